@@ -1,0 +1,93 @@
+// An ordered queue of work, and the moments that can be waited for in it.
+//
+// A Stream is where operations of the data plane are enqueued: a host queue
+// with a thread of its own, or (with NCCL) a CUDA stream. Work enqueued on one
+// stream runs in order; two streams are ordered only by events:
+//
+//   compute   [backward layer 9][backward layer 8]──Record()──▶ Event
+//   comm                                             Wait(event)─▶[all-reduce]
+//
+// Threads: every method may be called from any thread; the order of calls from
+//          different threads is the order in which they got in.
+// Errors:  work that fails makes the *stream's* first error, which Synchronize
+//          returns; later work still runs (operations of an aborted
+//          communicator return at once), so that no waiter is left behind.
+
+#ifndef LOCKSTEP_STREAM_H_
+#define LOCKSTEP_STREAM_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace lockstep {
+
+// A moment in a stream. A value: copies speak of the same moment. A default
+// constructed event is already complete.
+class Event {
+ public:
+  class State;
+  Event() = default;
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  // True once all work enqueued before the event has run.
+  bool Done() const;
+
+  // Blocks until Done or until `timeout` has passed (DeadlineExceeded). Says
+  // nothing about whether that work succeeded.
+  absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const;
+
+ private:
+  friend class Stream;
+  friend class HostStream;
+  std::shared_ptr<State> state_;
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // The moment when all that was enqueued so far has run. Does not block.
+  virtual Event Record() = 0;
+
+  // Later work on this stream starts only after `event`. Does not block.
+  virtual void WaitFor(const Event& event) = 0;
+
+  // Blocks until all that was enqueued has run; the stream's first error, which
+  // it clears. Must not be called from work on the stream itself.
+  virtual absl::Status Synchronize() = 0;
+
+ protected:
+  Stream() = default;
+};
+
+// A host queue: runs work in order on one thread of its own, named `name` (at
+// most 15 bytes, shown by ps and debuggers). The thread starts with the first
+// work. Destruction runs all that was enqueued, then joins.
+class HostStream : public Stream {
+ public:
+  explicit HostStream(std::string name = "ls-stream");
+  ~HostStream() override;
+
+  // Enqueues `work`; never blocks. Its status, if not OK, becomes the stream's
+  // first error.
+  void Enqueue(absl::AnyInvocable<absl::Status()> work);
+
+  Event Record() override;
+  void WaitFor(const Event& event) override;
+  absl::Status Synchronize() override;
+
+ private:
+  class Queue;
+  std::unique_ptr<Queue> queue_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_STREAM_H_

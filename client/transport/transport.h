@@ -1,0 +1,58 @@
+// How a process gets its communicators: each transport prepares a handle, the
+// coordinator carries the handles of a group to its members, then they connect.
+//
+//   Prepare(group) ──handle──▶ coordinator ──all handles, in group order──▶
+//   Connect
+//
+// Threads: called from the thread that joins; communicators are then used as
+//          communicator.h says.
+// Errors:  Unavailable if a peer cannot be reached (it is named by group rank),
+//          DeadlineExceeded after `timeout`, InvalidArgument for a handle that
+//          does not parse, Aborted if the pending group was aborted.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_TRANSPORT_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_TRANSPORT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lockstep/communicator.h"
+
+namespace lockstep::transport {
+
+struct GroupSpec {
+  std::string name;  // unique within the epoch: "verdict", "gradient/data=0"
+  int rank = 0;      // of this process, in the group
+  int size = 1;
+};
+
+// A group of which this process has made its half.
+class PendingGroup {
+ public:
+  virtual ~PendingGroup() = default;
+
+  // Opaque bytes for the other members; valid until connected or destroyed.
+  virtual const std::string& handle() const = 0;
+
+  // Blocks until connected to every member. `handles` has one entry per group
+  // rank, this process's own among them.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+      const std::vector<std::string>& handles, absl::Duration timeout) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  virtual absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
+      const GroupSpec& group) = 0;
+};
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_TRANSPORT_H_

@@ -1,0 +1,114 @@
+# How a target is made, so that a room's CMakeLists.txt is a list of names.
+#
+#   lockstep_library(NAME  SOURCES a.cc ...  DEPS other ... absl::status ...)
+#   lockstep_proto(NAME    PROTOS a.proto ...)         protobuf and gRPC classes
+#   lockstep_binary(NAME   SOURCES main.cc  DEPS ...)  into build/<preset>/bin
+#   lockstep_test(NAME     SOURCES a_test.cc ...  DEPS ...  [LABELS unit ...]
+#                          [TIMEOUT seconds] [NO_UNITY])
+#
+# A library is static, position independent and hidden: lockstep::client is put
+# together from the objects of the rooms it needs. A test is one binary and one
+# ctest entry, "<preset>.<name>"; beside its own labels it carries the preset's
+# name as a label if that is asan or tsan.
+
+include_guard(GLOBAL)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+endif()
+set(LOCKSTEP_PRESET "" CACHE STRING "Name of the preset, in the names of tests")
+
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED CONFIG)
+
+add_library(lockstep_warnings INTERFACE)
+target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Werror
+                       -Wno-missing-field-initializers)
+
+function(lockstep_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE lockstep_warnings)
+    target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE ${ARG_DEPS})
+    target_include_directories(${name} INTERFACE "${PROJECT_SOURCE_DIR}")
+  endif()
+endfunction()
+
+function(lockstep_binary name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} lockstep_warnings)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+endfunction()
+
+function(lockstep_test name)
+  cmake_parse_arguments(ARG "NO_UNITY" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  find_package(GTest REQUIRED CONFIG)
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main
+                        Threads::Threads lockstep_warnings)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  if(NOT ARG_NO_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+  lockstep_register_test(${name} COMMAND ${name} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# lockstep_register_test(NAME COMMAND c args ... [LABELS ...] [TIMEOUT s] [ENV A=b ...])
+function(lockstep_register_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "COMMAND;LABELS;ENV" ${ARGN})
+  if(LOCKSTEP_PRESET)
+    set(entry "${LOCKSTEP_PRESET}.${name}")
+  else()
+    set(entry "${name}")
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(LOCKSTEP_PRESET MATCHES "^(asan|tsan)$")
+    set(ARG_LABELS ${LOCKSTEP_PRESET} ${ARG_LABELS})
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${entry} COMMAND ${ARG_COMMAND})
+  set_tests_properties(${entry} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+                       ENVIRONMENT "${ARG_ENV}")
+endfunction()
+
+# Classes of .proto files and their gRPC services. Paths are relative to the
+# repository root's proto/, so that an import reads "lockstep/v1/x.proto".
+function(lockstep_proto name)
+  cmake_parse_arguments(ARG "" "" "PROTOS" ${ARGN})
+  find_package(Protobuf REQUIRED)
+  find_package(gRPC REQUIRED CONFIG)
+  set(out "${CMAKE_CURRENT_BINARY_DIR}")
+  set(generated)
+  foreach(proto ${ARG_PROTOS})
+    string(REGEX REPLACE "\\.proto$" "" stem "${proto}")
+    set(files "${out}/${stem}.pb.cc" "${out}/${stem}.pb.h"
+        "${out}/${stem}.grpc.pb.cc" "${out}/${stem}.grpc.pb.h")
+    add_custom_command(
+      OUTPUT ${files}
+      COMMAND protobuf::protoc --proto_path=${CMAKE_CURRENT_SOURCE_DIR} --cpp_out=${out}
+              --grpc_out=${out} --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin>
+              ${proto}
+      DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${proto}"
+      VERBATIM)
+    list(APPEND generated ${files})
+  endforeach()
+  add_library(${name} STATIC ${generated})
+  target_include_directories(${name} SYSTEM PUBLIC "${out}")
+  target_link_libraries(${name} PUBLIC gRPC::grpc++ protobuf::libprotobuf)
+endfunction()
