@@ -1,0 +1,104 @@
+// What a job is: the values that every worker of it must agree on.
+//
+// A spec is written as YAML or JSON (docs/spec.md; plan/spec_text.h reads it)
+// or filled in here. The coordinator keeps the first it is given; a worker that
+// brings another is refused with the differing fields named.
+
+#ifndef LOCKSTEP_JOB_SPEC_H_
+#define LOCKSTEP_JOB_SPEC_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "lockstep/mesh.h"
+
+namespace lockstep {
+
+// Who decides when a gradient moves: the plan alone, or the coordinator for
+// graphs that change from step to step.
+enum class SyncMode : uint8_t { kStatic = 1, kNegotiated = 2 };
+
+// What happens to a worker that is alive and makes no progress.
+enum class OnStuck : uint8_t { kReport = 1, kEvict = 2 };
+
+// What happens when a rank has no more data: it contributes nothing until all
+// are out, or all stop with the first.
+enum class Uneven : uint8_t { kJoin = 1, kStop = 2 };
+
+struct BucketPolicy {
+  // Upper bounds of a bucket's gradient bytes. The first is smaller, so that
+  // the first transfer starts early. A parameter larger than the bound has a
+  // bucket of its own.
+  int64_t first_bytes_max = 1 << 20;
+  int64_t bytes_max = 25 << 20;
+  bool operator==(const BucketPolicy&) const = default;
+};
+
+struct JobTimeouts {
+  // From the first worker's arrival until all must be there.
+  absl::Duration join = absl::Minutes(5);
+  // Silence after which a worker is presumed dead.
+  absl::Duration lease = absl::Seconds(10);
+  // How long a worker whose stream broke may take to resume.
+  absl::Duration resume = absl::Seconds(1);
+  // Heartbeats without progress after which a worker is called stuck.
+  absl::Duration progress = absl::Minutes(1);
+  // Connecting the data plane.
+  absl::Duration connect = absl::Seconds(30);
+  bool operator==(const JobTimeouts&) const = default;
+};
+
+struct JobLimits {
+  int64_t parameters_max = 1'000'000;  // of one worker
+  int max_restarts = 0;                // within restart_window
+  absl::Duration restart_window = absl::Minutes(10);
+  bool operator==(const JobLimits&) const = default;
+};
+
+struct JobSpec {
+  std::string name;
+  Mesh mesh;
+  // The names that may join; empty: any name, as many as the mesh has ranks.
+  std::vector<std::string> workers;
+  SyncMode sync = SyncMode::kStatic;
+  // The data plane on hosts: "gloo", or "inproc" inside one process.
+  std::string transport = "gloo";
+  BucketPolicy buckets;
+  JobTimeouts timeouts;
+  JobLimits limits;
+  OnStuck on_stuck = OnStuck::kReport;
+  Uneven uneven = Uneven::kStop;
+  uint64_t seed = 0;  // of the samples of each step: lockstep/samples.h
+
+  bool operator==(const JobSpec&) const = default;
+};
+
+// One line of a spec as text: {"buckets.bytes_max", "25MiB"}.
+struct SpecField {
+  std::string name;
+  std::string value;
+  bool operator==(const SpecField&) const = default;
+};
+
+// Every field, in a fixed order, with its canonical text. The only listing of a
+// spec's fields: comparison, printing and the text form all follow it.
+std::vector<SpecField> FieldsOf(const JobSpec& spec);
+
+// The fields in which two specs differ: name, value in `a`, value in `b`.
+struct SpecDifference {
+  std::string field;
+  std::string a;
+  std::string b;
+};
+std::vector<SpecDifference> Differences(const JobSpec& a, const JobSpec& b);
+
+// InvalidArgument names the first field that is out of its domain, its value
+// and the domain.
+absl::Status Validate(const JobSpec& spec);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_JOB_SPEC_H_

@@ -1,0 +1,131 @@
+// The plan: for every rank what moves, in which order, between whom.
+//
+//   Plan ─┬─ communicators  groups of ranks: "world", "data@0", ...
+//         ├─ parameters     what was registered: one for each name and group
+//         ├─ buckets        gradients that travel together
+//         └─ ranks[r] ─┬─ lanes         ordered queues of transfers
+//                      └─ launch_order  one order over all lanes of the rank
+//
+// A plan is a value. It is compiled from its input (compile.h), proven free of
+// deadlock and type-correct (verify.h), named by its digest (digest.h) and then
+// never changed: a rebuilt bucket layout is a plan with the next revision.
+//
+// All indices are positions in the vectors of this file; -1 means none.
+
+#ifndef LOCKSTEP_PLAN_IR_H_
+#define LOCKSTEP_PLAN_IR_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/dtype.h"
+#include "lockstep/mesh.h"
+#include "plan/words/ids.h"
+#include "plan/words/parameter.h"
+
+namespace lockstep::plan {
+
+// A group with a communicator of its own. A rank's number in it is its
+// position.
+struct Communicator {
+  std::string name;        // unique in the plan: "world", "data@0"
+  std::vector<int> ranks;  // world ranks, distinct
+  bool operator==(const Communicator&) const = default;
+};
+
+// Where a parameter's gradient lies in its bucket.
+struct Slot {
+  int parameter = -1;
+  int64_t offset = 0;  // elements from the bucket's start
+  int64_t count = 0;   // elements
+  bool operator==(const Slot&) const = default;
+};
+
+// Gradients that travel in one all-reduce, contiguous in the arena:
+//
+//   | slot 0 |pad| slot 1 |pad| ... | 1 flag per slot |
+//   0                               flags_offset       total
+//
+// Slots start at multiples of 64 bytes; padding stays zero. A rank writes 1
+// into a slot's flag if it contributed a gradient, else 0: after the reduction
+// a flag other than 0 says that somebody did. All ranks of the communicator
+// hold it.
+struct Bucket {
+  int communicator = -1;
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kMean;
+  std::vector<Slot> slots;
+  int64_t flags_offset = 0;  // elements
+  int64_t total = 0;         // elements: flags_offset + slots.size()
+  bool operator==(const Bucket&) const = default;
+};
+
+// The values are the wire's: never renumber.
+enum class LaneKind : uint8_t {
+  kGradient = 1,
+  kPipeline = 2,
+  kHalo = 3,
+  kState = 4
+};
+
+enum class TransferKind : uint8_t {
+  kAllReduce = 1,
+  kReduceScatter = 2,
+  kAllGather = 3,
+  kBroadcast = 4,
+  kAllToAll = 5,
+  kSend = 6,
+  kRecv = 7,
+  kBarrier = 8,
+};
+
+// A transfer of the same rank: transfers[index] of lanes[lane].
+struct TransferRef {
+  int lane = -1;
+  int index = -1;
+  auto operator<=>(const TransferRef&) const = default;
+};
+
+struct Transfer {
+  TransferKind kind = TransferKind::kAllReduce;
+  int communicator = -1;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;  // of this rank's input; of the output for kRecv
+  ReduceOp op = ReduceOp::kSum;  // reductions only
+  int root = -1;                 // kBroadcast: a rank of the communicator
+  int peer = -1;                 // kSend, kRecv: a rank of the communicator
+  uint64_t tag = 0;              // kSend, kRecv: equal on both sides
+  int bucket = -1;               // gradient lane: what is reduced
+  int group = 0;  // neighbours in a lane with the same number other
+                  // than 0 progress together
+  std::vector<TransferRef> after;  // complete before this one is launched
+  bool operator==(const Transfer&) const = default;
+};
+
+struct Lane {
+  LaneKind kind = LaneKind::kGradient;
+  std::string name;  // unique in the rank: "gradient"
+  std::vector<Transfer> transfers;
+  bool operator==(const Lane&) const = default;
+};
+
+struct RankPlan {
+  std::vector<Lane> lanes;
+  std::vector<TransferRef> launch_order;  // every transfer of every lane once
+  bool operator==(const RankPlan&) const = default;
+};
+
+struct Plan {
+  Revision revision{1};
+  Mesh mesh;
+  std::vector<Communicator> communicators;  // [0] is the world, in rank order
+  std::vector<Parameter> parameters;
+  std::vector<Bucket> buckets;
+  std::vector<RankPlan> ranks;
+  bool operator==(const Plan&) const = default;
+};
+
+}  // namespace lockstep::plan
+
+#endif  // LOCKSTEP_PLAN_IR_H_

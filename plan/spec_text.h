@@ -1,0 +1,33 @@
+// A job spec as text: YAML, or JSON (which YAML reads).
+//
+//   name: digits
+//   mesh: data=4                 # or a map: {data: 4}
+//   transport: gloo
+//   buckets: {first_bytes_max: 1MiB, bytes_max: 25MiB}
+//   timeouts: {join: 5m, lease: 10s}
+//
+// docs/spec.md lists every field. Errors are InvalidArgument of the form
+// "FILE:LINE: FIELD: what is wrong", for: text that is no YAML, an unknown or
+// repeated key, a value of the wrong form or out of its domain.
+
+#ifndef LOCKSTEP_PLAN_SPEC_TEXT_H_
+#define LOCKSTEP_PLAN_SPEC_TEXT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lockstep/job_spec.h"
+
+namespace lockstep::plan {
+
+// `file` is only for messages.
+absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text,
+                                     absl::string_view file);
+
+// The spec as YAML that ParseJobSpec reads back to an equal spec.
+std::string ToYaml(const JobSpec& spec);
+
+}  // namespace lockstep::plan
+
+#endif  // LOCKSTEP_PLAN_SPEC_TEXT_H_

@@ -1,0 +1,111 @@
+// What an operator sees of a job: the answer of `lockstepctl describe`.
+//
+// Values, filled by the core and printed by tools; nothing is decided on them.
+
+#ifndef LOCKSTEP_PLAN_WORDS_JOB_VIEW_H_
+#define LOCKSTEP_PLAN_WORDS_JOB_VIEW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "lockstep/job_spec.h"
+#include "plan/words/ids.h"
+#include "plan/words/parameter.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep {
+
+enum class JobState : uint8_t {
+  kForming = 1,  // workers arrive
+  kSealed = 2,   // all ranks are there and register parameters
+  kPlanned = 3,  // the plan is out; handles are exchanged
+  kRunning = 4,
+  kEpochEnded = 5,  // somebody was lost; waits for the next epoch to form
+  kCompleted = 6,
+  kFailed = 7,
+  kStopped = 8,
+};
+
+enum class WorkerState : uint8_t {
+  kJoining = 1,  // arrived; the data plane is not connected yet
+  kReady = 2,    // connected: trains, or could
+  kSuspect = 3,  // its stream broke; it may resume
+  kLost = 4,
+  kLeft = 5,
+};
+
+std::string_view Name(JobState state);     // "forming", "running", ...
+std::string_view Name(WorkerState state);  // "ready", "suspect", ...
+
+struct WorkerView {
+  WorkerName name;
+  Generation generation;
+  WorkerState state = WorkerState::kJoining;
+  int rank = -1;  // -1: has none yet
+  std::vector<int> coordinates;
+  protocol::ProcessInfo process;
+  protocol::Position position;
+  double step_seconds = 0;
+  absl::Duration silent_for;       // since it was last heard
+  absl::Duration no_progress_for;  // since its position last changed
+  std::string busy;                // why it makes no progress, if it said so
+  bool operator==(const WorkerView&) const = default;
+};
+
+// `waiter` cannot go on before `waited_for` does.
+struct WaitView {
+  WorkerName waiter;
+  WorkerName waited_for;
+  std::string why;  // "has not submitted layers.7.weight"
+  bool operator==(const WaitView&) const = default;
+};
+
+struct BucketView {
+  std::string communicator;
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kMean;
+  int64_t bytes = 0;
+  std::vector<std::string> parameters;
+  bool operator==(const BucketView&) const = default;
+};
+
+// A line of the job's history.
+struct EventView {
+  absl::Duration ago;
+  std::string text;
+  bool operator==(const EventView&) const = default;
+};
+
+struct JobView {
+  JobSpec spec;
+  JobState state = JobState::kForming;
+  EpochId epoch;
+  Revision revision;
+  std::string plan_digest;
+  int missing = 0;                  // ranks that nobody holds yet
+  std::vector<WorkerView> workers;  // by rank, then by name
+  std::vector<Parameter> parameters;
+  std::vector<BucketView> buckets;
+  std::vector<WaitView> waits;
+  std::vector<std::string> stalls;  // one sentence for each stuck worker
+  protocol::Cause cause;            // of the last epoch's end
+  std::vector<EventView> events;    // the newest 100, oldest first
+  bool operator==(const JobView&) const = default;
+};
+
+// A line of `lockstepctl jobs`.
+struct JobSummary {
+  JobName name;
+  JobState state = JobState::kForming;
+  EpochId epoch;
+  int ready = 0;
+  int world_size = 0;
+  uint64_t step = 0;  // the highest any worker reported
+  bool operator==(const JobSummary&) const = default;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_PLAN_WORDS_JOB_VIEW_H_

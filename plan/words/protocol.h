@@ -1,0 +1,303 @@
+// What workers and the coordinator say to each other, in words.
+//
+// Plain values: the codec (proto/codec.h) turns them into wire messages, the
+// two state machines (server/core, client/session/machine.h) speak nothing
+// else, and a test can join the two without a network.
+//
+//   worker                                coordinator
+//   Hello ───────────────────────────────▶ new life, or resume of one
+//         ◀────────────────────────────── Welcome | Refused
+//         ◀────────────────────────────── EpochFormed     all ranks are there
+//   RegisterChunk... ────────────────────▶
+//         ◀────────────────────────────── PlanReady | EpochEnded (mismatch)
+//   PlanAck ─────────────────────────────▶   (after FetchPlan)
+//   PublishHandles ──────────────────────▶
+//         ◀────────────────────────────── GroupHandles... of its groups
+//   Connected ───────────────────────────▶
+//         ◀────────────────────────────── Start           all are connected
+//   Progress, Heartbeat, Busy ───────────▶   at most 10 a second
+//   Evidence, LocalFailure ──────────────▶
+//         ◀────────────────────────────── EpochEnded(cause)
+//   EpochReport ─────────────────────────▶
+//   Leave ───────────────────────────────▶
+//         ◀────────────────────────────── Left            told that it is known
+//
+// Every message travels in an Envelope. A worker refuses a lower term than it
+// has heard; the coordinator ignores messages of another epoch than the one it
+// is in, except Hello, Heartbeat and Leave.
+//
+// Resume is state, not messages: after a broken stream the worker says Hello
+// with its generation and where it is, and the coordinator repeats whatever
+// that worker should know (EpochFormed, PlanReady, GroupHandles, Start,
+// EpochEnded). The worker takes each of them as idempotent.
+
+#ifndef LOCKSTEP_PLAN_WORDS_PROTOCOL_H_
+#define LOCKSTEP_PLAN_WORDS_PROTOCOL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "lockstep/job_spec.h"
+#include "plan/words/ids.h"
+#include "plan/words/parameter.h"
+
+namespace lockstep::protocol {
+
+// Raised when a message changes its meaning; both sides must speak the same.
+inline constexpr uint32_t kVersion = 1;
+
+// --- Shared words -----------------------------------------------------------
+
+// Where in a step a worker is (section 9 of the design). Ordered.
+enum class Phase : uint8_t {
+  kIdle = 1,      // between steps, or not yet training
+  kCompute = 2,   // gradients are being submitted
+  kTransfer = 3,  // all submitted; waits for transfers
+  kReduced = 4,   // holds all its reduced gradients
+  kVerdict = 5,   // entered the verdict
+};
+
+struct Position {
+  uint64_t step = 0;  // the step in progress: as many have committed
+  Phase phase = Phase::kIdle;
+  auto operator<=>(const Position&) const = default;
+};
+
+// Where a process runs. For people, and for evidence of its death.
+struct ProcessInfo {
+  std::string host;
+  int64_t pid = 0;
+  std::string boot_id;
+  bool operator==(const ProcessInfo&) const = default;
+};
+
+struct Member {
+  WorkerName worker;
+  Generation generation;
+  ProcessInfo process;
+  bool operator==(const Member&) const = default;
+};
+
+// Why an epoch ended or a job failed. For people; `kind` for machines.
+enum class CauseKind : uint8_t {
+  kNone = 0,
+  kProcessDied = 1,     // proof: waitpid or pidfd
+  kLeaseExpired = 2,    // silence
+  kStreamLost = 3,      // stream broke and did not resume
+  kLocalFailure = 4,    // a step call failed on one rank
+  kMismatch = 5,        // registrations or plans differ
+  kJoinDeadline = 6,    // workers missing
+  kLeft = 7,            // a worker left while others train
+  kStopped = 8,         // by an operator
+  kReplaced = 9,        // a new life of a member arrived
+  kConnectFailed = 10,  // the data plane could not be connected
+  kLink = 11,           // two living members cannot reach each other
+};
+
+struct Cause {
+  CauseKind kind = CauseKind::kNone;
+  std::vector<WorkerName> workers;  // whom it is about, in rank order
+  std::string message;              // one sentence: who, where, since when
+  bool operator==(const Cause&) const = default;
+};
+
+// --- Worker to coordinator --------------------------------------------------
+
+// What a resuming worker still holds.
+struct ResumeState {
+  EpochId epoch;
+  Revision revision;
+  std::string plan_digest;  // empty before a plan was acknowledged
+  Position position;
+  bool operator==(const ResumeState&) const = default;
+};
+
+struct Hello {
+  uint32_t version = kVersion;
+  WorkerName worker;
+  Generation generation;        // 0: a new life
+  std::optional<JobSpec> spec;  // creates the job, or must equal its spec
+  std::string token;            // of the job; empty if it has none
+  ProcessInfo process;
+  std::optional<ResumeState> resume;  // with a generation
+  bool operator==(const Hello&) const = default;
+};
+
+// A part of the worker's parameters, below 1 MiB on the wire.
+struct RegisterChunk {
+  uint32_t index = 0;  // 0, 1, 2, ...
+  bool last = false;
+  std::vector<Parameter> parameters;
+  bool operator==(const RegisterChunk&) const = default;
+};
+
+// The worker fetched this plan, and it decodes, verifies and has this digest.
+struct PlanAck {
+  Revision revision;
+  std::string digest;
+  bool operator==(const PlanAck&) const = default;
+};
+
+struct GroupHandle {
+  int communicator = -1;  // index in the plan
+  std::string handle;     // opaque bytes of the transport
+  bool operator==(const GroupHandle&) const = default;
+};
+
+// One handle for each communicator of the plan that the rank is a member of.
+struct PublishHandles {
+  std::vector<GroupHandle> handles;
+  bool operator==(const PublishHandles&) const = default;
+};
+
+// Every communicator of this rank is connected.
+struct Connected {
+  bool operator==(const Connected&) const = default;
+};
+
+// Where the worker is: the newest word replaces all earlier ones.
+struct Progress {
+  Position position;
+  // While computing: how many of its parameters it has submitted, and the first
+  // few that it has not.
+  uint32_t submitted = 0;
+  std::vector<std::string> missing;  // at most 8 names
+  double step_seconds = 0;  // mean of the steps since the last Progress
+  bool operator==(const Progress&) const = default;
+};
+
+struct Heartbeat {
+  bool operator==(const Heartbeat&) const = default;
+};
+
+// The worker will make no progress for a while, and says why.
+struct Busy {
+  std::string reason;  // empty: not busy any more
+  absl::Duration max;
+  bool operator==(const Busy&) const = default;
+};
+
+// What somebody knows of another process.
+enum class EvidenceKind : uint8_t {
+  kExited = 1,      // proof: waitpid or pidfd of that very process
+  kPeerReset = 2,   // hint: its data socket was reset
+  kPeerSilent = 3,  // hint: its data socket says nothing
+};
+
+struct Evidence {
+  WorkerName subject;
+  Generation generation;  // 0: whichever life the accuser knew last
+  EvidenceKind kind = EvidenceKind::kExited;
+  std::string detail;  // "killed by signal 9"
+  bool operator==(const Evidence&) const = default;
+};
+
+// A step call failed on this rank; the step cannot complete anywhere.
+struct LocalFailure {
+  uint64_t step = 0;
+  std::string call;  // "GradientSync::Submit"
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  std::string message;
+  bool operator==(const LocalFailure&) const = default;
+};
+
+// Sent once after EpochEnded: this rank has quiesced and stands here.
+struct EpochReport {
+  Position position;
+  std::string
+      verdict;  // the verdict's bytes if it passed this step, else empty
+  bool operator==(const EpochReport&) const = default;
+};
+
+// The worker goes on purpose; a clean one has finished its steps.
+struct Leave {
+  bool clean = true;
+  uint64_t steps = 0;  // committed
+  std::string reason;
+  bool operator==(const Leave&) const = default;
+};
+
+// --- Coordinator to worker --------------------------------------------------
+
+struct Welcome {
+  Generation generation;
+  JobSpec spec;
+  bool resumed = false;  // the former state of this generation still holds
+  bool operator==(const Welcome&) const = default;
+};
+
+// The last word on this stream; the worker does not try again.
+struct Refused {
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  std::string message;
+  bool operator==(const Refused&) const = default;
+};
+
+struct EpochFormed {
+  int rank = -1;
+  std::vector<Member> members;  // in rank order
+  bool operator==(const EpochFormed&) const = default;
+};
+
+struct PlanReady {
+  Revision revision;
+  std::string digest;
+  bool operator==(const PlanReady&) const = default;
+};
+
+// All handles of one communicator, in its rank order.
+struct GroupHandles {
+  int communicator = -1;
+  std::vector<std::string> handles;
+  bool operator==(const GroupHandles&) const = default;
+};
+
+struct Start {
+  bool operator==(const Start&) const = default;
+};
+
+struct EpochEnded {
+  Cause cause;
+  bool final = false;  // the job is over: nobody need join again
+  bool operator==(const EpochEnded&) const = default;
+};
+
+// The answer to Leave.
+struct Left {
+  bool operator==(const Left&) const = default;
+};
+
+// --- Envelopes --------------------------------------------------------------
+
+using ToCoordinatorBody =
+    std::variant<Hello, RegisterChunk, PlanAck, PublishHandles, Connected,
+                 Progress, Heartbeat, Busy, Evidence, LocalFailure, EpochReport,
+                 Leave>;
+
+using ToWorkerBody = std::variant<Welcome, Refused, EpochFormed, PlanReady,
+                                  GroupHandles, Start, EpochEnded, Left>;
+
+struct ToCoordinator {
+  JobName job;
+  EpochId epoch;
+  LeaderTerm term;
+  ToCoordinatorBody body;
+  bool operator==(const ToCoordinator&) const = default;
+};
+
+struct ToWorker {
+  JobName job;
+  EpochId epoch;
+  LeaderTerm term;
+  ToWorkerBody body;
+  bool operator==(const ToWorker&) const = default;
+};
+
+}  // namespace lockstep::protocol
+
+#endif  // LOCKSTEP_PLAN_WORDS_PROTOCOL_H_

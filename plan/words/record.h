@@ -1,0 +1,72 @@
+// What survives a crash of the coordinator: one record for each promise.
+//
+// The durable state of the coordinator is a fold over its records; live and on
+// replay the same function applies them (server/core/coordinator.h).
+
+#ifndef LOCKSTEP_PLAN_WORDS_RECORD_H_
+#define LOCKSTEP_PLAN_WORDS_RECORD_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lockstep/job_spec.h"
+#include "plan/words/ids.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::record {
+
+struct JobCreated {
+  JobSpec spec;
+  std::string token_hash;  // empty: the job has no token
+  bool operator==(const JobCreated&) const = default;
+};
+
+struct GenerationAssigned {
+  WorkerName worker;
+  Generation generation;
+  bool operator==(const GenerationAssigned&) const = default;
+};
+
+struct EpochBegan {
+  EpochId epoch;
+  std::vector<protocol::Member> members;  // in rank order
+  bool operator==(const EpochBegan&) const = default;
+};
+
+// The plan's digest; its input is the registrations, its bytes are recomputed.
+struct PlanAdopted {
+  EpochId epoch;
+  Revision revision;
+  std::string digest;
+  bool operator==(const PlanAdopted&) const = default;
+};
+
+struct EpochEnded {
+  EpochId epoch;
+  protocol::Cause cause;
+  bool operator==(const EpochEnded&) const = default;
+};
+
+enum class Outcome : uint8_t { kCompleted = 1, kFailed = 2, kStopped = 3 };
+
+struct JobEnded {
+  Outcome outcome = Outcome::kCompleted;
+  protocol::Cause cause;
+  bool operator==(const JobEnded&) const = default;
+};
+
+using Body = std::variant<JobCreated, GenerationAssigned, EpochBegan,
+                          PlanAdopted, EpochEnded, JobEnded>;
+
+struct Record {
+  uint64_t number = 0;  // 1, 2, 3, ... over all jobs of a coordinator
+  JobName job;
+  Body body;
+  bool operator==(const Record&) const = default;
+};
+
+}  // namespace lockstep::record
+
+#endif  // LOCKSTEP_PLAN_WORDS_RECORD_H_
