@@ -1,0 +1,76 @@
+// The coordinator: several jobs in one daemon, each a state machine of its own.
+//
+// A pure state machine. Step() takes one event and the time, updates the state
+// and returns what the outside world should do about it. It does no I/O, reads
+// no clock, starts no thread and keeps no reference to anything outside itself,
+// so any history can be replayed exactly.
+//
+//            Received, SessionClosed, CreateJob, ..., Wake
+//   adapters ─────────────────────────────▶ Step ──▶ Effects ──▶ adapters
+//                                            │
+//                                            └─▶ NextWake(): when to send Wake
+//
+// This class finds the job an event is about and keeps what jobs share: session
+// numbers, record numbers, the leader term. What happens inside a job is in
+// job.h, and that is composed of parts that answer questions.
+//
+// A coordinator that was itself stopped (SIGSTOP, a suspended machine) finds
+// its Wake late: then all leases begin anew, for it was not the workers who
+// were silent.
+//
+// Threads: not thread-safe; server/runtime's loop owns the only instance.
+// Errors:  Step cannot fail. A message that makes no sense is refused on its
+//          stream or ignored, as protocol.h says.
+
+#ifndef LOCKSTEP_SERVER_CORE_COORDINATOR_H_
+#define LOCKSTEP_SERVER_CORE_COORDINATOR_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "plan/ir.h"
+#include "plan/words/job_view.h"
+#include "server/core/event.h"
+
+namespace lockstep::core {
+
+struct CoordinatorOptions {
+  LeaderTerm term{1};
+  // A Wake later than this after its moment means that the coordinator itself
+  // was stopped.
+  absl::Duration stopped_after = absl::Seconds(1);
+};
+
+class Coordinator {
+ public:
+  explicit Coordinator(const CoordinatorOptions& options);
+  ~Coordinator();
+
+  // Applies one event. Calls must carry non-decreasing times.
+  Effects Step(absl::Time now, const Event& event);
+
+  // When Step(Wake) could do something; InfiniteFuture if only an event can.
+  absl::Time NextWake() const;
+
+  // Rebuilds the durable state from one record of an earlier life, in order,
+  // before the first Step. InvalidArgument for a record that cannot follow.
+  absl::Status Replay(const record::Record& record);
+
+  // --- Questions ---
+  std::vector<JobSummary> Jobs() const;
+  // NotFound. `now` is for the durations in it.
+  absl::StatusOr<JobView> Describe(const JobName& job, absl::Time now) const;
+  // The plan of the running epoch with this digest; nullptr if there is none.
+  std::shared_ptr<const plan::Plan> FindPlan(const JobName& job,
+                                             const std::string& digest) const;
+  // OK, NotFound or PermissionDenied: may the bearer of `token` see this job?
+  absl::Status Authorize(const JobName& job, const std::string& token) const;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_COORDINATOR_H_
