@@ -120,7 +120,11 @@ struct ResumeState {
 struct Hello {
   uint32_t version = kVersion;
   WorkerName worker;
-  Generation generation;        // 0: a new life
+  Generation generation;  // 0: never welcomed yet
+  // Drawn at random once for each life, never 0, the same in all its Hellos: a
+  // life whose Welcome was lost says Hello with generation 0 again, and must
+  // get the generation it was given, not be taken for a newcomer.
+  uint64_t life = 0;
   std::optional<JobSpec> spec;  // creates the job, or must equal its spec
   std::string token;            // of the job; empty if it has none
   ProcessInfo process;
