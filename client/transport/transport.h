@@ -4,11 +4,13 @@
 //   Prepare(group) ──handle──▶ coordinator ──all handles, in group order──▶
 //   Connect
 //
-// Threads: called from the thread that joins; communicators are then used as
+// Threads: called from the thread that joins, Abort apart; communicators are
+// then used as
 //          communicator.h says.
 // Errors:  Unavailable if a peer cannot be reached (it is named by group rank),
 //          DeadlineExceeded after `timeout`, InvalidArgument for a handle that
-//          does not parse, Aborted if the pending group was aborted.
+//          does not parse, Aborted if the pending group was aborted. An error
+//          that is about one peer says which, for machines too: blame.h.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_TRANSPORT_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_TRANSPORT_H_
@@ -43,6 +45,10 @@ class PendingGroup {
   // rank, this process's own among them.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Connect(
       const std::vector<std::string>& handles, absl::Duration timeout) = 0;
+
+  // A Connect in progress, or to come, returns Aborted with this cause within
+  // 100 ms (the first cause wins). From any thread; does not block.
+  virtual void Abort(std::string_view cause) = 0;
 };
 
 class Transport {

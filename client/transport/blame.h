@@ -1,0 +1,40 @@
+// Which peer a data-plane error is about, for machines: the message of a status
+// is for people and never parsed.
+//
+// A transport adds the peer to Unavailable and DataLoss, of Connect and of
+// Communicator::status(); the session makes evidence of it.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_BLAME_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_BLAME_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace lockstep::transport {
+
+inline constexpr char kBlameUrl[] = "lockstep/blamed_group_rank";
+
+// `error` with the peer's rank in the group; an OK status stays as it is.
+inline absl::Status Blame(absl::Status error, int group_rank) {
+  error.SetPayload(kBlameUrl, absl::Cord(absl::StrCat(group_rank)));
+  return error;
+}
+
+// The rank in the group that Blame was told, if it was.
+inline std::optional<int> BlamedRank(const absl::Status& error) {
+  const absl::optional<absl::Cord> payload = error.GetPayload(kBlameUrl);
+  int rank = -1;
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &rank)) {
+    return std::nullopt;
+  }
+  return rank;
+}
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_BLAME_H_
