@@ -1,0 +1,43 @@
+// From a DType known at run time to the C++ type that holds its elements.
+
+#ifndef LOCKSTEP_KERNELS_DISPATCH_H_
+#define LOCKSTEP_KERNELS_DISPATCH_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/half.h"
+#include "kernels/require.h"
+#include "lockstep/dtype.h"
+
+namespace lockstep::kernels {
+
+// Calls f(std::type_identity<T>{}) with the float type that `dtype` names.
+template <class F>
+void WithFloat(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF16: return f(std::type_identity<F16>{});
+    case DType::kBF16: return f(std::type_identity<BF16>{});
+    case DType::kF32: return f(std::type_identity<float>{});
+    case DType::kF64: return f(std::type_identity<double>{});
+    default: Refuse("this kernel takes f16, bf16, f32 and f64 only");
+  }
+}
+
+// The same for all ten types.
+template <class F>
+void WithType(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kU8: return f(std::type_identity<uint8_t>{});
+    case DType::kI8: return f(std::type_identity<int8_t>{});
+    case DType::kI32: return f(std::type_identity<int32_t>{});
+    case DType::kU32: return f(std::type_identity<uint32_t>{});
+    case DType::kI64: return f(std::type_identity<int64_t>{});
+    case DType::kU64: return f(std::type_identity<uint64_t>{});
+    default: return WithFloat(dtype, f);
+  }
+}
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_KERNELS_DISPATCH_H_

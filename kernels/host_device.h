@@ -1,0 +1,15 @@
+// LOCKSTEP_HD marks arithmetic that host and device share, so that a kernel and
+// its host twin compute the same bits. Without nvcc it is only "inline".
+
+#ifndef LOCKSTEP_KERNELS_HOST_DEVICE_H_
+#define LOCKSTEP_KERNELS_HOST_DEVICE_H_
+
+#ifdef __CUDACC__
+#define LOCKSTEP_HD __host__ __device__ __forceinline__
+#else
+// Always inlined: a loop compiled for a newer CPU takes the function in as
+// instructions of its own, else it would call one compiled for any CPU.
+#define LOCKSTEP_HD [[gnu::always_inline]] inline
+#endif
+
+#endif  // LOCKSTEP_KERNELS_HOST_DEVICE_H_

@@ -1,0 +1,54 @@
+// The inner loops of the host twins: straight runs over contiguous elements,
+// compiled once per generation of CPU and chosen at run time (Highway).
+//
+// For kernels/*.cc; everyone else calls what is named after a purpose (pack.h,
+// reduce.h, ...). There is no arithmetic on halves here: see tiles.h.
+//
+// Rows:    `n` elements, any n. Source and destination are the same address or
+//          do not overlap. Aligned to their element.
+// Bits:    those of half.h and element.h, whatever the CPU.
+
+#ifndef LOCKSTEP_KERNELS_ROWS_H_
+#define LOCKSTEP_KERNELS_ROWS_H_
+
+#include <cstddef>
+
+#include "kernels/half.h"
+#include "lockstep/dtype.h"
+
+namespace lockstep::kernels {
+
+// convert_rows.cc: dst[i] = ConvertTo(src[i]).
+void ConvertRow(const F16* src, float* dst, size_t n);
+void ConvertRow(const BF16* src, float* dst, size_t n);
+void ConvertRow(const float* src, F16* dst, size_t n);
+void ConvertRow(const float* src, BF16* dst, size_t n);
+void ConvertRow(const float* src, double* dst, size_t n);
+void ConvertRow(const double* src, float* dst, size_t n);
+// dst[i] = ToF32Odd(src[i]).
+void ConvertRowOdd(const double* src, float* dst, size_t n);
+
+// arithmetic_rows.cc: dst[i] = src[i] * factor.
+void ScaleRow(const float* src, float factor, float* dst, size_t n);
+void ScaleRow(const double* src, double factor, double* dst, size_t n);
+
+// sum[i] = sum[i] + src[i] * weight.
+void AddScaledRow(const float* src, float weight, float* sum, size_t n);
+void AddScaledRow(const double* src, double weight, double* sum, size_t n);
+
+// acc[i] = op(acc[i], src[i]); sum, min, max or prod of any type but the
+// halves.
+void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n);
+
+// square_rows.cc: lanes[i % kSumLanes] += (src[i] * scale)^2 in order of i, in
+// f64; infinities and NaN count as 0 (sum_tree.h).
+void AddSquaresRow(const float* src, double scale, double* lanes, size_t n);
+void AddSquaresRow(const double* src, double scale, double* lanes, size_t n);
+
+// How many elements are infinite or NaN.
+size_t CountNonFiniteRow(const float* src, size_t n);
+size_t CountNonFiniteRow(const double* src, size_t n);
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_KERNELS_ROWS_H_

@@ -1,0 +1,75 @@
+// The order in which a long sum is added up: one fixed tree, so that a host
+// with any vector width and a GPU with any grid give the same bits.
+//
+//   leaves        x0 x1 x2 ... x31 | x32 x33 ...        leaf i goes to lane
+//   run of 4096    │  │  │      │     │   │             i % 32, in order of i
+//   32 lanes      (+)(+)(+) .. (+) ◀──┴───┘
+//   fold          lane l += lane l + 16, then + 8, + 4, + 2, + 1
+//   run's value    └──▶ is a leaf of the next level; and so on to one value
+//
+// A run is a warp's work: thread l owns lane l, the fold is five shuffles down.
+// A run that is not full ends early; what is missing counts as +0, which
+// changes no bit of a sum of squares. So one value alone goes up unchanged, and
+// the number of levels does not matter.
+//
+// Bound: 4096^5 leaves.
+
+#ifndef LOCKSTEP_KERNELS_SUM_TREE_H_
+#define LOCKSTEP_KERNELS_SUM_TREE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/host_device.h"
+
+namespace lockstep::kernels {
+
+inline constexpr size_t kSumLanes = 32;
+inline constexpr size_t kSumRun = 4096;
+
+// The value of a run, from its lanes, which it overwrites.
+LOCKSTEP_HD double FoldLanes(double* lanes) {
+  for (size_t half = kSumLanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) {
+      lanes[lane] += lanes[lane + half];
+    }
+  }
+  return lanes[0];
+}
+
+// The levels above the first: takes the values of its runs in order, keeps one
+// unfinished run per level, allocates nothing.
+class SumTree {
+ public:
+  void Add(double run_value) { AddAt(0, run_value); }
+
+  // The sum of all that was added. Ends the tree's life: call it once.
+  double Total() {
+    for (size_t k = 0; k + 1 < kLevels; ++k) {
+      if (levels_[k].leaves > 0) AddAt(k + 1, FoldLanes(levels_[k].lanes));
+    }
+    return FoldLanes(levels_[kLevels - 1].lanes);
+  }
+
+ private:
+  struct Level {
+    double lanes[kSumLanes] = {};
+    size_t leaves = 0;
+  };
+  static constexpr size_t kLevels = 4;
+
+  void AddAt(size_t k, double value) {
+    Level& level = levels_[k];
+    level.lanes[level.leaves % kSumLanes] += value;
+    if (++level.leaves < kSumRun || k + 1 == kLevels) return;
+    const double folded = FoldLanes(level.lanes);
+    level = {};
+    AddAt(k + 1, folded);
+  }
+
+  Level levels_[kLevels];
+};
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_KERNELS_SUM_TREE_H_

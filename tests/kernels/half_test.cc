@@ -1,0 +1,180 @@
+#include "kernels/half.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/rows.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace lockstep::kernels {
+namespace {
+
+struct Format {
+  int exponent_bits;
+  int fraction_bits;
+};
+template <class H>
+constexpr Format kFormat = {5, 10};
+template <>
+constexpr Format kFormat<BF16> = {8, 7};
+
+// The value of a 16-bit float, by the definition of IEEE 754.
+template <class H>
+double ValueOf(H half) {
+  const auto [exponent_bits, fraction_bits] = kFormat<H>;
+  const int exponent_max = (1 << exponent_bits) - 1;
+  const int bias = exponent_max / 2;
+  const int exponent = (half.bits >> fraction_bits) & exponent_max;
+  const int fraction = half.bits & ((1 << fraction_bits) - 1);
+  const double sign = half.bits >> 15 ? -1.0 : 1.0;
+  if (exponent == exponent_max) {
+    return fraction ? std::nan("") : sign * HUGE_VAL;
+  }
+  const int leading = exponent == 0 ? 0 : 1 << fraction_bits;
+  const int power = std::max(exponent, 1) - bias - fraction_bits;
+  return sign * std::ldexp(leading + fraction, power);
+}
+
+template <class H>
+class HalfTest : public testing::Test {
+ protected:
+  static constexpr uint32_t kInfinity = ((1u << kFormat<H>.exponent_bits) - 1)
+                                        << kFormat<H>.fraction_bits;
+
+  static H Of(uint32_t bits) { return {static_cast<uint16_t>(bits)}; }
+
+  // What rounding to nearest even makes of a value between the positive
+  // neighbours `bits` and `bits + 1`; the infinity is a neighbour as if it were
+  // the next power of two.
+  static double Midpoint(uint32_t bits) {
+    const double low = ValueOf(Of(bits));
+    if (bits + 1 < kInfinity) return (low + ValueOf(Of(bits + 1))) / 2;
+    return low + (low - ValueOf(Of(bits - 1))) / 2;
+  }
+
+  template <class F>
+  static void ExpectRounds(F value, uint32_t positive_bits) {
+    ASSERT_EQ(ConvertTo<H>(value).bits, positive_bits) << value;
+    ASSERT_EQ(ConvertTo<H>(-value).bits, positive_bits | 0x8000u) << -value;
+  }
+
+  // Around every tie there is: below, on and above it.
+  template <class F>
+  static void ExpectTiesGoToEven() {
+    const F infinity = std::numeric_limits<F>::infinity();
+    for (uint32_t bits = 0; bits < kInfinity; ++bits) {
+      const F tie = static_cast<F>(Midpoint(bits));
+      ASSERT_EQ(tie, Midpoint(bits)) << "the tie itself is not exact";
+      ExpectRounds(tie, bits + (bits & 1));
+      ExpectRounds(std::nextafter(tie, F{0}), bits);
+      ExpectRounds(std::nextafter(tie, infinity), bits + 1);
+    }
+  }
+};
+
+using HalfTypes = testing::Types<F16, BF16>;
+TYPED_TEST_SUITE(HalfTest, HalfTypes);
+
+TYPED_TEST(HalfTest, EveryValueWidensToItsDefinitionAndComesBack) {
+  for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const TypeParam half = this->Of(bits);
+    const double value = ValueOf(half);
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(RawBits<double>(ToF32(half)), RawBits(value)) << bits;
+    ASSERT_EQ(ConvertTo<TypeParam>(ToF32(half)).bits, bits);
+    ASSERT_EQ(ConvertTo<TypeParam>(value).bits, bits);
+  }
+}
+
+TYPED_TEST(HalfTest, EveryNaNBecomesQuietAndKeepsSignAndPayload) {
+  const uint32_t quiet = 1u << (kFormat<TypeParam>.fraction_bits - 1);
+  for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const TypeParam half = this->Of(bits);
+    if (!std::isnan(ValueOf(half))) continue;
+    ASSERT_TRUE(std::isnan(ToF32(half))) << bits;
+    ASSERT_TRUE(BitsOf(ToF32(half)) & 0x00400000u) << "signalling: " << bits;
+    ASSERT_EQ(ConvertTo<TypeParam>(ToF32(half)).bits, bits | quiet);
+  }
+}
+
+TYPED_TEST(HalfTest, ANaNWhosePayloadIsLostStaysNaN) {
+  for (uint32_t sign : {0u, 0x80000000u}) {
+    const float signalling = FloatOf(sign | 0x7f800001u);
+    const TypeParam half = ConvertTo<TypeParam>(signalling);
+    EXPECT_TRUE(std::isnan(ValueOf(half)));
+    EXPECT_EQ(half.bits >> 15, sign >> 31);
+  }
+}
+
+TYPED_TEST(HalfTest, TiesFromF32GoToEven) {
+  this->template ExpectTiesGoToEven<float>();
+}
+
+TYPED_TEST(HalfTest, TiesFromF64GoToEvenInOneRounding) {
+  this->template ExpectTiesGoToEven<double>();
+}
+
+TYPED_TEST(HalfTest, WhatIsTooLargeOrTooSmallBecomesInfinityOrZero) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (double large : {infinity, 1e300, 3.5e38}) {
+    EXPECT_EQ(ConvertTo<TypeParam>(large).bits, this->kInfinity) << large;
+    EXPECT_EQ(ConvertTo<TypeParam>(-large).bits, this->kInfinity | 0x8000u);
+  }
+  for (double small : {0.0, 5e-324, 1e-300, 1e-46}) {
+    EXPECT_EQ(ConvertTo<TypeParam>(small).bits, 0u) << small;
+    EXPECT_EQ(ConvertTo<TypeParam>(-small).bits, 0x8000u) << small;
+  }
+}
+
+TYPED_TEST(HalfTest, RowsWidenEveryValueToTheBitsOfTheScalarCode) {
+  std::vector<TypeParam> halves(0x10000);
+  for (uint32_t i = 0; i <= 0xffff; ++i) halves[i] = this->Of(i);
+  OnEveryCpu([&] {
+    std::vector<float> wide(halves.size());
+    ConvertRow(halves.data(), wide.data(), halves.size());
+    for (uint32_t i = 0; i <= 0xffff; ++i) {
+      ASSERT_EQ(BitsOf(wide[i]), BitsOf(ToF32(halves[i]))) << i;
+    }
+  });
+}
+
+// One f32 in 4,093, so each of them falls elsewhere between two halves.
+TYPED_TEST(HalfTest, RowsNarrowToTheBitsOfTheScalarCode) {
+  std::vector<float> floats;
+  for (uint64_t bits = 0; bits <= 0xffffffffu; bits += 4093) {
+    floats.push_back(FloatOf(static_cast<uint32_t>(bits)));
+  }
+  OnEveryCpu([&] {
+    std::vector<TypeParam> halves(floats.size());
+    ConvertRow(floats.data(), halves.data(), floats.size());
+    for (size_t i = 0; i < floats.size(); ++i) {
+      ASSERT_EQ(halves[i].bits, ConvertTo<TypeParam>(floats[i]).bits)
+          << std::hex << BitsOf(floats[i]);
+    }
+  });
+}
+
+TEST(F64RowsTest, GiveTheBitsOfTheScalarCode) {
+  Rng rng(7);
+  std::vector<double> row = RandomRow<double>(rng, 20000);
+  // Doubles near the range of f32, subnormals included, beside any bits.
+  for (size_t i = 0; i < row.size(); i += 2) {
+    row[i] = std::ldexp(row[i], static_cast<int>(rng() % 600) - 300);
+  }
+  OnEveryCpu([&] {
+    std::vector<float> nearest(row.size());
+    std::vector<float> odd(row.size());
+    ConvertRow(row.data(), nearest.data(), row.size());
+    ConvertRowOdd(row.data(), odd.data(), row.size());
+    for (size_t i = 0; i < row.size(); ++i) {
+      ASSERT_EQ(BitsOf(nearest[i]), BitsOf(static_cast<float>(row[i]))) << i;
+      ASSERT_EQ(BitsOf(odd[i]), BitsOf(ToF32Odd(row[i]))) << i;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

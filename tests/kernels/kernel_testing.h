@@ -1,0 +1,136 @@
+// What the kernel tests share: rows of every kind of value from a seed, a
+// comparison by bits, and every generation of CPU that this machine can be.
+
+#ifndef LOCKSTEP_TESTS_KERNELS_KERNEL_TESTING_H_
+#define LOCKSTEP_TESTS_KERNELS_KERNEL_TESTING_H_
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/half.h"
+#include "kernels/targets.h"
+#include "lockstep/dtype.h"
+
+// After kernels/targets.h, which says what to look for.
+#include "hwy/targets.h"
+
+namespace lockstep::kernels {
+
+using FloatTypes = testing::Types<F16, BF16, float, double>;
+using AllTypes = testing::Types<uint8_t, int8_t, int32_t, uint32_t, int64_t,
+                                uint64_t, F16, BF16, float, double>;
+
+template <class T>
+inline constexpr bool kIsFloat = kIsHalf<T> || std::is_floating_point_v<T>;
+
+template <class T>
+constexpr DType DTypeOf() {
+  if constexpr (std::is_same_v<T, uint8_t>) return DType::kU8;
+  if constexpr (std::is_same_v<T, int8_t>) return DType::kI8;
+  if constexpr (std::is_same_v<T, int32_t>) return DType::kI32;
+  if constexpr (std::is_same_v<T, uint32_t>) return DType::kU32;
+  if constexpr (std::is_same_v<T, int64_t>) return DType::kI64;
+  if constexpr (std::is_same_v<T, uint64_t>) return DType::kU64;
+  if constexpr (std::is_same_v<T, F16>) return DType::kF16;
+  if constexpr (std::is_same_v<T, BF16>) return DType::kBF16;
+  if constexpr (std::is_same_v<T, float>) return DType::kF32;
+  if constexpr (std::is_same_v<T, double>) return DType::kF64;
+}
+
+// A small whole number as T: exact in all ten types up to 127.
+template <class T>
+T Whole(int value) {
+  if constexpr (kIsFloat<T>) {
+    return ConvertTo<T>(static_cast<double>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+using Rng = std::mt19937_64;
+
+// Half of the values are any bits at all (so infinities, NaN, subnormals come
+// up), half are of the size of gradients.
+template <class T>
+T RandomValue(Rng& rng) {
+  const uint64_t bits = rng();
+  if (kIsFloat<T> && rng() % 2 == 0) {
+    if constexpr (kIsFloat<T>) {
+      return ConvertTo<T>(std::normal_distribution<double>()(rng));
+    }
+  }
+  T value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+template <class T>
+std::vector<T> RandomRow(Rng& rng, size_t count) {
+  std::vector<T> row(count);
+  for (T& value : row) value = RandomValue<T>(rng);
+  return row;
+}
+
+template <class T>
+uint64_t RawBits(T value) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(value));
+  return bits;
+}
+
+template <class T>
+bool IsNaN(T value) {
+  if constexpr (kIsFloat<T>) {
+    const double wide = ConvertTo<double>(value);
+    return wide != wide;
+  } else {
+    return false;
+  }
+}
+
+// Equal bits; any NaN equals any NaN, for arithmetic leaves its payload open.
+template <class T>
+testing::AssertionResult SameBits(std::span<const T> got,
+                                  std::span<const T> want) {
+  if (got.size() != want.size()) {
+    return testing::AssertionFailure()
+           << got.size() << " elements, not " << want.size();
+  }
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (RawBits(got[i]) == RawBits(want[i])) continue;
+    if (IsNaN(got[i]) && IsNaN(want[i])) continue;
+    return testing::AssertionFailure()
+           << "element " << i << " of " << got.size() << " has bits "
+           << std::hex << RawBits(got[i]) << ", not " << RawBits(want[i]);
+  }
+  return testing::AssertionSuccess();
+}
+
+template <class T>
+testing::AssertionResult SameBits(const std::vector<T>& got,
+                                  const std::vector<T>& want) {
+  return SameBits(std::span<const T>(got), std::span<const T>(want));
+}
+
+// Runs `test` once for each generation of CPU that the rows are compiled for
+// and this machine can execute.
+template <class F>
+void OnEveryCpu(F&& test) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+    test();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().DeInit();
+}
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_TESTS_KERNELS_KERNEL_TESTING_H_
