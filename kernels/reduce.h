@@ -1,0 +1,41 @@
+// Reduce: the contributions of several ranks into one row, element by element.
+//
+//   rank 0  [a0 a1 a2 ...]
+//   rank 1  [b0 b1 b2 ...]   ── fold in rank order, round once ──▶  out [...]
+//   rank 2  [c0 c1 c2 ...]
+//
+// What host transports are built on: DESIGN's "shm and Gloo sum in rank order,
+// halves in f32, rounded once".
+//
+// Numerics: out[i] = round(((a op b) op c) ...). Halves are widened to f32
+//           before the first operation and rounded after the last; other types
+//           are computed in themselves. Mean is the sum, times 1/ranks once, in
+//           f32 (f64 for f64), before the rounding. Integers wrap. Min and max
+//           give NaN if any rank has NaN; of -0 and +0 the first rank's.
+// Shapes:   `count` elements, 0 included; aligned to their element, no more.
+//           `out` may be one of the inputs, and may not overlap otherwise.
+// Threads:  any, at the same time on different outputs. The elements are
+//           independent: a row may be cut anywhere, the bits are the same.
+// Errors:   no ranks, or the mean of integers, ends the process.
+
+#ifndef LOCKSTEP_KERNELS_REDUCE_H_
+#define LOCKSTEP_KERNELS_REDUCE_H_
+
+#include <cstddef>
+#include <span>
+
+#include "lockstep/dtype.h"
+
+namespace lockstep::kernels {
+
+// out[i] = op over ranks of inputs[rank][i].
+void ReduceRanks(std::span<const void* const> inputs, void* out, size_t count,
+                 DType dtype, ReduceOp op);
+
+// dst[i] = op(dst[i], src[i]), rounded: ReduceRanks of {dst, src} into dst. A
+// chain of these rounds halves at every link; sum ranks with ReduceRanks.
+void Reduce(void* dst, const void* src, size_t count, DType dtype, ReduceOp op);
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_KERNELS_REDUCE_H_
