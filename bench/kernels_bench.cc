@@ -1,0 +1,147 @@
+// Bytes per second of the kernels' host twins, beside memcpy. "Bytes" are those
+// read plus those written. 8 Ki elements lie in cache, 16 Mi in memory.
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "benchmark/benchmark.h"
+#include "kernels/cast_scale.h"
+#include "kernels/finite_check.h"
+#include "kernels/pack.h"
+#include "kernels/reduce.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int64_t kInCache = 8 << 10;
+constexpr int64_t kInMemory = 16 << 20;
+
+void Moved(benchmark::State& state, size_t bytes) {
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes));
+}
+
+// Elements of value 1, whatever the type: 0x3f80 as bf16, 0x3f803f80 as f32.
+std::vector<std::byte> Row(DType dtype, size_t count) {
+  std::vector<std::byte> row(count * SizeOf(dtype));
+  std::vector<double> ones(count, 1.0);
+  if (IsFloat(dtype)) {
+    CastScale(ones.data(), DType::kF64, 1.0, row.data(), dtype, count);
+  }
+  return row;
+}
+
+void BM_Memcpy(benchmark::State& state) {
+  const size_t bytes = state.range(0) * 4;
+  std::vector<std::byte> src(bytes, std::byte{1}), dst(bytes);
+  for (auto _ : state) {
+    std::memcpy(dst.data(), src.data(), bytes);
+    benchmark::ClobberMemory();
+  }
+  Moved(state, 2 * bytes);
+}
+BENCHMARK(BM_Memcpy)->Arg(kInCache)->Arg(kInMemory);
+
+void BM_CastScale(benchmark::State& state, DType from, DType to) {
+  const size_t count = state.range(0);
+  const std::vector<std::byte> src = Row(from, count);
+  std::vector<std::byte> dst = Row(to, count);
+  for (auto _ : state) {
+    CastScale(src.data(), from, 0.5, dst.data(), to, count);
+    benchmark::ClobberMemory();
+  }
+  Moved(state, src.size() + dst.size());
+}
+#define CAST(name, from, to)                                    \
+  BENCHMARK_CAPTURE(BM_CastScale, name, DType::from, DType::to) \
+      ->Arg(kInCache)                                           \
+      ->Arg(kInMemory)
+CAST(f32_f32, kF32, kF32);
+CAST(f64_f64, kF64, kF64);
+CAST(f16_f32, kF16, kF32);
+CAST(f32_f16, kF32, kF16);
+CAST(f16_f16, kF16, kF16);
+CAST(bf16_f32, kBF16, kF32);
+CAST(f32_bf16, kF32, kBF16);
+CAST(bf16_bf16, kBF16, kBF16);
+CAST(f64_f32, kF64, kF32);
+CAST(f64_f16, kF64, kF16);
+
+// As many slots as a bucket of small layers has: 1,000 elements each.
+void BM_Pack(benchmark::State& state, DType dtype, bool added) {
+  const size_t count = state.range(0);
+  std::vector<std::byte> tensors = Row(dtype, count);
+  std::vector<std::byte> bucket = Row(dtype, count);
+  std::vector<Slot> slots;
+  for (size_t at = 0; at < count; at += 1000) {
+    slots.push_back({.tensor = tensors.data() + at * SizeOf(dtype),
+                     .offset = at,
+                     .count = std::min<size_t>(1000, count - at)});
+  }
+  for (auto _ : state) {
+    if (added) {
+      PackAdded(slots, dtype, 0.25, bucket.data());
+    } else {
+      Pack(slots, dtype, bucket.data());
+    }
+    benchmark::ClobberMemory();
+  }
+  Moved(state, (added ? 3 : 2) * bucket.size());
+}
+#define PACK(name, dtype, added)                        \
+  BENCHMARK_CAPTURE(BM_Pack, name, DType::dtype, added) \
+      ->Arg(kInCache)                                   \
+      ->Arg(kInMemory)
+PACK(copy_f32, kF32, false);
+PACK(added_f32, kF32, true);
+PACK(added_f16, kF16, true);
+PACK(added_bf16, kBF16, true);
+
+void BM_ReduceRanks(benchmark::State& state, DType dtype, ReduceOp op,
+                    size_t ranks) {
+  const size_t count = state.range(0);
+  std::vector<std::vector<std::byte>> rows(ranks, Row(dtype, count));
+  std::vector<const void*> inputs;
+  for (const auto& row : rows) inputs.push_back(row.data());
+  std::vector<std::byte> out = Row(dtype, count);
+  for (auto _ : state) {
+    ReduceRanks(inputs, out.data(), count, dtype, op);
+    benchmark::ClobberMemory();
+  }
+  Moved(state, (ranks + 1) * out.size());
+}
+#define REDUCE(name, dtype, op, ranks)                                       \
+  BENCHMARK_CAPTURE(BM_ReduceRanks, name, DType::dtype, ReduceOp::op, ranks) \
+      ->Arg(kInCache)                                                        \
+      ->Arg(kInMemory)
+REDUCE(sum_f32_2, kF32, kSum, 2);
+REDUCE(sum_f32_4, kF32, kSum, 4);
+REDUCE(mean_f32_4, kF32, kMean, 4);
+REDUCE(max_f32_4, kF32, kMax, 4);
+REDUCE(sum_f64_4, kF64, kSum, 4);
+REDUCE(sum_f16_4, kF16, kSum, 4);
+REDUCE(sum_bf16_4, kBF16, kSum, 4);
+REDUCE(sum_i32_4, kI32, kSum, 4);
+REDUCE(max_i64_4, kI64, kMax, 4);
+
+void BM_CheckFinite(benchmark::State& state, DType dtype) {
+  const size_t count = state.range(0);
+  const std::vector<std::byte> data = Row(dtype, count);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(CheckFinite(data.data(), dtype, count, 0.5));
+  }
+  Moved(state, data.size());
+}
+#define FINITE(name, dtype)                             \
+  BENCHMARK_CAPTURE(BM_CheckFinite, name, DType::dtype) \
+      ->Arg(kInCache)                                   \
+      ->Arg(kInMemory)
+FINITE(f32, kF32);
+FINITE(f64, kF64);
+FINITE(f16, kF16);
+FINITE(bf16, kBF16);
+
+}  // namespace
+}  // namespace lockstep::kernels
+
+BENCHMARK_MAIN();
