@@ -45,6 +45,7 @@
 #include "lockstep/job_spec.h"
 #include "plan/words/ids.h"
 #include "plan/words/parameter.h"
+#include "plan/words/shared_list.h"
 
 namespace lockstep::protocol {
 
@@ -244,7 +245,7 @@ struct Refused {
 
 struct EpochFormed {
   int rank = -1;
-  std::vector<Member> members;  // in rank order
+  SharedList<Member> members;  // in rank order
   bool operator==(const EpochFormed&) const = default;
 };
 
@@ -257,7 +258,7 @@ struct PlanReady {
 // All handles of one communicator, in its rank order.
 struct GroupHandles {
   int communicator = -1;
-  std::vector<std::string> handles;
+  SharedList<std::string> handles;
   bool operator==(const GroupHandles&) const = default;
 };
 
