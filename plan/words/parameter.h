@@ -7,18 +7,26 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "lockstep/dtype.h"
+#include "lockstep/mesh.h"
 
 namespace lockstep {
 
+// Bounds of one parameter, so that sums over all of them fit in 64 bits and a
+// name fits in a message.
+inline constexpr int64_t kParameterBytesMax = int64_t{1} << 40;
+inline constexpr size_t kParameterNameBytesMax = 1024;
+
 struct Parameter {
-  std::string name;               // unique among a rank's parameters
+  // Unique among a rank's parameters. UTF-8 without control characters.
+  std::string name;
   std::vector<int64_t> shape;     // of the gradient; {} is a scalar
   DType dtype = DType::kF32;      // a float type
   ReduceOp op = ReduceOp::kMean;  // kSum or kMean
 
-  // The gradient is reduced over the ranks that differ only in these mesh axes.
-  // Empty: over the whole world.
+  // The gradient is reduced over the ranks that differ only in these mesh axes,
+  // in any order. Empty: over the whole world.
   std::vector<std::string> axes;
 
   // Mesh axes (beyond `axes`) along which other ranks hold the same logical
@@ -28,11 +36,16 @@ struct Parameter {
   bool operator==(const Parameter&) const = default;
 };
 
-// The product of the shape; 1 for a scalar.
+// The product of the shape; 1 for a scalar. The parameter must be valid.
 int64_t ElementsOf(const Parameter& parameter);
 
-// "[128,64] f32 mean over data", for messages to people.
+// "[128,64] f32 mean over data", for messages to people: everything but the
+// name, so two parameters that differ in anything else read differently.
 std::string Describe(const Parameter& parameter);
+
+// InvalidArgument names the parameter, the field that is malformed and its
+// value: what any single rank can judge, before anybody compares.
+absl::Status Validate(const Parameter& parameter, const Mesh& mesh);
 
 }  // namespace lockstep
 

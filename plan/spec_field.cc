@@ -1,0 +1,120 @@
+#include "plan/spec_field.h"
+
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace lockstep::plan {
+namespace {
+
+// A member of a spec, or of one of its sections.
+template <typename T>
+struct Place {
+  T JobSpec::*member;
+  const T& In(const JobSpec& spec) const { return spec.*member; }
+  T& In(JobSpec& spec) const { return spec.*member; }
+};
+
+template <typename Section, typename T>
+struct PlaceInSection {
+  Section JobSpec::*section;
+  T Section::*member;
+  const T& In(const JobSpec& spec) const { return spec.*section.*member; }
+  T& In(JobSpec& spec) const { return spec.*section.*member; }
+};
+
+template <typename Place, typename Form>
+SpecFieldRule Rule(std::string name, Place place, Form form) {
+  return {
+      .name = std::move(name),
+      .type = form.Type(),
+      .domain = form.Domain(),
+      .print = [=](const JobSpec& s) { return form.Print(place.In(s)); },
+      .read =
+          [=](const Written& written, JobSpec* spec) {
+            auto value = form.Read(written);
+            if (value.ok()) place.In(*spec) = *std::move(value);
+            return value.status();
+          },
+      .fault = [=](const JobSpec& s) { return form.Fault(place.In(s), s); }};
+}
+
+template <typename T, typename Form>
+SpecFieldRule Field(std::string name, T JobSpec::*member, Form form) {
+  return Rule(std::move(name), Place<T>{member}, std::move(form));
+}
+
+template <typename Section, typename T, typename Form>
+SpecFieldRule Field(std::string name, Section JobSpec::*section,
+                    T Section::*member, Form form) {
+  return Rule(std::move(name), PlaceInSection<Section, T>{section, member},
+              std::move(form));
+}
+
+std::vector<SpecFieldRule> MakeTable() {
+  using S = JobSpec;
+  using B = BucketPolicy;
+  using T = JobTimeouts;
+  using L = JobLimits;
+  const SizeForm bucket{.min = 1, .max = int64_t{1} << 40};
+  const DurationForm patience{absl::Milliseconds(1), absl::Hours(720)};
+  const DurationForm maybe_none{absl::ZeroDuration(), absl::Hours(720)};
+  return {
+      Field("name", &S::name, NameForm{}),
+      Field("mesh", &S::mesh, MeshForm{}),
+      Field("workers", &S::workers, WorkersForm{}),
+      Field("sync", &S::sync,
+            ChoiceForm<SyncMode>{{{"static", SyncMode::kStatic},
+                                  {"negotiated", SyncMode::kNegotiated}}}),
+      Field("transport", &S::transport,
+            ChoiceForm<std::string>{{{"gloo", "gloo"}, {"inproc", "inproc"}}}),
+      Field("buckets.first_bytes_max", &S::buckets, &B::first_bytes_max,
+            bucket),
+      Field("buckets.bytes_max", &S::buckets, &B::bytes_max, bucket),
+      Field("timeouts.join", &S::timeouts, &T::join, patience),
+      Field("timeouts.lease", &S::timeouts, &T::lease, patience),
+      Field("timeouts.resume", &S::timeouts, &T::resume, maybe_none),
+      Field("timeouts.progress", &S::timeouts, &T::progress, patience),
+      Field("timeouts.connect", &S::timeouts, &T::connect, patience),
+      Field("limits.parameters_max", &S::limits, &L::parameters_max,
+            NumberForm<int64_t>{1, 10'000'000}),
+      Field("limits.max_restarts", &S::limits, &L::max_restarts,
+            NumberForm<int>{0, 1'000'000}),
+      Field("limits.restart_window", &S::limits, &L::restart_window, patience),
+      Field("on_stuck", &S::on_stuck,
+            ChoiceForm<OnStuck>{
+                {{"report", OnStuck::kReport}, {"evict", OnStuck::kEvict}}}),
+      Field("uneven", &S::uneven,
+            ChoiceForm<Uneven>{
+                {{"join", Uneven::kJoin}, {"stop", Uneven::kStop}}}),
+      Field("seed", &S::seed,
+            NumberForm<uint64_t>{0, std::numeric_limits<uint64_t>::max()}),
+  };
+}
+
+}  // namespace
+
+const std::vector<SpecFieldRule>& SpecFields() {
+  static const std::vector<SpecFieldRule>* const table =
+      new std::vector<SpecFieldRule>(MakeTable());
+  return *table;
+}
+
+std::string OneLine(const Written& written) {
+  struct Visitor {
+    std::string operator()(const std::string& word) const { return word; }
+    std::string operator()(const WrittenList& list) const {
+      return absl::StrCat("[", absl::StrJoin(list, ", "), "]");
+    }
+    std::string operator()(const WrittenMap& map) const {
+      return absl::StrCat(
+          "{", absl::StrJoin(map, ", ", absl::PairFormatter(": ")), "}");
+    }
+  };
+  return std::visit(Visitor{}, written);
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,200 @@
+#include "lockstep/job_spec.h"
+
+#include <functional>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "plan/spec_field.h"
+
+namespace lockstep {
+namespace {
+
+JobSpec Digits() { return {.name = "digits", .mesh = {.axes = {{"data", 4}}}}; }
+
+TEST(JobSpecTest, DefaultsWithANameAreValid) {
+  EXPECT_TRUE(Validate(Digits()).ok()) << Validate(Digits());
+}
+
+TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
+  const std::vector<SpecField> expected = {
+      {"name", "digits"},
+      {"mesh", "data=4"},
+      {"workers", "[]"},
+      {"sync", "static"},
+      {"transport", "gloo"},
+      {"buckets.first_bytes_max", "1MiB"},
+      {"buckets.bytes_max", "25MiB"},
+      {"timeouts.join", "5m"},
+      {"timeouts.lease", "10s"},
+      {"timeouts.resume", "1s"},
+      {"timeouts.progress", "1m"},
+      {"timeouts.connect", "30s"},
+      {"limits.parameters_max", "1000000"},
+      {"limits.max_restarts", "0"},
+      {"limits.restart_window", "10m"},
+      {"on_stuck", "report"},
+      {"uneven", "stop"},
+      {"seed", "0"},
+  };
+  const std::vector<SpecField> fields = FieldsOf(Digits());
+  ASSERT_EQ(fields.size(), expected.size());
+  for (size_t i = 0; i < fields.size(); ++i) {
+    EXPECT_EQ(fields[i].name, expected[i].name);
+    EXPECT_EQ(fields[i].value, expected[i].value);
+  }
+}
+
+// Every leaf of the struct, bound by name: a new field breaks this function,
+// and then belongs into the table as well.
+size_t CountLeaves(const JobSpec& spec) {
+  [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
+                                timeouts, limits, on_stuck, uneven, seed] =
+      spec;
+  [[maybe_unused]] const auto& [first_bytes_max, bytes_max] = buckets;
+  [[maybe_unused]] const auto& [join, lease, resume, progress, connect] =
+      timeouts;
+  [[maybe_unused]] const auto& [parameters_max, max_restarts, restart_window] =
+      limits;
+  return 8 + 2 + 5 + 3;
+}
+
+TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
+  EXPECT_EQ(plan::SpecFields().size(), CountLeaves(Digits()));
+}
+
+// One change for each field, all of them valid.
+std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
+  return {
+      {"name", [](JobSpec& s) { s.name = "other"; }},
+      {"mesh", [](JobSpec& s) { s.mesh.axes[0].size = 5; }},
+      {"workers",
+       [](JobSpec& s) {
+         s.workers = {"a", "b", "c", "d"};
+       }},
+      {"sync", [](JobSpec& s) { s.sync = SyncMode::kNegotiated; }},
+      {"transport", [](JobSpec& s) { s.transport = "inproc"; }},
+      {"buckets.first_bytes_max",
+       [](JobSpec& s) { s.buckets.first_bytes_max = 1; }},
+      {"buckets.bytes_max", [](JobSpec& s) { s.buckets.bytes_max = 4097; }},
+      {"timeouts.join", [](JobSpec& s) { s.timeouts.join = absl::Hours(1); }},
+      {"timeouts.lease",
+       [](JobSpec& s) { s.timeouts.lease = absl::Milliseconds(50); }},
+      {"timeouts.resume",
+       [](JobSpec& s) { s.timeouts.resume = absl::ZeroDuration(); }},
+      {"timeouts.progress",
+       [](JobSpec& s) { s.timeouts.progress = absl::Seconds(90); }},
+      {"timeouts.connect",
+       [](JobSpec& s) { s.timeouts.connect = absl::Seconds(1); }},
+      {"limits.parameters_max",
+       [](JobSpec& s) { s.limits.parameters_max = 1; }},
+      {"limits.max_restarts", [](JobSpec& s) { s.limits.max_restarts = 3; }},
+      {"limits.restart_window",
+       [](JobSpec& s) { s.limits.restart_window = absl::Hours(2); }},
+      {"on_stuck", [](JobSpec& s) { s.on_stuck = OnStuck::kEvict; }},
+      {"uneven", [](JobSpec& s) { s.uneven = Uneven::kJoin; }},
+      {"seed",
+       [](JobSpec& s) { s.seed = std::numeric_limits<uint64_t>::max(); }},
+  };
+}
+
+TEST(JobSpecTest, ADifferenceNamesItsFieldAndBothValues) {
+  ASSERT_EQ(Changes().size(), plan::SpecFields().size());
+  for (const auto& [field, change] : Changes()) {
+    JobSpec changed = Digits();
+    change(changed);
+    EXPECT_TRUE(Validate(changed).ok()) << Validate(changed);
+    const std::vector<SpecDifference> differences =
+        Differences(Digits(), changed);
+    ASSERT_EQ(differences.size(), 1u) << field;
+    EXPECT_EQ(differences[0].field, field);
+    EXPECT_NE(differences[0].a, differences[0].b);
+  }
+  EXPECT_TRUE(Differences(Digits(), Digits()).empty());
+}
+
+TEST(JobSpecTest, EveryFieldReadsItsCanonicalText) {
+  for (const auto& [field, change] : Changes()) {
+    JobSpec changed = Digits();
+    change(changed);
+    JobSpec read;
+    for (const plan::SpecFieldRule& rule : plan::SpecFields()) {
+      ASSERT_TRUE(rule.read(rule.print(changed), &read).ok()) << rule.name;
+    }
+    EXPECT_EQ(read, changed) << field;
+  }
+}
+
+struct Fault {
+  const char* field;
+  std::function<void(JobSpec&)> damage;
+};
+
+std::vector<Fault> Faults() {
+  return {
+      {"name", [](JobSpec& s) { s.name = ""; }},
+      {"name", [](JobSpec& s) { s.name = "-x"; }},
+      {"name", [](JobSpec& s) { s.name = "a b"; }},
+      {"name", [](JobSpec& s) { s.name = std::string(64, 'x'); }},
+      {"mesh", [](JobSpec& s) { s.mesh.axes[0].size = 0; }},
+      {"mesh",
+       [](JobSpec& s) {
+         s.mesh.axes.push_back({"data", 2});
+       }},
+      {"workers",
+       [](JobSpec& s) {
+         s.workers = {"a", "b", "c"};
+       }},
+      {"workers",
+       [](JobSpec& s) {
+         s.workers = {"a", "b", "c", "a"};
+       }},
+      {"workers",
+       [](JobSpec& s) {
+         s.workers = {"a", "b", "c", ""};
+       }},
+      {"sync", [](JobSpec& s) { s.sync = static_cast<SyncMode>(0); }},
+      {"transport", [](JobSpec& s) { s.transport = "pigeon"; }},
+      {"buckets.first_bytes_max",
+       [](JobSpec& s) { s.buckets.first_bytes_max = 0; }},
+      {"buckets.bytes_max",
+       [](JobSpec& s) { s.buckets.bytes_max = int64_t{1} << 41; }},
+      {"timeouts.join",
+       [](JobSpec& s) { s.timeouts.join = absl::InfiniteDuration(); }},
+      {"timeouts.lease", [](JobSpec& s) { s.timeouts.lease = {}; }},
+      {"timeouts.resume",
+       [](JobSpec& s) { s.timeouts.resume = -absl::Seconds(1); }},
+      {"timeouts.progress",
+       [](JobSpec& s) { s.timeouts.progress = absl::Microseconds(1500); }},
+      {"timeouts.connect",
+       [](JobSpec& s) { s.timeouts.connect = absl::Hours(1000); }},
+      {"limits.parameters_max",
+       [](JobSpec& s) { s.limits.parameters_max = 0; }},
+      {"limits.max_restarts", [](JobSpec& s) { s.limits.max_restarts = -1; }},
+      {"limits.restart_window",
+       [](JobSpec& s) { s.limits.restart_window = {}; }},
+      {"on_stuck", [](JobSpec& s) { s.on_stuck = static_cast<OnStuck>(7); }},
+      {"uneven", [](JobSpec& s) { s.uneven = static_cast<Uneven>(0); }},
+  };
+}
+
+TEST(JobSpecTest, AFaultNamesItsField) {
+  for (const Fault& fault : Faults()) {
+    JobSpec spec = Digits();
+    fault.damage(spec);
+    const absl::Status status = Validate(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << fault.field;
+    EXPECT_EQ(status.message().rfind(std::string(fault.field) + ": ", 0), 0u)
+        << status;
+  }
+}
+
+TEST(JobSpecTest, EveryFieldButTheSeedCanBeAtFault) {
+  std::set<std::string> at_fault;
+  for (const Fault& fault : Faults()) at_fault.insert(fault.field);
+  EXPECT_EQ(at_fault.size() + 1, plan::SpecFields().size());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+// Names, ranks, sizes and durations as people read and write them.
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "plan/words/ids.h"
+#include "plan/words/job_view.h"
+#include "plan/words/rank_list.h"
+#include "plan/words/units.h"
+#include "plan/words/utf8.h"
+
+namespace lockstep {
+namespace {
+
+TEST(NaturalLessTest, SortsNumbersInNamesAsNumbers) {
+  std::vector<std::string> names = {"worker-10", "b2", "worker-2", "b-1",
+                                    "worker",    "b",  "worker-2a"};
+  std::sort(names.begin(), names.end(), NaturalLess);
+  const std::vector<std::string> expected = {
+      "b", "b-1", "b2", "worker", "worker-2", "worker-2a", "worker-10"};
+  EXPECT_EQ(names, expected);
+}
+
+TEST(NaturalLessTest, TakesNumbersOfAnyLength) {
+  EXPECT_TRUE(NaturalLess("w99999999999999999999", "w100000000000000000000"));
+  EXPECT_FALSE(NaturalLess("w100000000000000000000", "w99999999999999999999"));
+}
+
+std::string RandomName(std::mt19937& random) {
+  const std::string alphabet = "a01-z2";
+  std::string name;
+  for (size_t length = random() % 6; length > 0; --length) {
+    name.push_back(alphabet[random() % alphabet.size()]);
+  }
+  return name;
+}
+
+TEST(NaturalLessTest, IsATotalOrder) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 200'000; ++i) {
+    const std::string a = RandomName(random);
+    const std::string b = RandomName(random);
+    const std::string c = RandomName(random);
+    ASSERT_EQ(NaturalLess(a, b) + NaturalLess(b, a), a == b ? 0 : 1)
+        << a << " " << b;
+    if (NaturalLess(a, b) && NaturalLess(b, c)) {
+      ASSERT_TRUE(NaturalLess(a, c)) << a << " " << b << " " << c;
+    }
+  }
+}
+
+TEST(RankListTest, JoinsNeighboursToRanges) {
+  EXPECT_EQ(RankList({}), "no rank");
+  EXPECT_EQ(RankList({3}), "rank 3");
+  EXPECT_EQ(RankList({5, 2, 0, 1}), "ranks 0-2, 5");
+}
+
+TEST(RankListTest, PutsRanksTogetherThatSaidTheSame) {
+  EXPECT_EQ(WhoSaidWhat({{0, "z"}, {1, "z"}, {2, "a"}, {3, "z"}}),
+            "ranks 0-1, 3: z; rank 2: a");
+}
+
+TEST(UnitsTest, WritesASizeInItsLargestWholeUnit) {
+  EXPECT_EQ(SizeText(25 << 20), "25MiB");
+  EXPECT_EQ(SizeText(4096), "4KiB");
+  EXPECT_EQ(SizeText(4097), "4097");
+  EXPECT_EQ(SizeText(0), "0");
+}
+
+TEST(UnitsTest, ReadsSizesWithAndWithoutAUnit) {
+  EXPECT_EQ(ParseSize("4096"), 4096);
+  EXPECT_EQ(ParseSize("12B"), 12);
+  EXPECT_EQ(ParseSize("1MiB"), 1 << 20);
+  EXPECT_EQ(ParseSize("3TiB"), int64_t{3} << 40);
+}
+
+TEST(UnitsTest, RefusesWhatIsNoSize) {
+  for (const char* text :
+       {"", "MiB", "1MB", "1mib", "1.5MiB", "-1", " 1", "1 MiB", "1KiBs",
+        "9223372036854775808", "8388608TiB"}) {
+    EXPECT_FALSE(ParseSize(text).has_value()) << text;
+  }
+}
+
+TEST(UnitsTest, ReadsDurationsBack) {
+  for (const absl::Duration duration :
+       {absl::Milliseconds(500), absl::Seconds(10), absl::Minutes(5),
+        absl::Seconds(90), absl::Hours(720), absl::ZeroDuration(),
+        absl::Milliseconds(1500)}) {
+    EXPECT_EQ(ParseDuration(DurationText(duration)), duration);
+  }
+  EXPECT_EQ(DurationText(absl::Seconds(90)), "1m30s");
+}
+
+TEST(UnitsTest, RefusesWhatIsNoDuration) {
+  for (const char* text : {"", "10", "10 s", "-5s", "inf", "s", "5x"}) {
+    EXPECT_FALSE(ParseDuration(text).has_value()) << text;
+  }
+}
+
+TEST(Utf8Test, TakesTextAndRefusesBytes) {
+  for (const char* text : {"", "layers.0.weight", "größe", "権重", "𝛼"}) {
+    EXPECT_TRUE(IsPrintableUtf8(text)) << text;
+  }
+  for (const char* text :
+       {"a\nb", "\x7f", "\x80", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
+        "\xf5\x80\x80\x80", "\xe6\xac", "\xf4\x90\x80\x80", "\xc2\x85"}) {
+    EXPECT_FALSE(IsPrintableUtf8(text)) << text;
+  }
+}
+
+TEST(StateTest, EveryStateHasANameOfItsOwn) {
+  std::set<std::string_view> names;
+  for (int state = 1; state <= 8; ++state) {
+    names.insert(Name(static_cast<JobState>(state)));
+  }
+  EXPECT_EQ(names.size(), 8u);
+  EXPECT_FALSE(names.contains("?"));
+  EXPECT_EQ(Name(JobState::kEpochEnded), "epoch-ended");
+  EXPECT_EQ(Name(WorkerState::kReady), "ready");
+  EXPECT_EQ(Name(static_cast<WorkerState>(99)), "?");
+}
+
+}  // namespace
+}  // namespace lockstep
