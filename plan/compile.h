@@ -1,6 +1,6 @@
 // From what was registered to a plan.
 //
-//   mesh, policy, registrations ─▶ Merge ─▶ groups ─▶ CutBuckets ─▶ lanes ─▶
+//   mesh, registrations ─▶ Merge ─▶ order, policy ─▶ CutBuckets ─▶ lanes ─▶
 //   Plan
 //
 // Pure and deterministic: the same input gives the same plan, byte for byte of
@@ -9,6 +9,7 @@
 #ifndef LOCKSTEP_PLAN_COMPILE_H_
 #define LOCKSTEP_PLAN_COMPILE_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,11 +30,15 @@ struct PlanInput {
   std::vector<std::string> observed_order;
 };
 
-// InvalidArgument: a world of another size than registrations.size(), a
-// parameter that is malformed (says which field), or registered differently or
-// not at all by a rank of its group. The message of a mismatch groups the ranks
-// by what they said: `w: ranks 0-2: [128,64] f32 mean; rank 3: missing`; all
-// mismatching parameters are listed, the first 20 in full.
+// InvalidArgument: a world of another size than registrations.size(), an
+// observed_order that is no permutation, a parameter that is malformed (says
+// which field), registered twice by one rank, or registered differently or not
+// at all by a rank of its group. The message of a mismatch groups the ranks by
+// what they said: `w: ranks 0-2: [128,64] f32 mean; rank 3: missing`; the first
+// 20 parameters in full, the others by name as far as 64 KiB hold them, the
+// rest as a number.
+//
+// Ranks may register in different orders: the order of the lowest rank holds.
 absl::StatusOr<Plan> Compile(const PlanInput& input);
 
 }  // namespace lockstep::plan

@@ -1,0 +1,95 @@
+#include "plan/digest.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <concepts>
+#include <type_traits>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/string_view.h"
+
+namespace lockstep::plan {
+namespace {
+
+// Raised when the walk below changes: digests of old and new never mix.
+constexpr absl::string_view kFormat = "lockstep plan 1";
+
+// Takes the fields in one fixed order. Numbers are eight bytes, little endian;
+// strings and lists begin with their length, so that no two plans read alike.
+class Walk {
+ public:
+  Walk() { XXH3_128bits_reset(&state_); }
+
+  void Add(absl::string_view text) {
+    Add(text.size());
+    XXH3_128bits_update(&state_, text.data(), text.size());
+  }
+
+  template <typename T>
+  requires std::integral<T> || std::is_enum_v<T>
+  void Add(T number) {
+    uint64_t rest = static_cast<uint64_t>(number);
+    unsigned char bytes[8];
+    for (unsigned char& byte : bytes) {
+      byte = static_cast<unsigned char>(rest);
+      rest >>= 8;
+    }
+    XXH3_128bits_update(&state_, bytes, sizeof(bytes));
+  }
+
+  template <typename T>
+  void Add(const std::vector<T>& list) {
+    Add(list.size());
+    for (const T& element : list) Add(element);
+  }
+
+  void Add(const Mesh& mesh) { Add(mesh.axes); }
+  void Add(const MeshAxis& axis) { AddAll(axis.name, axis.size); }
+  void Add(const Communicator& c) { AddAll(c.name, c.ranks); }
+  void Add(const Slot& s) { AddAll(s.parameter, s.offset, s.count); }
+  void Add(const Parameter& p) {
+    AddAll(p.name, p.shape, p.dtype, p.op, p.axes, p.replicated_over);
+  }
+  void Add(const Bucket& b) {
+    AddAll(b.communicator, b.dtype, b.op, b.slots, b.flags_offset, b.total);
+  }
+  void Add(const TransferRef& ref) { AddAll(ref.lane, ref.index); }
+  void Add(const Transfer& t) {
+    AddAll(t.kind, t.communicator, t.dtype, t.shape, t.op, t.root, t.peer,
+           t.tag, t.bucket, t.group, t.after);
+  }
+  void Add(const Lane& lane) { AddAll(lane.kind, lane.name, lane.transfers); }
+  void Add(const RankPlan& r) { AddAll(r.lanes, r.launch_order); }
+  void Add(const Plan& p) {
+    AddAll(p.revision.value, p.mesh, p.communicators, p.parameters, p.buckets,
+           p.ranks);
+  }
+
+  std::string Finish() {
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state_));
+    return absl::BytesToHexString(
+        absl::string_view(reinterpret_cast<const char*>(canonical.digest),
+                          sizeof(canonical.digest)));
+  }
+
+ private:
+  template <typename... Fields>
+  void AddAll(const Fields&... fields) {
+    (Add(fields), ...);
+  }
+
+  XXH3_state_t state_;
+};
+
+}  // namespace
+
+std::string DigestOf(const Plan& plan) {
+  Walk walk;
+  walk.Add(kFormat);
+  walk.Add(plan);
+  return walk.Finish();
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,36 @@
+// What all ranks registered, as one list that they agree on.
+//
+//   rank 0: w b     rank 1: w b     rank 2: w c      (axes of c: none but 2)
+//                        ▼
+//   w over {0,1,2}    b over {0,1}    c over {2}
+
+#ifndef LOCKSTEP_PLAN_MERGE_H_
+#define LOCKSTEP_PLAN_MERGE_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lockstep/mesh.h"
+#include "plan/ir.h"
+
+namespace lockstep::plan {
+
+// One entry for each name and group, in the order of first registration, lower
+// ranks first.
+struct Merged {
+  std::vector<Parameter> parameters;
+  std::vector<int> communicator_of;  // of each parameter
+  std::vector<Communicator> communicators;
+};
+
+// Every rank of a parameter's group must have registered it, and the same.
+// registrations[rank], one for each rank of the valid `mesh`.
+//
+// InvalidArgument: a malformed parameter, a name that a rank registers twice
+// (the ranks are named), or mismatches between ranks as compile.h says.
+absl::StatusOr<Merged> Merge(
+    const Mesh& mesh, const std::vector<std::vector<Parameter>>& registrations);
+
+}  // namespace lockstep::plan
+
+#endif  // LOCKSTEP_PLAN_MERGE_H_
