@@ -1,6 +1,6 @@
 // The plan: for every rank what moves, in which order, between whom.
 //
-//   Plan ─┬─ communicators  groups of ranks: "world", "data@0", ...
+//   Plan ─┬─ communicators  groups of ranks: "world", "data@3", ...
 //         ├─ parameters     what was registered: one for each name and group
 //         ├─ buckets        gradients that travel together
 //         └─ ranks[r] ─┬─ lanes         ordered queues of transfers
@@ -27,9 +27,9 @@
 namespace lockstep::plan {
 
 // A group with a communicator of its own. A rank's number in it is its
-// position.
+// position. Different communicators may have the same ranks.
 struct Communicator {
-  std::string name;        // unique in the plan: "world", "data@0"
+  std::string name;        // unique in the plan: axes@lowest rank
   std::vector<int> ranks;  // world ranks, distinct
   bool operator==(const Communicator&) const = default;
 };
@@ -47,10 +47,10 @@ struct Slot {
 //   | slot 0 |pad| slot 1 |pad| ... | 1 flag per slot |
 //   0                               flags_offset       total
 //
-// Slots start at multiples of 64 bytes; padding stays zero. A rank writes 1
-// into a slot's flag if it contributed a gradient, else 0: after the reduction
-// a flag other than 0 says that somebody did. All ranks of the communicator
-// hold it.
+// Slots and flags start at multiples of 64 bytes; padding stays zero. A rank
+// writes 1 into a slot's flag if it contributed a gradient, else 0: after the
+// reduction a flag other than 0 says that somebody did. All ranks of the
+// communicator hold it.
 struct Bucket {
   int communicator = -1;
   DType dtype = DType::kF32;

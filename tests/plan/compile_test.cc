@@ -1,0 +1,274 @@
+#include "plan/compile.h"
+
+#include <set>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/digest.h"
+#include "tests/plan/plans.h"
+
+namespace lockstep::plan {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+const Mesh kFour = {.axes = {{"data", 4}}};
+const Mesh kTwoByTwo = {.axes = {{"data", 2}, {"pipe", 2}}};
+
+Parameter P(const std::string& name, std::vector<int64_t> shape = {8}) {
+  return {.name = name, .shape = std::move(shape)};
+}
+
+Parameter Over(const std::string& name, std::vector<std::string> axes) {
+  return {.name = name, .shape = {8}, .axes = std::move(axes)};
+}
+
+std::vector<std::string> BucketOrder(const Plan& plan, int rank) {
+  std::vector<std::string> names;
+  for (const Transfer& transfer : plan.ranks[rank].lanes[0].transfers) {
+    for (const Slot& slot : plan.buckets[transfer.bucket].slots) {
+      names.push_back(plan.parameters[slot.parameter].name);
+    }
+  }
+  return names;
+}
+
+std::string ErrorOf(const PlanInput& input) {
+  const absl::StatusOr<Plan> plan = Compile(input);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(plan.status().message());
+}
+
+TEST(CompileTest, ReducesEveryParameterOverTheWorldInOneLane) {
+  const absl::StatusOr<Plan> plan = Compile(Alike(kFour, {P("a"), P("b")}));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->communicators.size(), 1u);
+  EXPECT_EQ(plan->communicators[0].name, "world");
+  ASSERT_EQ(plan->buckets.size(), 1u);
+  ASSERT_EQ(plan->ranks.size(), 4u);
+  for (const RankPlan& rank : plan->ranks) {
+    ASSERT_EQ(rank.lanes.size(), 1u);
+    EXPECT_EQ(rank.lanes[0].kind, LaneKind::kGradient);
+    ASSERT_EQ(rank.lanes[0].transfers.size(), 1u);
+    const Transfer& transfer = rank.lanes[0].transfers[0];
+    EXPECT_EQ(transfer.kind, TransferKind::kAllReduce);
+    EXPECT_EQ(transfer.op, ReduceOp::kMean);
+    EXPECT_EQ(transfer.shape, std::vector<int64_t>{plan->buckets[0].total});
+    EXPECT_EQ(rank.launch_order, (std::vector<TransferRef>{{0, 0}}));
+  }
+}
+
+TEST(CompileTest, ReducesFirstWhatWasRegisteredLast) {
+  const absl::StatusOr<Plan> plan =
+      Compile(Alike(kFour, {P("a"), P("b"), P("c")}));
+  EXPECT_EQ(BucketOrder(*plan, 0), (std::vector<std::string>{"c", "b", "a"}));
+}
+
+TEST(CompileTest, FollowsTheObservedOrder) {
+  PlanInput input = Alike(kFour, {P("a"), P("b"), P("c")});
+  input.observed_order = {"b", "c", "a"};
+  input.revision = {2};
+  const absl::StatusOr<Plan> plan = Compile(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(BucketOrder(*plan, 3), (std::vector<std::string>{"b", "c", "a"}));
+  EXPECT_EQ(plan->revision, Revision{2});
+}
+
+TEST(CompileTest, RefusesAnObservedOrderThatIsNoPermutation) {
+  PlanInput input = Alike(kFour, {P("a"), P("b")});
+  input.observed_order = {"a"};
+  EXPECT_THAT(ErrorOf(input), HasSubstr("b"));
+  input.observed_order = {"a", "b", "stranger"};
+  EXPECT_THAT(ErrorOf(input), HasSubstr("stranger"));
+  input.observed_order = {"a", "b", "a"};
+  EXPECT_THAT(ErrorOf(input), HasSubstr("repeats"));
+}
+
+TEST(CompileTest, GivesEachGroupACommunicatorAndABucket) {
+  const absl::StatusOr<Plan> plan =
+      Compile(Alike(kTwoByTwo, {Over("w", {"data"}), P("head")}));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->communicators.size(), 3u);
+  EXPECT_EQ(plan->communicators[1].name, "data@0");
+  EXPECT_EQ(plan->communicators[1].ranks, (std::vector<int>{0, 2}));
+  EXPECT_EQ(plan->communicators[2].name, "data@1");
+  EXPECT_EQ(plan->communicators[2].ranks, (std::vector<int>{1, 3}));
+  EXPECT_EQ(plan->parameters.size(), 3u) << "w once for each group";
+  EXPECT_EQ(BucketOrder(*plan, 3), (std::vector<std::string>{"head", "w"}));
+}
+
+TEST(CompileTest, PipelineStagesMayUseOneNameForDifferentParameters) {
+  PlanInput input{.mesh = kTwoByTwo};
+  Parameter wide = Over("w", {"data"});
+  wide.shape = {100};
+  input.registrations = {
+      {Over("w", {"data"})}, {wide}, {Over("w", {"data"})}, {wide}};
+  const absl::StatusOr<Plan> plan = Compile(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->parameters.size(), 2u);
+}
+
+TEST(CompileTest, AnAxisOfOneRankIsReducedAlone) {
+  const Mesh mesh{.axes = {{"data", 2}, {"pipe", 1}}};
+  const absl::StatusOr<Plan> plan = Compile(
+      Alike(mesh, {Over("mine", {"pipe"}), Over("all", {"pipe", "data"})}));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->communicators.size(), 3u);
+  EXPECT_EQ(plan->communicators[1].ranks, std::vector<int>{0});
+  EXPECT_EQ(plan->communicators[2].ranks, std::vector<int>{1});
+}
+
+TEST(CompileTest, RanksMayRegisterInDifferentOrders) {
+  PlanInput input = Alike(kFour, {P("a"), P("b"), P("c")});
+  std::swap(input.registrations[2][0], input.registrations[2][2]);
+  const absl::StatusOr<Plan> plan = Compile(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(BucketOrder(*plan, 2), (std::vector<std::string>{"c", "b", "a"}));
+}
+
+TEST(CompileTest, NothingToReduceIsAPlanToo) {
+  const absl::StatusOr<Plan> plan = Compile(Alike(kFour, {}));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->buckets.empty());
+  EXPECT_TRUE(plan->ranks[3].launch_order.empty());
+}
+
+TEST(CompileTest, AMismatchSaysWhichRanksSaidWhat) {
+  PlanInput input = Alike(kFour, {P("w", {128, 64}), P("b")});
+  input.registrations[3][0].shape = {128, 65};
+  const std::string error = ErrorOf(input);
+  EXPECT_THAT(error, HasSubstr("w: ranks 0-2: [128,64] f32 mean; "
+                               "rank 3: [128,65] f32 mean"));
+  EXPECT_THAT(error, Not(HasSubstr("b: ")));
+}
+
+TEST(CompileTest, EveryFieldOfAParameterMustAgree) {
+  const std::vector<void (*)(Parameter&)> changes = {
+      [](Parameter& p) { p.shape = {9}; },
+      [](Parameter& p) { p.dtype = DType::kBF16; },
+      [](Parameter& p) { p.op = ReduceOp::kSum; },
+      [](Parameter& p) {
+        p.axes = {"data", "pipe"};
+      },
+      [](Parameter& p) { p.replicated_over = {"pipe"}; },
+  };
+  for (const auto& change : changes) {
+    PlanInput input = Alike(kTwoByTwo, {Over("w", {"data"})});
+    change(input.registrations[2][0]);
+    EXPECT_THAT(ErrorOf(input), HasSubstr("rank 2: "));
+  }
+}
+
+TEST(CompileTest, AMissingParameterIsAMismatch) {
+  PlanInput input = Alike(kFour, {P("w")});
+  input.registrations[0].clear();
+  input.registrations[2].clear();
+  EXPECT_THAT(ErrorOf(input),
+              HasSubstr("w: ranks 0, 2: missing; ranks 1, 3: [8] f32 mean"));
+}
+
+TEST(CompileTest, AMismatchConcernsOnlyTheGroupsThatDisagree) {
+  PlanInput input = Alike(kTwoByTwo, {Over("w", {"data"})});
+  input.registrations[2].clear();
+  EXPECT_THAT(ErrorOf(input),
+              EndsWith("w: rank 0: [8] f32 mean over data; rank 2: missing"));
+}
+
+TEST(CompileTest, DisagreementAboutAxesConcernsBothGroups) {
+  PlanInput input = Alike(kTwoByTwo, {Over("w", {"data"})});
+  input.registrations[0][0].axes = {"pipe"};
+  const std::string error = ErrorOf(input);
+  EXPECT_THAT(error, HasSubstr("rank 0: [8] f32 mean over pipe"));
+  EXPECT_THAT(error, HasSubstr("ranks 1-3: [8] f32 mean over data"));
+}
+
+TEST(CompileTest, ListsTwentyMismatchesInFullAndTheOthersByName) {
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 30; ++i) parameters.push_back(P(absl::StrCat("p", i)));
+  PlanInput input = Alike(kFour, parameters);
+  for (Parameter& parameter : input.registrations[1]) parameter.shape = {7};
+  const std::string error = ErrorOf(input);
+  EXPECT_THAT(error, HasSubstr("30"));
+  EXPECT_THAT(error, HasSubstr("p19: ranks 0, 2-3: [8] f32 mean; rank 1: [7]"));
+  EXPECT_THAT(error, Not(HasSubstr("p20: ")));
+  EXPECT_THAT(error, HasSubstr("p20, p21"));
+  EXPECT_THAT(error, HasSubstr("p29"));
+}
+
+TEST(CompileTest, AMessageStaysReadableWhateverTheNumberOfMismatches) {
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 50'000; ++i) {
+    parameters.push_back(P(absl::StrCat("layer.", i)));
+  }
+  PlanInput input = Alike(MeshOf({{"data", 2}}), parameters);
+  input.registrations[1].clear();
+  EXPECT_LT(ErrorOf(input).size(), size_t{70} << 10);
+}
+
+TEST(CompileTest, RefusesARegistrationOfAnotherWorld) {
+  PlanInput input = Alike(kFour, {P("w")});
+  input.registrations.pop_back();
+  EXPECT_THAT(ErrorOf(input), HasSubstr("4 ranks, but 3"));
+}
+
+TEST(CompileTest, RefusesANameThatARankRegistersTwice) {
+  PlanInput input = Alike(kFour, {P("w"), P("v")});
+  input.registrations[1].push_back(P("w"));
+  input.registrations[2].push_back(P("w"));
+  const std::string error = ErrorOf(input);
+  EXPECT_THAT(error, HasSubstr("parameter w"));
+  EXPECT_THAT(error, HasSubstr("ranks 1-2"));
+}
+
+TEST(CompileTest, RefusesAMalformedParameterWithItsRanks) {
+  PlanInput input = Alike(kFour, {P("w")});
+  for (const int rank : {1, 3}) {
+    input.registrations[rank][0].dtype = DType::kI32;
+  }
+  const std::string error = ErrorOf(input);
+  EXPECT_THAT(error, HasSubstr("ranks 1, 3"));
+  EXPECT_THAT(error, HasSubstr("dtype i32"));
+}
+
+TEST(CompileTest, RefusesAMeshThatIsNone) {
+  EXPECT_THAT(ErrorOf({.mesh = MeshOf({{"data", 0}})}), HasSubstr("data"));
+}
+
+TEST(CompileTest, EveryRankHoldsExactlyWhatItRegistered) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const PlanInput input = RandomInput(seed);
+    const absl::StatusOr<Plan> plan = Compile(input);
+    ASSERT_TRUE(plan.ok()) << "seed " << seed << ": " << plan.status();
+    for (size_t rank = 0; rank < input.registrations.size(); ++rank) {
+      std::multiset<std::string> registered;
+      for (const Parameter& p : input.registrations[rank]) {
+        registered.insert(p.name);
+      }
+      const std::vector<std::string> order =
+          BucketOrder(*plan, static_cast<int>(rank));
+      ASSERT_EQ(registered,
+                std::multiset<std::string>(order.begin(), order.end()))
+          << "seed " << seed;
+    }
+  }
+}
+
+// A scale that once took minutes elsewhere; a quadratic step would show as a
+// test that runs into its time limit.
+TEST(CompileTest, TakesAHundredThousandParameters) {
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 100'000; ++i) {
+    parameters.push_back(P(absl::StrCat("layers.", i, ".weight"), {64, 64}));
+  }
+  const absl::StatusOr<Plan> plan =
+      Compile(Alike(MeshOf({{"data", 4}}), parameters));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->parameters.size(), 100'000u);
+  EXPECT_EQ(DigestOf(*plan).size(), 32u);
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,143 @@
+#include "plan/digest.h"
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/plan/plans.h"
+
+namespace lockstep::plan {
+namespace {
+
+// A small plan in which every field has a value of its own.
+Plan Sample() {
+  Plan plan{.revision = {3}, .mesh = MeshOf({{"data", 2}})};
+  plan.communicators = {{.name = "world", .ranks = {0, 1}}};
+  plan.parameters = {{.name = "w", .shape = {4, 2}, .dtype = DType::kF16}};
+  plan.buckets = {{.communicator = 0,
+                   .dtype = DType::kF16,
+                   .op = ReduceOp::kSum,
+                   .slots = {{.parameter = 0, .offset = 0, .count = 8}},
+                   .flags_offset = 32,
+                   .total = 33}};
+  const Transfer transfer{.kind = TransferKind::kSend,
+                          .communicator = 0,
+                          .dtype = DType::kF16,
+                          .shape = {33},
+                          .op = ReduceOp::kSum,
+                          .root = 1,
+                          .peer = 1,
+                          .tag = 5,
+                          .bucket = 0,
+                          .group = 2,
+                          .after = {{.lane = 1, .index = 0}}};
+  const RankPlan rank{
+      .lanes = {{.name = "gradient", .transfers = {transfer, transfer}}},
+      .launch_order = {{0, 0}, {0, 1}}};
+  plan.ranks = {rank, rank};
+  return plan;
+}
+
+using Change = std::function<void(Plan&)>;
+
+std::vector<Change> ChangesOfEveryField() {
+  const auto transfer = [](Plan& p) -> Transfer& {
+    return p.ranks[1].lanes[0].transfers[1];
+  };
+  return {
+      [](Plan& p) { p.revision = {4}; },
+      [](Plan& p) { p.mesh.axes[0].name = "pipe"; },
+      [](Plan& p) { p.mesh.axes[0].size = 3; },
+      [](Plan& p) {
+        p.mesh.axes.push_back({"pipe", 1});
+      },
+      [](Plan& p) { p.communicators[0].name = "World"; },
+      [](Plan& p) {
+        p.communicators[0].ranks = {1, 0};
+      },
+      [](Plan& p) { p.communicators.push_back({}); },
+      [](Plan& p) { p.parameters[0].name = "v"; },
+      [](Plan& p) {
+        p.parameters[0].shape = {2, 4};
+      },
+      [](Plan& p) { p.parameters[0].dtype = DType::kBF16; },
+      [](Plan& p) { p.parameters[0].op = ReduceOp::kSum; },
+      [](Plan& p) { p.parameters[0].axes = {"data"}; },
+      [](Plan& p) { p.parameters[0].replicated_over = {"data"}; },
+      [](Plan& p) { p.buckets[0].communicator = 1; },
+      [](Plan& p) { p.buckets[0].dtype = DType::kF32; },
+      [](Plan& p) { p.buckets[0].op = ReduceOp::kMean; },
+      [](Plan& p) { p.buckets[0].slots[0].parameter = 1; },
+      [](Plan& p) { p.buckets[0].slots[0].offset = 64; },
+      [](Plan& p) { p.buckets[0].slots[0].count = 7; },
+      [](Plan& p) { p.buckets[0].flags_offset = 31; },
+      [](Plan& p) { p.buckets[0].total = 34; },
+      [](Plan& p) { p.ranks.pop_back(); },
+      [](Plan& p) { p.ranks[0].launch_order[0].lane = 1; },
+      [](Plan& p) { p.ranks[0].launch_order[0].index = 1; },
+      [](Plan& p) { p.ranks[1].launch_order.pop_back(); },
+      [](Plan& p) { p.ranks[1].lanes[0].name = "pipe"; },
+      [](Plan& p) { p.ranks[1].lanes[0].kind = LaneKind::kHalo; },
+      [=](Plan& p) { transfer(p).kind = TransferKind::kRecv; },
+      [=](Plan& p) { transfer(p).communicator = 1; },
+      [=](Plan& p) { transfer(p).dtype = DType::kF64; },
+      [=](Plan& p) { transfer(p).shape = {32}; },
+      [=](Plan& p) { transfer(p).op = ReduceOp::kMax; },
+      [=](Plan& p) { transfer(p).root = -1; },
+      [=](Plan& p) { transfer(p).peer = -1; },
+      [=](Plan& p) { transfer(p).tag = uint64_t{5} << 40; },
+      [=](Plan& p) { transfer(p).bucket = -1; },
+      [=](Plan& p) { transfer(p).group = 0; },
+      [=](Plan& p) { transfer(p).after[0].lane = 2; },
+      [=](Plan& p) { transfer(p).after[0].index = 2; },
+      [=](Plan& p) { transfer(p).after.clear(); },
+  };
+}
+
+TEST(DigestTest, NamesEveryFieldOfAPlan) {
+  std::set<std::string> digests = {DigestOf(Sample())};
+  size_t number = 0;
+  for (const Change& change : ChangesOfEveryField()) {
+    Plan changed = Sample();
+    change(changed);
+    EXPECT_TRUE(digests.insert(DigestOf(changed)).second)
+        << "change " << number << " gives a digest seen before";
+    ++number;
+  }
+}
+
+TEST(DigestTest, DoesNotConfuseNeighbouringLists) {
+  Plan left = Sample();
+  Plan right = Sample();
+  left.parameters[0].axes = {"a"};
+  right.parameters[0].replicated_over = {"a"};
+  EXPECT_NE(DigestOf(left), DigestOf(right));
+  left.parameters[0].axes = {"ab", "c"};
+  right = left;
+  right.parameters[0].axes = {"a", "bc"};
+  EXPECT_NE(DigestOf(left), DigestOf(right));
+}
+
+TEST(DigestTest, IsTheSameForTheSameInput) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    EXPECT_EQ(DigestOf(*Compile(RandomInput(seed))),
+              DigestOf(*Compile(RandomInput(seed))));
+  }
+}
+
+// Written down so that a change of the walk, of the compiler or of the hash is
+// noticed: digests are journaled.
+TEST(DigestTest, GoldenValues) {
+  EXPECT_EQ(DigestOf(Plan{}), "2e719254cf0b00fa7692a85fb663fcc0");
+  EXPECT_EQ(DigestOf(Sample()), "4c25a2dc808f6cb694491f77f5f476ed");
+  const PlanInput input =
+      Alike(MeshOf({{"data", 2}, {"pipe", 2}}),
+            {{.name = "w", .shape = {8, 3}, .axes = {"data"}},
+             {.name = "b", .shape = {8}, .dtype = DType::kBF16}});
+  EXPECT_EQ(DigestOf(*Compile(input)), "77fbd67aa037c89b168358dea7b928df");
+}
+
+}  // namespace
+}  // namespace lockstep::plan
