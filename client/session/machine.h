@@ -4,15 +4,20 @@
 // session (session.cc) owns the threads and the streams. Nothing here knows
 // gRPC, protobuf, a thread or a clock.
 //
-//   connecting ─Welcome▶ waiting ─EpochFormed▶ formed ─Register▶ registering
-//       ▲                                                          │ PlanReady
-//       │ stream lost: backoff, Hello with generation              ▼
-//   (any phase) ◀──────────── running ◀─Start─ connecting data ◀─ planned
-//                                │
-//                                └─EpochEnded──▶ ended      Refused──▶ failed
+//   joining ─EpochFormed▶ formed ─PlanReady▶ planned ─Start▶ running
+//      │                    └─────────┬─────────┴──────────────┘
+//      │ Refused,                     │ EpochEnded, a local failure,
+//      │ no coordinator               │ proof of a member's death
+//      ▼                              ▼
+//   failed                          ended ──Leave──▶ left
 //
 // A lost stream does not change the phase: training goes on without the
-// coordinator, and the next stream resumes.
+// coordinator, and the next stream resumes. Whatever the coordinator repeats is
+// taken as idempotent; whatever this worker stated and the coordinator may not
+// have heard is stated again (statements.h).
+//
+// Composed of: dialer.h (streams), pulse.h (progress, heartbeats),
+// statements.h.
 //
 // Threads: not thread-safe; the session's loop thread is the only caller.
 // Errors:  Step cannot fail. What went wrong for good is View::status.
@@ -20,134 +25,43 @@
 #ifndef LOCKSTEP_CLIENT_SESSION_MACHINE_H_
 #define LOCKSTEP_CLIENT_SESSION_MACHINE_H_
 
-#include <map>
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/session/dialer.h"
+#include "client/session/event.h"
+#include "client/session/pulse.h"
+#include "client/session/statements.h"
+#include "client/session/view.h"
 #include "lockstep/job_spec.h"
-#include "plan/words/ids.h"
-#include "plan/words/protocol.h"
 
 namespace lockstep::session {
 
 struct MachineOptions {
   JobName job;
   WorkerName worker;
+  uint64_t life = 0;  // Hello::life
   std::optional<JobSpec> spec;
   std::string token;
   protocol::ProcessInfo process;
-  int addresses = 1;  // streams are opened to them in turn
+  // HOST:PORT each, at least one; streams are opened to them in turn.
+  std::vector<std::string> addresses;
+  // Without a coordinator for this long, a session that needs one gives up: one
+  // that never was welcomed, or that waits for an epoch, a plan or the start.
+  absl::Duration connect_timeout = absl::Seconds(30);
+  // A stream that is not welcomed within this time is given up.
+  absl::Duration welcome_patience = absl::Seconds(5);
   absl::Duration backoff_initial = absl::Milliseconds(50);
   absl::Duration backoff_max = absl::Milliseconds(300);
-  // The least time between two Progress messages.
+  // The least time between two of Progress, Busy and Heartbeat.
   absl::Duration progress_interval = absl::Milliseconds(100);
   // Leaving waits this long for the coordinator's answer.
   absl::Duration leave_patience = absl::Seconds(2);
   uint64_t jitter_seed = 0;
-};
-
-// --- What can happen --------------------------------------------------------
-
-struct Begin {};  // once, first
-struct StreamOpened {
-  uint64_t stream;
-};  // may be sent on
-struct StreamMessage {
-  uint64_t stream;
-  protocol::ToWorker message;
-};
-struct StreamClosed {
-  uint64_t stream;
-  absl::Status status;
-};
-struct Wake {};
-
-// The user's side.
-struct RegisterAll {
-  std::vector<protocol::RegisterChunk> chunks;
-};
-struct AcceptPlan {
-  Revision revision;
-  std::string digest;
-};
-struct OfferHandles {
-  std::vector<protocol::GroupHandle> handles;
-};
-struct DataPlaneConnected {};
-// Where the worker is. Coalesced: only the newest is ever sent.
-struct Moved {
-  protocol::Progress progress;
-};
-struct BusyChanged {
-  protocol::Busy busy;
-};
-struct Accuse {
-  protocol::Evidence evidence;
-};
-struct FailLocally {
-  protocol::LocalFailure failure;
-};
-struct Quiesced {
-  protocol::EpochReport report;
-};
-struct LeaveNow {
-  protocol::Leave leave;
-};
-
-using Event =
-    std::variant<Begin, StreamOpened, StreamMessage, StreamClosed, Wake,
-                 RegisterAll, AcceptPlan, OfferHandles, DataPlaneConnected,
-                 Moved, BusyChanged, Accuse, FailLocally, Quiesced, LeaveNow>;
-
-// --- What can be asked for --------------------------------------------------
-
-// Open stream number `stream` (1, 2, 3, ...) to address number `address`.
-struct OpenStream {
-  uint64_t stream;
-  int address;
-};
-struct SendOn {
-  uint64_t stream;
-  protocol::ToCoordinator message;
-};
-struct CloseStream {
-  uint64_t stream;
-};
-
-using Effect = std::variant<OpenStream, SendOn, CloseStream>;
-using Effects = std::vector<Effect>;
-
-// --- What the session can see -----------------------------------------------
-
-enum class SessionPhase : uint8_t {
-  kJoining = 1,  // no epoch yet
-  kFormed = 2,   // rank and members are known
-  kPlanned = 3,  // a plan's digest is known
-  kRunning = 4,  // all ranks are connected
-  kEnded = 5,    // the epoch ended: cause is set
-  kLeft = 6,
-  kFailed = 7,  // refused: status is set
-};
-
-// A value; the session publishes it after every Step.
-struct View {
-  SessionPhase phase = SessionPhase::kJoining;
-  bool connected = false;  // a stream to the coordinator is up and welcomed
-  Generation generation;
-  std::optional<JobSpec> spec;  // as the coordinator holds it
-  EpochId epoch;
-  int rank = -1;
-  std::vector<protocol::Member> members;
-  Revision revision;
-  std::string plan_digest;
-  std::map<int, std::vector<std::string>> handles;  // by communicator
-  protocol::Cause cause;
-  bool job_over = false;
-  absl::Status status;  // why the session ended, when kEnded or kFailed
 };
 
 class Machine {
@@ -161,9 +75,76 @@ class Machine {
   absl::Time NextWake() const;
 
   const View& view() const { return view_; }
+  // Grows with every change of the view.
+  uint64_t changes() const { return changes_; }
 
  private:
+  void On(const Begin&);
+  void On(const StreamOpened& event);
+  void On(const StreamMessage& event);
+  void On(const StreamClosed& event);
+  void On(const Wake&) {}
+  void On(const RegisterAll& event);
+  void On(const AcceptPlan& event);
+  void On(const OfferHandles& event);
+  void On(const DataPlaneConnected&);
+  void On(const Moved& event) { pulse_.Moved(event.progress); }
+  void On(const BusyChanged& event) { pulse_.SetBusy(event.busy); }
+  void On(const Accuse& event);
+  void On(const FailLocally& event);
+  void On(const Quiesced& event);
+  void On(const LeaveNow& event);
+
+  void Hear(EpochId epoch, const protocol::Welcome& welcome);
+  void Hear(EpochId epoch, const protocol::Refused& refused);
+  void Hear(EpochId epoch, const protocol::EpochFormed& formed);
+  void Hear(EpochId epoch, const protocol::PlanReady& ready);
+  void Hear(EpochId epoch, const protocol::GroupHandles& group);
+  void Hear(EpochId epoch, const protocol::Start&);
+  void Hear(EpochId epoch, const protocol::EpochEnded& ended);
+  void Hear(EpochId epoch, const protocol::Left&);
+
+  // What only time brings: streams to open or give up, deadlines, the pulse.
+  void Attend();
+
+  // A statement: sent now if a stream is welcomed, else by the next Welcome.
+  void State(protocol::ToCoordinatorBody body);
+  void Send(protocol::ToCoordinatorBody body);
+  // The coordinator ended the stream, or we do.
+  void LoseStream(absl::Status why);
+  void DropStream(absl::Status why);
+
+  void EndEpoch(absl::Status status);
+  void Fail(absl::Status status);
+  void Leave(absl::Status status);
+  // No stream again.
+  void HangUp();
+
+  // The session can do nothing more, ever.
+  bool Gone() const {
+    return view_.phase == SessionPhase::kLeft ||
+           view_.phase == SessionPhase::kFailed;
+  }
+  bool InEpoch() const;
+  bool NeedsCoordinator() const { return view_.phase < SessionPhase::kRunning; }
+  protocol::Hello MakeHello() const;
+  absl::Status NoCoordinator() const;
+  View& Change();
+
+  const MachineOptions options_;
   View view_;
+  uint64_t changes_ = 0;
+  Dialer dialer_;
+  Pulse pulse_;
+  Statements statements_;
+  LeaderTerm term_;  // the highest heard
+  bool hung_up_ = false;
+  absl::Status last_close_;                         // of a stream
+  absl::Time give_up_at_ = absl::InfiniteFuture();  // finding a coordinator
+  absl::Time leave_by_ = absl::InfiniteFuture();
+
+  absl::Time now_;   // of the Step in progress
+  Effects effects_;  // of the Step in progress
 };
 
 }  // namespace lockstep::session

@@ -1,0 +1,31 @@
+// Why an epoch ended, as the status that every waiting call returns.
+//
+//   mismatch          InvalidArgument        stopped         Cancelled
+//   join deadline     DeadlineExceeded       connect failed  Unavailable
+//   all others        Aborted: joining again may help
+//
+// The message is the coordinator's sentence: who, where, since when.
+
+#ifndef LOCKSTEP_CLIENT_SESSION_CAUSE_H_
+#define LOCKSTEP_CLIENT_SESSION_CAUSE_H_
+
+#include "absl/status/status.h"
+#include "client/session/view.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::session {
+
+absl::Status StatusOf(const protocol::EpochEnded& ended);
+
+// What this worker itself knows before the coordinator says it.
+absl::Status StatusOfFailure(const View& view,
+                             const protocol::LocalFailure& failure);
+absl::Status StatusOfDeath(int rank, const protocol::Evidence& evidence);
+
+// The rank of the member that the evidence is about; -1 if it is none, or a
+// former life of one.
+int RankOf(const View& view, const protocol::Evidence& evidence);
+
+}  // namespace lockstep::session
+
+#endif  // LOCKSTEP_CLIENT_SESSION_CAUSE_H_

@@ -1,0 +1,350 @@
+#include "client/session/machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/session/cause.h"
+
+namespace lockstep::session {
+namespace {
+
+// A stream that ends like this would end like this again.
+bool IsPermanent(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kResourceExhausted: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+Machine::Machine(const MachineOptions& options)
+    : options_(options),
+      dialer_(static_cast<int>(options.addresses.size()),
+              Backoff(options.backoff_initial, options.backoff_max,
+                      options.jitter_seed),
+              options.welcome_patience),
+      pulse_(options.progress_interval) {}
+
+Effects Machine::Step(absl::Time now, const Event& event) {
+  now_ = now;
+  std::visit([this](const auto& e) { On(e); }, event);
+  Attend();
+  return std::exchange(effects_, {});
+}
+
+absl::Time Machine::NextWake() const {
+  if (Gone()) return absl::InfiniteFuture();
+  return std::min(
+      {dialer_.NextWake(), pulse_.NextDue(), give_up_at_, leave_by_});
+}
+
+void Machine::Attend() {
+  if (Gone()) return;
+  if (leave_by_ <= now_) {
+    return Leave(absl::UnavailableError(absl::StrFormat(
+        "left job %s, but the coordinator did not answer within %s",
+        options_.job.value, absl::FormatDuration(options_.leave_patience))));
+  }
+  if (give_up_at_ <= now_) return Fail(NoCoordinator());
+  if (dialer_.OutOfPatience(now_)) {
+    DropStream(absl::DeadlineExceededError("no answer"));
+  }
+  if (auto open = dialer_.TakeDue(now_)) effects_.push_back(*open);
+  if (auto word = pulse_.TakeDue(now_)) Send(*std::move(word));
+}
+
+// --- Streams ----------------------------------------------------------------
+
+void Machine::On(const Begin&) {
+  give_up_at_ = now_ + options_.connect_timeout;
+}
+
+void Machine::On(const StreamOpened& event) {
+  if (dialer_.IsCurrent(event.stream)) Send(MakeHello());
+}
+
+void Machine::On(const StreamClosed& event) {
+  if (!dialer_.IsCurrent(event.stream)) return;
+  LoseStream(event.status);
+  if (NeedsCoordinator() && IsPermanent(event.status)) {
+    Fail(absl::Status(
+        event.status.code(),
+        absl::StrFormat("the coordinator of job %s ended the stream of %s: %s",
+                        options_.job.value, options_.worker.value,
+                        event.status.message())));
+  }
+}
+
+void Machine::On(const StreamMessage& event) {
+  const protocol::ToWorker& message = event.message;
+  if (!dialer_.IsCurrent(event.stream) || message.job != options_.job) return;
+  if (message.term < term_) {
+    return DropStream(absl::UnavailableError(
+        absl::StrFormat("it leads term %d, but term %d was heard",
+                        message.term.value, term_.value)));
+  }
+  term_ = message.term;
+  std::visit([&](const auto& body) { Hear(message.epoch, body); },
+             message.body);
+}
+
+void Machine::DropStream(absl::Status why) {
+  effects_.push_back(CloseStream{dialer_.current()});
+  LoseStream(std::move(why));
+}
+
+void Machine::LoseStream(absl::Status why) {
+  last_close_ = std::move(why);
+  dialer_.Lost(now_);
+  pulse_.Disconnected();
+  if (view_.connected) Change().connected = false;
+  if (NeedsCoordinator()) {
+    give_up_at_ = std::min(give_up_at_, now_ + options_.connect_timeout);
+  }
+}
+
+protocol::Hello Machine::MakeHello() const {
+  protocol::Hello hello{.worker = options_.worker,
+                        .generation = view_.generation,
+                        .life = options_.life,
+                        .spec = options_.spec,
+                        .token = options_.token,
+                        .process = options_.process};
+  if (view_.generation.value != 0) {
+    hello.resume = protocol::ResumeState{.epoch = view_.epoch,
+                                         .position = pulse_.position()};
+    if (const auto& ack = statements_.ack()) {
+      hello.resume->revision = ack->revision;
+      hello.resume->plan_digest = ack->digest;
+    }
+  }
+  return hello;
+}
+
+absl::Status Machine::NoCoordinator() const {
+  return absl::UnavailableError(absl::StrFormat(
+      "no coordinator of job %s answered at %s within %s (last: %s)",
+      options_.job.value, absl::StrJoin(options_.addresses, ", "),
+      absl::FormatDuration(options_.connect_timeout), last_close_.ToString()));
+}
+
+// --- What the coordinator says ----------------------------------------------
+
+void Machine::Hear(EpochId, const protocol::Welcome& welcome) {
+  const bool was_in_epoch = InEpoch();
+  View& view = Change();
+  view.connected = true;
+  view.generation = welcome.generation;
+  view.spec = welcome.spec;
+  give_up_at_ = absl::InfiniteFuture();
+  dialer_.Welcomed();
+  pulse_.Connected(welcome.spec.timeouts.lease / 4);
+  if (was_in_epoch && !welcome.resumed) {
+    EndEpoch(absl::AbortedError(absl::StrFormat(
+        "the coordinator does not know epoch %d of job %s any more",
+        view_.epoch.value, options_.job.value)));
+  }
+  for (auto& statement : statements_.Unheard()) Send(std::move(statement));
+}
+
+void Machine::Hear(EpochId, const protocol::Refused& refused) {
+  const absl::Status status(refused.code, refused.message);
+  if (statements_.leave()) return Leave(status);
+  Fail(status);
+}
+
+void Machine::Hear(EpochId epoch, const protocol::EpochFormed& formed) {
+  if (view_.phase == SessionPhase::kJoining) {
+    const int size = static_cast<int>(formed.members.size());
+    if (formed.rank < 0 || formed.rank >= size) {
+      return Fail(absl::InternalError(
+          absl::StrFormat("was given rank %d of %d", formed.rank, size)));
+    }
+    View& view = Change();
+    view.phase = SessionPhase::kFormed;
+    view.epoch = epoch;
+    view.rank = formed.rank;
+    view.members = formed.members;
+    pulse_.SetInEpoch(true);
+    return;
+  }
+  if (epoch > view_.epoch) {
+    EndEpoch(absl::AbortedError(
+        absl::StrFormat("epoch %d of job %s is over: epoch %d was formed",
+                        view_.epoch.value, options_.job.value, epoch.value)));
+  }
+}
+
+void Machine::Hear(EpochId epoch, const protocol::PlanReady& ready) {
+  if (epoch != view_.epoch || !InEpoch()) return;
+  if (ready.revision < view_.revision) return;
+  if (ready.revision == view_.revision) {
+    if (ready.digest == view_.plan_digest) return;
+    return EndEpoch(absl::InternalError(absl::StrFormat(
+        "revision %d of the plan was %s and is now %s", ready.revision.value,
+        view_.plan_digest, ready.digest)));
+  }
+  View& view = Change();
+  view.phase = std::max(view.phase, SessionPhase::kPlanned);
+  view.revision = ready.revision;
+  view.plan_digest = ready.digest;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::GroupHandles& group) {
+  if (epoch != view_.epoch || view_.phase != SessionPhase::kPlanned) return;
+  Change().handles[group.communicator] = group.handles;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::Start&) {
+  if (epoch != view_.epoch || view_.phase != SessionPhase::kPlanned) return;
+  if (!statements_.connected()) return;
+  statements_.Started();
+  give_up_at_ = absl::InfiniteFuture();
+  Change().phase = SessionPhase::kRunning;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::EpochEnded& ended) {
+  const bool ours = view_.epoch.value != 0 && epoch >= view_.epoch;
+  if (!ours && !ended.final) return;
+  View& view = Change();
+  view.cause = ended.cause;
+  view.job_over = ended.final;
+  statements_.EpochEnded();
+  EndEpoch(StatusOf(ended));
+  if (!ended.final) return;
+  if (statements_.leave()) return Leave(absl::OkStatus());
+  HangUp();
+}
+
+void Machine::Hear(EpochId, const protocol::Left&) {
+  if (statements_.leave()) Leave(absl::OkStatus());
+}
+
+// --- What the user says -----------------------------------------------------
+
+void Machine::On(const RegisterAll& event) {
+  if (!InEpoch()) return;
+  statements_.Register(event.chunks);
+  for (const auto& chunk : event.chunks) State(chunk);
+}
+
+void Machine::On(const AcceptPlan& event) {
+  if (!InEpoch()) return;
+  const protocol::PlanAck ack{event.revision, event.digest};
+  statements_.Accept(ack);
+  State(ack);
+}
+
+void Machine::On(const OfferHandles& event) {
+  if (!InEpoch()) return;
+  const protocol::PublishHandles handles{event.handles};
+  statements_.Offer(handles);
+  State(handles);
+}
+
+void Machine::On(const DataPlaneConnected&) {
+  if (!InEpoch()) return;
+  statements_.SetConnected();
+  State(protocol::Connected{});
+}
+
+void Machine::On(const Accuse& event) {
+  if (!InEpoch() || !statements_.Accuse(event.evidence)) return;
+  State(event.evidence);
+  if (event.evidence.kind == protocol::EvidenceKind::kExited) {
+    const int rank = RankOf(view_, event.evidence);
+    if (rank >= 0) EndEpoch(StatusOfDeath(rank, event.evidence));
+  }
+}
+
+void Machine::On(const FailLocally& event) {
+  if (!InEpoch()) return;
+  statements_.Fail(event.failure);
+  State(event.failure);
+  EndEpoch(StatusOfFailure(view_, event.failure));
+}
+
+void Machine::On(const Quiesced& event) {
+  if (view_.phase != SessionPhase::kEnded) return;
+  statements_.Report(event.report);
+  State(event.report);
+}
+
+void Machine::On(const LeaveNow& event) {
+  if (Gone() || statements_.leave()) return;
+  if (view_.generation.value == 0 || hung_up_) {
+    return Leave(absl::OkStatus());
+  }
+  statements_.Leave(event.leave);
+  leave_by_ = now_ + options_.leave_patience;
+  State(event.leave);
+}
+
+// --- Doing it ---------------------------------------------------------------
+
+void Machine::State(protocol::ToCoordinatorBody body) {
+  if (view_.connected) Send(std::move(body));
+}
+
+void Machine::Send(protocol::ToCoordinatorBody body) {
+  pulse_.Sent(now_);
+  effects_.push_back(SendOn{
+      dialer_.current(), {options_.job, view_.epoch, term_, std::move(body)}});
+}
+
+void Machine::EndEpoch(absl::Status status) {
+  if (IsOver(view_)) return;
+  pulse_.SetInEpoch(false);
+  give_up_at_ = absl::InfiniteFuture();
+  View& view = Change();
+  view.phase = SessionPhase::kEnded;
+  view.status = std::move(status);
+}
+
+void Machine::Fail(absl::Status status) {
+  HangUp();
+  // An epoch that ended before keeps its own reason.
+  if (view_.phase == SessionPhase::kEnded) return;
+  View& view = Change();
+  view.phase = SessionPhase::kFailed;
+  view.status = std::move(status);
+}
+
+void Machine::Leave(absl::Status status) {
+  HangUp();
+  View& view = Change();
+  view.phase = SessionPhase::kLeft;
+  view.leave_status = std::move(status);
+}
+
+void Machine::HangUp() {
+  hung_up_ = true;
+  if (dialer_.current() != 0)
+    effects_.push_back(CloseStream{dialer_.current()});
+  dialer_.Stop();
+  pulse_.Disconnected();
+  give_up_at_ = absl::InfiniteFuture();
+  leave_by_ = absl::InfiniteFuture();
+  if (view_.connected) Change().connected = false;
+}
+
+bool Machine::InEpoch() const {
+  return view_.phase >= SessionPhase::kFormed &&
+         view_.phase <= SessionPhase::kRunning;
+}
+
+View& Machine::Change() {
+  ++changes_;
+  return view_;
+}
+
+}  // namespace lockstep::session

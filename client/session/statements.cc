@@ -1,0 +1,49 @@
+#include "client/session/statements.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::session {
+
+bool Statements::Accuse(const protocol::Evidence& evidence) {
+  const auto same = [&evidence](const protocol::Evidence& other) {
+    return other.subject == evidence.subject && other.kind == evidence.kind &&
+           other.generation == evidence.generation;
+  };
+  if (std::any_of(evidence_.begin(), evidence_.end(), same)) return false;
+  evidence_.push_back(evidence);
+  return true;
+}
+
+void Statements::Started() {
+  started_ = true;
+  chunks_.clear();
+  handles_.reset();
+}
+
+void Statements::EpochEnded() {
+  epoch_ended_ = true;
+  evidence_.clear();
+}
+
+std::vector<protocol::ToCoordinatorBody> Statements::Unheard() const {
+  std::vector<protocol::ToCoordinatorBody> bodies;
+  const auto add = [&bodies](const auto& statement) {
+    if (statement) bodies.push_back(*statement);
+  };
+  if (!epoch_ended_) {
+    if (!started_) {
+      bodies.insert(bodies.end(), chunks_.begin(), chunks_.end());
+      add(ack_);
+      add(handles_);
+      add(connected_);
+    }
+    bodies.insert(bodies.end(), evidence_.begin(), evidence_.end());
+    add(failure_);
+  }
+  add(report_);
+  add(leave_);
+  return bodies;
+}
+
+}  // namespace lockstep::session

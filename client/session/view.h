@@ -1,0 +1,56 @@
+// What the rest of the process sees of its session: a value, published after
+// every change.
+
+#ifndef LOCKSTEP_CLIENT_SESSION_VIEW_H_
+#define LOCKSTEP_CLIENT_SESSION_VIEW_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lockstep/job_spec.h"
+#include "plan/words/ids.h"
+#include "plan/words/protocol.h"
+#include "plan/words/shared_list.h"
+
+namespace lockstep::session {
+
+// Ordered as a life goes.
+enum class SessionPhase : uint8_t {
+  kJoining = 1,  // no epoch yet
+  kFormed = 2,   // rank and members are known
+  kPlanned = 3,  // a plan's digest is known
+  kRunning = 4,  // all ranks are connected
+  kEnded = 5,    // the epoch ended: status says why
+  kLeft = 6,     // after Leave
+  kFailed = 7,   // refused, or no coordinator was found: status says why
+};
+
+struct View {
+  SessionPhase phase = SessionPhase::kJoining;
+  bool connected = false;  // a stream to the coordinator is up and welcomed
+  Generation generation;
+  std::optional<JobSpec> spec;  // as the coordinator holds it
+  EpochId epoch;
+  int rank = -1;
+  SharedList<protocol::Member> members;  // in rank order
+  Revision revision;                     // of the newest plan announced
+  std::string plan_digest;
+  std::map<int, SharedList<std::string>> handles;  // by communicator
+  protocol::Cause cause;      // what the coordinator said of the epoch's end
+  bool job_over = false;      // nobody need join again
+  absl::Status status;        // OK until kEnded or kFailed; then never changes
+  absl::Status leave_status;  // with kLeft: whether the coordinator knows
+};
+
+// True once nothing that waits for this session can be waited for any more.
+inline bool IsOver(const View& view) {
+  return view.phase >= SessionPhase::kEnded;
+}
+
+}  // namespace lockstep::session
+
+#endif  // LOCKSTEP_CLIENT_SESSION_VIEW_H_

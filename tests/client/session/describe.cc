@@ -1,0 +1,108 @@
+#include "tests/client/session/describe.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace lockstep::session {
+namespace {
+
+using absl::StrCat;
+
+struct Visitor {
+  std::string operator()(const protocol::Hello& m) const {
+    std::string text = StrCat("hello gen ", m.generation.value);
+    if (m.resume) {
+      absl::StrAppend(&text, " epoch ", m.resume->epoch.value, " plan '",
+                      m.resume->plan_digest, "' step ",
+                      m.resume->position.step);
+    }
+    return text;
+  }
+  std::string operator()(const protocol::RegisterChunk& m) const {
+    return StrCat("chunk ", m.index, m.last ? " last" : "");
+  }
+  std::string operator()(const protocol::PlanAck& m) const {
+    return StrCat("ack ", m.digest);
+  }
+  std::string operator()(const protocol::PublishHandles& m) const {
+    return StrCat("publish ", m.handles.size());
+  }
+  std::string operator()(const protocol::Connected&) const {
+    return "connected";
+  }
+  std::string operator()(const protocol::Progress& m) const {
+    return StrCat("progress step ", m.position.step);
+  }
+  std::string operator()(const protocol::Heartbeat&) const {
+    return "heartbeat";
+  }
+  std::string operator()(const protocol::Busy& m) const {
+    return StrCat("busy '", m.reason, "'");
+  }
+  std::string operator()(const protocol::Evidence& m) const {
+    return StrCat("evidence against ", m.subject.value, ": ", m.detail);
+  }
+  std::string operator()(const protocol::LocalFailure& m) const {
+    return StrCat("failure ", m.call, ": ", m.message);
+  }
+  std::string operator()(const protocol::EpochReport& m) const {
+    return StrCat("report step ", m.position.step);
+  }
+  std::string operator()(const protocol::Leave& m) const {
+    return StrCat("leave ", m.clean ? "clean" : "unclean", " after ", m.steps);
+  }
+
+  std::string operator()(const protocol::Welcome& m) const {
+    return StrCat("welcome gen ", m.generation.value,
+                  m.resumed ? " resumed" : "");
+  }
+  std::string operator()(const protocol::Refused& m) const {
+    return StrCat("refused: ", m.message);
+  }
+  std::string operator()(const protocol::EpochFormed& m) const {
+    return StrCat("formed rank ", m.rank, " of ", m.members.size());
+  }
+  std::string operator()(const protocol::PlanReady& m) const {
+    return StrCat("plan ", m.revision.value, " ", m.digest);
+  }
+  std::string operator()(const protocol::GroupHandles& m) const {
+    return StrCat("handles of ", m.communicator);
+  }
+  std::string operator()(const protocol::Start&) const { return "start"; }
+  std::string operator()(const protocol::EpochEnded& m) const {
+    return StrCat("ended", m.final ? " for good: " : ": ", m.cause.message);
+  }
+  std::string operator()(const protocol::Left&) const { return "left"; }
+
+  std::string operator()(const OpenStream& e) const {
+    return StrCat("open ", e.stream, " at ", e.address);
+  }
+  std::string operator()(const SendOn& e) const {
+    return StrCat("send ", e.stream, ": ", Describe(e.message.body));
+  }
+  std::string operator()(const CloseStream& e) const {
+    return StrCat("close ", e.stream);
+  }
+};
+
+}  // namespace
+
+std::string Describe(const protocol::ToCoordinatorBody& body) {
+  return std::visit(Visitor{}, body);
+}
+
+std::string Describe(const protocol::ToWorkerBody& body) {
+  return std::visit(Visitor{}, body);
+}
+
+std::string Describe(const Effect& effect) {
+  return std::visit(Visitor{}, effect);
+}
+
+std::string Describe(const Effects& effects) {
+  return absl::StrJoin(effects, "\n", [](std::string* out, const Effect& e) {
+    out->append(Describe(e));
+  });
+}
+
+}  // namespace lockstep::session

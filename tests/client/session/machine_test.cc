@@ -1,0 +1,301 @@
+#include "client/session/machine.h"
+
+#include "tests/client/session/machine_fixture.h"
+
+namespace lockstep::session {
+namespace {
+
+using protocol::CauseKind;
+using testing::HasSubstr;
+
+// --- The way to the start ---------------------------------------------------
+
+TEST_F(MachineTest, SaysHelloAndLearnsWhoItIs) {
+  EXPECT_EQ(Step(0, Begin{}), "open 1 at 0");
+  EXPECT_EQ(Step(0, StreamOpened{1}), "send 1: hello gen 0");
+  EXPECT_EQ(Hear(0, 1, protocol::Welcome{{3}, Spec()}, 0), "");
+  EXPECT_TRUE(view().connected);
+  EXPECT_EQ(view().generation, Generation{3});
+  Hear(0, 1, protocol::EpochFormed{1, Members()});
+  EXPECT_EQ(view().phase, SessionPhase::kFormed);
+  EXPECT_EQ(view().rank, 1);
+  EXPECT_EQ(view().epoch, EpochId{1});
+}
+
+TEST_F(MachineTest, GoesThroughAgreementToTheStart) {
+  Formed();
+  EXPECT_EQ(Step(0, RegisterAll{{{.index = 0}, {.index = 1, .last = true}}}),
+            "send 1: chunk 0\nsend 1: chunk 1 last");
+  Hear(0, 1, protocol::PlanReady{{1}, "abc"});
+  EXPECT_EQ(view().phase, SessionPhase::kPlanned);
+  EXPECT_EQ(Step(0, AcceptPlan{{1}, "abc"}), "send 1: ack abc");
+  EXPECT_EQ(Step(0, OfferHandles{{{0, "mine"}}}), "send 1: publish 1");
+  Hear(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
+  EXPECT_EQ(view().handles.at(0)[1], "mine");
+  EXPECT_EQ(Step(0, DataPlaneConnected{}), "send 1: connected");
+  Hear(0, 1, protocol::Start{});
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+}
+
+TEST_F(MachineTest, TakesRepeatedWordsAsOne) {
+  Running();
+  const uint64_t changes = machine_->changes();
+  Hear(0, 1, protocol::EpochFormed{1, Members()});
+  Hear(0, 1, protocol::PlanReady{{1}, "abc"});
+  Hear(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
+  Hear(0, 1, protocol::Start{});
+  EXPECT_EQ(machine_->changes(), changes);
+}
+
+TEST_F(MachineTest, DoesNotStartBeforeItIsConnectedItself) {
+  Planned();
+  Hear(0, 1, protocol::Start{});
+  EXPECT_EQ(view().phase, SessionPhase::kPlanned);
+}
+
+TEST_F(MachineTest, OnePlanUnderTwoDigestsEndsTheEpoch) {
+  Planned();
+  Hear(0, 1, protocol::PlanReady{{1}, "xyz"});
+  EXPECT_EQ(view().status.code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(MachineTest, ARankOutsideTheWorldIsRefused) {
+  Welcomed();
+  Hear(0, 1, protocol::EpochFormed{2, Members()});
+  EXPECT_EQ(view().phase, SessionPhase::kFailed);
+}
+
+// --- Lost streams -----------------------------------------------------------
+
+TEST_F(MachineTest, KeepsItsPhaseWhenTheStreamIsLostAndResumes) {
+  Running();
+  Step(0.5, MovedTo(17));
+  EXPECT_EQ(Step(1, StreamClosed{1, absl::UnavailableError("cut")}), "");
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+  EXPECT_FALSE(view().connected);
+  EXPECT_EQ(Step(1.3, Wake{}), "open 2 at 0");
+  EXPECT_EQ(Step(1.3, StreamOpened{2}),
+            "send 2: hello gen 3 epoch 1 plan 'abc' step 17");
+  EXPECT_EQ(Hear(1.3, 2, protocol::Welcome{{3}, Spec(), true}), "");
+  EXPECT_EQ(Step(1.5, Wake{}), "send 2: progress step 17");
+}
+
+TEST_F(MachineTest, SaysTheSameHelloUntilItIsWelcomed) {
+  Step(0, Begin{});
+  const Effects first = machine_->Step(At(0), StreamOpened{1});
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  Step(2, Wake{});
+  const Effects second = machine_->Step(At(2), StreamOpened{2});
+  EXPECT_EQ(std::get<SendOn>(first[0]).message,
+            std::get<SendOn>(second[0]).message);
+  EXPECT_EQ(
+      std::get<protocol::Hello>(std::get<SendOn>(first[0]).message.body).life,
+      7u);
+}
+
+TEST_F(MachineTest, StatesAgainWhatMayHaveBeenLost) {
+  Planned();
+  Step(0, DataPlaneConnected{});
+  EXPECT_EQ(Resume(1, 1),
+            "send 2: chunk 0\nsend 2: chunk 1 last\nsend 2: ack abc\n"
+            "send 2: publish 1\nsend 2: connected");
+}
+
+TEST_F(MachineTest, KeepsAStatementForTheNextStreamWhileThereIsNone) {
+  Formed();
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  EXPECT_EQ(Step(1, RegisterAll{{{.index = 0, .last = true}}}), "");
+  Step(2, Wake{});
+  Step(2, StreamOpened{2});
+  EXPECT_EQ(Hear(2, 2, protocol::Welcome{{3}, Spec(), true}),
+            "send 2: chunk 0 last");
+}
+
+TEST_F(MachineTest, IgnoresWhatAFormerStreamStillSays) {
+  Running();
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  Step(2, Wake{});
+  EXPECT_EQ(HearEnd(2, 1, CauseKind::kLeft, "old"), "");
+  EXPECT_EQ(Step(2, StreamOpened{1}), "");
+  EXPECT_EQ(Step(2, StreamClosed{1, absl::UnavailableError("again")}), "");
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+}
+
+TEST_F(MachineTest, HangsUpOnALeaderOfALowerTerm) {
+  Running();
+  Hear(1, 1, protocol::Start{}, 1, /*term=*/5);
+  EXPECT_EQ(Hear(1, 1, protocol::EpochEnded{}, 1, /*term=*/4), "close 1");
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+}
+
+TEST_F(MachineTest, IgnoresWordsForAnotherJobOrAFormerEpoch) {
+  Running();
+  Step(0, StreamMessage{1, {{"other"}, {1}, {1}, protocol::EpochEnded{}}});
+  HearEnd(0, 1, CauseKind::kLeft, "long ago", /*final=*/false, /*epoch=*/0);
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+}
+
+TEST_F(MachineTest, AnEpochThatTheCoordinatorForgotIsOver) {
+  Running();
+  Reconnect(1, 1);
+  Hear(2, 2, protocol::Welcome{{1}, Spec(), false}, 0);
+  EXPECT_EQ(view().phase, SessionPhase::kEnded);
+  EXPECT_EQ(view().status.code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(MachineTest, AnotherEpochMeansThatOursIsOver) {
+  Running();
+  Hear(1, 1, protocol::EpochFormed{0, Members()}, 2);
+  EXPECT_EQ(view().phase, SessionPhase::kEnded);
+  EXPECT_EQ(view().epoch, EpochId{1});
+}
+
+// --- Ends -------------------------------------------------------------------
+
+TEST_F(MachineTest, FailsWithTheReasonWhenItIsRefused) {
+  Step(0, Begin{});
+  Step(0, StreamOpened{1});
+  const protocol::Refused refused{absl::StatusCode::kAlreadyExists,
+                                  "b is held by pid 5 on x"};
+  EXPECT_EQ(Hear(0, 1, refused, 0), "close 1");
+  EXPECT_EQ(view().phase, SessionPhase::kFailed);
+  EXPECT_EQ(view().status, absl::AlreadyExistsError("b is held by pid 5 on x"));
+}
+
+TEST_F(MachineTest, TheCauseOfAnEndDecidesTheCode) {
+  const std::pair<CauseKind, absl::StatusCode> cases[] = {
+      {CauseKind::kProcessDied, absl::StatusCode::kAborted},
+      {CauseKind::kLeaseExpired, absl::StatusCode::kAborted},
+      {CauseKind::kStreamLost, absl::StatusCode::kAborted},
+      {CauseKind::kLocalFailure, absl::StatusCode::kAborted},
+      {CauseKind::kMismatch, absl::StatusCode::kInvalidArgument},
+      {CauseKind::kJoinDeadline, absl::StatusCode::kDeadlineExceeded},
+      {CauseKind::kLeft, absl::StatusCode::kAborted},
+      {CauseKind::kStopped, absl::StatusCode::kCancelled},
+      {CauseKind::kReplaced, absl::StatusCode::kAborted},
+      {CauseKind::kConnectFailed, absl::StatusCode::kUnavailable},
+      {CauseKind::kLink, absl::StatusCode::kAborted},
+  };
+  for (const auto& [kind, code] : cases) {
+    Restart();
+    Running();
+    HearEnd(1, 1, kind, "a is why");
+    EXPECT_EQ(view().phase, SessionPhase::kEnded);
+    EXPECT_EQ(view().status, absl::Status(code, "a is why"));
+    EXPECT_EQ(view().cause.kind, kind);
+  }
+}
+
+TEST_F(MachineTest, AJobThatEndsBeforeAnEpochFormedSaysWhoIsMissing) {
+  Welcomed();
+  HearEnd(1, 1, CauseKind::kJoinDeadline, "a is missing", /*final=*/true, 0);
+  EXPECT_EQ(view().status, absl::DeadlineExceededError("a is missing"));
+  EXPECT_TRUE(view().job_over);
+}
+
+TEST_F(MachineTest, ALocalFailureEndsTheEpochHereAndIsToldUntilHeard) {
+  Running();
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  Step(1, FailLocally{{4, "Submit", absl::StatusCode::kInternal, "nan"}});
+  EXPECT_EQ(view().phase, SessionPhase::kEnded);
+  for (const char* part :
+       {"rank 1", "b on host-b", "step 4", "Submit", "nan"}) {
+    EXPECT_THAT(view().status.message(), HasSubstr(part));
+  }
+  Step(2, Wake{});
+  Step(2, StreamOpened{2});
+  EXPECT_EQ(Hear(2, 2, protocol::Welcome{{3}, Spec(), true}),
+            "send 2: failure Submit: nan");
+  const absl::Status mine = view().status;
+  HearEnd(2, 2, CauseKind::kLocalFailure, "b failed");
+  EXPECT_EQ(view().status, mine);
+  EXPECT_EQ(Resume(3, 2), "");
+}
+
+TEST_F(MachineTest, ProofOfAMembersDeathEndsTheEpochAtOnce) {
+  Running();
+  EXPECT_EQ(Step(1, Accuse{{{"a"},
+                            {2},
+                            protocol::EvidenceKind::kExited,
+                            "killed by signal 9"}}),
+            "send 1: evidence against a: killed by signal 9");
+  EXPECT_EQ(view().phase, SessionPhase::kEnded);
+  EXPECT_THAT(view().status.message(), HasSubstr("rank 0 (a) died"));
+}
+
+TEST_F(MachineTest, ProofOfAFormerLifesDeathEndsNothing) {
+  Running();
+  Step(1, Accuse{{{"a"}, {1}, protocol::EvidenceKind::kExited, "long ago"}});
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+}
+
+TEST_F(MachineTest, AHintIsPassedOnOnceAndAgainAfterALostStream) {
+  Running();
+  const Accuse hint{{{"a"}, {2}, protocol::EvidenceKind::kPeerReset, "reset"}};
+  EXPECT_EQ(Step(1, hint), "send 1: evidence against a: reset");
+  EXPECT_EQ(Step(1, hint), "");
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+  EXPECT_EQ(Resume(2, 1), "send 2: evidence against a: reset");
+}
+
+TEST_F(MachineTest, ReportsWhereItStandsAfterTheEndAndNotBefore) {
+  Running();
+  const Quiesced report{{{5, protocol::Phase::kIdle}, ""}};
+  EXPECT_EQ(Step(0.1, report), "");
+  HearEnd(0.1, 1, CauseKind::kLeft, "x");
+  EXPECT_EQ(Step(0.1, report), "send 1: report step 5");
+  EXPECT_EQ(Resume(0.2, 1), "send 2: report step 5");
+}
+
+TEST_F(MachineTest, LeavesWhenTheCoordinatorKnows) {
+  Running();
+  EXPECT_EQ(Step(1, LeaveNow{{true, 20, ""}}), "send 1: leave clean after 20");
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+  EXPECT_EQ(Hear(1, 1, protocol::Left{}), "close 1");
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
+  EXPECT_TRUE(view().leave_status.ok());
+  EXPECT_EQ(machine_->NextWake(), absl::InfiniteFuture());
+}
+
+TEST_F(MachineTest, LeavesAllTheSameWhenTheCoordinatorIsAway) {
+  Running();
+  Step(1, StreamClosed{1, absl::UnavailableError("gone")});
+  Step(1, LeaveNow{{true, 20, ""}});
+  Step(2.9, Wake{});
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+  Step(3, Wake{});
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
+  EXPECT_EQ(view().leave_status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(MachineTest, SaysGoodbyeAgainOnTheNextStream) {
+  Running();
+  Step(1, LeaveNow{{true, 20, ""}});
+  EXPECT_EQ(Resume(1.1, 1), "send 2: leave clean after 20");
+}
+
+TEST_F(MachineTest, AJobThatIsOverNeedsNoGoodbye) {
+  Running();
+  EXPECT_EQ(HearEnd(1, 1, CauseKind::kStopped, "enough", /*final=*/true),
+            "close 1");
+  EXPECT_EQ(Step(1, LeaveNow{{false, 20, ""}}), "");
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
+  EXPECT_EQ(view().status, absl::CancelledError("enough"));
+}
+
+TEST_F(MachineTest, TheEndOfTheJobAnswersAGoodbyeToo) {
+  Running();
+  Step(1, LeaveNow{{true, 20, ""}});
+  HearEnd(1, 1, CauseKind::kNone, "completed", /*final=*/true);
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
+  EXPECT_TRUE(view().leave_status.ok());
+}
+
+TEST_F(MachineTest, WhoNeverWasWelcomedLeavesWithoutAWord) {
+  Step(0, Begin{});
+  EXPECT_EQ(Step(1, LeaveNow{}), "close 1");
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
+}
+
+}  // namespace
+}  // namespace lockstep::session

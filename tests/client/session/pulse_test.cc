@@ -1,0 +1,89 @@
+// What a worker says while all is well, and how often.
+
+#include <vector>
+
+#include "tests/client/session/machine_fixture.h"
+
+namespace lockstep::session {
+namespace {
+
+using testing::HasSubstr;
+
+BusyChanged BusyWith(const std::string& reason) {
+  return {{reason, absl::Seconds(60)}};
+}
+
+TEST_F(MachineTest, SendsProgressAtOnceAfterAQuietInterval) {
+  Running();
+  EXPECT_EQ(Step(0.2, MovedTo(1)), "send 1: progress step 1");
+}
+
+TEST_F(MachineTest, CoalescesProgressAndSendsOnlyTheNewest) {
+  Running();
+  Step(0.2, MovedTo(1));
+  EXPECT_EQ(Step(0.22, MovedTo(2)), "");
+  EXPECT_EQ(Step(0.24, MovedTo(3)), "");
+  EXPECT_EQ(machine_->NextWake(), At(0.2) + absl::Milliseconds(100));
+  EXPECT_EQ(Step(0.31, Wake{}), "send 1: progress step 3");
+}
+
+TEST_F(MachineTest, SendsNothingIfNothingChangedButAHeartbeatInTime) {
+  Running();
+  Step(0.2, MovedTo(1));
+  EXPECT_EQ(Step(0.4, MovedTo(1)), "");
+  EXPECT_EQ(machine_->NextWake(), At(0.2) + kLease / 4);
+  EXPECT_EQ(Step(0.7, Wake{}), "send 1: heartbeat");
+}
+
+TEST_F(MachineTest, LivesAudiblyWhileItWaitsForOthers) {
+  Welcomed();
+  EXPECT_EQ(Step(0.5, Wake{}), "send 1: heartbeat");
+}
+
+TEST_F(MachineTest, SaysAtMostTenThingsASecondAtAnyStepRate) {
+  Running();
+  std::vector<double> sent;
+  double now = 1;
+  for (uint64_t step = 1; now < 4; ++step, now += 0.0007) {
+    if (Step(now, MovedTo(step)) != "") sent.push_back(now);
+    if (Step(now, BusyWith(step % 2 == 0 ? "" : "x")) != "") {
+      sent.push_back(now);
+    }
+  }
+  ASSERT_GT(sent.size(), 25u);
+  for (size_t i = 10; i < sent.size(); ++i) {
+    EXPECT_GE(sent[i] - sent[i - 10], 0.9999) << "11 messages in a second";
+  }
+}
+
+TEST_F(MachineTest, BusyAndProgressTakeTurns) {
+  Running();
+  std::string said;
+  for (uint64_t i = 1; i <= 4; ++i) {
+    const double now = 1 + 0.11 * static_cast<double>(i);
+    said += Step(now, BusyWith(std::to_string(i)));
+    said += Step(now + 0.05, MovedTo(i));
+  }
+  EXPECT_THAT(said, HasSubstr("progress"));
+  EXPECT_THAT(said, HasSubstr("busy"));
+}
+
+TEST_F(MachineTest, TellsThatItIsBusyAgainAfterALostStream) {
+  Running();
+  EXPECT_EQ(Step(1, BusyWith("loading")), "send 1: busy 'loading'");
+  Resume(2, 1);
+  EXPECT_EQ(Step(2.7, Wake{}), "send 2: busy 'loading'");
+}
+
+TEST_F(MachineTest, SaysNothingOfItsStepsOutsideAnEpoch) {
+  Welcomed();
+  EXPECT_EQ(Step(0.2, MovedTo(1)), "");
+  EXPECT_EQ(Hear(0.2, 1, protocol::EpochFormed{1, Members()}),
+            "send 1: progress step 1");
+  HearEnd(0.3, 1, protocol::CauseKind::kLeft, "x");
+  EXPECT_EQ(Step(0.5, MovedTo(2)), "");
+  EXPECT_EQ(Step(0.7, Wake{}), "send 1: heartbeat");
+}
+
+}  // namespace
+}  // namespace lockstep::session
