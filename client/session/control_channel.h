@@ -3,17 +3,22 @@
 // A ControlChannel speaks to one coordinator address. Each Open makes one
 // bidirectional stream; handlers are called on a thread of the channel, one at
 // a time for a stream: OnOpened at most once, then OnMessage..., and OnClosed
-// exactly once, last, also for a stream that was cancelled or never opened.
+// exactly once, last, also for a stream that was cancelled or never opened. A
+// call may come before Open has returned.
 //
-// Threads: all methods from any thread; Send never blocks and keeps order.
-// Ownership: the handler must live until OnClosed was called.
+// Threads: all methods from any thread, none blocks; Send keeps order.
+// Ownership: the handler must live until OnClosed was called; it may be
+//          destroyed inside that call. The stream may be destroyed from then
+//          on. The channel must outlive its streams.
+// Errors:  the status of OnClosed; Unavailable for a coordinator that cannot be
+//          reached or went away.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_CONTROL_CHANNEL_H_
 #define LOCKSTEP_CLIENT_SESSION_CONTROL_CHANNEL_H_
 
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -34,22 +39,30 @@ class ControlStream {
  public:
   virtual ~ControlStream() = default;
   virtual void Send(const protocol::ToCoordinator& message) = 0;
-  // Ends the stream; OnClosed follows.
+  // Ends the stream; OnClosed follows. Allowed after it too.
   virtual void Cancel() = 0;
+};
+
+struct PlanRequest {
+  JobName job;
+  std::string digest;
+  std::string token;
 };
 
 class ControlChannel {
  public:
+  using PlanCallback = std::function<void(absl::StatusOr<plan::Plan>)>;
+
+  // Cancels fetches; their callbacks have been called when it returns.
   virtual ~ControlChannel() = default;
 
   virtual std::unique_ptr<ControlStream> Open(StreamHandler* handler) = 0;
 
-  // Blocks. NotFound if the coordinator has no such plan (any more),
-  // Unavailable if it cannot be reached before `deadline`.
-  virtual absl::StatusOr<plan::Plan> FetchPlan(const JobName& job,
-                                               const std::string& digest,
-                                               const std::string& token,
-                                               absl::Time deadline) = 0;
+  // Calls `done` exactly once, on any thread: with the plan, NotFound if the
+  // coordinator has no such plan (any more), Unavailable or DeadlineExceeded if
+  // it did not answer within `timeout`, DataLoss if it cannot be decoded.
+  virtual void FetchPlan(const PlanRequest& request, absl::Duration timeout,
+                         PlanCallback done) = 0;
 };
 
 // Makes channels: where credentials and keep-alive settings are decided.

@@ -86,16 +86,21 @@ class Session {
   absl::StatusOr<ArenaBuffer> Allocate(size_t bytes);
 
   // Tells the coordinator that no progress is to be expected for at most `max`:
-  // validation, loading, compiling. Ends with the returned object.
+  // validation, loading, compiling. Ends with the returned object. Of several
+  // at once the newest is told.
   class BusyScope {
    public:
-    explicit BusyScope(Session* session) : session_(session) {}
     BusyScope(BusyScope&& other) noexcept
-        : session_(std::exchange(other.session_, nullptr)) {}
+        : session_(std::exchange(other.session_, nullptr)),
+          number_(other.number_) {}
     ~BusyScope();
 
    private:
+    friend class Session;
+    BusyScope(Session* session, uint64_t number)
+        : session_(session), number_(number) {}
     Session* session_;
+    uint64_t number_;
   };
   [[nodiscard]] BusyScope Busy(const std::string& reason, absl::Duration max);
 

@@ -1,0 +1,112 @@
+// AgreeOnPlan: from this rank's parameters to a plan that all ranks accepted.
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "client/session/backoff.h"
+#include "client/session/chunks.h"
+#include "client/session/internals.h"
+#include "plan/digest.h"
+#include "plan/verify.h"
+
+namespace lockstep {
+
+using session::SessionPhase;
+using session::View;
+
+namespace {
+
+// Of one attempt; the coordinator may be gone, and another may answer.
+constexpr absl::Duration kFetchTimeout = absl::Seconds(5);
+
+// The answer to a fetch that its asker may have stopped to wait for.
+struct PlanAnswer {
+  Mutex mutex;
+  std::optional<absl::StatusOr<plan::Plan>> plan ABSL_GUARDED_BY(mutex);
+};
+
+// A coordinator that restarts has no plan until all ranks registered again.
+bool MayPass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsNotFound(status) || absl::IsCancelled(status) ||
+         absl::IsUnknown(status) || absl::IsInternal(status);
+}
+
+}  // namespace
+
+absl::StatusOr<plan::Plan> Session::Internals::AgreeOnPlan(
+    const std::vector<Parameter>& parameters) {
+  auto chunks = session::CutIntoChunks(parameters);
+  if (!chunks.ok()) return FailHere(step(), "AgreeOnPlan", chunks.status());
+  driver_->Post(session::RegisterAll{*std::move(chunks)});
+
+  const absl::Status planned = AwaitUnlessOver(
+      [](const View& view) { return view.phase >= SessionPhase::kPlanned; });
+  if (!planned.ok()) return planned;
+  auto plan = FetchPlan();
+  if (!plan.ok()) return FailHere(step(), "AgreeOnPlan", plan.status());
+  driver_->Post(session::AcceptPlan{plan->revision, plan::DigestOf(*plan)});
+  return plan;
+}
+
+absl::StatusOr<plan::Plan> Session::Internals::FetchPlan() {
+  const absl::Time deadline = clock_->Now() + spec().timeouts.connect;
+  session::Backoff backoff(absl::Milliseconds(50), absl::Seconds(1),
+                           generation().value);
+  for (;;) {
+    const auto announced = driver_->view();
+    auto plan = FetchOnce(announced->plan_digest);
+    if (plan.ok()) {
+      const absl::Status right = CheckPlan(*plan, *announced);
+      if (!right.ok()) return right;
+      return plan;
+    }
+    if (!MayPass(plan.status()) || clock_->Now() >= deadline) return plan;
+    const absl::Status paused = AwaitUnlessOver(
+        [](const View&) { return false; }, clock_->Now() + backoff.Next());
+    if (!paused.ok()) return paused;
+  }
+}
+
+absl::StatusOr<plan::Plan> Session::Internals::FetchOnce(
+    const std::string& digest) {
+  const auto answer = std::make_shared<PlanAnswer>();
+  driver_->FetchPlan({{options_.job}, digest, options_.token}, kFetchTimeout,
+                     [answer, driver = driver_.get()](auto plan) {
+                       {
+                         MutexLock lock(&answer->mutex);
+                         answer->plan = std::move(plan);
+                       }
+                       driver->Nudge();
+                     });
+  const absl::Status answered = AwaitUnlessOver([&answer](const View&) {
+    MutexLock lock(&answer->mutex);
+    return answer->plan.has_value();
+  });
+  if (!answered.ok()) return answered;
+  MutexLock lock(&answer->mutex);
+  return *std::move(answer->plan);
+}
+
+absl::Status Session::Internals::CheckPlan(const plan::Plan& plan,
+                                           const View& announced) const {
+  const std::string digest = plan::DigestOf(plan);
+  if (digest != announced.plan_digest) {
+    return absl::DataLossError(
+        absl::StrFormat("the plan with digest %s was announced, %s was fetched",
+                        announced.plan_digest, digest));
+  }
+  if (plan.revision != announced.revision || plan.mesh != spec().mesh ||
+      plan.ranks.size() != members().size()) {
+    return absl::InternalError(absl::StrFormat(
+        "plan %s is revision %d for mesh %s and %d ranks; this job has "
+        "revision "
+        "%d, mesh %s, %d ranks",
+        digest, plan.revision.value, ToString(plan.mesh), plan.ranks.size(),
+        announced.revision.value, ToString(spec().mesh), members().size()));
+  }
+  return plan::Verify(plan);
+}
+
+}  // namespace lockstep

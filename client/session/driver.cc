@@ -1,0 +1,210 @@
+#include "client/session/driver.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace lockstep::session {
+
+// One stream: turns what the channel says into events, and owns it until the
+// channel has said its last word.
+class Driver::Port : public StreamHandler {
+ public:
+  Port(Driver* driver, uint64_t number) : driver_(driver), number_(number) {}
+
+  // Not in the constructor: the channel may speak before Open returns.
+  void OpenOn(ControlChannel& channel) { stream_ = channel.Open(this); }
+  ControlStream& stream() { return *stream_; }
+
+  void OnOpened() override { driver_->Post(StreamOpened{number_}); }
+  void OnMessage(protocol::ToWorker message) override {
+    driver_->Post(StreamMessage{number_, std::move(message)});
+  }
+  void OnClosed(absl::Status status) override {
+    driver_->loop_.Post([driver = driver_, number = number_,
+                         status = std::move(status)]() mutable {
+      driver->Apply(StreamClosed{number, std::move(status)});
+      driver->Forget(number);
+    });
+  }
+
+ private:
+  Driver* const driver_;
+  const uint64_t number_;
+  std::unique_ptr<ControlStream> stream_;
+};
+
+Driver::Driver(const MachineOptions& options,
+               std::vector<std::unique_ptr<ControlChannel>> channels,
+               Clock* clock)
+    : clock_(clock),
+      progress_interval_(options.progress_interval),
+      channels_(std::move(channels)),
+      view_(std::make_shared<const View>()),
+      machine_(options),
+      loop_("ls-session", clock),
+      wake_(&loop_, [this] { Apply(Wake{}); }),
+      progress_timer_(&loop_, [this] { PullProgress(); }),
+      deadline_timer_(&loop_, [this] { Remind(absl::InfiniteFuture()); }) {
+  Check(!channels_.empty() && channels_.size() == options.addresses.size(),
+        "a session needs one channel for each address");
+  Post(Begin{});
+}
+
+Driver::~Driver() {
+  loop_.Post([this] { Close(); });
+  {
+    MutexLock lock(&mutex_);
+    while (!closing_ || open_streams_ > 0) changed_.Wait(&mutex_);
+  }
+  channels_.clear();  // with their fetches, whose callbacks may Nudge
+  loop_.Stop();
+}
+
+void Driver::Close() {
+  stopped_ = true;
+  for (auto& [number, port] : ports_) port->stream().Cancel();
+  MutexLock lock(&mutex_);
+  closing_ = true;
+  changed_.NotifyAll();
+}
+
+void Driver::Post(Event event) {
+  loop_.Post([this, event = std::move(event)] { Apply(event); });
+}
+
+void Driver::Leave(bool clean, const std::string& reason) {
+  loop_.Post([this, clean, reason] {
+    PullProgress();
+    Apply(LeaveNow{{.clean = clean, .steps = step(), .reason = reason}});
+  });
+}
+
+// --- What others see --------------------------------------------------------
+
+std::shared_ptr<const View> Driver::view() const {
+  MutexLock lock(&mutex_);
+  return view_;
+}
+
+std::shared_ptr<const View> Driver::Await(
+    absl::FunctionRef<bool(const View&)> holds, absl::Time deadline) {
+  if (deadline != absl::InfiniteFuture()) {
+    loop_.Post([this, deadline] { Remind(deadline); });
+  }
+  MutexLock lock(&mutex_);
+  while (!holds(*view_) && clock_->Now() < deadline) changed_.Wait(&mutex_);
+  return view_;
+}
+
+void Driver::Nudge() {
+  MutexLock lock(&mutex_);
+  changed_.NotifyAll();
+}
+
+// Wakes the Awaits whose deadline has come, and once more at `when`.
+void Driver::Remind(absl::Time when) {
+  deadlines_.insert(when);
+  deadlines_.erase(deadlines_.begin(), deadlines_.upper_bound(clock_->Now()));
+  deadline_timer_.Set(*deadlines_.begin());
+  Nudge();
+}
+
+void Driver::Publish() {
+  if (published_ == machine_.changes()) return;
+  published_ = machine_.changes();
+  auto view = std::make_shared<const View>(machine_.view());
+  MutexLock lock(&mutex_);
+  view_ = std::move(view);
+  changed_.NotifyAll();
+}
+
+// --- Hooks ------------------------------------------------------------------
+
+uint64_t Driver::AddWatch(Watch watch) {
+  MutexLock lock(&hooks_mutex_);
+  watches_[++last_watch_] = std::move(watch);
+  loop_.Post([this] { CallWatches(); });
+  return last_watch_;
+}
+
+void Driver::RemoveWatch(uint64_t number) {
+  MutexLock lock(&hooks_mutex_);
+  watches_.erase(number);
+}
+
+void Driver::CallWatches() {
+  const absl::Status& status = machine_.view().status;
+  if (status.ok()) return;
+  MutexLock lock(&hooks_mutex_);
+  for (auto& [number, watch] : watches_) {
+    if (watch) std::exchange(watch, nullptr)(status);
+  }
+}
+
+void Driver::SetProgressSource(ProgressSource source) {
+  MutexLock lock(&hooks_mutex_);
+  progress_source_ = std::move(source);
+  loop_.Post([this] { PullProgress(); });
+}
+
+void Driver::PullProgress() {
+  protocol::Progress progress;
+  {
+    MutexLock lock(&hooks_mutex_);
+    if (!progress_source_ || IsOver(machine_.view())) return;
+    progress = progress_source_();
+  }
+  step_.store(progress.position.step, std::memory_order_relaxed);
+  progress_timer_.Set(clock_->Now() + progress_interval_);
+  Apply(Moved{std::move(progress)});
+}
+
+// --- The loop ---------------------------------------------------------------
+
+void Driver::Apply(const Event& event) {
+  if (stopped_) return;
+  const Effects effects = machine_.Step(clock_->Now(), event);
+  Publish();
+  CallWatches();
+  for (const Effect& effect : effects) Do(effect);
+  wake_.Set(machine_.NextWake());
+}
+
+void Driver::Do(const Effect& effect) {
+  if (const auto* open = std::get_if<OpenStream>(&effect)) {
+    {
+      MutexLock lock(&mutex_);
+      ++open_streams_;
+      address_ = open->address;
+    }
+    auto& port = ports_[open->stream];
+    port = std::make_unique<Port>(this, open->stream);
+    port->OpenOn(*channels_[open->address]);
+  } else if (const auto* send = std::get_if<SendOn>(&effect)) {
+    const auto port = ports_.find(send->stream);
+    if (port != ports_.end()) port->second->stream().Send(send->message);
+  } else if (const auto* close = std::get_if<CloseStream>(&effect)) {
+    const auto port = ports_.find(close->stream);
+    if (port != ports_.end()) port->second->stream().Cancel();
+  }
+}
+
+void Driver::Forget(uint64_t stream) {
+  ports_.erase(stream);
+  MutexLock lock(&mutex_);
+  --open_streams_;
+  changed_.NotifyAll();
+}
+
+void Driver::FetchPlan(const PlanRequest& request, absl::Duration timeout,
+                       ControlChannel::PlanCallback done) {
+  int address;
+  {
+    MutexLock lock(&mutex_);
+    address = address_;
+  }
+  channels_[address]->FetchPlan(request, timeout, std::move(done));
+}
+
+}  // namespace lockstep::session

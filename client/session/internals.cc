@@ -1,0 +1,169 @@
+#include "client/session/internals.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "client/transport/blame.h"
+
+namespace lockstep {
+
+using session::SessionPhase;
+using session::View;
+
+namespace {
+
+session::MachineOptions MachineOptionsOf(const JoinOptions& options,
+                                         const Session::Internals::Parts& p) {
+  return {.job = {options.job},
+          .worker = {options.worker},
+          .life = p.life,
+          .spec = options.spec,
+          .token = options.token,
+          .process = p.process,
+          .addresses = options.addresses,
+          .connect_timeout = options.connect_timeout,
+          .jitter_seed = p.life};
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<session::ControlChannel>>>
+MakeChannels(const JoinOptions& options, session::ChannelFactory& factory) {
+  std::vector<std::unique_ptr<session::ControlChannel>> channels;
+  for (const std::string& address : options.addresses) {
+    auto channel = factory.Make(address);
+    if (!channel.ok()) return channel.status();
+    channels.push_back(*std::move(channel));
+  }
+  return channels;
+}
+
+absl::Status WhyOver(const View& view) {
+  if (!view.status.ok() || !IsOver(view)) return view.status;
+  return absl::FailedPreconditionError("this worker has left the job");
+}
+
+bool HasLeft(const View& view) {
+  return view.phase == SessionPhase::kLeft ||
+         view.phase == SessionPhase::kFailed;
+}
+
+}  // namespace
+
+// --- A session's two ends ---------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Internals::Join(
+    const JoinOptions& options, Parts parts) {
+  auto channels = MakeChannels(options, *parts.channels);
+  if (!channels.ok()) return channels.status();
+  std::unique_ptr<Internals> internals(
+      new Internals(options, parts, *std::move(channels)));
+  if (absl::Status formed = internals->Form(parts); !formed.ok()) {
+    // Others need not wait for a lease to learn that this worker gave up.
+    internals->Leave(/*clean=*/false, formed.ToString()).IgnoreError();
+    return formed;
+  }
+  return std::unique_ptr<Session>(new Session(std::move(internals)));
+}
+
+Session::Internals::Internals(
+    const JoinOptions& options, Parts& parts,
+    std::vector<std::unique_ptr<session::ControlChannel>> channels)
+    : options_(options),
+      clock_(std::move(parts.clock)),
+      arena_(std::move(parts.arena)),
+      driver_(std::make_unique<session::Driver>(
+          MachineOptionsOf(options, parts), std::move(channels),
+          clock_.get())) {}
+
+Session::Internals::~Internals() = default;
+
+absl::Status Session::Internals::Form(Parts& parts) {
+  formed_ = driver_->Await(
+      [](const View& view) { return view.phase >= SessionPhase::kFormed; });
+  if (IsOver(*formed_)) return WhyOver(*formed_);
+  auto transport = parts.make_transport(spec());
+  if (!transport.ok()) return transport.status();
+  transport_ = *std::move(transport);
+  return absl::OkStatus();
+}
+
+absl::Status Session::Internals::Leave(bool clean, const std::string& reason) {
+  driver_->Leave(clean, reason);
+  const auto view = driver_->Await(HasLeft);
+  return view->phase == SessionPhase::kLeft ? view->leave_status : view->status;
+}
+
+absl::Status Session::Internals::status() const {
+  return WhyOver(*driver_->view());
+}
+
+absl::Status Session::Internals::AwaitUnlessOver(
+    absl::FunctionRef<bool(const View&)> holds, absl::Time deadline) {
+  const auto view = driver_->Await(
+      [&](const View& view) { return IsOver(view) || holds(view); }, deadline);
+  return WhyOver(*view);
+}
+
+// --- Busy -------------------------------------------------------------------
+
+uint64_t Session::Internals::BeginBusy(const std::string& reason,
+                                       absl::Duration max) {
+  MutexLock lock(&mutex_);
+  busy_[++last_busy_] = {reason, max};
+  driver_->Post(session::BusyChanged{busy_[last_busy_]});
+  return last_busy_;
+}
+
+void Session::Internals::EndBusy(uint64_t scope) {
+  MutexLock lock(&mutex_);
+  busy_.erase(scope);
+  driver_->Post(session::BusyChanged{busy_.empty() ? protocol::Busy{}
+                                                   : busy_.rbegin()->second});
+}
+
+// --- Trouble ----------------------------------------------------------------
+
+void Session::Internals::Accuse(absl::Span<const int> group,
+                                const absl::Status& error) {
+  const std::optional<int> blamed = transport::BlamedRank(error);
+  if (!blamed || *blamed < 0 || *blamed >= static_cast<int>(group.size())) {
+    return;
+  }
+  const protocol::Member& peer = members().at(group[*blamed]);
+  driver_->Post(
+      session::Accuse{{.subject = peer.worker,
+                       .generation = peer.generation,
+                       .kind = absl::IsDeadlineExceeded(error)
+                                   ? protocol::EvidenceKind::kPeerSilent
+                                   : protocol::EvidenceKind::kPeerReset,
+                       .detail = std::string(error.message())}});
+}
+
+absl::Status Session::Internals::Explain(const std::string& call,
+                                         const absl::Status& error) {
+  const absl::Duration patience = spec().timeouts.resume + absl::Seconds(1);
+  const absl::Status why = AwaitUnlessOver([](const View&) { return false; },
+                                           clock_->Now() + patience);
+  return why.ok() ? FailHere(step(), call, error) : why;
+}
+
+absl::Status Session::Internals::FailHere(uint64_t step,
+                                          const std::string& call,
+                                          const absl::Status& failure) {
+  driver_->Post(
+      session::FailLocally{{.step = step,
+                            .call = call,
+                            .code = failure.code(),
+                            .message = std::string(failure.message())}});
+  return AwaitUnlessOver([](const View&) { return false; });
+}
+
+void Session::Internals::ReportFailure(uint64_t step, const std::string& call,
+                                       const absl::Status& failure) {
+  FailHere(step, call, failure).IgnoreError();
+}
+
+void Session::Internals::Quiesced(const protocol::EpochReport& report) {
+  driver_->Post(session::Quiesced{report});
+}
+
+}  // namespace lockstep

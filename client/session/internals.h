@@ -1,0 +1,172 @@
+// What GradientSync and its like are built on: the library's side of a Session.
+//
+//   AgreeOnPlan(parameters)  ─▶ plan, the same on all ranks
+//   Connect(plan)            ─▶ communicators; all ranks are connected
+//   AddWatch                 ─▶ told when the epoch ends: abort communicators
+//   SetProgressSource        ─▶ asked at most 10 times a second where we are
+//   Accuse, Explain          a data-plane error: whom, and what is behind it
+//   Quiesced                 after the end: where this rank stands
+//
+// Threads:   all methods from any thread; AgreeOnPlan and Connect from one at a
+//            time, since they block until every rank does the same. Watches and
+//            the progress source: see driver.h.
+// Errors:    when the epoch has ended, whatever waits returns why at once (the
+//            same as Session::status()). A failure of this rank alone, say a
+//            plan with another digest, ends the epoch for all before it is
+//            returned.
+// Ownership: communicators and watches must be gone before the session.
+
+#ifndef LOCKSTEP_CLIENT_SESSION_INTERNALS_H_
+#define LOCKSTEP_CLIENT_SESSION_INTERNALS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "client/session/control_channel.h"
+#include "client/session/driver.h"
+#include "client/transport/transport.h"
+#include "lockstep/communicator.h"
+#include "lockstep/session.h"
+#include "plan/ir.h"
+#include "plan/words/parameter.h"
+
+namespace lockstep {
+
+// A plan that all ranks have accepted and are connected for.
+struct PlanInEffect {
+  plan::Plan plan;
+  int rank = -1;
+  // By index in plan.communicators; null where this rank is not a member.
+  std::vector<std::unique_ptr<Communicator>> communicators;
+};
+
+class Session::Internals {
+ public:
+  // What a session is made of beside its options: Session::Join brings the real
+  // ones, a test its own.
+  struct Parts {
+    std::unique_ptr<session::ChannelFactory> channels;
+    // Called once, with the spec that the coordinator holds.
+    std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>(
+        const JobSpec&)>
+        make_transport;
+    std::unique_ptr<Arena> arena;
+    std::shared_ptr<Clock> clock;
+    protocol::ProcessInfo process;
+    uint64_t life = 0;  // drawn at random, not 0
+  };
+
+  // As Session::Join; every field of `options` that must be there is
+  // (identity.h fills them in).
+  static absl::StatusOr<std::unique_ptr<Session>> Join(
+      const JoinOptions& options, Parts parts);
+
+  ~Internals();
+
+  // --- Facts of this epoch; they do not change ---
+  const JobSpec& spec() const { return *formed_->spec; }
+  const std::string& worker() const { return options_.worker; }
+  Generation generation() const { return formed_->generation; }
+  EpochId epoch() const { return formed_->epoch; }
+  int rank() const { return formed_->rank; }
+  const std::vector<protocol::Member>& members() const {
+    return formed_->members;
+  }
+  const Clock& clock() const { return *clock_; }
+  Arena& arena() { return *arena_; }
+
+  // OK while the epoch lives; then why it ended.
+  absl::Status status() const;
+
+  // --- Agreement ---
+
+  // Registers, waits until every rank has, fetches the plan, checks that it is
+  // the one that was announced and can run, and accepts it. InvalidArgument if
+  // registrations differ: every differing rank is listed.
+  absl::StatusOr<plan::Plan> AgreeOnPlan(
+      const std::vector<Parameter>& parameters);
+
+  // Connects every communicator of the plan that this rank is a member of, in
+  // the plan's order, and waits until every rank has.
+  absl::StatusOr<PlanInEffect> Connect(plan::Plan plan);
+
+  // --- Hooks ---
+  uint64_t AddWatch(session::Driver::Watch watch) {
+    return driver_->AddWatch(std::move(watch));
+  }
+  void RemoveWatch(uint64_t number) { driver_->RemoveWatch(number); }
+  void SetProgressSource(session::Driver::ProgressSource source) {
+    driver_->SetProgressSource(std::move(source));
+  }
+
+  // --- Trouble ---
+
+  // Tells the coordinator which peer a data-plane error is about, if it says
+  // so (client/transport/blame.h). `group`: the world ranks of its
+  // communicator. Does not block.
+  void Accuse(absl::Span<const int> group, const absl::Status& error);
+
+  // What is behind a data-plane error: blocks until the epoch has ended, and
+  // returns why. If the coordinator does not end it in the time that a broken
+  // stream may take to resume and a second more, this rank does, with `call`
+  // and `error`.
+  absl::Status Explain(const std::string& call, const absl::Status& error);
+
+  // A step call failed on this rank: ends the epoch for all, here at once.
+  void ReportFailure(uint64_t step, const std::string& call,
+                     const absl::Status& failure);
+
+  // Once, after the epoch ended.
+  void Quiesced(const protocol::EpochReport& report);
+
+  // --- The public class's own ---
+  uint64_t BeginBusy(const std::string& reason, absl::Duration max);
+  void EndBusy(uint64_t scope);
+  absl::Status Leave(bool clean, const std::string& reason);
+  // Of the newest progress that was pulled.
+  uint64_t step() const { return driver_->step(); }
+
+ private:
+  Internals(const JoinOptions& options, Parts& parts,
+            std::vector<std::unique_ptr<session::ControlChannel>> channels);
+  // Blocks until there is an epoch.
+  absl::Status Form(Parts& parts);
+
+  // The announced plan, checked; tries again while that may help.
+  absl::StatusOr<plan::Plan> FetchPlan();
+  absl::StatusOr<plan::Plan> FetchOnce(const std::string& digest);
+  absl::Status CheckPlan(const plan::Plan& plan,
+                         const session::View& announced) const;
+  // OK once `holds` or the deadline has passed; else why it never will.
+  absl::Status AwaitUnlessOver(
+      absl::FunctionRef<bool(const session::View&)> holds,
+      absl::Time deadline = absl::InfiniteFuture());
+  // Ends the epoch, and returns with the reason once it has ended.
+  absl::Status FailHere(uint64_t step, const std::string& call,
+                        const absl::Status& failure);
+
+  const JoinOptions options_;
+  const std::shared_ptr<Clock> clock_;
+  const std::unique_ptr<Arena> arena_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::shared_ptr<const session::View> formed_;  // as the epoch was formed
+
+  Mutex mutex_;
+  std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_busy_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  std::unique_ptr<session::Driver> driver_;  // first to go
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_CLIENT_SESSION_INTERNALS_H_

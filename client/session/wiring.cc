@@ -1,0 +1,142 @@
+// Connect: from a plan to communicators that connect all its ranks.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "client/session/internals.h"
+
+namespace lockstep {
+
+using session::SessionPhase;
+using session::View;
+
+namespace {
+
+// The groups of one rank, from their handles to their communicators.
+//
+// All ranks connect in the plan's order, so this cannot deadlock: whoever is at
+// the lowest group that is not connected yet finds all its members there, or
+// on the way.
+class Wiring {
+ public:
+  explicit Wiring(const plan::Plan& plan, int rank) : plan_(plan) {
+    for (size_t c = 0; c < plan.communicators.size(); ++c) {
+      const std::vector<int>& ranks = plan.communicators[c].ranks;
+      const auto place = std::find(ranks.begin(), ranks.end(), rank);
+      if (place == ranks.end()) continue;
+      groups_.push_back({.index = static_cast<int>(c),
+                         .rank = static_cast<int>(place - ranks.begin())});
+    }
+  }
+
+  // Makes this process's halves. `prefix` makes their names unique for ever.
+  absl::Status Prepare(transport::Transport& transport,
+                       const std::string& prefix) {
+    for (Group& group : groups_) {
+      const plan::Communicator& communicator = plan_.communicators[group.index];
+      auto pending = transport.Prepare(
+          {.name = prefix + communicator.name,
+           .rank = group.rank,
+           .size = static_cast<int>(communicator.ranks.size())});
+      if (!pending.ok()) return pending.status();
+      group.pending = *std::move(pending);
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<protocol::GroupHandle> Handles() const {
+    std::vector<protocol::GroupHandle> handles;
+    for (const Group& group : groups_) {
+      handles.push_back({group.index, group.pending->handle()});
+    }
+    return handles;
+  }
+
+  bool HasAllHandles(const View& view) const {
+    return std::all_of(groups_.begin(), groups_.end(), [&](const Group& group) {
+      return view.handles.count(group.index) > 0;
+    });
+  }
+
+  // From any thread, between Prepare and the destructor.
+  void Abort(const absl::Status& why) {
+    const std::string cause(why.message());
+    for (Group& group : groups_) group.pending->Abort(cause);
+  }
+
+  // One after the other, all until `deadline`. On failure `failed()` is the
+  // group.
+  absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> Connect(
+      const View& view, const Clock& clock, absl::Time deadline) {
+    std::vector<std::unique_ptr<Communicator>> communicators(
+        plan_.communicators.size());
+    for (Group& group : groups_) {
+      failed_ = group.index;
+      auto connected = group.pending->Connect(view.handles.at(group.index),
+                                              deadline - clock.Now());
+      if (!connected.ok()) return connected.status();
+      communicators[group.index] = *std::move(connected);
+    }
+    return communicators;
+  }
+
+  const std::vector<int>& failed() const {
+    return plan_.communicators[failed_].ranks;
+  }
+
+ private:
+  struct Group {
+    int index;  // in the plan
+    int rank;   // of this process, in the group
+    std::unique_ptr<transport::PendingGroup> pending;
+  };
+
+  const plan::Plan& plan_;
+  std::vector<Group> groups_;
+  int failed_ = 0;
+};
+
+// Calls until it goes out of scope.
+class ScopedWatch {
+ public:
+  ScopedWatch(session::Driver& driver, session::Driver::Watch watch)
+      : driver_(driver), number_(driver.AddWatch(std::move(watch))) {}
+  ~ScopedWatch() { driver_.RemoveWatch(number_); }
+  ScopedWatch(const ScopedWatch&) = delete;
+  ScopedWatch& operator=(const ScopedWatch&) = delete;
+
+ private:
+  session::Driver& driver_;
+  const uint64_t number_;
+};
+
+}  // namespace
+
+absl::StatusOr<PlanInEffect> Session::Internals::Connect(plan::Plan plan) {
+  Wiring wiring(plan, rank());
+  const absl::Status prepared = wiring.Prepare(
+      *transport_, absl::StrFormat("%s/%d/", options_.job, epoch().value));
+  if (!prepared.ok()) return FailHere(step(), "Connect", prepared);
+  const ScopedWatch watch(
+      *driver_, [&wiring](const absl::Status& why) { wiring.Abort(why); });
+
+  driver_->Post(session::OfferHandles{wiring.Handles()});
+  const absl::Status offered = AwaitUnlessOver(
+      [&wiring](const View& view) { return wiring.HasAllHandles(view); });
+  if (!offered.ok()) return offered;
+
+  auto communicators = wiring.Connect(*driver_->view(), *clock_,
+                                      clock_->Now() + spec().timeouts.connect);
+  if (!communicators.ok()) {
+    Accuse(wiring.failed(), communicators.status());
+    return Explain("Connect", communicators.status());
+  }
+  driver_->Post(session::DataPlaneConnected{});
+  const absl::Status started = AwaitUnlessOver(
+      [](const View& view) { return view.phase >= SessionPhase::kRunning; });
+  if (!started.ok()) return started;
+  return PlanInEffect{std::move(plan), rank(), *std::move(communicators)};
+}
+
+}  // namespace lockstep
