@@ -1,0 +1,70 @@
+// Translations that more than one of the codec's files needs.
+
+#ifndef LOCKSTEP_PROTO_CODEC_COMMON_H_
+#define LOCKSTEP_PROTO_CODEC_COMMON_H_
+
+#include <string>
+#include <vector>
+
+#include "lockstep/job_spec.h"
+#include "lockstep/v1/common.pb.h"
+#include "plan/words/ids.h"
+#include "plan/words/parameter.h"
+#include "plan/words/protocol.h"
+#include "proto/decoder.h"
+#include "proto/duration.h"
+#include "proto/utf8.h"
+
+namespace lockstep::proto {
+
+// The enumerators of words and wire have the same values.
+template <typename WireEnum, typename E>
+WireEnum WireOf(E value) {
+  return static_cast<WireEnum>(value);
+}
+
+inline v1::DType Wire(DType dtype) { return WireOf<v1::DType>(dtype); }
+inline v1::ReduceOp Wire(ReduceOp op) { return WireOf<v1::ReduceOp>(op); }
+
+void Write(const Mesh& from, v1::Mesh* to);
+void Write(const Parameter& from, v1::Parameter* to);
+void Write(const JobSpec& from, v1::JobSpec* to);
+void Write(const protocol::ProcessInfo& from, v1::ProcessInfo* to);
+void Write(const protocol::Member& from, v1::Member* to);
+void Write(const protocol::Position& from, v1::Position* to);
+void Write(const protocol::Cause& from, v1::Cause* to);
+void Write(const protocol::Evidence& from, v1::Evidence* to);
+
+void Read(const v1::Mesh& from, Mesh* to, Decoder* d);
+void Read(const v1::Parameter& from, Parameter* to, Decoder* d);
+void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d);
+void Read(const v1::ProcessInfo& from, protocol::ProcessInfo* to, Decoder* d);
+void Read(const v1::Member& from, protocol::Member* to, Decoder* d);
+void Read(const v1::Position& from, protocol::Position* to, Decoder* d);
+void Read(const v1::Cause& from, protocol::Cause* to, Decoder* d);
+void Read(const v1::Evidence& from, protocol::Evidence* to, Decoder* d);
+
+inline void ReadDType(int from, DType* to, Decoder* d) {
+  d->Enum("dtype", from, &v1::DType_IsValid, to);
+}
+inline void ReadOp(int from, ReduceOp* to, Decoder* d) {
+  d->Enum("op", from, &v1::ReduceOp_IsValid, to);
+}
+
+// The head of an envelope: anything with job, epoch and term.
+template <typename Envelope>
+void WriteHeader(const Envelope& from, v1::Header* to) {
+  to->set_job(ToUtf8(from.job.value));
+  to->set_epoch(from.epoch.value);
+  to->set_leader_term(from.term.value);
+}
+template <typename Envelope>
+void ReadHeader(const v1::Header& from, Envelope* to, Decoder* d) {
+  d->Name("header.job", from.job(), &to->job.value);
+  to->epoch = {from.epoch()};
+  to->term = {from.leader_term()};
+}
+
+}  // namespace lockstep::proto
+
+#endif  // LOCKSTEP_PROTO_CODEC_COMMON_H_

@@ -1,0 +1,151 @@
+// The plan.
+
+#include "proto/codec.h"
+#include "proto/codec_common.h"
+
+namespace lockstep::proto {
+
+static_assert(static_cast<int>(plan::LaneKind::kState) == v1::LaneKind_MAX);
+static_assert(static_cast<int>(plan::TransferKind::kBarrier) ==
+              v1::TransferKind_MAX);
+
+// --- Groups and buckets -----------------------------------------------------
+
+void Write(const plan::Communicator& from, v1::Communicator* to) {
+  to->set_name(ToUtf8(from.name));
+  to->mutable_ranks()->Add(from.ranks.begin(), from.ranks.end());
+}
+
+void Read(const v1::Communicator& from, plan::Communicator* to, Decoder* d) {
+  d->Name("name", from.name(), &to->name);
+  if (!d->Count("ranks", from.ranks_size(), kRanksMax)) return;
+  for (const uint32_t rank : from.ranks()) {
+    d->Int("ranks", rank, 0, &to->ranks.emplace_back());
+  }
+}
+
+void Write(const plan::Slot& from, v1::Slot* to) {
+  to->set_parameter(from.parameter);
+  to->set_offset(from.offset);
+  to->set_count(from.count);
+}
+
+void Read(const v1::Slot& from, plan::Slot* to, Decoder* d) {
+  d->Int("parameter", from.parameter(), 0, &to->parameter);
+  d->NotNegative("offset", from.offset(), &to->offset);
+  d->NotNegative("count", from.count(), &to->count);
+}
+
+void Write(const plan::Bucket& from, v1::Bucket* to) {
+  to->set_communicator(from.communicator);
+  to->set_dtype(Wire(from.dtype));
+  to->set_op(Wire(from.op));
+  for (const plan::Slot& slot : from.slots) Write(slot, to->add_slots());
+  to->set_flags_offset(from.flags_offset);
+  to->set_total(from.total);
+}
+
+void Read(const v1::Bucket& from, plan::Bucket* to, Decoder* d) {
+  d->Int("communicator", from.communicator(), 0, &to->communicator);
+  ReadDType(from.dtype(), &to->dtype, d);
+  ReadOp(from.op(), &to->op, d);
+  d->Each("slots", from.slots(), kManyMax, &to->slots);
+  d->NotNegative("flags_offset", from.flags_offset(), &to->flags_offset);
+  d->NotNegative("total", from.total(), &to->total);
+}
+
+// --- Lanes ------------------------------------------------------------------
+
+void Write(const plan::TransferRef& from, v1::TransferRef* to) {
+  to->set_lane(from.lane);
+  to->set_index(from.index);
+}
+
+void Read(const v1::TransferRef& from, plan::TransferRef* to, Decoder* d) {
+  d->Int("lane", from.lane(), 0, &to->lane);
+  d->Int("index", from.index(), 0, &to->index);
+}
+
+void Write(const plan::Transfer& from, v1::Transfer* to) {
+  to->set_kind(WireOf<v1::TransferKind>(from.kind));
+  to->set_communicator(from.communicator);
+  to->set_dtype(Wire(from.dtype));
+  to->mutable_shape()->Add(from.shape.begin(), from.shape.end());
+  to->set_op(Wire(from.op));
+  to->set_root(from.root);
+  to->set_peer(from.peer);
+  to->set_tag(from.tag);
+  to->set_bucket(from.bucket);
+  to->set_group(from.group);
+  for (const plan::TransferRef& ref : from.after) Write(ref, to->add_after());
+}
+
+void Read(const v1::Transfer& from, plan::Transfer* to, Decoder* d) {
+  d->Enum("kind", from.kind(), &v1::TransferKind_IsValid, &to->kind);
+  d->Int("communicator", from.communicator(), 0, &to->communicator);
+  ReadDType(from.dtype(), &to->dtype, d);
+  d->Shape("shape", from.shape(), &to->shape);
+  ReadOp(from.op(), &to->op, d);
+  d->Int("root", from.root(), -1, &to->root);
+  d->Int("peer", from.peer(), -1, &to->peer);
+  to->tag = from.tag();
+  d->Int("bucket", from.bucket(), -1, &to->bucket);
+  d->Int("group", from.group(), 0, &to->group);
+  d->Each("after", from.after(), kManyMax, &to->after);
+}
+
+void Write(const plan::Lane& from, v1::Lane* to) {
+  to->set_kind(WireOf<v1::LaneKind>(from.kind));
+  to->set_name(ToUtf8(from.name));
+  for (const plan::Transfer& transfer : from.transfers) {
+    Write(transfer, to->add_transfers());
+  }
+}
+
+void Read(const v1::Lane& from, plan::Lane* to, Decoder* d) {
+  d->Enum("kind", from.kind(), &v1::LaneKind_IsValid, &to->kind);
+  d->Name("name", from.name(), &to->name);
+  d->Each("transfers", from.transfers(), kManyMax, &to->transfers);
+}
+
+void Write(const plan::RankPlan& from, v1::RankPlan* to) {
+  for (const plan::Lane& lane : from.lanes) Write(lane, to->add_lanes());
+  for (const plan::TransferRef& ref : from.launch_order) {
+    Write(ref, to->add_launch_order());
+  }
+}
+
+void Read(const v1::RankPlan& from, plan::RankPlan* to, Decoder* d) {
+  d->Each("lanes", from.lanes(), kManyMax, &to->lanes);
+  d->Each("launch_order", from.launch_order(), kManyMax, &to->launch_order);
+}
+
+// --- The whole --------------------------------------------------------------
+
+v1::Plan ToProto(const plan::Plan& plan) {
+  v1::Plan to;
+  to.set_revision(plan.revision.value);
+  Write(plan.mesh, to.mutable_mesh());
+  for (const plan::Communicator& communicator : plan.communicators) {
+    Write(communicator, to.add_communicators());
+  }
+  for (const Parameter& p : plan.parameters) Write(p, to.add_parameters());
+  for (const plan::Bucket& b : plan.buckets) Write(b, to.add_buckets());
+  for (const plan::RankPlan& rank : plan.ranks) Write(rank, to.add_ranks());
+  return to;
+}
+
+void Read(const v1::Plan& from, plan::Plan* to, Decoder* d) {
+  to->revision = {from.revision()};
+  d->Message("mesh", from.has_mesh(), from.mesh(), &to->mesh);
+  d->Each("communicators", from.communicators(), kManyMax, &to->communicators);
+  d->Each("parameters", from.parameters(), kManyMax, &to->parameters);
+  d->Each("buckets", from.buckets(), kManyMax, &to->buckets);
+  d->Each("ranks", from.ranks(), kRanksMax, &to->ranks);
+}
+
+absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan) {
+  return Decode<plan::Plan>("Plan", plan);
+}
+
+}  // namespace lockstep::proto

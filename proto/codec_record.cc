@@ -1,0 +1,151 @@
+// What the journal keeps.
+
+#include <variant>
+
+#include "proto/codec.h"
+#include "proto/codec_common.h"
+
+namespace lockstep::proto {
+
+static_assert(static_cast<int>(record::Outcome::kStopped) == v1::Outcome_MAX);
+
+// --- Bodies -----------------------------------------------------------------
+
+void Write(const record::JobCreated& from, v1::JobCreatedRecord* to) {
+  Write(from.spec, to->mutable_spec());
+  to->set_token_hash(ToUtf8(from.token_hash));
+}
+
+void Read(const v1::JobCreatedRecord& from, record::JobCreated* to,
+          Decoder* d) {
+  d->Message("spec", from.has_spec(), from.spec(), &to->spec);
+  d->Name("token_hash", from.token_hash(), &to->token_hash);
+}
+
+void Write(const record::GenerationAssigned& from,
+           v1::GenerationAssignedRecord* to) {
+  to->set_worker(ToUtf8(from.worker.value));
+  to->set_generation(from.generation.value);
+}
+
+void Read(const v1::GenerationAssignedRecord& from,
+          record::GenerationAssigned* to, Decoder* d) {
+  d->Name("worker", from.worker(), &to->worker.value);
+  to->generation = {from.generation()};
+}
+
+void Write(const record::EpochBegan& from, v1::EpochBeganRecord* to) {
+  to->set_epoch(from.epoch.value);
+  for (const protocol::Member& member : from.members) {
+    Write(member, to->add_members());
+  }
+}
+
+void Read(const v1::EpochBeganRecord& from, record::EpochBegan* to,
+          Decoder* d) {
+  to->epoch = {from.epoch()};
+  d->Each("members", from.members(), kRanksMax, &to->members);
+}
+
+void Write(const record::PlanAdopted& from, v1::PlanAdoptedRecord* to) {
+  to->set_epoch(from.epoch.value);
+  to->set_revision(from.revision.value);
+  to->set_digest(ToUtf8(from.digest));
+}
+
+void Read(const v1::PlanAdoptedRecord& from, record::PlanAdopted* to,
+          Decoder* d) {
+  to->epoch = {from.epoch()};
+  to->revision = {from.revision()};
+  d->Name("digest", from.digest(), &to->digest);
+}
+
+void Write(const record::EpochEnded& from, v1::EpochEndedRecord* to) {
+  to->set_epoch(from.epoch.value);
+  Write(from.cause, to->mutable_cause());
+}
+
+void Read(const v1::EpochEndedRecord& from, record::EpochEnded* to,
+          Decoder* d) {
+  to->epoch = {from.epoch()};
+  d->Message("cause", from.has_cause(), from.cause(), &to->cause);
+}
+
+void Write(const record::JobEnded& from, v1::JobEndedRecord* to) {
+  to->set_outcome(WireOf<v1::Outcome>(from.outcome));
+  Write(from.cause, to->mutable_cause());
+}
+
+void Read(const v1::JobEndedRecord& from, record::JobEnded* to, Decoder* d) {
+  d->Enum("outcome", from.outcome(), &v1::Outcome_IsValid, &to->outcome);
+  d->Message("cause", from.has_cause(), from.cause(), &to->cause);
+}
+
+// --- The record -------------------------------------------------------------
+
+namespace {
+
+// Which field of the record a body goes to.
+struct Field {
+  v1::Record* to;
+  auto* operator()(const record::JobCreated&) {
+    return to->mutable_job_created();
+  }
+  auto* operator()(const record::GenerationAssigned&) {
+    return to->mutable_generation_assigned();
+  }
+  auto* operator()(const record::EpochBegan&) {
+    return to->mutable_epoch_began();
+  }
+  auto* operator()(const record::PlanAdopted&) {
+    return to->mutable_plan_adopted();
+  }
+  auto* operator()(const record::EpochEnded&) {
+    return to->mutable_epoch_ended();
+  }
+  auto* operator()(const record::JobEnded&) { return to->mutable_job_ended(); }
+};
+
+}  // namespace
+
+v1::Record ToProto(const record::Record& record) {
+  v1::Record to;
+  to.mutable_header()->set_job(ToUtf8(record.job.value));
+  to.set_number(record.number);
+  std::visit([&](const auto& body) { Write(body, Field{&to}(body)); },
+             record.body);
+  return to;
+}
+
+absl::StatusOr<record::Record> FromProto(const v1::Record& record) {
+  return Decode<record::Record>("Record", record);
+}
+
+void Read(const v1::Record& from, record::Record* to, Decoder* d) {
+  using M = v1::Record;
+  to->number = from.number();
+  d->Name("header.job", from.header().job(), &to->job.value);
+  switch (from.body_case()) {
+    case M::kJobCreated:
+      return d->Body<record::JobCreated>("job_created", from.job_created(),
+                                         &to->body);
+    case M::kGenerationAssigned:
+      return d->Body<record::GenerationAssigned>(
+          "generation_assigned", from.generation_assigned(), &to->body);
+    case M::kEpochBegan:
+      return d->Body<record::EpochBegan>("epoch_began", from.epoch_began(),
+                                         &to->body);
+    case M::kPlanAdopted:
+      return d->Body<record::PlanAdopted>("plan_adopted", from.plan_adopted(),
+                                          &to->body);
+    case M::kEpochEnded:
+      return d->Body<record::EpochEnded>("epoch_ended", from.epoch_ended(),
+                                         &to->body);
+    case M::kJobEnded:
+      return d->Body<record::JobEnded>("job_ended", from.job_ended(),
+                                       &to->body);
+    case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
+  }
+}
+
+}  // namespace lockstep::proto

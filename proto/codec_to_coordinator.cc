@@ -1,0 +1,249 @@
+// What workers say.
+
+#include <string>
+#include <variant>
+
+#include "proto/codec.h"
+#include "proto/codec_common.h"
+
+namespace lockstep::proto {
+
+// --- Bodies -----------------------------------------------------------------
+
+void Write(const protocol::ResumeState& from, v1::ResumeState* to) {
+  to->set_epoch(from.epoch.value);
+  to->set_revision(from.revision.value);
+  to->set_plan_digest(ToUtf8(from.plan_digest));
+  Write(from.position, to->mutable_position());
+}
+
+void Read(const v1::ResumeState& from, protocol::ResumeState* to, Decoder* d) {
+  to->epoch = {from.epoch()};
+  to->revision = {from.revision()};
+  d->Name("plan_digest", from.plan_digest(), &to->plan_digest);
+  d->Message("position", from.has_position(), from.position(), &to->position);
+}
+
+void Write(const protocol::Hello& from, v1::Hello* to) {
+  to->set_version(from.version);
+  to->set_worker(ToUtf8(from.worker.value));
+  to->set_generation(from.generation.value);
+  to->set_life(from.life);
+  if (from.spec) Write(*from.spec, to->mutable_spec());
+  to->set_token(ToUtf8(from.token));
+  Write(from.process, to->mutable_process());
+  if (from.resume) Write(*from.resume, to->mutable_resume());
+}
+
+void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
+  to->version = from.version();
+  d->Name("worker", from.worker(), &to->worker.value);
+  if (to->version != protocol::kVersion) return;
+  to->generation = {from.generation()};
+  to->life = from.life();
+  d->Optional("spec", from.has_spec(), from.spec(), &to->spec);
+  d->Name("token", from.token(), &to->token);
+  d->Message("process", from.has_process(), from.process(), &to->process);
+  d->Optional("resume", from.has_resume(), from.resume(), &to->resume);
+}
+
+void Write(const protocol::RegisterChunk& from, v1::RegisterChunk* to) {
+  to->set_index(from.index);
+  to->set_last(from.last);
+  for (const Parameter& p : from.parameters) Write(p, to->add_parameters());
+}
+
+void Read(const v1::RegisterChunk& from, protocol::RegisterChunk* to,
+          Decoder* d) {
+  to->index = from.index();
+  to->last = from.last();
+  d->Each("parameters", from.parameters(), kParametersInChunkMax,
+          &to->parameters);
+}
+
+void Write(const protocol::PlanAck& from, v1::PlanAck* to) {
+  to->set_revision(from.revision.value);
+  to->set_digest(ToUtf8(from.digest));
+}
+
+void Read(const v1::PlanAck& from, protocol::PlanAck* to, Decoder* d) {
+  to->revision = {from.revision()};
+  d->Name("digest", from.digest(), &to->digest);
+}
+
+void Write(const protocol::PublishHandles& from, v1::PublishHandles* to) {
+  for (const protocol::GroupHandle& handle : from.handles) {
+    v1::GroupHandle* added = to->add_handles();
+    added->set_communicator(handle.communicator);
+    added->set_handle(handle.handle);
+  }
+}
+
+void Read(const v1::GroupHandle& from, protocol::GroupHandle* to, Decoder* d) {
+  d->Int("communicator", from.communicator(), 0, &to->communicator);
+  d->Opaque("handle", from.handle(), &to->handle);
+}
+
+void Read(const v1::PublishHandles& from, protocol::PublishHandles* to,
+          Decoder* d) {
+  d->Each("handles", from.handles(), kRanksMax, &to->handles);
+}
+
+void Write(const protocol::Connected&, v1::Connected*) {}
+void Read(const v1::Connected&, protocol::Connected*, Decoder*) {}
+
+void Write(const protocol::Progress& from, v1::Progress* to) {
+  Write(from.position, to->mutable_position());
+  to->set_submitted(from.submitted);
+  for (const std::string& name : from.missing) to->add_missing(ToUtf8(name));
+  to->set_step_seconds(from.step_seconds);
+}
+
+void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
+  constexpr int kMissingMax = 8;
+  d->Message("position", from.has_position(), from.position(), &to->position);
+  to->submitted = from.submitted();
+  d->Names("missing", from.missing(), kMissingMax, &to->missing);
+  d->Seconds("step_seconds", from.step_seconds(), &to->step_seconds);
+}
+
+void Write(const protocol::Heartbeat&, v1::Heartbeat*) {}
+void Read(const v1::Heartbeat&, protocol::Heartbeat*, Decoder*) {}
+
+void Write(const protocol::Busy& from, v1::Busy* to) {
+  to->set_reason(ToUtf8(from.reason));
+  Write(from.max, to->mutable_max());
+}
+
+void Read(const v1::Busy& from, protocol::Busy* to, Decoder* d) {
+  d->Text("reason", from.reason(), &to->reason);
+  d->Duration("max", from.max(), &to->max);
+}
+
+void Write(const protocol::LocalFailure& from, v1::LocalFailure* to) {
+  to->set_step(from.step);
+  to->set_call(ToUtf8(from.call));
+  to->set_code(static_cast<uint32_t>(from.code));
+  to->set_message(ToUtf8(from.message));
+}
+
+void Read(const v1::LocalFailure& from, protocol::LocalFailure* to,
+          Decoder* d) {
+  to->step = from.step();
+  d->Text("call", from.call(), &to->call);
+  d->ErrorCode("code", from.code(), &to->code);
+  d->Text("message", from.message(), &to->message);
+}
+
+void Write(const protocol::EpochReport& from, v1::EpochReport* to) {
+  Write(from.position, to->mutable_position());
+  to->set_verdict(from.verdict);
+}
+
+void Read(const v1::EpochReport& from, protocol::EpochReport* to, Decoder* d) {
+  d->Message("position", from.has_position(), from.position(), &to->position);
+  d->Opaque("verdict", from.verdict(), &to->verdict);
+}
+
+void Write(const protocol::Leave& from, v1::Leave* to) {
+  to->set_clean(from.clean);
+  to->set_steps(from.steps);
+  to->set_reason(ToUtf8(from.reason));
+}
+
+void Read(const v1::Leave& from, protocol::Leave* to, Decoder* d) {
+  to->clean = from.clean();
+  to->steps = from.steps();
+  d->Text("reason", from.reason(), &to->reason);
+}
+
+// --- The envelope -----------------------------------------------------------
+
+namespace {
+
+// Which field of the envelope a body goes to.
+struct Field {
+  v1::ToCoordinator* to;
+  auto* operator()(const protocol::Hello&) { return to->mutable_hello(); }
+  auto* operator()(const protocol::RegisterChunk&) {
+    return to->mutable_register_chunk();
+  }
+  auto* operator()(const protocol::PlanAck&) { return to->mutable_plan_ack(); }
+  auto* operator()(const protocol::PublishHandles&) {
+    return to->mutable_publish_handles();
+  }
+  auto* operator()(const protocol::Connected&) {
+    return to->mutable_connected();
+  }
+  auto* operator()(const protocol::Progress&) { return to->mutable_progress(); }
+  auto* operator()(const protocol::Heartbeat&) {
+    return to->mutable_heartbeat();
+  }
+  auto* operator()(const protocol::Busy&) { return to->mutable_busy(); }
+  auto* operator()(const protocol::Evidence&) { return to->mutable_evidence(); }
+  auto* operator()(const protocol::LocalFailure&) {
+    return to->mutable_local_failure();
+  }
+  auto* operator()(const protocol::EpochReport&) {
+    return to->mutable_epoch_report();
+  }
+  auto* operator()(const protocol::Leave&) { return to->mutable_leave(); }
+};
+
+}  // namespace
+
+v1::ToCoordinator ToProto(const protocol::ToCoordinator& message) {
+  v1::ToCoordinator to;
+  WriteHeader(message, to.mutable_header());
+  std::visit([&](const auto& body) { Write(body, Field{&to}(body)); },
+             message.body);
+  return to;
+}
+
+absl::StatusOr<protocol::ToCoordinator> FromProto(
+    const v1::ToCoordinator& message) {
+  return Decode<protocol::ToCoordinator>("ToCoordinator", message);
+}
+
+void Read(const v1::ToCoordinator& from, protocol::ToCoordinator* to,
+          Decoder* d) {
+  using M = v1::ToCoordinator;
+  ReadHeader(from.header(), to, d);
+  switch (from.body_case()) {
+    case M::kHello:
+      return d->Body<protocol::Hello>("hello", from.hello(), &to->body);
+    case M::kRegisterChunk:
+      return d->Body<protocol::RegisterChunk>("register_chunk",
+                                              from.register_chunk(), &to->body);
+    case M::kPlanAck:
+      return d->Body<protocol::PlanAck>("plan_ack", from.plan_ack(), &to->body);
+    case M::kPublishHandles:
+      return d->Body<protocol::PublishHandles>(
+          "publish_handles", from.publish_handles(), &to->body);
+    case M::kConnected:
+      return d->Body<protocol::Connected>("connected", from.connected(),
+                                          &to->body);
+    case M::kProgress:
+      return d->Body<protocol::Progress>("progress", from.progress(),
+                                         &to->body);
+    case M::kHeartbeat:
+      return d->Body<protocol::Heartbeat>("heartbeat", from.heartbeat(),
+                                          &to->body);
+    case M::kBusy:
+      return d->Body<protocol::Busy>("busy", from.busy(), &to->body);
+    case M::kEvidence:
+      return d->Body<protocol::Evidence>("evidence", from.evidence(),
+                                         &to->body);
+    case M::kLocalFailure:
+      return d->Body<protocol::LocalFailure>("local_failure",
+                                             from.local_failure(), &to->body);
+    case M::kEpochReport:
+      return d->Body<protocol::EpochReport>("epoch_report", from.epoch_report(),
+                                            &to->body);
+    case M::kLeave:
+      return d->Body<protocol::Leave>("leave", from.leave(), &to->body);
+    case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
+  }
+}
+
+}  // namespace lockstep::proto

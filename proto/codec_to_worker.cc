@@ -1,0 +1,164 @@
+// What the coordinator says to workers.
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "proto/codec.h"
+#include "proto/codec_common.h"
+
+namespace lockstep::proto {
+
+// --- Bodies -----------------------------------------------------------------
+
+void Write(const protocol::Welcome& from, v1::Welcome* to) {
+  to->set_generation(from.generation.value);
+  Write(from.spec, to->mutable_spec());
+  to->set_resumed(from.resumed);
+}
+
+void Read(const v1::Welcome& from, protocol::Welcome* to, Decoder* d) {
+  to->generation = {from.generation()};
+  d->Message("spec", from.has_spec(), from.spec(), &to->spec);
+  to->resumed = from.resumed();
+}
+
+void Write(const protocol::Refused& from, v1::Refused* to) {
+  to->set_code(static_cast<uint32_t>(from.code));
+  to->set_message(ToUtf8(from.message));
+}
+
+void Read(const v1::Refused& from, protocol::Refused* to, Decoder* d) {
+  d->ErrorCode("code", from.code(), &to->code);
+  d->Text("message", from.message(), &to->message);
+}
+
+void Write(const protocol::EpochFormed& from, v1::EpochFormed* to) {
+  to->set_rank(from.rank);
+  for (const protocol::Member& member : from.members) {
+    Write(member, to->add_members());
+  }
+}
+
+void Read(const v1::EpochFormed& from, protocol::EpochFormed* to, Decoder* d) {
+  d->Int("rank", from.rank(), 0, &to->rank);
+  std::vector<protocol::Member> members;
+  d->Each("members", from.members(), kRanksMax, &members);
+  to->members = std::move(members);
+  if (to->rank >= static_cast<int>(to->members.size())) {
+    d->Fail("rank", absl::StrCat(to->rank, " is not among ", to->members.size(),
+                                 " members"));
+  }
+}
+
+void Write(const protocol::PlanReady& from, v1::PlanReady* to) {
+  to->set_revision(from.revision.value);
+  to->set_digest(ToUtf8(from.digest));
+}
+
+void Read(const v1::PlanReady& from, protocol::PlanReady* to, Decoder* d) {
+  to->revision = {from.revision()};
+  d->Name("digest", from.digest(), &to->digest);
+}
+
+void Write(const protocol::GroupHandles& from, v1::GroupHandles* to) {
+  to->set_communicator(from.communicator);
+  for (const std::string& handle : from.handles) to->add_handles(handle);
+}
+
+void Read(const v1::GroupHandles& from, protocol::GroupHandles* to,
+          Decoder* d) {
+  d->Int("communicator", from.communicator(), 0, &to->communicator);
+  if (!d->Count("handles", from.handles_size(), kRanksMax)) return;
+  std::vector<std::string> handles;
+  for (const std::string& handle : from.handles()) {
+    d->Opaque("handles", handle, &handles.emplace_back());
+  }
+  to->handles = std::move(handles);
+}
+
+void Write(const protocol::Start&, v1::Start*) {}
+void Read(const v1::Start&, protocol::Start*, Decoder*) {}
+
+void Write(const protocol::EpochEnded& from, v1::EpochEnded* to) {
+  Write(from.cause, to->mutable_cause());
+  to->set_final(from.final);
+}
+
+void Read(const v1::EpochEnded& from, protocol::EpochEnded* to, Decoder* d) {
+  d->Message("cause", from.has_cause(), from.cause(), &to->cause);
+  to->final = from.final();
+}
+
+void Write(const protocol::Left&, v1::Left*) {}
+void Read(const v1::Left&, protocol::Left*, Decoder*) {}
+
+// --- The envelope -----------------------------------------------------------
+
+namespace {
+
+// Which field of the envelope a body goes to.
+struct Field {
+  v1::ToWorker* to;
+  auto* operator()(const protocol::Welcome&) { return to->mutable_welcome(); }
+  auto* operator()(const protocol::Refused&) { return to->mutable_refused(); }
+  auto* operator()(const protocol::EpochFormed&) {
+    return to->mutable_epoch_formed();
+  }
+  auto* operator()(const protocol::PlanReady&) {
+    return to->mutable_plan_ready();
+  }
+  auto* operator()(const protocol::GroupHandles&) {
+    return to->mutable_group_handles();
+  }
+  auto* operator()(const protocol::Start&) { return to->mutable_start(); }
+  auto* operator()(const protocol::EpochEnded&) {
+    return to->mutable_epoch_ended();
+  }
+  auto* operator()(const protocol::Left&) { return to->mutable_left(); }
+};
+
+}  // namespace
+
+v1::ToWorker ToProto(const protocol::ToWorker& message) {
+  v1::ToWorker to;
+  WriteHeader(message, to.mutable_header());
+  std::visit([&](const auto& body) { Write(body, Field{&to}(body)); },
+             message.body);
+  return to;
+}
+
+absl::StatusOr<protocol::ToWorker> FromProto(const v1::ToWorker& message) {
+  return Decode<protocol::ToWorker>("ToWorker", message);
+}
+
+void Read(const v1::ToWorker& from, protocol::ToWorker* to, Decoder* d) {
+  using M = v1::ToWorker;
+  ReadHeader(from.header(), to, d);
+  switch (from.body_case()) {
+    case M::kWelcome:
+      return d->Body<protocol::Welcome>("welcome", from.welcome(), &to->body);
+    case M::kRefused:
+      return d->Body<protocol::Refused>("refused", from.refused(), &to->body);
+    case M::kEpochFormed:
+      return d->Body<protocol::EpochFormed>("epoch_formed", from.epoch_formed(),
+                                            &to->body);
+    case M::kPlanReady:
+      return d->Body<protocol::PlanReady>("plan_ready", from.plan_ready(),
+                                          &to->body);
+    case M::kGroupHandles:
+      return d->Body<protocol::GroupHandles>("group_handles",
+                                             from.group_handles(), &to->body);
+    case M::kStart:
+      return d->Body<protocol::Start>("start", from.start(), &to->body);
+    case M::kEpochEnded:
+      return d->Body<protocol::EpochEnded>("epoch_ended", from.epoch_ended(),
+                                           &to->body);
+    case M::kLeft:
+      return d->Body<protocol::Left>("left", from.left(), &to->body);
+    case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
+  }
+}
+
+}  // namespace lockstep::proto

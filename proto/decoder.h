@@ -1,0 +1,158 @@
+// What FromProto is made of: reads fields, judges them, and keeps the first
+// fault with the path of fields that led to it.
+//
+//   void Read(const v1::MeshAxis& from, MeshAxis* to, Decoder* d) {
+//     d->Name("name", from.name(), &to->name);
+//     d->Positive("size", from.size(), &to->size);
+//   }
+//
+// Only for the codec's own files. Read goes on after a fault, so that every
+// Read is a plain list; the value is then of no use.
+
+#ifndef LOCKSTEP_PROTO_DECODER_H_
+#define LOCKSTEP_PROTO_DECODER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/repeated_field.h"
+
+namespace lockstep::proto {
+
+// Upper bounds of what comes from outside. Counts that are not listed are
+// bounded by the size of a message.
+inline constexpr size_t kNameBytesMax = 4096;  // names, digests, tokens
+inline constexpr size_t kTextBytesMax = 1 << 20;
+inline constexpr size_t kOpaqueBytesMax = 1 << 16;  // handles, verdicts
+inline constexpr int kDimensionsMax = 64;           // of shapes and meshes
+inline constexpr int kRanksMax = 1 << 20;
+inline constexpr int kParametersInChunkMax = 1 << 16;
+inline constexpr int kManyMax = 1 << 24;  // parameters, transfers of a plan
+
+class Decoder {
+ public:
+  // `message` is what the error begins with.
+  explicit Decoder(absl::string_view message) : message_(message) {}
+
+  void Fail(const char* field, absl::string_view why);
+  const absl::Status& status() const { return status_; }
+
+  // --- Single fields ---
+  void Name(const char* field, const std::string& from, std::string* to) {
+    Bytes(field, from, kNameBytesMax, to);
+  }
+  void Text(const char* field, const std::string& from, std::string* to) {
+    Bytes(field, from, kTextBytesMax, to);
+  }
+  void Opaque(const char* field, const std::string& from, std::string* to) {
+    Bytes(field, from, kOpaqueBytesMax, to);
+  }
+
+  // Integers of the wire into [least, INT_MAX].
+  void Int(const char* field, int64_t from, int least, int* to);
+  void NotNegative(const char* field, int64_t from, int64_t* to);
+  // At most kDimensionsMax sizes whose product, in bytes, an int64 can hold.
+  void Shape(const char* field,
+             const google::protobuf::RepeatedField<int64_t>& from,
+             std::vector<int64_t>* to);
+  // A time in seconds, finite and not negative.
+  void Seconds(const char* field, double from, double* to);
+  void Duration(const char* field, const google::protobuf::Duration& from,
+                absl::Duration* to);
+  // A gRPC status code other than OK.
+  void ErrorCode(const char* field, uint32_t from, absl::StatusCode* to);
+
+  // `is_valid` is the generated E_IsValid. Value 0 is refused.
+  template <typename E>
+  void Enum(const char* field, int from, bool (*is_valid)(int), E* to) {
+    if (from == 0 || !is_valid(from)) {
+      Fail(field, absl::StrCat(from, " is no such value"));
+    }
+    *to = static_cast<E>(from);
+  }
+
+  // --- Messages and lists ---
+  // A message that must be there.
+  template <typename Wire, typename Word>
+  void Message(const char* field, bool present, const Wire& from, Word* to) {
+    if (!present) return Fail(field, "is missing");
+    Nested(field, -1, from, to);
+  }
+
+  // A message that the oneof says is there.
+  template <typename Word, typename Wire, typename Variant>
+  void Body(const char* field, const Wire& from, Variant* to) {
+    Nested(field, -1, from, &to->template emplace<Word>());
+  }
+  template <typename Word, typename Wire>
+  void Optional(const char* field, bool present, const Wire& from,
+                std::optional<Word>* to) {
+    if (present) Nested(field, -1, from, &to->emplace());
+  }
+
+  template <typename List, typename Word>
+  void Each(const char* field, const List& from, int count_max,
+            std::vector<Word>* to) {
+    if (!Count(field, from.size(), count_max)) return;
+    to->reserve(from.size());
+    for (int i = 0; i < from.size(); ++i) {
+      Nested(field, i, from[i], &to->emplace_back());
+    }
+  }
+
+  // Names, as plain strings or as ids.
+  template <typename List>
+  void Names(const char* field, const List& from, int count_max,
+             std::vector<std::string>* to) {
+    if (!Count(field, from.size(), count_max)) return;
+    for (const std::string& name : from) Name(field, name, &to->emplace_back());
+  }
+  template <typename List, typename Id>
+  void Ids(const char* field, const List& from, int count_max,
+           std::vector<Id>* to) {
+    if (!Count(field, from.size(), count_max)) return;
+    for (const std::string& name : from) {
+      Name(field, name, &to->emplace_back().value);
+    }
+  }
+
+  // A list that is as long as `from` is acceptable.
+  bool Count(const char* field, int count, int count_max);
+
+ private:
+  void Bytes(const char* field, const std::string& from, size_t bytes_max,
+             std::string* to);
+
+  template <typename Wire, typename Word>
+  void Nested(const char* field, int index, const Wire& from, Word* to) {
+    path_.emplace_back(field, index);
+    Read(from, to, this);  // the overloads of the codec
+    path_.pop_back();
+  }
+
+  const absl::string_view message_;
+  std::vector<std::pair<const char*, int>> path_;  // index -1: not in a list
+  absl::Status status_;
+};
+
+template <typename Word, typename Wire>
+absl::StatusOr<Word> Decode(absl::string_view message, const Wire& from) {
+  Decoder decoder(message);
+  Word word;
+  Read(from, &word, &decoder);
+  if (!decoder.status().ok()) return decoder.status();
+  return word;
+}
+
+}  // namespace lockstep::proto
+
+#endif  // LOCKSTEP_PROTO_DECODER_H_

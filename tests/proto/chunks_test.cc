@@ -1,0 +1,176 @@
+#include "proto/chunks.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "proto/codec.h"
+#include "proto/utf8.h"
+
+namespace lockstep::proto {
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+
+std::vector<Parameter> Parameters(int count) {
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < count; ++i) {
+    parameters.push_back(
+        {.name = absl::StrCat("transformer.h.", i, ".attn.c_attn.weight"),
+         .shape = {1024, i % 4096},
+         .axes = {"data"}});
+  }
+  return parameters;
+}
+
+size_t WireBytes(const protocol::RegisterChunk& chunk) {
+  return ToProto(protocol::ToCoordinator{.job = {std::string(200, 'j')},
+                                         .body = chunk})
+      .ByteSizeLong();
+}
+
+std::vector<Parameter> Join(
+    const std::vector<protocol::RegisterChunk>& chunks) {
+  std::vector<Parameter> joined;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    EXPECT_EQ(chunks[i].index, i);
+    EXPECT_EQ(chunks[i].last, i + 1 == chunks.size());
+    joined.insert(joined.end(), chunks[i].parameters.begin(),
+                  chunks[i].parameters.end());
+  }
+  return joined;
+}
+
+TEST(ChunkParametersTest, AHundredThousandTravelBelowOneMebibyteEach) {
+  const std::vector<Parameter> parameters = Parameters(100'000);
+  const auto chunks = ChunkParameters(parameters);
+  EXPECT_GT(chunks.size(), 5u);
+  EXPECT_LT(chunks.size(), 50u);
+  for (const auto& chunk : chunks) EXPECT_LT(WireBytes(chunk), kMiB);
+  EXPECT_TRUE(Join(chunks) == parameters);
+}
+
+TEST(ChunkParametersTest, KeepsToTheBoundItIsGiven) {
+  const std::vector<Parameter> parameters = Parameters(1000);
+  for (const size_t bound : {10'000, 20'000, 64'000}) {
+    const auto chunks = ChunkParameters(parameters, bound);
+    for (const auto& chunk : chunks) EXPECT_LE(WireBytes(chunk), bound);
+    EXPECT_TRUE(Join(chunks) == parameters);
+  }
+}
+
+TEST(ChunkParametersTest, NothingIsOneEmptyLastChunk) {
+  const auto chunks = ChunkParameters({});
+  ASSERT_EQ(chunks.size(), 1u);
+  EXPECT_TRUE(Join(chunks).empty());
+}
+
+TEST(ChunkParametersTest, ManyTinyOnesKeepToTheCountThatIsAccepted) {
+  const std::vector<Parameter> parameters(70'000, {.name = "w"});
+  const auto chunks = ChunkParameters(parameters, 100 * kMiB);
+  EXPECT_EQ(chunks.size(), 2u);
+  EXPECT_TRUE(Join(chunks) == parameters);
+  for (const auto& chunk : chunks) {
+    EXPECT_TRUE(
+        FromProto(ToProto(protocol::ToCoordinator{.body = chunk})).ok());
+  }
+}
+
+TEST(ChunkParametersTest, ALargeOneIsAlone) {
+  std::vector<Parameter> parameters = Parameters(3);
+  parameters[1].name = std::string(5000, 'n');
+  EXPECT_EQ(ChunkParameters(parameters, 4000).size(), 3u);
+}
+
+// --- Plans ------------------------------------------------------------------
+
+class PlanChunksTest : public testing::Test {
+ protected:
+  PlanChunksTest() {
+    plan_.parameters = Parameters(20'000);
+    bytes_ = PlanBytes(plan_);
+  }
+  v1::PlanChunk At(size_t offset) {
+    return PlanChunkAt({.job = {"j"}}, bytes_, offset);
+  }
+
+  plan::Plan plan_;
+  std::string bytes_;
+  PlanAssembler assembler_;
+};
+
+TEST_F(PlanChunksTest, APlanArrivesInPiecesBelowOneMebibyte) {
+  ASSERT_GT(bytes_.size(), kMiB);
+  for (size_t offset = 0; offset < bytes_.size(); offset += kChunkBytes) {
+    EXPECT_LT(At(offset).ByteSizeLong(), kMiB);
+    ASSERT_TRUE(assembler_.Add(At(offset)).ok());
+  }
+  const auto plan = assembler_.Finish();
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(*plan == plan_);
+}
+
+TEST_F(PlanChunksTest, ChunksMustFollowOneAnother) {
+  EXPECT_FALSE(assembler_.Add(At(kChunkBytes)).ok());
+  ASSERT_TRUE(assembler_.Add(At(0)).ok());
+  EXPECT_FALSE(assembler_.Add(At(0)).ok());
+  EXPECT_FALSE(assembler_.Add(At(2 * kChunkBytes)).ok());
+  EXPECT_TRUE(assembler_.Add(At(kChunkBytes)).ok());
+}
+
+TEST_F(PlanChunksTest, AChunkMustKeepToTheWhole) {
+  v1::PlanChunk beyond = At(0);
+  beyond.set_total_bytes(10);
+  EXPECT_FALSE(assembler_.Add(beyond).ok());
+  PlanAssembler other;
+  ASSERT_TRUE(other.Add(At(0)).ok());
+  v1::PlanChunk changed = At(kChunkBytes);
+  changed.set_total_bytes(bytes_.size() + 1);
+  EXPECT_FALSE(other.Add(changed).ok());
+  v1::PlanChunk empty = At(kChunkBytes);
+  empty.clear_data();
+  EXPECT_FALSE(other.Add(empty).ok());
+}
+
+TEST_F(PlanChunksTest, WhatIsTooLargeIsRefusedAtOnce) {
+  v1::PlanChunk huge = At(0);
+  huge.set_total_bytes(kPlanBytesMax + 1);
+  EXPECT_EQ(assembler_.Add(huge).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(PlanChunksTest, HalfAPlanIsNone) {
+  EXPECT_EQ(assembler_.Finish().status().code(), absl::StatusCode::kDataLoss);
+  ASSERT_TRUE(assembler_.Add(At(0)).ok());
+  EXPECT_EQ(assembler_.Finish().status().code(), absl::StatusCode::kDataLoss);
+}
+
+// --- Text -------------------------------------------------------------------
+
+TEST(ToUtf8Test, KeepsWhatIsWellFormed) {
+  for (const char* text : {"", "abc", "größe", "重み", "\xF0\x9F\x99\x82",
+                           "\xF4\x8F\xBF\xBF", "\xEE\x80\x80"}) {
+    EXPECT_EQ(ToUtf8(text), text);
+  }
+}
+
+TEST(ToUtf8Test, ReplacesWhatIsNot) {
+  const std::string r = "\xEF\xBF\xBD";
+  EXPECT_EQ(ToUtf8("a\xFFz"), "a" + r + "z");
+  EXPECT_EQ(ToUtf8("\xC3"), r);                          // cut off
+  EXPECT_EQ(ToUtf8("\x80"), r);                          // no lead
+  EXPECT_EQ(ToUtf8("\xC0\xAF"), r + r);                  // overlong
+  EXPECT_EQ(ToUtf8("\xE0\x80\x80"), r + r + r);          // overlong
+  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), r + r + r);          // a surrogate
+  EXPECT_EQ(ToUtf8("\xF4\x90\x80\x80"), r + r + r + r);  // beyond Unicode
+}
+
+TEST(ToUtf8Test, ATextFromAnywhereDoesNotBreakAMessage) {
+  protocol::ToCoordinator message;
+  message.body = protocol::Leave{.reason = "caf\xE9"};
+  v1::ToCoordinator received;
+  EXPECT_TRUE(received.ParseFromString(ToProto(message).SerializeAsString()));
+}
+
+}  // namespace
+}  // namespace lockstep::proto

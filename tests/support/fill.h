@@ -1,0 +1,450 @@
+// Values for every field of the words: at random, or fixed ones for examples.
+//
+//   RandomSource source(seed);
+//   auto hello = Filled<protocol::Hello>(source);
+//
+// The lists of fields are structured bindings: a field that is added to a word
+// and not here does not compile. What comes out is well-formed for the codec,
+// not necessarily sensible.
+
+#ifndef LOCKSTEP_TESTS_SUPPORT_FILL_H_
+#define LOCKSTEP_TESTS_SUPPORT_FILL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "plan/ir.h"
+#include "plan/words/job_view.h"
+#include "plan/words/protocol.h"
+#include "plan/words/record.h"
+
+namespace lockstep::fill {
+
+// Where values come from.
+class Source {
+ public:
+  virtual ~Source() = default;
+  // A new value begins.
+  virtual void Begin() {}
+  virtual uint64_t Number(uint64_t max) = 0;  // in [0, max]
+  virtual std::string Text() = 0;
+  virtual bool Bool() = 0;
+  virtual int Count() = 0;  // of a list's entries, at most 3
+};
+
+// Any value, the extremes often.
+class RandomSource final : public Source {
+ public:
+  explicit RandomSource(uint64_t seed) : random_(seed) {}
+  uint64_t Number(uint64_t max) override {
+    const uint64_t kind = random_() % 4;
+    if (kind == 0) return 0;
+    if (kind == 1) return max;
+    const uint64_t some = kind == 2 ? random_() % 100 : random_();
+    return max == UINT64_MAX ? some : some % (max + 1);
+  }
+  std::string Text() override {
+    static const char* const kTexts[] = {"", "a", "worker-10", "größe 重み",
+                                         "layers.7.weight"};
+    if (random_() % 8 == 0) return std::string(random_() % 300, 'x');
+    return kTexts[random_() % 5];
+  }
+  bool Bool() override { return random_() % 2 == 0; }
+  int Count() override { return static_cast<int>(random_() % 4); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// Every field set, each to a number of its own: 1, 2, 3, ... from each Begin.
+class ExampleSource final : public Source {
+ public:
+  void Begin() override { next_ = 0; }
+  uint64_t Number(uint64_t max) override {
+    return std::min(max, ++next_ % (max == UINT64_MAX ? max : max + 1));
+  }
+  std::string Text() override { return absl::StrCat("text-", ++next_); }
+  bool Bool() override { return true; }
+  int Count() override { return 2; }
+
+ private:
+  uint64_t next_ = 0;
+};
+
+// --- Simple values ----------------------------------------------------------
+
+inline void Fill(Source& s, std::string& v) { v = s.Text(); }
+inline void Fill(Source& s, bool& v) { v = s.Bool(); }
+inline void Fill(Source& s, int& v) {
+  v = static_cast<int>(s.Number(INT32_MAX));
+}
+inline void Fill(Source& s, uint32_t& v) {
+  v = static_cast<uint32_t>(s.Number(UINT32_MAX));
+}
+inline void Fill(Source& s, int64_t& v) {
+  v = static_cast<int64_t>(s.Number(INT64_MAX));
+}
+inline void Fill(Source& s, uint64_t& v) { v = s.Number(UINT64_MAX); }
+inline void Fill(Source& s, double& v) {
+  v = static_cast<double>(s.Number(1'000'000)) / 1024;
+}
+inline void Fill(Source& s, absl::Duration& v) {
+  v = absl::Nanoseconds(static_cast<int64_t>(s.Number(INT64_MAX)));
+  if (s.Number(99) == 7) v = absl::InfiniteDuration();
+}
+template <typename Tag, typename Rep>
+void Fill(Source& s, Id<Tag, Rep>& v) {
+  Fill(s, v.value);
+}
+
+template <typename E>
+void FillEnum(Source& s, E last, E& v) {
+  v = static_cast<E>(1 + s.Number(static_cast<uint64_t>(last) - 1));
+}
+inline void Fill(Source& s, DType& v) { FillEnum(s, DType::kF64, v); }
+inline void Fill(Source& s, ReduceOp& v) { FillEnum(s, ReduceOp::kProd, v); }
+inline void Fill(Source& s, SyncMode& v) {
+  FillEnum(s, SyncMode::kNegotiated, v);
+}
+inline void Fill(Source& s, OnStuck& v) { FillEnum(s, OnStuck::kEvict, v); }
+inline void Fill(Source& s, Uneven& v) { FillEnum(s, Uneven::kStop, v); }
+inline void Fill(Source& s, absl::StatusCode& v) {
+  FillEnum(s, absl::StatusCode::kUnauthenticated, v);
+}
+inline void Fill(Source& s, protocol::Phase& v) {
+  FillEnum(s, protocol::Phase::kVerdict, v);
+}
+inline void Fill(Source& s, protocol::CauseKind& v) {
+  v = static_cast<protocol::CauseKind>(
+      s.Number(static_cast<uint64_t>(protocol::CauseKind::kLink)));
+}
+inline void Fill(Source& s, protocol::EvidenceKind& v) {
+  FillEnum(s, protocol::EvidenceKind::kPeerSilent, v);
+}
+inline void Fill(Source& s, plan::LaneKind& v) {
+  FillEnum(s, plan::LaneKind::kState, v);
+}
+inline void Fill(Source& s, plan::TransferKind& v) {
+  FillEnum(s, plan::TransferKind::kBarrier, v);
+}
+inline void Fill(Source& s, JobState& v) { FillEnum(s, JobState::kStopped, v); }
+inline void Fill(Source& s, WorkerState& v) {
+  FillEnum(s, WorkerState::kLeft, v);
+}
+inline void Fill(Source& s, record::Outcome& v) {
+  FillEnum(s, record::Outcome::kStopped, v);
+}
+
+inline void FillShape(Source& s, std::vector<int64_t>& v) {
+  v.resize(s.Count());
+  for (int64_t& size : v) size = static_cast<int64_t>(s.Number(1 << 19));
+}
+// A number or, one time in four, "none".
+inline void FillIndex(Source& s, int& v) {
+  Fill(s, v);
+  if (v % 4 == 3) v = -1;
+}
+
+// --- Lists and options ------------------------------------------------------
+// The overloads for words are found by argument-dependent lookup of Source.
+
+template <typename T>
+void Fill(Source& s, std::vector<T>& v);
+template <typename T>
+void Fill(Source& s, std::optional<T>& v);
+
+template <typename... Fields>
+void All(Source& s, Fields&... fields) {
+  (Fill(s, fields), ...);
+}
+
+// --- Words ------------------------------------------------------------------
+
+inline void Fill(Source& s, MeshAxis& v) {
+  auto& [name, size] = v;
+  All(s, name, size);
+  size = std::max(size, 1);
+}
+inline void Fill(Source& s, Mesh& v) {
+  auto& [axes] = v;
+  All(s, axes);
+}
+inline void Fill(Source& s, Parameter& v) {
+  auto& [name, shape, dtype, op, axes, replicated_over] = v;
+  FillShape(s, shape);
+  All(s, name, dtype, op, axes, replicated_over);
+}
+inline void Fill(Source& s, BucketPolicy& v) {
+  auto& [first_bytes_max, bytes_max] = v;
+  All(s, first_bytes_max, bytes_max);
+}
+inline void Fill(Source& s, JobTimeouts& v) {
+  auto& [join, lease, resume, progress, connect] = v;
+  All(s, join, lease, resume, progress, connect);
+}
+inline void Fill(Source& s, JobLimits& v) {
+  auto& [parameters_max, max_restarts, restart_window] = v;
+  All(s, parameters_max, max_restarts, restart_window);
+}
+inline void Fill(Source& s, JobSpec& v) {
+  auto& [name, mesh, workers, sync, transport, buckets, timeouts, limits,
+         on_stuck, uneven, seed] = v;
+  All(s, name, mesh, workers, sync, transport, buckets, timeouts, limits,
+      on_stuck, uneven, seed);
+}
+
+inline void Fill(Source& s, protocol::Position& v) {
+  auto& [step, phase] = v;
+  All(s, step, phase);
+}
+inline void Fill(Source& s, protocol::ProcessInfo& v) {
+  auto& [host, pid, boot_id] = v;
+  All(s, host, pid, boot_id);
+}
+inline void Fill(Source& s, protocol::Member& v) {
+  auto& [worker, generation, process] = v;
+  All(s, worker, generation, process);
+}
+inline void Fill(Source& s, protocol::Cause& v) {
+  auto& [kind, workers, message] = v;
+  All(s, kind, workers, message);
+}
+inline void Fill(Source& s, protocol::ResumeState& v) {
+  auto& [epoch, revision, plan_digest, position] = v;
+  All(s, epoch, revision, plan_digest, position);
+}
+inline void Fill(Source& s, protocol::Hello& v) {
+  auto& [version, worker, generation, life, spec, token, process, resume] = v;
+  version = protocol::kVersion;
+  All(s, worker, generation, life, spec, token, process, resume);
+}
+inline void Fill(Source& s, protocol::RegisterChunk& v) {
+  auto& [index, last, parameters] = v;
+  All(s, index, last, parameters);
+}
+inline void Fill(Source& s, protocol::PlanAck& v) {
+  auto& [revision, digest] = v;
+  All(s, revision, digest);
+}
+inline void Fill(Source& s, protocol::GroupHandle& v) {
+  auto& [communicator, handle] = v;
+  All(s, communicator, handle);
+}
+inline void Fill(Source& s, protocol::PublishHandles& v) {
+  auto& [handles] = v;
+  All(s, handles);
+}
+inline void Fill(Source&, protocol::Connected&) {}
+inline void Fill(Source& s, protocol::Progress& v) {
+  auto& [position, submitted, missing, step_seconds] = v;
+  All(s, position, submitted, missing, step_seconds);
+}
+inline void Fill(Source&, protocol::Heartbeat&) {}
+inline void Fill(Source& s, protocol::Busy& v) {
+  auto& [reason, max] = v;
+  All(s, reason, max);
+}
+inline void Fill(Source& s, protocol::Evidence& v) {
+  auto& [subject, generation, kind, detail] = v;
+  All(s, subject, generation, kind, detail);
+}
+inline void Fill(Source& s, protocol::LocalFailure& v) {
+  auto& [step, call, code, message] = v;
+  All(s, step, call, code, message);
+}
+inline void Fill(Source& s, protocol::EpochReport& v) {
+  auto& [position, verdict] = v;
+  All(s, position, verdict);
+}
+inline void Fill(Source& s, protocol::Leave& v) {
+  auto& [clean, steps, reason] = v;
+  All(s, clean, steps, reason);
+}
+inline void Fill(Source& s, protocol::Welcome& v) {
+  auto& [generation, spec, resumed] = v;
+  All(s, generation, spec, resumed);
+}
+inline void Fill(Source& s, protocol::Refused& v) {
+  auto& [code, message] = v;
+  All(s, code, message);
+}
+inline void Fill(Source& s, protocol::EpochFormed& v) {
+  auto& [rank, members] = v;
+  std::vector<protocol::Member> some;
+  Fill(s, some);
+  if (some.empty()) some.emplace_back();
+  members = some;
+  Fill(s, rank);
+  rank = std::min(rank, static_cast<int>(members.size()) - 1);
+}
+inline void Fill(Source& s, protocol::PlanReady& v) {
+  auto& [revision, digest] = v;
+  All(s, revision, digest);
+}
+inline void Fill(Source& s, protocol::GroupHandles& v) {
+  auto& [communicator, handles] = v;
+  std::vector<std::string> some;
+  All(s, communicator, some);
+  handles = some;
+}
+inline void Fill(Source&, protocol::Start&) {}
+inline void Fill(Source& s, protocol::EpochEnded& v) {
+  auto& [cause, final] = v;
+  All(s, cause, final);
+}
+inline void Fill(Source&, protocol::Left&) {}
+
+inline void Fill(Source& s, record::JobCreated& v) {
+  auto& [spec, token_hash] = v;
+  All(s, spec, token_hash);
+}
+inline void Fill(Source& s, record::GenerationAssigned& v) {
+  auto& [worker, generation] = v;
+  All(s, worker, generation);
+}
+inline void Fill(Source& s, record::EpochBegan& v) {
+  auto& [epoch, members] = v;
+  All(s, epoch, members);
+}
+inline void Fill(Source& s, record::PlanAdopted& v) {
+  auto& [epoch, revision, digest] = v;
+  All(s, epoch, revision, digest);
+}
+inline void Fill(Source& s, record::EpochEnded& v) {
+  auto& [epoch, cause] = v;
+  All(s, epoch, cause);
+}
+inline void Fill(Source& s, record::JobEnded& v) {
+  auto& [outcome, cause] = v;
+  All(s, outcome, cause);
+}
+
+inline void Fill(Source& s, plan::Communicator& v) {
+  auto& [name, ranks] = v;
+  All(s, name, ranks);
+}
+inline void Fill(Source& s, plan::Slot& v) {
+  auto& [parameter, offset, count] = v;
+  All(s, parameter, offset, count);
+}
+inline void Fill(Source& s, plan::Bucket& v) {
+  auto& [communicator, dtype, op, slots, flags_offset, total] = v;
+  All(s, communicator, dtype, op, slots, flags_offset, total);
+}
+inline void Fill(Source& s, plan::TransferRef& v) {
+  auto& [lane, index] = v;
+  All(s, lane, index);
+}
+inline void Fill(Source& s, plan::Transfer& v) {
+  auto& [kind, communicator, dtype, shape, op, root, peer, tag, bucket, group,
+         after] = v;
+  FillShape(s, shape);
+  FillIndex(s, root);
+  FillIndex(s, peer);
+  FillIndex(s, bucket);
+  All(s, kind, communicator, dtype, op, tag, group, after);
+}
+inline void Fill(Source& s, plan::Lane& v) {
+  auto& [kind, name, transfers] = v;
+  All(s, kind, name, transfers);
+}
+inline void Fill(Source& s, plan::RankPlan& v) {
+  auto& [lanes, launch_order] = v;
+  All(s, lanes, launch_order);
+}
+inline void Fill(Source& s, plan::Plan& v) {
+  auto& [revision, mesh, communicators, parameters, buckets, ranks] = v;
+  All(s, revision, mesh, communicators, parameters, buckets, ranks);
+}
+
+inline void Fill(Source& s, WorkerView& v) {
+  auto& [name, generation, state, rank, coordinates, process, position,
+         step_seconds, silent_for, no_progress_for, busy] = v;
+  FillIndex(s, rank);
+  All(s, name, generation, state, coordinates, process, position, step_seconds,
+      silent_for, no_progress_for, busy);
+}
+inline void Fill(Source& s, WaitView& v) {
+  auto& [waiter, waited_for, why] = v;
+  All(s, waiter, waited_for, why);
+}
+inline void Fill(Source& s, BucketView& v) {
+  auto& [communicator, dtype, op, bytes, parameters] = v;
+  All(s, communicator, dtype, op, bytes, parameters);
+}
+inline void Fill(Source& s, EventView& v) {
+  auto& [ago, text] = v;
+  All(s, ago, text);
+}
+inline void Fill(Source& s, JobView& v) {
+  auto& [spec, state, epoch, revision, plan_digest, missing, workers,
+         parameters, buckets, waits, stalls, cause, events] = v;
+  All(s, spec, state, epoch, revision, plan_digest, missing, workers,
+      parameters, buckets, waits, stalls, cause, events);
+}
+inline void Fill(Source& s, JobSummary& v) {
+  auto& [name, state, epoch, ready, world_size, step] = v;
+  All(s, name, state, epoch, ready, world_size, step);
+}
+
+// --- Envelopes: the alternative that the body holds is filled ---------------
+
+template <typename... Ts>
+void Fill(Source& s, std::variant<Ts...>& v) {
+  std::visit([&](auto& body) { Fill(s, body); }, v);
+}
+inline void Fill(Source& s, protocol::ToCoordinator& v) {
+  auto& [job, epoch, term, body] = v;
+  All(s, job, epoch, term, body);
+}
+inline void Fill(Source& s, protocol::ToWorker& v) {
+  auto& [job, epoch, term, body] = v;
+  All(s, job, epoch, term, body);
+}
+inline void Fill(Source& s, record::Record& v) {
+  auto& [number, job, body] = v;
+  All(s, number, job, body);
+}
+
+template <typename T>
+void Fill(Source& s, std::vector<T>& v) {
+  v.resize(s.Count());
+  for (T& entry : v) Fill(s, entry);
+}
+template <typename T>
+void Fill(Source& s, std::optional<T>& v) {
+  v.reset();
+  if (s.Bool()) Fill(s, v.emplace());
+}
+
+template <typename T>
+T Filled(Source& source) {
+  T value;
+  source.Begin();
+  Fill(source, value);
+  return value;
+}
+
+// One value for each alternative of the body.
+template <typename Envelope, size_t... I>
+std::vector<Envelope> EachBody(std::index_sequence<I...>) {
+  std::vector<Envelope> envelopes(sizeof...(I));
+  (envelopes[I].body.template emplace<I>(), ...);
+  return envelopes;
+}
+template <typename Envelope>
+std::vector<Envelope> EachBody() {
+  return EachBody<Envelope>(std::make_index_sequence<
+                            std::variant_size_v<decltype(Envelope{}.body)>>());
+}
+
+}  // namespace lockstep::fill
+
+#endif  // LOCKSTEP_TESTS_SUPPORT_FILL_H_
