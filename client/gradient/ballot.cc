@@ -1,0 +1,85 @@
+#include "client/gradient/ballot.h"
+
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+
+namespace lockstep::gradient {
+namespace {
+
+enum SumIndex {
+  kStamp,
+  kNormSquared,
+  kNonfinite,
+  kSamples,
+  kMoreData,
+  kRevision,
+  kFirstCommand
+};
+
+// The finaliser of splitmix64: every input bit moves every output bit.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+uint64_t HashOf(const StepStamp& stamp) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+  uint64_t h = Mix(stamp.epoch.value + kGolden);
+  h = Mix(h ^ (stamp.revision.value + 2 * kGolden));
+  return Mix(h ^ (stamp.step + 3 * kGolden));
+}
+
+BallotVectors Encode(const StepStamp& stamp, const Ballot& ballot) {
+  BallotVectors vectors{};
+  vectors.sum[kStamp] = 1;
+  vectors.sum[kNormSquared] = ballot.norm_squared;
+  vectors.sum[kNonfinite] = static_cast<double>(ballot.nonfinite);
+  vectors.sum[kSamples] = ballot.samples;
+  vectors.sum[kMoreData] = ballot.more_data;
+  vectors.sum[kRevision] = ballot.holds_newest_revision;
+  for (int c = 0; c < kCommands; ++c) {
+    vectors.sum[kFirstCommand + c] = ballot.holds_command[c];
+  }
+  const uint64_t h = HashOf(stamp);
+  vectors.max = {h, ~h};
+  return vectors;
+}
+
+absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
+                               double inverse_scale,
+                               const BallotVectors& reduced) {
+  const SumVector& sum = reduced.sum;
+  if (sum[kStamp] != world_size) {
+    return absl::AbortedError(
+        absl::StrFormat("step %d: %g of %d ranks took part in the verdict",
+                        stamp.step, sum[kStamp], world_size));
+  }
+  if (reduced.max[0] != ~reduced.max[1] || reduced.max[0] != HashOf(stamp)) {
+    return absl::AbortedError(
+        absl::StrFormat("ranks are out of step: this rank ends step %d of "
+                        "epoch %d, revision %d, "
+                        "another one does not",
+                        stamp.step, stamp.epoch.value, stamp.revision.value));
+  }
+  Verdict verdict;
+  verdict.step = stamp.step;
+  verdict.committed = true;
+  verdict.nonfinite = static_cast<int64_t>(sum[kNonfinite]);
+  verdict.finite = verdict.nonfinite == 0;
+  verdict.global_norm = std::sqrt(sum[kNormSquared]) * std::abs(inverse_scale);
+  verdict.samples = sum[kSamples];
+  verdict.with_more_data = static_cast<int>(sum[kMoreData]);
+  verdict.revision_holders = static_cast<int>(sum[kRevision]);
+  for (int c = 0; c < kCommands; ++c) {
+    verdict.command_holders[c] = static_cast<int>(sum[kFirstCommand + c]);
+  }
+  verdict.world_size = world_size;
+  verdict.inverse_scale = inverse_scale;
+  return verdict;
+}
+
+}  // namespace lockstep::gradient

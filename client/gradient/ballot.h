@@ -1,0 +1,64 @@
+// The verdict's two small vectors: what a rank puts in, what comes out.
+//
+//   sum  f64  [stamp | norm^2 | nonfinite | samples | more data | revision | 5
+//   commands] max  u64  [h | ~h]        h = hash(epoch, step, revision)
+//
+// The step is committed if the stamps sum to the world size and all h are
+// equal: max(h) == ~max(~h). Counts are exact in f64 below 2^53.
+//
+// Pure: no memory of its own, no communicator. Layouts are part of the protocol
+// between ranks of one version (protocol::kVersion).
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_BALLOT_H_
+#define LOCKSTEP_CLIENT_GRADIENT_BALLOT_H_
+
+#include <array>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "lockstep/verdict.h"
+#include "plan/words/ids.h"
+
+namespace lockstep::gradient {
+
+// The step that a rank believes it ends.
+struct StepStamp {
+  EpochId epoch;
+  Revision revision;
+  uint64_t step = 0;
+};
+
+// 64 bits that differ, with overwhelming probability, for different stamps.
+uint64_t HashOf(const StepStamp& stamp);
+
+struct Ballot {
+  double norm_squared = 0;  // of the elements this rank counts, still scaled
+  int64_t nonfinite = 0;
+  double samples = 0;
+  bool more_data = true;
+  bool holds_newest_revision = false;
+  bool holds_command[kCommands] = {};
+};
+
+inline constexpr int kSumLength = 6 + kCommands;
+inline constexpr int kMaxLength = 2;
+using SumVector = std::array<double, kSumLength>;
+using MaxVector = std::array<uint64_t, kMaxLength>;
+
+struct BallotVectors {
+  SumVector sum;
+  MaxVector max;
+};
+
+BallotVectors Encode(const StepStamp& stamp, const Ballot& ballot);
+
+// The verdict from the reduced vectors. `contributed` is left empty. Aborted if
+// ranks did not all take part or were not at the same step: then nobody may
+// update, on any rank.
+absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
+                               double inverse_scale,
+                               const BallotVectors& reduced);
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_BALLOT_H_

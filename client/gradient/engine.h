@@ -1,0 +1,152 @@
+// One epoch's gradient synchronisation: tally, buckets, lane and verdict put
+// together. It knows no session and no coordinator; GradientSync joins the two.
+//
+//   Submit ─▶ Tally ─(pack)─▶ BucketStore ─complete─▶ Lane ─launch─▶ comm
+//   stream Finish ─▶ zeros for the rest ───────────────────▶ Close ─▶ verdict
+//   ─▶ pass?
+//
+// Threads: as gradient_sync.h says for the calls it forwards. Reductions, norms
+//          and the judging of the verdict run on the comm stream's thread;
+//          Abort and position() may be called from any.
+// Errors:  wrong calls are InvalidArgument or FailedPrecondition and change
+//          nothing. After Abort, or when a transfer failed, every call and
+//          every pending verdict has the first such error.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
+#define LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "client/gradient/ballot.h"
+#include "client/gradient/bucket_store.h"
+#include "client/gradient/lane.h"
+#include "client/gradient/pending.h"
+#include "client/gradient/reduction.h"
+#include "client/gradient/step_times.h"
+#include "client/gradient/step_word.h"
+#include "client/gradient/tally.h"
+#include "lockstep/communicator.h"
+#include "lockstep/gradient_sync.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::gradient {
+
+struct EngineOptions {
+  EpochId epoch;
+  uint64_t first_step = 0;
+  plan::Plan plan;
+  int rank = 0;
+  // By index in plan.communicators; null where this rank is not a member.
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  // The rank's parameters in registration order, and their uses.
+  std::vector<std::string> names;
+  std::vector<int> uses;
+  std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
+  const Clock* clock = nullptr;
+  // Called once, from any thread, with the first thing that went wrong: in
+  // which communicator of the plan, or -1 for a failure of this rank alone.
+  std::function<void(int communicator, const absl::Status&)> on_failure;
+  // Turns that error, in who waits for a verdict, into the reason behind it.
+  std::function<absl::Status(const absl::Status&)> explain;
+};
+
+class Engine {
+ public:
+  // InvalidArgument if the plan does not have the parameters, or asks of this
+  // rank's gradient lane what it cannot do.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
+
+  // Aborts if it was not, and waits for the comm stream.
+  ~Engine();
+
+  absl::Span<std::byte> View(int parameter) const {
+    return store_.View(parameter);
+  }
+  DType DTypeOf(int parameter) const;
+
+  // `gradient` null: it is in its view. `stream` null: it is complete now.
+  absl::Status Submit(int parameter, const void* gradient, size_t bytes,
+                      Stream* stream);
+  absl::Status BeginNoSync();
+  void EndNoSync();
+  void SetMicroBatchWeight(double weight) {
+    weight_.store(weight, std::memory_order_relaxed);
+  }
+  void ZeroGradients() { store_.ZeroAll(); }
+
+  // `stream` null: all Submits were without a stream, or their streams' work
+  // has run or will. The caller waits for the result.
+  absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Finish(
+      const FinishOptions& options, double max_norm, Stream* stream);
+
+  uint64_t step() const { return word_.steps(); }
+  double exposed_seconds() const {
+    return exposed_seconds_.load(std::memory_order_relaxed);
+  }
+
+  // What the coordinator gets to know; cheap, called a few times a second.
+  protocol::Progress progress();
+
+  // Ends it: no step passes any more, all communicators are aborted, the
+  // verdict's first. Where this rank stands for good.
+  protocol::EpochReport Abort(const absl::Status& cause);
+
+ private:
+  explicit Engine(EngineOptions options);
+  absl::Status Prepare();
+
+  // Does `work` when `stream` gets there, or at once without one.
+  absl::Status RunOn(Stream* stream, absl::AnyInvocable<absl::Status()> work);
+  absl::Status CheckSubmit(int parameter, const void* gradient,
+                           size_t bytes) const;
+  absl::Status Deliver(int parameter, const void* gradient, double weight,
+                       const Tally::Submission& submission);
+  // Its flag, then its bucket: the gradient is in place.
+  absl::Status MarkReady(int parameter, bool contributed);
+  // The end of a step, in stream order: what was not submitted, then the
+  // verdict.
+  absl::Status CloseStep(const Tally::Incomplete& incomplete);
+  void Launch(int item);
+  absl::Status LaunchVerdict();
+  void Judge(PendingVerdict::State& verdict, absl::StatusOr<Verdict> reduced);
+  void Publish(PendingVerdict::State& verdict, Verdict judged);
+  // The first error ends the engine and is told to its owner.
+  void Fail(int communicator, const absl::Status& error);
+  // False if it had failed before.
+  bool BeginFailure(const absl::Status& error);
+  absl::Status failure();
+
+  EngineOptions options_;
+  BucketStore store_;
+  StepWord word_;
+  std::atomic<protocol::Phase> phase_{protocol::Phase::kIdle};
+  std::atomic<double> exposed_seconds_{0};
+  std::atomic<double> weight_{1};
+
+  Mutex mutex_;
+  Tally tally_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::string last_verdict_ ABSL_GUARDED_BY(mutex_);
+  // Steps that Finish was called for, until their verdicts are launched ...
+  std::deque<std::shared_ptr<PendingVerdict::State>> closing_
+      ABSL_GUARDED_BY(mutex_);
+  // ... and until they have passed.
+  int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  StepTimes times_ ABSL_GUARDED_BY(mutex_);
+
+  std::unique_ptr<Lane> lane_;
+  std::unique_ptr<Reduction>
+      reduction_;  // last: its work uses all of the above
+};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_

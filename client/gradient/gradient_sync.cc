@@ -1,0 +1,280 @@
+#include "lockstep/gradient_sync.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "client/gradient/engine.h"
+#include "client/session/internals.h"
+
+namespace lockstep {
+
+PendingVerdict::PendingVerdict(std::shared_ptr<State> state)
+    : state_(std::move(state)) {}
+
+const VerdictScalars* PendingVerdict::scalars() const {
+  return &state_->scalars;
+}
+
+absl::StatusOr<Verdict> PendingVerdict::Wait() { return state_->Wait(); }
+
+// Joins a session, which knows the coordinator, and an engine, which does not.
+class GradientSync::Impl {
+ public:
+  explicit Impl(Session& session) : session_(session.internals()) {}
+
+  ~Impl() {
+    if (engine_ == nullptr) return;
+    // Where it stood stays true once it is gone.
+    session_.SetProgressSource([last = engine_->progress()] { return last; });
+    session_.RemoveWatch(watch_);
+  }
+
+  absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
+  absl::Status Seal();
+
+  // The engine's word, unless the session knows better.
+  absl::Status Explained(absl::Status status) const {
+    if (status.ok()) return status;
+    absl::Status ended = session_.status();
+    return ended.ok() ? status : ended;
+  }
+
+  // FailedPrecondition before Seal.
+  absl::Status CheckSealed() const {
+    if (engine_ != nullptr) return absl::OkStatus();
+    return absl::FailedPreconditionError("Seal was not called, or has failed");
+  }
+
+  gradient::Engine& engine() const {
+    Check(engine_ != nullptr, "GradientSync is used before Seal");
+    return *engine_;
+  }
+  bool sealed() const { return engine_ != nullptr; }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  gradient::EngineOptions OptionsFor(PlanInEffect plan);
+  void OnFailure(int communicator, const absl::Status& error);
+  void OnEpochEnded(const absl::Status& cause);
+
+  Session::Internals& session_;
+  std::vector<Parameter> parameters_;
+  std::vector<std::string> names_;
+  std::vector<int> uses_;
+  std::map<std::string, int> index_;
+  std::vector<std::vector<int>> groups_;  // by communicator: its world ranks
+  std::unique_ptr<gradient::Engine> engine_;
+  uint64_t watch_ = 0;
+};
+
+absl::StatusOr<ParameterId> GradientSync::Impl::Register(
+    const ParameterOptions& options) {
+  if (sealed()) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s is registered after Seal", options.name));
+  }
+  if (options.uses < 1) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: uses is %d, must be at least 1", options.name, options.uses));
+  }
+  Parameter parameter{.name = options.name,
+                      .shape = options.shape,
+                      .dtype = options.dtype,
+                      .op = options.op,
+                      .axes = options.axes,
+                      .replicated_over = options.replicated_over};
+  absl::Status valid = Validate(parameter, session_.spec().mesh);
+  if (!valid.ok()) return valid;
+  const int index = static_cast<int>(parameters_.size());
+  if (!index_.emplace(options.name, index).second) {
+    return absl::AlreadyExistsError(absl::StrFormat(
+        "a parameter named %s was registered before", options.name));
+  }
+  parameters_.push_back(std::move(parameter));
+  names_.push_back(options.name);
+  uses_.push_back(options.uses);
+  return ParameterId{index};
+}
+
+absl::Status GradientSync::Impl::Seal() {
+  if (sealed()) return absl::FailedPreconditionError("Seal was called before");
+  absl::StatusOr<plan::Plan> plan = session_.AgreeOnPlan(parameters_);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<PlanInEffect> connected = session_.Connect(*std::move(plan));
+  if (!connected.ok()) return connected.status();
+  for (const plan::Communicator& communicator : connected->plan.communicators) {
+    groups_.push_back(communicator.ranks);
+  }
+  absl::StatusOr<std::unique_ptr<gradient::Engine>> engine =
+      gradient::Engine::Create(OptionsFor(*std::move(connected)));
+  if (!engine.ok()) {
+    session_.ReportFailure(0, "GradientSync::Seal", engine.status());
+    return engine.status();
+  }
+  engine_ = *std::move(engine);
+  watch_ = session_.AddWatch(
+      [this](const absl::Status& cause) { OnEpochEnded(cause); });
+  session_.SetProgressSource([this] { return engine_->progress(); });
+  return absl::OkStatus();
+}
+
+gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
+  return {
+      .epoch = session_.epoch(),
+      .plan = std::move(plan.plan),
+      .rank = plan.rank,
+      .communicators = std::move(plan.communicators),
+      .names = names_,
+      .uses = uses_,
+      .allocate =
+          [this](size_t bytes) { return session_.arena().Allocate(bytes); },
+      .clock = &session_.clock(),
+      .on_failure =
+          [this](int communicator, const absl::Status& error) {
+            OnFailure(communicator, error);
+          },
+      .explain =
+          [this](const absl::Status& error) {
+            return session_.Explain("GradientSync::Finish", error);
+          },
+  };
+}
+
+void GradientSync::Impl::OnFailure(int communicator,
+                                   const absl::Status& error) {
+  if (communicator < 0) {
+    session_.ReportFailure(engine_->step(), "GradientSync", error);
+  } else {
+    session_.Accuse(groups_[communicator], error);
+  }
+}
+
+void GradientSync::Impl::OnEpochEnded(const absl::Status& cause) {
+  session_.Quiesced(engine_->Abort(cause));
+}
+
+// --- The public class
+// -------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<GradientSync>> GradientSync::Create(
+    Session& session) {
+  if (absl::Status status = session.status(); !status.ok()) return status;
+  return std::unique_ptr<GradientSync>(
+      new GradientSync(std::make_unique<Impl>(session)));
+}
+
+GradientSync::GradientSync(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+GradientSync::~GradientSync() = default;
+
+absl::StatusOr<ParameterId> GradientSync::Register(
+    const ParameterOptions& options) {
+  return impl_->Register(options);
+}
+
+absl::Status GradientSync::Seal() { return impl_->Seal(); }
+
+absl::Span<std::byte> GradientSync::GradientBytes(ParameterId parameter,
+                                                  size_t element_bytes) {
+  gradient::Engine& engine = impl_->engine();
+  Check(parameter.index >= 0 &&
+            parameter.index < static_cast<int>(impl_->names().size()),
+        "GradientSync::Gradient of a parameter that was not registered");
+  Check(element_bytes == SizeOf(engine.DTypeOf(parameter.index)),
+        "GradientSync::Gradient with a type of another size than the dtype");
+  return engine.View(parameter.index);
+}
+
+absl::Status GradientSync::Submit(ParameterId parameter) {
+  return Submit(parameter, nullptr, 0, nullptr);
+}
+
+absl::Status GradientSync::Submit(ParameterId parameter, Stream& stream) {
+  return Submit(parameter, nullptr, 0, &stream);
+}
+
+absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,
+                                  size_t bytes) {
+  return SubmitBuffer(parameter, gradient, bytes, nullptr);
+}
+
+absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,
+                                  size_t bytes, Stream& stream) {
+  return SubmitBuffer(parameter, gradient, bytes, &stream);
+}
+
+absl::Status GradientSync::SubmitBuffer(ParameterId parameter,
+                                        const void* gradient, size_t bytes,
+                                        Stream* stream) {
+  // An empty gradient may well have no address.
+  static constexpr std::byte kNothing{};
+  if (gradient == nullptr && bytes == 0) gradient = &kNothing;
+  if (gradient == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("a null buffer of %d bytes was submitted", bytes));
+  }
+  return Submit(parameter, gradient, bytes, stream);
+}
+
+absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,
+                                  size_t bytes, Stream* stream) {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  return impl_->Explained(
+      impl_->engine().Submit(parameter.index, gradient, bytes, stream));
+}
+
+absl::StatusOr<GradientSync::NoSyncScope> GradientSync::NoSync() {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  if (absl::Status status = impl_->engine().BeginNoSync(); !status.ok())
+    return status;
+  return NoSyncScope(this);
+}
+
+GradientSync::NoSyncScope::NoSyncScope(NoSyncScope&& other) noexcept
+    : sync_(std::exchange(other.sync_, nullptr)) {}
+
+GradientSync::NoSyncScope::~NoSyncScope() {
+  if (sync_ != nullptr) sync_->impl_->engine().EndNoSync();
+}
+
+void GradientSync::SetMicroBatchWeight(double weight) {
+  impl_->engine().SetMicroBatchWeight(weight);
+}
+
+void GradientSync::ZeroGradients() { impl_->engine().ZeroGradients(); }
+
+absl::StatusOr<Verdict> GradientSync::Finish(const FinishOptions& options) {
+  absl::StatusOr<PendingVerdict> pending = FinishOn(options, 0, nullptr);
+  if (!pending.ok()) return pending.status();
+  return pending->Wait();
+}
+
+absl::StatusOr<PendingVerdict> GradientSync::FinishAsync(
+    const FinishOptions& options, double max_norm, Stream& stream) {
+  return FinishOn(options, max_norm, &stream);
+}
+
+absl::StatusOr<PendingVerdict> GradientSync::FinishOn(
+    const FinishOptions& options, double max_norm, Stream* stream) {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  absl::StatusOr<std::shared_ptr<PendingVerdict::State>> pending =
+      impl_->engine().Finish(options, max_norm, stream);
+  if (!pending.ok()) return impl_->Explained(pending.status());
+  return PendingVerdict(*std::move(pending));
+}
+
+uint64_t GradientSync::step() const {
+  return impl_->sealed() ? impl_->engine().step() : 0;
+}
+
+const std::vector<std::string>& GradientSync::names() const {
+  return impl_->names();
+}
+
+double GradientSync::exposed_seconds() const {
+  return impl_->sealed() ? impl_->engine().exposed_seconds() : 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#include "client/gradient/lane.h"
+
+#include <utility>
+
+namespace lockstep::gradient {
+
+Lane::Lane(std::vector<int> pending, std::function<void(int)> launch)
+    : pending_at_start_(std::move(pending)),
+      launch_(std::move(launch)),
+      pending_(pending_at_start_) {}
+
+absl::Status Lane::Ready(int item) {
+  MutexLock lock(&mutex_);
+  if (pending_[item] == 0) {
+    return absl::FailedPreconditionError(
+        "a gradient came before the verdict of the step before it");
+  }
+  pending_[item] -= 1;
+  LaunchWhatIsReady();
+  return absl::OkStatus();
+}
+
+absl::Status Lane::Close() {
+  MutexLock lock(&mutex_);
+  if (closed_) {
+    return absl::FailedPreconditionError(
+        "Finish before the verdict of the step before it");
+  }
+  closed_ = true;
+  LaunchWhatIsReady();
+  return absl::OkStatus();
+}
+
+void Lane::LaunchWhatIsReady() {
+  while (next_ < pending_.size() && pending_[next_] == 0) {
+    launch_(static_cast<int>(next_++));
+  }
+  if (next_ < pending_.size() || !closed_) return;
+  launch_(static_cast<int>(next_));
+  pending_ = pending_at_start_;
+  next_ = 0;
+  closed_ = false;
+}
+
+}  // namespace lockstep::gradient

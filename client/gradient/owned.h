@@ -1,0 +1,31 @@
+// Which elements of the reduced gradients this rank counts in the global norm.
+//
+// After the reduction all members of a bucket's communicator hold the same
+// gradients, so the work is cut: member i of n looks at the i-th n-th of each
+// slot. A parameter that is replicated over further axes is counted only at
+// coordinate 0 of each. Together the ranks count every logical element once.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_OWNED_H_
+#define LOCKSTEP_CLIENT_GRADIENT_OWNED_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/ir.h"
+
+namespace lockstep::gradient {
+
+struct OwnedRange {
+  int64_t offset = 0;  // elements from the bucket's start
+  int64_t count = 0;   // more than 0
+  bool operator==(const OwnedRange&) const = default;
+};
+
+// In slot order. `rank` is a world rank and a member of the bucket's
+// communicator.
+std::vector<OwnedRange> OwnedRanges(const plan::Plan& plan, int bucket,
+                                    int rank);
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_OWNED_H_

@@ -1,0 +1,69 @@
+// Which parameters of the step in progress have been submitted.
+//
+// Pure bookkeeping: it says what a Submit means, and what Finish still has to
+// fill with zeros. It knows no memory, no streams and no plan.
+//
+//   NoSync    [Submit w: kCopy]
+//   NoSync    [Submit w: kAdd ]
+//   last      [Submit w: kAdd, complete] ......... Finish: w contributed
+//             [v: never submitted]         ......... Finish: v is missing
+//
+// Threads: not thread-safe; the engine's lock guards it.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_TALLY_H_
+#define LOCKSTEP_CLIENT_GRADIENT_TALLY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace lockstep::gradient {
+
+class Tally {
+ public:
+  // uses[p]: Submits of parameter p in one backward pass; names for messages.
+  Tally(std::vector<std::string> names, std::vector<int> uses);
+
+  struct Submission {
+    bool first = false;     // of this step: overwrite, else add
+    bool complete = false;  // the gradient is final: it may travel
+  };
+
+  // Takes note of one Submit. InvalidArgument, and no change, for an unknown
+  // parameter or more Submits than uses in this pass.
+  absl::StatusOr<Submission> Submit(int parameter);
+
+  // Enters or leaves a pass in which nothing is complete.
+  // FailedPrecondition if scopes would nest.
+  absl::Status BeginNoSync();
+  void EndNoSync();
+
+  // Parameters, by index, that the step ends without being complete...
+  struct Incomplete {
+    std::vector<int> never;   // no gradient at all: zeros
+    std::vector<int> partly;  // accumulated, or fewer Submits than uses
+  };
+  Incomplete Finish();  // ... and starts the next step.
+
+  int submitted() const { return submitted_; }  // complete in this step
+  // The first `most` names that are not complete.
+  std::vector<std::string> MissingNames(int most) const;
+
+ private:
+  struct State {
+    int in_pass = 0;
+    bool ever = false;
+    bool complete = false;
+  };
+
+  std::vector<std::string> names_;
+  std::vector<int> uses_;
+  std::vector<State> states_;
+  bool no_sync_ = false;
+  int submitted_ = 0;
+};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_TALLY_H_

@@ -1,0 +1,206 @@
+// Keeps gradients in step: what a worker's training loop calls.
+//
+//   auto sync = GradientSync::Create(*session);
+//   for (auto& p : model) p.id = *sync->Register({.name = p.name, .shape =
+//   p.shape}); sync->Seal();                          // all ranks agree;
+//   buckets exist for (auto& p : model) p.grad = sync->Gradient<float>(p.id);
+//   for (;;) {
+//     backward([&](auto& p) { sync->Submit(p.id); });   // as each is ready
+//     auto verdict = sync->Finish({.samples = batch});
+//     optimizer.Step(verdict->UpdateFactor(1.0));
+//   }
+//
+//   Submit(9) Submit(8)      Submit(7)            Finish
+//   └─ bucket 0 complete     └─ bucket 1 complete  └─ the rest, zeros where
+//       └─ all-reduce ────▶      └─ all-reduce ──▶     nothing came ─▶ verdict
+//
+// Buckets are cut by the job's policy and travel in the plan's order, the same
+// on all ranks, while the backward pass goes on. A step call never waits for
+// the coordinator.
+//
+// A gradient lives in its bucket (Gradient() is a view), or is packed into it
+// from a buffer of the caller's. After Finish the views hold the reduced
+// gradients until they are written again.
+//
+// Threads: Submit from any threads, for one parameter by one at a time; all
+// else
+//          from one thread, with no Submit at the same time.
+// Ownership: the session must outlive it; views live as long as it does. Streams
+//          must have passed what was submitted on them before it is destroyed.
+// Errors:  a wrong call (unknown parameter, a second Submit, a buffer of
+// another
+//          size) is InvalidArgument and changes nothing: correct it and go on.
+//          When the epoch has ended, every call returns why: Session::status().
+
+#ifndef LOCKSTEP_GRADIENT_SYNC_H_
+#define LOCKSTEP_GRADIENT_SYNC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lockstep/dtype.h"
+#include "lockstep/session.h"
+#include "lockstep/stream.h"
+#include "lockstep/verdict.h"
+
+namespace lockstep {
+
+struct ParameterOptions {
+  std::string name;               // the same on all ranks, once on each
+  std::vector<int64_t> shape;     // of the gradient; {} is a scalar
+  DType dtype = DType::kF32;      // f16, bf16, f32 or f64
+  ReduceOp op = ReduceOp::kMean;  // kSum or kMean
+  // Mesh axes to reduce over; empty: the whole world.
+  std::vector<std::string> axes;
+  // Further axes along which other ranks hold this same parameter, so that the
+  // global norm counts it once.
+  std::vector<std::string> replicated_over;
+  // How many times it is submitted in each backward pass: 2 for a weight tied
+  // to two layers. The gradient is complete at the last.
+  int uses = 1;
+};
+
+struct ParameterId {
+  int index = -1;  // in the order of registration
+};
+
+struct FinishOptions {
+  double samples = 0;  // that this rank contributed
+  double inverse_scale =
+      1;                  // 1 / loss scale: the global norm is unscaled by it
+  bool more_data = true;  // this rank has another batch
+};
+
+// The outcome of FinishAsync as numbers in memory that the stream's work can
+// read, once the stream has passed the point of FinishAsync.
+struct VerdictScalars {
+  double commit = 0;  // 1: committed. Anything else: do not update
+  double finite = 0;  // 1 or 0
+  double clip = 1;    // UpdateFactor(FinishAsync's max_norm)
+  double samples = 0;
+};
+
+class PendingVerdict {
+ public:
+  class State;
+  explicit PendingVerdict(std::shared_ptr<State> state);
+
+  // Valid as long as this object or a copy lives.
+  const VerdictScalars* scalars() const;
+
+  // Blocks until the step has ended. As Finish.
+  absl::StatusOr<Verdict> Wait();
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+class GradientSync {
+ public:
+  static absl::StatusOr<std::unique_ptr<GradientSync>> Create(Session& session);
+  ~GradientSync();
+  GradientSync(const GradientSync&) = delete;
+  GradientSync& operator=(const GradientSync&) = delete;
+
+  // --- Once, before training ---
+
+  // Errors: AlreadyExists (the name was registered before), InvalidArgument
+  // (shape, dtype, op, an axis that the mesh lacks), FailedPrecondition
+  // (sealed).
+  absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
+
+  // Agrees with all ranks on the parameters and the plan and connects the data
+  // plane; blocks until every rank has. Errors: InvalidArgument (registrations
+  // differ: every differing rank is listed), what Session::status() says.
+  absl::Status Seal();
+
+  // The parameter's gradient in its bucket; row-major, aligned to 64 bytes.
+  // Zeroed by Seal. T must be of the dtype's size.
+  template <typename T>
+  absl::Span<T> Gradient(ParameterId parameter) {
+    const absl::Span<std::byte> bytes = GradientBytes(parameter, sizeof(T));
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+
+  // --- Every step ---
+
+  // The gradient in the view is complete, or will be once the work enqueued on
+  // `stream` so far has run. Never blocks.
+  absl::Status Submit(ParameterId parameter);
+  absl::Status Submit(ParameterId parameter, Stream& stream);
+
+  // As above with the gradient in a buffer of the caller's, `bytes` long, which
+  // must stay untouched until the call returns, or until `stream` has passed
+  // it. The micro-batch weight multiplies it.
+  absl::Status Submit(ParameterId parameter, const void* gradient,
+                      size_t bytes);
+  absl::Status Submit(ParameterId parameter, const void* gradient, size_t bytes,
+                      Stream& stream);
+
+  // While the scope lives, Submit accumulates and nothing travels: for all
+  // micro-batches but the last. External buffers are added up in the bucket;
+  // views are the caller's to accumulate into. FailedPrecondition inside
+  // another scope, or once gradients of this step travel.
+  class NoSyncScope {
+   public:
+    NoSyncScope(NoSyncScope&& other) noexcept;
+    ~NoSyncScope();
+
+   private:
+    friend class GradientSync;
+    explicit NoSyncScope(GradientSync* sync) : sync_(sync) {}
+    GradientSync* sync_;
+  };
+  absl::StatusOr<NoSyncScope> NoSync();
+
+  // Multiplies what later Submits pack from external buffers, until changed:
+  // 1/M for the mean over M micro-batches. Starts as 1.
+  void SetMicroBatchWeight(double weight);
+
+  // Zeros all gradients, for callers that accumulate into views.
+  void ZeroGradients();
+
+  // Ends the step: parameters that were not submitted contribute zeros; waits
+  // for all transfers and the verdict.
+  absl::StatusOr<Verdict> Finish(const FinishOptions& options = {});
+
+  // As Finish without waiting: later work on `stream` starts after the verdict
+  // and can read its scalars. The next step's Submits and Finish must be on
+  // that stream, or after Wait; several steps may be in flight on it. The
+  // scalars' clip is UpdateFactor(max_norm).
+  absl::StatusOr<PendingVerdict> FinishAsync(const FinishOptions& options,
+                                             double max_norm, Stream& stream);
+
+  // Steps committed so far; the number of the step in progress.
+  uint64_t step() const;
+
+  // Names of the parameters, by ParameterId::index.
+  const std::vector<std::string>& names() const;
+
+  // Seconds, in the last finished step, from the call of Finish to the verdict:
+  // the communication that was not hidden behind the backward pass.
+  double exposed_seconds() const;
+
+ private:
+  class Impl;
+  explicit GradientSync(std::unique_ptr<Impl> impl);
+  absl::Span<std::byte> GradientBytes(ParameterId parameter,
+                                      size_t element_bytes);
+  // `gradient` null: in its view. `stream` null: complete now.
+  absl::Status Submit(ParameterId parameter, const void* gradient, size_t bytes,
+                      Stream* stream);
+  absl::Status SubmitBuffer(ParameterId parameter, const void* gradient,
+                            size_t bytes, Stream* stream);
+  absl::StatusOr<PendingVerdict> FinishOn(const FinishOptions& options,
+                                          double max_norm, Stream* stream);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_GRADIENT_SYNC_H_

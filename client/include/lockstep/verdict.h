@@ -1,0 +1,104 @@
+// The verdict: one small all-reduce over the whole world that ends every step.
+//
+// A step is committed if every rank took part and all were at the same step of
+// the same epoch and revision. Only then may the update be applied:
+//
+//   auto verdict = sync.Finish({.samples = 64});
+//   if (verdict->finite)
+//   optimizer.Step(verdict->UpdateFactor(/*max_norm=*/1.0));
+//
+// All ranks see the same verdict, bit for bit.
+
+#ifndef LOCKSTEP_VERDICT_H_
+#define LOCKSTEP_VERDICT_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+// What an operator or the coordinator asks of a job through the verdict. All
+// ranks act at the same step: the first whose verdict shows that every rank
+// holds the command.
+enum class Command : uint8_t {
+  kPause = 0,
+  kStop = 1,
+  kDrain = 2,
+  kGrow = 3,
+  kSave = 4
+};
+inline constexpr int kCommands = 5;
+
+struct Verdict {
+  uint64_t step = 0;       // the step that it ends
+  bool committed = false;  // always true in a verdict that Finish returns
+  // No rank's reduced gradients hold NaN or infinity.
+  bool finite = true;
+  // The 2-norm of all reduced gradients, unscaled (see FinishOptions), summed
+  // in f64, each logical element counted once in the world. Over the finite
+  // elements only, if not all are.
+  double global_norm = 0;
+  int64_t nonfinite = 0;     // elements that are NaN or infinite
+  double samples = 0;        // over all ranks
+  int with_more_data = 0;    // ranks that said they have another batch
+  int revision_holders = 0;  // ranks that hold the newest revision
+  int command_holders[kCommands] = {};  // ranks that hold each command
+  int world_size = 1;
+  double inverse_scale = 1;  // as given to Finish
+
+  // By ParameterId::index: did any rank contribute a gradient in this step? The
+  // others hold zeros; an optimizer may want to skip them.
+  std::vector<bool> contributed;
+
+  // Every rank holds this command: act on it now.
+  bool Holds(Command command) const {
+    return command_holders[static_cast<int>(command)] == world_size;
+  }
+
+  // min(1, max_norm / global_norm); 1 for a norm of 0. `max_norm` > 0.
+  double ClipCoefficient(double max_norm) const;
+
+  // What to multiply the gradients in the buckets with before the update:
+  // undoes the loss scale, then clips to `max_norm` (infinity: does not clip).
+  double UpdateFactor(double max_norm) const;
+
+  bool operator==(const Verdict&) const = default;
+};
+
+// Dynamic loss scaling for f16: scales the loss up so that small gradients
+// survive, backs off when a step overflows.
+//
+//   loss = scaler.scale() * loss;  ... backward ...
+//   verdict = sync.Finish({.inverse_scale = 1 / scaler.scale()});
+//   if (scaler.Update(*verdict))
+//   optimizer.Step(verdict->UpdateFactor(max_norm));
+//
+// Driven by verdicts alone, so that all ranks keep the same scale.
+class LossScaler {
+ public:
+  struct Options {
+    double initial_scale = 65536;
+    double growth_factor = 2;
+    double backoff_factor = 0.5;
+    int growth_interval = 2000;  // finite steps in a row before it grows
+    double scale_min = 1;
+    double scale_max = 16777216;
+  };
+  LossScaler() : LossScaler(Options{}) {}
+  explicit LossScaler(const Options& options);
+
+  double scale() const { return scale_; }
+
+  // Takes note of a committed step. False: skip this update, the gradients
+  // overflowed and the scale is now smaller.
+  bool Update(const Verdict& verdict);
+
+ private:
+  Options options_;
+  double scale_;
+  int finite_in_a_row_ = 0;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_VERDICT_H_

@@ -1,0 +1,127 @@
+#include "client/gradient/ballot.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "gtest/gtest.h"
+
+namespace lockstep::gradient {
+namespace {
+
+constexpr StepStamp kStamp{.epoch = {3}, .revision = {1}, .step = 41};
+
+// What the two all-reduces do.
+BallotVectors Reduce(const std::vector<BallotVectors>& ranks) {
+  BallotVectors reduced = ranks[0];
+  for (size_t r = 1; r < ranks.size(); ++r) {
+    for (int i = 0; i < kSumLength; ++i) reduced.sum[i] += ranks[r].sum[i];
+    for (int i = 0; i < kMaxLength; ++i) {
+      reduced.max[i] = std::max(reduced.max[i], ranks[r].max[i]);
+    }
+  }
+  return reduced;
+}
+
+TEST(BallotTest, AddsUpWhatTheRanksSay) {
+  const Ballot a{
+      .norm_squared = 9, .samples = 32, .holds_newest_revision = true};
+  Ballot b{
+      .norm_squared = 16, .nonfinite = 2, .samples = 31, .more_data = false};
+  b.holds_command[static_cast<int>(Command::kSave)] = true;
+
+  const auto verdict =
+      Decode(kStamp, 2, 0.5, Reduce({Encode(kStamp, a), Encode(kStamp, b)}));
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  EXPECT_EQ(verdict->step, 41u);
+  EXPECT_TRUE(verdict->committed);
+  EXPECT_FALSE(verdict->finite);
+  EXPECT_EQ(verdict->nonfinite, 2);
+  EXPECT_EQ(verdict->global_norm, 2.5) << "sqrt(9 + 16), unscaled";
+  EXPECT_EQ(verdict->samples, 63);
+  EXPECT_EQ(verdict->with_more_data, 1);
+  EXPECT_EQ(verdict->revision_holders, 1);
+  EXPECT_EQ(verdict->command_holders[static_cast<int>(Command::kSave)], 1);
+  EXPECT_FALSE(verdict->Holds(Command::kSave)) << "one of two holds it";
+}
+
+TEST(BallotTest, ACommandIsHeldOnceEveryRankHoldsIt) {
+  Ballot ballot;
+  ballot.holds_command[static_cast<int>(Command::kPause)] = true;
+  const BallotVectors vectors = Encode(kStamp, ballot);
+  const auto verdict =
+      Decode(kStamp, 3, 1, Reduce({vectors, vectors, vectors}));
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_TRUE(verdict->Holds(Command::kPause));
+  EXPECT_FALSE(verdict->Holds(Command::kStop));
+}
+
+TEST(BallotTest, NobodyCommitsIfAStampIsMissing) {
+  const BallotVectors vectors = Encode(kStamp, {});
+  EXPECT_EQ(Decode(kStamp, 3, 1, Reduce({vectors, vectors})).status().code(),
+            absl::StatusCode::kAborted);
+}
+
+// Every rank must notice, the one that is out of step and the others.
+TEST(BallotTest, NobodyCommitsIfARankIsOutOfStep) {
+  for (const StepStamp& other :
+       {StepStamp{{3}, {1}, 42}, StepStamp{{3}, {1}, 40},
+        StepStamp{{4}, {1}, 41}, StepStamp{{3}, {2}, 41}}) {
+    const BallotVectors reduced =
+        Reduce({Encode(kStamp, {}), Encode(other, {})});
+    EXPECT_FALSE(Decode(kStamp, 2, 1, reduced).ok());
+    EXPECT_FALSE(Decode(other, 2, 1, reduced).ok());
+  }
+}
+
+TEST(BallotTest, StampsThatAreNearHashApart) {
+  std::set<uint64_t> seen;
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) {
+    for (uint64_t revision = 0; revision < 20; ++revision) {
+      for (uint64_t step = 0; step < 100; ++step) {
+        seen.insert(HashOf({{epoch}, {revision}, step}));
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), 40000u);
+}
+
+TEST(VerdictTest, ClipsOnlyWhatIsLonger) {
+  const Verdict verdict{.global_norm = 4, .inverse_scale = 0.25};
+  EXPECT_EQ(verdict.ClipCoefficient(1), 0.25);
+  EXPECT_EQ(verdict.ClipCoefficient(8), 1);
+  EXPECT_EQ(verdict.UpdateFactor(1), 0.0625);
+  EXPECT_EQ(verdict.UpdateFactor(INFINITY), 0.25);
+  EXPECT_EQ(Verdict{}.ClipCoefficient(1), 1) << "a norm of 0";
+}
+
+TEST(LossScalerTest, BacksOffAtOverflowAndGrowsAfterEnoughFiniteSteps) {
+  LossScaler scaler(
+      {.initial_scale = 8, .growth_interval = 3, .scale_max = 16});
+  const Verdict finite{.finite = true};
+  const Verdict overflow{.finite = false};
+
+  EXPECT_FALSE(scaler.Update(overflow));
+  EXPECT_EQ(scaler.scale(), 4);
+  EXPECT_TRUE(scaler.Update(finite));
+  EXPECT_TRUE(scaler.Update(finite));
+  EXPECT_EQ(scaler.scale(), 4);
+  EXPECT_TRUE(scaler.Update(finite));
+  EXPECT_EQ(scaler.scale(), 8);
+
+  for (int i = 0; i < 9; ++i) scaler.Update(finite);
+  EXPECT_EQ(scaler.scale(), 16) << "never above scale_max";
+  for (int i = 0; i < 9; ++i) scaler.Update(overflow);
+  EXPECT_EQ(scaler.scale(), 1) << "never below scale_min";
+}
+
+TEST(LossScalerTest, AnOverflowStartsTheCountAnew) {
+  LossScaler scaler({.initial_scale = 8, .growth_interval = 2});
+  scaler.Update({.finite = true});
+  scaler.Update({.finite = false});
+  scaler.Update({.finite = true});
+  EXPECT_EQ(scaler.scale(), 4);
+}
+
+}  // namespace
+}  // namespace lockstep::gradient

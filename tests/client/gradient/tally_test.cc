@@ -1,0 +1,84 @@
+#include "client/gradient/tally.h"
+
+#include "gtest/gtest.h"
+
+namespace lockstep::gradient {
+namespace {
+
+class TallyTest : public testing::Test {
+ protected:
+  Tally tally_{{"w", "b", "tied"}, {1, 1, 2}};
+};
+
+TEST_F(TallyTest, AParameterIsCompleteAtItsOnlySubmit) {
+  const auto w = tally_.Submit(0);
+  ASSERT_TRUE(w.ok());
+  EXPECT_TRUE(w->first);
+  EXPECT_TRUE(w->complete);
+  EXPECT_EQ(tally_.submitted(), 1);
+}
+
+TEST_F(TallyTest, ATiedParameterIsCompleteAtTheLastOfItsUses) {
+  const auto once = tally_.Submit(2);
+  const auto twice = tally_.Submit(2);
+  ASSERT_TRUE(once.ok() && twice.ok());
+  EXPECT_TRUE(once->first);
+  EXPECT_FALSE(once->complete);
+  EXPECT_FALSE(twice->first);
+  EXPECT_TRUE(twice->complete);
+}
+
+TEST_F(TallyTest, RefusesASecondSubmitAndChangesNothing) {
+  ASSERT_TRUE(tally_.Submit(0).ok());
+  EXPECT_EQ(tally_.Submit(0).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(tally_.submitted(), 1);
+  ASSERT_TRUE(tally_.Submit(1).ok());
+  EXPECT_EQ(tally_.Finish().never, std::vector<int>({2}));
+}
+
+TEST_F(TallyTest, RefusesAParameterThatWasNotRegistered) {
+  for (int p : {-1, 3}) {
+    EXPECT_EQ(tally_.Submit(p).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(TallyTest, NothingIsCompleteInsideNoSync) {
+  ASSERT_TRUE(tally_.BeginNoSync().ok());
+  EXPECT_FALSE(tally_.Submit(0)->complete);
+  EXPECT_FALSE(tally_.Submit(0).ok()) << "one use in each pass";
+  tally_.EndNoSync();
+
+  const auto last = tally_.Submit(0);
+  ASSERT_TRUE(last.ok());
+  EXPECT_FALSE(last->first) << "adds to the micro-batch before it";
+  EXPECT_TRUE(last->complete);
+}
+
+TEST_F(TallyTest, NoSyncScopesDoNotNestAndComeBeforeTheLastPass) {
+  ASSERT_TRUE(tally_.BeginNoSync().ok());
+  EXPECT_EQ(tally_.BeginNoSync().code(), absl::StatusCode::kFailedPrecondition);
+  tally_.EndNoSync();
+  ASSERT_TRUE(tally_.Submit(0).ok());
+  EXPECT_EQ(tally_.BeginNoSync().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(TallyTest, FinishTellsWhatNeverCameFromWhatWasAccumulated) {
+  ASSERT_TRUE(tally_.BeginNoSync().ok());
+  ASSERT_TRUE(tally_.Submit(1).ok());
+  tally_.EndNoSync();
+  ASSERT_TRUE(tally_.Submit(0).ok());
+  EXPECT_EQ(tally_.MissingNames(8), std::vector<std::string>({"b", "tied"}));
+  EXPECT_EQ(tally_.MissingNames(1), std::vector<std::string>({"b"}));
+
+  const Tally::Incomplete incomplete = tally_.Finish();
+  EXPECT_EQ(incomplete.never, std::vector<int>({2}));
+  EXPECT_EQ(incomplete.partly, std::vector<int>({1}));
+
+  EXPECT_EQ(tally_.submitted(), 0);
+  EXPECT_TRUE(tally_.Submit(0)->first) << "a new step begins";
+}
+
+}  // namespace
+}  // namespace lockstep::gradient
