@@ -1,0 +1,207 @@
+#include "tools/launch/supervisor.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::ElementsAre;
+
+Command Shell(const std::string& script) {
+  return {.argv = {"sh", "-c", script}, .capture_output = true};
+}
+
+// True once no process has this id: a zombie of ours counts as gone.
+bool Gone(pid_t pid) { return kill(pid, 0) != 0; }
+
+class SupervisorTest : public testing::Test {
+ protected:
+  SupervisorOptions Options(absl::Duration grace) {
+    return {.grace = grace,
+            .on_ending =
+                [this](const std::string& name, pid_t, const Ending& ending) {
+                  endings_.push_back(name);
+                  ending_[name] = ending;
+                },
+            .on_output =
+                [this](const std::string& name, absl::string_view line) {
+                  lines_[name].emplace_back(line);
+                  if (on_line_) on_line_(std::string(line));
+                }};
+  }
+
+  std::vector<std::string> endings_;
+  std::map<std::string, Ending> ending_;
+  std::map<std::string, std::vector<std::string>> lines_;
+  std::function<void(const std::string&)> on_line_;
+};
+
+TEST_F(SupervisorTest, ExitsWithZeroOnceAllHaveEndedWell) {
+  Supervisor supervisor(Options(absl::Seconds(10)));
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(supervisor.Start(name, Shell("true")).ok());
+  }
+  EXPECT_EQ(supervisor.Run(), 0);
+  EXPECT_EQ(endings_.size(), 3u);
+}
+
+TEST_F(SupervisorTest, ExitsWithTheCodeOfTheFirstThatFailed) {
+  Supervisor supervisor(Options(absl::Seconds(10)));
+  ASSERT_TRUE(supervisor.Start("good", Shell("true")).ok());
+  ASSERT_TRUE(supervisor.Start("bad", Shell("exit 7")).ok());
+  EXPECT_EQ(supervisor.Run(), 7);
+  EXPECT_EQ(Describe(ending_["bad"]), "exited with code 7");
+}
+
+TEST_F(SupervisorTest, TellsASignalFromAnExit) {
+  Supervisor supervisor(Options(absl::Seconds(10)));
+  ASSERT_TRUE(supervisor.Start("shot", Shell("kill -9 $$")).ok());
+  EXPECT_EQ(supervisor.Run(), 128 + SIGKILL);
+  EXPECT_EQ(Describe(ending_["shot"]), "killed by signal 9 (Killed)");
+}
+
+TEST_F(SupervisorTest, EndsTheOthersAfterAFailureAndTheGrace) {
+  const std::string ready =
+      testing::TempDir() + "supervisor_test." + std::to_string(getpid());
+  Supervisor supervisor(Options(absl::ZeroDuration()));
+  ASSERT_TRUE(supervisor
+                  .Start("deaf", Shell("trap '' TERM; touch " + ready +
+                                       "; while :; do sleep 0.01; done"))
+                  .ok());
+  ASSERT_TRUE(supervisor
+                  .Start("bad", Shell("while [ ! -e " + ready +
+                                      " ]; do sleep 0.01; done; exit 3"))
+                  .ok());
+  EXPECT_EQ(supervisor.Run(), 3);
+  EXPECT_EQ(ending_["deaf"].signal, SIGKILL);
+  unlink(ready.c_str());
+}
+
+TEST_F(SupervisorTest, LetsTheOthersEndByThemselvesWithinTheGrace) {
+  Supervisor supervisor(Options(absl::Minutes(1)));
+  ASSERT_TRUE(supervisor.Start("bad", Shell("exit 3")).ok());
+  ASSERT_TRUE(supervisor.Start("slow", Shell("sleep 0.2; exit 0")).ok());
+  EXPECT_EQ(supervisor.Run(), 3);
+  EXPECT_TRUE(ending_["slow"].ok());
+}
+
+TEST_F(SupervisorTest, ForwardsASignalAndExitsWithIt) {
+  Supervisor supervisor(Options(absl::Minutes(1)));
+  on_line_ = [](const std::string& line) {
+    if (line == "ready") kill(getpid(), SIGTERM);
+  };
+  ASSERT_TRUE(supervisor
+                  .Start("w", Shell("trap 'echo bye; exit 0' TERM; echo ready; "
+                                    "while :; do sleep 0.01; done"))
+                  .ok());
+  EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
+  EXPECT_EQ(supervisor.interrupted_by(), SIGTERM);
+  EXPECT_THAT(lines_["w"], ElementsAre("ready", "bye"));
+}
+
+TEST_F(SupervisorTest, ASecondSignalKills) {
+  Supervisor supervisor(Options(absl::Minutes(1)));
+  on_line_ = [](const std::string&) { kill(getpid(), SIGINT); };
+  ASSERT_TRUE(supervisor
+                  .Start("stubborn", Shell("trap 'echo again' INT; echo ready; "
+                                           "while :; do sleep 0.01; done"))
+                  .ok());
+  EXPECT_EQ(supervisor.Run(), 128 + SIGINT);
+  EXPECT_EQ(ending_["stubborn"].signal, SIGKILL);
+}
+
+TEST_F(SupervisorTest, GivesOutputLineByLineAndTheUnfinishedLastOne) {
+  Supervisor supervisor(Options(absl::Seconds(10)));
+  ASSERT_TRUE(
+      supervisor.Start("w", Shell("printf 'one\\n\\ntwo'; printf three >&2"))
+          .ok());
+  EXPECT_EQ(supervisor.Run(), 0);
+  EXPECT_THAT(lines_["w"], ElementsAre("one", "", "twothree"));
+}
+
+TEST_F(SupervisorTest, ABackgroundChildIsEndedAfterTheWorkers) {
+  Supervisor supervisor(Options(absl::Minutes(1)));
+  ASSERT_TRUE(supervisor
+                  .Start("daemon", Shell("exec sleep 1000"),
+                         Supervisor::Role::kBackground)
+                  .ok());
+  ASSERT_TRUE(supervisor.Start("w", Shell("true")).ok());
+  EXPECT_EQ(supervisor.Run(), 0);
+  EXPECT_THAT(endings_, ElementsAre("w", "daemon"));
+  EXPECT_EQ(ending_["daemon"].signal, SIGTERM);
+}
+
+TEST_F(SupervisorTest, ABackgroundChildThatEndsFirstIsAFailure) {
+  Supervisor supervisor(Options(absl::ZeroDuration()));
+  ASSERT_TRUE(
+      supervisor.Start("daemon", Shell("exit 0"), Supervisor::Role::kBackground)
+          .ok());
+  ASSERT_TRUE(supervisor.Start("w", Shell("exec sleep 1000")).ok());
+  EXPECT_EQ(supervisor.Run(), 1);
+}
+
+TEST_F(SupervisorTest, LeavesNoGrandchildBehind) {
+  Supervisor supervisor(Options(absl::Seconds(10)));
+  ASSERT_TRUE(
+      supervisor.Start("w", Shell("sleep 1000 >/dev/null 2>&1 & echo $!"))
+          .ok());
+  EXPECT_EQ(supervisor.Run(), 0);
+  pid_t grandchild = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(lines_["w"].at(0), &grandchild));
+  // It was sent SIGKILL; init, or nobody, collects it.
+  const std::string stat = "/proc/" + std::to_string(grandchild) + "/stat";
+  for (int i = 0; i < 2000 && !Gone(grandchild); ++i) {
+    FILE* file = fopen(stat.c_str(), "r");
+    char state = 'X';
+    if (file != nullptr) {
+      if (fscanf(file, "%*d %*s %c", &state) != 1) state = 'X';
+      fclose(file);
+    }
+    if (state == 'Z' || state == 'X') return;
+    usleep(1000);
+  }
+  EXPECT_TRUE(Gone(grandchild));
+}
+
+TEST_F(SupervisorTest, PutsVariablesIntoTheEnvironment) {
+  setenv("LOCKSTEP_TEST_OLD", "old", 1);
+  Supervisor supervisor(Options(absl::Seconds(10)));
+  Command command = Shell("echo $LOCKSTEP_TEST_OLD $LOCKSTEP_TEST_NEW");
+  command.environment = {{"LOCKSTEP_TEST_OLD", "replaced"},
+                         {"LOCKSTEP_TEST_NEW", "new"}};
+  ASSERT_TRUE(supervisor.Start("w", command).ok());
+  EXPECT_EQ(supervisor.Run(), 0);
+  EXPECT_THAT(lines_["w"], ElementsAre("replaced new"));
+}
+
+TEST(ChildTest, AProgramThatIsNotThereIsNotFound) {
+  EXPECT_EQ(Child::Start({.argv = {"/no/such/program"}}).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(Child::Start({.argv = {"/etc/passwd"}}).status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST(ChildTest, IsKilledWhenItsOwnerGoes) {
+  pid_t pid = 0;
+  {
+    absl::StatusOr<Child> child = Child::Start({.argv = {"sleep", "1000"}});
+    ASSERT_TRUE(child.ok());
+    pid = child->pid();
+    EXPECT_FALSE(Gone(pid));
+  }
+  EXPECT_TRUE(Gone(pid));
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,178 @@
+#include "tools/launch/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace lockstep::launch {
+namespace {
+
+sigset_t WatchedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(SupervisorOptions options)
+    : options_(std::move(options)) {
+  const sigset_t watched = WatchedSignals();
+  pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+  signals_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+Supervisor::~Supervisor() {
+  entries_.clear();
+  close(signals_);
+  const sigset_t watched = WatchedSignals();
+  pthread_sigmask(SIG_UNBLOCK, &watched, nullptr);
+}
+
+absl::Status Supervisor::Start(const std::string& name, const Command& command,
+                               Role role) {
+  absl::StatusOr<Child> child = Child::Start(command);
+  if (!child.ok()) return child.status();
+  entries_.push_back({.name = name, .child = *std::move(child), .role = role});
+  return absl::OkStatus();
+}
+
+bool Supervisor::Ended(const std::string& name) {
+  return std::any_of(entries_.begin(), entries_.end(), [&](Entry& entry) {
+    return entry.name == name && entry.child.Poll().has_value();
+  });
+}
+
+int Supervisor::Run() {
+  TakeEndings();
+  while (!AllEnded()) {
+    WaitForSomething();
+    TakeSignals();
+    for (Entry& entry : entries_) TakeOutput(entry);
+    TakeEndings();
+    EnforceDeadlines(absl::Now());
+  }
+  if (interrupted_by_ != 0) return 128 + interrupted_by_;
+  return first_failure_;
+}
+
+bool Supervisor::WorkersEnded() const {
+  return std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    return entry.ended || entry.role == Role::kBackground;
+  });
+}
+
+bool Supervisor::AllEnded() const {
+  return std::all_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.ended; });
+}
+
+void Supervisor::WaitForSomething() {
+  std::vector<pollfd> fds = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+  for (const Entry& entry : entries_) {
+    if (entry.child.output() >= 0) {
+      fds.push_back(
+          {.fd = entry.child.output(), .events = POLLIN, .revents = 0});
+    }
+  }
+  const absl::Duration left = std::min(terminate_at_, kill_at_) - absl::Now();
+  const int timeout_ms = left > absl::Hours(1)
+                             ? -1
+                             : static_cast<int>(std::max<int64_t>(
+                                   1, absl::ToInt64Milliseconds(left)));
+  poll(fds.data(), fds.size(), timeout_ms);
+}
+
+void Supervisor::TakeSignals() {
+  signalfd_siginfo info;
+  while (read(signals_, &info, sizeof info) == sizeof info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;
+    if (interrupted_by_ != 0) {
+      SignalAll(SIGKILL);
+      continue;
+    }
+    interrupted_by_ = signal;
+    SignalAll(signal);
+    kill_at_ = absl::Now() + options_.grace;
+  }
+}
+
+void Supervisor::TakeOutput(Entry& entry) {
+  char buffer[4096];
+  while (entry.child.output() >= 0) {
+    const ssize_t n = read(entry.child.output(), buffer, sizeof buffer);
+    if (n < 0) return;
+    if (n == 0) {
+      entry.child.CloseOutput();
+      if (!entry.partial_line.empty())
+        options_.on_output(entry.name, entry.partial_line);
+      return;
+    }
+    entry.partial_line.append(buffer, static_cast<size_t>(n));
+    size_t begin = 0;
+    for (size_t end;
+         (end = entry.partial_line.find('\n', begin)) != std::string::npos;
+         begin = end + 1) {
+      options_.on_output(
+          entry.name,
+          absl::string_view(entry.partial_line).substr(begin, end - begin));
+    }
+    entry.partial_line.erase(0, begin);
+  }
+}
+
+void Supervisor::TakeEndings() {
+  for (Entry& entry : entries_) {
+    if (entry.ended || !entry.child.Poll()) continue;
+    TakeOutput(entry);
+    entry.ended = true;
+    NoteEnding(entry, *entry.child.Poll());
+  }
+  if (!WorkersEnded() || AllEnded() || background_told_) return;
+  background_told_ = true;
+  SignalAll(SIGTERM);
+  terminate_at_ = absl::InfiniteFuture();
+  kill_at_ = absl::Now() + options_.grace;
+}
+
+void Supervisor::NoteEnding(Entry& entry, const Ending& ending) {
+  if (options_.on_ending)
+    options_.on_ending(entry.name, entry.child.pid(), ending);
+  const bool counts = entry.role == Role::kWorker || !WorkersEnded();
+  if (!counts || (ending.ok() && entry.role == Role::kWorker)) return;
+  if (first_failure_ == 0) first_failure_ = ending.ok() ? 1 : ending.code;
+  if (interrupted_by_ == 0) {
+    terminate_at_ = std::min(terminate_at_, absl::Now() + options_.grace);
+  }
+}
+
+void Supervisor::EnforceDeadlines(absl::Time now) {
+  if (now >= terminate_at_) {
+    terminate_at_ = absl::InfiniteFuture();
+    kill_at_ = now + options_.grace;
+    SignalAll(SIGTERM);
+  }
+  if (now >= kill_at_) {
+    kill_at_ = absl::InfiniteFuture();
+    SignalAll(SIGKILL);
+  }
+}
+
+void Supervisor::SignalAll(int signal) {
+  for (Entry& entry : entries_) {
+    // The coordinator outlives an interruption until the workers have gone.
+    const bool spared =
+        entry.role == Role::kBackground && !WorkersEnded() && signal != SIGKILL;
+    if (!spared) entry.child.Signal(signal);
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,40 @@
+// What a launcher tells its workers: the variables that Session::Join reads.
+
+#ifndef LOCKSTEP_TOOLS_LAUNCH_WORKER_ENVIRONMENT_H_
+#define LOCKSTEP_TOOLS_LAUNCH_WORKER_ENVIRONMENT_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace lockstep::launch {
+
+struct WorkerPlace {
+  std::string address;  // of the coordinators
+  std::string job;
+  std::string worker;
+  int world_size = 1;
+  std::string spec_file;  // empty: the job is a mesh data=world_size
+  std::string token;      // empty: none
+};
+
+inline std::vector<std::pair<std::string, std::string>> EnvironmentOf(
+    const WorkerPlace& place) {
+  std::vector<std::pair<std::string, std::string>> environment = {
+      {"LOCKSTEP_ADDRESS", place.address},
+      {"LOCKSTEP_JOB", place.job},
+      {"LOCKSTEP_WORKER_NAME", place.worker},
+      {"LOCKSTEP_WORLD_SIZE", absl::StrCat(place.world_size)},
+  };
+  if (!place.spec_file.empty())
+    environment.emplace_back("LOCKSTEP_SPEC", place.spec_file);
+  if (!place.token.empty())
+    environment.emplace_back("LOCKSTEP_TOKEN", place.token);
+  return environment;
+}
+
+}  // namespace lockstep::launch
+
+#endif  // LOCKSTEP_TOOLS_LAUNCH_WORKER_ENVIRONMENT_H_
