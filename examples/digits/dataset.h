@@ -1,0 +1,67 @@
+// The UCI hand-written digits: 1,797 images of 8x8 pixels with their labels.
+//
+// Text form, one image a line: 64 pixels row by row, then the label.
+//
+//   0,0,5,13,9,1,0,0, ... ,10,0,0,0,0
+//   └──── 64 pixels, 0..16 ───┘     └ label, 0..9
+//
+// The file is part of the program (data/SOURCE.md says where it is from).
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_DATASET_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_DATASET_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "examples/digits/tensor.h"
+
+namespace lockstep::digits {
+
+inline constexpr int kSide = 8;
+inline constexpr int kPixels = kSide * kSide;
+inline constexpr int kDarkest = 16;
+inline constexpr int kClasses = 10;
+
+struct Digit {
+  std::array<uint8_t, kPixels> pixels;  // row by row, 0..kDarkest
+  uint8_t label;                        // 0..kClasses-1
+};
+
+using Dataset = std::vector<Digit>;
+
+// Errors: InvalidArgument naming line and field (both from 1) and what stands
+// there, or that there is no line at all.
+absl::StatusOr<Dataset> ParseDigits(std::string_view csv);
+
+// As ParseDigits, with the path in front of every message. NotFound if the
+// file cannot be read.
+absl::StatusOr<Dataset> ReadDigits(const std::string& path);
+
+// The text of data/digits.csv as it was when this program was built.
+std::string_view EmbeddedCsv();
+
+// What is learnt from and what is judged by: rows of the dataset.
+struct Split {
+  std::vector<int> train;
+  std::vector<int> test;
+};
+
+// Every fifth row of a fixed permutation is for the test: 1,437 and 360 rows
+// of the whole dataset, the same in every run. InvalidArgument for less than
+// two rows.
+absl::StatusOr<Split> SplitRows(int rows);
+
+// The images of these rows, each pixel in -1..1, where -1 is empty.
+template <typename T>
+Tensor<T> Images(const Dataset& dataset, absl::Span<const int> rows);
+
+std::vector<int> Labels(const Dataset& dataset, absl::Span<const int> rows);
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_DATASET_H_
