@@ -1,0 +1,37 @@
+// A 3x3 convolution with zero padding: height and width stay as they are.
+//
+//   weight[3][3][in][out], bias[out]; correlation.h says the arithmetic.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_CONVOLUTION_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_CONVOLUTION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "examples/digits/block.h"
+
+namespace lockstep::digits {
+
+template <typename T>
+class Convolution : public Block<T> {
+ public:
+  Convolution(std::string name, Shape input, int out_channels, uint64_t seed);
+
+  Tensor<T> Forward(Tensor<T> input, Tensor<T>* saved) const override;
+  Tensor<T> BackwardInput(const Tensor<T>& d_output,
+                          const Tensor<T>& saved) const override;
+  void BackwardWeights(const Tensor<T>& d_output,
+                       const Tensor<T>& saved) override;
+  std::vector<Parameter<T>*> parameters() override {
+    return {&weight_, &bias_};
+  }
+
+ private:
+  Parameter<T> weight_;
+  Parameter<T> bias_;
+};
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_CONVOLUTION_H_

@@ -1,0 +1,34 @@
+// Softmax cross-entropy: how surprised the network was by the labels.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_LOSS_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_LOSS_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "examples/digits/tensor.h"
+
+namespace lockstep::digits {
+
+template <typename T>
+struct Loss {
+  double value = 0;
+  Tensor<T> d_logits;
+};
+
+// `logits` has one score per class, `labels` one class per sample. The loss is
+// summed over these samples and divided by `global_samples`, the number of
+// samples of the step on all ranks: so losses and gradients of the shards of a
+// batch add up to those of the batch.
+template <typename T>
+Loss<T> SoftmaxCrossEntropy(const Tensor<T>& logits,
+                            absl::Span<const int> labels,
+                            int64_t global_samples);
+
+// How many samples have their highest score at their label.
+template <typename T>
+int CountCorrect(const Tensor<T>& logits, absl::Span<const int> labels);
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_LOSS_H_

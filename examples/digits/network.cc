@@ -1,0 +1,139 @@
+#include "examples/digits/network.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "examples/digits/average_pool.h"
+#include "examples/digits/convolution.h"
+#include "examples/digits/dataset.h"
+#include "examples/digits/dense.h"
+#include "examples/digits/relu.h"
+
+namespace lockstep::digits {
+
+template <typename T>
+Network<T>::Network(std::vector<std::unique_ptr<Block<T>>> blocks)
+    : blocks_(std::move(blocks)) {
+  Check(!blocks_.empty(), "a network needs a block");
+  const Block<T>* before = nullptr;
+  for (const auto& block : blocks_) {
+    if (before != nullptr && before->output_shape() != block->input_shape()) {
+      Fatal(absl::StrCat(before->name(), " gives ",
+                         ToString(before->output_shape()), ", ", block->name(),
+                         " takes ", ToString(block->input_shape()))
+                .c_str());
+    }
+    before = block.get();
+    for (Parameter<T>* parameter : block->parameters()) {
+      parameters_.push_back(parameter);
+    }
+  }
+}
+
+template <typename T>
+void Network<T>::ZeroGradients() {
+  for (Parameter<T>* parameter : parameters_) parameter->ZeroGradient();
+}
+
+template <typename T>
+Tensor<T> Network<T>::Forward(Tensor<T> input, Trail<T>* trail) const {
+  if (trail != nullptr) *trail = Trail<T>(blocks_.size());
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    Tensor<T>* saved = trail != nullptr ? &(*trail)[i].saved : nullptr;
+    input = blocks_[i]->Forward(std::move(input), saved);
+  }
+  return input;
+}
+
+template <typename T>
+absl::StatusOr<Tensor<T>> Network<T>::Backward(Tensor<T> d_output,
+                                               const Trail<T>& trail,
+                                               GradientReady<T> ready) {
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    const Tensor<T>& saved = trail[i].saved;
+    const absl::Status status = WeightsOf(*blocks_[i], d_output, saved, ready);
+    if (!status.ok()) return status;
+    d_output = blocks_[i]->BackwardInput(d_output, saved);
+  }
+  return d_output;
+}
+
+template <typename T>
+Tensor<T> Network<T>::BackwardInput(Tensor<T> d_output, Trail<T>* trail) const {
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    Footprint<T>& footprint = (*trail)[i];
+    footprint.d_output = std::move(d_output);
+    d_output = blocks_[i]->BackwardInput(footprint.d_output, footprint.saved);
+  }
+  return d_output;
+}
+
+template <typename T>
+absl::Status Network<T>::BackwardWeights(const Trail<T>& trail,
+                                         GradientReady<T> ready) {
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    const absl::Status status =
+        WeightsOf(*blocks_[i], trail[i].d_output, trail[i].saved, ready);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status Network<T>::WeightsOf(Block<T>& block, const Tensor<T>& d_output,
+                                   const Tensor<T>& saved,
+                                   GradientReady<T> ready) {
+  block.BackwardWeights(d_output, saved);
+  const std::vector<Parameter<T>*> parameters = block.parameters();
+  for (size_t i = parameters.size(); i-- > 0;) {
+    const absl::Status status = ready(*parameters[i]);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+Network<T> DigitsNetwork(uint64_t seed, int first, int last) {
+  std::vector<std::unique_ptr<Block<T>>> blocks;
+  Shape shape{kSide, kSide, 1};
+  int number = 0;
+  const auto add = [&](std::unique_ptr<Block<T>> block) {
+    shape = block->output_shape();
+    const bool wanted = first <= number && number < last;
+    if (wanted) blocks.push_back(std::move(block));
+    ++number;
+  };
+  const auto convolution = [&](const char* name, int channels) {
+    add(std::make_unique<Convolution<T>>(name, shape, channels, seed));
+  };
+  const auto relu = [&](const char* name) {
+    add(std::make_unique<Relu<T>>(name, shape));
+  };
+  const auto pool = [&](const char* name) {
+    add(std::make_unique<AveragePool<T>>(name, shape));
+  };
+  const auto dense = [&](const char* name, int outputs) {
+    add(std::make_unique<Dense<T>>(name, shape, outputs, seed));
+  };
+
+  convolution("conv1", 16);
+  relu("relu1");
+  convolution("conv2", 16);
+  relu("relu2");
+  pool("pool1");
+  convolution("conv3", 32);
+  relu("relu3");
+  pool("pool2");
+  dense("dense1", 64);
+  relu("relu4");
+  dense("dense2", kClasses);
+  return Network<T>(std::move(blocks));
+}
+
+template class Network<float>;
+template class Network<double>;
+template Network<float> DigitsNetwork(uint64_t, int, int);
+template Network<double> DigitsNetwork(uint64_t, int, int);
+
+}  // namespace lockstep::digits
