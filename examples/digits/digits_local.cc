@@ -1,0 +1,159 @@
+// Trains the digits in one process: what a job of many workers is compared to.
+//
+//   digits_local --save one.txt
+//   digits_local --compare many.txt
+//
+// Exit: 0; 1 for an error, or weights that differ; 2 for wrong usage.
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "examples/digits/dataset.h"
+#include "examples/digits/network.h"
+#include "examples/digits/progress.h"
+#include "examples/digits/trainer.h"
+#include "examples/digits/weights_file.h"
+#include "lockstep/samples.h"
+
+namespace lockstep::digits {
+namespace {
+
+struct Flags {
+  Recipe recipe;
+  std::string dtype = "f64";
+  std::string data;
+  std::string save;
+  std::string compare;
+  double tolerance = 1e-9;
+};
+
+void Declare(CLI::App& app, Flags& flags) {
+  app.add_option("--steps", flags.recipe.steps, "optimizer steps")
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--seed", flags.recipe.seed, "of weights and samples")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--batch", flags.recipe.global_batch, "samples a step")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--dtype", flags.dtype, "of weights and arithmetic")
+      ->check(CLI::IsMember({"f64", "f32"}))
+      ->capture_default_str();
+  app.add_option("--data", flags.data,
+                 "a CSV file instead of the built-in one");
+  app.add_option("--save", flags.save, "write the weights to this file");
+  app.add_option("--compare", flags.compare,
+                 "compare with the weights in this file");
+  app.add_option("--tolerance", flags.tolerance,
+                 "the largest weight difference that passes --compare")
+      ->capture_default_str();
+}
+
+// What the flags name, read before the work begins.
+struct Inputs {
+  Dataset dataset;
+  Split split;
+  std::optional<std::vector<NamedWeights>> others;
+};
+
+absl::StatusOr<Inputs> Read(const Flags& flags) {
+  Inputs inputs;
+  auto dataset =
+      flags.data.empty() ? ParseDigits(EmbeddedCsv()) : ReadDigits(flags.data);
+  if (!dataset.ok()) return dataset.status();
+  inputs.dataset = *std::move(dataset);
+
+  auto split = SplitRows(static_cast<int>(inputs.dataset.size()));
+  if (!split.ok()) return split.status();
+  inputs.split = *std::move(split);
+
+  if (!flags.compare.empty()) {
+    auto others = ReadWeights(flags.compare);
+    if (!others.ok()) return others.status();
+    inputs.others = *std::move(others);
+  }
+  return inputs;
+}
+
+double Seconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+// Returns the weights that were learnt.
+template <typename T>
+absl::StatusOr<std::vector<NamedWeights>> Train(const Recipe& recipe,
+                                                const Inputs& inputs) {
+  const SampleStream stream{
+      .seed = recipe.seed,
+      .dataset_size = static_cast<int64_t>(inputs.split.train.size()),
+      .global_batch = recipe.global_batch};
+  const auto samples = [&](int64_t step) {
+    return SamplesOfStep(stream, step);
+  };
+  const double began = Seconds();
+  const auto show = [&, printer = ProgressPrinter()](int64_t step,
+                                                     double loss) {
+    printer.Show({step + 1, recipe.steps, Seconds() - began, loss});
+  };
+
+  Network<T> network = DigitsNetwork<T>(recipe.seed);
+  Trainer<T> trainer(network, recipe, {inputs.dataset, inputs.split.train},
+                     samples, {.after_update = show});
+  const absl::Status trained = trainer.Run(0, recipe.steps);
+  if (!trained.ok()) return trained;
+
+  std::printf("trained %lld steps in %.1f s\n",
+              static_cast<long long>(recipe.steps), Seconds() - began);
+  std::printf("test accuracy: %.2f %%\n",
+              100 * Accuracy(network, inputs.dataset, inputs.split.test));
+  return Snapshot<T>(network.parameters());
+}
+
+// Whether the weights are as near to the others as they should be.
+absl::StatusOr<bool> Run(const Flags& flags) {
+  const auto inputs = Read(flags);
+  if (!inputs.ok()) return inputs.status();
+  const auto weights = flags.dtype == "f64"
+                           ? Train<double>(flags.recipe, *inputs)
+                           : Train<float>(flags.recipe, *inputs);
+  if (!weights.ok()) return weights.status();
+
+  if (!flags.save.empty()) {
+    const absl::Status saved = WriteWeights(flags.save, *weights);
+    if (!saved.ok()) return saved;
+  }
+  if (!inputs->others.has_value()) return true;
+  const auto difference = LargestDifference(*weights, *inputs->others);
+  if (!difference.ok()) return difference.status();
+  std::printf("largest weight difference: %.3g (at most %.3g)\n", *difference,
+              flags.tolerance);
+  return *difference <= flags.tolerance;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Trains the hand-written digits in one process.");
+  Declare(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const absl::StatusOr<bool> passed = Run(flags);
+  if (!passed.ok()) {
+    std::fprintf(stderr, "digits_local: %s\n",
+                 passed.status().ToString().c_str());
+    return 1;
+  }
+  return *passed ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace lockstep::digits
+
+int main(int argc, char** argv) { return lockstep::digits::Main(argc, argv); }

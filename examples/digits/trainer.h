@@ -1,0 +1,99 @@
+// The training loop, with the places where a worker meets the others.
+//
+//   Step(s)   zero gradients
+//             forward, loss           on samples(s): this worker's share
+//             backward ─────────────▶ gradient_ready(parameter), last one first
+//             before_update(s, loss)  all gradients are in: wait for the sum
+//             update
+//             after_update(s, loss)
+//
+// With empty hooks this is training in one process. A worker of many binds the
+// gradients to its buckets, submits each in gradient_ready, and waits for the
+// reduced ones in before_update.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_TRAINER_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_TRAINER_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "examples/digits/dataset.h"
+#include "examples/digits/network.h"
+#include "examples/digits/sgd.h"
+
+namespace lockstep::digits {
+
+// What this worker trains on in a step: positions in the training set.
+using Samples = std::function<std::vector<int64_t>(int64_t step)>;
+
+// What all workers of a job must have in common. With the defaults 98 % of the
+// test rows are classified correctly.
+struct Recipe {
+  int64_t steps = 400;
+  uint64_t seed = 1;          // of weights and samples
+  int64_t global_batch = 64;  // samples of a step, on all workers together
+  SgdOptions sgd;
+};
+
+enum class Verdict { kApply, kSkip };
+
+// Every hook may be empty. `loss` is the mean over the global batch of what
+// this worker's samples contribute: the sum over workers is the batch's loss.
+template <typename T>
+struct Hooks {
+  std::function<absl::Status(Parameter<T>&)> gradient_ready;
+  std::function<absl::StatusOr<Verdict>(int64_t step, double loss)>
+      before_update;
+  std::function<void(int64_t step, double loss)> after_update;
+};
+
+// Rows of a dataset, which must outlive it.
+struct TrainingSet {
+  const Dataset& dataset;
+  std::vector<int> rows;
+};
+
+template <typename T>
+class Trainer {
+ public:
+  // `network` must outlive the trainer.
+  Trainer(Network<T>& network, const Recipe& recipe, TrainingSet training_set,
+          Samples samples, Hooks<T> hooks);
+
+  // Runs one step. A step that failed has changed no weight, so it can be run
+  // again. Errors: those of the hooks.
+  absl::Status Step(int64_t step);
+
+  // Steps first .. last-1, until one fails.
+  absl::Status Run(int64_t first, int64_t last);
+
+  // The two halves of Step, for a worker that recovers between them.
+  absl::StatusOr<double> ComputeGradients(int64_t step);
+  void ApplyUpdate() { sgd_.Update(); }
+
+  Sgd<T>& sgd() { return sgd_; }
+
+ private:
+  absl::Status Announce(Parameter<T>& parameter);
+  absl::StatusOr<Verdict> Agree(int64_t step, double loss);
+
+  Network<T>& network_;
+  Sgd<T> sgd_;
+  const TrainingSet training_set_;
+  const int64_t global_batch_;
+  const Samples samples_;
+  const Hooks<T> hooks_;
+};
+
+// The share of these rows that the network classifies correctly, in 0..1.
+template <typename T>
+double Accuracy(const Network<T>& network, const Dataset& dataset,
+                absl::Span<const int> rows);
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_TRAINER_H_
