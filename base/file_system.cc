@@ -1,0 +1,188 @@
+#include "base/file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_descriptor.h"
+
+namespace lockstep {
+namespace {
+
+absl::Status Failed(absl::string_view what, const std::string& path) {
+  const int error = errno;
+  const std::string message = absl::StrCat(what, " ", path);
+  switch (error) {
+    case ENOTEMPTY:
+    case EISDIR:
+    case ENOTDIR:
+      return absl::FailedPreconditionError(
+          absl::ErrnoToStatus(error, message).message());
+    default: return absl::ErrnoToStatus(error, message);
+  }
+}
+
+class PosixFile final : public WritableFile {
+ public:
+  PosixFile(std::string path, FileDescriptor fd)
+      : path_(std::move(path)), fd_(std::move(fd)) {}
+
+  absl::Status Append(absl::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = write(fd_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return Failed("write", path_);
+      bytes.remove_prefix(written);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sync() override {
+    return fsync(fd_.get()) == 0 ? absl::OkStatus() : Failed("fsync", path_);
+  }
+
+ private:
+  const std::string path_;
+  const FileDescriptor fd_;
+};
+
+int FlagsOf(OpenMode mode) {
+  constexpr int kCommon = O_WRONLY | O_CREAT | O_CLOEXEC;
+  switch (mode) {
+    case OpenMode::kCreate: return kCommon | O_EXCL;
+    case OpenMode::kTruncate: return kCommon | O_TRUNC;
+    case OpenMode::kAppend: return kCommon | O_APPEND;
+  }
+  return kCommon;
+}
+
+absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path,
+                                              int flags = 0) {
+  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  if (!fd.valid()) return Failed("open", path);
+  return fd;
+}
+
+absl::StatusOr<struct stat> StatOfFile(const FileDescriptor& fd,
+                                       const std::string& path) {
+  struct stat found {};
+  if (fstat(fd.get(), &found) != 0) return Failed("stat", path);
+  if (!S_ISDIR(found.st_mode)) return found;
+  errno = EISDIR;
+  return Failed("read", path);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::Open(
+    const std::string& path, OpenMode mode) {
+  FileDescriptor fd(open(path.c_str(), FlagsOf(mode), 0666));
+  if (!fd.valid()) return Failed("open", path);
+  return std::make_unique<PosixFile>(path, std::move(fd));
+}
+
+absl::StatusOr<std::string> PosixFileSystem::Read(const std::string& path,
+                                                  uint64_t offset,
+                                                  size_t bytes) {
+  absl::StatusOr<FileDescriptor> fd = OpenForReading(path);
+  if (!fd.ok()) return fd.status();
+  const auto found = StatOfFile(*fd, path);
+  if (!found.ok()) return found.status();
+  const uint64_t size = found->st_size;
+  std::string text(offset < size ? std::min<uint64_t>(bytes, size - offset) : 0,
+                   '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got =
+        pread(fd->get(), text.data() + done, text.size() - done, offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Failed("read", path);
+    if (got == 0) break;  // it was cut meanwhile
+    done += got;
+  }
+  text.resize(done);
+  return text;
+}
+
+absl::StatusOr<uint64_t> PosixFileSystem::Size(const std::string& path) {
+  absl::StatusOr<FileDescriptor> fd = OpenForReading(path);
+  if (!fd.ok()) return fd.status();
+  const auto found = StatOfFile(*fd, path);
+  if (!found.ok()) return found.status();
+  return static_cast<uint64_t>(found->st_size);
+}
+
+absl::Status PosixFileSystem::MakeDirectory(const std::string& path) {
+  return mkdir(path.c_str(), 0777) == 0 ? absl::OkStatus()
+                                        : Failed("mkdir", path);
+}
+
+absl::StatusOr<std::vector<std::string>> PosixFileSystem::List(
+    const std::string& directory) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(directory.c_str()),
+                                                   &closedir);
+  if (stream == nullptr) return Failed("list", directory);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = readdir(stream.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  if (errno != 0) return Failed("list", directory);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status PosixFileSystem::SyncDirectory(const std::string& directory) {
+  absl::StatusOr<FileDescriptor> fd = OpenForReading(directory, O_DIRECTORY);
+  if (!fd.ok()) return fd.status();
+  return fsync(fd->get()) == 0 ? absl::OkStatus() : Failed("fsync", directory);
+}
+
+absl::Status PosixFileSystem::Rename(const std::string& from,
+                                     const std::string& to) {
+  return rename(from.c_str(), to.c_str()) == 0
+             ? absl::OkStatus()
+             : Failed(absl::StrCat("rename ", from, " to"), to);
+}
+
+absl::Status PosixFileSystem::Remove(const std::string& path) {
+  return remove(path.c_str()) == 0 ? absl::OkStatus() : Failed("remove", path);
+}
+
+// --- In terms of the seam ---------------------------------------------------
+
+absl::StatusOr<std::string> ReadWhole(FileSystem* files,
+                                      const std::string& path) {
+  const absl::StatusOr<uint64_t> size = files->Size(path);
+  if (!size.ok()) return size.status();
+  return files->Read(path, 0, *size);
+}
+
+absl::Status ReplaceFile(FileSystem* files, const std::string& path,
+                         absl::string_view bytes) {
+  const std::string beside = path + ".new";
+  const size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "."
+                                : slash == 0               ? "/"
+                                             : path.substr(0, slash);
+  auto file = files->Open(beside, OpenMode::kTruncate);
+  absl::Status status = file.status();
+  if (status.ok()) status = (*file)->Append(bytes);
+  if (status.ok()) status = (*file)->Sync();
+  if (status.ok()) status = files->Rename(beside, path);
+  if (status.ok()) status = files->SyncDirectory(directory);
+  return status;
+}
+
+}  // namespace lockstep

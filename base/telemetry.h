@@ -1,0 +1,132 @@
+// Numbers and spans for people: two seams, each with a side that forgets
+// everything and one that remembers it for tests.
+//
+//   Counter* steps = metrics->GetCounter({"lockstep_steps_total", {{"job",
+//   j}}}); steps->Add();
+//
+// Names follow Prometheus: lockstep_ first, the unit and _total last. The same
+// name and labels are the same metric; the same name is always of one kind.
+//
+// Threads:   all methods from any thread; Add, Set and Observe do not block for
+//            long and may stand on a hot path.
+// Ownership: metrics belong to the sink and live as long.
+
+#ifndef LOCKSTEP_BASE_TELEMETRY_H_
+#define LOCKSTEP_BASE_TELEMETRY_H_
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+
+namespace lockstep {
+
+// --- Metrics ----------------------------------------------------------------
+
+class Counter {
+ public:
+  virtual ~Counter() = default;
+  virtual void Add(double amount = 1) = 0;  // not negative
+};
+
+class Gauge {
+ public:
+  virtual ~Gauge() = default;
+  virtual void Set(double value) = 0;
+};
+
+class Histogram {
+ public:
+  virtual ~Histogram() = default;
+  virtual void Observe(double value) = 0;
+};
+
+struct MetricId {
+  std::string name;
+  std::map<std::string, std::string> labels;
+  auto operator<=>(const MetricId&) const = default;
+};
+
+class MetricSink {
+ public:
+  virtual ~MetricSink() = default;
+  virtual Counter* GetCounter(const MetricId& id) = 0;
+  virtual Gauge* GetGauge(const MetricId& id) = 0;
+  virtual Histogram* GetHistogram(const MetricId& id) = 0;
+};
+
+class NullMetrics final : public MetricSink {
+ public:
+  Counter* GetCounter(const MetricId& id) override;
+  Gauge* GetGauge(const MetricId& id) override;
+  Histogram* GetHistogram(const MetricId& id) override;
+};
+
+// Remembers; reads are for tests.
+class RecordingMetrics final : public MetricSink {
+ public:
+  RecordingMetrics();
+  ~RecordingMetrics() override;
+  Counter* GetCounter(const MetricId& id) override;
+  Gauge* GetGauge(const MetricId& id) override;
+  Histogram* GetHistogram(const MetricId& id) override;
+
+  // A counter's sum, a gauge's value; 0 for what was never asked for.
+  double Value(const MetricId& id) const;
+  std::vector<double> Observations(const MetricId& id) const;
+
+ private:
+  class Recorded;
+  Recorded* Get(const MetricId& id, int kind);
+
+  mutable Mutex mutex_;
+  std::map<MetricId, std::unique_ptr<Recorded>> metrics_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+// --- Traces -----------------------------------------------------------------
+
+// Something that took time, on a track of its own: "lane gradient",
+// "all-reduce bucket 3".
+struct Span {
+  std::string track;
+  std::string name;
+  absl::Time begin;
+  absl::Time end;
+  bool operator==(const Span&) const = default;
+};
+
+class TraceSink {
+ public:
+  virtual ~TraceSink() = default;
+  // False if spans are dropped: then they need not be put together.
+  virtual bool enabled() const = 0;
+  virtual void Add(Span span) = 0;
+};
+
+class NullTraces final : public TraceSink {
+ public:
+  bool enabled() const override { return false; }
+  void Add(Span) override {}
+};
+
+class RecordingTraces final : public TraceSink {
+ public:
+  bool enabled() const override { return true; }
+  void Add(Span span) override;
+  std::vector<Span> Spans() const;  // in the order of Add
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<Span> spans_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_BASE_TELEMETRY_H_

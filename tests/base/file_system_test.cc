@@ -1,0 +1,234 @@
+// What every file system promises, and what the memory adds: a crash.
+
+#include "base/file_system.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/memory_file_system.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr auto kNotFound = absl::StatusCode::kNotFound;
+constexpr auto kExists = absl::StatusCode::kAlreadyExists;
+constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
+
+// A file system and an empty folder in it.
+struct Subject {
+  virtual ~Subject() = default;
+  virtual FileSystem& files() = 0;
+  std::string root;
+};
+
+struct Posix : Subject {
+  Posix() {
+    std::string name = testing::TempDir() + "lockstep-files-XXXXXX";
+    root = mkdtemp(name.data());
+  }
+  ~Posix() override { std::filesystem::remove_all(root); }
+  FileSystem& files() override { return files_; }
+  PosixFileSystem files_;
+};
+
+struct Memory : Subject {
+  Memory() { root = ""; }
+  FileSystem& files() override { return files_; }
+  MemoryFileSystem files_;
+};
+
+// --- The contract -----------------------------------------------------------
+
+template <typename S>
+class FileSystemContract : public testing::Test {
+ protected:
+  FileSystem& files() { return subject_.files(); }
+  std::string At(const std::string& name) { return subject_.root + "/" + name; }
+  absl::Status Put(const std::string& name, absl::string_view bytes,
+                   OpenMode mode = OpenMode::kTruncate) {
+    auto file = files().Open(At(name), mode);
+    return file.ok() ? (*file)->Append(bytes) : file.status();
+  }
+  std::string Get(const std::string& name) {
+    const auto bytes = ReadWhole(&files(), At(name));
+    return bytes.ok() ? *bytes : bytes.status().ToString();
+  }
+  std::vector<std::string> Names(const std::string& directory = "") {
+    const auto names = files().List(At(directory));
+    EXPECT_TRUE(names.ok()) << names.status();
+    return names.value_or(std::vector<std::string>{});
+  }
+
+  S subject_;
+};
+
+using Subjects = testing::Types<Posix, Memory>;
+TYPED_TEST_SUITE(FileSystemContract, Subjects);
+
+TYPED_TEST(FileSystemContract, WhatIsWrittenIsRead) {
+  ASSERT_TRUE(this->Put("a", "hello").ok());
+  EXPECT_EQ(this->Get("a"), "hello");
+  EXPECT_EQ(*this->files().Size(this->At("a")), 5u);
+  EXPECT_EQ(*this->files().Read(this->At("a"), 1, 3), "ell");
+  EXPECT_EQ(*this->files().Read(this->At("a"), 3, 100), "lo");
+  EXPECT_EQ(*this->files().Read(this->At("a"), 9, 1), "");
+}
+
+TYPED_TEST(FileSystemContract, ModesDifferInWhatIsThereAlready) {
+  EXPECT_TRUE(this->Put("a", "one", OpenMode::kCreate).ok());
+  EXPECT_EQ(this->Put("a", "x", OpenMode::kCreate).code(), kExists);
+  EXPECT_TRUE(this->Put("a", "two", OpenMode::kAppend).ok());
+  EXPECT_EQ(this->Get("a"), "onetwo");
+  EXPECT_TRUE(this->Put("a", "new", OpenMode::kTruncate).ok());
+  EXPECT_EQ(this->Get("a"), "new");
+  EXPECT_TRUE(this->Put("b", "made", OpenMode::kAppend).ok());
+}
+
+TYPED_TEST(FileSystemContract, AFailedCreateLeavesNoName) {
+  EXPECT_EQ(this->Put("no/such/folder", "x").code(), kNotFound);
+  EXPECT_THAT(this->Names(), IsEmpty());
+}
+
+TYPED_TEST(FileSystemContract, WhatDoesNotExistIsNotFound) {
+  FileSystem& files = this->files();
+  EXPECT_EQ(files.Read(this->At("a"), 0, 1).status().code(), kNotFound);
+  EXPECT_EQ(files.Size(this->At("a")).status().code(), kNotFound);
+  EXPECT_EQ(files.List(this->At("a")).status().code(), kNotFound);
+  EXPECT_EQ(files.Remove(this->At("a")).code(), kNotFound);
+  EXPECT_EQ(files.Rename(this->At("a"), this->At("b")).code(), kNotFound);
+  EXPECT_EQ(files.SyncDirectory(this->At("a")).code(), kNotFound);
+  EXPECT_EQ(files.MakeDirectory(this->At("a/b")).code(), kNotFound);
+}
+
+TYPED_TEST(FileSystemContract, DirectoriesListTheirNamesSorted) {
+  ASSERT_TRUE(this->files().MakeDirectory(this->At("d")).ok());
+  EXPECT_EQ(this->files().MakeDirectory(this->At("d")).code(), kExists);
+  ASSERT_TRUE(this->Put("d/b", "").ok());
+  ASSERT_TRUE(this->Put("d/a", "").ok());
+  EXPECT_THAT(this->Names("d"), ElementsAre("a", "b"));
+  EXPECT_THAT(this->Names(), ElementsAre("d"));
+  EXPECT_TRUE(this->files().SyncDirectory(this->At("d")).ok());
+}
+
+TYPED_TEST(FileSystemContract, AFileIsNoDirectoryAndAFolderNoFile) {
+  ASSERT_TRUE(this->Put("f", "").ok());
+  ASSERT_TRUE(this->files().MakeDirectory(this->At("d")).ok());
+  FileSystem& files = this->files();
+  EXPECT_EQ(files.List(this->At("f")).status().code(), kPrecondition);
+  EXPECT_EQ(files.Read(this->At("d"), 0, 1).status().code(), kPrecondition);
+  EXPECT_EQ(this->Put("d", "x").code(), kPrecondition);
+  EXPECT_EQ(this->Put("f/x", "x").code(), kPrecondition);
+}
+
+TYPED_TEST(FileSystemContract, RemoveTakesFilesAndEmptyDirectories) {
+  ASSERT_TRUE(this->files().MakeDirectory(this->At("d")).ok());
+  ASSERT_TRUE(this->Put("d/a", "").ok());
+  EXPECT_EQ(this->files().Remove(this->At("d")).code(), kPrecondition);
+  EXPECT_TRUE(this->files().Remove(this->At("d/a")).ok());
+  EXPECT_TRUE(this->files().Remove(this->At("d")).ok());
+  EXPECT_THAT(this->Names(), IsEmpty());
+}
+
+TYPED_TEST(FileSystemContract, RenameReplacesAFile) {
+  ASSERT_TRUE(this->Put("a", "new").ok());
+  ASSERT_TRUE(this->Put("b", "old").ok());
+  ASSERT_TRUE(this->files().Rename(this->At("a"), this->At("b")).ok());
+  EXPECT_EQ(this->Get("b"), "new");
+  EXPECT_THAT(this->Names(), ElementsAre("b"));
+}
+
+TYPED_TEST(FileSystemContract, RenameMovesADirectoryWithWhatIsInIt) {
+  ASSERT_TRUE(this->files().MakeDirectory(this->At("d")).ok());
+  ASSERT_TRUE(this->Put("d/a", "x").ok());
+  ASSERT_TRUE(this->files().Rename(this->At("d"), this->At("e")).ok());
+  EXPECT_EQ(this->Get("e/a"), "x");
+  ASSERT_TRUE(this->files().MakeDirectory(this->At("f")).ok());
+  EXPECT_EQ(this->files().Rename(this->At("f"), this->At("e")).code(),
+            kPrecondition);
+}
+
+TYPED_TEST(FileSystemContract, ReplaceFileLeavesNothingBesides) {
+  ASSERT_TRUE(ReplaceFile(&this->files(), this->At("a"), "one").ok());
+  ASSERT_TRUE(ReplaceFile(&this->files(), this->At("a"), "two").ok());
+  EXPECT_EQ(this->Get("a"), "two");
+  EXPECT_THAT(this->Names(), ElementsAre("a"));
+  EXPECT_EQ(ReplaceFile(&this->files(), this->At("no/a"), "x").code(),
+            kNotFound);
+}
+
+// --- Crashes ----------------------------------------------------------------
+
+class CrashTest : public testing::Test {
+ protected:
+  // Leaves the file open, as a program that crashes does.
+  WritableFile* Write(const std::string& path, absl::string_view bytes) {
+    auto file = files_.Open(path, OpenMode::kAppend);
+    EXPECT_TRUE(file.ok() && (*file)->Append(bytes).ok());
+    open_.push_back(std::move(*file));
+    return open_.back().get();
+  }
+  std::string Get(const std::string& path) {
+    const auto bytes = ReadWhole(&files_, path);
+    return bytes.ok() ? *bytes : "(gone)";
+  }
+
+  MemoryFileSystem files_;
+  std::vector<std::unique_ptr<WritableFile>> open_;
+};
+
+TEST_F(CrashTest, LosesANameThatWasNotSynced) {
+  ASSERT_TRUE(Write("/a", "x")->Sync().ok());
+  files_.Crash();
+  EXPECT_EQ(Get("/a"), "(gone)");
+}
+
+TEST_F(CrashTest, LosesBytesThatWereNotSynced) {
+  WritableFile* file = Write("/a", "one");
+  ASSERT_TRUE(file->Sync().ok());
+  ASSERT_TRUE(files_.SyncDirectory("/").ok());
+  ASSERT_TRUE(file->Append("two").ok());
+  EXPECT_EQ(Get("/a"), "onetwo");
+  files_.Crash();
+  EXPECT_EQ(Get("/a"), "one");
+  EXPECT_EQ(file->Append("three").code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(CrashTest, UndoesARenameThatWasNotSynced) {
+  ASSERT_TRUE(Write("/a", "x")->Sync().ok());
+  ASSERT_TRUE(files_.SyncDirectory("/").ok());
+  ASSERT_TRUE(files_.Rename("/a", "/b").ok());
+  files_.Crash();
+  EXPECT_EQ(Get("/a"), "x");
+  EXPECT_EQ(Get("/b"), "(gone)");
+}
+
+TEST_F(CrashTest, BringsBackWhatWasRemovedAndNotSynced) {
+  ASSERT_TRUE(Write("/a", "x")->Sync().ok());
+  ASSERT_TRUE(files_.SyncDirectory("/").ok());
+  ASSERT_TRUE(files_.Remove("/a").ok());
+  files_.Crash();
+  EXPECT_EQ(Get("/a"), "x");
+  ASSERT_TRUE(files_.Remove("/a").ok());
+  ASSERT_TRUE(files_.SyncDirectory("/").ok());
+  files_.Crash();
+  EXPECT_EQ(Get("/a"), "(gone)");
+}
+
+TEST_F(CrashTest, AReplacedFileHoldsTheNewBytesForGood) {
+  ASSERT_TRUE(ReplaceFile(&files_, "/a", "one").ok());
+  ASSERT_TRUE(ReplaceFile(&files_, "/a", "two").ok());
+  files_.Crash();
+  EXPECT_EQ(Get("/a"), "two");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+// What every sink promises, and what the recording ones remember.
+
+#include "base/telemetry.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// --- The contract of metric sinks -------------------------------------------
+
+template <typename Sink>
+class MetricSinkContract : public testing::Test {
+ protected:
+  Sink sink_;
+};
+
+using MetricSinks = testing::Types<NullMetrics, RecordingMetrics>;
+TYPED_TEST_SUITE(MetricSinkContract, MetricSinks);
+
+TYPED_TEST(MetricSinkContract, TheSameIdIsTheSameMetric) {
+  const MetricId id{"lockstep_x_total", {{"job", "a"}}};
+  EXPECT_EQ(this->sink_.GetCounter(id), this->sink_.GetCounter(id));
+  EXPECT_EQ(this->sink_.GetGauge({"lockstep_g"}),
+            this->sink_.GetGauge({"lockstep_g"}));
+  EXPECT_EQ(this->sink_.GetHistogram({"lockstep_h"}),
+            this->sink_.GetHistogram({"lockstep_h"}));
+}
+
+TYPED_TEST(MetricSinkContract, TakesNumbersFromManyThreads) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this] {
+      for (int i = 0; i < 1000; ++i) {
+        this->sink_.GetCounter({"lockstep_c_total"})->Add();
+        this->sink_.GetGauge({"lockstep_g"})->Set(i);
+        this->sink_.GetHistogram({"lockstep_h"})->Observe(i);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// --- What is remembered -----------------------------------------------------
+
+TEST(RecordingMetricsTest, RemembersWhatItWasTold) {
+  RecordingMetrics sink;
+  const MetricId a{"lockstep_c_total", {{"job", "a"}}};
+  const MetricId b{"lockstep_c_total", {{"job", "b"}}};
+  sink.GetCounter(a)->Add();
+  sink.GetCounter(a)->Add(2.5);
+  sink.GetCounter(b)->Add();
+  sink.GetGauge({"lockstep_g"})->Set(7);
+  sink.GetGauge({"lockstep_g"})->Set(4);
+  sink.GetHistogram({"lockstep_h"})->Observe(1);
+  sink.GetHistogram({"lockstep_h"})->Observe(2);
+  EXPECT_EQ(sink.Value(a), 3.5);
+  EXPECT_EQ(sink.Value(b), 1);
+  EXPECT_EQ(sink.Value({"lockstep_g"}), 4);
+  EXPECT_THAT(sink.Observations({"lockstep_h"}), ElementsAre(1, 2));
+  EXPECT_EQ(sink.Value({"lockstep_unknown"}), 0);
+  EXPECT_THAT(sink.Observations({"lockstep_unknown"}), IsEmpty());
+}
+
+TEST(RecordingMetricsTest, LosesNothingUnderContention) {
+  RecordingMetrics sink;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) sink.GetCounter({"lockstep_c"})->Add();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sink.Value({"lockstep_c"}), 4000);
+}
+
+TEST(RecordingMetricsDeathTest, OneNameIsOfOneKind) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        RecordingMetrics sink;
+        sink.GetCounter({"lockstep_x"});
+        sink.GetGauge({"lockstep_x"});
+      },
+      "one kind");
+}
+
+// --- Traces -----------------------------------------------------------------
+
+TEST(TraceSinkTest, RemembersSpansUnlessItIsTheNullSink) {
+  const Span span{.track = "lane gradient",
+                  .name = "bucket 3",
+                  .begin = absl::FromUnixSeconds(1),
+                  .end = absl::FromUnixSeconds(2)};
+  RecordingTraces recording;
+  NullTraces null;
+  for (TraceSink* sink : std::vector<TraceSink*>{&recording, &null}) {
+    sink->Add(span);
+  }
+  EXPECT_TRUE(recording.enabled());
+  EXPECT_FALSE(null.enabled());
+  EXPECT_THAT(recording.Spans(), ElementsAre(span));
+}
+
+}  // namespace
+}  // namespace lockstep

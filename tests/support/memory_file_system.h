@@ -1,0 +1,75 @@
+// Files in memory, whose Crash() loses what was not synced.
+//
+// The cruellest machine that still keeps its promises: bytes that were appended
+// but not synced, and names that were changed in a directory that was not
+// synced, are all lost. Paths are absolute; the root exists and is durable.
+//
+// Threads: all methods from any thread.
+
+#ifndef LOCKSTEP_TESTS_SUPPORT_MEMORY_FILE_SYSTEM_H_
+#define LOCKSTEP_TESTS_SUPPORT_MEMORY_FILE_SYSTEM_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/file_system.h"
+#include "base/mutex.h"
+
+namespace lockstep {
+
+class MemoryFileSystem final : public FileSystem {
+ public:
+  MemoryFileSystem();
+
+  // The machine stops and starts again. Files that were open fail from here
+  // on, with Aborted.
+  void Crash();
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
+                                                     OpenMode mode) override;
+  absl::StatusOr<std::string> Read(const std::string& path, uint64_t offset,
+                                   size_t bytes) override;
+  absl::StatusOr<uint64_t> Size(const std::string& path) override;
+  absl::Status MakeDirectory(const std::string& path) override;
+  absl::StatusOr<std::vector<std::string>> List(
+      const std::string& directory) override;
+  absl::Status SyncDirectory(const std::string& directory) override;
+  absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status Remove(const std::string& path) override;
+
+ private:
+  class File;
+  // A file or a directory, as programs see it and as the disk has it.
+  struct Node {
+    bool is_directory = false;
+    std::string bytes, durable_bytes;
+    std::map<std::string, std::shared_ptr<Node>> names, durable_names;
+  };
+  // Where a path leads: a directory, and a name in it that may not exist.
+  struct Place {
+    Node* parent = nullptr;
+    std::string name;
+  };
+
+  absl::StatusOr<Place> FindPlace(const std::string& path) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<Node>> FindNode(const std::string& path) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<Node>> FindFile(const std::string& path) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<Node>> FindDirectory(
+      const std::string& path) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void Forget(Node* node);
+
+  mutable Mutex mutex_;
+  const std::shared_ptr<Node> root_;
+  int lives_ ABSL_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_TESTS_SUPPORT_MEMORY_FILE_SYSTEM_H_
