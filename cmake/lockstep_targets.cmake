@@ -25,6 +25,10 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 set(LOCKSTEP_PRESET "" CACHE STRING "Name of the preset, in the names of tests")
 
+# Debian's own, for tests written in Python (standard library only).
+find_program(LOCKSTEP_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+find_program(LOCKSTEP_PYTHON python3 REQUIRED)
+
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED CONFIG)
 

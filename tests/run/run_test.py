@@ -1,0 +1,203 @@
+"""./run, held to its word on a house of its own: a copy of the script in a
+folder with three presets of one-line tests, and a Debian whose packages are
+files. Nothing is compiled and nothing is installed."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PRESETS = {
+    "version": 6,
+    "configurePresets": [
+        {"name": name, "generator": "Ninja", "binaryDir": "${sourceDir}/build/${presetName}",
+         "cacheVariables": {"PRESET": name}} for name in ("release", "asan", "tsan")
+    ],
+    "buildPresets": [{"name": n, "configurePreset": n} for n in ("release", "asan", "tsan")],
+}
+
+# Each preset's build leaves a file behind, so that a test can see it happened.
+CMAKE = """
+cmake_minimum_required(VERSION 3.25)
+project(house LANGUAGES NONE)
+enable_testing()
+add_custom_target(house ALL COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/built)
+add_test(NAME ${PRESET}.plan COMMAND ${CMAKE_COMMAND} -E true)
+if(PRESET STREQUAL "release")
+  set_tests_properties(release.plan PROPERTIES LABELS unit)
+  add_test(NAME release.demo COMMAND ${CMAKE_COMMAND} -E %s)
+  set_tests_properties(release.demo PROPERTIES LABELS demo)
+else()
+  set_tests_properties(${PRESET}.plan PROPERTIES LABELS "${PRESET};unit")
+endif()
+"""
+
+# Programs of a Debian: packages are files in $DEBIAN, calls are lines in $DEBIAN/calls.
+DEBIAN = {
+    "dpkg-query": """
+        shift 2
+        for package; do
+          [[ ! -e "$DEBIAN/$package" ]] || echo "installed $package"
+        done""",
+    "apt-get": """
+        echo "apt-get $*" >>"$DEBIAN/calls"
+        [[ "$1" != install ]] || for word; do [[ "$word" == -* ]] || touch "$DEBIAN/$word"; done""",
+    "sudo": """
+        echo sudo >>"$DEBIAN/calls"
+        exec "$@" """,
+    "id": "echo ${FAKE_UID:-0}",
+}
+
+
+class House(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        shutil.copy(ROOT / "run", self.root)
+        shutil.copytree(ROOT / "tools/run", self.root / "tools/run")
+        self.write("CMakePresets.json", json.dumps(PRESETS))
+        self.write("CMakeLists.txt", CMAKE % "true")
+        self.budgets = {"unit": 60, "demo": 60, "asan": 60, "tsan": 60, "build": 60, "total": 60}
+        self.debian = self.root / "debian"
+        for name, body in DEBIAN.items():
+            self.write(f"bin/{name}", "#!/bin/bash\n" + body).chmod(0o755)
+        self.write("debian/calls", "")
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def run_door(self, *arguments, **environment):
+        self.write("tests/budgets.txt",
+                   "".join(f"{label} {seconds}\n" for label, seconds in self.budgets.items()))
+        path = f"{self.root}/bin:{os.environ['PATH']}"
+        return subprocess.run(
+            [self.root / "run", *arguments], capture_output=True, text=True, check=False,
+            env={**os.environ, "PATH": path, "DEBIAN": str(self.debian), **environment})
+
+    def built(self):
+        return {file.parent.name for file in self.root.glob("build/*/built")}
+
+    def calls(self):
+        return (self.debian / "calls").read_text().splitlines()
+
+
+class UsageTest(House):
+
+    def test_what_it_does_not_know_is_refused_with_2(self):
+        for arguments in ([], ["dance"], ["--fast"], ["help", "me"], ["test", "--fast"],
+                          ["test", "a", "b"], ["build", "--fast"], ["build", "a", "b"],
+                          ["bench", "--fast"], ["lint", "--fast"], ["demo", "--fast"],
+                          ["demo", "5"], ["demo", "--steps"], ["build", "no-such-preset"]):
+            with self.subTest(arguments):
+                done = self.run_door(*arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertNotEqual(done.stderr, "")
+                self.assertEqual(self.built(), set())
+
+    def test_each_command_explains_itself(self):
+        for command in ("demo", "test", "build", "bench", "lint"):
+            done = self.run_door(command, "--help")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"usage: ./run {command}", done.stdout)
+            self.assertIn(f"  {command} ", self.run_door("help").stdout)
+        self.assertEqual(self.calls(), [])
+
+
+class TestTest(House):
+
+    def test_all_presets_in_one_ctest_run_then_the_table(self):
+        done = self.run_door("test")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("tests passed"), 1)
+        self.assertIn("100% tests passed, 0 tests failed out of 4", done.stdout)
+        table = done.stdout.splitlines()[-7:]
+        self.assertEqual([row.split()[0] for row in table],
+                         ["label", "asan", "demo", "tsan", "unit", "build", "total"])
+
+    def test_a_label_builds_only_the_presets_that_carry_it(self):
+        done = self.run_door("test", "asan")
+        self.assertIn("0 tests failed out of 1", done.stdout)
+        self.assertEqual(self.built(), {"asan"})
+        done = self.run_door("test", "demo")
+        self.assertIn("release.demo", done.stdout)
+        self.assertIn("0 tests failed out of 1", done.stdout)
+        self.assertEqual(self.built(), {"asan", "release"})
+
+    def test_what_is_no_label_is_a_regex_on_names(self):
+        done = self.run_door("test", r"n\.pl.n$")
+        self.assertIn("0 tests failed out of 2", done.stdout)
+        self.assertEqual(self.built(), {"asan", "tsan"})
+
+    def test_no_match_lists_the_labels_and_builds_nothing(self):
+        for name_filter in ("nothing", "(", "uni t"):
+            done = self.run_door("test", name_filter)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("labels: asan demo tsan unit", done.stderr)
+        self.assertEqual(self.built(), set())
+
+    def test_a_failing_test_fails_the_run_and_the_table_is_still_there(self):
+        self.write("CMakeLists.txt", CMAKE % "false")
+        done = self.run_door("test")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("1 tests failed out of 4", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1].split()[0], "total")
+
+    def test_a_label_over_its_budget_is_reported_and_a_total_over_it_fails(self):
+        self.write("CMakeLists.txt", (CMAKE % "sleep 1").replace("-E sleep 1", "-E sleep 1.1"))
+        self.budgets["demo"] = 1
+        done = self.run_door("test", "demo")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"demo +1\.\d +1  over budget\n")
+        self.budgets["total"] = 1
+        done = self.run_door("test", "demo")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"total +\d+\.\d +1  over budget: FAILED\n$")
+
+    def test_a_label_without_a_budget_fails(self):
+        del self.budgets["tsan"]
+        self.assertEqual(self.run_door("test", "asan").returncode, 0)
+        done = self.run_door("test", "tsan")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no budget", done.stdout)
+
+
+class SetUpTest(House):
+
+    def test_what_is_missing_is_said_then_installed_once(self):
+        first = self.run_door("build", "release")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertRegex(first.stdout.splitlines()[0], "to be installed with apt-get: .*cmake")
+        self.assertEqual([call.split()[1] for call in self.calls()], ["update", "install"])
+        self.assertIn("--no-install-recommends", self.calls()[1])
+        self.run_door("build", "release")
+        self.assertEqual(len(self.calls()), 2)
+
+    def test_only_what_is_missing_is_installed(self):
+        self.run_door("build", "release")
+        (self.debian / "cmake").unlink()
+        self.run_door("build", "release")
+        packages = [word for word in self.calls()[-1].split()[2:] if not word.startswith("-")]
+        self.assertEqual(packages, ["cmake"])
+
+    def test_who_is_not_root_asks_sudo(self):
+        self.run_door("build", "release", FAKE_UID="1000")
+        self.assertEqual(self.calls()[0], "sudo")
+
+    def test_an_install_that_fails_ends_the_run(self):
+        self.write("bin/apt-get", "#!/bin/bash\n[[ $1 == update ]]\n").chmod(0o755)
+        self.assertNotEqual(self.run_door("build", "release").returncode, 0)
+        self.assertEqual(self.built(), set())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,36 @@
+# shellcheck shell=bash
+# ./run bench [NAME [ARGS]]
+
+usage_bench() {
+  cat <<TXT
+usage: ./run bench [NAME [ARGS...]]
+
+Builds release and runs its benchmarks (build/release/bin/*_bench), or the one called
+NAME (with or without _bench), with ARGS. An unknown NAME lists the names.
+TXT
+}
+
+run_bench() {
+  local wanted="${1:-}" names name
+  refuse_flag bench "$wanted"
+  require build
+  configure release
+  mapfile -t names < <(bench_names)
+  [[ ${#names[@]} -gt 0 ]] || fail "there is no benchmark in bench/"
+  if [[ -n "$wanted" ]]; then
+    shift
+    wanted="${wanted%_bench}_bench"
+    is_one_of "$wanted" "${names[@]}" ||
+      refuse "bench: unknown name '${wanted%_bench}'; there are: ${names[*]%_bench}"
+    names=("$wanted")
+  fi
+  compile release "${names[@]}"
+  for name in "${names[@]}"; do
+    say "${name%_bench}"
+    "build/release/bin/$name" "$@"
+  done
+}
+
+bench_names() {
+  cmake --build --preset release --target help | sed -n 's/^\([a-z0-9_]*_bench\): phony$/\1/p'
+}

@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# Words that the commands of ./run share. Sourced, from the repository's root.
+
+# What the caller typed is wrong: says so and ends with 2.
+refuse() {
+  printf 'run: %s\n' "$1" >&2
+  exit 2
+}
+
+# Something else is wrong: says so and ends with 1.
+fail() {
+  printf 'run: %s\n' "$1" >&2
+  exit 1
+}
+
+say() { printf '== %s\n' "$*"; }
+
+# is_one_of WORD CANDIDATE ...
+is_one_of() {
+  local word="$1" candidate
+  shift
+  for candidate in "$@"; do
+    [[ "$candidate" == "$word" ]] && return 0
+  done
+  return 1
+}
+
+refuse_flag() {
+  [[ "$2" != -* ]] || refuse "$1: unknown flag '$2'; see ./run $1 --help"
+}
+
+# How many compilers and tests run at once.
+jobs_count() { printf '%s' "${LOCKSTEP_JOBS:-$(nproc)}"; }
+
+# The presets' environment, for the build too: a checkout in another folder
+# finds what this one compiled.
+use_ccache() {
+  export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+  export CCACHE_SLOPPINESS=pch_defines,time_macros
+}
+
+presets() { cmake --list-presets | sed -n 's/^ *"\([^"]*\)".*/\1/p'; }
+
+# configure PRESET: quiet but for what the build itself has to say.
+configure() { cmake --preset "$1" --log-level=NOTICE >/dev/null; }
+
+# compile PRESET [TARGET ...]: configured before.
+compile() {
+  local preset="$1"
+  shift
+  use_ccache
+  local targets=()
+  [[ $# -eq 0 ]] || targets=(--target "$@")
+  cmake --build --preset "$preset" -j "$(jobs_count)" "${targets[@]}"
+}

@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# ./run demo [FLAGS]: builds what the demonstration needs and becomes it.
+
+usage_demo() {
+  cat <<TXT
+usage: ./run demo [--workers N] [--steps N] [--seed N] [--hold]
+
+Starts a coordinator and the workers (4), trains the digits example in step, trains the
+same model in one process on the same samples, and compares the two. The last line is
+'demo: PASS' (exit 0) or 'demo: FAIL' (exit 1).
+
+  --workers N   worker processes (4)
+  --steps N     training steps
+  --seed N      of weights and samples
+  --hold        train until interrupted; prints 'coordinator: HOST:PORT' and 'job: digits'
+TXT
+}
+
+run_demo() {
+  refuse_unknown_demo_flags "$@"
+  require build
+  configure release
+  compile release lockstepd lockstepctl digits lockstep-demo
+  exec build/release/bin/lockstep-demo "$@"
+}
+
+# Before minutes of building, not after; the values are the program's to judge.
+refuse_unknown_demo_flags() {
+  while [[ $# -gt 0 ]]; do
+    case "$1" in
+      --workers | --steps | --seed)
+        [[ $# -ge 2 ]] || refuse "demo: $1 wants a number"
+        shift 2
+        ;;
+      --workers=* | --steps=* | --seed=* | --hold) shift ;;
+      *) refuse "demo: unknown argument '$1'; see ./run demo --help" ;;
+    esac
+  done
+}

@@ -1,0 +1,68 @@
+"""The table after `./run test`: label, seconds, budget.
+
+    ctest --show-only=json-v1 | report_tests.py RESULTS.xml BUDGETS BUILD_SECONDS
+
+A label's seconds are the sum over its tests; a test with two labels counts in
+both. `build` is the wall time before the first test; `total` is build plus the
+sum over all tests, each counted once. A label beyond its budget is reported; a
+label without one, or a total beyond its own, is a failure (exit 1).
+"""
+
+import sys
+import xml.etree.ElementTree as xml
+from collections import defaultdict
+
+from ctest_json import read_tests
+
+
+def read_budgets(path):
+    budgets = {}
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            if len(words) != 2 or not words[1].isdigit() or words[0] in budgets:
+                raise SystemExit(f"run: {path}:{number}: want a new 'label seconds', got: {line.strip()}")
+            budgets[words[0]] = int(words[1])
+    return budgets
+
+
+def read_seconds(path):
+    """Seconds by name of the test, for those that ran."""
+    return {case.get("name"): float(case.get("time")) for case in xml.parse(path).iter("testcase")}
+
+
+def rows(tests, seconds, build_seconds):
+    """[(label, seconds)]: the labels by name, then build and total."""
+    by_label = defaultdict(float)
+    for test in tests:
+        for label in test.labels:
+            if test.name in seconds:
+                by_label[label] += seconds[test.name]
+    total = build_seconds + sum(seconds.values())
+    return sorted(by_label.items()) + [("build", build_seconds), ("total", total)]
+
+
+def remark(label, took, budgets):
+    if label not in budgets:
+        return "no budget in tests/budgets.txt: FAILED"
+    if took <= budgets[label]:
+        return ""
+    return "over budget" if label != "total" else "over budget: FAILED"
+
+
+def main():
+    results, budgets_path, build_seconds = sys.argv[1:]
+    budgets = read_budgets(budgets_path)
+    failed = False
+    print(f"\n{'label':<12} {'seconds':>8} {'budget':>7}")
+    for label, took in rows(read_tests(sys.stdin), read_seconds(results), float(build_seconds)):
+        said = remark(label, took, budgets)
+        failed = failed or said.endswith("FAILED")
+        print(f"{label:<12} {took:>8.1f} {budgets.get(label, '-'):>7}  {said}".rstrip())
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

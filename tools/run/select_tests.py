@@ -1,0 +1,42 @@
+"""Which tests a FILTER of `./run test` names: reads ctest's JSON on stdin.
+
+Prints how ctest shall choose (all, label, name), then the presets that have
+such tests, one a line. Exits with 2, the labels listed, if no test matches.
+"""
+
+import re
+import sys
+
+from ctest_json import read_tests
+
+
+def matching(tests, name_filter):
+    """(how, the tests): `how` is all, label or name."""
+    if not name_filter:
+        return "all", tests
+    if any(name_filter in test.labels for test in tests):
+        return "label", [test for test in tests if name_filter in test.labels]
+    return "name", [test for test in tests if re.search(name_filter, test.name)]
+
+
+def main():
+    name_filter = sys.argv[1] if len(sys.argv) > 1 else ""
+    tests = read_tests(sys.stdin)
+    try:
+        how, chosen = matching(tests, name_filter)
+    except re.error as error:
+        print(f"run: test: '{name_filter}' is no regular expression: {error}", file=sys.stderr)
+        how, chosen = "name", []
+    if not chosen:
+        labels = sorted({label for test in tests for label in test.labels})
+        print(f"run: test: no test has the label or matches the name '{name_filter}'; "
+              f"labels: {' '.join(labels)}", file=sys.stderr)
+        return 2
+    print(how)
+    for preset in dict.fromkeys(test.preset for test in chosen):
+        print(preset)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+# shellcheck shell=bash
+# ./run test [FILTER]: several presets, one ctest run, one summary.
+
+usage_test() {
+  cat <<TXT
+usage: ./run test [FILTER]
+
+Builds release, asan and tsan and runs their tests in one ctest run, then prints what
+each label took and may take (tests/budgets.txt). Fails if a test fails, or if all
+together takes more than the total's budget.
+
+FILTER is a label (unit, transport, demo, asan, tsan, ...) or else a regular expression on
+names, which are PRESET.TEST. Only the presets that have such a test are built. If no test
+matches, the labels are listed and the exit status is 2.
+TXT
+}
+
+readonly test_presets=(release asan tsan)
+
+run_test() {
+  local filter="${1:-}" selection preset started=$SECONDS
+  refuse_flag test "$filter"
+  [[ $# -le 1 ]] || refuse "test: one filter at most, got '$*'"
+  require build test
+
+  for preset in "${test_presets[@]}"; do
+    configure "$preset"
+  done
+  join_presets "${test_presets[@]}"
+  # Line 1: how to choose (all, label, name); then one preset a line.
+  selection="$(ctest_json | python3 tools/run/select_tests.py "$filter")" || exit $?
+  local lines choice=()
+  mapfile -t lines <<<"$selection"
+  case "${lines[0]}" in
+    label) choice=(-L "^$filter\$") ;;
+    name) choice=(-R "$filter") ;;
+  esac
+
+  for preset in "${lines[@]:1}"; do
+    say "build $preset"
+    compile "$preset"
+  done
+  join_presets "${lines[@]:1}"
+  run_and_report $((SECONDS - started)) "${choice[@]}"
+}
+
+# One tree of tests over the presets: `ctest --test-dir build` sees all of them.
+join_presets() {
+  printf 'subdirs("%s")\n' "$@" >build/CTestTestfile.cmake
+}
+
+ctest_json() { ctest --test-dir build --show-only=json-v1; }
+
+# run_and_report SECONDS_OF_BUILD [CTEST_ARGUMENT ...]
+run_and_report() {
+  local build_seconds="$1" status=0
+  shift
+  rm -f build/tests.xml
+  ctest --test-dir build --no-tests=error --output-on-failure --no-label-summary -j "$(jobs_count)" \
+    --output-junit "$PWD/build/tests.xml" "$@" || status=$?
+  ctest_json | python3 tools/run/report_tests.py build/tests.xml tests/budgets.txt \
+    "$build_seconds" || status=1
+  return "$status"
+}
