@@ -1,0 +1,178 @@
+"""Each rule of tools/lint refuses what it is there to refuse, and nothing near it."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools/lint"))
+
+import includes  # noqa: E402
+import lint  # noqa: E402
+import programs  # noqa: E402
+import words  # noqa: E402
+from tree import Tree  # noqa: E402
+
+HEADERS = {
+    "plan/include/lockstep/dtype.h": "",
+    "plan/bucket.h": "",
+    "proto/codec.h": "",
+    "server/core/event.h": "",
+    "client/include/lockstep/session.h": "",
+    "client/session/loop.h": "",
+    "kernels/pack.h": "",
+    "base/mutex.h": "",
+}
+
+
+class RuleTest(unittest.TestCase):
+
+    def refuse(self, rule, path, text, at_line=None):
+        found = list(rule(Tree({**HEADERS, path: text})))
+        self.assertEqual([finding.path for finding in found], [path], f"{path}: {text}")
+        if at_line:
+            self.assertEqual(found[0].line, at_line)
+
+    def accept(self, rule, path, text):
+        self.assertEqual(list(rule(Tree({**HEADERS, path: text}))), [], f"{path}: {text}")
+
+
+class IncludesTest(RuleTest):
+
+    def test_arrows_point_one_way(self):
+        for path, header in [
+                ("plan/x.cc", "proto/codec.h"),
+                ("plan/x.cc", "lockstep/session.h"),
+                ("proto/x.cc", "client/session/loop.h"),
+                ("server/rpc/x.cc", "client/session/loop.h"),
+                ("server/lockstepd.cc", "lockstep/session.h"),
+                ("server/core/x.cc", "server/rpc/x.h"),
+                ("client/session/x.cc", "server/core/event.h"),
+                ("client/session/x.cc", "tools/x.h"),
+                ("kernels/x.cc", "client/session/loop.h"),
+                ("tools/x.cc", "server/core/event.h"),
+                ("examples/digits/x.cc", "server/core/event.h"),
+                ("base/x.cc", "plan/bucket.h"),
+        ]:
+            self.refuse(includes.arrows, path, f'#pragma once\n#include "{header}"\n', at_line=2)
+
+    def test_arrows_that_the_house_draws(self):
+        for path, header in [
+                ("plan/x.cc", "lockstep/dtype.h"),
+                ("proto/codec.cc", "server/core/event.h"),
+                ("server/rpc/x.cc", "server/core/event.h"),
+                ("server/runtime/x.cc", "base/mutex.h"),
+                ("server/core/x.cc", "plan/bucket.h"),
+                ("client/session/x.cc", "proto/codec.h"),
+                ("client/gradient/x.cc", "kernels/pack.h"),
+                ("tools/x.cc", "lockstep/session.h"),
+                ("tests/server/x_test.cc", "client/session/loop.h"),
+                ("client/session/x.cc", "absl/status/status.h"),
+        ]:
+            self.accept(includes.arrows, path, f'#include "{header}"\n')
+
+    def test_a_folder_that_is_no_room(self):
+        self.refuse(includes.arrows, "cellar/x.cc", "")
+
+    def test_pure_rooms_know_no_effects(self):
+        for path in ("plan/x.cc", "server/core/x.h", "client/session/machine.cc",
+                     "client/session/machine_timers.h"):
+            for header in ("<thread>", "<mutex>", "<chrono>", "<fstream>", "<grpcpp/grpcpp.h>",
+                           "<google/protobuf/message.h>", '"base/mutex.h"',
+                           '"lockstep/v1/session.pb.h"', '"absl/time/clock.h"'):
+                self.refuse(includes.pure, path, f"#include {header}\n")
+            self.refuse(includes.pure, path, "// absl::Now\nauto t = absl::Now();\n", at_line=2)
+            self.accept(includes.pure, path,
+                        '#include <vector>\n#include "absl/time/time.h"\n#include "base/check.h"\n')
+
+    def test_core_includes_plan_std_and_absl_only(self):
+        for header in ("<yaml-cpp/yaml.h>", "<unistd.h>", '"nlohmann/json.hpp"'):
+            self.refuse(includes.pure, "server/core/x.cc", f"#include {header}\n")
+        self.accept(includes.pure, "plan/x.cc", "#include <nlohmann/json.hpp>\n")
+
+    def test_impure_rooms_may(self):
+        self.accept(includes.pure, "client/session/loop.cc", "#include <thread>\nabsl::Now();\n")
+
+    def test_generated_messages_stay_at_the_edge(self):
+        include = '#include "lockstep/v1/session.pb.h"\n'
+        for path in ("server/runtime/x.cc", "client/session/loop.cc", "tools/x.cc"):
+            self.refuse(includes.wire_edge, path, include)
+        for path in ("proto/codec.cc", "server/rpc/x.cc", "client/session/grpc_channel.cc",
+                     "tools/rpc/admin.cc", "tests/proto/golden_test.cc"):
+            self.accept(includes.wire_edge, path, include)
+
+
+class WordsTest(RuleTest):
+
+    def test_locks(self):
+        for word in ("Mutex m;", "MutexLock lock(&m);", "Notification done;", "BlockingCounter n(2);"):
+            self.refuse(words.locks, "client/x.cc", "absl::" + word)
+        self.refuse(words.locks, "client/x.h", '#include "absl/synchronization/mutex.h"')
+        self.accept(words.locks, "base/mutex.h", "// absl::Mutex is not for us\nstd::mutex mutex_;")
+
+    def test_nccl_names(self):
+        for path in ("client/transport/gloo/x.cc", "tests/client/x_test.cc"):
+            self.refuse(words.nccl_names, path, "ncclComm_t comm;")
+            self.refuse(words.nccl_names, path, 'dlsym(library, "ncclAllReduce");')
+        self.accept(words.nccl_names, "client/transport/nccl/x.cc", "ncclComm_t comm;")
+        self.accept(words.nccl_names, "client/x.h", "/* ncclComm_t\n is elsewhere */")
+
+    def test_launches(self):
+        self.refuse(words.launches, "client/x.cu", "Pack<<<1, 2>>>();")
+        self.accept(words.launches, "kernels/pack.cu", "Pack<<<1, 2>>>();")
+        self.accept(words.launches, "client/x.cc", "// says <<< >>>\nout << a << b;")
+
+    def test_disabled_tests(self):
+        name = "DISABLED" + "_Meets"
+        self.refuse(words.disabled_tests, "tests/x_test.cc", f"TEST(A, {name}) {{}}")
+        self.refuse(words.disabled_tests, "tests/CMakeLists.txt",
+                    "set_tests_properties(x PROPERTIES DISABLED TRUE)")
+
+    def test_machine_paths(self):
+        for folder in ("work", "home/ann", "root"):
+            path = f"/{folder}/"
+            self.refuse(words.machine_paths, "docs/x.md", f"see\n{path}notes", at_line=2)
+            self.refuse(words.machine_paths, "x.sh", f'cp a "{path}b"')
+        self.accept(words.machine_paths, "docs/x.md", "tests/work/x $HOME/root/ a/home/ann/")
+
+    def test_budgets(self):
+        budgets = {"tests/budgets.txt": "# label seconds\nunit 10\nasan 3\n"}
+        text = "lockstep_test(a SOURCES a.cc\n  LABELS unit chaos TIMEOUT 3)\n"
+        found = list(words.budgets(Tree({**budgets, "tests/a/CMakeLists.txt": text})))
+        self.assertEqual([(f.line, "'chaos'" in f.message) for f in found], [(2, True)])
+        text = "lockstep_register_test(b COMMAND b LABELS unit)\n"
+        self.assertEqual(list(words.budgets(Tree({**budgets, "tests/CMakeLists.txt": text}))), [])
+
+
+class ProgramsTest(unittest.TestCase):
+
+    def found(self, rule, path, text):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / ".clang-format").write_text((ROOT / ".clang-format").read_text())
+            (Path(folder) / path).write_text(text)
+            return list(rule(Tree({path: text}, Path(folder))))
+
+    def test_format(self):
+        self.assertEqual(self.found(programs.cpp_format, "x.cc", "int  a;\n\n\nint b ;\n")[0].path, "x.cc")
+        self.assertEqual(self.found(programs.cpp_format, "x.cc", "int a;\n"), [])
+
+    def test_shell(self):
+        bad = self.found(programs.shell, "door", "#!/bin/bash\n\nrm $1\n")
+        self.assertEqual([(finding.path, finding.line) for finding in bad], [("door", 3)])
+        self.assertEqual(self.found(programs.shell, "x.sh", '#!/bin/bash\nrm "$1"\n'), [])
+
+
+class CommandTest(unittest.TestCase):
+
+    def test_every_rule_says_what_it_holds(self):
+        for name, rule in lint.RULES.items():
+            self.assertTrue(rule.__doc__, name)
+
+    def test_an_unknown_rule_is_refused(self):
+        self.assertEqual(lint.main(["no-such-rule"]), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

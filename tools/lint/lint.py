@@ -1,0 +1,47 @@
+"""The rules of the house, checked: ./run lint [RULE ...].
+
+Prints a finding a line, path:line: message [rule], and exits with 1 if there is
+one; with 2 for a rule that does not exist. --list prints the rules.
+"""
+
+import sys
+from pathlib import Path
+
+import includes
+import programs
+import words
+from tree import Tree
+
+RULES = {
+    "format": programs.cpp_format,
+    "shell": programs.shell,
+    "arrows": includes.arrows,
+    "pure": includes.pure,
+    "wire-edge": includes.wire_edge,
+    "locks": words.locks,
+    "nccl-names": words.nccl_names,
+    "launches": words.launches,
+    "disabled-tests": words.disabled_tests,
+    "machine-paths": words.machine_paths,
+    "budgets": words.budgets,
+}
+
+
+def main(arguments):
+    if arguments == ["--list"]:
+        for name, rule in RULES.items():
+            print(f"{name:<15} {rule.__doc__}")
+        return 0
+    unknown = [name for name in arguments if name not in RULES]
+    if unknown:
+        print(f"run: lint: unknown rule '{unknown[0]}'; there are: {' '.join(RULES)}",
+              file=sys.stderr)
+        return 2
+    tree = Tree.of_repository(Path(__file__).resolve().parents[2])
+    found = [f"{finding} [{name}]" for name in arguments or RULES for finding in RULES[name](tree)]
+    print("\n".join(found + [f"lint: {len(tree.files)} files, {len(found)} findings"]))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""Rules about words that may stand only in some places, or nowhere."""
+
+import re
+
+from tree import Finding, find_words
+
+
+def locks(tree):
+    """No absl::Mutex and kin of ours: Debian's abseil is not built for TSan"""
+    kin = "Mutex|MutexLock|ReaderMutexLock|WriterMutexLock|CondVar|Notification|BlockingCounter|Barrier"
+    return find_words(tree, tree.cpp(), rf"\babsl::({kin})\b|absl/synchronization/\w+\.h",
+                      "{}: use lockstep::Mutex (base/mutex.h), which ThreadSanitizer understands")
+
+
+def nccl_names(tree):
+    """ncclX names stand in client/transport/nccl only"""
+    paths = [path for path in tree.cpp() if "client/transport/nccl/" not in path]
+    return find_words(tree, paths, r"\bnccl[A-Z]\w*",
+                      "{}: names of NCCL stand in client/transport/nccl only")
+
+
+def launches(tree):
+    """Kernel launches stand in kernels/*.cu only"""
+    paths = [path for path in tree.cpp() if not re.match(r"kernels/.*\.cu$", path)]
+    return find_words(tree, paths, r"<<<", "{}: kernels are launched in kernels/*.cu only")
+
+
+def disabled_tests(tree):
+    """A test that does not run is repaired or removed"""
+    yield from find_words(tree, tree.cpp(), r"\bDISABLED_\w*",
+                          "{}: a test that does not run is repaired or removed")
+    for path in tree.files:
+        if _is_cmake(path):
+            for number, line in tree.lines(path):
+                if re.search(r"\bDISABLED\s+(TRUE|ON|1)\b", line.partition("#")[0]):
+                    yield Finding(path, number, "a test that does not run is repaired or removed")
+
+
+def machine_paths(tree):
+    """No path of somebody's machine"""
+    expression = re.compile(r"(?<![\w.$}*-])/(work|farm|root|home/\w+|Users/\w+)/")
+    for path in tree.files:
+        for number, line in tree.lines(path):
+            match = expression.search(line)
+            if match:
+                yield Finding(path, number, f"'{match.group()}' is a path of one machine")
+
+
+def budgets(tree):
+    """Every label of a test has a budget in tests/budgets.txt"""
+    known = {line.split()[0] for line in tree.files.get("tests/budgets.txt", "").splitlines()
+             if line.partition("#")[0].split()}
+    for path in filter(_is_cmake, tree.files):
+        for number, label in _labels(tree.files[path]):
+            if label not in known:
+                yield Finding(path, number, f"label '{label}' has no budget in tests/budgets.txt")
+
+
+def _is_cmake(path):
+    return path.endswith((".cmake", "CMakeLists.txt"))
+
+
+def _labels(text):
+    """(line, label) of the LABELS arguments of lockstep_*test calls."""
+    for call in re.finditer(r"\blockstep_(?:register_)?test\(([^()]*)\)", text):
+        for group in re.finditer(r"\bLABELS((?:\s+[a-z][\w-]*)+)", call[1]):
+            line = text.count("\n", 0, call.start(1) + group.start()) + 1
+            for label in group[1].split():
+                yield line, label
