@@ -17,12 +17,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "lockstep/export.h"
 
 namespace lockstep {
 
 // A piece of an arena, aligned to 256 bytes and zeroed. Move-only; frees
 // itself.
-class ArenaBuffer {
+class LOCKSTEP_EXPORT ArenaBuffer {
  public:
   ArenaBuffer() = default;
   ArenaBuffer(void* data, size_t bytes, std::shared_ptr<void> owner)
@@ -50,7 +51,7 @@ class ArenaBuffer {
   std::shared_ptr<void> owner_;
 };
 
-class Arena {
+class LOCKSTEP_EXPORT Arena {
  public:
   static constexpr size_t kAlignment = 256;
 
@@ -61,7 +62,7 @@ class Arena {
 };
 
 // An arena in this process's own memory.
-std::unique_ptr<Arena> MakePlainArena();
+LOCKSTEP_EXPORT std::unique_ptr<Arena> MakePlainArena();
 
 }  // namespace lockstep
 

@@ -41,11 +41,12 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "lockstep/dtype.h"
+#include "lockstep/export.h"
 #include "lockstep/stream.h"
 
 namespace lockstep {
 
-class Communicator {
+class LOCKSTEP_EXPORT Communicator {
  public:
   virtual ~Communicator() = default;
   Communicator(const Communicator&) = delete;

@@ -23,13 +23,13 @@
 // gradients until they are written again.
 //
 // Threads: Submit from any threads, for one parameter by one at a time; all
-// else
-//          from one thread, with no Submit at the same time.
-// Ownership: the session must outlive it; views live as long as it does. Streams
-//          must have passed what was submitted on them before it is destroyed.
+//          else from one thread, with no Submit at the same time.
+// Ownership: the session must outlive it; views live as long as it does.
+//          Streams must have passed what was submitted on them before it is
+//          destroyed.
 // Errors:  a wrong call (unknown parameter, a second Submit, a buffer of
-// another
-//          size) is InvalidArgument and changes nothing: correct it and go on.
+//          another size) is InvalidArgument and changes nothing: correct it and
+//          go on.
 //          When the epoch has ended, every call returns why: Session::status().
 
 #ifndef LOCKSTEP_GRADIENT_SYNC_H_
@@ -44,6 +44,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lockstep/dtype.h"
+#include "lockstep/export.h"
 #include "lockstep/session.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
@@ -85,7 +86,7 @@ struct VerdictScalars {
   double samples = 0;
 };
 
-class PendingVerdict {
+class LOCKSTEP_EXPORT PendingVerdict {
  public:
   class State;
   explicit PendingVerdict(std::shared_ptr<State> state);
@@ -100,7 +101,7 @@ class PendingVerdict {
   std::shared_ptr<State> state_;
 };
 
-class GradientSync {
+class LOCKSTEP_EXPORT GradientSync {
  public:
   static absl::StatusOr<std::unique_ptr<GradientSync>> Create(Session& session);
   ~GradientSync();

@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lockstep/arena.h"
+#include "lockstep/export.h"
 #include "lockstep/job_spec.h"
 
 namespace lockstep {
@@ -55,7 +56,7 @@ struct JoinOptions {
   absl::Duration connect_timeout = absl::Seconds(30);
 };
 
-class Session {
+class LOCKSTEP_EXPORT Session {
  public:
   // Errors: Unavailable (no coordinator answered), InvalidArgument (another
   // spec: the differing fields are named; no job name), AlreadyExists (the name

@@ -23,12 +23,13 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "lockstep/export.h"
 
 namespace lockstep {
 
 // A moment in a stream. A value: copies speak of the same moment. A default
 // constructed event is already complete.
-class Event {
+class LOCKSTEP_EXPORT Event {
  public:
   class State;
   Event() = default;
@@ -47,7 +48,7 @@ class Event {
   std::shared_ptr<State> state_;
 };
 
-class Stream {
+class LOCKSTEP_EXPORT Stream {
  public:
   virtual ~Stream() = default;
   Stream(const Stream&) = delete;
@@ -70,7 +71,7 @@ class Stream {
 // A host queue: runs work in order on one thread of its own, named `name` (at
 // most 15 bytes, shown by ps and debuggers). The thread starts with the first
 // work. Destruction runs all that was enqueued, then joins.
-class HostStream : public Stream {
+class LOCKSTEP_EXPORT HostStream : public Stream {
  public:
   explicit HostStream(std::string name = "ls-stream");
   ~HostStream() override;

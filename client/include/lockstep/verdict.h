@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/export.h"
+
 namespace lockstep {
 
 // What an operator or the coordinator asks of a job through the verdict. All
@@ -29,7 +31,7 @@ enum class Command : uint8_t {
 };
 inline constexpr int kCommands = 5;
 
-struct Verdict {
+struct LOCKSTEP_EXPORT Verdict {
   uint64_t step = 0;       // the step that it ends
   bool committed = false;  // always true in a verdict that Finish returns
   // No rank's reduced gradients hold NaN or infinity.
@@ -74,7 +76,7 @@ struct Verdict {
 //   optimizer.Step(verdict->UpdateFactor(max_norm));
 //
 // Driven by verdicts alone, so that all ranks keep the same scale.
-class LossScaler {
+class LOCKSTEP_EXPORT LossScaler {
  public:
   struct Options {
     double initial_scale = 65536;

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "lockstep/export.h"
 #include "lockstep/mesh.h"
 
 namespace lockstep {
@@ -85,7 +86,7 @@ struct SpecField {
 
 // Every field, in a fixed order, with its canonical text. The only listing of a
 // spec's fields: comparison, printing and the text form all follow it.
-std::vector<SpecField> FieldsOf(const JobSpec& spec);
+LOCKSTEP_EXPORT std::vector<SpecField> FieldsOf(const JobSpec& spec);
 
 // The fields in which two specs differ: name, value in `a`, value in `b`.
 struct SpecDifference {
@@ -93,11 +94,12 @@ struct SpecDifference {
   std::string a;
   std::string b;
 };
-std::vector<SpecDifference> Differences(const JobSpec& a, const JobSpec& b);
+LOCKSTEP_EXPORT std::vector<SpecDifference> Differences(const JobSpec& a,
+                                                        const JobSpec& b);
 
 // InvalidArgument names the first field that is out of its domain, its value
 // and the domain.
-absl::Status Validate(const JobSpec& spec);
+LOCKSTEP_EXPORT absl::Status Validate(const JobSpec& spec);
 
 }  // namespace lockstep
 

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "lockstep/export.h"
 
 namespace lockstep {
 
@@ -23,7 +24,7 @@ struct MeshAxis {
   bool operator==(const MeshAxis&) const = default;
 };
 
-struct Mesh {
+struct LOCKSTEP_EXPORT Mesh {
   std::vector<MeshAxis> axes;
 
   // The number of ranks; 1 for a mesh without axes.
@@ -53,9 +54,9 @@ struct Mesh {
 
 // "data=2,pipe=3" and back. InvalidArgument names what is wrong: an empty or
 // repeated name, a size below 1, a world of more than 1,048,576 ranks.
-absl::StatusOr<Mesh> ParseMesh(absl::string_view text);
-std::string ToString(const Mesh& mesh);
-absl::Status Validate(const Mesh& mesh);
+LOCKSTEP_EXPORT absl::StatusOr<Mesh> ParseMesh(absl::string_view text);
+LOCKSTEP_EXPORT std::string ToString(const Mesh& mesh);
+LOCKSTEP_EXPORT absl::Status Validate(const Mesh& mesh);
 
 }  // namespace lockstep
 

@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/export.h"
+
 namespace lockstep {
 
 struct SampleStream {
@@ -27,15 +29,17 @@ struct SampleStream {
 // constant memory and, on average, constant time: a keyed permutation (a
 // Feistel network over the next even number of bits, walked until inside the
 // range).
-int64_t SampleAt(const SampleStream& stream, int64_t position);
+LOCKSTEP_EXPORT int64_t SampleAt(const SampleStream& stream, int64_t position);
 
 // The global_batch samples of a step, in order.
-std::vector<int64_t> SamplesOfStep(const SampleStream& stream, int64_t step);
+LOCKSTEP_EXPORT std::vector<int64_t> SamplesOfStep(const SampleStream& stream,
+                                                   int64_t step);
 
 // Rank's contiguous part of a step's samples. Parts differ in size by one at
 // most, lower ranks hold the larger ones, and together they are the whole.
-std::vector<int64_t> ShareOfStep(const SampleStream& stream, int64_t step,
-                                 int rank, int world_size);
+LOCKSTEP_EXPORT std::vector<int64_t> ShareOfStep(const SampleStream& stream,
+                                                 int64_t step, int rank,
+                                                 int world_size);
 
 }  // namespace lockstep
 
