@@ -34,7 +34,10 @@
 #include "absl/time/time.h"
 #include "plan/ir.h"
 #include "plan/words/job_view.h"
+#include "server/core/durable.h"
 #include "server/core/event.h"
+#include "server/core/job.h"
+#include "server/core/session_table.h"
 
 namespace lockstep::core {
 
@@ -54,7 +57,9 @@ class Coordinator {
   Effects Step(absl::Time now, const Event& event);
 
   // When Step(Wake) could do something; InfiniteFuture if only an event can.
-  absl::Time NextWake() const;
+  // While workers are there it is never far away: the coordinator looks at its
+  // own clock, so that it can tell their silence from its own.
+  absl::Time NextWake() const { return next_wake_; }
 
   // Rebuilds the durable state from one record of an earlier life, in order,
   // before the first Step. InvalidArgument for a record that cannot follow.
@@ -69,6 +74,37 @@ class Coordinator {
                                              const std::string& digest) const;
   // OK, NotFound or PermissionDenied: may the bearer of `token` see this job?
   absl::Status Authorize(const JobName& job, const std::string& token) const;
+  // What it has promised: equal after a replay of its records.
+  const DurableState& durable() const { return durable_; }
+
+ private:
+  void On(const Received& event, Turn& turn);
+  void On(const SessionClosed& event, Turn& turn);
+  void On(const CreateJob& event, Turn& turn);
+  void On(const StopJob& event, Turn& turn);
+  void On(const ReportEvidence& event, Turn& turn);
+  void On(const ShuttingDown& event, Turn& turn);
+  void On(const Wake& event, Turn& turn);
+
+  void Greet(SessionId session, const JobName& name,
+             const protocol::Hello& hello, Turn& turn);
+  // Finds the job, or creates it from the Hello's spec.
+  absl::StatusOr<Job*> JobFor(const JobName& name, const protocol::Hello& hello,
+                              Turn& turn);
+  absl::Status Create(const JobSpec& spec, const std::string& token,
+                      Turn& turn);
+  absl::StatusOr<Job*> Authorized(const JobName& name,
+                                  const std::string& token);
+  void Begin(absl::Time now);
+  void NoteLate(absl::Time now);
+
+  const CoordinatorOptions options_;
+  DurableState durable_;
+  SessionTable sessions_;
+  std::map<JobName, Job> jobs_;
+  absl::Time next_wake_ = absl::InfiniteFuture();
+  bool begun_ = false;
+  bool shutting_down_ = false;
 };
 
 }  // namespace lockstep::core

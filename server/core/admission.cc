@@ -1,0 +1,125 @@
+#include "server/core/admission.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_format.h"
+#include "server/core/sentences.h"
+
+namespace lockstep::core {
+namespace {
+
+constexpr size_t kNameBytesMax = 253;  // as long as a host name may be
+
+absl::Status IsName(const WorkerName& worker) {
+  const std::string& name = worker.value;
+  const bool printable = std::none_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  });
+  if (!name.empty() && name.size() <= kNameBytesMax && printable) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "\"%s\" is no worker name: 1 to %d bytes without control characters",
+      absl::CHexEscape(name.substr(0, kNameBytesMax)), kNameBytesMax));
+}
+
+absl::Status IsListed(const JobSpec& spec, const WorkerName& worker) {
+  const auto& list = spec.workers;
+  if (list.empty() ||
+      std::find(list.begin(), list.end(), worker.value) != list.end()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s is not one of the workers of job %s: %s",
+                      worker.value, spec.name, NameList(list)));
+}
+
+absl::Status Fenced(const Door& door, const protocol::Hello& hello,
+                    absl::Time now) {
+  const std::string& name = hello.worker.value;
+  if (hello.generation > door.newest) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "generation %d of %s was never assigned here; the newest is %d",
+        hello.generation.value, name, door.newest.value));
+  }
+  const Worker* holder = door.roster.Find(hello.worker);
+  if (hello.generation < door.newest) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "generation %d of %s is over: generation %d%s took the name",
+        hello.generation.value, name, door.newest.value,
+        holder == nullptr
+            ? ""
+            : absl::StrFormat(" (host %s, pid %d, since %s)",
+                              holder->process.host, holder->process.pid,
+                              HowLong(now - holder->since))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProvenDead(const Worker& holder) {
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "generation %d of %s is over: it was reported dead (%s)",
+      holder.generation.value, holder.name.value, holder.exited));
+}
+
+absl::Status Taken(const Worker& holder, absl::Time now) {
+  return absl::AlreadyExistsError(absl::StrFormat(
+      "the name %s is held by generation %d (host %s, pid %d, since %s)",
+      holder.name.value, holder.generation.value, holder.process.host,
+      holder.process.pid, HowLong(now - holder.since)));
+}
+
+Admission AdmitNewcomer(const Door& door, const protocol::Hello& hello,
+                        absl::Time now) {
+  const Worker* holder = door.roster.Find(hello.worker);
+  if (holder != nullptr && holder->seated()) {
+    if (holder->state == WorkerState::kSuspect) return NewLife{};
+    const bool comes_again = !door.epoch_lives && !holder->arrived &&
+                             holder->process == hello.process;
+    if (comes_again) return NewLife{};
+    return Taken(*holder, now);
+  }
+  if (door.epoch_lives || door.roster.seated() >= door.spec.mesh.WorldSize()) {
+    return Full(door, hello.worker);
+  }
+  return NewLife{};
+}
+
+}  // namespace
+
+absl::Status Full(const Door& door, const WorkerName& worker) {
+  std::vector<WorkerName> holders;
+  for (const auto& [name, holder] : door.roster.workers()) {
+    if (holder.seated()) holders.push_back(name);
+  }
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "job %s has no rank for %s: %s of %s held by %s", door.spec.name,
+      worker.value, Count(holders.size(), "rank"),
+      absl::StrFormat("%d", door.spec.mesh.WorldSize()), NameList(holders)));
+}
+
+Admission Admit(const Door& door, const protocol::Hello& hello,
+                absl::Time now) {
+  if (absl::Status name = IsName(hello.worker); !name.ok()) return name;
+  if (absl::Status listed = IsListed(door.spec, hello.worker); !listed.ok()) {
+    return listed;
+  }
+  const Worker* holder = door.roster.Find(hello.worker);
+  const bool same_life =
+      hello.generation.value != 0 ||
+      (holder != nullptr && hello.life != 0 && holder->life == hello.life);
+  if (!same_life) return AdmitNewcomer(door, hello, now);
+  if (hello.generation.value != 0) {
+    if (absl::Status fenced = Fenced(door, hello, now); !fenced.ok()) {
+      return fenced;
+    }
+  }
+  if (holder != nullptr && !holder->exited.empty()) return ProvenDead(*holder);
+  return SameLife{};
+}
+
+}  // namespace lockstep::core

@@ -1,0 +1,112 @@
+#include "server/core/assignment.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace lockstep::core {
+namespace {
+
+using protocol::Member;
+using Host = std::pair<std::string, std::string>;  // name, boot id
+
+Host HostOf(const Member& member) {
+  return {member.process.host, member.process.boot_id};
+}
+
+void SortByName(std::vector<Member>* members) {
+  std::sort(members->begin(), members->end(),
+            [](const Member& a, const Member& b) {
+              return NaturalLess(a.worker.value, b.worker.value);
+            });
+}
+
+// Hosts in the order in which they first appear, each with its members.
+std::vector<Member> GroupByHost(const std::vector<Member>& sorted) {
+  std::map<Host, size_t> index_of;
+  std::vector<std::vector<Member>> hosts;
+  for (const Member& member : sorted) {
+    const auto [entry, is_new] =
+        index_of.try_emplace(HostOf(member), hosts.size());
+    if (is_new) hosts.emplace_back();
+    hosts[entry->second].push_back(member);
+  }
+  std::vector<Member> grouped;
+  for (const auto& host : hosts) {
+    grouped.insert(grouped.end(), host.begin(), host.end());
+  }
+  return grouped;
+}
+
+using Seats = std::vector<std::optional<Member>>;
+
+// Seats those that were there before; returns the newcomers.
+std::vector<Member> SeatSurvivors(const std::vector<Member>& sorted,
+                                  const std::vector<Member>& previous,
+                                  Seats* seats) {
+  std::map<WorkerName, size_t> rank_of;
+  for (size_t rank = 0; rank < previous.size(); ++rank) {
+    rank_of[previous[rank].worker] = rank;
+  }
+  std::vector<Member> newcomers;
+  for (const Member& member : sorted) {
+    const auto had = rank_of.find(member.worker);
+    if (had == rank_of.end()) {
+      newcomers.push_back(member);
+    } else {
+      (*seats)[had->second] = member;
+    }
+  }
+  return newcomers;
+}
+
+// Seats newcomers in holes of their own hosts; returns the others.
+std::vector<Member> SeatBesideTheirHost(const std::vector<Member>& newcomers,
+                                        const std::vector<Member>& previous,
+                                        Seats* seats) {
+  std::map<Host, std::deque<size_t>> holes;
+  for (size_t rank = 0; rank < previous.size(); ++rank) {
+    if (!(*seats)[rank]) holes[HostOf(previous[rank])].push_back(rank);
+  }
+  std::vector<Member> others;
+  for (const Member& member : newcomers) {
+    std::deque<size_t>& own = holes[HostOf(member)];
+    if (own.empty()) {
+      others.push_back(member);
+    } else {
+      (*seats)[own.front()] = member;
+      own.pop_front();
+    }
+  }
+  return others;
+}
+
+void SeatAnywhere(const std::vector<Member>& others, Seats* seats) {
+  auto seat = seats->begin();
+  for (const Member& member : others) {
+    while (*seat) ++seat;
+    *seat = member;
+  }
+}
+
+}  // namespace
+
+std::vector<Member> AssignRanks(std::vector<Member> arrived,
+                                const std::vector<Member>& previous) {
+  SortByName(&arrived);
+  if (previous.size() != arrived.size()) return GroupByHost(arrived);
+
+  Seats seats(arrived.size());
+  const auto newcomers = SeatSurvivors(arrived, previous, &seats);
+  SeatAnywhere(SeatBesideTheirHost(newcomers, previous, &seats), &seats);
+
+  std::vector<Member> ranks;
+  ranks.reserve(seats.size());
+  for (std::optional<Member>& seat : seats) ranks.push_back(*std::move(seat));
+  return ranks;
+}
+
+}  // namespace lockstep::core

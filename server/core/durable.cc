@@ -1,0 +1,111 @@
+#include "server/core/durable.h"
+
+#include <variant>
+
+#include "absl/strings/str_format.h"
+
+namespace lockstep::core {
+namespace {
+
+absl::Status CannotFollow(const std::string& why) {
+  return absl::InvalidArgumentError(why);
+}
+
+// Applies a record's body to the one job it is about.
+struct Change {
+  DurableJob& job;
+
+  absl::Status operator()(const record::JobCreated&) const {
+    return CannotFollow("the job was created before");
+  }
+
+  absl::Status operator()(const record::GenerationAssigned& body) const {
+    Generation& newest = job.generations[body.worker];
+    if (body.generation <= newest) {
+      return CannotFollow(absl::StrFormat(
+          "generation %d of %s follows generation %d", body.generation.value,
+          body.worker.value, newest.value));
+    }
+    newest = body.generation;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::EpochBegan& body) const {
+    if (job.epoch_lives || body.epoch <= job.epoch) {
+      return CannotFollow(absl::StrFormat(
+          "epoch %d begins after epoch %d, which %s", body.epoch.value,
+          job.epoch.value, job.epoch_lives ? "lives" : "ended"));
+    }
+    job.epoch = body.epoch;
+    job.epoch_lives = true;
+    job.members = body.members;
+    job.revision = {};
+    job.plan_digest.clear();
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::PlanAdopted& body) const {
+    if (!Lives(body.epoch) || body.revision <= job.revision) {
+      return CannotFollow(absl::StrFormat(
+          "revision %d of the plan of epoch %d follows revision %d of epoch "
+          "%d",
+          body.revision.value, body.epoch.value, job.revision.value,
+          job.epoch.value));
+    }
+    job.revision = body.revision;
+    job.plan_digest = body.digest;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::EpochEnded& body) const {
+    if (!Lives(body.epoch)) {
+      return CannotFollow(absl::StrFormat(
+          "the end of epoch %d, but epoch %d %s", body.epoch.value,
+          job.epoch.value, job.epoch_lives ? "lives" : "ended"));
+    }
+    job.epoch_lives = false;
+    job.cause = body.cause;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::JobEnded& body) const {
+    job.epoch_lives = false;
+    job.ended = body;
+    return absl::OkStatus();
+  }
+
+  bool Lives(EpochId epoch) const {
+    return job.epoch_lives && job.epoch == epoch;
+  }
+};
+
+absl::Status ApplyBody(const record::Record& record, DurableState* state) {
+  const auto found = state->jobs.find(record.job);
+  if (found == state->jobs.end()) {
+    const auto* created = std::get_if<record::JobCreated>(&record.body);
+    if (created == nullptr) return CannotFollow("the job was never created");
+    state->jobs[record.job] = {.spec = created->spec,
+                               .token_hash = created->token_hash};
+    return absl::OkStatus();
+  }
+  if (found->second.ended) return CannotFollow("the job is over");
+  return std::visit(Change{found->second}, record.body);
+}
+
+}  // namespace
+
+absl::Status Apply(const record::Record& record, DurableState* state) {
+  if (record.number != state->records + 1) {
+    return CannotFollow(absl::StrFormat("record %d cannot follow record %d",
+                                        record.number, state->records));
+  }
+  if (absl::Status applied = ApplyBody(record, state); !applied.ok()) {
+    return CannotFollow(absl::StrFormat("record %d of job %s: %s",
+                                        record.number, record.job.value,
+                                        applied.message()));
+  }
+  state->records = record.number;
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::core

@@ -1,0 +1,56 @@
+// What the coordinator has promised: the state that survives its crash.
+//
+//   Record 1, Record 2, ... ──Apply──▶ DurableState
+//
+// Only Apply changes it, the same function live and on replay, so a coordinator
+// that replays its journal knows exactly what the former one had promised.
+// Everything else (streams, leases, registrations, progress) is told anew by
+// the workers.
+//
+// Threads: values.
+
+#ifndef LOCKSTEP_SERVER_CORE_DURABLE_H_
+#define LOCKSTEP_SERVER_CORE_DURABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "lockstep/job_spec.h"
+#include "plan/words/ids.h"
+#include "plan/words/protocol.h"
+#include "plan/words/record.h"
+#include "plan/words/shared_list.h"
+
+namespace lockstep::core {
+
+struct DurableJob {
+  JobSpec spec;
+  std::string token_hash;                        // empty: no token
+  std::map<WorkerName, Generation> generations;  // the newest of each name
+  EpochId epoch;                                 // the newest; 0: none yet
+  bool epoch_lives = false;                      // ... has not ended
+  SharedList<protocol::Member> members;          // of the newest epoch
+  Revision revision;                             // adopted in it; 0: none
+  std::string plan_digest;                       // adopted in it
+  protocol::Cause cause;                         // of the last epoch's end
+  std::optional<record::JobEnded> ended;         // the job is over
+  bool operator==(const DurableJob&) const = default;
+};
+
+struct DurableState {
+  uint64_t records = 0;  // applied so far: the number of the last one
+  std::map<JobName, DurableJob> jobs;
+  bool operator==(const DurableState&) const = default;
+};
+
+// InvalidArgument, and nothing changed, for a record that cannot follow: out of
+// number, of an unknown or finished job, an epoch or generation that does not
+// grow, a plan or an end of an epoch that is not alive.
+absl::Status Apply(const record::Record& record, DurableState* state);
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_DURABLE_H_

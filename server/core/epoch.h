@@ -1,0 +1,89 @@
+// One epoch while it lives: its members and what they have done together.
+//
+//   sealed    registry fills            ──▶ plan
+//   planned   acked, handles, connected ──▶ Start
+//   running   board
+//
+// A record that the job fills in; the parts answer the questions.
+
+#ifndef LOCKSTEP_SERVER_CORE_EPOCH_H_
+#define LOCKSTEP_SERVER_CORE_EPOCH_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "plan/ir.h"
+#include "plan/words/protocol.h"
+#include "plan/words/shared_list.h"
+#include "server/core/evidence.h"
+#include "server/core/handle_exchange.h"
+#include "server/core/progress_board.h"
+#include "server/core/rank_set.h"
+#include "server/core/registry.h"
+
+namespace lockstep::core {
+
+struct Epoch {
+  Epoch(EpochId id, SharedList<protocol::Member> members, const JobSpec& spec,
+        absl::Time now)
+      : id(id),
+        members(std::move(members)),
+        registry(size(), spec.limits.parameters_max),
+        acked(size()),
+        connected(size()),
+        held_plan(size()),
+        board(size(), spec.timeouts.progress, now),
+        left(size()) {
+    for (int rank = 0; rank < size(); ++rank) {
+      rank_of[this->members[rank].worker.value] = rank;
+    }
+  }
+
+  int size() const { return static_cast<int>(members.size()); }
+
+  // -1: no member.
+  int RankOf(const WorkerName& worker) const {
+    const auto found = rank_of.find(worker.value);
+    return found == rank_of.end() ? -1 : found->second;
+  }
+
+  const EpochId id;
+  const SharedList<protocol::Member> members;  // in rank order
+  absl::flat_hash_map<std::string, int> rank_of;
+
+  Registry registry;
+
+  std::shared_ptr<const plan::Plan> plan;  // once all have registered
+  std::string digest;                      // of it
+  RankSet acked;
+  std::optional<HandleExchange> handles;
+  RankSet connected;
+  absl::Time connect_by = absl::InfiniteFuture();
+
+  // After a restart of the coordinator, whose plan and Start are forgotten: who
+  // resumed with the adopted plan, and what was said of a plan that is not
+  // compiled again yet.
+  RankSet held_plan;
+  std::map<int, std::vector<protocol::ToCoordinatorBody>> early;
+
+  bool started = false;
+  ProgressBoard board;
+  Accusations accusations;
+
+  RankSet left;  // cleanly
+  // Of those: who left after the fewest steps, and after how many.
+  int first_leaver = -1;
+  uint64_t left_at = std::numeric_limits<uint64_t>::max();
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_EPOCH_H_

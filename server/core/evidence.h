@@ -1,0 +1,90 @@
+// How much a claim about another process weighs.
+//
+//   exited, of the life that holds the name     proof: it is dead, at once
+//   reset or silent data socket                 a hint: it may yet answer
+//   of a former life, of who has gone, of a
+//   name that nobody bears                      nothing
+//
+// A hint becomes an *accusation*: if the accused has neither died nor gone when
+// its time to answer ends, it lives, and it is the link that is broken.
+
+#ifndef LOCKSTEP_SERVER_CORE_EVIDENCE_H_
+#define LOCKSTEP_SERVER_CORE_EVIDENCE_H_
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "plan/words/protocol.h"
+#include "server/core/roster.h"
+
+namespace lockstep::core {
+
+enum class Weight { kNothing, kHint, kProof };
+
+// `subject` may be nullptr: nobody of that name.
+inline Weight Weigh(const protocol::Evidence& evidence, const Worker* subject) {
+  const bool about_this_life = subject != nullptr && subject->seated() &&
+                               (evidence.generation.value == 0 ||
+                                evidence.generation == subject->generation);
+  if (!about_this_life) return Weight::kNothing;
+  return evidence.kind == protocol::EvidenceKind::kExited ? Weight::kProof
+                                                          : Weight::kHint;
+}
+
+struct Accusation {
+  WorkerName accuser;
+  WorkerName accused;
+  std::string what;  // "reset the data connection"
+  absl::Time answer_by;
+};
+
+// The open accusations of an epoch, by the time at which they must be answered.
+class Accusations {
+ public:
+  // One for each pair; a repeated one changes nothing. Times must not decrease.
+  void Add(Accusation accusation) {
+    const auto same = [&accusation](const Accusation& other) {
+      return other.accuser == accusation.accuser &&
+             other.accused == accusation.accused;
+    };
+    if (std::none_of(open_.begin(), open_.end(), same)) {
+      open_.push_back(std::move(accusation));
+    }
+  }
+
+  // It has gone, so its links are nobody's fault.
+  void Drop(const WorkerName& worker) {
+    const auto about = [&worker](const Accusation& accusation) {
+      return accusation.accuser == worker || accusation.accused == worker;
+    };
+    open_.erase(std::remove_if(open_.begin(), open_.end(), about), open_.end());
+  }
+
+  // All get until then.
+  void BeginAnew(absl::Time answer_by) {
+    for (Accusation& accusation : open_) accusation.answer_by = answer_by;
+  }
+
+  std::vector<Accusation> TakeDue(absl::Time now) {
+    const auto open =
+        std::find_if(open_.begin(), open_.end(),
+                     [now](const Accusation& a) { return a.answer_by > now; });
+    std::vector<Accusation> due(open_.begin(), open);
+    open_.erase(open_.begin(), open);
+    return due;
+  }
+
+  absl::Time Next() const {
+    return open_.empty() ? absl::InfiniteFuture() : open_.front().answer_by;
+  }
+
+ private:
+  std::vector<Accusation> open_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_EVIDENCE_H_

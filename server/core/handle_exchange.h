@@ -1,0 +1,70 @@
+// Collects the handles of each communicator of a plan until all its members
+// have given theirs.
+//
+//   communicator "data@1" of ranks 1, 3      rank 3 gave   rank 1 missing
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_HANDLE_EXCHANGE_H_
+#define LOCKSTEP_SERVER_CORE_HANDLE_EXCHANGE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plan/ir.h"
+#include "plan/words/protocol.h"
+#include "plan/words/shared_list.h"
+
+namespace lockstep::core {
+
+class HandleExchange {
+ public:
+  explicit HandleExchange(const plan::Plan& plan);
+
+  // Takes what a rank publishes and returns the communicators that became
+  // complete by it. A handle given again before its communicator was complete
+  // replaces the former; after, it changes nothing. InvalidArgument: not a
+  // communicator of this rank.
+  absl::StatusOr<std::vector<int>> Publish(
+      int rank, const std::vector<protocol::GroupHandle>& handles);
+
+  // The message for every member of a complete communicator.
+  protocol::GroupHandles Complete(int communicator) const;
+
+  const std::vector<int>& Members(int communicator) const {
+    return exchanges_[communicator].ranks;
+  }
+  // Those of the rank that are complete, in order.
+  std::vector<int> CompleteOf(int rank) const;
+
+  // The rank has given a handle for each of its communicators.
+  bool HasAll(int rank) const { return missing_of_rank_[rank] == 0; }
+  bool complete() const { return missing_ == 0; }
+
+ private:
+  struct Exchange {
+    std::vector<int> ranks;
+    std::vector<std::string> handles;  // by position in ranks
+    std::vector<bool> given;
+    int missing = 0;
+    SharedList<std::string> shared;  // once complete
+  };
+  // A rank's place in one of its communicators.
+  struct Place {
+    int communicator;
+    int position;
+  };
+
+  // nullptr: the rank is no member.
+  const Place* PlaceOf(int rank, int communicator) const;
+
+  std::vector<Exchange> exchanges_;
+  std::vector<std::vector<Place>> places_of_rank_;  // by communicator
+  std::vector<int> missing_of_rank_;
+  int missing_ = 0;  // communicators
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_HANDLE_EXCHANGE_H_

@@ -1,0 +1,191 @@
+// One job: from the first worker's arrival to its end.
+//
+//                    all ranks      all have      all are
+//                    are there      registered    connected
+//   Forming ────────▶ Sealed ─────▶ Planned ─────▶ Running ──▶ Completed
+//      ▲                 └─────────────┴──────────────┤  all left cleanly
+//      │ first comes again                            ▼
+//      └───────────────────────────────────────── EpochEnded ──▶ Failed
+//                                                     budget is spent
+//   StopJob from anywhere ──▶ Stopped
+//
+// The parts answer questions; this class composes the answers. It is written in
+// four files, by what they are about:
+//
+//   job.cc          the states above, time, endings
+//   job_members.cc  who comes, goes and is lost
+//   job_stages.cc   from registrations to running steps
+//   job_view.cc     what an operator sees
+//
+// What must survive a crash is in DurableJob, which changes only by records
+// (durable.h); everything here is told anew by the workers.
+//
+// Threads: none. Errors: none; see coordinator.h.
+
+#ifndef LOCKSTEP_SERVER_CORE_JOB_H_
+#define LOCKSTEP_SERVER_CORE_JOB_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "plan/ir.h"
+#include "plan/words/job_view.h"
+#include "plan/words/protocol.h"
+#include "server/core/admission.h"
+#include "server/core/deadlines.h"
+#include "server/core/durable.h"
+#include "server/core/epoch.h"
+#include "server/core/event.h"
+#include "server/core/history.h"
+#include "server/core/outbox.h"
+#include "server/core/restart_budget.h"
+#include "server/core/roster.h"
+#include "server/core/waits.h"
+
+namespace lockstep::core {
+
+// One Step as a job sees it: what time it is, and where to put effects.
+struct Turn {
+  absl::Time now;
+  Outbox& out;
+};
+
+class Job {
+ public:
+  // `durable` must outlive it and belongs to this job's name.
+  Job(const DurableJob& durable, absl::Duration stopped_after);
+
+  // A Hello for this job, on a stream that speaks for nobody else. Binds the
+  // stream or refuses.
+  void Greet(SessionId session, const protocol::Hello& hello, Turn& turn);
+  // Any other message, on a stream that is bound to `worker`.
+  void Receive(SessionId session, const WorkerName& worker,
+               const protocol::ToCoordinator& message, Turn& turn);
+  void StreamClosed(SessionId session, const WorkerName& worker,
+                    const std::string& why, Turn& turn);
+  // `accuser`: who says so; empty if it is no worker.
+  void Consider(const protocol::Evidence& evidence, const WorkerName& accuser,
+                Turn& turn);
+  void Stop(const std::string& reason, Turn& turn);
+
+  // --- Time ---
+  void Wake(Turn& turn);
+  absl::Time NextWake() const;
+  // The coordinator did not run for `late` beyond the moment it had asked for:
+  // if that is long, nobody's silence counts.
+  void NoteLate(absl::Duration late, absl::Time now);
+  // After a replay: the members of a living epoch may resume from now on.
+  void Revive(absl::Time now);
+
+  // --- Questions ---
+  const JobSpec& spec() const { return durable_.spec; }
+  JobState state() const { return state_; }
+  bool over() const { return durable_.ended.has_value(); }
+  // "job digits is over: it failed: ...". Must be over.
+  absl::Status Over() const;
+  JobView Describe(absl::Time now) const;
+  JobSummary Summary() const;
+  std::shared_ptr<const plan::Plan> FindPlan(const std::string& digest) const;
+
+ private:
+  enum class Again { kIfBudgetAllows, kNever };
+
+  // A worker, and what became of it: "died: killed by signal 9".
+  struct Loss {
+    Worker* worker;
+    std::string what;
+  };
+
+  // --- States (job.cc) ---
+  void Arrive(Worker* worker, Turn& turn);
+  void TryForm(Turn& turn);
+  void Form(Turn& turn);
+  void EndEpoch(protocol::Cause cause, Again again, Turn& turn);
+  void EndJob(record::Outcome outcome, protocol::Cause cause, Turn& turn);
+  void TellTheEnd(const protocol::Cause& cause, Turn& turn);
+  void MissJoinDeadline(Turn& turn);
+  void ExpireLeases(Turn& turn);
+  void ExpireResumes(Turn& turn);
+  void ExpireAccusations(Turn& turn);
+  void ExpireConnecting(Turn& turn);
+  void CallStuck(Turn& turn);
+
+  // --- Members (job_members.cc) ---
+  void GreetAfterEnd(SessionId session, const protocol::Hello& hello,
+                     Turn& turn);
+  void BeginLife(SessionId session, const protocol::Hello& hello, Turn& turn);
+  void ContinueLife(SessionId session, const protocol::Hello& hello,
+                    Turn& turn);
+  void Attach(Worker* worker, SessionId session, const protocol::Hello& hello,
+              bool resumed, Turn& turn);
+  void Detach(Worker* worker, absl::Status why, Turn& turn);
+  void Restate(const Worker& worker, Turn& turn);
+  void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
+            Turn& turn);
+  void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
+                  Turn& turn);
+  void EndIfLeaverIsMissed(Turn& turn);
+
+  // --- Messages of a member (job_stages.cc; Leave in job_members.cc) ---
+  void On(Worker* worker, const protocol::Leave& message, Turn& turn);
+  void On(Worker* worker, const protocol::EpochReport& message, Turn& turn);
+  void On(int rank, const protocol::RegisterChunk& message, Turn& turn);
+  void On(int rank, const protocol::PlanAck& message, Turn& turn);
+  void On(int rank, const protocol::PublishHandles& message, Turn& turn);
+  void On(int rank, const protocol::Connected& message, Turn& turn);
+  void On(int rank, const protocol::Progress& message, Turn& turn);
+  void On(int rank, const protocol::Busy& message, Turn& turn);
+  void On(int rank, const protocol::LocalFailure& message, Turn& turn);
+  void AdoptPlan(Turn& turn);
+  void Start(Turn& turn);
+  void RecognizeStart(const Worker& worker, Turn& turn);
+  template <typename Body>
+  bool IsTooEarly(int rank, const Body& body, Turn& turn);
+  void HearEarly(Turn& turn);
+  void EndByMismatch(int rank, const std::string& what, Turn& turn);
+  void Touch(int rank, Turn& turn);
+
+  // --- Questions ---
+  Door TheDoor(const WorkerName& worker) const;
+  int RankOf(const Worker& worker) const;  // -1: no member of a living epoch
+  bool IsMember(const Worker& worker) const { return RankOf(worker) >= 0; }
+  Worker* AtRank(int rank) { return roster_.Find(NameAt(rank)); }
+  const Worker* AtRank(int rank) const { return roster_.Find(NameAt(rank)); }
+  const WorkerName& NameAt(int rank) const {
+    return epoch_->members[rank].worker;
+  }
+  std::string WhoIs(const Worker& worker) const;
+  std::string WhereIs(int rank) const;
+  // What the stage asks of every rank now, and who has done it.
+  std::string Lack() const;
+  std::vector<bool> Done() const;
+  Waits WhoWaits() const;
+  std::string StuckSentence(int rank, const Waits& waits, absl::Time now) const;
+  WorkerView View(const Worker& worker, absl::Time now) const;
+
+  // --- Doing ---
+  void Tell(const Worker& worker, protocol::ToWorkerBody body, Turn& turn);
+  void TellAll(const protocol::ToWorkerBody& body, Turn& turn);
+  void Remember(std::string text, Turn& turn);
+  JobName name() const { return {durable_.spec.name}; }
+
+  const DurableJob& durable_;
+  const absl::Duration stopped_after_;
+  JobState state_ = JobState::kForming;
+  Roster roster_;
+  Deadlines<WorkerName> leases_;   // of the seated
+  Deadlines<WorkerName> resumes_;  // of the suspect
+  absl::Time join_by_ = absl::InfiniteFuture();
+  absl::Time pulse_ = absl::InfiniteFuture();
+  std::optional<Epoch> epoch_;  // while it lives
+  uint64_t step_ = 0;           // the furthest that was ever reported
+  RestartBudget budget_;
+  History history_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_JOB_H_

@@ -1,0 +1,306 @@
+// From registrations to running steps: the part of Job about an epoch's work.
+
+#include <algorithm>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plan/compile.h"
+#include "plan/digest.h"
+#include "plan/verify.h"
+#include "server/core/job.h"
+#include "server/core/sentences.h"
+
+namespace lockstep::core {
+namespace {
+
+template <typename Body>
+constexpr bool kIsAboutPlan = std::is_same_v<Body, protocol::PlanAck> ||
+                              std::is_same_v<Body, protocol::PublishHandles> ||
+                              std::is_same_v<Body, protocol::Connected>;
+
+template <typename Body>
+constexpr bool kProvesStart = std::is_same_v<Body, protocol::Progress> ||
+                              std::is_same_v<Body, protocol::Heartbeat> ||
+                              std::is_same_v<Body, protocol::Busy> ||
+                              std::is_same_v<Body, protocol::Leave>;
+
+}  // namespace
+
+using protocol::CauseKind;
+
+void Job::Receive(SessionId session, const WorkerName& name,
+                  const protocol::ToCoordinator& message, Turn& turn) {
+  Worker* worker = roster_.Find(name);
+  if (worker == nullptr || worker->session != session) return;
+  worker->heard = turn.now;
+  if (worker->seated() && !over()) {
+    leases_.Set(name, turn.now + spec().timeouts.lease);
+  }
+  const auto dispatch = [&](const auto& body) {
+    using Body = std::decay_t<decltype(body)>;
+    if constexpr (kProvesStart<Body>) RecognizeStart(*worker, turn);
+    if constexpr (std::is_same_v<Body, protocol::Leave>) {
+      On(worker, body, turn);
+    } else if constexpr (std::is_same_v<Body, protocol::EpochReport>) {
+      if (message.epoch == durable_.epoch && !epoch_) On(worker, body, turn);
+    } else if constexpr (!std::is_same_v<Body, protocol::Heartbeat> &&
+                         !std::is_same_v<Body, protocol::Hello>) {
+      const int rank = RankOf(*worker);
+      if (rank < 0 || message.epoch != epoch_->id) return;
+      if constexpr (std::is_same_v<Body, protocol::Evidence>) {
+        Consider(body, worker->name, turn);
+      } else if constexpr (kIsAboutPlan<Body>) {
+        if (!IsTooEarly(rank, body, turn)) On(rank, body, turn);
+      } else {
+        On(rank, body, turn);
+      }
+    }
+  };
+  std::visit(dispatch, message.body);
+}
+
+// --- Sealed: registrations --------------------------------------------------
+
+void Job::On(int rank, const protocol::RegisterChunk& message, Turn& turn) {
+  if (epoch_->plan != nullptr || epoch_->started) return;  // told again
+  const absl::Status added = epoch_->registry.Add(rank, message);
+  if (!added.ok()) {
+    return EndByMismatch(rank, std::string(added.message()), turn);
+  }
+  Touch(rank, turn);
+  EndIfLeaverIsMissed(turn);
+  if (epoch_ && epoch_->registry.complete()) AdoptPlan(turn);
+}
+
+void Job::AdoptPlan(Turn& turn) {
+  const plan::PlanInput input{.mesh = spec().mesh,
+                              .policy = spec().buckets,
+                              .registrations = epoch_->registry.Take()};
+  absl::StatusOr<plan::Plan> compiled = plan::Compile(input);
+  absl::Status status = compiled.status();
+  if (status.ok()) status = plan::Verify(*compiled);
+  if (!status.ok())
+    return EndByMismatch(-1, std::string(status.message()), turn);
+
+  epoch_->digest = plan::DigestOf(*compiled);
+  epoch_->plan = std::make_shared<const plan::Plan>(*std::move(compiled));
+  epoch_->handles.emplace(*epoch_->plan);
+  if (durable_.revision.value == 0) {
+    turn.out.Record(name(),
+                    record::PlanAdopted{epoch_->id, epoch_->plan->revision,
+                                        epoch_->digest});
+  } else if (epoch_->digest != durable_.plan_digest) {
+    return EndByMismatch(
+        -1,
+        absl::StrFormat("the plan compiled again after a restart of the "
+                        "coordinator has digest %s; the adopted one is %s",
+                        epoch_->digest, durable_.plan_digest),
+        turn);
+  }
+  state_ = JobState::kPlanned;
+  epoch_->board.BeginAnew(turn.now);
+  Remember(absl::StrFormat("plan %s: %s in %s", epoch_->digest,
+                           Count(epoch_->plan->parameters.size(), "parameter"),
+                           Count(epoch_->plan->buckets.size(), "bucket")),
+           turn);
+  TellAll(protocol::PlanReady{epoch_->plan->revision, epoch_->digest}, turn);
+  HearEarly(turn);
+}
+
+// --- After a restart of the coordinator -------------------------------------
+
+// The plan's bytes and whether it was started are not journaled. A member that
+// was not started says all it said before again, first thing on its stream; so
+// one that holds the plan and says something else was started, and so were all.
+void Job::RecognizeStart(const Worker& worker, Turn& turn) {
+  const int rank = RankOf(worker);
+  if (rank < 0 || epoch_->started || epoch_->plan != nullptr) return;
+  if (!epoch_->held_plan.Has(rank) || epoch_->registry.begun(rank)) return;
+  Start(turn);
+}
+
+// True if it speaks of a plan that is not there: then it is heard later.
+template <typename Body>
+bool Job::IsTooEarly(int rank, const Body& body, Turn& turn) {
+  if (epoch_->plan != nullptr || epoch_->started) return false;
+  if (durable_.revision.value == 0) {
+    EndByMismatch(rank, "speaks of a plan before there is one", turn);
+  } else {
+    epoch_->early[rank].push_back(body);
+  }
+  return true;
+}
+
+void Job::HearEarly(Turn& turn) {
+  const EpochId id = epoch_->id;
+  for (const auto& [rank, bodies] : std::exchange(epoch_->early, {})) {
+    for (const protocol::ToCoordinatorBody& body : bodies) {
+      if (!epoch_ || epoch_->id != id) return;
+      std::visit(
+          [&, rank = rank](const auto& b) {
+            if constexpr (kIsAboutPlan<std::decay_t<decltype(b)>>) {
+              On(rank, b, turn);
+            }
+          },
+          body);
+    }
+  }
+}
+
+// `rank` -1: about all of them.
+void Job::EndByMismatch(int rank, const std::string& what, Turn& turn) {
+  protocol::Cause cause{.kind = CauseKind::kMismatch, .message = what};
+  if (rank >= 0) {
+    cause.workers = {NameAt(rank)};
+    cause.message = absl::StrCat(WhoIs(*AtRank(rank)), " ", what);
+  }
+  EndEpoch(std::move(cause), Again::kNever, turn);
+}
+
+// --- Planned: acknowledged, handles, connected ------------------------------
+
+void Job::On(int rank, const protocol::PlanAck& message, Turn& turn) {
+  if (epoch_->started) return;
+  if (message.revision != epoch_->plan->revision ||
+      message.digest != epoch_->digest) {
+    return EndByMismatch(
+        rank,
+        absl::StrFormat("holds revision %d of the plan with digest %s; the "
+                        "job's is revision %d with digest %s",
+                        message.revision.value, message.digest,
+                        epoch_->plan->revision.value, epoch_->digest),
+        turn);
+  }
+  if (epoch_->acked.Add(rank)) Touch(rank, turn);
+}
+
+void Job::On(int rank, const protocol::PublishHandles& message, Turn& turn) {
+  if (epoch_->started) return;
+  if (!epoch_->acked.Has(rank)) {
+    return EndByMismatch(
+        rank, "published handles of a plan that it did not acknowledge", turn);
+  }
+  const auto completed = epoch_->handles->Publish(rank, message.handles);
+  if (!completed.ok()) {
+    return EndByMismatch(rank, std::string(completed.status().message()), turn);
+  }
+  Touch(rank, turn);
+  for (const int communicator : *completed) {
+    const protocol::GroupHandles group =
+        epoch_->handles->Complete(communicator);
+    for (const int member : epoch_->handles->Members(communicator)) {
+      Tell(*AtRank(member), group, turn);
+    }
+  }
+  if (!completed->empty() && epoch_->handles->complete()) {
+    epoch_->connect_by = turn.now + spec().timeouts.connect;
+  }
+}
+
+void Job::On(int rank, const protocol::Connected&, Turn& turn) {
+  if (epoch_->started) return Tell(*AtRank(rank), protocol::Start{}, turn);
+  if (!epoch_->acked.Has(rank) || !epoch_->handles->HasAll(rank)) {
+    return EndByMismatch(
+        rank, "says it is connected, but did not publish its handles", turn);
+  }
+  if (!epoch_->connected.Add(rank)) return;
+  roster_.Move(AtRank(rank), WorkerState::kReady);
+  Touch(rank, turn);
+  if (epoch_->connected.full()) Start(turn);
+}
+
+void Job::Start(Turn& turn) {
+  epoch_->started = true;
+  epoch_->connect_by = absl::InfiniteFuture();
+  epoch_->board.BeginAnew(turn.now);
+  state_ = JobState::kRunning;
+  Remember(absl::StrFormat("epoch %d runs", epoch_->id.value), turn);
+  for (int rank = 0; rank < epoch_->size(); ++rank) {
+    epoch_->connected.Add(rank);
+    Worker* worker = AtRank(rank);
+    if (worker->state == WorkerState::kJoining) {
+      roster_.Move(worker, WorkerState::kReady);
+    }
+    Tell(*worker, protocol::Start{}, turn);
+  }
+}
+
+// --- Running ----------------------------------------------------------------
+
+void Job::On(int rank, const protocol::Progress& message, Turn& turn) {
+  if (epoch_->board.Update(rank, message, turn.now)) {
+    Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), turn);
+  }
+  step_ = std::max(step_, message.position.step);
+  EndIfLeaverIsMissed(turn);
+}
+
+void Job::On(int rank, const protocol::Busy& message, Turn& turn) {
+  epoch_->board.SetBusy(rank, message, turn.now);
+}
+
+void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
+  const Worker& worker = *AtRank(rank);
+  EndEpoch({.kind = CauseKind::kLocalFailure,
+            .workers = {worker.name},
+            .message = absl::StrFormat(
+                "%s: %s failed at step %d: %s", WhoIs(worker), message.call,
+                message.step,
+                absl::Status(message.code, message.message).ToString())},
+           Again::kIfBudgetAllows, turn);
+}
+
+void Job::On(Worker* worker, const protocol::EpochReport& message, Turn& turn) {
+  Remember(absl::StrFormat("%s stands %s%s", worker->name.value,
+                           Where(message.position),
+                           message.verdict.empty() ? "" : " and has passed"),
+           turn);
+}
+
+void Job::Touch(int rank, Turn& turn) {
+  if (epoch_->board.Touch(rank, turn.now)) {
+    Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), turn);
+  }
+}
+
+// --- Questions --------------------------------------------------------------
+
+std::string Job::WhereIs(int rank) const {
+  if (epoch_->started) return Where(epoch_->board.of(rank).position);
+  return epoch_->plan == nullptr ? "while parameters were registered"
+                                 : "while the data plane was connected";
+}
+
+std::string Job::Lack() const {
+  if (epoch_->plan == nullptr) return "has not registered its parameters";
+  if (!epoch_->acked.full()) return "has not acknowledged the plan";
+  if (!epoch_->handles->complete()) return "has not published its handles";
+  return "has not connected its data plane";
+}
+
+std::vector<bool> Job::Done() const {
+  std::vector<bool> done(epoch_->size());
+  for (int rank = 0; rank < epoch_->size(); ++rank) {
+    if (epoch_->plan == nullptr) {
+      done[rank] = epoch_->registry.complete(rank);
+    } else if (!epoch_->acked.full()) {
+      done[rank] = epoch_->acked.Has(rank);
+    } else if (!epoch_->handles->complete()) {
+      done[rank] = epoch_->handles->HasAll(rank);
+    } else {
+      done[rank] = epoch_->connected.Has(rank);
+    }
+  }
+  return done;
+}
+
+Waits Job::WhoWaits() const {
+  return epoch_->started ? Waits::OfSteps(epoch_->board, epoch_->plan.get())
+                         : Waits::OfStage(epoch_->board, Done());
+}
+
+}  // namespace lockstep::core

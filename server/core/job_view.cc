@@ -1,0 +1,146 @@
+// What an operator sees of a job.
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "server/core/job.h"
+#include "server/core/sentences.h"
+
+namespace lockstep::core {
+namespace {
+
+// A rank that waits for very many shows the first few.
+constexpr size_t kWaitsShown = 4;
+constexpr size_t kWaitersNamed = 3;
+
+BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
+  BucketView view{
+      .communicator = plan.communicators[bucket.communicator].name,
+      .dtype = bucket.dtype,
+      .op = bucket.op,
+      .bytes = bucket.total * static_cast<int64_t>(SizeOf(bucket.dtype))};
+  for (const plan::Slot& slot : bucket.slots) {
+    view.parameters.push_back(plan.parameters[slot.parameter].name);
+  }
+  return view;
+}
+
+// "has not submitted layers.7.weight and 3 more" or where it is.
+std::string Behind(const Standing& standing) {
+  const bool computes = standing.position.phase == protocol::Phase::kCompute;
+  if (computes && !standing.missing.empty()) {
+    return absl::StrCat("has not submitted ", NameList(standing.missing, 4));
+  }
+  return absl::StrCat("is ", Where(standing.position));
+}
+
+}  // namespace
+
+std::string Job::StuckSentence(int rank, const Waits& waits,
+                               absl::Time now) const {
+  const Standing& standing = epoch_->board.of(rank);
+  std::string text =
+      absl::StrCat(WhoIs(*AtRank(rank)), " has made no progress for ",
+                   HowLong(now - standing.moved), ": it ",
+                   epoch_->started ? Behind(standing) : Lack());
+  if (epoch_->started && standing.position.phase == protocol::Phase::kCompute) {
+    absl::StrAppend(&text, " (", Where(standing.position), ")");
+  }
+  std::vector<WorkerName> waiters;
+  for (const int waiter : waits.On(rank, epoch_->size())) {
+    waiters.push_back(NameAt(waiter));
+  }
+  if (!waiters.empty()) {
+    absl::StrAppend(&text, "; ", NameList(waiters, kWaitersNamed + 1),
+                    waiters.size() == 1 ? " waits for it" : " wait for it");
+  }
+  return text;
+}
+
+WorkerView Job::View(const Worker& worker, absl::Time now) const {
+  WorkerView view{.name = worker.name,
+                  .generation = worker.generation,
+                  .state = worker.state,
+                  .process = worker.process,
+                  .silent_for = now - worker.heard};
+  // Who left in order is still part of the epoch.
+  const int rank = epoch_ ? epoch_->RankOf(worker.name) : -1;
+  if (rank < 0) return view;
+  const Standing& standing = epoch_->board.of(rank);
+  view.rank = rank;
+  view.coordinates = spec().mesh.CoordinatesOf(rank);
+  view.position = standing.position;
+  view.step_seconds = standing.step_seconds;
+  view.no_progress_for = now - standing.moved;
+  if (standing.busy_until > now) view.busy = standing.busy;
+  return view;
+}
+
+JobView Job::Describe(absl::Time now) const {
+  JobView view{.spec = spec(),
+               .state = state_,
+               .epoch = durable_.epoch,
+               .cause = durable_.ended ? durable_.ended->cause : durable_.cause,
+               .events = history_.View(now)};
+  for (const auto& [name, worker] : roster_.workers()) {
+    view.workers.push_back(View(worker, now));
+  }
+  std::sort(view.workers.begin(), view.workers.end(),
+            [](const WorkerView& a, const WorkerView& b) {
+              const auto place = [](const WorkerView& worker) {
+                return static_cast<unsigned>(worker.rank);  // -1 is last
+              };
+              if (place(a) != place(b)) return place(a) < place(b);
+              return NaturalLess(a.name.value, b.name.value);
+            });
+  if (!epoch_) {
+    if (!over()) {
+      view.missing =
+          spec().mesh.WorldSize() - static_cast<int>(roster_.arrived().size());
+    }
+    return view;
+  }
+
+  view.revision = durable_.revision;
+  view.plan_digest = durable_.plan_digest;
+  if (epoch_->plan != nullptr) {
+    view.parameters = epoch_->plan->parameters;
+    for (const plan::Bucket& bucket : epoch_->plan->buckets) {
+      view.buckets.push_back(core::View(bucket, *epoch_->plan));
+    }
+  }
+  const Waits waits = WhoWaits();
+  for (int rank = 0; rank < epoch_->size(); ++rank) {
+    for (const int other : waits.For(rank, kWaitsShown)) {
+      view.waits.push_back(
+          {.waiter = NameAt(rank),
+           .waited_for = NameAt(other),
+           .why = epoch_->started ? Behind(epoch_->board.of(other)) : Lack()});
+    }
+    if (epoch_->board.IsStuck(rank, now) && !waits.Any(rank)) {
+      view.stalls.push_back(StuckSentence(rank, waits, now));
+    }
+  }
+  return view;
+}
+
+JobSummary Job::Summary() const {
+  JobSummary summary{.name = name(),
+                     .state = state_,
+                     .epoch = durable_.epoch,
+                     .world_size = spec().mesh.WorldSize(),
+                     .step = step_};
+  for (const auto& [name, worker] : roster_.workers()) {
+    if (worker.state == WorkerState::kReady) ++summary.ready;
+  }
+  return summary;
+}
+
+std::shared_ptr<const plan::Plan> Job::FindPlan(
+    const std::string& digest) const {
+  return epoch_ && epoch_->digest == digest ? epoch_->plan : nullptr;
+}
+
+}  // namespace lockstep::core

@@ -1,0 +1,50 @@
+#include "server/core/outbox.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace lockstep::core {
+
+void Outbox::Send(SessionId session, const JobName& job, EpochId epoch,
+                  protocol::ToWorkerBody body) {
+  if (session.value == 0 || sessions_.IsClosed(session)) return;
+  effects_.push_back(core::Send{session, {job, epoch, term_, std::move(body)}});
+}
+
+void Outbox::Refuse(SessionId session, const JobName& job,
+                    const absl::Status& status) {
+  Send(session, job, {},
+       protocol::Refused{status.code(), std::string(status.message())});
+  Close(session, status);
+}
+
+void Outbox::Close(SessionId session, absl::Status status) {
+  if (session.value == 0 || sessions_.IsClosed(session)) return;
+  sessions_.Close(session);
+  effects_.push_back(CloseSession{session, std::move(status)});
+}
+
+void Outbox::Record(const JobName& job, record::Body body) {
+  record::Record record{durable_.records + 1, job, std::move(body)};
+  if (const absl::Status applied = Apply(record, &durable_); !applied.ok()) {
+    std::fprintf(stderr, "lockstep: a bug: the core wrote a bad record: %s\n",
+                 applied.ToString().c_str());
+    std::abort();
+  }
+  effects_.push_back(Persist{std::move(record)});
+}
+
+void Outbox::Answer(RequestId request, absl::Status status) {
+  effects_.push_back(core::Answer{request, std::move(status)});
+}
+
+void Outbox::Note(const JobName& job, std::string text) {
+  effects_.push_back(core::Note{job, std::move(text)});
+}
+
+void Outbox::Bind(SessionId session, Speaker speaker) {
+  sessions_.Bind(session, std::move(speaker));
+}
+
+}  // namespace lockstep::core

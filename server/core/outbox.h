@@ -1,0 +1,58 @@
+// Where one Step collects what the outside world should do.
+//
+// Everything that leaves the core goes through here, so that the leader's term
+// is on every message, nothing is sent on a closed stream, and a record is
+// applied to the durable state at the moment it is written.
+//
+// Threads: none. Lives for one Step.
+// Errors:  a record that cannot follow is a bug of the core and aborts.
+
+#ifndef LOCKSTEP_SERVER_CORE_OUTBOX_H_
+#define LOCKSTEP_SERVER_CORE_OUTBOX_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "plan/words/ids.h"
+#include "plan/words/protocol.h"
+#include "plan/words/record.h"
+#include "server/core/durable.h"
+#include "server/core/event.h"
+#include "server/core/session_table.h"
+
+namespace lockstep::core {
+
+class Outbox {
+ public:
+  Outbox(LeaderTerm term, DurableState* durable, SessionTable* sessions)
+      : term_(term), durable_(*durable), sessions_(*sessions) {}
+
+  // Does nothing for session 0, which is no stream.
+  void Send(SessionId session, const JobName& job, EpochId epoch,
+            protocol::ToWorkerBody body);
+
+  // The last word on a stream, and its end with the same status.
+  void Refuse(SessionId session, const JobName& job,
+              const absl::Status& status);
+
+  // Ends a stream; nothing can be sent on it after. Nothing for session 0.
+  void Close(SessionId session, absl::Status status);
+
+  void Record(const JobName& job, record::Body body);
+  void Answer(RequestId request, absl::Status status);
+  void Note(const JobName& job, std::string text);
+
+  void Bind(SessionId session, Speaker speaker);
+
+  Effects Take() { return std::move(effects_); }
+
+ private:
+  const LeaderTerm term_;
+  DurableState& durable_;
+  SessionTable& sessions_;
+  Effects effects_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_OUTBOX_H_

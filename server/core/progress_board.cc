@@ -1,0 +1,95 @@
+#include "server/core/progress_board.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::core {
+
+ProgressBoard::ProgressBoard(int world_size, absl::Duration patience,
+                             absl::Time now)
+    : patience_(patience), standings_(world_size) {
+  for (int rank = 0; rank < world_size; ++rank) {
+    standings_[rank].moved = now;
+    due_.Set(rank, now + patience_);
+  }
+  positions_[{}] = world_size;
+}
+
+bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
+                           absl::Time now) {
+  Standing& standing = standings_[rank];
+  const bool moved = standing.position != progress.position ||
+                     standing.submitted != progress.submitted;
+  if (standing.position != progress.position && standing.present) {
+    Count(standing.position, -1);
+    Count(progress.position, +1);
+  }
+  standing.position = progress.position;
+  standing.submitted = progress.submitted;
+  standing.missing = progress.missing;
+  if (progress.step_seconds > 0) standing.step_seconds = progress.step_seconds;
+  return moved && Moved(rank, now);
+}
+
+bool ProgressBoard::Touch(int rank, absl::Time now) { return Moved(rank, now); }
+
+void ProgressBoard::SetBusy(int rank, const protocol::Busy& busy,
+                            absl::Time now) {
+  Standing& standing = standings_[rank];
+  standing.busy = busy.reason;
+  standing.busy_until =
+      busy.reason.empty() ? absl::InfinitePast() : now + busy.max;
+  // Being busy is not being stuck, and the end of it is a fresh beginning.
+  if (busy.reason.empty()) standing.moved = now;
+  standing.called_stuck = false;
+  if (standing.present) {
+    due_.Set(rank, std::max(standing.moved + patience_, standing.busy_until));
+  }
+}
+
+void ProgressBoard::Drop(int rank) {
+  Standing& standing = standings_[rank];
+  if (!standing.present) return;
+  standing.present = false;
+  Count(standing.position, -1);
+  due_.Clear(rank);
+}
+
+void ProgressBoard::BeginAnew(absl::Time now) {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (standings_[rank].present) Moved(rank, now);
+  }
+}
+
+bool ProgressBoard::IsStuck(int rank, absl::Time now) const {
+  const Standing& standing = standings_[rank];
+  return standing.present && standing.moved + patience_ <= now &&
+         standing.busy_until <= now;
+}
+
+std::vector<int> ProgressBoard::TakeDue(absl::Time now) {
+  std::vector<int> due = due_.TakeDue(now);
+  for (const int rank : due) due_.Set(rank, now + patience_);
+  return due;
+}
+
+protocol::Position ProgressBoard::Furthest() const {
+  return positions_.empty() ? protocol::Position{} : positions_.rbegin()->first;
+}
+
+bool ProgressBoard::Moved(int rank, absl::Time now) {
+  Standing& standing = standings_[rank];
+  standing.moved = now;
+  if (standing.present) {
+    due_.Set(rank, std::max(now + patience_, standing.busy_until));
+  }
+  return std::exchange(standing.called_stuck, false);
+}
+
+void ProgressBoard::Count(const protocol::Position& position, int sign) {
+  const auto entry = positions_.try_emplace(position, 0).first;
+  entry->second += sign;
+  if (entry->second == 0) positions_.erase(entry);
+}
+
+}  // namespace lockstep::core

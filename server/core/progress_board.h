@@ -1,0 +1,78 @@
+// Where each rank of an epoch is, and since when.
+//
+//   moved ───────────────── moved + timeouts.progress ──▶ stuck
+//     └─ Busy(reason, max) ────────────┘ not before moved + max
+//
+// A rank has *moved* when its position changed or it did what its epoch asked
+// of it (registered, connected, ...). The board knows times; whether a rank
+// that does not move waits for another is said by waits.h.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_PROGRESS_BOARD_H_
+#define LOCKSTEP_SERVER_CORE_PROGRESS_BOARD_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "plan/words/protocol.h"
+#include "server/core/deadlines.h"
+
+namespace lockstep::core {
+
+struct Standing {
+  protocol::Position position;
+  uint32_t submitted = 0;
+  std::vector<std::string> missing;  // as in Progress
+  double step_seconds = 0;
+  absl::Time moved;
+  std::string busy;  // why it does not move, if it said so
+  absl::Time busy_until = absl::InfinitePast();
+  bool present = true;
+  bool called_stuck = false;  // and it has not moved since
+};
+
+class ProgressBoard {
+ public:
+  ProgressBoard(int world_size, absl::Duration patience, absl::Time now);
+
+  // The newest word of a rank. True if it was called stuck and has moved.
+  bool Update(int rank, const protocol::Progress& progress, absl::Time now);
+  // It did what the epoch asked of it. True as above.
+  bool Touch(int rank, absl::Time now);
+  void SetBusy(int rank, const protocol::Busy& busy, absl::Time now);
+  // It left: nothing is expected of it any more.
+  void Drop(int rank);
+  // All patience begins anew.
+  void BeginAnew(absl::Time now);
+
+  const Standing& of(int rank) const { return standings_[rank]; }
+  int size() const { return static_cast<int>(standings_.size()); }
+
+  // Not moved for as long as it may, and not busy.
+  bool IsStuck(int rank, absl::Time now) const;
+  void CallStuck(int rank) { standings_[rank].called_stuck = true; }
+
+  // Ranks whose patience ended; each is due again a full patience later.
+  std::vector<int> TakeDue(absl::Time now);
+  absl::Time NextDue() const { return due_.Next(); }
+
+  // The furthest position of the ranks that are present.
+  protocol::Position Furthest() const;
+
+ private:
+  bool Moved(int rank, absl::Time now);
+  void Count(const protocol::Position& position, int sign);
+
+  const absl::Duration patience_;
+  std::vector<Standing> standings_;
+  std::map<protocol::Position, int> positions_;  // how many stand there
+  Deadlines<int> due_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_PROGRESS_BOARD_H_

@@ -1,0 +1,33 @@
+// Which of the ranks have done something, and whether all have.
+
+#ifndef LOCKSTEP_SERVER_CORE_RANK_SET_H_
+#define LOCKSTEP_SERVER_CORE_RANK_SET_H_
+
+#include <vector>
+
+namespace lockstep::core {
+
+class RankSet {
+ public:
+  explicit RankSet(int size) : has_(size, false) {}
+
+  // False if it was in already.
+  bool Add(int rank) {
+    if (has_[rank]) return false;
+    has_[rank] = true;
+    ++count_;
+    return true;
+  }
+  bool Has(int rank) const { return has_[rank]; }
+  int count() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == static_cast<int>(has_.size()); }
+
+ private:
+  std::vector<bool> has_;
+  int count_ = 0;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_RANK_SET_H_

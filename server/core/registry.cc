@@ -1,0 +1,56 @@
+#include "server/core/registry.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace lockstep::core {
+
+absl::Status Registry::Add(int rank, const protocol::RegisterChunk& chunk) {
+  Rank& of = ranks_[rank];
+  if (of.complete && of.repeats) return absl::OkStatus();
+  if (of.complete) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "sent chunk %d of its parameters after the last one", chunk.index));
+  }
+  if (chunk.index != of.next) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("sent chunk %d of its parameters where chunk %d was "
+                        "due",
+                        chunk.index, of.next));
+  }
+  const int64_t count =
+      static_cast<int64_t>(of.parameters.size() + chunk.parameters.size());
+  if (count > parameters_max_) {
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "registers at least %d parameters; limits.parameters_max is %d", count,
+        parameters_max_));
+  }
+  of.parameters.insert(of.parameters.end(), chunk.parameters.begin(),
+                       chunk.parameters.end());
+  ++of.next;
+  of.complete = chunk.last;
+  if (of.complete) ++completed_;
+  return absl::OkStatus();
+}
+
+void Registry::Repeat(int rank) {
+  Rank& of = ranks_[rank];
+  if (of.complete) {
+    of.repeats = true;
+  } else {
+    of = {};
+  }
+}
+
+std::vector<std::vector<Parameter>> Registry::Take() {
+  std::vector<std::vector<Parameter>> registrations;
+  registrations.reserve(ranks_.size());
+  for (Rank& rank : ranks_) {
+    registrations.push_back(std::move(rank.parameters));
+    rank.parameters = {};
+  }
+  return registrations;
+}
+
+}  // namespace lockstep::core

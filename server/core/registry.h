@@ -1,0 +1,61 @@
+// What each rank registers, collected from chunks.
+//
+//   rank 0   | 0 | 1 | 2 last |      complete
+//   rank 1   | 0 | 1 |               waits for 2
+//
+// A rank whose stream broke says everything again from chunk 0: what is already
+// complete is then passed over.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_REGISTRY_H_
+#define LOCKSTEP_SERVER_CORE_REGISTRY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "plan/words/parameter.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::core {
+
+class Registry {
+ public:
+  // `parameters_max` bounds what one rank may register.
+  Registry(int world_size, int64_t parameters_max)
+      : ranks_(world_size), parameters_max_(parameters_max) {}
+
+  // InvalidArgument: a chunk that is not the next one. ResourceExhausted: more
+  // parameters than the limit.
+  absl::Status Add(int rank, const protocol::RegisterChunk& chunk);
+
+  // The rank begins again: its stream is a new one.
+  void Repeat(int rank);
+
+  bool complete(int rank) const { return ranks_[rank].complete; }
+  bool complete() const {
+    return completed_ == static_cast<int>(ranks_.size());
+  }
+  // The rank has said something.
+  bool begun(int rank) const { return ranks_[rank].next > 0; }
+
+  // Everything, by rank; the registry is empty after. Must be complete.
+  std::vector<std::vector<Parameter>> Take();
+
+ private:
+  struct Rank {
+    std::vector<Parameter> parameters;
+    uint32_t next = 0;
+    bool complete = false;
+    bool repeats = false;  // says again what is complete
+  };
+
+  std::vector<Rank> ranks_;
+  const int64_t parameters_max_;
+  int completed_ = 0;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_REGISTRY_H_

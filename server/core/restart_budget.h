@@ -1,0 +1,48 @@
+// How often a job may form again after an epoch ended.
+//
+//   max_restarts 2, window   |<-------- restart_window -------->|
+//   ends                          x          x          x
+//                             restart    restart     the job fails
+//
+// A step that fails three times in a row fails the job whatever the budget: it
+// would fail again.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_RESTART_BUDGET_H_
+#define LOCKSTEP_SERVER_CORE_RESTART_BUDGET_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "lockstep/job_spec.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::core {
+
+inline constexpr size_t kSameStepMax = 3;
+
+class RestartBudget {
+ public:
+  explicit RestartBudget(const JobLimits& limits) : limits_(limits) {}
+
+  // An epoch ended at `step` (nothing if none was running). Takes one restart
+  // and returns nothing, or says why the job may not form again; that is empty
+  // where a job may never restart, which needs no explanation.
+  std::optional<std::string> Spend(absl::Time now, std::optional<uint64_t> step,
+                                   const protocol::Cause& cause);
+
+ private:
+  JobLimits limits_;
+  std::deque<absl::Time> restarts_;
+  std::optional<uint64_t> failing_step_;
+  std::vector<std::string> failures_;  // of that step
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_RESTART_BUDGET_H_

@@ -1,0 +1,41 @@
+// The phrases of which messages to people are made: who, where, since when.
+
+#ifndef LOCKSTEP_SERVER_CORE_SENTENCES_H_
+#define LOCKSTEP_SERVER_CORE_SENTENCES_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "lockstep/job_spec.h"
+#include "plan/words/ids.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::core {
+
+// "worker-3 (rank 3, host a, pid 123)"; without a rank if it is below 0.
+std::string Who(const WorkerName& worker, int rank,
+                const protocol::ProcessInfo& process);
+
+// "at step 412 while computing".
+std::string Where(const protocol::Position& position);
+
+// "850ms", "12.3s", "4m5s": two units at most, rounded down.
+std::string HowLong(absl::Duration duration);
+
+// "a", "a and b", "a, b and c"; from `max` on "a, b and 7 more".
+std::string NameList(const std::vector<std::string>& names, size_t max = 20);
+std::string NameList(const std::vector<WorkerName>& names, size_t max = 20);
+
+// "1 rank", "4 ranks".
+std::string Count(int64_t n, const std::string& noun);
+
+// InvalidArgument that lists every field in which `brought` differs from the
+// job's spec, with both values; OK if none does.
+absl::Status SameSpec(const JobSpec& job, const JobSpec& brought,
+                      const WorkerName& worker);
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_SENTENCES_H_

@@ -1,0 +1,66 @@
+// Which stream speaks for which worker of which job.
+//
+// A stream is bound by its first good Hello, and forgotten when the coordinator
+// closes it: what still comes in on it is ignored until the adapter says that
+// it is gone.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_SESSION_TABLE_H_
+#define LOCKSTEP_SERVER_CORE_SESSION_TABLE_H_
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "plan/words/ids.h"
+#include "server/core/event.h"
+
+namespace lockstep::core {
+
+struct Speaker {
+  JobName job;
+  WorkerName worker;
+  bool operator==(const Speaker&) const = default;
+};
+
+class SessionTable {
+ public:
+  void Bind(SessionId session, Speaker speaker) {
+    bound_[session] = std::move(speaker);
+  }
+
+  // nullptr: nobody yet, or not any more.
+  const Speaker* Find(SessionId session) const {
+    const auto found = bound_.find(session);
+    return found == bound_.end() ? nullptr : &found->second;
+  }
+
+  // The coordinator closes it.
+  void Close(SessionId session) {
+    bound_.erase(session);
+    closed_.insert(session);
+  }
+  bool IsClosed(SessionId session) const { return closed_.count(session) > 0; }
+
+  // The adapter says that it is gone.
+  void Forget(SessionId session) {
+    bound_.erase(session);
+    closed_.erase(session);
+  }
+
+  std::vector<SessionId> Bound() const {
+    std::vector<SessionId> sessions;
+    for (const auto& [session, speaker] : bound_) sessions.push_back(session);
+    return sessions;
+  }
+
+ private:
+  std::map<SessionId, Speaker> bound_;
+  std::set<SessionId> closed_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_SESSION_TABLE_H_

@@ -1,0 +1,123 @@
+#include "server/core/waits.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+namespace lockstep::core {
+namespace {
+
+constexpr uint64_t kPhases = 8;
+
+uint64_t Distance(uint64_t step, protocol::Phase phase) {
+  return step * kPhases + static_cast<uint64_t>(phase);
+}
+
+}  // namespace
+
+Waits::Waits(const ProgressBoard& board)
+    : present_(board.size()),
+      reached_(board.size()),
+      needs_(board.size(), kNothing),
+      groups_of_rank_(board.size()) {
+  for (int rank = 0; rank < board.size(); ++rank) {
+    present_[rank] = board.of(rank).present;
+  }
+}
+
+Waits Waits::OfStage(const ProgressBoard& board,
+                     const std::vector<bool>& done) {
+  Waits waits(board);
+  for (int rank = 0; rank < board.size(); ++rank) {
+    waits.reached_[rank] = done[rank] ? 1 : 0;
+    waits.needs_[rank] = done[rank] ? 1 : kNothing;
+    waits.groups_of_rank_[rank] = {0};
+  }
+  std::vector<int> everybody(board.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  waits.AddGroup(std::move(everybody));
+  return waits;
+}
+
+Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan) {
+  Waits waits(board);
+  for (int rank = 0; rank < board.size(); ++rank) {
+    const protocol::Position& position = board.of(rank).position;
+    waits.reached_[rank] = Distance(position.step, position.phase);
+    const bool in_transfer = position.phase == protocol::Phase::kTransfer;
+    const bool in_verdict = position.phase == protocol::Phase::kVerdict;
+    if (in_transfer || in_verdict) waits.needs_[rank] = waits.reached_[rank];
+    if (in_verdict || plan == nullptr) waits.groups_of_rank_[rank] = {0};
+  }
+  std::vector<int> everybody(board.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  waits.AddGroup(std::move(everybody));
+  if (plan == nullptr) return waits;
+
+  std::set<int> gradient;
+  for (const plan::Bucket& bucket : plan->buckets) {
+    gradient.insert(bucket.communicator);
+  }
+  for (const int communicator : gradient) {
+    const std::vector<int>& ranks = plan->communicators[communicator].ranks;
+    const int group = static_cast<int>(waits.groups_.size());
+    for (const int rank : ranks) {
+      const bool in_verdict =
+          board.of(rank).position.phase == protocol::Phase::kVerdict;
+      if (!in_verdict) waits.groups_of_rank_[rank].push_back(group);
+    }
+    waits.AddGroup(ranks);
+  }
+  return waits;
+}
+
+void Waits::AddGroup(std::vector<int> ranks) {
+  ranks.erase(std::remove_if(ranks.begin(), ranks.end(),
+                             [this](int rank) { return !present_[rank]; }),
+              ranks.end());
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [this](int a, int b) { return reached_[a] < reached_[b]; });
+  groups_.push_back(std::move(ranks));
+}
+
+bool Waits::Needs(int waiter, int other) const {
+  return present_[waiter] && present_[other] && needs_[waiter] != kNothing &&
+         reached_[other] < needs_[waiter];
+}
+
+bool Waits::Any(int rank) const { return !For(rank, 1).empty(); }
+
+std::vector<int> Waits::For(int rank, size_t max) const {
+  std::vector<int> others;
+  for (const int group : groups_of_rank_[rank]) {
+    for (const int other : groups_[group]) {
+      if (others.size() == max || !Needs(rank, other)) break;
+      const bool known =
+          std::find(others.begin(), others.end(), other) != others.end();
+      if (!known) others.push_back(other);
+    }
+  }
+  return others;
+}
+
+std::vector<int> Waits::On(int rank, size_t max) const {
+  std::set<int> waiters;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const auto& members = groups_[group];
+    if (std::find(members.begin(), members.end(), rank) == members.end()) {
+      continue;
+    }
+    for (const int waiter : members) {
+      const auto& own = groups_of_rank_[waiter];
+      const bool waits_here = std::find(own.begin(), own.end(),
+                                        static_cast<int>(group)) != own.end();
+      if (waits_here && Needs(waiter, rank)) waiters.insert(waiter);
+    }
+  }
+  std::vector<int> first(waiters.begin(), waiters.end());
+  if (first.size() > max) first.resize(max);
+  return first;
+}
+
+}  // namespace lockstep::core

@@ -1,0 +1,60 @@
+// Who waits for whom, and therefore who is to blame when nobody moves.
+//
+//   before Start   who has done what the stage asks waits for who has not
+//   in a step      who has submitted everything (kTransfer) waits for members
+//                  of its gradient groups that have not; who is in the verdict
+//                  waits for everybody who is not
+//
+//   w0 in the verdict ──▶ w1 waits for transfers ──▶ w2 computes: blame w2
+//
+// Edges lead from further to less far, so there is no cycle, and who is stuck
+// and waits for nobody is to blame. A value, built when it is asked for in
+// O(n log n), never held.
+
+#ifndef LOCKSTEP_SERVER_CORE_WAITS_H_
+#define LOCKSTEP_SERVER_CORE_WAITS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plan/ir.h"
+#include "server/core/progress_board.h"
+
+namespace lockstep::core {
+
+class Waits {
+ public:
+  // Before Start: done[rank] says whether it has done what is asked now.
+  static Waits OfStage(const ProgressBoard& board,
+                       const std::vector<bool>& done);
+  // In a step. Without a plan everybody is taken to need everybody.
+  static Waits OfSteps(const ProgressBoard& board, const plan::Plan* plan);
+
+  bool Any(int rank) const;
+
+  // At most `max` that the rank waits for directly, least far first.
+  std::vector<int> For(int rank, size_t max) const;
+
+  // At most `max` that wait for the rank directly, in rank order.
+  std::vector<int> On(int rank, size_t max) const;
+
+ private:
+  explicit Waits(const ProgressBoard& board);
+
+  // A list of ranks that need each other, least far first.
+  void AddGroup(std::vector<int> ranks);
+  bool Needs(int waiter, int other) const;
+
+  static constexpr uint64_t kNothing = 0;
+
+  std::vector<bool> present_;
+  std::vector<uint64_t> reached_;         // how far it is
+  std::vector<uint64_t> needs_;           // how far others must be; kNothing
+  std::vector<std::vector<int>> groups_;  // [0] is everybody
+  std::vector<std::vector<int>> groups_of_rank_;  // those in which it waits
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_WAITS_H_
