@@ -1,0 +1,127 @@
+# What `cmake --install build/release --prefix P` gives, and how the client
+# library is put together.
+#
+#   bin/        lockstepd, lockstepctl
+#   lib/        liblockstep_client.so, liblockstep_client.a
+#   include/    lockstep/*.h
+#   lib/cmake/  lockstep: find_package(lockstep) with lockstep::client (shared) and
+#               lockstep::client_static
+#
+#   lockstep_client_library(ROOMS lockstep_base lockstep_plan ...
+#                           STATIC_PACKAGES gRPC ...)
+#
+# makes both libraries from the objects of the rooms. The list is explicit, and
+# closed: a room that another one needs and that is not listed is an error here
+# rather than an undefined symbol at somebody else's place. What the rooms need
+# of others becomes private to the shared library; the static one passes it on, and STATIC_PACKAGES
+# are where its consumers find it.
+
+include_guard(GLOBAL)
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# What the public headers include of others, in every consumer's way.
+set(LOCKSTEP_PUBLIC_DEPS absl::any_invocable absl::function_ref absl::span absl::status
+    absl::statusor absl::time)
+
+function(lockstep_client_library)
+  cmake_parse_arguments(ARG "" "" "ROOMS;STATIC_PACKAGES" ${ARGN})
+  set(objects)
+  foreach(room ${ARG_ROOMS})
+    get_target_property(type ${room} TYPE)
+    if(NOT type STREQUAL "INTERFACE_LIBRARY")
+      list(APPEND objects $<TARGET_OBJECTS:${room}>)
+    endif()
+  endforeach()
+  _lockstep_needs_of_others(needs "${ARG_ROOMS}")
+  set(symbols "${PROJECT_SOURCE_DIR}/cmake/lockstep_client.map")
+
+  add_library(lockstep_client SHARED ${objects})
+  target_link_libraries(lockstep_client PUBLIC ${LOCKSTEP_PUBLIC_DEPS} PRIVATE ${needs})
+  target_link_options(lockstep_client PRIVATE
+    "-Wl,--version-script=${symbols}" -Wl,--no-undefined -Wl,--as-needed)
+  set_target_properties(lockstep_client PROPERTIES
+    EXPORT_NAME client LINKER_LANGUAGE CXX LINK_DEPENDS "${symbols}"
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+
+  add_library(lockstep_client_static STATIC ${objects})
+  target_link_libraries(lockstep_client_static PUBLIC ${LOCKSTEP_PUBLIC_DEPS} ${needs})
+  set_target_properties(lockstep_client_static PROPERTIES
+    EXPORT_NAME client_static LINKER_LANGUAGE CXX OUTPUT_NAME lockstep_client)
+
+  foreach(library lockstep_client lockstep_client_static)
+    target_compile_features(${library} PUBLIC cxx_std_20)
+    target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:include>)
+    set_target_properties(${library} PROPERTIES
+      LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
+      ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+  endforeach()
+  set(LOCKSTEP_STATIC_PACKAGES ${ARG_STATIC_PACKAGES})
+  _lockstep_install_client()
+endfunction()
+
+function(_lockstep_install_client)
+  set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
+  install(TARGETS lockstep_client EXPORT lockstepTargets)
+  install(TARGETS lockstep_client_static EXPORT lockstepStaticTargets)
+  foreach(export lockstepTargets lockstepStaticTargets)
+    install(EXPORT ${export} NAMESPACE lockstep:: DESTINATION "${package_dir}")
+  endforeach()
+  install(DIRECTORY plan/include/ client/include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
+
+  configure_package_config_file(
+    "${PROJECT_SOURCE_DIR}/cmake/lockstepConfig.cmake.in"
+    "${PROJECT_BINARY_DIR}/lockstepConfig.cmake" INSTALL_DESTINATION "${package_dir}")
+  write_basic_package_version_file(
+    "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  install(FILES "${PROJECT_BINARY_DIR}/lockstepConfig.cmake"
+    "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" DESTINATION "${package_dir}")
+endfunction()
+
+# lockstep_install_programs(NAME ...)
+function(lockstep_install_programs)
+  foreach(program ${ARGN})
+    if(TARGET ${program})
+      install(TARGETS ${program} RUNTIME)
+    endif()
+  endforeach()
+endfunction()
+
+# Walks from the rooms over their links. Ours must be among the rooms, or be
+# only a bundle of headers, which is walked through; theirs go to `out`.
+function(_lockstep_needs_of_others out rooms)
+  set(needs)
+  set(todo ${rooms})
+  set(seen)
+  while(todo)
+    list(POP_FRONT todo room)
+    if(room IN_LIST seen)
+      continue()
+    endif()
+    list(APPEND seen ${room})
+    get_target_property(links ${room} INTERFACE_LINK_LIBRARIES)
+    foreach(link ${links})
+      string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" link "${link}")
+      if(link MATCHES "^(lockstep_warnings|links-NOTFOUND)$" OR NOT link)
+        continue()
+      elseif(link MATCHES "TARGET_NAME_IF_EXISTS:([a-z0-9_]+)")
+        set(link ${CMAKE_MATCH_1})
+        if(NOT TARGET ${link})
+          continue()
+        endif()
+      endif()
+      if(NOT link MATCHES "^lockstep_")
+        list(APPEND needs ${link})
+        continue()
+      endif()
+      get_target_property(type ${link} TYPE)
+      if(NOT link IN_LIST rooms AND NOT type STREQUAL "INTERFACE_LIBRARY")
+        message(FATAL_ERROR "${room} needs ${link}, which is not among the client's rooms: ${rooms}")
+      endif()
+      list(APPEND todo ${link})
+    endforeach()
+  endwhile()
+  list(REMOVE_ITEM needs ${LOCKSTEP_PUBLIC_DEPS})
+  list(REMOVE_DUPLICATES needs)
+  set(${out} ${needs} PARENT_SCOPE)
+endfunction()

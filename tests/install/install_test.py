@@ -1,0 +1,63 @@
+"""What `cmake --install` gives: a consumer builds against it and runs, with the
+shared library and with the static one; the shared one shows only our names.
+
+    install_test.py BUILD_FOLDER
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD = Path(sys.argv[1])
+CONSUMER = Path(__file__).resolve().parent / "consumer"
+
+OURS = re.compile(r"(((typeinfo|typeinfo name|vtable|VTT) for|(non-)?virtual thunk to) )?lockstep::|lockstep_")
+
+
+def output_of(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class InstallTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = Path(folder.name)
+        cls.prefix = cls.root / "prefix"
+        output_of("cmake", "--install", BUILD, "--prefix", cls.prefix)
+
+    def test_a_consumer_builds_and_runs(self):
+        build = self.root / "build"
+        output_of("cmake", "-S", CONSUMER, "-B", build, "-G", "Ninja",
+                  f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DCMAKE_BUILD_TYPE=Release",
+                  env={**os.environ, "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"})
+        output_of("cmake", "--build", build)
+        for kind in ("client", "client_static"):
+            self.assertEqual(output_of(build / f"consumer_of_{kind}"), "world size 6\n")
+
+    def test_only_our_names_are_exported(self):
+        names = [line.split(maxsplit=2)[2] for line in output_of(
+            "nm", "-D", "--defined-only", "-C",
+            self.prefix / "lib/liblockstep_client.so").splitlines()]
+        self.assertIn("lockstep::ParseMesh", [name.partition("(")[0] for name in names])
+        self.assertEqual([name for name in names if not OURS.match(name)], [])
+
+    def test_programs_and_headers_are_there(self):
+        programs = {file.name for file in (self.prefix / "bin").glob("*")}
+        self.assertLessEqual(programs, {"lockstepd", "lockstepctl"})
+        headers = {file.name for file in (self.prefix / "include/lockstep").iterdir()}
+        self.assertLessEqual({"session.h", "gradient_sync.h", "communicator.h", "mesh.h"}, headers)
+        self.assertEqual([name for name in headers if not name.endswith(".h")], [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
