@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/dtype.h"
@@ -103,6 +104,8 @@ struct Transfer {
   bool operator==(const Transfer&) const = default;
 };
 
+// A queue: its transfers are launched in order. A rank uses a communicator in
+// one lane only, so the order on a communicator is the order in a lane.
 struct Lane {
   LaneKind kind = LaneKind::kGradient;
   std::string name;  // unique in the rank: "gradient"
@@ -125,6 +128,21 @@ struct Plan {
   std::vector<RankPlan> ranks;
   bool operator==(const Plan&) const = default;
 };
+
+// "all-reduce", "send", ...; "gradient", ...; "?" for a value that is none.
+std::string_view Name(TransferKind kind);
+std::string_view Name(LaneKind kind);
+
+// Elements of the transfer's shape, which must be valid.
+int64_t CountOf(const Transfer& transfer);
+
+constexpr bool IsPointToPoint(TransferKind kind) {
+  return kind == TransferKind::kSend || kind == TransferKind::kRecv;
+}
+
+// Everything on which the two sides of a transfer must agree, for messages:
+// "all-reduce of 1024 f32, sum, bucket 3", "send of [2,8] bf16, tag 7".
+std::string Describe(const Transfer& transfer);
 
 }  // namespace lockstep::plan
 

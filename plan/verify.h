@@ -1,14 +1,18 @@
 // The proof that a plan can run: judged before a byte moves.
 //
+//   CheckTables, CheckLanes ─▶ CheckCollectives, ─▶ FindDeadlock ─▶ OK
+//   (verify/structure.h)       CheckPointToPoint    (verify/player.h)
+//                              (verify/agreement.h)
+//
 // Checked, for all ranks against each other:
-//   * every index is in range; launch_order names every transfer exactly once
-//     and keeps each lane's order
+//   * every index is in range, every field within its meaning; launch_order
+//     names every transfer exactly once, keeps each lane's order and leaves
+//     groups together; a rank uses a communicator in one lane only
 //   * buckets: slots inside, disjoint, aligned; each parameter in exactly one
-//     bucket, whose communicator is the parameter's group; sizes and dtypes
-//     agree with the parameters
+//     bucket, whose communicator is the parameter's group; sizes, dtypes and
+//     ops agree with the parameters; every member reduces a bucket exactly once
 //   * on each communicator, all members enqueue the same collectives in the
-//   same
-//     order: kind, count, dtype, op, root, bucket
+//     same order: kind, count, dtype, op, root, bucket
 //   * every send has its receive with equal tag, shape and dtype, and per
 //     (communicator, source, destination) sends and receives are in one order
 //   * played with rendezvous semantics the plan ends with nothing left over,
@@ -16,7 +20,8 @@
 //     in launch order
 //
 // A failure names ranks, lanes and both values; a deadlock prints the cycle of
-// who waits for whom.
+// who waits for whom. Takes any plan whatever, also one decoded from hostile
+// bytes, in time and memory proportional to its size.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_H_
 #define LOCKSTEP_PLAN_VERIFY_H_

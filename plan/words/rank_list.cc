@@ -9,26 +9,30 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::string> Ranges(const std::vector<int>& sorted) {
-  std::vector<std::string> ranges;
-  for (size_t i = 0; i < sorted.size();) {
-    size_t end = i + 1;
-    while (end < sorted.size() && sorted[end] == sorted[end - 1] + 1) ++end;
-    ranges.push_back(end - i == 1
-                         ? absl::StrCat(sorted[i])
-                         : absl::StrCat(sorted[i], "-", sorted[end - 1]));
-    i = end;
-  }
-  return ranges;
-}
+constexpr size_t kRangesMax = 64;
+constexpr size_t kSayingsMax = 64;
 
 }  // namespace
 
 std::string RankList(std::vector<int> ranks) {
   if (ranks.empty()) return "no rank";
   std::sort(ranks.begin(), ranks.end());
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(Ranges(ranks), ", "));
+  std::vector<std::string> ranges;
+  size_t i = 0;
+  while (i < ranks.size() && ranges.size() < kRangesMax) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    ranges.push_back(end - i == 1
+                         ? absl::StrCat(ranks[i])
+                         : absl::StrCat(ranks[i], "-", ranks[end - 1]));
+    i = end;
+  }
+  std::string text = absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                                  absl::StrJoin(ranges, ", "));
+  if (i < ranks.size()) {
+    absl::StrAppend(&text, " and ", ranks.size() - i, " more");
+  }
+  return text;
 }
 
 std::string WhoSaidWhat(
@@ -37,14 +41,23 @@ std::string WhoSaidWhat(
   for (const auto& [rank, said] : said_by_rank) {
     speakers_of[said].push_back(rank);
   }
-  std::map<int, std::string> by_lowest_rank;
+  std::map<int, const std::string*> saying_of_lowest;
   for (const auto& [said, ranks] : speakers_of) {
-    by_lowest_rank[*std::min_element(ranks.begin(), ranks.end())] =
-        absl::StrCat(RankList(ranks), ": ", said);
+    saying_of_lowest[*std::min_element(ranks.begin(), ranks.end())] = &said;
   }
-  return absl::StrJoin(
-      by_lowest_rank, "; ",
-      [](std::string* out, const auto& entry) { out->append(entry.second); });
+  std::vector<std::string> sayings;
+  size_t quoted = 0;
+  for (const auto& [lowest, said] : saying_of_lowest) {
+    if (sayings.size() == kSayingsMax) break;
+    const std::vector<int>& speakers = speakers_of[*said];
+    sayings.push_back(absl::StrCat(RankList(speakers), ": ", *said));
+    quoted += speakers.size();
+  }
+  if (quoted < said_by_rank.size()) {
+    sayings.push_back(absl::StrCat(said_by_rank.size() - quoted,
+                                   " more ranks: something else"));
+  }
+  return absl::StrJoin(sayings, "; ");
 }
 
 }  // namespace lockstep

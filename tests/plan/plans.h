@@ -24,8 +24,9 @@ inline PlanInput Alike(const Mesh& mesh, std::vector<Parameter> parameters) {
 
 inline Mesh MeshOf(std::vector<MeshAxis> axes) { return {std::move(axes)}; }
 
-template <typename T>
-const T& OneOf(std::mt19937_64& random, const std::vector<T>& choices) {
+// Takes any vector; an element of it, by reference.
+template <typename Choices>
+auto& OneOf(std::mt19937_64& random, Choices& choices) {
   return choices[random() % choices.size()];
 }
 
@@ -46,9 +47,10 @@ inline Parameter RandomParameter(std::mt19937_64& random, const Mesh& mesh,
   for (size_t rank = random() % 3; rank > 0; --rank) {
     parameter.shape.push_back(static_cast<int64_t>(random() % 40));
   }
-  parameter.dtype = OneOf<DType>(
-      random, {DType::kF16, DType::kBF16, DType::kF32, DType::kF64});
-  parameter.op = OneOf<ReduceOp>(random, {ReduceOp::kSum, ReduceOp::kMean});
+  const std::vector<DType> floats = {DType::kF16, DType::kBF16, DType::kF32,
+                                     DType::kF64};
+  parameter.dtype = OneOf(random, floats);
+  parameter.op = random() % 2 == 0 ? ReduceOp::kSum : ReduceOp::kMean;
   for (const MeshAxis& axis : mesh.axes) {
     if (random() % 2 == 0) parameter.axes.push_back(axis.name);
   }

@@ -64,6 +64,18 @@ TEST(RankListTest, PutsRanksTogetherThatSaidTheSame) {
             "ranks 0-1, 3: z; rank 2: a");
 }
 
+TEST(RankListTest, StaysShortWhateverTheWorld) {
+  std::vector<int> even;
+  std::vector<std::pair<int, std::string>> said;
+  for (int rank = 0; rank < 2000; rank += 2) {
+    even.push_back(rank);
+    said.emplace_back(rank, std::to_string(rank));
+  }
+  EXPECT_EQ(RankList(even).substr(0, 14), "ranks 0, 2, 4,");
+  EXPECT_NE(RankList(even).find("126 and 936 more"), std::string::npos);
+  EXPECT_NE(WhoSaidWhat(said).find("936 more ranks"), std::string::npos);
+}
+
 TEST(UnitsTest, WritesASizeInItsLargestWholeUnit) {
   EXPECT_EQ(SizeText(25 << 20), "25MiB");
   EXPECT_EQ(SizeText(4096), "4KiB");

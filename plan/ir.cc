@@ -1,0 +1,58 @@
+#include "plan/ir.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace lockstep::plan {
+
+std::string_view Name(TransferKind kind) {
+  switch (kind) {
+    case TransferKind::kAllReduce: return "all-reduce";
+    case TransferKind::kReduceScatter: return "reduce-scatter";
+    case TransferKind::kAllGather: return "all-gather";
+    case TransferKind::kBroadcast: return "broadcast";
+    case TransferKind::kAllToAll: return "all-to-all";
+    case TransferKind::kSend: return "send";
+    case TransferKind::kRecv: return "recv";
+    case TransferKind::kBarrier: return "barrier";
+  }
+  return "?";
+}
+
+std::string_view Name(LaneKind kind) {
+  switch (kind) {
+    case LaneKind::kGradient: return "gradient";
+    case LaneKind::kPipeline: return "pipeline";
+    case LaneKind::kHalo: return "halo";
+    case LaneKind::kState: return "state";
+  }
+  return "?";
+}
+
+int64_t CountOf(const Transfer& transfer) {
+  int64_t count = 1;
+  for (const int64_t extent : transfer.shape) count *= extent;
+  return count;
+}
+
+std::string Describe(const Transfer& transfer) {
+  if (transfer.kind == TransferKind::kBarrier) return "barrier";
+  if (IsPointToPoint(transfer.kind)) {
+    return absl::StrFormat("%s of [%s] %s, tag %d", Name(transfer.kind),
+                           absl::StrJoin(transfer.shape, ","),
+                           Name(transfer.dtype), transfer.tag);
+  }
+  std::string text = absl::StrFormat("%s of %d %s", Name(transfer.kind),
+                                     CountOf(transfer), Name(transfer.dtype));
+  if (transfer.kind == TransferKind::kAllReduce ||
+      transfer.kind == TransferKind::kReduceScatter) {
+    absl::StrAppendFormat(&text, ", %s", Name(transfer.op));
+  }
+  if (transfer.root >= 0) absl::StrAppend(&text, ", root ", transfer.root);
+  if (transfer.bucket >= 0)
+    absl::StrAppend(&text, ", bucket ", transfer.bucket);
+  return text;
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,50 @@
+#include "plan/verify.h"
+
+#include "absl/strings/str_cat.h"
+#include "plan/verify/agreement.h"
+#include "plan/verify/finding.h"
+#include "plan/verify/player.h"
+#include "plan/verify/structure.h"
+#include "plan/verify/traffic.h"
+
+namespace lockstep::plan {
+namespace {
+
+absl::Status CheckStructure(const Plan& plan) {
+  Findings findings;
+  CheckTables(plan, findings);
+  if (findings.empty()) CheckLanes(plan, findings);
+  return findings.ToStatus();
+}
+
+absl::Status CheckAgreement(const Plan& plan, const Traffic& traffic) {
+  Findings findings;
+  CheckCollectives(plan, traffic, findings);
+  CheckPointToPoint(plan, traffic, findings);
+  return findings.ToStatus();
+}
+
+absl::Status CheckPlay(const Plan& plan, const Traffic& traffic, Queues queues,
+                       absl::string_view model) {
+  const auto circle = FindDeadlock(plan, traffic, queues);
+  if (!circle) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the plan deadlocks ", model, ": ", Describe(plan, *circle)));
+}
+
+}  // namespace
+
+absl::Status Verify(const Plan& plan) {
+  absl::Status status = CheckStructure(plan);
+  if (!status.ok()) return status;
+  const Traffic traffic = TrafficOf(plan);
+  status = CheckAgreement(plan, traffic);
+  if (!status.ok()) return status;
+  status = CheckPlay(plan, traffic, Queues::kEachLane,
+                     "even if every lane runs by itself");
+  if (!status.ok()) return status;
+  return CheckPlay(plan, traffic, Queues::kEachRank,
+                   "if each rank runs one transfer at a time, in launch order");
+}
+
+}  // namespace lockstep::plan

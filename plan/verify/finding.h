@@ -1,0 +1,57 @@
+// What the verifier found wrong, for machines and for people.
+
+#ifndef LOCKSTEP_PLAN_VERIFY_FINDING_H_
+#define LOCKSTEP_PLAN_VERIFY_FINDING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace lockstep::plan {
+
+enum class Rule : uint8_t {
+  kWorld,           // mesh, revision, number of ranks
+  kCommunicators,   // names and members
+  kParameters,      // each well-formed, names unique on every rank
+  kBuckets,         // slots, sizes, and whose gradients
+  kLanes,           // names, and one lane for each communicator
+  kTransfers,       // the fields of one transfer
+  kBucketCoverage,  // each bucket once on every member
+  kLaunchOrder,     // every transfer once, lanes in order, groups together
+  kCollectives,     // members agree on what they do together
+  kPointToPoint,    // every send has its receive
+};
+
+struct Finding {
+  Rule rule;
+  std::vector<int> ranks;  // whom it concerns; none: the plan as a whole
+  std::string text;
+};
+
+// Keeps the first few findings and counts the others: a plan that is wrong in
+// one way is often wrong a million times.
+class Findings {
+ public:
+  static constexpr size_t kKept = 8;
+
+  void Add(Rule rule, std::vector<int> ranks, std::string text);
+
+  bool empty() const { return count_ == 0; }
+  // Nothing more will be kept.
+  bool full() const { return kept_.size() == kKept; }
+  const std::vector<Finding>& kept() const { return kept_; }
+
+  // OK if there are none, else InvalidArgument with those kept.
+  absl::Status ToStatus() const;
+
+ private:
+  std::vector<Finding> kept_;
+  size_t count_ = 0;
+};
+
+}  // namespace lockstep::plan
+
+#endif  // LOCKSTEP_PLAN_VERIFY_FINDING_H_

@@ -1,0 +1,21 @@
+// Is the plan well-formed? Everything that can be judged by looking at one
+// thing at a time; what the other parts of the verifier may then rely on.
+
+#ifndef LOCKSTEP_PLAN_VERIFY_STRUCTURE_H_
+#define LOCKSTEP_PLAN_VERIFY_STRUCTURE_H_
+
+#include "plan/ir.h"
+#include "plan/verify/finding.h"
+
+namespace lockstep::plan {
+
+// What all ranks share: mesh, communicators, parameters, buckets.
+void CheckTables(const Plan& plan, Findings& findings);
+
+// What each rank does: lanes, transfers, launch order. The tables must have
+// passed.
+void CheckLanes(const Plan& plan, Findings& findings);
+
+}  // namespace lockstep::plan
+
+#endif  // LOCKSTEP_PLAN_VERIFY_STRUCTURE_H_

@@ -1,0 +1,292 @@
+// The tables that all ranks of a plan share.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_format.h"
+#include "plan/bucket.h"
+#include "plan/verify/structure.h"
+#include "plan/words/utf8.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr int kNone = -1;
+
+bool InRange(int64_t index, size_t size) {
+  return index >= 0 && static_cast<uint64_t>(index) < size;
+}
+
+// --- World and communicators ------------------------------------------------
+
+void CheckWorld(const Plan& plan, Findings& findings) {
+  if (absl::Status mesh = Validate(plan.mesh); !mesh.ok()) {
+    findings.Add(Rule::kWorld, {}, std::string(mesh.message()));
+    return;
+  }
+  if (plan.ranks.size() != static_cast<size_t>(plan.mesh.WorldSize())) {
+    findings.Add(Rule::kWorld, {},
+                 absl::StrFormat("mesh %s has %d ranks, the plan has %d",
+                                 ToString(plan.mesh), plan.mesh.WorldSize(),
+                                 plan.ranks.size()));
+  }
+  if (plan.revision.value < 1) {
+    findings.Add(Rule::kWorld, {}, "the revision is 0, the first is 1");
+  }
+}
+
+void CheckMembers(const Communicator& communicator, size_t world,
+                  Findings& findings) {
+  if (communicator.ranks.empty()) {
+    findings.Add(
+        Rule::kCommunicators, {},
+        absl::StrFormat("communicator %s has no members", communicator.name));
+  }
+  std::set<int> seen;
+  for (const int rank : communicator.ranks) {
+    if (!InRange(rank, world)) {
+      findings.Add(Rule::kCommunicators, {},
+                   absl::StrFormat("communicator %s has rank %d, the world "
+                                   "has %d",
+                                   communicator.name, rank, world));
+    } else if (!seen.insert(rank).second) {
+      findings.Add(
+          Rule::kCommunicators, {rank},
+          absl::StrFormat("is in communicator %s twice", communicator.name));
+    }
+  }
+}
+
+bool IsWorld(const Communicator& communicator, size_t world) {
+  if (communicator.ranks.size() != world) return false;
+  for (size_t i = 0; i < world; ++i) {
+    if (communicator.ranks[i] != static_cast<int>(i)) return false;
+  }
+  return true;
+}
+
+void CheckCommunicators(const Plan& plan, Findings& findings) {
+  const size_t world = plan.ranks.size();
+  if (plan.communicators.empty() || !IsWorld(plan.communicators[0], world)) {
+    findings.Add(Rule::kCommunicators, {},
+                 "communicator 0 is not the world in the order of its ranks");
+  }
+  std::set<std::string> names;
+  for (const Communicator& communicator : plan.communicators) {
+    if (communicator.name.empty() || !IsPrintableUtf8(communicator.name) ||
+        !names.insert(communicator.name).second) {
+      findings.Add(
+          Rule::kCommunicators, {},
+          absl::StrFormat("communicator name \"%s\" is empty, repeated or "
+                          "not printable",
+                          absl::CEscape(communicator.name)));
+    }
+    CheckMembers(communicator, world, findings);
+  }
+}
+
+// --- Parameters and buckets -------------------------------------------------
+
+void CheckParameters(const Plan& plan, Findings& findings) {
+  for (const Parameter& parameter : plan.parameters) {
+    const absl::Status valid = Validate(parameter, plan.mesh);
+    if (!valid.ok()) {
+      findings.Add(Rule::kParameters, {}, std::string(valid.message()));
+    }
+  }
+}
+
+class BucketCheck {
+ public:
+  BucketCheck(const Plan& plan, Findings& findings)
+      : plan_(plan),
+        findings_(findings),
+        bucket_of_(plan.parameters.size(), kNone) {}
+
+  void Run() {
+    for (size_t i = 0; i < plan_.buckets.size(); ++i) {
+      index_ = static_cast<int>(i);
+      CheckBucket(plan_.buckets[i]);
+    }
+    if (!findings_.empty()) return;
+    CheckEveryParameterHasABucket();
+    if (!findings_.empty()) return;
+    CheckNamesOnEachRank();
+  }
+
+ private:
+  template <typename... Args>
+  void Find(const absl::FormatSpec<Args...>& format, const Args&... args) {
+    findings_.Add(Rule::kBuckets, {},
+                  absl::StrFormat("bucket %d ", index_) +
+                      absl::StrFormat(format, args...));
+  }
+
+  void CheckBucket(const Bucket& bucket) {
+    if (!InRange(bucket.communicator, plan_.communicators.size())) {
+      return Find("names communicator %d of %d", bucket.communicator,
+                  plan_.communicators.size());
+    }
+    if (!IsFloat(bucket.dtype)) return Find("holds no floating point");
+    if (bucket.op != ReduceOp::kSum && bucket.op != ReduceOp::kMean) {
+      return Find("has op %s, which is neither sum nor mean", Name(bucket.op));
+    }
+    if (bucket.slots.empty()) return Find("is empty");
+    int64_t end = 0;
+    for (const Slot& slot : bucket.slots) {
+      if (!CheckSlot(bucket, slot, end)) return;
+      end = slot.offset + slot.count;
+    }
+    CheckFlags(bucket, end);
+    CheckGroups(bucket);
+  }
+
+  bool CheckSlot(const Bucket& bucket, const Slot& slot, int64_t end) {
+    if (!InRange(slot.parameter, plan_.parameters.size())) {
+      Find("names parameter %d of %d", slot.parameter, plan_.parameters.size());
+      return false;
+    }
+    const Parameter& parameter = plan_.parameters[slot.parameter];
+    if (slot.offset < end || slot.offset > kParameterBytesMax ||
+        slot.offset != AlignedOffset(slot.offset, bucket.dtype)) {
+      Find("has %s at element %d: not aligned, or not behind element %d",
+           parameter.name, slot.offset, end);
+      return false;
+    }
+    if (slot.count != ElementsOf(parameter)) {
+      Find("has %d elements of %s, which has %d", slot.count, parameter.name,
+           ElementsOf(parameter));
+      return false;
+    }
+    CheckKind(bucket, parameter);
+    CheckFirstPlace(slot.parameter);
+    return true;
+  }
+
+  void CheckKind(const Bucket& bucket, const Parameter& parameter) {
+    if (bucket.dtype != parameter.dtype || bucket.op != parameter.op) {
+      Find("is %s %s, but %s is %s", Name(bucket.dtype), Name(bucket.op),
+           parameter.name, Describe(parameter));
+    }
+  }
+
+  void CheckFirstPlace(int parameter) {
+    if (bucket_of_[parameter] != kNone) {
+      Find("has %s, which is in bucket %d as well",
+           plan_.parameters[parameter].name, bucket_of_[parameter]);
+    }
+    bucket_of_[parameter] = index_;
+  }
+
+  void CheckFlags(const Bucket& bucket, int64_t end) {
+    const int64_t slots = static_cast<int64_t>(bucket.slots.size());
+    if (bucket.flags_offset < end ||
+        bucket.flags_offset > 2 * kParameterBytesMax ||
+        bucket.flags_offset !=
+            AlignedOffset(bucket.flags_offset, bucket.dtype)) {
+      Find("has its flags at element %d: not aligned, or not behind element %d",
+           bucket.flags_offset, end);
+    } else if (bucket.total != bucket.flags_offset + slots) {
+      Find("has %d elements, its %d flags end at %d", bucket.total, slots,
+           bucket.flags_offset + slots);
+    }
+  }
+
+  // The ranks of the communicator are those that differ only in the axes of
+  // each parameter. Neighbours mostly share their axes: those are seen once.
+  void CheckGroups(const Bucket& bucket) {
+    const std::vector<std::string>* judged = nullptr;
+    for (const Slot& slot : bucket.slots) {
+      const Parameter& parameter = plan_.parameters[slot.parameter];
+      if (judged != nullptr && *judged == parameter.axes) continue;
+      judged = &parameter.axes;
+      if (!IsGroup(bucket.communicator, parameter.axes)) {
+        Find("travels over communicator %s, which is no group of %s: %s",
+             plan_.communicators[bucket.communicator].name, parameter.name,
+             Describe(parameter));
+      }
+    }
+  }
+
+  bool IsGroup(int communicator, const std::vector<std::string>& axes) {
+    const auto [known, is_new] =
+        is_group_.try_emplace({communicator, axes}, false);
+    if (is_new) {
+      std::vector<int> ranks = plan_.communicators[communicator].ranks;
+      std::vector<int> group = axes.empty()
+                                   ? plan_.communicators[0].ranks
+                                   : plan_.mesh.GroupOf(ranks[0], axes);
+      std::sort(ranks.begin(), ranks.end());
+      std::sort(group.begin(), group.end());
+      known->second = ranks == group;
+    }
+    return known->second;
+  }
+
+  void CheckEveryParameterHasABucket() {
+    for (size_t i = 0; i < bucket_of_.size(); ++i) {
+      if (bucket_of_[i] != kNone) continue;
+      findings_.Add(Rule::kBuckets, {},
+                    absl::StrFormat("parameter %s is in no bucket",
+                                    plan_.parameters[i].name));
+    }
+  }
+
+  // Parameters of one name lie on communicators that have no rank in common.
+  void CheckNamesOnEachRank() {
+    absl::flat_hash_map<absl::string_view, std::vector<int>> communicators_of;
+    for (size_t i = 0; i < plan_.parameters.size(); ++i) {
+      communicators_of[plan_.parameters[i].name].push_back(
+          plan_.buckets[bucket_of_[i]].communicator);
+    }
+    for (const Parameter& parameter : plan_.parameters) {
+      const auto found = communicators_of.find(parameter.name);
+      if (found == communicators_of.end()) continue;
+      const int rank = CommonRank(found->second);
+      if (rank != kNone) {
+        findings_.Add(
+            Rule::kParameters, {rank},
+            absl::StrFormat("holds two parameters called %s", parameter.name));
+      }
+      communicators_of.erase(found);
+    }
+  }
+
+  // A rank that is in two of the communicators, or -1.
+  int CommonRank(const std::vector<int>& communicators) {
+    const auto [known, is_new] = common_rank_.try_emplace(communicators, kNone);
+    if (!is_new || communicators.size() == 1) return known->second;
+    std::set<int> seen;
+    for (const int communicator : communicators) {
+      for (const int rank : plan_.communicators[communicator].ranks) {
+        if (!seen.insert(rank).second) return known->second = rank;
+      }
+    }
+    return kNone;
+  }
+
+  const Plan& plan_;
+  Findings& findings_;
+  std::vector<int> bucket_of_;  // of each parameter
+  int index_ = 0;               // of the bucket being checked
+  // Answers that many buckets and parameters ask for.
+  std::map<std::pair<int, std::vector<std::string>>, bool> is_group_;
+  std::map<std::vector<int>, int> common_rank_;
+};
+
+}  // namespace
+
+void CheckTables(const Plan& plan, Findings& findings) {
+  CheckWorld(plan, findings);
+  if (!findings.empty()) return;
+  CheckCommunicators(plan, findings);
+  CheckParameters(plan, findings);
+  if (!findings.empty()) return;
+  BucketCheck(plan, findings).Run();
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,49 @@
+// Which transfers of different ranks belong together.
+//
+// Below the plan there are no tags: what meets on a communicator is decided by
+// order alone. The k-th collective of one member meets the k-th of all others;
+// the k-th send from a to b meets b's k-th receive from a.
+
+#ifndef LOCKSTEP_PLAN_VERIFY_TRAFFIC_H_
+#define LOCKSTEP_PLAN_VERIFY_TRAFFIC_H_
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "plan/ir.h"
+#include "plan/verify/roster.h"
+
+namespace lockstep::plan {
+
+// A transfer of a plan.
+struct Place {
+  int rank = -1;
+  TransferRef ref;
+  auto operator<=>(const Place&) const = default;
+};
+
+const Transfer& At(const Plan& plan, const Place& place);
+
+// "transfer 3 of lane gradient (all-reduce of 1024 f32, sum, bucket 3)"
+std::string Describe(const Plan& plan, const Place& place);
+
+struct Channel {
+  std::vector<Place> sends;
+  std::vector<Place> receives;
+};
+
+// All of it in launch order.
+struct Traffic {
+  // collectives[c][p]: what member p of communicator c takes part in.
+  std::vector<std::vector<std::vector<Place>>> collectives;
+  // By communicator, source and destination (members of it).
+  std::map<std::tuple<int, int, int>, Channel> channels;
+};
+
+// The structure of the plan must have passed.
+Traffic TrafficOf(const Plan& plan);
+
+}  // namespace lockstep::plan
+
+#endif  // LOCKSTEP_PLAN_VERIFY_TRAFFIC_H_
