@@ -1,0 +1,152 @@
+#include "client/session/driver.h"
+
+#include <atomic>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_control.h"
+#include "tests/support/manual_clock.h"
+
+namespace lockstep::session {
+namespace {
+
+using protocol::CauseKind;
+
+// One worker of a job of one, on a clock that stands still.
+class DriverTest : public testing::Test {
+ protected:
+  DriverTest() {
+    auto channel = factory_->Make("host:1");
+    channels_.push_back(*std::move(channel));
+    driver_ = std::make_unique<Driver>(MachineOptions{.job = {"job"},
+                                                      .worker = {"a"},
+                                                      .life = 7,
+                                                      .addresses = {"host:1"}},
+                                       std::move(channels_), &clock_);
+  }
+
+  void Say(FakeStream& stream, protocol::ToWorkerBody body) {
+    stream.Say({{"job"}, {1}, {1}, std::move(body)});
+  }
+
+  // Until the epoch is formed; its stream.
+  std::shared_ptr<FakeStream> Form() {
+    auto stream = server_.Next<protocol::Hello>().first;
+    Say(*stream, protocol::Welcome{{1}, {.name = "job"}});
+    Say(*stream, protocol::EpochFormed{0, {{{"a"}, {1}, {}}}});
+    driver_->Await(
+        [](const View& view) { return view.phase == SessionPhase::kFormed; });
+    return stream;
+  }
+
+  void End(FakeStream& stream) {
+    Say(stream, protocol::EpochEnded{{CauseKind::kLeft, {}, "b left"}});
+  }
+
+  ManualClock clock_;
+  PlayedServer server_;
+  std::unique_ptr<ChannelFactory> factory_ = MakeFakeChannels(&server_);
+  std::vector<std::unique_ptr<ControlChannel>> channels_;
+  std::unique_ptr<Driver> driver_;
+};
+
+TEST_F(DriverTest, PublishesWhatTheMachineLearns) {
+  auto stream = Form();
+  EXPECT_EQ(driver_->view()->epoch, EpochId{1});
+  EXPECT_TRUE(driver_->view()->connected);
+}
+
+TEST_F(DriverTest, WaitsNoLongerThanToTheDeadlineOfItsClock) {
+  const absl::Time deadline = clock_.Now() + absl::Seconds(3);
+  std::atomic<bool> waited = false;
+  std::thread waiter([&] {
+    driver_->Await([](const View&) { return false; }, deadline);
+    waited = true;
+  });
+  clock_.Advance(absl::Seconds(2));
+  EXPECT_FALSE(waited);
+  clock_.Advance(absl::Seconds(1));
+  waiter.join();
+}
+
+TEST_F(DriverTest, CallsEveryWatchOnceWhenTheEpochEnds) {
+  auto stream = Form();
+  std::atomic<int> early = 0;
+  absl::Status why;
+  driver_->AddWatch([&](const absl::Status& status) {
+    why = status;
+    ++early;
+  });
+  End(*stream);
+  driver_->Await(IsOver);
+  std::atomic<int> late = 0;
+  driver_->AddWatch([&](const absl::Status&) {
+    ++late;
+    driver_->Nudge();
+  });
+  driver_->Await([&](const View&) { return late > 0; });
+  EXPECT_EQ(early, 1);
+  EXPECT_EQ(why, absl::AbortedError("b left"));
+}
+
+TEST_F(DriverTest, DoesNotCallARemovedWatch) {
+  auto stream = Form();
+  const uint64_t removed = driver_->AddWatch(
+      [](const absl::Status&) { FAIL() << "it was removed"; });
+  driver_->RemoveWatch(removed);
+  std::atomic<bool> called = false;
+  driver_->AddWatch([&](const absl::Status&) {
+    called = true;
+    driver_->Nudge();
+  });
+  End(*stream);
+  driver_->Await([&](const View&) { return called.load(); });
+}
+
+TEST_F(DriverTest, PullsProgressOnceAnInterval) {
+  auto stream = Form();
+  std::atomic<uint64_t> pulls = 0;
+  driver_->SetProgressSource([&] {
+    protocol::Progress progress{.position = {++pulls}};
+    driver_->Nudge();
+    return progress;
+  });
+  for (uint64_t pull = 1; pull <= 5; ++pull) {
+    driver_->Await([&](const View&) { return pulls == pull; });
+    // A task of ours after the pull: nothing more is pulled at this moment.
+    Say(*stream, protocol::PlanReady{{pull}, "abc"});
+    driver_->Await(
+        [&](const View& view) { return view.revision.value == pull; });
+    EXPECT_EQ(pulls, pull);
+    clock_.Advance(absl::Milliseconds(100));
+  }
+  driver_->SetProgressSource(nullptr);
+}
+
+TEST_F(DriverTest, ComesBackAfterALostStream) {
+  auto stream = Form();
+  stream->Close(absl::UnavailableError("cut"));
+  driver_->Await([](const View& view) { return !view.connected; });
+  clock_.Advance(absl::Seconds(1));
+  auto [second, hello] = server_.Next<protocol::Hello>();
+  EXPECT_EQ(hello.generation, Generation{1});
+  EXPECT_EQ(hello.resume->epoch, EpochId{1});
+  Say(*second, protocol::Welcome{{1}, {.name = "job"}, true});
+  driver_->Await([](const View& view) { return view.connected; });
+}
+
+TEST_F(DriverTest, CanBeDestroyedAtAnyMoment) {
+  server_.Next<protocol::Hello>();
+  driver_.reset();  // with a stream that is open and not welcomed
+}
+
+TEST_F(DriverTest, CanBeDestroyedWhileItWaitsToTryAgain) {
+  auto stream = Form();
+  stream->Close(absl::UnavailableError("cut"));
+  driver_->Await([](const View& view) { return !view.connected; });
+  driver_.reset();
+}
+
+}  // namespace
+}  // namespace lockstep::session
