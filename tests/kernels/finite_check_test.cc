@@ -88,6 +88,22 @@ TEST(FiniteCheckRangeTest, FiniteF64ElementsMayHaveAnInfiniteSum) {
   EXPECT_TRUE(std::isinf(check.sum_of_squares));
 }
 
+// 2^53 + 1 is a tie that goes back to 2^53; 2^53 + 2 is exact. So two ones
+// count only if they meet each other before they meet lane 0.
+double FoldOfOnesAt(size_t a, size_t b) {
+  double lanes[kSumLanes] = {0x1p53};
+  lanes[a] = lanes[b] = 1;
+  return FoldLanes(lanes) - 0x1p53;
+}
+
+TEST(SumTreeTest, LanesMeetThoseHalfOfWhatIsLeftAway) {
+  EXPECT_EQ(FoldOfOnesAt(8, 24), 2);
+  EXPECT_EQ(FoldOfOnesAt(7, 15), 2);
+  EXPECT_EQ(FoldOfOnesAt(1, 30), 0);
+  EXPECT_EQ(FoldOfOnesAt(7, 24), 0);
+  EXPECT_EQ(FoldOfOnesAt(8, 16), 0);
+}
+
 // Through three levels of the tree; the values grow so that order matters.
 TEST(SumTreeTest, GivesTheBitsOfTheRecursiveSentence) {
   for (size_t count : {size_t{0}, size_t{1}, size_t{40}, kSumRun, kSumRun + 1,
