@@ -31,20 +31,27 @@ namespace lockstep {
 // constructed event is already complete.
 class LOCKSTEP_EXPORT Event {
  public:
-  class State;
+  // The moment as the kind of stream that recorded it knows it.
+  class LOCKSTEP_EXPORT State {
+   public:
+    virtual ~State() = default;
+    virtual bool Done() const = 0;
+    virtual absl::Status Wait(absl::Duration timeout) const = 0;
+  };
+
   Event() = default;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   // True once all work enqueued before the event has run.
-  bool Done() const;
+  bool Done() const { return state_ == nullptr || state_->Done(); }
 
   // Blocks until Done or until `timeout` has passed (DeadlineExceeded). Says
   // nothing about whether that work succeeded.
-  absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const;
+  absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const {
+    return state_ == nullptr ? absl::OkStatus() : state_->Wait(timeout);
+  }
 
  private:
-  friend class Stream;
-  friend class HostStream;
   std::shared_ptr<State> state_;
 };
 
@@ -68,16 +75,17 @@ class LOCKSTEP_EXPORT Stream {
   Stream() = default;
 };
 
-// A host queue: runs work in order on one thread of its own, named `name` (at
-// most 15 bytes, shown by ps and debuggers). The thread starts with the first
-// work. Destruction runs all that was enqueued, then joins.
+// A host queue: runs work in order on one thread of its own, named `name` (cut
+// to 15 bytes; shown by ps and debuggers). The thread starts with the first
+// work and takes no signals. Destruction runs all that was enqueued, then
+// joins; it must not happen on the stream's own thread.
 class LOCKSTEP_EXPORT HostStream : public Stream {
  public:
   explicit HostStream(std::string name = "ls-stream");
   ~HostStream() override;
 
   // Enqueues `work`; never blocks. Its status, if not OK, becomes the stream's
-  // first error.
+  // first error. `work` is destroyed before later work runs.
   void Enqueue(absl::AnyInvocable<absl::Status()> work);
 
   Event Record() override;
