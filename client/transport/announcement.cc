@@ -1,0 +1,74 @@
+#include "client/transport/announcement.h"
+
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "client/transport/blame.h"
+
+namespace lockstep::transport {
+namespace {
+
+absl::string_view Word(std::string_view name) {
+  return {name.data(), name.size()};
+}
+
+std::string Described(const Announcement& a) {
+  std::string text = absl::StrCat(Word(Name(a.kind)), " of ", a.bytes,
+                                  " bytes of ", Word(Name(a.dtype)));
+  if (a.kind == CallKind::kAllReduce || a.kind == CallKind::kReduceScatter) {
+    absl::StrAppend(&text, " (", Word(Name(a.op)), ")");
+  }
+  if (a.kind == CallKind::kBroadcast) {
+    absl::StrAppend(&text, " from rank ", a.root);
+  }
+  return text;
+}
+
+}  // namespace
+
+Announcement Announce(const Call& call, size_t bytes) {
+  Announcement a{.kind = call.kind, .dtype = call.dtype, .bytes = bytes};
+  if (call.kind == CallKind::kRecv) a.kind = CallKind::kSend;
+  if (call.kind == CallKind::kBroadcast) a.root = call.peer;
+  if (call.kind == CallKind::kAllReduce ||
+      call.kind == CallKind::kReduceScatter) {
+    a.op = call.op;
+  }
+  return a;
+}
+
+absl::Status CheckAnnouncement(const void* received,
+                               const Announcement& expected, int peer) {
+  Announcement announced;
+  std::memcpy(&announced, received, sizeof announced);
+  if (announced == expected) return absl::OkStatus();
+  return Blame(absl::DataLossError(absl::StrCat(
+                   "rank ", peer, " came with ", Described(announced),
+                   " where this rank expected ", Described(expected))),
+               peer);
+}
+
+absl::Status Announcements::Give(int peer, uint64_t number) {
+  return transfers_.Add(link_.Send(peer, tag_ + number, &own_, sizeof own_));
+}
+
+absl::Status Announcements::Expect(int peer, uint64_t number) {
+  heard_.push_back({peer, {}});
+  return transfers_.Add(link_.Recv(
+      peer, tag_ + number, &heard_.back().announcement, sizeof(Announcement)));
+}
+
+absl::Status Announcements::Agree() {
+  if (absl::Status moved = transfers_.WaitAll(); !moved.ok()) return moved;
+  for (const Heard& heard : heard_) {
+    absl::Status agreed =
+        CheckAnnouncement(&heard.announcement, own_, heard.peer);
+    if (!agreed.ok()) return agreed;
+  }
+  heard_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,128 @@
+#include "client/transport/broadcast.h"
+
+#include <cstddef>
+
+#include "client/transport/announcement.h"
+#include "client/transport/exchange.h"
+#include "client/transport/slices.h"
+#include "client/transport/transfers.h"
+
+namespace lockstep::transport {
+namespace {
+
+constexpr size_t kChunkBytes = 512 << 10;
+constexpr size_t kSpreadBytesMin = 256 << 10;
+
+std::unique_ptr<Operation> FromRootToEach(const Call& call, Wire wire) {
+  auto exchange = std::make_unique<Exchange>(call, wire);
+  if (wire.rank() != call.peer) {
+    exchange->Take(call.peer, call.out, call.bytes());
+    return exchange;
+  }
+  for (int peer = 0; peer < wire.size(); ++peer) {
+    if (peer != call.peer) exchange->Give(peer, call.out, call.bytes());
+  }
+  return exchange;
+}
+
+class Spread final : public Operation {
+ public:
+  Spread(const Call& call, Wire wire)
+      : call_(call),
+        wire_(wire),
+        slices_(call.count, wire.size() - 1, kChunkBytes / SizeOf(call.dtype)),
+        announcements_(call, call.bytes(), wire.link) {}
+
+  absl::Status Start() override { return root() ? Give() : Expect(); }
+
+  absl::Status Finish() override {
+    if (absl::Status agreed = announcements_.Agree(); !agreed.ok()) {
+      return agreed;
+    }
+    if (absl::Status passed = PassOn(); !passed.ok()) return passed;
+    return transfers_.WaitAll();
+  }
+
+ private:
+  bool root() const { return wire_.rank() == call_.peer; }
+
+  // The owners of the slices are the other ranks, in their order.
+  Range ChunkOf(int owner, size_t c) const {
+    return slices_.Chunk(owner - (owner > call_.peer ? 1 : 0), c);
+  }
+  std::byte* At(Range range) const {
+    return static_cast<std::byte*>(call_.out) +
+           range.begin * SizeOf(call_.dtype);
+  }
+
+  absl::Status Send(int peer, int owner, size_t c) {
+    const Range range = ChunkOf(owner, c);
+    if (range.count == 0) return absl::OkStatus();
+    return transfers_.Add(wire_.link.Send(peer, call_.tag + 1 + c, At(range),
+                                          range.count * SizeOf(call_.dtype)));
+  }
+  absl::Status Recv(int peer, int owner, size_t c, Transfers& into) {
+    const Range range = ChunkOf(owner, c);
+    if (range.count == 0) return absl::OkStatus();
+    return into.Add(wire_.link.Recv(peer, call_.tag + 1 + c, At(range),
+                                    range.count * SizeOf(call_.dtype)));
+  }
+
+  // Calls post(peer) for the ranks that are neither this one nor the root.
+  template <typename F>
+  absl::Status ForOthers(F post) {
+    for (int peer = 0; peer < wire_.size(); ++peer) {
+      if (peer == wire_.rank() || peer == call_.peer) continue;
+      if (absl::Status posted = post(peer); !posted.ok()) return posted;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Give() {
+    absl::Status posted =
+        ForOthers([&](int peer) { return announcements_.Give(peer); });
+    for (size_t c = 0; c < slices_.chunks(); ++c) {
+      posted.Update(ForOthers([&](int peer) { return Send(peer, peer, c); }));
+    }
+    return posted;
+  }
+
+  absl::Status Expect() {
+    absl::Status posted = announcements_.Expect(call_.peer);
+    for (size_t c = 0; c < slices_.chunks(); ++c) {
+      posted.Update(Recv(call_.peer, wire_.rank(), c, own_));
+      posted.Update(
+          ForOthers([&](int peer) { return Recv(peer, peer, c, transfers_); }));
+    }
+    return posted;
+  }
+
+  // The chunks of this rank's own slice, as they come, to the others.
+  absl::Status PassOn() {
+    for (size_t c = 0; !own_.empty(); ++c) {
+      absl::Status done = own_.WaitDownTo(own_.size() - 1);
+      done.Update(
+          ForOthers([&](int peer) { return Send(peer, wire_.rank(), c); }));
+      if (!done.ok()) return done;
+    }
+    return absl::OkStatus();
+  }
+
+  const Call& call_;
+  const Wire wire_;
+  const Slices slices_;
+  Announcements announcements_;
+  Transfers own_;  // this rank's slice, from the root; empty on the root
+  Transfers transfers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> MakeBroadcast(const Call& call, Wire wire) {
+  if (wire.size() <= 2 || call.bytes() < kSpreadBytesMin) {
+    return FromRootToEach(call, wire);
+  }
+  return std::make_unique<Spread>(call, wire);
+}
+
+}  // namespace lockstep::transport

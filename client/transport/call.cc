@@ -1,0 +1,189 @@
+#include "client/transport/call.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace lockstep::transport {
+namespace {
+
+absl::string_view Word(std::string_view name) {
+  return {name.data(), name.size()};
+}
+
+template <typename... Parts>
+absl::Status Invalid(const Call& call, const Parts&... parts) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(Word(Name(call.kind)), ": ", parts...));
+}
+
+// A buffer of the caller: where it begins and how many elements it must hold.
+struct Extent {
+  const char* what;
+  const void* data = nullptr;
+  size_t count = 0;
+};
+
+struct Layout {
+  Extent in{"in"};
+  Extent out{"out"};
+  // Where `out` may begin although they overlap, in elements after `in`.
+  std::optional<ptrdiff_t> in_place;
+};
+
+// As far as the blocks of an AllToAllV reach.
+size_t Reach(const std::vector<size_t>& counts,
+             const std::vector<size_t>& offsets) {
+  size_t reach = 0;
+  for (size_t r = 0; r < counts.size(); ++r) {
+    if (counts[r] > 0) reach = std::max(reach, offsets[r] + counts[r]);
+  }
+  return reach;
+}
+
+Layout LayoutOf(const Call& call, int rank, int size) {
+  const size_t one = call.count;
+  const size_t all = call.count * size;
+  const ptrdiff_t mine = static_cast<ptrdiff_t>(call.count) * rank;
+  switch (call.kind) {
+    case CallKind::kAllReduce:
+      return {{"in", call.in, one}, {"out", call.out, one}, 0};
+    case CallKind::kReduceScatter:
+      return {{"in", call.in, all}, {"out", call.out, one}, mine};
+    case CallKind::kAllGather:
+      return {{"in", call.in, one}, {"out", call.out, all}, -mine};
+    case CallKind::kAllToAll:
+      return {{"in", call.in, all}, {"out", call.out, all}};
+    case CallKind::kAllToAllV:
+      return {{"in", call.in, Reach(call.in_counts, call.in_offsets)},
+              {"out", call.out, Reach(call.out_counts, call.out_offsets)}};
+    case CallKind::kSend: return {{"buffer", call.in, one}};
+    case CallKind::kBroadcast:
+    case CallKind::kRecv: return {{"in"}, {"buffer", call.out, one}};
+    case CallKind::kBarrier: return {};
+  }
+  return {};
+}
+
+// No sum or product of what follows can overflow.
+absl::Status CheckCounts(const Call& call, int size) {
+  const size_t most = std::numeric_limits<ptrdiff_t>::max() /
+                      SizeOf(call.dtype) / (2 * static_cast<size_t>(size));
+  const std::vector<size_t> one = {call.count};
+  for (const std::vector<size_t>* counts :
+       {&one, &call.in_counts, &call.in_offsets, &call.out_counts,
+        &call.out_offsets}) {
+    for (size_t count : *counts) {
+      if (count > most) {
+        return Invalid(call, count, " elements are larger than memory");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckExtent(const Call& call, const Extent& extent) {
+  if (extent.count > 0 && extent.data == nullptr) {
+    return Invalid(call, extent.what, " is null and should hold ", extent.count,
+                   " elements");
+  }
+  if (reinterpret_cast<uintptr_t>(extent.data) % SizeOf(call.dtype) != 0) {
+    return Invalid(call, extent.what, " is not aligned to its elements of ",
+                   SizeOf(call.dtype), " bytes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOverlap(const Call& call, const Layout& layout) {
+  const ptrdiff_t element = static_cast<ptrdiff_t>(SizeOf(call.dtype));
+  const intptr_t in = reinterpret_cast<intptr_t>(layout.in.data);
+  const intptr_t out = reinterpret_cast<intptr_t>(layout.out.data);
+  const intptr_t in_end =
+      in + static_cast<ptrdiff_t>(layout.in.count) * element;
+  const intptr_t out_end =
+      out + static_cast<ptrdiff_t>(layout.out.count) * element;
+  if (in_end <= out || out_end <= in) return absl::OkStatus();
+  if (layout.in_place && out - in == *layout.in_place * element) {
+    return absl::OkStatus();
+  }
+  return Invalid(call, "in and out overlap",
+                 layout.in_place ? ", but not as in place" : "");
+}
+
+absl::Status CheckReduction(const Call& call) {
+  if (call.kind != CallKind::kAllReduce &&
+      call.kind != CallKind::kReduceScatter) {
+    return absl::OkStatus();
+  }
+  if (Name(call.op) == "?") {
+    return Invalid(call, "no reduction has the number ",
+                   static_cast<int>(call.op));
+  }
+  if (call.op == ReduceOp::kMean && !IsFloat(call.dtype)) {
+    return Invalid(call, "the mean of ", Word(Name(call.dtype)),
+                   " is not defined, only of floats");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPeer(const Call& call, int rank, int size) {
+  if (call.peer < 0 || call.peer >= size) {
+    return Invalid(call, "rank ", call.peer, " is not in this group of ", size);
+  }
+  if (call.is_point_to_point() && call.peer == rank) {
+    return Invalid(call, "rank ", rank, " cannot exchange with itself");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBlocks(const Call& call, int size) {
+  if (call.kind != CallKind::kAllToAllV) return absl::OkStatus();
+  for (const std::vector<size_t>* blocks :
+       {&call.in_counts, &call.in_offsets, &call.out_counts,
+        &call.out_offsets}) {
+    if (blocks->size() != static_cast<size_t>(size)) {
+      return Invalid(call, blocks->size(), " counts or offsets for a group of ",
+                     size);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string_view Name(CallKind kind) {
+  switch (kind) {
+    case CallKind::kAllReduce: return "AllReduce";
+    case CallKind::kReduceScatter: return "ReduceScatter";
+    case CallKind::kAllGather: return "AllGather";
+    case CallKind::kBroadcast: return "Broadcast";
+    case CallKind::kAllToAll: return "AllToAll";
+    case CallKind::kAllToAllV: return "AllToAllV";
+    case CallKind::kSend: return "Send";
+    case CallKind::kRecv: return "Recv";
+    case CallKind::kBarrier: return "Barrier";
+  }
+  return "?";
+}
+
+absl::Status CheckCall(const Call& call, int rank, int size) {
+  if (SizeOf(call.dtype) == 0) {
+    return Invalid(call, "no dtype has the number ",
+                   static_cast<int>(call.dtype));
+  }
+  absl::Status status = CheckReduction(call);
+  status.Update(CheckPeer(call, rank, size));
+  status.Update(CheckBlocks(call, size));
+  status.Update(CheckCounts(call, size));
+  if (!status.ok()) return status;
+  const Layout layout = LayoutOf(call, rank, size);
+  status.Update(CheckExtent(call, layout.in));
+  status.Update(CheckExtent(call, layout.out));
+  status.Update(CheckOverlap(call, layout));
+  return status;
+}
+
+}  // namespace lockstep::transport

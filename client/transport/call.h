@@ -1,0 +1,63 @@
+// One call of a Communicator's method, as a value: what was asked for, checked
+// before it is enqueued and executed later, on the stream.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_CALL_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_CALL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lockstep/dtype.h"
+
+namespace lockstep::transport {
+
+// On the wire (announcement.h).
+enum class CallKind : uint8_t {
+  kAllReduce = 1,
+  kReduceScatter = 2,
+  kAllGather = 3,
+  kBroadcast = 4,
+  kAllToAll = 5,
+  kAllToAllV = 6,
+  kSend = 7,
+  kRecv = 8,
+  kBarrier = 9,
+};
+
+std::string_view Name(CallKind kind);
+
+struct Call {
+  CallKind kind = CallKind::kBarrier;
+  const void* in = nullptr;
+  void* out = nullptr;
+  size_t count = 0;  // elements, as communicator.h says for each method
+  DType dtype = DType::kU8;
+  ReduceOp op = ReduceOp::kSum;
+  int peer = 0;  // the root of a broadcast, the peer of Send and Recv
+  // AllToAllV only; one entry per rank, in elements.
+  std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
+  // The first of the tags that the call's transfers may use; see FirstTag.
+  uint64_t tag = 0;
+
+  size_t bytes() const { return count * SizeOf(dtype); }
+  bool is_point_to_point() const {
+    return kind == CallKind::kSend || kind == CallKind::kRecv;
+  }
+};
+
+// Tags of the `number`th collective of a group, or of the `number`th transfer
+// from one rank to another: 2^24 of them, so that operations never mix.
+inline uint64_t FirstTag(bool point_to_point, uint64_t number) {
+  return (point_to_point ? uint64_t{1} << 63 : 0) | number << 24;
+}
+
+// InvalidArgument if no transport could execute `call` on `rank` of `size`.
+absl::Status CheckCall(const Call& call, int rank, int size);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_CALL_H_

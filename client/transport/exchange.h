@@ -1,0 +1,83 @@
+// Direct exchange: bytes to some peers, bytes from some peers, all at once. The
+// whole of Send, Recv, AllGather and AllToAll; the moving part of the rest.
+//
+// Everything is posted in Start. What is small travels inside its announcement
+// and is copied once on each side; what is large goes from memory to memory, in
+// pieces, so that an abort never waits for a long copy.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_EXCHANGE_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_EXCHANGE_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/transport/announcement.h"
+#include "client/transport/operation.h"
+#include "client/transport/transfers.h"
+
+namespace lockstep::transport {
+
+// At most this travels inside its announcement.
+inline constexpr size_t kInlineBytes = 32 << 10;
+
+class Exchange final : public Operation {
+ public:
+  // `call` says what is announced and which tags are used.
+  Exchange(const Call& call, Wire wire) : call_(call), wire_(wire) {}
+
+  void Give(int peer, const void* data, size_t bytes) {
+    gives_.push_back({peer, static_cast<const std::byte*>(data), bytes});
+  }
+  // With `data` null, at most kInlineBytes: they stay in scratch, see received.
+  void Take(int peer, void* data, size_t bytes) {
+    takes_.push_back({peer, static_cast<std::byte*>(data), bytes});
+  }
+  // The block that stays on this rank; not copied onto itself.
+  void Keep(const void* from, void* to, size_t bytes) {
+    keep_ = {from, to, bytes};
+  }
+
+  absl::Status Start() override;
+  absl::Status Finish() override;
+
+  // After Finish: what the `index`th Take received, if it stayed in scratch.
+  const std::byte* received(size_t index) const {
+    return takes_[index].head + sizeof(Announcement);
+  }
+
+ private:
+  struct Outgoing {
+    int peer;
+    const std::byte* data;
+    size_t bytes;
+  };
+  struct Incoming {
+    int peer;
+    std::byte* data;
+    size_t bytes;
+    std::byte* head =
+        nullptr;  // in heads_: the announcement, the small payload
+  };
+
+  struct Kept {
+    const void* from = nullptr;
+    void* to = nullptr;
+    size_t bytes = 0;
+  };
+
+  absl::Status PostTakes();
+  absl::Status PostGives();
+
+  const Call& call_;
+  const Wire wire_;
+  std::vector<Outgoing> gives_;
+  std::vector<Incoming> takes_;
+  Kept keep_;
+  Scratch heads_;  // declared before the transfers that use it
+  Transfers transfers_;
+};
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_EXCHANGE_H_

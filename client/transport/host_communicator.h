@@ -1,0 +1,31 @@
+// The Communicator of every host transport: argument checks, the stream, the
+// order of operations, the first error. The transport supplies a Link.
+//
+//   Communicator call ──check──▶ Call ──▶ HostStream ──▶ Operation ──▶ Link
+//                                            (its thread)
+//
+// The first error of any operation, or Abort, cuts the link: so this rank's
+// waiters wake, and the peers learn that it is gone.
+//
+// Destroying the communicator aborts it and waits until no operation is running
+// (at most the 100 ms of Abort). Operations still queued return when their
+// stream reaches them, without touching their buffers.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_HOST_COMMUNICATOR_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_HOST_COMMUNICATOR_H_
+
+#include <memory>
+
+#include "client/transport/link.h"
+#include "client/transport/transport.h"
+#include "lockstep/communicator.h"
+
+namespace lockstep::transport {
+
+// `group` names the group in errors; its rank and size are the link's.
+std::unique_ptr<Communicator> MakeHostCommunicator(const GroupSpec& group,
+                                                   std::unique_ptr<Link> link);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_HOST_COMMUNICATOR_H_

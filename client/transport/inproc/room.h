@@ -1,0 +1,76 @@
+// The members of one group that met, and the bytes between them.
+//
+// The second of two halves of a transfer that finds the other copies the bytes,
+// on its own thread. Nobody writes to a half's memory after it was withdrawn:
+// withdrawing waits for a copy in progress.
+//
+// Threads: any.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_INPROC_ROOM_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_INPROC_ROOM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "client/transport/link.h"
+
+namespace lockstep::transport {
+
+class Room {
+ public:
+  explicit Room(int size) : left_(size), changed_(size) {}
+
+  // A rank's side of a transfer.
+  struct Half {
+    int rank;
+    int peer;
+    bool sends;
+    uint64_t tag;
+    std::byte* data;  // read only if it sends
+    size_t bytes;
+    enum { kPosted, kCopying, kOver } state = kPosted;
+    absl::Status outcome;
+  };
+
+  // Cancelled if `half.rank` has left, Unavailable if its peer has.
+  absl::Status Post(Half& half);
+  absl::Status Wait(Half& half);
+  void Withdraw(Half& half);
+
+  // What was posted by and for `rank` and has not met ends, with Cancelled for
+  // `rank` and Unavailable for its peers.
+  void Leave(int rank);
+
+ private:
+  using Key = std::tuple<int, int, uint64_t>;  // sender, receiver, tag
+  static Key KeyOf(const Half& half) {
+    return half.sends ? Key(half.rank, half.peer, half.tag)
+                      : Key(half.peer, half.rank, half.tag);
+  }
+
+  absl::Status Presence(const Half& half) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Meet(Half& a, Half& b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(Half& half, absl::Status outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Mutex mutex_;
+  std::vector<bool> left_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, Half*> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CondVar> changed_;  // by rank: one of its halves is over
+};
+
+// `rank`'s side of the room; leaves it when cut or destroyed.
+std::unique_ptr<Link> MakeInprocLink(std::shared_ptr<Room> room, int rank,
+                                     int size);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_INPROC_ROOM_H_
