@@ -1,5 +1,6 @@
 #include "kernels/cast_scale.h"
 
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"

@@ -1,0 +1,186 @@
+#include "lockstep/stream.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+// A moment that comes when the test says so.
+class Gate {
+ public:
+  ~Gate() { Open(); }
+
+  Event Closed() {
+    opener_.Enqueue([this] {
+      MutexLock lock(&mutex_);
+      while (!open_) changed_.Wait(&mutex_);
+      return absl::OkStatus();
+    });
+    return opener_.Record();
+  }
+
+  void Open() {
+    MutexLock lock(&mutex_);
+    open_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool open_ = false;
+  HostStream opener_;
+};
+
+TEST(StreamTest, RunsWorkInOrderOnItsOwnThread) {
+  HostStream stream("order");
+  std::vector<int> ran;
+  std::thread::id thread;
+  for (int i = 0; i < 100; ++i) {
+    stream.Enqueue([&ran, &thread, i] {
+      ran.push_back(i);
+      thread = std::this_thread::get_id();
+      return absl::OkStatus();
+    });
+  }
+  ASSERT_TRUE(stream.Synchronize().ok());
+  ASSERT_EQ(ran.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(ran[i], i);
+  EXPECT_NE(thread, std::this_thread::get_id());
+}
+
+TEST(StreamTest, NamesItsThreadAndKeepsSignalsOut) {
+  HostStream stream("a-name-that-is-too-long");
+  std::string name(16, '\0');
+  sigset_t blocked;
+  stream.Enqueue([&] {
+    pthread_getname_np(pthread_self(), name.data(), name.size());
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(stream.Synchronize().ok());
+  EXPECT_STREQ(name.c_str(), "a-name-that-is-");
+  EXPECT_TRUE(sigismember(&blocked, SIGPIPE));
+  EXPECT_TRUE(sigismember(&blocked, SIGTERM));
+  EXPECT_FALSE(sigismember(&blocked, SIGSEGV));
+}
+
+TEST(StreamTest, AnEventComesWhenAllBeforeItHasRun) {
+  Gate gate;
+  HostStream stream;
+  EXPECT_TRUE(Event().Done());
+  EXPECT_TRUE(stream.Record().Done()) << "nothing was enqueued";
+  stream.WaitFor(gate.Closed());
+  const Event event = stream.Record();
+  const Event copy = event;
+  EXPECT_FALSE(event.Done());
+  EXPECT_EQ(event.Wait(absl::Milliseconds(1)).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  gate.Open();
+  EXPECT_TRUE(event.Wait().ok());
+  EXPECT_TRUE(copy.Done());
+}
+
+TEST(StreamTest, WaitsForAnotherStreamsEvent) {
+  Gate gate;
+  HostStream first, second;
+  std::vector<int> ran;  // ordered by the event
+  first.WaitFor(gate.Closed());
+  first.Enqueue([&] {
+    ran.push_back(1);
+    return absl::OkStatus();
+  });
+  second.WaitFor(first.Record());
+  second.Enqueue([&] {
+    ran.push_back(2);
+    return absl::OkStatus();
+  });
+  gate.Open();
+  ASSERT_TRUE(second.Synchronize().ok());
+  EXPECT_EQ(ran, std::vector<int>({1, 2}));
+}
+
+TEST(StreamTest, SynchronizeGivesTheFirstErrorOnceAndLaterWorkRuns) {
+  HostStream stream;
+  bool ran = false;
+  stream.Enqueue([] { return absl::DataLossError("first"); });
+  stream.Enqueue([] { return absl::AbortedError("second"); });
+  stream.Enqueue([&] {
+    ran = true;
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(stream.Synchronize(), absl::DataLossError("first"));
+  EXPECT_TRUE(ran);
+  EXPECT_TRUE(stream.Synchronize().ok());
+}
+
+TEST(StreamTest, LetsGoOfWorkBeforeItsEventComes) {
+  HostStream stream;
+  auto held = std::make_shared<int>(0);
+  std::weak_ptr<int> watch = held;
+  stream.Enqueue([held = std::move(held)] { return absl::OkStatus(); });
+  const Event event = stream.Record();
+  ASSERT_TRUE(event.Wait().ok());
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(StreamTest, DestructionRunsAllThatWasEnqueued) {
+  int ran = 0;
+  {
+    HostStream stream;
+    for (int i = 0; i < 50; ++i) {
+      stream.Enqueue([&] {
+        ++ran;
+        return absl::OkStatus();
+      });
+    }
+  }
+  EXPECT_EQ(ran, 50);
+}
+
+TEST(StreamTest, TakesWorkFromManyThreadsAndFromItsOwnWork) {
+  std::atomic<int> ran{0};
+  HostStream stream;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) {
+        stream.Enqueue([&] {
+          stream.Enqueue([&] {
+            ++ran;
+            return absl::OkStatus();
+          });
+          return absl::OkStatus();
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // The first wait sees all outer work, the second all that it enqueued.
+  ASSERT_TRUE(stream.Synchronize().ok());
+  ASSERT_TRUE(stream.Synchronize().ok());
+  EXPECT_EQ(ran.load(), 400);
+}
+
+TEST(StreamDeathTest, CannotWaitForItself) {
+  EXPECT_DEATH(
+      {
+        HostStream stream;
+        stream.Enqueue([&] { return stream.Synchronize(); });
+        (void)stream.Record().Wait();
+      },
+      "stream's own work");
+}
+
+}  // namespace
+}  // namespace lockstep

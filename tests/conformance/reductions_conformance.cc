@@ -1,0 +1,190 @@
+// Conformance: AllReduce and ReduceScatter.
+
+#include <limits>
+
+#include "tests/conformance/communicator_conformance.h"
+#include "tests/conformance/values.h"
+
+namespace lockstep {
+namespace {
+
+using conformance::Draw;
+using conformance::Input;
+using conformance::Member;
+using conformance::OpsOf;
+using conformance::Reduced;
+using conformance::Values;
+
+// Small and cut in several chunks; divisible by no group size but 1.
+constexpr size_t kSmallCounts[] = {0, 1, 7, 1001};
+constexpr size_t kLargeCount = 1'100'023;
+
+// Reference values are the slow part of a test: once, for all ranks.
+struct Job {
+  DType dtype;
+  ReduceOp op;
+  size_t count;
+  Draw draw;
+  Values expected;
+};
+
+std::vector<Job> Jobs(const std::vector<DType>& dtypes,
+                      const std::vector<size_t>& counts, Draw draw, int size) {
+  std::vector<Job> jobs;
+  for (DType dtype : dtypes) {
+    for (ReduceOp op : OpsOf(dtype)) {
+      for (size_t count : counts) {
+        jobs.push_back({dtype, op, count, draw,
+                        Reduced(dtype, count, draw, count, size, op)});
+      }
+    }
+  }
+  return jobs;
+}
+
+std::string Named(const Job& job) {
+  return std::string(Name(job.dtype)) + " " + std::string(Name(job.op)) + " " +
+         std::to_string(job.count);
+}
+
+void ExpectAllReduces(Member& m, const Job& job) {
+  const Values in = Input(job.dtype, job.count, job.draw, job.count, m.rank);
+  Values out(job.dtype, job.count);
+  Values in_place = in;
+  ASSERT_TRUE(m.comm
+                  .AllReduce(in.data(), out.data(), job.count, job.dtype,
+                             job.op, m.stream)
+                  .ok());
+  ASSERT_TRUE(m.comm
+                  .AllReduce(in_place.data(), in_place.data(), job.count,
+                             job.dtype, job.op, m.stream)
+                  .ok());
+  ASSERT_TRUE(m.stream.Synchronize().ok()) << m.comm.status();
+  EXPECT_TRUE(out == job.expected) << Named(job);
+  EXPECT_TRUE(in_place == job.expected) << Named(job) << ", in place";
+}
+
+TEST_P(CommunicatorConformance, AllReducesEveryTypeWithEveryOp) {
+  const std::vector<Job> jobs = Jobs(
+      {std::begin(kAllDTypes), std::end(kAllDTypes)},
+      {std::begin(kSmallCounts), std::end(kSmallCounts)}, Draw::kExact, size());
+  Together([&](Member& m) {
+    for (const Job& job : jobs) ExpectAllReduces(m, job);
+  });
+}
+
+TEST_P(CommunicatorConformance, AllReducesWhatIsCutInChunks) {
+  std::vector<Job> jobs;
+  for (auto [dtype, op] : {std::pair(DType::kF32, ReduceOp::kSum),
+                           std::pair(DType::kBF16, ReduceOp::kMean),
+                           std::pair(DType::kU8, ReduceOp::kMax)}) {
+    jobs.push_back(
+        {dtype, op, kLargeCount, Draw::kExact,
+         Reduced(dtype, kLargeCount, Draw::kExact, kLargeCount, size(), op)});
+  }
+  Together([&](Member& m) {
+    for (const Job& job : jobs) ExpectAllReduces(m, job);
+  });
+}
+
+TEST_P(CommunicatorConformance, SumsInRankOrderAndRoundsOnce) {
+  if (!GetParam().rank_order)
+    GTEST_SKIP() << "this transport has its own order";
+  const std::vector<Job> jobs = Jobs({DType::kF16, DType::kBF16, DType::kF32,
+                                      DType::kF64, DType::kI8, DType::kU64},
+                                     {501, 20'001}, Draw::kWild, size());
+  Together([&](Member& m) {
+    for (const Job& job : jobs) ExpectAllReduces(m, job);
+  });
+}
+
+TEST_P(CommunicatorConformance, GivesAllRanksTheSameBitsOnEveryRun) {
+  for (size_t count : {size_t{1001}, size_t{200'003}}) {
+    std::vector<Values> results(2 * size());
+    Together([&](Member& m) {
+      for (int run : {0, 1}) {
+        const Values in = Input(DType::kF32, count, Draw::kWild, 3, m.rank);
+        Values& out = results[run * m.size + m.rank];
+        out = Values(DType::kF32, count);
+        ASSERT_TRUE(m.comm
+                        .AllReduce(in.data(), out.data(), count, DType::kF32,
+                                   ReduceOp::kSum, m.stream)
+                        .ok());
+        ASSERT_TRUE(m.stream.Synchronize().ok());
+      }
+    });
+    for (const Values& result : results) EXPECT_TRUE(result == results[0]);
+  }
+}
+
+TEST_P(CommunicatorConformance, GivesNaNWhereAnyRankHasNaN) {
+  for (size_t count : {size_t{9}, size_t{100'000}}) {
+    Together([&](Member& m) {
+      Values in = Input(DType::kF32, count, Draw::kExact, 1, m.rank);
+      // Element r is rank r's NaN; the last is nobody's.
+      in.Set(m.rank, std::numeric_limits<float>::quiet_NaN());
+      for (ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kSum}) {
+        Values out(DType::kF32, count);
+        ASSERT_TRUE(m.comm
+                        .AllReduce(in.data(), out.data(), count, DType::kF32,
+                                   op, m.stream)
+                        .ok());
+        ASSERT_TRUE(m.stream.Synchronize().ok());
+        for (int rank = 0; rank < m.size; ++rank) {
+          EXPECT_TRUE(std::isnan(out.Get<float>(rank)));
+        }
+        EXPECT_FALSE(std::isnan(out.Get<float>(count - 1)));
+      }
+    });
+  }
+}
+
+TEST_P(CommunicatorConformance, MakesTheMeanByOneMultiply) {
+  Together([&](Member& m) {
+    // The sum is 3 * size exactly; 1/3 or 1/7 of it is not.
+    Values values(DType::kF32, 1);
+    values.Set(0, m.rank == 0 ? 10.0f : 1.0f);
+    ASSERT_TRUE(m.comm
+                    .AllReduce(values.data(), values.data(), 1, DType::kF32,
+                               ReduceOp::kMean, m.stream)
+                    .ok());
+    ASSERT_TRUE(m.stream.Synchronize().ok());
+    const float sum = 10.0f + static_cast<float>(m.size - 1);
+    EXPECT_EQ(values.Get<float>(0), sum * (1.0f / static_cast<float>(m.size)));
+  });
+}
+
+TEST_P(CommunicatorConformance, ReduceScattersEveryType) {
+  for (DType dtype : kAllDTypes) {
+    for (size_t count : {size_t{0}, size_t{1}, size_t{333}, size_t{120'007}}) {
+      if (count > 1000 && dtype != DType::kF32 && dtype != DType::kF16)
+        continue;
+      const size_t all = count * size();
+      const Values expected =
+          Reduced(dtype, all, Draw::kExact, count, size(), ReduceOp::kSum);
+      Together([&](Member& m) {
+        Values in = Input(dtype, all, Draw::kExact, count, m.rank);
+        Values out(dtype, count);
+        ASSERT_TRUE(m.comm
+                        .ReduceScatter(in.data(), out.data(), count, dtype,
+                                       ReduceOp::kSum, m.stream)
+                        .ok());
+        ASSERT_TRUE(m.stream.Synchronize().ok());
+        const Values mine = expected.Part(m.rank * count, count);
+        EXPECT_TRUE(out == mine) << Name(dtype) << " " << count;
+        if (count == 0) return;
+        // In place: this rank's block of `in`.
+        ASSERT_TRUE(m.comm
+                        .ReduceScatter(in.data(), in.at(m.rank * count), count,
+                                       dtype, ReduceOp::kSum, m.stream)
+                        .ok());
+        ASSERT_TRUE(m.stream.Synchronize().ok());
+        EXPECT_TRUE(in.Part(m.rank * count, count) == mine)
+            << Name(dtype) << " " << count << ", in place";
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
