@@ -1,6 +1,7 @@
 // Bytes per second of the kernels' host twins, beside memcpy. "Bytes" are those
 // read plus those written. 8 Ki elements lie in cache, 16 Mi in memory.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -21,7 +22,7 @@ void Moved(benchmark::State& state, size_t bytes) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes));
 }
 
-// Elements of value 1, whatever the type: 0x3f80 as bf16, 0x3f803f80 as f32.
+// Floats of value 1, integers of value 0.
 std::vector<std::byte> Row(DType dtype, size_t count) {
   std::vector<std::byte> row(count * SizeOf(dtype));
   std::vector<double> ones(count, 1.0);

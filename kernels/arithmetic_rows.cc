@@ -52,14 +52,14 @@ void FoldTyped(ReduceOp op, const T* src, T* acc, size_t n) {
       return;
     case ReduceOp::kMean: break;
   }
-  Refuse("a fold takes sum, min, max or prod");
+  Fatal("a fold takes sum, min, max or prod");
 }
 
 void Fold(DType dtype, ReduceOp op, const void* src, void* acc, size_t n) {
   WithType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (kIsHalf<T>) {
-      Refuse("halves are folded as f32");
+      Fatal("halves are folded as f32");
     } else {
       FoldTyped(op, static_cast<const T*>(src), static_cast<T*>(acc), n);
     }

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/check.h"
 #include "kernels/half.h"
-#include "kernels/require.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep::kernels {
@@ -20,7 +20,7 @@ void WithFloat(DType dtype, F&& f) {
     case DType::kBF16: return f(std::type_identity<BF16>{});
     case DType::kF32: return f(std::type_identity<float>{});
     case DType::kF64: return f(std::type_identity<double>{});
-    default: Refuse("this kernel takes f16, bf16, f32 and f64 only");
+    default: Fatal("this kernel takes f16, bf16, f32 and f64 only");
   }
 }
 

@@ -55,12 +55,6 @@ LOCKSTEP_HD uint64_t BitsOf(double value) {
   return bits;
 }
 
-LOCKSTEP_HD double DoubleOf(uint64_t bits) {
-  double value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
 // `yes` if a > b else `no`, for values below 2^31, without a branch: GCC then
 // turns loops over the conversions below into vector code for every CPU.
 LOCKSTEP_HD uint32_t IfGreater(uint32_t a, uint32_t b, uint32_t yes,

@@ -14,7 +14,7 @@ namespace {
 template <class F>
 void ForPieces(std::span<const Slot> slots, size_t element_bytes, F&& f) {
   const size_t n = slots.size();
-  Require(InOrder(slots.data(), n), "slots overlap or are out of order");
+  Check(InOrder(slots.data(), n), "slots overlap or are out of order");
   const ChunkRange chunks = ChunksOf(slots.data(), n);
   for (size_t chunk = chunks.first; chunk < chunks.end; ++chunk) {
     const size_t begin = ChunkBegin(chunk);

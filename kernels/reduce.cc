@@ -74,11 +74,11 @@ void ReduceIntegers(std::span<const void* const> inputs, void* out,
 
 void ReduceRanks(std::span<const void* const> inputs, void* out, size_t count,
                  DType dtype, ReduceOp op) {
-  Require(!inputs.empty(), "a reduction of no ranks has no value");
+  Check(!inputs.empty(), "a reduction of no ranks has no value");
   if (IsFloat(dtype)) {
     ReduceFloats(inputs, out, count, dtype, op);
   } else {
-    Require(op != ReduceOp::kMean, "integers have no mean");
+    Check(op != ReduceOp::kMean, "integers have no mean");
     ReduceIntegers(inputs, out, count, dtype, op);
   }
 }

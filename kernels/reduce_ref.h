@@ -7,8 +7,8 @@
 #include <span>
 #include <type_traits>
 
+#include "base/check.h"
 #include "kernels/element.h"
-#include "kernels/require.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep::kernels {
@@ -22,7 +22,7 @@ C FoldRef(ReduceOp op, C a, C b) {
     case ReduceOp::kMax: return Larger(a, b);
     case ReduceOp::kProd: return Product(a, b);
   }
-  Refuse("no such ReduceOp");
+  Fatal("no such ReduceOp");
 }
 
 template <class T>

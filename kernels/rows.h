@@ -41,13 +41,9 @@ void AddScaledRow(const double* src, double weight, double* sum, size_t n);
 void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n);
 
 // square_rows.cc: lanes[i % kSumLanes] += (src[i] * scale)^2 in order of i, in
-// f64; infinities and NaN count as 0 (sum_tree.h).
+// f64 (sum_tree.h).
 void AddSquaresRow(const float* src, double scale, double* lanes, size_t n);
 void AddSquaresRow(const double* src, double scale, double* lanes, size_t n);
-
-// How many elements are infinite or NaN.
-size_t CountNonFiniteRow(const float* src, size_t n);
-size_t CountNonFiniteRow(const double* src, size_t n);
 
 }  // namespace lockstep::kernels
 

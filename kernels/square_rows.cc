@@ -1,4 +1,3 @@
-#include "kernels/half.h"
 #include "kernels/rows.h"
 #include "kernels/sum_tree.h"
 #include "kernels/targets.h"
@@ -11,19 +10,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::kernels::HWY_NAMESPACE {
 
-HWY_INLINE float FiniteOrZero(float value) {
-  const uint32_t mask = 0u - static_cast<uint32_t>(IsFinite(value));
-  return FloatOf(BitsOf(value) & mask);
-}
-
-HWY_INLINE double FiniteOrZero(double value) {
-  const uint64_t mask = 0u - static_cast<uint64_t>(IsFinite(value));
-  return DoubleOf(BitsOf(value) & mask);
-}
-
 template <class T>
 HWY_INLINE double Square(T value, double scale) {
-  const double scaled = static_cast<double>(FiniteOrZero(value)) * scale;
+  const double scaled = static_cast<double>(value) * scale;
   return scaled * scaled;
 }
 
@@ -50,18 +39,6 @@ void SquaresF64(const double* src, double scale, double* lanes, size_t n) {
   AddSquares(src, scale, lanes, n);
 }
 
-size_t NonFiniteF32(const float* src, size_t n) {
-  uint32_t count = 0;
-  for (size_t i = 0; i < n; ++i) count += IsFinite(src[i]) ? 0u : 1u;
-  return count;
-}
-
-size_t NonFiniteF64(const double* src, size_t n) {
-  uint64_t count = 0;
-  for (size_t i = 0; i < n; ++i) count += IsFinite(src[i]) ? 0u : 1u;
-  return count;
-}
-
 }  // namespace lockstep::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -70,20 +47,12 @@ namespace lockstep::kernels {
 
 HWY_EXPORT(SquaresF32);
 HWY_EXPORT(SquaresF64);
-HWY_EXPORT(NonFiniteF32);
-HWY_EXPORT(NonFiniteF64);
 
 void AddSquaresRow(const float* src, double scale, double* lanes, size_t n) {
   HWY_DYNAMIC_DISPATCH(SquaresF32)(src, scale, lanes, n);
 }
 void AddSquaresRow(const double* src, double scale, double* lanes, size_t n) {
   HWY_DYNAMIC_DISPATCH(SquaresF64)(src, scale, lanes, n);
-}
-size_t CountNonFiniteRow(const float* src, size_t n) {
-  return HWY_DYNAMIC_DISPATCH(NonFiniteF32)(src, n);
-}
-size_t CountNonFiniteRow(const double* src, size_t n) {
-  return HWY_DYNAMIC_DISPATCH(NonFiniteF64)(src, n);
 }
 
 }  // namespace lockstep::kernels

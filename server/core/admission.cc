@@ -97,9 +97,9 @@ absl::Status Full(const Door& door, const WorkerName& worker) {
     if (holder.seated()) holders.push_back(name);
   }
   return absl::FailedPreconditionError(absl::StrFormat(
-      "job %s has no rank for %s: %s of %s held by %s", door.spec.name,
-      worker.value, Count(holders.size(), "rank"),
-      absl::StrFormat("%d", door.spec.mesh.WorldSize()), NameList(holders)));
+      "job %s has no free rank for %s: %d of %d are held, by %s%s",
+      door.spec.name, worker.value, holders.size(), door.spec.mesh.WorldSize(),
+      NameList(holders), door.epoch_lives ? ", and an epoch runs" : ""));
 }
 
 Admission Admit(const Door& door, const protocol::Hello& hello,

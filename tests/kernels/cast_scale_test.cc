@@ -1,6 +1,5 @@
 #include "kernels/cast_scale.h"
 
-#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"

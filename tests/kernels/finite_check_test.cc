@@ -88,13 +88,28 @@ TEST(FiniteCheckRangeTest, FiniteF64ElementsMayHaveAnInfiniteSum) {
   EXPECT_TRUE(std::isinf(check.sum_of_squares));
 }
 
-// Through three levels of the tree; the values grow so that order matters.
+// 2^53 + 1 is a tie that goes back to 2^53; 2^53 + 2 is exact. So two ones
+// count only if they meet each other before they meet lane 0.
+double FoldOfOnesAt(size_t a, size_t b) {
+  double lanes[kSumLanes] = {0x1p53};
+  lanes[a] = lanes[b] = 1;
+  return FoldLanes(lanes) - 0x1p53;
+}
+
+TEST(SumTreeTest, LanesMeetThoseHalfOfWhatIsLeftAway) {
+  EXPECT_EQ(FoldOfOnesAt(8, 24), 2);
+  EXPECT_EQ(FoldOfOnesAt(7, 15), 2);
+  EXPECT_EQ(FoldOfOnesAt(1, 30), 0);
+  EXPECT_EQ(FoldOfOnesAt(7, 24), 0);
+  EXPECT_EQ(FoldOfOnesAt(8, 16), 0);
+}
+
+// Through three levels of the tree.
 TEST(SumTreeTest, GivesTheBitsOfTheRecursiveSentence) {
   for (size_t count : {size_t{0}, size_t{1}, size_t{40}, kSumRun, kSumRun + 1,
                        5 * kSumRun + 9, kSumRun * kSumRun + 3}) {
-    Rng rng(count);
     std::vector<double> leaves(count);
-    for (double& leaf : leaves) leaf = static_cast<double>(rng() >> 20) * 0.1;
+    for (size_t i = 0; i < count; ++i) leaves[i] = 0.1 * (i * 40503 % 65536);
     SumTree tree;
     for (double leaf : leaves) tree.Add(leaf);
     EXPECT_EQ(RawBits(tree.Total()), RawBits(SumTreeRef(leaves))) << count;

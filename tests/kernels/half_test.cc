@@ -5,6 +5,10 @@
 #include <limits>
 #include <vector>
 
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
 #include "gtest/gtest.h"
 #include "kernels/rows.h"
 #include "tests/kernels/kernel_testing.h"
@@ -156,6 +160,27 @@ TYPED_TEST(HalfTest, RowsNarrowToTheBitsOfTheScalarCode) {
     }
   });
 }
+
+#if defined(__SSE2__)
+TYPED_TEST(HalfTest, AFlushToZeroModeOfTheCallerChangesNoHalf) {
+  std::vector<TypeParam> halves(0x10000);
+  for (uint32_t i = 0; i <= 0xffff; ++i) halves[i] = this->Of(i);
+  OnEveryCpu([&] {
+    std::vector<float> wide(halves.size());
+    std::vector<TypeParam> back(halves.size());
+    const unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | 0x8040);  // flush results, take subnormals as zero
+    ConvertRow(halves.data(), wide.data(), halves.size());
+    ConvertRow(wide.data(), back.data(), halves.size());
+    _mm_setcsr(mode);
+    for (uint32_t i = 0; i <= 0xffff; ++i) {
+      if (IsNaN(halves[i])) continue;
+      ASSERT_EQ(BitsOf(wide[i]), BitsOf(ToF32(halves[i]))) << i;
+      ASSERT_EQ(back[i].bits, i);
+    }
+  });
+}
+#endif
 
 TEST(F64RowsTest, GiveTheBitsOfTheScalarCode) {
   Rng rng(7);

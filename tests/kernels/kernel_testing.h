@@ -61,7 +61,8 @@ T RandomValue(Rng& rng) {
   const uint64_t bits = rng();
   if (kIsFloat<T> && rng() % 2 == 0) {
     if constexpr (kIsFloat<T>) {
-      return ConvertTo<T>(std::normal_distribution<double>()(rng));
+      return ConvertTo<T>(static_cast<double>(static_cast<int64_t>(bits)) *
+                          0x1p-63);
     }
   }
   T value;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace lockstep::kernels {
@@ -104,6 +104,15 @@ TEST(SlotsTest, FirstSlotIsTheFirstThatEndsBehindTheElement) {
                   slots.begin()))
         << begin;
   }
+}
+
+TEST(SlotsTest, APieceOfWhereTheSlotIsNotIsEmpty) {
+  const Slot slot = SlotsAt({{10, 5}})[0];
+  EXPECT_EQ(PieceOf(slot, 0, 10).count, 0u);
+  EXPECT_EQ(PieceOf(slot, 0, 8).count, 0u);
+  EXPECT_EQ(PieceOf(slot, 15, 20).count, 0u);
+  EXPECT_EQ(PieceOf(slot, 18, 20).count, 0u);
+  EXPECT_EQ(PieceOf(slot, 12, 20).count, 3u);
 }
 
 class SlotHistories : public testing::TestWithParam<int> {};

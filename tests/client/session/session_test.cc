@@ -1,0 +1,188 @@
+// The public face of a session whose coordinator is played.
+
+#include "lockstep/session.h"
+
+#include "client/transport/blame.h"
+#include "tests/client/session/played_session.h"
+
+namespace lockstep::session {
+namespace {
+
+using testing::HasSubstr;
+
+using SessionTest = PlayedSession;
+
+TEST_F(SessionTest, KnowsItsPlaceOnceItHasJoined) {
+  Join();
+  EXPECT_EQ(session_->rank(), 0);
+  EXPECT_EQ(session_->world_size(), 1);
+  EXPECT_EQ(session_->epoch(), 1u);
+  EXPECT_EQ(session_->generation(), 1u);
+  EXPECT_EQ(session_->worker(), "a");
+  EXPECT_EQ(session_->spec(), Spec());
+  EXPECT_TRUE(session_->status().ok());
+}
+
+TEST_F(SessionTest, JoinReturnsWhyItWasRefused) {
+  auto joining = JoinAsync();
+  stream_ = server_.Next<protocol::Hello>().first;
+  Say(protocol::Refused{absl::StatusCode::kPermissionDenied, "the token"});
+  EXPECT_EQ(joining.get().status(), absl::PermissionDeniedError("the token"));
+}
+
+TEST_F(SessionTest, JoinReturnsWhoWasMissing) {
+  auto joining = JoinAsync();
+  Welcome();
+  Say(protocol::EpochEnded{
+      {protocol::CauseKind::kJoinDeadline, {{"b"}}, "b is missing"}, true});
+  EXPECT_EQ(joining.get().status(),
+            absl::DeadlineExceededError("b is missing"));
+}
+
+TEST_F(SessionTest, JoinFailsWhenNobodyAnswers) {
+  auto clock = std::make_shared<ManualClock>();
+  clock_ = clock;
+  server_.SetAccept(absl::UnavailableError("connection refused"));
+  auto joining = JoinAsync({.addresses = {"host:1", "host:2"},
+                            .connect_timeout = absl::Seconds(30)});
+  const absl::Status status =
+      PassTimeUntil(std::move(joining), *clock).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("host:1, host:2"));
+  EXPECT_THAT(status.message(), HasSubstr("connection refused"));
+}
+
+TEST_F(SessionTest, JoinRefusesAMalformedAddress) {
+  EXPECT_EQ(JoinAsync({.addresses = {"malformed"}}).get().status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, AJobThatItCannotTakePartInIsLeft) {
+  auto joining = Async([this] {
+    auto parts = Parts();
+    parts.make_transport = [](const JobSpec& spec) {
+      return absl::InvalidArgumentError("no transport " + spec.transport);
+    };
+    return Session::Internals::Join(
+        {.addresses = {"host:1"}, .job = "job", .worker = "a"},
+        std::move(parts));
+  });
+  Welcome();
+  Say(protocol::EpochFormed{0, {{{"a"}, {1}, {}}}});
+  const auto leave = server_.Next<protocol::Leave>().second;
+  EXPECT_FALSE(leave.clean);
+  EXPECT_THAT(leave.reason, HasSubstr("no transport gloo"));
+  Say(protocol::Left{});
+  EXPECT_EQ(joining.get().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, StatusSaysWhyTheEpochEnded) {
+  Join();
+  std::promise<absl::Status> told;
+  session_->internals().AddWatch(
+      [&told](const absl::Status& why) { told.set_value(why); });
+  EndEpoch("z died on host-z");
+  EXPECT_EQ(told.get_future().get(), absl::AbortedError("z died on host-z"));
+  EXPECT_EQ(session_->status(), absl::AbortedError("z died on host-z"));
+}
+
+TEST_F(SessionTest, AFailureOfItsOwnIsItsStatusAtOnce) {
+  Join();
+  session_->ReportFailure("Train", absl::InternalError("loss is NaN"));
+  EXPECT_THAT(session_->status().message(), HasSubstr("loss is NaN"));
+  EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.call, "Train");
+}
+
+TEST_F(SessionTest, ExplainReturnsTheCauseBehindADataPlaneError) {
+  Join();
+  auto explaining = Async([this] {
+    return session_->internals().Explain("Finish",
+                                         absl::UnavailableError("reset"));
+  });
+  EndEpoch("z died on host-z");
+  EXPECT_EQ(explaining.get(), absl::AbortedError("z died on host-z"));
+}
+
+TEST_F(SessionTest, ExplainEndsTheEpochIfTheCoordinatorDoesNot) {
+  auto clock = std::make_shared<ManualClock>();
+  clock_ = clock;
+  Join();
+  const absl::Status why =
+      PassTimeUntil(Async([this] {
+                      return session_->internals().Explain(
+                          "Finish", absl::UnavailableError("reset by rank 3"));
+                    }),
+                    *clock);
+  EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(why.message(), HasSubstr("reset by rank 3"));
+  EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.call, "Finish");
+}
+
+TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
+  Join();
+  session_->internals().Accuse(
+      std::vector<int>{0},
+      transport::Blame(absl::UnavailableError("reset"), 0));
+  const auto evidence = server_.Next<protocol::Evidence>().second;
+  EXPECT_EQ(evidence.subject, WorkerName{"a"});
+  EXPECT_EQ(evidence.kind, protocol::EvidenceKind::kPeerReset);
+}
+
+TEST_F(SessionTest, AccusesNobodyIfNobodyIsBlamed) {
+  Join();
+  session_->internals().Accuse(std::vector<int>{0},
+                               absl::UnavailableError("reset"));
+  session_->ReportFailure("x", absl::InternalError("next"));
+  server_.Next<protocol::LocalFailure>();  // and nothing before it
+}
+
+TEST_F(SessionTest, OfSeveralBusyScopesTheNewestIsTold) {
+  Join();
+  const auto reason = [this] {
+    return server_.Next<protocol::Busy>().second.reason;
+  };
+  auto loading = session_->Busy("loading", absl::Minutes(1));
+  EXPECT_EQ(reason(), "loading");
+  {
+    auto compiling = session_->Busy("compiling", absl::Minutes(1));
+    EXPECT_EQ(reason(), "compiling");
+    auto moved = std::move(compiling);
+  }
+  EXPECT_EQ(reason(), "loading");
+}
+
+TEST_F(SessionTest, LeavesWithTheStepsThatItsLanesReport) {
+  Join();
+  session_->internals().SetProgressSource([] {
+    return protocol::Progress{.position = {20, protocol::Phase::kIdle}};
+  });
+  auto leaving = Async([this] { return session_->Leave(); });
+  const auto leave = server_.Next<protocol::Leave>().second;
+  EXPECT_TRUE(leave.clean);
+  EXPECT_EQ(leave.steps, 20u);
+  Say(protocol::Left{});
+  EXPECT_TRUE(leaving.get().ok());
+  EXPECT_EQ(session_->status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SessionTest, LeavesAllTheSameWithoutACoordinator) {
+  auto clock = std::make_shared<ManualClock>();
+  clock_ = clock;
+  Join();
+  server_.SetAccept(absl::UnavailableError("connection refused"));
+  stream_->Close(absl::UnavailableError("killed"));
+  const absl::Status left =
+      PassTimeUntil(Async([this] { return session_->Leave(); }), *clock);
+  EXPECT_EQ(left.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(SessionTest, ItsDestructorLeavesUncleanly) {
+  Join();
+  auto destroying = Async([this] { session_.reset(); });
+  EXPECT_FALSE(server_.Next<protocol::Leave>().second.clean);
+  Say(protocol::Left{});
+  destroying.get();
+}
+
+}  // namespace
+}  // namespace lockstep::session

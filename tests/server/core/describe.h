@@ -1,0 +1,123 @@
+// One line of text for each effect: what golden transcripts and failures show.
+//
+//   persist 3: epoch 1 begins: w-0 w-1
+//   1 <- formed 1: rank 0 of w-0 w-1
+//   close 2: ALREADY_EXISTS: the name w-0 is held by ...
+//
+// Notes are for people and not shown.
+
+#ifndef LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_
+#define LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "server/core/event.h"
+
+namespace lockstep::core {
+
+inline std::string Names(const std::vector<protocol::Member>& members) {
+  return absl::StrJoin(members, " ",
+                       [](std::string* out, const protocol::Member& member) {
+                         out->append(member.worker.value);
+                       });
+}
+
+struct DescribeRecord {
+  std::string operator()(const record::JobCreated& r) const {
+    return absl::StrCat("job ", r.spec.name, " is created");
+  }
+  std::string operator()(const record::GenerationAssigned& r) const {
+    return absl::StrCat(r.worker.value, " is generation ", r.generation.value);
+  }
+  std::string operator()(const record::EpochBegan& r) const {
+    return absl::StrCat("epoch ", r.epoch.value, " begins: ", Names(r.members));
+  }
+  std::string operator()(const record::PlanAdopted& r) const {
+    return absl::StrCat("plan of epoch ", r.epoch.value);
+  }
+  std::string operator()(const record::EpochEnded& r) const {
+    return absl::StrCat("epoch ", r.epoch.value, " ends");
+  }
+  std::string operator()(const record::JobEnded& r) const {
+    switch (r.outcome) {
+      case record::Outcome::kCompleted: return "job completed";
+      case record::Outcome::kFailed: return "job failed";
+      case record::Outcome::kStopped: return "job stopped";
+    }
+    return "?";
+  }
+};
+
+struct DescribeBody {
+  EpochId epoch;
+  std::string operator()(const protocol::Welcome& m) const {
+    return absl::StrCat(
+        m.resumed ? "welcome back, generation " : "welcome, generation ",
+        m.generation.value);
+  }
+  std::string operator()(const protocol::Refused& m) const {
+    return absl::StrCat("refused ", absl::StatusCodeToString(m.code), ": ",
+                        m.message);
+  }
+  std::string operator()(const protocol::EpochFormed& m) const {
+    return absl::StrCat("formed ", epoch.value, ": rank ", m.rank, " of ",
+                        Names(m.members));
+  }
+  std::string operator()(const protocol::PlanReady&) const {
+    return "plan ready";
+  }
+  std::string operator()(const protocol::GroupHandles& m) const {
+    return absl::StrCat("handles of ", m.communicator, ": ",
+                        absl::StrJoin(m.handles.items(), " "));
+  }
+  std::string operator()(const protocol::Start&) const { return "start"; }
+  std::string operator()(const protocol::EpochEnded& m) const {
+    return absl::StrCat("ended ", epoch.value, m.final ? " for good: " : ": ",
+                        m.cause.message);
+  }
+  std::string operator()(const protocol::Left&) const { return "left"; }
+};
+
+inline std::string Describe(const Effect& effect) {
+  struct Visitor {
+    std::string operator()(const Send& e) const {
+      return absl::StrCat(
+          e.session.value, " <- ",
+          std::visit(DescribeBody{e.message.epoch}, e.message.body));
+    }
+    std::string operator()(const CloseSession& e) const {
+      return absl::StrCat("close ", e.session.value, ": ", e.status.ToString());
+    }
+    std::string operator()(const Persist& e) const {
+      return absl::StrCat("persist ", e.record.number, ": ",
+                          std::visit(DescribeRecord{}, e.record.body));
+    }
+    std::string operator()(const Answer& e) const {
+      return absl::StrCat("answer ", e.request.value, ": ",
+                          e.status.ToString());
+    }
+    std::string operator()(const Note& e) const {
+      return absl::StrCat("note ", e.job.value, ": ", e.text);
+    }
+  };
+  return std::visit(Visitor{}, effect);
+}
+
+inline std::string Describe(const Effects& effects) {
+  std::vector<std::string> lines;
+  for (const Effect& effect : effects) {
+    if (!std::holds_alternative<Note>(effect)) {
+      lines.push_back(Describe(effect));
+    }
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_

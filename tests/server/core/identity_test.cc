@@ -1,0 +1,172 @@
+// Lives of a worker: resumed, replaced, fenced.
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+JobSpec RestartingSpec(int world) {
+  JobSpec spec = SpecOf(world);
+  spec.limits.max_restarts = 5;
+  return spec;
+}
+
+TEST(IdentityTest, ABrokenStreamResumesAsIfNothingHadBeen) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_EQ(scene.Closes(1), "");
+  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kSuspect);
+  scene.Wait(0.9);
+  EXPECT_EQ(scene.Resume(5, 1),
+            "5 <- welcome back, generation 1\n"
+            "5 <- formed 1: rank 0 of w-1 w-2\n"
+            "5 <- plan ready\n"
+            "5 <- handles of 0: h0 h1\n"
+            "5 <- start");
+  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
+  EXPECT_EQ(scene.WaitWithHeartbeats(20, {2, 5}), "");
+}
+
+TEST(IdentityTest, AWorkerMayResumeBeforeItsOldStreamIsKnownToBeBroken) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_THAT(scene.Resume(5, 1),
+              AllOf(HasSubstr("close 1: ABORTED"), HasSubstr("5 <- start")));
+  EXPECT_EQ(scene.Closes(1), "") << "the old stream's end is old news";
+  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
+}
+
+TEST(IdentityTest, WhatIsSaidOnAnOldStreamIsIgnored) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Resume(5, 1);
+  EXPECT_EQ(scene.Says(1, protocol::Leave{.clean = false}), "");
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+}
+
+TEST(IdentityTest, AStreamThatDoesNotResumeInTimeEndsTheEpoch) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Closes(1, "connection reset");
+  EXPECT_THAT(scene.Wait(1),
+              AllOf(HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid "
+                              "101) lost its stream (connection reset) and did "
+                              "not resume within 1s, at step 0"),
+                    Not(HasSubstr("1 <-"))));
+  EXPECT_EQ(scene.View().cause.kind, protocol::CauseKind::kStreamLost);
+}
+
+TEST(IdentityTest, ALateResumerIsToldHowTheEpochEnded) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Closes(1);
+  scene.Wait(1);
+  const std::string said = scene.Resume(5, 1);
+  EXPECT_THAT(said, HasSubstr("5 <- welcome back, generation 1\n"
+                              "5 <- ended 1: w-1 (rank 0"));
+  EXPECT_EQ(scene.View().missing, 2) << "it has not come again yet";
+
+  protocol::Hello again = scene.HelloOf(1);
+  again.generation = {1};
+  EXPECT_EQ(scene.Hello(5, again), "5 <- welcome back, generation 1");
+  EXPECT_EQ(scene.View().missing, 1) << "now it has";
+}
+
+TEST(IdentityTest, ANewLifeTakesThePlaceOfASuspectMemberAndEndsTheEpoch) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Closes(1, "reset");
+  protocol::Hello hello = scene.HelloOf(1);
+  hello.life = 99;
+  hello.process.pid = 500;
+  EXPECT_EQ(scene.Hello(5, hello),
+            "persist 6: epoch 1 ends\n"
+            "2 <- ended 1: w-1 (rank 0, host a, pid 101) lost its stream "
+            "(reset), and a new life of it (host a, pid 500) took its place, "
+            "at step 0 between steps\n"
+            "persist 7: w-1 is generation 2\n"
+            "5 <- welcome, generation 2");
+  EXPECT_EQ(scene.View().cause.kind, protocol::CauseKind::kReplaced);
+}
+
+TEST(IdentityTest, AFormerLifeIsFenced) {
+  Scene scene(RestartingSpec(2));
+  scene.Hello(1);
+  scene.Closes(1);
+  protocol::Hello hello = scene.HelloOf(1);
+  hello.life = 99;
+  scene.Hello(5, hello);
+  scene.Pass(3);
+  EXPECT_THAT(scene.Resume(6, 1, /*generation=*/1),
+              HasSubstr("refused FAILED_PRECONDITION: generation 1 of w-1 is "
+                        "over: generation 2 (host a, pid 101, since 3s) took "
+                        "the name"));
+  EXPECT_THAT(scene.Resume(7, 1, /*generation=*/9),
+              HasSubstr("refused FAILED_PRECONDITION: generation 9 of w-1 was "
+                        "never assigned here; the newest is 2"));
+}
+
+TEST(IdentityTest, WhoWasReportedDeadCannotResume) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Says(2, protocol::Evidence{.subject = W(1), .detail = "signal 9"});
+  EXPECT_THAT(scene.Resume(5, 1),
+              HasSubstr("generation 1 of w-1 is over: it was reported dead "
+                        "(signal 9)"));
+}
+
+TEST(IdentityTest, ASurvivorComesAgainAsANewLifeOfTheSameProcess) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Says(1, protocol::LocalFailure{.call = "Submit"});
+  protocol::Hello again = scene.HelloOf(1);
+  again.life = 99;
+  EXPECT_THAT(scene.Hello(5, again),
+              AllOf(HasSubstr("close 1: ABORTED"),
+                    HasSubstr("5 <- welcome, generation 2")));
+
+  protocol::Hello stranger = scene.HelloOf(2);
+  stranger.life = 98;
+  stranger.process.pid = 7777;
+  EXPECT_THAT(scene.Hello(6, stranger), HasSubstr("refused ALREADY_EXISTS"))
+      << "w-2 lives and may still come again";
+}
+
+TEST(IdentityTest, ASurvivorMayComeAgainOnItsOldStream) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Says(1, protocol::LocalFailure{.call = "Submit"});
+  protocol::Hello again = scene.HelloOf(1);
+  again.life = 99;
+  EXPECT_EQ(scene.Hello(1, again),
+            "persist 7: w-1 is generation 2\n1 <- welcome, generation 2");
+  protocol::Hello other = scene.HelloOf(2);
+  other.generation = {1};
+  EXPECT_EQ(scene.Hello(2, other),
+            "2 <- welcome back, generation 1\n"
+            "persist 8: epoch 2 begins: w-1 w-2\n"
+            "1 <- formed 2: rank 0 of w-1 w-2\n"
+            "2 <- formed 2: rank 1 of w-1 w-2");
+}
+
+TEST(IdentityTest, SurvivorsKeepTheirRanksAndAReplacementFillsTheHole) {
+  Scene scene(RestartingSpec(3));
+  scene.RunAll();
+  scene.Says(1, protocol::Evidence{.subject = W(2), .detail = "signal 9"});
+  for (int i : {3, 1}) {
+    protocol::Hello again = scene.HelloOf(i);
+    again.generation = {1};
+    scene.Hello(i, again);
+  }
+  EXPECT_THAT(scene.Hello(9, scene.HelloOf(0)),
+              HasSubstr("epoch 2 begins: w-1 w-0 w-3"));
+}
+
+}  // namespace
+}  // namespace lockstep::core

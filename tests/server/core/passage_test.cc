@@ -1,0 +1,98 @@
+// One job from its first Hello to its end, in the coordinator's own words.
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(PassageTest, TheFirstWorkerCreatesTheJobAndTheLastFormsTheEpoch) {
+  Scene scene(SpecOf(2));
+  EXPECT_EQ(scene.Hello(1),
+            "persist 1: job digits is created\n"
+            "persist 2: w-1 is generation 1\n"
+            "1 <- welcome, generation 1");
+  EXPECT_EQ(scene.View().missing, 1);
+  EXPECT_EQ(scene.Hello(2),
+            "persist 3: w-2 is generation 1\n"
+            "2 <- welcome, generation 1\n"
+            "persist 4: epoch 1 begins: w-1 w-2\n"
+            "1 <- formed 1: rank 0 of w-1 w-2\n"
+            "2 <- formed 1: rank 1 of w-1 w-2");
+  EXPECT_EQ(scene.View().state, JobState::kSealed);
+}
+
+TEST(PassageTest, ThePlanIsAdoptedWhenAllHaveRegisteredAndStartsWhenConnected) {
+  Scene scene(SpecOf(2));
+  scene.JoinAll();
+  EXPECT_EQ(scene.Register(1, {ParameterNamed("w")}), "");
+  EXPECT_EQ(scene.Register(2, {ParameterNamed("w")}),
+            "persist 5: plan of epoch 1\n"
+            "1 <- plan ready\n"
+            "2 <- plan ready");
+  EXPECT_EQ(scene.View().state, JobState::kPlanned);
+  EXPECT_EQ(scene.Ack(1), "");
+  EXPECT_EQ(scene.Ack(2), "");
+  EXPECT_EQ(scene.Publish(1, 0), "");
+  EXPECT_EQ(scene.Publish(2, 1),
+            "1 <- handles of 0: h0 h1\n"
+            "2 <- handles of 0: h0 h1");
+  EXPECT_EQ(scene.Says(1, protocol::Connected{}), "");
+  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
+  EXPECT_EQ(scene.ViewOf(2).state, WorkerState::kJoining);
+  EXPECT_EQ(scene.Says(2, protocol::Connected{}), "1 <- start\n2 <- start");
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+}
+
+TEST(PassageTest, TheJobIsCompletedWhenAllHaveLeftInOrder) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_EQ(scene.Says(1, protocol::Leave{.clean = true, .steps = 20}),
+            "1 <- left\nclose 1: OK");
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+  EXPECT_EQ(scene.Says(2, protocol::Leave{.clean = true, .steps = 20}),
+            "2 <- left\nclose 2: OK\npersist 6: job completed");
+  EXPECT_EQ(scene.View().state, JobState::kCompleted);
+  EXPECT_EQ(scene.core().NextWake(), absl::InfiniteFuture());
+}
+
+TEST(PassageTest, AWorkerThatDiesEndsTheEpochForAllWithItsCause) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(2,
+             protocol::Progress{.position = {412, protocol::Phase::kCompute}});
+  const std::string said = scene.Step(ReportEvidence{
+      {9},
+      scene.job(),
+      "",
+      {.subject = W(2), .generation = {1}, .detail = "killed by signal 9"}});
+  EXPECT_THAT(said, HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
+                              "102) died: killed by signal 9, at step 412 "
+                              "while computing"));
+  EXPECT_THAT(said, HasSubstr("answer 9: OK"));
+  EXPECT_EQ(scene.View().state, JobState::kFailed);
+}
+
+TEST(PassageTest, EveryMessageCarriesTheJobTheEpochAndTheTerm) {
+  Scene scene(SpecOf(2));
+  scene.Hello(1);
+  scene.Hello(2);
+  int sends = 0;
+  for (const Effect& effect : scene.effects()) {
+    const auto* send = std::get_if<Send>(&effect);
+    if (send == nullptr) continue;
+    ++sends;
+    EXPECT_EQ(send->message.job, scene.job());
+    EXPECT_EQ(send->message.term, LeaderTerm{1});
+    if (std::holds_alternative<protocol::EpochFormed>(send->message.body)) {
+      EXPECT_EQ(send->message.epoch, EpochId{1});
+    }
+  }
+  EXPECT_EQ(sends, 3);
+}
+
+}  // namespace
+}  // namespace lockstep::core

@@ -1,0 +1,232 @@
+// A coordinator on a stage: workers by number, time that a test moves, and
+// after every event a second coordinator that replayed the records and must
+// have promised the same.
+//
+// Worker i is called "w-i", runs as pid 100+i on host "a" and speaks on stream
+// i, unless a test says otherwise.
+
+#ifndef LOCKSTEP_TESTS_SERVER_CORE_SCENE_H_
+#define LOCKSTEP_TESTS_SERVER_CORE_SCENE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/core/coordinator.h"
+#include "tests/server/core/describe.h"
+
+namespace lockstep::core {
+
+inline absl::Time At(double seconds) {
+  return absl::UnixEpoch() + absl::Seconds(seconds);
+}
+
+inline JobSpec SpecOf(int world, const std::string& name = "digits") {
+  JobSpec spec{.name = name, .mesh = {{{"data", world}}}};
+  spec.timeouts.lease = absl::Seconds(10);
+  spec.timeouts.resume = absl::Seconds(1);
+  spec.timeouts.join = absl::Seconds(60);
+  spec.timeouts.progress = absl::Seconds(30);
+  spec.timeouts.connect = absl::Seconds(20);
+  return spec;
+}
+
+inline WorkerName W(int i) { return {absl::StrCat("w-", i)}; }
+
+inline Parameter ParameterNamed(const std::string& name) {
+  return {.name = name, .shape = {4, 2}};
+}
+
+class Scene {
+ public:
+  explicit Scene(JobSpec spec = SpecOf(2)) : spec_(std::move(spec)) {}
+
+  // --- Events ---
+  // Each applies one event and says, in words, what was asked for.
+  std::string Step(const Event& event) {
+    effects_ = core_->Step(now_, event);
+    Follow();
+    return Describe(effects_);
+  }
+
+  protocol::Hello HelloOf(int i) const {
+    return {.worker = W(i),
+            .life = static_cast<uint64_t>(1000 + i),
+            .spec = spec_,
+            .process = {.host = "a", .pid = 100 + i}};
+  }
+  std::string Hello(int i) { return Hello(i, HelloOf(i)); }
+  std::string Hello(uint64_t session, protocol::Hello hello) {
+    return Says(session, std::move(hello), EpochId{});
+  }
+  // A worker comes back on another stream with what it holds.
+  std::string Resume(uint64_t session, int i, uint64_t generation = 1) {
+    protocol::Hello hello = HelloOf(i);
+    hello.generation = {generation};
+    hello.resume = protocol::ResumeState{.epoch = epoch()};
+    return Hello(session, hello);
+  }
+  std::string Says(uint64_t session, protocol::ToCoordinatorBody body) {
+    return Says(session, std::move(body), epoch());
+  }
+  std::string Says(uint64_t session, protocol::ToCoordinatorBody body,
+                   EpochId epoch) {
+    return Step(Received{{session}, {job(), epoch, {1}, std::move(body)}});
+  }
+  std::string Closes(uint64_t session, const std::string& why = "reset") {
+    return Step(SessionClosed{{session}, why});
+  }
+  // Moves time, waking the coordinator at each moment it asks for, and says
+  // what it asked for then.
+  std::string Wait(double seconds) {
+    const absl::Time until = now_ + absl::Seconds(seconds);
+    std::string said;
+    while (core_->NextWake() <= until) {
+      now_ = std::max(now_, core_->NextWake());
+      const std::string now_said = Step(Wake{});
+      if (!now_said.empty()) {
+        absl::StrAppend(&said, said.empty() ? "" : "\n", now_said);
+      }
+      EXPECT_GT(core_->NextWake(), now_) << "would spin";
+    }
+    now_ = until;
+    return said;
+  }
+  // The same, with heartbeats of these streams every second.
+  std::string WaitWithHeartbeats(int seconds,
+                                 const std::vector<uint64_t>& sessions) {
+    std::string said;
+    for (int second = 0; second < seconds; ++second) {
+      for (const uint64_t session : sessions) {
+        Says(session, protocol::Heartbeat{});
+      }
+      const std::string now_said = Wait(1);
+      if (!now_said.empty()) {
+        absl::StrAppend(&said, said.empty() ? "" : "\n", now_said);
+      }
+    }
+    return said;
+  }
+
+  // --- Whole passages ---
+  void JoinAll() {
+    for (int i = 0; i < world(); ++i) Hello(i + first_session_);
+  }
+  std::string Register(uint64_t session, std::vector<Parameter> parameters) {
+    return Says(session,
+                protocol::RegisterChunk{
+                    .index = 0, .last = true, .parameters = parameters});
+  }
+  void RegisterAll() {
+    for (const uint64_t session : Sessions()) {
+      Register(session, {ParameterNamed("weight"), ParameterNamed("bias")});
+    }
+  }
+  std::string Ack(uint64_t session) {
+    const DurableJob& durable = durable_job();
+    return Says(session,
+                protocol::PlanAck{durable.revision, durable.plan_digest});
+  }
+  // A handle for each communicator that the rank is a member of.
+  std::string Publish(uint64_t session, int rank) {
+    const auto plan = core_->FindPlan(job(), durable_job().plan_digest);
+    protocol::PublishHandles publish;
+    for (size_t c = 0; c < plan->communicators.size(); ++c) {
+      for (const int member : plan->communicators[c].ranks) {
+        if (member == rank) {
+          publish.handles.push_back(
+              {static_cast<int>(c), absl::StrCat("h", rank)});
+        }
+      }
+    }
+    return Says(session, publish);
+  }
+  // From nothing to a running epoch.
+  void RunAll() {
+    JoinAll();
+    ConnectAll();
+  }
+  void ConnectAll() {
+    RegisterAll();
+    for (const uint64_t session : Sessions()) Ack(session);
+    int rank = 0;
+    for (const uint64_t session : Sessions()) Publish(session, rank++);
+    for (const uint64_t session : Sessions()) {
+      Says(session, protocol::Connected{});
+    }
+    EXPECT_EQ(View().state, JobState::kRunning);
+  }
+
+  // --- Questions ---
+  JobName job() const { return {spec_.name}; }
+  const JobSpec& spec() const { return spec_; }
+  JobSpec& spec() { return spec_; }
+  int world() const { return spec_.mesh.WorldSize(); }
+  std::vector<uint64_t> Sessions() const {
+    std::vector<uint64_t> sessions;
+    for (int i = 0; i < world(); ++i) sessions.push_back(i + first_session_);
+    return sessions;
+  }
+  const DurableJob& durable_job() const {
+    return core_->durable().jobs.at(job());
+  }
+  EpochId epoch() const {
+    const auto found = core_->durable().jobs.find(job());
+    return found == core_->durable().jobs.end() ? EpochId{}
+                                                : found->second.epoch;
+  }
+  JobView View() const { return *core_->Describe(job(), now_); }
+  WorkerView ViewOf(int i) const {
+    for (const WorkerView& worker : View().workers) {
+      if (worker.name == W(i)) return worker;
+    }
+    ADD_FAILURE() << W(i).value << " is not there";
+    return {};
+  }
+  Coordinator& core() { return *core_; }
+  absl::Time now() const { return now_; }
+  void Pass(double seconds) { now_ += absl::Seconds(seconds); }
+  const Effects& effects() const { return effects_; }
+  std::vector<record::Record> records() const { return records_; }
+
+  // The coordinator dies; another replays its records, in another term.
+  void Restart() {
+    core_ =
+        std::make_unique<Coordinator>(CoordinatorOptions{.term = {++term_}});
+    for (const record::Record& record : records_) {
+      EXPECT_EQ(core_->Replay(record), absl::OkStatus());
+    }
+  }
+
+ private:
+  void Follow() {
+    for (const Effect& effect : effects_) {
+      if (const auto* persist = std::get_if<Persist>(&effect)) {
+        records_.push_back(persist->record);
+        EXPECT_EQ(follower_.Replay(persist->record), absl::OkStatus());
+      }
+    }
+    EXPECT_TRUE(follower_.durable() == core_->durable())
+        << "the records do not replay to what was promised";
+  }
+
+  static constexpr int first_session_ = 1;
+
+  JobSpec spec_;
+  absl::Time now_ = At(0);
+  uint64_t term_ = 1;
+  std::unique_ptr<Coordinator> core_ =
+      std::make_unique<Coordinator>(CoordinatorOptions{});
+  Coordinator follower_{CoordinatorOptions{}};
+  Effects effects_;
+  std::vector<record::Record> records_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_TESTS_SERVER_CORE_SCENE_H_
