@@ -146,6 +146,19 @@ class WordsTest(RuleTest):
         self.assertEqual(list(words.budgets(Tree({**budgets, "tests/CMakeLists.txt": text}))), [])
 
 
+    def test_environment(self):
+        table = {"docs/environment.md": "| variable |\n| `LOCKSTEP_JOB` | the job |\n"}
+        read = {"client/x.cc": '// "LOCKSTEP_OLD"\nstd::getenv("LOCKSTEP_JOB");\n'}
+        self.assertEqual(list(words.environment(Tree({**table, **read}))), [])
+        found = list(words.environment(Tree({**read, "docs/environment.md": ""})))
+        self.assertEqual([(f.path, f.line) for f in found], [("client/x.cc", 2)])
+        found = list(words.environment(Tree(table)))
+        self.assertEqual([(f.path, f.line) for f in found], [("docs/environment.md", 2)])
+        door = {"tools/run/common.sh": 'n="${LOCKSTEP_JOBS:-2}"', "tests/x.cc": '"LOCKSTEP_X"'}
+        found = list(words.environment(Tree(door)))
+        self.assertEqual([f.path for f in found], ["tools/run/common.sh"])
+
+
 class ProgramsTest(unittest.TestCase):
 
     def found(self, rule, path, text):

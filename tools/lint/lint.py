@@ -24,6 +24,7 @@ RULES = {
     "disabled-tests": words.disabled_tests,
     "machine-paths": words.machine_paths,
     "budgets": words.budgets,
+    "environment": words.environment,
 }
 
 

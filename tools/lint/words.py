@@ -2,7 +2,7 @@
 
 import re
 
-from tree import Finding, find_words
+from tree import CPP_ENDINGS, Finding, find_words
 
 
 def locks(tree):
@@ -54,6 +54,38 @@ def budgets(tree):
         for number, label in _labels(tree.files[path]):
             if label not in known:
                 yield Finding(path, number, f"label '{label}' has no budget in tests/budgets.txt")
+
+
+def environment(tree):
+    """Every variable that a program reads is in docs/environment.md, and no other"""
+    document = "docs/environment.md"
+    said = {}
+    for number, line in tree.lines(document) if document in tree.files else ():
+        for name in re.findall(r"^\| `(LOCKSTEP_[A-Z_]+)`", line):
+            said[name] = number
+    read = {}
+    for path in tree.files:
+        for name, number in _variables(tree, path):
+            read.setdefault(name, (path, number))
+    for name in sorted(read.keys() - said.keys()):
+        yield Finding(*read[name], f"{name} is not in {document}")
+    for name in sorted(said.keys() - read.keys()):
+        yield Finding(document, said[name], f"{name} is read by nothing")
+
+
+def _variables(tree, path):
+    """(name, line) of environment variables and options that a file reads."""
+    if path.endswith(CPP_ENDINGS) and not path.startswith("tests/"):
+        lines, expression = tree.code_lines(path), r'"(LOCKSTEP_[A-Z_]+)\b'
+    elif path == "run" or path.startswith("tools/run/"):
+        lines, expression = tree.lines(path), r"\$\{?(LOCKSTEP_[A-Z_]+)"
+    elif path == "CMakeLists.txt":
+        lines, expression = tree.lines(path), r"^option\((LOCKSTEP_[A-Z_]+)"
+    else:
+        return
+    for number, line in lines:
+        for name in re.findall(expression, line):
+            yield name, number
 
 
 def _is_cmake(path):
