@@ -5,7 +5,7 @@
 #   lockstep_proto(NAME    PROTOS a.proto ...)         protobuf and gRPC classes
 #   lockstep_binary(NAME   SOURCES main.cc  DEPS ...)  into build/<preset>/bin
 #   lockstep_test(NAME     SOURCES a_test.cc ...  DEPS ...  [LABELS unit ...]
-#                          [TIMEOUT seconds] [NO_UNITY] [PCH <a.h> ...])
+#                          [TIMEOUT seconds] [NO_UNITY] [ONE_THREAD] [PCH <a.h> ...])
 #   lockstep_register_test(NAME  COMMAND program args ...  [LABELS ...] [ENV A=b ...]
 #                          [TIMEOUT seconds] [PROCESSORS n] [SERIAL])
 #
@@ -14,7 +14,8 @@
 # ctest entry, "<preset>.<name>"; beside its own labels it carries the preset's
 # name as a label if that is asan or tsan. A test that cannot run here (no GPU)
 # exits with 77 and is listed as skipped. PROCESSORS says how many cores a test
-# keeps busy, SERIAL that it must be alone.
+# keeps busy, SERIAL that it must be alone. ONE_THREAD says that there is nothing
+# in it for ThreadSanitizer to see: the tsan preset leaves it out.
 #
 # PCH precompiles headers of others for a target (`<grpcpp/grpcpp.h>`): it pays
 # from about three files that include gRPC, 4.1 s each without and 2.3 s with.
@@ -66,7 +67,7 @@ function(lockstep_binary name)
 endfunction()
 
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "NO_UNITY" "TIMEOUT" "SOURCES;DEPS;LABELS;PCH" ${ARGN})
+  cmake_parse_arguments(ARG "NO_UNITY;ONE_THREAD" "TIMEOUT" "SOURCES;DEPS;LABELS;PCH" ${ARGN})
   find_package(GTest REQUIRED CONFIG)
   add_executable(${name} ${ARG_SOURCES})
   target_precompile_headers(${name} PRIVATE ${ARG_PCH})
@@ -75,6 +76,10 @@ function(lockstep_test name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   if(NOT ARG_NO_UNITY)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+  if(ARG_ONE_THREAD AND LOCKSTEP_PRESET STREQUAL "tsan")
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
   endif()
   lockstep_register_test(${name} COMMAND ${name} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
 endfunction()
