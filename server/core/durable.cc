@@ -94,6 +94,15 @@ absl::Status ApplyBody(const record::Record& record, DurableState* state) {
 
 }  // namespace
 
+JobState StateAfter(record::Outcome outcome) {
+  switch (outcome) {
+    case record::Outcome::kCompleted: return JobState::kCompleted;
+    case record::Outcome::kFailed: return JobState::kFailed;
+    case record::Outcome::kStopped: return JobState::kStopped;
+  }
+  return JobState::kFailed;
+}
+
 absl::Status Apply(const record::Record& record, DurableState* state) {
   if (record.number != state->records + 1) {
     return CannotFollow(absl::StrFormat("record %d cannot follow record %d",

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "lockstep/job_spec.h"
 #include "plan/words/ids.h"
+#include "plan/words/job_view.h"
 #include "plan/words/protocol.h"
 #include "plan/words/record.h"
 #include "plan/words/shared_list.h"
@@ -39,6 +40,9 @@ struct DurableJob {
   std::optional<record::JobEnded> ended;         // the job is over
   bool operator==(const DurableJob&) const = default;
 };
+
+// Completed, failed or stopped.
+JobState StateAfter(record::Outcome outcome);
 
 struct DurableState {
   uint64_t records = 0;  // applied so far: the number of the last one

@@ -12,19 +12,6 @@
 
 namespace lockstep::core {
 
-namespace {
-
-JobState StateAfter(record::Outcome outcome) {
-  switch (outcome) {
-    case record::Outcome::kCompleted: return JobState::kCompleted;
-    case record::Outcome::kFailed: return JobState::kFailed;
-    case record::Outcome::kStopped: return JobState::kStopped;
-  }
-  return JobState::kFailed;
-}
-
-}  // namespace
-
 using protocol::Cause;
 using protocol::CauseKind;
 
@@ -71,22 +58,6 @@ void Job::Form(Turn& turn) {
     roster_.SetArrived(worker, false);
     Tell(*worker, protocol::EpochFormed{rank, epoch_->members}, turn);
   }
-}
-
-void Job::MissJoinDeadline(Turn& turn) {
-  if (turn.now < join_by_) return;
-  const std::set<WorkerName> arrived = roster_.arrived();
-  const std::string message =
-      absl::StrFormat("job %s did not form within %s: %s", spec().name,
-                      HowLong(spec().timeouts.join),
-                      DescribeMissing(spec(), arrived, durable_.members));
-  const Cause cause{.kind = CauseKind::kJoinDeadline, .message = message};
-  EndJob(record::Outcome::kFailed, cause, turn);
-  for (const WorkerName& worker : arrived) {
-    turn.out.Refuse(std::exchange(roster_.Find(worker)->session, {}), name(),
-                    absl::DeadlineExceededError(message));
-  }
-  TellTheEnd(cause, turn);
 }
 
 // --- Endings ----------------------------------------------------------------
@@ -163,153 +134,24 @@ absl::Status Job::Over() const {
       absl::StrFormat("job %s is over: %s", spec().name, how));
 }
 
-// --- Time -------------------------------------------------------------------
+// --- Questions --------------------------------------------------------------
 
-absl::Time Job::NextWake() const {
-  absl::Time next =
-      std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_});
-  if (epoch_) {
-    next = std::min({next, epoch_->accusations.Next(), epoch_->connect_by,
-                     epoch_->board.NextDue()});
-  }
-  return next;
+Door Job::TheDoor(const WorkerName& worker) const {
+  const auto newest = durable_.generations.find(worker);
+  return {.spec = spec(),
+          .roster = roster_,
+          .newest = newest == durable_.generations.end() ? Generation{}
+                                                         : newest->second,
+          .epoch_lives = epoch_.has_value()};
 }
 
-void Job::Wake(Turn& turn) {
-  ExpireLeases(turn);
-  ExpireResumes(turn);
-  if (epoch_) ExpireAccusations(turn);
-  if (epoch_) ExpireConnecting(turn);
-  if (epoch_) CallStuck(turn);
-  MissJoinDeadline(turn);
-  pulse_ = leases_.Next() == absl::InfiniteFuture() ? absl::InfiniteFuture()
-                                                    : turn.now + stopped_after_;
+int Job::RankOf(const Worker& worker) const {
+  const bool may_be = epoch_ && worker.seated();
+  return may_be ? epoch_->RankOf(worker.name) : -1;
 }
 
-void Job::NoteLate(absl::Duration late, absl::Time now) {
-  if (late <= stopped_after_) return;
-  const JobTimeouts& timeouts = spec().timeouts;
-  for (const WorkerName& worker : leases_.Keys()) {
-    leases_.Set(worker, now + timeouts.lease);
-  }
-  for (const WorkerName& worker : resumes_.Keys()) {
-    resumes_.Set(worker, now + timeouts.resume);
-  }
-  if (epoch_) {
-    epoch_->board.BeginAnew(now);
-    epoch_->accusations.BeginAnew(now + timeouts.resume);
-    if (epoch_->connect_by != absl::InfiniteFuture()) {
-      epoch_->connect_by = now + timeouts.connect;
-    }
-  }
-  if (join_by_ != absl::InfiniteFuture()) join_by_ = now + timeouts.join;
-}
-
-void Job::Revive(absl::Time now) {
-  if (durable_.ended) {
-    state_ = StateAfter(durable_.ended->outcome);
-    return;
-  }
-  if (!durable_.epoch_lives) {
-    if (durable_.epoch.value == 0) return;
-    state_ = JobState::kEpochEnded;
-    join_by_ = now + spec().timeouts.join;
-    return;
-  }
-  state_ =
-      durable_.revision.value == 0 ? JobState::kSealed : JobState::kPlanned;
-  epoch_.emplace(durable_.epoch, durable_.members, spec(), now);
-  for (const protocol::Member& member : durable_.members) {
-    Worker& worker = roster_.Begin(member.worker, member.generation, /*life=*/0,
-                                   member.process, now);
-    roster_.Move(&worker, WorkerState::kSuspect);
-    worker.broke = "the coordinator restarted";
-    leases_.Set(worker.name, now + spec().timeouts.lease);
-  }
-  pulse_ = now + stopped_after_;
-}
-
-void Job::ExpireLeases(Turn& turn) {
-  std::vector<Loss> silent;
-  for (const WorkerName& name : leases_.TakeDue(turn.now)) {
-    Worker* worker = roster_.Find(name);
-    silent.push_back(
-        {worker, absl::StrFormat("fell silent: nothing was heard of it for %s",
-                                 HowLong(turn.now - worker->heard))});
-  }
-  Lose(CauseKind::kLeaseExpired, silent, turn);
-}
-
-void Job::ExpireResumes(Turn& turn) {
-  std::vector<Loss> gone;
-  for (const WorkerName& name : resumes_.TakeDue(turn.now)) {
-    Worker* worker = roster_.Find(name);
-    gone.push_back(
-        {worker,
-         absl::StrFormat("lost its stream (%s) and did not resume within %s",
-                         worker->broke, HowLong(spec().timeouts.resume))});
-  }
-  Lose(CauseKind::kStreamLost, gone, turn);
-}
-
-void Job::ExpireAccusations(Turn& turn) {
-  for (Accusation& accusation : epoch_->accusations.TakeDue(turn.now)) {
-    const Worker& accuser = *roster_.Find(accusation.accuser);
-    const Worker& accused = *roster_.Find(accusation.accused);
-    if (accused.state == WorkerState::kSuspect) {
-      // It may yet turn out to be dead; its own window decides.
-      accusation.answer_by = turn.now + spec().timeouts.resume;
-      epoch_->accusations.Add(std::move(accusation));
-      continue;
-    }
-    return EndEpoch(
-        {.kind = CauseKind::kLink,
-         .workers = {accuser.name, accused.name},
-         .message = absl::StrFormat(
-             "%s and %s cannot reach each other, though both live: %s says "
-             "that the other %s",
-             WhoIs(accuser), WhoIs(accused), accuser.name.value,
-             accusation.what)},
-        Again::kIfBudgetAllows, turn);
-  }
-}
-
-void Job::ExpireConnecting(Turn& turn) {
-  if (turn.now < epoch_->connect_by) return;
-  std::vector<WorkerName> names;
-  std::vector<std::string> who;
-  for (int rank = 0; rank < epoch_->size(); ++rank) {
-    if (epoch_->connected.Has(rank)) continue;
-    names.push_back(NameAt(rank));
-    who.push_back(WhoIs(*AtRank(rank)));
-  }
-  EndEpoch({.kind = CauseKind::kConnectFailed,
-            .workers = std::move(names),
-            .message = absl::StrFormat(
-                "the data plane was not connected within %s by %s",
-                HowLong(spec().timeouts.connect), NameList(who))},
-           Again::kIfBudgetAllows, turn);
-}
-
-void Job::CallStuck(Turn& turn) {
-  std::vector<int> stuck;
-  for (const int rank : epoch_->board.TakeDue(turn.now)) {
-    if (epoch_->board.IsStuck(rank, turn.now)) stuck.push_back(rank);
-  }
-  if (stuck.empty()) return;
-
-  const Waits waits = WhoWaits();
-  std::vector<Loss> evicted;
-  for (const int rank : stuck) {
-    if (waits.Any(rank) || epoch_->board.of(rank).called_stuck) continue;
-    epoch_->board.CallStuck(rank);
-    const std::string sentence = StuckSentence(rank, waits, turn.now);
-    Remember(sentence, turn);
-    evicted.push_back({AtRank(rank), absl::StrCat("was evicted: ", sentence)});
-  }
-  if (spec().on_stuck == OnStuck::kEvict) {
-    Lose(CauseKind::kLeaseExpired, evicted, turn);
-  }
+std::string Job::WhoIs(const Worker& worker) const {
+  return Who(worker.name, RankOf(worker), worker.process);
 }
 
 // --- Doing ------------------------------------------------------------------

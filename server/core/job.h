@@ -10,11 +10,14 @@
 //   StopJob from anywhere ──▶ Stopped
 //
 // The parts answer questions; this class composes the answers. It is written in
-// four files, by what they are about:
+// files by what they are about:
 //
-//   job.cc          the states above, time, endings
-//   job_members.cc  who comes, goes and is lost
-//   job_stages.cc   from registrations to running steps
+//   job.cc          the states above and the endings
+//   job_members.cc  who comes
+//   job_losses.cc   who goes: streams, evidence, leaving
+//   job_stages.cc   what members say: registrations, plan, handles, progress
+//   job_clock.cc    what happens because time passed
+//   job_revive.cc   what a restart of the coordinator forgot
 //   job_view.cc     what an operator sees
 //
 // What must survive a crash is in DurableJob, which changes only by records
@@ -99,21 +102,23 @@ class Job {
     std::string what;
   };
 
-  // --- States (job.cc) ---
+  // --- States and endings (job.cc) ---
   void Arrive(Worker* worker, Turn& turn);
   void TryForm(Turn& turn);
   void Form(Turn& turn);
   void EndEpoch(protocol::Cause cause, Again again, Turn& turn);
   void EndJob(record::Outcome outcome, protocol::Cause cause, Turn& turn);
   void TellTheEnd(const protocol::Cause& cause, Turn& turn);
-  void MissJoinDeadline(Turn& turn);
+
+  // --- Deadlines (job_clock.cc) ---
   void ExpireLeases(Turn& turn);
   void ExpireResumes(Turn& turn);
   void ExpireAccusations(Turn& turn);
   void ExpireConnecting(Turn& turn);
   void CallStuck(Turn& turn);
+  void MissJoinDeadline(Turn& turn);
 
-  // --- Members (job_members.cc) ---
+  // --- Who comes (job_members.cc) ---
   void GreetAfterEnd(SessionId session, const protocol::Hello& hello,
                      Turn& turn);
   void BeginLife(SessionId session, const protocol::Hello& hello, Turn& turn);
@@ -121,32 +126,42 @@ class Job {
                     Turn& turn);
   void Attach(Worker* worker, SessionId session, const protocol::Hello& hello,
               bool resumed, Turn& turn);
-  void Detach(Worker* worker, absl::Status why, Turn& turn);
   void Restate(const Worker& worker, Turn& turn);
+
+  // --- Who goes (job_losses.cc) ---
+  void Detach(Worker* worker, absl::Status why, Turn& turn);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
             Turn& turn);
+  void On(Worker* worker, const protocol::Leave& message, Turn& turn);
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
                   Turn& turn);
   void EndIfLeaverIsMissed(Turn& turn);
+  void EndByLeaver(int rank, Turn& turn);
+  protocol::Position LastWordOfLeaver() const;
 
-  // --- Messages of a member (job_stages.cc; Leave in job_members.cc) ---
-  void On(Worker* worker, const protocol::Leave& message, Turn& turn);
-  void On(Worker* worker, const protocol::EpochReport& message, Turn& turn);
+  // --- What members say (job_stages.cc) ---
+  void Deliver(int rank, const protocol::ToCoordinatorBody& body, Turn& turn);
   void On(int rank, const protocol::RegisterChunk& message, Turn& turn);
   void On(int rank, const protocol::PlanAck& message, Turn& turn);
   void On(int rank, const protocol::PublishHandles& message, Turn& turn);
   void On(int rank, const protocol::Connected& message, Turn& turn);
   void On(int rank, const protocol::Progress& message, Turn& turn);
   void On(int rank, const protocol::Busy& message, Turn& turn);
+  void On(int rank, const protocol::Evidence& message, Turn& turn);
   void On(int rank, const protocol::LocalFailure& message, Turn& turn);
+  void On(const Worker& worker, const protocol::EpochReport& message,
+          Turn& turn);
   void AdoptPlan(Turn& turn);
   void Start(Turn& turn);
-  void RecognizeStart(const Worker& worker, Turn& turn);
-  template <typename Body>
-  bool IsTooEarly(int rank, const Body& body, Turn& turn);
-  void HearEarly(Turn& turn);
   void EndByMismatch(int rank, const std::string& what, Turn& turn);
   void Touch(int rank, Turn& turn);
+
+  // --- After a restart (job_revive.cc) ---
+  void RecognizeStart(int rank, const protocol::ToCoordinatorBody& body,
+                      Turn& turn);
+  bool IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
+                  Turn& turn);
+  void HearEarly(Turn& turn);
 
   // --- Questions ---
   Door TheDoor(const WorkerName& worker) const;

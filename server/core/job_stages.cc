@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <type_traits>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,20 +16,6 @@
 #include "server/core/sentences.h"
 
 namespace lockstep::core {
-namespace {
-
-template <typename Body>
-constexpr bool kIsAboutPlan = std::is_same_v<Body, protocol::PlanAck> ||
-                              std::is_same_v<Body, protocol::PublishHandles> ||
-                              std::is_same_v<Body, protocol::Connected>;
-
-template <typename Body>
-constexpr bool kProvesStart = std::is_same_v<Body, protocol::Progress> ||
-                              std::is_same_v<Body, protocol::Heartbeat> ||
-                              std::is_same_v<Body, protocol::Busy> ||
-                              std::is_same_v<Body, protocol::Leave>;
-
-}  // namespace
 
 using protocol::CauseKind;
 
@@ -40,27 +27,27 @@ void Job::Receive(SessionId session, const WorkerName& name,
   if (worker->seated() && !over()) {
     leases_.Set(name, turn.now + spec().timeouts.lease);
   }
-  const auto dispatch = [&](const auto& body) {
-    using Body = std::decay_t<decltype(body)>;
-    if constexpr (kProvesStart<Body>) RecognizeStart(*worker, turn);
-    if constexpr (std::is_same_v<Body, protocol::Leave>) {
-      On(worker, body, turn);
-    } else if constexpr (std::is_same_v<Body, protocol::EpochReport>) {
-      if (message.epoch == durable_.epoch && !epoch_) On(worker, body, turn);
-    } else if constexpr (!std::is_same_v<Body, protocol::Heartbeat> &&
-                         !std::is_same_v<Body, protocol::Hello>) {
-      const int rank = RankOf(*worker);
-      if (rank < 0 || message.epoch != epoch_->id) return;
-      if constexpr (std::is_same_v<Body, protocol::Evidence>) {
-        Consider(body, worker->name, turn);
-      } else if constexpr (kIsAboutPlan<Body>) {
-        if (!IsTooEarly(rank, body, turn)) On(rank, body, turn);
-      } else {
-        On(rank, body, turn);
-      }
-    }
-  };
-  std::visit(dispatch, message.body);
+  const int rank = RankOf(*worker);
+  if (rank >= 0) RecognizeStart(rank, message.body, turn);
+  if (const auto* leave = std::get_if<protocol::Leave>(&message.body)) {
+    return On(worker, *leave, turn);
+  }
+  if (const auto* report = std::get_if<protocol::EpochReport>(&message.body)) {
+    const bool is_over = !epoch_ && message.epoch == durable_.epoch;
+    if (is_over) On(*worker, *report, turn);
+    return;
+  }
+  if (rank < 0 || message.epoch != epoch_->id) return;
+  if (!IsTooEarly(rank, message.body, turn)) Deliver(rank, message.body, turn);
+}
+
+void Job::Deliver(int rank, const protocol::ToCoordinatorBody& body,
+                  Turn& turn) {
+  std::visit(
+      [&](const auto& b) {
+        if constexpr (requires { On(rank, b, turn); }) On(rank, b, turn);
+      },
+      body);
 }
 
 // --- Sealed: registrations --------------------------------------------------
@@ -109,46 +96,6 @@ void Job::AdoptPlan(Turn& turn) {
            turn);
   TellAll(protocol::PlanReady{epoch_->plan->revision, epoch_->digest}, turn);
   HearEarly(turn);
-}
-
-// --- After a restart of the coordinator -------------------------------------
-
-// The plan's bytes and whether it was started are not journaled. A member that
-// was not started says all it said before again, first thing on its stream; so
-// one that holds the plan and says something else was started, and so were all.
-void Job::RecognizeStart(const Worker& worker, Turn& turn) {
-  const int rank = RankOf(worker);
-  if (rank < 0 || epoch_->started || epoch_->plan != nullptr) return;
-  if (!epoch_->held_plan.Has(rank) || epoch_->registry.begun(rank)) return;
-  Start(turn);
-}
-
-// True if it speaks of a plan that is not there: then it is heard later.
-template <typename Body>
-bool Job::IsTooEarly(int rank, const Body& body, Turn& turn) {
-  if (epoch_->plan != nullptr || epoch_->started) return false;
-  if (durable_.revision.value == 0) {
-    EndByMismatch(rank, "speaks of a plan before there is one", turn);
-  } else {
-    epoch_->early[rank].push_back(body);
-  }
-  return true;
-}
-
-void Job::HearEarly(Turn& turn) {
-  const EpochId id = epoch_->id;
-  for (const auto& [rank, bodies] : std::exchange(epoch_->early, {})) {
-    for (const protocol::ToCoordinatorBody& body : bodies) {
-      if (!epoch_ || epoch_->id != id) return;
-      std::visit(
-          [&, rank = rank](const auto& b) {
-            if constexpr (kIsAboutPlan<std::decay_t<decltype(b)>>) {
-              On(rank, b, turn);
-            }
-          },
-          body);
-    }
-  }
 }
 
 // `rank` -1: about all of them.
@@ -243,6 +190,10 @@ void Job::On(int rank, const protocol::Busy& message, Turn& turn) {
   epoch_->board.SetBusy(rank, message, turn.now);
 }
 
+void Job::On(int rank, const protocol::Evidence& message, Turn& turn) {
+  Consider(message, NameAt(rank), turn);
+}
+
 void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
   const Worker& worker = *AtRank(rank);
   EndEpoch({.kind = CauseKind::kLocalFailure,
@@ -254,8 +205,9 @@ void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
            Again::kIfBudgetAllows, turn);
 }
 
-void Job::On(Worker* worker, const protocol::EpochReport& message, Turn& turn) {
-  Remember(absl::StrFormat("%s stands %s%s", worker->name.value,
+void Job::On(const Worker& worker, const protocol::EpochReport& message,
+             Turn& turn) {
+  Remember(absl::StrFormat("%s stands %s%s", worker.name.value,
                            Where(message.position),
                            message.verdict.empty() ? "" : " and has passed"),
            turn);

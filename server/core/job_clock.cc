@@ -1,0 +1,160 @@
+// What happens because time passed: the part of Job about its deadlines.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/core/job.h"
+#include "server/core/missing.h"
+#include "server/core/sentences.h"
+
+namespace lockstep::core {
+
+using protocol::CauseKind;
+
+absl::Time Job::NextWake() const {
+  absl::Time next =
+      std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_});
+  if (epoch_) {
+    next = std::min({next, epoch_->accusations.Next(), epoch_->connect_by,
+                     epoch_->board.NextDue()});
+  }
+  return next;
+}
+
+void Job::Wake(Turn& turn) {
+  ExpireLeases(turn);
+  ExpireResumes(turn);
+  if (epoch_) ExpireAccusations(turn);
+  if (epoch_) ExpireConnecting(turn);
+  if (epoch_) CallStuck(turn);
+  MissJoinDeadline(turn);
+  pulse_ = leases_.Next() == absl::InfiniteFuture() ? absl::InfiniteFuture()
+                                                    : turn.now + stopped_after_;
+}
+
+void Job::NoteLate(absl::Duration late, absl::Time now) {
+  if (late <= stopped_after_) return;
+  const JobTimeouts& timeouts = spec().timeouts;
+  for (const WorkerName& worker : leases_.Keys()) {
+    leases_.Set(worker, now + timeouts.lease);
+  }
+  for (const WorkerName& worker : resumes_.Keys()) {
+    resumes_.Set(worker, now + timeouts.resume);
+  }
+  if (epoch_) {
+    epoch_->board.BeginAnew(now);
+    epoch_->accusations.BeginAnew(now + timeouts.resume);
+    if (epoch_->connect_by != absl::InfiniteFuture()) {
+      epoch_->connect_by = now + timeouts.connect;
+    }
+  }
+  if (join_by_ != absl::InfiniteFuture()) join_by_ = now + timeouts.join;
+}
+
+void Job::ExpireLeases(Turn& turn) {
+  std::vector<Loss> silent;
+  for (const WorkerName& name : leases_.TakeDue(turn.now)) {
+    Worker* worker = roster_.Find(name);
+    silent.push_back(
+        {worker, absl::StrFormat("fell silent: nothing was heard of it for %s",
+                                 HowLong(turn.now - worker->heard))});
+  }
+  Lose(CauseKind::kLeaseExpired, silent, turn);
+}
+
+void Job::ExpireResumes(Turn& turn) {
+  std::vector<Loss> gone;
+  for (const WorkerName& name : resumes_.TakeDue(turn.now)) {
+    Worker* worker = roster_.Find(name);
+    gone.push_back(
+        {worker,
+         absl::StrFormat("lost its stream (%s) and did not resume within %s",
+                         worker->broke, HowLong(spec().timeouts.resume))});
+  }
+  Lose(CauseKind::kStreamLost, gone, turn);
+}
+
+void Job::ExpireAccusations(Turn& turn) {
+  for (Accusation& accusation : epoch_->accusations.TakeDue(turn.now)) {
+    const Worker& accuser = *roster_.Find(accusation.accuser);
+    const Worker& accused = *roster_.Find(accusation.accused);
+    if (accused.state == WorkerState::kSuspect) {
+      // It may yet turn out to be dead; its own window decides.
+      accusation.answer_by = turn.now + spec().timeouts.resume;
+      epoch_->accusations.Add(std::move(accusation));
+      continue;
+    }
+    return EndEpoch(
+        {.kind = CauseKind::kLink,
+         .workers = {accuser.name, accused.name},
+         .message = absl::StrFormat(
+             "%s and %s cannot reach each other, though both live: %s says "
+             "that the other %s",
+             WhoIs(accuser), WhoIs(accused), accuser.name.value,
+             accusation.what)},
+        Again::kIfBudgetAllows, turn);
+  }
+}
+
+void Job::ExpireConnecting(Turn& turn) {
+  if (turn.now < epoch_->connect_by) return;
+  std::vector<WorkerName> names;
+  std::vector<std::string> who;
+  for (int rank = 0; rank < epoch_->size(); ++rank) {
+    if (epoch_->connected.Has(rank)) continue;
+    names.push_back(NameAt(rank));
+    who.push_back(WhoIs(*AtRank(rank)));
+  }
+  EndEpoch({.kind = CauseKind::kConnectFailed,
+            .workers = std::move(names),
+            .message = absl::StrFormat(
+                "the data plane was not connected within %s by %s",
+                HowLong(spec().timeouts.connect), NameList(who))},
+           Again::kIfBudgetAllows, turn);
+}
+
+void Job::CallStuck(Turn& turn) {
+  std::vector<int> stuck;
+  for (const int rank : epoch_->board.TakeDue(turn.now)) {
+    if (epoch_->board.IsStuck(rank, turn.now)) stuck.push_back(rank);
+  }
+  if (stuck.empty()) return;
+
+  const Waits waits = WhoWaits();
+  std::vector<Loss> evicted;
+  for (const int rank : stuck) {
+    const bool cannot_end =
+        !epoch_->left.empty() &&
+        epoch_->board.of(rank).position == LastWordOfLeaver();
+    if (cannot_end) return EndByLeaver(rank, turn);
+    if (waits.Any(rank) || epoch_->board.of(rank).called_stuck) continue;
+    epoch_->board.CallStuck(rank);
+    const std::string sentence = StuckSentence(rank, waits, turn.now);
+    Remember(sentence, turn);
+    evicted.push_back({AtRank(rank), absl::StrCat("was evicted: ", sentence)});
+  }
+  if (spec().on_stuck == OnStuck::kEvict) {
+    Lose(CauseKind::kLeaseExpired, evicted, turn);
+  }
+}
+
+void Job::MissJoinDeadline(Turn& turn) {
+  if (turn.now < join_by_) return;
+  const std::set<WorkerName> arrived = roster_.arrived();
+  const std::string message =
+      absl::StrFormat("job %s did not form within %s: %s", spec().name,
+                      HowLong(spec().timeouts.join),
+                      DescribeMissing(spec(), arrived, durable_.members));
+  const protocol::Cause cause{.kind = CauseKind::kJoinDeadline,
+                              .message = message};
+  EndJob(record::Outcome::kFailed, cause, turn);
+  for (const WorkerName& worker : arrived) {
+    turn.out.Refuse(std::exchange(roster_.Find(worker)->session, {}), name(),
+                    absl::DeadlineExceededError(message));
+  }
+  TellTheEnd(cause, turn);
+}
+
+}  // namespace lockstep::core

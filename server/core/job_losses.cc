@@ -1,0 +1,176 @@
+// Who goes and is lost: the part of Job about broken streams, evidence and
+// leaving.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "server/core/evidence.h"
+#include "server/core/job.h"
+#include "server/core/sentences.h"
+
+namespace lockstep::core {
+
+using protocol::CauseKind;
+
+// --- Streams ----------------------------------------------------------------
+
+void Job::StreamClosed(SessionId session, const WorkerName& name,
+                       const std::string& why, Turn& turn) {
+  Worker* worker = roster_.Find(name);
+  if (worker == nullptr || worker->session != session) return;
+  worker->session = {};
+  if (over() || !worker->seated()) return;
+  worker->broke = why;
+  roster_.Move(worker, WorkerState::kSuspect);
+  resumes_.Set(name, turn.now + spec().timeouts.resume);
+  Remember(absl::StrFormat("%s lost its stream: %s", WhoIs(*worker), why),
+           turn);
+}
+
+void Job::Detach(Worker* worker, absl::Status why, Turn& turn) {
+  leases_.Clear(worker->name);
+  resumes_.Clear(worker->name);
+  turn.out.Close(std::exchange(worker->session, {}), std::move(why));
+}
+
+void Job::Lose(CauseKind kind, const std::vector<Loss>& losses, Turn& turn) {
+  protocol::Cause cause{.kind = kind};
+  std::vector<std::string> sentences;
+  for (const auto& [worker, what] : losses) {
+    const int rank = RankOf(*worker);
+    std::string sentence = absl::StrCat(WhoIs(*worker), " ", what);
+    if (rank >= 0) {
+      absl::StrAppend(&sentence, ", ", WhereIs(rank));
+      cause.workers.push_back(worker->name);
+      sentences.push_back(sentence);
+    } else {
+      Remember(std::move(sentence), turn);
+    }
+    leases_.Clear(worker->name);
+    resumes_.Clear(worker->name);
+  }
+  cause.message = absl::StrJoin(sentences, "; ");
+  for (const Loss& loss : losses) {
+    roster_.Move(loss.worker, WorkerState::kLost);
+  }
+  if (!cause.workers.empty()) {
+    EndEpoch(std::move(cause), Again::kIfBudgetAllows, turn);
+  } else if (roster_.arrived().empty() && durable_.epoch.value == 0) {
+    join_by_ = absl::InfiniteFuture();
+  }
+}
+
+void Job::Consider(const protocol::Evidence& evidence,
+                   const WorkerName& accuser, Turn& turn) {
+  Worker* subject = roster_.Find(evidence.subject);
+  switch (over() ? Weight::kNothing : Weigh(evidence, subject)) {
+    case Weight::kNothing: return;
+    case Weight::kProof:
+      subject->exited = evidence.detail.empty() ? "no detail" : evidence.detail;
+      Detach(subject,
+             absl::AbortedError(absl::StrFormat("%s was reported dead: %s",
+                                                subject->name.value,
+                                                subject->exited)),
+             turn);
+      return Lose(CauseKind::kProcessDied,
+                  {{subject, absl::StrCat("died: ", subject->exited)}}, turn);
+    case Weight::kHint: break;
+  }
+  const bool between_members = IsMember(*subject) && accuser != subject->name &&
+                               epoch_->RankOf(accuser) >= 0;
+  if (!between_members) return;
+  const bool reset = evidence.kind == protocol::EvidenceKind::kPeerReset;
+  epoch_->accusations.Add(
+      {.accuser = accuser,
+       .accused = subject->name,
+       .what = absl::StrCat(
+           reset ? "reset" : "is silent on", " their data connection",
+           evidence.detail.empty() ? "" : ": ", evidence.detail),
+       .answer_by = turn.now + spec().timeouts.resume});
+}
+
+// --- Leaving ----------------------------------------------------------------
+
+void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
+  const int rank = RankOf(*worker);
+  const std::string who = WhoIs(*worker);
+  Tell(*worker, protocol::Left{}, turn);
+  Detach(worker, absl::OkStatus(), turn);
+  roster_.Move(worker, WorkerState::kLeft);
+  Remember(absl::StrFormat("%s leaves %s after %s%s%s", who,
+                           leave.clean ? "in order" : "without finishing",
+                           Count(leave.steps, "step"),
+                           leave.reason.empty() ? "" : ": ", leave.reason),
+           turn);
+  if (rank >= 0) return LeaveEpoch(worker, rank, leave, turn);
+  if (roster_.arrived().empty() && durable_.epoch.value == 0) {
+    join_by_ = absl::InfiniteFuture();
+  }
+}
+
+void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
+                     Turn& turn) {
+  if (!leave.clean) {
+    std::string message = absl::StrFormat(
+        "%s left without finishing%s%s, %s",
+        Who(worker->name, rank, worker->process),
+        leave.reason.empty() ? "" : ": ", leave.reason, WhereIs(rank));
+    return EndEpoch({.kind = CauseKind::kLeft,
+                     .workers = {worker->name},
+                     .message = std::move(message)},
+                    Again::kIfBudgetAllows, turn);
+  }
+  epoch_->left.Add(rank);
+  epoch_->board.Drop(rank);
+  epoch_->accusations.Drop(worker->name);
+  if (leave.steps < epoch_->left_at) {
+    epoch_->left_at = leave.steps;
+    epoch_->first_leaver = rank;
+  }
+  if (epoch_->left.full()) {
+    return EndJob(record::Outcome::kCompleted, {}, turn);
+  }
+  EndIfLeaverIsMissed(turn);
+}
+
+// Ranks pass the last verdict within moments of each other, so who has left may
+// be ahead of what the others have said. It is missed only when a rank that
+// stays needs it: it has begun to register with a rank that never will, or it
+// has submitted the gradients of a step that the leaver did not train.
+void Job::EndIfLeaverIsMissed(Turn& turn) {
+  if (!epoch_ || epoch_->left.empty()) return;
+  const bool all_may_pass =
+      epoch_->started && epoch_->board.Furthest() <= LastWordOfLeaver();
+  for (int rank = 0; rank < epoch_->size() && !all_may_pass; ++rank) {
+    const Standing& standing = epoch_->board.of(rank);
+    if (!standing.present) continue;
+    if (epoch_->started ? standing.position > LastWordOfLeaver()
+                        : epoch_->registry.begun(rank)) {
+      return EndByLeaver(rank, turn);
+    }
+  }
+}
+
+// A rank that has only begun to compute may yet stop and leave too.
+protocol::Position Job::LastWordOfLeaver() const {
+  return {epoch_->left_at, protocol::Phase::kCompute};
+}
+
+void Job::EndByLeaver(int rank, Turn& turn) {
+  const Worker& leaver = *AtRank(epoch_->first_leaver);
+  EndEpoch(
+      {.kind = CauseKind::kLeft,
+       .workers = {leaver.name},
+       .message = absl::StrFormat(
+           "%s left after %s, but %s goes on: it is %s",
+           Who(leaver.name, epoch_->first_leaver, leaver.process),
+           Count(epoch_->left_at, "step"), NameAt(rank).value, WhereIs(rank))},
+      Again::kIfBudgetAllows, turn);
+}
+
+}  // namespace lockstep::core

@@ -1,0 +1,80 @@
+// After a restart of the coordinator: the part of Job about what records do not
+// tell.
+//
+// The plan's bytes are not journaled, nor whether the epoch was started, nor
+// any word of a member. Each member resumes with what it holds, and one that
+// was not started says everything again, its registration first. So
+//
+//   all were not started    the plan is compiled again, and must be the same
+//   one was started         all were, and nobody needs the plan any more
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "server/core/job.h"
+
+namespace lockstep::core {
+
+void Job::Revive(absl::Time now) {
+  if (durable_.ended) {
+    state_ = StateAfter(durable_.ended->outcome);
+    return;
+  }
+  if (!durable_.epoch_lives) {
+    if (durable_.epoch.value == 0) return;
+    state_ = JobState::kEpochEnded;
+    join_by_ = now + spec().timeouts.join;
+    return;
+  }
+  state_ =
+      durable_.revision.value == 0 ? JobState::kSealed : JobState::kPlanned;
+  epoch_.emplace(durable_.epoch, durable_.members, spec(), now);
+  for (const protocol::Member& member : durable_.members) {
+    Worker& worker = roster_.Begin(member.worker, member.generation, /*life=*/0,
+                                   member.process, now);
+    roster_.Move(&worker, WorkerState::kSuspect);
+    worker.broke = "the coordinator restarted";
+    leases_.Set(worker.name, now + spec().timeouts.lease);
+  }
+  pulse_ = now + stopped_after_;
+}
+
+// A member that holds the plan and begins with anything but its registration
+// was started.
+void Job::RecognizeStart(int rank, const protocol::ToCoordinatorBody& body,
+                         Turn& turn) {
+  if (std::holds_alternative<protocol::RegisterChunk>(body)) return;
+  if (epoch_->started || epoch_->plan != nullptr) return;
+  if (!epoch_->held_plan.Has(rank) || epoch_->registry.begun(rank)) return;
+  Start(turn);
+}
+
+// True if it speaks of a plan that is not there: then it is heard later.
+bool Job::IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
+                     Turn& turn) {
+  const bool is_about_plan =
+      std::holds_alternative<protocol::PlanAck>(body) ||
+      std::holds_alternative<protocol::PublishHandles>(body) ||
+      std::holds_alternative<protocol::Connected>(body);
+  if (!is_about_plan || epoch_->plan != nullptr || epoch_->started) {
+    return false;
+  }
+  if (durable_.revision.value == 0) {
+    EndByMismatch(rank, "speaks of a plan before there is one", turn);
+  } else {
+    epoch_->early[rank].push_back(body);
+  }
+  return true;
+}
+
+void Job::HearEarly(Turn& turn) {
+  const auto early = std::exchange(epoch_->early, {});
+  for (const auto& [rank, bodies] : early) {
+    for (const protocol::ToCoordinatorBody& body : bodies) {
+      if (epoch_) Deliver(rank, body, turn);
+    }
+  }
+}
+
+}  // namespace lockstep::core
