@@ -15,16 +15,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-JobSpec RestartingSpec(int world, int max_restarts = 5) {
-  JobSpec spec = SpecOf(world);
-  spec.limits.max_restarts = max_restarts;
-  return spec;
-}
-
-protocol::Progress Stands(uint64_t step, Phase phase) {
-  return {.position = {step, phase}};
-}
-
 // --- Proof ------------------------------------------------------------------
 
 TEST(EvidenceTest, ProofEndsTheEpochAtOnce) {

@@ -13,10 +13,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-protocol::Progress Stands(uint64_t step, Phase phase) {
-  return {.position = {step, phase}};
-}
-
 std::vector<std::string> Waits(const JobView& view) {
   std::vector<std::string> lines;
   for (const WaitView& wait : view.waits) {
