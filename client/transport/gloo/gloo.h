@@ -1,0 +1,37 @@
+// The transport between hosts without GPUs: TCP, through Gloo's unbound
+// buffers.
+//
+// Only Gloo's connections and buffers are used. Its collectives cannot be
+// aborted, wait for a dead peer for half a minute, and know no bf16; ours
+// (host_communicator.h) can, do not, and do.
+//
+// Threads: one per transport, "ls-gloo", which moves the bytes of all its
+// groups.
+//          A process makes one transport.
+// Errors:  beside transport.h's, Prepare gives Unavailable where no socket can
+//          be had.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/transport/transport.h"
+
+namespace lockstep::transport {
+
+struct GlooOptions {
+  // An address of this host, or a name of one, that the other hosts can reach.
+  // Not a wildcard: it is what peers connect to.
+  std::string bind_address = "127.0.0.1";
+};
+
+// InvalidArgument if the address is not one of this host's.
+absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(
+    const GlooOptions& options);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_H_

@@ -1,0 +1,305 @@
+#include "client/transport/gloo/gloo_link.h"
+
+#include <gloo/common/error.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/transport/blame.h"
+
+namespace lockstep::transport {
+namespace {
+
+constexpr auto kForEver = std::chrono::hours(24 * 365 * 10);
+
+// Message 0 of every connection; no operation uses its tag.
+struct Greeting {
+  uint64_t group = 0;  // the same for all who connect with the same handles
+  int32_t from = 0;
+  int32_t to = 0;
+  friend bool operator==(const Greeting&, const Greeting&) = default;
+};
+constexpr uint64_t kGreetingTag = 0;
+
+// FNV-1a: all members compute it, on any machine.
+uint64_t GroupOf(const std::vector<GlooHandle>& handles) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const GlooHandle& handle : handles) {
+    for (char c : Format(handle)) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    }
+  }
+  return hash;
+}
+
+absl::Status Unreached(const std::vector<int>& ranks) {
+  const absl::Status late = absl::DeadlineExceededError(
+      absl::StrCat("no connection with rank ", absl::StrJoin(ranks, ", ")));
+  return ranks.size() == 1 ? Blame(late, ranks[0]) : late;
+}
+
+}  // namespace
+
+// A buffer of Gloo's and one operation on it.
+class GlooTransfer final : public Transfer {
+ public:
+  GlooTransfer(GlooLink* link, int peer, bool sends, void* data, size_t bytes)
+      : link_(link),
+        peer_(peer),
+        sends_(sends),
+        bytes_(bytes),
+        buffer_(link->context_->createUnboundBuffer(data, bytes)) {}
+
+  // The buffer's end fences Gloo's thread off from the memory.
+  ~GlooTransfer() override { link_->Leave(this); }
+
+  absl::Status Post(uint64_t tag) {
+    if (absl::Status entered = link_->Enter(this); !entered.ok()) {
+      return entered;
+    }
+    try {
+      sends_ ? buffer_->send(peer_, tag, 0, bytes_)
+             : buffer_->recv(peer_, tag, 0, bytes_);
+    } catch (...) {
+      return StatusOfGloo(std::current_exception(), peer_);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Wait() override { return WaitFor(kForEver); }
+
+  absl::Status WaitFor(std::chrono::milliseconds timeout) {
+    try {
+      if (sends_ ? buffer_->waitSend(timeout) : buffer_->waitRecv(timeout)) {
+        return absl::OkStatus();
+      }
+    } catch (...) {
+      return StatusOfGloo(std::current_exception(), peer_);
+    }
+    return link_->WhyInterrupted(peer_);
+  }
+
+  int peer() const { return peer_; }
+
+  // Makes the Wait in progress, or to come, return.
+  void Interrupt() {
+    sends_ ? buffer_->abortWaitSend() : buffer_->abortWaitRecv();
+  }
+
+ private:
+  GlooLink* const link_;
+  const int peer_;
+  const bool sends_;
+  const size_t bytes_;
+  const std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+};
+
+GlooLink::GlooLink(std::shared_ptr<gloo::transport::tcp::Device> device,
+                   int rank, int size)
+    : rank_(rank),
+      size_(size),
+      context_(std::make_shared<GlooContext>(std::move(device), rank, size,
+                                             static_cast<PairOwner*>(this))),
+      closed_(size) {}
+
+absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Listen(
+    std::shared_ptr<gloo::transport::tcp::Device> device, int rank, int size) {
+  std::unique_ptr<GlooLink> link(new GlooLink(std::move(device), rank, size));
+  try {
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer != rank) link->context_->createPair(peer);
+    }
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen for peers: ", error.what()));
+  }
+  return link;
+}
+
+GlooHandle GlooLink::handle() const {
+  GlooHandle handle{.rank = rank_, .address = "127.0.0.1"};
+  handle.ports.resize(size_);
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    const sockaddr_storage listener = context_->pair(peer).listener();
+    handle.address = NumericHost(listener);
+    handle.ports[peer] = Port(listener);
+  }
+  return handle;
+}
+
+absl::Status GlooLink::Connect(const std::vector<GlooHandle>& handles,
+                               const Deadline& deadline) {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    absl::StatusOr<sockaddr_storage> address =
+        ListenerFor(handles[peer], rank_);
+    if (!address.ok()) return std::move(address).status();
+    try {
+      context_->pair(peer).Connect(*address);
+    } catch (...) {
+      return StatusOfGloo(std::current_exception(), peer);
+    }
+  }
+  if (absl::Status met = AwaitConnections(deadline); !met.ok()) return met;
+  return Greet(handles, deadline);
+}
+
+std::vector<int> GlooLink::Unconnected() {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && !context_->pair(peer).connected()) {
+      ranks.push_back(peer);
+    }
+  }
+  return ranks;
+}
+
+absl::Status GlooLink::AwaitConnections(const Deadline& deadline) {
+  for (;;) {
+    const uint64_t seen = changes();
+    const std::vector<int> missing = Unconnected();
+    MutexLock lock(&mutex_);
+    for (int peer : missing) {
+      if (absl::Status trouble = Trouble(peer); !trouble.ok()) return trouble;
+    }
+    if (missing.empty()) return absl::OkStatus();
+    if (deadline.Passed()) return Unreached(missing);
+    if (changes_ == seen) changed_.WaitFor(&mutex_, deadline.Left());
+  }
+}
+
+absl::Status GlooLink::Greet(const std::vector<GlooHandle>& handles,
+                             const Deadline& deadline) {
+  const uint64_t group = GroupOf(handles);
+  std::vector<Greeting> said(size_);
+  std::vector<Greeting> heard(size_);
+  std::vector<std::unique_ptr<GlooTransfer>> transfers;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    said[peer] = {group, rank_, peer};
+    for (bool sends : {false, true}) {
+      absl::StatusOr<std::unique_ptr<GlooTransfer>> posted =
+          Post(peer, kGreetingTag, sends, sends ? &said[peer] : &heard[peer],
+               sizeof(Greeting));
+      if (!posted.ok()) return std::move(posted).status();
+      transfers.push_back(*std::move(posted));
+    }
+  }
+  for (const auto& transfer : transfers) {
+    const auto left = std::min<std::chrono::milliseconds>(
+        absl::ToChronoMilliseconds(deadline.Left()), kForEver);
+    absl::Status done = transfer->WaitFor(left);
+    if (!done.ok() && deadline.Passed()) return Unreached({transfer->peer()});
+    if (!done.ok()) return done;
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_ && heard[peer] != Greeting{group, peer, rank_}) {
+      return Blame(absl::UnavailableError(
+                       absl::StrCat("who connected as rank ", peer,
+                                    " does not belong to this group")),
+                   peer);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<GlooTransfer>> GlooLink::Post(
+    int peer, uint64_t tag, bool sends, void* data, size_t bytes) {
+  auto transfer =
+      std::make_unique<GlooTransfer>(this, peer, sends, data, bytes);
+  if (absl::Status posted = transfer->Post(tag); !posted.ok()) return posted;
+  return transfer;
+}
+
+absl::StatusOr<std::unique_ptr<Transfer>> GlooLink::Send(int peer, uint64_t tag,
+                                                         const void* data,
+                                                         size_t bytes) {
+  return Post(peer, tag, /*sends=*/true, const_cast<void*>(data), bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Transfer>> GlooLink::Recv(int peer, uint64_t tag,
+                                                         void* data,
+                                                         size_t bytes) {
+  return Post(peer, tag, /*sends=*/false, data, bytes);
+}
+
+void GlooLink::Cut() {
+  {
+    MutexLock lock(&mutex_);
+    cut_ = true;
+    for (GlooTransfer* transfer : transfers_) transfer->Interrupt();
+    Changed();
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) context_->pair(peer).Shutdown();
+  }
+}
+
+// Gloo's thread closes all connections at once; left to the pairs' destructors,
+// each would take a turn of its loop, 10 ms.
+GlooLink::~GlooLink() {
+  Cut();
+  const Deadline deadline(absl::Milliseconds(200));
+  for (;;) {
+    const uint64_t seen = changes();
+    const bool closed = Unconnected().size() == static_cast<size_t>(size_ - 1);
+    if (closed || deadline.Passed()) break;
+    MutexLock lock(&mutex_);
+    if (changes_ == seen) changed_.WaitFor(&mutex_, deadline.Left());
+  }
+  context_.reset();
+}
+
+absl::Status GlooLink::Trouble(int peer) const {
+  if (cut_) return absl::CancelledError("the link was cut");
+  return closed_[peer];
+}
+
+absl::Status GlooLink::Enter(GlooTransfer* transfer) {
+  MutexLock lock(&mutex_);
+  absl::Status trouble = Trouble(transfer->peer());
+  if (trouble.ok()) transfers_.insert(transfer);
+  return trouble;
+}
+
+void GlooLink::Leave(GlooTransfer* transfer) {
+  MutexLock lock(&mutex_);
+  transfers_.erase(transfer);
+}
+
+absl::Status GlooLink::WhyInterrupted(int peer) {
+  MutexLock lock(&mutex_);
+  return Trouble(peer);
+}
+
+uint64_t GlooLink::changes() {
+  MutexLock lock(&mutex_);
+  return changes_;
+}
+
+void GlooLink::Changed() {
+  ++changes_;
+  changed_.NotifyAll();
+}
+
+void GlooLink::Connected(int) {
+  MutexLock lock(&mutex_);
+  Changed();
+}
+
+void GlooLink::Closed(int peer, const absl::Status& why) {
+  MutexLock lock(&mutex_);
+  closed_[peer] = why;
+  for (GlooTransfer* transfer : transfers_) {
+    if (transfer->peer() == peer) transfer->Interrupt();
+  }
+  Changed();
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,92 @@
+// A Link over Gloo: a connection to every other rank, a buffer per transfer.
+//
+//   Listen ──handles──▶ Connect ──▶ Link
+//
+// Threads: as Link; PairOwner's calls come under a pair's lock. Order of locks:
+//          a pair's, then mutex_, then a buffer's.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/deadline.h"
+#include "base/mutex.h"
+#include "client/transport/gloo/gloo_handle.h"
+#include "client/transport/gloo/gloo_pair.h"
+#include "client/transport/link.h"
+
+namespace lockstep::transport {
+
+class GlooTransfer;
+
+class GlooLink final : public Link, private PairOwner {
+ public:
+  // A socket for each other rank, listening. Unavailable if there is none.
+  static absl::StatusOr<std::unique_ptr<GlooLink>> Listen(
+      std::shared_ptr<gloo::transport::tcp::Device> device, int rank, int size);
+  ~GlooLink() override;
+
+  GlooHandle handle() const;
+
+  // Blocks until every rank is connected and has proven to be the one that the
+  // handles mean; Cancelled once cut. Not on a thread that takes SIGPIPE.
+  absl::Status Connect(const std::vector<GlooHandle>& handles,
+                       const Deadline& deadline);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string_view transport() const override { return "gloo"; }
+  absl::StatusOr<std::unique_ptr<Transfer>> Send(int peer, uint64_t tag,
+                                                 const void* data,
+                                                 size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Transfer>> Recv(int peer, uint64_t tag,
+                                                 void* data,
+                                                 size_t bytes) override;
+  void Cut() override;
+
+ private:
+  friend class GlooTransfer;
+  GlooLink(std::shared_ptr<gloo::transport::tcp::Device> device, int rank,
+           int size);
+
+  absl::StatusOr<std::unique_ptr<GlooTransfer>> Post(int peer, uint64_t tag,
+                                                     bool sends, void* data,
+                                                     size_t bytes);
+  std::vector<int> Unconnected();
+  absl::Status AwaitConnections(const Deadline& deadline);
+  absl::Status Greet(const std::vector<GlooHandle>& handles,
+                     const Deadline& deadline);
+
+  // Why transfers with `peer` cannot go on; OK if they can.
+  absl::Status Trouble(int peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Enter(GlooTransfer* transfer);
+  void Leave(GlooTransfer* transfer);
+  absl::Status WhyInterrupted(int peer);
+
+  // How often anything has happened that a waiter may wait for.
+  uint64_t changes();
+  void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Connected(int peer) override;
+  void Closed(int peer, const absl::Status& why) override;
+
+  const int rank_;
+  const int size_;
+  std::shared_ptr<GlooContext> context_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool cut_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // by rank
+  absl::flat_hash_set<GlooTransfer*> transfers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
