@@ -32,13 +32,6 @@ refuse_flag() {
 # How many compilers and tests run at once.
 jobs_count() { printf '%s' "${LOCKSTEP_JOBS:-$(nproc)}"; }
 
-# The presets' environment, for the build too: a checkout in another folder
-# finds what this one compiled.
-use_ccache() {
-  export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
-  export CCACHE_SLOPPINESS=pch_defines,time_macros
-}
-
 presets() { cmake --list-presets | sed -n 's/^ *"\([^"]*\)".*/\1/p'; }
 
 # configure PRESET: quiet but for what the build itself has to say.
@@ -48,7 +41,6 @@ configure() { cmake --preset "$1" --log-level=NOTICE >/dev/null; }
 compile() {
   local preset="$1"
   shift
-  use_ccache
   local targets=()
   [[ $# -eq 0 ]] || targets=(--target "$@")
   cmake --build --preset "$preset" -j "$(jobs_count)" "${targets[@]}"
