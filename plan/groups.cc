@@ -36,16 +36,15 @@ std::string NameOf(const std::vector<std::string>& axes, int lowest_rank) {
 }  // namespace
 
 Groups::Groups(const Mesh& mesh) : mesh_(mesh) {
-  Communicator world{.name = "world"};
-  world.ranks.resize(mesh.WorldSize());
-  std::iota(world.ranks.begin(), world.ranks.end(), 0);
-  communicators_.push_back(std::move(world));
-  index_of_[InMeshOrder(mesh, AllAxes(mesh))].assign(mesh.WorldSize(), 0);
+  Communicator verdict{.name = "verdict"};
+  verdict.ranks.resize(mesh.WorldSize());
+  std::iota(verdict.ranks.begin(), verdict.ranks.end(), 0);
+  communicators_.push_back(std::move(verdict));
 }
 
 int Groups::Find(int rank, const std::vector<std::string>& axes) {
-  if (axes.empty()) return 0;
-  const std::vector<std::string> ordered = InMeshOrder(mesh_, axes);
+  const std::vector<std::string> ordered =
+      InMeshOrder(mesh_, axes.empty() ? AllAxes(mesh_) : axes);
   std::vector<int>& index_of_rank = index_of_[ordered];
   if (index_of_rank.empty()) index_of_rank.assign(mesh_.WorldSize(), -1);
   if (index_of_rank[rank] < 0) {

@@ -12,7 +12,8 @@
 
 namespace lockstep::plan {
 
-// The communicators of a plan, made as they are asked for. [0] is the world.
+// The communicators of a plan, made as they are asked for. [0] is the whole
+// world's and the verdict's alone.
 // Groups of the same ranks are one communicator, whatever axes they are named
 // by: axes are taken in the order of the mesh, and axes of size 1 do not count.
 class Groups {

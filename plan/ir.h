@@ -1,6 +1,6 @@
 // The plan: for every rank what moves, in which order, between whom.
 //
-//   Plan ─┬─ communicators  groups of ranks: "world", "data@3", ...
+//   Plan ─┬─ communicators  groups of ranks: "verdict", "data@3", ...
 //         ├─ parameters     what was registered: one for each name and group
 //         ├─ buckets        gradients that travel together
 //         └─ ranks[r] ─┬─ lanes         ordered queues of transfers
@@ -122,7 +122,9 @@ struct RankPlan {
 struct Plan {
   Revision revision{1};
   Mesh mesh;
-  std::vector<Communicator> communicators;  // [0] is the world, in rank order
+  // [0] is the whole world, in rank order, and belongs to the verdict: no
+  // transfer uses it, so that it can be aborted before all others.
+  std::vector<Communicator> communicators;
   std::vector<Parameter> parameters;
   std::vector<Bucket> buckets;
   std::vector<RankPlan> ranks;

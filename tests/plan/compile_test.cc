@@ -1,5 +1,6 @@
 #include "plan/compile.h"
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -45,8 +46,10 @@ std::string ErrorOf(const PlanInput& input) {
 TEST(CompileTest, ReducesEveryParameterOverTheWorldInOneLane) {
   const absl::StatusOr<Plan> plan = Compile(Alike(kFour, {P("a"), P("b")}));
   ASSERT_TRUE(plan.ok()) << plan.status();
-  ASSERT_EQ(plan->communicators.size(), 1u);
-  EXPECT_EQ(plan->communicators[0].name, "world");
+  ASSERT_EQ(plan->communicators.size(), 2u);
+  EXPECT_EQ(plan->communicators[0].name, "verdict");
+  EXPECT_EQ(plan->communicators[1].name, "data@0");
+  EXPECT_EQ(plan->communicators[1].ranks, plan->communicators[0].ranks);
   ASSERT_EQ(plan->buckets.size(), 1u);
   ASSERT_EQ(plan->ranks.size(), 4u);
   for (const RankPlan& rank : plan->ranks) {
@@ -91,7 +94,7 @@ TEST(CompileTest, GivesEachGroupACommunicatorAndABucket) {
   const absl::StatusOr<Plan> plan =
       Compile(Alike(kTwoByTwo, {Over("w", {"data"}), P("head")}));
   ASSERT_TRUE(plan.ok()) << plan.status();
-  ASSERT_EQ(plan->communicators.size(), 3u);
+  ASSERT_EQ(plan->communicators.size(), 4u) << "the verdict's, and head's";
   EXPECT_EQ(plan->communicators[1].name, "data@0");
   EXPECT_EQ(plan->communicators[1].ranks, (std::vector<int>{0, 2}));
   EXPECT_EQ(plan->communicators[2].name, "data@1");
@@ -116,9 +119,13 @@ TEST(CompileTest, AnAxisOfOneRankIsReducedAlone) {
   const absl::StatusOr<Plan> plan = Compile(
       Alike(mesh, {Over("mine", {"pipe"}), Over("all", {"pipe", "data"})}));
   ASSERT_TRUE(plan.ok()) << plan.status();
-  ASSERT_EQ(plan->communicators.size(), 3u);
-  EXPECT_EQ(plan->communicators[1].ranks, std::vector<int>{0});
-  EXPECT_EQ(plan->communicators[2].ranks, std::vector<int>{1});
+  std::map<std::string, std::vector<int>> ranks;
+  for (const Communicator& c : plan->communicators) ranks[c.name] = c.ranks;
+  const std::vector<int> both = {0, 1};
+  EXPECT_EQ(ranks, (std::map<std::string, std::vector<int>>{{"verdict", both},
+                                                            {"data@0", both},
+                                                            {"alone@0", {0}},
+                                                            {"alone@1", {1}}}));
 }
 
 TEST(CompileTest, RanksMayRegisterInDifferentOrders) {

@@ -54,7 +54,7 @@ std::vector<Broken> BrokenTables() {
       {"a communicator's name twice",
        Rule::kCommunicators,
        {},
-       [](Plan& p) { p.communicators[1].name = "world"; }},
+       [](Plan& p) { p.communicators[1].name = "verdict"; }},
       {"a communicator without a name",
        Rule::kCommunicators,
        {},

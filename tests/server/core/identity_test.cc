@@ -11,6 +11,12 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+JobSpec RestartingSpec(int world) {
+  JobSpec spec = SpecOf(world);
+  spec.limits.max_restarts = 5;
+  return spec;
+}
+
 TEST(IdentityTest, ABrokenStreamResumesAsIfNothingHadBeen) {
   Scene scene(SpecOf(2));
   scene.RunAll();
@@ -22,6 +28,7 @@ TEST(IdentityTest, ABrokenStreamResumesAsIfNothingHadBeen) {
             "5 <- formed 1: rank 0 of w-1 w-2\n"
             "5 <- plan ready\n"
             "5 <- handles of 0: h0 h1\n"
+            "5 <- handles of 1: h0 h1\n"
             "5 <- start");
   EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
   EXPECT_EQ(scene.WaitWithHeartbeats(20, {2, 5}), "");

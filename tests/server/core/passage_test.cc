@@ -39,7 +39,9 @@ TEST(PassageTest, ThePlanIsAdoptedWhenAllHaveRegisteredAndStartsWhenConnected) {
   EXPECT_EQ(scene.Publish(1, 0), "");
   EXPECT_EQ(scene.Publish(2, 1),
             "1 <- handles of 0: h0 h1\n"
-            "2 <- handles of 0: h0 h1");
+            "2 <- handles of 0: h0 h1\n"
+            "1 <- handles of 1: h0 h1\n"
+            "2 <- handles of 1: h0 h1");
   EXPECT_EQ(scene.Says(1, protocol::Connected{}), "");
   EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
   EXPECT_EQ(scene.ViewOf(2).state, WorkerState::kJoining);
