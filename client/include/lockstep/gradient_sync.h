@@ -88,7 +88,7 @@ struct VerdictScalars {
 
 class LOCKSTEP_EXPORT PendingVerdict {
  public:
-  class LOCKSTEP_HIDDEN State;
+  class State;
   explicit PendingVerdict(std::shared_ptr<State> state);
 
   // Valid as long as this object or a copy lives.
@@ -188,7 +188,7 @@ class LOCKSTEP_EXPORT GradientSync {
   double exposed_seconds() const;
 
  private:
-  class LOCKSTEP_HIDDEN Impl;
+  class Impl;
   explicit GradientSync(std::unique_ptr<Impl> impl);
   absl::Span<std::byte> GradientBytes(ParameterId parameter,
                                       size_t element_bytes);

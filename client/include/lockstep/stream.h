@@ -93,7 +93,7 @@ class LOCKSTEP_EXPORT HostStream : public Stream {
   absl::Status Synchronize() override;
 
  private:
-  class LOCKSTEP_HIDDEN Queue;
+  class Queue;
   std::unique_ptr<Queue> queue_;
 };
 

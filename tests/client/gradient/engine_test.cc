@@ -1,0 +1,521 @@
+// The engine over the in-process transport: every rank is a thread.
+
+#include "client/gradient/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+#include "tests/support/inproc_world.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using ::testing::ElementsAre;
+using testing_support::InprocWorld;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Registered {
+  Parameter parameter;
+  int uses = 1;
+};
+
+// A job's ranks, each with an engine; Run gives each a thread.
+class Job {
+ public:
+  Job(const char* mesh, std::vector<Registered> registered,
+      BucketPolicy policy = {}, std::vector<uint64_t> first_steps = {}) {
+    plan::PlanInput input{.mesh = *ParseMesh(mesh), .policy = policy};
+    std::vector<Parameter> parameters;
+    for (const Registered& r : registered) {
+      parameters.push_back(r.parameter);
+      names_.push_back(r.parameter.name);
+      uses_.push_back(r.uses);
+    }
+    size_ = input.mesh.WorldSize();
+    input.registrations.assign(size_, parameters);
+    first_steps.resize(size_);
+    first_steps_ = first_steps;
+    absl::StatusOr<plan::Plan> plan = plan::Compile(input);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    plan_ = *std::move(plan);
+    failures_.resize(size_);
+    // communicators[c][position]
+    std::vector<std::vector<std::unique_ptr<Communicator>>> communicators;
+    for (const plan::Communicator& communicator : plan_.communicators) {
+      communicators.push_back(world_.Connect(
+          communicator.name, static_cast<int>(communicator.ranks.size())));
+    }
+    for (int rank = 0; rank < size_; ++rank) {
+      engines_.push_back(MakeEngine(rank, communicators));
+    }
+  }
+
+  int size() const { return size_; }
+  Engine& engine(int rank) { return *engines_[rank]; }
+  const plan::Plan& plan() const { return plan_; }
+  absl::Status failure(int rank) {
+    MutexLock lock(&mutex_);
+    return failures_[rank];
+  }
+  std::vector<std::unique_ptr<Engine>>& engines() { return engines_; }
+
+  void Run(const std::function<void(int rank, Engine& engine)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([&, rank] { body(rank, *engines_[rank]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  std::unique_ptr<Engine> MakeEngine(
+      int rank, std::vector<std::vector<std::unique_ptr<Communicator>>>& all) {
+    EngineOptions options{
+        .epoch = {1},
+        .first_step = first_steps_[rank],
+        .plan = plan_,
+        .rank = rank,
+        .names = names_,
+        .uses = uses_,
+        .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
+        .clock = &clock_,
+        .on_failure =
+            [this, rank](int, const absl::Status& error) {
+              MutexLock lock(&mutex_);
+              failures_[rank] = error;
+            },
+        .explain = [](const absl::Status& error) { return error; },
+    };
+    for (size_t c = 0; c < all.size(); ++c) {
+      const std::vector<int>& ranks = plan_.communicators[c].ranks;
+      const auto at = std::find(ranks.begin(), ranks.end(), rank);
+      options.communicators.push_back(
+          at == ranks.end() ? nullptr : std::move(all[c][at - ranks.begin()]));
+    }
+    auto engine = Engine::Create(std::move(options));
+    EXPECT_TRUE(engine.ok()) << engine.status();
+    return *std::move(engine);
+  }
+
+  SystemClock clock_;
+  InprocWorld world_;
+  std::unique_ptr<Arena> arena_ = MakePlainArena();
+  int size_ = 0;
+  std::vector<uint64_t> first_steps_;
+  std::vector<std::string> names_;
+  std::vector<int> uses_;
+  plan::Plan plan_;
+  Mutex mutex_;
+  std::vector<absl::Status> failures_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+template <typename T>
+absl::Span<T> ViewAs(Engine& engine, int parameter) {
+  const absl::Span<std::byte> bytes = engine.View(parameter);
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+void FillView(Engine& engine, int parameter, float value) {
+  for (float& x : ViewAs<float>(engine, parameter)) x = value;
+}
+
+absl::StatusOr<Verdict> FinishAndWait(Engine& engine,
+                                      const FinishOptions& options = {}) {
+  auto pending = engine.Finish(options, kInfinity, nullptr);
+  if (!pending.ok()) return pending.status();
+  return (*pending)->Wait();
+}
+
+std::vector<float> Floats(Engine& engine, int parameter) {
+  const absl::Span<float> view = ViewAs<float>(engine, parameter);
+  return {view.begin(), view.end()};
+}
+
+const std::vector<Registered> kTwo = {
+    {{.name = "w", .shape = {3}, .op = ReduceOp::kSum}},
+    {{.name = "b", .shape = {2}, .op = ReduceOp::kMean}}};
+
+TEST(EngineTest, SumsAndMeansOverAllRanks) {
+  Job job("data=4", kTwo);
+  job.Run([](int rank, Engine& engine) {
+    for (int step = 0; step < 3; ++step) {
+      FillView(engine, 1, static_cast<float>(rank));
+      ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
+      FillView(engine, 0, static_cast<float>(rank + 1));
+      ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+
+      const auto verdict = FinishAndWait(engine, {.samples = 16.0 + rank});
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_EQ(verdict->step, static_cast<uint64_t>(step));
+      EXPECT_EQ(verdict->samples, 70);
+      EXPECT_TRUE(verdict->finite);
+      EXPECT_EQ(verdict->revision_holders, 4);
+      EXPECT_THAT(Floats(engine, 0), ElementsAre(10, 10, 10));
+      EXPECT_THAT(Floats(engine, 1), ElementsAre(1.5f, 1.5f));
+      EXPECT_DOUBLE_EQ(verdict->global_norm, std::sqrt(3 * 100 + 2 * 2.25));
+      EXPECT_EQ(engine.step(), step + 1u);
+    }
+  });
+}
+
+TEST(EngineTest, AParameterWithoutAGradientContributesZeros) {
+  Job job("data=2", kTwo);
+  job.Run([](int rank, Engine& engine) {
+    // Rubbish from an earlier step must not travel.
+    FillView(engine, 0, 99);
+    FillView(engine, 1, 99);
+    if (rank == 1) {
+      FillView(engine, 0, 5);
+      ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+    }
+    const auto verdict = FinishAndWait(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(5, 5, 5));
+    EXPECT_THAT(Floats(engine, 1), ElementsAre(0, 0));
+    EXPECT_THAT(verdict->contributed, ElementsAre(true, false));
+  });
+}
+
+TEST(EngineTest, PacksExternalBuffersAndAccumulatesWeightedMicroBatches) {
+  Job job("data=2", kTwo);
+  job.Run([](int rank, Engine& engine) {
+    const float first[] = {4, 8, 12};
+    const float last[] = {40, 80, 120};
+    engine.SetMicroBatchWeight(0.25);
+    ASSERT_TRUE(engine.BeginNoSync().ok());
+    ASSERT_TRUE(engine.Submit(0, first, sizeof first, nullptr).ok());
+    engine.EndNoSync();
+    engine.SetMicroBatchWeight(0.5);
+    ASSERT_TRUE(engine.Submit(0, last, sizeof last, nullptr).ok());
+    const auto verdict = FinishAndWait(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(42, 84, 126)) << "rank " << rank;
+
+    // The next step starts from nothing.
+    engine.SetMicroBatchWeight(1);
+    ASSERT_TRUE(engine.Submit(0, first, sizeof first, nullptr).ok());
+    ASSERT_TRUE(FinishAndWait(engine).ok());
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(8, 16, 24));
+  });
+}
+
+TEST(EngineTest, WhatWasAccumulatedTravelsThoughTheLastPassDidNotTouchIt) {
+  Job job("data=2", kTwo);
+  job.Run([](int, Engine& engine) {
+    const float gradient[] = {1, 2, 3};
+    ASSERT_TRUE(engine.BeginNoSync().ok());
+    ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    engine.EndNoSync();
+    const auto verdict = FinishAndWait(engine);
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(2, 4, 6));
+    EXPECT_THAT(verdict->contributed, ElementsAre(true, false));
+  });
+}
+
+TEST(EngineTest, ATiedParameterAddsUpItsUses) {
+  Job job("data=2",
+          {{{.name = "embedding", .shape = {2}, .op = ReduceOp::kSum}, 2}});
+  job.Run([](int, Engine& engine) {
+    const float input_side[] = {1, 2};
+    const float output_side[] = {10, 20};
+    ASSERT_TRUE(
+        engine.Submit(0, output_side, sizeof output_side, nullptr).ok());
+    ASSERT_TRUE(engine.Submit(0, input_side, sizeof input_side, nullptr).ok());
+    ASSERT_TRUE(FinishAndWait(engine).ok());
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(22, 44));
+  });
+}
+
+// Each wrong call names what is wrong, and nothing is lost: the step goes on.
+TEST(EngineTest, WrongCallsChangeNothing) {
+  Job job("data=2", kTwo);
+  job.Run([](int, Engine& engine) {
+    const float gradient[] = {1, 2, 3};
+    EXPECT_EQ(engine.Submit(7, nullptr, 0, nullptr).code(),
+              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(engine.Submit(0, gradient, sizeof gradient - 4, nullptr).code(),
+              absl::StatusCode::kInvalidArgument);
+    ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    EXPECT_EQ(engine.Submit(0, gradient, sizeof gradient, nullptr).code(),
+              absl::StatusCode::kInvalidArgument);
+    ASSERT_TRUE(FinishAndWait(engine).ok());
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(2, 4, 6));
+  });
+}
+
+TEST(EngineTest, SeesNonFiniteGradientsOnEveryRank) {
+  Job job("data=2", kTwo);
+  job.Run([](int rank, Engine& engine) {
+    FillView(engine, 0, 2);
+    if (rank == 1) ViewAs<float>(engine, 0)[2] = NAN;
+    ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+    const auto verdict = FinishAndWait(engine, {.inverse_scale = 0.5});
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_FALSE(verdict->finite);
+    EXPECT_EQ(verdict->nonfinite, 1);
+    EXPECT_DOUBLE_EQ(verdict->global_norm, 0.5 * std::sqrt(32.0));
+  });
+}
+
+// Every dtype through a reduction whose answer is exact in each of them.
+class EngineDTypes : public testing::TestWithParam<DType> {};
+
+TEST_P(EngineDTypes, ReduceExactly) {
+  const DType dtype = GetParam();
+  Job job(
+      "data=4",
+      {{{.name = "sum", .shape = {257}, .dtype = dtype, .op = ReduceOp::kSum}},
+       {{.name = "mean", .shape = {9}, .dtype = dtype}}});
+  // Small whole numbers, written through f64.
+  const auto store = [dtype](absl::Span<std::byte> view, double value) {
+    const size_t n = view.size() / SizeOf(dtype);
+    for (size_t i = 0; i < n; ++i) {
+      std::byte* at = view.data() + i * SizeOf(dtype);
+      const float f = static_cast<float>(value);
+      uint32_t bits;
+      std::memcpy(&bits, &f, sizeof bits);
+      if (dtype == DType::kF64) std::memcpy(at, &value, 8);
+      if (dtype == DType::kF32) std::memcpy(at, &f, 4);
+      if (dtype == DType::kBF16) {
+        const uint16_t half = static_cast<uint16_t>(bits >> 16);
+        std::memcpy(at, &half, 2);
+      }
+      if (dtype == DType::kF16) {
+        // Exact for whole numbers up to 2048.
+        const uint16_t half =
+            value == 0
+                ? 0
+                : static_cast<uint16_t>((((bits >> 23) - 127 + 15) << 10) |
+                                        ((bits >> 13) & 0x3ff));
+        std::memcpy(at, &half, 2);
+      }
+    }
+  };
+  job.Run([&](int rank, Engine& engine) {
+    store(engine.View(0), rank + 1);
+    store(engine.View(1), 2 * rank + 1);
+    ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+    ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
+    const auto verdict = FinishAndWait(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    std::vector<std::byte> expected(engine.View(0).size());
+    store(absl::MakeSpan(expected), 10);
+    EXPECT_EQ(
+        std::memcmp(expected.data(), engine.View(0).data(), expected.size()),
+        0);
+    expected.resize(engine.View(1).size());
+    store(absl::MakeSpan(expected), 4);
+    EXPECT_EQ(
+        std::memcmp(expected.data(), engine.View(1).data(), expected.size()),
+        0);
+    EXPECT_DOUBLE_EQ(verdict->global_norm, std::sqrt(257 * 100.0 + 9 * 16.0));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Floats, EngineDTypes,
+                         testing::Values(DType::kF16, DType::kBF16, DType::kF32,
+                                         DType::kF64),
+                         [](const auto& info) {
+                           return std::string(Name(info.param));
+                         });
+
+TEST(EngineTest, GroupsReduceOverTheirOwnRanks) {
+  Job job("data=2,pipe=2",
+          {{{.name = "stage",
+             .shape = {1},
+             .op = ReduceOp::kSum,
+             .axes = {"data"}}},
+           {{.name = "shared", .shape = {1}, .op = ReduceOp::kSum}}});
+  job.Run([](int rank, Engine& engine) {
+    FillView(engine, 0, static_cast<float>(1 << rank));
+    FillView(engine, 1, static_cast<float>(1 << rank));
+    ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+    ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
+    const auto verdict = FinishAndWait(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(rank % 2 == 0 ? 1 + 4 : 2 + 8));
+    EXPECT_THAT(Floats(engine, 1), ElementsAre(15));
+    EXPECT_DOUBLE_EQ(verdict->global_norm, std::sqrt(25.0 + 100.0 + 225.0));
+  });
+}
+
+// Ranks submit in orders of their own, from streams of their own, several steps
+// in flight; the result is that of doing it one by one.
+class EngineHistories : public testing::TestWithParam<int> {};
+
+TEST_P(EngineHistories, AreTheSameWhateverTheOrder) {
+  const int seed = GetParam();
+  constexpr int kSteps = 4;
+  std::vector<Registered> registered;
+  std::mt19937 shapes(seed);
+  for (int p = 0; p < 12; ++p) {
+    registered.push_back({{.name = "p" + std::to_string(p),
+                           .shape = {static_cast<int64_t>(shapes() % 50)},
+                           .op = ReduceOp::kSum}});
+  }
+  Job job("data=3", registered, {.first_bytes_max = 256, .bytes_max = 512});
+  ASSERT_GT(job.plan().buckets.size(), 2u);
+
+  job.Run([&](int rank, Engine& engine) {
+    std::mt19937 rng(seed * 100 + rank);
+    HostStream stream("test-stream");
+    std::vector<std::vector<float>> buffers;
+    std::vector<std::shared_ptr<PendingVerdict::State>> pending;
+    std::vector<std::vector<float>> seen;  // by step: all gradients, in a row
+    seen.resize(kSteps);
+    buffers.reserve(kSteps * registered.size());
+    for (int step = 0; step < kSteps; ++step) {
+      std::vector<int> order(registered.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), rng);
+      for (int p : order) {
+        const size_t n = registered[p].parameter.shape[0];
+        buffers.emplace_back(n + 1,
+                             static_cast<float>((step + 1) * (rank + 1) + p));
+        ASSERT_TRUE(
+            engine.Submit(p, buffers.back().data(), n * sizeof(float), &stream)
+                .ok());
+      }
+      auto verdict = engine.Finish({.samples = 1}, kInfinity, &stream);
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      pending.push_back(*verdict);
+      stream.Enqueue([&engine, &seen, step, state = *verdict] {
+        EXPECT_EQ(state->scalars.commit, 1);
+        EXPECT_EQ(state->scalars.samples, 3);
+        for (int p = 0; p < 12; ++p) {
+          const std::vector<float> gradient = Floats(engine, p);
+          seen[step].insert(seen[step].end(), gradient.begin(), gradient.end());
+        }
+        return absl::OkStatus();
+      });
+    }
+    ASSERT_TRUE(stream.Synchronize().ok()) << "seed " << seed;
+    for (int step = 0; step < kSteps; ++step) {
+      ASSERT_TRUE(pending[step]->Wait().ok());
+      std::vector<float> expected;
+      for (int p = 0; p < 12; ++p) {
+        expected.insert(expected.end(), registered[p].parameter.shape[0],
+                        static_cast<float>(6 * (step + 1) + 3 * p));
+      }
+      EXPECT_EQ(seen[step], expected) << "seed " << seed << ", step " << step;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, EngineHistories, testing::Range(0, 20));
+
+TEST(EngineTest, ASubmitWithoutAStreamWaitsForTheVerdictBefore) {
+  Job job("data=2", kTwo);
+  HostStream stream("test-stream");
+  // Rank 1 has not come: the verdict cannot be there.
+  auto pending = job.engine(0).Finish({}, kInfinity, &stream);
+  ASSERT_TRUE(pending.ok());
+  EXPECT_EQ(job.engine(0).Submit(0, nullptr, 0, nullptr).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(job.engine(0).Finish({}, kInfinity, nullptr).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(FinishAndWait(job.engine(1)).ok());
+  ASSERT_TRUE((*pending)->Wait().ok());
+  EXPECT_TRUE(job.engine(0).Submit(0, nullptr, 0, nullptr).ok());
+  EXPECT_TRUE(stream.Synchronize().ok());
+}
+
+TEST(EngineTest, NobodyCommitsWhenARankIsOutOfStep) {
+  Job job("data=3", kTwo, {}, {5, 5, 6});
+  job.Run([&](int rank, Engine& engine) {
+    EXPECT_EQ(FinishAndWait(engine).status().code(),
+              absl::StatusCode::kAborted);
+    EXPECT_EQ(engine.step(), rank == 2 ? 6u : 5u) << "no step was passed";
+    EXPECT_FALSE(job.failure(rank).ok()) << "the owner was told";
+  });
+}
+
+TEST(EngineTest, AbortUnblocksAFinishThatWaitsForAnotherRank) {
+  Job job("data=2", kTwo);
+  std::thread waiter([&] {
+    EXPECT_EQ(FinishAndWait(job.engine(0)).status(),
+              absl::AbortedError("worker-1 (rank 1) died"));
+    EXPECT_EQ(job.engine(0).Submit(0, nullptr, 0, nullptr),
+              absl::AbortedError("worker-1 (rank 1) died"));
+  });
+  // Once it is in the transfer it can only wait: rank 1 never comes.
+  while (job.engine(0).progress().position.phase !=
+         protocol::Phase::kTransfer) {
+    std::this_thread::yield();
+  }
+  const protocol::EpochReport report =
+      job.engine(0).Abort(absl::AbortedError("worker-1 (rank 1) died"));
+  waiter.join();
+  EXPECT_EQ(report.position.step, 0u);
+  EXPECT_EQ(report.verdict, "");
+  EXPECT_TRUE(job.failure(0).ok()) << "an abort is not this rank's failure";
+}
+
+TEST(EngineTest, AbortCompletesAStepWhoseStreamNeverGetsThere) {
+  Job job("data=1", kTwo);
+  HostStream stream("test-stream");
+  Mutex mutex;
+  CondVar opened;
+  bool open = false;
+  stream.Enqueue([&] {
+    MutexLock lock(&mutex);
+    while (!open) opened.Wait(&mutex);
+    return absl::OkStatus();
+  });
+  auto pending = job.engine(0).Finish({}, kInfinity, &stream);
+  ASSERT_TRUE(pending.ok());
+  job.engine(0).Abort(absl::AbortedError("stopped"));
+  EXPECT_EQ((*pending)->Wait().status(), absl::AbortedError("stopped"));
+  EXPECT_EQ((*pending)->scalars.commit, 0);
+  {
+    MutexLock lock(&mutex);
+    open = true;
+    opened.NotifyAll();
+  }
+  EXPECT_FALSE(stream.Synchronize().ok());
+}
+
+TEST(EngineTest, ReportsWhereItStands) {
+  Job job("data=1", kTwo);
+  Engine& engine = job.engine(0);
+  EXPECT_EQ(engine.progress().position,
+            (protocol::Position{0, protocol::Phase::kIdle}));
+  ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
+  const protocol::Progress computing = engine.progress();
+  EXPECT_EQ(computing.position,
+            (protocol::Position{0, protocol::Phase::kCompute}));
+  EXPECT_EQ(computing.submitted, 1u);
+  EXPECT_THAT(computing.missing, ElementsAre("w"));
+  ASSERT_TRUE(FinishAndWait(engine).ok());
+  EXPECT_EQ(engine.progress().position,
+            (protocol::Position{1, protocol::Phase::kIdle}));
+  const protocol::EpochReport report = engine.Abort(absl::AbortedError("over"));
+  EXPECT_EQ(report.position.step, 1u);
+  EXPECT_EQ(report.verdict.size(), sizeof(BallotVectors))
+      << "the verdict it passed";
+}
+
+TEST(EngineTest, RefusesAPlanWithoutItsParameters) {
+  Job job("data=1", kTwo);
+  SystemClock clock;
+  const auto engine = Engine::Create({.plan = job.plan(),
+                                      .names = {"w", "other"},
+                                      .uses = {1, 1},
+                                      .clock = &clock});
+  EXPECT_EQ(engine.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::gradient
