@@ -88,7 +88,7 @@ struct VerdictScalars {
 
 class LOCKSTEP_EXPORT PendingVerdict {
  public:
-  class State;
+  class LOCKSTEP_HIDDEN State;
   explicit PendingVerdict(std::shared_ptr<State> state);
 
   // Valid as long as this object or a copy lives.
@@ -188,7 +188,7 @@ class LOCKSTEP_EXPORT GradientSync {
   double exposed_seconds() const;
 
  private:
-  class Impl;
+  class LOCKSTEP_HIDDEN Impl;
   explicit GradientSync(std::unique_ptr<Impl> impl);
   absl::Span<std::byte> GradientBytes(ParameterId parameter,
                                       size_t element_bytes);

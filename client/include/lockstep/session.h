@@ -115,7 +115,7 @@ class LOCKSTEP_EXPORT Session {
   absl::Status Leave();
 
   // The library's own side: what GradientSync and its like are built on.
-  class Internals;
+  class LOCKSTEP_HIDDEN Internals;
   Internals& internals() { return *internals_; }
 
  private:

@@ -93,7 +93,7 @@ class LOCKSTEP_EXPORT HostStream : public Stream {
   absl::Status Synchronize() override;
 
  private:
-  class Queue;
+  class LOCKSTEP_HIDDEN Queue;
   std::unique_ptr<Queue> queue_;
 };
 

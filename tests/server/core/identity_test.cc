@@ -11,12 +11,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-JobSpec RestartingSpec(int world) {
-  JobSpec spec = SpecOf(world);
-  spec.limits.max_restarts = 5;
-  return spec;
-}
-
 TEST(IdentityTest, ABrokenStreamResumesAsIfNothingHadBeen) {
   Scene scene(SpecOf(2));
   scene.RunAll();

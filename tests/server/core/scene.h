@@ -36,7 +36,18 @@ inline JobSpec SpecOf(int world, const std::string& name = "digits") {
   return spec;
 }
 
+// May form again.
+inline JobSpec RestartingSpec(int world, int max_restarts = 5) {
+  JobSpec spec = SpecOf(world);
+  spec.limits.max_restarts = max_restarts;
+  return spec;
+}
+
 inline WorkerName W(int i) { return {absl::StrCat("w-", i)}; }
+
+inline protocol::Progress Stands(uint64_t step, protocol::Phase phase) {
+  return {.position = {step, phase}};
+}
 
 inline Parameter ParameterNamed(const std::string& name) {
   return {.name = name, .shape = {4, 2}};

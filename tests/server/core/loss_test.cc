@@ -1,0 +1,455 @@
+// How members are lost: by proof, by silence, by failing, by leaving; and what
+// the others are told.
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using protocol::CauseKind;
+using protocol::EvidenceKind;
+using protocol::Phase;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// --- Proof ------------------------------------------------------------------
+
+TEST(EvidenceTest, ProofEndsTheEpochAtOnce) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(2, Stands(412, Phase::kTransfer));
+  EXPECT_EQ(scene.Says(1, protocol::Evidence{.subject = W(2),
+                                             .generation = {1},
+                                             .kind = EvidenceKind::kExited,
+                                             .detail = "killed by signal 9"}),
+            "close 2: ABORTED: w-2 was reported dead: killed by signal 9\n"
+            "persist 7: epoch 1 ends\n"
+            "persist 8: job failed\n"
+            "1 <- ended 1 for good: w-2 (rank 1, host a, pid 102) died: killed "
+            "by signal 9, at step 412 while waiting for transfers\n"
+            "3 <- ended 1 for good: w-2 (rank 1, host a, pid 102) died: killed "
+            "by signal 9, at step 412 while waiting for transfers");
+  EXPECT_EQ(scene.View().cause.workers, std::vector<WorkerName>{W(2)});
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kProcessDied);
+}
+
+TEST(EvidenceTest, ProofOfAnotherLifeIsNothing) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_EQ(
+      scene.Says(1, protocol::Evidence{.subject = W(2), .generation = {7}}),
+      "");
+  EXPECT_EQ(scene.Says(1, protocol::Evidence{.subject = W(9)}), "");
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+}
+
+TEST(EvidenceTest, TheEndOfWhoLeftInOrderIsNothing) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 5});
+  EXPECT_EQ(scene.Says(2, protocol::Evidence{.subject = W(1)}), "");
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+}
+
+TEST(EvidenceTest, ALauncherNeedsTheTokenAndAJob) {
+  Scene scene(SpecOf(2));
+  EXPECT_THAT(scene.Step(ReportEvidence{{1}, scene.job(), "", {}}),
+              HasSubstr("answer 1: NOT_FOUND"));
+  scene.Step(CreateJob{{2}, scene.spec(), "secret"});
+  EXPECT_THAT(scene.Step(ReportEvidence{{3}, scene.job(), "guess", {}}),
+              HasSubstr("answer 3: PERMISSION_DENIED"));
+  EXPECT_EQ(scene.Step(ReportEvidence{{4}, scene.job(), "secret", {}}),
+            "answer 4: OK");
+}
+
+TEST(EvidenceTest, AnArrivedWorkerThatDiesMakesRoom) {
+  Scene scene(SpecOf(2));
+  scene.Hello(1);
+  scene.Step(ReportEvidence{{1}, scene.job(), "", {.subject = W(1)}});
+  EXPECT_EQ(scene.View().missing, 2);
+  protocol::Hello next = scene.HelloOf(1);
+  next.life = 77;
+  EXPECT_THAT(scene.Hello(5, next), HasSubstr("5 <- welcome, generation 2"));
+}
+
+// --- Hints ------------------------------------------------------------------
+
+TEST(EvidenceTest, AHintAgainstOneThatLivesBreaksTheLink) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  EXPECT_EQ(scene.Says(1, protocol::Evidence{.subject = W(2),
+                                             .kind = EvidenceKind::kPeerReset,
+                                             .detail = "ECONNRESET"}),
+            "");
+  EXPECT_EQ(scene.Wait(0.9), "");
+  EXPECT_THAT(scene.Wait(0.1),
+              AllOf(HasSubstr("3 <- ended 1 for good: w-1 (rank 0, host a, pid "
+                              "101) and w-2 (rank 1, host a, pid 102) cannot "
+                              "reach each other, though both live"),
+                    HasSubstr("reset their data connection: ECONNRESET")));
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLink);
+  EXPECT_EQ(scene.View().cause.workers, (std::vector<WorkerName>{W(1), W(2)}));
+}
+
+TEST(EvidenceTest, AHintIsOvertakenByProof) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(
+      1, protocol::Evidence{.subject = W(2), .kind = EvidenceKind::kPeerReset});
+  scene.Wait(0.5);
+  scene.Says(3, protocol::Evidence{.subject = W(2), .detail = "signal 11"});
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kProcessDied);
+}
+
+TEST(EvidenceTest, AHintAgainstASuspectWaitsForItsOwnWindow) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(
+      1, protocol::Evidence{.subject = W(2), .kind = EvidenceKind::kPeerReset});
+  scene.Wait(0.9);
+  scene.Closes(2, "reset");
+  EXPECT_EQ(scene.Wait(0.5), "");
+  scene.Wait(0.5);
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kStreamLost);
+}
+
+TEST(EvidenceTest, AHintAgainstOneThatLeavesIsDropped) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(
+      1, protocol::Evidence{.subject = W(2), .kind = EvidenceKind::kPeerReset});
+  scene.Says(2, protocol::Leave{});
+  scene.Wait(2);
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+}
+
+// --- Silence ----------------------------------------------------------------
+
+TEST(LeaseTest, SilenceEndsTheEpochAndSaysForHowLong) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_EQ(scene.WaitWithHeartbeats(9, {1}), "");
+  EXPECT_THAT(scene.WaitWithHeartbeats(2, {1}),
+              AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
+                              "102) fell silent: nothing was heard of it for "
+                              "10s, at step 0 between steps"),
+                    HasSubstr("2 <- ended 1 for good")));
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLeaseExpired);
+}
+
+TEST(LeaseTest, AllWhoFellSilentTogetherAreNamedInOneCause) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.WaitWithHeartbeats(11, {1});
+  EXPECT_EQ(scene.View().cause.workers, (std::vector<WorkerName>{W(2), W(3)}));
+}
+
+TEST(LeaseTest, EveryMessageRenewsIt) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  for (uint64_t step = 0; step < 30; ++step) {
+    EXPECT_EQ(scene.Says(1, Stands(step, Phase::kCompute)), "");
+    EXPECT_EQ(scene.Says(2, protocol::Heartbeat{}, EpochId{77}), "");
+    EXPECT_EQ(scene.Wait(1), "");
+  }
+}
+
+TEST(LeaseTest, AShortLeaseCountsEvenForASuspect) {
+  JobSpec spec = SpecOf(2);
+  spec.timeouts.lease = absl::Milliseconds(500);
+  Scene scene(spec);
+  scene.RunAll();
+  scene.Closes(2);
+  scene.Wait(0.5);
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLeaseExpired);
+}
+
+// A coordinator that was stopped finds everybody silent; it was not they.
+TEST(LeaseTest, LeasesBeginAnewWhenTheCoordinatorItselfWasStopped) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.WaitWithHeartbeats(3, {1, 2});
+  scene.Pass(60);
+  EXPECT_EQ(scene.Step(Wake{}), "");
+  EXPECT_EQ(scene.WaitWithHeartbeats(9, {1}), "");
+  EXPECT_THAT(scene.Wait(1), HasSubstr("w-2 (rank 1, host a, pid 102) fell "
+                                       "silent"));
+}
+
+// However short the stop: it is never the reason why a worker is lost that
+// heartbeats four times a lease.
+TEST(LeaseTest, NoStopOfAnyLengthLosesAHealthyWorker) {
+  for (int tenths = 0; tenths <= 300; ++tenths) {
+    Scene scene(SpecOf(2));
+    scene.RunAll();
+    for (int beat = 0; beat < 3; ++beat) {
+      scene.Wait(2.4);
+      for (const uint64_t session : {1, 2}) {
+        scene.Says(session, protocol::Heartbeat{});
+      }
+    }
+    scene.Wait(2.3);  // their next words are about to be sent
+    scene.Pass(tenths / 10.0);
+    EXPECT_EQ(scene.Step(Wake{}), "") << "stopped for " << tenths / 10.0;
+  }
+}
+
+// --- Failing ----------------------------------------------------------------
+
+TEST(LocalFailureTest, AllGetRankCallAndMessage) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  const std::string said = scene.Says(
+      2, protocol::LocalFailure{.step = 7,
+                                .call = "GradientSync::Submit",
+                                .code = absl::StatusCode::kInvalidArgument,
+                                .message = "w was submitted twice"});
+  const std::string message =
+      "ended 1 for good: w-2 (rank 1, host a, pid 102): GradientSync::Submit "
+      "failed at step 7: INVALID_ARGUMENT: w was submitted twice";
+  EXPECT_THAT(
+      said, AllOf(HasSubstr("1 <- " + message), HasSubstr("2 <- " + message)));
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLocalFailure);
+}
+
+// --- Leaving ----------------------------------------------------------------
+
+TEST(LeaveTest, WithoutFinishingEndsTheEpochWithTheReason) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_EQ(
+      scene.Says(1, protocol::Leave{.clean = false, .reason = "an exception"}),
+      "1 <- left\nclose 1: OK\n"
+      "persist 6: epoch 1 ends\npersist 7: job failed\n"
+      "2 <- ended 1 for good: w-1 (rank 0, host a, pid 101) left without "
+      "finishing: an exception, at step 0 between steps");
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLeft);
+}
+
+TEST(LeaveTest, InOrderAndAMomentBeforeTheOthersEndsNothing) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(2, Stands(19, Phase::kVerdict));
+  scene.Says(1, protocol::Leave{.steps = 20});
+  scene.Says(3, Stands(19, Phase::kVerdict));
+  scene.Says(2, Stands(20, Phase::kIdle));
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+  scene.Says(2, protocol::Leave{.steps = 20});
+  scene.Closes(1);
+  scene.Closes(2);
+  scene.Says(3, protocol::Leave{.steps = 20});
+  EXPECT_EQ(scene.View().state, JobState::kCompleted);
+}
+
+TEST(LeaveTest, WhoStaysMaySaveAndTestAsLongAsItLives) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 20});
+  scene.Says(2, Stands(20, Phase::kIdle));
+  EXPECT_EQ(scene.WaitWithHeartbeats(300, {2}), "");
+  EXPECT_EQ(scene.View().stalls.size(), 1u) << "but it is shown";
+  scene.Says(2, protocol::Leave{.steps = 20});
+  EXPECT_EQ(scene.View().state, JobState::kCompleted);
+}
+
+TEST(LeaveTest, WhoGoesOnWithoutTheLeaverEndsTheEpoch) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 20});
+  EXPECT_EQ(scene.Says(2, Stands(20, Phase::kCompute)), "");
+  EXPECT_THAT(scene.Says(2, Stands(20, Phase::kTransfer)),
+              HasSubstr("3 <- ended 1 for good: w-1 (rank 0, host a, pid 101) "
+                        "left after 20 steps, but w-2 goes on: it is at step "
+                        "20 while waiting for transfers"));
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLeft);
+}
+
+TEST(LeaveTest, WhoLeavesInTheMiddleEndsTheEpochAtOnce) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(2, Stands(20, Phase::kTransfer));
+  EXPECT_THAT(scene.Says(1, protocol::Leave{.steps = 20}),
+              HasSubstr("2 <- ended 1 for good: w-1"));
+}
+
+TEST(LeaveTest, WhoComputesAStepThatCannotEndIsNotWaitedForForEver) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 20});
+  scene.Says(2, Stands(20, Phase::kCompute));
+  EXPECT_EQ(scene.WaitWithHeartbeats(29, {2}), "");
+  EXPECT_THAT(scene.WaitWithHeartbeats(2, {2}),
+              HasSubstr("w-1 (rank 0, host a, pid 101) left after 20 steps"));
+}
+
+TEST(LeaveTest, BeforeAnybodyRegisteredIsNoHarm) {
+  Scene scene(SpecOf(2));
+  scene.JoinAll();
+  scene.Says(1, protocol::Leave{});
+  EXPECT_EQ(scene.View().state, JobState::kSealed);
+  scene.Says(2, protocol::Leave{});
+  EXPECT_EQ(scene.View().state, JobState::kCompleted);
+}
+
+TEST(LeaveTest, WhoRegistersWithOneThatLeftEndsTheEpoch) {
+  Scene scene(SpecOf(2));
+  scene.JoinAll();
+  scene.Says(1, protocol::Leave{});
+  EXPECT_THAT(scene.Register(2, {ParameterNamed("a")}),
+              HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid 101) "
+                        "left after 0 steps, but w-2 goes on"));
+}
+
+TEST(LeaveTest, IsAnsweredAgainOnAnotherStream) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 3});
+  EXPECT_EQ(scene.Resume(5, 1),
+            "5 <- welcome back, generation 1\n5 <- left\nclose 5: OK");
+  scene.Says(2, protocol::Leave{.steps = 3});
+  EXPECT_EQ(scene.Resume(6, 2),
+            "6 <- welcome back, generation 1\n6 <- left\nclose 6: OK")
+      << "also when the job is over";
+}
+
+TEST(LeaveTest, ADeathAfterALeaveIsADeath) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 3});
+  scene.Step(ReportEvidence{{1}, scene.job(), "", {.subject = W(2)}});
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kProcessDied);
+}
+
+// --- Forming again ----------------------------------------------------------
+
+TEST(RestartBudgetTest, AnEpochEndsAndAnotherForms) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  EXPECT_EQ(scene.Says(1, protocol::LocalFailure{.call = "f"}),
+            "persist 6: epoch 1 ends\n"
+            "1 <- ended 1: w-1 (rank 0, host a, pid 101): f failed at step 0: "
+            "UNKNOWN: \n"
+            "2 <- ended 1: w-1 (rank 0, host a, pid 101): f failed at step 0: "
+            "UNKNOWN: ");
+  EXPECT_EQ(scene.View().state, JobState::kEpochEnded);
+  for (int i : {1, 2}) {
+    protocol::Hello again = scene.HelloOf(i);
+    again.generation = {1};
+    scene.Hello(i, again);
+  }
+  scene.ConnectAll();
+  EXPECT_EQ(scene.epoch(), EpochId{2});
+}
+
+TEST(RestartBudgetTest, WhenItIsSpentTheJobFails) {
+  Scene scene(RestartingSpec(1, /*max_restarts=*/2));
+  scene.RunAll();
+  for (int life = 0; life < 2; ++life) {
+    EXPECT_THAT(scene.Says(1, protocol::LocalFailure{.call = "f"}),
+                AllOf(HasSubstr("1 <- ended"), Not(HasSubstr("for good"))));
+    protocol::Hello again = scene.HelloOf(1);
+    again.generation = {1};
+    scene.Hello(1, again);
+  }
+  EXPECT_THAT(scene.Says(1, protocol::LocalFailure{.call = "f"}),
+              HasSubstr("; the job does not form again: 2 restarts within 10m "
+                        "were used up (limits.max_restarts)"));
+}
+
+TEST(RestartBudgetTest, RestartsBeforeTheWindowAreForgotten) {
+  Scene scene(RestartingSpec(1, /*max_restarts=*/1));
+  scene.RunAll();
+  for (int life = 0; life < 4; ++life) {
+    scene.Says(1, protocol::LocalFailure{.call = "f"});
+    EXPECT_EQ(scene.View().state, JobState::kEpochEnded);
+    protocol::Hello again = scene.HelloOf(1);
+    again.generation = {1};
+    scene.Hello(1, again);
+    scene.WaitWithHeartbeats(601, {1});
+  }
+}
+
+TEST(RestartBudgetTest, AStepThatFailsThreeTimesFailsTheJobWithAllCauses) {
+  Scene scene(RestartingSpec(1));
+  scene.JoinAll();
+  std::string said;
+  for (const char* call : {"first", "second", "third"}) {
+    scene.ConnectAll();
+    scene.Says(1, Stands(8, Phase::kCompute));
+    said = scene.Says(1, protocol::LocalFailure{.step = 8, .call = call});
+    protocol::Hello again = scene.HelloOf(1);
+    again.generation = {1};
+    scene.Hello(1, again);
+  }
+  EXPECT_THAT(
+      said, AllOf(HasSubstr("step 8 failed 3 times"), HasSubstr("first failed"),
+                  HasSubstr("second failed"), HasSubstr("for good")));
+}
+
+TEST(RestartBudgetTest, SurvivorsThatDoNotComeAgainMissTheDeadline) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Says(1, protocol::LocalFailure{.call = "f"});
+  protocol::Hello again = scene.HelloOf(1);
+  again.generation = {1};
+  scene.Hello(1, again);
+  const std::string said = scene.WaitWithHeartbeats(61, {1, 2});
+  EXPECT_THAT(said, AllOf(HasSubstr("1 <- refused DEADLINE_EXCEEDED"),
+                          HasSubstr("1 of 2 workers is missing: w-2"),
+                          HasSubstr("2 <- ended 0 for good")));
+}
+
+TEST(EpochReportTest, IsRememberedForPeople) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Says(1, protocol::LocalFailure{.call = "f"});
+  scene.Says(2, protocol::EpochReport{{7, Phase::kReduced}, "verdict"});
+  EXPECT_EQ(scene.View().events.back().text,
+            "w-2 stands at step 7 holding its reduced gradients and has "
+            "passed");
+}
+
+// --- Operators --------------------------------------------------------------
+
+TEST(StopTest, EndsTheEpochForAllWithTheReason) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  EXPECT_EQ(scene.Step(StopJob{{5}, scene.job(), "", "maintenance"}),
+            "persist 6: epoch 1 ends\npersist 7: job stopped\n"
+            "1 <- ended 1 for good: stopped by an operator: maintenance\n"
+            "2 <- ended 1 for good: stopped by an operator: maintenance\n"
+            "answer 5: OK");
+  EXPECT_EQ(scene.View().state, JobState::kStopped);
+  EXPECT_THAT(scene.Step(StopJob{{6}, scene.job(), "", ""}),
+              HasSubstr("answer 6: FAILED_PRECONDITION: job digits is over"));
+}
+
+TEST(StopTest, ReachesThoseThatStillWait) {
+  Scene scene(SpecOf(2));
+  scene.Hello(1);
+  EXPECT_EQ(scene.Step(StopJob{{5}, scene.job(), "", ""}),
+            "persist 3: job stopped\n"
+            "1 <- ended 0 for good: stopped by an operator\nanswer 5: OK");
+}
+
+TEST(ShutdownTest, ClosesEveryStreamAndEndsNoJob) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_EQ(scene.Step(ShuttingDown{}),
+            "close 1: UNAVAILABLE: coordinator is shutting down\n"
+            "close 2: UNAVAILABLE: coordinator is shutting down");
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+  EXPECT_EQ(scene.core().NextWake(), absl::InfiniteFuture());
+  EXPECT_EQ(scene.Closes(1), "");
+  EXPECT_EQ(scene.Hello(7),
+            "close 7: UNAVAILABLE: coordinator is shutting "
+            "down");
+  EXPECT_EQ(scene.Step(CreateJob{{1}, SpecOf(1, "other"), ""}),
+            "answer 1: UNAVAILABLE: coordinator is shutting down");
+}
+
+}  // namespace
+}  // namespace lockstep::core

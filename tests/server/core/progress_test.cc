@@ -1,0 +1,245 @@
+// Who is stuck, who waits for whom, and what an operator sees.
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using protocol::Phase;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> Waits(const JobView& view) {
+  std::vector<std::string> lines;
+  for (const WaitView& wait : view.waits) {
+    lines.push_back(absl::StrCat(wait.waiter.value, " waits for ",
+                                 wait.waited_for.value, ", which ", wait.why));
+  }
+  return lines;
+}
+
+TEST(StallTest, TheOneThatWaitsForNobodyIsNamedOnce) {
+  Scene scene(SpecOf(4));
+  scene.RunAll();
+  scene.Says(1, Stands(412, Phase::kVerdict));
+  scene.Says(2, Stands(412, Phase::kTransfer));
+  scene.Says(
+      3, {protocol::Progress{.position = {412, Phase::kCompute},
+                             .submitted = 3,
+                             .missing = {"layers.7.weight", "layers.7.bias"}}});
+  scene.Says(4, Stands(412, Phase::kVerdict));
+  EXPECT_EQ(scene.WaitWithHeartbeats(61, {1, 2, 3, 4}), "");
+
+  EXPECT_THAT(
+      scene.View().stalls,
+      ElementsAre(
+          "w-3 (rank 2, host a, pid 103) has made no progress for 1m1s: "
+          "it has not submitted layers.7.weight and layers.7.bias (at "
+          "step 412 while computing); w-1, w-2 and w-4 wait for it"));
+  EXPECT_THAT(
+      Waits(scene.View()),
+      ElementsAre("w-1 waits for w-3, which has not submitted layers.7.weight "
+                  "and layers.7.bias",
+                  "w-1 waits for w-2, which is at step 412 while waiting for "
+                  "transfers",
+                  "w-2 waits for w-3, which has not submitted layers.7.weight "
+                  "and layers.7.bias",
+                  "w-4 waits for w-3, which has not submitted layers.7.weight "
+                  "and layers.7.bias",
+                  "w-4 waits for w-2, which is at step 412 while waiting for "
+                  "transfers"));
+  int told = 0;
+  for (const EventView& event : scene.View().events) {
+    if (event.text.find("no progress") != std::string::npos) ++told;
+  }
+  EXPECT_EQ(told, 1) << "and not once for each patience that passes";
+}
+
+TEST(StallTest, ItGoesOnAndNobodyIsStuckAnyMore) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, Stands(3, Phase::kTransfer));
+  scene.Says(2, Stands(3, Phase::kCompute));
+  scene.WaitWithHeartbeats(31, {1, 2});
+  ASSERT_EQ(scene.View().stalls.size(), 1u);
+  scene.Says(2, Stands(3, Phase::kTransfer));
+  EXPECT_THAT(scene.View().events.back().text, HasSubstr("w-2 (rank 1"));
+  EXPECT_THAT(scene.View().events.back().text, HasSubstr("goes on"));
+  EXPECT_EQ(scene.View().stalls.size(), 1u)
+      << "now w-1 waits for nobody and still does not move";
+  EXPECT_THAT(scene.View().stalls[0], HasSubstr("w-1 (rank 0"));
+}
+
+TEST(StallTest, SubmittingParametersIsProgress) {
+  Scene scene(SpecOf(1));
+  scene.RunAll();
+  for (uint32_t submitted = 0; submitted < 10; ++submitted) {
+    scene.Says(1, protocol::Progress{.position = {1, Phase::kCompute},
+                                     .submitted = submitted});
+    scene.WaitWithHeartbeats(20, {1});
+  }
+  EXPECT_THAT(scene.View().stalls, IsEmpty());
+}
+
+TEST(StallTest, BusyIsNotStuckUntilItsTimeIsUp) {
+  Scene scene(SpecOf(1));
+  scene.RunAll();
+  scene.Says(1, protocol::Busy{"validation", absl::Seconds(100)});
+  scene.WaitWithHeartbeats(99, {1});
+  EXPECT_THAT(scene.View().stalls, IsEmpty());
+  EXPECT_EQ(scene.ViewOf(1).busy, "validation");
+  scene.WaitWithHeartbeats(2, {1});
+  EXPECT_EQ(scene.View().stalls.size(), 1u);
+  EXPECT_EQ(scene.ViewOf(1).busy, "");
+}
+
+TEST(StallTest, AfterBusyPatienceBeginsAnew) {
+  Scene scene(SpecOf(1));
+  scene.RunAll();
+  scene.Says(1, protocol::Busy{"loading", absl::Seconds(100)});
+  scene.WaitWithHeartbeats(90, {1});
+  scene.Says(1, protocol::Busy{});
+  scene.WaitWithHeartbeats(29, {1});
+  EXPECT_THAT(scene.View().stalls, IsEmpty());
+  scene.WaitWithHeartbeats(2, {1});
+  EXPECT_EQ(scene.View().stalls.size(), 1u);
+}
+
+TEST(StallTest, BeforeStartTheStageSaysWhatIsLacking) {
+  Scene scene(SpecOf(3));
+  scene.JoinAll();
+  scene.Register(1, {ParameterNamed("a")});
+  scene.Register(3, {ParameterNamed("a")});
+  scene.WaitWithHeartbeats(31, {1, 2, 3});
+  EXPECT_THAT(scene.View().stalls,
+              ElementsAre("w-2 (rank 1, host a, pid 102) has made no progress "
+                          "for 31s: it has not registered its parameters; w-1 "
+                          "and w-3 wait for it"));
+  scene.Register(2, {ParameterNamed("a")});
+  scene.Ack(1);
+  EXPECT_THAT(Waits(scene.View()),
+              ElementsAre("w-1 waits for w-2, which has not acknowledged the "
+                          "plan",
+                          "w-1 waits for w-3, which has not acknowledged the "
+                          "plan"));
+  scene.Ack(2);
+  scene.Ack(3);
+  scene.Publish(2, 1);
+  EXPECT_THAT(Waits(scene.View())[0],
+              HasSubstr("w-2 waits for w-1, which has not published its "
+                        "handles"));
+  scene.Publish(1, 0);
+  scene.Publish(3, 2);
+  scene.Says(1, protocol::Connected{});
+  EXPECT_THAT(Waits(scene.View())[0],
+              HasSubstr("w-1 waits for w-2, which has not connected its data "
+                        "plane"));
+}
+
+TEST(StallTest, OnlyMembersOfAGroupAreWaitedForInATransfer) {
+  JobSpec spec = SpecOf(4);
+  spec.mesh.axes = {{"data", 2}, {"pipe", 2}};
+  Scene scene(spec);
+  scene.JoinAll();
+  Parameter over_data = ParameterNamed("a");
+  over_data.axes = {"data"};  // groups {0,2} and {1,3}
+  for (int i : {1, 2, 3, 4}) scene.Register(i, {over_data});
+  for (int i : {1, 2, 3, 4}) scene.Ack(i);
+  for (int i : {1, 2, 3, 4}) scene.Publish(i, i - 1);
+  for (int i : {1, 2, 3, 4}) scene.Says(i, protocol::Connected{});
+  scene.Says(1, Stands(0, Phase::kTransfer));
+  EXPECT_THAT(Waits(scene.View()),
+              ElementsAre("w-1 waits for w-3, which is at step 0 between "
+                          "steps"));
+}
+
+TEST(StallTest, EvictingEndsTheEpochWithTheSentence) {
+  JobSpec spec = SpecOf(2);
+  spec.on_stuck = OnStuck::kEvict;
+  Scene scene(spec);
+  scene.RunAll();
+  scene.Says(1, Stands(3, Phase::kTransfer));
+  scene.Says(2, Stands(3, Phase::kCompute));
+  EXPECT_THAT(scene.WaitWithHeartbeats(31, {1, 2}),
+              AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
+                              "102) was evicted: "),
+                    HasSubstr("has made no progress for 30s")));
+  EXPECT_EQ(scene.View().cause.workers, std::vector<WorkerName>{W(2)});
+}
+
+TEST(ViewTest, ShowsWorkersByRankWithTheirCoordinates) {
+  JobSpec spec = SpecOf(4);
+  spec.mesh.axes = {{"data", 2}, {"pipe", 2}};
+  Scene scene(spec);
+  scene.RunAll();
+  scene.Says(4, protocol::Progress{.position = {9, Phase::kReduced},
+                                   .step_seconds = 0.25});
+  scene.Pass(3);
+  const JobView view = scene.View();
+  ASSERT_EQ(view.workers.size(), 4u);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(view.workers[rank].rank, rank);
+    EXPECT_EQ(view.workers[rank].state, WorkerState::kReady);
+    EXPECT_EQ(view.workers[rank].name, W(rank + 1));
+  }
+  EXPECT_THAT(view.workers[3].coordinates, ElementsAre(1, 1));
+  EXPECT_EQ(view.workers[3].step_seconds, 0.25);
+  EXPECT_EQ(view.workers[3].silent_for, absl::Seconds(3));
+  EXPECT_EQ(view.workers[3].no_progress_for, absl::Seconds(3));
+  EXPECT_EQ(view.spec, spec);
+  EXPECT_EQ(view.epoch, EpochId{1});
+}
+
+TEST(ViewTest, KeepsTheNewestHundredEventsOldestFirst) {
+  Scene scene(SpecOf(2));
+  scene.JoinAll();
+  for (int i = 0; i < 200; ++i) {
+    scene.Closes(1 + (i == 0 ? 0 : 100 + i - 1), absl::StrCat("break ", i));
+    scene.Resume(1 + 100 + i, 1);
+  }
+  const JobView view = scene.View();
+  ASSERT_EQ(view.events.size(), 100u);
+  EXPECT_THAT(view.events.back().text, HasSubstr("w-1 (rank 0"));
+  EXPECT_THAT(view.events[98].text, HasSubstr("break 199"));
+}
+
+TEST(ViewTest, SumsUpEveryJob) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, Stands(31, Phase::kCompute));
+  scene.Step(CreateJob{{1}, SpecOf(3, "other"), ""});
+  const std::vector<JobSummary> jobs = scene.core().Jobs();
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[0], (JobSummary{.name = {"digits"},
+                                 .state = JobState::kRunning,
+                                 .epoch = {1},
+                                 .ready = 2,
+                                 .world_size = 2,
+                                 .step = 31}));
+  EXPECT_EQ(jobs[1].state, JobState::kForming);
+  EXPECT_TRUE(absl::IsNotFound(
+      scene.core().Describe({"nothing"}, scene.now()).status()));
+}
+
+TEST(JobsTest, NoneSeesAnother) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  JobSpec other = SpecOf(2, "letters");
+  for (int i : {1, 2}) {
+    protocol::Hello hello = scene.HelloOf(i);
+    hello.spec = other;
+    scene.Step(Received{{static_cast<uint64_t>(10 + i)},
+                        {{"letters"}, {}, {}, hello}});
+  }
+  EXPECT_EQ(scene.core().Jobs()[1].state, JobState::kSealed);
+  scene.Step(StopJob{{1}, {"letters"}, "", ""});
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+  EXPECT_EQ(scene.WaitWithHeartbeats(30, {1, 2}), "");
+}
+
+}  // namespace
+}  // namespace lockstep::core
