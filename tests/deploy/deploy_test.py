@@ -101,6 +101,12 @@ class DockerfileTest(unittest.TestCase):
                     self.assertTrue((deployment.DEPLOY.parent / source).exists(), source)
 
 
+class UnitTest(unittest.TestCase):
+
+    def test_systemd_understands_it(self):
+        self.assertEqual(deployment.complaints_of_systemd(deployment.unit_text()), "")
+
+
 @unittest.skipUnless("lockstepd" in PROGRAMS, "needs lockstepd")
 class DaemonTest(unittest.TestCase):
     """What deploy/ says to lockstepd is what lockstepd understands."""

@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import yaml
@@ -73,7 +74,22 @@ class Dockerfile:
         return {word for word in words if not word.startswith("-")}
 
 
+def unit_text():
+    return (DEPLOY / "systemd/lockstepd.service").read_text()
+
+
 def unit_command():
     """The words of the unit's ExecStart."""
-    text = (DEPLOY / "systemd/lockstepd.service").read_text()
-    return shlex.split(re.search(r"^ExecStart=(.*)$", text, re.M)[1])
+    return shlex.split(re.search(r"^ExecStart=(.*)$", unit_text(), re.M)[1])
+
+
+def complaints_of_systemd(unit):
+    """What systemd-analyze says about a unit's text; "" if it is not there."""
+    if not shutil.which("systemd-analyze"):
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "lockstepd.service"
+        # The program need not be installed here.
+        file.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", unit, flags=re.M))
+        return subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True,
+                              check=False).stderr
