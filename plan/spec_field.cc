@@ -54,6 +54,11 @@ SpecFieldRule Field(std::string name, Section JobSpec::*section,
               std::move(form));
 }
 
+SpecFieldRule Required(SpecFieldRule rule) {
+  rule.required = true;
+  return rule;
+}
+
 std::vector<SpecFieldRule> MakeTable() {
   using S = JobSpec;
   using B = BucketPolicy;
@@ -63,8 +68,8 @@ std::vector<SpecFieldRule> MakeTable() {
   const DurationForm patience{absl::Milliseconds(1), absl::Hours(720)};
   const DurationForm maybe_none{absl::ZeroDuration(), absl::Hours(720)};
   return {
-      Field("name", &S::name, NameForm{}),
-      Field("mesh", &S::mesh, MeshForm{}),
+      Required(Field("name", &S::name, NameForm{})),
+      Required(Field("mesh", &S::mesh, MeshForm{})),
       Field("workers", &S::workers, WorkersForm{}),
       Field("sync", &S::sync,
             ChoiceForm<SyncMode>{{{"static", SyncMode::kStatic},

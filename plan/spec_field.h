@@ -16,9 +16,10 @@
 namespace lockstep::plan {
 
 struct SpecFieldRule {
-  std::string name;    // "buckets.bytes_max": at most one section
-  std::string type;    // "size"
-  std::string domain;  // "1 to 1TiB"
+  std::string name;       // "buckets.bytes_max": at most one section
+  std::string type;       // "size"
+  std::string domain;     // "1 to 1TiB"
+  bool required = false;  // a spec file must have it
   std::function<Written(const JobSpec&)> print;
   // InvalidArgument says what the text is not; it does not name the field.
   std::function<absl::Status(const Written&, JobSpec*)> read;

@@ -7,8 +7,10 @@
 //   timeouts: {join: 5m, lease: 10s}
 //
 // docs/spec.md lists every field. Errors are InvalidArgument of the form
-// "FILE:LINE: FIELD: what is wrong", for: text that is no YAML, an unknown or
-// repeated key, a value of the wrong form or out of its domain.
+// "FILE:LINE: FIELD: what is wrong", for: an unknown or repeated key (with the
+// nearest known one), a value of the wrong form or out of its domain, a missing
+// field; and "FILE:LINE: what is wrong" for text that is no YAML, that is not
+// one map, or that is longer than 1 MiB. No exception leaves these functions.
 
 #ifndef LOCKSTEP_PLAN_SPEC_TEXT_H_
 #define LOCKSTEP_PLAN_SPEC_TEXT_H_

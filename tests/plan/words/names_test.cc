@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "plan/words/ids.h"
 #include "plan/words/job_view.h"
+#include "plan/words/nearest.h"
 #include "plan/words/rank_list.h"
 #include "plan/words/units.h"
 #include "plan/words/utf8.h"
@@ -123,6 +124,19 @@ TEST(Utf8Test, TakesTextAndRefusesBytes) {
         "\xf5\x80\x80\x80", "\xe6\xac", "\xf4\x90\x80\x80", "\xc2\x85"}) {
     EXPECT_FALSE(IsPrintableUtf8(text)) << text;
   }
+}
+
+TEST(NearestTest, CountsTheLettersToChange) {
+  EXPECT_EQ(EditDistance("", ""), 0);
+  EXPECT_EQ(EditDistance("abc", ""), 3);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+  EXPECT_EQ(EditDistance("lease", "leese"), 1);
+}
+
+TEST(NearestTest, FindsOnlyWhatIsNear) {
+  EXPECT_EQ(Nearest("trasport", {"mesh", "transport"}), "transport");
+  EXPECT_EQ(Nearest("colour", {"mesh", "transport"}), "");
+  EXPECT_EQ(Nearest("", {"mesh"}), "");
 }
 
 TEST(StateTest, EveryStateHasANameOfItsOwn) {
