@@ -26,12 +26,14 @@ void Write(const record::GenerationAssigned& from,
            v1::GenerationAssignedRecord* to) {
   to->set_worker(ToUtf8(from.worker.value));
   to->set_generation(from.generation.value);
+  to->set_life(from.life);
 }
 
 void Read(const v1::GenerationAssignedRecord& from,
           record::GenerationAssigned* to, Decoder* d) {
   d->Name("worker", from.worker(), &to->worker.value);
   to->generation = {from.generation()};
+  to->life = from.life();
 }
 
 void Write(const record::EpochBegan& from, v1::EpochBeganRecord* to) {

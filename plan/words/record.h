@@ -26,6 +26,7 @@ struct JobCreated {
 struct GenerationAssigned {
   WorkerName worker;
   Generation generation;
+  uint64_t life = 0;  // of the Hello that asked for it
   bool operator==(const GenerationAssigned&) const = default;
 };
 

@@ -27,6 +27,7 @@ struct Change {
           body.worker.value, newest.value));
     }
     newest = body.generation;
+    job.lives[body.worker] = body.life;
     return absl::OkStatus();
   }
 

@@ -31,6 +31,7 @@ struct DurableJob {
   JobSpec spec;
   std::string token_hash;                        // empty: no token
   std::map<WorkerName, Generation> generations;  // the newest of each name
+  std::map<WorkerName, uint64_t> lives;          // ... and its Hello::life
   EpochId epoch;                                 // the newest; 0: none yet
   bool epoch_lives = false;                      // ... has not ended
   SharedList<protocol::Member> members;          // of the newest epoch

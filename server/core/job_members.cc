@@ -82,7 +82,8 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
            turn);
   }
   const Generation generation{TheDoor(hello.worker).newest.value + 1};
-  turn.out.Record(name(), record::GenerationAssigned{hello.worker, generation});
+  turn.out.Record(
+      name(), record::GenerationAssigned{hello.worker, generation, hello.life});
   Worker& worker = roster_.Begin(hello.worker, generation, hello.life,
                                  hello.process, turn.now);
   Attach(&worker, session, hello, /*resumed=*/false, turn);

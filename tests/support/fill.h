@@ -306,8 +306,8 @@ inline void Fill(Source& s, record::JobCreated& v) {
   All(s, spec, token_hash);
 }
 inline void Fill(Source& s, record::GenerationAssigned& v) {
-  auto& [worker, generation] = v;
-  All(s, worker, generation);
+  auto& [worker, generation, life] = v;
+  All(s, worker, generation, life);
 }
 inline void Fill(Source& s, record::EpochBegan& v) {
   auto& [epoch, members] = v;
