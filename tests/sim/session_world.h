@@ -1,0 +1,179 @@
+// Workers and a coordinator, both real machines, joined by a network that
+// delays, cuts and reorders streams; all from one seed and without a thread.
+//
+//   SimWorker ─ session::Machine ─┐                ┌─ core::Coordinator
+//   SimWorker ─ session::Machine ─┼─ SimStreams ───┤      │ crash, replay
+//   SimWorker ─ session::Machine ─┘                └─ records
+//
+// Inside a stream nothing is lost or reordered: it is TCP. A cut loses what is
+// in flight, and both ends notice at different moments, so that a new stream's
+// Hello may come before the old one's end.
+
+#ifndef LOCKSTEP_TESTS_SIM_SESSION_WORLD_H_
+#define LOCKSTEP_TESTS_SIM_SESSION_WORLD_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/session/machine.h"
+#include "server/core/coordinator.h"
+#include "tests/sim/event_queue.h"
+
+namespace lockstep::sim {
+
+// What may go wrong in a history.
+struct Faults {
+  // Of each worker's stream; zero: never. Cuts of one worker are at least 0.7 s
+  // apart.
+  absl::Duration mean_between_cuts = absl::ZeroDuration();
+  // While all train; that a worker has left in order is not journaled, so a
+  // crash between two Leaves ends the job as failed.
+  int coordinator_crashes = 0;
+  absl::Duration outage_max = absl::Milliseconds(800);
+  int worker_crashes = 0;  // each comes back under its name
+  bool one_is_missing = false;
+  bool one_fails_locally = false;
+  bool one_registers_otherwise = false;
+};
+
+class SessionWorld;
+
+// One worker's program: joins, agrees, trains in step with the others, leaves;
+// joins again when an epoch ends and the job goes on.
+class SimWorker {
+ public:
+  SimWorker(SessionWorld* world, std::string name)
+      : world_(world), name_(std::move(name)) {}
+
+  void StartLife();
+  void Crash();
+
+  // Of its newest life.
+  const session::View& view() const { return machine_->view(); }
+  const std::string& name() const { return name_; }
+  bool alive() const { return machine_ != nullptr; }
+  // It has done all it will do.
+  bool done() const { return done_; }
+  bool trained_all() const { return trained_all_; }
+  // Progress, Busy and Heartbeat sent while running.
+  const std::vector<absl::Time>& pulses() const { return pulses_; }
+
+  bool registers_otherwise = false;
+  bool fails_locally = false;
+
+ private:
+  friend class SessionWorld;
+
+  void Apply(const session::Event& event);
+  void Do(const session::Effect& effect);
+  // Does, a little later, what the program does in this phase of its life.
+  void Live();
+  void Once(int stage, std::function<void()> act);
+  void Register();
+  void FetchPlan();
+  void ConnectData();
+  void Train();
+  void PassStep();
+  void EndLife();
+
+  SessionWorld* const world_;
+  const std::string name_;
+  std::unique_ptr<session::Machine> machine_;
+  uint64_t life_ = 0;
+  uint64_t incarnation_ = 0;  // of StartLife: what was planned before is void
+  int stage_ = 0;             // what the program has begun in this life
+  uint64_t step_ = 0;
+  bool done_ = false;
+  bool trained_all_ = false;
+  absl::Time wake_ = absl::InfiniteFuture();
+  std::map<uint64_t, uint64_t> streams_;  // the machine's number to the world's
+  std::vector<absl::Time> pulses_;
+};
+
+class SessionWorld {
+ public:
+  static constexpr uint64_t kSteps = 40;
+
+  SessionWorld(uint64_t seed, int workers, const Faults& faults,
+               int max_restarts);
+  ~SessionWorld();
+
+  // Until all workers are done, or far too much time has passed.
+  void Run();
+
+  const std::deque<SimWorker>& workers() const { return workers_; }
+  core::Coordinator& coordinator() { return *coordinator_; }
+  absl::Time now() const { return events_.now(); }
+  // What happened, newest last: printed when a promise was broken.
+  std::string Story() const;
+
+ private:
+  friend class SimWorker;
+
+  // A stream; each end may know of its end at another time.
+  struct Stream {
+    SimWorker* worker;
+    uint64_t incarnation;
+    uint64_t number;         // the machine's
+    bool worker_end = true;  // the worker takes it for open
+    bool coordinator_end = false;
+    bool cut = false;           // nothing arrives any more
+    absl::Time to_coordinator;  // when the last of it arrives
+    absl::Time to_worker;
+  };
+
+  // --- Chance ---
+  absl::Duration Draw(absl::Duration max);
+  bool Toss(double probability);
+  SimWorker& SomeWorker();
+
+  // --- Network ---
+  void Open(SimWorker* worker, uint64_t number);
+  void ToCoordinator(uint64_t stream, protocol::ToCoordinator message);
+  void ToWorker(uint64_t stream, protocol::ToWorker message);
+  void EndAtWorker(uint64_t stream, absl::Status status);
+  void EndAtCoordinator(uint64_t stream);
+  void Cut(uint64_t stream);
+
+  // --- The coordinator ---
+  void Apply(const core::Event& event);
+  void Do(const core::Effect& effect);
+  void CrashCoordinator();
+  void StartCoordinator();
+  void WakeCoordinator();
+
+  // --- Faults and steps ---
+  void PlanFaults(const Faults& faults);
+  void PlanCuts(SimWorker* worker, absl::Duration mean);
+  bool AnyHasTrainedAll() const;
+  void ArriveAtStep(SimWorker* worker);
+  void Note(std::string line);
+
+  std::mt19937_64 random_;
+  EventQueue events_;
+  JobSpec spec_;
+  std::deque<SimWorker> workers_;
+  std::unique_ptr<core::Coordinator> coordinator_;
+  absl::Time coordinator_wake_ = absl::InfiniteFuture();
+  bool crash_in_next_step_ = false;
+  absl::Duration outage_;
+  std::vector<record::Record> records_;
+  std::map<uint64_t, Stream> streams_;
+  uint64_t last_stream_ = 0;
+  uint64_t last_life_ = 0;
+  // By epoch and step: who has all its gradients of it, and in which life.
+  std::map<std::pair<uint64_t, uint64_t>,
+           std::vector<std::pair<SimWorker*, uint64_t>>>
+      arrived_;
+  std::deque<std::string> story_;
+};
+
+}  // namespace lockstep::sim
+
+#endif  // LOCKSTEP_TESTS_SIM_SESSION_WORLD_H_
