@@ -49,5 +49,6 @@ install_packages() {
   fi
   "${as_root[@]}" apt-get update -q ||
     say "apt-get update reported errors; going on with the package lists that are there"
-  "${as_root[@]}" apt-get install -q -y --no-install-recommends "$@"
+  "${as_root[@]}" apt-get install -q -y --no-install-recommends \
+    -oDPkg::Lock::Timeout=120 "$@"
 }
