@@ -1,0 +1,187 @@
+#include "client/session/grpc_channel.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/mutex.h"
+#include "client/session/grpc_stream.h"
+#include "lockstep/v1/session.grpc.pb.h"
+#include "proto/chunks.h"
+
+namespace lockstep::session {
+namespace {
+
+// Members and handles of 10,000 ranks take about 2 MB.
+constexpr int kReceivedBytesMax = 64 << 20;
+
+grpc::ChannelArguments Arguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 300);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(kReceivedBytesMax);
+  return arguments;
+}
+
+// Fetches in progress: a channel waits for them before it goes.
+class Fetches {
+ public:
+  void Add(grpc::ClientContext* context) {
+    MutexLock lock(&mutex_);
+    running_.insert(context);
+  }
+  void Remove(grpc::ClientContext* context) {
+    MutexLock lock(&mutex_);
+    running_.erase(context);
+    changed_.NotifyAll();
+  }
+  void CancelAndWait() {
+    MutexLock lock(&mutex_);
+    for (grpc::ClientContext* context : running_) context->TryCancel();
+    while (!running_.empty()) changed_.Wait(&mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
+};
+
+// One FetchPlan; deletes itself when it is done.
+class Fetch : private grpc::ClientReadReactor<v1::PlanChunk> {
+ public:
+  static void Start(v1::Coordinator::StubInterface* stub, Fetches* fetches,
+                    const PlanRequest& request, absl::Duration timeout,
+                    ControlChannel::PlanCallback done) {
+    auto* fetch = new Fetch(fetches, std::move(done));
+    fetch->context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    *fetch->request_.mutable_header() =
+        proto::ToProto(proto::Header{.job = request.job});
+    fetch->request_.set_digest(request.digest);
+    fetch->request_.set_token(request.token);
+    fetches->Add(&fetch->context_);
+    stub->async()->FetchPlan(&fetch->context_, &fetch->request_, fetch);
+    fetch->StartRead(&fetch->chunk_);
+    fetch->StartCall();
+  }
+
+ private:
+  Fetch(Fetches* fetches, ControlChannel::PlanCallback done)
+      : fetches_(fetches), done_(std::move(done)) {}
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    if (assembled_.ok()) assembled_ = assembler_.Add(chunk_);
+    if (!assembled_.ok()) context_.TryCancel();
+    StartRead(&chunk_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    done_(Result(status));
+    fetches_->Remove(&context_);
+    delete this;
+  }
+
+  absl::StatusOr<plan::Plan> Result(const grpc::Status& status) const {
+    if (!assembled_.ok()) return absl::DataLossError(assembled_.message());
+    if (!status.ok()) return ToAbsl(status);
+    auto plan = assembler_.Finish();
+    if (!plan.ok()) return absl::DataLossError(plan.status().message());
+    return plan;
+  }
+
+  Fetches* const fetches_;
+  const ControlChannel::PlanCallback done_;
+  grpc::ClientContext context_;
+  v1::FetchPlanRequest request_;
+  v1::PlanChunk chunk_;
+  proto::PlanAssembler assembler_;
+  absl::Status assembled_;
+};
+
+// The worker's end of a stream.
+class StreamHandle : public ControlStream {
+ public:
+  explicit StreamHandle(std::shared_ptr<GrpcStream> stream)
+      : stream_(std::move(stream)) {}
+  void Send(const protocol::ToCoordinator& message) override {
+    stream_->Send(message);
+  }
+  void Cancel() override { stream_->Cancel(); }
+
+ private:
+  const std::shared_ptr<GrpcStream> stream_;
+};
+
+class GrpcChannel : public ControlChannel {
+ public:
+  explicit GrpcChannel(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(v1::Coordinator::NewStub(channel)) {}
+  ~GrpcChannel() override { fetches_.CancelAndWait(); }
+
+  std::unique_ptr<ControlStream> Open(StreamHandler* handler) override {
+    return std::make_unique<StreamHandle>(
+        GrpcStream::Start(stub_.get(), handler));
+  }
+
+  void FetchPlan(const PlanRequest& request, absl::Duration timeout,
+                 PlanCallback done) override {
+    Fetch::Start(stub_.get(), &fetches_, request, timeout, std::move(done));
+  }
+
+ private:
+  const std::unique_ptr<v1::Coordinator::Stub> stub_;
+  Fetches fetches_;
+};
+
+absl::Status CheckAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon != std::string::npos && colon > 0 &&
+      absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 &&
+      port < 65536) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", address, "' is not an address of the form HOST:PORT"));
+}
+
+class GrpcChannels : public ChannelFactory {
+ public:
+  explicit GrpcChannels(std::shared_ptr<grpc::ChannelCredentials> credentials)
+      : credentials_(std::move(credentials)) {}
+
+  absl::StatusOr<std::unique_ptr<ControlChannel>> Make(
+      const std::string& address) override {
+    if (absl::Status ok = CheckAddress(address); !ok.ok()) return ok;
+    return std::make_unique<GrpcChannel>(
+        grpc::CreateCustomChannel(address, credentials_, Arguments()));
+  }
+
+ private:
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+};
+
+}  // namespace
+
+std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
+    const CredentialOptions&) {
+  return grpc::InsecureChannelCredentials();
+}
+
+std::unique_ptr<ChannelFactory> MakeGrpcChannels(
+    std::shared_ptr<grpc::ChannelCredentials> credentials) {
+  return std::make_unique<GrpcChannels>(std::move(credentials));
+}
+
+}  // namespace lockstep::session

@@ -1,0 +1,63 @@
+// One bidirectional call, from its start to its status.
+//
+// Writes queue here and go out one at a time; one read is always pending, so
+// its failure is the first sign of the end. A hold keeps gRPC from finishing
+// the call while Send may still start a write: it is given back with that sign,
+// after which nothing is written.
+//
+// Threads: Send and Cancel from any thread; reactions on gRPC's threads.
+// Ownership: lives until OnDone, whoever else holds it.
+
+#ifndef LOCKSTEP_CLIENT_SESSION_GRPC_STREAM_H_
+#define LOCKSTEP_CLIENT_SESSION_GRPC_STREAM_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+#include "client/session/control_channel.h"
+#include "lockstep/v1/session.grpc.pb.h"
+
+namespace lockstep::session {
+
+class GrpcStream
+    : private grpc::ClientBidiReactor<v1::ToCoordinator, v1::ToWorker> {
+ public:
+  // Starts the call. The stub must live until OnClosed.
+  static std::shared_ptr<GrpcStream> Start(v1::Coordinator::StubInterface* stub,
+                                           StreamHandler* handler);
+
+  void Send(const protocol::ToCoordinator& message);
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  explicit GrpcStream(StreamHandler* handler) : handler_(handler) {}
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+  void DropQueued(v1::ToCoordinator::BodyCase kind)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  StreamHandler* const handler_;
+  grpc::ClientContext context_;
+  std::shared_ptr<GrpcStream> self_;  // until OnDone
+  v1::ToWorker incoming_;
+  absl::Status undecodable_;  // why we cancelled, if we did
+
+  Mutex mutex_;
+  std::deque<v1::ToCoordinator> outgoing_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// The same code and message.
+absl::Status ToAbsl(const grpc::Status& status);
+
+}  // namespace lockstep::session
+
+#endif  // LOCKSTEP_CLIENT_SESSION_GRPC_STREAM_H_

@@ -1,0 +1,44 @@
+// Who this worker is, which job it wants and where its coordinators are: what
+// JoinOptions leave empty is taken from the environment.
+//
+//   LOCKSTEP_ADDRESS       HOST:PORT, comma separated    127.0.0.1:7070
+//   LOCKSTEP_JOB           the job's name                the spec's name
+//   LOCKSTEP_WORKER_NAME   this worker's name            HOST-PID
+//   LOCKSTEP_TOKEN         the job's token
+//   LOCKSTEP_HOST_ADDRESS  where other workers reach us  127.0.0.1
+//   LOCKSTEP_SPEC          a file with the job spec
+//   LOCKSTEP_WORLD_SIZE    N: a spec with mesh data=N, if there is no other
+//
+// An empty variable counts as one that is not set.
+
+#ifndef LOCKSTEP_CLIENT_SESSION_IDENTITY_H_
+#define LOCKSTEP_CLIENT_SESSION_IDENTITY_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "lockstep/session.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::session {
+
+// The value of a variable; empty if it is not set.
+using Environment = std::function<std::string(const std::string& name)>;
+
+// The environment of this process.
+std::string ProcessEnvironment(const std::string& name);
+
+// Host name, process id and the boot id of the running kernel.
+protocol::ProcessInfo ThisProcess();
+
+// Every field filled in that a session needs; `spec` may stay empty.
+// InvalidArgument: no job name, two different ones, a spec that cannot be read
+// or is not valid, a variable of the wrong form (which is named).
+absl::StatusOr<JoinOptions> Complete(JoinOptions options,
+                                     const Environment& environment,
+                                     const protocol::ProcessInfo& process);
+
+}  // namespace lockstep::session
+
+#endif  // LOCKSTEP_CLIENT_SESSION_IDENTITY_H_

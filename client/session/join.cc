@@ -1,0 +1,55 @@
+// Session::Join: the real parts, wired.
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/clock.h"
+#include "client/session/grpc_channel.h"
+#include "client/session/identity.h"
+#include "client/session/internals.h"
+#include "client/transport/gloo/gloo.h"
+
+namespace lockstep {
+namespace {
+
+absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
+    const JobSpec& spec, const std::string& host_address) {
+  if (spec.transport == "gloo") {
+    return transport::MakeGlooTransport({.bind_address = host_address});
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "job %s wants the transport '%s'; between processes there is 'gloo' "
+      "('inproc' connects the threads of one test)",
+      spec.name, spec.transport));
+}
+
+// Not 0, which says nothing of a life.
+uint64_t DrawLife() {
+  std::random_device device;
+  const uint64_t high = device();
+  return (high << 32 | device()) | 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Join(
+    const JoinOptions& options) {
+  const protocol::ProcessInfo process = session::ThisProcess();
+  auto complete =
+      session::Complete(options, session::ProcessEnvironment, process);
+  if (!complete.ok()) return complete.status();
+  return Internals::Join(
+      *complete, {.channels = session::MakeGrpcChannels(
+                      session::MakeChannelCredentials({})),
+                  .make_transport =
+                      [host = complete->host_address](const JobSpec& spec) {
+                        return MakeTransport(spec, host);
+                      },
+                  .arena = MakePlainArena(),
+                  .clock = std::make_shared<SystemClock>(),
+                  .process = process,
+                  .life = DrawLife()});
+}
+
+}  // namespace lockstep
