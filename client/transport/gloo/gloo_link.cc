@@ -1,11 +1,12 @@
 #include "client/transport/gloo/gloo_link.h"
 
 #include <gloo/common/error.h>
-#include <gloo/transport/unbound_buffer.h>
+#include <gloo/transport/tcp/unbound_buffer.h>
 
 #include <algorithm>
-#include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,6 @@
 
 namespace lockstep::transport {
 namespace {
-
-constexpr auto kForEver = std::chrono::hours(24 * 365 * 10);
 
 // Message 0 of every connection; no operation uses its tag.
 struct Greeting {
@@ -45,17 +44,20 @@ absl::Status Unreached(const std::vector<int>& ranks) {
 
 }  // namespace
 
-// A buffer of Gloo's and one operation on it.
-class GlooTransfer final : public Transfer {
+// A buffer of Gloo's and the one operation on it.
+//
+// Gloo's own waits are not used: to them an abort hides that the bytes have
+// moved, and a timeout breaks all connections.
+class GlooTransfer final : public Transfer,
+                           private gloo::transport::tcp::UnboundBuffer {
  public:
   GlooTransfer(GlooLink* link, int peer, bool sends, void* data, size_t bytes)
-      : link_(link),
+      : UnboundBuffer(link->context_, data, bytes),
+        link_(link),
         peer_(peer),
-        sends_(sends),
-        bytes_(bytes),
-        buffer_(link->context_->createUnboundBuffer(data, bytes)) {}
+        sends_(sends) {}
 
-  // The buffer's end fences Gloo's thread off from the memory.
+  // Then the base's destructor fences Gloo's thread off from the memory.
   ~GlooTransfer() override { link_->Leave(this); }
 
   absl::Status Post(uint64_t tag) {
@@ -63,40 +65,54 @@ class GlooTransfer final : public Transfer {
       return entered;
     }
     try {
-      sends_ ? buffer_->send(peer_, tag, 0, bytes_)
-             : buffer_->recv(peer_, tag, 0, bytes_);
+      sends_ ? send(peer_, tag, 0, size) : recv(peer_, tag, 0, size);
     } catch (...) {
-      return StatusOfGloo(std::current_exception(), peer_);
+      return link_->Explain(peer_, std::current_exception());
     }
     return absl::OkStatus();
   }
 
-  absl::Status Wait() override { return WaitFor(kForEver); }
+  absl::Status Wait() override {
+    return WaitUntil(Deadline(absl::InfiniteDuration()));
+  }
 
-  absl::Status WaitFor(std::chrono::milliseconds timeout) {
-    try {
-      if (sends_ ? buffer_->waitSend(timeout) : buffer_->waitRecv(timeout)) {
-        return absl::OkStatus();
-      }
-    } catch (...) {
-      return StatusOfGloo(std::current_exception(), peer_);
+  absl::Status WaitUntil(const Deadline& deadline) {
+    std::unique_lock<std::mutex> lock(m_);
+    std::condition_variable& changed = sends_ ? sendCv_ : recvCv_;
+    const auto over = [this] {
+      return moved() || interrupted_ || ex_ != nullptr;
+    };
+    while (!over() && !deadline.Passed()) {
+      const auto turn = std::min(deadline.Left(), absl::Hours(1));
+      changed.wait_for(lock, absl::ToChronoNanoseconds(turn));
     }
-    return link_->WhyInterrupted(peer_);
+    if (moved()) return absl::OkStatus();
+    if (!over()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("nothing from rank ", peer_));
+    }
+    const std::exception_ptr thrown = ex_;
+    lock.unlock();
+    return link_->Explain(peer_, thrown);
   }
 
   int peer() const { return peer_; }
 
-  // Makes the Wait in progress, or to come, return.
+  // Makes the Wait in progress, or to come, return, moved or not.
   void Interrupt() {
-    sends_ ? buffer_->abortWaitSend() : buffer_->abortWaitRecv();
+    std::lock_guard<std::mutex> lock(m_);
+    interrupted_ = true;
+    sendCv_.notify_all();
+    recvCv_.notify_all();
   }
 
  private:
+  bool moved() const { return sendCompletions_ + recvCompletions_ > 0; }
+
   GlooLink* const link_;
   const int peer_;
   const bool sends_;
-  const size_t bytes_;
-  const std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+  bool interrupted_ = false;  // under m_
 };
 
 GlooLink::GlooLink(std::shared_ptr<gloo::transport::tcp::Device> device,
@@ -192,10 +208,8 @@ absl::Status GlooLink::Greet(const std::vector<GlooHandle>& handles,
     }
   }
   for (const auto& transfer : transfers) {
-    const auto left = std::min<std::chrono::milliseconds>(
-        absl::ToChronoMilliseconds(deadline.Left()), kForEver);
-    absl::Status done = transfer->WaitFor(left);
-    if (!done.ok() && deadline.Passed()) return Unreached({transfer->peer()});
+    absl::Status done = transfer->WaitUntil(deadline);
+    if (absl::IsDeadlineExceeded(done)) return Unreached({transfer->peer()});
     if (!done.ok()) return done;
   }
   for (int peer = 0; peer < size_; ++peer) {
@@ -258,7 +272,7 @@ GlooLink::~GlooLink() {
 
 absl::Status GlooLink::Trouble(int peer) const {
   if (cut_) return absl::CancelledError("the link was cut");
-  return closed_[peer];
+  return closed_[peer].ok() ? absl::OkStatus() : first_closed_;
 }
 
 absl::Status GlooLink::Enter(GlooTransfer* transfer) {
@@ -273,9 +287,19 @@ void GlooLink::Leave(GlooTransfer* transfer) {
   transfers_.erase(transfer);
 }
 
-absl::Status GlooLink::WhyInterrupted(int peer) {
+// Gloo tells a buffer of an error before it closes the pair.
+absl::Status GlooLink::Explain(int peer, std::exception_ptr thrown) {
   MutexLock lock(&mutex_);
-  return Trouble(peer);
+  absl::Status trouble = Trouble(peer);
+  if (!trouble.ok() || thrown == nullptr) return trouble;
+  Blemish(StatusOfGloo(thrown, peer));
+  return first_closed_;
+}
+
+// A loss of data is what others, who only see connections close, react to.
+void GlooLink::Blemish(const absl::Status& why) {
+  const bool worse = absl::IsDataLoss(why) && !absl::IsDataLoss(first_closed_);
+  if (first_closed_.ok() || worse) first_closed_ = why;
 }
 
 uint64_t GlooLink::changes() {
@@ -296,6 +320,7 @@ void GlooLink::Connected(int) {
 void GlooLink::Closed(int peer, const absl::Status& why) {
   MutexLock lock(&mutex_);
   closed_[peer] = why;
+  Blemish(why);
   for (GlooTransfer* transfer : transfers_) {
     if (transfer->peer() == peer) transfer->Interrupt();
   }

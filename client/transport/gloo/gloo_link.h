@@ -9,6 +9,7 @@
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,11 +64,13 @@ class GlooLink final : public Link, private PairOwner {
   absl::Status Greet(const std::vector<GlooHandle>& handles,
                      const Deadline& deadline);
 
-  // Why transfers with `peer` cannot go on; OK if they can.
+  // Why transfers with `peer` cannot go on; OK if they can. Not the end of that
+  // connection, but of the first: the others go when their ranks hear of it.
   absl::Status Trouble(int peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Explain(int peer, std::exception_ptr thrown);
+  void Blemish(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Enter(GlooTransfer* transfer);
   void Leave(GlooTransfer* transfer);
-  absl::Status WhyInterrupted(int peer);
 
   // How often anything has happened that a waiter may wait for.
   uint64_t changes();
@@ -84,6 +87,7 @@ class GlooLink final : public Link, private PairOwner {
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cut_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // by rank
+  absl::Status first_closed_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<GlooTransfer*> transfers_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -21,12 +21,13 @@ absl::Status Mismatch(const Room::Half& send, size_t expected, int about) {
 
 absl::Status Room::Presence(const Half& half) const {
   if (left_[half.rank]) return absl::CancelledError("the link was cut");
-  if (left_[half.peer]) {
-    return Blame(absl::UnavailableError(
-                     absl::StrCat("rank ", half.peer, " left the group")),
-                 half.peer);
-  }
-  return absl::OkStatus();
+  return left_[half.peer] ? trouble_[half.rank] : absl::OkStatus();
+}
+
+void Room::Blemish(int rank, const absl::Status& why) {
+  absl::Status& first = trouble_[rank];
+  const bool worse = absl::IsDataLoss(why) && !absl::IsDataLoss(first);
+  if (first.ok() || worse) first = why;
 }
 
 absl::Status Room::Post(Half& half) {
@@ -43,8 +44,10 @@ absl::Status Room::Post(Half& half) {
 
 void Room::Meet(Half& send, Half& receive) {
   if (send.bytes != receive.bytes) {
-    End(send, Mismatch(send, receive.bytes, receive.rank));
-    End(receive, Mismatch(send, receive.bytes, send.rank));
+    for (Half* half : {&send, &receive}) {
+      Blemish(half->rank, Mismatch(send, receive.bytes, half->peer));
+      End(*half, trouble_[half->rank]);
+    }
     return;
   }
   send.state = receive.state = Half::kCopying;
@@ -76,7 +79,14 @@ void Room::Withdraw(Half& half) {
 
 void Room::Leave(int rank) {
   MutexLock lock(&mutex_);
+  if (left_[rank]) return;
   left_[rank] = true;
+  const absl::Status gone = Blame(
+      absl::UnavailableError(absl::StrCat("rank ", rank, " left the group")),
+      rank);
+  for (size_t r = 0; r < trouble_.size(); ++r) {
+    if (r != static_cast<size_t>(rank)) Blemish(static_cast<int>(r), gone);
+  }
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     Half& half = *at->second;
     absl::Status here = Presence(half);

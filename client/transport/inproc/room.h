@@ -25,7 +25,7 @@ namespace lockstep::transport {
 
 class Room {
  public:
-  explicit Room(int size) : left_(size), changed_(size) {}
+  explicit Room(int size) : left_(size), trouble_(size), changed_(size) {}
 
   // A rank's side of a transfer.
   struct Half {
@@ -57,12 +57,16 @@ class Room {
 
   absl::Status Presence(const Half& half) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Blemish(int rank, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Meet(Half& a, Half& b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(Half& half, absl::Status outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
   std::vector<bool> left_ ABSL_GUARDED_BY(mutex_);
+  // By rank, what went wrong first: a loss of data, or else a peer that left.
+  std::vector<absl::Status> trouble_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Half*> waiting_ ABSL_GUARDED_BY(mutex_);
   std::vector<CondVar> changed_;  // by rank: one of its halves is over
 };

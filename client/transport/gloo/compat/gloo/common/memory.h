@@ -1,4 +1,4 @@
-// The header that Gloo's tcp/pair.h includes and that Debian's libgloo-dev
+// The header that Gloo's tcp/pair.h and tcp/unbound_buffer.h include and that Debian's libgloo-dev
 // (2022-05) does not package. Searched last, so that a real one wins.
 //
 // Handles on a buffer that its user owns and Gloo's thread visits: a shared_ptr
@@ -13,10 +13,22 @@
 
 namespace gloo {
 
+// The buffer's own. Constructed and destroyed by the library alone: its
+// destructor, which is not here, waits until nobody visits.
+template <typename T>
+class ShareableNonOwningPtr final {
+ public:
+  std::shared_ptr<T> ptr_;
+};
+
 // Somebody may visit.
 template <typename T>
 class WeakNonOwningPtr final {
  public:
+  WeakNonOwningPtr() = default;
+  explicit WeakNonOwningPtr(const ShareableNonOwningPtr<T>& own)
+      : ptr_(own.ptr_) {}
+
   // Whether this was ever a handle on anything, gone or not.
   explicit operator bool() const noexcept {
     const std::weak_ptr<T> nothing;
