@@ -57,7 +57,7 @@ std::vector<std::unique_ptr<Communicator>> Connect(World& world, int size,
 
 CommunicatorConformance::CommunicatorConformance()
     : world_(GetParam().make_world()) {
-  comms_ = conformance::Connect(*world_, size(), "conformance");
+  Reconnect();
   for (int rank = 0; rank < size(); ++rank) {
     streams_.push_back(
         std::make_unique<HostStream>(absl::StrCat("rank-", rank)));
@@ -65,6 +65,10 @@ CommunicatorConformance::CommunicatorConformance()
 }
 
 CommunicatorConformance::~CommunicatorConformance() = default;
+
+void CommunicatorConformance::Reconnect() {
+  comms_ = conformance::Connect(*world_, size(), "conformance");
+}
 
 void CommunicatorConformance::Together(
     const std::function<void(conformance::Member&)>& body) {

@@ -76,7 +76,11 @@ class CommunicatorConformance
   // of its own, and returns when all have.
   void Together(const std::function<void(conformance::Member&)>& body);
 
-  // Ends `rank`'s communicator, as if its process were gone.
+  // Connects the test's group anew, after what ended the last one.
+  void Reconnect();
+
+  // Ends `rank`'s communicator, as if its process were gone. From within
+  // Together, only by that rank.
   void Drop(int rank) { comms_[rank] = nullptr; }
   conformance::World& world() { return *world_; }
 

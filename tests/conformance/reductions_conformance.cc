@@ -15,32 +15,27 @@ using conformance::OpsOf;
 using conformance::Reduced;
 using conformance::Values;
 
-// Small and cut in several chunks; divisible by no group size but 1.
-constexpr size_t kSmallCounts[] = {0, 1, 7, 1001};
+// One that is divisible by no group size but 1; then the smallest there are.
+constexpr size_t kOdd = 1001;
+constexpr size_t kSmallest[] = {0, 1, 7};
+// Cut in more chunks than are under way at once.
 constexpr size_t kLargeCount = 1'100'023;
 
 // Reference values are the slow part of a test: once, for all ranks.
 struct Job {
+  Job(DType dtype, ReduceOp op, size_t count, Draw draw, int size)
+      : dtype(dtype),
+        op(op),
+        count(count),
+        draw(draw),
+        expected(Reduced(dtype, count, draw, count, size, op)) {}
+
   DType dtype;
   ReduceOp op;
   size_t count;
   Draw draw;
   Values expected;
 };
-
-std::vector<Job> Jobs(const std::vector<DType>& dtypes,
-                      const std::vector<size_t>& counts, Draw draw, int size) {
-  std::vector<Job> jobs;
-  for (DType dtype : dtypes) {
-    for (ReduceOp op : OpsOf(dtype)) {
-      for (size_t count : counts) {
-        jobs.push_back({dtype, op, count, draw,
-                        Reduced(dtype, count, draw, count, size, op)});
-      }
-    }
-  }
-  return jobs;
-}
 
 std::string Named(const Job& job) {
   return std::string(Name(job.dtype)) + " " + std::string(Name(job.op)) + " " +
@@ -65,34 +60,40 @@ void ExpectAllReduces(Member& m, const Job& job) {
 }
 
 TEST_P(CommunicatorConformance, AllReducesEveryTypeWithEveryOp) {
-  const std::vector<Job> jobs = Jobs(
-      {std::begin(kAllDTypes), std::end(kAllDTypes)},
-      {std::begin(kSmallCounts), std::end(kSmallCounts)}, Draw::kExact, size());
-  Together([&](Member& m) {
-    for (const Job& job : jobs) ExpectAllReduces(m, job);
-  });
-}
-
-TEST_P(CommunicatorConformance, AllReducesWhatIsCutInChunks) {
   std::vector<Job> jobs;
-  for (auto [dtype, op] : {std::pair(DType::kF32, ReduceOp::kSum),
-                           std::pair(DType::kBF16, ReduceOp::kMean),
-                           std::pair(DType::kU8, ReduceOp::kMax)}) {
-    jobs.push_back(
-        {dtype, op, kLargeCount, Draw::kExact,
-         Reduced(dtype, kLargeCount, Draw::kExact, kLargeCount, size(), op)});
+  for (DType dtype : kAllDTypes) {
+    for (ReduceOp op : OpsOf(dtype)) {
+      jobs.emplace_back(dtype, op, kOdd, Draw::kExact, size());
+    }
+    for (size_t count : kSmallest) {
+      jobs.emplace_back(dtype, ReduceOp::kSum, count, Draw::kExact, size());
+    }
   }
   Together([&](Member& m) {
     for (const Job& job : jobs) ExpectAllReduces(m, job);
   });
 }
 
+TEST_P(CommunicatorConformance, AllReducesWhatIsCutInChunks) {
+  const std::vector<Job> jobs = {
+      {DType::kF32, ReduceOp::kSum, kLargeCount, Draw::kExact, size()},
+      {DType::kBF16, ReduceOp::kMean, kLargeCount / 5, Draw::kExact, size()},
+      {DType::kU8, ReduceOp::kMax, kLargeCount / 5, Draw::kExact, size()}};
+  Together([&](Member& m) {
+    for (const Job& job : jobs) ExpectAllReduces(m, job);
+  });
+}
+
 TEST_P(CommunicatorConformance, SumsInRankOrderAndRoundsOnce) {
-  if (!GetParam().rank_order)
-    GTEST_SKIP() << "this transport has its own order";
-  const std::vector<Job> jobs = Jobs({DType::kF16, DType::kBF16, DType::kF32,
-                                      DType::kF64, DType::kI8, DType::kU64},
-                                     {501, 20'001}, Draw::kWild, size());
+  if (!GetParam().rank_order) return;  // it has an order of its own
+  std::vector<Job> jobs;
+  for (DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kProd}) {
+      jobs.emplace_back(dtype, op, 501, Draw::kWild, size());
+    }
+    // Large enough to be cut in slices.
+    jobs.emplace_back(dtype, ReduceOp::kSum, 20'001, Draw::kWild, size());
+  }
   Together([&](Member& m) {
     for (const Job& job : jobs) ExpectAllReduces(m, job);
   });
@@ -156,7 +157,7 @@ TEST_P(CommunicatorConformance, MakesTheMeanByOneMultiply) {
 
 TEST_P(CommunicatorConformance, ReduceScattersEveryType) {
   for (DType dtype : kAllDTypes) {
-    for (size_t count : {size_t{0}, size_t{1}, size_t{333}, size_t{120'007}}) {
+    for (size_t count : {size_t{0}, size_t{333}, size_t{70'007}}) {
       if (count > 1000 && dtype != DType::kF32 && dtype != DType::kF16)
         continue;
       const size_t all = count * size();
