@@ -104,6 +104,7 @@ Loop::Timer::Timer(Loop* loop, Task task)
 Loop::Timer::~Timer() { Clear(); }
 
 void Loop::Timer::Set(absl::Time when) {
+  if (when == when_) return;
   Clear();
   if (when == absl::InfiniteFuture()) return;
   Check(loop_->OnThread(), "a timer is set on its loop's thread");

@@ -12,7 +12,10 @@
 #ifndef LOCKSTEP_PROTO_CODEC_H_
 #define LOCKSTEP_PROTO_CODEC_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "lockstep/job_spec.h"
 #include "lockstep/v1/admin.pb.h"
 #include "lockstep/v1/common.pb.h"
@@ -57,6 +60,11 @@ absl::StatusOr<JobView> FromProto(const v1::JobView& view);
 absl::StatusOr<JobSummary> FromProto(const v1::JobSummary& summary);
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan);
 absl::StatusOr<record::Record> FromProto(const v1::Record& record);
+
+// --- The bytes that a journal keeps -----------------------------------------
+
+std::string RecordBytes(const record::Record& record);
+absl::StatusOr<record::Record> ParseRecord(absl::string_view bytes);
 
 }  // namespace lockstep::proto
 

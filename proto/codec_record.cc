@@ -1,7 +1,9 @@
 // What the journal keeps.
 
+#include <string>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "proto/codec.h"
 #include "proto/codec_common.h"
 
@@ -148,6 +150,21 @@ void Read(const v1::Record& from, record::Record* to, Decoder* d) {
                                        &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
+}
+
+// --- Bytes ------------------------------------------------------------------
+
+std::string RecordBytes(const record::Record& record) {
+  return ToProto(record).SerializeAsString();
+}
+
+absl::StatusOr<record::Record> ParseRecord(absl::string_view bytes) {
+  v1::Record record;
+  if (!record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(bytes.size(), " bytes are no record"));
+  }
+  return FromProto(record);
 }
 
 }  // namespace lockstep::proto

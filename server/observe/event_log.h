@@ -1,0 +1,23 @@
+// What happened, one line at a time, for people who read logs.
+//
+// Threads: all methods from any thread.
+
+#ifndef LOCKSTEP_SERVER_OBSERVE_EVENT_LOG_H_
+#define LOCKSTEP_SERVER_OBSERVE_EVENT_LOG_H_
+
+#include <string>
+
+#include "plan/words/ids.h"
+
+namespace lockstep::observe {
+
+class EventLog {
+ public:
+  virtual ~EventLog() = default;
+  // `job` is empty for what concerns the whole daemon.
+  virtual void Note(const JobName& job, const std::string& text) = 0;
+};
+
+}  // namespace lockstep::observe
+
+#endif  // LOCKSTEP_SERVER_OBSERVE_EVENT_LOG_H_

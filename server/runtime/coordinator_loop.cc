@@ -1,0 +1,293 @@
+#include "server/runtime/coordinator_loop.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace lockstep::runtime {
+namespace {
+
+absl::Status GoingDown() {
+  return absl::UnavailableError("the coordinator is going down");
+}
+
+// Which job an event can have changed; nullptr if that cannot be told.
+const JobName* JobOf(const core::Event& event) {
+  if (const auto* received = std::get_if<core::Received>(&event)) {
+    return &received->message.job;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+CoordinatorLoop::CoordinatorLoop(Wiring wiring)
+    : wiring_(std::move(wiring)),
+      sessions_open_(wiring_.metrics->GetGauge({"lockstep_sessions"})),
+      received_(wiring_.metrics->GetCounter({"lockstep_received_total"})),
+      sent_(wiring_.metrics->GetCounter({"lockstep_sent_total"})),
+      step_seconds_(
+          wiring_.metrics->GetHistogram({"lockstep_coordinator_step_seconds"})),
+      watches_([this](const JobName& job, absl::Time now) {
+        return wiring_.coordinator->Describe(job, now);
+      }),
+      loop_("ls-coordinator", wiring_.clock),
+      wake_(&loop_, [this] { Apply(core::Wake{}); }),
+      show_(&loop_,
+            [this] {
+              watches_.Update(loop_.clock().Now());
+              ArmTimers();
+            }),
+      abandon_(&loop_, [this] { AbandonOverdue(); }) {
+  loop_.Post([this] { ArmTimers(); });
+}
+
+CoordinatorLoop::~CoordinatorLoop() {
+  Stop();
+  wiring_.journal.reset();  // its last callbacks still find this object
+}
+
+void CoordinatorLoop::Stop() { loop_.Stop(); }
+
+// --- One event --------------------------------------------------------------
+
+void CoordinatorLoop::Apply(const core::Event& event) {
+  const absl::Time now = loop_.clock().Now();
+  core::Effects effects = wiring_.coordinator->Step(now, event);
+  step_seconds_->Observe(absl::ToDoubleSeconds(loop_.clock().Now() - now));
+  Persist(gate_.Admit(std::move(effects)));
+  DeliverReleased();
+
+  const JobName* job = JobOf(event);
+  job != nullptr ? watches_.Touch(*job) : watches_.TouchAll();
+  watches_.Update(now);
+  ArmTimers();
+}
+
+void CoordinatorLoop::ArmTimers() {
+  wake_.Set(wiring_.coordinator->NextWake());
+  show_.Set(watches_.NextUpdate());
+}
+
+// --- Durability -------------------------------------------------------------
+
+void CoordinatorLoop::Persist(std::vector<record::Record> records) {
+  for (const record::Record& record : records) {
+    wiring_.journal->Append(
+        wiring_.encode(record),
+        [this, number = record.number](absl::Status status) {
+          if (loop_.OnThread()) return JournalSaid(number, status);
+          loop_.Post([this, number, status] {
+            JournalSaid(number, status);
+            DeliverReleased();
+          });
+        });
+  }
+}
+
+void CoordinatorLoop::JournalSaid(uint64_t record_number,
+                                  const absl::Status& status) {
+  if (journal_failed_) return;
+  if (status.ok()) return gate_.MarkDurable(record_number);
+  journal_failed_ = true;
+  wiring_.on_journal_failure(status);
+}
+
+// --- Effects ----------------------------------------------------------------
+
+void CoordinatorLoop::DeliverReleased() {
+  for (const core::Effect& effect : gate_.Release()) {
+    std::visit([this](const auto& e) { Deliver(e); }, effect);
+  }
+}
+
+void CoordinatorLoop::Deliver(const core::Send& effect) {
+  const auto found = sessions_.find(effect.session);
+  if (found == sessions_.end()) return;  // it broke meanwhile
+  sent_->Add();
+  if (found->second->Send(effect.message)) return;
+  Close(effect.session,
+        absl::ResourceExhaustedError("the worker reads its stream too slowly"));
+}
+
+void CoordinatorLoop::Deliver(const core::CloseSession& effect) {
+  Close(effect.session, effect.status);
+}
+
+void CoordinatorLoop::Deliver(const core::Persist&) {
+  Fatal("the durability gate let a record out");
+}
+
+void CoordinatorLoop::Deliver(const core::Answer& effect) {
+  auto waiting = waiting_.extract(effect.request);
+  if (!waiting.empty()) waiting.mapped()(effect.status);
+}
+
+void CoordinatorLoop::Deliver(const core::Note& effect) {
+  wiring_.events->Note(effect.job, effect.text);
+}
+
+// --- Streams ----------------------------------------------------------------
+
+void CoordinatorLoop::Close(core::SessionId session,
+                            const absl::Status& status) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  found->second->Close(status);
+  closing_.emplace_back(loop_.clock().Now() + kClosePatience, session);
+  abandon_.Set(closing_.front().first);
+}
+
+void CoordinatorLoop::AbandonOverdue() {
+  const absl::Time now = loop_.clock().Now();
+  while (!closing_.empty() && closing_.front().first <= now) {
+    const auto found = sessions_.find(closing_.front().second);
+    closing_.pop_front();
+    if (found != sessions_.end()) found->second->Abandon();
+  }
+  if (!closing_.empty()) abandon_.Set(closing_.front().first);
+}
+
+core::SessionId CoordinatorLoop::Open(std::shared_ptr<SessionStream> stream) {
+  const core::SessionId session{next_session_.fetch_add(1)};
+  loop_.Post([this, session, stream = std::move(stream)] {
+    sessions_open_->Set(static_cast<double>(sessions_.size() + 1));
+    sessions_.emplace(session, stream);
+    if (draining_) Close(session, GoingDown());
+  });
+  return session;
+}
+
+void CoordinatorLoop::Receive(core::SessionId session,
+                              protocol::ToCoordinator message) {
+  loop_.Post([this, session, message = std::move(message)]() mutable {
+    received_->Add();
+    Apply(core::Received{session, std::move(message)});
+    const auto found = sessions_.find(session);
+    if (found != sessions_.end()) found->second->Applied();
+  });
+}
+
+void CoordinatorLoop::Closed(core::SessionId session, std::string why) {
+  loop_.Post([this, session, why = std::move(why)] {
+    sessions_.erase(session);
+    sessions_open_->Set(static_cast<double>(sessions_.size()));
+    Apply(core::SessionClosed{session, why});
+  });
+}
+
+// --- Questions of operators -------------------------------------------------
+
+template <typename MakeEvent>
+void CoordinatorLoop::Ask(Done done, MakeEvent make_event) {
+  loop_.Post([this, done = std::move(done),
+              make_event = std::move(make_event)]() mutable {
+    if (draining_) return done(GoingDown());
+    const core::RequestId request{next_request_++};
+    waiting_.emplace(request, std::move(done));
+    Apply(make_event(request));
+  });
+}
+
+void CoordinatorLoop::CreateJob(JobSpec spec, std::string token, Done done) {
+  Ask(std::move(done), [spec = std::move(spec),
+                        token = std::move(token)](core::RequestId request) {
+    return core::CreateJob{request, spec, token};
+  });
+}
+
+void CoordinatorLoop::StopJob(JobName job, std::string token,
+                              std::string reason, Done done) {
+  Ask(std::move(done), [job = std::move(job), token = std::move(token),
+                        reason = std::move(reason)](core::RequestId request) {
+    return core::StopJob{request, job, token, reason};
+  });
+}
+
+void CoordinatorLoop::ReportEvidence(JobName job, std::string token,
+                                     protocol::Evidence evidence, Done done) {
+  Ask(std::move(done),
+      [job = std::move(job), token = std::move(token),
+       evidence = std::move(evidence)](core::RequestId request) {
+        return core::ReportEvidence{request, job, token, evidence};
+      });
+}
+
+void CoordinatorLoop::ListJobs(std::string token,
+                               Reply<std::vector<JobSummary>> reply) {
+  loop_.Post(
+      [this, token = std::move(token), reply = std::move(reply)]() mutable {
+        std::vector<JobSummary> visible;
+        for (JobSummary& job : wiring_.coordinator->Jobs()) {
+          if (wiring_.coordinator->Authorize(job.name, token).ok()) {
+            visible.push_back(std::move(job));
+          }
+        }
+        reply(std::move(visible));
+      });
+}
+
+void CoordinatorLoop::DescribeJob(JobName job, std::string token,
+                                  Reply<JobView> reply) {
+  loop_.Post([this, job = std::move(job), token = std::move(token),
+              reply = std::move(reply)]() mutable {
+    const absl::Status may = wiring_.coordinator->Authorize(job, token);
+    if (!may.ok()) return reply(may);
+    reply(wiring_.coordinator->Describe(job, loop_.clock().Now()));
+  });
+}
+
+void CoordinatorLoop::FindPlan(JobName job, std::string token,
+                               std::string digest,
+                               Reply<std::shared_ptr<const plan::Plan>> reply) {
+  loop_.Post([this, job = std::move(job), token = std::move(token),
+              digest = std::move(digest), reply = std::move(reply)]() mutable {
+    const absl::Status may = wiring_.coordinator->Authorize(job, token);
+    if (!may.ok()) return reply(may);
+    auto plan = wiring_.coordinator->FindPlan(job, digest);
+    if (plan != nullptr) return reply(std::move(plan));
+    reply(absl::NotFoundError(
+        absl::StrCat("job ", job.value, " has no plan ", digest, " now")));
+  });
+}
+
+uint64_t CoordinatorLoop::Watch(JobName job, std::string token,
+                                std::shared_ptr<Watcher> watcher) {
+  const uint64_t watch = next_watch_.fetch_add(1);
+  loop_.Post([this, watch, job = std::move(job), token = std::move(token),
+              watcher = std::move(watcher)] {
+    const absl::Status may = wiring_.coordinator->Authorize(job, token);
+    if (draining_) return watcher->End(GoingDown());
+    if (!may.ok()) return watcher->End(may);
+    watches_.Add(watch, job, watcher, loop_.clock().Now());
+    ArmTimers();
+  });
+  return watch;
+}
+
+void CoordinatorLoop::Unwatch(uint64_t watch) {
+  loop_.Post([this, watch] { watches_.Remove(watch); });
+}
+
+// --- The end ----------------------------------------------------------------
+
+void CoordinatorLoop::Drain() {
+  loop_.Post([this] { DrainOnLoop(); });
+}
+
+void CoordinatorLoop::DrainOnLoop() {
+  if (std::exchange(draining_, true)) return;
+  Apply(core::ShuttingDown{});
+  // Streams that have not said Hello are not known to the coordinator.
+  for (const auto& [session, stream] : sessions_) Close(session, GoingDown());
+  watches_.EndAll(GoingDown());
+  for (auto& [request, done] : waiting_) done(GoingDown());
+  waiting_.clear();
+}
+
+}  // namespace lockstep::runtime

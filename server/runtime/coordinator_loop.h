@@ -1,0 +1,157 @@
+// The coordinator at work: its one thread, its clock, its journal.
+//
+//   gRPC's threads ──post──▶ loop: Step ──▶ effects ──▶ DurabilityGate ──▶
+//   streams, answers, log              ╰──▶ records ──▶ journal ──▶ (durable)
+//
+// Threads: all public methods may be called from any thread and do not block;
+//          Stop from any but the loop's own. Everything that is passed in
+//          (streams, callbacks, watchers) is called, and let go, on the loop.
+//          The calls of one stream must come one after the other.
+// Errors:  a journal that fails is the end: nothing that promises is sent any
+//          more, and `on_journal_failure` is told once.
+
+#ifndef LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_
+#define LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/telemetry.h"
+#include "plan/ir.h"
+#include "plan/words/job_view.h"
+#include "plan/words/protocol.h"
+#include "server/core/coordinator.h"
+#include "server/core/event.h"
+#include "server/journal/journal.h"
+#include "server/observe/event_log.h"
+#include "server/runtime/durability_gate.h"
+#include "server/runtime/watches.h"
+
+namespace lockstep::runtime {
+
+// A worker's stream, as the loop sees it. Called on the loop only.
+class SessionStream {
+ public:
+  virtual ~SessionStream() = default;
+  // False if too much waits to be read by the worker already.
+  virtual bool Send(const protocol::ToWorker& message) = 0;
+  // After what was sent before. The loop is told Closed when that is done.
+  virtual void Close(const absl::Status& status) = 0;
+  // Does not wait for what was sent.
+  virtual void Abandon() = 0;
+  // The message last received was applied: the next may come.
+  virtual void Applied() = 0;
+};
+
+class CoordinatorLoop {
+ public:
+  // How long a stream that was closed may take to be read to its end.
+  static constexpr absl::Duration kClosePatience = absl::Seconds(2);
+
+  // All must outlive the loop; `coordinator` and `journal`, after the replay
+  // (replay.h), are its own from now on.
+  struct Wiring {
+    core::Coordinator* coordinator;
+    std::unique_ptr<journal::Journal> journal;
+    std::function<std::string(const record::Record&)> encode;  // proto's
+    Clock* clock;
+    observe::EventLog* events;
+    MetricSink* metrics;
+    std::function<void(absl::Status)> on_journal_failure;
+  };
+  explicit CoordinatorLoop(Wiring wiring);
+  ~CoordinatorLoop();
+
+  // --- Streams --------------------------------------------------------------
+  // Once draining has begun the stream is closed at once.
+  core::SessionId Open(std::shared_ptr<SessionStream> stream);
+  // Applied() follows.
+  void Receive(core::SessionId session, protocol::ToCoordinator message);
+  // Once, last, whoever ended it.
+  void Closed(core::SessionId session, std::string why);
+
+  // --- Questions of operators -----------------------------------------------
+  // Each callback is called once: with Unavailable if the daemon goes down
+  // before there is an answer.
+  template <typename T>
+  using Reply = absl::AnyInvocable<void(absl::StatusOr<T>)>;
+  using Done = absl::AnyInvocable<void(absl::Status)>;
+
+  void CreateJob(JobSpec spec, std::string token, Done done);
+  void StopJob(JobName job, std::string token, std::string reason, Done done);
+  void ReportEvidence(JobName job, std::string token,
+                      protocol::Evidence evidence, Done done);
+  // The jobs that the bearer of `token` may see.
+  void ListJobs(std::string token, Reply<std::vector<JobSummary>> reply);
+  void DescribeJob(JobName job, std::string token, Reply<JobView> reply);
+  void FindPlan(JobName job, std::string token, std::string digest,
+                Reply<std::shared_ptr<const plan::Plan>> reply);
+  // For Unwatch, which lets the watcher go; harmless after its End.
+  uint64_t Watch(JobName job, std::string token,
+                 std::shared_ptr<Watcher> watcher);
+  void Unwatch(uint64_t watch);
+
+  // --- The end --------------------------------------------------------------
+  // Tells the coordinator, closes every stream and ends every watch with
+  // Unavailable. No job ends.
+  void Drain();
+  // Ends the thread.
+  void Stop();
+
+ private:
+  void Apply(const core::Event& event);
+  void Persist(std::vector<record::Record> records);
+  void JournalSaid(uint64_t record_number, const absl::Status& status);
+  void DeliverReleased();
+  void Deliver(const core::Send& effect);
+  void Deliver(const core::CloseSession& effect);
+  void Deliver(const core::Persist& effect);
+  void Deliver(const core::Answer& effect);
+  void Deliver(const core::Note& effect);
+  void Close(core::SessionId session, const absl::Status& status);
+  void AbandonOverdue();
+  void ArmTimers();
+
+  template <typename MakeEvent>
+  void Ask(Done done, MakeEvent make_event);
+  void DrainOnLoop();
+
+  Wiring wiring_;
+  std::atomic<uint64_t> next_session_{1};
+  std::atomic<uint64_t> next_watch_{1};
+  Gauge* const sessions_open_;
+  Counter* const received_;
+  Counter* const sent_;
+  Histogram* const step_seconds_;
+
+  // The loop's own.
+  DurabilityGate gate_;
+  Watches watches_;
+  std::map<core::SessionId, std::shared_ptr<SessionStream>> sessions_;
+  // Closed and not gone yet, with the moment when patience ends.
+  std::deque<std::pair<absl::Time, core::SessionId>> closing_;
+  std::map<core::RequestId, Done> waiting_;
+  uint64_t next_request_ = 1;
+  bool draining_ = false;
+  bool journal_failed_ = false;
+
+  Loop loop_;
+  Loop::Timer wake_;
+  Loop::Timer show_;
+  Loop::Timer abandon_;
+};
+
+}  // namespace lockstep::runtime
+
+#endif  // LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_

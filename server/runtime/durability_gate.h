@@ -1,0 +1,50 @@
+// Holds back what promises something until it is durable.
+//
+//   Step's effects:   Note  Persist 7  Send  Send  Persist 8  Answer
+//   goes out at once  ^^^^
+//   when 7 is durable                  ^^^^  ^^^^
+//   when 8 is durable                                         ^^^^^^
+//
+// Records go to the journal as soon as they come, so that it can write many at
+// once; everything else waits, in order, for all records that came before it.
+//
+// Threads: none; the coordinator's loop owns the only instance.
+
+#ifndef LOCKSTEP_SERVER_RUNTIME_DURABILITY_GATE_H_
+#define LOCKSTEP_SERVER_RUNTIME_DURABILITY_GATE_H_
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "plan/words/record.h"
+#include "server/core/event.h"
+
+namespace lockstep::runtime {
+
+class DurabilityGate {
+ public:
+  // Takes the effects of a Step and gives back the records among them.
+  std::vector<record::Record> Admit(core::Effects effects);
+
+  // This record and all before it are durable.
+  void MarkDurable(uint64_t record_number);
+
+  // What may go out by now, in order; never a Persist.
+  core::Effects Release();
+
+  size_t held() const { return held_.size(); }
+
+ private:
+  struct Held {
+    uint64_t after;  // the record that must be durable first
+    core::Effect effect;
+  };
+  std::deque<Held> held_;
+  uint64_t admitted_ = 0;  // the newest record that came
+  uint64_t durable_ = 0;
+};
+
+}  // namespace lockstep::runtime
+
+#endif  // LOCKSTEP_SERVER_RUNTIME_DURABILITY_GATE_H_

@@ -1,0 +1,75 @@
+// Who watches which job, and when they are shown it again.
+//
+// A view is made when something touched the job, at most five times a second,
+// and shown if it differs from the last by more than the passing of time. What
+// grows with the model (parameters, buckets) is left out of it.
+//
+// Threads: the coordinator's loop owns the only instance, and calls watchers.
+
+#ifndef LOCKSTEP_SERVER_RUNTIME_WATCHES_H_
+#define LOCKSTEP_SERVER_RUNTIME_WATCHES_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "plan/words/ids.h"
+#include "plan/words/job_view.h"
+
+namespace lockstep::runtime {
+
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void Show(const JobView& view) = 0;
+  // Once, last.
+  virtual void End(const absl::Status& status) = 0;
+};
+
+class Watches {
+ public:
+  using Describe =
+      std::function<absl::StatusOr<JobView>(const JobName&, absl::Time)>;
+  explicit Watches(Describe describe) : describe_(std::move(describe)) {}
+
+  static constexpr absl::Duration kInterval = absl::Milliseconds(200);
+
+  // Shows the job at once; ends at once if there is none, or it is over.
+  void Add(uint64_t id, const JobName& job, std::shared_ptr<Watcher> watcher,
+           absl::Time now);
+  // Without a word to it. Nothing happens if it has ended.
+  void Remove(uint64_t id);
+
+  void Touch(const JobName& job);
+  void TouchAll();
+
+  // Shows what is due.
+  void Update(absl::Time now);
+  // When Update could do something.
+  absl::Time NextUpdate() const;
+
+  void EndAll(const absl::Status& status);
+
+  bool empty() const { return jobs_.empty(); }
+
+ private:
+  struct Watched {
+    std::map<uint64_t, std::shared_ptr<Watcher>> watchers;
+    JobView shown;  // as of no time
+    absl::Time next = absl::InfinitePast();
+    bool touched = false;
+  };
+
+  // False once the job is over or gone: its watchers were told.
+  bool Refresh(const JobName& job, Watched* watched, absl::Time now);
+
+  const Describe describe_;
+  std::map<JobName, Watched> jobs_;
+};
+
+}  // namespace lockstep::runtime
+
+#endif  // LOCKSTEP_SERVER_RUNTIME_WATCHES_H_

@@ -1,0 +1,163 @@
+// Streams, journals and logs that a test can look into.
+
+#ifndef LOCKSTEP_TESTS_SERVER_RUNTIME_FAKES_H_
+#define LOCKSTEP_TESTS_SERVER_RUNTIME_FAKES_H_
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "server/journal/journal.h"
+#include "server/observe/event_log.h"
+#include "server/runtime/coordinator_loop.h"
+
+namespace lockstep::runtime {
+
+// A worker's end of a stream.
+class FakeStream final : public SessionStream {
+ public:
+  explicit FakeStream(size_t room = 1000) : room_(room) {}
+
+  bool Send(const protocol::ToWorker& message) override {
+    MutexLock lock(&mutex_);
+    if (messages_.size() >= room_) return false;
+    messages_.push_back(message);
+    changed_.NotifyAll();
+    return true;
+  }
+  void Close(const absl::Status& status) override {
+    MutexLock lock(&mutex_);
+    if (closed_.ok()) closed_ = status;
+    changed_.NotifyAll();
+  }
+  void Abandon() override {
+    MutexLock lock(&mutex_);
+    abandoned_ = true;
+  }
+  void Applied() override {
+    MutexLock lock(&mutex_);
+    ++applied_;
+    changed_.NotifyAll();
+  }
+
+  // Waits for the next message.
+  protocol::ToWorker Next() {
+    MutexLock lock(&mutex_);
+    while (read_ == messages_.size()) changed_.Wait(&mutex_);
+    return messages_[read_++];
+  }
+  absl::Status WaitUntilClosed() {
+    MutexLock lock(&mutex_);
+    while (closed_.ok()) changed_.Wait(&mutex_);
+    return closed_;
+  }
+  void WaitUntilApplied(int count) {
+    MutexLock lock(&mutex_);
+    while (applied_ < count) changed_.Wait(&mutex_);
+  }
+  size_t sent() const {
+    MutexLock lock(&mutex_);
+    return messages_.size();
+  }
+  bool abandoned() const {
+    MutexLock lock(&mutex_);
+    return abandoned_;
+  }
+
+ private:
+  const size_t room_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<protocol::ToWorker> messages_ ABSL_GUARDED_BY(mutex_);
+  size_t read_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+  int applied_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// A disk that is as slow as the test wants. Its state outlives the journal.
+class SlowDisk {
+ public:
+  // Whether records become durable at once.
+  void SetQuick(bool quick) {
+    MutexLock lock(&mutex_);
+    quick_ = quick;
+  }
+  void Append(std::string record, journal::Journal::Durable durable) {
+    {
+      MutexLock lock(&mutex_);
+      records_.push_back(std::move(record));
+      changed_.NotifyAll();
+      if (!quick_) {
+        waiting_.push_back(std::move(durable));
+        return;
+      }
+    }
+    durable(absl::OkStatus());
+  }
+  // Says so of all records that wait, from the test's thread.
+  void Finish(const absl::Status& status) {
+    std::deque<journal::Journal::Durable> waiting;
+    {
+      MutexLock lock(&mutex_);
+      waiting.swap(waiting_);
+    }
+    for (auto& durable : waiting) durable(status);
+  }
+  void WaitForRecords(size_t count) {
+    MutexLock lock(&mutex_);
+    while (records_.size() < count) changed_.Wait(&mutex_);
+  }
+  std::vector<std::string> records() const {
+    MutexLock lock(&mutex_);
+    return records_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool quick_ ABSL_GUARDED_BY(mutex_) = true;
+  std::vector<std::string> records_ ABSL_GUARDED_BY(mutex_);
+  std::deque<journal::Journal::Durable> waiting_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FakeJournal final : public journal::Journal {
+ public:
+  explicit FakeJournal(SlowDisk* disk) : disk_(disk) {}
+  ~FakeJournal() override { disk_->Finish(absl::CancelledError("closed")); }
+  absl::StatusOr<std::vector<std::string>> Load() override {
+    return std::vector<std::string>{};
+  }
+  void Append(std::string record, Durable durable) override {
+    disk_->Append(std::move(record), std::move(durable));
+  }
+
+ private:
+  SlowDisk* const disk_;
+};
+
+class RecordingLog final : public observe::EventLog {
+ public:
+  void Note(const JobName& job, const std::string& text) override {
+    MutexLock lock(&mutex_);
+    lines_.push_back(absl::StrCat(job.value, ": ", text));
+  }
+  std::vector<std::string> lines() const {
+    MutexLock lock(&mutex_);
+    return lines_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<std::string> lines_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::runtime
+
+#endif  // LOCKSTEP_TESTS_SERVER_RUNTIME_FAKES_H_
