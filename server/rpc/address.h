@@ -1,0 +1,28 @@
+// HOST:PORT, as flags and files write it.
+
+#ifndef LOCKSTEP_SERVER_RPC_ADDRESS_H_
+#define LOCKSTEP_SERVER_RPC_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace lockstep::rpc {
+
+struct Address {
+  std::string host;  // without brackets
+  int port = 0;      // 0: any that is free
+};
+
+// "127.0.0.1:7070", "[::1]:0", "coordinator:7070". InvalidArgument names the
+// text.
+absl::StatusOr<Address> ParseAddress(absl::string_view text);
+std::string ToString(const Address& address);
+
+// Whether only this machine can reach it: localhost, 127.*, ::1.
+bool IsLoopback(const Address& address);
+
+}  // namespace lockstep::rpc
+
+#endif  // LOCKSTEP_SERVER_RPC_ADDRESS_H_

@@ -1,0 +1,50 @@
+// The service that operators call: translates, posts to the loop, and answers
+// from there.
+
+#ifndef LOCKSTEP_SERVER_RPC_ADMIN_SERVICE_H_
+#define LOCKSTEP_SERVER_RPC_ADMIN_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/status/statusor.h"
+#include "lockstep/v1/admin.grpc.pb.h"
+#include "proto/codec.h"
+#include "server/rpc/service_context.h"
+
+namespace lockstep::rpc {
+
+class AdminService final : public v1::Admin::CallbackService {
+ public:
+  explicit AdminService(const ServiceContext* context) : context_(context) {}
+
+  grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* call,
+                                      const v1::CreateJobRequest* request,
+                                      v1::CreateJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* call,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* DescribeJob(
+      grpc::CallbackServerContext* call, const v1::DescribeJobRequest* request,
+      v1::DescribeJobResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
+      grpc::CallbackServerContext* call,
+      const v1::WatchJobRequest* request) override;
+  grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* call,
+                                    const v1::StopJobRequest* request,
+                                    v1::StopJobResponse* response) override;
+  grpc::ServerUnaryReactor* ReportEvidence(
+      grpc::CallbackServerContext* call,
+      const v1::ReportEvidenceRequest* request,
+      v1::ReportEvidenceResponse* response) override;
+
+ private:
+  // Whom a request is about, if it may come in.
+  template <typename Request>
+  absl::StatusOr<proto::Header> Admit(const Request& request) const;
+
+  const ServiceContext* const context_;
+};
+
+}  // namespace lockstep::rpc
+
+#endif  // LOCKSTEP_SERVER_RPC_ADMIN_SERVICE_H_

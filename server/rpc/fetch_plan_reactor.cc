@@ -1,0 +1,57 @@
+#include "server/rpc/fetch_plan_reactor.h"
+
+#include <memory>
+#include <utility>
+
+#include "proto/chunks.h"
+#include "server/rpc/status.h"
+
+namespace lockstep::rpc {
+
+FetchPlanReactor::FetchPlanReactor(const ServiceContext* context,
+                                   PlanBytes* plans,
+                                   const v1::FetchPlanRequest& request)
+    : plans_(plans), digest_(request.digest()) {
+  const absl::StatusOr<proto::Header> header =
+      proto::FromProto(request.header());
+  absl::Status may = header.status();
+  if (may.ok()) may = context->gate.Check(request.token());
+  if (!may.ok()) {
+    Finish(ToGrpc(may));
+    return;
+  }
+  header_ = *header;
+  header_.term = context->term;
+  context->loop->FindPlan(
+      header_.job, request.token(), digest_,
+      [this](absl::StatusOr<std::shared_ptr<const plan::Plan>> plan) {
+        Found(std::move(plan));
+      });
+}
+
+void FetchPlanReactor::Found(
+    absl::StatusOr<std::shared_ptr<const plan::Plan>> plan) {
+  if (!plan.ok()) return Finish(ToGrpc(plan.status()));
+  plan_ = *std::move(plan);
+  StartSendInitialMetadata();  // goes on on a thread of gRPC's
+}
+
+void FetchPlanReactor::OnSendInitialMetadataDone(bool ok) {
+  if (!ok) return Finish(grpc::Status::CANCELLED);
+  bytes_ = plans_->Of(digest_, *plan_);
+  plan_.reset();
+  WriteNext();
+}
+
+void FetchPlanReactor::OnWriteDone(bool ok) {
+  ok ? WriteNext() : Finish(grpc::Status::CANCELLED);
+}
+
+void FetchPlanReactor::WriteNext() {
+  if (written_ == bytes_->size()) return Finish(grpc::Status::OK);
+  chunk_ = proto::PlanChunkAt(header_, *bytes_, written_);
+  written_ += chunk_.data().size();
+  StartWrite(&chunk_);
+}
+
+}  // namespace lockstep::rpc

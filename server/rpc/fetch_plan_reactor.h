@@ -1,0 +1,46 @@
+// One FetchPlan: asks the loop for the plan, then writes it chunk by chunk.
+//
+// The loop only finds the plan; it is serialised on a thread of gRPC's.
+
+#ifndef LOCKSTEP_SERVER_RPC_FETCH_PLAN_REACTOR_H_
+#define LOCKSTEP_SERVER_RPC_FETCH_PLAN_REACTOR_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "lockstep/v1/session.pb.h"
+#include "plan/ir.h"
+#include "proto/codec.h"
+#include "server/rpc/plan_bytes.h"
+#include "server/rpc/service_context.h"
+
+namespace lockstep::rpc {
+
+// Owns itself until OnDone.
+class FetchPlanReactor final : public grpc::ServerWriteReactor<v1::PlanChunk> {
+ public:
+  FetchPlanReactor(const ServiceContext* context, PlanBytes* plans,
+                   const v1::FetchPlanRequest& request);
+
+ private:
+  void Found(absl::StatusOr<std::shared_ptr<const plan::Plan>> plan);
+  void OnSendInitialMetadataDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone() override { delete this; }
+  void WriteNext();
+
+  PlanBytes* const plans_;
+  const std::string digest_;
+  proto::Header header_;
+  std::shared_ptr<const plan::Plan> plan_;
+  std::shared_ptr<const std::string> bytes_;
+  size_t written_ = 0;
+  v1::PlanChunk chunk_;
+};
+
+}  // namespace lockstep::rpc
+
+#endif  // LOCKSTEP_SERVER_RPC_FETCH_PLAN_REACTOR_H_

@@ -1,0 +1,148 @@
+#include "server/rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/rpc/admin_service.h"
+#include "server/rpc/coordinator_service.h"
+#include "server/rpc/service_context.h"
+
+namespace lockstep::rpc {
+namespace {
+
+// gRPC keeps plugins in a global list; this decides for one server.
+class Reflection final : public grpc::ServerBuilderOption {
+ public:
+  explicit Reflection(bool offered) : offered_(offered) {}
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    plugins->clear();
+    if (!offered_) return;
+    plugins->push_back(
+        std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>());
+  }
+
+ private:
+  const bool offered_;
+};
+
+absl::Status MayListen(const Address& address, bool insecure) {
+  if (insecure || IsLoopback(address)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      ToString(address), " can be reached from other machines, and this ",
+      "release serves without TLS: say --insecure if that is meant, or listen ",
+      "on 127.0.0.1"));
+}
+
+absl::StatusOr<std::unique_ptr<grpc::Server>> Bind(grpc::ServerBuilder* builder,
+                                                   Address* address) {
+  int port = 0;
+  // Two daemons on one port would each get some of the workers.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddListeningPort(ToString(*address),
+                            grpc::InsecureServerCredentials(), &port);
+  std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
+  if (server == nullptr || port == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", ToString(*address),
+                     ": the port is in use, or the address not ours"));
+  }
+  address->port = port;
+  return server;
+}
+
+// Workers may ask for a sign of life as often as they like; a peer that gives
+// none is gone.
+void SetKeepalive(grpc::ServerBuilder* builder) {
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+}
+
+}  // namespace
+
+struct Server::Parts {
+  ServiceContext context;
+  CoordinatorService coordinator{&context};
+  AdminService admin{&context};
+  grpc::CallbackGenericService nothing_else;  // a server needs a service
+  Address address;
+  std::optional<Address> health_address;
+  std::unique_ptr<grpc::Server> health;
+  std::unique_ptr<grpc::Server> server;
+};
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, runtime::CoordinatorLoop* loop) {
+  const absl::Status may = MayListen(options.listen, options.insecure);
+  if (!may.ok()) return may;
+  grpc::EnableDefaultHealthCheckService(true);
+  auto parts =
+      absl::WrapUnique(new Parts{.context = {loop, options.gate, options.term},
+                                 .address = options.listen,
+                                 .health_address = options.health});
+
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&parts->coordinator);
+  builder.RegisterService(&parts->admin);
+  builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+  builder.SetOption(std::make_unique<Reflection>(true));
+  SetKeepalive(&builder);
+  auto server = Bind(&builder, &parts->address);
+  if (!server.ok()) return server.status();
+  parts->server = *std::move(server);
+
+  if (parts->health_address) {
+    grpc::ServerBuilder health_builder;
+    health_builder.RegisterCallbackGenericService(&parts->nothing_else);
+    health_builder.SetOption(std::make_unique<Reflection>(false));
+    auto health = Bind(&health_builder, &*parts->health_address);
+    if (!health.ok()) return health.status();
+    parts->health = *std::move(health);
+  }
+  auto started = absl::WrapUnique(new Server(std::move(parts)));
+  started->SetServing(true);
+  return started;
+}
+
+Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Server::~Server() { Shutdown(absl::ZeroDuration()); }
+
+const Address& Server::address() const { return parts_->address; }
+
+const std::optional<Address>& Server::health_address() const {
+  return parts_->health_address;
+}
+
+void Server::SetServing(bool serving) {
+  for (const auto* server : {&parts_->server, &parts_->health}) {
+    if (*server == nullptr) continue;
+    auto* health = (*server)->GetHealthCheckService();
+    health->SetServingStatus(serving);  // the server as a whole
+    health->SetServingStatus(v1::Coordinator::service_full_name(), serving);
+    health->SetServingStatus(v1::Admin::service_full_name(), serving);
+  }
+}
+
+void Server::Shutdown(absl::Duration patience) {
+  const auto deadline = absl::ToChronoTime(absl::Now() + patience);
+  parts_->server->Shutdown(deadline);
+  if (parts_->health != nullptr) parts_->health->Shutdown(deadline);
+}
+
+}  // namespace lockstep::rpc

@@ -1,0 +1,63 @@
+// The gRPC server: listeners, services, health, reflection, and its limits.
+//
+// Threads: gRPC's own, whose number does not grow with workers. Start and the
+// destructor from one thread, the rest from any.
+
+#ifndef LOCKSTEP_SERVER_RPC_SERVER_H_
+#define LOCKSTEP_SERVER_RPC_SERVER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "plan/words/ids.h"
+#include "server/rpc/address.h"
+#include "server/rpc/token_gate.h"
+#include "server/runtime/coordinator_loop.h"
+
+namespace lockstep::rpc {
+
+inline constexpr int kMessageBytesMax = 4 << 20;
+
+struct ServerOptions {
+  Address listen{"127.0.0.1", 7070};
+  // A second listener with nothing but the health service, for probes that
+  // speak no TLS.
+  std::optional<Address> health;
+  // Plaintext may leave this machine.
+  bool insecure = false;
+  TokenGate gate;
+  LeaderTerm term{1};
+};
+
+class Server {
+ public:
+  // Serves from here on. FailedPrecondition: an address that others can reach,
+  // without `insecure`. Unavailable: an address that cannot be bound; it is
+  // named. `loop` must outlive the server.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options, runtime::CoordinatorLoop* loop);
+  ~Server();
+
+  // With the ports that were bound.
+  const Address& address() const;
+  const std::optional<Address>& health_address() const;
+
+  // The health services say so, all services.
+  void SetServing(bool serving);
+
+  // No new calls. Waits at most `patience` for the ones there are to end, then
+  // cancels them. The loop must still run.
+  void Shutdown(absl::Duration patience);
+
+ private:
+  struct Parts;
+  explicit Server(std::unique_ptr<Parts> parts);
+  const std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace lockstep::rpc
+
+#endif  // LOCKSTEP_SERVER_RPC_SERVER_H_

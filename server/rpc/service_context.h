@@ -1,0 +1,21 @@
+// What every handler of ours needs.
+
+#ifndef LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
+#define LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
+
+#include "plan/words/ids.h"
+#include "server/rpc/token_gate.h"
+#include "server/runtime/coordinator_loop.h"
+
+namespace lockstep::rpc {
+
+// Lent to services; outlives the server.
+struct ServiceContext {
+  runtime::CoordinatorLoop* loop;
+  TokenGate gate;
+  LeaderTerm term;
+};
+
+}  // namespace lockstep::rpc
+
+#endif  // LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_

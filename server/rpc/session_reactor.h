@@ -1,0 +1,94 @@
+// One worker's stream: decodes, posts to the loop, and writes what the loop
+// says.
+//
+// Streams carry plain bytes up to here: gRPC's own decoding cannot tell bytes
+// that are no message from a stream that was closed.
+//
+// Read: one message at a time; the next is read when the loop has applied the
+// last, so that a worker that floods only fills its own stream. Written: one at
+// a time from a bounded outbox, encoded when its turn comes.
+//
+//   open ──Close──▶ closing ──outbox written──▶ finished ──▶ OnDone
+//     ╰── the stream broke ──────────────────────▲
+//
+// Threads:   On... on gRPC's threads, the rest on the loop.
+// Ownership: owns itself until OnDone; the loop holds it until Closed.
+
+#ifndef LOCKSTEP_SERVER_RPC_SESSION_REACTOR_H_
+#define LOCKSTEP_SERVER_RPC_SESSION_REACTOR_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "lockstep/v1/session.pb.h"
+#include "plan/words/protocol.h"
+#include "server/core/event.h"
+#include "server/rpc/service_context.h"
+#include "server/runtime/coordinator_loop.h"
+
+namespace lockstep::rpc {
+
+class SessionReactor final
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+      public runtime::SessionStream {
+ public:
+  // Messages that may wait for a worker to read them.
+  static constexpr size_t kOutboxMax = 1024;
+
+  // Begins to read. The result deletes itself.
+  static SessionReactor* Start(const ServiceContext* context,
+                               grpc::CallbackServerContext* call);
+
+  // --- SessionStream ---
+  bool Send(const protocol::ToWorker& message) override;
+  void Close(const absl::Status& status) override;
+  void Abandon() override;
+  void Applied() override;
+
+ private:
+  SessionReactor(const ServiceContext* context,
+                 grpc::CallbackServerContext* call)
+      : context_(context), call_(call) {}
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone() override;
+
+  // What the bytes say, if it may come in.
+  absl::StatusOr<protocol::ToCoordinator> Judge();
+  void RefuseAndClose(const absl::Status& status);
+
+  // Does what is next on the way out: a write, the finish, or nothing.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const ServiceContext* const context_;
+  grpc::CallbackServerContext* const call_;
+  std::shared_ptr<SessionReactor> self_;  // until OnDone
+  core::SessionId session_;
+  JobName job_;           // of the message last read
+  grpc::ByteBuffer in_;   // of the one read
+  grpc::ByteBuffer out_;  // of the one write
+  // Why the stream ended: the reading side's own.
+  const char* why_ = "it was closed";
+
+  // Held when an operation of gRPC is started, so that none is after the last;
+  // gRPC calls back on other threads only.
+  Mutex mutex_;
+  std::deque<protocol::ToWorker> outbox_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // nothing may be started
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;      // the call is no more
+  // Set: no more is sent, and the stream ends so when the outbox is written.
+  std::optional<absl::Status> last_word_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::rpc
+
+#endif  // LOCKSTEP_SERVER_RPC_SESSION_REACTOR_H_

@@ -1,0 +1,183 @@
+// A client made of nothing but generated stubs and bytes: what the server must
+// put up with.
+
+#ifndef LOCKSTEP_TESTS_SERVER_RPC_CLIENT_H_
+#define LOCKSTEP_TESTS_SERVER_RPC_CLIENT_H_
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+#include "lockstep/v1/admin.grpc.pb.h"
+#include "lockstep/v1/session.grpc.pb.h"
+#include "proto/chunks.h"
+#include "proto/codec.h"
+#include "tests/server/scripted_worker.h"
+
+namespace lockstep::rpc {
+
+// No call of a test waits longer: a server that hangs fails it.
+inline void SetDeadline(grpc::ClientContext* call) {
+  call->set_deadline(std::chrono::system_clock::now() +
+                     std::chrono::seconds(60));
+}
+
+inline absl::Status ToAbsl(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      status.error_message());
+}
+
+inline std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(-1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+// One Session stream.
+class StreamLine final : public WorkerLine {
+ public:
+  explicit StreamLine(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(v1::Coordinator::NewStub(channel)) {
+    SetDeadline(&call_);
+    stream_ = stub_->Session(&call_);
+  }
+
+  // False once the stream has ended.
+  bool Write(const v1::ToCoordinator& message) {
+    return stream_->Write(message);
+  }
+  std::optional<protocol::ToWorker> Read() {
+    v1::ToWorker message;
+    if (!stream_->Read(&message)) return std::nullopt;
+    auto word = proto::FromProto(message);
+    EXPECT_TRUE(word.ok()) << word.status();
+    return *std::move(word);
+  }
+  void Say(const protocol::ToCoordinator& message) override {
+    EXPECT_TRUE(Write(proto::ToProto(message)));
+  }
+  protocol::ToWorker Hear() override {
+    auto message = Read();
+    if (message) return *std::move(message);
+    ADD_FAILURE() << "the stream ended: " << Finish();
+    return {};
+  }
+
+  void WritesDone() { stream_->WritesDone(); }
+  void Cancel() { call_.TryCancel(); }
+  // Reads what is left, and says how the stream ended.
+  absl::Status Finish() {
+    v1::ToWorker left_over;
+    while (stream_->Read(&left_over)) {
+    }
+    return ToAbsl(stream_->Finish());
+  }
+
+ private:
+  const std::unique_ptr<v1::Coordinator::Stub> stub_;
+  grpc::ClientContext call_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::ToCoordinator, v1::ToWorker>>
+      stream_;
+};
+
+inline absl::StatusOr<plan::Plan> Fetch(
+    const std::shared_ptr<grpc::Channel>& channel, const std::string& job,
+    const std::string& digest, const std::string& token = "") {
+  const auto stub = v1::Coordinator::NewStub(channel);
+  v1::FetchPlanRequest request;
+  *request.mutable_header() = ToProto(proto::Header{.job = {job}});
+  request.set_digest(digest);
+  request.set_token(token);
+  grpc::ClientContext call;
+  SetDeadline(&call);
+  auto stream = stub->FetchPlan(&call, request);
+  proto::PlanAssembler assembler;
+  v1::PlanChunk chunk;
+  while (stream->Read(&chunk)) {
+    EXPECT_LT(chunk.ByteSizeLong(), size_t{1} << 20);
+    EXPECT_TRUE(assembler.Add(chunk).ok());
+  }
+  const absl::Status status = ToAbsl(stream->Finish());
+  if (!status.ok()) return status;
+  return assembler.Finish();
+}
+
+// Takes workers of one job from Hello to Start.
+inline void JoinAndStart(
+    const std::shared_ptr<grpc::Channel>& channel, const std::string& job,
+    std::vector<ScriptedWorker>* workers,
+    const std::vector<protocol::RegisterChunk>& parameters = {
+        {.last = true, .parameters = {{.name = "w", .shape = {4}}}}}) {
+  for (auto& worker : *workers) worker.SayHello();
+  for (auto& worker : *workers) worker.Register(parameters);
+  for (auto& worker : *workers) {
+    const auto plan = Fetch(channel, job, worker.AwaitPlan());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    worker.Publish(*plan);
+  }
+  for (auto& worker : *workers) worker.Connect();
+  for (auto& worker : *workers) worker.AwaitStart();
+}
+
+// A call of any method in plain bytes: one message there, one back.
+inline absl::StatusOr<std::string> CallWithBytes(
+    const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+    const std::string& request) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext call;
+  SetDeadline(&call);
+  grpc::CompletionQueue queue;
+  const grpc::Slice slice(request);
+  auto reader =
+      stub.PrepareUnaryCall(&call, method, grpc::ByteBuffer(&slice, 1), &queue);
+  reader->StartCall();
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  reader->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  EXPECT_TRUE(queue.Next(&tag, &ok));
+  if (!status.ok()) return ToAbsl(status);
+  grpc::Slice bytes;
+  if (response.Length() == 0) return std::string();
+  EXPECT_TRUE(response.DumpToSingleSlice(&bytes).ok());
+  return std::string(reinterpret_cast<const char*>(bytes.begin()),
+                     bytes.size());
+}
+
+// grpc.health.v1: field 1 is the service; the answer's field 1 the status.
+inline absl::StatusOr<bool> IsServing(
+    const std::shared_ptr<grpc::Channel>& channel,
+    const std::string& service = "") {
+  const std::string request =
+      service.empty()
+          ? ""
+          : std::string("\x0A") + static_cast<char>(service.size()) + service;
+  const auto response =
+      CallWithBytes(channel, "/grpc.health.v1.Health/Check", request);
+  if (!response.ok()) return response.status();
+  EXPECT_TRUE(*response == "\x08\x01" || *response == "\x08\x02");
+  return *response == "\x08\x01";
+}
+
+// grpc.reflection.v1alpha: field 7 asks for the list of services.
+inline absl::StatusOr<std::string> ListServices(
+    const std::shared_ptr<grpc::Channel>& channel) {
+  return CallWithBytes(
+      channel, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+      std::string("\x3A\x00", 2));
+}
+
+}  // namespace lockstep::rpc
+
+#endif  // LOCKSTEP_TESTS_SERVER_RPC_CLIENT_H_
