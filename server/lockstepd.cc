@@ -1,0 +1,197 @@
+// The coordinator daemon: flags, wiring, drain.
+
+#include <grpc/support/log.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/telemetry.h"
+#include "google/protobuf/stubs/logging.h"
+#include "proto/codec.h"
+#include "server/core/coordinator.h"
+#include "server/journal/memory_journal.h"
+#include "server/observe/log.h"
+#include "server/rpc/server.h"
+#include "server/runtime/coordinator_loop.h"
+#include "server/runtime/replay.h"
+
+namespace lockstep {
+namespace {
+
+// How long calls may take to end when the daemon goes down.
+constexpr absl::Duration kDrainPatience = absl::Seconds(5);
+
+struct Flags {
+  std::string listen = "127.0.0.1:7070";
+  std::string health_address;
+  std::string port_file;
+  bool insecure = false;
+  std::string token_file;
+  std::string journal = "memory";
+  std::string log_level = "info";
+};
+
+void Declare(CLI::App* app, Flags* flags) {
+  app->set_version_flag("--version", "lockstepd " LOCKSTEP_VERSION);
+  app->add_option("--listen", flags->listen,
+                  "HOST:PORT to serve on; port 0: any that is free")
+      ->capture_default_str();
+  app->add_option("--health_address", flags->health_address,
+                  "HOST:PORT of a second listener with only the gRPC health "
+                  "service, for probes; may leave this machine");
+  app->add_option("--port_file", flags->port_file,
+                  "file to write HOST:PORT to once the daemon serves");
+  app->add_flag("--insecure", flags->insecure,
+                "serve in plaintext to other machines: this release has no "
+                "TLS");
+  app->add_option("--token_file", flags->token_file,
+                  "file whose first line every worker and operator must bear");
+  app->add_option("--journal", flags->journal, "where promises are kept")
+      ->check(CLI::IsMember({"memory"}))
+      ->capture_default_str();
+  app->add_option("--log_level", flags->log_level,
+                  "debug, info, warning, error or off")
+      ->capture_default_str();
+}
+
+absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags,
+                                               FileSystem* files) {
+  rpc::ServerOptions options;
+  options.insecure = flags.insecure;
+  const auto listen = rpc::ParseAddress(flags.listen);
+  if (!listen.ok()) return listen.status();
+  options.listen = *listen;
+  if (!flags.health_address.empty()) {
+    const auto health = rpc::ParseAddress(flags.health_address);
+    if (!health.ok()) return health.status();
+    options.health = *health;
+  }
+  if (!flags.token_file.empty()) {
+    auto gate = rpc::TokenGate::FromFile(files, flags.token_file);
+    if (!gate.ok()) return gate.status();
+    options.gate = *std::move(gate);
+  }
+  return options;
+}
+
+// The libraries tell at length what we tell in one line.
+void QuietLibraries() {
+  gpr_set_log_function([](gpr_log_func_args*) {});
+  google::protobuf::SetLogHandler(nullptr);
+}
+
+// From here on no thread takes these signals but the one that waits for them.
+sigset_t BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+absl::Status Announce(const rpc::Server& server, const Flags& flags,
+                      FileSystem* files, observe::Log* log) {
+  const std::string address = rpc::ToString(server.address());
+  log->Info(absl::StrCat("listening on ", address));
+  if (server.health_address()) {
+    log->Info(absl::StrCat("health is told on ",
+                           rpc::ToString(*server.health_address())));
+  }
+  if (!flags.port_file.empty()) {
+    const absl::Status written =
+        ReplaceFile(files, flags.port_file, absl::StrCat(address, "\n"));
+    if (!written.ok()) return written;
+  }
+  std::printf("lockstepd listening on %s\n", address.c_str());
+  std::fflush(stdout);
+  return absl::OkStatus();
+}
+
+// Until a signal comes, or the journal fails.
+absl::Status Serve(const Flags& flags, const rpc::ServerOptions& options,
+                   const sigset_t& signals, FileSystem* files,
+                   observe::Log* log) {
+  core::Coordinator coordinator({.term = options.term});
+  journal::MemoryStore store;
+  auto journal = std::make_unique<journal::MemoryJournal>(&store);
+  const auto replayed =
+      runtime::Replay(journal.get(), &proto::ParseRecord, &coordinator);
+  if (!replayed.ok()) return replayed.status();
+
+  SystemClock clock;
+  NullMetrics metrics;
+  std::atomic<bool> journal_failed{false};
+  runtime::CoordinatorLoop loop({
+      .coordinator = &coordinator,
+      .journal = std::move(journal),
+      .encode = &proto::RecordBytes,
+      .clock = &clock,
+      .events = log,
+      .metrics = &metrics,
+      .on_journal_failure =
+          [&](const absl::Status& status) {
+            log->Error(absl::StrCat("the journal failed: ", status.message()));
+            journal_failed = true;
+            kill(getpid(), SIGTERM);
+          },
+  });
+  auto server = rpc::Server::Start(options, &loop);
+  if (!server.ok()) return server.status();
+  const absl::Status announced = Announce(**server, flags, files, log);
+  if (!announced.ok()) return announced;
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  log->Info(absl::StrCat("going down: ", strsignal(signal)));
+  (*server)->SetServing(false);
+  loop.Drain();
+  (*server)->Shutdown(kDrainPatience);
+  return journal_failed ? absl::DataLossError("the journal failed")
+                        : absl::OkStatus();
+}
+
+int Complain(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "lockstepd: %s\n",
+               std::string(status.message()).c_str());
+  return exit_code;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app(
+      "The coordinator of Lockstep: keeps the workers of training "
+      "jobs in step.",
+      "lockstepd");
+  Declare(&app, &flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  PosixFileSystem files;
+  const auto log = observe::Log::Make(flags.log_level);
+  if (!log.ok()) return Complain(log.status(), 2);
+  const auto options = OptionsFrom(flags, &files);
+  if (!options.ok()) return Complain(options.status(), 2);
+
+  const sigset_t signals = BlockSignals();
+  QuietLibraries();
+  const absl::Status served =
+      Serve(flags, *options, signals, &files, log->get());
+  return served.ok() ? 0 : Complain(served, 1);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) { return lockstep::Main(argc, argv); }
