@@ -1,17 +1,22 @@
-// A project that knows Lockstep only as installed.
+// A project that knows Lockstep only as installed. Nobody listens at the
+// address, and that is what Join has to say.
 
 #include <iostream>
 
-#include "lockstep/communicator.h"
-#include "lockstep/mesh.h"
+#include "lockstep/gradient_sync.h"
 #include "lockstep/session.h"
 
 int main() {
-  const auto mesh = lockstep::ParseMesh("data=2,pipe=3");
-  if (!mesh.ok()) {
-    std::cerr << mesh.status() << "\n";
+  lockstep::JoinOptions options{
+      .addresses = {"127.0.0.1:1"},
+      .worker = "consumer",
+      .spec = lockstep::JobSpec{.name = "consumer", .mesh = {{{"data", 2}}}},
+      .connect_timeout = absl::Milliseconds(200)};
+  const auto session = lockstep::Session::Join(options);
+  if (session.status().code() != absl::StatusCode::kUnavailable) {
+    std::cerr << "Join said: " << session.status() << "\n";
     return 1;
   }
-  std::cout << "world size " << mesh->WorldSize() << "\n";
+  std::cout << "no coordinator, as expected\n";
   return 0;
 }

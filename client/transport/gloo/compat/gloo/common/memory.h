@@ -1,5 +1,6 @@
-// The header that Gloo's tcp/pair.h and tcp/unbound_buffer.h include and that Debian's libgloo-dev
-// (2022-05) does not package. Searched last, so that a real one wins.
+// The header that Gloo's tcp/pair.h and tcp/unbound_buffer.h include and that
+// Debian's libgloo-dev (2022-05) does not package. Searched last, so that a
+// real one wins.
 //
 // Handles on a buffer that its user owns and Gloo's thread visits: a shared_ptr
 // that frees nothing, whose use count says whether somebody visits. The library
