@@ -1,0 +1,356 @@
+// Whole jobs in one process: sessions over the real coordinator core and the
+// in-process transport.
+
+#include <algorithm>
+#include <future>
+#include <thread>
+
+#include "client/session/internals.h"
+#include "client/transport/inproc/inproc.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_control_core.h"
+
+namespace lockstep::session {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+template <typename T>
+using Each = std::vector<std::future<T>>;
+
+class JobTest : public testing::Test {
+ protected:
+  using Joined = absl::StatusOr<std::unique_ptr<Session>>;
+
+  JobTest() {
+    spec_.timeouts.join = absl::Seconds(20);
+    spec_.timeouts.resume = absl::Seconds(10);  // of slow machines
+  }
+
+  JoinOptions OptionsOf(int worker) {
+    return {.addresses = {"core"},
+            .job = "job",
+            .worker = "worker-" + std::to_string(worker),
+            .spec = spec_};
+  }
+
+  std::future<Joined> JoinAsync(const JoinOptions& options) {
+    return std::async(std::launch::async, [this, options] {
+      return Session::Internals::Join(
+          options,
+          {.channels = MakeFakeChannels(&server_),
+           .make_transport = [this](const JobSpec&)
+               -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
+             return transport::MakeInprocTransport(&hub_);
+           },
+           .arena = MakePlainArena(),
+           .clock = clock_,
+           .process = {"host", 1, "boot"},
+           .life = ++lives_});
+    });
+  }
+
+  // All ranks, by rank.
+  void JoinAll() {
+    Each<Joined> joining;
+    for (int i = 0; i < kWorld; ++i) joining.push_back(JoinAsync(OptionsOf(i)));
+    for (auto& each : joining) {
+      Joined session = each.get();
+      ASSERT_TRUE(session.ok()) << session.status();
+      sessions_.push_back(*std::move(session));
+    }
+  }
+
+  // `call` of (internals, rank), on all ranks at once.
+  template <typename Call>
+  auto OnAll(Call call) {
+    using Result = decltype(call(sessions_[0]->internals(), 0));
+    Each<Result> futures;
+    for (auto& session : sessions_) {
+      futures.push_back(std::async(std::launch::async, [&session, call] {
+        return call(session->internals(), session->rank());
+      }));
+    }
+    std::vector<Result> results;
+    for (auto& future : futures) results.push_back(future.get());
+    return results;
+  }
+
+  static absl::StatusOr<PlanInEffect> Seal(Session::Internals& internals,
+                                           int rank, int64_t elements = 8) {
+    auto plan = internals.AgreeOnPlan(
+        {{.name = "w", .shape = {elements}},
+         {.name = "pipe", .shape = {2}, .axes = {"data"}}});
+    if (!plan.ok()) return plan.status();
+    auto connected = internals.Connect(*std::move(plan));
+    EXPECT_TRUE(!connected.ok() || connected->rank == rank);
+    return connected;
+  }
+
+  // The sum of (rank + 1) over the world, by the plan's first communicator.
+  static absl::StatusOr<float> SumOfRanks(PlanInEffect& plan) {
+    HostStream stream;
+    float value = static_cast<float>(plan.rank + 1);
+    Communicator& world = *plan.communicators[0];
+    const absl::Status enqueued =
+        world.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, stream);
+    if (!enqueued.ok()) return enqueued;
+    stream.Synchronize().IgnoreError();
+    if (!world.status().ok()) return world.status();
+    return value;
+  }
+
+  std::vector<PlanInEffect> SealAll() {
+    std::vector<PlanInEffect> plans;
+    for (auto& sealed : OnAll(
+             [](auto&internals, int rank) { return Seal(internals, rank); })) {
+      EXPECT_TRUE(sealed.ok()) << sealed.status();
+      if (sealed.ok()) plans.push_back(*std::move(sealed));
+    }
+    return plans;
+  }
+
+  void ExpectSums(std::vector<PlanInEffect>& plans) {
+    const auto sums = OnAll([&plans](auto&, int rank) {
+      return SumOfRanks(plans[static_cast<size_t>(rank)]);
+    });
+    for (const auto& sum : sums) {
+      ASSERT_TRUE(sum.ok()) << sum.status();
+      EXPECT_EQ(*sum, 1 + 2 + 3 + 4);
+    }
+  }
+
+  void LeaveAll() {
+    for (const auto& left : OnAll([](auto&internals, int) {
+           return internals.Leave(/*clean=*/true, "");
+         })) {
+      EXPECT_TRUE(left.ok()) << left;
+    }
+  }
+
+  absl::Status ReportDeath(const std::string& worker) {
+    return server_.Ask([&](core::RequestId request) {
+      return core::ReportEvidence{
+          .request = request,
+          .job = {"job"},
+          .evidence = {.subject = {worker},
+                       .kind = protocol::EvidenceKind::kExited,
+                       .detail = "killed by signal 9"}};
+    });
+  }
+
+  static constexpr int kWorld = 4;
+  JobSpec spec_{.name = "job",
+                .mesh = {{{"data", 2}, {"pipe", 2}}},
+                .transport = "inproc"};
+  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
+  std::atomic<uint64_t> lives_ = 0;
+  CoreServer server_{clock_.get()};
+  transport::InprocHub hub_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+};
+
+TEST_F(JobTest, FromJoinToLeave) {
+  JoinAll();
+  for (int rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(sessions_[rank]->rank(), rank);
+    EXPECT_EQ(sessions_[rank]->world_size(), kWorld);
+  }
+  auto plans = SealAll();
+  ASSERT_EQ(plans.size(), 4u);
+  for (const PlanInEffect& plan : plans) {
+    EXPECT_EQ(plan.plan, plans[0].plan);
+    ASSERT_EQ(plan.communicators.size(), plan.plan.communicators.size());
+    for (size_t c = 0; c < plan.communicators.size(); ++c) {
+      const std::vector<int>& ranks = plan.plan.communicators[c].ranks;
+      const auto place = std::find(ranks.begin(), ranks.end(), plan.rank);
+      ASSERT_EQ(plan.communicators[c] != nullptr, place != ranks.end());
+      if (place == ranks.end()) continue;
+      EXPECT_EQ(plan.communicators[c]->rank(), place - ranks.begin());
+      EXPECT_EQ(plan.communicators[c]->size(), static_cast<int>(ranks.size()));
+    }
+  }
+  ExpectSums(plans);
+  LeaveAll();
+  EXPECT_EQ(server_.Describe("job")->state, JobState::kCompleted);
+}
+
+TEST_F(JobTest, TrainsOnWhileTheCoordinatorIsAwayAndComesBack) {
+  JoinAll();
+  auto plans = SealAll();
+  server_.Crash();
+  ExpectSums(plans);
+  server_.Restart();
+  server_.CutStreams();
+  ExpectSums(plans);
+  LeaveAll();
+  EXPECT_EQ(server_.Describe("job")->state, JobState::kCompleted);
+  EXPECT_EQ(server_.Describe("job")->epoch, EpochId{1});
+}
+
+TEST_F(JobTest, StreamsAreCutInEveryStageAndNothingIsLost) {
+  std::atomic<bool> done = false;
+  std::thread cutter([&] {
+    for (int cuts = 0; cuts < 30 && !done;) {
+      if (server_.streams() == kWorld) {
+        server_.CutStreams();
+        ++cuts;
+      }
+      std::this_thread::yield();
+    }
+  });
+  JoinAll();
+  auto plans = SealAll();
+  done = true;
+  cutter.join();
+  ASSERT_EQ(plans.size(), 4u);
+  ExpectSums(plans);
+  LeaveAll();
+  EXPECT_EQ(server_.Describe("job")->epoch, EpochId{1});
+}
+
+TEST_F(JobTest, AMismatchIsOneErrorToEveryRank) {
+  JoinAll();
+  const auto sealed = OnAll([](auto& internals, int rank) {
+    return Seal(internals, rank, /*elements=*/rank == 3 ? 9 : 8).status();
+  });
+  for (const absl::Status& status : sealed) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("w"), HasSubstr("[9]"),
+                                        HasSubstr("[8]"), HasSubstr("3")));
+  }
+}
+
+TEST_F(JobTest, ALocalFailureReachesEveryRankWithCallAndMessage) {
+  JoinAll();
+  auto plans = SealAll();
+  sessions_[2]->ReportFailure("Train", absl::InternalError("loss is NaN"));
+  const auto statuses = OnAll([](auto& internals, int) {
+    return internals.Explain("Finish", absl::UnavailableError("reset"));
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("worker-2"), HasSubstr("rank 2"),
+                      HasSubstr("Train"), HasSubstr("loss is NaN")));
+  }
+}
+
+TEST_F(JobTest, ADeathWhileOthersWaitIsTheirStatus) {
+  JoinAll();
+  // Rank 1 never registers; the others wait for it.
+  auto dead = std::move(sessions_[1]);
+  sessions_.erase(sessions_.begin() + 1);
+  std::thread death([this] {
+    while (server_.Describe("job")->waits.size() < 3) {
+      std::this_thread::yield();
+    }
+    EXPECT_TRUE(ReportDeath("worker-1").ok());
+  });
+  const auto sealed = OnAll(
+      [](auto& internals, int rank) { return Seal(internals, rank).status(); });
+  death.join();
+  for (const absl::Status& status : sealed) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("worker-1"), HasSubstr("killed by signal 9")));
+  }
+  dead.reset();
+}
+
+// Three ranks meet in Connect while the fourth, which published its handles,
+// dies before it connects.
+TEST_F(JobTest, ADeathWhileOthersConnectEndsTheirConnecting) {
+  spec_.timeouts.connect = absl::Hours(1);
+  JoinAll();
+  std::atomic<int> agreed = 0;
+  const auto sealed =
+      OnAll([this, &agreed](auto& internals, int rank) -> absl::Status {
+        auto plan = internals.AgreeOnPlan({{.name = "w", .shape = {8}}});
+        if (!plan.ok()) return plan.status();
+        if (++agreed == kWorld) {  // the last dies instead of connecting
+          EXPECT_TRUE(ReportDeath("worker-" + std::to_string(rank)).ok());
+          return absl::AbortedError("worker- killed by signal 9");
+        }
+        return internals.Connect(*std::move(plan)).status();
+      });
+  for (const absl::Status& status : sealed) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("worker-"), HasSubstr("killed by signal 9")));
+  }
+}
+
+TEST_F(JobTest, AnOperatorsStopIsEveryonesStatus) {
+  JoinAll();
+  EXPECT_TRUE(server_
+                  .Ask([](core::RequestId request) {
+                    return core::StopJob{request, {"job"}, "", "maintenance"};
+                  })
+                  .ok());
+  const auto statuses = OnAll([](auto& internals, int) {
+    return internals.Explain("Finish", absl::UnavailableError("reset"));
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+    EXPECT_THAT(status.message(), HasSubstr("maintenance"));
+  }
+}
+
+// --- Bad input --------------------------------------------------------------
+
+TEST_F(JobTest, ATakenNameIsRefusedAndItsHolderNamed) {
+  JoinAll();
+  const absl::Status status = JoinAsync(OptionsOf(1)).get().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("worker-1"), HasSubstr("host"),
+                                      HasSubstr("pid 1")));
+}
+
+TEST_F(JobTest, AnotherSpecIsRefusedWithTheFieldsThatDiffer) {
+  JoinAll();
+  JoinOptions options = OptionsOf(1);
+  options.spec->buckets.bytes_max = 1 << 10;
+  const absl::Status status = JoinAsync(options).get().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("buckets.bytes_max"));
+}
+
+TEST_F(JobTest, AFullJobRefusesAFifthWorker) {
+  JoinAll();
+  EXPECT_EQ(JoinAsync(OptionsOf(4)).get().status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(JobTest, AJobThatNobodyCreatedNeedsASpec) {
+  JoinOptions options = OptionsOf(0);
+  options.spec.reset();
+  EXPECT_FALSE(JoinAsync(options).get().ok());
+}
+
+TEST_F(JobTest, ATokenThatIsNotTheJobsIsRefused) {
+  EXPECT_TRUE(server_
+                  .Ask([this](core::RequestId request) {
+                    return core::CreateJob{request, spec_, "secret"};
+                  })
+                  .ok());
+  JoinOptions options = OptionsOf(0);
+  options.token = "guess";
+  EXPECT_EQ(JoinAsync(options).get().status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(JobTest, WorkersThatAreMissingAtTheDeadlineAreNamed) {
+  spec_.workers = {"worker-0", "worker-1", "worker-2", "worker-3"};
+  spec_.timeouts.join = absl::Milliseconds(100);
+  const absl::Status status = JoinAsync(OptionsOf(2)).get().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("worker-0"), HasSubstr("worker-1"),
+                    HasSubstr("worker-3")));
+}
+
+}  // namespace
+}  // namespace lockstep::session
