@@ -34,12 +34,24 @@ struct Mismatch {
   std::set<int> ranks;
 };
 
-const Parameter* ClaimOf(int rank, const ClaimsOfName& of_name) {
+// The position of the rank's claim, or -1. Mostly all ranks claim a name, and
+// then a rank's claim is at its own position.
+int ClaimIndex(int rank, const std::vector<Claim>& claims) {
+  const size_t guess = static_cast<size_t>(rank);
+  if (guess < claims.size() && claims[guess].rank == rank) return rank;
   const auto found = std::lower_bound(
-      of_name.claims.begin(), of_name.claims.end(), rank,
+      claims.begin(), claims.end(), rank,
       [](const Claim& claim, int rank) { return claim.rank < rank; });
-  return found != of_name.claims.end() && found->rank == rank ? found->parameter
-                                                              : nullptr;
+  return found != claims.end() && found->rank == rank
+             ? static_cast<int>(found - claims.begin())
+             : -1;
+}
+
+// True if the rank before registered the same at this place, as most do.
+bool SameAsRankBefore(const std::vector<std::vector<Parameter>>& registrations,
+                      size_t rank, size_t place) {
+  return rank > 0 && place < registrations[rank - 1].size() &&
+         registrations[rank - 1][place] == registrations[rank][place];
 }
 
 // The same malformed parameter on many ranks is one error.
@@ -49,8 +61,9 @@ absl::Status ValidateAll(
   absl::Status first;
   std::vector<int> ranks;
   for (size_t rank = 0; rank < registrations.size(); ++rank) {
-    for (const Parameter& parameter : registrations[rank]) {
-      const absl::Status valid = Validate(parameter, mesh);
+    for (size_t i = 0; i < registrations[rank].size(); ++i) {
+      if (first.ok() && SameAsRankBefore(registrations, rank, i)) continue;
+      const absl::Status valid = Validate(registrations[rank][i], mesh);
       if (valid.ok()) continue;
       if (first.ok()) first = valid;
       if (valid == first) ranks.push_back(static_cast<int>(rank));
@@ -62,19 +75,41 @@ absl::Status ValidateAll(
                       absl::StrCat(RankList(ranks), ": ", first.message()));
 }
 
+// Names that were seen, numbered in the order of first registration.
+class NameIndex {
+ public:
+  // Where the last rank had a name, the next one mostly has it too.
+  size_t Of(absl::string_view name, size_t place) {
+    if (place < last_at_.size() && names_[last_at_[place]] == name) {
+      return last_at_[place];
+    }
+    const size_t index =
+        index_of_.try_emplace(name, names_.size()).first->second;
+    if (index == names_.size()) names_.push_back(name);
+    if (place >= last_at_.size()) last_at_.resize(place + 1, index);
+    last_at_[place] = index;
+    return index;
+  }
+
+ private:
+  absl::flat_hash_map<absl::string_view, size_t> index_of_;
+  std::vector<absl::string_view> names_;
+  std::vector<size_t> last_at_;  // by place in the registration
+};
+
 // Collects the claims of each name, in the order of first registration.
 absl::StatusOr<std::vector<ClaimsOfName>> CollectClaims(
     const std::vector<std::vector<Parameter>>& registrations) {
   std::vector<ClaimsOfName> names;
-  absl::flat_hash_map<absl::string_view, size_t> index_of;
+  NameIndex index;
   std::set<std::pair<absl::string_view, int>> twice;
   for (size_t rank = 0; rank < registrations.size(); ++rank) {
-    for (const Parameter& parameter : registrations[rank]) {
-      const auto [entry, is_new] =
-          index_of.try_emplace(parameter.name, names.size());
-      if (is_new) names.push_back({.name = parameter.name});
-      std::vector<Claim>& claims = names[entry->second].claims;
-      const int claimant = static_cast<int>(rank);
+    const int claimant = static_cast<int>(rank);
+    for (size_t i = 0; i < registrations[rank].size(); ++i) {
+      const Parameter& parameter = registrations[rank][i];
+      const size_t name = index.Of(parameter.name, i);
+      if (name == names.size()) names.push_back({.name = parameter.name});
+      std::vector<Claim>& claims = names[name].claims;
       if (!claims.empty() && claims.back().rank == claimant) {
         twice.emplace(parameter.name, claimant);
       } else {
@@ -99,12 +134,16 @@ absl::StatusOr<std::vector<ClaimsOfName>> CollectClaims(
 class Agreement {
  public:
   Agreement(const ClaimsOfName& of_name, Groups& groups, Merged& merged)
-      : of_name_(of_name), groups_(groups), merged_(merged) {}
+      : claims_(of_name.claims),
+        groups_(groups),
+        merged_(merged),
+        settled_(claims_.size(), false) {}
 
   // The ranks concerned by disagreement; empty if all agree.
   std::set<int> Judge() {
-    for (const Claim& claim : of_name_.claims) {
-      if (settled_.contains(claim.rank)) continue;
+    for (size_t i = 0; i < claims_.size(); ++i) {
+      if (settled_[i]) continue;
+      const Claim& claim = claims_[i];
       const int group = groups_.Find(claim.rank, claim.parameter->axes);
       JudgeGroup(claim, group);
       merged_.parameters.push_back(*claim.parameter);
@@ -117,13 +156,15 @@ class Agreement {
   void JudgeGroup(const Claim& claim, int group) {
     const std::vector<int> ranks = groups_.communicators()[group].ranks;
     for (const int rank : ranks) {
-      const Parameter* other = ClaimOf(rank, of_name_);
-      if (other != nullptr && *other == *claim.parameter) {
-        settled_.insert(rank);
+      const int other = ClaimIndex(rank, claims_);
+      if (other >= 0 && *claims_[other].parameter == *claim.parameter) {
+        settled_[other] = true;
         continue;
       }
       concerned_.insert(ranks.begin(), ranks.end());
-      if (other != nullptr) Concern(groups_.Find(rank, other->axes));
+      if (other >= 0) {
+        Concern(groups_.Find(rank, claims_[other].parameter->axes));
+      }
     }
   }
 
@@ -132,19 +173,20 @@ class Agreement {
     concerned_.insert(ranks.begin(), ranks.end());
   }
 
-  const ClaimsOfName& of_name_;
+  const std::vector<Claim>& claims_;
   Groups& groups_;
   Merged& merged_;
-  std::set<int> settled_;
+  std::vector<bool> settled_;  // of each claim
   std::set<int> concerned_;
 };
 
 std::string Explain(const Mismatch& mismatch) {
   std::vector<std::pair<int, std::string>> said_by_rank;
   for (const int rank : mismatch.ranks) {
-    const Parameter* parameter = ClaimOf(rank, *mismatch.claims);
+    const std::vector<Claim>& claims = mismatch.claims->claims;
+    const int index = ClaimIndex(rank, claims);
     said_by_rank.emplace_back(
-        rank, parameter == nullptr ? "missing" : Describe(*parameter));
+        rank, index < 0 ? "missing" : Describe(*claims[index].parameter));
   }
   return absl::StrCat(mismatch.claims->name, ": ", WhoSaidWhat(said_by_rank));
 }

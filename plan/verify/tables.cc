@@ -132,9 +132,6 @@ class BucketCheck {
                   plan_.communicators.size());
     }
     if (!IsFloat(bucket.dtype)) return Find("holds no floating point");
-    if (bucket.op != ReduceOp::kSum && bucket.op != ReduceOp::kMean) {
-      return Find("has op %s, which is neither sum nor mean", Name(bucket.op));
-    }
     if (bucket.slots.empty()) return Find("is empty");
     int64_t end = 0;
     for (const Slot& slot : bucket.slots) {

@@ -107,6 +107,18 @@ TEST(AgreementTest, EveryDisagreementIsRefused) {
   ExpectRefused(BrokenAgreements(), {Rule::kCollectives, Rule::kPointToPoint});
 }
 
+TEST(AgreementTest, BucketsThatLookAlikeMustNotBeSwapped) {
+  PlanInput input = Alike(MeshOf({{"data", 2}}), {{.name = "a", .shape = {8}},
+                                                  {.name = "b", .shape = {8}}});
+  input.policy = {.first_bytes_max = 1, .bytes_max = 1};
+  Plan plan = *Compile(input);
+  ASSERT_TRUE(Verify(plan).ok());
+  std::swap(Reduction(plan, 1, 0), Reduction(plan, 1, 1));
+  const std::vector<Finding> findings = FindingsIn(plan);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_TRUE(findings[0].rule == Rule::kCollectives);
+}
+
 TEST(AgreementTest, SaysWhoDisagreesAndOnWhat) {
   Plan plan = GoodPlan();
   std::swap(Reduction(plan, 2, 0), Reduction(plan, 2, 1));

@@ -169,7 +169,7 @@ TEST(JudgeTest, AgreesWithThePlayerOnRandomPlans) {
   int runs = 0;
   int runs_in_lanes_only = 0;
   int hangs = 0;
-  for (uint64_t seed = 0; seed < 20'000; ++seed) {
+  for (uint64_t seed = 0; seed < 4000; ++seed) {
     std::mt19937_64 random(seed);
     const Plan plan = RandomPlan(random);
     const Traffic traffic = TrafficOf(plan);
@@ -188,9 +188,9 @@ TEST(JudgeTest, AgreesWithThePlayerOnRandomPlans) {
         << "seed " << seed << ": " << verdict;
     ++(as_one ? runs : in_lanes ? runs_in_lanes_only : hangs);
   }
-  EXPECT_GT(runs, 500);
-  EXPECT_GT(runs_in_lanes_only, 500);
-  EXPECT_GT(hangs, 200);
+  EXPECT_GT(runs, 200);
+  EXPECT_GT(runs_in_lanes_only, 100);
+  EXPECT_GT(hangs, 40);
 }
 
 }  // namespace

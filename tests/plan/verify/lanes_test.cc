@@ -83,7 +83,10 @@ std::vector<Broken> BrokenLanes() {
       {"a reduction without an op",
        Rule::kTransfers,
        {0},
-       [](Plan& p) { Reduction(p, 0).op = static_cast<ReduceOp>(0); }},
+       [](Plan& p) {
+         Message(p, 0) = Together(0);
+         Message(p, 0).op = static_cast<ReduceOp>(0);
+       }},
       {"a mean of integers",
        Rule::kTransfers,
        {0},
