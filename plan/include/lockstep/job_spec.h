@@ -30,14 +30,15 @@ enum class OnStuck : uint8_t { kReport = 1, kEvict = 2 };
 enum class Uneven : uint8_t { kJoin = 1, kStop = 2 };
 
 struct BucketPolicy {
-  // Upper bounds of a bucket's gradient bytes. The first is smaller, so that
-  // the first transfer starts early. A parameter larger than the bound has a
-  // bucket of its own.
+  // Upper bounds of a bucket's bytes, with the padding between gradients. A
+  // rank's first bucket is smaller, so that its first transfer starts early. A
+  // parameter larger than the bound has a bucket of its own.
   int64_t first_bytes_max = 1 << 20;
   int64_t bytes_max = 25 << 20;
   bool operator==(const BucketPolicy&) const = default;
 };
 
+// Whole milliseconds; so is JobLimits::restart_window.
 struct JobTimeouts {
   // From the first worker's arrival until all must be there.
   absl::Duration join = absl::Minutes(5);
@@ -60,9 +61,12 @@ struct JobLimits {
 };
 
 struct JobSpec {
+  // 1 to 63 letters, digits, '.', '_' and '-', first a letter or a digit; so
+  // are the workers' names.
   std::string name;
   Mesh mesh;
-  // The names that may join; empty: any name, as many as the mesh has ranks.
+  // The names that may join, one for each rank; empty: any name, as many as the
+  // mesh has ranks.
   std::vector<std::string> workers;
   SyncMode sync = SyncMode::kStatic;
   // The data plane on hosts: "gloo", or "inproc" inside one process.
