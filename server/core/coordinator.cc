@@ -1,6 +1,7 @@
 #include "server/core/coordinator.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -65,62 +66,64 @@ void Coordinator::NoteLate(absl::Time now) {
 
 void Coordinator::On(const Received& event, Turn& turn) {
   const SessionId session = event.session;
-  const protocol::ToCoordinator& message = event.message;
   if (sessions_.IsClosed(session)) return;
   if (shutting_down_) return turn.out.Close(session, GoingDown());
 
-  if (const auto* hello = std::get_if<protocol::Hello>(&message.body)) {
-    return Greet(session, message.job, *hello, turn);
+  std::optional<Speaker> speaker;
+  if (const Speaker* bound = sessions_.Find(session)) speaker = *bound;
+  if (const absl::Status taken = Take(event, speaker, turn); !taken.ok()) {
+    turn.out.Refuse(session, event.message.job, taken);
   }
-  const Speaker* speaker = sessions_.Find(session);
-  if (speaker == nullptr) {
-    return turn.out.Refuse(
-        session, message.job,
-        absl::InvalidArgumentError("the first message was no Hello"));
+  // Whoever spoke on a stream that was just refused has lost it.
+  if (speaker && sessions_.IsClosed(session)) {
+    jobs_.at(speaker->job)
+        .StreamClosed(session, speaker->worker, "refused", turn);
   }
-  if (message.job != speaker->job) {
-    const absl::Status mixed = absl::InvalidArgumentError(absl::StrFormat(
-        "a message for job %s on the stream of %s of job %s", message.job.value,
-        speaker->worker.value, speaker->job.value));
-    const Speaker was = *speaker;
-    turn.out.Refuse(session, message.job, mixed);
-    return jobs_.at(was.job).StreamClosed(session, was.worker,
-                                          std::string(mixed.message()), turn);
-  }
-  const Speaker by = *speaker;
-  jobs_.at(by.job).Receive(session, by.worker, message, turn);
 }
 
-void Coordinator::Greet(SessionId session, const JobName& name,
-                        const protocol::Hello& hello, Turn& turn) {
-  const auto refuse = [&](const absl::Status& status) {
-    turn.out.Refuse(session, name, status);
-  };
-  if (hello.version != protocol::kVersion) {
-    return refuse(absl::FailedPreconditionError(absl::StrFormat(
-        "%s speaks protocol version %d, this coordinator version %d",
-        hello.worker.value, hello.version, protocol::kVersion)));
+absl::Status Coordinator::Take(const Received& event,
+                               const std::optional<Speaker>& speaker,
+                               Turn& turn) {
+  const protocol::ToCoordinator& message = event.message;
+  const auto* hello = std::get_if<protocol::Hello>(&message.body);
+  if (!speaker && hello == nullptr) {
+    return absl::InvalidArgumentError("the first message was no Hello");
   }
-  const Speaker* speaker = sessions_.Find(session);
-  if (speaker != nullptr && *speaker != Speaker{name, hello.worker}) {
-    const Speaker was = *speaker;
-    const absl::Status mixed = absl::InvalidArgumentError(absl::StrFormat(
-        "a Hello of %s of job %s on the stream of %s of job %s",
-        hello.worker.value, name.value, was.worker.value, was.job.value));
-    refuse(mixed);
-    return jobs_.at(was.job).StreamClosed(session, was.worker,
-                                          std::string(mixed.message()), turn);
+  if (speaker && message.job != speaker->job) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "a message for job %s on the stream of %s of job %s", message.job.value,
+        speaker->worker.value, speaker->job.value));
+  }
+  if (hello != nullptr) {
+    return Greet(event.session, message.job, *hello, speaker, turn);
+  }
+  jobs_.at(message.job).Receive(event.session, speaker->worker, message, turn);
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::Greet(SessionId session, const JobName& name,
+                                const protocol::Hello& hello,
+                                const std::optional<Speaker>& speaker,
+                                Turn& turn) {
+  if (hello.version != protocol::kVersion) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s speaks protocol version %d, this coordinator version %d",
+        hello.worker.value, hello.version, protocol::kVersion));
+  }
+  if (speaker && speaker->worker != hello.worker) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("a Hello of %s on the stream of %s of job %s",
+                        hello.worker.value, speaker->worker.value, name.value));
   }
   const absl::StatusOr<Job*> job = JobFor(name, hello, turn);
-  if (!job.ok()) {
+  if (absl::IsUnavailable(job.status())) {
     // Who trains goes on without a coordinator that does not know it: the job
     // may be known elsewhere, or again later.
-    if (absl::IsUnavailable(job.status())) {
-      return turn.out.Close(session, job.status());
-    }
-    return refuse(job.status());
+    turn.out.Close(session, job.status());
+    return absl::OkStatus();
   }
-  (*job)->Greet(session, hello, turn);
+  if (job.ok()) (*job)->Greet(session, hello, turn);
+  return job.status();
 }
 
 absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,

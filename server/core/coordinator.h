@@ -27,6 +27,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,8 +87,12 @@ class Coordinator {
   void On(const ShuttingDown& event, Turn& turn);
   void On(const Wake& event, Turn& turn);
 
-  void Greet(SessionId session, const JobName& name,
-             const protocol::Hello& hello, Turn& turn);
+  // `speaker`: who speaks on the stream, if anybody yet. An error refuses it.
+  absl::Status Take(const Received& event,
+                    const std::optional<Speaker>& speaker, Turn& turn);
+  absl::Status Greet(SessionId session, const JobName& name,
+                     const protocol::Hello& hello,
+                     const std::optional<Speaker>& speaker, Turn& turn);
   // Finds the job, or creates it from the Hello's spec.
   absl::StatusOr<Job*> JobFor(const JobName& name, const protocol::Hello& hello,
                               Turn& turn);

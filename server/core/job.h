@@ -132,6 +132,7 @@ class Job {
   void Detach(Worker* worker, absl::Status why, Turn& turn);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
             Turn& turn);
+  void ForgetDeadlineIfNobodyIsHere();
   void On(Worker* worker, const protocol::Leave& message, Turn& turn);
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
                   Turn& turn);

@@ -44,15 +44,16 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses, Turn& turn) {
   for (const auto& [worker, what] : losses) {
     const int rank = RankOf(*worker);
     std::string sentence = absl::StrCat(WhoIs(*worker), " ", what);
-    if (rank >= 0) {
-      absl::StrAppend(&sentence, ", ", WhereIs(rank));
-      cause.workers.push_back(worker->name);
-      sentences.push_back(sentence);
-    } else {
+    if (rank < 0) {
+      // Should it live after all, it must come again.
+      Detach(worker, absl::UnavailableError(sentence), turn);
       Remember(std::move(sentence), turn);
+    } else {
+      leases_.Clear(worker->name);
+      resumes_.Clear(worker->name);
+      cause.workers.push_back(worker->name);
+      sentences.push_back(absl::StrCat(sentence, ", ", WhereIs(rank)));
     }
-    leases_.Clear(worker->name);
-    resumes_.Clear(worker->name);
   }
   cause.message = absl::StrJoin(sentences, "; ");
   for (const Loss& loss : losses) {
@@ -60,7 +61,13 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses, Turn& turn) {
   }
   if (!cause.workers.empty()) {
     EndEpoch(std::move(cause), Again::kIfBudgetAllows, turn);
-  } else if (roster_.arrived().empty() && durable_.epoch.value == 0) {
+  }
+  ForgetDeadlineIfNobodyIsHere();
+}
+
+// The join deadline counts from the first arrival, or the end of an epoch.
+void Job::ForgetDeadlineIfNobodyIsHere() {
+  if (roster_.arrived().empty() && durable_.epoch.value == 0) {
     join_by_ = absl::InfiniteFuture();
   }
 }
@@ -108,9 +115,7 @@ void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
                            leave.reason.empty() ? "" : ": ", leave.reason),
            turn);
   if (rank >= 0) return LeaveEpoch(worker, rank, leave, turn);
-  if (roster_.arrived().empty() && durable_.epoch.value == 0) {
-    join_by_ = absl::InfiniteFuture();
-  }
+  ForgetDeadlineIfNobodyIsHere();
 }
 
 void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,

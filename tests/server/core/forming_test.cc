@@ -63,6 +63,17 @@ TEST(FormingTest, AWorkerWhoseStreamBreaksIsWaitedForAndThenForgotten) {
   EXPECT_EQ(other.View().missing, 2);
 }
 
+// Or it would wait for ever for an epoch that it is no part of.
+TEST(FormingTest, WhoFellSilentIsSentAwayToComeAgain) {
+  Scene scene(SpecOf(2));
+  scene.Hello(1);
+  EXPECT_THAT(scene.Wait(11), HasSubstr("close 1: UNAVAILABLE: w-1 (host a, "
+                                        "pid 101) fell silent"));
+  scene.Closes(1);
+  EXPECT_EQ(scene.Resume(5, 1), "5 <- welcome back, generation 1");
+  EXPECT_THAT(scene.Hello(2), HasSubstr("epoch 1 begins: w-1 w-2"));
+}
+
 TEST(FormingTest, AHelloWhoseWelcomeWasLostIsTheSameLifeAgain) {
   Scene scene(SpecOf(2));
   scene.Hello(1);

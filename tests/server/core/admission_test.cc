@@ -1,0 +1,106 @@
+// The rule of the door, against its own table.
+
+#include "server/core/admission.h"
+
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+enum class Holder { kNobody, kJoining, kReady, kSuspect, kLost, kLeft };
+enum class Speaks { kNewcomer, kSameLife, kNewest, kOlder, kUnknown };
+
+struct Case {
+  Holder holder;
+  Speaks speaks;
+  bool arrived;
+  bool same_process;
+  bool epoch_lives;
+  bool full;
+  bool dead;
+};
+
+constexpr Generation kNewest{3};
+
+std::string Judged(const Case& c) {
+  const JobSpec spec = SpecOf(2);
+  const protocol::ProcessInfo process{.host = "a", .pid = 101};
+  Roster roster;
+  if (c.holder != Holder::kNobody) {
+    Worker& worker = roster.Begin(W(1), kNewest, /*life=*/7, process, At(0));
+    roster.SetArrived(&worker, c.arrived);
+    switch (c.holder) {
+      case Holder::kNobody:
+      case Holder::kJoining: break;
+      case Holder::kReady: roster.Move(&worker, WorkerState::kReady); break;
+      case Holder::kSuspect: roster.Move(&worker, WorkerState::kSuspect); break;
+      case Holder::kLost: roster.Move(&worker, WorkerState::kLost); break;
+      case Holder::kLeft: roster.Move(&worker, WorkerState::kLeft); break;
+    }
+    if (c.dead) worker.exited = "signal 9";
+  }
+  while (c.full && roster.seated() < 2) {
+    roster.Begin(W(10 + roster.seated()), {1}, 1, process, At(0));
+  }
+
+  protocol::Hello hello{.worker = W(1), .life = 8, .process = process};
+  if (!c.same_process) hello.process.pid = 999;
+  switch (c.speaks) {
+    case Speaks::kNewcomer: break;
+    case Speaks::kSameLife: hello.life = 7; break;
+    case Speaks::kNewest: hello.generation = kNewest; break;
+    case Speaks::kOlder: hello.generation = {2}; break;
+    case Speaks::kUnknown: hello.generation = {4}; break;
+  }
+  const Admission admission = Admit({.spec = spec,
+                                     .roster = roster,
+                                     .newest = kNewest,
+                                     .epoch_lives = c.epoch_lives},
+                                    hello, At(1));
+  if (std::holds_alternative<NewLife>(admission)) return "new life";
+  if (std::holds_alternative<SameLife>(admission)) return "same life";
+  return absl::StatusCodeToString(std::get<absl::Status>(admission).code());
+}
+
+// The table of admission.h once more, in the order of its lines.
+std::string Expected(const Case& c) {
+  const bool nobody = c.holder == Holder::kNobody;
+  const bool gone = nobody || c.holder >= Holder::kLost;
+  if (c.speaks == Speaks::kOlder) return "FAILED_PRECONDITION";
+  if (c.speaks == Speaks::kUnknown) return "FAILED_PRECONDITION";
+  const bool same =
+      c.speaks == Speaks::kNewest || (c.speaks == Speaks::kSameLife && !nobody);
+  if (same && c.dead && !nobody) return "FAILED_PRECONDITION";
+  if (same) return "same life";
+  if (c.holder == Holder::kSuspect) return "new life";
+  if (!gone) {
+    const bool again = !c.epoch_lives && !c.arrived && c.same_process;
+    return again ? "new life" : "ALREADY_EXISTS";
+  }
+  return c.full || c.epoch_lives ? "FAILED_PRECONDITION" : "new life";
+}
+
+TEST(AdmissionTest, AgreesWithItsTableInEveryCase) {
+  int cases = 0;
+  for (int holder = 0; holder < 6; ++holder) {
+    for (int speaks = 0; speaks < 5; ++speaks) {
+      for (int bits = 0; bits < 32; ++bits) {
+        const Case c{.holder = static_cast<Holder>(holder),
+                     .speaks = static_cast<Speaks>(speaks),
+                     .arrived = (bits & 1) != 0 && holder < 4,
+                     .same_process = (bits & 2) != 0,
+                     .epoch_lives = (bits & 4) != 0,
+                     .full = (bits & 8) != 0,
+                     .dead = (bits & 16) != 0};
+        EXPECT_EQ(Judged(c), Expected(c)) << "holder " << holder << ", speaks "
+                                          << speaks << ", bits " << bits;
+        ++cases;
+      }
+    }
+  }
+  EXPECT_EQ(cases, 960);
+}
+
+}  // namespace
+}  // namespace lockstep::core

@@ -1,0 +1,409 @@
+// What workers and operators may rely on, checked from the outside: this class
+// sees only the events that went into a coordinator and the effects that came
+// out.
+//
+//   * nothing is sent on a stream that is closed; each is closed once
+//   * a name has one speaker: who is welcomed on a stream was told so nowhere
+//     else, and its generation is durable
+//   * epochs of a job never overlap, grow, and hold as many members as the mesh
+//     has ranks; who was a member before keeps the rank; all members are told
+//     the same
+//   * nothing is promised before its record: membership, plan, ends
+//   * a plan starts when every member has acknowledged it and is connected
+//   * every member of an ended epoch that can hear it is told, at once, and
+//     once per Hello
+//   * a lost worker was silent, or gone, or accused
+//   * every question is answered once
+//
+// Failures are gtest's; the history that led to one is printed by its test.
+
+#ifndef LOCKSTEP_TESTS_SERVER_CORE_PROMISES_H_
+#define LOCKSTEP_TESTS_SERVER_CORE_PROMISES_H_
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "plan/ir.h"
+#include "server/core/coordinator.h"
+#include "tests/server/core/describe.h"
+
+namespace lockstep::core {
+
+class Promises {
+ public:
+  void Saw(absl::Time now, const Event& event, const Effects& effects,
+           const Coordinator& core) {
+    now_ = now;
+    core_ = &core;
+    answers_ = 0;
+    std::visit([this](const auto& e) { Note(e); }, event);
+    for (const Effect& effect : effects) {
+      SCOPED_TRACE(Describe(effect));
+      std::visit([this](const auto& e) { Check(e); }, effect);
+    }
+    EXPECT_EQ(answers_, questions_) << "a question is answered once";
+    questions_ = 0;
+    CheckThatAllWereTold();
+    if (std::holds_alternative<Wake>(event)) {
+      EXPECT_GT(core.NextWake(), now) << "would spin";
+    }
+  }
+
+  // The coordinator died with all its streams; another goes on.
+  void Restarted(absl::Time now) {
+    streams_.clear();
+    closed_.clear();
+    restarted_ = now;
+    for (auto& [name, job] : jobs_) {
+      job.speaker.clear();
+      job.recovered = true;
+    }
+  }
+
+  // How much happened: a dull history proves little.
+  int epochs() const { return epochs_; }
+  int starts() const { return starts_; }
+  int completed() const { return completed_; }
+  const std::map<protocol::CauseKind, int>& causes() const { return causes_; }
+
+ private:
+  struct Stream {
+    JobName job;
+    WorkerName worker;
+    Generation generation;
+    std::set<std::pair<uint64_t, bool>> ends_told;
+  };
+  struct Life {
+    absl::Time heard;
+    std::optional<absl::Time> broke;
+    bool accused = false;
+    bool left = false;
+    bool said_connected = false;
+    bool acked = false;
+  };
+  struct JobSeen {
+    JobSpec spec;
+    bool over = false;
+    bool recovered = false;  // by a coordinator that restarted
+    EpochId newest;
+    bool lives = false;
+    std::vector<protocol::Member> members;  // of the newest
+    std::vector<protocol::Member> before;
+    std::string digest;
+    protocol::Cause cause;
+    std::set<EpochId> ended;
+    std::map<WorkerName, Generation> generations;
+    std::map<WorkerName, SessionId> speaker;
+    std::map<WorkerName, Life> lives_of;
+    std::map<int, std::map<int, std::string>> handles;  // by communicator, rank
+  };
+
+  // --- Events ---
+
+  void Note(const Received& e) {
+    opened_.insert(e.session);
+    if (const auto* hello = std::get_if<protocol::Hello>(&e.message.body)) {
+      greets_ = e.session;
+      greeter_ = hello->worker;
+    }
+    const auto stream = streams_.find(e.session);
+    if (stream == streams_.end()) return;
+    JobSeen& job = jobs_[stream->second.job];
+    Life& life = job.lives_of[stream->second.worker];
+    life.heard = now_;
+    const bool this_epoch = job.lives && e.message.epoch == job.newest;
+    const auto& body = e.message.body;
+    if (const auto* leave = std::get_if<protocol::Leave>(&body)) {
+      life.left = true;
+      life.accused |= !leave->clean;
+    }
+    if (!this_epoch) return;
+    if (std::holds_alternative<protocol::Connected>(body)) {
+      life.said_connected = true;
+    }
+    if (const auto* ack = std::get_if<protocol::PlanAck>(&body)) {
+      life.acked |= ack->digest == job.digest;
+    }
+    if (const auto* evidence = std::get_if<protocol::Evidence>(&body)) {
+      Accuse(job, *evidence);
+    }
+    if (const auto* publish = std::get_if<protocol::PublishHandles>(&body)) {
+      for (const protocol::GroupHandle& handle : publish->handles) {
+        job.handles[handle.communicator][RankOf(job, stream->second.worker)] =
+            handle.handle;
+      }
+    }
+  }
+  void Note(const SessionClosed& e) {
+    Drop(e.session);
+    closed_.insert(e.session);
+  }
+  void Note(const CreateJob&) { ++questions_; }
+  void Note(const StopJob&) { ++questions_; }
+  void Note(const ReportEvidence& e) {
+    ++questions_;
+    Accuse(jobs_[e.job], e.evidence);
+  }
+  void Note(const ShuttingDown&) {}
+  void Note(const Wake&) {}
+
+  void Accuse(JobSeen& job, const protocol::Evidence& evidence) {
+    job.lives_of[evidence.subject].accused = true;
+  }
+
+  // --- Effects ---
+
+  void Check(const core::Note&) {}
+  void Check(const Answer&) { ++answers_; }
+
+  void Check(const Persist& e) {
+    EXPECT_EQ(e.record.number, ++records_);
+    JobSeen& job = jobs_[e.record.job];
+    EXPECT_FALSE(job.over) << "a job that is over changes no more";
+    std::visit([&](const auto& body) { Persisted(job, body); }, e.record.body);
+  }
+  void Persisted(JobSeen& job, const record::JobCreated& r) {
+    job.spec = r.spec;
+  }
+  void Persisted(JobSeen& job, const record::GenerationAssigned& r) {
+    EXPECT_GT(r.generation, job.generations[r.worker]);
+    job.generations[r.worker] = r.generation;
+    job.lives_of[r.worker] = {.heard = now_};
+  }
+  void Persisted(JobSeen& job, const record::EpochBegan& r) {
+    EXPECT_FALSE(job.lives) << "two epochs at once";
+    EXPECT_GT(r.epoch, job.newest);
+    EXPECT_EQ(static_cast<int>(r.members.size()), job.spec.mesh.WorldSize());
+    job.before = std::exchange(job.members, r.members);
+    std::set<WorkerName> names;
+    for (size_t rank = 0; rank < r.members.size(); ++rank) {
+      const protocol::Member& member = r.members[rank];
+      EXPECT_TRUE(names.insert(member.worker).second);
+      EXPECT_EQ(member.generation, job.generations[member.worker]);
+      EXPECT_TRUE(job.speaker.count(member.worker))
+          << member.worker.value << " cannot hear that it is a member";
+      for (size_t had = 0; had < job.before.size(); ++had) {
+        const bool same = job.before[had].worker == member.worker;
+        EXPECT_TRUE(!same || rank == had) << "a survivor keeps its rank";
+      }
+      Life& life = job.lives_of[member.worker];
+      life.said_connected = life.acked = life.accused = life.left = false;
+    }
+    job.newest = r.epoch;
+    job.lives = true;
+    job.recovered = false;
+    job.digest.clear();
+    job.handles.clear();
+    ++epochs_;
+  }
+  void Persisted(JobSeen& job, const record::PlanAdopted& r) {
+    EXPECT_TRUE(job.lives && job.newest == r.epoch);
+    job.digest = r.digest;
+  }
+  void Persisted(JobSeen& job, const record::EpochEnded& r) {
+    EXPECT_TRUE(job.lives && job.newest == r.epoch);
+    job.lives = false;
+    job.ended.insert(r.epoch);
+    job.cause = r.cause;
+    ++causes_[r.cause.kind];
+    EXPECT_FALSE(r.cause.message.empty());
+    CheckCause(job, r.cause);
+    just_ended_ = {{&job, r.epoch}};
+  }
+  void Persisted(JobSeen& job, const record::JobEnded& r) {
+    if (r.outcome == record::Outcome::kCompleted) {
+      EXPECT_TRUE(job.lives);
+      for (const protocol::Member& member : job.members) {
+        EXPECT_TRUE(job.lives_of[member.worker].left);
+      }
+      ++completed_;
+    } else {
+      EXPECT_FALSE(job.lives) << "its epoch ends first";
+    }
+    job.lives = false;
+    job.over = true;
+  }
+
+  void CheckCause(JobSeen& job, const protocol::Cause& cause) {
+    for (const WorkerName& worker : cause.workers) {
+      const Life& life = job.lives_of[worker];
+      switch (cause.kind) {
+        case protocol::CauseKind::kLeaseExpired:
+          if (job.spec.on_stuck == OnStuck::kEvict) break;  // alive but stuck
+          EXPECT_GE(now_ - std::max(life.heard, restarted_),
+                    job.spec.timeouts.lease)
+              << worker.value << " was heard";
+          break;
+        case protocol::CauseKind::kStreamLost:
+          ASSERT_TRUE(life.broke) << worker.value << " has its stream";
+          EXPECT_GE(now_ - *life.broke, job.spec.timeouts.resume);
+          break;
+        case protocol::CauseKind::kReplaced:
+          EXPECT_TRUE(life.broke || restarted_ > absl::InfinitePast());
+          break;
+        case protocol::CauseKind::kProcessDied:
+        case protocol::CauseKind::kLink:
+          EXPECT_TRUE(life.accused || cause.workers.size() == 2)
+              << "nobody accused " << worker.value;
+          break;
+        case protocol::CauseKind::kLeft:
+          EXPECT_TRUE(life.left) << worker.value << " did not leave";
+          break;
+        default: break;
+      }
+    }
+  }
+
+  void Check(const CloseSession& e) {
+    EXPECT_EQ(closed_.count(e.session), 0u) << "closed before";
+    EXPECT_EQ(opened_.count(e.session), 1u) << "never opened";
+    Drop(e.session);
+    closed_.insert(e.session);
+  }
+
+  void Check(const Send& e) {
+    EXPECT_EQ(closed_.count(e.session), 0u) << "sent on a closed stream";
+    EXPECT_EQ(opened_.count(e.session), 1u) << "never opened";
+    if (std::holds_alternative<protocol::Refused>(e.message.body)) return;
+    JobSeen& job = jobs_[e.message.job];
+    if (const auto* welcome = std::get_if<protocol::Welcome>(&e.message.body)) {
+      return Welcomed(e.session, e.message.job, *welcome);
+    }
+    const auto stream = streams_.find(e.session);
+    ASSERT_TRUE(stream != streams_.end()) << "nobody was welcomed there";
+    EXPECT_EQ(stream->second.job, e.message.job);
+    Told(job, stream->second, e.message);
+  }
+
+  void Welcomed(SessionId session, const JobName& name,
+                const protocol::Welcome& welcome) {
+    JobSeen& job = jobs_[name];
+    EXPECT_EQ(welcome.spec, job.spec);
+    ASSERT_EQ(session, greets_);
+    const WorkerName worker = greeter_;
+    EXPECT_EQ(welcome.generation, job.generations[worker]);
+    const auto speaker = job.speaker.find(worker);
+    if (speaker != job.speaker.end() && speaker->second != session) {
+      ADD_FAILURE() << worker.value << " speaks on two streams";
+    }
+    job.speaker[worker] = session;
+    // Who says Hello asks to be told again.
+    streams_[session] = {
+        .job = name, .worker = worker, .generation = welcome.generation};
+    Life& life = job.lives_of[worker];
+    life.heard = now_;
+    life.broke.reset();
+  }
+
+  void Told(JobSeen& job, Stream& stream, const protocol::ToWorker& message) {
+    const bool live = job.lives && message.epoch == job.newest;
+    if (const auto* formed =
+            std::get_if<protocol::EpochFormed>(&message.body)) {
+      EXPECT_TRUE(live);
+      EXPECT_EQ(formed->members.items(), job.members);
+      ASSERT_LT(formed->rank, static_cast<int>(job.members.size()));
+      EXPECT_EQ(job.members[formed->rank].worker, stream.worker);
+      EXPECT_EQ(job.members[formed->rank].generation, stream.generation);
+    } else if (const auto* ready =
+                   std::get_if<protocol::PlanReady>(&message.body)) {
+      EXPECT_TRUE(live);
+      EXPECT_EQ(ready->digest, job.digest);
+    } else if (const auto* group =
+                   std::get_if<protocol::GroupHandles>(&message.body)) {
+      EXPECT_TRUE(live);
+      CheckHandles(job, stream, message.job, *group);
+    } else if (std::holds_alternative<protocol::Start>(message.body)) {
+      EXPECT_TRUE(live);
+      CheckStart(job);
+    } else if (const auto* ended =
+                   std::get_if<protocol::EpochEnded>(&message.body)) {
+      EXPECT_TRUE(ended->final ? job.over : job.ended.count(message.epoch) > 0);
+      EXPECT_TRUE(
+          stream.ends_told.insert({message.epoch.value, ended->final}).second)
+          << "told twice";
+    }
+  }
+
+  void CheckHandles(JobSeen& job, const Stream& stream, const JobName& name,
+                    const protocol::GroupHandles& group) {
+    const auto plan = core_->FindPlan(name, job.digest);
+    ASSERT_NE(plan, nullptr);
+    const auto& ranks = plan->communicators[group.communicator].ranks;
+    ASSERT_EQ(group.handles.size(), ranks.size());
+    bool is_member = false;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      EXPECT_EQ(group.handles[i], job.handles[group.communicator][ranks[i]]);
+      is_member |= job.members[ranks[i]].worker == stream.worker;
+    }
+    EXPECT_TRUE(is_member);
+  }
+
+  void CheckStart(JobSeen& job) {
+    ++starts_;
+    if (job.recovered) return;  // what was said to a former coordinator counts
+    for (const protocol::Member& member : job.members) {
+      EXPECT_TRUE(job.lives_of[member.worker].said_connected);
+      EXPECT_TRUE(job.lives_of[member.worker].acked);
+    }
+  }
+
+  void CheckThatAllWereTold() {
+    if (!just_ended_) return;
+    const auto& [job, epoch] = *just_ended_;
+    for (const protocol::Member& member : job->members) {
+      const auto speaker = job->speaker.find(member.worker);
+      if (speaker == job->speaker.end()) continue;
+      const Stream& stream = streams_.at(speaker->second);
+      if (stream.generation != member.generation) continue;
+      EXPECT_TRUE(stream.ends_told.count({epoch.value, false}) ||
+                  stream.ends_told.count({epoch.value, true}))
+          << member.worker.value << " was not told that its epoch ended";
+    }
+    just_ended_.reset();
+  }
+
+  static int RankOf(const JobSeen& job, const WorkerName& worker) {
+    for (size_t rank = 0; rank < job.members.size(); ++rank) {
+      if (job.members[rank].worker == worker) return static_cast<int>(rank);
+    }
+    return -1;
+  }
+
+  void Drop(SessionId session) {
+    const auto stream = streams_.find(session);
+    if (stream == streams_.end()) return;
+    JobSeen& job = jobs_[stream->second.job];
+    job.speaker.erase(stream->second.worker);
+    job.lives_of[stream->second.worker].broke = now_;
+    streams_.erase(stream);
+  }
+
+  absl::Time now_;
+  const Coordinator* core_ = nullptr;
+  absl::Time restarted_ = absl::InfinitePast();
+  uint64_t records_ = 0;
+  std::map<JobName, JobSeen> jobs_;
+  SessionId greets_;    // the stream of the Hello in this event
+  WorkerName greeter_;  // whose it is
+  std::map<SessionId, Stream> streams_;  // welcomed and open
+  std::set<SessionId> opened_;
+  std::set<SessionId> closed_;
+  std::optional<std::pair<JobSeen*, EpochId>> just_ended_;
+  int questions_ = 0;
+  int answers_ = 0;
+  int epochs_ = 0;
+  int starts_ = 0;
+  int completed_ = 0;
+  std::map<protocol::CauseKind, int> causes_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_TESTS_SERVER_CORE_PROMISES_H_

@@ -1,0 +1,226 @@
+// Workers as the coordinator meets them, simulated: each follows the protocol
+// when it makes a natural move, and may be made to misbehave.
+//
+//   out ─Hello▶ greeted ─Welcome▶ waiting ─EpochFormed▶ formed ─▶ registered
+//    ▲                                                              │ PlanReady
+//    │ Refused: another life                                        ▼
+//    └── ended ◀─EpochEnded── running ◀─Start── connected ◀─ ... ─ planned
+//
+// The data plane is simulated too: nobody leaves a transfer or a verdict before
+// all members have entered it.
+
+#ifndef LOCKSTEP_TESTS_SERVER_CORE_TROUPE_H_
+#define LOCKSTEP_TESTS_SERVER_CORE_TROUPE_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "plan/words/protocol.h"
+#include "server/core/event.h"
+
+namespace lockstep::core {
+
+enum class Act {
+  kOut,
+  kGreeted,
+  kWaiting,
+  kFormed,
+  kRegistered,
+  kPlanned,
+  kAcked,
+  kPublished,
+  kConnected,
+  kRunning,
+  kEnded,
+  kLeaving,
+};
+
+struct Actor {
+  WorkerName name;
+  protocol::ProcessInfo process;
+  uint64_t life = 1;
+  Act act = Act::kOut;
+  SessionId session;
+  Generation generation;
+  EpochId epoch;
+  std::vector<protocol::Member> members;
+  int rank = -1;
+  Revision revision;
+  std::string digest;
+  std::set<int> handles;  // communicators whose handles it was given
+  bool acked = false;
+  bool started = false;
+  protocol::Position position;
+  protocol::Leave leave;
+  absl::Time sulks_until = absl::InfinitePast();  // only heartbeats before
+
+  // A new process of the same name.
+  void Die() {
+    const WorkerName same = name;
+    const protocol::ProcessInfo next{.host = process.host,
+                                     .pid = process.pid + 10};
+    const uint64_t next_life = life + 1;
+    *this = {.name = same, .process = next, .life = next_life};
+  }
+
+  // The same process makes another session.
+  void BeginAgain() {
+    const Actor before = *this;
+    *this = {.name = before.name,
+             .process = before.process,
+             .life = before.life + 1,
+             .session = before.session};
+  }
+
+  protocol::Hello MakeHello(const JobSpec& spec) const {
+    protocol::Hello hello{.worker = name,
+                          .generation = generation,
+                          .life = life,
+                          .spec = spec,
+                          .process = process};
+    if (generation.value == 0) return hello;
+    hello.resume = protocol::ResumeState{.epoch = epoch, .position = position};
+    if (acked) {
+      hello.resume->revision = revision;
+      hello.resume->plan_digest = digest;
+    }
+    return hello;
+  }
+
+  // What it hears.
+  void Hear(const protocol::ToWorker& message) {
+    std::visit([&](const auto& body) { On(message.epoch, body); },
+               message.body);
+  }
+
+  void LoseStream() {
+    session = {};
+    if (act == Act::kGreeted) act = Act::kOut;
+  }
+
+ private:
+  void On(EpochId, const protocol::Welcome& welcome) {
+    generation = welcome.generation;
+    if (act == Act::kLeaving) return;
+    // What it said since the epoch was formed may not have been heard: it says
+    // it all again.
+    if (epoch.value == 0) {
+      act = Act::kWaiting;
+    } else if (act != Act::kEnded && !started) {
+      act = Act::kFormed;
+    }
+  }
+  void On(EpochId, const protocol::Refused&) { Die(); }
+  void On(EpochId formed_epoch, const protocol::EpochFormed& formed) {
+    if (formed_epoch <= epoch) return;
+    epoch = formed_epoch;
+    rank = formed.rank;
+    members = formed.members;
+    act = Act::kFormed;
+    acked = started = false;
+    revision = {};
+    digest.clear();
+    handles.clear();
+    position = {};
+  }
+  void On(EpochId at, const protocol::PlanReady& ready) {
+    if (at != epoch || started) return;
+    revision = ready.revision;
+    digest = ready.digest;
+    if (act == Act::kRegistered) act = Act::kPlanned;
+  }
+  void On(EpochId at, const protocol::GroupHandles& group) {
+    if (at == epoch) handles.insert(group.communicator);
+  }
+  void On(EpochId at, const protocol::Start&) {
+    if (at != epoch || act == Act::kEnded) return;
+    started = true;
+    if (act != Act::kLeaving) act = Act::kRunning;
+  }
+  void On(EpochId, const protocol::EpochEnded&) {
+    if (act != Act::kLeaving) act = Act::kEnded;
+  }
+  void On(EpochId, const protocol::Left&) { Die(); }
+};
+
+// How far each member of an epoch ever came: what it gave to the data plane
+// stays there when it has gone.
+using DataPlane = std::map<WorkerName, protocol::Position>;
+
+// What an actor says next of its own accord; a heartbeat if it can only wait.
+inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
+                                            uint64_t steps) {
+  using protocol::Phase;
+  switch (actor->act) {
+    case Act::kFormed:
+      actor->act = Act::kRegistered;
+      if (!actor->digest.empty()) actor->act = Act::kPlanned;
+      return protocol::RegisterChunk{
+          .index = 0,
+          .last = true,
+          .parameters = {{.name = "weight", .shape = {8, 4}}}};
+    case Act::kPlanned:
+      actor->act = Act::kAcked;
+      actor->acked = true;
+      return protocol::PlanAck{actor->revision, actor->digest};
+    case Act::kAcked:
+      actor->act = Act::kPublished;
+      return protocol::PublishHandles{
+          {{0, "handle of " + actor->name.value + " in epoch " +
+                   std::to_string(actor->epoch.value)}}};
+    case Act::kPublished:
+      if (actor->handles.empty()) return protocol::Heartbeat{};
+      actor->act = Act::kConnected;
+      return protocol::Connected{};
+    case Act::kRunning: {
+      protocol::Position& at = actor->position;
+      const auto all_entered = [&](Phase phase) {
+        for (const protocol::Member& member : actor->members) {
+          if ((*plane)[member.worker] < protocol::Position{at.step, phase}) {
+            return false;
+          }
+        }
+        return true;
+      };
+      switch (at.phase) {
+        case Phase::kIdle:
+          if (at.step >= steps) {
+            actor->act = Act::kLeaving;
+            actor->leave = {.clean = true, .steps = at.step};
+            return actor->leave;
+          }
+          at.phase = Phase::kCompute;
+          break;
+        case Phase::kCompute: at.phase = Phase::kTransfer; break;
+        case Phase::kTransfer:
+          if (!all_entered(Phase::kTransfer)) return protocol::Heartbeat{};
+          at.phase = Phase::kReduced;
+          break;
+        case Phase::kReduced: at.phase = Phase::kVerdict; break;
+        case Phase::kVerdict:
+          if (!all_entered(Phase::kVerdict)) return protocol::Heartbeat{};
+          at = {at.step + 1, Phase::kIdle};
+          break;
+      }
+      (*plane)[actor->name] = at;
+      return protocol::Progress{.position = at};
+    }
+    case Act::kLeaving: return actor->leave;
+    case Act::kOut:
+    case Act::kGreeted:
+    case Act::kWaiting:
+    case Act::kRegistered:
+    case Act::kConnected:
+    case Act::kEnded: break;
+  }
+  return protocol::Heartbeat{};
+}
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_TESTS_SERVER_CORE_TROUPE_H_
