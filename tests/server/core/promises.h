@@ -45,8 +45,11 @@ class Promises {
     answers_ = 0;
     std::visit([this](const auto& e) { Note(e); }, event);
     for (const Effect& effect : effects) {
-      SCOPED_TRACE(Describe(effect));
       std::visit([this](const auto& e) { Check(e); }, effect);
+      if (testing::Test::HasFailure()) {
+        ADD_FAILURE() << "at " << Describe(effect);
+        return;
+      }
     }
     EXPECT_EQ(answers_, questions_) << "a question is answered once";
     questions_ = 0;
