@@ -36,25 +36,33 @@ grpc::ChannelArguments Arguments() {
 // Fetches in progress: a channel waits for them before it goes.
 class Fetches {
  public:
-  void Add(grpc::ClientContext* context) {
+  void Begin(grpc::ClientContext* context) {
     MutexLock lock(&mutex_);
-    running_.insert(context);
+    ++running_;
+    cancellable_.insert(context);
   }
-  void Remove(grpc::ClientContext* context) {
+  // `context` will be destroyed.
+  void Forget(grpc::ClientContext* context) {
     MutexLock lock(&mutex_);
-    running_.erase(context);
+    cancellable_.erase(context);
+  }
+  void End() {
+    MutexLock lock(&mutex_);
+    --running_;
     changed_.NotifyAll();
   }
+
   void CancelAndWait() {
     MutexLock lock(&mutex_);
-    for (grpc::ClientContext* context : running_) context->TryCancel();
-    while (!running_.empty()) changed_.Wait(&mutex_);
+    for (grpc::ClientContext* context : cancellable_) context->TryCancel();
+    while (running_ > 0) changed_.Wait(&mutex_);
   }
 
  private:
   Mutex mutex_;
   CondVar changed_;
-  std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<grpc::ClientContext*> cancellable_ ABSL_GUARDED_BY(mutex_);
 };
 
 // One FetchPlan; deletes itself when it is done.
@@ -64,13 +72,13 @@ class Fetch : private grpc::ClientReadReactor<v1::PlanChunk> {
                     const PlanRequest& request, absl::Duration timeout,
                     ControlChannel::PlanCallback done) {
     auto* fetch = new Fetch(fetches, std::move(done));
-    fetch->context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    fetch->context_->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     *fetch->request_.mutable_header() =
         proto::ToProto(proto::Header{.job = request.job});
     fetch->request_.set_digest(request.digest);
     fetch->request_.set_token(request.token);
-    fetches->Add(&fetch->context_);
-    stub->async()->FetchPlan(&fetch->context_, &fetch->request_, fetch);
+    fetches->Begin(fetch->context_.get());
+    stub->async()->FetchPlan(fetch->context_.get(), &fetch->request_, fetch);
     fetch->StartRead(&fetch->chunk_);
     fetch->StartCall();
   }
@@ -82,13 +90,17 @@ class Fetch : private grpc::ClientReadReactor<v1::PlanChunk> {
   void OnReadDone(bool ok) override {
     if (!ok) return;
     if (assembled_.ok()) assembled_ = assembler_.Add(chunk_);
-    if (!assembled_.ok()) context_.TryCancel();
+    if (!assembled_.ok()) context_->TryCancel();
     StartRead(&chunk_);
   }
 
   void OnDone(const grpc::Status& status) override {
+    // The connection must not be held any more when the channel goes
+    // (grpc_stream.h).
+    fetches_->Forget(context_.get());
+    context_.reset();
     done_(Result(status));
-    fetches_->Remove(&context_);
+    fetches_->End();
     delete this;
   }
 
@@ -102,7 +114,8 @@ class Fetch : private grpc::ClientReadReactor<v1::PlanChunk> {
 
   Fetches* const fetches_;
   const ControlChannel::PlanCallback done_;
-  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientContext> context_ =
+      std::make_unique<grpc::ClientContext>();
   v1::FetchPlanRequest request_;
   v1::PlanChunk chunk_;
   proto::PlanAssembler assembler_;

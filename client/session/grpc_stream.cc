@@ -14,11 +14,19 @@ std::shared_ptr<GrpcStream> GrpcStream::Start(
   std::shared_ptr<GrpcStream> stream(new GrpcStream(handler));
   stream->self_ = stream;
   handler->OnOpened();  // what is sent from now on waits for the connection
-  stub->async()->Session(&stream->context_, stream.get());
+  {
+    MutexLock lock(&stream->mutex_);
+    stub->async()->Session(stream->context_.get(), stream.get());
+  }
   stream->AddHold();
   stream->StartRead(&stream->incoming_);
   stream->StartCall();
   return stream;
+}
+
+void GrpcStream::Cancel() {
+  MutexLock lock(&mutex_);
+  if (context_ != nullptr) context_->TryCancel();
 }
 
 void GrpcStream::Send(const protocol::ToCoordinator& message) {
@@ -63,7 +71,7 @@ void GrpcStream::OnReadDone(bool ok) {
           message.status().code(),
           absl::StrCat("the coordinator said what cannot be understood: ",
                        message.status().message()));
-      context_.TryCancel();
+      Cancel();
     }
     return StartRead(&incoming_);
   }
@@ -76,6 +84,10 @@ void GrpcStream::OnReadDone(bool ok) {
 
 void GrpcStream::OnDone(const grpc::Status& status) {
   const std::shared_ptr<GrpcStream> self = std::move(self_);
+  {
+    MutexLock lock(&mutex_);
+    context_.reset();
+  }
   handler_->OnClosed(undecodable_.ok() ? ToAbsl(status) : undecodable_);
 }
 

@@ -5,6 +5,10 @@
 // the call while Send may still start a write: it is given back with that sign,
 // after which nothing is written.
 //
+// The context holds the connection. It goes before OnClosed is called, for
+// whoever drops the last hold of a connection must not be a thread of gRPC's:
+// it would wait for itself (a trap of 1.51's callback queue).
+//
 // Threads: Send and Cancel from any thread; reactions on gRPC's threads.
 // Ownership: lives until OnDone, whoever else holds it.
 
@@ -31,7 +35,7 @@ class GrpcStream
                                            StreamHandler* handler);
 
   void Send(const protocol::ToCoordinator& message);
-  void Cancel() { context_.TryCancel(); }
+  void Cancel();
 
  private:
   explicit GrpcStream(StreamHandler* handler) : handler_(handler) {}
@@ -44,12 +48,13 @@ class GrpcStream
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   StreamHandler* const handler_;
-  grpc::ClientContext context_;
   std::shared_ptr<GrpcStream> self_;  // until OnDone
   v1::ToWorker incoming_;
   absl::Status undecodable_;  // why we cancelled, if we did
 
   Mutex mutex_;
+  std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_) =
+      std::make_unique<grpc::ClientContext>();  // until OnDone
   std::deque<v1::ToCoordinator> outgoing_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,6 +1,7 @@
 // The whole coordinator in this process, served over gRPC on a free port.
 //
-// The clock is the machine's, the journal a memory.
+// The clock is the machine's, the journal a memory; given the store and the
+// address of an earlier daemon, it is that daemon started again.
 
 #ifndef LOCKSTEP_TESTS_SERVER_IN_PROCESS_DAEMON_H_
 #define LOCKSTEP_TESTS_SERVER_IN_PROCESS_DAEMON_H_
@@ -17,6 +18,7 @@
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
 #include "server/observe/event_log.h"
+#include "server/rpc/address.h"
 #include "server/rpc/server.h"
 #include "server/runtime/coordinator_loop.h"
 #include "server/runtime/replay.h"
@@ -25,11 +27,14 @@ namespace lockstep {
 
 class InProcessDaemon {
  public:
-  explicit InProcessDaemon(rpc::ServerOptions options = {}) {
-    auto journal = std::make_unique<journal::MemoryJournal>(&store_);
+  explicit InProcessDaemon(rpc::ServerOptions options = {},
+                           journal::MemoryStore* store = nullptr,
+                           const rpc::Address& listen = {"127.0.0.1", 0}) {
+    auto journal = std::make_unique<journal::MemoryJournal>(
+        store == nullptr ? &store_ : store);
     Check(
         runtime::Replay(journal.get(), &proto::ParseRecord, &coordinator_).ok(),
-        "an empty journal replays");
+        "the journal replays");
     loop_ = std::make_unique<runtime::CoordinatorLoop>(
         runtime::CoordinatorLoop::Wiring{
             .coordinator = &coordinator_,
@@ -41,9 +46,9 @@ class InProcessDaemon {
             .on_journal_failure = [](const absl::Status&) {
               Fatal("a memory journal failed");
             }});
-    options.listen = {"127.0.0.1", 0};
+    options.listen = listen;
     auto server = rpc::Server::Start(options, loop_.get());
-    Check(server.ok(), "a free port can be bound");
+    Check(server.ok(), "the port can be bound");
     server_ = *std::move(server);
   }
 
