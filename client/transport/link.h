@@ -11,11 +11,12 @@
 // to wait for them.
 //
 // Threads: Post and Wait from any thread, Cut too.
-// Errors:  Unavailable (the connection to a peer broke) and DataLoss (a peer
-//          sent another number of bytes than the receive expects; nothing
-//          beyond the buffer is written), both with the peer (blame.h);
-//          Cancelled after Cut. After any of them the link is of no more use:
-//          cut it, so that the peers notice too.
+// Errors:  Unavailable (the connection to a peer broke, or it left, with a
+//          transfer open: then no other transfer is waited for either) and
+//          DataLoss (a peer sent another number of bytes than the receive
+//          expects; nothing beyond the buffer is written), both with the peer
+//          (blame.h); Cancelled after Cut. After any of them the link is of no
+//          more use: cut it, so that the peers notice too.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_LINK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_LINK_H_

@@ -98,6 +98,11 @@ class GlooTransfer final : public Transfer,
 
   int peer() const { return peer_; }
 
+  bool Moved() {
+    std::lock_guard<std::mutex> lock(m_);
+    return moved();
+  }
+
   // Makes the Wait in progress, or to come, return, moved or not.
   void Interrupt() {
     std::lock_guard<std::mutex> lock(m_);
@@ -272,6 +277,7 @@ GlooLink::~GlooLink() {
 
 absl::Status GlooLink::Trouble(int peer) const {
   if (cut_) return absl::CancelledError("the link was cut");
+  if (!broken_.ok()) return broken_;
   return closed_[peer].ok() ? absl::OkStatus() : first_closed_;
 }
 
@@ -290,16 +296,20 @@ void GlooLink::Leave(GlooTransfer* transfer) {
 // Gloo tells a buffer of an error before it closes the pair.
 absl::Status GlooLink::Explain(int peer, std::exception_ptr thrown) {
   MutexLock lock(&mutex_);
-  absl::Status trouble = Trouble(peer);
-  if (!trouble.ok() || thrown == nullptr) return trouble;
-  Blemish(StatusOfGloo(thrown, peer));
-  return first_closed_;
+  if (thrown != nullptr && Trouble(peer).ok()) {
+    Break(StatusOfGloo(thrown, peer));
+  }
+  return Trouble(peer);
 }
 
-// A loss of data is what others, who only see connections close, react to.
-void GlooLink::Blemish(const absl::Status& why) {
-  const bool worse = absl::IsDataLoss(why) && !absl::IsDataLoss(first_closed_);
-  if (first_closed_.ok() || worse) first_closed_ = why;
+// A loss of data is what others, who only see connections close, react to: so
+// it explains more than they do.
+void GlooLink::Break(const absl::Status& why) {
+  const bool lost = absl::IsDataLoss(why);
+  if (broken_.ok() || (lost && !absl::IsDataLoss(broken_))) {
+    broken_ = lost || first_closed_.ok() ? why : first_closed_;
+  }
+  for (GlooTransfer* transfer : transfers_) transfer->Interrupt();
 }
 
 uint64_t GlooLink::changes() {
@@ -320,10 +330,12 @@ void GlooLink::Connected(int) {
 void GlooLink::Closed(int peer, const absl::Status& why) {
   MutexLock lock(&mutex_);
   closed_[peer] = why;
-  Blemish(why);
+  if (first_closed_.ok()) first_closed_ = why;
+  bool waited_for = false;
   for (GlooTransfer* transfer : transfers_) {
-    if (transfer->peer() == peer) transfer->Interrupt();
+    waited_for |= transfer->peer() == peer && !transfer->Moved();
   }
+  if (waited_for) Break(why);
   Changed();
 }
 

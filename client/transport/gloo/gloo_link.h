@@ -64,11 +64,11 @@ class GlooLink final : public Link, private PairOwner {
   absl::Status Greet(const std::vector<GlooHandle>& handles,
                      const Deadline& deadline);
 
-  // Why transfers with `peer` cannot go on; OK if they can. Not the end of that
-  // connection, but of the first: the others go when their ranks hear of it.
+  // Why transfers with `peer` cannot go on; OK if they can.
   absl::Status Trouble(int peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Explain(int peer, std::exception_ptr thrown);
-  void Blemish(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends all transfers: one that a peer owes will never be.
+  void Break(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Enter(GlooTransfer* transfer);
   void Leave(GlooTransfer* transfer);
 
@@ -86,8 +86,11 @@ class GlooLink final : public Link, private PairOwner {
   CondVar changed_;
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cut_ ABSL_GUARDED_BY(mutex_) = false;
+  // A peer may go when it owes nothing. Of those gone, the first is named: the
+  // others may have gone because of it.
   std::vector<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // by rank
   absl::Status first_closed_ ABSL_GUARDED_BY(mutex_);
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<GlooTransfer*> transfers_ ABSL_GUARDED_BY(mutex_);
 };
 

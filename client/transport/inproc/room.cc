@@ -19,20 +19,40 @@ absl::Status Mismatch(const Room::Half& send, size_t expected, int about) {
 
 }  // namespace
 
-absl::Status Room::Presence(const Half& half) const {
-  if (left_[half.rank]) return absl::CancelledError("the link was cut");
-  return left_[half.peer] ? trouble_[half.rank] : absl::OkStatus();
+absl::Status Room::Trouble(const Half& half) const {
+  const Seat& seat = seats_[half.rank];
+  if (seat.left) return absl::CancelledError("the link was cut");
+  if (!seat.broken.ok()) return seat.broken;
+  return seats_[half.peer].left ? seat.first_gone : absl::OkStatus();
 }
 
-void Room::Blemish(int rank, const absl::Status& why) {
-  absl::Status& first = trouble_[rank];
-  const bool worse = absl::IsDataLoss(why) && !absl::IsDataLoss(first);
-  if (first.ok() || worse) first = why;
+// A loss of data explains more than the leaving of those who noticed it.
+void Room::Break(int rank, const absl::Status& why) {
+  Seat& seat = seats_[rank];
+  const bool lost = absl::IsDataLoss(why);
+  if (seat.broken.ok() || (lost && !absl::IsDataLoss(seat.broken))) {
+    seat.broken = lost ? why : seat.first_gone;
+  }
+}
+
+void Room::EndWhatCannotGoOn() {
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    Half& half = *at->second;
+    absl::Status trouble = Trouble(half);
+    if (trouble.ok()) {
+      ++at;
+      continue;
+    }
+    at = waiting_.erase(at);
+    End(half, std::move(trouble));
+  }
 }
 
 absl::Status Room::Post(Half& half) {
   MutexLock lock(&mutex_);
-  if (absl::Status here = Presence(half); !here.ok()) return here;
+  if (absl::Status trouble = Trouble(half); !trouble.ok()) {
+    return trouble;
+  }
   auto [at, first] = waiting_.try_emplace(KeyOf(half), &half);
   if (first) return absl::OkStatus();
   Half& other = *at->second;
@@ -45,9 +65,10 @@ absl::Status Room::Post(Half& half) {
 void Room::Meet(Half& send, Half& receive) {
   if (send.bytes != receive.bytes) {
     for (Half* half : {&send, &receive}) {
-      Blemish(half->rank, Mismatch(send, receive.bytes, half->peer));
-      End(*half, trouble_[half->rank]);
+      Break(half->rank, Mismatch(send, receive.bytes, half->peer));
+      End(*half, seats_[half->rank].broken);
     }
+    EndWhatCannotGoOn();
     return;
   }
   send.state = receive.state = Half::kCopying;
@@ -61,42 +82,36 @@ void Room::Meet(Half& send, Half& receive) {
 void Room::End(Half& half, absl::Status outcome) {
   half.outcome = std::move(outcome);
   half.state = Half::kOver;
-  changed_[half.rank].NotifyAll();
+  seats_[half.rank].changed.NotifyAll();
 }
 
 absl::Status Room::Wait(Half& half) {
   MutexLock lock(&mutex_);
-  while (half.state != Half::kOver) changed_[half.rank].Wait(&mutex_);
+  while (half.state != Half::kOver) seats_[half.rank].changed.Wait(&mutex_);
   return half.outcome;
 }
 
 void Room::Withdraw(Half& half) {
   MutexLock lock(&mutex_);
-  while (half.state == Half::kCopying) changed_[half.rank].Wait(&mutex_);
+  while (half.state == Half::kCopying) seats_[half.rank].changed.Wait(&mutex_);
   auto at = waiting_.find(KeyOf(half));
   if (at != waiting_.end() && at->second == &half) waiting_.erase(at);
 }
 
 void Room::Leave(int rank) {
   MutexLock lock(&mutex_);
-  if (left_[rank]) return;
-  left_[rank] = true;
+  if (seats_[rank].left) return;
+  seats_[rank].left = true;
   const absl::Status gone = Blame(
       absl::UnavailableError(absl::StrCat("rank ", rank, " left the group")),
       rank);
-  for (size_t r = 0; r < trouble_.size(); ++r) {
-    if (r != static_cast<size_t>(rank)) Blemish(static_cast<int>(r), gone);
+  for (Seat& seat : seats_) {
+    if (seat.first_gone.ok()) seat.first_gone = gone;
   }
-  for (auto at = waiting_.begin(); at != waiting_.end();) {
-    Half& half = *at->second;
-    absl::Status here = Presence(half);
-    if (here.ok()) {
-      ++at;
-      continue;
-    }
-    at = waiting_.erase(at);
-    End(half, std::move(here));
+  for (const auto& [key, half] : waiting_) {
+    if (half->peer == rank) Break(half->rank, gone);
   }
+  EndWhatCannotGoOn();
 }
 
 namespace {

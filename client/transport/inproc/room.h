@@ -25,7 +25,7 @@ namespace lockstep::transport {
 
 class Room {
  public:
-  explicit Room(int size) : left_(size), trouble_(size), changed_(size) {}
+  explicit Room(int size) : seats_(size) {}
 
   // A rank's side of a transfer.
   struct Half {
@@ -39,13 +39,11 @@ class Room {
     absl::Status outcome;
   };
 
-  // Cancelled if `half.rank` has left, Unavailable if its peer has.
   absl::Status Post(Half& half);
   absl::Status Wait(Half& half);
   void Withdraw(Half& half);
 
-  // What was posted by and for `rank` and has not met ends, with Cancelled for
-  // `rank` and Unavailable for its peers.
+  // Ends what `rank` has posted, and all that those wait for who wait for it.
   void Leave(int rank);
 
  private:
@@ -55,20 +53,26 @@ class Room {
                       : Key(half.peer, half.rank, half.tag);
   }
 
-  absl::Status Presence(const Half& half) const
+  struct Seat {
+    bool left = false;
+    absl::Status first_gone;  // who of the others left first
+    absl::Status broken;      // what this rank waited for and will never be
+    CondVar changed;          // one of its halves is over
+  };
+
+  // Why `half` cannot go on; OK if it can.
+  absl::Status Trouble(const Half& half) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Blemish(int rank, const absl::Status& why)
+  void Break(int rank, const absl::Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndWhatCannotGoOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Meet(Half& a, Half& b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(Half& half, absl::Status outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
-  std::vector<bool> left_ ABSL_GUARDED_BY(mutex_);
-  // By rank, what went wrong first: a loss of data, or else a peer that left.
-  std::vector<absl::Status> trouble_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Seat> seats_ ABSL_GUARDED_BY(mutex_);  // by rank
   std::map<Key, Half*> waiting_ ABSL_GUARDED_BY(mutex_);
-  std::vector<CondVar> changed_;  // by rank: one of its halves is over
 };
 
 // `rank`'s side of the room; leaves it when cut or destroyed.
