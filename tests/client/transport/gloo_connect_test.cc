@@ -1,0 +1,284 @@
+// How Gloo groups form, or fail to.
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/transport/blame.h"
+#include "client/transport/gloo/gloo.h"
+#include "client/transport/gloo/gloo_handle.h"
+#include "gtest/gtest.h"
+
+namespace lockstep::transport {
+namespace {
+
+std::unique_ptr<Transport> Gloo(const std::string& address = "127.0.0.1") {
+  auto made = MakeGlooTransport({.bind_address = address});
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
+}
+
+std::unique_ptr<PendingGroup> Prepared(Transport& transport, int rank,
+                                       int size) {
+  auto pending = transport.Prepare({.name = "g", .rank = rank, .size = size});
+  EXPECT_TRUE(pending.ok()) << pending.status();
+  return *std::move(pending);
+}
+
+std::vector<std::string> HandlesOf(
+    const std::vector<std::unique_ptr<PendingGroup>>& group) {
+  std::vector<std::string> handles;
+  for (const auto& member : group) handles.push_back(member->handle());
+  return handles;
+}
+
+std::vector<std::unique_ptr<PendingGroup>> PreparedGroup(Transport& transport,
+                                                         int size) {
+  std::vector<std::unique_ptr<PendingGroup>> group;
+  for (int rank = 0; rank < size; ++rank) {
+    group.push_back(Prepared(transport, rank, size));
+  }
+  return group;
+}
+
+TEST(GlooHandleTest, IsReadAsItWasWritten) {
+  for (const char* address : {"127.0.0.1", "10.1.2.3", "fe80::1"}) {
+    const GlooHandle handle{1, address, {4001, 0, 65535}};
+    const absl::StatusOr<GlooHandle> read =
+        ParseGlooHandle(Format(handle), 1, 3);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, handle);
+    EXPECT_EQ(Port(*ListenerFor(*read, 2)), 65535);
+  }
+}
+
+TEST(GlooHandleTest, RefusesWhatIsNoHandleOfThatRank) {
+  EXPECT_TRUE(ParseGlooHandle("gloo1 1 3 127.0.0.1 5,0,7", 1, 3).ok());
+  for (const char* text :
+       {"", "gloo1", "gloo2 1 3 127.0.0.1 5,0,7", "gloo1 0 3 127.0.0.1 0,5,7",
+        "gloo1 1 2 127.0.0.1 5,0", "gloo1 1 3 127.0.0.1 5,0",
+        "gloo1 1 3 localhost 5,0,7", "gloo1 1 3 127.0.0.1 5,6,7",
+        "gloo1 1 3 127.0.0.1 0,0,7", "gloo1 1 3 127.0.0.1 5,0,70000",
+        "gloo1 1 3 127.0.0.1 5,0,x", "gloo1 1 3 127.0.0.1 5,0,7 8"}) {
+    const absl::Status refused = ParseGlooHandle(text, 1, 3).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << text << ": " << refused;
+    EXPECT_EQ(BlamedRank(refused), 1);
+  }
+}
+
+TEST(GlooConnectTest, ListensOnAnAddressOfThisHostOnly) {
+  for (const char* address : {"192.0.2.1", "no.such.host.invalid", "0.0.0.0"}) {
+    const absl::Status refused =
+        MakeGlooTransport({.bind_address = address}).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << address << ": " << refused;
+  }
+  EXPECT_TRUE(MakeGlooTransport({.bind_address = "localhost"}).ok());
+}
+
+TEST(GlooConnectTest, RefusesGroupsThatCannotBe) {
+  const auto transport = Gloo();
+  for (auto [rank, size] : {std::pair(-1, 2), {2, 2}, {0, 0}}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        transport->Prepare({.name = "g", .rank = rank, .size = size})
+            .status()));
+  }
+  const auto group = PreparedGroup(*transport, 2);
+  std::vector<std::string> handles = HandlesOf(group);
+  const auto connect = [&](const std::vector<std::string>& wrong) {
+    return group[0]->Connect(wrong, absl::Seconds(60)).status();
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(connect({handles[0]})));
+  EXPECT_TRUE(absl::IsInvalidArgument(connect({handles[1], handles[0]})));
+  EXPECT_TRUE(absl::IsInvalidArgument(connect({handles[0], "nonsense"})));
+}
+
+TEST(GlooConnectTest, NamesTheRankThatDoesNotCome) {
+  const auto transport = Gloo();
+  const auto group = PreparedGroup(*transport, 2);
+  const auto handles = HandlesOf(group);
+  // Rank 1 listens, and may even be reached, but does not connect.
+  const absl::Status late =
+      group[0]->Connect(handles, absl::Milliseconds(50)).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  EXPECT_EQ(BlamedRank(late), 1) << late;
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      group[0]->Connect(handles, absl::Seconds(60)).status()));
+}
+
+TEST(GlooConnectTest, NamesTheRankThatIsGone) {
+  const auto transport = Gloo();
+  auto group = PreparedGroup(*transport, 2);
+  const auto handles = HandlesOf(group);
+  // One of the two connects to the other, by their ports: try both.
+  for (int survivor : {0, 1}) {
+    group = PreparedGroup(*transport, 2);
+    const auto handles = HandlesOf(group);
+    group[1 - survivor] = nullptr;
+    const absl::Status gone =
+        group[survivor]->Connect(handles, absl::Milliseconds(200)).status();
+    EXPECT_TRUE(absl::IsUnavailable(gone) || absl::IsDeadlineExceeded(gone))
+        << gone;
+    EXPECT_EQ(BlamedRank(gone), 1 - survivor) << gone;
+  }
+}
+
+TEST(GlooConnectTest, AbortEndsConnectingBeforeAndWhileItWaits) {
+  const auto transport = Gloo();
+  const auto group = PreparedGroup(*transport, 3);
+  const auto handles = HandlesOf(group);
+  std::thread aborter([&] { group[0]->Abort("enough"); });
+  const absl::Status ended =
+      group[0]->Connect(handles, absl::InfiniteDuration()).status();
+  aborter.join();
+  EXPECT_EQ(ended, absl::AbortedError("enough"));
+  group[1]->Abort("first");
+  group[1]->Abort("second");
+  EXPECT_EQ(group[1]->Connect(handles, absl::Seconds(60)).status(),
+            absl::AbortedError("first"));
+}
+
+TEST(GlooConnectTest, ManyGroupsShareOneThread) {
+  const auto transport = Gloo();
+  constexpr int kGroups = 5;
+  std::vector<std::unique_ptr<Communicator>> comms(2 * kGroups);
+  for (int g = 0; g < kGroups; ++g) {
+    const auto group = PreparedGroup(*transport, 2);
+    const auto handles = HandlesOf(group);
+    std::vector<std::thread> threads;
+    for (int rank : {0, 1}) {
+      threads.emplace_back([&, rank] {
+        auto comm = group[rank]->Connect(handles, absl::Seconds(60));
+        EXPECT_TRUE(comm.ok()) << comm.status();
+        if (comm.ok()) comms[2 * g + rank] = *std::move(comm);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  int gloo_threads = 0;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+    gloo_threads += name == "ls-gloo";
+  }
+  EXPECT_EQ(gloo_threads, 1);
+}
+
+// --- Somebody else at the door -----------------------------------------------
+
+// A socket that pretends to be rank 1 of 2.
+class Stranger {
+ public:
+  Stranger() : listener_(Socket()) {
+    sockaddr_in any{.sin_family = AF_INET};
+    inet_pton(AF_INET, "127.0.0.1", &any.sin_addr);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&any), sizeof any),
+              0);
+    EXPECT_EQ(listen(listener_, 1), 0);
+    sockaddr_storage own{};
+    socklen_t length = sizeof own;
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&own), &length);
+    handle_ = Format({1, "127.0.0.1", {Port(own), 0}});
+  }
+  ~Stranger() {
+    close(listener_);
+    if (connection_ >= 0) close(connection_);
+  }
+
+  const std::string& handle() const { return handle_; }
+
+  // By Gloo's rule the greater address connects to the smaller.
+  void Meet(const std::string& rank_0) {
+    const GlooHandle theirs = *ParseGlooHandle(rank_0, 0, 2);
+    const GlooHandle mine = *ParseGlooHandle(handle_, 1, 2);
+    if (htons(theirs.ports[1]) > htons(mine.ports[0])) {
+      connection_ = accept(listener_, nullptr, nullptr);
+    } else {
+      connection_ = Socket();
+      const sockaddr_storage at = *ListenerFor(theirs, 1);
+      EXPECT_EQ(connect(connection_, reinterpret_cast<const sockaddr*>(&at),
+                        sizeof(sockaddr_in)),
+                0);
+    }
+    EXPECT_GE(connection_, 0);
+  }
+
+  void Say(const std::vector<uint64_t>& words) {
+    const size_t bytes = words.size() * sizeof(uint64_t);
+    EXPECT_EQ(send(connection_, words.data(), bytes, MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes));
+  }
+
+ private:
+  static int Socket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+
+  const int listener_;
+  int connection_ = -1;
+  std::string handle_;
+};
+
+// Gloo's message: bytes in all, opcode, slot, offset, length, remote offset.
+std::vector<uint64_t> Message(uint64_t opcode, uint64_t slot, uint64_t length) {
+  return {48 + length, opcode, slot, 0, length, 0};
+}
+
+TEST(GlooStrangerTest, NothingThatArrivesEndsTheProcess) {
+  const auto transport = Gloo();
+  const std::vector<std::vector<uint64_t>> sayings = {
+      Message(1, 0, 17),  // of a size that nobody asked for
+      Message(1, 0, uint64_t{1} << 60),
+      Message(1, 99, 8),  // in a slot that nobody asked for
+      Message(0, 0, 8),   // to a buffer of another kind
+      {0x2f20544547, 0x302e312f50545448, 7, 7, 7, 7},  // "GET / HTTP/1.0"
+  };
+  for (const auto& saying : sayings) {
+    Stranger stranger;
+    const auto member = Prepared(*transport, 0, 2);
+    std::thread talk([&] {
+      stranger.Meet(member->handle());
+      stranger.Say(saying);
+    });
+    const absl::Status ended =
+        member
+            ->Connect({member->handle(), stranger.handle()}, absl::Seconds(60))
+            .status();
+    talk.join();
+    EXPECT_TRUE(absl::IsUnavailable(ended) || absl::IsDataLoss(ended))
+        << absl::StrJoin(saying, " ") << ": " << ended;
+    EXPECT_EQ(BlamedRank(ended), 1) << ended;
+  }
+}
+
+TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
+  const auto transport = Gloo();
+  Stranger stranger;
+  const auto member = Prepared(*transport, 0, 2);
+  std::thread talk([&] {
+    stranger.Meet(member->handle());
+    stranger.Say(Message(2, 0, 16));  // "I will send to slot 0"
+    std::vector<uint64_t> greeting = Message(1, 0, 16);
+    greeting.insert(greeting.end(), {12345, uint64_t{1}});
+    stranger.Say(greeting);
+    stranger.Say(Message(3, 0, 16));  // "I will receive from slot 0"
+  });
+  const absl::Status ended =
+      member->Connect({member->handle(), stranger.handle()}, absl::Seconds(60))
+          .status();
+  talk.join();
+  EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
+  EXPECT_EQ(BlamedRank(ended), 1) << ended;
+}
+
+}  // namespace
+}  // namespace lockstep::transport
