@@ -109,9 +109,8 @@ Admission Admit(const Door& door, const protocol::Hello& hello,
     return listed;
   }
   const Worker* holder = door.roster.Find(hello.worker);
-  const bool same_life =
-      hello.generation.value != 0 ||
-      (holder != nullptr && hello.life != 0 && holder->life == hello.life);
+  const bool same_life = hello.generation.value != 0 ||
+                         (hello.life != 0 && hello.life == door.newest_life);
   if (!same_life) return AdmitNewcomer(door, hello, now);
   if (hello.generation.value != 0) {
     if (absl::Status fenced = Fenced(door, hello, now); !fenced.ok()) {

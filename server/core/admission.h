@@ -33,7 +33,8 @@ using Admission = std::variant<NewLife, SameLife, absl::Status>;
 struct Door {
   const JobSpec& spec;
   const Roster& roster;
-  Generation newest;  // of the name; 0: never given
+  Generation newest;         // of the name; 0: never given
+  uint64_t newest_life = 0;  // ... and its Hello::life
   bool epoch_lives = false;
 };
 

@@ -20,14 +20,13 @@ struct Change {
   }
 
   absl::Status operator()(const record::GenerationAssigned& body) const {
-    Generation& newest = job.generations[body.worker];
-    if (body.generation <= newest) {
+    Bearer& newest = job.bearers[body.worker];
+    if (body.generation <= newest.generation) {
       return CannotFollow(absl::StrFormat(
           "generation %d of %s follows generation %d", body.generation.value,
-          body.worker.value, newest.value));
+          body.worker.value, newest.generation.value));
     }
-    newest = body.generation;
-    job.lives[body.worker] = body.life;
+    newest = {body.generation, body.life};
     return absl::OkStatus();
   }
 

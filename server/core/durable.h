@@ -27,18 +27,24 @@
 
 namespace lockstep::core {
 
+// A life of a worker, as the job knows it for good.
+struct Bearer {
+  Generation generation;
+  uint64_t life = 0;  // Hello::life
+  bool operator==(const Bearer&) const = default;
+};
+
 struct DurableJob {
   JobSpec spec;
-  std::string token_hash;                        // empty: no token
-  std::map<WorkerName, Generation> generations;  // the newest of each name
-  std::map<WorkerName, uint64_t> lives;          // ... and its Hello::life
-  EpochId epoch;                                 // the newest; 0: none yet
-  bool epoch_lives = false;                      // ... has not ended
-  SharedList<protocol::Member> members;          // of the newest epoch
-  Revision revision;                             // adopted in it; 0: none
-  std::string plan_digest;                       // adopted in it
-  protocol::Cause cause;                         // of the last epoch's end
-  std::optional<record::JobEnded> ended;         // the job is over
+  std::string token_hash;                 // empty: no token
+  std::map<WorkerName, Bearer> bearers;   // the newest of each name
+  EpochId epoch;                          // the newest; 0: none yet
+  bool epoch_lives = false;               // ... has not ended
+  SharedList<protocol::Member> members;   // of the newest epoch
+  Revision revision;                      // adopted in it; 0: none
+  std::string plan_digest;                // adopted in it
+  protocol::Cause cause;                  // of the last epoch's end
+  std::optional<record::JobEnded> ended;  // the job is over
   bool operator==(const DurableJob&) const = default;
 };
 

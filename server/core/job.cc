@@ -137,12 +137,14 @@ absl::Status Job::Over() const {
 // --- Questions --------------------------------------------------------------
 
 Door Job::TheDoor(const WorkerName& worker) const {
-  const auto newest = durable_.generations.find(worker);
-  return {.spec = spec(),
-          .roster = roster_,
-          .newest = newest == durable_.generations.end() ? Generation{}
-                                                         : newest->second,
-          .epoch_lives = epoch_.has_value()};
+  Door door{
+      .spec = spec(), .roster = roster_, .epoch_lives = epoch_.has_value()};
+  const auto bearer = durable_.bearers.find(worker);
+  if (bearer != durable_.bearers.end()) {
+    door.newest = bearer->second.generation;
+    door.newest_life = bearer->second.life;
+  }
+  return door;
 }
 
 int Job::RankOf(const Worker& worker) const {

@@ -84,8 +84,8 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
   const Generation generation{TheDoor(hello.worker).newest.value + 1};
   turn.out.Record(
       name(), record::GenerationAssigned{hello.worker, generation, hello.life});
-  Worker& worker = roster_.Begin(hello.worker, generation, hello.life,
-                                 hello.process, turn.now);
+  Worker& worker =
+      roster_.Begin(hello.worker, generation, hello.process, turn.now);
   Attach(&worker, session, hello, /*resumed=*/false, turn);
   Arrive(&worker, turn);
 }
@@ -94,7 +94,7 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
                        Turn& turn) {
   Worker* worker = roster_.Find(hello.worker);
   if (worker == nullptr) {  // known from an earlier life of the coordinator
-    worker = &roster_.Begin(hello.worker, hello.generation, hello.life,
+    worker = &roster_.Begin(hello.worker, TheDoor(hello.worker).newest,
                             hello.process, turn.now);
     roster_.Move(worker, WorkerState::kLost);
   }
@@ -163,7 +163,8 @@ void Job::Restate(const Worker& worker, Turn& turn) {
   epoch_->registry.Repeat(rank);
   epoch_->early.erase(rank);
   Tell(worker, protocol::EpochFormed{rank, epoch_->members}, turn);
-  if (durable_.revision.value != 0) {
+  // After a restart there is none to fetch until it is compiled again.
+  if (epoch_->plan != nullptr) {
     Tell(worker, protocol::PlanReady{durable_.revision, durable_.plan_digest},
          turn);
   }

@@ -32,8 +32,7 @@ void Job::Revive(absl::Time now) {
   epoch_.emplace(durable_.epoch, durable_.members, spec(), now);
   for (const protocol::Member& member : durable_.members) {
     Worker& worker =
-        roster_.Begin(member.worker, member.generation,
-                      durable_.lives.at(member.worker), member.process, now);
+        roster_.Begin(member.worker, member.generation, member.process, now);
     roster_.Move(&worker, WorkerState::kSuspect);
     worker.broke = "the coordinator restarted";
     leases_.Set(worker.name, now + spec().timeouts.lease);

@@ -13,8 +13,7 @@ const Worker* Roster::Find(const WorkerName& name) const {
 }
 
 Worker& Roster::Begin(const WorkerName& name, Generation generation,
-                      uint64_t life, const protocol::ProcessInfo& process,
-                      absl::Time now) {
+                      const protocol::ProcessInfo& process, absl::Time now) {
   Worker& worker = workers_[name];
   if (worker.generation.value != 0) {
     SetArrived(&worker, false);
@@ -22,7 +21,6 @@ Worker& Roster::Begin(const WorkerName& name, Generation generation,
   }
   worker = {.name = name,
             .generation = generation,
-            .life = life,
             .process = process,
             .since = now,
             .heard = now};

@@ -32,7 +32,6 @@ namespace lockstep::core {
 struct Worker {
   WorkerName name;
   Generation generation;
-  uint64_t life = 0;  // as in Hello
   WorkerState state = WorkerState::kJoining;
   SessionId session;  // 0: no stream
   protocol::ProcessInfo process;
@@ -53,7 +52,7 @@ class Roster {
   const Worker* Find(const WorkerName& name) const;
 
   // A new life takes the name: joining, not arrived, without a stream.
-  Worker& Begin(const WorkerName& name, Generation generation, uint64_t life,
+  Worker& Begin(const WorkerName& name, Generation generation,
                 const protocol::ProcessInfo& process, absl::Time now);
 
   // To any state; who is not seated any more has not arrived either.

@@ -28,7 +28,7 @@ std::string Judged(const Case& c) {
   const protocol::ProcessInfo process{.host = "a", .pid = 101};
   Roster roster;
   if (c.holder != Holder::kNobody) {
-    Worker& worker = roster.Begin(W(1), kNewest, /*life=*/7, process, At(0));
+    Worker& worker = roster.Begin(W(1), kNewest, process, At(0));
     roster.SetArrived(&worker, c.arrived);
     switch (c.holder) {
       case Holder::kNobody:
@@ -41,7 +41,7 @@ std::string Judged(const Case& c) {
     if (c.dead) worker.exited = "signal 9";
   }
   while (c.full && roster.seated() < 2) {
-    roster.Begin(W(10 + roster.seated()), {1}, 1, process, At(0));
+    roster.Begin(W(10 + roster.seated()), {1}, process, At(0));
   }
 
   protocol::Hello hello{.worker = W(1), .life = 8, .process = process};
@@ -56,6 +56,7 @@ std::string Judged(const Case& c) {
   const Admission admission = Admit({.spec = spec,
                                      .roster = roster,
                                      .newest = kNewest,
+                                     .newest_life = 7,
                                      .epoch_lives = c.epoch_lives},
                                     hello, At(1));
   if (std::holds_alternative<NewLife>(admission)) return "new life";
@@ -70,7 +71,7 @@ std::string Expected(const Case& c) {
   if (c.speaks == Speaks::kOlder) return "FAILED_PRECONDITION";
   if (c.speaks == Speaks::kUnknown) return "FAILED_PRECONDITION";
   const bool same =
-      c.speaks == Speaks::kNewest || (c.speaks == Speaks::kSameLife && !nobody);
+      c.speaks == Speaks::kNewest || c.speaks == Speaks::kSameLife;
   if (same && c.dead && !nobody) return "FAILED_PRECONDITION";
   if (same) return "same life";
   if (c.holder == Holder::kSuspect) return "new life";

@@ -29,15 +29,14 @@ TEST(RestartTest, WorkersThatTrainedThroughItResumeAndNothingIsLost) {
   scene.Restart();
   EXPECT_EQ(scene.Hello(11, Running(scene, 1)),
             "11 <- welcome back, generation 1\n"
-            "11 <- formed 1: rank 0 of w-1 w-2\n"
-            "11 <- plan ready");
+            "11 <- formed 1: rank 0 of w-1 w-2");
   EXPECT_EQ(scene.Says(11, protocol::Heartbeat{}), "11 <- start")
       << "it says nothing of what comes before Start: it was started";
   EXPECT_EQ(scene.View().state, JobState::kRunning);
   EXPECT_EQ(scene.Hello(12, Running(scene, 2)),
             "12 <- welcome back, generation 1\n"
             "12 <- formed 1: rank 1 of w-1 w-2\n"
-            "12 <- plan ready\n12 <- start");
+            "12 <- start");
   EXPECT_EQ(scene.ViewOf(2).state, WorkerState::kReady);
   EXPECT_EQ(scene.WaitWithHeartbeats(60, {11, 12}), "");
   scene.Says(11, protocol::Leave{.steps = 20});
@@ -81,8 +80,8 @@ TEST(RestartTest, WhileConnectingThePlanIsCompiledAgain) {
   scene.RegisterAll();
   scene.Ack(1);
   const size_t records = scene.records().size();
+  const protocol::PublishHandles handles = scene.HandlesOf(0);
   scene.Restart();
-  protocol::PublishHandles handles{{{0, "h0"}}};
   scene.Hello(11, Running(scene, 1));
   scene.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
   EXPECT_EQ(scene.Ack(11), "");
@@ -91,8 +90,8 @@ TEST(RestartTest, WhileConnectingThePlanIsCompiledAgain) {
   EXPECT_EQ(scene.Says(11, protocol::Heartbeat{}), "");
   EXPECT_EQ(scene.Resume(12, 2),
             "12 <- welcome back, generation 1\n"
-            "12 <- formed 1: rank 1 of w-1 w-2\n"
-            "12 <- plan ready");
+            "12 <- formed 1: rank 1 of w-1 w-2")
+      << "no plan to fetch yet";
   EXPECT_EQ(
       scene.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
       "11 <- plan ready\n12 <- plan ready");
@@ -105,11 +104,12 @@ TEST(RestartTest, WhileConnectingThePlanIsCompiledAgain) {
 TEST(RestartTest, AMemberThatMissedStartIsToldByThoseThatDidNot) {
   Scene scene(SpecOf(2));
   scene.RunAll();
+  const protocol::PublishHandles handles = scene.HandlesOf(0);
   scene.Restart();
   scene.Hello(11, Running(scene, 1));
   scene.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
   scene.Ack(11);
-  scene.Says(11, protocol::PublishHandles{{{0, "h0"}}});
+  scene.Says(11, handles);
   scene.Says(11, protocol::Connected{});
   scene.Hello(12, Running(scene, 2));
   EXPECT_EQ(scene.Says(12, protocol::Progress{.position = {1, Phase::kIdle}}),
@@ -154,6 +154,19 @@ TEST(RestartTest, AFormingJobFormsOn) {
   EXPECT_EQ(scene.Resume(11, 1), "11 <- welcome back, generation 1");
   EXPECT_THAT(scene.Hello(12, scene.HelloOf(2)),
               HasSubstr("epoch 1 begins: w-1 w-2"));
+}
+
+TEST(RestartTest, AHelloWhoseWelcomeWasLostWithTheCoordinatorIsTheSameLife) {
+  Scene scene(SpecOf(2));
+  scene.Hello(1);
+  scene.Restart();
+  EXPECT_EQ(scene.Hello(11, scene.HelloOf(1)),
+            "11 <- welcome back, generation 1");
+  scene.Hello(12, scene.HelloOf(2));
+  scene.Restart();
+  EXPECT_EQ(scene.Hello(22, scene.HelloOf(2)),
+            "22 <- welcome back, generation 1\n"
+            "22 <- formed 1: rank 1 of w-1 w-2");
 }
 
 TEST(RestartTest, TheNewTermIsOnEveryMessage) {

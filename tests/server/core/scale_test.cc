@@ -41,6 +41,17 @@ class ScaleTest : public testing::Test {
   void AllSay(const std::function<protocol::ToCoordinatorBody(int)>& body) {
     for (int i = 0; i < kWorkers; ++i) Says(i, body(i));
   }
+  // Every communicator of this job is the whole world.
+  protocol::PublishHandles HandlesOf(int i) {
+    const auto plan = core_.FindPlan(
+        {spec_.name}, core_.durable().jobs.at({spec_.name}).plan_digest);
+    protocol::PublishHandles publish;
+    for (size_t c = 0; c < plan->communicators.size(); ++c) {
+      publish.handles.push_back(
+          {static_cast<int>(c), absl::StrCat("handle ", i)});
+    }
+    return publish;
+  }
   protocol::Hello HelloOf(int i) {
     return {.worker = names_[i],
             .life = static_cast<uint64_t>(i + 1),
@@ -60,9 +71,7 @@ class ScaleTest : public testing::Test {
     AllSay([&](int) {
       return protocol::PlanAck{job.revision, job.plan_digest};
     });
-    AllSay([](int i) {
-      return protocol::PublishHandles{{{0, absl::StrCat("handle ", i)}}};
-    });
+    AllSay([this](int i) { return HandlesOf(i); });
     AllSay([](int) { return protocol::Connected{}; });
     EXPECT_EQ(core_.Jobs()[0].state, JobState::kRunning);
   }
@@ -88,9 +97,7 @@ TEST_F(ScaleTest, FormsRegistersPlansConnectsAndStarts) {
     AllSay([&](int) {
       return protocol::PlanAck{job.revision, job.plan_digest};
     });
-    AllSay([](int i) {
-      return protocol::PublishHandles{{{0, absl::StrCat("handle ", i)}}};
-    });
+    AllSay([this](int i) { return HandlesOf(i); });
     AllSay([](int) { return protocol::Connected{}; });
   });
   EXPECT_EQ(core_.Jobs()[0].state, JobState::kRunning);

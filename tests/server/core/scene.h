@@ -144,7 +144,7 @@ class Scene {
                 protocol::PlanAck{durable.revision, durable.plan_digest});
   }
   // A handle for each communicator that the rank is a member of.
-  std::string Publish(uint64_t session, int rank) {
+  protocol::PublishHandles HandlesOf(int rank) const {
     const auto plan = core_->FindPlan(job(), durable_job().plan_digest);
     protocol::PublishHandles publish;
     for (size_t c = 0; c < plan->communicators.size(); ++c) {
@@ -155,7 +155,10 @@ class Scene {
         }
       }
     }
-    return Says(session, publish);
+    return publish;
+  }
+  std::string Publish(uint64_t session, int rank) {
+    return Says(session, HandlesOf(rank));
   }
   // From nothing to a running epoch.
   void RunAll() {

@@ -55,6 +55,8 @@ class Theatre {
     if (actor.session.value == 0) return Greet(actor);
     if (actor.act == Act::kEnded) return ComeAgain(actor);
     if (now_ < actor.sulks_until) return Say(actor, protocol::Heartbeat{});
+    const auto plan = core_->FindPlan({spec_.name}, actor.digest);
+    if (actor.act == Act::kPlanned && plan != nullptr) actor.Fetch(*plan);
     DataPlane& plane = planes_[{spec_.name, actor.epoch}];
     Say(actor, NextWord(&actor, &plane, steps_));
   }

@@ -12,6 +12,7 @@
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_TROUPE_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_TROUPE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -19,7 +20,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "plan/ir.h"
 #include "plan/words/protocol.h"
 #include "server/core/event.h"
 
@@ -52,7 +55,8 @@ struct Actor {
   int rank = -1;
   Revision revision;
   std::string digest;
-  std::set<int> handles;  // communicators whose handles it was given
+  protocol::PublishHandles publish;  // once it has fetched the plan
+  std::set<int> handles;             // communicators whose handles it was given
   bool acked = false;
   bool started = false;
   protocol::Position position;
@@ -98,6 +102,18 @@ struct Actor {
                message.body);
   }
 
+  // The plan it was told of.
+  void Fetch(const plan::Plan& plan) {
+    publish = {};
+    for (size_t c = 0; c < plan.communicators.size(); ++c) {
+      const std::vector<int>& ranks = plan.communicators[c].ranks;
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
+      publish.handles.push_back(
+          {static_cast<int>(c),
+           absl::StrCat("handle of ", name.value, " in ", epoch.value)});
+    }
+  }
+
   void LoseStream() {
     session = {};
     if (act == Act::kGreeted) act = Act::kOut;
@@ -125,6 +141,7 @@ struct Actor {
     acked = started = false;
     revision = {};
     digest.clear();
+    publish = {};
     handles.clear();
     position = {};
   }
@@ -165,16 +182,13 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
           .last = true,
           .parameters = {{.name = "weight", .shape = {8, 4}}}};
     case Act::kPlanned:
+      if (actor->publish.handles.empty()) break;  // it could not be fetched
       actor->act = Act::kAcked;
       actor->acked = true;
       return protocol::PlanAck{actor->revision, actor->digest};
-    case Act::kAcked:
-      actor->act = Act::kPublished;
-      return protocol::PublishHandles{
-          {{0, "handle of " + actor->name.value + " in epoch " +
-                   std::to_string(actor->epoch.value)}}};
+    case Act::kAcked: actor->act = Act::kPublished; return actor->publish;
     case Act::kPublished:
-      if (actor->handles.empty()) return protocol::Heartbeat{};
+      if (actor->handles.size() < actor->publish.handles.size()) break;
       actor->act = Act::kConnected;
       return protocol::Connected{};
     case Act::kRunning: {
