@@ -4,6 +4,7 @@ with the programs that are given.
     deploy_test.py [lockstepd] [lockstepctl] [digits]
 """
 
+import contextlib
 import json
 import re
 import signal
@@ -22,6 +23,35 @@ from deployment import BASE, Dockerfile, container_of, flags_of, port_of
 # The oldest version whose Jobs label pods with their index, and the newest known.
 KUBERNETES = ("1.28.0", kubernetes_validate.latest_version())
 PROGRAMS = {Path(path).name: Path(path) for path in sys.argv[1:]}
+
+
+class Daemon:
+    """lockstepd with the given flags, but on free ports; ended with its block."""
+
+    def __init__(self, words, folder):
+        self._port_file = Path(folder) / "port"
+        free_ports = [re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):\d+$", r"\1:0", word) for word in words]
+        self.process = subprocess.Popen(
+            [PROGRAMS["lockstepd"], *free_ports, "--port_file", self._port_file],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def address(self):
+        """HOST:PORT on this host, once it serves."""
+        while not self._port_file.exists():
+            if self.process.poll() is not None:
+                raise AssertionError(self.process.communicate()[1])
+            time.sleep(0.01)
+        return f"127.0.0.1:{port_of(self._port_file.read_text())}"
+
+
+@contextlib.contextmanager
+def running_daemon(words, folder):
+    daemon = Daemon(words, folder)
+    try:
+        yield daemon
+    finally:
+        daemon.process.kill()
+        daemon.process.communicate()
 
 
 class ManifestTest(unittest.TestCase):
@@ -123,43 +153,53 @@ class DaemonTest(unittest.TestCase):
     def test_it_starts_with_these_flags_and_drains(self):
         for source, words in self.commands().items():
             with self.subTest(source), tempfile.TemporaryDirectory() as folder:
-                port_file = Path(folder) / "port"
-                any_port = [re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):\d+$", r"\1:0", word) for word in words]
-                daemon = subprocess.Popen(
-                    [PROGRAMS["lockstepd"], *any_port, "--port_file", port_file],
-                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-                try:
-                    while not port_file.exists() and daemon.poll() is None:
-                        time.sleep(0.01)
-                    daemon.send_signal(signal.SIGTERM)
-                    said = daemon.communicate(timeout=30)[1]
-                finally:
-                    daemon.kill()
-                self.assertTrue(port_file.exists(), said)
-                self.assertEqual(daemon.returncode, 0, said)
+                with running_daemon(words, folder) as daemon:
+                    daemon.address()
+                    daemon.process.send_signal(signal.SIGTERM)
+                    said = daemon.process.communicate(timeout=30)[1]
+                    self.assertEqual(daemon.process.returncode, 0, said)
 
     def test_it_refuses_a_flag_it_does_not_know(self):
         done = subprocess.run([PROGRAMS["lockstepd"], "--no_such_flag"], capture_output=True, check=False)
         self.assertNotEqual(done.returncode, 0)
 
 
-@unittest.skipUnless("digits" in PROGRAMS, "needs digits")
-class WorkerTest(unittest.TestCase):
+@unittest.skipUnless(len(PROGRAMS) == 3, "needs all programs")
+class RehearsalTest(unittest.TestCase):
+    """The manifests' job on this host: their flags, their environment, fewer steps."""
 
     def setUp(self):
-        self.worker = container_of(deployment.render_plainly(BASE)["Job", "lockstep-digits"])
+        documents = deployment.render_plainly(BASE)
+        self.coordinator = container_of(documents["Deployment", "lockstep-coordinator"])
+        self.job = documents["Job", "lockstep-digits"]["spec"]
+        self.worker = container_of(documents["Job", "lockstep-digits"])
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
 
-    def test_its_flags_exist(self):
-        said = subprocess.run([PROGRAMS["digits"], "--help"], capture_output=True, text=True,
-                              check=True).stdout
-        for flag in flags_of(self.worker["args"]):
-            self.assertRegex(said, rf"{flag}\b")
+    def test_the_workers_train(self):
+        with running_daemon(self.coordinator["args"], self.folder) as daemon:
+            workers = [self.start_worker(index, daemon.address())
+                       for index in range(self.job["completions"])]
+            for worker in workers:
+                said = worker.communicate()[0]
+                self.assertEqual(worker.returncode, 0, said)
 
-    def test_its_environment_is_read(self):
-        program = PROGRAMS["digits"].read_bytes()
+    def start_worker(self, index, address):
+        known = {"WORKER_INDEX": str(index), "LOCKSTEP_HOST_ADDRESS": "127.0.0.1"}
+        for entry in self.worker["env"]:
+            value = entry.get("value", known.get(entry["name"]))
+            known[entry["name"]] = value.replace("$(WORKER_INDEX)", str(index))
+        known["LOCKSTEP_ADDRESS"] = address
+        words = [re.sub(r"^--steps=.*", "--steps=3", word) for word in self.worker["args"]]
+        worker = subprocess.Popen([PROGRAMS["digits"], *words], env=known, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(worker.kill)
+        return worker
+
+    def test_its_environment_is_documented(self):
+        document = (deployment.DEPLOY.parent / "docs/environment.md").read_text()
         for entry in self.worker["env"]:
             if entry["name"].startswith("LOCKSTEP_"):
-                self.assertIn(entry["name"].encode(), program)
+                self.assertIn(f"| `{entry['name']}` |", document)
 
 
 @unittest.skipUnless(len(PROGRAMS) == 3, "needs all programs")
