@@ -11,7 +11,7 @@ namespace lockstep::rpc {
 FetchPlanReactor::FetchPlanReactor(const ServiceContext* context,
                                    PlanBytes* plans,
                                    const v1::FetchPlanRequest& request)
-    : plans_(plans), digest_(request.digest()) {
+    : counted_(context->calls), plans_(plans), digest_(request.digest()) {
   const absl::StatusOr<proto::Header> header =
       proto::FromProto(request.header());
   absl::Status may = header.status();

@@ -32,6 +32,7 @@ class FetchPlanReactor final : public grpc::ServerWriteReactor<v1::PlanChunk> {
   void OnDone() override { delete this; }
   void WriteNext();
 
+  const OpenCalls::Counted counted_;
   PlanBytes* const plans_;
   const std::string digest_;
   proto::Header header_;

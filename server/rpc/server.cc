@@ -76,6 +76,7 @@ void SetKeepalive(grpc::ServerBuilder* builder) {
 }  // namespace
 
 struct Server::Parts {
+  OpenCalls calls;
   ServiceContext context;
   CoordinatorService coordinator{&context};
   AdminService admin{&context};
@@ -91,10 +92,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   const absl::Status may = MayListen(options.listen, options.insecure);
   if (!may.ok()) return may;
   grpc::EnableDefaultHealthCheckService(true);
-  auto parts =
-      absl::WrapUnique(new Parts{.context = {loop, options.gate, options.term},
-                                 .address = options.listen,
-                                 .health_address = options.health});
+  auto parts = absl::WrapUnique(
+      new Parts{.context = {loop, nullptr, options.gate, options.term},
+                .address = options.listen,
+                .health_address = options.health});
+  parts->context.calls = &parts->calls;
 
   grpc::ServerBuilder builder;
   builder.RegisterService(&parts->coordinator);
@@ -140,9 +142,10 @@ void Server::SetServing(bool serving) {
 }
 
 void Server::Shutdown(absl::Duration patience) {
-  const auto deadline = absl::ToChronoTime(absl::Now() + patience);
-  parts_->server->Shutdown(deadline);
-  if (parts_->health != nullptr) parts_->health->Shutdown(deadline);
+  parts_->calls.AwaitNone(patience);
+  const auto now = absl::ToChronoTime(absl::Now());
+  parts_->server->Shutdown(now);
+  if (parts_->health != nullptr) parts_->health->Shutdown(now);
 }
 
 }  // namespace lockstep::rpc

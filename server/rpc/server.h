@@ -48,8 +48,8 @@ class Server {
   // The health services say so, all services.
   void SetServing(bool serving);
 
-  // No new calls. Waits at most `patience` for the ones there are to end, then
-  // cancels them. The loop must still run.
+  // Waits at most `patience` for the streams there are to end, then ends what
+  // is left, and takes no new calls. The loop must still run, and be draining.
   void Shutdown(absl::Duration patience);
 
  private:

@@ -4,6 +4,7 @@
 #define LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
 
 #include "plan/words/ids.h"
+#include "server/rpc/open_calls.h"
 #include "server/rpc/token_gate.h"
 #include "server/runtime/coordinator_loop.h"
 
@@ -12,6 +13,7 @@ namespace lockstep::rpc {
 // Lent to services; outlives the server.
 struct ServiceContext {
   runtime::CoordinatorLoop* loop;
+  OpenCalls* calls;
   TokenGate gate;
   LeaderTerm term;
 };

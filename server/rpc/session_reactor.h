@@ -55,7 +55,7 @@ class SessionReactor final
  private:
   SessionReactor(const ServiceContext* context,
                  grpc::CallbackServerContext* call)
-      : context_(context), call_(call) {}
+      : context_(context), counted_(context->calls), call_(call) {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -69,6 +69,7 @@ class SessionReactor final
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServiceContext* const context_;
+  const OpenCalls::Counted counted_;
   grpc::CallbackServerContext* const call_;
   std::shared_ptr<SessionReactor> self_;  // until OnDone
   core::SessionId session_;

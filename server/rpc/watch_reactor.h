@@ -34,7 +34,8 @@ class WatchReactor final
   void End(const absl::Status& status) override;
 
  private:
-  explicit WatchReactor(const ServiceContext* context) : context_(context) {}
+  explicit WatchReactor(const ServiceContext* context)
+      : context_(context), counted_(context->calls) {}
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -42,6 +43,7 @@ class WatchReactor final
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServiceContext* const context_;
+  const OpenCalls::Counted counted_;
   std::shared_ptr<WatchReactor> self_;  // until OnDone
   uint64_t watch_ = 0;
   v1::WatchJobResponse out_;  // of the one write

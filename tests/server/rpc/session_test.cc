@@ -1,7 +1,9 @@
 // Workers' streams, as a client of bytes sees them.
 
 #include <memory>
+#include <random>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -186,6 +188,36 @@ TEST_F(SessionTest, AWorkerThatDoesNotReadIsDisconnected) {
   EXPECT_TRUE(status.code() == StatusCode::kResourceExhausted ||
               status.code() == StatusCode::kCancelled)
       << status;
+}
+
+// --- Many -------------------------------------------------------------------
+
+TEST_F(SessionTest, StreamsComeAndGoInEveryWay) {
+  constexpr int kThreads = 6, kStreams = 40;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([this, t] {
+      std::mt19937_64 random(t);
+      for (int i = 0; i < kStreams; ++i) {
+        StreamLine line(channel_);
+        ScriptedWorker worker(&line, SpecOf(absl::StrCat("job-", t, "-", i), 2),
+                              "worker-0");
+        const bool speaks = random() % 4 > 0;
+        if (speaks) worker.SayHello();
+        if (speaks && random() % 2 > 0) (void)line.Read();
+        const uint64_t end = random() % 3;
+        if (end == 0) line.Cancel();
+        if (end == 1) line.WritesDone();
+        if (end == 2) line.Write(v1::ToCoordinator());  // is refused
+        (void)line.Finish();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // A stream is gone a moment after its client knows.
+  while (daemon_.metrics().Value({"lockstep_sessions"}) > 0) {
+    std::this_thread::yield();
+  }
 }
 
 // --- Plans that are not there -----------------------------------------------
