@@ -170,6 +170,50 @@ inline absl::StatusOr<bool> IsServing(
   return *response == "\x08\x01";
 }
 
+// The health service's Watch: one answer for each change.
+class HealthWatch {
+ public:
+  explicit HealthWatch(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(channel) {
+    SetDeadline(&call_);
+    stream_ =
+        stub_.PrepareCall(&call_, "/grpc.health.v1.Health/Watch", &queue_);
+    stream_->StartCall(nullptr);
+    EXPECT_TRUE(Done());
+    const grpc::Slice empty;  // a request of all defaults
+    stream_->WriteLast(grpc::ByteBuffer(&empty, 1), {}, nullptr);
+    EXPECT_TRUE(Done());
+  }
+  ~HealthWatch() {
+    grpc::Status status;
+    call_.TryCancel();
+    stream_->Finish(&status, nullptr);
+    Done();
+  }
+
+  // The answer's bytes; empty at the end.
+  std::string Next() {
+    grpc::ByteBuffer answer;
+    stream_->Read(&answer, nullptr);
+    grpc::Slice bytes;
+    if (!Done() || !answer.DumpToSingleSlice(&bytes).ok()) return "";
+    return std::string(reinterpret_cast<const char*>(bytes.begin()),
+                       bytes.size());
+  }
+
+ private:
+  bool Done() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.Next(&tag, &ok) && ok;
+  }
+
+  grpc::GenericStub stub_;
+  grpc::ClientContext call_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+};
+
 // grpc.reflection.v1alpha: field 7 asks for the list of services.
 inline absl::StatusOr<std::string> ListServices(
     const std::shared_ptr<grpc::Channel>& channel) {

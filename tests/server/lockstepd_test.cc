@@ -1,0 +1,220 @@
+// The daemon as a program: what it prints, serves, refuses, and leaves behind.
+
+#include <signal.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/file_system.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/rpc/client.h"
+#include "tests/server/scripted_worker.h"
+#include "tests/support/program.h"
+
+namespace lockstep::rpc {
+namespace {
+
+using absl::StatusCode;
+using testing::HasSubstr;
+
+std::vector<std::string> Command(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), LOCKSTEPD);
+  return flags;
+}
+
+// A daemon on a free port.
+class Lockstepd {
+ public:
+  explicit Lockstepd(std::vector<std::string> flags = {})
+      : process_(Command(AndAFreePort(std::move(flags)))) {
+    absl::string_view line = first_line_ = process_.ReadLine();
+    EXPECT_TRUE(absl::ConsumePrefix(&line, "lockstepd listening on "))
+        << first_line_ << process_.Errors();
+    address_ = std::string(line);
+  }
+
+  const std::string& address() const { return address_; }
+  Program& process() { return process_; }
+  int Stop(int signal = SIGTERM) {
+    process_.Signal(signal);
+    return process_.Wait();
+  }
+  size_t Threads() const {
+    const std::string tasks = absl::StrCat("/proc/", process_.pid(), "/task");
+    return std::distance(std::filesystem::directory_iterator(tasks),
+                         std::filesystem::directory_iterator());
+  }
+
+ private:
+  static std::vector<std::string> AndAFreePort(std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--listen", "127.0.0.1:0"});
+    return flags;
+  }
+
+  Program process_;
+  std::string first_line_;
+  std::string address_;
+};
+
+// What a daemon that does not start says, and with which exit status.
+int Refused(const std::vector<std::string>& flags, std::string* errors) {
+  Program process(Command(flags));
+  const int result = process.Wait();
+  EXPECT_EQ(process.ReadAll(), "");
+  *errors = process.Errors();
+  return result;
+}
+
+std::string TempPath(const std::string& name) {
+  return absl::StrCat(testing::TempDir(), "lockstepd-", getpid(), "-", name);
+}
+
+// --- Serving ----------------------------------------------------------------
+
+TEST(LockstepdTest, ServesAJobAndItsHealthAndItsServices) {
+  Lockstepd daemon;
+  const auto channel = ChannelTo(daemon.address());
+  StreamLine line(channel);
+  std::vector<ScriptedWorker> workers;
+  workers.emplace_back(&line, SpecOf("digits", 1), "worker-0");
+  JoinAndStart(channel, "digits", &workers);
+  EXPECT_TRUE(IsServing(channel).value());
+  EXPECT_THAT(ListServices(channel).value(),
+              HasSubstr("lockstep.v1.Coordinator"));
+  EXPECT_THAT(daemon.process().Errors(), HasSubstr("job digits: "));
+}
+
+TEST(LockstepdTest, ThePortFileHoldsTheAddress) {
+  PosixFileSystem files;
+  const std::string path = TempPath("port");
+  Lockstepd daemon({"--port_file", path});
+  EXPECT_EQ(ReadWhole(&files, path).value(), daemon.address() + "\n");
+  EXPECT_TRUE(files.Remove(path).ok());
+}
+
+TEST(LockstepdTest, WantsTheTokenOfItsFile) {
+  PosixFileSystem files;
+  const std::string path = TempPath("token");
+  ASSERT_TRUE(ReplaceFile(&files, path, "secret\n").ok());
+  Lockstepd daemon({"--token_file", path});
+  const auto channel = ChannelTo(daemon.address());
+  EXPECT_EQ(Fetch(channel, "j", "d").status().code(),
+            StatusCode::kPermissionDenied);
+  EXPECT_EQ(Fetch(channel, "j", "d", "secret").status().code(),
+            StatusCode::kNotFound);
+  EXPECT_TRUE(files.Remove(path).ok());
+}
+
+TEST(LockstepdTest, ThreadsDoNotGrowWithWorkers) {
+  constexpr int kWorkers = 200;
+  Lockstepd daemon;
+  const auto channel = ChannelTo(daemon.address());
+  std::vector<std::unique_ptr<StreamLine>> lines;
+  const auto join = [&](int rank) {
+    lines.push_back(std::make_unique<StreamLine>(channel));
+    ScriptedWorker worker(lines.back().get(), SpecOf("crowd", kWorkers + 1),
+                          absl::StrCat("worker-", rank));
+    worker.SayHello();
+    worker.Next<protocol::Welcome>();
+  };
+  for (int rank = 0; rank < 20; ++rank) join(rank);  // all pools are there
+  const size_t before = daemon.Threads();
+  for (int rank = 20; rank < kWorkers; ++rank) join(rank);
+  EXPECT_LE(daemon.Threads(), before + 4);
+}
+
+// --- Refusing to start ------------------------------------------------------
+
+TEST(LockstepdTest, APortInUseIsOneLineThatNamesIt) {
+  Lockstepd daemon;
+  std::string errors;
+  EXPECT_EQ(Refused({"--listen", daemon.address()}, &errors), 1);
+  EXPECT_THAT(errors, HasSubstr(daemon.address()));
+  EXPECT_THAT(
+      absl::StrSplit(absl::StripSuffix(errors, "\n"), '\n').begin()->size(),
+      errors.size() - 1);
+}
+
+TEST(LockstepdTest, PlaintextForOthersMustBeMeant) {
+  std::string errors;
+  EXPECT_EQ(Refused({"--listen", "0.0.0.0:0"}, &errors), 1);
+  EXPECT_THAT(errors, HasSubstr("--insecure"));
+}
+
+TEST(LockstepdTest, WrongFlagsAreUsageErrors) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--no_such_flag"},
+      {"--listen", "nowhere"},
+      {"--journal", "paper"},
+      {"--log_level", "loud"},
+      {"--token_file", "/no/such/file"}};
+  for (const auto& flags : wrong) {
+    std::string errors;
+    EXPECT_EQ(Refused(flags, &errors), 2) << flags[0];
+    EXPECT_THAT(errors, HasSubstr(flags.back())) << flags[0];
+  }
+}
+
+TEST(LockstepdTest, APortFileThatCannotBeWrittenIsAnError) {
+  std::string errors;
+  EXPECT_EQ(Refused({"--listen", "127.0.0.1:0", "--port_file",
+                     "/no/such/folder/port"},
+                    &errors),
+            1);
+  EXPECT_THAT(errors, HasSubstr("/no/such/folder/port"));
+}
+
+TEST(LockstepdTest, TellsItsVersion) {
+  Program process(Command({"--version"}));
+  EXPECT_TRUE(absl::StartsWith(process.ReadLine(), "lockstepd 0."));
+  EXPECT_EQ(process.Wait(), 0);
+}
+
+// --- Going down -------------------------------------------------------------
+
+TEST(LockstepdTest, SignalsEndItInOrder) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Lockstepd daemon;
+    StreamLine line(ChannelTo(daemon.address()));
+    ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
+    worker.SayHello();
+    worker.Next<protocol::Welcome>();
+    EXPECT_EQ(daemon.Stop(signal), 0);
+    EXPECT_EQ(line.Finish().code(), StatusCode::kUnavailable);
+  }
+}
+
+TEST(LockstepdTest, HealthSaysSoFirst) {
+  Lockstepd daemon;
+  const auto channel = ChannelTo(daemon.address());
+  HealthWatch health(channel);
+  EXPECT_EQ(health.Next(), "\x08\x01");
+  daemon.process().Signal(SIGTERM);
+  EXPECT_EQ(health.Next(), "\x08\x02");
+  EXPECT_EQ(daemon.process().Wait(), 0);
+}
+
+// It does not wait for ever for those who do not read, nor lets them go on.
+TEST(LockstepdTest, AWorkerThatDoesNotReadDoesNotKeepIt) {
+  Lockstepd daemon;
+  StreamLine line(ChannelTo(daemon.address()));
+  JobSpec spec = SpecOf("digits", 2);
+  for (int i = 0; i < 1000; ++i) {
+    spec.workers.push_back(absl::StrCat("worker-with-a-long-name-", i));
+  }
+  spec.mesh.axes[0].size = 1000;
+  ScriptedWorker worker(&line, spec, spec.workers[0]);
+  for (int i = 0; i < 400; ++i) worker.SayHello();  // 12 MB of Welcomes
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::rpc

@@ -1,0 +1,58 @@
+// A program of ours, whose output, errors and exit status a test looks at. It
+// ends with the test at the latest.
+//
+//   Program daemon({LOCKSTEPD, "--listen", "127.0.0.1:0"});
+//   const std::string line = daemon.ReadLine();
+//   daemon.Signal(SIGTERM);
+//   EXPECT_EQ(daemon.Wait(), 0);
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_TESTS_SUPPORT_PROGRAM_H_
+#define LOCKSTEP_TESTS_SUPPORT_PROGRAM_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/file_descriptor.h"
+
+namespace lockstep {
+
+class Program {
+ public:
+  // `command[0]` is a path.
+  explicit Program(const std::vector<std::string>& command);
+  // Kills what still runs.
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void Signal(int signal);
+
+  // The next line of its standard output, without the newline; empty at its
+  // end. Blocks.
+  std::string ReadLine();
+  // The rest of its standard output. Blocks until it is closed.
+  std::string ReadAll();
+  // What it has written to standard error up to now.
+  std::string Errors() const;
+
+  // Its exit status, or minus the signal that ended it. A program that still
+  // runs after a minute fails the test and is killed.
+  int Wait();
+
+ private:
+  pid_t pid_ = -1;
+  FileDescriptor output_;  // the read end of a pipe
+  FileDescriptor errors_;  // a file in memory
+  std::string read_ahead_;
+  bool ended_ = false;
+  int result_ = 0;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_TESTS_SUPPORT_PROGRAM_H_
