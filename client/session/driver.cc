@@ -183,7 +183,9 @@ void Driver::Do(const Effect& effect) {
     port->OpenOn(*channels_[open->address]);
   } else if (const auto* send = std::get_if<SendOn>(&effect)) {
     const auto port = ports_.find(send->stream);
-    if (port != ports_.end()) port->second->stream().Send(send->message);
+    if (port == ports_.end()) return;
+    messages_sent_.fetch_add(1, std::memory_order_relaxed);
+    port->second->stream().Send(send->message);
   } else if (const auto* close = std::get_if<CloseStream>(&effect)) {
     const auto port = ports_.find(close->stream);
     if (port != ports_.end()) port->second->stream().Cancel();

@@ -82,6 +82,11 @@ class Driver {
   // The step of the newest progress that was pulled.
   uint64_t step() const { return step_.load(std::memory_order_relaxed); }
 
+  // To the coordinator, since the life began.
+  uint64_t messages_sent() const {
+    return messages_sent_.load(std::memory_order_relaxed);
+  }
+
   Clock& clock() const { return *clock_; }
 
  private:
@@ -109,6 +114,7 @@ class Driver {
   int address_ ABSL_GUARDED_BY(mutex_) = 0;       // of the newest stream
 
   std::atomic<uint64_t> step_{0};
+  std::atomic<uint64_t> messages_sent_{0};
 
   Mutex hooks_mutex_;
   std::map<uint64_t, Watch> watches_ ABSL_GUARDED_BY(hooks_mutex_);

@@ -134,6 +134,8 @@ class Session::Internals {
   absl::Status Leave(bool clean, const std::string& reason);
   // Of the newest progress that was pulled.
   uint64_t step() const { return driver_->step(); }
+  // To the coordinator, in all.
+  uint64_t messages_sent() const { return driver_->messages_sent(); }
 
  private:
   Internals(const JoinOptions& options, Parts& parts,
