@@ -92,6 +92,9 @@ class Engine {
     return exposed_seconds_.load(std::memory_order_relaxed);
   }
 
+  // No transfer has failed and nobody has aborted it.
+  bool healthy() { return failure().ok(); }
+
   // What the coordinator gets to know; cheap, called a few times a second.
   protocol::Progress progress();
 

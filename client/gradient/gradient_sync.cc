@@ -34,11 +34,11 @@ class GradientSync::Impl {
   absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
   absl::Status Seal();
 
-  // The engine's word, unless the session knows better.
-  absl::Status Explained(absl::Status status) const {
-    if (status.ok()) return status;
-    absl::Status ended = session_.status();
-    return ended.ok() ? status : ended;
+  // A wrong call's error as it is. Once a transfer has failed: what is behind
+  // it, which the coordinator says within moments.
+  absl::Status Explained(const char* call, const absl::Status& error) {
+    if (error.ok() || engine_->healthy()) return error;
+    return session_.Explain(call, error);
   }
 
   // FailedPrecondition before Seal.
@@ -222,6 +222,7 @@ absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,
                                   size_t bytes, Stream* stream) {
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   return impl_->Explained(
+      "GradientSync::Submit",
       impl_->engine().Submit(parameter.index, gradient, bytes, stream));
 }
 
@@ -261,7 +262,9 @@ absl::StatusOr<PendingVerdict> GradientSync::FinishOn(
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> pending =
       impl_->engine().Finish(options, max_norm, stream);
-  if (!pending.ok()) return impl_->Explained(pending.status());
+  if (!pending.ok()) {
+    return impl_->Explained("GradientSync::Finish", pending.status());
+  }
   return PendingVerdict(*std::move(pending));
 }
 

@@ -31,6 +31,8 @@
 //          another size) is InvalidArgument and changes nothing: correct it and
 //          go on.
 //          When the epoch has ended, every call returns why: Session::status().
+//          A call that meets the failure first waits for the coordinator to
+//          say what is behind it, moments as a rule, seconds at most.
 
 #ifndef LOCKSTEP_GRADIENT_SYNC_H_
 #define LOCKSTEP_GRADIENT_SYNC_H_
