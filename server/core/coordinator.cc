@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "server/core/outbox.h"
+#include "server/core/sentences.h"
 #include "server/core/token.h"
 
 namespace lockstep::core {
@@ -200,15 +201,25 @@ absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
   }
   const JobName name{spec.name};
   if (const auto found = jobs_.find(name); found != jobs_.end()) {
-    return absl::AlreadyExistsError(
-        absl::StrFormat("job %s exists already: it is %s", spec.name,
-                        Name(found->second.state())));
+    return CreateAgain(found->second, spec, token);
   }
   turn.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
   jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
   turn.out.Note(name, absl::StrFormat("job %s was created for %s", spec.name,
                                       ToString(spec.mesh)));
   return absl::OkStatus();
+}
+
+// Creating an equal job again is harmless; launchers do it.
+absl::Status Coordinator::CreateAgain(const Job& job, const JobSpec& spec,
+                                      const std::string& token) const {
+  if (job.over()) {
+    return absl::AlreadyExistsError(absl::StrFormat(
+        "job %s exists already: it is %s", spec.name, Name(job.state())));
+  }
+  if (absl::Status may = Authorize({spec.name}, token); !may.ok()) return may;
+  const absl::Status same = SameSpec(job.spec(), spec, {"the request"});
+  return same.ok() ? same : absl::AlreadyExistsError(same.message());
 }
 
 absl::StatusOr<Job*> Coordinator::Authorized(const JobName& name,

@@ -98,6 +98,8 @@ class Coordinator {
                               Turn& turn);
   absl::Status Create(const JobSpec& spec, const std::string& token,
                       Turn& turn);
+  absl::Status CreateAgain(const Job& job, const JobSpec& spec,
+                           const std::string& token) const;
   absl::StatusOr<Job*> Authorized(const JobName& name,
                                   const std::string& token);
   void Begin(absl::Time now);

@@ -80,8 +80,9 @@ void Job::ExpireAccusations(Turn& turn) {
   for (Accusation& accusation : epoch_->accusations.TakeDue(turn.now)) {
     const Worker& accuser = *roster_.Find(accusation.accuser);
     const Worker& accused = *roster_.Find(accusation.accused);
-    if (accused.state == WorkerState::kSuspect) {
-      // It may yet turn out to be dead; its own window decides.
+    if (!resumes_.Keys().empty()) {
+      // Somebody may yet turn out to be dead; that window decides. A death
+      // makes survivors cut their links too, so that they accuse one another.
       accusation.answer_by = turn.now + spec().timeouts.resume;
       epoch_->accusations.Add(std::move(accusation));
       continue;

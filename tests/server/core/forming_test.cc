@@ -221,6 +221,22 @@ TEST(BadHelloTest, AJobThatIsOverIsRefusedWithItsEnd) {
                         "it is completed"));
 }
 
+TEST(CreateJobTest, TheSameAgainIsHarmlessAndAnotherSpecIsRefused) {
+  Scene scene(SpecOf(2));
+  EXPECT_THAT(scene.Step(CreateJob{{1}, scene.spec(), "secret"}),
+              HasSubstr("answer 1: OK"));
+  const size_t records = scene.records().size();
+  EXPECT_THAT(scene.Step(CreateJob{{2}, scene.spec(), "secret"}),
+              HasSubstr("answer 2: OK"));
+  EXPECT_THAT(scene.Step(CreateJob{{3}, scene.spec(), "guess"}),
+              HasSubstr("answer 3: PERMISSION_DENIED"));
+  JobSpec other = scene.spec();
+  other.seed += 1;
+  EXPECT_THAT(scene.Step(CreateJob{{4}, other, "secret"}),
+              AllOf(HasSubstr("answer 4: ALREADY_EXISTS"), HasSubstr("seed")));
+  EXPECT_EQ(scene.records().size(), records) << "nothing was recorded";
+}
+
 TEST(BadHelloTest, TheFirstMessageOfAStreamIsHello) {
   Scene scene;
   EXPECT_THAT(scene.Says(1, protocol::Heartbeat{}),

@@ -116,6 +116,20 @@ TEST(EvidenceTest, AHintAgainstASuspectWaitsForItsOwnWindow) {
   EXPECT_EQ(scene.View().cause.kind, CauseKind::kStreamLost);
 }
 
+// Survivors of a death cut their links, and then accuse one another.
+TEST(EvidenceTest, AHintAgainstOneThatLivesWaitsForASuspectsWindow) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(
+      1, protocol::Evidence{.subject = W(3), .kind = EvidenceKind::kPeerReset});
+  scene.Wait(0.2);
+  scene.Closes(2, "reset");
+  EXPECT_EQ(scene.Wait(0.9), "");
+  scene.Wait(0.2);
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kStreamLost);
+  EXPECT_EQ(scene.View().cause.workers, std::vector<WorkerName>{W(2)});
+}
+
 TEST(EvidenceTest, AHintAgainstOneThatLeavesIsDropped) {
   Scene scene(SpecOf(2));
   scene.RunAll();
