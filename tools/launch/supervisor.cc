@@ -25,15 +25,14 @@ sigset_t WatchedSignals() {
 Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)) {
   const sigset_t watched = WatchedSignals();
-  pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+  pthread_sigmask(SIG_BLOCK, &watched, &mask_before_);
   signals_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
 Supervisor::~Supervisor() {
   entries_.clear();
   close(signals_);
-  const sigset_t watched = WatchedSignals();
-  pthread_sigmask(SIG_UNBLOCK, &watched, nullptr);
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
 absl::Status Supervisor::Start(const std::string& name, const Command& command,
@@ -48,6 +47,15 @@ bool Supervisor::Ended(const std::string& name) {
   return std::any_of(entries_.begin(), entries_.end(), [&](Entry& entry) {
     return entry.name == name && entry.child.Poll().has_value();
   });
+}
+
+bool Supervisor::Signal(const std::string& name, int signal) {
+  for (Entry& entry : entries_) {
+    if (entry.name != name || entry.child.Poll()) continue;
+    entry.child.Signal(signal);
+    return true;
+  }
+  return false;
 }
 
 int Supervisor::Run() {

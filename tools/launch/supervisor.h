@@ -13,6 +13,8 @@
 #ifndef LOCKSTEP_TOOLS_LAUNCH_SUPERVISOR_H_
 #define LOCKSTEP_TOOLS_LAUNCH_SUPERVISOR_H_
 
+#include <signal.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -54,6 +56,9 @@ class Supervisor {
   // Has the child of that name ended?
   bool Ended(const std::string& name);
 
+  // Sends a signal to the child of that name. False if it has ended.
+  bool Signal(const std::string& name, int signal);
+
   // What was forwarded, or 0.
   int interrupted_by() const { return interrupted_by_; }
 
@@ -79,6 +84,7 @@ class Supervisor {
   const SupervisorOptions options_;
   std::vector<Entry> entries_;
   int signals_ = -1;  // a signalfd
+  sigset_t mask_before_;
   int interrupted_by_ = 0;
   int first_failure_ = 0;
   bool background_told_ = false;  // that it is to end

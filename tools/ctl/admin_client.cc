@@ -1,0 +1,147 @@
+#include "tools/ctl/admin_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "lockstep/v1/admin.grpc.pb.h"
+#include "proto/codec.h"
+
+namespace lockstep::ctl {
+namespace {
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      status.error_message());
+}
+
+template <typename Request>
+Request About(const JobName& job, const std::string& token) {
+  Request request;
+  *request.mutable_header() = proto::ToProto(proto::Header{.job = job});
+  request.set_token(token);
+  return request;
+}
+
+}  // namespace
+
+// One stub an address; the one that answered last comes first.
+struct AdminClient::Stubs {
+  std::vector<std::unique_ptr<v1::Admin::Stub>> by_address;
+
+  // Calls each coordinator in turn until one is there.
+  template <typename Call>
+  absl::Status Try(const AdminClientOptions& options, Call call) {
+    grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
+    for (size_t i = 0; i < by_address.size(); ++i) {
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() +
+                           absl::ToChronoMilliseconds(options.deadline));
+      status = call(*by_address[i], context);
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+          status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) {
+        std::swap(by_address[0], by_address[i]);
+        return FromGrpc(status);
+      }
+    }
+    return absl::UnavailableError(absl::StrCat("no coordinator answers at ",
+                                               options.addresses, ": ",
+                                               status.error_message()));
+  }
+};
+
+AdminClient::AdminClient(const AdminClientOptions& options)
+    : options_(options), stubs_(std::make_unique<Stubs>()) {
+  grpc::ChannelArguments arguments;
+  // A description of 100,000 parameters is larger than gRPC's default limit.
+  arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
+  const std::vector<std::string> addresses =
+      absl::StrSplit(options.addresses, ',', absl::SkipWhitespace());
+  for (const std::string& address : addresses) {
+    stubs_->by_address.push_back(v1::Admin::NewStub(grpc::CreateCustomChannel(
+        address, grpc::InsecureChannelCredentials(), arguments)));
+  }
+}
+
+AdminClient::~AdminClient() = default;
+
+absl::Status AdminClient::CreateJob(const JobSpec& spec) {
+  auto request = About<v1::CreateJobRequest>({spec.name}, options_.token);
+  *request.mutable_spec() = proto::ToProto(spec);
+  v1::CreateJobResponse response;
+  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.CreateJob(&context, request, &response);
+  });
+}
+
+absl::StatusOr<std::vector<JobSummary>> AdminClient::ListJobs() {
+  const auto request = About<v1::ListJobsRequest>({}, options_.token);
+  v1::ListJobsResponse response;
+  absl::Status status = stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.ListJobs(&context, request, &response);
+  });
+  if (!status.ok()) return status;
+  std::vector<JobSummary> jobs;
+  for (const v1::JobSummary& job : response.jobs()) {
+    absl::StatusOr<JobSummary> summary = proto::FromProto(job);
+    if (!summary.ok()) return summary.status();
+    jobs.push_back(*std::move(summary));
+  }
+  return jobs;
+}
+
+absl::StatusOr<JobView> AdminClient::DescribeJob(const JobName& job) {
+  const auto request = About<v1::DescribeJobRequest>(job, options_.token);
+  v1::DescribeJobResponse response;
+  absl::Status status = stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.DescribeJob(&context, request, &response);
+  });
+  if (!status.ok()) return status;
+  return proto::FromProto(response.view());
+}
+
+absl::Status AdminClient::WatchJob(
+    const JobName& job, const std::function<bool(const JobView&)>& on_view) {
+  const auto request = About<v1::WatchJobRequest>(job, options_.token);
+  grpc::ClientContext context;
+  const auto reader = stubs_->by_address[0]->WatchJob(&context, request);
+  v1::WatchJobResponse response;
+  while (reader->Read(&response)) {
+    absl::StatusOr<JobView> view = proto::FromProto(response.view());
+    if (!view.ok()) return view.status();
+    if (!on_view(*view)) {
+      context.TryCancel();
+      while (reader->Read(&response)) {
+      }
+      reader->Finish().error_code();
+      return absl::OkStatus();
+    }
+  }
+  return FromGrpc(reader->Finish());
+}
+
+absl::Status AdminClient::StopJob(const JobName& job,
+                                  const std::string& reason) {
+  auto request = About<v1::StopJobRequest>(job, options_.token);
+  request.set_reason(reason);
+  v1::StopJobResponse response;
+  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.StopJob(&context, request, &response);
+  });
+}
+
+absl::Status AdminClient::ReportEvidence(const JobName& job,
+                                         const protocol::Evidence& evidence) {
+  auto request = About<v1::ReportEvidenceRequest>(job, options_.token);
+  *request.mutable_evidence() = proto::ToProto(evidence);
+  v1::ReportEvidenceResponse response;
+  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.ReportEvidence(&context, request, &response);
+  });
+}
+
+}  // namespace lockstep::ctl

@@ -1,0 +1,51 @@
+// The Admin service of one coordinator, in words.
+//
+// Threads: one at a time. Blocking calls.
+// Errors:  Unavailable if no coordinator answers within the deadline, whose
+//          addresses are named; else what the service said.
+
+#ifndef LOCKSTEP_TOOLS_CTL_ADMIN_CLIENT_H_
+#define LOCKSTEP_TOOLS_CTL_ADMIN_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "plan/words/job_view.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::ctl {
+
+struct AdminClientOptions {
+  std::string addresses;  // HOST:PORT, comma separated, tried in turn
+  std::string token;
+  absl::Duration deadline = absl::Seconds(5);
+};
+
+class AdminClient {
+ public:
+  explicit AdminClient(const AdminClientOptions& options);
+  ~AdminClient();
+
+  absl::Status CreateJob(const JobSpec& spec);
+  absl::StatusOr<std::vector<JobSummary>> ListJobs();
+  absl::StatusOr<JobView> DescribeJob(const JobName& job);
+  // Calls `on_view` for each view until it returns false, or the job is over.
+  absl::Status WatchJob(const JobName& job,
+                        const std::function<bool(const JobView&)>& on_view);
+  absl::Status StopJob(const JobName& job, const std::string& reason);
+  absl::Status ReportEvidence(const JobName& job,
+                              const protocol::Evidence& evidence);
+
+ private:
+  struct Stubs;
+  const AdminClientOptions options_;
+  std::unique_ptr<Stubs> stubs_;
+};
+
+}  // namespace lockstep::ctl
+
+#endif  // LOCKSTEP_TOOLS_CTL_ADMIN_CLIENT_H_

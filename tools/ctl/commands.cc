@@ -1,0 +1,101 @@
+#include "tools/ctl/commands.h"
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "plan/spec_text.h"
+#include "tools/ctl/admin_client.h"
+#include "tools/ctl/print.h"
+
+namespace lockstep::ctl {
+namespace {
+
+int ExitCode(const absl::Status& status) {
+  if (status.ok()) return 0;
+  absl::FPrintF(stderr, "lockstepctl: %s\n", std::string(status.message()));
+  return absl::IsUnavailable(status) ? 3 : 1;
+}
+
+void Print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+AdminClient Connect(const CommonOptions& common) {
+  return AdminClient({.addresses = common.address, .token = common.token});
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+// The job that is meant: the one named, or the only one.
+absl::StatusOr<JobName> Choose(AdminClient& admin, const std::string& job) {
+  if (!job.empty()) return JobName{job};
+  absl::StatusOr<std::vector<JobSummary>> jobs = admin.ListJobs();
+  if (!jobs.ok()) return jobs.status();
+  if (jobs->size() == 1) return jobs->front().name;
+  if (jobs->empty()) return absl::NotFoundError("there is no job");
+  return absl::InvalidArgumentError(absl::StrCat(
+      "there are ", jobs->size(), " jobs, name one: ",
+      absl::StrJoin(*jobs, ", ",
+                    [](std::string* out, const JobSummary& summary) {
+                      out->append(summary.name.value);
+                    })));
+}
+
+}  // namespace
+
+int Create(const CommonOptions& common, const std::string& spec_file) {
+  absl::StatusOr<std::string> text = ReadFile(spec_file);
+  if (!text.ok()) return ExitCode(text.status());
+  absl::StatusOr<JobSpec> spec = plan::ParseJobSpec(*text, spec_file);
+  if (!spec.ok()) return ExitCode(spec.status());
+  absl::Status created = Connect(common).CreateJob(*spec);
+  if (created.ok()) absl::PrintF("job %s created\n", spec->name);
+  return ExitCode(created);
+}
+
+int Jobs(const CommonOptions& common) {
+  absl::StatusOr<std::vector<JobSummary>> jobs = Connect(common).ListJobs();
+  if (!jobs.ok()) return ExitCode(jobs.status());
+  Print(common.json ? JobsAsJson(*jobs) : JobsAsText(*jobs));
+  return 0;
+}
+
+int DescribeJob(const CommonOptions& common, const std::string& job) {
+  AdminClient admin = Connect(common);
+  absl::StatusOr<JobName> name = Choose(admin, job);
+  if (!name.ok()) return ExitCode(name.status());
+  absl::StatusOr<JobView> view = admin.DescribeJob(*name);
+  if (!view.ok()) return ExitCode(view.status());
+  Print(common.json ? JobAsJson(*view, 2) : JobAsText(*view));
+  return 0;
+}
+
+int Watch(const CommonOptions& common, const std::string& job) {
+  AdminClient admin = Connect(common);
+  absl::StatusOr<JobName> name = Choose(admin, job);
+  if (!name.ok()) return ExitCode(name.status());
+  return ExitCode(admin.WatchJob(*name, [&](const JobView& view) {
+    Print(common.json ? JobAsJson(view, -1) : JobAsLine(view));
+    return std::ferror(stdout) == 0;
+  }));
+}
+
+int Stop(const CommonOptions& common, const std::string& job,
+         const std::string& reason) {
+  AdminClient admin = Connect(common);
+  absl::StatusOr<JobName> name = Choose(admin, job);
+  if (!name.ok()) return ExitCode(name.status());
+  return ExitCode(admin.StopJob(*name, reason));
+}
+
+}  // namespace lockstep::ctl

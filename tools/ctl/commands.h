@@ -1,0 +1,27 @@
+// What lockstepctl does, one function a subcommand. Each returns the exit code:
+// 0 ok, 1 refused, 3 unreachable.
+
+#ifndef LOCKSTEP_TOOLS_CTL_COMMANDS_H_
+#define LOCKSTEP_TOOLS_CTL_COMMANDS_H_
+
+#include <string>
+
+namespace lockstep::ctl {
+
+struct CommonOptions {
+  std::string address;
+  std::string token;
+  bool json = false;
+};
+
+int Create(const CommonOptions& common, const std::string& spec_file);
+int Jobs(const CommonOptions& common);
+// An empty `job` means the only one there is.
+int DescribeJob(const CommonOptions& common, const std::string& job);
+int Watch(const CommonOptions& common, const std::string& job);
+int Stop(const CommonOptions& common, const std::string& job,
+         const std::string& reason);
+
+}  // namespace lockstep::ctl
+
+#endif  // LOCKSTEP_TOOLS_CTL_COMMANDS_H_

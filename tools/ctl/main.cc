@@ -1,0 +1,107 @@
+// lockstepctl: operate a coordinator, and launch workers on this machine.
+//
+// Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` has its workers'.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "tools/ctl/commands.h"
+#include "tools/ctl/run_command.h"
+
+namespace {
+
+constexpr char kVersion[] = "lockstepctl " LOCKSTEP_VERSION;
+
+struct Arguments {
+  lockstep::ctl::CommonOptions common;
+  lockstep::ctl::RunOptions run;
+  std::string job;
+  std::string spec_file;
+  std::string reason = "an operator stopped it";
+  double grace_seconds = 10;
+};
+
+CLI::App* AddQuery(CLI::App& app, Arguments& arguments, const std::string& name,
+                   const std::string& description, bool about_a_job) {
+  CLI::App* command = app.add_subcommand(name, description);
+  command->add_flag("--json", arguments.common.json, "Print JSON");
+  if (about_a_job) {
+    command->add_option("JOB", arguments.job,
+                        "May be left out if there is one");
+  }
+  return command;
+}
+
+void AddRun(CLI::App& app, Arguments& arguments) {
+  CLI::App* run = app.add_subcommand("run", "Start the workers of a job here");
+  run->add_option("-n,--workers", arguments.run.workers, "How many")
+      ->required()
+      ->check(CLI::Range(1, 4096));
+  run->add_option("--job", arguments.run.job, "Its name [the program's]");
+  run->add_option("-f,--spec", arguments.run.spec_file,
+                  "Job spec, YAML or JSON")
+      ->check(CLI::ExistingFile);
+  run->add_flag("--label", arguments.run.label,
+                "Name the worker before each line");
+  run->add_option("--grace", arguments.grace_seconds,
+                  "Seconds that workers get to end by themselves")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  run->add_option("PROGRAM", arguments.run.program, "-- PROGRAM ARGS...")
+      ->required()
+      ->expected(1, -1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Operates a Lockstep coordinator.", "lockstepctl");
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  app.fallthrough();
+  CLI::Option* address =
+      app.add_option("--address", arguments.common.address,
+                     "HOST:PORT of each coordinator, comma separated "
+                     "[127.0.0.1:7070]")
+          ->envname("LOCKSTEP_ADDRESS");
+  app.add_option("--token", arguments.common.token, "Of the job")
+      ->envname("LOCKSTEP_TOKEN");
+  AddRun(app, arguments);
+  CLI::App* create = app.add_subcommand("create", "Create a job from its spec");
+  create->add_option("-f,--spec", arguments.spec_file, "YAML or JSON")
+      ->required();
+  AddQuery(app, arguments, "jobs", "List the jobs", false);
+  AddQuery(app, arguments, "describe", "Show all there is to see of a job",
+           true);
+  AddQuery(app, arguments, "watch", "Follow a job until it is over", true);
+  AddQuery(app, arguments, "stop", "End a job on all its workers", true)
+      ->add_option("--reason", arguments.reason, "What the workers are told");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+
+  // A launcher without an address has a coordinator of its own.
+  if (app.got_subcommand("run")) {
+    if (address->count() > 0) arguments.run.address = arguments.common.address;
+    arguments.run.token = arguments.common.token;
+    arguments.run.grace = absl::Seconds(arguments.grace_seconds);
+    return lockstep::ctl::Run(arguments.run);
+  }
+  if (arguments.common.address.empty())
+    arguments.common.address = "127.0.0.1:7070";
+  if (app.got_subcommand(create)) {
+    return lockstep::ctl::Create(arguments.common, arguments.spec_file);
+  }
+  if (app.got_subcommand("jobs")) return lockstep::ctl::Jobs(arguments.common);
+  if (app.got_subcommand("describe")) {
+    return lockstep::ctl::DescribeJob(arguments.common, arguments.job);
+  }
+  if (app.got_subcommand("watch")) {
+    return lockstep::ctl::Watch(arguments.common, arguments.job);
+  }
+  return lockstep::ctl::Stop(arguments.common, arguments.job, arguments.reason);
+}

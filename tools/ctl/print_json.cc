@@ -1,0 +1,112 @@
+#include <nlohmann/json.hpp>
+
+#include "tools/ctl/print.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Text(std::string_view text) { return std::string(text); }
+
+std::string_view PhaseName(protocol::Phase phase) {
+  switch (phase) {
+    case protocol::Phase::kIdle: return "idle";
+    case protocol::Phase::kCompute: return "compute";
+    case protocol::Phase::kTransfer: return "transfer";
+    case protocol::Phase::kReduced: return "reduced";
+    case protocol::Phase::kVerdict: return "verdict";
+  }
+  return "?";
+}
+
+Json FieldsToJson(const JobSpec& spec) {
+  Json fields = Json::object();
+  for (const SpecField& field : FieldsOf(spec))
+    fields[field.name] = field.value;
+  return fields;
+}
+
+Json ToJson(const WorkerView& worker) {
+  return {
+      {"name", worker.name.value},
+      {"generation", worker.generation.value},
+      {"state", Text(Name(worker.state))},
+      {"rank", worker.rank},
+      {"coordinates", worker.coordinates},
+      {"host", worker.process.host},
+      {"pid", worker.process.pid},
+      {"step", worker.position.step},
+      {"phase", Text(PhaseName(worker.position.phase))},
+      {"step_seconds", worker.step_seconds},
+      {"silent_seconds", absl::ToDoubleSeconds(worker.silent_for)},
+      {"no_progress_seconds", absl::ToDoubleSeconds(worker.no_progress_for)},
+      {"busy", worker.busy}};
+}
+
+Json ToJson(const Parameter& parameter) {
+  return {{"name", parameter.name},
+          {"shape", parameter.shape},
+          {"dtype", Text(Name(parameter.dtype))},
+          {"op", Text(Name(parameter.op))},
+          {"axes", parameter.axes}};
+}
+
+Json ToJson(const BucketView& bucket) {
+  return {{"communicator", bucket.communicator},
+          {"dtype", Text(Name(bucket.dtype))},
+          {"op", Text(Name(bucket.op))},
+          {"bytes", bucket.bytes},
+          {"parameters", bucket.parameters}};
+}
+
+Json ToJson(const WaitView& wait) {
+  return {{"waiter", wait.waiter.value},
+          {"waited_for", wait.waited_for.value},
+          {"why", wait.why}};
+}
+
+Json ToJson(const EventView& event) {
+  return {{"seconds_ago", absl::ToDoubleSeconds(event.ago)},
+          {"text", event.text}};
+}
+
+Json ToJson(const JobSummary& job) {
+  return {{"name", job.name.value},       {"state", Text(Name(job.state))},
+          {"epoch", job.epoch.value},     {"ready", job.ready},
+          {"world_size", job.world_size}, {"step", job.step}};
+}
+
+template <typename T>
+Json ListToJson(const std::vector<T>& values) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(ToJson(value));
+  return list;
+}
+
+}  // namespace
+
+std::string JobsAsJson(const std::vector<JobSummary>& jobs) {
+  return Json{{"jobs", ListToJson(jobs)}}.dump(2) + "\n";
+}
+
+std::string JobAsJson(const JobView& view, int indent) {
+  const Json json = {{"name", view.spec.name},
+                     {"state", Text(Name(view.state))},
+                     {"mesh", ToString(view.spec.mesh)},
+                     {"epoch", view.epoch.value},
+                     {"revision", view.revision.value},
+                     {"plan_digest", view.plan_digest},
+                     {"missing", view.missing},
+                     {"workers", ListToJson(view.workers)},
+                     {"parameters", ListToJson(view.parameters)},
+                     {"buckets", ListToJson(view.buckets)},
+                     {"waits", ListToJson(view.waits)},
+                     {"stalls", view.stalls},
+                     {"cause", view.cause.message},
+                     {"events", ListToJson(view.events)},
+                     {"spec", FieldsToJson(view.spec)}};
+  return json.dump(indent) + "\n";
+}
+
+}  // namespace lockstep::ctl

@@ -1,0 +1,38 @@
+// `lockstepctl run`: starts the workers of a job on this machine and sees them
+// through to their end.
+
+#ifndef LOCKSTEP_TOOLS_CTL_RUN_COMMAND_H_
+#define LOCKSTEP_TOOLS_CTL_RUN_COMMAND_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace lockstep::ctl {
+
+struct RunOptions {
+  int workers = 1;
+  std::string address;    // empty: a private daemon is started
+  std::string job;        // empty: the program's base name
+  std::string spec_file;  // empty: a job with mesh data=workers
+  std::string token;
+  std::string name_prefix = "worker-";  // names are PREFIX0, PREFIX1, ...
+  bool label = false;  // puts the worker's name before each line of output
+  absl::Duration grace = absl::Seconds(10);
+  std::vector<std::string> program;
+};
+
+// Blocks. 0 if all workers ended well; else the code of the first that did not,
+// 128 + signal if it was killed; 2 for a program that cannot be run, 3 if no
+// coordinator can be started.
+//
+// Each worker finds in its environment LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
+// LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, and LOCKSTEP_SPEC and
+// LOCKSTEP_TOKEN if given. The end of each is reported to the coordinator as
+// proof, so that the others learn of a death at once.
+int Run(const RunOptions& options);
+
+}  // namespace lockstep::ctl
+
+#endif  // LOCKSTEP_TOOLS_CTL_RUN_COMMAND_H_
