@@ -5,15 +5,15 @@
 //
 // Exit: 0; 1 for an error, or weights that differ; 2 for wrong usage.
 
-#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "examples/digits/dataset.h"
+#include "examples/digits/flags.h"
 #include "examples/digits/network.h"
-#include "examples/digits/progress.h"
+#include "examples/digits/progress_report.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/weights_file.h"
 #include "lockstep/samples.h"
@@ -22,30 +22,16 @@ namespace lockstep::digits {
 namespace {
 
 struct Flags {
-  Recipe recipe;
-  std::string dtype = "f64";
+  TrainingFlags training;
   std::string data;
-  std::string save;
   std::string compare;
   double tolerance = 1e-9;
 };
 
 void Declare(CLI::App& app, Flags& flags) {
-  app.add_option("--steps", flags.recipe.steps, "optimizer steps")
-      ->check(CLI::Range(1, 1'000'000'000))
-      ->capture_default_str();
-  app.add_option("--seed", flags.recipe.seed, "of weights and samples")
-      ->check(CLI::Range(0, 1'000'000'000))
-      ->capture_default_str();
-  app.add_option("--batch", flags.recipe.global_batch, "samples a step")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  app.add_option("--dtype", flags.dtype, "of weights and arithmetic")
-      ->check(CLI::IsMember({"f64", "f32"}))
-      ->capture_default_str();
+  Declare(app, flags.training);
   app.add_option("--data", flags.data,
                  "a CSV file instead of the built-in one");
-  app.add_option("--save", flags.save, "write the weights to this file");
   app.add_option("--compare", flags.compare,
                  "compare with the weights in this file");
   app.add_option("--tolerance", flags.tolerance,
@@ -79,15 +65,11 @@ absl::StatusOr<Inputs> Read(const Flags& flags) {
   return inputs;
 }
 
-double Seconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
 // Returns the weights that were learnt.
 template <typename T>
-absl::StatusOr<std::vector<NamedWeights>> Train(const Recipe& recipe,
+absl::StatusOr<std::vector<NamedWeights>> Train(const TrainingFlags& flags,
                                                 const Inputs& inputs) {
+  const Recipe& recipe = flags.recipe;
   const SampleStream stream{
       .seed = recipe.seed,
       .dataset_size = static_cast<int64_t>(inputs.split.train.size()),
@@ -95,10 +77,9 @@ absl::StatusOr<std::vector<NamedWeights>> Train(const Recipe& recipe,
   const auto samples = [&](int64_t step) {
     return SamplesOfStep(stream, step);
   };
-  const double began = Seconds();
-  const auto show = [&, printer = ProgressPrinter()](int64_t step,
-                                                     double loss) {
-    printer.Show({step + 1, recipe.steps, Seconds() - began, loss});
+  const ProgressReport report(recipe.steps, flags.machine_progress);
+  const auto show = [&](int64_t step, double loss) {
+    report.Passed(step, loss);
   };
 
   Network<T> network = DigitsNetwork<T>(recipe.seed);
@@ -108,7 +89,7 @@ absl::StatusOr<std::vector<NamedWeights>> Train(const Recipe& recipe,
   if (!trained.ok()) return trained;
 
   std::printf("trained %lld steps in %.1f s\n",
-              static_cast<long long>(recipe.steps), Seconds() - began);
+              static_cast<long long>(recipe.steps), report.seconds());
   std::printf("test accuracy: %.2f %%\n",
               100 * Accuracy(network, inputs.dataset, inputs.split.test));
   return Snapshot<T>(network.parameters());
@@ -118,13 +99,13 @@ absl::StatusOr<std::vector<NamedWeights>> Train(const Recipe& recipe,
 absl::StatusOr<bool> Run(const Flags& flags) {
   const auto inputs = Read(flags);
   if (!inputs.ok()) return inputs.status();
-  const auto weights = flags.dtype == "f64"
-                           ? Train<double>(flags.recipe, *inputs)
-                           : Train<float>(flags.recipe, *inputs);
+  const auto weights = flags.training.dtype == "f64"
+                           ? Train<double>(flags.training, *inputs)
+                           : Train<float>(flags.training, *inputs);
   if (!weights.ok()) return weights.status();
 
-  if (!flags.save.empty()) {
-    const absl::Status saved = WriteWeights(flags.save, *weights);
+  if (!flags.training.save.empty()) {
+    const absl::Status saved = WriteWeights(flags.training.save, *weights);
     if (!saved.ok()) return saved;
   }
   if (!inputs->others.has_value()) return true;

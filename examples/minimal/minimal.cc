@@ -1,0 +1,28 @@
+#include <cstdio>
+#include <vector>
+
+#include "lockstep/gradient_sync.h"
+#include "lockstep/session.h"
+
+// Fits y = w x by gradient descent; every worker sees points of its own.
+int main() {
+  auto session = lockstep::Session::Join({});  // LOCKSTEP_* say where and who
+  if (!session.ok()) return std::puts(session.status().ToString().c_str()), 1;
+  auto sync = lockstep::GradientSync::Create(**session);
+  auto id = (*sync)->Register({.name = "w", .shape = {1}});  // f32, mean
+  if (auto status = (*sync)->Seal(); !status.ok()) {
+    return std::puts(status.ToString().c_str()), 1;
+  }
+
+  float w = 0;
+  const float x = 1.0f + (*session)->rank(), y = 3 * x;
+  for (int step = 0; step < 100; ++step) {
+    (*sync)->Gradient<float>(*id)[0] = 2 * (w * x - y) * x;  // in its bucket
+    if (!(*sync)->Submit(*id).ok()) break;  // returns at once; may travel
+    auto verdict = (*sync)->Finish({.samples = 1});
+    if (!verdict.ok()) return std::puts(verdict.status().ToString().c_str()), 1;
+    w -= 0.02f * (*sync)->Gradient<float>(*id)[0];  // the mean over workers
+  }
+  std::printf("worker %d: w = %.3f\n", (*session)->rank(), w);
+  return (*session)->Leave().ok() ? 0 : 1;
+}
