@@ -1,0 +1,25 @@
+// The README shows the program that is compiled, not one like it.
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace {
+
+std::string Read(const std::string& path) {
+  std::ifstream in(std::string(LOCKSTEP_SOURCE_DIR) + "/" + path);
+  EXPECT_TRUE(in) << path;
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(ReadmeTest, ShowsTheMinimalProgramToTheLetter) {
+  const std::string readme = Read("README.md");
+  const std::string program = Read("examples/minimal/minimal.cc");
+  ASSERT_FALSE(program.empty());
+  EXPECT_NE(readme.find("```cpp\n" + program + "```\n"), std::string::npos)
+      << "README.md and examples/minimal/minimal.cc differ";
+}
+
+}  // namespace
