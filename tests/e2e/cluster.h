@@ -1,0 +1,116 @@
+// A coordinator and its workers as processes on this machine, for a test.
+
+#ifndef LOCKSTEP_TESTS_E2E_CLUSTER_H_
+#define LOCKSTEP_TESTS_E2E_CLUSTER_H_
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tools/launch/local_daemon.h"
+#include "tools/launch/supervisor.h"
+#include "tools/launch/worker_environment.h"
+
+namespace lockstep::e2e {
+
+class Cluster {
+ public:
+  // Workers get `spec` as their job's; empty: a mesh data=world_size.
+  Cluster(int world_size, const std::string& spec)
+      : world_size_(world_size),
+        supervisor_(
+            {.grace = absl::Seconds(20),
+             .on_ending =
+                 [this](const std::string& name, pid_t pid,
+                        const launch::Ending& ending) {
+                   endings_[name] = ending;
+                   if (on_ending) on_ending(name, pid, ending);
+                 },
+             .on_output =
+                 [this](const std::string& name, absl::string_view line) {
+                   lines_[name].emplace_back(line);
+                   if (on_line) on_line(name, std::string(line));
+                 }}) {
+    std::string pattern = testing::TempDir() + "lockstep-e2e-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    if (!spec.empty()) WriteFile("spec.yaml", spec);
+    absl::StatusOr<std::string> address = launch::StartLocalDaemon(supervisor_);
+    EXPECT_TRUE(address.ok()) << address.status();
+    if (address.ok()) address_ = *address;
+    has_spec_ = !spec.empty();
+  }
+  ~Cluster() { std::filesystem::remove_all(folder_); }
+
+  const std::string& address() const { return address_; }
+  std::string File(const std::string& name) const {
+    return folder_ + "/" + name;
+  }
+  void WriteFile(const std::string& name, const std::string& text) {
+    std::ofstream(File(name)) << text;
+  }
+
+  struct Worker {
+    std::string name;
+    std::vector<std::string> orders;  // of trouble_worker
+    std::string child;                // what the test calls it; empty: its name
+    std::string spec_file;            // empty: the cluster's
+  };
+  void Start(const Worker& worker) {
+    std::vector<std::string> argv = {launch::OwnFolder() + "/trouble_worker"};
+    argv.insert(argv.end(), worker.orders.begin(), worker.orders.end());
+    const std::string spec = !worker.spec_file.empty() ? worker.spec_file
+                             : has_spec_               ? File("spec.yaml")
+                                                       : "";
+    const absl::Status started = supervisor_.Start(
+        worker.child.empty() ? worker.name : worker.child,
+        {.argv = argv,
+         .environment = launch::EnvironmentOf({.address = address_,
+                                               .job = "trouble",
+                                               .worker = worker.name,
+                                               .world_size = world_size_,
+                                               .spec_file = spec}),
+         .capture_output = true});
+    EXPECT_TRUE(started.ok()) << started;
+  }
+
+  int Run() { return supervisor_.Run(); }
+  launch::Supervisor& supervisor() { return supervisor_; }
+
+  // The last line that a child printed.
+  std::string LastLine(const std::string& name) const {
+    const auto it = lines_.find(name);
+    return it == lines_.end() ? "(nothing)" : it->second.back();
+  }
+  const std::vector<std::string>& Lines(const std::string& name) {
+    return lines_[name];
+  }
+  launch::Ending EndingOf(const std::string& name) { return endings_[name]; }
+
+  std::function<void(const std::string& name, const std::string& line)> on_line;
+  std::function<void(const std::string& name, pid_t, const launch::Ending&)>
+      on_ending;
+
+ private:
+  const int world_size_;
+  bool has_spec_ = false;
+  std::string folder_;
+  std::string address_;
+  std::map<std::string, launch::Ending> endings_;
+  std::map<std::string, std::vector<std::string>> lines_;
+  launch::Supervisor supervisor_;
+};
+
+}  // namespace lockstep::e2e
+
+#endif  // LOCKSTEP_TESTS_E2E_CLUSTER_H_

@@ -1,0 +1,176 @@
+// lockstepctl and lockstepd as an operator meets them: exit codes, messages,
+// and what `describe` shows while a job trains.
+
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/tool.h"
+
+namespace lockstep::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Json = nlohmann::json;
+
+constexpr char kSpec[] =
+    "name: trouble\n"
+    "mesh: data=2\n"
+    "timeouts: {join: 60s, lease: 5s}\n";
+
+// A daemon for as long as the test lasts: its only "worker" is the test itself.
+class CtlTest : public testing::Test {
+ protected:
+  Outcome Ctl(std::vector<std::string> words) {
+    words.insert(words.begin(),
+                 {"lockstepctl", "--address", cluster_.address()});
+    return RunTool(words);
+  }
+
+  Cluster cluster_{2, kSpec};
+};
+
+TEST(CtlUsageTest, WrongUsageExitsWithTwo) {
+  EXPECT_EQ(RunTool({"lockstepctl"}).code, 2);
+  EXPECT_EQ(RunTool({"lockstepctl", "frobnicate"}).code, 2);
+  EXPECT_EQ(RunTool({"lockstepctl", "jobs", "--frobnicate"}).code, 2);
+  EXPECT_EQ(RunTool({"lockstepctl", "run", "-n", "0", "--", "true"}).code, 2);
+  EXPECT_EQ(RunTool({"lockstepctl", "create"}).code, 2);
+  EXPECT_EQ(RunTool({"lockstepctl", "--help"}).code, 0);
+  EXPECT_EQ(RunTool({"lockstepctl", "--version"}).code, 0);
+}
+
+TEST(CtlUsageTest, ACoordinatorThatIsNotThereExitsWithThree) {
+  const Outcome outcome =
+      RunTool({"lockstepctl", "--address", "127.0.0.1:1", "jobs"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.output, HasSubstr("127.0.0.1:1"));
+}
+
+TEST_F(CtlTest, CreatesListsAndDescribesAJob) {
+  EXPECT_EQ(Ctl({"describe"}).code, 1) << "there is no job";
+  EXPECT_EQ(Ctl({"create", "-f", cluster_.File("spec.yaml")}).code, 0);
+  EXPECT_THAT(Ctl({"jobs"}).output, HasSubstr("trouble"));
+
+  const Json jobs = Json::parse(Ctl({"jobs", "--json"}).output);
+  ASSERT_EQ(jobs["jobs"].size(), 1u);
+  EXPECT_EQ(jobs["jobs"][0]["name"], "trouble");
+  EXPECT_EQ(jobs["jobs"][0]["world_size"], 2);
+
+  const Json job = Json::parse(Ctl({"describe", "--json"}).output);
+  EXPECT_EQ(job["state"], "forming");
+  EXPECT_EQ(job["mesh"], "data=2");
+  EXPECT_EQ(job["missing"], 2);
+  EXPECT_EQ(Ctl({"describe", "nobody"}).code, 1);
+}
+
+TEST_F(CtlTest, AMalformedSpecIsRefusedWithLineAndField) {
+  const struct {
+    const char* spec;
+    const char* line;
+    const char* field;
+  } cases[] = {
+      {"name: x\nmesh: data=0\n", ":2", "mesh"},
+      {"name: x\nmesh: data=2\ncolour: red\n", ":3", "colour"},
+      {"name: x\nmesh: data=2\nname: y\n", ":3", "name"},
+      {"name: x\nmesh: data=2\ntimeouts: {lease: soon}\n", ":3",
+       "timeouts.lease"},
+      {"name: x\nmesh: [\n", ":", ""},
+      {"{\"name\": \"x\",\n \"mesh\": {\"data\": \"two\"}}", ":2", "mesh"},
+  };
+  for (const auto& c : cases) {
+    cluster_.WriteFile("bad.yaml", c.spec);
+    const Outcome outcome = Ctl({"create", "-f", cluster_.File("bad.yaml")});
+    EXPECT_EQ(outcome.code, 1) << c.spec;
+    EXPECT_THAT(
+        outcome.output,
+        AllOf(HasSubstr(std::string("bad.yaml") + c.line), HasSubstr(c.field)))
+        << c.spec;
+  }
+  EXPECT_EQ(Ctl({"create", "-f", cluster_.File("none.yaml")}).code, 1);
+}
+
+TEST_F(CtlTest, AnotherSpecOfTheSameNameIsRefused) {
+  EXPECT_EQ(Ctl({"create", "-f", cluster_.File("spec.yaml")}).code, 0);
+  EXPECT_EQ(Ctl({"create", "-f", cluster_.File("spec.yaml")}).code, 0)
+      << "the same again";
+  cluster_.WriteFile("other.yaml", "name: trouble\nmesh: data=3\n");
+  const Outcome outcome = Ctl({"create", "-f", cluster_.File("other.yaml")});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("mesh"));
+}
+
+TEST_F(CtlTest, DescribesAJobThatTrainsAndStopsIt) {
+  bool stopped = false;
+  cluster_.on_line = [&](const std::string& name, const std::string& line) {
+    if (name != "worker-0" || line != "at 20" || std::exchange(stopped, true))
+      return;
+    const Json job = Json::parse(Ctl({"describe", "trouble", "--json"}).output);
+    EXPECT_EQ(job["state"], "running");
+    ASSERT_EQ(job["workers"].size(), 2u);
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(job["workers"][rank]["name"], "worker-" + std::to_string(rank));
+      EXPECT_EQ(job["workers"][rank]["rank"], rank);
+      EXPECT_EQ(job["workers"][rank]["state"], "ready");
+    }
+    EXPECT_EQ(job["parameters"][0]["name"], "w");
+    EXPECT_EQ(job["buckets"].size(), 1u);
+    EXPECT_EQ(Ctl({"stop", "--reason", "enough is enough"}).code, 0);
+  };
+  cluster_.Start({"worker-0", {"100000000"}});
+  cluster_.Start({"worker-1", {"100000000"}});
+  EXPECT_EQ(cluster_.Run(), 1);
+  for (const char* worker : {"worker-0", "worker-1"}) {
+    EXPECT_THAT(
+        cluster_.LastLine(worker),
+        AllOf(StartsWith("error CANCELLED"), HasSubstr("enough is enough")));
+  }
+}
+
+TEST_F(CtlTest, WatchFollowsAJobToItsEnd) {
+  bool watched = false;
+  Outcome watch;
+  cluster_.on_line = [&](const std::string& name, const std::string& line) {
+    if (name != "worker-0" || line != "at 0" || std::exchange(watched, true))
+      return;
+    Ctl({"stop"});
+    watch = Ctl({"watch"});
+  };
+  cluster_.Start({"worker-0", {"100000000"}});
+  cluster_.Start({"worker-1", {"100000000"}});
+  EXPECT_EQ(cluster_.Run(), 1);
+  EXPECT_EQ(watch.code, 0);
+  EXPECT_THAT(watch.output, HasSubstr("stopped"));
+}
+
+TEST(LauncherTest, RunsAJobUnderAPrivateCoordinator) {
+  const std::string worker = launch::OwnFolder() + "/trouble_worker";
+  EXPECT_EQ(RunTool({"lockstepctl", "run", "-n", "3", "--", worker, "10"}).code,
+            0);
+  const Outcome killed = RunTool({"lockstepctl", "run", "-n", "2", "--label",
+                                  "--", worker, "1000", "die=3"});
+  EXPECT_EQ(killed.code, 128 + SIGKILL);
+  EXPECT_THAT(killed.output, HasSubstr("killed by signal 9"));
+}
+
+TEST(LauncherTest, AProgramThatIsNotThereExitsWithTwo) {
+  const Outcome outcome =
+      RunTool({"lockstepctl", "run", "-n", "2", "--", "/no/such"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("/no/such"));
+}
+
+TEST_F(CtlTest, ADaemonWhosePortIsTakenSaysSoAndExitsWithOne) {
+  const Outcome outcome =
+      RunTool({"lockstepd", "--listen", cluster_.address()});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr(cluster_.address()));
+}
+
+}  // namespace
+}  // namespace lockstep::e2e

@@ -1,0 +1,170 @@
+// What every worker of a real job is told when something goes wrong with one.
+
+#include <signal.h>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+
+namespace lockstep::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+// Short waits, so that the tests are short; nothing depends on how short.
+std::string Spec(int world_size, const std::string& more = "") {
+  return absl::StrCat("name: trouble\nmesh: data=", world_size,
+                      "\ntimeouts: {join: 60s, lease: 2s, resume: 500ms}\n",
+                      more);
+}
+
+TEST(TroubleTest, AKilledWorkerIsNamedToAllThatWaitForIt) {
+  Cluster cluster(3, Spec(3));
+  cluster.Start({"worker-0", {"1000000"}});
+  cluster.Start({"worker-1", {"1000000", "die=5"}});
+  cluster.Start({"worker-2", {"1000000"}});
+  EXPECT_EQ(cluster.Run(), 128 + SIGKILL);
+  for (const char* survivor : {"worker-0", "worker-2"}) {
+    EXPECT_THAT(
+        cluster.LastLine(survivor),
+        AllOf(StartsWith("error "), HasSubstr("worker-1"), HasSubstr("rank 1")))
+        << survivor;
+  }
+}
+
+TEST(TroubleTest, AWorkerThatVanishesIsNamed) {
+  Cluster cluster(2, Spec(2));
+  cluster.Start({"worker-0", {"1000000"}});
+  cluster.Start({"worker-1", {"1000000", "vanish=3"}});
+  EXPECT_EQ(cluster.Run(), 1);
+  EXPECT_THAT(cluster.LastLine("worker-0"),
+              AllOf(StartsWith("error "), HasSubstr("worker-1")));
+}
+
+// Alive for the kernel, silent for the coordinator: only the lease can tell.
+TEST(TroubleTest, AStoppedWorkerIsGivenUpWhenItsLeaseRunsOut) {
+  Cluster cluster(2, Spec(2));
+  cluster.on_ending = [&](const std::string& name, pid_t,
+                          const launch::Ending&) {
+    if (name == "worker-0") cluster.supervisor().Signal("worker-1", SIGKILL);
+  };
+  cluster.Start({"worker-0", {"1000000"}});
+  cluster.Start({"worker-1", {"1000000", "stop=3"}});
+  EXPECT_NE(cluster.Run(), 0);
+  EXPECT_THAT(cluster.LastLine("worker-0"),
+              AllOf(StartsWith("error "), HasSubstr("worker-1")));
+}
+
+TEST(TroubleTest, ALocalFailureIsToldToAllWithRankCallAndMessage) {
+  Cluster cluster(3, Spec(3));
+  cluster.Start({"worker-0", {"1000000"}});
+  cluster.Start({"worker-1", {"1000000"}});
+  cluster.Start({"worker-2", {"1000000", "fail=4"}});
+  EXPECT_EQ(cluster.Run(), 1);
+  for (const char* worker : {"worker-0", "worker-1", "worker-2"}) {
+    EXPECT_THAT(
+        cluster.LastLine(worker),
+        AllOf(StartsWith("error "), HasSubstr("rank 2"), HasSubstr("forward"),
+              HasSubstr("the loss is not a number")))
+        << worker;
+  }
+}
+
+TEST(TroubleTest, ATakenNameIsRefusedAndItsHolderIsNamed) {
+  Cluster cluster(2, Spec(2));
+  std::string refused;
+  cluster.on_ending = [&](const std::string& name, pid_t,
+                          const launch::Ending&) {
+    // Whoever came second; the first goes on waiting for a worker-1.
+    if (!refused.empty() || name == "lockstepd") return;
+    refused = cluster.LastLine(name);
+    cluster.supervisor().Signal(name == "first" ? "second" : "first", SIGKILL);
+  };
+  cluster.Start({"worker-0", {"20"}, "first"});
+  cluster.Start({"worker-0", {"20"}, "second"});
+  EXPECT_NE(cluster.Run(), 0);
+  EXPECT_THAT(refused, AllOf(StartsWith("error ALREADY_EXISTS"),
+                             HasSubstr("worker-0"), HasSubstr("pid")));
+}
+
+TEST(TroubleTest, EveryMissingWorkerIsNamedAtTheJoinDeadline) {
+  Cluster cluster(4, "name: trouble\nmesh: data=4\ntimeouts: {join: 500ms}\n");
+  cluster.Start({"worker-0", {"1"}});
+  cluster.Start({"worker-2", {"1"}});
+  EXPECT_EQ(cluster.Run(), 1);
+  for (const char* worker : {"worker-0", "worker-2"}) {
+    EXPECT_THAT(cluster.LastLine(worker),
+                AllOf(StartsWith("error DEADLINE_EXCEEDED"),
+                      HasSubstr("worker-1"), HasSubstr("worker-3")))
+        << worker;
+  }
+}
+
+TEST(TroubleTest, AWorkerBeyondTheWorldIsRefused) {
+  Cluster cluster(1, Spec(1));
+  cluster.Start({"worker-0", {"20"}});
+  cluster.Start({"worker-1", {"20"}});
+  EXPECT_EQ(cluster.Run(), 1);
+  // Either may have been first; the other finds the job full, or over.
+  EXPECT_THAT(
+      (std::vector<std::string>{cluster.LastLine("worker-0"),
+                                cluster.LastLine("worker-1")}),
+      UnorderedElementsAre("done", StartsWith("error FAILED_PRECONDITION")));
+}
+
+TEST(TroubleTest, RegistrationsThatDifferAreListedForEveryRank) {
+  Cluster cluster(3, Spec(3));
+  cluster.Start({"worker-0", {"5"}});
+  cluster.Start({"worker-1", {"5"}});
+  cluster.Start({"worker-2", {"5", "shape=6"}});
+  EXPECT_EQ(cluster.Run(), 1);
+  for (const char* worker : {"worker-0", "worker-1", "worker-2"}) {
+    EXPECT_THAT(cluster.LastLine(worker),
+                AllOf(StartsWith("error INVALID_ARGUMENT"), HasSubstr("w"),
+                      HasSubstr("[4]"), HasSubstr("[6]"), HasSubstr("2")))
+        << worker;
+  }
+}
+
+TEST(TroubleTest, AnotherSpecIsRefusedWithTheFieldsThatDiffer) {
+  Cluster cluster(2, Spec(2, "seed: 7\n"));
+  cluster.WriteFile("other.yaml",
+                    Spec(2, "seed: 8\nbuckets: {bytes_max: 1MiB}\n"));
+  std::string refused;
+  cluster.on_ending = [&](const std::string& name, pid_t,
+                          const launch::Ending&) {
+    if (!refused.empty() || name == "lockstepd") return;
+    refused = cluster.LastLine(name);
+    cluster.supervisor().Signal(name == "worker-0" ? "worker-1" : "worker-0",
+                                SIGKILL);
+  };
+  cluster.Start({"worker-0", {"5"}});
+  cluster.Start({"worker-1", {"5"}, "", cluster.File("other.yaml")});
+  EXPECT_NE(cluster.Run(), 0);
+  EXPECT_THAT(refused,
+              AllOf(StartsWith("error INVALID_ARGUMENT"), HasSubstr("seed"),
+                    HasSubstr("buckets.bytes_max")));
+}
+
+TEST(TroubleTest, WrongCallsAreRefusedAndNothingIsLost) {
+  Cluster cluster(2, Spec(2));
+  cluster.Start({"worker-0", {"20", "wrong_calls"}});
+  cluster.Start({"worker-1", {"20"}});
+  EXPECT_EQ(cluster.Run(), 0);
+  for (const char* line :
+       {"duplicate: ALREADY_EXISTS", "integer: INVALID_ARGUMENT",
+        "axis: INVALID_ARGUMENT", "unsealed: FAILED_PRECONDITION",
+        "late: FAILED_PRECONDITION", "unknown: INVALID_ARGUMENT",
+        "size: INVALID_ARGUMENT", "submit: OK", "twice: INVALID_ARGUMENT"}) {
+    EXPECT_THAT(cluster.Lines("worker-0"), Contains(line));
+  }
+  EXPECT_EQ(cluster.LastLine("worker-0"), "done");
+  EXPECT_EQ(cluster.LastLine("worker-1"), "done");
+}
+
+}  // namespace
+}  // namespace lockstep::e2e

@@ -1,0 +1,131 @@
+// A worker that does what a test tells it, and says what came of it.
+//
+//   trouble_worker STEPS [die=N] [fail=N] [stop=N] [vanish=N] [shape=K]
+//   [wrong_calls]
+//
+//   die=N          raises SIGKILL before step N
+//   stop=N         raises SIGSTOP before step N
+//   fail=N         reports a failure of its own at step N
+//   vanish=N       exits at step N without leaving
+//   shape=K        registers its parameter with K elements instead of 4
+//   name=NAME      the parameter's name, instead of w
+//   wrong_calls    makes every wrong call first, and says what it got
+//
+// Prints "at N" before each step, then "done" or "error CODE: message".
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "lockstep/gradient_sync.h"
+#include "lockstep/session.h"
+
+namespace {
+
+using lockstep::GradientSync;
+using lockstep::Session;
+
+struct Orders {
+  int steps = 0;
+  std::map<std::string, std::string> words;
+
+  bool Has(const std::string& word) const { return words.count(word) > 0; }
+  bool At(const std::string& word, int step) const {
+    const auto it = words.find(word);
+    return it != words.end() && std::atoi(it->second.c_str()) == step;
+  }
+  std::string Get(const std::string& word, const std::string& otherwise) const {
+    const auto it = words.find(word);
+    return it == words.end() ? otherwise : it->second;
+  }
+};
+
+Orders Parse(int argc, char** argv) {
+  Orders orders;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const size_t equals = word.find('=');
+    if (i == 1) {
+      orders.steps = std::atoi(argv[1]);
+    } else {
+      orders.words[word.substr(0, equals)] =
+          equals == std::string::npos ? "" : word.substr(equals + 1);
+    }
+  }
+  return orders;
+}
+
+void Say(const std::string& what, const absl::Status& status) {
+  std::printf("%s: %s\n", what.c_str(),
+              absl::StatusCodeToString(status.code()).c_str());
+  std::fflush(stdout);
+}
+
+void MakeWrongRegistrations(GradientSync& sync) {
+  Say("duplicate", sync.Register({.name = "w", .shape = {4}}).status());
+  Say("integer",
+      sync.Register({.name = "i", .dtype = lockstep::DType::kI32}).status());
+  Say("axis", sync.Register({.name = "a", .axes = {"nowhere"}}).status());
+  Say("unsealed", sync.Finish().status());
+}
+
+void MakeWrongCalls(GradientSync& sync, lockstep::ParameterId id) {
+  const float buffer[4] = {};
+  Say("late", sync.Register({.name = "late"}).status());
+  Say("unknown", sync.Submit({17}));
+  Say("size", sync.Submit(id, buffer, sizeof buffer - 1));
+  Say("submit", sync.Submit(id));
+  Say("twice", sync.Submit(id));
+}
+
+absl::Status Train(Session& session, const Orders& orders) {
+  auto sync = GradientSync::Create(session);
+  if (!sync.ok()) return sync.status();
+  auto id = (*sync)->Register(
+      {.name = orders.Get("name", "w"),
+       .shape = {std::atoi(orders.Get("shape", "4").c_str())}});
+  if (!id.ok()) return id.status();
+  if (orders.Has("wrong_calls")) MakeWrongRegistrations(**sync);
+  if (absl::Status sealed = (*sync)->Seal(); !sealed.ok()) return sealed;
+
+  for (int step = 0; step < orders.steps; ++step) {
+    std::printf("at %d\n", step);
+    std::fflush(stdout);
+    if (orders.At("die", step)) raise(SIGKILL);
+    if (orders.At("stop", step)) raise(SIGSTOP);
+    if (orders.At("vanish", step)) _exit(0);
+    if (orders.At("fail", step)) {
+      session.ReportFailure("forward",
+                            absl::InternalError("the loss is not a number"));
+    }
+    if (step == 0 && orders.Has("wrong_calls")) {
+      MakeWrongCalls(**sync, *id);
+    } else if (absl::Status s = (*sync)->Submit(*id); !s.ok()) {
+      return s;
+    }
+    auto verdict = (*sync)->Finish({.samples = 1});
+    if (!verdict.ok()) return verdict.status();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Orders orders = Parse(argc, argv);
+  auto session = Session::Join({});
+  absl::Status status = session.status();
+  if (status.ok()) status = Train(**session, orders);
+  if (status.ok()) status = (*session)->Leave();
+  if (status.ok()) {
+    std::puts("done");
+    return 0;
+  }
+  std::printf("error %s: %s\n", absl::StatusCodeToString(status.code()).c_str(),
+              std::string(status.message()).c_str());
+  return 1;
+}
