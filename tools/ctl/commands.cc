@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plan/spec_text.h"
-#include "tools/ctl/admin_client.h"
 #include "tools/ctl/print.h"
+#include "tools/rpc/admin_client.h"
 
 namespace lockstep::ctl {
 namespace {

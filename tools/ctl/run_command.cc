@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/ctl/admin_client.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
+#include "tools/rpc/admin_client.h"
 
 namespace lockstep::ctl {
 namespace {

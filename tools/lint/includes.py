@@ -15,7 +15,7 @@ MAY_INCLUDE = {
     "server/core": ["plan", "base"],
     "client": ["proto", "plan", "base", "kernels"],
     "tools": ["client", "proto", "plan", "base", "kernels"],
-    "examples": ["client", "plan", "base", "kernels"],
+    "examples": ["client", "plan", "base", "kernels", "tools"],  # the demo launches its workers
 }
 ANYTHING = ("tests", "bench")
 PUBLIC = ("plan/include", "client/include")

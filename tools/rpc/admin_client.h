@@ -4,8 +4,8 @@
 // Errors:  Unavailable if no coordinator answers within the deadline, whose
 //          addresses are named; else what the service said.
 
-#ifndef LOCKSTEP_TOOLS_CTL_ADMIN_CLIENT_H_
-#define LOCKSTEP_TOOLS_CTL_ADMIN_CLIENT_H_
+#ifndef LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
+#define LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
 
 #include <functional>
 #include <memory>
@@ -48,4 +48,4 @@ class AdminClient {
 
 }  // namespace lockstep::ctl
 
-#endif  // LOCKSTEP_TOOLS_CTL_ADMIN_CLIENT_H_
+#endif  // LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_

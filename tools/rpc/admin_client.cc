@@ -1,4 +1,4 @@
-#include "tools/ctl/admin_client.h"
+#include "tools/rpc/admin_client.h"
 
 #include <grpcpp/grpcpp.h>
 
