@@ -110,6 +110,17 @@ TEST_F(SupervisorTest, ForwardsASignalAndExitsWithIt) {
   EXPECT_THAT(lines_["w"], ElementsAre("ready", "bye"));
 }
 
+TEST_F(SupervisorTest, ForwardsASignalThatItsParentIgnored) {
+  signal(SIGINT, SIG_IGN);
+  Supervisor supervisor(Options(absl::Minutes(1)));
+  on_line_ = [](const std::string&) { kill(getpid(), SIGINT); };
+  ASSERT_TRUE(
+      supervisor.Start("w", Shell("echo ready; while :; do sleep 0.01; done"))
+          .ok());
+  EXPECT_EQ(supervisor.Run(), 128 + SIGINT);
+  EXPECT_EQ(ending_["w"].signal, SIGINT);
+}
+
 TEST_F(SupervisorTest, ASecondSignalKills) {
   Supervisor supervisor(Options(absl::Minutes(1)));
   on_line_ = [](const std::string&) { kill(getpid(), SIGINT); };

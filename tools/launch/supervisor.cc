@@ -26,6 +26,10 @@ Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)) {
   const sigset_t watched = WatchedSignals();
   pthread_sigmask(SIG_BLOCK, &watched, &mask_before_);
+  // A shell starts its background jobs with SIGINT ignored, and what is ignored
+  // never arrives, blocked or not.
+  for (int ignored : {SIGINT, SIGTERM, SIGHUP, SIGCHLD})
+    signal(ignored, SIG_DFL);
   signals_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
