@@ -5,8 +5,7 @@
 //   Connect
 //
 // Threads: called from the thread that joins, Abort apart; communicators are
-// then used as
-//          communicator.h says.
+//          then used as communicator.h says.
 // Errors:  Unavailable if a peer cannot be reached (it is named by group rank),
 //          DeadlineExceeded after `timeout`, InvalidArgument for a handle that
 //          does not parse, Aborted if the pending group was aborted. An error

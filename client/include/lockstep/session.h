@@ -67,7 +67,8 @@ class LOCKSTEP_EXPORT Session {
   static absl::StatusOr<std::unique_ptr<Session>> Join(
       const JoinOptions& options);
 
-  // Leaves, uncleanly if Leave was not called.
+  // Leaves, uncleanly if Leave was not called; then it waits for the
+  // coordinator as Leave does.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "client/transport/inproc/inproc.h"
@@ -15,6 +16,45 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+// A transport whose process dies when it is asked to connect.
+class DyingTransport : public transport::Transport {
+ public:
+  DyingTransport(std::unique_ptr<transport::Transport> inner,
+                 std::function<void()> die)
+      : inner_(std::move(inner)), die_(std::move(die)) {}
+
+  std::string_view name() const override { return inner_->name(); }
+
+  absl::StatusOr<std::unique_ptr<transport::PendingGroup>> Prepare(
+      const transport::GroupSpec& group) override {
+    auto pending = inner_->Prepare(group);
+    if (!pending.ok()) return pending;
+    return std::make_unique<Pending>(*std::move(pending), die_);
+  }
+
+ private:
+  class Pending : public transport::PendingGroup {
+   public:
+    Pending(std::unique_ptr<transport::PendingGroup> inner,
+            std::function<void()> die)
+        : inner_(std::move(inner)), die_(std::move(die)) {}
+    const std::string& handle() const override { return inner_->handle(); }
+    absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+        const std::vector<std::string>&, absl::Duration) override {
+      die_();
+      return absl::AbortedError("dead");
+    }
+    void Abort(std::string_view cause) override { inner_->Abort(cause); }
+
+   private:
+    const std::unique_ptr<transport::PendingGroup> inner_;
+    const std::function<void()> die_;
+  };
+
+  const std::unique_ptr<transport::Transport> inner_;
+  const std::function<void()> die_;
+};
+
 class JobTest : public JobFixture {
  protected:
   JobTest() { spec_.transport = "inproc"; }
@@ -22,10 +62,10 @@ class JobTest : public JobFixture {
   Joined Join(const JoinOptions& options) override {
     return Session::Internals::Join(
         options, {.channels = MakeFakeChannels(&server_),
-                  .make_transport = [this](const JobSpec&)
-                      -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
-                    return transport::MakeInprocTransport(&hub_);
-                  },
+                  .make_transport =
+                      [this, worker = options.worker](const JobSpec&) {
+                        return MakeTransport(worker);
+                      },
                   .arena = MakePlainArena(),
                   .clock = clock_,
                   .process = {"host", 1, "boot"},
@@ -45,6 +85,16 @@ class JobTest : public JobFixture {
 
   ~JobTest() override { sessions_.clear(); }
 
+  absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
+      const std::string& worker) {
+    auto transport = transport::MakeInprocTransport(&hub_);
+    if (worker != dies_in_connect_) return transport;
+    return std::make_unique<DyingTransport>(
+        std::move(transport),
+        [this, worker] { EXPECT_TRUE(ReportDeath(worker).ok()); });
+  }
+
+  std::string dies_in_connect_;  // this worker
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::atomic<uint64_t> lives_ = 0;
   CoreServer server_{clock_.get()};
@@ -159,26 +209,16 @@ TEST_F(JobTest, ADeathWhileOthersWaitIsTheirStatus) {
   dead.reset();
 }
 
-// Three ranks meet in Connect while the fourth, which published its handles,
-// dies before it connects.
 TEST_F(JobTest, ADeathWhileOthersConnectEndsTheirConnecting) {
   spec_.timeouts.connect = absl::Hours(1);
+  dies_in_connect_ = "worker-3";
   JoinAll();
-  std::atomic<int> agreed = 0;
-  const auto sealed =
-      OnAll([this, &agreed](auto& internals, int rank) -> absl::Status {
-        auto plan = internals.AgreeOnPlan({{.name = "w", .shape = {8}}});
-        if (!plan.ok()) return plan.status();
-        if (++agreed == kWorld) {  // the last dies instead of connecting
-          EXPECT_TRUE(ReportDeath("worker-" + std::to_string(rank)).ok());
-          return absl::AbortedError("worker- killed by signal 9");
-        }
-        return internals.Connect(*std::move(plan)).status();
-      });
-  for (const absl::Status& status : sealed) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-    EXPECT_THAT(status.message(),
-                AllOf(HasSubstr("worker-"), HasSubstr("killed by signal 9")));
+  const auto sealed = OnAll(
+      [](auto& internals, int rank) { return Seal(internals, rank).status(); });
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(sealed[rank].code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(sealed[rank].message(),
+                AllOf(HasSubstr("worker-3"), HasSubstr("killed by signal 9")));
   }
 }
 
