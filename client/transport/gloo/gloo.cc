@@ -2,8 +2,10 @@
 
 #include <gloo/transport/tcp/attr.h>
 #include <gloo/transport/tcp/device.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -119,20 +121,39 @@ class GlooTransport final : public Transport {
   const std::shared_ptr<Device> device_;
 };
 
+// Whether `address` belongs to one of this host's interfaces; all of 127.*
+// does. Gloo looks for itself, but loses memory where there is none.
+bool OfThisHost(const sockaddr_storage& address) {
+  if (NumericHost(AsSockaddr(address)).rfind("127.", 0) == 0) return true;
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) return false;
+  bool ours = false;
+  for (const ifaddrs* at = found; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr) continue;
+    ours |= at->ifa_addr->sa_family == address.ss_family &&
+            NumericHost(*at->ifa_addr) == NumericHost(AsSockaddr(address));
+  }
+  freeifaddrs(found);
+  return ours;
+}
+
 // As a number, which Gloo resolves without error.
 absl::StatusOr<std::string> Resolve(const std::string& name) {
   addrinfo* found = nullptr;
   const addrinfo hints{.ai_socktype = SOCK_STREAM};
   const int error = getaddrinfo(name.c_str(), nullptr, &hints, &found);
-  if (error != 0 || found == nullptr) {
+  if (error != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the address '", name, "' is unknown: ", gai_strerror(error)));
   }
-  sockaddr_storage storage{};
-  std::copy_n(reinterpret_cast<const char*>(found->ai_addr), found->ai_addrlen,
-              reinterpret_cast<char*>(&storage));
+  sockaddr_storage address{};
+  std::memcpy(&address, found->ai_addr, found->ai_addrlen);
   freeaddrinfo(found);
-  return NumericHost(storage);
+  if (!OfThisHost(address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", name, "' is not an address of this host"));
+  }
+  return NumericHost(AsSockaddr(address));
 }
 
 }  // namespace

@@ -81,10 +81,11 @@ absl::StatusOr<sockaddr_storage> ListenerFor(const GlooHandle& handle,
       absl::StrCat("'", handle.address, "' is no address"));
 }
 
-std::string NumericHost(const sockaddr_storage& address) {
+std::string NumericHost(const sockaddr& address) {
+  const socklen_t length = address.sa_family == AF_INET6 ? sizeof(sockaddr_in6)
+                                                         : sizeof(sockaddr_in);
   char host[NI_MAXHOST] = "?";
-  getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address, host,
-              sizeof host, nullptr, 0, NI_NUMERICHOST);
+  getnameinfo(&address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
   return host;
 }
 

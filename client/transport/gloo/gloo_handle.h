@@ -37,8 +37,12 @@ absl::StatusOr<sockaddr_storage> ListenerFor(const GlooHandle& handle,
                                              int rank);
 
 // "127.0.0.1" and 7070 of a socket's address.
-std::string NumericHost(const sockaddr_storage& address);
+std::string NumericHost(const sockaddr& address);
 uint16_t Port(const sockaddr_storage& address);
+
+inline const sockaddr& AsSockaddr(const sockaddr_storage& address) {
+  return reinterpret_cast<const sockaddr&>(address);
+}
 
 }  // namespace lockstep::transport
 

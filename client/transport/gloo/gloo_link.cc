@@ -148,7 +148,7 @@ GlooHandle GlooLink::handle() const {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     const sockaddr_storage listener = context_->pair(peer).listener();
-    handle.address = NumericHost(listener);
+    handle.address = NumericHost(AsSockaddr(listener));
     handle.ports[peer] = Port(listener);
   }
   return handle;

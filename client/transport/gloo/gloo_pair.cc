@@ -1,7 +1,9 @@
 #include "client/transport/gloo/gloo_pair.h"
 
 #include <cerrno>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -76,6 +78,7 @@ void GlooPair::Shutdown() {
 }
 
 void GlooPair::handleEvents(int events) {
+  LetOthersFinish();
   std::exception_ptr thrown;
   try {
     Pair::handleEvents(events);
@@ -87,6 +90,19 @@ void GlooPair::handleEvents(int events) {
   // again.
   std::unique_lock<std::mutex> lock(m_, std::try_to_lock);
   if (lock) Fail(thrown);
+}
+
+// Gloo skips a pair that somebody else has locked, and comes back at once, for
+// as long as it takes: on a busy machine the two may share a core, and then
+// that is until the scheduler's next turn, 4 ms. Nor may this thread block:
+// whoever has the lock may be waiting for it.
+void GlooPair::LetOthersFinish() {
+  constexpr int kTries = 20;
+  for (int i = 0; i < kTries; ++i) {
+    if (m_.try_lock()) return m_.unlock();
+    std::this_thread::yield();
+  }
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 bool GlooPair::read() {

@@ -69,6 +69,7 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   void changeState(state next) noexcept override;
   void waitUntilConnected(std::unique_lock<std::mutex>&, bool) override {}
 
+  void LetOthersFinish();
   bool ReadPreamble();
   void CheckMessage();
   // Closes the pair, unless it is closed. Under m_.
