@@ -26,10 +26,15 @@ constexpr int kPatienceMilliseconds = 60'000;
 
 Program::Program(const std::vector<std::string>& command)
     : errors_(memfd_create("stderr", MFD_CLOEXEC)) {
-  int ends[2];
-  Check(pipe2(ends, O_CLOEXEC) == 0 && errors_.valid(), "no pipe to a child");
-  output_ = FileDescriptor(ends[0]);
-  const FileDescriptor write_end(ends[1]);
+  int in[2];
+  int out[2];
+  Check(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0 &&
+            errors_.valid(),
+        "no pipe to a child");
+  const FileDescriptor read_end(in[0]);
+  input_ = FileDescriptor(in[1]);
+  output_ = FileDescriptor(out[0]);
+  const FileDescriptor write_end(out[1]);
   std::vector<char*> arguments;
   for (const std::string& word : command) {
     arguments.push_back(const_cast<char*>(word.c_str()));
@@ -40,6 +45,7 @@ Program::Program(const std::vector<std::string>& command)
   Check(pid_ >= 0, "no child process");
   if (pid_ > 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(read_end.get(), STDIN_FILENO);
   dup2(write_end.get(), STDOUT_FILENO);
   dup2(errors_.get(), STDERR_FILENO);
   execv(arguments[0], arguments.data());
@@ -54,6 +60,20 @@ Program::~Program() {
 
 void Program::Signal(int signal) {
   if (!ended_) kill(pid_, signal);
+}
+
+void Program::Stop() {
+  Signal(SIGSTOP);
+  int status = 0;
+  Check(waitpid(pid_, &status, WUNTRACED) == pid_ && WIFSTOPPED(status),
+        "a program ended instead of stopping");
+}
+
+void Program::WriteLine(const std::string& line) {
+  const std::string text = line + "\n";
+  Check(write(input_.get(), text.data(), text.size()) ==
+            static_cast<ssize_t>(text.size()),
+        "a program does not read its input");
 }
 
 std::string Program::ReadLine() {

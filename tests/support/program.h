@@ -1,5 +1,5 @@
-// A program of ours, whose output, errors and exit status a test looks at. It
-// ends with the test at the latest.
+// A program of ours, which a test tells what to do, and whose output, errors
+// and exit status a test looks at. It ends with the test at the latest.
 //
 //   Program daemon({LOCKSTEPD, "--listen", "127.0.0.1:0"});
 //   const std::string line = daemon.ReadLine();
@@ -32,6 +32,12 @@ class Program {
   pid_t pid() const { return pid_; }
   void Signal(int signal);
 
+  // Stops it by SIGSTOP. Blocks until it has stopped.
+  void Stop();
+
+  // Gives it a line of standard input.
+  void WriteLine(const std::string& line);
+
   // The next line of its standard output, without the newline; empty at its
   // end. Blocks.
   std::string ReadLine();
@@ -46,6 +52,7 @@ class Program {
 
  private:
   pid_t pid_ = -1;
+  FileDescriptor input_;   // the write end of a pipe
   FileDescriptor output_;  // the read end of a pipe
   FileDescriptor errors_;  // a file in memory
   std::string read_ahead_;

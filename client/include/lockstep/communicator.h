@@ -11,9 +11,10 @@
 //   rank 1   AllReduce ─┼─ meet in the group ┼─▶ out
 //   rank 2   AllReduce ─┘                    └─▶ out
 //
-// Shapes: counts are elements. `in` and `out` may be the same address (in
-//         place); they may not overlap in any other way. Zero counts are legal
-//         and still meet.
+// Shapes: counts are elements. `in` and `out` may be the same memory where a
+//         method says how (in place); they may not overlap in any other way.
+//         Buffers are aligned to their elements. Zero counts are legal and
+//         still meet.
 // Numerics: every rank ends with the same bits, also on a second run with the
 //         same members. Host transports sum in rank order, f16 and bf16 in f32,
 //         rounded once to nearest even. Mean is the sum, then one multiply by
@@ -25,11 +26,15 @@
 // Errors: InvalidArgument at once, with nothing enqueued, for arguments that no
 //         transport could execute (dtype and op, peer out of range, null
 //         buffer, a stream of the wrong kind). What happens later is status():
-//         Unavailable (a peer's connection broke; the rank is named), Aborted
-//         (with the cause given to Abort), DataLoss (a peer sent another
-//         number of bytes than expected). After the first error every operation
-//         enqueued or waiting returns without effect on the peer's side of the
-//         contract: output buffers are then unspecified.
+//         Unavailable (a peer's connection broke, or it left while it was
+//         waited for; the rank is named), Aborted (with the cause given to
+//         Abort), DataLoss (a peer came with another operation, or sent another
+//         number of bytes than expected). After the first error operations are
+//         still enqueued, and return when their stream reaches them; buffers of
+//         theirs are then unspecified. The error is also the stream's.
+// End:    destroying a communicator aborts it and waits for what is running,
+//         not for what is queued. A rank whose operations are done may go
+//         before the others are.
 
 #ifndef LOCKSTEP_COMMUNICATOR_H_
 #define LOCKSTEP_COMMUNICATOR_H_
@@ -57,11 +62,12 @@ class LOCKSTEP_EXPORT Communicator {
   // "gloo", "inproc", ...: for people.
   virtual std::string_view transport() const = 0;
 
-  // out[i] = op over ranks of in[i].
+  // out[i] = op over ranks of in[i]. In place means in == out.
   virtual absl::Status AllReduce(const void* in, void* out, size_t count,
                                  DType dtype, ReduceOp op, Stream& stream) = 0;
 
-  // out[i] = op over ranks of in[rank * count + i]; `in` holds size * count.
+  // out[i] = op over ranks of in[rank * count + i]; `in` holds size * count. In
+  // place means out == in + rank * count.
   virtual absl::Status ReduceScatter(const void* in, void* out, size_t count,
                                      DType dtype, ReduceOp op,
                                      Stream& stream) = 0;
@@ -81,6 +87,7 @@ class LOCKSTEP_EXPORT Communicator {
 
   // As AllToAll with counts and offsets (in elements) per peer. What rank a
   // sends to b and what b expects from a must agree; a difference is DataLoss.
+  // Blocks of `out` may not overlap.
   virtual absl::Status AllToAllV(const void* in,
                                  absl::Span<const size_t> in_counts,
                                  absl::Span<const size_t> in_offsets, void* out,
@@ -88,16 +95,18 @@ class LOCKSTEP_EXPORT Communicator {
                                  absl::Span<const size_t> out_offsets,
                                  DType dtype, Stream& stream) = 0;
 
-  // Point to point. A send may complete only with its receive (rendezvous), so
-  // two ranks that both send first hang: use Group.
+  // Point to point, with another rank. A send may complete only with its receive
+  // (rendezvous), so two ranks that both send first hang: use Group.
   virtual absl::Status Send(const void* buffer, size_t count, DType dtype,
                             int peer, Stream& stream) = 0;
   virtual absl::Status Recv(void* buffer, size_t count, DType dtype, int peer,
                             Stream& stream) = 0;
 
-  // Enqueues the sends, receives and collectives that `body` calls as one
-  // operation: its members progress together, whatever their order. All calls
-  // inside must name the same stream. If `body` fails, nothing is enqueued.
+  // Enqueues the sends, receives and collectives that `body` calls on this
+  // communicator as one operation: its members progress together, whatever
+  // their order (collectives still come in the same order on all ranks). All
+  // calls inside must name the same stream. If `body` fails, nothing is
+  // enqueued. A group inside a group is part of it.
   virtual absl::Status Group(absl::FunctionRef<absl::Status()> body) = 0;
 
   // Done on a rank only after every rank's stream has reached it.

@@ -6,10 +6,7 @@
 //   < go                             all-reduces COUNT ones, prints the first
 //   sum < forever                        all-reduces COUNT ones until an error
 //
-// It ends when its input does, or when the test does.
-
-#include <signal.h>
-#include <sys/prctl.h>
+// It ends when its input does.
 
 #include <cstdlib>
 #include <iostream>
@@ -74,7 +71,6 @@ class Peer {
 }  // namespace lockstep
 
 int main(int, char** argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   return lockstep::Peer(std::atoi(argv[1]), std::atoi(argv[2]),
                         std::strtoul(argv[3], nullptr, 10))
       .Run();

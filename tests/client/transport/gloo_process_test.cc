@@ -1,5 +1,7 @@
 // Gloo with real processes for peers, which are stopped and killed.
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -11,7 +13,7 @@
 #include "client/transport/blame.h"
 #include "client/transport/gloo/gloo.h"
 #include "gtest/gtest.h"
-#include "tests/support/child_process.h"
+#include "tests/support/program.h"
 
 namespace lockstep {
 namespace {
@@ -32,27 +34,27 @@ class Party {
     EXPECT_TRUE(pending.ok()) << pending.status();
     std::vector<std::string> handles = {(*pending)->handle()};
     for (int rank = 1; rank < size; ++rank) {
-      peers_.push_back(std::make_unique<ChildProcess>(
+      peers_.push_back(std::make_unique<Program>(
           std::vector<std::string>{LOCKSTEP_GLOO_PEER, absl::StrCat(rank),
                                    absl::StrCat(size), absl::StrCat(count)}));
-      handles.push_back(peers_.back()->Hear());
+      handles.push_back(peers_.back()->ReadLine());
     }
     for (const auto& peer : peers_) {
-      for (const std::string& handle : handles) peer->Say(handle);
+      for (const std::string& handle : handles) peer->WriteLine(handle);
     }
     auto comm = (*pending)->Connect(handles, absl::Seconds(60));
     EXPECT_TRUE(comm.ok()) << comm.status();
     comm_ = *std::move(comm);
-    for (const auto& peer : peers_) EXPECT_EQ(peer->Hear(), "connected");
+    for (const auto& peer : peers_) EXPECT_EQ(peer->ReadLine(), "connected");
   }
 
-  ChildProcess& peer(int rank) { return *peers_[rank - 1]; }
+  Program& peer(int rank) { return *peers_[rank - 1]; }
   Communicator& comm() { return *comm_; }
   HostStream& stream() { return stream_; }
   void Drop() { comm_ = nullptr; }
 
   void SayToAll(const std::string& word) {
-    for (const auto& peer : peers_) peer->Say(word);
+    for (const auto& peer : peers_) peer->WriteLine(word);
   }
 
   void Enqueue(int operations) {
@@ -67,7 +69,7 @@ class Party {
  private:
   std::vector<float> ones_;
   std::unique_ptr<transport::Transport> transport_;
-  std::vector<std::unique_ptr<ChildProcess>> peers_;
+  std::vector<std::unique_ptr<Program>> peers_;
   std::unique_ptr<Communicator> comm_;
   HostStream stream_;  // ends before the buffers that its work uses
 };
@@ -81,8 +83,8 @@ TEST(GlooProcessTest, ReducesAcrossProcesses) {
       ASSERT_TRUE(party.stream().Synchronize().ok());
       // This rank's ones are sums from round 2 on.
       const std::string sum = round == 1 ? "3" : "5";
-      EXPECT_EQ(party.peer(1).Hear(), sum);
-      EXPECT_EQ(party.peer(2).Hear(), sum);
+      EXPECT_EQ(party.peer(1).ReadLine(), sum);
+      EXPECT_EQ(party.peer(2).ReadLine(), sum);
     }
   }
 }
@@ -141,12 +143,12 @@ TEST(GlooProcessTest, AKilledPeerEndsTheGroupForAllOthers) {
     party.Enqueue(2);
     ASSERT_TRUE(party.stream().Synchronize().ok());
     party.Enqueue(4);
-    party.peer(2).Kill();
+    party.peer(2).Signal(SIGKILL);
     const absl::Status ended = party.stream().Synchronize();
     EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
     // Rank 2, or rank 1 if its hanging up was heard before.
     EXPECT_TRUE(transport::BlamedRank(ended).has_value()) << ended;
-    EXPECT_NE(party.peer(1).Hear().find("UNAVAILABLE"), std::string::npos);
+    EXPECT_NE(party.peer(1).ReadLine().find("UNAVAILABLE"), std::string::npos);
   }
 }
 
@@ -156,7 +158,7 @@ TEST(GlooProcessTest, APeerKilledWithinAMessageIsNoticed) {
     Party party(2, kLarge);
     party.SayToAll("forever");
     party.Enqueue(3 + round);
-    party.peer(1).Kill();
+    party.peer(1).Signal(SIGKILL);
     const absl::Status ended = party.stream().Synchronize();
     EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
     EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;

@@ -1,0 +1,151 @@
+#include "tests/support/faulty_communicator.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace lockstep {
+
+absl::Status FaultyCommunicator::Before(Stream& stream) {
+  const int call = calls_++;
+  if (call == faults_.abort_at) inner_->Abort(absl::StrCat("fault at ", call));
+  if (call == faults_.refuse_at) {
+    return absl::InternalError(absl::StrCat("call ", call, " was refused"));
+  }
+  const bool late =
+      std::uniform_real_distribution<double>()(random_) < faults_.late;
+  const absl::Duration delay =
+      faults_.late_max * std::uniform_real_distribution<double>()(random_);
+  auto* const host = dynamic_cast<HostStream*>(&stream);
+  if (late && host != nullptr) {
+    host->Enqueue([delay] {
+      absl::SleepFor(delay);
+      return absl::OkStatus();
+    });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FaultyCommunicator::AllReduce(const void* in, void* out,
+                                           size_t count, DType dtype,
+                                           ReduceOp op, Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->AllReduce(in, out, count, dtype, op, stream);
+}
+
+absl::Status FaultyCommunicator::ReduceScatter(const void* in, void* out,
+                                               size_t count, DType dtype,
+                                               ReduceOp op, Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->ReduceScatter(in, out, count, dtype, op, stream);
+}
+
+absl::Status FaultyCommunicator::AllGather(const void* in, void* out,
+                                           size_t count, DType dtype,
+                                           Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->AllGather(in, out, count, dtype, stream);
+}
+
+absl::Status FaultyCommunicator::Broadcast(void* buffer, size_t count,
+                                           DType dtype, int root,
+                                           Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->Broadcast(buffer, count, dtype, root, stream);
+}
+
+absl::Status FaultyCommunicator::AllToAll(const void* in, void* out,
+                                          size_t count, DType dtype,
+                                          Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->AllToAll(in, out, count, dtype, stream);
+}
+
+absl::Status FaultyCommunicator::AllToAllV(const void* in,
+                                           absl::Span<const size_t> in_counts,
+                                           absl::Span<const size_t> in_offsets,
+                                           void* out,
+                                           absl::Span<const size_t> out_counts,
+                                           absl::Span<const size_t> out_offsets,
+                                           DType dtype, Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->AllToAllV(in, in_counts, in_offsets, out, out_counts,
+                           out_offsets, dtype, stream);
+}
+
+absl::Status FaultyCommunicator::Send(const void* buffer, size_t count,
+                                      DType dtype, int peer, Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->Send(buffer, count, dtype, peer, stream);
+}
+
+absl::Status FaultyCommunicator::Recv(void* buffer, size_t count, DType dtype,
+                                      int peer, Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->Recv(buffer, count, dtype, peer, stream);
+}
+
+absl::Status FaultyCommunicator::Barrier(Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->Barrier(stream);
+}
+
+namespace {
+
+using transport::GroupSpec;
+using transport::PendingGroup;
+using transport::Transport;
+
+class FaultyGroup final : public PendingGroup {
+ public:
+  FaultyGroup(std::unique_ptr<PendingGroup> inner, const Faults& faults)
+      : inner_(std::move(inner)), faults_(faults) {}
+
+  const std::string& handle() const override { return inner_->handle(); }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+      const std::vector<std::string>& handles,
+      absl::Duration timeout) override {
+    auto comm = inner_->Connect(handles, timeout);
+    if (!comm.ok()) return comm;
+    return std::make_unique<FaultyCommunicator>(*std::move(comm), faults_);
+  }
+
+  void Abort(std::string_view cause) override { inner_->Abort(cause); }
+
+ private:
+  const std::unique_ptr<PendingGroup> inner_;
+  const Faults faults_;
+};
+
+class FaultyTransport final : public Transport {
+ public:
+  FaultyTransport(std::unique_ptr<Transport> inner, const Faults& faults)
+      : inner_(std::move(inner)), faults_(faults) {}
+
+  std::string_view name() const override { return inner_->name(); }
+
+  absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
+      const GroupSpec& group) override {
+    auto pending = inner_->Prepare(group);
+    if (!pending.ok()) return pending;
+    Faults faults = faults_;
+    faults.seed = faults_.seed * 1'000'003 + group.rank;
+    return std::make_unique<FaultyGroup>(*std::move(pending), faults);
+  }
+
+ private:
+  const std::unique_ptr<Transport> inner_;
+  const Faults faults_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> MakeFaultyTransport(std::unique_ptr<Transport> inner,
+                                               const Faults& faults) {
+  return std::make_unique<FaultyTransport>(std::move(inner), faults);
+}
+
+}  // namespace lockstep
