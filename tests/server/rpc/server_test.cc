@@ -209,17 +209,5 @@ TEST(ShutdownTest, StreamsEndWithUnavailableAndJobsLiveOn) {
 }
 
 // A worker that neither reads nor goes must not keep the daemon.
-TEST(ShutdownTest, CallsThatDoNotEndAreCancelled) {
-  auto daemon = std::make_unique<InProcessDaemon>();
-  const auto channel = ChannelTo(daemon->address());
-  StreamLine line(channel);
-  ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
-  worker.SayHello();
-  worker.Next<protocol::Welcome>();
-  daemon->server().Shutdown(absl::ZeroDuration());  // nobody drained the loop
-  daemon.reset();
-  EXPECT_FALSE(line.Finish().ok());
-}
-
 }  // namespace
 }  // namespace lockstep::rpc
