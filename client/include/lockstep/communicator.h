@@ -95,8 +95,8 @@ class LOCKSTEP_EXPORT Communicator {
                                  absl::Span<const size_t> out_offsets,
                                  DType dtype, Stream& stream) = 0;
 
-  // Point to point, with another rank. A send may complete only with its receive
-  // (rendezvous), so two ranks that both send first hang: use Group.
+  // Point to point, with another rank. A send may complete only with its
+  // receive (rendezvous), so two ranks that both send first hang: use Group.
   virtual absl::Status Send(const void* buffer, size_t count, DType dtype,
                             int peer, Stream& stream) = 0;
   virtual absl::Status Recv(void* buffer, size_t count, DType dtype, int peer,

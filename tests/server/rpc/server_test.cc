@@ -208,6 +208,5 @@ TEST(ShutdownTest, StreamsEndWithUnavailableAndJobsLiveOn) {
             Fetch(channel, "digits", "d").status().code());
 }
 
-// A worker that neither reads nor goes must not keep the daemon.
 }  // namespace
 }  // namespace lockstep::rpc
