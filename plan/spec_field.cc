@@ -79,6 +79,9 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("buckets.first_bytes_max", &S::buckets, &B::first_bytes_max,
             bucket),
       Field("buckets.bytes_max", &S::buckets, &B::bytes_max, bucket),
+      Field("buckets.rebuild", &S::buckets, &B::rebuild,
+            ChoiceForm<Rebuild>{
+                {{"once", Rebuild::kOnce}, {"on_demand", Rebuild::kOnDemand}}}),
       Field("timeouts.join", &S::timeouts, &T::join, patience),
       Field("timeouts.lease", &S::timeouts, &T::lease, patience),
       Field("timeouts.resume", &S::timeouts, &T::resume, maybe_none),

@@ -11,6 +11,7 @@ static_assert(static_cast<int>(ReduceOp::kProd) == v1::ReduceOp_MAX);
 static_assert(static_cast<int>(protocol::Phase::kVerdict) == v1::Phase_MAX);
 static_assert(static_cast<int>(protocol::CauseKind::kLink) ==
               v1::CauseKind_MAX);
+static_assert(static_cast<int>(Command::kSave) == v1::Command_MAX);
 static_assert(static_cast<int>(protocol::EvidenceKind::kPeerSilent) ==
               v1::EvidenceKind_MAX);
 
@@ -148,6 +149,37 @@ void Read(const v1::Evidence& from, protocol::Evidence* to, Decoder* d) {
   to->generation = {from.generation()};
   d->Enum("kind", from.kind(), &v1::EvidenceKind_IsValid, &to->kind);
   d->Text("detail", from.detail(), &to->detail);
+}
+
+// --- Decisions and commands -------------------------------------------------
+
+void Write(const protocol::Decision& from, v1::Decision* to) {
+  to->set_pass(from.pass);
+  to->set_parameter(from.parameter);
+  to->set_announcers(from.announcers);
+}
+
+void Read(const v1::Decision& from, protocol::Decision* to, Decoder*) {
+  to->pass = from.pass();
+  to->parameter = from.parameter();
+  to->announcers = from.announcers();
+}
+
+void Write(const protocol::Wanted& from, v1::Wanted* to) {
+  for (const Command command : from.commands) {
+    to->add_commands(WireOf<v1::Command>(command));
+  }
+  to->set_reason(ToUtf8(from.reason));
+}
+
+void Read(const v1::Wanted& from, protocol::Wanted* to, Decoder* d) {
+  if (d->Count("commands", from.commands_size(), kCommands)) {
+    for (const int command : from.commands()) {
+      d->Enum("commands", command, &v1::Command_IsValid,
+              &to->commands.emplace_back());
+    }
+  }
+  d->Text("reason", from.reason(), &to->reason);
 }
 
 }  // namespace lockstep::proto

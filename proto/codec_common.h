@@ -8,6 +8,7 @@
 
 #include "lockstep/job_spec.h"
 #include "lockstep/v1/common.pb.h"
+#include "lockstep/v1/session.pb.h"
 #include "plan/words/ids.h"
 #include "plan/words/parameter.h"
 #include "plan/words/protocol.h"
@@ -34,6 +35,8 @@ void Write(const protocol::Member& from, v1::Member* to);
 void Write(const protocol::Position& from, v1::Position* to);
 void Write(const protocol::Cause& from, v1::Cause* to);
 void Write(const protocol::Evidence& from, v1::Evidence* to);
+void Write(const protocol::Decision& from, v1::Decision* to);
+void Write(const protocol::Wanted& from, v1::Wanted* to);
 
 void Read(const v1::Mesh& from, Mesh* to, Decoder* d);
 void Read(const v1::Parameter& from, Parameter* to, Decoder* d);
@@ -43,12 +46,19 @@ void Read(const v1::Member& from, protocol::Member* to, Decoder* d);
 void Read(const v1::Position& from, protocol::Position* to, Decoder* d);
 void Read(const v1::Cause& from, protocol::Cause* to, Decoder* d);
 void Read(const v1::Evidence& from, protocol::Evidence* to, Decoder* d);
+void Read(const v1::Decision& from, protocol::Decision* to, Decoder* d);
+void Read(const v1::Wanted& from, protocol::Wanted* to, Decoder* d);
 
 inline void ReadDType(int from, DType* to, Decoder* d) {
   d->Enum("dtype", from, &v1::DType_IsValid, to);
 }
 inline void ReadOp(int from, ReduceOp* to, Decoder* d) {
   d->Enum("op", from, &v1::ReduceOp_IsValid, to);
+}
+
+inline void WriteNumbers(const std::vector<uint32_t>& from,
+                         google::protobuf::RepeatedField<uint32_t>* to) {
+  to->Add(from.begin(), from.end());
 }
 
 // The head of an envelope: anything with job, epoch and term.

@@ -55,6 +55,7 @@ void Write(const record::PlanAdopted& from, v1::PlanAdoptedRecord* to) {
   to->set_epoch(from.epoch.value);
   to->set_revision(from.revision.value);
   to->set_digest(ToUtf8(from.digest));
+  WriteNumbers(from.observed_order, to->mutable_observed_order());
 }
 
 void Read(const v1::PlanAdoptedRecord& from, record::PlanAdopted* to,
@@ -62,6 +63,8 @@ void Read(const v1::PlanAdoptedRecord& from, record::PlanAdopted* to,
   to->epoch = {from.epoch()};
   to->revision = {from.revision()};
   d->Name("digest", from.digest(), &to->digest);
+  d->Numbers("observed_order", from.observed_order(), kManyMax,
+             &to->observed_order);
 }
 
 void Write(const record::EpochEnded& from, v1::EpochEndedRecord* to) {
@@ -83,6 +86,28 @@ void Write(const record::JobEnded& from, v1::JobEndedRecord* to) {
 void Read(const v1::JobEndedRecord& from, record::JobEnded* to, Decoder* d) {
   d->Enum("outcome", from.outcome(), &v1::Outcome_IsValid, &to->outcome);
   d->Message("cause", from.has_cause(), from.cause(), &to->cause);
+}
+
+void Write(const record::WorkerLeft& from, v1::WorkerLeftRecord* to) {
+  to->set_epoch(from.epoch.value);
+  to->set_worker(ToUtf8(from.worker.value));
+  to->set_steps(from.steps);
+}
+
+void Read(const v1::WorkerLeftRecord& from, record::WorkerLeft* to,
+          Decoder* d) {
+  to->epoch = {from.epoch()};
+  d->Name("worker", from.worker(), &to->worker.value);
+  to->steps = from.steps();
+}
+
+void Write(const record::CommandsWanted& from, v1::CommandsWantedRecord* to) {
+  Write(from.wanted, to->mutable_wanted());
+}
+
+void Read(const v1::CommandsWantedRecord& from, record::CommandsWanted* to,
+          Decoder* d) {
+  d->Message("wanted", from.has_wanted(), from.wanted(), &to->wanted);
 }
 
 // --- The record -------------------------------------------------------------
@@ -108,6 +133,12 @@ struct Field {
     return to->mutable_epoch_ended();
   }
   auto* operator()(const record::JobEnded&) { return to->mutable_job_ended(); }
+  auto* operator()(const record::WorkerLeft&) {
+    return to->mutable_worker_left();
+  }
+  auto* operator()(const record::CommandsWanted&) {
+    return to->mutable_commands_wanted();
+  }
 };
 
 }  // namespace
@@ -148,6 +179,12 @@ void Read(const v1::Record& from, record::Record* to, Decoder* d) {
     case M::kJobEnded:
       return d->Body<record::JobEnded>("job_ended", from.job_ended(),
                                        &to->body);
+    case M::kWorkerLeft:
+      return d->Body<record::WorkerLeft>("worker_left", from.worker_left(),
+                                         &to->body);
+    case M::kCommandsWanted:
+      return d->Body<record::CommandsWanted>("commands_wanted",
+                                             from.commands_wanted(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

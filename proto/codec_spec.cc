@@ -6,18 +6,21 @@
 namespace lockstep::proto {
 
 static_assert(static_cast<int>(SyncMode::kNegotiated) == v1::SyncMode_MAX);
+static_assert(static_cast<int>(Rebuild::kOnDemand) == v1::Rebuild_MAX);
 static_assert(static_cast<int>(OnStuck::kEvict) == v1::OnStuck_MAX);
 static_assert(static_cast<int>(Uneven::kStop) == v1::Uneven_MAX);
 
 void Write(const BucketPolicy& from, v1::BucketPolicy* to) {
   to->set_first_bytes_max(from.first_bytes_max);
   to->set_bytes_max(from.bytes_max);
+  to->set_rebuild(WireOf<v1::Rebuild>(from.rebuild));
 }
 
 void Read(const v1::BucketPolicy& from, BucketPolicy* to, Decoder* d) {
   d->NotNegative("first_bytes_max", from.first_bytes_max(),
                  &to->first_bytes_max);
   d->NotNegative("bytes_max", from.bytes_max(), &to->bytes_max);
+  d->Enum("rebuild", from.rebuild(), &v1::Rebuild_IsValid, &to->rebuild);
 }
 
 void Write(const JobTimeouts& from, v1::JobTimeouts* to) {

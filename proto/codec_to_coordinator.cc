@@ -97,6 +97,8 @@ void Write(const protocol::Progress& from, v1::Progress* to) {
   to->set_submitted(from.submitted);
   for (const std::string& name : from.missing) to->add_missing(ToUtf8(name));
   to->set_step_seconds(from.step_seconds);
+  to->set_revision(from.revision.value);
+  to->set_paused(from.paused);
 }
 
 void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
@@ -105,6 +107,8 @@ void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
   to->submitted = from.submitted();
   d->Names("missing", from.missing(), kMissingMax, &to->missing);
   d->Seconds("step_seconds", from.step_seconds(), &to->step_seconds);
+  to->revision = {from.revision()};
+  to->paused = from.paused();
 }
 
 void Write(const protocol::Heartbeat&, v1::Heartbeat*) {}
@@ -157,6 +161,50 @@ void Read(const v1::Leave& from, protocol::Leave* to, Decoder* d) {
   d->Text("reason", from.reason(), &to->reason);
 }
 
+void Write(const protocol::ReadyOrder& from, v1::ReadyOrder* to) {
+  to->set_revision(from.revision.value);
+  WriteNumbers(from.parameters, to->mutable_parameters());
+}
+
+void Read(const v1::ReadyOrder& from, protocol::ReadyOrder* to, Decoder* d) {
+  to->revision = {from.revision()};
+  d->Numbers("parameters", from.parameters(), kManyMax, &to->parameters);
+}
+
+// --- Negotiated mode --------------------------------------------------------
+
+void Write(const protocol::Announce& from, v1::Announce* to) {
+  to->set_pass(from.pass);
+  WriteNumbers(from.parameters, to->mutable_parameters());
+}
+
+void Read(const v1::Announce& from, protocol::Announce* to, Decoder* d) {
+  to->pass = from.pass();
+  d->Numbers("parameters", from.parameters(), kManyMax, &to->parameters);
+}
+
+void Write(const protocol::Submitted& from, v1::Submitted* to) {
+  to->set_pass(from.pass);
+  WriteNumbers(from.parameters, to->mutable_parameters());
+}
+
+void Read(const v1::Submitted& from, protocol::Submitted* to, Decoder* d) {
+  to->pass = from.pass();
+  d->Numbers("parameters", from.parameters(), kManyMax, &to->parameters);
+}
+
+void Write(const protocol::Held& from, v1::Held* to) {
+  to->set_first(from.first);
+  for (const protocol::Decision& decision : from.decisions) {
+    Write(decision, to->add_decisions());
+  }
+}
+
+void Read(const v1::Held& from, protocol::Held* to, Decoder* d) {
+  to->first = from.first();
+  d->Each("decisions", from.decisions(), kManyMax, &to->decisions);
+}
+
 // --- The envelope -----------------------------------------------------------
 
 namespace {
@@ -188,6 +236,14 @@ struct Field {
     return to->mutable_epoch_report();
   }
   auto* operator()(const protocol::Leave&) { return to->mutable_leave(); }
+  auto* operator()(const protocol::ReadyOrder&) {
+    return to->mutable_ready_order();
+  }
+  auto* operator()(const protocol::Announce&) { return to->mutable_announce(); }
+  auto* operator()(const protocol::Submitted&) {
+    return to->mutable_submitted();
+  }
+  auto* operator()(const protocol::Held&) { return to->mutable_held(); }
 };
 
 }  // namespace
@@ -242,6 +298,17 @@ void Read(const v1::ToCoordinator& from, protocol::ToCoordinator* to,
                                             &to->body);
     case M::kLeave:
       return d->Body<protocol::Leave>("leave", from.leave(), &to->body);
+    case M::kReadyOrder:
+      return d->Body<protocol::ReadyOrder>("ready_order", from.ready_order(),
+                                           &to->body);
+    case M::kAnnounce:
+      return d->Body<protocol::Announce>("announce", from.announce(),
+                                         &to->body);
+    case M::kSubmitted:
+      return d->Body<protocol::Submitted>("submitted", from.submitted(),
+                                          &to->body);
+    case M::kHeld:
+      return d->Body<protocol::Held>("held", from.held(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

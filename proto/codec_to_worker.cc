@@ -16,12 +16,14 @@ void Write(const protocol::Welcome& from, v1::Welcome* to) {
   to->set_generation(from.generation.value);
   Write(from.spec, to->mutable_spec());
   to->set_resumed(from.resumed);
+  to->set_forgot(from.forgot);
 }
 
 void Read(const v1::Welcome& from, protocol::Welcome* to, Decoder* d) {
   to->generation = {from.generation()};
   d->Message("spec", from.has_spec(), from.spec(), &to->spec);
   to->resumed = from.resumed();
+  to->forgot = from.forgot();
 }
 
 void Write(const protocol::Refused& from, v1::Refused* to) {
@@ -78,6 +80,26 @@ void Read(const v1::GroupHandles& from, protocol::GroupHandles* to,
   to->handles = std::move(handles);
 }
 
+void Write(const protocol::OrderWanted& from, v1::OrderWanted* to) {
+  to->set_revision(from.revision.value);
+}
+
+void Read(const v1::OrderWanted& from, protocol::OrderWanted* to, Decoder*) {
+  to->revision = {from.revision()};
+}
+
+void Write(const protocol::Decide& from, v1::Decide* to) {
+  to->set_first(from.first);
+  for (const protocol::Decision& decision : from.decisions) {
+    Write(decision, to->add_decisions());
+  }
+}
+
+void Read(const v1::Decide& from, protocol::Decide* to, Decoder* d) {
+  to->first = from.first();
+  d->Each("decisions", from.decisions(), kManyMax, &to->decisions);
+}
+
 void Write(const protocol::Start&, v1::Start*) {}
 void Read(const v1::Start&, protocol::Start*, Decoder*) {}
 
@@ -117,6 +139,11 @@ struct Field {
     return to->mutable_epoch_ended();
   }
   auto* operator()(const protocol::Left&) { return to->mutable_left(); }
+  auto* operator()(const protocol::Wanted&) { return to->mutable_wanted(); }
+  auto* operator()(const protocol::OrderWanted&) {
+    return to->mutable_order_wanted();
+  }
+  auto* operator()(const protocol::Decide&) { return to->mutable_decide(); }
 };
 
 }  // namespace
@@ -157,6 +184,13 @@ void Read(const v1::ToWorker& from, protocol::ToWorker* to, Decoder* d) {
                                            &to->body);
     case M::kLeft:
       return d->Body<protocol::Left>("left", from.left(), &to->body);
+    case M::kWanted:
+      return d->Body<protocol::Wanted>("wanted", from.wanted(), &to->body);
+    case M::kOrderWanted:
+      return d->Body<protocol::OrderWanted>("order_wanted", from.order_wanted(),
+                                            &to->body);
+    case M::kDecide:
+      return d->Body<protocol::Decide>("decide", from.decide(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

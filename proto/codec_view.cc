@@ -25,6 +25,9 @@ void Write(const WorkerView& from, v1::WorkerView* to) {
   Write(from.silent_for, to->mutable_silent_for());
   Write(from.no_progress_for, to->mutable_no_progress_for());
   to->set_busy(ToUtf8(from.busy));
+  to->set_revision(from.revision.value);
+  to->set_paused(from.paused);
+  to->set_lag_seconds(from.lag_seconds);
 }
 
 void Read(const v1::WorkerView& from, WorkerView* to, Decoder* d) {
@@ -43,6 +46,9 @@ void Read(const v1::WorkerView& from, WorkerView* to, Decoder* d) {
   d->Duration("silent_for", from.silent_for(), &to->silent_for);
   d->Duration("no_progress_for", from.no_progress_for(), &to->no_progress_for);
   d->Text("busy", from.busy(), &to->busy);
+  to->revision = {from.revision()};
+  to->paused = from.paused();
+  d->Seconds("lag_seconds", from.lag_seconds(), &to->lag_seconds);
 }
 
 void Write(const BucketView& from, v1::BucketView* to) {
@@ -75,6 +81,18 @@ void Read(const v1::WaitView& from, WaitView* to, Decoder* d) {
   d->Text("why", from.why(), &to->why);
 }
 
+void Write(const LagView& from, v1::LagView* to) {
+  to->set_worker(ToUtf8(from.worker.value));
+  to->set_parameter(ToUtf8(from.parameter));
+  to->set_seconds(from.seconds);
+}
+
+void Read(const v1::LagView& from, LagView* to, Decoder* d) {
+  d->Name("worker", from.worker(), &to->worker.value);
+  d->Name("parameter", from.parameter(), &to->parameter);
+  d->Seconds("seconds", from.seconds(), &to->seconds);
+}
+
 void Write(const EventView& from, v1::EventView* to) {
   Write(from.ago, to->mutable_ago());
   to->set_text(ToUtf8(from.text));
@@ -100,6 +118,8 @@ v1::JobView ToProto(const JobView& view) {
   for (const BucketView& bucket : view.buckets) Write(bucket, to.add_buckets());
   for (const WaitView& wait : view.waits) Write(wait, to.add_waits());
   for (const std::string& stall : view.stalls) to.add_stalls(ToUtf8(stall));
+  for (const LagView& lag : view.lags) Write(lag, to.add_lags());
+  Write(view.wanted, to.mutable_wanted());
   Write(view.cause, to.mutable_cause());
   for (const EventView& event : view.events) Write(event, to.add_events());
   return to;
@@ -121,6 +141,8 @@ void Read(const v1::JobView& from, JobView* to, Decoder* d) {
       d->Text("stalls", stall, &to->stalls.emplace_back());
     }
   }
+  d->Each("lags", from.lags(), kManyMax, &to->lags);
+  d->Message("wanted", from.has_wanted(), from.wanted(), &to->wanted);
   d->Message("cause", from.has_cause(), from.cause(), &to->cause);
   d->Each("events", from.events(), kManyMax, &to->events);
 }

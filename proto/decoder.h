@@ -68,6 +68,13 @@ class Decoder {
   void Seconds(const char* field, double from, double* to);
   void Duration(const char* field, const google::protobuf::Duration& from,
                 absl::Duration* to);
+  // As they are.
+  void Numbers(const char* field,
+               const google::protobuf::RepeatedField<uint32_t>& from,
+               int count_max, std::vector<uint32_t>* to) {
+    if (!Count(field, from.size(), count_max)) return;
+    to->assign(from.begin(), from.end());
+  }
   // A gRPC status code other than OK.
   void ErrorCode(const char* field, uint32_t from, absl::StatusCode* to);
 

@@ -229,6 +229,16 @@ void Machine::Hear(EpochId, const protocol::Left&) {
   if (statements_.leave()) Leave(absl::OkStatus());
 }
 
+void Machine::Hear(EpochId epoch, const protocol::Wanted& wanted) {
+  if (epoch != view_.epoch || !InEpoch()) return;
+  Change().wanted = wanted;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::OrderWanted& order) {
+  if (epoch != view_.epoch || !InEpoch()) return;
+  Change().order_wanted = std::max(view_.order_wanted, order.revision);
+}
+
 // --- What the user says -----------------------------------------------------
 
 void Machine::On(const RegisterAll& event) {

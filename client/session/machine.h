@@ -103,6 +103,9 @@ class Machine {
   void Hear(EpochId epoch, const protocol::Start&);
   void Hear(EpochId epoch, const protocol::EpochEnded& ended);
   void Hear(EpochId epoch, const protocol::Left&);
+  void Hear(EpochId epoch, const protocol::Wanted& wanted);
+  void Hear(EpochId epoch, const protocol::OrderWanted& order);
+  void Hear(EpochId, const protocol::Decide&) {}  // a static job has no passes
 
   // What only time brings: streams to open or give up, deadlines, the pulse.
   void Attend();

@@ -51,6 +51,11 @@ struct WorkerView {
   absl::Duration silent_for;       // since it was last heard
   absl::Duration no_progress_for;  // since its position last changed
   std::string busy;                // why it makes no progress, if it said so
+  Revision revision;               // of the plan that it runs
+  bool paused = false;
+  // How much later than the first rank it submits its last gradient, in the
+  // mean of the last steps; 0 for one that is never last.
+  double lag_seconds = 0;
   bool operator==(const WorkerView&) const = default;
 };
 
@@ -69,6 +74,14 @@ struct BucketView {
   int64_t bytes = 0;
   std::vector<std::string> parameters;
   bool operator==(const BucketView&) const = default;
+};
+
+// What ranks waited for in the running epoch, and for how long in all.
+struct LagView {
+  WorkerName worker;      // who was late
+  std::string parameter;  // its gradient that came last
+  double seconds = 0;
+  bool operator==(const LagView&) const = default;
 };
 
 // A line of the job's history.
@@ -90,6 +103,8 @@ struct JobView {
   std::vector<BucketView> buckets;
   std::vector<WaitView> waits;
   std::vector<std::string> stalls;  // one sentence for each stuck worker
+  std::vector<LagView> lags;        // the longest first, at most 8
+  protocol::Wanted wanted;          // by an operator, and not done yet
   protocol::Cause cause;            // of the last epoch's end
   std::vector<EventView> events;    // the newest 100, oldest first
   bool operator==(const JobView&) const = default;

@@ -16,6 +16,13 @@
 //   Connected ───────────────────────────▶
 //         ◀────────────────────────────── Start           all are connected
 //   Progress, Heartbeat, Busy ───────────▶   at most 10 a second
+//         ◀────────────────────────────── Wanted          pause, stop, drain
+//         ◀────────────────────────────── OrderWanted
+//   ReadyOrder ──────────────────────────▶   a later revision is compiled
+//         ◀────────────────────────────── PlanReady (the next revision)
+//   PlanAck ─────────────────────────────▶   held; the verdict switches
+//   Announce, Submitted ─────────────────▶   negotiated mode only
+//         ◀────────────────────────────── Decide
 //   Evidence, LocalFailure ──────────────▶
 //         ◀────────────────────────────── EpochEnded(cause)
 //   EpochReport ─────────────────────────▶
@@ -28,7 +35,7 @@
 //
 // Resume is state, not messages: after a broken stream the worker says Hello
 // with its generation and where it is, and the coordinator repeats whatever
-// that worker should know (EpochFormed, PlanReady, GroupHandles, Start,
+// that worker should know (EpochFormed, PlanReady, GroupHandles, Start, Wanted,
 // EpochEnded). The worker takes each of them as idempotent.
 
 #ifndef LOCKSTEP_PLAN_WORDS_PROTOCOL_H_
@@ -42,6 +49,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "lockstep/command.h"
 #include "lockstep/job_spec.h"
 #include "plan/words/ids.h"
 #include "plan/words/parameter.h"
@@ -173,6 +181,8 @@ struct Progress {
   uint32_t submitted = 0;
   std::vector<std::string> missing;  // at most 8 names
   double step_seconds = 0;  // mean of the steps since the last Progress
+  Revision revision;        // of the plan that the step in progress runs
+  bool paused = false;      // between steps, by command
   bool operator==(const Progress&) const = default;
 };
 
@@ -219,6 +229,51 @@ struct EpochReport {
   bool operator==(const EpochReport&) const = default;
 };
 
+// In which order this rank's gradients became complete in one step: indices of
+// the plan's parameters, each of the rank's own once; those that were not
+// submitted come last, in the plan's order. The answer to OrderWanted.
+struct ReadyOrder {
+  Revision revision;  // of OrderWanted
+  std::vector<uint32_t> parameters;
+  bool operator==(const ReadyOrder&) const = default;
+};
+
+// --- Negotiated mode: worker to coordinator ---------------------------------
+//
+// A pass is a step of a job whose graph may differ from step to step, with the
+// step's number. Parameters are indices of the plan's. All of it may be said
+// twice and then changes nothing.
+
+// A parameter's reduction in a pass: `announcers` ranks gave a gradient.
+struct Decision {
+  uint64_t pass = 0;
+  uint32_t parameter = 0;
+  uint32_t announcers = 0;
+  bool operator==(const Decision&) const = default;
+};
+
+// The parameters that this rank will submit in this pass: all of them, once.
+struct Announce {
+  uint64_t pass = 0;
+  std::vector<uint32_t> parameters;
+  bool operator==(const Announce&) const = default;
+};
+
+// Further ones of the announced are submitted.
+struct Submitted {
+  uint64_t pass = 0;
+  std::vector<uint32_t> parameters;
+  bool operator==(const Submitted&) const = default;
+};
+
+// The decisions that a resuming rank has heard: decisions[i] is number
+// `first` + i of the epoch. Those of earlier passes may be left out.
+struct Held {
+  uint64_t first = 0;
+  std::vector<Decision> decisions;
+  bool operator==(const Held&) const = default;
+};
+
 // The worker goes on purpose; a clean one has finished its steps.
 struct Leave {
   bool clean = true;
@@ -233,6 +288,9 @@ struct Welcome {
   Generation generation;
   JobSpec spec;
   bool resumed = false;  // the former state of this generation still holds
+  // The coordinator restarted and has forgotten the registrations: say them
+  // again.
+  bool forgot = false;
   bool operator==(const Welcome&) const = default;
 };
 
@@ -266,6 +324,30 @@ struct Start {
   bool operator==(const Start&) const = default;
 };
 
+// What an operator wants of the job: the whole of it, the newest word replaces
+// all earlier ones. A rank holds what is wanted when it enters a verdict, and
+// all act at the step whose verdict shows that every rank holds it.
+struct Wanted {
+  std::vector<Command> commands;  // ascending, each once
+  std::string reason;             // for people
+  bool operator==(const Wanted&) const = default;
+};
+
+// Say in which order gradients become complete in the next step (ReadyOrder),
+// for a revision with buckets in that order.
+struct OrderWanted {
+  Revision revision;  // that is to be compiled
+  bool operator==(const OrderWanted&) const = default;
+};
+
+// decisions[i] is number `first` + i of the epoch, counted from 0. Every rank
+// of a parameter's group takes part in its reduction, in this order.
+struct Decide {
+  uint64_t first = 0;
+  std::vector<Decision> decisions;
+  bool operator==(const Decide&) const = default;
+};
+
 struct EpochEnded {
   Cause cause;
   bool final = false;  // the job is over: nobody need join again
@@ -282,10 +364,11 @@ struct Left {
 using ToCoordinatorBody =
     std::variant<Hello, RegisterChunk, PlanAck, PublishHandles, Connected,
                  Progress, Heartbeat, Busy, Evidence, LocalFailure, EpochReport,
-                 Leave>;
+                 Leave, ReadyOrder, Announce, Submitted, Held>;
 
-using ToWorkerBody = std::variant<Welcome, Refused, EpochFormed, PlanReady,
-                                  GroupHandles, Start, EpochEnded, Left>;
+using ToWorkerBody =
+    std::variant<Welcome, Refused, EpochFormed, PlanReady, GroupHandles, Start,
+                 EpochEnded, Left, Wanted, OrderWanted, Decide>;
 
 struct ToCoordinator {
   JobName job;

@@ -41,6 +41,9 @@ struct PlanAdopted {
   EpochId epoch;
   Revision revision;
   std::string digest;
+  // Of revisions after the first: indices of the plan's parameters, in the
+  // order of their buckets. It is the rest of the input.
+  std::vector<uint32_t> observed_order;
   bool operator==(const PlanAdopted&) const = default;
 };
 
@@ -58,8 +61,23 @@ struct JobEnded {
   bool operator==(const JobEnded&) const = default;
 };
 
-using Body = std::variant<JobCreated, GenerationAssigned, EpochBegan,
-                          PlanAdopted, EpochEnded, JobEnded>;
+// A member left in order.
+struct WorkerLeft {
+  EpochId epoch;
+  WorkerName worker;
+  uint64_t steps = 0;  // that it has committed
+  bool operator==(const WorkerLeft&) const = default;
+};
+
+// All that an operator wants of the job now: protocol::Wanted.
+struct CommandsWanted {
+  protocol::Wanted wanted;
+  bool operator==(const CommandsWanted&) const = default;
+};
+
+using Body =
+    std::variant<JobCreated, GenerationAssigned, EpochBegan, PlanAdopted,
+                 EpochEnded, JobEnded, WorkerLeft, CommandsWanted>;
 
 struct Record {
   uint64_t number = 0;  // 1, 2, 3, ... over all jobs of a coordinator

@@ -41,6 +41,8 @@ struct Change {
     job.members = body.members;
     job.revision = {};
     job.plan_digest.clear();
+    job.observed_order.clear();
+    job.left.clear();
     return absl::OkStatus();
   }
 
@@ -54,6 +56,7 @@ struct Change {
     }
     job.revision = body.revision;
     job.plan_digest = body.digest;
+    job.observed_order = body.observed_order;
     return absl::OkStatus();
   }
 
@@ -71,6 +74,22 @@ struct Change {
   absl::Status operator()(const record::JobEnded& body) const {
     job.epoch_lives = false;
     job.ended = body;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::WorkerLeft& body) const {
+    const bool again = job.left.count(body.worker) > 0;
+    if (!Lives(body.epoch) || again) {
+      return CannotFollow(absl::StrFormat(
+          "%s leaves epoch %d%s", body.worker.value, body.epoch.value,
+          again ? " again" : ", which is not the living one"));
+    }
+    job.left[body.worker] = body.steps;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::CommandsWanted& body) const {
+    job.wanted = body.wanted;
     return absl::OkStatus();
   }
 

@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "lockstep/job_spec.h"
@@ -36,13 +37,18 @@ struct Bearer {
 
 struct DurableJob {
   JobSpec spec;
-  std::string token_hash;                 // empty: no token
-  std::map<WorkerName, Bearer> bearers;   // the newest of each name
-  EpochId epoch;                          // the newest; 0: none yet
-  bool epoch_lives = false;               // ... has not ended
-  SharedList<protocol::Member> members;   // of the newest epoch
-  Revision revision;                      // adopted in it; 0: none
-  std::string plan_digest;                // adopted in it
+  std::string token_hash;                // empty: no token
+  std::map<WorkerName, Bearer> bearers;  // the newest of each name
+  EpochId epoch;                         // the newest; 0: none yet
+  bool epoch_lives = false;              // ... has not ended
+  SharedList<protocol::Member> members;  // of the newest epoch
+  Revision revision;                     // adopted in it; 0: none
+  std::string plan_digest;               // adopted in it
+  // ... and the rest of its input; empty in the first revision.
+  std::vector<uint32_t> observed_order;
+  // Who left the newest epoch in order, and after how many steps.
+  std::map<WorkerName, uint64_t> left;
+  protocol::Wanted wanted;                // by an operator
   protocol::Cause cause;                  // of the last epoch's end
   std::optional<record::JobEnded> ended;  // the job is over
   bool operator==(const DurableJob&) const = default;

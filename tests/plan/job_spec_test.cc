@@ -26,6 +26,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"transport", "gloo"},
       {"buckets.first_bytes_max", "1MiB"},
       {"buckets.bytes_max", "25MiB"},
+      {"buckets.rebuild", "once"},
       {"timeouts.join", "5m"},
       {"timeouts.lease", "10s"},
       {"timeouts.resume", "1s"},
@@ -52,12 +53,12 @@ size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
                                 timeouts, limits, on_stuck, uneven, seed] =
       spec;
-  [[maybe_unused]] const auto& [first_bytes_max, bytes_max] = buckets;
+  [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild] = buckets;
   [[maybe_unused]] const auto& [join, lease, resume, progress, connect] =
       timeouts;
   [[maybe_unused]] const auto& [parameters_max, max_restarts, restart_window] =
       limits;
-  return 8 + 2 + 5 + 3;
+  return 8 + 3 + 5 + 3;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -78,6 +79,8 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
       {"buckets.first_bytes_max",
        [](JobSpec& s) { s.buckets.first_bytes_max = 1; }},
       {"buckets.bytes_max", [](JobSpec& s) { s.buckets.bytes_max = 4097; }},
+      {"buckets.rebuild",
+       [](JobSpec& s) { s.buckets.rebuild = Rebuild::kOnDemand; }},
       {"timeouts.join", [](JobSpec& s) { s.timeouts.join = absl::Hours(1); }},
       {"timeouts.lease",
        [](JobSpec& s) { s.timeouts.lease = absl::Milliseconds(50); }},
@@ -160,6 +163,8 @@ std::vector<Fault> Faults() {
        [](JobSpec& s) { s.buckets.first_bytes_max = 0; }},
       {"buckets.bytes_max",
        [](JobSpec& s) { s.buckets.bytes_max = int64_t{1} << 41; }},
+      {"buckets.rebuild",
+       [](JobSpec& s) { s.buckets.rebuild = static_cast<Rebuild>(0); }},
       {"timeouts.join",
        [](JobSpec& s) { s.timeouts.join = absl::InfiniteDuration(); }},
       {"timeouts.lease", [](JobSpec& s) { s.timeouts.lease = {}; }},

@@ -76,6 +76,9 @@ std::vector<Golden> RequestsAndResponses() {
   *create.mutable_spec() = ToProto(fill::Filled<JobSpec>(source));
   auto stop = AdminRequest<v1::StopJobRequest>();
   stop.set_reason("reason-5");
+  auto command = AdminRequest<v1::CommandJobRequest>();
+  command.set_command(v1::JOB_COMMAND_DRAIN);
+  command.set_reason("reason-6");
   auto report = AdminRequest<v1::ReportEvidenceRequest>();
   *report.mutable_evidence() =
       ToProto(fill::Filled<protocol::Evidence>(source));
@@ -100,6 +103,8 @@ std::vector<Golden> RequestsAndResponses() {
       GoldenOf("watch_job_response", watch),
       GoldenOf("stop_job_request", stop),
       GoldenOf("stop_job_response", AdminResponse<v1::StopJobResponse>()),
+      GoldenOf("command_job_request", command),
+      GoldenOf("command_job_response", AdminResponse<v1::CommandJobResponse>()),
       GoldenOf("report_evidence_request", report),
       GoldenOf("report_evidence_response",
                AdminResponse<v1::ReportEvidenceResponse>()),

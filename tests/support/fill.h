@@ -114,6 +114,8 @@ inline void Fill(Source& s, SyncMode& v) {
   FillEnum(s, SyncMode::kNegotiated, v);
 }
 inline void Fill(Source& s, OnStuck& v) { FillEnum(s, OnStuck::kEvict, v); }
+inline void Fill(Source& s, Rebuild& v) { FillEnum(s, Rebuild::kOnDemand, v); }
+inline void Fill(Source& s, Command& v) { FillEnum(s, Command::kSave, v); }
 inline void Fill(Source& s, Uneven& v) { FillEnum(s, Uneven::kStop, v); }
 inline void Fill(Source& s, absl::StatusCode& v) {
   FillEnum(s, absl::StatusCode::kUnauthenticated, v);
@@ -182,8 +184,8 @@ inline void Fill(Source& s, Parameter& v) {
   All(s, name, dtype, op, axes, replicated_over);
 }
 inline void Fill(Source& s, BucketPolicy& v) {
-  auto& [first_bytes_max, bytes_max] = v;
-  All(s, first_bytes_max, bytes_max);
+  auto& [first_bytes_max, bytes_max, rebuild] = v;
+  All(s, first_bytes_max, bytes_max, rebuild);
 }
 inline void Fill(Source& s, JobTimeouts& v) {
   auto& [join, lease, resume, progress, connect] = v;
@@ -243,8 +245,8 @@ inline void Fill(Source& s, protocol::PublishHandles& v) {
 }
 inline void Fill(Source&, protocol::Connected&) {}
 inline void Fill(Source& s, protocol::Progress& v) {
-  auto& [position, submitted, missing, step_seconds] = v;
-  All(s, position, submitted, missing, step_seconds);
+  auto& [position, submitted, missing, step_seconds, revision, paused] = v;
+  All(s, position, submitted, missing, step_seconds, revision, paused);
 }
 inline void Fill(Source&, protocol::Heartbeat&) {}
 inline void Fill(Source& s, protocol::Busy& v) {
@@ -267,9 +269,41 @@ inline void Fill(Source& s, protocol::Leave& v) {
   auto& [clean, steps, reason] = v;
   All(s, clean, steps, reason);
 }
+inline void Fill(Source& s, protocol::ReadyOrder& v) {
+  auto& [revision, parameters] = v;
+  All(s, revision, parameters);
+}
+inline void Fill(Source& s, protocol::Announce& v) {
+  auto& [pass, parameters] = v;
+  All(s, pass, parameters);
+}
+inline void Fill(Source& s, protocol::Submitted& v) {
+  auto& [pass, parameters] = v;
+  All(s, pass, parameters);
+}
+inline void Fill(Source& s, protocol::Decision& v) {
+  auto& [pass, parameter, announcers] = v;
+  All(s, pass, parameter, announcers);
+}
+inline void Fill(Source& s, protocol::Held& v) {
+  auto& [first, decisions] = v;
+  All(s, first, decisions);
+}
+inline void Fill(Source& s, protocol::Wanted& v) {
+  auto& [commands, reason] = v;
+  All(s, commands, reason);
+}
+inline void Fill(Source& s, protocol::OrderWanted& v) {
+  auto& [revision] = v;
+  All(s, revision);
+}
+inline void Fill(Source& s, protocol::Decide& v) {
+  auto& [first, decisions] = v;
+  All(s, first, decisions);
+}
 inline void Fill(Source& s, protocol::Welcome& v) {
-  auto& [generation, spec, resumed] = v;
-  All(s, generation, spec, resumed);
+  auto& [generation, spec, resumed, forgot] = v;
+  All(s, generation, spec, resumed, forgot);
 }
 inline void Fill(Source& s, protocol::Refused& v) {
   auto& [code, message] = v;
@@ -314,12 +348,20 @@ inline void Fill(Source& s, record::EpochBegan& v) {
   All(s, epoch, members);
 }
 inline void Fill(Source& s, record::PlanAdopted& v) {
-  auto& [epoch, revision, digest] = v;
-  All(s, epoch, revision, digest);
+  auto& [epoch, revision, digest, observed_order] = v;
+  All(s, epoch, revision, digest, observed_order);
 }
 inline void Fill(Source& s, record::EpochEnded& v) {
   auto& [epoch, cause] = v;
   All(s, epoch, cause);
+}
+inline void Fill(Source& s, record::WorkerLeft& v) {
+  auto& [epoch, worker, steps] = v;
+  All(s, epoch, worker, steps);
+}
+inline void Fill(Source& s, record::CommandsWanted& v) {
+  auto& [wanted] = v;
+  All(s, wanted);
 }
 inline void Fill(Source& s, record::JobEnded& v) {
   auto& [outcome, cause] = v;
@@ -366,10 +408,11 @@ inline void Fill(Source& s, plan::Plan& v) {
 
 inline void Fill(Source& s, WorkerView& v) {
   auto& [name, generation, state, rank, coordinates, process, position,
-         step_seconds, silent_for, no_progress_for, busy] = v;
+         step_seconds, silent_for, no_progress_for, busy, revision, paused,
+         lag_seconds] = v;
   FillIndex(s, rank);
   All(s, name, generation, state, coordinates, process, position, step_seconds,
-      silent_for, no_progress_for, busy);
+      silent_for, no_progress_for, busy, revision, paused, lag_seconds);
 }
 inline void Fill(Source& s, WaitView& v) {
   auto& [waiter, waited_for, why] = v;
@@ -379,15 +422,19 @@ inline void Fill(Source& s, BucketView& v) {
   auto& [communicator, dtype, op, bytes, parameters] = v;
   All(s, communicator, dtype, op, bytes, parameters);
 }
+inline void Fill(Source& s, LagView& v) {
+  auto& [worker, parameter, seconds] = v;
+  All(s, worker, parameter, seconds);
+}
 inline void Fill(Source& s, EventView& v) {
   auto& [ago, text] = v;
   All(s, ago, text);
 }
 inline void Fill(Source& s, JobView& v) {
   auto& [spec, state, epoch, revision, plan_digest, missing, workers,
-         parameters, buckets, waits, stalls, cause, events] = v;
+         parameters, buckets, waits, stalls, lags, wanted, cause, events] = v;
   All(s, spec, state, epoch, revision, plan_digest, missing, workers,
-      parameters, buckets, waits, stalls, cause, events);
+      parameters, buckets, waits, stalls, lags, wanted, cause, events);
 }
 inline void Fill(Source& s, JobSummary& v) {
   auto& [name, state, epoch, ready, world_size, step] = v;

@@ -15,21 +15,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/command.h"
 #include "lockstep/export.h"
 
 namespace lockstep {
-
-// What an operator or the coordinator asks of a job through the verdict. All
-// ranks act at the same step: the first whose verdict shows that every rank
-// holds the command.
-enum class Command : uint8_t {
-  kPause = 0,
-  kStop = 1,
-  kDrain = 2,
-  kGrow = 3,
-  kSave = 4
-};
-inline constexpr int kCommands = 5;
 
 struct LOCKSTEP_EXPORT Verdict {
   uint64_t step = 0;       // the step that it ends
@@ -44,7 +33,7 @@ struct LOCKSTEP_EXPORT Verdict {
   double samples = 0;        // over all ranks
   int with_more_data = 0;    // ranks that said they have another batch
   int revision_holders = 0;  // ranks that hold the newest revision
-  int command_holders[kCommands] = {};  // ranks that hold each command
+  int command_holders[kCommands] = {};  // ranks, by IndexOf(command)
   int world_size = 1;
   double inverse_scale = 1;  // as given to Finish
 
@@ -54,7 +43,7 @@ struct LOCKSTEP_EXPORT Verdict {
 
   // Every rank holds this command: act on it now.
   bool Holds(Command command) const {
-    return command_holders[static_cast<int>(command)] == world_size;
+    return command_holders[IndexOf(command)] == world_size;
   }
 
   // min(1, max_norm / global_norm); 1 for a norm of 0. `max_norm` > 0.

@@ -29,12 +29,17 @@ enum class OnStuck : uint8_t { kReport = 1, kEvict = 2 };
 // are out, or all stop with the first.
 enum class Uneven : uint8_t { kJoin = 1, kStop = 2 };
 
+// When buckets are cut anew, in the order in which gradients become ready:
+// after the first step and when an operator asks, or only then.
+enum class Rebuild : uint8_t { kOnce = 1, kOnDemand = 2 };
+
 struct BucketPolicy {
   // Upper bounds of a bucket's bytes, with the padding between gradients. A
   // rank's first bucket is smaller, so that its first transfer starts early. A
   // parameter larger than the bound has a bucket of its own.
   int64_t first_bytes_max = 1 << 20;
   int64_t bytes_max = 25 << 20;
+  Rebuild rebuild = Rebuild::kOnce;
   bool operator==(const BucketPolicy&) const = default;
 };
 

@@ -28,7 +28,7 @@ TEST(BallotTest, AddsUpWhatTheRanksSay) {
       .norm_squared = 9, .samples = 32, .holds_newest_revision = true};
   Ballot b{
       .norm_squared = 16, .nonfinite = 2, .samples = 31, .more_data = false};
-  b.holds_command[static_cast<int>(Command::kSave)] = true;
+  b.holds_command[IndexOf(Command::kSave)] = true;
 
   const auto verdict =
       Decode(kStamp, 2, 0.5, Reduce({Encode(kStamp, a), Encode(kStamp, b)}));
@@ -41,13 +41,13 @@ TEST(BallotTest, AddsUpWhatTheRanksSay) {
   EXPECT_EQ(verdict->samples, 63);
   EXPECT_EQ(verdict->with_more_data, 1);
   EXPECT_EQ(verdict->revision_holders, 1);
-  EXPECT_EQ(verdict->command_holders[static_cast<int>(Command::kSave)], 1);
+  EXPECT_EQ(verdict->command_holders[IndexOf(Command::kSave)], 1);
   EXPECT_FALSE(verdict->Holds(Command::kSave)) << "one of two holds it";
 }
 
 TEST(BallotTest, ACommandIsHeldOnceEveryRankHoldsIt) {
   Ballot ballot;
-  ballot.holds_command[static_cast<int>(Command::kPause)] = true;
+  ballot.holds_command[IndexOf(Command::kPause)] = true;
   const BallotVectors vectors = Encode(kStamp, ballot);
   const auto verdict =
       Decode(kStamp, 3, 1, Reduce({vectors, vectors, vectors}));

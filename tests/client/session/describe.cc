@@ -52,6 +52,19 @@ struct Visitor {
     return StrCat("leave ", m.clean ? "clean" : "unclean", " after ", m.steps);
   }
 
+  std::string operator()(const protocol::ReadyOrder& m) const {
+    return StrCat("order of ", m.parameters.size());
+  }
+  std::string operator()(const protocol::Announce& m) const {
+    return StrCat("announce ", m.pass, ": ", absl::StrJoin(m.parameters, " "));
+  }
+  std::string operator()(const protocol::Submitted& m) const {
+    return StrCat("submitted ", m.pass, ": ", absl::StrJoin(m.parameters, " "));
+  }
+  std::string operator()(const protocol::Held& m) const {
+    return StrCat("held ", m.decisions.size(), " from ", m.first);
+  }
+
   std::string operator()(const protocol::Welcome& m) const {
     return StrCat("welcome gen ", m.generation.value,
                   m.resumed ? " resumed" : "");
@@ -73,6 +86,15 @@ struct Visitor {
     return StrCat("ended", m.final ? " for good: " : ": ", m.cause.message);
   }
   std::string operator()(const protocol::Left&) const { return "left"; }
+  std::string operator()(const protocol::Wanted& m) const {
+    return StrCat("wanted ", m.commands.size());
+  }
+  std::string operator()(const protocol::OrderWanted& m) const {
+    return StrCat("order wanted for ", m.revision.value);
+  }
+  std::string operator()(const protocol::Decide& m) const {
+    return StrCat("decide ", m.decisions.size(), " from ", m.first);
+  }
 
   std::string operator()(const OpenStream& e) const {
     return StrCat("open ", e.stream, " at ", e.address);

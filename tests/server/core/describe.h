@@ -27,6 +27,12 @@ inline std::string Names(const std::vector<protocol::Member>& members) {
                        });
 }
 
+inline std::string Names(const std::vector<Command>& commands) {
+  return absl::StrJoin(commands, " ", [](std::string* out, Command command) {
+    out->append(Name(command));
+  });
+}
+
 struct DescribeRecord {
   std::string operator()(const record::JobCreated& r) const {
     return absl::StrCat("job ", r.spec.name, " is created");
@@ -50,6 +56,12 @@ struct DescribeRecord {
       case record::Outcome::kStopped: return "job stopped";
     }
     return "?";
+  }
+  std::string operator()(const record::WorkerLeft& r) const {
+    return absl::StrCat(r.worker.value, " left epoch ", r.epoch.value);
+  }
+  std::string operator()(const record::CommandsWanted& r) const {
+    return absl::StrCat("wanted: ", Names(r.wanted.commands));
   }
 };
 
@@ -81,6 +93,20 @@ struct DescribeBody {
                         m.cause.message);
   }
   std::string operator()(const protocol::Left&) const { return "left"; }
+  std::string operator()(const protocol::Wanted& m) const {
+    return absl::StrCat("wanted: ", Names(m.commands));
+  }
+  std::string operator()(const protocol::OrderWanted& m) const {
+    return absl::StrCat("order wanted for revision ", m.revision.value);
+  }
+  std::string operator()(const protocol::Decide& m) const {
+    return absl::StrCat(
+        "decide from ", m.first, ":",
+        absl::StrJoin(m.decisions, "",
+                      [](std::string* out, const protocol::Decision& d) {
+                        absl::StrAppend(out, " ", d.pass, "/", d.parameter);
+                      }));
+  }
 };
 
 inline std::string Describe(const Effect& effect) {

@@ -175,6 +175,10 @@ class Promises {
   void Persisted(JobSeen& job, const record::JobCreated& r) {
     job.spec = r.spec;
   }
+  void Persisted(JobSeen& job, const record::WorkerLeft& r) {
+    EXPECT_TRUE(job.lives && r.epoch == job.newest);
+  }
+  void Persisted(JobSeen&, const record::CommandsWanted&) {}
   void Persisted(JobSeen& job, const record::GenerationAssigned& r) {
     EXPECT_GT(r.generation, job.generations[r.worker]);
     job.generations[r.worker] = r.generation;

@@ -163,6 +163,10 @@ struct Actor {
     if (act != Act::kLeaving) act = Act::kEnded;
   }
   void On(EpochId, const protocol::Left&) { Die(); }
+  // What a running job may be asked for, and these actors do not act.
+  void On(EpochId, const protocol::Wanted&) {}
+  void On(EpochId, const protocol::OrderWanted&) {}
+  void On(EpochId, const protocol::Decide&) {}
 };
 
 // How far each member of an epoch ever came: what it gave to the data plane
