@@ -24,6 +24,7 @@
 #include "lockstep/v1/session.pb.h"
 #include "plan/ir.h"
 #include "plan/words/ids.h"
+#include "plan/words/job_command.h"
 #include "plan/words/job_view.h"
 #include "plan/words/protocol.h"
 #include "plan/words/record.h"
@@ -45,6 +46,7 @@ v1::Evidence ToProto(const protocol::Evidence& evidence);
 v1::JobSpec ToProto(const JobSpec& spec);
 v1::JobView ToProto(const JobView& view);
 v1::JobSummary ToProto(const JobSummary& summary);
+v1::JobCommand ToProto(JobCommand command);
 v1::Plan ToProto(const plan::Plan& plan);
 v1::Record ToProto(const record::Record& record);
 
@@ -58,6 +60,7 @@ absl::StatusOr<protocol::Evidence> FromProto(const v1::Evidence& evidence);
 absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& spec);
 absl::StatusOr<JobView> FromProto(const v1::JobView& view);
 absl::StatusOr<JobSummary> FromProto(const v1::JobSummary& summary);
+absl::StatusOr<JobCommand> FromProto(v1::JobCommand command);
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan);
 absl::StatusOr<record::Record> FromProto(const v1::Record& record);
 

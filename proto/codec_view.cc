@@ -8,6 +8,7 @@
 namespace lockstep::proto {
 
 static_assert(static_cast<int>(JobState::kStopped) == v1::JobState_MAX);
+static_assert(static_cast<int>(JobCommand::kRebuild) == v1::JobCommand_MAX);
 static_assert(static_cast<int>(WorkerState::kLeft) == v1::WorkerState_MAX);
 
 // --- Parts ------------------------------------------------------------------
@@ -173,6 +174,18 @@ void Read(const v1::JobSummary& from, JobSummary* to, Decoder* d) {
 
 absl::StatusOr<JobSummary> FromProto(const v1::JobSummary& summary) {
   return Decode<JobSummary>("JobSummary", summary);
+}
+
+v1::JobCommand ToProto(JobCommand command) {
+  return WireOf<v1::JobCommand>(command);
+}
+
+absl::StatusOr<JobCommand> FromProto(v1::JobCommand command) {
+  Decoder decoder("CommandJobRequest");
+  JobCommand word{};
+  decoder.Enum("command", command, &v1::JobCommand_IsValid, &word);
+  if (!decoder.status().ok()) return decoder.status();
+  return word;
 }
 
 }  // namespace lockstep::proto

@@ -179,6 +179,16 @@ void Coordinator::On(const CreateJob& event, Turn& turn) {
                                      : Create(event.spec, event.token, turn));
 }
 
+void Coordinator::On(const CommandJob& event, Turn& turn) {
+  absl::StatusOr<Job*> job = Authorized(event.job, event.token);
+  absl::Status done = job.status();
+  if (job.ok()) {
+    done = (*job)->over() ? (*job)->Over()
+                          : (*job)->Obey(event.command, event.reason, turn);
+  }
+  turn.out.Answer(event.request, std::move(done));
+}
+
 void Coordinator::On(const StopJob& event, Turn& turn) {
   absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   if (job.ok() && (*job)->over()) job = (*job)->Over();

@@ -82,6 +82,7 @@ class Coordinator {
   void On(const Received& event, Turn& turn);
   void On(const SessionClosed& event, Turn& turn);
   void On(const CreateJob& event, Turn& turn);
+  void On(const CommandJob& event, Turn& turn);
   void On(const StopJob& event, Turn& turn);
   void On(const ReportEvidence& event, Turn& turn);
   void On(const ShuttingDown& event, Turn& turn);

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "lockstep/job_spec.h"
 #include "plan/words/ids.h"
+#include "plan/words/job_command.h"
 #include "plan/words/protocol.h"
 #include "plan/words/record.h"
 
@@ -47,6 +48,13 @@ struct CreateJob {
   JobSpec spec;
   std::string token;  // empty: the job will have none
 };
+struct CommandJob {
+  RequestId request;
+  JobName job;
+  std::string token;
+  JobCommand command = JobCommand::kPause;
+  std::string reason;  // for people
+};
 struct StopJob {
   RequestId request;
   JobName job;
@@ -66,8 +74,8 @@ struct ShuttingDown {};
 // The moment the coordinator last asked for has passed.
 struct Wake {};
 
-using Event = std::variant<Received, SessionClosed, CreateJob, StopJob,
-                           ReportEvidence, ShuttingDown, Wake>;
+using Event = std::variant<Received, SessionClosed, CreateJob, CommandJob,
+                           StopJob, ReportEvidence, ShuttingDown, Wake>;
 
 // --- What can be asked for --------------------------------------------------
 

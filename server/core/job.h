@@ -16,6 +16,7 @@
 //   job_members.cc  who comes
 //   job_losses.cc   who goes: streams, evidence, leaving
 //   job_stages.cc   what members say: registrations, plan, handles, progress
+//   job_commands.cc what an operator asks of a running job
 //   job_clock.cc    what happens because time passed
 //   job_revive.cc   what a restart of the coordinator forgot
 //   job_view.cc     what an operator sees
@@ -35,6 +36,7 @@
 
 #include "absl/time/time.h"
 #include "plan/ir.h"
+#include "plan/words/job_command.h"
 #include "plan/words/job_view.h"
 #include "plan/words/protocol.h"
 #include "server/core/admission.h"
@@ -73,6 +75,9 @@ class Job {
   void Consider(const protocol::Evidence& evidence, const WorkerName& accuser,
                 Turn& turn);
   void Stop(const std::string& reason, Turn& turn);
+  // FailedPrecondition, and nothing changed: the job cannot do that now. Must
+  // not be over.
+  absl::Status Obey(JobCommand command, const std::string& reason, Turn& turn);
 
   // --- Time ---
   void Wake(Turn& turn);

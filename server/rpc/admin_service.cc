@@ -108,6 +108,22 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* AdminService::WatchJob(
                              request->token());
 }
 
+grpc::ServerUnaryReactor* AdminService::CommandJob(
+    grpc::CallbackServerContext* call, const v1::CommandJobRequest* request,
+    v1::CommandJobResponse* response) {
+  const absl::StatusOr<proto::Header> header = Admit(*request);
+  if (!header.ok()) return Refuse(call, header.status());
+  const absl::StatusOr<JobCommand> command =
+      proto::FromProto(request->command());
+  if (!command.ok()) return Refuse(call, command.status());
+
+  *response->mutable_header() = ToProto(*header);
+  auto* reactor = call->DefaultReactor();
+  context_->loop->CommandJob(header->job, request->token(), *command,
+                             request->reason(), FinishWith(reactor));
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* AdminService::StopJob(
     grpc::CallbackServerContext* call, const v1::StopJobRequest* request,
     v1::StopJobResponse* response) {

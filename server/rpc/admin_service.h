@@ -29,6 +29,9 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext* call,
       const v1::WatchJobRequest* request) override;
+  grpc::ServerUnaryReactor* CommandJob(
+      grpc::CallbackServerContext* call, const v1::CommandJobRequest* request,
+      v1::CommandJobResponse* response) override;
   grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* call,
                                     const v1::StopJobRequest* request,
                                     v1::StopJobResponse* response) override;

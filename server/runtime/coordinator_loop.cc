@@ -201,6 +201,15 @@ void CoordinatorLoop::CreateJob(JobSpec spec, std::string token, Done done) {
   });
 }
 
+void CoordinatorLoop::CommandJob(JobName job, std::string token,
+                                 JobCommand command, std::string reason,
+                                 Done done) {
+  Ask(std::move(done), [job = std::move(job), token = std::move(token), command,
+                        reason = std::move(reason)](core::RequestId request) {
+    return core::CommandJob{request, job, token, command, reason};
+  });
+}
+
 void CoordinatorLoop::StopJob(JobName job, std::string token,
                               std::string reason, Done done) {
   Ask(std::move(done), [job = std::move(job), token = std::move(token),

@@ -89,6 +89,8 @@ class CoordinatorLoop {
   using Done = absl::AnyInvocable<void(absl::Status)>;
 
   void CreateJob(JobSpec spec, std::string token, Done done);
+  void CommandJob(JobName job, std::string token, JobCommand command,
+                  std::string reason, Done done);
   void StopJob(JobName job, std::string token, std::string reason, Done done);
   void ReportEvidence(JobName job, std::string token,
                       protocol::Evidence evidence, Done done);

@@ -90,6 +90,14 @@ int Watch(const CommonOptions& common, const std::string& job) {
   }));
 }
 
+int Command(const CommonOptions& common, const std::string& job,
+            JobCommand command, const std::string& reason) {
+  AdminClient admin = Connect(common);
+  absl::StatusOr<JobName> name = Choose(admin, job);
+  if (!name.ok()) return ExitCode(name.status());
+  return ExitCode(admin.CommandJob(*name, command, reason));
+}
+
 int Stop(const CommonOptions& common, const std::string& job,
          const std::string& reason) {
   AdminClient admin = Connect(common);

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "plan/words/job_command.h"
+
 namespace lockstep::ctl {
 
 struct CommonOptions {
@@ -19,6 +21,9 @@ int Jobs(const CommonOptions& common);
 // An empty `job` means the only one there is.
 int DescribeJob(const CommonOptions& common, const std::string& job);
 int Watch(const CommonOptions& common, const std::string& job);
+// Asks something of a running job.
+int Command(const CommonOptions& common, const std::string& job,
+            JobCommand command, const std::string& reason);
 int Stop(const CommonOptions& common, const std::string& job,
          const std::string& reason);
 

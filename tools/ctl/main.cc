@@ -75,6 +75,8 @@ int main(int argc, char** argv) {
   AddQuery(app, arguments, "describe", "Show all there is to see of a job",
            true);
   AddQuery(app, arguments, "watch", "Follow a job until it is over", true);
+  AddQuery(app, arguments, "rebuild",
+           "Cut the buckets anew, as gradients become ready", true);
   AddQuery(app, arguments, "stop", "End a job on all its workers", true)
       ->add_option("--reason", arguments.reason, "What the workers are told");
 
@@ -102,6 +104,10 @@ int main(int argc, char** argv) {
   }
   if (app.got_subcommand("watch")) {
     return lockstep::ctl::Watch(arguments.common, arguments.job);
+  }
+  if (app.got_subcommand("rebuild")) {
+    return lockstep::ctl::Command(arguments.common, arguments.job,
+                                  lockstep::JobCommand::kRebuild, "");
   }
   return lockstep::ctl::Stop(arguments.common, arguments.job, arguments.reason);
 }

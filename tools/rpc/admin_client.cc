@@ -124,6 +124,17 @@ absl::Status AdminClient::WatchJob(
   return FromGrpc(reader->Finish());
 }
 
+absl::Status AdminClient::CommandJob(const JobName& job, JobCommand command,
+                                     const std::string& reason) {
+  auto request = About<v1::CommandJobRequest>(job, options_.token);
+  request.set_command(proto::ToProto(command));
+  request.set_reason(reason);
+  v1::CommandJobResponse response;
+  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.CommandJob(&context, request, &response);
+  });
+}
+
 absl::Status AdminClient::StopJob(const JobName& job,
                                   const std::string& reason) {
   auto request = About<v1::StopJobRequest>(job, options_.token);

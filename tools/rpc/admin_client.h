@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "plan/words/job_command.h"
 #include "plan/words/job_view.h"
 #include "plan/words/protocol.h"
 
@@ -36,6 +37,8 @@ class AdminClient {
   // Calls `on_view` for each view until it returns false, or the job is over.
   absl::Status WatchJob(const JobName& job,
                         const std::function<bool(const JobView&)>& on_view);
+  absl::Status CommandJob(const JobName& job, JobCommand command,
+                          const std::string& reason);
   absl::Status StopJob(const JobName& job, const std::string& reason);
   absl::Status ReportEvidence(const JobName& job,
                               const protocol::Evidence& evidence);

@@ -96,6 +96,21 @@ TEST_F(AdminTest, AJobIsCreatedListedDescribedAndStopped) {
   EXPECT_EQ(Describe("digits")->state, JobState::kStopped);
 }
 
+TEST_F(AdminTest, OnlyARunningJobTakesCommands) {
+  auto request = About<v1::CommandJobRequest>("digits");
+  request.set_command(v1::JOB_COMMAND_REBUILD);
+  EXPECT_EQ(Call(&v1::Admin::Stub::CommandJob, request).code(),
+            StatusCode::kNotFound);
+  ASSERT_TRUE(Create(SpecOf("digits", 2)).ok());
+  const absl::Status forming = Call(&v1::Admin::Stub::CommandJob, request);
+  EXPECT_EQ(forming.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(forming.message()),
+              testing::AllOf(HasSubstr("forming"), HasSubstr("rebuild")));
+  request.set_command(v1::JOB_COMMAND_UNSPECIFIED);
+  EXPECT_EQ(Call(&v1::Admin::Stub::CommandJob, request).code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST_F(AdminTest, ASpecOutOfItsDomainIsRefused) {
   JobSpec spec = SpecOf("digits", 2);
   spec.buckets.bytes_max = 0;
