@@ -2,65 +2,42 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/string_view.h"
 #include "plan/bucket.h"
 #include "plan/merge.h"
 
 namespace lockstep::plan {
 namespace {
 
-using PlaceOf = absl::flat_hash_map<absl::string_view, int>;
-
-absl::Status NotAPermutation(absl::string_view name, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "observed_order %s parameter %s", why, absl::Utf8SafeCEscape(name)));
-}
-
-// Each name's place in the observed order, which must name every parameter
-// once and nothing else.
-absl::StatusOr<PlaceOf> PlacesIn(const std::vector<std::string>& observed,
-                                 const std::vector<Parameter>& parameters) {
-  PlaceOf place_of;
-  for (size_t i = 0; i < observed.size(); ++i) {
-    if (!place_of.try_emplace(observed[i], static_cast<int>(i)).second) {
-      return NotAPermutation(observed[i], "repeats");
-    }
-  }
-  PlaceOf unregistered = place_of;
-  for (const Parameter& parameter : parameters) {
-    if (!place_of.contains(parameter.name)) {
-      return NotAPermutation(parameter.name, "lacks");
-    }
-    unregistered.erase(parameter.name);
-  }
-  for (const std::string& name : observed) {
-    if (unregistered.contains(name)) {
-      return NotAPermutation(name, "names the unregistered");
-    }
-  }
-  return place_of;
-}
-
-// Indices of `parameters`, as their gradients are expected to become ready.
+// The order that was observed, which must name every parameter once; without
+// one, as gradients are expected to become ready.
 absl::StatusOr<std::vector<int>> ReadyOrder(
-    const std::vector<std::string>& observed,
+    const std::vector<uint32_t>& observed,
     const std::vector<Parameter>& parameters) {
   std::vector<int> order(parameters.size());
-  std::iota(order.begin(), order.end(), 0);
   if (observed.empty()) {
-    std::reverse(order.begin(), order.end());
+    std::iota(order.rbegin(), order.rend(), 0);
     return order;
   }
-  const absl::StatusOr<PlaceOf> place_of = PlacesIn(observed, parameters);
-  if (!place_of.ok()) return place_of.status();
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return place_of->at(parameters[a].name) < place_of->at(parameters[b].name);
-  });
+  if (observed.size() != parameters.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("observed_order names %d of %d parameters",
+                        observed.size(), parameters.size()));
+  }
+  std::vector<bool> named(parameters.size());
+  for (size_t i = 0; i < observed.size(); ++i) {
+    const uint32_t index = observed[i];
+    if (index >= parameters.size() || named[index]) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "observed_order names parameter %d, which is %s", index,
+          index < parameters.size() ? "there already" : "not registered"));
+    }
+    named[index] = true;
+    order[i] = static_cast<int>(index);
+  }
   return order;
 }
 
@@ -92,6 +69,20 @@ std::vector<RankPlan> GradientLanes(const Plan& plan) {
   return ranks;
 }
 
+// Buckets and lanes of a plan that has its parameters and communicators.
+void Cut(const std::vector<int>& communicator_of, const std::vector<int>& order,
+         const BucketPolicy& policy, Plan* plan) {
+  plan->buckets = CutBuckets(plan->parameters, plan->communicators,
+                             communicator_of, order, policy);
+  plan->ranks = GradientLanes(*plan);
+}
+
+std::set<int> ParametersOf(const Bucket& bucket) {
+  std::set<int> parameters;
+  for (const Slot& slot : bucket.slots) parameters.insert(slot.parameter);
+  return parameters;
+}
+
 absl::Status ValidateWorld(const PlanInput& input) {
   if (absl::Status mesh = Validate(input.mesh); !mesh.ok()) return mesh;
   const size_t world = static_cast<size_t>(input.mesh.WorldSize());
@@ -114,12 +105,36 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   if (!order.ok()) return order.status();
 
   Plan plan{.revision = input.revision, .mesh = input.mesh};
-  plan.buckets = CutBuckets(merged->parameters, merged->communicators,
-                            merged->communicator_of, *order, input.policy);
   plan.communicators = std::move(merged->communicators);
   plan.parameters = std::move(merged->parameters);
-  plan.ranks = GradientLanes(plan);
+  Cut(merged->communicator_of, *order, input.policy, &plan);
   return plan;
+}
+
+absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
+                           const std::vector<uint32_t>& observed_order) {
+  const absl::StatusOr<std::vector<int>> order =
+      ReadyOrder(observed_order, plan.parameters);
+  if (!order.ok()) return order.status();
+  std::vector<int> communicator_of(plan.parameters.size());
+  for (const Bucket& bucket : plan.buckets) {
+    for (const Slot& slot : bucket.slots) {
+      communicator_of[slot.parameter] = bucket.communicator;
+    }
+  }
+  Plan next{.revision = {plan.revision.value + 1},
+            .mesh = plan.mesh,
+            .communicators = plan.communicators,
+            .parameters = plan.parameters};
+  Cut(communicator_of, *order, policy, &next);
+  return next;
+}
+
+bool CutAlike(const Plan& a, const Plan& b) {
+  return std::equal(a.buckets.begin(), a.buckets.end(), b.buckets.begin(),
+                    b.buckets.end(), [](const Bucket& x, const Bucket& y) {
+                      return ParametersOf(x) == ParametersOf(y);
+                    });
 }
 
 }  // namespace lockstep::plan

@@ -9,7 +9,7 @@
 #ifndef LOCKSTEP_PLAN_COMPILE_H_
 #define LOCKSTEP_PLAN_COMPILE_H_
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,10 +24,11 @@ struct PlanInput {
   Revision revision{1};
   // registrations[rank]: that rank's parameters, in registration order.
   std::vector<std::vector<Parameter>> registrations;
-  // Names in the order in which gradients became ready in an earlier revision;
-  // empty, or a permutation of what was registered. Empty: the reverse of the
-  // registration order, which is what a backward pass does.
-  std::vector<std::string> observed_order;
+  // Indices of the plan's parameters, in the order in which gradients became
+  // ready in an earlier revision: each once, or empty. Empty: the reverse of
+  // the registration order, which is what a backward pass does. (Parameters and
+  // communicators are the same in every revision.)
+  std::vector<uint32_t> observed_order;
 };
 
 // InvalidArgument: a world of another size than registrations.size(), an
@@ -40,6 +41,17 @@ struct PlanInput {
 //
 // Ranks may register in different orders: the order of the lowest rank holds.
 absl::StatusOr<Plan> Compile(const PlanInput& input);
+
+// The next revision of `plan`: its buckets cut anew in `observed_order`. Equal
+// to what Compile makes of the plan's input with that order and revision.
+// InvalidArgument: as Compile, for the order.
+absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
+                           const std::vector<uint32_t>& observed_order);
+
+// Do the same parameters travel together, bucket after bucket? Then to switch
+// from one to the other changes nothing that a network could see. For two
+// revisions of one epoch.
+bool CutAlike(const Plan& a, const Plan& b);
 
 }  // namespace lockstep::plan
 

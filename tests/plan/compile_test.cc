@@ -1,12 +1,16 @@
 #include "plan/compile.h"
 
+#include <algorithm>
 #include <map>
+#include <numeric>
+#include <random>
 #include <set>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/digest.h"
+#include "plan/verify.h"
 #include "tests/plan/plans.h"
 
 namespace lockstep::plan {
@@ -72,7 +76,7 @@ TEST(CompileTest, ReducesFirstWhatWasRegisteredLast) {
 
 TEST(CompileTest, FollowsTheObservedOrder) {
   PlanInput input = Alike(kFour, {P("a"), P("b"), P("c")});
-  input.observed_order = {"b", "c", "a"};
+  input.observed_order = {1, 2, 0};
   input.revision = {2};
   const absl::StatusOr<Plan> plan = Compile(input);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -82,12 +86,45 @@ TEST(CompileTest, FollowsTheObservedOrder) {
 
 TEST(CompileTest, RefusesAnObservedOrderThatIsNoPermutation) {
   PlanInput input = Alike(kFour, {P("a"), P("b")});
-  input.observed_order = {"a"};
-  EXPECT_THAT(ErrorOf(input), HasSubstr("b"));
-  input.observed_order = {"a", "b", "stranger"};
-  EXPECT_THAT(ErrorOf(input), HasSubstr("stranger"));
-  input.observed_order = {"a", "b", "a"};
-  EXPECT_THAT(ErrorOf(input), HasSubstr("repeats"));
+  input.observed_order = {0};
+  EXPECT_THAT(ErrorOf(input), HasSubstr("1 of 2"));
+  input.observed_order = {1, 2};
+  EXPECT_THAT(ErrorOf(input), HasSubstr("not registered"));
+  input.observed_order = {1, 1};
+  EXPECT_THAT(ErrorOf(input), HasSubstr("there already"));
+  EXPECT_FALSE(Recut(*Compile(Alike(kFour, {P("a")})), {}, {1}).ok());
+}
+
+TEST(CompileTest, ARecutPlanIsWhatItsInputCompilesToInThatOrder) {
+  PlanInput input =
+      Alike(kTwoByTwo, {Over("w", {"data"}), P("head"), P("tail"), P("last")});
+  input.policy = {.first_bytes_max = 64, .bytes_max = 128};
+  const Plan first = *Compile(input);
+  std::vector<uint32_t> order(first.parameters.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937 random(7);
+  for (int i = 0; i < 50; ++i) {
+    std::shuffle(order.begin(), order.end(), random);
+    input.observed_order = order;
+    input.revision = {2};
+    const absl::StatusOr<Plan> recut = Recut(first, input.policy, order);
+    ASSERT_TRUE(recut.ok()) << recut.status();
+    EXPECT_EQ(*recut, *Compile(input));
+    EXPECT_EQ(DigestOf(*recut), DigestOf(*Compile(input)));
+    EXPECT_EQ(recut->communicators, first.communicators);
+    EXPECT_EQ(recut->parameters, first.parameters);
+    EXPECT_EQ(Verify(*recut), absl::OkStatus());
+  }
+}
+
+TEST(CompileTest, PlansAreCutAlikeIfTheSameTravelTogetherInTheSameOrder) {
+  PlanInput input = Alike(kFour, {P("a"), P("b"), P("c")});
+  input.policy = {.first_bytes_max = 64, .bytes_max = 128};
+  const Plan first = *Compile(input);  // |c|b a|
+  EXPECT_TRUE(CutAlike(first, first));
+  EXPECT_TRUE(CutAlike(first, *Recut(first, input.policy, {2, 0, 1})));
+  EXPECT_FALSE(CutAlike(first, *Recut(first, input.policy, {1, 2, 0})));
+  EXPECT_FALSE(CutAlike(first, *Recut(first, BucketPolicy{}, {2, 1, 0})));
 }
 
 TEST(CompileTest, GivesEachGroupACommunicatorAndABucket) {
