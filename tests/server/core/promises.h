@@ -149,6 +149,7 @@ class Promises {
     closed_.insert(e.session);
   }
   void Note(const CreateJob&) { ++questions_; }
+  void Note(const CommandJob&) { ++questions_; }
   void Note(const StopJob&) { ++questions_; }
   void Note(const ReportEvidence& e) {
     ++questions_;
