@@ -13,6 +13,7 @@
 #include "client/session/grpc_stream.h"
 #include "lockstep/v1/session.grpc.pb.h"
 #include "proto/chunks.h"
+#include "proto/grpc_process.h"
 
 namespace lockstep::session {
 namespace {
@@ -172,7 +173,9 @@ absl::Status CheckAddress(const std::string& address) {
 class GrpcChannels : public ChannelFactory {
  public:
   explicit GrpcChannels(std::shared_ptr<grpc::ChannelCredentials> credentials)
-      : credentials_(std::move(credentials)) {}
+      : credentials_(std::move(credentials)) {
+    proto::StartGrpc();
+  }
 
   absl::StatusOr<std::unique_ptr<ControlChannel>> Make(
       const std::string& address) override {

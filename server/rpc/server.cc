@@ -13,6 +13,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/grpc_process.h"
 #include "server/rpc/admin_service.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/service_context.h"
@@ -91,6 +92,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, runtime::CoordinatorLoop* loop) {
   const absl::Status may = MayListen(options.listen, options.insecure);
   if (!may.ok()) return may;
+  proto::StartGrpc();
   grpc::EnableDefaultHealthCheckService(true);
   auto parts = absl::WrapUnique(
       new Parts{.context = {loop, nullptr, options.gate, options.term},

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "lockstep/v1/admin.grpc.pb.h"
 #include "proto/codec.h"
+#include "proto/grpc_process.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -56,6 +57,7 @@ struct AdminClient::Stubs {
 
 AdminClient::AdminClient(const AdminClientOptions& options)
     : options_(options), stubs_(std::make_unique<Stubs>()) {
+  proto::StartGrpc();
   grpc::ChannelArguments arguments;
   // A description of 100,000 parameters is larger than gRPC's default limit.
   arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
