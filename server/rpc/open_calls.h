@@ -8,6 +8,8 @@
 #ifndef LOCKSTEP_SERVER_RPC_OPEN_CALLS_H_
 #define LOCKSTEP_SERVER_RPC_OPEN_CALLS_H_
 
+#include <utility>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
@@ -16,16 +18,21 @@ namespace lockstep::rpc {
 
 class OpenCalls {
  public:
-  // Counts one call for as long as it lives; a reactor's member.
+  // Counts one call until its end; a reactor's member. A reactor that others
+  // hold too may outlive the server, so it says End in OnDone.
   class Counted {
    public:
     explicit Counted(OpenCalls* calls) : calls_(calls) { calls_->Add(1); }
-    ~Counted() { calls_->Add(-1); }
+    ~Counted() { End(); }
     Counted(const Counted&) = delete;
     Counted& operator=(const Counted&) = delete;
 
+    void End() {
+      if (calls_ != nullptr) std::exchange(calls_, nullptr)->Add(-1);
+    }
+
    private:
-    OpenCalls* const calls_;
+    OpenCalls* calls_;
   };
 
   // False if some are still open after `patience`.

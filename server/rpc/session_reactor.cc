@@ -123,6 +123,7 @@ void SessionReactor::OnDone() {
     done_ = true;
   }
   context_->loop->Closed(session_, why_);
+  counted_.End();
   const std::shared_ptr<SessionReactor> last = std::move(self_);
 }
 

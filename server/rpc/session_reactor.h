@@ -69,7 +69,7 @@ class SessionReactor final
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServiceContext* const context_;
-  const OpenCalls::Counted counted_;
+  OpenCalls::Counted counted_;  // until OnDone
   grpc::CallbackServerContext* const call_;
   std::shared_ptr<SessionReactor> self_;  // until OnDone
   core::SessionId session_;

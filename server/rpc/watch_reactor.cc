@@ -62,6 +62,7 @@ void WatchReactor::Advance() {
 }
 
 void WatchReactor::OnDone() {
+  counted_.End();
   const std::shared_ptr<WatchReactor> last = std::move(self_);
 }
 

@@ -208,5 +208,16 @@ TEST(ShutdownTest, StreamsEndWithUnavailableAndJobsLiveOn) {
             Fetch(channel, "digits", "d").status().code());
 }
 
+TEST(ShutdownTest, CallsThatDoNotEndAreCancelled) {
+  auto daemon = std::make_unique<InProcessDaemon>();
+  StreamLine line(ChannelTo(daemon->address()));
+  ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
+  worker.SayHello();
+  worker.Next<protocol::Welcome>();
+  daemon->server().Shutdown(absl::ZeroDuration());
+  daemon.reset();
+  EXPECT_FALSE(line.Finish().ok());
+}
+
 }  // namespace
 }  // namespace lockstep::rpc
