@@ -2,7 +2,7 @@
 //
 //   sealed    registry fills            ──▶ plan
 //   planned   acked, handles, connected ──▶ Start
-//   running   board
+//   running   board; poll, holding, running of later revisions
 //
 // A record that the job fills in; the parts answer the questions.
 
@@ -25,6 +25,7 @@
 #include "plan/words/shared_list.h"
 #include "server/core/evidence.h"
 #include "server/core/handle_exchange.h"
+#include "server/core/order_poll.h"
 #include "server/core/progress_board.h"
 #include "server/core/rank_set.h"
 #include "server/core/registry.h"
@@ -41,6 +42,8 @@ struct Epoch {
         connected(size()),
         held_plan(size()),
         board(size(), spec.timeouts.progress, now),
+        holding(size()),
+        running(size()),
         left(size()) {
     for (int rank = 0; rank < size(); ++rank) {
       rank_of[this->members[rank].worker.value] = rank;
@@ -76,6 +79,13 @@ struct Epoch {
 
   bool started = false;
   ProgressBoard board;
+
+  // Later revisions: one that is asked for, and who holds and who runs the one
+  // that `plan` is.
+  std::optional<OrderPoll> poll;
+  RankSet holding;
+  RankSet running;
+
   Accusations accusations;
 
   RankSet left;  // cleanly

@@ -152,6 +152,12 @@ int Job::RankOf(const Worker& worker) const {
   return may_be ? epoch_->RankOf(worker.name) : -1;
 }
 
+std::vector<WorkerName> Job::NamesOf(const std::vector<int>& ranks) const {
+  std::vector<WorkerName> names;
+  for (const int rank : ranks) names.push_back(NameAt(rank));
+  return names;
+}
+
 std::string Job::WhoIs(const Worker& worker) const {
   return Who(worker.name, RankOf(worker), worker.process);
 }

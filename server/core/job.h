@@ -17,6 +17,7 @@
 //   job_losses.cc   who goes: streams, evidence, leaving
 //   job_stages.cc   what members say: registrations, plan, handles, progress
 //   job_commands.cc what an operator asks of a running job
+//   job_revisions.cc buckets cut anew while steps run
 //   job_clock.cc    what happens because time passed
 //   job_revive.cc   what a restart of the coordinator forgot
 //   job_view.cc     what an operator sees
@@ -159,8 +160,18 @@ class Job {
           Turn& turn);
   void AdoptPlan(Turn& turn);
   void Start(Turn& turn);
+  void On(int rank, const protocol::ReadyOrder& message, Turn& turn);
   void EndByMismatch(int rank, const std::string& what, Turn& turn);
   void Touch(int rank, Turn& turn);
+
+  // --- Later revisions (job_revisions.cc) ---
+  bool OrderMatters() const;
+  void RebuildOnce(Turn& turn);
+  absl::Status RebuildNow(Turn& turn);
+  void AskForOrder(Turn& turn);
+  void AdoptRecut(Turn& turn);
+  void HoldRevision(int rank, const protocol::PlanAck& ack, Turn& turn);
+  void RunRevision(int rank, Revision revision, Turn& turn);
 
   // --- After a restart (job_revive.cc) ---
   void RecognizeStart(int rank, const protocol::ToCoordinatorBody& body,
@@ -178,6 +189,7 @@ class Job {
   const WorkerName& NameAt(int rank) const {
     return epoch_->members[rank].worker;
   }
+  std::vector<WorkerName> NamesOf(const std::vector<int>& ranks) const;
   std::string WhoIs(const Worker& worker) const;
   std::string WhereIs(int rank) const;
   // What the stage asks of every rank now, and who has done it.

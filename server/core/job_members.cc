@@ -174,6 +174,9 @@ void Job::Restate(const Worker& worker, Turn& turn) {
     }
   }
   if (epoch_->started) Tell(worker, protocol::Start{}, turn);
+  if (epoch_->poll && epoch_->poll->Wants(rank)) {
+    Tell(worker, protocol::OrderWanted{epoch_->poll->revision()}, turn);
+  }
 }
 
 }  // namespace lockstep::core

@@ -7,6 +7,7 @@
 //
 //   all were not started    the plan is compiled again, and must be the same
 //   one was started         all were, and nobody needs the plan any more
+//   a later revision        was adopted while steps ran: all were started
 
 #include <string>
 #include <utility>
@@ -38,6 +39,13 @@ void Job::Revive(absl::Time now) {
     leases_.Set(worker.name, now + spec().timeouts.lease);
   }
   pulse_ = now + stopped_after_;
+  if (durable_.revision.value > 1) {
+    state_ = JobState::kRunning;
+    epoch_->started = true;
+    for (int rank = 0; rank < epoch_->size(); ++rank) {
+      epoch_->connected.Add(rank);
+    }
+  }
 }
 
 // A member that holds the plan and begins with anything but its registration

@@ -64,9 +64,13 @@ void Job::On(int rank, const protocol::RegisterChunk& message, Turn& turn) {
 }
 
 void Job::AdoptPlan(Turn& turn) {
-  const plan::PlanInput input{.mesh = spec().mesh,
-                              .policy = spec().buckets,
-                              .registrations = epoch_->registry.Take()};
+  // After a restart: what was adopted, and is compiled again.
+  const plan::PlanInput input{
+      .mesh = spec().mesh,
+      .policy = spec().buckets,
+      .revision = std::max(durable_.revision, Revision{1}),
+      .registrations = epoch_->registry.Take(),
+      .observed_order = durable_.observed_order};
   absl::StatusOr<plan::Plan> compiled = plan::Compile(input);
   absl::Status status = compiled.status();
   if (status.ok()) status = plan::Verify(*compiled);
@@ -111,7 +115,7 @@ void Job::EndByMismatch(int rank, const std::string& what, Turn& turn) {
 // --- Planned: acknowledged, handles, connected ------------------------------
 
 void Job::On(int rank, const protocol::PlanAck& message, Turn& turn) {
-  if (epoch_->started) return;
+  if (epoch_->started) return HoldRevision(rank, message, turn);
   if (message.revision != epoch_->plan->revision ||
       message.digest != epoch_->digest) {
     return EndByMismatch(
@@ -174,6 +178,7 @@ void Job::Start(Turn& turn) {
     }
     Tell(*worker, protocol::Start{}, turn);
   }
+  RebuildOnce(turn);
 }
 
 // --- Running ----------------------------------------------------------------
@@ -183,6 +188,7 @@ void Job::On(int rank, const protocol::Progress& message, Turn& turn) {
     Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), turn);
   }
   step_ = std::max(step_, message.position.step);
+  RunRevision(rank, message.revision, turn);
   EndIfLeaverIsMissed(turn);
 }
 

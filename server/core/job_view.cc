@@ -73,6 +73,7 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
   view.coordinates = spec().mesh.CoordinatesOf(rank);
   view.position = standing.position;
   view.step_seconds = standing.step_seconds;
+  view.revision = standing.revision;
   view.no_progress_for = now - standing.moved;
   if (standing.busy_until > now) view.busy = standing.busy;
   return view;

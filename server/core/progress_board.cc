@@ -27,6 +27,7 @@ bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
   standing.position = progress.position;
   standing.submitted = progress.submitted;
   standing.missing = progress.missing;
+  standing.revision = progress.revision;
   if (progress.step_seconds > 0) standing.step_seconds = progress.step_seconds;
   return moved && Moved(rank, now);
 }

@@ -21,6 +21,14 @@ class RankSet {
   bool Has(int rank) const { return has_[rank]; }
   int count() const { return count_; }
   bool empty() const { return count_ == 0; }
+  // Who is not in, ascending.
+  std::vector<int> Missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < static_cast<int>(has_.size()); ++rank) {
+      if (!has_[rank]) ranks.push_back(rank);
+    }
+    return ranks;
+  }
   bool full() const { return count_ == static_cast<int>(has_.size()); }
 
  private:

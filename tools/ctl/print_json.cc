@@ -38,6 +38,7 @@ Json ToJson(const WorkerView& worker) {
       {"pid", worker.process.pid},
       {"step", worker.position.step},
       {"phase", Text(PhaseName(worker.position.phase))},
+      {"revision", worker.revision.value},
       {"step_seconds", worker.step_seconds},
       {"silent_seconds", absl::ToDoubleSeconds(worker.silent_for)},
       {"no_progress_seconds", absl::ToDoubleSeconds(worker.no_progress_for)},

@@ -1,0 +1,158 @@
+// Later revisions of the plan: the part of Job about rebuilding buckets.
+//
+//   OrderWanted ─▶ the lowest rank of each group
+//   ReadyOrder  ◀─ ... after its next step             all have answered:
+//   PlanReady   ─▶ everybody                           recut, verified,
+//   recorded PlanAck     ◀─ who has fetched and prepared it: its ballots say so
+//   Progress    ◀─ with the revision, once a verdict has switched to it
+//
+// The coordinator takes no part in the switch: the verdict that shows that
+// every rank holds the revision is the switch (section 9 of the design). One
+// revision at a time: the next is asked for when all run this one.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plan/compile.h"
+#include "plan/digest.h"
+#include "plan/verify.h"
+#include "server/core/job.h"
+#include "server/core/sentences.h"
+
+namespace lockstep::core {
+
+// --- Asking -----------------------------------------------------------------
+
+// An order matters only between buckets.
+bool Job::OrderMatters() const {
+  return spec().sync == SyncMode::kStatic && epoch_->plan != nullptr &&
+         epoch_->plan->buckets.size() > 1;
+}
+
+void Job::RebuildOnce(Turn& turn) {
+  const bool is_due = spec().buckets.rebuild == Rebuild::kOnce &&
+                      durable_.revision.value == 1 && !epoch_->poll;
+  if (is_due && OrderMatters()) AskForOrder(turn);
+}
+
+absl::Status Job::RebuildNow(Turn& turn) {
+  const auto refuse = [this](const std::string& why) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "job %s cannot rebuild its buckets now: %s", spec().name, why));
+  };
+  if (spec().sync != SyncMode::kStatic) {
+    return refuse("sync: negotiated decides the order anew in every pass");
+  }
+  if (epoch_->plan == nullptr) {
+    return refuse(
+        "the coordinator restarted during this epoch and does not have its "
+        "plan");
+  }
+  if (!OrderMatters()) {
+    return refuse("all gradients travel in one bucket, whatever their order");
+  }
+  if (epoch_->poll) {
+    return refuse(absl::StrFormat(
+        "revision %d is under way, and %s did not say yet in which order "
+        "gradients become ready",
+        epoch_->poll->revision().value,
+        NameList(NamesOf(epoch_->poll->Wanted()), 4)));
+  }
+  if (durable_.revision.value > 1 && !epoch_->running.full()) {
+    return refuse(absl::StrFormat(
+        "revision %d is under way, and %s did not switch to it yet",
+        durable_.revision.value,
+        NameList(NamesOf(epoch_->running.Missing()), 4)));
+  }
+  AskForOrder(turn);
+  return absl::OkStatus();
+}
+
+void Job::AskForOrder(Turn& turn) {
+  epoch_->poll.emplace(*epoch_->plan);
+  const protocol::OrderWanted wanted{epoch_->poll->revision()};
+  for (const int rank : epoch_->poll->Wanted()) {
+    Tell(*AtRank(rank), wanted, turn);
+  }
+}
+
+// --- Adopting ---------------------------------------------------------------
+
+void Job::On(int rank, const protocol::ReadyOrder& message, Turn& turn) {
+  if (!epoch_->poll || message.revision != epoch_->poll->revision()) return;
+  const absl::Status answered = epoch_->poll->Answer(rank, message.parameters);
+  if (!answered.ok()) {
+    return EndByMismatch(rank, std::string(answered.message()), turn);
+  }
+  if (epoch_->poll->complete()) AdoptRecut(turn);
+}
+
+void Job::AdoptRecut(Turn& turn) {
+  const std::vector<uint32_t> order = epoch_->poll->Merged();
+  epoch_->poll.reset();
+  const plan::Plan& plan = *epoch_->plan;
+  absl::StatusOr<plan::Plan> next = plan::Recut(plan, spec().buckets, order);
+  absl::Status status = next.status();
+  if (status.ok()) status = plan::Verify(*next);
+  if (!status.ok()) {
+    return Remember(absl::StrFormat("revision %d of the plan is not adopted: "
+                                    "%s",
+                                    plan.revision.value + 1, status.message()),
+                    turn);
+  }
+  if (plan::CutAlike(plan, *next)) {
+    return Remember(
+        absl::StrFormat("buckets stay as they are: gradients become ready in "
+                        "the order of revision %d",
+                        plan.revision.value),
+        turn);
+  }
+  epoch_->digest = plan::DigestOf(*next);
+  epoch_->plan = std::make_shared<const plan::Plan>(*std::move(next));
+  epoch_->holding = RankSet(epoch_->size());
+  epoch_->running = RankSet(epoch_->size());
+  turn.out.Record(name(),
+                  record::PlanAdopted{epoch_->id, epoch_->plan->revision,
+                                      epoch_->digest, order});
+  Remember(absl::StrFormat("revision %d of the plan, %s: %s as gradients "
+                           "become ready",
+                           durable_.revision.value, epoch_->digest,
+                           Count(epoch_->plan->buckets.size(), "bucket")),
+           turn);
+  TellAll(protocol::PlanReady{durable_.revision, durable_.plan_digest}, turn);
+}
+
+// --- Switching --------------------------------------------------------------
+
+void Job::HoldRevision(int rank, const protocol::PlanAck& ack, Turn& turn) {
+  if (ack.revision != durable_.revision) return;
+  if (ack.digest != durable_.plan_digest) {
+    return EndByMismatch(
+        rank,
+        absl::StrFormat("holds revision %d of the plan with digest %s; the "
+                        "job's has digest %s",
+                        ack.revision.value, ack.digest, durable_.plan_digest),
+        turn);
+  }
+  if (durable_.revision.value == 1 || !epoch_->holding.Add(rank)) return;
+  if (epoch_->holding.full()) {
+    Remember(absl::StrFormat("every rank holds revision %d: it takes effect "
+                             "with the next verdict that says so",
+                             durable_.revision.value),
+             turn);
+  }
+}
+
+void Job::RunRevision(int rank, Revision revision, Turn& turn) {
+  if (revision.value <= 1 || revision != durable_.revision) return;
+  if (epoch_->running.Add(rank) && epoch_->running.full()) {
+    Remember(absl::StrFormat("every rank runs revision %d", revision.value),
+             turn);
+  }
+}
+
+}  // namespace lockstep::core
