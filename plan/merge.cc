@@ -9,43 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "plan/groups.h"
+#include "plan/mismatch.h"
 #include "plan/words/rank_list.h"
 
 namespace lockstep::plan {
 namespace {
-
-constexpr size_t kMismatchesInFull = 20;
-constexpr size_t kMessageBytesMax = 64 << 10;
-
-// What one rank registered under a name.
-struct Claim {
-  int rank;
-  const Parameter* parameter;
-};
-
-struct ClaimsOfName {
-  absl::string_view name;
-  std::vector<Claim> claims;  // by rank
-};
-
-// A name on which ranks disagree, and the ranks that it concerns.
-struct Mismatch {
-  const ClaimsOfName* claims;
-  std::set<int> ranks;
-};
-
-// The position of the rank's claim, or -1. Mostly all ranks claim a name, and
-// then a rank's claim is at its own position.
-int ClaimIndex(int rank, const std::vector<Claim>& claims) {
-  const size_t guess = static_cast<size_t>(rank);
-  if (guess < claims.size() && claims[guess].rank == rank) return rank;
-  const auto found = std::lower_bound(
-      claims.begin(), claims.end(), rank,
-      [](const Claim& claim, int rank) { return claim.rank < rank; });
-  return found != claims.end() && found->rank == rank
-             ? static_cast<int>(found - claims.begin())
-             : -1;
-}
 
 // True if the rank before registered the same at this place, as most do.
 bool SameAsRankBefore(const std::vector<std::vector<Parameter>>& registrations,
@@ -179,37 +147,6 @@ class Agreement {
   std::vector<bool> settled_;  // of each claim
   std::set<int> concerned_;
 };
-
-std::string Explain(const Mismatch& mismatch) {
-  std::vector<std::pair<int, std::string>> said_by_rank;
-  for (const int rank : mismatch.ranks) {
-    const std::vector<Claim>& claims = mismatch.claims->claims;
-    const int index = ClaimIndex(rank, claims);
-    said_by_rank.emplace_back(
-        rank, index < 0 ? "missing" : Describe(*claims[index].parameter));
-  }
-  return absl::StrCat(mismatch.claims->name, ": ", WhoSaidWhat(said_by_rank));
-}
-
-absl::Status MismatchError(const std::vector<Mismatch>& mismatches) {
-  std::string message =
-      absl::StrFormat("ranks registered %d parameter%s differently",
-                      mismatches.size(), mismatches.size() == 1 ? "" : "s");
-  const size_t in_full = std::min(mismatches.size(), kMismatchesInFull);
-  for (size_t i = 0; i < in_full; ++i) {
-    absl::StrAppend(&message, i == 0 ? ": " : " | ", Explain(mismatches[i]));
-  }
-  size_t named = in_full;
-  while (named < mismatches.size() && message.size() < kMessageBytesMax) {
-    absl::StrAppend(&message, named == in_full ? " | and " : ", ",
-                    mismatches[named].claims->name);
-    ++named;
-  }
-  if (named < mismatches.size()) {
-    absl::StrAppend(&message, ", and ", mismatches.size() - named, " more");
-  }
-  return absl::InvalidArgumentError(message);
-}
 
 }  // namespace
 

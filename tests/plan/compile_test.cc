@@ -214,6 +214,18 @@ TEST(CompileTest, AMissingParameterIsAMismatch) {
               HasSubstr("w: ranks 0, 2: missing; ranks 1, 3: [8] f32 mean"));
 }
 
+TEST(CompileTest, ANameThatLooksAlikeIsNamed) {
+  PlanInput input = Alike(kFour, {P("model/weight"), P("zebra")});
+  input.registrations[3][0].name = "model_1/weight";
+  const std::string error = ErrorOf(input);
+  EXPECT_THAT(error, HasSubstr("model/weight: ranks 0-2: [8] f32 mean; rank 3: "
+                               "missing (it has model_1/weight)"));
+  EXPECT_THAT(error, HasSubstr("model_1/weight: ranks 0-2: missing (it has "
+                               "model/weight); rank 3: [8] f32 mean"));
+  input.registrations[3][0].name = "bias";
+  EXPECT_THAT(ErrorOf(input), Not(HasSubstr("it has")));
+}
+
 TEST(CompileTest, AMismatchConcernsOnlyTheGroupsThatDisagree) {
   PlanInput input = Alike(kTwoByTwo, {Over("w", {"data"})});
   input.registrations[2].clear();

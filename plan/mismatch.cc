@@ -1,0 +1,104 @@
+#include "plan/mismatch.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plan/words/nearest.h"
+#include "plan/words/rank_list.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr size_t kMismatchesInFull = 20;
+constexpr size_t kMessageBytesMax = 64 << 10;
+// A look-alike is sought among so many of the names.
+constexpr size_t kCandidatesMax = 200;
+
+// Explains the mismatches of one registration, one after the other.
+class Explanation {
+ public:
+  explicit Explanation(const std::vector<Mismatch>& mismatches)
+      : mismatches_(mismatches),
+        candidates_(std::min(mismatches.size(), kCandidatesMax)) {}
+
+  std::string Of(const Mismatch& mismatch) const {
+    LookAlikes look_alikes;
+    std::vector<std::pair<int, std::string>> said_by_rank;
+    for (const int rank : mismatch.ranks) {
+      said_by_rank.emplace_back(rank,
+                                Said(*mismatch.claims, rank, look_alikes));
+    }
+    return absl::StrCat(mismatch.claims->name, ": ", WhoSaidWhat(said_by_rank));
+  }
+
+ private:
+  // Of one name, for ranks that registered the same of the candidates.
+  using LookAlikes = std::map<std::vector<std::string>, std::string>;
+
+  std::string Said(const ClaimsOfName& of_name, int rank,
+                   LookAlikes& look_alikes) const {
+    const int index = ClaimIndex(rank, of_name.claims);
+    if (index >= 0) return Describe(*of_name.claims[index].parameter);
+    const std::vector<std::string> has = Has(rank);
+    const auto [like, is_new] = look_alikes.try_emplace(has);
+    if (is_new) like->second = Nearest(of_name.name, has);
+    if (like->second.empty()) return "missing";
+    return absl::StrCat("missing (it has ", like->second, ")");
+  }
+
+  std::vector<std::string> Has(int rank) const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < candidates_; ++i) {
+      const ClaimsOfName& candidate = *mismatches_[i].claims;
+      const bool has_it = ClaimIndex(rank, candidate.claims) >= 0;
+      if (has_it) names.emplace_back(candidate.name);
+    }
+    return names;
+  }
+
+  const std::vector<Mismatch>& mismatches_;
+  const size_t candidates_;
+};
+
+}  // namespace
+
+// Mostly all ranks claim a name, and then a rank's claim is at its own
+// position.
+int ClaimIndex(int rank, const std::vector<Claim>& claims) {
+  const size_t guess = static_cast<size_t>(rank);
+  if (guess < claims.size() && claims[guess].rank == rank) return rank;
+  const auto found = std::lower_bound(
+      claims.begin(), claims.end(), rank,
+      [](const Claim& claim, int rank) { return claim.rank < rank; });
+  return found != claims.end() && found->rank == rank
+             ? static_cast<int>(found - claims.begin())
+             : -1;
+}
+
+absl::Status MismatchError(const std::vector<Mismatch>& mismatches) {
+  std::string message =
+      absl::StrFormat("ranks registered %d parameter%s differently",
+                      mismatches.size(), mismatches.size() == 1 ? "" : "s");
+  const Explanation explanation(mismatches);
+  const size_t in_full = std::min(mismatches.size(), kMismatchesInFull);
+  for (size_t i = 0; i < in_full; ++i) {
+    absl::StrAppend(&message, i == 0 ? ": " : " | ",
+                    explanation.Of(mismatches[i]));
+  }
+  size_t named = in_full;
+  while (named < mismatches.size() && message.size() < kMessageBytesMax) {
+    absl::StrAppend(&message, named == in_full ? " | and " : ", ",
+                    mismatches[named].claims->name);
+    ++named;
+  }
+  if (named < mismatches.size()) {
+    absl::StrAppend(&message, ", and ", mismatches.size() - named, " more");
+  }
+  return absl::InvalidArgumentError(message);
+}
+
+}  // namespace lockstep::plan
