@@ -25,6 +25,7 @@
 #include "plan/words/shared_list.h"
 #include "server/core/evidence.h"
 #include "server/core/handle_exchange.h"
+#include "server/core/lag_board.h"
 #include "server/core/order_poll.h"
 #include "server/core/progress_board.h"
 #include "server/core/rank_set.h"
@@ -79,6 +80,7 @@ struct Epoch {
 
   bool started = false;
   ProgressBoard board;
+  LagBoard lags;
 
   // Later revisions: one that is asked for, and who holds and who runs the one
   // that `plan` is.

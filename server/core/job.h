@@ -121,6 +121,7 @@ class Job {
   void ExpireResumes(Turn& turn);
   void ExpireAccusations(Turn& turn);
   void ExpireConnecting(Turn& turn);
+  void NameLate(Turn& turn);
   void CallStuck(Turn& turn);
   void MissJoinDeadline(Turn& turn);
 
@@ -196,7 +197,11 @@ class Job {
   std::string Lack() const;
   std::vector<bool> Done() const;
   Waits WhoWaits() const;
-  std::string StuckSentence(int rank, const Waits& waits, absl::Time now) const;
+  // Others wait for it, for longer than is usual, and it waits for nobody.
+  bool IsLate(int rank, const Waits& waits, absl::Time now) const;
+  // "step 412: worker-3 (...) has not submitted layers.7.weight for 2.1s; 6
+  // ranks wait".
+  std::string BlameSentence(int rank, const Waits& waits, absl::Time now) const;
   WorkerView View(const Worker& worker, absl::Time now) const;
 
   // --- Doing ---

@@ -18,7 +18,7 @@ absl::Time Job::NextWake() const {
       std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_});
   if (epoch_) {
     next = std::min({next, epoch_->accusations.Next(), epoch_->connect_by,
-                     epoch_->board.NextDue()});
+                     epoch_->board.NextDue(), epoch_->lags.NextDue()});
   }
   return next;
 }
@@ -28,6 +28,7 @@ void Job::Wake(Turn& turn) {
   ExpireResumes(turn);
   if (epoch_) ExpireAccusations(turn);
   if (epoch_) ExpireConnecting(turn);
+  if (epoch_) NameLate(turn);
   if (epoch_) CallStuck(turn);
   MissJoinDeadline(turn);
   pulse_ = leases_.Next() == absl::InfiniteFuture() ? absl::InfiniteFuture()
@@ -45,6 +46,7 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
   }
   if (epoch_) {
     epoch_->board.BeginAnew(now);
+    epoch_->lags.BeginAnew(now);
     epoch_->accusations.BeginAnew(now + timeouts.resume);
     if (epoch_->connect_by != absl::InfiniteFuture()) {
       epoch_->connect_by = now + timeouts.connect;
@@ -116,6 +118,16 @@ void Job::ExpireConnecting(Turn& turn) {
            Again::kIfBudgetAllows, turn);
 }
 
+void Job::NameLate(Turn& turn) {
+  if (!epoch_->lags.TakeDue(turn.now)) return;
+  const Waits waits = WhoWaits();
+  for (int rank = 0; rank < epoch_->size(); ++rank) {
+    if (IsLate(rank, waits, turn.now) && epoch_->lags.Name(rank, turn.now)) {
+      Remember(BlameSentence(rank, waits, turn.now), turn);
+    }
+  }
+}
+
 void Job::CallStuck(Turn& turn) {
   std::vector<int> stuck;
   for (const int rank : epoch_->board.TakeDue(turn.now)) {
@@ -132,7 +144,7 @@ void Job::CallStuck(Turn& turn) {
     if (cannot_end) return EndByLeaver(rank, turn);
     if (waits.Any(rank) || epoch_->board.of(rank).called_stuck) continue;
     epoch_->board.CallStuck(rank);
-    const std::string sentence = StuckSentence(rank, waits, turn.now);
+    const std::string sentence = BlameSentence(rank, waits, turn.now);
     Remember(sentence, turn);
     evicted.push_back({AtRank(rank), absl::StrCat("was evicted: ", sentence)});
   }

@@ -187,6 +187,7 @@ void Job::On(int rank, const protocol::Progress& message, Turn& turn) {
   if (epoch_->board.Update(rank, message, turn.now)) {
     Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), turn);
   }
+  epoch_->lags.Update(rank, message, turn.now);
   step_ = std::max(step_, message.position.step);
   RunRevision(rank, message.revision, turn);
   EndIfLeaverIsMissed(turn);

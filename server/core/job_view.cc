@@ -14,6 +14,7 @@ namespace {
 // A rank that waits for very many shows the first few.
 constexpr size_t kWaitsShown = 4;
 constexpr size_t kWaitersNamed = 3;
+constexpr size_t kLagsShown = 8;
 
 BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
   BucketView view{
@@ -27,36 +28,57 @@ BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
   return view;
 }
 
-// "has not submitted layers.7.weight and 3 more" or where it is.
-std::string Behind(const Standing& standing) {
+// "has not submitted layers.7.weight and 3 more", or nothing.
+std::string NotSubmitted(const Standing& standing) {
   const bool computes = standing.position.phase == protocol::Phase::kCompute;
-  if (computes && !standing.missing.empty()) {
-    return absl::StrCat("has not submitted ", NameList(standing.missing, 4));
-  }
-  return absl::StrCat("is ", Where(standing.position));
+  if (!computes || standing.missing.empty()) return "";
+  return absl::StrCat("has not submitted ", NameList(standing.missing, 4));
+}
+
+// What it lacks, or where it is.
+std::string Behind(const Standing& standing) {
+  const std::string lacks = NotSubmitted(standing);
+  return lacks.empty() ? absl::StrCat("is ", Where(standing.position)) : lacks;
+}
+
+// What it has not done, or has been doing, for a while.
+std::string Has(const Standing& standing) {
+  const std::string lacks = NotSubmitted(standing);
+  return lacks.empty() ? HasBeen(standing.position.phase) : lacks;
 }
 
 }  // namespace
 
-std::string Job::StuckSentence(int rank, const Waits& waits,
+bool Job::IsLate(int rank, const Waits& waits, absl::Time now) const {
+  const auto& waiting = epoch_->lags.waiting();
+  const Standing& standing = epoch_->board.of(rank);
+  return waiting && now - waiting->since >= LagBoard::kPatience &&
+         !epoch_->lags.HasArrived(rank) && standing.present &&
+         standing.busy_until <= now && !waits.Any(rank) &&
+         !waits.On(rank, 1).empty();
+}
+
+std::string Job::BlameSentence(int rank, const Waits& waits,
                                absl::Time now) const {
   const Standing& standing = epoch_->board.of(rank);
-  std::string text =
-      absl::StrCat(WhoIs(*AtRank(rank)), " has made no progress for ",
-                   HowLong(now - standing.moved), ": it ",
-                   epoch_->started ? Behind(standing) : Lack());
-  if (epoch_->started && standing.position.phase == protocol::Phase::kCompute) {
-    absl::StrAppend(&text, " (", Where(standing.position), ")");
+  const std::vector<int> waiters = waits.On(rank, epoch_->size());
+  const auto& waiting = epoch_->lags.waiting();
+  const bool is_late =
+      waiting && !waiters.empty() && !epoch_->lags.HasArrived(rank);
+  std::string sentence = absl::StrCat(
+      WhoIs(*AtRank(rank)), " ", epoch_->started ? Has(standing) : Lack(),
+      " for ", HowLong(now - (is_late ? waiting->since : standing.moved)));
+  if (epoch_->started) {
+    sentence = absl::StrFormat("step %d: %s", standing.position.step, sentence);
   }
-  std::vector<WorkerName> waiters;
-  for (const int waiter : waits.On(rank, epoch_->size())) {
-    waiters.push_back(NameAt(waiter));
+  if (waiters.empty()) return sentence;
+  if (waiters.size() > kWaitersNamed) {
+    return absl::StrCat(sentence, "; ", waiters.size(), " ranks wait");
   }
-  if (!waiters.empty()) {
-    absl::StrAppend(&text, "; ", NameList(waiters, kWaitersNamed + 1),
-                    waiters.size() == 1 ? " waits for it" : " wait for it");
-  }
-  return text;
+  std::vector<WorkerName> names;
+  for (const int waiter : waiters) names.push_back(NameAt(waiter));
+  return absl::StrCat(sentence, "; ", NameList(names),
+                      names.size() == 1 ? " waits" : " wait");
 }
 
 WorkerView Job::View(const Worker& worker, absl::Time now) const {
@@ -73,6 +95,7 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
   view.coordinates = spec().mesh.CoordinatesOf(rank);
   view.position = standing.position;
   view.step_seconds = standing.step_seconds;
+  view.lag_seconds = epoch_->lags.Seconds(rank);
   view.revision = standing.revision;
   view.no_progress_for = now - standing.moved;
   if (standing.busy_until > now) view.busy = standing.busy;
@@ -120,9 +143,13 @@ JobView Job::Describe(absl::Time now) const {
            .waited_for = NameAt(other),
            .why = epoch_->started ? Behind(epoch_->board.of(other)) : Lack()});
     }
-    if (epoch_->board.IsStuck(rank, now) && !waits.Any(rank)) {
-      view.stalls.push_back(StuckSentence(rank, waits, now));
+    const bool is_stuck = epoch_->board.IsStuck(rank, now) && !waits.Any(rank);
+    if (is_stuck || IsLate(rank, waits, now)) {
+      view.stalls.push_back(BlameSentence(rank, waits, now));
     }
+  }
+  for (const LagBoard::Lag& lag : epoch_->lags.Longest(kLagsShown)) {
+    view.lags.push_back({NameAt(lag.rank), lag.parameter, lag.seconds});
   }
   return view;
 }

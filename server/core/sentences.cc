@@ -40,6 +40,17 @@ std::string Where(const protocol::Position& position) {
   return absl::StrFormat("at step %d %s", position.step, Doing(position.phase));
 }
 
+std::string HasBeen(protocol::Phase phase) {
+  switch (phase) {
+    case protocol::Phase::kIdle: return "has been between steps";
+    case protocol::Phase::kCompute: return "has been computing";
+    case protocol::Phase::kTransfer: return "has been waiting for transfers";
+    case protocol::Phase::kReduced: return "has held its reduced gradients";
+    case protocol::Phase::kVerdict: return "has been in the verdict";
+  }
+  return "has been in an unknown phase";
+}
+
 std::string HowLong(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, Grain(duration)));
 }

@@ -21,6 +21,9 @@ std::string Who(const WorkerName& worker, int rank,
 // "at step 412 while computing".
 std::string Where(const protocol::Position& position);
 
+// What a rank in that phase is doing for a while: "has been computing".
+std::string HasBeen(protocol::Phase phase);
+
 // "850ms", "12.3s", "4m5s": two units at most, rounded down.
 std::string HowLong(absl::Duration duration);
 

@@ -40,6 +40,7 @@ Json ToJson(const WorkerView& worker) {
       {"phase", Text(PhaseName(worker.position.phase))},
       {"revision", worker.revision.value},
       {"step_seconds", worker.step_seconds},
+      {"lag_seconds", worker.lag_seconds},
       {"silent_seconds", absl::ToDoubleSeconds(worker.silent_for)},
       {"no_progress_seconds", absl::ToDoubleSeconds(worker.no_progress_for)},
       {"busy", worker.busy}};
@@ -65,6 +66,12 @@ Json ToJson(const WaitView& wait) {
   return {{"waiter", wait.waiter.value},
           {"waited_for", wait.waited_for.value},
           {"why", wait.why}};
+}
+
+Json ToJson(const LagView& lag) {
+  return {{"worker", lag.worker.value},
+          {"parameter", lag.parameter},
+          {"seconds", lag.seconds}};
 }
 
 Json ToJson(const EventView& event) {
@@ -104,6 +111,7 @@ std::string JobAsJson(const JobView& view, int indent) {
                      {"buckets", ListToJson(view.buckets)},
                      {"waits", ListToJson(view.waits)},
                      {"stalls", view.stalls},
+                     {"lags", ListToJson(view.lags)},
                      {"cause", view.cause.message},
                      {"events", ListToJson(view.events)},
                      {"spec", FieldsToJson(view.spec)}};

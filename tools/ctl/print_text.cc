@@ -107,6 +107,11 @@ std::string JobAsText(const JobView& view) {
     absl::StrAppend(&text, "  ", wait.waiter.value, " waits for ",
                     wait.waited_for.value, ": ", wait.why, "\n");
   }
+  if (!view.lags.empty()) absl::StrAppend(&text, "\nwaited for longest\n");
+  for (const LagView& lag : view.lags) {
+    absl::StrAppend(&text, absl::StrFormat("  %8.3f s  %s of %s\n", lag.seconds,
+                                           lag.parameter, lag.worker.value));
+  }
   if (!view.events.empty()) absl::StrAppend(&text, "\nevents\n");
   for (const EventView& event : view.events) {
     absl::StrAppend(&text, "  ", Seconds(event.ago), " ago  ", event.text,

@@ -37,9 +37,9 @@ TEST(StallTest, TheOneThatWaitsForNobodyIsNamedOnce) {
   EXPECT_THAT(
       scene.View().stalls,
       ElementsAre(
-          "w-3 (rank 2, host a, pid 103) has made no progress for 1m1s: "
-          "it has not submitted layers.7.weight and layers.7.bias (at "
-          "step 412 while computing); w-1, w-2 and w-4 wait for it"));
+          "step 412: w-3 (rank 2, host a, pid 103) has not submitted "
+          "layers.7.weight and layers.7.bias for 1m1s; w-1, w-2 and w-4 "
+          "wait"));
   EXPECT_THAT(
       Waits(scene.View()),
       ElementsAre("w-1 waits for w-3, which has not submitted layers.7.weight "
@@ -54,9 +54,10 @@ TEST(StallTest, TheOneThatWaitsForNobodyIsNamedOnce) {
                   "transfers"));
   int told = 0;
   for (const EventView& event : scene.View().events) {
-    if (event.text.find("no progress") != std::string::npos) ++told;
+    if (event.text.find("layers.7.weight") != std::string::npos) ++told;
   }
-  EXPECT_EQ(told, 1) << "and not once for each patience that passes";
+  EXPECT_EQ(told, 2) << "as late and as stuck, and not once for each patience "
+                        "that passes";
 }
 
 TEST(StallTest, ItGoesOnAndNobodyIsStuckAnyMore) {
@@ -116,9 +117,8 @@ TEST(StallTest, BeforeStartTheStageSaysWhatIsLacking) {
   scene.Register(3, {ParameterNamed("a")});
   scene.WaitWithHeartbeats(31, {1, 2, 3});
   EXPECT_THAT(scene.View().stalls,
-              ElementsAre("w-2 (rank 1, host a, pid 102) has made no progress "
-                          "for 31s: it has not registered its parameters; w-1 "
-                          "and w-3 wait for it"));
+              ElementsAre("w-2 (rank 1, host a, pid 102) has not registered "
+                          "its parameters for 31s; w-1 and w-3 wait"));
   scene.Register(2, {ParameterNamed("a")});
   scene.Ack(1);
   EXPECT_THAT(Waits(scene.View()),
@@ -167,8 +167,89 @@ TEST(StallTest, EvictingEndsTheEpochWithTheSentence) {
   EXPECT_THAT(scene.WaitWithHeartbeats(31, {1, 2}),
               AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
                               "102) was evicted: "),
-                    HasSubstr("has made no progress for 30s")));
+                    HasSubstr("has been computing for 30s; w-1 waits")));
   EXPECT_EQ(scene.View().cause.workers, std::vector<WorkerName>{W(2)});
+}
+
+// --- Stragglers -------------------------------------------------------------
+
+protocol::Progress Computes(uint64_t step, const std::string& missing) {
+  return {.position = {step, Phase::kCompute},
+          .submitted = 3,
+          .missing = {missing}};
+}
+
+TEST(LagTest, WhoIsLateIsNamedInDescribeAndInOneEvent) {
+  Scene scene(SpecOf(7));
+  scene.RunAll();
+  for (uint64_t i = 1; i <= 7; ++i) {
+    scene.Says(i, Computes(412, "layers.7.weight"));
+  }
+  for (uint64_t i : {1, 2, 3, 5, 6, 7}) {
+    scene.Says(i, Stands(412, Phase::kTransfer));
+  }
+  scene.Pass(1.9);
+  EXPECT_THAT(scene.View().stalls, IsEmpty());
+  scene.Wait(0.2);
+  const std::string sentence =
+      "step 412: w-4 (rank 3, host a, pid 104) has not submitted "
+      "layers.7.weight for 2s; 6 ranks wait";
+  EXPECT_EQ(scene.View().events.back().text, sentence);
+  scene.Wait(0.1);
+  EXPECT_THAT(scene.View().stalls,
+              ElementsAre("step 412: w-4 (rank 3, host a, pid 104) has not "
+                          "submitted layers.7.weight for 2.2s; 6 ranks wait"));
+  scene.WaitWithHeartbeats(5, {1, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(scene.View().events.back().text, sentence) << "said once";
+  scene.Says(4, Stands(412, Phase::kTransfer));
+  EXPECT_THAT(scene.View().stalls, IsEmpty());
+}
+
+TEST(LagTest, LagsAreKeptByRankAndByTheGradientThatCameLast) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  for (uint64_t step = 1; step <= 40; ++step) {
+    for (uint64_t i : {1, 2, 3}) scene.Says(i, Computes(step, "head"));
+    scene.Says(1, Stands(step, Phase::kTransfer));
+    scene.Says(2, Stands(step, Phase::kTransfer));
+    scene.Says(3, Computes(step, step % 4 == 0 ? "tail" : "stem"));
+    scene.Wait(0.5);
+    scene.Says(3, Stands(step, Phase::kTransfer));
+    scene.Wait(0.25);
+  }
+  EXPECT_EQ(scene.ViewOf(1).lag_seconds, 0);
+  EXPECT_NEAR(scene.ViewOf(3).lag_seconds, 0.5, 0.01);
+  const std::vector<LagView> lags = scene.View().lags;
+  ASSERT_EQ(lags.size(), 2u);
+  EXPECT_EQ(lags[0].worker, W(3));
+  EXPECT_EQ(lags[0].parameter, "stem");
+  EXPECT_NEAR(lags[0].seconds, 15, 1e-6);
+  EXPECT_EQ(lags[1].parameter, "tail");
+  EXPECT_NEAR(lags[1].seconds, 5, 1e-6);
+}
+
+TEST(LagTest, ABusyRankIsNotLate) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(2, protocol::Busy{"validation", absl::Seconds(100)});
+  scene.Says(1, Stands(3, Phase::kTransfer));
+  scene.Wait(5);
+  EXPECT_THAT(scene.View().stalls, IsEmpty());
+}
+
+TEST(LagTest, ARankThatIsLateInEveryStepIsNamedOnceAMinute) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  for (uint64_t step = 1; step <= 40; ++step) {
+    scene.Says(1, Stands(step, Phase::kTransfer));
+    scene.Wait(3);
+    scene.Says(2, Stands(step, Phase::kTransfer));
+  }
+  int told = 0;
+  for (const EventView& event : scene.View().events) {
+    if (event.text.find("w-1 waits") != std::string::npos) ++told;
+  }
+  EXPECT_EQ(told, 2) << "in two minutes";
 }
 
 TEST(ViewTest, ShowsWorkersByRankWithTheirCoordinates) {

@@ -1,0 +1,87 @@
+#include "server/core/lag_board.h"
+
+#include <algorithm>
+
+namespace lockstep::core {
+
+void LagBoard::Update(int rank, const protocol::Progress& progress,
+                      absl::Time now) {
+  const auto [step, phase] = progress.position;
+  Standing& standing = standings_[rank];
+  if (phase == protocol::Phase::kCompute) {
+    standing.last = progress.missing.empty() ? "" : progress.missing.front();
+  }
+  const bool has_arrived = phase >= protocol::Phase::kTransfer;
+  const bool for_the_first_time = standing.arrived != step;
+  if (has_arrived && for_the_first_time) Arrive(rank, step, now);
+}
+
+void LagBoard::Arrive(int rank, uint64_t step, absl::Time now) {
+  const bool is_first = !waiting_ || waiting_->step < step;
+  if (is_first) {
+    waiting_ = Waiting{step, now};
+    named_ = false;
+  }
+  Standing& standing = standings_[rank];
+  standing.arrived = step;
+  if (waiting_->step != step) return;  // an old word
+  const double lag = absl::ToDoubleSeconds(now - waiting_->since);
+  standing.seconds += kNewest * (lag - standing.seconds);
+  if (lag > 0 && !standing.last.empty()) Blame(rank, standing.last, lag);
+}
+
+void LagBoard::Blame(int rank, const std::string& parameter, double seconds) {
+  waited_[{rank, parameter}] += seconds;
+  if (waited_.size() <= kKept) return;
+  waited_.erase(std::min_element(
+      waited_.begin(), waited_.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; }));
+}
+
+void LagBoard::BeginAnew(absl::Time now) {
+  if (waiting_) waiting_->since = now;
+  named_ = false;
+}
+
+bool LagBoard::HasArrived(int rank) const {
+  const auto found = standings_.find(rank);
+  return waiting_ && found != standings_.end() &&
+         found->second.arrived >= waiting_->step;
+}
+
+absl::Time LagBoard::NextDue() const {
+  if (!waiting_ || named_) return absl::InfiniteFuture();
+  return waiting_->since + kPatience;
+}
+
+bool LagBoard::TakeDue(absl::Time now) {
+  if (NextDue() > now) return false;
+  named_ = true;
+  return true;
+}
+
+bool LagBoard::Name(int rank, absl::Time now) {
+  absl::Time& named = standings_[rank].named;
+  if (now - named < kNamedAgain) return false;
+  named = now;
+  return true;
+}
+
+double LagBoard::Seconds(int rank) const {
+  const auto found = standings_.find(rank);
+  return found == standings_.end() ? 0 : found->second.seconds;
+}
+
+std::vector<LagBoard::Lag> LagBoard::Longest(size_t max) const {
+  std::vector<Lag> lags;
+  for (const auto& [who, seconds] : waited_) {
+    lags.push_back({who.first, who.second, seconds});
+  }
+  std::stable_sort(lags.begin(), lags.end(), [](const Lag& a, const Lag& b) {
+    return a.seconds > b.seconds;
+  });
+  if (lags.size() > max) lags.resize(max);
+  return lags;
+}
+
+}  // namespace lockstep::core
