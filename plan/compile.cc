@@ -83,6 +83,9 @@ std::set<int> ParametersOf(const Bucket& bucket) {
   return parameters;
 }
 
+// Nothing fits beside another parameter, not even an empty one.
+constexpr BucketPolicy kEachAlone{.first_bytes_max = -1, .bytes_max = -1};
+
 absl::Status ValidateWorld(const PlanInput& input) {
   if (absl::Status mesh = Validate(input.mesh); !mesh.ok()) return mesh;
   const size_t world = static_cast<size_t>(input.mesh.WorldSize());
@@ -107,7 +110,9 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   Plan plan{.revision = input.revision, .mesh = input.mesh};
   plan.communicators = std::move(merged->communicators);
   plan.parameters = std::move(merged->parameters);
-  Cut(merged->communicator_of, *order, input.policy, &plan);
+  const bool alone = input.sync == SyncMode::kNegotiated;
+  Cut(merged->communicator_of, *order, alone ? kEachAlone : input.policy,
+      &plan);
   return plan;
 }
 

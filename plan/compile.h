@@ -20,6 +20,8 @@ namespace lockstep::plan {
 
 struct PlanInput {
   Mesh mesh;
+  // kNegotiated: each parameter has a bucket of its own, whatever the policy.
+  SyncMode sync = SyncMode::kStatic;
   BucketPolicy policy;
   Revision revision{1};
   // registrations[rank]: that rank's parameters, in registration order.

@@ -1,6 +1,7 @@
 #include "plan/verify.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "plan/verify/agreement.h"
 #include "plan/verify/finding.h"
 #include "plan/verify/player.h"
@@ -45,6 +46,27 @@ absl::Status Verify(const Plan& plan) {
   if (!status.ok()) return status;
   return CheckPlay(plan, traffic, Queues::kEachRank,
                    "if each rank runs one transfer at a time, in launch order");
+}
+
+absl::Status CheckSync(const Plan& plan, SyncMode sync) {
+  if (sync == SyncMode::kStatic) return absl::OkStatus();
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    for (const Lane& lane : plan.ranks[rank].lanes) {
+      const bool ordered_by_plan =
+          lane.kind == LaneKind::kPipeline || lane.kind == LaneKind::kHalo;
+      if (!ordered_by_plan) continue;
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "rank %d has a %s lane, %s: negotiated mode runs gradients only",
+          rank, Name(lane.kind), lane.name));
+    }
+  }
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (plan.buckets[b].slots.size() == 1) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "bucket %d holds %d parameters: in negotiated mode each travels alone",
+        b, plan.buckets[b].slots.size()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace lockstep::plan

@@ -27,6 +27,7 @@
 #define LOCKSTEP_PLAN_VERIFY_H_
 
 #include "absl/status/status.h"
+#include "lockstep/job_spec.h"
 #include "plan/ir.h"
 
 namespace lockstep::plan {
@@ -34,6 +35,12 @@ namespace lockstep::plan {
 // InvalidArgument with the first few findings, FailedPrecondition for a
 // deadlock.
 absl::Status Verify(const Plan& plan);
+
+// May a verified plan run in this mode? InvalidArgument in negotiated mode,
+// where the coordinator orders reductions one by one, for a pipeline or halo
+// lane, whose order only a plan can fix, and for a bucket of several
+// parameters.
+absl::Status CheckSync(const Plan& plan, SyncMode sync);
 
 }  // namespace lockstep::plan
 

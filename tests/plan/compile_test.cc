@@ -127,6 +127,43 @@ TEST(CompileTest, PlansAreCutAlikeIfTheSameTravelTogetherInTheSameOrder) {
   EXPECT_FALSE(CutAlike(first, *Recut(first, BucketPolicy{}, {2, 1, 0})));
 }
 
+TEST(CompileTest, InNegotiatedModeEachParameterTravelsAlone) {
+  const std::vector<Parameter> registered = {P("a"), P("empty", {0}), P("b"),
+                                             P("none", {0})};
+  const auto plan = Compile(
+      {.mesh = kFour,
+       .sync = SyncMode::kNegotiated,
+       .registrations = {registered, registered, registered, registered}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->buckets.size(), 4u);
+  EXPECT_EQ(Verify(*plan), absl::OkStatus());
+  EXPECT_EQ(CheckSync(*plan, SyncMode::kNegotiated), absl::OkStatus());
+}
+
+TEST(CompileTest, NegotiatedModeRefusesBucketsOfSeveral) {
+  const auto plan = Compile(
+      {.mesh = {.axes = {{"data", 1}}}, .registrations = {{P("a"), P("b")}}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(CheckSync(*plan, SyncMode::kStatic), absl::OkStatus());
+  EXPECT_THAT(CheckSync(*plan, SyncMode::kNegotiated).ToString(),
+              HasSubstr("bucket 0 holds 2 parameters"));
+}
+
+TEST(CompileTest, NegotiatedModeRefusesPipelinesAndHalos) {
+  auto plan = Compile({.mesh = {.axes = {{"data", 1}}},
+                       .sync = SyncMode::kNegotiated,
+                       .registrations = {{P("a")}}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  plan->ranks[0].lanes.push_back({.kind = LaneKind::kState, .name = "save"});
+  EXPECT_EQ(CheckSync(*plan, SyncMode::kNegotiated), absl::OkStatus());
+  for (const LaneKind kind : {LaneKind::kPipeline, LaneKind::kHalo}) {
+    plan->ranks[0].lanes.back() = {.kind = kind, .name = "next"};
+    EXPECT_EQ(CheckSync(*plan, SyncMode::kStatic), absl::OkStatus());
+    EXPECT_THAT(CheckSync(*plan, SyncMode::kNegotiated).ToString(),
+                HasSubstr("rank 0 has a"));
+  }
+}
+
 TEST(CompileTest, GivesEachGroupACommunicatorAndABucket) {
   const absl::StatusOr<Plan> plan =
       Compile(Alike(kTwoByTwo, {Over("w", {"data"}), P("head")}));
