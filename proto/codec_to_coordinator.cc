@@ -15,6 +15,7 @@ void Write(const protocol::ResumeState& from, v1::ResumeState* to) {
   to->set_revision(from.revision.value);
   to->set_plan_digest(ToUtf8(from.plan_digest));
   Write(from.position, to->mutable_position());
+  to->set_started(from.started);
 }
 
 void Read(const v1::ResumeState& from, protocol::ResumeState* to, Decoder* d) {
@@ -22,6 +23,7 @@ void Read(const v1::ResumeState& from, protocol::ResumeState* to, Decoder* d) {
   to->revision = {from.revision()};
   d->Name("plan_digest", from.plan_digest(), &to->plan_digest);
   d->Message("position", from.has_position(), from.position(), &to->position);
+  to->started = from.started();
 }
 
 void Write(const protocol::Hello& from, v1::Hello* to) {

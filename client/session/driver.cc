@@ -160,6 +160,36 @@ void Driver::PullProgress() {
   Apply(Moved{std::move(progress)});
 }
 
+// --- Passes -----------------------------------------------------------------
+
+void Driver::Announce(protocol::Announce announce) {
+  Post(AnnouncePass{std::move(announce)});
+}
+
+void Driver::Submitted(uint64_t pass, uint32_t parameter) {
+  {
+    MutexLock lock(&submitted_mutex_);
+    submitted_.pass = pass;
+    submitted_.parameters.push_back(parameter);
+    if (submitted_.parameters.size() > 1) return;  // somebody has posted
+  }
+  loop_.Post([this] { SaySubmitted(); });
+}
+
+void Driver::SaySubmitted() {
+  SubmitInPass word;
+  {
+    MutexLock lock(&submitted_mutex_);
+    word.submitted = std::exchange(submitted_, {});
+  }
+  Apply(word);
+}
+
+void Driver::SetDecisionSink(DecisionSink sink) {
+  MutexLock lock(&hooks_mutex_);
+  decision_sink_ = std::move(sink);
+}
+
 // --- The loop ---------------------------------------------------------------
 
 void Driver::Apply(const Event& event) {
@@ -189,6 +219,9 @@ void Driver::Do(const Effect& effect) {
   } else if (const auto* close = std::get_if<CloseStream>(&effect)) {
     const auto port = ports_.find(close->stream);
     if (port != ports_.end()) port->second->stream().Cancel();
+  } else if (const auto* decided = std::get_if<Decided>(&effect)) {
+    MutexLock lock(&hooks_mutex_);
+    if (decision_sink_) decision_sink_(decided->decisions);
   }
 }
 

@@ -74,6 +74,17 @@ class Driver {
   // the call returns, the former source is not running.
   void SetProgressSource(ProgressSource source);
 
+  // Negotiated mode: what this rank announces and submits. What is submitted
+  // while the loop has not come to it travels in one message.
+  void Announce(protocol::Announce announce);
+  void Submitted(uint64_t pass, uint32_t parameter);
+  // `sink` gets what is decided, in order, on the loop thread; set it before
+  // the first Announce. Empty: none; when the call returns, the former is not
+  // running.
+  using DecisionSink =
+      std::function<void(const std::vector<protocol::Decision>&)>;
+  void SetDecisionSink(DecisionSink sink);
+
   // Asks the coordinator that the session is connected to, or the next address
   // in turn if it is to none. See ControlChannel::FetchPlan.
   void FetchPlan(const PlanRequest& request, absl::Duration timeout,
@@ -99,6 +110,7 @@ class Driver {
   void Publish();
   void CallWatches();
   void PullProgress();
+  void SaySubmitted();
   void Remind(absl::Time when);
   void Forget(uint64_t stream);
 
@@ -120,6 +132,11 @@ class Driver {
   std::map<uint64_t, Watch> watches_ ABSL_GUARDED_BY(hooks_mutex_);
   uint64_t last_watch_ ABSL_GUARDED_BY(hooks_mutex_) = 0;
   ProgressSource progress_source_ ABSL_GUARDED_BY(hooks_mutex_);
+  DecisionSink decision_sink_ ABSL_GUARDED_BY(hooks_mutex_);
+
+  Mutex submitted_mutex_;
+  // Not yet taken by the loop; of one pass, since a pass ends with an answer.
+  protocol::Submitted submitted_ ABSL_GUARDED_BY(submitted_mutex_);
 
   // The loop thread's own.
   Machine machine_;

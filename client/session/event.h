@@ -50,6 +50,14 @@ struct OfferHandles {
   std::vector<protocol::GroupHandle> handles;
 };
 struct DataPlaneConnected {};
+// Negotiated mode: what the rank will submit in a pass, and further of it that
+// it has.
+struct AnnouncePass {
+  protocol::Announce announce;
+};
+struct SubmitInPass {
+  protocol::Submitted submitted;
+};
 // Where the worker is. Only the newest is ever sent.
 struct Moved {
   protocol::Progress progress;
@@ -76,7 +84,8 @@ struct LeaveNow {
 using Event =
     std::variant<Begin, StreamOpened, StreamMessage, StreamClosed, Wake,
                  RegisterAll, AcceptPlan, OfferHandles, DataPlaneConnected,
-                 Moved, BusyChanged, Accuse, FailLocally, Quiesced, LeaveNow>;
+                 AnnouncePass, SubmitInPass, Moved, BusyChanged, Accuse,
+                 FailLocally, Quiesced, LeaveNow>;
 
 // --- What can be asked for --------------------------------------------------
 
@@ -94,7 +103,12 @@ struct CloseStream {
   uint64_t stream;
 };
 
-using Effect = std::variant<OpenStream, SendOn, CloseStream>;
+// Negotiated mode: what to reduce next, in this order; each once.
+struct Decided {
+  std::vector<protocol::Decision> decisions;
+};
+
+using Effect = std::variant<OpenStream, SendOn, CloseStream, Decided>;
 using Effects = std::vector<Effect>;
 
 }  // namespace lockstep::session

@@ -58,7 +58,7 @@ void Machine::Attend() {
   if (dialer_.OutOfPatience(now_)) {
     DropStream(absl::DeadlineExceededError("no answer"));
   }
-  if (auto open = dialer_.TakeDue(now_)) effects_.push_back(*open);
+  if (auto open = dialer_.TakeDue(now_)) effects_.emplace_back(*open);
   if (auto word = pulse_.TakeDue(now_)) Send(*std::move(word));
 }
 
@@ -98,7 +98,7 @@ void Machine::On(const StreamMessage& event) {
 }
 
 void Machine::DropStream(absl::Status why) {
-  effects_.push_back(CloseStream{dialer_.current()});
+  effects_.emplace_back(CloseStream{dialer_.current()});
   LoseStream(std::move(why));
 }
 
@@ -121,7 +121,8 @@ protocol::Hello Machine::MakeHello() const {
                         .process = options_.process};
   if (view_.generation.value != 0) {
     hello.resume = protocol::ResumeState{.epoch = view_.epoch,
-                                         .position = pulse_.position()};
+                                         .position = pulse_.position(),
+                                         .started = statements_.started()};
     if (const auto& ack = statements_.ack()) {
       hello.resume->revision = ack->revision;
       hello.resume->plan_digest = ack->digest;
@@ -153,7 +154,11 @@ void Machine::Hear(EpochId, const protocol::Welcome& welcome) {
         "the coordinator does not know epoch %d of job %s any more",
         view_.epoch.value, options_.job.value)));
   }
-  for (auto& statement : statements_.Unheard()) Send(std::move(statement));
+  for (auto& statement : statements_.Unheard(welcome.forgot)) {
+    Send(std::move(statement));
+  }
+  if (!Negotiates()) return;
+  for (auto& word : passes_.Restate()) Send(std::move(word));
 }
 
 void Machine::Hear(EpochId, const protocol::Refused& refused) {
@@ -239,6 +244,20 @@ void Machine::Hear(EpochId epoch, const protocol::OrderWanted& order) {
   Change().order_wanted = std::max(view_.order_wanted, order.revision);
 }
 
+void Machine::Hear(EpochId epoch, const protocol::Decide& decide) {
+  if (epoch != view_.epoch || !Negotiates()) return;
+  absl::StatusOr<std::vector<protocol::Decision>> news = passes_.Hear(decide);
+  if (news.ok()) {
+    if (news->empty()) return;
+    Effect& effect = effects_.emplace_back();
+    effect.emplace<Decided>().decisions = *std::move(news);
+  } else if (absl::IsOutOfRange(news.status())) {
+    DropStream(news.status());  // the next is told all of them
+  } else {
+    EndEpoch(news.status());
+  }
+}
+
 // --- What the user says -----------------------------------------------------
 
 void Machine::On(const RegisterAll& event) {
@@ -265,6 +284,18 @@ void Machine::On(const DataPlaneConnected&) {
   if (!InEpoch()) return;
   statements_.SetConnected();
   State(protocol::Connected{});
+}
+
+void Machine::On(const AnnouncePass& event) {
+  if (!Negotiates()) return;
+  passes_.Announce(event.announce);
+  State(event.announce);
+}
+
+void Machine::On(const SubmitInPass& event) {
+  if (!Negotiates()) return;
+  passes_.Submit(event.submitted);
+  State(event.submitted);
 }
 
 void Machine::On(const Accuse& event) {
@@ -307,7 +338,7 @@ void Machine::State(protocol::ToCoordinatorBody body) {
 
 void Machine::Send(protocol::ToCoordinatorBody body) {
   pulse_.Sent(now_);
-  effects_.push_back(SendOn{
+  effects_.emplace_back(SendOn{
       dialer_.current(), {options_.job, view_.epoch, term_, std::move(body)}});
 }
 
@@ -339,7 +370,7 @@ void Machine::Leave(absl::Status status) {
 void Machine::HangUp() {
   hung_up_ = true;
   if (dialer_.current() != 0)
-    effects_.push_back(CloseStream{dialer_.current()});
+    effects_.emplace_back(CloseStream{dialer_.current()});
   dialer_.Stop();
   pulse_.Disconnected();
   give_up_at_ = absl::InfiniteFuture();

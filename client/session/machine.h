@@ -17,7 +17,7 @@
 // have heard is stated again (statements.h).
 //
 // Composed of: dialer.h (streams), pulse.h (progress, heartbeats),
-// statements.h.
+// statements.h, passes.h (negotiated mode).
 //
 // Threads: not thread-safe; the session's loop thread is the only caller.
 // Errors:  Step cannot fail. What went wrong for good is View::status.
@@ -34,6 +34,7 @@
 #include "absl/time/time.h"
 #include "client/session/dialer.h"
 #include "client/session/event.h"
+#include "client/session/passes.h"
 #include "client/session/pulse.h"
 #include "client/session/statements.h"
 #include "client/session/view.h"
@@ -88,6 +89,8 @@ class Machine {
   void On(const AcceptPlan& event);
   void On(const OfferHandles& event);
   void On(const DataPlaneConnected&);
+  void On(const AnnouncePass& event);
+  void On(const SubmitInPass& event);
   void On(const Moved& event) { pulse_.Moved(event.progress); }
   void On(const BusyChanged& event) { pulse_.SetBusy(event.busy); }
   void On(const Accuse& event);
@@ -105,7 +108,7 @@ class Machine {
   void Hear(EpochId epoch, const protocol::Left&);
   void Hear(EpochId epoch, const protocol::Wanted& wanted);
   void Hear(EpochId epoch, const protocol::OrderWanted& order);
-  void Hear(EpochId, const protocol::Decide&) {}  // a static job has no passes
+  void Hear(EpochId epoch, const protocol::Decide& decide);
 
   // What only time brings: streams to open or give up, deadlines, the pulse.
   void Attend();
@@ -129,6 +132,10 @@ class Machine {
            view_.phase == SessionPhase::kFailed;
   }
   bool InEpoch() const;
+  bool Negotiates() const {
+    return view_.phase == SessionPhase::kRunning &&
+           view_.spec->sync == SyncMode::kNegotiated;
+  }
   bool NeedsCoordinator() const { return view_.phase < SessionPhase::kRunning; }
   protocol::Hello MakeHello() const;
   absl::Status NoCoordinator() const;
@@ -140,6 +147,7 @@ class Machine {
   Dialer dialer_;
   Pulse pulse_;
   Statements statements_;
+  Passes passes_;
   LeaderTerm term_;  // the highest heard
   bool hung_up_ = false;
   absl::Status last_close_;                         // of a stream

@@ -17,7 +17,6 @@ bool Statements::Accuse(const protocol::Evidence& evidence) {
 
 void Statements::Started() {
   started_ = true;
-  chunks_.clear();
   handles_.reset();
 }
 
@@ -26,14 +25,17 @@ void Statements::EpochEnded() {
   evidence_.clear();
 }
 
-std::vector<protocol::ToCoordinatorBody> Statements::Unheard() const {
+std::vector<protocol::ToCoordinatorBody> Statements::Unheard(
+    bool forgot) const {
   std::vector<protocol::ToCoordinatorBody> bodies;
   const auto add = [&bodies](const auto& statement) {
     if (statement) bodies.push_back(*statement);
   };
   if (!epoch_ended_) {
-    if (!started_) {
+    if (!started_ || forgot) {
       bodies.insert(bodies.end(), chunks_.begin(), chunks_.end());
+    }
+    if (!started_) {
       add(ack_);
       add(handles_);
       add(connected_);

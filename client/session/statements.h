@@ -2,9 +2,10 @@
 // stream until the coordinator is known to have heard it.
 //
 //   RegisterChunk..., PlanAck, PublishHandles, Connected   until Start
-//   Evidence                                               until the epoch ends
-//   LocalFailure                                           until EpochEnded
-//   EpochReport, Leave                                     for ever
+//   RegisterChunk...                                       if asked to, after
+//   it Evidence                                               until the epoch
+//   ends LocalFailure                                           until
+//   EpochEnded EpochReport, Leave                                     for ever
 //
 // The coordinator takes each as idempotent. Registrations are told again even
 // after PlanReady: a coordinator that restarted may have lost them.
@@ -46,8 +47,11 @@ class Statements {
   // EpochEnded was heard.
   void EpochEnded();
 
-  // In the order in which a worker says them.
-  std::vector<protocol::ToCoordinatorBody> Unheard() const;
+  bool started() const { return started_; }
+
+  // In the order in which a worker says them. `forgot`: the coordinator has no
+  // registration of this rank, though it may have heard one.
+  std::vector<protocol::ToCoordinatorBody> Unheard(bool forgot) const;
 
  private:
   bool started_ = false;

@@ -123,6 +123,7 @@ struct ResumeState {
   Revision revision;
   std::string plan_digest;  // empty before a plan was acknowledged
   Position position;
+  bool started = false;  // Start was heard in this epoch
   bool operator==(const ResumeState&) const = default;
 };
 
@@ -244,7 +245,10 @@ struct ReadyOrder {
 // step's number. Parameters are indices of the plan's. All of it may be said
 // twice and then changes nothing.
 
-// A parameter's reduction in a pass: `announcers` ranks gave a gradient.
+// A parameter's reduction in a pass: `announcers` ranks, at least one, give a
+// gradient. With 0 announcers it closes the pass (`parameter` is 0): no further
+// reduction of the pass follows in the sequence, so who has come to it may
+// enter the verdict of the pass, and all ranks do so after the same reductions.
 struct Decision {
   uint64_t pass = 0;
   uint32_t parameter = 0;
@@ -252,7 +256,9 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
-// The parameters that this rank will submit in this pass: all of them, once.
+// The parameters that this rank will submit in this pass: all of them, once; a
+// rank that has none says so. A parameter is decided when all of its group have
+// announced and those that announced it have submitted it.
 struct Announce {
   uint64_t pass = 0;
   std::vector<uint32_t> parameters;
@@ -266,8 +272,10 @@ struct Submitted {
   bool operator==(const Submitted&) const = default;
 };
 
-// The decisions that a resuming rank has heard: decisions[i] is number
-// `first` + i of the epoch. Those of earlier passes may be left out.
+// The decisions that a rank which was started holds: decisions[i] is number
+// `first` + i of the epoch. The first word of its passes on every new stream,
+// before it announces and submits again what it did in the pass in progress.
+// Decisions before the last two passes may be left out: nobody lacks them.
 struct Held {
   uint64_t first = 0;
   std::vector<Decision> decisions;
@@ -288,8 +296,8 @@ struct Welcome {
   Generation generation;
   JobSpec spec;
   bool resumed = false;  // the former state of this generation still holds
-  // The coordinator restarted and has forgotten the registrations: say them
-  // again.
+  // The coordinator does not have this rank's registration (it restarted, say):
+  // state it again, even after Start.
   bool forgot = false;
   bool operator==(const Welcome&) const = default;
 };

@@ -205,10 +205,6 @@ void Coordinator::On(const ReportEvidence& event, Turn& turn) {
 absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
                                  Turn& turn) {
   if (absl::Status valid = Validate(spec); !valid.ok()) return valid;
-  if (spec.sync == SyncMode::kNegotiated) {
-    return absl::UnimplementedError(
-        "sync: negotiated mode is not part of this release; use sync: static");
-  }
   const JobName name{spec.name};
   if (const auto found = jobs_.find(name); found != jobs_.end()) {
     return CreateAgain(found->second, spec, token);

@@ -26,6 +26,7 @@
 #include "server/core/evidence.h"
 #include "server/core/handle_exchange.h"
 #include "server/core/lag_board.h"
+#include "server/core/negotiation.h"
 #include "server/core/order_poll.h"
 #include "server/core/progress_board.h"
 #include "server/core/rank_set.h"
@@ -41,7 +42,6 @@ struct Epoch {
         registry(size(), spec.limits.parameters_max),
         acked(size()),
         connected(size()),
-        held_plan(size()),
         board(size(), spec.timeouts.progress, now),
         holding(size()),
         running(size()),
@@ -72,13 +72,12 @@ struct Epoch {
   RankSet connected;
   absl::Time connect_by = absl::InfiniteFuture();
 
-  // After a restart of the coordinator, whose plan and Start are forgotten: who
-  // resumed with the adopted plan, and what was said of a plan that is not
+  // After a restart of the coordinator: what was said of a plan that is not
   // compiled again yet.
-  RankSet held_plan;
   std::map<int, std::vector<protocol::ToCoordinatorBody>> early;
 
   bool started = false;
+  std::optional<Negotiation> negotiation;  // with the plan, in negotiated mode
   ProgressBoard board;
   LagBoard lags;
 

@@ -18,6 +18,7 @@
 //   job_stages.cc   what members say: registrations, plan, handles, progress
 //   job_commands.cc what an operator asks of a running job
 //   job_revisions.cc buckets cut anew while steps run
+//   job_passes.cc   what members say of passes, in negotiated mode
 //   job_clock.cc    what happens because time passed
 //   job_revive.cc   what a restart of the coordinator forgot
 //   job_view.cc     what an operator sees
@@ -174,9 +175,20 @@ class Job {
   void HoldRevision(int rank, const protocol::PlanAck& ack, Turn& turn);
   void RunRevision(int rank, Revision revision, Turn& turn);
 
+  // --- Passes (job_passes.cc) ---
+  void On(int rank, const protocol::Announce& message, Turn& turn);
+  void On(int rank, const protocol::Submitted& message, Turn& turn);
+  void On(int rank, const protocol::Held& message, Turn& turn);
+  template <typename Word>
+  void Negotiate(int rank, const Word& word, Turn& turn);
+  void BeginNegotiation(Negotiation::Begins begins);
+  void ResumePasses(int rank, const protocol::Hello& hello, Turn& turn);
+  std::vector<uint64_t> PassesDone() const;
+  bool LagsInPass(int rank) const;
+
   // --- After a restart (job_revive.cc) ---
-  void RecognizeStart(int rank, const protocol::ToCoordinatorBody& body,
-                      Turn& turn);
+  bool HasStarted(const protocol::Hello& hello) const;
+  void RecognizeStart(const protocol::Hello& hello, Turn& turn);
   bool IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
                   Turn& turn);
   void HearEarly(Turn& turn);
@@ -202,6 +214,10 @@ class Job {
   // "step 412: worker-3 (...) has not submitted layers.7.weight for 2.1s; 6
   // ranks wait".
   std::string BlameSentence(int rank, const Waits& waits, absl::Time now) const;
+  // "has not submitted w", and so what others wait for; or nothing.
+  std::string Unsaid(int rank) const;
+  // That, or "is at step 3 in the verdict".
+  std::string Behind(int rank) const;
   WorkerView View(const Worker& worker, absl::Time now) const;
 
   // --- Doing ---

@@ -118,10 +118,9 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
     Tell(*worker, protocol::Left{}, turn);
     Detach(worker, absl::OkStatus(), turn);
   } else if (member) {
-    const bool held_plan = hello.resume && !durable_.plan_digest.empty() &&
-                           hello.resume->plan_digest == durable_.plan_digest;
-    if (held_plan) epoch_->held_plan.Add(RankOf(*worker));
     Restate(*worker, turn);
+    RecognizeStart(hello, turn);
+    ResumePasses(RankOf(*worker), hello, turn);
   } else if (missed_the_end) {
     turn.out.Send(session, name(), held,
                   protocol::EpochEnded{durable_.cause, /*final=*/false});
@@ -154,7 +153,10 @@ void Job::Attach(Worker* worker, SessionId session,
     leases_.Set(worker->name, turn.now + spec().timeouts.lease);
     pulse_ = std::min(pulse_, turn.now + stopped_after_);
   }
-  Tell(*worker, protocol::Welcome{worker->generation, spec(), resumed}, turn);
+  const int rank = RankOf(*worker);
+  const bool forgot = rank >= 0 && !epoch_->registry.complete(rank);
+  Tell(*worker, protocol::Welcome{worker->generation, spec(), resumed, forgot},
+       turn);
 }
 
 // Repeats whatever a member should know; it takes each as idempotent.

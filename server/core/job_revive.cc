@@ -2,11 +2,11 @@
 // tell.
 //
 // The plan's bytes are not journaled, nor whether the epoch was started, nor
-// any word of a member. Each member resumes with what it holds, and one that
-// was not started says everything again, its registration first. So
+// any word of a member. Each member resumes with what it holds, and states its
+// registration again. So
 //
-//   all were not started    the plan is compiled again, and must be the same
-//   one was started         all were, and nobody needs the plan any more
+//   one was started         all were
+//   all registered again    the plan is compiled again, and must be the same
 //   a later revision        was adopted while steps ran: all were started
 
 #include <string>
@@ -48,14 +48,14 @@ void Job::Revive(absl::Time now) {
   }
 }
 
-// A member that holds the plan and begins with anything but its registration
-// was started.
-void Job::RecognizeStart(int rank, const protocol::ToCoordinatorBody& body,
-                         Turn& turn) {
-  if (std::holds_alternative<protocol::RegisterChunk>(body)) return;
-  if (epoch_->started || epoch_->plan != nullptr) return;
-  if (!epoch_->held_plan.Has(rank) || epoch_->registry.begun(rank)) return;
-  Start(turn);
+bool Job::HasStarted(const protocol::Hello& hello) const {
+  return hello.resume && hello.resume->started &&
+         hello.resume->epoch == epoch_->id;
+}
+
+// Start goes to all at once, so one that heard it speaks for all.
+void Job::RecognizeStart(const protocol::Hello& hello, Turn& turn) {
+  if (HasStarted(hello) && !epoch_->started) Start(turn);
 }
 
 // True if it speaks of a plan that is not there: then it is heard later.
@@ -65,9 +65,13 @@ bool Job::IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
       std::holds_alternative<protocol::PlanAck>(body) ||
       std::holds_alternative<protocol::PublishHandles>(body) ||
       std::holds_alternative<protocol::Connected>(body);
-  if (!is_about_plan || epoch_->plan != nullptr || epoch_->started) {
-    return false;
-  }
+  const bool is_about_passes =
+      std::holds_alternative<protocol::Held>(body) ||
+      std::holds_alternative<protocol::Announce>(body) ||
+      std::holds_alternative<protocol::Submitted>(body);
+  const bool needs_plan =
+      is_about_passes || (is_about_plan && !epoch_->started);
+  if (!needs_plan || epoch_->plan != nullptr) return false;
   if (durable_.revision.value == 0) {
     EndByMismatch(rank, "speaks of a plan before there is one", turn);
   } else {

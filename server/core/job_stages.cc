@@ -28,7 +28,6 @@ void Job::Receive(SessionId session, const WorkerName& name,
     leases_.Set(name, turn.now + spec().timeouts.lease);
   }
   const int rank = RankOf(*worker);
-  if (rank >= 0) RecognizeStart(rank, message.body, turn);
   if (const auto* leave = std::get_if<protocol::Leave>(&message.body)) {
     return On(worker, *leave, turn);
   }
@@ -53,7 +52,7 @@ void Job::Deliver(int rank, const protocol::ToCoordinatorBody& body,
 // --- Sealed: registrations --------------------------------------------------
 
 void Job::On(int rank, const protocol::RegisterChunk& message, Turn& turn) {
-  if (epoch_->plan != nullptr || epoch_->started) return;  // told again
+  if (epoch_->plan != nullptr) return;  // told again
   const absl::Status added = epoch_->registry.Add(rank, message);
   if (!added.ok()) {
     return EndByMismatch(rank, std::string(added.message()), turn);
@@ -67,6 +66,7 @@ void Job::AdoptPlan(Turn& turn) {
   // After a restart: what was adopted, and is compiled again.
   const plan::PlanInput input{
       .mesh = spec().mesh,
+      .sync = spec().sync,
       .policy = spec().buckets,
       .revision = std::max(durable_.revision, Revision{1}),
       .registrations = epoch_->registry.Take(),
@@ -74,13 +74,15 @@ void Job::AdoptPlan(Turn& turn) {
   absl::StatusOr<plan::Plan> compiled = plan::Compile(input);
   absl::Status status = compiled.status();
   if (status.ok()) status = plan::Verify(*compiled);
+  if (status.ok()) status = plan::CheckSync(*compiled, spec().sync);
   if (!status.ok())
     return EndByMismatch(-1, std::string(status.message()), turn);
 
   epoch_->digest = plan::DigestOf(*compiled);
   epoch_->plan = std::make_shared<const plan::Plan>(*std::move(compiled));
   epoch_->handles.emplace(*epoch_->plan);
-  if (durable_.revision.value == 0) {
+  const bool again = durable_.revision.value != 0;
+  if (!again) {
     turn.out.Record(name(),
                     record::PlanAdopted{epoch_->id, epoch_->plan->revision,
                                         epoch_->digest});
@@ -92,6 +94,9 @@ void Job::AdoptPlan(Turn& turn) {
                         epoch_->digest, durable_.plan_digest),
         turn);
   }
+  BeginNegotiation(again ? Negotiation::Begins::kAgain
+                         : Negotiation::Begins::kAnew);
+  if (epoch_->started) return HearEarly(turn);  // its members hold it
   state_ = JobState::kPlanned;
   epoch_->board.BeginAnew(turn.now);
   Remember(absl::StrFormat("plan %s: %s in %s", epoch_->digest,
@@ -258,8 +263,9 @@ std::vector<bool> Job::Done() const {
 }
 
 Waits Job::WhoWaits() const {
-  return epoch_->started ? Waits::OfSteps(epoch_->board, epoch_->plan.get())
-                         : Waits::OfStage(epoch_->board, Done());
+  return epoch_->started
+             ? Waits::OfSteps(epoch_->board, epoch_->plan.get(), PassesDone())
+             : Waits::OfStage(epoch_->board, Done());
 }
 
 }  // namespace lockstep::core

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kWaitsShown = 4;
 constexpr size_t kWaitersNamed = 3;
 constexpr size_t kLagsShown = 8;
+constexpr size_t kNamesShown = 3;
 
 BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
   BucketView view{
@@ -32,22 +33,24 @@ BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
 std::string NotSubmitted(const Standing& standing) {
   const bool computes = standing.position.phase == protocol::Phase::kCompute;
   if (!computes || standing.missing.empty()) return "";
-  return absl::StrCat("has not submitted ", NameList(standing.missing, 4));
-}
-
-// What it lacks, or where it is.
-std::string Behind(const Standing& standing) {
-  const std::string lacks = NotSubmitted(standing);
-  return lacks.empty() ? absl::StrCat("is ", Where(standing.position)) : lacks;
-}
-
-// What it has not done, or has been doing, for a while.
-std::string Has(const Standing& standing) {
-  const std::string lacks = NotSubmitted(standing);
-  return lacks.empty() ? HasBeen(standing.position.phase) : lacks;
+  return absl::StrCat("has not submitted ",
+                      NameList(standing.missing, kNamesShown + 1));
 }
 
 }  // namespace
+
+std::string Job::Unsaid(int rank) const {
+  if (LagsInPass(rank)) {
+    return epoch_->negotiation->Lack(rank, kNamesShown);
+  }
+  return NotSubmitted(epoch_->board.of(rank));
+}
+
+std::string Job::Behind(int rank) const {
+  const std::string unsaid = Unsaid(rank);
+  if (!unsaid.empty()) return unsaid;
+  return absl::StrCat("is ", Where(epoch_->board.of(rank).position));
+}
 
 bool Job::IsLate(int rank, const Waits& waits, absl::Time now) const {
   const auto& waiting = epoch_->lags.waiting();
@@ -65,9 +68,12 @@ std::string Job::BlameSentence(int rank, const Waits& waits,
   const auto& waiting = epoch_->lags.waiting();
   const bool is_late =
       waiting && !waiters.empty() && !epoch_->lags.HasArrived(rank);
-  std::string sentence = absl::StrCat(
-      WhoIs(*AtRank(rank)), " ", epoch_->started ? Has(standing) : Lack(),
-      " for ", HowLong(now - (is_late ? waiting->since : standing.moved)));
+  // What it has not done, or has been doing, for a while.
+  std::string has = epoch_->started ? Unsaid(rank) : Lack();
+  if (has.empty()) has = HasBeen(standing.position.phase);
+  std::string sentence =
+      absl::StrCat(WhoIs(*AtRank(rank)), " ", has, " for ",
+                   HowLong(now - (is_late ? waiting->since : standing.moved)));
   if (epoch_->started) {
     sentence = absl::StrFormat("step %d: %s", standing.position.step, sentence);
   }
@@ -138,10 +144,9 @@ JobView Job::Describe(absl::Time now) const {
   const Waits waits = WhoWaits();
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     for (const int other : waits.For(rank, kWaitsShown)) {
-      view.waits.push_back(
-          {.waiter = NameAt(rank),
-           .waited_for = NameAt(other),
-           .why = epoch_->started ? Behind(epoch_->board.of(other)) : Lack()});
+      view.waits.push_back({.waiter = NameAt(rank),
+                            .waited_for = NameAt(other),
+                            .why = epoch_->started ? Behind(other) : Lack()});
     }
     const bool is_stuck = epoch_->board.IsStuck(rank, now) && !waits.Any(rank);
     if (is_stuck || IsLate(rank, waits, now)) {

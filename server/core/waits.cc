@@ -40,20 +40,28 @@ Waits Waits::OfStage(const ProgressBoard& board,
   return waits;
 }
 
-Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan) {
+Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan,
+                     const std::vector<uint64_t>& passes_done) {
   Waits waits(board);
+  // A pass is closed for all groups at once.
+  const bool all_together = plan == nullptr || !passes_done.empty();
   for (int rank = 0; rank < board.size(); ++rank) {
     const protocol::Position& position = board.of(rank).position;
     waits.reached_[rank] = Distance(position.step, position.phase);
     const bool in_transfer = position.phase == protocol::Phase::kTransfer;
     const bool in_verdict = position.phase == protocol::Phase::kVerdict;
     if (in_transfer || in_verdict) waits.needs_[rank] = waits.reached_[rank];
-    if (in_verdict || plan == nullptr) waits.groups_of_rank_[rank] = {0};
+    if (in_verdict || all_together) waits.groups_of_rank_[rank] = {0};
+    if (!passes_done.empty() && passes_done[rank] > 0) {
+      waits.reached_[rank] =
+          std::max(waits.reached_[rank],
+                   Distance(passes_done[rank] - 1, protocol::Phase::kTransfer));
+    }
   }
   std::vector<int> everybody(board.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   waits.AddGroup(std::move(everybody));
-  if (plan == nullptr) return waits;
+  if (all_together) return waits;
 
   std::set<int> gradient;
   for (const plan::Bucket& bucket : plan->buckets) {

@@ -4,6 +4,8 @@
 //   in a step      who has submitted everything (kTransfer) waits for members
 //                  of its gradient groups that have not; who is in the verdict
 //                  waits for everybody who is not
+//   in a pass      who has submitted everything waits for everybody who has not
+//                  done what the pass asks; the verdict as in a step
 //
 //   w0 in the verdict ──▶ w1 waits for transfers ──▶ w2 computes: blame w2
 //
@@ -29,7 +31,10 @@ class Waits {
   static Waits OfStage(const ProgressBoard& board,
                        const std::vector<bool>& done);
   // In a step. Without a plan everybody is taken to need everybody.
-  static Waits OfSteps(const ProgressBoard& board, const plan::Plan* plan);
+  // `passes_done`: in negotiated mode, of how many passes each rank has
+  // announced and submitted all that others wait for; else empty.
+  static Waits OfSteps(const ProgressBoard& board, const plan::Plan* plan,
+                       const std::vector<uint64_t>& passes_done = {});
 
   bool Any(int rank) const;
 

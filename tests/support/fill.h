@@ -219,8 +219,8 @@ inline void Fill(Source& s, protocol::Cause& v) {
   All(s, kind, workers, message);
 }
 inline void Fill(Source& s, protocol::ResumeState& v) {
-  auto& [epoch, revision, plan_digest, position] = v;
-  All(s, epoch, revision, plan_digest, position);
+  auto& [epoch, revision, plan_digest, position, started] = v;
+  All(s, epoch, revision, plan_digest, position, started);
 }
 inline void Fill(Source& s, protocol::Hello& v) {
   auto& [version, worker, generation, life, spec, token, process, resume] = v;

@@ -102,6 +102,9 @@ struct Visitor {
   std::string operator()(const SendOn& e) const {
     return StrCat("send ", e.stream, ": ", Describe(e.message.body));
   }
+  std::string operator()(const Decided& e) const {
+    return StrCat("decided ", e.decisions.size());
+  }
   std::string operator()(const CloseStream& e) const {
     return StrCat("close ", e.stream);
   }

@@ -70,7 +70,7 @@ struct DescribeBody {
   std::string operator()(const protocol::Welcome& m) const {
     return absl::StrCat(
         m.resumed ? "welcome back, generation " : "welcome, generation ",
-        m.generation.value);
+        m.generation.value, m.forgot ? ", say what you registered" : "");
   }
   std::string operator()(const protocol::Refused& m) const {
     return absl::StrCat("refused ", absl::StatusCodeToString(m.code), ": ",

@@ -134,16 +134,6 @@ TEST(BadHelloTest, ASpecThatIsInvalidCreatesNothing) {
   EXPECT_TRUE(scene.core().Jobs().empty());
 }
 
-TEST(BadHelloTest, NegotiatedModeIsRefusedForNow) {
-  JobSpec spec = SpecOf(2);
-  spec.sync = SyncMode::kNegotiated;
-  Scene scene(spec);
-  EXPECT_THAT(scene.Hello(1), HasSubstr("refused UNIMPLEMENTED"));
-  EXPECT_THAT(scene.Step(CreateJob{{1}, spec, ""}),
-              HasSubstr("answer 1: UNIMPLEMENTED: sync: negotiated mode is not "
-                        "part of this release"));
-}
-
 TEST(BadHelloTest, ASpecOfAnotherJobIsRefused) {
   Scene scene;
   protocol::Hello hello = scene.HelloOf(1);

@@ -95,8 +95,8 @@ TEST(StagesTest, AfterABrokenStreamRegistrationBeginsAgain) {
   scene.Says(1, Chunk(0, false, {ParameterNamed("a")}));
   scene.Closes(1);
   EXPECT_EQ(scene.Resume(5, 1),
-            "5 <- welcome back, generation 1\n5 <- formed 1: rank 0 of w-1 "
-            "w-2");
+            "5 <- welcome back, generation 1, say what you registered\n"
+            "5 <- formed 1: rank 0 of w-1 w-2");
   scene.Says(5, Chunk(0, false, {ParameterNamed("a")}));
   scene.Says(5, Chunk(1, true, {ParameterNamed("b")}));
   scene.Register(2, {ParameterNamed("a"), ParameterNamed("b")});

@@ -59,6 +59,7 @@ struct Actor {
   std::set<int> handles;             // communicators whose handles it was given
   bool acked = false;
   bool started = false;
+  bool registers_again = false;  // the coordinator forgot
   protocol::Position position;
   protocol::Leave leave;
   absl::Time sulks_until = absl::InfinitePast();  // only heartbeats before
@@ -88,7 +89,8 @@ struct Actor {
                           .spec = spec,
                           .process = process};
     if (generation.value == 0) return hello;
-    hello.resume = protocol::ResumeState{.epoch = epoch, .position = position};
+    hello.resume = protocol::ResumeState{
+        .epoch = epoch, .position = position, .started = started};
     if (acked) {
       hello.resume->revision = revision;
       hello.resume->plan_digest = digest;
@@ -122,6 +124,7 @@ struct Actor {
  private:
   void On(EpochId, const protocol::Welcome& welcome) {
     generation = welcome.generation;
+    registers_again = started && welcome.forgot;
     if (act == Act::kLeaving) return;
     // What it said since the epoch was formed may not have been heard: it says
     // it all again.
@@ -177,14 +180,15 @@ using DataPlane = std::map<WorkerName, protocol::Position>;
 inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
                                             uint64_t steps) {
   using protocol::Phase;
+  const protocol::RegisterChunk registration{
+      .index = 0,
+      .last = true,
+      .parameters = {{.name = "weight", .shape = {8, 4}}}};
   switch (actor->act) {
     case Act::kFormed:
       actor->act = Act::kRegistered;
       if (!actor->digest.empty()) actor->act = Act::kPlanned;
-      return protocol::RegisterChunk{
-          .index = 0,
-          .last = true,
-          .parameters = {{.name = "weight", .shape = {8, 4}}}};
+      return registration;
     case Act::kPlanned:
       if (actor->publish.handles.empty()) break;  // it could not be fetched
       actor->act = Act::kAcked;
@@ -196,6 +200,7 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
       actor->act = Act::kConnected;
       return protocol::Connected{};
     case Act::kRunning: {
+      if (std::exchange(actor->registers_again, false)) return registration;
       protocol::Position& at = actor->position;
       const auto all_entered = [&](Phase phase) {
         for (const protocol::Member& member : actor->members) {

@@ -1,0 +1,75 @@
+// Passes of a job in negotiated mode: the part of Job around Negotiation.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/core/job.h"
+
+namespace lockstep::core {
+
+void Job::BeginNegotiation(Negotiation::Begins begins) {
+  if (spec().sync != SyncMode::kNegotiated) return;
+  epoch_->negotiation.emplace(std::make_shared<const Groups>(*epoch_->plan),
+                              begins);
+}
+
+// On a new stream. A member that was started says itself what it holds; one
+// that was not has heard no decision.
+void Job::ResumePasses(int rank, const protocol::Hello& hello, Turn& turn) {
+  if (spec().sync != SyncMode::kNegotiated) return;
+  if (epoch_->negotiation) epoch_->negotiation->Resume(rank);
+  if (HasStarted(hello)) return;
+  if (epoch_->negotiation) {
+    On(rank, protocol::Held{}, turn);
+  } else if (durable_.revision.value != 0) {
+    epoch_->early[rank].push_back(protocol::Held{});
+  }
+}
+
+void Job::On(int rank, const protocol::Announce& message, Turn& turn) {
+  Negotiate(rank, message, turn);
+}
+
+void Job::On(int rank, const protocol::Submitted& message, Turn& turn) {
+  Negotiate(rank, message, turn);
+}
+
+void Job::On(int rank, const protocol::Held& message, Turn& turn) {
+  Negotiate(rank, message, turn);
+}
+
+template <typename Word>
+void Job::Negotiate(int rank, const Word& word, Turn& turn) {
+  if (!epoch_->negotiation) {
+    return EndByMismatch(
+        rank, "speaks of passes, but the job is not in negotiated mode", turn);
+  }
+  if (const auto objection = epoch_->negotiation->Hear(rank, word)) {
+    return EndByMismatch(objection->rank, objection->what, turn);
+  }
+  for (auto& [told, decide] : epoch_->negotiation->TakeUntold()) {
+    Tell(*AtRank(told), std::move(decide), turn);
+  }
+}
+
+// What is closed, everybody has done.
+std::vector<uint64_t> Job::PassesDone() const {
+  std::vector<uint64_t> passes;
+  if (!epoch_->negotiation) return passes;
+  for (int rank = 0; rank < epoch_->size(); ++rank) {
+    const bool done = epoch_->negotiation->Done(rank);
+    passes.push_back(epoch_->negotiation->open_pass() + (done ? 1 : 0));
+  }
+  return passes;
+}
+
+// It is in the open pass, and others wait for what it has not said there.
+bool Job::LagsInPass(int rank) const {
+  return epoch_->negotiation && !epoch_->negotiation->Done(rank) &&
+         epoch_->board.of(rank).position.step >=
+             epoch_->negotiation->open_pass();
+}
+
+}  // namespace lockstep::core

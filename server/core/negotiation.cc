@@ -1,0 +1,245 @@
+#include "server/core/negotiation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_format.h"
+#include "server/core/sentences.h"
+
+namespace lockstep::core {
+namespace {
+
+bool Closes(const protocol::Decision& decision) {
+  return decision.announcers == 0;
+}
+
+uint64_t EndOf(const protocol::Held& held) {
+  return held.first + held.decisions.size();
+}
+
+std::string Text(const protocol::Decision& decision) {
+  if (Closes(decision)) return absl::StrFormat("closes pass %d", decision.pass);
+  return absl::StrFormat("is parameter %d of %d ranks in pass %d",
+                         decision.parameter, decision.announcers,
+                         decision.pass);
+}
+
+}  // namespace
+
+Negotiation::Negotiation(std::shared_ptr<const Groups> groups, Begins begins,
+                         uint64_t first_pass)
+    : groups_(std::move(groups)),
+      first_pass_(first_pass),
+      told_(groups_->world_size, 0),
+      returns_(begins == Begins::kAgain ? groups_->world_size : 0),
+      open_(groups_, first_pass),
+      next_(groups_, first_pass + 1) {}
+
+// --- Resuming ---------------------------------------------------------------
+
+void Negotiation::Resume(int rank) {
+  told_[rank].reset();
+  if (!returns_.empty()) returns_[rank] = {};
+}
+
+Negotiation::Objections Negotiation::Hear(int rank,
+                                          const protocol::Held& held) {
+  if (returns_.empty()) {
+    if (Objections objection = Compare(rank, held)) return objection;
+    told_[rank] = EndOf(held);
+    return std::nullopt;
+  }
+  returns_[rank].held = held;
+  const bool all =
+      std::all_of(returns_.begin(), returns_.end(),
+                  [](const Return& from) { return from.held.has_value(); });
+  return all ? Adopt() : std::nullopt;
+}
+
+// What a rank holds must be a prefix of the sequence, and end where the rest of
+// it is known.
+Negotiation::Objections Negotiation::Compare(int rank,
+                                             const protocol::Held& held) const {
+  if (EndOf(held) < first_ || EndOf(held) > end()) {
+    return Objection{rank,
+                     absl::StrFormat("holds decisions up to number %d; those "
+                                     "known are from %d up to %d",
+                                     EndOf(held), first_, end())};
+  }
+  for (uint64_t number = std::max(first_, held.first); number < EndOf(held);
+       ++number) {
+    const protocol::Decision& theirs = held.decisions[number - held.first];
+    const protocol::Decision& ours = decisions_[number - first_];
+    if (theirs == ours) continue;
+    return Objection{
+        rank, absl::StrFormat("holds a decision %d that %s; for others it %s",
+                              number, Text(theirs), Text(ours))};
+  }
+  return std::nullopt;
+}
+
+// Everybody has said what it holds: whoever holds most holds all that was ever
+// decided and acted on.
+Negotiation::Objections Negotiation::Adopt() {
+  const std::vector<Return> returns = std::exchange(returns_, {});
+  const auto longest = std::max_element(
+      returns.begin(), returns.end(), [](const Return& a, const Return& b) {
+        return EndOf(*a.held) < EndOf(*b.held);
+      });
+  Objections objection =
+      Install(static_cast<int>(longest - returns.begin()), *longest->held);
+  for (size_t rank = 0; rank < returns.size() && !objection; ++rank) {
+    objection = Hear(static_cast<int>(rank), *returns[rank].held);
+  }
+  for (size_t rank = 0; rank < returns.size() && !objection; ++rank) {
+    for (const Word& word : returns[rank].words) {
+      objection = std::visit(
+          [&](const auto& w) { return Take(static_cast<int>(rank), w); }, word);
+      if (objection) break;
+    }
+  }
+  return objection;
+}
+
+Negotiation::Objections Negotiation::Install(int rank,
+                                             const protocol::Held& longest) {
+  first_ = longest.first;
+  decisions_ = longest.decisions;
+  uint64_t open = first_pass_;
+  for (const protocol::Decision& decision : decisions_) {
+    if (Closes(decision)) open = decision.pass + 1;
+  }
+  open_ = Pass(groups_, open);
+  next_ = Pass(groups_, open + 1);
+  for (const protocol::Decision& decision : decisions_) {
+    if (Closes(decision) || decision.pass < open) continue;
+    if (decision.pass > open || decision.parameter >= groups_->parameters()) {
+      return Objection{rank, absl::StrFormat("holds a decision that %s; pass "
+                                             "%d is open",
+                                             Text(decision), open)};
+    }
+    open_.Decide(decision.parameter);
+  }
+  return std::nullopt;
+}
+
+// --- Announced and submitted ------------------------------------------------
+
+Negotiation::Objections Negotiation::Hear(int rank,
+                                          const protocol::Announce& announce) {
+  if (returns_.empty()) return Take(rank, announce);
+  returns_[rank].words.push_back(announce);
+  return std::nullopt;
+}
+
+Negotiation::Objections Negotiation::Hear(
+    int rank, const protocol::Submitted& submitted) {
+  if (returns_.empty()) return Take(rank, submitted);
+  returns_[rank].words.push_back(submitted);
+  return std::nullopt;
+}
+
+Pass* Negotiation::PassOf(uint64_t number) {
+  if (number == open_.number()) return &open_;
+  return number == next_.number() ? &next_ : nullptr;
+}
+
+// A word of a pass that is closed was said to a former coordinator too.
+Negotiation::Objections Negotiation::Take(int rank,
+                                          const protocol::Announce& announce) {
+  if (announce.pass < open_.number()) return std::nullopt;
+  Pass* pass = PassOf(announce.pass);
+  if (pass == nullptr || (pass == &next_ && !open_.HasAnnounced(rank))) {
+    return Objection{rank, absl::StrFormat("announced pass %d, but has not "
+                                           "announced pass %d, which is open",
+                                           announce.pass, open_.number())};
+  }
+  auto may_be_ready = pass->Announce(rank, announce.parameters);
+  if (!may_be_ready.ok()) {
+    return Objection{rank, std::string(may_be_ready.status().message())};
+  }
+  Settle(*may_be_ready);
+  return std::nullopt;
+}
+
+Negotiation::Objections Negotiation::Take(
+    int rank, const protocol::Submitted& submitted) {
+  if (submitted.pass < open_.number()) return std::nullopt;
+  Pass* pass = PassOf(submitted.pass);
+  if (pass == nullptr || !pass->HasAnnounced(rank)) {
+    return Objection{
+        rank, absl::StrFormat("submitted gradients of pass %d, which it did "
+                              "not announce; pass %d is open",
+                              submitted.pass, open_.number())};
+  }
+  absl::Status taken = pass->Submit(rank, submitted.parameters);
+  if (!taken.ok()) return Objection{rank, std::string(taken.message())};
+  Settle(submitted.parameters);
+  return std::nullopt;
+}
+
+// --- Deciding ---------------------------------------------------------------
+
+void Negotiation::Settle(const std::vector<uint32_t>& candidates) {
+  for (const uint32_t parameter : candidates) {
+    if (!open_.Ready(parameter)) continue;
+    decisions_.push_back(
+        {open_.number(), parameter, open_.announcers(parameter)});
+    open_.Decide(parameter);
+  }
+  if (!open_.Complete()) return;
+  decisions_.push_back({.pass = open_.number()});
+  open_ = std::move(next_);
+  next_ = Pass(groups_, open_.number() + 1);
+  std::vector<uint32_t> all(groups_->parameters());
+  std::iota(all.begin(), all.end(), 0);
+  Settle(all);
+}
+
+void Negotiation::ForgetWhatAllHold() {
+  const auto kept = std::find_if(decisions_.begin(), decisions_.end(),
+                                 [this](const protocol::Decision& decision) {
+                                   return decision.pass + 1 >= open_.number();
+                                 });
+  first_ += kept - decisions_.begin();
+  decisions_.erase(decisions_.begin(), kept);
+}
+
+std::vector<std::pair<int, protocol::Decide>> Negotiation::TakeUntold() {
+  std::vector<std::pair<int, protocol::Decide>> untold;
+  if (!returns_.empty()) return untold;
+  for (size_t rank = 0; rank < told_.size(); ++rank) {
+    std::optional<uint64_t>& told = told_[rank];
+    if (!told || *told == end()) continue;
+    const auto from = decisions_.begin() + (*told - first_);
+    untold.push_back({static_cast<int>(rank),
+                      {.first = *told, .decisions = {from, decisions_.end()}}});
+    told = end();
+  }
+  ForgetWhatAllHold();
+  return untold;
+}
+
+// --- Questions --------------------------------------------------------------
+
+std::string Negotiation::Lack(int rank, size_t names_max) const {
+  if (!returns_.empty()) {
+    return returns_[rank].held ? ""
+                               : "has not said which decisions it holds, after "
+                                 "a restart of the coordinator";
+  }
+  if (!open_.HasAnnounced(rank)) {
+    return absl::StrFormat("has not announced its parameters of pass %d",
+                           open_.number());
+  }
+  const size_t awaited = open_.Awaited(rank);
+  if (awaited == 0) return "";
+  std::string names = NameList(open_.AwaitedNames(rank, names_max), names_max);
+  if (awaited > names_max) {
+    names = absl::StrFormat("%s and %d more", names, awaited - names_max);
+  }
+  return absl::StrFormat("has not submitted %s of pass %d", names,
+                         open_.number());
+}
+
+}  // namespace lockstep::core

@@ -1,0 +1,269 @@
+// Passes of a job in negotiated mode, as its members meet them.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using protocol::Announce;
+using protocol::Held;
+using protocol::Phase;
+using protocol::Submitted;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Parameters as the plan numbers them.
+constexpr uint32_t kWeight = 0;
+constexpr uint32_t kBias = 1;
+
+JobSpec NegotiatedSpec(int world) {
+  JobSpec spec = SpecOf(world);
+  spec.sync = SyncMode::kNegotiated;
+  return spec;
+}
+
+// What a rank was told to reduce, and the pass.
+struct Told {
+  uint64_t session;
+  protocol::Decide decide;
+  bool operator==(const Told&) const = default;
+};
+
+std::vector<Told> TakeTold(const Scene& scene) {
+  std::vector<Told> told;
+  for (const Effect& effect : scene.effects()) {
+    const auto* send = std::get_if<Send>(&effect);
+    if (send == nullptr) continue;
+    const auto* decide = std::get_if<protocol::Decide>(&send->message.body);
+    if (decide != nullptr) told.push_back({send->session.value, *decide});
+  }
+  return told;
+}
+
+protocol::Decide ToAll(uint64_t first,
+                       std::vector<protocol::Decision> decisions) {
+  return {first, std::move(decisions)};
+}
+
+class PassesOfAJob : public testing::Test {
+ protected:
+  PassesOfAJob() { scene_.RunAll(); }
+
+  std::vector<Told> Say(uint64_t session, protocol::ToCoordinatorBody body) {
+    scene_.Says(session, std::move(body));
+    return TakeTold(scene_);
+  }
+
+  // What worker i says first on a new stream.
+  std::string Resume(uint64_t session, int i, bool started = true) {
+    protocol::Hello hello = scene_.HelloOf(i);
+    hello.generation = {1};
+    hello.resume =
+        protocol::ResumeState{.epoch = scene_.epoch(), .started = started};
+    return scene_.Hello(session, hello);
+  }
+
+  Scene scene_{NegotiatedSpec(2)};
+};
+
+TEST_F(PassesOfAJob, APassFromItsAnnouncementsToItsClose) {
+  EXPECT_THAT(Say(1, Announce{0, {kWeight, kBias}}), ElementsAre());
+  EXPECT_THAT(Say(1, Submitted{0, {kBias}}), ElementsAre());
+  const auto bias = ToAll(0, {{0, kBias, 1}});
+  EXPECT_THAT(Say(2, Announce{0, {kWeight}}),
+              ElementsAre(Told{1, bias}, Told{2, bias}));
+  EXPECT_THAT(Say(2, Submitted{0, {kWeight}}), ElementsAre());
+  const auto rest = ToAll(1, {{0, kWeight, 2}, {0, 0, 0}});
+  EXPECT_THAT(Say(1, Submitted{0, {kWeight}}),
+              ElementsAre(Told{1, rest}, Told{2, rest}));
+}
+
+TEST_F(PassesOfAJob, WhatBecomesReadyTogetherIsOneMessage) {
+  Say(1, Announce{0, {kWeight, kBias}});
+  Say(2, Announce{0, {}});
+  EXPECT_EQ(Say(1, Submitted{0, {kBias, kWeight}}),
+            (std::vector<Told>{
+                {1, ToAll(0, {{0, kBias, 1}, {0, kWeight, 1}, {0, 0, 0}})},
+                {2, ToAll(0, {{0, kBias, 1}, {0, kWeight, 1}, {0, 0, 0}})}}));
+}
+
+TEST_F(PassesOfAJob, APassInWhichNobodyAnnouncesIsClosed) {
+  Say(1, Announce{0, {}});
+  EXPECT_THAT(Say(2, Announce{0, {}}),
+              ElementsAre(Told{1, ToAll(0, {{0, 0, 0}})},
+                          Told{2, ToAll(0, {{0, 0, 0}})}));
+}
+
+// --- Words that make no sense -----------------------------------------------
+
+TEST_F(PassesOfAJob, APassTooFarEndsTheEpoch) {
+  EXPECT_THAT(
+      scene_.Says(2, Announce{1, {kWeight}}),
+      AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
+            HasSubstr("announced pass 1, but has not announced pass 0")));
+}
+
+TEST_F(PassesOfAJob, AnUnknownParameterEndsTheEpoch) {
+  EXPECT_THAT(scene_.Says(2, Announce{0, {2}}),
+              HasSubstr("announced parameter 2 in pass 0, but there are 2"));
+}
+
+TEST_F(PassesOfAJob, OneAnnouncedTwiceEndsTheEpoch) {
+  EXPECT_THAT(scene_.Says(2, Announce{0, {kBias, kBias}}),
+              HasSubstr("announced bias twice in pass 0"));
+}
+
+TEST_F(PassesOfAJob, AnAnnouncementOfOthersInTheSamePassEndsTheEpoch) {
+  scene_.Says(2, Announce{0, {kBias}});
+  EXPECT_EQ(scene_.Says(2, Announce{0, {kBias}}), "");
+  EXPECT_THAT(scene_.Says(2, Announce{0, {kWeight, kBias}}),
+              HasSubstr("announced pass 0 a second time, now with weight"));
+}
+
+TEST_F(PassesOfAJob, OneSubmittedWithoutAnnouncementEndsTheEpoch) {
+  scene_.Says(2, Announce{0, {kBias}});
+  EXPECT_THAT(scene_.Says(2, Submitted{0, {kWeight}}),
+              HasSubstr("submitted weight in pass 0 without announcing it"));
+}
+
+TEST_F(PassesOfAJob, GradientsOfAPassThatWasNotAnnouncedEndTheEpoch) {
+  EXPECT_THAT(scene_.Says(2, Submitted{0, {kWeight}}),
+              HasSubstr("submitted gradients of pass 0, which it did not"));
+}
+
+TEST(PassesTest, ARankThatIsNotOfTheGroupEndsTheEpoch) {
+  JobSpec spec = NegotiatedSpec(4);
+  spec.mesh = {{{"pipe", 2}, {"data", 2}}};
+  Scene scene(spec);
+  scene.JoinAll();
+  for (const uint64_t session : scene.Sessions()) {
+    const bool first_stage = session <= 2;
+    scene.Register(session, {{.name = first_stage ? "first" : "second",
+                              .shape = {2},
+                              .axes = {"data"}}});
+  }
+  for (const uint64_t session : scene.Sessions()) scene.Ack(session);
+  for (int rank = 0; rank < 4; ++rank) scene.Publish(rank + 1, rank);
+  for (const uint64_t session : scene.Sessions()) {
+    scene.Says(session, protocol::Connected{});
+  }
+  ASSERT_EQ(scene.View().state, JobState::kRunning);
+  EXPECT_THAT(scene.Says(1, Announce{0, {1}}),
+              HasSubstr("announced second in pass 0, but is not of its group"));
+}
+
+TEST(PassesTest, InAStaticJobEndTheEpoch) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_THAT(scene.Says(1, Announce{0, {}}),
+              HasSubstr("the job is not in negotiated mode"));
+}
+
+// --- Resuming ---------------------------------------------------------------
+
+TEST_F(PassesOfAJob, AResumingRankIsToldWhatItMissed) {
+  Say(1, Announce{0, {kWeight}});
+  Say(2, Announce{0, {}});
+  scene_.Closes(2);
+  Say(1, Submitted{0, {kWeight}});
+  Resume(12, 2);
+  EXPECT_THAT(TakeTold(scene_), ElementsAre()) << "it may hold some of it";
+  EXPECT_THAT(Say(12, Held{0, {{0, kWeight, 1}}}),
+              ElementsAre(Told{12, ToAll(1, {{0, 0, 0}})}));
+}
+
+TEST_F(PassesOfAJob, ARestartedCoordinatorAdoptsTheLongestPrefix) {
+  const std::vector<Parameter> parameters = {ParameterNamed("weight"),
+                                             ParameterNamed("bias")};
+  scene_.Restart();
+  Resume(11, 1);
+  scene_.Register(11, parameters);
+  Say(11, Held{0, {{0, kBias, 1}, {0, 0, 0}}});
+  Say(11, Announce{1, {kWeight}});
+  Resume(12, 2);
+  EXPECT_THAT(
+      Say(12, protocol::RegisterChunk{.last = true, .parameters = parameters}),
+      ElementsAre())
+      << "nothing before every rank has said what it holds";
+  EXPECT_THAT(Say(12, Held{0, {}}),
+              ElementsAre(Told{12, ToAll(0, {{0, kBias, 1}, {0, 0, 0}})}));
+  EXPECT_THAT(Say(12, Announce{0, {kBias}}), ElementsAre()) << "closed";
+  EXPECT_THAT(Say(12, Submitted{0, {kBias}}), ElementsAre());
+  Say(12, Announce{1, {}});
+  EXPECT_THAT(Say(11, Submitted{1, {kWeight}}),
+              ElementsAre(Told{11, ToAll(2, {{1, kWeight, 1}, {1, 0, 0}})},
+                          Told{12, ToAll(2, {{1, kWeight, 1}, {1, 0, 0}})}));
+}
+
+TEST_F(PassesOfAJob, WhoMissedStartHoldsNothingAndNeedNotSaySo) {
+  const std::vector<Parameter> parameters = {ParameterNamed("weight"),
+                                             ParameterNamed("bias")};
+  scene_.Restart();
+  Resume(12, 2, /*started=*/false);
+  scene_.Register(12, parameters);
+  Resume(11, 1);
+  scene_.Register(11, parameters);
+  Say(11, Held{});
+  Say(11, Announce{0, {}});
+  EXPECT_THAT(Say(12, Announce{0, {}}),
+              ElementsAre(Told{11, ToAll(0, {{0, 0, 0}})},
+                          Told{12, ToAll(0, {{0, 0, 0}})}));
+}
+
+TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
+  const std::vector<Parameter> parameters = {ParameterNamed("weight"),
+                                             ParameterNamed("bias")};
+  scene_.Restart();
+  for (const int i : {1, 2}) {
+    Resume(10 + i, i);
+    scene_.Register(10 + i, parameters);
+  }
+  Say(11, Held{0, {{0, kBias, 1}, {0, kWeight, 1}}});
+  EXPECT_THAT(scene_.Says(12, Held{0, {{0, kWeight, 1}}}),
+              AllOf(HasSubstr("w-2 (rank 1"), HasSubstr("a decision 0 that")));
+}
+
+// --- Who waits for whom -----------------------------------------------------
+
+TEST_F(PassesOfAJob, WhoHasNotAnnouncedIsNamed) {
+  Say(1, Announce{0, {}});
+  Say(1, Stands(0, Phase::kTransfer));
+  const JobView view = scene_.View();
+  ASSERT_EQ(view.waits.size(), 1u);
+  EXPECT_EQ(view.waits[0].waiter, W(1));
+  EXPECT_EQ(view.waits[0].waited_for, W(2));
+  EXPECT_EQ(view.waits[0].why, "has not announced its parameters of pass 0");
+}
+
+TEST_F(PassesOfAJob, WhoHasNotSubmittedIsBlamedWithItsParameters) {
+  Say(1, Announce{0, {kBias}});
+  Say(1, Submitted{0, {kBias}});
+  Say(1, Stands(0, Phase::kTransfer));
+  Say(2, Announce{0, {kWeight, kBias}});
+  Say(2, Stands(0, Phase::kCompute));
+  EXPECT_EQ(scene_.WaitWithHeartbeats(31, {1, 2}), "");
+  EXPECT_THAT(scene_.View().stalls,
+              ElementsAre(AllOf(HasSubstr("w-2"),
+                                HasSubstr("has not submitted weight and bias "
+                                          "of pass 0"),
+                                HasSubstr("; w-1 waits"))));
+}
+
+TEST_F(PassesOfAJob, WhoHasSubmittedAllItAnnouncedIsWaitedForByNobody) {
+  Say(1, Announce{0, {}});
+  Say(1, Stands(0, Phase::kTransfer));
+  Say(2, Announce{0, {kBias}});
+  Say(2, Stands(0, Phase::kCompute));
+  EXPECT_EQ(scene_.View().waits.size(), 1u);
+  Say(2, Submitted{0, {kBias}});
+  EXPECT_EQ(scene_.View().waits.size(), 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::core
