@@ -1,0 +1,109 @@
+// Every order of events that two devices and a coordinator can meet in
+// negotiated mode: each device announces any of the parameters in each pass and
+// submits them in any order, every word and every decision arrives at any time.
+// In every state the promises hold, and whatever has happened, all come to the
+// end.
+
+#include <cstdio>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+#include "tests/sim/passes_world.h"
+
+namespace lockstep::sim {
+namespace {
+
+std::shared_ptr<const core::Groups> BothInOneGroup() {
+  const std::vector<Parameter> both = {{.name = "a", .shape = {2}},
+                                       {.name = "b", .shape = {2}}};
+  return std::make_shared<const core::Groups>(
+      *plan::Compile({.mesh = {{{"data", kDevices}}},
+                      .sync = SyncMode::kNegotiated,
+                      .registrations = {both, both}}));
+}
+
+struct HashOf {
+  size_t operator()(const PassesWorld& world) const { return world.Hash(); }
+};
+
+class Exploration {
+ public:
+  explicit Exploration(const Bounds& bounds) {
+    Visit(PassesWorld(BothInOneGroup(), bounds), "", 0);
+    for (size_t i = 0; i < open_.size() && !testing::Test::HasFailure(); ++i) {
+      const PassesWorld* const world = open_[i].world;
+      const auto next = world->Next();
+      if (next.empty() && !world->Over()) {
+        ADD_FAILURE() << "nothing can happen any more:" << Story(i);
+      }
+      for (const auto& [event, after] : next) {
+        ++transitions_;
+        Visit(after, event, i);
+        if (!after.broken().empty()) {
+          ADD_FAILURE() << "broken: " << after.broken() << Story(i) << "\n  "
+                        << event;
+          break;
+        }
+      }
+      ends_ += world->Over() ? 1 : 0;
+    }
+  }
+
+  size_t states() const { return open_.size(); }
+  size_t transitions() const { return transitions_; }
+  size_t ends() const { return ends_; }
+
+ private:
+  struct Step {
+    const PassesWorld* world;
+    std::string event;
+    size_t before;
+  };
+
+  void Visit(const PassesWorld& world, const std::string& event,
+             size_t before) {
+    const auto [place, is_new] = seen_.insert(world);
+    if (is_new) open_.push_back({&*place, event, before});
+  }
+
+  std::string Story(size_t i) const {
+    std::string story;
+    for (; i != 0; i = open_[i].before) story = "\n  " + open_[i].event + story;
+    return story;
+  }
+
+  std::unordered_set<PassesWorld, HashOf> seen_;
+  std::vector<Step> open_;  // in the order of their discovery
+  size_t transitions_ = 0;
+  size_t ends_ = 0;
+};
+
+void Explore(const char* what, const Bounds& bounds, size_t states_min) {
+  const Exploration exploration(bounds);
+  EXPECT_GT(exploration.ends(), 0u);
+  EXPECT_GT(exploration.states(), states_min) << "too few to mean much";
+  std::printf("%s: %zu states, %zu transitions, %zu ends\n", what,
+              exploration.states(), exploration.transitions(),
+              exploration.ends());
+  testing::Test::RecordProperty("states",
+                                static_cast<int>(exploration.states()));
+}
+
+TEST(PassesTest, EveryOrderOfTwoDevicesThreePassesTwoParameters) {
+  Explore("3 passes", {.passes = 3}, 1000);
+}
+
+TEST(PassesTest, EveryOrderWithARestartOfTheCoordinatorAtAnyPoint) {
+  Explore("2 passes, a restart", {.passes = 2, .crashes = 1}, 1000);
+}
+
+TEST(PassesTest, EveryOrderWithABrokenStreamAtAnyPoint) {
+  Explore("2 passes, a broken stream", {.passes = 2, .cuts = 1}, 1000);
+}
+
+}  // namespace
+}  // namespace lockstep::sim

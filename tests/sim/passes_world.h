@@ -1,0 +1,105 @@
+// Two devices and a coordinator in negotiated mode, as a value: every order of
+// what they may do next can be tried, and two orders that lead to the same
+// state are one.
+//
+//   Device 0 ─ session::Passes ─┐ words, in order   ┌─ core::Negotiation
+//   Device 1 ─ session::Passes ─┴───── decisions ───┘     │ dies: another
+//
+// The data plane and the verdict are simulated: a reduction has taken place
+// when its decision was heard, and nobody passes a verdict that not all have
+// entered. While a stream is broken, words are not sent and decisions are lost.
+
+#ifndef LOCKSTEP_TESTS_SIM_PASSES_WORLD_H_
+#define LOCKSTEP_TESTS_SIM_PASSES_WORLD_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/session/passes.h"
+#include "server/core/negotiation.h"
+
+namespace lockstep::sim {
+
+inline constexpr int kDevices = 2;
+inline constexpr int kParameters = 2;
+
+// What may happen in a history.
+struct Bounds {
+  uint64_t passes = 3;
+  int crashes = 0;  // of the coordinator
+  int cuts = 0;     // of a device's stream
+};
+
+struct Device {
+  enum class Stage : uint8_t { kBetween, kInPass, kInVerdict };
+
+  session::Passes passes;
+  uint64_t pass = 0;
+  Stage stage = Stage::kBetween;
+  unsigned announced = 0;  // sets of parameters, as bits; of this pass
+  unsigned submitted = 0;
+  unsigned reduced = 0;
+  bool closed = false;    // it has heard that the pass is
+  bool connected = true;  // its stream is up
+  uint64_t heard = 0;     // decisions, ever
+
+  bool operator==(const Device&) const = default;
+};
+
+class PassesWorld {
+ public:
+  PassesWorld(std::shared_ptr<const core::Groups> groups, const Bounds& bounds);
+
+  // Every world that one event leads to, with its name.
+  std::vector<std::pair<std::string, PassesWorld>> Next() const;
+
+  // All have passed all passes.
+  bool Over() const;
+  // Empty: every promise holds so far.
+  const std::string& broken() const { return broken_; }
+
+  size_t Hash() const;
+  bool operator==(const PassesWorld& other) const;
+
+ private:
+  using Word = protocol::ToCoordinatorBody;
+
+  template <typename Event>
+  void Branch(std::vector<std::pair<std::string, PassesWorld>>* next,
+              std::string name, Event event) const;
+
+  void Announce(int d, unsigned parameters);
+  void Submit(int d, const std::vector<uint32_t>& parameters);
+  void EnterVerdict(int d);
+  void PassVerdict(int d);
+  void DeliverWord(int d);
+  void DeliverDecisions(int d);
+  void Cut(int d);
+  void Crash();
+  void Reconnect(int d);
+
+  void Say(int d, Word word);
+  void Reduce(int d, uint64_t number, const protocol::Decision& decision);
+  void Break(const std::string& promise);
+
+  std::shared_ptr<const core::Groups> groups_;
+  Bounds bounds_;
+  core::Negotiation coordinator_;
+  std::array<Device, kDevices> devices_;
+  std::array<std::deque<Word>, kDevices> words_;
+  std::array<std::deque<protocol::Decide>, kDevices> decisions_;
+  // Of the passes in progress: what each device announced, and what was the
+  // first heard under each number.
+  std::map<uint64_t, std::array<unsigned, kDevices>> announced_;
+  std::map<uint64_t, protocol::Decision> sequence_;
+  std::string broken_;
+};
+
+}  // namespace lockstep::sim
+
+#endif  // LOCKSTEP_TESTS_SIM_PASSES_WORLD_H_
