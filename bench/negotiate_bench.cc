@@ -27,7 +27,7 @@
 #include "bench/bare_server.h"
 #include "lockstep/v1/session.grpc.pb.h"
 #include "plan/ir.h"
-#include "proto/chunks.h"
+#include "proto/plan_chunks.h"
 #include "proto/codec.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/supervisor.h"

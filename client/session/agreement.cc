@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_format.h"
 #include "client/session/backoff.h"
-#include "client/session/chunks.h"
 #include "client/session/internals.h"
 #include "plan/digest.h"
 #include "plan/verify.h"
+#include "plan/words/chunks.h"
 
 namespace lockstep {
 
@@ -37,7 +37,7 @@ bool MayPass(const absl::Status& status) {
 
 absl::StatusOr<plan::Plan> Session::Internals::AgreeOnPlan(
     const std::vector<Parameter>& parameters) {
-  auto chunks = session::CutIntoChunks(parameters);
+  auto chunks = protocol::CutIntoChunks(parameters);
   if (!chunks.ok()) return FailHere(step(), "AgreeOnPlan", chunks.status());
   driver_->Post(session::RegisterAll{*std::move(chunks)});
 

@@ -12,8 +12,8 @@
 #include "base/mutex.h"
 #include "client/session/grpc_stream.h"
 #include "lockstep/v1/session.grpc.pb.h"
-#include "proto/chunks.h"
 #include "proto/grpc_process.h"
+#include "proto/plan_chunks.h"
 
 namespace lockstep::session {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "proto/chunks.h"
+#include "proto/plan_chunks.h"
 #include "server/rpc/status.h"
 
 namespace lockstep::rpc {

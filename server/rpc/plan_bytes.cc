@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "proto/chunks.h"
+#include "proto/plan_chunks.h"
 
 namespace lockstep::rpc {
 

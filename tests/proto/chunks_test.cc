@@ -1,4 +1,4 @@
-#include "proto/chunks.h"
+#include "plan/words/chunks.h"
 
 #include <string>
 #include <vector>
@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "proto/codec.h"
+#include "proto/plan_chunks.h"
 #include "proto/utf8.h"
 
 namespace lockstep::proto {
@@ -42,34 +43,24 @@ std::vector<Parameter> Join(
   return joined;
 }
 
-TEST(ChunkParametersTest, AHundredThousandTravelBelowOneMebibyteEach) {
+TEST(CutIntoChunksTest, AHundredThousandTravelBelowOneMebibyteEach) {
   const std::vector<Parameter> parameters = Parameters(100'000);
-  const auto chunks = ChunkParameters(parameters);
+  const auto chunks = *protocol::CutIntoChunks(parameters);
   EXPECT_GT(chunks.size(), 5u);
   EXPECT_LT(chunks.size(), 50u);
   for (const auto& chunk : chunks) EXPECT_LT(WireBytes(chunk), kMiB);
   EXPECT_TRUE(Join(chunks) == parameters);
 }
 
-TEST(ChunkParametersTest, KeepsToTheBoundItIsGiven) {
-  const std::vector<Parameter> parameters = Parameters(1000);
-  for (const size_t bound : {10'000, 20'000, 64'000}) {
-    const auto chunks = ChunkParameters(parameters, bound);
-    for (const auto& chunk : chunks) EXPECT_LE(WireBytes(chunk), bound);
-    EXPECT_TRUE(Join(chunks) == parameters);
-  }
-}
-
-TEST(ChunkParametersTest, NothingIsOneEmptyLastChunk) {
-  const auto chunks = ChunkParameters({});
+TEST(CutIntoChunksTest, NothingIsOneEmptyLastChunk) {
+  const auto chunks = *protocol::CutIntoChunks({});
   ASSERT_EQ(chunks.size(), 1u);
   EXPECT_TRUE(Join(chunks).empty());
 }
 
-TEST(ChunkParametersTest, ManyTinyOnesKeepToTheCountThatIsAccepted) {
+TEST(CutIntoChunksTest, ManyTinyOnesKeepToTheCountThatIsAccepted) {
   const std::vector<Parameter> parameters(70'000, {.name = "w"});
-  const auto chunks = ChunkParameters(parameters, 100 * kMiB);
-  EXPECT_EQ(chunks.size(), 2u);
+  const auto chunks = *protocol::CutIntoChunks(parameters);
   EXPECT_TRUE(Join(chunks) == parameters);
   for (const auto& chunk : chunks) {
     EXPECT_TRUE(
@@ -77,10 +68,22 @@ TEST(ChunkParametersTest, ManyTinyOnesKeepToTheCountThatIsAccepted) {
   }
 }
 
-TEST(ChunkParametersTest, ALargeOneIsAlone) {
+TEST(CutIntoChunksTest, LongNamesAndManyDimensionsAreCounted) {
+  std::vector<Parameter> parameters = Parameters(1000);
+  for (Parameter& parameter : parameters) {
+    parameter.name += std::string(3000, 'n');
+    parameter.shape.assign(32, int64_t{1} << 40);
+  }
+  const auto chunks = *protocol::CutIntoChunks(parameters);
+  for (const auto& chunk : chunks) EXPECT_LT(WireBytes(chunk), kMiB);
+  EXPECT_TRUE(Join(chunks) == parameters);
+}
+
+TEST(CutIntoChunksTest, OneThatAloneIsTooLargeIsNamed) {
   std::vector<Parameter> parameters = Parameters(3);
-  parameters[1].name = std::string(5000, 'n');
-  EXPECT_EQ(ChunkParameters(parameters, 4000).size(), 3u);
+  parameters[1].name = std::string(1 << 20, 'n');
+  EXPECT_EQ(protocol::CutIntoChunks(parameters).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // --- Plans ------------------------------------------------------------------

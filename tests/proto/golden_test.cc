@@ -20,8 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
-#include "proto/chunks.h"
 #include "proto/codec.h"
+#include "proto/plan_chunks.h"
 #include "tests/proto/samples.h"
 #include "tests/support/fill.h"
 

@@ -10,7 +10,7 @@ MAY_INCLUDE = {
     "base": [],
     "plan": ["base"],
     "kernels": ["plan", "base"],
-    "proto": ["plan", "server/core"],  # its codec speaks both tongues
+    "proto": ["plan"],
     "server": ["server/core", "proto", "plan", "base"],
     "server/core": ["plan", "base"],
     "client": ["proto", "plan", "base", "kernels"],

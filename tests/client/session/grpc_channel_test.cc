@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 #include "lockstep/v1/session.grpc.pb.h"
 #include "plan/compile.h"
-#include "proto/chunks.h"
 #include "proto/codec.h"
+#include "proto/plan_chunks.h"
 
 namespace lockstep::session {
 namespace {

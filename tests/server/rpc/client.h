@@ -18,8 +18,8 @@
 #include "gtest/gtest.h"
 #include "lockstep/v1/admin.grpc.pb.h"
 #include "lockstep/v1/session.grpc.pb.h"
-#include "proto/chunks.h"
 #include "proto/codec.h"
+#include "proto/plan_chunks.h"
 #include "tests/server/scripted_worker.h"
 
 namespace lockstep::rpc {

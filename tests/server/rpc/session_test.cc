@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/digest.h"
-#include "proto/chunks.h"
+#include "plan/words/chunks.h"
 #include "tests/server/in_process_daemon.h"
 #include "tests/server/rpc/client.h"
 #include "tests/server/scripted_worker.h"
@@ -75,7 +75,8 @@ TEST_F(SessionTest, AHundredThousandParametersGoThereAndBack) {
   }
   std::vector<ScriptedWorker> workers;
   workers.emplace_back(&Open(), SpecOf("large", 1), "worker-0");
-  JoinAndStart(channel_, "large", &workers, proto::ChunkParameters(parameters));
+  JoinAndStart(channel_, "large", &workers,
+               *protocol::CutIntoChunks(parameters));
   const auto plan = Fetch(channel_, "large", workers[0].digest());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->parameters.size(), parameters.size());

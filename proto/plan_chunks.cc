@@ -1,46 +1,11 @@
-#include "proto/chunks.h"
+#include "proto/plan_chunks.h"
 
 #include <algorithm>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "proto/codec_common.h"
 
 namespace lockstep::proto {
-namespace {
-
-// A repeated field's entry: its tag and its length take at most 1 + 5 bytes.
-size_t WireBytes(const Parameter& parameter) {
-  v1::Parameter wire;
-  Write(parameter, &wire);
-  return wire.ByteSizeLong() + 6;
-}
-
-// Header and the chunk's own fields.
-constexpr size_t kEnvelopeBytes = 2 * kNameBytesMax;
-
-}  // namespace
-
-std::vector<protocol::RegisterChunk> ChunkParameters(
-    const std::vector<Parameter>& parameters, size_t bytes_max) {
-  std::vector<protocol::RegisterChunk> chunks(1);
-  size_t bytes = kEnvelopeBytes;
-  for (const Parameter& parameter : parameters) {
-    const size_t more = WireBytes(parameter);
-    const size_t count = chunks.back().parameters.size();
-    if (count > 0 &&
-        (bytes + more > bytes_max || count == kParametersInChunkMax)) {
-      chunks.push_back({.index = static_cast<uint32_t>(chunks.size())});
-      bytes = kEnvelopeBytes;
-    }
-    bytes += more;
-    chunks.back().parameters.push_back(parameter);
-  }
-  chunks.back().last = true;
-  return chunks;
-}
 
 std::string PlanBytes(const plan::Plan& plan) {
   return ToProto(plan).SerializeAsString();

@@ -1,31 +1,22 @@
-// What is larger than a message travels in pieces.
+// A plan is larger than a message, and travels in pieces.
 //
 // Threads: pure functions; a PlanAssembler is one caller's own.
 
-#ifndef LOCKSTEP_PROTO_CHUNKS_H_
-#define LOCKSTEP_PROTO_CHUNKS_H_
+#ifndef LOCKSTEP_PROTO_PLAN_CHUNKS_H_
+#define LOCKSTEP_PROTO_PLAN_CHUNKS_H_
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "lockstep/v1/session.pb.h"
 #include "plan/ir.h"
-#include "plan/words/parameter.h"
-#include "plan/words/protocol.h"
 #include "proto/codec.h"
 
 namespace lockstep::proto {
 
 inline constexpr size_t kChunkBytes = 512 << 10;
 inline constexpr uint64_t kPlanBytesMax = 1 << 30;
-
-// The parameters, in order, in chunks of at most `bytes_max` on the wire each;
-// a parameter larger than that is alone in its chunk. At least one chunk, the
-// last is marked.
-std::vector<protocol::RegisterChunk> ChunkParameters(
-    const std::vector<Parameter>& parameters, size_t bytes_max = kChunkBytes);
 
 // A plan as FetchPlan's chunks carry it, joined.
 std::string PlanBytes(const plan::Plan& plan);
@@ -52,4 +43,4 @@ class PlanAssembler {
 
 }  // namespace lockstep::proto
 
-#endif  // LOCKSTEP_PROTO_CHUNKS_H_
+#endif  // LOCKSTEP_PROTO_PLAN_CHUNKS_H_

@@ -1,8 +1,8 @@
-#include "client/session/chunks.h"
+#include "plan/words/chunks.h"
 
 #include "absl/strings/str_format.h"
 
-namespace lockstep::session {
+namespace lockstep::protocol {
 namespace {
 
 // At least what the parameter takes on the wire: strings with their lengths,
@@ -19,9 +19,9 @@ size_t WireBytes(const Parameter& parameter) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<protocol::RegisterChunk>> CutIntoChunks(
+absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
     const std::vector<Parameter>& parameters) {
-  std::vector<protocol::RegisterChunk> chunks(1);
+  std::vector<RegisterChunk> chunks(1);
   size_t filled = 0;
   for (const Parameter& parameter : parameters) {
     const size_t bytes = WireBytes(parameter);
@@ -41,4 +41,4 @@ absl::StatusOr<std::vector<protocol::RegisterChunk>> CutIntoChunks(
   return chunks;
 }
 
-}  // namespace lockstep::session
+}  // namespace lockstep::protocol
