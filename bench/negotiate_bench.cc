@@ -27,8 +27,8 @@
 #include "bench/bare_server.h"
 #include "lockstep/v1/session.grpc.pb.h"
 #include "plan/ir.h"
-#include "proto/plan_chunks.h"
 #include "proto/codec.h"
+#include "proto/plan_chunks.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/supervisor.h"
 
