@@ -1,0 +1,177 @@
+// Ranks that registered differently: before any byte moves and within one round
+// trip, every rank gets the same error, and it says what each of them said.
+//
+//   what differs  x  which ranks differ  x  who registers last
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/words/rank_list.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kRanks = 4;
+
+Parameter Weight() {
+  return {.name = "model/w", .shape = {128, 64}, .axes = {"data"}};
+}
+
+struct Difference {
+  std::string what;
+  std::function<void(std::vector<Parameter>&)> make;
+  std::string said_by_differing;
+  std::string said_by_others = "[128,64] f32 mean over data";
+};
+
+std::vector<Difference> Differences() {
+  using List = std::vector<Parameter>;
+  return {
+      {"shape",
+       [](List& l) {
+         l[0].shape = {128, 65};
+       },
+       "[128,65] f32 mean over data"},
+      {"dimensions",
+       [](List& l) {
+         l[0].shape = {128, 64, 1};
+       },
+       "[128,64,1] f32 mean over data"},
+      {"dtype", [](List& l) { l[0].dtype = DType::kBF16; },
+       "[128,64] bf16 mean over data"},
+      {"op", [](List& l) { l[0].op = ReduceOp::kSum; },
+       "[128,64] f32 sum over data"},
+      {"group", [](List& l) { l[0].axes = {}; }, "[128,64] f32 mean"},
+      {"owner", [](List& l) { l[0].replicated_over = {"one"}; },
+       "[128,64] f32 mean over data replicated over one"},
+      {"missing", [](List& l) { l.erase(l.begin()); }, "missing"},
+      {"spelling", [](List& l) { l[0].name = "model_1/w"; },
+       "missing (it has model_1/w)"},
+  };
+}
+
+std::vector<std::vector<int>> DifferingRanks() {
+  return {{0}, {1}, {3}, {0, 3}, {1, 2}};
+}
+
+std::string RanksBut(const std::vector<int>& ranks) {
+  std::vector<int> others;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (std::count(ranks.begin(), ranks.end(), rank) == 0) {
+      others.push_back(rank);
+    }
+  }
+  return RankList(others);
+}
+
+class MismatchTest : public testing::Test {
+ protected:
+  static JobSpec Spec() {
+    JobSpec spec = SpecOf(kRanks);
+    spec.mesh.axes = {{"data", kRanks}, {"one", 1}};
+    return spec;
+  }
+
+  void Begin() {
+    stage_ = std::make_unique<Scene>(Spec());
+    said_.clear();
+  }
+
+  // All register, `last` last. What was said at the end.
+  void Register(const Difference& difference, const std::vector<int>& differing,
+                int last) {
+    stage_->JoinAll();
+    for (int i = 1; i <= kRanks; ++i) {
+      const int rank = (last + i) % kRanks;
+      std::vector<Parameter> parameters = {Weight(), ParameterNamed("bias")};
+      const bool differs =
+          std::count(differing.begin(), differing.end(), rank) > 0;
+      if (differs) difference.make(parameters);
+      EXPECT_EQ(said_, "") << "before all have registered";
+      said_ = stage_->Register(rank + 1, parameters);
+    }
+  }
+
+  // The ends of the epoch that were sent, by session.
+  std::map<uint64_t, protocol::Cause> Ends() const {
+    std::map<uint64_t, protocol::Cause> ends;
+    for (const Effect& effect : stage_->effects()) {
+      const auto* send = std::get_if<Send>(&effect);
+      if (send == nullptr) continue;
+      const auto* ended =
+          std::get_if<protocol::EpochEnded>(&send->message.body);
+      if (ended != nullptr) ends[send->session.value] = ended->cause;
+    }
+    return ends;
+  }
+
+  std::unique_ptr<Scene> stage_ = std::make_unique<Scene>(Spec());
+  std::string said_;
+};
+
+TEST_F(MismatchTest, EveryRankLearnsWhatEachRankSaid) {
+  for (const Difference& difference : Differences()) {
+    for (const std::vector<int>& differing : DifferingRanks()) {
+      for (int last = 0; last < kRanks; ++last) {
+        SCOPED_TRACE(absl::StrCat(difference.what, " of ", RankList(differing),
+                                  ", rank ", last, " comes last"));
+        Begin();
+        Register(difference, differing, last);
+        const auto ends = Ends();
+        ASSERT_EQ(ends.size(), size_t{kRanks}) << said_;
+        for (const auto& [session, cause] : ends) {
+          EXPECT_EQ(cause, ends.begin()->second) << "the same for all";
+        }
+        const protocol::Cause& cause = ends.begin()->second;
+        EXPECT_EQ(cause.kind, protocol::CauseKind::kMismatch);
+        EXPECT_THAT(cause.message,
+                    AllOf(HasSubstr("model/w: "),
+                          HasSubstr(absl::StrCat(RankList(differing), ": ",
+                                                 difference.said_by_differing)),
+                          HasSubstr(absl::StrCat(RanksBut(differing), ": ",
+                                                 difference.said_by_others)),
+                          Not(HasSubstr("bias"))));
+        EXPECT_THAT(said_, Not(HasSubstr("plan"))) << "no byte may move";
+        EXPECT_EQ(stage_->View().state, JobState::kFailed);
+      }
+    }
+  }
+}
+
+TEST_F(MismatchTest, EveryRankOfItsOwnOpinionIsListed) {
+  stage_->JoinAll();
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Parameter parameter = Weight();
+    parameter.shape = {rank + 1};
+    said_ = stage_->Register(rank + 1, {parameter});
+  }
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_THAT(Ends()[1].message,
+                HasSubstr(absl::StrCat("rank ", rank, ": [", rank + 1, "]")));
+  }
+}
+
+TEST_F(MismatchTest, AnotherWorldIsRefusedAtTheDoor) {
+  stage_->Hello(1);
+  protocol::Hello other = stage_->HelloOf(2);
+  other.spec->mesh.axes[0].size = 8;
+  EXPECT_THAT(stage_->Hello(2, other),
+              AllOf(HasSubstr("INVALID_ARGUMENT"),
+                    HasSubstr("mesh: data=4,one=1 in the job, data=8,one=1 "
+                              "from w-2")));
+}
+
+}  // namespace
+}  // namespace lockstep::core
