@@ -1,0 +1,126 @@
+// The device's pack and unpack give their host twins' bits, in one launch over
+// many tensors, and touch nothing else.
+
+#include "kernels/device/pack.h"
+
+#include <functional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/pack.h"
+#include "tests/gpu/device.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace lockstep::kernels {
+namespace {
+
+// Tensors of many sizes, some aligned like the bucket and some not, in one
+// memory; a bucket with gaps. Once on the host and once on the device.
+template <class T>
+class Scene {
+ public:
+  explicit Scene(int seed) {
+    Rng rng(seed);
+    const size_t sizes[] = {1, 2, 31, 1023, 1025, 0, 16384, 7, 20'001, 3};
+    size_t in_memory = rng() % 3;
+    size_t offset = rng() % 2 == 0 ? 0 : rng() % 9;
+    for (size_t i = 0; i < 40; ++i) {
+      const size_t count = sizes[rng() % std::size(sizes)];
+      at_.push_back(in_memory);
+      slots_.push_back({nullptr, offset, count});
+      in_memory += count + (rng() % 2 == 0 ? 1 : (64 - count % 64) % 64);
+      offset += count + (rng() % 2 == 0 ? rng() % 50 : 0);
+    }
+    tensors_ = RandomRow<T>(rng, in_memory + 1);
+    bucket_ = RandomRow<T>(rng, offset + 5);
+  }
+
+  using OnHost = std::function<void(std::span<const Slot>, void*)>;
+  using OnDevice =
+      std::function<device::Launched(const device::SlotTable&, void*)>;
+  void ExpectTwins(const OnHost& on_host, const OnDevice& on_device) {
+    const gpu::Row<T> tensors(tensors_), bucket(bucket_);
+    const gpu::Row<Slot> table(SlotsIn(tensors.data()));
+    const ChunkRange chunks = ChunksOf(slots_.data(), slots_.size());
+    gpu::Require(
+        on_device({table.data(), slots_.size(), chunks}, bucket.data()),
+        "a launch over slots");
+    gpu::Synchronize();
+    on_host(SlotsIn(tensors_.data()), bucket_.data());
+    EXPECT_TRUE(SameBits(tensors.Values(), tensors_)) << "tensors";
+    EXPECT_TRUE(SameBits(bucket.Values(), bucket_)) << "bucket";
+  }
+
+ private:
+  std::vector<Slot> SlotsIn(T* memory) const {
+    std::vector<Slot> slots = slots_;
+    for (size_t i = 0; i < slots.size(); ++i) slots[i].tensor = memory + at_[i];
+    return slots;
+  }
+
+  std::vector<size_t> at_;  // of each tensor in the memory
+  std::vector<Slot> slots_;
+  std::vector<T> tensors_;
+  std::vector<T> bucket_;
+};
+
+template <class T>
+class DeviceCopyTest : public testing::Test {};
+TYPED_TEST_SUITE(DeviceCopyTest, AllTypes);
+
+TYPED_TEST(DeviceCopyTest, PackUnpackAndZeroGiveTheBitsOfTheirTwins) {
+  const DType dtype = DTypeOf<TypeParam>();
+  for (int seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    Scene<TypeParam>(seed).ExpectTwins(
+        [&](auto slots, void* b) { Pack(slots, dtype, b); },
+        [&](const auto& table, void* b) {
+          return device::Pack(table, dtype, b, nullptr);
+        });
+    Scene<TypeParam>(seed).ExpectTwins(
+        [&](auto slots, void* b) { Unpack(b, slots, dtype); },
+        [&](const auto& table, void* b) {
+          return device::Unpack(b, table, dtype, nullptr);
+        });
+    Scene<TypeParam>(seed).ExpectTwins(
+        [&](auto slots, void* b) { ZeroSlots(b, slots, dtype); },
+        [&](const auto& table, void* b) {
+          return device::ZeroSlots(b, table, dtype, nullptr);
+        });
+  }
+}
+
+template <class T>
+class DeviceScaleTest : public testing::Test {};
+TYPED_TEST_SUITE(DeviceScaleTest, FloatTypes);
+
+TYPED_TEST(DeviceScaleTest, WhatMultipliesGivesTheBitsOfItsTwin) {
+  const DType dtype = DTypeOf<TypeParam>();
+  constexpr double kWeight = 1.0 / 3;
+  for (int seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    Scene<TypeParam>(seed).ExpectTwins(
+        [&](auto slots, void* b) { PackScaled(slots, dtype, kWeight, b); },
+        [&](const auto& table, void* b) {
+          return device::PackScaled(table, dtype, kWeight, b, nullptr);
+        });
+    Scene<TypeParam>(seed).ExpectTwins(
+        [&](auto slots, void* b) { PackAdded(slots, dtype, kWeight, b); },
+        [&](const auto& table, void* b) {
+          return device::PackAdded(table, dtype, kWeight, b, nullptr);
+        });
+    Scene<TypeParam>(seed).ExpectTwins(
+        [&](auto slots, void* b) { UnpackScaled(b, slots, dtype, kWeight); },
+        [&](const auto& table, void* b) {
+          return device::UnpackScaled(b, table, dtype, kWeight, nullptr);
+        });
+    Scene<TypeParam>(seed).ExpectTwins(
+        [&](auto slots, void* b) { ScaleSlots(b, slots, dtype, kWeight); },
+        [&](const auto& table, void* b) {
+          return device::ScaleSlots(b, table, dtype, kWeight, nullptr);
+        });
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
