@@ -3,6 +3,7 @@
 #
 #   lockstep_kernel(NAME  SOURCES a.cu ...  DEPS ...)  device code for Ampere and
 #                                                      Hopper, and PTX for later
+#   lockstep_gpu_programs(NAME ...)                    go into ./run gpu-bundle
 #
 # Products and sums are rounded one by one, as on the host: no fused
 # multiply-add.
@@ -40,4 +41,21 @@ function(lockstep_kernel name)
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} CUDA::cudart_static)
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+endfunction()
+
+# They are to run on another machine: with its libstdc++ or none.
+function(lockstep_gpu_programs)
+  foreach(name IN LISTS ARGN)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_PROGRAMS "$<TARGET_FILE:${name}>")
+  endforeach()
+endfunction()
+
+# Last in the top CMakeLists.txt: their paths, a line each, for ./run gpu-bundle.
+function(lockstep_list_gpu_programs)
+  get_property(programs GLOBAL PROPERTY LOCKSTEP_GPU_PROGRAMS)
+  list(JOIN programs "\n" lines)
+  if(programs)
+    file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/gpu_programs.txt" CONTENT "${lines}\n")
+  endif()
 endfunction()

@@ -6,7 +6,8 @@ usage_bench() {
 usage: ./run bench [NAME [ARGS...]]
 
 Builds release and runs its benchmarks (build/release/bin/*_bench), or the one called
-NAME (with or without _bench), with ARGS. An unknown NAME lists the names.
+NAME (with or without _bench), with ARGS. An unknown NAME lists the names. What needs a
+GPU says so and is passed over where there is none.
 TXT
 }
 
@@ -27,7 +28,9 @@ run_bench() {
   compile release "${names[@]}"
   for name in "${names[@]}"; do
     say "${name%_bench}"
-    "build/release/bin/$name" "$@"
+    local status=0
+    "build/release/bin/$name" "$@" || status=$?
+    [[ $status -eq 0 || $status -eq 77 ]] || exit "$status" # 77: it says why it cannot run here
   done
 }
 

@@ -1,0 +1,196 @@
+// The device kernels beside the device's own copy, in one run: bytes read and
+// written in a second, by CUDA events, medians of rounds that take turns.
+//
+//   inputs rotate over more than 1 GiB, so that no cache serves them
+//
+//   kernel            GB/s   of copy
+//
+// Exits with 77 where there is no GPU.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/device/cast_scale.h"
+#include "kernels/device/finite_check.h"
+#include "kernels/device/pack.h"
+#include "tests/gpu/device.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr size_t kBytes = 256 << 20;  // of one bucket
+constexpr int kBuckets = 6;           // 1.5 GiB in all, and as much of tensors
+constexpr int kRounds = 21;
+constexpr size_t kTensors = 1000;
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2,
+                   values.end());
+  return values[values.size() / 2];
+}
+
+// Seconds that `work` takes on the device.
+class Stopwatch {
+ public:
+  Stopwatch() {
+    gpu::Require(cudaEventCreate(&begin_), "cudaEventCreate");
+    gpu::Require(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  ~Stopwatch() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  double Time(const std::function<void()>& work) {
+    gpu::Require(cudaEventRecord(begin_), "cudaEventRecord");
+    work();
+    gpu::Require(cudaEventRecord(end_), "cudaEventRecord");
+    gpu::Require(cudaEventSynchronize(end_), "cudaEventSynchronize");
+    float milliseconds = 0;
+    gpu::Require(cudaEventElapsedTime(&milliseconds, begin_, end_),
+                 "cudaEventElapsedTime");
+    return milliseconds / 1e3;
+  }
+
+ private:
+  cudaEvent_t begin_, end_;
+};
+
+// A bucket with 1,000 f32 tensors of equal size, which lie in `tensors`.
+struct Bucket {
+  Bucket() : bucket(kBytes), tensors(kBytes), table(kTensors * sizeof(Slot)) {
+    const size_t count = kBytes / sizeof(float) / kTensors / 16 * 16;
+    std::vector<Slot> slots;
+    for (size_t i = 0; i < kTensors; ++i) {
+      slots.push_back(
+          {tensors.data() + i * count * sizeof(float), i * count, count});
+    }
+    table.Write(slots.data(), slots.size() * sizeof(Slot));
+    of_device = {reinterpret_cast<const Slot*>(table.data()), kTensors,
+                 ChunksOf(slots.data(), slots.size())};
+    bytes = kTensors * count * sizeof(float);
+    gpu::Require(cudaMemset(bucket.data(), 0, kBytes), "cudaMemset");
+    gpu::Require(cudaMemset(tensors.data(), 0, kBytes), "cudaMemset");
+  }
+  gpu::Memory bucket, tensors, table;
+  device::SlotTable of_device;
+  size_t bytes = 0;
+};
+
+struct Kernel {
+  std::string name;
+  double passes;  // over the bucket's bytes, read or written
+  std::function<int(const Bucket&)> launch;
+  std::vector<double> seconds = {};
+};
+
+std::vector<Kernel> Kernels(const gpu::Memory& scratch,
+                            const gpu::Memory& result) {
+  using B = const Bucket&;
+  constexpr size_t kFloats = kBytes / sizeof(float);
+  return {
+      {"copy", 2,
+       [](B b) {
+         return cudaMemcpyAsync(b.bucket.data(), b.tensors.data(), b.bytes,
+                                cudaMemcpyDeviceToDevice);
+       }},
+      {"pack", 2,
+       [](B b) {
+         return device::Pack(b.of_device, DType::kF32, b.bucket.data(),
+                             nullptr);
+       }},
+      {"pack scaled", 2,
+       [](B b) {
+         return device::PackScaled(b.of_device, DType::kF32, 0.5,
+                                   b.bucket.data(), nullptr);
+       }},
+      {"pack added", 3,
+       [](B b) {
+         return device::PackAdded(b.of_device, DType::kF32, 0.5,
+                                  b.bucket.data(), nullptr);
+       }},
+      {"unpack", 2,
+       [](B b) {
+         return device::Unpack(b.bucket.data(), b.of_device, DType::kF32,
+                               nullptr);
+       }},
+      {"cast f32 to bf16", 1.5,
+       [](B b) {
+         return device::CastScale(b.tensors.data(), DType::kF32, 1,
+                                  b.bucket.data(), DType::kBF16, kFloats,
+                                  nullptr);
+       }},
+      {"cast bf16 to f32", 1.5,
+       [](B b) {
+         return device::CastScale(b.tensors.data(), DType::kBF16, 1,
+                                  b.bucket.data(), DType::kF32, kFloats,
+                                  nullptr);
+       }},
+      {"scale f32", 2,
+       [](B b) {
+         return device::Scale(b.bucket.data(), DType::kF32, 0.5, kFloats,
+                              nullptr);
+       }},
+      {"finite check f32", 1,
+       [&](B b) {
+         return device::CheckFinite(
+             b.bucket.data(), DType::kF32, kFloats, 1, scratch.data(),
+             reinterpret_cast<FiniteCheck*>(result.data()), nullptr);
+       }},
+      {"finite check bf16", 1,
+       [&](B b) {
+         return device::CheckFinite(
+             b.bucket.data(), DType::kBF16, 2 * kFloats, 1, scratch.data(),
+             reinterpret_cast<FiniteCheck*>(result.data()), nullptr);
+       }},
+  };
+}
+
+int Run() {
+  std::vector<std::unique_ptr<Bucket>> buckets;
+  for (int i = 0; i < kBuckets; ++i) {
+    buckets.push_back(std::make_unique<Bucket>());
+  }
+  const gpu::Memory scratch(device::FiniteCheckScratchBytes(kBytes));
+  const gpu::Memory result(sizeof(FiniteCheck));
+  std::vector<Kernel> kernels = Kernels(scratch, result);
+  Stopwatch stopwatch;
+  for (int round = -2; round < kRounds; ++round) {
+    for (Kernel& kernel : kernels) {
+      const double seconds = stopwatch.Time([&] {
+        for (const auto& bucket : buckets) {
+          gpu::Require(kernel.launch(*bucket), kernel.name.c_str());
+        }
+      });
+      if (round >= 0) kernel.seconds.push_back(seconds);
+    }
+  }
+  std::printf("%-18s %9s %8s\n", "kernel", "GB/s", "of copy");
+  double copy = 0;
+  for (const Kernel& kernel : kernels) {
+    const double moved =
+        kernel.passes * static_cast<double>(buckets[0]->bytes) * kBuckets;
+    const double speed = moved / Median(kernel.seconds) / 1e9;
+    if (copy == 0) copy = speed;
+    std::printf("%-18s %9.0f %8.2f\n", kernel.name.c_str(), speed,
+                speed / copy);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
+
+int main() {
+  const std::string why = lockstep::gpu::WhyNoGpu();
+  if (!why.empty()) {
+    std::printf("skipped: %s\n", why.c_str());
+    return 77;
+  }
+  return lockstep::kernels::Run();
+}

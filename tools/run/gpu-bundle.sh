@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# ./run gpu-bundle
+
+usage_gpu-bundle() {
+  cat <<TXT
+usage: ./run gpu-bundle
+
+Builds the programs that need a GPU and puts them, with the shared libraries they need,
+into build/gpu-bundle: it runs on another x86-64 Linux with an NVIDIA driver.
+build/gpu-bundle/run --list names the programs, build/gpu-bundle/run runs them.
+Left out are libc, libstdc++, the driver and NCCL, which that machine must have.
+Needs the CUDA toolkit here, but no GPU.
+TXT
+}
+
+readonly gpu_bundle=build/gpu-bundle
+
+run_gpu-bundle() {
+  [[ $# -eq 0 ]] || refuse "gpu-bundle takes no argument, got '$1'"
+  make_gpu_bundle
+}
+
+make_gpu_bundle() {
+  require build
+  configure release
+  [[ -s build/release/gpu_programs.txt ]] ||
+    fail "the CUDA toolkit was not found: nothing that needs a GPU is built"
+  local programs
+  mapfile -t programs <build/release/gpu_programs.txt
+  compile release "${programs[@]##*/}"
+  rm -rf "$gpu_bundle"
+  mkdir -p "$gpu_bundle/bin" "$gpu_bundle/lib"
+  local program
+  for program in "${programs[@]}"; do
+    strip -o "$gpu_bundle/bin/${program##*/}" "$program"
+    copy_libraries "$program"
+  done
+  install -m 755 tools/run/gpu_bundle_run.sh "$gpu_bundle/run"
+  say "$gpu_bundle: $(du -sm "$gpu_bundle" | cut -f1) MiB, $("$gpu_bundle/run" --list | wc -l) programs"
+}
+
+# What `program` loads, but for what the other machine has.
+copy_libraries() {
+  local library
+  local not_these='/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda|libnccl)[.]so'
+  ldd "$1" | awk -v not="$not_these" '$2 == "=>" && $3 !~ not { print $3 }' |
+    while read -r library; do
+      install -m 755 "$library" "$gpu_bundle/lib/"
+      strip "$gpu_bundle/lib/${library##*/}"
+    done
+}

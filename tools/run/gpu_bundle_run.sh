@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs the programs of this bundle on this machine's GPU.
+#
+#   run           all of them
+#   run NAME...   these
+#   run --list    their names
+#
+# Exits with 0 if all passed, 1 if one failed, 77 if all were skipped.
+set -euo pipefail
+here="$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
+
+names() {
+  ls "$here/bin"
+}
+
+if [[ "${1:-}" == --list ]]; then
+  names
+  exit 0
+fi
+if [[ "${1:-}" == -* ]]; then
+  echo "usage: run [--list | NAME...]" >&2
+  exit 2
+fi
+mapfile -t wanted < <(if [[ $# -gt 0 ]]; then printf '%s\n' "$@"; else names; fi)
+for name in "${wanted[@]}"; do
+  [[ -x "$here/bin/$name" ]] || { echo "run: no program '$name'; there are: $(names | xargs)" >&2; exit 2; }
+done
+
+export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null ||
+  echo "nvidia-smi: not here"
+
+passed=0 failed=0 skipped=0
+for name in "${wanted[@]}"; do
+  echo "== $name"
+  status=0
+  "$here/bin/$name" || status=$?
+  case $status in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *)
+      failed=$((failed + 1))
+      echo "== $name failed: exit $status"
+      ;;
+  esac
+done
+echo "== $passed passed, $failed failed, $skipped skipped"
+[[ $failed -eq 0 ]] || exit 1
+[[ $passed -gt 0 ]] || exit 77
