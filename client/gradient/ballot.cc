@@ -40,7 +40,7 @@ BallotVectors Encode(const StepStamp& stamp, const Ballot& ballot) {
   vectors.sum[kNonfinite] = static_cast<double>(ballot.nonfinite);
   vectors.sum[kSamples] = ballot.samples;
   vectors.sum[kMoreData] = ballot.more_data;
-  vectors.sum[kRevision] = ballot.holds_newest_revision;
+  vectors.sum[kRevision] = ballot.holds_next_revision;
   for (int c = 0; c < kCommands; ++c) {
     vectors.sum[kFirstCommand + c] = ballot.holds_command[c];
   }

@@ -36,7 +36,7 @@ struct Ballot {
   int64_t nonfinite = 0;
   double samples = 0;
   bool more_data = true;
-  bool holds_newest_revision = false;
+  bool holds_next_revision = false;  // the one after the stamp's
   bool holds_command[kCommands] = {};
 };
 

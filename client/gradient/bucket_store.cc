@@ -99,6 +99,15 @@ void BucketStore::ZeroAll() {
   }
 }
 
+void BucketStore::CopyGradients(const BucketStore& from) {
+  for (int parameter = 0; parameter < static_cast<int>(places_.size());
+       ++parameter) {
+    const absl::Span<std::byte> to = View(parameter);
+    if (to.empty()) continue;
+    std::memcpy(to.data(), from.View(parameter).data(), to.size());
+  }
+}
+
 void BucketStore::SetFlag(int parameter, bool contributed) {
   const Place place = places_[parameter];
   const plan::Bucket& b = bucket(place.bucket);

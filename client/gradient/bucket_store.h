@@ -46,6 +46,9 @@ class BucketStore {
   void Zero(int parameter);
   void ZeroAll();
 
+  // Takes over the gradients of a store of the same parameters, cut otherwise.
+  void CopyGradients(const BucketStore& from);
+
   // Says that this rank did, or did not, contribute to the parameter.
   void SetFlag(int parameter, bool contributed);
   // After the reduction: did anybody?

@@ -3,39 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 
 namespace lockstep::gradient {
 namespace {
 
 using protocol::Phase;
-
-// The rank's parameters as indices of plan.parameters: the one of that name
-// whose bucket this rank takes part in.
-absl::StatusOr<std::vector<int>> FindParameters(
-    const plan::Plan& plan, int rank, const std::vector<std::string>& names) {
-  absl::flat_hash_map<absl::string_view, int> index;
-  for (const plan::Bucket& bucket : plan.buckets) {
-    const std::vector<int>& members =
-        plan.communicators[bucket.communicator].ranks;
-    if (std::find(members.begin(), members.end(), rank) == members.end())
-      continue;
-    for (const plan::Slot& slot : bucket.slots) {
-      index[plan.parameters[slot.parameter].name] = slot.parameter;
-    }
-  }
-  std::vector<int> found;
-  for (const std::string& name : names) {
-    const auto it = index.find(name);
-    if (it == index.end()) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "the plan has no bucket on rank %d for parameter %s", rank, name));
-    }
-    found.push_back(it->second);
-  }
-  return found;
-}
 
 absl::Status NotWaitedFor() {
   return absl::FailedPreconditionError(
@@ -61,25 +34,23 @@ Engine::~Engine() {
 }
 
 absl::Status Engine::Prepare() {
-  const plan::Plan& plan = options_.plan;
-  absl::StatusOr<std::vector<int>> parameters =
-      FindParameters(plan, options_.rank, options_.names);
-  if (!parameters.ok()) return parameters.status();
-  absl::StatusOr<BucketStore> store =
-      BucketStore::Create(plan, *parameters, options_.allocate);
-  if (!store.ok()) return store.status();
-  store_ = *std::move(store);
+  absl::StatusOr<std::unique_ptr<Layout>> first =
+      Layout::Create(std::move(options_.plan), options_.rank, options_.names,
+                     options_.allocate);
+  if (!first.ok()) return first.status();
+  for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
+    facts_.push_back({.dtype = (*first)->DTypeOf(p),
+                      .bytes = (*first)->store().View(p).size(),
+                      .plan_index = (*first)->PlanIndexOf(p)});
+  }
+  layouts_ = std::make_unique<Layouts>(*std::move(first),
+                                       std::move(options_.on_moved));
   reduction_ = std::make_unique<Reduction>(
-      plan, options_.rank, std::move(options_.communicators), &store_,
+      std::move(options_.communicators),
       [this](int c, const absl::Status& error) { Fail(c, error); });
-  if (absl::Status status = reduction_->Prepare(); !status.ok()) return status;
-  lane_ = std::make_unique<Lane>(reduction_->PendingByItem(),
+  lane_ = std::make_unique<Lane>(layouts_->current().PendingByItem(),
                                  [this](int item) { Launch(item); });
   return absl::OkStatus();
-}
-
-DType Engine::DTypeOf(int parameter) const {
-  return store_.bucket(store_.PlaceOf(parameter).bucket).dtype;
 }
 
 // --- Submitting
@@ -119,7 +90,7 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
         absl::StrFormat("no parameter %d is registered: there are %d",
                         parameter, options_.names.size()));
   }
-  const size_t expected = store_.View(parameter).size();
+  const size_t expected = facts_[parameter].bytes;
   if (gradient == nullptr || bytes == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrFormat("the gradient of %s has %d bytes, %d were submitted",
@@ -141,15 +112,17 @@ absl::Status Engine::RunOn(Stream* stream,
 
 absl::Status Engine::Deliver(int parameter, const void* gradient, double weight,
                              const Tally::Submission& submission) {
-  if (gradient != nullptr)
-    store_.Pack(parameter, gradient, weight, !submission.first);
+  if (gradient != nullptr) {
+    layouts_->current().store().Pack(parameter, gradient, weight,
+                                     !submission.first);
+  }
   return submission.complete ? MarkReady(parameter, true) : absl::OkStatus();
 }
 
 absl::Status Engine::MarkReady(int parameter, bool contributed) {
-  store_.SetFlag(parameter, contributed);
-  const int bucket = store_.PlaceOf(parameter).bucket;
-  return lane_->Ready(reduction_->ItemOfBucket(bucket));
+  Layout& layout = layouts_->current();
+  layout.store().SetFlag(parameter, contributed);
+  return lane_->Ready(layout.ItemOf(parameter));
 }
 
 absl::Status Engine::BeginNoSync() {
@@ -174,14 +147,17 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   verdict->finish_called = options_.clock->Now();
 
   Tally::Incomplete incomplete;
+  absl::AnyInvocable<void()> tell_order = [] {};
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
     if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
     in_flight_ += 1;
     closing_.push_back(verdict);
+    tell_order = TakeOrderWatch();
     incomplete = tally_.Finish();
   }
+  tell_order();
   phase_.store(Phase::kTransfer, std::memory_order_relaxed);
   absl::Status status =
       RunOn(stream, [this, incomplete = std::move(incomplete)] {
@@ -198,9 +174,33 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   return verdict;
 }
 
+absl::AnyInvocable<void()> Engine::TakeOrderWatch() {
+  if (!watch_order_ || tally_.completed().empty()) return [] {};
+  return [tell = std::exchange(watch_order_, nullptr),
+          order = ReadyOrder(tally_.completed())]() mutable {
+    tell(std::move(order));
+  };
+}
+
+// As indices of the plan's parameters: the completed, then the rest.
+std::vector<uint32_t> Engine::ReadyOrder(
+    const std::vector<int>& completed) const {
+  std::vector<uint32_t> order;
+  std::vector<bool> is_in(facts_.size());
+  for (const int parameter : completed) {
+    is_in[parameter] = true;
+    order.push_back(facts_[parameter].plan_index);
+  }
+  for (size_t p = 0; p < facts_.size(); ++p) {
+    if (!is_in[p]) order.push_back(facts_[p].plan_index);
+  }
+  std::sort(order.begin() + completed.size(), order.end());
+  return order;
+}
+
 absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete) {
   for (int parameter : incomplete.never) {
-    store_.Zero(parameter);
+    layouts_->current().store().Zero(parameter);
     if (absl::Status s = MarkReady(parameter, false); !s.ok()) return s;
   }
   for (int parameter : incomplete.partly) {
@@ -212,8 +212,9 @@ absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete) {
 // --- Launching, and what comes of it --------------------------------------
 
 void Engine::Launch(int item) {
-  absl::Status status = item < reduction_->items()
-                            ? reduction_->LaunchBucket(item)
+  Layout& layout = layouts_->current();
+  absl::Status status = item < static_cast<int>(layout.items().size())
+                            ? reduction_->LaunchBucket(layout, item)
                             : LaunchVerdict();
   if (!status.ok()) Fail(-1, status);
 }
@@ -228,10 +229,11 @@ absl::Status Engine::LaunchVerdict() {
   }
   return reduction_->LaunchVerdict(
       verdict,
-      [this] {
+      [this](Ballot* ballot) {
         phase_.store(Phase::kVerdict, std::memory_order_relaxed);
+        ballot->holds_next_revision = layouts_->Promise();
         return StepStamp{.epoch = options_.epoch,
-                         .revision = options_.plan.revision,
+                         .revision = layouts_->revision(),
                          .step = word_.steps()};
       },
       [this, verdict](absl::StatusOr<Verdict> reduced) {
@@ -243,6 +245,7 @@ void Engine::Judge(PendingVerdict::State& verdict,
                    absl::StatusOr<Verdict> reduced) {
   if (!reduced.ok()) Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
   if (!reduced.ok() || !word_.Pass(verdict.stamp.step)) {
+    layouts_->Settle(/*everyone=*/false);
     verdict.Complete(failure());
     return;
   }
@@ -253,12 +256,14 @@ void Engine::Publish(PendingVerdict::State& verdict, Verdict judged) {
   const int parameters = static_cast<int>(options_.names.size());
   judged.contributed.resize(parameters);
   for (int p = 0; p < parameters; ++p)
-    judged.contributed[p] = store_.Contributed(p);
+    judged.contributed[p] = layouts_->current().store().Contributed(p);
   verdict.scalars = {.commit = 1,
                      .finite = judged.finite ? 1.0 : 0.0,
                      .clip = judged.UpdateFactor(verdict.max_norm),
                      .samples = judged.samples};
 
+  // Before anybody may begin the next step.
+  SwitchIfAllHold(judged);
   const absl::Time now = options_.clock->Now();
   exposed_seconds_.store(absl::ToDoubleSeconds(now - verdict.finish_called),
                          std::memory_order_relaxed);
@@ -273,6 +278,27 @@ void Engine::Publish(PendingVerdict::State& verdict, Verdict judged) {
   verdict.Complete(std::move(judged));
 }
 
+void Engine::SwitchIfAllHold(const Verdict& judged) {
+  const bool everyone = judged.revision_holders == judged.world_size;
+  if (layouts_->Settle(everyone)) {
+    lane_->Begin(layouts_->current().PendingByItem());
+  }
+}
+
+// --- Later revisions --------------------------------------------------------
+
+absl::StatusOr<bool> Engine::Hold(plan::Plan plan) {
+  absl::StatusOr<std::unique_ptr<Layout>> next = Layout::Create(
+      std::move(plan), options_.rank, options_.names, options_.allocate);
+  if (!next.ok()) return next.status();
+  return layouts_->Hold(*std::move(next));
+}
+
+void Engine::WatchOrder(std::function<void(std::vector<uint32_t>)> tell) {
+  MutexLock lock(&mutex_);
+  watch_order_ = std::move(tell);
+}
+
 // --- Watching and ending
 // ------------------------------------------------------
 
@@ -280,11 +306,12 @@ protocol::Progress Engine::progress() {
   MutexLock lock(&mutex_);
   protocol::Progress progress;
   progress.position = {word_.steps(), phase_.load(std::memory_order_relaxed)};
-  progress.submitted = static_cast<uint32_t>(tally_.submitted());
+  progress.submitted = static_cast<uint32_t>(tally_.completed().size());
   if (progress.position.phase == Phase::kCompute) {
     progress.missing = tally_.MissingNames(8);
   }
   progress.step_seconds = times_.TakeMeanSeconds();
+  progress.revision = layouts_->revision();
   return progress;
 }
 

@@ -1,9 +1,13 @@
 // One epoch's gradient synchronisation: tally, buckets, lane and verdict put
 // together. It knows no session and no coordinator; GradientSync joins the two.
 //
-//   Submit ─▶ Tally ─(pack)─▶ BucketStore ─complete─▶ Lane ─launch─▶ comm
+//   Submit ─▶ Tally ─(pack)─▶ Layout's store ─complete─▶ Lane ─launch─▶ comm
 //   stream Finish ─▶ zeros for the rest ───────────────────▶ Close ─▶ verdict
-//   ─▶ pass?
+//   ─▶ pass? ─▶ switch to the next layout, if all ranks hold it
+//
+// A revision is prepared beside the steps (Hold), and replaces everything that
+// depends on it at once, on the comm stream's thread, after a verdict has
+// passed and before anybody who waits for it goes on (layouts.h).
 //
 // Threads: as gradient_sync.h says for the calls it forwards. Reductions, norms
 //          and the judging of the verdict run on the comm stream's thread;
@@ -26,8 +30,8 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "client/gradient/ballot.h"
-#include "client/gradient/bucket_store.h"
 #include "client/gradient/lane.h"
+#include "client/gradient/layouts.h"
 #include "client/gradient/pending.h"
 #include "client/gradient/reduction.h"
 #include "client/gradient/step_times.h"
@@ -54,6 +58,8 @@ struct EngineOptions {
   // Called once, from any thread, with the first thing that went wrong: in
   // which communicator of the plan, or -1 for a failure of this rank alone.
   std::function<void(int communicator, const absl::Status&)> on_failure;
+  // As GradientSync::OnMoved; may be empty.
+  std::function<void()> on_moved;
   // Turns that error, in who waits for a verdict, into the reason behind it.
   std::function<absl::Status(const absl::Status&)> explain;
 };
@@ -67,10 +73,10 @@ class Engine {
   // Aborts if it was not, and waits for the comm stream.
   ~Engine();
 
-  absl::Span<std::byte> View(int parameter) const {
-    return store_.View(parameter);
+  absl::Span<std::byte> View(int parameter) {
+    return layouts_->View(parameter);
   }
-  DType DTypeOf(int parameter) const;
+  DType DTypeOf(int parameter) const { return facts_[parameter].dtype; }
 
   // `gradient` null: it is in its view. `stream` null: it is complete now.
   absl::Status Submit(int parameter, const void* gradient, size_t bytes,
@@ -80,7 +86,7 @@ class Engine {
   void SetMicroBatchWeight(double weight) {
     weight_.store(weight, std::memory_order_relaxed);
   }
-  void ZeroGradients() { store_.ZeroAll(); }
+  void ZeroGradients() { layouts_->current().store().ZeroAll(); }
 
   // `stream` null: all Submits were without a stream, or their streams' work
   // has run or will. The caller waits for the result.
@@ -91,6 +97,24 @@ class Engine {
   double exposed_seconds() const {
     return exposed_seconds_.load(std::memory_order_relaxed);
   }
+
+  // --- Later revisions; from any thread ---
+
+  void OnMoved(std::function<void()> handler) {
+    layouts_->OnMoved(std::move(handler));
+  }
+  bool CanMove() const { return layouts_->CanMove(); }
+  Revision revision() const { return layouts_->revision(); }
+
+  // Prepares the revision after the one in effect and holds it from then on:
+  // the verdict that shows that every rank does switches to it. False if it
+  // cannot be held now. Takes memory; slow.
+  absl::StatusOr<bool> Hold(plan::Plan plan);
+
+  // Calls `tell` once, in the next Finish of a step in which this rank
+  // submitted something, with the order in which its parameters (as indices of
+  // the plan's) became complete; it must not block.
+  void WatchOrder(std::function<void(std::vector<uint32_t>)> tell);
 
   // No transfer has failed and nobody has aborted it.
   bool healthy() { return failure().ok(); }
@@ -112,6 +136,10 @@ class Engine {
                            size_t bytes) const;
   absl::Status Deliver(int parameter, const void* gradient, double weight,
                        const Tally::Submission& submission);
+  // What tells the order of this step to who watches for it, if anybody does.
+  absl::AnyInvocable<void()> TakeOrderWatch()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<uint32_t> ReadyOrder(const std::vector<int>& completed) const;
   // Its flag, then its bucket: the gradient is in place.
   absl::Status MarkReady(int parameter, bool contributed);
   // The end of a step, in stream order: what was not submitted, then the
@@ -121,14 +149,24 @@ class Engine {
   absl::Status LaunchVerdict();
   void Judge(PendingVerdict::State& verdict, absl::StatusOr<Verdict> reduced);
   void Publish(PendingVerdict::State& verdict, Verdict judged);
+  // After a verdict: to the next layout, if it says so.
+  void SwitchIfAllHold(const Verdict& judged);
   // The first error ends the engine and is told to its owner.
   void Fail(int communicator, const absl::Status& error);
   // False if it had failed before.
   bool BeginFailure(const absl::Status& error);
   absl::Status failure();
 
+  // What a parameter is in every revision.
+  struct Fact {
+    DType dtype;
+    size_t bytes;
+    uint32_t plan_index;
+  };
+
   EngineOptions options_;
-  BucketStore store_;
+  std::vector<Fact> facts_;  // by parameter
+  std::unique_ptr<Layouts> layouts_;
   StepWord word_;
   std::atomic<protocol::Phase> phase_{protocol::Phase::kIdle};
   std::atomic<double> exposed_seconds_{0};
@@ -144,6 +182,8 @@ class Engine {
   // ... and until they have passed.
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   StepTimes times_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(std::vector<uint32_t>)> watch_order_
+      ABSL_GUARDED_BY(mutex_);
 
   std::unique_ptr<Lane> lane_;
   std::unique_ptr<Reduction>

@@ -5,8 +5,8 @@
 namespace lockstep::gradient {
 
 Lane::Lane(std::vector<int> pending, std::function<void(int)> launch)
-    : pending_at_start_(std::move(pending)),
-      launch_(std::move(launch)),
+    : launch_(std::move(launch)),
+      pending_at_start_(std::move(pending)),
       pending_(pending_at_start_) {}
 
 absl::Status Lane::Ready(int item) {
@@ -29,6 +29,12 @@ absl::Status Lane::Close() {
   closed_ = true;
   LaunchWhatIsReady();
   return absl::OkStatus();
+}
+
+void Lane::Begin(std::vector<int> pending) {
+  MutexLock lock(&mutex_);
+  pending_at_start_ = std::move(pending);
+  pending_ = pending_at_start_;
 }
 
 void Lane::LaunchWhatIsReady() {

@@ -35,13 +35,16 @@ class Lane {
   // behind them. Every Close needs all items to become ready.
   absl::Status Close();
 
+  // The next step's items; between a verdict and the first Ready after it.
+  void Begin(std::vector<int> pending);
+
  private:
   void LaunchWhatIsReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::vector<int> pending_at_start_;
   const std::function<void(int)> launch_;
 
   Mutex mutex_;
+  std::vector<int> pending_at_start_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> pending_ ABSL_GUARDED_BY(mutex_);
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

@@ -29,7 +29,7 @@ absl::StatusOr<Tally::Submission> Tally::Submit(int parameter) {
   const bool first = !std::exchange(state.ever, true);
   if (!no_sync_ && state.in_pass == uses_[parameter]) {
     state.complete = true;
-    submitted_ += 1;
+    completed_.push_back(parameter);
   }
   return Submission{.first = first, .complete = state.complete};
 }
@@ -38,10 +38,10 @@ absl::Status Tally::BeginNoSync() {
   if (no_sync_) {
     return absl::FailedPreconditionError("NoSync scopes do not nest");
   }
-  if (submitted_ > 0) {
+  if (!completed_.empty()) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "NoSync after %d gradients of this step were submitted to travel",
-        submitted_));
+        completed_.size()));
   }
   no_sync_ = true;
   return absl::OkStatus();
@@ -59,7 +59,7 @@ Tally::Incomplete Tally::Finish() {
     (states_[p].ever ? incomplete.partly : incomplete.never).push_back(p);
   }
   states_.assign(states_.size(), State{});
-  submitted_ = 0;
+  completed_.clear();
   return incomplete;
 }
 

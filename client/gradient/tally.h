@@ -46,7 +46,8 @@ class Tally {
   };
   Incomplete Finish();  // ... and starts the next step.
 
-  int submitted() const { return submitted_; }  // complete in this step
+  // Complete in this step, in the order in which they became so.
+  const std::vector<int>& completed() const { return completed_; }
   // The first `most` names that are not complete.
   std::vector<std::string> MissingNames(int most) const;
 
@@ -61,7 +62,7 @@ class Tally {
   std::vector<int> uses_;
   std::vector<State> states_;
   bool no_sync_ = false;
-  int submitted_ = 0;
+  std::vector<int> completed_;
 };
 
 }  // namespace lockstep::gradient

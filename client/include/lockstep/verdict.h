@@ -29,10 +29,13 @@ struct LOCKSTEP_EXPORT Verdict {
   // in f64, each logical element counted once in the world. Over the finite
   // elements only, if not all are.
   double global_norm = 0;
-  int64_t nonfinite = 0;     // elements that are NaN or infinite
-  double samples = 0;        // over all ranks
-  int with_more_data = 0;    // ranks that said they have another batch
-  int revision_holders = 0;  // ranks that hold the newest revision
+  int64_t nonfinite = 0;   // elements that are NaN or infinite
+  double samples = 0;      // over all ranks
+  int with_more_data = 0;  // ranks that said they have another batch
+  // Ranks that hold the next revision of the plan, with buckets cut anew. If
+  // all do, the step is the last of the revision before (OnMoved,
+  // gradient_sync.h).
+  int revision_holders = 0;
   int command_holders[kCommands] = {};  // ranks, by IndexOf(command)
   int world_size = 1;
   double inverse_scale = 1;  // as given to Finish

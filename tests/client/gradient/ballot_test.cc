@@ -24,8 +24,7 @@ BallotVectors Reduce(const std::vector<BallotVectors>& ranks) {
 }
 
 TEST(BallotTest, AddsUpWhatTheRanksSay) {
-  const Ballot a{
-      .norm_squared = 9, .samples = 32, .holds_newest_revision = true};
+  const Ballot a{.norm_squared = 9, .samples = 32, .holds_next_revision = true};
   Ballot b{
       .norm_squared = 16, .nonfinite = 2, .samples = 31, .more_data = false};
   b.holds_command[IndexOf(Command::kSave)] = true;

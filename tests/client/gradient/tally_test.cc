@@ -15,7 +15,7 @@ TEST_F(TallyTest, AParameterIsCompleteAtItsOnlySubmit) {
   ASSERT_TRUE(w.ok());
   EXPECT_TRUE(w->first);
   EXPECT_TRUE(w->complete);
-  EXPECT_EQ(tally_.submitted(), 1);
+  EXPECT_EQ(tally_.completed().size(), 1);
 }
 
 TEST_F(TallyTest, ATiedParameterIsCompleteAtTheLastOfItsUses) {
@@ -32,7 +32,7 @@ TEST_F(TallyTest, RefusesASecondSubmitAndChangesNothing) {
   ASSERT_TRUE(tally_.Submit(0).ok());
   EXPECT_EQ(tally_.Submit(0).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(tally_.submitted(), 1);
+  EXPECT_EQ(tally_.completed().size(), 1);
   ASSERT_TRUE(tally_.Submit(1).ok());
   EXPECT_EQ(tally_.Finish().never, std::vector<int>({2}));
 }
@@ -76,7 +76,7 @@ TEST_F(TallyTest, FinishTellsWhatNeverCameFromWhatWasAccumulated) {
   EXPECT_EQ(incomplete.never, std::vector<int>({2}));
   EXPECT_EQ(incomplete.partly, std::vector<int>({1}));
 
-  EXPECT_EQ(tally_.submitted(), 0);
+  EXPECT_EQ(tally_.completed().size(), 0);
   EXPECT_TRUE(tally_.Submit(0)->first) << "a new step begins";
 }
 

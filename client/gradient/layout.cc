@@ -1,0 +1,86 @@
+#include "client/gradient/layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_format.h"
+
+namespace lockstep::gradient {
+namespace {
+
+// The rank's parameters as indices of plan.parameters: the one of that name
+// whose bucket this rank takes part in.
+absl::StatusOr<std::vector<int>> FindParameters(
+    const plan::Plan& plan, int rank, const std::vector<std::string>& names) {
+  absl::flat_hash_map<absl::string_view, int> index;
+  for (const plan::Bucket& bucket : plan.buckets) {
+    const std::vector<int>& members =
+        plan.communicators[bucket.communicator].ranks;
+    if (std::find(members.begin(), members.end(), rank) == members.end())
+      continue;
+    for (const plan::Slot& slot : bucket.slots) {
+      index[plan.parameters[slot.parameter].name] = slot.parameter;
+    }
+  }
+  std::vector<int> found;
+  for (const std::string& name : names) {
+    const auto it = index.find(name);
+    if (it == index.end()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "the plan has no bucket on rank %d for parameter %s", rank, name));
+    }
+    found.push_back(it->second);
+  }
+  return found;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
+    plan::Plan plan, int rank, const std::vector<std::string>& names,
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+  std::unique_ptr<Layout> layout(new Layout(std::move(plan)));
+  absl::StatusOr<std::vector<int>> parameters =
+      FindParameters(layout->plan_, rank, names);
+  if (!parameters.ok()) return parameters.status();
+  layout->parameters_ = *std::move(parameters);
+  absl::StatusOr<BucketStore> store =
+      BucketStore::Create(layout->plan_, layout->parameters_, allocate);
+  if (!store.ok()) return store.status();
+  layout->store_ = *std::move(store);
+  if (absl::Status status = layout->LayOutLaunches(rank); !status.ok()) {
+    return status;
+  }
+  return layout;
+}
+
+absl::Status Layout::LayOutLaunches(int rank) {
+  item_of_bucket_.assign(plan_.buckets.size(), -1);
+  const plan::RankPlan& mine = plan_.ranks[rank];
+  for (const plan::TransferRef& ref : mine.launch_order) {
+    const plan::Lane& lane = mine.lanes[ref.lane];
+    const plan::Transfer& transfer = lane.transfers[ref.index];
+    if (transfer.kind != plan::TransferKind::kAllReduce ||
+        transfer.bucket < 0) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "lane %s, transfer %d is not the all-reduce of a bucket", lane.name,
+          ref.index));
+    }
+    item_of_bucket_[transfer.bucket] = static_cast<int>(items_.size());
+    items_.push_back({.bucket = transfer.bucket,
+                      .communicator = transfer.communicator,
+                      .owned = OwnedRanges(plan_, transfer.bucket, rank)});
+  }
+  return absl::OkStatus();
+}
+
+std::vector<int> Layout::PendingByItem() const {
+  std::vector<int> pending;
+  for (const Item& item : items_) {
+    pending.push_back(static_cast<int>(bucket(item.bucket).slots.size()));
+  }
+  return pending;
+}
+
+}  // namespace lockstep::gradient

@@ -1,0 +1,82 @@
+// Everything of a rank's gradients that depends on the revision of the plan,
+// and so is replaced as one thing: where each gradient lies, which transfers
+// there are, in which order, and what waits for what.
+//
+//   plan ─┬─ store     the buckets' memory
+//         ├─ items     this rank's transfers in launch order, what it counts of
+//         │            each in the norm
+//         └─ pending   how many gradients each transfer waits for
+//
+// Communicators and the comm stream are not in it: they stay.
+//
+// Threads: as BucketStore; everything else is fixed.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_LAYOUT_H_
+#define LOCKSTEP_CLIENT_GRADIENT_LAYOUT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "client/gradient/bucket_store.h"
+#include "client/gradient/owned.h"
+#include "lockstep/arena.h"
+#include "plan/ir.h"
+
+namespace lockstep::gradient {
+
+class Layout {
+ public:
+  // One transfer of this rank: the all-reduce of a bucket.
+  struct Item {
+    int bucket = -1;
+    int communicator = -1;
+    std::vector<OwnedRange> owned;  // counted by this rank in the norm
+  };
+
+  // `names` are the rank's parameters in registration order; the layout speaks
+  // of them by position in that list. The memory is zeroed. InvalidArgument if
+  // the plan does not have the parameters, or asks of this rank's gradient lane
+  // what it cannot do; errors of `allocate`.
+  static absl::StatusOr<std::unique_ptr<Layout>> Create(
+      plan::Plan plan, int rank, const std::vector<std::string>& names,
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
+
+  Revision revision() const { return plan_.revision; }
+  const plan::Bucket& bucket(int b) const { return plan_.buckets[b]; }
+  BucketStore& store() { return store_; }
+  const BucketStore& store() const { return store_; }
+
+  DType DTypeOf(int parameter) const {
+    return bucket(store_.PlaceOf(parameter).bucket).dtype;
+  }
+  // Its index in the plan, the same in every revision.
+  uint32_t PlanIndexOf(int parameter) const { return parameters_[parameter]; }
+
+  const std::vector<Item>& items() const { return items_; }
+  // The item that the parameter travels in.
+  int ItemOf(int parameter) const {
+    return item_of_bucket_[store_.PlaceOf(parameter).bucket];
+  }
+  std::vector<int> PendingByItem() const;
+
+  // Brings every gradient of another revision, of the same rank, over.
+  void CopyGradients(const Layout& from) { store_.CopyGradients(from.store_); }
+
+ private:
+  explicit Layout(plan::Plan plan) : plan_(std::move(plan)) {}
+  absl::Status LayOutLaunches(int rank);
+
+  const plan::Plan plan_;
+  std::vector<int> parameters_;  // the rank's own, in the plan
+  BucketStore store_;
+  std::vector<Item> items_;
+  std::vector<int> item_of_bucket_;
+};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_LAYOUT_H_

@@ -1,0 +1,77 @@
+#include "client/gradient/layouts.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace lockstep::gradient {
+
+Layouts::Layouts(std::unique_ptr<Layout> first, std::function<void()> on_moved)
+    : in_effect_(std::move(first)),
+      on_moved_(std::move(on_moved)),
+      current_(in_effect_.get()),
+      revision_(in_effect_->revision().value) {}
+
+// --- The program's side -----------------------------------------------------
+
+absl::Span<std::byte> Layouts::View(int parameter) {
+  std::unique_ptr<Layout> dropped;  // freed without the lock
+  MutexLock lock(&mutex_);
+  if (!views_are_out_ && on_moved_ == nullptr) {
+    while (promised_) settled_.Wait(&mutex_);
+    dropped = std::move(next_);
+  }
+  views_are_out_ = true;
+  return in_effect_->store().View(parameter);
+}
+
+void Layouts::OnMoved(std::function<void()> handler) {
+  Check(handler != nullptr, "OnMoved needs something to call");
+  MutexLock lock(&mutex_);
+  on_moved_ = std::move(handler);
+}
+
+// --- Preparing --------------------------------------------------------------
+
+bool Layouts::CanMove() const {
+  MutexLock lock(&mutex_);
+  return MayMove();
+}
+
+bool Layouts::Hold(std::unique_ptr<Layout> next) {
+  MutexLock lock(&mutex_);
+  const bool is_next =
+      next->revision().value == in_effect_->revision().value + 1;
+  if (!is_next || !MayMove() || promised_) return false;
+  next_ = std::move(next);
+  return true;
+}
+
+// --- The switch -------------------------------------------------------------
+
+bool Layouts::Promise() {
+  MutexLock lock(&mutex_);
+  promised_ = next_ != nullptr;
+  return promised_;
+}
+
+bool Layouts::Settle(bool everyone) {
+  std::unique_ptr<Layout> former;  // valid until the handler has returned
+  std::function<void()> moved;
+  {
+    MutexLock lock(&mutex_);
+    const bool moves = std::exchange(promised_, false) && everyone;
+    if (moves) {
+      next_->CopyGradients(*in_effect_);
+      former = std::exchange(in_effect_, std::move(next_));
+      current_.store(in_effect_.get(), std::memory_order_release);
+      revision_.store(in_effect_->revision().value, std::memory_order_relaxed);
+      moved = on_moved_;
+    }
+    settled_.NotifyAll();
+  }
+  if (moved) moved();
+  return former != nullptr;
+}
+
+}  // namespace lockstep::gradient

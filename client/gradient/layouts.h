@@ -1,0 +1,86 @@
+// The layout in effect, and the next one until a verdict switches to it.
+//
+//   ls-revise    Hold(next) ─────┐
+//   comm stream   ...  [verdict 7 entered: Promise ─▶ "I hold it"]
+//                      [verdict 7 passed: Settle(all do) ─▶ switch ─▶ OnMoved]
+//   steps         ─────────── 7, revision 1 ───────────▶ 8, revision 2
+//
+// Why no rank mixes two. A rank promises in its ballot of a step what it keeps
+// until that step's verdict; all ranks see the same verdict, bit for bit. So
+// all switch after the same step, or none does. The step's stamp has the
+// revision: a rank that switched alone would not pass the next verdict.
+//
+// Why no view dangles. Views point into the buckets, which move. A rank holds a
+// later layout only while nobody has a view, or while there is a handler that
+// fetches them again. Between Promise and Settle the first view of a program
+// without a handler waits: for the verdict's exchange, and never for work of
+// the caller's own.
+//
+// Threads: current() by who takes part in a step, which the verdicts order;
+//          View, OnMoved, CanMove and Hold from any; Promise and Settle by the
+//          comm stream's thread, in turn. The handler runs on that thread,
+//          without a lock.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_LAYOUTS_H_
+#define LOCKSTEP_CLIENT_GRADIENT_LAYOUTS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "client/gradient/layout.h"
+
+namespace lockstep::gradient {
+
+class Layouts {
+ public:
+  Layouts(std::unique_ptr<Layout> first, std::function<void()> on_moved);
+
+  Layout& current() const { return *current_.load(std::memory_order_acquire); }
+  // Of the layout in effect; from any thread.
+  Revision revision() const {
+    return {revision_.load(std::memory_order_relaxed)};
+  }
+
+  // The parameter's gradient. Without a handler it stays valid for good: this
+  // rank holds no later layout from then on.
+  absl::Span<std::byte> View(int parameter);
+
+  // Called after each switch; not empty.
+  void OnMoved(std::function<void()> handler);
+
+  // A later layout could be held.
+  bool CanMove() const;
+  // False, and `next` is gone, if it cannot be held any more, or is not the
+  // revision after the one in effect.
+  bool Hold(std::unique_ptr<Layout> next);
+
+  // Does this rank hold the next layout? Then it stays so until Settle.
+  bool Promise();
+
+  // Ends a promise. `everyone`: all ranks made one; then the next layout is in
+  // effect, has the gradients, and the handler has been called: true.
+  bool Settle(bool everyone);
+
+ private:
+  bool MayMove() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !views_are_out_ || on_moved_ != nullptr;
+  }
+
+  mutable Mutex mutex_;
+  CondVar settled_;
+  std::unique_ptr<Layout> in_effect_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Layout> next_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> on_moved_ ABSL_GUARDED_BY(mutex_);
+  bool views_are_out_ ABSL_GUARDED_BY(mutex_) = false;
+  bool promised_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<Layout*> current_;
+  std::atomic<uint64_t> revision_;
+};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_LAYOUTS_H_

@@ -1,0 +1,143 @@
+// The layout in effect, the next one, and the views of a program.
+
+#include "client/gradient/layouts.h"
+
+#include <atomic>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using ::testing::ElementsAre;
+
+const BucketPolicy kOneEach = {.first_bytes_max = 1, .bytes_max = 1};
+
+plan::Plan PlanOfTwo() {
+  plan::PlanInput input{.mesh = {{{"data", 2}}}, .policy = kOneEach};
+  input.registrations.assign(
+      2, {{.name = "a", .shape = {2}}, {.name = "b", .shape = {3}}});
+  return *plan::Compile(input);
+}
+
+std::unique_ptr<Layout> LayoutOf(const plan::Plan& plan) {
+  static const std::unique_ptr<Arena> arena = MakePlainArena();
+  auto layout = Layout::Create(
+      plan, 0, {"a", "b"}, [](size_t bytes) { return arena->Allocate(bytes); });
+  EXPECT_TRUE(layout.ok()) << layout.status();
+  return *std::move(layout);
+}
+
+std::unique_ptr<Layout> Next(const plan::Plan& plan) {
+  return LayoutOf(*plan::Recut(plan, {}, {0, 1}));  // both in one bucket
+}
+
+void Write(absl::Span<std::byte> view, float value) {
+  float* data = reinterpret_cast<float*>(view.data());
+  std::fill(data, data + view.size() / sizeof(float), value);
+}
+
+std::vector<float> Read(absl::Span<std::byte> view) {
+  const float* data = reinterpret_cast<const float*>(view.data());
+  return {data, data + view.size() / sizeof(float)};
+}
+
+class LayoutsTest : public testing::Test {
+ protected:
+  const plan::Plan plan_ = PlanOfTwo();
+  Layouts layouts_{LayoutOf(plan_), nullptr};
+};
+
+TEST_F(LayoutsTest, SwitchesOnceEverybodyHoldsTheNext) {
+  EXPECT_FALSE(layouts_.Promise()) << "there is no next one";
+  EXPECT_FALSE(layouts_.Settle(true));
+  ASSERT_TRUE(layouts_.Hold(Next(plan_)));
+  EXPECT_TRUE(layouts_.Promise());
+  EXPECT_FALSE(layouts_.Settle(false)) << "not everybody does";
+  EXPECT_EQ(layouts_.revision(), Revision{1});
+  EXPECT_TRUE(layouts_.Promise());
+  EXPECT_TRUE(layouts_.Settle(true));
+  EXPECT_EQ(layouts_.revision(), Revision{2});
+  EXPECT_EQ(layouts_.current().revision(), Revision{2});
+  EXPECT_EQ(layouts_.current().items().size(), 1u);
+  EXPECT_FALSE(layouts_.Promise());
+}
+
+TEST_F(LayoutsTest, HoldsTheNextRevisionAndNoOther) {
+  EXPECT_FALSE(layouts_.Hold(LayoutOf(plan_)));
+  plan::Plan third = *plan::Recut(plan_, {}, {0, 1});
+  third.revision = {3};
+  EXPECT_FALSE(layouts_.Hold(LayoutOf(third)));
+  EXPECT_FALSE(layouts_.Promise());
+}
+
+TEST_F(LayoutsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
+  std::vector<absl::Span<std::byte>> views;
+  int calls = 0;
+  layouts_.OnMoved([&] {
+    ++calls;
+    EXPECT_THAT(Read(views[0]), ElementsAre(5, 5)) << "the old are there still";
+    for (int p : {0, 1}) {
+      const absl::Span<std::byte> view = layouts_.View(p);
+      EXPECT_NE(view.data(), views[p].data());
+      views[p] = view;
+    }
+  });
+  for (int p : {0, 1}) {
+    views.push_back(layouts_.View(p));
+    Write(views[p], 5.0f + p);
+  }
+  ASSERT_TRUE(layouts_.CanMove());
+  ASSERT_TRUE(layouts_.Hold(Next(plan_)));
+  ASSERT_TRUE(layouts_.Promise());
+  ASSERT_TRUE(layouts_.Settle(true));
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(Read(views[0]), ElementsAre(5, 5));
+  EXPECT_THAT(Read(views[1]), ElementsAre(6, 6, 6));
+  EXPECT_EQ(views[1].data(), layouts_.current().store().View(1).data());
+}
+
+TEST_F(LayoutsTest, ViewsWithoutAHandlerStayValidForGood) {
+  const absl::Span<std::byte> view = layouts_.View(0);
+  EXPECT_FALSE(layouts_.CanMove());
+  EXPECT_FALSE(layouts_.Hold(Next(plan_)));
+  EXPECT_FALSE(layouts_.Promise());
+  EXPECT_EQ(layouts_.View(0).data(), view.data());
+  layouts_.OnMoved([] {});
+  EXPECT_TRUE(layouts_.CanMove()) << "a handler may come later";
+  EXPECT_TRUE(layouts_.Hold(Next(plan_)));
+}
+
+TEST_F(LayoutsTest, AFirstViewGivesUpWhatWasHeld) {
+  ASSERT_TRUE(layouts_.Hold(Next(plan_)));
+  layouts_.View(0);
+  EXPECT_FALSE(layouts_.Promise());
+}
+
+TEST_F(LayoutsTest, AFirstViewAfterAPromiseWaitsForTheVerdict) {
+  for (const bool everyone : {true, false}) {
+    Layouts layouts(LayoutOf(plan_), nullptr);
+    ASSERT_TRUE(layouts.Hold(Next(plan_)));
+    ASSERT_TRUE(layouts.Promise());
+    std::atomic<bool> settled{false};
+    std::thread program([&] {
+      const absl::Span<std::byte> view = layouts.View(0);
+      EXPECT_TRUE(settled);
+      EXPECT_EQ(view.data(), layouts.current().store().View(0).data());
+    });
+    std::thread comm([&] {
+      settled = true;
+      EXPECT_EQ(layouts.Settle(everyone), everyone);
+    });
+    comm.join();
+    program.join();
+    EXPECT_EQ(layouts.revision(), Revision{everyone ? 2u : 1u});
+    EXPECT_FALSE(layouts.Promise());
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::gradient
