@@ -287,7 +287,7 @@ void Engine::SwitchIfAllHold(const Verdict& judged) {
 
 // --- Later revisions --------------------------------------------------------
 
-absl::StatusOr<bool> Engine::Hold(plan::Plan plan) {
+absl::Status Engine::Hold(plan::Plan plan) {
   absl::StatusOr<std::unique_ptr<Layout>> next = Layout::Create(
       std::move(plan), options_.rank, options_.names, options_.allocate);
   if (!next.ok()) return next.status();

@@ -107,9 +107,10 @@ class Engine {
   Revision revision() const { return layouts_->revision(); }
 
   // Prepares the revision after the one in effect and holds it from then on:
-  // the verdict that shows that every rank does switches to it. False if it
-  // cannot be held now. Takes memory; slow.
-  absl::StatusOr<bool> Hold(plan::Plan plan);
+  // the verdict that shows that every rank does switches to it. Takes memory;
+  // slow. Errors of Layout::Create and Layouts::Hold.
+  absl::Status Hold(plan::Plan plan);
+  bool HoldsNext() const { return layouts_->HoldsNext(); }
 
   // Calls `tell` once, in the next Finish of a step in which this rank
   // submitted something, with the order in which its parameters (as indices of

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "client/gradient/engine.h"
+#include "client/gradient/reviser.h"
 #include "client/session/internals.h"
 
 namespace lockstep {
@@ -26,6 +27,7 @@ class GradientSync::Impl {
 
   ~Impl() {
     if (engine_ == nullptr) return;
+    reviser_.reset();
     // Where it stood stays true once it is gone.
     session_.SetProgressSource([last = engine_->progress()] { return last; });
     session_.RemoveWatch(watch_);
@@ -47,6 +49,17 @@ class GradientSync::Impl {
     return absl::FailedPreconditionError("Seal was not called, or has failed");
   }
 
+  // Before Seal the engine is not there to be told.
+  void OnMoved(std::function<void()> handler) {
+    Check(handler != nullptr, "GradientSync::OnMoved with nothing to call");
+    if (!sealed()) {
+      on_moved_ = std::move(handler);
+      return;
+    }
+    engine_->OnMoved(std::move(handler));
+    if (reviser_ != nullptr) reviser_->Look();
+  }
+
   gradient::Engine& engine() const {
     Check(engine_ != nullptr, "GradientSync is used before Seal");
     return *engine_;
@@ -65,7 +78,9 @@ class GradientSync::Impl {
   std::vector<int> uses_;
   std::map<std::string, int> index_;
   std::vector<std::vector<int>> groups_;  // by communicator: its world ranks
+  std::function<void()> on_moved_;
   std::unique_ptr<gradient::Engine> engine_;
+  std::unique_ptr<gradient::Reviser> reviser_;
   uint64_t watch_ = 0;
 };
 
@@ -117,6 +132,9 @@ absl::Status GradientSync::Impl::Seal() {
   watch_ = session_.AddWatch(
       [this](const absl::Status& cause) { OnEpochEnded(cause); });
   session_.SetProgressSource([this] { return engine_->progress(); });
+  if (session_.spec().sync == SyncMode::kStatic) {
+    reviser_ = std::make_unique<gradient::Reviser>(&session_, engine_.get());
+  }
   return absl::OkStatus();
 }
 
@@ -135,6 +153,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
           [this](int communicator, const absl::Status& error) {
             OnFailure(communicator, error);
           },
+      .on_moved = std::move(on_moved_),
       .explain =
           [this](const absl::Status& error) {
             return session_.Explain("GradientSync::Finish", error);
@@ -242,6 +261,10 @@ GradientSync::NoSyncScope::~NoSyncScope() {
 
 void GradientSync::SetMicroBatchWeight(double weight) {
   impl_->engine().SetMicroBatchWeight(weight);
+}
+
+void GradientSync::OnMoved(std::function<void()> handler) {
+  impl_->OnMoved(std::move(handler));
 }
 
 void GradientSync::ZeroGradients() { impl_->engine().ZeroGradients(); }

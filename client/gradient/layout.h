@@ -46,6 +46,11 @@ class Layout {
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   Revision revision() const { return plan_.revision; }
+  // Of the same parameters and communicators?
+  bool IsRevisionOf(const Layout& other) const {
+    return plan_.parameters == other.plan_.parameters &&
+           plan_.communicators == other.plan_.communicators;
+  }
   const plan::Bucket& bucket(int b) const { return plan_.buckets[b]; }
   BucketStore& store() { return store_; }
   const BucketStore& store() const { return store_; }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "base/check.h"
 
 namespace lockstep::gradient {
@@ -38,13 +39,32 @@ bool Layouts::CanMove() const {
   return MayMove();
 }
 
-bool Layouts::Hold(std::unique_ptr<Layout> next) {
+absl::Status Layouts::Hold(std::unique_ptr<Layout> next) {
   MutexLock lock(&mutex_);
-  const bool is_next =
-      next->revision().value == in_effect_->revision().value + 1;
-  if (!is_next || !MayMove() || promised_) return false;
+  const uint64_t now = in_effect_->revision().value;
+  if (next->revision().value != now + 1 || promised_) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("revision %d of the plan cannot follow revision %d",
+                        next->revision().value, now));
+  }
+  if (!MayMove()) {
+    return absl::FailedPreconditionError(
+        "the program has views of its gradients and no handler for their move "
+        "(GradientSync::OnMoved)");
+  }
+  if (!next->IsRevisionOf(*in_effect_)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "revision %d of the plan has other parameters or communicators than "
+        "revision %d",
+        next->revision().value, now));
+  }
   next_ = std::move(next);
-  return true;
+  return absl::OkStatus();
+}
+
+bool Layouts::HoldsNext() const {
+  MutexLock lock(&mutex_);
+  return next_ != nullptr;
 }
 
 // --- The switch -------------------------------------------------------------

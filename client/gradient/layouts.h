@@ -29,6 +29,7 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "client/gradient/layout.h"
@@ -54,9 +55,11 @@ class Layouts {
 
   // A later layout could be held.
   bool CanMove() const;
-  // False, and `next` is gone, if it cannot be held any more, or is not the
-  // revision after the one in effect.
-  bool Hold(std::unique_ptr<Layout> next);
+  // Holds `next` until a verdict switches to it. FailedPrecondition, and `next`
+  // is gone, if it cannot move, or is not the revision after the one in effect;
+  // InvalidArgument if it is one of other parameters or communicators.
+  absl::Status Hold(std::unique_ptr<Layout> next);
+  bool HoldsNext() const;
 
   // Does this rank hold the next layout? Then it stays so until Settle.
   bool Promise();

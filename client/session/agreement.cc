@@ -26,13 +26,6 @@ struct PlanAnswer {
   std::optional<absl::StatusOr<plan::Plan>> plan ABSL_GUARDED_BY(mutex);
 };
 
-// A coordinator that restarts has no plan until all ranks registered again.
-bool MayPass(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsNotFound(status) || absl::IsCancelled(status) ||
-         absl::IsUnknown(status) || absl::IsInternal(status);
-}
-
 }  // namespace
 
 absl::StatusOr<plan::Plan> Session::Internals::AgreeOnPlan(
@@ -56,13 +49,14 @@ absl::StatusOr<plan::Plan> Session::Internals::FetchPlan() {
                            generation().value);
   for (;;) {
     const auto announced = driver_->view();
-    auto plan = FetchOnce(announced->plan_digest);
+    auto plan =
+        FetchOnce(announced->plan_digest, /*cancelled=*/[] { return false; });
     if (plan.ok()) {
       const absl::Status right = CheckPlan(*plan, *announced);
       if (!right.ok()) return right;
       return plan;
     }
-    if (!MayPass(plan.status()) || clock_->Now() >= deadline) return plan;
+    if (!IsPassing(plan.status()) || clock_->Now() >= deadline) return plan;
     const absl::Status paused = AwaitUnlessOver(
         [](const View&) { return false; }, clock_->Now() + backoff.Next());
     if (!paused.ok()) return paused;
@@ -70,7 +64,7 @@ absl::StatusOr<plan::Plan> Session::Internals::FetchPlan() {
 }
 
 absl::StatusOr<plan::Plan> Session::Internals::FetchOnce(
-    const std::string& digest) {
+    const std::string& digest, absl::FunctionRef<bool()> cancelled) {
   const auto answer = std::make_shared<PlanAnswer>();
   driver_->FetchPlan({{options_.job}, digest, options_.token}, kFetchTimeout,
                      [answer, driver = driver_.get()](auto plan) {
@@ -80,12 +74,14 @@ absl::StatusOr<plan::Plan> Session::Internals::FetchOnce(
                        }
                        driver->Nudge();
                      });
-  const absl::Status answered = AwaitUnlessOver([&answer](const View&) {
+  const absl::Status answered = AwaitUnlessOver([&](const View&) {
+    if (cancelled()) return true;
     MutexLock lock(&answer->mutex);
     return answer->plan.has_value();
   });
   if (!answered.ok()) return answered;
   MutexLock lock(&answer->mutex);
+  if (!answer->plan) return absl::CancelledError("nobody wants the plan");
   return *std::move(answer->plan);
 }
 

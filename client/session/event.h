@@ -58,6 +58,10 @@ struct AnnouncePass {
 struct SubmitInPass {
   protocol::Submitted submitted;
 };
+// The answer to View::order_wanted. Not remembered: who resumes is asked again.
+struct OfferOrder {
+  protocol::ReadyOrder order;
+};
 // Where the worker is. Only the newest is ever sent.
 struct Moved {
   protocol::Progress progress;
@@ -84,8 +88,8 @@ struct LeaveNow {
 using Event =
     std::variant<Begin, StreamOpened, StreamMessage, StreamClosed, Wake,
                  RegisterAll, AcceptPlan, OfferHandles, DataPlaneConnected,
-                 AnnouncePass, SubmitInPass, Moved, BusyChanged, Accuse,
-                 FailLocally, Quiesced, LeaveNow>;
+                 OfferOrder, AnnouncePass, SubmitInPass, Moved, BusyChanged,
+                 Accuse, FailLocally, Quiesced, LeaveNow>;
 
 // --- What can be asked for --------------------------------------------------
 

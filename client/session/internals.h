@@ -99,6 +99,29 @@ class Session::Internals {
   // the plan's order, and waits until every rank has.
   absl::StatusOr<PlanInEffect> Connect(plan::Plan plan);
 
+  // --- Later revisions of the plan (revisions.cc) ---
+
+  // What the coordinator says of them.
+  struct RevisionNews {
+    Revision order_wanted;  // whose order it asks for; 0: none
+    Revision announced;     // the newest plan
+  };
+  // Blocks until `holds`, or `deadline`: the news at that moment. `holds` is
+  // called again after every change of the news and every Nudge.
+  absl::StatusOr<RevisionNews> AwaitRevisions(
+      absl::FunctionRef<bool(const RevisionNews&)> holds,
+      absl::Time deadline = absl::InfiniteFuture());
+  void Nudge() { driver_->Nudge(); }
+  // The announced plan, fetched and checked. One attempt, which ends as
+  // Cancelled soon after `cancelled` and a Nudge. Errors for which IsPassing
+  // holds are worth another.
+  absl::StatusOr<plan::Plan> FetchRevision(absl::FunctionRef<bool()> cancelled);
+  static bool IsPassing(const absl::Status& fetched);
+  // This rank holds it.
+  void AcceptRevision(Revision revision, const std::string& digest);
+  // The answer to `order_wanted`.
+  void OfferOrder(const protocol::ReadyOrder& order);
+
   // --- Hooks ---
   uint64_t AddWatch(session::Driver::Watch watch) {
     return driver_->AddWatch(std::move(watch));
@@ -145,7 +168,8 @@ class Session::Internals {
 
   // The announced plan, checked; tries again while that may help.
   absl::StatusOr<plan::Plan> FetchPlan();
-  absl::StatusOr<plan::Plan> FetchOnce(const std::string& digest);
+  absl::StatusOr<plan::Plan> FetchOnce(const std::string& digest,
+                                       absl::FunctionRef<bool()> cancelled);
   absl::Status CheckPlan(const plan::Plan& plan,
                          const session::View& announced) const;
   // OK once `holds` or the deadline has passed; else why it never will.

@@ -106,7 +106,11 @@ void Machine::LoseStream(absl::Status why) {
   last_close_ = std::move(why);
   dialer_.Lost(now_);
   pulse_.Disconnected();
-  if (view_.connected) Change().connected = false;
+  if (view_.connected) {
+    View& view = Change();
+    view.connected = false;
+    view.order_wanted = {};  // who resumes is asked again
+  }
   if (NeedsCoordinator()) {
     give_up_at_ = std::min(give_up_at_, now_ + options_.connect_timeout);
   }
@@ -241,7 +245,7 @@ void Machine::Hear(EpochId epoch, const protocol::Wanted& wanted) {
 
 void Machine::Hear(EpochId epoch, const protocol::OrderWanted& order) {
   if (epoch != view_.epoch || !InEpoch()) return;
-  Change().order_wanted = std::max(view_.order_wanted, order.revision);
+  Change().order_wanted = order.revision;
 }
 
 void Machine::Hear(EpochId epoch, const protocol::Decide& decide) {
@@ -296,6 +300,13 @@ void Machine::On(const SubmitInPass& event) {
   if (!Negotiates()) return;
   passes_.Submit(event.submitted);
   State(event.submitted);
+}
+
+void Machine::On(const OfferOrder& event) {
+  const bool wanted = event.order.revision == view_.order_wanted;
+  if (!InEpoch() || !wanted) return;
+  Change().order_wanted = {};
+  State(event.order);
 }
 
 void Machine::On(const Accuse& event) {

@@ -91,6 +91,7 @@ class Machine {
   void On(const DataPlaneConnected&);
   void On(const AnnouncePass& event);
   void On(const SubmitInPass& event);
+  void On(const OfferOrder& event);
   void On(const Moved& event) { pulse_.Moved(event.progress); }
   void On(const BusyChanged& event) { pulse_.SetBusy(event.busy); }
   void On(const Accuse& event);

@@ -41,7 +41,8 @@ struct View {
   std::string plan_digest;
   std::map<int, SharedList<std::string>> handles;  // by communicator
   protocol::Wanted wanted;                         // of the job, by an operator
-  Revision order_wanted;      // the newest whose bucket order was asked for
+  // Whose bucket order was asked for, and not answered on this stream; 0: none.
+  Revision order_wanted;
   protocol::Cause cause;      // what the coordinator said of the epoch's end
   bool job_over = false;      // nobody need join again
   absl::Status status;        // OK until kEnded or kFailed; then never changes

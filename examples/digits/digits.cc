@@ -5,6 +5,7 @@
 // Each worker trains the same network on its share of every step's samples.
 // Gradients live in Lockstep's buckets; each is submitted as soon as the
 // backward pass has made it, and the update waits for the sum over all workers.
+// Buckets may be cut anew while it trains: then the gradients are bound again.
 
 #include <cstdio>
 #include <map>
@@ -50,9 +51,13 @@ class BoundGradients {
       bound.ids_[parameter] = *id;
     }
     if (absl::Status sealed = bound.sync_->Seal(); !sealed.ok()) return sealed;
-    for (auto& [parameter, id] : bound.ids_) {
-      parameter->BindGradient(bound.sync_->template Gradient<T>(id).data());
-    }
+    const auto bind = [sync = bound.sync_.get(), ids = bound.ids_] {
+      for (const auto& [parameter, id] : ids) {
+        parameter->BindGradient(sync->template Gradient<T>(id).data());
+      }
+    };
+    bound.sync_->OnMoved(bind);
+    bind();
     return bound;
   }
 

@@ -169,6 +169,7 @@ class Job {
   // --- Later revisions (job_revisions.cc) ---
   bool OrderMatters() const;
   void RebuildOnce(Turn& turn);
+  void ResumeRevisions(Turn& turn);
   absl::Status RebuildNow(Turn& turn);
   void AskForOrder(Turn& turn);
   void AdoptRecut(Turn& turn);

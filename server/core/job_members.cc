@@ -118,6 +118,12 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
     Tell(*worker, protocol::Left{}, turn);
     Detach(worker, absl::OkStatus(), turn);
   } else if (member) {
+    const bool holds = hello.resume && epoch_->started &&
+                       hello.resume->plan_digest == durable_.plan_digest;
+    if (holds) {
+      HoldRevision(RankOf(*worker),
+                   {hello.resume->revision, hello.resume->plan_digest}, turn);
+    }
     Restate(*worker, turn);
     RecognizeStart(hello, turn);
     ResumePasses(RankOf(*worker), hello, turn);

@@ -39,6 +39,15 @@ void Job::RebuildOnce(Turn& turn) {
   if (is_due && OrderMatters()) AskForOrder(turn);
 }
 
+// After a restart of the coordinator, once the plan is there again: that it was
+// announced, or asked for, may have been lost on the way.
+void Job::ResumeRevisions(Turn& turn) {
+  if (durable_.revision.value > 1) {
+    TellAll(protocol::PlanReady{durable_.revision, durable_.plan_digest}, turn);
+  }
+  RebuildOnce(turn);
+}
+
 absl::Status Job::RebuildNow(Turn& turn) {
   const auto refuse = [this](const std::string& why) {
     return absl::FailedPreconditionError(absl::StrFormat(
@@ -58,9 +67,19 @@ absl::Status Job::RebuildNow(Turn& turn) {
   if (epoch_->poll) {
     return refuse(absl::StrFormat(
         "revision %d is under way, and %s did not say yet in which order "
-        "gradients become ready",
+        "gradients become ready; a program that keeps views of them must "
+        "allow their move (GradientSync::OnMoved)",
         epoch_->poll->revision().value,
         NameList(NamesOf(epoch_->poll->Wanted()), 4)));
+  }
+  if (durable_.revision.value > 1 && !epoch_->holding.full() &&
+      epoch_->running.empty()) {
+    return refuse(absl::StrFormat(
+        "revision %d is under way, and %s did not take it over yet; a program "
+        "that keeps views of its gradients must allow their move "
+        "(GradientSync::OnMoved)",
+        durable_.revision.value,
+        NameList(NamesOf(epoch_->holding.Missing()), 4)));
   }
   if (durable_.revision.value > 1 && !epoch_->running.full()) {
     return refuse(absl::StrFormat(

@@ -96,7 +96,10 @@ void Job::AdoptPlan(Turn& turn) {
   }
   BeginNegotiation(again ? Negotiation::Begins::kAgain
                          : Negotiation::Begins::kAnew);
-  if (epoch_->started) return HearEarly(turn);  // its members hold it
+  if (epoch_->started) {  // its members hold it, or the revision before
+    HearEarly(turn);
+    return ResumeRevisions(turn);
+  }
   state_ = JobState::kPlanned;
   epoch_->board.BeginAnew(turn.now);
   Remember(absl::StrFormat("plan %s: %s in %s", epoch_->digest,

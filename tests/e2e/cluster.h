@@ -62,12 +62,14 @@ class Cluster {
 
   struct Worker {
     std::string name;
-    std::vector<std::string> orders;  // of trouble_worker
+    std::vector<std::string> orders;  // of the program
     std::string child;                // what the test calls it; empty: its name
     std::string spec_file;            // empty: the cluster's
+    std::string program = "trouble_worker";
   };
   void Start(const Worker& worker) {
-    std::vector<std::string> argv = {launch::OwnFolder() + "/trouble_worker"};
+    std::vector<std::string> argv = {launch::OwnFolder() + "/" +
+                                     worker.program};
     argv.insert(argv.end(), worker.orders.begin(), worker.orders.end());
     const std::string spec = !worker.spec_file.empty() ? worker.spec_file
                              : has_spec_               ? File("spec.yaml")

@@ -22,9 +22,25 @@
 // from a buffer of the caller's. After Finish the views hold the reduced
 // gradients until they are written again.
 //
+// Moving. Buckets are cut for the order in which gradients are expected to
+// become ready, the reverse of the registration. Once steps run the job sees
+// the real order, and may cut them anew (`buckets.rebuild` of the spec,
+// `lockstepctl rebuild`): then the first transfer starts earlier. Gradients
+// move with them, between two steps, on all ranks after the same verdict. A
+// program that allows it says how it fetches its views again:
+//
+//   const auto fetch = [&] {
+//     for (auto& p : model) p.grad = sync->Gradient<float>(p.id);
+//   };
+//   sync->OnMoved(fetch);
+//   fetch();
+//
+// One that does not keeps the buckets it has, and so do all other ranks.
+//
 // Threads: Submit from any threads, for one parameter by one at a time; all
 //          else from one thread, with no Submit at the same time.
-// Ownership: the session must outlive it; views live as long as it does.
+// Ownership: the session must outlive it; views live as long as it does, or,
+//          with OnMoved, until the handler has returned.
 //          Streams must have passed what was submitted on them before it is
 //          destroyed.
 // Errors:  a wrong call (unknown parameter, a second Submit, a buffer of
@@ -39,6 +55,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -123,12 +140,28 @@ class LOCKSTEP_EXPORT GradientSync {
   absl::Status Seal();
 
   // The parameter's gradient in its bucket; row-major, aligned to 64 bytes.
-  // Zeroed by Seal. T must be of the dtype's size.
+  // Zeroed by Seal. T must be of the dtype's size. Without OnMoved the view
+  // stays valid for good; the first such call may wait for a verdict that is
+  // being exchanged.
   template <typename T>
   absl::Span<T> Gradient(ParameterId parameter) {
     const absl::Span<std::byte> bytes = GradientBytes(parameter, sizeof(T));
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
+
+  // Allows buckets to move. `handler` fetches the views again: it is called
+  // after each move, before anybody gets the verdict after which it happened:
+  // Finish has not returned, and what was enqueued behind FinishAsync has not
+  // begun. The new views hold the reduced gradients, the old are valid until it
+  // returns, and then no more. A program that fetches its views anew in every
+  // step gives an empty function.
+  //
+  // It runs on a thread of the library, at most once a step; it may call
+  // Gradient and nothing else of this object, and must not throw. With steps in
+  // flight the caller's thread may run meanwhile: then only work on the stream
+  // may use what it changes. Best called before the first Gradient; replaces
+  // the handler before it; never with a null function.
+  void OnMoved(std::function<void()> handler);
 
   // --- Every step ---
 

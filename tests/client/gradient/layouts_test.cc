@@ -54,7 +54,7 @@ class LayoutsTest : public testing::Test {
 TEST_F(LayoutsTest, SwitchesOnceEverybodyHoldsTheNext) {
   EXPECT_FALSE(layouts_.Promise()) << "there is no next one";
   EXPECT_FALSE(layouts_.Settle(true));
-  ASSERT_TRUE(layouts_.Hold(Next(plan_)));
+  ASSERT_EQ(layouts_.Hold(Next(plan_)), absl::OkStatus());
   EXPECT_TRUE(layouts_.Promise());
   EXPECT_FALSE(layouts_.Settle(false)) << "not everybody does";
   EXPECT_EQ(layouts_.revision(), Revision{1});
@@ -67,10 +67,17 @@ TEST_F(LayoutsTest, SwitchesOnceEverybodyHoldsTheNext) {
 }
 
 TEST_F(LayoutsTest, HoldsTheNextRevisionAndNoOther) {
-  EXPECT_FALSE(layouts_.Hold(LayoutOf(plan_)));
+  const auto code = [this](const plan::Plan& plan) {
+    return layouts_.Hold(LayoutOf(plan)).code();
+  };
+  EXPECT_EQ(code(plan_), absl::StatusCode::kFailedPrecondition);
   plan::Plan third = *plan::Recut(plan_, {}, {0, 1});
   third.revision = {3};
-  EXPECT_FALSE(layouts_.Hold(LayoutOf(third)));
+  EXPECT_EQ(code(third), absl::StatusCode::kFailedPrecondition);
+  plan::Plan other = *plan::Recut(plan_, {}, {0, 1});
+  other.communicators[1].name = "another";
+  EXPECT_EQ(code(other), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(layouts_.HoldsNext());
   EXPECT_FALSE(layouts_.Promise());
 }
 
@@ -91,7 +98,7 @@ TEST_F(LayoutsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
     Write(views[p], 5.0f + p);
   }
   ASSERT_TRUE(layouts_.CanMove());
-  ASSERT_TRUE(layouts_.Hold(Next(plan_)));
+  ASSERT_EQ(layouts_.Hold(Next(plan_)), absl::OkStatus());
   ASSERT_TRUE(layouts_.Promise());
   ASSERT_TRUE(layouts_.Settle(true));
   EXPECT_EQ(calls, 1);
@@ -103,16 +110,17 @@ TEST_F(LayoutsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
 TEST_F(LayoutsTest, ViewsWithoutAHandlerStayValidForGood) {
   const absl::Span<std::byte> view = layouts_.View(0);
   EXPECT_FALSE(layouts_.CanMove());
-  EXPECT_FALSE(layouts_.Hold(Next(plan_)));
+  EXPECT_EQ(layouts_.Hold(Next(plan_)).code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(layouts_.Promise());
   EXPECT_EQ(layouts_.View(0).data(), view.data());
   layouts_.OnMoved([] {});
   EXPECT_TRUE(layouts_.CanMove()) << "a handler may come later";
-  EXPECT_TRUE(layouts_.Hold(Next(plan_)));
+  EXPECT_EQ(layouts_.Hold(Next(plan_)), absl::OkStatus());
 }
 
 TEST_F(LayoutsTest, AFirstViewGivesUpWhatWasHeld) {
-  ASSERT_TRUE(layouts_.Hold(Next(plan_)));
+  ASSERT_EQ(layouts_.Hold(Next(plan_)), absl::OkStatus());
   layouts_.View(0);
   EXPECT_FALSE(layouts_.Promise());
 }
@@ -120,7 +128,7 @@ TEST_F(LayoutsTest, AFirstViewGivesUpWhatWasHeld) {
 TEST_F(LayoutsTest, AFirstViewAfterAPromiseWaitsForTheVerdict) {
   for (const bool everyone : {true, false}) {
     Layouts layouts(LayoutOf(plan_), nullptr);
-    ASSERT_TRUE(layouts.Hold(Next(plan_)));
+    ASSERT_EQ(layouts.Hold(Next(plan_)), absl::OkStatus());
     ASSERT_TRUE(layouts.Promise());
     std::atomic<bool> settled{false};
     std::thread program([&] {

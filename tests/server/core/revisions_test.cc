@@ -211,6 +211,42 @@ TEST_F(RevisionsTest, ARestartedCoordinatorKnowsThatStepsRun) {
               HasSubstr("the coordinator restarted"));
 }
 
+TEST_F(RevisionsTest, TheAdoptedRevisionIsCompiledAgainAndAnnouncedAgain) {
+  Scene scene(SpecWithBuckets(2));
+  Adopt(scene);
+  const std::string digest = scene.durable_job().plan_digest;
+  scene.Restart();
+  for (const int i : {1, 2}) scene.Resume(10 + i, i);
+  scene.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
+  // Whoever had not heard of it hears it now.
+  EXPECT_EQ(
+      scene.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      "11 <- plan ready\n12 <- plan ready");
+  EXPECT_EQ(scene.durable_job().plan_digest, digest);
+  ASSERT_NE(scene.core().FindPlan(scene.job(), digest), nullptr);
+  EXPECT_EQ(Bucket(scene, 0), "weight");
+  Runs(scene, 11, 2);
+  Runs(scene, 12, 2);
+  EXPECT_EQ(Rebuild(scene), absl::OkStatus());
+}
+
+TEST_F(RevisionsTest, WhatWasAskedForBeforeARestartIsAskedForAgain) {
+  Scene scene(SpecWithBuckets(2));
+  scene.RunAll();
+  scene.Restart();
+  for (const int i : {1, 2}) {
+    protocol::Hello hello = scene.HelloOf(i);
+    hello.generation = {1};
+    hello.resume =
+        protocol::ResumeState{.epoch = scene.epoch(), .started = true};
+    scene.Hello(10 + i, hello);
+  }
+  scene.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
+  EXPECT_EQ(
+      scene.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      "11 <- order wanted for revision 2");
+}
+
 TEST_F(RevisionsTest, AnEpochBeginsWithRevisionOne) {
   JobSpec spec = SpecWithBuckets(2);
   spec.limits.max_restarts = 5;

@@ -1,0 +1,52 @@
+// Later revisions of the plan, as the session hears of them.
+
+#include <utility>
+
+#include "client/session/internals.h"
+#include "plan/digest.h"
+
+namespace lockstep {
+
+using session::View;
+
+absl::StatusOr<Session::Internals::RevisionNews>
+Session::Internals::AwaitRevisions(
+    absl::FunctionRef<bool(const RevisionNews&)> holds, absl::Time deadline) {
+  RevisionNews news;
+  const absl::Status live = AwaitUnlessOver(
+      [&](const View& view) {
+        news = {.order_wanted = view.order_wanted, .announced = view.revision};
+        return holds(news);
+      },
+      deadline);
+  if (!live.ok()) return live;
+  return news;
+}
+
+absl::StatusOr<plan::Plan> Session::Internals::FetchRevision(
+    absl::FunctionRef<bool()> cancelled) {
+  const auto announced = driver_->view();
+  auto plan = FetchOnce(announced->plan_digest, cancelled);
+  if (!plan.ok()) return plan;
+  const absl::Status right = CheckPlan(*plan, *announced);
+  if (!right.ok()) return right;
+  return plan;
+}
+
+// A coordinator that restarts has no plan until all ranks registered again.
+bool Session::Internals::IsPassing(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsNotFound(status) || absl::IsCancelled(status) ||
+         absl::IsUnknown(status) || absl::IsInternal(status);
+}
+
+void Session::Internals::AcceptRevision(Revision revision,
+                                        const std::string& digest) {
+  driver_->Post(session::AcceptPlan{revision, digest});
+}
+
+void Session::Internals::OfferOrder(const protocol::ReadyOrder& order) {
+  driver_->Post(session::OfferOrder{order});
+}
+
+}  // namespace lockstep
