@@ -47,6 +47,11 @@ std::string WorkersTable(const JobView& view) {
                         worker.generation.value, absl::StrJoin(point, ","),
                         worker.position.step, worker.step_seconds,
                         worker.process.host, worker.process.pid));
+    const bool is_behind =
+        worker.revision.value != 0 && worker.revision != view.revision;
+    if (is_behind) {
+      absl::StrAppend(&text, "  runs revision ", worker.revision.value);
+    }
     if (!worker.busy.empty()) absl::StrAppend(&text, "  busy: ", worker.busy);
     absl::StrAppend(&text, "\n");
   }

@@ -65,6 +65,38 @@ TEST_F(MachineTest, ARankOutsideTheWorldIsRefused) {
   EXPECT_EQ(view().phase, SessionPhase::kFailed);
 }
 
+// --- Later revisions --------------------------------------------------------
+
+TEST_F(MachineTest, AnnouncesALaterRevisionAndSaysWhenItIsHeld) {
+  Running();
+  Hear(0, 1, protocol::PlanReady{{2}, "def"});
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+  EXPECT_EQ(view().revision, Revision{2});
+  EXPECT_EQ(view().plan_digest, "def");
+  Hear(0, 1, protocol::PlanReady{{1}, "abc"});  // told again, late
+  EXPECT_EQ(view().revision, Revision{2});
+  EXPECT_EQ(Step(0, AcceptPlan{{2}, "def"}), "send 1: ack def");
+}
+
+TEST_F(MachineTest, AnswersOnceWhoAsksForAnOrder) {
+  Running();
+  EXPECT_EQ(Step(0, OfferOrder{{{2}, {0, 1}}}), "") << "nobody asked";
+  Hear(0, 1, protocol::OrderWanted{{2}});
+  EXPECT_EQ(view().order_wanted, Revision{2});
+  EXPECT_EQ(Step(0, OfferOrder{{{3}, {0, 1}}}), "") << "for another";
+  EXPECT_EQ(Step(0, OfferOrder{{{2}, {0, 1}}}), "send 1: order of 2");
+  EXPECT_EQ(view().order_wanted, Revision{});
+  EXPECT_EQ(Step(0, OfferOrder{{{2}, {0, 1}}}), "");
+}
+
+TEST_F(MachineTest, AnOrderIsAskedForAgainOnTheNextStream) {
+  Running();
+  Hear(0, 1, protocol::OrderWanted{{2}});
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  EXPECT_EQ(view().order_wanted, Revision{}) << "nobody would hear it";
+  EXPECT_EQ(Step(1, OfferOrder{{{2}, {0, 1}}}), "");
+}
+
 // --- Lost streams -----------------------------------------------------------
 
 TEST_F(MachineTest, KeepsItsPhaseWhenTheStreamIsLostAndResumes) {

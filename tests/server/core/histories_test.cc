@@ -86,7 +86,7 @@ class History {
 
   void Misbehave(Actor& actor) {
     const Actor other = SomeActor();
-    switch (Pick(19)) {
+    switch (Pick(20)) {
       case 0:
       case 1: return theatre_.CutStream(actor);
       case 2: return theatre_.Greet(actor);  // the old stream still open
@@ -149,6 +149,12 @@ class History {
                            "",
                            {.subject = other.name, .detail = "gone"}},
             absl::StrCat("launcher: ", other.name.value, " is dead"));
+      case 19:
+        return theatre_.Step(CommandJob{theatre_.NewRequest(),
+                                        {theatre_.spec().name},
+                                        "",
+                                        JobCommand::kRebuild},
+                             "rebuild");
     }
   }
 
@@ -159,6 +165,8 @@ class History {
     spec.timeouts.progress = absl::Seconds(7);
     spec.timeouts.connect = absl::Milliseconds(Pick(4) == 0 ? 100 : 6000);
     spec.limits.max_restarts = Pick(8);
+    // Buckets whose order matters.
+    if (Pick(2) == 0) spec.buckets = {.first_bytes_max = 1, .bytes_max = 1};
     spec.on_stuck = Pick(2) == 0 ? OnStuck::kReport : OnStuck::kEvict;
     theatre_.StartJob(spec);
   }
@@ -188,6 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, CoordinatorHistories,
 TEST(CoordinatorHistoriesTest, MeetEveryCause) {
   std::map<protocol::CauseKind, int> causes;
   int starts = 0;
+  int later_revisions = 0;
   int completed = 0;
   for (int seed = 1000; seed < 1060 && !HasFailure(); ++seed) {
     History history(seed);
@@ -197,6 +206,7 @@ TEST(CoordinatorHistoriesTest, MeetEveryCause) {
     }
     starts += history.promises().starts();
     completed += history.promises().completed();
+    later_revisions += history.promises().later_revisions();
   }
   using protocol::CauseKind;
   for (const CauseKind kind :
@@ -208,6 +218,7 @@ TEST(CoordinatorHistoriesTest, MeetEveryCause) {
   }
   EXPECT_GT(starts, 1000);
   EXPECT_GT(completed, 30);
+  EXPECT_GT(later_revisions, 30);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 //     has ranks; who was a member before keeps the rank; all members are told
 //     the same
 //   * nothing is promised before its record: membership, plan, ends
+//   * a revision is adopted when all run the one before
 //   * a plan starts when every member has acknowledged it and is connected
 //   * every member of an ended epoch that can hear it is told, at once, and
 //     once per Hello
@@ -74,6 +75,7 @@ class Promises {
   int epochs() const { return epochs_; }
   int starts() const { return starts_; }
   int completed() const { return completed_; }
+  int later_revisions() const { return later_revisions_; }
   const std::map<protocol::CauseKind, int>& causes() const { return causes_; }
 
  private:
@@ -90,6 +92,7 @@ class Promises {
     bool left = false;
     bool said_connected = false;
     bool acked = false;
+    Revision runs;  // as it said in this epoch
   };
   struct JobSeen {
     JobSpec spec;
@@ -100,6 +103,7 @@ class Promises {
     std::vector<protocol::Member> members;  // of the newest
     std::vector<protocol::Member> before;
     std::string digest;
+    Revision revision;  // adopted
     protocol::Cause cause;
     std::set<EpochId> ended;
     std::map<WorkerName, Generation> generations;
@@ -133,6 +137,9 @@ class Promises {
     }
     if (const auto* ack = std::get_if<protocol::PlanAck>(&body)) {
       life.acked |= ack->digest == job.digest;
+    }
+    if (const auto* progress = std::get_if<protocol::Progress>(&body)) {
+      life.runs = progress->revision;
     }
     if (const auto* evidence = std::get_if<protocol::Evidence>(&body)) {
       Accuse(job, *evidence);
@@ -203,16 +210,26 @@ class Promises {
       }
       Life& life = job.lives_of[member.worker];
       life.said_connected = life.acked = life.accused = life.left = false;
+      life.runs = {};
     }
     job.newest = r.epoch;
     job.lives = true;
     job.recovered = false;
     job.digest.clear();
+    job.revision = {};
     job.handles.clear();
     ++epochs_;
   }
   void Persisted(JobSeen& job, const record::PlanAdopted& r) {
     EXPECT_TRUE(job.lives && job.newest == r.epoch);
+    EXPECT_EQ(r.revision.value, job.revision.value + 1);
+    if (r.revision.value > 1) ++later_revisions_;
+    for (const protocol::Member& member : job.members) {
+      if (r.revision.value <= 2) break;
+      EXPECT_EQ(job.lives_of[member.worker].runs, job.revision)
+          << member.worker.value << " has a revision to switch to still";
+    }
+    job.revision = r.revision;
     job.digest = r.digest;
   }
   void Persisted(JobSeen& job, const record::EpochEnded& r) {
@@ -409,6 +426,7 @@ class Promises {
   int epochs_ = 0;
   int starts_ = 0;
   int completed_ = 0;
+  int later_revisions_ = 0;
   std::map<protocol::CauseKind, int> causes_;
 };
 

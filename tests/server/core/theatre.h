@@ -57,6 +57,9 @@ class Theatre {
     if (now_ < actor.sulks_until) return Say(actor, protocol::Heartbeat{});
     const auto plan = core_->FindPlan({spec_.name}, actor.digest);
     if (actor.act == Act::kPlanned && plan != nullptr) actor.Fetch(*plan);
+    actor.has_next =
+        actor.has_next ||
+        core_->FindPlan({spec_.name}, actor.next.digest) != nullptr;
     DataPlane& plane = planes_[{spec_.name, actor.epoch}];
     Say(actor, NextWord(&actor, &plane, steps_));
   }

@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "gtest/gtest.h"
 #include "plan/ir.h"
 #include "plan/words/protocol.h"
 #include "server/core/event.h"
@@ -60,6 +61,10 @@ struct Actor {
   bool acked = false;
   bool started = false;
   bool registers_again = false;  // the coordinator forgot
+  Revision running;              // of its steps; 0: it has not begun
+  Revision order_wanted;         // 0: nobody asks
+  protocol::PlanReady next;      // announced after the one it acknowledged
+  bool has_next = false;         // ... and fetched
   protocol::Position position;
   protocol::Leave leave;
   absl::Time sulks_until = absl::InfinitePast();  // only heartbeats before
@@ -147,9 +152,18 @@ struct Actor {
     publish = {};
     handles.clear();
     position = {};
+    running = order_wanted = {};
+    next = {};
+    has_next = false;
   }
   void On(EpochId at, const protocol::PlanReady& ready) {
-    if (at != epoch || started) return;
+    if (at != epoch) return;
+    if (acked) {  // a later one: steps run
+      if (ready.revision <= revision || ready == next) return;
+      next = ready;
+      has_next = false;
+      return;
+    }
     revision = ready.revision;
     digest = ready.digest;
     if (act == Act::kRegistered) act = Act::kPlanned;
@@ -160,6 +174,7 @@ struct Actor {
   void On(EpochId at, const protocol::Start&) {
     if (at != epoch || act == Act::kEnded) return;
     started = true;
+    if (running.value == 0) running = {1};
     if (act != Act::kLeaving) act = Act::kRunning;
   }
   void On(EpochId, const protocol::EpochEnded&) {
@@ -168,13 +183,37 @@ struct Actor {
   void On(EpochId, const protocol::Left&) { Die(); }
   // What a running job may be asked for, and these actors do not act.
   void On(EpochId, const protocol::Wanted&) {}
-  void On(EpochId, const protocol::OrderWanted&) {}
+  void On(EpochId at, const protocol::OrderWanted& order) {
+    if (at == epoch) order_wanted = order.revision;
+  }
   void On(EpochId, const protocol::Decide&) {}
 };
 
-// How far each member of an epoch ever came: what it gave to the data plane
-// stays there when it has gone.
-using DataPlane = std::map<WorkerName, protocol::Position>;
+// The revisions that a member runs and holds as it enters a verdict.
+struct RevisionBallot {
+  Revision runs;
+  Revision holds;
+};
+
+// How far each member of an epoch ever came, and its ballot of each step: what
+// it gave to the data plane stays there when it has gone.
+struct DataPlane {
+  std::map<WorkerName, protocol::Position> reached;
+  std::map<uint64_t, std::map<WorkerName, RevisionBallot>> ballots;
+
+  // After the verdict of `step`, which all have entered: the next revision if
+  // all hold it. All run the same.
+  Revision After(uint64_t step) {
+    const auto& all = ballots[step];
+    const Revision runs = all.begin()->second.runs;
+    bool everyone = true;
+    for (const auto& [worker, ballot] : all) {
+      EXPECT_EQ(ballot.runs, runs) << worker.value << " mixes revisions";
+      everyone = everyone && ballot.holds.value == runs.value + 1;
+    }
+    return everyone ? Revision{runs.value + 1} : runs;
+  }
+};
 
 // What an actor says next of its own accord; a heartbeat if it can only wait.
 inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
@@ -183,7 +222,9 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
   const protocol::RegisterChunk registration{
       .index = 0,
       .last = true,
-      .parameters = {{.name = "weight", .shape = {8, 4}}}};
+      .parameters = {{.name = "weight", .shape = {8, 4}},
+                     {.name = "bias", .shape = {8}},
+                     {.name = "scale", .shape = {8}}}};
   switch (actor->act) {
     case Act::kFormed:
       actor->act = Act::kRegistered;
@@ -202,9 +243,21 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
     case Act::kRunning: {
       if (std::exchange(actor->registers_again, false)) return registration;
       protocol::Position& at = actor->position;
+      if (actor->has_next && actor->next.revision > actor->revision) {
+        actor->revision = actor->next.revision;
+        actor->digest = actor->next.digest;
+        return protocol::PlanAck{actor->revision, actor->digest};
+      }
+      if (actor->order_wanted.value != 0 && at.phase == Phase::kIdle) {
+        const uint32_t first = static_cast<uint32_t>(at.step) % 3;
+        return protocol::ReadyOrder{
+            std::exchange(actor->order_wanted, Revision{}),
+            {first, (first + 1) % 3, (first + 2) % 3}};
+      }
       const auto all_entered = [&](Phase phase) {
         for (const protocol::Member& member : actor->members) {
-          if ((*plane)[member.worker] < protocol::Position{at.step, phase}) {
+          if (plane->reached[member.worker] <
+              protocol::Position{at.step, phase}) {
             return false;
           }
         }
@@ -224,14 +277,19 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
           if (!all_entered(Phase::kTransfer)) return protocol::Heartbeat{};
           at.phase = Phase::kReduced;
           break;
-        case Phase::kReduced: at.phase = Phase::kVerdict; break;
+        case Phase::kReduced:
+          at.phase = Phase::kVerdict;
+          plane->ballots[at.step][actor->name] = {actor->running,
+                                                  actor->revision};
+          break;
         case Phase::kVerdict:
           if (!all_entered(Phase::kVerdict)) return protocol::Heartbeat{};
+          actor->running = plane->After(at.step);
           at = {at.step + 1, Phase::kIdle};
           break;
       }
-      (*plane)[actor->name] = at;
-      return protocol::Progress{.position = at};
+      plane->reached[actor->name] = at;
+      return protocol::Progress{.position = at, .revision = actor->running};
     }
     case Act::kLeaving: return actor->leave;
     case Act::kOut:
