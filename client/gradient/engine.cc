@@ -26,7 +26,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       word_(options_.first_step),
-      tally_(options_.names, options_.uses),
+      tally_(options_.names, options_.uses,
+             negotiates() ? Tally::Expects::kAnnounced : Tally::Expects::kAll),
       times_(options_.clock->Now()) {}
 
 Engine::~Engine() {
@@ -50,7 +51,77 @@ absl::Status Engine::Prepare() {
       [this](int c, const absl::Status& error) { Fail(c, error); });
   lane_ = std::make_unique<Lane>(layouts_->current().PendingByItem(),
                                  [this](int item) { Launch(item); });
+  if (!negotiates()) return absl::OkStatus();
+  std::vector<uint32_t> plan_indices;
+  for (const Fact& fact : facts_) plan_indices.push_back(fact.plan_index);
+  pass_lane_ = std::make_unique<PassLane>(
+      plan_indices,
+      PassLane::Launches{.reduction =
+                             [this](int parameter, const Share& share) {
+                               LaunchShared(parameter, share);
+                             },
+                         .verdict = [this] { FailUnless(LaunchVerdict()); }});
   return absl::OkStatus();
+}
+
+// --- Passes -----------------------------------------------------------------
+
+absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
+  if (absl::Status ended = failure(); !ended.ok()) return ended;
+  if (!negotiates()) {
+    return absl::FailedPreconditionError(
+        "BeginPass in a job whose spec says sync: static");
+  }
+  {
+    MutexLock lock(&mutex_);
+    if (in_flight_ > 0) return NotWaitedFor();
+    absl::Status begun = tally_.BeginPass(parameters);
+    if (!begun.ok()) return begun;
+  }
+  ForgetUnannounced(parameters);
+  pass_lane_->Begin(parameters);
+  phase_.store(Phase::kCompute, std::memory_order_relaxed);
+  protocol::Announce announce{.pass = word_.steps()};
+  for (const int parameter : parameters) {
+    announce.parameters.push_back(facts_[parameter].plan_index);
+  }
+  options_.announce(std::move(announce));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::BeginPassIfNone() {
+  if (!negotiates()) return absl::OkStatus();
+  {
+    MutexLock lock(&mutex_);
+    if (in_flight_ > 0) return NotWaitedFor();
+    if (tally_.has_begun()) return absl::OkStatus();
+  }
+  return BeginPass({});
+}
+
+// What the last pass left behind. No reduction of this pass is launched before
+// this rank has announced.
+void Engine::ForgetUnannounced(const std::vector<int>& announced) {
+  BucketStore& store = layouts_->current().store();
+  std::vector<bool> is_announced(facts_.size());
+  for (const int parameter : announced) is_announced[parameter] = true;
+  for (size_t p = 0; p < facts_.size(); ++p) {
+    if (!is_announced[p]) store.SetFlag(static_cast<int>(p), false);
+  }
+  for (const int before : announced_) {
+    if (!is_announced[before]) store.Zero(before);
+  }
+  announced_ = announced;
+}
+
+// On the comm stream, behind the reductions before: the caller's thread must
+// not meet what a launch that fails brings with it.
+void Engine::Decide(std::vector<protocol::Decision> decisions) {
+  reduction_->Run([this, decisions = std::move(decisions)] {
+    for (const protocol::Decision& decision : decisions) {
+      pass_lane_->Decide(decision);
+    }
+  });
 }
 
 // --- Submitting
@@ -122,7 +193,9 @@ absl::Status Engine::Deliver(int parameter, const void* gradient, double weight,
 absl::Status Engine::MarkReady(int parameter, bool contributed) {
   Layout& layout = layouts_->current();
   layout.store().SetFlag(parameter, contributed);
-  return lane_->Ready(layout.ItemOf(parameter));
+  if (!negotiates()) return lane_->Ready(layout.ItemOf(parameter));
+  options_.submitted(word_.steps(), facts_[parameter].plan_index);
+  return absl::OkStatus();
 }
 
 absl::Status Engine::BeginNoSync() {
@@ -141,6 +214,7 @@ void Engine::EndNoSync() {
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     const FinishOptions& options, double max_norm, Stream* stream) {
   if (absl::Status ended = failure(); !ended.ok()) return ended;
+  if (absl::Status begun = BeginPassIfNone(); !begun.ok()) return begun;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
   verdict->max_norm = max_norm;
@@ -206,17 +280,27 @@ absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete) {
   for (int parameter : incomplete.partly) {
     if (absl::Status s = MarkReady(parameter, true); !s.ok()) return s;
   }
-  return lane_->Close();
+  if (!negotiates()) return lane_->Close();
+  pass_lane_->Finish();
+  return absl::OkStatus();
 }
 
 // --- Launching, and what comes of it --------------------------------------
 
 void Engine::Launch(int item) {
   Layout& layout = layouts_->current();
-  absl::Status status = item < static_cast<int>(layout.items().size())
-                            ? reduction_->LaunchBucket(layout, item)
-                            : LaunchVerdict();
-  if (!status.ok()) Fail(-1, status);
+  FailUnless(item < static_cast<int>(layout.items().size())
+                 ? reduction_->LaunchBucket(layout, item)
+                 : LaunchVerdict());
+}
+
+void Engine::LaunchShared(int parameter, const Share& share) {
+  Layout& layout = layouts_->current();
+  FailUnless(reduction_->LaunchShared(layout, layout.ItemOf(parameter), share));
+}
+
+void Engine::FailUnless(const absl::Status& launched) {
+  if (!launched.ok()) Fail(-1, launched);
 }
 
 absl::Status Engine::LaunchVerdict() {

@@ -32,6 +32,7 @@
 #include "client/gradient/ballot.h"
 #include "client/gradient/lane.h"
 #include "client/gradient/layouts.h"
+#include "client/gradient/pass_lane.h"
 #include "client/gradient/pending.h"
 #include "client/gradient/reduction.h"
 #include "client/gradient/step_times.h"
@@ -60,6 +61,11 @@ struct EngineOptions {
   std::function<void(int communicator, const absl::Status&)> on_failure;
   // As GradientSync::OnMoved; may be empty.
   std::function<void()> on_moved;
+  // Negotiated mode: what tells the coordinator what this rank will submit in a
+  // pass, and then each that it has, by index in the plan. Both null: static.
+  // They must not block.
+  std::function<void(protocol::Announce)> announce;
+  std::function<void(uint64_t pass, uint32_t parameter)> submitted;
   // Turns that error, in who waits for a verdict, into the reason behind it.
   std::function<absl::Status(const absl::Status&)> explain;
 };
@@ -77,6 +83,11 @@ class Engine {
     return layouts_->View(parameter);
   }
   DType DTypeOf(int parameter) const { return facts_[parameter].dtype; }
+
+  // Negotiated mode: what this step submits. FailedPrecondition in static mode.
+  absl::Status BeginPass(const std::vector<int>& parameters);
+  // What the coordinator decided, in order; from any thread, does not block.
+  void Decide(std::vector<protocol::Decision> decisions);
 
   // `gradient` null: it is in its view. `stream` null: it is complete now.
   absl::Status Submit(int parameter, const void* gradient, size_t bytes,
@@ -131,6 +142,11 @@ class Engine {
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
 
+  bool negotiates() const { return options_.announce != nullptr; }
+  // A pass that was not begun announces nothing.
+  absl::Status BeginPassIfNone();
+  void ForgetUnannounced(const std::vector<int>& announced);
+
   // Does `work` when `stream` gets there, or at once without one.
   absl::Status RunOn(Stream* stream, absl::AnyInvocable<absl::Status()> work);
   absl::Status CheckSubmit(int parameter, const void* gradient,
@@ -147,7 +163,9 @@ class Engine {
   // verdict.
   absl::Status CloseStep(const Tally::Incomplete& incomplete);
   void Launch(int item);
+  void LaunchShared(int parameter, const Share& share);
   absl::Status LaunchVerdict();
+  void FailUnless(const absl::Status& launched);
   void Judge(PendingVerdict::State& verdict, absl::StatusOr<Verdict> reduced);
   void Publish(PendingVerdict::State& verdict, Verdict judged);
   // After a verdict: to the next layout, if it says so.
@@ -186,7 +204,10 @@ class Engine {
   std::function<void(std::vector<uint32_t>)> watch_order_
       ABSL_GUARDED_BY(mutex_);
 
+  std::vector<int> announced_;  // in the last pass; by the training thread
+
   std::unique_ptr<Lane> lane_;
+  std::unique_ptr<PassLane> pass_lane_;  // in its stead, in negotiated mode
   std::unique_ptr<Reduction>
       reduction_;  // last: its work uses all of the above
 };

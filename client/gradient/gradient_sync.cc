@@ -30,6 +30,7 @@ class GradientSync::Impl {
     reviser_.reset();
     // Where it stood stays true once it is gone.
     session_.SetProgressSource([last = engine_->progress()] { return last; });
+    session_.SetDecisionSink({});
     session_.RemoveWatch(watch_);
   }
 
@@ -129,6 +130,10 @@ absl::Status GradientSync::Impl::Seal() {
     return engine.status();
   }
   engine_ = *std::move(engine);
+  session_.SetDecisionSink(
+      [this](const std::vector<protocol::Decision>& decisions) {
+        engine_->Decide(decisions);
+      });
   watch_ = session_.AddWatch(
       [this](const absl::Status& cause) { OnEpochEnded(cause); });
   session_.SetProgressSource([this] { return engine_->progress(); });
@@ -139,7 +144,7 @@ absl::Status GradientSync::Impl::Seal() {
 }
 
 gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
-  return {
+  gradient::EngineOptions options{
       .epoch = session_.epoch(),
       .plan = std::move(plan.plan),
       .rank = plan.rank,
@@ -159,6 +164,14 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
             return session_.Explain("GradientSync::Finish", error);
           },
   };
+  if (session_.spec().sync != SyncMode::kNegotiated) return options;
+  options.announce = [this](protocol::Announce announce) {
+    session_.Announce(std::move(announce));
+  };
+  options.submitted = [this](uint64_t pass, uint32_t parameter) {
+    session_.Submitted(pass, parameter);
+  };
+  return options;
 }
 
 void GradientSync::Impl::OnFailure(int communicator,
@@ -243,6 +256,17 @@ absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,
   return impl_->Explained(
       "GradientSync::Submit",
       impl_->engine().Submit(parameter.index, gradient, bytes, stream));
+}
+
+absl::Status GradientSync::BeginPass(absl::Span<const ParameterId> parameters) {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  std::vector<int> indices;
+  indices.reserve(parameters.size());
+  for (const ParameterId parameter : parameters) {
+    indices.push_back(parameter.index);
+  }
+  return impl_->Explained("GradientSync::BeginPass",
+                          impl_->engine().BeginPass(indices));
 }
 
 absl::StatusOr<GradientSync::NoSyncScope> GradientSync::NoSync() {

@@ -1,8 +1,10 @@
 #include "client/gradient/reduction.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "kernels/cast_scale.h"
 #include "kernels/finite_check.h"
 
 namespace lockstep::gradient {
@@ -21,6 +23,55 @@ absl::Status Reduction::LaunchBucket(Layout& layout, int item) {
   if (!status.ok()) return status;
   stream_.Enqueue([this, &layout, &it] { return TakeNorm(layout, it); });
   return absl::OkStatus();
+}
+
+absl::Status Reduction::LaunchShared(Layout& layout, int item,
+                                     const Share& share) {
+  const Layout::Item& it = layout.items()[item];
+  const plan::Bucket& bucket = layout.bucket(it.bucket);
+  Communicator& communicator = *communicators_[it.communicator];
+  const bool some_only = share.announcers < communicator.size();
+  const bool rescales = bucket.op == ReduceOp::kMean && some_only;
+  const bool by_sum =
+      rescales && (bucket.dtype == DType::kF32 || bucket.dtype == DType::kF64);
+  const double factor = (by_sum ? 1.0 : communicator.size()) / share.announcers;
+
+  std::byte* data = layout.store().BucketData(it.bucket);
+  if (!share.gives) {
+    stream_.Enqueue([data, bytes = bucket.total * SizeOf(bucket.dtype)] {
+      std::memset(data, 0, bytes);
+      return absl::OkStatus();
+    });
+  }
+  absl::Status status =
+      communicator.AllReduce(data, data, bucket.total, bucket.dtype,
+                             by_sum ? ReduceOp::kSum : bucket.op, stream_);
+  if (!status.ok()) return status;
+  stream_.Enqueue([this, &layout, &it, rescales, factor, share] {
+    if (rescales) Rescale(layout, it.bucket, factor);
+    absl::Status taken = TakeNorm(layout, it);
+    // The flag stays: it says that others gave a gradient.
+    const plan::Bucket& bucket = layout.bucket(it.bucket);
+    if (!share.gives) {
+      std::memset(layout.store().BucketData(it.bucket), 0,
+                  bucket.flags_offset * SizeOf(bucket.dtype));
+    }
+    return taken;
+  });
+  return absl::OkStatus();
+}
+
+void Reduction::Rescale(Layout& layout, int bucket, double factor) {
+  const plan::Bucket& of = layout.bucket(bucket);
+  std::byte* data = layout.store().BucketData(bucket);
+  kernels::Scale(data, of.dtype, factor, of.slots[0].count);
+}
+
+void Reduction::Run(absl::AnyInvocable<void()> work) {
+  stream_.Enqueue([work = std::move(work)]() mutable {
+    work();
+    return absl::OkStatus();
+  });
 }
 
 absl::Status Reduction::TakeNorm(const Layout& layout,

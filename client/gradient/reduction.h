@@ -18,6 +18,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "client/gradient/ballot.h"
 #include "client/gradient/layout.h"
@@ -25,6 +26,12 @@
 #include "lockstep/communicator.h"
 
 namespace lockstep::gradient {
+
+// How a rank takes part in one reduction of negotiated mode.
+struct Share {
+  int announcers = 0;  // ranks that give a gradient
+  bool gives = false;  // this one does; else it gives zeros, and keeps zeros
+};
 
 class Reduction {
  public:
@@ -37,6 +44,14 @@ class Reduction {
   ~Reduction() = default;
 
   absl::Status LaunchBucket(Layout& layout, int item);
+
+  // The same in negotiated mode, for a bucket of one parameter. A mean is over
+  // those who announced: the sum times 1 / announcers; in f16 and bf16, where
+  // the sum may overflow, the mean over the group times size / announcers.
+  absl::Status LaunchShared(Layout& layout, int item, const Share& share);
+
+  // Does `work` when the comm stream gets there.
+  void Run(absl::AnyInvocable<void()> work);
 
   // `enter` says which step it is once all before it has run, and adds to the
   // ballot what only its owner knows; `judge` gets what all ranks said, or why
@@ -53,6 +68,7 @@ class Reduction {
   void Abort(const absl::Status& cause);
 
  private:
+  static void Rescale(Layout& layout, int bucket, double factor);
   absl::Status TakeNorm(const Layout& layout, const Layout::Item& item);
   Ballot TakeBallot(const FinishOptions& options);
 

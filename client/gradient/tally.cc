@@ -6,18 +6,56 @@
 
 namespace lockstep::gradient {
 
-Tally::Tally(std::vector<std::string> names, std::vector<int> uses)
-    : names_(std::move(names)),
-      uses_(std::move(uses)),
-      states_(names_.size()) {}
+Tally::Tally(std::vector<std::string> names, std::vector<int> uses,
+             Expects expects)
+    : names_(std::move(names)), uses_(std::move(uses)), expects_(expects) {
+  BeginStep();
+}
+
+void Tally::BeginStep() {
+  states_.assign(names_.size(), State{.expected = expects_ == Expects::kAll});
+  completed_.clear();
+  has_begun_ = false;
+}
+
+absl::Status Tally::CheckKnown(int parameter) const {
+  if (parameter >= 0 && parameter < static_cast<int>(states_.size())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("no parameter %d is registered: there are %d", parameter,
+                      states_.size()));
+}
+
+absl::Status Tally::BeginPass(const std::vector<int>& parameters) {
+  if (has_begun_) {
+    return absl::FailedPreconditionError("the pass was begun before");
+  }
+  std::vector<bool> expected(states_.size());
+  for (const int parameter : parameters) {
+    if (absl::Status known = CheckKnown(parameter); !known.ok()) return known;
+    if (expected[parameter]) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s is announced twice", names_[parameter]));
+    }
+    expected[parameter] = true;
+  }
+  has_begun_ = true;
+  for (size_t p = 0; p < states_.size(); ++p) {
+    states_[p].expected = expected[p];
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Tally::Submission> Tally::Submit(int parameter) {
-  if (parameter < 0 || parameter >= static_cast<int>(states_.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("no parameter %d is registered: there are %d",
-                        parameter, states_.size()));
-  }
+  if (absl::Status known = CheckKnown(parameter); !known.ok()) return known;
   State& state = states_[parameter];
+  if (!state.expected) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s is submitted, but BeginPass did not announce it in "
+                        "this pass",
+                        names_[parameter]));
+  }
   if (state.complete || state.in_pass == uses_[parameter]) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s was submitted %d times in this backward pass "
@@ -55,11 +93,10 @@ void Tally::EndNoSync() {
 Tally::Incomplete Tally::Finish() {
   Incomplete incomplete;
   for (int p = 0; p < static_cast<int>(states_.size()); ++p) {
-    if (states_[p].complete) continue;
+    if (states_[p].complete || !states_[p].expected) continue;
     (states_[p].ever ? incomplete.partly : incomplete.never).push_back(p);
   }
-  states_.assign(states_.size(), State{});
-  completed_.clear();
+  BeginStep();
   return incomplete;
 }
 
@@ -67,7 +104,8 @@ std::vector<std::string> Tally::MissingNames(int most) const {
   std::vector<std::string> missing;
   for (size_t p = 0;
        p < states_.size() && static_cast<int>(missing.size()) < most; ++p) {
-    if (!states_[p].complete) missing.push_back(names_[p]);
+    const State& state = states_[p];
+    if (state.expected && !state.complete) missing.push_back(names_[p]);
   }
   return missing;
 }

@@ -22,16 +22,28 @@ namespace lockstep::gradient {
 
 class Tally {
  public:
+  // Of which parameters a step may have gradients: of all, or (in negotiated
+  // mode) of those that BeginPass says.
+  enum class Expects { kAll, kAnnounced };
+
   // uses[p]: Submits of parameter p in one backward pass; names for messages.
-  Tally(std::vector<std::string> names, std::vector<int> uses);
+  Tally(std::vector<std::string> names, std::vector<int> uses,
+        Expects expects = Expects::kAll);
+
+  // With kAnnounced, once a step, first: what will be submitted in it. Without
+  // it, nothing. InvalidArgument, and no change: a parameter that is unknown or
+  // comes twice. FailedPrecondition: the second in this step.
+  absl::Status BeginPass(const std::vector<int>& parameters);
+  bool has_begun() const { return has_begun_; }
 
   struct Submission {
     bool first = false;     // of this step: overwrite, else add
     bool complete = false;  // the gradient is final: it may travel
   };
 
-  // Takes note of one Submit. InvalidArgument, and no change, for an unknown
-  // parameter or more Submits than uses in this pass.
+  // Takes note of one Submit. InvalidArgument, and no change, for a parameter
+  // that is unknown or was not announced, or more Submits than uses in this
+  // pass.
   absl::StatusOr<Submission> Submit(int parameter);
 
   // Enters or leaves a pass in which nothing is complete.
@@ -53,14 +65,20 @@ class Tally {
 
  private:
   struct State {
+    bool expected = true;
     int in_pass = 0;
     bool ever = false;
     bool complete = false;
   };
 
+  void BeginStep();
+  absl::Status CheckKnown(int parameter) const;
+
   std::vector<std::string> names_;
   std::vector<int> uses_;
   std::vector<State> states_;
+  const Expects expects_;
+  bool has_begun_ = false;
   bool no_sync_ = false;
   std::vector<int> completed_;
 };

@@ -102,7 +102,8 @@ absl::Status Session::Internals::CheckPlan(const plan::Plan& plan,
         digest, plan.revision.value, ToString(plan.mesh), plan.ranks.size(),
         announced.revision.value, ToString(spec().mesh), members().size()));
   }
-  return plan::Verify(plan);
+  const absl::Status right = plan::Verify(plan);
+  return right.ok() ? plan::CheckSync(plan, spec().sync) : right;
 }
 
 }  // namespace lockstep

@@ -131,6 +131,17 @@ class Session::Internals {
     driver_->SetProgressSource(std::move(source));
   }
 
+  // --- Passes, in negotiated mode; see driver.h ---
+  void Announce(protocol::Announce announce) {
+    driver_->Announce(std::move(announce));
+  }
+  void Submitted(uint64_t pass, uint32_t parameter) {
+    driver_->Submitted(pass, parameter);
+  }
+  void SetDecisionSink(session::Driver::DecisionSink sink) {
+    driver_->SetDecisionSink(std::move(sink));
+  }
+
   // --- Trouble ---
 
   // Tells the coordinator which peer a data-plane error is about, if it says

@@ -18,6 +18,18 @@
 // on all ranks, while the backward pass goes on. A step call never waits for
 // the coordinator.
 //
+// Negotiated mode (sync: negotiated) is for graphs that change from step to
+// step. A step is a pass then, and each rank says first what it will submit:
+//
+//   sync->BeginPass(ids);                     // of this pass, on this rank
+//   backward([&](auto& p) { sync->Submit(p.id); });
+//   auto verdict = sync->Finish();
+//
+// A parameter is reduced once all who announced it have submitted it, by every
+// rank of its group, and a mean is over those who announced it. Who did not
+// gives zeros, and its view holds zeros after Finish. The coordinator decides
+// the order, so steps wait for it, for as long as it takes.
+//
 // A gradient lives in its bucket (Gradient() is a view), or is packed into it
 // from a buffer of the caller's. After Finish the views hold the reduced
 // gradients until they are written again.
@@ -43,12 +55,12 @@
 //          with OnMoved, until the handler has returned.
 //          Streams must have passed what was submitted on them before it is
 //          destroyed.
-// Errors:  a wrong call (unknown parameter, a second Submit, a buffer of
-//          another size) is InvalidArgument and changes nothing: correct it and
-//          go on.
-//          When the epoch has ended, every call returns why: Session::status().
-//          A call that meets the failure first waits for the coordinator to
-//          say what is behind it, moments as a rule, seconds at most.
+// Errors:  a wrong call (unknown parameter, a second Submit, one that BeginPass
+//          did not announce, a buffer of another size) is InvalidArgument and
+//          changes nothing: correct it and go on. When the epoch has ended,
+//          every call returns why: Session::status(). A call that meets the
+//          failure first waits for the coordinator to say what is behind it,
+//          moments as a rule, seconds at most.
 
 #ifndef LOCKSTEP_GRADIENT_SYNC_H_
 #define LOCKSTEP_GRADIENT_SYNC_H_
@@ -164,6 +176,15 @@ class LOCKSTEP_EXPORT GradientSync {
   void OnMoved(std::function<void()> handler);
 
   // --- Every step ---
+
+  // Negotiated mode only, at most once a step, before the first Submit: what
+  // this rank will submit in it. Without it a step submits nothing. What was
+  // announced and not submitted when Finish is called contributes zeros, so
+  // that nobody waits for it. Never blocks; the verdict of the step before must
+  // have been waited for. Errors: InvalidArgument (an unknown parameter, one
+  // that comes twice), FailedPrecondition (sync: static, or called before in
+  // this step).
+  absl::Status BeginPass(absl::Span<const ParameterId> parameters);
 
   // The gradient in the view is complete, or will be once the work enqueued on
   // `stream` so far has run. Never blocks.

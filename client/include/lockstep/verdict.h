@@ -41,7 +41,9 @@ struct LOCKSTEP_EXPORT Verdict {
   double inverse_scale = 1;  // as given to Finish
 
   // By ParameterId::index: did any rank contribute a gradient in this step? The
-  // others hold zeros; an optimizer may want to skip them.
+  // others hold zeros; an optimizer may want to skip them. In negotiated mode
+  // too it speaks of any rank: a rank that did not announce a parameter holds
+  // zeros, also where another's gradient makes this true.
   std::vector<bool> contributed;
 
   // Every rank holds this command: act on it now.

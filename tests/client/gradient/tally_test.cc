@@ -80,5 +80,21 @@ TEST_F(TallyTest, FinishTellsWhatNeverCameFromWhatWasAccumulated) {
   EXPECT_TRUE(tally_.Submit(0)->first) << "a new step begins";
 }
 
+TEST(TallyOfPassesTest, ExpectsWhatWasAnnounced) {
+  Tally tally({"a", "b", "c"}, {1, 1, 1}, Tally::Expects::kAnnounced);
+  EXPECT_TRUE(absl::IsInvalidArgument(tally.Submit(0).status()));
+  EXPECT_TRUE(tally.MissingNames(8).empty());
+  EXPECT_TRUE(absl::IsInvalidArgument(tally.BeginPass({2, 2})));
+  EXPECT_TRUE(absl::IsInvalidArgument(tally.BeginPass({3})));
+  ASSERT_TRUE(tally.BeginPass({0, 2}).ok()) << "a wrong call changed nothing";
+  EXPECT_TRUE(absl::IsFailedPrecondition(tally.BeginPass({0})));
+  EXPECT_TRUE(absl::IsInvalidArgument(tally.Submit(1).status()));
+  ASSERT_TRUE(tally.Submit(2).ok());
+  EXPECT_EQ(tally.MissingNames(8), std::vector<std::string>({"a"}));
+  EXPECT_EQ(tally.Finish().never, std::vector<int>({0}));
+  EXPECT_FALSE(tally.has_begun()) << "a new pass";
+  EXPECT_TRUE(tally.Finish().never.empty()) << "it announced nothing";
+}
+
 }  // namespace
 }  // namespace lockstep::gradient

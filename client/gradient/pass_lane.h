@@ -1,0 +1,96 @@
+// The gradient lane of negotiated mode: launches reductions in the order that
+// the coordinator decides.
+//
+//   heard      b, 2 give    a, 1 gives    close            b, ... of the next
+//   launched   b            a                 verdict      b
+//   this rank  └ gives      └ zeros      Finish ┘
+//
+// A decision of this rank's own parameter comes after it was submitted, so
+// nothing waits here but the verdict: for the close of the pass, and for
+// Finish.
+//
+// Threads: any. Launches are called under the lane's lock, in order, and must
+//          only enqueue.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_PASS_LANE_H_
+#define LOCKSTEP_CLIENT_GRADIENT_PASS_LANE_H_
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "client/gradient/reduction.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::gradient {
+
+class PassLane {
+ public:
+  struct Launches {
+    std::function<void(int parameter, const Share&)> reduction;
+    std::function<void()> verdict;
+  };
+
+  // `plan_indices`: of the rank's parameters, by registration order, in which
+  // the lane speaks of them.
+  PassLane(const std::vector<uint32_t>& plan_indices, Launches launches)
+      : launches_(std::move(launches)) {
+    for (const uint32_t index : plan_indices) {
+      if (index >= parameter_of_.size()) parameter_of_.resize(index + 1, -1);
+      parameter_of_[index] = parameter_count_++;
+    }
+  }
+
+  // The next pass, before it is announced: what this rank will give.
+  void Begin(const std::vector<int>& parameters) {
+    MutexLock lock(&mutex_);
+    gives_.assign(parameter_count_, false);
+    for (const int parameter : parameters) gives_[parameter] = true;
+  }
+
+  // Decisions in order; those of other groups are passed over.
+  void Decide(const protocol::Decision& decision) {
+    MutexLock lock(&mutex_);
+    if (decision.announcers == 0) {
+      closed_ = true;
+      return LaunchVerdictIfOver();
+    }
+    const bool is_known = decision.parameter < parameter_of_.size() &&
+                          parameter_of_[decision.parameter] >= 0;
+    if (!is_known) return;
+    const int parameter = parameter_of_[decision.parameter];
+    launches_.reduction(parameter,
+                        {.announcers = static_cast<int>(decision.announcers),
+                         .gives = gives_[parameter]});
+  }
+
+  // This rank has submitted what it announced.
+  void Finish() {
+    MutexLock lock(&mutex_);
+    finished_ = true;
+    LaunchVerdictIfOver();
+  }
+
+ private:
+  void LaunchVerdictIfOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!closed_ || !finished_) return;
+    closed_ = finished_ = false;
+    launches_.verdict();
+  }
+
+  const Launches launches_;
+  std::vector<int> parameter_of_;  // by index in the plan; -1: not the rank's
+  int parameter_count_ = 0;
+
+  Mutex mutex_;
+  std::vector<bool> gives_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_PASS_LANE_H_
