@@ -46,6 +46,7 @@ struct Flags {
   int workers = 4;
   int64_t steps = Recipe{}.steps;
   uint64_t seed = 1;
+  std::string sync = "static";
   bool hold = false;
 };
 
@@ -64,13 +65,14 @@ class ScratchFolder {
 
   // A job whose buckets are as small as its network, so that the first travel
   // while the backward pass is still at work.
-  std::string WriteSpec(int workers) const {
+  std::string WriteSpec(const Flags& flags) const {
     const std::string path = File("spec.yaml");
     std::ofstream(path) << absl::StrFormat(
         "name: digits\n"
         "mesh: data=%d\n"
+        "sync: %s\n"
         "buckets: {first_bytes_max: 8KiB, bytes_max: 32KiB}\n",
-        workers);
+        flags.workers, flags.sync);
     return path;
   }
 
@@ -153,7 +155,7 @@ int TrainTogether(const Flags& flags, const ScratchFolder& scratch,
   }
   absl::PrintF("coordinator: %s\njob: digits\n", *address);
   std::fflush(stdout);
-  const std::string spec = scratch.WriteSpec(flags.workers);
+  const std::string spec = scratch.WriteSpec(flags);
   for (int worker = 0; worker < flags.workers; ++worker) {
     std::vector<std::string> command = Training(flags, "digits");
     command.insert(command.end(), {"--save", scratch.File(WorkerName(worker))});
@@ -258,6 +260,11 @@ int Main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "of weights and samples")
+      ->capture_default_str();
+  app.add_option("--sync", flags.sync,
+                 "who decides when a gradient moves: the plan alone, or the "
+                 "coordinator pass by pass")
+      ->check(CLI::IsMember({"static", "negotiated"}))
       ->capture_default_str();
   app.add_flag("--hold", flags.hold, "train until interrupted");
   try {

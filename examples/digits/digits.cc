@@ -6,11 +6,13 @@
 // Gradients live in Lockstep's buckets; each is submitted as soon as the
 // backward pass has made it, and the update waits for the sum over all workers.
 // Buckets may be cut anew while it trains: then the gradients are bound again.
+// In a job whose spec says sync: negotiated, each step announces them first.
 
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "examples/digits/dataset.h"
@@ -61,6 +63,12 @@ class BoundGradients {
     return bound;
   }
 
+  // All of them, since this network's graph is always the same.
+  absl::Status BeginPass() {
+    std::vector<ParameterId> all;
+    for (const auto& [parameter, id] : ids_) all.push_back(id);
+    return sync_->BeginPass(all);
+  }
   absl::Status Submit(Parameter<T>& parameter) {
     return sync_->Submit(ids_.at(&parameter));
   }
@@ -93,6 +101,9 @@ absl::Status Train(const TrainingFlags& flags, Session& session) {
 
   const ProgressReport report(flags.recipe.steps, flags.machine_progress);
   Hooks<T> hooks;
+  if (session.spec().sync == SyncMode::kNegotiated) {
+    hooks.step_begins = [&] { return bound->BeginPass(); };
+  }
   hooks.gradient_ready = [&](Parameter<T>& parameter) {
     return bound->Submit(parameter);
   };

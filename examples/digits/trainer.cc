@@ -39,6 +39,9 @@ absl::Status Trainer<T>::Step(int64_t step) {
 
 template <typename T>
 absl::StatusOr<double> Trainer<T>::ComputeGradients(int64_t step) {
+  if (hooks_.step_begins) {
+    if (absl::Status begun = hooks_.step_begins(); !begun.ok()) return begun;
+  }
   std::vector<int> rows;
   for (int64_t sample : samples_(step)) {
     rows.push_back(training_set_.rows[sample]);

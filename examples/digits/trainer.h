@@ -1,6 +1,7 @@
 // The training loop, with the places where a worker meets the others.
 //
-//   Step(s)   zero gradients
+//   Step(s)   step_begins()
+//             zero gradients
 //             forward, loss           on samples(s): this worker's share
 //             backward ─────────────▶ gradient_ready(parameter), last one first
 //             before_update(s, loss)  all gradients are in: wait for the sum
@@ -45,6 +46,7 @@ enum class Verdict { kApply, kSkip };
 // this worker's samples contribute: the sum over workers is the batch's loss.
 template <typename T>
 struct Hooks {
+  std::function<absl::Status()> step_begins;
   std::function<absl::Status(Parameter<T>&)> gradient_ready;
   std::function<absl::StatusOr<Verdict>(int64_t step, double loss)>
       before_update;

@@ -3,7 +3,7 @@
 
 usage_demo() {
   cat <<TXT
-usage: ./run demo [--workers N] [--steps N] [--seed N] [--hold]
+usage: ./run demo [--workers N] [--steps N] [--seed N] [--sync MODE] [--hold]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
@@ -12,6 +12,8 @@ same model in one process on the same samples, and compares the two. The last li
   --workers N   worker processes (4)
   --steps N     training steps
   --seed N      of weights and samples
+  --sync MODE   static (the plan decides when a gradient moves) or negotiated (the
+                coordinator does, pass by pass)
   --hold        train until interrupted; prints 'coordinator: HOST:PORT' and 'job: digits'
 TXT
 }
@@ -33,6 +35,11 @@ refuse_unknown_demo_flags() {
         shift 2
         ;;
       --workers=* | --steps=* | --seed=* | --hold) shift ;;
+      --sync)
+        [[ $# -ge 2 ]] || refuse "demo: --sync wants static or negotiated"
+        shift 2
+        ;;
+      --sync=*) shift ;;
       *) refuse "demo: unknown argument '$1'; see ./run demo --help" ;;
     esac
   done
