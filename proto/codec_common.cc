@@ -170,6 +170,7 @@ void Write(const protocol::Wanted& from, v1::Wanted* to) {
     to->add_commands(WireOf<v1::Command>(command));
   }
   to->set_reason(ToUtf8(from.reason));
+  to->set_number(from.number);
 }
 
 void Read(const v1::Wanted& from, protocol::Wanted* to, Decoder* d) {
@@ -180,6 +181,7 @@ void Read(const v1::Wanted& from, protocol::Wanted* to, Decoder* d) {
     }
   }
   d->Text("reason", from.reason(), &to->reason);
+  to->number = from.number();
 }
 
 }  // namespace lockstep::proto

@@ -155,12 +155,17 @@ void Write(const protocol::Leave& from, v1::Leave* to) {
   to->set_clean(from.clean);
   to->set_steps(from.steps);
   to->set_reason(ToUtf8(from.reason));
+  if (from.command) to->set_command(WireOf<v1::Command>(*from.command));
 }
 
 void Read(const v1::Leave& from, protocol::Leave* to, Decoder* d) {
   to->clean = from.clean();
   to->steps = from.steps();
   d->Text("reason", from.reason(), &to->reason);
+  if (from.has_command()) {
+    d->Enum("command", from.command(), &v1::Command_IsValid,
+            &to->command.emplace());
+  }
 }
 
 void Write(const protocol::ReadyOrder& from, v1::ReadyOrder* to) {

@@ -13,9 +13,12 @@ enum SumIndex {
   kNonfinite,
   kSamples,
   kMoreData,
+  kPerSample,
   kRevision,
   kFirstCommand
 };
+
+enum MaxIndex { kHash, kNotHash, kWord, kNotWord };
 
 // The finaliser of splitmix64: every input bit moves every output bit.
 uint64_t Mix(uint64_t x) {
@@ -40,12 +43,13 @@ BallotVectors Encode(const StepStamp& stamp, const Ballot& ballot) {
   vectors.sum[kNonfinite] = static_cast<double>(ballot.nonfinite);
   vectors.sum[kSamples] = ballot.samples;
   vectors.sum[kMoreData] = ballot.more_data;
+  vectors.sum[kPerSample] = ballot.per_sample;
   vectors.sum[kRevision] = ballot.holds_next_revision;
   for (int c = 0; c < kCommands; ++c) {
     vectors.sum[kFirstCommand + c] = ballot.holds_command[c];
   }
   const uint64_t h = HashOf(stamp);
-  vectors.max = {h, ~h};
+  vectors.max = {h, ~h, ballot.word, ~ballot.word};
   return vectors;
 }
 
@@ -58,27 +62,37 @@ absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
         absl::StrFormat("step %d: %g of %d ranks took part in the verdict",
                         stamp.step, sum[kStamp], world_size));
   }
-  if (reduced.max[0] != ~reduced.max[1] || reduced.max[0] != HashOf(stamp)) {
+  const MaxVector& max = reduced.max;
+  if (max[kHash] != ~max[kNotHash] || max[kHash] != HashOf(stamp)) {
     return absl::AbortedError(
         absl::StrFormat("ranks are out of step: this rank ends step %d of "
                         "epoch %d, revision %d, "
                         "another one does not",
                         stamp.step, stamp.epoch.value, stamp.revision.value));
   }
+  if (sum[kPerSample] != 0 && sum[kPerSample] != world_size) {
+    return absl::AbortedError(
+        absl::StrFormat("step %d: %g of %d ranks gave sums over samples "
+                        "(FinishOptions::per_sample), the others did not",
+                        stamp.step, sum[kPerSample], world_size));
+  }
   Verdict verdict;
   verdict.step = stamp.step;
   verdict.committed = true;
   verdict.nonfinite = static_cast<int64_t>(sum[kNonfinite]);
   verdict.finite = verdict.nonfinite == 0;
-  verdict.global_norm = std::sqrt(sum[kNormSquared]) * std::abs(inverse_scale);
   verdict.samples = sum[kSamples];
+  verdict.per_sample = sum[kPerSample] != 0;
   verdict.with_more_data = static_cast<int>(sum[kMoreData]);
   verdict.revision_holders = static_cast<int>(sum[kRevision]);
   for (int c = 0; c < kCommands; ++c) {
     verdict.command_holders[c] = static_cast<int>(sum[kFirstCommand + c]);
   }
+  verdict.command_word = max[kWord] == ~max[kNotWord] ? max[kWord] : 0;
   verdict.world_size = world_size;
   verdict.inverse_scale = inverse_scale;
+  verdict.global_norm =
+      std::sqrt(sum[kNormSquared]) * std::abs(verdict.GradientScale());
   return verdict;
 }
 

@@ -1,7 +1,9 @@
 // The verdict's two small vectors: what a rank puts in, what comes out.
 //
-//   sum  f64  [stamp | norm^2 | nonfinite | samples | more data | revision | 5
-//   commands] max  u64  [h | ~h]        h = hash(epoch, step, revision)
+//   sum  f64  [stamp | norm^2 | nonfinite | samples | more data | per sample |
+//              revision | 5 commands]
+//   max  u64  [h | ~h | w | ~w]   h = hash(epoch, step, revision)
+//                                 w = the number of the operator's word
 //
 // The step is committed if the stamps sum to the world size and all h are
 // equal: max(h) == ~max(~h). Counts are exact in f64 below 2^53.
@@ -36,12 +38,14 @@ struct Ballot {
   int64_t nonfinite = 0;
   double samples = 0;
   bool more_data = true;
+  bool per_sample = false;
   bool holds_next_revision = false;  // the one after the stamp's
+  uint64_t word = 0;  // that the commands are from: Wanted::number
   bool holds_command[kCommands] = {};
 };
 
-inline constexpr int kSumLength = 6 + kCommands;
-inline constexpr int kMaxLength = 2;
+inline constexpr int kSumLength = 7 + kCommands;
+inline constexpr int kMaxLength = 4;
 using SumVector = std::array<double, kSumLength>;
 using MaxVector = std::array<uint64_t, kMaxLength>;
 
@@ -52,9 +56,9 @@ struct BallotVectors {
 
 BallotVectors Encode(const StepStamp& stamp, const Ballot& ballot);
 
-// The verdict from the reduced vectors. `contributed` is left empty. Aborted if
-// ranks did not all take part or were not at the same step: then nobody may
-// update, on any rank.
+// The verdict from the reduced vectors. `contributed` and `ending` are left
+// empty. Aborted if ranks did not all take part, were not at the same step, or
+// differ in what their gradients are: then nobody may update, on any rank.
 absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
                                double inverse_scale,
                                const BallotVectors& reduced);

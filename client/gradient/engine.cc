@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "client/gradient/ending.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -41,6 +42,7 @@ absl::Status Engine::Prepare() {
   if (!first.ok()) return first.status();
   for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
     facts_.push_back({.dtype = (*first)->DTypeOf(p),
+                      .op = (*first)->OpOf(p),
                       .bytes = (*first)->store().View(p).size(),
                       .plan_index = (*first)->PlanIndexOf(p)});
   }
@@ -67,7 +69,7 @@ absl::Status Engine::Prepare() {
 // --- Passes -----------------------------------------------------------------
 
 absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
-  if (absl::Status ended = failure(); !ended.ok()) return ended;
+  if (absl::Status over = ended(); !over.ok()) return over;
   if (!negotiates()) {
     return absl::FailedPreconditionError(
         "BeginPass in a job whose spec says sync: static");
@@ -75,7 +77,9 @@ absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
   {
     MutexLock lock(&mutex_);
     if (in_flight_ > 0) return NotWaitedFor();
-    absl::Status begun = tally_.BeginPass(parameters);
+    absl::Status begun =
+        parameters.empty() ? absl::OkStatus() : supply_.CheckSubmit();
+    if (begun.ok()) begun = tally_.BeginPass(parameters);
     if (!begun.ok()) return begun;
   }
   ForgetUnannounced(parameters);
@@ -129,7 +133,7 @@ void Engine::Decide(std::vector<protocol::Decision> decisions) {
 
 absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                             Stream* stream) {
-  if (absl::Status ended = failure(); !ended.ok()) return ended;
+  if (absl::Status over = ended(); !over.ok()) return over;
   if (stream != nullptr && dynamic_cast<HostStream*>(stream) == nullptr) {
     return absl::InvalidArgumentError(
         "this job's transport runs on host streams; the stream is of another "
@@ -143,6 +147,7 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
         !status.ok()) {
       return status;
     }
+    if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
     absl::StatusOr<Tally::Submission> noted = tally_.Submit(parameter);
     if (!noted.ok()) return noted.status();
     submission = *noted;
@@ -174,6 +179,8 @@ absl::Status Engine::RunOn(Stream* stream,
   // A failure on the stream is this rank's; nobody is there to return it to.
   static_cast<HostStream*>(stream)->Enqueue(
       [this, work = std::move(work)]() mutable {
+        // Steps that were begun before the last had passed: nobody needs them.
+        if (absl::Status over = ended(); !over.ok()) return over;
         absl::Status status = work();
         if (!status.ok()) Fail(-1, status);
         return status;
@@ -211,9 +218,26 @@ void Engine::EndNoSync() {
 // --- Finishing
 // ----------------------------------------------------------------
 
+absl::Status Engine::CheckFinish(const FinishOptions& options) {
+  {
+    MutexLock lock(&mutex_);
+    if (absl::Status has = supply_.CheckFinish(options); !has.ok()) return has;
+  }
+  if (!options.per_sample) return absl::OkStatus();
+  for (size_t p = 0; p < options_.names.size(); ++p) {
+    if (facts_[p].op == ReduceOp::kSum) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "per_sample needs sums over samples, but %s was registered as a mean "
+        "over ranks: register it with ReduceOp::kSum",
+        options_.names[p]));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     const FinishOptions& options, double max_norm, Stream* stream) {
-  if (absl::Status ended = failure(); !ended.ok()) return ended;
+  if (absl::Status over = ended(); !over.ok()) return over;
+  if (absl::Status right = CheckFinish(options); !right.ok()) return right;
   if (absl::Status begun = BeginPassIfNone(); !begun.ok()) return begun;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
@@ -225,7 +249,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
+    if (!after_the_last_.ok()) return after_the_last_;
     if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
+    supply_.Finish(options);
     in_flight_ += 1;
     closing_.push_back(verdict);
     tell_order = TakeOrderWatch();
@@ -316,50 +342,71 @@ absl::Status Engine::LaunchVerdict() {
       [this](Ballot* ballot) {
         phase_.store(Phase::kVerdict, std::memory_order_relaxed);
         ballot->holds_next_revision = layouts_->Promise();
+        gate_.Enter(ballot);
         return StepStamp{.epoch = options_.epoch,
                          .revision = layouts_->revision(),
                          .step = word_.steps()};
       },
       [this, verdict](absl::StatusOr<Verdict> reduced) {
-        Judge(*verdict, std::move(reduced));
+        Judge(verdict, std::move(reduced));
       });
 }
 
-void Engine::Judge(PendingVerdict::State& verdict,
+void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
                    absl::StatusOr<Verdict> reduced) {
   if (!reduced.ok()) Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
-  if (!reduced.ok() || !word_.Pass(verdict.stamp.step)) {
+  if (!reduced.ok() || !word_.Pass(verdict->stamp.step)) {
     layouts_->Settle(/*everyone=*/false);
-    verdict.Complete(failure());
+    verdict->Complete(failure());
     return;
   }
+  reduced->ending = EndingOf(*reduced, options_.uneven);
   Publish(verdict, *std::move(reduced));
 }
 
-void Engine::Publish(PendingVerdict::State& verdict, Verdict judged) {
+void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
+                     Verdict judged) {
   const int parameters = static_cast<int>(options_.names.size());
   judged.contributed.resize(parameters);
   for (int p = 0; p < parameters; ++p)
     judged.contributed[p] = layouts_->current().store().Contributed(p);
-  verdict.scalars = {.commit = 1,
-                     .finite = judged.finite ? 1.0 : 0.0,
-                     .clip = judged.UpdateFactor(verdict.max_norm),
-                     .samples = judged.samples};
+  verdict->scalars = {.commit = 1,
+                      .finite = judged.finite ? 1.0 : 0.0,
+                      .clip = judged.UpdateFactor(verdict->max_norm),
+                      .samples = judged.samples};
 
   // Before anybody may begin the next step.
   SwitchIfAllHold(judged);
-  const absl::Time now = options_.clock->Now();
-  exposed_seconds_.store(absl::ToDoubleSeconds(now - verdict.finish_called),
+  const absl::Time passed = options_.clock->Now();
+  exposed_seconds_.store(absl::ToDoubleSeconds(passed - verdict->finish_called),
                          std::memory_order_relaxed);
   {
     MutexLock lock(&mutex_);
-    times_.Passed(now);
-    in_flight_ -= 1;
-    last_verdict_.assign(reinterpret_cast<const char*>(&verdict.vectors),
-                         sizeof verdict.vectors);
+    times_.Passed(passed);
+    last_verdict_.assign(reinterpret_cast<const char*>(&verdict->vectors),
+                         sizeof verdict->vectors);
   }
   phase_.store(Phase::kIdle, std::memory_order_relaxed);
-  verdict.Complete(std::move(judged));
+  if (judged.IsLast()) EndAfter(judged);
+  gate_.Pass(judged, [this, verdict, passed, judged] {
+    {
+      MutexLock lock(&mutex_);
+      times_.Paused(options_.clock->Now() - passed);
+      in_flight_ -= 1;
+    }
+    verdict->Complete(judged);
+  });
+}
+
+void Engine::EndAfter(const Verdict& last) {
+  std::deque<std::shared_ptr<PendingVerdict::State>> given_up;
+  {
+    MutexLock lock(&mutex_);
+    after_the_last_ = AfterTheLast(last);
+    given_up = std::exchange(closing_, {});
+  }
+  if (options_.on_last) options_.on_last(last.ending);
+  for (const auto& verdict : given_up) verdict->Complete(AfterTheLast(last));
 }
 
 void Engine::SwitchIfAllHold(const Verdict& judged) {
@@ -396,12 +443,18 @@ protocol::Progress Engine::progress() {
   }
   progress.step_seconds = times_.TakeMeanSeconds();
   progress.revision = layouts_->revision();
+  progress.paused = gate_.shut();
   return progress;
 }
 
 absl::Status Engine::failure() {
   MutexLock lock(&mutex_);
   return failure_;
+}
+
+absl::Status Engine::ended() {
+  MutexLock lock(&mutex_);
+  return failure_.ok() ? after_the_last_ : failure_;
 }
 
 void Engine::Fail(int communicator, const absl::Status& error) {
@@ -430,6 +483,7 @@ bool Engine::BeginFailure(const absl::Status& error) {
   // that it passed; one that was not never will be.
   word_.Quiesce();
   if (reduction_ != nullptr) reduction_->Abort(error);
+  gate_.Open();
   for (const auto& verdict : given_up) verdict->Complete(error);
   return true;
 }

@@ -4,6 +4,7 @@
 //   Submit ─▶ Tally ─(pack)─▶ Layout's store ─complete─▶ Lane ─launch─▶ comm
 //   stream Finish ─▶ zeros for the rest ───────────────────▶ Close ─▶ verdict
 //   ─▶ pass? ─▶ switch to the next layout, if all ranks hold it
+//   ─▶ gate (a pause holds it) ─▶ Wait returns
 //
 // A revision is prepared beside the steps (Hold), and replaces everything that
 // depends on it at once, on the comm stream's thread, after a verdict has
@@ -14,7 +15,9 @@
 //          Abort and position() may be called from any.
 // Errors:  wrong calls are InvalidArgument or FailedPrecondition and change
 //          nothing. After Abort, or when a transfer failed, every call and
-//          every pending verdict has the first such error.
+//          every pending verdict has the first such error; after the step that
+//          is the last of all ranks, Cancelled. A step that passed while an
+//          operator pauses the job stays passed, whatever comes.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
@@ -30,6 +33,8 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "client/gradient/ballot.h"
+#include "client/gradient/command_gate.h"
+#include "client/gradient/data_supply.h"
 #include "client/gradient/lane.h"
 #include "client/gradient/layouts.h"
 #include "client/gradient/pass_lane.h"
@@ -47,6 +52,7 @@ namespace lockstep::gradient {
 struct EngineOptions {
   EpochId epoch;
   uint64_t first_step = 0;
+  Uneven uneven = Uneven::kStop;
   plan::Plan plan;
   int rank = 0;
   // By index in plan.communicators; null where this rank is not a member.
@@ -66,6 +72,9 @@ struct EngineOptions {
   // They must not block.
   std::function<void(protocol::Announce)> announce;
   std::function<void(uint64_t pass, uint32_t parameter)> submitted;
+  // Called once a step has passed that is the last of all ranks, before anybody
+  // who waits for it goes on.
+  std::function<void(Ending)> on_last;
   // Turns that error, in who waits for a verdict, into the reason behind it.
   std::function<absl::Status(const absl::Status&)> explain;
 };
@@ -103,6 +112,9 @@ class Engine {
   // has run or will. The caller waits for the result.
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Finish(
       const FinishOptions& options, double max_norm, Stream* stream);
+
+  // What an operator wants, as it was heard; from any thread.
+  void Hear(const protocol::Wanted& word) { gate_.Hear(word); }
 
   uint64_t step() const { return word_.steps(); }
   double exposed_seconds() const {
@@ -151,6 +163,7 @@ class Engine {
   absl::Status RunOn(Stream* stream, absl::AnyInvocable<absl::Status()> work);
   absl::Status CheckSubmit(int parameter, const void* gradient,
                            size_t bytes) const;
+  absl::Status CheckFinish(const FinishOptions& options);
   absl::Status Deliver(int parameter, const void* gradient, double weight,
                        const Tally::Submission& submission);
   // What tells the order of this step to who watches for it, if anybody does.
@@ -166,19 +179,26 @@ class Engine {
   void LaunchShared(int parameter, const Share& share);
   absl::Status LaunchVerdict();
   void FailUnless(const absl::Status& launched);
-  void Judge(PendingVerdict::State& verdict, absl::StatusOr<Verdict> reduced);
-  void Publish(PendingVerdict::State& verdict, Verdict judged);
+  void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
+             absl::StatusOr<Verdict> reduced);
+  void Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
+               Verdict judged);
   // After a verdict: to the next layout, if it says so.
   void SwitchIfAllHold(const Verdict& judged);
+  // No step is begun after this one, and none that was goes on.
+  void EndAfter(const Verdict& last);
   // The first error ends the engine and is told to its owner.
   void Fail(int communicator, const absl::Status& error);
   // False if it had failed before.
   bool BeginFailure(const absl::Status& error);
   absl::Status failure();
+  // Why no step can be begun: a failure, or the last step has passed.
+  absl::Status ended();
 
   // What a parameter is in every revision.
   struct Fact {
     DType dtype;
+    ReduceOp op;
     size_t bytes;
     uint32_t plan_index;
   };
@@ -186,6 +206,7 @@ class Engine {
   EngineOptions options_;
   std::vector<Fact> facts_;  // by parameter
   std::unique_ptr<Layouts> layouts_;
+  CommandGate gate_;
   StepWord word_;
   std::atomic<protocol::Phase> phase_{protocol::Phase::kIdle};
   std::atomic<double> exposed_seconds_{0};
@@ -194,6 +215,8 @@ class Engine {
   Mutex mutex_;
   Tally tally_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Status after_the_last_ ABSL_GUARDED_BY(mutex_);  // once it has passed
+  DataSupply supply_ ABSL_GUARDED_BY(mutex_);
   std::string last_verdict_ ABSL_GUARDED_BY(mutex_);
   // Steps that Finish was called for, until their verdicts are launched ...
   std::deque<std::shared_ptr<PendingVerdict::State>> closing_

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "client/gradient/ending.h"
 #include "client/gradient/engine.h"
 #include "client/gradient/reviser.h"
 #include "client/session/internals.h"
@@ -31,6 +32,7 @@ class GradientSync::Impl {
     // Where it stood stays true once it is gone.
     session_.SetProgressSource([last = engine_->progress()] { return last; });
     session_.SetDecisionSink({});
+    session_.SetViewListener(nullptr);
     session_.RemoveWatch(watch_);
   }
 
@@ -140,12 +142,15 @@ absl::Status GradientSync::Impl::Seal() {
   if (session_.spec().sync == SyncMode::kStatic) {
     reviser_ = std::make_unique<gradient::Reviser>(&session_, engine_.get());
   }
+  session_.SetViewListener(
+      [this](const session::View& view) { engine_->Hear(view.wanted); });
   return absl::OkStatus();
 }
 
 gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
   gradient::EngineOptions options{
       .epoch = session_.epoch(),
+      .uneven = session_.spec().uneven,
       .plan = std::move(plan.plan),
       .rank = plan.rank,
       .communicators = std::move(plan.communicators),
@@ -159,6 +164,10 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
             OnFailure(communicator, error);
           },
       .on_moved = std::move(on_moved_),
+      .on_last =
+          [this](Ending ending) {
+            session_.NoteLastStep(gradient::CommandOf(ending));
+          },
       .explain =
           [this](const absl::Status& error) {
             return session_.Explain("GradientSync::Finish", error);

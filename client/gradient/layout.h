@@ -58,6 +58,9 @@ class Layout {
   DType DTypeOf(int parameter) const {
     return bucket(store_.PlaceOf(parameter).bucket).dtype;
   }
+  ReduceOp OpOf(int parameter) const {
+    return bucket(store_.PlaceOf(parameter).bucket).op;
+  }
   // Its index in the plan, the same in every revision.
   uint32_t PlanIndexOf(int parameter) const { return parameters_[parameter]; }
 

@@ -96,7 +96,8 @@ Ballot Reduction::TakeBallot(const FinishOptions& options) {
   return {.norm_squared = std::exchange(norm_squared_, 0),
           .nonfinite = std::exchange(nonfinite_, 0),
           .samples = options.samples,
-          .more_data = options.more_data};
+          .more_data = options.more_data,
+          .per_sample = options.per_sample};
 }
 
 absl::Status Reduction::LaunchVerdict(

@@ -18,6 +18,12 @@ class StepTimes {
     last_ = now;
   }
 
+  // Time that does not count, since the last step passed.
+  void Paused(absl::Duration duration) {
+    since_ += duration;
+    last_ += duration;
+  }
+
   // Mean seconds of the steps passed since the last call; 0 if none was.
   double TakeMeanSeconds() {
     if (steps_ == 0) return 0;

@@ -8,8 +8,13 @@ double Verdict::ClipCoefficient(double max_norm) const {
   return global_norm > max_norm ? max_norm / global_norm : 1.0;
 }
 
+double Verdict::GradientScale() const {
+  if (!per_sample) return inverse_scale;
+  return samples > 0 ? inverse_scale / samples : 0;
+}
+
 double Verdict::UpdateFactor(double max_norm) const {
-  return inverse_scale * ClipCoefficient(max_norm);
+  return GradientScale() * ClipCoefficient(max_norm);
 }
 
 LossScaler::LossScaler(const Options& options)

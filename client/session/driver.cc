@@ -73,10 +73,11 @@ void Driver::Post(Event event) {
   loop_.Post([this, event = std::move(event)] { Apply(event); });
 }
 
-void Driver::Leave(bool clean, const std::string& reason) {
-  loop_.Post([this, clean, reason] {
+void Driver::Leave(protocol::Leave leave) {
+  loop_.Post([this, leave = std::move(leave)]() mutable {
     PullProgress();
-    Apply(LeaveNow{{.clean = clean, .steps = step(), .reason = reason}});
+    leave.steps = step();
+    Apply(LeaveNow{std::move(leave)});
   });
 }
 
@@ -114,9 +115,12 @@ void Driver::Publish() {
   if (published_ == machine_.changes()) return;
   published_ = machine_.changes();
   auto view = std::make_shared<const View>(machine_.view());
-  MutexLock lock(&mutex_);
-  view_ = std::move(view);
-  changed_.NotifyAll();
+  {
+    MutexLock lock(&mutex_);
+    view_ = std::move(view);
+    changed_.NotifyAll();
+  }
+  CallListener();
 }
 
 // --- Hooks ------------------------------------------------------------------
@@ -146,6 +150,17 @@ void Driver::SetProgressSource(ProgressSource source) {
   MutexLock lock(&hooks_mutex_);
   progress_source_ = std::move(source);
   loop_.Post([this] { PullProgress(); });
+}
+
+void Driver::SetViewListener(ViewListener listener) {
+  MutexLock lock(&hooks_mutex_);
+  view_listener_ = std::move(listener);
+  loop_.Post([this] { CallListener(); });
+}
+
+void Driver::CallListener() {
+  MutexLock lock(&hooks_mutex_);
+  if (view_listener_) view_listener_(machine_.view());
 }
 
 void Driver::PullProgress() {

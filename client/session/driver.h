@@ -7,9 +7,10 @@
 //   watches, progress ◀────┴───────────────────────────┘
 //
 // Threads:   all methods from any thread, the destructor from one that is not
-//            the loop's. Watches and the progress source are called on the loop
-//            thread, under a lock of their own: they must be quick, must not
-//            wait for this session, and must not add or remove hooks.
+//            the loop's. Watches, the progress source and the view listener are
+//            called on the loop thread, under a lock of their own: they must be
+//            quick, must not wait for this session, and must not add or remove
+//            hooks.
 // Ownership: owns the channels. The clock must outlive it.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_DRIVER_H_
@@ -38,6 +39,7 @@ class Driver {
  public:
   using Watch = std::function<void(const absl::Status&)>;
   using ProgressSource = std::function<protocol::Progress()>;
+  using ViewListener = std::function<void(const View&)>;
 
   // channels[i] speaks to options.addresses[i]. The life begins at once.
   Driver(const MachineOptions& options,
@@ -49,8 +51,9 @@ class Driver {
   Driver& operator=(const Driver&) = delete;
 
   void Post(Event event);
-  // Posts LeaveNow with the steps that the progress source says.
-  void Leave(bool clean, const std::string& reason);
+  // Posts LeaveNow with the steps that the progress source says, in place of
+  // those in `leave`.
+  void Leave(protocol::Leave leave);
 
   std::shared_ptr<const View> view() const;
 
@@ -85,6 +88,10 @@ class Driver {
       std::function<void(const std::vector<protocol::Decision>&)>;
   void SetDecisionSink(DecisionSink sink);
 
+  // Called with the view as it is, soon, and after each change of it. Empty:
+  // none; when the call returns, the former listener is not running.
+  void SetViewListener(ViewListener listener);
+
   // Asks the coordinator that the session is connected to, or the next address
   // in turn if it is to none. See ControlChannel::FetchPlan.
   void FetchPlan(const PlanRequest& request, absl::Duration timeout,
@@ -109,6 +116,7 @@ class Driver {
   void Close();
   void Publish();
   void CallWatches();
+  void CallListener();
   void PullProgress();
   void SaySubmitted();
   void Remind(absl::Time when);
@@ -133,6 +141,7 @@ class Driver {
   uint64_t last_watch_ ABSL_GUARDED_BY(hooks_mutex_) = 0;
   ProgressSource progress_source_ ABSL_GUARDED_BY(hooks_mutex_);
   DecisionSink decision_sink_ ABSL_GUARDED_BY(hooks_mutex_);
+  ViewListener view_listener_ ABSL_GUARDED_BY(hooks_mutex_);
 
   Mutex submitted_mutex_;
   // Not yet taken by the loop; of one pass, since a pass ends with an answer.

@@ -87,7 +87,11 @@ absl::Status Session::Internals::Form(Parts& parts) {
 }
 
 absl::Status Session::Internals::Leave(bool clean, const std::string& reason) {
-  driver_->Leave(clean, reason);
+  {
+    MutexLock lock(&mutex_);
+    driver_->Leave(
+        {.clean = clean, .reason = reason, .command = last_command_});
+  }
   const auto view = driver_->Await(HasLeft);
   return view->phase == SessionPhase::kLeft ? view->leave_status : view->status;
 }
@@ -118,6 +122,11 @@ void Session::Internals::EndBusy(uint64_t scope) {
   busy_.erase(scope);
   driver_->Post(session::BusyChanged{busy_.empty() ? protocol::Busy{}
                                                    : busy_.rbegin()->second});
+}
+
+void Session::Internals::NoteLastStep(std::optional<Command> command) {
+  MutexLock lock(&mutex_);
+  last_command_ = command;
 }
 
 // --- Trouble ----------------------------------------------------------------

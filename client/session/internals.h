@@ -4,6 +4,7 @@
 //   Connect(plan)            ─▶ communicators; all ranks are connected
 //   AddWatch                 ─▶ told when the epoch ends: abort communicators
 //   SetProgressSource        ─▶ asked at most 10 times a second where we are
+//   SetViewListener          ─▶ told what the coordinator said: commands
 //   Accuse, Explain          a data-plane error: whom, and what is behind it
 //   Quiesced                 after the end: where this rank stands
 //
@@ -23,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -141,6 +143,12 @@ class Session::Internals {
   void SetDecisionSink(session::Driver::DecisionSink sink) {
     driver_->SetDecisionSink(std::move(sink));
   }
+  void SetViewListener(session::Driver::ViewListener listener) {
+    driver_->SetViewListener(std::move(listener));
+  }
+  // The last step of all ranks has passed, by this command if it was one.
+  // Leave says so.
+  void NoteLastStep(std::optional<Command> command);
 
   // --- Trouble ---
 
@@ -200,6 +208,7 @@ class Session::Internals {
   Mutex mutex_;
   std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_busy_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<Command> last_command_ ABSL_GUARDED_BY(mutex_);
 
   std::unique_ptr<session::Driver> driver_;  // first to go
 };

@@ -240,7 +240,7 @@ void Machine::Hear(EpochId, const protocol::Left&) {
 
 void Machine::Hear(EpochId epoch, const protocol::Wanted& wanted) {
   if (epoch != view_.epoch || !InEpoch()) return;
-  Change().wanted = wanted;
+  if (wanted.number > view_.wanted.number) Change().wanted = wanted;
 }
 
 void Machine::Hear(EpochId epoch, const protocol::OrderWanted& order) {

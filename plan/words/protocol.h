@@ -287,6 +287,8 @@ struct Leave {
   bool clean = true;
   uint64_t steps = 0;  // committed
   std::string reason;
+  // The one of an operator that made the last of them the last of all ranks.
+  std::optional<Command> command;
   bool operator==(const Leave&) const = default;
 };
 
@@ -334,10 +336,13 @@ struct Start {
 
 // What an operator wants of the job: the whole of it, the newest word replaces
 // all earlier ones. A rank holds what is wanted when it enters a verdict, and
-// all act at the step whose verdict shows that every rank holds it.
+// all act at the step whose verdict shows that every rank holds this same word
+// (client/gradient/command_gate.h says why it must be the same).
 struct Wanted {
   std::vector<Command> commands;  // ascending, each once
   std::string reason;             // for people
+  // Of the job's words, 1, 2, 3, ...; 0: nothing was ever wanted.
+  uint64_t number = 0;
   bool operator==(const Wanted&) const = default;
 };
 

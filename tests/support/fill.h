@@ -266,8 +266,8 @@ inline void Fill(Source& s, protocol::EpochReport& v) {
   All(s, position, verdict);
 }
 inline void Fill(Source& s, protocol::Leave& v) {
-  auto& [clean, steps, reason] = v;
-  All(s, clean, steps, reason);
+  auto& [clean, steps, reason, command] = v;
+  All(s, clean, steps, reason, command);
 }
 inline void Fill(Source& s, protocol::ReadyOrder& v) {
   auto& [revision, parameters] = v;
@@ -290,8 +290,8 @@ inline void Fill(Source& s, protocol::Held& v) {
   All(s, first, decisions);
 }
 inline void Fill(Source& s, protocol::Wanted& v) {
-  auto& [commands, reason] = v;
-  All(s, commands, reason);
+  auto& [commands, reason, number] = v;
+  All(s, commands, reason, number);
 }
 inline void Fill(Source& s, protocol::OrderWanted& v) {
   auto& [revision] = v;

@@ -1,14 +1,17 @@
 // Keeps gradients in step: what a worker's training loop calls.
 //
 //   auto sync = GradientSync::Create(*session);
-//   for (auto& p : model) p.id = *sync->Register({.name = p.name, .shape =
-//   p.shape}); sync->Seal();                          // all ranks agree;
-//   buckets exist for (auto& p : model) p.grad = sync->Gradient<float>(p.id);
+//   for (auto& p : model)
+//     p.id = *sync->Register({.name = p.name, .shape = p.shape});
+//   sync->Seal();                        // all ranks agree; buckets exist
+//   for (auto& p : model) p.grad = sync->Gradient<float>(p.id);
 //   for (;;) {
 //     backward([&](auto& p) { sync->Submit(p.id); });   // as each is ready
 //     auto verdict = sync->Finish({.samples = batch});
 //     optimizer.Step(verdict->UpdateFactor(1.0));
+//     if (verdict->IsLast()) break;      // an operator's stop, or no more data
 //   }
+//   session->Leave();
 //
 //   Submit(9) Submit(8)      Submit(7)            Finish
 //   └─ bucket 0 complete     └─ bucket 1 complete  └─ the rest, zeros where
@@ -49,6 +52,31 @@
 //
 // One that does not keeps the buckets it has, and so do all other ranks.
 //
+// Uneven data: ranks may have batches of different sizes, and different numbers
+// of them. Register gradients as sums over samples (ReduceOp::kSum) and say so:
+// the global norm and UpdateFactor then divide by the samples of all ranks, and
+// all ranks apply what one process would have made of the same samples. With
+// ReduceOp::kMean every rank counts alike, however few samples it had, and one
+// without data pulls the mean towards zero.
+//
+//   for (bool more = true;;) {
+//     if (more) backward(batch);         // sums; Submit
+//     const double samples = more ? batch.size() : 0;
+//     if (more) more = loader.Next(&batch);
+//     auto verdict = sync->Finish(
+//         {.samples = samples, .more_data = more, .per_sample = true});
+//     optimizer.Step(verdict->UpdateFactor(1.0));
+//     if (verdict->IsLast()) break;
+//   }
+//
+// The job spec's `uneven` says when it is the last: with `stop`, the first step
+// after which some rank has no more data; with `join`, the first after which
+// none has. A rank that has said more_data = false may go on only as the loop
+// above: a Submit, samples or more data from it are InvalidArgument.
+//
+// Pause: Finish (or FinishAsync's Wait and stream) returns when the operator
+// resumes, or with the verdict, which is committed, when the epoch ends.
+//
 // Threads: Submit from any threads, for one parameter by one at a time; all
 //          else from one thread, with no Submit at the same time.
 // Ownership: the session must outlive it; views live as long as it does, or,
@@ -57,10 +85,11 @@
 //          destroyed.
 // Errors:  a wrong call (unknown parameter, a second Submit, one that BeginPass
 //          did not announce, a buffer of another size) is InvalidArgument and
-//          changes nothing: correct it and go on. When the epoch has ended,
-//          every call returns why: Session::status(). A call that meets the
-//          failure first waits for the coordinator to say what is behind it,
-//          moments as a rule, seconds at most.
+//          changes nothing: correct it and go on. After a verdict that is the
+//          last (Verdict::IsLast) every step call is Cancelled. When the epoch
+//          has ended, every call returns why: Session::status(). A call that
+//          meets the failure first waits for the coordinator to say what is
+//          behind it, moments as a rule, seconds at most.
 
 #ifndef LOCKSTEP_GRADIENT_SYNC_H_
 #define LOCKSTEP_GRADIENT_SYNC_H_
@@ -102,10 +131,15 @@ struct ParameterId {
 };
 
 struct FinishOptions {
-  double samples = 0;  // that this rank contributed
-  double inverse_scale =
-      1;                  // 1 / loss scale: the global norm is unscaled by it
+  // That this rank contributed; each counted by one rank in the world.
+  double samples = 0;
+  // 1 / loss scale: the global norm is unscaled by it.
+  double inverse_scale = 1;
   bool more_data = true;  // this rank has another batch
+  // Gradients are sums over samples: the global norm and UpdateFactor are of
+  // their mean over the samples of all ranks. The same on all ranks; every
+  // parameter must be a kSum.
+  bool per_sample = false;
 };
 
 // The outcome of FinishAsync as numbers in memory that the stream's work can

@@ -4,8 +4,8 @@
 // the same epoch and revision. Only then may the update be applied:
 //
 //   auto verdict = sync.Finish({.samples = 64});
-//   if (verdict->finite)
-//   optimizer.Step(verdict->UpdateFactor(/*max_norm=*/1.0));
+//   if (verdict->finite) optimizer.Step(verdict->UpdateFactor(1.0));
+//   if (verdict->IsLast()) break;
 //
 // All ranks see the same verdict, bit for bit.
 
@@ -19,6 +19,14 @@
 #include "lockstep/export.h"
 
 namespace lockstep {
+
+// Why a step is the last of all ranks.
+enum class Ending : uint8_t {
+  kNone = 0,       // it is not
+  kOutOfData = 1,  // of one rank (uneven: stop) or of all (uneven: join)
+  kDrain = 2,      // the operator's command
+  kStop = 3,       // the operator's command
+};
 
 struct LOCKSTEP_EXPORT Verdict {
   uint64_t step = 0;       // the step that it ends
@@ -37,8 +45,13 @@ struct LOCKSTEP_EXPORT Verdict {
   // gradient_sync.h).
   int revision_holders = 0;
   int command_holders[kCommands] = {};  // ranks, by IndexOf(command)
+  // Of the operator's word that every rank holds; 0 if they hold none, or not
+  // all the same.
+  uint64_t command_word = 0;
   int world_size = 1;
   double inverse_scale = 1;  // as given to Finish
+  bool per_sample = false;   // as given to Finish
+  Ending ending = Ending::kNone;
 
   // By ParameterId::index: did any rank contribute a gradient in this step? The
   // others hold zeros; an optimizer may want to skip them. In negotiated mode
@@ -46,16 +59,25 @@ struct LOCKSTEP_EXPORT Verdict {
   // zeros, also where another's gradient makes this true.
   std::vector<bool> contributed;
 
-  // Every rank holds this command: act on it now.
+  // The step is the last, here and on every other rank: apply the update, leave
+  // the loop, call Session::Leave. A further step call is Cancelled.
+  bool IsLast() const { return ending != Ending::kNone; }
+
+  // Every rank holds this command, by the same word: act on it now. Finish
+  // itself acts on a pause, and IsLast tells of stop and drain.
   bool Holds(Command command) const {
-    return command_holders[IndexOf(command)] == world_size;
+    return command_word != 0 && command_holders[IndexOf(command)] == world_size;
   }
+
+  // Undoes the loss scale and, for sums over samples (per_sample), divides by
+  // the samples of all ranks; 0 if there were none: nothing to apply.
+  double GradientScale() const;
 
   // min(1, max_norm / global_norm); 1 for a norm of 0. `max_norm` > 0.
   double ClipCoefficient(double max_norm) const;
 
   // What to multiply the gradients in the buckets with before the update:
-  // undoes the loss scale, then clips to `max_norm` (infinity: does not clip).
+  // GradientScale, then clipping to `max_norm` (infinity: does not clip).
   double UpdateFactor(double max_norm) const;
 
   bool operator==(const Verdict&) const = default;

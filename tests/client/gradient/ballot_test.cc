@@ -46,6 +46,7 @@ TEST(BallotTest, AddsUpWhatTheRanksSay) {
 
 TEST(BallotTest, ACommandIsHeldOnceEveryRankHoldsIt) {
   Ballot ballot;
+  ballot.word = 5;
   ballot.holds_command[IndexOf(Command::kPause)] = true;
   const BallotVectors vectors = Encode(kStamp, ballot);
   const auto verdict =
@@ -53,6 +54,26 @@ TEST(BallotTest, ACommandIsHeldOnceEveryRankHoldsIt) {
   ASSERT_TRUE(verdict.ok());
   EXPECT_TRUE(verdict->Holds(Command::kPause));
   EXPECT_FALSE(verdict->Holds(Command::kStop));
+  EXPECT_EQ(verdict->command_word, 5u);
+}
+
+TEST(BallotTest, ACommandIsNotHeldByDifferentWords) {
+  Ballot first{.word = 5};
+  Ballot again{.word = 7};
+  first.holds_command[IndexOf(Command::kPause)] = true;
+  again.holds_command[IndexOf(Command::kPause)] = true;
+  const auto verdict = Decode(
+      kStamp, 2, 1, Reduce({Encode(kStamp, first), Encode(kStamp, again)}));
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_EQ(verdict->command_holders[IndexOf(Command::kPause)], 2);
+  EXPECT_FALSE(verdict->Holds(Command::kPause));
+}
+
+TEST(BallotTest, NobodyCommitsIfOnlySomeSumOverSamples) {
+  const auto verdict = Decode(
+      kStamp, 2, 1,
+      Reduce({Encode(kStamp, {.per_sample = true}), Encode(kStamp, {})}));
+  EXPECT_EQ(verdict.status().code(), absl::StatusCode::kAborted);
 }
 
 TEST(BallotTest, NobodyCommitsIfAStampIsMissing) {

@@ -124,6 +124,24 @@ TEST_F(DriverTest, PullsProgressOnceAnInterval) {
   driver_->SetProgressSource(nullptr);
 }
 
+TEST_F(DriverTest, TellsTheListenerWhatAnOperatorWants) {
+  auto stream = Form();
+  std::atomic<uint64_t> heard{0};
+  Say(*stream, protocol::Wanted{{Command::kPause}, "", 5});
+  driver_->Await([](const View& view) { return view.wanted.number == 5; });
+  driver_->SetViewListener([&](const View& view) {
+    heard = view.wanted.number;
+    driver_->Nudge();
+  });
+  driver_->Await([&](const View&) { return heard == 5; });  // as it is
+  Say(*stream, protocol::Wanted{.number = 6});
+  driver_->Await([&](const View&) { return heard == 6; });
+  driver_->SetViewListener(nullptr);
+  Say(*stream, protocol::Wanted{.number = 7});
+  driver_->Await([](const View& view) { return view.wanted.number == 7; });
+  EXPECT_EQ(heard, 6u);
+}
+
 TEST_F(DriverTest, ComesBackAfterALostStream) {
   auto stream = Form();
   stream->Close(absl::UnavailableError("cut"));

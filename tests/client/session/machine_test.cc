@@ -329,5 +329,18 @@ TEST_F(MachineTest, WhoNeverWasWelcomedLeavesWithoutAWord) {
   EXPECT_EQ(view().phase, SessionPhase::kLeft);
 }
 
+TEST_F(MachineTest, KeepsTheNewestWordOfWhatAnOperatorWants) {
+  Running();
+  const protocol::Wanted pause{{Command::kPause}, "lunch", 5};
+  Hear(1, 1, pause);
+  EXPECT_EQ(view().wanted, pause);
+  Hear(1, 1, protocol::Wanted{.number = 4});
+  EXPECT_EQ(view().wanted, pause) << "an older one";
+  Hear(1, 1, protocol::Wanted{.number = 6}, /*epoch=*/2);
+  EXPECT_EQ(view().wanted, pause) << "of another epoch";
+  Hear(1, 1, protocol::Wanted{.number = 6});
+  EXPECT_EQ(view().wanted, protocol::Wanted{.number = 6});
+}
+
 }  // namespace
 }  // namespace lockstep::session

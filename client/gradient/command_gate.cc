@@ -1,0 +1,55 @@
+#include "client/gradient/command_gate.h"
+
+#include <utility>
+
+namespace lockstep::gradient {
+
+void CommandGate::Hear(const protocol::Wanted& word) {
+  std::function<void()> go_on;
+  {
+    MutexLock lock(&mutex_);
+    if (word.number <= word_.number) return;
+    word_ = word;
+    go_on = std::exchange(held_, nullptr);
+  }
+  if (go_on) go_on();
+}
+
+void CommandGate::Enter(Ballot* ballot) const {
+  MutexLock lock(&mutex_);
+  if (word_.commands.empty()) return;
+  ballot->word = word_.number;
+  for (const Command command : word_.commands) {
+    ballot->holds_command[IndexOf(command)] = true;
+  }
+}
+
+void CommandGate::Pass(const Verdict& verdict, std::function<void()> go_on) {
+  {
+    MutexLock lock(&mutex_);
+    const bool heard_more = word_.number != verdict.command_word;
+    if (verdict.Holds(Command::kPause) && !verdict.IsLast() && !heard_more &&
+        !open_for_good_) {
+      held_ = std::move(go_on);
+      return;
+    }
+  }
+  go_on();
+}
+
+void CommandGate::Open() {
+  std::function<void()> go_on;
+  {
+    MutexLock lock(&mutex_);
+    open_for_good_ = true;
+    go_on = std::exchange(held_, nullptr);
+  }
+  if (go_on) go_on();
+}
+
+bool CommandGate::shut() const {
+  MutexLock lock(&mutex_);
+  return held_ != nullptr;
+}
+
+}  // namespace lockstep::gradient

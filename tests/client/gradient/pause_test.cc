@@ -1,0 +1,319 @@
+// Pause, resume and stop: all ranks at the same step, whenever words reach
+// them. Ranks are threads; each has a courier of its own who brings the
+// operator's words late, and some of them not at all.
+
+#include <array>
+#include <atomic>
+#include <future>
+#include <random>
+
+#include "gtest/gtest.h"
+#include "tests/client/gradient/engine_job.h"
+
+namespace lockstep::gradient {
+namespace {
+
+constexpr int kWorld = 3;
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+const std::vector<Registered> kOne = {
+    {{.name = "w", .shape = {2}, .op = ReduceOp::kSum}}};
+
+protocol::Wanted Word(uint64_t number, std::vector<Command> commands) {
+  return {.commands = std::move(commands), .number = number};
+}
+
+// Yields until `holds`; false if it does not in time.
+bool Await(const std::function<bool()>& holds) {
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!holds()) {
+    if (absl::Now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// Reduced over one rank: ranks meet in the verdict only, and wait for each
+// other there.
+const std::vector<Registered> kAlone = {
+    {{.name = "w", .shape = {2}, .op = ReduceOp::kSum, .axes = {"alone"}}}};
+
+// What an operator says, and couriers who bring it.
+class Operator {
+ public:
+  Operator(EngineJob& job, int seed) : job_(job), words_(kMaxWords) {
+    for (int rank = 0; rank < job.size(); ++rank) {
+      couriers_.emplace_back([this, rank, seed] { Bring(rank, seed); });
+    }
+  }
+  ~Operator() {
+    done_ = true;
+    for (std::thread& courier : couriers_) courier.join();
+  }
+
+  void Say(std::vector<Command> commands) {
+    const size_t number = said_ + 1;
+    words_[number] = Word(number, std::move(commands));
+    said_ = number;
+  }
+  // Every rank has heard the newest word.
+  bool AllHeard() const {
+    return std::all_of(heard_.begin(), heard_.end(),
+                       [this](const auto& heard) { return heard == said_; });
+  }
+
+ private:
+  static constexpr size_t kMaxWords = 64;
+
+  void Bring(int rank, int seed) {
+    std::mt19937 random(static_cast<unsigned>(seed * 31 + rank));
+    for (size_t brought = 0; !done_ || brought < said_;) {
+      if (brought == said_) {
+        std::this_thread::yield();
+        continue;
+      }
+      for (int wait = random() % 2000; wait > 0; --wait) {
+        std::this_thread::yield();
+      }
+      // The next one, or the newest in place of all that were missed.
+      brought = random() % 2 == 0 ? brought + 1 : said_.load();
+      job_.engine(rank).Hear(words_[brought]);
+      heard_[rank] = brought;
+    }
+  }
+
+  EngineJob& job_;
+  std::vector<protocol::Wanted> words_;
+  std::atomic<size_t> said_{0};
+  std::array<std::atomic<size_t>, kWorld> heard_{};
+  std::atomic<bool> done_{false};
+  std::vector<std::thread> couriers_;
+};
+
+// The verdicts of a rank that trains until one is the last.
+using Verdicts = std::vector<Verdict>;
+Verdicts Train(Engine& engine, std::mt19937 random) {
+  Verdicts verdicts;
+  do {
+    // Often short; sometimes so long that words reach those who wait for it in
+    // the verdict.
+    const int most = random() % 16 == 0 ? 1000 : 50;
+    for (int wait = random() % most; wait > 0; --wait) {
+      std::this_thread::yield();
+    }
+    FillView(engine, 0, 1);
+    EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+    const absl::StatusOr<Verdict> verdict = FinishAndWait(engine);
+    if (!verdict.ok()) {
+      ADD_FAILURE() << verdict.status();
+      return verdicts;
+    }
+    verdicts.push_back(*verdict);
+  } while (!verdicts.back().IsLast());
+  EXPECT_EQ(engine.Submit(0, nullptr, 0, nullptr).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(FinishAndWait(engine).status().code(),
+            absl::StatusCode::kCancelled);
+  return verdicts;
+}
+
+std::vector<protocol::Progress> Standing(EngineJob& job) {
+  std::vector<protocol::Progress> all;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    all.push_back(job.engine(rank).progress());
+  }
+  return all;
+}
+
+bool AllPaused(EngineJob& job) {
+  const auto all = Standing(job);
+  return std::all_of(all.begin(), all.end(),
+                     [](const auto& progress) { return progress.paused; });
+}
+
+bool AllHavePassed(EngineJob& job, uint64_t steps) {
+  const auto all = Standing(job);
+  return std::all_of(all.begin(), all.end(), [steps](const auto& progress) {
+    return progress.position.step >= steps;
+  });
+}
+
+void ExpectThatAllStayAtOneStep(EngineJob& job) {
+  const auto before = Standing(job);
+  for (int wait = 0; wait < 1000; ++wait) std::this_thread::yield();
+  const auto after = Standing(job);
+  for (int rank = 0; rank < job.size(); ++rank) {
+    EXPECT_EQ(before[rank].position.step, before[0].position.step);
+    EXPECT_EQ(after[rank].position, before[rank].position);
+  }
+}
+
+class PauseHistories : public testing::TestWithParam<int> {};
+
+TEST_P(PauseHistories, AllRanksPauseGoOnAndStopTogether) {
+  const int seed = GetParam();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(static_cast<unsigned>(seed));
+  EngineJob job("data=3,alone=1", kAlone);
+  std::vector<std::future<Verdicts>> ranks;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    ranks.push_back(std::async(std::launch::async, [&job, rank, seed] {
+      return Train(job.engine(rank),
+                   std::mt19937(static_cast<unsigned>(seed * 17 + rank)));
+    }));
+  }
+  {
+    Operator op(job, seed);
+    for (int pauses = 1 + random() % 6; pauses > 0; --pauses) {
+      op.Say({Command::kPause});
+      if (random() % 2 == 0) {
+        // Whoever has heard it is not in the pause before any more.
+        EXPECT_TRUE(Await([&] { return op.AllHeard() && AllPaused(job); }))
+            << "not all ranks pause";
+        ExpectThatAllStayAtOneStep(job);
+      }
+      for (int wait = random() % 3000; wait > 0; --wait) {
+        std::this_thread::yield();
+      }
+      if (random() % 4 == 0) continue;  // paused again without a word between
+      op.Say({});
+      const uint64_t step = job.engine(0).step();
+      EXPECT_TRUE(Await([&] { return AllHavePassed(job, step + 3); }))
+          << "somebody does not go on";
+    }
+    op.Say({random() % 2 == 0 ? Command::kStop : Command::kDrain});
+    EXPECT_TRUE(Await([&] {
+      return std::all_of(ranks.begin(), ranks.end(), [](auto& rank) {
+        return rank.wait_for(std::chrono::seconds(0)) ==
+               std::future_status::ready;
+      });
+    })) << "somebody stayed behind";
+  }
+  for (auto& engine : job.engines()) {
+    engine->Abort(absl::AbortedError("the test is over"));
+  }
+  const Verdicts first = ranks[0].get();
+  for (int rank = 1; rank < kWorld; ++rank) {
+    EXPECT_TRUE(ranks[rank].get() == first) << "ranks saw different verdicts";
+    EXPECT_EQ(job.ending(rank), first.back().ending);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PauseHistories, testing::Range(0, 60));
+
+// --- One by one -------------------------------------------------------------
+
+TEST(PauseTest, AnAbortReturnsTheCommittedVerdictAtOnce) {
+  EngineJob job("data=1", kOne);
+  Engine& engine = job.engine(0);
+  engine.Hear(Word(1, {Command::kPause}));
+  auto finished =
+      std::async(std::launch::async, [&] { return FinishAndWait(engine); });
+  ASSERT_TRUE(Await([&] { return engine.progress().paused; }));
+  EXPECT_EQ(engine.progress().position,
+            (protocol::Position{1, protocol::Phase::kIdle}));
+  const protocol::EpochReport report =
+      engine.Abort(absl::AbortedError("worker-1 died"));
+  const auto verdict = finished.get();
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  EXPECT_TRUE(verdict->committed);
+  EXPECT_EQ(report.position.step, 1u);
+  EXPECT_EQ(FinishAndWait(engine).status(),
+            absl::AbortedError("worker-1 died"));
+}
+
+TEST(PauseTest, OneTakenBackWhileRanksEnterTheVerdictHoldsWhoHasNotHeard) {
+  EngineJob job("data=2,alone=1", kAlone);
+  const auto finish = [&job](int rank) {
+    return std::async(std::launch::async,
+                      [&job, rank] { return FinishAndWait(job.engine(rank)); });
+  };
+  for (auto& engine : job.engines()) engine->Hear(Word(1, {Command::kPause}));
+  auto first = finish(0);
+  ASSERT_TRUE(Await([&job] {
+    return job.engine(0).progress().position.phase == protocol::Phase::kVerdict;
+  }));
+  job.engine(0).Hear(Word(2, {}));  // its ballot is cast
+  auto second = finish(1);
+  ASSERT_TRUE(first.get().ok()) << "it has heard that the pause is over";
+  ASSERT_TRUE(Await([&job] { return job.engine(1).progress().paused; }));
+  EXPECT_EQ(job.engine(1).step(), job.engine(0).step());
+  job.engine(1).Hear(Word(2, {}));
+  EXPECT_TRUE(second.get().ok());
+}
+
+TEST(PauseTest, StepsInFlightOnAStreamWaitBehindIt) {
+  EngineJob job("data=1", kOne);
+  Engine& engine = job.engine(0);
+  HostStream stream("test-stream");
+  engine.Hear(Word(1, {Command::kPause}));
+  std::vector<std::shared_ptr<PendingVerdict::State>> pending;
+  for (int step = 0; step < 2; ++step) {
+    auto finished = engine.Finish({}, kInfinity, &stream);
+    ASSERT_TRUE(finished.ok());
+    pending.push_back(*finished);
+  }
+  std::atomic<bool> got_there{false};
+  stream.Enqueue([&got_there] {
+    got_there = true;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(Await([&] { return engine.progress().paused; }));
+  EXPECT_FALSE(got_there);
+  EXPECT_EQ(engine.step(), 1u) << "the second has not begun";
+  engine.Hear(Word(2, {}));
+  ASSERT_TRUE(pending[1]->Wait().ok());
+  EXPECT_TRUE(stream.Synchronize().ok());
+  EXPECT_EQ(engine.step(), 2u);
+}
+
+TEST(PauseTest, TheTimeOfAPauseIsNotAStepsTime) {
+  EngineJob job("data=1", kOne);
+  Engine& engine = job.engine(0);
+  ASSERT_TRUE(FinishAndWait(engine).ok());
+  engine.progress();  // takes the mean so far
+  engine.Hear(Word(1, {Command::kPause}));
+  const absl::Time begun = absl::Now();
+  auto finished =
+      std::async(std::launch::async, [&] { return FinishAndWait(engine); });
+  ASSERT_TRUE(Await([&] { return engine.progress().paused; }));
+  ASSERT_TRUE(
+      Await([&] { return absl::Now() > begun + absl::Milliseconds(200); }));
+  engine.Hear(Word(2, {}));
+  ASSERT_TRUE(finished.get().ok());
+  ASSERT_TRUE(FinishAndWait(engine).ok());
+  EXPECT_LT(engine.progress().step_seconds, 0.1);
+}
+
+// Other ranks may not have begun the steps that this one has in flight.
+TEST(StopTest, StepsInFlightBehindTheLastAreCancelledAndDoNotTravel) {
+  EngineJob job("data=2", kOne);
+  for (auto& engine : job.engines()) engine->Hear(Word(1, {Command::kStop}));
+  HostStream stream("test-stream");
+  const float gradient[] = {1, 2};
+  std::vector<std::shared_ptr<PendingVerdict::State>> pending;
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE(
+        job.engine(0).Submit(0, gradient, sizeof gradient, &stream).ok());
+    auto finished = job.engine(0).Finish({}, kInfinity, &stream);
+    ASSERT_TRUE(finished.ok());
+    pending.push_back(*finished);
+  }
+  const auto other = FinishAndWait(job.engine(1));
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(other->ending, Ending::kStop);
+  const auto last = pending[0]->Wait();
+  ASSERT_TRUE(last.ok());
+  EXPECT_TRUE(last->IsLast());
+  for (int step = 1; step < 3; ++step) {
+    EXPECT_EQ(pending[step]->Wait().status().code(),
+              absl::StatusCode::kCancelled);
+    EXPECT_EQ(pending[step]->scalars.commit, 0);
+  }
+  EXPECT_FALSE(stream.Synchronize().ok());
+  EXPECT_TRUE(job.failure(0).ok()) << "nothing failed";
+  EXPECT_EQ(job.ending(0), Ending::kStop);
+}
+
+}  // namespace
+}  // namespace lockstep::gradient
