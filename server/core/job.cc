@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "server/core/assignment.h"
+#include "server/core/commands.h"
 #include "server/core/missing.h"
 #include "server/core/sentences.h"
 
@@ -58,6 +59,11 @@ void Job::Form(Turn& turn) {
     roster_.SetArrived(worker, false);
     Tell(*worker, protocol::EpochFormed{rank, epoch_->members}, turn);
   }
+  if (Wants(durable_.wanted, Command::kDrain)) {
+    Want(Nothing(durable_.wanted), turn);  // it is done
+  } else if (!durable_.wanted.commands.empty()) {
+    TellAll(durable_.wanted, turn);
+  }
 }
 
 // --- Endings ----------------------------------------------------------------
@@ -65,10 +71,16 @@ void Job::Form(Turn& turn) {
 void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
   const EpochId id = epoch_->id;
   std::optional<std::string> no_more = "";
+  if (again == Again::kWhenWorkersCome) no_more.reset();
   if (again == Again::kIfBudgetAllows) {
     std::optional<uint64_t> step;
     if (epoch_->started) step = epoch_->board.Furthest().step;
     no_more = budget_.Spend(turn.now, step, cause);
+  }
+  const bool stopped = cause.kind == CauseKind::kStopped ||
+                       (!no_more && Wants(durable_.wanted, Command::kStop));
+  if (stopped && !no_more && again != Again::kWhenWorkersCome) {
+    no_more = ByOperator("stopped", durable_.wanted.reason);
   }
   if (no_more && !no_more->empty()) {
     absl::StrAppend(&cause.message,
@@ -78,12 +90,10 @@ void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
   turn.out.Record(name(), record::EpochEnded{id, cause});
   Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message), turn);
   epoch_.reset();
-  state_ = JobState::kEpochEnded;
-  join_by_ = turn.now + spec().timeouts.join;
+  AwaitNextEpoch(turn.now);
   const bool final = no_more.has_value();
   if (final) {
-    EndJob(cause.kind == CauseKind::kStopped ? record::Outcome::kStopped
-                                             : record::Outcome::kFailed,
+    EndJob(stopped ? record::Outcome::kStopped : record::Outcome::kFailed,
            cause, turn);
   }
   for (const protocol::Member& member : members) {
@@ -94,6 +104,14 @@ void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
     turn.out.Send(worker->session, name(), id,
                   protocol::EpochEnded{cause, final});
   }
+}
+
+// A job that was drained waits as a new one does: for the first to come,
+// without a deadline.
+void Job::AwaitNextEpoch(absl::Time now) {
+  const bool drained = Wants(durable_.wanted, Command::kDrain);
+  state_ = drained ? JobState::kForming : JobState::kEpochEnded;
+  join_by_ = drained ? absl::InfiniteFuture() : now + spec().timeouts.join;
 }
 
 void Job::EndJob(record::Outcome outcome, Cause cause, Turn& turn) {
@@ -109,8 +127,7 @@ void Job::EndJob(record::Outcome outcome, Cause cause, Turn& turn) {
 
 void Job::Stop(const std::string& reason, Turn& turn) {
   Cause cause{.kind = CauseKind::kStopped,
-              .message = absl::StrCat("stopped by an operator",
-                                      reason.empty() ? "" : ": ", reason)};
+              .message = ByOperator("stopped", reason)};
   if (epoch_) return EndEpoch(std::move(cause), Again::kNever, turn);
   EndJob(record::Outcome::kStopped, cause, turn);
   TellTheEnd(cause, turn);

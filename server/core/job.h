@@ -5,9 +5,9 @@
 //   Forming ────────▶ Sealed ─────▶ Planned ─────▶ Running ──▶ Completed
 //      ▲                 └─────────────┴──────────────┤  all left cleanly
 //      │ first comes again                            ▼
-//      └───────────────────────────────────────── EpochEnded ──▶ Failed
-//                                                     budget is spent
-//   StopJob from anywhere ──▶ Stopped
+//      ├───────────────────────────────────────── EpochEnded ──▶ Failed
+//      └── all left by an operator's drain            budget is spent
+//   StopJob from anywhere, all left by an operator's stop ──▶ Stopped
 //
 // The parts answer questions; this class composes the answers. It is written in
 // files by what they are about:
@@ -101,7 +101,7 @@ class Job {
   std::shared_ptr<const plan::Plan> FindPlan(const std::string& digest) const;
 
  private:
-  enum class Again { kIfBudgetAllows, kNever };
+  enum class Again { kIfBudgetAllows, kNever, kWhenWorkersCome };
 
   // A worker, and what became of it: "died: killed by signal 9".
   struct Loss {
@@ -116,6 +116,13 @@ class Job {
   void EndEpoch(protocol::Cause cause, Again again, Turn& turn);
   void EndJob(record::Outcome outcome, protocol::Cause cause, Turn& turn);
   void TellTheEnd(const protocol::Cause& cause, Turn& turn);
+  void AwaitNextEpoch(absl::Time now);
+
+  // --- What an operator asks (job_commands.cc) ---
+  bool MayTrain() const;
+  void Want(protocol::Wanted wanted, Turn& turn);
+  void DrainAtOnce(Turn& turn);
+  void EndAfterLastStep(const protocol::Leave& last, Turn& turn);
 
   // --- Deadlines (job_clock.cc) ---
   void ExpireLeases(Turn& turn);

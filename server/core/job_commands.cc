@@ -1,21 +1,83 @@
-// What an operator asks of a running job: the part of Job about commands.
+// What an operator asks of a job: the part of Job about commands.
 
+#include <set>
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/core/commands.h"
 #include "server/core/job.h"
 
 namespace lockstep::core {
 
-absl::Status Job::Obey(JobCommand command, const std::string&, Turn& turn) {
-  if (state_ != JobState::kRunning) {
+using protocol::CauseKind;
+
+absl::Status Job::Obey(JobCommand command, const std::string& reason,
+                       Turn& turn) {
+  if (command == JobCommand::kRebuild) {
+    if (state_ == JobState::kRunning) return RebuildNow(turn);
     return absl::FailedPreconditionError(
-        absl::StrFormat("job %s is %s: only a running job can %s", spec().name,
-                        Name(state_), Name(command)));
+        absl::StrFormat("job %s is %s: only a running job can rebuild",
+                        spec().name, Name(state_)));
   }
-  if (command == JobCommand::kRebuild) return RebuildNow(turn);
-  return absl::UnimplementedError(absl::StrFormat(
-      "%s is not part of this release", std::string(Name(command))));
+  const absl::StatusOr<protocol::Wanted> wanted =
+      Ask(durable_.wanted, command, reason);
+  if (!wanted.ok()) return wanted.status();
+  if (*wanted == durable_.wanted) return absl::OkStatus();
+  Remember(ByOperator(std::string(Name(command)) + " is asked for", reason),
+           turn);
+  if (command == JobCommand::kStop && !MayTrain()) {
+    Stop(reason, turn);
+    return absl::OkStatus();
+  }
+  Want(*wanted, turn);
+  if (command == JobCommand::kDrain && !MayTrain()) DrainAtOnce(turn);
+  return absl::OkStatus();
+}
+
+// After a restart nobody has said yet whether the epoch was started, but if it
+// has a plan it may have been.
+bool Job::MayTrain() const {
+  if (!epoch_) return false;
+  return epoch_->started ||
+         (epoch_->plan == nullptr && durable_.revision.value != 0);
+}
+
+void Job::Want(protocol::Wanted wanted, Turn& turn) {
+  turn.out.Record(name(), record::CommandsWanted{std::move(wanted)});
+  if (epoch_) TellAll(durable_.wanted, turn);
+}
+
+// Nobody trains: whoever is there is told to go.
+void Job::DrainAtOnce(Turn& turn) {
+  const protocol::Cause cause{
+      .kind = CauseKind::kStopped,
+      .message = ByOperator("drained", durable_.wanted.reason)};
+  if (epoch_) return EndEpoch(cause, Again::kWhenWorkersCome, turn);
+  const std::set<WorkerName> arrived = roster_.arrived();
+  for (const WorkerName& worker_name : arrived) {
+    Worker* worker = roster_.Find(worker_name);
+    turn.out.Refuse(std::exchange(worker->session, {}), name(),
+                    absl::CancelledError(cause.message));
+    Detach(worker, absl::OkStatus(), turn);
+    roster_.Move(worker, WorkerState::kLost);
+  }
+  AwaitNextEpoch(turn.now);
+}
+
+// All have left in order; `last` is the last that did.
+void Job::EndAfterLastStep(const protocol::Leave& last, Turn& turn) {
+  const protocol::Wanted& wanted = durable_.wanted;
+  if (last.command && Wants(wanted, Command::kStop)) {
+    return Stop(wanted.reason, turn);
+  }
+  if (last.command && Wants(wanted, Command::kDrain)) {
+    return EndEpoch({.kind = CauseKind::kStopped,
+                     .message = ByOperator("drained", wanted.reason)},
+                    Again::kWhenWorkersCome, turn);
+  }
+  EndJob(record::Outcome::kCompleted, {}, turn);
 }
 
 }  // namespace lockstep::core

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/core/commands.h"
 #include "server/core/evidence.h"
 #include "server/core/job.h"
 #include "server/core/sentences.h"
@@ -65,9 +66,12 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses, Turn& turn) {
   ForgetDeadlineIfNobodyIsHere();
 }
 
-// The join deadline counts from the first arrival, or the end of an epoch.
+// The join deadline counts from the first arrival, or the end of an epoch that
+// was not drained.
 void Job::ForgetDeadlineIfNobodyIsHere() {
-  if (roster_.arrived().empty() && durable_.epoch.value == 0) {
+  const bool counts_from_arrival =
+      durable_.epoch.value == 0 || Wants(durable_.wanted, Command::kDrain);
+  if (roster_.arrived().empty() && counts_from_arrival && !epoch_) {
     join_by_ = absl::InfiniteFuture();
   }
 }
@@ -130,6 +134,9 @@ void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
                      .message = std::move(message)},
                     Again::kIfBudgetAllows, turn);
   }
+  if (epoch_->left.empty() && leave.command) {
+    Remember(AllRanks(*leave.command, leave.steps), turn);
+  }
   epoch_->left.Add(rank);
   epoch_->board.Drop(rank);
   epoch_->accusations.Drop(worker->name);
@@ -138,7 +145,7 @@ void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
     epoch_->first_leaver = rank;
   }
   if (epoch_->left.full()) {
-    return EndJob(record::Outcome::kCompleted, {}, turn);
+    return EndAfterLastStep(leave, turn);
   }
   EndIfLeaverIsMissed(turn);
 }

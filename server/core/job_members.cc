@@ -185,6 +185,7 @@ void Job::Restate(const Worker& worker, Turn& turn) {
   if (epoch_->poll && epoch_->poll->Wants(rank)) {
     Tell(worker, protocol::OrderWanted{epoch_->poll->revision()}, turn);
   }
+  if (durable_.wanted.number != 0) Tell(worker, durable_.wanted, turn);
 }
 
 }  // namespace lockstep::core

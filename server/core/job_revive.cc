@@ -24,9 +24,7 @@ void Job::Revive(absl::Time now) {
   }
   if (!durable_.epoch_lives) {
     if (durable_.epoch.value == 0) return;
-    state_ = JobState::kEpochEnded;
-    join_by_ = now + spec().timeouts.join;
-    return;
+    return AwaitNextEpoch(now);
   }
   state_ =
       durable_.revision.value == 0 ? JobState::kSealed : JobState::kPlanned;

@@ -12,6 +12,7 @@
 #include "plan/compile.h"
 #include "plan/digest.h"
 #include "plan/verify.h"
+#include "server/core/commands.h"
 #include "server/core/job.h"
 #include "server/core/sentences.h"
 
@@ -192,10 +193,14 @@ void Job::Start(Turn& turn) {
 // --- Running ----------------------------------------------------------------
 
 void Job::On(int rank, const protocol::Progress& message, Turn& turn) {
+  const bool all_paused = epoch_->board.all_paused();
   if (epoch_->board.Update(rank, message, turn.now)) {
     Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), turn);
   }
   epoch_->lags.Update(rank, message, turn.now);
+  if (epoch_->board.all_paused() && !all_paused) {
+    Remember(AllRanks(Command::kPause, message.position.step), turn);
+  }
   step_ = std::max(step_, message.position.step);
   RunRevision(rank, message.revision, turn);
   EndIfLeaverIsMissed(turn);

@@ -104,6 +104,7 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
   view.lag_seconds = epoch_->lags.Seconds(rank);
   view.revision = standing.revision;
   view.no_progress_for = now - standing.moved;
+  view.paused = standing.paused;
   if (standing.busy_until > now) view.busy = standing.busy;
   return view;
 }
@@ -112,6 +113,7 @@ JobView Job::Describe(absl::Time now) const {
   JobView view{.spec = spec(),
                .state = state_,
                .epoch = durable_.epoch,
+               .wanted = over() ? protocol::Wanted{} : durable_.wanted,
                .cause = durable_.ended ? durable_.ended->cause : durable_.cause,
                .events = history_.View(now)};
   for (const auto& [name, worker] : roster_.workers()) {

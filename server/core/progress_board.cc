@@ -7,7 +7,7 @@ namespace lockstep::core {
 
 ProgressBoard::ProgressBoard(int world_size, absl::Duration patience,
                              absl::Time now)
-    : patience_(patience), standings_(world_size) {
+    : patience_(patience), standings_(world_size), present_(world_size) {
   for (int rank = 0; rank < world_size; ++rank) {
     standings_[rank].moved = now;
     due_.Set(rank, now + patience_);
@@ -19,11 +19,13 @@ bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
                            absl::Time now) {
   Standing& standing = standings_[rank];
   const bool moved = standing.position != progress.position ||
-                     standing.submitted != progress.submitted;
+                     standing.submitted != progress.submitted ||
+                     standing.paused != progress.paused;
   if (standing.position != progress.position && standing.present) {
     Count(standing.position, -1);
     Count(progress.position, +1);
   }
+  if (standing.present) SetPaused(standing, progress.paused);
   standing.position = progress.position;
   standing.submitted = progress.submitted;
   standing.missing = progress.missing;
@@ -51,7 +53,9 @@ void ProgressBoard::SetBusy(int rank, const protocol::Busy& busy,
 void ProgressBoard::Drop(int rank) {
   Standing& standing = standings_[rank];
   if (!standing.present) return;
+  SetPaused(standing, false);
   standing.present = false;
+  --present_;
   Count(standing.position, -1);
   due_.Clear(rank);
 }
@@ -64,8 +68,8 @@ void ProgressBoard::BeginAnew(absl::Time now) {
 
 bool ProgressBoard::IsStuck(int rank, absl::Time now) const {
   const Standing& standing = standings_[rank];
-  return standing.present && standing.moved + patience_ <= now &&
-         standing.busy_until <= now;
+  return standing.present && !standing.paused &&
+         standing.moved + patience_ <= now && standing.busy_until <= now;
 }
 
 std::vector<int> ProgressBoard::TakeDue(absl::Time now) {
@@ -85,6 +89,11 @@ bool ProgressBoard::Moved(int rank, absl::Time now) {
     due_.Set(rank, std::max(now + patience_, standing.busy_until));
   }
   return std::exchange(standing.called_stuck, false);
+}
+
+void ProgressBoard::SetPaused(Standing& standing, bool paused) {
+  paused_ += (paused ? 1 : 0) - (standing.paused ? 1 : 0);
+  standing.paused = paused;
 }
 
 void ProgressBoard::Count(const protocol::Position& position, int sign) {

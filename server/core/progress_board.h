@@ -2,6 +2,7 @@
 //
 //   moved ───────────────── moved + timeouts.progress ──▶ stuck
 //     └─ Busy(reason, max) ────────────┘ not before moved + max
+//     └─ paused by an operator ────────┘ never
 //
 // A rank has *moved* when its position changed or it did what its epoch asked
 // of it (registered, connected, ...). The board knows times; whether a rank
@@ -32,6 +33,7 @@ struct Standing {
   absl::Time moved;
   std::string busy;  // why it does not move, if it said so
   absl::Time busy_until = absl::InfinitePast();
+  bool paused = false;  // between steps, by an operator's command
   bool present = true;
   bool called_stuck = false;  // and it has not moved since
 };
@@ -53,7 +55,10 @@ class ProgressBoard {
   const Standing& of(int rank) const { return standings_[rank]; }
   int size() const { return static_cast<int>(standings_.size()); }
 
-  // Not moved for as long as it may, and not busy.
+  // Every rank that is present is paused, and there are some.
+  bool all_paused() const { return paused_ > 0 && paused_ == present_; }
+
+  // Not moved for as long as it may, and neither busy nor paused.
   bool IsStuck(int rank, absl::Time now) const;
   void CallStuck(int rank) { standings_[rank].called_stuck = true; }
 
@@ -67,10 +72,13 @@ class ProgressBoard {
  private:
   bool Moved(int rank, absl::Time now);
   void Count(const protocol::Position& position, int sign);
+  void SetPaused(Standing& standing, bool paused);
 
   const absl::Duration patience_;
   std::vector<Standing> standings_;
   std::map<protocol::Position, int> positions_;  // how many stand there
+  int present_;
+  int paused_ = 0;  // of those
   Deadlines<int> due_;
 };
 
