@@ -100,10 +100,12 @@ absl::Status Train(const TrainingFlags& flags, Session& session) {
   if (!bound.ok()) return bound.status();
 
   const ProgressReport report(flags.recipe.steps, flags.machine_progress);
+  bool was_last = false;
   Hooks<T> hooks;
   if (session.spec().sync == SyncMode::kNegotiated) {
     hooks.step_begins = [&] { return bound->BeginPass(); };
   }
+  hooks.was_last = [&was_last] { return was_last; };
   hooks.gradient_ready = [&](Parameter<T>& parameter) {
     return bound->Submit(parameter);
   };
@@ -113,6 +115,7 @@ absl::Status Train(const TrainingFlags& flags, Session& session) {
     absl::StatusOr<lockstep::Verdict> verdict =
         bound->sync().Finish({.samples = mine});
     if (!verdict.ok()) return verdict.status();
+    was_last = verdict->IsLast();
     return verdict->finite ? Verdict::kApply : Verdict::kSkip;
   };
   hooks.after_update = [&](int64_t step, double loss) {

@@ -22,6 +22,7 @@ absl::Status Trainer<T>::Run(int64_t first, int64_t last) {
   for (int64_t step = first; step < last; ++step) {
     const absl::Status status = Step(step);
     if (!status.ok()) return status;
+    if (hooks_.was_last && hooks_.was_last()) break;
   }
   return absl::OkStatus();
 }

@@ -51,6 +51,8 @@ struct Hooks {
   std::function<absl::StatusOr<Verdict>(int64_t step, double loss)>
       before_update;
   std::function<void(int64_t step, double loss)> after_update;
+  // Was the step that just ended the last? Run then returns.
+  std::function<bool()> was_last;
 };
 
 // Rows of a dataset, which must outlive it.
@@ -70,7 +72,7 @@ class Trainer {
   // again. Errors: those of the hooks.
   absl::Status Step(int64_t step);
 
-  // Steps first .. last-1, until one fails.
+  // Steps first .. last-1, until one fails or was the last.
   absl::Status Run(int64_t first, int64_t last);
 
   // The two halves of Step, for a worker that recovers between them.

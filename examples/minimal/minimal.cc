@@ -22,6 +22,7 @@ int main() {
     auto verdict = (*sync)->Finish({.samples = 1});
     if (!verdict.ok()) return std::puts(verdict.status().ToString().c_str()), 1;
     w -= 0.02f * (*sync)->Gradient<float>(*id)[0];  // the mean over workers
+    if (verdict->IsLast()) break;  // an operator stops the job, for all alike
   }
   std::printf("worker %d: w = %.3f\n", (*session)->rank(), w);
   return (*session)->Leave().ok() ? 0 : 1;

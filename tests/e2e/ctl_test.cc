@@ -120,7 +120,7 @@ TEST_F(CtlTest, DescribesAJobThatTrainsAndStopsIt) {
     }
     EXPECT_EQ(job["parameters"][0]["name"], "w");
     EXPECT_EQ(job["buckets"].size(), 1u);
-    EXPECT_EQ(Ctl({"stop", "--reason", "enough is enough"}).code, 0);
+    EXPECT_EQ(Ctl({"stop", "--now", "--reason", "enough is enough"}).code, 0);
   };
   cluster_.Start({"worker-0", {"100000000"}});
   cluster_.Start({"worker-1", {"100000000"}});
@@ -138,7 +138,7 @@ TEST_F(CtlTest, WatchFollowsAJobToItsEnd) {
   cluster_.on_line = [&](const std::string& name, const std::string& line) {
     if (name != "worker-0" || line != "at 0" || std::exchange(watched, true))
       return;
-    Ctl({"stop"});
+    Ctl({"stop", "--now"});
     watch = Ctl({"watch"});
   };
   cluster_.Start({"worker-0", {"100000000"}});

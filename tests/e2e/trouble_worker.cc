@@ -9,9 +9,11 @@
 //   vanish=N       exits at step N without leaving
 //   shape=K        registers its parameter with K elements instead of 4
 //   name=NAME      the parameter's name, instead of w
+//   quiet=N        says no more where it is from step N on
 //   wrong_calls    makes every wrong call first, and says what it got
 //
-// Prints "at N" before each step, then "done" or "error CODE: message".
+// Prints "at N" before each step, "last N" if the verdict of step N is the last
+// of all ranks, then "done" or "error CODE: message".
 
 #include <signal.h>
 #include <unistd.h>
@@ -92,8 +94,9 @@ absl::Status Train(Session& session, const Orders& orders) {
   if (orders.Has("wrong_calls")) MakeWrongRegistrations(**sync);
   if (absl::Status sealed = (*sync)->Seal(); !sealed.ok()) return sealed;
 
+  const int quiet_from = std::atoi(orders.Get("quiet", "2147483647").c_str());
   for (int step = 0; step < orders.steps; ++step) {
-    std::printf("at %d\n", step);
+    if (step < quiet_from) std::printf("at %d\n", step);
     std::fflush(stdout);
     if (orders.At("die", step)) raise(SIGKILL);
     if (orders.At("stop", step)) raise(SIGSTOP);
@@ -109,6 +112,10 @@ absl::Status Train(Session& session, const Orders& orders) {
     }
     auto verdict = (*sync)->Finish({.samples = 1});
     if (!verdict.ok()) return verdict.status();
+    if (verdict->IsLast()) {
+      std::printf("last %d\n", step);
+      break;
+    }
   }
   return absl::OkStatus();
 }

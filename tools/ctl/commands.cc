@@ -98,8 +98,8 @@ int Command(const CommonOptions& common, const std::string& job,
   return ExitCode(admin.CommandJob(*name, command, reason));
 }
 
-int Stop(const CommonOptions& common, const std::string& job,
-         const std::string& reason) {
+int StopNow(const CommonOptions& common, const std::string& job,
+            const std::string& reason) {
   AdminClient admin = Connect(common);
   absl::StatusOr<JobName> name = Choose(admin, job);
   if (!name.ok()) return ExitCode(name.status());

@@ -24,8 +24,8 @@ int Watch(const CommonOptions& common, const std::string& job);
 // Asks something of a running job.
 int Command(const CommonOptions& common, const std::string& job,
             JobCommand command, const std::string& reason);
-int Stop(const CommonOptions& common, const std::string& job,
-         const std::string& reason);
+int StopNow(const CommonOptions& common, const std::string& job,
+            const std::string& reason);
 
 }  // namespace lockstep::ctl
 

@@ -3,6 +3,7 @@
 // Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` has its workers'.
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 #include "tools/ctl/commands.h"
@@ -17,7 +18,8 @@ struct Arguments {
   lockstep::ctl::RunOptions run;
   std::string job;
   std::string spec_file;
-  std::string reason = "an operator stopped it";
+  std::string reason;
+  bool now = false;
   double grace_seconds = 10;
 };
 
@@ -30,6 +32,34 @@ CLI::App* AddQuery(CLI::App& app, Arguments& arguments, const std::string& name,
                         "May be left out if there is one");
   }
   return command;
+}
+
+void AddCommands(CLI::App& app, Arguments& arguments) {
+  const auto add = [&](const char* name, const char* description) {
+    CLI::App* command = app.add_subcommand(name, description);
+    command->add_option("JOB", arguments.job,
+                        "May be left out if there is one");
+    command->add_option("--reason", arguments.reason,
+                        "For the history and the workers");
+    return command;
+  };
+  add("pause", "Have all ranks wait after one common step");
+  add("resume", "Have them go on");
+  add("drain", "Have all workers leave after one common step; the job stays");
+  add("stop", "End the job after one common step")
+      ->add_flag("--now", arguments.now, "Do not wait for the step to end");
+  add("rebuild", "Cut the buckets anew, as gradients become ready");
+}
+
+// What the chosen subcommand asks of a job, if it is such a one.
+std::optional<lockstep::JobCommand> Asked(const CLI::App& app) {
+  using lockstep::JobCommand;
+  for (const JobCommand command :
+       {JobCommand::kPause, JobCommand::kResume, JobCommand::kStop,
+        JobCommand::kDrain, JobCommand::kRebuild}) {
+    if (app.got_subcommand(std::string(Name(command)))) return command;
+  }
+  return std::nullopt;
 }
 
 void AddRun(CLI::App& app, Arguments& arguments) {
@@ -75,10 +105,7 @@ int main(int argc, char** argv) {
   AddQuery(app, arguments, "describe", "Show all there is to see of a job",
            true);
   AddQuery(app, arguments, "watch", "Follow a job until it is over", true);
-  AddQuery(app, arguments, "rebuild",
-           "Cut the buckets anew, as gradients become ready", true);
-  AddQuery(app, arguments, "stop", "End a job on all its workers", true)
-      ->add_option("--reason", arguments.reason, "What the workers are told");
+  AddCommands(app, arguments);
 
   try {
     app.parse(argc, argv);
@@ -102,12 +129,13 @@ int main(int argc, char** argv) {
   if (app.got_subcommand("describe")) {
     return lockstep::ctl::DescribeJob(arguments.common, arguments.job);
   }
-  if (app.got_subcommand("watch")) {
-    return lockstep::ctl::Watch(arguments.common, arguments.job);
+  if (arguments.now) {
+    return lockstep::ctl::StopNow(arguments.common, arguments.job,
+                                  arguments.reason);
   }
-  if (app.got_subcommand("rebuild")) {
-    return lockstep::ctl::Command(arguments.common, arguments.job,
-                                  lockstep::JobCommand::kRebuild, "");
+  if (const auto command = Asked(app)) {
+    return lockstep::ctl::Command(arguments.common, arguments.job, *command,
+                                  arguments.reason);
   }
-  return lockstep::ctl::Stop(arguments.common, arguments.job, arguments.reason);
+  return lockstep::ctl::Watch(arguments.common, arguments.job);
 }

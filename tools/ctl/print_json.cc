@@ -43,7 +43,16 @@ Json ToJson(const WorkerView& worker) {
       {"lag_seconds", worker.lag_seconds},
       {"silent_seconds", absl::ToDoubleSeconds(worker.silent_for)},
       {"no_progress_seconds", absl::ToDoubleSeconds(worker.no_progress_for)},
+      {"paused", worker.paused},
       {"busy", worker.busy}};
+}
+
+Json ToJson(const protocol::Wanted& wanted) {
+  Json commands = Json::array();
+  for (const Command command : wanted.commands) {
+    commands.push_back(Text(Name(command)));
+  }
+  return {{"commands", commands}, {"reason", wanted.reason}};
 }
 
 Json ToJson(const Parameter& parameter) {
@@ -106,6 +115,7 @@ std::string JobAsJson(const JobView& view, int indent) {
                      {"revision", view.revision.value},
                      {"plan_digest", view.plan_digest},
                      {"missing", view.missing},
+                     {"wanted", ToJson(view.wanted)},
                      {"workers", ListToJson(view.workers)},
                      {"parameters", ListToJson(view.parameters)},
                      {"buckets", ListToJson(view.buckets)},

@@ -52,6 +52,7 @@ std::string WorkersTable(const JobView& view) {
     if (is_behind) {
       absl::StrAppend(&text, "  runs revision ", worker.revision.value);
     }
+    if (worker.paused) absl::StrAppend(&text, "  paused");
     if (!worker.busy.empty()) absl::StrAppend(&text, "  busy: ", worker.busy);
     absl::StrAppend(&text, "\n");
   }
@@ -90,6 +91,9 @@ std::string JobAsLine(const JobView& view) {
       "job %s  %s  epoch %d  step %d  %d of %d ready", view.spec.name,
       Text(Name(view.state)), view.epoch.value, HighestStep(view),
       CountReady(view), view.spec.mesh.WorldSize());
+  for (const Command command : view.wanted.commands) {
+    absl::StrAppend(&line, "  ", Text(Name(command)), " is wanted");
+  }
   for (const std::string& stall : view.stalls)
     absl::StrAppend(&line, "  ", stall);
   if (!view.cause.message.empty())
