@@ -1,5 +1,5 @@
-// The Communicator of every host transport: argument checks, the stream, the
-// order of operations, the first error. The transport supplies a Link.
+// The Communicator of every host transport: the stream, the order of
+// operations, the first error. The transport supplies a Link.
 //
 //   Communicator call ──check──▶ Call ──▶ HostStream ──▶ Operation ──▶ Link
 //                                            (its thread)
