@@ -11,7 +11,7 @@ namespace {
 
 using conformance::Member;
 
-class NoHostStream final : public Stream {
+class NoStreamOfTheirs final : public Stream {
  public:
   Event Record() override { return Event(); }
   void WaitFor(const Event&) override {}
@@ -31,7 +31,7 @@ std::vector<BadCall> BadCalls() {
   return {
       {"a stream of another kind",
        [=](Member& m) {
-         NoHostStream stream;
+         NoStreamOfTheirs stream;
          return m.comm.AllReduce(buffer, buffer, 1, f32, sum, stream);
        }},
       {"no dtype",

@@ -19,9 +19,23 @@ void OnEachRank(int size, const std::function<void(int)>& body) {
 
 }  // namespace
 
-std::vector<Case> Cases(std::function<std::unique_ptr<World>()> make_world) {
+std::unique_ptr<Stream> World::MakeStream(int, const std::string& name) {
+  return std::make_unique<HostStream>(name);
+}
+
+void World::Enqueue(Stream& stream, std::function<void()> work) {
+  static_cast<HostStream&>(stream).Enqueue([work = std::move(work)] {
+    work();
+    return absl::OkStatus();
+  });
+}
+
+std::vector<Case> Cases(std::function<std::unique_ptr<World>()> make_world,
+                        const Promises& promises) {
   std::vector<Case> cases;
-  for (int size : {1, 2, 3, 4, 8}) cases.push_back({make_world, size});
+  for (int size : {1, 2, 3, 4, 8}) {
+    cases.push_back({make_world, size, promises});
+  }
   return cases;
 }
 
@@ -59,8 +73,7 @@ CommunicatorConformance::CommunicatorConformance()
     : world_(GetParam().make_world()) {
   Reconnect();
   for (int rank = 0; rank < size(); ++rank) {
-    streams_.push_back(
-        std::make_unique<HostStream>(absl::StrCat("rank-", rank)));
+    streams_.push_back(world_->MakeStream(rank, absl::StrCat("rank-", rank)));
   }
 }
 
@@ -74,7 +87,8 @@ void CommunicatorConformance::Together(
     const std::function<void(conformance::Member&)>& body) {
   ASSERT_EQ(comms_.size(), static_cast<size_t>(size()));
   conformance::OnEachRank(size(), [&](int rank) {
-    conformance::Member member{rank, size(), *comms_[rank], *streams_[rank]};
+    conformance::Member member{rank, size(), *comms_[rank], *streams_[rank],
+                               *world_};
     body(member);
   });
 }

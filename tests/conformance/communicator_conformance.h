@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/transport/transport.h"
@@ -32,17 +33,34 @@ class World {
   virtual ~World() = default;
   // The transport of process `rank`. Called from one thread.
   virtual transport::Transport& at(int rank) = 0;
+  // A stream of process `rank` that its communicators take. From any thread.
+  virtual std::unique_ptr<Stream> MakeStream(int rank, const std::string& name);
+  // Work of the caller's own on such a stream. From any thread.
+  virtual void Enqueue(Stream& stream, std::function<void()> work);
+};
+
+// What only some transports promise: true is what a host transport does.
+struct Promises {
+  // Sums are made in rank order, halves in f32, rounded once.
+  bool rank_order = true;
+  // Ranks that call different operations are told so (DataLoss).
+  bool notices_disagreement = true;
+  // Who waits for a peer that has gone is told so (Unavailable, and who);
+  // otherwise it waits for an abort of its own.
+  bool notices_who_goes = true;
+  // Ranks may interleave the operations of two communicators differently.
+  bool any_order_between_groups = true;
 };
 
 struct Case {
   std::function<std::unique_ptr<World>()> make_world;
   int size = 1;
-  // Sums are made in rank order, halves in f32, rounded once: host transports.
-  bool rank_order = true;
+  Promises promises = {};
 };
 
 // Group sizes 1, 2, 3, 4, 8.
-std::vector<Case> Cases(std::function<std::unique_ptr<World>()> make_world);
+std::vector<Case> Cases(std::function<std::unique_ptr<World>()> make_world,
+                        const Promises& promises = {});
 std::string CaseName(const testing::TestParamInfo<Case>& info);
 
 // The communicators of one group, in rank order. All have OK status, or the
@@ -54,10 +72,17 @@ struct Member {
   int rank;
   int size;
   Communicator& comm;
-  HostStream& stream;
+  Stream& stream;
+  World& world;
 
   int next() const { return (rank + 1) % size; }
   int previous() const { return (rank + size - 1) % size; }
+  std::unique_ptr<Stream> MakeStream(const std::string& name = "other") const {
+    return world.MakeStream(rank, name);
+  }
+  void Enqueue(std::function<void()> work) const {
+    world.Enqueue(stream, std::move(work));
+  }
 };
 
 }  // namespace lockstep::conformance
@@ -71,6 +96,7 @@ class CommunicatorConformance
   ~CommunicatorConformance() override;
 
   int size() const { return GetParam().size; }
+  const conformance::Promises& promises() const { return GetParam().promises; }
 
   // Calls `body` for every rank of the test's group at once, each on a thread
   // of its own, and returns when all have.
@@ -87,7 +113,7 @@ class CommunicatorConformance
  private:
   std::unique_ptr<conformance::World> world_;
   std::vector<std::unique_ptr<Communicator>> comms_;
-  std::vector<std::unique_ptr<HostStream>> streams_;
+  std::vector<std::unique_ptr<Stream>> streams_;
 };
 
 }  // namespace lockstep

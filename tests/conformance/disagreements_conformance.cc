@@ -109,6 +109,7 @@ class Verdict {
 
 TEST_P(CommunicatorConformance, NoticesThatRanksDisagree) {
   if (size() == 1) return;  // there is nobody to disagree with
+  if (!promises().notices_disagreement) return;
   for (const Disagreement& disagreement : Disagreements()) {
     Reconnect();
     Verdict verdict(disagreement.about);

@@ -85,7 +85,7 @@ TEST_P(CommunicatorConformance, AllReducesWhatIsCutInChunks) {
 }
 
 TEST_P(CommunicatorConformance, SumsInRankOrderAndRoundsOnce) {
-  if (!GetParam().rank_order) return;  // it has an order of its own
+  if (!promises().rank_order) return;  // it has an order of its own
   std::vector<Job> jobs;
   for (DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kProd}) {
