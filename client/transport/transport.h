@@ -26,10 +26,14 @@
 
 namespace lockstep::transport {
 
+// What a group mostly carries, for transports that set resources aside.
+enum class Traffic { kBulk, kSmall };
+
 struct GroupSpec {
   std::string name;  // unique within the epoch: "verdict", "gradient/data=0"
   int rank = 0;      // of this process, in the group
   int size = 1;
+  Traffic traffic = Traffic::kBulk;
 };
 
 // A group of which this process has made its half.

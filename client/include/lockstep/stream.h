@@ -51,6 +51,10 @@ class LOCKSTEP_EXPORT Event {
     return state_ == nullptr ? absl::OkStatus() : state_->Wait(timeout);
   }
 
+  // For streams, which know the moments of their own kind. Null if complete
+  // from the start.
+  const std::shared_ptr<State>& state() const { return state_; }
+
  private:
   std::shared_ptr<State> state_;
 };

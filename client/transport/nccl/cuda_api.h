@@ -1,0 +1,77 @@
+// What the adapter uses of the CUDA runtime, as a table of functions.
+//
+// The declarations are our own, so that the adapter compiles and is tested
+// where there is no CUDA; cuda_runtime.cc checks them against
+// cuda_runtime_api.h and is compiled only where that exists. Each method is the
+// runtime's function of the same name, for the device of the table: the real
+// table makes its device the calling thread's first.
+//
+// Threads: any, as CUDA's.
+// Errors:  CUDA's numbers; Check (gpu_status.h) makes them a Status.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_API_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_API_H_
+
+#include <cstddef>
+
+struct CUstream_st;
+struct CUevent_st;
+
+namespace lockstep::transport::nccl {
+
+using CudaStreamHandle = CUstream_st*;
+using CudaEventHandle = CUevent_st*;
+
+enum class CudaResult : int {
+  kSuccess = 0,
+  kMemoryAllocation = 2,
+  kInsufficientDriver = 35,
+  kNoDevice = 100,
+  kNotReady = 600,
+};
+
+inline constexpr unsigned kCudaStreamNonBlocking = 1;
+inline constexpr unsigned kCudaEventDisableTiming = 2;
+
+class CudaApi {
+ public:
+  virtual ~CudaApi() = default;
+
+  // --- What is there ---
+  virtual CudaResult DriverGetVersion(int* version) = 0;  // 0: no driver
+  virtual CudaResult RuntimeGetVersion(int* version) = 0;
+  virtual CudaResult GetDeviceCount(int* count) = 0;
+  virtual const char* GetErrorString(CudaResult result) = 0;
+
+  // --- Streams ---
+  virtual CudaResult DeviceGetStreamPriorityRange(int* least,
+                                                  int* greatest) = 0;
+  virtual CudaResult StreamCreateWithPriority(CudaStreamHandle* stream,
+                                              unsigned flags, int priority) = 0;
+  virtual CudaResult StreamDestroy(CudaStreamHandle stream) = 0;
+  virtual CudaResult StreamWaitEvent(CudaStreamHandle stream,
+                                     CudaEventHandle event) = 0;
+  virtual CudaResult LaunchHostFunc(CudaStreamHandle stream, void (*run)(void*),
+                                    void* argument) = 0;
+
+  // --- Events ---
+  virtual CudaResult EventCreateWithFlags(CudaEventHandle* event,
+                                          unsigned flags) = 0;
+  virtual CudaResult EventRecord(CudaEventHandle event,
+                                 CudaStreamHandle stream) = 0;
+  virtual CudaResult EventQuery(CudaEventHandle event) = 0;
+  virtual CudaResult EventDestroy(CudaEventHandle event) = 0;
+
+  // --- Memory, in the order of a stream ---
+  virtual CudaResult MallocAsync(void** memory, size_t bytes,
+                                 CudaStreamHandle stream) = 0;
+  virtual CudaResult FreeAsync(void* memory, CudaStreamHandle stream) = 0;
+
+  // --- Ranges that profilers show (NVTX, where it was found) ---
+  virtual void RangePush(const char* name) = 0;
+  virtual void RangePop() = 0;
+};
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_API_H_

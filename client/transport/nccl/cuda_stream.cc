@@ -1,0 +1,124 @@
+#include "client/transport/nccl/cuda_stream.h"
+
+#include <utility>
+
+#include "client/transport/nccl/gpu_status.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+// Runs on a thread of CUDA's, which holds the stream until it returns.
+void AwaitEvent(void* event) {
+  const std::unique_ptr<Event> owned(static_cast<Event*>(event));
+  (void)owned->Wait();
+}
+
+}  // namespace
+
+void FirstError::Set(const absl::Status& error) {
+  MutexLock lock(&mutex_);
+  if (error_.ok()) error_ = error;
+}
+
+absl::Status FirstError::Take() {
+  MutexLock lock(&mutex_);
+  return std::exchange(error_, absl::OkStatus());
+}
+
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {
+  CudaStreamHandle handle = nullptr;
+  const absl::Status made = Check(
+      *cuda, cuda->StreamCreateWithPriority(&handle, kCudaStreamNonBlocking, 0),
+      "StreamCreateWithPriority");
+  if (!made.ok()) return made;
+  return std::unique_ptr<CudaStream>(new CudaStream(cuda, handle, true));
+}
+
+CudaStream::~CudaStream() {
+  (void)Synchronize();
+  if (owned_) cuda_->StreamDestroy(handle_);
+}
+
+absl::StatusOr<CudaStreamHandle> CudaStream::Ready() {
+  std::vector<std::shared_ptr<Publication>> pending;
+  {
+    MutexLock lock(&mutex_);
+    pending = pending_;
+  }
+  for (const auto& publication : pending) {
+    publication->Wait(Deadline(absl::InfiniteDuration()));
+  }
+  MutexLock lock(&mutex_);
+  JoinPublished();
+  return handle_;
+}
+
+Event CudaStream::Record() {
+  MutexLock lock(&mutex_);
+  return Event(Now());
+}
+
+void CudaStream::WaitFor(const Event& event) {
+  if (event.Done()) return;
+  MutexLock lock(&mutex_);
+  JoinPublished();
+  const auto moment = std::dynamic_pointer_cast<CudaMoment>(event.state());
+  if (moment == nullptr) {
+    auto* const waiting = new Event(event);
+    const CudaResult result =
+        cuda_->LaunchHostFunc(handle_, &AwaitEvent, waiting);
+    if (result == CudaResult::kSuccess) return;
+    delete waiting;
+    error_->Set(Check(*cuda_, result, "LaunchHostFunc"));
+    return;
+  }
+  for (const auto& recorded : moment->events()) {
+    error_->Set(Check(*cuda_,
+                      cuda_->StreamWaitEvent(handle_, recorded->handle()),
+                      "StreamWaitEvent"));
+  }
+  const auto& publications = moment->publications();
+  pending_.insert(pending_.end(), publications.begin(), publications.end());
+}
+
+absl::Status CudaStream::Synchronize() {
+  if (absl::Status waited = Record().Wait(); !waited.ok()) return waited;
+  return error_->Take();
+}
+
+void CudaStream::Enqueue(absl::FunctionRef<void(Ticket)> post) {
+  MutexLock lock(&mutex_);
+  Ticket ticket{
+      .after = Now(), .done = std::make_shared<Publication>(), .error = error_};
+  pending_.push_back(ticket.done);
+  post(std::move(ticket));
+}
+
+std::shared_ptr<CudaMoment> CudaStream::Now() {
+  JoinPublished();
+  std::vector<std::shared_ptr<CudaEvent>> events;
+  auto event = CudaEvent::Record(cuda_, handle_);
+  if (event.ok()) {
+    events.push_back(*std::move(event));
+  } else {
+    error_->Set(event.status());
+  }
+  return std::make_shared<CudaMoment>(std::move(events), pending_);
+}
+
+void CudaStream::JoinPublished() {
+  std::vector<std::shared_ptr<Publication>> left;
+  for (auto& publication : pending_) {
+    if (!publication->published()) {
+      left.push_back(std::move(publication));
+      continue;
+    }
+    const auto event = publication->event();
+    if (event == nullptr) continue;
+    error_->Set(Check(*cuda_, cuda_->StreamWaitEvent(handle_, event->handle()),
+                      "StreamWaitEvent"));
+  }
+  pending_ = std::move(left);
+}
+
+}  // namespace lockstep::transport::nccl

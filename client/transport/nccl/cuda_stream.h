@@ -1,0 +1,91 @@
+// A CUDA stream behind the Stream seam.
+//
+//   caller's stream   [backward 9]─event─┐                  ┌─wait─[update]
+//   communicator's                       └─wait─[all-reduce]┘
+//
+// An operation does not run on the caller's stream but on its communicator's,
+// between two events; the second is known only once it is published (moment.h).
+// Until then the caller's stream must not be given work that needs the
+// operation: Ready waits for that, and so does whatever launches kernels.
+//
+// Threads: any. Ready, Synchronize and the destructor block; the rest do not.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_STREAM_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_STREAM_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "client/transport/nccl/cuda_api.h"
+#include "client/transport/nccl/moment.h"
+#include "lockstep/stream.h"
+
+namespace lockstep::transport::nccl {
+
+// The first error of what was enqueued on a stream. Threads: any.
+class FirstError {
+ public:
+  void Set(const absl::Status& error);
+  absl::Status Take();
+
+ private:
+  Mutex mutex_;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+};
+
+class CudaStream final : public Stream {
+ public:
+  // Makes a stream of its own. `cuda` must outlive it.
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(CudaApi* cuda);
+  // A stream of somebody else's, which must outlive this object.
+  CudaStream(CudaApi* cuda, CudaStreamHandle handle)
+      : CudaStream(cuda, handle, false) {}
+  // Waits until all that was enqueued has run.
+  ~CudaStream() override;
+
+  // For work of the caller's own: blocks until every operation enqueued so far
+  // is queued on the device; work launched on the stream then comes after them.
+  absl::StatusOr<CudaStreamHandle> Ready();
+
+  Event Record() override;
+  void WaitFor(const Event& event) override;
+  absl::Status Synchronize() override;
+
+  // What an operation comes with: what it must wait for, what promises its end,
+  // and who hears of its error.
+  struct Ticket {
+    std::shared_ptr<const CudaMoment> after;
+    std::shared_ptr<Publication> done;
+    std::shared_ptr<FirstError> error;
+  };
+  // Puts an operation at the end of the stream. `post` gets its ticket, under
+  // the stream's lock: operations are posted in the stream's order.
+  void Enqueue(absl::FunctionRef<void(Ticket)> post);
+
+ private:
+  CudaStream(CudaApi* cuda, CudaStreamHandle handle, bool owned)
+      : cuda_(cuda), handle_(handle), owned_(owned) {}
+
+  // All that the stream holds now.
+  std::shared_ptr<CudaMoment> Now() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets the CUDA stream wait for what has been published meanwhile.
+  void JoinPublished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  CudaApi* const cuda_;
+  const CudaStreamHandle handle_;
+  const bool owned_;
+  const std::shared_ptr<FirstError> error_ = std::make_shared<FirstError>();
+
+  Mutex mutex_;
+  // Operations that the CUDA stream does not wait for yet, in order.
+  std::vector<std::shared_ptr<Publication>> pending_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_STREAM_H_

@@ -1,0 +1,31 @@
+// The border at which results of CUDA and NCCL become absl::Status.
+//
+//   CUDA   out of memory            ResourceExhausted
+//          anything else            Internal
+//   NCCL   remote or system error   Unavailable: a peer or the way to it is
+//   gone
+//          invalid argument, usage  Internal: a bug of this library
+//          anything else            Internal
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_GPU_STATUS_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_GPU_STATUS_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "client/transport/nccl/cuda_api.h"
+#include "client/transport/nccl/nccl_api.h"
+
+namespace lockstep::transport::nccl {
+
+// OK for success. `call` is the function's name, for people.
+absl::Status Check(CudaApi& cuda, CudaResult result, std::string_view call);
+
+// OK for success, and for a call that is in progress: whoever polls it sees
+// how it ends. NCCL's last words are added; `comm` may be null.
+absl::Status Check(NcclApi& nccl, NcclResult result, std::string_view call,
+                   NcclComm comm = nullptr);
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_GPU_STATUS_H_

@@ -1,0 +1,310 @@
+#include "client/transport/nccl/launcher.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/thread.h"
+#include "client/transport/nccl/gpu_status.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+// Between two polls: often while something has just changed.
+constexpr int kEagerTurns = 200;
+constexpr absl::Duration kShortRest = absl::Microseconds(50);
+constexpr absl::Duration kLongRest = absl::Milliseconds(1);
+
+// How long a communicator may take to end.
+constexpr absl::Duration kEndTimeout = absl::Milliseconds(500);
+
+}  // namespace
+
+void Outcome::Set(absl::Status status) {
+  MutexLock lock(&mutex_);
+  status_ = std::move(status);
+  set_ = true;
+  changed_.NotifyAll();
+}
+
+absl::Status Outcome::Wait() {
+  MutexLock lock(&mutex_);
+  while (!set_) changed_.Wait(&mutex_);
+  return status_;
+}
+
+Launcher::Launcher(const Tables& tables)
+    : tables_(tables), thread_(StartThread("ls-launch", [this] { Run(); })) {}
+
+Launcher::~Launcher() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+absl::Status Launcher::Do(absl::AnyInvocable<absl::Status(NcclApi&)> task) {
+  const auto outcome = std::make_shared<Outcome>();
+  Post([&](Inbox& inbox) {
+    inbox.tasks.push_back([this, outcome, task = std::move(task)]() mutable {
+      outcome->Set(task(*tables_.nccl));
+    });
+  });
+  return outcome->Wait();
+}
+
+void Launcher::Connect(Connecting connecting) {
+  Post([&](Inbox& inbox) {
+    inbox.tasks.push_back([this, connecting = std::move(connecting)]() mutable {
+      const absl::Status begun = connecting.member->Begin(connecting.id);
+      if (!begun.ok()) return connecting.outcome->Set(begun);
+      members_.push_back(connecting.member);
+      connecting_.push_back(std::move(connecting));
+    });
+  });
+}
+
+void Launcher::PostOperation(std::shared_ptr<Member> member, Posted posted) {
+  Post([&](Inbox& inbox) {
+    inbox.operations.push_back({std::move(member), std::move(posted)});
+  });
+}
+
+void Launcher::PostAbort(std::shared_ptr<Member> member) {
+  Post([&](Inbox& inbox) { inbox.aborts.push_back(std::move(member)); });
+}
+
+void Launcher::Close(std::shared_ptr<Member> member) {
+  const auto outcome = std::make_shared<Outcome>();
+  Post([&](Inbox& inbox) {
+    inbox.tasks.push_back([this, member = std::move(member), outcome] {
+      closing_.push_back({member, outcome, Deadline(kEndTimeout)});
+    });
+  });
+  (void)outcome->Wait();
+}
+
+void Launcher::Post(absl::FunctionRef<void(Inbox&)> put) {
+  MutexLock lock(&mutex_);
+  put(posted_);
+  changed_.NotifyAll();
+}
+
+void Launcher::Run() {
+  Inbox inbox;
+  while (Collect(&inbox)) {
+    for (const auto& member : inbox.aborts) AbortAllFor(*member);
+    for (Operation& operation : inbox.operations) {
+      operations_.push_back(std::move(operation));
+    }
+    for (auto& task : inbox.tasks) task();
+    inbox = {};
+    PollConnecting();
+    Launch();
+    Watch();
+    PollClosing();
+  }
+}
+
+bool Launcher::Collect(Inbox* inbox) {
+  MutexLock lock(&mutex_);
+  if (posted_.empty() && AnythingToPoll()) {
+    if (++idle_turns_ > kEagerTurns) {
+      changed_.WaitFor(&mutex_, operations_.empty() ? kLongRest : kShortRest);
+    }
+  }
+  while (posted_.empty() && !stopping_ && !AnythingToPoll()) {
+    changed_.Wait(&mutex_);
+  }
+  if (!posted_.empty()) idle_turns_ = 0;
+  *inbox = std::exchange(posted_, {});
+  return !inbox->empty() || !stopping_ || AnythingToPoll();
+}
+
+bool Launcher::AnythingToPoll() const {
+  return !connecting_.empty() || !operations_.empty() || !closing_.empty() ||
+         std::any_of(members_.begin(), members_.end(), [](const auto& member) {
+           return !member->ended() && !member->Idle();
+         });
+}
+
+// --- Endings ---
+
+void Launcher::AbortAllFor(const Member& culprit) {
+  const absl::Status why = culprit.status();
+  for (const auto& member : members_) {
+    if (member.get() == &culprit) continue;
+    member->Fail(absl::AbortedError(
+        absl::StrCat("ended with another group: ", why.message())));
+  }
+  Abort(members_);
+}
+
+void Launcher::Abort(const std::vector<std::shared_ptr<Member>>& members) {
+  std::vector<Member*> living;
+  for (const auto& member : members) {
+    if (!member->ended()) living.push_back(member.get());
+  }
+  if (living.empty()) return;
+  has_aborted_ = true;
+  for (Member* member : living) member->FailRunning();
+  // What NCCL says to an abort changes nothing: the members have failed.
+  (void)tables_.nccl->GroupStart();
+  for (Member* member : living) (void)member->Abort();
+  (void)tables_.nccl->GroupEnd();
+  ReleaseWaiters();
+}
+
+// Operations of members that have ended will not be queued.
+void Launcher::ReleaseWaiters() {
+  for (Operation& operation : operations_) {
+    if (!operation.member->ended()) continue;
+    const CudaStream::Ticket& ticket = operation.posted.ticket;
+    ticket.error->Set(operation.member->status());
+    auto drained = operation.enqueued
+                       ? operation.member->Mark()
+                       : absl::StatusOr<std::shared_ptr<CudaEvent>>(nullptr);
+    ticket.done->Publish(drained.ok() ? *std::move(drained) : nullptr);
+  }
+  operations_.erase(
+      std::remove_if(operations_.begin(), operations_.end(),
+                     [](const Operation& one) { return one.member->ended(); }),
+      operations_.end());
+}
+
+void Launcher::Fail(Member& member, const absl::Status& error) {
+  member.Fail(error);
+  AbortAllFor(member);
+}
+
+// --- Connecting ---
+
+void Launcher::PollConnecting() {
+  connecting_.erase(
+      std::remove_if(connecting_.begin(), connecting_.end(),
+                     [this](Connecting& one) { return Connected(one); }),
+      connecting_.end());
+}
+
+bool Launcher::Connected(Connecting& connecting) {
+  Member& member = *connecting.member;
+  absl::Status over = connecting.aborted();
+  if (over.ok() && member.ended()) over = member.status();
+  if (over.ok()) {
+    absl::StatusOr<bool> ready = member.Ready();
+    if (ready.ok() && *ready) {
+      connecting.outcome->Set(absl::OkStatus());
+      return true;
+    }
+    over = ready.status();
+  }
+  if (over.ok() && connecting.deadline.Passed()) {
+    over = absl::DeadlineExceededError(
+        absl::StrCat("group '", member.name(), "': NCCL did not connect all ",
+                     member.size(), " ranks in time"));
+  }
+  if (over.ok()) return false;
+  member.Fail(over);
+  Abort({connecting.member});
+  members_.erase(
+      std::remove(members_.begin(), members_.end(), connecting.member),
+      members_.end());
+  connecting.outcome->Set(over);
+  return true;
+}
+
+// --- Operations ---
+
+void Launcher::Launch() {
+  while (!operations_.empty() && LaunchFirst(operations_.front())) {
+    operations_.pop_front();
+    MutexLock lock(&mutex_);
+    if (!posted_.aborts.empty()) return;
+  }
+}
+
+// True once it is queued, or has ended. On an error the operation is gone.
+bool Launcher::LaunchFirst(Operation& operation) {
+  Member& member = *operation.member;
+  if (member.ended()) {
+    operation.posted.ticket.error->Set(member.status());
+    operation.posted.ticket.done->Publish(nullptr);
+    return true;
+  }
+  if (!operation.enqueued) {
+    if (!operation.posted.ticket.after->published()) return false;
+    operation.enqueued = true;
+    const absl::Status enqueued = member.Enqueue(operation.posted, &turn_);
+    if (!enqueued.ok()) {
+      Fail(member, enqueued);
+      return false;
+    }
+  }
+  const absl::StatusOr<bool> ready = member.Ready();
+  if (ready.ok() && !*ready) return false;
+  absl::Status done = ready.status();
+  if (done.ok()) done = member.Complete(operation.posted);
+  if (done.ok()) return true;
+  Fail(member, done);
+  return false;
+}
+
+// NCCL tells of a broken connection only if it is asked.
+void Launcher::Watch() {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const std::shared_ptr<Member> member = members_[i];
+    if (member->ended() || member->Idle()) continue;
+    const absl::StatusOr<bool> ready = member->Ready();
+    if (!ready.ok()) Fail(*member, ready.status());
+  }
+}
+
+// --- Closing ---
+
+void Launcher::PollClosing() {
+  closing_.erase(std::remove_if(closing_.begin(), closing_.end(),
+                                [this](Closing& one) { return Closed(one); }),
+                 closing_.end());
+}
+
+void Launcher::BeginClosing(Closing& closing) {
+  Member& member = *closing.member;
+  const bool waited_for = std::any_of(
+      operations_.begin(), operations_.end(),
+      [&](const Operation& one) { return &member == one.member.get(); });
+  if (!member.ended() && !waited_for && member.Idle() &&
+      member.Finalize().ok()) {
+    return;
+  }
+  member.Fail(absl::AbortedError("the communicator was destroyed"));
+  Abort({closing.member});
+}
+
+bool Launcher::Closed(Closing& closing) {
+  Member& member = *closing.member;
+  if (!closing.begun) {
+    closing.begun = true;
+    BeginClosing(closing);
+  }
+  if (!member.ended()) {
+    const absl::StatusOr<bool> ready = member.Ready();
+    if (ready.ok() && *ready) {
+      (void)member.Destroy();
+    } else if (!ready.ok() || closing.deadline.Passed()) {
+      member.Fail(absl::AbortedError("the communicator was destroyed"));
+      Abort({closing.member});
+      closing.deadline = Deadline(kEndTimeout);
+    } else {
+      return false;
+    }
+  }
+  // Nothing may write to the caller's buffers any more.
+  if (!member.Idle() && !closing.deadline.Passed()) return false;
+  members_.erase(std::remove(members_.begin(), members_.end(), closing.member),
+                 members_.end());
+  closing.outcome->Set(absl::OkStatus());
+  return true;
+}
+
+}  // namespace lockstep::transport::nccl

@@ -1,0 +1,160 @@
+// The one thread of a device that calls NCCL; everyone else posts to it.
+//
+//   Communicator calls ──PostOperation──▶ [op][op][op]   one order over all
+//   Abort, any thread  ──PostAbort──────▶ [!]            lanes of the device
+//                                          │
+//      turn:  aborts first ─▶ tasks ─▶ the first operation, one poll on ─▶
+//             errors of what runs ─▶ rest
+//
+// NCCL wants all ranks to launch on all communicators in compatible order, from
+// one thread. So operations are launched in the order in which they were
+// posted, one after the other, each polled until it is queued; only then is
+// its event recorded and published. Each communicator has a stream of its own;
+// an operation may begin there once the one before it may, so that a device
+// that has room for one operation begins them in this order too.
+//
+// An abort ends every communicator of the device, in the order in which they
+// were made (the verdict's is the first), all in one NCCL group: a kernel that
+// waits for a rank that will not come holds the device, so the others could not
+// end either. An error that NCCL reports does the same. Waiters are released by
+// an event behind what was still on the stream, for kernels may write until
+// then. Completed is not succeeded: the streams' errors say so first.
+//
+// Threads: any; the thread is "ls-launch".
+// End:     members must be closed before the launcher is destroyed.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_LAUNCHER_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_LAUNCHER_H_
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "base/deadline.h"
+#include "base/mutex.h"
+#include "client/transport/nccl/member.h"
+
+namespace lockstep::transport::nccl {
+
+// How something that the launch thread does for a waiting thread ended.
+class Outcome {
+ public:
+  void Set(absl::Status status);
+  absl::Status Wait();
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool set_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Connecting: what the caller waits for, and how it changes its mind.
+struct Connecting {
+  std::shared_ptr<Member> member;
+  NcclUniqueId id;
+  Deadline deadline;
+  // Not OK: give up, with this status. Any thread.
+  absl::AnyInvocable<absl::Status()> aborted;
+  std::shared_ptr<Outcome> outcome;
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const Tables& tables);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  const Tables& tables() const { return tables_; }
+
+  // Calls `task` on the launch thread and waits for it.
+  absl::Status Do(absl::AnyInvocable<absl::Status(NcclApi&)> task);
+
+  // Begins to connect; the outcome is set once all ranks have, or not.
+  void Connect(Connecting connecting);
+
+  void PostOperation(std::shared_ptr<Member> member, Posted posted);
+
+  // Ends all members. Whoever asks has called member->Fail.
+  void PostAbort(std::shared_ptr<Member> member);
+
+  // Ends one member and waits until nothing of it runs: in peace if all its
+  // operations have run, else by an abort of it alone.
+  void Close(std::shared_ptr<Member> member);
+
+  // Whether a communicator of this process was ever aborted.
+  bool has_aborted() const { return has_aborted_; }
+
+ private:
+  struct Operation {
+    std::shared_ptr<Member> member;
+    Posted posted;
+    bool enqueued = false;
+  };
+  struct Closing {
+    std::shared_ptr<Member> member;
+    std::shared_ptr<Outcome> outcome;
+    Deadline deadline;
+    bool begun = false;
+  };
+  struct Inbox {
+    std::vector<std::shared_ptr<Member>> aborts;
+    std::vector<absl::AnyInvocable<void()>> tasks;
+    std::vector<Operation> operations;
+
+    bool empty() const {
+      return aborts.empty() && tasks.empty() && operations.empty();
+    }
+  };
+
+  void Post(absl::FunctionRef<void(Inbox&)> put);
+  void Run();
+  // Waits for something to do; false once stopped.
+  bool Collect(Inbox* inbox);
+
+  void Abort(const std::vector<std::shared_ptr<Member>>& members);
+  void AbortAllFor(const Member& culprit);
+  void Fail(Member& member, const absl::Status& error);
+  void ReleaseWaiters();
+
+  void PollConnecting();
+  bool Connected(Connecting& connecting);
+  void Launch();
+  bool LaunchFirst(Operation& operation);
+  void Watch();
+  void PollClosing();
+  bool Closed(Closing& closing);
+  void BeginClosing(Closing& closing);
+
+  bool AnythingToPoll() const;
+
+  const Tables tables_;
+  std::atomic<bool> has_aborted_{false};
+
+  Mutex mutex_;
+  CondVar changed_;
+  Inbox posted_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // The launch thread's own.
+  std::vector<std::shared_ptr<Member>> members_;  // in the order of making
+  std::vector<Connecting> connecting_;
+  std::deque<Operation> operations_;
+  std::vector<Closing> closing_;
+  std::shared_ptr<CudaEvent> turn_;  // when the last operation could begin
+  int idle_turns_ = 0;
+
+  std::thread thread_;  // last: uses all of the above
+};
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_LAUNCHER_H_

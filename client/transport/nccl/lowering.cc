@@ -1,0 +1,159 @@
+#include "client/transport/nccl/lowering.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+const std::byte* At(const void* data, size_t index, DType dtype) {
+  return static_cast<const std::byte*>(data) + index * SizeOf(dtype);
+}
+std::byte* At(void* data, size_t index, DType dtype) {
+  return static_cast<std::byte*>(data) + index * SizeOf(dtype);
+}
+
+NcclOp OpOf(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMin: return NcclOp::kMin;
+    case ReduceOp::kMax: return NcclOp::kMax;
+    case ReduceOp::kProd: return NcclOp::kProd;
+    case ReduceOp::kSum:
+    case ReduceOp::kMean: break;
+  }
+  return NcclOp::kSum;
+}
+
+bool DropsNaN(const Call& call) {
+  return IsFloat(call.dtype) &&
+         (call.op == ReduceOp::kMin || call.op == ReduceOp::kMax);
+}
+
+void Meet(const LoweringPlace& place, Lowering* lowering) {
+  lowering->steps.push_back({.kind = CallKind::kAllReduce,
+                             .in = place.token,
+                             .out = place.token + 1,
+                             .count = 1});
+}
+
+// The same step for `call` as it is.
+NcclStep Same(const Call& call) {
+  return {.kind = call.kind,
+          .in = call.kind == CallKind::kBroadcast ? call.out : call.in,
+          .out = call.out,
+          .count = call.count,
+          .dtype = ToNccl(call.dtype),
+          .op = OpOf(call.op),
+          .peer = call.peer};
+}
+
+struct Block {
+  size_t in_at, in_count, out_at, out_count;
+};
+
+Block BlockOf(const Call& call, int peer) {
+  if (call.kind != CallKind::kAllToAllV) {
+    return {peer * call.count, call.count, peer * call.count, call.count};
+  }
+  return {call.in_offsets[peer], call.in_counts[peer], call.out_offsets[peer],
+          call.out_counts[peer]};
+}
+
+void Exchange(const Call& call, const LoweringPlace& place,
+              Lowering* lowering) {
+  const size_t before = lowering->steps.size();
+  for (int peer = 0; peer < place.size; ++peer) {
+    const Block block = BlockOf(call, peer);
+    if (block.in_count > 0) {
+      lowering->steps.push_back({.kind = CallKind::kSend,
+                                 .in = At(call.in, block.in_at, call.dtype),
+                                 .count = block.in_count,
+                                 .dtype = ToNccl(call.dtype),
+                                 .peer = peer});
+    }
+    if (block.out_count > 0) {
+      lowering->steps.push_back({.kind = CallKind::kRecv,
+                                 .out = At(call.out, block.out_at, call.dtype),
+                                 .count = block.out_count,
+                                 .dtype = ToNccl(call.dtype),
+                                 .peer = peer});
+    }
+  }
+  // Who has nothing to move here meets nobody: there are no two sides to it.
+  if (lowering->steps.size() == before && call.kind == CallKind::kAllToAll) {
+    Meet(place, lowering);
+  }
+}
+
+// All ranks' inputs of this rank's part, behind each other, then a kernel.
+void ReduceByKernel(const Call& call, const LoweringPlace& place,
+                    Lowering* lowering) {
+  void* const rows = place.temporary(call.bytes() * place.size);
+  Call gather = call;
+  gather.out = rows;
+  if (call.kind == CallKind::kAllReduce) {
+    gather.kind = CallKind::kAllGather;
+    lowering->steps.push_back(Same(gather));
+  } else {
+    gather.kind = CallKind::kAllToAll;
+    Exchange(gather, place, lowering);
+  }
+  lowering->reduces.push_back({.inputs = rows,
+                               .out = call.out,
+                               .count = call.count,
+                               .dtype = call.dtype,
+                               .op = call.op});
+}
+
+void Reduce(const Call& call, const LoweringPlace& place, Lowering* lowering) {
+  if (DropsNaN(call)) return ReduceByKernel(call, place, lowering);
+  lowering->steps.push_back(Same(call));
+  if (call.op != ReduceOp::kMean) return;
+  lowering->scales.push_back({.data = call.out,
+                              .dtype = call.dtype,
+                              .factor = 1.0 / place.size,
+                              .count = call.count});
+}
+
+void PointToPoint(const Call& call, const LoweringPlace& place,
+                  Lowering* lowering) {
+  NcclStep step = Same(call);
+  if (call.count == 0) {
+    step.in = place.token;
+    step.out = place.token + 1;
+    step.count = 1;
+    step.dtype = NcclDType::kUint8;
+  }
+  lowering->steps.push_back(step);
+}
+
+}  // namespace
+
+NcclDType ToNccl(DType dtype) {
+  switch (dtype) {
+    case DType::kU8: return NcclDType::kUint8;
+    case DType::kI8: return NcclDType::kInt8;
+    case DType::kI32: return NcclDType::kInt32;
+    case DType::kU32: return NcclDType::kUint32;
+    case DType::kI64: return NcclDType::kInt64;
+    case DType::kU64: return NcclDType::kUint64;
+    case DType::kF16: return NcclDType::kFloat16;
+    case DType::kBF16: return NcclDType::kBfloat16;
+    case DType::kF32: return NcclDType::kFloat32;
+    case DType::kF64: return NcclDType::kFloat64;
+  }
+  return NcclDType::kUint8;
+}
+
+void Lower(const Call& call, const LoweringPlace& place, Lowering* lowering) {
+  if (call.is_point_to_point()) return PointToPoint(call, place, lowering);
+  if (call.kind == CallKind::kAllToAllV) {
+    return Exchange(call, place, lowering);
+  }
+  if (call.count == 0) return Meet(place, lowering);
+  switch (call.kind) {
+    case CallKind::kAllReduce:
+    case CallKind::kReduceScatter: return Reduce(call, place, lowering);
+    case CallKind::kAllToAll: return Exchange(call, place, lowering);
+    default: lowering->steps.push_back(Same(call));
+  }
+}
+
+}  // namespace lockstep::transport::nccl

@@ -1,0 +1,248 @@
+#include "client/transport/nccl/member.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/transport/nccl/gpu_status.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+// What has few bytes gets few of the device's multiprocessors.
+constexpr int kFewCtas = 2;
+
+// What a profiler shows an operation as.
+class Range {
+ public:
+  Range(CudaApi* cuda, const char* name) : cuda_(cuda) {
+    cuda_->RangePush(name);
+  }
+  ~Range() { cuda_->RangePop(); }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  CudaApi* const cuda_;
+};
+
+}  // namespace
+
+Member::Member(const Tables& tables, const GroupSpec& group)
+    : tables_(tables), group_(group) {}
+
+Member::~Member() {
+  if (stream_ == nullptr) return;
+  if (token_ != nullptr) tables_.cuda->FreeAsync(token_, stream_);
+  tables_.cuda->StreamDestroy(stream_);
+}
+
+absl::Status Member::status() const {
+  MutexLock lock(&mutex_);
+  return error_;
+}
+
+void Member::Fail(const absl::Status& error) {
+  MutexLock lock(&mutex_);
+  if (!error_.ok()) return;
+  error_ =
+      absl::Status(error.code(),
+                   absl::StrCat("group '", group_.name, "', rank ", group_.rank,
+                                " of ", group_.size, ": ", error.message()));
+}
+
+absl::Status Member::Begin(const NcclUniqueId& id) {
+  if (absl::Status made = MakeStream(); !made.ok()) return made;
+  NcclConfig config;
+  config.blocking = 0;
+  config.split_share = 0;
+  if (group_.traffic == Traffic::kSmall) config.max_ctas = kFewCtas;
+  return Check(*tables_.nccl,
+               tables_.nccl->CommInitRankConfig(&comm_, group_.size, id,
+                                                group_.rank, &config),
+               "CommInitRankConfig");
+}
+
+absl::Status Member::MakeStream() {
+  CudaApi& cuda = *tables_.cuda;
+  int least = 0;
+  int greatest = 0;
+  absl::Status made =
+      Check(cuda, cuda.DeviceGetStreamPriorityRange(&least, &greatest),
+            "DeviceGetStreamPriorityRange");
+  if (!made.ok()) return made;
+  made = Check(
+      cuda,
+      cuda.StreamCreateWithPriority(&stream_, kCudaStreamNonBlocking, greatest),
+      "StreamCreateWithPriority");
+  if (!made.ok()) return made;
+  void* token = nullptr;
+  made = Check(cuda, cuda.MallocAsync(&token, 2, stream_), "MallocAsync");
+  token_ = static_cast<std::byte*>(token);
+  return made;
+}
+
+absl::StatusOr<bool> Member::Ready() {
+  NcclResult error = NcclResult::kSuccess;
+  absl::Status asked =
+      Check(*tables_.nccl, tables_.nccl->CommGetAsyncError(comm_, &error),
+            "CommGetAsyncError", comm_);
+  asked.Update(Check(*tables_.nccl, error, "", comm_));
+  if (!asked.ok()) return asked;
+  return error == NcclResult::kSuccess;
+}
+
+absl::Status Member::Enqueue(const Posted& posted,
+                             std::shared_ptr<CudaEvent>* turn) {
+  const Range range(tables_.cuda.get(), group_.name.c_str());
+  absl::Status done = posted.ticket.after->Join(*tables_.cuda, stream_);
+  done.Update(TakeTurn(turn));
+  lowering_ = {};
+  bool all = true;
+  const auto temporary = [&](size_t bytes) {
+    void* const memory = Temporary(bytes);
+    all &= memory != nullptr;
+    return memory;
+  };
+  for (const Call& call : posted.calls) {
+    Lower(call, {group_.rank, group_.size, token_, temporary}, &lowering_);
+  }
+  if (!all) {
+    done.Update(absl::ResourceExhaustedError(
+        "the device has no memory to reduce floats by min or max"));
+  }
+  if (!done.ok()) return done;
+  return EnqueueGroup();
+}
+
+absl::Status Member::TakeTurn(std::shared_ptr<CudaEvent>* turn) {
+  CudaApi& cuda = *tables_.cuda;
+  if (*turn != nullptr) {
+    absl::Status waits =
+        Check(cuda, cuda.StreamWaitEvent(stream_, (*turn)->handle()),
+              "StreamWaitEvent");
+    if (!waits.ok()) return waits;
+  }
+  absl::StatusOr<std::shared_ptr<CudaEvent>> mine = Mark();
+  if (mine.ok()) *turn = *std::move(mine);
+  return mine.status();
+}
+
+absl::Status Member::EnqueueGroup() {
+  NcclApi& nccl = *tables_.nccl;
+  absl::Status done = Check(nccl, nccl.GroupStart(), "GroupStart", comm_);
+  if (!done.ok()) return done;
+  for (const NcclStep& step : lowering_.steps) done.Update(Issue(step));
+  done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", comm_));
+  return done;
+}
+
+absl::Status Member::Issue(const NcclStep& s) {
+  NcclApi& nccl = *tables_.nccl;
+  switch (s.kind) {
+    case CallKind::kAllReduce:
+      return Check(
+          nccl,
+          nccl.AllReduce(s.in, s.out, s.count, s.dtype, s.op, comm_, stream_),
+          "AllReduce", comm_);
+    case CallKind::kReduceScatter:
+      return Check(nccl,
+                   nccl.ReduceScatter(s.in, s.out, s.count, s.dtype, s.op,
+                                      comm_, stream_),
+                   "ReduceScatter", comm_);
+    case CallKind::kAllGather:
+      return Check(
+          nccl, nccl.AllGather(s.in, s.out, s.count, s.dtype, comm_, stream_),
+          "AllGather", comm_);
+    case CallKind::kBroadcast:
+      return Check(
+          nccl,
+          nccl.Broadcast(s.in, s.out, s.count, s.dtype, s.peer, comm_, stream_),
+          "Broadcast", comm_);
+    case CallKind::kSend:
+      return Check(nccl,
+                   nccl.Send(s.in, s.count, s.dtype, s.peer, comm_, stream_),
+                   "Send", comm_);
+    case CallKind::kRecv:
+      return Check(nccl,
+                   nccl.Recv(s.out, s.count, s.dtype, s.peer, comm_, stream_),
+                   "Recv", comm_);
+    default: return absl::InternalError("no function of NCCL");
+  }
+}
+
+absl::Status Member::Complete(const Posted& posted) {
+  absl::Status done = LaunchKernels();
+  absl::StatusOr<std::shared_ptr<CudaEvent>> event = Mark();
+  done.Update(event.status());
+  if (!done.ok()) return done;
+  running_.push_back({*event, posted.ticket.error});
+  posted.ticket.done->Publish(*std::move(event));
+  return absl::OkStatus();
+}
+
+absl::Status Member::LaunchKernels() {
+  CudaApi& cuda = *tables_.cuda;
+  KernelApi& kernels = *tables_.kernels;
+  absl::Status done;
+  for (const ReduceStep& s : lowering_.reduces) {
+    done.Update(Check(cuda,
+                      kernels.ReduceRows(s.inputs, group_.size, s.out, s.count,
+                                         s.dtype, s.op, stream_),
+                      " kernel ReduceRows"));
+  }
+  for (const ScaleStep& s : lowering_.scales) {
+    done.Update(
+        Check(cuda, kernels.Scale(s.data, s.dtype, s.factor, s.count, stream_),
+              " kernel Scale"));
+  }
+  for (void* memory : std::exchange(temporaries_, {})) {
+    done.Update(Check(cuda, cuda.FreeAsync(memory, stream_), "FreeAsync"));
+  }
+  return done;
+}
+
+void* Member::Temporary(size_t bytes) {
+  void* memory = nullptr;
+  if (tables_.cuda->MallocAsync(&memory, bytes, stream_) !=
+      CudaResult::kSuccess) {
+    return nullptr;
+  }
+  temporaries_.push_back(memory);
+  return memory;
+}
+
+bool Member::Idle() {
+  while (!running_.empty() && running_.front().event->Done()) {
+    running_.pop_front();
+  }
+  return running_.empty();
+}
+
+void Member::FailRunning() {
+  const absl::Status why = status();
+  for (const Running& running : running_) {
+    if (!running.event->Done()) running.error->Set(why);
+  }
+}
+
+absl::Status Member::Abort() {
+  for (void* memory : std::exchange(temporaries_, {})) {
+    tables_.cuda->FreeAsync(memory, stream_);
+  }
+  return Check(*tables_.nccl,
+               tables_.nccl->CommAbort(std::exchange(comm_, nullptr)),
+               "CommAbort");
+}
+
+absl::Status Member::Finalize() {
+  return Check(*tables_.nccl, tables_.nccl->CommFinalize(comm_), "CommFinalize",
+               comm_);
+}
+
+absl::Status Member::Destroy() {
+  return Check(*tables_.nccl,
+               tables_.nccl->CommDestroy(std::exchange(comm_, nullptr)),
+               "CommDestroy");
+}
+
+}  // namespace lockstep::transport::nccl

@@ -1,0 +1,128 @@
+// One rank's part in one NCCL communicator: the communicator, the stream its
+// operations run on, and its first error.
+//
+//   Begin ─▶ Connected? ─▶ Enqueue ─▶ Queued? ─▶ Complete ─▶ ... ─▶ Finalize,
+//                             │                                     or Abort
+//                             └ only a queued operation has an event
+//
+// Threads: status and Fail from any; everything else on the launch thread
+//          (launcher.h), which decides the order and does all the waiting. No
+//          method blocks, but Abort may, inside NCCL.
+// Errors:  a method's error is not this member's yet: the launcher makes it so,
+//          with an abort.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_MEMBER_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_MEMBER_H_
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/kernel_api.h"
+#include "client/transport/nccl/lowering.h"
+#include "client/transport/nccl/moment.h"
+#include "client/transport/nccl/nccl_api.h"
+#include "client/transport/transport.h"
+
+namespace lockstep::transport::nccl {
+
+// The functions of one device.
+struct Tables {
+  std::shared_ptr<NcclApi> nccl;
+  std::shared_ptr<CudaApi> cuda;
+  std::shared_ptr<KernelApi> kernels;
+};
+
+// An operation as its communicator's caller posts it.
+struct Posted {
+  std::vector<Call> calls;
+  CudaStream::Ticket ticket;
+};
+
+class Member {
+ public:
+  Member(const Tables& tables, const GroupSpec& group);
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  // --- Any thread ---
+  absl::Status status() const;
+  // Makes `error` the first, unless there is one.
+  void Fail(const absl::Status& error);
+  const std::string& name() const { return group_.name; }
+  int size() const { return group_.size; }
+
+  // --- The launch thread ---
+
+  // Makes stream and token, and begins to connect.
+  absl::Status Begin(const NcclUniqueId& id);
+
+  // Whether NCCL is done with what it was last asked for; its error.
+  absl::StatusOr<bool> Ready();
+
+  // Enqueues the operation behind what it must wait for, and not to begin
+  // before `*turn`, which may be null: the moment when the operation before it
+  // could begin. `*turn` is then this one's. It is queued once Ready says so,
+  // and then wants Complete.
+  absl::Status Enqueue(const Posted& posted, std::shared_ptr<CudaEvent>* turn);
+  // Kernels that follow the operation, then its event, and publishes that.
+  absl::Status Complete(const Posted& posted);
+
+  // Whether everything published has run.
+  bool Idle();
+  // Tells the streams of operations that have not run what became of them.
+  void FailRunning();
+
+  // Between these two of several members lies one ncclGroup (launcher.h).
+  absl::Status Abort();
+  // True from Abort on: NCCL must not be called with it any more.
+  bool ended() const { return comm_ == nullptr; }
+
+  absl::Status Finalize();
+  absl::Status Destroy();
+
+  // Behind everything that is on the stream now.
+  absl::StatusOr<std::shared_ptr<CudaEvent>> Mark() {
+    return CudaEvent::Record(tables_.cuda.get(), stream_);
+  }
+
+ private:
+  struct Running {
+    std::shared_ptr<CudaEvent> event;
+    std::shared_ptr<FirstError> error;
+  };
+
+  absl::Status MakeStream();
+  absl::Status TakeTurn(std::shared_ptr<CudaEvent>* turn);
+  absl::Status EnqueueGroup();
+  absl::Status Issue(const NcclStep& step);
+  absl::Status LaunchKernels();
+  void* Temporary(size_t bytes);
+
+  const Tables tables_;
+  const GroupSpec group_;
+  NcclComm comm_ = nullptr;
+  CudaStreamHandle stream_ = nullptr;
+  std::byte* token_ = nullptr;
+
+  // Of the operation between Enqueue and Complete.
+  Lowering lowering_;
+  std::vector<void*> temporaries_;
+
+  std::deque<Running> running_;
+
+  mutable Mutex mutex_;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_MEMBER_H_

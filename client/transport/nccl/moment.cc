@@ -1,0 +1,115 @@
+#include "client/transport/nccl/moment.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "client/transport/nccl/gpu_status.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+// An event is asked often at first, then every 50 us: the device has no way to
+// wake a thread that may also give up.
+class Patience {
+ public:
+  void Turn() {
+    if (++turns_ < 200) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+ private:
+  int turns_ = 0;
+};
+
+absl::Status Late() {
+  return absl::DeadlineExceededError("the stream has not got there yet");
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<CudaEvent>> CudaEvent::Record(
+    CudaApi* cuda, CudaStreamHandle stream) {
+  CudaEventHandle handle = nullptr;
+  absl::Status made =
+      Check(*cuda, cuda->EventCreateWithFlags(&handle, kCudaEventDisableTiming),
+            "EventCreateWithFlags");
+  if (!made.ok()) return made;
+  std::shared_ptr<CudaEvent> event(new CudaEvent(cuda, handle));
+  made = Check(*cuda, cuda->EventRecord(handle, stream), "EventRecord");
+  if (!made.ok()) return made;
+  return event;
+}
+
+void Publication::Publish(std::shared_ptr<CudaEvent> event) {
+  MutexLock lock(&mutex_);
+  event_ = std::move(event);
+  published_ = true;
+  changed_.NotifyAll();
+}
+
+bool Publication::published() const {
+  MutexLock lock(&mutex_);
+  return published_;
+}
+
+std::shared_ptr<CudaEvent> Publication::event() const {
+  MutexLock lock(&mutex_);
+  return event_;
+}
+
+bool Publication::Wait(const Deadline& deadline) const {
+  MutexLock lock(&mutex_);
+  while (!published_ && !deadline.Passed()) {
+    changed_.WaitFor(&mutex_, deadline.Left());
+  }
+  return published_;
+}
+
+bool CudaMoment::published() const {
+  return std::all_of(publications_.begin(), publications_.end(),
+                     [](const auto& one) { return one->published(); });
+}
+
+bool CudaMoment::Done() const {
+  for (const auto& event : events_) {
+    if (!event->Done()) return false;
+  }
+  for (const auto& publication : publications_) {
+    if (!publication->published()) return false;
+    const auto event = publication->event();
+    if (event != nullptr && !event->Done()) return false;
+  }
+  return true;
+}
+
+absl::Status CudaMoment::Wait(absl::Duration timeout) const {
+  const Deadline deadline(timeout);
+  for (const auto& publication : publications_) {
+    if (!publication->Wait(deadline)) return Late();
+  }
+  Patience patience;
+  while (!Done()) {
+    if (deadline.Passed()) return Late();
+    patience.Turn();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaMoment::Join(CudaApi& cuda, CudaStreamHandle stream) const {
+  absl::Status joined;
+  const auto join = [&](const CudaEvent& event) {
+    joined.Update(Check(cuda, cuda.StreamWaitEvent(stream, event.handle()),
+                        "StreamWaitEvent"));
+  };
+  for (const auto& event : events_) join(*event);
+  for (const auto& publication : publications_) {
+    if (const auto event = publication->event(); event != nullptr) join(*event);
+  }
+  return joined;
+}
+
+}  // namespace lockstep::transport::nccl

@@ -1,0 +1,104 @@
+// Moments on a device: events, and events that are still to come.
+//
+// An event says something only once it has been recorded behind the work it
+// stands for. The launch thread records it later than the caller asks for the
+// operation, so what the caller gets is a Publication: the promise of an event.
+//
+//   caller          Launch ───────────▶ waits for the publication, then lets
+//                      │                a stream wait for the event
+//   launch thread      └▶ enqueue, poll until it is queued, record, Publish
+//
+// Threads: any.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_MOMENT_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_MOMENT_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "base/deadline.h"
+#include "base/mutex.h"
+#include "client/transport/nccl/cuda_api.h"
+#include "lockstep/stream.h"
+
+namespace lockstep::transport::nccl {
+
+// One CUDA event, recorded once and never again: a reused event would tell
+// those who still wait for its former moment that this one has come.
+class CudaEvent {
+ public:
+  // A fresh event behind everything that `stream` holds now.
+  static absl::StatusOr<std::shared_ptr<CudaEvent>> Record(
+      CudaApi* cuda, CudaStreamHandle stream);
+  ~CudaEvent() { cuda_->EventDestroy(handle_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  // True also after an error of the device: nothing more will come.
+  bool Done() const {
+    return cuda_->EventQuery(handle_) != CudaResult::kNotReady;
+  }
+  CudaEventHandle handle() const { return handle_; }
+
+ private:
+  CudaEvent(CudaApi* cuda, CudaEventHandle handle)
+      : cuda_(cuda), handle_(handle) {}
+
+  CudaApi* const cuda_;
+  const CudaEventHandle handle_;
+};
+
+// An operation's event, once it is queued. If the operation is given up before
+// that, there never is one.
+class Publication {
+ public:
+  // By the launch thread, once. Null: the operation was given up.
+  void Publish(std::shared_ptr<CudaEvent> event);
+
+  bool published() const;
+  // Null before it is published, and if it was given up.
+  std::shared_ptr<CudaEvent> event() const;
+  // False if the deadline passed first.
+  bool Wait(const Deadline& deadline) const;
+
+ private:
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  bool published_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<CudaEvent> event_ ABSL_GUARDED_BY(mutex_);
+};
+
+// All that a stream held when the moment was taken.
+class CudaMoment final : public Event::State {
+ public:
+  CudaMoment(std::vector<std::shared_ptr<CudaEvent>> events,
+             std::vector<std::shared_ptr<Publication>> publications)
+      : events_(std::move(events)), publications_(std::move(publications)) {}
+
+  bool Done() const override;
+  absl::Status Wait(absl::Duration timeout) const override;
+
+  // Whether all its events are known.
+  bool published() const;
+
+  // Lets `stream` wait for it. Everything must have been published.
+  absl::Status Join(CudaApi& cuda, CudaStreamHandle stream) const;
+
+  const std::vector<std::shared_ptr<CudaEvent>>& events() const {
+    return events_;
+  }
+  const std::vector<std::shared_ptr<Publication>>& publications() const {
+    return publications_;
+  }
+
+ private:
+  const std::vector<std::shared_ptr<CudaEvent>> events_;
+  const std::vector<std::shared_ptr<Publication>> publications_;
+};
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_MOMENT_H_

@@ -1,0 +1,220 @@
+#include "client/transport/nccl/nccl.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/transport/calling_communicator.h"
+#include "client/transport/group_check.h"
+#include "client/transport/nccl/gpu_status.h"
+#include "client/transport/nccl/launcher.h"
+#include "client/transport/nccl/nccl_handle.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+class NcclCommunicator final : public CallingCommunicator {
+ public:
+  NcclCommunicator(const GroupSpec& group, std::shared_ptr<Launcher> launcher,
+                   std::shared_ptr<Member> member)
+      : CallingCommunicator(group.rank, group.size),
+        launcher_(std::move(launcher)),
+        member_(std::move(member)) {}
+
+  ~NcclCommunicator() override { launcher_->Close(member_); }
+
+  std::string_view transport() const override { return "nccl"; }
+
+  void Abort(std::string_view cause) override {
+    member_->Fail(
+        absl::AbortedError(absl::string_view(cause.data(), cause.size())));
+    launcher_->PostAbort(member_);
+  }
+
+  absl::Status status() const override { return member_->status(); }
+
+ private:
+  absl::Status CheckStream(const Stream& stream) const override {
+    if (dynamic_cast<const CudaStream*>(&stream) != nullptr) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        "transport 'nccl' moves device memory: it needs a CudaStream");
+  }
+
+  void Launch(std::vector<Call> calls, Stream& stream) override {
+    static_cast<CudaStream&>(stream).Enqueue([&](CudaStream::Ticket ticket) {
+      launcher_->PostOperation(member_, {std::move(calls), std::move(ticket)});
+    });
+  }
+
+  const std::shared_ptr<Launcher> launcher_;
+  const std::shared_ptr<Member> member_;
+};
+
+class NcclGroup final : public PendingGroup {
+ public:
+  NcclGroup(const GroupSpec& group, std::string handle,
+            std::shared_ptr<Launcher> launcher)
+      : group_(group),
+        handle_(std::move(handle)),
+        launcher_(std::move(launcher)) {}
+
+  const std::string& handle() const override { return handle_; }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+      const std::vector<std::string>& handles,
+      absl::Duration timeout) override {
+    const Deadline deadline(timeout);
+    absl::Status open = aborted_->status();
+    open.Update(CheckHandles(group_, handles, handle_));
+    if (!open.ok()) return open;
+    const absl::StatusOr<NcclUniqueId> id = ParseHandles(group_, handles);
+    if (!id.ok()) return id.status();
+    const auto member = std::make_shared<Member>(launcher_->tables(), group_);
+    const auto outcome = std::make_shared<Outcome>();
+    launcher_->Connect(
+        {.member = member,
+         .id = *id,
+         .deadline = deadline,
+         .aborted = [cause = aborted_] { return cause->status(); },
+         .outcome = outcome});
+    if (absl::Status connected = outcome->Wait(); !connected.ok()) {
+      return connected;
+    }
+    return std::make_unique<NcclCommunicator>(group_, launcher_, member);
+  }
+
+  void Abort(std::string_view cause) override {
+    aborted_->Set(
+        absl::AbortedError(absl::string_view(cause.data(), cause.size())));
+  }
+
+ private:
+  // What the launch thread asks at every turn, also when the group is gone.
+  class Cause {
+   public:
+    void Set(const absl::Status& status) {
+      MutexLock lock(&mutex_);
+      if (status_.ok()) status_ = status;
+    }
+    absl::Status status() const {
+      MutexLock lock(&mutex_);
+      return status_;
+    }
+
+   private:
+    mutable Mutex mutex_;
+    absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  };
+
+  const GroupSpec group_;
+  const std::string handle_;
+  const std::shared_ptr<Launcher> launcher_;
+  const std::shared_ptr<Cause> aborted_ = std::make_shared<Cause>();
+};
+
+class NcclTransport final : public Transport {
+ public:
+  NcclTransport(const Tables& tables, int version)
+      : version_(version), launcher_(std::make_shared<Launcher>(tables)) {}
+
+  std::string_view name() const override { return "nccl"; }
+
+  absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
+      const GroupSpec& group) override {
+    absl::Status able = CheckGroup(group);
+    if (launcher_->has_aborted()) able.Update(CheckRestart(version_));
+    if (!able.ok()) return able;
+    if (group.rank != 0) return Pending(group, FormatHandle(group, nullptr));
+    NcclUniqueId id;
+    const absl::Status made = launcher_->Do([&id](NcclApi& nccl) {
+      return Check(nccl, nccl.GetUniqueId(&id), "GetUniqueId");
+    });
+    if (!made.ok()) return made;
+    return Pending(group, FormatHandle(group, &id));
+  }
+
+ private:
+  std::unique_ptr<PendingGroup> Pending(const GroupSpec& group,
+                                        std::string handle) {
+    return std::make_unique<NcclGroup>(group, std::move(handle), launcher_);
+  }
+
+  const int version_;
+  const std::shared_ptr<Launcher> launcher_;
+};
+
+constexpr int kOldest = 21800;
+constexpr int kNoRestartFirst = 22803;
+constexpr int kNoRestartLast = 22808;
+
+std::string CudaVersionName(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+}  // namespace
+
+std::string VersionName(int version) {
+  return absl::StrCat(version / 10000, ".", version / 100 % 100, ".",
+                      version % 100);
+}
+
+absl::Status CheckGpu(CudaApi& cuda) {
+  int driver = 0;
+  int runtime = 0;
+  int devices = 0;
+  absl::Status asked =
+      Check(cuda, cuda.DriverGetVersion(&driver), "DriverGetVersion");
+  asked.Update(
+      Check(cuda, cuda.RuntimeGetVersion(&runtime), "RuntimeGetVersion"));
+  if (!asked.ok()) return asked;
+  if (driver == 0) {
+    return absl::FailedPreconditionError(
+        "no GPU: no NVIDIA driver is loaded on this host");
+  }
+  const CudaResult counted = cuda.GetDeviceCount(&devices);
+  if (counted == CudaResult::kInsufficientDriver) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no GPU: the NVIDIA driver is too old: it knows CUDA ",
+                     CudaVersionName(driver), ", this build needs ",
+                     CudaVersionName(runtime)));
+  }
+  if (counted == CudaResult::kNoDevice ||
+      (counted == CudaResult::kSuccess && devices == 0)) {
+    return absl::FailedPreconditionError(
+        "no GPU: the NVIDIA driver shows this process no device (see "
+        "CUDA_VISIBLE_DEVICES)");
+  }
+  return Check(cuda, counted, "GetDeviceCount");
+}
+
+absl::Status CheckVersion(int version) {
+  if (version >= kOldest) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "NCCL ", VersionName(version), " is too old: ", VersionName(kOldest),
+      " or later is needed"));
+}
+
+absl::Status CheckRestart(int version) {
+  if (version < kNoRestartFirst || version > kNoRestartLast) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "NCCL ", VersionName(version),
+      " cannot connect again in a process that has aborted a communicator: "
+      "start the process anew, or use NCCL ",
+      VersionName(kNoRestartLast + 1)));
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Tables& tables) {
+  if (absl::Status found = CheckGpu(*tables.cuda); !found.ok()) return found;
+  int version = 0;
+  absl::Status able =
+      Check(*tables.nccl, tables.nccl->GetVersion(&version), "GetVersion");
+  able.Update(CheckVersion(version));
+  if (!able.ok()) return able;
+  return std::make_unique<NcclTransport>(tables, version);
+}
+
+}  // namespace lockstep::transport::nccl
