@@ -1,0 +1,67 @@
+// The NCCL adapter over the fake, held to the suite of the interface.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/transport/nccl/fake_world.h"
+
+namespace lockstep {
+namespace {
+
+using fake::FakeGpuWorld;
+using fake::GpuOptions;
+
+// A world in which nothing was done that must not be done.
+class CleanWorld final : public conformance::World {
+ public:
+  explicit CleanWorld(const GpuOptions& options) : world_(options) {}
+  ~CleanWorld() override {
+    EXPECT_THAT(world_.gpus().violations(), testing::IsEmpty());
+  }
+
+  transport::Transport& at(int rank) override { return world_.at(rank); }
+  std::unique_ptr<Stream> MakeStream(int rank,
+                                     const std::string& name) override {
+    return world_.MakeStream(rank, name);
+  }
+  void Enqueue(Stream& stream, std::function<void()> work) override {
+    world_.Enqueue(stream, std::move(work));
+  }
+
+ private:
+  FakeGpuWorld world_;
+};
+
+// NCCL's ranks are not told of each other's mistakes and ends.
+constexpr conformance::Promises kNccl = {.rank_order = false,
+                                         .notices_disagreement = false,
+                                         .notices_who_goes = false,
+                                         .any_order_between_groups = false};
+
+INSTANTIATE_TEST_SUITE_P(
+    Nccl, CommunicatorConformance,
+    testing::ValuesIn(conformance::Cases(
+        [] { return std::make_unique<CleanWorld>(GpuOptions{.seed = 1}); },
+        kNccl)),
+    conformance::CaseName);
+
+std::vector<conformance::Case> SlowCases() {
+  std::vector<conformance::Case> cases;
+  for (int size : {2, 3}) {
+    cases.push_back({[] {
+                       return std::make_unique<CleanWorld>(
+                           GpuOptions{.seed = 2, .polls_max = 40});
+                     },
+                     size, kNccl});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(SlowNccl, CommunicatorConformance,
+                         testing::ValuesIn(SlowCases()), conformance::CaseName);
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,256 @@
+#include "tests/support/fake_cuda.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cast_scale.h"
+#include "kernels/reduce.h"
+
+namespace lockstep::fake {
+
+using transport::nccl::CudaApi;
+using transport::nccl::CudaEventHandle;
+using transport::nccl::CudaResult;
+using transport::nccl::CudaStreamHandle;
+using transport::nccl::KernelApi;
+
+Scheduler::~Scheduler() {
+  for (std::thread& thread : threads_) thread.join();
+}
+
+FakeStream* Scheduler::MakeStream() {
+  streams_.push_back(std::make_unique<FakeStream>());
+  return streams_.back().get();
+}
+
+uint64_t Scheduler::Push(FakeStream* stream, std::function<bool()> item) {
+  if (stream->destroyed) Violation("work on a stream that is destroyed");
+  stream->items.push_back(std::move(item));
+  return ++stream->pushed;
+}
+
+void Scheduler::Turn() {
+  if (streams_.empty()) return;
+  uint64_t left = 1 + Draw(6);
+  const size_t first = Draw(streams_.size());
+  for (size_t i = 0; i < streams_.size() && left > 0; ++i) {
+    FakeStream& stream = *streams_[(first + i) % streams_.size()];
+    // A stream may run on for a while, or not at all this time.
+    while (left > 0 && !stream.items.empty() && stream.items.front()()) {
+      stream.items.pop_front();
+      ++stream.run;
+      --left;
+    }
+  }
+}
+
+namespace {
+
+struct FakeEvent {
+  int records = 0;
+  bool reached = false;
+  bool destroyed = false;
+};
+
+class FakeCuda final : public CudaApi {
+ public:
+  FakeCuda(Scheduler* scheduler, int driver, int runtime, int devices)
+      : scheduler_(scheduler),
+        driver_(driver),
+        runtime_(runtime),
+        devices_(devices) {}
+
+  CudaResult DriverGetVersion(int* version) override {
+    *version = driver_;
+    return CudaResult::kSuccess;
+  }
+  CudaResult RuntimeGetVersion(int* version) override {
+    *version = runtime_;
+    return CudaResult::kSuccess;
+  }
+  CudaResult GetDeviceCount(int* count) override {
+    if (driver_ < runtime_) return CudaResult::kInsufficientDriver;
+    *count = devices_;
+    return devices_ > 0 ? CudaResult::kSuccess : CudaResult::kNoDevice;
+  }
+  const char* GetErrorString(CudaResult) override { return "a fake error"; }
+
+  CudaResult DeviceGetStreamPriorityRange(int* least, int* greatest) override {
+    *least = 0;
+    *greatest = -5;
+    return CudaResult::kSuccess;
+  }
+  CudaResult StreamCreateWithPriority(CudaStreamHandle* stream, unsigned,
+                                      int) override {
+    MutexLock lock(&scheduler_->mutex());
+    *stream = reinterpret_cast<CudaStreamHandle>(scheduler_->MakeStream());
+    return CudaResult::kSuccess;
+  }
+  CudaResult StreamDestroy(CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    StreamOf(stream)->destroyed = true;  // what it holds still runs
+    return CudaResult::kSuccess;
+  }
+
+  CudaResult StreamWaitEvent(CudaStreamHandle stream,
+                             CudaEventHandle handle) override {
+    MutexLock lock(&scheduler_->mutex());
+    const auto event = Find(handle, "a stream waits for");
+    if (event->records == 0) return CudaResult::kSuccess;
+    scheduler_->Push(StreamOf(stream), [event] { return event->reached; });
+    return CudaResult::kSuccess;
+  }
+
+  CudaResult LaunchHostFunc(CudaStreamHandle stream, void (*run)(void*),
+                            void* argument) override {
+    MutexLock lock(&scheduler_->mutex());
+    // Not on the thread that happens to run the stream: it may block.
+    scheduler_->Push(StreamOf(stream),
+                     [this, run, argument, begun = false,
+                      done = std::make_shared<bool>(false)]() mutable {
+                       if (!std::exchange(begun, true)) {
+                         scheduler_->StartThread([this, run, argument, done] {
+                           run(argument);
+                           MutexLock lock(&scheduler_->mutex());
+                           *done = true;
+                         });
+                       }
+                       return *done;
+                     });
+    return CudaResult::kSuccess;
+  }
+
+  CudaResult EventCreateWithFlags(CudaEventHandle* handle, unsigned) override {
+    MutexLock lock(&scheduler_->mutex());
+    const auto event = std::make_shared<FakeEvent>();
+    *handle = reinterpret_cast<CudaEventHandle>(event.get());
+    events_[*handle] = event;
+    return CudaResult::kSuccess;
+  }
+  CudaResult EventRecord(CudaEventHandle handle,
+                         CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    const auto event = Find(handle, nullptr);
+    if (++event->records > 1) {
+      scheduler_->Violation("an event is recorded twice");
+      event->reached = false;
+    }
+    scheduler_->Push(StreamOf(stream),
+                     [event] { return event->reached = true; });
+    return CudaResult::kSuccess;
+  }
+  CudaResult EventQuery(CudaEventHandle handle) override {
+    MutexLock lock(&scheduler_->mutex());
+    scheduler_->Turn();
+    const auto event = Find(handle, "somebody asks about");
+    return event->records == 0 || event->reached ? CudaResult::kSuccess
+                                                 : CudaResult::kNotReady;
+  }
+  CudaResult EventDestroy(CudaEventHandle handle) override {
+    MutexLock lock(&scheduler_->mutex());
+    if (Find(handle, nullptr)->destroyed) {
+      scheduler_->Violation("an event is destroyed twice");
+    }
+    events_[handle]->destroyed = true;
+    return CudaResult::kSuccess;
+  }
+
+  CudaResult MallocAsync(void** memory, size_t bytes,
+                         CudaStreamHandle) override {
+    MutexLock lock(&scheduler_->mutex());
+    auto& block = blocks_.emplace_back(
+        static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) & ~255)),
+        std::free);
+    *memory = block.get();
+    std::memset(*memory, 0xff, bytes);
+    return CudaResult::kSuccess;
+  }
+  CudaResult FreeAsync(void* memory, CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    scheduler_->Push(StreamOf(stream), [this, memory] {
+      const auto block =
+          std::find_if(blocks_.begin(), blocks_.end(),
+                       [&](const auto& one) { return one.get() == memory; });
+      if (block == blocks_.end()) {
+        scheduler_->Violation("memory is freed that is not allocated");
+      } else {
+        blocks_.erase(block);
+      }
+      return true;
+    });
+    return CudaResult::kSuccess;
+  }
+
+  void RangePush(const char*) override {}
+  void RangePop() override {}
+
+ private:
+  // `use` says what for, if it must have been recorded and still be there.
+  std::shared_ptr<FakeEvent> Find(CudaEventHandle handle, const char* use) {
+    const auto event = events_.at(handle);
+    if (use == nullptr) return event;
+    const std::string who(use);
+    if (event->destroyed) {
+      scheduler_->Violation(who + " an event that is destroyed");
+    } else if (event->records == 0) {
+      scheduler_->Violation(who + " an event that was never recorded");
+    }
+    return event;
+  }
+
+  Scheduler* const scheduler_;
+  const int driver_, runtime_, devices_;
+  // Destroyed ones too, so that they are known as such.
+  std::map<CudaEventHandle, std::shared_ptr<FakeEvent>> events_;
+  std::vector<std::unique_ptr<std::byte, void (*)(void*)>> blocks_;
+};
+
+class FakeKernels final : public KernelApi {
+ public:
+  explicit FakeKernels(Scheduler* scheduler) : scheduler_(scheduler) {}
+
+  CudaResult Scale(void* data, DType dtype, double factor, size_t count,
+                   CudaStreamHandle stream) override {
+    return Launch(stream, [=] { kernels::Scale(data, dtype, factor, count); });
+  }
+
+  CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
+                        DType dtype, ReduceOp op,
+                        CudaStreamHandle stream) override {
+    return Launch(stream, [=] {
+      std::vector<const void*> each;
+      for (int row = 0; row < rows; ++row) {
+        each.push_back(static_cast<const std::byte*>(inputs) +
+                       row * count * SizeOf(dtype));
+      }
+      kernels::ReduceRanks(each, out, count, dtype, op);
+    });
+  }
+
+ private:
+  CudaResult Launch(CudaStreamHandle stream, std::function<void()> kernel) {
+    MutexLock lock(&scheduler_->mutex());
+    scheduler_->Push(StreamOf(stream), [kernel = std::move(kernel)] {
+      kernel();
+      return true;
+    });
+    return CudaResult::kSuccess;
+  }
+
+  Scheduler* const scheduler_;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaApi> MakeFakeCuda(Scheduler* scheduler, int driver,
+                                      int runtime, int devices) {
+  return std::make_unique<FakeCuda>(scheduler, driver, runtime, devices);
+}
+
+std::unique_ptr<KernelApi> MakeFakeKernels(Scheduler* scheduler) {
+  return std::make_unique<FakeKernels>(scheduler);
+}
+
+}  // namespace lockstep::fake

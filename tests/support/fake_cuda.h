@@ -1,0 +1,81 @@
+// Streams and events of devices that are none.
+//
+//   stream   [record a][kernel][wait b][...]   each item runs, or cannot yet
+//
+// As CUDA: a wait for an event that was never recorded waits for nothing, a
+// wait stands for the latest record before the call, an event may be destroyed
+// while a stream waits for it. Violations, though CUDA says nothing: waiting
+// for or asking about an event that was never recorded or is destroyed,
+// recording one twice (what waits for its first moment would see its second).
+
+#ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_
+#define LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "client/transport/nccl/cuda_api.h"
+#include "client/transport/nccl/kernel_api.h"
+
+namespace lockstep::fake {
+
+struct FakeStream {
+  // Runs, or says that it cannot yet.
+  std::deque<std::function<bool()>> items;
+  uint64_t run = 0;     // items that have run
+  uint64_t pushed = 0;  // the number of the last item
+  bool destroyed = false;
+};
+
+// All streams, and the one lock over everything that is fake. Methods but for
+// the constructor are called with the lock held.
+class Scheduler {
+ public:
+  explicit Scheduler(uint64_t seed) : random_(seed) {}
+  ~Scheduler();
+
+  Mutex& mutex() { return mutex_; }
+  uint64_t Draw(uint64_t below) { return random_() % below; }
+  void Violation(std::string what) { violations_.push_back(std::move(what)); }
+  const std::vector<std::string>& violations() const { return violations_; }
+
+  FakeStream* MakeStream();
+  // The item's number in its stream.
+  uint64_t Push(FakeStream* stream, std::function<bool()> item);
+
+  // Runs a few items, if any can run.
+  void Turn();
+
+  void StartThread(std::function<void()> run) {
+    threads_.emplace_back(std::move(run));
+  }
+
+ private:
+  Mutex mutex_;
+  std::mt19937_64 random_;
+  std::vector<std::string> violations_;
+  std::vector<std::unique_ptr<FakeStream>> streams_;
+  std::vector<std::thread> threads_;
+};
+
+inline FakeStream* StreamOf(transport::nccl::CudaStreamHandle handle) {
+  return reinterpret_cast<FakeStream*>(handle);
+}
+
+std::unique_ptr<transport::nccl::CudaApi> MakeFakeCuda(Scheduler* scheduler,
+                                                       int driver, int runtime,
+                                                       int devices);
+std::unique_ptr<transport::nccl::KernelApi> MakeFakeKernels(
+    Scheduler* scheduler);
+
+}  // namespace lockstep::fake
+
+#endif  // LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_

@@ -1,0 +1,247 @@
+// Where the devices meet: what begins when, what waits for whom.
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/support/fake_nccl.h"
+
+namespace lockstep::fake {
+
+using transport::CallKind;
+using transport::nccl::NcclResult;
+using transport::nccl::NcclUniqueId;
+
+Device& Fabric::device(int number) {
+  Device& device = devices_[number];
+  device.number = number;
+  return device;
+}
+
+NcclUniqueId Fabric::MakeId() {
+  NcclUniqueId id{};
+  const uint64_t number = ++ids_;
+  std::memcpy(id.bytes, &number, sizeof number);
+  return id;
+}
+
+Comm* Fabric::Init(Device& device, int size, const NcclUniqueId& id, int rank) {
+  uint64_t number = 0;
+  std::memcpy(&number, id.bytes, sizeof number);
+  if (number == 0 || number > ids_) {
+    scheduler_.Violation("an id that NCCL did not make");
+    return nullptr;
+  }
+  Clique& clique = cliques_[number];
+  clique.number = static_cast<int>(number);
+  if (clique.comms.empty()) clique.comms.resize(size);
+  if (clique.comms.size() != static_cast<size_t>(size) ||
+      clique.comms[rank] != nullptr) {
+    scheduler_.Violation(
+        absl::StrCat("rank ", rank, " of ", size, " does not fit its clique"));
+    return nullptr;
+  }
+  comms_.push_back(std::make_unique<Comm>());
+  Comm* const comm = comms_.back().get();
+  comm->clique = &clique;
+  comm->device = &device;
+  comm->rank = rank;
+  comm->made = static_cast<int>(device.comms.size());
+  comm->thread = std::this_thread::get_id();
+  device.comms.push_back(comm);
+  clique.comms[rank] = comm;
+  clique.connected =
+      std::count(clique.comms.begin(), clique.comms.end(), nullptr) == 0;
+  return comm;
+}
+
+void Fabric::Enqueue(Comm* comm, std::shared_ptr<Launch> launch) {
+  Device& device = *comm->device;
+  launch->number = ++device.launches;
+  device.order.push_back(comm->clique->number);
+  device.waiting.emplace_back(comm, launch);
+  launch->item = scheduler_.Push(
+      launch->stream, [this, comm, launch] { return Run(comm, *launch); });
+}
+
+bool Fabric::Run(Comm* comm, Launch& launch) {
+  if (comm->aborted) {
+    Leave(comm, launch);
+    return true;
+  }
+  if (!launch.begun) {
+    if (!MayBegin(*comm, launch)) return false;
+    Begin(comm, launch);
+  }
+  bool over = true;
+  for (const auto& [meeting, who] : launch.meetings) {
+    over &= meeting->over && !meeting->broken;
+  }
+  // Ranks learn that it is over at moments of their own.
+  if (!over || scheduler_.Draw(2) == 0) return false;
+  for (const auto& [meeting, who] : launch.meetings) meeting->ended.insert(who);
+  launch.parts.clear();  // nothing to poison
+  Leave(comm, launch);
+  return true;
+}
+
+// Those before it begin first, if they can.
+bool Fabric::MayBegin(const Comm& comm, const Launch& launch) const {
+  const Device& device = *comm.device;
+  if (static_cast<int>(device.residents.size()) >= residents_max_) return false;
+  for (const auto& [other, earlier] : device.waiting) {
+    if (earlier.get() == &launch) return true;
+    if (earlier->item == earlier->stream->run + 1) return false;
+  }
+  return true;
+}
+
+void Fabric::Begin(Comm* comm, Launch& launch) {
+  Device& device = *comm->device;
+  const auto self = std::find_if(
+      device.waiting.begin(), device.waiting.end(),
+      [&](const auto& one) { return one.second.get() == &launch; });
+  device.residents.push_back(*self);
+  device.waiting.erase(self);
+  launch.begun = true;
+  for (const Part& part : launch.parts) {
+    launch.meetings.push_back(Join(comm, part));
+    comm->meetings.push_back(launch.meetings.back());
+  }
+  FindDeadlock(device);
+}
+
+std::pair<std::shared_ptr<Meeting>, int> Fabric::Join(Comm* comm,
+                                                      const Part& part) {
+  Clique& clique = *comm->clique;
+  std::shared_ptr<Meeting>* entry = nullptr;
+  int who = comm->rank;
+  std::map<int, Comm*> needed;
+  if (part.point_to_point()) {
+    const bool sends = part.kind == CallKind::kSend;
+    const uint64_t self = comm->rank;
+    const uint64_t peer = part.peer;
+    const uint64_t number =
+        sends ? ++comm->sent[part.peer] : ++comm->received[part.peer];
+    entry = sends ? &clique.messages[{self, peer, number}]
+                  : &clique.messages[{peer, self, number}];
+    who = sends ? 0 : 1;
+    needed = {{who, comm}, {1 - who, clique.comms[part.peer]}};
+  } else {
+    entry = &clique.collectives[comm->collectives++];
+    for (Comm* one : clique.comms) needed[one->rank] = one;
+  }
+  if (*entry == nullptr) *entry = std::make_shared<Meeting>();
+  const std::shared_ptr<Meeting> meeting = *entry;
+  meeting->needed = needed;
+  meeting->come[who] = part;
+  if (meeting->come.size() == needed.size() && !meeting->broken) {
+    Hold(clique, *meeting);
+  }
+  return {meeting, who};
+}
+
+void Fabric::Hold(const Clique& clique, Meeting& meeting) {
+  const Part& first = meeting.come.begin()->second;
+  for (const auto& [who, part] : meeting.come) {
+    const bool same = part.count == first.count && part.dtype == first.dtype &&
+                      (part.point_to_point()
+                           ? first.point_to_point()
+                           : part.kind == first.kind && part.op == first.op &&
+                                 part.peer == first.peer);
+    if (same) continue;
+    scheduler_.Violation(absl::StrCat("clique ", clique.number,
+                                      ": ranks call different operations"));
+    for (const auto& [rank, comm] : meeting.needed) {
+      comm->error = NcclResult::kInternalError;
+    }
+    return;
+  }
+  Execute(meeting);
+  meeting.over = true;
+}
+
+// Aborted, or over: `parts` left have not become what they should.
+void Fabric::Leave(Comm* comm, Launch& launch) {
+  Device& device = *comm->device;
+  const int size = static_cast<int>(comm->clique->comms.size());
+  for (const Part& part : launch.parts) {
+    if (part.out != nullptr) std::memset(part.out, 0xff, OutBytes(part, size));
+  }
+  const auto self = [&](const auto& one) {
+    return one.second.get() == &launch;
+  };
+  device.waiting.erase(
+      std::remove_if(device.waiting.begin(), device.waiting.end(), self),
+      device.waiting.end());
+  device.residents.erase(
+      std::remove_if(device.residents.begin(), device.residents.end(), self),
+      device.residents.end());
+}
+
+void Fabric::Abort(Comm* comm) {
+  comm->aborted = comm->over = true;
+  comm->in_progress = nullptr;
+  comm->device->aborts.push_back(comm->made);
+  for (const auto& [meeting, who] : comm->meetings) {
+    // Whoever has not heard of its end waits for this rank, and for ever.
+    if (meeting->ended.size() < meeting->needed.size()) meeting->broken = true;
+  }
+}
+
+bool Fabric::Peaceful(const Comm& comm) const {
+  return std::all_of(
+      comm.meetings.begin(), comm.meetings.end(), [](const auto& one) {
+        const Meeting& meeting = *one.first;
+        return meeting.ended.size() == meeting.needed.size() || meeting.broken;
+      });
+}
+
+// Full devices whose operations a full device waits for.
+std::set<Device*> Fabric::WaitsFor(const Device& device) const {
+  std::set<Device*> found;
+  for (const auto& [comm, launch] : device.residents) {
+    if (comm->aborted) continue;
+    for (const auto& [meeting, who] : launch->meetings) {
+      if (meeting->over || meeting->broken) continue;
+      for (const auto& [other, needed] : meeting->needed) {
+        if (meeting->come.count(other) > 0) continue;
+        Device* const there = needed->device;
+        if (static_cast<int>(there->residents.size()) >= residents_max_) {
+          found.insert(there);
+        }
+      }
+    }
+  }
+  return found;
+}
+
+void Fabric::FindDeadlock(const Device& from) {
+  std::set<const Device*> reached;
+  std::vector<const Device*> todo = {&from};
+  while (!todo.empty()) {
+    const Device* const at = todo.back();
+    todo.pop_back();
+    for (Device* next : WaitsFor(*at)) {
+      if (next != &from) {
+        if (reached.insert(next).second) todo.push_back(next);
+        continue;
+      }
+      std::string orders = "deadlock: the devices' launches cannot all end";
+      reached.insert(&from);
+      for (const Device* one : reached) {
+        absl::StrAppend(&orders, "; device ", one->number, " launched ",
+                        absl::StrJoin(one->order, " "));
+        for (const auto& [comm, launch] : one->residents) {
+          comm->error = NcclResult::kInternalError;
+        }
+      }
+      scheduler_.Violation(orders);
+      return;
+    }
+  }
+}
+
+}  // namespace lockstep::fake

@@ -1,0 +1,63 @@
+#include "tests/support/fake_gpu.h"
+
+#include <utility>
+
+#include "tests/support/fake_cuda.h"
+#include "tests/support/fake_nccl.h"
+
+namespace lockstep::fake {
+
+using transport::nccl::CudaStreamHandle;
+using transport::nccl::Tables;
+
+struct FakeGpus::World {
+  explicit World(const GpuOptions& options)
+      : options(options),
+        scheduler(options.seed),
+        fabric(&scheduler, options.polls_max, options.residents_max) {}
+
+  const GpuOptions options;
+  mutable Scheduler scheduler;
+  Fabric fabric;
+};
+
+FakeGpus::FakeGpus(const GpuOptions& options)
+    : world_(std::make_unique<World>(options)) {}
+
+FakeGpus::~FakeGpus() = default;
+
+Tables FakeGpus::TablesOf(int device) {
+  World& world = *world_;
+  const GpuOptions& options = world.options;
+  MutexLock lock(&world.scheduler.mutex());
+  return {MakeFakeNccl(&world.fabric, device, options.nccl_version),
+          MakeFakeCuda(&world.scheduler, options.cuda_driver,
+                       options.cuda_runtime, options.devices),
+          MakeFakeKernels(&world.scheduler)};
+}
+
+void FakeGpus::LaunchKernel(CudaStreamHandle stream,
+                            std::function<void()> kernel) {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->scheduler.Push(StreamOf(stream), [kernel = std::move(kernel)] {
+    kernel();
+    return true;
+  });
+}
+
+void FakeGpus::BreakNetworkOf(int device) {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->fabric.device(device).network_broken = true;
+}
+
+std::vector<std::string> FakeGpus::violations() const {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->scheduler.violations();
+}
+
+std::vector<int> FakeGpus::AbortsOf(int device) const {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->fabric.device(device).aborts;
+}
+
+}  // namespace lockstep::fake

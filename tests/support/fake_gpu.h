@@ -1,0 +1,72 @@
+// GPUs and NCCL without either, meaner than the real ones: every order and
+// every delay that CUDA and NCCL allow may happen, and what they would answer
+// with silence or corruption is written down.
+//
+//   FakeGpus gpus({.seed = 7});
+//   auto transport = nccl::MakeTransport(gpus.TablesOf(rank));   // one device
+//   ...                                                          // a rank
+//   EXPECT_THAT(gpus.violations(), IsEmpty());
+//
+// Device memory is host memory, kernels are their host twins, sums are made in
+// rank order. Devices have no threads: work runs, one piece at a time, in an
+// order drawn from the seed, while somebody asks the device for something.
+// What is modelled of NCCL (fake_nccl.h) and CUDA (fake_cuda.h) is said there.
+//
+// Threads: any.
+
+#ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_GPU_H_
+#define LOCKSTEP_TESTS_SUPPORT_FAKE_GPU_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/transport/nccl/member.h"
+
+namespace lockstep::fake {
+
+struct GpuOptions {
+  uint64_t seed = 1;
+  // A call is in progress for 0 to this many polls.
+  int polls_max = 4;
+  // Operations of NCCL that run on one device at once.
+  int residents_max = 1;
+  int nccl_version = 22809;
+  int cuda_driver = 13000;  // 0: none
+  int cuda_runtime = 13000;
+  int devices = 1;
+};
+
+class FakeGpus {
+ public:
+  explicit FakeGpus(const GpuOptions& options = {});
+  ~FakeGpus();
+  FakeGpus(const FakeGpus&) = delete;
+  FakeGpus& operator=(const FakeGpus&) = delete;
+
+  // The tables of device `device`; they must not outlive this object.
+  transport::nccl::Tables TablesOf(int device);
+
+  // A kernel of the test's own. It runs under the lock of all devices.
+  void LaunchKernel(transport::nccl::CudaStreamHandle stream,
+                    std::function<void()> kernel);
+
+  // Every communicator of the device hears from now on that a peer is gone.
+  void BreakNetworkOf(int device);
+
+  // What was done that must not be done, in order.
+  std::vector<std::string> violations() const;
+  // In which order the device's communicators were aborted, by the order in
+  // which they were made on it.
+  std::vector<int> AbortsOf(int device) const;
+
+ private:
+  struct World;
+  const std::unique_ptr<World> world_;
+};
+
+}  // namespace lockstep::fake
+
+#endif  // LOCKSTEP_TESTS_SUPPORT_FAKE_GPU_H_

@@ -1,0 +1,228 @@
+#include "tests/support/fake_nccl.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lockstep::fake {
+namespace {
+
+using transport::CallKind;
+using transport::nccl::CudaStreamHandle;
+using transport::nccl::NcclApi;
+using transport::nccl::NcclComm;
+using transport::nccl::NcclConfig;
+using transport::nccl::NcclDType;
+using transport::nccl::NcclOp;
+using transport::nccl::NcclResult;
+using transport::nccl::NcclUniqueId;
+
+Comm* CommOf(NcclComm handle) { return reinterpret_cast<Comm*>(handle); }
+
+class FakeNccl final : public NcclApi {
+ public:
+  FakeNccl(Fabric* fabric, int device, int version)
+      : fabric_(*fabric),
+        scheduler_(fabric->scheduler()),
+        device_(fabric->device(device)),
+        version_(version) {}
+
+  NcclResult GetVersion(int* version) override {
+    *version = version_;
+    return NcclResult::kSuccess;
+  }
+  const char* GetErrorString(NcclResult) override { return "a fake error"; }
+  const char* GetLastError(NcclComm) override { return ""; }
+
+  NcclResult GetUniqueId(NcclUniqueId* id) override {
+    MutexLock lock(&scheduler_.mutex());
+    *id = fabric_.MakeId();
+    return NcclResult::kSuccess;
+  }
+
+  NcclResult CommInitRankConfig(NcclComm* handle, int size,
+                                const NcclUniqueId& id, int rank,
+                                NcclConfig* config) override {
+    MutexLock lock(&scheduler_.mutex());
+    if (config == nullptr || config->blocking != 0) {
+      scheduler_.Violation("a blocking communicator");
+    }
+    Comm* const comm = fabric_.Init(device_, size, id, rank);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    comm->polls_left = fabric_.DrawPolls();
+    *handle = reinterpret_cast<NcclComm>(comm);
+    return NcclResult::kInProgress;
+  }
+
+  NcclResult CommGetAsyncError(NcclComm handle, NcclResult* error) override {
+    MutexLock lock(&scheduler_.mutex());
+    scheduler_.Turn();
+    Comm* const comm = Use(handle);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    *error = Poll(*comm);
+    return NcclResult::kSuccess;
+  }
+
+  NcclResult CommFinalize(NcclComm handle) override {
+    MutexLock lock(&scheduler_.mutex());
+    Comm* const comm = UseNow(handle);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    comm->finalizing = true;
+    return NcclResult::kInProgress;
+  }
+
+  NcclResult CommDestroy(NcclComm handle) override {
+    MutexLock lock(&scheduler_.mutex());
+    Comm* const comm = Use(handle);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    if (!comm->finalizing || !fabric_.Peaceful(*comm)) {
+      scheduler_.Violation("a communicator is destroyed that is not quiet");
+    }
+    comm->over = true;
+    return NcclResult::kSuccess;
+  }
+
+  NcclResult CommAbort(NcclComm handle) override {
+    MutexLock lock(&scheduler_.mutex());
+    Comm* const comm = Use(handle);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    if (depth_ == 0) scheduler_.Violation("an abort outside a group");
+    fabric_.Abort(comm);
+    return NcclResult::kSuccess;
+  }
+
+  NcclResult GroupStart() override {
+    MutexLock lock(&scheduler_.mutex());
+    ++depth_;
+    return NcclResult::kSuccess;
+  }
+
+  NcclResult GroupEnd() override {
+    MutexLock lock(&scheduler_.mutex());
+    if (depth_ == 0) {
+      scheduler_.Violation("the end of a group that has not begun");
+      return NcclResult::kInvalidUsage;
+    }
+    if (--depth_ > 0) return NcclResult::kSuccess;
+    return Submit();
+  }
+
+  NcclResult AllReduce(const void* in, void* out, size_t count, NcclDType dtype,
+                       NcclOp op, NcclComm comm,
+                       CudaStreamHandle stream) override {
+    return Add({CallKind::kAllReduce, in, out, count, dtype, op}, comm, stream);
+  }
+  NcclResult ReduceScatter(const void* in, void* out, size_t count,
+                           NcclDType dtype, NcclOp op, NcclComm comm,
+                           CudaStreamHandle stream) override {
+    return Add({CallKind::kReduceScatter, in, out, count, dtype, op}, comm,
+               stream);
+  }
+  NcclResult AllGather(const void* in, void* out, size_t count, NcclDType dtype,
+                       NcclComm comm, CudaStreamHandle stream) override {
+    return Add({CallKind::kAllGather, in, out, count, dtype}, comm, stream);
+  }
+  NcclResult Broadcast(const void* in, void* out, size_t count, NcclDType dtype,
+                       int root, NcclComm comm,
+                       CudaStreamHandle stream) override {
+    return Add(
+        {CallKind::kBroadcast, in, out, count, dtype, NcclOp::kSum, root}, comm,
+        stream);
+  }
+  NcclResult Send(const void* buffer, size_t count, NcclDType dtype, int peer,
+                  NcclComm comm, CudaStreamHandle stream) override {
+    return Add(
+        {CallKind::kSend, buffer, nullptr, count, dtype, NcclOp::kSum, peer},
+        comm, stream);
+  }
+  NcclResult Recv(void* buffer, size_t count, NcclDType dtype, int peer,
+                  NcclComm comm, CudaStreamHandle stream) override {
+    return Add(
+        {CallKind::kRecv, nullptr, buffer, count, dtype, NcclOp::kSum, peer},
+        comm, stream);
+  }
+
+ private:
+  // A communicator that may be called at all.
+  Comm* Use(NcclComm handle) {
+    Comm* const comm = CommOf(handle);
+    if (comm == nullptr || comm->over) {
+      scheduler_.Violation("a call on a communicator that has ended");
+      return nullptr;
+    }
+    if (comm->thread != std::this_thread::get_id()) {
+      scheduler_.Violation("two threads call one communicator");
+    }
+    return comm;
+  }
+
+  // One that may be asked for something new.
+  Comm* UseNow(NcclComm handle) {
+    Comm* const comm = Use(handle);
+    if (comm == nullptr) return nullptr;
+    if (comm->polls_left > 0 || !comm->clique->connected) {
+      scheduler_.Violation("a call while another is in progress");
+      return nullptr;
+    }
+    return comm;
+  }
+
+  NcclResult Poll(Comm& comm) {
+    if (device_.network_broken) return NcclResult::kRemoteError;
+    if (comm.error != NcclResult::kSuccess) return comm.error;
+    if (!comm.clique->connected) return NcclResult::kInProgress;
+    if (comm.polls_left > 0) {
+      if (--comm.polls_left > 0) return NcclResult::kInProgress;
+    }
+    if (comm.in_progress != nullptr) {
+      fabric_.Enqueue(&comm, std::exchange(comm.in_progress, nullptr));
+    }
+    if (comm.finalizing && !fabric_.Peaceful(comm)) {
+      return NcclResult::kInProgress;
+    }
+    return NcclResult::kSuccess;
+  }
+
+  NcclResult Add(const Part& part, NcclComm handle, CudaStreamHandle stream) {
+    MutexLock lock(&scheduler_.mutex());
+    Comm* const comm = UseNow(handle);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    if (part.count > 0) {  // NCCL does nothing for nothing
+      std::shared_ptr<Launch>& launch = group_[comm];
+      if (launch == nullptr) launch = std::make_shared<Launch>();
+      launch->stream = StreamOf(stream);
+      launch->parts.push_back(part);
+    }
+    return depth_ > 0 ? NcclResult::kSuccess : Submit();
+  }
+
+  NcclResult Submit() {
+    NcclResult result = NcclResult::kSuccess;
+    for (auto& [comm, launch] : std::exchange(group_, {})) {
+      if (comm->over) continue;
+      comm->polls_left = fabric_.DrawPolls();
+      if (comm->polls_left == 0) {
+        fabric_.Enqueue(comm, launch);
+      } else {
+        comm->in_progress = launch;
+        result = NcclResult::kInProgress;
+      }
+    }
+    return result;
+  }
+
+  Fabric& fabric_;
+  Scheduler& scheduler_;
+  Device& device_;
+  const int version_;
+  int depth_ = 0;
+  std::map<Comm*, std::shared_ptr<Launch>> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<NcclApi> MakeFakeNccl(Fabric* fabric, int device, int version) {
+  return std::make_unique<FakeNccl>(fabric, device, version);
+}
+
+}  // namespace lockstep::fake

@@ -1,0 +1,163 @@
+// NCCL between devices that are none.
+//
+// A call on a communicator is in progress for a drawn number of polls; only
+// then is its operation on the stream (an event recorded before is not behind
+// it). An operation begins on a device when it is first in its stream and fewer
+// than residents_max run there; among those that could begin, the one launched
+// first does. It ends once every rank that it needs has begun its part.
+//
+// Aborted operations leave 0xff in their buffers, their streams run on, and who
+// has begun with them waits for ever. A communicator ends in peace only when
+// all that it took part in has ended on every rank.
+//
+// Violations: a call from another thread than the communicator's, or while
+// another is in progress, or after its end; an abort outside a group; a
+// blocking communicator; ranks that call different operations; launches in an
+// order that cannot end (both devices' orders are told, and the communicators
+// fail).
+
+#ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
+#define LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/transport/call.h"
+#include "client/transport/nccl/nccl_api.h"
+#include "tests/support/fake_cuda.h"
+
+namespace lockstep::fake {
+
+// One rank's part in one function of NCCL.
+struct Part {
+  transport::CallKind kind;
+  const void* in = nullptr;
+  void* out = nullptr;
+  size_t count = 0;
+  transport::nccl::NcclDType dtype = transport::nccl::NcclDType::kUint8;
+  transport::nccl::NcclOp op = transport::nccl::NcclOp::kSum;
+  int peer = 0;
+
+  bool point_to_point() const {
+    return kind == transport::CallKind::kSend ||
+           kind == transport::CallKind::kRecv;
+  }
+};
+
+struct Comm;
+
+// What the ranks of a clique do together: a collective, or one message.
+struct Meeting {
+  std::map<int, Part> come;     // by rank; of a message: 0 sends, 1 receives
+  std::map<int, Comm*> needed;  // whom it needs, by the same keys
+  std::set<int> ended;          // who knows that it is over
+  bool over = false;
+  bool broken = false;  // a rank that had come was aborted
+};
+
+struct Clique;
+struct Device;
+
+struct Launch {
+  uint64_t number = 0;  // on its device
+  FakeStream* stream = nullptr;
+  uint64_t item = 0;
+  std::vector<Part> parts;
+  // Once it has begun: where, and as whom.
+  std::vector<std::pair<std::shared_ptr<Meeting>, int>> meetings;
+  bool begun = false;
+};
+
+struct Comm {
+  Clique* clique = nullptr;
+  Device* device = nullptr;
+  int rank = 0;
+  int made = 0;  // its number on the device
+  std::thread::id thread;
+  int polls_left = 0;
+  std::shared_ptr<Launch> in_progress;  // queued after polls_left
+  transport::nccl::NcclResult error = transport::nccl::NcclResult::kSuccess;
+  bool finalizing = false;
+  bool aborted = false;
+  bool over = false;  // aborted or destroyed
+  uint64_t collectives = 0;
+  std::map<int, uint64_t> sent, received;
+  std::vector<std::pair<std::shared_ptr<Meeting>, int>> meetings;
+};
+
+struct Clique {
+  int number = 0;
+  std::vector<Comm*> comms;  // by rank; null: has not come
+  bool connected = false;
+  std::map<uint64_t, std::shared_ptr<Meeting>> collectives;
+  std::map<std::array<uint64_t, 3>, std::shared_ptr<Meeting>> messages;
+};
+
+struct Device {
+  int number = 0;
+  std::vector<Comm*> comms;  // in the order of making
+  std::vector<int> aborts;
+  std::deque<std::pair<Comm*, std::shared_ptr<Launch>>> waiting;  // to begin
+  std::vector<std::pair<Comm*, std::shared_ptr<Launch>>> residents;
+  std::vector<int> order;  // cliques, as they were launched
+  uint64_t launches = 0;
+  bool network_broken = false;
+};
+
+// The methods are called with the scheduler's lock held.
+class Fabric {
+ public:
+  Fabric(Scheduler* scheduler, int polls_max, int residents_max)
+      : scheduler_(*scheduler),
+        polls_max_(polls_max),
+        residents_max_(residents_max) {}
+
+  Scheduler& scheduler() { return scheduler_; }
+  Device& device(int number);
+  transport::nccl::NcclUniqueId MakeId();
+  Comm* Init(Device& device, int size, const transport::nccl::NcclUniqueId& id,
+             int rank);
+
+  int DrawPolls() { return static_cast<int>(scheduler_.Draw(polls_max_ + 1)); }
+  void Enqueue(Comm* comm, std::shared_ptr<Launch> launch);
+  void Abort(Comm* comm);
+  bool Peaceful(const Comm& comm) const;
+
+ private:
+  bool Run(Comm* comm, Launch& launch);
+  bool MayBegin(const Comm& comm, const Launch& launch) const;
+  void Begin(Comm* comm, Launch& launch);
+  std::pair<std::shared_ptr<Meeting>, int> Join(Comm* comm, const Part& part);
+  void Hold(const Clique& clique, Meeting& meeting);
+  void Leave(Comm* comm, Launch& launch);
+  void FindDeadlock(const Device& from);
+  std::set<Device*> WaitsFor(const Device& device) const;
+
+  Scheduler& scheduler_;
+  const int polls_max_;
+  const int residents_max_;
+  std::map<int, Device> devices_;
+  std::map<uint64_t, Clique> cliques_;
+  std::vector<std::unique_ptr<Comm>> comms_;
+  uint64_t ids_ = 0;
+};
+
+std::unique_ptr<transport::nccl::NcclApi> MakeFakeNccl(Fabric* fabric,
+                                                       int device, int version);
+
+// What the parts of a whole meeting do to their buffers.
+void Execute(const Meeting& meeting);
+// How many bytes of `part.out` it writes.
+size_t OutBytes(const Part& part, int size);
+
+}  // namespace lockstep::fake
+
+#endif  // LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
