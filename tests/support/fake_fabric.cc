@@ -80,7 +80,7 @@ bool Fabric::Run(Comm* comm, Launch& launch) {
     over &= meeting->over && !meeting->broken;
   }
   // Ranks learn that it is over at moments of their own.
-  if (!over || scheduler_.Draw(2) == 0) return false;
+  if (!over || launch.lag-- > 0) return false;
   for (const auto& [meeting, who] : launch.meetings) meeting->ended.insert(who);
   launch.parts.clear();  // nothing to poison
   Leave(comm, launch);
@@ -106,6 +106,7 @@ void Fabric::Begin(Comm* comm, Launch& launch) {
   device.residents.push_back(*self);
   device.waiting.erase(self);
   launch.begun = true;
+  launch.lag = static_cast<int>(scheduler_.Draw(20));
   for (const Part& part : launch.parts) {
     launch.meetings.push_back(Join(comm, part));
     comm->meetings.push_back(launch.meetings.back());

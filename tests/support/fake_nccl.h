@@ -74,6 +74,7 @@ struct Launch {
   // Once it has begun: where, and as whom.
   std::vector<std::pair<std::shared_ptr<Meeting>, int>> meetings;
   bool begun = false;
+  int lag = 0;  // how often the device looks again after it is over
 };
 
 struct Comm {

@@ -1,0 +1,427 @@
+#include "tests/client/transport/nccl/faults.h"
+
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "tests/support/forwarding_tables.h"
+
+namespace lockstep::fake {
+namespace {
+
+using transport::nccl::CudaApi;
+using transport::nccl::CudaResult;
+using transport::nccl::KernelApi;
+using transport::nccl::NcclApi;
+using transport::nccl::NcclResult;
+using transport::nccl::Tables;
+
+// --- Events and streams ---
+
+// Knows the communicators' streams by their priority.
+class StreamsKnown : public ForwardingCuda {
+ public:
+  using ForwardingCuda::ForwardingCuda;
+
+  Result StreamCreateWithPriority(StreamHandle* stream, unsigned flags,
+                                  int priority) override {
+    const Result made =
+        inner_->StreamCreateWithPriority(stream, flags, priority);
+    MutexLock lock(&mutex_);
+    if (priority != 0) communicators_.insert(*stream);
+    return made;
+  }
+
+ protected:
+  bool IsCommunicators(StreamHandle stream) {
+    MutexLock lock(&mutex_);
+    return communicators_.count(stream) > 0;
+  }
+
+ private:
+  Mutex mutex_;
+  std::set<StreamHandle> communicators_ ABSL_GUARDED_BY(mutex_);
+};
+
+class ForgetsTheProducer final : public StreamsKnown {
+ public:
+  using StreamsKnown::StreamsKnown;
+  Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
+    if (IsCommunicators(stream)) return Result::kSuccess;
+    return inner_->StreamWaitEvent(stream, event);
+  }
+};
+
+class ForgetsTheConsumer final : public StreamsKnown {
+ public:
+  using StreamsKnown::StreamsKnown;
+  Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
+    if (!IsCommunicators(stream)) return Result::kSuccess;
+    return inner_->StreamWaitEvent(stream, event);
+  }
+};
+
+// Drops a wait that an event's record follows at once: the wait for the turn.
+class ForgetsTheTurn final : public StreamsKnown {
+ public:
+  using StreamsKnown::StreamsKnown;
+  Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
+    if (!IsCommunicators(stream)) return inner_->StreamWaitEvent(stream, event);
+    MutexLock lock(&mutex_);
+    Flush();
+    held_ = {stream, event};
+    return Result::kSuccess;
+  }
+  Result EventRecord(EventHandle event, StreamHandle stream) override {
+    MutexLock lock(&mutex_);
+    if (held_.first == stream) held_ = {};
+    return inner_->EventRecord(event, stream);
+  }
+
+ private:
+  void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto [stream, event] = std::exchange(held_, {});
+    if (stream != nullptr) inner_->StreamWaitEvent(stream, event);
+  }
+  Mutex mutex_;
+  std::pair<StreamHandle, EventHandle> held_ ABSL_GUARDED_BY(mutex_);
+};
+
+class NeverRecords final : public StreamsKnown {
+ public:
+  using StreamsKnown::StreamsKnown;
+  Result EventRecord(EventHandle event, StreamHandle stream) override {
+    if (IsCommunicators(stream)) return Result::kSuccess;
+    return inner_->EventRecord(event, stream);
+  }
+};
+
+class ReusesEvents final : public ForwardingCuda {
+ public:
+  using ForwardingCuda::ForwardingCuda;
+  Result EventCreateWithFlags(EventHandle* event, unsigned flags) override {
+    MutexLock lock(&mutex_);
+    if (kept_ == nullptr) inner_->EventCreateWithFlags(&kept_, flags);
+    *event = kept_;
+    return Result::kSuccess;
+  }
+  Result EventDestroy(EventHandle) override { return Result::kSuccess; }
+
+ private:
+  Mutex mutex_;
+  EventHandle kept_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+class FreesEventsEarly final : public ForwardingCuda {
+ public:
+  using ForwardingCuda::ForwardingCuda;
+  Result EventRecord(EventHandle event, StreamHandle stream) override {
+    const Result recorded = inner_->EventRecord(event, stream);
+    inner_->EventDestroy(event);
+    return recorded;
+  }
+  Result EventDestroy(EventHandle) override { return Result::kSuccess; }
+};
+
+// What RecordsBeforeThePoll's two tables share: the event that was recorded
+// right after the enqueue, and what it is taken for.
+struct EarlyEvents {
+  Mutex mutex;
+  std::map<transport::nccl::CudaStreamHandle, transport::nccl::CudaEventHandle>
+      early ABSL_GUARDED_BY(mutex);
+  std::map<transport::nccl::CudaEventHandle, transport::nccl::CudaEventHandle>
+      taken_for ABSL_GUARDED_BY(mutex);
+};
+
+class EarlyCuda final : public ForwardingCuda {
+ public:
+  EarlyCuda(std::shared_ptr<CudaApi> inner, std::shared_ptr<EarlyEvents> events)
+      : ForwardingCuda(std::move(inner)), events_(std::move(events)) {}
+
+  Result EventRecord(EventHandle event, StreamHandle stream) override {
+    MutexLock lock(&events_->mutex);
+    const auto early = events_->early.find(stream);
+    if (early == events_->early.end()) {
+      return inner_->EventRecord(event, stream);
+    }
+    events_->taken_for[event] = early->second;
+    events_->early.erase(early);
+    return Result::kSuccess;
+  }
+  Result EventQuery(EventHandle event) override {
+    return inner_->EventQuery(Real(event));
+  }
+  Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
+    return inner_->StreamWaitEvent(stream, Real(event));
+  }
+
+ private:
+  EventHandle Real(EventHandle event) {
+    MutexLock lock(&events_->mutex);
+    const auto found = events_->taken_for.find(event);
+    return found == events_->taken_for.end() ? event : found->second;
+  }
+  const std::shared_ptr<EarlyEvents> events_;
+};
+
+// --- Calls of NCCL ---
+
+class EarlyNccl final : public ForwardingNccl {
+ public:
+  EarlyNccl(std::shared_ptr<NcclApi> inner, std::shared_ptr<CudaApi> cuda,
+            std::shared_ptr<EarlyEvents> events)
+      : ForwardingNccl(std::move(inner)),
+        cuda_(std::move(cuda)),
+        events_(std::move(events)) {}
+
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    stream_ = stream;
+    return inner_->AllReduce(in, out, count, dtype, op, comm, stream);
+  }
+  Result GroupEnd() override {
+    const Result ended = inner_->GroupEnd();
+    if (stream_ == nullptr) return ended;
+    transport::nccl::CudaEventHandle event = nullptr;
+    cuda_->EventCreateWithFlags(&event, 0);
+    cuda_->EventRecord(event, stream_);
+    MutexLock lock(&events_->mutex);
+    events_->early[std::exchange(stream_, nullptr)] = event;
+    return ended;
+  }
+
+ private:
+  const std::shared_ptr<CudaApi> cuda_;
+  const std::shared_ptr<EarlyEvents> events_;
+  StreamHandle stream_ = nullptr;
+};
+
+class SkipsThePoll final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommGetAsyncError(Comm comm, Result* error) override {
+    const Result asked = inner_->CommGetAsyncError(comm, error);
+    if (*error == Result::kInProgress) *error = Result::kSuccess;
+    return asked;
+  }
+};
+
+class IgnoresErrors final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommGetAsyncError(Comm comm, Result* error) override {
+    const Result asked = inner_->CommGetAsyncError(comm, error);
+    if (*error == Result::kRemoteError) *error = Result::kSuccess;
+    return asked;
+  }
+};
+
+class CallsFromAnotherThread final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    Result result = Result::kSuccess;
+    std::thread([&] {
+      result = inner_->AllReduce(in, out, count, dtype, op, comm, stream);
+    }).join();
+    return result;
+  }
+};
+
+class Blocks final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommInitRankConfig(Comm* comm, int size, const Id& id, int rank,
+                            Config* config) override {
+    config->blocking = 1;
+    return inner_->CommInitRankConfig(comm, size, id, rank, config);
+  }
+};
+
+class MovesNothingForNothing final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    return inner_->AllReduce(in, out, dtype == DType::kUint8 ? 0 : count, dtype,
+                             op, comm, stream);
+  }
+};
+
+class NoGroupForMessages final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result GroupStart() override {
+    held_ = true;
+    return Result::kSuccess;
+  }
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    Open();
+    return inner_->AllReduce(in, out, count, dtype, op, comm, stream);
+  }
+  Result AllGather(const void* in, void* out, size_t count, DType dtype,
+                   Comm comm, StreamHandle stream) override {
+    Open();
+    return inner_->AllGather(in, out, count, dtype, comm, stream);
+  }
+  Result CommAbort(Comm comm) override {
+    Open();
+    return inner_->CommAbort(comm);
+  }
+  Result GroupEnd() override {
+    held_ = false;
+    return std::exchange(open_, false) ? inner_->GroupEnd() : Result::kSuccess;
+  }
+
+ private:
+  void Open() {
+    if (!std::exchange(held_, false)) return;
+    open_ = true;
+    inner_->GroupStart();
+  }
+  bool held_ = false;
+  bool open_ = false;
+};
+
+// --- Endings ---
+
+class AbortsAlone final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommAbort(Comm comm) override {
+    inner_->GroupEnd();
+    const Result aborted = inner_->CommAbort(comm);
+    inner_->GroupStart();
+    return aborted;
+  }
+};
+
+class AbortsTheVerdictLast final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommAbort(Comm comm) override {
+    aborts_.push_back(comm);
+    return Result::kSuccess;
+  }
+  Result GroupEnd() override {
+    while (!aborts_.empty()) {
+      inner_->CommAbort(aborts_.back());
+      aborts_.pop_back();
+    }
+    return inner_->GroupEnd();
+  }
+
+ private:
+  std::vector<Comm> aborts_;
+};
+
+class ForgetsToAbort final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommAbort(Comm) override { return Result::kSuccess; }
+};
+
+class AbortsTwice final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommAbort(Comm comm) override {
+    inner_->CommAbort(comm);
+    return inner_->CommAbort(comm);
+  }
+};
+
+class DestroysWithoutFinalizing final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommFinalize(Comm) override { return Result::kSuccess; }
+};
+
+class AbortsInsteadOfFinalizing final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommFinalize(Comm) override { return Result::kInternalError; }
+};
+
+class ForgetsTheMultiply final : public KernelApi {
+ public:
+  explicit ForgetsTheMultiply(std::shared_ptr<KernelApi> inner)
+      : inner_(std::move(inner)) {}
+  CudaResult Scale(void*, DType, double, size_t,
+                   transport::nccl::CudaStreamHandle) override {
+    return CudaResult::kSuccess;
+  }
+  CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
+                        DType dtype, ReduceOp op,
+                        transport::nccl::CudaStreamHandle stream) override {
+    return inner_->ReduceRows(inputs, rows, out, count, dtype, op, stream);
+  }
+
+ private:
+  const std::shared_ptr<KernelApi> inner_;
+};
+
+template <typename T>
+FakeGpuWorld::Decorate Cuda() {
+  return [](int, Tables* tables) {
+    tables->cuda = std::make_shared<T>(tables->cuda);
+  };
+}
+
+template <typename T>
+FakeGpuWorld::Decorate Nccl() {
+  return [](int, Tables* tables) {
+    tables->nccl = std::make_shared<T>(tables->nccl);
+  };
+}
+
+void RecordBeforeThePoll(int, Tables* tables) {
+  const auto events = std::make_shared<EarlyEvents>();
+  tables->nccl =
+      std::make_shared<EarlyNccl>(tables->nccl, tables->cuda, events);
+  tables->cuda = std::make_shared<EarlyCuda>(tables->cuda, events);
+}
+
+void ForgetTheMultiply(int, Tables* tables) {
+  tables->kernels = std::make_shared<ForgetsTheMultiply>(tables->kernels);
+}
+
+}  // namespace
+
+std::vector<Fault> AllFaults() {
+  return {
+      {"forgets to wait for the producer", "wrong value",
+       Cuda<ForgetsTheProducer>()},
+      {"forgets to let the consumer wait", "wrong value",
+       Cuda<ForgetsTheConsumer>()},
+      {"forgets to keep the order of beginnings", "deadlock",
+       Cuda<ForgetsTheTurn>()},
+      {"waits for events that were never recorded", "never recorded",
+       Cuda<NeverRecords>()},
+      {"reuses a stale event", "recorded twice", Cuda<ReusesEvents>()},
+      {"waits for an event that is freed", "destroyed",
+       Cuda<FreesEventsEarly>()},
+      {"records before the poll: publishes early", "wrong value",
+       RecordBeforeThePoll},
+      {"skips the poll", "in progress", Nccl<SkipsThePoll>()},
+      {"ignores NCCL's errors", "late: the news", Nccl<IgnoresErrors>()},
+      {"calls NCCL from another thread", "two threads",
+       Nccl<CallsFromAnotherThread>()},
+      {"makes blocking communicators", "blocking", Nccl<Blocks>()},
+      {"does not meet for nothing", "barrier", Nccl<MovesNothingForNothing>()},
+      {"has no group for messages", "in progress", Nccl<NoGroupForMessages>()},
+      {"aborts outside a group", "outside a group", Nccl<AbortsAlone>()},
+      {"aborts the verdict last", "abort order", Nccl<AbortsTheVerdictLast>()},
+      {"forgets to abort", "late: the end", Nccl<ForgetsToAbort>()},
+      {"aborts twice", "has ended", Nccl<AbortsTwice>()},
+      {"destroys without finalizing", "not quiet",
+       Nccl<DestroysWithoutFinalizing>()},
+      {"aborts instead of finalizing", "late",
+       Nccl<AbortsInsteadOfFinalizing>()},
+      {"forgets the multiply of a mean", "wrong value", ForgetTheMultiply},
+  };
+}
+
+}  // namespace lockstep::fake

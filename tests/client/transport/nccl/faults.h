@@ -1,0 +1,25 @@
+// Mistakes that an adapter could make, as tables that make them for it: the
+// adapter itself has no switch for being wrong.
+
+#ifndef LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULTS_H_
+#define LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULTS_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/client/transport/nccl/fake_world.h"
+
+namespace lockstep::fake {
+
+struct Fault {
+  std::string name;
+  // What the drill says of it.
+  std::string noticed;
+  FakeGpuWorld::Decorate decorate;
+};
+
+std::vector<Fault> AllFaults();
+
+}  // namespace lockstep::fake
+
+#endif  // LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULTS_H_

@@ -1,0 +1,38 @@
+// The drill finds nothing in the adapter, and every mistake that is put in.
+
+#include <iostream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/transport/nccl/drill.h"
+#include "tests/client/transport/nccl/faults.h"
+
+namespace lockstep::fake {
+namespace {
+
+TEST(NcclDrillTest, FindsNothingInTheAdapter) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    EXPECT_EQ(Drill({.seed = seed}), "") << "seed " << seed;
+  }
+}
+
+TEST(NcclDrillTest, FindsEveryMistake) {
+  const std::vector<Fault> faults = AllFaults();
+  EXPECT_GE(faults.size(), 12u);
+  for (const Fault& fault : faults) {
+    std::string said;
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      said = Drill({.seed = seed,
+                    .decorate = fault.decorate,
+                    .patience = absl::Seconds(1)});
+      if (said.find(fault.noticed) == std::string::npos) continue;
+      std::cout << fault.name << ": noticed with seed " << seed << "\n";
+      break;
+    }
+    EXPECT_THAT(said, testing::HasSubstr(fault.noticed)) << fault.name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::fake

@@ -1,0 +1,144 @@
+// Tables that pass every call on, for tests that make a few of them wrong.
+
+#ifndef LOCKSTEP_TESTS_SUPPORT_FORWARDING_TABLES_H_
+#define LOCKSTEP_TESTS_SUPPORT_FORWARDING_TABLES_H_
+
+#include <memory>
+#include <utility>
+
+#include "client/transport/nccl/cuda_api.h"
+#include "client/transport/nccl/nccl_api.h"
+
+namespace lockstep::fake {
+
+class ForwardingCuda : public transport::nccl::CudaApi {
+ public:
+  using Result = transport::nccl::CudaResult;
+  using StreamHandle = transport::nccl::CudaStreamHandle;
+  using EventHandle = transport::nccl::CudaEventHandle;
+
+  explicit ForwardingCuda(std::shared_ptr<CudaApi> inner)
+      : inner_(std::move(inner)) {}
+
+  Result DriverGetVersion(int* v) override {
+    return inner_->DriverGetVersion(v);
+  }
+  Result RuntimeGetVersion(int* v) override {
+    return inner_->RuntimeGetVersion(v);
+  }
+  Result GetDeviceCount(int* count) override {
+    return inner_->GetDeviceCount(count);
+  }
+  const char* GetErrorString(Result result) override {
+    return inner_->GetErrorString(result);
+  }
+  Result DeviceGetStreamPriorityRange(int* least, int* greatest) override {
+    return inner_->DeviceGetStreamPriorityRange(least, greatest);
+  }
+  Result StreamCreateWithPriority(StreamHandle* stream, unsigned flags,
+                                  int priority) override {
+    return inner_->StreamCreateWithPriority(stream, flags, priority);
+  }
+  Result StreamDestroy(StreamHandle stream) override {
+    return inner_->StreamDestroy(stream);
+  }
+  Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
+    return inner_->StreamWaitEvent(stream, event);
+  }
+  Result LaunchHostFunc(StreamHandle stream, void (*run)(void*),
+                        void* argument) override {
+    return inner_->LaunchHostFunc(stream, run, argument);
+  }
+  Result EventCreateWithFlags(EventHandle* event, unsigned flags) override {
+    return inner_->EventCreateWithFlags(event, flags);
+  }
+  Result EventRecord(EventHandle event, StreamHandle stream) override {
+    return inner_->EventRecord(event, stream);
+  }
+  Result EventQuery(EventHandle event) override {
+    return inner_->EventQuery(event);
+  }
+  Result EventDestroy(EventHandle event) override {
+    return inner_->EventDestroy(event);
+  }
+  Result MallocAsync(void** memory, size_t bytes,
+                     StreamHandle stream) override {
+    return inner_->MallocAsync(memory, bytes, stream);
+  }
+  Result FreeAsync(void* memory, StreamHandle stream) override {
+    return inner_->FreeAsync(memory, stream);
+  }
+  void RangePush(const char* name) override { inner_->RangePush(name); }
+  void RangePop() override { inner_->RangePop(); }
+
+ protected:
+  const std::shared_ptr<CudaApi> inner_;
+};
+
+class ForwardingNccl : public transport::nccl::NcclApi {
+ public:
+  using Result = transport::nccl::NcclResult;
+  using DType = transport::nccl::NcclDType;
+  using Op = transport::nccl::NcclOp;
+  using Comm = transport::nccl::NcclComm;
+  using Id = transport::nccl::NcclUniqueId;
+  using Config = transport::nccl::NcclConfig;
+  using StreamHandle = transport::nccl::CudaStreamHandle;
+
+  explicit ForwardingNccl(std::shared_ptr<NcclApi> inner)
+      : inner_(std::move(inner)) {}
+
+  Result GetVersion(int* version) override {
+    return inner_->GetVersion(version);
+  }
+  const char* GetErrorString(Result result) override {
+    return inner_->GetErrorString(result);
+  }
+  const char* GetLastError(Comm comm) override {
+    return inner_->GetLastError(comm);
+  }
+  Result GetUniqueId(Id* id) override { return inner_->GetUniqueId(id); }
+  Result CommInitRankConfig(Comm* comm, int size, const Id& id, int rank,
+                            Config* config) override {
+    return inner_->CommInitRankConfig(comm, size, id, rank, config);
+  }
+  Result CommGetAsyncError(Comm comm, Result* error) override {
+    return inner_->CommGetAsyncError(comm, error);
+  }
+  Result CommFinalize(Comm comm) override { return inner_->CommFinalize(comm); }
+  Result CommDestroy(Comm comm) override { return inner_->CommDestroy(comm); }
+  Result CommAbort(Comm comm) override { return inner_->CommAbort(comm); }
+  Result GroupStart() override { return inner_->GroupStart(); }
+  Result GroupEnd() override { return inner_->GroupEnd(); }
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    return inner_->AllReduce(in, out, count, dtype, op, comm, stream);
+  }
+  Result ReduceScatter(const void* in, void* out, size_t count, DType dtype,
+                       Op op, Comm comm, StreamHandle stream) override {
+    return inner_->ReduceScatter(in, out, count, dtype, op, comm, stream);
+  }
+  Result AllGather(const void* in, void* out, size_t count, DType dtype,
+                   Comm comm, StreamHandle stream) override {
+    return inner_->AllGather(in, out, count, dtype, comm, stream);
+  }
+  Result Broadcast(const void* in, void* out, size_t count, DType dtype,
+                   int root, Comm comm, StreamHandle stream) override {
+    return inner_->Broadcast(in, out, count, dtype, root, comm, stream);
+  }
+  Result Send(const void* buffer, size_t count, DType dtype, int peer,
+              Comm comm, StreamHandle stream) override {
+    return inner_->Send(buffer, count, dtype, peer, comm, stream);
+  }
+  Result Recv(void* buffer, size_t count, DType dtype, int peer, Comm comm,
+              StreamHandle stream) override {
+    return inner_->Recv(buffer, count, dtype, peer, comm, stream);
+  }
+
+ protected:
+  const std::shared_ptr<NcclApi> inner_;
+};
+
+}  // namespace lockstep::fake
+
+#endif  // LOCKSTEP_TESTS_SUPPORT_FORWARDING_TABLES_H_
