@@ -149,13 +149,21 @@ class History {
                            "",
                            {.subject = other.name, .detail = "gone"}},
             absl::StrCat("launcher: ", other.name.value, " is dead"));
-      case 19:
-        return theatre_.Step(CommandJob{theatre_.NewRequest(),
-                                        {theatre_.spec().name},
-                                        "",
-                                        JobCommand::kRebuild},
-                             "rebuild");
+      case 19: return Ask();
     }
+  }
+
+  // The actors do not act on what they are asked; the job keeps it through
+  // whatever else happens.
+  void Ask() {
+    JobCommand command = JobCommand::kRebuild;
+    if (Pick(2) == 0) command = JobCommand::kPause;
+    if (Pick(3) == 0) command = JobCommand::kResume;
+    if (Pick(12) == 0) command = JobCommand::kDrain;
+    if (Pick(16) == 0) command = JobCommand::kStop;
+    theatre_.Step(
+        CommandJob{theatre_.NewRequest(), {theatre_.spec().name}, "", command},
+        std::string(Name(command)));
   }
 
   void StartJob() {
