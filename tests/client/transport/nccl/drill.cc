@@ -21,6 +21,7 @@ using transport::nccl::CudaStream;
 
 constexpr int kRanks = 2;
 constexpr int kRounds = 12;
+constexpr int kLayers = 30;
 constexpr size_t kCount = 7;
 
 // Says what went wrong, on a pipe; what is late ends the process.
@@ -151,6 +152,8 @@ void Rank::Step(int round) {
   float* const got = memory_.Take(0);
   float* const stamp = memory_.Take(0);
   float* const seen = memory_.Take(0);
+  // A backward pass is long: who does not wait for it is early.
+  for (int layer = 0; layer < kLayers; ++layer) Kernel(first(), [] {});
   Kernel(first(), [=] { std::fill_n(gradient, kCount, mine); });
   Kernel(second(), [=] { *stamp = 1; });
   Posted(this->gradient().AllReduce(gradient, mean, kCount, DType::kF32,
@@ -249,7 +252,12 @@ class Exercise {
           rank.Propagates();
           rank.Leave();  // whoever is done may go
         },
-        [](FakeGpuWorld&) {});
+        [&](FakeGpuWorld& world) {
+          for (int r = 0; r < kRanks; ++r) {
+            reporter_.Expect(world.gpus().AbortsOf(r).empty(),
+                             "aborted though all was done");
+          }
+        });
   }
 
   void Abort() {
@@ -261,6 +269,7 @@ class Exercise {
             rank.Posted(group->AllReduce(value, value, kCount, DType::kF32,
                                          ReduceOp::kSum, rank.first()));
           }
+          rank.Kernel(rank.first(), [] {});  // both are queued by now
           bool ran = false;
           rank.gradient().Abort("the drill says so");
           const absl::Status ended =
@@ -285,6 +294,7 @@ class Exercise {
           float* const value = memory_.Take(0);
           rank.Posted(rank.gradient().AllReduce(
               value, value, kCount, DType::kF32, ReduceOp::kSum, rank.first()));
+          rank.Kernel(rank.first(), [] {});  // it is queued by now
           rank.BreakNetwork();
           const absl::Status ended =
               rank.Await(rank.first(), "the news of a lost peer");

@@ -418,7 +418,7 @@ std::vector<Fault> AllFaults() {
       {"aborts twice", "has ended", Nccl<AbortsTwice>()},
       {"destroys without finalizing", "not quiet",
        Nccl<DestroysWithoutFinalizing>()},
-      {"aborts instead of finalizing", "late",
+      {"aborts instead of finalizing", "though all was done",
        Nccl<AbortsInsteadOfFinalizing>()},
       {"forgets the multiply of a mean", "wrong value", ForgetTheMultiply},
   };
