@@ -151,6 +151,7 @@ class Job {
   void On(Worker* worker, const protocol::Leave& message, Turn& turn);
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
                   Turn& turn);
+  void NoteLeft(int rank, uint64_t steps);
   void EndIfLeaverIsMissed(Turn& turn);
   void EndByLeaver(int rank, Turn& turn);
   protocol::Position LastWordOfLeaver() const;
@@ -196,6 +197,7 @@ class Job {
 
   // --- After a restart (job_revive.cc) ---
   bool HasStarted(const protocol::Hello& hello) const;
+  void EndAfterRestart(Turn& turn);
   void RecognizeStart(const protocol::Hello& hello, Turn& turn);
   bool IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
                   Turn& turn);

@@ -24,6 +24,7 @@ absl::Time Job::NextWake() const {
 }
 
 void Job::Wake(Turn& turn) {
+  if (epoch_ && epoch_->left.full()) EndAfterRestart(turn);
   ExpireLeases(turn);
   ExpireResumes(turn);
   if (epoch_) ExpireAccusations(turn);

@@ -110,6 +110,10 @@ void Job::Consider(const protocol::Evidence& evidence,
 void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
   const int rank = RankOf(*worker);
   const std::string who = WhoIs(*worker);
+  if (rank >= 0 && leave.clean) {
+    turn.out.Record(name(),
+                    record::WorkerLeft{epoch_->id, worker->name, leave.steps});
+  }
   Tell(*worker, protocol::Left{}, turn);
   Detach(worker, absl::OkStatus(), turn);
   roster_.Move(worker, WorkerState::kLeft);
@@ -137,17 +141,19 @@ void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
   if (epoch_->left.empty() && leave.command) {
     Remember(AllRanks(*leave.command, leave.steps), turn);
   }
+  NoteLeft(rank, leave.steps);
+  if (epoch_->left.full()) return EndAfterLastStep(leave, turn);
+  EndIfLeaverIsMissed(turn);
+}
+
+void Job::NoteLeft(int rank, uint64_t steps) {
   epoch_->left.Add(rank);
   epoch_->board.Drop(rank);
-  epoch_->accusations.Drop(worker->name);
-  if (leave.steps < epoch_->left_at) {
-    epoch_->left_at = leave.steps;
+  epoch_->accusations.Drop(NameAt(rank));
+  if (steps < epoch_->left_at) {
+    epoch_->left_at = steps;
     epoch_->first_leaver = rank;
   }
-  if (epoch_->left.full()) {
-    return EndAfterLastStep(leave, turn);
-  }
-  EndIfLeaverIsMissed(turn);
 }
 
 // Ranks pass the last verdict within moments of each other, so who has left may

@@ -32,11 +32,17 @@ void Job::Revive(absl::Time now) {
   for (const protocol::Member& member : durable_.members) {
     Worker& worker =
         roster_.Begin(member.worker, member.generation, member.process, now);
+    const auto left = durable_.left.find(member.worker);
+    if (left != durable_.left.end()) {
+      roster_.Move(&worker, WorkerState::kLeft);
+      NoteLeft(epoch_->RankOf(member.worker), left->second);
+      continue;
+    }
     roster_.Move(&worker, WorkerState::kSuspect);
     worker.broke = "the coordinator restarted";
     leases_.Set(worker.name, now + spec().timeouts.lease);
   }
-  pulse_ = now + stopped_after_;
+  pulse_ = epoch_->left.full() ? now : now + stopped_after_;
   if (durable_.revision.value > 1) {
     state_ = JobState::kRunning;
     epoch_->started = true;
@@ -44,6 +50,15 @@ void Job::Revive(absl::Time now) {
       epoch_->connected.Add(rank);
     }
   }
+}
+
+// The last had left, but the end of the epoch was not recorded.
+void Job::EndAfterRestart(Turn& turn) {
+  protocol::Leave last;
+  if (!durable_.wanted.commands.empty()) {
+    last.command = durable_.wanted.commands.front();
+  }
+  EndAfterLastStep(last, turn);
 }
 
 bool Job::HasStarted(const protocol::Hello& hello) const {

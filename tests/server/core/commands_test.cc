@@ -201,7 +201,7 @@ TEST(StopTest, OfARunningJobWaitsForTheCommonStep) {
   EXPECT_THAT(LinesOf(scene), Contains("all ranks stop after step 412"));
   EXPECT_EQ(scene.View().state, JobState::kRunning);
   EXPECT_THAT(scene.Says(1, LeavesBy(Command::kStop, 413)),
-              EndsWith("epoch 1 ends\npersist 8: job stopped"));
+              EndsWith("epoch 1 ends\npersist 10: job stopped"));
   const JobView view = scene.View();
   EXPECT_EQ(view.state, JobState::kStopped);
   EXPECT_EQ(view.cause.kind, CauseKind::kStopped);

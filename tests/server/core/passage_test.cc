@@ -53,10 +53,11 @@ TEST(PassageTest, TheJobIsCompletedWhenAllHaveLeftInOrder) {
   Scene scene(SpecOf(2));
   scene.RunAll();
   EXPECT_EQ(scene.Says(1, protocol::Leave{.clean = true, .steps = 20}),
-            "1 <- left\nclose 1: OK");
+            "persist 6: w-1 left epoch 1\n1 <- left\nclose 1: OK");
   EXPECT_EQ(scene.View().state, JobState::kRunning);
   EXPECT_EQ(scene.Says(2, protocol::Leave{.clean = true, .steps = 20}),
-            "2 <- left\nclose 2: OK\npersist 6: job completed");
+            "persist 7: w-2 left epoch 1\n2 <- left\nclose 2: OK\n"
+            "persist 8: job completed");
   EXPECT_EQ(scene.View().state, JobState::kCompleted);
   EXPECT_EQ(scene.core().NextWake(), absl::InfiniteFuture());
 }

@@ -50,6 +50,40 @@ TEST(RestartTest, WorkersThatTrainedThroughItResumeAndNothingIsLost) {
   EXPECT_EQ(scene.View().state, JobState::kCompleted);
 }
 
+TEST(RestartTest, WhoLeftInOrderBeforeItHasLeft) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 20});
+  scene.Says(3, protocol::Leave{.steps = 20});
+  scene.Restart();
+  scene.Hello(12, Running(scene, 2));
+  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kLeft);
+  EXPECT_EQ(scene.WaitWithHeartbeats(60, {12}), "") << "nobody is missed";
+  EXPECT_EQ(scene.ViewOf(3).state, WorkerState::kLeft);
+  scene.Says(12, protocol::Leave{.steps = 20});
+  EXPECT_EQ(scene.View().state, JobState::kCompleted);
+}
+
+TEST(RestartTest, TheLastHadLeftAndTheEndWasNotRecorded) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 20});
+  scene.Says(2, protocol::Leave{.steps = 20});
+  scene.Restart(/*forgotten=*/1);
+  EXPECT_THAT(scene.Step(Wake{}), HasSubstr("job completed"));
+}
+
+TEST(RestartTest, WhoLeftBeforeItIsMissedByWhoGoesOn) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, protocol::Leave{.steps = 20});
+  scene.Restart();
+  scene.Hello(12, Running(scene, 2));
+  EXPECT_THAT(scene.Says(12, Stands(20, protocol::Phase::kTransfer)),
+              HasSubstr("w-1 (rank 0, host a, pid 101) left after 20 steps, "
+                        "but w-2 goes on"));
+}
+
 TEST(RestartTest, OfARunningEpochThePlanIsCompiledAgainQuietly) {
   Scene scene(SpecOf(2));
   scene.RunAll();

@@ -208,12 +208,16 @@ class Scene {
   const Effects& effects() const { return effects_; }
   std::vector<record::Record> records() const { return records_; }
 
-  // The coordinator dies; another replays its records, in another term.
-  void Restart() {
+  // The coordinator dies; another replays its records, but for the last
+  // `forgotten` that were not durable, in another term.
+  void Restart(size_t forgotten = 0) {
+    records_.resize(records_.size() - forgotten);
     core_ =
         std::make_unique<Coordinator>(CoordinatorOptions{.term = {++term_}});
+    follower_ = std::make_unique<Coordinator>(CoordinatorOptions{});
     for (const record::Record& record : records_) {
       EXPECT_EQ(core_->Replay(record), absl::OkStatus());
+      EXPECT_EQ(follower_->Replay(record), absl::OkStatus());
     }
   }
 
@@ -222,10 +226,10 @@ class Scene {
     for (const Effect& effect : effects_) {
       if (const auto* persist = std::get_if<Persist>(&effect)) {
         records_.push_back(persist->record);
-        EXPECT_EQ(follower_.Replay(persist->record), absl::OkStatus());
+        EXPECT_EQ(follower_->Replay(persist->record), absl::OkStatus());
       }
     }
-    EXPECT_TRUE(follower_.durable() == core_->durable())
+    EXPECT_TRUE(follower_->durable() == core_->durable())
         << "the records do not replay to what was promised";
   }
 
@@ -236,7 +240,8 @@ class Scene {
   uint64_t term_ = 1;
   std::unique_ptr<Coordinator> core_ =
       std::make_unique<Coordinator>(CoordinatorOptions{});
-  Coordinator follower_{CoordinatorOptions{}};
+  std::unique_ptr<Coordinator> follower_ =
+      std::make_unique<Coordinator>(CoordinatorOptions{});
   Effects effects_;
   std::vector<record::Record> records_;
 };
