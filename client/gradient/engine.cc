@@ -7,16 +7,8 @@
 #include "client/gradient/ending.h"
 
 namespace lockstep::gradient {
-namespace {
 
 using protocol::Phase;
-
-absl::Status NotWaitedFor() {
-  return absl::FailedPreconditionError(
-      "the verdict of the step before was not waited for");
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   std::unique_ptr<Engine> engine(new Engine(std::move(options)));
@@ -66,70 +58,7 @@ absl::Status Engine::Prepare() {
   return absl::OkStatus();
 }
 
-// --- Passes -----------------------------------------------------------------
-
-absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
-  if (absl::Status over = ended(); !over.ok()) return over;
-  if (!negotiates()) {
-    return absl::FailedPreconditionError(
-        "BeginPass in a job whose spec says sync: static");
-  }
-  {
-    MutexLock lock(&mutex_);
-    if (in_flight_ > 0) return NotWaitedFor();
-    absl::Status begun =
-        parameters.empty() ? absl::OkStatus() : supply_.CheckSubmit();
-    if (begun.ok()) begun = tally_.BeginPass(parameters);
-    if (!begun.ok()) return begun;
-  }
-  ForgetUnannounced(parameters);
-  pass_lane_->Begin(parameters);
-  phase_.store(Phase::kCompute, std::memory_order_relaxed);
-  protocol::Announce announce{.pass = word_.steps()};
-  for (const int parameter : parameters) {
-    announce.parameters.push_back(facts_[parameter].plan_index);
-  }
-  options_.announce(std::move(announce));
-  return absl::OkStatus();
-}
-
-absl::Status Engine::BeginPassIfNone() {
-  if (!negotiates()) return absl::OkStatus();
-  {
-    MutexLock lock(&mutex_);
-    if (in_flight_ > 0) return NotWaitedFor();
-    if (tally_.has_begun()) return absl::OkStatus();
-  }
-  return BeginPass({});
-}
-
-// What the last pass left behind. No reduction of this pass is launched before
-// this rank has announced.
-void Engine::ForgetUnannounced(const std::vector<int>& announced) {
-  BucketStore& store = layouts_->current().store();
-  std::vector<bool> is_announced(facts_.size());
-  for (const int parameter : announced) is_announced[parameter] = true;
-  for (size_t p = 0; p < facts_.size(); ++p) {
-    if (!is_announced[p]) store.SetFlag(static_cast<int>(p), false);
-  }
-  for (const int before : announced_) {
-    if (!is_announced[before]) store.Zero(before);
-  }
-  announced_ = announced;
-}
-
-// On the comm stream, behind the reductions before: the caller's thread must
-// not meet what a launch that fails brings with it.
-void Engine::Decide(std::vector<protocol::Decision> decisions) {
-  reduction_->Run([this, decisions = std::move(decisions)] {
-    for (const protocol::Decision& decision : decisions) {
-      pass_lane_->Decide(decision);
-    }
-  });
-}
-
-// --- Submitting
-// ---------------------------------------------------------------
+// --- Submitting -------------------------------------------------------------
 
 absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                             Stream* stream) {
@@ -215,8 +144,12 @@ void Engine::EndNoSync() {
   tally_.EndNoSync();
 }
 
-// --- Finishing
-// ----------------------------------------------------------------
+absl::Status Engine::NotWaitedFor() {
+  return absl::FailedPreconditionError(
+      "the verdict of the step before was not waited for");
+}
+
+// --- Finishing --------------------------------------------------------------
 
 absl::Status Engine::CheckFinish(const FinishOptions& options) {
   {
@@ -311,111 +244,6 @@ absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete) {
   return absl::OkStatus();
 }
 
-// --- Launching, and what comes of it --------------------------------------
-
-void Engine::Launch(int item) {
-  Layout& layout = layouts_->current();
-  FailUnless(item < static_cast<int>(layout.items().size())
-                 ? reduction_->LaunchBucket(layout, item)
-                 : LaunchVerdict());
-}
-
-void Engine::LaunchShared(int parameter, const Share& share) {
-  Layout& layout = layouts_->current();
-  FailUnless(reduction_->LaunchShared(layout, layout.ItemOf(parameter), share));
-}
-
-void Engine::FailUnless(const absl::Status& launched) {
-  if (!launched.ok()) Fail(-1, launched);
-}
-
-absl::Status Engine::LaunchVerdict() {
-  std::shared_ptr<PendingVerdict::State> verdict;
-  {
-    MutexLock lock(&mutex_);
-    if (closing_.empty()) return absl::OkStatus();  // the step was given up
-    verdict = std::move(closing_.front());
-    closing_.pop_front();
-  }
-  return reduction_->LaunchVerdict(
-      verdict,
-      [this](Ballot* ballot) {
-        phase_.store(Phase::kVerdict, std::memory_order_relaxed);
-        ballot->holds_next_revision = layouts_->Promise();
-        gate_.Enter(ballot);
-        return StepStamp{.epoch = options_.epoch,
-                         .revision = layouts_->revision(),
-                         .step = word_.steps()};
-      },
-      [this, verdict](absl::StatusOr<Verdict> reduced) {
-        Judge(verdict, std::move(reduced));
-      });
-}
-
-void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
-                   absl::StatusOr<Verdict> reduced) {
-  if (!reduced.ok()) Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
-  if (!reduced.ok() || !word_.Pass(verdict->stamp.step)) {
-    layouts_->Settle(/*everyone=*/false);
-    verdict->Complete(failure());
-    return;
-  }
-  reduced->ending = EndingOf(*reduced, options_.uneven);
-  Publish(verdict, *std::move(reduced));
-}
-
-void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
-                     Verdict judged) {
-  const int parameters = static_cast<int>(options_.names.size());
-  judged.contributed.resize(parameters);
-  for (int p = 0; p < parameters; ++p)
-    judged.contributed[p] = layouts_->current().store().Contributed(p);
-  verdict->scalars = {.commit = 1,
-                      .finite = judged.finite ? 1.0 : 0.0,
-                      .clip = judged.UpdateFactor(verdict->max_norm),
-                      .samples = judged.samples};
-
-  // Before anybody may begin the next step.
-  SwitchIfAllHold(judged);
-  const absl::Time passed = options_.clock->Now();
-  exposed_seconds_.store(absl::ToDoubleSeconds(passed - verdict->finish_called),
-                         std::memory_order_relaxed);
-  {
-    MutexLock lock(&mutex_);
-    times_.Passed(passed);
-    last_verdict_.assign(reinterpret_cast<const char*>(&verdict->vectors),
-                         sizeof verdict->vectors);
-  }
-  phase_.store(Phase::kIdle, std::memory_order_relaxed);
-  if (judged.IsLast()) EndAfter(judged);
-  gate_.Pass(judged, [this, verdict, passed, judged] {
-    {
-      MutexLock lock(&mutex_);
-      times_.Paused(options_.clock->Now() - passed);
-      in_flight_ -= 1;
-    }
-    verdict->Complete(judged);
-  });
-}
-
-void Engine::EndAfter(const Verdict& last) {
-  std::deque<std::shared_ptr<PendingVerdict::State>> given_up;
-  {
-    MutexLock lock(&mutex_);
-    after_the_last_ = AfterTheLast(last);
-    given_up = std::exchange(closing_, {});
-  }
-  if (options_.on_last) options_.on_last(last.ending);
-  for (const auto& verdict : given_up) verdict->Complete(AfterTheLast(last));
-}
-
-void Engine::SwitchIfAllHold(const Verdict& judged) {
-  const bool everyone = judged.revision_holders == judged.world_size;
-  if (layouts_->Settle(everyone)) {
-    lane_->Begin(layouts_->current().PendingByItem());
-  }
-}
-
 // --- Later revisions --------------------------------------------------------
 
 absl::Status Engine::Hold(plan::Plan plan) {
@@ -430,8 +258,7 @@ void Engine::WatchOrder(std::function<void(std::vector<uint32_t>)> tell) {
   watch_order_ = std::move(tell);
 }
 
-// --- Watching and ending
-// ------------------------------------------------------
+// --- Watching and ending ----------------------------------------------------
 
 protocol::Progress Engine::progress() {
   MutexLock lock(&mutex_);

@@ -154,6 +154,7 @@ class Engine {
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
 
+  static absl::Status NotWaitedFor();
   bool negotiates() const { return options_.announce != nullptr; }
   // A pass that was not begun announces nothing.
   absl::Status BeginPassIfNone();

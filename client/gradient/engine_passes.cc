@@ -1,0 +1,72 @@
+// Negotiated mode: what the engine does when a pass begins, and with what the
+// coordinator decides.
+
+#include <utility>
+
+#include "client/gradient/engine.h"
+
+namespace lockstep::gradient {
+
+using protocol::Phase;
+
+absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
+  if (absl::Status over = ended(); !over.ok()) return over;
+  if (!negotiates()) {
+    return absl::FailedPreconditionError(
+        "BeginPass in a job whose spec says sync: static");
+  }
+  {
+    MutexLock lock(&mutex_);
+    if (in_flight_ > 0) return NotWaitedFor();
+    absl::Status begun =
+        parameters.empty() ? absl::OkStatus() : supply_.CheckSubmit();
+    if (begun.ok()) begun = tally_.BeginPass(parameters);
+    if (!begun.ok()) return begun;
+  }
+  ForgetUnannounced(parameters);
+  pass_lane_->Begin(parameters);
+  phase_.store(Phase::kCompute, std::memory_order_relaxed);
+  protocol::Announce announce{.pass = word_.steps()};
+  for (const int parameter : parameters) {
+    announce.parameters.push_back(facts_[parameter].plan_index);
+  }
+  options_.announce(std::move(announce));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::BeginPassIfNone() {
+  if (!negotiates()) return absl::OkStatus();
+  {
+    MutexLock lock(&mutex_);
+    if (in_flight_ > 0) return NotWaitedFor();
+    if (tally_.has_begun()) return absl::OkStatus();
+  }
+  return BeginPass({});
+}
+
+// What the last pass left behind. No reduction of this pass is launched before
+// this rank has announced.
+void Engine::ForgetUnannounced(const std::vector<int>& announced) {
+  BucketStore& store = layouts_->current().store();
+  std::vector<bool> is_announced(facts_.size());
+  for (const int parameter : announced) is_announced[parameter] = true;
+  for (size_t p = 0; p < facts_.size(); ++p) {
+    if (!is_announced[p]) store.SetFlag(static_cast<int>(p), false);
+  }
+  for (const int before : announced_) {
+    if (!is_announced[before]) store.Zero(before);
+  }
+  announced_ = announced;
+}
+
+// On the comm stream, behind the reductions before: the caller's thread must
+// not meet what a launch that fails brings with it.
+void Engine::Decide(std::vector<protocol::Decision> decisions) {
+  reduction_->Run([this, decisions = std::move(decisions)] {
+    for (const protocol::Decision& decision : decisions) {
+      pass_lane_->Decide(decision);
+    }
+  });
+}
+
+}  // namespace lockstep::gradient

@@ -1,0 +1,115 @@
+// From the launch of a step's reductions to what its verdict brings.
+
+#include <utility>
+
+#include "client/gradient/ending.h"
+#include "client/gradient/engine.h"
+
+namespace lockstep::gradient {
+
+using protocol::Phase;
+
+void Engine::Launch(int item) {
+  Layout& layout = layouts_->current();
+  FailUnless(item < static_cast<int>(layout.items().size())
+                 ? reduction_->LaunchBucket(layout, item)
+                 : LaunchVerdict());
+}
+
+void Engine::LaunchShared(int parameter, const Share& share) {
+  Layout& layout = layouts_->current();
+  FailUnless(reduction_->LaunchShared(layout, layout.ItemOf(parameter), share));
+}
+
+void Engine::FailUnless(const absl::Status& launched) {
+  if (!launched.ok()) Fail(-1, launched);
+}
+
+absl::Status Engine::LaunchVerdict() {
+  std::shared_ptr<PendingVerdict::State> verdict;
+  {
+    MutexLock lock(&mutex_);
+    if (closing_.empty()) return absl::OkStatus();  // the step was given up
+    verdict = std::move(closing_.front());
+    closing_.pop_front();
+  }
+  return reduction_->LaunchVerdict(
+      verdict,
+      [this](Ballot* ballot) {
+        phase_.store(Phase::kVerdict, std::memory_order_relaxed);
+        ballot->holds_next_revision = layouts_->Promise();
+        gate_.Enter(ballot);
+        return StepStamp{.epoch = options_.epoch,
+                         .revision = layouts_->revision(),
+                         .step = word_.steps()};
+      },
+      [this, verdict](absl::StatusOr<Verdict> reduced) {
+        Judge(verdict, std::move(reduced));
+      });
+}
+
+void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
+                   absl::StatusOr<Verdict> reduced) {
+  if (!reduced.ok()) Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
+  if (!reduced.ok() || !word_.Pass(verdict->stamp.step)) {
+    layouts_->Settle(/*everyone=*/false);
+    verdict->Complete(failure());
+    return;
+  }
+  reduced->ending = EndingOf(*reduced, options_.uneven);
+  Publish(verdict, *std::move(reduced));
+}
+
+void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
+                     Verdict judged) {
+  const int parameters = static_cast<int>(options_.names.size());
+  judged.contributed.resize(parameters);
+  for (int p = 0; p < parameters; ++p)
+    judged.contributed[p] = layouts_->current().store().Contributed(p);
+  verdict->scalars = {.commit = 1,
+                      .finite = judged.finite ? 1.0 : 0.0,
+                      .clip = judged.UpdateFactor(verdict->max_norm),
+                      .samples = judged.samples};
+
+  // Before anybody may begin the next step.
+  SwitchIfAllHold(judged);
+  const absl::Time passed = options_.clock->Now();
+  exposed_seconds_.store(absl::ToDoubleSeconds(passed - verdict->finish_called),
+                         std::memory_order_relaxed);
+  {
+    MutexLock lock(&mutex_);
+    times_.Passed(passed);
+    last_verdict_.assign(reinterpret_cast<const char*>(&verdict->vectors),
+                         sizeof verdict->vectors);
+  }
+  phase_.store(Phase::kIdle, std::memory_order_relaxed);
+  if (judged.IsLast()) EndAfter(judged);
+  gate_.Pass(judged, [this, verdict, passed, judged] {
+    {
+      MutexLock lock(&mutex_);
+      times_.Paused(options_.clock->Now() - passed);
+      in_flight_ -= 1;
+    }
+    verdict->Complete(judged);
+  });
+}
+
+void Engine::EndAfter(const Verdict& last) {
+  std::deque<std::shared_ptr<PendingVerdict::State>> given_up;
+  {
+    MutexLock lock(&mutex_);
+    after_the_last_ = AfterTheLast(last);
+    given_up = std::exchange(closing_, {});
+  }
+  if (options_.on_last) options_.on_last(last.ending);
+  for (const auto& verdict : given_up) verdict->Complete(AfterTheLast(last));
+}
+
+void Engine::SwitchIfAllHold(const Verdict& judged) {
+  const bool everyone = judged.revision_holders == judged.world_size;
+  if (layouts_->Settle(everyone)) {
+    lane_->Begin(layouts_->current().PendingByItem());
+  }
+}
+
+}  // namespace lockstep::gradient

@@ -1,0 +1,211 @@
+// What a session does about each word: the coordinator's and the user's.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "client/session/cause.h"
+#include "client/session/machine.h"
+
+namespace lockstep::session {
+
+// --- What the coordinator says ----------------------------------------------
+
+void Machine::Hear(EpochId, const protocol::Welcome& welcome) {
+  const bool was_in_epoch = InEpoch();
+  View& view = Change();
+  view.connected = true;
+  view.generation = welcome.generation;
+  view.spec = welcome.spec;
+  give_up_at_ = absl::InfiniteFuture();
+  dialer_.Welcomed();
+  pulse_.Connected(welcome.spec.timeouts.lease / 4);
+  if (was_in_epoch && !welcome.resumed) {
+    EndEpoch(absl::AbortedError(absl::StrFormat(
+        "the coordinator does not know epoch %d of job %s any more",
+        view_.epoch.value, options_.job.value)));
+  }
+  for (auto& statement : statements_.Unheard(welcome.forgot)) {
+    Send(std::move(statement));
+  }
+  if (!Negotiates()) return;
+  for (auto& word : passes_.Restate()) Send(std::move(word));
+}
+
+void Machine::Hear(EpochId, const protocol::Refused& refused) {
+  const absl::Status status(refused.code, refused.message);
+  if (statements_.leave()) return Leave(status);
+  Fail(status);
+}
+
+void Machine::Hear(EpochId epoch, const protocol::EpochFormed& formed) {
+  if (view_.phase == SessionPhase::kJoining) {
+    const int size = static_cast<int>(formed.members.size());
+    if (formed.rank < 0 || formed.rank >= size) {
+      return Fail(absl::InternalError(
+          absl::StrFormat("was given rank %d of %d", formed.rank, size)));
+    }
+    View& view = Change();
+    view.phase = SessionPhase::kFormed;
+    view.epoch = epoch;
+    view.rank = formed.rank;
+    view.members = formed.members;
+    pulse_.SetInEpoch(true);
+    return;
+  }
+  if (epoch > view_.epoch) {
+    EndEpoch(absl::AbortedError(
+        absl::StrFormat("epoch %d of job %s is over: epoch %d was formed",
+                        view_.epoch.value, options_.job.value, epoch.value)));
+  }
+}
+
+void Machine::Hear(EpochId epoch, const protocol::PlanReady& ready) {
+  if (epoch != view_.epoch || !InEpoch()) return;
+  if (ready.revision < view_.revision) return;
+  if (ready.revision == view_.revision) {
+    if (ready.digest == view_.plan_digest) return;
+    return EndEpoch(absl::InternalError(absl::StrFormat(
+        "revision %d of the plan was %s and is now %s", ready.revision.value,
+        view_.plan_digest, ready.digest)));
+  }
+  View& view = Change();
+  view.phase = std::max(view.phase, SessionPhase::kPlanned);
+  view.revision = ready.revision;
+  view.plan_digest = ready.digest;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::GroupHandles& group) {
+  if (epoch != view_.epoch || view_.phase != SessionPhase::kPlanned) return;
+  Change().handles[group.communicator] = group.handles;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::Start&) {
+  if (epoch != view_.epoch || view_.phase != SessionPhase::kPlanned) return;
+  if (!statements_.connected()) return;
+  statements_.Started();
+  give_up_at_ = absl::InfiniteFuture();
+  Change().phase = SessionPhase::kRunning;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::EpochEnded& ended) {
+  const bool ours = view_.epoch.value != 0 && epoch >= view_.epoch;
+  if (!ours && !ended.final) return;
+  View& view = Change();
+  view.cause = ended.cause;
+  view.job_over = ended.final;
+  statements_.EpochEnded();
+  EndEpoch(StatusOf(ended));
+  if (!ended.final) return;
+  if (statements_.leave()) return Leave(absl::OkStatus());
+  HangUp();
+}
+
+void Machine::Hear(EpochId, const protocol::Left&) {
+  if (statements_.leave()) Leave(absl::OkStatus());
+}
+
+void Machine::Hear(EpochId epoch, const protocol::Wanted& wanted) {
+  if (epoch != view_.epoch || !InEpoch()) return;
+  if (wanted.number > view_.wanted.number) Change().wanted = wanted;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::OrderWanted& order) {
+  if (epoch != view_.epoch || !InEpoch()) return;
+  Change().order_wanted = order.revision;
+}
+
+void Machine::Hear(EpochId epoch, const protocol::Decide& decide) {
+  if (epoch != view_.epoch || !Negotiates()) return;
+  absl::StatusOr<std::vector<protocol::Decision>> news = passes_.Hear(decide);
+  if (news.ok()) {
+    if (news->empty()) return;
+    Effect& effect = effects_.emplace_back();
+    effect.emplace<Decided>().decisions = *std::move(news);
+  } else if (absl::IsOutOfRange(news.status())) {
+    DropStream(news.status());  // the next is told all of them
+  } else {
+    EndEpoch(news.status());
+  }
+}
+
+// --- What the user says -----------------------------------------------------
+
+void Machine::On(const RegisterAll& event) {
+  if (!InEpoch()) return;
+  statements_.Register(event.chunks);
+  for (const auto& chunk : event.chunks) State(chunk);
+}
+
+void Machine::On(const AcceptPlan& event) {
+  if (!InEpoch()) return;
+  const protocol::PlanAck ack{event.revision, event.digest};
+  statements_.Accept(ack);
+  State(ack);
+}
+
+void Machine::On(const OfferHandles& event) {
+  if (!InEpoch()) return;
+  const protocol::PublishHandles handles{event.handles};
+  statements_.Offer(handles);
+  State(handles);
+}
+
+void Machine::On(const DataPlaneConnected&) {
+  if (!InEpoch()) return;
+  statements_.SetConnected();
+  State(protocol::Connected{});
+}
+
+void Machine::On(const AnnouncePass& event) {
+  if (!Negotiates()) return;
+  passes_.Announce(event.announce);
+  State(event.announce);
+}
+
+void Machine::On(const SubmitInPass& event) {
+  if (!Negotiates()) return;
+  passes_.Submit(event.submitted);
+  State(event.submitted);
+}
+
+void Machine::On(const OfferOrder& event) {
+  const bool wanted = event.order.revision == view_.order_wanted;
+  if (!InEpoch() || !wanted) return;
+  Change().order_wanted = {};
+  State(event.order);
+}
+
+void Machine::On(const Accuse& event) {
+  if (!InEpoch() || !statements_.Accuse(event.evidence)) return;
+  State(event.evidence);
+  if (event.evidence.kind == protocol::EvidenceKind::kExited) {
+    const int rank = RankOf(view_, event.evidence);
+    if (rank >= 0) EndEpoch(StatusOfDeath(rank, event.evidence));
+  }
+}
+
+void Machine::On(const FailLocally& event) {
+  if (!InEpoch()) return;
+  statements_.Fail(event.failure);
+  State(event.failure);
+  EndEpoch(StatusOfFailure(view_, event.failure));
+}
+
+void Machine::On(const Quiesced& event) {
+  if (view_.phase != SessionPhase::kEnded) return;
+  statements_.Report(event.report);
+  State(event.report);
+}
+
+void Machine::On(const LeaveNow& event) {
+  if (Gone() || statements_.leave()) return;
+  if (view_.generation.value == 0 || hung_up_) {
+    return Leave(absl::OkStatus());
+  }
+  statements_.Leave(event.leave);
+  leave_by_ = now_ + options_.leave_patience;
+  State(event.leave);
+}
+
+}  // namespace lockstep::session
