@@ -1,5 +1,6 @@
 # Is the CUDA toolkit here? One line says so; LOCKSTEP_CUDA is then true and the
-# GPU parts are built. Sanitizer presets leave them out.
+# GPU parts are built. LOCKSTEP_CUDA_RUNTIME is the runtime to link, if that and
+# NCCL's header are there too. Sanitizer presets leave them out.
 #
 #   lockstep_kernel(NAME  SOURCES a.cu ...  DEPS ...)  device code for Ampere and
 #                                                      Hopper, and PTX for later
@@ -16,6 +17,15 @@ if(LOCKSTEP_TOOLS)
   if(LOCKSTEP_NVCC)
     set(LOCKSTEP_CUDA ON)
     message(NOTICE "CUDA found: ${LOCKSTEP_NVCC}")
+    get_filename_component(cuda_root "${LOCKSTEP_NVCC}" REALPATH)
+    get_filename_component(cuda_root "${cuda_root}/../.." ABSOLUTE)
+    find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime_api.h HINTS "${cuda_root}/include")
+    find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS "${cuda_root}/include")
+    find_library(LOCKSTEP_CUDART cudart_static
+      HINTS "${cuda_root}/lib64" "${cuda_root}/lib" "${cuda_root}/targets/x86_64-linux/lib")
+    if(LOCKSTEP_CUDA_INCLUDE AND LOCKSTEP_NCCL_INCLUDE AND LOCKSTEP_CUDART)
+      set(LOCKSTEP_CUDA_RUNTIME "${LOCKSTEP_CUDART}")
+    endif()
   else()
     message(NOTICE "CUDA not found: GPU parts are not built")
   endif()

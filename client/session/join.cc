@@ -9,6 +9,7 @@
 #include "client/session/identity.h"
 #include "client/session/internals.h"
 #include "client/transport/gloo/gloo.h"
+#include "client/transport/nccl/gpu.h"
 
 namespace lockstep {
 namespace {
@@ -18,9 +19,16 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
   if (spec.transport == "gloo") {
     return transport::MakeGlooTransport({.bind_address = host_address});
   }
+  if (spec.transport == "nccl") {
+    auto made = transport::nccl::MakeGpuTransport(session::ProcessEnvironment);
+    if (made.ok()) return made;
+    return absl::Status(made.status().code(),
+                        absl::StrFormat("job %s wants the transport 'nccl': %s",
+                                        spec.name, made.status().message()));
+  }
   return absl::InvalidArgumentError(absl::StrFormat(
-      "job %s wants the transport '%s'; between processes there is 'gloo' "
-      "('inproc' connects the threads of one test)",
+      "job %s wants the transport '%s'; between processes there are 'gloo' "
+      "and 'nccl' ('inproc' connects the threads of one test)",
       spec.name, spec.transport));
 }
 

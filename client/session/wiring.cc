@@ -38,7 +38,10 @@ class Wiring {
       auto pending = transport.Prepare(
           {.name = prefix + communicator.name,
            .rank = group.rank,
-           .size = static_cast<int>(communicator.ranks.size())});
+           .size = static_cast<int>(communicator.ranks.size()),
+           // The first is the verdict's: a few words a step.
+           .traffic = group.index == 0 ? transport::Traffic::kSmall
+                                       : transport::Traffic::kBulk});
       if (!pending.ok()) return pending.status();
       group.pending = *std::move(pending);
     }

@@ -1,8 +1,8 @@
 // What the adapter uses of NCCL, as a table of functions.
 //
 // The declarations are our own: NCCL is loaded at run time, and the adapter
-// compiles and is tested where there is none. nccl_check.cc compares them with
-// nccl.h where that exists.
+// compiles and is tested where there is none. cuda_runtime.cc compares them
+// with nccl.h where that exists.
 //
 // Threads: one launch thread per device calls all of it (launcher.h).
 // Errors:  NCCL's numbers; Check (gpu_status.h) makes them a Status.

@@ -1,0 +1,172 @@
+// The runtime, linked; and our declarations of it and of NCCL, held to theirs.
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <cstddef>
+#include <type_traits>
+
+#include "client/transport/nccl/gpu.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+// --- As cuda_runtime_api.h says ---
+
+static_assert(std::is_same_v<CudaStreamHandle, cudaStream_t>);
+static_assert(std::is_same_v<CudaEventHandle, cudaEvent_t>);
+static_assert(static_cast<int>(CudaResult::kSuccess) == cudaSuccess);
+static_assert(static_cast<int>(CudaResult::kMemoryAllocation) ==
+              cudaErrorMemoryAllocation);
+static_assert(static_cast<int>(CudaResult::kInsufficientDriver) ==
+              cudaErrorInsufficientDriver);
+static_assert(static_cast<int>(CudaResult::kNoDevice) == cudaErrorNoDevice);
+static_assert(static_cast<int>(CudaResult::kNotReady) == cudaErrorNotReady);
+static_assert(kCudaStreamNonBlocking == cudaStreamNonBlocking);
+static_assert(kCudaEventDisableTiming == cudaEventDisableTiming);
+
+// --- As nccl.h says ---
+
+static_assert(std::is_same_v<NcclComm, ncclComm_t>);
+static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
+static_assert(static_cast<int>(NcclResult::kUnhandledCudaError) ==
+              ncclUnhandledCudaError);
+static_assert(static_cast<int>(NcclResult::kSystemError) == ncclSystemError);
+static_assert(static_cast<int>(NcclResult::kInternalError) ==
+              ncclInternalError);
+static_assert(static_cast<int>(NcclResult::kInvalidArgument) ==
+              ncclInvalidArgument);
+static_assert(static_cast<int>(NcclResult::kInvalidUsage) == ncclInvalidUsage);
+static_assert(static_cast<int>(NcclResult::kRemoteError) == ncclRemoteError);
+static_assert(static_cast<int>(NcclResult::kInProgress) == ncclInProgress);
+static_assert(sizeof(NcclResult) == sizeof(ncclResult_t));
+
+static_assert(static_cast<int>(NcclDType::kInt8) == ncclInt8);
+static_assert(static_cast<int>(NcclDType::kUint8) == ncclUint8);
+static_assert(static_cast<int>(NcclDType::kInt32) == ncclInt32);
+static_assert(static_cast<int>(NcclDType::kUint32) == ncclUint32);
+static_assert(static_cast<int>(NcclDType::kInt64) == ncclInt64);
+static_assert(static_cast<int>(NcclDType::kUint64) == ncclUint64);
+static_assert(static_cast<int>(NcclDType::kFloat16) == ncclFloat16);
+static_assert(static_cast<int>(NcclDType::kFloat32) == ncclFloat32);
+static_assert(static_cast<int>(NcclDType::kFloat64) == ncclFloat64);
+static_assert(static_cast<int>(NcclDType::kBfloat16) == ncclBfloat16);
+static_assert(static_cast<int>(NcclOp::kSum) == ncclSum);
+static_assert(static_cast<int>(NcclOp::kProd) == ncclProd);
+static_assert(static_cast<int>(NcclOp::kMax) == ncclMax);
+static_assert(static_cast<int>(NcclOp::kMin) == ncclMin);
+
+// Ours is the beginning of theirs.
+static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
+static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic));
+static_assert(offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version));
+static_assert(offsetof(NcclConfig, blocking) ==
+              offsetof(ncclConfig_t, blocking));
+static_assert(offsetof(NcclConfig, max_ctas) ==
+              offsetof(ncclConfig_t, maxCTAs));
+static_assert(offsetof(NcclConfig, net_name) ==
+              offsetof(ncclConfig_t, netName));
+static_assert(offsetof(NcclConfig, split_share) ==
+              offsetof(ncclConfig_t, splitShare));
+static_assert(NCCL_CONFIG_UNDEF_INT == INT_MIN);
+
+// Two functions are the same but for their enums, ids and configs, which have
+// the same size (above).
+template <typename... A>
+constexpr int Arity(ncclResult_t (*)(A...)) {
+  return sizeof...(A);
+}
+static_assert(Arity(ncclCommInitRankConfig) == 5);
+static_assert(Arity(ncclAllReduce) == 7);
+static_assert(Arity(ncclReduceScatter) == 7);
+static_assert(Arity(ncclAllGather) == 6);
+static_assert(Arity(ncclBroadcast) == 7);
+static_assert(Arity(ncclSend) == 6);
+static_assert(Arity(ncclRecv) == 6);
+
+CudaResult Result(cudaError_t result) {
+  return static_cast<CudaResult>(result);
+}
+
+class LinkedCuda final : public CudaApi {
+ public:
+  explicit LinkedCuda(int device) : device_(device) {}
+
+  CudaResult DriverGetVersion(int* version) override {
+    return Result(cudaDriverGetVersion(version));
+  }
+  CudaResult RuntimeGetVersion(int* version) override {
+    return Result(cudaRuntimeGetVersion(version));
+  }
+  CudaResult GetDeviceCount(int* count) override {
+    return Result(cudaGetDeviceCount(count));
+  }
+  const char* GetErrorString(CudaResult result) override {
+    return cudaGetErrorString(static_cast<cudaError_t>(result));
+  }
+
+  CudaResult DeviceGetStreamPriorityRange(int* least, int* greatest) override {
+    return On(
+        [&] { return cudaDeviceGetStreamPriorityRange(least, greatest); });
+  }
+  CudaResult StreamCreateWithPriority(CudaStreamHandle* stream, unsigned flags,
+                                      int priority) override {
+    return On(
+        [&] { return cudaStreamCreateWithPriority(stream, flags, priority); });
+  }
+  CudaResult StreamDestroy(CudaStreamHandle stream) override {
+    return On([&] { return cudaStreamDestroy(stream); });
+  }
+  CudaResult StreamWaitEvent(CudaStreamHandle stream,
+                             CudaEventHandle event) override {
+    return On([&] { return cudaStreamWaitEvent(stream, event, 0); });
+  }
+  CudaResult LaunchHostFunc(CudaStreamHandle stream, void (*run)(void*),
+                            void* argument) override {
+    return On([&] { return cudaLaunchHostFunc(stream, run, argument); });
+  }
+
+  CudaResult EventCreateWithFlags(CudaEventHandle* event,
+                                  unsigned flags) override {
+    return On([&] { return cudaEventCreateWithFlags(event, flags); });
+  }
+  CudaResult EventRecord(CudaEventHandle event,
+                         CudaStreamHandle stream) override {
+    return On([&] { return cudaEventRecord(event, stream); });
+  }
+  CudaResult EventQuery(CudaEventHandle event) override {
+    return On([&] { return cudaEventQuery(event); });
+  }
+  CudaResult EventDestroy(CudaEventHandle event) override {
+    return On([&] { return cudaEventDestroy(event); });
+  }
+
+  CudaResult MallocAsync(void** memory, size_t bytes,
+                         CudaStreamHandle stream) override {
+    return On([&] { return cudaMallocAsync(memory, bytes, stream); });
+  }
+  CudaResult FreeAsync(void* memory, CudaStreamHandle stream) override {
+    return On([&] { return cudaFreeAsync(memory, stream); });
+  }
+
+  void RangePush(const char* name) override { nvtxRangePushA(name); }
+  void RangePop() override { nvtxRangePop(); }
+
+ private:
+  template <typename F>
+  CudaResult On(F call) {
+    const cudaError_t chosen = cudaSetDevice(device_);
+    return Result(chosen == cudaSuccess ? call() : chosen);
+  }
+
+  const int device_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<CudaApi>> LoadCuda(int device) {
+  return std::make_shared<LinkedCuda>(device);
+}
+
+}  // namespace lockstep::transport::nccl

@@ -1,0 +1,48 @@
+// The real tables: CUDA's runtime as it was linked, NCCL as it is found.
+//
+// NCCL is looked for in this order, and loaded once:
+//   LOCKSTEP_NCCL_LIBRARY          and nowhere else, if it is set
+//   libnccl.so.2                   where the loader looks
+//   <site>/nvidia/nccl/lib/        of the Python environment: VIRTUAL_ENV,
+//                                  CONDA_PREFIX, the user's, the system's
+//
+// Errors: FailedPrecondition where this build has no CUDA, where there is no
+//         GPU (nccl.h says which of the reasons), and where no NCCL is found:
+//         all that was tried is listed.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_GPU_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_GPU_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/transport/nccl/cuda_api.h"
+#include "client/transport/nccl/nccl_api.h"
+#include "client/transport/transport.h"
+
+namespace lockstep::transport::nccl {
+
+// A variable of the environment; empty if it is not set.
+using Environment = std::function<std::string(const std::string&)>;
+
+// What to try to load, first choice first.
+std::vector<std::string> NcclCandidates(const Environment& environment);
+
+// The first of `candidates` that is an NCCL.
+absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
+    const std::vector<std::string>& candidates);
+
+// The runtime, for device `device` of this process.
+absl::StatusOr<std::shared_ptr<CudaApi>> LoadCuda(int device);
+
+// The transport of this process. Unimplemented where there is a GPU: this
+// release lacks the kernels that step beside NCCL.
+absl::StatusOr<std::unique_ptr<Transport>> MakeGpuTransport(
+    const Environment& environment);
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_GPU_H_

@@ -1,0 +1,241 @@
+// What the NCCL transport says before it connects, while it connects, and about
+// the host it is on.
+
+#include "client/transport/nccl/nccl.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/transport/blame.h"
+#include "client/transport/nccl/gpu.h"
+#include "client/transport/nccl/nccl_handle.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/transport/nccl/fake_world.h"
+
+namespace lockstep {
+namespace {
+
+using fake::FakeGpus;
+using fake::FakeGpuWorld;
+using fake::GpuOptions;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using transport::GroupSpec;
+using transport::PendingGroup;
+using transport::nccl::CheckGpu;
+using transport::nccl::CheckRestart;
+using transport::nccl::CheckVersion;
+using transport::nccl::CudaStream;
+using transport::nccl::FormatHandle;
+using transport::nccl::NcclUniqueId;
+using transport::nccl::ParseHandles;
+
+std::string WhyNoGpu(const GpuOptions& options) {
+  FakeGpus gpus(options);
+  const absl::Status checked = CheckGpu(*gpus.TablesOf(0).cuda);
+  EXPECT_TRUE(absl::IsFailedPrecondition(checked)) << checked;
+  return std::string(checked.message());
+}
+
+TEST(NcclGpuTest, SaysWhichOfTheReasonsThereIsNoGpuFor) {
+  EXPECT_THAT(WhyNoGpu({.cuda_driver = 0}), HasSubstr("no NVIDIA driver"));
+  EXPECT_THAT(WhyNoGpu({.cuda_driver = 12020}),
+              testing::AllOf(HasSubstr("too old"), HasSubstr("12.2"),
+                             HasSubstr("13.0")));
+  EXPECT_THAT(WhyNoGpu({.devices = 0}), HasSubstr("no device"));
+  FakeGpus there;
+  EXPECT_TRUE(CheckGpu(*there.TablesOf(0).cuda).ok());
+}
+
+TEST(NcclGpuTest, TheRealTablesSayWhatThisHostLacks) {
+  const auto made = transport::nccl::MakeGpuTransport(
+      [](const std::string&) { return std::string(); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(made.status()) ||
+              absl::IsUnimplemented(made.status()))
+      << made.status();
+}
+
+TEST(NcclVersionTest, RefusesWhatIsTooOldAndWhatCannotBeginAgain) {
+  EXPECT_FALSE(CheckVersion(21703).ok());
+  EXPECT_TRUE(CheckVersion(21800).ok());
+  for (int version : {22802, 22809, 22900}) {
+    EXPECT_TRUE(CheckRestart(version).ok()) << version;
+  }
+  for (int version : {22803, 22805, 22808}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(CheckRestart(version))) << version;
+  }
+  EXPECT_EQ(transport::nccl::VersionName(22809), "2.28.9");
+}
+
+TEST(NcclVersionTest, RefusesToBeginAgainOnlyAfterAnAbort) {
+  for (int version : {22805, 22809}) {
+    FakeGpuWorld world({.nccl_version = version});
+    auto first = conformance::Connect(world, 1, "first");
+    ASSERT_EQ(first.size(), 1u);
+    auto second = conformance::Connect(world, 1, "second");
+    ASSERT_EQ(second.size(), 1u);
+    first[0]->Abort("over");
+    first.clear();  // waits for the abort
+    const auto again = world.at(0).Prepare({.name = "again"});
+    EXPECT_EQ(again.ok(), version == 22809) << again.status();
+  }
+}
+
+TEST(NcclHandleTest, IsReadAsItWasWritten) {
+  NcclUniqueId id;
+  for (size_t i = 0; i < sizeof id.bytes; ++i) {
+    id.bytes[i] = static_cast<char>(37 * i);
+  }
+  std::vector<std::string> handles;
+  for (int rank = 0; rank < 3; ++rank) {
+    handles.push_back(FormatHandle({.name = "g", .rank = rank, .size = 3},
+                                   rank == 0 ? &id : nullptr));
+  }
+  const GroupSpec group{.name = "g", .rank = 1, .size = 3};
+  const auto read = ParseHandles(group, handles);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(std::string(read->bytes, sizeof read->bytes),
+            std::string(id.bytes, sizeof id.bytes));
+
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const std::string& wrong :
+         {std::string(), handles[(rank + 1) % 3], handles[rank] + "0",
+          std::string("nccl 0/3 00")}) {
+      std::vector<std::string> changed = handles;
+      changed[rank] = wrong;
+      const auto refused = ParseHandles(group, changed);
+      EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << wrong;
+      EXPECT_EQ(transport::BlamedRank(refused.status()), rank) << wrong;
+    }
+  }
+}
+
+class NcclConnectTest : public testing::Test {
+ protected:
+  // The halves of ranks 0 and 1, of which only some connect.
+  void SetUp() override {
+    for (int rank : {0, 1}) {
+      auto made =
+          world_.at(rank).Prepare({.name = "g", .rank = rank, .size = 2});
+      ASSERT_TRUE(made.ok()) << made.status();
+      handles_.push_back((*made)->handle());
+      pending_.push_back(*std::move(made));
+    }
+  }
+
+  FakeGpuWorld world_;
+  std::vector<std::unique_ptr<PendingGroup>> pending_;
+  std::vector<std::string> handles_;
+};
+
+TEST_F(NcclConnectTest, GivesUpWhenItsTimeIsOver) {
+  const auto late = pending_[0]->Connect(handles_, absl::Milliseconds(20));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late.status())) << late.status();
+}
+
+TEST_F(NcclConnectTest, GivesUpWhenItIsAborted) {
+  std::thread aborter([&] { pending_[0]->Abort("changed my mind"); });
+  const auto ended = pending_[0]->Connect(handles_, absl::Minutes(5));
+  EXPECT_EQ(ended.status(), absl::AbortedError("changed my mind"));
+  aborter.join();
+  const auto again = pending_[0]->Connect(handles_, absl::Minutes(5));
+  EXPECT_TRUE(absl::IsAborted(again.status())) << again.status();
+}
+
+TEST_F(NcclConnectTest, TakesOnlyItsOwnHandles) {
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      pending_[0]->Connect({handles_[0]}, absl::Seconds(9)).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      pending_[1]
+          ->Connect({handles_[0], "nccl 0/2"}, absl::Seconds(9))
+          .status()));
+}
+
+// The fake notices what no adapter can mend: ranks that launch in different
+// orders. Both orders are told.
+TEST(FakeNcclTest, TellsOfLaunchesThatCannotEnd) {
+  FakeGpuWorld world;
+  const auto first = conformance::Connect(world, 2, "first");
+  const auto second = conformance::Connect(world, 2, "second");
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int rank : {0, 1}) streams.push_back(world.MakeStream(rank, ""));
+  float value[2][2] = {};
+  for (int rank : {0, 1}) {
+    for (int i : {0, 1}) {
+      const auto& group = i == rank ? first : second;
+      EXPECT_TRUE(group[rank]
+                      ->AllReduce(&value[rank][i], &value[rank][i], 1,
+                                  DType::kF32, ReduceOp::kSum, *streams[rank])
+                      .ok());
+    }
+  }
+  for (int rank : {0, 1}) EXPECT_FALSE(streams[rank]->Synchronize().ok());
+  EXPECT_THAT(world.gpus().violations(),
+              testing::Contains(testing::AllOf(
+                  HasSubstr("deadlock"), HasSubstr("device 0 launched 1"),
+                  HasSubstr("device 1 launched 2"))));
+}
+
+TEST(CudaStreamTest, WaitsForEventsOfTheHostToo) {
+  FakeGpuWorld world;
+  HostStream host;
+  Mutex mutex;
+  bool open = false;
+  CondVar opened;
+  host.Enqueue([&] {
+    MutexLock lock(&mutex);
+    while (!open) opened.Wait(&mutex);
+    return absl::OkStatus();
+  });
+  const std::unique_ptr<Stream> stream = world.MakeStream(0, "");
+  stream->WaitFor(host.Record());
+  bool ran = false;
+  world.Enqueue(*stream, [&] { ran = true; });
+  const Event after = stream->Record();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(after.Wait(absl::Milliseconds(5))));
+  {
+    MutexLock lock(&mutex);
+    open = true;
+    opened.NotifyAll();
+  }
+  EXPECT_TRUE(stream->Synchronize().ok());
+  EXPECT_TRUE(ran);
+}
+
+TEST(NcclCandidatesTest, AreTheChosenOneOrAllPlacesInOrder) {
+  std::map<std::string, std::string> variables = {
+      {"LOCKSTEP_NCCL_LIBRARY", "libmine.so"}, {"HOME", "nowhere"}};
+  const auto environment = [&](const std::string& name) {
+    return variables[name];
+  };
+  EXPECT_THAT(transport::nccl::NcclCandidates(environment),
+              ElementsAre("libmine.so"));
+
+  const std::filesystem::path root =
+      std::filesystem::path(testing::TempDir()) / "nccl_candidates";
+  const std::filesystem::path folder =
+      root / "lib/python3.11/site-packages/nvidia/nccl/lib";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "libnccl.so.2") << "no library";
+  variables = {{"VIRTUAL_ENV", root.string()}, {"HOME", "nowhere"}};
+  const auto found = transport::nccl::NcclCandidates(environment);
+  ASSERT_GE(found.size(), 2u);
+  EXPECT_EQ(found[0], "libnccl.so.2");
+  EXPECT_EQ(found[1], (folder / "libnccl.so.2").string());
+
+  const auto loaded = transport::nccl::LoadNccl({found[1], "not-there.so"});
+  EXPECT_TRUE(absl::IsFailedPrecondition(loaded.status())) << loaded.status();
+  EXPECT_THAT(std::string(loaded.status().message()),
+              testing::AllOf(HasSubstr(found[1]), HasSubstr("not-there.so")));
+  std::filesystem::remove_all(root);
+}
+
+}  // namespace
+}  // namespace lockstep
