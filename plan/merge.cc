@@ -129,14 +129,16 @@ class Agreement {
         settled_[other] = true;
         continue;
       }
-      concerned_.insert(ranks.begin(), ranks.end());
+      Concern(group);
       if (other >= 0) {
         Concern(groups_.Find(rank, claims_[other].parameter->axes));
       }
     }
   }
 
+  // Once for each group: there may be very many ranks that disagree.
   void Concern(int group) {
+    if (!concerned_groups_.insert(group).second) return;
     const std::vector<int>& ranks = groups_.communicators()[group].ranks;
     concerned_.insert(ranks.begin(), ranks.end());
   }
@@ -145,6 +147,7 @@ class Agreement {
   Groups& groups_;
   Merged& merged_;
   std::vector<bool> settled_;  // of each claim
+  std::set<int> concerned_groups_;
   std::set<int> concerned_;
 };
 

@@ -15,15 +15,22 @@ namespace {
 
 constexpr size_t kMismatchesInFull = 20;
 constexpr size_t kMessageBytesMax = 64 << 10;
-// A look-alike is sought among so many of the names.
+// A look-alike is sought among so many names of a rank.
 constexpr size_t kCandidatesMax = 200;
 
 // Explains the mismatches of one registration, one after the other.
 class Explanation {
  public:
-  explicit Explanation(const std::vector<Mismatch>& mismatches)
-      : mismatches_(mismatches),
-        candidates_(std::min(mismatches.size(), kCandidatesMax)) {}
+  explicit Explanation(const std::vector<Mismatch>& mismatches) {
+    for (const Mismatch& mismatch : mismatches) {
+      for (const Claim& claim : mismatch.claims->claims) {
+        std::vector<std::string>& names = names_of_[claim.rank];
+        if (names.size() < kCandidatesMax) {
+          names.emplace_back(mismatch.claims->name);
+        }
+      }
+    }
+  }
 
   std::string Of(const Mismatch& mismatch) const {
     LookAlikes look_alikes;
@@ -43,25 +50,16 @@ class Explanation {
                    LookAlikes& look_alikes) const {
     const int index = ClaimIndex(rank, of_name.claims);
     if (index >= 0) return Describe(*of_name.claims[index].parameter);
-    const std::vector<std::string> has = Has(rank);
-    const auto [like, is_new] = look_alikes.try_emplace(has);
-    if (is_new) like->second = Nearest(of_name.name, has);
+    const auto names = names_of_.find(rank);
+    if (names == names_of_.end()) return "missing";
+    const auto [like, is_new] = look_alikes.try_emplace(names->second);
+    if (is_new) like->second = Nearest(of_name.name, names->second);
     if (like->second.empty()) return "missing";
     return absl::StrCat("missing (it has ", like->second, ")");
   }
 
-  std::vector<std::string> Has(int rank) const {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < candidates_; ++i) {
-      const ClaimsOfName& candidate = *mismatches_[i].claims;
-      const bool has_it = ClaimIndex(rank, candidate.claims) >= 0;
-      if (has_it) names.emplace_back(candidate.name);
-    }
-    return names;
-  }
-
-  const std::vector<Mismatch>& mismatches_;
-  const size_t candidates_;
+  // By rank: of the names on which ranks disagree, the first that it has.
+  std::map<int, std::vector<std::string>> names_of_;
 };
 
 }  // namespace

@@ -263,6 +263,29 @@ TEST(CompileTest, ANameThatLooksAlikeIsNamed) {
   EXPECT_THAT(ErrorOf(input), Not(HasSubstr("it has")));
 }
 
+TEST(CompileTest, AWholeModelThatIsSpeltDifferentlyIsNoticed) {
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 300; ++i) {
+    parameters.push_back(P(absl::StrCat("model/layer_", i, "/weight")));
+  }
+  PlanInput input = Alike(kFour, parameters);
+  for (int i = 0; i < 300; ++i) {
+    input.registrations[3][i].name =
+        absl::StrCat("model_1/layer_", i, "/weight");
+  }
+  EXPECT_THAT(ErrorOf(input),
+              HasSubstr("rank 3: missing (it has model_1/layer_0/weight)"));
+}
+
+TEST(CompileTest, OneOfManyRanksThatDiffersIsFoundQuickly) {
+  constexpr int kRanks = 20'000;
+  PlanInput input = Alike(MeshOf({{"data", kRanks}}), {P("w"), P("b")});
+  for (int rank = 0; rank < kRanks; rank += 2) {
+    input.registrations[rank][0].shape = {9};
+  }
+  EXPECT_THAT(ErrorOf(input), HasSubstr("w: ranks 0, 2, 4"));
+}
+
 TEST(CompileTest, AMismatchConcernsOnlyTheGroupsThatDisagree) {
   PlanInput input = Alike(kTwoByTwo, {Over("w", {"data"})});
   input.registrations[2].clear();
