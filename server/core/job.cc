@@ -46,6 +46,9 @@ void Job::Form(Turn& turn) {
   }
   auto members = AssignRanks(std::move(arrived), durable_.members);
   const EpochId id{durable_.epoch.value + 1};
+  if (Wants(durable_.wanted, Command::kDrain)) {
+    Want(Nothing(durable_.wanted), turn);  // it is done
+  }
   turn.out.Record(name(), record::EpochBegan{id, members});
 
   state_ = JobState::kSealed;
@@ -59,29 +62,28 @@ void Job::Form(Turn& turn) {
     roster_.SetArrived(worker, false);
     Tell(*worker, protocol::EpochFormed{rank, epoch_->members}, turn);
   }
-  if (Wants(durable_.wanted, Command::kDrain)) {
-    Want(Nothing(durable_.wanted), turn);  // it is done
-  } else if (!durable_.wanted.commands.empty()) {
-    TellAll(durable_.wanted, turn);
-  }
+  if (durable_.wanted.number != 0) TellAll(durable_.wanted, turn);
 }
 
 // --- Endings ----------------------------------------------------------------
 
 void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
   const EpochId id = epoch_->id;
+  // What an operator wants comes before its time, too.
+  const bool was_failure = again == Again::kIfBudgetAllows;
+  const bool stops = was_failure && Wants(durable_.wanted, Command::kStop);
+  const bool drains = was_failure && Wants(durable_.wanted, Command::kDrain);
   std::optional<std::string> no_more = "";
-  if (again == Again::kWhenWorkersCome) no_more.reset();
-  if (again == Again::kIfBudgetAllows) {
+  if (again == Again::kWhenWorkersCome || drains) {
+    no_more.reset();
+  } else if (stops) {
+    no_more = ByOperator("stopped", durable_.wanted.reason);
+  } else if (was_failure) {
     std::optional<uint64_t> step;
     if (epoch_->started) step = epoch_->board.Furthest().step;
     no_more = budget_.Spend(turn.now, step, cause);
   }
-  const bool stopped = cause.kind == CauseKind::kStopped ||
-                       (!no_more && Wants(durable_.wanted, Command::kStop));
-  if (stopped && !no_more && again != Again::kWhenWorkersCome) {
-    no_more = ByOperator("stopped", durable_.wanted.reason);
-  }
+  const bool stopped = stops || cause.kind == CauseKind::kStopped;
   if (no_more && !no_more->empty()) {
     absl::StrAppend(&cause.message,
                     "; the job does not form again: ", *no_more);

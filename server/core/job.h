@@ -197,6 +197,7 @@ class Job {
 
   // --- After a restart (job_revive.cc) ---
   bool HasStarted(const protocol::Hello& hello) const;
+  bool EndWasLost() const;
   void EndAfterRestart(Turn& turn);
   void RecognizeStart(const protocol::Hello& hello, Turn& turn);
   bool IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,

@@ -24,7 +24,7 @@ absl::Time Job::NextWake() const {
 }
 
 void Job::Wake(Turn& turn) {
-  if (epoch_ && epoch_->left.full()) EndAfterRestart(turn);
+  if (EndWasLost()) EndAfterRestart(turn);
   ExpireLeases(turn);
   ExpireResumes(turn);
   if (epoch_) ExpireAccusations(turn);
@@ -122,11 +122,18 @@ void Job::ExpireConnecting(Turn& turn) {
 void Job::NameLate(Turn& turn) {
   if (!epoch_->lags.TakeDue(turn.now)) return;
   const Waits waits = WhoWaits();
+  int named = 0;
+  int others = 0;
   for (int rank = 0; rank < epoch_->size(); ++rank) {
-    if (IsLate(rank, waits, turn.now) && epoch_->lags.Name(rank, turn.now)) {
+    if (!IsLate(rank, waits, turn.now)) continue;
+    if (named == kBlamed) {
+      ++others;
+    } else if (epoch_->lags.Name(rank, turn.now)) {
       Remember(BlameSentence(rank, waits, turn.now), turn);
+      ++named;
     }
   }
+  if (others > 0) Remember(AndMore(others), turn);
 }
 
 void Job::CallStuck(Turn& turn) {

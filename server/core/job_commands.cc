@@ -1,8 +1,8 @@
 // What an operator asks of a job: the part of Job about commands.
 
-#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -24,15 +24,16 @@ absl::Status Job::Obey(JobCommand command, const std::string& reason,
   const absl::StatusOr<protocol::Wanted> wanted =
       Ask(durable_.wanted, command, reason);
   if (!wanted.ok()) return wanted.status();
-  if (*wanted == durable_.wanted) return absl::OkStatus();
+  const bool drains_now = command == JobCommand::kDrain && !MayTrain();
+  if (*wanted == durable_.wanted && !drains_now) return absl::OkStatus();
   Remember(ByOperator(std::string(Name(command)) + " is asked for", reason),
            turn);
   if (command == JobCommand::kStop && !MayTrain()) {
     Stop(reason, turn);
     return absl::OkStatus();
   }
-  Want(*wanted, turn);
-  if (command == JobCommand::kDrain && !MayTrain()) DrainAtOnce(turn);
+  if (*wanted != durable_.wanted) Want(*wanted, turn);
+  if (drains_now) DrainAtOnce(turn);
   return absl::OkStatus();
 }
 
@@ -55,8 +56,11 @@ void Job::DrainAtOnce(Turn& turn) {
       .kind = CauseKind::kStopped,
       .message = ByOperator("drained", durable_.wanted.reason)};
   if (epoch_) return EndEpoch(cause, Again::kWhenWorkersCome, turn);
-  const std::set<WorkerName> arrived = roster_.arrived();
-  for (const WorkerName& worker_name : arrived) {
+  std::vector<WorkerName> here;
+  for (const auto& [worker_name, worker] : roster_.workers()) {
+    if (worker.seated()) here.push_back(worker_name);
+  }
+  for (const WorkerName& worker_name : here) {
     Worker* worker = roster_.Find(worker_name);
     turn.out.Refuse(std::exchange(worker->session, {}), name(),
                     absl::CancelledError(cause.message));

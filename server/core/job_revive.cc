@@ -13,6 +13,7 @@
 #include <utility>
 #include <variant>
 
+#include "server/core/commands.h"
 #include "server/core/job.h"
 
 namespace lockstep::core {
@@ -24,7 +25,9 @@ void Job::Revive(absl::Time now) {
   }
   if (!durable_.epoch_lives) {
     if (durable_.epoch.value == 0) return;
-    return AwaitNextEpoch(now);
+    AwaitNextEpoch(now);
+    if (Wants(durable_.wanted, Command::kStop)) pulse_ = now;
+    return;
   }
   state_ =
       durable_.revision.value == 0 ? JobState::kSealed : JobState::kPlanned;
@@ -52,8 +55,16 @@ void Job::Revive(absl::Time now) {
   }
 }
 
-// The last had left, but the end of the epoch was not recorded.
+bool Job::EndWasLost() const {
+  if (over()) return false;
+  if (epoch_) return epoch_->left.full();
+  return durable_.epoch.value != 0 && Wants(durable_.wanted, Command::kStop);
+}
+
+// The last had left, but the end of the epoch, or that of the job, was not
+// recorded.
 void Job::EndAfterRestart(Turn& turn) {
+  if (!epoch_) return Stop(durable_.wanted.reason, turn);
   protocol::Leave last;
   if (!durable_.wanted.commands.empty()) {
     last.command = durable_.wanted.commands.front();

@@ -99,7 +99,8 @@ void Job::AdoptPlan(Turn& turn) {
                          : Negotiation::Begins::kAnew);
   if (epoch_->started) {  // its members hold it, or the revision before
     HearEarly(turn);
-    return ResumeRevisions(turn);
+    if (epoch_) ResumeRevisions(turn);
+    return;
   }
   state_ = JobState::kPlanned;
   epoch_->board.BeginAnew(turn.now);

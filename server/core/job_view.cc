@@ -57,8 +57,7 @@ bool Job::IsLate(int rank, const Waits& waits, absl::Time now) const {
   const Standing& standing = epoch_->board.of(rank);
   return waiting && now - waiting->since >= LagBoard::kPatience &&
          !epoch_->lags.HasArrived(rank) && standing.present &&
-         standing.busy_until <= now && !waits.Any(rank) &&
-         !waits.On(rank, 1).empty();
+         standing.busy_until <= now && !waits.Any(rank) && waits.Needed(rank);
 }
 
 std::string Job::BlameSentence(int rank, const Waits& waits,
@@ -143,6 +142,7 @@ JobView Job::Describe(absl::Time now) const {
       view.buckets.push_back(core::View(bucket, *epoch_->plan));
     }
   }
+  int stalled = 0;
   const Waits waits = WhoWaits();
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     for (const int other : waits.For(rank, kWaitsShown)) {
@@ -151,9 +151,13 @@ JobView Job::Describe(absl::Time now) const {
                             .why = epoch_->started ? Behind(other) : Lack()});
     }
     const bool is_stuck = epoch_->board.IsStuck(rank, now) && !waits.Any(rank);
-    if (is_stuck || IsLate(rank, waits, now)) {
+    if (!is_stuck && !IsLate(rank, waits, now)) continue;
+    if (stalled++ < kBlamed) {
       view.stalls.push_back(BlameSentence(rank, waits, now));
     }
+  }
+  if (stalled > kBlamed) {
+    view.stalls.push_back(AndMore(stalled - kBlamed));
   }
   for (const LagBoard::Lag& lag : epoch_->lags.Longest(kLagsShown)) {
     view.lags.push_back({NameAt(lag.rank), lag.parameter, lag.seconds});

@@ -1,6 +1,7 @@
 #include "server/core/negotiation.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "absl/strings/str_format.h"
@@ -47,7 +48,12 @@ Negotiation::Objections Negotiation::Hear(int rank,
   if (returns_.empty()) {
     if (Objections objection = Compare(rank, held)) return objection;
     told_[rank] = EndOf(held);
+    has_untold_ = true;
     return std::nullopt;
+  }
+  if (held.first > std::numeric_limits<uint64_t>::max() / 2) {
+    return Objection{
+        rank, absl::StrFormat("holds decisions from number %d on", held.first)};
   }
   returns_[rank].held = held;
   const bool all =
@@ -86,6 +92,15 @@ Negotiation::Objections Negotiation::Adopt() {
       returns.begin(), returns.end(), [](const Return& a, const Return& b) {
         return EndOf(*a.held) < EndOf(*b.held);
       });
+  for (size_t rank = 0; rank < returns.size(); ++rank) {
+    if (EndOf(*returns[rank].held) >= longest->held->first) continue;
+    return Objection{
+        static_cast<int>(longest - returns.begin()),
+        absl::StrFormat("holds decisions from number %d on, but rank %d has "
+                        "heard those up to %d only",
+                        longest->held->first, rank,
+                        EndOf(*returns[rank].held))};
+  }
   Objections objection =
       Install(static_cast<int>(longest - returns.begin()), *longest->held);
   for (size_t rank = 0; rank < returns.size() && !objection; ++rank) {
@@ -128,14 +143,27 @@ Negotiation::Objections Negotiation::Install(int rank,
 Negotiation::Objections Negotiation::Hear(int rank,
                                           const protocol::Announce& announce) {
   if (returns_.empty()) return Take(rank, announce);
-  returns_[rank].words.push_back(announce);
-  return std::nullopt;
+  return Keep(rank, announce);
 }
 
 Negotiation::Objections Negotiation::Hear(
     int rank, const protocol::Submitted& submitted) {
   if (returns_.empty()) return Take(rank, submitted);
-  returns_[rank].words.push_back(submitted);
+  return Keep(rank, submitted);
+}
+
+// An honest rank announces and submits each parameter once in a pass, and is in
+// the open pass or the next.
+template <typename W>
+Negotiation::Objections Negotiation::Keep(int rank, const W& word) {
+  Return& from = returns_[rank];
+  from.said += word.parameters.size() + 1;
+  if (from.said > 8 * (groups_->parameters() + 8)) {
+    return Objection{rank,
+                     "says more of its passes than they can hold, before "
+                     "every rank has resumed"};
+  }
+  from.words.push_back(word);
   return std::nullopt;
 }
 
@@ -183,11 +211,13 @@ Negotiation::Objections Negotiation::Take(
 void Negotiation::Settle(const std::vector<uint32_t>& candidates) {
   for (const uint32_t parameter : candidates) {
     if (!open_.Ready(parameter)) continue;
+    has_untold_ = true;
     decisions_.push_back(
         {open_.number(), parameter, open_.announcers(parameter)});
     open_.Decide(parameter);
   }
   if (!open_.Complete()) return;
+  has_untold_ = true;
   decisions_.push_back({.pass = open_.number()});
   open_ = std::move(next_);
   next_ = Pass(groups_, open_.number() + 1);
@@ -207,7 +237,7 @@ void Negotiation::ForgetWhatAllHold() {
 
 std::vector<std::pair<int, protocol::Decide>> Negotiation::TakeUntold() {
   std::vector<std::pair<int, protocol::Decide>> untold;
-  if (!returns_.empty()) return untold;
+  if (!returns_.empty() || !std::exchange(has_untold_, false)) return untold;
   for (size_t rank = 0; rank < told_.size(); ++rank) {
     std::optional<uint64_t>& told = told_[rank];
     if (!told || *told == end()) continue;

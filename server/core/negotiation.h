@@ -92,6 +92,7 @@ class Negotiation {
   struct Return {
     std::optional<protocol::Held> held;
     std::vector<Word> words;
+    size_t said = 0;  // parameters in them
     bool operator==(const Return&) const = default;
   };
 
@@ -101,6 +102,8 @@ class Negotiation {
   Objections Install(int rank, const protocol::Held& longest);
   Objections Take(int rank, const protocol::Announce& announce);
   Objections Take(int rank, const protocol::Submitted& submitted);
+  template <typename W>
+  Objections Keep(int rank, const W& word);
   // The pass that a word is about; nullptr: one that is closed.
   Pass* PassOf(uint64_t number);
   void Settle(const std::vector<uint32_t>& candidates);
@@ -113,6 +116,7 @@ class Negotiation {
   // Up to which number each rank has been told; none: it has to say Held.
   std::vector<std::optional<uint64_t>> told_;
   std::vector<Return> returns_;  // by rank; empty once all have said Held
+  bool has_untold_ = false;      // some rank may lack a decision
   Pass open_;
   Pass next_;
 };

@@ -20,7 +20,14 @@ OrderPoll::OrderPoll(const plan::Plan& plan)
     wanted_[lowest] = true;
     for (const plan::Slot& slot : bucket.slots) {
       places_[slot.parameter].by = lowest;
-      for (const int rank : group) own_[rank].push_back(slot.parameter);
+    }
+  }
+  for (const plan::Bucket& bucket : plan.buckets) {
+    for (const int rank : plan.communicators[bucket.communicator].ranks) {
+      if (!wanted_[rank]) continue;
+      for (const plan::Slot& slot : bucket.slots) {
+        own_[rank].push_back(slot.parameter);
+      }
     }
   }
   for (auto& own : own_) std::sort(own.begin(), own.end());

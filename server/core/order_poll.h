@@ -54,7 +54,7 @@ class OrderPoll {
 
   Revision revision_;
   std::vector<std::vector<uint32_t>>
-      own_;                    // by rank: its parameters, ascending
+      own_;                    // by rank: its parameters, ascending, if asked
   std::vector<Place> places_;  // by parameter
   std::vector<bool> wanted_;
   int wanted_count_ = 0;

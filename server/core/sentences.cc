@@ -75,6 +75,11 @@ std::string NameList(const std::vector<WorkerName>& names, size_t max) {
   return NameList(values, max);
 }
 
+std::string AndMore(int ranks) {
+  return absl::StrCat("and ", Count(ranks, "more rank"),
+                      ranks == 1 ? " is" : " are", " late");
+}
+
 std::string Count(int64_t n, const std::string& noun) {
   return absl::StrCat(n, " ", noun, n == 1 ? "" : "s");
 }

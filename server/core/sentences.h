@@ -31,6 +31,11 @@ std::string HowLong(absl::Duration duration);
 std::string NameList(const std::vector<std::string>& names, size_t max = 20);
 std::string NameList(const std::vector<WorkerName>& names, size_t max = 20);
 
+// Of all ranks that others wait for, so many are named at a time.
+inline constexpr int kBlamed = 8;
+// "and 4 more ranks are late".
+std::string AndMore(int ranks);
+
 // "1 rank", "4 ranks".
 std::string Count(int64_t n, const std::string& noun);
 

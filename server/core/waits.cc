@@ -20,6 +20,7 @@ Waits::Waits(const ProgressBoard& board)
     : present_(board.size()),
       reached_(board.size()),
       needs_(board.size(), kNothing),
+      needed_(board.size(), kNothing),
       groups_of_rank_(board.size()) {
   for (int rank = 0; rank < board.size(); ++rank) {
     present_[rank] = board.of(rank).present;
@@ -86,12 +87,27 @@ void Waits::AddGroup(std::vector<int> ranks) {
               ranks.end());
   std::stable_sort(ranks.begin(), ranks.end(),
                    [this](int a, int b) { return reached_[a] < reached_[b]; });
+  const int group = static_cast<int>(groups_.size());
+  uint64_t furthest = kNothing;
+  for (const int rank : ranks) {
+    const std::vector<int>& own = groups_of_rank_[rank];
+    const bool waits_here =
+        std::find(own.begin(), own.end(), group) != own.end();
+    if (waits_here) furthest = std::max(furthest, needs_[rank]);
+  }
+  for (const int rank : ranks) {
+    needed_[rank] = std::max(needed_[rank], furthest);
+  }
   groups_.push_back(std::move(ranks));
 }
 
 bool Waits::Needs(int waiter, int other) const {
   return present_[waiter] && present_[other] && needs_[waiter] != kNothing &&
          reached_[other] < needs_[waiter];
+}
+
+bool Waits::Needed(int rank) const {
+  return present_[rank] && reached_[rank] < needed_[rank];
 }
 
 bool Waits::Any(int rank) const { return !For(rank, 1).empty(); }

@@ -41,6 +41,10 @@ class Waits {
   // At most `max` that the rank waits for directly, least far first.
   std::vector<int> For(int rank, size_t max) const;
 
+  // Does anybody wait for the rank directly? In a time that does not depend on
+  // how many ranks there are.
+  bool Needed(int rank) const;
+
   // At most `max` that wait for the rank directly, in rank order.
   std::vector<int> On(int rank, size_t max) const;
 
@@ -56,6 +60,7 @@ class Waits {
   std::vector<bool> present_;
   std::vector<uint64_t> reached_;         // how far it is
   std::vector<uint64_t> needs_;           // how far others must be; kNothing
+  std::vector<uint64_t> needed_;          // how far others need it to be
   std::vector<std::vector<int>> groups_;  // [0] is everybody
   std::vector<std::vector<int>> groups_of_rank_;  // those in which it waits
 };

@@ -260,6 +260,25 @@ TEST(StopTest, AnEpochThatEndsBeforeItTookEffectIsTheLast) {
                                                      "operator: enough")));
 }
 
+TEST(StopTest, ADeathBeforeItTookEffectIsNoFailureOfTheJob) {
+  Scene scene(SpecOf(2));  // may not form again
+  scene.RunAll();
+  Asks(scene, JobCommand::kStop);
+  scene.Says(2, LeavesBy(Command::kStop, 413));
+  scene.Says(1, protocol::LocalFailure{.call = "f"});
+  EXPECT_EQ(scene.View().state, JobState::kStopped);
+}
+
+TEST(StopTest, IsDoneAfterARestartIfOnlyItsEndWasLost) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  Asks(scene, JobCommand::kStop, "enough");
+  for (const int i : {1, 2}) scene.Says(i, LeavesBy(Command::kStop, 413));
+  scene.Restart(/*forgotten=*/1);
+  EXPECT_THAT(scene.Step(Wake{}), HasSubstr("job stopped"));
+  EXPECT_EQ(scene.View().state, JobState::kStopped);
+}
+
 TEST(StopTest, AfterARestartWithAPlanItWaitsForWhoTrains) {
   Scene scene(SpecOf(2));
   scene.RunAll();
@@ -354,6 +373,44 @@ TEST(DrainTest, AnEpochThatEndsBeforeItTookEffectDrainsIt) {
   scene.Closes(1);
   scene.Wait(2);
   EXPECT_EQ(scene.Wait(100000), "");
+}
+
+TEST(DrainTest, ADeathBeforeItTookEffectIsNoFailureOfTheJob) {
+  Scene scene(SpecOf(2));  // may not form again
+  scene.RunAll();
+  Asks(scene, JobCommand::kDrain);
+  scene.Says(2, LeavesBy(Command::kDrain, 413));
+  scene.Says(1, protocol::LocalFailure{.call = "f"});
+  EXPECT_EQ(scene.View().state, JobState::kForming);
+}
+
+TEST(DrainTest, IsDoneBeforeTheNextEpochBegins) {
+  Scene scene(SpecOf(1));
+  Asks(scene, JobCommand::kDrain);
+  scene.RunAll();
+  Asks(scene, JobCommand::kDrain);
+  scene.Says(1, LeavesBy(Command::kDrain, 413));
+  scene.Restart();
+  EXPECT_THAT(scene.Hello(3, scene.HelloOf(3)), HasSubstr("wanted: \n"));
+  size_t begun = 0, done = 0;
+  const auto records = scene.records();
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (std::get_if<record::EpochBegan>(&records[i].body)) begun = i;
+    if (std::get_if<record::CommandsWanted>(&records[i].body)) done = i;
+  }
+  EXPECT_LT(done, begun) << "else a restart between them drains it again";
+}
+
+TEST(DrainTest, OfADrainedJobSendsAwayWhoHasComeSince) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  Asks(scene, JobCommand::kDrain);
+  for (const int i : {1, 2}) scene.Says(i, LeavesBy(Command::kDrain, 413));
+  protocol::Hello again = scene.HelloOf(1);
+  again.life = 77;
+  scene.Hello(3, again);
+  EXPECT_THAT(Asks(scene, JobCommand::kDrain), HasSubstr("3 <- refused"));
+  EXPECT_EQ(scene.Wait(100000), "") << "no deadline is left";
 }
 
 }  // namespace

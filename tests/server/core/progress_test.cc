@@ -228,6 +228,17 @@ TEST(LagTest, LagsAreKeptByRankAndByTheGradientThatCameLast) {
   EXPECT_NEAR(lags[1].seconds, 5, 1e-6);
 }
 
+TEST(LagTest, OfVeryManySomeAreNamedAndTheOthersCounted) {
+  Scene scene(SpecOf(1000));
+  scene.RunAll();
+  scene.Says(1, Stands(3, Phase::kTransfer));
+  const size_t before = scene.View().events.size();
+  scene.Wait(2.1);
+  EXPECT_EQ(scene.View().events.back().text, "and 991 more ranks are late");
+  EXPECT_LE(scene.View().events.size(), before + 9);
+  EXPECT_EQ(scene.View().stalls.size(), 9u);
+}
+
 TEST(LagTest, ABusyRankIsNotLate) {
   Scene scene(SpecOf(2));
   scene.RunAll();
