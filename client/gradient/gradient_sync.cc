@@ -170,7 +170,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
           },
       .explain =
           [this](const absl::Status& error) {
-            return session_.Explain("GradientSync::Finish", error);
+            return Explained("GradientSync::Finish", error);
           },
   };
   if (session_.spec().sync != SyncMode::kNegotiated) return options;
