@@ -81,7 +81,7 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
     if (!noted.ok()) return noted.status();
     submission = *noted;
   }
-  phase_.store(Phase::kCompute, std::memory_order_relaxed);
+  word_.Enter(Phase::kCompute);
   const double weight = weight_.load(std::memory_order_relaxed);
   return RunOn(stream, [=, this] {
     return Deliver(parameter, gradient, weight, submission);
@@ -119,6 +119,7 @@ absl::Status Engine::RunOn(Stream* stream,
 
 absl::Status Engine::Deliver(int parameter, const void* gradient, double weight,
                              const Tally::Submission& submission) {
+  word_.Enter(Phase::kCompute);  // before, it was another step's turn
   if (gradient != nullptr) {
     layouts_->current().store().Pack(parameter, gradient, weight,
                                      !submission.first);
@@ -191,7 +192,6 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     incomplete = tally_.Finish();
   }
   tell_order();
-  phase_.store(Phase::kTransfer, std::memory_order_relaxed);
   absl::Status status =
       RunOn(stream, [this, incomplete = std::move(incomplete)] {
         return CloseStep(incomplete);
@@ -232,6 +232,7 @@ std::vector<uint32_t> Engine::ReadyOrder(
 }
 
 absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete) {
+  word_.Enter(Phase::kTransfer);
   for (int parameter : incomplete.never) {
     layouts_->current().store().Zero(parameter);
     if (absl::Status s = MarkReady(parameter, false); !s.ok()) return s;
@@ -263,7 +264,7 @@ void Engine::WatchOrder(std::function<void(std::vector<uint32_t>)> tell) {
 protocol::Progress Engine::progress() {
   MutexLock lock(&mutex_);
   protocol::Progress progress;
-  progress.position = {word_.steps(), phase_.load(std::memory_order_relaxed)};
+  progress.position = word_.position();
   progress.submitted = static_cast<uint32_t>(tally_.completed().size());
   if (progress.position.phase == Phase::kCompute) {
     progress.missing = tally_.MissingNames(8);
@@ -292,7 +293,7 @@ void Engine::Fail(int communicator, const absl::Status& error) {
 protocol::EpochReport Engine::Abort(const absl::Status& cause) {
   BeginFailure(cause);
   protocol::EpochReport report;
-  report.position = {word_.Quiesce(), phase_.load(std::memory_order_relaxed)};
+  report.position = word_.Quiesce();
   MutexLock lock(&mutex_);
   report.verdict = last_verdict_;
   return report;

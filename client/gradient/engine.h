@@ -209,7 +209,6 @@ class Engine {
   std::unique_ptr<Layouts> layouts_;
   CommandGate gate_;
   StepWord word_;
-  std::atomic<protocol::Phase> phase_{protocol::Phase::kIdle};
   std::atomic<double> exposed_seconds_{0};
   std::atomic<double> weight_{1};
 

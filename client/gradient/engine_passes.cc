@@ -25,7 +25,7 @@ absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
   }
   ForgetUnannounced(parameters);
   pass_lane_->Begin(parameters);
-  phase_.store(Phase::kCompute, std::memory_order_relaxed);
+  word_.Enter(Phase::kCompute);
   protocol::Announce announce{.pass = word_.steps()};
   for (const int parameter : parameters) {
     announce.parameters.push_back(facts_[parameter].plan_index);

@@ -36,7 +36,7 @@ absl::Status Engine::LaunchVerdict() {
   return reduction_->LaunchVerdict(
       verdict,
       [this](Ballot* ballot) {
-        phase_.store(Phase::kVerdict, std::memory_order_relaxed);
+        word_.Enter(Phase::kVerdict);
         ballot->holds_next_revision = layouts_->Promise();
         gate_.Enter(ballot);
         return StepStamp{.epoch = options_.epoch,
@@ -51,12 +51,12 @@ absl::Status Engine::LaunchVerdict() {
 void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
                    absl::StatusOr<Verdict> reduced) {
   if (!reduced.ok()) Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
-  if (!reduced.ok() || !word_.Pass(verdict->stamp.step)) {
+  if (reduced.ok()) reduced->ending = EndingOf(*reduced, options_.uneven);
+  if (!reduced.ok() || !word_.Pass(verdict->stamp.step, reduced->IsLast())) {
     layouts_->Settle(/*everyone=*/false);
     verdict->Complete(failure());
     return;
   }
-  reduced->ending = EndingOf(*reduced, options_.uneven);
   Publish(verdict, *std::move(reduced));
 }
 
@@ -82,7 +82,6 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
     last_verdict_.assign(reinterpret_cast<const char*>(&verdict->vectors),
                          sizeof verdict->vectors);
   }
-  phase_.store(Phase::kIdle, std::memory_order_relaxed);
   if (judged.IsLast()) EndAfter(judged);
   gate_.Pass(judged, [this, verdict, passed, judged] {
     {

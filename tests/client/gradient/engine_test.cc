@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <map>
 #include <numeric>
 #include <random>
@@ -361,6 +362,28 @@ TEST(EngineTest, AbortCompletesAStepWhoseStreamNeverGetsThere) {
     opened.NotifyAll();
   }
   EXPECT_FALSE(stream.Synchronize().ok());
+}
+
+// Its stream is the one that knows when a step has got somewhere.
+TEST(EngineTest, AStepIsWhereItsStreamIs) {
+  Job job("data=1", kTwo);
+  Engine& engine = job.engine(0);
+  HostStream stream("test-stream");
+  std::promise<void> go;
+  stream.Enqueue([go = go.get_future()]() mutable {
+    go.wait();
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(engine.Submit(0, nullptr, 0, &stream).ok());
+  auto pending = engine.Finish({}, kInfinity, &stream);
+  ASSERT_TRUE(pending.ok());
+  EXPECT_EQ(engine.progress().position,
+            (protocol::Position{0, protocol::Phase::kCompute}));
+  go.set_value();
+  ASSERT_TRUE((*pending)->Wait().ok());
+  EXPECT_EQ(engine.progress().position,
+            (protocol::Position{1, protocol::Phase::kIdle}));
+  EXPECT_TRUE(stream.Synchronize().ok());
 }
 
 TEST(EngineTest, ReportsWhereItStands) {

@@ -11,6 +11,8 @@
 namespace lockstep::gradient {
 namespace {
 
+using protocol::Phase;
+
 class LaneTest : public testing::Test {
  protected:
   std::vector<int> launched_;
@@ -91,9 +93,32 @@ TEST(StepWordTest, PassesOnlyTheStepInProgress) {
 
 TEST(StepWordTest, NothingPassesAfterQuiescing) {
   StepWord word(7);
-  EXPECT_EQ(word.Quiesce(), 7u);
+  word.Enter(Phase::kTransfer);
+  const protocol::Position there{7, Phase::kTransfer};
+  EXPECT_EQ(word.Quiesce(), there);
   EXPECT_FALSE(word.Pass(7));
-  EXPECT_EQ(word.Quiesce(), 7u);
+  word.Enter(Phase::kVerdict);
+  EXPECT_EQ(word.Quiesce(), there);
+}
+
+TEST(StepWordTest, AStepGoesThroughItsPhasesAndNeverBack) {
+  StepWord word(7);
+  EXPECT_EQ(word.position(), (protocol::Position{7, Phase::kIdle}));
+  word.Enter(Phase::kVerdict);
+  word.Enter(Phase::kCompute);  // of the next, which was begun early
+  EXPECT_EQ(word.position(), (protocol::Position{7, Phase::kVerdict}));
+  EXPECT_TRUE(word.Pass(7));
+  EXPECT_EQ(word.position(), (protocol::Position{8, Phase::kIdle}));
+  word.Enter(Phase::kCompute);
+  EXPECT_EQ(word.position(), (protocol::Position{8, Phase::kCompute}));
+}
+
+TEST(StepWordTest, NothingFollowsTheLastStep) {
+  StepWord word(7);
+  EXPECT_TRUE(word.Pass(7, /*last=*/true));
+  word.Enter(Phase::kTransfer);  // of a step that was in flight
+  EXPECT_FALSE(word.Pass(8));
+  EXPECT_EQ(word.Quiesce(), (protocol::Position{8, Phase::kIdle}));
 }
 
 // What was reported stays true, whoever wins the race.
@@ -102,7 +127,7 @@ TEST(StepWordTest, APassThatLosesTheRaceDoesNotHappen) {
     StepWord word(0);
     bool passed = false;
     std::thread passer([&] { passed = word.Pass(0); });
-    const uint64_t reported = word.Quiesce();
+    const uint64_t reported = word.Quiesce().step;
     passer.join();
     EXPECT_EQ(passed, reported == 1) << "round " << round;
     EXPECT_EQ(word.steps(), reported);

@@ -256,6 +256,19 @@ TEST_F(SwitchTest, AHandlerRunsBeforeTheVerdictIsReturned) {
   });
 }
 
+// The step has passed by then, whatever it still brings with it.
+TEST_F(SwitchTest, AHandlerRunsBetweenTheSteps) {
+  Begin();
+  const plan::Plan next = *plan::Recut(FirstPlan(), kPolicy, {0, 2, 4, 1, 3});
+  Run([&](int, Engine& engine) {
+    protocol::Position position;
+    engine.OnMoved([&] { position = engine.progress().position; });
+    ASSERT_EQ(engine.Hold(next), absl::OkStatus());
+    ASSERT_TRUE(Finish(engine).ok());
+    EXPECT_EQ(position, (protocol::Position{1, protocol::Phase::kIdle}));
+  });
+}
+
 TEST_F(SwitchTest, ARankThatCannotMoveKeepsAllInTheRevisionBefore) {
   Begin();
   const plan::Plan next = *plan::Recut(FirstPlan(), kPolicy, {0, 2, 4, 1, 3});
