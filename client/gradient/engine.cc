@@ -63,11 +63,7 @@ absl::Status Engine::Prepare() {
 absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                             Stream* stream) {
   if (absl::Status over = ended(); !over.ok()) return over;
-  if (stream != nullptr && dynamic_cast<HostStream*>(stream) == nullptr) {
-    return absl::InvalidArgumentError(
-        "this job's transport runs on host streams; the stream is of another "
-        "kind");
-  }
+  if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   Tally::Submission submission;
   {
     MutexLock lock(&mutex_);
@@ -86,6 +82,15 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
   return RunOn(stream, [=, this] {
     return Deliver(parameter, gradient, weight, submission);
   });
+}
+
+absl::Status Engine::CheckStream(Stream* stream) {
+  if (stream == nullptr || dynamic_cast<HostStream*>(stream) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "this job's transport runs on host streams; the stream is of another "
+      "kind");
 }
 
 absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
@@ -171,6 +176,7 @@ absl::Status Engine::CheckFinish(const FinishOptions& options) {
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     const FinishOptions& options, double max_norm, Stream* stream) {
   if (absl::Status over = ended(); !over.ok()) return over;
+  if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   if (absl::Status right = CheckFinish(options); !right.ok()) return right;
   if (absl::Status begun = BeginPassIfNone(); !begun.ok()) return begun;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);

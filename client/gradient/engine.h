@@ -162,6 +162,8 @@ class Engine {
 
   // Does `work` when `stream` gets there, or at once without one.
   absl::Status RunOn(Stream* stream, absl::AnyInvocable<absl::Status()> work);
+  // InvalidArgument for a stream that this engine cannot enqueue work on.
+  static absl::Status CheckStream(Stream* stream);
   absl::Status CheckSubmit(int parameter, const void* gradient,
                            size_t bytes) const;
   absl::Status CheckFinish(const FinishOptions& options);

@@ -132,6 +132,23 @@ TEST(EngineTest, WrongCallsChangeNothing) {
   });
 }
 
+TEST(EngineTest, AStreamOfAnotherKindIsRefusedAndChangesNothing) {
+  class Foreign : public Stream {
+    Event Record() override { return {}; }
+    void WaitFor(const Event&) override {}
+    absl::Status Synchronize() override { return absl::OkStatus(); }
+  } stream;
+  Job job("data=1", kTwo);
+  Engine& engine = job.engine(0);
+  EXPECT_EQ(engine.Submit(0, nullptr, 0, &stream).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      engine.Finish({.more_data = false}, kInfinity, &stream).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+  EXPECT_TRUE(FinishAndWait(engine).ok());
+}
+
 TEST(EngineTest, SeesNonFiniteGradientsOnEveryRank) {
   Job job("data=2", kTwo);
   job.Run([](int rank, Engine& engine) {
