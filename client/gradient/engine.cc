@@ -301,7 +301,7 @@ protocol::EpochReport Engine::Abort(const absl::Status& cause) {
   protocol::EpochReport report;
   report.position = word_.Quiesce();
   MutexLock lock(&mutex_);
-  report.verdict = last_verdict_;
+  report.verdict = verdicts_[report.position.step % verdicts_.size()];
   return report;
 }
 

@@ -22,6 +22,7 @@
 #ifndef LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -184,6 +185,8 @@ class Engine {
   void FailUnless(const absl::Status& launched);
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
+  // What Abort reports if this verdict has passed.
+  void KeepForAbort(const PendingVerdict::State& verdict);
   void Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
                Verdict judged);
   // After a verdict: to the next layout, if it says so.
@@ -219,7 +222,10 @@ class Engine {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   absl::Status after_the_last_ ABSL_GUARDED_BY(mutex_);  // once it has passed
   DataSupply supply_ ABSL_GUARDED_BY(mutex_);
-  std::string last_verdict_ ABSL_GUARDED_BY(mutex_);
+  // What came of the verdicts, by the parity of the steps passed with them: the
+  // last that passed, and the one that is being judged, for Abort may come the
+  // moment it has passed.
+  std::array<std::string, 2> verdicts_ ABSL_GUARDED_BY(mutex_);
   // Steps that Finish was called for, until their verdicts are launched ...
   std::deque<std::shared_ptr<PendingVerdict::State>> closing_
       ABSL_GUARDED_BY(mutex_);

@@ -51,13 +51,22 @@ absl::Status Engine::LaunchVerdict() {
 void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
                    absl::StatusOr<Verdict> reduced) {
   if (!reduced.ok()) Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
-  if (reduced.ok()) reduced->ending = EndingOf(*reduced, options_.uneven);
+  if (reduced.ok()) {
+    reduced->ending = EndingOf(*reduced, options_.uneven);
+    KeepForAbort(*verdict);
+  }
   if (!reduced.ok() || !word_.Pass(verdict->stamp.step, reduced->IsLast())) {
     layouts_->Settle(/*everyone=*/false);
     verdict->Complete(failure());
     return;
   }
   Publish(verdict, *std::move(reduced));
+}
+
+void Engine::KeepForAbort(const PendingVerdict::State& verdict) {
+  MutexLock lock(&mutex_);
+  verdicts_[(verdict.stamp.step + 1) % verdicts_.size()].assign(
+      reinterpret_cast<const char*>(&verdict.vectors), sizeof verdict.vectors);
 }
 
 void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -79,8 +88,6 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   {
     MutexLock lock(&mutex_);
     times_.Passed(passed);
-    last_verdict_.assign(reinterpret_cast<const char*>(&verdict->vectors),
-                         sizeof verdict->vectors);
   }
   if (judged.IsLast()) EndAfter(judged);
   gate_.Pass(judged, [this, verdict, passed, judged] {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <latch>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -266,6 +267,24 @@ TEST_F(SwitchTest, AHandlerRunsBetweenTheSteps) {
     ASSERT_EQ(engine.Hold(next), absl::OkStatus());
     ASSERT_TRUE(Finish(engine).ok());
     EXPECT_EQ(position, (protocol::Position{1, protocol::Phase::kIdle}));
+  });
+}
+
+TEST_F(SwitchTest, AnAbortInAHandlerReportsTheVerdictThatPassed) {
+  Begin();
+  const plan::Plan next = *plan::Recut(FirstPlan(), kPolicy, {0, 2, 4, 1, 3});
+  std::latch all_have_passed(kWorld);
+  Run([&](int, Engine& engine) {
+    protocol::EpochReport report;
+    engine.OnMoved([&] {
+      all_have_passed.arrive_and_wait();
+      report = engine.Abort(absl::AbortedError("over"));
+    });
+    ASSERT_EQ(engine.Hold(next), absl::OkStatus());
+    ASSERT_TRUE(Finish(engine).ok());
+    EXPECT_EQ(report.position, (protocol::Position{1, protocol::Phase::kIdle}));
+    EXPECT_EQ(report.verdict.size(), sizeof(BallotVectors));
+    EXPECT_EQ(engine.Abort(absl::OkStatus()).verdict, report.verdict);
   });
 }
 
