@@ -75,14 +75,29 @@ bool Layouts::Promise() {
   return promised_;
 }
 
+// A promise keeps both layouts where they are, so the copy needs no lock. It
+// may be long, and heartbeats ask what is held.
+bool Layouts::CopyIfPromised() {
+  const Layout* from = nullptr;
+  Layout* to = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    if (!promised_) return false;
+    from = in_effect_.get();
+    to = next_.get();
+  }
+  to->CopyGradients(*from);
+  return true;
+}
+
 bool Layouts::Settle(bool everyone) {
+  const bool moves = everyone && CopyIfPromised();
   std::unique_ptr<Layout> former;  // valid until the handler has returned
   std::function<void()> moved;
   {
     MutexLock lock(&mutex_);
-    const bool moves = std::exchange(promised_, false) && everyone;
+    promised_ = false;
     if (moves) {
-      next_->CopyGradients(*in_effect_);
       former = std::exchange(in_effect_, std::move(next_));
       current_.store(in_effect_.get(), std::memory_order_release);
       revision_.store(in_effect_->revision().value, std::memory_order_relaxed);

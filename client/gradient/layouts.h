@@ -64,11 +64,14 @@ class Layouts {
   // Does this rank hold the next layout? Then it stays so until Settle.
   bool Promise();
 
-  // Ends a promise. `everyone`: all ranks made one; then the next layout is in
+  // Ends a promise; nobody waits for the gradients' copy but who waits for the
+  // switch. `everyone`: all ranks made one; then the next layout is in
   // effect, has the gradients, and the handler has been called: true.
   bool Settle(bool everyone);
 
  private:
+  // False without a promise.
+  bool CopyIfPromised();
   bool MayMove() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !views_are_out_ || on_moved_ != nullptr;
   }
