@@ -93,12 +93,6 @@ void BucketStore::Zero(int parameter) {
   if (!view.empty()) std::memset(view.data(), 0, view.size());
 }
 
-void BucketStore::ZeroAll() {
-  for (const ArenaBuffer& memory : memory_) {
-    if (memory.bytes() > 0) std::memset(memory.data(), 0, memory.bytes());
-  }
-}
-
 void BucketStore::CopyGradients(const BucketStore& from) {
   for (int parameter = 0; parameter < static_cast<int>(places_.size());
        ++parameter) {

@@ -44,7 +44,6 @@ class BucketStore {
   // bucket = or += gradient * weight; sizes were checked.
   void Pack(int parameter, const void* gradient, double weight, bool add);
   void Zero(int parameter);
-  void ZeroAll();
 
   // Takes over the gradients of a store of the same parameters, cut otherwise.
   void CopyGradients(const BucketStore& from);

@@ -150,6 +150,17 @@ void Engine::EndNoSync() {
   tally_.EndNoSync();
 }
 
+void Engine::ZeroGradients() {
+  std::vector<int> resting;
+  {
+    MutexLock lock(&mutex_);
+    if (in_flight_ > 0) return;
+    resting = tally_.Resting();
+  }
+  BucketStore& store = layouts_->current().store();
+  for (const int parameter : resting) store.Zero(parameter);
+}
+
 absl::Status Engine::NotWaitedFor() {
   return absl::FailedPreconditionError(
       "the verdict of the step before was not waited for");

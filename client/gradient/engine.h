@@ -107,7 +107,8 @@ class Engine {
   void SetMicroBatchWeight(double weight) {
     weight_.store(weight, std::memory_order_relaxed);
   }
-  void ZeroGradients() { layouts_->current().store().ZeroAll(); }
+  // Only of what no transfer can be reading or writing.
+  void ZeroGradients();
 
   // `stream` null: all Submits were without a stream, or their streams' work
   // has run or will. The caller waits for the result.

@@ -100,6 +100,17 @@ Tally::Incomplete Tally::Finish() {
   return incomplete;
 }
 
+std::vector<int> Tally::Resting() const {
+  std::vector<int> resting;
+  for (int p = 0; p < static_cast<int>(states_.size()); ++p) {
+    const State& state = states_[p];
+    if (!state.complete && (state.expected || !has_begun_)) {
+      resting.push_back(p);
+    }
+  }
+  return resting;
+}
+
 std::vector<std::string> Tally::MissingNames(int most) const {
   std::vector<std::string> missing;
   for (size_t p = 0;

@@ -58,6 +58,10 @@ class Tally {
   };
   Incomplete Finish();  // ... and starts the next step.
 
+  // Parameters whose gradients cannot travel yet: not complete and, once the
+  // pass has begun, expected in it.
+  std::vector<int> Resting() const;
+
   // Complete in this step, in the order in which they became so.
   const std::vector<int>& completed() const { return completed_; }
   // The first `most` names that are not complete.

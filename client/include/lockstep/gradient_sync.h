@@ -81,8 +81,8 @@
 //          else from one thread, with no Submit at the same time.
 // Ownership: the session must outlive it; views live as long as it does, or,
 //          with OnMoved, until the handler has returned.
-//          Streams must have passed what was submitted on them before it is
-//          destroyed.
+//          Streams must have passed what was submitted on them, and every
+//          PendingVerdict::Wait have returned, before it is destroyed.
 // Errors:  a wrong call (unknown parameter, a second Submit, one that BeginPass
 //          did not announce, a buffer of another size) is InvalidArgument and
 //          changes nothing: correct it and go on. After a verdict that is the
@@ -159,7 +159,8 @@ class LOCKSTEP_EXPORT PendingVerdict {
   // Valid as long as this object or a copy lives.
   const VerdictScalars* scalars() const;
 
-  // Blocks until the step has ended. As Finish.
+  // Blocks until the step has ended. As Finish. Must have returned before the
+  // GradientSync is destroyed.
   absl::StatusOr<Verdict> Wait();
 
  private:
@@ -215,9 +216,11 @@ class LOCKSTEP_EXPORT GradientSync {
   // this rank will submit in it. Without it a step submits nothing. What was
   // announced and not submitted when Finish is called contributes zeros, so
   // that nobody waits for it. Never blocks; the verdict of the step before must
-  // have been waited for. Errors: InvalidArgument (an unknown parameter, one
-  // that comes twice), FailedPrecondition (sync: static, or called before in
-  // this step).
+  // have been waited for. From here on any view may be written, also of what
+  // was not announced: whoever reads the gradients of the step before (an
+  // optimizer on a stream) must be done. Errors: InvalidArgument (an unknown
+  // parameter, one that comes twice), FailedPrecondition (sync: static, or
+  // called before in this step).
   absl::Status BeginPass(absl::Span<const ParameterId> parameters);
 
   // The gradient in the view is complete, or will be once the work enqueued on
@@ -253,7 +256,10 @@ class LOCKSTEP_EXPORT GradientSync {
   // 1/M for the mean over M micro-batches. Starts as 1.
   void SetMicroBatchWeight(double weight);
 
-  // Zeros all gradients, for callers that accumulate into views.
+  // Zeros all gradients, for callers that accumulate into views: between Finish
+  // and the next BeginPass or Submit. Later it leaves alone what may be
+  // travelling: what was submitted, and after BeginPass what was not announced.
+  // With steps in flight it does nothing.
   void ZeroGradients();
 
   // Ends the step: parameters that were not submitted contribute zeros; waits

@@ -326,6 +326,30 @@ TEST(EngineTest, ASubmitWithoutAStreamWaitsForTheVerdictBefore) {
   EXPECT_TRUE(stream.Synchronize().ok());
 }
 
+TEST(EngineTest, ZeroGradientsLeavesAloneWhatTravels) {
+  Job job("data=2", kTwo);
+  HostStream stream("test-stream");
+  Engine& engine = job.engine(0);
+  FillView(engine, 0, 3);
+  FillView(engine, 1, 7);
+  ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+  engine.ZeroGradients();
+  EXPECT_THAT(Floats(engine, 0), ElementsAre(3, 3, 3));
+  EXPECT_THAT(Floats(engine, 1), ElementsAre(0, 0));
+  FillView(engine, 1, 4);
+  ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
+  auto pending = engine.Finish({}, kInfinity, &stream);
+  ASSERT_TRUE(pending.ok());
+  engine.ZeroGradients();  // rank 1 has not come: all of it is in flight
+  ASSERT_TRUE(FinishAndWait(job.engine(1)).ok());
+  ASSERT_TRUE((*pending)->Wait().ok());
+  EXPECT_THAT(Floats(engine, 0), ElementsAre(3, 3, 3));
+  EXPECT_THAT(Floats(engine, 1), ElementsAre(2, 2));
+  engine.ZeroGradients();
+  EXPECT_THAT(Floats(engine, 0), ElementsAre(0, 0, 0));
+  EXPECT_TRUE(stream.Synchronize().ok());
+}
+
 TEST(EngineTest, NobodyCommitsWhenARankIsOutOfStep) {
   Job job("data=3", kTwo, {}, {5, 5, 6});
   job.Run([&](int rank, Engine& engine) {

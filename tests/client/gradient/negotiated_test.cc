@@ -275,6 +275,20 @@ TEST_F(NegotiatedJob, WrongCallsAreRefusedAndChangeNothing) {
   });
 }
 
+TEST_F(NegotiatedJob, ZeroGradientsInAPassIsOfWhatItAnnouncedOnly) {
+  RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
+    LOCKSTEP_TEST_TRY(Begin(device, {kWeight}));
+    for (const int p : {kWeight, kBias}) *device.view(p) = 7;
+    device.sync.ZeroGradients();
+    EXPECT_EQ(*device.view(kWeight), 0);
+    EXPECT_EQ(*device.view(kBias), 7) << "it is others' to write";
+    LOCKSTEP_TEST_TRY(device.sync.Finish().status());
+    device.sync.ZeroGradients();
+    ExpectView(device, kBias, 0);
+    return absl::OkStatus();
+  });
+}
+
 TEST_F(NegotiatedJob, AStaticJobHasNoPasses) {
   spec_.sync = SyncMode::kStatic;
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {

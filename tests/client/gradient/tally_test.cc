@@ -80,6 +80,17 @@ TEST_F(TallyTest, FinishTellsWhatNeverCameFromWhatWasAccumulated) {
   EXPECT_TRUE(tally_.Submit(0)->first) << "a new step begins";
 }
 
+TEST(TallyOfPassesTest, WhatMayBeTravellingDoesNotRest) {
+  Tally tally({"v", "w", "x"}, {1, 1, 1}, Tally::Expects::kAnnounced);
+  EXPECT_EQ(tally.Resting(), std::vector<int>({0, 1, 2}));
+  ASSERT_TRUE(tally.BeginPass({0, 1}).ok());
+  EXPECT_EQ(tally.Resting(), std::vector<int>({0, 1}));
+  ASSERT_TRUE(tally.Submit(1).ok());
+  EXPECT_EQ(tally.Resting(), std::vector<int>({0}));
+  tally.Finish();
+  EXPECT_EQ(tally.Resting(), std::vector<int>({0, 1, 2}));
+}
+
 TEST(TallyOfPassesTest, ExpectsWhatWasAnnounced) {
   Tally tally({"a", "b", "c"}, {1, 1, 1}, Tally::Expects::kAnnounced);
   EXPECT_TRUE(absl::IsInvalidArgument(tally.Submit(0).status()));
