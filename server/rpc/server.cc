@@ -5,6 +5,7 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -145,9 +146,11 @@ void Server::SetServing(bool serving) {
 
 void Server::Shutdown(absl::Duration patience) {
   parts_->calls.AwaitNone(patience);
-  const auto now = absl::ToChronoTime(absl::Now());
-  parts_->server->Shutdown(now);
-  if (parts_->health != nullptr) parts_->health->Shutdown(now);
+  // Who watches the health gets to know it before its call is cut.
+  const auto soon = absl::ToChronoTime(
+      absl::Now() + std::min(patience, absl::Milliseconds(200)));
+  parts_->server->Shutdown(soon);
+  if (parts_->health != nullptr) parts_->health->Shutdown(soon);
 }
 
 }  // namespace lockstep::rpc
