@@ -447,12 +447,17 @@ TEST(EngineTest, ReportsWhereItStands) {
       << "the verdict it passed";
 }
 
+absl::StatusOr<ArenaBuffer> NoMemory(size_t) {
+  return absl::ResourceExhaustedError("there is none");
+}
+
 TEST(EngineTest, RefusesAPlanWithoutItsParameters) {
   Job job("data=1", kTwo);
   SystemClock clock;
   const auto engine = Engine::Create({.plan = job.plan(),
                                       .names = {"w", "other"},
                                       .uses = {1, 1},
+                                      .allocate = NoMemory,
                                       .clock = &clock});
   EXPECT_EQ(engine.status().code(), absl::StatusCode::kInvalidArgument);
 }
