@@ -270,11 +270,14 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
   const auto member = Prepared(*transport, 0, 2);
   std::thread talk([&] {
     stranger.Meet(member->handle());
-    stranger.Say(Message(2, 0, 16));  // "I will send to slot 0"
-    std::vector<uint64_t> greeting = Message(1, 0, 16);
-    greeting.insert(greeting.end(), {12345, uint64_t{1}});
-    stranger.Say(greeting);
-    stranger.Say(Message(3, 0, 16));  // "I will receive from slot 0"
+    // "I will send to slot 0", a greeting, "I will receive from slot 0": in one
+    // piece, for the greeting is all that the member waits for before it cuts
+    // the stranger off.
+    std::vector<uint64_t> words = Message(2, 0, 16);
+    for (uint64_t word : Message(1, 0, 16)) words.push_back(word);
+    for (uint64_t word : {uint64_t{12345}, uint64_t{1}}) words.push_back(word);
+    for (uint64_t word : Message(3, 0, 16)) words.push_back(word);
+    stranger.Say(words);
   });
   const absl::Status ended =
       member->Connect({member->handle(), stranger.handle()}, absl::Seconds(60))
