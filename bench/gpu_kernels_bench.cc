@@ -19,6 +19,8 @@
 #include "kernels/device/cast_scale.h"
 #include "kernels/device/finite_check.h"
 #include "kernels/device/pack.h"
+#include "kernels/device/reduce.h"
+#include "kernels/device/verdict_gate.h"
 #include "tests/gpu/device.h"
 
 namespace lockstep::kernels {
@@ -63,22 +65,20 @@ class Stopwatch {
 
 // A bucket with 1,000 f32 tensors of equal size, which lie in `tensors`.
 struct Bucket {
-  Bucket() : bucket(kBytes), tensors(kBytes), table(kTensors * sizeof(Slot)) {
+  Bucket() : bucket(kBytes), tensors(kBytes) {
     const size_t count = kBytes / sizeof(float) / kTensors / 16 * 16;
-    std::vector<Slot> slots;
     for (size_t i = 0; i < kTensors; ++i) {
       slots.push_back(
           {tensors.data() + i * count * sizeof(float), i * count, count});
+      ranges.push_back({i * count, count});
     }
-    table.Write(slots.data(), slots.size() * sizeof(Slot));
-    of_device = {reinterpret_cast<const Slot*>(table.data()), kTensors,
-                 ChunksOf(slots.data(), slots.size())};
     bytes = kTensors * count * sizeof(float);
     gpu::Require(cudaMemset(bucket.data(), 0, kBytes), "cudaMemset");
     gpu::Require(cudaMemset(tensors.data(), 0, kBytes), "cudaMemset");
   }
-  gpu::Memory bucket, tensors, table;
-  device::SlotTable of_device;
+  gpu::Memory bucket, tensors;
+  std::vector<Slot> slots;
+  std::vector<ElementRange> ranges;
   size_t bytes = 0;
 };
 
@@ -90,9 +90,15 @@ struct Kernel {
 };
 
 std::vector<Kernel> Kernels(const gpu::Memory& scratch,
-                            const gpu::Memory& result) {
+                            const gpu::Memory& total,
+                            const VerdictScalars* verdict) {
   using B = const Bucket&;
   constexpr size_t kFloats = kBytes / sizeof(float);
+  const auto check = [&](B b, DType dtype, std::vector<ElementRange> ranges) {
+    return device::AddFiniteCheck(
+        b.bucket.data(), dtype, ranges, 1, scratch.data(),
+        reinterpret_cast<FiniteCheck*>(total.data()), nullptr);
+  };
   return {
       {"copy", 2,
        [](B b) {
@@ -101,23 +107,21 @@ std::vector<Kernel> Kernels(const gpu::Memory& scratch,
        }},
       {"pack", 2,
        [](B b) {
-         return device::Pack(b.of_device, DType::kF32, b.bucket.data(),
-                             nullptr);
+         return device::Pack(b.slots, DType::kF32, b.bucket.data(), nullptr);
        }},
       {"pack scaled", 2,
        [](B b) {
-         return device::PackScaled(b.of_device, DType::kF32, 0.5,
-                                   b.bucket.data(), nullptr);
+         return device::PackScaled(b.slots, DType::kF32, 0.5, b.bucket.data(),
+                                   nullptr);
        }},
       {"pack added", 3,
        [](B b) {
-         return device::PackAdded(b.of_device, DType::kF32, 0.5,
-                                  b.bucket.data(), nullptr);
+         return device::PackAdded(b.slots, DType::kF32, 0.5, b.bucket.data(),
+                                  nullptr);
        }},
       {"unpack", 2,
        [](B b) {
-         return device::Unpack(b.bucket.data(), b.of_device, DType::kF32,
-                               nullptr);
+         return device::Unpack(b.bucket.data(), b.slots, DType::kF32, nullptr);
        }},
       {"cast f32 to bf16", 1.5,
        [](B b) {
@@ -136,18 +140,38 @@ std::vector<Kernel> Kernels(const gpu::Memory& scratch,
          return device::Scale(b.bucket.data(), DType::kF32, 0.5, kFloats,
                               nullptr);
        }},
+      {"reduce 4 rows f32", 1.25,  // rows of a quarter each
+       [](B b) {
+         return device::ReduceRows(b.tensors.data(), 4, b.bucket.data(),
+                                   kFloats / 4, DType::kF32, ReduceOp::kMax,
+                                   nullptr);
+       }},
+      {"reduce 4 rows bf16", 1.25,
+       [](B b) {
+         return device::ReduceRows(b.tensors.data(), 4, b.bucket.data(),
+                                   kFloats / 2, DType::kBF16, ReduceOp::kMax,
+                                   nullptr);
+       }},
+      {"commit copy", 2,
+       [verdict](B b) {
+         return device::CommitCopy(verdict, b.tensors.data(), b.bucket.data(),
+                                   b.bytes, nullptr);
+       }},
+      {"commit unpack", 2,
+       [verdict](B b) {
+         return device::CommitUnpack(verdict, b.bucket.data(), b.slots,
+                                     DType::kF32, nullptr);
+       }},
       {"finite check f32", 1,
-       [&](B b) {
-         return device::CheckFinite(
-             b.bucket.data(), DType::kF32, kFloats, 1, scratch.data(),
-             reinterpret_cast<FiniteCheck*>(result.data()), nullptr);
+       [check](B b) {
+         return check(b, DType::kF32, {{0, kFloats}});
        }},
       {"finite check bf16", 1,
-       [&](B b) {
-         return device::CheckFinite(
-             b.bucket.data(), DType::kBF16, 2 * kFloats, 1, scratch.data(),
-             reinterpret_cast<FiniteCheck*>(result.data()), nullptr);
+       [check](B b) {
+         return check(b, DType::kBF16, {{0, 2 * kFloats}});
        }},
+      {"finite check, 1000", 1,
+       [check](B b) { return check(b, DType::kF32, b.ranges); }},
   };
 }
 
@@ -156,9 +180,14 @@ int Run() {
   for (int i = 0; i < kBuckets; ++i) {
     buckets.push_back(std::make_unique<Bucket>());
   }
-  const gpu::Memory scratch(device::FiniteCheckScratchBytes(kBytes));
-  const gpu::Memory result(sizeof(FiniteCheck));
-  std::vector<Kernel> kernels = Kernels(scratch, result);
+  const ElementRange whole[] = {{0, kBytes}};
+  const gpu::Memory scratch(FiniteCheckScratchBytes(whole));
+  const gpu::Memory total(sizeof(FiniteCheck));
+  gpu::Memory verdict(sizeof(VerdictScalars));
+  const VerdictScalars allows = {.commit = 1, .finite = 1};
+  verdict.Write(&allows, sizeof allows);
+  std::vector<Kernel> kernels = Kernels(
+      scratch, total, reinterpret_cast<const VerdictScalars*>(verdict.data()));
   Stopwatch stopwatch;
   for (int round = -2; round < kRounds; ++round) {
     for (Kernel& kernel : kernels) {

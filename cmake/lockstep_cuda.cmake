@@ -1,6 +1,8 @@
 # Is the CUDA toolkit here? One line says so; LOCKSTEP_CUDA is then true and the
 # GPU parts are built. LOCKSTEP_CUDA_RUNTIME is the runtime to link, if that and
-# NCCL's header are there too. Sanitizer presets leave them out.
+# NCCL's header are there too, and LOCKSTEP_DEVICE_ROOMS what the client has of
+# device code then. Sanitizer presets leave them out, and so does
+# -DLOCKSTEP_WITHOUT_CUDA=ON, which makes this machine one that has no CUDA.
 #
 #   lockstep_kernel(NAME  SOURCES a.cu ...  DEPS ...)  device code for Ampere and
 #                                                      Hopper, and PTX for later
@@ -11,8 +13,10 @@
 
 include_guard(GLOBAL)
 
+option(LOCKSTEP_WITHOUT_CUDA "Build as if the CUDA toolkit were not here" OFF)
+
 set(LOCKSTEP_CUDA OFF)
-if(LOCKSTEP_TOOLS)
+if(LOCKSTEP_TOOLS AND NOT LOCKSTEP_WITHOUT_CUDA)
   find_program(LOCKSTEP_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin" /usr/local/cuda/bin)
   if(LOCKSTEP_NVCC)
     set(LOCKSTEP_CUDA ON)
@@ -25,6 +29,7 @@ if(LOCKSTEP_TOOLS)
       HINTS "${cuda_root}/lib64" "${cuda_root}/lib" "${cuda_root}/targets/x86_64-linux/lib")
     if(LOCKSTEP_CUDA_INCLUDE AND LOCKSTEP_NCCL_INCLUDE AND LOCKSTEP_CUDART)
       set(LOCKSTEP_CUDA_RUNTIME "${LOCKSTEP_CUDART}")
+      set(LOCKSTEP_DEVICE_ROOMS lockstep_device_kernels)
     endif()
   else()
     message(NOTICE "CUDA not found: GPU parts are not built")
@@ -49,8 +54,9 @@ function(lockstep_kernel name)
   target_compile_options(${name} PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
-  target_link_libraries(${name} PUBLIC ${ARG_DEPS} CUDA::cudart_static)
+  target_link_libraries(${name} PUBLIC ${ARG_DEPS} "${LOCKSTEP_CUDART}" ${CMAKE_DL_LIBS} rt)
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_include_directories(${name} SYSTEM PUBLIC "${LOCKSTEP_CUDA_INCLUDE}")
 endfunction()
 
 # They are to run on another machine: with its libstdc++ or none.

@@ -65,4 +65,16 @@ FiniteCheck CheckFinite(const void* data, DType dtype, size_t count,
   return {.sum_of_squares = tree.Total(), .non_finite = non_finite};
 }
 
+void AddFiniteCheck(const void* data, DType dtype,
+                    std::span<const ElementRange> ranges, double inverse_scale,
+                    FiniteCheck* total) {
+  const std::byte* bytes = static_cast<const std::byte*>(data);
+  for (const ElementRange& range : ranges) {
+    const FiniteCheck check = CheckFinite(bytes + range.offset * SizeOf(dtype),
+                                          dtype, range.count, inverse_scale);
+    total->sum_of_squares += check.sum_of_squares;
+    total->non_finite += check.non_finite;
+  }
+}
+
 }  // namespace lockstep::kernels

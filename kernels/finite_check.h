@@ -23,7 +23,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "kernels/sum_tree.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep::kernels {
@@ -36,6 +38,25 @@ struct FiniteCheck {
 // `data`: `count` elements, 0 included, aligned to their element.
 FiniteCheck CheckFinite(const void* data, DType dtype, size_t count,
                         double inverse_scale = 1.0);
+
+// A part of a buffer, in elements; may be empty.
+struct ElementRange {
+  size_t offset;
+  size_t count;
+};
+
+// Adds CheckFinite of each range to *total, one after the other: many tensors
+// of a bucket, bucket after bucket of a step.
+void AddFiniteCheck(const void* data, DType dtype,
+                    std::span<const ElementRange> ranges, double inverse_scale,
+                    FiniteCheck* total);
+
+// What the device's twin needs beside: bytes of memory, aligned to 8.
+inline size_t FiniteCheckScratchBytes(std::span<const ElementRange> ranges) {
+  size_t runs = 0;
+  for (const ElementRange& range : ranges) runs += RunsOf(range.count);
+  return runs * sizeof(double);
+}
 
 }  // namespace lockstep::kernels
 

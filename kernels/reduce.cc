@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/dispatch.h"
 #include "kernels/tiles.h"
@@ -81,6 +82,16 @@ void ReduceRanks(std::span<const void* const> inputs, void* out, size_t count,
     Check(op != ReduceOp::kMean, "integers have no mean");
     ReduceIntegers(inputs, out, count, dtype, op);
   }
+}
+
+void ReduceRows(const void* inputs, int rows, void* out, size_t count,
+                DType dtype, ReduceOp op) {
+  std::vector<const void*> each;
+  for (int row = 0; row < rows; ++row) {
+    each.push_back(static_cast<const std::byte*>(inputs) +
+                   row * count * SizeOf(dtype));
+  }
+  ReduceRanks(each, out, count, dtype, op);
 }
 
 void Reduce(void* dst, const void* src, size_t count, DType dtype,

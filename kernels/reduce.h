@@ -32,6 +32,11 @@ namespace lockstep::kernels {
 void ReduceRanks(std::span<const void* const> inputs, void* out, size_t count,
                  DType dtype, ReduceOp op);
 
+// The same over `rows` inputs that lie behind each other, `count` elements
+// each: what an all-gather leaves.
+void ReduceRows(const void* inputs, int rows, void* out, size_t count,
+                DType dtype, ReduceOp op);
+
 // dst[i] = op(dst[i], src[i]), rounded: ReduceRanks of {dst, src} into dst. A
 // chain of these rounds halves at every link; sum ranks with ReduceRanks.
 void Reduce(void* dst, const void* src, size_t count, DType dtype, ReduceOp op);

@@ -27,6 +27,11 @@ namespace lockstep::kernels {
 inline constexpr size_t kSumLanes = 32;
 inline constexpr size_t kSumRun = 4096;
 
+// How many runs this many leaves make.
+LOCKSTEP_HD size_t RunsOf(size_t leaves) {
+  return (leaves + kSumRun - 1) / kSumRun;
+}
+
 // The value of a run, from its lanes, which it overwrites.
 LOCKSTEP_HD double FoldLanes(double* lanes) {
   for (size_t half = kSumLanes / 2; half > 0; half /= 2) {

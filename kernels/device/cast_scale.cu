@@ -54,14 +54,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-unsigned BlocksFor(size_t items) {
-  constexpr size_t kEnough = 8192;  // keeps every device busy
-  const size_t blocks = (items + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(blocks < 1         ? 1
-                               : blocks < kEnough ? blocks
-                                                  : kEnough);
-}
-
 template <class From, class To>
 Launched Launch(const From* src, double factor, To* dst, size_t count,
                 Stream stream) {

@@ -40,6 +40,15 @@ __device__ __forceinline__ bool AlignedAlike(const A* a, const B* b) {
                                        reinterpret_cast<uintptr_t>(b) % 16;
 }
 
+// Blocks for `items` pieces of work that blocks stride over.
+inline unsigned BlocksFor(size_t items) {
+  constexpr size_t kEnough = 8192;  // keeps every device busy
+  const size_t blocks = (items + kThreads - 1) / kThreads;
+  return static_cast<unsigned>(blocks < 1         ? 1
+                               : blocks < kEnough ? blocks
+                                                  : kEnough);
+}
+
 inline Launched LastLaunch() { return static_cast<int>(cudaPeekAtLastError()); }
 
 }  // namespace lockstep::kernels::device

@@ -1,5 +1,8 @@
+#include <vector>
+
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/finite_check.h"
+#include "kernels/device/lists.cuh"
 #include "kernels/element.h"
 #include "kernels/sum_tree.h"
 
@@ -14,12 +17,32 @@ constexpr size_t kWarps = kThreads / kWarp;
 // and summed in the order of the tree, which is another one.
 constexpr size_t kStage = 512;
 
-size_t RunsOf(size_t leaves) { return (leaves + kSumRun - 1) / kSumRun; }
+// A range, and which runs of the launch are its own: their partial sums lie at
+// these places of the scratch.
+struct Work {
+  size_t offset;
+  size_t count;
+  size_t first_run;
+};
 
-unsigned BlocksFor(size_t runs) {
-  const size_t blocks = (runs + kWarps - 1) / kWarps;
-  Check(blocks <= kBlocksMax, "more runs than a grid has blocks for");
-  return static_cast<unsigned>(blocks);
+template <size_t kCapacity>
+using Works = List<Work, kCapacity>;
+
+// The range whose run this is: the last that begins at or before it. Empty
+// ranges begin where the next one does.
+template <size_t kCapacity>
+__device__ const Work& WorkOf(const Works<kCapacity>& works, size_t run) {
+  unsigned low = 0;
+  unsigned high = works.size;
+  while (high - low > 1) {
+    const unsigned middle = low + (high - low) / 2;
+    if (works.items[middle].first_run <= run) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return works.items[low];
 }
 
 // The run's value, in thread 0 of the warp: FoldLanes by shuffles.
@@ -29,10 +52,6 @@ __device__ double FoldWarp(double lane) {
     lane += __shfl_down_sync(kAll, lane, half);
   }
   return lane;
-}
-
-__device__ size_t RunOfWarp() {
-  return size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
 }
 
 // Brings run[0, n), n <= kStage, into the warp's stage.
@@ -51,15 +70,20 @@ __device__ void Stage(const T* run, size_t n, T* stage) {
   __syncwarp();
 }
 
-template <class T>
+// A warp's run.
+template <class T, size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
-    CheckRuns(const T* data, size_t count, double inverse_scale,
-              double* partials, unsigned long long* non_finite) {
+    CheckRuns(const __grid_constant__ Works<kCapacity> works, const T* data,
+              size_t runs, double inverse_scale, double* partials,
+              unsigned long long* non_finite) {
   __shared__ alignas(16) T stages[kWarps][kStage];
-  const size_t run = RunOfWarp();
-  const size_t begin = run * kSumRun;
-  if (begin >= count) return;  // the whole warp
-  const size_t n = count - begin < kSumRun ? count - begin : kSumRun;
+  const size_t run = size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
+  if (run >= runs) return;  // the whole warp
+  const Work& work = WorkOf(works, run);
+  const size_t begin = (run - work.first_run) * kSumRun;
+  const size_t left = work.count - begin;
+  const size_t n = left < kSumRun ? left : kSumRun;
+  const T* elements = data + work.offset + begin;
   const unsigned thread = threadIdx.x % kWarp;
   T* stage = stages[threadIdx.x / kWarp];
 
@@ -67,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
   unsigned bad = 0;
   for (size_t at = 0; at < n; at += kStage) {
     const size_t staged = n - at < kStage ? n - at : kStage;
-    Stage(data + begin + at, staged, stage);
+    Stage(elements + at, staged, stage);
     for (size_t i = thread; i < staged; i += kWarp) {
       const double value = ConvertTo<double>(stage[i]);
       const bool finite = IsFinite(value);
@@ -84,61 +108,93 @@ __global__ void __launch_bounds__(kThreads)
   if (bad > 0) atomicAdd(non_finite, bad);
 }
 
-// The next level of the tree.
-__global__ void __launch_bounds__(kThreads)
-    FoldRuns(const double* leaves, size_t count, double* partials) {
-  const size_t run = RunOfWarp();
+// The value of a warp's run of `count` leaves, in its thread 0.
+__device__ double FoldRun(const double* leaves, size_t count, size_t run) {
   const size_t begin = run * kSumRun;
-  if (begin >= count) return;
   const size_t end = count - begin < kSumRun ? count : begin + kSumRun;
-  const unsigned thread = threadIdx.x % kWarp;
   double lane = 0;
-  for (size_t i = begin + thread; i < end; i += kWarp) lane += leaves[i];
-  const double sum = FoldWarp(lane);
-  if (thread == 0) partials[run] = sum;
+  for (size_t i = begin + threadIdx.x % kWarp; i < end; i += kWarp) {
+    lane += leaves[i];
+  }
+  return FoldWarp(lane);
 }
 
-__global__ void Begin(FiniteCheck* result) { *result = {}; }
+// A block's range: level by level, each written over the one below. Run r's
+// value goes to place r, which belongs to a run that has been read by then.
+template <size_t kCapacity>
+__global__ void __launch_bounds__(kThreads)
+    FoldRanges(const __grid_constant__ Works<kCapacity> works,
+               double* partials) {
+  const Work& work = works.items[blockIdx.x];
+  double* leaves = partials + work.first_run;
+  const size_t warp = threadIdx.x / kWarp;
+  for (size_t count = RunsOf(work.count); count > 1; count = RunsOf(count)) {
+    const size_t runs = RunsOf(count);
+    for (size_t base = 0; base < runs; base += kWarps) {
+      const size_t run = base + warp;
+      const double value = run < runs ? FoldRun(leaves, count, run) : 0;
+      __syncthreads();
+      if (run < runs && threadIdx.x % kWarp == 0) leaves[run] = value;
+      __syncthreads();
+    }
+  }
+}
 
-__global__ void End(const double* total, FiniteCheck* result) {
-  result->sum_of_squares = *total;
+template <size_t kCapacity>
+__global__ void AddRanges(const __grid_constant__ Works<kCapacity> works,
+                          const double* partials, FiniteCheck* total) {
+  double sum = total->sum_of_squares;
+  for (unsigned w = 0; w < works.size; ++w) {
+    const Work& work = works.items[w];
+    if (work.count > 0) sum += partials[work.first_run];
+  }
+  total->sum_of_squares = sum;
+}
+
+template <class T, size_t kCapacity>
+Launched Launch(Works<kCapacity> works, const T* data, double inverse_scale,
+                double* partials, FiniteCheck* total, Stream stream) {
+  size_t runs = 0;
+  bool several = false;  // some range has more than one
+  for (unsigned w = 0; w < works.size; ++w) {
+    Work& work = works.items[w];
+    work.first_run = runs;
+    runs += RunsOf(work.count);
+    several |= work.count > kSumRun;
+  }
+  if (runs == 0) return kLaunched;
+  const size_t blocks = (runs + kWarps - 1) / kWarps;
+  Check(blocks <= kBlocksMax, "more runs than a grid has blocks for");
+  static_assert(sizeof(unsigned long long) == sizeof(total->non_finite));
+  CheckRuns<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
+      works, data, runs, inverse_scale, partials,
+      reinterpret_cast<unsigned long long*>(&total->non_finite));
+  if (several) {
+    FoldRanges<<<works.size, kThreads, 0, stream>>>(works, partials);
+  }
+  AddRanges<<<1, 1, 0, stream>>>(works, partials, total);
+  return LastLaunch();
 }
 
 }  // namespace
 
-size_t FiniteCheckScratchBytes(size_t count) {
-  size_t doubles = 0;
-  for (size_t runs = RunsOf(count); runs > 0; runs = RunsOf(runs)) {
-    doubles += runs;
-    if (runs == 1) break;
+Launched AddFiniteCheck(const void* data, DType dtype,
+                        std::span<const ElementRange> ranges,
+                        double inverse_scale, void* scratch, FiniteCheck* total,
+                        Stream stream) {
+  std::vector<Work> works;
+  for (const ElementRange& range : ranges) {
+    works.push_back({range.offset, range.count, 0});
   }
-  return doubles * sizeof(double);
-}
-
-Launched CheckFinite(const void* data, DType dtype, size_t count,
-                     double inverse_scale, void* scratch, FiniteCheck* result,
-                     Stream stream) {
-  static_assert(sizeof(unsigned long long) == sizeof(result->non_finite));
-  Begin<<<1, 1, 0, stream>>>(result);
-  if (count == 0) return LastLaunch();
-  double* partials = static_cast<double*>(scratch);
-  auto* non_finite = reinterpret_cast<unsigned long long*>(&result->non_finite);
-  size_t runs = RunsOf(count);
+  Launched launched = kLaunched;
   WithFloat(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    CheckRuns<T><<<BlocksFor(runs), kThreads, 0, stream>>>(
-        static_cast<const T*>(data), count, inverse_scale, partials,
-        non_finite);
+    launched = ForLists(std::span<const Work>(works), [&](const auto& list) {
+      return Launch(list, static_cast<const T*>(data), inverse_scale,
+                    static_cast<double*>(scratch), total, stream);
+    });
   });
-  while (runs > 1) {
-    double* next = partials + runs;
-    FoldRuns<<<BlocksFor(RunsOf(runs)), kThreads, 0, stream>>>(partials, runs,
-                                                               next);
-    partials = next;
-    runs = RunsOf(runs);
-  }
-  End<<<1, 1, 0, stream>>>(partials, result);
-  return LastLaunch();
+  return launched;
 }
 
 }  // namespace lockstep::kernels::device

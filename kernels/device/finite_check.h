@@ -1,15 +1,17 @@
-// kernels/finite_check.h on the device: the same bits, whatever the grid.
+// kernels/finite_check.h on the device: the same bits, whatever the grid, for
+// up to 1,024 ranges in three launches.
 //
-//   warp r ── run r of 4096 elements ──▶ partial[r]      sum_tree.h's lanes are
-//   warp q ── partials of run q ───────▶ partial'[q]     the warp's threads
-//                      ... until one is left
+//   warp  ── a run of 4096 elements of a range ──▶ partial   sum_tree.h's lanes
+//   block ── a range's partials, level by level ─▶ its sum   are the warp's
+//   thread ─ the ranges' sums, in order ─────────▶ *total    threads
 //
-// launch.h says what holds for every function here.
+// The list of ranges is the host's and is copied in the call. launch.h says
+// what holds for every function here.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_FINITE_CHECK_H_
 #define LOCKSTEP_KERNELS_DEVICE_FINITE_CHECK_H_
 
-#include <cstddef>
+#include <span>
 
 #include "kernels/device/launch.h"
 #include "kernels/finite_check.h"
@@ -17,14 +19,12 @@
 
 namespace lockstep::kernels::device {
 
-// Bytes of scratch memory, aligned to 8, that a check of `count` elements
-// writes.
-size_t FiniteCheckScratchBytes(size_t count);
-
-// *result, in the device's memory, is what CheckFinite returns on the host.
-Launched CheckFinite(const void* data, DType dtype, size_t count,
-                     double inverse_scale, void* scratch, FiniteCheck* result,
-                     Stream stream);
+// `scratch`: FiniteCheckScratchBytes(ranges) in the device's memory, where
+// *total lies too.
+Launched AddFiniteCheck(const void* data, DType dtype,
+                        std::span<const ElementRange> ranges,
+                        double inverse_scale, void* scratch, FiniteCheck* total,
+                        Stream stream);
 
 }  // namespace lockstep::kernels::device
 

@@ -3,6 +3,8 @@
 #include "kernels/device/finite_check.h"
 
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/finite_check.h"
@@ -12,23 +14,36 @@
 namespace lockstep::kernels {
 namespace {
 
+// Both add to what is there already.
+constexpr FiniteCheck kBefore = {.sum_of_squares = 3, .non_finite = 2};
+
 template <class T>
-void ExpectTwins(const std::vector<T>& row, size_t skipped, double scale) {
-  const FiniteCheck want =
-      CheckFinite(row.data(), DTypeOf<T>(), row.size(), scale);
+void ExpectTwins(const std::vector<T>& row,
+                 std::span<const ElementRange> ranges, size_t skipped,
+                 double scale) {
+  FiniteCheck want = kBefore;
+  AddFiniteCheck(row.data(), DTypeOf<T>(), ranges, scale, &want);
   const gpu::Row<T> data(row, skipped);
-  const gpu::Memory scratch(device::FiniteCheckScratchBytes(row.size()) + 8);
-  const gpu::Memory result(sizeof(FiniteCheck));
-  gpu::Require(device::CheckFinite(
-                   data.data(), DTypeOf<T>(), row.size(), scale, scratch.data(),
-                   reinterpret_cast<FiniteCheck*>(result.data()), nullptr),
-               "CheckFinite");
+  const gpu::Memory scratch(FiniteCheckScratchBytes(ranges) + 8);
+  gpu::Memory total(sizeof(FiniteCheck));
+  total.Write(&kBefore, sizeof kBefore);
+  gpu::Require(device::AddFiniteCheck(
+                   data.data(), DTypeOf<T>(), ranges, scale, scratch.data(),
+                   reinterpret_cast<FiniteCheck*>(total.data()), nullptr),
+               "AddFiniteCheck");
   gpu::Synchronize();
   FiniteCheck got;
-  result.Read(&got, sizeof got);
+  total.Read(&got, sizeof got);
   EXPECT_EQ(got.non_finite, want.non_finite) << row.size() << " elements";
   EXPECT_EQ(RawBits(got.sum_of_squares), RawBits(want.sum_of_squares))
-      << row.size() << " elements, " << skipped << " skipped";
+      << ranges.size() << " ranges of " << row.size() << " elements, "
+      << skipped << " skipped";
+}
+
+template <class T>
+void ExpectTwins(const std::vector<T>& row, size_t skipped, double scale) {
+  const ElementRange whole[] = {{0, row.size()}};
+  ExpectTwins<T>(row, whole, skipped, scale);
 }
 
 template <class T>
@@ -58,6 +73,23 @@ TYPED_TEST(DeviceFiniteCheckTest, CountsWhatIsNotFiniteAndLeavesItOut) {
   row[4096] = ConvertTo<TypeParam>(std::numeric_limits<double>::quiet_NaN());
   row[8999] = ConvertTo<TypeParam>(-std::numeric_limits<double>::infinity());
   ExpectTwins(row, 0, 0.5);
+}
+
+// Few, many, and more than one launch takes; empty ones everywhere.
+TYPED_TEST(DeviceFiniteCheckTest, AddsRangesInOrder) {
+  Rng rng(9);
+  for (const size_t ranges : {2, 8, 9, 1024, 2500}) {
+    std::vector<ElementRange> list;
+    size_t offset = 0;
+    for (size_t i = 0; i < ranges; ++i) {
+      const size_t counts[] = {0, 1, 33, 4096, 4097, 20'000};
+      list.push_back({offset, counts[rng() % (ranges > 100 ? 3 : 6)]});
+      offset += list.back().count + rng() % 3;
+    }
+    ExpectTwins<TypeParam>(RandomRow<TypeParam>(rng, offset), list, 1, 0.5);
+  }
+  const ElementRange none[] = {{0, 0}, {5, 0}};
+  ExpectTwins<TypeParam>(RandomRow<TypeParam>(rng, 5), none, 0, 1);
 }
 
 }  // namespace

@@ -116,5 +116,24 @@ TEST(SumTreeTest, GivesTheBitsOfTheRecursiveSentence) {
   }
 }
 
+TYPED_TEST(FiniteCheckTest, RangesAreAddedOneAfterTheOther) {
+  Rng rng(5);
+  const auto row = RandomRow<TypeParam>(rng, 3 * kSumRun);
+  const ElementRange ranges[] = {
+      {0, 7}, {7, 0}, {9, kSumRun + 1}, {2 * kSumRun, kSumRun}};
+  FiniteCheck want{.sum_of_squares = 3, .non_finite = 2};
+  for (const ElementRange& range : ranges) {
+    const FiniteCheck one =
+        CheckFinite(row.data() + range.offset, this->kDType, range.count, 0.5);
+    want.sum_of_squares += one.sum_of_squares;
+    want.non_finite += one.non_finite;
+  }
+  FiniteCheck got{.sum_of_squares = 3, .non_finite = 2};
+  AddFiniteCheck(row.data(), this->kDType, ranges, 0.5, &got);
+  EXPECT_EQ(RawBits(got.sum_of_squares), RawBits(want.sum_of_squares));
+  EXPECT_EQ(got.non_finite, want.non_finite);
+  EXPECT_EQ(FiniteCheckScratchBytes(ranges), (1 + 2 + 1) * sizeof(double));
+}
+
 }  // namespace
 }  // namespace lockstep::kernels

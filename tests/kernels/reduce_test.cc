@@ -202,5 +202,19 @@ TEST(ReduceRanksDeathTest, RefusesTheMeanOfIntegersAndNoRanks) {
   EXPECT_DEATH(ReduceRanks({}, &x, 1, DType::kI32, ReduceOp::kSum), "ranks");
 }
 
+TYPED_TEST(ReduceTest, RowsThatLieBehindEachOtherAreRanks) {
+  constexpr size_t kCount = 1001;
+  const Ranks<TypeParam> in(11, 3, kCount);
+  std::vector<TypeParam> behind;
+  for (const auto& row : in.rows) {
+    behind.insert(behind.end(), row.begin(), row.end());
+  }
+  for (ReduceOp op : this->Ops()) {
+    std::vector<TypeParam> got(kCount);
+    ReduceRows(behind.data(), 3, got.data(), kCount, this->kDType, op);
+    EXPECT_TRUE(SameBits(got, this->Want(in, op))) << Name(op);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::kernels

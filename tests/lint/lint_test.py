@@ -122,6 +122,7 @@ class WordsTest(RuleTest):
     def test_launches(self):
         self.refuse(words.launches, "client/x.cu", "Pack<<<1, 2>>>();")
         self.accept(words.launches, "kernels/pack.cu", "Pack<<<1, 2>>>();")
+        self.accept(words.launches, "kernels/slots.cuh", "Pack<<<1, 2>>>();")
         self.accept(words.launches, "client/x.cc", "// says <<< >>>\nout << a << b;")
 
     def test_disabled_tests(self):

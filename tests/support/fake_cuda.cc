@@ -5,16 +5,12 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/cast_scale.h"
-#include "kernels/reduce.h"
-
 namespace lockstep::fake {
 
 using transport::nccl::CudaApi;
 using transport::nccl::CudaEventHandle;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStreamHandle;
-using transport::nccl::KernelApi;
 
 Scheduler::~Scheduler() {
   for (std::thread& thread : threads_) thread.join();
@@ -157,27 +153,53 @@ class FakeCuda final : public CudaApi {
     return CudaResult::kSuccess;
   }
 
-  CudaResult MallocAsync(void** memory, size_t bytes,
-                         CudaStreamHandle) override {
+  CudaResult Malloc(void** memory, size_t bytes) override {
     MutexLock lock(&scheduler_->mutex());
-    auto& block = blocks_.emplace_back(
-        static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) & ~255)),
-        std::free);
-    *memory = block.get();
+    *memory = scheduler_->memory().Allocate(bytes);
+    return CudaResult::kSuccess;
+  }
+  CudaResult Free(void* memory) override {
+    MutexLock lock(&scheduler_->mutex());
+    Release(memory);
+    return CudaResult::kSuccess;
+  }
+  CudaResult HostAlloc(void** memory, size_t bytes) override {
+    *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     std::memset(*memory, 0xff, bytes);
     return CudaResult::kSuccess;
+  }
+  CudaResult FreeHost(void* memory) override {
+    std::free(memory);
+    return CudaResult::kSuccess;
+  }
+
+  CudaResult MallocAsync(void** memory, size_t bytes,
+                         CudaStreamHandle) override {
+    return Malloc(memory, bytes);
   }
   CudaResult FreeAsync(void* memory, CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
     scheduler_->Push(StreamOf(stream), [this, memory] {
-      const auto block =
-          std::find_if(blocks_.begin(), blocks_.end(),
-                       [&](const auto& one) { return one.get() == memory; });
-      if (block == blocks_.end()) {
-        scheduler_->Violation("memory is freed that is not allocated");
-      } else {
-        blocks_.erase(block);
-      }
+      Release(memory);
+      return true;
+    });
+    return CudaResult::kSuccess;
+  }
+  CudaResult MemcpyAsync(void* to, const void* from, size_t bytes,
+                         CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    scheduler_->Push(StreamOf(stream), [this, to, from, bytes] {
+      const DeviceMemory& memory = scheduler_->memory();
+      if (bytes > 0) std::memcpy(memory.Reach(to), memory.Reach(from), bytes);
+      return true;
+    });
+    return CudaResult::kSuccess;
+  }
+  CudaResult MemsetAsync(void* memory, int byte, size_t bytes,
+                         CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    scheduler_->Push(StreamOf(stream), [this, memory, byte, bytes] {
+      std::memset(scheduler_->memory().Reach(memory), byte, bytes);
       return true;
     });
     return CudaResult::kSuccess;
@@ -200,46 +222,16 @@ class FakeCuda final : public CudaApi {
     return event;
   }
 
+  void Release(void* memory) {
+    if (!scheduler_->memory().Free(memory)) {
+      scheduler_->Violation("memory is freed that is not allocated");
+    }
+  }
+
   Scheduler* const scheduler_;
   const int driver_, runtime_, devices_;
   // Destroyed ones too, so that they are known as such.
   std::map<CudaEventHandle, std::shared_ptr<FakeEvent>> events_;
-  std::vector<std::unique_ptr<std::byte, void (*)(void*)>> blocks_;
-};
-
-class FakeKernels final : public KernelApi {
- public:
-  explicit FakeKernels(Scheduler* scheduler) : scheduler_(scheduler) {}
-
-  CudaResult Scale(void* data, DType dtype, double factor, size_t count,
-                   CudaStreamHandle stream) override {
-    return Launch(stream, [=] { kernels::Scale(data, dtype, factor, count); });
-  }
-
-  CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
-                        DType dtype, ReduceOp op,
-                        CudaStreamHandle stream) override {
-    return Launch(stream, [=] {
-      std::vector<const void*> each;
-      for (int row = 0; row < rows; ++row) {
-        each.push_back(static_cast<const std::byte*>(inputs) +
-                       row * count * SizeOf(dtype));
-      }
-      kernels::ReduceRanks(each, out, count, dtype, op);
-    });
-  }
-
- private:
-  CudaResult Launch(CudaStreamHandle stream, std::function<void()> kernel) {
-    MutexLock lock(&scheduler_->mutex());
-    scheduler_->Push(StreamOf(stream), [kernel = std::move(kernel)] {
-      kernel();
-      return true;
-    });
-    return CudaResult::kSuccess;
-  }
-
-  Scheduler* const scheduler_;
 };
 
 }  // namespace
@@ -247,10 +239,6 @@ class FakeKernels final : public KernelApi {
 std::unique_ptr<CudaApi> MakeFakeCuda(Scheduler* scheduler, int driver,
                                       int runtime, int devices) {
   return std::make_unique<FakeCuda>(scheduler, driver, runtime, devices);
-}
-
-std::unique_ptr<KernelApi> MakeFakeKernels(Scheduler* scheduler) {
-  return std::make_unique<FakeKernels>(scheduler);
 }
 
 }  // namespace lockstep::fake

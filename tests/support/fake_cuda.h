@@ -6,7 +6,8 @@
 // wait stands for the latest record before the call, an event may be destroyed
 // while a stream waits for it. Violations, though CUDA says nothing: waiting
 // for or asking about an event that was never recorded or is destroyed,
-// recording one twice (what waits for its first moment would see its second).
+// recording one twice (what waits for its first moment would see its second),
+// freeing what is not allocated.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_
@@ -24,6 +25,7 @@
 #include "base/mutex.h"
 #include "client/transport/nccl/cuda_api.h"
 #include "client/transport/nccl/kernel_api.h"
+#include "tests/support/fake_memory.h"
 
 namespace lockstep::fake {
 
@@ -35,8 +37,8 @@ struct FakeStream {
   bool destroyed = false;
 };
 
-// All streams, and the one lock over everything that is fake. Methods but for
-// the constructor are called with the lock held.
+// All streams, all memory, and the one lock over everything that is fake.
+// Methods but for the constructor are called with the lock held.
 class Scheduler {
  public:
   explicit Scheduler(uint64_t seed) : random_(seed) {}
@@ -46,6 +48,8 @@ class Scheduler {
   uint64_t Draw(uint64_t below) { return random_() % below; }
   void Violation(std::string what) { violations_.push_back(std::move(what)); }
   const std::vector<std::string>& violations() const { return violations_; }
+
+  DeviceMemory& memory() { return memory_; }
 
   FakeStream* MakeStream();
   // The item's number in its stream.
@@ -62,6 +66,7 @@ class Scheduler {
   Mutex mutex_;
   std::mt19937_64 random_;
   std::vector<std::string> violations_;
+  DeviceMemory memory_;
   std::vector<std::unique_ptr<FakeStream>> streams_;
   std::vector<std::thread> threads_;
 };

@@ -107,7 +107,9 @@ void Fabric::Begin(Comm* comm, Launch& launch) {
   device.waiting.erase(self);
   launch.begun = true;
   launch.lag = static_cast<int>(scheduler_.Draw(20));
-  for (const Part& part : launch.parts) {
+  for (Part& part : launch.parts) {
+    part.in = scheduler_.memory().Reach(part.in);
+    part.out = scheduler_.memory().Reach(part.out);
     launch.meetings.push_back(Join(comm, part));
     comm->meetings.push_back(launch.meetings.back());
   }
@@ -169,7 +171,9 @@ void Fabric::Leave(Comm* comm, Launch& launch) {
   Device& device = *comm->device;
   const int size = static_cast<int>(comm->clique->comms.size());
   for (const Part& part : launch.parts) {
-    if (part.out != nullptr) std::memset(part.out, 0xff, OutBytes(part, size));
+    if (part.out == nullptr) continue;
+    std::memset(scheduler_.memory().Reach(part.out), 0xff,
+                OutBytes(part, size));
   }
   const auto self = [&](const auto& one) {
     return one.second.get() == &launch;

@@ -36,6 +36,11 @@ Tables FakeGpus::TablesOf(int device) {
           MakeFakeKernels(&world.scheduler)};
 }
 
+const void* FakeGpus::Find(const void* address) const {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->scheduler.memory().Reach(address);
+}
+
 void FakeGpus::LaunchKernel(CudaStreamHandle stream,
                             std::function<void()> kernel) {
   MutexLock lock(&world_->scheduler.mutex());

@@ -7,10 +7,11 @@
 //   ...                                                          // a rank
 //   EXPECT_THAT(gpus.violations(), IsEmpty());
 //
-// Device memory is host memory, kernels are their host twins, sums are made in
-// rank order. Devices have no threads: work runs, one piece at a time, in an
-// order drawn from the seed, while somebody asks the device for something.
-// What is modelled of NCCL (fake_nccl.h) and CUDA (fake_cuda.h) is said there.
+// Device memory lies where the host cannot reach it (fake_memory.h), kernels
+// are their host twins, sums are made in rank order. Devices have no threads:
+// work runs, one piece at a time, in an order drawn from the seed, while
+// somebody asks the device for something. What is modelled of NCCL
+// (fake_nccl.h) and CUDA (fake_cuda.h) is said there.
 //
 // Threads: any.
 
@@ -49,7 +50,16 @@ class FakeGpus {
   // The tables of device `device`; they must not outlive this object.
   transport::nccl::Tables TablesOf(int device);
 
-  // A kernel of the test's own. It runs under the lock of all devices.
+  // Where the host finds what lies at a device's address; any other address is
+  // itself. For kernels of a test's own, and for a test that looks while no
+  // stream has work.
+  template <typename T>
+  T* Reach(T* address) const {
+    return static_cast<T*>(const_cast<void*>(Find(address)));
+  }
+
+  // A kernel of the test's own. It runs under the lock of all devices, so it
+  // must call nothing of this class: what it needs of Reach comes before.
   void LaunchKernel(transport::nccl::CudaStreamHandle stream,
                     std::function<void()> kernel);
 
@@ -63,6 +73,7 @@ class FakeGpus {
   std::vector<int> AbortsOf(int device) const;
 
  private:
+  const void* Find(const void* address) const;
   struct World;
   const std::unique_ptr<World> world_;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/transport/nccl/cuda_api.h"
+#include "client/transport/nccl/kernel_api.h"
 #include "client/transport/nccl/nccl_api.h"
 
 namespace lockstep::fake {
@@ -61,6 +62,14 @@ class ForwardingCuda : public transport::nccl::CudaApi {
   Result EventDestroy(EventHandle event) override {
     return inner_->EventDestroy(event);
   }
+  Result Malloc(void** memory, size_t bytes) override {
+    return inner_->Malloc(memory, bytes);
+  }
+  Result Free(void* memory) override { return inner_->Free(memory); }
+  Result HostAlloc(void** memory, size_t bytes) override {
+    return inner_->HostAlloc(memory, bytes);
+  }
+  Result FreeHost(void* memory) override { return inner_->FreeHost(memory); }
   Result MallocAsync(void** memory, size_t bytes,
                      StreamHandle stream) override {
     return inner_->MallocAsync(memory, bytes, stream);
@@ -68,11 +77,89 @@ class ForwardingCuda : public transport::nccl::CudaApi {
   Result FreeAsync(void* memory, StreamHandle stream) override {
     return inner_->FreeAsync(memory, stream);
   }
+  Result MemcpyAsync(void* to, const void* from, size_t bytes,
+                     StreamHandle stream) override {
+    return inner_->MemcpyAsync(to, from, bytes, stream);
+  }
+  Result MemsetAsync(void* memory, int byte, size_t bytes,
+                     StreamHandle stream) override {
+    return inner_->MemsetAsync(memory, byte, bytes, stream);
+  }
   void RangePush(const char* name) override { inner_->RangePush(name); }
   void RangePop() override { inner_->RangePop(); }
 
  protected:
   const std::shared_ptr<CudaApi> inner_;
+};
+
+class ForwardingKernels : public transport::nccl::KernelApi {
+ public:
+  using Result = transport::nccl::CudaResult;
+  using StreamHandle = transport::nccl::CudaStreamHandle;
+
+  explicit ForwardingKernels(std::shared_ptr<KernelApi> inner)
+      : inner_(std::move(inner)) {}
+
+  Result Pack(Slots slots, DType dtype, void* bucket,
+              StreamHandle stream) override {
+    return inner_->Pack(slots, dtype, bucket, stream);
+  }
+  Result PackScaled(Slots slots, DType dtype, double weight, void* bucket,
+                    StreamHandle stream) override {
+    return inner_->PackScaled(slots, dtype, weight, bucket, stream);
+  }
+  Result PackAdded(Slots slots, DType dtype, double weight, void* bucket,
+                   StreamHandle stream) override {
+    return inner_->PackAdded(slots, dtype, weight, bucket, stream);
+  }
+  Result Unpack(const void* bucket, Slots slots, DType dtype,
+                StreamHandle stream) override {
+    return inner_->Unpack(bucket, slots, dtype, stream);
+  }
+  Result UnpackScaled(const void* bucket, Slots slots, DType dtype,
+                      double factor, StreamHandle stream) override {
+    return inner_->UnpackScaled(bucket, slots, dtype, factor, stream);
+  }
+  Result ScaleSlots(void* bucket, Slots slots, DType dtype, double factor,
+                    StreamHandle stream) override {
+    return inner_->ScaleSlots(bucket, slots, dtype, factor, stream);
+  }
+  Result ZeroSlots(void* bucket, Slots slots, DType dtype,
+                   StreamHandle stream) override {
+    return inner_->ZeroSlots(bucket, slots, dtype, stream);
+  }
+  Result WriteFlags(std::span<const uint8_t> on, DType dtype, void* flags,
+                    StreamHandle stream) override {
+    return inner_->WriteFlags(on, dtype, flags, stream);
+  }
+  Result CastScale(const void* src, DType src_dtype, double factor, void* dst,
+                   DType dst_dtype, size_t count,
+                   StreamHandle stream) override {
+    return inner_->CastScale(src, src_dtype, factor, dst, dst_dtype, count,
+                             stream);
+  }
+  Result ReduceRows(const void* inputs, int rows, void* out, size_t count,
+                    DType dtype, ReduceOp op, StreamHandle stream) override {
+    return inner_->ReduceRows(inputs, rows, out, count, dtype, op, stream);
+  }
+  Result AddFiniteCheck(const void* data, DType dtype, Ranges ranges,
+                        double inverse_scale, void* scratch,
+                        kernels::FiniteCheck* total,
+                        StreamHandle stream) override {
+    return inner_->AddFiniteCheck(data, dtype, ranges, inverse_scale, scratch,
+                                  total, stream);
+  }
+  Result CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
+                    size_t bytes, StreamHandle stream) override {
+    return inner_->CommitCopy(verdict, from, to, bytes, stream);
+  }
+  Result CommitUnpack(const VerdictScalars* verdict, const void* bucket,
+                      Slots slots, DType dtype, StreamHandle stream) override {
+    return inner_->CommitUnpack(verdict, bucket, slots, dtype, stream);
+  }
+
+ protected:
+  const std::shared_ptr<KernelApi> inner_;
 };
 
 class ForwardingNccl : public transport::nccl::NcclApi {

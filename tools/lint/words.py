@@ -20,8 +20,8 @@ def nccl_names(tree):
 
 
 def launches(tree):
-    """Kernel launches stand in kernels/*.cu only"""
-    paths = [path for path in tree.cpp() if not re.match(r"kernels/.*\.cu$", path)]
+    """Kernel launches stand in kernels/*.cu and what only they include"""
+    paths = [path for path in tree.cpp() if not re.match(r"kernels/.*\.cuh?$", path)]
     return find_words(tree, paths, r"<<<", "{}: kernels are launched in kernels/*.cu only")
 
 

@@ -108,6 +108,7 @@
 #include "lockstep/session.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
+#include "lockstep/verdict_scalars.h"
 
 namespace lockstep {
 
@@ -140,15 +141,6 @@ struct FinishOptions {
   // their mean over the samples of all ranks. The same on all ranks; every
   // parameter must be a kSum.
   bool per_sample = false;
-};
-
-// The outcome of FinishAsync as numbers in memory that the stream's work can
-// read, once the stream has passed the point of FinishAsync.
-struct VerdictScalars {
-  double commit = 0;  // 1: committed. Anything else: do not update
-  double finite = 0;  // 1 or 0
-  double clip = 1;    // UpdateFactor(FinishAsync's max_norm)
-  double samples = 0;
 };
 
 class LOCKSTEP_EXPORT PendingVerdict {

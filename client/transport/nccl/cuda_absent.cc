@@ -1,12 +1,19 @@
-// The runtime where this was built without CUDA.
+// The runtime and the kernels where this was built without CUDA.
 
 #include "client/transport/nccl/gpu.h"
 
 namespace lockstep::transport::nccl {
+namespace {
 
-absl::StatusOr<std::shared_ptr<CudaApi>> LoadCuda(int) {
+absl::Status Absent() {
   return absl::FailedPreconditionError(
       "no GPU: this build of Lockstep was made without CUDA");
 }
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<CudaApi>> LoadCuda(int) { return Absent(); }
+
+absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels(int) { return Absent(); }
 
 }  // namespace lockstep::transport::nccl

@@ -62,10 +62,22 @@ class CudaApi {
   virtual CudaResult EventQuery(CudaEventHandle event) = 0;
   virtual CudaResult EventDestroy(CudaEventHandle event) = 0;
 
+  // --- Memory; slow, and waits for the device: at Join ---
+  virtual CudaResult Malloc(void** memory, size_t bytes) = 0;
+  virtual CudaResult Free(void* memory) = 0;
+  // Of the host, pinned: the device reads and writes it at the same address.
+  virtual CudaResult HostAlloc(void** memory, size_t bytes) = 0;
+  virtual CudaResult FreeHost(void* memory) = 0;
+
   // --- Memory, in the order of a stream ---
   virtual CudaResult MallocAsync(void** memory, size_t bytes,
                                  CudaStreamHandle stream) = 0;
   virtual CudaResult FreeAsync(void* memory, CudaStreamHandle stream) = 0;
+  // Host memory must be HostAlloc's, or the call may wait for the stream.
+  virtual CudaResult MemcpyAsync(void* to, const void* from, size_t bytes,
+                                 CudaStreamHandle stream) = 0;
+  virtual CudaResult MemsetAsync(void* memory, int byte, size_t bytes,
+                                 CudaStreamHandle stream) = 0;
 
   // --- Ranges that profilers show (NVTX, where it was found) ---
   virtual void RangePush(const char* name) = 0;

@@ -142,12 +142,38 @@ class LinkedCuda final : public CudaApi {
     return On([&] { return cudaEventDestroy(event); });
   }
 
+  CudaResult Malloc(void** memory, size_t bytes) override {
+    return On([&] { return cudaMalloc(memory, bytes); });
+  }
+  CudaResult Free(void* memory) override {
+    return On([&] { return cudaFree(memory); });
+  }
+  CudaResult HostAlloc(void** memory, size_t bytes) override {
+    return On([&] {
+      return cudaHostAlloc(memory, bytes,
+                           cudaHostAllocPortable | cudaHostAllocMapped);
+    });
+  }
+  CudaResult FreeHost(void* memory) override {
+    return On([&] { return cudaFreeHost(memory); });
+  }
+
   CudaResult MallocAsync(void** memory, size_t bytes,
                          CudaStreamHandle stream) override {
     return On([&] { return cudaMallocAsync(memory, bytes, stream); });
   }
   CudaResult FreeAsync(void* memory, CudaStreamHandle stream) override {
     return On([&] { return cudaFreeAsync(memory, stream); });
+  }
+  CudaResult MemcpyAsync(void* to, const void* from, size_t bytes,
+                         CudaStreamHandle stream) override {
+    return On([&] {
+      return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+    });
+  }
+  CudaResult MemsetAsync(void* memory, int byte, size_t bytes,
+                         CudaStreamHandle stream) override {
+    return On([&] { return cudaMemsetAsync(memory, byte, bytes, stream); });
   }
 
   void RangePush(const char* name) override { nvtxRangePushA(name); }

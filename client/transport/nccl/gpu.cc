@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/transport/nccl/nccl.h"
+#include "client/transport/nccl/rehearsal.h"
 
 namespace lockstep::transport::nccl {
 namespace {
@@ -193,16 +193,24 @@ absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
                    absl::StrJoin(tried, "; ")));
 }
 
-absl::StatusOr<std::unique_ptr<Transport>> MakeGpuTransport(
-    const Environment& environment) {
-  const auto cuda = LoadCuda(0);
+absl::StatusOr<Tables> LoadTables(const Environment& environment, int device) {
+  const auto cuda = LoadCuda(device);
   if (!cuda.ok()) return cuda.status();
   if (absl::Status found = CheckGpu(**cuda); !found.ok()) return found;
+  const auto kernels = LoadKernels(device);
+  if (!kernels.ok()) return kernels.status();
   const auto nccl = LoadNccl(NcclCandidates(environment));
   if (!nccl.ok()) return nccl.status();
-  return absl::UnimplementedError(
-      "this release has no CUDA kernels for what NCCL leaves to them: "
-      "gradients travel by 'gloo'");
+  absl::Status rehearsed = Rehearse(cuda->get(), kernels->get());
+  if (!rehearsed.ok()) return rehearsed;
+  return Tables{*nccl, *cuda, *kernels};
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeGpuTransport(
+    const Environment& environment) {
+  const auto tables = LoadTables(environment, 0);
+  if (!tables.ok()) return tables.status();
+  return MakeTransport(*tables);
 }
 
 }  // namespace lockstep::transport::nccl

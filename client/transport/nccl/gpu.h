@@ -6,6 +6,9 @@
 //   <site>/nvidia/nccl/lib/        of the Python environment: VIRTUAL_ENV,
 //                                  CONDA_PREFIX, the user's, the system's
 //
+// The kernels are this library's own; LoadTables launches each once
+// (rehearsal.h).
+//
 // Errors: FailedPrecondition where this build has no CUDA, where there is no
 //         GPU (nccl.h says which of the reasons), and where no NCCL is found:
 //         all that was tried is listed.
@@ -20,6 +23,8 @@
 
 #include "absl/status/statusor.h"
 #include "client/transport/nccl/cuda_api.h"
+#include "client/transport/nccl/kernel_api.h"
+#include "client/transport/nccl/nccl.h"
 #include "client/transport/nccl/nccl_api.h"
 #include "client/transport/transport.h"
 
@@ -38,8 +43,14 @@ absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
 // The runtime, for device `device` of this process.
 absl::StatusOr<std::shared_ptr<CudaApi>> LoadCuda(int device);
 
-// The transport of this process. Unimplemented where there is a GPU: this
-// release lacks the kernels that step beside NCCL.
+// The kernels of this library, for the same device.
+absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels(int device);
+
+// All three; OK only where there is a GPU and an NCCL.
+absl::StatusOr<Tables> LoadTables(const Environment& environment, int device);
+
+// The transport of this process, on its first device (CUDA_VISIBLE_DEVICES says
+// which that is).
 absl::StatusOr<std::unique_ptr<Transport>> MakeGpuTransport(
     const Environment& environment);
 

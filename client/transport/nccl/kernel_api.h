@@ -1,33 +1,87 @@
-// The kernels that the adapter launches beside NCCL's, as a table of functions:
-// the host twins' signatures (kernels/), and the stream.
+// The kernels that run beside NCCL's, as a table of functions: the host twins'
+// signatures (kernels/), and the stream. What each computes is said there, bit
+// for bit.
 //
-// Threads: the launch thread.
-// Memory:  of the device; must live until the stream has run past the kernel.
+// Enqueues on `stream` and returns; takes no memory, and waits for nothing.
+//
+// Threads: any; one stream by one thread at a time.
+// Memory:  of the device, but lists (slots, ranges, flags): those are copied in
+//          the call. What pointers show must live until the stream has run past
+//          the kernel. A captured kernel (CUDA graphs) keeps the lists and
+//          pointers of its call.
+// Errors:  CUDA's numbers. A wrong argument ends the process, as in the twin.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_KERNEL_API_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_KERNEL_API_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "client/transport/nccl/cuda_api.h"
+#include "kernels/finite_check.h"
+#include "kernels/slots.h"
 #include "lockstep/dtype.h"
+#include "lockstep/verdict_scalars.h"
 
 namespace lockstep::transport::nccl {
 
 class KernelApi {
  public:
+  using Slots = std::span<const kernels::Slot>;
+  using Ranges = std::span<const kernels::ElementRange>;
+
   virtual ~KernelApi() = default;
 
-  // kernels/cast_scale.h: data[i] *= factor.
-  virtual CudaResult Scale(void* data, DType dtype, double factor, size_t count,
-                           CudaStreamHandle stream) = 0;
+  // --- kernels/pack.h: many tensors and their bucket, in one launch ---
+  virtual CudaResult Pack(Slots slots, DType dtype, void* bucket,
+                          CudaStreamHandle stream) = 0;
+  virtual CudaResult PackScaled(Slots slots, DType dtype, double weight,
+                                void* bucket, CudaStreamHandle stream) = 0;
+  virtual CudaResult PackAdded(Slots slots, DType dtype, double weight,
+                               void* bucket, CudaStreamHandle stream) = 0;
+  virtual CudaResult Unpack(const void* bucket, Slots slots, DType dtype,
+                            CudaStreamHandle stream) = 0;
+  virtual CudaResult UnpackScaled(const void* bucket, Slots slots, DType dtype,
+                                  double factor, CudaStreamHandle stream) = 0;
+  virtual CudaResult ScaleSlots(void* bucket, Slots slots, DType dtype,
+                                double factor, CudaStreamHandle stream) = 0;
+  virtual CudaResult ZeroSlots(void* bucket, Slots slots, DType dtype,
+                               CudaStreamHandle stream) = 0;
 
-  // kernels/reduce.h over `rows` inputs that lie behind each other, `count`
-  // elements each. In rank order; min and max propagate NaN, which NCCL's do
-  // not.
+  // --- kernels/flags.h ---
+  virtual CudaResult WriteFlags(std::span<const uint8_t> on, DType dtype,
+                                void* flags, CudaStreamHandle stream) = 0;
+
+  // --- kernels/cast_scale.h ---
+  virtual CudaResult CastScale(const void* src, DType src_dtype, double factor,
+                               void* dst, DType dst_dtype, size_t count,
+                               CudaStreamHandle stream) = 0;
+  CudaResult Scale(void* data, DType dtype, double factor, size_t count,
+                   CudaStreamHandle stream) {
+    return CastScale(data, dtype, factor, data, dtype, count, stream);
+  }
+
+  // --- kernels/reduce.h; min and max propagate NaN, which NCCL's do not ---
   virtual CudaResult ReduceRows(const void* inputs, int rows, void* out,
                                 size_t count, DType dtype, ReduceOp op,
                                 CudaStreamHandle stream) = 0;
+
+  // --- kernels/finite_check.h ---
+  // `scratch`: FiniteCheckScratchBytes(ranges). *total lies in the device's
+  // memory too; zero it first (CudaApi::MemsetAsync).
+  virtual CudaResult AddFiniteCheck(const void* data, DType dtype,
+                                    Ranges ranges, double inverse_scale,
+                                    void* scratch, kernels::FiniteCheck* total,
+                                    CudaStreamHandle stream) = 0;
+
+  // --- kernels/verdict_gate.h: nothing happens unless the verdict allows ---
+  virtual CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,
+                                void* to, size_t bytes,
+                                CudaStreamHandle stream) = 0;
+  virtual CudaResult CommitUnpack(const VerdictScalars* verdict,
+                                  const void* bucket, Slots slots, DType dtype,
+                                  CudaStreamHandle stream) = 0;
 };
 
 }  // namespace lockstep::transport::nccl

@@ -11,8 +11,6 @@ namespace lockstep::fake {
 namespace {
 
 using transport::nccl::CudaApi;
-using transport::nccl::CudaResult;
-using transport::nccl::KernelApi;
 using transport::nccl::NcclApi;
 using transport::nccl::NcclResult;
 using transport::nccl::Tables;
@@ -345,22 +343,13 @@ class AbortsInsteadOfFinalizing final : public ForwardingNccl {
   Result CommFinalize(Comm) override { return Result::kInternalError; }
 };
 
-class ForgetsTheMultiply final : public KernelApi {
+class ForgetsTheMultiply final : public ForwardingKernels {
  public:
-  explicit ForgetsTheMultiply(std::shared_ptr<KernelApi> inner)
-      : inner_(std::move(inner)) {}
-  CudaResult Scale(void*, DType, double, size_t,
-                   transport::nccl::CudaStreamHandle) override {
-    return CudaResult::kSuccess;
+  using ForwardingKernels::ForwardingKernels;
+  Result CastScale(const void*, DType, double, void*, DType, size_t,
+                   StreamHandle) override {
+    return Result::kSuccess;
   }
-  CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
-                        DType dtype, ReduceOp op,
-                        transport::nccl::CudaStreamHandle stream) override {
-    return inner_->ReduceRows(inputs, rows, out, count, dtype, op, stream);
-  }
-
- private:
-  const std::shared_ptr<KernelApi> inner_;
 };
 
 template <typename T>

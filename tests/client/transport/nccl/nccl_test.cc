@@ -54,11 +54,10 @@ TEST(NcclGpuTest, SaysWhichOfTheReasonsThereIsNoGpuFor) {
   EXPECT_TRUE(CheckGpu(*there.TablesOf(0).cuda).ok());
 }
 
-TEST(NcclGpuTest, TheRealTablesSayWhatThisHostLacks) {
+TEST(NcclGpuTest, TheRealTablesAreThereOrSayWhatThisHostLacks) {
   const auto made = transport::nccl::MakeGpuTransport(
       [](const std::string&) { return std::string(); });
-  EXPECT_TRUE(absl::IsFailedPrecondition(made.status()) ||
-              absl::IsUnimplemented(made.status()))
+  EXPECT_TRUE(made.ok() || absl::IsFailedPrecondition(made.status()))
       << made.status();
 }
 

@@ -1,0 +1,121 @@
+// The kernels of kernels/device, as the table.
+
+#include <cuda_runtime_api.h>
+
+#include "client/transport/nccl/gpu.h"
+#include "kernels/device/cast_scale.h"
+#include "kernels/device/finite_check.h"
+#include "kernels/device/flags.h"
+#include "kernels/device/pack.h"
+#include "kernels/device/reduce.h"
+#include "kernels/device/verdict_gate.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+namespace device = kernels::device;
+
+class DeviceKernels final : public KernelApi {
+ public:
+  explicit DeviceKernels(int device) : device_(device) {}
+
+  CudaResult Pack(Slots slots, DType dtype, void* bucket,
+                  CudaStreamHandle stream) override {
+    return On([&] { return device::Pack(slots, dtype, bucket, stream); });
+  }
+  CudaResult PackScaled(Slots slots, DType dtype, double weight, void* bucket,
+                        CudaStreamHandle stream) override {
+    return On([&] {
+      return device::PackScaled(slots, dtype, weight, bucket, stream);
+    });
+  }
+  CudaResult PackAdded(Slots slots, DType dtype, double weight, void* bucket,
+                       CudaStreamHandle stream) override {
+    return On([&] {
+      return device::PackAdded(slots, dtype, weight, bucket, stream);
+    });
+  }
+  CudaResult Unpack(const void* bucket, Slots slots, DType dtype,
+                    CudaStreamHandle stream) override {
+    return On([&] { return device::Unpack(bucket, slots, dtype, stream); });
+  }
+  CudaResult UnpackScaled(const void* bucket, Slots slots, DType dtype,
+                          double factor, CudaStreamHandle stream) override {
+    return On([&] {
+      return device::UnpackScaled(bucket, slots, dtype, factor, stream);
+    });
+  }
+  CudaResult ScaleSlots(void* bucket, Slots slots, DType dtype, double factor,
+                        CudaStreamHandle stream) override {
+    return On([&] {
+      return device::ScaleSlots(bucket, slots, dtype, factor, stream);
+    });
+  }
+  CudaResult ZeroSlots(void* bucket, Slots slots, DType dtype,
+                       CudaStreamHandle stream) override {
+    return On([&] { return device::ZeroSlots(bucket, slots, dtype, stream); });
+  }
+
+  CudaResult WriteFlags(std::span<const uint8_t> on, DType dtype, void* flags,
+                        CudaStreamHandle stream) override {
+    return On([&] { return device::WriteFlags(on, dtype, flags, stream); });
+  }
+  CudaResult CastScale(const void* src, DType src_dtype, double factor,
+                       void* dst, DType dst_dtype, size_t count,
+                       CudaStreamHandle stream) override {
+    return On([&] {
+      return device::CastScale(src, src_dtype, factor, dst, dst_dtype, count,
+                               stream);
+    });
+  }
+  CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
+                        DType dtype, ReduceOp op,
+                        CudaStreamHandle stream) override {
+    return On([&] {
+      return device::ReduceRows(inputs, rows, out, count, dtype, op, stream);
+    });
+  }
+  CudaResult AddFiniteCheck(const void* data, DType dtype, Ranges ranges,
+                            double inverse_scale, void* scratch,
+                            kernels::FiniteCheck* total,
+                            CudaStreamHandle stream) override {
+    return On([&] {
+      return device::AddFiniteCheck(data, dtype, ranges, inverse_scale, scratch,
+                                    total, stream);
+    });
+  }
+
+  CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,
+                        void* to, size_t bytes,
+                        CudaStreamHandle stream) override {
+    return On(
+        [&] { return device::CommitCopy(verdict, from, to, bytes, stream); });
+  }
+  CudaResult CommitUnpack(const VerdictScalars* verdict, const void* bucket,
+                          Slots slots, DType dtype,
+                          CudaStreamHandle stream) override {
+    return On([&] {
+      return device::CommitUnpack(verdict, bucket, slots, dtype, stream);
+    });
+  }
+
+ private:
+  // A launch goes to the current device, which must be the stream's.
+  template <typename F>
+  CudaResult On(F launch) {
+    const cudaError_t chosen = cudaSetDevice(device_);
+    return static_cast<CudaResult>(chosen == cudaSuccess
+                                       ? launch()
+                                       : static_cast<device::Launched>(chosen));
+  }
+
+  const int device_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels(int device) {
+  return std::make_shared<DeviceKernels>(device);
+}
+
+}  // namespace lockstep::transport::nccl

@@ -1,0 +1,163 @@
+// Memory of the device, kernels in the order of a stream, and each of them once
+// at Join: over the fake.
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/transport/nccl/cuda_arena.h"
+#include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/rehearsal.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_gpu.h"
+#include "tests/support/forwarding_tables.h"
+
+namespace lockstep {
+namespace {
+
+using fake::FakeGpus;
+using kernels::Slot;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using transport::nccl::CudaResult;
+using transport::nccl::CudaStream;
+using transport::nccl::MakeCudaArena;
+using transport::nccl::Rehearse;
+using transport::nccl::Tables;
+
+class KernelsTest : public testing::Test {
+ protected:
+  KernelsTest() : tables_(gpus_.TablesOf(0)) {
+    arena_ = MakeCudaArena(tables_.cuda);
+    auto made = CudaStream::Create(tables_.cuda.get());
+    EXPECT_TRUE(made.ok()) << made.status();
+    stream_ = *std::move(made);
+  }
+  ~KernelsTest() override { EXPECT_THAT(gpus_.violations(), IsEmpty()); }
+
+  ArenaBuffer Allocate(size_t bytes) {
+    auto buffer = arena_->Allocate(bytes);
+    EXPECT_TRUE(buffer.ok()) << buffer.status();
+    return *std::move(buffer);
+  }
+  transport::nccl::CudaStreamHandle handle() { return *stream_->Ready(); }
+  std::vector<float> Floats(const ArenaBuffer& buffer) {
+    EXPECT_TRUE(stream_->Synchronize().ok());
+    const float* at = gpus_.Reach(buffer.as<float>().data());
+    return {at, at + buffer.bytes() / sizeof(float)};
+  }
+  // A kernel that writes this there.
+  void Fill(const ArenaBuffer& buffer, std::vector<float> values) {
+    float* const at = gpus_.Reach(buffer.as<float>().data());
+    gpus_.LaunchKernel(handle(), [at, values] {
+      std::copy(values.begin(), values.end(), at);
+    });
+  }
+
+  FakeGpus gpus_;
+  const Tables tables_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<CudaStream> stream_;
+};
+
+TEST_F(KernelsTest, AnArenaGivesZeroedMemoryOfTheDevice) {
+  EXPECT_TRUE(absl::IsInvalidArgument(arena_->Allocate(0).status()));
+  const ArenaBuffer buffer = Allocate(12);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % Arena::kAlignment, 0u);
+  EXPECT_THAT(Floats(buffer), ElementsAre(0, 0, 0));
+}
+
+TEST_F(KernelsTest, TheHostCannotTouchADevicesMemory) {
+  const ArenaBuffer buffer = Allocate(4);
+  EXPECT_DEATH(*buffer.as<volatile float>().data() = 1, "");
+}
+
+// A list may go as soon as the call has returned, and a kernel reads what is
+// there when the stream gets to it.
+TEST_F(KernelsTest, RunInTheOrderOfTheirStreamOnListsOfTheirOwn) {
+  const ArenaBuffer tensor = Allocate(8);
+  const ArenaBuffer bucket = Allocate(16);
+  {
+    std::vector<Slot> slots = {{tensor.data(), 1, 2}};
+    ASSERT_EQ(
+        tables_.kernels->ZeroSlots(bucket.data(), slots, DType::kF32, handle()),
+        CudaResult::kSuccess);
+    Fill(tensor, {2, 3});
+    tables_.kernels->PackScaled(slots, DType::kF32, 0.5, bucket.data(),
+                                handle());
+    std::vector<uint8_t> on = {1};
+    tables_.kernels->WriteFlags(on, DType::kF32, bucket.data() + 12, handle());
+    slots[0] = {};
+    on[0] = 0;
+  }
+  EXPECT_THAT(Floats(bucket), ElementsAre(0, 1, 1.5, 1));
+}
+
+TEST_F(KernelsTest, AFiniteCheckAddsUpInTheDevicesMemory) {
+  const ArenaBuffer data = Allocate(16);
+  const ArenaBuffer total = Allocate(sizeof(kernels::FiniteCheck));
+  const kernels::ElementRange ranges[] = {{0, 2}, {3, 1}};
+  const ArenaBuffer scratch = Allocate(FiniteCheckScratchBytes(ranges));
+  Fill(data, {3, 4, 100, std::numeric_limits<float>::infinity()});
+  auto* const there = total.as<kernels::FiniteCheck>().data();
+  for (int i = 0; i < 2; ++i) {
+    tables_.kernels->AddFiniteCheck(data.data(), DType::kF32, ranges, 1,
+                                    scratch.data(), there, handle());
+  }
+  kernels::FiniteCheck got;
+  tables_.cuda->MemcpyAsync(&got, there, sizeof got, handle());
+  ASSERT_TRUE(stream_->Synchronize().ok());
+  EXPECT_EQ(got.sum_of_squares, 50);
+  EXPECT_EQ(got.non_finite, 2u);
+}
+
+// What is enqueued behind a verdict that nobody has seen yet.
+TEST_F(KernelsTest, AnUpdateBehindAVerdictAsksItWhenItRuns) {
+  const ArenaBuffer update = Allocate(8);
+  const ArenaBuffer state = Allocate(8);
+  for (const bool commits : {false, true}) {
+    void* pinned = nullptr;
+    tables_.cuda->HostAlloc(&pinned, sizeof(VerdictScalars));
+    auto* const verdict = static_cast<VerdictScalars*>(pinned);
+    Fill(update, {5, 6});
+    gpus_.LaunchKernel(handle(), [=] {
+      *verdict = {.commit = commits ? 1.0 : 0.0, .finite = 1};
+    });
+    tables_.kernels->CommitCopy(verdict, update.data(), state.data(), 8,
+                                handle());
+    if (commits) {
+      EXPECT_THAT(Floats(state), ElementsAre(5, 6));
+    } else {
+      EXPECT_THAT(Floats(state), ElementsAre(0, 0));
+    }
+    tables_.cuda->FreeHost(pinned);
+  }
+}
+
+TEST_F(KernelsTest, EveryKernelRunsOnceAtJoin) {
+  EXPECT_TRUE(Rehearse(tables_.cuda.get(), tables_.kernels.get()).ok());
+}
+
+// A device for which this build has no code.
+class NoCode final : public fake::ForwardingKernels {
+ public:
+  using ForwardingKernels::ForwardingKernels;
+  Result ReduceRows(const void*, int, void*, size_t, DType, ReduceOp,
+                    StreamHandle) override {
+    return Result{209};
+  }
+};
+
+TEST_F(KernelsTest, ADeviceWithoutCodeIsFoundOutAtJoin) {
+  NoCode kernels(tables_.kernels);
+  const absl::Status rehearsed = Rehearse(tables_.cuda.get(), &kernels);
+  EXPECT_TRUE(absl::IsInternal(rehearsed)) << rehearsed;
+  EXPECT_THAT(std::string(rehearsed.message()), testing::HasSubstr("209"));
+}
+
+}  // namespace
+}  // namespace lockstep

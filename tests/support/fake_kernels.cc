@@ -1,0 +1,152 @@
+// The kernels of devices that are none: their host twins, in stream order.
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/cast_scale.h"
+#include "kernels/flags.h"
+#include "kernels/pack.h"
+#include "kernels/reduce.h"
+#include "kernels/verdict_gate.h"
+#include "tests/support/fake_cuda.h"
+
+namespace lockstep::fake {
+namespace {
+
+using kernels::Slot;
+using transport::nccl::CudaResult;
+using transport::nccl::CudaStreamHandle;
+using transport::nccl::KernelApi;
+
+class FakeKernels final : public KernelApi {
+ public:
+  explicit FakeKernels(Scheduler* scheduler) : scheduler_(*scheduler) {}
+
+  CudaResult Pack(Slots slots, DType dtype, void* bucket,
+                  CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(slots)] {
+      kernels::Pack(At(list), dtype, At(bucket));
+    });
+  }
+  CudaResult PackScaled(Slots slots, DType dtype, double weight, void* bucket,
+                        CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(slots)] {
+      kernels::PackScaled(At(list), dtype, weight, At(bucket));
+    });
+  }
+  CudaResult PackAdded(Slots slots, DType dtype, double weight, void* bucket,
+                       CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(slots)] {
+      kernels::PackAdded(At(list), dtype, weight, At(bucket));
+    });
+  }
+  CudaResult Unpack(const void* bucket, Slots slots, DType dtype,
+                    CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(slots)] {
+      kernels::Unpack(At(bucket), At(list), dtype);
+    });
+  }
+  CudaResult UnpackScaled(const void* bucket, Slots slots, DType dtype,
+                          double factor, CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(slots)] {
+      kernels::UnpackScaled(At(bucket), At(list), dtype, factor);
+    });
+  }
+  CudaResult ScaleSlots(void* bucket, Slots slots, DType dtype, double factor,
+                        CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(slots)] {
+      kernels::ScaleSlots(At(bucket), At(list), dtype, factor);
+    });
+  }
+  CudaResult ZeroSlots(void* bucket, Slots slots, DType dtype,
+                       CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(slots)] {
+      kernels::ZeroSlots(At(bucket), At(list), dtype);
+    });
+  }
+
+  CudaResult WriteFlags(std::span<const uint8_t> on, DType dtype, void* flags,
+                        CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(on)] {
+      kernels::WriteFlags(list, dtype, At(flags));
+    });
+  }
+  CudaResult CastScale(const void* src, DType src_dtype, double factor,
+                       void* dst, DType dst_dtype, size_t count,
+                       CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] {
+      kernels::CastScale(At(src), src_dtype, factor, At(dst), dst_dtype, count);
+    });
+  }
+  CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
+                        DType dtype, ReduceOp op,
+                        CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] {
+      kernels::ReduceRows(At(inputs), rows, At(out), count, dtype, op);
+    });
+  }
+  CudaResult AddFiniteCheck(const void* data, DType dtype, Ranges ranges,
+                            double inverse_scale, void* scratch,
+                            kernels::FiniteCheck* total,
+                            CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(ranges)] {
+      // The device's kernel writes there: too little is noticed here too.
+      const size_t bytes = kernels::FiniteCheckScratchBytes(list);
+      if (bytes > 0) std::memset(At(scratch), 0xff, bytes);
+      kernels::AddFiniteCheck(At(data), dtype, list, inverse_scale, At(total));
+    });
+  }
+
+  CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,
+                        void* to, size_t bytes,
+                        CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] {
+      kernels::CommitCopy(At(verdict), At(from), At(to), bytes);
+    });
+  }
+  CudaResult CommitUnpack(const VerdictScalars* verdict, const void* bucket,
+                          Slots slots, DType dtype,
+                          CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(slots)] {
+      kernels::CommitUnpack(At(verdict), At(bucket), At(list), dtype);
+    });
+  }
+
+ private:
+  template <typename T>
+  static std::vector<std::remove_const_t<T>> Copy(std::span<T> list) {
+    return {list.begin(), list.end()};
+  }
+
+  // Looked up when the kernel runs: memory may be gone by then, and is noticed.
+  template <typename T>
+  T* At(T* address) const {
+    return scheduler_.memory().Reach(address);
+  }
+  std::vector<Slot> At(std::vector<Slot> slots) const {
+    for (Slot& slot : slots) slot.tensor = At(slot.tensor);
+    return slots;
+  }
+
+  CudaResult Launch(CudaStreamHandle stream, std::function<void()> kernel) {
+    MutexLock lock(&scheduler_.mutex());
+    scheduler_.Push(StreamOf(stream), [kernel = std::move(kernel)] {
+      kernel();
+      return true;
+    });
+    return CudaResult::kSuccess;
+  }
+
+  Scheduler& scheduler_;
+};
+
+}  // namespace
+
+std::unique_ptr<KernelApi> MakeFakeKernels(Scheduler* scheduler) {
+  return std::make_unique<FakeKernels>(scheduler);
+}
+
+}  // namespace lockstep::fake
