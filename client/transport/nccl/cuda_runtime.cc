@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "client/transport/nccl/event_pool.h"
 #include "client/transport/nccl/gpu.h"
 
 namespace lockstep::transport::nccl {
@@ -91,7 +92,14 @@ CudaResult Result(cudaError_t result) {
 
 class LinkedCuda final : public CudaApi {
  public:
-  explicit LinkedCuda(int device) : device_(device) {}
+  explicit LinkedCuda(int device)
+      : device_(device),
+        events_({[this](CudaEventHandle* event) {
+                   return Make(event, kCudaEventDisableTiming);
+                 },
+                 [](CudaEventHandle event) {
+                   return Result(cudaEventDestroy(event));
+                 }}) {}
 
   CudaResult DriverGetVersion(int* version) override {
     return Result(cudaDriverGetVersion(version));
@@ -120,7 +128,7 @@ class LinkedCuda final : public CudaApi {
   }
   CudaResult StreamWaitEvent(CudaStreamHandle stream,
                              CudaEventHandle event) override {
-    return On([&] { return cudaStreamWaitEvent(stream, event, 0); });
+    return Result(cudaStreamWaitEvent(stream, event, 0));
   }
   CudaResult LaunchHostFunc(CudaStreamHandle stream, void (*run)(void*),
                             void* argument) override {
@@ -129,17 +137,19 @@ class LinkedCuda final : public CudaApi {
 
   CudaResult EventCreateWithFlags(CudaEventHandle* event,
                                   unsigned flags) override {
-    return On([&] { return cudaEventCreateWithFlags(event, flags); });
+    return flags == kCudaEventDisableTiming ? events_.Take(event)
+                                            : Make(event, flags);
   }
   CudaResult EventRecord(CudaEventHandle event,
                          CudaStreamHandle stream) override {
-    return On([&] { return cudaEventRecord(event, stream); });
+    return Result(cudaEventRecord(event, stream));
   }
   CudaResult EventQuery(CudaEventHandle event) override {
-    return On([&] { return cudaEventQuery(event); });
+    return Result(cudaEventQuery(event));
   }
   CudaResult EventDestroy(CudaEventHandle event) override {
-    return On([&] { return cudaEventDestroy(event); });
+    events_.GiveBack(event);
+    return CudaResult::kSuccess;
   }
 
   CudaResult Malloc(void** memory, size_t bytes) override {
@@ -180,6 +190,11 @@ class LinkedCuda final : public CudaApi {
   void RangePop() override { nvtxRangePop(); }
 
  private:
+  CudaResult Make(CudaEventHandle* event, unsigned flags) {
+    return On([&] { return cudaEventCreateWithFlags(event, flags); });
+  }
+
+  // For what goes to the current device; streams and events know theirs.
   template <typename F>
   CudaResult On(F call) {
     const cudaError_t chosen = cudaSetDevice(device_);
@@ -187,6 +202,7 @@ class LinkedCuda final : public CudaApi {
   }
 
   const int device_;
+  EventPool events_;  // without timing: all that the adapter takes
 };
 
 }  // namespace

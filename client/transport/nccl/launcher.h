@@ -149,7 +149,7 @@ class Launcher {
   std::vector<Connecting> connecting_;
   std::deque<Operation> operations_;
   std::vector<Closing> closing_;
-  std::shared_ptr<CudaEvent> turn_;  // when the last operation could begin
+  Member::Turn turn_;
   int idle_turns_ = 0;
 
   std::thread thread_;  // last: uses all of the above

@@ -91,8 +91,7 @@ absl::StatusOr<bool> Member::Ready() {
   return error == NcclResult::kSuccess;
 }
 
-absl::Status Member::Enqueue(const Posted& posted,
-                             std::shared_ptr<CudaEvent>* turn) {
+absl::Status Member::Enqueue(const Posted& posted, Turn* turn) {
   const Range range(tables_.cuda.get(), group_.name.c_str());
   absl::Status done = posted.ticket.after->Join(*tables_.cuda, stream_);
   done.Update(TakeTurn(turn));
@@ -114,17 +113,19 @@ absl::Status Member::Enqueue(const Posted& posted,
   return EnqueueGroup();
 }
 
-absl::Status Member::TakeTurn(std::shared_ptr<CudaEvent>* turn) {
+absl::Status Member::TakeTurn(Turn* turn) {
   CudaApi& cuda = *tables_.cuda;
-  if (*turn != nullptr) {
+  // What is on the same stream comes after it anyhow.
+  if (turn->event != nullptr && turn->stream != stream_) {
     absl::Status waits =
-        Check(cuda, cuda.StreamWaitEvent(stream_, (*turn)->handle()),
+        Check(cuda, cuda.StreamWaitEvent(stream_, turn->event->handle()),
               "StreamWaitEvent");
     if (!waits.ok()) return waits;
   }
   absl::StatusOr<std::shared_ptr<CudaEvent>> mine = Mark();
-  if (mine.ok()) *turn = *std::move(mine);
-  return mine.status();
+  if (!mine.ok()) return mine.status();
+  *turn = {*std::move(mine), stream_};
+  return absl::OkStatus();
 }
 
 absl::Status Member::EnqueueGroup() {

@@ -68,11 +68,17 @@ class Member {
   // Whether NCCL is done with what it was last asked for; its error.
   absl::StatusOr<bool> Ready();
 
+  // Whose turn it was last: when the device's last operation could begin, and
+  // on which stream. No event: none was enqueued yet.
+  struct Turn {
+    std::shared_ptr<CudaEvent> event;
+    CudaStreamHandle stream = nullptr;
+  };
+
   // Enqueues the operation behind what it must wait for, and not to begin
-  // before `*turn`, which may be null: the moment when the operation before it
-  // could begin. `*turn` is then this one's. It is queued once Ready says so,
-  // and then wants Complete.
-  absl::Status Enqueue(const Posted& posted, std::shared_ptr<CudaEvent>* turn);
+  // before the operation before it could, which `*turn` says. `*turn` is then
+  // this one's. It is queued once Ready says so, and then wants Complete.
+  absl::Status Enqueue(const Posted& posted, Turn* turn);
   // Kernels that follow the operation, then its event, and publishes that.
   absl::Status Complete(const Posted& posted);
 
@@ -101,7 +107,7 @@ class Member {
   };
 
   absl::Status MakeStream();
-  absl::Status TakeTurn(std::shared_ptr<CudaEvent>* turn);
+  absl::Status TakeTurn(Turn* turn);
   absl::Status EnqueueGroup();
   absl::Status Issue(const NcclStep& step);
   absl::Status LaunchKernels();
