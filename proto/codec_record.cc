@@ -92,6 +92,7 @@ void Write(const record::WorkerLeft& from, v1::WorkerLeftRecord* to) {
   to->set_epoch(from.epoch.value);
   to->set_worker(ToUtf8(from.worker.value));
   to->set_steps(from.steps);
+  if (from.command) to->set_command(WireOf<v1::Command>(*from.command));
 }
 
 void Read(const v1::WorkerLeftRecord& from, record::WorkerLeft* to,
@@ -99,6 +100,10 @@ void Read(const v1::WorkerLeftRecord& from, record::WorkerLeft* to,
   to->epoch = {from.epoch()};
   d->Name("worker", from.worker(), &to->worker.value);
   to->steps = from.steps();
+  if (from.has_command()) {
+    d->Enum("command", from.command(), &v1::Command_IsValid,
+            &to->command.emplace());
+  }
 }
 
 void Write(const record::CommandsWanted& from, v1::CommandsWantedRecord* to) {

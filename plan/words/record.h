@@ -7,10 +7,12 @@
 #define LOCKSTEP_PLAN_WORDS_RECORD_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "lockstep/command.h"
 #include "lockstep/job_spec.h"
 #include "plan/words/ids.h"
 #include "plan/words/protocol.h"
@@ -66,6 +68,8 @@ struct WorkerLeft {
   EpochId epoch;
   WorkerName worker;
   uint64_t steps = 0;  // that it has committed
+  // As in Leave: the command that made its last step the last of all ranks.
+  std::optional<Command> command;
   bool operator==(const WorkerLeft&) const = default;
 };
 

@@ -84,7 +84,7 @@ struct Change {
           "%s leaves epoch %d%s", body.worker.value, body.epoch.value,
           again ? " again" : ", which is not the living one"));
     }
-    job.left[body.worker] = body.steps;
+    job.left[body.worker] = {body.steps, body.command};
     return absl::OkStatus();
   }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "lockstep/command.h"
 #include "lockstep/job_spec.h"
 #include "plan/words/ids.h"
 #include "plan/words/job_view.h"
@@ -35,6 +36,13 @@ struct Bearer {
   bool operator==(const Bearer&) const = default;
 };
 
+// How a member left an epoch in order.
+struct Departure {
+  uint64_t steps = 0;              // that it has committed
+  std::optional<Command> command;  // that made it go
+  bool operator==(const Departure&) const = default;
+};
+
 struct DurableJob {
   JobSpec spec;
   std::string token_hash;                // empty: no token
@@ -46,8 +54,7 @@ struct DurableJob {
   std::string plan_digest;               // adopted in it
   // ... and the rest of its input; empty in the first revision.
   std::vector<uint32_t> observed_order;
-  // Who left the newest epoch in order, and after how many steps.
-  std::map<WorkerName, uint64_t> left;
+  std::map<WorkerName, Departure> left;  // the newest epoch, in order
   protocol::Wanted wanted;                // by an operator
   protocol::Cause cause;                  // of the last epoch's end
   std::optional<record::JobEnded> ended;  // the job is over

@@ -122,7 +122,7 @@ class Job {
   bool MayTrain() const;
   void Want(protocol::Wanted wanted, Turn& turn);
   void DrainAtOnce(Turn& turn);
-  void EndAfterLastStep(const protocol::Leave& last, Turn& turn);
+  void EndAfterLastStep(std::optional<Command> command, Turn& turn);
 
   // --- Deadlines (job_clock.cc) ---
   void ExpireLeases(Turn& turn);

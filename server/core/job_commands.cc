@@ -1,5 +1,6 @@
 // What an operator asks of a job: the part of Job about commands.
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,13 +71,13 @@ void Job::DrainAtOnce(Turn& turn) {
   AwaitNextEpoch(turn.now);
 }
 
-// All have left in order; `last` is the last that did.
-void Job::EndAfterLastStep(const protocol::Leave& last, Turn& turn) {
+// All have left in order: by `command`, or because their work is done.
+void Job::EndAfterLastStep(std::optional<Command> command, Turn& turn) {
   const protocol::Wanted& wanted = durable_.wanted;
-  if (last.command && Wants(wanted, Command::kStop)) {
+  if (command && Wants(wanted, Command::kStop)) {
     return Stop(wanted.reason, turn);
   }
-  if (last.command && Wants(wanted, Command::kDrain)) {
+  if (command && Wants(wanted, Command::kDrain)) {
     return EndEpoch({.kind = CauseKind::kStopped,
                      .message = ByOperator("drained", wanted.reason)},
                     Again::kWhenWorkersCome, turn);

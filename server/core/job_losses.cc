@@ -111,8 +111,8 @@ void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
   const int rank = RankOf(*worker);
   const std::string who = WhoIs(*worker);
   if (rank >= 0 && leave.clean) {
-    turn.out.Record(name(),
-                    record::WorkerLeft{epoch_->id, worker->name, leave.steps});
+    turn.out.Record(name(), record::WorkerLeft{epoch_->id, worker->name,
+                                               leave.steps, leave.command});
   }
   Tell(*worker, protocol::Left{}, turn);
   Detach(worker, absl::OkStatus(), turn);
@@ -142,7 +142,7 @@ void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
     Remember(AllRanks(*leave.command, leave.steps), turn);
   }
   NoteLeft(rank, leave.steps);
-  if (epoch_->left.full()) return EndAfterLastStep(leave, turn);
+  if (epoch_->left.full()) return EndAfterLastStep(leave.command, turn);
   EndIfLeaverIsMissed(turn);
 }
 

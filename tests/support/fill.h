@@ -356,8 +356,8 @@ inline void Fill(Source& s, record::EpochEnded& v) {
   All(s, epoch, cause);
 }
 inline void Fill(Source& s, record::WorkerLeft& v) {
-  auto& [epoch, worker, steps] = v;
-  All(s, epoch, worker, steps);
+  auto& [epoch, worker, steps, command] = v;
+  All(s, epoch, worker, steps, command);
 }
 inline void Fill(Source& s, record::CommandsWanted& v) {
   auto& [wanted] = v;
