@@ -103,6 +103,12 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   if (absl::Status world = ValidateWorld(input); !world.ok()) return world;
   absl::StatusOr<Merged> merged = Merge(input.mesh, input.registrations);
   if (!merged.ok()) return merged.status();
+  const bool alone = input.sync == SyncMode::kNegotiated;
+  if (alone && merged->parameters.size() > kNegotiatedParametersMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d parameters are registered; sync: negotiated takes at most %d",
+        merged->parameters.size(), kNegotiatedParametersMax));
+  }
   const absl::StatusOr<std::vector<int>> order =
       ReadyOrder(input.observed_order, merged->parameters);
   if (!order.ok()) return order.status();
@@ -110,7 +116,6 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   Plan plan{.revision = input.revision, .mesh = input.mesh};
   plan.communicators = std::move(merged->communicators);
   plan.parameters = std::move(merged->parameters);
-  const bool alone = input.sync == SyncMode::kNegotiated;
   Cut(merged->communicator_of, *order, alone ? kEachAlone : input.policy,
       &plan);
   return plan;

@@ -9,6 +9,7 @@
 #ifndef LOCKSTEP_PLAN_COMPILE_H_
 #define LOCKSTEP_PLAN_COMPILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,10 @@
 #include "plan/ir.h"
 
 namespace lockstep::plan {
+
+// In negotiated mode a rank states the decisions of two passes in one message
+// (protocol::Held), which with this many stays below the 4 MiB that gRPC takes.
+inline constexpr size_t kNegotiatedParametersMax = 100'000;
 
 struct PlanInput {
   Mesh mesh;
@@ -34,7 +39,8 @@ struct PlanInput {
 };
 
 // InvalidArgument: a world of another size than registrations.size(), an
-// observed_order that is no permutation, a parameter that is malformed (says
+// observed_order that is no permutation, more parameters than negotiated mode
+// takes (kNegotiatedParametersMax), a parameter that is malformed (says
 // which field), registered twice by one rank, or registered differently or not
 // at all by a rank of its group. The message of a mismatch groups the ranks by
 // what they said: `w: ranks 0-2: [128,64] f32 mean; rank 3: missing`; the first

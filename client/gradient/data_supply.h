@@ -47,6 +47,8 @@ class DataSupply {
   // A step that was found right is finished.
   void Finish(const FinishOptions& options) { out_ = !options.more_data; }
 
+  bool out() const { return out_; }
+
  private:
   bool out_ = false;
 };

@@ -225,7 +225,8 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
 }
 
 absl::AnyInvocable<void()> Engine::TakeOrderWatch() {
-  if (!watch_order_ || tally_.completed().empty()) return [] {};
+  const bool may_know = !tally_.completed().empty() || supply_.out();
+  if (!watch_order_ || !may_know) return [] {};
   return [tell = std::exchange(watch_order_, nullptr),
           order = ReadyOrder(tally_.completed())]() mutable {
     tell(std::move(order));

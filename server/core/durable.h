@@ -54,7 +54,7 @@ struct DurableJob {
   std::string plan_digest;               // adopted in it
   // ... and the rest of its input; empty in the first revision.
   std::vector<uint32_t> observed_order;
-  std::map<WorkerName, Departure> left;  // the newest epoch, in order
+  std::map<WorkerName, Departure> left;   // the newest epoch, in order
   protocol::Wanted wanted;                // by an operator
   protocol::Cause cause;                  // of the last epoch's end
   std::optional<record::JobEnded> ended;  // the job is over

@@ -23,6 +23,7 @@
 #include "plan/ir.h"
 #include "plan/words/protocol.h"
 #include "plan/words/shared_list.h"
+#include "server/core/early_words.h"
 #include "server/core/evidence.h"
 #include "server/core/handle_exchange.h"
 #include "server/core/lag_board.h"
@@ -72,9 +73,7 @@ struct Epoch {
   RankSet connected;
   absl::Time connect_by = absl::InfiniteFuture();
 
-  // After a restart of the coordinator: what was said of a plan that is not
-  // compiled again yet.
-  std::map<int, std::vector<protocol::ToCoordinatorBody>> early;
+  std::map<int, EarlyWords> early;  // by rank, after a restart
 
   bool started = false;
   std::optional<Negotiation> negotiation;  // with the plan, in negotiated mode

@@ -88,6 +88,10 @@ void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
     absl::StrAppend(&cause.message,
                     "; the job does not form again: ", *no_more);
   }
+  if (drains) {
+    absl::StrAppend(&cause.message, "; ",
+                    ByOperator("drained", durable_.wanted.reason));
+  }
   const auto members = epoch_->members;
   turn.out.Record(name(), record::EpochEnded{id, cause});
   Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message), turn);

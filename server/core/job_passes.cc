@@ -24,7 +24,7 @@ void Job::ResumePasses(int rank, const protocol::Hello& hello, Turn& turn) {
   if (epoch_->negotiation) {
     On(rank, protocol::Held{}, turn);
   } else if (durable_.revision.value != 0) {
-    epoch_->early[rank].push_back(protocol::Held{});
+    epoch_->early[rank].Add(protocol::Held{});
   }
 }
 

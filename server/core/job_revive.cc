@@ -38,7 +38,7 @@ void Job::Revive(absl::Time now) {
     const auto left = durable_.left.find(member.worker);
     if (left != durable_.left.end()) {
       roster_.Move(&worker, WorkerState::kLeft);
-      NoteLeft(epoch_->RankOf(member.worker), left->second);
+      NoteLeft(epoch_->RankOf(member.worker), left->second.steps);
       continue;
     }
     roster_.Move(&worker, WorkerState::kSuspect);
@@ -65,11 +65,8 @@ bool Job::EndWasLost() const {
 // recorded.
 void Job::EndAfterRestart(Turn& turn) {
   if (!epoch_) return Stop(durable_.wanted.reason, turn);
-  protocol::Leave last;
-  if (!durable_.wanted.commands.empty()) {
-    last.command = durable_.wanted.commands.front();
-  }
-  EndAfterLastStep(last, turn);
+  // One verdict made it the last step of all, so any of them can say why.
+  EndAfterLastStep(durable_.left.begin()->second.command, turn);
 }
 
 bool Job::HasStarted(const protocol::Hello& hello) const {
@@ -98,16 +95,19 @@ bool Job::IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
   if (!needs_plan || epoch_->plan != nullptr) return false;
   if (durable_.revision.value == 0) {
     EndByMismatch(rank, "speaks of a plan before there is one", turn);
-  } else {
-    epoch_->early[rank].push_back(body);
+  } else if (!epoch_->early[rank].Add(body)) {
+    EndByMismatch(rank,
+                  "says more than a step can hold, before the plan is compiled "
+                  "again",
+                  turn);
   }
   return true;
 }
 
 void Job::HearEarly(Turn& turn) {
   const auto early = std::exchange(epoch_->early, {});
-  for (const auto& [rank, bodies] : early) {
-    for (const protocol::ToCoordinatorBody& body : bodies) {
+  for (const auto& [rank, words] : early) {
+    for (const protocol::ToCoordinatorBody& body : words.all()) {
       if (epoch_) Deliver(rank, body, turn);
     }
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/slow.h"
 
 namespace lockstep {
 namespace conformance {
@@ -34,6 +35,7 @@ std::vector<Case> Cases(std::function<std::unique_ptr<World>()> make_world,
                         const Promises& promises) {
   std::vector<Case> cases;
   for (int size : {1, 2, 3, 4, 8}) {
+    if (size == 8 && kIsSlow) continue;
     cases.push_back({make_world, size, promises});
   }
   return cases;

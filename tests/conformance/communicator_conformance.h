@@ -58,7 +58,7 @@ struct Case {
   Promises promises = {};
 };
 
-// Group sizes 1, 2, 3, 4, 8.
+// Group sizes 1, 2, 3, 4, 8; under a sanitizer up to 4.
 std::vector<Case> Cases(std::function<std::unique_ptr<World>()> make_world,
                         const Promises& promises = {});
 std::string CaseName(const testing::TestParamInfo<Case>& info);

@@ -8,8 +8,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
-#include "tests/e2e/tool.h"
+#include "tests/e2e/operated.h"
 
 namespace lockstep::e2e {
 namespace {
@@ -24,13 +23,9 @@ constexpr char kEvictingSpec[] =
     "timeouts: {join: 60s, lease: 10s, progress: 500ms}\n"
     "on_stuck: evict\n";
 
-class CommandsTest : public testing::Test {
+class CommandsTest : public OperatedTest {
  protected:
-  Outcome Ctl(std::vector<std::string> words) {
-    words.insert(words.begin(),
-                 {"lockstepctl", "--address", cluster_.address()});
-    return RunTool(words);
-  }
+  CommandsTest() : OperatedTest(kEvictingSpec) {}
 
   Json Describe() {
     return Json::parse(Ctl({"describe", "trouble", "--json"}).output, nullptr,
@@ -102,7 +97,6 @@ class CommandsTest : public testing::Test {
   }
 
   std::function<void()> when_done;  // both workers
-  Cluster cluster_{2, kEvictingSpec};
 
  private:
   bool trains_ = false;

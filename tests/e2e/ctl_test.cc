@@ -7,8 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
-#include "tests/e2e/tool.h"
+#include "tests/e2e/operated.h"
 
 namespace lockstep::e2e {
 namespace {
@@ -24,15 +23,9 @@ constexpr char kSpec[] =
     "timeouts: {join: 60s, lease: 5s}\n";
 
 // A daemon for as long as the test lasts: its only "worker" is the test itself.
-class CtlTest : public testing::Test {
+class CtlTest : public OperatedTest {
  protected:
-  Outcome Ctl(std::vector<std::string> words) {
-    words.insert(words.begin(),
-                 {"lockstepctl", "--address", cluster_.address()});
-    return RunTool(words);
-  }
-
-  Cluster cluster_{2, kSpec};
+  CtlTest() : OperatedTest(kSpec) {}
 };
 
 TEST(CtlUsageTest, WrongUsageExitsWithTwo) {

@@ -386,5 +386,21 @@ TEST(CompileTest, TakesAHundredThousandParameters) {
   EXPECT_EQ(DigestOf(*plan).size(), 32u);
 }
 
+TEST(CompileTest, NegotiatedModeTakesAsManyAsOneMessageStates) {
+  std::vector<Parameter> parameters;
+  for (size_t i = 0; i < kNegotiatedParametersMax; ++i) {
+    parameters.push_back({.name = absl::StrCat("w", i), .shape = {1}});
+  }
+  PlanInput input{.mesh = MeshOf({{"data", 1}}),
+                  .sync = SyncMode::kNegotiated,
+                  .registrations = {parameters}};
+  EXPECT_EQ(Compile(input).status(), absl::OkStatus());
+  input.registrations[0].push_back({.name = "v", .shape = {1}});
+  EXPECT_EQ(Compile(input).status(),
+            absl::InvalidArgumentError("100001 parameters are registered; "
+                                       "sync: negotiated takes at most "
+                                       "100000"));
+}
+
 }  // namespace
 }  // namespace lockstep::plan

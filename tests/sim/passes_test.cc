@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "plan/compile.h"
 #include "tests/sim/passes_world.h"
+#include "tests/support/slow.h"
 
 namespace lockstep::sim {
 namespace {
@@ -26,12 +27,7 @@ std::shared_ptr<const core::Groups> BothInOneGroup() {
                       .registrations = {both, both}}));
 }
 
-// Under a sanitizer everything takes ten times as long: a pass less does.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kFewer = 1;
-#else
-constexpr uint64_t kFewer = 0;
-#endif
+constexpr uint64_t kFewer = kIsSlow ? 1 : 0;
 
 struct HashOf {
   size_t operator()(const PassesWorld& world) const { return world.Hash(); }

@@ -15,6 +15,7 @@ namespace lockstep::gradient {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::Each;
 using testing::HasSubstr;
 
@@ -232,7 +233,8 @@ TEST_F(BurnsDefect, ABufferIsNotTheBuckets) {
   });
 }
 
-// Not supported there, and found out when it is reduced.
+// Not supported there, and found out when it is reduced. Here each rank is told
+// by its own Register; one that comes later may find the first gone.
 TEST_F(BurnsDefect, AQuantizedGradient) {
   const auto ended = Run(
       2,
@@ -240,10 +242,13 @@ TEST_F(BurnsDefect, AQuantizedGradient) {
         return {{.name = "w", .shape = {4}, .dtype = DType::kI8}};
       },
       [](Device&) { return absl::InternalError("sealed"); });
+  int told = 0;
   for (const absl::Status& status : ended) {
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("i8"));
+    told += absl::IsInvalidArgument(status);
+    EXPECT_THAT(std::string(status.message()),
+                AnyOf(HasSubstr("i8"), HasSubstr("left without finishing")));
   }
+  EXPECT_GE(told, 1);
 }
 
 // unimplemented!() there.

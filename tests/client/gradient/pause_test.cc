@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/client/gradient/engine_job.h"
+#include "tests/support/slow.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -199,7 +200,8 @@ TEST_P(PauseHistories, AllRanksPauseGoOnAndStopTogether) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, PauseHistories, testing::Range(0, 60));
+INSTANTIATE_TEST_SUITE_P(Seeds, PauseHistories,
+                         testing::Range(0, kIsSlow ? 12 : 60));
 
 // --- One by one -------------------------------------------------------------
 

@@ -113,8 +113,10 @@ class SwitchTest : public testing::Test {
                 absl::OkStatus());
     }
   }
-  static absl::StatusOr<Verdict> Finish(Engine& engine) {
-    auto pending = engine.Finish({.samples = 1}, kInfinity, nullptr);
+  static absl::StatusOr<Verdict> Finish(Engine& engine,
+                                        const FinishOptions& options = {
+                                            .samples = 1}) {
+    auto pending = engine.Finish(options, kInfinity, nullptr);
     if (!pending.ok()) return pending.status();
     return (*pending)->Wait();
   }
@@ -353,6 +355,24 @@ TEST_F(SwitchTest, TellsTheOrderOfTheNextStepThatHasOne) {
     SubmitAll(rank, engine, 2, {0, 1});
     ASSERT_TRUE(Finish(engine).ok());
     EXPECT_THAT(told, ElementsAre(ElementsAre(3, 0, 4, 1, 2)));
+  });
+}
+
+// It will not have another step to tell of.
+TEST_F(SwitchTest, ARankWithoutDataTellsTheOrderOfThePlan) {
+  Begin();
+  Run([&](int rank, Engine& engine) {
+    const bool out = rank == 0;
+    ASSERT_TRUE(Finish(engine, {.samples = 1, .more_data = !out}).ok());
+    std::vector<std::vector<uint32_t>> told;
+    engine.WatchOrder(
+        [&](std::vector<uint32_t> order) { told.push_back(order); });
+    ASSERT_TRUE(Finish(engine, {.samples = 0, .more_data = !out}).ok());
+    if (out) {
+      EXPECT_THAT(told, ElementsAre(ElementsAre(0, 1, 2, 3, 4)));
+    } else {
+      EXPECT_TRUE(told.empty());
+    }
   });
 }
 

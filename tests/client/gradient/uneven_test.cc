@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/gradient/engine_job.h"
+#include "tests/support/slow.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -162,7 +163,8 @@ TEST_P(UnevenCuts, StopEndsAllRanksWithTheFirst) {
   ExpectAsAlone(GetParam(), Uneven::kStop);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, UnevenCuts, testing::Range(0, 25));
+INSTANTIATE_TEST_SUITE_P(Seeds, UnevenCuts,
+                         testing::Range(0, kIsSlow ? 8 : 25));
 
 // --- One by one -------------------------------------------------------------
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/theatre.h"
+#include "tests/support/slow.h"
 
 namespace lockstep::core {
 namespace {

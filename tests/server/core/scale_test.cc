@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/core/scene.h"
 #include "tests/server/core/theatre.h"
+#include "tests/support/slow.h"
 
 namespace lockstep::core {
 namespace {

@@ -21,13 +21,6 @@
 
 namespace lockstep::core {
 
-// Under a sanitizer everything takes ten times as long: fewer histories do.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kIsSlow = true;
-#else
-inline constexpr bool kIsSlow = false;
-#endif
-
 class Theatre {
  public:
   // Actors w-0, w-1, ...; each trains `steps` steps.
