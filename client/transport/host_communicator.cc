@@ -14,14 +14,14 @@ namespace {
 
 class HostCommunicator final : public CallingCommunicator {
  public:
-  HostCommunicator(const GroupSpec& group, std::unique_ptr<Link> link)
-      : CallingCommunicator(link->rank(), link->size()),
-        transport_(link->transport()),
+  HostCommunicator(const GroupSpec& group, std::unique_ptr<Executor> executor)
+      : CallingCommunicator(executor->rank(), executor->size()),
+        transport_(executor->transport()),
         sent_(size()),
         received_(size()),
         membership_(std::make_shared<Membership>(
-            std::move(link), absl::StrCat("group '", group.name, "', rank ",
-                                          rank(), " of ", size(), ": "))) {}
+            std::move(executor), absl::StrCat("group '", group.name, "', rank ",
+                                              rank(), " of ", size(), ": "))) {}
 
   ~HostCommunicator() override { membership_->Close(); }
 
@@ -70,9 +70,14 @@ class HostCommunicator final : public CallingCommunicator {
 
 }  // namespace
 
+std::unique_ptr<Communicator> MakeHostCommunicator(
+    const GroupSpec& group, std::unique_ptr<Executor> executor) {
+  return std::make_unique<HostCommunicator>(group, std::move(executor));
+}
+
 std::unique_ptr<Communicator> MakeHostCommunicator(const GroupSpec& group,
                                                    std::unique_ptr<Link> link) {
-  return std::make_unique<HostCommunicator>(group, std::move(link));
+  return MakeHostCommunicator(group, MakeLinkExecutor(std::move(link)));
 }
 
 }  // namespace lockstep::transport

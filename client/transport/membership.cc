@@ -3,7 +3,6 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "client/transport/operation.h"
 
 namespace lockstep::transport {
 namespace {
@@ -20,24 +19,9 @@ absl::Status Prefixed(const std::string& where, const absl::Status& error) {
 
 absl::Status Membership::Run(const std::vector<Call>& calls) {
   if (!Enter()) return status();
-  if (absl::Status done = Execute(calls); !done.ok()) Fail(done);
+  if (absl::Status done = executor_->Execute(calls); !done.ok()) Fail(done);
   Leave();
   return status();
-}
-
-absl::Status Membership::Execute(const std::vector<Call>& calls) {
-  std::vector<std::unique_ptr<Operation>> operations;
-  operations.reserve(calls.size());
-  for (const Call& call : calls) {
-    operations.push_back(MakeOperation(call, Wire{*link_, scratch_}));
-    absl::Status started = operations.back()->Start();
-    if (!started.ok()) return started;
-  }
-  for (auto& operation : operations) {
-    absl::Status finished = operation->Finish();
-    if (!finished.ok()) return finished;
-  }
-  return absl::OkStatus();
 }
 
 void Membership::Fail(const absl::Status& error) {
@@ -46,7 +30,7 @@ void Membership::Fail(const absl::Status& error) {
     if (!error_.ok()) return;
     error_ = Prefixed(where_, error);
   }
-  link_->Cut();
+  executor_->Cut(error);
 }
 
 absl::Status Membership::status() const {
@@ -60,7 +44,7 @@ void Membership::Close() {
     MutexLock lock(&mutex_);
     while (running_ > 0) left_.Wait(&mutex_);
   }
-  link_.reset();
+  executor_.reset();
 }
 
 bool Membership::Enter() {

@@ -15,38 +15,35 @@
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "client/transport/call.h"
-#include "client/transport/link.h"
-#include "client/transport/scratch.h"
+#include "client/transport/executor.h"
 
 namespace lockstep::transport {
 
 class Membership {
  public:
   // `where` begins every error: which group, which rank.
-  Membership(std::unique_ptr<Link> link, std::string where)
-      : link_(std::move(link)), where_(std::move(where)) {}
+  Membership(std::unique_ptr<Executor> executor, std::string where)
+      : executor_(std::move(executor)), where_(std::move(where)) {}
 
   // Executes `calls` as one group, on the calling thread, and blocks until they
   // are done. The first error, if there is one by then.
   absl::Status Run(const std::vector<Call>& calls);
 
-  // Makes `error` the first, unless there is one, and cuts the link.
+  // Makes `error` the first, unless there is one, and cuts the executor off.
   void Fail(const absl::Status& error);
 
   absl::Status status() const;
 
-  // Fails, blocks until nothing runs, and lets the link go. Run then returns at
-  // once; nothing else may be called.
+  // Fails, blocks until nothing runs, and lets the executor go. Run then
+  // returns at once; nothing else may be called.
   void Close();
 
  private:
   bool Enter();
   void Leave();
-  absl::Status Execute(const std::vector<Call>& calls);
 
-  std::unique_ptr<Link> link_;
+  std::unique_ptr<Executor> executor_;
   const std::string where_;
-  ScratchPool scratch_;
 
   mutable Mutex mutex_;
   CondVar left_;

@@ -1,0 +1,46 @@
+// What a host transport supplies to its communicators: somebody who carries
+// out calls. Checks, streams and the first error are host_communicator.h's.
+//
+//   HostCommunicator ──▶ Membership ──▶ Executor ─┬─ over a Link (link.h)
+//                                                 └─ over shared memory (shm/)
+//
+// Threads: Execute from the streams' threads, several at once; Cut from any.
+// Errors:  as communicator.h says of status(); those about a peer say which
+//          (blame.h). Cancelled after Cut.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_EXECUTOR_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_EXECUTOR_H_
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/transport/call.h"
+#include "client/transport/link.h"
+
+namespace lockstep::transport {
+
+class Executor {
+ public:
+  virtual ~Executor() = default;  // nothing runs by then
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string_view transport() const = 0;
+
+  // Executes checked `calls` as one group, on the calling thread, and blocks
+  // until they are done or have failed.
+  virtual absl::Status Execute(const std::vector<Call>& calls) = 0;
+
+  // Ends what runs and what is yet to run, and leaves the group: `why` is this
+  // rank's first error. Does not wait for anything; again is harmless.
+  virtual void Cut(const absl::Status& why) = 0;
+};
+
+// Calls become operations over `link` (operation.h).
+std::unique_ptr<Executor> MakeLinkExecutor(std::unique_ptr<Link> link);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_EXECUTOR_H_
