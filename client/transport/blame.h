@@ -2,7 +2,9 @@
 // is for people and never parsed.
 //
 // A transport adds the peer to Unavailable and DataLoss, of Connect and of
-// Communicator::status(); the session makes evidence of it.
+// Communicator::status(); the session makes evidence of it. A transport that
+// has seen the peer's process end says that too: proof, where a broken
+// connection is a hint.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_BLAME_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_BLAME_H_
@@ -23,6 +25,18 @@ inline constexpr char kBlameUrl[] = "lockstep/blamed_group_rank";
 inline absl::Status Blame(absl::Status error, int group_rank) {
   error.SetPayload(kBlameUrl, absl::Cord(absl::StrCat(group_rank)));
   return error;
+}
+
+inline constexpr char kProofUrl[] = "lockstep/proven_dead";
+
+// `error`, which blames a peer, with the proof that its process has ended.
+inline absl::Status Proven(absl::Status error) {
+  error.SetPayload(kProofUrl, absl::Cord("ended"));
+  return error;
+}
+
+inline bool IsProven(const absl::Status& error) {
+  return error.GetPayload(kProofUrl).has_value();
 }
 
 // The rank in the group that Blame was told, if it was.

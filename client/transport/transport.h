@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "lockstep/arena.h"
 #include "lockstep/communicator.h"
 
 namespace lockstep::transport {
@@ -60,6 +61,10 @@ class Transport {
   virtual std::string_view name() const = 0;
   virtual absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) = 0;
+
+  // Memory that this transport's operations use without a copy. May outlive
+  // the transport.
+  virtual std::unique_ptr<Arena> MakeArena() { return MakePlainArena(); }
 };
 
 }  // namespace lockstep::transport

@@ -1,0 +1,80 @@
+#include "client/transport/shm/available_memory.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <sstream>
+
+namespace lockstep::transport {
+namespace {
+
+constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The number after `word` at the beginning of a line; `otherwise` if none.
+uint64_t NumberAfter(const std::string& text, const std::string& word,
+                     uint64_t otherwise) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string first;
+    uint64_t number = 0;
+    if (words >> first >> number && first == word) return number;
+  }
+  return otherwise;
+}
+
+// A container's own group is mounted as the root of all it can see.
+uint64_t GroupsAvailable() {
+  std::string path = Read("/proc/self/cgroup");
+  const size_t unified = path.find("0::/");
+  if (unified == std::string::npos) return kAll;
+  path = path.substr(unified + 3, path.find('\n', unified) - unified - 3);
+  uint64_t least = kAll;
+  for (;;) {
+    const std::string folder = "/sys/fs/cgroup" + path + "/memory.";
+    least = std::min(
+        least, GroupAvailable(Read(folder + "max"), Read(folder + "current"),
+                              Read(folder + "stat")));
+    if (path.empty()) return least;
+    path.resize(path.rfind('/'));
+  }
+}
+
+}  // namespace
+
+uint64_t MachineAvailable(const std::string& meminfo) {
+  const uint64_t kib = NumberAfter(meminfo, "MemAvailable:", kAll);
+  return kib > kAll / 1024 ? kAll : kib * 1024;
+}
+
+uint64_t GroupAvailable(const std::string& max, const std::string& current,
+                        const std::string& stat) {
+  std::istringstream limit(max);
+  uint64_t most = 0;
+  if (!(limit >> most)) return kAll;  // "max", or no such file
+  const uint64_t used = std::strtoull(current.c_str(), nullptr, 10);
+  const uint64_t reclaimable =
+      std::min(used, NumberAfter(stat, "inactive_file", 0));
+  const uint64_t held = used - reclaimable;
+  return most > held ? most - held : 0;
+}
+
+uint64_t AvailableMemory() {
+  uint64_t least =
+      std::min(MachineAvailable(Read("/proc/meminfo")), GroupsAvailable());
+  rlimit file{};
+  if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY) {
+    least = std::min<uint64_t>(least, file.rlim_cur);
+  }
+  return least;
+}
+
+}  // namespace lockstep::transport

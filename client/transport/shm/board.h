@@ -1,0 +1,104 @@
+// A rank's view of its group: all seats, and how one waits for the others.
+//
+//   mine  ── words grow ──▶ Ring()     wakes whoever sleeps
+//   theirs ◀── looked at, again and again: spin, yield, then sleep on the bell
+//
+// A bell is rung only for who sleeps: sleepers is raised before the last look,
+// and looked at after a word has grown, so that one of the two is seen.
+//
+// Threads: any.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_BOARD_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_BOARD_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "client/transport/shm/lending.h"
+#include "client/transport/shm/meeting.h"
+#include "client/transport/shm/patience.h"
+#include "client/transport/shm/seat.h"
+
+namespace lockstep::transport {
+
+class Board {
+ public:
+  // `peers` by rank, as they met.
+  Board(int rank, std::vector<Peer> peers, std::shared_ptr<ArenaBook> book,
+        const Patience& patience);
+
+  // Lets go what was borrowed, and sees to it that nobody who may still live
+  // can write to memory of this rank: see Lending.
+  ~Board();
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  const Patience& patience() const { return patience_; }
+  RankMask others() const { return others_; }
+
+  Seat mine() const { return peers_[rank_].seat; }
+  Seat seat(int rank) const { return peers_[rank].seat; }
+
+  Lending& lending() { return lending_; }
+  Borrowing& borrowing(int peer) { return *borrowings_[peer]; }
+
+  // --- Waiting ---
+
+  // After a word of this rank has grown.
+  void Ring();
+  void Ring(int rank);
+
+  // Which of the others have left, or have been seen dead.
+  RankMask Gone() const;
+  // Looks which of `ranks` have died, by proof.
+  void LookForDead(RankMask ranks);
+  // Why a wait for `peer`, which is gone, is in vain.
+  absl::Status WhyGone(int peer) const;
+
+  // Tells all that this rank is gone, because of another or of itself.
+  void Leave(int because);
+  bool left() const { return left_.load(std::memory_order_relaxed); }
+
+  // --- Which collectives are under way ---
+
+  // Whether all ranks have finished collective `number`; if not, adds to
+  // `waits` who has not.
+  bool AllFinished(uint64_t number, RankMask* waits);
+  // This rank has.
+  void Finish(uint64_t number);
+
+  // --- Blocks of messages ---
+  std::optional<uint32_t> TakeBlock();
+  void GiveBlock(uint32_t block);
+
+ private:
+  void LetGo();
+  RankMask Unproven(RankMask borrowers);
+
+  const int rank_;
+  std::vector<Peer> peers_;
+  const RankMask others_;
+  const Patience patience_;
+  Lending lending_;
+  std::vector<std::unique_ptr<Borrowing>> borrowings_;
+
+  std::atomic<bool> left_{false};
+  std::atomic<RankMask> dead_{0};
+  std::atomic<uint64_t> finished_by_all_{0};
+
+  Mutex mutex_;
+  uint64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;  // all up to here
+  std::set<uint64_t> finished_early_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint32_t> free_blocks_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_BOARD_H_

@@ -1,0 +1,86 @@
+#include "client/transport/shm/collective.h"
+
+#include "client/transport/announcement.h"
+
+namespace lockstep::transport {
+
+absl::StatusOr<Progress> Collective::Advance() {
+  waits_ = 0;
+  switch (state_) {
+    case State::kComing:
+      if (number_ > kCells && !board_.AllFinished(number_ - kCells, &waits_)) {
+        return Progress::kNothing;
+      }
+      Come();
+      state_ = State::kMeeting;
+      [[fallthrough]];
+    case State::kMeeting: {
+      if (!AllHave(&Cell::arrived, board_.others(), 0)) {
+        return Progress::kNothing;
+      }
+      absl::Status met = Agree();
+      met.Update(Met());
+      if (!met.ok()) return met;
+      state_ = State::kActing;
+      [[fallthrough]];
+    }
+    case State::kActing: {
+      absl::StatusOr<Progress> part = Part();
+      if (!part.ok() || *part != Progress::kDone) return part;
+      Say(&Cell::read, 0);
+      state_ = State::kLeaving;
+      [[fallthrough]];
+    }
+    case State::kLeaving:
+      if (mine_.said.way == Way::kDirect &&
+          !AllHave(&Cell::read, board_.others(), 0)) {
+        return Progress::kNothing;
+      }
+      board_.Finish(number_);
+  }
+  return Progress::kDone;
+}
+
+void Collective::Come() {
+  mine_.said = {.call = Announce(call_, call_.bytes()),
+                .releases = board_.lending().releases()};
+  Prepare(mine_.said);
+  Say(&Cell::arrived, 0);
+}
+
+absl::Status Collective::Agree() const {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const Said& said = cell(peer).said;
+    absl::Status agreed = CheckAnnouncement(&said.call, mine_.said.call, peer);
+    if (!agreed.ok()) return agreed;
+    board_.borrowing(peer).Heed(said.releases);
+  }
+  return absl::OkStatus();
+}
+
+bool Collective::MayPut(uint64_t c) {
+  if (c >= kDepth) {
+    return AllHave(&Cell::taken, board_.others(), c - kDepth + 1);
+  }
+  return number_ <= kLanes || board_.AllFinished(number_ - kLanes, &waits_);
+}
+
+bool Collective::AllHave(Word Cell::*word, RankMask ranks, uint64_t chunks) {
+  RankMask missing = 0;
+  for (int peer = 0; peer < size(); ++peer) {
+    if ((ranks & MaskOf(peer)) == 0 || peer == rank()) continue;
+    if ((cell(peer).*word).load() < Reached(number_, chunks)) {
+      missing |= MaskOf(peer);
+    }
+  }
+  waits_ |= missing;
+  return missing == 0;
+}
+
+void Collective::Say(Word Cell::*word, uint64_t chunks) {
+  (mine_.*word).store(Reached(number_, chunks));
+  board_.Ring();
+}
+
+}  // namespace lockstep::transport

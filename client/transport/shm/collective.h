@@ -1,0 +1,86 @@
+// What all collectives have in common: the ranks come, agree on what they are
+// doing, do their part, and leave when nobody reads their memory any more.
+//
+//   come ──▶ meet ──▶ ... part ... ──▶ leave
+//    │         │                         └ who lends memory waits until all
+//    │         │                           have read
+//    │         └ all cells say the same, or DataLoss
+//    └ the cell is free: all have finished the collective kCells before
+//
+// Chunks of private buffers pass through the stages, kDepth under way:
+//
+//   put c ──▶ (fold c) ──▶ take c ──▶ its place is free for put c + kDepth
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_COLLECTIVE_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_COLLECTIVE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "client/transport/shm/task.h"
+
+namespace lockstep::transport {
+
+class Collective : public Task {
+ public:
+  Collective(const Call& call, Board& board)
+      : call_(call),
+        board_(board),
+        number_(call.tag >> 24),
+        mine_(board.mine().cell(number_)) {}
+
+  absl::StatusOr<Progress> Advance() final;
+
+ protected:
+  // Fills in how this rank's bytes get to the others, and those that are small.
+  virtual void Prepare(Said& said) = 0;
+  // All have come.
+  virtual absl::Status Met() = 0;
+  // This rank's part, a step of it; kDone at its end.
+  virtual absl::StatusOr<Progress> Part() = 0;
+
+  const Call& call() const { return call_; }
+  Board& board() const { return board_; }
+  int rank() const { return board_.rank(); }
+  int size() const { return board_.size(); }
+  uint64_t number() const { return number_; }
+  Cell& mine() const { return mine_; }
+  Cell& cell(int rank) const { return board_.seat(rank).cell(number_); }
+  Way way(int rank) const { return cell(rank).said.way; }
+
+  // The stage, for chunk `c` of this rank's and of others'.
+  std::byte* stage(int rank, uint64_t c) const {
+    return board_.seat(rank).stage(number_, c);
+  }
+  // Whether this rank may put chunk `c`: all have taken what was there.
+  bool MayPut(uint64_t c);
+  // Whether `word` of all `ranks` has reached `chunks`.
+  bool AllHave(Word Cell::*word, RankMask ranks, uint64_t chunks);
+  // This rank's `word` reaches `chunks`.
+  void Say(Word Cell::*word, uint64_t chunks);
+
+ private:
+  enum class State { kComing, kMeeting, kActing, kLeaving };
+
+  void Come();
+  absl::Status Agree() const;
+
+  const Call& call_;
+  Board& board_;
+  const uint64_t number_;
+  Cell& mine_;
+  State state_ = State::kComing;
+};
+
+// --- Pointers into typed memory ---
+
+inline const std::byte* Plus(const void* data, size_t bytes) {
+  return static_cast<const std::byte*>(data) + bytes;
+}
+inline std::byte* Plus(void* data, size_t bytes) {
+  return static_cast<std::byte*>(data) + bytes;
+}
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_COLLECTIVE_H_

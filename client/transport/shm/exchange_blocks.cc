@@ -1,0 +1,248 @@
+// AllGather, Broadcast, AllToAll, AllToAllV and Barrier over shared memory:
+// every rank takes its block from each other, where it lies, or from the cell
+// if it is small, or chunk by chunk from the stage if it is private.
+//
+//   stage of AllGather, Broadcast    [ the block's chunk c                 ]
+//   stage of AllToAll, AllToAllV     [ for rank 0 | for rank 1 | ...       ]
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "client/transport/blame.h"
+#include "client/transport/shm/collective.h"
+
+namespace lockstep::transport {
+namespace {
+
+struct Block {
+  uint64_t offset = 0;  // in its rank's buffer
+  uint64_t bytes = 0;
+};
+
+class Exchange final : public Collective {
+ public:
+  Exchange(const Call& call, Board& board)
+      : Collective(call, board), own_(size()), copied_(size()) {
+    for (int peer = 0; peer < size(); ++peer) own_[peer] = GiveTo(peer);
+  }
+
+ private:
+  bool uneven() const { return call().kind == CallKind::kAllToAllV; }
+  bool split() const { return uneven() || call().kind == CallKind::kAllToAll; }
+  bool root() const { return rank() == call().peer; }
+  size_t element() const { return SizeOf(call().dtype); }
+
+  const void* source() const {
+    return call().kind == CallKind::kBroadcast ? call().out : call().in;
+  }
+
+  // What this rank gives to `peer`.
+  Block GiveTo(int peer) const {
+    switch (call().kind) {
+      case CallKind::kAllGather: return {0, call().bytes()};
+      case CallKind::kBroadcast: return {0, root() ? call().bytes() : 0};
+      case CallKind::kAllToAll: return {peer * call().bytes(), call().bytes()};
+      case CallKind::kAllToAllV:
+        return {call().in_offsets[peer] * element(),
+                call().in_counts[peer] * element()};
+      default: return {};
+    }
+  }
+
+  // What `from` gives to `to`: all but AllToAllV tell by the call alone.
+  Block BlockOf(int from, int to) const {
+    if (from == rank()) return own_[to];
+    switch (call().kind) {
+      case CallKind::kBroadcast:
+        return {0, from == call().peer ? call().bytes() : 0};
+      case CallKind::kAllToAll: return {to * call().bytes(), call().bytes()};
+      case CallKind::kAllToAllV: return Table(from)[to];
+      default: return {0, call().bytes()};
+    }
+  }
+
+  // An AllToAllV's cell begins with its blocks.
+  Block* Table(int of) const {
+    return reinterpret_cast<Block*>(cell(of).small);
+  }
+  size_t table_bytes() const { return uneven() ? size() * sizeof(Block) : 0; }
+
+  // Where `from`'s block for `to` lies in a small cell: as in the buffer, but
+  // uneven blocks close together.
+  size_t PlaceInCell(int from, int to) const {
+    if (!uneven()) return BlockOf(from, to).offset;
+    size_t before = table_bytes();
+    for (int peer = 0; peer < to; ++peer) before += BlockOf(from, peer).bytes;
+    return before;
+  }
+
+  // Where what `from` gives goes; null if nowhere.
+  std::byte* Target(int from) const {
+    switch (call().kind) {
+      case CallKind::kAllGather:
+      case CallKind::kAllToAll: return Plus(call().out, from * call().bytes());
+      case CallKind::kAllToAllV:
+        return Plus(call().out, call().out_offsets[from] * element());
+      default: return Plus(call().out, 0);
+    }
+  }
+
+  void Prepare(Said& said) override {
+    if (uneven()) {
+      std::copy(own_.begin(), own_.end(), Table(rank()));
+      said.call.bytes = 0;  // each pair has its own, see Met
+    }
+    size_t given = 0;
+    size_t reach = 0;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      given = split() ? given + own_[peer].bytes : own_[peer].bytes;
+      reach = std::max(reach, own_[peer].offset + own_[peer].bytes);
+    }
+    if (given == 0) return;
+    const size_t space =
+        uneven() ? table_bytes() + given + own_[rank()].bytes : reach;
+    if (space <= kSmallBytes) return FillCell();
+    said.way = Way::kDirect;
+    said.in = board().lending().Offer(source(), reach, board().others());
+    if (said.in.segment == 0) said.way = Way::kStaged;
+  }
+
+  void FillCell() {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank() || own_[peer].bytes == 0) continue;
+      std::memcpy(mine().small + PlaceInCell(rank(), peer),
+                  Plus(source(), own_[peer].offset), own_[peer].bytes);
+      if (!split()) return;
+    }
+  }
+
+  absl::Status Met() override {
+    sources_.assign(size(), nullptr);
+    RankMask staged = 0;
+    size_t longest = 0;
+    for (int from = 0; from < size(); ++from) {
+      if (absl::Status found = FindSource(from); !found.ok()) return found;
+      if (way(from) != Way::kStaged) continue;
+      staged |= MaskOf(from);
+      for (int to = 0; to < size(); ++to) {
+        if (to != from) longest = std::max(longest, BlockOf(from, to).bytes);
+      }
+    }
+    staged_ = staged;
+    part_bytes_ = board().mine().shape().chunk_bytes / (split() ? size() : 1);
+    chunks_ = (longest + part_bytes_ - 1) / part_bytes_;
+    if (chunks_ < kChunksMax) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a block of ", longest, " bytes of private memory is ",
+                     "more than passes through the stage: use the arena"));
+  }
+
+  // Where this rank reads what `from` gives, unless it passes the stage.
+  absl::Status FindSource(int from) {
+    const Block block = BlockOf(from, rank());
+    if (uneven() && block.bytes != call().out_counts[from] * element()) {
+      return Blame(absl::DataLossError(absl::StrCat(
+                       "rank ", from, " sent ", block.bytes, " bytes where ",
+                       call().out_counts[from] * element(), " were expected")),
+                   from);
+    }
+    if (block.bytes == 0) return absl::OkStatus();
+    if (from == rank()) {
+      sources_[from] = Plus(source(), block.offset);
+    } else if (way(from) == Way::kSmall) {
+      sources_[from] = cell(from).small + PlaceInCell(from, rank());
+    } else if (way(from) == Way::kDirect) {
+      Place place = cell(from).said.in;
+      place.offset += block.offset;
+      auto resolved = board().borrowing(from).Resolve(place, block.bytes);
+      if (!resolved.ok()) return std::move(resolved).status();
+      sources_[from] = *resolved;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Progress> Part() override {
+    bool moved = PutChunk();
+    moved |= TakeChunk();
+    moved |= CopyPiece();
+    if (moved) return Progress::kMoved;
+    const bool put = put_ == chunks_ || way(rank()) != Way::kStaged;
+    return put && taken_ == chunks_ ? Progress::kDone : Progress::kNothing;
+  }
+
+  // A piece of what lies in memory that this rank can read.
+  bool CopyPiece() {
+    for (int step = 0; step < size(); ++step) {
+      const int from = (rank() + step) % size();  // everybody begins elsewhere
+      const size_t bytes = BlockOf(from, rank()).bytes;
+      if (sources_[from] == nullptr || copied_[from] == bytes) continue;
+      const size_t piece = std::min(kPieceBytes, bytes - copied_[from]);
+      std::byte* const to = Target(from) + copied_[from];
+      const std::byte* const source = sources_[from] + copied_[from];
+      if (to != source) std::memcpy(to, source, piece);
+      copied_[from] += piece;
+      return true;
+    }
+    return false;
+  }
+
+  // Chunk `c` of a block: its offset and length.
+  Block ChunkOf(const Block& block, uint64_t c) const {
+    const uint64_t begin = std::min<uint64_t>(c * part_bytes_, block.bytes);
+    return {begin, std::min<uint64_t>(part_bytes_, block.bytes - begin)};
+  }
+
+  bool PutChunk() {
+    if (way(rank()) != Way::kStaged || put_ == chunks_ || !MayPut(put_)) {
+      return false;
+    }
+    for (int to = 0; to < size(); ++to) {
+      if (to == rank()) continue;
+      const Block chunk = ChunkOf(own_[to], put_);
+      if (chunk.bytes > 0) {
+        std::memcpy(stage(rank(), put_) + (split() ? to * part_bytes_ : 0),
+                    Plus(source(), own_[to].offset + chunk.offset),
+                    chunk.bytes);
+      }
+      if (!split()) break;
+    }
+    Say(&Cell::staged, ++put_);
+    return true;
+  }
+
+  bool TakeChunk() {
+    if (taken_ == chunks_ || !AllHave(&Cell::staged, staged_, taken_ + 1)) {
+      return false;
+    }
+    for (int from = 0; from < size(); ++from) {
+      if (from == rank() || (staged_ & MaskOf(from)) == 0) continue;
+      const Block chunk = ChunkOf(BlockOf(from, rank()), taken_);
+      if (chunk.bytes == 0) continue;
+      std::memcpy(Target(from) + chunk.offset,
+                  stage(from, taken_) + (split() ? rank() * part_bytes_ : 0),
+                  chunk.bytes);
+    }
+    Say(&Cell::taken, ++taken_);
+    return true;
+  }
+
+  std::vector<Block> own_;
+  std::vector<const std::byte*> sources_;  // by rank; null: none, or staged
+  std::vector<size_t> copied_;             // bytes, by rank
+  RankMask staged_ = 0;
+  size_t part_bytes_ = 1;
+  uint64_t chunks_ = 0;
+  uint64_t put_ = 0;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeExchange(const Call& call, Board& board) {
+  return std::make_unique<Exchange>(call, board);
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,319 @@
+#include "client/transport/shm/meeting.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/transport/blame.h"
+#include "client/transport/shm/local_socket.h"
+
+namespace lockstep::transport {
+
+// The first message, with the seat's file and the process. A probe is one
+// without files.
+struct Meeting::Hello {
+  uint64_t magic = kSeatMagic;
+  uint32_t version = kSeatVersion;
+  uint32_t rank = 0;
+  uint64_t group = 0;
+  uint64_t token = 0;  // of who hears it
+};
+
+namespace {
+
+uint64_t Draw() {
+  std::random_device device;
+  const uint64_t high = device();
+  return high << 32 | device();
+}
+
+// What `from` writes into the seat of `to`.
+uint64_t ProbeOf(uint64_t group, int from, int to) {
+  return (group ^ 0x9e3779b97f4a7c15) + 0x100 * from + to + 1;
+}
+
+absl::Status Gone(int peer) {
+  return Blame(absl::UnavailableError(
+                   absl::StrCat("rank ", peer, " left before all had met")),
+               peer);
+}
+
+absl::Status Stranger(int peer) {
+  return Blame(
+      absl::UnavailableError(absl::StrCat("who answers for rank ", peer,
+                                          " does not belong to this group")),
+      peer);
+}
+
+absl::Status CheckSeat(const SeatHeader& header, const SeatHeader& mine,
+                       int peer) {
+  const bool sound =
+      header.magic == kSeatMagic && header.version == kSeatVersion &&
+      header.rank == static_cast<uint32_t>(peer) && header.size == mine.size &&
+      header.group == mine.group && header.bytes == mine.bytes &&
+      header.chunk_bytes == mine.chunk_bytes &&
+      header.block_bytes == mine.block_bytes;
+  if (sound) return absl::OkStatus();
+  return Blame(
+      absl::DataLossError(absl::StrCat(
+          "the seat of rank ", peer, " is corrupt: version ", header.version,
+          ", rank ", header.rank, " of ", header.size, ", ", header.bytes,
+          " bytes; expected were version ", kSeatVersion, ", rank ", peer,
+          " of ", mine.size, ", ", mine.bytes, " bytes")),
+      peer);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Meeting>> Meeting::Open(
+    int rank, const Seat::Shape& shape) {
+  std::unique_ptr<Meeting> meeting(new Meeting);
+  meeting->shape_ = shape;
+  meeting->handle_ = {
+      .rank = rank,
+      .size = shape.size,
+      .where = WhereaboutsOfThisProcess(),
+      .socket = absl::StrCat("lockstep-", absl::Hex(Draw(), absl::kZeroPad16),
+                             absl::Hex(Draw(), absl::kZeroPad16)),
+      .token = Draw()};
+  absl::StatusOr<Segment> memory = Segment::Create(
+      Seat::Bytes(shape), absl::StrCat("a seat in a group of ", shape.size),
+      Lookup::kEachLater);
+  if (!memory.ok()) return std::move(memory).status();
+  absl::StatusOr<FileDescriptor> listener =
+      ListenLocally(meeting->handle_.socket);
+  if (!listener.ok()) return std::move(listener).status();
+  meeting->listener_ = *std::move(listener);
+  meeting->aborted_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  meeting->peers_.resize(shape.size);
+  Peer& me = meeting->peers_[rank];
+  me.seat = Seat(memory->data(), shape);
+  me.memory = *std::move(memory);
+  return meeting;
+}
+
+void Meeting::TakeSeat(uint64_t group) {
+  group_ = group;
+  SeatHeader& header = peers_[handle_.rank].seat.header();
+  header.magic = kSeatMagic;
+  header.version = kSeatVersion;
+  header.rank = static_cast<uint32_t>(handle_.rank);
+  header.size = static_cast<uint32_t>(shape_.size);
+  header.group = group;
+  header.bytes = Seat::Bytes(shape_);
+  header.chunk_bytes = shape_.chunk_bytes;
+  header.block_bytes = shape_.block_bytes;
+}
+
+absl::StatusOr<std::vector<Peer>> Meeting::Meet(
+    const std::vector<std::string>& texts, const Deadline& deadline) {
+  for (int rank = 0; rank < shape_.size; ++rank) {
+    absl::StatusOr<ShmHandle> parsed =
+        ParseShmHandle(texts[rank], rank, shape_.size);
+    if (!parsed.ok()) return std::move(parsed).status();
+    handles_.push_back(*std::move(parsed));
+  }
+  TakeSeat(GroupOf(texts));
+  stages_.assign(shape_.size, Stage::kExpected);
+  stages_[handle_.rank] = Stage::kMet;
+  for (int peer = 0; peer < shape_.size; ++peer) {
+    if (peer == handle_.rank) continue;
+    if (absl::Status dialed = Dial(peer); !dialed.ok()) return dialed;
+  }
+  while (!AllMet()) {
+    absl::Status heard = WaitForNews(deadline);
+    if (!heard.ok()) return heard;
+    AcceptGuests();
+    heard = HearGuests();
+    if (!heard.ok()) return heard;
+    for (int peer = 0; peer < shape_.size; ++peer) {
+      if (absl::Status said = Hear(peer); !said.ok()) return said;
+    }
+  }
+  guests_.clear();
+  return std::move(peers_);
+}
+
+// Lower ranks are dialed, higher ones come.
+absl::Status Meeting::Dial(int peer) {
+  const ShmHandle& handle = handles_[peer];
+  if (handle.where != handle_.where) {
+    return Blame(
+        absl::UnavailableError(absl::StrCat(
+            "rank ", peer, " runs on another host: boot ", handle.where.boot,
+            ", network ", handle.where.network, "; here boot ",
+            handle_.where.boot, ", network ", handle_.where.network)),
+        peer);
+  }
+  if (peer > handle_.rank) return absl::OkStatus();
+  absl::StatusOr<FileDescriptor> socket = DialLocally(handle.socket);
+  if (!socket.ok()) {
+    return Blame(absl::UnavailableError(
+                     absl::StrCat("rank ", peer, " cannot be reached on this ",
+                                  "host: ", socket.status().message())),
+                 peer);
+  }
+  if (!IsSameUser(socket->get())) return Stranger(peer);
+  peers_[peer].socket = *std::move(socket);
+  stages_[peer] = Stage::kDialed;
+  return SayHello(peer);
+}
+
+absl::Status Meeting::WaitForNews(const Deadline& deadline) {
+  std::vector<pollfd> watched = {{aborted_.get(), POLLIN, 0},
+                                 {listener_.get(), POLLIN, 0}};
+  for (const FileDescriptor& guest : guests_) {
+    watched.push_back({guest.get(), POLLIN, 0});
+  }
+  for (int peer = 0; peer < shape_.size; ++peer) {
+    if (stages_[peer] == Stage::kMet || !peers_[peer].socket.valid()) continue;
+    watched.push_back({peers_[peer].socket.get(), POLLIN, 0});
+  }
+  const absl::Duration left = std::min(deadline.Left(), absl::Hours(1));
+  const int ready = poll(watched.data(), watched.size(),
+                         static_cast<int>(absl::ToInt64Milliseconds(
+                             absl::Ceil(left, absl::Milliseconds(1)))));
+  if (watched[0].revents != 0) {
+    return absl::CancelledError("the meeting was aborted");
+  }
+  return ready == 0 && deadline.Passed() ? Missing() : absl::OkStatus();
+}
+
+void Meeting::AcceptGuests() {
+  while (std::optional<FileDescriptor> guest = Accept(listener_.get())) {
+    if (IsSameUser(guest->get())) guests_.push_back(*std::move(guest));
+  }
+}
+
+// Strangers are shown the door; they are no trouble of the group's.
+absl::Status Meeting::HearGuests() {
+  std::vector<FileDescriptor> silent;
+  for (FileDescriptor& guest : guests_) {
+    Hello hello;
+    auto message = ReceiveBytes(guest.get(), &hello, sizeof hello);
+    if (message.ok() && !message->has_value()) {
+      silent.push_back(std::move(guest));
+      continue;
+    }
+    if (!message.ok() || (*message)->bytes != sizeof hello || !IsMine(hello)) {
+      continue;
+    }
+    const int peer = static_cast<int>(hello.rank);
+    if (stages_[peer] != Stage::kExpected || peer < handle_.rank) continue;
+    peers_[peer].socket = std::move(guest);
+    absl::Status greeted = SayHello(peer);
+    greeted.Update(HearHello(peer, std::move((*message)->files)));
+    if (!greeted.ok()) return greeted;
+  }
+  guests_ = std::move(silent);
+  return absl::OkStatus();
+}
+
+bool Meeting::IsMine(const Hello& hello) const {
+  return hello.magic == kSeatMagic && hello.version == kSeatVersion &&
+         hello.group == group_ && hello.token == handle_.token &&
+         hello.rank < static_cast<uint32_t>(shape_.size);
+}
+
+absl::Status Meeting::Hear(int peer) {
+  while (stages_[peer] == Stage::kDialed || stages_[peer] == Stage::kGreeted) {
+    Hello hello;
+    auto message =
+        ReceiveBytes(peers_[peer].socket.get(), &hello, sizeof hello);
+    if (!message.ok()) return Gone(peer);
+    if (!message->has_value()) return absl::OkStatus();
+    if ((*message)->bytes == 0) return Gone(peer);
+    if ((*message)->bytes != sizeof hello || !IsMine(hello) ||
+        hello.rank != static_cast<uint32_t>(peer)) {
+      return Stranger(peer);
+    }
+    absl::Status heard = stages_[peer] == Stage::kDialed
+                             ? HearHello(peer, std::move((*message)->files))
+                             : Probe(peer);
+    if (!heard.ok()) return heard;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Meeting::SayHello(int peer) {
+  const FileDescriptor process = OpenThisProcess();
+  if (!process.valid()) {
+    return absl::UnavailableError("this kernel has no process descriptors");
+  }
+  absl::Status said =
+      SendMessage(peers_[peer].socket.get(),
+                  Hello{.rank = static_cast<uint32_t>(handle_.rank),
+                        .group = group_,
+                        .token = handles_[peer].token},
+                  {peers_[handle_.rank].memory.fd(), process.get()});
+  return said.ok() ? said : Gone(peer);
+}
+
+absl::Status Meeting::HearHello(int peer, std::vector<FileDescriptor> files) {
+  if (files.size() != 2) return Stranger(peer);
+  const SeatHeader& mine = peers_[handle_.rank].seat.header();
+  absl::StatusOr<Segment> memory =
+      Segment::Map(std::move(files[0]), mine.bytes, Lookup::kEachLater);
+  if (!memory.ok()) {
+    return Blame(absl::DataLossError(
+                     absl::StrCat("the seat of rank ", peer,
+                                  " is corrupt: ", memory.status().message())),
+                 peer);
+  }
+  const Seat seat(memory->data(), shape_);
+  absl::Status sound = CheckSeat(seat.header(), mine, peer);
+  if (!sound.ok()) return sound;
+  peers_[peer].seat = seat;
+  peers_[peer].memory = *std::move(memory);
+  peers_[peer].process = std::move(files[1]);
+  stages_[peer] = Stage::kGreeted;
+  seat.header().probe[handle_.rank] = ProbeOf(group_, handle_.rank, peer);
+  absl::Status said =
+      SendMessage(peers_[peer].socket.get(),
+                  Hello{.rank = static_cast<uint32_t>(handle_.rank),
+                        .group = group_,
+                        .token = handles_[peer].token});
+  return said.ok() ? said : Gone(peer);
+}
+
+// Its number must be in our own memory by now.
+absl::Status Meeting::Probe(int peer) {
+  const uint64_t found = peers_[handle_.rank].seat.header().probe[peer];
+  if (found != ProbeOf(group_, peer, handle_.rank)) {
+    return Blame(absl::UnavailableError(absl::StrCat(
+                     "rank ", peer, " shares no memory with this rank: what ",
+                     "it wrote did not arrive")),
+                 peer);
+  }
+  stages_[peer] = Stage::kMet;
+  return absl::OkStatus();
+}
+
+absl::Status Meeting::Missing() const {
+  std::vector<int> missing;
+  for (int peer = 0; peer < shape_.size; ++peer) {
+    if (stages_[peer] != Stage::kMet) missing.push_back(peer);
+  }
+  const absl::Status late = absl::DeadlineExceededError(
+      absl::StrCat("no connection with rank ", absl::StrJoin(missing, ", ")));
+  return missing.size() == 1 ? Blame(late, missing[0]) : late;
+}
+
+bool Meeting::AllMet() const {
+  return std::all_of(stages_.begin(), stages_.end(),
+                     [](Stage stage) { return stage == Stage::kMet; });
+}
+
+void Meeting::Abort() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written =
+      write(aborted_.get(), &one, sizeof one);
+}
+
+}  // namespace lockstep::transport

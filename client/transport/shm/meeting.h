@@ -1,0 +1,92 @@
+// How the members of a group on one host meet: over a Unix socket each gives
+// the others its seat and its process.
+//
+//   rank 1                                  rank 0 (listens since Prepare)
+//     │── connect ─────────────────────────▶│
+//     │── Hello: group, token, [seat, pid] ─▶│  same user, knows the token
+//     │◀─ Hello: group, token, [seat, pid] ──│
+//     │── writes a number into 0's seat      │
+//     │── Probe ───────────────────────────▶│  finds it in its own memory
+//     │◀─ the same, the other way ───────────│
+//
+// The token is the handle's, which the coordinator gave to members only. That
+// both run on one host is not believed but proven: equal boot ids and network
+// namespaces, and the number that was written through shared memory.
+//
+// Threads: Meet on one, Abort from any.
+// Errors:  Unavailable (a peer is on another host, or gone, or somebody else
+//          answers for it), DataLoss (a seat of another layout), both blaming
+//          it; DeadlineExceeded (who did not come); Cancelled after Abort;
+//          ResourceExhausted (no memory for the seat).
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_MEETING_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_MEETING_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/deadline.h"
+#include "base/file_descriptor.h"
+#include "client/transport/shm/seat.h"
+#include "client/transport/shm/segment.h"
+#include "client/transport/shm/shm_handle.h"
+
+namespace lockstep::transport {
+
+// A member, as another sees it. Of the rank itself: its seat only.
+struct Peer {
+  Segment memory;
+  Seat seat;
+  FileDescriptor socket;
+  FileDescriptor process;  // readable once it has ended
+};
+
+class Meeting {
+ public:
+  // This rank's seat, and a socket to be met at.
+  static absl::StatusOr<std::unique_ptr<Meeting>> Open(
+      int rank, const Seat::Shape& shape);
+
+  const ShmHandle& handle() const { return handle_; }
+
+  // Blocks until all have met; by rank. Once.
+  absl::StatusOr<std::vector<Peer>> Meet(const std::vector<std::string>& texts,
+                                         const Deadline& deadline);
+  void Abort();
+
+ private:
+  struct Hello;
+  // How far this rank and another have come.
+  enum class Stage { kExpected, kDialed, kGreeted, kMet };
+
+  Meeting() = default;
+
+  void TakeSeat(uint64_t group);
+  absl::Status Dial(int peer);
+  absl::Status WaitForNews(const Deadline& deadline);
+  void AcceptGuests();
+  absl::Status HearGuests();
+  absl::Status Hear(int peer);
+  absl::Status HearHello(int peer, std::vector<FileDescriptor> files);
+  absl::Status SayHello(int peer);
+  absl::Status Probe(int peer);
+  bool IsMine(const Hello& hello) const;
+  absl::Status Missing() const;
+  bool AllMet() const;
+
+  ShmHandle handle_;
+  Seat::Shape shape_;
+  FileDescriptor listener_;
+  FileDescriptor aborted_;  // readable after Abort
+  uint64_t group_ = 0;
+  std::vector<ShmHandle> handles_;
+  std::vector<Peer> peers_;
+  std::vector<Stage> stages_;
+  std::vector<FileDescriptor> guests_;  // who has not said who it is
+};
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_MEETING_H_

@@ -1,0 +1,56 @@
+#include "client/transport/shm/patience.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "base/thread.h"
+#include "client/transport/shm/futex.h"
+
+namespace lockstep::transport {
+namespace {
+
+int Cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace
+
+// The half of a round trip between two sleepers: the best of a few, so that a
+// busy machine does not look like a slow one.
+std::chrono::nanoseconds CostOfSleep() {
+  constexpr int kRounds = 8;
+  constexpr std::chrono::nanoseconds kNap{10'000'000};
+  std::atomic<uint32_t> there{0};
+  std::atomic<uint32_t> back{0};
+  std::thread other = StartThread("ls-calibrate", [&] {
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      while (there.load() == round) SleepOn(there, round, kNap);
+      ++back;
+      WakeAll(back);
+    }
+  });
+  std::chrono::nanoseconds best = std::chrono::milliseconds(1);
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    const auto begin = Patience::Clock::now();
+    ++there;
+    WakeAll(there);
+    while (back.load() == round) SleepOn(back, round, kNap);
+    best = std::min<std::chrono::nanoseconds>(
+        best, (Patience::Clock::now() - begin) / 2);
+  }
+  other.join();
+  return best;
+}
+
+Patience PatienceOf(int ranks, std::chrono::nanoseconds cost) {
+  Patience patience;
+  patience.looks = ranks > Cores() ? std::chrono::nanoseconds(0) : cost;
+  patience.all = 2 * cost;
+  return patience;
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,37 @@
+// How long a rank looks before it sleeps, and how it sleeps.
+//
+// To look again at once is fastest while the peer runs on another core; when
+// there are more ranks than cores it only keeps the peer from running. To sleep
+// costs two switches and a wake, tens of microseconds on a virtual machine. So:
+// look for as long as a sleep would cost, which is measured, giving the core
+// away after the first moments; then sleep on the bell.
+//
+//   looks ──▶ yields ──▶ sleeps, in short naps
+//
+// Naps are short because death makes no sound: after each the sleeper looks
+// whether those it waits for still live.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_PATIENCE_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_PATIENCE_H_
+
+#include <chrono>
+
+namespace lockstep::transport {
+
+struct Patience {
+  using Clock = std::chrono::steady_clock;
+  // Without giving the core away, and until the sleep.
+  std::chrono::nanoseconds looks{2'000};
+  std::chrono::nanoseconds all{50'000};
+  std::chrono::nanoseconds nap{5'000'000};
+};
+
+// What a sleep and its wake cost here: measured, in some hundred microseconds.
+std::chrono::nanoseconds CostOfSleep();
+
+// For `ranks` that share the host's cores.
+Patience PatienceOf(int ranks, std::chrono::nanoseconds cost_of_sleep);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_PATIENCE_H_

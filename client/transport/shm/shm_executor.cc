@@ -1,0 +1,82 @@
+#include "client/transport/shm/shm_executor.h"
+
+#include <utility>
+
+#include "client/transport/blame.h"
+#include "client/transport/shm/task.h"
+#include "client/transport/shm/watch.h"
+
+namespace lockstep::transport {
+namespace {
+
+class ShmExecutor final : public Executor {
+ public:
+  explicit ShmExecutor(std::unique_ptr<Board> board)
+      : board_(std::move(board)) {}
+
+  int rank() const override { return board_->rank(); }
+  int size() const override { return board_->size(); }
+  std::string_view transport() const override { return "shm"; }
+
+  absl::Status Execute(const std::vector<Call>& calls) override {
+    std::vector<std::unique_ptr<Task>> tasks;
+    tasks.reserve(calls.size());
+    for (const Call& call : calls) tasks.push_back(MakeTask(call, *board_));
+    Watch watch(*board_);
+    while (!tasks.empty()) {
+      RankMask waits = 0;
+      absl::StatusOr<bool> moved = AdvanceAll(tasks, &waits);
+      if (!moved.ok()) return std::move(moved).status();
+      if (!*moved) {
+        if (absl::Status turn = watch.Turn(waits); !turn.ok()) return turn;
+        continue;
+      }
+      watch.Moved();
+      if (board_->left()) return absl::CancelledError("the group was left");
+    }
+    return absl::OkStatus();
+  }
+
+  void Cut(const absl::Status& why) override {
+    board_->Leave(BlamedRank(why).value_or(board_->rank()));
+  }
+
+ private:
+  // Whether any moved. Tasks that are done are removed.
+  static absl::StatusOr<bool> AdvanceAll(
+      std::vector<std::unique_ptr<Task>>& tasks, RankMask* waits) {
+    bool moved = false;
+    for (std::unique_ptr<Task>& task : tasks) {
+      absl::StatusOr<Progress> progress = task->Advance();
+      if (!progress.ok()) return std::move(progress).status();
+      if (*progress == Progress::kNothing) {
+        *waits |= task->waits();
+        continue;
+      }
+      moved = true;
+      if (*progress == Progress::kDone) task = nullptr;
+    }
+    if (moved) std::erase(tasks, nullptr);
+    return moved;
+  }
+
+  const std::unique_ptr<Board> board_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeTask(const Call& call, Board& board) {
+  switch (call.kind) {
+    case CallKind::kAllReduce:
+    case CallKind::kReduceScatter: return MakeFold(call, board);
+    case CallKind::kSend:
+    case CallKind::kRecv: return MakeMessage(call, board);
+    default: return MakeExchange(call, board);
+  }
+}
+
+std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board) {
+  return std::make_unique<ShmExecutor>(std::move(board));
+}
+
+}  // namespace lockstep::transport

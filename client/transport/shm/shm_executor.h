@@ -1,0 +1,20 @@
+// Carries out calls over a board: asks each task in turn to go on, and waits
+// when none can.
+//
+// Threads: as executor.h; no thread of its own.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_EXECUTOR_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_EXECUTOR_H_
+
+#include <memory>
+
+#include "client/transport/executor.h"
+#include "client/transport/shm/board.h"
+
+namespace lockstep::transport {
+
+std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_EXECUTOR_H_

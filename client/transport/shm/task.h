@@ -1,0 +1,47 @@
+// An operation over shared memory, on the stream's thread: asked again and
+// again to go on as far as it can without waiting, so that the members of a
+// group progress together.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_TASK_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_TASK_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "client/transport/call.h"
+#include "client/transport/shm/board.h"
+#include "client/transport/shm/seat.h"
+
+namespace lockstep::transport {
+
+enum class Progress { kNothing, kMoved, kDone };
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // A step of bounded length: a caller looks for aborts in between. Not called
+  // again after kDone or an error.
+  virtual absl::StatusOr<Progress> Advance() = 0;
+
+  // Of the last Advance that moved nothing: without which ranks it will not.
+  RankMask waits() const { return waits_; }
+
+ protected:
+  RankMask waits_ = 0;
+};
+
+// The longest piece that is copied or folded in one step.
+inline constexpr size_t kPieceBytes = 1 << 20;
+
+// `call` outlives the task, `board` too.
+std::unique_ptr<Task> MakeTask(const Call& call, Board& board);
+
+// task.cc's choice among these.
+std::unique_ptr<Task> MakeFold(const Call& call, Board& board);
+std::unique_ptr<Task> MakeExchange(const Call& call, Board& board);
+std::unique_ptr<Task> MakeMessage(const Call& call, Board& board);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_TASK_H_

@@ -1,0 +1,76 @@
+#include "client/transport/shm/watch.h"
+
+#include <sched.h>
+
+#include <bit>
+
+#include "client/transport/shm/futex.h"
+
+namespace lockstep::transport {
+namespace {
+
+void Relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// The clock is looked at once in so many turns.
+constexpr uint32_t kTurnsPerLook = 32;
+
+}  // namespace
+
+void Watch::Moved() {
+  turns_ = 0;
+  Disarm();
+}
+
+absl::Status Watch::Turn(RankMask ranks) {
+  if (board_.left()) return absl::CancelledError("the group was left");
+  if (absl::Status gone = LookForGone(ranks); !gone.ok()) return gone;
+  if (armed_) {
+    Sleep(ranks);
+    return absl::OkStatus();
+  }
+  if (turns_++ == 0) began_ = Patience::Clock::now();
+  if (turns_ % kTurnsPerLook != 0 && board_.patience().looks.count() > 0) {
+    Relax();
+    return absl::OkStatus();
+  }
+  const auto waited = Patience::Clock::now() - began_;
+  if (waited < board_.patience().looks) return absl::OkStatus();
+  if (waited < board_.patience().all) {
+    sched_yield();
+    return absl::OkStatus();
+  }
+  // From here on whoever has news rings; one more look, then to sleep.
+  SeatHeader& header = board_.mine().header();
+  rung_ = header.bell;
+  ++header.sleepers;
+  armed_ = true;
+  return absl::OkStatus();
+}
+
+// What a rank did before it went is looked at once more before it is missed.
+absl::Status Watch::LookForGone(RankMask ranks) {
+  const RankMask gone = board_.Gone() & ranks;
+  const RankMask missed = gone & seen_gone_;
+  seen_gone_ |= gone;
+  if (missed == 0) return absl::OkStatus();
+  return board_.WhyGone(std::countr_zero(missed));
+}
+
+void Watch::Sleep(RankMask ranks) {
+  SleepOn(board_.mine().header().bell, rung_, board_.patience().nap);
+  Disarm();
+  turns_ = 0;
+  board_.LookForDead(ranks);
+}
+
+void Watch::Disarm() {
+  if (!armed_) return;
+  --board_.mine().header().sleepers;
+  armed_ = false;
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,230 @@
+// Shared memory with real processes for peers, which are stopped and killed.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/transport/blame.h"
+#include "client/transport/shm/shm.h"
+#include "gtest/gtest.h"
+#include "tests/support/program.h"
+
+namespace lockstep {
+namespace {
+
+// In a cell; in slices, or in chunks through the stage.
+constexpr size_t kSmall = 100;
+constexpr size_t kLarge = 8 << 20;
+
+// This process is rank 0; the others are shm_peer.
+class Party {
+ public:
+  Party(int size, size_t count, bool in_arena)
+      : transport_(transport::MakeShmTransport()),
+        memory_(*(in_arena ? transport_->MakeArena() : MakePlainArena())
+                     ->Allocate(count * sizeof(float))) {
+    std::fill(ones().begin(), ones().end(), 1.0f);
+    auto pending =
+        transport_->Prepare({.name = "peers", .rank = 0, .size = size});
+    EXPECT_TRUE(pending.ok()) << pending.status();
+    std::vector<std::string> handles = {(*pending)->handle()};
+    for (int rank = 1; rank < size; ++rank) {
+      peers_.push_back(std::make_unique<Program>(std::vector<std::string>{
+          LOCKSTEP_SHM_PEER, absl::StrCat(rank), absl::StrCat(size),
+          absl::StrCat(count), in_arena ? "arena" : "private"}));
+      handles.push_back(peers_.back()->ReadLine());
+    }
+    for (const auto& peer : peers_) {
+      for (const std::string& handle : handles) peer->WriteLine(handle);
+    }
+    auto comm = (*pending)->Connect(handles, absl::Seconds(60));
+    EXPECT_TRUE(comm.ok()) << comm.status();
+    comm_ = *std::move(comm);
+    for (const auto& peer : peers_) EXPECT_EQ(peer->ReadLine(), "connected");
+  }
+
+  Program& peer(int rank) { return *peers_[rank - 1]; }
+  Communicator& comm() { return *comm_; }
+  HostStream& stream() { return stream_; }
+  absl::Span<float> ones() { return memory_.as<float>(); }
+  void Drop() { comm_ = nullptr; }
+
+  void SayToAll(const std::string& word) {
+    for (const auto& peer : peers_) peer->WriteLine(word);
+  }
+
+  void Enqueue(int operations) {
+    for (int i = 0; i < operations; ++i) {
+      ASSERT_TRUE(comm_
+                      ->AllReduce(ones().data(), ones().data(), ones().size(),
+                                  DType::kF32, ReduceOp::kSum, stream_)
+                      .ok());
+    }
+  }
+
+ private:
+  const std::unique_ptr<transport::Transport> transport_;
+  const ArenaBuffer memory_;
+  std::vector<std::unique_ptr<Program>> peers_;
+  std::unique_ptr<Communicator> comm_;
+  HostStream stream_;  // ends before the buffers that its work uses
+};
+
+struct Setting {
+  size_t count;
+  bool in_arena;
+};
+constexpr Setting kSettings[] = {
+    {kSmall, false}, {kSmall, true}, {kLarge, false}, {kLarge, true}};
+
+std::string Named(const Setting& setting) {
+  return absl::StrCat(setting.count, setting.in_arena ? " floats in the arena"
+                                                      : " private floats");
+}
+
+// Memory files of ours that this process has mapped or holds open.
+int MemoryFiles() {
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    files += absl::StartsWith(target.string(), "/memfd:lockstep");
+  }
+  std::FILE* const maps = std::fopen("/proc/self/maps", "r");
+  char line[4096];
+  while (std::fgets(line, sizeof line, maps) != nullptr) {
+    files += std::string(line).find("/memfd:lockstep") != std::string::npos;
+  }
+  std::fclose(maps);
+  return files;
+}
+
+TEST(ShmProcessTest, ReducesAcrossProcesses) {
+  for (const Setting& setting : kSettings) {
+    Party party(3, setting.count, setting.in_arena);
+    for (int round = 1; round <= 2; ++round) {
+      party.SayToAll("go");
+      party.Enqueue(1);
+      ASSERT_TRUE(party.stream().Synchronize().ok());
+      // This rank's ones are sums from round 2 on.
+      const std::string sum = round == 1 ? "3" : "5";
+      EXPECT_EQ(party.peer(1).ReadLine(), sum) << Named(setting);
+      EXPECT_EQ(party.peer(2).ReadLine(), sum) << Named(setting);
+    }
+  }
+}
+
+TEST(ShmProcessTest, AbortNeedsNothingFromAStoppedPeer) {
+  for (const Setting& setting : kSettings) {
+    std::vector<absl::Duration> latencies;
+    for (int round = 0; round < 5; ++round) {
+      Party party(2, setting.count, setting.in_arena);
+      party.SayToAll("forever");
+      party.Enqueue(1 + round % 3);
+      ASSERT_TRUE(party.stream().Synchronize().ok());
+      party.peer(1).Stop();
+      party.Enqueue(4);
+      const Event all = party.stream().Record();
+      const absl::Time begin = absl::Now();
+      party.comm().Abort("its peer does not move");
+      ASSERT_TRUE(all.Wait(absl::Seconds(30)).ok());
+      latencies.push_back(absl::Now() - begin);
+      EXPECT_TRUE(absl::IsAborted(party.stream().Synchronize()));
+    }
+    const absl::Duration worst =
+        *std::max_element(latencies.begin(), latencies.end());
+    std::printf("abort with a stopped peer, %s: worst %s\n",
+                Named(setting).c_str(), absl::FormatDuration(worst).c_str());
+    // The promise is 100 ms; this machine may be busy with other things.
+    EXPECT_LT(worst, absl::Seconds(1));
+  }
+}
+
+TEST(ShmProcessTest, DestructionNeedsNothingFromAStoppedPeer) {
+  for (const Setting& setting : kSettings) {
+    Party party(2, setting.count, setting.in_arena);
+    party.peer(1).Stop();
+    party.Enqueue(3);
+    party.Drop();
+    EXPECT_TRUE(absl::IsAborted(party.stream().Synchronize()));
+  }
+}
+
+// Killed at any moment of an all-reduce: all survivors name it, with proof, and
+// nothing of the group's memory is left.
+TEST(ShmProcessTest, AKilledPeerIsNamedWithProofAndLeavesNothing) {
+  const int files_before = MemoryFiles();
+  std::vector<absl::Duration> latencies;
+  for (int round = 0; round < 20; ++round) {
+    const Setting& setting = kSettings[round % std::size(kSettings)];
+    Party party(3, setting.count, setting.in_arena);
+    party.SayToAll("forever");
+    party.Enqueue(1 + round % 5);
+    ASSERT_TRUE(party.stream().Synchronize().ok());
+    party.Enqueue(1000);
+    party.peer(2).Signal(SIGKILL);
+    const absl::Time killed = absl::Now();
+    const absl::Status ended = party.stream().Synchronize();
+    latencies.push_back(absl::Now() - killed);
+    EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
+    EXPECT_EQ(transport::BlamedRank(ended), 2) << ended;
+    const std::string told = party.peer(1).ReadLine();
+    EXPECT_TRUE(absl::StrContains(told, "UNAVAILABLE")) << told;
+    EXPECT_TRUE(absl::StrContains(told, "rank 2")) << told;
+  }
+  EXPECT_EQ(MemoryFiles(), files_before);
+  std::sort(latencies.begin(), latencies.end());
+  std::printf("a killed peer is named: median %s, worst %s\n",
+              absl::FormatDuration(latencies[latencies.size() / 2]).c_str(),
+              absl::FormatDuration(latencies.back()).c_str());
+  // The promise is 100 ms; this machine may be busy with other things.
+  EXPECT_LT(latencies.back(), absl::Seconds(2));
+}
+
+TEST(ShmProcessTest, WhoSeesADeathFirstHasProof) {
+  Party party(2, kLarge, /*in_arena=*/true);
+  party.peer(1).Signal(SIGKILL);
+  party.Enqueue(1);
+  const absl::Status ended = party.stream().Synchronize();
+  EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+  EXPECT_TRUE(transport::IsProven(ended)) << ended;
+}
+
+// A rank that is stopped inside a reduction would, when it wakes, write the
+// rest of its slice into the memory of ranks that have long gone on without it.
+TEST(ShmProcessTest, AStoppedRankThatWakesReachesNoSurvivorsMemory) {
+  for (int round = 0; round < 8; ++round) {
+    Party party(2, kLarge, /*in_arena=*/true);
+    party.SayToAll("forever");
+    party.Enqueue(2 + round % 3);
+    ASSERT_TRUE(party.stream().Synchronize().ok());
+    // It runs ahead into its part of the next one, and is stopped there.
+    party.Enqueue(1);
+    party.peer(1).Stop();
+    party.comm().Abort("the epoch has ended");
+    EXPECT_FALSE(party.stream().Synchronize().ok());
+    float* const address = party.ones().data();
+    party.Drop();
+    ASSERT_EQ(party.ones().data(), address);
+    // From here on this rank goes on with its memory.
+    std::fill(party.ones().begin(), party.ones().end(), 7.0f);
+    party.peer(1).Signal(SIGCONT);
+    const std::string told = party.peer(1).ReadLine();
+    EXPECT_TRUE(absl::StrContains(told, "UNAVAILABLE")) << told;
+    EXPECT_EQ(std::count(party.ones().begin(), party.ones().end(), 7.0f),
+              static_cast<ptrdiff_t>(kLarge))
+        << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
