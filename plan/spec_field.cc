@@ -75,8 +75,10 @@ std::vector<SpecFieldRule> MakeTable() {
             ChoiceForm<SyncMode>{{{"static", SyncMode::kStatic},
                                   {"negotiated", SyncMode::kNegotiated}}}),
       Field("transport", &S::transport,
-            ChoiceForm<std::string>{
-                {{"gloo", "gloo"}, {"inproc", "inproc"}, {"nccl", "nccl"}}}),
+            ChoiceForm<std::string>{{{"gloo", "gloo"},
+                                     {"inproc", "inproc"},
+                                     {"nccl", "nccl"},
+                                     {"shm", "shm"}}}),
       Field("buckets.first_bytes_max", &S::buckets, &B::first_bytes_max,
             bucket),
       Field("buckets.bytes_max", &S::buckets, &B::bytes_max, bucket),

@@ -41,6 +41,12 @@ absl::Status WhyOver(const View& view) {
   return absl::FailedPreconditionError("this worker has left the job");
 }
 
+protocol::EvidenceKind KindOf(const absl::Status& error) {
+  using Kind = protocol::EvidenceKind;
+  if (transport::IsProven(error)) return Kind::kExited;
+  return absl::IsDeadlineExceeded(error) ? Kind::kPeerSilent : Kind::kPeerReset;
+}
+
 bool HasLeft(const View& view) {
   return view.phase == SessionPhase::kLeft ||
          view.phase == SessionPhase::kFailed;
@@ -83,6 +89,7 @@ absl::Status Session::Internals::Form(Parts& parts) {
   auto transport = parts.make_transport(spec());
   if (!transport.ok()) return transport.status();
   transport_ = *std::move(transport);
+  if (arena_ == nullptr) arena_ = transport_->MakeArena();
   return absl::OkStatus();
 }
 
@@ -138,13 +145,10 @@ void Session::Internals::Accuse(absl::Span<const int> group,
     return;
   }
   const protocol::Member& peer = members().at(group[*blamed]);
-  driver_->Post(
-      session::Accuse{{.subject = peer.worker,
-                       .generation = peer.generation,
-                       .kind = absl::IsDeadlineExceeded(error)
-                                   ? protocol::EvidenceKind::kPeerSilent
-                                   : protocol::EvidenceKind::kPeerReset,
-                       .detail = std::string(error.message())}});
+  driver_->Post(session::Accuse{{.subject = peer.worker,
+                                 .generation = peer.generation,
+                                 .kind = KindOf(error),
+                                 .detail = std::string(error.message())}});
 }
 
 absl::Status Session::Internals::Explain(const std::string& call,

@@ -61,7 +61,7 @@ class Session::Internals {
     std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>(
         const JobSpec&)>
         make_transport;
-    std::unique_ptr<Arena> arena;
+    std::unique_ptr<Arena> arena;  // null: the transport's own
     std::shared_ptr<Clock> clock;
     protocol::ProcessInfo process;
     uint64_t life = 0;  // drawn at random, not 0
@@ -201,7 +201,7 @@ class Session::Internals {
 
   const JoinOptions options_;
   const std::shared_ptr<Clock> clock_;
-  const std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Arena> arena_;
   std::unique_ptr<transport::Transport> transport_;
   std::shared_ptr<const session::View> formed_;  // as the epoch was formed
 

@@ -10,6 +10,7 @@
 #include "client/session/internals.h"
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/nccl/gpu.h"
+#include "client/transport/shm/shm.h"
 
 namespace lockstep {
 namespace {
@@ -19,6 +20,7 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
   if (spec.transport == "gloo") {
     return transport::MakeGlooTransport({.bind_address = host_address});
   }
+  if (spec.transport == "shm") return transport::MakeShmTransport();
   if (spec.transport == "nccl") {
     auto made = transport::nccl::MakeGpuTransport(session::ProcessEnvironment);
     if (made.ok()) return made;
@@ -27,8 +29,8 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
                                         spec.name, made.status().message()));
   }
   return absl::InvalidArgumentError(absl::StrFormat(
-      "job %s wants the transport '%s'; between processes there are 'gloo' "
-      "and 'nccl' ('inproc' connects the threads of one test)",
+      "job %s wants the transport '%s'; between processes there are 'shm', "
+      "'gloo' and 'nccl' ('inproc' connects the threads of one test)",
       spec.name, spec.transport));
 }
 
@@ -54,7 +56,6 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
                       [host = complete->host_address](const JobSpec& spec) {
                         return MakeTransport(spec, host);
                       },
-                  .arena = MakePlainArena(),
                   .clock = std::make_shared<SystemClock>(),
                   .process = process,
                   .life = DrawLife()});

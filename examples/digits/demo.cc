@@ -47,6 +47,7 @@ struct Flags {
   int64_t steps = Recipe{}.steps;
   uint64_t seed = 1;
   std::string sync = "static";
+  std::string transport = "gloo";
   bool hold = false;
 };
 
@@ -71,8 +72,9 @@ class ScratchFolder {
         "name: digits\n"
         "mesh: data=%d\n"
         "sync: %s\n"
+        "transport: %s\n"
         "buckets: {first_bytes_max: 8KiB, bytes_max: 32KiB}\n",
-        flags.workers, flags.sync);
+        flags.workers, flags.sync, flags.transport);
     return path;
   }
 
@@ -265,6 +267,10 @@ int Main(int argc, char** argv) {
                  "who decides when a gradient moves: the plan alone, or the "
                  "coordinator pass by pass")
       ->check(CLI::IsMember({"static", "negotiated"}))
+      ->capture_default_str();
+  app.add_option("--transport", flags.transport,
+                 "how gradients travel: TCP, or shared memory")
+      ->check(CLI::IsMember({"gloo", "shm"}))
       ->capture_default_str();
   app.add_flag("--hold", flags.hold, "train until interrupted");
   try {

@@ -3,7 +3,7 @@
 
 usage_demo() {
   cat <<TXT
-usage: ./run demo [--workers N] [--steps N] [--seed N] [--sync MODE] [--hold]
+usage: ./run demo [--workers N] [--steps N] [--seed N] [--sync MODE] [--transport T] [--hold]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
@@ -14,6 +14,7 @@ same model in one process on the same samples, and compares the two. The last li
   --seed N      of weights and samples
   --sync MODE   static (the plan decides when a gradient moves) or negotiated (the
                 coordinator does, pass by pass)
+  --transport T gloo (TCP) or shm (shared memory)
   --hold        train until interrupted; prints 'coordinator: HOST:PORT' and 'job: digits'
 TXT
 }
@@ -39,7 +40,11 @@ refuse_unknown_demo_flags() {
         [[ $# -ge 2 ]] || refuse "demo: --sync wants static or negotiated"
         shift 2
         ;;
-      --sync=*) shift ;;
+      --transport)
+        [[ $# -ge 2 ]] || refuse "demo: --transport wants gloo or shm"
+        shift 2
+        ;;
+      --sync=* | --transport=*) shift ;;
       *) refuse "demo: unknown argument '$1'; see ./run demo --help" ;;
     esac
   done

@@ -74,7 +74,8 @@ struct JobSpec {
   // mesh has ranks.
   std::vector<std::string> workers;
   SyncMode sync = SyncMode::kStatic;
-  // The data plane: "gloo", "nccl" (GPUs), or "inproc" inside one process.
+  // The data plane: "gloo", "shm" (one host), "nccl" (GPUs), or "inproc" inside
+  // one process.
   std::string transport = "gloo";
   BucketPolicy buckets;
   JobTimeouts timeouts;
