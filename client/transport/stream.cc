@@ -54,7 +54,8 @@ class HostStream::Queue {
  public:
   using Work = absl::AnyInvocable<absl::Status()>;
 
-  explicit Queue(std::string name) : name_(std::move(name)) {}
+  Queue(std::string name, Execution execution)
+      : name_(std::move(name)), inline_(execution == Execution::kInline) {}
 
   ~Queue() {
     Check(!OnThread(), "a stream cannot be destroyed by its own work");
@@ -62,17 +63,18 @@ class HostStream::Queue {
       MutexLock lock(&mutex_);
       closing_ = true;
       changed_.NotifyOne();
+      while (inline_ && busy_) idle_.Wait(&mutex_);
     }
     if (thread_.joinable()) thread_.join();
   }
 
   void Push(Work work) {
-    MutexLock lock(&mutex_);
-    work_.push_back(std::move(work));
-    if (!thread_.joinable()) {
-      thread_ = StartThread(name_, [this] { Run(); });
+    {
+      MutexLock lock(&mutex_);
+      work_.push_back(std::move(work));
+      if (!inline_) return WakeThread();
     }
-    changed_.NotifyOne();
+    RunWhatIsThere();
   }
 
   bool Idle() const {
@@ -82,7 +84,7 @@ class HostStream::Queue {
 
   bool OnThread() const {
     MutexLock lock(&mutex_);
-    return thread_.get_id() == std::this_thread::get_id();
+    return busy_ && runner_ == std::this_thread::get_id();
   }
 
   absl::Status TakeError() {
@@ -91,18 +93,47 @@ class HostStream::Queue {
   }
 
  private:
-  void Run() {
-    while (std::optional<Work> work = Next()) {
-      absl::Status status = (*work)();
-      work.reset();  // what it holds is let go before anybody hears of its end
-      Finished(std::move(status));
+  void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!thread_.joinable()) {
+      thread_ = StartThread(name_, [this] { Run(); });
+      runner_ = thread_.get_id();
     }
+    changed_.NotifyOne();
+  }
+
+  void Run() {
+    while (std::optional<Work> work = Next()) Finish(*std::move(work));
+  }
+
+  void RunWhatIsThere() {
+    while (std::optional<Work> work = Take()) Finish(*std::move(work));
+  }
+
+  void Finish(Work work) {
+    absl::Status status = work();
+    work = nullptr;  // what it holds is let go before anybody hears of its end
+    MutexLock lock(&mutex_);
+    busy_ = false;
+    idle_.NotifyAll();
+    if (error_.ok()) error_ = std::move(status);
   }
 
   // Waits; none when the stream is closed and nothing is left.
   std::optional<Work> Next() {
     MutexLock lock(&mutex_);
     while (work_.empty() && !closing_) changed_.Wait(&mutex_);
+    return TakeFirst();
+  }
+
+  // None if there is none, or if somebody else has begun to run what is there.
+  std::optional<Work> Take() {
+    MutexLock lock(&mutex_);
+    if (busy_) return std::nullopt;
+    runner_ = std::this_thread::get_id();
+    return TakeFirst();
+  }
+
+  std::optional<Work> TakeFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (work_.empty()) return std::nullopt;
     std::optional<Work> next(std::move(work_.front()));
     work_.pop_front();
@@ -110,15 +141,12 @@ class HostStream::Queue {
     return next;
   }
 
-  void Finished(absl::Status status) {
-    MutexLock lock(&mutex_);
-    busy_ = false;
-    if (error_.ok()) error_ = std::move(status);
-  }
-
   const std::string name_;
+  const bool inline_;
   mutable Mutex mutex_;
   CondVar changed_;
+  CondVar idle_;
+  std::thread::id runner_ ABSL_GUARDED_BY(mutex_);  // of what is busy
   std::deque<Work> work_ ABSL_GUARDED_BY(mutex_);
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -126,8 +154,8 @@ class HostStream::Queue {
   std::thread thread_;  // started under mutex_, joined by the destructor alone
 };
 
-HostStream::HostStream(std::string name)
-    : queue_(std::make_unique<Queue>(std::move(name))) {}
+HostStream::HostStream(std::string name, Execution execution)
+    : queue_(std::make_unique<Queue>(std::move(name), execution)) {}
 
 HostStream::~HostStream() = default;
 

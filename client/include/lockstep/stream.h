@@ -79,17 +79,30 @@ class LOCKSTEP_EXPORT Stream {
   Stream() = default;
 };
 
-// A host queue: runs work in order on one thread of its own, named `name` (cut
-// to 15 bytes; shown by ps and debuggers). The thread starts with the first
-// work and takes no signals. Destruction runs all that was enqueued, then
-// joins; it must not happen on the stream's own thread.
+// A host queue: runs work in order, on one thread of its own, or on the threads
+// of its callers.
+//
+// kThread: the thread is named `name` (cut to 15 bytes; shown by ps and
+//          debuggers), starts with the first work and takes no signals.
+// kInline: whoever enqueues runs what is queued before the call returns, unless
+//          another caller is at it. For callers that would wait at once anyway:
+//          it saves two switches of threads, many times a small operation's
+//          own time. Nothing then overlaps with the caller, and an operation
+//          must not need what the same thread would do next.
+//
+// Destruction runs all that was enqueued; it must not happen in the stream's
+// own work.
 class LOCKSTEP_EXPORT HostStream : public Stream {
  public:
-  explicit HostStream(std::string name = "ls-stream");
+  enum class Execution { kThread, kInline };
+
+  explicit HostStream(std::string name = "ls-stream",
+                      Execution execution = Execution::kThread);
   ~HostStream() override;
 
-  // Enqueues `work`; never blocks. Its status, if not OK, becomes the stream's
-  // first error. `work` is destroyed before later work runs.
+  // Enqueues `work`; does not block, unless it runs it. Its status, if not OK,
+  // becomes the stream's first error. `work` is destroyed before later work
+  // runs.
   void Enqueue(absl::AnyInvocable<absl::Status()> work);
 
   Event Record() override;

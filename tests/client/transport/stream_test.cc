@@ -182,5 +182,70 @@ TEST(StreamDeathTest, CannotWaitForItself) {
       "stream's own work");
 }
 
+// --- Streams that run on their callers' threads
+// --------------------------------
+
+TEST(InlineStreamTest, RunsWorkBeforeTheCallReturns) {
+  HostStream stream("inline", HostStream::Execution::kInline);
+  std::thread::id thread;
+  stream.Enqueue([&thread] {
+    thread = std::this_thread::get_id();
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(thread, std::this_thread::get_id());
+  EXPECT_TRUE(stream.Record().Done());
+}
+
+TEST(InlineStreamTest, WorkThatEnqueuesWorkRunsItAfterItself) {
+  HostStream stream("inline", HostStream::Execution::kInline);
+  std::string ran;
+  stream.Enqueue([&] {
+    stream.Enqueue([&ran] {
+      ran += "b";
+      return absl::OkStatus();
+    });
+    ran += "a";
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(ran, "ab");
+}
+
+TEST(InlineStreamTest, KeepsItsFirstErrorUntilItIsAskedFor) {
+  HostStream stream("inline", HostStream::Execution::kInline);
+  stream.Enqueue([] { return absl::AbortedError("first"); });
+  stream.Enqueue([] { return absl::InternalError("second"); });
+  EXPECT_EQ(stream.Synchronize(), absl::AbortedError("first"));
+  EXPECT_TRUE(stream.Synchronize().ok());
+}
+
+TEST(InlineStreamTest, WaitsForAnEventOfAnotherStream) {
+  Gate gate;
+  HostStream stream("inline", HostStream::Execution::kInline);
+  const Event closed = gate.Closed();
+  std::thread opener([&gate] { gate.Open(); });
+  stream.WaitFor(closed);
+  EXPECT_TRUE(closed.Done());
+  opener.join();
+}
+
+TEST(InlineStreamTest, CallersOnManyThreadsRunOneAtATimeAndNothingIsLost) {
+  HostStream stream("inline", HostStream::Execution::kInline);
+  int ran = 0;  // guarded by the stream: work runs one at a time
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        stream.Enqueue([&ran] {
+          ++ran;
+          return absl::OkStatus();
+        });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_TRUE(stream.Synchronize().ok());
+  EXPECT_EQ(ran, 2000);
+}
+
 }  // namespace
 }  // namespace lockstep
