@@ -1,7 +1,7 @@
 # What `cmake --install build/release --prefix P` gives, and how the client
 # library is put together.
 #
-#   bin/        lockstepd, lockstepctl
+#   bin/        lockstepd, lockstepctl, lockstep-perf
 #   lib/        liblockstep_client.so, liblockstep_client.a
 #   include/    lockstep/*.h
 #   lib/cmake/  lockstep: find_package(lockstep) with lockstep::client (shared) and

@@ -1,0 +1,95 @@
+// What lockstep-perf counts as wrong.
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/transport/inproc/inproc.h"
+#include "gtest/gtest.h"
+#include "tools/perf/operation.h"
+
+namespace lockstep::perf {
+namespace {
+
+constexpr int kRanks = 3;
+
+// Calls body(rank, communicator) for all ranks of a group at once.
+template <typename F>
+void Together(F body) {
+  transport::InprocHub hub;
+  const auto transport = transport::MakeInprocTransport(&hub);
+  std::vector<std::unique_ptr<transport::PendingGroup>> pending;
+  std::vector<std::string> handles;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    pending.push_back(
+        *transport->Prepare({.name = "perf", .rank = rank, .size = kRanks}));
+    handles.push_back(pending.back()->handle());
+  }
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto comm = *pending[rank]->Connect(handles, absl::Seconds(60));
+      body(rank, *comm);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(PerfOperationTest, NothingIsWrongAfterARunAndMuchBefore) {
+  for (const std::string& name : OperationNames()) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF64}) {
+      Options options{.op = name, .ranks = kRanks, .dtype = dtype};
+      Together([&](int rank, Communicator& comm) {
+        auto operation = Operation::Create(options, 9000, comm, nullptr);
+        ASSERT_TRUE(operation.ok()) << operation.status();
+        Operation& op = **operation;
+        HostStream stream;
+        op.Fill();
+        const bool has_it =
+            name == "barrier" || (name == "broadcast" && rank == options.root);
+        EXPECT_EQ(op.Wrong() == 0, has_it) << name;
+        ASSERT_TRUE(op.Run(stream).ok());
+        ASSERT_TRUE(stream.Synchronize().ok());
+        EXPECT_EQ(op.Wrong(), 0u) << name << " " << Name(dtype);
+      });
+    }
+  }
+}
+
+TEST(PerfOperationTest, SizesAreThoseOfTheWholeBuffer) {
+  const auto bytes_of = [](const std::string& name, size_t bytes) {
+    size_t rounded = 0;
+    Together([&](int rank, Communicator& comm) {
+      const Options options{.op = name, .ranks = kRanks};
+      const auto op = *Operation::Create(options, bytes, comm, nullptr);
+      if (rank == 0) rounded = op->bytes();
+    });
+    return rounded;
+  };
+  EXPECT_EQ(bytes_of("all_reduce", 1030), 1028u);
+  EXPECT_EQ(bytes_of("all_gather", 1030), 1020u);  // 85 elements a rank
+  EXPECT_EQ(bytes_of("barrier", 0), 0u);
+}
+
+TEST(PerfOperationTest, BusBandwidthIsThatOfNcclTests) {
+  EXPECT_DOUBLE_EQ(BusFactor("all_reduce", 4), 1.5);
+  EXPECT_DOUBLE_EQ(BusFactor("all_gather", 4), 0.75);
+  EXPECT_DOUBLE_EQ(BusFactor("reduce_scatter", 2), 0.5);
+  EXPECT_DOUBLE_EQ(BusFactor("all_to_all", 4), 0.75);
+  EXPECT_DOUBLE_EQ(BusFactor("broadcast", 4), 1);
+  EXPECT_DOUBLE_EQ(BusFactor("sendrecv", 4), 1);
+}
+
+TEST(PerfOptionsTest, SizesGrowByAFactorOrAStep) {
+  Options options{.op = "all_reduce", .min_bytes = 1024, .max_bytes = 9000};
+  options.factor = 4;
+  EXPECT_EQ(options.Sizes(), (std::vector<size_t>{1024, 4096}));
+  options.step_bytes = 4000;
+  EXPECT_EQ(options.Sizes(), (std::vector<size_t>{1024, 5024}));
+  options.op = "barrier";
+  EXPECT_EQ(options.Sizes(), std::vector<size_t>{0});
+}
+
+}  // namespace
+}  // namespace lockstep::perf

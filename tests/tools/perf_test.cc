@@ -1,0 +1,95 @@
+// lockstep-perf as a program: every operation over every host transport.
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/tool.h"
+#include "tools/perf/operation.h"
+
+namespace lockstep {
+namespace {
+
+using e2e::Outcome;
+
+Outcome RunPerf(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "lockstep-perf");
+  return e2e::RunTool(std::move(arguments));
+}
+
+// A file that goes away with it.
+class ScratchFile {
+ public:
+  ScratchFile()
+      : path_(testing::TempDir() + "/" + absl::StrCat("perf-", getpid())) {}
+  ~ScratchFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(PerfTest, EveryOperationIsRightOverEveryHostTransport) {
+  const ScratchFile json;
+  for (const std::string& op : perf::OperationNames()) {
+    for (const std::vector<std::string>& how :
+         {std::vector<std::string>{"--transport", "shm"},
+          {"--transport", "shm", "--arena"},
+          {"--transport", "gloo"}}) {
+      std::vector<std::string> arguments = {
+          op,  "-b", "1K", "-e",      "1M", "-f",     "32",       "-n",
+          "2", "-w", "1",  "--ranks", "3",  "--json", json.path()};
+      arguments.insert(arguments.end(), how.begin(), how.end());
+      const Outcome outcome = RunPerf(arguments);
+      EXPECT_EQ(outcome.code, 0) << op << "\n" << outcome.output;
+      const auto read = nlohmann::json::parse(std::ifstream(json.path()));
+      ASSERT_EQ(read["rows"].size(), op == "barrier" ? 1u : 3u);
+      for (const auto& row : read["rows"]) {
+        EXPECT_EQ(row["op"], op);
+        EXPECT_EQ(row["wrong"], 0);
+        EXPECT_GT(row["time_us"], 0);
+        const bool moves = op != "barrier";
+        EXPECT_EQ(row["bytes"] > 0, moves);
+        EXPECT_EQ(row["algbw"] > 0, moves);
+        EXPECT_EQ(row["busbw"] > 0, moves);
+      }
+    }
+  }
+}
+
+TEST(PerfTest, WhatMakesNoSenseIsRefusedWithTwo) {
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{
+           {},
+           {"all_reduce", "--fast"},
+           {"all_induce"},
+           {"all_reduce", "-b", "12X"},
+           {"all_reduce", "-b", "-1"},
+           {"all_reduce", "-b", "2K", "-e", "1K"},
+           {"all_reduce", "--ranks", "0"},
+           {"all_reduce", "--transport", "pigeon"},
+           {"broadcast", "-r", "2", "--ranks", "2"},
+           {"sendrecv", "--ranks", "1"},
+           {"all_reduce", "-d", "int8", "-o", "avg"}}) {
+    EXPECT_EQ(RunPerf(wrong).code, 2);
+  }
+  EXPECT_EQ(RunPerf({"--help"}).code, 0);
+}
+
+TEST(PerfTest, ARankThatFailsEndsAllWithOne) {
+  const Outcome outcome =
+      RunPerf({"all_reduce", "-b", "1000000G", "-e", "1000000G", "-n", "1",
+               "-w", "0", "--ranks", "2", "--arena"});
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("bytes are needed"), std::string::npos)
+      << outcome.output;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,336 @@
+#include "tools/perf/operation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/dispatch.h"
+#include "kernels/reduce_ref.h"
+
+namespace lockstep::perf {
+namespace {
+
+// What `rank` gives to a reduction: 1 or 2, so that every reduction of a few
+// dozen is exact in every type but the products; those are of ones.
+int Reduced(int rank, size_t index, ReduceOp op) {
+  if (op == ReduceOp::kProd) return 1;
+  return 1 + static_cast<int>((index + static_cast<size_t>(rank)) % 2);
+}
+
+// What `rank` gives to be moved: at each index something else than the others.
+int Moved(int rank, size_t index) {
+  return 1 + static_cast<int>((index * 7 + static_cast<size_t>(rank)) % 64);
+}
+
+template <typename T>
+T Typed(int value) {
+  if constexpr (kernels::kIsHalf<T>) {
+    return kernels::ConvertTo<T>(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <typename T>
+bool SameBits(T a, T b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+// A view of elements of a type known at run time.
+class Elements {
+ public:
+  Elements() = default;
+  Elements(std::byte* data, size_t count, DType dtype)
+      : data_(data), count_(count), dtype_(dtype) {}
+
+  std::byte* data() const { return data_; }
+  Elements Part(size_t begin, size_t count) const {
+    return {data_ + begin * SizeOf(dtype_), count, dtype_};
+  }
+
+  // Element i becomes value(i).
+  template <typename F>
+  void Fill(F value) const {
+    kernels::WithType(dtype_, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* const to = reinterpret_cast<T*>(data_);
+      for (size_t i = 0; i < count_; ++i) to[i] = Typed<T>(value(i));
+    });
+  }
+
+  // How many of these, which begin at element `begin` of what `rank` filled
+  // in, are not what it was.
+  size_t WrongCopies(int rank, size_t begin) const {
+    size_t wrong = 0;
+    kernels::WithType(dtype_, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* const from = reinterpret_cast<const T*>(data_);
+      for (size_t i = 0; i < count_; ++i) {
+        wrong += !SameBits(from[i], Typed<T>(Moved(rank, begin + i)));
+      }
+    });
+    return wrong;
+  }
+
+  // The same for the reduction over `ranks`. Values repeat with the parity of
+  // their index, so that two are computed and all are compared.
+  size_t WrongSums(int ranks, size_t begin, ReduceOp op) const {
+    size_t wrong = 0;
+    kernels::WithType(dtype_, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* const from = reinterpret_cast<const T*>(data_);
+      const T expected[2] = {Expected<T>(ranks, 0, op),
+                             Expected<T>(ranks, 1, op)};
+      for (size_t i = 0; i < count_; ++i) {
+        wrong += !SameBits(from[i], expected[(begin + i) % 2]);
+      }
+    });
+    return wrong;
+  }
+
+ private:
+  template <typename T>
+  static T Expected(int ranks, size_t index, ReduceOp op) {
+    std::vector<T> values;
+    std::vector<const T*> rows;
+    values.reserve(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      values.push_back(Typed<T>(Reduced(rank, index, op)));
+      rows.push_back(&values.back());
+    }
+    T out;
+    kernels::ReduceRanksRef<T>(rows, &out, 1, op);
+    return out;
+  }
+
+  std::byte* data_ = nullptr;
+  size_t count_ = 0;
+  DType dtype_ = DType::kU8;
+};
+
+// What the kinds of operation share: counts, and memory for `in` and `out`
+// elements.
+class Buffered : public Operation {
+ public:
+  Buffered(const Options& options, Communicator& comm)
+      : options_(options), comm_(comm) {}
+
+ protected:
+  absl::Status Allocate(size_t in, size_t out, Arena* arena) {
+    const size_t element = SizeOf(options_.dtype);
+    const std::unique_ptr<Arena> plain = MakePlainArena();
+    Arena& from = arena != nullptr ? *arena : *plain;
+    for (auto [count, memory, view] : {std::tuple(in, &in_memory_, &in_),
+                                       std::tuple(out, &out_memory_, &out_)}) {
+      if (count == 0) continue;
+      auto buffer = from.Allocate(count * element);
+      if (!buffer.ok()) return buffer.status();
+      *memory = *std::move(buffer);
+      *view = Elements(memory->data(), count, options_.dtype);
+    }
+    return absl::OkStatus();
+  }
+
+  void ClearOut() {
+    if (out_memory_.bytes() == 0) return;
+    std::memset(out_memory_.data(), 0xee, out_memory_.bytes());
+  }
+
+  void FillToReduce() {
+    in_.Fill([this](size_t i) { return Reduced(rank(), i, op()); });
+  }
+  void FillToMove() {
+    in_.Fill([this](size_t i) { return Moved(rank(), i); });
+  }
+
+  int ranks() const { return comm_.size(); }
+  int rank() const { return comm_.rank(); }
+  DType dtype() const { return options_.dtype; }
+  ReduceOp op() const { return options_.redop; }
+
+  const Options options_;
+  Communicator& comm_;
+  ArenaBuffer in_memory_, out_memory_;
+  Elements in_, out_;
+};
+
+// In place, as training does it.
+class AllReduce final : public Buffered {
+ public:
+  using Buffered::Buffered;
+  absl::Status Prepare(size_t elements, Arena* arena) {
+    count_ = elements;
+    bytes_ = count_ * SizeOf(dtype());
+    return Allocate(count_, 0, arena);
+  }
+  absl::Status Run(Stream& stream) override {
+    return comm_.AllReduce(in_.data(), in_.data(), count_, dtype(), op(),
+                           stream);
+  }
+  void Fill() override { FillToReduce(); }
+  size_t Wrong() const override { return in_.WrongSums(ranks(), 0, op()); }
+};
+
+class AllGather final : public Buffered {
+ public:
+  using Buffered::Buffered;
+  absl::Status Prepare(size_t elements, Arena* arena) {
+    count_ = elements / ranks();
+    bytes_ = count_ * ranks() * SizeOf(dtype());
+    return Allocate(count_, count_ * ranks(), arena);
+  }
+  absl::Status Run(Stream& stream) override {
+    return comm_.AllGather(in_.data(), out_.data(), count_, dtype(), stream);
+  }
+  void Fill() override {
+    FillToMove();
+    ClearOut();
+  }
+  size_t Wrong() const override {
+    size_t wrong = 0;
+    for (int from = 0; from < ranks(); ++from) {
+      wrong += out_.Part(from * count_, count_).WrongCopies(from, 0);
+    }
+    return wrong;
+  }
+};
+
+class ReduceScatter final : public Buffered {
+ public:
+  using Buffered::Buffered;
+  absl::Status Prepare(size_t elements, Arena* arena) {
+    count_ = elements / ranks();
+    bytes_ = count_ * ranks() * SizeOf(dtype());
+    return Allocate(count_ * ranks(), count_, arena);
+  }
+  absl::Status Run(Stream& stream) override {
+    return comm_.ReduceScatter(in_.data(), out_.data(), count_, dtype(), op(),
+                               stream);
+  }
+  void Fill() override {
+    FillToReduce();
+    ClearOut();
+  }
+  size_t Wrong() const override {
+    return out_.WrongSums(ranks(), rank() * count_, op());
+  }
+};
+
+class Broadcast final : public Buffered {
+ public:
+  using Buffered::Buffered;
+  absl::Status Prepare(size_t elements, Arena* arena) {
+    count_ = elements;
+    bytes_ = count_ * SizeOf(dtype());
+    return Allocate(count_, 0, arena);
+  }
+  absl::Status Run(Stream& stream) override {
+    return comm_.Broadcast(in_.data(), count_, dtype(), options_.root, stream);
+  }
+  void Fill() override { FillToMove(); }
+  size_t Wrong() const override { return in_.WrongCopies(options_.root, 0); }
+};
+
+class AllToAll final : public Buffered {
+ public:
+  using Buffered::Buffered;
+  absl::Status Prepare(size_t elements, Arena* arena) {
+    count_ = elements / ranks();
+    bytes_ = count_ * ranks() * SizeOf(dtype());
+    return Allocate(count_ * ranks(), count_ * ranks(), arena);
+  }
+  absl::Status Run(Stream& stream) override {
+    return comm_.AllToAll(in_.data(), out_.data(), count_, dtype(), stream);
+  }
+  void Fill() override {
+    FillToMove();
+    ClearOut();
+  }
+  size_t Wrong() const override {
+    size_t wrong = 0;
+    for (int from = 0; from < ranks(); ++from) {
+      wrong +=
+          out_.Part(from * count_, count_).WrongCopies(from, rank() * count_);
+    }
+    return wrong;
+  }
+};
+
+// To the next rank, and from the one before.
+class SendRecv final : public Buffered {
+ public:
+  using Buffered::Buffered;
+  absl::Status Prepare(size_t elements, Arena* arena) {
+    count_ = elements;
+    bytes_ = count_ * SizeOf(dtype());
+    return Allocate(count_, count_, arena);
+  }
+  absl::Status Run(Stream& stream) override {
+    return comm_.Group([&] {
+      absl::Status status = comm_.Send(in_.data(), count_, dtype(),
+                                       (rank() + 1) % ranks(), stream);
+      status.Update(
+          comm_.Recv(out_.data(), count_, dtype(), previous(), stream));
+      return status;
+    });
+  }
+  void Fill() override {
+    FillToMove();
+    ClearOut();
+  }
+  size_t Wrong() const override { return out_.WrongCopies(previous(), 0); }
+
+ private:
+  int previous() const { return (rank() + ranks() - 1) % ranks(); }
+};
+
+class Barrier final : public Buffered {
+ public:
+  using Buffered::Buffered;
+  absl::Status Prepare(size_t, Arena*) { return absl::OkStatus(); }
+  absl::Status Run(Stream& stream) override { return comm_.Barrier(stream); }
+  void Fill() override {}
+  size_t Wrong() const override { return 0; }
+};
+
+template <typename T>
+absl::StatusOr<std::unique_ptr<Operation>> Make(const Options& options,
+                                                size_t bytes,
+                                                Communicator& comm,
+                                                Arena* arena) {
+  auto operation = std::make_unique<T>(options, comm);
+  const size_t elements = bytes / SizeOf(options.dtype);
+  absl::Status prepared = operation->Prepare(elements, arena);
+  if (!prepared.ok()) return prepared;
+  return operation;
+}
+
+}  // namespace
+
+const std::vector<std::string>& OperationNames() {
+  static const auto* const names = new std::vector<std::string>{
+      "all_reduce", "all_gather", "reduce_scatter", "broadcast",
+      "all_to_all", "sendrecv",   "barrier"};
+  return *names;
+}
+
+double BusFactor(const std::string& op, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  if (op == "all_reduce") return 2 * others;
+  if (op == "broadcast" || op == "sendrecv") return 1;
+  return op == "barrier" ? 0 : others;
+}
+
+absl::StatusOr<std::unique_ptr<Operation>> Operation::Create(
+    const Options& options, size_t bytes, Communicator& comm, Arena* arena) {
+  const auto make = options.op == "all_reduce"       ? Make<AllReduce>
+                    : options.op == "all_gather"     ? Make<AllGather>
+                    : options.op == "reduce_scatter" ? Make<ReduceScatter>
+                    : options.op == "broadcast"      ? Make<Broadcast>
+                    : options.op == "all_to_all"     ? Make<AllToAll>
+                    : options.op == "sendrecv"       ? Make<SendRecv>
+                                                     : Make<Barrier>;
+  return make(options, bytes, comm, arena);
+}
+
+}  // namespace lockstep::perf

@@ -1,0 +1,81 @@
+#include "tools/perf/report.h"
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "tools/perf/operation.h"
+
+namespace lockstep::perf {
+namespace {
+
+bool Reduces(const Options& options) {
+  return options.op == "all_reduce" || options.op == "reduce_scatter";
+}
+
+std::string RedOp(const Options& options) {
+  return Reduces(options) ? std::string(Name(options.redop)) : "none";
+}
+
+double BusBandwidth(const Options& options, const Row& row) {
+  return AlgorithmBandwidth(row) * BusFactor(options.op, options.ranks);
+}
+
+}  // namespace
+
+double AlgorithmBandwidth(const Row& row) {
+  return row.seconds > 0 ? static_cast<double>(row.bytes) / row.seconds / 1e9
+                         : 0;
+}
+
+void PrintHeader(const Options& options) {
+  std::printf("# %s: %d ranks over %s, %s buffers, %d iterations after %d\n",
+              options.op.c_str(), options.ranks, options.transport.c_str(),
+              options.arena ? "arena" : "private", options.iterations,
+              options.warmup);
+  std::printf("#%11s %12s %6s %6s %11s %8s %8s %6s\n", "size", "count", "type",
+              "redop", "time", "algbw", "busbw", "#wrong");
+  std::printf("#%11s %12s %6s %6s %11s %8s %8s %6s\n", "(B)", "(elements)", "",
+              "", "(us)", "(GB/s)", "(GB/s)", "");
+}
+
+void PrintRow(const Options& options, const Row& row) {
+  std::printf("%12zu %12zu %6s %6s %11.2f %8.2f %8.2f %6zu\n", row.bytes,
+              row.count, std::string(Name(options.dtype)).c_str(),
+              RedOp(options).c_str(), row.seconds * 1e6,
+              AlgorithmBandwidth(row), BusBandwidth(options, row), row.wrong);
+  std::fflush(stdout);
+}
+
+void PrintFooter(const std::vector<Row>& rows) {
+  size_t wrong = 0;
+  for (const Row& row : rows) wrong += row.wrong;
+  std::printf("# wrong elements: %zu%s\n", wrong, wrong == 0 ? " OK" : "");
+}
+
+absl::Status WriteJson(const Options& options, const std::vector<Row>& rows) {
+  nlohmann::ordered_json json;
+  json["transport"] = options.transport;
+  json["ranks"] = options.ranks;
+  json["arena"] = options.arena;
+  json["type"] = std::string(Name(options.dtype));
+  json["redop"] = RedOp(options);
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    json["rows"].push_back({{"op", options.op},
+                            {"bytes", row.bytes},
+                            {"time_us", row.seconds * 1e6},
+                            {"algbw", AlgorithmBandwidth(row)},
+                            {"busbw", BusBandwidth(options, row)},
+                            {"wrong", row.wrong}});
+  }
+  std::ofstream file(options.json);
+  file << json.dump(2) << "\n";
+  file.close();
+  return file.good() ? absl::OkStatus()
+                     : absl::UnavailableError(
+                           absl::StrCat("cannot write ", options.json));
+}
+
+}  // namespace lockstep::perf

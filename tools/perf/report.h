@@ -1,0 +1,34 @@
+// What lockstep-perf prints: nccl-tests' columns, and a JSON file.
+
+#ifndef LOCKSTEP_TOOLS_PERF_REPORT_H_
+#define LOCKSTEP_TOOLS_PERF_REPORT_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/perf/options.h"
+
+namespace lockstep::perf {
+
+struct Row {
+  size_t bytes = 0;
+  size_t count = 0;
+  double seconds = 0;  // of one call, the mean over calls and ranks
+  size_t wrong = 0;    // elements, on all ranks
+};
+
+// GB/s, of 10^9 bytes; 0 if there is nothing to divide.
+double AlgorithmBandwidth(const Row& row);
+
+void PrintHeader(const Options& options);
+void PrintRow(const Options& options, const Row& row);
+void PrintFooter(const std::vector<Row>& rows);
+
+// {"rows": [{"op", "bytes", "time_us", "algbw", "busbw", "wrong"}], ...}
+absl::Status WriteJson(const Options& options, const std::vector<Row>& rows);
+
+}  // namespace lockstep::perf
+
+#endif  // LOCKSTEP_TOOLS_PERF_REPORT_H_
