@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/drill.h"
 #include "tests/client/transport/nccl/faults.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::fake {
 namespace {
@@ -18,6 +19,9 @@ TEST(NcclDrillTest, FindsNothingInTheAdapter) {
 }
 
 TEST(NcclDrillTest, FindsEveryMistake) {
+  if (kUnderThreadSanitizer) {
+    GTEST_SKIP() << "the mistakes are found without it, and it finds none";
+  }
   const std::vector<Fault> faults = AllFaults();
   EXPECT_GE(faults.size(), 12u);
   for (const Fault& fault : faults) {

@@ -1,0 +1,17 @@
+// Which sanitizer a test is built with: under one everything takes many times
+// as long, and a test that only repeats itself at more sizes does fewer.
+
+#ifndef LOCKSTEP_TESTS_SUPPORT_SANITIZERS_H_
+#define LOCKSTEP_TESTS_SUPPORT_SANITIZERS_H_
+
+namespace lockstep {
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kUnderThreadSanitizer = true;
+#else
+inline constexpr bool kUnderThreadSanitizer = false;
+#endif
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_TESTS_SUPPORT_SANITIZERS_H_
