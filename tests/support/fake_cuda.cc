@@ -8,7 +8,10 @@
 namespace lockstep::fake {
 
 using transport::nccl::CudaApi;
+using transport::nccl::CudaCaptureId;
 using transport::nccl::CudaEventHandle;
+using transport::nccl::CudaGraphExecHandle;
+using transport::nccl::CudaGraphHandle;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStreamHandle;
 
@@ -21,10 +24,21 @@ FakeStream* Scheduler::MakeStream() {
   return streams_.back().get();
 }
 
-uint64_t Scheduler::Push(FakeStream* stream, std::function<bool()> item) {
+void Scheduler::Push(FakeStream* stream, Item item) {
+  Push(stream,
+       [item = std::move(item)](const auto&, FakeStream*) { return item; });
+}
+
+void Scheduler::Push(FakeStream* stream, const Piece& piece) {
   if (stream->destroyed) Violation("work on a stream that is destroyed");
-  stream->items.push_back(std::move(item));
-  return ++stream->pushed;
+  if (stream->capture != nullptr) {
+    FakeCapture::Branch& branch = stream->capture->branches[stream];
+    branch.pieces.push_back(piece);
+    ++branch.work;
+    return;
+  }
+  stream->items.push_back(piece(nullptr, stream));
+  ++stream->pushed;
 }
 
 void Scheduler::Turn() {
@@ -44,16 +58,11 @@ void Scheduler::Turn() {
 
 namespace {
 
-struct FakeEvent {
-  int records = 0;
-  bool reached = false;
-  bool destroyed = false;
-};
-
 class FakeCuda final : public CudaApi {
  public:
   FakeCuda(Scheduler* scheduler, int driver, int runtime, int devices)
       : scheduler_(scheduler),
+        graphs_(scheduler),
         driver_(driver),
         runtime_(runtime),
         devices_(devices) {}
@@ -95,6 +104,9 @@ class FakeCuda final : public CudaApi {
     MutexLock lock(&scheduler_->mutex());
     const auto event = Find(handle, "a stream waits for");
     if (event->records == 0) return CudaResult::kSuccess;
+    if (event->captured || StreamOf(stream)->capture != nullptr) {
+      return graphs_.Wait(StreamOf(stream), event);
+    }
     scheduler_->Push(StreamOf(stream), [event] { return event->reached; });
     return CudaResult::kSuccess;
   }
@@ -103,18 +115,20 @@ class FakeCuda final : public CudaApi {
                             void* argument) override {
     MutexLock lock(&scheduler_->mutex());
     // Not on the thread that happens to run the stream: it may block.
-    scheduler_->Push(StreamOf(stream),
-                     [this, run, argument, begun = false,
-                      done = std::make_shared<bool>(false)]() mutable {
-                       if (!std::exchange(begun, true)) {
-                         scheduler_->StartThread([this, run, argument, done] {
-                           run(argument);
-                           MutexLock lock(&scheduler_->mutex());
-                           *done = true;
-                         });
-                       }
-                       return *done;
-                     });
+    const Piece piece = [this, run, argument](const auto&, FakeStream*) {
+      return [this, run, argument, begun = false,
+              done = std::make_shared<bool>(false)]() mutable {
+        if (!std::exchange(begun, true)) {
+          scheduler_->StartThread([this, run, argument, done] {
+            run(argument);
+            MutexLock lock(&scheduler_->mutex());
+            *done = true;
+          });
+        }
+        return *done;
+      };
+    };
+    scheduler_->Push(StreamOf(stream), piece);
     return CudaResult::kSuccess;
   }
 
@@ -133,6 +147,11 @@ class FakeCuda final : public CudaApi {
       scheduler_->Violation("an event is recorded twice");
       event->reached = false;
     }
+    if (StreamOf(stream)->capture != nullptr) {
+      graphs_.Record(event, StreamOf(stream));
+      return CudaResult::kSuccess;
+    }
+    event->captured = false;
     scheduler_->Push(StreamOf(stream),
                      [event] { return event->reached = true; });
     return CudaResult::kSuccess;
@@ -141,6 +160,12 @@ class FakeCuda final : public CudaApi {
     MutexLock lock(&scheduler_->mutex());
     scheduler_->Turn();
     const auto event = Find(handle, "somebody asks about");
+    if (event->captured) {
+      scheduler_->Violation("somebody asks about a captured event");
+      const auto capture = event->capture.lock();
+      if (capture != nullptr) capture->valid = false;
+      return CudaResult::kCapturedEvent;
+    }
     return event->records == 0 || event->reached ? CudaResult::kSuccess
                                                  : CudaResult::kNotReady;
   }
@@ -174,11 +199,19 @@ class FakeCuda final : public CudaApi {
   }
 
   CudaResult MallocAsync(void** memory, size_t bytes,
-                         CudaStreamHandle) override {
-    return Malloc(memory, bytes);
+                         CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    *memory = scheduler_->memory().Allocate(bytes);
+    if (const auto& capture = StreamOf(stream)->capture; capture != nullptr) {
+      // As long as the graph; freeing it inside only ends its use.
+      capture->holds.push_back(std::shared_ptr<void>(
+          *memory, [this](void* held) { scheduler_->memory().Free(held); }));
+    }
+    return CudaResult::kSuccess;
   }
   CudaResult FreeAsync(void* memory, CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (StreamOf(stream)->capture != nullptr) return CudaResult::kSuccess;
     scheduler_->Push(StreamOf(stream), [this, memory] {
       Release(memory);
       return true;
@@ -205,6 +238,41 @@ class FakeCuda final : public CudaApi {
     return CudaResult::kSuccess;
   }
 
+  CudaResult StreamBeginCapture(CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    return graphs_.BeginCapture(StreamOf(stream));
+  }
+  CudaResult StreamEndCapture(CudaStreamHandle stream,
+                              CudaGraphHandle* graph) override {
+    MutexLock lock(&scheduler_->mutex());
+    return graphs_.EndCapture(StreamOf(stream), graph);
+  }
+  CudaResult StreamGetCaptureInfo(CudaStreamHandle stream,
+                                  CudaCaptureId* id) override {
+    MutexLock lock(&scheduler_->mutex());
+    const auto& capture = StreamOf(stream)->capture;
+    *id = capture == nullptr ? 0 : capture->id;
+    return CudaResult::kSuccess;
+  }
+  CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
+                              CudaGraphHandle graph) override {
+    MutexLock lock(&scheduler_->mutex());
+    return graphs_.Instantiate(exec, graph);
+  }
+  CudaResult GraphLaunch(CudaGraphExecHandle exec,
+                         CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    return graphs_.Launch(exec, StreamOf(stream));
+  }
+  CudaResult GraphExecDestroy(CudaGraphExecHandle exec) override {
+    MutexLock lock(&scheduler_->mutex());
+    return graphs_.Destroy(exec);
+  }
+  CudaResult GraphDestroy(CudaGraphHandle graph) override {
+    MutexLock lock(&scheduler_->mutex());
+    return graphs_.Destroy(graph);
+  }
+
   void RangePush(const char*) override {}
   void RangePop() override {}
 
@@ -229,6 +297,7 @@ class FakeCuda final : public CudaApi {
   }
 
   Scheduler* const scheduler_;
+  FakeGraphs graphs_;
   const int driver_, runtime_, devices_;
   // Destroyed ones too, so that they are known as such.
   std::map<CudaEventHandle, std::shared_ptr<FakeEvent>> events_;

@@ -4,10 +4,10 @@
 //
 // As CUDA: a wait for an event that was never recorded waits for nothing, a
 // wait stands for the latest record before the call, an event may be destroyed
-// while a stream waits for it. Violations, though CUDA says nothing: waiting
-// for or asking about an event that was never recorded or is destroyed,
-// recording one twice (what waits for its first moment would see its second),
-// freeing what is not allocated.
+// while a stream waits for it. Graphs: fake_graph.h. Violations, though CUDA
+// says nothing: waiting for or asking about an event that was never recorded or
+// is destroyed, recording one twice (what waits for its first moment would see
+// its second), freeing what is not allocated.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_
@@ -25,16 +25,17 @@
 #include "base/mutex.h"
 #include "client/transport/nccl/cuda_api.h"
 #include "client/transport/nccl/kernel_api.h"
+#include "tests/support/fake_graph.h"
 #include "tests/support/fake_memory.h"
 
 namespace lockstep::fake {
 
 struct FakeStream {
-  // Runs, or says that it cannot yet.
-  std::deque<std::function<bool()>> items;
+  std::deque<Item> items;
   uint64_t run = 0;     // items that have run
   uint64_t pushed = 0;  // the number of the last item
   bool destroyed = false;
+  std::shared_ptr<FakeCapture> capture;  // that it is part of
 };
 
 // All streams, all memory, and the one lock over everything that is fake.
@@ -52,8 +53,11 @@ class Scheduler {
   DeviceMemory& memory() { return memory_; }
 
   FakeStream* MakeStream();
-  // The item's number in its stream.
-  uint64_t Push(FakeStream* stream, std::function<bool()> item);
+  // To the end of the stream; or, if it is being captured, of its branch, for
+  // each launch. An item with a state of its own wants a piece that makes it.
+  void Push(FakeStream* stream, Item item);
+  void Push(FakeStream* stream, const Piece& piece);
+  transport::nccl::CudaCaptureId NextCapture() { return ++captures_; }
 
   // Runs a few items, if any can run.
   void Turn();
@@ -67,6 +71,7 @@ class Scheduler {
   std::mt19937_64 random_;
   std::vector<std::string> violations_;
   DeviceMemory memory_;
+  transport::nccl::CudaCaptureId captures_ = 0;
   std::vector<std::unique_ptr<FakeStream>> streams_;
   std::vector<std::thread> threads_;
 };

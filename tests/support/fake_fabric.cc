@@ -57,13 +57,35 @@ Comm* Fabric::Init(Device& device, int size, const NcclUniqueId& id, int rank) {
   return comm;
 }
 
-void Fabric::Enqueue(Comm* comm, std::shared_ptr<Launch> launch) {
-  Device& device = *comm->device;
-  launch->number = ++device.launches;
-  device.order.push_back(comm->clique->number);
-  device.waiting.emplace_back(comm, launch);
-  launch->item = scheduler_.Push(
-      launch->stream, [this, comm, launch] { return Run(comm, *launch); });
+void Fabric::Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch) {
+  const auto& capture = launch->stream->capture;
+  if (launch->captured && launch->capture.lock() != capture) {
+    return scheduler_.Violation(
+        "a captured call was in progress when its capture ended");
+  }
+  if (capture != nullptr) capture->holds.push_back(comm->pin);
+  const Piece piece = [this, comm, parts = launch->parts](const auto&,
+                                                          FakeStream* stream) {
+    if (comm->over) {
+      scheduler_.Violation("an operation of a communicator that has ended");
+    }
+    Device& device = *comm->device;
+    const auto begun = std::make_shared<Launch>();
+    begun->parts = parts;
+    begun->stream = stream;
+    begun->number = ++device.launches;
+    begun->item = stream->pushed + 1;
+    device.order.push_back(comm->clique->number);
+    device.waiting.emplace_back(comm, begun);
+    return [this, comm, begun] { return Run(comm, *begun); };
+  };
+  scheduler_.Push(launch->stream, piece);
+}
+
+bool Fabric::Pinned(const Comm& comm) {
+  if (comm.pin.use_count() == 1) return false;
+  scheduler_.Violation("a communicator ends while a graph holds it: for ever");
+  return true;
 }
 
 bool Fabric::Run(Comm* comm, Launch& launch) {
@@ -103,6 +125,11 @@ void Fabric::Begin(Comm* comm, Launch& launch) {
   const auto self = std::find_if(
       device.waiting.begin(), device.waiting.end(),
       [&](const auto& one) { return one.second.get() == &launch; });
+  for (const auto& [other, resident] : device.residents) {
+    if (other == comm) {
+      scheduler_.Violation("two operations of one communicator run at once");
+    }
+  }
   device.residents.push_back(*self);
   device.waiting.erase(self);
   launch.begun = true;

@@ -75,6 +75,7 @@ class FakeNccl final : public NcclApi {
     MutexLock lock(&scheduler_.mutex());
     Comm* const comm = Use(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
+    if (fabric_.Pinned(*comm)) return NcclResult::kInProgress;
     if (!comm->finalizing || !fabric_.Peaceful(*comm)) {
       scheduler_.Violation("a communicator is destroyed that is not quiet");
     }
@@ -87,6 +88,7 @@ class FakeNccl final : public NcclApi {
     Comm* const comm = Use(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     if (depth_ == 0) scheduler_.Violation("an abort outside a group");
+    if (fabric_.Pinned(*comm)) return NcclResult::kInProgress;
     fabric_.Abort(comm);
     return NcclResult::kSuccess;
   }
@@ -191,6 +193,8 @@ class FakeNccl final : public NcclApi {
       std::shared_ptr<Launch>& launch = group_[comm];
       if (launch == nullptr) launch = std::make_shared<Launch>();
       launch->stream = StreamOf(stream);
+      launch->capture = launch->stream->capture;
+      launch->captured = launch->stream->capture != nullptr;
       launch->parts.push_back(part);
     }
     return depth_ > 0 ? NcclResult::kSuccess : Submit();

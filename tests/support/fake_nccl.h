@@ -10,11 +10,16 @@
 // has begun with them waits for ever. A communicator ends in peace only when
 // all that it took part in has ended on every rank.
 //
-// Violations: a call from another thread than the communicator's, or while
-// another is in progress, or after its end; an abort outside a group; a
-// blocking communicator; ranks that call different operations; launches in an
-// order that cannot end (both devices' orders are told, and the communicators
-// fail).
+// Captured operations run with each launch of their graph. NCCL does not end a
+// communicator, by an abort neither, while a graph holds it.
+//
+// Violations: ending one that a graph holds (nothing happens then), a graph's
+// launch on one that has ended, a captured call in progress when its capture
+// ends, two operations of one at once, a call from another thread than the
+// communicator's, or while another is in progress, or after its end; an abort
+// outside a group; a blocking communicator; ranks that call different
+// operations; launches in an order that cannot end (both devices' orders are
+// told, and the communicators fail).
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
@@ -71,6 +76,8 @@ struct Launch {
   FakeStream* stream = nullptr;
   uint64_t item = 0;
   std::vector<Part> parts;
+  std::weak_ptr<FakeCapture> capture;  // that it is to be part of
+  bool captured = false;
   // Once it has begun: where, and as whom.
   std::vector<std::pair<std::shared_ptr<Meeting>, int>> meetings;
   bool begun = false;
@@ -92,6 +99,8 @@ struct Comm {
   uint64_t collectives = 0;
   std::map<int, uint64_t> sent, received;
   std::vector<std::pair<std::shared_ptr<Meeting>, int>> meetings;
+  // Held by every capture and graph that has an operation of it.
+  std::shared_ptr<void> pin = std::make_shared<int>();
 };
 
 struct Clique {
@@ -128,8 +137,12 @@ class Fabric {
              int rank);
 
   int DrawPolls() { return static_cast<int>(scheduler_.Draw(polls_max_ + 1)); }
-  void Enqueue(Comm* comm, std::shared_ptr<Launch> launch);
+  // Puts it on its stream: to run, or into a capture.
+  void Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch);
   void Abort(Comm* comm);
+  // A violation if a graph lives that has an operation of it: NCCL would wait
+  // for the graph's end.
+  bool Pinned(const Comm& comm);
   bool Peaceful(const Comm& comm) const;
 
  private:

@@ -17,6 +17,9 @@ class ForwardingCuda : public transport::nccl::CudaApi {
   using Result = transport::nccl::CudaResult;
   using StreamHandle = transport::nccl::CudaStreamHandle;
   using EventHandle = transport::nccl::CudaEventHandle;
+  using GraphHandle = transport::nccl::CudaGraphHandle;
+  using GraphExecHandle = transport::nccl::CudaGraphExecHandle;
+  using CaptureId = transport::nccl::CudaCaptureId;
 
   explicit ForwardingCuda(std::shared_ptr<CudaApi> inner)
       : inner_(std::move(inner)) {}
@@ -84,6 +87,27 @@ class ForwardingCuda : public transport::nccl::CudaApi {
   Result MemsetAsync(void* memory, int byte, size_t bytes,
                      StreamHandle stream) override {
     return inner_->MemsetAsync(memory, byte, bytes, stream);
+  }
+  Result StreamBeginCapture(StreamHandle stream) override {
+    return inner_->StreamBeginCapture(stream);
+  }
+  Result StreamEndCapture(StreamHandle stream, GraphHandle* graph) override {
+    return inner_->StreamEndCapture(stream, graph);
+  }
+  Result StreamGetCaptureInfo(StreamHandle stream, CaptureId* id) override {
+    return inner_->StreamGetCaptureInfo(stream, id);
+  }
+  Result GraphInstantiate(GraphExecHandle* exec, GraphHandle graph) override {
+    return inner_->GraphInstantiate(exec, graph);
+  }
+  Result GraphLaunch(GraphExecHandle exec, StreamHandle stream) override {
+    return inner_->GraphLaunch(exec, stream);
+  }
+  Result GraphExecDestroy(GraphExecHandle exec) override {
+    return inner_->GraphExecDestroy(exec);
+  }
+  Result GraphDestroy(GraphHandle graph) override {
+    return inner_->GraphDestroy(graph);
   }
   void RangePush(const char* name) override { inner_->RangePush(name); }
   void RangePop() override { inner_->RangePop(); }

@@ -16,11 +16,16 @@
 
 struct CUstream_st;
 struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 namespace lockstep::transport::nccl {
 
 using CudaStreamHandle = CUstream_st*;
 using CudaEventHandle = CUevent_st*;
+using CudaGraphHandle = CUgraph_st*;
+using CudaGraphExecHandle = CUgraphExec_st*;
+using CudaCaptureId = unsigned long long;
 
 enum class CudaResult : int {
   kSuccess = 0,
@@ -28,6 +33,10 @@ enum class CudaResult : int {
   kInsufficientDriver = 35,
   kNoDevice = 100,
   kNotReady = 600,
+  kCaptureInvalidated = 901,
+  kCaptureUnjoined = 904,
+  kCaptureIsolation = 905,
+  kCapturedEvent = 907,
 };
 
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
@@ -78,6 +87,23 @@ class CudaApi {
                                  CudaStreamHandle stream) = 0;
   virtual CudaResult MemsetAsync(void* memory, int byte, size_t bytes,
                                  CudaStreamHandle stream) = 0;
+
+  // --- Graphs ---
+  // The mode is thread-local: other threads may do what they like meanwhile,
+  // and EndCapture must come from this one.
+  virtual CudaResult StreamBeginCapture(CudaStreamHandle stream) = 0;
+  virtual CudaResult StreamEndCapture(CudaStreamHandle stream,
+                                      CudaGraphHandle* graph) = 0;
+  // Which capture what is enqueued on `stream` now becomes part of; 0: none.
+  virtual CudaResult StreamGetCaptureInfo(CudaStreamHandle stream,
+                                          CudaCaptureId* id) = 0;
+  virtual CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
+                                      CudaGraphHandle graph) = 0;
+  virtual CudaResult GraphLaunch(CudaGraphExecHandle exec,
+                                 CudaStreamHandle stream) = 0;
+  // A launch that runs goes on.
+  virtual CudaResult GraphExecDestroy(CudaGraphExecHandle exec) = 0;
+  virtual CudaResult GraphDestroy(CudaGraphHandle graph) = 0;
 
   // --- Ranges that profilers show (NVTX, where it was found) ---
   virtual void RangePush(const char* name) = 0;

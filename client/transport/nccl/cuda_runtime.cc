@@ -17,6 +17,8 @@ namespace {
 
 static_assert(std::is_same_v<CudaStreamHandle, cudaStream_t>);
 static_assert(std::is_same_v<CudaEventHandle, cudaEvent_t>);
+static_assert(std::is_same_v<CudaGraphHandle, cudaGraph_t>);
+static_assert(std::is_same_v<CudaGraphExecHandle, cudaGraphExec_t>);
 static_assert(static_cast<int>(CudaResult::kSuccess) == cudaSuccess);
 static_assert(static_cast<int>(CudaResult::kMemoryAllocation) ==
               cudaErrorMemoryAllocation);
@@ -24,6 +26,14 @@ static_assert(static_cast<int>(CudaResult::kInsufficientDriver) ==
               cudaErrorInsufficientDriver);
 static_assert(static_cast<int>(CudaResult::kNoDevice) == cudaErrorNoDevice);
 static_assert(static_cast<int>(CudaResult::kNotReady) == cudaErrorNotReady);
+static_assert(static_cast<int>(CudaResult::kCaptureInvalidated) ==
+              cudaErrorStreamCaptureInvalidated);
+static_assert(static_cast<int>(CudaResult::kCaptureUnjoined) ==
+              cudaErrorStreamCaptureUnjoined);
+static_assert(static_cast<int>(CudaResult::kCaptureIsolation) ==
+              cudaErrorStreamCaptureIsolation);
+static_assert(static_cast<int>(CudaResult::kCapturedEvent) ==
+              cudaErrorCapturedEvent);
 static_assert(kCudaStreamNonBlocking == cudaStreamNonBlocking);
 static_assert(kCudaEventDisableTiming == cudaEventDisableTiming);
 
@@ -184,6 +194,37 @@ class LinkedCuda final : public CudaApi {
   CudaResult MemsetAsync(void* memory, int byte, size_t bytes,
                          CudaStreamHandle stream) override {
     return On([&] { return cudaMemsetAsync(memory, byte, bytes, stream); });
+  }
+
+  CudaResult StreamBeginCapture(CudaStreamHandle stream) override {
+    return On([&] {
+      return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    });
+  }
+  CudaResult StreamEndCapture(CudaStreamHandle stream,
+                              CudaGraphHandle* graph) override {
+    return On([&] { return cudaStreamEndCapture(stream, graph); });
+  }
+  CudaResult StreamGetCaptureInfo(CudaStreamHandle stream,
+                                  CudaCaptureId* id) override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaError_t asked = cudaStreamGetCaptureInfo(stream, &status, id);
+    if (status == cudaStreamCaptureStatusNone) *id = 0;
+    return Result(asked);
+  }
+  CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
+                              CudaGraphHandle graph) override {
+    return On([&] { return cudaGraphInstantiate(exec, graph, 0); });
+  }
+  CudaResult GraphLaunch(CudaGraphExecHandle exec,
+                         CudaStreamHandle stream) override {
+    return On([&] { return cudaGraphLaunch(exec, stream); });
+  }
+  CudaResult GraphExecDestroy(CudaGraphExecHandle exec) override {
+    return On([&] { return cudaGraphExecDestroy(exec); });
+  }
+  CudaResult GraphDestroy(CudaGraphHandle graph) override {
+    return On([&] { return cudaGraphDestroy(graph); });
   }
 
   void RangePush(const char* name) override { nvtxRangePushA(name); }

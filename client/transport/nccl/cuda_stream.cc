@@ -53,9 +53,15 @@ absl::StatusOr<CudaStreamHandle> CudaStream::Ready() {
   return handle_;
 }
 
+CudaCaptureId CudaStream::capture() const {
+  CudaCaptureId id = 0;
+  (void)cuda_->StreamGetCaptureInfo(handle_, &id);
+  return id;
+}
+
 Event CudaStream::Record() {
   MutexLock lock(&mutex_);
-  return Event(Now());
+  return Event(Now(capture()));
 }
 
 void CudaStream::WaitFor(const Event& event) {
@@ -88,16 +94,19 @@ absl::Status CudaStream::Synchronize() {
 
 void CudaStream::Enqueue(absl::FunctionRef<void(Ticket)> post) {
   MutexLock lock(&mutex_);
-  Ticket ticket{
-      .after = Now(), .done = std::make_shared<Publication>(), .error = error_};
+  const CudaCaptureId capture = this->capture();
+  Ticket ticket{.after = Now(capture),
+                .done = std::make_shared<Publication>(),
+                .error = error_,
+                .capture = capture};
   pending_.push_back(ticket.done);
   post(std::move(ticket));
 }
 
-std::shared_ptr<CudaMoment> CudaStream::Now() {
+std::shared_ptr<CudaMoment> CudaStream::Now(CudaCaptureId capture) {
   JoinPublished();
   std::vector<std::shared_ptr<CudaEvent>> events;
-  auto event = CudaEvent::Record(cuda_, handle_);
+  auto event = CudaEvent::Record(cuda_, handle_, capture != 0);
   if (event.ok()) {
     events.push_back(*std::move(event));
   } else {

@@ -52,9 +52,14 @@ class CudaStream final : public Stream {
   // is queued on the device; work launched on the stream then comes after them.
   absl::StatusOr<CudaStreamHandle> Ready();
 
+  // The capture that what is enqueued now becomes part of; 0 if none is.
+  CudaCaptureId capture() const;
+
   Event Record() override;
   void WaitFor(const Event& event) override;
   absl::Status Synchronize() override;
+  // As Synchronize, of what has gone wrong by now.
+  absl::Status TakeError() { return error_->Take(); }
 
   // What an operation comes with: what it must wait for, what promises its end,
   // and who hears of its error.
@@ -62,6 +67,7 @@ class CudaStream final : public Stream {
     std::shared_ptr<const CudaMoment> after;
     std::shared_ptr<Publication> done;
     std::shared_ptr<FirstError> error;
+    CudaCaptureId capture = 0;  // that the operation becomes part of
   };
   // Puts an operation at the end of the stream. `post` gets its ticket, under
   // the stream's lock: operations are posted in the stream's order.
@@ -72,7 +78,8 @@ class CudaStream final : public Stream {
       : cuda_(cuda), handle_(handle), owned_(owned) {}
 
   // All that the stream holds now.
-  std::shared_ptr<CudaMoment> Now() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<CudaMoment> Now(CudaCaptureId capture)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets the CUDA stream wait for what has been published meanwhile.
   void JoinPublished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

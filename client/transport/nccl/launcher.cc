@@ -96,11 +96,13 @@ void Launcher::Run() {
   while (Collect(&inbox)) {
     for (const auto& member : inbox.aborts) AbortAllFor(*member);
     for (Operation& operation : inbox.operations) {
-      operations_.push_back(std::move(operation));
+      const bool captured = operation.posted.ticket.capture != 0;
+      (captured ? captured_ : operations_).push_back(std::move(operation));
     }
     for (auto& task : inbox.tasks) task();
     inbox = {};
     PollConnecting();
+    LaunchCaptured();
     Launch();
     Watch();
     PollClosing();
@@ -123,7 +125,8 @@ bool Launcher::Collect(Inbox* inbox) {
 }
 
 bool Launcher::AnythingToPoll() const {
-  return !connecting_.empty() || !operations_.empty() || !closing_.empty() ||
+  return !connecting_.empty() || !captured_.empty() || !operations_.empty() ||
+         !closing_.empty() ||
          std::any_of(members_.begin(), members_.end(), [](const auto& member) {
            return !member->ended() && !member->Idle();
          });
@@ -141,36 +144,67 @@ void Launcher::AbortAllFor(const Member& culprit) {
   Abort(members_);
 }
 
+// What a graph holds cannot end, and a graph can be destroyed only once its
+// capture is over: until then the members are given up, and nothing more.
 void Launcher::Abort(const std::vector<std::shared_ptr<Member>>& members) {
-  std::vector<Member*> living;
+  std::vector<std::shared_ptr<Member>> living;
   for (const auto& member : members) {
-    if (!member->ended()) living.push_back(member.get());
+    if (!GivenUp(*member)) living.push_back(member);
   }
   if (living.empty()) return;
   has_aborted_ = true;
-  for (Member* member : living) member->FailRunning();
+  for (const auto& member : living) member->FailRunning();
+  if (open_ != nullptr) {
+    to_abort_.insert(to_abort_.end(), living.begin(), living.end());
+  } else {
+    EndNow(living);
+  }
+  ReleaseWaiters();
+}
+
+void Launcher::EndNow(const std::vector<std::shared_ptr<Member>>& living) {
+  for (const auto& member : living) EndGraphsOf(*member);
   // What NCCL says to an abort changes nothing: the members have failed.
   (void)tables_.nccl->GroupStart();
-  for (Member* member : living) (void)member->Abort();
+  for (const auto& member : living) (void)member->Abort();
   (void)tables_.nccl->GroupEnd();
-  ReleaseWaiters();
+}
+
+bool Launcher::GivenUp(const Member& member) const {
+  return member.ended() ||
+         std::any_of(to_abort_.begin(), to_abort_.end(),
+                     [&](const auto& one) { return one.get() == &member; });
 }
 
 // Operations of members that have ended will not be queued.
 void Launcher::ReleaseWaiters() {
-  for (Operation& operation : operations_) {
-    if (!operation.member->ended()) continue;
-    const CudaStream::Ticket& ticket = operation.posted.ticket;
-    ticket.error->Set(operation.member->status());
-    auto drained = operation.enqueued
-                       ? operation.member->Mark()
-                       : absl::StatusOr<std::shared_ptr<CudaEvent>>(nullptr);
-    ticket.done->Publish(drained.ok() ? *std::move(drained) : nullptr);
+  for (std::deque<Operation>* queue : {&captured_, &operations_}) {
+    for (Operation& operation : *queue) {
+      if (IsGivenUp(operation)) Release(operation);
+    }
+    queue->erase(
+        std::remove_if(queue->begin(), queue->end(),
+                       [this](const auto& one) { return IsGivenUp(one); }),
+        queue->end());
   }
-  operations_.erase(
-      std::remove_if(operations_.begin(), operations_.end(),
-                     [](const Operation& one) { return one.member->ended(); }),
-      operations_.end());
+}
+
+bool Launcher::IsGivenUp(const Operation& operation) const {
+  return operation.graph != nullptr ? !StatusOf(*operation.graph).ok()
+                                    : GivenUp(*operation.member);
+}
+
+void Launcher::Release(Operation& operation) {
+  const CudaStream::Ticket& ticket = operation.posted.ticket;
+  if (operation.graph != nullptr) {
+    ticket.error->Set(StatusOf(*operation.graph));
+    return ticket.done->Publish(nullptr);
+  }
+  ticket.error->Set(operation.member->status());
+  auto drained = operation.enqueued
+                     ? operation.member->Mark(ticket.capture != 0)
+                     : absl::StatusOr<std::shared_ptr<CudaEvent>>(nullptr);
+  ticket.done->Publish(drained.ok() ? *std::move(drained) : nullptr);
 }
 
 void Launcher::Fail(Member& member, const absl::Status& error) {
@@ -217,7 +251,7 @@ bool Launcher::Connected(Connecting& connecting) {
 // --- Operations ---
 
 void Launcher::Launch() {
-  while (!operations_.empty() && LaunchFirst(operations_.front())) {
+  while (!operations_.empty() && LaunchFirst(operations_.front(), &turn_)) {
     operations_.pop_front();
     MutexLock lock(&mutex_);
     if (!posted_.aborts.empty()) return;
@@ -225,17 +259,20 @@ void Launcher::Launch() {
 }
 
 // True once it is queued, or has ended. On an error the operation is gone.
-bool Launcher::LaunchFirst(Operation& operation) {
-  Member& member = *operation.member;
-  if (member.ended()) {
-    operation.posted.ticket.error->Set(member.status());
-    operation.posted.ticket.done->Publish(nullptr);
+bool Launcher::LaunchFirst(Operation& operation, Member::Turn* turn) {
+  if (IsGivenUp(operation)) {
+    Release(operation);
     return true;
   }
+  if (!operation.enqueued && (!operation.posted.ticket.after->published() ||
+                              MustWaitForCapture(operation))) {
+    return false;
+  }
+  if (operation.graph != nullptr) return LaunchGraph(operation);
+  Member& member = *operation.member;
   if (!operation.enqueued) {
-    if (!operation.posted.ticket.after->published()) return false;
     operation.enqueued = true;
-    const absl::Status enqueued = member.Enqueue(operation.posted, &turn_);
+    const absl::Status enqueued = member.Enqueue(operation.posted, turn);
     if (!enqueued.ok()) {
       Fail(member, enqueued);
       return false;
@@ -254,7 +291,7 @@ bool Launcher::LaunchFirst(Operation& operation) {
 void Launcher::Watch() {
   for (size_t i = 0; i < members_.size(); ++i) {
     const std::shared_ptr<Member> member = members_[i];
-    if (member->ended() || member->Idle()) continue;
+    if (GivenUp(*member) || member->Idle()) continue;
     const absl::StatusOr<bool> ready = member->Ready();
     if (!ready.ok()) Fail(*member, ready.status());
   }
@@ -273,9 +310,9 @@ void Launcher::BeginClosing(Closing& closing) {
   const bool waited_for = std::any_of(
       operations_.begin(), operations_.end(),
       [&](const Operation& one) { return &member == one.member.get(); });
-  if (!member.ended() && !waited_for && member.Idle() &&
-      member.Finalize().ok()) {
-    return;
+  if (!GivenUp(member) && !waited_for && member.Idle() && open_ == nullptr) {
+    EndGraphsOf(member);
+    if (member.Finalize().ok()) return;
   }
   member.Fail(absl::AbortedError("the communicator was destroyed"));
   Abort({closing.member});
@@ -287,6 +324,7 @@ bool Launcher::Closed(Closing& closing) {
     closing.begun = true;
     BeginClosing(closing);
   }
+  if (GivenUp(member) && !member.ended()) return false;  // a capture is open
   if (!member.ended()) {
     const absl::StatusOr<bool> ready = member.Ready();
     if (ready.ok() && *ready) {

@@ -20,6 +20,11 @@
 // an event behind what was still on the stream, for kernels may write until
 // then. Completed is not succeeded: the streams' errors say so first.
 //
+// Operations that are captured into a graph (graph.h) overtake the others,
+// because they do not run; the graph's launches are operations like the others.
+// Before communicators end, the graphs that have operations of theirs are
+// destroyed; while a capture is open, an abort waits for its end.
+//
 // Threads: any; the thread is "ls-launch".
 // End:     members must be closed before the launcher is destroyed.
 
@@ -39,6 +44,7 @@
 #include "absl/status/status.h"
 #include "base/deadline.h"
 #include "base/mutex.h"
+#include "client/transport/nccl/capturing.h"
 #include "client/transport/nccl/member.h"
 
 namespace lockstep::transport::nccl {
@@ -90,13 +96,30 @@ class Launcher {
   // operations have run, else by an abort of it alone.
   void Close(std::shared_ptr<Member> member);
 
+  // --- Graphs (launcher_graphs.cc) ---
+
+  // FailedPrecondition while another capture is open.
+  absl::Status OpenCapture(std::shared_ptr<Capturing> capturing);
+  // The capture that operations may be part of; 0: none.
+  CudaCaptureId open_capture() const { return open_capture_; }
+  void SetOpenCapture(CudaCaptureId id) { open_capture_ = id; }
+  // Blocks until all that was posted of the open capture is captured.
+  void AwaitCaptured();
+  // The open capture is over, well or not: its status says which. Keeps the
+  // graph, or destroys it: then why.
+  absl::Status CloseCapture();
+  void PostGraph(std::shared_ptr<Capturing> graph, CudaStream::Ticket ticket);
+  void DestroyGraph(std::shared_ptr<Capturing> graph);
+
   // Whether a communicator of this process was ever aborted.
   bool has_aborted() const { return has_aborted_; }
 
  private:
+  // Of a member, or the launch of a graph.
   struct Operation {
     std::shared_ptr<Member> member;
     Posted posted;
+    std::shared_ptr<Capturing> graph = {};
     bool enqueued = false;
   };
   struct Closing {
@@ -121,14 +144,26 @@ class Launcher {
   bool Collect(Inbox* inbox);
 
   void Abort(const std::vector<std::shared_ptr<Member>>& members);
+  void EndNow(const std::vector<std::shared_ptr<Member>>& living);
+  // Ended, or to be aborted once the capture is closed.
+  bool GivenUp(const Member& member) const;
+  bool IsGivenUp(const Operation& operation) const;
   void AbortAllFor(const Member& culprit);
   void Fail(Member& member, const absl::Status& error);
   void ReleaseWaiters();
+  void Release(Operation& operation);
 
   void PollConnecting();
   bool Connected(Connecting& connecting);
   void Launch();
-  bool LaunchFirst(Operation& operation);
+  bool LaunchFirst(Operation& operation, Member::Turn* turn);
+
+  void LaunchCaptured();
+  absl::Status StatusOf(const Capturing& graph) const;
+  bool LaunchGraph(Operation& operation);
+  absl::Status EnqueueGraph(Operation& operation);
+  bool MustWaitForCapture(const Operation& operation) const;
+  void EndGraphsOf(const Member& member);
   void Watch();
   void PollClosing();
   bool Closed(Closing& closing);
@@ -143,17 +178,26 @@ class Launcher {
   CondVar changed_;
   Inbox posted_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<CudaCaptureId> open_capture_{0};
 
   // The launch thread's own.
   std::vector<std::shared_ptr<Member>> members_;  // in the order of making
   std::vector<Connecting> connecting_;
   std::deque<Operation> operations_;
+  std::shared_ptr<Capturing> open_;   // the capture, if one is
+  std::deque<Operation> captured_;    // its operations to come
+  std::shared_ptr<Outcome> drained_;  // who waits until there are none
+  std::vector<std::shared_ptr<Member>> to_abort_;  // once it is closed
+  std::vector<std::shared_ptr<Capturing>> graphs_;
   std::vector<Closing> closing_;
   Member::Turn turn_;
   int idle_turns_ = 0;
 
   std::thread thread_;  // last: uses all of the above
 };
+
+// The one of a transport made by MakeTransport (nccl.h); null for another.
+std::shared_ptr<Launcher> LauncherOf(const Transport& transport);
 
 }  // namespace lockstep::transport::nccl
 

@@ -93,8 +93,9 @@ absl::StatusOr<bool> Member::Ready() {
 
 absl::Status Member::Enqueue(const Posted& posted, Turn* turn) {
   const Range range(tables_.cuda.get(), group_.name.c_str());
+  captured_ = posted.ticket.capture != 0;
   absl::Status done = posted.ticket.after->Join(*tables_.cuda, stream_);
-  done.Update(TakeTurn(turn));
+  done.Update(TakeTurn(turn, captured_));
   lowering_ = {};
   bool all = true;
   const auto temporary = [&](size_t bytes) {
@@ -113,7 +114,7 @@ absl::Status Member::Enqueue(const Posted& posted, Turn* turn) {
   return EnqueueGroup();
 }
 
-absl::Status Member::TakeTurn(Turn* turn) {
+absl::Status Member::TakeTurn(Turn* turn, bool captured) {
   CudaApi& cuda = *tables_.cuda;
   // What is on the same stream comes after it anyhow.
   if (turn->event != nullptr && turn->stream != stream_) {
@@ -122,7 +123,7 @@ absl::Status Member::TakeTurn(Turn* turn) {
               "StreamWaitEvent");
     if (!waits.ok()) return waits;
   }
-  absl::StatusOr<std::shared_ptr<CudaEvent>> mine = Mark();
+  absl::StatusOr<std::shared_ptr<CudaEvent>> mine = Mark(captured);
   if (!mine.ok()) return mine.status();
   *turn = {*std::move(mine), stream_};
   return absl::OkStatus();
@@ -173,10 +174,10 @@ absl::Status Member::Issue(const NcclStep& s) {
 
 absl::Status Member::Complete(const Posted& posted) {
   absl::Status done = LaunchKernels();
-  absl::StatusOr<std::shared_ptr<CudaEvent>> event = Mark();
+  absl::StatusOr<std::shared_ptr<CudaEvent>> event = Mark(captured_);
   done.Update(event.status());
   if (!done.ok()) return done;
-  running_.push_back({*event, posted.ticket.error});
+  if (!captured_) AddRunning(*event, posted.ticket.error);
   posted.ticket.done->Publish(*std::move(event));
   return absl::OkStatus();
 }
@@ -212,6 +213,15 @@ void* Member::Temporary(size_t bytes) {
   return memory;
 }
 
+absl::Status Member::JoinRunning(CudaStreamHandle stream) const {
+  // They run on one stream, or behind each other: the last ends last.
+  if (running_.empty()) return absl::OkStatus();
+  CudaApi& cuda = *tables_.cuda;
+  return Check(cuda,
+               cuda.StreamWaitEvent(stream, running_.back().event->handle()),
+               "StreamWaitEvent");
+}
+
 bool Member::Idle() {
   while (!running_.empty() && running_.front().event->Done()) {
     running_.pop_front();
@@ -228,7 +238,8 @@ void Member::FailRunning() {
 
 absl::Status Member::Abort() {
   for (void* memory : std::exchange(temporaries_, {})) {
-    tables_.cuda->FreeAsync(memory, stream_);
+    // A graph's memory goes with it.
+    if (!captured_) tables_.cuda->FreeAsync(memory, stream_);
   }
   return Check(*tables_.nccl,
                tables_.nccl->CommAbort(std::exchange(comm_, nullptr)),

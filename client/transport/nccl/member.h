@@ -18,6 +18,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -79,8 +80,17 @@ class Member {
   // before the operation before it could, which `*turn` says. `*turn` is then
   // this one's. It is queued once Ready says so, and then wants Complete.
   absl::Status Enqueue(const Posted& posted, Turn* turn);
-  // Kernels that follow the operation, then its event, and publishes that.
+  // Kernels that follow the operation, then its event, and publishes that. A
+  // captured operation is not published as running: its graph's launches are.
   absl::Status Complete(const Posted& posted);
+
+  // Lets `stream` wait for everything published; what runs there is then
+  // published too, with `event` as its end.
+  absl::Status JoinRunning(CudaStreamHandle stream) const;
+  void AddRunning(std::shared_ptr<CudaEvent> event,
+                  std::shared_ptr<FirstError> error) {
+    running_.push_back({std::move(event), std::move(error)});
+  }
 
   // Whether everything published has run.
   bool Idle();
@@ -96,8 +106,8 @@ class Member {
   absl::Status Destroy();
 
   // Behind everything that is on the stream now.
-  absl::StatusOr<std::shared_ptr<CudaEvent>> Mark() {
-    return CudaEvent::Record(tables_.cuda.get(), stream_);
+  absl::StatusOr<std::shared_ptr<CudaEvent>> Mark(bool captured = false) {
+    return CudaEvent::Record(tables_.cuda.get(), stream_, captured);
   }
 
  private:
@@ -107,7 +117,7 @@ class Member {
   };
 
   absl::Status MakeStream();
-  absl::Status TakeTurn(Turn* turn);
+  absl::Status TakeTurn(Turn* turn, bool captured);
   absl::Status EnqueueGroup();
   absl::Status Issue(const NcclStep& step);
   absl::Status LaunchKernels();
@@ -122,6 +132,7 @@ class Member {
   // Of the operation between Enqueue and Complete.
   Lowering lowering_;
   std::vector<void*> temporaries_;
+  bool captured_ = false;
 
   std::deque<Running> running_;
 

@@ -32,13 +32,13 @@ absl::Status Late() {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<CudaEvent>> CudaEvent::Record(
-    CudaApi* cuda, CudaStreamHandle stream) {
+    CudaApi* cuda, CudaStreamHandle stream, bool captured) {
   CudaEventHandle handle = nullptr;
   absl::Status made =
       Check(*cuda, cuda->EventCreateWithFlags(&handle, kCudaEventDisableTiming),
             "EventCreateWithFlags");
   if (!made.ok()) return made;
-  std::shared_ptr<CudaEvent> event(new CudaEvent(cuda, handle));
+  std::shared_ptr<CudaEvent> event(new CudaEvent(cuda, handle, captured));
   made = Check(*cuda, cuda->EventRecord(handle, stream), "EventRecord");
   if (!made.ok()) return made;
   return event;
@@ -74,6 +74,15 @@ bool CudaMoment::published() const {
                      [](const auto& one) { return one->published(); });
 }
 
+bool CudaMoment::captured() const {
+  const auto is = [](const std::shared_ptr<CudaEvent>& event) {
+    return event != nullptr && event->captured();
+  };
+  return std::any_of(events_.begin(), events_.end(), is) ||
+         std::any_of(publications_.begin(), publications_.end(),
+                     [&](const auto& one) { return is(one->event()); });
+}
+
 bool CudaMoment::Done() const {
   for (const auto& event : events_) {
     if (!event->Done()) return false;
@@ -90,6 +99,11 @@ absl::Status CudaMoment::Wait(absl::Duration timeout) const {
   const Deadline deadline(timeout);
   for (const auto& publication : publications_) {
     if (!publication->Wait(deadline)) return Late();
+  }
+  if (captured()) {
+    return absl::FailedPreconditionError(
+        "the stream is being captured: nothing runs, and nothing can be waited "
+        "for");
   }
   Patience patience;
   while (!Done()) {

@@ -30,25 +30,30 @@ namespace lockstep::transport::nccl {
 // those who still wait for its former moment that this one has come.
 class CudaEvent {
  public:
-  // A fresh event behind everything that `stream` holds now.
+  // A fresh event behind everything that `stream` holds now. `captured`: the
+  // stream is being captured. Such an event is a place in a graph and no
+  // moment: streams of the capture may wait for it, but it never comes, and
+  // must not be asked about.
   static absl::StatusOr<std::shared_ptr<CudaEvent>> Record(
-      CudaApi* cuda, CudaStreamHandle stream);
+      CudaApi* cuda, CudaStreamHandle stream, bool captured = false);
   ~CudaEvent() { cuda_->EventDestroy(handle_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
   // True also after an error of the device: nothing more will come.
   bool Done() const {
-    return cuda_->EventQuery(handle_) != CudaResult::kNotReady;
+    return !captured_ && cuda_->EventQuery(handle_) != CudaResult::kNotReady;
   }
+  bool captured() const { return captured_; }
   CudaEventHandle handle() const { return handle_; }
 
  private:
-  CudaEvent(CudaApi* cuda, CudaEventHandle handle)
-      : cuda_(cuda), handle_(handle) {}
+  CudaEvent(CudaApi* cuda, CudaEventHandle handle, bool captured)
+      : cuda_(cuda), handle_(handle), captured_(captured) {}
 
   CudaApi* const cuda_;
   const CudaEventHandle handle_;
+  const bool captured_;
 };
 
 // An operation's event, once it is queued. If the operation is given up before
@@ -79,10 +84,13 @@ class CudaMoment final : public Event::State {
       : events_(std::move(events)), publications_(std::move(publications)) {}
 
   bool Done() const override;
+  // FailedPrecondition for a place in a graph (CudaEvent::Record).
   absl::Status Wait(absl::Duration timeout) const override;
 
   // Whether all its events are known.
   bool published() const;
+  // Whether one of those that are is a place in a graph.
+  bool captured() const;
 
   // Lets `stream` wait for it. Everything must have been published.
   absl::Status Join(CudaApi& cuda, CudaStreamHandle stream) const;

@@ -35,11 +35,18 @@ class NcclCommunicator final : public CallingCommunicator {
 
  private:
   absl::Status CheckStream(const Stream& stream) const override {
-    if (dynamic_cast<const CudaStream*>(&stream) != nullptr) {
+    const auto* const cuda = dynamic_cast<const CudaStream*>(&stream);
+    if (cuda == nullptr) {
+      return absl::InvalidArgumentError(
+          "transport 'nccl' moves device memory: it needs a CudaStream");
+    }
+    const CudaCaptureId capture = cuda->capture();
+    if (capture == 0 || capture == launcher_->open_capture()) {
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(
-        "transport 'nccl' moves device memory: it needs a CudaStream");
+    return absl::FailedPreconditionError(
+        "the stream is captured into a graph that this library cannot destroy "
+        "in time: capture it with Capture of graph.h");
   }
 
   void Launch(std::vector<Call> calls, Stream& stream) override {
@@ -120,6 +127,7 @@ class NcclTransport final : public Transport {
       : version_(version), launcher_(std::make_shared<Launcher>(tables)) {}
 
   std::string_view name() const override { return "nccl"; }
+  const std::shared_ptr<Launcher>& launcher() const { return launcher_; }
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {
@@ -205,6 +213,11 @@ absl::Status CheckRestart(int version) {
       " cannot connect again in a process that has aborted a communicator: "
       "start the process anew, or use NCCL ",
       VersionName(kNoRestartLast + 1)));
+}
+
+std::shared_ptr<Launcher> LauncherOf(const Transport& transport) {
+  const auto* const nccl = dynamic_cast<const NcclTransport*>(&transport);
+  return nccl == nullptr ? nullptr : nccl->launcher();
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Tables& tables) {

@@ -4,200 +4,17 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cmath>
-#include <deque>
-#include <limits>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/deadline.h"
+#include "tests/client/transport/nccl/drill_rank.h"
 
 namespace lockstep::fake {
 namespace {
 
-using transport::nccl::CudaStream;
-
-constexpr int kRanks = 2;
 constexpr int kRounds = 12;
-constexpr int kLayers = 30;
-constexpr size_t kCount = 7;
-
-// Says what went wrong, on a pipe; what is late ends the process.
-class Reporter {
- public:
-  explicit Reporter(int to) : to_(to) {}
-
-  void Say(const std::string& what) {
-    const std::string line = what + "\n";
-    (void)!write(to_, line.data(), line.size());
-  }
-  void Expect(bool holds, const std::string& what) {
-    if (!holds) Say(what);
-  }
-  [[noreturn]] void Late(const std::string& what) {
-    Say("late: " + what);
-    if (world_ != nullptr) Tell();
-    _exit(0);
-  }
-
-  // Whose violations are told: set while no rank runs.
-  void set_world(FakeGpuWorld* world) { world_ = world; }
-  void Tell() {
-    for (const std::string& violation : world_->gpus().violations()) {
-      Say("violation: " + violation);
-    }
-  }
-
- private:
-  const int to_;
-  FakeGpuWorld* world_ = nullptr;
-};
-
-// Buffers that outlive a mistake: who writes too late writes here.
-class Memory {
- public:
-  float* Take(float value) {
-    MutexLock lock(&mutex_);
-    buffers_.emplace_back(kCount, value);
-    return buffers_.back().data();
-  }
-
- private:
-  Mutex mutex_;
-  std::deque<std::vector<float>> buffers_ ABSL_GUARDED_BY(mutex_);
-};
-
-// One rank's side of the exercise.
-class Rank {
- public:
-  Rank(FakeGpuWorld* world, Reporter* reporter, Memory* memory, int rank,
-       absl::Duration patience)
-      : world_(*world),
-        reporter_(*reporter),
-        memory_(*memory),
-        rank_(rank),
-        patience_(patience) {}
-
-  void Connect(const std::vector<std::string>& handles, int group) {
-    auto made = pending_[group]->Connect(handles, patience_);
-    if (!made.ok()) reporter_.Late("connect: " + made.status().ToString());
-    groups_[group] = *std::move(made);
-  }
-  std::string Prepare(int group) {
-    auto made = world_.at(rank_).Prepare(
-        {.name = group == 0 ? "verdict" : "g", .rank = rank_, .size = kRanks});
-    if (!made.ok()) reporter_.Late("prepare: " + made.status().ToString());
-    pending_[group] = *std::move(made);
-    return pending_[group]->handle();
-  }
-  void Open() {
-    first_ = world_.MakeStream(rank_, "first");
-    second_ = world_.MakeStream(rank_, "second");
-  }
-
-  Communicator& verdict() { return *groups_[0]; }
-  Communicator& gradient() { return *groups_[1]; }
-  Stream& first() { return *first_; }
-  Stream& second() { return *second_; }
-
-  void Kernel(Stream& stream, std::function<void()> work) {
-    world_.Enqueue(stream, std::move(work));
-  }
-  void Posted(const absl::Status& status) {
-    reporter_.Expect(status.ok(), "refused: " + status.ToString());
-  }
-  absl::Status Await(Stream& stream, const char* what) {
-    if (!stream.Record().Wait(patience_).ok()) reporter_.Late(what);
-    return stream.Synchronize();
-  }
-  void Finish(Stream& stream, const char* what) {
-    const absl::Status ended = Await(stream, what);
-    reporter_.Expect(ended.ok(), absl::StrCat(what, ": ", ended.ToString()));
-  }
-  void BreakNetwork() { world_.gpus().BreakNetworkOf(rank_); }
-  void ExpectValue(const char* what, float value, float expected) {
-    reporter_.Expect(value == expected,
-                     absl::StrCat("wrong value: ", what, " is ", value,
-                                  " and should be ", expected));
-  }
-  void Leave() {
-    for (auto& group : groups_) group.reset();
-  }
-
-  // What a step is: gradients that a kernel makes, their mean, which a kernel
-  // uses, beside a message and a verdict on another stream.
-  void Step(int round);
-  void Propagates();
-  void Meets(std::atomic<int>* come, int round);
-
- private:
-  FakeGpuWorld& world_;
-  Reporter& reporter_;
-  Memory& memory_;
-  const int rank_;
-  const absl::Duration patience_;
-  std::unique_ptr<transport::PendingGroup> pending_[2];
-  std::unique_ptr<Communicator> groups_[2];
-  std::unique_ptr<Stream> first_, second_;
-};
-
-void Rank::Step(int round) {
-  const float mine = static_cast<float>(10 * round + rank_);
-  float* const gradient = memory_.Take(-1);
-  float* const mean = memory_.Take(0);
-  float* const used = memory_.Take(0);
-  float* const given = memory_.Take(mine);
-  float* const got = memory_.Take(0);
-  float* const stamp = memory_.Take(0);
-  float* const seen = memory_.Take(0);
-  // A backward pass is long: who does not wait for it is early.
-  for (int layer = 0; layer < kLayers; ++layer) Kernel(first(), [] {});
-  Kernel(first(), [=] { std::fill_n(gradient, kCount, mine); });
-  Kernel(second(), [=] { *stamp = 1; });
-  Posted(this->gradient().AllReduce(gradient, mean, kCount, DType::kF32,
-                                    ReduceOp::kMean, first()));
-  Posted(verdict().AllReduce(stamp, stamp, 1, DType::kF32, ReduceOp::kSum,
-                             second()));
-  Posted(this->gradient().Group([&] {
-    absl::Status posted =
-        this->gradient().Send(given, kCount, DType::kF32, 1 - rank_, first());
-    posted.Update(
-        this->gradient().Recv(got, kCount, DType::kF32, 1 - rank_, first()));
-    return posted;
-  }));
-  Kernel(first(), [=] { std::copy_n(mean, kCount, used); });
-  Kernel(second(), [=] { *seen = *stamp; });
-  Finish(first(), "a gradient's step");
-  Finish(second(), "a verdict's step");
-  ExpectValue("the mean", used[0], static_cast<float>(10 * round) + 0.5f);
-  ExpectValue("the mean's end", used[kCount - 1], used[0]);
-  ExpectValue("the verdict's sum", *seen, kRanks);
-  ExpectValue("what came", got[0], static_cast<float>(10 * round + 1 - rank_));
-}
-
-void Rank::Propagates() {
-  float* const in = memory_.Take(2);
-  float* const out = memory_.Take(0);
-  if (rank_ == 1) in[0] = std::numeric_limits<float>::quiet_NaN();
-  Posted(
-      gradient().AllReduce(in, out, 2, DType::kF32, ReduceOp::kMax, first()));
-  Finish(first(), "a maximum");
-  reporter_.Expect(std::isnan(out[0]), "wrong value: the maximum lost a NaN");
-  ExpectValue("the maximum", out[1], 2);
-}
-
-void Rank::Meets(std::atomic<int>* come, int round) {
-  float* const seen = memory_.Take(0);
-  Kernel(first(), [=] { ++*come; });
-  Posted(gradient().Barrier(first()));
-  Kernel(first(), [=] { *seen = static_cast<float>(*come); });
-  Posted(gradient().Barrier(first()));
-  Finish(first(), "a barrier");
-  reporter_.Expect(*seen == static_cast<float>(kRanks * round),
-                   "a barrier did not hold");
-}
+constexpr int kLaunches = 3;
 
 // The whole exercise, for one world.
 class Exercise {
@@ -207,7 +24,9 @@ class Exercise {
 
   void Run() {
     Steps();
+    Graphs();
     Abort();
+    AbortsGraph();
     LosesPeer();
   }
 
@@ -258,6 +77,36 @@ class Exercise {
                              "aborted though all was done");
           }
         });
+  }
+
+  void Graphs() {
+    With(
+        [&](Rank& rank, int) {
+          rank.CaptureStep();
+          for (int round = 1; round <= kLaunches; ++round) {
+            rank.LaunchStep(round);
+            rank.Step(round);
+          }
+          rank.Leave();  // the graph is still there
+          rank.ForgetStep();
+        },
+        [](FakeGpuWorld&) {});
+  }
+
+  void AbortsGraph() {
+    With(
+        [&](Rank& rank, int r) {
+          rank.CaptureStep();
+          if (r != 0) return rank.ForgetStep();  // never comes
+          rank.BeginStep();
+          rank.gradient().Abort("the drill says so");
+          const absl::Status ended =
+              rank.Await(rank.first(), "the end of a graph that was aborted");
+          reporter_.Expect(absl::IsAborted(ended),
+                           "a graph: completed is not succeeded");
+          rank.ForgetStep();
+        },
+        [](FakeGpuWorld&) {});
   }
 
   void Abort() {

@@ -42,6 +42,7 @@ class FakeGpuWorld final : public conformance::World {
   }
 
   FakeGpus& gpus() { return gpus_; }
+  transport::nccl::Tables TablesOf(int rank) { return Of(rank).tables; }
 
  private:
   struct Process {

@@ -19,6 +19,7 @@ struct Fault {
 };
 
 std::vector<Fault> AllFaults();
+std::vector<Fault> GraphFaults();
 
 }  // namespace lockstep::fake
 

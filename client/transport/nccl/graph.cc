@@ -1,0 +1,82 @@
+#include "client/transport/nccl/graph.h"
+
+#include <utility>
+
+#include "client/transport/nccl/gpu_status.h"
+#include "client/transport/nccl/launcher.h"
+#include "client/transport/nccl/nccl.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+// One capture, on the thread that asked for it.
+class Capturer {
+ public:
+  Capturer(Launcher* launcher, CudaStream* stream)
+      : launcher_(*launcher),
+        cuda_(*launcher->tables().cuda),
+        stream_(*stream) {}
+
+  absl::Status Run(absl::FunctionRef<absl::Status()> body, Capturing* into) {
+    // What is outside of a graph cannot be waited for inside.
+    auto handle = stream_.Ready();
+    if (!handle.ok()) return handle.status();
+    absl::Status done = Did(cuda_.StreamBeginCapture(*handle), "BeginCapture");
+    if (!done.ok()) return done;
+    launcher_.SetOpenCapture(stream_.capture());
+    done = body();
+    launcher_.AwaitCaptured();
+    done.Update(stream_.Ready().status());
+    done.Update(
+        Did(cuda_.StreamEndCapture(*handle, &into->graph), "StreamEndCapture"));
+    done.Update(stream_.TakeError());
+    return done.ok() ? Instantiate(into) : done;
+  }
+
+ private:
+  absl::Status Did(CudaResult result, std::string_view call) {
+    return Check(cuda_, result, call);
+  }
+
+  absl::Status Instantiate(Capturing* graph) {
+    absl::Status done = Did(cuda_.GraphInstantiate(&graph->exec, graph->graph),
+                            "GraphInstantiate");
+    if (!done.ok()) return done;
+    return Did(cuda_.StreamCreateWithPriority(&graph->stream,
+                                              kCudaStreamNonBlocking, 0),
+               "StreamCreateWithPriority");
+  }
+
+  Launcher& launcher_;
+  CudaApi& cuda_;
+  CudaStream& stream_;
+};
+
+}  // namespace
+
+Graph::~Graph() { launcher_->DestroyGraph(captured_); }
+
+void Graph::Launch(CudaStream& stream) {
+  stream.Enqueue([&](CudaStream::Ticket ticket) {
+    launcher_->PostGraph(captured_, std::move(ticket));
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Graph>> Capture(
+    const Transport& transport, CudaStream& stream,
+    absl::FunctionRef<absl::Status()> body) {
+  const std::shared_ptr<Launcher> launcher = LauncherOf(transport);
+  if (launcher == nullptr) {
+    return absl::InvalidArgumentError(
+        "only the transport 'nccl' captures CUDA graphs");
+  }
+  const auto captured = std::make_shared<Capturing>();
+  absl::Status done = launcher->OpenCapture(captured);
+  if (!done.ok()) return done;
+  captured->status =
+      Capturer(launcher.get(), &stream).Run(body, captured.get());
+  if (done = launcher->CloseCapture(); !done.ok()) return done;
+  return std::make_unique<Graph>(launcher, captured);
+}
+
+}  // namespace lockstep::transport::nccl
