@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/bucket.h"
 #include "plan/merge.h"
+#include "plan/pipeline/lanes.h"
 
 namespace lockstep::plan {
 namespace {
@@ -41,40 +42,13 @@ absl::StatusOr<std::vector<int>> ReadyOrder(
   return order;
 }
 
-Transfer Reduction(const Bucket& bucket, int index) {
-  return {.kind = TransferKind::kAllReduce,
-          .communicator = bucket.communicator,
-          .dtype = bucket.dtype,
-          .shape = {bucket.total},
-          .op = bucket.op,
-          .bucket = index};
-}
-
-// Every rank launches the buckets that it holds in the one order of `buckets`,
-// so no two ranks can wait for each other.
-std::vector<RankPlan> GradientLanes(const Plan& plan) {
-  std::vector<RankPlan> ranks(plan.mesh.WorldSize());
-  for (RankPlan& rank : ranks) {
-    rank.lanes.push_back({.kind = LaneKind::kGradient, .name = "gradient"});
-  }
-  for (size_t i = 0; i < plan.buckets.size(); ++i) {
-    const Bucket& bucket = plan.buckets[i];
-    const Transfer reduction = Reduction(bucket, static_cast<int>(i));
-    for (const int member : plan.communicators[bucket.communicator].ranks) {
-      std::vector<Transfer>& lane = ranks[member].lanes[0].transfers;
-      ranks[member].launch_order.push_back({0, static_cast<int>(lane.size())});
-      lane.push_back(reduction);
-    }
-  }
-  return ranks;
-}
-
 // Buckets and lanes of a plan that has its parameters and communicators.
-void Cut(const std::vector<int>& communicator_of, const std::vector<int>& order,
-         const BucketPolicy& policy, Plan* plan) {
+absl::Status Cut(const std::vector<int>& communicator_of,
+                 const std::vector<int>& order, const BucketPolicy& policy,
+                 Plan* plan) {
   plan->buckets = CutBuckets(plan->parameters, plan->communicators,
                              communicator_of, order, policy);
-  plan->ranks = GradientLanes(*plan);
+  return LayLanes(plan);
 }
 
 std::set<int> ParametersOf(const Bucket& bucket) {
@@ -116,8 +90,10 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   Plan plan{.revision = input.revision, .mesh = input.mesh};
   plan.communicators = std::move(merged->communicators);
   plan.parameters = std::move(merged->parameters);
-  Cut(merged->communicator_of, *order, alone ? kEachAlone : input.policy,
-      &plan);
+  plan.pipeline = input.pipeline;
+  absl::Status cut = Cut(merged->communicator_of, *order,
+                         alone ? kEachAlone : input.policy, &plan);
+  if (!cut.ok()) return cut;
   return plan;
 }
 
@@ -135,8 +111,12 @@ absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
   Plan next{.revision = {plan.revision.value + 1},
             .mesh = plan.mesh,
             .communicators = plan.communicators,
-            .parameters = plan.parameters};
-  Cut(communicator_of, *order, policy, &next);
+            .parameters = plan.parameters,
+            .pipeline = plan.pipeline};
+  if (absl::Status cut = Cut(communicator_of, *order, policy, &next);
+      !cut.ok()) {
+    return cut;
+  }
   return next;
 }
 

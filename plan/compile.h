@@ -1,7 +1,7 @@
 // From what was registered to a plan.
 //
-//   mesh, registrations ─▶ Merge ─▶ order, policy ─▶ CutBuckets ─▶ lanes ─▶
-//   Plan
+//   mesh, registrations ─▶ Merge ─▶ order, policy ─▶ CutBuckets ─▶
+//   pipeline ─▶ LayLanes ─▶ Plan
 //
 // Pure and deterministic: the same input gives the same plan, byte for byte of
 // its digest, on every machine.
@@ -36,6 +36,7 @@ struct PlanInput {
   // the registration order, which is what a backward pass does. (Parameters and
   // communicators are the same in every revision.)
   std::vector<uint32_t> observed_order;
+  PipelineSpec pipeline;
 };
 
 // InvalidArgument: a world of another size than registrations.size(), an
@@ -45,7 +46,7 @@ struct PlanInput {
 // at all by a rank of its group. The message of a mismatch groups the ranks by
 // what they said: `w: ranks 0-2: [128,64] f32 mean; rank 3: missing`; the first
 // 20 parameters in full, the others by name as far as 64 KiB hold them, the
-// rest as a number.
+// rest as a number. Also a pipeline that pipeline/lanes.h refuses.
 //
 // Ranks may register in different orders: the order of the lowest rank holds.
 absl::StatusOr<Plan> Compile(const PlanInput& input);

@@ -15,6 +15,25 @@ namespace {
 // Raised when the walk below changes: digests of old and new never mix.
 constexpr absl::string_view kFormat = "lockstep plan 1";
 
+bool Computes(const RankPlan& rank) {
+  if (!rank.tasks.empty()) return true;
+  for (const Lane& lane : rank.lanes) {
+    for (const Transfer& transfer : lane.transfers) {
+      if (transfer.after_task != -1 || transfer.buffer != -1) return true;
+    }
+  }
+  return false;
+}
+
+// Does the plan have anything of what came with pipelines?
+bool Computes(const Plan& plan) {
+  if (plan.pipeline != PipelineSpec{}) return true;
+  for (const RankPlan& rank : plan.ranks) {
+    if (Computes(rank)) return true;
+  }
+  return false;
+}
+
 // Takes the fields in one fixed order. Numbers are eight bytes, little endian;
 // strings and lists begin with their length, so that no two plans read alike.
 class Walk {
@@ -64,6 +83,7 @@ class Walk {
   void Add(const Plan& p) {
     AddAll(p.revision.value, p.mesh, p.communicators, p.parameters, p.buckets,
            p.ranks);
+    if (Computes(p)) AddComputing(p);
   }
 
   std::string Finish() {
@@ -79,6 +99,24 @@ class Walk {
   void AddAll(const Fields&... fields) {
     (Add(fields), ...);
   }
+
+  // Behind all else, so that plans without a pipeline keep their digests.
+  void AddComputing(const Plan& p) {
+    Add(absl::string_view("computing"));
+    const PipelineSpec& spec = p.pipeline;
+    AddAll(spec.schedule, absl::string_view(spec.axis), spec.micro_batches,
+           spec.virtual_stages, spec.activations, spec.tags, spec.tag_base,
+           spec.shared);
+    for (const RankPlan& rank : p.ranks) {
+      Add(rank.tasks);
+      for (const Lane& lane : rank.lanes) {
+        for (const Transfer& t : lane.transfers) AddAll(t.after_task, t.buffer);
+      }
+    }
+  }
+  void Add(const Activation& a) { Add(a.parts); }
+  void Add(const TensorType& type) { AddAll(type.dtype, type.shape); }
+  void Add(const Task& t) { AddAll(t.work, t.stage, t.micro_batch, t.after); }
 
   XXH3_state_t state_;
 };

@@ -55,4 +55,9 @@ std::string Describe(const Transfer& transfer) {
   return text;
 }
 
+std::string Describe(const Task& task) {
+  return absl::StrFormat("%s of stage %d, micro-batch %d", Name(task.work),
+                         task.stage, task.micro_batch);
+}
+
 }  // namespace lockstep::plan

@@ -3,8 +3,10 @@
 //   Plan ─┬─ communicators  groups of ranks: "verdict", "data@3", ...
 //         ├─ parameters     what was registered: one for each name and group
 //         ├─ buckets        gradients that travel together
+//         ├─ pipeline       stages and schedule, if there are any
 //         └─ ranks[r] ─┬─ lanes         ordered queues of transfers
-//                      └─ launch_order  one order over all lanes of the rank
+//                      ├─ launch_order  one order over all lanes of the rank
+//                      └─ tasks         what it computes between transfers
 //
 // A plan is a value. It is compiled from its input (compile.h), proven free of
 // deadlock and type-correct (verify.h), named by its digest (digest.h) and then
@@ -22,6 +24,8 @@
 
 #include "lockstep/dtype.h"
 #include "lockstep/mesh.h"
+#include "lockstep/pipeline_spec.h"
+#include "plan/schedule/schedule.h"
 #include "plan/words/ids.h"
 #include "plan/words/parameter.h"
 
@@ -101,6 +105,9 @@ struct Transfer {
   int group = 0;  // neighbours in a lane with the same number other
                   // than 0 progress together
   std::vector<TransferRef> after;  // complete before this one is launched
+  int after_task = -1;  // of the rank's tasks: done before this is launched; a
+                        // send's is the one whose result it sends
+  int buffer = -1;      // pipeline lanes: see RankPlan
   bool operator==(const Transfer&) const = default;
 };
 
@@ -113,9 +120,28 @@ struct Lane {
   bool operator==(const Lane&) const = default;
 };
 
+// What a rank computes for one micro-batch of one stage.
+struct Task {
+  Work work = Work::kForward;
+  int stage = -1;  // of the model
+  int micro_batch = -1;
+  std::vector<TransferRef> after;  // complete before it begins
+  bool operator==(const Task&) const = default;
+};
+
+// Tasks run one after the other, beside the lanes. The messages of a pipeline
+// lie in numbered buffers of the rank, each of one type and either sent from or
+// received into:
+//
+//   received  from its launch until the stage's last task of the micro-batch
+//   sent      from the begin of the task that fills it until the send is done
+//
+// A later user of the same buffer waits for that: a receive by its after_task,
+// a task by the send in its `after`.
 struct RankPlan {
   std::vector<Lane> lanes;
   std::vector<TransferRef> launch_order;  // every transfer of every lane once
+  std::vector<Task> tasks;
   bool operator==(const RankPlan&) const = default;
 };
 
@@ -127,6 +153,7 @@ struct Plan {
   std::vector<Communicator> communicators;
   std::vector<Parameter> parameters;
   std::vector<Bucket> buckets;
+  PipelineSpec pipeline;  // what its lanes and tasks were made of
   std::vector<RankPlan> ranks;
   bool operator==(const Plan&) const = default;
 };
@@ -145,6 +172,9 @@ constexpr bool IsPointToPoint(TransferKind kind) {
 // Everything on which the two sides of a transfer must agree, for messages:
 // "all-reduce of 1024 f32, sum, bucket 3", "send of [2,8] bf16, tag 7".
 std::string Describe(const Transfer& transfer);
+
+// "forward of stage 1, micro-batch 3".
+std::string Describe(const Task& task);
 
 }  // namespace lockstep::plan
 

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/pipeline/shape.h"
+#include "plan/spec_pipeline.h"
 
 namespace lockstep::plan {
 namespace {
@@ -62,6 +64,7 @@ SpecFieldRule Required(SpecFieldRule rule) {
 std::vector<SpecFieldRule> MakeTable() {
   using S = JobSpec;
   using B = BucketPolicy;
+  using P = PipelineSpec;
   using T = JobTimeouts;
   using L = JobLimits;
   const SizeForm bucket{.min = 1, .max = int64_t{1} << 40};
@@ -85,6 +88,19 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("buckets.rebuild", &S::buckets, &B::rebuild,
             ChoiceForm<Rebuild>{
                 {{"once", Rebuild::kOnce}, {"on_demand", Rebuild::kOnDemand}}}),
+      Field("pipeline.axis", &S::pipeline, &P::axis, PipelineAxisForm{}),
+      Field("pipeline.schedule", &S::pipeline, &P::schedule,
+            PipelineScheduleForm{}),
+      Field("pipeline.micro_batches", &S::pipeline, &P::micro_batches,
+            NumberForm<int>{1, 1 << 20}),
+      Field("pipeline.virtual_stages", &S::pipeline, &P::virtual_stages,
+            NumberForm<int>{1, 1 << 20}),
+      Field("pipeline.activations", &S::pipeline, &P::activations,
+            ActivationsForm{}),
+      Field("pipeline.tags", &S::pipeline, &P::tags, PipelineTagsForm{}),
+      Field("pipeline.tag_base", &S::pipeline, &P::tag_base,
+            NumberForm<uint64_t>{0, kTagMax}),
+      Field("pipeline.shared", &S::pipeline, &P::shared, ParameterNamesForm{}),
       Field("timeouts.join", &S::timeouts, &T::join, patience),
       Field("timeouts.lease", &S::timeouts, &T::lease, patience),
       Field("timeouts.resume", &S::timeouts, &T::resume, maybe_none),

@@ -167,6 +167,8 @@ std::string ChoiceForm<T>::Fault(const T& value, const JobSpec&) const {
 
 template struct ChoiceForm<SyncMode>;
 template struct ChoiceForm<OnStuck>;
+template struct ChoiceForm<PipelineSchedule>;
+template struct ChoiceForm<PipelineTags>;
 template struct ChoiceForm<Rebuild>;
 template struct ChoiceForm<Uneven>;
 template struct ChoiceForm<std::string>;

@@ -23,6 +23,9 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
+// Not a field of the job, whose workers register what they have.
+constexpr char kParameters[] = "parameters";
+
 const SpecFieldRule* FindField(absl::string_view name) {
   for (const SpecFieldRule& rule : SpecFields()) {
     if (rule.name == name) return &rule;
@@ -46,7 +49,7 @@ std::vector<std::string> FieldsOfSection(absl::string_view section) {
 // What `name` is likely to mean: a field or a section like it, or a field that
 // is called so in a section.
 std::string Suggestion(absl::string_view name) {
-  std::vector<std::string> known;
+  std::vector<std::string> known = {kParameters};
   for (const SpecFieldRule& rule : SpecFields()) {
     known.push_back(rule.name);
     const std::vector<std::string> parts = absl::StrSplit(rule.name, '.');
@@ -65,14 +68,14 @@ class Reader {
  public:
   explicit Reader(absl::string_view file) : file_(file) {}
 
-  absl::StatusOr<JobSpec> Read(const YamlNode& root) {
+  absl::StatusOr<SpecFile> Read(const YamlNode& root) {
     if (root.kind != Kind::kMap) {
       return At(root.line, "the text is not a map of fields, such as name: x");
     }
     if (absl::Status s = ReadMap(root, ""); !s.ok()) return s;
     if (absl::Status s = CheckRequired(root.line); !s.ok()) return s;
     if (absl::Status s = CheckDomains(); !s.ok()) return s;
-    return spec_;
+    return SpecFile{std::move(spec_), std::move(parameters_)};
   }
 
   absl::Status At(int line, absl::string_view what) const {
@@ -105,6 +108,7 @@ class Reader {
 
   absl::Status ReadEntry(const std::string& name, int line,
                          const YamlNode& value) {
+    if (name == kParameters) return ReadDeclared(value);
     const std::vector<std::string> fields = FieldsOfSection(name);
     if (!fields.empty()) {
       if (value.kind == Kind::kMap)
@@ -119,6 +123,15 @@ class Reader {
     if (!written.ok()) return At(line, name, written.status().message());
     absl::Status read = field->read(*written, &spec_);
     return read.ok() ? read : At(line, name, read.message());
+  }
+
+  absl::Status ReadDeclared(const YamlNode& list) {
+    auto read = ReadParameters(list);
+    if (const auto* error = std::get_if<YamlError>(&read)) {
+      return At(error->line, error->what);
+    }
+    parameters_ = std::get<0>(std::move(read));
+    return absl::OkStatus();
   }
 
   absl::Status UnknownField(const std::string& name, int line) const {
@@ -194,6 +207,7 @@ class Reader {
 
   const std::string file_;
   JobSpec spec_;
+  std::vector<DeclaredParameter> parameters_;
   std::map<std::string, int> line_of_;  // fields and sections that were seen
 };
 
@@ -215,6 +229,13 @@ void Emit(YAML::Emitter& out, const Written& written) {
 
 absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text,
                                      absl::string_view file) {
+  absl::StatusOr<SpecFile> read = ParseSpecFile(text, file);
+  if (!read.ok()) return read.status();
+  return std::move(read->spec);
+}
+
+absl::StatusOr<SpecFile> ParseSpecFile(absl::string_view text,
+                                       absl::string_view file) {
   Reader reader(file);
   const std::variant<YamlNode, YamlError> parsed = ParseYaml(text);
   if (const auto* error = std::get_if<YamlError>(&parsed)) {

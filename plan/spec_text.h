@@ -20,12 +20,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lockstep/job_spec.h"
+#include "plan/spec_parameters.h"
 
 namespace lockstep::plan {
 
-// `file` is only for messages.
+// `file` is only for messages. The parameters that the text declares are judged
+// and left out: workers register theirs.
 absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text,
                                      absl::string_view file);
+
+// With the parameters that it declares.
+absl::StatusOr<SpecFile> ParseSpecFile(absl::string_view text,
+                                       absl::string_view file);
 
 // The spec as YAML that ParseJobSpec reads back to an equal spec.
 std::string ToYaml(const JobSpec& spec);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/verify/agreement.h"
 #include "plan/verify/finding.h"
+#include "plan/verify/flow.h"
 #include "plan/verify/player.h"
 #include "plan/verify/structure.h"
 #include "plan/verify/traffic.h"
@@ -11,10 +12,26 @@
 namespace lockstep::plan {
 namespace {
 
+// Are the launch orders all that is wrong?
+bool OnlyLaunchOrders(const Findings& findings) {
+  for (const Finding& finding : findings.kept()) {
+    if (finding.rule != Rule::kLaunchOrder) return false;
+  }
+  return !findings.empty();
+}
+
 absl::Status CheckStructure(const Plan& plan) {
   Findings findings;
   CheckTables(plan, findings);
   if (findings.empty()) CheckLanes(plan, findings);
+  // A transfer that was taken out is missed by its launch order; say as well
+  // who waits for it.
+  if (OnlyLaunchOrders(findings)) {
+    const Traffic traffic = TrafficOf(plan);
+    CheckCollectives(plan, traffic, findings);
+    CheckPointToPoint(plan, traffic, findings);
+  }
+  if (findings.empty()) CheckTasks(plan, findings);
   return findings.ToStatus();
 }
 
@@ -22,6 +39,7 @@ absl::Status CheckAgreement(const Plan& plan, const Traffic& traffic) {
   Findings findings;
   CheckCollectives(plan, traffic, findings);
   CheckPointToPoint(plan, traffic, findings);
+  if (findings.empty()) CheckFlow(plan, traffic, findings);
   return findings.ToStatus();
 }
 

@@ -1,8 +1,9 @@
 // The proof that a plan can run: judged before a byte moves.
 //
-//   CheckTables, CheckLanes ─▶ CheckCollectives, ─▶ FindDeadlock ─▶ OK
-//   (verify/structure.h)       CheckPointToPoint    (verify/player.h)
-//                              (verify/agreement.h)
+//   CheckTables, CheckLanes, ─▶ CheckCollectives, ─▶ FindDeadlock ─▶ OK
+//   CheckTasks                  CheckPointToPoint    (verify/player.h)
+//   (verify/structure.h)        (verify/agreement.h)
+//                               CheckFlow (verify/flow.h)
 //
 // Checked, for all ranks against each other:
 //   * every index is in range, every field within its meaning; launch_order
@@ -15,9 +16,13 @@
 //     same order: kind, count, dtype, op, root, bucket
 //   * every send has its receive with equal tag, shape and dtype, and per
 //     (communicator, source, destination) sends and receives are in one order
+//   * a rank has each task once, forward before backward; a buffer is used
+//   again
+//     only once it is free; what a task makes goes to the task that needs it,
+//     and no task that needs something is left without
 //   * played with rendezvous semantics the plan ends with nothing left over,
 //     twice: each lane a queue of its own, and all lanes of a rank as one queue
-//     in launch order
+//     in launch order; its tasks run beside
 //
 // A failure names ranks, lanes and both values; a deadlock prints the cycle of
 // who waits for whom. Takes any plan whatever, also one decoded from hostile

@@ -29,6 +29,7 @@ inline v1::ReduceOp Wire(ReduceOp op) { return WireOf<v1::ReduceOp>(op); }
 
 void Write(const Mesh& from, v1::Mesh* to);
 void Write(const Parameter& from, v1::Parameter* to);
+void Write(const PipelineSpec& from, v1::PipelineSpec* to);
 void Write(const JobSpec& from, v1::JobSpec* to);
 void Write(const protocol::ProcessInfo& from, v1::ProcessInfo* to);
 void Write(const protocol::Member& from, v1::Member* to);
@@ -40,6 +41,7 @@ void Write(const protocol::Wanted& from, v1::Wanted* to);
 
 void Read(const v1::Mesh& from, Mesh* to, Decoder* d);
 void Read(const v1::Parameter& from, Parameter* to, Decoder* d);
+void Read(const v1::PipelineSpec& from, PipelineSpec* to, Decoder* d);
 void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d);
 void Read(const v1::ProcessInfo& from, protocol::ProcessInfo* to, Decoder* d);
 void Read(const v1::Member& from, protocol::Member* to, Decoder* d);

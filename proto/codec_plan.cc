@@ -8,6 +8,7 @@ namespace lockstep::proto {
 static_assert(static_cast<int>(plan::LaneKind::kState) == v1::LaneKind_MAX);
 static_assert(static_cast<int>(plan::TransferKind::kBarrier) ==
               v1::TransferKind_MAX);
+static_assert(static_cast<int>(plan::Work::kBackwardWeight) == v1::Work_MAX);
 
 // --- Groups and buckets -----------------------------------------------------
 
@@ -78,6 +79,9 @@ void Write(const plan::Transfer& from, v1::Transfer* to) {
   to->set_bucket(from.bucket);
   to->set_group(from.group);
   for (const plan::TransferRef& ref : from.after) Write(ref, to->add_after());
+  // The wire counts from 1, so that a transfer that has none needs no bytes.
+  to->set_after_task(static_cast<uint32_t>(from.after_task) + 1);
+  to->set_buffer(static_cast<uint32_t>(from.buffer) + 1);
 }
 
 void Read(const v1::Transfer& from, plan::Transfer* to, Decoder* d) {
@@ -91,6 +95,24 @@ void Read(const v1::Transfer& from, plan::Transfer* to, Decoder* d) {
   to->tag = from.tag();
   d->Int("bucket", from.bucket(), -1, &to->bucket);
   d->Int("group", from.group(), 0, &to->group);
+  d->Each("after", from.after(), kManyMax, &to->after);
+  d->Int("after_task", from.after_task(), 0, &to->after_task);
+  d->Int("buffer", from.buffer(), 0, &to->buffer);
+  --to->after_task;
+  --to->buffer;
+}
+
+void Write(const plan::Task& from, v1::Task* to) {
+  to->set_work(WireOf<v1::Work>(from.work));
+  to->set_stage(from.stage);
+  to->set_micro_batch(from.micro_batch);
+  for (const plan::TransferRef& ref : from.after) Write(ref, to->add_after());
+}
+
+void Read(const v1::Task& from, plan::Task* to, Decoder* d) {
+  d->Enum("work", from.work(), &v1::Work_IsValid, &to->work);
+  d->Int("stage", from.stage(), 0, &to->stage);
+  d->Int("micro_batch", from.micro_batch(), 0, &to->micro_batch);
   d->Each("after", from.after(), kManyMax, &to->after);
 }
 
@@ -113,11 +135,13 @@ void Write(const plan::RankPlan& from, v1::RankPlan* to) {
   for (const plan::TransferRef& ref : from.launch_order) {
     Write(ref, to->add_launch_order());
   }
+  for (const plan::Task& task : from.tasks) Write(task, to->add_tasks());
 }
 
 void Read(const v1::RankPlan& from, plan::RankPlan* to, Decoder* d) {
   d->Each("lanes", from.lanes(), kManyMax, &to->lanes);
   d->Each("launch_order", from.launch_order(), kManyMax, &to->launch_order);
+  d->Each("tasks", from.tasks(), kManyMax, &to->tasks);
 }
 
 // --- The whole --------------------------------------------------------------
@@ -132,6 +156,9 @@ v1::Plan ToProto(const plan::Plan& plan) {
   for (const Parameter& p : plan.parameters) Write(p, to.add_parameters());
   for (const plan::Bucket& b : plan.buckets) Write(b, to.add_buckets());
   for (const plan::RankPlan& rank : plan.ranks) Write(rank, to.add_ranks());
+  if (plan.pipeline != PipelineSpec{}) {
+    Write(plan.pipeline, to.mutable_pipeline());
+  }
   return to;
 }
 
@@ -142,6 +169,9 @@ void Read(const v1::Plan& from, plan::Plan* to, Decoder* d) {
   d->Each("parameters", from.parameters(), kManyMax, &to->parameters);
   d->Each("buckets", from.buckets(), kManyMax, &to->buckets);
   d->Each("ranks", from.ranks(), kRanksMax, &to->ranks);
+  if (from.has_pipeline()) {
+    d->Message("pipeline", true, from.pipeline(), &to->pipeline);
+  }
 }
 
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan) {

@@ -10,6 +10,10 @@ static_assert(static_cast<int>(Rebuild::kOnDemand) == v1::Rebuild_MAX);
 static_assert(static_cast<int>(OnStuck::kEvict) == v1::OnStuck_MAX);
 static_assert(static_cast<int>(Uneven::kStop) == v1::Uneven_MAX);
 
+static_assert(static_cast<int>(PipelineSchedule::kZbV) ==
+              v1::PipelineSchedule_MAX);
+static_assert(static_cast<int>(PipelineTags::kPaired) == v1::PipelineTags_MAX);
+
 void Write(const BucketPolicy& from, v1::BucketPolicy* to) {
   to->set_first_bytes_max(from.first_bytes_max);
   to->set_bytes_max(from.bytes_max);
@@ -21,6 +25,49 @@ void Read(const v1::BucketPolicy& from, BucketPolicy* to, Decoder* d) {
                  &to->first_bytes_max);
   d->NotNegative("bytes_max", from.bytes_max(), &to->bytes_max);
   d->Enum("rebuild", from.rebuild(), &v1::Rebuild_IsValid, &to->rebuild);
+}
+
+void Write(const TensorType& from, v1::TensorType* to) {
+  to->set_dtype(Wire(from.dtype));
+  to->mutable_shape()->Add(from.shape.begin(), from.shape.end());
+}
+
+void Read(const v1::TensorType& from, TensorType* to, Decoder* d) {
+  ReadDType(from.dtype(), &to->dtype, d);
+  d->Shape("shape", from.shape(), &to->shape);
+}
+
+void Write(const Activation& from, v1::Activation* to) {
+  for (const TensorType& part : from.parts) Write(part, to->add_parts());
+}
+
+void Read(const v1::Activation& from, Activation* to, Decoder* d) {
+  d->Each("parts", from.parts(), kManyMax, &to->parts);
+}
+
+void Write(const PipelineSpec& from, v1::PipelineSpec* to) {
+  to->set_schedule(WireOf<v1::PipelineSchedule>(from.schedule));
+  to->set_axis(ToUtf8(from.axis));
+  to->set_micro_batches(from.micro_batches);
+  to->set_virtual_stages(from.virtual_stages);
+  for (const Activation& activation : from.activations) {
+    Write(activation, to->add_activations());
+  }
+  to->set_tags(WireOf<v1::PipelineTags>(from.tags));
+  to->set_tag_base(from.tag_base);
+  for (const std::string& name : from.shared) to->add_shared(ToUtf8(name));
+}
+
+void Read(const v1::PipelineSpec& from, PipelineSpec* to, Decoder* d) {
+  d->Enum("schedule", from.schedule(), &v1::PipelineSchedule_IsValid,
+          &to->schedule);
+  d->Name("axis", from.axis(), &to->axis);
+  d->Int("micro_batches", from.micro_batches(), 0, &to->micro_batches);
+  d->Int("virtual_stages", from.virtual_stages(), 0, &to->virtual_stages);
+  d->Each("activations", from.activations(), kManyMax, &to->activations);
+  d->Enum("tags", from.tags(), &v1::PipelineTags_IsValid, &to->tags);
+  to->tag_base = from.tag_base();
+  d->Names("shared", from.shared(), kManyMax, &to->shared);
 }
 
 void Write(const JobTimeouts& from, v1::JobTimeouts* to) {
@@ -63,6 +110,9 @@ void Write(const JobSpec& from, v1::JobSpec* to) {
   to->set_on_stuck(WireOf<v1::OnStuck>(from.on_stuck));
   to->set_uneven(WireOf<v1::Uneven>(from.uneven));
   to->set_seed(from.seed);
+  if (from.pipeline != PipelineSpec{}) {
+    Write(from.pipeline, to->mutable_pipeline());
+  }
 }
 
 void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d) {
@@ -77,6 +127,9 @@ void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d) {
   d->Enum("on_stuck", from.on_stuck(), &v1::OnStuck_IsValid, &to->on_stuck);
   d->Enum("uneven", from.uneven(), &v1::Uneven_IsValid, &to->uneven);
   to->seed = from.seed();
+  if (from.has_pipeline()) {
+    d->Message("pipeline", true, from.pipeline(), &to->pipeline);
+  }
 }
 
 v1::JobSpec ToProto(const JobSpec& spec) {

@@ -11,6 +11,15 @@ std::string PlanBytes(const plan::Plan& plan) {
   return ToProto(plan).SerializeAsString();
 }
 
+absl::StatusOr<plan::Plan> PlanFromBytes(const std::string& bytes) {
+  v1::Plan plan;
+  if (!plan.ParseFromString(bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(bytes.size(), " bytes are no plan"));
+  }
+  return FromProto(plan);
+}
+
 v1::PlanChunk PlanChunkAt(const Header& header, const std::string& plan_bytes,
                           size_t offset, size_t bytes_max) {
   v1::PlanChunk chunk;
@@ -46,12 +55,7 @@ absl::StatusOr<plan::Plan> PlanAssembler::Finish() const {
     return absl::DataLossError(absl::StrCat(
         "the plan ended after ", bytes_.size(), " bytes of ", total_));
   }
-  v1::Plan plan;
-  if (!plan.ParseFromString(bytes_)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(bytes_.size(), " bytes are no plan"));
-  }
-  return FromProto(plan);
+  return PlanFromBytes(bytes_);
 }
 
 }  // namespace lockstep::proto

@@ -18,8 +18,11 @@ namespace lockstep::proto {
 inline constexpr size_t kChunkBytes = 512 << 10;
 inline constexpr uint64_t kPlanBytesMax = 1 << 30;
 
-// A plan as FetchPlan's chunks carry it, joined.
+// A plan as FetchPlan's chunks carry it, joined: also the form of plan files.
 std::string PlanBytes(const plan::Plan& plan);
+
+// Reads it back. InvalidArgument if the bytes are no plan. Does not verify it.
+absl::StatusOr<plan::Plan> PlanFromBytes(const std::string& bytes);
 
 // The chunk of PlanBytes that begins at `offset`.
 v1::PlanChunk PlanChunkAt(const Header& header, const std::string& plan_bytes,

@@ -23,6 +23,9 @@ enum class Rule : uint8_t {
   kLaunchOrder,     // every transfer once, lanes in order, groups together
   kCollectives,     // members agree on what they do together
   kPointToPoint,    // every send has its receive
+  kTasks,           // what a rank computes, each once and in an order
+  kBuffers,         // no two messages in one buffer at once
+  kFlow,            // results go to the task that needs them
 };
 
 struct Finding {

@@ -128,7 +128,8 @@ class TransferCheck {
                              .op = bucket.op,
                              .bucket = t.bucket,
                              .group = t.group,
-                             .after = t.after};
+                             .after = t.after,
+                             .after_task = t.after_task};
     if (lane == LaneKind::kGradient && t == reduction) return "";
     return absl::StrFormat(
         "is %s on communicator %d, but its bucket asks for %s on %d in a "

@@ -12,25 +12,31 @@ namespace {
 
 constexpr size_t kWaitsShown = 16;
 
-// What begins and ends as one: a transfer, or neighbours of one group.
+// What begins and ends as one: a task, a transfer, or neighbours of one group.
 struct Unit {
   int queue;
   std::vector<Place> places;
   std::vector<int> meetings;  // that its places take part in
   int blockers = 1;           // dependencies, and its turn in the queue
   int unmet = 0;              // meetings that have not taken place
+  int64_t begin = 0;          // when the last blocker was gone
+  int64_t end = 0;            // of what has ended so far
+  bool ended = false;
 };
 
 // Transfers of different ranks that end together.
 struct Meeting {
   std::vector<Place> members;
-  int absent = 0;  // members that have not begun
+  int absent = 0;     // members that have not begun
+  int64_t begin = 0;  // of the latest member so far
 };
 
 class Player {
  public:
-  Player(const Plan& plan, const Traffic& traffic, Queues queues)
-      : plan_(plan) {
+  // Without durations everything takes no time.
+  Player(const Plan& plan, const Traffic& traffic, Queues queues,
+         const Durations* durations = nullptr)
+      : plan_(plan), durations_(durations) {
     for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
       FormQueues(static_cast<int>(rank), queues);
     }
@@ -43,13 +49,35 @@ class Player {
   void Play() {
     std::vector<int> ready;
     for (const std::vector<int>& queue : queues_) {
-      if (!queue.empty()) Unblock(queue[0], ready);
+      if (!queue.empty()) Unblock(queue[0], 0, ready);
     }
     while (!ready.empty()) {
       const int unit = ready.back();
       ready.pop_back();
       Begin(unit, ready);
     }
+  }
+
+  std::vector<RankSpans> Spans() const {
+    std::vector<RankSpans> spans(plan_.ranks.size());
+    for (size_t rank = 0; rank < spans.size(); ++rank) {
+      for (const Lane& lane : plan_.ranks[rank].lanes) {
+        spans[rank].lanes.emplace_back(lane.transfers.size());
+      }
+      spans[rank].tasks.resize(plan_.ranks[rank].tasks.size());
+    }
+    for (const Meeting& meeting : meetings_) {
+      for (const Place& member : meeting.members) {
+        spans[member.rank].lanes[member.ref.lane][member.ref.index] = {
+            meeting.begin, units_[UnitOf(member)].end};
+      }
+    }
+    for (const Unit& unit : units_) {
+      const Place& place = unit.places[0];
+      if (!IsTask(place)) continue;
+      spans[place.rank].tasks[place.ref.index] = {unit.begin, unit.end};
+    }
+    return spans;
   }
 
   std::optional<std::vector<Wait>> FindCircle() const {
@@ -82,6 +110,19 @@ class Player {
       const int queue = first + (queues == Queues::kEachLane ? ref.lane : 0);
       Enqueue({rank, ref}, queue);
     }
+    FormTaskQueue(rank);
+  }
+
+  void FormTaskQueue(int rank) {
+    const int tasks = static_cast<int>(plan_.ranks[rank].tasks.size());
+    const int queue = static_cast<int>(queues_.size());
+    queues_.emplace_back();
+    std::vector<int>& unit_of_task = unit_of_task_.emplace_back();
+    for (int task = 0; task < tasks; ++task) {
+      unit_of_task.push_back(static_cast<int>(units_.size()));
+      queues_[queue].push_back(unit_of_task.back());
+      units_.push_back({.queue = queue, .places = {{rank, {kTaskLane, task}}}});
+    }
   }
 
   void Enqueue(const Place& place, int queue) {
@@ -103,9 +144,8 @@ class Player {
 
   void Depend(size_t unit) {
     for (const Place& place : units_[unit].places) {
-      for (const TransferRef& ref : At(plan_, place).after) {
-        dependents_[UnitOf({place.rank, ref})].push_back(
-            static_cast<int>(unit));
+      for (const Place& need : NeedsOf(plan_, place)) {
+        dependents_[UnitOf(need)].push_back(static_cast<int>(unit));
         ++units_[unit].blockers;
       }
     }
@@ -139,34 +179,59 @@ class Player {
 
   // --- Playing ---
 
-  void Unblock(int unit, std::vector<int>& ready) {
+  void Unblock(int unit, int64_t now, std::vector<int>& ready) {
+    units_[unit].begin = std::max(units_[unit].begin, now);
     if (--units_[unit].blockers == 0) ready.push_back(unit);
   }
 
   void Begin(int unit, std::vector<int>& ready) {
-    for (const int meeting : units_[unit].meetings) {
-      if (--meetings_[meeting].absent > 0) continue;
-      for (const Place& member : meetings_[meeting].members) {
-        const int ending = UnitOf(member);
-        if (--units_[ending].unmet == 0) End(ending, ready);
-      }
+    const int64_t now = units_[unit].begin;
+    if (units_[unit].meetings.empty()) return Compute(unit, ready);
+    for (const int number : units_[unit].meetings) {
+      Meeting& meeting = meetings_[number];
+      meeting.begin = std::max(meeting.begin, now);
+      if (--meeting.absent == 0) Meet(meeting, ready);
+    }
+  }
+
+  void Compute(int unit, std::vector<int>& ready) {
+    const Place& place = units_[unit].places[0];
+    const Task& task = plan_.ranks[place.rank].tasks[place.ref.index];
+    units_[unit].end =
+        units_[unit].begin + (durations_ ? durations_->task(task) : 0);
+    End(unit, ready);
+  }
+
+  void Meet(const Meeting& meeting, std::vector<int>& ready) {
+    const int64_t end =
+        meeting.begin +
+        (durations_ ? durations_->transfer(At(plan_, meeting.members[0])) : 0);
+    for (const Place& member : meeting.members) {
+      Unit& unit = units_[UnitOf(member)];
+      unit.end = std::max(unit.end, end);
+      if (--unit.unmet == 0) End(UnitOf(member), ready);
     }
   }
 
   void End(int unit, std::vector<int>& ready) {
+    units_[unit].ended = true;
+    const int64_t now = units_[unit].end;
     const std::vector<int>& queue = queues_[units_[unit].queue];
     const size_t next = ++ended_[units_[unit].queue];
-    if (next < queue.size()) Unblock(queue[next], ready);
-    for (const int dependent : dependents_[unit]) Unblock(dependent, ready);
+    if (next < queue.size()) Unblock(queue[next], now, ready);
+    for (const int dependent : dependents_[unit]) {
+      Unblock(dependent, now, ready);
+    }
   }
 
   // --- Explaining ---
 
   int UnitOf(const Place& place) const {
+    if (IsTask(place)) return unit_of_task_[place.rank][place.ref.index];
     return unit_of_[place.rank][place.ref.lane][place.ref.index];
   }
 
-  bool HasEnded(int unit) const { return units_[unit].unmet == 0; }
+  bool HasEnded(int unit) const { return units_[unit].ended; }
 
   int FirstUnended() const {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
@@ -182,11 +247,8 @@ class Player {
       return {unit.places[0], WaitKind::kBehind, units_[head].places[0]};
     }
     for (const Place& place : unit.places) {
-      for (const TransferRef& ref : At(plan_, place).after) {
-        const Place awaited{place.rank, ref};
-        if (!HasEnded(UnitOf(awaited))) {
-          return {place, WaitKind::kAfter, awaited};
-        }
+      for (const Place& need : NeedsOf(plan_, place)) {
+        if (!HasEnded(UnitOf(need))) return {place, WaitKind::kAfter, need};
       }
     }
     return PartnerWaitOf(index);
@@ -207,10 +269,12 @@ class Player {
   }
 
   const Plan& plan_;
+  const Durations* const durations_;
   std::vector<Unit> units_;
   std::vector<std::vector<int>> queues_;
   std::vector<size_t> ended_;  // units of each queue that have
   std::vector<std::vector<std::vector<int>>> unit_of_;  // rank, lane, index
+  std::vector<std::vector<int>> unit_of_task_;          // rank, task
   std::vector<std::vector<int>> dependents_;            // of each unit
   std::vector<Meeting> meetings_;
 };
@@ -236,6 +300,16 @@ std::optional<std::vector<Wait>> FindDeadlock(const Plan& plan,
   Player player(plan, traffic, queues);
   player.Play();
   return player.FindCircle();
+}
+
+std::optional<std::vector<RankSpans>> PlayInTime(const Plan& plan,
+                                                 const Traffic& traffic,
+                                                 Queues queues,
+                                                 const Durations& durations) {
+  Player player(plan, traffic, queues, &durations);
+  player.Play();
+  if (player.FindCircle().has_value()) return std::nullopt;
+  return player.Spans();
 }
 
 std::string Describe(const Plan& plan, const std::vector<Wait>& circle) {

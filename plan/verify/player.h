@@ -6,13 +6,16 @@
 //   rank 1   [send to 0] [recv from 0]       neither send ever ends
 //
 // A queue begins its next transfer when the one before has ended and all that
-// it comes after have. Neighbours of one group begin and end together. No
-// transfer can be lost or overtaken here, so the outcome does not depend on the
-// speed of any rank: one play is a proof.
+// it comes after have. Neighbours of one group begin and end together. A rank's
+// tasks are a queue too, beside the others; a task ends by itself. No transfer
+// can be lost or overtaken here, so the outcome does not depend on the speed of
+// any rank: one play is a proof.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_PLAYER_H_
 #define LOCKSTEP_PLAN_VERIFY_PLAYER_H_
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,8 +31,8 @@ namespace lockstep::plan {
 enum class Queues { kEachLane, kEachRank };
 
 enum class WaitKind {
-  kBehind,   // an earlier transfer of the same queue
-  kAfter,    // a transfer that it depends on
+  kBehind,   // something earlier in the same queue
+  kAfter,    // what it depends on
   kPartner,  // the other side, which has not begun
 };
 
@@ -46,6 +49,31 @@ struct Wait {
 std::optional<std::vector<Wait>> FindDeadlock(const Plan& plan,
                                               const Traffic& traffic,
                                               Queues queues);
+
+// How long things take, in any unit, not negative. A transfer takes its time
+// from the moment when all that take part have begun it.
+struct Durations {
+  std::function<int64_t(const Task&)> task;
+  std::function<int64_t(const Transfer&)> transfer;
+};
+
+struct Span {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool operator==(const Span&) const = default;
+};
+
+struct RankSpans {
+  std::vector<std::vector<Span>> lanes;  // of each transfer
+  std::vector<Span> tasks;
+};
+
+// When everything happens, each as early as it can and without getting in each
+// other's way; nullopt if the plan deadlocks. As FindDeadlock otherwise.
+std::optional<std::vector<RankSpans>> PlayInTime(const Plan& plan,
+                                                 const Traffic& traffic,
+                                                 Queues queues,
+                                                 const Durations& durations);
 
 // The circle, for people. The first 16 waits of it.
 std::string Describe(const Plan& plan, const std::vector<Wait>& circle);

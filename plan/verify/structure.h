@@ -16,6 +16,10 @@ void CheckTables(const Plan& plan, Findings& findings);
 // passed.
 void CheckLanes(const Plan& plan, Findings& findings);
 
+// What each rank computes, and the buffers of its messages. The lanes must have
+// passed.
+void CheckTasks(const Plan& plan, Findings& findings);
+
 }  // namespace lockstep::plan
 
 #endif  // LOCKSTEP_PLAN_VERIFY_STRUCTURE_H_

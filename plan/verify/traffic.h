@@ -16,16 +16,25 @@
 
 namespace lockstep::plan {
 
-// A transfer of a plan.
+// A transfer of a plan, or a task: ref.lane is then kTaskLane and ref.index the
+// task's.
 struct Place {
   int rank = -1;
   TransferRef ref;
   auto operator<=>(const Place&) const = default;
 };
+inline constexpr int kTaskLane = -1;
 
+inline bool IsTask(const Place& place) { return place.ref.lane == kTaskLane; }
+
+// Of a place that is a transfer.
 const Transfer& At(const Plan& plan, const Place& place);
 
-// "transfer 3 of lane gradient (all-reduce of 1024 f32, sum, bucket 3)"
+// What must be done before it begins.
+std::vector<Place> NeedsOf(const Plan& plan, const Place& place);
+
+// "transfer 3 of lane gradient (all-reduce of 1024 f32, sum, bucket 3)",
+// "task 4 (forward of stage 1, micro-batch 3)"
 std::string Describe(const Plan& plan, const Place& place);
 
 struct Channel {
@@ -33,7 +42,7 @@ struct Channel {
   std::vector<Place> receives;
 };
 
-// All of it in launch order.
+// All of it in launch order, which on one communicator is the order of a lane.
 struct Traffic {
   // collectives[c][p]: what member p of communicator c takes part in.
   std::vector<std::vector<std::vector<Place>>> collectives;
@@ -41,7 +50,7 @@ struct Traffic {
   std::map<std::tuple<int, int, int>, Channel> channels;
 };
 
-// The structure of the plan must have passed.
+// The structure of the plan must have passed, but for its launch orders.
 Traffic TrafficOf(const Plan& plan);
 
 }  // namespace lockstep::plan

@@ -71,7 +71,8 @@ void Job::AdoptPlan(Turn& turn) {
       .policy = spec().buckets,
       .revision = std::max(durable_.revision, Revision{1}),
       .registrations = epoch_->registry.Take(),
-      .observed_order = durable_.observed_order};
+      .observed_order = durable_.observed_order,
+      .pipeline = spec().pipeline};
   absl::StatusOr<plan::Plan> compiled = plan::Compile(input);
   absl::Status status = compiled.status();
   if (status.ok()) status = plan::Verify(*compiled);

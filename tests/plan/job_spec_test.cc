@@ -11,7 +11,13 @@
 namespace lockstep {
 namespace {
 
-JobSpec Digits() { return {.name = "digits", .mesh = {.axes = {{"data", 4}}}}; }
+// With what a pipeline over its axis would need, and none.
+JobSpec Digits() {
+  return {
+      .name = "digits",
+      .mesh = {.axes = {{"data", 4}}},
+      .pipeline = {.axis = "data", .activations = {{{{DType::kF32, {4, 8}}}}}}};
+}
 
 TEST(JobSpecTest, DefaultsWithANameAreValid) {
   EXPECT_TRUE(Validate(Digits()).ok()) << Validate(Digits());
@@ -27,6 +33,14 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"buckets.first_bytes_max", "1MiB"},
       {"buckets.bytes_max", "25MiB"},
       {"buckets.rebuild", "once"},
+      {"pipeline.axis", "data"},
+      {"pipeline.schedule", "none"},
+      {"pipeline.micro_batches", "1"},
+      {"pipeline.virtual_stages", "1"},
+      {"pipeline.activations", "[f32[4,8]]"},
+      {"pipeline.tags", "safe"},
+      {"pipeline.tag_base", "0"},
+      {"pipeline.shared", "[]"},
       {"timeouts.join", "5m"},
       {"timeouts.lease", "10s"},
       {"timeouts.resume", "1s"},
@@ -51,14 +65,16 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
 // and then belongs into the table as well.
 size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
-                                timeouts, limits, on_stuck, uneven, seed] =
-      spec;
+                                pipeline, timeouts, limits, on_stuck, uneven,
+                                seed] = spec;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild] = buckets;
   [[maybe_unused]] const auto& [join, lease, resume, progress, connect] =
       timeouts;
   [[maybe_unused]] const auto& [parameters_max, max_restarts, restart_window] =
       limits;
-  return 8 + 3 + 5 + 3;
+  [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
+                                activations, tags, tag_base, shared] = pipeline;
+  return 8 + 3 + 8 + 5 + 3;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -81,6 +97,19 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
       {"buckets.bytes_max", [](JobSpec& s) { s.buckets.bytes_max = 4097; }},
       {"buckets.rebuild",
        [](JobSpec& s) { s.buckets.rebuild = Rebuild::kOnDemand; }},
+      {"pipeline.axis", [](JobSpec& s) { s.pipeline.axis = "stage"; }},
+      {"pipeline.schedule",
+       [](JobSpec& s) { s.pipeline.schedule = PipelineSchedule::kGPipe; }},
+      {"pipeline.micro_batches",
+       [](JobSpec& s) { s.pipeline.micro_batches = 8; }},
+      {"pipeline.virtual_stages",
+       [](JobSpec& s) { s.pipeline.virtual_stages = 2; }},
+      {"pipeline.activations",
+       [](JobSpec& s) { s.pipeline.activations[0].parts[0].shape = {}; }},
+      {"pipeline.tags",
+       [](JobSpec& s) { s.pipeline.tags = PipelineTags::kPaired; }},
+      {"pipeline.tag_base", [](JobSpec& s) { s.pipeline.tag_base = 1000; }},
+      {"pipeline.shared", [](JobSpec& s) { s.pipeline.shared = {"embed"}; }},
       {"timeouts.join", [](JobSpec& s) { s.timeouts.join = absl::Hours(1); }},
       {"timeouts.lease",
        [](JobSpec& s) { s.timeouts.lease = absl::Milliseconds(50); }},
@@ -165,6 +194,39 @@ std::vector<Fault> Faults() {
        [](JobSpec& s) { s.buckets.bytes_max = int64_t{1} << 41; }},
       {"buckets.rebuild",
        [](JobSpec& s) { s.buckets.rebuild = static_cast<Rebuild>(0); }},
+      {"pipeline.axis",
+       [](JobSpec& s) {
+         s.pipeline.schedule = PipelineSchedule::kGPipe;
+         s.pipeline.axis = "depth";
+       }},
+      {"pipeline.schedule",
+       [](JobSpec& s) {
+         s.pipeline.schedule = static_cast<PipelineSchedule>(9);
+       }},
+      {"pipeline.schedule",
+       [](JobSpec& s) { s.pipeline.schedule = PipelineSchedule::kZbV; }},
+      {"pipeline.schedule",
+       [](JobSpec& s) {
+         s.sync = SyncMode::kNegotiated;
+         s.pipeline.schedule = PipelineSchedule::kGPipe;
+       }},
+      {"pipeline.micro_batches",
+       [](JobSpec& s) { s.pipeline.micro_batches = 0; }},
+      {"pipeline.virtual_stages",
+       [](JobSpec& s) { s.pipeline.virtual_stages = 0; }},
+      {"pipeline.activations",
+       [](JobSpec& s) {
+         s.pipeline.schedule = PipelineSchedule::kGPipe;
+         s.pipeline.activations.clear();
+       }},
+      {"pipeline.tags",
+       [](JobSpec& s) { s.pipeline.tags = static_cast<PipelineTags>(0); }},
+      {"pipeline.tag_base",
+       [](JobSpec& s) { s.pipeline.tag_base = uint64_t{1} << 33; }},
+      {"pipeline.shared",
+       [](JobSpec& s) {
+         s.pipeline.shared = {"a", "a"};
+       }},
       {"timeouts.join",
        [](JobSpec& s) { s.timeouts.join = absl::InfiniteDuration(); }},
       {"timeouts.lease", [](JobSpec& s) { s.timeouts.lease = {}; }},

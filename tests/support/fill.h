@@ -136,6 +136,15 @@ inline void Fill(Source& s, plan::LaneKind& v) {
 inline void Fill(Source& s, plan::TransferKind& v) {
   FillEnum(s, plan::TransferKind::kBarrier, v);
 }
+inline void Fill(Source& s, plan::Work& v) {
+  FillEnum(s, plan::Work::kBackwardWeight, v);
+}
+inline void Fill(Source& s, PipelineSchedule& v) {
+  FillEnum(s, PipelineSchedule::kZbV, v);
+}
+inline void Fill(Source& s, PipelineTags& v) {
+  FillEnum(s, PipelineTags::kPaired, v);
+}
 inline void Fill(Source& s, JobState& v) { FillEnum(s, JobState::kStopped, v); }
 inline void Fill(Source& s, WorkerState& v) {
   FillEnum(s, WorkerState::kLeft, v);
@@ -195,11 +204,26 @@ inline void Fill(Source& s, JobLimits& v) {
   auto& [parameters_max, max_restarts, restart_window] = v;
   All(s, parameters_max, max_restarts, restart_window);
 }
+inline void Fill(Source& s, TensorType& v) {
+  auto& [dtype, shape] = v;
+  FillShape(s, shape);
+  All(s, dtype);
+}
+inline void Fill(Source& s, Activation& v) {
+  auto& [parts] = v;
+  All(s, parts);
+}
+inline void Fill(Source& s, PipelineSpec& v) {
+  auto& [schedule, axis, micro_batches, virtual_stages, activations, tags,
+         tag_base, shared] = v;
+  All(s, schedule, axis, micro_batches, virtual_stages, activations, tags,
+      tag_base, shared);
+}
 inline void Fill(Source& s, JobSpec& v) {
-  auto& [name, mesh, workers, sync, transport, buckets, timeouts, limits,
-         on_stuck, uneven, seed] = v;
-  All(s, name, mesh, workers, sync, transport, buckets, timeouts, limits,
-      on_stuck, uneven, seed);
+  auto& [name, mesh, workers, sync, transport, buckets, pipeline, timeouts,
+         limits, on_stuck, uneven, seed] = v;
+  All(s, name, mesh, workers, sync, transport, buckets, pipeline, timeouts,
+      limits, on_stuck, uneven, seed);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {
@@ -386,24 +410,31 @@ inline void Fill(Source& s, plan::TransferRef& v) {
 }
 inline void Fill(Source& s, plan::Transfer& v) {
   auto& [kind, communicator, dtype, shape, op, root, peer, tag, bucket, group,
-         after] = v;
+         after, after_task, buffer] = v;
   FillShape(s, shape);
   FillIndex(s, root);
   FillIndex(s, peer);
   FillIndex(s, bucket);
+  FillIndex(s, after_task);
+  FillIndex(s, buffer);
   All(s, kind, communicator, dtype, op, tag, group, after);
+}
+inline void Fill(Source& s, plan::Task& v) {
+  auto& [work, stage, micro_batch, after] = v;
+  All(s, work, stage, micro_batch, after);
 }
 inline void Fill(Source& s, plan::Lane& v) {
   auto& [kind, name, transfers] = v;
   All(s, kind, name, transfers);
 }
 inline void Fill(Source& s, plan::RankPlan& v) {
-  auto& [lanes, launch_order] = v;
-  All(s, lanes, launch_order);
+  auto& [lanes, launch_order, tasks] = v;
+  All(s, lanes, launch_order, tasks);
 }
 inline void Fill(Source& s, plan::Plan& v) {
-  auto& [revision, mesh, communicators, parameters, buckets, ranks] = v;
-  All(s, revision, mesh, communicators, parameters, buckets, ranks);
+  auto& [revision, mesh, communicators, parameters, buckets, pipeline, ranks] =
+      v;
+  All(s, revision, mesh, communicators, parameters, buckets, pipeline, ranks);
 }
 
 inline void Fill(Source& s, WorkerView& v) {

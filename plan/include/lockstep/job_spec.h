@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "lockstep/export.h"
 #include "lockstep/mesh.h"
+#include "lockstep/pipeline_spec.h"
 
 namespace lockstep {
 
@@ -78,6 +79,7 @@ struct JobSpec {
   // one process.
   std::string transport = "gloo";
   BucketPolicy buckets;
+  PipelineSpec pipeline;  // schedule kNone: no pipeline
   JobTimeouts timeouts;
   JobLimits limits;
   OnStuck on_stuck = OnStuck::kReport;

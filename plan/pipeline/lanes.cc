@@ -1,0 +1,349 @@
+#include "plan/pipeline/lanes.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plan/pipeline/flow.h"
+#include "plan/pipeline/shape.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr int kGradientLane = 0;
+
+// What is launched on the ranks of one communicator at one moment.
+struct Launch {
+  int64_t at = 0;
+  enum class Kind { kMessage, kShared, kBucket } kind = Kind::kMessage;
+  int index = 0;  // of the message, the shared parameter or the bucket
+  auto operator<=>(const Launch&) const = default;
+};
+
+// Appends transfers to the lanes of a rank, in the order of launches.
+class RankBuilder {
+ public:
+  explicit RankBuilder(RankPlan* rank) : rank_(*rank) {
+    rank_ = {.lanes = {{.kind = LaneKind::kGradient, .name = "gradient"}}};
+  }
+
+  int LaneCalled(const std::string& name) {
+    const auto [known, is_new] =
+        lanes_.try_emplace(name, static_cast<int>(rank_.lanes.size()));
+    if (is_new) {
+      rank_.lanes.push_back({.kind = LaneKind::kPipeline, .name = name});
+    }
+    return known->second;
+  }
+
+  TransferRef Append(int lane, Transfer transfer) {
+    std::vector<Transfer>& transfers = rank_.lanes[lane].transfers;
+    const TransferRef ref{lane, static_cast<int>(transfers.size())};
+    transfers.push_back(std::move(transfer));
+    rank_.launch_order.push_back(ref);
+    return ref;
+  }
+
+  // Tasks come in any order, each with its position.
+  void Need(int task, const TransferRef& ref) {
+    rank_.tasks[task].after.push_back(ref);
+  }
+
+  RankPlan& plan() { return rank_; }
+  int LastTask() const { return static_cast<int>(rank_.tasks.size()) - 1; }
+
+ private:
+  RankPlan& rank_;
+  absl::flat_hash_map<std::string, int> lanes_;
+};
+
+class Layer {
+ public:
+  explicit Layer(Plan* plan) : plan_(*plan) {
+    plan_.ranks.assign(plan_.mesh.WorldSize(), {});
+    for (RankPlan& rank : plan_.ranks) builders_.emplace_back(&rank);
+    after_.resize(plan_.buckets.size());
+  }
+
+  absl::Status Lay() {
+    if (HasPipeline(plan_.pipeline)) {
+      if (absl::Status s = ReadPipeline(); !s.ok()) return s;
+    }
+    for (const Launch& launch : LaunchesInOrder()) Append(launch);
+    return absl::OkStatus();
+  }
+
+ private:
+  // --- Reading ---
+
+  absl::Status ReadPipeline() {
+    absl::StatusOr<Flow> flow = FlowOf(plan_.pipeline, plan_.mesh);
+    if (!flow.ok()) return flow.status();
+    flow_ = *std::move(flow);
+    columns_ = plan_.mesh.GroupsOver({plan_.pipeline.axis});
+    place_.resize(plan_.ranks.size());
+    for (const std::vector<int>& column : columns_) {
+      for (size_t i = 0; i < column.size(); ++i) {
+        place_[column[i]] = static_cast<int>(i);
+        CopyTasks(flow_.schedule.ranks[i], plan_.ranks[column[i]].tasks);
+      }
+    }
+    for (size_t i = 0; i < plan_.communicators.size(); ++i) {
+      communicator_called_[plan_.communicators[i].name] = static_cast<int>(i);
+    }
+    return ReadShared();
+  }
+
+  static void CopyTasks(const std::vector<Action>& order,
+                        std::vector<Task>& tasks) {
+    for (const Action& action : order) {
+      tasks.push_back({.work = action.work,
+                       .stage = action.stage,
+                       .micro_batch = action.micro_batch});
+    }
+  }
+
+  // Where the parameters that are shared lie, on each rank that has them.
+  absl::Status ReadShared() {
+    const std::vector<std::string>& names = plan_.pipeline.shared;
+    for (size_t i = 0; i < names.size(); ++i) {
+      shared_index_[names[i]] = static_cast<int>(i);
+    }
+    shared_bucket_.resize(names.size());
+    if (names.empty()) return absl::OkStatus();
+    for (size_t b = 0; b < plan_.buckets.size(); ++b) {
+      const Bucket& bucket = plan_.buckets[b];
+      for (const Slot& slot : bucket.slots) {
+        const auto shared =
+            shared_index_.find(plan_.parameters[slot.parameter].name);
+        if (shared == shared_index_.end()) continue;
+        for (const int rank : plan_.communicators[bucket.communicator].ranks) {
+          shared_bucket_[shared->second][rank] = {static_cast<int>(b),
+                                                  slot.parameter};
+        }
+      }
+    }
+    return CheckShared();
+  }
+
+  absl::Status CheckShared() const {
+    for (size_t i = 0; i < shared_bucket_.size(); ++i) {
+      for (const std::vector<int>& column : columns_) {
+        const int ends[] = {column.front(), EndOf(column)};
+        for (const int rank : ends) {
+          if (shared_bucket_[i].contains(rank)) continue;
+          return absl::InvalidArgumentError(absl::StrFormat(
+              "pipeline.shared names %s, which rank %d, that has the first or "
+              "the last stage, did not register",
+              plan_.pipeline.shared[i], rank));
+        }
+        const Parameter& a = SharedOn(i, ends[0]);
+        const Parameter& b = SharedOn(i, ends[1]);
+        if (a.shape == b.shape && a.dtype == b.dtype) continue;
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "pipeline.shared names %s, which is %s on rank %d and %s on rank "
+            "%d",
+            a.name, Describe(a), ends[0], Describe(b), ends[1]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Parameter& SharedOn(size_t shared, int rank) const {
+    return plan_.parameters[shared_bucket_[shared].at(rank).second];
+  }
+
+  // The rank of a column that has the last stage.
+  int EndOf(const std::vector<int>& column) const {
+    const ScheduleShape& shape = flow_.schedule.shape;
+    return column[RankOf(shape, shape.stages() - 1)];
+  }
+
+  // --- Ordering ---
+
+  std::vector<Launch> LaunchesInOrder() const {
+    std::vector<Launch> launches;
+    for (size_t i = 0; i < flow_.messages.size(); ++i) {
+      launches.push_back(
+          {flow_.messages[i].at, Launch::Kind::kMessage, static_cast<int>(i)});
+    }
+    for (size_t i = 0; i < shared_bucket_.size(); ++i) {
+      launches.push_back(
+          {LastEnd(columns_[0]), Launch::Kind::kShared, static_cast<int>(i)});
+    }
+    AddBuckets(launches);
+    std::sort(launches.begin(), launches.end());
+    return launches;
+  }
+
+  int64_t LastEnd(const std::vector<int>& ranks) const {
+    int64_t end = 0;
+    if (flow_.ends.empty()) return end;
+    for (const int rank : ranks) end = std::max(end, flow_.ends[place_[rank]]);
+    return end;
+  }
+
+  // A rank's buckets come in the order of Plan::buckets, whatever else its
+  // members wait for.
+  void AddBuckets(std::vector<Launch>& launches) const {
+    std::vector<int64_t> latest(plan_.ranks.size(), 0);
+    for (size_t i = 0; i < plan_.buckets.size(); ++i) {
+      const Bucket& bucket = plan_.buckets[i];
+      const std::vector<int>& ranks =
+          plan_.communicators[bucket.communicator].ranks;
+      int64_t at = std::max(LastEnd(ranks), SharedEnd(bucket));
+      for (const int rank : ranks) at = std::max(at, latest[rank]);
+      for (const int rank : ranks) latest[rank] = at;
+      launches.push_back({at, Launch::Kind::kBucket, static_cast<int>(i)});
+    }
+  }
+
+  int64_t SharedEnd(const Bucket& bucket) const {
+    for (const Slot& slot : bucket.slots) {
+      if (shared_index_.contains(plan_.parameters[slot.parameter].name)) {
+        return LastEnd(columns_[0]);
+      }
+    }
+    return 0;
+  }
+
+  // --- Writing ---
+
+  void Append(const Launch& launch) {
+    switch (launch.kind) {
+      case Launch::Kind::kMessage:
+        for (const std::vector<int>& column : columns_) {
+          AppendMessage(launch.index, column);
+        }
+        return;
+      case Launch::Kind::kShared:
+        for (const std::vector<int>& column : columns_) {
+          AppendShared(launch.index, column);
+        }
+        return;
+      case Launch::Kind::kBucket: AppendBucket(launch.index); return;
+    }
+  }
+
+  void AppendMessage(int index, const std::vector<int>& column) {
+    const Message& message = flow_.messages[index];
+    const int from = column[message.from];
+    const int to = column[message.to];
+    const int communicator = CommunicatorOf(
+        absl::StrCat(plan_.pipeline.axis, "@", from, ">", to), {from, to});
+    const int out = builders_[from].LaneCalled(absl::StrCat("to rank ", to));
+    const int in = builders_[to].LaneCalled(absl::StrCat("from rank ", from));
+    for (const MessagePart& part : message.parts) {
+      Transfer transfer{.communicator = communicator,
+                        .dtype = part.type.dtype,
+                        .shape = part.type.shape,
+                        .tag = part.tag,
+                        .group = message.parts.size() > 1 ? index + 1 : 0};
+      transfer.kind = TransferKind::kSend;
+      AppendSend(from, out, transfer, part, index);
+      transfer.kind = TransferKind::kRecv;
+      AppendRecv(to, in, transfer, part, index);
+    }
+  }
+
+  void AppendSend(int rank, int lane, Transfer transfer,
+                  const MessagePart& part, int index) {
+    const int task = flow_.messages[index].from_task;
+    transfer.peer = 1;
+    transfer.after_task = task;
+    transfer.buffer = part.send_buffer;
+    RankBuilder& sender = builders_[rank];
+    if (part.reuses_message >= 0) {
+      for (const TransferRef& sent : sends_[{rank, part.reuses_message}]) {
+        if (At(rank, sent).buffer != part.send_buffer) continue;
+        sender.Need(task, sent);
+      }
+    }
+    sends_[{rank, index}].push_back(sender.Append(lane, std::move(transfer)));
+  }
+
+  void AppendRecv(int rank, int lane, Transfer transfer,
+                  const MessagePart& part, int index) {
+    transfer.peer = 0;
+    transfer.after_task = part.recv_after_task;
+    transfer.buffer = part.recv_buffer;
+    RankBuilder& receiver = builders_[rank];
+    receiver.Need(flow_.messages[index].to_task,
+                  receiver.Append(lane, std::move(transfer)));
+  }
+
+  const Transfer& At(int rank, const TransferRef& ref) const {
+    return plan_.ranks[rank].lanes[ref.lane].transfers[ref.index];
+  }
+
+  // The gradients of a parameter on the first and the last stage, added up
+  // before each is reduced over its replicas.
+  void AppendShared(int index, const std::vector<int>& column) {
+    const int first = column.front();
+    const int last = EndOf(column);
+    if (first == last) return;
+    const int communicator =
+        CommunicatorOf(absl::StrCat(plan_.pipeline.axis, "@", first, "+", last),
+                       {first, last});
+    const Parameter& parameter = SharedOn(index, first);
+    for (const int rank : {first, last}) {
+      RankBuilder& builder = builders_[rank];
+      const TransferRef ref = builder.Append(
+          builder.LaneCalled("shared"), {.kind = TransferKind::kAllReduce,
+                                         .communicator = communicator,
+                                         .dtype = parameter.dtype,
+                                         .shape = parameter.shape,
+                                         .after_task = builder.LastTask()});
+      after_[shared_bucket_[index].at(rank).first].push_back({rank, ref});
+    }
+  }
+
+  void AppendBucket(int index) {
+    const Bucket& bucket = plan_.buckets[index];
+    for (const int rank : plan_.communicators[bucket.communicator].ranks) {
+      Transfer reduction{.kind = TransferKind::kAllReduce,
+                         .communicator = bucket.communicator,
+                         .dtype = bucket.dtype,
+                         .shape = {bucket.total},
+                         .op = bucket.op,
+                         .bucket = index,
+                         .after_task = builders_[rank].LastTask()};
+      for (const auto& [holder, ref] : after_[index]) {
+        if (holder == rank) reduction.after.push_back(ref);
+      }
+      builders_[rank].Append(kGradientLane, std::move(reduction));
+    }
+  }
+
+  int CommunicatorOf(const std::string& name, std::vector<int> ranks) {
+    const auto [known, is_new] = communicator_called_.try_emplace(
+        name, static_cast<int>(plan_.communicators.size()));
+    if (is_new) plan_.communicators.push_back({name, std::move(ranks)});
+    return known->second;
+  }
+
+  Plan& plan_;
+  std::vector<RankBuilder> builders_;
+  Flow flow_;
+  std::vector<std::vector<int>> columns_;  // ranks of each pipeline
+  std::vector<int> place_;                 // of each rank in its pipeline
+  absl::flat_hash_map<std::string, int> communicator_called_;
+  absl::flat_hash_map<std::string, int> shared_index_;
+  // Of each shared parameter, by rank: the bucket and the parameter's number.
+  std::vector<std::map<int, std::pair<int, int>>> shared_bucket_;
+  // Of each bucket: what it comes after, and on which rank.
+  std::vector<std::vector<std::pair<int, TransferRef>>> after_;
+  // Of each rank and message: its parts.
+  std::map<std::pair<int, int>, std::vector<TransferRef>> sends_;
+};
+
+}  // namespace
+
+absl::Status LayLanes(Plan* plan) { return Layer(plan).Lay(); }
+
+}  // namespace lockstep::plan

@@ -1,0 +1,27 @@
+// Turns the parameters, buckets and pipeline of a plan into what each rank
+// does: lanes, tasks, and the one order in which it launches.
+//
+//   gradient                 its buckets, in the order of Plan::buckets
+//   to rank 5, from rank 5   messages of the pipeline, one lane for each
+//                            neighbour and direction, each with a communicator
+//   shared                   parameters of the first and the last stage
+//
+// In the launch order messages come as in their flow (flow.h); a bucket comes
+// once all ranks that hold it have done their last task.
+
+#ifndef LOCKSTEP_PLAN_PIPELINE_LANES_H_
+#define LOCKSTEP_PLAN_PIPELINE_LANES_H_
+
+#include "absl/status/status.h"
+#include "plan/ir.h"
+
+namespace lockstep::plan {
+
+// Fills plan->ranks, and adds the pipeline's communicators if they are not yet
+// there. InvalidArgument: a pipeline that shape.h refuses; a shared parameter
+// that the first and the last stage have not both, or not alike.
+absl::Status LayLanes(Plan* plan);
+
+}  // namespace lockstep::plan
+
+#endif  // LOCKSTEP_PLAN_PIPELINE_LANES_H_

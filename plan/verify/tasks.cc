@@ -1,0 +1,209 @@
+// What each rank of a plan computes, and where its messages lie.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "plan/pipeline/shape.h"
+#include "plan/verify/structure.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr int kNone = -1;
+
+bool IsWork(Work work) { return Name(work) != "?"; }
+
+// One rank's tasks.
+class TaskCheck {
+ public:
+  TaskCheck(const Plan& plan, int rank, Findings& findings)
+      : plan_(plan),
+        lanes_(plan.ranks[rank].lanes),
+        tasks_(plan.ranks[rank].tasks),
+        rank_(rank),
+        findings_(findings) {
+    for (const Lane& lane : lanes_) {
+      needed_at_.emplace_back(lane.transfers.size(), kNone);
+    }
+  }
+
+  void Run() {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (!CheckTask(static_cast<int>(i))) return;
+    }
+    if (!TransfersNameTasks()) return;
+    for (const TransferRef& ref : plan_.ranks[rank_].launch_order) {
+      CheckBuffer(ref);
+    }
+  }
+
+ private:
+  struct Key {
+    int stage;
+    int micro_batch;
+    auto operator<=>(const Key&) const = default;
+  };
+  // Where in the order of tasks a stage has a micro-batch.
+  struct Passes {
+    int forward = kNone;
+    int gradient = kNone;  // of the input
+    int end = kNone;
+  };
+
+  template <typename... Args>
+  bool Find(Rule rule, const absl::FormatSpec<Args...>& format,
+            const Args&... args) {
+    findings_.Add(rule, {rank_}, absl::StrFormat(format, args...));
+    return false;
+  }
+
+  const Transfer& At(const TransferRef& ref) const {
+    return lanes_[ref.lane].transfers[ref.index];
+  }
+
+  bool Exists(const TransferRef& ref) const {
+    return ref.lane >= 0 && static_cast<size_t>(ref.lane) < lanes_.size() &&
+           ref.index >= 0 &&
+           static_cast<size_t>(ref.index) < lanes_[ref.lane].transfers.size();
+  }
+
+  // --- Tasks ---
+
+  bool CheckTask(int index) {
+    const Task& task = tasks_[index];
+    if (!IsWork(task.work) || task.stage < 0 || task.micro_batch < 0) {
+      return Find(Rule::kTasks, "task %d is of no kind, stage or micro-batch",
+                  index);
+    }
+    for (const TransferRef& ref : task.after) {
+      if (!Exists(ref)) {
+        return Find(Rule::kTasks,
+                    "task %d (%s) waits for transfer %d of lane %d, which does "
+                    "not exist",
+                    index, Describe(task), ref.index, ref.lane);
+      }
+      int& needed_at = needed_at_[ref.lane][ref.index];
+      if (needed_at == kNone) needed_at = index;
+    }
+    return CheckTurn(index, task);
+  }
+
+  // Forward, then the gradient of the input, then that of the weights.
+  bool CheckTurn(int index, const Task& task) {
+    Passes& passes = passes_[{task.stage, task.micro_batch}];
+    const bool forward = task.work == Work::kForward;
+    const bool gradient = GivesInputGradient(task.work);
+    const bool late = (forward && passes.forward != kNone) ||
+                      (gradient && passes.gradient != kNone) ||
+                      passes.end != kNone;
+    if (late) {
+      return Find(Rule::kTasks, "task %d (%s) comes a second time, or late",
+                  index, Describe(task));
+    }
+    const bool early = (gradient && passes.forward == kNone) ||
+                       (!forward && !gradient && passes.gradient == kNone);
+    if (early) {
+      return Find(Rule::kTasks,
+                  "task %d (%s) comes before what it is computed from", index,
+                  Describe(task));
+    }
+    if (forward) passes.forward = index;
+    if (gradient) passes.gradient = index;
+    if (EndsMicroBatch(task.work)) passes.end = index;
+    return true;
+  }
+
+  bool TransfersNameTasks() {
+    for (const Lane& lane : lanes_) {
+      for (size_t i = 0; i < lane.transfers.size(); ++i) {
+        const Transfer& transfer = lane.transfers[i];
+        if (transfer.after_task < kNone ||
+            transfer.after_task >= static_cast<int>(tasks_.size())) {
+          return Find(Rule::kTasks,
+                      "transfer %d of lane %s comes after task %d of %d", i,
+                      lane.name, transfer.after_task, tasks_.size());
+        }
+      }
+    }
+    return true;
+  }
+
+  // --- Buffers ---
+
+  void CheckBuffer(const TransferRef& ref) {
+    const Transfer& transfer = At(ref);
+    if (transfer.buffer == kNone) return;
+    const bool sends = transfer.kind == TransferKind::kSend;
+    if (transfer.buffer < 0 || !IsPointToPoint(transfer.kind) ||
+        (sends && transfer.after_task == kNone) ||
+        (!sends && ReleaseOf(ref) == kNone)) {
+      Find(Rule::kBuffers,
+           "transfer %d of lane %s has buffer %d, which no task fills or "
+           "empties",
+           ref.index, lanes_[ref.lane].name, transfer.buffer);
+      return;
+    }
+    const auto [last, is_first] = user_of_.try_emplace(transfer.buffer, ref);
+    if (!is_first && !CanFollow(last->second, ref)) {
+      Find(Rule::kBuffers,
+           "transfer %d of lane %s uses buffer %d, which transfer %d of lane "
+           "%s may still hold",
+           ref.index, lanes_[ref.lane].name, transfer.buffer,
+           last->second.index, lanes_[last->second.lane].name);
+    }
+    last->second = ref;
+  }
+
+  // The last task that uses what the transfer brings.
+  int ReleaseOf(const TransferRef& ref) const {
+    const int needed_at = needed_at_[ref.lane][ref.index];
+    if (needed_at == kNone) return kNone;
+    const Task& task = tasks_[needed_at];
+    return passes_.at({task.stage, task.micro_batch}).end;
+  }
+
+  bool CanFollow(const TransferRef& earlier, const TransferRef& later) const {
+    const Transfer& before = At(earlier);
+    const Transfer& after = At(later);
+    if (before.kind != after.kind || before.shape != after.shape ||
+        before.dtype != after.dtype) {
+      return false;
+    }
+    if (before.kind == TransferKind::kRecv) {
+      return after.after_task >= ReleaseOf(earlier);
+    }
+    const int sent_by = needed_at_[earlier.lane][earlier.index];
+    return sent_by != kNone && sent_by <= after.after_task;
+  }
+
+  const Plan& plan_;
+  const std::vector<Lane>& lanes_;
+  const std::vector<Task>& tasks_;
+  const int rank_;
+  Findings& findings_;
+  std::map<Key, Passes> passes_;
+  // Of each transfer: the first task that waits for it.
+  std::vector<std::vector<int>> needed_at_;
+  std::map<int, TransferRef> user_of_;  // the last user of each buffer
+};
+
+void CheckSpec(const Plan& plan, Findings& findings) {
+  const absl::Status valid = Validate(plan.pipeline, plan.mesh);
+  if (!valid.ok()) {
+    findings.Add(Rule::kWorld, {}, std::string(valid.message()));
+  }
+}
+
+}  // namespace
+
+void CheckTasks(const Plan& plan, Findings& findings) {
+  CheckSpec(plan, findings);
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    if (findings.full()) return;
+    TaskCheck(plan, static_cast<int>(rank), findings).Run();
+  }
+}
+
+}  // namespace lockstep::plan

@@ -1,0 +1,272 @@
+// Pipelines as the compiler lays them out, and what the verifier says of them.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+#include "plan/digest.h"
+#include "plan/schedule/play.h"
+#include "plan/timeline/timeline.h"
+#include "plan/verify.h"
+#include "tests/plan/pipeline/pipelines.h"
+#include "tests/plan/schedule/shapes.h"
+
+namespace lockstep::plan {
+namespace {
+
+using testing::HasSubstr;
+using enum PipelineSchedule;
+
+std::string ErrorOf(const PlanInput& input) {
+  const absl::StatusOr<Plan> plan = Compile(input);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(plan.status().message());
+}
+
+const Lane& LaneCalled(const RankPlan& rank, const std::string& name) {
+  for (const Lane& lane : rank.lanes) {
+    if (lane.name == name) return lane;
+  }
+  ADD_FAILURE() << "no lane " << name;
+  return rank.lanes[0];
+}
+
+TEST(CompilePipelineTest, HasALaneForEachNeighbourAndDirection) {
+  const Plan plan = *Compile(PipelineInput({kOneFOneB, 3, 4, 1}));
+  const auto names = [&](int rank) {
+    std::set<std::string> names;
+    for (const Lane& lane : plan.ranks[rank].lanes) names.insert(lane.name);
+    return names;
+  };
+  EXPECT_EQ(names(0),
+            (std::set<std::string>{"gradient", "to rank 1", "from rank 1"}));
+  EXPECT_EQ(names(1),
+            (std::set<std::string>{"gradient", "to rank 0", "from rank 0",
+                                   "to rank 2", "from rank 2"}));
+  std::set<std::string> communicators;
+  for (const Communicator& c : plan.communicators) communicators.insert(c.name);
+  for (const char* name : {"pipe@0>1", "pipe@1>0", "pipe@1>2", "pipe@2>1"}) {
+    EXPECT_TRUE(communicators.contains(name)) << name;
+  }
+}
+
+TEST(CompilePipelineTest, LanesAreInOrderOfMicroBatchAndPart) {
+  const Plan plan = *Compile(PipelineInput(
+      {kOneFOneB, 2, 3, 1}, 1, {{DType::kF32, {4}}, {DType::kI32, {2}}}));
+  const std::vector<Transfer>& sends =
+      LaneCalled(plan.ranks[0], "to rank 1").transfers;
+  ASSERT_EQ(sends.size(), 6u);
+  for (int m = 0; m < 3; ++m) {
+    const Transfer& hidden = sends[2 * m];
+    const Transfer& mask = sends[2 * m + 1];
+    EXPECT_EQ(hidden.tag, static_cast<uint64_t>(m * 2 * 2));
+    EXPECT_EQ(mask.tag, hidden.tag + 1);
+    EXPECT_EQ(mask.dtype, DType::kI32);
+    EXPECT_NE(hidden.group, 0);
+    EXPECT_EQ(hidden.group, mask.group);
+    EXPECT_NE(hidden.buffer, mask.buffer);
+    EXPECT_EQ(plan.ranks[0].tasks[hidden.after_task].micro_batch, m);
+  }
+  // A mask has no gradient.
+  const std::vector<Transfer>& gradients =
+      LaneCalled(plan.ranks[0], "from rank 1").transfers;
+  ASSERT_EQ(gradients.size(), 3u);
+  EXPECT_EQ(gradients[0].shape, std::vector<int64_t>{4});
+  EXPECT_EQ(gradients[0].group, 0);
+  EXPECT_EQ(Verify(plan), absl::OkStatus());
+}
+
+// Any order of ranks, tasks and transfers that somebody relies on.
+TEST(CompilePipelineTest, EveryValidScheduleVerifiesAndMeetsItsBubble) {
+  for (const ScheduleShape& shape : AllShapes()) {
+    const absl::StatusOr<Plan> plan = Compile(PipelineInput(shape));
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_EQ(Verify(*plan), absl::OkStatus()) << testing::PrintToString(shape);
+    const absl::StatusOr<Timeline> timeline = TimelineOf(*plan, {});
+    ASSERT_TRUE(timeline.ok()) << timeline.status();
+    const std::optional<double> proven = ProvenBubble(shape, {});
+    ASSERT_TRUE(proven.has_value());
+    ASSERT_NEAR(timeline->bubble, *proven, 1e-12)
+        << testing::PrintToString(shape);
+  }
+}
+
+TEST(CompilePipelineTest, ReplicasVerifyToo) {
+  for (const ScheduleShape& shape : AllShapes(4, 4, 2)) {
+    const Plan plan = *Compile(PipelineInput(shape, 3));
+    ASSERT_EQ(Verify(plan), absl::OkStatus()) << testing::PrintToString(shape);
+  }
+}
+
+TEST(CompilePipelineTest, NoTwoMessagesHaveOneTag) {
+  for (const ScheduleShape& shape : AllShapes(4, 8, 3)) {
+    const Plan plan = *Compile(PipelineInput(
+        shape, 1, {{DType::kF32, {4}}, {DType::kF64, {2}}, {DType::kU8, {}}}));
+    std::set<uint64_t> tags;
+    for (const RankPlan& rank : plan.ranks) {
+      for (const Lane& lane : rank.lanes) {
+        for (const Transfer& t : lane.transfers) {
+          if (t.kind != TransferKind::kSend) continue;
+          EXPECT_TRUE(tags.insert(t.tag).second) << "tag " << t.tag;
+        }
+      }
+    }
+  }
+}
+
+TEST(CompilePipelineTest, PairedTagsAreTheSeeds) {
+  PlanInput input = PipelineInput({kOneFOneB, 3, 4, 1});
+  input.pipeline.tags = PipelineTags::kPaired;
+  input.pipeline.tag_base = 100;
+  const Plan plan = *Compile(input);
+  for (int m = 0; m < 4; ++m) {
+    EXPECT_EQ(LaneCalled(plan.ranks[1], "to rank 2").transfers[m].tag,
+              static_cast<uint64_t>(100 + 2 * m));
+    EXPECT_EQ(LaneCalled(plan.ranks[1], "to rank 0").transfers[m].tag,
+              static_cast<uint64_t>(100 + 2 * m + 1));
+  }
+  EXPECT_EQ(Verify(plan), absl::OkStatus());
+
+  input.pipeline.tag_base = 0xffffffff - 6;
+  EXPECT_THAT(ErrorOf(input), HasSubstr("beyond the largest"));
+  input.pipeline.tag_base -= 1;
+  EXPECT_TRUE(Compile(input).ok());
+  PlanInput interleaved = PipelineInput({kInterleaved, 2, 4, 2});
+  interleaved.pipeline.tags = PipelineTags::kPaired;
+  EXPECT_THAT(ErrorOf(interleaved), HasSubstr("use safe"));
+}
+
+TEST(CompilePipelineTest, SafeTagsThatOverflowAreRefused) {
+  PlanInput input = PipelineInput({kOneFOneB, 3, 4, 1});
+  input.pipeline.tag_base = 0xffffffff - 15;
+  EXPECT_TRUE(Compile(input).ok());
+  input.pipeline.tag_base += 1;
+  EXPECT_THAT(ErrorOf(input), HasSubstr("beyond the largest"));
+  input.pipeline.tag_base = UINT64_MAX;
+  EXPECT_THAT(ErrorOf(input), HasSubstr("beyond the largest"));
+}
+
+TEST(CompilePipelineTest, KeepsFewBuffers) {
+  const Plan plan = *Compile(PipelineInput({kOneFOneB, 4, 16, 1}));
+  const int64_t message = 4 * 8 * 4;
+  // Rank 1 holds as many activations as 1F1B keeps and receives the next
+  // meanwhile; it holds one gradient, and two of each that it sends.
+  EXPECT_EQ(BufferBytes(plan.ranks[1]), (3 + 1 + 1 + 2 + 2) * message);
+  EXPECT_EQ(BufferBytes(plan.ranks[3]), (1 + 1 + 2) * message);
+  EXPECT_EQ(ActivationsKept(plan.ranks[0]), (std::map<int, int>{{0, 4}}));
+}
+
+TEST(CompilePipelineTest, GradientsFollowTheLastTaskOfAllWhoHoldThem) {
+  PlanInput input = PipelineInput({kGPipe, 2, 3, 1}, 2);
+  for (auto& rank : input.registrations) {
+    rank.push_back({.name = "everywhere", .shape = {5}});
+  }
+  const Plan plan = *Compile(input);
+  ASSERT_EQ(Verify(plan), absl::OkStatus());
+  for (const RankPlan& rank : plan.ranks) {
+    for (const Transfer& reduction : rank.lanes[0].transfers) {
+      EXPECT_EQ(reduction.after_task, static_cast<int>(rank.tasks.size()) - 1);
+    }
+    // In the order of the buckets, and behind all messages.
+    EXPECT_EQ(rank.launch_order.back().lane, 0);
+  }
+}
+
+TEST(CompilePipelineTest, SharedParametersMeetBeforeTheirReplicasDo) {
+  PlanInput input = PipelineInput({kOneFOneB, 3, 4, 1}, 2);
+  const Parameter tied{.name = "embed", .shape = {7, 2}, .axes = {"data"}};
+  for (const int rank : {0, 2, 3, 5}) {
+    input.registrations[rank].push_back(tied);
+  }
+  input.pipeline.shared = {"embed"};
+  const Plan plan = *Compile(input);
+  ASSERT_EQ(Verify(plan), absl::OkStatus());
+  for (const int rank : {0, 2, 3, 5}) {
+    const std::vector<Transfer>& shared =
+        LaneCalled(plan.ranks[rank], "shared").transfers;
+    ASSERT_EQ(shared.size(), 1u);
+    EXPECT_EQ(shared[0].kind, TransferKind::kAllReduce);
+    EXPECT_EQ(shared[0].shape, tied.shape);
+    const Transfer& reduction = plan.ranks[rank].lanes[0].transfers[0];
+    ASSERT_EQ(reduction.after.size(), 1u);
+    EXPECT_EQ(plan.ranks[rank].lanes[reduction.after[0].lane].name, "shared");
+  }
+  input.registrations[2].pop_back();
+  input.registrations[5].pop_back();
+  EXPECT_THAT(ErrorOf(input), HasSubstr("embed, which rank 2"));
+}
+
+TEST(CompilePipelineTest, ARecutPlanKeepsItsPipeline) {
+  PlanInput input = PipelineInput({kInterleaved, 2, 4, 2}, 2);
+  const Plan first = *Compile(input);
+  std::vector<uint32_t> order(first.parameters.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
+  input.observed_order = order;
+  input.revision = {2};
+  const absl::StatusOr<Plan> recut = Recut(first, input.policy, order);
+  ASSERT_TRUE(recut.ok()) << recut.status();
+  EXPECT_EQ(*recut, *Compile(input));
+  EXPECT_EQ(recut->communicators, first.communicators);
+  EXPECT_EQ(Verify(*recut), absl::OkStatus());
+}
+
+TEST(CompilePipelineTest, PipelinesHaveDigestsOfTheirOwn) {
+  const PlanInput input = PipelineInput({kOneFOneB, 2, 4, 1});
+  const Plan plan = *Compile(input);
+  EXPECT_EQ(DigestOf(plan), DigestOf(*Compile(input)));
+  std::set<std::string> digests = {DigestOf(plan)};
+  Plan other = plan;
+  other.pipeline.axis = "p";
+  EXPECT_TRUE(digests.insert(DigestOf(other)).second);
+  other = plan;
+  other.ranks[0].tasks[1].micro_batch = 7;
+  EXPECT_TRUE(digests.insert(DigestOf(other)).second);
+  other = plan;
+  other.ranks[0].lanes[1].transfers[0].buffer = 7;
+  EXPECT_TRUE(digests.insert(DigestOf(other)).second);
+  other = plan;
+  other.ranks[0].lanes[1].transfers[0].after_task = -1;
+  EXPECT_TRUE(digests.insert(DigestOf(other)).second);
+}
+
+TEST(CompilePipelineTest, WhatDoesNotFitTheMeshIsRefused) {
+  PlanInput input = PipelineInput({kOneFOneB, 2, 4, 1});
+  input.pipeline.axis = "depth";
+  EXPECT_THAT(ErrorOf(input), HasSubstr("depth is no axis of mesh"));
+  input = PipelineInput({kOneFOneB, 4, 4, 1});
+  input.pipeline.schedule = kInterleaved;
+  EXPECT_THAT(ErrorOf(input), HasSubstr("at least 2 virtual stages"));
+  input = PipelineInput({kOneFOneB, 4, 4, 1});
+  input.pipeline.activations.resize(2);
+  EXPECT_THAT(ErrorOf(input), HasSubstr("3 boundaries"));
+  input = PipelineInput({kOneFOneB, 4, 4, 1});
+  input.pipeline.micro_batches = 0;
+  EXPECT_THAT(ErrorOf(input), HasSubstr("at least 1"));
+  input = PipelineInput({kOneFOneB, 4, 4, 1}, 1, {{DType::kI32, {4}}});
+  EXPECT_THAT(ErrorOf(input), HasSubstr("floating point"));
+}
+
+TEST(CompilePipelineTest, AThousandParametersOnSixtyFourWorkers) {
+  PlanInput input = PipelineInput({kOneFOneB, 4, 8, 1}, 16);
+  for (auto& rank : input.registrations) rank.clear();
+  for (int p = 0; p < 1000; ++p) {
+    for (int rank = 0; rank < 64; ++rank) {
+      if (rank % 4 != p / 250) continue;
+      input.registrations[rank].push_back({.name = absl::StrCat("p", p),
+                                           .shape = {512, 512},
+                                           .axes = {"data"}});
+    }
+  }
+  const absl::StatusOr<Plan> plan = Compile(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(Verify(*plan), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,96 @@
+#include "plan/plan_json.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/digest.h"
+#include "plan/verify.h"
+#include "tests/plan/pipeline/pipelines.h"
+#include "tests/plan/plans.h"
+#include "tests/plan/schedule/shapes.h"
+
+namespace lockstep::plan {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(PlanJsonTest, EveryPlanReadsBackEqual) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Plan plan = *Compile(RandomInput(seed));
+    const absl::StatusOr<Plan> read = PlanFromJson(PlanToJson(plan));
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_EQ(*read, plan) << "seed " << seed;
+  }
+  for (const ScheduleShape& shape : AllShapes(4, 4, 2)) {
+    PlanInput input = PipelineInput(shape, 2);
+    input.pipeline.tag_base = 77;
+    const Plan plan = *Compile(input);
+    const absl::StatusOr<Plan> read = PlanFromJson(PlanToJson(plan));
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_EQ(*read, plan) << testing::PrintToString(shape);
+    ASSERT_EQ(DigestOf(*read), DigestOf(plan));
+  }
+}
+
+constexpr char kByHand[] = R"({
+  "mesh": "pipe=2",
+  "communicators": [{"name": "verdict", "ranks": [0, 1]},
+                    {"name": "pipe@0>1", "ranks": [0, 1]}],
+  "ranks": [
+   {"lanes": [{"kind": "pipeline", "name": "to rank 1", "transfers": [
+      {"kind": "send", "communicator": 1, "shape": [8], "peer": 1}]}],
+    "launch_order": [[0, 0]]},
+   {"lanes": [{"kind": "pipeline", "name": "from rank 0", "transfers": [
+      {"kind": "recv", "communicator": 1, "shape": [8], "peer": 0}]}],
+    "launch_order": [[0, 0]]}]
+})";
+
+TEST(PlanJsonTest, APlanWrittenByHandIsVerified) {
+  const absl::StatusOr<Plan> plan = PlanFromJson(kByHand);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(Verify(*plan), absl::OkStatus());
+}
+
+// What is wrong is said with its place.
+TEST(PlanJsonTest, FaultsAreNamedWithTheirPlace) {
+  const struct {
+    const char* old_text;
+    const char* new_text;
+    const char* message;
+  } cases[] = {
+      {"\"mesh\"", "\"mehs\"", "no field \"mehs\"; did you mean mesh?"},
+      {"\"send\"", "\"sned\"",
+       "ranks[0].lanes[0].transfers[0].kind: \"sned\" is not known here; did "
+       "you mean send?"},
+      {"\"peer\": 0", "\"peer\": \"0\"",
+       "ranks[1].lanes[0].transfers[0].peer: must be a whole number"},
+      {"\"peer\": 0", "\"peer\": 4294967296", "must be a whole number"},
+      {"\"peer\": 0", "\"peer\": 0.5", "must be a whole number"},
+      {"\"peer\": 0", "\"peer\": 0, \"tag\": -1", "0 to"},
+      {"[[0, 0]]", "[[0]]", "ranks[0].launch_order[0]: must name a transfer"},
+      {"[[0, 0]]", "[0]", "ranks[0].launch_order[0]: must name a transfer"},
+      {"\"pipe=2\"", "\"pipe=0\"", "mesh: "},
+      {"\"pipe=2\"", "2", "mesh: must be axes"},
+      {"[8]", "8", "shape: must be a list"},
+      {"\"verdict\"", "1", "communicators[0].name: must be a text"},
+      {"{\"name\": \"verdict\", \"ranks\": [0, 1]}", "[]",
+       "communicators[0]: must be an object"},
+      {"}", "", "no JSON"},
+  };
+  for (const auto& c : cases) {
+    std::string text = kByHand;
+    const size_t at = text.find(c.old_text);
+    ASSERT_NE(at, std::string::npos) << c.old_text;
+    text.replace(at, std::string(c.old_text).size(), c.new_text);
+    const absl::Status status = PlanFromJson(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
+  }
+  EXPECT_FALSE(PlanFromJson("").ok());
+  EXPECT_FALSE(PlanFromJson("[]").ok());
+  EXPECT_FALSE(PlanFromJson(std::string(100000, '[')).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::plan
