@@ -1,4 +1,5 @@
-// lockstepctl: operate a coordinator, and launch workers on this machine.
+// lockstepctl: operate a coordinator, launch workers on this machine, and work
+// with plans offline.
 //
 // Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` has its workers'.
 
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "tools/ctl/commands.h"
+#include "tools/ctl/plan_arguments.h"
 #include "tools/ctl/run_command.h"
 
 namespace {
@@ -106,6 +108,8 @@ int main(int argc, char** argv) {
            true);
   AddQuery(app, arguments, "watch", "Follow a job until it is over", true);
   AddCommands(app, arguments);
+  lockstep::ctl::PlanArguments plan;
+  plan.AddTo(app);
 
   try {
     app.parse(argc, argv);
@@ -113,6 +117,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
 
+  if (app.got_subcommand("plan")) return plan.Run();
   // A launcher without an address has a coordinator of its own.
   if (app.got_subcommand("run")) {
     if (address->count() > 0) arguments.run.address = arguments.common.address;

@@ -1,0 +1,201 @@
+// `lockstepctl plan` as people meet it: files, exit codes, what is printed.
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/tool.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using e2e::Outcome;
+using e2e::RunTool;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using Json = nlohmann::json;
+
+const std::string kSpecs = LOCKSTEP_SOURCE_DIR "/examples/specs/";
+
+std::string TempFile(const std::string& name) {
+  return absl::StrCat(testing::TempDir(), "/plan_command_test_", name);
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+void Write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+Outcome Plan(std::vector<std::string> words) {
+  words.insert(words.begin(), {"lockstepctl", "plan"});
+  return RunTool(words);
+}
+
+// The plan of an example spec.
+std::string Compiled(const std::string& spec) {
+  const std::string file = TempFile(spec + ".pb");
+  const Outcome compiled =
+      Plan({"compile", "-f", kSpecs + spec + ".yaml", "-o", file});
+  EXPECT_EQ(compiled.code, 0) << compiled.output;
+  return file;
+}
+
+TEST(PlanCommandTest, CompilesVerifiesAndExplainsTheExamples) {
+  const struct {
+    const char* spec;
+    const char* bubble;
+  } cases[] = {{"gpt-pipe4", "bubble: 27.3 %\n"},
+               {"gpt-pipe4-interleaved", "bubble: 15.8 %\n"}};
+  for (const auto& c : cases) {
+    const std::string file = Compiled(c.spec);
+    const Outcome verified = Plan({"verify", file});
+    EXPECT_EQ(verified.code, 0);
+    EXPECT_THAT(verified.output, StartsWith("verified "));
+    const std::string svg = TempFile("timeline.svg");
+    const Outcome explained = Plan({"explain", file, "--svg", svg});
+    EXPECT_EQ(explained.code, 0);
+    EXPECT_THAT(explained.output, HasSubstr(c.bubble));
+    EXPECT_THAT(explained.output, HasSubstr("link rank 0 > rank 1"));
+    EXPECT_THAT(explained.output, HasSubstr("peak"));
+    EXPECT_THAT(Contents(svg), StartsWith("<svg"));
+  }
+}
+
+TEST(PlanCommandTest, TheSameSpecGivesTheSameBytes) {
+  const std::string once = Contents(Compiled("gpt-pipe4"));
+  EXPECT_EQ(Contents(Compiled("gpt-pipe4")), once);
+}
+
+TEST(PlanCommandTest, AnExportedPlanIsTheSamePlan) {
+  const std::string file = Compiled("gpt-pipe4");
+  const std::string json = TempFile("plan.json");
+  EXPECT_EQ(Plan({"export", file, "-o", json}).code, 0);
+  EXPECT_EQ(Plan({"verify", json}).output, Plan({"verify", file}).output);
+  EXPECT_EQ(Plan({"export", file}).output, Contents(json));
+}
+
+TEST(PlanCommandTest, APlanWithoutOneOfItsTransfersIsNotVerified) {
+  const std::string json = TempFile("plan.json");
+  EXPECT_EQ(Plan({"export", Compiled("gpt-pipe4"), "-o", json}).code, 0);
+  const Json whole = Json::parse(Contents(json));
+  int removed = 0;
+  for (size_t rank = 0; rank < whole["ranks"].size(); ++rank) {
+    const Json& lanes = whole["ranks"][rank]["lanes"];
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      Json broken = whole;
+      Json& transfers = broken["ranks"][rank]["lanes"][lane]["transfers"];
+      transfers.erase(removed % transfers.size());
+      Write(json, broken.dump());
+      const Outcome outcome = Plan({"verify", json});
+      EXPECT_EQ(outcome.code, 1);
+      EXPECT_THAT(outcome.output, StartsWith("not verified\n"));
+      EXPECT_THAT(outcome.output, HasSubstr(absl::StrCat("rank ", rank)));
+      ++removed;
+    }
+  }
+  EXPECT_GT(removed, 12);
+}
+
+TEST(PlanCommandTest, WhoDeadlocksIsTold) {
+  const std::string json = TempFile("plan.json");
+  EXPECT_EQ(Plan({"export", Compiled("gpt-pipe4"), "-o", json}).code, 0);
+  Json plan = Json::parse(Contents(json));
+  // Rank 1 wants the first gradient before it sends any activation.
+  Json& order = plan["ranks"][1]["launch_order"];
+  const auto& lanes = plan["ranks"][1]["lanes"];
+  size_t from_rank_2 = 0;
+  while (lanes[from_rank_2]["name"] != "from rank 2") ++from_rank_2;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i] != Json::array({from_rank_2, 0})) continue;
+    order.erase(i);
+    break;
+  }
+  order.insert(order.begin(), Json::array({from_rank_2, 0}));
+  Write(json, plan.dump());
+  const Outcome outcome = Plan({"verify", json});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("deadlocks"));
+  EXPECT_THAT(outcome.output, HasSubstr("waits for its partner"));
+  EXPECT_THAT(outcome.output, HasSubstr("is queued behind"));
+}
+
+TEST(PlanCommandTest, SimulatesStageTimesAndLinks) {
+  const std::string file = Compiled("gpt-pipe4");
+  const Outcome free = Plan({"simulate", file});
+  EXPECT_EQ(free.code, 0);
+  EXPECT_THAT(free.output, HasSubstr("step: 33.000 ms"));
+  EXPECT_THAT(free.output, HasSubstr("bubble: 27.3 %"));
+  EXPECT_THAT(free.output, HasSubstr("rank 3: computes 24.000 ms"));
+  const Outcome slow = Plan({"simulate", file, "--forward", "1ms,1ms,3ms,1ms",
+                             "--latency", "100us", "--bandwidth", "10GiB"});
+  EXPECT_EQ(slow.code, 0);
+  EXPECT_THAT(slow.output, Not(HasSubstr("step: 33.000 ms")));
+  EXPECT_THAT(slow.output, HasSubstr("rank 2: computes 40.000 ms"));
+  EXPECT_EQ(Plan({"simulate", file, "--forward", "1ms,2ms"}).code, 1);
+  EXPECT_EQ(Plan({"simulate", file, "--forward", "fast"}).code, 1);
+  EXPECT_EQ(Plan({"simulate", file, "--forward", "0"}).code, 1);
+  EXPECT_EQ(Plan({"simulate", file, "--bandwidth", "0"}).code, 1);
+}
+
+TEST(PlanCommandTest, WhatIsNoPlanOrNoSpecIsRefused) {
+  EXPECT_EQ(Plan({"verify", TempFile("none.pb")}).code, 1);
+  Write(TempFile("noise.pb"), "noise");
+  EXPECT_EQ(Plan({"verify", TempFile("noise.pb")}).code, 1);
+  Write(TempFile("noise.json"), "{\"ranks\": 3}");
+  const Outcome noise = Plan({"explain", TempFile("noise.json")});
+  EXPECT_EQ(noise.code, 1);
+  EXPECT_THAT(noise.output, HasSubstr("ranks: must be a list"));
+  EXPECT_EQ(Plan({"frobnicate"}).code, 2);
+  EXPECT_EQ(Plan({}).code, 2);
+}
+
+TEST(PlanCommandTest, ASpecIsRefusedWithLineAndField) {
+  const std::string head = "name: x\nmesh: data=1,pipe=4\n";
+  const struct {
+    const char* rest;
+    const char* why;
+  } cases[] = {
+      {"pipeline: {schedule: 1f2b}\n", ":3: pipeline.schedule: "},
+      {"pipeline: {shedule: 1f1b}\n", "did you mean pipeline.schedule?"},
+      {"pipeline: {schedule: 1f1b}\n", "3 boundaries"},
+      {"pipeline: {schedule: 1f1b, micro_batches: 0}\n", ":3: pipeline."},
+      {"pipeline: {schedule: zb-h1, micro_batches: 3, activations: "
+       "\"f32[2]\"}\n",
+       "as many micro-batches as stages"},
+      {"pipeline: {schedule: 1f1b, axis: depth}\n", "no axis of mesh"},
+      {"pipeline: {schedule: 1f1b, activations: \"f32(2)\"}\n",
+       "is not a type"},
+      {"parameters: 3\n", ":3: parameters: is no list"},
+      {"parameters:\n- {name: w, shap: [2]}\n",
+       ":4: parameters: shap is no "
+       "field of a parameter; did you "
+       "mean shape?"},
+      {"parameters:\n- {name: w}\n", ":4: parameters: shape is missing"},
+      {"parameters:\n- {name: w, shape: [x]}\n", "no whole number"},
+      {"parameters:\n- {name: w, shape: [2], dtype: f31}\n", "dtype is no"},
+      {"parameters:\n- {name: w, shape: [2], stage: 1}\n", "no pipeline"},
+      {"parameters:\n- {name: w, shape: [2], shape: [2]}\n", "there twice"},
+      {"pipeline: {schedule: 1f1b, activations: \"f32[2]\"}\n"
+       "parameters:\n- {name: w, shape: [2], stage: 4}\n",
+       ":5: parameters: w is of stage 4, but there are 4"},
+  };
+  for (const auto& c : cases) {
+    Write(TempFile("bad.yaml"), head + c.rest);
+    const Outcome outcome =
+        Plan({"compile", "-f", TempFile("bad.yaml"), "-o", TempFile("bad.pb")});
+    EXPECT_EQ(outcome.code, 1) << c.rest;
+    EXPECT_THAT(outcome.output, HasSubstr(c.why)) << c.rest;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::ctl
