@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "plan/pipeline/shape.h"
+#include "plan/words/tensor_type.h"
 
 namespace lockstep::plan {
 namespace {
@@ -82,7 +85,7 @@ class FlowCheck {
     const std::optional<Pass> pass = PassOf(task);
     const std::optional<Pass> source =
         pass.has_value() ? SourceOf(*pass, stages_) : std::nullopt;
-    bool arrives = false;
+    std::vector<const Transfer*> arrived;
     for (const TransferRef& ref : task.after) {
       const Transfer& transfer =
           plan_.ranks[rank].lanes[ref.lane].transfers[ref.index];
@@ -99,15 +102,41 @@ class FlowCheck {
                                     : std::string("nothing computed")));
         return;
       }
-      arrives = true;
+      arrived.push_back(&transfer);
     }
-    if (!source.has_value() || arrives || computed_here_.contains(*source)) {
-      return;
-    }
+    if (!arrived.empty()) return CheckParts(rank, task, *source, arrived);
+    if (!source.has_value() || computed_here_.contains(*source)) return;
     findings_.Add(Rule::kFlow, {rank},
                   absl::StrFormat("the %s needs the %s, which no transfer "
                                   "brings before it",
                                   Describe(task), Text(*source)));
+  }
+
+  // Every part of a message once.
+  void CheckParts(int rank, const Task& task, const Pass& source,
+                  const std::vector<const Transfer*>& arrived) {
+    const PipelineSpec& spec = plan_.pipeline;
+    if (!HasPipeline(spec) || spec.activations.empty()) return;
+    const int boundary = std::min(task.stage, source.stage);
+    const size_t known = spec.activations.size();
+    if (known > 1 && static_cast<size_t>(boundary) >= known) return;
+    Activation message = ActivationAt(spec, boundary);
+    if (source.is_gradient) message = GradientOf(message);
+
+    std::multiset<std::string> expected;
+    for (const TensorType& part : message.parts)
+      expected.insert(TypeText(part));
+    std::multiset<std::string> types;
+    std::set<uint64_t> tags;
+    for (const Transfer* transfer : arrived) {
+      types.insert(TypeText(TensorType{transfer->dtype, transfer->shape}));
+      tags.insert(transfer->tag);
+    }
+    if (types == expected && tags.size() == arrived.size()) return;
+    findings_.Add(
+        Rule::kFlow, {rank},
+        absl::StrFormat("the %s needs %s, but is brought %s", Describe(task),
+                        TypeText(message), absl::StrJoin(types, "+")));
   }
 
   const Plan& plan_;
