@@ -12,7 +12,8 @@ namespace lockstep::plan {
 // Of the tasks of all ranks: a stage lives on one rank of each pipeline; a task
 // that needs the result of another rank waits for a message that this result
 // goes out with, in all its parts if the plan says them, and for no message of
-// another. Ranks without tasks are left alone. Sends and receives must have been found to match.
+// another. Ranks without tasks are left alone. Sends and receives must have
+// been found to match.
 void CheckFlow(const Plan& plan, const Traffic& traffic, Findings& findings);
 
 }  // namespace lockstep::plan

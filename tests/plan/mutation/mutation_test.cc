@@ -60,6 +60,15 @@ struct Tally {
   }
 };
 
+// Changes that cancel out, or find nothing to change, are no mutants.
+Mutant AnyMutant(const std::vector<Plan>& plans, std::mt19937_64& random) {
+  for (;;) {
+    const Plan& good = plans[random() % plans.size()];
+    Mutant mutant = MutantOf(good, random);
+    if (mutant.plan != good) return mutant;
+  }
+}
+
 void Count(const Mutant& mutant, const Verdict& verdict, uint64_t seed,
            Tally& tally) {
   const absl::Status verified = Verify(mutant.plan);
@@ -100,7 +109,7 @@ TEST(MutationTest, NoBadMutantOfASmallPlanIsAccepted) {
   for (uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     const std::vector<Plan>& plans = seed % 16 == 0 ? small : tiny;
-    const Mutant mutant = MutantOf(plans[random() % plans.size()], random);
+    const Mutant mutant = AnyMutant(plans, random);
     Count(mutant, JudgeAll(mutant.plan, kStatesMax), seed, tally);
   }
   tally.Print("every interleaving");
@@ -115,7 +124,7 @@ TEST(MutationTest, NoBadMutantOfALargerPlanIsAccepted) {
   const uint64_t seeds = kSanitized ? 500 : 10'000;
   for (uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
-    const Mutant mutant = MutantOf(plans[random() % plans.size()], random);
+    const Mutant mutant = AnyMutant(plans, random);
     Count(mutant, JudgeSome(mutant.plan, seed, 2), seed, tally);
   }
   tally.Print("some interleavings");
