@@ -25,6 +25,14 @@ absl::Status FirstError::Take() {
   return std::exchange(error_, absl::OkStatus());
 }
 
+void CudaStream::Ticket::GiveUp(const absl::Status& why,
+                                CudaEvents also) const {
+  error->Set(why);
+  const CudaEvents before = after->Known();
+  also.insert(also.end(), before.begin(), before.end());
+  done->Publish(std::move(also));
+}
+
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {
   CudaStreamHandle handle = nullptr;
   const absl::Status made = Check(
@@ -99,13 +107,13 @@ void CudaStream::Enqueue(absl::FunctionRef<void(Ticket)> post) {
                 .done = std::make_shared<Publication>(),
                 .error = error_,
                 .capture = capture};
-  pending_.push_back(ticket.done);
+  pending_ = {ticket.done};  // it comes after all the others
   post(std::move(ticket));
 }
 
 std::shared_ptr<CudaMoment> CudaStream::Now(CudaCaptureId capture) {
   JoinPublished();
-  std::vector<std::shared_ptr<CudaEvent>> events;
+  CudaEvents events;
   auto event = CudaEvent::Record(cuda_, handle_, capture != 0);
   if (event.ok()) {
     events.push_back(*std::move(event));
@@ -122,10 +130,11 @@ void CudaStream::JoinPublished() {
       left.push_back(std::move(publication));
       continue;
     }
-    const auto event = publication->event();
-    if (event == nullptr) continue;
-    error_->Set(Check(*cuda_, cuda_->StreamWaitEvent(handle_, event->handle()),
-                      "StreamWaitEvent"));
+    for (const auto& event : publication->events()) {
+      error_->Set(Check(*cuda_,
+                        cuda_->StreamWaitEvent(handle_, event->handle()),
+                        "StreamWaitEvent"));
+    }
   }
   pending_ = std::move(left);
 }

@@ -68,6 +68,10 @@ class CudaStream final : public Stream {
     std::shared_ptr<Publication> done;
     std::shared_ptr<FirstError> error;
     CudaCaptureId capture = 0;  // that the operation becomes part of
+
+    // The operation will not be queued, or not go on: the stream goes on once
+    // what it had to wait for has come, and `also`.
+    void GiveUp(const absl::Status& why, CudaEvents also = {}) const;
   };
   // Puts an operation at the end of the stream. `post` gets its ticket, under
   // the stream's lock: operations are posted in the stream's order.

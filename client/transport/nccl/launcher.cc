@@ -197,14 +197,14 @@ bool Launcher::IsGivenUp(const Operation& operation) const {
 void Launcher::Release(Operation& operation) {
   const CudaStream::Ticket& ticket = operation.posted.ticket;
   if (operation.graph != nullptr) {
-    ticket.error->Set(StatusOf(*operation.graph));
-    return ticket.done->Publish(nullptr);
+    return ticket.GiveUp(StatusOf(*operation.graph));
   }
-  ticket.error->Set(operation.member->status());
-  auto drained = operation.enqueued
-                     ? operation.member->Mark(ticket.capture != 0)
-                     : absl::StatusOr<std::shared_ptr<CudaEvent>>(nullptr);
-  ticket.done->Publish(drained.ok() ? *std::move(drained) : nullptr);
+  CudaEvents drained;
+  if (operation.enqueued) {
+    auto event = operation.member->Mark(ticket.capture != 0);
+    if (event.ok()) drained.push_back(*std::move(event));
+  }
+  ticket.GiveUp(operation.member->status(), std::move(drained));
 }
 
 void Launcher::Fail(Member& member, const absl::Status& error) {

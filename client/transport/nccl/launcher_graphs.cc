@@ -112,8 +112,7 @@ bool Launcher::LaunchGraph(Operation& operation) {
     Fail(*operation.graph->members.front(), done);
     return false;
   }
-  ticket.error->Set(done);
-  ticket.done->Publish(nullptr);
+  ticket.GiveUp(done);
   return true;
 }
 
@@ -139,7 +138,7 @@ absl::Status Launcher::EnqueueGraph(Operation& operation) {
     member->AddRunning(*end, ticket.error);
   }
   turn_ = {*end, graph.stream};
-  ticket.done->Publish(*std::move(end));
+  ticket.done->Publish({*std::move(end)});
   return absl::OkStatus();
 }
 

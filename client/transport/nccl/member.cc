@@ -178,7 +178,7 @@ absl::Status Member::Complete(const Posted& posted) {
   done.Update(event.status());
   if (!done.ok()) return done;
   if (!captured_) AddRunning(*event, posted.ticket.error);
-  posted.ticket.done->Publish(*std::move(event));
+  posted.ticket.done->Publish({*std::move(event)});
   return absl::OkStatus();
 }
 

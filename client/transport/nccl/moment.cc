@@ -44,9 +44,9 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> CudaEvent::Record(
   return event;
 }
 
-void Publication::Publish(std::shared_ptr<CudaEvent> event) {
+void Publication::Publish(CudaEvents events) {
   MutexLock lock(&mutex_);
-  event_ = std::move(event);
+  events_ = std::move(events);
   published_ = true;
   changed_.NotifyAll();
 }
@@ -56,9 +56,9 @@ bool Publication::published() const {
   return published_;
 }
 
-std::shared_ptr<CudaEvent> Publication::event() const {
+CudaEvents Publication::events() const {
   MutexLock lock(&mutex_);
-  return event_;
+  return events_;
 }
 
 bool Publication::Wait(const Deadline& deadline) const {
@@ -74,25 +74,26 @@ bool CudaMoment::published() const {
                      [](const auto& one) { return one->published(); });
 }
 
+CudaEvents CudaMoment::Known() const {
+  CudaEvents known = events_;
+  for (const auto& publication : publications_) {
+    const CudaEvents more = publication->events();
+    known.insert(known.end(), more.begin(), more.end());
+  }
+  return known;
+}
+
 bool CudaMoment::captured() const {
-  const auto is = [](const std::shared_ptr<CudaEvent>& event) {
-    return event != nullptr && event->captured();
-  };
-  return std::any_of(events_.begin(), events_.end(), is) ||
-         std::any_of(publications_.begin(), publications_.end(),
-                     [&](const auto& one) { return is(one->event()); });
+  const CudaEvents known = Known();
+  return std::any_of(known.begin(), known.end(),
+                     [](const auto& event) { return event->captured(); });
 }
 
 bool CudaMoment::Done() const {
-  for (const auto& event : events_) {
-    if (!event->Done()) return false;
-  }
-  for (const auto& publication : publications_) {
-    if (!publication->published()) return false;
-    const auto event = publication->event();
-    if (event != nullptr && !event->Done()) return false;
-  }
-  return true;
+  if (!published()) return false;
+  const CudaEvents known = Known();
+  return std::all_of(known.begin(), known.end(),
+                     [](const auto& event) { return event->Done(); });
 }
 
 absl::Status CudaMoment::Wait(absl::Duration timeout) const {
@@ -115,13 +116,9 @@ absl::Status CudaMoment::Wait(absl::Duration timeout) const {
 
 absl::Status CudaMoment::Join(CudaApi& cuda, CudaStreamHandle stream) const {
   absl::Status joined;
-  const auto join = [&](const CudaEvent& event) {
-    joined.Update(Check(cuda, cuda.StreamWaitEvent(stream, event.handle()),
+  for (const auto& event : Known()) {
+    joined.Update(Check(cuda, cuda.StreamWaitEvent(stream, event->handle()),
                         "StreamWaitEvent"));
-  };
-  for (const auto& event : events_) join(*event);
-  for (const auto& publication : publications_) {
-    if (const auto event = publication->event(); event != nullptr) join(*event);
   }
   return joined;
 }

@@ -56,16 +56,19 @@ class CudaEvent {
   const bool captured_;
 };
 
-// An operation's event, once it is queued. If the operation is given up before
-// that, there never is one.
+using CudaEvents = std::vector<std::shared_ptr<CudaEvent>>;
+
+// When an operation will have run, once it is queued: its event, which comes
+// after all that it had to wait for. If the operation is given up before it is
+// queued, the events of what it had to wait for.
 class Publication {
  public:
-  // By the launch thread, once. Null: the operation was given up.
-  void Publish(std::shared_ptr<CudaEvent> event);
+  // By the launch thread, once.
+  void Publish(CudaEvents events);
 
   bool published() const;
-  // Null before it is published, and if it was given up.
-  std::shared_ptr<CudaEvent> event() const;
+  // None before it is published.
+  CudaEvents events() const;
   // False if the deadline passed first.
   bool Wait(const Deadline& deadline) const;
 
@@ -73,13 +76,13 @@ class Publication {
   mutable Mutex mutex_;
   mutable CondVar changed_;
   bool published_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<CudaEvent> event_ ABSL_GUARDED_BY(mutex_);
+  CudaEvents events_ ABSL_GUARDED_BY(mutex_);
 };
 
 // All that a stream held when the moment was taken.
 class CudaMoment final : public Event::State {
  public:
-  CudaMoment(std::vector<std::shared_ptr<CudaEvent>> events,
+  CudaMoment(CudaEvents events,
              std::vector<std::shared_ptr<Publication>> publications)
       : events_(std::move(events)), publications_(std::move(publications)) {}
 
@@ -92,18 +95,19 @@ class CudaMoment final : public Event::State {
   // Whether one of those that are is a place in a graph.
   bool captured() const;
 
+  // The events that are known by now.
+  CudaEvents Known() const;
+
   // Lets `stream` wait for it. Everything must have been published.
   absl::Status Join(CudaApi& cuda, CudaStreamHandle stream) const;
 
-  const std::vector<std::shared_ptr<CudaEvent>>& events() const {
-    return events_;
-  }
+  const CudaEvents& events() const { return events_; }
   const std::vector<std::shared_ptr<Publication>>& publications() const {
     return publications_;
   }
 
  private:
-  const std::vector<std::shared_ptr<CudaEvent>> events_;
+  const CudaEvents events_;
   const std::vector<std::shared_ptr<Publication>> publications_;
 };
 

@@ -208,6 +208,32 @@ TEST(CudaStreamTest, WaitsForEventsOfTheHostToo) {
   EXPECT_TRUE(ran);
 }
 
+// The one that is given up was all that the stream had left to wait for.
+TEST(CudaStreamTest, WaitsForWhatRunsWhenALaterOperationIsGivenUp) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    FakeGpuWorld world({.seed = seed});
+    const auto stream = world.MakeStream(0, "");
+    const auto side = world.MakeStream(0, "");
+    auto& cuda = static_cast<CudaStream&>(*stream);
+    CudaStream::Ticket runs, given_up;
+    cuda.Enqueue([&](CudaStream::Ticket ticket) { runs = ticket; });
+    cuda.Enqueue([&](CudaStream::Ticket ticket) { given_up = ticket; });
+
+    bool ran = false, ran_before = false;
+    for (int layer = 0; layer < 50; ++layer) world.Enqueue(*side, [] {});
+    world.Enqueue(*side, [&] { ran = true; });
+    auto end = transport::nccl::CudaEvent::Record(
+        world.TablesOf(0).cuda.get(), *static_cast<CudaStream&>(*side).Ready());
+    ASSERT_TRUE(end.ok()) << end.status();
+    runs.done->Publish({*end});
+    given_up.GiveUp(absl::AbortedError("over"));
+
+    world.Enqueue(*stream, [&] { ran_before = ran; });
+    EXPECT_TRUE(absl::IsAborted(stream->Synchronize()));
+    EXPECT_TRUE(ran_before) << "seed " << seed;
+  }
+}
+
 TEST(NcclCandidatesTest, AreTheChosenOneOrAllPlacesInOrder) {
   std::map<std::string, std::string> variables = {
       {"LOCKSTEP_NCCL_LIBRARY", "libmine.so"}, {"HOME", "nowhere"}};

@@ -1,0 +1,159 @@
+#include "bench/enqueue_cost.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/transport/nccl/cuda_arena.h"
+#include "client/transport/nccl/gpu_status.h"
+#include "client/transport/nccl/nccl.h"
+
+namespace lockstep::bench {
+namespace {
+
+using transport::nccl::Check;
+using transport::nccl::CudaStream;
+using transport::nccl::NcclComm;
+using transport::nccl::NcclConfig;
+using transport::nccl::NcclUniqueId;
+using transport::nccl::Tables;
+
+constexpr int kRounds = 7;
+constexpr size_t kCount = 256;
+
+class Stopwatch {
+ public:
+  double Microseconds() const {
+    return absl::ToDoubleMicroseconds(absl::Now() - begin_);
+  }
+
+ private:
+  const absl::Time begin_ = absl::Now();
+};
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2,
+                   values.end());
+  return values[values.size() / 2];
+}
+
+// NCCL as it comes: one thread, one stream, a blocking communicator.
+class Raw {
+ public:
+  Raw(const Tables& tables, float* in, float* out)
+      : tables_(tables), in_(in), out_(out) {}
+  ~Raw() {
+    if (comm_ != nullptr) tables_.nccl->CommDestroy(comm_);
+  }
+
+  absl::Status Connect() {
+    auto stream = CudaStream::Create(tables_.cuda.get());
+    if (!stream.ok()) return stream.status();
+    stream_ = *std::move(stream);
+    NcclUniqueId id;
+    absl::Status made =
+        Check(*tables_.nccl, tables_.nccl->GetUniqueId(&id), "GetUniqueId");
+    if (!made.ok()) return made;
+    NcclConfig config;
+    config.blocking = 1;
+    return Check(*tables_.nccl,
+                 tables_.nccl->CommInitRankConfig(&comm_, 1, id, 0, &config),
+                 "CommInitRankConfig");
+  }
+
+  absl::StatusOr<double> Run(int calls) {
+    const auto handle = stream_->Ready();
+    if (!handle.ok()) return handle.status();
+    absl::Status done;
+    const Stopwatch stopwatch;
+    for (int i = 0; i < calls; ++i) {
+      done.Update(
+          Check(*tables_.nccl,
+                tables_.nccl->AllReduce(
+                    in_, out_, kCount, transport::nccl::NcclDType::kFloat32,
+                    transport::nccl::NcclOp::kSum, comm_, *handle),
+                "AllReduce"));
+    }
+    const double us = stopwatch.Microseconds();
+    done.Update(stream_->Synchronize());
+    if (!done.ok()) return done;
+    return us / calls;
+  }
+
+ private:
+  const Tables tables_;
+  float* const in_;
+  float* const out_;
+  std::unique_ptr<CudaStream> stream_;
+  NcclComm comm_ = nullptr;
+};
+
+struct OursCost {
+  double call_us, queued_us;
+};
+
+absl::StatusOr<OursCost> RunOurs(Communicator& communicator, CudaStream& stream,
+                                 float* in, float* out, int calls) {
+  absl::Status done;
+  const Stopwatch stopwatch;
+  for (int i = 0; i < calls; ++i) {
+    done.Update(communicator.AllReduce(in, out, kCount, DType::kF32,
+                                       ReduceOp::kSum, stream));
+  }
+  const double called = stopwatch.Microseconds();
+  done.Update(stream.Ready().status());
+  const double queued = stopwatch.Microseconds();
+  done.Update(stream.Synchronize());
+  if (!done.ok()) return done;
+  return OursCost{called / calls, queued / calls};
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+    transport::Transport& transport) {
+  auto pending = transport.Prepare({.name = "bench", .rank = 0, .size = 1});
+  if (!pending.ok()) return pending.status();
+  return (*pending)->Connect({(*pending)->handle()}, absl::Seconds(60));
+}
+
+}  // namespace
+
+absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables, int calls,
+                                           bool with_raw) {
+  const auto arena = transport::nccl::MakeCudaArena(tables.cuda);
+  auto memory = arena->Allocate(2 * kCount * sizeof(float));
+  if (!memory.ok()) return memory.status();
+  float* const in = memory->as<float>().data();
+  float* const out = in + kCount;
+
+  Raw raw(tables, in, out);
+  if (with_raw) {
+    if (absl::Status made = raw.Connect(); !made.ok()) return made;
+  }
+  auto transport = transport::nccl::MakeTransport(tables);
+  if (!transport.ok()) return transport.status();
+  auto communicator = Connect(**transport);
+  if (!communicator.ok()) return communicator.status();
+  auto stream = CudaStream::Create(tables.cuda.get());
+  if (!stream.ok()) return stream.status();
+
+  std::vector<double> raws, called, queued;
+  for (int round = -1; round < kRounds; ++round) {
+    if (with_raw) {
+      const auto us = raw.Run(calls);
+      if (!us.ok()) return us.status();
+      if (round >= 0) raws.push_back(*us);
+    }
+    const auto ours = RunOurs(**communicator, **stream, in, out, calls);
+    if (!ours.ok()) return ours.status();
+    if (round < 0) continue;
+    called.push_back(ours->call_us);
+    queued.push_back(ours->queued_us);
+  }
+  return EnqueueCost{.raw_us = with_raw ? Median(raws) : 0,
+                     .call_us = Median(called),
+                     .queued_us = Median(queued)};
+}
+
+}  // namespace lockstep::bench
