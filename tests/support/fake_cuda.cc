@@ -15,10 +15,6 @@ using transport::nccl::CudaGraphHandle;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStreamHandle;
 
-Scheduler::~Scheduler() {
-  for (std::thread& thread : threads_) thread.join();
-}
-
 FakeStream* Scheduler::MakeStream() {
   streams_.push_back(std::make_unique<FakeStream>());
   return streams_.back().get();

@@ -43,7 +43,6 @@ struct FakeStream {
 class Scheduler {
  public:
   explicit Scheduler(uint64_t seed) : random_(seed) {}
-  ~Scheduler();
 
   Mutex& mutex() { return mutex_; }
   uint64_t Draw(uint64_t below) { return random_() % below; }
@@ -64,6 +63,10 @@ class Scheduler {
 
   void StartThread(std::function<void()> run) {
     threads_.emplace_back(std::move(run));
+  }
+  // At the end, without the lock.
+  void JoinThreads() {
+    for (std::thread& thread : threads_) thread.join();
   }
 
  private:

@@ -15,10 +15,12 @@ struct FakeGpus::World {
       : options(options),
         scheduler(options.seed),
         fabric(&scheduler, options.polls_max, options.residents_max) {}
+  ~World() { scheduler.JoinThreads(); }  // they use the tables
 
   const GpuOptions options;
   mutable Scheduler scheduler;
   Fabric fabric;
+  std::vector<Tables> made;  // streams hold work of theirs to the end
 };
 
 FakeGpus::FakeGpus(const GpuOptions& options)
@@ -30,10 +32,12 @@ Tables FakeGpus::TablesOf(int device) {
   World& world = *world_;
   const GpuOptions& options = world.options;
   MutexLock lock(&world.scheduler.mutex());
-  return {MakeFakeNccl(&world.fabric, device, options.nccl_version),
-          MakeFakeCuda(&world.scheduler, options.cuda_driver,
-                       options.cuda_runtime, options.devices),
-          MakeFakeKernels(&world.scheduler)};
+  world.made.push_back(
+      {MakeFakeNccl(&world.fabric, device, options.nccl_version),
+       MakeFakeCuda(&world.scheduler, options.cuda_driver, options.cuda_runtime,
+                    options.devices),
+       MakeFakeKernels(&world.scheduler)});
+  return world.made.back();
 }
 
 const void* FakeGpus::Find(const void* address) const {

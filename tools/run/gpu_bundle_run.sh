@@ -5,12 +5,16 @@
 #   run NAME...   these
 #   run --list    their names
 #
+# Says first which NCCL, driver and device there are (gpu_facts).
 # Exits with 0 if all passed, 1 if one failed, 77 if all were skipped.
 set -euo pipefail
 here="$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 
 names() {
-  ls "$here/bin"
+  local program
+  for program in "$here"/bin/*; do
+    [[ "${program##*/}" == gpu_facts ]] || printf '%s\n' "${program##*/}"
+  done
 }
 
 if [[ "${1:-}" == --list ]]; then
@@ -27,6 +31,7 @@ for name in "${wanted[@]}"; do
 done
 
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+"$here/bin/gpu_facts" || echo "gpu_facts: cannot run here"
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null ||
   echo "nvidia-smi: not here"
 

@@ -1,0 +1,44 @@
+// The host's cost of an operation on a real GPU, beside NCCL as it comes.
+//
+// Exits with 77 where there is no GPU or no NCCL.
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "bench/enqueue_cost.h"
+#include "client/transport/nccl/gpu.h"
+
+namespace {
+
+std::string Environment(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? "" : value;
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main() {
+  const auto tables = lockstep::transport::nccl::LoadTables(Environment, 0);
+  if (absl::IsFailedPrecondition(tables.status())) {
+    std::printf("skipped: %s\n",
+                std::string(tables.status().message()).c_str());
+    return 77;
+  }
+  if (!tables.ok()) return Fail(tables.status());
+  const auto cost =
+      lockstep::bench::MeasureEnqueue(*tables, 10'000, /*with_raw=*/true);
+  if (!cost.ok()) return Fail(cost.status());
+  std::printf("an all-reduce of 1 KiB, 1 rank, 10,000 calls, us a call\n");
+  std::printf("%-28s %8.2f\n", "raw NCCL", cost->raw_us);
+  std::printf("%-28s %8.2f  (raw + %.2f)\n", "a call of AllReduce",
+              cost->call_us, cost->call_us - cost->raw_us);
+  std::printf("%-28s %8.2f  (raw + %.2f)\n", "until it is queued",
+              cost->queued_us, cost->queued_us - cost->raw_us);
+  return 0;
+}

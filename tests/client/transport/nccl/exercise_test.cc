@@ -1,0 +1,92 @@
+// What runs on real GPUs (tests/gpu/nccl) is right itself: over the fake, ranks
+// being threads.
+
+#include "tests/gpu/nccl/exercise.h"
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_gpu.h"
+
+namespace lockstep::gpu {
+namespace {
+
+// Ranks tell each other a line, round after round.
+class Meeting {
+ public:
+  explicit Meeting(int size) : lines_(size) {}
+
+  std::vector<std::string> Tell(int rank, const std::string& line) {
+    MutexLock lock(&mutex_);
+    lines_[rank] = line;
+    const int round = round_;
+    if (++come_ == static_cast<int>(lines_.size())) {
+      told_ = lines_;
+      come_ = 0;
+      ++round_;
+      all_.NotifyAll();
+    }
+    while (round_ == round) all_.Wait(&mutex_);
+    return told_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar all_;
+  std::vector<std::string> lines_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> told_ ABSL_GUARDED_BY(mutex_);
+  int come_ ABSL_GUARDED_BY(mutex_) = 0;
+  int round_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+void OnRanks(int size, const std::function<void(const transport::nccl::Tables&,
+                                                const Place&)>& work) {
+  fake::FakeGpus gpus({.seed = static_cast<uint64_t>(size)});
+  Meeting meeting(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank, tables = gpus.TablesOf(rank)] {
+      work(tables, {.rank = rank,
+                    .size = size,
+                    .exchange = [&, rank](const std::string& line) {
+                      return meeting.Tell(rank, line);
+                    }});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(gpus.violations(), testing::IsEmpty());
+}
+
+TEST(GpuExerciseTest, MovesEverything) {
+  for (const int size : {1, 3}) {
+    OnRanks(size, [](const auto& tables, const Place& place) {
+      const absl::Status moved = MoveEverything(tables, place);
+      EXPECT_TRUE(moved.ok()) << moved;
+    });
+  }
+}
+
+TEST(GpuExerciseTest, ReplaysAGraph) {
+  for (const int size : {1, 2}) {
+    OnRanks(size, [](const auto& tables, const Place& place) {
+      const absl::Status replayed = ReplayAGraph(tables, place);
+      EXPECT_TRUE(replayed.ok()) << replayed;
+    });
+  }
+}
+
+TEST(GpuExerciseTest, AbortsWhatIsWedged) {
+  OnRanks(2, [](const auto& tables, const Place& place) {
+    const auto took = AbortWhatIsWedged(tables, place, 5);
+    ASSERT_TRUE(took.ok()) << took.status();
+    EXPECT_EQ(took->size(), place.rank == 0 ? 5u : 0u);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::gpu
