@@ -1,0 +1,135 @@
+#include "client/pipeline/executor.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/pipeline/walk.h"
+#include "plan/pipeline/shape.h"
+
+namespace lockstep::pipeline {
+
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
+    ExecutorOptions options) {
+  if (options.plan->ranks[options.rank].tasks.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the plan has no tasks for rank %d", options.rank));
+  }
+  std::unique_ptr<Executor> made(new Executor(std::move(options)));
+  if (absl::Status ready = made->Prepare(); !ready.ok()) return ready;
+  return made;
+}
+
+Executor::Executor(ExecutorOptions options)
+    : options_(std::move(options)),
+      mine_(options_.plan->ranks[options_.rank]) {}
+
+Executor::~Executor() = default;
+
+absl::Status Executor::Prepare() {
+  std::set<int> stages;
+  for (const plan::Task& task : mine_.tasks) stages.insert(task.stage);
+  stages_.assign(stages.begin(), stages.end());
+  const plan::ScheduleShape shape =
+      plan::ShapeOf(options_.plan->pipeline, options_.plan->mesh);
+  last_stage_ = shape.stages() - 1;
+  absl::StatusOr<std::unique_ptr<Buffers>> buffers =
+      Buffers::Create(mine_, options_.allocate);
+  if (!buffers.ok()) return buffers.status();
+  buffers_ = *std::move(buffers);
+  handoffs_ = std::make_unique<Handoffs>(mine_, options_.plan->pipeline,
+                                         shape.stages());
+  for (const plan::Lane& lane : mine_.lanes) {
+    const bool ours = lane.kind == plan::LaneKind::kPipeline;
+    streams_.push_back(ours ? options_.make_stream(lane.name) : nullptr);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::Judge(const Step& step) const {
+  const auto refuse = [](const std::string& why) {
+    return absl::InvalidArgumentError(absl::StrCat("Pipeline::Run: ", why));
+  };
+  if (step.stages.size() != stages_.size()) {
+    return refuse(absl::StrFormat("%d stages are given, the rank has %d",
+                                  step.stages.size(), stages_.size()));
+  }
+  const PipelineSpec& spec = options_.plan->pipeline;
+  const size_t micro_batches = static_cast<size_t>(spec.micro_batches);
+  if (!step.weights.empty() && step.weights.size() != micro_batches) {
+    return refuse(absl::StrFormat("%d weights of %d micro-batches",
+                                  step.weights.size(), micro_batches));
+  }
+  const bool last = stages_.back() == last_stage_;
+  if (last && (step.loss == nullptr || step.output.parts.empty())) {
+    return refuse("the rank of the last stage has no loss or no output type");
+  }
+  const bool shares = last || stages_.front() == 0;
+  const size_t shared = shares ? spec.shared.size() : 0;
+  if (step.shared.size() != shared) {
+    return refuse(
+        absl::StrFormat("%d shared gradients are given, the rank has "
+                        "%d",
+                        step.shared.size(), shared));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Executor::Run(const Step& step) {
+  if (absl::Status failed = failure(); !failed.ok()) return failed;
+  if (absl::Status wrong = Judge(step); !wrong.ok()) return wrong;
+  absl::Status made = handoffs_->Prepare(step.output, options_.allocate);
+  if (!made.ok()) return Report(made);
+  Walk walk({.rank = mine_,
+             .spec = options_.plan->pipeline,
+             .stages = stages_,
+             .last_stage = last_stage_,
+             .buffers = *buffers_,
+             .handoffs = *handoffs_,
+             .communicators = options_.communicators,
+             .streams = streams_},
+            step);
+  absl::StatusOr<double> loss = walk.Run();
+  if (loss.ok()) return loss;
+  const absl::Status error = walk.failed_in_callback()
+                                 ? Report(loss.status())
+                                 : Explained(loss.status());
+  // What was launched still uses the buffers: end it, then wait for it.
+  Abort(error);
+  walk.Drain();
+  return failure();
+}
+
+void Executor::Abort(const absl::Status& cause) {
+  {
+    MutexLock lock(&mutex_);
+    if (failure_.ok()) failure_ = cause;
+  }
+  for (size_t lane = 0; lane < mine_.lanes.size(); ++lane) {
+    if (streams_[lane] == nullptr) continue;
+    for (const plan::Transfer& transfer : mine_.lanes[lane].transfers) {
+      options_.communicators[transfer.communicator]->Abort(
+          std::string(cause.message()));
+      break;  // a lane has one communicator
+    }
+  }
+}
+
+absl::Status Executor::Report(const absl::Status& error) {
+  if (failure().ok() && options_.on_failure) options_.on_failure(error);
+  return error;
+}
+
+absl::Status Executor::Explained(const absl::Status& error) {
+  if (absl::Status known = failure(); !known.ok()) return known;
+  return options_.explain ? options_.explain(error) : error;
+}
+
+absl::Status Executor::failure() {
+  MutexLock lock(&mutex_);
+  return failure_;
+}
+
+}  // namespace lockstep::pipeline

@@ -1,0 +1,119 @@
+// Runs one rank's tasks and transfers of a verified plan, step after step.
+//
+//   launch order  recv F0  recv F1  send B0 ...   each lane on a stream of its
+//   tasks             F0 ──────── F1 ── B0 ...    own; tasks on the caller
+//
+// A step walks the rank's tasks. Before each it launches what the launch order
+// says, as far as nothing in it waits for a task that is still to come; then it
+// waits for the messages that the task needs. So transfers go on while the
+// rank computes. Which buffer a message lies in, and when that may be used
+// again, is the plan's (plan/ir.h): all buffers are made once, and their bytes
+// are known.
+//
+// When the rank has done its last task of the step, gradients of parameters
+// that the first and the last stage share are added up, and then OnStageDone is
+// called for each of its stages: they may enter the gradient lane.
+//
+// Threads: Run from one thread; Abort from any.
+// Errors:  a callback that fails, and a transfer that does, end the executor:
+//          Run and every later one return the first error. The message names
+//          stage, micro-batch and what the callback said.
+
+#ifndef LOCKSTEP_CLIENT_PIPELINE_EXECUTOR_H_
+#define LOCKSTEP_CLIENT_PIPELINE_EXECUTOR_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "client/pipeline/buffers.h"
+#include "client/pipeline/handoffs.h"
+#include "lockstep/arena.h"
+#include "lockstep/communicator.h"
+#include "lockstep/pipeline_stage.h"
+#include "lockstep/stream.h"
+#include "plan/ir.h"
+
+namespace lockstep::pipeline {
+
+struct ExecutorOptions {
+  // Verified, with a pipeline.
+  std::shared_ptr<const plan::Plan> plan;
+  int rank = -1;
+  // By index in plan.communicators; only those of this rank's pipeline lanes
+  // are used. They must outlive the executor.
+  std::vector<Communicator*> communicators;
+  std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
+  // A stream for a lane; the name is for people.
+  std::function<std::unique_ptr<Stream>(const std::string&)> make_stream;
+  // A callback failed on this rank: have the others told.
+  std::function<void(const absl::Status&)> on_failure;
+  // What is behind a transfer that failed, which a peer may know better: may
+  // block until it is known. Null: nothing.
+  std::function<absl::Status(const absl::Status&)> explain;
+};
+
+// One step. All is the caller's and must live until Run returns.
+struct Step {
+  // The rank's stages, in the order of the model.
+  std::vector<PipelineStage*> stages;
+  // On the rank of the last stage: what its output is, and its loss.
+  PipelineLoss* loss = nullptr;
+  Activation output;
+  // By micro-batch; none: 1 / micro_batches each.
+  std::vector<double> weights;
+  // Gradients of the plan's shared parameters, in its order, on the ranks of
+  // the first and the last stage.
+  std::vector<TensorView> shared;
+  // The stage's gradients are complete.
+  std::function<absl::Status(int stage)> on_stage_done;
+};
+
+class Executor {
+ public:
+  // ResourceExhausted if buffers cannot be had; InvalidArgument for a plan
+  // without tasks on this rank.
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(
+      ExecutorOptions options);
+  ~Executor();
+
+  // The weighted sum of the losses, on the rank of the last stage; 0 elsewhere.
+  // InvalidArgument, with nothing run, for a Step that does not fit the plan.
+  absl::StatusOr<double> Run(const Step& step);
+
+  // Ends it: whatever waits returns `cause`.
+  void Abort(const absl::Status& cause);
+
+  // Of all buffers of this rank's messages: known from the plan.
+  size_t buffer_bytes() const { return buffers_->bytes(); }
+  // Stages that this rank has, ascending.
+  const std::vector<int>& stages() const { return stages_; }
+
+ private:
+  explicit Executor(ExecutorOptions options);
+  absl::Status Prepare();
+  absl::Status Judge(const Step& step) const;
+  absl::Status Report(const absl::Status& error);
+  absl::Status Explained(const absl::Status& error);
+  absl::Status failure();
+
+  const ExecutorOptions options_;
+  const plan::RankPlan& mine_;
+  std::vector<int> stages_;
+  int last_stage_ = 0;  // of the model
+  std::unique_ptr<Buffers> buffers_;
+  std::unique_ptr<Handoffs> handoffs_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // by lane; null: not ours
+
+  Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::pipeline
+
+#endif  // LOCKSTEP_CLIENT_PIPELINE_EXECUTOR_H_

@@ -1,0 +1,260 @@
+#include "client/pipeline/walk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/cast_scale.h"
+
+namespace lockstep::pipeline {
+
+using plan::LaneKind;
+using plan::Task;
+using plan::Transfer;
+using plan::TransferKind;
+using plan::TransferRef;
+using plan::Work;
+
+namespace {
+
+absl::Status Within(const Task& task, const absl::Status& error) {
+  if (error.ok()) return error;
+  return absl::Status(error.code(),
+                      absl::StrCat(Describe(task), ": ", error.message()));
+}
+
+}  // namespace
+
+Walk::Walk(const WalkGround& ground, const Step& step)
+    : ground_(ground), step_(step) {
+  for (const plan::Lane& lane : ground_.rank.lanes) {
+    done_.emplace_back(lane.transfers.size());
+  }
+  gradient_task_.assign(ground_.last_stage + 1,
+                        std::vector<int>(ground_.spec.micro_batches, -1));
+  for (size_t i = 0; i < ground_.rank.tasks.size(); ++i) {
+    const Task& task = ground_.rank.tasks[i];
+    if (GivesInputGradient(task.work)) {
+      gradient_task_[task.stage][task.micro_batch] = static_cast<int>(i);
+    }
+  }
+}
+
+absl::StatusOr<double> Walk::Run() {
+  const int tasks = static_cast<int>(ground_.rank.tasks.size());
+  for (int number = 0; number < tasks; ++number) {
+    absl::Status status = LaunchReady(number);
+    if (status.ok()) status = Do(number);
+    if (!status.ok()) return status;
+  }
+  absl::Status status = LaunchReady(tasks);
+  if (status.ok()) status = EndStages();
+  if (!status.ok()) return status;
+  // The next step fills the buffers again.
+  for (size_t lane = 0; lane < done_.size(); ++lane) {
+    for (size_t i = 0; i < done_[lane].size(); ++i) {
+      status = Await({static_cast<int>(lane), static_cast<int>(i)});
+      if (!status.ok()) return status;
+    }
+  }
+  return loss_;
+}
+
+void Walk::Drain() {
+  for (const std::unique_ptr<Stream>& stream : ground_.streams) {
+    if (stream != nullptr) stream->Synchronize().IgnoreError();
+  }
+}
+
+// --- Transfers --------------------------------------------------------------
+
+std::vector<TransferRef> Walk::UnitAt(size_t place) const {
+  const std::vector<TransferRef>& order = ground_.rank.launch_order;
+  std::vector<TransferRef> unit = {order[place]};
+  const int group = At(order[place]).group;
+  while (group != 0 && ++place < order.size() &&
+         order[place].lane == unit[0].lane && At(order[place]).group == group) {
+    unit.push_back(order[place]);
+  }
+  return unit;
+}
+
+absl::Status Walk::LaunchReady(int tasks_done) {
+  const std::vector<TransferRef>& order = ground_.rank.launch_order;
+  while (next_ < order.size()) {
+    const std::vector<TransferRef> unit = UnitAt(next_);
+    // The gradient lane is another's, and comes after the last task.
+    if (ground_.streams[unit[0].lane] == nullptr) {
+      next_ += unit.size();
+      continue;
+    }
+    for (const TransferRef& ref : unit) {
+      if (At(ref).after_task >= tasks_done) return absl::OkStatus();
+    }
+    if (absl::Status s = LaunchUnit(unit); !s.ok()) return s;
+    next_ += unit.size();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Walk::LaunchUnit(const std::vector<TransferRef>& unit) {
+  Stream& stream = *ground_.streams[unit[0].lane];
+  for (const TransferRef& ref : unit) {
+    for (const TransferRef& earlier : At(ref).after) {
+      stream.WaitFor(done_[earlier.lane][earlier.index]);
+    }
+  }
+  Communicator& communicator = *ground_.communicators[At(unit[0]).communicator];
+  const auto enqueue = [&] {
+    for (const TransferRef& ref : unit) {
+      absl::Status s = Enqueue(At(ref), ref.index, stream);
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  };
+  absl::Status launched =
+      unit.size() == 1 ? enqueue() : communicator.Group(enqueue);
+  if (!launched.ok()) return launched;
+  const Event done = stream.Record();
+  for (const TransferRef& ref : unit) done_[ref.lane][ref.index] = done;
+  return absl::OkStatus();
+}
+
+absl::Status Walk::Enqueue(const Transfer& transfer, int index,
+                           Stream& stream) {
+  Communicator& communicator = *ground_.communicators[transfer.communicator];
+  const size_t count = static_cast<size_t>(CountOf(transfer));
+  switch (transfer.kind) {
+    case TransferKind::kSend:
+      return communicator.Send(ground_.buffers.At(transfer).data, count,
+                               transfer.dtype, transfer.peer, stream);
+    case TransferKind::kRecv:
+      return communicator.Recv(ground_.buffers.At(transfer).data, count,
+                               transfer.dtype, transfer.peer, stream);
+    case TransferKind::kAllReduce: {
+      // Of the parameters that are shared, in their order.
+      void* const gradient = step_.shared[index].data;
+      return communicator.AllReduce(gradient, gradient, count, transfer.dtype,
+                                    transfer.op, stream);
+    }
+    default: break;
+  }
+  return absl::UnimplementedError(
+      absl::StrFormat("a pipeline's lane has a %s", Name(transfer.kind)));
+}
+
+absl::Status Walk::Await(const TransferRef& ref) {
+  if (ground_.streams[ref.lane] == nullptr) return absl::OkStatus();
+  if (absl::Status s = done_[ref.lane][ref.index].Wait(); !s.ok()) return s;
+  return ground_.communicators[At(ref).communicator]->status();
+}
+
+// --- Tasks ------------------------------------------------------------------
+
+absl::Status Walk::Do(int number) {
+  const Task& task = ground_.rank.tasks[number];
+  for (const TransferRef& ref : task.after) {
+    if (absl::Status s = Await(ref); !s.ok()) return Within(task, s);
+  }
+  const absl::Status computed = Within(task, Compute(number, task));
+  failed_in_callback_ = !computed.ok();
+  return computed;
+}
+
+absl::Status Walk::Compute(int number, const Task& task) {
+  PipelineStage& stage = StageOf(task);
+  const int m = task.micro_batch;
+  if (task.work == Work::kForward) {
+    return stage.Forward(m, InputOf(number, task), OutputOf(number, task));
+  }
+  const std::vector<TensorView> gradient = OutputGradientOf(task);
+  if (GivesInputGradient(task.work)) {
+    if (task.stage == ground_.last_stage) {
+      if (absl::Status s = ComputeLoss(task, gradient); !s.ok()) return s;
+    }
+    absl::Status s =
+        stage.BackwardInput(m, gradient, InputGradientOf(number, task));
+    if (!s.ok()) return s;
+  }
+  if (!EndsMicroBatch(task.work)) return absl::OkStatus();
+  return stage.BackwardWeight(m, gradient);
+}
+
+absl::Status Walk::ComputeLoss(const Task& task,
+                               const std::vector<TensorView>& gradient) {
+  const absl::StatusOr<double> loss = step_.loss->Loss(
+      task.micro_batch, ground_.handoffs.Output(task.stage, task.micro_batch),
+      gradient);
+  if (!loss.ok()) return loss.status();
+  const double weight = WeightOf(task.micro_batch);
+  loss_ += weight * *loss;
+  for (const TensorView& part : gradient) {
+    kernels::Scale(part.data, part.type.dtype, weight,
+                   static_cast<size_t>(part.elements()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Walk::EndStages() {
+  for (size_t lane = 0; lane < ground_.rank.lanes.size(); ++lane) {
+    const std::vector<Transfer>& transfers = ground_.rank.lanes[lane].transfers;
+    for (size_t i = 0; i < transfers.size(); ++i) {
+      if (IsPointToPoint(transfers[i].kind)) continue;
+      absl::Status s = Await({static_cast<int>(lane), static_cast<int>(i)});
+      if (!s.ok()) return s;
+    }
+  }
+  if (!step_.on_stage_done) return absl::OkStatus();
+  for (const int stage : ground_.stages) {
+    const absl::Status done = step_.on_stage_done(stage);
+    failed_in_callback_ = !done.ok();
+    if (!done.ok()) return done;
+  }
+  return absl::OkStatus();
+}
+
+// --- Where a task finds what it needs ---------------------------------------
+
+std::vector<TensorView> Walk::InputOf(int number, const Task& task) const {
+  if (ground_.handoffs.Has(task.stage - 1)) {
+    return ground_.handoffs.Output(task.stage - 1, task.micro_batch);
+  }
+  return ground_.buffers.BroughtTo(number);
+}
+
+std::vector<TensorView> Walk::OutputOf(int number, const Task& task) const {
+  if (ground_.handoffs.Has(task.stage)) {
+    return ground_.handoffs.Output(task.stage, task.micro_batch);
+  }
+  return ground_.buffers.SentFrom(number);
+}
+
+std::vector<TensorView> Walk::OutputGradientOf(const Task& task) const {
+  if (ground_.handoffs.Has(task.stage)) {
+    return ground_.handoffs.Gradient(task.stage, task.micro_batch);
+  }
+  return ground_.buffers.BroughtTo(
+      gradient_task_[task.stage][task.micro_batch]);
+}
+
+std::vector<TensorView> Walk::InputGradientOf(int number,
+                                              const Task& task) const {
+  if (ground_.handoffs.Has(task.stage - 1)) {
+    return ground_.handoffs.Gradient(task.stage - 1, task.micro_batch);
+  }
+  return ground_.buffers.SentFrom(number);
+}
+
+PipelineStage& Walk::StageOf(const Task& task) const {
+  const auto found =
+      std::find(ground_.stages.begin(), ground_.stages.end(), task.stage);
+  return *step_.stages[found - ground_.stages.begin()];
+}
+
+double Walk::WeightOf(int micro_batch) const {
+  if (!step_.weights.empty()) return step_.weights[micro_batch];
+  return 1.0 / ground_.spec.micro_batches;
+}
+
+}  // namespace lockstep::pipeline

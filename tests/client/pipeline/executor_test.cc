@@ -1,0 +1,147 @@
+// A pipeline computes what one process does, whatever the schedule. Sends are
+// rendezvous: inproc has no others.
+
+#include "client/pipeline/executor.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/timeline/timeline.h"
+#include "tests/client/pipeline/pipeline_world.h"
+#include "tests/plan/schedule/shapes.h"
+#include "tests/support/sanitized.h"
+
+namespace lockstep::pipeline {
+namespace {
+
+using plan::ScheduleShape;
+using testing::AllOf;
+using testing::HasSubstr;
+using enum PipelineSchedule;
+
+// Every schedule on 2, 4 and 8 ranks.
+std::vector<ScheduleShape> Shapes() {
+  std::vector<ScheduleShape> shapes;
+  for (const int ranks : {2, 4, 8}) {
+    const int m = 2 * ranks;
+    for (const ScheduleShape& shape :
+         {ScheduleShape{kGPipe, ranks, m, 1},
+          ScheduleShape{kOneFOneB, ranks, m, 1},
+          ScheduleShape{kInterleaved, ranks, m, 2},
+          ScheduleShape{kZbH1, ranks, m, 1}, ScheduleShape{kZbV, ranks, m, 2},
+          ScheduleShape{kOneFOneB, ranks, 1, 1}}) {
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
+TEST(ExecutorTest, EveryScheduleComputesWhatOneProcessDoes) {
+  for (const ScheduleShape& shape : Shapes()) {
+    SCOPED_TRACE(testing::PrintToString(shape));
+    PipelineWorld world({.shape = shape});
+    for (const int step : {0, 1, 2}) world.ExpectEqualToOneProcess(step);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ExecutorTest, TransfersThatComeLateChangeNothing) {
+  for (const ScheduleShape& shape : Shapes()) {
+    if (shape.ranks > 4) continue;
+    SCOPED_TRACE(testing::PrintToString(shape));
+    PipelineWorld world({.shape = shape, .late = 0.4});
+    for (const int step : {0, 1}) world.ExpectEqualToOneProcess(step);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ExecutorTest, EverySmallShapeComputesWhatOneProcessDoes) {
+  for (const ScheduleShape& shape : plan::AllShapes(3, 4, 3)) {
+    SCOPED_TRACE(testing::PrintToString(shape));
+    PipelineWorld world({.shape = shape});
+    world.ExpectEqualToOneProcess(7);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ExecutorTest, MicroBatchesCountByTheirWeights) {
+  for (const PipelineSchedule kind : {kGPipe, kOneFOneB, kZbH1}) {
+    PipelineWorld world(
+        {.shape = {kind, 2, 4, 1}, .weights = {0.5, 0.25, 0, 2}});
+    world.ExpectEqualToOneProcess(3);
+  }
+}
+
+TEST(ExecutorTest, SharedGradientsAreThoseOfBothStages) {
+  for (const ScheduleShape& shape : Shapes()) {
+    // In a V the first and the last stage are on one rank.
+    if (shape.kind == kZbV || shape.ranks > 4) continue;
+    SCOPED_TRACE(testing::PrintToString(shape));
+    PipelineWorld world({.shape = shape, .shared = true});
+    for (const int step : {0, 1}) world.ExpectEqualToOneProcess(step);
+  }
+}
+
+TEST(ExecutorTest, BuffersAreThoseOfThePlan) {
+  PipelineWorld world({.shape = {kOneFOneB, 4, 8, 1}});
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(static_cast<int64_t>(world.executor(rank).buffer_bytes()),
+              plan::BufferBytes(world.plan().ranks[rank]));
+  }
+}
+
+TEST(ExecutorTest, ACallbackThatFailsIsToldToEveryRank) {
+  for (const ScheduleShape& shape : Shapes()) {
+    if (shape.micro_batches < 3) continue;
+    PipelineWorld world({.shape = shape});
+    world.ExpectEqualToOneProcess(0);
+    world.Stage(1).fail = [](int micro_batch) {
+      return micro_batch == 2 ? absl::OutOfRangeError("the loss is not finite")
+                              : absl::OkStatus();
+    };
+    for (const absl::Status& status : world.Run(1)) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("forward of stage 1, micro-batch 2"),
+                        HasSubstr("the loss is not finite")));
+    }
+    // There is no step after that.
+    for (const absl::Status& status : world.Run(2)) EXPECT_FALSE(status.ok());
+  }
+}
+
+TEST(ExecutorTest, ARankThatLeavesEndsTheStepOfAll) {
+  PipelineWorld world({.shape = {kOneFOneB, 4, 8, 1}});
+  world.ExpectEqualToOneProcess(0);
+  world.Leave(2);
+  const std::vector<absl::Status> statuses = world.Run(1);
+  for (const int rank : {0, 1, 3}) EXPECT_FALSE(statuses[rank].ok()) << rank;
+}
+
+TEST(ExecutorTest, AStepThatDoesNotFitThePlanIsRefused) {
+  PipelineWorld world({.shape = {kOneFOneB, 2, 4, 1}});
+  TanhStage stage(WeightOf(0));
+  SquareLoss loss;
+  const Activation output{{{DType::kF64, {kSamples, kWidth}}}};
+  const Step steps[] = {
+      {.stages = {}, .loss = &loss, .output = output},
+      {.stages = {&stage, &stage}, .loss = &loss, .output = output},
+      {.stages = {&stage}, .loss = &loss, .output = output, .weights = {1}},
+      {.stages = {&stage}, .output = output},
+      {.stages = {&stage}, .loss = &loss},
+      {.stages = {&stage},
+       .loss = &loss,
+       .output = output,
+       .shared = {TensorView{}}},
+  };
+  for (const Step& step : steps) {
+    EXPECT_EQ(world.executor(1).Run(step).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  world.ExpectEqualToOneProcess(0);
+}
+
+}  // namespace
+}  // namespace lockstep::pipeline

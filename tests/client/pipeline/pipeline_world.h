@@ -1,0 +1,239 @@
+// All ranks of a pipeline in one process: a thread and an executor each.
+
+#ifndef LOCKSTEP_TESTS_CLIENT_PIPELINE_PIPELINE_WORLD_H_
+#define LOCKSTEP_TESTS_CLIENT_PIPELINE_PIPELINE_WORLD_H_
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "client/pipeline/executor.h"
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+#include "plan/verify.h"
+#include "tests/client/pipeline/model.h"
+#include "tests/plan/pipeline/pipelines.h"
+#include "tests/support/faulty_communicator.h"
+#include "tests/support/inproc_world.h"
+
+namespace lockstep::pipeline {
+
+class PipelineWorld {
+ public:
+  struct Options {
+    plan::ScheduleShape shape;
+    std::vector<double> weights;
+    bool shared = false;  // the first and the last stage have one weight
+    double late = 0;      // the share of transfers that come late
+  };
+
+  explicit PipelineWorld(const Options& options) : options_(options) {
+    plan::PlanInput input = plan::PipelineInput(
+        options.shape, 1, {{DType::kF64, {kSamples, kWidth}}});
+    if (options.shared) {
+      input.pipeline.shared = {"tied"};
+      for (const int stage : {0, options.shape.stages() - 1}) {
+        auto& rank = input.registrations[RankOf(options.shape, stage)];
+        const bool there = !rank.empty() && rank.back().name == "tied";
+        if (there) continue;
+        rank.push_back({.name = "tied",
+                        .shape = {kWidth, kWidth},
+                        .dtype = DType::kF64,
+                        .axes = {"data"}});
+      }
+    }
+    plan_ = std::make_shared<const plan::Plan>(*plan::Compile(input));
+    EXPECT_EQ(plan::Verify(*plan_), absl::OkStatus());
+    Connect();
+    for (int rank = 0; rank < options.shape.ranks; ++rank) AddRank(rank);
+  }
+
+  // One step on all ranks: the status of each.
+  std::vector<absl::Status> Run(int step) {
+    std::vector<absl::Status> statuses(ranks_.size());
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      threads.emplace_back(
+          [&, rank] { statuses[rank] = RunRank(*ranks_[rank], step); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+
+  void ExpectEqualToOneProcess(int step) {
+    for (const absl::Status& status : Run(step))
+      ASSERT_EQ(status, absl::OkStatus());
+    std::vector<double> weights = options_.weights;
+    if (weights.empty()) {
+      weights.assign(options_.shape.micro_batches,
+                     1.0 / options_.shape.micro_batches);
+    }
+    Outcome expected = RunAlone(options_.shape.stages(), step, weights,
+                                [this](int stage) { return Weight(stage); });
+    if (options_.shared) {
+      Matrix& first = expected.gradients.front();
+      Matrix& last = expected.gradients.back();
+      for (size_t i = 0; i < first.size(); ++i) {
+        first[i] = last[i] = first[i] + last[i];
+      }
+    }
+    double loss = 0;
+    for (const auto& rank : ranks_) {
+      loss += rank->loss;
+      ASSERT_EQ(rank->stages_done, rank->executor->stages());
+      for (size_t i = 0; i < rank->stages.size(); ++i) {
+        const int stage = rank->executor->stages()[i];
+        ExpectNear(rank->stages[i]->gradient(), expected.gradients[stage]);
+        EXPECT_EQ(rank->stages[i]->kept(), 0u);
+      }
+    }
+    EXPECT_NEAR(loss, expected.loss, 1e-12 * (1 + std::abs(expected.loss)));
+  }
+
+  TanhStage& Stage(int stage) {
+    for (const auto& rank : ranks_) {
+      const std::vector<int>& stages = rank->executor->stages();
+      const auto found = std::find(stages.begin(), stages.end(), stage);
+      if (found != stages.end()) return *rank->stages[found - stages.begin()];
+    }
+    ADD_FAILURE() << "no stage " << stage;
+    return *ranks_[0]->stages[0];
+  }
+
+  // The rank is gone: nobody is told but by its connections.
+  void Leave(int rank) {
+    left_ = rank;
+    Tell(absl::UnavailableError(absl::StrCat("rank ", rank, " left")));
+    for (auto& communicator : communicators_[rank]) communicator.reset();
+  }
+
+  Executor& executor(int rank) { return *ranks_[rank]->executor; }
+  const plan::Plan& plan() const { return *plan_; }
+
+ private:
+  struct Rank {
+    int number;
+    std::vector<std::unique_ptr<TanhStage>> stages;
+    SquareLoss loss_of;
+    std::unique_ptr<Executor> executor;
+    double loss = 0;
+    std::vector<int> stages_done;
+  };
+
+  Matrix Weight(int stage) const {
+    const bool tied = options_.shared && stage == options_.shape.stages() - 1;
+    return WeightOf(tied ? 0 : stage);
+  }
+
+  static void ExpectNear(const Matrix& actual, const Matrix& expected) {
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], 1e-12 * (1 + std::abs(expected[i])));
+    }
+  }
+
+  void Connect() {
+    communicators_.resize(plan_->ranks.size());
+    for (auto& of_rank : communicators_) {
+      of_rank.resize(plan_->communicators.size());
+    }
+    for (size_t c = 0; c < plan_->communicators.size(); ++c) {
+      const plan::Communicator& group = plan_->communicators[c];
+      auto members =
+          network_.Connect(group.name, static_cast<int>(group.ranks.size()));
+      for (size_t i = 0; i < members.size(); ++i) {
+        communicators_[group.ranks[i]][c] =
+            std::make_unique<FaultyCommunicator>(
+                std::move(members[i]),
+                Faults{.seed = c * 100 + i, .late = options_.late});
+      }
+    }
+  }
+
+  // As the coordinator does: whoever fails, all are told why.
+  void Tell(const absl::Status& cause) {
+    {
+      MutexLock lock(&mutex_);
+      if (cause_.ok()) cause_ = cause;
+    }
+    told_.NotifyAll();
+  }
+  absl::Status AwaitCause() {
+    MutexLock lock(&mutex_);
+    while (cause_.ok()) told_.Wait(&mutex_);
+    return cause_;
+  }
+
+  void AddRank(int number) {
+    auto& rank = ranks_.emplace_back(std::make_unique<Rank>());
+    rank->number = number;
+    std::vector<Communicator*> communicators;
+    for (auto& communicator : communicators_[number]) {
+      communicators.push_back(communicator.get());
+    }
+    auto executor = Executor::Create(
+        {.plan = plan_,
+         .rank = number,
+         .communicators = std::move(communicators),
+         .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
+         .make_stream =
+             [](const std::string& name) {
+               return std::make_unique<HostStream>(name);
+             },
+         .on_failure = [this](const absl::Status& error) { Tell(error); },
+         .explain = [this](const absl::Status&) { return AwaitCause(); }});
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    rank->executor = *std::move(executor);
+    for (const int stage : rank->executor->stages()) {
+      rank->stages.push_back(std::make_unique<TanhStage>(Weight(stage)));
+    }
+  }
+
+  absl::Status RunRank(Rank& rank, int number) {
+    if (rank.number == left_) return absl::OkStatus();
+    Step step{.loss = &rank.loss_of,
+              .output = {{{DType::kF64, {kSamples, kWidth}}}},
+              .weights = options_.weights};
+    rank.loss_of.step = number;
+    rank.stages_done.clear();
+    const std::vector<int>& stages = rank.executor->stages();
+    for (size_t i = 0; i < stages.size(); ++i) {
+      rank.stages[i]->BeginStep(number, stages[i] == 0);
+      step.stages.push_back(rank.stages[i].get());
+      const bool end =
+          stages[i] == 0 || stages[i] == options_.shape.stages() - 1;
+      if (!options_.shared || !end) continue;
+      step.shared = {
+          {rank.stages[i]->gradient().data(), {DType::kF64, {kWidth, kWidth}}}};
+    }
+    step.on_stage_done = [&](int stage) {
+      rank.stages_done.push_back(stage);
+      return absl::OkStatus();
+    };
+    const absl::StatusOr<double> loss = rank.executor->Run(step);
+    if (loss.ok()) rank.loss = *loss;
+    return loss.status();
+  }
+
+  const Options options_;
+  int left_ = -1;
+  testing_support::InprocWorld network_;
+  std::unique_ptr<Arena> arena_ = MakePlainArena();
+  std::shared_ptr<const plan::Plan> plan_;
+  // By rank and communicator.
+  std::vector<std::vector<std::unique_ptr<Communicator>>> communicators_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+
+  Mutex mutex_;
+  CondVar told_;
+  absl::Status cause_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::pipeline
+
+#endif  // LOCKSTEP_TESTS_CLIENT_PIPELINE_PIPELINE_WORLD_H_
