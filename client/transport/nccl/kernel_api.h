@@ -62,7 +62,8 @@ class KernelApi {
     return CastScale(data, dtype, factor, data, dtype, count, stream);
   }
 
-  // --- kernels/reduce.h; min and max propagate NaN, which NCCL's do not ---
+  // --- kernels/reduce.h; min and max propagate NaN, which NCCL's (fminf,
+  // fmaxf) drop ---
   virtual CudaResult ReduceRows(const void* inputs, int rows, void* out,
                                 size_t count, DType dtype, ReduceOp op,
                                 CudaStreamHandle stream) = 0;

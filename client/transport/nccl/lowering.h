@@ -2,11 +2,11 @@
 // and which kernels follow it.
 //
 //   AllReduce mean           all-reduce sum, then a multiply: NCCL's own
-//   average
-//                            rounds differently
-//   min, max of floats       gathered, then reduced by a kernel: NCCL's drop
-//   NaN AllToAll, AllToAllV      sends and receives, to itself too Barrier,
-//   nothing to move one byte: NCCL does not meet for no elements
+//                            average rounds differently
+//   min, max of floats       gathered, then reduced by a kernel: NCCL's are
+//                            fminf and fmaxf, which drop a NaN
+//   AllToAll, AllToAllV      sends and receives, to itself too
+//   Barrier, nothing to move one byte: NCCL does not meet for no elements
 //
 // A pure function, but for the memory it asks for.
 
