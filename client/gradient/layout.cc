@@ -60,6 +60,8 @@ absl::Status Layout::LayOutLaunches(int rank) {
   const plan::RankPlan& mine = plan_.ranks[rank];
   for (const plan::TransferRef& ref : mine.launch_order) {
     const plan::Lane& lane = mine.lanes[ref.lane];
+    // The pipeline's own executor runs its lanes.
+    if (lane.kind == plan::LaneKind::kPipeline) continue;
     const plan::Transfer& transfer = lane.transfers[ref.index];
     if (transfer.kind != plan::TransferKind::kAllReduce ||
         transfer.bucket < 0) {

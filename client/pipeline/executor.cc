@@ -93,9 +93,10 @@ absl::StatusOr<double> Executor::Run(const Step& step) {
             step);
   absl::StatusOr<double> loss = walk.Run();
   if (loss.ok()) return loss;
-  const absl::Status error = walk.failed_in_callback()
-                                 ? Report(loss.status())
-                                 : Explained(loss.status());
+  const absl::Status error =
+      walk.failed_in_callback()
+          ? Report(loss.status())
+          : Explained(walk.failed_communicator(), loss.status());
   // What was launched still uses the buffers: end it, then wait for it.
   Abort(error);
   walk.Drain();
@@ -122,9 +123,9 @@ absl::Status Executor::Report(const absl::Status& error) {
   return error;
 }
 
-absl::Status Executor::Explained(const absl::Status& error) {
+absl::Status Executor::Explained(int communicator, const absl::Status& error) {
   if (absl::Status known = failure(); !known.ok()) return known;
-  return options_.explain ? options_.explain(error) : error;
+  return options_.explain ? options_.explain(communicator, error) : error;
 }
 
 absl::Status Executor::failure() {

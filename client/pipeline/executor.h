@@ -35,7 +35,7 @@
 #include "client/pipeline/handoffs.h"
 #include "lockstep/arena.h"
 #include "lockstep/communicator.h"
-#include "lockstep/pipeline_stage.h"
+#include "lockstep/pipeline.h"
 #include "lockstep/stream.h"
 #include "plan/ir.h"
 
@@ -53,26 +53,12 @@ struct ExecutorOptions {
   std::function<std::unique_ptr<Stream>(const std::string&)> make_stream;
   // A callback failed on this rank: have the others told.
   std::function<void(const absl::Status&)> on_failure;
-  // What is behind a transfer that failed, which a peer may know better: may
-  // block until it is known. Null: nothing.
-  std::function<absl::Status(const absl::Status&)> explain;
+  // What is behind a transfer that failed on a communicator, which a peer may
+  // know better: may block until it is known. Null: nothing.
+  std::function<absl::Status(int communicator, const absl::Status&)> explain;
 };
 
-// One step. All is the caller's and must live until Run returns.
-struct Step {
-  // The rank's stages, in the order of the model.
-  std::vector<PipelineStage*> stages;
-  // On the rank of the last stage: what its output is, and its loss.
-  PipelineLoss* loss = nullptr;
-  Activation output;
-  // By micro-batch; none: 1 / micro_batches each.
-  std::vector<double> weights;
-  // Gradients of the plan's shared parameters, in its order, on the ranks of
-  // the first and the last stage.
-  std::vector<TensorView> shared;
-  // The stage's gradients are complete.
-  std::function<absl::Status(int stage)> on_stage_done;
-};
+using Step = PipelineStep;
 
 class Executor {
  public:
@@ -99,7 +85,7 @@ class Executor {
   absl::Status Prepare();
   absl::Status Judge(const Step& step) const;
   absl::Status Report(const absl::Status& error);
-  absl::Status Explained(const absl::Status& error);
+  absl::Status Explained(int communicator, const absl::Status& error);
   absl::Status failure();
 
   const ExecutorOptions options_;

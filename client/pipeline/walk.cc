@@ -115,7 +115,10 @@ absl::Status Walk::LaunchUnit(const std::vector<TransferRef>& unit) {
   };
   absl::Status launched =
       unit.size() == 1 ? enqueue() : communicator.Group(enqueue);
-  if (!launched.ok()) return launched;
+  if (!launched.ok()) {
+    failed_communicator_ = At(unit[0]).communicator;
+    return launched;
+  }
   const Event done = stream.Record();
   for (const TransferRef& ref : unit) done_[ref.lane][ref.index] = done;
   return absl::OkStatus();
@@ -146,8 +149,11 @@ absl::Status Walk::Enqueue(const Transfer& transfer, int index,
 
 absl::Status Walk::Await(const TransferRef& ref) {
   if (ground_.streams[ref.lane] == nullptr) return absl::OkStatus();
-  if (absl::Status s = done_[ref.lane][ref.index].Wait(); !s.ok()) return s;
-  return ground_.communicators[At(ref).communicator]->status();
+  const int communicator = At(ref).communicator;
+  absl::Status status = done_[ref.lane][ref.index].Wait();
+  if (status.ok()) status = ground_.communicators[communicator]->status();
+  if (!status.ok()) failed_communicator_ = communicator;
+  return status;
 }
 
 // --- Tasks ------------------------------------------------------------------

@@ -41,6 +41,8 @@ class Walk {
 
   // After an error: was it a callback's?
   bool failed_in_callback() const { return failed_in_callback_; }
+  // Else: where a transfer failed; -1 for none.
+  int failed_communicator() const { return failed_communicator_; }
 
   // Returns when nothing that was launched can use a buffer any more. The
   // communicators must have been aborted, or all have been launched.
@@ -83,6 +85,7 @@ class Walk {
   std::vector<std::vector<int>> gradient_task_;
   double loss_ = 0;
   bool failed_in_callback_ = false;
+  int failed_communicator_ = -1;
 };
 
 }  // namespace lockstep::pipeline

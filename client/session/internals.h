@@ -2,6 +2,7 @@
 //
 //   AgreeOnPlan(parameters)  ─▶ plan, the same on all ranks
 //   Connect(plan)            ─▶ communicators; all ranks are connected
+//   TakePipeline             ─▶ those of the pipeline
 //   AddWatch                 ─▶ told when the epoch ends: abort communicators
 //   SetProgressSource        ─▶ asked at most 10 times a second where we are
 //   SetViewListener          ─▶ told what the coordinator said: commands
@@ -98,8 +99,13 @@ class Session::Internals {
       const std::vector<Parameter>& parameters);
 
   // Connects every communicator of the plan that this rank is a member of, in
-  // the plan's order, and waits until every rank has.
+  // the plan's order, and waits until every rank has. Those of pipeline lanes
+  // are kept for TakePipeline; they are null in what is returned.
   absl::StatusOr<PlanInEffect> Connect(plan::Plan plan);
+
+  // Once, after Connect: the plan and the communicators of this rank's pipeline
+  // lanes. FailedPrecondition if there are none, or they were taken.
+  absl::StatusOr<PlanInEffect> TakePipeline();
 
   // --- Later revisions of the plan (revisions.cc) ---
 
@@ -204,6 +210,7 @@ class Session::Internals {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<transport::Transport> transport_;
   std::shared_ptr<const session::View> formed_;  // as the epoch was formed
+  std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 
   Mutex mutex_;
   std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);

@@ -100,6 +100,25 @@ class Wiring {
   int failed_ = 0;
 };
 
+// Moves the communicators of the rank's pipeline lanes out, with a copy of the
+// plan; nothing if it has none.
+std::optional<PlanInEffect> SplitOff(PlanInEffect& connected) {
+  std::vector<std::unique_ptr<Communicator>> moved(
+      connected.communicators.size());
+  bool any = false;
+  for (const plan::Lane& lane : connected.plan.ranks[connected.rank].lanes) {
+    if (lane.kind != plan::LaneKind::kPipeline || lane.transfers.empty()) {
+      continue;
+    }
+    const int communicator = lane.transfers[0].communicator;
+    moved[communicator] = std::move(connected.communicators[communicator]);
+    any = true;
+  }
+  const bool computes = !connected.plan.ranks[connected.rank].tasks.empty();
+  if (!any && !computes) return std::nullopt;
+  return PlanInEffect{connected.plan, connected.rank, std::move(moved)};
+}
+
 // Calls until it goes out of scope.
 class ScopedWatch {
  public:
@@ -139,7 +158,22 @@ absl::StatusOr<PlanInEffect> Session::Internals::Connect(plan::Plan plan) {
   const absl::Status started = AwaitUnlessOver(
       [](const View& view) { return view.phase >= SessionPhase::kRunning; });
   if (!started.ok()) return started;
-  return PlanInEffect{std::move(plan), rank(), *std::move(communicators)};
+  PlanInEffect connected{std::move(plan), rank(), *std::move(communicators)};
+  pipeline_ = SplitOff(connected);
+  return connected;
+}
+
+absl::StatusOr<PlanInEffect> Session::Internals::TakePipeline() {
+  if (!pipeline_.has_value()) {
+    return absl::FailedPreconditionError(
+        spec().pipeline.schedule == PipelineSchedule::kNone
+            ? "the job's spec has no pipeline"
+            : "there is no plan yet (GradientSync::Seal makes it), or the "
+              "pipeline is taken");
+  }
+  PlanInEffect taken = *std::move(pipeline_);
+  pipeline_.reset();
+  return taken;
 }
 
 }  // namespace lockstep

@@ -186,7 +186,7 @@ class PipelineWorld {
                return std::make_unique<HostStream>(name);
              },
          .on_failure = [this](const absl::Status& error) { Tell(error); },
-         .explain = [this](const absl::Status&) { return AwaitCause(); }});
+         .explain = [this](int, const absl::Status&) { return AwaitCause(); }});
     ASSERT_TRUE(executor.ok()) << executor.status();
     rank->executor = *std::move(executor);
     for (const int stage : rank->executor->stages()) {
