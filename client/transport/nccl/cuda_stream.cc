@@ -102,13 +102,24 @@ absl::Status CudaStream::Synchronize() {
 
 void CudaStream::Enqueue(absl::FunctionRef<void(Ticket)> post) {
   MutexLock lock(&mutex_);
-  const CudaCaptureId capture = this->capture();
-  Ticket ticket{.after = Now(capture),
-                .done = std::make_shared<Publication>(),
-                .error = error_,
-                .capture = capture};
-  pending_ = {ticket.done};  // it comes after all the others
+  Ticket ticket = MakeTicket();
+  pending_.push_back(ticket.done);
   post(std::move(ticket));
+}
+
+void CudaStream::EnqueueBehind(absl::FunctionRef<void(Ticket)> post) {
+  MutexLock lock(&mutex_);
+  Ticket ticket = MakeTicket();
+  pending_ = {ticket.done};
+  post(std::move(ticket));
+}
+
+CudaStream::Ticket CudaStream::MakeTicket() {
+  const CudaCaptureId capture = this->capture();
+  return {.after = Now(capture),
+          .done = std::make_shared<Publication>(),
+          .error = error_,
+          .capture = capture};
 }
 
 std::shared_ptr<CudaMoment> CudaStream::Now(CudaCaptureId capture) {

@@ -74,13 +74,19 @@ class CudaStream final : public Stream {
     void GiveUp(const absl::Status& why, CudaEvents also = {}) const;
   };
   // Puts an operation at the end of the stream. `post` gets its ticket, under
-  // the stream's lock: operations are posted in the stream's order.
+  // the stream's lock: operations are posted in the stream's order. `done` may
+  // be published before `after` has come: later work waits for both.
   void Enqueue(absl::FunctionRef<void(Ticket)> post);
+  // The same for an operation that itself waits for `after`, so that nothing
+  // else needs to be waited for behind it: however many are posted and not
+  // queued yet, each waits for one.
+  void EnqueueBehind(absl::FunctionRef<void(Ticket)> post);
 
  private:
   CudaStream(CudaApi* cuda, CudaStreamHandle handle, bool owned)
       : cuda_(cuda), handle_(handle), owned_(owned) {}
 
+  Ticket MakeTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // All that the stream holds now.
   std::shared_ptr<CudaMoment> Now(CudaCaptureId capture)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

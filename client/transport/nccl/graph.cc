@@ -57,7 +57,7 @@ class Capturer {
 Graph::~Graph() { launcher_->DestroyGraph(captured_); }
 
 void Graph::Launch(CudaStream& stream) {
-  stream.Enqueue([&](CudaStream::Ticket ticket) {
+  stream.EnqueueBehind([&](CudaStream::Ticket ticket) {
     launcher_->PostGraph(captured_, std::move(ticket));
   });
 }

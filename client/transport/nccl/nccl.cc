@@ -50,7 +50,8 @@ class NcclCommunicator final : public CallingCommunicator {
   }
 
   void Launch(std::vector<Call> calls, Stream& stream) override {
-    static_cast<CudaStream&>(stream).Enqueue([&](CudaStream::Ticket ticket) {
+    static_cast<CudaStream&>(stream).EnqueueBehind([&](CudaStream::Ticket
+                                                           ticket) {
       launcher_->PostOperation(member_, {std::move(calls), std::move(ticket)});
     });
   }

@@ -208,6 +208,32 @@ TEST(CudaStreamTest, WaitsForEventsOfTheHostToo) {
   EXPECT_TRUE(ran);
 }
 
+// A publication that comes early hides nothing that was before it.
+TEST(CudaStreamTest, WaitsForWhatRunsWhenALaterPublicationIsEarly) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    FakeGpuWorld world({.seed = seed});
+    const auto stream = world.MakeStream(0, "");
+    const auto side = world.MakeStream(0, "");
+    auto& cuda = static_cast<CudaStream&>(*stream);
+    CudaStream::Ticket runs, early;
+    cuda.EnqueueBehind([&](CudaStream::Ticket ticket) { runs = ticket; });
+    cuda.Enqueue([&](CudaStream::Ticket ticket) { early = ticket; });
+    early.done->Publish({});
+
+    bool ran = false, ran_before = false;
+    for (int layer = 0; layer < 50; ++layer) world.Enqueue(*side, [] {});
+    world.Enqueue(*side, [&] { ran = true; });
+    auto end = transport::nccl::CudaEvent::Record(
+        world.TablesOf(0).cuda.get(), *static_cast<CudaStream&>(*side).Ready());
+    ASSERT_TRUE(end.ok()) << end.status();
+    runs.done->Publish({*end});
+
+    world.Enqueue(*stream, [&] { ran_before = ran; });
+    EXPECT_TRUE(stream->Synchronize().ok());
+    EXPECT_TRUE(ran_before) << "seed " << seed;
+  }
+}
+
 // The one that is given up was all that the stream had left to wait for.
 TEST(CudaStreamTest, WaitsForWhatRunsWhenALaterOperationIsGivenUp) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
@@ -217,7 +243,7 @@ TEST(CudaStreamTest, WaitsForWhatRunsWhenALaterOperationIsGivenUp) {
     auto& cuda = static_cast<CudaStream&>(*stream);
     CudaStream::Ticket runs, given_up;
     cuda.Enqueue([&](CudaStream::Ticket ticket) { runs = ticket; });
-    cuda.Enqueue([&](CudaStream::Ticket ticket) { given_up = ticket; });
+    cuda.EnqueueBehind([&](CudaStream::Ticket ticket) { given_up = ticket; });
 
     bool ran = false, ran_before = false;
     for (int layer = 0; layer < 50; ++layer) world.Enqueue(*side, [] {});
