@@ -55,6 +55,47 @@ void FoldTyped(ReduceOp op, const T* src, T* acc, size_t n) {
   Fatal("a fold takes sum, min, max or prod");
 }
 
+// Each pair is read before it is written, so that the rows may be the same.
+template <class T, class F>
+HWY_INLINE void ToTwo(const T* a, const T* b, T* out, T* copy, size_t n, F f) {
+  LOCKSTEP_EACH_ALONE
+  for (size_t i = 0; i < n; ++i) {
+    const T value = f(a[i], b[i]);
+    out[i] = value;
+    copy[i] = value;
+  }
+}
+
+template <class T>
+void FoldTypedToTwo(ReduceOp op, const T* a, const T* b, T* out, T* copy,
+                    size_t n) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return ToTwo(a, b, out, copy, n, [](T x, T y) { return Sum(x, y); });
+    case ReduceOp::kProd:
+      return ToTwo(a, b, out, copy, n, [](T x, T y) { return Product(x, y); });
+    case ReduceOp::kMin:
+      return ToTwo(a, b, out, copy, n, [](T x, T y) { return Smaller(x, y); });
+    case ReduceOp::kMax:
+      return ToTwo(a, b, out, copy, n, [](T x, T y) { return Larger(x, y); });
+    case ReduceOp::kMean: break;
+  }
+  Fatal("a fold takes sum, min, max or prod");
+}
+
+void FoldToTwo(DType dtype, ReduceOp op, const void* a, const void* b,
+               void* out, void* copy, size_t n) {
+  WithType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (kIsHalf<T>) {
+      Fatal("halves are folded as f32");
+    } else {
+      FoldTypedToTwo(op, static_cast<const T*>(a), static_cast<const T*>(b),
+                     static_cast<T*>(out), static_cast<T*>(copy), n);
+    }
+  });
+}
+
 void Fold(DType dtype, ReduceOp op, const void* src, void* acc, size_t n) {
   WithType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -77,6 +118,7 @@ HWY_EXPORT(ScaleF64);
 HWY_EXPORT(AddScaledF32);
 HWY_EXPORT(AddScaledF64);
 HWY_EXPORT(Fold);
+HWY_EXPORT(FoldToTwo);
 
 void ScaleRow(const float* src, float factor, float* dst, size_t n) {
   HWY_DYNAMIC_DISPATCH(ScaleF32)(src, factor, dst, n);
@@ -92,6 +134,10 @@ void AddScaledRow(const double* src, double weight, double* sum, size_t n) {
 }
 void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n) {
   HWY_DYNAMIC_DISPATCH(Fold)(dtype, op, src, acc, n);
+}
+void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
+                   void* out, void* copy, size_t n) {
+  HWY_DYNAMIC_DISPATCH(FoldToTwo)(dtype, op, a, b, out, copy, n);
 }
 
 }  // namespace lockstep::kernels

@@ -15,6 +15,21 @@ constexpr DType kComputeDType = DType::kF32;
 template <>
 constexpr DType kComputeDType<double> = DType::kF64;
 
+// Where a tile of results goes.
+struct Rows {
+  std::span<void* const> rows;
+
+  std::byte* At(size_t row, size_t bytes) const {
+    return static_cast<std::byte*>(rows[row]) + bytes;
+  }
+  // The tile in the first, at `begin`, to the others.
+  void Spread(size_t begin, size_t bytes) const {
+    for (size_t row = 1; row < rows.size(); ++row) {
+      std::memcpy(At(row, begin), At(0, begin), bytes);
+    }
+  }
+};
+
 // One tile of ReduceRanks. All inputs are read before `out` is written, so that
 // it may be one of them.
 template <class T>
@@ -43,21 +58,21 @@ void ReduceFloatTile(std::span<const void* const> inputs, size_t begin,
   }
 }
 
-void ReduceFloats(std::span<const void* const> inputs, void* out, size_t count,
+void ReduceFloats(std::span<const void* const> inputs, Rows outs, size_t count,
                   DType dtype, ReduceOp op) {
   WithFloat(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    T* typed = static_cast<T*>(out);
+    T* typed = static_cast<T*>(outs.rows[0]);
     ForTiles(count, [&](size_t begin, size_t n) {
       ReduceFloatTile(inputs, begin, n, op, typed + begin);
+      outs.Spread(begin * sizeof(T), n * sizeof(T));
     });
   });
 }
 
-void ReduceIntegers(std::span<const void* const> inputs, void* out,
+void ReduceIntegers(std::span<const void* const> inputs, Rows outs,
                     size_t count, DType dtype, ReduceOp op) {
   const size_t bytes = SizeOf(dtype);
-  std::byte* to = static_cast<std::byte*>(out);
   ForTiles(count, [&](size_t begin, size_t n) {
     auto row = [&](size_t rank) {
       return static_cast<const std::byte*>(inputs[rank]) + begin * bytes;
@@ -67,21 +82,39 @@ void ReduceIntegers(std::span<const void* const> inputs, void* out,
     for (size_t rank = 1; rank < inputs.size(); ++rank) {
       FoldRow(dtype, op, row(rank), acc, n);
     }
-    std::memcpy(to + begin * bytes, acc, n * bytes);
+    std::memcpy(outs.At(0, begin * bytes), acc, n * bytes);
+    outs.Spread(begin * bytes, n * bytes);
   });
+}
+
+// Two rows that need no widening and no scaling: one pass, nothing kept.
+bool IsOnePass(size_t inputs, DType dtype, ReduceOp op) {
+  return inputs == 2 && op != ReduceOp::kMean && dtype != DType::kF16 &&
+         dtype != DType::kBF16;
 }
 
 }  // namespace
 
+void ReduceRanksToAll(std::span<const void* const> inputs,
+                      std::span<void* const> outs, size_t count, DType dtype,
+                      ReduceOp op) {
+  Check(!inputs.empty() && !outs.empty(),
+        "a reduction of no ranks has no value");
+  Check(IsFloat(dtype) || op != ReduceOp::kMean, "integers have no mean");
+  if (IsOnePass(inputs.size(), dtype, op) && outs.size() <= 2) {
+    FoldToTwoRows(dtype, op, inputs[0], inputs[1], outs.front(), outs.back(),
+                  count);
+  } else if (IsFloat(dtype)) {
+    ReduceFloats(inputs, {outs}, count, dtype, op);
+  } else {
+    ReduceIntegers(inputs, {outs}, count, dtype, op);
+  }
+}
+
 void ReduceRanks(std::span<const void* const> inputs, void* out, size_t count,
                  DType dtype, ReduceOp op) {
-  Check(!inputs.empty(), "a reduction of no ranks has no value");
-  if (IsFloat(dtype)) {
-    ReduceFloats(inputs, out, count, dtype, op);
-  } else {
-    Check(op != ReduceOp::kMean, "integers have no mean");
-    ReduceIntegers(inputs, out, count, dtype, op);
-  }
+  void* const outs[] = {out};
+  ReduceRanksToAll(inputs, outs, count, dtype, op);
 }
 
 void ReduceRows(const void* inputs, int rows, void* out, size_t count,

@@ -37,6 +37,12 @@ void ReduceRanks(std::span<const void* const> inputs, void* out, size_t count,
 void ReduceRows(const void* inputs, int rows, void* out, size_t count,
                 DType dtype, ReduceOp op);
 
+// The same into several rows, each of which may be one of the inputs: what a
+// rank does that reads its slice from all and writes it to all.
+void ReduceRanksToAll(std::span<const void* const> inputs,
+                      std::span<void* const> outs, size_t count, DType dtype,
+                      ReduceOp op);
+
 // dst[i] = op(dst[i], src[i]), rounded: ReduceRanks of {dst, src} into dst. A
 // chain of these rounds halves at every link; sum ranks with ReduceRanks.
 void Reduce(void* dst, const void* src, size_t count, DType dtype, ReduceOp op);

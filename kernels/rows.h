@@ -40,6 +40,11 @@ void AddScaledRow(const double* src, double weight, double* sum, size_t n);
 // halves.
 void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n);
 
+// out[i] = copy[i] = op(a[i], b[i]), in one pass; as FoldRow. `out` and `copy`
+// may be `a` or `b`.
+void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
+                   void* out, void* copy, size_t n);
+
 // square_rows.cc: lanes[i % kSumLanes] += (src[i] * scale)^2 in order of i, in
 // f64 (sum_tree.h).
 void AddSquaresRow(const float* src, double scale, double* lanes, size_t n);

@@ -95,6 +95,26 @@ TYPED_TEST(ReduceTest, ARowMayBeCutAnywhere) {
   }
 }
 
+TYPED_TEST(ReduceTest, TheResultGoesToAllRowsInPlaceOrElsewhere) {
+  for (size_t ranks : {1, 2, 3, 5}) {
+    for (ReduceOp op : this->Ops()) {
+      Ranks<TypeParam> in(6, ranks, 2501);
+      const std::vector<TypeParam> want = this->Want(in, op);
+      std::vector<TypeParam> elsewhere(2501);
+      std::vector<void*> outs;
+      for (auto& row : in.rows) outs.push_back(row.data());
+      if (ranks != 2) outs.push_back(elsewhere.data());
+      ReduceRanksToAll(in.untyped(), outs, 2501, this->kDType, op);
+      for (const auto& row : in.rows) {
+        EXPECT_TRUE(SameBits(row, want)) << Name(op) << " of " << ranks;
+      }
+      if (ranks != 2) {
+        EXPECT_TRUE(SameBits(elsewhere, want)) << Name(op);
+      }
+    }
+  }
+}
+
 TYPED_TEST(ReduceTest, TwoRowsReduceIntoTheFirst) {
   for (ReduceOp op : this->Ops()) {
     Ranks<TypeParam> in(3, 2, 1500);
