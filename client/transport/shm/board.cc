@@ -36,8 +36,9 @@ Board::Board(int rank, std::vector<Peer> peers, std::shared_ptr<ArenaBook> book,
       patience_(patience),
       lending_(std::move(book), mine(), Sockets(peers_)) {
   for (int peer = 0; peer < size(); ++peer) {
-    borrowings_.push_back(std::make_unique<Borrowing>(
-        peer, seat(peer), peers_[peer].socket.get()));
+    borrowings_.push_back(
+        std::make_unique<Borrowing>(peer, seat(peer), peers_[peer].socket.get(),
+                                    static_cast<size_t>(peer + 1)));
   }
   for (uint32_t block = 0; block < kBlocks; ++block) {
     free_blocks_.push_back(block);

@@ -173,38 +173,28 @@ class Fold final : public Collective {
                           ? stage(from, folded_) + rank() * part_bytes_
                           : sources_[from] + mine.begin * element_;
     }
-    if (mine.count > 0) FoldRange(mine);
-    ++folded_;
-    if (!staged(rank()) || scatter()) {
-      taken_ = folded_;  // nothing comes back
-      if (staged_ != 0) Say(&Cell::taken, taken_);
-      return true;
-    }
-    if (mine.count > 0) {
-      std::memcpy(stage(rank(), folded_ - 1) + rank() * part_bytes_,
-                  Out(mine.begin), mine.count * element_);
-    }
-    Say(&Cell::folded, folded_);
-    return true;
-  }
-
-  // In pieces small enough for the first cache, from which the results are
-  // copied to the other ranks.
-  void FoldRange(Range range) {
-    constexpr size_t kHot = 8 << 10;
-    const size_t step = kHot / element_;
-    for (size_t done = 0; done < range.count; done += step) {
-      const size_t count = std::min(step, range.count - done);
-      std::byte* const out = Out(range.begin + done);
-      kernels::ReduceRanks(inputs_, out, count, call().dtype, call().op);
-      for (int to = 0; to < size(); ++to) {
-        inputs_[to] =
-            static_cast<const std::byte*>(inputs_[to]) + count * element_;
-        if (targets_[to] == nullptr) continue;
-        std::memcpy(targets_[to] + (range.begin + done) * element_, out,
-                    count * element_);
+    outs_.assign(1, Out(mine.begin));
+    for (std::byte* target : targets_) {
+      if (target != nullptr) {
+        outs_.push_back(target + mine.begin * element_);
       }
     }
+    const bool back = staged(rank()) && !scatter();
+    if (back) {
+      outs_.push_back(stage(rank(), folded_) + rank() * part_bytes_);
+    }
+    if (mine.count > 0) {
+      kernels::ReduceRanksToAll(inputs_, outs_, mine.count, call().dtype,
+                                call().op);
+    }
+    ++folded_;
+    if (back) {
+      Say(&Cell::folded, folded_);
+      return true;
+    }
+    taken_ = folded_;  // nothing comes back
+    if (staged_ != 0) Say(&Cell::taken, taken_);
+    return true;
   }
 
   bool TakeChunk() {
@@ -224,6 +214,7 @@ class Fold final : public Collective {
 
   const size_t element_;
   std::vector<const void*> inputs_;
+  std::vector<void*> outs_;
   std::vector<const std::byte*> sources_;
   std::vector<std::byte*> targets_;
   RankMask staged_ = 0;

@@ -127,8 +127,8 @@ absl::StatusOr<const Segment*> Borrowing::Receive(uint64_t id) {
                        " names memory that it has not given: segment ", id)),
                    peer_);
     }
-    absl::StatusOr<Segment> mapped =
-        Segment::Map(std::move((*message)->files[0]), loan.bytes);
+    absl::StatusOr<Segment> mapped = Segment::Map(
+        std::move((*message)->files[0]), loan.bytes, Lookup::kAllNow, colour_);
     if (absl::IsResourceExhausted(mapped.status())) return mapped.status();
     if (!mapped.ok()) {
       return Blame(absl::DataLossError(absl::StrCat(

@@ -77,8 +77,10 @@ class Lending {
 // What is mapped of one peer's.
 class Borrowing {
  public:
-  Borrowing(int peer, Seat theirs, int socket)
-      : peer_(peer), theirs_(theirs), socket_(socket) {}
+  // `colour` (segment.h) is to differ among what is used together; 0 is this
+  // rank's own.
+  Borrowing(int peer, Seat theirs, int socket, size_t colour)
+      : peer_(peer), theirs_(theirs), socket_(socket), colour_(colour) {}
 
   // Where `place` is in this process. DataLoss, blaming the peer, if it names
   // memory that the peer has not given, or more of it than there is.
@@ -96,6 +98,7 @@ class Borrowing {
   const int peer_;
   const Seat theirs_;
   const int socket_;
+  const size_t colour_;
 
   Mutex mutex_;
   std::map<uint64_t, Segment> mapped_ ABSL_GUARDED_BY(mutex_);  // by id

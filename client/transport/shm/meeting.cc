@@ -1,9 +1,11 @@
 #include "client/transport/shm/meeting.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <random>
 #include <utility>
@@ -38,6 +40,16 @@ uint64_t ProbeOf(uint64_t group, int from, int to) {
   return (group ^ 0x9e3779b97f4a7c15) + 0x100 * from + to + 1;
 }
 
+void WriteOwnCores(SeatHeader& header) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (int core = 0; core < kCoreWords * 64; ++core) {
+    if (CPU_ISSET(core, &set)) {
+      header.cores[core / 64] |= uint64_t{1} << core % 64;
+    }
+  }
+}
+
 absl::Status Gone(int peer) {
   return Blame(absl::UnavailableError(
                    absl::StrCat("rank ", peer, " left before all had met")),
@@ -70,6 +82,16 @@ absl::Status CheckSeat(const SeatHeader& header, const SeatHeader& mine,
 }
 
 }  // namespace
+
+int CoresOf(const std::vector<Peer>& peers) {
+  int cores = 0;
+  for (int word = 0; word < kCoreWords; ++word) {
+    uint64_t any = 0;
+    for (const Peer& peer : peers) any |= peer.seat.header().cores[word];
+    cores += std::popcount(any);
+  }
+  return std::max(cores, 1);
+}
 
 absl::StatusOr<std::unique_ptr<Meeting>> Meeting::Open(
     int rank, const Seat::Shape& shape) {
@@ -109,6 +131,7 @@ void Meeting::TakeSeat(uint64_t group) {
   header.bytes = Seat::Bytes(shape_);
   header.chunk_bytes = shape_.chunk_bytes;
   header.block_bytes = shape_.block_bytes;
+  WriteOwnCores(header);
 }
 
 absl::StatusOr<std::vector<Peer>> Meeting::Meet(
@@ -259,7 +282,8 @@ absl::Status Meeting::HearHello(int peer, std::vector<FileDescriptor> files) {
   if (files.size() != 2) return Stranger(peer);
   const SeatHeader& mine = peers_[handle_.rank].seat.header();
   absl::StatusOr<Segment> memory =
-      Segment::Map(std::move(files[0]), mine.bytes, Lookup::kEachLater);
+      Segment::Map(std::move(files[0]), mine.bytes, Lookup::kEachLater,
+                   static_cast<size_t>(peer + 1));
   if (!memory.ok()) {
     return Blame(absl::DataLossError(
                      absl::StrCat("the seat of rank ", peer,

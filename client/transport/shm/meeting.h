@@ -43,6 +43,9 @@ struct Peer {
   FileDescriptor process;  // readable once it has ended
 };
 
+// How many cores they may run on, together: one each, if they are pinned.
+int CoresOf(const std::vector<Peer>& peers);
+
 class Meeting {
  public:
   // This rank's seat, and a socket to be met at.

@@ -1,7 +1,5 @@
 #include "client/transport/shm/patience.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -10,15 +8,6 @@
 #include "client/transport/shm/futex.h"
 
 namespace lockstep::transport {
-namespace {
-
-int Cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-}  // namespace
-
 // The half of a round trip between two sleepers: the best of a few, so that a
 // busy machine does not look like a slow one.
 std::chrono::nanoseconds CostOfSleep() {
@@ -46,9 +35,9 @@ std::chrono::nanoseconds CostOfSleep() {
   return best;
 }
 
-Patience PatienceOf(int ranks, std::chrono::nanoseconds cost) {
+Patience PatienceOf(int ranks, int cores, std::chrono::nanoseconds cost) {
   Patience patience;
-  patience.looks = ranks > Cores() ? std::chrono::nanoseconds(0) : cost;
+  patience.looks = ranks > cores ? std::chrono::nanoseconds(0) : cost;
   patience.all = 2 * cost;
   return patience;
 }

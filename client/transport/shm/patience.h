@@ -29,8 +29,8 @@ struct Patience {
 // What a sleep and its wake cost here: measured, in some hundred microseconds.
 std::chrono::nanoseconds CostOfSleep();
 
-// For `ranks` that share the host's cores.
-Patience PatienceOf(int ranks, std::chrono::nanoseconds cost_of_sleep);
+// For `ranks` on `cores`.
+Patience PatienceOf(int ranks, int cores, std::chrono::nanoseconds cost);
 
 }  // namespace lockstep::transport
 

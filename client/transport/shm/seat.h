@@ -37,6 +37,7 @@ inline constexpr int kDepth = 3;
 inline constexpr int kBlocks = 8;
 inline constexpr int kBlocksOfMail = 4;
 inline constexpr int kSegmentsMax = 256;
+inline constexpr int kCoreWords = 16;  // 64 cores each
 inline constexpr size_t kSmallBytes = 8 << 10;
 inline constexpr size_t kSmallMailBytes = 1 << 10;
 
@@ -115,6 +116,7 @@ struct alignas(64) SeatHeader {
   uint64_t bytes;
   uint64_t chunk_bytes;
   uint64_t block_bytes;
+  uint64_t cores[kCoreWords];  // that it may run on, a bit each
   alignas(64) Word probe[kRanksMax];
   alignas(64) std::atomic<uint32_t> bell;      // rung: look again
   alignas(64) std::atomic<uint32_t> sleepers;  // who must be woken to look

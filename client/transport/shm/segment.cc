@@ -43,11 +43,22 @@ absl::StatusOr<FileDescriptor> CreateFile(size_t bytes,
   return fd;
 }
 
-void* MapWhole(int fd, size_t bytes, Lookup lookup, void* at = nullptr) {
+constexpr size_t kPage = 4096;
+
+// Addresses of a segment and of what its colour may shift it by.
+size_t SpaceOf(size_t bytes) { return bytes + Segment::kColours * kPage; }
+
+void* Reserve(size_t bytes) {
+  return mmap(nullptr, SpaceOf(bytes), PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+// In place of what is at `at`.
+bool MapAt(void* at, int fd, size_t bytes, Lookup lookup) {
   return mmap(at, bytes, PROT_READ | PROT_WRITE,
-              MAP_SHARED | (lookup == Lookup::kAllNow ? MAP_POPULATE : 0) |
-                  (at != nullptr ? MAP_FIXED : 0),
-              fd, 0);
+              MAP_SHARED | MAP_FIXED |
+                  (lookup == Lookup::kAllNow ? MAP_POPULATE : 0),
+              fd, 0) != MAP_FAILED;
 }
 
 }  // namespace
@@ -56,13 +67,17 @@ absl::StatusOr<Segment> Segment::Create(size_t bytes, const std::string& what,
                                         Lookup lookup) {
   absl::StatusOr<FileDescriptor> fd = CreateFile(bytes, what);
   if (!fd.ok()) return std::move(fd).status();
-  void* const data = MapWhole(fd->get(), bytes, lookup);
-  if (data == MAP_FAILED) return NoMemory(bytes, what, Said("mmap"));
-  return Segment(data, bytes, *std::move(fd));
+  void* const space = Reserve(bytes);
+  if (space == MAP_FAILED) return NoMemory(bytes, what, Said("mmap"));
+  Segment segment(space, space, bytes, *std::move(fd));
+  if (!MapAt(space, segment.fd(), bytes, lookup)) {
+    return NoMemory(bytes, what, Said("mmap"));
+  }
+  return segment;
 }
 
 absl::StatusOr<Segment> Segment::Map(FileDescriptor fd, size_t bytes,
-                                     Lookup lookup) {
+                                     Lookup lookup, size_t colour) {
   struct stat file {};
   if (fstat(fd.get(), &file) != 0 || !S_ISREG(file.st_mode) ||
       static_cast<uint64_t>(file.st_size) != bytes) {
@@ -73,23 +88,29 @@ absl::StatusOr<Segment> Segment::Map(FileDescriptor fd, size_t bytes,
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     return absl::InvalidArgumentError("its size is not sealed");
   }
-  void* const data = MapWhole(fd.get(), bytes, lookup);
-  if (data == MAP_FAILED) {
+  void* const space = Reserve(bytes);
+  if (space == MAP_FAILED) {
     return NoMemory(bytes, "another rank's memory", Said("mmap"));
   }
   // What is mapped stays; the descriptor would only count against the limit.
-  return Segment(data, bytes, FileDescriptor());
+  Segment segment(space,
+                  static_cast<std::byte*>(space) + colour % kColours * kPage,
+                  bytes, FileDescriptor());
+  if (!MapAt(segment.data_, fd.get(), bytes, lookup)) {
+    return NoMemory(bytes, "another rank's memory", Said("mmap"));
+  }
+  return segment;
 }
 
 Segment::~Segment() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (space_ != nullptr) munmap(space_, SpaceOf(bytes_));
 }
 
 absl::Status Segment::Renew(const std::string& what) {
   absl::StatusOr<Segment> fresh = Create(bytes_, what);
   if (!fresh.ok()) return std::move(fresh).status();
   std::memcpy(fresh->data_, data_, bytes_);
-  if (MapWhole(fresh->fd(), bytes_, Lookup::kAllNow, data_) == MAP_FAILED) {
+  if (!MapAt(data_, fresh->fd(), bytes_, Lookup::kAllNow)) {
     return NoMemory(bytes_, what, Said("mmap"));
   }
   std::swap(fd_, fresh->fd_);

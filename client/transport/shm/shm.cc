@@ -29,11 +29,12 @@ Seat::Shape ShapeOf(const GroupSpec& group) {
 class ShmGroup final : public PendingGroup {
  public:
   ShmGroup(const GroupSpec& group, std::unique_ptr<Meeting> meeting,
-           std::shared_ptr<ArenaBook> book, const Patience& patience)
+           std::shared_ptr<ArenaBook> book,
+           std::chrono::nanoseconds cost_of_sleep)
       : group_(group),
         handle_(Format(meeting->handle())),
         book_(std::move(book)),
-        patience_(patience),
+        cost_of_sleep_(cost_of_sleep),
         meeting_(std::move(meeting)) {}
 
   const std::string& handle() const override { return handle_; }
@@ -49,9 +50,11 @@ class ShmGroup final : public PendingGroup {
     Close();
     if (absl::Status still = aborted(); !still.ok()) return still;
     if (!peers.ok()) return std::move(peers).status();
+    const Patience patience =
+        PatienceOf(group_.size, CoresOf(*peers), cost_of_sleep_);
     return MakeHostCommunicator(
         group_, MakeShmExecutor(std::make_unique<Board>(
-                    group_.rank, *std::move(peers), book_, patience_)));
+                    group_.rank, *std::move(peers), book_, patience)));
   }
 
   void Abort(std::string_view cause) override {
@@ -84,7 +87,7 @@ class ShmGroup final : public PendingGroup {
   const GroupSpec group_;
   const std::string handle_;
   const std::shared_ptr<ArenaBook> book_;
-  const Patience patience_;
+  const std::chrono::nanoseconds cost_of_sleep_;
   Mutex mutex_;
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Meeting> meeting_;  // taken under mutex_, by Connect alone
@@ -106,7 +109,7 @@ class ShmTransport final : public Transport {
         Meeting::Open(group.rank, ShapeOf(group));
     if (!meeting.ok()) return std::move(meeting).status();
     return std::make_unique<ShmGroup>(group, *std::move(meeting), book_,
-                                      PatienceOf(group.size, cost_of_sleep_));
+                                      cost_of_sleep_);
   }
 
   std::unique_ptr<Arena> MakeArena() override { return MakeSharedArena(book_); }

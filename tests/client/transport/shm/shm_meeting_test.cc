@@ -106,6 +106,23 @@ TEST_F(ShmConnectTest, TellsAnotherHostByBootAndNamespace) {
   }
 }
 
+// Ranks that are pinned have a core each, though each sees only its own.
+TEST(CoresOfTest, CountsTheCoresOfAllRanks) {
+  const Seat::Shape shape{.size = 3, .chunk_bytes = 192, .block_bytes = 64};
+  std::vector<Peer> peers(3);
+  for (Peer& peer : peers) {
+    peer.memory = *Segment::Create(Seat::Bytes(shape), "a seat");
+    peer.seat = Seat(peer.memory.data(), shape);
+  }
+  EXPECT_EQ(CoresOf(peers), 1) << "nobody said: there is one at least";
+  peers[0].seat.header().cores[0] = 1;
+  peers[1].seat.header().cores[0] = 2;
+  peers[2].seat.header().cores[3] = 1;
+  EXPECT_EQ(CoresOf(peers), 3);
+  for (Peer& peer : peers) peer.seat.header().cores[0] = 3;
+  EXPECT_EQ(CoresOf(peers), 3);
+}
+
 // --- Members that do not do as they should
 // -------------------------------------
 

@@ -56,6 +56,19 @@ TEST(SegmentTest, IsTheSameMemoryForWhoMapsIt) {
   EXPECT_EQ(segment->data()[5000], std::byte{42});
 }
 
+TEST(SegmentTest, AColourShiftsItByPagesAndChangesNothingElse) {
+  auto segment = Segment::Create(8192, "a test");
+  ASSERT_TRUE(segment.ok());
+  for (size_t colour : {size_t{1}, Segment::kColours - 1, Segment::kColours}) {
+    auto other = Segment::Map(FileDescriptor(dup(segment->fd())), 8192,
+                              Lookup::kEachLater, colour);
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(other->data()) % 4096, 0u);
+    other->data()[8191] = std::byte(colour + 1);
+    EXPECT_EQ(segment->data()[8191], std::byte(colour + 1));
+  }
+}
+
 TEST(SegmentTest, SaysHowMuchIsNeededAndHowMuchIsThere) {
   constexpr size_t kPetabyte = size_t{1} << 50;
   const absl::Status none = Segment::Create(kPetabyte, "a test").status();
