@@ -60,15 +60,17 @@ Child Start(int rank, const std::vector<Child>& others,
   std::_Exit(code);
 }
 
-// From each to all; stops at the first that has ended.
+// From each to all, as often as they ask; until one has ended.
 void PassHandles(const std::vector<Child>& children) {
-  std::string all;
-  for (const Child& child : children) {
-    const std::string handle = ReadLine(child.socket.get());
-    if (handle.empty()) return;
-    all += all.empty() ? handle : "\n" + handle;
+  for (;;) {
+    std::string all;
+    for (const Child& child : children) {
+      const std::string handle = ReadLine(child.socket.get());
+      if (handle.empty()) return;
+      all += all.empty() ? handle : "\n" + handle;
+    }
+    for (const Child& child : children) WriteLine(child.socket.get(), all);
   }
-  for (const Child& child : children) WriteLine(child.socket.get(), all);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ class HandleExchange {
  public:
   explicit HandleExchange(int socket) : socket_(socket) {}
 
-  // Gives this rank's line; all ranks' in their order. Unavailable if another
-  // rank has ended.
+  // Gives this rank's line, not empty; all ranks' in their order. Every rank
+  // must. Unavailable if another rank has ended.
   absl::StatusOr<std::vector<std::string>> Exchange(const std::string& own,
                                                     int ranks);
 

@@ -6,8 +6,9 @@ usage_bench() {
 usage: ./run bench [NAME [ARGS...]]
 
 Builds release and runs its benchmarks (build/release/bin/*_bench), or the one called
-NAME (with or without _bench), with ARGS. An unknown NAME lists the names. What needs a
-GPU says so and is passed over where there is none.
+NAME (with or without _bench, with - for _), with ARGS. An unknown NAME lists the names.
+What needs a GPU says so and is passed over where there is none. data-plane also installs
+MPICH and Open MPI, which it measures beside our own, and writes bench/results/.
 TXT
 }
 
@@ -20,10 +21,15 @@ run_bench() {
   [[ ${#names[@]} -gt 0 ]] || fail "there is no benchmark in bench/"
   if [[ -n "$wanted" ]]; then
     shift
+    wanted="${wanted//-/_}"
     wanted="${wanted%_bench}_bench"
     is_one_of "$wanted" "${names[@]}" ||
       refuse "bench: unknown name '${wanted%_bench}'; there are: ${names[*]%_bench}"
     names=("$wanted")
+  fi
+  if is_one_of data_plane_bench "${names[@]}"; then
+    require mpi
+    configure release # finds the MPIs' compilers
   fi
   compile release "${names[@]}"
   for name in "${names[@]}"; do

@@ -11,6 +11,7 @@
     libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev
   )
   readonly packages_test=(python3-venv git)
+  readonly packages_mpi=(mpich libmpich-dev openmpi-bin libopenmpi-dev) # bench data-plane
   readonly packages_lint=(git python3 clang-format-14 shellcheck)
 }
 

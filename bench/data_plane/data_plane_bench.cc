@@ -1,0 +1,200 @@
+// The data plane beside its peers, in one run: `./run bench data-plane`.
+//
+//   data_plane_bench [ROUNDS [MAX_MIB [SIDE ...]]]
+//
+// 7 rounds, up to 256 MiB, all sides. With SIDEs it is for who tunes: only
+// those are run, and nothing is written.
+//
+// Each round runs the whole sweep of every side in turn, in processes of their
+// own, so that a machine that changes its mind changes it for all. Exits with 0
+// whether figures are reached or not: it says so.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/data_plane/report.h"
+#include "bench/data_plane/sweep.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr size_t kKiB = 1 << 10;
+constexpr size_t kMiB = 1 << 20;
+
+std::string OwnFolder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+// The middle of what each round measured.
+class Rounds {
+ public:
+  void Add(const std::string& side, const Times& times) {
+    for (auto [bytes, seconds] : times) all_[side][bytes].push_back(seconds);
+  }
+  Times Medians(const std::string& side) const {
+    Times medians;
+    const auto at = all_.find(side);
+    if (at == all_.end()) return medians;
+    for (const auto& [bytes, seconds] : at->second) {
+      medians[bytes] = Median(seconds);
+    }
+    return medians;
+  }
+
+ private:
+  std::map<std::string, std::map<size_t, std::vector<double>>> all_;
+};
+
+struct NamedSide {
+  std::string name;
+  std::function<Times(const SweepOptions&)> sweep;
+};
+
+std::vector<NamedSide> Sides() {
+  const auto own = [](const MakeSide& make) {
+    return [make](const SweepOptions& options) { return Sweep(make, options); };
+  };
+  const auto mpi = [](const std::string& name, const std::string& flags) {
+    const std::string program = OwnFolder() + "/mpi_side_" + name;
+    return [=](const SweepOptions& options) {
+      if (!std::filesystem::exists(program)) return Times();
+      return SweepOfMpi("mpirun." + name + flags, program, options);
+    };
+  };
+  return {{"limit", own(Limit())},
+          {"handover", own(Handover())},
+          {"memcpy", own(Copy())},
+          {"arena", own(Shared(/*in_arena=*/true))},
+          {"private", own(Shared(/*in_arena=*/false))},
+          {"gloo", own(GlooItself())},
+          {"over gloo", own(OverGloo())},
+          {"mpich", mpi("mpich", "")},
+          {"openmpi", mpi("openmpi", " --allow-run-as-root --bind-to none")}};
+}
+
+// How many times faster `ours` is at its worst size in [from, to].
+double WorstRatio(const Times& ours, const Times& theirs, size_t from,
+                  size_t to) {
+  double worst = 1e9;
+  for (auto [bytes, seconds] : ours) {
+    const auto at = theirs.find(bytes);
+    if (bytes < from || bytes > to || at == theirs.end()) continue;
+    worst = std::min(worst, at->second / seconds);
+  }
+  return worst == 1e9 ? 0 : worst;
+}
+
+Times Faster(const Times& a, const Times& b) {
+  Times faster = a;
+  for (auto [bytes, seconds] : b) {
+    auto [at, first] = faster.try_emplace(bytes, seconds);
+    at->second = std::min(at->second, seconds);
+  }
+  return faster;
+}
+
+void AddFigures(Report& report) {
+  const auto side = [&](const char* name) { return report.sides.at(name); };
+  const Times limit = side("limit"), arena = side("arena"),
+              own = side("private"), gloo = side("gloo");
+  const Times mpi = Faster(side("mpich"), side("openmpi"));
+  const auto add = [&](const char* what, double promised, const Times& ours,
+                       const Times& theirs, size_t from, size_t to) {
+    report.figures.push_back(
+        {what, promised, WorstRatio(ours, theirs, from, to)});
+  };
+  const size_t all = SIZE_MAX;
+  add("arena / limit, 4-256 MiB", 0.85, arena, limit, 4 * kMiB, all);
+  add("arena / limit, 1 MiB", 0.60, arena, limit, kMiB, kMiB);
+  add("arena / Gloo, 1-64 MiB", 15, arena, gloo, kMiB, 64 * kMiB);
+  add("arena / Gloo, 256 MiB", 10, arena, gloo, 256 * kMiB, all);
+  add("arena / Gloo, up to 64 KiB", 30, arena, gloo, 0, 64 * kKiB);
+  add("arena / the better MPI, from 1 MiB", 4, arena, mpi, kMiB, all);
+  add("private / Gloo, from 16 MiB", 4, own, gloo, 16 * kMiB, all);
+  add("private / the better MPI, from 16 MiB", 1.5, own, mpi, 16 * kMiB, all);
+  add("private / the better MPI, from 256 KiB", 1, own, mpi, 256 * kKiB, all);
+  add("Communicator over Gloo / Gloo, from 1 MiB", 0.97, side("over gloo"),
+      gloo, kMiB, all);
+}
+
+void MeasureLatencies(Report& report) {
+  const double line = CacheLineRoundTrip();
+  const double pipe = PipeRoundTrip();
+  const auto arena = [](int ranks, bool pinned, size_t bytes) {
+    return Sweep(Shared(/*in_arena=*/true),
+                 {.ranks = ranks, .pinned = pinned, .sizes = {bytes}})[bytes];
+  };
+  const double pinned = arena(2, true, 8);
+  const double crowded = arena(8, false, 8);
+  const size_t large = 16 * kMiB;
+  const double two = arena(2, false, large);
+  const double eight = arena(8, false, large);
+  report.single = {{"cache line, round trip", line},
+                   {"pipe, round trip", pipe},
+                   {"8 bytes, 2 pinned ranks", pinned},
+                   {"8 bytes, 8 ranks on these cores", crowded},
+                   {"16 MiB, 2 ranks", two},
+                   {"16 MiB, 8 ranks on these cores", eight}};
+  report.figures.push_back(
+      {"8 bytes, 2 pinned ranks, in cache line round trips", 5, pinned / line,
+       true});
+  report.figures.push_back(
+      {"8 bytes, 8 ranks, in pipe round trips", 6, crowded / pipe, true});
+  report.figures.push_back({"ranks x bytes a second, 8 ranks / 2, 16 MiB", 0.8,
+                            8 / eight / (2 / two)});
+}
+
+int Main(int argc, char** argv) {
+  Report report{.rounds = argc > 1 ? std::atoi(argv[1]) : 7};
+  const size_t most = (argc > 2 ? std::atoi(argv[2]) : 256) * kMiB;
+  SweepOptions options;
+  for (size_t bytes = kKiB; bytes <= most; bytes *= 4) {
+    options.sizes.push_back(bytes);
+  }
+  Rounds rounds;
+  const std::vector<std::string> wanted(argv + std::min(argc, 3), argv + argc);
+  options.pinned = !wanted.empty();
+  std::vector<NamedSide> sides = Sides();
+  std::erase_if(sides, [&](const NamedSide& side) {
+    return !wanted.empty() &&
+           std::find(wanted.begin(), wanted.end(), side.name) == wanted.end();
+  });
+  for (int round = 0; round < report.rounds; ++round) {
+    for (const NamedSide& side : sides) {
+      std::printf("\rround %d of %d: %-12s", round + 1, report.rounds,
+                  side.name.c_str());
+      std::fflush(stdout);
+      rounds.Add(side.name, side.sweep(options));
+    }
+  }
+  for (const NamedSide& side : sides) {
+    report.order.push_back(side.name);
+    report.sides[side.name] = rounds.Medians(side.name);
+  }
+  if (!wanted.empty()) {
+    Print(report);
+    return 0;
+  }
+  AddFigures(report);
+  MeasureLatencies(report);
+  Print(report);
+  const std::string path = "bench/results/data_plane";
+  if (!std::filesystem::exists("bench")) return 0;  // not in the repository
+  std::filesystem::create_directories("bench/results");
+  if (!Write(report, path)) {
+    std::fprintf(stderr, "cannot write %s.json\n", path.c_str());
+    return 1;
+  }
+  std::printf("\nwritten: %s.json, %s.svg\n", path.c_str(), path.c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) { return lockstep::bench::Main(argc, argv); }
