@@ -17,6 +17,7 @@ using transport::nccl::Check;
 using transport::nccl::CudaStream;
 using transport::nccl::NcclComm;
 using transport::nccl::NcclConfig;
+using transport::nccl::NcclResult;
 using transport::nccl::NcclUniqueId;
 using transport::nccl::Tables;
 
@@ -39,11 +40,11 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// NCCL as it comes: one thread, one stream, a blocking communicator.
+// NCCL as it comes: one thread, one stream.
 class Raw {
  public:
-  Raw(const Tables& tables, float* in, float* out)
-      : tables_(tables), in_(in), out_(out) {}
+  Raw(const Tables& tables, bool blocking, float* in, float* out)
+      : tables_(tables), blocking_(blocking), in_(in), out_(out) {}
   ~Raw() {
     if (comm_ != nullptr) tables_.nccl->CommDestroy(comm_);
   }
@@ -57,10 +58,12 @@ class Raw {
         Check(*tables_.nccl, tables_.nccl->GetUniqueId(&id), "GetUniqueId");
     if (!made.ok()) return made;
     NcclConfig config;
-    config.blocking = 1;
-    return Check(*tables_.nccl,
+    config.blocking = blocking_ ? 1 : 0;
+    made = Check(*tables_.nccl,
                  tables_.nccl->CommInitRankConfig(&comm_, 1, id, 0, &config),
                  "CommInitRankConfig");
+    made.Update(Poll());
+    return made;
   }
 
   absl::StatusOr<double> Run(int calls) {
@@ -83,7 +86,19 @@ class Raw {
   }
 
  private:
+  // Until NCCL has done what it was asked for.
+  absl::Status Poll() {
+    NcclResult error =
+        blocking_ ? NcclResult::kSuccess : NcclResult::kInProgress;
+    while (error == NcclResult::kInProgress) {
+      const NcclResult asked = tables_.nccl->CommGetAsyncError(comm_, &error);
+      if (asked != NcclResult::kSuccess) error = asked;
+    }
+    return Check(*tables_.nccl, error, "CommGetAsyncError");
+  }
+
   const Tables tables_;
+  const bool blocking_;
   float* const in_;
   float* const out_;
   std::unique_ptr<CudaStream> stream_;
@@ -127,9 +142,12 @@ absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables, int calls,
   float* const in = memory->as<float>().data();
   float* const out = in + kCount;
 
-  Raw raw(tables, in, out);
+  Raw raw(tables, /*blocking=*/true, in, out);
+  Raw polled(tables, /*blocking=*/false, in, out);
   if (with_raw) {
-    if (absl::Status made = raw.Connect(); !made.ok()) return made;
+    absl::Status made = raw.Connect();
+    made.Update(polled.Connect());
+    if (!made.ok()) return made;
   }
   auto transport = transport::nccl::MakeTransport(tables);
   if (!transport.ok()) return transport.status();
@@ -138,12 +156,15 @@ absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables, int calls,
   auto stream = CudaStream::Create(tables.cuda.get());
   if (!stream.ok()) return stream.status();
 
-  std::vector<double> raws, called, queued;
+  std::vector<double> raws, polls, called, queued;
   for (int round = -1; round < kRounds; ++round) {
     if (with_raw) {
-      const auto us = raw.Run(calls);
-      if (!us.ok()) return us.status();
-      if (round >= 0) raws.push_back(*us);
+      const auto raw_us = raw.Run(calls);
+      const auto polled_us = polled.Run(calls);
+      if (!raw_us.ok()) return raw_us.status();
+      if (!polled_us.ok()) return polled_us.status();
+      if (round >= 0) raws.push_back(*raw_us);
+      if (round >= 0) polls.push_back(*polled_us);
     }
     const auto ours = RunOurs(**communicator, **stream, in, out, calls);
     if (!ours.ok()) return ours.status();
@@ -152,6 +173,7 @@ absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables, int calls,
     queued.push_back(ours->queued_us);
   }
   return EnqueueCost{.raw_us = with_raw ? Median(raws) : 0,
+                     .polled_us = with_raw ? Median(polls) : 0,
                      .call_us = Median(called),
                      .queued_us = Median(queued)};
 }

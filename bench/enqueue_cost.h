@@ -1,9 +1,12 @@
 // What the host pays to enqueue an all-reduce of few bytes on one rank.
 //
 //   raw       ncclAllReduce on a blocking communicator, call after call
-//   call      AllReduce of this library: what the training thread pays
-//   queued    the same, until the launch thread has queued the last: what both
-//             pay, side by side
+//   polled    the same on a non-blocking one, as ours is, each polled until it
+//             is queued: what can be aborted costs that much
+//   call      AllReduce of this library: what the training thread pays, beside
+//             raw
+//   queued    the same, until the launch thread has queued the last, beside
+//             polled
 //
 // Medians of rounds that take turns, in microseconds an operation.
 
@@ -17,6 +20,7 @@ namespace lockstep::bench {
 
 struct EnqueueCost {
   double raw_us = 0;
+  double polled_us = 0;
   double call_us = 0;
   double queued_us = 0;
 };
