@@ -25,8 +25,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "examples/digits/progress_report.h"
+#include "examples/digits/stages.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/weights_file.h"
+#include "lockstep/mesh.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
@@ -48,8 +50,41 @@ struct Flags {
   uint64_t seed = 1;
   std::string sync = "static";
   std::string transport = "gloo";
+  std::string schedule = "1f1b";  // with pipe > 1
+  int pipe = 1;                   // ranks of each replica
   bool hold = false;
+
+  // Virtual stages of each rank: some schedules have two.
+  int virtual_stages() const {
+    return schedule == "interleaved" || schedule == "zb-v" ? 2 : 1;
+  }
+  int stages() const { return pipe * virtual_stages(); }
+  int replicas() const { return workers / pipe; }
 };
+
+std::string MeshOf(const Flags& flags) {
+  if (flags.pipe == 1) return absl::StrCat("data=", flags.workers);
+  return absl::StrFormat("data=%d,pipe=%d", flags.replicas(), flags.pipe);
+}
+
+// The section of a spec, with what travels from stage to stage; empty without
+// stages.
+std::string PipelineOf(const Flags& flags) {
+  if (flags.pipe == 1) return "";
+  const int micro_batches = MicroBatches(flags.pipe);
+  const int64_t samples =
+      Recipe{}.global_batch / flags.replicas() / micro_batches;
+  std::string activations;
+  for (int stage = 0; stage + 1 < flags.stages(); ++stage) {
+    absl::StrAppendFormat(&activations, "%s\"f64[%d,%d]\"",
+                          stage == 0 ? "" : ", ", samples,
+                          OutputOfStage(stage, flags.stages()).size());
+  }
+  return absl::StrFormat(
+      "pipeline: {schedule: %s, micro_batches: %d, virtual_stages: %d, "
+      "activations: [%s]}\n",
+      flags.schedule, micro_batches, flags.virtual_stages(), activations);
+}
 
 // Where the weights are written; goes away with it.
 class ScratchFolder {
@@ -70,11 +105,11 @@ class ScratchFolder {
     const std::string path = File("spec.yaml");
     std::ofstream(path) << absl::StrFormat(
         "name: digits\n"
-        "mesh: data=%d\n"
+        "mesh: %s\n"
         "sync: %s\n"
         "transport: %s\n"
-        "buckets: {first_bytes_max: 8KiB, bytes_max: 32KiB}\n",
-        flags.workers, flags.sync, flags.transport);
+        "buckets: {first_bytes_max: 8KiB, bytes_max: 32KiB}\n%s",
+        MeshOf(flags), flags.sync, flags.transport, PipelineOf(flags));
     return path;
   }
 
@@ -159,7 +194,8 @@ int TrainTogether(const Flags& flags, const ScratchFolder& scratch,
   std::fflush(stdout);
   const std::string spec = scratch.WriteSpec(flags);
   for (int worker = 0; worker < flags.workers; ++worker) {
-    std::vector<std::string> command = Training(flags, "digits");
+    std::vector<std::string> command =
+        Training(flags, flags.pipe > 1 ? "digits_pipe" : "digits");
     command.insert(command.end(), {"--save", scratch.File(WorkerName(worker))});
     absl::Status started = supervisor.Start(
         WorkerName(worker),
@@ -192,16 +228,39 @@ int TrainAlone(const Flags& flags, const ScratchFolder& scratch,
   return supervisor.Run();
 }
 
-// The largest difference between any worker's weights and the one process's.
+// What a replica's ranks have learnt, in the order of the network.
+absl::StatusOr<std::vector<NamedWeights>> WeightsOf(
+    const Flags& flags, const ScratchFolder& scratch, int replica,
+    absl::Span<const NamedWeights> order) {
+  std::vector<NamedWeights> all;
+  for (int place = 0; place < flags.pipe; ++place) {
+    absl::StatusOr<std::vector<NamedWeights>> part =
+        ReadWeights(scratch.File(WorkerName(replica * flags.pipe + place)));
+    if (!part.ok()) return part.status();
+    for (NamedWeights& weights : *part) all.push_back(std::move(weights));
+  }
+  const auto place_of = [&](const NamedWeights& weights) {
+    return std::find_if(
+        order.begin(), order.end(),
+        [&](const NamedWeights& other) { return other.name == weights.name; });
+  };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const NamedWeights& a, const NamedWeights& b) {
+                     return place_of(a) < place_of(b);
+                   });
+  return all;
+}
+
+// The largest difference between any replica's weights and the one process's.
 absl::StatusOr<double> Compare(const Flags& flags,
                                const ScratchFolder& scratch) {
   const absl::StatusOr<std::vector<NamedWeights>> one =
       ReadWeights(scratch.File("one"));
   if (!one.ok()) return one.status();
   double largest = 0;
-  for (int worker = 0; worker < flags.workers; ++worker) {
+  for (int replica = 0; replica < flags.replicas(); ++replica) {
     const absl::StatusOr<std::vector<NamedWeights>> weights =
-        ReadWeights(scratch.File(WorkerName(worker)));
+        WeightsOf(flags, scratch, replica, *one);
     if (!weights.ok()) return weights.status();
     const absl::StatusOr<double> difference = LargestDifference(*one, *weights);
     if (!difference.ok()) return difference.status();
@@ -226,13 +285,16 @@ int RunDemo(const Flags& flags) {
   const int together = TrainTogether(flags, scratch, screen);
   if (WasInterrupted(together)) return together;
   if (together != 0 || flags.hold) return Fail();
-  const double accuracy = screen.accuracy();
+  const double accuracy_together = screen.accuracy();
 
   absl::PrintF("training the same in one process\n");
   const int alone = TrainAlone(flags, scratch, screen);
   if (WasInterrupted(alone)) return alone;
   if (alone != 0) return Fail();
 
+  // A stage alone reads no image, but equal weights read alike.
+  const double accuracy =
+      flags.pipe > 1 ? screen.accuracy() : accuracy_together;
   const absl::StatusOr<double> difference = Compare(flags, scratch);
   if (!difference.ok()) {
     absl::FPrintF(stderr, "demo: %s\n",
@@ -247,6 +309,36 @@ int RunDemo(const Flags& flags) {
     return Fail();
   absl::PrintF("demo: PASS\n");
   return 0;
+}
+
+// Sets workers and pipe.
+absl::Status ReadMesh(const std::string& text, Flags* flags) {
+  if (text.empty()) return absl::OkStatus();
+  const absl::StatusOr<Mesh> mesh = ParseMesh(text);
+  if (!mesh.ok()) return mesh.status();
+  const std::vector<MeshAxis>& axes = mesh->axes;
+  const bool known =
+      !axes.empty() && axes[0].name == "data" &&
+      (axes.size() == 1 || (axes.size() == 2 && axes[1].name == "pipe"));
+  if (!known) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh ", text, ": takes data=N or data=N,pipe=P"));
+  }
+  flags->workers = mesh->WorldSize();
+  flags->pipe = axes.size() == 2 ? axes[1].size : 1;
+  if (flags->stages() > kDigitsBlocks) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("mesh %s: the network has %d blocks, too few for %d "
+                        "stages",
+                        text, kDigitsBlocks, flags->stages()));
+  }
+  const int64_t parts = flags->replicas() * MicroBatches(flags->pipe);
+  if (flags->pipe > 1 && Recipe{}.global_batch % parts != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "mesh %s: a step's %d samples do not divide into %d micro-batches",
+        text, Recipe{}.global_batch, parts));
+  }
+  return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {
@@ -272,11 +364,20 @@ int Main(int argc, char** argv) {
                  "how gradients travel: TCP, or shared memory")
       ->check(CLI::IsMember({"gloo", "shm"}))
       ->capture_default_str();
+  std::string mesh;
+  app.add_option("--mesh", mesh, "data=N, or data=N,pipe=P: P stages' ranks");
+  app.add_option("--schedule", flags.schedule, "of a mesh with pipe")
+      ->check(CLI::IsMember({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}))
+      ->capture_default_str();
   app.add_flag("--hold", flags.hold, "train until interrupted");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (absl::Status good = ReadMesh(mesh, &flags); !good.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(good.message()));
+    return 2;
   }
   if (flags.hold) flags.steps = kStepsOnHold;
   return RunDemo(flags);

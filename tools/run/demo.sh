@@ -3,13 +3,16 @@
 
 usage_demo() {
   cat <<TXT
-usage: ./run demo [--workers N] [--steps N] [--seed N] [--sync MODE] [--transport T] [--hold]
+usage: ./run demo [--workers N | --mesh M [--schedule S]] [--steps N] [--seed N]
+                  [--sync MODE] [--transport T] [--hold]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
 'demo: PASS' (exit 0) or 'demo: FAIL' (exit 1).
 
   --workers N   worker processes (4)
+  --mesh M      data=N, or data=N,pipe=P: N replicas of a pipeline of P workers
+  --schedule S  of the pipeline: gpipe, 1f1b, interleaved, zb-h1 or zb-v
   --steps N     training steps
   --seed N      of weights and samples
   --sync MODE   static (the plan decides when a gradient moves) or negotiated (the
@@ -23,7 +26,7 @@ run_demo() {
   refuse_unknown_demo_flags "$@"
   require build
   configure release
-  compile release lockstepd lockstepctl digits lockstep-demo
+  compile release lockstepd lockstepctl digits digits_pipe lockstep-demo
   exec build/release/bin/lockstep-demo "$@"
 }
 
@@ -44,7 +47,15 @@ refuse_unknown_demo_flags() {
         [[ $# -ge 2 ]] || refuse "demo: --transport wants gloo or shm"
         shift 2
         ;;
-      --sync=* | --transport=*) shift ;;
+      --mesh)
+        [[ $# -ge 2 ]] || refuse "demo: --mesh wants axes such as data=2,pipe=2"
+        shift 2
+        ;;
+      --schedule)
+        [[ $# -ge 2 ]] || refuse "demo: --schedule wants the name of a schedule"
+        shift 2
+        ;;
+      --sync=* | --transport=* | --mesh=* | --schedule=*) shift ;;
       *) refuse "demo: unknown argument '$1'; see ./run demo --help" ;;
     esac
   done

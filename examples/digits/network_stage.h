@@ -1,0 +1,60 @@
+// A stage of the network as a pipeline calls it.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_NETWORK_STAGE_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_NETWORK_STAGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "examples/digits/loss.h"
+#include "examples/digits/network.h"
+#include "examples/digits/stages.h"
+#include "lockstep/pipeline_stage.h"
+
+namespace lockstep::digits {
+
+// `images` gives the first stage the samples of a micro-batch.
+using MicroBatchImages = std::function<Tensor<double>(int micro_batch)>;
+using MicroBatchLabels = std::function<std::vector<int>(int micro_batch)>;
+
+class NetworkStage final : public PipelineStage {
+ public:
+  NetworkStage(uint64_t seed, int stage, int stages, MicroBatchImages images)
+      : network_(StageNetwork(seed, stage, stages)),
+        images_(std::move(images)) {}
+
+  absl::Status Forward(int m, TensorViews input, TensorViews output) override;
+  absl::Status BackwardInput(int m, TensorViews output_gradient,
+                             TensorViews input_gradient) override;
+  absl::Status BackwardWeight(int m, TensorViews output_gradient) override;
+
+  Network<double>& network() { return network_; }
+
+ private:
+  Network<double> network_;
+  const MicroBatchImages images_;
+  std::map<int, Trail<double>> trails_;  // of the micro-batches under way
+};
+
+// Softmax cross-entropy, as a part of the whole batch's mean.
+class DigitsLoss final : public PipelineLoss {
+ public:
+  DigitsLoss(MicroBatchLabels labels, int64_t global_batch)
+      : labels_(std::move(labels)), global_batch_(global_batch) {}
+
+  absl::StatusOr<double> Loss(int m, TensorViews output,
+                              TensorViews gradient) override;
+
+ private:
+  const MicroBatchLabels labels_;
+  const int64_t global_batch_;
+};
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_NETWORK_STAGE_H_

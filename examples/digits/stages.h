@@ -1,0 +1,37 @@
+// The network cut into pipeline stages, for the worker and for the demo's spec.
+//
+//   4 stages   conv1 relu1 │ conv2 relu2 pool1 │ conv3 relu3 pool2 │ dense ...
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_STAGES_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_STAGES_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "examples/digits/network.h"
+#include "examples/digits/tensor.h"
+
+namespace lockstep::digits {
+
+// The first block of a stage; of stage `stages`, the end. At most one stage for
+// each block.
+inline int FirstBlock(int stage, int stages) {
+  return (kDigitsBlocks * stage + stages / 2) / stages;
+}
+
+inline Network<double> StageNetwork(uint64_t seed, int stage, int stages) {
+  return DigitsNetwork<double>(seed, FirstBlock(stage, stages),
+                               FirstBlock(stage + 1, stages));
+}
+
+// Of one sample.
+inline Shape OutputOfStage(int stage, int stages) {
+  return StageNetwork(/*seed=*/1, stage, stages).output_shape();
+}
+
+// Enough for every schedule, and few enough to divide a replica's samples.
+inline int MicroBatches(int pipe_ranks) { return std::max(4, pipe_ranks); }
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_STAGES_H_
