@@ -25,6 +25,7 @@ using enum PipelineSchedule;
 std::vector<ScheduleShape> Shapes() {
   std::vector<ScheduleShape> shapes;
   for (const int ranks : {2, 4, 8}) {
+    if (kSanitized && ranks > 4) continue;
     const int m = 2 * ranks;
     for (const ScheduleShape& shape :
          {ScheduleShape{kGPipe, ranks, m, 1},
