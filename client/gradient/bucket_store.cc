@@ -3,22 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/half.h"
-#include "kernels/pack.h"
-
 namespace lockstep::gradient {
 namespace {
-
-// 1 and 0 in every float type; 0 is all bits zero in each.
-void WriteFlag(std::byte* at, DType dtype, bool on) {
-  const auto put = [at](auto value) { std::memcpy(at, &value, sizeof value); };
-  switch (dtype) {
-    case DType::kF16: return put(static_cast<uint16_t>(on ? 0x3c00 : 0));
-    case DType::kBF16: return put(static_cast<uint16_t>(on ? 0x3f80 : 0));
-    case DType::kF64: return put(on ? 1.0 : 0.0);
-    default: return put(on ? 1.0f : 0.0f);
-  }
-}
 
 bool AnyBit(const std::byte* at, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
@@ -31,6 +17,7 @@ bool AnyBit(const std::byte* at, size_t bytes) {
 
 absl::StatusOr<BucketStore> BucketStore::Create(
     const plan::Plan& plan, const std::vector<int>& parameters,
+    transport::Compute* compute,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   std::vector<Place> place_of(plan.parameters.size());
   for (int b = 0; b < static_cast<int>(plan.buckets.size()); ++b) {
@@ -42,7 +29,9 @@ absl::StatusOr<BucketStore> BucketStore::Create(
 
   BucketStore store;
   store.plan_ = &plan;
+  store.compute_ = compute;
   store.memory_.resize(plan.buckets.size());
+  store.flags_.resize(plan.buckets.size());
   for (int parameter : parameters) {
     const Place place = place_of[parameter];
     store.places_.push_back(place);
@@ -53,6 +42,11 @@ absl::StatusOr<BucketStore> BucketStore::Create(
         allocate(bucket.total * SizeOf(bucket.dtype));
     if (!buffer.ok()) return buffer.status();
     memory = *std::move(buffer);
+    const size_t slots = bucket.slots.size();
+    buffer = compute->AllocateStaging(slots * SizeOf(bucket.dtype));
+    if (!buffer.ok()) return buffer.status();
+    store.flags_[place.bucket] = {.own = std::vector<uint8_t>(slots),
+                                  .fetched = *std::move(buffer)};
   }
   return store;
 }
@@ -69,53 +63,60 @@ absl::Span<std::byte> BucketStore::View(int parameter) const {
   return {BucketData(place.bucket) + slot.offset * size, slot.count * size};
 }
 
-void BucketStore::Pack(int parameter, const void* gradient, double weight,
-                       bool add) {
+void BucketStore::Pack(Site& site, int parameter, const void* gradient,
+                       double weight, bool add) {
   const Place place = places_[parameter];
-  const DType dtype = bucket(place.bucket).dtype;
   const plan::Slot& slot = SlotOf(parameter);
   // The kernels read the tensor; their slot is the same for both directions.
   const kernels::Slot packed[] = {{.tensor = const_cast<void*>(gradient),
                                    .offset = static_cast<size_t>(slot.offset),
                                    .count = static_cast<size_t>(slot.count)}};
-  std::byte* data = BucketData(place.bucket);
-  if (add) {
-    kernels::PackAdded(packed, dtype, weight, data);
-  } else if (weight != 1.0) {
-    kernels::PackScaled(packed, dtype, weight, data);
-  } else {
-    kernels::Pack(packed, dtype, data);
-  }
+  site.Pack(packed, bucket(place.bucket).dtype, weight, add,
+            BucketData(place.bucket));
 }
 
-void BucketStore::Zero(int parameter) {
+void BucketStore::Zero(Site& site, int parameter) {
   const absl::Span<std::byte> view = View(parameter);
-  if (!view.empty()) std::memset(view.data(), 0, view.size());
+  site.Zero(view.data(), view.size());
 }
 
-void BucketStore::CopyGradients(const BucketStore& from) {
-  for (int parameter = 0; parameter < static_cast<int>(places_.size());
-       ++parameter) {
-    const absl::Span<std::byte> to = View(parameter);
-    if (to.empty()) continue;
-    std::memcpy(to.data(), from.View(parameter).data(), to.size());
-  }
+absl::Status BucketStore::CopyGradients(const BucketStore& from) {
+  return compute_->Perform(nullptr, [&](Site& site) {
+    for (int parameter = 0; parameter < static_cast<int>(places_.size());
+         ++parameter) {
+      const absl::Span<std::byte> to = View(parameter);
+      site.Copy(from.View(parameter).data(), to.data(), to.size());
+    }
+    if (!site.status().ok()) return site.status();
+    return site.Done().Wait();
+  });
 }
 
 void BucketStore::SetFlag(int parameter, bool contributed) {
   const Place place = places_[parameter];
-  const plan::Bucket& b = bucket(place.bucket);
-  WriteFlag(BucketData(place.bucket) +
-                (b.flags_offset + place.slot) * SizeOf(b.dtype),
-            b.dtype, contributed);
+  const size_t size = SizeOf(bucket(place.bucket).dtype);
+  Flags& flags = flags_[place.bucket];
+  flags.own[place.slot] = contributed;
+  std::memset(flags.fetched.data() + place.slot * size, 0, size);
+}
+
+void BucketStore::WriteFlags(Site& site, int b) {
+  const plan::Bucket& of = bucket(b);
+  site.WriteFlags(flags_[b].own, of.dtype,
+                  BucketData(b) + of.flags_offset * SizeOf(of.dtype));
+}
+
+void BucketStore::FetchFlags(Site& site, int b) {
+  const plan::Bucket& of = bucket(b);
+  const ArenaBuffer& fetched = flags_[b].fetched;
+  site.Copy(BucketData(b) + of.flags_offset * SizeOf(of.dtype), fetched.data(),
+            fetched.bytes());
 }
 
 bool BucketStore::Contributed(int parameter) const {
   const Place place = places_[parameter];
-  const plan::Bucket& b = bucket(place.bucket);
-  const size_t size = SizeOf(b.dtype);
-  return AnyBit(BucketData(place.bucket) + (b.flags_offset + place.slot) * size,
-                size);
+  const size_t size = SizeOf(bucket(place.bucket).dtype);
+  return AnyBit(flags_[place.bucket].fetched.data() + place.slot * size, size);
 }
 
 }  // namespace lockstep::gradient

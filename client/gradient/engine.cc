@@ -23,14 +23,21 @@ Engine::Engine(EngineOptions options)
              negotiates() ? Tally::Expects::kAnnounced : Tally::Expects::kAll),
       times_(options_.clock->Now()) {}
 
+// Between two steps there is nothing to abort, and a peer may still be reading
+// what this rank gave to the last verdict.
 Engine::~Engine() {
-  Abort(absl::CancelledError("gradient synchronisation was destroyed"));
+  const bool rests = failure().ok() && word_.position().phase == Phase::kIdle;
+  if (rests) {
+    gate_.Open();
+  } else {
+    Abort(absl::CancelledError("gradient synchronisation was destroyed"));
+  }
 }
 
 absl::Status Engine::Prepare() {
   absl::StatusOr<std::unique_ptr<Layout>> first =
       Layout::Create(std::move(options_.plan), options_.rank, options_.names,
-                     options_.allocate);
+                     options_.compute.get(), options_.allocate);
   if (!first.ok()) return first.status();
   for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
     facts_.push_back({.dtype = (*first)->DTypeOf(p),
@@ -40,9 +47,14 @@ absl::Status Engine::Prepare() {
   }
   layouts_ = std::make_unique<Layouts>(*std::move(first),
                                        std::move(options_.on_moved));
-  reduction_ = std::make_unique<Reduction>(
-      std::move(options_.communicators),
-      [this](int c, const absl::Status& error) { Fail(c, error); });
+  absl::StatusOr<std::unique_ptr<Reduction>> reduction = Reduction::Create(
+      {.communicators = std::move(options_.communicators),
+       .compute = options_.compute.get(),
+       .on_failure = [this](int c,
+                            const absl::Status& error) { Fail(c, error); }},
+      options_.allocate);
+  if (!reduction.ok()) return reduction.status();
+  reduction_ = *std::move(reduction);
   lane_ = std::make_unique<Lane>(layouts_->current().PendingByItem(),
                                  [this](int item) { Launch(item); });
   if (!negotiates()) return absl::OkStatus();
@@ -54,7 +66,7 @@ absl::Status Engine::Prepare() {
                              [this](int parameter, const Share& share) {
                                LaunchShared(parameter, share);
                              },
-                         .verdict = [this] { FailUnless(LaunchVerdict()); }});
+                         .verdict = [this] { LaunchVerdict(); }});
   return absl::OkStatus();
 }
 
@@ -79,18 +91,14 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
   }
   word_.Enter(Phase::kCompute);
   const double weight = weight_.load(std::memory_order_relaxed);
-  return RunOn(stream, [=, this] {
-    return Deliver(parameter, gradient, weight, submission);
+  return RunOn(stream, [=, this](Site& site) {
+    return Deliver(parameter, gradient, weight, submission, site);
   });
 }
 
-absl::Status Engine::CheckStream(Stream* stream) {
-  if (stream == nullptr || dynamic_cast<HostStream*>(stream) != nullptr) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "this job's transport runs on host streams; the stream is of another "
-      "kind");
+absl::Status Engine::CheckStream(Stream* stream) const {
+  return stream == nullptr ? absl::OkStatus()
+                           : options_.compute->CheckStream(*stream);
 }
 
 absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
@@ -107,28 +115,35 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
                       options_.names[parameter], expected, bytes));
 }
 
-absl::Status Engine::RunOn(Stream* stream,
-                           absl::AnyInvocable<absl::Status()> work) {
-  if (stream == nullptr) return work();
+absl::Status Engine::RunOn(Stream* stream, transport::Compute::Work work) {
+  if (stream == nullptr) {
+    // It has been done, and what it read is the caller's, when this returns.
+    return options_.compute->Perform(
+        nullptr, [work = std::move(work)](Site& site) mutable {
+          absl::Status status = work(site);
+          return status.ok() ? site.Done().Wait() : status;
+        });
+  }
   // A failure on the stream is this rank's; nobody is there to return it to.
-  static_cast<HostStream*>(stream)->Enqueue(
-      [this, work = std::move(work)]() mutable {
+  return options_.compute->Perform(
+      stream, [this, work = std::move(work)](Site& site) mutable {
         // Steps that were begun before the last had passed: nobody needs them.
         if (absl::Status over = ended(); !over.ok()) return over;
-        absl::Status status = work();
+        absl::Status status = work(site);
         if (!status.ok()) Fail(-1, status);
         return status;
       });
-  return absl::OkStatus();
 }
 
 absl::Status Engine::Deliver(int parameter, const void* gradient, double weight,
-                             const Tally::Submission& submission) {
+                             const Tally::Submission& submission, Site& site) {
   word_.Enter(Phase::kCompute);  // before, it was another step's turn
+  Layout& layout = layouts_->current();
   if (gradient != nullptr) {
-    layouts_->current().store().Pack(parameter, gradient, weight,
-                                     !submission.first);
+    layout.store().Pack(site, parameter, gradient, weight, !submission.first);
   }
+  arrivals_.Add(layout.ItemOf(parameter), site.Done());
+  if (!site.status().ok()) return site.status();
   return submission.complete ? MarkReady(parameter, true) : absl::OkStatus();
 }
 
@@ -157,8 +172,15 @@ void Engine::ZeroGradients() {
     if (in_flight_ > 0) return;
     resting = tally_.Resting();
   }
+  if (absl::Status s = ZeroNow(resting); !s.ok()) Fail(-1, s);
+}
+
+absl::Status Engine::ZeroNow(const std::vector<int>& parameters) {
   BucketStore& store = layouts_->current().store();
-  for (const int parameter : resting) store.Zero(parameter);
+  return RunOn(nullptr, [&](Site& site) {
+    for (const int parameter : parameters) store.Zero(site, parameter);
+    return site.status();
+  });
 }
 
 absl::Status Engine::NotWaitedFor() {
@@ -210,16 +232,20 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   }
   tell_order();
   absl::Status status =
-      RunOn(stream, [this, incomplete = std::move(incomplete)] {
-        return CloseStep(incomplete);
+      RunOn(stream, [this, incomplete = std::move(incomplete)](Site& site) {
+        return CloseStep(incomplete, site);
       });
   if (!status.ok()) {
-    Fail(-1, status);
+    if (ended().ok()) Fail(-1, status);
     return status;
   }
   if (stream != nullptr) {
-    static_cast<HostStream*>(stream)->Enqueue(
-        [verdict] { return verdict->Settle(); });
+    auto hold = options_.compute->HoldBack(*stream, sizeof(VerdictScalars));
+    if (!hold.ok()) {
+      Fail(-1, hold.status());
+      return hold.status();
+    }
+    verdict->Holds(*std::move(hold));
   }
   return verdict;
 }
@@ -249,10 +275,13 @@ std::vector<uint32_t> Engine::ReadyOrder(
   return order;
 }
 
-absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete) {
+absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete,
+                               Site& site) {
   word_.Enter(Phase::kTransfer);
+  Layout& layout = layouts_->current();
   for (int parameter : incomplete.never) {
-    layouts_->current().store().Zero(parameter);
+    layout.store().Zero(site, parameter);
+    arrivals_.Add(layout.ItemOf(parameter), site.Done());
     if (absl::Status s = MarkReady(parameter, false); !s.ok()) return s;
   }
   for (int parameter : incomplete.partly) {
@@ -266,8 +295,9 @@ absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete) {
 // --- Later revisions --------------------------------------------------------
 
 absl::Status Engine::Hold(plan::Plan plan) {
-  absl::StatusOr<std::unique_ptr<Layout>> next = Layout::Create(
-      std::move(plan), options_.rank, options_.names, options_.allocate);
+  absl::StatusOr<std::unique_ptr<Layout>> next =
+      Layout::Create(std::move(plan), options_.rank, options_.names,
+                     options_.compute.get(), options_.allocate);
   if (!next.ok()) return next.status();
   return layouts_->Hold(*std::move(next));
 }

@@ -1,17 +1,21 @@
 // One epoch's gradient synchronisation: tally, buckets, lane and verdict put
 // together. It knows no session and no coordinator; GradientSync joins the two.
 //
-//   Submit ─▶ Tally ─(pack)─▶ Layout's store ─complete─▶ Lane ─launch─▶ comm
-//   stream Finish ─▶ zeros for the rest ───────────────────▶ Close ─▶ verdict
+//   Submit ─▶ Tally ─(pack)─▶ Layout's store ─complete─▶ Lane ─launch─▶ queue
+//   Finish ─▶ zeros for the rest ───────────────────▶ Close ─▶ verdict
 //   ─▶ pass? ─▶ switch to the next layout, if all ranks hold it
 //   ─▶ gate (a pause holds it) ─▶ Wait returns
 //
 // A revision is prepared beside the steps (Hold), and replaces everything that
-// depends on it at once, on the comm stream's thread, after a verdict has
+// depends on it at once, on the comm queue's thread, after a verdict has
 // passed and before anybody who waits for it goes on (layouts.h).
 //
+// Bytes are touched by a Compute alone (compute.h): gradients may lie in a
+// device's memory. There a Submit's work is done in the call, and what it has
+// enqueued is waited for by the bucket's reduction (arrivals.h).
+//
 // Threads: as gradient_sync.h says for the calls it forwards. Reductions, norms
-//          and the judging of the verdict run on the comm stream's thread;
+//          and the judging of the verdict run on the comm queue's thread;
 //          Abort and position() may be called from any.
 // Errors:  wrong calls are InvalidArgument or FailedPrecondition and change
 //          nothing. After Abort, or when a transfer failed, every call and
@@ -33,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "client/gradient/arrivals.h"
 #include "client/gradient/ballot.h"
 #include "client/gradient/command_gate.h"
 #include "client/gradient/data_supply.h"
@@ -44,6 +49,7 @@
 #include "client/gradient/step_times.h"
 #include "client/gradient/step_word.h"
 #include "client/gradient/tally.h"
+#include "client/transport/compute.h"
 #include "lockstep/communicator.h"
 #include "lockstep/gradient_sync.h"
 #include "plan/words/protocol.h"
@@ -61,6 +67,8 @@ struct EngineOptions {
   // The rank's parameters in registration order, and their uses.
   std::vector<std::string> names;
   std::vector<int> uses;
+  // What works on the gradients, and memory for them that it works on.
+  std::unique_ptr<transport::Compute> compute;
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
   const Clock* clock = nullptr;
   // Called once, from any thread, with the first thing that went wrong: in
@@ -86,7 +94,8 @@ class Engine {
   // rank's gradient lane what it cannot do.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
 
-  // Aborts if it was not, and waits for the comm stream.
+  // Aborts, unless that was done before or no step is in progress; waits for
+  // the comm queue.
   ~Engine();
 
   absl::Span<std::byte> View(int parameter) {
@@ -153,6 +162,8 @@ class Engine {
   protocol::EpochReport Abort(const absl::Status& cause);
 
  private:
+  using Site = transport::Compute::Site;
+
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
 
@@ -160,17 +171,20 @@ class Engine {
   bool negotiates() const { return options_.announce != nullptr; }
   // A pass that was not begun announces nothing.
   absl::Status BeginPassIfNone();
-  void ForgetUnannounced(const std::vector<int>& announced);
+  absl::Status ForgetUnannounced(const std::vector<int>& announced);
 
-  // Does `work` when `stream` gets there, or at once without one.
-  absl::Status RunOn(Stream* stream, absl::AnyInvocable<absl::Status()> work);
+  // Compute::Perform: the end of the step while it waits ends the work too, and
+  // a failure on a stream is this rank's.
+  absl::Status RunOn(Stream* stream, transport::Compute::Work work);
   // InvalidArgument for a stream that this engine cannot enqueue work on.
-  static absl::Status CheckStream(Stream* stream);
+  absl::Status CheckStream(Stream* stream) const;
   absl::Status CheckSubmit(int parameter, const void* gradient,
                            size_t bytes) const;
   absl::Status CheckFinish(const FinishOptions& options);
+  // They are zeros when it returns.
+  absl::Status ZeroNow(const std::vector<int>& parameters);
   absl::Status Deliver(int parameter, const void* gradient, double weight,
-                       const Tally::Submission& submission);
+                       const Tally::Submission& submission, Site& site);
   // What tells the order of this step to who watches for it, if anybody does.
   absl::AnyInvocable<void()> TakeOrderWatch()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -179,11 +193,10 @@ class Engine {
   absl::Status MarkReady(int parameter, bool contributed);
   // The end of a step, in stream order: what was not submitted, then the
   // verdict.
-  absl::Status CloseStep(const Tally::Incomplete& incomplete);
+  absl::Status CloseStep(const Tally::Incomplete& incomplete, Site& site);
   void Launch(int item);
   void LaunchShared(int parameter, const Share& share);
-  absl::Status LaunchVerdict();
-  void FailUnless(const absl::Status& launched);
+  void LaunchVerdict();
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
   // What Abort reports if this verdict has passed.
@@ -237,6 +250,7 @@ class Engine {
       ABSL_GUARDED_BY(mutex_);
 
   std::vector<int> announced_;  // in the last pass; by the training thread
+  Arrivals arrivals_;
 
   std::unique_ptr<Lane> lane_;
   std::unique_ptr<PassLane> pass_lane_;  // in its stead, in negotiated mode

@@ -23,7 +23,10 @@ absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
     if (begun.ok()) begun = tally_.BeginPass(parameters);
     if (!begun.ok()) return begun;
   }
-  ForgetUnannounced(parameters);
+  if (absl::Status forgot = ForgetUnannounced(parameters); !forgot.ok()) {
+    Fail(-1, forgot);
+    return forgot;
+  }
   pass_lane_->Begin(parameters);
   word_.Enter(Phase::kCompute);
   protocol::Announce announce{.pass = word_.steps()};
@@ -46,20 +49,22 @@ absl::Status Engine::BeginPassIfNone() {
 
 // What the last pass left behind. No reduction of this pass is launched before
 // this rank has announced.
-void Engine::ForgetUnannounced(const std::vector<int>& announced) {
+absl::Status Engine::ForgetUnannounced(const std::vector<int>& announced) {
   BucketStore& store = layouts_->current().store();
   std::vector<bool> is_announced(facts_.size());
   for (const int parameter : announced) is_announced[parameter] = true;
   for (size_t p = 0; p < facts_.size(); ++p) {
     if (!is_announced[p]) store.SetFlag(static_cast<int>(p), false);
   }
+  std::vector<int> forgotten;
   for (const int before : announced_) {
-    if (!is_announced[before]) store.Zero(before);
+    if (!is_announced[before]) forgotten.push_back(before);
   }
   announced_ = announced;
+  return forgotten.empty() ? absl::OkStatus() : ZeroNow(forgotten);
 }
 
-// On the comm stream, behind the reductions before: the caller's thread must
+// On the comm queue, behind the reductions before: the caller's thread must
 // not meet what a launch that fails brings with it.
 void Engine::Decide(std::vector<protocol::Decision> decisions) {
   reduction_->Run([this, decisions = std::move(decisions)] {

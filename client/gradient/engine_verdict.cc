@@ -11,29 +11,25 @@ using protocol::Phase;
 
 void Engine::Launch(int item) {
   Layout& layout = layouts_->current();
-  FailUnless(item < static_cast<int>(layout.items().size())
-                 ? reduction_->LaunchBucket(layout, item)
-                 : LaunchVerdict());
+  if (item == static_cast<int>(layout.items().size())) return LaunchVerdict();
+  reduction_->LaunchBucket(layout, item, arrivals_.Take(item));
 }
 
 void Engine::LaunchShared(int parameter, const Share& share) {
   Layout& layout = layouts_->current();
-  FailUnless(reduction_->LaunchShared(layout, layout.ItemOf(parameter), share));
+  const int item = layout.ItemOf(parameter);
+  reduction_->LaunchShared(layout, item, share, arrivals_.Take(item));
 }
 
-void Engine::FailUnless(const absl::Status& launched) {
-  if (!launched.ok()) Fail(-1, launched);
-}
-
-absl::Status Engine::LaunchVerdict() {
+void Engine::LaunchVerdict() {
   std::shared_ptr<PendingVerdict::State> verdict;
   {
     MutexLock lock(&mutex_);
-    if (closing_.empty()) return absl::OkStatus();  // the step was given up
+    if (closing_.empty()) return;  // the step was given up
     verdict = std::move(closing_.front());
     closing_.pop_front();
   }
-  return reduction_->LaunchVerdict(
+  reduction_->LaunchVerdict(
       verdict,
       [this](Ballot* ballot) {
         word_.Enter(Phase::kVerdict);
@@ -56,7 +52,7 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
     KeepForAbort(*verdict);
   }
   if (!reduced.ok() || !word_.Pass(verdict->stamp.step, reduced->IsLast())) {
-    layouts_->Settle(/*everyone=*/false);
+    (void)layouts_->Settle(/*everyone=*/false);
     verdict->Complete(failure());
     return;
   }
@@ -75,10 +71,10 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   judged.contributed.resize(parameters);
   for (int p = 0; p < parameters; ++p)
     judged.contributed[p] = layouts_->current().store().Contributed(p);
-  verdict->scalars = {.commit = 1,
-                      .finite = judged.finite ? 1.0 : 0.0,
-                      .clip = judged.UpdateFactor(verdict->max_norm),
-                      .samples = judged.samples};
+  verdict->set_scalars({.commit = 1,
+                        .finite = judged.finite ? 1.0 : 0.0,
+                        .clip = judged.UpdateFactor(verdict->max_norm),
+                        .samples = judged.samples});
 
   // Before anybody may begin the next step.
   SwitchIfAllHold(judged);
@@ -113,9 +109,9 @@ void Engine::EndAfter(const Verdict& last) {
 
 void Engine::SwitchIfAllHold(const Verdict& judged) {
   const bool everyone = judged.revision_holders == judged.world_size;
-  if (layouts_->Settle(everyone)) {
-    lane_->Begin(layouts_->current().PendingByItem());
-  }
+  const absl::StatusOr<bool> switched = layouts_->Settle(everyone);
+  if (!switched.ok()) return Fail(-1, switched.status());
+  if (*switched) lane_->Begin(layouts_->current().PendingByItem());
 }
 
 }  // namespace lockstep::gradient

@@ -16,7 +16,7 @@ PendingVerdict::PendingVerdict(std::shared_ptr<State> state)
     : state_(std::move(state)) {}
 
 const VerdictScalars* PendingVerdict::scalars() const {
-  return &state_->scalars;
+  return state_->scalars();
 }
 
 absl::StatusOr<Verdict> PendingVerdict::Wait() { return state_->Wait(); }
@@ -71,6 +71,7 @@ class GradientSync::Impl {
   const std::vector<std::string>& names() const { return names_; }
 
  private:
+  absl::Status MakeEngine(PlanInEffect plan);
   gradient::EngineOptions OptionsFor(PlanInEffect plan);
   void OnFailure(int communicator, const absl::Status& error);
   void OnEpochEnded(const absl::Status& cause);
@@ -125,13 +126,10 @@ absl::Status GradientSync::Impl::Seal() {
   for (const plan::Communicator& communicator : connected->plan.communicators) {
     groups_.push_back(communicator.ranks);
   }
-  absl::StatusOr<std::unique_ptr<gradient::Engine>> engine =
-      gradient::Engine::Create(OptionsFor(*std::move(connected)));
-  if (!engine.ok()) {
-    session_.ReportFailure(0, "GradientSync::Seal", engine.status());
-    return engine.status();
+  if (absl::Status made = MakeEngine(*std::move(connected)); !made.ok()) {
+    session_.ReportFailure(0, "GradientSync::Seal", made);
+    return made;
   }
-  engine_ = *std::move(engine);
   session_.SetDecisionSink(
       [this](const std::vector<protocol::Decision>& decisions) {
         engine_->Decide(decisions);
@@ -144,6 +142,17 @@ absl::Status GradientSync::Impl::Seal() {
   }
   session_.SetViewListener(
       [this](const session::View& view) { engine_->Hear(view.wanted); });
+  return absl::OkStatus();
+}
+
+absl::Status GradientSync::Impl::MakeEngine(PlanInEffect plan) {
+  gradient::EngineOptions options = OptionsFor(std::move(plan));
+  auto compute = session_.transport().MakeCompute();
+  if (!compute.ok()) return compute.status();
+  options.compute = *std::move(compute);
+  auto engine = gradient::Engine::Create(std::move(options));
+  if (!engine.ok()) return engine.status();
+  engine_ = *std::move(engine);
   return absl::OkStatus();
 }
 

@@ -5,9 +5,20 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
+#include "client/gradient/owned.h"
 
 namespace lockstep::gradient {
 namespace {
+
+std::vector<kernels::ElementRange> Ranges(
+    const std::vector<OwnedRange>& owned) {
+  std::vector<kernels::ElementRange> ranges;
+  for (const OwnedRange& range : owned) {
+    ranges.push_back({.offset = static_cast<size_t>(range.offset),
+                      .count = static_cast<size_t>(range.count)});
+  }
+  return ranges;
+}
 
 // The rank's parameters as indices of plan.parameters: the one of that name
 // whose bucket this rank takes part in.
@@ -39,14 +50,15 @@ absl::StatusOr<std::vector<int>> FindParameters(
 
 absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
     plan::Plan plan, int rank, const std::vector<std::string>& names,
+    transport::Compute* compute,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   std::unique_ptr<Layout> layout(new Layout(std::move(plan)));
   absl::StatusOr<std::vector<int>> parameters =
       FindParameters(layout->plan_, rank, names);
   if (!parameters.ok()) return parameters.status();
   layout->parameters_ = *std::move(parameters);
-  absl::StatusOr<BucketStore> store =
-      BucketStore::Create(layout->plan_, layout->parameters_, allocate);
+  absl::StatusOr<BucketStore> store = BucketStore::Create(
+      layout->plan_, layout->parameters_, compute, allocate);
   if (!store.ok()) return store.status();
   layout->store_ = *std::move(store);
   if (absl::Status status = layout->LayOutLaunches(rank); !status.ok()) {
@@ -70,9 +82,10 @@ absl::Status Layout::LayOutLaunches(int rank) {
           ref.index));
     }
     item_of_bucket_[transfer.bucket] = static_cast<int>(items_.size());
-    items_.push_back({.bucket = transfer.bucket,
-                      .communicator = transfer.communicator,
-                      .owned = OwnedRanges(plan_, transfer.bucket, rank)});
+    items_.push_back(
+        {.bucket = transfer.bucket,
+         .communicator = transfer.communicator,
+         .owned = Ranges(OwnedRanges(plan_, transfer.bucket, rank))});
   }
   return absl::OkStatus();
 }

@@ -22,7 +22,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "client/gradient/bucket_store.h"
-#include "client/gradient/owned.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
 
@@ -34,7 +33,7 @@ class Layout {
   struct Item {
     int bucket = -1;
     int communicator = -1;
-    std::vector<OwnedRange> owned;  // counted by this rank in the norm
+    std::vector<kernels::ElementRange> owned;  // counted here in the norm
   };
 
   // `names` are the rank's parameters in registration order; the layout speaks
@@ -43,6 +42,7 @@ class Layout {
   // what it cannot do; errors of `allocate`.
   static absl::StatusOr<std::unique_ptr<Layout>> Create(
       plan::Plan plan, int rank, const std::vector<std::string>& names,
+      transport::Compute* compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   Revision revision() const { return plan_.revision; }
@@ -72,7 +72,9 @@ class Layout {
   std::vector<int> PendingByItem() const;
 
   // Brings every gradient of another revision, of the same rank, over.
-  void CopyGradients(const Layout& from) { store_.CopyGradients(from.store_); }
+  absl::Status CopyGradients(const Layout& from) {
+    return store_.CopyGradients(from.store_);
+  }
 
  private:
   explicit Layout(plan::Plan plan) : plan_(std::move(plan)) {}

@@ -77,7 +77,7 @@ bool Layouts::Promise() {
 
 // A promise keeps both layouts where they are, so the copy needs no lock. It
 // may be long, and heartbeats ask what is held.
-bool Layouts::CopyIfPromised() {
+absl::StatusOr<bool> Layouts::CopyIfPromised() {
   const Layout* from = nullptr;
   Layout* to = nullptr;
   {
@@ -86,12 +86,16 @@ bool Layouts::CopyIfPromised() {
     from = in_effect_.get();
     to = next_.get();
   }
-  to->CopyGradients(*from);
+  if (absl::Status copied = to->CopyGradients(*from); !copied.ok()) {
+    return copied;
+  }
   return true;
 }
 
-bool Layouts::Settle(bool everyone) {
-  const bool moves = everyone && CopyIfPromised();
+absl::StatusOr<bool> Layouts::Settle(bool everyone) {
+  const absl::StatusOr<bool> copied =
+      everyone ? CopyIfPromised() : absl::StatusOr<bool>(false);
+  const bool moves = copied.ok() && *copied;
   std::unique_ptr<Layout> former;  // valid until the handler has returned
   std::function<void()> moved;
   {
@@ -106,6 +110,7 @@ bool Layouts::Settle(bool everyone) {
     settled_.NotifyAll();
   }
   if (moved) moved();
+  if (!copied.ok()) return copied.status();
   return former != nullptr;
 }
 

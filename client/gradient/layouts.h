@@ -30,6 +30,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "client/gradient/layout.h"
@@ -66,12 +67,13 @@ class Layouts {
 
   // Ends a promise; nobody waits for the gradients' copy but who waits for the
   // switch. `everyone`: all ranks made one; then the next layout is in
-  // effect, has the gradients, and the handler has been called: true.
-  bool Settle(bool everyone);
+  // effect, has the gradients, and the handler has been called: true. An error
+  // of the copy leaves the one before in effect.
+  absl::StatusOr<bool> Settle(bool everyone);
 
  private:
   // False without a promise.
-  bool CopyIfPromised();
+  absl::StatusOr<bool> CopyIfPromised();
   bool MayMove() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !views_are_out_ || on_moved_ != nullptr;
   }

@@ -4,11 +4,14 @@
 #define LOCKSTEP_CLIENT_GRADIENT_PENDING_H_
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "client/gradient/ballot.h"
+#include "client/transport/compute.h"
 #include "lockstep/gradient_sync.h"
 
 namespace lockstep {
@@ -21,10 +24,37 @@ class PendingVerdict::State {
 
   // The first call decides; scalars are written before.
   void Complete(absl::StatusOr<Verdict> result) {
+    std::shared_ptr<transport::Compute::Hold> hold;
+    absl::Status status = result.status();
+    {
+      MutexLock lock(&mutex_);
+      if (result_) return;
+      result_ = std::move(result);
+      completed_.NotifyAll();
+      hold = hold_;
+    }
+    if (hold != nullptr) hold->Release(status, &scalars_);
+  }
+
+  // Releases a stream once the step has ended: with the scalars, and with the
+  // step's error, unexplained. Once, before anybody asks for the scalars.
+  void Holds(std::shared_ptr<transport::Compute::Hold> hold) {
+    absl::Status status;
+    {
+      MutexLock lock(&mutex_);
+      hold_ = hold;
+      if (!result_) return;
+      status = result_->status();
+    }
+    hold->Release(status, &scalars_);
+  }
+
+  // What a stream's work reads.
+  const VerdictScalars* scalars() const {
     MutexLock lock(&mutex_);
-    if (result_) return;
-    result_ = std::move(result);
-    completed_.NotifyAll();
+    return hold_ == nullptr
+               ? &scalars_
+               : static_cast<const VerdictScalars*>(hold_->message());
   }
 
   absl::StatusOr<Verdict> Wait() {
@@ -36,15 +66,8 @@ class PendingVerdict::State {
     return explain_(result_->status());
   }
 
-  // Blocks a stream until the step has ended; its error, unexplained.
-  absl::Status Settle() {
-    MutexLock lock(&mutex_);
-    while (!result_) completed_.Wait(&mutex_);
-    return result_->status();
-  }
-
   // The comm stream's own until Complete.
-  VerdictScalars scalars;
+  void set_scalars(const VerdictScalars& scalars) { scalars_ = scalars; }
   gradient::BallotVectors vectors;
   gradient::StepStamp stamp;
   FinishOptions options;
@@ -53,9 +76,11 @@ class PendingVerdict::State {
 
  private:
   const std::function<absl::Status(const absl::Status&)> explain_;
-  Mutex mutex_;
+  VerdictScalars scalars_;  // fixed once there is a result
+  mutable Mutex mutex_;
   CondVar completed_;
   std::optional<absl::StatusOr<Verdict>> result_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<transport::Compute::Hold> hold_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep

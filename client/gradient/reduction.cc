@@ -1,134 +1,191 @@
 #include "client/gradient/reduction.h"
 
-#include <cstring>
 #include <string>
 #include <utility>
 
-#include "kernels/cast_scale.h"
-#include "kernels/finite_check.h"
-
 namespace lockstep::gradient {
 
-Reduction::Reduction(std::vector<std::unique_ptr<Communicator>> communicators,
-                     std::function<void(int, const absl::Status&)> on_failure)
-    : communicators_(std::move(communicators)),
-      on_failure_(std::move(on_failure)) {}
-
-absl::Status Reduction::LaunchBucket(Layout& layout, int item) {
-  const Layout::Item& it = layout.items()[item];
-  const plan::Bucket& bucket = layout.bucket(it.bucket);
-  std::byte* data = layout.store().BucketData(it.bucket);
-  absl::Status status = communicators_[it.communicator]->AllReduce(
-      data, data, bucket.total, bucket.dtype, bucket.op, stream_);
-  if (!status.ok()) return status;
-  stream_.Enqueue([this, &layout, &it] { return TakeNorm(layout, it); });
-  return absl::OkStatus();
+absl::StatusOr<std::unique_ptr<Reduction>> Reduction::Create(
+    Options options,
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+  transport::Compute& compute = *options.compute;
+  std::unique_ptr<Reduction> reduction(new Reduction(std::move(options)));
+  absl::StatusOr<ArenaBuffer> buffer = allocate(sizeof(StepMemory));
+  if (!buffer.ok()) return buffer.status();
+  reduction->memory_ = *std::move(buffer);
+  buffer = compute.AllocateStaging(sizeof(StepMemory));
+  if (!buffer.ok()) return buffer.status();
+  reduction->staging_ = *std::move(buffer);
+  auto queue = compute.MakeQueue("ls-comm");
+  if (!queue.ok()) return queue.status();
+  reduction->queue_ = *std::move(queue);
+  return reduction;
 }
 
-absl::Status Reduction::LaunchShared(Layout& layout, int item,
-                                     const Share& share) {
+void Reduction::FailUnless(int communicator, const absl::Status& status) {
+  if (!status.ok()) on_failure_(communicator, status);
+}
+
+// --- Buckets ----------------------------------------------------------------
+
+void Reduction::LaunchBucket(Layout& layout, int item,
+                             std::vector<Event> after) {
+  const Layout::Item& it = layout.items()[item];
+  queue_->Launch(
+      {.after = std::move(after),
+       .before =
+           [&layout, &it](Site& site) {
+             layout.store().WriteFlags(site, it.bucket);
+             return site.status();
+           },
+       .communicate =
+           [this, &layout, &it](Stream& stream) {
+             const plan::Bucket& bucket = layout.bucket(it.bucket);
+             std::byte* data = layout.store().BucketData(it.bucket);
+             return communicators_[it.communicator]->AllReduce(
+                 data, data, bucket.total, bucket.dtype, bucket.op, stream);
+           },
+       .then =
+           [this, &layout, &it](Site& site, const absl::Status& launched) {
+             if (!launched.ok()) return on_failure_(-1, launched);
+             Follow(site, layout, it);
+           }});
+}
+
+void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
+                             std::vector<Event> after) {
   const Layout::Item& it = layout.items()[item];
   const plan::Bucket& bucket = layout.bucket(it.bucket);
   Communicator& communicator = *communicators_[it.communicator];
+  std::byte* data = layout.store().BucketData(it.bucket);
   const bool some_only = share.announcers < communicator.size();
   const bool rescales = bucket.op == ReduceOp::kMean && some_only;
   const bool by_sum =
       rescales && (bucket.dtype == DType::kF32 || bucket.dtype == DType::kF64);
   const double factor = (by_sum ? 1.0 : communicator.size()) / share.announcers;
-
-  std::byte* data = layout.store().BucketData(it.bucket);
-  if (!share.gives) {
-    stream_.Enqueue([data, bytes = bucket.total * SizeOf(bucket.dtype)] {
-      std::memset(data, 0, bytes);
-      return absl::OkStatus();
-    });
-  }
-  absl::Status status =
-      communicator.AllReduce(data, data, bucket.total, bucket.dtype,
-                             by_sum ? ReduceOp::kSum : bucket.op, stream_);
-  if (!status.ok()) return status;
-  stream_.Enqueue([this, &layout, &it, rescales, factor, share] {
-    if (rescales) Rescale(layout, it.bucket, factor);
-    absl::Status taken = TakeNorm(layout, it);
-    // The flag stays: it says that others gave a gradient.
-    const plan::Bucket& bucket = layout.bucket(it.bucket);
-    if (!share.gives) {
-      std::memset(layout.store().BucketData(it.bucket), 0,
-                  bucket.flags_offset * SizeOf(bucket.dtype));
-    }
-    return taken;
-  });
-  return absl::OkStatus();
+  // The flag apart: it says whether others gave a gradient.
+  const auto zero = [data, &bucket](Site& site) {
+    site.Zero(data, bucket.flags_offset * SizeOf(bucket.dtype));
+  };
+  queue_->Launch({.after = std::move(after),
+                  .before =
+                      [&layout, &it, share, zero](Site& site) {
+                        if (!share.gives) zero(site);
+                        layout.store().WriteFlags(site, it.bucket);
+                        return site.status();
+                      },
+                  .communicate =
+                      [&communicator, &bucket, data, by_sum](Stream& stream) {
+                        return communicator.AllReduce(
+                            data, data, bucket.total, bucket.dtype,
+                            by_sum ? ReduceOp::kSum : bucket.op, stream);
+                      },
+                  .then =
+                      [=, this, &layout, &it, &bucket](
+                          Site& site, const absl::Status& launched) {
+                        if (!launched.ok()) return on_failure_(-1, launched);
+                        if (rescales) {
+                          site.Scale(data, bucket.dtype, factor,
+                                     bucket.slots[0].count);
+                        }
+                        Follow(site, layout, it);
+                        if (!share.gives) zero(site);
+                        FailUnless(-1, site.status());
+                      }});
 }
 
-void Reduction::Rescale(Layout& layout, int bucket, double factor) {
-  const plan::Bucket& of = layout.bucket(bucket);
-  std::byte* data = layout.store().BucketData(bucket);
-  kernels::Scale(data, of.dtype, factor, of.slots[0].count);
+void Reduction::Follow(Site& site, Layout& layout, const Layout::Item& item) {
+  const absl::Status reduced = communicators_[item.communicator]->status();
+  if (!reduced.ok()) return on_failure_(item.communicator, reduced);
+  site.AddFiniteCheck(layout.store().BucketData(item.bucket),
+                      layout.bucket(item.bucket).dtype, item.owned,
+                      &moved().norm);
+  layout.store().FetchFlags(site, item.bucket);
+  FailUnless(-1, site.status());
 }
 
 void Reduction::Run(absl::AnyInvocable<void()> work) {
-  stream_.Enqueue([work = std::move(work)]() mutable {
-    work();
-    return absl::OkStatus();
-  });
+  queue_->Launch({.then = [work = std::move(work)](
+                              Site&, const absl::Status&) mutable { work(); }});
 }
 
-absl::Status Reduction::TakeNorm(const Layout& layout,
-                                 const Layout::Item& item) {
-  if (absl::Status status = communicators_[item.communicator]->status();
-      !status.ok()) {
-    on_failure_(item.communicator, status);
-    return status;
-  }
-  const DType dtype = layout.bucket(item.bucket).dtype;
-  const std::byte* data = layout.store().BucketData(item.bucket);
-  for (const OwnedRange& range : item.owned) {
-    const kernels::FiniteCheck check = kernels::CheckFinite(
-        data + range.offset * SizeOf(dtype), dtype, range.count);
-    norm_squared_ += check.sum_of_squares;
-    nonfinite_ += static_cast<int64_t>(check.non_finite);
-  }
-  return absl::OkStatus();
-}
+// --- The verdict ------------------------------------------------------------
 
-Ballot Reduction::TakeBallot(const FinishOptions& options) {
-  return {.norm_squared = std::exchange(norm_squared_, 0),
-          .nonfinite = std::exchange(nonfinite_, 0),
-          .samples = options.samples,
-          .more_data = options.more_data,
-          .per_sample = options.per_sample};
-}
-
-absl::Status Reduction::LaunchVerdict(
+void Reduction::LaunchVerdict(
     std::shared_ptr<PendingVerdict::State> verdict,
     std::function<StepStamp(Ballot*)> enter,
     std::function<void(absl::StatusOr<Verdict>)> judge) {
   Communicator& world = *communicators_[0];
-  stream_.Enqueue([this, verdict, enter = std::move(enter)] {
-    Ballot ballot = TakeBallot(verdict->options);
-    verdict->stamp = enter(&ballot);
-    verdict->vectors = Encode(verdict->stamp, ballot);
-    return absl::OkStatus();
-  });
-  BallotVectors& v = verdict->vectors;
-  absl::Status status = world.Group([&]() -> absl::Status {
-    absl::Status sum = world.AllReduce(v.sum.data(), v.sum.data(), v.sum.size(),
-                                       DType::kF64, ReduceOp::kSum, stream_);
-    if (!sum.ok()) return sum;
-    return world.AllReduce(v.max.data(), v.max.data(), v.max.size(),
-                           DType::kU64, ReduceOp::kMax, stream_);
-  });
-  stream_.Enqueue([&world, verdict, judge = std::move(judge)] {
-    // A transfer that failed has aborted the world, so its status covers all.
-    absl::Status reduced = world.status();
-    judge(reduced.ok()
-              ? Decode(verdict->stamp, world.size(),
-                       verdict->options.inverse_scale, verdict->vectors)
-              : absl::StatusOr<Verdict>(reduced));
-    return reduced;
-  });
-  return status;
+  queue_->Launch({.before =
+                      [this, verdict, enter = std::move(enter)](Site& site) {
+                        auto ballot = TakeBallot(site, verdict->options);
+                        if (!ballot.ok()) return ballot.status();
+                        verdict->stamp = enter(&*ballot);
+                        fetched().ballot = Encode(verdict->stamp, *ballot);
+                        site.Copy(&fetched().ballot, &moved().ballot,
+                                  sizeof(BallotVectors));
+                        return site.status();
+                      },
+                  .communicate =
+                      [this, &world](Stream& stream) {
+                        BallotVectors& v = moved().ballot;
+                        return world.Group([&]() -> absl::Status {
+                          absl::Status sum = world.AllReduce(
+                              v.sum.data(), v.sum.data(), v.sum.size(),
+                              DType::kF64, ReduceOp::kSum, stream);
+                          if (!sum.ok()) return sum;
+                          return world.AllReduce(v.max.data(), v.max.data(),
+                                                 v.max.size(), DType::kU64,
+                                                 ReduceOp::kMax, stream);
+                        });
+                      },
+                  .then =
+                      [this, &world, verdict, judge = std::move(judge)](
+                          Site& site, const absl::Status& launched) {
+                        const absl::StatusOr<BallotVectors> reduced =
+                            launched.ok() ? FetchBallot(site) : launched;
+                        if (!reduced.ok()) return judge(reduced.status());
+                        verdict->vectors = *reduced;
+                        judge(Decode(verdict->stamp, world.size(),
+                                     verdict->options.inverse_scale, *reduced));
+                      }});
+}
+
+absl::StatusOr<Ballot> Reduction::TakeBallot(Site& site,
+                                             const FinishOptions& options) {
+  site.Copy(&moved().norm, &fetched().norm, sizeof(kernels::FiniteCheck));
+  site.Zero(&moved().norm, sizeof(kernels::FiniteCheck));
+  absl::Status got = site.status();
+  if (got.ok()) got = site.Done().Wait();
+  if (got.ok()) got = CheckCommunicators();
+  if (!got.ok()) return got;
+  const kernels::FiniteCheck& norm = fetched().norm;
+  return Ballot{.norm_squared = norm.sum_of_squares,
+                .nonfinite = static_cast<int64_t>(norm.non_finite),
+                .samples = options.samples,
+                .more_data = options.more_data,
+                .per_sample = options.per_sample};
+}
+
+absl::Status Reduction::CheckCommunicators() {
+  for (size_t c = 0; c < communicators_.size(); ++c) {
+    if (communicators_[c] == nullptr) continue;
+    absl::Status status = communicators_[c]->status();
+    if (status.ok()) continue;
+    on_failure_(static_cast<int>(c), status);
+    return status;
+  }
+  return absl::OkStatus();
+}
+
+// A transfer that failed has aborted the world, so its status covers all.
+absl::StatusOr<BallotVectors> Reduction::FetchBallot(Site& site) {
+  site.Copy(&moved().ballot, &fetched().ballot, sizeof(BallotVectors));
+  absl::Status got = site.status();
+  if (got.ok()) got = site.Done().Wait();
+  if (got.ok()) got = communicators_[0]->status();
+  if (!got.ok()) return got;
+  return fetched().ballot;
 }
 
 void Reduction::Abort(const absl::Status& cause) {

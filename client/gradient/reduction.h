@@ -1,13 +1,18 @@
-// What runs on the comm stream: the buckets' reductions, the norms of what came
+// What runs on the comm queue: the buckets' reductions, the norms of what came
 // out, and the verdict's exchange.
 //
-//   comm stream   [all-reduce 0][norm 0][all-reduce 1][norm 1] ... [verdict]
+//   ls-comm   [all-reduce 0][norm 0][all-reduce 1][norm 1] ... [verdict]
+//                                                              └ encode, judge
 //
-// The norm of a bucket is taken right after its reduction, while the next one
-// is still being filled.
+// The norm of a bucket is taken right behind its reduction, while the next one
+// is still being filled. Norms, flags and the verdict's vectors are fetched
+// before they are read: only the verdict waits for that, twice.
+//
+// Completed is not succeeded: where a queue runs on after an abort, what was
+// fetched may be anything. So the communicators are asked after each wait.
 //
 // Threads: Launch calls come one at a time, in the lane's order; callbacks run
-//          on the comm stream's thread; Abort from any thread.
+//          on the queue's thread; Abort from any thread.
 // Ownership: owns the communicators, which outlive every layout: a layout is
 //          needed until the verdict behind its buckets has been judged.
 
@@ -19,10 +24,13 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/gradient/ballot.h"
 #include "client/gradient/layout.h"
 #include "client/gradient/pending.h"
+#include "client/transport/compute.h"
 #include "lockstep/communicator.h"
 
 namespace lockstep::gradient {
@@ -35,31 +43,40 @@ struct Share {
 
 class Reduction {
  public:
-  // By index in the plan; null where this rank is not a member. `on_failure`
-  // gets the error of a bucket's reduction, and in which communicator it was;
-  // on the comm stream.
-  Reduction(std::vector<std::unique_ptr<Communicator>> communicators,
-            std::function<void(int, const absl::Status&)> on_failure);
-  // Waits for the comm stream: abort first if peers may not come.
+  struct Options {
+    // By index in the plan; null where this rank is not a member.
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    transport::Compute* compute = nullptr;
+    // Gets the error of a reduction, and in which communicator it was, or -1;
+    // on the queue's thread.
+    std::function<void(int, const absl::Status&)> on_failure;
+  };
+
+  // Errors of the compute and of `allocate`, which gives its memory.
+  static absl::StatusOr<std::unique_ptr<Reduction>> Create(
+      Options options,
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
+  // Waits for the queue: abort first if peers may not come.
   ~Reduction() = default;
 
-  absl::Status LaunchBucket(Layout& layout, int item);
+  // `after`: when the gradients are in the bucket.
+  void LaunchBucket(Layout& layout, int item, std::vector<Event> after);
 
   // The same in negotiated mode, for a bucket of one parameter. A mean is over
   // those who announced: the sum times 1 / announcers; in f16 and bf16, where
   // the sum may overflow, the mean over the group times size / announcers.
-  absl::Status LaunchShared(Layout& layout, int item, const Share& share);
+  void LaunchShared(Layout& layout, int item, const Share& share,
+                    std::vector<Event> after);
 
-  // Does `work` when the comm stream gets there.
+  // Does `work` when the queue gets there.
   void Run(absl::AnyInvocable<void()> work);
 
   // `enter` says which step it is once all before it has run, and adds to the
   // ballot what only its owner knows; `judge` gets what all ranks said, or why
   // they could not.
-  absl::Status LaunchVerdict(
-      std::shared_ptr<PendingVerdict::State> verdict,
-      std::function<StepStamp(Ballot*)> enter,
-      std::function<void(absl::StatusOr<Verdict>)> judge);
+  void LaunchVerdict(std::shared_ptr<PendingVerdict::State> verdict,
+                     std::function<StepStamp(Ballot*)> enter,
+                     std::function<void(absl::StatusOr<Verdict>)> judge);
 
   // Could the verdict not be exchanged?
   bool WorldFailed() const { return !communicators_[0]->status().ok(); }
@@ -68,18 +85,36 @@ class Reduction {
   void Abort(const absl::Status& cause);
 
  private:
-  static void Rescale(Layout& layout, int bucket, double factor);
-  absl::Status TakeNorm(const Layout& layout, const Layout::Item& item);
-  Ballot TakeBallot(const FinishOptions& options);
+  using Site = transport::Compute::Site;
+
+  // Where a step's numbers gather: the transport's memory, and staging.
+  struct StepMemory {
+    kernels::FiniteCheck norm;
+    BallotVectors ballot;
+  };
+
+  explicit Reduction(Options options)
+      : communicators_(std::move(options.communicators)),
+        on_failure_(std::move(options.on_failure)) {}
+
+  StepMemory& moved() { return memory_.as<StepMemory>()[0]; }
+  StepMemory& fetched() { return staging_.as<StepMemory>()[0]; }
+
+  // What follows a bucket's reduction: the norm, and the flags.
+  void Follow(Site& site, Layout& layout, const Layout::Item& item);
+  void FailUnless(int communicator, const absl::Status& status);
+  // The first error of a communicator has been told, if there is one.
+  absl::Status CheckCommunicators();
+  absl::StatusOr<Ballot> TakeBallot(Site& site, const FinishOptions& options);
+  absl::StatusOr<BallotVectors> FetchBallot(Site& site);
 
   const std::vector<std::unique_ptr<Communicator>> communicators_;
   const std::function<void(int, const absl::Status&)> on_failure_;
+  ArenaBuffer memory_;
+  ArenaBuffer staging_;
 
-  // Of the step in progress; only on the comm stream.
-  double norm_squared_ = 0;
-  int64_t nonfinite_ = 0;
-
-  HostStream stream_{"ls-comm"};  // last: its work uses all of the above
+  std::unique_ptr<transport::Compute::Queue>
+      queue_;  // last: its work uses all of the above
 };
 
 }  // namespace lockstep::gradient

@@ -75,7 +75,6 @@ Session::Internals::Internals(
     std::vector<std::unique_ptr<session::ControlChannel>> channels)
     : options_(options),
       clock_(std::move(parts.clock)),
-      arena_(std::move(parts.arena)),
       driver_(std::make_unique<session::Driver>(
           MachineOptionsOf(options, parts), std::move(channels),
           clock_.get())) {}
@@ -89,7 +88,7 @@ absl::Status Session::Internals::Form(Parts& parts) {
   auto transport = parts.make_transport(spec());
   if (!transport.ok()) return transport.status();
   transport_ = *std::move(transport);
-  if (arena_ == nullptr) arena_ = transport_->MakeArena();
+  arena_ = transport_->MakeArena();
   return absl::OkStatus();
 }
 

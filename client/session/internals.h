@@ -62,7 +62,6 @@ class Session::Internals {
     std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>(
         const JobSpec&)>
         make_transport;
-    std::unique_ptr<Arena> arena;  // null: the transport's own
     std::shared_ptr<Clock> clock;
     protocol::ProcessInfo process;
     uint64_t life = 0;  // drawn at random, not 0
@@ -85,7 +84,8 @@ class Session::Internals {
     return formed_->members;
   }
   const Clock& clock() const { return *clock_; }
-  Arena& arena() { return *arena_; }
+  transport::Transport& transport() { return *transport_; }
+  Arena& arena() { return *arena_; }  // the transport's
 
   // OK while the epoch lives; then why it ended.
   absl::Status status() const;
@@ -207,8 +207,8 @@ class Session::Internals {
 
   const JoinOptions options_;
   const std::shared_ptr<Clock> clock_;
-  std::unique_ptr<Arena> arena_;
   std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<Arena> arena_;
   std::shared_ptr<const session::View> formed_;  // as the epoch was formed
   std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 

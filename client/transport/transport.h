@@ -22,8 +22,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/transport/compute.h"
 #include "lockstep/arena.h"
 #include "lockstep/communicator.h"
+#include "lockstep/device_stream.h"
 
 namespace lockstep::transport {
 
@@ -65,6 +67,14 @@ class Transport {
   // Memory that this transport's operations use without a copy. May outlive
   // the transport.
   virtual std::unique_ptr<Arena> MakeArena() { return MakePlainArena(); }
+
+  // What works on such memory. May outlive the transport, too.
+  virtual absl::StatusOr<std::unique_ptr<Compute>> MakeCompute();
+
+  // A stream of the caller's, which must outlive what is returned, as must the
+  // transport. FailedPrecondition from transports of host memory.
+  virtual absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
+      void* cuda_stream);
 };
 
 }  // namespace lockstep::transport

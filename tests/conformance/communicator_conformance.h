@@ -24,20 +24,9 @@
 #include "gtest/gtest.h"
 #include "lockstep/communicator.h"
 #include "lockstep/stream.h"
+#include "tests/conformance/world.h"
 
 namespace lockstep::conformance {
-
-// The processes of a job, as far as the transport can tell.
-class World {
- public:
-  virtual ~World() = default;
-  // The transport of process `rank`. Called from one thread.
-  virtual transport::Transport& at(int rank) = 0;
-  // A stream of process `rank` that its communicators take. From any thread.
-  virtual std::unique_ptr<Stream> MakeStream(int rank, const std::string& name);
-  // Work of the caller's own on such a stream. From any thread.
-  virtual void Enqueue(Stream& stream, std::function<void()> work);
-};
 
 // What only some transports promise: true is what a host transport does.
 struct Promises {
@@ -62,11 +51,6 @@ struct Case {
 std::vector<Case> Cases(std::function<std::unique_ptr<World>()> make_world,
                         const Promises& promises = {});
 std::string CaseName(const testing::TestParamInfo<Case>& info);
-
-// The communicators of one group, in rank order. All have OK status, or the
-// test fails and the vector is empty.
-std::vector<std::unique_ptr<Communicator>> Connect(World& world, int size,
-                                                   const std::string& name);
 
 struct Member {
   int rank;

@@ -126,6 +126,14 @@ class FaultyTransport final : public Transport {
       : inner_(std::move(inner)), faults_(faults) {}
 
   std::string_view name() const override { return inner_->name(); }
+  std::unique_ptr<Arena> MakeArena() override { return inner_->MakeArena(); }
+  absl::StatusOr<std::unique_ptr<transport::Compute>> MakeCompute() override {
+    return inner_->MakeCompute();
+  }
+  absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
+      void* cuda_stream) override {
+    return inner_->WrapStream(cuda_stream);
+  }
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {

@@ -1,8 +1,8 @@
 // Memory that every transport of the job can use without a copy.
 //
 // Gradient buckets live in an arena, and so may anything a user sends often.
-// Today an arena is plain memory of the process; the shared-memory and CUDA
-// transports bring arenas of their own behind the same class.
+// It is memory of the process, or, where the transport moves device memory, of
+// the device: then the host must not touch it.
 //
 // Threads: Allocate and the buffers' destructors may be called from any thread.
 // Ownership: a buffer keeps its arena's memory alive; it is freed with the

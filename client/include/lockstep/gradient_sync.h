@@ -74,6 +74,14 @@
 // none has. A rank that has said more_data = false may go on only as the loop
 // above: a Submit, samples or more data from it are InvalidArgument.
 //
+// Device memory. In a job whose transport moves it (nccl), views and buffers
+// are the device's: the host passes their addresses and never looks. Streams
+// are CUDA's (device_stream.h). Behind FinishAsync the caller launches nothing
+// before the host has seen the verdict, which DeviceStream::AwaitQueued waits
+// for; so does a Submit on that stream. A Submit without a stream returns once
+// the buffer has been copied. A stream that is being captured into a CUDA graph
+// is refused: the host has a part in every step.
+//
 // Pause: Finish (or FinishAsync's Wait and stream) returns when the operator
 // resumes, or with the verdict, which is committed, when the epoch ends.
 //
@@ -216,7 +224,7 @@ class LOCKSTEP_EXPORT GradientSync {
   absl::Status BeginPass(absl::Span<const ParameterId> parameters);
 
   // The gradient in the view is complete, or will be once the work enqueued on
-  // `stream` so far has run. Never blocks.
+  // `stream` so far has run. Never blocks, but for device memory as said above.
   absl::Status Submit(ParameterId parameter);
   absl::Status Submit(ParameterId parameter, Stream& stream);
 

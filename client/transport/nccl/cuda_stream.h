@@ -23,6 +23,7 @@
 #include "base/mutex.h"
 #include "client/transport/nccl/cuda_api.h"
 #include "client/transport/nccl/moment.h"
+#include "lockstep/device_stream.h"
 #include "lockstep/stream.h"
 
 namespace lockstep::transport::nccl {
@@ -38,7 +39,7 @@ class FirstError {
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
 };
 
-class CudaStream final : public Stream {
+class CudaStream final : public DeviceStream {
  public:
   // Makes a stream of its own. `cuda` must outlive it.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Create(CudaApi* cuda);
@@ -51,6 +52,7 @@ class CudaStream final : public Stream {
   // For work of the caller's own: blocks until every operation enqueued so far
   // is queued on the device; work launched on the stream then comes after them.
   absl::StatusOr<CudaStreamHandle> Ready();
+  absl::Status AwaitQueued() override { return Ready().status(); }
 
   // The capture that what is enqueued now becomes part of; 0 if none is.
   CudaCaptureId capture() const;

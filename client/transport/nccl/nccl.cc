@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/transport/calling_communicator.h"
 #include "client/transport/group_check.h"
+#include "client/transport/nccl/cuda_arena.h"
+#include "client/transport/nccl/cuda_compute.h"
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/launcher.h"
 #include "client/transport/nccl/nccl_handle.h"
@@ -129,6 +131,20 @@ class NcclTransport final : public Transport {
 
   std::string_view name() const override { return "nccl"; }
   const std::shared_ptr<Launcher>& launcher() const { return launcher_; }
+
+  std::unique_ptr<Arena> MakeArena() override {
+    return MakeCudaArena(launcher_->tables().cuda);
+  }
+  absl::StatusOr<std::unique_ptr<Compute>> MakeCompute() override {
+    return MakeCudaCompute(launcher_->tables().cuda,
+                           launcher_->tables().kernels);
+  }
+  absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
+      void* cuda_stream) override {
+    return std::make_unique<CudaStream>(
+        launcher_->tables().cuda.get(),
+        static_cast<CudaStreamHandle>(cuda_stream));
+  }
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {

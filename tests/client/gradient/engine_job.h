@@ -93,6 +93,7 @@ class EngineJob {
         .rank = rank,
         .names = names_,
         .uses = uses_,
+        .compute = transport::MakeHostCompute(),
         .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
         .clock = &clock_,
         .on_failure =

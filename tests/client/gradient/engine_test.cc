@@ -286,8 +286,8 @@ TEST_P(EngineHistories, AreTheSameWhateverTheOrder) {
       ASSERT_TRUE(verdict.ok()) << verdict.status();
       pending.push_back(*verdict);
       stream.Enqueue([&engine, &seen, step, state = *verdict] {
-        EXPECT_EQ(state->scalars.commit, 1);
-        EXPECT_EQ(state->scalars.samples, 3);
+        EXPECT_EQ(state->scalars()->commit, 1);
+        EXPECT_EQ(state->scalars()->samples, 3);
         for (int p = 0; p < 12; ++p) {
           const std::vector<float> gradient = Floats(engine, p);
           seen[step].insert(seen[step].end(), gradient.begin(), gradient.end());
@@ -396,7 +396,7 @@ TEST(EngineTest, AbortCompletesAStepWhoseStreamNeverGetsThere) {
   ASSERT_TRUE(pending.ok());
   job.engine(0).Abort(absl::AbortedError("stopped"));
   EXPECT_EQ((*pending)->Wait().status(), absl::AbortedError("stopped"));
-  EXPECT_EQ((*pending)->scalars.commit, 0);
+  EXPECT_EQ((*pending)->scalars()->commit, 0);
   {
     MutexLock lock(&mutex);
     open = true;

@@ -26,8 +26,10 @@ plan::Plan PlanOfTwo(int64_t more = 0) {
 
 std::unique_ptr<Layout> LayoutOf(const plan::Plan& plan) {
   static const std::unique_ptr<Arena> arena = MakePlainArena();
-  auto layout = Layout::Create(
-      plan, 0, {"a", "b"}, [](size_t bytes) { return arena->Allocate(bytes); });
+  static const auto compute = transport::MakeHostCompute();
+  auto layout =
+      Layout::Create(plan, 0, {"a", "b"}, compute.get(),
+                     [](size_t bytes) { return arena->Allocate(bytes); });
   EXPECT_TRUE(layout.ok()) << layout.status();
   return *std::move(layout);
 }
@@ -54,13 +56,13 @@ class LayoutsTest : public testing::Test {
 
 TEST_F(LayoutsTest, SwitchesOnceEverybodyHoldsTheNext) {
   EXPECT_FALSE(layouts_.Promise()) << "there is no next one";
-  EXPECT_FALSE(layouts_.Settle(true));
+  EXPECT_FALSE(*layouts_.Settle(true));
   ASSERT_EQ(layouts_.Hold(Next(plan_)), absl::OkStatus());
   EXPECT_TRUE(layouts_.Promise());
-  EXPECT_FALSE(layouts_.Settle(false)) << "not everybody does";
+  EXPECT_FALSE(*layouts_.Settle(false)) << "not everybody does";
   EXPECT_EQ(layouts_.revision(), Revision{1});
   EXPECT_TRUE(layouts_.Promise());
-  EXPECT_TRUE(layouts_.Settle(true));
+  EXPECT_TRUE(*layouts_.Settle(true));
   EXPECT_EQ(layouts_.revision(), Revision{2});
   EXPECT_EQ(layouts_.current().revision(), Revision{2});
   EXPECT_EQ(layouts_.current().items().size(), 1u);
@@ -101,7 +103,7 @@ TEST_F(LayoutsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
   ASSERT_TRUE(layouts_.CanMove());
   ASSERT_EQ(layouts_.Hold(Next(plan_)), absl::OkStatus());
   ASSERT_TRUE(layouts_.Promise());
-  ASSERT_TRUE(layouts_.Settle(true));
+  ASSERT_TRUE(*layouts_.Settle(true));
   EXPECT_EQ(calls, 1);
   EXPECT_THAT(Read(views[0]), ElementsAre(5, 5));
   EXPECT_THAT(Read(views[1]), ElementsAre(6, 6, 6));
@@ -126,7 +128,7 @@ TEST_F(LayoutsTest, NobodyWaitsForTheGradientsToBeCopied) {
         reinterpret_cast<float*>(next->store().View(0).data()) + (2 << 20);
     ASSERT_EQ(layouts.Hold(std::move(next)), absl::OkStatus());
     ASSERT_TRUE(layouts.Promise());
-    std::thread comm([&] { EXPECT_TRUE(layouts.Settle(true)); });
+    std::thread comm([&] { EXPECT_TRUE(*layouts.Settle(true)); });
     while (IsZero(midway)) std::this_thread::yield();
     answered = layouts.HoldsNext();
     comm.join();
@@ -165,7 +167,7 @@ TEST_F(LayoutsTest, AFirstViewAfterAPromiseWaitsForTheVerdict) {
     });
     std::thread comm([&] {
       settled = true;
-      EXPECT_EQ(layouts.Settle(everyone), everyone);
+      EXPECT_EQ(*layouts.Settle(everyone), everyone);
     });
     comm.join();
     program.join();

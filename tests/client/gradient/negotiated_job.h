@@ -59,6 +59,11 @@ class NegotiatedJob : public testing::Test {
     }
   }
 
+  virtual absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
+      int /*worker*/) {
+    return transport::MakeInprocTransport(&hub_);
+  }
+
   absl::Status ReportDeath(int worker) {
     return server_.Ask([&](core::RequestId request) {
       return core::ReportEvidence{
@@ -97,10 +102,7 @@ class NegotiatedJob : public testing::Test {
          .spec = spec_},
         {.channels = session::MakeFakeChannels(&server_),
          .make_transport =
-             [this](const JobSpec&) {
-               return transport::MakeInprocTransport(&hub_);
-             },
-         .arena = MakePlainArena(),
+             [this, worker](const JobSpec&) { return MakeTransport(worker); },
          .clock = clock_,
          .process = {"host", worker, "boot"},
          .life = ++lives_});

@@ -310,7 +310,7 @@ TEST(StopTest, StepsInFlightBehindTheLastAreCancelledAndDoNotTravel) {
   for (int step = 1; step < 3; ++step) {
     EXPECT_EQ(pending[step]->Wait().status().code(),
               absl::StatusCode::kCancelled);
-    EXPECT_EQ(pending[step]->scalars.commit, 0);
+    EXPECT_EQ(pending[step]->scalars()->commit, 0);
   }
   EXPECT_FALSE(stream.Synchronize().ok());
   EXPECT_TRUE(job.failure(0).ok()) << "nothing failed";

@@ -112,7 +112,6 @@ class RebuildTest : public JobFixture {
                       -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
                     return transport::MakeInprocTransport(&hub_);
                   },
-                  .arena = MakePlainArena(),
                   .clock = clock_,
                   .process = {"host", 1, "boot"},
                   .life = ++lives_});

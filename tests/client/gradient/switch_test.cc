@@ -71,10 +71,12 @@ class SwitchTest : public testing::Test {
     for (int rank = 0; rank < kWorld; ++rank) {
       EngineOptions options{
           .epoch = {1},
+          .uneven = Uneven::kJoin,
           .plan = plans[rank],
           .rank = rank,
           .names = {"a", "b", "c", "d", "e"},
           .uses = {1, 1, 1, 1, 1},
+          .compute = transport::MakeHostCompute(),
           .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
           .clock = &clock_,
           // Somebody has to tell the others.

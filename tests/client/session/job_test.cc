@@ -66,7 +66,6 @@ class JobTest : public JobFixture {
                       [this, worker = options.worker](const JobSpec&) {
                         return MakeTransport(worker);
                       },
-                  .arena = MakePlainArena(),
                   .clock = clock_,
                   .process = {"host", 1, "boot"},
                   .life = ++lives_});

@@ -12,7 +12,8 @@
 #include "base/mutex.h"
 #include "client/transport/nccl/cuda_stream.h"
 #include "client/transport/nccl/nccl.h"
-#include "tests/conformance/communicator_conformance.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/world.h"
 #include "tests/support/fake_gpu.h"
 
 namespace lockstep::fake {

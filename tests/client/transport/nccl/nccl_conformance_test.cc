@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
+#include "tests/conformance/communicator_conformance.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep {

@@ -1,0 +1,136 @@
+// What is done to bytes where they lie: in the host's memory, or a device's.
+// Who shapes a step (client/gradient) says what; only a Compute touches bytes.
+//
+//   caller's stream   [backward]◀─Perform: pack ─Done()─┐
+//   Queue             ...[collective]   [before][collective][then]   ← one
+//                                        └─ waits for ──┘              Transfer
+//
+//   host     a Site works at once, on the thread that the stream has got to
+//   device   a Site enqueues on the stream, and Done() is its event; memory
+//            that a Site writes must not be read before Done() has come
+//
+// Memory is of three kinds: the transport's own (Arena), which only a Site may
+// touch; staging, the host's, which Site::Copy reads and writes without a stop;
+// and, for Copy's source alone, none other.
+//
+// Threads: any; a Queue's Launch from one at a time. Work runs without a lock.
+// Errors:  of the device, as a Status of the work that met them.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_COMPUTE_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_COMPUTE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/finite_check.h"
+#include "kernels/slots.h"
+#include "lockstep/arena.h"
+#include "lockstep/dtype.h"
+#include "lockstep/stream.h"
+
+namespace lockstep::transport {
+
+class Compute {
+ public:
+  // A place in a stream where bytes are worked on, in the order of the calls.
+  // Lists (slots, ranges, flags) are read in the call. Nothing happens after
+  // the first error, which status() has.
+  class Site {
+   public:
+    virtual ~Site() = default;
+
+    // Both ends may be staging or the transport's memory; no overlap.
+    virtual void Copy(const void* from, void* to, size_t bytes) = 0;
+    virtual void Zero(void* data, size_t bytes) = 0;
+    // bucket = tensor * weight, or, with `add`, bucket + tensor * weight: the
+    // bits of kernels/pack.h.
+    virtual void Pack(std::span<const kernels::Slot> slots, DType dtype,
+                      double weight, bool add, void* bucket) = 0;
+    virtual void WriteFlags(std::span<const uint8_t> on, DType dtype,
+                            void* flags) = 0;
+    virtual void Scale(void* data, DType dtype, double factor,
+                       size_t count) = 0;
+    // `total` is in the transport's memory.
+    virtual void AddFiniteCheck(const void* data, DType dtype,
+                                std::span<const kernels::ElementRange> ranges,
+                                kernels::FiniteCheck* total) = 0;
+
+    // When all that was asked for so far will have been done.
+    virtual Event Done() = 0;
+    virtual absl::Status status() const = 0;
+  };
+
+  using Work = absl::AnyInvocable<absl::Status(Site&)>;
+
+  // A collective, with what is done on both sides of it.
+  struct Transfer {
+    std::vector<Event> after;  // what it must not begin before
+    Work before;               // may be empty
+    // Enqueues on the stream, and says whether it could; may be empty.
+    absl::AnyInvocable<absl::Status(Stream&)> communicate;
+    // Gets what `before` and `communicate` returned. What it asks its Site for
+    // comes behind the collective. Its own status is nobody's.
+    absl::AnyInvocable<void(Site&, const absl::Status&)> then;
+  };
+
+  // Transfers in order. `before` and `then` run on the queue's thread: in the
+  // host behind the collective itself; in a device once it is enqueued, so a
+  // `then` that reads what has been moved waits for its Site's Done.
+  // Destruction runs all that was launched.
+  class Queue {
+   public:
+    virtual ~Queue() = default;
+    // Never blocks.
+    virtual void Launch(Transfer transfer) = 0;
+  };
+
+  // Holds a stream until the host says how to go on.
+  class Hold {
+   public:
+    virtual ~Hold() = default;
+    // Memory that the stream's work can read, as many bytes as were asked for;
+    // lives as long as the hold. Zeros before Release, for who does not wait.
+    virtual const void* message() const = 0;
+    // Once, from any thread: the stream goes on with `message`, and with
+    // `status`, unless it is OK, as its error.
+    virtual void Release(const absl::Status& status, const void* message) = 0;
+  };
+
+  virtual ~Compute() = default;
+
+  // Zeroed, aligned as the arena's. ResourceExhausted.
+  virtual absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) = 0;
+
+  // InvalidArgument for a stream of another kind than this memory's, and for
+  // one that is being captured into a CUDA graph.
+  virtual absl::Status CheckStream(const Stream& stream) const = 0;
+
+  // Work behind all that `stream` holds. Host: when the stream gets there, and
+  // the work's error becomes the stream's. Device: in the call, which returns
+  // the work's error; it waits until the host has let go of every Hold of the
+  // stream. Without a stream (null): in the call, on nothing's heels.
+  virtual absl::Status Perform(Stream* stream, Work work) = 0;
+
+  // Later work on `stream` waits for its Release, which must come.
+  virtual absl::StatusOr<std::shared_ptr<Hold>> HoldBack(
+      Stream& stream, size_t message_bytes) = 0;
+
+  // Its thread is called `name`.
+  virtual absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(
+      std::string name) = 0;
+};
+
+// In this process's own memory, with the loops of kernels/ and host streams.
+std::unique_ptr<Compute> MakeHostCompute();
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_COMPUTE_H_

@@ -1,0 +1,153 @@
+#include <cstring>
+#include <utility>
+
+#include "base/mutex.h"
+#include "client/transport/compute.h"
+#include "kernels/cast_scale.h"
+#include "kernels/flags.h"
+#include "kernels/pack.h"
+
+namespace lockstep::transport {
+namespace {
+
+// Everything is done when its call returns.
+class HostSite final : public Compute::Site {
+ public:
+  void Copy(const void* from, void* to, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void Zero(void* data, size_t bytes) override {
+    if (bytes > 0) std::memset(data, 0, bytes);
+  }
+  void Pack(std::span<const kernels::Slot> slots, DType dtype, double weight,
+            bool add, void* bucket) override {
+    if (add) {
+      kernels::PackAdded(slots, dtype, weight, bucket);
+    } else if (weight != 1.0) {
+      kernels::PackScaled(slots, dtype, weight, bucket);
+    } else {
+      kernels::Pack(slots, dtype, bucket);
+    }
+  }
+  void WriteFlags(std::span<const uint8_t> on, DType dtype,
+                  void* flags) override {
+    kernels::WriteFlags(on, dtype, flags);
+  }
+  void Scale(void* data, DType dtype, double factor, size_t count) override {
+    kernels::Scale(data, dtype, factor, count);
+  }
+  void AddFiniteCheck(const void* data, DType dtype,
+                      std::span<const kernels::ElementRange> ranges,
+                      kernels::FiniteCheck* total) override {
+    kernels::AddFiniteCheck(data, dtype, ranges, /*inverse_scale=*/1.0, total);
+  }
+  Event Done() override { return Event(); }
+  absl::Status status() const override { return absl::OkStatus(); }
+};
+
+class HostQueue final : public Compute::Queue {
+ public:
+  explicit HostQueue(std::string name) : stream_(std::move(name)) {}
+
+  void Launch(Compute::Transfer transfer) override {
+    for (const Event& event : transfer.after) stream_.WaitFor(event);
+    auto status = std::make_shared<absl::Status>();
+    if (transfer.before) {
+      stream_.Enqueue([status, before = std::move(transfer.before)]() mutable {
+        HostSite site;
+        return *status = before(site);
+      });
+    }
+    absl::Status communicated;
+    if (transfer.communicate) communicated = transfer.communicate(stream_);
+    stream_.Enqueue(
+        [status, communicated, then = std::move(transfer.then)]() mutable {
+          HostSite site;
+          then(site, status->ok() ? communicated : *status);
+          return absl::OkStatus();
+        });
+  }
+
+ private:
+  HostStream stream_;
+};
+
+// A door that the stream stands at.
+class HostHold final : public Compute::Hold {
+ public:
+  explicit HostHold(size_t bytes)
+      : message_(new std::byte[bytes]()), bytes_(bytes) {}
+
+  const void* message() const override { return message_.get(); }
+  void Release(const absl::Status& status, const void* message) override {
+    MutexLock lock(&mutex_);
+    std::memcpy(message_.get(), message, bytes_);
+    status_ = status;
+    open_ = true;
+    opened_.NotifyAll();
+  }
+  absl::Status Await() {
+    MutexLock lock(&mutex_);
+    while (!open_) opened_.Wait(&mutex_);
+    return status_;
+  }
+
+ private:
+  const std::unique_ptr<std::byte[]> message_;
+  const size_t bytes_;
+  Mutex mutex_;
+  CondVar opened_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+class HostCompute final : public Compute {
+ public:
+  absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) override {
+    return arena_->Allocate(bytes);
+  }
+
+  absl::Status CheckStream(const Stream& stream) const override {
+    if (dynamic_cast<const HostStream*>(&stream) != nullptr) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        "this job's transport runs on host streams; the stream is of another "
+        "kind");
+  }
+
+  absl::Status Perform(Stream* stream, Work work) override {
+    if (stream == nullptr) {
+      HostSite site;
+      return work(site);
+    }
+    static_cast<HostStream*>(stream)->Enqueue(
+        [work = std::move(work)]() mutable {
+          HostSite site;
+          return work(site);
+        });
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<Hold>> HoldBack(Stream& stream,
+                                                 size_t bytes) override {
+    const auto hold = std::make_shared<HostHold>(bytes);
+    static_cast<HostStream&>(stream).Enqueue([hold] { return hold->Await(); });
+    return std::shared_ptr<Hold>(hold);
+  }
+
+  absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
+    return std::make_unique<HostQueue>(std::move(name));
+  }
+
+ private:
+  const std::unique_ptr<Arena> arena_ = MakePlainArena();
+};
+
+}  // namespace
+
+std::unique_ptr<Compute> MakeHostCompute() {
+  return std::make_unique<HostCompute>();
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,320 @@
+#include "client/transport/nccl/cuda_compute.h"
+
+#include <cstring>
+#include <utility>
+
+#include "client/transport/nccl/cuda_blocks.h"
+#include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/gpu_status.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+// What everything of one device's compute shares.
+struct Device {
+  std::shared_ptr<CudaApi> cuda;
+  std::shared_ptr<KernelApi> kernels;
+  std::shared_ptr<CudaBlocks> pinned;
+  std::shared_ptr<CudaBlocks> memory;
+  // For work without a stream, from any thread.
+  std::unique_ptr<CudaStream> own_stream;
+  Mutex own_stream_mutex;
+};
+
+// Memory of one stream's kernels, which run one after the other.
+class Scratch {
+ public:
+  Scratch(CudaApi* cuda, CudaStream* stream) : cuda_(*cuda), stream_(*stream) {}
+  ~Scratch() {
+    if (memory_ == nullptr) return;
+    const auto stream = stream_.Ready();
+    if (stream.ok()) (void)cuda_.FreeAsync(memory_, *stream);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // `stream` is this stream, ready. Null if there is no memory left.
+  void* AtLeast(size_t bytes, CudaStreamHandle stream) {
+    if (bytes <= bytes_) return memory_;
+    if (memory_ != nullptr) (void)cuda_.FreeAsync(memory_, stream);
+    memory_ = nullptr;
+    const bool got =
+        cuda_.MallocAsync(&memory_, bytes, stream) == CudaResult::kSuccess;
+    bytes_ = got ? bytes : 0;
+    return got ? memory_ : memory_ = nullptr;
+  }
+
+ private:
+  CudaApi& cuda_;
+  CudaStream& stream_;
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+class CudaSite final : public Compute::Site {
+ public:
+  // `mutex`: held by each call, if the stream is not the calling thread's; may
+  // be null.
+  CudaSite(Device& device, CudaStream& stream, Scratch& scratch, Mutex* mutex)
+      : cuda_(*device.cuda),
+        kernels_(*device.kernels),
+        stream_(stream),
+        scratch_(scratch),
+        mutex_(mutex) {}
+
+  void Copy(const void* from, void* to, size_t bytes) override {
+    if (bytes == 0) return;
+    Do("MemcpyAsync", [&](CudaStreamHandle stream) {
+      return cuda_.MemcpyAsync(to, from, bytes, stream);
+    });
+  }
+  void Zero(void* data, size_t bytes) override {
+    if (bytes == 0) return;
+    Do("MemsetAsync", [&](CudaStreamHandle stream) {
+      return cuda_.MemsetAsync(data, 0, bytes, stream);
+    });
+  }
+  void Pack(std::span<const kernels::Slot> slots, DType dtype, double weight,
+            bool add, void* bucket) override {
+    Do("kernel Pack", [&](CudaStreamHandle stream) {
+      if (add) return kernels_.PackAdded(slots, dtype, weight, bucket, stream);
+      if (weight == 1.0) return kernels_.Pack(slots, dtype, bucket, stream);
+      return kernels_.PackScaled(slots, dtype, weight, bucket, stream);
+    });
+  }
+  void WriteFlags(std::span<const uint8_t> on, DType dtype,
+                  void* flags) override {
+    Do("kernel WriteFlags", [&](CudaStreamHandle stream) {
+      return kernels_.WriteFlags(on, dtype, flags, stream);
+    });
+  }
+  void Scale(void* data, DType dtype, double factor, size_t count) override {
+    Do("kernel Scale", [&](CudaStreamHandle stream) {
+      return kernels_.Scale(data, dtype, factor, count, stream);
+    });
+  }
+  void AddFiniteCheck(const void* data, DType dtype,
+                      std::span<const kernels::ElementRange> ranges,
+                      kernels::FiniteCheck* total) override {
+    Do("kernel AddFiniteCheck", [&](CudaStreamHandle stream) {
+      const size_t bytes = kernels::FiniteCheckScratchBytes(ranges);
+      void* const scratch = scratch_.AtLeast(bytes, stream);
+      if (scratch == nullptr && bytes > 0) return CudaResult::kMemoryAllocation;
+      return kernels_.AddFiniteCheck(data, dtype, ranges,
+                                     /*inverse_scale=*/1.0, scratch, total,
+                                     stream);
+    });
+  }
+
+  Event Done() override {
+    // Behind nothing there is nothing to wait for; on a stream of somebody's
+    // own there is what it held before.
+    if (!used_ && mutex_ != nullptr) return Event();
+    return stream_.Record();
+  }
+  absl::Status status() const override { return status_; }
+
+ private:
+  template <typename Call>
+  void Do(const char* name, Call call) {
+    if (!status_.ok()) return;
+    const MutexLock lock(mutex_ == nullptr ? &unused_ : mutex_);
+    const absl::StatusOr<CudaStreamHandle> stream = stream_.Ready();
+    status_ = stream.ok() ? Check(cuda_, call(*stream), name) : stream.status();
+    used_ = true;
+  }
+
+  CudaApi& cuda_;
+  KernelApi& kernels_;
+  CudaStream& stream_;
+  Scratch& scratch_;
+  Mutex* const mutex_;
+  Mutex unused_;
+  bool used_ = false;
+  absl::Status status_;
+};
+
+class CudaQueue final : public Compute::Queue {
+ public:
+  CudaQueue(std::shared_ptr<Device> device, std::unique_ptr<CudaStream> stream,
+            std::string name)
+      : device_(std::move(device)),
+        stream_(std::move(stream)),
+        scratch_(device_->cuda.get(), stream_.get()),
+        driver_(std::move(name)) {}
+
+  void Launch(Compute::Transfer transfer) override {
+    driver_.Enqueue([this, transfer = std::move(transfer)]() mutable {
+      Drive(transfer);
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  void Drive(Compute::Transfer& transfer) {
+    for (const Event& event : transfer.after) stream_->WaitFor(event);
+    CudaSite site(*device_, *stream_, scratch_, nullptr);
+    absl::Status status;
+    if (transfer.before) status = transfer.before(site);
+    if (status.ok() && transfer.communicate) {
+      status = transfer.communicate(*stream_);
+    }
+    transfer.then(site, status);
+  }
+
+  const std::shared_ptr<Device> device_;
+  const std::unique_ptr<CudaStream> stream_;
+  Scratch scratch_;
+  HostStream driver_;  // last: its work uses all of the above
+};
+
+class CudaHold final : public Compute::Hold {
+ public:
+  CudaHold(std::shared_ptr<Device> device, std::shared_ptr<void> message,
+           std::shared_ptr<void> staging, size_t bytes)
+      : device_(std::move(device)),
+        message_(std::move(message)),
+        staging_(std::move(staging)),
+        bytes_(bytes) {}
+  // The staging is read until then.
+  ~CudaHold() override {
+    if (last_ == nullptr) return;
+    (void)CudaMoment({last_}, {}).Wait(absl::InfiniteDuration());
+  }
+
+  // The message was another's before, and said yes perhaps.
+  absl::Status Clear() {
+    return OnOwnStream("MemsetAsync", [this](CudaStreamHandle stream) {
+      return device_->cuda->MemsetAsync(message_.get(), 0, bytes_, stream);
+    });
+  }
+  void Stand(CudaStream& stream) {
+    stream.Enqueue(
+        [this](CudaStream::Ticket ticket) { ticket_ = std::move(ticket); });
+  }
+
+  const void* message() const override { return message_.get(); }
+
+  void Release(const absl::Status& status, const void* message) override {
+    std::memcpy(staging_.get(), message, bytes_);
+    ticket_.error->Set(status);
+    ticket_.error->Set(
+        OnOwnStream("MemcpyAsync", [this](CudaStreamHandle stream) {
+          return device_->cuda->MemcpyAsync(message_.get(), staging_.get(),
+                                            bytes_, stream);
+        }));
+    CudaEvents all =
+        ticket_.after->Known();  // it was ready: nothing is to come
+    all.push_back(last_);
+    ticket_.done->Publish(std::move(all));
+  }
+
+ private:
+  template <typename Call>
+  absl::Status OnOwnStream(const char* name, Call call) {
+    CudaApi& cuda = *device_->cuda;
+    MutexLock lock(&device_->own_stream_mutex);
+    const auto stream = device_->own_stream->Ready();
+    if (!stream.ok()) return stream.status();
+    absl::Status called = Check(cuda, call(*stream), name);
+    if (!called.ok()) return called;
+    auto event = CudaEvent::Record(&cuda, *stream);
+    if (event.ok()) last_ = *event;
+    return event.status();
+  }
+
+  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<void> message_;
+  const std::shared_ptr<void> staging_;
+  const size_t bytes_;
+  CudaStream::Ticket ticket_;
+  std::shared_ptr<CudaEvent> last_;  // behind all that uses the memory
+};
+
+class CudaCompute final : public Compute {
+ public:
+  explicit CudaCompute(std::shared_ptr<Device> device)
+      : device_(std::move(device)),
+        scratch_(device_->cuda.get(), device_->own_stream.get()) {}
+
+  absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) override {
+    absl::StatusOr<std::shared_ptr<void>> block = device_->pinned->Take(bytes);
+    if (!block.ok()) return block.status();
+    void* const data = block->get();
+    std::memset(data, 0, bytes);
+    return ArenaBuffer(data, bytes, *std::move(block));
+  }
+
+  absl::Status CheckStream(const Stream& stream) const override {
+    const auto* const mine = dynamic_cast<const CudaStream*>(&stream);
+    if (mine == nullptr) {
+      return absl::InvalidArgumentError(
+          "this job's gradients are in device memory; the stream is not a CUDA "
+          "stream");
+    }
+    // The host has a part in every step, which a graph would leave out.
+    if (mine->capture() == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "the stream is being captured: a CUDA graph cannot hold a step's "
+        "Submit and FinishAsync");
+  }
+
+  absl::Status Perform(Stream* stream, Work work) override {
+    if (stream == nullptr) {
+      CudaSite site(*device_, *device_->own_stream, scratch_,
+                    &device_->own_stream_mutex);
+      return work(site);
+    }
+    CudaStream& cuda_stream = static_cast<CudaStream&>(*stream);
+    const auto ready = cuda_stream.Ready();
+    if (!ready.ok()) return ready.status();
+    Scratch scratch(device_->cuda.get(), &cuda_stream);
+    CudaSite site(*device_, cuda_stream, scratch, nullptr);
+    return work(site);
+  }
+
+  absl::StatusOr<std::shared_ptr<Hold>> HoldBack(Stream& stream,
+                                                 size_t bytes) override {
+    absl::StatusOr<std::shared_ptr<void>> message =
+        device_->memory->Take(bytes);
+    if (!message.ok()) return message.status();
+    absl::StatusOr<std::shared_ptr<void>> staging =
+        device_->pinned->Take(bytes);
+    if (!staging.ok()) return staging.status();
+    const auto hold = std::make_shared<CudaHold>(device_, *std::move(message),
+                                                 *std::move(staging), bytes);
+    if (absl::Status clear = hold->Clear(); !clear.ok()) return clear;
+    CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
+    if (auto ready = cuda_stream.Ready(); !ready.ok()) return ready.status();
+    hold->Stand(cuda_stream);
+    return std::shared_ptr<Hold>(hold);
+  }
+
+  absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
+    auto stream = CudaStream::Create(device_->cuda.get());
+    if (!stream.ok()) return stream.status();
+    return std::make_unique<CudaQueue>(device_, *std::move(stream),
+                                       std::move(name));
+  }
+
+ private:
+  const std::shared_ptr<Device> device_;
+  Scratch scratch_;  // of work without a stream
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Compute>> MakeCudaCompute(
+    std::shared_ptr<CudaApi> cuda, std::shared_ptr<KernelApi> kernels) {
+  auto stream = CudaStream::Create(cuda.get());
+  if (!stream.ok()) return stream.status();
+  auto device = std::make_shared<Device>();
+  device->pinned = CudaBlocks::Create(cuda, CudaBlocks::Where::kPinned);
+  device->memory = CudaBlocks::Create(cuda, CudaBlocks::Where::kDevice);
+  device->cuda = std::move(cuda);
+  device->kernels = std::move(kernels);
+  device->own_stream = *std::move(stream);
+  return std::make_unique<CudaCompute>(std::move(device));
+}
+
+}  // namespace lockstep::transport::nccl

@@ -1,0 +1,34 @@
+// Compute on a device: bytes in its memory, worked on by its kernels.
+//
+//   ls-comm (host)   Transfer: wait for events ─▶ before ─▶ communicate ─▶ then
+//                       │ enqueues                  ▼            ▼          ▼
+//   queue's stream   ───┴────────────────────[kernels]──[collective]──[kernels]
+//
+// The queue's thread runs ahead of the device by as much as it may: to the next
+// Wait of a `then`. It never enqueues behind a collective that is not queued
+// yet (CudaStream::Ready).
+//
+// A Hold's release is a publication (moment.h): its message is copied to the
+// device, and the stream waits for that copy.
+//
+// Threads: as compute.h; a caller's stream by one thread at a time.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_COMPUTE_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_COMPUTE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "client/transport/compute.h"
+#include "client/transport/nccl/cuda_api.h"
+#include "client/transport/nccl/kernel_api.h"
+
+namespace lockstep::transport::nccl {
+
+// Takes part of what it needs at once. Errors of the device.
+absl::StatusOr<std::unique_ptr<Compute>> MakeCudaCompute(
+    std::shared_ptr<CudaApi> cuda, std::shared_ptr<KernelApi> kernels);
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_COMPUTE_H_

@@ -1,0 +1,18 @@
+#include "client/transport/transport.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace lockstep::transport {
+
+absl::StatusOr<std::unique_ptr<Compute>> Transport::MakeCompute() {
+  return MakeHostCompute();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceStream>> Transport::WrapStream(void*) {
+  const std::string_view mine = name();
+  return absl::FailedPreconditionError(
+      absl::StrCat("transport '", absl::string_view(mine.data(), mine.size()),
+                   "' moves host memory: it takes no CUDA stream"));
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,80 @@
+// Where a job's gradients are: in the host's memory, moved by the in-process
+// transport, or on fake GPUs, moved by NCCL. What the engine promises it must
+// keep on both.
+//
+// Threads: as the world's.
+
+#ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_GROUND_H_
+#define LOCKSTEP_TESTS_CLIENT_GRADIENT_GROUND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/transport/inproc/inproc.h"
+#include "tests/client/transport/nccl/fake_world.h"
+#include "tests/conformance/world.h"
+
+namespace lockstep::gradient {
+
+class Ground {
+ public:
+  virtual ~Ground() = default;
+  virtual conformance::World& world() = 0;
+  // Where the host finds what lies there; while no stream has work, or for a
+  // kernel of the test's own.
+  virtual std::byte* Reach(std::byte* at) = 0;
+  // What must not have been done.
+  virtual std::vector<std::string> violations() = 0;
+};
+
+class HostGround final : public Ground {
+ public:
+  conformance::World& world() override { return world_; }
+  std::byte* Reach(std::byte* at) override { return at; }
+  std::vector<std::string> violations() override { return {}; }
+
+ private:
+  class World final : public conformance::World {
+   public:
+    transport::Transport& at(int) override { return *transport_; }
+
+   private:
+    transport::InprocHub hub_;
+    const std::unique_ptr<transport::Transport> transport_ =
+        transport::MakeInprocTransport(&hub_);
+  };
+  World world_;
+};
+
+class FakeGround final : public Ground {
+ public:
+  explicit FakeGround(uint64_t seed = 1) : world_({.seed = seed}) {}
+
+  conformance::World& world() override { return world_; }
+  std::byte* Reach(std::byte* at) override { return world_.gpus().Reach(at); }
+  std::vector<std::string> violations() override {
+    return world_.gpus().violations();
+  }
+
+ private:
+  fake::FakeGpuWorld world_;
+};
+
+struct GroundKind {
+  const char* name;
+  std::unique_ptr<Ground> (*make)(uint64_t seed);
+};
+
+inline const GroundKind kHost = {"Host",
+                                 [](uint64_t) -> std::unique_ptr<Ground> {
+                                   return std::make_unique<HostGround>();
+                                 }};
+inline const GroundKind kFakeGpus = {
+    "FakeGpus", [](uint64_t seed) -> std::unique_ptr<Ground> {
+      return std::make_unique<FakeGround>(seed);
+    }};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_TESTS_CLIENT_GRADIENT_GROUND_H_

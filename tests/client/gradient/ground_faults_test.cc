@@ -1,0 +1,145 @@
+// A training on fake GPUs finds nothing in the engine's device path, and every
+// mistake that is put in.
+
+#include <cmath>
+#include <iostream>
+#include <string>
+
+#include "client/transport/nccl/graph.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/gradient/compute_faults.h"
+#include "tests/client/gradient/stream_rank.h"
+
+namespace lockstep::gradient {
+namespace {
+
+constexpr uint64_t kSteps = 4;
+constexpr int kLag = 400;  // kernels that do nothing
+
+// What went wrong, as sentences. A step that failed on one rank is ended on
+// all, as the coordinator would.
+class Drill {
+ public:
+  Drill(ComputeFault fault, uint64_t seed)
+      : ground_(seed), job_(&ground_, OptionsFor(fault)) {}
+
+  std::string Run() {
+    job_.Run([this](int rank, Engine&) { Train(rank); });
+    for (const std::string& violation : ground_.violations()) Say(violation);
+    return said_;
+  }
+
+ private:
+  GroundJob::Options OptionsFor(ComputeFault fault) {
+    return {
+        .parameters = kThree,
+        .decorate =
+            [this, fault](int rank, std::unique_ptr<transport::Compute> inner) {
+              return Spoil(fault, std::move(inner),
+                           ground_.world().MakeStream(rank, "other"));
+            },
+        .on_failure =
+            [this](int rank, const absl::Status& error) {
+              Say("rank " + std::to_string(rank) + " failed");
+              job_.AbortAll(error);
+            }};
+  }
+
+  void Say(const std::string& what) {
+    MutexLock lock(&mutex_);
+    said_ += what + "\n";
+  }
+
+  // v gets a gradient in every other step only.
+  void Train(int rank) {
+    StreamRank mine(&job_, rank);
+    mine.Fetch();
+    double sum = 0;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      // The device is behind: who does not wait for the gradients has none.
+      for (int i = 0; i < kLag; ++i) job_.Enqueue(mine.stream(), [] {});
+      if (!mine.Submit(step, /*all=*/step % 2 == 0).ok()) return;
+      auto pending = mine.FinishAndUpdate();
+      if (!pending.ok()) return;
+      const auto verdict = pending->Wait();
+      if (!verdict.ok()) return;
+      (void)mine.stream().Synchronize();
+      const double g = 3.0 * (step + 1);
+      sum += g;
+      for (const float weight : mine.weights()) {
+        if (weight != sum) Say("a weight is not what it should be");
+      }
+      const double elements = step % 2 == 0 ? 3 + 2 / 4.0 + 4 : 3 + 2 / 4.0;
+      if (std::abs(verdict->global_norm - g * std::sqrt(elements)) > 1e-9) {
+        Say("the norm is wrong");
+      }
+      if (verdict->contributed[2] != (step % 2 == 0)) Say("a flag is wrong");
+    }
+  }
+
+  Mutex mutex_;
+  std::string said_ ABSL_GUARDED_BY(mutex_);
+  FakeGround ground_;
+  GroundJob job_;
+};
+
+TEST(GroundDrillTest, FindsNothingInTheEngine) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    EXPECT_EQ(Drill(ComputeFault::kNone, seed).Run(), "") << "seed " << seed;
+  }
+}
+
+struct Mistake {
+  const char* name;
+  ComputeFault fault;
+  const char* noticed;
+};
+
+TEST(GroundDrillTest, FindsEveryMistake) {
+  const std::vector<Mistake> mistakes = {
+      {"host reads before the copy is there",
+       ComputeFault::kReadsBeforeTheCopyIsThere, "failed"},
+      {"reduction before the gradients",
+       ComputeFault::kReducesBeforeTheGradients, "a weight is not"},
+      {"update before the verdict", ComputeFault::kUpdatesBeforeTheVerdict,
+       "a weight is not"},
+      {"a stream that runs on", ComputeFault::kHoldsNothing, "a weight is not"},
+      {"a norm that is not cleared", ComputeFault::kKeepsTheLastNorm,
+       "the norm is wrong"},
+      {"flags that are not written", ComputeFault::kForgetsTheFlags,
+       "a flag is wrong"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    std::string said;
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      said = Drill(mistake.fault, seed).Run();
+      if (said.find(mistake.noticed) == std::string::npos) continue;
+      std::cout << mistake.name << ": noticed with seed " << seed << "\n";
+      break;
+    }
+    EXPECT_THAT(said, testing::HasSubstr(mistake.noticed)) << mistake.name;
+  }
+}
+
+TEST(GroundCaptureTest, AStepIsNoPartOfAGraph) {
+  FakeGround ground;
+  GroundJob job(&ground, {.world = 1, .parameters = kThree});
+  const auto stream = job.MakeStream(0);
+  const auto graph = transport::nccl::Capture(
+      ground.world().at(0), static_cast<transport::nccl::CudaStream&>(*stream),
+      [&] { return job.engine(0).Submit(0, nullptr, 0, stream.get()); });
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(FinishBlocking(job.engine(0)).ok());
+}
+
+// What all of this stands on.
+TEST(GroundDeathTest, AHostThatTouchesAGradientDies) {
+  FakeGround ground;
+  GroundJob job(&ground, {.world = 1, .parameters = kThree});
+  const volatile std::byte* gradient = job.engine(0).View(0).data();
+  EXPECT_DEATH((void)*gradient, "");
+}
+
+}  // namespace
+}  // namespace lockstep::gradient

@@ -1,0 +1,168 @@
+// A job whose ranks are threads, on either ground: engines, memory of the
+// ground, and kernels on streams of it.
+
+#ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_GROUND_JOB_H_
+#define LOCKSTEP_TESTS_CLIENT_GRADIENT_GROUND_JOB_H_
+
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/gradient/engine.h"
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+#include "tests/client/gradient/ground.h"
+
+namespace lockstep::gradient {
+
+class GroundJob {
+ public:
+  // Puts something before a rank's compute.
+  using Decorate = std::function<std::unique_ptr<transport::Compute>(
+      int rank, std::unique_ptr<transport::Compute>)>;
+
+  struct Options {
+    int world = 2;
+    std::vector<Parameter> parameters;
+    BucketPolicy policy = {};
+    Uneven uneven = Uneven::kStop;
+    Decorate decorate = {};
+    // Told of what went wrong on a rank; on its own thread of the library.
+    std::function<void(int rank, const absl::Status&)> on_failure = {};
+  };
+
+  GroundJob(Ground* ground, const Options& options)
+      : ground_(*ground), world_(options.world) {
+    plan::PlanInput input{.mesh = {{{"data", world_}}},
+                          .policy = options.policy};
+    input.registrations.assign(world_, options.parameters);
+    plan_ = *plan::Compile(input);
+    std::vector<std::vector<std::unique_ptr<Communicator>>> all;
+    for (const plan::Communicator& communicator : plan_.communicators) {
+      all.push_back(
+          conformance::Connect(ground_.world(), world_, communicator.name));
+    }
+    ranks_.resize(world_);
+    for (int rank = 0; rank < world_; ++rank) MakeRank(rank, options, all);
+  }
+
+  int world() const { return world_; }
+  const plan::Plan& plan() const { return plan_; }
+  Engine& engine(int rank) { return *ranks_[rank].engine; }
+
+  // Each rank on a thread.
+  void Run(const std::function<void(int rank, Engine& engine)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_; ++rank) {
+      threads.emplace_back([&, rank] { body(rank, engine(rank)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // As the coordinator would, for all of them.
+  void AbortAll(const absl::Status& cause) {
+    for (const Rank& rank : ranks_) rank.engine->Abort(cause);
+  }
+
+  // --- The ground's memory ---
+
+  std::byte* Reach(const void* at) {
+    return ground_.Reach(static_cast<std::byte*>(const_cast<void*>(at)));
+  }
+  void Put(int rank, int parameter, const std::vector<float>& values) {
+    Put(engine(rank).View(parameter).data(), values);
+  }
+  void Put(void* at, const std::vector<float>& values) {
+    std::memcpy(Reach(at), values.data(), values.size() * sizeof(float));
+  }
+  std::vector<float> Get(int rank, int parameter) {
+    const absl::Span<std::byte> view = engine(rank).View(parameter);
+    return Get(view.data(), view.size() / sizeof(float));
+  }
+  std::vector<float> Get(const void* at, size_t count) {
+    std::vector<float> values(count);
+    std::memcpy(values.data(), Reach(at), count * sizeof(float));
+    return values;
+  }
+  ArenaBuffer Buffer(int rank, const std::vector<float>& values) {
+    auto buffer = ranks_[rank].arena->Allocate(values.size() * sizeof(float));
+    EXPECT_TRUE(buffer.ok()) << buffer.status();
+    Put(buffer->data(), values);
+    return *std::move(buffer);
+  }
+
+  // --- Streams ---
+
+  std::unique_ptr<Stream> MakeStream(int rank) {
+    return ground_.world().MakeStream(rank, "rank");
+  }
+  // A kernel: it may reach memory, through addresses that were reached before.
+  void Enqueue(Stream& stream, std::function<void()> kernel) {
+    ground_.world().Enqueue(stream, std::move(kernel));
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<Arena> arena;
+    std::unique_ptr<Engine> engine;
+  };
+
+  void MakeRank(int rank, const Options& options,
+                std::vector<std::vector<std::unique_ptr<Communicator>>>& all) {
+    transport::Transport& transport = ground_.world().at(rank);
+    Rank& made = ranks_[rank];
+    made.arena = transport.MakeArena();
+    EngineOptions engine{
+        .epoch = {1},
+        .uneven = options.uneven,
+        .plan = plan_,
+        .rank = rank,
+        .uses = std::vector<int>(options.parameters.size(), 1),
+        .compute = *transport.MakeCompute(),
+        .allocate = [arena = made.arena.get()](
+                        size_t bytes) { return arena->Allocate(bytes); },
+        .clock = &clock_,
+        .on_failure =
+            [rank, tell = options.on_failure](int, const absl::Status& error) {
+              if (tell) tell(rank, error);
+            },
+        .explain = [](const absl::Status& error) { return error; },
+    };
+    if (options.decorate) {
+      engine.compute = options.decorate(rank, std::move(engine.compute));
+    }
+    for (const Parameter& parameter : options.parameters) {
+      engine.names.push_back(parameter.name);
+    }
+    for (auto& members : all) {
+      engine.communicators.push_back(std::move(members[rank]));
+    }
+    auto created = Engine::Create(std::move(engine));
+    EXPECT_TRUE(created.ok()) << created.status();
+    made.engine = *std::move(created);
+  }
+
+  Ground& ground_;
+  const int world_;
+  SystemClock clock_;
+  plan::Plan plan_;
+  std::vector<Rank> ranks_;
+};
+
+inline absl::StatusOr<Verdict> FinishBlocking(Engine& engine,
+                                              const FinishOptions& options = {
+                                                  .samples = 1}) {
+  auto pending =
+      engine.Finish(options, std::numeric_limits<double>::infinity(), nullptr);
+  if (!pending.ok()) return pending.status();
+  return (*pending)->Wait();
+}
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_TESTS_CLIENT_GRADIENT_GROUND_JOB_H_

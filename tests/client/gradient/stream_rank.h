@@ -1,0 +1,88 @@
+// One rank that trains on a stream: kernels make its gradients and change its
+// weights, and the host runs ahead as far as it may.
+
+#ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_STREAM_RANK_H_
+#define LOCKSTEP_TESTS_CLIENT_GRADIENT_STREAM_RANK_H_
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "tests/client/gradient/ground_job.h"
+
+namespace lockstep::gradient {
+
+inline const std::vector<Parameter> kThree = {
+    {.name = "w", .shape = {3}, .op = ReduceOp::kSum},
+    {.name = "b", .shape = {2}, .op = ReduceOp::kMean},
+    {.name = "v", .shape = {4}, .op = ReduceOp::kSum}};
+
+// Of a job of kThree, whose gradient of w is added to the weights.
+class StreamRank {
+ public:
+  StreamRank(GroundJob* job, int rank)
+      : job_(*job),
+        rank_(rank),
+        stream_(job->MakeStream(rank)),
+        weights_(job->Buffer(rank, {0, 0, 0})) {}
+  ~StreamRank() { (void)stream_->Synchronize(); }
+
+  Stream& stream() { return *stream_; }
+  std::vector<float> weights() { return job_.Get(weights_.data(), 3); }
+
+  // Backward: gradient = (rank + 1) * (step + 1) in the view; not `all`: all
+  // but v's.
+  absl::Status Submit(uint64_t step, bool all = true) {
+    Engine& engine = job_.engine(rank_);
+    const float value = static_cast<float>((rank_ + 1) * (step + 1));
+    for (int p = all ? 2 : 1; p >= 0; --p) {
+      const absl::Span<std::byte> view = engine.View(p);
+      auto* const at = reinterpret_cast<float*>(job_.Reach(view.data()));
+      const size_t count = view.size() / sizeof(float);
+      job_.Enqueue(*stream_,
+                   [at, count, value] { std::fill(at, at + count, value); });
+      absl::Status submitted = engine.Submit(p, nullptr, 0, stream_.get());
+      if (!submitted.ok()) return submitted;
+    }
+    return absl::OkStatus();
+  }
+
+  // FinishAsync, and the update behind it: weights += gradient of w. Its
+  // scalars live as long as this.
+  absl::StatusOr<PendingVerdict> FinishAndUpdate() {
+    Engine& engine = job_.engine(rank_);
+    auto state = engine.Finish(
+        {.samples = 1}, std::numeric_limits<double>::infinity(), stream_.get());
+    if (!state.ok()) return state.status();
+    const PendingVerdict& pending = pending_.emplace_back(*state);
+    const auto* const verdict =
+        reinterpret_cast<const VerdictScalars*>(job_.Reach(pending.scalars()));
+    auto* const weights = reinterpret_cast<float*>(job_.Reach(weights_.data()));
+    job_.Enqueue(*stream_, [this, verdict, weights] {
+      if (!MayUpdate(*verdict)) return;
+      const float* const gradient = gradient_.load();
+      for (int i = 0; i < 3; ++i) weights[i] += gradient[i];
+    });
+    return pending;
+  }
+
+  // Where the kernels find the gradient of w; while no stream has work.
+  void Fetch() {
+    gradient_ = reinterpret_cast<const float*>(
+        job_.Reach(job_.engine(rank_).View(0).data()));
+  }
+
+ private:
+  GroundJob& job_;
+  const int rank_;
+  const std::unique_ptr<Stream> stream_;
+  const ArenaBuffer weights_;
+  std::vector<PendingVerdict> pending_;
+  std::atomic<const float*> gradient_ = nullptr;
+};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_TESTS_CLIENT_GRADIENT_STREAM_RANK_H_
