@@ -22,7 +22,18 @@ std::string Spec(int world_size, const std::string& more = "") {
                       more);
 }
 
-TEST(TroubleTest, AKilledWorkerIsNamedToAllThatWaitForIt) {
+// What a transport may see in its own way.
+class TransportTroubleTest : public testing::TestWithParam<std::string> {
+ protected:
+  static std::string Spec(int world_size) {
+    return e2e::Spec(world_size, absl::StrCat("transport: ", GetParam(), "\n"));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Over, TransportTroubleTest,
+                         testing::Values("gloo", "shm"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(TransportTroubleTest, AKilledWorkerIsNamedToAllThatWaitForIt) {
   Cluster cluster(3, Spec(3));
   cluster.Start({"worker-0", {"1000000"}});
   cluster.Start({"worker-1", {"1000000", "die=5"}});
@@ -36,7 +47,7 @@ TEST(TroubleTest, AKilledWorkerIsNamedToAllThatWaitForIt) {
   }
 }
 
-TEST(TroubleTest, AWorkerThatVanishesIsNamed) {
+TEST_P(TransportTroubleTest, AWorkerThatVanishesIsNamed) {
   Cluster cluster(2, Spec(2));
   cluster.Start({"worker-0", {"1000000"}});
   cluster.Start({"worker-1", {"1000000", "vanish=3"}});
@@ -46,7 +57,7 @@ TEST(TroubleTest, AWorkerThatVanishesIsNamed) {
 }
 
 // Alive for the kernel, silent for the coordinator: only the lease can tell.
-TEST(TroubleTest, AStoppedWorkerIsGivenUpWhenItsLeaseRunsOut) {
+TEST_P(TransportTroubleTest, AStoppedWorkerIsGivenUpWhenItsLeaseRunsOut) {
   Cluster cluster(2, Spec(2));
   cluster.on_ending = [&](const std::string& name, pid_t,
                           const launch::Ending&) {

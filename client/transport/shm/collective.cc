@@ -1,6 +1,8 @@
 #include "client/transport/shm/collective.h"
 
+#include "absl/strings/str_cat.h"
 #include "client/transport/announcement.h"
+#include "client/transport/blame.h"
 
 namespace lockstep::transport {
 
@@ -53,6 +55,12 @@ absl::Status Collective::Agree() const {
     if (peer == rank()) continue;
     const Said& said = cell(peer).said;
     absl::Status agreed = CheckAnnouncement(&said.call, mine_.said.call, peer);
+    if (agreed.ok() && (said.way < Way::kSmall || said.way > Way::kStaged)) {
+      agreed = Blame(absl::DataLossError(absl::StrCat(
+                         "the cell of rank ", peer, " is corrupt: way ",
+                         static_cast<uint32_t>(said.way))),
+                     peer);
+    }
     if (!agreed.ok()) return agreed;
     board_.borrowing(peer).Heed(said.releases);
   }

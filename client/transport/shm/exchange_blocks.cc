@@ -153,7 +153,14 @@ class Exchange final : public Collective {
     if (from == rank()) {
       sources_[from] = Plus(source(), block.offset);
     } else if (way(from) == Way::kSmall) {
-      sources_[from] = cell(from).small + PlaceInCell(from, rank());
+      const size_t place = PlaceInCell(from, rank());
+      if (place > kSmallBytes || block.bytes > kSmallBytes - place) {
+        return Blame(absl::DataLossError(absl::StrCat(
+                         "the cell of rank ", from, " is corrupt: a block of ",
+                         block.bytes, " bytes at ", place)),
+                     from);
+      }
+      sources_[from] = cell(from).small + place;
     } else if (way(from) == Way::kDirect) {
       Place place = cell(from).said.in;
       place.offset += block.offset;

@@ -5,6 +5,8 @@
 //   < one handle a line, SIZE lines  connects, prints "connected"
 //   < go                             all-reduces COUNT ones, prints the first
 //   sum < forever                    all-reduces COUNT ones until an error
+//   < send | receive                 sends its buffer to rank 0, or receives
+//                                    it from there, until an error
 //
 // An error is printed; it ends after it, or when its input does.
 
@@ -43,14 +45,23 @@ class Peer {
     std::string word;
     while (std::getline(std::cin, word)) {
       do {
-        if (absl::Status done = Sum(); !done.ok()) return Fail(done);
-      } while (word == "forever");
+        if (absl::Status done = Do(word); !done.ok()) return Fail(done);
+      } while (word != "go");
       std::cout << ones_[0] << std::endl;
     }
     return 0;
   }
 
  private:
+  absl::Status Do(const std::string& word) {
+    if (word != "send" && word != "receive") return Sum();
+    absl::Status called =
+        word == "send"
+            ? comm_->Send(ones_.data(), ones_.size(), DType::kF32, 0, stream_)
+            : comm_->Recv(ones_.data(), ones_.size(), DType::kF32, 0, stream_);
+    return called.ok() ? stream_.Synchronize() : called;
+  }
+
   absl::Status Sum() {
     std::fill(ones_.begin(), ones_.end(), 1.0f);
     absl::Status called =

@@ -23,6 +23,8 @@ namespace {
 // In a cell; in slices, or in chunks through the stage.
 constexpr size_t kSmall = 100;
 constexpr size_t kLarge = 8 << 20;
+// As often as the promise says.
+constexpr int kKills = 100;
 
 // This process is rank 0; the others are shm_peer.
 class Party {
@@ -164,9 +166,10 @@ TEST(ShmProcessTest, DestructionNeedsNothingFromAStoppedPeer) {
 TEST(ShmProcessTest, AKilledPeerIsNamedWithProofAndLeavesNothing) {
   const int files_before = MemoryFiles();
   std::vector<absl::Duration> latencies;
-  for (int round = 0; round < 20; ++round) {
+  constexpr size_t kEnough = 1 << 18;
+  for (int round = 0; round < kKills; ++round) {
     const Setting& setting = kSettings[round % std::size(kSettings)];
-    Party party(3, setting.count, setting.in_arena);
+    Party party(3, std::min(setting.count, kEnough), setting.in_arena);
     party.SayToAll("forever");
     party.Enqueue(1 + round % 5);
     ASSERT_TRUE(party.stream().Synchronize().ok());
@@ -183,7 +186,7 @@ TEST(ShmProcessTest, AKilledPeerIsNamedWithProofAndLeavesNothing) {
   }
   EXPECT_EQ(MemoryFiles(), files_before);
   std::sort(latencies.begin(), latencies.end());
-  std::printf("a killed peer is named: median %s, worst %s\n",
+  std::printf("a killed peer is named, %d times: median %s, worst %s\n", kKills,
               absl::FormatDuration(latencies[latencies.size() / 2]).c_str(),
               absl::FormatDuration(latencies.back()).c_str());
   // The promise is 100 ms; this machine may be busy with other things.
@@ -199,6 +202,35 @@ TEST(ShmProcessTest, WhoSeesADeathFirstHasProof) {
   EXPECT_TRUE(transport::IsProven(ended)) << ended;
 }
 
+// A message in blocks: the sender has given some to a receiver that is no more,
+// or the receiver waits for a block of a sender that is no more.
+TEST(ShmProcessTest, APeerKilledWithinAMessageIsNoticed) {
+  for (const std::string peer_does : {"send", "receive"}) {
+    for (bool in_arena : {false, true}) {
+      for (int round = 0; round < 5; ++round) {
+        Party party(2, kLarge, in_arena);
+        party.SayToAll(peer_does);
+        const auto pass = [&] {
+          const absl::Span<float> ones = party.ones();
+          return peer_does == "send"
+                     ? party.comm().Recv(ones.data(), ones.size(), DType::kF32,
+                                         1, party.stream())
+                     : party.comm().Send(ones.data(), ones.size(), DType::kF32,
+                                         1, party.stream());
+        };
+        ASSERT_TRUE(pass().ok());
+        ASSERT_TRUE(party.stream().Synchronize().ok());
+        for (int i = 0; i < 300; ++i) ASSERT_TRUE(pass().ok());
+        party.peer(1).Signal(SIGKILL);
+        const absl::Status ended = party.stream().Synchronize();
+        EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
+        EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+        EXPECT_TRUE(transport::IsProven(ended)) << ended;
+      }
+    }
+  }
+}
+
 // A rank that is stopped inside a reduction would, when it wakes, write the
 // rest of its slice into the memory of ranks that have long gone on without it.
 TEST(ShmProcessTest, AStoppedRankThatWakesReachesNoSurvivorsMemory) {
@@ -207,8 +239,8 @@ TEST(ShmProcessTest, AStoppedRankThatWakesReachesNoSurvivorsMemory) {
     party.SayToAll("forever");
     party.Enqueue(2 + round % 3);
     ASSERT_TRUE(party.stream().Synchronize().ok());
-    // It runs ahead into its part of the next one, and is stopped there.
-    party.Enqueue(1);
+    // It is stopped in the midst of these, most often inside a reduction.
+    party.Enqueue(200);
     party.peer(1).Stop();
     party.comm().Abort("the epoch has ended");
     EXPECT_FALSE(party.stream().Synchronize().ok());
