@@ -7,6 +7,7 @@
 #   lockstep_kernel(NAME  SOURCES a.cu ...  DEPS ...)  device code for Ampere and
 #                                                      Hopper, and PTX for later
 #   lockstep_gpu_programs(NAME ...)                    go into ./run gpu-bundle
+#   lockstep_gpu_demo(NAME ...)                        go there too, as its demonstration
 #
 # Products and sums are rounded one by one, as on the host: no fused
 # multiply-add.
@@ -67,11 +68,21 @@ function(lockstep_gpu_programs)
   endforeach()
 endfunction()
 
+# These share libraries in C++ with each other, and so that machine's libstdc++.
+function(lockstep_gpu_demo)
+  foreach(name IN LISTS ARGN)
+    set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_DEMO "$<TARGET_FILE:${name}>")
+  endforeach()
+endfunction()
+
 # Last in the top CMakeLists.txt: their paths, a line each, for ./run gpu-bundle.
 function(lockstep_list_gpu_programs)
-  get_property(programs GLOBAL PROPERTY LOCKSTEP_GPU_PROGRAMS)
-  list(JOIN programs "\n" lines)
-  if(programs)
-    file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/gpu_programs.txt" CONTENT "${lines}\n")
-  endif()
+  foreach(kind PROGRAMS DEMO)
+    get_property(programs GLOBAL PROPERTY LOCKSTEP_GPU_${kind})
+    list(JOIN programs "\n" lines)
+    if(programs)
+      string(TOLOWER "gpu_${kind}.txt" file)
+      file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/${file}" CONTENT "${lines}\n")
+    endif()
+  endforeach()
 endfunction()

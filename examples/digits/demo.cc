@@ -5,7 +5,8 @@
 //   digits_local, same seed and steps ──▶ weights of one process ──┴─▶ compare
 //
 // Passes if no weight differs by more than 1e-9 and 95 % of the test images are
-// read correctly.
+// read correctly. With --device cuda the workers train on the GPUs of this
+// machine (gpu_workers.h), the one process still on the host.
 
 #include <signal.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "examples/digits/gpu_workers.h"
 #include "examples/digits/progress_report.h"
 #include "examples/digits/stages.h"
 #include "examples/digits/trainer.h"
@@ -40,6 +42,7 @@ namespace fs = std::filesystem;
 
 constexpr double kLargestDifference = 1e-9;
 constexpr double kLeastAccuracy = 95;  // percent
+constexpr int kCannotRunHere = 77;     // the exit code; tests are skipped by it
 constexpr char kAccuracyPrefix[] = "test accuracy: ";
 // As good as for ever: a step takes milliseconds.
 constexpr int64_t kStepsOnHold = int64_t{1} << 40;
@@ -52,7 +55,11 @@ struct Flags {
   std::string transport = "gloo";
   std::string schedule = "1f1b";  // with pipe > 1
   int pipe = 1;                   // ranks of each replica
+  std::string device = "cpu";
+  GpuPlaces gpus;  // with device cuda
   bool hold = false;
+
+  bool on_gpus() const { return device == "cuda"; }
 
   // Virtual stages of each rank: some schedules have two.
   int virtual_stages() const {
@@ -109,7 +116,8 @@ class ScratchFolder {
         "sync: %s\n"
         "transport: %s\n"
         "buckets: {first_bytes_max: 8KiB, bytes_max: 32KiB}\n%s",
-        MeshOf(flags), flags.sync, flags.transport, PipelineOf(flags));
+        MeshOf(flags), flags.sync, flags.on_gpus() ? "nccl" : flags.transport,
+        PipelineOf(flags));
     return path;
   }
 
@@ -197,15 +205,18 @@ int TrainTogether(const Flags& flags, const ScratchFolder& scratch,
     std::vector<std::string> command =
         Training(flags, flags.pipe > 1 ? "digits_pipe" : "digits");
     command.insert(command.end(), {"--save", scratch.File(WorkerName(worker))});
+    auto environment = launch::EnvironmentOf({.address = *address,
+                                              .job = "digits",
+                                              .worker = WorkerName(worker),
+                                              .world_size = flags.workers,
+                                              .spec_file = spec});
+    if (flags.on_gpus()) {
+      command.insert(command.end(), {"--device", "cuda"});
+      flags.gpus.AddTo(worker, &environment);
+    }
     absl::Status started = supervisor.Start(
         WorkerName(worker),
-        {.argv = command,
-         .environment = launch::EnvironmentOf({.address = *address,
-                                               .job = "digits",
-                                               .worker = WorkerName(worker),
-                                               .world_size = flags.workers,
-                                               .spec_file = spec}),
-         .capture_output = true});
+        {.argv = command, .environment = environment, .capture_output = true});
     if (!started.ok()) {
       absl::FPrintF(stderr, "demo: %s\n", std::string(started.message()));
       return 1;
@@ -281,7 +292,8 @@ int Fail() {
 int RunDemo(const Flags& flags) {
   const ScratchFolder scratch;
   Screen screen(flags);
-  absl::PrintF("training with a coordinator and %d workers\n", flags.workers);
+  absl::PrintF("training with a coordinator and %d workers%s\n", flags.workers,
+               flags.on_gpus() ? flags.gpus.Describe() : "");
   const int together = TrainTogether(flags, scratch, screen);
   if (WasInterrupted(together)) return together;
   if (together != 0 || flags.hold) return Fail();
@@ -360,9 +372,15 @@ int Main(int argc, char** argv) {
                  "coordinator pass by pass")
       ->check(CLI::IsMember({"static", "negotiated"}))
       ->capture_default_str();
-  app.add_option("--transport", flags.transport,
-                 "how gradients travel: TCP, or shared memory")
-      ->check(CLI::IsMember({"gloo", "shm"}))
+  CLI::Option* const transport =
+      app.add_option("--transport", flags.transport,
+                     "how gradients travel: TCP, or shared memory")
+          ->check(CLI::IsMember({"gloo", "shm"}))
+          ->capture_default_str();
+  app.add_option("--device", flags.device,
+                 "where the workers train; cuda: over NCCL")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->excludes(transport)
       ->capture_default_str();
   std::string mesh;
   app.add_option("--mesh", mesh, "data=N, or data=N,pipe=P: P stages' ranks");
@@ -379,7 +397,20 @@ int Main(int argc, char** argv) {
     absl::FPrintF(stderr, "demo: %s\n", std::string(good.message()));
     return 2;
   }
+  if (flags.on_gpus() && flags.pipe > 1) {
+    absl::FPrintF(stderr, "demo: --device cuda wants a mesh without pipe\n");
+    return 2;
+  }
   if (flags.hold) flags.steps = kStepsOnHold;
+  if (flags.on_gpus()) {
+    absl::StatusOr<GpuPlaces> places = GpuPlaces::Find(flags.workers);
+    if (!places.ok()) {
+      absl::FPrintF(stderr, "demo: %s\n",
+                    std::string(places.status().message()));
+      return kCannotRunHere;
+    }
+    flags.gpus = *std::move(places);
+  }
   return RunDemo(flags);
 }
 

@@ -7,15 +7,19 @@
 // backward pass has made it, and the update waits for the sum over all workers.
 // Buckets may be cut anew while it trains: then the gradients are bound again.
 // In a job whose spec says sync: negotiated, each step announces them first.
+// With --device cuda network and buckets are in the memory of a GPU.
 
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "client/session/identity.h"
+#include "examples/digits/bound_gradients.h"
 #include "examples/digits/dataset.h"
+#include "examples/digits/device/cuda_device.h"
+#include "examples/digits/device/device_training.h"
 #include "examples/digits/flags.h"
 #include "examples/digits/network.h"
 #include "examples/digits/progress_report.h"
@@ -28,78 +32,22 @@
 namespace lockstep::digits {
 namespace {
 
-template <typename T>
-constexpr DType kDType = sizeof(T) == 8 ? DType::kF64 : DType::kF32;
-
-// The network's gradients, bound to the buckets of a sealed GradientSync.
-template <typename T>
-class BoundGradients {
- public:
-  static absl::StatusOr<BoundGradients> Bind(Network<T>& network,
-                                             Session& session) {
-    absl::StatusOr<std::unique_ptr<GradientSync>> sync =
-        GradientSync::Create(session);
-    if (!sync.ok()) return sync.status();
-    BoundGradients bound;
-    bound.sync_ = *std::move(sync);
-    for (Parameter<T>* parameter : network.parameters()) {
-      // The loss is the mean over the global batch already: shares add up.
-      absl::StatusOr<ParameterId> id =
-          bound.sync_->Register({.name = parameter->name(),
-                                 .shape = parameter->shape(),
-                                 .dtype = kDType<T>,
-                                 .op = ReduceOp::kSum});
-      if (!id.ok()) return id.status();
-      bound.ids_[parameter] = *id;
-    }
-    if (absl::Status sealed = bound.sync_->Seal(); !sealed.ok()) return sealed;
-    const auto bind = [sync = bound.sync_.get(), ids = bound.ids_] {
-      for (const auto& [parameter, id] : ids) {
-        parameter->BindGradient(sync->template Gradient<T>(id).data());
-      }
-    };
-    bound.sync_->OnMoved(bind);
-    bind();
-    return bound;
-  }
-
-  // All of them, since this network's graph is always the same.
-  absl::Status BeginPass() {
-    std::vector<ParameterId> all;
-    for (const auto& [parameter, id] : ids_) all.push_back(id);
-    return sync_->BeginPass(all);
-  }
-  absl::Status Submit(Parameter<T>& parameter) {
-    return sync_->Submit(ids_.at(&parameter));
-  }
-  GradientSync& sync() { return *sync_; }
-
- private:
-  std::unique_ptr<GradientSync> sync_;
-  std::map<Parameter<T>*, ParameterId> ids_;
+struct WorkerFlags {
+  TrainingFlags training;
+  std::string sync;  // empty: as the job's spec says
+  std::string device = "cpu";
 };
 
+// On the host: the network's loops, and buckets in this process's memory.
 template <typename T>
-absl::Status Train(const TrainingFlags& flags, Session& session) {
-  const absl::StatusOr<Dataset> dataset = ParseDigits(EmbeddedCsv());
-  if (!dataset.ok()) return dataset.status();
-  const absl::StatusOr<Split> split =
-      SplitRows(static_cast<int>(dataset->size()));
-  if (!split.ok()) return split.status();
-  const SampleStream stream{
-      .seed = flags.recipe.seed,
-      .dataset_size = static_cast<int64_t>(split->train.size()),
-      .global_batch = flags.recipe.global_batch};
-  const auto samples = [&](int64_t step) {
-    return ShareOfStep(stream, step, session.rank(), session.world_size());
-  };
-
-  Network<T> network = DigitsNetwork<T>(flags.recipe.seed);
-  absl::StatusOr<BoundGradients<T>> bound =
-      BoundGradients<T>::Bind(network, session);
+absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
+                         const Samples& samples, Session& session,
+                         Network<T>& network,
+                         const std::function<void(int64_t, double)>& report) {
+  using Bound = BoundGradients<T, Network<T>>;
+  absl::StatusOr<Bound> bound = Bound::Bind(network, session);
   if (!bound.ok()) return bound.status();
 
-  const ProgressReport report(flags.recipe.steps, flags.machine_progress);
   bool was_last = false;
   Hooks<T> hooks;
   if (session.spec().sync == SyncMode::kNegotiated) {
@@ -118,13 +66,48 @@ absl::Status Train(const TrainingFlags& flags, Session& session) {
     was_last = verdict->IsLast();
     return verdict->finite ? Verdict::kApply : Verdict::kSkip;
   };
-  hooks.after_update = [&](int64_t step, double loss) {
+  hooks.after_update = report;
+  Trainer<T> trainer(network, recipe, training_set, samples, hooks);
+  return trainer.Run(0, recipe.steps);
+}
+
+template <typename T>
+absl::Status TrainOnGpu(const Recipe& recipe, const TrainingSet& training_set,
+                        const Samples& samples, Session& session,
+                        Network<T>& network,
+                        const std::function<void(int64_t, double)>& report) {
+  absl::StatusOr<std::unique_ptr<Device>> device = MakeCudaDevice(session);
+  if (!device.ok()) return device.status();
+  return TrainOnDevice<T>(recipe, training_set, samples, session, **device,
+                          network, report);
+}
+
+template <typename T>
+absl::Status Train(const WorkerFlags& worker, Session& session) {
+  const TrainingFlags& flags = worker.training;
+  const absl::StatusOr<Dataset> dataset = ParseDigits(EmbeddedCsv());
+  if (!dataset.ok()) return dataset.status();
+  const absl::StatusOr<Split> split =
+      SplitRows(static_cast<int>(dataset->size()));
+  if (!split.ok()) return split.status();
+  const SampleStream stream{
+      .seed = flags.recipe.seed,
+      .dataset_size = static_cast<int64_t>(split->train.size()),
+      .global_batch = flags.recipe.global_batch};
+  const auto samples = [&](int64_t step) {
+    return ShareOfStep(stream, step, session.rank(), session.world_size());
+  };
+
+  Network<T> network = DigitsNetwork<T>(flags.recipe.seed);
+
+  const ProgressReport report(flags.recipe.steps, flags.machine_progress);
+  const auto show = [&](int64_t step, double loss) {
     // Worker 0's share of the loss, as if the others' were the same.
     if (session.rank() == 0) report.Passed(step, loss * session.world_size());
   };
-  Trainer<T> trainer(network, flags.recipe, {*dataset, split->train}, samples,
-                     hooks);
-  absl::Status trained = trainer.Run(0, flags.recipe.steps);
+  const auto train = worker.device == "cuda" ? TrainOnGpu<T> : TrainOnHost<T>;
+  const absl::Status trained = train(flags.recipe, {*dataset, split->train},
+                                     samples, session, network, show);
   if (!trained.ok()) return trained;
 
   if (session.rank() == 0) {
@@ -135,20 +118,51 @@ absl::Status Train(const TrainingFlags& flags, Session& session) {
   return WriteWeights(flags.save, Snapshot<T>(network.parameters()));
 }
 
-absl::Status Run(const TrainingFlags& flags) {
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Join({});
+// The job as the environment names it, changed as the flags say. A job that
+// there is already must be the same.
+absl::StatusOr<JoinOptions> OptionsFor(const WorkerFlags& flags) {
+  absl::StatusOr<JoinOptions> options = session::Complete(
+      {}, session::ProcessEnvironment, session::ThisProcess());
+  if (!options.ok() || !options->spec) return options;
+  if (!flags.sync.empty()) {
+    options->spec->sync =
+        flags.sync == "negotiated" ? SyncMode::kNegotiated : SyncMode::kStatic;
+  }
+  if (flags.device == "cuda") options->spec->transport = "nccl";
+  return options;
+}
+
+absl::Status Run(const WorkerFlags& flags) {
+  const absl::StatusOr<JoinOptions> options = OptionsFor(flags);
+  if (!options.ok()) return options.status();
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Join(*options);
   if (!session.ok()) return session.status();
-  absl::Status trained = flags.dtype == "f64" ? Train<double>(flags, **session)
-                                              : Train<float>(flags, **session);
+  if (flags.device == "cpu" && (*session)->spec().transport == "nccl") {
+    return absl::InvalidArgumentError(
+        "the job's gradients are in GPU memory: this worker needs --device "
+        "cuda");
+  }
+  absl::Status trained = flags.training.dtype == "f64"
+                             ? Train<double>(flags, **session)
+                             : Train<float>(flags, **session);
   if (!trained.ok()) return trained;
   return (*session)->Leave();
 }
 
 int Main(int argc, char** argv) {
-  TrainingFlags flags;
+  WorkerFlags flags;
   CLI::App app("A worker that trains the hand-written digits with others.",
                "digits");
-  Declare(app, flags);
+  Declare(app, flags.training);
+  app.add_option("--sync", flags.sync,
+                 "who decides when a gradient moves, instead of the spec: the "
+                 "plan alone, or the coordinator pass by pass")
+      ->check(CLI::IsMember({"static", "negotiated"}));
+  app.add_option("--device", flags.device,
+                 "where the network and its gradients are; cuda makes the job "
+                 "one of transport nccl")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -93,41 +93,35 @@ absl::Status Network<T>::WeightsOf(Block<T>& block, const Tensor<T>& d_output,
   return absl::OkStatus();
 }
 
+namespace {
+
+template <typename T>
+std::unique_ptr<Block<T>> MakeBlock(const Layer& layer, Shape input,
+                                    uint64_t seed) {
+  switch (layer.kind) {
+    case LayerKind::kConvolution:
+      return std::make_unique<Convolution<T>>(layer.name, input, layer.outputs,
+                                              seed);
+    case LayerKind::kRelu: return std::make_unique<Relu<T>>(layer.name, input);
+    case LayerKind::kPool:
+      return std::make_unique<AveragePool<T>>(layer.name, input);
+    case LayerKind::kDense: break;
+  }
+  return std::make_unique<Dense<T>>(layer.name, input, layer.outputs, seed);
+}
+
+}  // namespace
+
 template <typename T>
 Network<T> DigitsNetwork(uint64_t seed, int first, int last) {
   std::vector<std::unique_ptr<Block<T>>> blocks;
   Shape shape{kSide, kSide, 1};
-  int number = 0;
-  const auto add = [&](std::unique_ptr<Block<T>> block) {
+  for (int i = 0; i < kDigitsBlocks; ++i) {
+    std::unique_ptr<Block<T>> block =
+        MakeBlock<T>(kDigitsLayers[i], shape, seed);
     shape = block->output_shape();
-    const bool wanted = first <= number && number < last;
-    if (wanted) blocks.push_back(std::move(block));
-    ++number;
-  };
-  const auto convolution = [&](const char* name, int channels) {
-    add(std::make_unique<Convolution<T>>(name, shape, channels, seed));
-  };
-  const auto relu = [&](const char* name) {
-    add(std::make_unique<Relu<T>>(name, shape));
-  };
-  const auto pool = [&](const char* name) {
-    add(std::make_unique<AveragePool<T>>(name, shape));
-  };
-  const auto dense = [&](const char* name, int outputs) {
-    add(std::make_unique<Dense<T>>(name, shape, outputs, seed));
-  };
-
-  convolution("conv1", 16);
-  relu("relu1");
-  convolution("conv2", 16);
-  relu("relu2");
-  pool("pool1");
-  convolution("conv3", 32);
-  relu("relu3");
-  pool("pool2");
-  dense("dense1", 64);
-  relu("relu4");
-  dense("dense2", kClasses);
+    if (first <= i && i < last) blocks.push_back(std::move(block));
+  }
   return Network<T>(std::move(blocks));
 }
 

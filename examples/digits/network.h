@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "examples/digits/block.h"
+#include "examples/digits/layers.h"
 
 namespace lockstep::digits {
 
@@ -71,8 +72,6 @@ class Network {
   const std::vector<std::unique_ptr<Block<T>>> blocks_;
   std::vector<Parameter<T>*> parameters_;
 };
-
-inline constexpr int kDigitsBlocks = 11;
 
 // Blocks first .. last-1 of the picture above. A block starts with the same
 // bits whatever range it is made in.

@@ -4,11 +4,12 @@
 usage_demo() {
   cat <<TXT
 usage: ./run demo [--workers N | --mesh M [--schedule S]] [--steps N] [--seed N]
-                  [--sync MODE] [--transport T] [--hold]
+                  [--sync MODE] [--transport T | --device D] [--hold]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
-'demo: PASS' (exit 0) or 'demo: FAIL' (exit 1).
+'demo: PASS' (exit 0) or 'demo: FAIL' (exit 1). Where --device cuda finds no GPU it says
+why and exits with 77.
 
   --workers N   worker processes (4)
   --mesh M      data=N, or data=N,pipe=P: N replicas of a pipeline of P workers
@@ -18,6 +19,8 @@ same model in one process on the same samples, and compares the two. The last li
   --sync MODE   static (the plan decides when a gradient moves) or negotiated (the
                 coordinator does, pass by pass)
   --transport T gloo (TCP) or shm (shared memory)
+  --device D    cpu, or cuda: the workers train on this machine's GPUs, over NCCL; more workers
+                than GPUs share them
   --hold        train until interrupted; prints 'coordinator: HOST:PORT' and 'job: digits'
 TXT
 }
@@ -47,6 +50,10 @@ refuse_unknown_demo_flags() {
         [[ $# -ge 2 ]] || refuse "demo: --transport wants gloo or shm"
         shift 2
         ;;
+      --device)
+        [[ $# -ge 2 ]] || refuse "demo: --device wants cpu or cuda"
+        shift 2
+        ;;
       --mesh)
         [[ $# -ge 2 ]] || refuse "demo: --mesh wants axes such as data=2,pipe=2"
         shift 2
@@ -55,7 +62,7 @@ refuse_unknown_demo_flags() {
         [[ $# -ge 2 ]] || refuse "demo: --schedule wants the name of a schedule"
         shift 2
         ;;
-      --sync=* | --transport=* | --mesh=* | --schedule=*) shift ;;
+      --sync=* | --transport=* | --mesh=* | --schedule=* | --device=*) shift ;;
       *) refuse "demo: unknown argument '$1'; see ./run demo --help" ;;
     esac
   done

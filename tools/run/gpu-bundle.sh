@@ -6,7 +6,8 @@ usage_gpu-bundle() {
 usage: ./run gpu-bundle
 
 Builds the programs that need a GPU and puts them, with the shared libraries they need,
-into build/gpu-bundle: it runs on another x86-64 Linux with an NVIDIA driver.
+into build/gpu-bundle: it runs on another x86-64 Linux with an NVIDIA driver. The
+demonstration goes there too: build/gpu-bundle/run demo is ./run demo --device cuda.
 build/gpu-bundle/run --list names the programs, build/gpu-bundle/run runs them.
 Left out are libc, libstdc++, the driver and NCCL, which that machine must have.
 Needs the CUDA toolkit here, but no GPU.
@@ -25,18 +26,27 @@ make_gpu_bundle() {
   configure release
   [[ -s build/release/gpu_programs.txt ]] ||
     fail "the CUDA toolkit was not found: nothing that needs a GPU is built"
-  local programs
+  local programs demo=()
   mapfile -t programs <build/release/gpu_programs.txt
-  compile release "${programs[@]##*/}"
+  # Without nccl.h there is no demonstration.
+  [[ ! -s build/release/gpu_demo.txt ]] || mapfile -t demo <build/release/gpu_demo.txt
+  compile release "${programs[@]##*/}" "${demo[@]##*/}"
   rm -rf "$gpu_bundle"
-  mkdir -p "$gpu_bundle/bin" "$gpu_bundle/lib"
-  local program
-  for program in "${programs[@]}"; do
-    strip -o "$gpu_bundle/bin/${program##*/}" "$program"
-    copy_libraries "$program"
-  done
+  mkdir -p "$gpu_bundle/lib"
+  copy_programs "$gpu_bundle/bin" "${programs[@]}"
+  copy_programs "$gpu_bundle/demo" "${demo[@]}"
   install -m 755 tools/run/gpu_bundle_run.sh "$gpu_bundle/run"
   say "$gpu_bundle: $(du -sm "$gpu_bundle" | cut -f1) MiB, $("$gpu_bundle/run" --list | wc -l) programs"
+}
+
+copy_programs() {
+  local folder="$1" program
+  shift
+  for program in "$@"; do
+    mkdir -p "$folder"
+    strip -o "$folder/${program##*/}" "$program"
+    copy_libraries "$program"
+  done
 }
 
 # What `program` loads, but for what the other machine has.

@@ -15,6 +15,16 @@ names() {
   for program in "$here"/bin/*; do
     [[ "${program##*/}" == gpu_facts ]] || printf '%s\n' "${program##*/}"
   done
+  [[ ! -d "$here/demo" ]] || echo demo
+}
+
+# The demonstration is several programs.
+run_one() {
+  if [[ "$1" == demo ]]; then
+    "$here/demo/lockstep-demo" --device cuda
+  else
+    "$here/bin/$1"
+  fi
 }
 
 if [[ "${1:-}" == --list ]]; then
@@ -27,7 +37,7 @@ if [[ "${1:-}" == -* ]]; then
 fi
 mapfile -t wanted < <(if [[ $# -gt 0 ]]; then printf '%s\n' "$@"; else names; fi)
 for name in "${wanted[@]}"; do
-  [[ -x "$here/bin/$name" ]] || { echo "run: no program '$name'; there are: $(names | xargs)" >&2; exit 2; }
+  grep -qx -- "$name" < <(names) || { echo "run: no program '$name'; there are: $(names | xargs)" >&2; exit 2; }
 done
 
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -39,7 +49,7 @@ passed=0 failed=0 skipped=0
 for name in "${wanted[@]}"; do
   echo "== $name"
   status=0
-  "$here/bin/$name" || status=$?
+  run_one "$name" || status=$?
   case $status in
     0) passed=$((passed + 1)) ;;
     77) skipped=$((skipped + 1)) ;;

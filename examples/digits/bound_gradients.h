@@ -1,0 +1,81 @@
+// A network's gradients in the buckets of a job: registered, bound to their
+// views, and bound again whenever the buckets move.
+//
+// `Net` has parameters(), pointers to something with name(), shape() and
+// BindGradient(T*); it must outlive this.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_BOUND_GRADIENTS_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_BOUND_GRADIENTS_H_
+
+#include <map>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lockstep/gradient_sync.h"
+#include "lockstep/session.h"
+
+namespace lockstep::digits {
+
+template <typename T>
+constexpr DType kDType = sizeof(T) == 8 ? DType::kF64 : DType::kF32;
+
+template <typename T, typename Net>
+class BoundGradients {
+ public:
+  using Parameter = std::remove_pointer_t<typename std::decay_t<
+      decltype(std::declval<Net&>().parameters())>::value_type>;
+
+  // Blocks until every rank of the job has come here.
+  static absl::StatusOr<BoundGradients> Bind(Net& network, Session& session) {
+    absl::StatusOr<std::unique_ptr<GradientSync>> sync =
+        GradientSync::Create(session);
+    if (!sync.ok()) return sync.status();
+    BoundGradients bound;
+    bound.sync_ = *std::move(sync);
+    for (Parameter* parameter : network.parameters()) {
+      // The loss is the mean over the global batch already: shares add up.
+      absl::StatusOr<ParameterId> id =
+          bound.sync_->Register({.name = parameter->name(),
+                                 .shape = parameter->shape(),
+                                 .dtype = kDType<T>,
+                                 .op = ReduceOp::kSum});
+      if (!id.ok()) return id.status();
+      bound.ids_[parameter] = *id;
+    }
+    if (absl::Status sealed = bound.sync_->Seal(); !sealed.ok()) return sealed;
+    const auto bind = [sync = bound.sync_.get(), ids = bound.ids_] {
+      for (const auto& [parameter, id] : ids) {
+        parameter->BindGradient(sync->template Gradient<T>(id).data());
+      }
+    };
+    bound.sync_->OnMoved(bind);
+    bind();
+    return bound;
+  }
+
+  // All of them, since this network's graph is always the same.
+  absl::Status BeginPass() {
+    std::vector<ParameterId> all;
+    for (const auto& [parameter, id] : ids_) all.push_back(id);
+    return sync_->BeginPass(all);
+  }
+  absl::Status Submit(Parameter& parameter) {
+    return sync_->Submit(ids_.at(&parameter));
+  }
+  absl::Status Submit(Parameter& parameter, Stream& stream) {
+    return sync_->Submit(ids_.at(&parameter), stream);
+  }
+  GradientSync& sync() { return *sync_; }
+
+ private:
+  std::unique_ptr<GradientSync> sync_;
+  std::map<Parameter*, ParameterId> ids_;
+};
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_BOUND_GRADIENTS_H_

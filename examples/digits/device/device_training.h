@@ -1,0 +1,36 @@
+// One worker's training on a device: the loop of trainer.h, enqueued.
+//
+//   stream  [forward][loss][backward: gradients ─Submit▶ ...][verdict][update]
+//   host    └ enqueues all of it ─────────── FinishAsync ──┘  └ Wait
+//
+// The update stands behind the verdict in the stream, and reads its scalars:
+// nothing changes a weight that the host has not seen committed.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "examples/digits/device/device.h"
+#include "examples/digits/network.h"
+#include "examples/digits/trainer.h"
+#include "lockstep/session.h"
+
+namespace lockstep::digits {
+
+// Runs the recipe's steps, or until the step that is the last of all ranks.
+// `network` begins with its weights and has what was learnt afterwards.
+// `samples` is this worker's share; `after_update` gets the loss as trainer.h
+// says, and may be empty.
+template <typename T>
+absl::Status TrainOnDevice(
+    const Recipe& recipe, const TrainingSet& training_set,
+    const Samples& samples, Session& session, Device& device,
+    Network<T>& network,
+    const std::function<void(int64_t step, double loss)>& after_update);
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_

@@ -1,0 +1,25 @@
+// `./run demo --device cuda` where there is no GPU: it says so at once.
+
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/program.h"
+
+namespace lockstep {
+namespace {
+
+TEST(GpuDemoTest, SaysInOneLineWhyThereIsNoGpu) {
+  // Nor on a machine that has one.
+  Program demo({"/usr/bin/env", "CUDA_VISIBLE_DEVICES=", LOCKSTEP_DEMO,
+                "--device", "cuda"});
+  EXPECT_EQ(demo.ReadAll(), "");
+  EXPECT_EQ(demo.Wait(), 77);
+  const std::string said = demo.Errors();
+  EXPECT_THAT(said, testing::HasSubstr("no GPU"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+}  // namespace
+}  // namespace lockstep

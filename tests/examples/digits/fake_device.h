@@ -1,0 +1,99 @@
+// A digits device on a fake GPU: bodies run in stream order, when the fake says
+// so, on memory that the host cannot touch.
+
+#ifndef LOCKSTEP_TESTS_EXAMPLES_DIGITS_FAKE_DEVICE_H_
+#define LOCKSTEP_TESTS_EXAMPLES_DIGITS_FAKE_DEVICE_H_
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "client/transport/nccl/cuda_stream.h"
+#include "examples/digits/device/device.h"
+#include "lockstep/session.h"
+#include "tests/support/fake_gpu.h"
+
+namespace lockstep::digits {
+
+class FakeDevice final : public Device {
+ public:
+  // All must outlive it. `tables` are the rank's.
+  FakeDevice(fake::FakeGpus* gpus, const transport::nccl::Tables& tables,
+             Session* session)
+      : gpus_(*gpus),
+        session_(*session),
+        stream_(*transport::nccl::CudaStream::Create(tables.cuda.get())) {}
+
+  Stream& stream() override { return *stream_; }
+
+  absl::StatusOr<ArenaBuffer> Allocate(size_t bytes) override {
+    return session_.Allocate(bytes);
+  }
+
+  absl::Status Launch(const Body<double>& body, int64_t n) override {
+    return LaunchAny(body, n);
+  }
+  absl::Status Launch(const Body<float>& body, int64_t n) override {
+    return LaunchAny(body, n);
+  }
+
+  absl::Status Upload(const void* from, void* to, size_t bytes) override {
+    const auto* data = static_cast<const std::byte*>(from);
+    std::vector<std::byte> copy(data, data + bytes);
+    return Enqueue([copy = std::move(copy), to = gpus_.Reach(to)] {
+      std::memcpy(to, copy.data(), copy.size());
+    });
+  }
+
+  absl::Status Download(const void* from, void* to, size_t bytes) override {
+    absl::Status done = Enqueue([from = gpus_.Reach(from), to, bytes] {
+      std::memcpy(to, from, bytes);
+    });
+    return done.ok() ? stream_->Synchronize() : done;
+  }
+
+ private:
+  absl::Status Enqueue(std::function<void()> kernel) {
+    const auto ready = stream_->Ready();
+    if (!ready.ok()) return ready.status();
+    gpus_.LaunchKernel(*ready, std::move(kernel));
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  absl::Status LaunchAny(const Body<T>& body, int64_t n) {
+    return std::visit(
+        [this, n](const auto& of) {
+          return Enqueue([reached = Reached(of), n] {
+            for (int64_t i = 0; i < n; ++i) reached(i);
+          });
+        },
+        body);
+  }
+
+  // What an MMU does: every address of the device among a kernel's arguments
+  // becomes the one where the bytes are.
+  template <typename B>
+  B Reached(const B& body) const {
+    static_assert(std::is_trivially_copyable_v<B> &&
+                  alignof(B) == alignof(void*));
+    void* words[sizeof(B) / sizeof(void*)];
+    std::memcpy(words, &body, sizeof(B));
+    for (void*& word : words) word = gpus_.Reach(word);
+    B reached = body;
+    std::memcpy(&reached, words, sizeof(B));
+    return reached;
+  }
+
+  fake::FakeGpus& gpus_;
+  Session& session_;
+  const std::unique_ptr<transport::nccl::CudaStream> stream_;
+};
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_TESTS_EXAMPLES_DIGITS_FAKE_DEVICE_H_

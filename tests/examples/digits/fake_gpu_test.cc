@@ -1,0 +1,156 @@
+// The digits on fake GPUs: a whole job in one process, each rank a thread, with
+// the real coordinator core, and compared with the host's network in one.
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/session/internals.h"
+#include "client/transport/nccl/nccl.h"
+#include "examples/digits/device/device_training.h"
+#include "examples/digits/trainer.h"
+#include "examples/digits/weights_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lockstep/samples.h"
+#include "tests/examples/digits/fake_device.h"
+#include "tests/support/fake_control_core.h"
+
+namespace lockstep::digits {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr double kLargestDifference = 1e-12;
+
+const Dataset& TheDigits() {
+  static const auto* const dataset =
+      new Dataset(ParseDigits(EmbeddedCsv()).value());
+  return *dataset;
+}
+
+TrainingSet TheTrainingSet() {
+  return {TheDigits(), SplitRows(1797).value().train};
+}
+
+std::vector<NamedWeights> WeightsOf(const Network<double>& network) {
+  return Snapshot<double>(network.parameters());
+}
+
+struct Setting {
+  int world;
+  SyncMode sync;
+  int64_t steps;
+};
+
+class FakeGpuDigits : public testing::TestWithParam<Setting> {
+ protected:
+  FakeGpuDigits() {
+    recipe_.steps = GetParam().steps;
+    spec_.mesh = {{{"data", GetParam().world}}};
+    spec_.sync = GetParam().sync;
+    spec_.buckets = {.first_bytes_max = 8 << 10, .bytes_max = 32 << 10};
+    spec_.timeouts.join = absl::Seconds(60);
+    spec_.timeouts.resume = absl::Seconds(60);  // of slow machines
+    spec_.timeouts.lease = absl::Seconds(60);
+  }
+
+  SampleStream Stream() const {
+    return {.seed = recipe_.seed,
+            .dataset_size = 1437,
+            .global_batch = recipe_.global_batch};
+  }
+
+  // One worker's life; its weights, or why there are none.
+  absl::StatusOr<std::vector<NamedWeights>> Live(int worker) {
+    const transport::nccl::Tables tables = gpus_.TablesOf(worker);
+    auto session = Session::Internals::Join(
+        {.addresses = {"core"},
+         .job = spec_.name,
+         .worker = "worker-" + std::to_string(worker),
+         .spec = spec_},
+        {.channels = session::MakeFakeChannels(&server_),
+         .make_transport =
+             [&](const JobSpec&) {
+               return transport::nccl::MakeTransport(tables);
+             },
+         .clock = clock_,
+         .process = {"host", worker, "boot"},
+         .life = ++lives_});
+    if (!session.ok()) return session.status();
+    Network<double> network = DigitsNetwork<double>(recipe_.seed);
+    FakeDevice device(&gpus_, tables, session->get());
+    const auto samples = [&](int64_t step) {
+      return ShareOfStep(Stream(), step, (*session)->rank(),
+                         (*session)->world_size());
+    };
+    absl::Status trained =
+        TrainOnDevice<double>(recipe_, TheTrainingSet(), samples, **session,
+                              device, network, nullptr);
+    if (!trained.ok()) return trained;
+    if (absl::Status left = (*session)->Leave(); !left.ok()) return left;
+    return WeightsOf(network);
+  }
+
+  Recipe recipe_;
+  JobSpec spec_{.name = "digits", .transport = "nccl"};
+  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
+  std::atomic<uint64_t> lives_ = 0;
+  session::CoreServer server_{clock_.get()};
+  fake::FakeGpus gpus_{{.seed = 5}};
+};
+
+TEST_P(FakeGpuDigits, TrainWhatOneProcessTrains) {
+  std::vector<std::future<absl::StatusOr<std::vector<NamedWeights>>>> lives;
+  for (int worker = 0; worker < GetParam().world; ++worker) {
+    lives.push_back(std::async(std::launch::async,
+                               [this, worker] { return Live(worker); }));
+  }
+  Network<double> alone = DigitsNetwork<double>(recipe_.seed);
+  Trainer<double> trainer(
+      alone, recipe_, TheTrainingSet(),
+      [this](int64_t step) { return SamplesOfStep(Stream(), step); }, {});
+  ASSERT_TRUE(trainer.Run(0, recipe_.steps).ok());
+
+  std::vector<std::vector<NamedWeights>> learnt;
+  for (auto& life : lives) {
+    absl::StatusOr<std::vector<NamedWeights>> weights = life.get();
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    learnt.push_back(*std::move(weights));
+  }
+  for (const auto& weights : learnt) {
+    EXPECT_EQ(LargestDifference(weights, learnt[0]).value(), 0);
+  }
+  const double difference =
+      LargestDifference(WeightsOf(alone), learnt[0]).value();
+  EXPECT_LE(difference, kLargestDifference);
+  if (GetParam().world == 1) {
+    EXPECT_EQ(difference, 0) << "one rank adds in the host's order";
+  } else {
+    EXPECT_GT(difference, 0) << "were the shards summed at all?";
+  }
+  EXPECT_GT(LargestDifference(WeightsOf(DigitsNetwork<double>(recipe_.seed)),
+                              learnt[0])
+                .value(),
+            1e-3)
+      << "was anything learnt?";
+  EXPECT_THAT(gpus_.violations(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, FakeGpuDigits,
+                         testing::Values(Setting{1, SyncMode::kStatic, 4},
+                                         Setting{2, SyncMode::kStatic, 8},
+                                         Setting{4, SyncMode::kStatic, 4},
+                                         Setting{2, SyncMode::kNegotiated, 4}),
+                         [](const testing::TestParamInfo<Setting>& info) {
+                           return std::string(info.param.sync ==
+                                                      SyncMode::kStatic
+                                                  ? "Static"
+                                                  : "Negotiated") +
+                                  "Of" + std::to_string(info.param.world);
+                         });
+
+}  // namespace
+}  // namespace lockstep::digits
