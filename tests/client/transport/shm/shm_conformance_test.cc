@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/support/arena_communicator.h"
+#include "tests/support/slow.h"
 
 namespace lockstep {
 namespace {
@@ -33,20 +35,28 @@ class ShmWorld final : public conformance::World {
   std::map<int, std::unique_ptr<Transport>> transports_;
 };
 
-std::vector<conformance::Case> CasesOver(const MakeTransport& make) {
-  return conformance::Cases(
-      [make] { return std::make_unique<ShmWorld>(make); });
+// Ranks that outnumber the cores wait for each other's turns, all the more
+// under a sanitizer: there the sizes that differ in kind are enough.
+std::vector<conformance::Case> CasesOver(const MakeTransport& make,
+                                         const std::set<int>& sizes) {
+  std::vector<conformance::Case> cases =
+      conformance::Cases([make] { return std::make_unique<ShmWorld>(make); });
+  std::erase_if(cases, [&](const conformance::Case& one) {
+    return sizes.count(one.size) == 0 || (kIsSlow && one.size > 3);
+  });
+  return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(ShmPrivate, CommunicatorConformance,
-                         testing::ValuesIn(CasesOver(MakeShmTransport)),
+                         testing::ValuesIn(CasesOver(MakeShmTransport,
+                                                     {1, 2, 3, 4, 8})),
                          conformance::CaseName);
 
-INSTANTIATE_TEST_SUITE_P(ShmArena, CommunicatorConformance,
-                         testing::ValuesIn(CasesOver([] {
-                           return MakeArenaTransport(MakeShmTransport());
-                         })),
-                         conformance::CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    ShmArena, CommunicatorConformance,
+    testing::ValuesIn(CasesOver(
+        [] { return MakeArenaTransport(MakeShmTransport()); }, {2, 3, 8})),
+    conformance::CaseName);
 
 }  // namespace
 }  // namespace lockstep
