@@ -33,6 +33,9 @@ Member::Member(const Tables& tables, const GroupSpec& group)
 Member::~Member() {
   if (stream_ == nullptr) return;
   if (token_ != nullptr) tables_.cuda->FreeAsync(token_, stream_);
+  for (const Block& block : kept_) {
+    if (block.memory != nullptr) tables_.cuda->FreeAsync(block.memory, stream_);
+  }
   tables_.cuda->StreamDestroy(stream_);
 }
 
@@ -94,6 +97,7 @@ absl::StatusOr<bool> Member::Ready() {
 absl::Status Member::Enqueue(const Posted& posted, Turn* turn) {
   const Range range(tables_.cuda.get(), group_.name.c_str());
   captured_ = posted.ticket.capture != 0;
+  taken_ = 0;
   absl::Status done = posted.ticket.after->Join(*tables_.cuda, stream_);
   done.Update(TakeTurn(turn, captured_));
   lowering_ = {};
@@ -197,20 +201,35 @@ absl::Status Member::LaunchKernels() {
         Check(cuda, kernels.Scale(s.data, s.dtype, s.factor, s.count, stream_),
               " kernel Scale"));
   }
-  for (void* memory : std::exchange(temporaries_, {})) {
+  for (void* memory : std::exchange(graphs_own_, {})) {
     done.Update(Check(cuda, cuda.FreeAsync(memory, stream_), "FreeAsync"));
   }
   return done;
 }
 
 void* Member::Temporary(size_t bytes) {
+  if (!captured_) return Kept(bytes);
   void* memory = nullptr;
   if (tables_.cuda->MallocAsync(&memory, bytes, stream_) !=
       CudaResult::kSuccess) {
     return nullptr;
   }
-  temporaries_.push_back(memory);
+  graphs_own_.push_back(memory);
   return memory;
+}
+
+void* Member::Kept(size_t bytes) {
+  if (taken_ == kept_.size()) kept_.push_back({nullptr, 0});
+  Block& block = kept_[taken_++];
+  if (block.bytes >= bytes) return block.memory;
+  CudaApi& cuda = *tables_.cuda;
+  if (block.memory != nullptr) cuda.FreeAsync(block.memory, stream_);
+  block = {nullptr, 0};
+  if (cuda.MallocAsync(&block.memory, bytes, stream_) != CudaResult::kSuccess) {
+    return block.memory = nullptr;
+  }
+  block.bytes = bytes;
+  return block.memory;
 }
 
 absl::Status Member::JoinRunning(CudaStreamHandle stream) const {
@@ -237,10 +256,7 @@ void Member::FailRunning() {
 }
 
 absl::Status Member::Abort() {
-  for (void* memory : std::exchange(temporaries_, {})) {
-    // A graph's memory goes with it.
-    if (!captured_) tables_.cuda->FreeAsync(memory, stream_);
-  }
+  graphs_own_.clear();  // goes with the graph
   return Check(*tables_.nccl,
                tables_.nccl->CommAbort(std::exchange(comm_, nullptr)),
                "CommAbort");

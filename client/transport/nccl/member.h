@@ -121,7 +121,9 @@ class Member {
   absl::Status EnqueueGroup();
   absl::Status Issue(const NcclStep& step);
   absl::Status LaunchKernels();
+  // Memory for the operation's kernels; null if there is none.
   void* Temporary(size_t bytes);
+  void* Kept(size_t bytes);
 
   const Tables tables_;
   const GroupSpec group_;
@@ -131,8 +133,17 @@ class Member {
 
   // Of the operation between Enqueue and Complete.
   Lowering lowering_;
-  std::vector<void*> temporaries_;
   bool captured_ = false;
+  std::vector<void*> graphs_own_;  // freed inside the graph
+  size_t taken_ = 0;               // of the blocks below
+
+  // Memory that an operation takes and the next one takes again: they run one
+  // behind the other. So a step that has run once allocates nothing.
+  struct Block {
+    void* memory;
+    size_t bytes;
+  };
+  std::vector<Block> kept_;
 
   std::deque<Running> running_;
 

@@ -3,6 +3,7 @@
 
 #include "client/transport/nccl/nccl.h"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -17,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
+#include "tests/support/forwarding_tables.h"
 
 namespace lockstep {
 namespace {
@@ -206,6 +208,50 @@ TEST(CudaStreamTest, WaitsForEventsOfTheHostToo) {
   }
   EXPECT_TRUE(stream->Synchronize().ok());
   EXPECT_TRUE(ran);
+}
+
+// Counts what is taken in the order of a stream.
+class CountsMemory final : public fake::ForwardingCuda {
+ public:
+  CountsMemory(std::shared_ptr<CudaApi> inner, std::atomic<int>* taken)
+      : ForwardingCuda(std::move(inner)), taken_(*taken) {}
+  Result MallocAsync(void** memory, size_t bytes,
+                     StreamHandle stream) override {
+    ++taken_;
+    return ForwardingCuda::MallocAsync(memory, bytes, stream);
+  }
+
+ private:
+  std::atomic<int>& taken_;
+};
+
+TEST(NcclMemoryTest, AnOperationThatHasRunTakesNoMoreMemory) {
+  std::atomic<int> taken{0};
+  FakeGpuWorld world({}, [&](int, transport::nccl::Tables* tables) {
+    tables->cuda = std::make_shared<CountsMemory>(tables->cuda, &taken);
+  });
+  const auto group = conformance::Connect(world, 1, "g");
+  const auto stream = world.MakeStream(0, "");
+  const auto reduce = [&](size_t count) {
+    std::vector<float> in(count, 3), out(2 * count);
+    const absl::Status posted = group[0]->Group([&] {
+      absl::Status first = group[0]->AllReduce(
+          in.data(), out.data(), count, DType::kF32, ReduceOp::kMax, *stream);
+      first.Update(group[0]->AllReduce(in.data(), out.data() + count, count,
+                                       DType::kF32, ReduceOp::kMin, *stream));
+      return first;
+    });
+    EXPECT_TRUE(posted.ok()) << posted;
+    EXPECT_TRUE(stream->Synchronize().ok());
+    EXPECT_THAT(out, testing::Each(3));
+  };
+  reduce(50);
+  const int after_the_first = taken;
+  for (const size_t count : {50, 20, 50}) reduce(count);
+  EXPECT_EQ(taken, after_the_first);
+  reduce(60);
+  EXPECT_EQ(taken, after_the_first + 2);
+  EXPECT_THAT(world.gpus().violations(), IsEmpty());
 }
 
 // A publication that comes early hides nothing that was before it.
