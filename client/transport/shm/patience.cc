@@ -12,6 +12,8 @@ namespace lockstep::transport {
 // busy machine does not look like a slow one.
 std::chrono::nanoseconds CostOfSleep() {
   constexpr int kRounds = 8;
+  // A machine that looks slower than any is busy.
+  constexpr std::chrono::nanoseconds kMost{100'000};
   constexpr std::chrono::nanoseconds kNap{10'000'000};
   std::atomic<uint32_t> there{0};
   std::atomic<uint32_t> back{0};
@@ -22,7 +24,7 @@ std::chrono::nanoseconds CostOfSleep() {
       WakeAll(back);
     }
   });
-  std::chrono::nanoseconds best = std::chrono::milliseconds(1);
+  std::chrono::nanoseconds best = kMost;
   for (uint32_t round = 0; round < kRounds; ++round) {
     const auto begin = Patience::Clock::now();
     ++there;

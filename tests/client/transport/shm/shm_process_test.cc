@@ -11,6 +11,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "client/transport/blame.h"
 #include "client/transport/shm/shm.h"
@@ -159,6 +161,36 @@ TEST(ShmProcessTest, DestructionNeedsNothingFromAStoppedPeer) {
     party.Drop();
     EXPECT_TRUE(absl::IsAborted(party.stream().Synchronize()));
   }
+}
+
+// Network and mount namespaces of its own make a process another host, as far
+// as processes can tell.
+TEST(ShmProcessTest, APeerOnAnotherHostIsNotMistakenForALocalOne) {
+  Program peer({"/usr/bin/unshare", "-Urnm", LOCKSTEP_SHM_PEER, "1", "2", "100",
+                "private"});
+  const std::string theirs = peer.ReadLine();
+  if (theirs.empty()) {
+    GTEST_SKIP() << "no namespaces can be made here: " << peer.Errors();
+  }
+  const auto transport = transport::MakeShmTransport();
+  auto pending = *transport->Prepare({.name = "peers", .rank = 0, .size = 2});
+  const std::string ours = pending->handle();
+  const absl::Status refused =
+      pending->Connect({ours, theirs}, absl::Seconds(60)).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_TRUE(absl::StrContains(refused.message(), "another host")) << refused;
+  EXPECT_EQ(transport::BlamedRank(refused), 1);
+
+  // Nor is it fooled by a handle that claims its own namespace: what matters is
+  // that nobody can be met there.
+  pending = *transport->Prepare({.name = "peers", .rank = 0, .size = 2});
+  std::vector<std::string> words = absl::StrSplit(pending->handle(), ' ');
+  words[4] = std::vector<std::string>(absl::StrSplit(theirs, ' '))[4];
+  peer.WriteLine(absl::StrJoin(words, " "));
+  peer.WriteLine(theirs);
+  const std::string told = peer.ReadLine();
+  EXPECT_TRUE(absl::StrContains(told, "cannot be reached on this host"))
+      << told;
 }
 
 // Killed at any moment of an all-reduce: all survivors name it, with proof, and
