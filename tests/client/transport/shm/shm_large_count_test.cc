@@ -18,6 +18,7 @@
 #include "base/file_descriptor.h"
 #include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
+#include "tests/support/slow.h"
 
 namespace lockstep {
 namespace {
@@ -77,11 +78,13 @@ TEST(ShmLargeCountTest, MovesAndReducesMoreThanTwoToThe31Elements) {
       HostStream stream;
       const FoldedBuffer in(static_cast<uint8_t>(3 + rank));
       const FoldedBuffer out(0);
-      ASSERT_TRUE(comm->AllReduce(in.data(), out.data(), kCount, DType::kU8,
-                                  ReduceOp::kSum, stream)
-                      .ok());
-      ASSERT_TRUE(stream.Synchronize().ok());
-      EXPECT_TRUE(out.Holds(3 + 4));
+      if (!kIsSlow) {
+        ASSERT_TRUE(comm->AllReduce(in.data(), out.data(), kCount, DType::kU8,
+                                    ReduceOp::kSum, stream)
+                        .ok());
+        ASSERT_TRUE(stream.Synchronize().ok());
+        EXPECT_TRUE(out.Holds(3 + 4));
+      }
       ASSERT_TRUE((rank == 0
                        ? comm->Send(in.data(), kCount, DType::kU8, 1, stream)
                        : comm->Recv(out.data(), kCount, DType::kU8, 0, stream))
