@@ -12,6 +12,12 @@ inline constexpr bool kUnderThreadSanitizer = true;
 inline constexpr bool kUnderThreadSanitizer = false;
 #endif
 
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kUnderSanitizer = true;
+#else
+inline constexpr bool kUnderSanitizer = kUnderThreadSanitizer;
+#endif
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_TESTS_SUPPORT_SANITIZERS_H_

@@ -11,7 +11,7 @@
 #include "plan/timeline/timeline.h"
 #include "tests/client/pipeline/pipeline_world.h"
 #include "tests/plan/schedule/shapes.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::pipeline {
 namespace {
@@ -25,7 +25,7 @@ using enum PipelineSchedule;
 std::vector<ScheduleShape> Shapes() {
   std::vector<ScheduleShape> shapes;
   for (const int ranks : {2, 4, 8}) {
-    if (kSanitized && ranks > 4) continue;
+    if (kUnderSanitizer && ranks > 4) continue;
     const int m = 2 * ranks;
     for (const ScheduleShape& shape :
          {ScheduleShape{kGPipe, ranks, m, 1},

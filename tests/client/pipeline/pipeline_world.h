@@ -24,13 +24,23 @@
 
 namespace lockstep::pipeline {
 
+// What connects the ranks, if not inproc: a process for each.
+class Network {
+ public:
+  virtual ~Network() = default;
+  virtual transport::Transport& at(int rank) = 0;
+  virtual std::unique_ptr<Stream> MakeStream(int rank,
+                                             const std::string& name) = 0;
+};
+
 class PipelineWorld {
  public:
   struct Options {
     plan::ScheduleShape shape;
     std::vector<double> weights;
-    bool shared = false;  // the first and the last stage have one weight
-    double late = 0;      // the share of transfers that come late
+    bool shared = false;         // the first and the last stage have one weight
+    double late = 0;             // the share of transfers that come late
+    Network* network = nullptr;  // none: inproc
   };
 
   explicit PipelineWorld(const Options& options) : options_(options) {
@@ -142,17 +152,55 @@ class PipelineWorld {
     for (auto& of_rank : communicators_) {
       of_rank.resize(plan_->communicators.size());
     }
-    for (size_t c = 0; c < plan_->communicators.size(); ++c) {
-      const plan::Communicator& group = plan_->communicators[c];
-      auto members =
-          network_.Connect(group.name, static_cast<int>(group.ranks.size()));
-      for (size_t i = 0; i < members.size(); ++i) {
-        communicators_[group.ranks[i]][c] =
-            std::make_unique<FaultyCommunicator>(
-                std::move(members[i]),
-                Faults{.seed = c * 100 + i, .late = options_.late});
-      }
+    for (const plan::Communicator& group : plan_->communicators) {
+      Connect(group);
     }
+  }
+
+  void Connect(const plan::Communicator& group) {
+    const int size = static_cast<int>(group.ranks.size());
+    auto members = options_.network == nullptr
+                       ? inproc_.Connect(group.name, size)
+                       : ConnectIn(group);
+    const size_t c = &group - plan_->communicators.data();
+    for (int i = 0; i < size; ++i) {
+      communicators_[group.ranks[i]][c] = std::make_unique<FaultyCommunicator>(
+          std::move(members[i]),
+          Faults{.seed = c * 100 + i, .late = options_.late});
+    }
+  }
+
+  // Over the transports of another world, whose processes are the ranks.
+  std::vector<std::unique_ptr<Communicator>> ConnectIn(
+      const plan::Communicator& group) {
+    const int size = static_cast<int>(group.ranks.size());
+    std::vector<std::unique_ptr<transport::PendingGroup>> pending;
+    std::vector<std::string> handles;
+    for (int i = 0; i < size; ++i) {
+      auto half = options_.network->at(group.ranks[i])
+                      .Prepare({.name = group.name, .rank = i, .size = size});
+      EXPECT_TRUE(half.ok()) << half.status();
+      handles.push_back((*half)->handle());
+      pending.push_back(*std::move(half));
+    }
+    std::vector<std::unique_ptr<Communicator>> members(size);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < size; ++i) {
+      threads.emplace_back([&, i] {
+        auto connected = pending[i]->Connect(handles, absl::Seconds(30));
+        EXPECT_TRUE(connected.ok()) << connected.status();
+        if (connected.ok()) members[i] = *std::move(connected);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return members;
+  }
+
+  std::unique_ptr<Stream> MakeStream(int rank, const std::string& name) {
+    if (options_.network != nullptr) {
+      return options_.network->MakeStream(rank, name);
+    }
+    return std::make_unique<HostStream>(name);
   }
 
   // As the coordinator does: whoever fails, all are told why.
@@ -182,8 +230,8 @@ class PipelineWorld {
          .communicators = std::move(communicators),
          .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
          .make_stream =
-             [](const std::string& name) {
-               return std::make_unique<HostStream>(name);
+             [this, number](const std::string& name) {
+               return MakeStream(number, name);
              },
          .on_failure = [this](const absl::Status& error) { Tell(error); },
          .explain = [this](int, const absl::Status&) { return AwaitCause(); }});
@@ -222,7 +270,7 @@ class PipelineWorld {
 
   const Options options_;
   int left_ = -1;
-  testing_support::InprocWorld network_;
+  testing_support::InprocWorld inproc_;
   std::unique_ptr<Arena> arena_ = MakePlainArena();
   std::shared_ptr<const plan::Plan> plan_;
   // By rank and communicator.

@@ -14,7 +14,7 @@
 #include "tests/plan/mutation/mutants.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/schedule/shapes.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::plan {
 namespace {
@@ -105,7 +105,7 @@ TEST(MutationTest, NoBadMutantOfASmallPlanIsAccepted) {
   const std::vector<Plan> tiny = GoodPlans(2, 2);
   const std::vector<Plan> small = GoodPlans(3, 3);
   Tally tally;
-  const uint64_t seeds = kSanitized ? 600 : 10'000;
+  const uint64_t seeds = kUnderSanitizer ? 600 : 10'000;
   for (uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     const std::vector<Plan>& plans = seed % 16 == 0 ? small : tiny;
@@ -121,7 +121,7 @@ TEST(MutationTest, NoBadMutantOfASmallPlanIsAccepted) {
 TEST(MutationTest, NoBadMutantOfALargerPlanIsAccepted) {
   const std::vector<Plan> plans = GoodPlans(5, 10);
   Tally tally;
-  const uint64_t seeds = kSanitized ? 500 : 10'000;
+  const uint64_t seeds = kUnderSanitizer ? 500 : 10'000;
   for (uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) {
     std::mt19937_64 random(seed);
     const Mutant mutant = AnyMutant(plans, random);
