@@ -2,6 +2,7 @@
 // happens here instead; and passes of random graphs against a single process.
 
 #include <algorithm>
+#include <latch>
 #include <map>
 #include <random>
 #include <set>
@@ -236,9 +237,11 @@ TEST_F(BurnsDefect, ABufferIsNotTheBuckets) {
 // Not supported there, and found out when it is reduced. Here each rank is told
 // by its own Register; one that comes later may find the first gone.
 TEST_F(BurnsDefect, AQuantizedGradient) {
+  std::latch both_are_there(2);  // or one would hear that the other has left
   const auto ended = Run(
       2,
-      [](int) -> std::vector<ParameterOptions> {
+      [&](int) -> std::vector<ParameterOptions> {
+        both_are_there.arrive_and_wait();
         return {{.name = "w", .shape = {4}, .dtype = DType::kI8}};
       },
       [](Device&) { return absl::InternalError("sealed"); });
