@@ -66,6 +66,13 @@ class Board {
   void Leave(int because);
   bool left() const { return left_.load(std::memory_order_relaxed); }
 
+  // --- Whether to yield (patience.h) ---
+  bool MayYield() const { return wary_.load(std::memory_order_relaxed) <= 0; }
+  void LostTheCore() { wary_ = patience_.wary_waits; }
+  void BeganToWait() {
+    if (!MayYield()) --wary_;
+  }
+
   // --- Which collectives are under way ---
 
   // Whether all ranks have finished collective `number`; if not, adds to
@@ -90,6 +97,7 @@ class Board {
   std::vector<std::unique_ptr<Borrowing>> borrowings_;
 
   std::atomic<bool> left_{false};
+  std::atomic<int> wary_{0};  // waits left without a yield
   std::atomic<RankMask> dead_{0};
   std::atomic<uint64_t> finished_by_all_{0};
 

@@ -8,6 +8,11 @@
 //
 //   looks ──▶ yields ──▶ sleeps, in short naps
 //
+// Yielding is right among ranks that share cores. To somebody else's program it
+// gives the core for a whole turn of the scheduler, milliseconds, where a
+// sleeper is woken at once. So who loses the core by a yield does not yield for
+// a while.
+//
 // Naps are short because death makes no sound: after each the sleeper looks
 // whether those it waits for still live.
 
@@ -24,6 +29,9 @@ struct Patience {
   std::chrono::nanoseconds looks{2'000};
   std::chrono::nanoseconds all{50'000};
   std::chrono::nanoseconds nap{5'000'000};
+  // A yield that takes so long went to a stranger; so many waits without.
+  std::chrono::nanoseconds lost{500'000};
+  int wary_waits = 200;
 };
 
 // What a sleep and its wake cost here: measured, in some hundred microseconds.

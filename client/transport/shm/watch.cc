@@ -32,15 +32,18 @@ absl::Status Watch::Turn(RankMask ranks) {
     Sleep(ranks);
     return absl::OkStatus();
   }
-  if (turns_++ == 0) began_ = Patience::Clock::now();
+  if (turns_++ == 0) {
+    began_ = Patience::Clock::now();
+    board_.BeganToWait();
+  }
   if (turns_ % kTurnsPerLook != 0 && board_.patience().looks.count() > 0) {
     Relax();
     return absl::OkStatus();
   }
   const auto waited = Patience::Clock::now() - began_;
   if (waited < board_.patience().looks) return absl::OkStatus();
-  if (waited < board_.patience().all) {
-    sched_yield();
+  if (waited < board_.patience().all && board_.MayYield()) {
+    Yield();
     return absl::OkStatus();
   }
   // From here on whoever has news rings; one more look, then to sleep.
@@ -49,6 +52,14 @@ absl::Status Watch::Turn(RankMask ranks) {
   ++header.sleepers;
   armed_ = true;
   return absl::OkStatus();
+}
+
+void Watch::Yield() {
+  const auto begin = Patience::Clock::now();
+  sched_yield();
+  if (Patience::Clock::now() - begin > board_.patience().lost) {
+    board_.LostTheCore();
+  }
 }
 
 // What a rank did before it went is looked at once more before it is missed.

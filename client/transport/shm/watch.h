@@ -37,6 +37,7 @@ class Watch {
 
  private:
   absl::Status LookForGone(RankMask ranks);
+  void Yield();
   void Sleep(RankMask ranks);
   void Disarm();
 

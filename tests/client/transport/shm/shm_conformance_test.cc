@@ -36,13 +36,13 @@ class ShmWorld final : public conformance::World {
 };
 
 // Ranks that outnumber the cores wait for each other's turns, all the more
-// under a sanitizer: there the sizes that differ in kind are enough.
+// under a sanitizer: there one size that is no power of two is enough.
 std::vector<conformance::Case> CasesOver(const MakeTransport& make,
                                          const std::set<int>& sizes) {
   std::vector<conformance::Case> cases =
       conformance::Cases([make] { return std::make_unique<ShmWorld>(make); });
   std::erase_if(cases, [&](const conformance::Case& one) {
-    return sizes.count(one.size) == 0 || (kIsSlow && one.size > 3);
+    return sizes.count(one.size) == 0 || (kIsSlow && one.size != 3);
   });
   return cases;
 }
