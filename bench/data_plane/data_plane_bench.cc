@@ -5,9 +5,11 @@
 // 7 rounds, up to 256 MiB, all sides. With SIDEs it is for who tunes: only
 // those are run, and nothing is written.
 //
-// Each round runs the whole sweep of every side in turn, in processes of their
-// own, so that a machine that changes its mind changes it for all. Exits with 0
-// whether figures are reached or not: it says so.
+// Who works on memory has a core for each rank; who works through the kernel or
+// brings a launcher is left to that. Each round runs the whole sweep of every
+// side in turn, in processes of their own, so that a machine that changes its
+// mind changes it for all. Exits with 0 whether figures are reached or not: it
+// says so.
 
 #include <algorithm>
 #include <cstdio>
@@ -56,8 +58,11 @@ struct NamedSide {
 };
 
 std::vector<NamedSide> Sides() {
-  const auto own = [](const MakeSide& make) {
-    return [make](const SweepOptions& options) { return Sweep(make, options); };
+  const auto own = [](const MakeSide& make, bool pinned) {
+    return [make, pinned](SweepOptions options) {
+      options.pinned = pinned;
+      return Sweep(make, options);
+    };
   };
   const auto mpi = [](const std::string& name, const std::string& flags) {
     const std::string program = OwnFolder() + "/mpi_side_" + name;
@@ -66,13 +71,13 @@ std::vector<NamedSide> Sides() {
       return SweepOfMpi("mpirun." + name + flags, program, options);
     };
   };
-  return {{"limit", own(Limit())},
-          {"handover", own(Handover())},
-          {"memcpy", own(Copy())},
-          {"arena", own(Shared(/*in_arena=*/true))},
-          {"private", own(Shared(/*in_arena=*/false))},
-          {"gloo", own(GlooItself())},
-          {"over gloo", own(OverGloo())},
+  return {{"limit", own(Limit(), true)},
+          {"handover", own(Handover(), true)},
+          {"memcpy", own(Copy(), true)},
+          {"arena", own(Shared(/*in_arena=*/true), true)},
+          {"private", own(Shared(/*in_arena=*/false), true)},
+          {"gloo", own(GlooItself(), false)},
+          {"over gloo", own(OverGloo(), false)},
           {"mpich", mpi("mpich", "")},
           {"openmpi", mpi("openmpi", " --allow-run-as-root --bind-to none")}};
 }
@@ -158,7 +163,6 @@ int Main(int argc, char** argv) {
   }
   Rounds rounds;
   const std::vector<std::string> wanted(argv + std::min(argc, 3), argv + argc);
-  options.pinned = !wanted.empty();
   std::vector<NamedSide> sides = Sides();
   std::erase_if(sides, [&](const NamedSide& side) {
     return !wanted.empty() &&
