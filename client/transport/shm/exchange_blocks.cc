@@ -6,12 +6,12 @@
 //   stage of AllToAll, AllToAllV     [ for rank 0 | for rank 1 | ...       ]
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "client/transport/blame.h"
 #include "client/transport/shm/collective.h"
+#include "kernels/copy.h"
 
 namespace lockstep::transport {
 namespace {
@@ -113,8 +113,8 @@ class Exchange final : public Collective {
   void FillCell() {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank() || own_[peer].bytes == 0) continue;
-      std::memcpy(mine().small + PlaceInCell(rank(), peer),
-                  Plus(source(), own_[peer].offset), own_[peer].bytes);
+      kernels::Copy(mine().small + PlaceInCell(rank(), peer),
+                    Plus(source(), own_[peer].offset), own_[peer].bytes);
       if (!split()) return;
     }
   }
@@ -189,7 +189,7 @@ class Exchange final : public Collective {
       const size_t piece = std::min(kPieceBytes, bytes - copied_[from]);
       std::byte* const to = Target(from) + copied_[from];
       const std::byte* const source = sources_[from] + copied_[from];
-      if (to != source) std::memcpy(to, source, piece);
+      if (to != source) kernels::Copy(to, source, piece);
       copied_[from] += piece;
       return true;
     }
@@ -210,9 +210,9 @@ class Exchange final : public Collective {
       if (to == rank()) continue;
       const Block chunk = ChunkOf(own_[to], put_);
       if (chunk.bytes > 0) {
-        std::memcpy(stage(rank(), put_) + (split() ? to * part_bytes_ : 0),
-                    Plus(source(), own_[to].offset + chunk.offset),
-                    chunk.bytes);
+        kernels::Copy(stage(rank(), put_) + (split() ? to * part_bytes_ : 0),
+                      Plus(source(), own_[to].offset + chunk.offset),
+                      chunk.bytes);
       }
       if (!split()) break;
     }
@@ -228,9 +228,9 @@ class Exchange final : public Collective {
       if (from == rank() || (staged_ & MaskOf(from)) == 0) continue;
       const Block chunk = ChunkOf(BlockOf(from, rank()), taken_);
       if (chunk.bytes == 0) continue;
-      std::memcpy(Target(from) + chunk.offset,
-                  stage(from, taken_) + (split() ? rank() * part_bytes_ : 0),
-                  chunk.bytes);
+      kernels::Copy(Target(from) + chunk.offset,
+                    stage(from, taken_) + (split() ? rank() * part_bytes_ : 0),
+                    chunk.bytes);
     }
     Say(&Cell::taken, ++taken_);
     return true;

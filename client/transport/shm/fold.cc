@@ -18,11 +18,11 @@
 // the bits.
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "client/transport/shm/collective.h"
 #include "client/transport/slices.h"
+#include "kernels/copy.h"
 #include "kernels/reduce.h"
 
 namespace lockstep::transport {
@@ -72,7 +72,7 @@ class Fold final : public Collective {
   void Prepare(Said& said) override {
     const size_t bytes = total() * element_;
     if (bytes <= kSmallBytes) {
-      if (bytes > 0) std::memcpy(mine().small, call().in, bytes);
+      if (bytes > 0) kernels::Copy(mine().small, call().in, bytes);
       return;
     }
     said.way = Way::kStaged;
@@ -151,8 +151,8 @@ class Fold final : public Collective {
     for (int to = 0; to < size(); ++to) {
       const Range chunk = Chunk(to, put_);
       if (to == rank() || chunk.count == 0) continue;
-      std::memcpy(stage(rank(), put_) + to * part_bytes_, In(chunk.begin),
-                  chunk.count * element_);
+      kernels::Copy(stage(rank(), put_) + to * part_bytes_, In(chunk.begin),
+                    chunk.count * element_);
     }
     Say(&Cell::staged, ++put_);
     return true;
@@ -205,8 +205,8 @@ class Fold final : public Collective {
     for (int from = 0; from < size(); ++from) {
       const Range chunk = Chunk(from, taken_);
       if (from == rank() || chunk.count == 0) continue;
-      std::memcpy(Out(chunk.begin), stage(from, taken_) + from * part_bytes_,
-                  chunk.count * element_);
+      kernels::Copy(Out(chunk.begin), stage(from, taken_) + from * part_bytes_,
+                    chunk.count * element_);
     }
     Say(&Cell::taken, ++taken_);
     return true;

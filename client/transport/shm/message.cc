@@ -11,10 +11,10 @@
 // taken only for a receiver that is there, and so will empty it.
 
 #include <algorithm>
-#include <cstring>
 
 #include "client/transport/announcement.h"
 #include "client/transport/shm/collective.h"
+#include "kernels/copy.h"
 
 namespace lockstep::transport {
 namespace {
@@ -94,7 +94,7 @@ class Outgoing final : public Message {
                   .releases = board_.lending().releases()};
     if (call_.bytes() <= kSmallMailBytes) {
       if (call_.bytes() > 0) {
-        std::memcpy(mail_.small, call_.in, call_.bytes());
+        kernels::Copy(mail_.small, call_.in, call_.bytes());
       }
     } else {
       mail_.said.way = Way::kDirect;
@@ -113,8 +113,8 @@ class Outgoing final : public Message {
     }
     const std::optional<uint32_t> block = board_.TakeBlock();
     if (!block) return false;
-    std::memcpy(board_.mine().block(*block),
-                Plus(call_.in, put_ * block_bytes_), ChunkBytes(put_));
+    kernels::Copy(board_.mine().block(*block),
+                  Plus(call_.in, put_ * block_bytes_), ChunkBytes(put_));
     mail_.blocks[put_ % kBlocksOfMail] = *block;
     Say(mail_.staged, ++put_);
     return true;
@@ -176,7 +176,7 @@ class Incoming final : public Message {
 
   bool CopyPiece() {
     const size_t piece = std::min(kPieceBytes, call_.bytes() - copied_);
-    std::memcpy(Plus(call_.out, copied_), source_ + copied_, piece);
+    kernels::Copy(Plus(call_.out, copied_), source_ + copied_, piece);
     copied_ += piece;
     return true;
   }
@@ -185,7 +185,7 @@ class Incoming final : public Message {
     const uint64_t c = copied_ / block_bytes_;
     if (!Has(mail_.staged, c + 1)) return false;
     const uint32_t block = mail_.blocks[c % kBlocksOfMail] % kBlocks;
-    std::memcpy(Plus(call_.out, copied_), peer_.block(block), ChunkBytes(c));
+    kernels::Copy(Plus(call_.out, copied_), peer_.block(block), ChunkBytes(c));
     copied_ += ChunkBytes(c);
     Say(receipt_.taken, c + 1);
     return true;

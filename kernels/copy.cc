@@ -1,0 +1,50 @@
+#include "kernels/copy.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/copy.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Vectors by name: a plain loop over bytes becomes a call of memcpy again.
+void CopyVectors(uint8_t* dst, const uint8_t* src, size_t bytes) {
+  const hn::ScalableTag<uint8_t> tag;
+  const size_t width = hn::Lanes(tag);
+  size_t i = 0;
+  for (; i + 4 * width <= bytes; i += 4 * width) {
+    const auto a = hn::LoadU(tag, src + i);
+    const auto b = hn::LoadU(tag, src + i + width);
+    const auto c = hn::LoadU(tag, src + i + 2 * width);
+    const auto d = hn::LoadU(tag, src + i + 3 * width);
+    hn::StoreU(a, tag, dst + i);
+    hn::StoreU(b, tag, dst + i + width);
+    hn::StoreU(c, tag, dst + i + 2 * width);
+    hn::StoreU(d, tag, dst + i + 3 * width);
+  }
+  if (i < bytes) std::memcpy(dst + i, src + i, bytes - i);
+}
+
+}  // namespace lockstep::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::kernels {
+
+HWY_EXPORT(CopyVectors);
+
+void Copy(void* dst, const void* src, size_t bytes) {
+  HWY_DYNAMIC_DISPATCH(CopyVectors)
+  (static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), bytes);
+}
+
+}  // namespace lockstep::kernels
+#endif  // HWY_ONCE
