@@ -1,9 +1,11 @@
 // A training on fake GPUs finds nothing in the engine's device path, and every
 // mistake that is put in.
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "client/transport/nccl/graph.h"
 #include "gmock/gmock.h"
@@ -93,37 +95,47 @@ TEST(GroundDrillTest, FindsNothingInTheEngine) {
 struct Mistake {
   const char* name;
   ComputeFault fault;
-  const char* noticed;  // empty: anything
+  std::vector<std::string> signs;  // by any of which it is noticed
 };
+
+bool IsNoticed(const Mistake& mistake, const std::string& said) {
+  return std::any_of(mistake.signs.begin(), mistake.signs.end(),
+                     [&](const std::string& sign) {
+                       return said.find(sign) != std::string::npos;
+                     });
+}
 
 TEST(GroundDrillTest, FindsEveryMistake) {
   const std::vector<Mistake> mistakes = {
       {"host reads before the copy is there",
-       ComputeFault::kReadsBeforeTheCopyIsThere, "failed"},
+       ComputeFault::kReadsBeforeTheCopyIsThere,
+       {"failed"}},
       // As late as the gradients come: a weight, the norm, or both.
       {"reduction before the gradients",
-       ComputeFault::kReducesBeforeTheGradients, ""},
-      {"update before the verdict", ComputeFault::kUpdatesBeforeTheVerdict,
-       "a weight is not"},
-      {"a stream that runs on", ComputeFault::kHoldsNothing, "a weight is not"},
-      {"a norm that is not cleared", ComputeFault::kKeepsTheLastNorm,
-       "the norm is wrong"},
-      {"flags that are not written", ComputeFault::kForgetsTheFlags,
-       "a flag is wrong"},
+       ComputeFault::kReducesBeforeTheGradients,
+       {"a weight is not", "the norm is wrong"}},
+      {"update before the verdict",
+       ComputeFault::kUpdatesBeforeTheVerdict,
+       {"a weight is not"}},
+      {"a stream that runs on",
+       ComputeFault::kHoldsNothing,
+       {"a weight is not"}},
+      {"a norm that is not cleared",
+       ComputeFault::kKeepsTheLastNorm,
+       {"the norm is wrong"}},
+      {"flags that are not written",
+       ComputeFault::kForgetsTheFlags,
+       {"a flag is wrong"}},
   };
   for (const Mistake& mistake : mistakes) {
     std::string said;
     for (uint64_t seed = 1; seed <= 40; ++seed) {
       said = Drill(mistake.fault, seed).Run();
-      if (said.empty() || said.find(mistake.noticed) == std::string::npos) {
-        continue;
-      }
+      if (!IsNoticed(mistake, said)) continue;
       std::cout << mistake.name << ": noticed with seed " << seed << "\n";
       break;
     }
-    EXPECT_THAT(said, testing::AllOf(testing::Not(testing::IsEmpty()),
-                                     testing::HasSubstr(mistake.noticed)))
-        << mistake.name;
+    EXPECT_TRUE(IsNoticed(mistake, said)) << mistake.name << ": " << said;
   }
 }
 
