@@ -1,7 +1,6 @@
 #include "kernels/reduce.h"
 
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/dispatch.h"
@@ -9,11 +8,6 @@
 
 namespace lockstep::kernels {
 namespace {
-
-template <class C>
-constexpr DType kComputeDType = DType::kF32;
-template <>
-constexpr DType kComputeDType<double> = DType::kF64;
 
 // Where a tile of results goes.
 struct Rows {
@@ -33,40 +27,32 @@ struct Rows {
 // One tile of ReduceRanks. All inputs are read before `out` is written, so that
 // it may be one of them.
 template <class T>
-void ReduceFloatTile(std::span<const void* const> inputs, size_t begin,
-                     size_t n, ReduceOp op, T* out) {
-  using C = Compute<T>;
+void ReduceHalfTile(std::span<const void* const> inputs, size_t begin, size_t n,
+                    ReduceOp op, T* out) {
   const ReduceOp fold = op == ReduceOp::kMean ? ReduceOp::kSum : op;
   auto row = [&](size_t rank) {
     return static_cast<const T*>(inputs[rank]) + begin;
   };
-  C acc[kTile];
-  C wide[kTile];
-  const C* first = Widened(row(0), acc, n);
-  if (first != acc) std::memcpy(acc, first, n * sizeof(C));
+  float acc[kTile];
+  float wide[kTile];
+  ConvertRow(row(0), acc, n);
   for (size_t rank = 1; rank < inputs.size(); ++rank) {
-    FoldRow(kComputeDType<C>, fold, Widened(row(rank), wide, n), acc, n);
+    ConvertRow(row(rank), wide, n);
+    FoldRow(DType::kF32, fold, wide, acc, n);
   }
   if (op == ReduceOp::kMean) {
-    const C share = C{1} / static_cast<C>(inputs.size());
-    ScaleRow(acc, share, acc, n);
+    ScaleRow(acc, 1.0f / static_cast<float>(inputs.size()), acc, n);
   }
-  if constexpr (std::is_same_v<T, C>) {
-    std::memcpy(out, acc, n * sizeof(C));
-  } else {
-    Narrow(acc, out, n);
-  }
+  ConvertRow(acc, out, n);
 }
 
-void ReduceFloats(std::span<const void* const> inputs, Rows outs, size_t count,
-                  DType dtype, ReduceOp op) {
-  WithFloat(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* typed = static_cast<T*>(outs.rows[0]);
-    ForTiles(count, [&](size_t begin, size_t n) {
-      ReduceFloatTile(inputs, begin, n, op, typed + begin);
-      outs.Spread(begin * sizeof(T), n * sizeof(T));
-    });
+template <class T>
+void ReduceHalves(std::span<const void* const> inputs, Rows outs, size_t count,
+                  ReduceOp op) {
+  T* const typed = static_cast<T*>(outs.rows[0]);
+  ForTiles(count, [&](size_t begin, size_t n) {
+    ReduceHalfTile(inputs, begin, n, op, typed + begin);
+    outs.Spread(begin * sizeof(T), n * sizeof(T));
   });
 }
 
@@ -87,10 +73,11 @@ void ReduceIntegers(std::span<const void* const> inputs, Rows outs,
   });
 }
 
-// Two rows that need no widening and no scaling: one pass, nothing kept.
-bool IsOnePass(size_t inputs, DType dtype, ReduceOp op) {
-  return inputs == 2 && op != ReduceOp::kMean && dtype != DType::kF16 &&
-         dtype != DType::kBF16;
+// Two rows that need no widening and no scaling, the most common: a loop of its
+// own is a quarter faster.
+bool IsPair(size_t inputs, size_t outs, DType dtype, ReduceOp op) {
+  return inputs == 2 && outs <= 2 && op != ReduceOp::kMean &&
+         dtype != DType::kF16 && dtype != DType::kBF16;
 }
 
 }  // namespace
@@ -101,11 +88,15 @@ void ReduceRanksToAll(std::span<const void* const> inputs,
   Check(!inputs.empty() && !outs.empty(),
         "a reduction of no ranks has no value");
   Check(IsFloat(dtype) || op != ReduceOp::kMean, "integers have no mean");
-  if (IsOnePass(inputs.size(), dtype, op) && outs.size() <= 2) {
+  if (IsPair(inputs.size(), outs.size(), dtype, op)) {
     FoldToTwoRows(dtype, op, inputs[0], inputs[1], outs.front(), outs.back(),
                   count);
-  } else if (IsFloat(dtype)) {
-    ReduceFloats(inputs, {outs}, count, dtype, op);
+  } else if (dtype == DType::kF32 || dtype == DType::kF64) {
+    FoldFloatRows(dtype, op, inputs, outs, count);
+  } else if (dtype == DType::kF16) {
+    ReduceHalves<F16>(inputs, {outs}, count, op);
+  } else if (dtype == DType::kBF16) {
+    ReduceHalves<BF16>(inputs, {outs}, count, op);
   } else {
     ReduceIntegers(inputs, {outs}, count, dtype, op);
   }

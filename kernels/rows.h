@@ -12,6 +12,7 @@
 #define LOCKSTEP_KERNELS_ROWS_H_
 
 #include <cstddef>
+#include <span>
 
 #include "kernels/half.h"
 #include "lockstep/dtype.h"
@@ -44,6 +45,11 @@ void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n);
 // may be `a` or `b`.
 void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
                    void* out, void* copy, size_t n);
+
+// fold_rows.cc: each out[r][i] = in[0][i] op in[1][i] op ..., for a mean times
+// 1 / rows, in one pass; f32 or f64. An `out` may be one of `in`.
+void FoldFloatRows(DType dtype, ReduceOp op, std::span<const void* const> in,
+                   std::span<void* const> out, size_t n);
 
 // square_rows.cc: lanes[i % kSumLanes] += (src[i] * scale)^2 in order of i, in
 // f64 (sum_tree.h).
