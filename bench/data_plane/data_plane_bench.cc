@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/data_plane/crowd.h"
 #include "bench/data_plane/report.h"
 #include "bench/data_plane/sweep.h"
 
@@ -118,6 +119,10 @@ void AddFigures(Report& report) {
   add("arena / limit, 1 MiB", 0.60, arena, limit, kMiB, kMiB);
   add("arena / Gloo, 1-64 MiB", 15, arena, gloo, kMiB, 64 * kMiB);
   add("arena / Gloo, 256 MiB", 10, arena, gloo, 256 * kMiB, all);
+  add("  what the limit allows: limit / Gloo, 1-64 MiB", 0, limit, gloo, kMiB,
+      64 * kMiB);
+  add("  what the limit allows: limit / Gloo, 256 MiB", 0, limit, gloo,
+      256 * kMiB, all);
   add("arena / Gloo, up to 64 KiB", 30, arena, gloo, 0, 64 * kKiB);
   add("arena / the better MPI, from 1 MiB", 4, arena, mpi, kMiB, all);
   add("private / Gloo, from 16 MiB", 4, own, gloo, 16 * kMiB, all);
@@ -125,33 +130,6 @@ void AddFigures(Report& report) {
   add("private / the better MPI, from 256 KiB", 1, own, mpi, 256 * kKiB, all);
   add("Communicator over Gloo / Gloo, from 1 MiB", 0.97, side("over gloo"),
       gloo, kMiB, all);
-}
-
-void MeasureLatencies(Report& report) {
-  const double line = CacheLineRoundTrip();
-  const double pipe = PipeRoundTrip();
-  const auto arena = [](int ranks, bool pinned, size_t bytes) {
-    return Sweep(Shared(/*in_arena=*/true),
-                 {.ranks = ranks, .pinned = pinned, .sizes = {bytes}})[bytes];
-  };
-  const double pinned = arena(2, true, 8);
-  const double crowded = arena(8, false, 8);
-  const size_t large = 16 * kMiB;
-  const double two = arena(2, false, large);
-  const double eight = arena(8, false, large);
-  report.single = {{"cache line, round trip", line},
-                   {"pipe, round trip", pipe},
-                   {"8 bytes, 2 pinned ranks", pinned},
-                   {"8 bytes, 8 ranks on these cores", crowded},
-                   {"16 MiB, 2 ranks", two},
-                   {"16 MiB, 8 ranks on these cores", eight}};
-  report.figures.push_back(
-      {"8 bytes, 2 pinned ranks, in cache line round trips", 5, pinned / line,
-       true});
-  report.figures.push_back(
-      {"8 bytes, 8 ranks, in pipe round trips", 6, crowded / pipe, true});
-  report.figures.push_back({"ranks x bytes a second, 8 ranks / 2, 16 MiB", 0.8,
-                            8 / eight / (2 / two)});
 }
 
 int Main(int argc, char** argv) {
@@ -185,7 +163,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   AddFigures(report);
-  MeasureLatencies(report);
+  MeasureCrowd(report.rounds, report);
   Print(report);
   const std::string path = "bench/results/data_plane";
   if (!std::filesystem::exists("bench")) return 0;  // not in the repository

@@ -161,6 +161,11 @@ void Print(const Report& report) {
   }
   std::printf("\n%-58s %9s %9s\n", "figure", "promised", "measured");
   for (const Figure& figure : report.figures) {
+    if (figure.promised == 0) {
+      std::printf("%-58s %9s %9.2f\n", figure.what.c_str(), "",
+                  figure.measured);
+      continue;
+    }
     std::printf("%-58s %s %6.2f %9.2f  %s\n", figure.what.c_str(),
                 figure.at_most ? "<=" : ">=", figure.promised, figure.measured,
                 figure.reached() ? "reached" : "NOT REACHED");
@@ -182,6 +187,7 @@ bool Write(const Report& report, const std::string& path) {
     json["times_us"][name] = seconds * 1e6;
   }
   for (const Figure& figure : report.figures) {
+    if (figure.promised == 0) continue;
     json["figures"].push_back(
         {{"what", figure.what},
          {figure.at_most ? "at_most" : "at_least", figure.promised},

@@ -15,7 +15,7 @@ namespace lockstep::bench {
 // A promise, and what was measured for it.
 struct Figure {
   std::string what;
-  double promised = 0;
+  double promised = 0;  // 0: nothing, it explains the one before
   double measured = 0;
   bool at_most = false;  // else at least
 

@@ -1,0 +1,86 @@
+#include "bench/data_plane/crowd.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::bench {
+namespace {
+
+constexpr size_t kKiB = 1 << 10;
+constexpr size_t kMiB = 1 << 20;
+
+struct Size {
+  size_t bytes;
+  std::string name;
+};
+const Size kSizes[] = {{64 * kKiB, "64 KiB"},
+                       {kMiB, "1 MiB"},
+                       {16 * kMiB, "16 MiB"},
+                       {64 * kMiB, "64 MiB"}};
+
+// What each round measured, by name.
+class Rounds {
+ public:
+  void Add(const std::string& what, double seconds) {
+    all_[what].push_back(seconds);
+  }
+  double Middle(const std::string& what) const { return Median(all_.at(what)); }
+  void AddTo(Report& report) const {
+    for (const auto& [what, seconds] : all_) {
+      report.single[what] = Median(seconds);
+    }
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> all_;
+};
+
+Times InArena(int ranks, bool pinned, std::vector<size_t> sizes) {
+  return Sweep(Shared(/*in_arena=*/true),
+               {.ranks = ranks, .pinned = pinned, .sizes = std::move(sizes)});
+}
+
+const char kLine[] = "cache line, round trip";
+const char kPipe[] = "pipe, round trip";
+const char kPinned[] = "8 bytes, 2 pinned ranks";
+
+std::string Crowded(const std::string& size) {
+  return size + ", " + std::to_string(kCrowd) + " ranks";
+}
+
+void MeasureRound(Rounds& rounds) {
+  rounds.Add(kLine, CacheLineRoundTrip());
+  rounds.Add(kPinned, InArena(2, /*pinned=*/true, {8})[8]);
+  rounds.Add(kPipe, PipeRoundTrip());
+  std::vector<size_t> sizes = {8};
+  for (const Size& size : kSizes) sizes.push_back(size.bytes);
+  Times two = InArena(2, /*pinned=*/false, sizes);
+  Times crowd = InArena(kCrowd, /*pinned=*/false, sizes);
+  rounds.Add(Crowded("8 bytes"), crowd[8]);
+  for (const Size& size : kSizes) {
+    rounds.Add(size.name + ", 2 ranks", two[size.bytes]);
+    rounds.Add(Crowded(size.name), crowd[size.bytes]);
+  }
+}
+
+}  // namespace
+
+void MeasureCrowd(int rounds, Report& report) {
+  Rounds all;
+  for (int round = 0; round < rounds; ++round) MeasureRound(all);
+  all.AddTo(report);
+  report.figures.push_back({"8 bytes, 2 pinned ranks, in cache line trips", 5,
+                            all.Middle(kPinned) / all.Middle(kLine), true});
+  report.figures.push_back({"8 bytes, 8 ranks, in pipe round trips", 6,
+                            all.Middle(Crowded("8 bytes")) / all.Middle(kPipe),
+                            true});
+  for (const Size& size : kSizes) {
+    report.figures.push_back(
+        {"ranks x bytes a second, 8 ranks / 2, " + size.name, 0.8,
+         kCrowd * all.Middle(size.name + ", 2 ranks") /
+             (2 * all.Middle(Crowded(size.name)))});
+  }
+}
+
+}  // namespace lockstep::bench
