@@ -39,8 +39,76 @@ struct Greatest {
   }
 };
 
+// How elements of a type become vectors of what they are computed in, and back.
+// `kWhole`: this CPU does it; else all is left to the loop for the rest.
 template <class T>
-struct FloatRows {
+struct Lanes {
+  static constexpr bool kWhole = true;
+  using D = hn::ScalableTag<T>;
+  static HWY_INLINE hn::Vec<D> Load(const T* from) {
+    return hn::LoadU(D(), from);
+  }
+  static HWY_INLINE hn::Vec<D> Narrow(hn::Vec<D> value) { return value; }
+  static HWY_INLINE void Store(hn::Vec<D> value, T* to) {
+    hn::StoreU(value, D(), to);
+  }
+};
+
+// As half.h's ToF32 and ToBF16; a NaN is made quiet at the end only.
+template <>
+struct Lanes<BF16> {
+  static constexpr bool kWhole = true;
+  using D = hn::ScalableTag<float>;
+  using Words = hn::RebindToUnsigned<D>;
+  using Halves = hn::Rebind<uint16_t, D>;
+
+  static HWY_INLINE hn::Vec<D> Load(const BF16* from) {
+    const auto half =
+        hn::LoadU(Halves(), reinterpret_cast<const uint16_t*>(from));
+    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(Words(), half));
+    return hn::BitCast(D(), bits);
+  }
+  static HWY_INLINE hn::Vec<Halves> Narrow(hn::Vec<D> value) {
+    const Words words;
+    const auto bits = hn::BitCast(words, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1u));
+    const auto rounded = hn::Add(bits, hn::Add(hn::Set(words, 0x7fffu), odd));
+    // Rounding a NaN up could carry it away.
+    const auto quiet = hn::Or(bits, hn::Set(words, 0x00400000u));
+    const auto kept =
+        hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(value)), quiet, rounded);
+    const auto high = hn::ShiftRight<16>(kept);
+    return hn::DemoteTo(Halves(), hn::BitCast(hn::RebindToSigned<D>(), high));
+  }
+  static HWY_INLINE void Store(hn::Vec<Halves> value, BF16* to) {
+    hn::StoreU(value, Halves(), reinterpret_cast<uint16_t*>(to));
+  }
+};
+
+template <>
+struct Lanes<F16> {
+  using D = hn::ScalableTag<float>;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  static constexpr bool kWhole = true;
+  using Halves = hn::Rebind<hwy::float16_t, D>;
+  static HWY_INLINE hn::Vec<D> Load(const F16* from) {
+    return hn::PromoteTo(
+        D(),
+        hn::LoadU(Halves(), reinterpret_cast<const hwy::float16_t*>(from)));
+  }
+  static HWY_INLINE hn::Vec<Halves> Narrow(hn::Vec<D> value) {
+    return hn::DemoteTo(Halves(), value);
+  }
+  static HWY_INLINE void Store(hn::Vec<Halves> value, F16* to) {
+    hn::StoreU(value, Halves(), reinterpret_cast<hwy::float16_t*>(to));
+  }
+#else
+  static constexpr bool kWhole = false;
+#endif
+};
+
+template <class T>
+struct TypedRows {
   std::span<const void* const> in;
   std::span<void* const> out;
 
@@ -54,77 +122,84 @@ struct FloatRows {
 // and is written to all: a row is touched once for reading and once for
 // writing, while it is in the first cache.
 template <class T, class Op>
-size_t FoldBlocks(const FloatRows<T>& rows, size_t n, const T* share, Op op) {
-  const hn::ScalableTag<T> d;
+size_t FoldBlocks(const TypedRows<T>& rows, size_t n, const Compute<T>* share,
+                  Op op) {
+  using L = Lanes<T>;
+  const typename L::D d;
   const size_t lanes = hn::Lanes(d);
   const size_t block = 4 * lanes;
   size_t at = 0;
   for (; at + block <= n; at += block) {
     const T* const first = rows.From(0) + at;
-    auto a = hn::LoadU(d, first);
-    auto b = hn::LoadU(d, first + lanes);
-    auto c = hn::LoadU(d, first + 2 * lanes);
-    auto e = hn::LoadU(d, first + 3 * lanes);
+    auto v0 = L::Load(first);
+    auto v1 = L::Load(first + lanes);
+    auto v2 = L::Load(first + 2 * lanes);
+    auto v3 = L::Load(first + 3 * lanes);
     for (size_t row = 1; row < rows.in.size(); ++row) {
       const T* const next = rows.From(row) + at;
-      a = op(a, hn::LoadU(d, next));
-      b = op(b, hn::LoadU(d, next + lanes));
-      c = op(c, hn::LoadU(d, next + 2 * lanes));
-      e = op(e, hn::LoadU(d, next + 3 * lanes));
+      v0 = op(v0, L::Load(next));
+      v1 = op(v1, L::Load(next + lanes));
+      v2 = op(v2, L::Load(next + 2 * lanes));
+      v3 = op(v3, L::Load(next + 3 * lanes));
     }
     if (share != nullptr) {
       const auto factor = hn::Set(d, *share);
-      a = hn::Mul(a, factor);
-      b = hn::Mul(b, factor);
-      c = hn::Mul(c, factor);
-      e = hn::Mul(e, factor);
+      v0 = hn::Mul(v0, factor);
+      v1 = hn::Mul(v1, factor);
+      v2 = hn::Mul(v2, factor);
+      v3 = hn::Mul(v3, factor);
     }
+    const auto h0 = L::Narrow(v0), h1 = L::Narrow(v1), h2 = L::Narrow(v2),
+               h3 = L::Narrow(v3);
     for (size_t row = 0; row < rows.out.size(); ++row) {
       T* const to = rows.To(row) + at;
-      hn::StoreU(a, d, to);
-      hn::StoreU(b, d, to + lanes);
-      hn::StoreU(c, d, to + 2 * lanes);
-      hn::StoreU(e, d, to + 3 * lanes);
+      L::Store(h0, to);
+      L::Store(h1, to + lanes);
+      L::Store(h2, to + 2 * lanes);
+      L::Store(h3, to + 3 * lanes);
     }
   }
   return at;
 }
 
 template <class T>
-size_t FoldWhatFillsBlocks(const FloatRows<T>& rows, size_t n, ReduceOp op) {
-  const T share = T{1} / static_cast<T>(rows.in.size());
-  switch (op) {
-    case ReduceOp::kSum: return FoldBlocks<T>(rows, n, nullptr, AddTo());
-    case ReduceOp::kMean: return FoldBlocks<T>(rows, n, &share, AddTo());
-    case ReduceOp::kProd: return FoldBlocks<T>(rows, n, nullptr, MultiplyBy());
-    case ReduceOp::kMin: return FoldBlocks<T>(rows, n, nullptr, Least());
-    case ReduceOp::kMax: return FoldBlocks<T>(rows, n, nullptr, Greatest());
+size_t FoldWhatFillsBlocks(const TypedRows<T>& rows, size_t n, ReduceOp op,
+                           Compute<T> share) {
+  if constexpr (Lanes<T>::kWhole) {
+    switch (op) {
+      case ReduceOp::kSum: return FoldBlocks(rows, n, nullptr, AddTo());
+      case ReduceOp::kMean: return FoldBlocks(rows, n, &share, AddTo());
+      case ReduceOp::kProd: return FoldBlocks(rows, n, nullptr, MultiplyBy());
+      case ReduceOp::kMin: return FoldBlocks(rows, n, nullptr, Least());
+      case ReduceOp::kMax: return FoldBlocks(rows, n, nullptr, Greatest());
+    }
+    Fatal("no such ReduceOp");
   }
-  Fatal("no such ReduceOp");
+  return 0;
 }
 
 template <class T>
-void FoldTypedRows(const FloatRows<T>& rows, size_t n, ReduceOp op) {
-  const size_t begin = FoldWhatFillsBlocks(rows, n, op);
-  const T share = T{1} / static_cast<T>(rows.in.size());
+void FoldTypedRows(const TypedRows<T>& rows, size_t n, ReduceOp op) {
+  using C = Compute<T>;
+  const C share = C{1} / static_cast<C>(rows.in.size());
+  const size_t begin = FoldWhatFillsBlocks(rows, n, op, share);
   for (size_t i = begin; i < n; ++i) {
-    T value = rows.From(0)[i];
+    C value = ConvertTo<C>(rows.From(0)[i]);
     for (size_t row = 1; row < rows.in.size(); ++row) {
-      value = FoldRef(op, value, rows.From(row)[i]);
+      value = FoldRef(op, value, ConvertTo<C>(rows.From(row)[i]));
     }
     if (op == ReduceOp::kMean) value = Product(value, share);
-    for (size_t row = 0; row < rows.out.size(); ++row) rows.To(row)[i] = value;
+    for (size_t row = 0; row < rows.out.size(); ++row) {
+      rows.To(row)[i] = ConvertTo<T>(value);
+    }
   }
 }
 
 void FoldFloats(DType dtype, ReduceOp op, std::span<const void* const> in,
                 std::span<void* const> out, size_t n) {
-  if (dtype == DType::kF32) {
-    FoldTypedRows<float>({in, out}, n, op);
-  } else {
-    Check(dtype == DType::kF64, "rows are folded at once in f32 and f64");
-    FoldTypedRows<double>({in, out}, n, op);
-  }
+  WithFloat(dtype, [&](auto tag) {
+    FoldTypedRows<typename decltype(tag)::type>({in, out}, n, op);
+  });
 }
 
 }  // namespace lockstep::kernels::HWY_NAMESPACE

@@ -24,38 +24,6 @@ struct Rows {
   }
 };
 
-// One tile of ReduceRanks. All inputs are read before `out` is written, so that
-// it may be one of them.
-template <class T>
-void ReduceHalfTile(std::span<const void* const> inputs, size_t begin, size_t n,
-                    ReduceOp op, T* out) {
-  const ReduceOp fold = op == ReduceOp::kMean ? ReduceOp::kSum : op;
-  auto row = [&](size_t rank) {
-    return static_cast<const T*>(inputs[rank]) + begin;
-  };
-  float acc[kTile];
-  float wide[kTile];
-  ConvertRow(row(0), acc, n);
-  for (size_t rank = 1; rank < inputs.size(); ++rank) {
-    ConvertRow(row(rank), wide, n);
-    FoldRow(DType::kF32, fold, wide, acc, n);
-  }
-  if (op == ReduceOp::kMean) {
-    ScaleRow(acc, 1.0f / static_cast<float>(inputs.size()), acc, n);
-  }
-  ConvertRow(acc, out, n);
-}
-
-template <class T>
-void ReduceHalves(std::span<const void* const> inputs, Rows outs, size_t count,
-                  ReduceOp op) {
-  T* const typed = static_cast<T*>(outs.rows[0]);
-  ForTiles(count, [&](size_t begin, size_t n) {
-    ReduceHalfTile(inputs, begin, n, op, typed + begin);
-    outs.Spread(begin * sizeof(T), n * sizeof(T));
-  });
-}
-
 void ReduceIntegers(std::span<const void* const> inputs, Rows outs,
                     size_t count, DType dtype, ReduceOp op) {
   const size_t bytes = SizeOf(dtype);
@@ -91,12 +59,8 @@ void ReduceRanksToAll(std::span<const void* const> inputs,
   if (IsPair(inputs.size(), outs.size(), dtype, op)) {
     FoldToTwoRows(dtype, op, inputs[0], inputs[1], outs.front(), outs.back(),
                   count);
-  } else if (dtype == DType::kF32 || dtype == DType::kF64) {
+  } else if (IsFloat(dtype)) {
     FoldFloatRows(dtype, op, inputs, outs, count);
-  } else if (dtype == DType::kF16) {
-    ReduceHalves<F16>(inputs, {outs}, count, op);
-  } else if (dtype == DType::kBF16) {
-    ReduceHalves<BF16>(inputs, {outs}, count, op);
   } else {
     ReduceIntegers(inputs, {outs}, count, dtype, op);
   }

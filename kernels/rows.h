@@ -2,7 +2,8 @@
 // compiled once per generation of CPU and chosen at run time (Highway).
 //
 // For kernels/*.cc; everyone else calls what is named after a purpose (pack.h,
-// reduce.h, ...). There is no arithmetic on halves here: see tiles.h.
+// reduce.h, ...). There is no arithmetic on halves here but in fold_rows.cc:
+// see tiles.h.
 //
 // Rows:    `n` elements, any n. Source and destination are the same address or
 //          do not overlap. Aligned to their element.
@@ -47,7 +48,8 @@ void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
                    void* out, void* copy, size_t n);
 
 // fold_rows.cc: each out[r][i] = in[0][i] op in[1][i] op ..., for a mean times
-// 1 / rows, in one pass; f32 or f64. An `out` may be one of `in`.
+// 1 / rows, in one pass; of any float type, halves in f32 and rounded once. An
+// `out` may be one of `in`.
 void FoldFloatRows(DType dtype, ReduceOp op, std::span<const void* const> in,
                    std::span<void* const> out, size_t n);
 
