@@ -1,0 +1,107 @@
+#include "kernels/partial_reduce.h"
+
+#include <cstring>
+#include <vector>
+
+#include "kernels/cast_scale.h"
+#include "kernels/dispatch.h"
+#include "kernels/reduce.h"
+#include "kernels/tiles.h"
+
+namespace lockstep::kernels {
+namespace {
+
+ReduceOp FoldOf(ReduceOp op) {
+  return op == ReduceOp::kMean ? ReduceOp::kSum : op;
+}
+
+bool IsHalf(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// A tile of the carry and of halves, in `acc`.
+template <class T>
+void FoldHalves(const void* carry, std::span<const void* const> inputs,
+                size_t begin, size_t n, ReduceOp op, float* acc) {
+  auto row = [&](size_t rank) {
+    return static_cast<const T*>(inputs[rank]) + begin;
+  };
+  size_t next = 0;
+  if (carry != nullptr) {
+    std::memcpy(acc, static_cast<const float*>(carry) + begin,
+                n * sizeof(float));
+  } else {
+    ConvertRow(row(next++), acc, n);
+  }
+  float wide[kTile];
+  for (; next < inputs.size(); ++next) {
+    ConvertRow(row(next), wide, n);
+    FoldRow(DType::kF32, FoldOf(op), wide, acc, n);
+  }
+}
+
+// Calls with the type of the half that `dtype` names.
+template <class F>
+void WithHalf(DType dtype, F&& f) {
+  if (dtype == DType::kF16) return f(std::type_identity<F16>{});
+  f(std::type_identity<BF16>{});
+}
+
+// What needs no widening is a reduction of one more row.
+void FoldRows(const void* carry, std::span<const void* const> inputs, void* out,
+              size_t count, DType dtype, ReduceOp op) {
+  if (carry == nullptr) {
+    return ReduceRanks(inputs, out, count, dtype, FoldOf(op));
+  }
+  std::vector<const void*> rows = {carry};
+  rows.insert(rows.end(), inputs.begin(), inputs.end());
+  ReduceRanks(rows, out, count, dtype, FoldOf(op));
+}
+
+// 1 / ranks as `dtype` has it.
+double Share(DType dtype, int ranks) {
+  if (dtype == DType::kF64) return 1.0 / ranks;
+  return static_cast<double>(1.0f / static_cast<float>(ranks));
+}
+
+}  // namespace
+
+DType CarryOf(DType dtype) { return IsHalf(dtype) ? DType::kF32 : dtype; }
+
+void ReduceToCarry(const void* carry, std::span<const void* const> inputs,
+                   void* out, size_t count, DType dtype, ReduceOp op) {
+  Check(!inputs.empty(), "a reduction of no ranks has no value");
+  if (!IsHalf(dtype)) return FoldRows(carry, inputs, out, count, dtype, op);
+  WithHalf(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    ForTiles(count, [&](size_t begin, size_t n) {
+      FoldHalves<T>(carry, inputs, begin, n, op,
+                    static_cast<float*>(out) + begin);
+    });
+  });
+}
+
+void ReduceFromCarry(const void* carry, std::span<const void* const> inputs,
+                     void* out, size_t count, DType dtype, ReduceOp op,
+                     int ranks) {
+  Check(!inputs.empty(), "a reduction of no ranks has no value");
+  Check(IsFloat(dtype) || op != ReduceOp::kMean, "integers have no mean");
+  if (!IsHalf(dtype)) {
+    FoldRows(carry, inputs, out, count, dtype, op);
+    if (op == ReduceOp::kMean) Scale(out, dtype, Share(dtype, ranks), count);
+    return;
+  }
+  WithHalf(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    ForTiles(count, [&](size_t begin, size_t n) {
+      float acc[kTile];
+      FoldHalves<T>(carry, inputs, begin, n, op, acc);
+      if (op == ReduceOp::kMean) {
+        ScaleRow(acc, 1.0f / static_cast<float>(ranks), acc, n);
+      }
+      ConvertRow(acc, static_cast<T*>(out) + begin, n);
+    });
+  });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,55 @@
+// A reduction in parts has the bits of one in a piece.
+
+#include "kernels/partial_reduce.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/reduce.h"
+#include "tests/conformance/values.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using conformance::Draw;
+using conformance::Input;
+using conformance::OpsOf;
+using conformance::Values;
+
+constexpr size_t kCount = 3 * 1024 + 7;  // more than a tile, and not whole ones
+
+std::vector<const void*> Rows(const std::vector<Values>& values, size_t begin,
+                              size_t end) {
+  std::vector<const void*> rows;
+  for (size_t i = begin; i < end; ++i) rows.push_back(values[i].data());
+  return rows;
+}
+
+TEST(PartialReduceTest, HasTheBitsOfTheWholeWhereverItIsCut) {
+  for (DType dtype : kAllDTypes) {
+    for (ReduceOp op : OpsOf(dtype)) {
+      std::vector<Values> inputs;
+      for (int rank = 0; rank < 7; ++rank) {
+        inputs.push_back(Input(dtype, kCount, Draw::kWild, 1, rank));
+      }
+      Values whole(dtype, kCount);
+      ReduceRanks(Rows(inputs, 0, 7), whole.data(), kCount, dtype, op);
+      for (size_t cut = 1; cut < 6; ++cut) {
+        Values carry(CarryOf(dtype), kCount);
+        Values out(dtype, kCount);
+        ReduceToCarry(nullptr, Rows(inputs, 0, cut), carry.data(), kCount,
+                      dtype, op);
+        // A part of one rank, in place.
+        ReduceToCarry(carry.data(), Rows(inputs, cut, cut + 1), carry.data(),
+                      kCount, dtype, op);
+        ReduceFromCarry(carry.data(), Rows(inputs, cut + 1, 7), out.data(),
+                        kCount, dtype, op, 7);
+        EXPECT_TRUE(out == whole)
+            << Name(dtype) << " " << Name(op) << " after " << cut;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
