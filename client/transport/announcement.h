@@ -49,6 +49,9 @@ class Announcements {
   absl::Status Give(int peer, uint64_t number = 0);
   absl::Status Expect(int peer, uint64_t number = 0);
 
+  // Whether Agree would return at once.
+  bool HaveMoved() const { return transfers_.Done(); }
+
   // Blocks until all that was posted has moved; DataLoss if a peer announced
   // something else than this rank did.
   absl::Status Agree();

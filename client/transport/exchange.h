@@ -41,6 +41,9 @@ class Exchange final : public Operation {
   absl::Status Start() override;
   absl::Status Finish() override;
 
+  // Whether Finish would return at once.
+  bool Moved() const { return transfers_.Done(); }
+
   // After Finish: what the `index`th Take received, if it stayed in scratch.
   const std::byte* received(size_t index) const {
     return takes_[index].head + sizeof(Announcement);

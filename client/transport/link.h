@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -39,6 +40,9 @@ class Transfer {
 
   // Blocks until done, broken or cut. Called at most once.
   virtual absl::Status Wait() = 0;
+
+  // Whether Wait would return at once. From the thread that waits.
+  virtual bool Done() = 0;
 };
 
 class Link {
@@ -55,6 +59,12 @@ class Link {
   virtual absl::StatusOr<std::unique_ptr<Transfer>> Recv(int peer, uint64_t tag,
                                                          void* data,
                                                          size_t bytes) = 0;
+
+  // For who asks Done and sleeps in between: from now on `news` is called after
+  // a transfer may have become done, in place of what was given before. It may
+  // come from any thread, with the link's locks held: it must not call the
+  // link. Empty: nobody is told.
+  virtual void OnNews(std::function<void()> news) = 0;
 
   // Wakes every waiter, refuses later transfers, and leaves the group: what
   // peers still expect from this rank is Unavailable to them. Does not wait for

@@ -32,6 +32,14 @@ class Transfers {
     return absl::OkStatus();
   }
 
+  // Whether WaitAll would return at once.
+  bool Done() const {
+    for (const auto& transfer : posted_) {
+      if (!transfer->Done()) return false;
+    }
+    return true;
+  }
+
   size_t size() const { return posted_.size(); }
   bool empty() const { return posted_.empty(); }
 

@@ -52,6 +52,10 @@ class PendingGroup {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Connect(
       const std::vector<std::string>& handles, absl::Duration timeout) = 0;
 
+  // After Connect: why these members are connected by the transport that the
+  // communicator names, for people. Empty where there was nothing to choose.
+  virtual std::string choice() const { return ""; }
+
   // A Connect in progress, or to come, returns Aborted with this cause within
   // 100 ms (the first cause wins). From any thread; does not block.
   virtual void Abort(std::string_view cause) = 0;

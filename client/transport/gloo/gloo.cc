@@ -11,110 +11,64 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/deadline.h"
-#include "base/mutex.h"
 #include "base/thread.h"
 #include "client/transport/gloo/gloo_handle.h"
 #include "client/transport/gloo/gloo_link.h"
-#include "client/transport/group_check.h"
-#include "client/transport/host_communicator.h"
 
 namespace lockstep::transport {
 namespace {
 
 using Device = gloo::transport::tcp::Device;
 
-class GlooGroup final : public PendingGroup {
+class PendingGlooLink final : public PendingLink {
  public:
-  GlooGroup(const GroupSpec& group, std::unique_ptr<GlooLink> link)
-      : group_(group),
+  PendingGlooLink(const GroupSpec& group, std::unique_ptr<GlooLink> link)
+      : size_(group.size),
         handle_(Format(link->handle())),
         link_(std::move(link)) {}
 
   const std::string& handle() const override { return handle_; }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Connect(
-      const std::vector<std::string>& handles,
-      absl::Duration timeout) override {
-    const Deadline deadline(timeout);
-    if (absl::Status open = Open(); !open.ok()) return open;
-    absl::StatusOr<std::vector<GlooHandle>> parsed = Parse(handles);
-    if (!parsed.ok()) return std::move(parsed).status();
+  absl::Status Connect(const std::vector<std::string>& handles,
+                       const Deadline& deadline) override {
+    std::vector<GlooHandle> parsed;
+    for (int rank = 0; rank < size_; ++rank) {
+      auto handle = ParseGlooHandle(handles[rank], rank, size_);
+      if (!handle.ok()) return std::move(handle).status();
+      parsed.push_back(*std::move(handle));
+    }
     // On a thread of the library: it writes to sockets, and must not take the
     // SIGPIPE of one that a peer has closed.
     absl::Status connected;
     StartThread("ls-connect", [&] {
-      connected = link_->Connect(*parsed, deadline);
+      connected = link_->Connect(parsed, deadline);
     }).join();
-    std::unique_ptr<GlooLink> link = Close();
-    if (absl::Status open = aborted(); !open.ok()) return open;
-    if (!connected.ok()) return connected;
-    return MakeHostCommunicator(group_, std::move(link));
+    return connected;
   }
 
-  void Abort(std::string_view cause) override {
-    MutexLock lock(&mutex_);
-    if (!aborted_.ok()) return;
-    aborted_ =
-        absl::AbortedError(absl::string_view(cause.data(), cause.size()));
-    if (link_ != nullptr) link_->Cut();
-  }
+  Link& link() override { return *link_; }
+  std::unique_ptr<Link> Take() override { return std::move(link_); }
+  void Abort() override { link_->Cut(); }
 
  private:
-  absl::Status aborted() {
-    MutexLock lock(&mutex_);
-    return aborted_;
-  }
-
-  absl::Status Open() {
-    MutexLock lock(&mutex_);
-    if (!aborted_.ok()) return aborted_;
-    if (link_ != nullptr) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("group '", group_.name, "' has been connected before"));
-  }
-
-  // From here on, Abort is the communicator's.
-  std::unique_ptr<GlooLink> Close() {
-    MutexLock lock(&mutex_);
-    return std::move(link_);
-  }
-
-  absl::StatusOr<std::vector<GlooHandle>> Parse(
-      const std::vector<std::string>& handles) const {
-    absl::Status checked = CheckHandles(group_, handles, handle_);
-    if (!checked.ok()) return checked;
-    std::vector<GlooHandle> parsed;
-    for (int rank = 0; rank < group_.size; ++rank) {
-      absl::StatusOr<GlooHandle> handle =
-          ParseGlooHandle(handles[rank], rank, group_.size);
-      if (!handle.ok()) return std::move(handle).status();
-      parsed.push_back(*std::move(handle));
-    }
-    return parsed;
-  }
-
-  const GroupSpec group_;
+  const int size_;
   const std::string handle_;
-  Mutex mutex_;
-  absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<GlooLink> link_;  // taken under mutex_, by Connect alone
+  std::unique_ptr<GlooLink> link_;
 };
 
-class GlooTransport final : public Transport {
+class GlooLinks final : public LinkSource {
  public:
-  explicit GlooTransport(std::shared_ptr<Device> device)
+  explicit GlooLinks(std::shared_ptr<Device> device)
       : device_(std::move(device)) {}
 
   std::string_view name() const override { return "gloo"; }
 
-  absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
+  absl::StatusOr<std::unique_ptr<PendingLink>> Prepare(
       const GroupSpec& group) override {
-    if (absl::Status checked = CheckGroup(group); !checked.ok()) return checked;
     absl::StatusOr<std::unique_ptr<GlooLink>> link =
         GlooLink::Listen(device_, group.rank, group.size);
     if (!link.ok()) return std::move(link).status();
-    return std::make_unique<GlooGroup>(group, *std::move(link));
+    return std::make_unique<PendingGlooLink>(group, *std::move(link));
   }
 
  private:
@@ -158,7 +112,7 @@ absl::StatusOr<std::string> Resolve(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(
+absl::StatusOr<std::unique_ptr<LinkSource>> MakeGlooLinks(
     const GlooOptions& options) {
   absl::StatusOr<std::string> address = Resolve(options.bind_address);
   if (!address.ok()) return std::move(address).status();
@@ -176,7 +130,14 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(
     }
   }).join();
   if (!made.ok()) return made;
-  return std::make_unique<GlooTransport>(std::move(device));
+  return std::make_unique<GlooLinks>(std::move(device));
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(
+    const GlooOptions& options) {
+  absl::StatusOr<std::unique_ptr<LinkSource>> links = MakeGlooLinks(options);
+  if (!links.ok()) return std::move(links).status();
+  return MakeLinkTransport(*std::move(links));
 }
 
 }  // namespace lockstep::transport

@@ -5,9 +5,8 @@
 // aborted, wait for a dead peer for half a minute, and know no bf16; ours
 // (host_communicator.h) can, do not, and do.
 //
-// Threads: one per transport, "ls-gloo", which moves the bytes of all its
-// groups.
-//          A process makes one transport.
+// Threads: one per transport or source of links, "ls-gloo", which moves the
+//          bytes of all its groups. A process makes one.
 // Errors:  beside transport.h's, Prepare gives Unavailable where no socket can
 //          be had.
 
@@ -18,6 +17,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/transport/link_source.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport {
@@ -30,6 +30,10 @@ struct GlooOptions {
 
 // InvalidArgument if the address is not one of this host's.
 absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(
+    const GlooOptions& options);
+
+// The links alone.
+absl::StatusOr<std::unique_ptr<LinkSource>> MakeGlooLinks(
     const GlooOptions& options);
 
 }  // namespace lockstep::transport

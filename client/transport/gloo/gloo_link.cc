@@ -103,6 +103,11 @@ class GlooTransfer final : public Transfer,
     return moved();
   }
 
+  bool Done() override {
+    std::lock_guard<std::mutex> lock(m_);
+    return moved() || interrupted_ || ex_ != nullptr;
+  }
+
   // Makes the Wait in progress, or to come, return, moved or not.
   void Interrupt() {
     std::lock_guard<std::mutex> lock(m_);
@@ -255,6 +260,7 @@ void GlooLink::Cut() {
     for (GlooTransfer* transfer : transfers_) transfer->Interrupt();
     Changed();
   }
+  Stirred();
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_) context_->pair(peer).Shutdown();
   }
@@ -310,6 +316,7 @@ void GlooLink::Break(const absl::Status& why) {
     broken_ = lost || first_closed_.ok() ? why : first_closed_;
   }
   for (GlooTransfer* transfer : transfers_) transfer->Interrupt();
+  Stirred();
 }
 
 uint64_t GlooLink::changes() {
@@ -320,6 +327,16 @@ uint64_t GlooLink::changes() {
 void GlooLink::Changed() {
   ++changes_;
   changed_.NotifyAll();
+}
+
+void GlooLink::OnNews(std::function<void()> news) {
+  MutexLock lock(&news_mutex_);
+  news_ = std::move(news);
+}
+
+void GlooLink::Stirred() {
+  MutexLock lock(&news_mutex_);
+  if (news_) news_();
 }
 
 void GlooLink::Connected(int) {

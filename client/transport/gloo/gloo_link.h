@@ -3,13 +3,14 @@
 //   Listen ──handles──▶ Connect ──▶ Link
 //
 // Threads: as Link; PairOwner's calls come under a pair's lock. Order of locks:
-//          a pair's, then mutex_, then a buffer's.
+//          a pair's, then mutex_, then a buffer's, then news_mutex_.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,7 @@ class GlooLink final : public Link, private PairOwner {
   absl::StatusOr<std::unique_ptr<Transfer>> Recv(int peer, uint64_t tag,
                                                  void* data,
                                                  size_t bytes) override;
+  void OnNews(std::function<void()> news) override;
   void Cut() override;
 
  private:
@@ -77,6 +79,7 @@ class GlooLink final : public Link, private PairOwner {
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Connected(int peer) override;
   void Closed(int peer, const absl::Status& why) override;
+  void Stirred() override;
 
   const int rank_;
   const int size_;
@@ -92,6 +95,9 @@ class GlooLink final : public Link, private PairOwner {
   absl::Status first_closed_ ABSL_GUARDED_BY(mutex_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<GlooTransfer*> transfers_ ABSL_GUARDED_BY(mutex_);
+
+  Mutex news_mutex_;  // taken last
+  std::function<void()> news_ ABSL_GUARDED_BY(news_mutex_);
 };
 
 }  // namespace lockstep::transport

@@ -107,7 +107,9 @@ void GlooPair::LetOthersFinish() {
 
 bool GlooPair::read() {
   try {
-    return ReadPreamble() && Pair::read();
+    const bool whole = ReadPreamble() && Pair::read();
+    if (whole) owner_->Stirred();
+    return whole;
   } catch (...) {
     Fail(std::current_exception());
     return false;
@@ -163,7 +165,9 @@ bool GlooPair::write(Op& op) {
     Fail(std::make_exception_ptr(gloo::IoException("its sender has gone")));
     return false;
   }
-  return Pair::write(op);
+  const bool whole = Pair::write(op);
+  if (whole) owner_->Stirred();
+  return whole;
 }
 
 void GlooPair::Fail(std::exception_ptr why) {

@@ -39,6 +39,8 @@ class PairOwner {
   virtual ~PairOwner() = default;
   virtual void Connected(int peer) = 0;
   virtual void Closed(int peer, const absl::Status& why) = 0;
+  // A message may have moved.
+  virtual void Stirred() = 0;
 };
 
 // DataLoss or Unavailable, blaming `peer`, for what Gloo threw.

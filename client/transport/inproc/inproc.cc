@@ -12,8 +12,6 @@
 #include "base/deadline.h"
 #include "base/mutex.h"
 #include "client/transport/blame.h"
-#include "client/transport/group_check.h"
-#include "client/transport/host_communicator.h"
 #include "client/transport/inproc/room.h"
 
 namespace lockstep::transport {
@@ -92,9 +90,9 @@ InprocHub::~InprocHub() = default;
 
 namespace {
 
-class InprocGroup final : public PendingGroup {
+class PendingInprocLink final : public PendingLink {
  public:
-  InprocGroup(InprocHub::Meetings* meetings, const GroupSpec& group)
+  PendingInprocLink(InprocHub::Meetings* meetings, const GroupSpec& group)
       : meetings_(meetings),
         group_(group),
         handle_(absl::StrCat("inproc ", group.rank, "/", group.size, " #",
@@ -102,25 +100,27 @@ class InprocGroup final : public PendingGroup {
 
   const std::string& handle() const override { return handle_; }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Connect(
-      const std::vector<std::string>& handles,
-      absl::Duration timeout) override {
-    absl::Status checked = CheckHandles(group_, handles, handle_);
-    for (int rank = 0; checked.ok() && rank < group_.size; ++rank) {
-      checked.Update(CheckHandle(handles[rank], rank));
+  absl::Status Connect(const std::vector<std::string>& handles,
+                       const Deadline& deadline) override {
+    for (int rank = 0; rank < group_.size; ++rank) {
+      absl::Status checked = CheckHandle(handles[rank], rank);
+      if (!checked.ok()) return checked;
     }
-    if (!checked.ok()) return checked;
     absl::StatusOr<std::shared_ptr<Room>> room = meetings_->Meet(
-        absl::StrJoin(handles, "\n"), group_, Deadline(timeout), aborted_);
+        absl::StrJoin(handles, "\n"), group_, deadline, aborted_);
     if (!room.ok()) return std::move(room).status();
-    return MakeHostCommunicator(
-        group_, MakeInprocLink(*std::move(room), group_.rank, group_.size));
+    MutexLock lock(&mutex_);
+    link_ = MakeInprocLink(*std::move(room), group_.rank, group_.size);
+    return absl::OkStatus();
   }
 
-  void Abort(std::string_view cause) override {
-    meetings_->Abort(
-        absl::AbortedError(absl::string_view(cause.data(), cause.size())),
-        &aborted_);
+  Link& link() override { return *link_; }
+  std::unique_ptr<Link> Take() override { return std::move(link_); }
+
+  void Abort() override {
+    meetings_->Abort(absl::CancelledError("the group was aborted"), &aborted_);
+    MutexLock lock(&mutex_);
+    if (link_ != nullptr) link_->Cut();
   }
 
  private:
@@ -138,18 +138,19 @@ class InprocGroup final : public PendingGroup {
   const GroupSpec group_;
   const std::string handle_;
   absl::Status aborted_;  // guarded by the meetings' mutex
+  Mutex mutex_;
+  std::unique_ptr<Link> link_;  // set under mutex_
 };
 
-class InprocTransport final : public Transport {
+class InprocLinks final : public LinkSource {
  public:
-  explicit InprocTransport(InprocHub* hub) : hub_(hub) {}
+  explicit InprocLinks(InprocHub* hub) : hub_(hub) {}
 
   std::string_view name() const override { return "inproc"; }
 
-  absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
+  absl::StatusOr<std::unique_ptr<PendingLink>> Prepare(
       const GroupSpec& group) override {
-    if (absl::Status checked = CheckGroup(group); !checked.ok()) return checked;
-    return std::make_unique<InprocGroup>(&hub_->meetings(), group);
+    return std::make_unique<PendingInprocLink>(&hub_->meetings(), group);
   }
 
  private:
@@ -158,8 +159,12 @@ class InprocTransport final : public Transport {
 
 }  // namespace
 
+std::unique_ptr<LinkSource> MakeInprocLinks(InprocHub* hub) {
+  return std::make_unique<InprocLinks>(hub);
+}
+
 std::unique_ptr<Transport> MakeInprocTransport(InprocHub* hub) {
-  return std::make_unique<InprocTransport>(hub);
+  return MakeLinkTransport(MakeInprocLinks(hub));
 }
 
 }  // namespace lockstep::transport

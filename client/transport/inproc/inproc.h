@@ -16,6 +16,7 @@
 
 #include <memory>
 
+#include "client/transport/link_source.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport {
@@ -36,6 +37,9 @@ class InprocHub {
 };
 
 std::unique_ptr<Transport> MakeInprocTransport(InprocHub* hub);
+
+// The links alone.
+std::unique_ptr<LinkSource> MakeInprocLinks(InprocHub* hub);
 
 }  // namespace lockstep::transport
 

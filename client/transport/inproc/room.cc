@@ -82,7 +82,19 @@ void Room::Meet(Half& send, Half& receive) {
 void Room::End(Half& half, absl::Status outcome) {
   half.outcome = std::move(outcome);
   half.state = Half::kOver;
-  seats_[half.rank].changed.NotifyAll();
+  Seat& seat = seats_[half.rank];
+  seat.changed.NotifyAll();
+  if (seat.news) seat.news();
+}
+
+bool Room::IsOver(const Half& half) {
+  MutexLock lock(&mutex_);
+  return half.state == Half::kOver;
+}
+
+void Room::OnNews(int rank, std::function<void()> news) {
+  MutexLock lock(&mutex_);
+  seats_[rank].news = std::move(news);
 }
 
 absl::Status Room::Wait(Half& half) {
@@ -124,6 +136,7 @@ class InprocTransfer final : public Transfer {
 
   absl::Status Post() { return room_->Post(half_); }
   absl::Status Wait() override { return room_->Wait(half_); }
+  bool Done() override { return room_->IsOver(half_); }
 
  private:
   const std::shared_ptr<Room> room_;
@@ -134,7 +147,10 @@ class InprocLink final : public Link {
  public:
   InprocLink(std::shared_ptr<Room> room, int rank, int size)
       : room_(std::move(room)), rank_(rank), size_(size) {}
-  ~InprocLink() override { Cut(); }
+  ~InprocLink() override {
+    Cut();
+    OnNews(nullptr);
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -153,6 +169,10 @@ class InprocLink final : public Link {
                                                  size_t bytes) override {
     return Post({rank_, peer, /*sends=*/false, tag,
                  static_cast<std::byte*>(data), bytes});
+  }
+
+  void OnNews(std::function<void()> news) override {
+    room_->OnNews(rank_, std::move(news));
   }
 
   void Cut() override { room_->Leave(rank_); }

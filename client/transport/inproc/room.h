@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -41,7 +42,11 @@ class Room {
 
   absl::Status Post(Half& half);
   absl::Status Wait(Half& half);
+  bool IsOver(const Half& half);
   void Withdraw(Half& half);
+
+  // `news` is called whenever a half of `rank`'s is over.
+  void OnNews(int rank, std::function<void()> news);
 
   // Ends what `rank` has posted, and all that those wait for who wait for it.
   void Leave(int rank);
@@ -58,6 +63,7 @@ class Room {
     absl::Status first_gone;  // who of the others left first
     absl::Status broken;      // what this rank waited for and will never be
     CondVar changed;          // one of its halves is over
+    std::function<void()> news;
   };
 
   // Why `half` cannot go on; OK if it can.

@@ -28,11 +28,12 @@ RankMask AllOf(int size) {
 
 }  // namespace
 
-Board::Board(int rank, std::vector<Peer> peers, std::shared_ptr<ArenaBook> book,
-             const Patience& patience)
-    : rank_(rank),
+Board::Board(const Roster& roster, std::vector<Peer> peers,
+             std::shared_ptr<ArenaBook> book, const Patience& patience)
+    : roster_(roster),
+      rank_(roster.rank),
       peers_(std::move(peers)),
-      others_(AllOf(size()) & ~MaskOf(rank)),
+      others_(AllOf(size()) & ~MaskOf(rank_)),
       patience_(patience),
       lending_(std::move(book), mine(), Sockets(peers_)) {
   for (int peer = 0; peer < size(); ++peer) {
@@ -110,20 +111,30 @@ void Board::LookForDead(RankMask ranks) {
   }
 }
 
+int Board::InGroup(int number) const {
+  if (number < 0) return -1;
+  if (number < size()) {
+    return roster_.in_group.empty() ? number : roster_.in_group[number];
+  }
+  const int outsider = number - size();
+  return outsider < roster_.group_size ? outsider : -1;
+}
+
 absl::Status Board::WhyGone(int peer) const {
+  const int name = InGroup(peer);
   const uint32_t because = seat(peer).header().gone;
   if (because != 0) {
-    const int origin =
-        because <= static_cast<uint32_t>(size()) ? because - 1 : peer;
+    const int said = static_cast<int>(because - 1);
+    const int origin = InGroup(said) < 0 ? peer : said;
     return Blame(
         absl::UnavailableError(
-            origin == peer ? absl::StrCat("rank ", peer, " left the group")
-                           : absl::StrCat("rank ", peer, " left the group, ",
-                                          "because of rank ", origin)),
+            origin == peer ? absl::StrCat("rank ", name, " left the group")
+                           : absl::StrCat("rank ", name, " left the group, ",
+                                          "because of rank ", InGroup(origin))),
         origin);
   }
   return Proven(Blame(absl::UnavailableError(absl::StrCat(
-                          "the process of rank ", peer, " has ended")),
+                          "the process of rank ", name, " has ended")),
                       peer));
 }
 

@@ -28,11 +28,20 @@
 
 namespace lockstep::transport {
 
+// Who the ranks of a board are. Where a board is all of a group, its rank only.
+struct Roster {
+  int rank = 0;  // this rank's, on the board
+  // By rank on the board, their ranks in the group of which they are a part,
+  // and its size.
+  std::vector<int> in_group = {};
+  int group_size = 0;
+};
+
 class Board {
  public:
   // `peers` by rank, as they met.
-  Board(int rank, std::vector<Peer> peers, std::shared_ptr<ArenaBook> book,
-        const Patience& patience);
+  Board(const Roster& roster, std::vector<Peer> peers,
+        std::shared_ptr<ArenaBook> book, const Patience& patience);
 
   // Lets go what was borrowed, and sees to it that nobody who may still live
   // can write to memory of this rank: see Lending.
@@ -59,11 +68,20 @@ class Board {
   RankMask Gone() const;
   // Looks which of `ranks` have died, by proof.
   void LookForDead(RankMask ranks);
-  // Why a wait for `peer`, which is gone, is in vain.
+  // Why a wait for `peer`, which is gone, is in vain. Blames a rank of the
+  // board, or an outsider.
   absl::Status WhyGone(int peer) const;
 
-  // Tells all that this rank is gone, because of another or of itself.
+  // Tells all that this rank is gone, because of another, of itself or of an
+  // outsider.
   void Leave(int because);
+
+  // A rank of the group that is not on this board, as a number that no rank of
+  // the board has; and back, of any: its rank in the group. -1 for a number
+  // that is nobody's.
+  int Outsider(int group_rank) const { return size() + group_rank; }
+  int InGroup(int number) const;
+
   bool left() const { return left_.load(std::memory_order_relaxed); }
 
   // --- Whether to yield (patience.h) ---
@@ -89,6 +107,7 @@ class Board {
   void LetGo();
   RankMask Unproven(RankMask borrowers);
 
+  const Roster roster_;
   const int rank_;
   std::vector<Peer> peers_;
   const RankMask others_;

@@ -95,29 +95,43 @@ int CoresOf(const std::vector<Peer>& peers) {
 
 absl::StatusOr<std::unique_ptr<Meeting>> Meeting::Open(
     int rank, const Seat::Shape& shape) {
+  absl::StatusOr<std::unique_ptr<Meeting>> meeting =
+      Listen(WhereaboutsOfThisProcess());
+  if (!meeting.ok()) return meeting;
+  absl::Status seated = (*meeting)->Sit(rank, shape);
+  if (!seated.ok()) return seated;
+  return meeting;
+}
+
+absl::StatusOr<std::unique_ptr<Meeting>> Meeting::Listen(
+    const Whereabouts& where) {
   std::unique_ptr<Meeting> meeting(new Meeting);
-  meeting->shape_ = shape;
   meeting->handle_ = {
-      .rank = rank,
-      .size = shape.size,
-      .where = WhereaboutsOfThisProcess(),
+      .where = where,
       .socket = absl::StrCat("lockstep-", absl::Hex(Draw(), absl::kZeroPad16),
                              absl::Hex(Draw(), absl::kZeroPad16)),
       .token = Draw()};
-  absl::StatusOr<Segment> memory = Segment::Create(
-      Seat::Bytes(shape), absl::StrCat("a seat in a group of ", shape.size),
-      Lookup::kEachLater);
-  if (!memory.ok()) return std::move(memory).status();
   absl::StatusOr<FileDescriptor> listener =
       ListenLocally(meeting->handle_.socket);
   if (!listener.ok()) return std::move(listener).status();
   meeting->listener_ = *std::move(listener);
   meeting->aborted_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  meeting->peers_.resize(shape.size);
-  Peer& me = meeting->peers_[rank];
+  return meeting;
+}
+
+absl::Status Meeting::Sit(int rank, const Seat::Shape& shape) {
+  absl::StatusOr<Segment> memory = Segment::Create(
+      Seat::Bytes(shape), absl::StrCat("a seat in a group of ", shape.size),
+      Lookup::kEachLater);
+  if (!memory.ok()) return std::move(memory).status();
+  shape_ = shape;
+  handle_.rank = rank;
+  handle_.size = shape.size;
+  peers_.resize(shape.size);
+  Peer& me = peers_[rank];
   me.seat = Seat(memory->data(), shape);
   me.memory = *std::move(memory);
-  return meeting;
+  return absl::OkStatus();
 }
 
 void Meeting::TakeSeat(uint64_t group) {
@@ -332,6 +346,25 @@ absl::Status Meeting::Missing() const {
 bool Meeting::AllMet() const {
   return std::all_of(stages_.begin(), stages_.end(),
                      [](Stage stage) { return stage == Stage::kMet; });
+}
+
+// A greeting without files ends the meeting of who hears it. Higher ranks dial
+// this one, and find nobody.
+void Meeting::Decline(const std::vector<std::string>& texts, int rank) {
+  listener_ = FileDescriptor();
+  for (int peer = 0; peer < rank; ++peer) {
+    auto handle =
+        ParseShmHandle(texts[peer], peer, static_cast<int>(texts.size()));
+    if (!handle.ok()) continue;
+    absl::StatusOr<FileDescriptor> socket = DialLocally(handle->socket);
+    if (!socket.ok() || !IsSameUser(socket->get())) continue;
+    // Who does not hear it has met all, or has gone.
+    SendMessage(socket->get(), Hello{.rank = static_cast<uint32_t>(rank),
+                                     .group = GroupOf(texts),
+                                     .token = handle->token})
+        .IgnoreError();
+  }
+  peers_.clear();
 }
 
 void Meeting::Abort() {

@@ -52,12 +52,22 @@ class Meeting {
   static absl::StatusOr<std::unique_ptr<Meeting>> Open(
       int rank, const Seat::Shape& shape);
 
+  // The socket alone, at a place that other processes may believe or not; then,
+  // when it is known who is to be met, the seat.
+  static absl::StatusOr<std::unique_ptr<Meeting>> Listen(
+      const Whereabouts& where);
+  absl::Status Sit(int rank, const Seat::Shape& shape);
+
   const ShmHandle& handle() const { return handle_; }
 
   // Blocks until all have met; by rank. Once.
   absl::StatusOr<std::vector<Peer>> Meet(const std::vector<std::string>& texts,
                                          const Deadline& deadline);
   void Abort();
+
+  // Instead of Meet, or after it failed: those who wait for this rank at its
+  // place among `texts` need not.
+  void Decline(const std::vector<std::string>& texts, int rank);
 
  private:
   struct Hello;

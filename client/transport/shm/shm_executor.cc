@@ -9,6 +9,24 @@
 namespace lockstep::transport {
 namespace {
 
+// Whether any moved. Tasks that are done are removed.
+absl::StatusOr<bool> AdvanceAll(std::vector<std::unique_ptr<Task>>& tasks,
+                                RankMask* waits) {
+  bool moved = false;
+  for (std::unique_ptr<Task>& task : tasks) {
+    absl::StatusOr<Progress> progress = task->Advance();
+    if (!progress.ok()) return std::move(progress).status();
+    if (*progress == Progress::kNothing) {
+      *waits |= task->waits();
+      continue;
+    }
+    moved = true;
+    if (*progress == Progress::kDone) task = nullptr;
+  }
+  if (moved) std::erase(tasks, nullptr);
+  return moved;
+}
+
 class ShmExecutor final : public Executor {
  public:
   explicit ShmExecutor(std::unique_ptr<Board> board)
@@ -22,19 +40,7 @@ class ShmExecutor final : public Executor {
     std::vector<std::unique_ptr<Task>> tasks;
     tasks.reserve(calls.size());
     for (const Call& call : calls) tasks.push_back(MakeTask(call, *board_));
-    Watch watch(*board_);
-    while (!tasks.empty()) {
-      RankMask waits = 0;
-      absl::StatusOr<bool> moved = AdvanceAll(tasks, &waits);
-      if (!moved.ok()) return std::move(moved).status();
-      if (!*moved) {
-        if (absl::Status turn = watch.Turn(waits); !turn.ok()) return turn;
-        continue;
-      }
-      watch.Moved();
-      if (board_->left()) return absl::CancelledError("the group was left");
-    }
-    return absl::OkStatus();
+    return RunTasks(std::move(tasks), *board_);
   }
 
   void Cut(const absl::Status& why) override {
@@ -42,24 +48,6 @@ class ShmExecutor final : public Executor {
   }
 
  private:
-  // Whether any moved. Tasks that are done are removed.
-  static absl::StatusOr<bool> AdvanceAll(
-      std::vector<std::unique_ptr<Task>>& tasks, RankMask* waits) {
-    bool moved = false;
-    for (std::unique_ptr<Task>& task : tasks) {
-      absl::StatusOr<Progress> progress = task->Advance();
-      if (!progress.ok()) return std::move(progress).status();
-      if (*progress == Progress::kNothing) {
-        *waits |= task->waits();
-        continue;
-      }
-      moved = true;
-      if (*progress == Progress::kDone) task = nullptr;
-    }
-    if (moved) std::erase(tasks, nullptr);
-    return moved;
-  }
-
   const std::unique_ptr<Board> board_;
 };
 
@@ -73,6 +61,22 @@ std::unique_ptr<Task> MakeTask(const Call& call, Board& board) {
     case CallKind::kRecv: return MakeMessage(call, board);
     default: return MakeExchange(call, board);
   }
+}
+
+absl::Status RunTasks(std::vector<std::unique_ptr<Task>> tasks, Board& board) {
+  Watch watch(board);
+  while (!tasks.empty()) {
+    RankMask waits = 0;
+    absl::StatusOr<bool> moved = AdvanceAll(tasks, &waits);
+    if (!moved.ok()) return std::move(moved).status();
+    if (!*moved) {
+      if (absl::Status turn = watch.Turn(waits); !turn.ok()) return turn;
+      continue;
+    }
+    watch.Moved();
+    if (board.left()) return absl::CancelledError("the group was left");
+  }
+  return absl::OkStatus();
 }
 
 std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board) {

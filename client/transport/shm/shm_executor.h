@@ -7,13 +7,19 @@
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_EXECUTOR_H_
 
 #include <memory>
+#include <vector>
 
 #include "client/transport/executor.h"
 #include "client/transport/shm/board.h"
+#include "client/transport/shm/task.h"
 
 namespace lockstep::transport {
 
 std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board);
+
+// Blocks until all `tasks` are done, or one fails, or this rank has left: then
+// Cancelled. They go on in turns, so that they progress together.
+absl::Status RunTasks(std::vector<std::unique_ptr<Task>> tasks, Board& board);
 
 }  // namespace lockstep::transport
 

@@ -1,0 +1,59 @@
+#include <utility>
+
+#include "client/transport/group_check.h"
+#include "client/transport/group_half.h"
+#include "client/transport/host_communicator.h"
+#include "client/transport/link_source.h"
+
+namespace lockstep::transport {
+namespace {
+
+class LinkGroup final : public GroupHalf {
+ public:
+  LinkGroup(const GroupSpec& group, std::unique_ptr<PendingLink> pending)
+      : GroupHalf(group, pending->handle()), pending_(std::move(pending)) {}
+
+ private:
+  absl::Status Meet(const std::vector<std::string>& handles,
+                    const Deadline& deadline) override {
+    return pending_->Connect(handles, deadline);
+  }
+  void Interrupt() override { pending_->Abort(); }
+  std::unique_ptr<Communicator> Finish() override {
+    auto communicator = MakeHostCommunicator(group(), pending_->Take());
+    pending_ = nullptr;
+    return communicator;
+  }
+  void Discard() override { pending_ = nullptr; }
+
+  std::unique_ptr<PendingLink> pending_;
+};
+
+class LinkTransport final : public Transport {
+ public:
+  explicit LinkTransport(std::unique_ptr<LinkSource> links)
+      : links_(std::move(links)) {}
+
+  std::string_view name() const override { return links_->name(); }
+
+  absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
+      const GroupSpec& group) override {
+    if (absl::Status checked = CheckGroup(group); !checked.ok()) return checked;
+    absl::StatusOr<std::unique_ptr<PendingLink>> pending =
+        links_->Prepare(group);
+    if (!pending.ok()) return std::move(pending).status();
+    return std::make_unique<LinkGroup>(group, *std::move(pending));
+  }
+
+ private:
+  const std::unique_ptr<LinkSource> links_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> MakeLinkTransport(
+    std::unique_ptr<LinkSource> links) {
+  return std::make_unique<LinkTransport>(std::move(links));
+}
+
+}  // namespace lockstep::transport

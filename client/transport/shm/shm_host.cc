@@ -1,0 +1,24 @@
+#include "client/transport/shm/shm_host.h"
+
+#include <utility>
+
+namespace lockstep::transport {
+
+// A rank's chunk holds a part for each rank, in whole cache lines.
+Seat::Shape ShmHost::ShapeOf(int size, Traffic traffic) {
+  const bool bulk = traffic == Traffic::kBulk;
+  const size_t unit = 64 * static_cast<size_t>(size);
+  const size_t chunk = bulk ? 512 << 10 : 64 << 10;
+  return {.size = size,
+          .chunk_bytes = (chunk + unit - 1) / unit * unit,
+          .block_bytes = static_cast<size_t>(bulk ? 128 << 10 : 16 << 10)};
+}
+
+std::unique_ptr<Board> ShmHost::Seated(const Roster& roster,
+                                       std::vector<Peer> peers) const {
+  const Patience patience = PatienceOf(static_cast<int>(peers.size()),
+                                       CoresOf(peers), cost_of_sleep_);
+  return std::make_unique<Board>(roster, std::move(peers), book_, patience);
+}
+
+}  // namespace lockstep::transport

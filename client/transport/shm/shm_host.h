@@ -1,0 +1,40 @@
+// What a process has of shared memory beside its groups: its arenas, and what
+// it knows of waiting on this machine. And how a group's members on one host
+// get from a meeting to a board.
+//
+// Threads: any.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_HOST_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_HOST_H_
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "client/transport/shm/board.h"
+#include "client/transport/shm/meeting.h"
+#include "client/transport/shm/patience.h"
+#include "client/transport/shm/shared_arena.h"
+#include "client/transport/transport.h"
+
+namespace lockstep::transport {
+
+class ShmHost {
+ public:
+  // The seats of a group of `size`.
+  static Seat::Shape ShapeOf(int size, Traffic traffic);
+
+  // For who has met `peers`.
+  std::unique_ptr<Board> Seated(const Roster& roster,
+                                std::vector<Peer> peers) const;
+
+  std::unique_ptr<Arena> MakeArena() const { return MakeSharedArena(book_); }
+
+ private:
+  std::shared_ptr<ArenaBook> book_ = std::make_shared<ArenaBook>();
+  std::chrono::nanoseconds cost_of_sleep_ = CostOfSleep();
+};
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_HOST_H_
