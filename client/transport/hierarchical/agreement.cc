@@ -1,0 +1,104 @@
+#include "client/transport/hierarchical/agreement.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "client/transport/blame.h"
+#include "client/transport/call.h"
+#include "client/transport/transfers.h"
+
+namespace lockstep::transport {
+namespace {
+
+// No collective has this number.
+const uint64_t kVoteTag = FirstTag(/*point_to_point=*/false, (1ull << 39) - 1);
+
+enum class Answer : uint32_t {
+  kObjectsItself = 1,  // in the order of what explains most
+  kObjectsToAnother,
+  kYes,
+};
+
+struct Vote {
+  Answer answer = Answer::kYes;
+  char why[252] = {};
+};
+
+Vote VoteOf(const absl::Status& status) {
+  Vote vote;
+  if (status.ok()) return vote;
+  vote.answer =
+      BlamedRank(status) ? Answer::kObjectsToAnother : Answer::kObjectsItself;
+  const auto why = status.message().substr(0, sizeof vote.why - 1);
+  std::memcpy(vote.why, why.data(), why.size());
+  return vote;
+}
+
+// Sleeps until the link has news.
+class Doorbell {
+ public:
+  explicit Doorbell(Link& link) : link_(link) {
+    link.OnNews([this] {
+      MutexLock lock(&mutex_);
+      rung_ = true;
+      bell_.NotifyAll();
+    });
+  }
+  ~Doorbell() { link_.OnNews(nullptr); }
+
+  void Await(const Deadline& deadline) {
+    MutexLock lock(&mutex_);
+    while (!rung_ && !deadline.Passed()) {
+      bell_.WaitFor(&mutex_, deadline.Left());
+    }
+    rung_ = false;
+  }
+
+ private:
+  Link& link_;
+  Mutex mutex_;
+  CondVar bell_;
+  bool rung_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+absl::Status Exchange(Link& link, std::vector<Vote>& votes,
+                      const Deadline& deadline) {
+  Doorbell doorbell(link);
+  Transfers transfers;
+  for (int peer = 0; peer < link.size(); ++peer) {
+    if (peer == link.rank()) continue;
+    absl::Status posted =
+        transfers.Add(link.Recv(peer, kVoteTag, &votes[peer], sizeof(Vote)));
+    posted.Update(transfers.Add(
+        link.Send(peer, kVoteTag, &votes[link.rank()], sizeof(Vote))));
+    if (!posted.ok()) return posted;
+  }
+  while (!transfers.Done()) {
+    if (deadline.Passed()) {
+      return absl::DeadlineExceededError("not all ranks have come");
+    }
+    doorbell.Await(deadline);
+  }
+  return transfers.WaitAll();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Agree(Link& link, const absl::Status& vote,
+                                  const Deadline& deadline) {
+  std::vector<Vote> votes(link.size());
+  votes[link.rank()] = VoteOf(vote);
+  absl::Status heard = Exchange(link, votes, deadline);
+  if (!heard.ok()) return heard;
+  const auto first = std::min_element(
+      votes.begin(), votes.end(),
+      [](const Vote& a, const Vote& b) { return a.answer < b.answer; });
+  if (first->answer == Answer::kYes) return std::string();
+  first->why[sizeof first->why - 1] = '\0';
+  return absl::StrCat("rank ", first - votes.begin(), ": ", first->why);
+}
+
+}  // namespace lockstep::transport

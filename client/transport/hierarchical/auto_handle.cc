@@ -1,0 +1,37 @@
+#include "client/transport/hierarchical/auto_handle.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "client/transport/blame.h"
+
+namespace lockstep::transport {
+namespace {
+
+constexpr absl::string_view kVersion = "auto1 ";
+constexpr absl::string_view kBetween = " + ";
+
+}  // namespace
+
+std::string Format(const AutoHandle& handle) {
+  return absl::StrCat(kVersion, Format(handle.shm), kBetween, handle.link);
+}
+
+absl::StatusOr<AutoHandle> ParseAutoHandle(const std::string& text, int rank,
+                                           int size) {
+  absl::string_view rest = text;
+  const bool known = absl::ConsumePrefix(&rest, kVersion);
+  const size_t between = rest.find(kBetween);
+  if (!known || between == absl::string_view::npos) {
+    return Blame(
+        absl::InvalidArgumentError(absl::StrCat("'", text, "' is no handle of ",
+                                                "rank ", rank, " of ", size)),
+        rank);
+  }
+  auto shm = ParseShmHandle(std::string(rest.substr(0, between)), rank, size);
+  if (!shm.ok()) return std::move(shm).status();
+  return AutoHandle{*std::move(shm),
+                    std::string(rest.substr(between + kBetween.size()))};
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,107 @@
+// One message deep: the first rank of each host, its leader, gives all that its
+// host contributes to the other leaders, folds what all contribute, and says
+// the result to its host.
+//
+//   host 0   [1][2] ──▶ leader ──[1 2]──▶ ◀──[4]── leader ◀── [4]   host 1
+//            [7][7] ◀── 1+2+4                      1+2+4 ──▶ [7]
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "client/transport/exchange.h"
+#include "client/transport/hierarchical/tasks.h"
+#include "client/transport/shm/collective.h"
+#include "kernels/copy.h"
+#include "kernels/reduce.h"
+
+namespace lockstep::transport {
+namespace {
+
+class SmallReduction final : public Collective {
+ public:
+  SmallReduction(const Call& call, const Crew& crew)
+      : Collective(call, crew.board), crew_(crew) {}
+
+ private:
+  bool leads() const { return rank() == 0; }
+  int LeaderOf(int host) const { return crew_.placement.members(host)[0]; }
+  size_t BytesOf(int host) const {
+    return crew_.placement.members(host).size() * call().bytes();
+  }
+
+  void Prepare(Said&) override {
+    if (call().bytes() > 0) {
+      kernels::Copy(mine().small, call().in, call().bytes());
+    }
+  }
+
+  absl::Status Met() override {
+    if (!leads()) return absl::OkStatus();
+    gathered_ = crew_.scratch.Take(BytesOf(crew_.host()));
+    for (int from = 0; call().bytes() > 0 && from < size(); ++from) {
+      kernels::Copy(gathered_.data() + from * call().bytes(), cell(from).small,
+                    call().bytes());
+    }
+    exchange_.emplace(call(), crew_.wire());
+    for (int host = 0; host < crew_.placement.hosts(); ++host) {
+      if (host == crew_.host()) continue;
+      exchange_->Give(LeaderOf(host), gathered_.data(), BytesOf(crew_.host()));
+      exchange_->Take(LeaderOf(host), nullptr, BytesOf(host));
+    }
+    return crew_.OfLink(exchange_->Start());
+  }
+
+  absl::StatusOr<Progress> Part() override {
+    if (leads()) return Lead();
+    if (!AllHave(&Cell::folded, MaskOf(0), 1)) return Progress::kNothing;
+    if (call().bytes() > 0) {
+      kernels::Copy(Plus(call().out, 0), cell(0).small, call().bytes());
+    }
+    return Progress::kDone;
+  }
+
+  absl::StatusOr<Progress> Lead() {
+    if (!exchange_->Moved()) return Progress::kNothing;
+    absl::Status finished = exchange_->Finish();
+    if (!finished.ok()) return crew_.OfLink(finished);
+    if (call().bytes() > 0) Fold();
+    Say(&Cell::folded, 1);
+    return Progress::kDone;
+  }
+
+  // Nobody else reads the leader's contribution: the result takes its place.
+  void Fold() {
+    std::vector<const void*> rows;
+    size_t takes = 0;
+    for (int host = 0; host < crew_.placement.hosts(); ++host) {
+      const std::byte* const first = host == crew_.host()
+                                         ? gathered_.data()
+                                         : exchange_->received(takes++);
+      for (size_t at = 0; at < BytesOf(host); at += call().bytes()) {
+        rows.push_back(first + at);
+      }
+    }
+    kernels::ReduceRanks(rows, call().out, call().count, call().dtype,
+                         call().op);
+    kernels::Copy(mine().small, call().out, call().bytes());
+  }
+
+  const Crew& crew_;
+  Scratch gathered_;  // declared before the exchange that uses it
+  std::optional<Exchange> exchange_;
+};
+
+}  // namespace
+
+bool IsSmallReduction(const Call& call, const Placement& placement) {
+  if (call.kind == CallKind::kBarrier) return true;
+  return call.kind == CallKind::kAllReduce && call.bytes() <= kSmallBytes &&
+         call.bytes() * placement.most() <= kInlineBytes;
+}
+
+std::unique_ptr<Task> MakeSmallReduction(const Call& call, const Crew& crew) {
+  return std::make_unique<SmallReduction>(call, crew);
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,29 @@
+// The operations of a hierarchical group, as tasks beside those of shared
+// memory alone (shm/task.h). Calls and the crew outlive them. Their errors
+// blame numbers of the board, outsiders among them.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_TASKS_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_TASKS_H_
+
+#include <memory>
+
+#include "client/transport/call.h"
+#include "client/transport/hierarchical/crew.h"
+#include "client/transport/shm/task.h"
+
+namespace lockstep::transport {
+
+// AllReduce, ReduceScatter, AllGather and Broadcast: along a course (course.h).
+std::unique_ptr<Task> MakeRelay(const Call& call, const Crew& crew);
+
+// Barrier, and AllReduce of what IsSmallReduction: one rank of each host hears
+// all contributions and folds them.
+bool IsSmallReduction(const Call& call, const Placement& placement);
+std::unique_ptr<Task> MakeSmallReduction(const Call& call, const Crew& crew);
+
+// Send, Recv, AllToAll and AllToAllV: with each peer the direct way.
+std::unique_ptr<Task> MakeDirect(const Call& call, const Crew& crew);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_TASKS_H_

@@ -1,0 +1,156 @@
+// What `transport: auto` chooses, and that all choose alike.
+
+#include "client/transport/hierarchical/auto.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/transport/blame.h"
+#include "client/transport/hierarchical/agreement.h"
+#include "client/transport/inproc/inproc.h"
+#include "client/transport/inproc/room.h"
+#include "client/transport/shm/seat.h"
+#include "gtest/gtest.h"
+#include "tests/client/transport/hierarchical/pretended_hosts.h"
+
+namespace lockstep::transport {
+namespace {
+
+struct Member {
+  std::unique_ptr<PendingGroup> pending;
+  absl::Status status;
+  std::unique_ptr<Communicator> comm;
+};
+
+// The members of one group, connected or not.
+std::vector<Member> ConnectAll(conformance::World& world, int size,
+                               std::vector<std::string> handles = {}) {
+  std::vector<Member> members(size);
+  const bool own = handles.empty();
+  for (int rank = 0; rank < size; ++rank) {
+    members[rank].pending =
+        *world.at(rank).Prepare({.name = "g", .rank = rank, .size = size});
+    if (own) handles.push_back(members[rank].pending->handle());
+  }
+  std::vector<std::thread> threads;
+  for (Member& member : members) {
+    threads.emplace_back([&] {
+      auto comm = member.pending->Connect(handles, absl::Seconds(60));
+      member.status = comm.status();
+      if (comm.ok()) member.comm = *std::move(comm);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return members;
+}
+
+TEST(AutoTest, ChoosesByWhereTheRanksRun) {
+  for (auto [hosts, transport] : {std::pair("a", "shm"),
+                                  {"aaa", "shm"},
+                                  {"abc", "inproc"},
+                                  {"aab", "hierarchical"},
+                                  {"aba", "hierarchical"}}) {
+    PretendedHostsInProcess world(hosts);
+    const int size = static_cast<int>(std::string(hosts).size());
+    for (const Member& member : ConnectAll(world, size)) {
+      ASSERT_TRUE(member.status.ok()) << member.status;
+      EXPECT_EQ(member.comm->transport(), transport) << hosts;
+      EXPECT_FALSE(member.pending->choice().empty());
+    }
+  }
+}
+
+// More than shared memory connects: nobody does without the others' knowing.
+TEST(AutoTest, DoesWithoutSharedMemoryWhereItCannotBeHad) {
+  PretendedHostsInProcess world(std::string(kRanksMax + 1, 'a') + "b");
+  for (const Member& member : ConnectAll(world, kRanksMax + 2)) {
+    ASSERT_TRUE(member.status.ok()) << member.status;
+    EXPECT_EQ(member.comm->transport(), "inproc");
+    EXPECT_TRUE(absl::StrContains(member.pending->choice(), "at most"))
+        << member.pending->choice();
+  }
+}
+
+TEST(AutoTest, RefusesHandlesThatAreNone) {
+  PretendedHostsInProcess world("ab");
+  for (const std::string& bad :
+       {std::string("nonsense"), std::string("auto1 nonsense"),
+        std::string("auto1 shm1 1 2 boot net socket 1f"),
+        std::string("auto1 shm1 1 2 boot net socket 1f + nonsense")}) {
+    auto first = *world.at(0).Prepare({.name = "g", .rank = 0, .size = 2});
+    const absl::Status refused =
+        first->Connect({first->handle(), bad}, absl::Seconds(60)).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << bad << ": " << refused;
+    EXPECT_EQ(BlamedRank(refused), 1);
+  }
+}
+
+TEST(AutoTest, AbortEndsConnecting) {
+  for (const char* hosts : {"aa", "ab"}) {
+    PretendedHostsInProcess world(hosts);
+    auto first = *world.at(0).Prepare({.name = "g", .rank = 0, .size = 2});
+    auto second = *world.at(1).Prepare({.name = "g", .rank = 1, .size = 2});
+    std::thread aborter([&] { first->Abort("enough"); });
+    EXPECT_EQ(first
+                  ->Connect({first->handle(), second->handle()},
+                            absl::InfiniteDuration())
+                  .status(),
+              absl::AbortedError("enough"));
+    aborter.join();
+  }
+}
+
+// --- The vote ---------------------------------------------------------------
+
+std::vector<absl::StatusOr<std::string>> Vote(
+    const std::vector<absl::Status>& votes) {
+  const int size = static_cast<int>(votes.size());
+  const auto room = std::make_shared<Room>(size);
+  std::vector<absl::StatusOr<std::string>> results(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto link = MakeInprocLink(room, rank, size);
+      results[rank] = Agree(*link, votes[rank], Deadline(absl::Seconds(60)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+TEST(AgreementTest, IsOnlyIfAllSayYes) {
+  for (const auto& result : Vote(std::vector<absl::Status>(4))) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(*result, "");
+  }
+}
+
+TEST(AgreementTest, TellsAllWhoHasAReasonOfItsOwn) {
+  const auto results =
+      Vote({Blame(absl::UnavailableError("rank 2 left"), 2), absl::OkStatus(),
+            absl::ResourceExhaustedError("no memory"),
+            absl::ResourceExhaustedError(std::string(1000, 'x'))});
+  for (const auto& result : results) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(*result, "rank 2: no memory");
+  }
+}
+
+TEST(AgreementTest, DoesNotWaitForever) {
+  const auto room = std::make_shared<Room>(2);
+  const auto link = MakeInprocLink(room, 0, 2);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(
+      Agree(*link, absl::OkStatus(), Deadline(absl::Milliseconds(10)))
+          .status()));
+  const auto other = MakeInprocLink(room, 1, 2);
+  link->Cut();
+  EXPECT_TRUE(absl::IsUnavailable(
+      Agree(*other, absl::OkStatus(), Deadline(absl::Seconds(60))).status()));
+}
+
+}  // namespace
+}  // namespace lockstep::transport

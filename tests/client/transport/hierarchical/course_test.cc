@@ -1,0 +1,164 @@
+// Every course, played on paper for many placements: what is given on each host
+// is everything once, and what one rank sends another expects.
+
+#include "client/transport/hierarchical/course.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "gtest/gtest.h"
+
+namespace lockstep::transport {
+namespace {
+
+constexpr size_t kPieceBytes = 256;
+constexpr DType kType = DType::kF32;
+
+Placement PlacementOf(const std::string& hosts) {
+  std::vector<std::string> names;
+  for (char host : hosts) names.emplace_back(1, host);
+  return Placement(names);
+}
+
+// All ranks' courses of one call.
+struct Play {
+  Play(CallKind kind, size_t count, int root, const std::string& hosts)
+      : call{.kind = kind, .count = count, .dtype = kType, .peer = root},
+        placement(PlacementOf(hosts)) {
+    for (int rank = 0; rank < placement.ranks(); ++rank) {
+      courses.push_back(MakeCourse(call, placement, rank, kPieceBytes));
+    }
+  }
+  Piece Own(int rank, uint64_t step) const {
+    return courses[rank]->PieceOf(placement.index(rank), step);
+  }
+
+  const Call call;
+  const Placement placement;
+  std::vector<std::unique_ptr<Course>> courses;
+};
+
+// From, to, message, begin, count.
+using Message = std::tuple<int, int, uint64_t, size_t, size_t>;
+
+std::set<Message> Sent(const Play& play) {
+  std::set<Message> sent;
+  for (int rank = 0; rank < play.placement.ranks(); ++rank) {
+    const Course& course = *play.courses[rank];
+    for (uint64_t step = 0; step < course.steps(); ++step) {
+      const Piece piece = play.Own(rank, step);
+      if (piece.count == 0) continue;
+      for (int to : course.ResultTo(step)) {
+        EXPECT_TRUE(sent.insert({rank, to, course.Message(step), piece.begin,
+                                 piece.count})
+                        .second);
+        const std::vector<int> takers = course.takers();
+        EXPECT_EQ(std::count(takers.begin(), takers.end(), to), 1);
+      }
+    }
+  }
+  return sent;
+}
+
+std::set<Message> Expected(const Play& play) {
+  std::set<Message> expected;
+  for (int rank = 0; rank < play.placement.ranks(); ++rank) {
+    const Course& course = *play.courses[rank];
+    for (uint64_t step = 0; step < course.steps(); ++step) {
+      const Piece piece = play.Own(rank, step);
+      const int from = piece.count > 0 ? course.ResultFrom(step) : -1;
+      if (from < 0) continue;
+      EXPECT_TRUE(expected
+                      .insert({from, rank, course.Message(step), piece.begin,
+                               piece.count})
+                      .second);
+      const std::vector<int> givers = course.givers();
+      EXPECT_EQ(std::count(givers.begin(), givers.end(), from), 1);
+    }
+  }
+  return expected;
+}
+
+// How often each element reaches `rank` from the givers of its host.
+std::vector<int> Received(const Play& play, int rank, size_t total) {
+  std::vector<int> times(total);
+  const Course& course = *play.courses[rank];
+  const int index = play.placement.index(rank);
+  const auto& here = play.placement.members(play.placement.host(rank));
+  for (uint64_t step = 0; step < course.steps(); ++step) {
+    for (size_t giver = 0; giver < here.size(); ++giver) {
+      const Piece piece = course.PieceOf(static_cast<int>(giver), step);
+      if (piece.reader != Piece::kAll && piece.reader != index) continue;
+      for (size_t i = 0; i < piece.count; ++i) ++times[piece.begin + i];
+    }
+  }
+  return times;
+}
+
+struct Setting {
+  CallKind kind;
+  size_t count;
+  int root = 0;
+};
+
+TEST(CourseTest, GivesEverythingOnceAndSendsWhatIsExpected) {
+  for (const char* hosts : {"ab", "aab", "abb", "aabb", "abab", "aaabbbcc",
+                            "abcabcab", "aaaab", "abcd", "aabbbbcccc"}) {
+    const int ranks = static_cast<int>(std::string(hosts).size());
+    for (size_t count : {0, 1, 63, 64, 1000, 5003}) {
+      std::vector<Setting> settings = {{CallKind::kAllReduce, count},
+                                       {CallKind::kReduceScatter, count},
+                                       {CallKind::kAllGather, count}};
+      for (int root = 0; root < ranks; ++root) {
+        settings.push_back({CallKind::kBroadcast, count, root});
+      }
+      for (const Setting& setting : settings) {
+        SCOPED_TRACE(std::string(Name(setting.kind)) + " of " +
+                     std::to_string(count) + " on " + hosts + " from " +
+                     std::to_string(setting.root));
+        const Play play(setting.kind, count, setting.root, hosts);
+        EXPECT_EQ(Sent(play), Expected(play));
+        const bool whole = setting.kind == CallKind::kAllReduce ||
+                           setting.kind == CallKind::kBroadcast;
+        const size_t total = whole ? count : count * ranks;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const std::vector<int> times = Received(play, rank, total);
+          for (size_t i = 0; i < total; ++i) {
+            const bool wanted = setting.kind != CallKind::kReduceScatter ||
+                                i / count == static_cast<size_t>(rank);
+            ASSERT_EQ(times[i], wanted ? 1 : 0)
+                << "element " << i << " at rank " << rank;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A line's carries name each other, and its ranks fold the same pieces.
+TEST(CourseTest, CarriesGoAlongALineFromTheFirstHostToTheLast) {
+  for (CallKind kind : {CallKind::kAllReduce, CallKind::kReduceScatter}) {
+    const Play play(kind, 3000, 0, "aabbbcc");
+    const Placement& placement = play.placement;
+    for (int rank = 0; rank < placement.ranks(); ++rank) {
+      const Course& course = *play.courses[rank];
+      const int next = course.carry_to();
+      const bool in_line = placement.index(rank) < placement.lines();
+      EXPECT_EQ(next >= 0,
+                in_line && placement.host(rank) + 1 < placement.hosts());
+      if (next < 0) continue;
+      EXPECT_EQ(play.courses[next]->carry_from(), rank);
+      EXPECT_EQ(placement.index(next), placement.index(rank));
+      for (uint64_t step = 0; step < course.steps(); ++step) {
+        EXPECT_EQ(play.Own(rank, step).begin, play.Own(next, step).begin);
+        EXPECT_EQ(play.Own(rank, step).count, play.Own(next, step).count);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::transport
