@@ -36,6 +36,12 @@ class Arrivals {
     return std::exchange(events_[item], {});
   }
 
+  // As if none had been added.
+  void Clear() {
+    MutexLock lock(&mutex_);
+    events_.clear();
+  }
+
  private:
   Mutex mutex_;
   std::vector<std::vector<Event>> events_ ABSL_GUARDED_BY(mutex_);

@@ -89,7 +89,7 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
     if (!noted.ok()) return noted.status();
     submission = *noted;
   }
-  word_.Enter(Phase::kCompute);
+  Enter(Phase::kCompute);
   const double weight = weight_.load(std::memory_order_relaxed);
   return RunOn(stream, [=, this](Site& site) {
     return Deliver(parameter, gradient, weight, submission, site);
@@ -97,8 +97,20 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
 }
 
 absl::Status Engine::CheckStream(Stream* stream) const {
-  return stream == nullptr ? absl::OkStatus()
-                           : options_.compute->CheckStream(*stream);
+  const bool capturing = capturing_ != nullptr;
+  bool captured = false;
+  if (stream != nullptr) {
+    absl::Status right = options_.compute->CheckStream(*stream);
+    if (!right.ok()) return right;
+    captured = options_.compute->Captures(*stream);
+  }
+  if (captured == capturing) return absl::OkStatus();
+  return capturing ? absl::FailedPreconditionError(
+                         "a step is being captured: it is submitted and "
+                         "finished on streams of the capture only")
+                   : absl::InvalidArgumentError(
+                         "the stream is being captured, but not by "
+                         "GradientSync::Capture");
 }
 
 absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
@@ -130,14 +142,14 @@ absl::Status Engine::RunOn(Stream* stream, transport::Compute::Work work) {
         // Steps that were begun before the last had passed: nobody needs them.
         if (absl::Status over = ended(); !over.ok()) return over;
         absl::Status status = work(site);
-        if (!status.ok()) Fail(-1, status);
+        if (!status.ok() && capturing_ == nullptr) Fail(-1, status);
         return status;
       });
 }
 
 absl::Status Engine::Deliver(int parameter, const void* gradient, double weight,
                              const Tally::Submission& submission, Site& site) {
-  word_.Enter(Phase::kCompute);  // before, it was another step's turn
+  Enter(Phase::kCompute);  // before, it was another step's turn
   Layout& layout = layouts_->current();
   if (gradient != nullptr) {
     layout.store().Pack(site, parameter, gradient, weight, !submission.first);
@@ -211,6 +223,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   if (absl::Status over = ended(); !over.ok()) return over;
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   if (absl::Status right = CheckFinish(options); !right.ok()) return right;
+  if (capturing_ != nullptr) return FinishCaptured(max_norm, *stream);
   if (absl::Status begun = BeginPassIfNone(); !begun.ok()) return begun;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
@@ -227,7 +240,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     supply_.Finish(options);
     in_flight_ += 1;
     closing_.push_back(verdict);
-    tell_order = TakeOrderWatch();
+    tell_order = TakeOrderWatch(tally_.completed());
     incomplete = tally_.Finish();
   }
   tell_order();
@@ -240,23 +253,29 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     return status;
   }
   if (stream != nullptr) {
-    auto hold = options_.compute->HoldBack(*stream, sizeof(VerdictScalars));
-    if (!hold.ok()) {
-      Fail(-1, hold.status());
-      return hold.status();
+    if (absl::Status held = HoldBack(*stream, *verdict); !held.ok()) {
+      return held;
     }
-    verdict->Holds(*std::move(hold));
   }
   return verdict;
 }
 
-absl::AnyInvocable<void()> Engine::TakeOrderWatch() {
-  const bool may_know = !tally_.completed().empty() || supply_.out();
+absl::Status Engine::HoldBack(Stream& stream, PendingVerdict::State& verdict) {
+  auto hold = options_.compute->HoldBack(stream, sizeof(VerdictScalars));
+  if (!hold.ok()) {
+    Fail(-1, hold.status());
+    return hold.status();
+  }
+  verdict.Holds(*std::move(hold));
+  return absl::OkStatus();
+}
+
+absl::AnyInvocable<void()> Engine::TakeOrderWatch(
+    const std::vector<int>& completed) {
+  const bool may_know = !completed.empty() || supply_.out();
   if (!watch_order_ || !may_know) return [] {};
   return [tell = std::exchange(watch_order_, nullptr),
-          order = ReadyOrder(tally_.completed())]() mutable {
-    tell(std::move(order));
-  };
+          order = ReadyOrder(completed)]() mutable { tell(std::move(order)); };
 }
 
 // As indices of the plan's parameters: the completed, then the rest.
@@ -277,7 +296,7 @@ std::vector<uint32_t> Engine::ReadyOrder(
 
 absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete,
                                Site& site) {
-  word_.Enter(Phase::kTransfer);
+  Enter(Phase::kTransfer);
   Layout& layout = layouts_->current();
   for (int parameter : incomplete.never) {
     layout.store().Zero(site, parameter);

@@ -34,11 +34,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "client/gradient/arrivals.h"
 #include "client/gradient/ballot.h"
+#include "client/gradient/captured.h"
 #include "client/gradient/command_gate.h"
 #include "client/gradient/data_supply.h"
 #include "client/gradient/lane.h"
@@ -124,6 +126,21 @@ class Engine {
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Finish(
       const FinishOptions& options, double max_norm, Stream* stream);
 
+  // --- A step as a CUDA graph (captured.h, engine_capture.cc) ---
+
+  // Captures the one step that `body` submits and finishes on `stream`.
+  // FailedPrecondition in the middle of a step, in a job whose steps cannot be
+  // captured, and for a `body` that does not finish; errors of `body`.
+  absl::StatusOr<std::shared_ptr<Captured>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> body);
+  // One step; as Finish on `stream`. Waits until the host has let go of the
+  // step before. FailedPrecondition if it is stale.
+  absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Launch(
+      const std::shared_ptr<Captured>& step, const FinishOptions& options,
+      Stream& stream);
+  // Its buckets are not in effect any more.
+  bool IsStale(const Captured& step) const;
+
   // What an operator wants, as it was heard; from any thread.
   void Hear(const protocol::Wanted& word) { gate_.Hear(word); }
 
@@ -186,7 +203,7 @@ class Engine {
   absl::Status Deliver(int parameter, const void* gradient, double weight,
                        const Tally::Submission& submission, Site& site);
   // What tells the order of this step to who watches for it, if anybody does.
-  absl::AnyInvocable<void()> TakeOrderWatch()
+  absl::AnyInvocable<void()> TakeOrderWatch(const std::vector<int>& completed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<uint32_t> ReadyOrder(const std::vector<int>& completed) const;
   // Its flag, then its bucket: the gradient is in place.
@@ -194,17 +211,46 @@ class Engine {
   // The end of a step, in stream order: what was not submitted, then the
   // verdict.
   absl::Status CloseStep(const Tally::Incomplete& incomplete, Site& site);
+  // The caller's stream stands until the verdict lets it go on.
+  absl::Status HoldBack(Stream& stream, PendingVerdict::State& verdict);
   void Launch(int item);
   void LaunchShared(int parameter, const Share& share);
   void LaunchVerdict();
+  // The next step that Finish was called for; null if it was given up.
+  std::shared_ptr<PendingVerdict::State> TakeClosing();
+  // This rank is at the verdict: what only the engine knows of it.
+  StepStamp EnterVerdict(Ballot* ballot);
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
+  // Takes the verdict for this rank, unless the step was given up before.
+  bool Passes(const PendingVerdict::State& verdict, Verdict* reduced);
+  void Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
+                absl::StatusOr<Verdict> reduced, bool passed);
+  static VerdictScalars ScalarsOf(const Verdict& judged, double max_norm);
   // What Abort reports if this verdict has passed.
   void KeepForAbort(const PendingVerdict::State& verdict);
   void Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
                Verdict judged);
   // After a verdict: to the next layout, if it says so.
   void SwitchIfAllHold(const Verdict& judged);
+
+  absl::Status CheckCapture();
+  absl::Status CheckBetweenSteps();
+  absl::Status MakeParts(Captured* step);
+  void ForgetCapture();
+  absl::StatusOr<std::shared_ptr<PendingVerdict::State>> FinishCaptured(
+      double max_norm, Stream& stream);
+  void EnterCaptured(Captured& step);
+  void JudgeCaptured(Captured& step);
+  void ConcludeCaptured(Captured& step,
+                        const std::shared_ptr<PendingVerdict::State>& verdict,
+                        const absl::Status& ended);
+
+  // The step has got to this phase; not the one that is being captured, for
+  // none is in progress then.
+  void Enter(protocol::Phase phase) {
+    if (capturing_ == nullptr) word_.Enter(phase);
+  }
   // No step is begun after this one, and none that was goes on.
   void EndAfter(const Verdict& last);
   // The first error ends the engine and is told to its owner.
@@ -230,6 +276,7 @@ class Engine {
   StepWord word_;
   std::atomic<double> exposed_seconds_{0};
   std::atomic<double> weight_{1};
+  std::atomic<Captured*> capturing_{nullptr};
 
   Mutex mutex_;
   Tally tally_ ABSL_GUARDED_BY(mutex_);

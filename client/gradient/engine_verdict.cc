@@ -22,41 +22,66 @@ void Engine::LaunchShared(int parameter, const Share& share) {
 }
 
 void Engine::LaunchVerdict() {
-  std::shared_ptr<PendingVerdict::State> verdict;
-  {
-    MutexLock lock(&mutex_);
-    if (closing_.empty()) return;  // the step was given up
-    verdict = std::move(closing_.front());
-    closing_.pop_front();
+  if (Captured* const step = capturing_; step != nullptr) {
+    return reduction_->CaptureVerdict(
+        *step, [step](absl::StatusOr<Event> captured) {
+          step->verdict_captured.set_value(std::move(captured));
+        });
   }
+  const auto verdict = TakeClosing();
+  if (verdict == nullptr) return;  // the step was given up
   reduction_->LaunchVerdict(
-      verdict,
-      [this](Ballot* ballot) {
-        word_.Enter(Phase::kVerdict);
-        ballot->holds_next_revision = layouts_->Promise();
-        gate_.Enter(ballot);
-        return StepStamp{.epoch = options_.epoch,
-                         .revision = layouts_->revision(),
-                         .step = word_.steps()};
-      },
+      verdict, [this](Ballot* ballot) { return EnterVerdict(ballot); },
       [this, verdict](absl::StatusOr<Verdict> reduced) {
         Judge(verdict, std::move(reduced));
       });
 }
 
+std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
+  MutexLock lock(&mutex_);
+  if (closing_.empty()) return nullptr;
+  auto verdict = std::move(closing_.front());
+  closing_.pop_front();
+  return verdict;
+}
+
+StepStamp Engine::EnterVerdict(Ballot* ballot) {
+  word_.Enter(Phase::kVerdict);
+  ballot->holds_next_revision = layouts_->Promise();
+  gate_.Enter(ballot);
+  return {.epoch = options_.epoch,
+          .revision = layouts_->revision(),
+          .step = word_.steps()};
+}
+
 void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
                    absl::StatusOr<Verdict> reduced) {
   if (!reduced.ok()) Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
-  if (reduced.ok()) {
-    reduced->ending = EndingOf(*reduced, options_.uneven);
-    KeepForAbort(*verdict);
-  }
-  if (!reduced.ok() || !word_.Pass(verdict->stamp.step, reduced->IsLast())) {
+  const bool passed = reduced.ok() && Passes(*verdict, &*reduced);
+  Conclude(verdict, std::move(reduced), passed);
+}
+
+bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
+  reduced->ending = EndingOf(*reduced, options_.uneven);
+  KeepForAbort(verdict);
+  return word_.Pass(verdict.stamp.step, reduced->IsLast());
+}
+
+void Engine::Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
+                      absl::StatusOr<Verdict> reduced, bool passed) {
+  if (!passed) {
     (void)layouts_->Settle(/*everyone=*/false);
     verdict->Complete(failure());
     return;
   }
   Publish(verdict, *std::move(reduced));
+}
+
+VerdictScalars Engine::ScalarsOf(const Verdict& judged, double max_norm) {
+  return {.commit = 1,
+          .finite = judged.finite ? 1.0 : 0.0,
+          .clip = judged.UpdateFactor(max_norm),
+          .samples = judged.samples};
 }
 
 void Engine::KeepForAbort(const PendingVerdict::State& verdict) {
@@ -71,10 +96,7 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   judged.contributed.resize(parameters);
   for (int p = 0; p < parameters; ++p)
     judged.contributed[p] = layouts_->current().store().Contributed(p);
-  verdict->set_scalars({.commit = 1,
-                        .finite = judged.finite ? 1.0 : 0.0,
-                        .clip = judged.UpdateFactor(verdict->max_norm),
-                        .samples = judged.samples});
+  verdict->set_scalars(ScalarsOf(judged, verdict->max_norm));
 
   // Before anybody may begin the next step.
   SwitchIfAllHold(judged);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "client/gradient/captured_step.h"
 #include "client/gradient/ending.h"
 #include "client/gradient/engine.h"
 #include "client/gradient/reviser.h"
@@ -331,6 +332,19 @@ absl::StatusOr<PendingVerdict> GradientSync::FinishOn(
     return impl_->Explained("GradientSync::Finish", pending.status());
   }
   return PendingVerdict(*std::move(pending));
+}
+
+absl::StatusOr<std::unique_ptr<CapturedStep>> GradientSync::Capture(
+    Stream& stream, absl::FunctionRef<absl::Status()> body) {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  auto step = impl_->engine().Capture(stream, body);
+  if (!step.ok()) {
+    return impl_->Explained("GradientSync::Capture", step.status());
+  }
+  return std::make_unique<CapturedStep>(std::make_unique<CapturedStep::State>(
+      &impl_->engine(), *std::move(step), [this](const absl::Status& error) {
+        return impl_->Explained("CapturedStep::Launch", error);
+      }));
 }
 
 uint64_t GradientSync::step() const {

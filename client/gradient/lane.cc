@@ -37,6 +37,13 @@ void Lane::Begin(std::vector<int> pending) {
   pending_ = pending_at_start_;
 }
 
+void Lane::Restart() {
+  MutexLock lock(&mutex_);
+  pending_ = pending_at_start_;
+  next_ = 0;
+  closed_ = false;
+}
+
 void Lane::LaunchWhatIsReady() {
   while (next_ < pending_.size() && pending_[next_] == 0) {
     launch_(static_cast<int>(next_++));

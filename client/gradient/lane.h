@@ -38,6 +38,10 @@ class Lane {
   // The next step's items; between a verdict and the first Ready after it.
   void Begin(std::vector<int> pending);
 
+  // The step begins anew: what was launched of it never ran (a capture that was
+  // given up).
+  void Restart();
+
  private:
   void LaunchWhatIsReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -61,13 +61,12 @@ absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
       layout->plan_, layout->parameters_, compute, allocate);
   if (!store.ok()) return store.status();
   layout->store_ = *std::move(store);
-  if (absl::Status status = layout->LayOutLaunches(rank); !status.ok()) {
-    return status;
-  }
+  absl::Status laid_out = layout->LayOutLaunches(rank, compute);
+  if (!laid_out.ok()) return laid_out;
   return layout;
 }
 
-absl::Status Layout::LayOutLaunches(int rank) {
+absl::Status Layout::LayOutLaunches(int rank, transport::Compute* compute) {
   item_of_bucket_.assign(plan_.buckets.size(), -1);
   const plan::RankPlan& mine = plan_.ranks[rank];
   for (const plan::TransferRef& ref : mine.launch_order) {
@@ -81,11 +80,14 @@ absl::Status Layout::LayOutLaunches(int rank) {
           "lane %s, transfer %d is not the all-reduce of a bucket", lane.name,
           ref.index));
     }
+    auto owned = Ranges(OwnedRanges(plan_, transfer.bucket, rank));
+    absl::StatusOr<ArenaBuffer> scratch = compute->AllocateScratch(owned);
+    if (!scratch.ok()) return scratch.status();
     item_of_bucket_[transfer.bucket] = static_cast<int>(items_.size());
-    items_.push_back(
-        {.bucket = transfer.bucket,
-         .communicator = transfer.communicator,
-         .owned = Ranges(OwnedRanges(plan_, transfer.bucket, rank))});
+    items_.push_back({.bucket = transfer.bucket,
+                      .communicator = transfer.communicator,
+                      .owned = std::move(owned),
+                      .scratch = *std::move(scratch)});
   }
   return absl::OkStatus();
 }

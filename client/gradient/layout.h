@@ -34,6 +34,7 @@ class Layout {
     int bucket = -1;
     int communicator = -1;
     std::vector<kernels::ElementRange> owned;  // counted here in the norm
+    ArenaBuffer scratch;                       // for counting them
   };
 
   // `names` are the rank's parameters in registration order; the layout speaks
@@ -78,7 +79,7 @@ class Layout {
 
  private:
   explicit Layout(plan::Plan plan) : plan_(std::move(plan)) {}
-  absl::Status LayOutLaunches(int rank);
+  absl::Status LayOutLaunches(int rank, transport::Compute* compute);
 
   const plan::Plan plan_;
   std::vector<int> parameters_;  // the rank's own, in the plan

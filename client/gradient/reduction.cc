@@ -49,7 +49,9 @@ void Reduction::LaunchBucket(Layout& layout, int item,
            [this, &layout, &it](Site& site, const absl::Status& launched) {
              if (!launched.ok()) return on_failure_(-1, launched);
              Follow(site, layout, it);
-           }});
+           },
+       // The next bucket's reduction does not wait for this one's norm.
+       .aside = true});
 }
 
 void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
@@ -99,7 +101,7 @@ void Reduction::Follow(Site& site, Layout& layout, const Layout::Item& item) {
   if (!reduced.ok()) return on_failure_(item.communicator, reduced);
   site.AddFiniteCheck(layout.store().BucketData(item.bucket),
                       layout.bucket(item.bucket).dtype, item.owned,
-                      &moved().norm);
+                      item.scratch.data(), &moved().norm);
   layout.store().FetchFlags(site, item.bucket);
   FailUnless(-1, site.status());
 }
@@ -115,50 +117,59 @@ void Reduction::LaunchVerdict(
     std::shared_ptr<PendingVerdict::State> verdict,
     std::function<StepStamp(Ballot*)> enter,
     std::function<void(absl::StatusOr<Verdict>)> judge) {
+  queue_->Launch(
+      {.before =
+           [this, verdict, enter = std::move(enter)](Site& site) {
+             auto ballot = TakeBallot(site, verdict->options);
+             if (!ballot.ok()) return ballot.status();
+             verdict->stamp = enter(&*ballot);
+             fetched().ballot = Encode(verdict->stamp, *ballot);
+             site.Copy(&fetched().ballot, &moved().ballot,
+                       sizeof(BallotVectors));
+             return site.status();
+           },
+       .communicate =
+           [this](Stream& stream) { return ExchangeBallots(stream); },
+       .then =
+           [this, verdict, judge = std::move(judge)](
+               Site& site, const absl::Status& launched) {
+             const absl::StatusOr<BallotVectors> reduced =
+                 launched.ok() ? FetchBallot(site) : launched;
+             if (!reduced.ok()) return judge(reduced.status());
+             verdict->vectors = *reduced;
+             judge(Decode(verdict->stamp, communicators_[0]->size(),
+                          verdict->options.inverse_scale, *reduced));
+           }});
+}
+
+absl::Status Reduction::ExchangeBallots(Stream& stream) {
   Communicator& world = *communicators_[0];
-  queue_->Launch({.before =
-                      [this, verdict, enter = std::move(enter)](Site& site) {
-                        auto ballot = TakeBallot(site, verdict->options);
-                        if (!ballot.ok()) return ballot.status();
-                        verdict->stamp = enter(&*ballot);
-                        fetched().ballot = Encode(verdict->stamp, *ballot);
-                        site.Copy(&fetched().ballot, &moved().ballot,
-                                  sizeof(BallotVectors));
-                        return site.status();
-                      },
-                  .communicate =
-                      [this, &world](Stream& stream) {
-                        BallotVectors& v = moved().ballot;
-                        return world.Group([&]() -> absl::Status {
-                          absl::Status sum = world.AllReduce(
-                              v.sum.data(), v.sum.data(), v.sum.size(),
-                              DType::kF64, ReduceOp::kSum, stream);
-                          if (!sum.ok()) return sum;
-                          return world.AllReduce(v.max.data(), v.max.data(),
-                                                 v.max.size(), DType::kU64,
-                                                 ReduceOp::kMax, stream);
-                        });
-                      },
-                  .then =
-                      [this, &world, verdict, judge = std::move(judge)](
-                          Site& site, const absl::Status& launched) {
-                        const absl::StatusOr<BallotVectors> reduced =
-                            launched.ok() ? FetchBallot(site) : launched;
-                        if (!reduced.ok()) return judge(reduced.status());
-                        verdict->vectors = *reduced;
-                        judge(Decode(verdict->stamp, world.size(),
-                                     verdict->options.inverse_scale, *reduced));
-                      }});
+  BallotVectors& v = moved().ballot;
+  return world.Group([&]() -> absl::Status {
+    absl::Status sum = world.AllReduce(v.sum.data(), v.sum.data(), v.sum.size(),
+                                       DType::kF64, ReduceOp::kSum, stream);
+    if (!sum.ok()) return sum;
+    return world.AllReduce(v.max.data(), v.max.data(), v.max.size(),
+                           DType::kU64, ReduceOp::kMax, stream);
+  });
+}
+
+void Reduction::FetchNorm(Site& site) {
+  site.Copy(&moved().norm, &fetched().norm, sizeof(kernels::FiniteCheck));
+  site.Zero(&moved().norm, sizeof(kernels::FiniteCheck));
 }
 
 absl::StatusOr<Ballot> Reduction::TakeBallot(Site& site,
                                              const FinishOptions& options) {
-  site.Copy(&moved().norm, &fetched().norm, sizeof(kernels::FiniteCheck));
-  site.Zero(&moved().norm, sizeof(kernels::FiniteCheck));
+  FetchNorm(site);
   absl::Status got = site.status();
   if (got.ok()) got = site.Done().Wait();
   if (got.ok()) got = CheckCommunicators();
   if (!got.ok()) return got;
+  return FetchedBallot(options);
+}
+
+Ballot Reduction::FetchedBallot(const FinishOptions& options) {
   const kernels::FiniteCheck& norm = fetched().norm;
   return Ballot{.norm_squared = norm.sum_of_squares,
                 .nonfinite = static_cast<int64_t>(norm.non_finite),

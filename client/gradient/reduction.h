@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/gradient/ballot.h"
+#include "client/gradient/captured.h"
 #include "client/gradient/layout.h"
 #include "client/gradient/pending.h"
 #include "client/transport/compute.h"
@@ -78,6 +79,22 @@ class Reduction {
                      std::function<StepStamp(Ballot*)> enter,
                      std::function<void(absl::StatusOr<Verdict>)> judge);
 
+  // --- A captured step: the verdict in parts (captured.h) ---
+
+  // As LaunchVerdict, where nobody can wait: the host's parts are `enter` and
+  // `judge`, and what `judge` writes at `staged` is copied to `scalars`. Then
+  // tells `captured` when they are there.
+  void CaptureVerdict(Captured& step,
+                      absl::AnyInvocable<void(absl::StatusOr<Event>)> captured);
+  // What `enter` reads and writes, and what `judge` reads.
+  absl::StatusOr<Ballot> ReadBallot(const FinishOptions& options);
+  void StageBallot(const BallotVectors& ballot) { fetched().ballot = ballot; }
+  absl::StatusOr<Verdict> ReadVerdict(PendingVerdict::State& verdict);
+
+  // `ended` hears when `graph`, the end of a step's, has come, and the first
+  // error of a communicator.
+  void Await(Event graph, std::function<void(const absl::Status&)> ended);
+
   // Could the verdict not be exchanged?
   bool WorldFailed() const { return !communicators_[0]->status().ok(); }
 
@@ -106,7 +123,10 @@ class Reduction {
   // The first error of a communicator has been told, if there is one.
   absl::Status CheckCommunicators();
   absl::StatusOr<Ballot> TakeBallot(Site& site, const FinishOptions& options);
+  Ballot FetchedBallot(const FinishOptions& options);
   absl::StatusOr<BallotVectors> FetchBallot(Site& site);
+  void FetchNorm(Site& site);
+  absl::Status ExchangeBallots(Stream& stream);
 
   const std::vector<std::unique_ptr<Communicator>> communicators_;
   const std::function<void(int, const absl::Status&)> on_failure_;

@@ -5,6 +5,8 @@
 //   Queue             ...[collective]   [before][collective][then]   ← one
 //                                        └─ waits for ──┘              Transfer
 //
+//   aside             ...[then]    [then]   ← beside the transfers behind them
+//
 //   host     a Site works at once, on the thread that the stream has got to
 //   device   a Site enqueues on the stream, and Done() is its event; memory
 //            that a Site writes must not be read before Done() has come
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -58,10 +61,17 @@ class Compute {
                             void* flags) = 0;
     virtual void Scale(void* data, DType dtype, double factor,
                        size_t count) = 0;
-    // `total` is in the transport's memory.
+    // `total` is in the transport's memory. `scratch`: AllocateScratch for
+    // these ranges, for nobody else until it is done.
     virtual void AddFiniteCheck(const void* data, DType dtype,
                                 std::span<const kernels::ElementRange> ranges,
-                                kernels::FiniteCheck* total) = 0;
+                                void* scratch, kernels::FiniteCheck* total) = 0;
+
+    // The host's part, when the stream gets there; what is asked for behind it
+    // waits for it. It may run on a thread of the device's runtime: it must be
+    // short, wait for nobody and use no stream. It lives until then, and in a
+    // graph, which gets there in each launch, until the last has ended.
+    virtual void Call(absl::AnyInvocable<void()>* work) = 0;
 
     // When all that was asked for so far will have been done.
     virtual Event Done() = 0;
@@ -79,6 +89,9 @@ class Compute {
     // Gets what `before` and `communicate` returned. What it asks its Site for
     // comes behind the collective. Its own status is nobody's.
     absl::AnyInvocable<void(Site&, const absl::Status&)> then;
+    // What `then` asks for may run beside the transfers that follow, in order
+    // with that of others that are aside; the next one that is not waits.
+    bool aside = false;
   };
 
   // Transfers in order. `before` and `then` run on the queue's thread: in the
@@ -104,14 +117,37 @@ class Compute {
     virtual void Release(const absl::Status& status, const void* message) = 0;
   };
 
+  // What was captured: launched again and again, with the same buffers.
+  class Graph {
+   public:
+    // Of a graph that a stream still has to get to: that launch goes on.
+    virtual ~Graph() = default;
+    // Enqueues all of it. Does not block; errors are the stream's.
+    virtual void Launch(Stream& stream) = 0;
+  };
+
   virtual ~Compute() = default;
 
   // Zeroed, aligned as the arena's. ResourceExhausted.
   virtual absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) = 0;
 
+  // What AddFiniteCheck needs for `ranges`; empty if nothing. Slow on a device:
+  // not in a step. ResourceExhausted.
+  virtual absl::StatusOr<ArenaBuffer> AllocateScratch(
+      std::span<const kernels::ElementRange> ranges) = 0;
+
   // InvalidArgument for a stream of another kind than this memory's, and for
-  // one that is being captured into a CUDA graph.
+  // one that is being captured into a graph, unless by Capture.
   virtual absl::Status CheckStream(const Stream& stream) const = 0;
+
+  // Captures what `body` enqueues on `stream`, and all that Queues enqueue
+  // behind it: nothing of it runs. `body` must not wait for a device, and must
+  // let the stream wait for what it launched on Queues. Errors: of `body`;
+  // FailedPrecondition for the host's memory, and while another one lasts.
+  virtual absl::StatusOr<std::unique_ptr<Graph>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> body) = 0;
+  // Is what is enqueued on `stream` now part of that?
+  virtual bool Captures(const Stream& stream) const = 0;
 
   // Work behind all that `stream` holds. Host: when the stream gets there, and
   // the work's error becomes the stream's. Device: in the call, which returns

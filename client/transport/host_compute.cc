@@ -37,10 +37,11 @@ class HostSite final : public Compute::Site {
     kernels::Scale(data, dtype, factor, count);
   }
   void AddFiniteCheck(const void* data, DType dtype,
-                      std::span<const kernels::ElementRange> ranges,
+                      std::span<const kernels::ElementRange> ranges, void*,
                       kernels::FiniteCheck* total) override {
     kernels::AddFiniteCheck(data, dtype, ranges, /*inverse_scale=*/1.0, total);
   }
+  void Call(absl::AnyInvocable<void()>* work) override { (*work)(); }
   Event Done() override { return Event(); }
   absl::Status status() const override { return absl::OkStatus(); }
 };
@@ -107,6 +108,11 @@ class HostCompute final : public Compute {
     return arena_->Allocate(bytes);
   }
 
+  absl::StatusOr<ArenaBuffer> AllocateScratch(
+      std::span<const kernels::ElementRange>) override {
+    return ArenaBuffer();
+  }
+
   absl::Status CheckStream(const Stream& stream) const override {
     if (dynamic_cast<const HostStream*>(&stream) != nullptr) {
       return absl::OkStatus();
@@ -115,6 +121,14 @@ class HostCompute final : public Compute {
         "this job's transport runs on host streams; the stream is of another "
         "kind");
   }
+
+  absl::StatusOr<std::unique_ptr<Graph>> Capture(
+      Stream&, absl::FunctionRef<absl::Status()>) override {
+    return absl::FailedPreconditionError(
+        "this job's gradients are in the host's memory: there is no CUDA graph "
+        "to capture a step into");
+  }
+  bool Captures(const Stream&) const override { return false; }
 
   absl::Status Perform(Stream* stream, Work work) override {
     if (stream == nullptr) {

@@ -64,7 +64,7 @@ void Fabric::Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch) {
         "a captured call was in progress when its capture ended");
   }
   if (capture != nullptr) capture->holds.push_back(comm->pin);
-  const Piece piece = [this, comm, parts = launch->parts](const auto&,
+  const Piece piece = [this, comm, parts = launch->parts](const auto& run,
                                                           FakeStream* stream) {
     if (comm->over) {
       scheduler_.Violation("an operation of a communicator that has ended");
@@ -72,6 +72,7 @@ void Fabric::Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch) {
     Device& device = *comm->device;
     const auto begun = std::make_shared<Launch>();
     begun->parts = parts;
+    for (Part& part : begun->parts) part.in_graph = run != nullptr;
     begun->stream = stream;
     begun->number = ++device.launches;
     begun->item = stream->pushed + 1;
@@ -176,6 +177,9 @@ std::pair<std::shared_ptr<Meeting>, int> Fabric::Join(Comm* comm,
 void Fabric::Hold(const Clique& clique, Meeting& meeting) {
   const Part& first = meeting.come.begin()->second;
   for (const auto& [who, part] : meeting.come) {
+    if (part.in_graph != first.in_graph) {
+      scheduler_.Violation("an operation is in a graph on some ranks only");
+    }
     const bool same = part.count == first.count && part.dtype == first.dtype &&
                       (part.point_to_point()
                            ? first.point_to_point()

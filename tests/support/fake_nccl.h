@@ -18,8 +18,8 @@
 // ends, two operations of one at once, a call from another thread than the
 // communicator's, or while another is in progress, or after its end; an abort
 // outside a group; a blocking communicator; ranks that call different
-// operations; launches in an order that cannot end (both devices' orders are
-// told, and the communicators fail).
+// operations, or one of them in a graph and another not; launches in an order
+// that cannot end (both devices' orders are told, and the communicators fail).
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
@@ -50,6 +50,7 @@ struct Part {
   transport::nccl::NcclDType dtype = transport::nccl::NcclDType::kUint8;
   transport::nccl::NcclOp op = transport::nccl::NcclOp::kSum;
   int peer = 0;
+  bool in_graph = false;  // it runs in a graph's launch
 
   bool point_to_point() const {
     return kind == transport::CallKind::kSend ||

@@ -79,8 +79,9 @@
 // are CUDA's (device_stream.h). Behind FinishAsync the caller launches nothing
 // before the host has seen the verdict, which DeviceStream::AwaitQueued waits
 // for; so does a Submit on that stream. A Submit without a stream returns once
-// the buffer has been copied. A stream that is being captured into a CUDA graph
-// is refused: the host has a part in every step.
+// the buffer has been copied. A step may be captured into a CUDA graph and
+// launched again and again: captured_step.h. A stream that somebody else
+// captures is refused.
 //
 // Pause: Finish (or FinishAsync's Wait and stream) returns when the operator
 // resumes, or with the verdict, which is committed, when the epoch ends.
@@ -109,6 +110,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lockstep/dtype.h"
@@ -150,6 +152,8 @@ struct FinishOptions {
   // parameter must be a kSum.
   bool per_sample = false;
 };
+
+class CapturedStep;
 
 class LOCKSTEP_EXPORT PendingVerdict {
  public:
@@ -273,6 +277,16 @@ class LOCKSTEP_EXPORT GradientSync {
   absl::StatusOr<PendingVerdict> FinishAsync(const FinishOptions& options,
                                              double max_norm, Stream& stream);
 
+  // Captures into a CUDA graph the one step that `body` submits and finishes
+  // with FinishAsync on `stream`, or on streams that wait for it and that it
+  // waits for again; nothing of it runs, and its verdict has none. In `body` no
+  // call without such a stream. Errors: `body`'s; FailedPrecondition for host
+  // memory, in the middle of a step, for sync: negotiated and for uneven: join
+  // (a graph with gradients cannot give none), and for a body that does not
+  // finish; Internal for what CUDA cannot capture, which may end the epoch.
+  absl::StatusOr<std::unique_ptr<CapturedStep>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> body);
+
   // Steps committed so far; the number of the step in progress.
   uint64_t step() const;
 
@@ -280,7 +294,8 @@ class LOCKSTEP_EXPORT GradientSync {
   const std::vector<std::string>& names() const;
 
   // Seconds, in the last finished step, from the call of Finish to the verdict:
-  // the communication that was not hidden behind the backward pass.
+  // the communication that was not hidden behind the backward pass. Of a
+  // captured step, from its launch: nobody measures inside a graph.
   double exposed_seconds() const;
 
  private:

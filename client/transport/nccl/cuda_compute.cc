@@ -6,12 +6,15 @@
 #include "client/transport/nccl/cuda_blocks.h"
 #include "client/transport/nccl/cuda_stream.h"
 #include "client/transport/nccl/gpu_status.h"
+#include "client/transport/nccl/graph.h"
+#include "client/transport/nccl/launcher.h"
 
 namespace lockstep::transport::nccl {
 namespace {
 
 // What everything of one device's compute shares.
 struct Device {
+  std::shared_ptr<Launcher> launcher;
   std::shared_ptr<CudaApi> cuda;
   std::shared_ptr<KernelApi> kernels;
   std::shared_ptr<CudaBlocks> pinned;
@@ -21,45 +24,14 @@ struct Device {
   Mutex own_stream_mutex;
 };
 
-// Memory of one stream's kernels, which run one after the other.
-class Scratch {
- public:
-  Scratch(CudaApi* cuda, CudaStream* stream) : cuda_(*cuda), stream_(*stream) {}
-  ~Scratch() {
-    if (memory_ == nullptr) return;
-    const auto stream = stream_.Ready();
-    if (stream.ok()) (void)cuda_.FreeAsync(memory_, *stream);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  // `stream` is this stream, ready. Null if there is no memory left.
-  void* AtLeast(size_t bytes, CudaStreamHandle stream) {
-    if (bytes <= bytes_) return memory_;
-    if (memory_ != nullptr) (void)cuda_.FreeAsync(memory_, stream);
-    memory_ = nullptr;
-    const bool got =
-        cuda_.MallocAsync(&memory_, bytes, stream) == CudaResult::kSuccess;
-    bytes_ = got ? bytes : 0;
-    return got ? memory_ : memory_ = nullptr;
-  }
-
- private:
-  CudaApi& cuda_;
-  CudaStream& stream_;
-  void* memory_ = nullptr;
-  size_t bytes_ = 0;
-};
-
 class CudaSite final : public Compute::Site {
  public:
   // `mutex`: held by each call, if the stream is not the calling thread's; may
   // be null.
-  CudaSite(Device& device, CudaStream& stream, Scratch& scratch, Mutex* mutex)
+  CudaSite(Device& device, CudaStream& stream, Mutex* mutex = nullptr)
       : cuda_(*device.cuda),
         kernels_(*device.kernels),
         stream_(stream),
-        scratch_(scratch),
         mutex_(mutex) {}
 
   void Copy(const void* from, void* to, size_t bytes) override {
@@ -95,14 +67,22 @@ class CudaSite final : public Compute::Site {
   }
   void AddFiniteCheck(const void* data, DType dtype,
                       std::span<const kernels::ElementRange> ranges,
-                      kernels::FiniteCheck* total) override {
+                      void* scratch, kernels::FiniteCheck* total) override {
     Do("kernel AddFiniteCheck", [&](CudaStreamHandle stream) {
-      const size_t bytes = kernels::FiniteCheckScratchBytes(ranges);
-      void* const scratch = scratch_.AtLeast(bytes, stream);
-      if (scratch == nullptr && bytes > 0) return CudaResult::kMemoryAllocation;
       return kernels_.AddFiniteCheck(data, dtype, ranges,
                                      /*inverse_scale=*/1.0, scratch, total,
                                      stream);
+    });
+  }
+
+  void Call(absl::AnyInvocable<void()>* work) override {
+    Do("LaunchHostFunc", [&](CudaStreamHandle stream) {
+      return cuda_.LaunchHostFunc(
+          stream,
+          [](void* called) {
+            (*static_cast<absl::AnyInvocable<void()>*>(called))();
+          },
+          work);
     });
   }
 
@@ -127,7 +107,6 @@ class CudaSite final : public Compute::Site {
   CudaApi& cuda_;
   KernelApi& kernels_;
   CudaStream& stream_;
-  Scratch& scratch_;
   Mutex* const mutex_;
   Mutex unused_;
   bool used_ = false;
@@ -137,10 +116,10 @@ class CudaSite final : public Compute::Site {
 class CudaQueue final : public Compute::Queue {
  public:
   CudaQueue(std::shared_ptr<Device> device, std::unique_ptr<CudaStream> stream,
-            std::string name)
+            std::unique_ptr<CudaStream> aside, std::string name)
       : device_(std::move(device)),
         stream_(std::move(stream)),
-        scratch_(device_->cuda.get(), stream_.get()),
+        aside_(std::move(aside)),
         driver_(std::move(name)) {}
 
   void Launch(Compute::Transfer transfer) override {
@@ -152,20 +131,40 @@ class CudaQueue final : public Compute::Queue {
 
  private:
   void Drive(Compute::Transfer& transfer) {
+    if (!transfer.aside && std::exchange(used_aside_, false)) {
+      stream_->WaitFor(aside_->Record());
+    }
     for (const Event& event : transfer.after) stream_->WaitFor(event);
-    CudaSite site(*device_, *stream_, scratch_, nullptr);
+    CudaSite site(*device_, *stream_);
     absl::Status status;
     if (transfer.before) status = transfer.before(site);
     if (status.ok() && transfer.communicate) {
       status = transfer.communicate(*stream_);
     }
-    transfer.then(site, status);
+    if (!transfer.aside || !status.ok()) return transfer.then(site, status);
+    aside_->WaitFor(stream_->Record());
+    used_aside_ = true;
+    CudaSite beside(*device_, *aside_);
+    transfer.then(beside, status);
   }
 
   const std::shared_ptr<Device> device_;
   const std::unique_ptr<CudaStream> stream_;
-  Scratch scratch_;
-  HostStream driver_;  // last: its work uses all of the above
+  const std::unique_ptr<CudaStream> aside_;
+  bool used_aside_ = false;  // since the stream waited for it
+  HostStream driver_;        // last: its work uses all of the above
+};
+
+class CudaGraph final : public Compute::Graph {
+ public:
+  explicit CudaGraph(std::unique_ptr<nccl::Graph> graph)
+      : graph_(std::move(graph)) {}
+  void Launch(Stream& stream) override {
+    graph_->Launch(static_cast<CudaStream&>(stream));
+  }
+
+ private:
+  const std::unique_ptr<nccl::Graph> graph_;
 };
 
 class CudaHold final : public Compute::Hold {
@@ -234,14 +233,23 @@ class CudaHold final : public Compute::Hold {
 class CudaCompute final : public Compute {
  public:
   explicit CudaCompute(std::shared_ptr<Device> device)
-      : device_(std::move(device)),
-        scratch_(device_->cuda.get(), device_->own_stream.get()) {}
+      : device_(std::move(device)) {}
 
   absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) override {
     absl::StatusOr<std::shared_ptr<void>> block = device_->pinned->Take(bytes);
     if (!block.ok()) return block.status();
     void* const data = block->get();
     std::memset(data, 0, bytes);
+    return ArenaBuffer(data, bytes, *std::move(block));
+  }
+
+  absl::StatusOr<ArenaBuffer> AllocateScratch(
+      std::span<const kernels::ElementRange> ranges) override {
+    const size_t bytes = kernels::FiniteCheckScratchBytes(ranges);
+    if (bytes == 0) return ArenaBuffer();
+    absl::StatusOr<std::shared_ptr<void>> block = device_->memory->Take(bytes);
+    if (!block.ok()) return block.status();
+    void* const data = block->get();
     return ArenaBuffer(data, bytes, *std::move(block));
   }
 
@@ -252,24 +260,36 @@ class CudaCompute final : public Compute {
           "this job's gradients are in device memory; the stream is not a CUDA "
           "stream");
     }
-    // The host has a part in every step, which a graph would leave out.
-    if (mine->capture() == 0) return absl::OkStatus();
+    const CudaCaptureId capture = mine->capture();
+    if (capture == 0 || capture == device_->launcher->open_capture()) {
+      return absl::OkStatus();
+    }
     return absl::InvalidArgumentError(
-        "the stream is being captured: a CUDA graph cannot hold a step's "
-        "Submit and FinishAsync");
+        "the stream is captured into a graph that this library cannot destroy "
+        "in time: capture a step with GradientSync::Capture");
+  }
+
+  absl::StatusOr<std::unique_ptr<Compute::Graph>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> body) override {
+    auto graph = nccl::Capture(device_->launcher,
+                               static_cast<CudaStream&>(stream), body);
+    if (!graph.ok()) return graph.status();
+    return std::make_unique<CudaGraph>(*std::move(graph));
+  }
+  bool Captures(const Stream& stream) const override {
+    const CudaCaptureId id = static_cast<const CudaStream&>(stream).capture();
+    return id != 0 && id == device_->launcher->open_capture();
   }
 
   absl::Status Perform(Stream* stream, Work work) override {
     if (stream == nullptr) {
-      CudaSite site(*device_, *device_->own_stream, scratch_,
-                    &device_->own_stream_mutex);
+      CudaSite site(*device_, *device_->own_stream, &device_->own_stream_mutex);
       return work(site);
     }
     CudaStream& cuda_stream = static_cast<CudaStream&>(*stream);
     const auto ready = cuda_stream.Ready();
     if (!ready.ok()) return ready.status();
-    Scratch scratch(device_->cuda.get(), &cuda_stream);
-    CudaSite site(*device_, cuda_stream, scratch, nullptr);
+    CudaSite site(*device_, cuda_stream);
     return work(site);
   }
 
@@ -293,26 +313,29 @@ class CudaCompute final : public Compute {
   absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
     auto stream = CudaStream::Create(device_->cuda.get());
     if (!stream.ok()) return stream.status();
+    auto aside = CudaStream::Create(device_->cuda.get());
+    if (!aside.ok()) return aside.status();
     return std::make_unique<CudaQueue>(device_, *std::move(stream),
-                                       std::move(name));
+                                       *std::move(aside), std::move(name));
   }
 
  private:
   const std::shared_ptr<Device> device_;
-  Scratch scratch_;  // of work without a stream
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Compute>> MakeCudaCompute(
-    std::shared_ptr<CudaApi> cuda, std::shared_ptr<KernelApi> kernels) {
+    std::shared_ptr<Launcher> launcher) {
+  const std::shared_ptr<CudaApi> cuda = launcher->tables().cuda;
   auto stream = CudaStream::Create(cuda.get());
   if (!stream.ok()) return stream.status();
   auto device = std::make_shared<Device>();
   device->pinned = CudaBlocks::Create(cuda, CudaBlocks::Where::kPinned);
   device->memory = CudaBlocks::Create(cuda, CudaBlocks::Where::kDevice);
-  device->cuda = std::move(cuda);
-  device->kernels = std::move(kernels);
+  device->cuda = cuda;
+  device->kernels = launcher->tables().kernels;
+  device->launcher = std::move(launcher);
   device->own_stream = *std::move(stream);
   return std::make_unique<CudaCompute>(std::move(device));
 }

@@ -3,6 +3,7 @@
 //   ls-comm (host)   Transfer: wait for events ─▶ before ─▶ communicate ─▶ then
 //                       │ enqueues                  ▼            ▼          ▼
 //   queue's stream   ───┴────────────────────[kernels]──[collective]──[kernels]
+//   beside it                                     [kernels of a `then` aside]
 //
 // The queue's thread runs ahead of the device by as much as it may: to the next
 // Wait of a `then`. It never enqueues behind a collective that is not queued
@@ -20,14 +21,15 @@
 
 #include "absl/status/statusor.h"
 #include "client/transport/compute.h"
-#include "client/transport/nccl/cuda_api.h"
-#include "client/transport/nccl/kernel_api.h"
 
 namespace lockstep::transport::nccl {
 
-// Takes part of what it needs at once. Errors of the device.
+class Launcher;
+
+// On the launcher's device. Takes part of what it needs at once. Errors of the
+// device.
 absl::StatusOr<std::unique_ptr<Compute>> MakeCudaCompute(
-    std::shared_ptr<CudaApi> cuda, std::shared_ptr<KernelApi> kernels);
+    std::shared_ptr<Launcher> launcher);
 
 }  // namespace lockstep::transport::nccl
 

@@ -70,6 +70,12 @@ absl::StatusOr<std::unique_ptr<Graph>> Capture(
     return absl::InvalidArgumentError(
         "only the transport 'nccl' captures CUDA graphs");
   }
+  return Capture(launcher, stream, body);
+}
+
+absl::StatusOr<std::unique_ptr<Graph>> Capture(
+    const std::shared_ptr<Launcher>& launcher, CudaStream& stream,
+    absl::FunctionRef<absl::Status()> body) {
   const auto captured = std::make_shared<Capturing>();
   absl::Status done = launcher->OpenCapture(captured);
   if (!done.ok()) return done;

@@ -1,9 +1,8 @@
 // CUDA graphs: a piece of a step, captured once and launched again and again.
 //
 //   auto graph = Capture(*transport, stream, [&] {
-//     backward(stream);                                  // the caller's
-//     kernels return gradients->AllReduce(..., stream);          // this
-//     transport's
+//     backward(stream);                              // the caller's kernels
+//     return gradients->AllReduce(..., stream);      // this transport's
 //   });
 //   for (;;) { (*graph)->Launch(stream); ... }
 //
@@ -70,6 +69,9 @@ class Graph {
 // and that it waits for again. Nothing of it runs.
 absl::StatusOr<std::unique_ptr<Graph>> Capture(
     const Transport& transport, CudaStream& stream,
+    absl::FunctionRef<absl::Status()> body);
+absl::StatusOr<std::unique_ptr<Graph>> Capture(
+    const std::shared_ptr<Launcher>& launcher, CudaStream& stream,
     absl::FunctionRef<absl::Status()> body);
 
 }  // namespace lockstep::transport::nccl

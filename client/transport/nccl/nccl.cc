@@ -136,8 +136,7 @@ class NcclTransport final : public Transport {
     return MakeCudaArena(launcher_->tables().cuda);
   }
   absl::StatusOr<std::unique_ptr<Compute>> MakeCompute() override {
-    return MakeCudaCompute(launcher_->tables().cuda,
-                           launcher_->tables().kernels);
+    return MakeCudaCompute(launcher_);
   }
   absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
       void* cuda_stream) override {

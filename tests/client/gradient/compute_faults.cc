@@ -1,8 +1,11 @@
 #include "tests/client/gradient/compute_faults.h"
 
+#include <cstring>
+#include <deque>
 #include <string>
 #include <utility>
 
+#include "client/gradient/ballot.h"
 #include "lockstep/verdict_scalars.h"
 
 namespace lockstep::gradient {
@@ -10,11 +13,39 @@ namespace {
 
 using transport::Compute;
 
+// What is put around the host's parts of a graph.
+struct Wrapped {
+  std::deque<absl::AnyInvocable<void()>> calls;
+  void* staged_ballot = nullptr;
+  std::string first_ballot;
+
+  absl::AnyInvocable<void()>* Add(absl::AnyInvocable<void()> call) {
+    return &calls.emplace_back(std::move(call));
+  }
+  void KeepFirstBallot() {
+    if (staged_ballot == nullptr) return;
+    char* const at = static_cast<char*>(staged_ballot);
+    if (first_ballot.empty()) first_ballot.assign(at, sizeof(BallotVectors));
+    std::memcpy(at, first_ballot.data(), first_ballot.size());
+  }
+};
+
 class SpoiledSite final : public Compute::Site {
  public:
-  SpoiledSite(ComputeFault fault, Site* inner) : fault_(fault), to_(*inner) {}
+  SpoiledSite(ComputeFault fault, Site* inner, Wrapped* wrapped)
+      : fault_(fault), to_(*inner), wrapped_(*wrapped) {}
 
   void Copy(const void* from, void* to, size_t bytes) override {
+    const bool after_call = std::exchange(after_call_, false);
+    if (after_call && bytes == sizeof(BallotVectors)) {
+      wrapped_.staged_ballot = const_cast<void*>(from);
+    }
+    if (after_call && bytes == sizeof(VerdictScalars) &&
+        fault_ == ComputeFault::kSaysYesInTheGraph) {
+      auto* const staged =
+          static_cast<VerdictScalars*>(const_cast<void*>(from));
+      to_.Call(wrapped_.Add([staged] { staged->commit = staged->finite = 1; }));
+    }
     to_.Copy(from, to, bytes);
   }
   void Zero(void* data, size_t bytes) override {
@@ -36,8 +67,16 @@ class SpoiledSite final : public Compute::Site {
   }
   void AddFiniteCheck(const void* data, DType dtype,
                       std::span<const kernels::ElementRange> ranges,
-                      kernels::FiniteCheck* total) override {
-    to_.AddFiniteCheck(data, dtype, ranges, total);
+                      void* scratch, kernels::FiniteCheck* total) override {
+    to_.AddFiniteCheck(data, dtype, ranges, scratch, total);
+  }
+  void Call(absl::AnyInvocable<void()>* work) override {
+    after_call_ = true;
+    if (fault_ != ComputeFault::kKeepsTheFirstBallot) return to_.Call(work);
+    to_.Call(wrapped_.Add([work, wrapped = &wrapped_] {
+      (*work)();
+      wrapped->KeepFirstBallot();
+    }));
   }
   Event Done() override {
     return fault_ == ComputeFault::kReadsBeforeTheCopyIsThere ? Event()
@@ -48,38 +87,48 @@ class SpoiledSite final : public Compute::Site {
  private:
   const ComputeFault fault_;
   Site& to_;
+  Wrapped& wrapped_;
+  bool after_call_ = false;
 };
 
-Compute::Work SpoilWork(ComputeFault fault, Compute::Work work) {
+Compute::Work SpoilWork(ComputeFault fault, Wrapped* wrapped,
+                        Compute::Work work) {
   if (!work) return work;
-  return [fault, work = std::move(work)](Compute::Site& site) mutable {
-    SpoiledSite spoiled(fault, &site);
+  return [fault, wrapped, work = std::move(work)](Compute::Site& site) mutable {
+    SpoiledSite spoiled(fault, &site, wrapped);
     return work(spoiled);
   };
 }
 
 class SpoiledQueue final : public Compute::Queue {
  public:
-  SpoiledQueue(ComputeFault fault, std::unique_ptr<Queue> inner)
-      : fault_(fault), inner_(std::move(inner)) {}
+  SpoiledQueue(ComputeFault fault, Wrapped* wrapped,
+               std::unique_ptr<Queue> inner)
+      : fault_(fault), wrapped_(wrapped), inner_(std::move(inner)) {}
 
   void Launch(Compute::Transfer transfer) override {
     if (fault_ == ComputeFault::kReducesBeforeTheGradients) {
       transfer.after.clear();
     }
-    transfer.before = SpoilWork(fault_, std::move(transfer.before));
-    transfer.then = [fault = fault_, then = std::move(transfer.then)](
-                        Compute::Site& site,
-                        const absl::Status& status) mutable {
-      SpoiledSite spoiled(fault, &site);
-      then(spoiled, status);
-    };
+    if (fault_ == ComputeFault::kEverythingAside) transfer.aside = true;
+    transfer.before = SpoilWork(fault_, wrapped_, std::move(transfer.before));
+    transfer.then =
+        [fault = fault_, wrapped = wrapped_, then = std::move(transfer.then)](
+            Compute::Site& site, const absl::Status& status) mutable {
+          SpoiledSite spoiled(fault, &site, wrapped);
+          then(spoiled, status);
+        };
     inner_->Launch(std::move(transfer));
   }
 
  private:
   const ComputeFault fault_;
+  Wrapped* const wrapped_;
   const std::unique_ptr<Queue> inner_;
+};
+
+class IdleGraph final : public Compute::Graph {
+  void Launch(Stream&) override {}
 };
 
 // Let go before the verdict; later words come too late.
@@ -107,11 +156,25 @@ class SpoiledCompute final : public Compute {
   absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) override {
     return inner_->AllocateStaging(bytes);
   }
+  absl::StatusOr<ArenaBuffer> AllocateScratch(
+      std::span<const kernels::ElementRange> ranges) override {
+    return inner_->AllocateScratch(ranges);
+  }
   absl::Status CheckStream(const Stream& stream) const override {
     return inner_->CheckStream(stream);
   }
+  absl::StatusOr<std::unique_ptr<Graph>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> body) override {
+    auto graph = inner_->Capture(stream, body);
+    if (!graph.ok() || fault_ != ComputeFault::kLaunchesNothing) return graph;
+    return std::make_unique<IdleGraph>();
+  }
+  bool Captures(const Stream& stream) const override {
+    return inner_->Captures(stream);
+  }
   absl::Status Perform(Stream* stream, Work work) override {
-    return inner_->Perform(stream, SpoilWork(fault_, std::move(work)));
+    return inner_->Perform(stream,
+                           SpoilWork(fault_, &wrapped_, std::move(work)));
   }
   absl::StatusOr<std::shared_ptr<Hold>> HoldBack(Stream& stream,
                                                  size_t bytes) override {
@@ -127,11 +190,12 @@ class SpoiledCompute final : public Compute {
   absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
     auto queue = inner_->MakeQueue(std::move(name));
     if (!queue.ok()) return queue;
-    return std::make_unique<SpoiledQueue>(fault_, *std::move(queue));
+    return std::make_unique<SpoiledQueue>(fault_, &wrapped_, *std::move(queue));
   }
 
  private:
   const ComputeFault fault_;
+  Wrapped wrapped_;  // by one thread at a time
   const std::unique_ptr<Compute> inner_;
   const std::unique_ptr<Stream> other_stream_;  // that nobody uses
 };

@@ -17,6 +17,11 @@ enum class ComputeFault {
   kHoldsNothing,               // FinishAsync lets the stream run on
   kKeepsTheLastNorm,           // what gathers is not cleared
   kForgetsTheFlags,            // they stay in the bucket as they were
+  kEverythingAside,            // no transfer waits for what is aside
+  // With captured steps:
+  kKeepsTheFirstBallot,  // a launch gives what the one before gave
+  kSaysYesInTheGraph,    // the scalars, whatever the host has judged
+  kLaunchesNothing,
 };
 
 // Passes everything on but what the fault spoils. `other_stream`, which nobody

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "client/transport/nccl/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/gradient/compute_faults.h"
@@ -123,6 +122,9 @@ TEST(GroundDrillTest, FindsEveryMistake) {
       {"a norm that is not cleared",
        ComputeFault::kKeepsTheLastNorm,
        {"the norm is wrong"}},
+      {"a verdict that does not wait for the norms beside it",
+       ComputeFault::kEverythingAside,
+       {"the norm is wrong"}},
       {"flags that are not written",
        ComputeFault::kForgetsTheFlags,
        {"a flag is wrong"}},
@@ -137,17 +139,6 @@ TEST(GroundDrillTest, FindsEveryMistake) {
     }
     EXPECT_TRUE(IsNoticed(mistake, said)) << mistake.name << ": " << said;
   }
-}
-
-TEST(GroundCaptureTest, AStepIsNoPartOfAGraph) {
-  FakeGround ground;
-  GroundJob job(&ground, {.world = 1, .parameters = kThree});
-  const auto stream = job.MakeStream(0);
-  const auto graph = transport::nccl::Capture(
-      ground.world().at(0), static_cast<transport::nccl::CudaStream&>(*stream),
-      [&] { return job.engine(0).Submit(0, nullptr, 0, stream.get()); });
-  EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(FinishBlocking(job.engine(0)).ok());
 }
 
 // What all of this stands on.

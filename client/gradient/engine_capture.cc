@@ -1,0 +1,224 @@
+// A step as a CUDA graph: captured, and then launched again and again.
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "client/gradient/engine.h"
+
+namespace lockstep::gradient {
+
+using protocol::Phase;
+
+namespace {
+
+// The scalars of a captured step: each launch writes them.
+class CapturedScalars final : public transport::Compute::Hold {
+ public:
+  explicit CapturedScalars(const void* scalars) : scalars_(scalars) {}
+  const void* message() const override { return scalars_; }
+  void Release(const absl::Status&, const void*) override {}
+
+ private:
+  const void* const scalars_;
+};
+
+}  // namespace
+
+// --- Capturing ---------------------------------------------------------------
+
+absl::Status Engine::CheckCapture() {
+  if (negotiates()) {
+    return absl::FailedPreconditionError(
+        "sync: negotiated is for graphs that change from step to step; a CUDA "
+        "graph does not");
+  }
+  if (options_.uneven == Uneven::kJoin) {
+    return absl::FailedPreconditionError(
+        "uneven: join lets ranks without data give zeros, which a CUDA graph "
+        "with gradients in it cannot: capture in a job with uneven: stop");
+  }
+  return CheckBetweenSteps();
+}
+
+absl::Status Engine::CheckBetweenSteps() {
+  if (absl::Status over = ended(); !over.ok()) return over;
+  if (capturing_ != nullptr) {
+    return absl::FailedPreconditionError("a step is being captured");
+  }
+  MutexLock lock(&mutex_);
+  if (in_flight_ > 0) return NotWaitedFor();
+  if (word_.position().phase == Phase::kIdle) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the step in progress has gradients already: finish it first");
+}
+
+absl::StatusOr<std::shared_ptr<Captured>> Engine::Capture(
+    Stream& stream, absl::FunctionRef<absl::Status()> body) {
+  if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
+  if (absl::Status able = CheckCapture(); !able.ok()) return able;
+  auto step = std::make_shared<Captured>();
+  if (absl::Status made = MakeParts(step.get()); !made.ok()) return made;
+  capturing_ = step.get();
+  auto graph = options_.compute->Capture(stream, [&]() -> absl::Status {
+    absl::Status done = body();
+    if (!done.ok() || step->finished) return done;
+    return absl::FailedPreconditionError(
+        "the step was captured without FinishAsync");
+  });
+  capturing_ = nullptr;
+  if (!step->finished) ForgetCapture();
+  if (!graph.ok()) return graph.status();
+  step->graph = *std::move(graph);
+  return step;
+}
+
+absl::Status Engine::MakeParts(Captured* step) {
+  absl::StatusOr<ArenaBuffer> scalars =
+      options_.allocate(sizeof(VerdictScalars));
+  if (!scalars.ok()) return scalars.status();
+  absl::StatusOr<ArenaBuffer> staged =
+      options_.compute->AllocateStaging(sizeof(VerdictScalars));
+  if (!staged.ok()) return staged.status();
+  step->revision = layouts_->revision();
+  step->scalars = *std::move(scalars);
+  step->staged = *std::move(staged);
+  step->enter = [this, step] { EnterCaptured(*step); };
+  step->judge = [this, step] { JudgeCaptured(*step); };
+  return absl::OkStatus();
+}
+
+// What was submitted is in no graph, and in no step.
+void Engine::ForgetCapture() {
+  {
+    MutexLock lock(&mutex_);
+    (void)tally_.Finish();
+  }
+  arrivals_.Clear();
+  lane_->Restart();
+}
+
+absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
+    double max_norm, Stream& stream) {
+  Captured& step = *capturing_;
+  Tally::Incomplete incomplete;
+  {
+    MutexLock lock(&mutex_);
+    if (std::exchange(step.finished, true)) {
+      return absl::FailedPreconditionError("a second step in one capture");
+    }
+    step.completed = tally_.completed();
+    incomplete = tally_.Finish();
+  }
+  step.max_norm = max_norm;
+  step.closing = stream.Record();
+  std::future<absl::StatusOr<Event>> captured =
+      step.verdict_captured.get_future();
+  absl::Status closed =
+      RunOn(&stream, [&](Site& site) { return CloseStep(incomplete, site); });
+  if (!closed.ok()) return closed;
+  const absl::StatusOr<Event> written = captured.get();
+  if (!written.ok()) return written.status();
+  stream.WaitFor(*written);
+  auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
+  verdict->Holds(std::make_shared<CapturedScalars>(step.scalars.data()));
+  verdict->Complete(absl::FailedPreconditionError(
+      "the step was captured and has not run: its launches have verdicts"));
+  return verdict;
+}
+
+// --- Launching ---------------------------------------------------------------
+
+bool Engine::IsStale(const Captured& step) const {
+  return step.revision != layouts_->revision();
+}
+
+absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
+    const std::shared_ptr<Captured>& step, const FinishOptions& options,
+    Stream& stream) {
+  if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
+  // Until the host has let go of the step before: its verdict may make this
+  // graph stale.
+  absl::Status free = options_.compute->Perform(
+      &stream, [](Site&) { return absl::OkStatus(); });
+  if (free.ok()) free = CheckBetweenSteps();
+  if (free.ok()) free = CheckFinish(options);
+  if (!free.ok()) return free;
+  if (IsStale(*step)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the step was captured with revision %d of the plan, and revision %d "
+        "is in effect: capture it again",
+        step->revision.value, layouts_->revision().value));
+  }
+  auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
+  verdict->options = options;
+  verdict->max_norm = step->max_norm;
+  verdict->finish_called = options_.clock->Now();
+  step->entered = nullptr;
+  step->passed = false;
+  absl::AnyInvocable<void()> tell_order = [] {};
+  {
+    MutexLock lock(&mutex_);
+    if (!failure_.ok()) return failure_;
+    if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
+    supply_.Finish(options);
+    in_flight_ += 1;
+    closing_.push_back(verdict);
+    tell_order = TakeOrderWatch(step->completed);
+  }
+  tell_order();
+  word_.Enter(Phase::kTransfer);
+  step->graph->Launch(stream);
+  // Not only the verdict's: the caller's kernels in it end with it.
+  reduction_->Await(stream.Record(),
+                    [this, step, verdict](const absl::Status& ended) {
+                      ConcludeCaptured(*step, verdict, ended);
+                    });
+  absl::Status held = HoldBack(stream, *verdict);
+  if (!held.ok()) return held;
+  return verdict;
+}
+
+// --- The host's part in the graph --------------------------------------------
+
+void Engine::EnterCaptured(Captured& step) {
+  const auto verdict = TakeClosing();  // null: the step was given up
+  absl::StatusOr<Ballot> ballot =
+      verdict == nullptr ? absl::CancelledError("the step was given up")
+                         : reduction_->ReadBallot(verdict->options);
+  if (!ballot.ok()) {
+    // The vectors travel all the same: without a stamp, nobody passes.
+    reduction_->StageBallot({});
+    return;
+  }
+  verdict->stamp = EnterVerdict(&*ballot);
+  reduction_->StageBallot(Encode(verdict->stamp, *ballot));
+  step.entered = verdict;
+}
+
+void Engine::JudgeCaptured(Captured& step) {
+  VerdictScalars& scalars = step.staged.as<VerdictScalars>()[0];
+  scalars = {};
+  if (step.entered == nullptr) return;
+  step.reduced = reduction_->ReadVerdict(*step.entered);
+  step.passed = step.reduced.ok() && Passes(*step.entered, &*step.reduced);
+  if (step.passed) scalars = ScalarsOf(*step.reduced, step.max_norm);
+}
+
+// --- Once the graph has ended ------------------------------------------------
+
+void Engine::ConcludeCaptured(
+    Captured& step, const std::shared_ptr<PendingVerdict::State>& verdict,
+    const absl::Status& ended) {
+  absl::StatusOr<Verdict> reduced = std::move(step.reduced);
+  if (step.entered == nullptr) {
+    reduced = ended.ok() ? absl::InternalError("the step's graph did not run")
+                         : ended;
+  }
+  step.entered = nullptr;
+  if (!reduced.ok()) {
+    Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
+  }
+  Conclude(verdict, std::move(reduced), step.passed);
+}
+
+}  // namespace lockstep::gradient

@@ -1,0 +1,107 @@
+// A training by captured steps finds nothing in the engine, and every mistake
+// that is put in.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/client/gradient/capture_rank.h"
+#include "tests/client/gradient/compute_faults.h"
+
+namespace lockstep::gradient {
+namespace {
+
+// Three launches, the second with a gradient that is not a number.
+class CaptureDrill {
+ public:
+  CaptureDrill(ComputeFault fault, uint64_t seed)
+      : ground_(seed), job_(&ground_, OptionsFor(fault)) {}
+
+  std::string Run() {
+    job_.Run([this](int rank, Engine&) { Train(rank); });
+    for (const std::string& violation : ground_.violations()) Say(violation);
+    return said_;
+  }
+
+ private:
+  GroundJob::Options OptionsFor(ComputeFault fault) {
+    return {
+        .parameters = kThree,
+        .decorate =
+            [this, fault](int rank, std::unique_ptr<transport::Compute> inner) {
+              return Spoil(fault, std::move(inner),
+                           ground_.world().MakeStream(rank, "other"));
+            },
+        .on_failure =
+            [this](int, const absl::Status& error) {
+              Say("failed: " + std::string(error.message()));
+              job_.AbortAll(error);
+            }};
+  }
+
+  void Say(const std::string& what) {
+    MutexLock lock(&mutex_);
+    said_ += what + "\n";
+  }
+
+  void Train(int rank) {
+    CaptureRank mine(&job_, rank);
+    if (!mine.Capture().ok()) return Say("not captured");
+    float sum = 0;
+    for (int step = 0; step < 3; ++step) {
+      mine.Load(step == 1 && rank == 1 ? NAN : 1);
+      const auto verdict = mine.Launch({.samples = 1.0 + step});
+      if (!verdict.ok()) return;
+      if (step != 1) sum += 2;
+      if (verdict->samples != 2 + 2 * step) Say("the samples are wrong");
+      (void)mine.stream().Synchronize();
+      if (mine.weights()[0] != sum) Say("a weight is not what it should be");
+    }
+  }
+
+  Mutex mutex_;
+  std::string said_ ABSL_GUARDED_BY(mutex_);
+  FakeGround ground_;
+  GroundJob job_;
+};
+
+TEST(CaptureDrillTest, FindsNothingInTheEngine) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    EXPECT_EQ(CaptureDrill(ComputeFault::kNone, seed).Run(), "") << seed;
+  }
+}
+
+struct CaptureMistake {
+  const char* name;
+  ComputeFault fault;
+  const char* sign;
+};
+
+TEST(CaptureDrillTest, FindsEveryMistake) {
+  const CaptureMistake mistakes[] = {
+      {"a launch says the step of the one before",
+       ComputeFault::kKeepsTheFirstBallot, "out of step"},
+      {"the graph says yes, whatever the host says",
+       ComputeFault::kSaysYesInTheGraph, "a weight is not"},
+      {"a launch that runs nothing", ComputeFault::kLaunchesNothing,
+       "did not run"},
+      {"a norm that is not cleared", ComputeFault::kKeepsTheLastNorm,
+       "a weight is not"},
+      {"a verdict that does not wait for the norms beside it",
+       ComputeFault::kEverythingAside, ""},
+  };
+  for (const CaptureMistake& mistake : mistakes) {
+    bool noticed = false;
+    std::string said;
+    for (uint64_t seed = 1; seed <= 20 && !noticed; ++seed) {
+      said = CaptureDrill(mistake.fault, seed).Run();
+      noticed = !said.empty() && said.find(mistake.sign) != std::string::npos;
+    }
+    EXPECT_TRUE(noticed) << mistake.name << ": " << said;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::gradient

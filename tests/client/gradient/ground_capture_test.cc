@@ -1,0 +1,321 @@
+// Steps as CUDA graphs, on fake GPUs.
+
+#include <cmath>
+#include <latch>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/transport/nccl/graph.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/gradient/capture_rank.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kTrainedSteps = 8;
+const BucketPolicy kSmallBuckets = {.first_bytes_max = 8, .bytes_max = 64};
+
+float BatchOf(uint64_t seed, int rank, uint64_t step) {
+  std::mt19937_64 random(seed * 1000 + rank * 100 + step);
+  return std::uniform_real_distribution<float>(-9, 9)(random);
+}
+
+// What a training leaves on each rank.
+struct Trained {
+  std::vector<std::vector<float>> weights;
+  std::vector<std::vector<Verdict>> verdicts;
+  bool operator==(const Trained&) const = default;
+};
+
+class CapturedTest : public testing::TestWithParam<int> {
+ protected:
+  CapturedTest() : ground_(std::make_unique<FakeGround>(seed())) {}
+  ~CapturedTest() override { EXPECT_THAT(ground_->violations(), IsEmpty()); }
+
+  uint64_t seed() const { return static_cast<uint64_t>(GetParam()); }
+  FakeGround* ground() { return ground_.get(); }
+  GroundJob::Options Options(int world = 2) {
+    return {.world = world, .parameters = kThree, .policy = kSmallBuckets};
+  }
+
+  // Steps for which `captured` says so are launches, the others eager.
+  template <typename F>
+  Trained Train(int world, F captured) {
+    FakeGround ground(seed());
+    Trained trained{std::vector<std::vector<float>>(world),
+                    std::vector<std::vector<Verdict>>(world)};
+    {
+      GroundJob job(&ground, Options(world));
+      job.Run([&](int rank, Engine&) {
+        CaptureRank mine(&job, rank);
+        for (uint64_t step = 0; step < kTrainedSteps; ++step) {
+          mine.Load(BatchOf(seed(), rank, step));
+          const FinishOptions options = {.samples = 1.0 + rank + step,
+                                         .inverse_scale = 1.0 / (1 + step),
+                                         .more_data = step + 1 < kTrainedSteps};
+          if (captured(step) && mine.step() == nullptr) {
+            ASSERT_EQ(mine.Capture(), absl::OkStatus());
+          }
+          absl::StatusOr<Verdict> verdict;
+          if (captured(step)) {
+            verdict = mine.Launch(options);
+          } else {
+            auto pending = mine.Enqueue(options);
+            ASSERT_TRUE(pending.ok()) << pending.status();
+            verdict = (*pending)->Wait();
+          }
+          ASSERT_TRUE(verdict.ok()) << verdict.status();
+          EXPECT_EQ(verdict->step, step);
+          trained.verdicts[rank].push_back(*verdict);
+        }
+        ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+        trained.weights[rank] = mine.weights();
+      });
+    }
+    EXPECT_THAT(ground.violations(), IsEmpty());
+    return trained;
+  }
+
+ private:
+  std::unique_ptr<FakeGround> ground_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CapturedTest, testing::Range(1, 6));
+
+TEST_P(CapturedTest, DoesWhatTheSameCallsDoOneByOne) {
+  const int world = 2 + GetParam() % 2;
+  const Trained eager = Train(world, [](uint64_t) { return false; });
+  EXPECT_EQ(Train(world, [](uint64_t) { return true; }), eager);
+  EXPECT_EQ(Train(world, [](uint64_t step) { return step % 3 != 1; }), eager);
+  const Verdict& last = eager.verdicts[0].back();
+  EXPECT_THAT(last.contributed, testing::ElementsAre(true, false, true));
+  EXPECT_TRUE(last.IsLast());
+}
+
+TEST_P(CapturedTest, WhatIsNotFiniteIsNotApplied) {
+  GroundJob job(ground(), Options());
+  job.Run([&](int rank, Engine&) {
+    CaptureRank mine(&job, rank);
+    ASSERT_EQ(mine.Capture(), absl::OkStatus());
+    mine.Load(1);
+    ASSERT_TRUE(mine.Launch().ok());
+    const std::vector<float> before = mine.weights();
+    mine.Load(rank == 1 ? NAN : 1);
+    const auto verdict = mine.Launch();
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_FALSE(verdict->finite);
+    EXPECT_EQ(verdict->nonfinite, 7);
+    ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+    EXPECT_EQ(mine.weights(), before);
+    mine.Load(1);
+    ASSERT_TRUE(mine.Launch().ok());
+    EXPECT_NE(mine.weights(), before);
+  });
+}
+
+TEST_P(CapturedTest, ARevisionMakesItStale) {
+  GroundJob job(ground(), Options());
+  const plan::Plan next = *plan::Recut(job.plan(), kSmallBuckets, {2, 0, 1});
+  const uint64_t hold_at = 1 + seed() % 3;
+  job.Run([&](int rank, Engine& engine) {
+    CaptureRank mine(&job, rank);
+    engine.OnMoved([] {});
+    ASSERT_EQ(mine.Capture(), absl::OkStatus());
+    float sum = 0;
+    for (uint64_t step = 0; step < kTrainedSteps; ++step) {
+      if (step == hold_at + rank) {  // the last decides
+        ASSERT_EQ(engine.Hold(next), absl::OkStatus());
+      }
+      ASSERT_EQ(mine.stale(), step == hold_at + 2);
+      if (mine.stale()) {
+        EXPECT_EQ(mine.Launch().status().code(),
+                  absl::StatusCode::kFailedPrecondition);
+        ASSERT_EQ(mine.Capture(), absl::OkStatus());
+      }
+      mine.Load(static_cast<float>(step + 1));
+      const auto verdict = mine.Launch();
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_EQ(verdict->step, step);
+      ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+      sum += static_cast<float>(2 * (step + 1) * verdict->UpdateFactor(40));
+      EXPECT_FLOAT_EQ(mine.weights()[0], sum);
+      EXPECT_FLOAT_EQ(job.Get(rank, 0)[0], 2.0f * (step + 1));
+    }
+    EXPECT_EQ(engine.revision(), Revision{2});
+  });
+}
+
+// --- Endings ----------------------------------------------------------------
+
+// Rank 1 dies; the others have launched the step, update and all.
+TEST_P(CapturedTest, AnAbortUnderALaunchEndsIt) {
+  GroundJob job(ground(), Options(3));
+  std::latch all_are_waiting(3);
+  std::thread coordinator([&] {
+    all_are_waiting.wait();
+    job.AbortAll(absl::AbortedError("rank 1 is gone"));
+  });
+  job.Run([&](int rank, Engine& engine) {
+    CaptureRank mine(&job, rank);
+    ASSERT_EQ(mine.Capture(), absl::OkStatus());
+    mine.Load(1);
+    ASSERT_TRUE(mine.Launch().ok());
+    ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+    const std::vector<float> before = mine.weights();
+    if (rank == 1) return all_are_waiting.count_down();
+    auto pending = engine.Launch(mine.step(), {.samples = 1}, mine.stream());
+    ASSERT_TRUE(pending.ok()) << pending.status();
+    all_are_waiting.count_down();
+    EXPECT_FALSE((*pending)->Wait().ok());
+    EXPECT_FALSE(mine.stream().Synchronize().ok());
+    EXPECT_EQ(mine.weights(), before);
+    EXPECT_EQ(engine.step(), 1u);
+    EXPECT_FALSE(mine.Launch().ok());
+  });
+  coordinator.join();
+}
+
+TEST_P(CapturedTest, AnEndAtAnyMomentAppliesWhatItReports) {
+  GroundJob job(ground(), Options());
+  std::mt19937_64 random(seed());
+  const uint64_t end = random() % 4;
+  const uint64_t turns = random() % 60;
+  std::vector<uint64_t> passed(2);
+  std::latch near_the_end(2);
+  std::thread coordinator([&] {
+    near_the_end.wait();
+    for (uint64_t i = 0; i < turns; ++i) std::this_thread::yield();
+    job.AbortAll(absl::AbortedError("over"));
+  });
+  job.Run([&](int rank, Engine& engine) {
+    CaptureRank mine(&job, rank);
+    ASSERT_EQ(mine.Capture(), absl::OkStatus());
+    mine.Load(1);  // the norm stays below the most: a clip of 1
+    for (uint64_t step = 0;; ++step) {
+      if (step == end) near_the_end.count_down();
+      if (!mine.Launch().ok()) break;
+    }
+    (void)mine.stream().Synchronize();
+    passed[rank] = engine.Abort(absl::OkStatus()).position.step;
+    EXPECT_FLOAT_EQ(mine.weights()[0], 2.0f * passed[rank]);
+  });
+  coordinator.join();
+  EXPECT_LE(std::max(passed[0], passed[1]) - std::min(passed[0], passed[1]),
+            1u);
+}
+
+TEST_P(CapturedTest, OneThatIsGivenBackUnderALaunchFinishesIt) {
+  GroundJob job(ground(), Options());
+  job.Run([&](int rank, Engine& engine) {
+    CaptureRank mine(&job, rank);
+    ASSERT_EQ(mine.Capture(), absl::OkStatus());
+    mine.Load(1);
+    auto pending = engine.Launch(mine.step(), {.samples = 1}, mine.stream());
+    ASSERT_TRUE(pending.ok()) << pending.status();
+    mine.Forget();
+    EXPECT_TRUE((*pending)->Wait().ok());
+    ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+    EXPECT_FLOAT_EQ(mine.weights()[0], 2);
+  });
+}
+
+// --- Wrong calls ------------------------------------------------------------
+
+class WrongCaptureTest : public testing::Test {
+ protected:
+  ~WrongCaptureTest() override {
+    EXPECT_TRUE(FinishBlocking(engine()).ok());  // and it goes on
+    EXPECT_THAT(ground_.violations(), IsEmpty());
+  }
+  Engine& engine() { return job_.engine(0); }
+  absl::StatusCode CodeOf(absl::FunctionRef<absl::Status()> body) {
+    return engine().Capture(*stream_, body).status().code();
+  }
+  absl::Status Submit(Stream* stream) {
+    return engine().Submit(0, nullptr, 0, stream);
+  }
+  absl::Status FinishOn(Stream* stream) {
+    return engine().Finish({}, 1, stream).status();
+  }
+
+  FakeGround ground_;
+  GroundJob job_{&ground_, {.world = 1, .parameters = kThree}};
+  const std::unique_ptr<Stream> stream_ = job_.MakeStream(0);
+};
+
+constexpr auto kFailedPrecondition = absl::StatusCode::kFailedPrecondition;
+
+TEST_F(WrongCaptureTest, ABodyMustFinish) {
+  EXPECT_EQ(CodeOf([&] { return Submit(stream_.get()); }), kFailedPrecondition);
+  EXPECT_EQ(CodeOf([&] { return absl::DataLossError("no batch"); }),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST_F(WrongCaptureTest, ABodyFinishesOnce) {
+  EXPECT_EQ(CodeOf([&] {
+              absl::Status done = FinishOn(stream_.get());
+              EXPECT_EQ(done, absl::OkStatus());
+              return FinishOn(stream_.get());
+            }),
+            kFailedPrecondition);
+}
+
+TEST_F(WrongCaptureTest, ABodyUsesTheCapturedStream) {
+  const auto other = job_.MakeStream(0);
+  EXPECT_EQ(
+      CodeOf([&] {
+        for (Stream* stream : {static_cast<Stream*>(nullptr), other.get()}) {
+          EXPECT_EQ(Submit(stream).code(), kFailedPrecondition);
+          EXPECT_EQ(FinishOn(stream).code(), kFailedPrecondition);
+        }
+        return FinishOn(stream_.get());
+      }),
+      absl::StatusCode::kOk);
+}
+
+TEST_F(WrongCaptureTest, ItsVerdictIsNone) {
+  CaptureRank mine(&job_, 0);
+  ASSERT_EQ(mine.Capture(), absl::OkStatus());
+  EXPECT_EQ(mine.captured().Wait().status().code(), kFailedPrecondition);
+}
+
+TEST_F(WrongCaptureTest, NotInTheMiddleOfAStep) {
+  CaptureRank mine(&job_, 0);
+  ASSERT_EQ(mine.Capture(), absl::OkStatus());
+  ASSERT_EQ(Submit(nullptr), absl::OkStatus());
+  EXPECT_EQ(mine.Launch().status().code(), kFailedPrecondition);
+  EXPECT_EQ(mine.Capture().code(), kFailedPrecondition);
+}
+
+TEST_F(WrongCaptureTest, SomebodyElsesCaptureIsRefused) {
+  const auto graph = transport::nccl::Capture(
+      ground_.world().at(0),
+      static_cast<transport::nccl::CudaStream&>(*stream_),
+      [&] { return Submit(stream_.get()); });
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CaptureTest, NotWhereRanksMayGiveZeros) {
+  FakeGround ground;
+  GroundJob job(&ground,
+                {.world = 1, .parameters = kThree, .uneven = Uneven::kJoin});
+  CaptureRank mine(&job, 0);
+  EXPECT_EQ(mine.Capture().code(), kFailedPrecondition);
+}
+
+TEST(CaptureTest, NotInTheHostsMemory) {
+  HostGround ground;
+  GroundJob job(&ground, {.world = 1, .parameters = kThree});
+  CaptureRank mine(&job, 0);
+  EXPECT_EQ(mine.Capture().code(), kFailedPrecondition);
+  EXPECT_TRUE(FinishBlocking(job.engine(0)).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::gradient
