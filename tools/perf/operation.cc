@@ -116,24 +116,34 @@ class Buffered : public Operation {
       : options_(options), comm_(comm) {}
 
  protected:
-  absl::Status Allocate(size_t in, size_t out, Arena* arena) {
+  absl::Status Allocate(size_t in, size_t out, Memory* memory) {
+    if (memory != nullptr) memory_ = memory;
     const size_t element = SizeOf(options_.dtype);
-    const std::unique_ptr<Arena> plain = MakePlainArena();
-    Arena& from = arena != nullptr ? *arena : *plain;
-    for (auto [count, memory, view] : {std::tuple(in, &in_memory_, &in_),
-                                       std::tuple(out, &out_memory_, &out_)}) {
+    for (auto [count, buffer, view] : {std::tuple(in, &in_buffer_, &in_),
+                                       std::tuple(out, &out_buffer_, &out_)}) {
       if (count == 0) continue;
-      auto buffer = from.Allocate(count * element);
-      if (!buffer.ok()) return buffer.status();
-      *memory = *std::move(buffer);
-      *view = Elements(memory->data(), count, options_.dtype);
+      auto made = memory_->Allocate(count * element);
+      if (!made.ok()) return made.status();
+      *buffer = *std::move(made);
+      *view = Elements(buffer->seen(), count, options_.dtype);
     }
     return absl::OkStatus();
   }
 
+  absl::Status Give() override {
+    absl::Status given = memory_->Give(in_buffer_);
+    given.Update(memory_->Give(out_buffer_));
+    return given;
+  }
+  absl::Status Take() override {
+    absl::Status taken = memory_->Take(in_buffer_);
+    taken.Update(memory_->Take(out_buffer_));
+    return taken;
+  }
+
   void ClearOut() {
-    if (out_memory_.bytes() == 0) return;
-    std::memset(out_memory_.data(), 0xee, out_memory_.bytes());
+    if (out_buffer_.bytes() == 0) return;
+    std::memset(out_buffer_.seen(), 0xee, out_buffer_.bytes());
   }
 
   void FillToReduce() {
@@ -150,22 +160,25 @@ class Buffered : public Operation {
 
   const Options options_;
   Communicator& comm_;
-  ArenaBuffer in_memory_, out_memory_;
-  Elements in_, out_;
+  const std::unique_ptr<Arena> plain_ = MakePlainArena();
+  Memory private_{plain_.get(), nullptr};
+  Memory* memory_ = &private_;
+  Memory::Buffer in_buffer_, out_buffer_;
+  Elements in_, out_;  // as the host sees them
 };
 
 // In place, as training does it.
 class AllReduce final : public Buffered {
  public:
   using Buffered::Buffered;
-  absl::Status Prepare(size_t elements, Arena* arena) {
+  absl::Status Prepare(size_t elements, Memory* memory) {
     count_ = elements;
     bytes_ = count_ * SizeOf(dtype());
-    return Allocate(count_, 0, arena);
+    return Allocate(count_, 0, memory);
   }
   absl::Status Run(Stream& stream) override {
-    return comm_.AllReduce(in_.data(), in_.data(), count_, dtype(), op(),
-                           stream);
+    return comm_.AllReduce(in_buffer_.data(), in_buffer_.data(), count_,
+                           dtype(), op(), stream);
   }
   void Fill() override { FillToReduce(); }
   size_t Wrong() const override { return in_.WrongSums(ranks(), 0, op()); }
@@ -174,13 +187,14 @@ class AllReduce final : public Buffered {
 class AllGather final : public Buffered {
  public:
   using Buffered::Buffered;
-  absl::Status Prepare(size_t elements, Arena* arena) {
+  absl::Status Prepare(size_t elements, Memory* memory) {
     count_ = elements / ranks();
     bytes_ = count_ * ranks() * SizeOf(dtype());
-    return Allocate(count_, count_ * ranks(), arena);
+    return Allocate(count_, count_ * ranks(), memory);
   }
   absl::Status Run(Stream& stream) override {
-    return comm_.AllGather(in_.data(), out_.data(), count_, dtype(), stream);
+    return comm_.AllGather(in_buffer_.data(), out_buffer_.data(), count_,
+                           dtype(), stream);
   }
   void Fill() override {
     FillToMove();
@@ -198,14 +212,14 @@ class AllGather final : public Buffered {
 class ReduceScatter final : public Buffered {
  public:
   using Buffered::Buffered;
-  absl::Status Prepare(size_t elements, Arena* arena) {
+  absl::Status Prepare(size_t elements, Memory* memory) {
     count_ = elements / ranks();
     bytes_ = count_ * ranks() * SizeOf(dtype());
-    return Allocate(count_ * ranks(), count_, arena);
+    return Allocate(count_ * ranks(), count_, memory);
   }
   absl::Status Run(Stream& stream) override {
-    return comm_.ReduceScatter(in_.data(), out_.data(), count_, dtype(), op(),
-                               stream);
+    return comm_.ReduceScatter(in_buffer_.data(), out_buffer_.data(), count_,
+                               dtype(), op(), stream);
   }
   void Fill() override {
     FillToReduce();
@@ -219,13 +233,14 @@ class ReduceScatter final : public Buffered {
 class Broadcast final : public Buffered {
  public:
   using Buffered::Buffered;
-  absl::Status Prepare(size_t elements, Arena* arena) {
+  absl::Status Prepare(size_t elements, Memory* memory) {
     count_ = elements;
     bytes_ = count_ * SizeOf(dtype());
-    return Allocate(count_, 0, arena);
+    return Allocate(count_, 0, memory);
   }
   absl::Status Run(Stream& stream) override {
-    return comm_.Broadcast(in_.data(), count_, dtype(), options_.root, stream);
+    return comm_.Broadcast(in_buffer_.data(), count_, dtype(), options_.root,
+                           stream);
   }
   void Fill() override { FillToMove(); }
   size_t Wrong() const override { return in_.WrongCopies(options_.root, 0); }
@@ -234,13 +249,14 @@ class Broadcast final : public Buffered {
 class AllToAll final : public Buffered {
  public:
   using Buffered::Buffered;
-  absl::Status Prepare(size_t elements, Arena* arena) {
+  absl::Status Prepare(size_t elements, Memory* memory) {
     count_ = elements / ranks();
     bytes_ = count_ * ranks() * SizeOf(dtype());
-    return Allocate(count_ * ranks(), count_ * ranks(), arena);
+    return Allocate(count_ * ranks(), count_ * ranks(), memory);
   }
   absl::Status Run(Stream& stream) override {
-    return comm_.AllToAll(in_.data(), out_.data(), count_, dtype(), stream);
+    return comm_.AllToAll(in_buffer_.data(), out_buffer_.data(), count_,
+                          dtype(), stream);
   }
   void Fill() override {
     FillToMove();
@@ -260,17 +276,17 @@ class AllToAll final : public Buffered {
 class SendRecv final : public Buffered {
  public:
   using Buffered::Buffered;
-  absl::Status Prepare(size_t elements, Arena* arena) {
+  absl::Status Prepare(size_t elements, Memory* memory) {
     count_ = elements;
     bytes_ = count_ * SizeOf(dtype());
-    return Allocate(count_, count_, arena);
+    return Allocate(count_, count_, memory);
   }
   absl::Status Run(Stream& stream) override {
     return comm_.Group([&] {
-      absl::Status status = comm_.Send(in_.data(), count_, dtype(),
+      absl::Status status = comm_.Send(in_buffer_.data(), count_, dtype(),
                                        (rank() + 1) % ranks(), stream);
       status.Update(
-          comm_.Recv(out_.data(), count_, dtype(), previous(), stream));
+          comm_.Recv(out_buffer_.data(), count_, dtype(), previous(), stream));
       return status;
     });
   }
@@ -287,7 +303,7 @@ class SendRecv final : public Buffered {
 class Barrier final : public Buffered {
  public:
   using Buffered::Buffered;
-  absl::Status Prepare(size_t, Arena*) { return absl::OkStatus(); }
+  absl::Status Prepare(size_t, Memory*) { return absl::OkStatus(); }
   absl::Status Run(Stream& stream) override { return comm_.Barrier(stream); }
   void Fill() override {}
   size_t Wrong() const override { return 0; }
@@ -297,10 +313,10 @@ template <typename T>
 absl::StatusOr<std::unique_ptr<Operation>> Make(const Options& options,
                                                 size_t bytes,
                                                 Communicator& comm,
-                                                Arena* arena) {
+                                                Memory* memory) {
   auto operation = std::make_unique<T>(options, comm);
   const size_t elements = bytes / SizeOf(options.dtype);
-  absl::Status prepared = operation->Prepare(elements, arena);
+  absl::Status prepared = operation->Prepare(elements, memory);
   if (!prepared.ok()) return prepared;
   return operation;
 }
@@ -322,7 +338,7 @@ double BusFactor(const std::string& op, int ranks) {
 }
 
 absl::StatusOr<std::unique_ptr<Operation>> Operation::Create(
-    const Options& options, size_t bytes, Communicator& comm, Arena* arena) {
+    const Options& options, size_t bytes, Communicator& comm, Memory* memory) {
   const auto make = options.op == "all_reduce"       ? Make<AllReduce>
                     : options.op == "all_gather"     ? Make<AllGather>
                     : options.op == "reduce_scatter" ? Make<ReduceScatter>
@@ -330,7 +346,7 @@ absl::StatusOr<std::unique_ptr<Operation>> Operation::Create(
                     : options.op == "all_to_all"     ? Make<AllToAll>
                     : options.op == "sendrecv"       ? Make<SendRecv>
                                                      : Make<Barrier>;
-  return make(options, bytes, comm, arena);
+  return make(options, bytes, comm, memory);
 }
 
 }  // namespace lockstep::perf

@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lockstep/arena.h"
 #include "lockstep/communicator.h"
 #include "lockstep/stream.h"
+#include "tools/perf/memory.h"
 #include "tools/perf/options.h"
 
 namespace lockstep::perf {
@@ -36,9 +36,10 @@ double BusFactor(const std::string& op, int ranks);
 
 class Operation {
  public:
-  // `arena` null: private memory. ResourceExhausted if there is no memory.
+  // `memory` must outlive it; null: the host's, private. ResourceExhausted if
+  // there is no memory.
   static absl::StatusOr<std::unique_ptr<Operation>> Create(
-      const Options& options, size_t bytes, Communicator& comm, Arena* arena);
+      const Options& options, size_t bytes, Communicator& comm, Memory* memory);
   virtual ~Operation() = default;
 
   size_t count() const { return count_; }  // as given to the call
@@ -49,6 +50,10 @@ class Operation {
 
   // Writes the inputs of this rank, and what must not stay into the outputs.
   virtual void Fill() = 0;
+  // Then brings them to where the operation works ...
+  virtual absl::Status Give() = 0;
+  // ... and, after a Run, what is there to where Wrong looks.
+  virtual absl::Status Take() = 0;
   // How many elements are wrong after one Run from what Fill wrote.
   virtual size_t Wrong() const = 0;
 

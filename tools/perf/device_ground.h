@@ -1,0 +1,17 @@
+// A rank's ground on a device that is given as tables of functions.
+
+#ifndef LOCKSTEP_TOOLS_PERF_DEVICE_GROUND_H_
+#define LOCKSTEP_TOOLS_PERF_DEVICE_GROUND_H_
+
+#include "absl/status/statusor.h"
+#include "client/transport/nccl/member.h"
+#include "tools/perf/rank.h"
+
+namespace lockstep::perf {
+
+// Errors of the device, and nccl.h's.
+absl::StatusOr<Ground> MakeDeviceGround(const transport::nccl::Tables& tables);
+
+}  // namespace lockstep::perf
+
+#endif  // LOCKSTEP_TOOLS_PERF_DEVICE_GROUND_H_

@@ -1,0 +1,80 @@
+#include "tools/perf/rank.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace lockstep::perf {
+
+absl::Status Rank::Connect(const Exchange& exchange) {
+  auto pending = ground_.transport->Prepare(
+      {.name = "perf", .rank = rank_, .size = options_.ranks});
+  if (!pending.ok()) return pending.status();
+  const auto handles = exchange((*pending)->handle());
+  if (!handles.ok()) return handles.status();
+  auto comm = (*pending)->Connect(*handles, absl::Seconds(60));
+  if (!comm.ok()) return comm.status();
+  comm_ = *std::move(comm);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Row> Rank::Measure(size_t bytes) {
+  auto operation = Operation::Create(options_, bytes, *comm_, &memory_);
+  if (!operation.ok()) return operation.status();
+  Operation& op = **operation;
+  op.Fill();
+  if (absl::Status given = op.Give(); !given.ok()) return given;
+  absl::StatusOr<double> warm = SecondsOf(op, options_.warmup);
+  if (!warm.ok()) return warm.status();
+  absl::StatusOr<double> seconds = SecondsOf(op, options_.iterations);
+  if (!seconds.ok()) return seconds.status();
+  op.Fill();
+  if (absl::Status given = op.Give(); !given.ok()) return given;
+  // Nobody's input may be read before it is there.
+  absl::StatusOr<double> checked = SecondsOf(op, 1);
+  if (!checked.ok()) return checked.status();
+  if (absl::Status taken = op.Take(); !taken.ok()) return taken;
+  double totals[] = {*seconds / options_.iterations,
+                     static_cast<double>(op.Wrong())};
+  if (absl::Status summed = Sum(totals, 2); !summed.ok()) return summed;
+  return Row{.bytes = op.bytes(),
+             .count = op.count(),
+             .seconds = totals[0] / options_.ranks,
+             .wrong = static_cast<size_t>(totals[1])};
+}
+
+absl::Status Rank::Finished(absl::Status called) {
+  return called.ok() ? ground_.stream->Synchronize() : called;
+}
+
+absl::StatusOr<double> Rank::SecondsOf(Operation& op, int iterations) {
+  absl::Status ready = Finished(comm_->Barrier(*ground_.stream));
+  if (!ready.ok()) return ready;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < iterations; ++i) {
+    absl::Status called = op.Run(*ground_.stream);
+    if (!called.ok()) return called;
+  }
+  if (absl::Status done = ground_.stream->Synchronize(); !done.ok()) {
+    return done;
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+absl::Status Rank::Sum(double* values, size_t count) {
+  auto buffer = memory_.Allocate(count * sizeof(double));
+  if (!buffer.ok()) return buffer.status();
+  auto* const seen = reinterpret_cast<double*>(buffer->seen());
+  std::copy_n(values, count, seen);
+  absl::Status summed = memory_.Give(*buffer);
+  if (!summed.ok()) return summed;
+  summed =
+      Finished(comm_->AllReduce(buffer->data(), buffer->data(), count,
+                                DType::kF64, ReduceOp::kSum, *ground_.stream));
+  if (summed.ok()) summed = memory_.Take(*buffer);
+  std::copy_n(seen, count, values);
+  return summed;
+}
+
+}  // namespace lockstep::perf

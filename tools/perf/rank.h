@@ -1,0 +1,67 @@
+// One rank of lockstep-perf: connected, it measures sizes one after the other.
+//
+//   Barrier ─▶ warm-up ─▶ Barrier ─▶ timed ─▶ fresh inputs ─▶ once ─▶ judged
+//
+// Threads: one.
+
+#ifndef LOCKSTEP_TOOLS_PERF_RANK_H_
+#define LOCKSTEP_TOOLS_PERF_RANK_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/transport/compute.h"
+#include "client/transport/transport.h"
+#include "lockstep/communicator.h"
+#include "lockstep/stream.h"
+#include "tools/perf/memory.h"
+#include "tools/perf/operation.h"
+#include "tools/perf/options.h"
+#include "tools/perf/report.h"
+
+namespace lockstep::perf {
+
+// What a rank moves bytes with. Members that are destroyed first come last.
+struct Ground {
+  std::unique_ptr<transport::Transport> transport;
+  std::unique_ptr<Arena> arena;
+  std::unique_ptr<transport::Compute> device;  // null: the host's memory
+  std::unique_ptr<Stream> stream;
+};
+
+class Rank {
+ public:
+  // Gives this rank's handle, and gets all ranks'.
+  using Exchange =
+      std::function<absl::StatusOr<std::vector<std::string>>(std::string)>;
+
+  Rank(const Options& options, int rank, Ground ground)
+      : options_(options),
+        rank_(rank),
+        ground_(std::move(ground)),
+        memory_(ground_.arena.get(), ground_.device.get()) {}
+
+  absl::Status Connect(const Exchange& exchange);
+
+  // The same size on all ranks.
+  absl::StatusOr<Row> Measure(size_t bytes);
+
+ private:
+  absl::Status Finished(absl::Status called);
+  // Of so many, from when all ranks are ready.
+  absl::StatusOr<double> SecondsOf(Operation& op, int iterations);
+  absl::Status Sum(double* values, size_t count);
+
+  const Options& options_;
+  const int rank_;
+  Ground ground_;
+  Memory memory_;
+  std::unique_ptr<Communicator> comm_;
+};
+
+}  // namespace lockstep::perf
+
+#endif  // LOCKSTEP_TOOLS_PERF_RANK_H_
