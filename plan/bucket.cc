@@ -69,7 +69,8 @@ class Cutter {
 
   bool Takes(int index, const Parameter& parameter, int64_t count) const {
     const Bucket& bucket = buckets_[index];
-    if (bucket.dtype != parameter.dtype || bucket.op != parameter.op) {
+    if (bucket.dtype != parameter.dtype || bucket.op != parameter.op ||
+        stage_[index] != parameter.stage) {
       return false;
     }
     const int64_t end = AlignedOffset(EndOf(bucket), bucket.dtype) + count;
@@ -85,6 +86,7 @@ class Cutter {
     buckets_.push_back({.communicator = communicator,
                         .dtype = parameter.dtype,
                         .op = parameter.op});
+    stage_.push_back(parameter.stage);
     bound_.push_back(first ? policy_.first_bytes_max : policy_.bytes_max);
     for (const int rank : ranks) open_on_rank_[rank] = bucket;
     return bucket;
@@ -94,6 +96,7 @@ class Cutter {
   const BucketPolicy& policy_;
   std::vector<Bucket> buckets_;
   std::vector<int64_t> bound_;     // of each bucket, bytes
+  std::vector<int> stage_;         // of each bucket
   std::vector<int> open_on_rank_;  // the newest bucket of each rank
 };
 

@@ -9,6 +9,7 @@
 #include "plan/bucket.h"
 #include "plan/merge.h"
 #include "plan/pipeline/lanes.h"
+#include "plan/pipeline/stages.h"
 
 namespace lockstep::plan {
 namespace {
@@ -44,8 +45,11 @@ absl::StatusOr<std::vector<int>> ReadyOrder(
 
 // Buckets and lanes of a plan that has its parameters and communicators.
 absl::Status Cut(const std::vector<int>& communicator_of,
-                 const std::vector<int>& order, const BucketPolicy& policy,
+                 std::vector<int> order, const BucketPolicy& policy,
                  Plan* plan) {
+  absl::Status sorted =
+      SortByStage(plan->parameters, plan->pipeline, plan->mesh, &order);
+  if (!sorted.ok()) return sorted;
   plan->buckets = CutBuckets(plan->parameters, plan->communicators,
                              communicator_of, order, policy);
   return LayLanes(plan);

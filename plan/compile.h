@@ -46,7 +46,8 @@ struct PlanInput {
 // at all by a rank of its group. The message of a mismatch groups the ranks by
 // what they said: `w: ranks 0-2: [128,64] f32 mean; rank 3: missing`; the first
 // 20 parameters in full, the others by name as far as 64 KiB hold them, the
-// rest as a number. Also a pipeline that pipeline/lanes.h refuses.
+// rest as a number. Also a pipeline that pipeline/lanes.h refuses, and a
+// parameter of a stage that is not there.
 //
 // Ranks may register in different orders: the order of the lowest rank holds.
 absl::StatusOr<Plan> Compile(const PlanInput& input);

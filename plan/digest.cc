@@ -107,6 +107,7 @@ class Walk {
     AddAll(spec.schedule, absl::string_view(spec.axis), spec.micro_batches,
            spec.virtual_stages, spec.activations, spec.tags, spec.tag_base,
            spec.shared);
+    for (const Parameter& parameter : p.parameters) Add(parameter.stage);
     for (const RankPlan& rank : p.ranks) {
       Add(rank.tasks);
       for (const Lane& lane : rank.lanes) {

@@ -44,6 +44,7 @@ void Fields(Visit&& visit) {
     visit("op", &T::op);
     visit("axes", &T::axes);
     visit("replicated_over", &T::replicated_over);
+    visit("stage", &T::stage);
   } else if constexpr (std::is_same_v<T, Slot>) {
     visit("parameter", &T::parameter);
     visit("offset", &T::offset);

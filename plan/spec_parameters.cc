@@ -1,6 +1,7 @@
 #include "plan/spec_parameters.h"
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -181,17 +182,20 @@ absl::StatusOr<Parameter> OfStage(const JobSpec& spec,
   return parameter;
 }
 
-// The places in a pipeline that have one of the stages.
-absl::StatusOr<std::set<int>> PlacesOf(const JobSpec& spec,
-                                       const DeclaredParameter& declared) {
+// The places in a pipeline that have one of the stages, each with that stage,
+// or with -1 if it has several.
+absl::StatusOr<std::map<int, int>> PlacesOf(const JobSpec& spec,
+                                            const DeclaredParameter& declared) {
   const ScheduleShape shape = ShapeOf(spec.pipeline, spec.mesh);
-  std::set<int> places;
+  std::map<int, int> places;
   for (const int stage : declared.stages) {
     if (stage < 0 || stage >= shape.stages()) {
       return At(declared, absl::StrFormat("is of stage %d, but there are %d",
                                           stage, shape.stages()));
     }
-    places.insert(RankOf(shape, stage));
+    const auto [place, is_first] =
+        places.try_emplace(RankOf(shape, stage), stage);
+    if (!is_first && place->second != stage) place->second = -1;
   }
   return places;
 }
@@ -221,12 +225,13 @@ absl::StatusOr<std::vector<std::vector<Parameter>>> RegistrationsOf(
       for (auto& rank : registrations) rank.push_back(declared.parameter);
       continue;
     }
-    const absl::StatusOr<Parameter> parameter = OfStage(spec, declared);
+    absl::StatusOr<Parameter> parameter = OfStage(spec, declared);
     if (!parameter.ok()) return parameter.status();
-    const absl::StatusOr<std::set<int>> places = PlacesOf(spec, declared);
+    const absl::StatusOr<std::map<int, int>> places = PlacesOf(spec, declared);
     if (!places.ok()) return places.status();
     for (const auto& column : spec.mesh.GroupsOver({spec.pipeline.axis})) {
-      for (const int place : *places) {
+      for (const auto& [place, stage] : *places) {
+        parameter->stage = stage;
         registrations[column[place]].push_back(*parameter);
       }
     }

@@ -17,9 +17,9 @@
 //   * every send has its receive with equal tag, shape and dtype, and per
 //     (communicator, source, destination) sends and receives are in one order
 //   * a rank has each task once, forward before backward; a buffer is used
-//   again
-//     only once it is free; what a task makes goes to the task that needs it,
-//     and no task that needs something is left without
+//     again only once it is free; what a task makes goes to the task that needs
+//     it, and no task that needs something is left without; a bucket comes
+//     after the tasks that make its gradients
 //   * played with rendezvous semantics the plan ends with nothing left over,
 //     twice: each lane a queue of its own, and all lanes of a rank as one queue
 //     in launch order; its tasks run beside

@@ -59,6 +59,7 @@ void Write(const Parameter& from, v1::Parameter* to) {
   for (const std::string& axis : from.replicated_over) {
     to->add_replicated_over(ToUtf8(axis));
   }
+  to->set_stage(static_cast<uint32_t>(from.stage) + 1);
 }
 
 void Read(const v1::Parameter& from, Parameter* to, Decoder* d) {
@@ -69,6 +70,8 @@ void Read(const v1::Parameter& from, Parameter* to, Decoder* d) {
   d->Names("axes", from.axes(), kDimensionsMax, &to->axes);
   d->Names("replicated_over", from.replicated_over(), kDimensionsMax,
            &to->replicated_over);
+  d->Int("stage", from.stage(), 0, &to->stage);
+  --to->stage;
 }
 
 // --- Processes and members --------------------------------------------------

@@ -94,6 +94,18 @@ std::vector<Message> MessagesOf(const Schedule& schedule,
   return messages;
 }
 
+void NoteEnds(const PlayedSchedule& played, Flow& flow) {
+  flow.stage_ends.resize(flow.schedule.shape.stages());
+  for (size_t rank = 0; rank < played.ranks.size(); ++rank) {
+    const std::vector<Moments>& moments = played.ranks[rank];
+    flow.ends.push_back(moments.back().end);
+    for (size_t i = 0; i < moments.size(); ++i) {
+      const int stage = flow.schedule.ranks[rank][i].stage;
+      flow.stage_ends[stage] = {static_cast<int>(i), moments[i].end};
+    }
+  }
+}
+
 absl::Status AddParts(const PipelineSpec& spec, Message& message) {
   const Activation& forward = ActivationAt(spec, message.boundary);
   const Activation sent = message.is_gradient ? GradientOf(forward) : forward;
@@ -130,9 +142,7 @@ absl::StatusOr<Flow> FlowOf(const PipelineSpec& spec, const Mesh& mesh) {
     pools.Place(message, static_cast<int>(i),
                 {.task = end, .at = played->ranks[message.to][end].end});
   }
-  for (const std::vector<Moments>& rank : played->ranks) {
-    flow.ends.push_back(rank.back().end);
-  }
+  NoteEnds(*played, flow);
   return flow;
 }
 

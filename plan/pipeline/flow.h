@@ -45,10 +45,17 @@ struct Message {
   std::vector<MessagePart> parts;
 };
 
+// When a stage has done its last task, and which of its rank's tasks that is.
+struct StageEnd {
+  int task = -1;
+  int64_t at = 0;
+};
+
 struct Flow {
   Schedule schedule;
   std::vector<Message> messages;
   std::vector<int64_t> ends;  // when each rank has done its last task
+  std::vector<StageEnd> stage_ends;
 };
 
 // InvalidArgument as Validate (shape.h) says.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/pipeline/flow.h"
 #include "plan/pipeline/shape.h"
+#include "plan/pipeline/stages.h"
 
 namespace lockstep::plan {
 namespace {
@@ -74,6 +76,8 @@ class Layer {
     if (HasPipeline(plan_.pipeline)) {
       if (absl::Status s = ReadPipeline(); !s.ok()) return s;
     }
+    completions_.emplace(plan_, flow_, place_);
+    if (absl::Status s = completions_->CheckHolders(); !s.ok()) return s;
     for (const Launch& launch : LaunchesInOrder()) Append(launch);
     return absl::OkStatus();
   }
@@ -196,8 +200,10 @@ class Layer {
       const Bucket& bucket = plan_.buckets[i];
       const std::vector<int>& ranks =
           plan_.communicators[bucket.communicator].ranks;
-      int64_t at = std::max(LastEnd(ranks), SharedEnd(bucket));
-      for (const int rank : ranks) at = std::max(at, latest[rank]);
+      int64_t at = SharedEnd(bucket);
+      for (const int rank : ranks) {
+        at = std::max({at, completions_->Of(bucket, rank).at, latest[rank]});
+      }
       for (const int rank : ranks) latest[rank] = at;
       launches.push_back({at, Launch::Kind::kBucket, static_cast<int>(i)});
     }
@@ -312,7 +318,7 @@ class Layer {
                          .shape = {bucket.total},
                          .op = bucket.op,
                          .bucket = index,
-                         .after_task = builders_[rank].LastTask()};
+                         .after_task = completions_->Of(bucket, rank).task};
       for (const auto& [holder, ref] : after_[index]) {
         if (holder == rank) reduction.after.push_back(ref);
       }
@@ -332,6 +338,7 @@ class Layer {
   Flow flow_;
   std::vector<std::vector<int>> columns_;  // ranks of each pipeline
   std::vector<int> place_;                 // of each rank in its pipeline
+  std::optional<Completions> completions_;
   absl::flat_hash_map<std::string, int> communicator_called_;
   absl::flat_hash_map<std::string, int> shared_index_;
   // Of each shared parameter, by rank: the bucket and the parameter's number.

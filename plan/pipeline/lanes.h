@@ -7,7 +7,7 @@
 //   shared                   parameters of the first and the last stage
 //
 // In the launch order messages come as in their flow (flow.h); a bucket comes
-// once all ranks that hold it have done their last task.
+// once its gradients are complete on all ranks that hold it (stages.h).
 
 #ifndef LOCKSTEP_PLAN_PIPELINE_LANES_H_
 #define LOCKSTEP_PLAN_PIPELINE_LANES_H_
@@ -19,7 +19,8 @@ namespace lockstep::plan {
 
 // Fills plan->ranks, and adds the pipeline's communicators if they are not yet
 // there. InvalidArgument: a pipeline that shape.h refuses; a shared parameter
-// that the first and the last stage have not both, or not alike.
+// that the first and the last stage have not both, or not alike; a parameter of
+// a stage on a rank that does not have it.
 absl::Status LayLanes(Plan* plan);
 
 }  // namespace lockstep::plan

@@ -36,6 +36,7 @@ class TaskCheck {
     if (!TransfersNameTasks()) return;
     for (const TransferRef& ref : plan_.ranks[rank_].launch_order) {
       CheckBuffer(ref);
+      CheckReduction(ref);
     }
   }
 
@@ -112,6 +113,7 @@ class TaskCheck {
     if (forward) passes.forward = index;
     if (gradient) passes.gradient = index;
     if (EndsMicroBatch(task.work)) passes.end = index;
+    last_of_stage_[task.stage] = index;
     return true;
   }
 
@@ -128,6 +130,37 @@ class TaskCheck {
       }
     }
     return true;
+  }
+
+  // --- Gradients ---
+
+  // They are complete with their stage's last task; those of no stage with the
+  // rank's.
+  void CheckReduction(const TransferRef& ref) {
+    const Transfer& transfer = At(ref);
+    if (transfer.bucket < 0 || tasks_.empty()) return;
+    for (const Slot& slot : plan_.buckets[transfer.bucket].slots) {
+      const Parameter& parameter = plan_.parameters[slot.parameter];
+      const int last = LastTaskOf(parameter.stage);
+      if (last != kNone && transfer.after_task >= last) continue;
+      Find(Rule::kTasks, "the all-reduce of bucket %d comes after %s, but %s",
+           transfer.bucket,
+           transfer.after_task == kNone
+               ? "no task"
+               : absl::StrFormat("task %d", transfer.after_task),
+           last == kNone
+               ? absl::StrFormat("the rank has no stage %d, of which is %s",
+                                 parameter.stage, parameter.name)
+               : absl::StrFormat("the gradient of %s is complete with task %d",
+                                 parameter.name, last));
+      return;
+    }
+  }
+
+  int LastTaskOf(int stage) const {
+    if (stage == kNone) return static_cast<int>(tasks_.size()) - 1;
+    const auto last = last_of_stage_.find(stage);
+    return last == last_of_stage_.end() ? kNone : last->second;
   }
 
   // --- Buffers ---
@@ -184,6 +217,7 @@ class TaskCheck {
   const int rank_;
   Findings& findings_;
   std::map<Key, Passes> passes_;
+  std::map<int, int> last_of_stage_;
   // Of each transfer: the first task that waits for it.
   std::vector<std::vector<int>> needed_at_;
   std::map<int, TransferRef> user_of_;  // the last user of each buffer

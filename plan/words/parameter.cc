@@ -110,6 +110,9 @@ std::string Describe(const Parameter& parameter) {
     absl::StrAppend(&text, " replicated over ",
                     absl::StrJoin(parameter.replicated_over, ","));
   }
+  if (parameter.stage >= 0) {
+    absl::StrAppend(&text, " of stage ", parameter.stage);
+  }
   return text;
 }
 
@@ -124,6 +127,9 @@ absl::Status Validate(const Parameter& parameter, const Mesh& mesh) {
                      Name(parameter.op), static_cast<int>(parameter.op));
   }
   if (absl::Status shape = ValidateShape(parameter); !shape.ok()) return shape;
+  if (parameter.stage < -1) {
+    return Malformed(parameter, "stage is %d", parameter.stage);
+  }
   absl::Status axes = ValidateAxes(parameter, mesh, "axes", parameter.axes);
   axes.Update(ValidateAxes(parameter, mesh, "replicated_over",
                            parameter.replicated_over));

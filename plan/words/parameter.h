@@ -33,6 +33,11 @@ struct Parameter {
   // parameter: only coordinate 0 counts it in the global norm.
   std::vector<std::string> replicated_over;
 
+  // The stage of the job's pipeline whose backward passes make the gradient: it
+  // is complete, and may travel, with the last of them. -1: of none, or of
+  // several that one rank has.
+  int stage = -1;
+
   bool operator==(const Parameter&) const = default;
 };
 

@@ -188,9 +188,10 @@ inline void Fill(Source& s, Mesh& v) {
   All(s, axes);
 }
 inline void Fill(Source& s, Parameter& v) {
-  auto& [name, shape, dtype, op, axes, replicated_over] = v;
+  auto& [name, shape, dtype, op, axes, replicated_over, stage] = v;
   FillShape(s, shape);
   All(s, name, dtype, op, axes, replicated_over);
+  FillIndex(s, stage);
 }
 inline void Fill(Source& s, BucketPolicy& v) {
   auto& [first_bytes_max, bytes_max, rebuild] = v;

@@ -15,6 +15,7 @@
 #include "plan/timeline/timeline.h"
 #include "plan/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
+#include "tests/plan/registrations.h"
 #include "tests/plan/schedule/shapes.h"
 
 namespace lockstep::plan {
@@ -22,12 +23,6 @@ namespace {
 
 using testing::HasSubstr;
 using enum PipelineSchedule;
-
-std::string ErrorOf(const PlanInput& input) {
-  const absl::StatusOr<Plan> plan = Compile(input);
-  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(plan.status().message());
-}
 
 const Lane& LaneCalled(const RankPlan& rank, const std::string& name) {
   for (const Lane& lane : rank.lanes) {
@@ -193,7 +188,7 @@ TEST(CompilePipelineTest, SharedParametersMeetBeforeTheirReplicasDo) {
     ASSERT_EQ(shared.size(), 1u);
     EXPECT_EQ(shared[0].kind, TransferKind::kAllReduce);
     EXPECT_EQ(shared[0].shape, tied.shape);
-    const Transfer& reduction = plan.ranks[rank].lanes[0].transfers[0];
+    const Transfer& reduction = plan.ranks[rank].lanes[0].transfers.back();
     ASSERT_EQ(reduction.after.size(), 1u);
     EXPECT_EQ(plan.ranks[rank].lanes[reduction.after[0].lane].name, "shared");
   }

@@ -13,7 +13,7 @@
 namespace lockstep::plan {
 
 // `replicas` pipelines of the shape side by side; a stage's ranks hold one
-// parameter.
+// parameter, which is known to be the stage's.
 inline PlanInput PipelineInput(const ScheduleShape& shape, int replicas = 1,
                                const std::vector<TensorType>& parts = {
                                    {DType::kF32, {4, 8}}}) {
@@ -25,11 +25,11 @@ inline PlanInput PipelineInput(const ScheduleShape& shape, int replicas = 1,
   input.registrations.resize(input.mesh.WorldSize());
   for (int rank = 0; rank < input.mesh.WorldSize(); ++rank) {
     for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {
-      input.registrations[rank].push_back(
-          {.name =
-               absl::StrCat("stage", StageOf(shape, rank % shape.ranks, chunk)),
-           .shape = {16, 3},
-           .axes = {"data"}});
+      const int stage = StageOf(shape, rank % shape.ranks, chunk);
+      input.registrations[rank].push_back({.name = absl::StrCat("stage", stage),
+                                           .shape = {16, 3},
+                                           .axes = {"data"},
+                                           .stage = stage});
     }
   }
   return input;

@@ -1,0 +1,108 @@
+#include "plan/pipeline/stages.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_format.h"
+#include "plan/pipeline/shape.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr int kNone = -1;
+
+bool SharesParameters(const PipelineSpec& spec, const Flow& flow, int stage) {
+  if (spec.shared.empty()) return false;
+  return stage == 0 || stage == flow.schedule.shape.stages() - 1;
+}
+
+}  // namespace
+
+int StageOf(const Plan& plan, const Bucket& bucket) {
+  if (bucket.slots.empty()) return kNone;
+  const int stage = plan.parameters[bucket.slots[0].parameter].stage;
+  for (const Slot& slot : bucket.slots) {
+    if (plan.parameters[slot.parameter].stage != stage) return kNone;
+  }
+  return stage;
+}
+
+absl::Status SortByStage(const std::vector<Parameter>& parameters,
+                         const PipelineSpec& spec, const Mesh& mesh,
+                         std::vector<int>* order) {
+  const auto last = std::max_element(
+      parameters.begin(), parameters.end(),
+      [](const Parameter& a, const Parameter& b) { return a.stage < b.stage; });
+  if (last == parameters.end() || last->stage == kNone) {
+    return absl::OkStatus();
+  }
+  if (!HasPipeline(spec)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("parameter %s is of stage %d, but the job has no "
+                        "pipeline",
+                        last->name, last->stage));
+  }
+  const absl::StatusOr<Flow> flow = FlowOf(spec, mesh);
+  if (!flow.ok()) return flow.status();
+  const int stages = flow->schedule.shape.stages();
+  if (last->stage >= stages) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "parameter %s is of stage %d, but the pipeline has stages 0 to %d",
+        last->name, last->stage, stages - 1));
+  }
+  const auto end = [&](int parameter) {
+    const int stage = parameters[parameter].stage;
+    return stage == kNone ? std::numeric_limits<int64_t>::max()
+                          : flow->stage_ends[stage].at;
+  };
+  std::stable_sort(order->begin(), order->end(),
+                   [&](int a, int b) { return end(a) < end(b); });
+  return absl::OkStatus();
+}
+
+Completions::Completions(const Plan& plan, const Flow& flow,
+                         const std::vector<int>& place)
+    : plan_(plan),
+      flow_(flow),
+      place_(place),
+      has_others_(plan.ranks.size(), false) {
+  for (const Bucket& bucket : plan.buckets) {
+    if (StageOf(plan, bucket) != kNone) continue;
+    for (const int rank : plan.communicators[bucket.communicator].ranks) {
+      has_others_[rank] = true;
+    }
+  }
+}
+
+StageEnd Completions::Of(const Bucket& bucket, int rank) const {
+  if (flow_.ends.empty()) return {};
+  const int stage = StageOf(plan_, bucket);
+  if (stage != kNone && !has_others_[rank] &&
+      !SharesParameters(plan_.pipeline, flow_, stage)) {
+    return flow_.stage_ends[stage];
+  }
+  const int place = place_[rank];
+  return {static_cast<int>(flow_.schedule.ranks[place].size()) - 1,
+          flow_.ends[place]};
+}
+
+absl::Status Completions::CheckHolders() const {
+  if (flow_.ends.empty()) return absl::OkStatus();
+  for (const Bucket& bucket : plan_.buckets) {
+    for (const Slot& slot : bucket.slots) {
+      const Parameter& parameter = plan_.parameters[slot.parameter];
+      if (parameter.stage == kNone) continue;
+      for (const int rank : plan_.communicators[bucket.communicator].ranks) {
+        if (RankOf(flow_.schedule.shape, parameter.stage) == place_[rank]) {
+          continue;
+        }
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "parameter %s is of stage %d, which rank %d does not have",
+            parameter.name, parameter.stage, rank));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::plan
