@@ -2,8 +2,13 @@
 //
 //   title                                     bubble: 27.3 %
 //   rank 0  [0][1][2][3]      [ 0 ]...        a bar for each task: its
-//   rank 1     [0][1]...                      colour the work, its number the
-//   legend                                    micro-batch
+//             \  \  \         /              colour the work, its number the
+//   rank 1     [0][1]...                      micro-batch; an arrow for each
+//   legend                                    message
+//
+// Arrows lie under the bars: one that passes a rank on its way to another is
+// seen between the rows and never through a number. The two directions at one
+// moment cross instead of covering each other.
 
 #include <algorithm>
 #include <string>
@@ -23,6 +28,9 @@ constexpr int kRow = 40;
 constexpr int kBar = 26;
 constexpr double kUnitMax = 26;
 constexpr double kWidthMax = 1800;
+constexpr double kPictureMin = 620;  // for title and legend
+constexpr double kLegendStep = 124;
+constexpr double kLean = 5;  // of an arrow between neighbouring moments
 
 // Lighter for a rank's later stages.
 const char* ColourOf(Work work, bool later) {
@@ -55,12 +63,13 @@ class Drawing {
 
   std::string Draw() {
     Begin();
-    for (const size_t rank : rows_) DrawRank(rank);
+    for (const size_t rank : rows_) DrawRow(rank);
     for (const auto& [key, channel] : TrafficOf(plan_).channels) {
       for (size_t i = 0; i < channel.sends.size(); ++i) {
         DrawMessage(channel.sends[i], channel.receives[i]);
       }
     }
+    for (const size_t rank : rows_) DrawTasks(rank);
     DrawLegend();
     return absl::StrCat(svg_, "</svg>\n");
   }
@@ -70,7 +79,7 @@ class Drawing {
   int Y(int row) const { return kTop + row * kRow; }
 
   void Begin() {
-    const double width = X(timeline_.compute_end) + 16;
+    const double width = std::max(X(timeline_.compute_end) + 16, kPictureMin);
     const int height = Y(static_cast<int>(rows_.size())) + 40;
     absl::StrAppendFormat(
         &svg_,
@@ -88,7 +97,7 @@ class Drawing {
                           Headline(plan_), PercentText(timeline_.bubble));
   }
 
-  void DrawRank(size_t rank) {
+  void DrawRow(size_t rank) {
     const int y = Y(row_of_[rank]);
     absl::StrAppendFormat(
         &svg_,
@@ -96,11 +105,16 @@ class Drawing {
         "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" "
         "fill=\"#f0f0f0\"/>\n",
         y + 18, rank, X(0), y, X(timeline_.compute_end) - X(0), kBar);
+  }
+
+  void DrawTasks(size_t rank) {
+    const int y = Y(row_of_[rank]);
     const std::vector<Task>& tasks = plan_.ranks[rank].tasks;
     int first_stage = tasks[0].stage;
     for (const Task& task : tasks) {
       first_stage = std::min(first_stage, task.stage);
     }
+    for (const Task& task : tasks) has_later_ |= task.stage != first_stage;
     for (size_t i = 0; i < tasks.size(); ++i) {
       DrawTask(tasks[i], timeline_.ranks[rank].tasks[i], y,
                tasks[i].stage != first_stage);
@@ -131,14 +145,19 @@ class Drawing {
     const int needed_by = NeededBy(receive);
     if (made_by < 0 || needed_by < 0 || from < 0 || to < 0) return;
     const bool down = to > from;
+    const double lean = std::min(kLean, unit_ / 3);
+    DrawArrow(X(timeline_.ranks[send.rank].tasks[made_by].end) - lean,
+              Y(from) + (down ? kBar : 0),
+              X(timeline_.ranks[receive.rank].tasks[needed_by].begin) + lean,
+              Y(to) + (down ? 0 : kBar));
+  }
+
+  void DrawArrow(double x1, int y1, double x2, int y2) {
     absl::StrAppendFormat(
         &svg_,
         "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#555555\" "
-        "stroke-width=\"0.8\" opacity=\"0.6\" marker-end=\"url(#tip)\"/>\n",
-        X(timeline_.ranks[send.rank].tasks[made_by].end) - 1,
-        Y(from) + (down ? kBar : 0),
-        X(timeline_.ranks[receive.rank].tasks[needed_by].begin) + 2,
-        Y(to) + (down ? 0 : kBar));
+        "stroke-width=\"0.8\" opacity=\"0.7\" marker-end=\"url(#tip)\"/>\n",
+        x1, y1, x2, y2);
   }
 
   int NeededBy(const Place& receive) const {
@@ -163,13 +182,25 @@ class Drawing {
           "<rect x=\"%.1f\" y=\"%d\" width=\"14\" height=\"14\" "
           "fill=\"%s\"/>\n<text x=\"%.1f\" y=\"%d\">%s</text>\n",
           x, y, ColourOf(work, false), x + 20, y + 12, Name(work));
-      x += 120;
+      x += kLegendStep;
+    }
+    DrawArrow(x, y + 7, x + 20, y + 7);
+    DrawNote(x + 26, y, "message");
+    x += 110;
+    if (has_later_) {
+      DrawNote(x, y, "lighter: the rank's later stage");
+      x += 210;
     }
     if (rows_.size() < plan_.ranks.size()) {
-      absl::StrAppendFormat(&svg_,
-                            "<text x=\"%.1f\" y=\"%d\">%d ranks of %d</text>\n",
-                            x, y + 12, rows_.size(), plan_.ranks.size());
+      DrawNote(
+          x, y,
+          absl::StrFormat("%d ranks of %d", rows_.size(), plan_.ranks.size()));
     }
+  }
+
+  void DrawNote(double x, int y, absl::string_view text) {
+    absl::StrAppendFormat(&svg_, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", x,
+                          y + 12, text);
   }
 
   bool IsDone(Work work) const {
@@ -185,6 +216,7 @@ class Drawing {
   const double unit_;         // pixels
   std::vector<size_t> rows_;  // ranks
   std::vector<int> row_of_;   // of each rank, or -1
+  bool has_later_ = false;    // a rank has more than one stage
   std::string svg_;
 };
 
