@@ -200,6 +200,21 @@ absl::Status Engine::NotWaitedFor() {
       "the verdict of the step before was not waited for");
 }
 
+absl::Status Engine::AwaitStage(int stage) {
+  if (!options_.compute->NeedsOneOrder()) return absl::OkStatus();
+  const int last = layouts_->current().LastItemOfStage(stage);
+  if (last < 0) return absl::OkStatus();
+  if (lane_->launched() <= last) {
+    if (absl::Status over = ended(); !over.ok()) return over;
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "it is the turn of the gradients of stage %d, but on_stage_done has "
+        "returned and not all of them were submitted",
+        stage));
+  }
+  reduction_->Drain();
+  return absl::OkStatus();
+}
+
 // --- Finishing --------------------------------------------------------------
 
 absl::Status Engine::CheckFinish(const FinishOptions& options) {

@@ -141,6 +141,12 @@ class Engine {
   // Its buckets are not in effect any more.
   bool IsStale(const Captured& step) const;
 
+  // This stage's gradients were all submitted. Where operations need one order
+  // (Compute), returns once their reductions are enqueued, so that what the
+  // caller enqueues next comes behind them; FailedPrecondition if one of them
+  // was not submitted. Elsewhere at once.
+  absl::Status AwaitStage(int stage);
+
   // What an operator wants, as it was heard; from any thread.
   void Hear(const protocol::Wanted& word) { gate_.Hear(word); }
 

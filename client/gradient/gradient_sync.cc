@@ -33,6 +33,7 @@ class GradientSync::Impl {
     // Where it stood stays true once it is gone.
     session_.SetProgressSource([last = engine_->progress()] { return last; });
     session_.SetDecisionSink({});
+    session_.SetStageWait({});
     session_.SetViewListener(nullptr);
     session_.RemoveWatch(watch_);
   }
@@ -104,7 +105,8 @@ absl::StatusOr<ParameterId> GradientSync::Impl::Register(
                       .dtype = options.dtype,
                       .op = options.op,
                       .axes = options.axes,
-                      .replicated_over = options.replicated_over};
+                      .replicated_over = options.replicated_over,
+                      .stage = options.stage};
   absl::Status valid = Validate(parameter, session_.spec().mesh);
   if (!valid.ok()) return valid;
   const int index = static_cast<int>(parameters_.size());
@@ -135,6 +137,8 @@ absl::Status GradientSync::Impl::Seal() {
       [this](const std::vector<protocol::Decision>& decisions) {
         engine_->Decide(decisions);
       });
+  session_.SetStageWait(
+      [this](int stage) { return engine_->AwaitStage(stage); });
   watch_ = session_.AddWatch(
       [this](const absl::Status& cause) { OnEpochEnded(cause); });
   session_.SetProgressSource([this] { return engine_->progress(); });

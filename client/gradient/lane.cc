@@ -31,6 +31,11 @@ absl::Status Lane::Close() {
   return absl::OkStatus();
 }
 
+int Lane::launched() {
+  MutexLock lock(&mutex_);
+  return static_cast<int>(next_);
+}
+
 void Lane::Begin(std::vector<int> pending) {
   MutexLock lock(&mutex_);
   pending_at_start_ = std::move(pending);

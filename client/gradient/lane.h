@@ -35,6 +35,9 @@ class Lane {
   // behind them. Every Close needs all items to become ready.
   absl::Status Close();
 
+  // How many of this step's items are launched: the first ones.
+  int launched();
+
   // The next step's items; between a verdict and the first Ready after it.
   void Begin(std::vector<int> pending);
 

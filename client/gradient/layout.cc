@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "client/gradient/owned.h"
+#include "plan/pipeline/stages.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -90,6 +91,15 @@ absl::Status Layout::LayOutLaunches(int rank, transport::Compute* compute) {
                       .scratch = *std::move(scratch)});
   }
   return absl::OkStatus();
+}
+
+int Layout::LastItemOfStage(int stage) const {
+  int last = -1;
+  for (size_t item = 0; item < items_.size(); ++item) {
+    const bool is_its = StageOf(plan_, bucket(items_[item].bucket)) == stage;
+    if (is_its) last = static_cast<int>(item);
+  }
+  return last;
 }
 
 std::vector<int> Layout::PendingByItem() const {

@@ -71,6 +71,8 @@ class Layout {
     return item_of_bucket_[store_.PlaceOf(parameter).bucket];
   }
   std::vector<int> PendingByItem() const;
+  // The last of a pipeline stage's gradients; -1 if there are none of its own.
+  int LastItemOfStage(int stage) const;
 
   // Brings every gradient of another revision, of the same rank, over.
   absl::Status CopyGradients(const Layout& from) {

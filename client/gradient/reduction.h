@@ -69,6 +69,10 @@ class Reduction {
   void LaunchShared(Layout& layout, int item, const Share& share,
                     std::vector<Event> after);
 
+  // Returns once all that was launched is enqueued on its communicators; in the
+  // host, where those wait for their peers, once it is over.
+  void Drain() { queue_->Drain(); }
+
   // Does `work` when the queue gets there.
   void Run(absl::AnyInvocable<void()> work);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "client/pipeline/walk.h"
 #include "plan/pipeline/shape.h"
+#include "plan/pipeline/stages.h"
 
 namespace lockstep::pipeline {
 
@@ -41,11 +42,33 @@ absl::Status Executor::Prepare() {
   buffers_ = *std::move(buffers);
   handoffs_ = std::make_unique<Handoffs>(mine_, options_.plan->pipeline,
                                          shape.stages());
+  FindStageEnds();
+  return MakeStreams();
+}
+
+absl::Status Executor::MakeStreams() {
   for (const plan::Lane& lane : mine_.lanes) {
-    const bool ours = lane.kind == plan::LaneKind::kPipeline;
-    streams_.push_back(ours ? options_.make_stream(lane.name) : nullptr);
+    streams_.push_back(nullptr);
+    if (lane.kind != plan::LaneKind::kPipeline) continue;
+    auto stream = options_.compute->MakeStream("ls-" + lane.name);
+    if (!stream.ok()) return stream.status();
+    streams_.back() = *std::move(stream);
   }
   return absl::OkStatus();
+}
+
+void Executor::FindStageEnds() {
+  const std::vector<plan::TransferRef>& order = mine_.launch_order;
+  stage_done_at_.assign(order.size(), -1);
+  std::set<int> done;
+  for (size_t place = 0; place < order.size(); ++place) {
+    const plan::Transfer& transfer =
+        mine_.lanes[order[place].lane].transfers[order[place].index];
+    if (transfer.bucket < 0) continue;
+    const int stage =
+        plan::StageOf(*options_.plan, options_.plan->buckets[transfer.bucket]);
+    if (stage >= 0 && done.insert(stage).second) stage_done_at_[place] = stage;
+  }
 }
 
 absl::Status Executor::Judge(const Step& step) const {
@@ -65,6 +88,15 @@ absl::Status Executor::Judge(const Step& step) const {
   const bool last = stages_.back() == last_stage_;
   if (last && (step.loss == nullptr || step.output.parts.empty())) {
     return refuse("the rank of the last stage has no loss or no output type");
+  }
+  if (step.stream != nullptr) {
+    const absl::Status kind = options_.compute->CheckStream(*step.stream);
+    if (!kind.ok()) return refuse(std::string(kind.message()));
+    if (options_.compute->Captures(*step.stream)) {
+      return refuse(
+          "a CUDA graph cannot hold a pipeline's step, in which the "
+          "host has a part");
+    }
   }
   const bool shares = last || stages_.front() == 0;
   const size_t shared = shares ? spec.shared.size() : 0;
@@ -89,7 +121,10 @@ absl::StatusOr<double> Executor::Run(const Step& step) {
              .buffers = *buffers_,
              .handoffs = *handoffs_,
              .communicators = options_.communicators,
-             .streams = streams_},
+             .streams = streams_,
+             .stage_done_at = stage_done_at_,
+             .compute = *options_.compute,
+             .await_gradients = options_.await_gradients},
             step);
   absl::StatusOr<double> loss = walk.Run();
   if (loss.ok()) return loss;

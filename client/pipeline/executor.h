@@ -10,9 +10,15 @@
 // again, is the plan's (plan/ir.h): all buffers are made once, and their bytes
 // are known.
 //
-// When the rank has done its last task of the step, gradients of parameters
-// that the first and the last stage share are added up, and then OnStageDone is
-// called for each of its stages: they may enter the gradient lane.
+// A stage is done where the launch order has the first bucket of its gradients
+// (plan/pipeline/stages.h), or else at the end of the step; gradients of
+// parameters that the first and the last stage share have been added up then.
+// OnStageDone is called there, and no later message is launched before the
+// gradients are.
+//
+// With a stream of the stages (Step::stream) nothing of this waits on the host:
+// messages wait for the stream and it for them, by events. The launches are the
+// same, in the same order; the host is ahead of what it launches.
 //
 // Threads: Run from one thread; Abort from any.
 // Errors:  a callback that fails, and a transfer that does, end the executor:
@@ -33,6 +39,7 @@
 #include "base/mutex.h"
 #include "client/pipeline/buffers.h"
 #include "client/pipeline/handoffs.h"
+#include "client/transport/compute.h"
 #include "lockstep/arena.h"
 #include "lockstep/communicator.h"
 #include "lockstep/pipeline.h"
@@ -48,9 +55,13 @@ struct ExecutorOptions {
   // By index in plan.communicators; only those of this rank's pipeline lanes
   // are used. They must outlive the executor.
   std::vector<Communicator*> communicators;
+  // Memory that the communicators use and `compute` works on; `compute` also
+  // makes the lanes' streams. It must outlive the executor.
+  transport::Compute* compute = nullptr;
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
-  // A stream for a lane; the name is for people.
-  std::function<std::unique_ptr<Stream>(const std::string&)> make_stream;
+  // OnStageDone has returned for that stage: returns once what is launched next
+  // comes behind its gradients. Null: at once.
+  std::function<absl::Status(int stage)> await_gradients;
   // A callback failed on this rank: have the others told.
   std::function<void(const absl::Status&)> on_failure;
   // What is behind a transfer that failed on a communicator, which a peer may
@@ -63,7 +74,7 @@ using Step = PipelineStep;
 class Executor {
  public:
   // ResourceExhausted if buffers cannot be had; InvalidArgument for a plan
-  // without tasks on this rank.
+  // without tasks on this rank; errors of the device.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       ExecutorOptions options);
   ~Executor();
@@ -83,6 +94,8 @@ class Executor {
  private:
   explicit Executor(ExecutorOptions options);
   absl::Status Prepare();
+  absl::Status MakeStreams();
+  void FindStageEnds();
   absl::Status Judge(const Step& step) const;
   absl::Status Report(const absl::Status& error);
   absl::Status Explained(int communicator, const absl::Status& error);
@@ -95,6 +108,8 @@ class Executor {
   std::unique_ptr<Buffers> buffers_;
   std::unique_ptr<Handoffs> handoffs_;
   std::vector<std::unique_ptr<Stream>> streams_;  // by lane; null: not ours
+  // By place in the launch order: the stage that is done there; -1: none.
+  std::vector<int> stage_done_at_;
 
   Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

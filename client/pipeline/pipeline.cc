@@ -14,7 +14,6 @@ class Pipeline::Impl {
  public:
   Impl(Session::Internals& session, PlanInEffect plan)
       : session_(session),
-        arena_(MakePlainArena()),
         plan_(std::make_shared<const plan::Plan>(std::move(plan.plan))),
         rank_(plan.rank),
         communicators_(std::move(plan.communicators)) {}
@@ -24,6 +23,9 @@ class Pipeline::Impl {
   }
 
   absl::Status Begin() {
+    auto compute = session_.transport().MakeCompute();
+    if (!compute.ok()) return compute.status();
+    compute_ = *std::move(compute);
     absl::StatusOr<std::unique_ptr<pipeline::Executor>> executor =
         pipeline::Executor::Create(Options());
     if (!executor.ok()) return executor.status();
@@ -41,9 +43,12 @@ class Pipeline::Impl {
     for (const auto& communicator : communicators_) {
       options.communicators.push_back(communicator.get());
     }
-    options.allocate = [this](size_t bytes) { return arena_->Allocate(bytes); };
-    options.make_stream = [](const std::string& lane) {
-      return std::make_unique<HostStream>("ls-" + lane);
+    options.compute = compute_.get();
+    options.allocate = [this](size_t bytes) {
+      return session_.arena().Allocate(bytes);
+    };
+    options.await_gradients = [this](int stage) {
+      return session_.AwaitStage(stage);
     };
     options.on_failure = [this](const absl::Status& error) {
       session_.ReportFailure(session_.step(), "Pipeline::Run", error);
@@ -58,20 +63,16 @@ class Pipeline::Impl {
   }
 
   Session::Internals& session_;
-  const std::unique_ptr<Arena> arena_;
   const std::shared_ptr<const plan::Plan> plan_;
   const int rank_;
   const std::vector<std::unique_ptr<Communicator>> communicators_;
+  std::unique_ptr<transport::Compute> compute_;
   std::unique_ptr<pipeline::Executor> executor_;  // uses all of the above
   uint64_t watch_ = 0;
 };
 
 absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Session& session) {
   Session::Internals& internals = session.internals();
-  if (internals.spec().transport == "nccl") {
-    return absl::UnimplementedError(
-        "pipelines run on the host's transports, not yet on nccl");
-  }
   absl::StatusOr<PlanInEffect> plan = internals.TakePipeline();
   if (!plan.ok()) return plan.status();
   auto impl = std::make_unique<Impl>(internals, *std::move(plan));

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kernels/cast_scale.h"
+#include "lockstep/device_stream.h"
 
 namespace lockstep::pipeline {
 
@@ -31,6 +31,7 @@ Walk::Walk(const WalkGround& ground, const Step& step)
   for (const plan::Lane& lane : ground_.rank.lanes) {
     done_.emplace_back(lane.transfers.size());
   }
+  computed_.resize(ground_.rank.tasks.size());
   gradient_task_.assign(ground_.last_stage + 1,
                         std::vector<int>(ground_.spec.micro_batches, -1));
   for (size_t i = 0; i < ground_.rank.tasks.size(); ++i) {
@@ -49,19 +50,29 @@ absl::StatusOr<double> Walk::Run() {
     if (!status.ok()) return status;
   }
   absl::Status status = LaunchReady(tasks);
-  if (status.ok()) status = EndStages();
-  if (!status.ok()) return status;
-  // The next step fills the buffers again.
-  for (size_t lane = 0; lane < done_.size(); ++lane) {
-    for (size_t i = 0; i < done_[lane].size(); ++i) {
-      status = Await({static_cast<int>(lane), static_cast<int>(i)});
-      if (!status.ok()) return status;
-    }
+  for (const int stage : ground_.stages) {
+    if (status.ok()) status = EndStage(stage);
   }
+  if (status.ok()) status = EndStep();
+  if (!status.ok()) return status;
   return loss_;
 }
 
+// The next step fills the buffers again.
+absl::Status Walk::EndStep() {
+  for (size_t lane = 0; lane < done_.size(); ++lane) {
+    for (size_t i = 0; i < done_[lane].size(); ++i) {
+      absl::Status over =
+          AwaitOnHost({static_cast<int>(lane), static_cast<int>(i)});
+      if (!over.ok()) return over;
+    }
+  }
+  if (step_.stream == nullptr) return absl::OkStatus();
+  return step_.stream->Record().Wait();
+}
+
 void Walk::Drain() {
+  if (step_.stream != nullptr) step_.stream->Record().Wait().IgnoreError();
   for (const std::unique_ptr<Stream>& stream : ground_.streams) {
     if (stream != nullptr) stream->Synchronize().IgnoreError();
   }
@@ -84,15 +95,14 @@ absl::Status Walk::LaunchReady(int tasks_done) {
   const std::vector<TransferRef>& order = ground_.rank.launch_order;
   while (next_ < order.size()) {
     const std::vector<TransferRef> unit = UnitAt(next_);
-    // The gradient lane is another's, and comes after the last task.
-    if (ground_.streams[unit[0].lane] == nullptr) {
-      next_ += unit.size();
-      continue;
-    }
     for (const TransferRef& ref : unit) {
       if (At(ref).after_task >= tasks_done) return absl::OkStatus();
     }
-    if (absl::Status s = LaunchUnit(unit); !s.ok()) return s;
+    // The gradient lane is another's: it is told where its turn is.
+    const bool ours = ground_.streams[unit[0].lane] != nullptr;
+    const absl::Status launched =
+        ours ? LaunchUnit(unit) : EndStage(ground_.stage_done_at[next_]);
+    if (!launched.ok()) return launched;
     next_ += unit.size();
   }
   return absl::OkStatus();
@@ -104,6 +114,7 @@ absl::Status Walk::LaunchUnit(const std::vector<TransferRef>& unit) {
     for (const TransferRef& earlier : At(ref).after) {
       stream.WaitFor(done_[earlier.lane][earlier.index]);
     }
+    if (At(ref).after_task >= 0) stream.WaitFor(computed_[At(ref).after_task]);
   }
   Communicator& communicator = *ground_.communicators[At(unit[0]).communicator];
   const auto enqueue = [&] {
@@ -148,12 +159,28 @@ absl::Status Walk::Enqueue(const Transfer& transfer, int index,
 }
 
 absl::Status Walk::Await(const TransferRef& ref) {
+  if (step_.stream == nullptr) return AwaitOnHost(ref);
   if (ground_.streams[ref.lane] == nullptr) return absl::OkStatus();
+  step_.stream->WaitFor(done_[ref.lane][ref.index]);
+  return StatusOf(ref);
+}
+
+absl::Status Walk::AwaitOnHost(const TransferRef& ref) {
+  if (ground_.streams[ref.lane] == nullptr) return absl::OkStatus();
+  const absl::Status waited = done_[ref.lane][ref.index].Wait();
+  return waited.ok() ? StatusOf(ref) : waited;
+}
+
+absl::Status Walk::StatusOf(const TransferRef& ref) {
   const int communicator = At(ref).communicator;
-  absl::Status status = done_[ref.lane][ref.index].Wait();
-  if (status.ok()) status = ground_.communicators[communicator]->status();
+  const absl::Status status = ground_.communicators[communicator]->status();
   if (!status.ok()) failed_communicator_ = communicator;
   return status;
+}
+
+absl::Status Walk::AwaitQueued() {
+  auto* const device = dynamic_cast<DeviceStream*>(step_.stream);
+  return device == nullptr ? absl::OkStatus() : device->AwaitQueued();
 }
 
 // --- Tasks ------------------------------------------------------------------
@@ -163,8 +190,10 @@ absl::Status Walk::Do(int number) {
   for (const TransferRef& ref : task.after) {
     if (absl::Status s = Await(ref); !s.ok()) return Within(task, s);
   }
+  if (absl::Status s = AwaitQueued(); !s.ok()) return Within(task, s);
   const absl::Status computed = Within(task, Compute(number, task));
   failed_in_callback_ = !computed.ok();
+  if (step_.stream != nullptr) computed_[number] = step_.stream->Record();
   return computed;
 }
 
@@ -195,14 +224,29 @@ absl::Status Walk::ComputeLoss(const Task& task,
   if (!loss.ok()) return loss.status();
   const double weight = WeightOf(task.micro_batch);
   loss_ += weight * *loss;
-  for (const TensorView& part : gradient) {
-    kernels::Scale(part.data, part.type.dtype, weight,
-                   static_cast<size_t>(part.elements()));
-  }
-  return absl::OkStatus();
+  return Weigh(gradient, weight);
 }
 
-absl::Status Walk::EndStages() {
+absl::Status Walk::Weigh(const std::vector<TensorView>& gradient,
+                         double weight) {
+  if (weight == 1) return absl::OkStatus();
+  const bool at_once = step_.stream == nullptr;
+  return ground_.compute.Perform(
+      step_.stream,
+      [gradient, weight, at_once](transport::Compute::Site& site) {
+        for (const TensorView& part : gradient) {
+          site.Scale(part.data, part.type.dtype, weight,
+                     static_cast<size_t>(part.elements()));
+        }
+        absl::Status status = site.status();
+        if (status.ok() && at_once) status = site.Done().Wait();
+        return status;
+      });
+}
+
+// Collectives are the sums of shared gradients: those that are launched.
+absl::Status Walk::EndStage(int stage) {
+  if (stage < 0 || !ended_.insert(stage).second) return absl::OkStatus();
   for (size_t lane = 0; lane < ground_.rank.lanes.size(); ++lane) {
     const std::vector<Transfer>& transfers = ground_.rank.lanes[lane].transfers;
     for (size_t i = 0; i < transfers.size(); ++i) {
@@ -211,13 +255,14 @@ absl::Status Walk::EndStages() {
       if (!s.ok()) return s;
     }
   }
-  if (!step_.on_stage_done) return absl::OkStatus();
-  for (const int stage : ground_.stages) {
-    const absl::Status done = step_.on_stage_done(stage);
-    failed_in_callback_ = !done.ok();
-    if (!done.ok()) return done;
+  if (absl::Status s = AwaitQueued(); !s.ok()) return s;
+  absl::Status done;
+  if (step_.on_stage_done) done = step_.on_stage_done(stage);
+  if (done.ok() && ground_.await_gradients) {
+    done = ground_.await_gradients(stage);
   }
-  return absl::OkStatus();
+  failed_in_callback_ = !done.ok();
+  return done;
 }
 
 // --- Where a task finds what it needs ---------------------------------------

@@ -4,7 +4,9 @@
 #ifndef LOCKSTEP_CLIENT_PIPELINE_WALK_H_
 #define LOCKSTEP_CLIENT_PIPELINE_WALK_H_
 
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "client/pipeline/buffers.h"
 #include "client/pipeline/executor.h"
 #include "client/pipeline/handoffs.h"
+#include "client/transport/compute.h"
 #include "lockstep/communicator.h"
 #include "lockstep/stream.h"
 #include "plan/ir.h"
@@ -29,6 +32,9 @@ struct WalkGround {
   const Handoffs& handoffs;
   const std::vector<Communicator*>& communicators;
   const std::vector<std::unique_ptr<Stream>>& streams;
+  const std::vector<int>& stage_done_at;
+  transport::Compute& compute;
+  const std::function<absl::Status(int)>& await_gradients;
 };
 
 class Walk {
@@ -57,13 +63,22 @@ class Walk {
                        Stream& stream);
   // The transfer and those that progress together with it.
   std::vector<plan::TransferRef> UnitAt(size_t place) const;
+  // Lets what comes next, on the stages' stream or on the host, come behind the
+  // transfer.
   absl::Status Await(const plan::TransferRef& ref);
+  // Until it is over.
+  absl::Status AwaitOnHost(const plan::TransferRef& ref);
+  absl::Status StatusOf(const plan::TransferRef& ref);
+  // What the stages enqueue now comes behind all that was awaited.
+  absl::Status AwaitQueued();
 
   absl::Status Do(int number);
   absl::Status Compute(int number, const plan::Task& task);
   absl::Status ComputeLoss(const plan::Task& task,
                            const std::vector<TensorView>& gradient);
-  absl::Status EndStages();
+  absl::Status Weigh(const std::vector<TensorView>& gradient, double weight);
+  absl::Status EndStage(int stage);
+  absl::Status EndStep();
 
   std::vector<TensorView> InputOf(int number, const plan::Task& task) const;
   std::vector<TensorView> OutputOf(int number, const plan::Task& task) const;
@@ -81,6 +96,8 @@ class Walk {
   const Step& step_;
   size_t next_ = 0;                       // in the launch order
   std::vector<std::vector<Event>> done_;  // by lane, index: once launched
+  std::vector<Event> computed_;           // by task: once it was called
+  std::set<int> ended_;                   // stages
   // The task that has the gradient of a stage's output: by stage, micro-batch.
   std::vector<std::vector<int>> gradient_task_;
   double loss_ = 0;

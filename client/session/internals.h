@@ -152,6 +152,10 @@ class Session::Internals {
   void SetViewListener(session::Driver::ViewListener listener) {
     driver_->SetViewListener(std::move(listener));
   }
+  // How to wait until the gradients of a pipeline's stage are launched
+  // (gradient::Engine::AwaitStage), for who launches what comes behind them.
+  void SetStageWait(std::function<absl::Status(int stage)> wait);
+  absl::Status AwaitStage(int stage);
   // The last step of all ranks has passed, by this command if it was one.
   // Leave says so.
   void NoteLastStep(std::optional<Command> command);
@@ -216,6 +220,7 @@ class Session::Internals {
   std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_busy_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Command> last_command_ ABSL_GUARDED_BY(mutex_);
+  std::function<absl::Status(int)> stage_wait_ ABSL_GUARDED_BY(mutex_);
 
   std::unique_ptr<session::Driver> driver_;  // first to go
 };

@@ -103,6 +103,8 @@ class Compute {
     virtual ~Queue() = default;
     // Never blocks.
     virtual void Launch(Transfer transfer) = 0;
+    // Runs, or waits for, all that was launched on the host.
+    virtual void Drain() = 0;
   };
 
   // Holds a stream until the host says how to go on.
@@ -154,6 +156,16 @@ class Compute {
   // the work's error; it waits until the host has let go of every Hold of the
   // stream. Without a stream (null): in the call, on nothing's heels.
   virtual absl::Status Perform(Stream* stream, Work work) = 0;
+
+  // Must what all ranks launch together be launched in one order over all
+  // communicators? A device runs few operations at a time; in the host each
+  // communicator waits for nobody but its peers.
+  virtual bool NeedsOneOrder() const = 0;
+
+  // A stream of its own, for operations and Sites; its thread, if it has one,
+  // is called `name`.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(
+      std::string name) = 0;
 
   // Later work on `stream` waits for its Release, which must come.
   virtual absl::StatusOr<std::shared_ptr<Hold>> HoldBack(

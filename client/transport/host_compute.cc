@@ -69,6 +69,8 @@ class HostQueue final : public Compute::Queue {
         });
   }
 
+  void Drain() override { stream_.Synchronize().IgnoreError(); }
+
  private:
   HostStream stream_;
 };
@@ -141,6 +143,13 @@ class HostCompute final : public Compute {
           return work(site);
         });
     return absl::OkStatus();
+  }
+
+  bool NeedsOneOrder() const override { return false; }
+
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(
+      std::string name) override {
+    return std::make_unique<HostStream>(std::move(name));
   }
 
   absl::StatusOr<std::shared_ptr<Hold>> HoldBack(Stream& stream,

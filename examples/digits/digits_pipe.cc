@@ -96,7 +96,8 @@ class PipelineWorker {
                                                           .shape = p->shape(),
                                                           .dtype = DType::kF64,
                                                           .op = ReduceOp::kSum,
-                                                          .axes = {"data"}});
+                                                          .axes = {"data"},
+                                                          .stage = stage});
         if (!id.ok()) return id.status();
         ids_[p] = *id;
         parameters_.push_back(p);

@@ -132,6 +132,11 @@ struct ParameterOptions {
   // Further axes along which other ranks hold this same parameter, so that the
   // global norm counts it once.
   std::vector<std::string> replicated_over;
+  // In a pipeline, the stage whose backward passes make the gradient: it then
+  // travels as soon as that stage is done, and is submitted at the latest when
+  // PipelineStep::on_stage_done is told so. -1: it travels once the rank has
+  // done all its work of the step, and so do the rank's others.
+  int stage = -1;
   // How many times it is submitted in each backward pass: 2 for a weight tied
   // to two layers. The gradient is complete at the last.
   int uses = 1;

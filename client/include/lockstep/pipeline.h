@@ -16,10 +16,20 @@
 // Run computes forward and backward passes of all micro-batches in the order of
 // the schedule, while activations and gradients travel between the stages. It
 // returns once all of this rank's work of the step is done; the gradients of a
-// stage are complete when on_stage_done is called.
+// stage are complete when on_stage_done is called. A rank with several stages
+// that registers each parameter with its stage (ParameterOptions::stage) is
+// called for each as soon as it is done, while the others still compute.
 //
 // The memory of messages is made once, by Create: buffer_bytes, which the plan
 // fixes. docs/pipeline.md has schedules and timelines.
+//
+// Device memory. In a job whose transport moves it (nccl), all TensorViews are
+// the device's. Stages that enqueue their work on a stream of theirs and return
+// before it is done give that stream (PipelineStep::stream): messages then wait
+// for it and it for messages, on the device, and a callback's kernels come
+// behind what it needs. In the host a stream of the kind HostStream does the
+// same. The loss value is the host's: Loss waits for it, or returns 0 and keeps
+// it on the device.
 //
 // Threads:   Run from one thread, which may be that of GradientSync.
 // Ownership: the session must outlive it.
@@ -39,6 +49,7 @@
 #include "lockstep/export.h"
 #include "lockstep/pipeline_stage.h"
 #include "lockstep/session.h"
+#include "lockstep/stream.h"
 
 namespace lockstep {
 
@@ -54,16 +65,20 @@ struct PipelineStep {
   // Gradients of the spec's pipeline.shared parameters, in its order, on the
   // ranks of the first and the last stage: added up between the two, in place.
   std::vector<TensorView> shared;
-  // The stage's gradients are complete: the place for GradientSync::Submit.
+  // The stage's gradients are complete, or will be once `stream` has run: the
+  // place for GradientSync::Submit. What was registered with this stage must be
+  // submitted when it returns.
   std::function<absl::Status(int stage)> on_stage_done;
+  // Where stages and loss enqueue their work. Null: it is done when they
+  // return.
+  Stream* stream = nullptr;
 };
 
 class LOCKSTEP_EXPORT Pipeline {
  public:
   // After GradientSync::Seal, which connects all ranks. Errors:
   // FailedPrecondition (the spec has no pipeline, Seal was not called, a second
-  // Pipeline of the session), Unimplemented (transport nccl),
-  // ResourceExhausted.
+  // Pipeline of the session), ResourceExhausted, those of the device.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Session& session);
   // Ends what this rank still has on the way.
   ~Pipeline();
@@ -76,7 +91,8 @@ class LOCKSTEP_EXPORT Pipeline {
   size_t buffer_bytes() const;
 
   // The weighted sum of the losses, on the rank of the last stage; 0 elsewhere.
-  // InvalidArgument, with nothing done, for a step that does not fit the plan.
+  // InvalidArgument, with nothing done, for a step that does not fit the plan
+  // or a stream of another kind than the job's memory.
   absl::StatusOr<double> Run(const PipelineStep& step);
 
  private:

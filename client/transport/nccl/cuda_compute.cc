@@ -129,6 +129,8 @@ class CudaQueue final : public Compute::Queue {
     });
   }
 
+  void Drain() override { driver_.Synchronize().IgnoreError(); }
+
  private:
   void Drive(Compute::Transfer& transfer) {
     if (!transfer.aside && std::exchange(used_aside_, false)) {
@@ -291,6 +293,12 @@ class CudaCompute final : public Compute {
     if (!ready.ok()) return ready.status();
     CudaSite site(*device_, cuda_stream);
     return work(site);
+  }
+
+  bool NeedsOneOrder() const override { return true; }
+
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(std::string) override {
+    return CudaStream::Create(device_->cuda.get());
   }
 
   absl::StatusOr<std::shared_ptr<Hold>> HoldBack(Stream& stream,

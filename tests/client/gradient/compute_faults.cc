@@ -120,6 +120,7 @@ class SpoiledQueue final : public Compute::Queue {
         };
     inner_->Launch(std::move(transfer));
   }
+  void Drain() override { inner_->Drain(); }
 
  private:
   const ComputeFault fault_;
@@ -175,6 +176,11 @@ class SpoiledCompute final : public Compute {
   absl::Status Perform(Stream* stream, Work work) override {
     return inner_->Perform(stream,
                            SpoilWork(fault_, &wrapped_, std::move(work)));
+  }
+  bool NeedsOneOrder() const override { return inner_->NeedsOneOrder(); }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(
+      std::string name) override {
+    return inner_->MakeStream(std::move(name));
   }
   absl::StatusOr<std::shared_ptr<Hold>> HoldBack(Stream& stream,
                                                  size_t bytes) override {

@@ -3,11 +3,15 @@
 
 #include "client/pipeline/executor.h"
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "client/transport/inproc/inproc.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "plan/pipeline/stages.h"
 #include "plan/timeline/timeline.h"
 #include "tests/client/pipeline/pipeline_world.h"
 #include "tests/plan/schedule/shapes.h"
@@ -50,7 +54,6 @@ TEST(ExecutorTest, EveryScheduleComputesWhatOneProcessDoes) {
 
 TEST(ExecutorTest, TransfersThatComeLateChangeNothing) {
   for (const ScheduleShape& shape : Shapes()) {
-    if (shape.ranks > 4) continue;
     SCOPED_TRACE(testing::PrintToString(shape));
     PipelineWorld world({.shape = shape, .late = 0.4});
     for (const int step : {0, 1}) world.ExpectEqualToOneProcess(step);
@@ -82,6 +85,67 @@ TEST(ExecutorTest, SharedGradientsAreThoseOfBothStages) {
     SCOPED_TRACE(testing::PrintToString(shape));
     PipelineWorld world({.shape = shape, .shared = true});
     for (const int step : {0, 1}) world.ExpectEqualToOneProcess(step);
+  }
+}
+
+// In a process each; the stages of a rank enqueue on a stream of its own.
+class EnqueueingNetwork final : public Network {
+ public:
+  explicit EnqueueingNetwork(int ranks) : sites_(ranks) {}
+  transport::Transport& at(int) override { return *transport_; }
+  Worksite* SiteOf(int rank) override { return &sites_[rank]; }
+
+ private:
+  transport::InprocHub hub_;
+  const std::unique_ptr<transport::Transport> transport_ =
+      transport::MakeInprocTransport(&hub_);
+  std::vector<HostSite> sites_;
+};
+
+TEST(ExecutorTest, StagesMayEnqueueTheirWork) {
+  for (const ScheduleShape& shape : Shapes()) {
+    if (shape.ranks > 4) continue;
+    SCOPED_TRACE(testing::PrintToString(shape));
+    for (const double late : {0.0, 0.4}) {
+      EnqueueingNetwork network(shape.ranks);
+      PipelineWorld world({.shape = shape, .late = late, .network = &network});
+      for (const int step : {0, 1}) world.ExpectEqualToOneProcess(step);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(ExecutorTest, AStageIsDoneWhereItsGradientsAreLaunched) {
+  for (const ScheduleShape& shape : Shapes()) {
+    if (shape.ranks > 4) continue;
+    SCOPED_TRACE(testing::PrintToString(shape));
+    PipelineWorld world({.shape = shape});
+    world.ExpectEqualToOneProcess(0);
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      const plan::RankPlan& mine = world.plan().ranks[rank];
+      std::vector<int> stages;
+      for (const plan::Transfer& t : mine.lanes[0].transfers) {
+        stages.push_back(StageOf(world.plan(), world.plan().buckets[t.bucket]));
+        const int passes = static_cast<int>(std::count_if(
+            mine.tasks.begin(), mine.tasks.begin() + t.after_task + 1,
+            [](const auto& task) { return plan::EndsMicroBatch(task.work); }));
+        EXPECT_EQ(world.PassesWhenDone(rank, stages.back()), passes);
+      }
+      EXPECT_EQ(world.StagesDone(rank), stages);
+    }
+  }
+}
+
+TEST(ExecutorTest, GradientsThatCannotBeWaitedForEndTheStepOfAll) {
+  PipelineWorld world({.shape = {kInterleaved, 2, 4, 2},
+                       .await_gradients = [](int rank, int stage) {
+                         return rank == 0 && stage == 2
+                                    ? absl::FailedPreconditionError("w missing")
+                                    : absl::OkStatus();
+                       }});
+  for (const absl::Status& status : world.Run(0)) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("w missing"));
   }
 }
 

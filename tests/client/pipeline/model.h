@@ -69,6 +69,7 @@ class TanhStage : public PipelineStage {
     step_ = step;
     is_first_ = is_first;
     gradient_.assign(gradient_.size(), 0);
+    passes_ = 0;
   }
 
   absl::Status Forward(int m, TensorViews input, TensorViews output) override {
@@ -112,11 +113,14 @@ class TanhStage : public PipelineStage {
     }
     inputs_.erase(m);
     outputs_.erase(m);
+    ++passes_;
     return absl::OkStatus();
   }
 
   Matrix& gradient() { return gradient_; }
   size_t kept() const { return inputs_.size(); }
+  // Micro-batches of this step that are over.
+  int passes() const { return passes_; }
 
   std::function<absl::Status(int micro_batch)> fail;
 
@@ -133,6 +137,7 @@ class TanhStage : public PipelineStage {
   Matrix weight_;
   Matrix gradient_;
   int step_ = 0;
+  int passes_ = 0;
   bool is_first_ = false;
   std::map<int, Matrix> inputs_;
   std::map<int, Matrix> outputs_;

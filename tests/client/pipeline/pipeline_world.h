@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,19 +20,23 @@
 #include "plan/compile.h"
 #include "plan/verify.h"
 #include "tests/client/pipeline/model.h"
+#include "tests/client/pipeline/worksite.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/support/faulty_communicator.h"
 #include "tests/support/inproc_world.h"
 
 namespace lockstep::pipeline {
 
-// What connects the ranks, if not inproc: a process for each.
+// What connects the ranks, if not inproc: a process for each. It may also be
+// where the stages enqueue their work.
 class Network {
  public:
   virtual ~Network() = default;
   virtual transport::Transport& at(int rank) = 0;
-  virtual std::unique_ptr<Stream> MakeStream(int rank,
-                                             const std::string& name) = 0;
+  // Null: the stages of the rank are done when they return.
+  virtual Worksite* SiteOf(int) { return nullptr; }
+  // Where the rank's messages lie.
+  virtual std::unique_ptr<Arena> MakeArena(int) { return MakePlainArena(); }
 };
 
 class PipelineWorld {
@@ -41,6 +47,9 @@ class PipelineWorld {
     bool shared = false;         // the first and the last stage have one weight
     double late = 0;             // the share of transfers that come late
     Network* network = nullptr;  // none: inproc
+    // A rank's gradients of a stage are submitted: wait for them.
+    std::function<absl::Status(int rank, int stage)> await_gradients =
+        [](int, int) { return absl::OkStatus(); };
   };
 
   explicit PipelineWorld(const Options& options) : options_(options) {
@@ -96,7 +105,10 @@ class PipelineWorld {
     double loss = 0;
     for (const auto& rank : ranks_) {
       loss += rank->loss;
-      ASSERT_EQ(rank->stages_done, rank->executor->stages());
+      ASSERT_EQ(
+          std::set<int>(rank->stages_done.begin(), rank->stages_done.end()),
+          std::set<int>(rank->executor->stages().begin(),
+                        rank->executor->stages().end()));
       for (size_t i = 0; i < rank->stages.size(); ++i) {
         const int stage = rank->executor->stages()[i];
         ExpectNear(rank->stages[i]->gradient(), expected.gradients[stage]);
@@ -124,6 +136,14 @@ class PipelineWorld {
   }
 
   Executor& executor(int rank) { return *ranks_[rank]->executor; }
+  // In the last step: the rank's stages in the order in which they were done.
+  const std::vector<int>& StagesDone(int rank) const {
+    return ranks_[rank]->stages_done;
+  }
+  // How many tasks that ended a micro-batch it had done then.
+  int PassesWhenDone(int rank, int stage) const {
+    return ranks_[rank]->passes_at_end.at(stage);
+  }
   const plan::Plan& plan() const { return *plan_; }
 
  private:
@@ -131,9 +151,12 @@ class PipelineWorld {
     int number;
     std::vector<std::unique_ptr<TanhStage>> stages;
     SquareLoss loss_of;
+    std::unique_ptr<transport::Compute> compute;
+    std::unique_ptr<Arena> arena;
     std::unique_ptr<Executor> executor;
     double loss = 0;
     std::vector<int> stages_done;
+    std::map<int, int> passes_at_end;  // of all its stages, by stage
   };
 
   Matrix Weight(int stage) const {
@@ -196,11 +219,13 @@ class PipelineWorld {
     return members;
   }
 
-  std::unique_ptr<Stream> MakeStream(int rank, const std::string& name) {
-    if (options_.network != nullptr) {
-      return options_.network->MakeStream(rank, name);
-    }
-    return std::make_unique<HostStream>(name);
+  std::unique_ptr<transport::Compute> MakeCompute(int rank) {
+    if (options_.network == nullptr) return transport::MakeHostCompute();
+    return *options_.network->at(rank).MakeCompute();
+  }
+  Worksite* SiteOf(int rank) {
+    return options_.network == nullptr ? nullptr
+                                       : options_.network->SiteOf(rank);
   }
 
   // As the coordinator does: whoever fails, all are told why.
@@ -224,14 +249,20 @@ class PipelineWorld {
     for (auto& communicator : communicators_[number]) {
       communicators.push_back(communicator.get());
     }
+    rank->compute = MakeCompute(number);
+    rank->arena = options_.network == nullptr
+                      ? MakePlainArena()
+                      : options_.network->MakeArena(number);
     auto executor = Executor::Create(
         {.plan = plan_,
          .rank = number,
          .communicators = std::move(communicators),
-         .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
-         .make_stream =
-             [this, number](const std::string& name) {
-               return MakeStream(number, name);
+         .compute = rank->compute.get(),
+         .allocate = [arena = rank->arena.get()](
+                         size_t bytes) { return arena->Allocate(bytes); },
+         .await_gradients =
+             [this, number](int stage) {
+               return options_.await_gradients(number, stage);
              },
          .on_failure = [this](const absl::Status& error) { Tell(error); },
          .explain = [this](int, const absl::Status&) { return AwaitCause(); }});
@@ -261,9 +292,14 @@ class PipelineWorld {
     }
     step.on_stage_done = [&](int stage) {
       rank.stages_done.push_back(stage);
+      rank.passes_at_end[stage] = 0;
+      for (const auto& each : rank.stages) {
+        rank.passes_at_end[stage] += each->passes();
+      }
       return absl::OkStatus();
     };
-    const absl::StatusOr<double> loss = rank.executor->Run(step);
+    const Enqueued enqueued(step, SiteOf(rank.number));
+    const absl::StatusOr<double> loss = rank.executor->Run(enqueued.step());
     if (loss.ok()) rank.loss = *loss;
     return loss.status();
   }
@@ -271,7 +307,6 @@ class PipelineWorld {
   const Options options_;
   int left_ = -1;
   testing_support::InprocWorld inproc_;
-  std::unique_ptr<Arena> arena_ = MakePlainArena();
   std::shared_ptr<const plan::Plan> plan_;
   // By rank and communicator.
   std::vector<std::vector<std::unique_ptr<Communicator>>> communicators_;

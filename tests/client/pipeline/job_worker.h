@@ -1,0 +1,192 @@
+// One worker of a job that is a pipeline: its session is made by the test.
+//
+//   mesh data=2,pipe=2: two replicas of a pipeline of two ranks
+
+#ifndef LOCKSTEP_TESTS_CLIENT_PIPELINE_JOB_WORKER_H_
+#define LOCKSTEP_TESTS_CLIENT_PIPELINE_JOB_WORKER_H_
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "lockstep/gradient_sync.h"
+#include "lockstep/pipeline.h"
+#include "lockstep/session.h"
+#include "plan/pipeline/shape.h"
+#include "tests/client/pipeline/model.h"
+#include "tests/client/pipeline/worksite.h"
+
+namespace lockstep::pipeline {
+
+inline constexpr int kMicroBatches = 4;
+inline constexpr int kSteps = 3;
+
+struct Job {
+  std::string transport;
+  PipelineSchedule schedule;
+  int virtual_stages = 1;
+};
+
+inline JobSpec SpecOf(const Job& job) {
+  return {.name = "job",
+          .mesh = {{{"data", 2}, {"pipe", 2}}},
+          .transport = job.transport,
+          .pipeline = {.schedule = job.schedule,
+                       .micro_batches = kMicroBatches,
+                       .virtual_stages = job.virtual_stages,
+                       .activations = {{{{DType::kF64, {kSamples, kWidth}}}}}},
+          .timeouts = {.join = absl::Seconds(30)}};
+}
+
+// What one worker saw.
+struct Seen {
+  absl::Status status;
+  int rank = -1;
+  std::vector<int> stages;
+  std::vector<int> stages_done;                // in the last step, in order
+  std::vector<double> losses;                  // by step
+  std::vector<std::vector<Matrix>> gradients;  // by step: of its stages
+};
+
+// The samples of a replica's step: a number of their own.
+inline int SamplesOf(int step, int replica) { return 10 * step + replica; }
+
+class JobWorker {
+ public:
+  // `site`: where the stages enqueue their work; null: they do it at once.
+  JobWorker(const JobSpec& spec, int fails_at, Worksite* site)
+      : spec_(spec), fails_at_(fails_at), site_(site) {}
+
+  absl::Status Train(Session& session, Seen& seen) {
+    seen.rank = session.rank();
+    auto sync = GradientSync::Create(session);
+    if (!sync.ok()) return sync.status();
+    EXPECT_EQ(Pipeline::Create(session).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    const plan::ScheduleShape shape = plan::ShapeOf(spec_.pipeline, spec_.mesh);
+    for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {
+      const int stage = StageOf(shape, seen.rank % 2, chunk);
+      auto id = (*sync)->Register({.name = absl::StrCat("stage", stage),
+                                   .shape = {kWidth, kWidth},
+                                   .dtype = DType::kF64,
+                                   .axes = {"data"},
+                                   .stage = stage});
+      if (!id.ok()) return id.status();
+      ids_.push_back(*id);
+    }
+    if (absl::Status sealed = (*sync)->Seal(); !sealed.ok()) return sealed;
+    auto pipeline = Pipeline::Create(session);
+    if (!pipeline.ok()) return pipeline.status();
+    EXPECT_FALSE(Pipeline::Create(session).ok()) << "a second one";
+    seen.stages = (*pipeline)->stages();
+    EXPECT_GT((*pipeline)->buffer_bytes(), 0u);
+    std::vector<TanhStage> stages;
+    for (const int stage : seen.stages) stages.emplace_back(WeightOf(stage));
+    for (int step = 0; step < kSteps; ++step) {
+      absl::Status done = Step(step, **sync, **pipeline, stages, seen);
+      if (!done.ok()) return done;
+    }
+    return absl::OkStatus();
+  }
+
+  // Stages whose gradients the worker keeps to itself.
+  std::vector<int> forgets;
+
+ private:
+  absl::Status Step(int step, GradientSync& sync, Pipeline& pipeline,
+                    std::vector<TanhStage>& stages, Seen& seen) {
+    SquareLoss loss;
+    const int samples = SamplesOf(step, seen.rank / 2);
+    loss.step = samples;
+    PipelineStep work{.loss = &loss,
+                      .output = {{{DType::kF64, {kSamples, kWidth}}}}};
+    for (size_t i = 0; i < stages.size(); ++i) {
+      stages[i].BeginStep(samples, seen.stages[i] == 0);
+      work.stages.push_back(&stages[i]);
+    }
+    if (step == fails_at_) {
+      stages[0].fail = [](int m) {
+        return m == 2 ? absl::DataLossError("a sample cannot be read")
+                      : absl::OkStatus();
+      };
+    }
+    seen.stages_done.clear();
+    work.on_stage_done = [&](int stage) {
+      seen.stages_done.push_back(stage);
+      if (std::count(forgets.begin(), forgets.end(), stage) > 0) {
+        return absl::OkStatus();
+      }
+      const size_t i =
+          std::find(seen.stages.begin(), seen.stages.end(), stage) -
+          seen.stages.begin();
+      return Submit(sync, ids_[i], stages[i].gradient());
+    };
+    const Enqueued enqueued(work, site_);
+    const absl::StatusOr<double> ran = pipeline.Run(enqueued.step());
+    if (!ran.ok()) return ran.status();
+    seen.losses.push_back(*ran);
+    const auto verdict = sync.Finish({.samples = 1});
+    if (!verdict.ok()) return verdict.status();
+    std::vector<Matrix>& gradients = seen.gradients.emplace_back();
+    for (const ParameterId id : ids_) {
+      const auto reduced = sync.Gradient<double>(id);
+      const double* const values = Reach(reduced.data());
+      gradients.emplace_back(values, values + reduced.size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Submit(GradientSync& sync, ParameterId id,
+                      const Matrix& gradient) {
+    if (site_ == nullptr) {
+      return sync.Submit(id, gradient.data(), gradient.size() * sizeof(double));
+    }
+    double* const view = Reach(sync.Gradient<double>(id).data());
+    absl::Status copied = site_->Enqueue([view, &gradient] {
+      std::copy(gradient.begin(), gradient.end(), view);
+    });
+    return copied.ok() ? sync.Submit(id, site_->stream()) : copied;
+  }
+
+  double* Reach(double* at) {
+    return site_ == nullptr ? at : static_cast<double*>(site_->Reach(at));
+  }
+
+  const JobSpec spec_;
+  const int fails_at_;
+  Worksite* const site_;
+  std::vector<ParameterId> ids_;
+};
+
+// Four workers' losses and gradients are those of the model in one process,
+// each replica on its samples, averaged over the two.
+inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job) {
+  const int stages = 2 * job.virtual_stages;
+  const std::vector<double> weights(kMicroBatches, 1.0 / kMicroBatches);
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<Outcome> alone;
+    for (const int replica : {0, 1}) {
+      alone.push_back(
+          RunAlone(stages, SamplesOf(step, replica), weights, WeightOf));
+      EXPECT_NEAR(
+          all[2 * replica].losses[step] + all[2 * replica + 1].losses[step],
+          alone[replica].loss, 1e-12);
+    }
+    for (const Seen& seen : all) {
+      for (size_t i = 0; i < seen.stages.size(); ++i) {
+        const Matrix& a = alone[0].gradients[seen.stages[i]];
+        const Matrix& b = alone[1].gradients[seen.stages[i]];
+        for (size_t k = 0; k < a.size(); ++k) {
+          // Mean is a sum times 1/2, in f64.
+          ASSERT_NEAR(seen.gradients[step][i][k], (a[k] + b[k]) / 2, 1e-12);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace lockstep::pipeline
+
+#endif  // LOCKSTEP_TESTS_CLIENT_PIPELINE_JOB_WORKER_H_

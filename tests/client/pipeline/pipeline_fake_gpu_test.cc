@@ -1,0 +1,144 @@
+// Whole jobs on fake GPUs: sessions with the real coordinator's core, gradients
+// and activations in device memory, stages that are kernels on a stream.
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/session/internals.h"
+#include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/nccl.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/pipeline/job_worker.h"
+#include "tests/support/fake_control_core.h"
+#include "tests/support/fake_gpu.h"
+
+namespace lockstep::pipeline {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Kernels on memory that the host cannot reach.
+class GpuSite final : public Worksite {
+ public:
+  GpuSite(fake::FakeGpus* gpus, const transport::nccl::Tables& tables)
+      : gpus_(*gpus),
+        stream_(*transport::nccl::CudaStream::Create(tables.cuda.get())) {}
+
+  Stream& stream() override { return *stream_; }
+  absl::Status Enqueue(std::function<void()> work) override {
+    const auto ready = stream_->Ready();
+    if (!ready.ok()) return ready.status();
+    gpus_.LaunchKernel(*ready, std::move(work));
+    return absl::OkStatus();
+  }
+  void* Reach(void* at) override { return gpus_.Reach(at); }
+
+ private:
+  fake::FakeGpus& gpus_;
+  const std::unique_ptr<transport::nccl::CudaStream> stream_;
+};
+
+class PipelineFakeGpuTest : public testing::Test {
+ protected:
+  // `forgets`: of worker 0.
+  std::vector<Seen> Run(const Job& job, std::vector<int> forgets = {}) {
+    JobSpec spec = SpecOf(job);
+    spec.timeouts = {.join = absl::Seconds(60),
+                     .lease = absl::Seconds(60),
+                     .resume = absl::Seconds(60)};  // of slow machines
+    std::vector<std::future<Seen>> running;
+    for (int i = 0; i < 4; ++i) {
+      running.push_back(std::async(std::launch::async, [&, i] {
+        Seen seen;
+        seen.status =
+            Live(spec, i, i == 0 ? forgets : std::vector<int>{}, seen);
+        return seen;
+      }));
+    }
+    std::vector<Seen> all(4);
+    for (auto& each : running) {
+      Seen seen = each.get();
+      const int rank = seen.rank;
+      if (rank >= 0) all[rank] = std::move(seen);
+    }
+    return all;
+  }
+
+  absl::Status Live(const JobSpec& spec, int number, std::vector<int> forgets,
+                    Seen& seen) {
+    const transport::nccl::Tables tables = gpus_.TablesOf(number);
+    auto session = Session::Internals::Join(
+        {.addresses = {"core"},
+         .job = spec.name,
+         .worker = absl::StrCat("worker-", number),
+         .spec = spec},
+        {.channels = session::MakeFakeChannels(&server_),
+         .make_transport =
+             [&](const JobSpec&) {
+               return transport::nccl::MakeTransport(tables);
+             },
+         .clock = clock_,
+         .process = {"host", number, "boot"},
+         .life = ++lives_});
+    if (!session.ok()) return session.status();
+    GpuSite site(&gpus_, tables);
+    JobWorker worker(spec, /*fails_at=*/-1, &site);
+    worker.forgets = std::move(forgets);
+    absl::Status trained = worker.Train(**session, seen);
+    return trained.ok() ? (*session)->Leave() : trained;
+  }
+
+  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
+  std::atomic<uint64_t> lives_ = 0;
+  session::CoreServer server_{clock_.get()};
+  fake::FakeGpus gpus_{{.seed = 11, .residents_max = 1}};
+};
+
+class EverySchedule : public PipelineFakeGpuTest,
+                      public testing::WithParamInterface<Job> {};
+
+TEST_P(EverySchedule, TrainsAsOneProcessWithOneResidentOperation) {
+  const std::vector<Seen> all = Run(GetParam());
+  for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+  ExpectOneProcess(all, GetParam());
+  EXPECT_THAT(gpus_.violations(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, EverySchedule,
+    testing::Values(Job{"nccl", PipelineSchedule::kGPipe},
+                    Job{"nccl", PipelineSchedule::kOneFOneB},
+                    Job{"nccl", PipelineSchedule::kInterleaved, 2},
+                    Job{"nccl", PipelineSchedule::kZbH1},
+                    Job{"nccl", PipelineSchedule::kZbV, 2}),
+    [](const auto& info) {
+      std::string name(Name(info.param.schedule));
+      std::erase(name, '-');
+      return name;
+    });
+
+TEST_F(PipelineFakeGpuTest, AStageThatIsDoneFirstIsReducedFirst) {
+  const std::vector<Seen> all =
+      Run({"nccl", PipelineSchedule::kInterleaved, 2});
+  EXPECT_THAT(all[0].stages_done, ElementsAre(2, 0));
+  EXPECT_THAT(all[1].stages_done, ElementsAre(3, 1));
+}
+
+// Its turn on the device would be another than on the other replica.
+TEST_F(PipelineFakeGpuTest, GradientsThatAreNotThereInTheirTurnAreNamed) {
+  for (const Seen& seen :
+       Run({"nccl", PipelineSchedule::kInterleaved, 2}, /*forgets=*/{2})) {
+    EXPECT_THAT(std::string(seen.status.message()),
+                HasSubstr("turn of the gradients of stage 2"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::pipeline

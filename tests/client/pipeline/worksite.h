@@ -1,0 +1,126 @@
+// Stages that enqueue their work on a stream and return: on a host's stream, or
+// as kernels of a device.
+
+#ifndef LOCKSTEP_TESTS_CLIENT_PIPELINE_WORKSITE_H_
+#define LOCKSTEP_TESTS_CLIENT_PIPELINE_WORKSITE_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "client/pipeline/executor.h"
+#include "lockstep/pipeline_stage.h"
+#include "lockstep/stream.h"
+
+namespace lockstep::pipeline {
+
+// A rank's stream, and what work on it sees.
+class Worksite {
+ public:
+  virtual ~Worksite() = default;
+  virtual Stream& stream() = 0;
+  virtual absl::Status Enqueue(std::function<void()> work) = 0;
+  // Where work finds what lies there.
+  virtual void* Reach(void* at) { return at; }
+
+  std::vector<TensorView> Reach(TensorViews views) {
+    std::vector<TensorView> reached(views.begin(), views.end());
+    for (TensorView& view : reached) view.data = Reach(view.data);
+    return reached;
+  }
+};
+
+class HostSite final : public Worksite {
+ public:
+  Stream& stream() override { return stream_; }
+  absl::Status Enqueue(std::function<void()> work) override {
+    stream_.Enqueue([work = std::move(work)] {
+      work();
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  HostStream stream_{"ls-stages"};
+};
+
+class EnqueuedStage final : public PipelineStage {
+ public:
+  EnqueuedStage(PipelineStage* stage, Worksite* site)
+      : stage_(*stage), site_(*site) {}
+
+  absl::Status Forward(int m, TensorViews input, TensorViews output) override {
+    return site_.Enqueue(
+        [this, m, in = site_.Reach(input), out = site_.Reach(output)] {
+          stage_.Forward(m, in, out).IgnoreError();
+        });
+  }
+  absl::Status BackwardInput(int m, TensorViews output_gradient,
+                             TensorViews input_gradient) override {
+    return site_.Enqueue([this, m, out = site_.Reach(output_gradient),
+                          in = site_.Reach(input_gradient)] {
+      stage_.BackwardInput(m, out, in).IgnoreError();
+    });
+  }
+  absl::Status BackwardWeight(int m, TensorViews output_gradient) override {
+    return site_.Enqueue([this, m, out = site_.Reach(output_gradient)] {
+      stage_.BackwardWeight(m, out).IgnoreError();
+    });
+  }
+
+ private:
+  PipelineStage& stage_;
+  Worksite& site_;
+};
+
+// Waits for the value, which is the host's.
+class EnqueuedLoss final : public PipelineLoss {
+ public:
+  EnqueuedLoss(PipelineLoss* loss, Worksite* site)
+      : loss_(*loss), site_(*site) {}
+
+  absl::StatusOr<double> Loss(int m, TensorViews output,
+                              TensorViews gradient) override {
+    double value = 0;
+    absl::Status enqueued = site_.Enqueue(
+        [this, m, out = site_.Reach(output), d_out = site_.Reach(gradient),
+         &value] { value = *loss_.Loss(m, out, d_out); });
+    if (enqueued.ok()) enqueued = site_.stream().Record().Wait();
+    if (!enqueued.ok()) return enqueued;
+    return value;
+  }
+
+ private:
+  PipelineLoss& loss_;
+  Worksite& site_;
+};
+
+// The step as it is, or with its stages enqueued on a site.
+class Enqueued {
+ public:
+  Enqueued(const PipelineStep& step, Worksite* site) : step_(step) {
+    if (site == nullptr) return;
+    for (PipelineStage*& stage : step_.stages) {
+      stages_.push_back(std::make_unique<EnqueuedStage>(stage, site));
+      stage = stages_.back().get();
+    }
+    if (step_.loss != nullptr) {
+      loss_ = std::make_unique<EnqueuedLoss>(step_.loss, site);
+      step_.loss = loss_.get();
+    }
+    step_.stream = &site->stream();
+  }
+
+  const PipelineStep& step() const { return step_; }
+
+ private:
+  PipelineStep step_;
+  std::vector<std::unique_ptr<EnqueuedStage>> stages_;
+  std::unique_ptr<EnqueuedLoss> loss_;
+};
+
+}  // namespace lockstep::pipeline
+
+#endif  // LOCKSTEP_TESTS_CLIENT_PIPELINE_WORKSITE_H_
