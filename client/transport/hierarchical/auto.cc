@@ -80,10 +80,15 @@ class AutoGroup final : public GroupHalf {
     auto refusal = Agree(link_->link(), ShareMemory(deadline), deadline);
     if (!refusal.ok()) return std::move(refusal).status();
     shares_ = refusal->empty();
-    choice_ = shares_ ? absl::StrCat(group().size, " ranks on ",
-                                     placement_->hosts(), " hosts")
-                      : absl::StrCat("no shared memory, ", *refusal);
+    choice_ = shares_ ? Census() : absl::StrCat("no shared memory, ", *refusal);
     return absl::OkStatus();
+  }
+
+  std::string Census() const {
+    const int hosts = placement_->hosts();
+    return hosts == 1
+               ? absl::StrCat(group().size, " ranks on one host")
+               : absl::StrCat(group().size, " ranks on ", hosts, " hosts");
   }
 
   int host() const { return placement_->host(group().rank); }

@@ -104,6 +104,32 @@ TEST(AutoTest, AbortEndsConnecting) {
   }
 }
 
+// Rank 1 has no connection with rank 2 that it would look at; it hears of it
+// from rank 0, in shared memory.
+TEST(AutoTest, ALossOnAnotherHostIsNamedToAll) {
+  for (size_t count : {10, 100'000}) {
+    PretendedHostsInProcess world("aab");
+    std::vector<Member> members = ConnectAll(world, 3);
+    members[2].comm = nullptr;
+    std::vector<std::thread> threads;
+    for (int rank : {0, 1}) {
+      threads.emplace_back([&, rank] {
+        std::vector<float> values(count);
+        HostStream stream;
+        ASSERT_TRUE(members[rank]
+                        .comm
+                        ->AllReduce(values.data(), values.data(), count,
+                                    DType::kF32, ReduceOp::kSum, stream)
+                        .ok());
+        const absl::Status ended = stream.Synchronize();
+        EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
+        EXPECT_EQ(BlamedRank(ended), 2) << ended;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 // --- The vote ---------------------------------------------------------------
 
 std::vector<absl::StatusOr<std::string>> Vote(

@@ -1,0 +1,194 @@
+// Groups over several hosts with real processes, which are killed and stopped;
+// and with hosts that are what containers are: namespaces.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/support/program.h"
+
+namespace lockstep {
+namespace {
+
+// Passes the first ranks' leader alone; cut in pieces.
+constexpr size_t kCounts[] = {100, 1 << 20};
+
+using Command = std::vector<std::string>;
+
+// All ranks are programs; this process passes their handles.
+class Party {
+ public:
+  // `where[r]`: what begins rank r's command, its address and its pretended
+  // host.
+  struct Where {
+    Command prefix;
+    std::string address;
+    std::string host;
+  };
+
+  Party(const std::vector<Where>& where, size_t count) {
+    std::vector<std::string> handles;
+    for (size_t rank = 0; rank < where.size(); ++rank) {
+      Command command = where[rank].prefix;
+      for (const std::string& word :
+           {std::string(LOCKSTEP_AUTO_PEER), absl::StrCat(rank),
+            absl::StrCat(where.size()), absl::StrCat(count),
+            where[rank].address, where[rank].host}) {
+        command.push_back(word);
+      }
+      peers_.push_back(std::make_unique<Program>(command));
+    }
+    for (const auto& peer : peers_) handles.push_back(peer->ReadLine());
+    for (const auto& peer : peers_) {
+      for (const std::string& handle : handles) peer->WriteLine(handle);
+    }
+  }
+
+  Program& peer(int rank) { return *peers_[rank]; }
+  void SayToAll(const std::string& word) {
+    for (const auto& peer : peers_) peer->WriteLine(word);
+  }
+  void ExpectFromAll(const std::string& line) {
+    for (const auto& peer : peers_) EXPECT_EQ(peer->ReadLine(), line);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Program>> peers_;
+};
+
+std::vector<Party::Where> Pretended(const std::string& hosts) {
+  std::vector<Party::Where> where;
+  for (char host : hosts) where.push_back({{}, "127.0.0.1", {host}});
+  return where;
+}
+
+TEST(HostProcessTest, ReducesAcrossHosts) {
+  for (size_t count : kCounts) {
+    Party party(Pretended("aabb"), count);
+    party.ExpectFromAll("hierarchical");
+    for (int round = 0; round < 3; ++round) {
+      party.SayToAll("go");
+      party.ExpectFromAll("4");
+    }
+  }
+}
+
+// Its host has proof; the other learns of it by connections that close.
+TEST(HostProcessTest, AKilledRankEndsTheGroupOnAllHosts) {
+  for (size_t count : kCounts) {
+    for (int round = 0; round < 3; ++round) {
+      Party party(Pretended("aabb"), count);
+      party.ExpectFromAll("hierarchical");
+      party.SayToAll("go");
+      party.ExpectFromAll("4");
+      party.SayToAll("forever");
+      party.peer(2).Signal(SIGKILL);
+      const std::string told = party.peer(3).ReadLine();
+      EXPECT_TRUE(absl::StrContains(told, "rank 2")) << told;
+      for (int rank : {0, 1}) {
+        const std::string heard = party.peer(rank).ReadLine();
+        EXPECT_TRUE(absl::StrContains(heard, "UNAVAILABLE")) << heard;
+      }
+    }
+  }
+}
+
+TEST(HostProcessTest, WhoSeesADeathOnItsHostHasProof) {
+  Party party(Pretended("abb"), kCounts[1]);
+  party.ExpectFromAll("hierarchical");
+  // Rank 0 takes no part: what rank 1 misses is rank 2 alone.
+  party.peer(2).Signal(SIGKILL);
+  party.peer(1).WriteLine("go");
+  const std::string told = party.peer(1).ReadLine();
+  EXPECT_TRUE(absl::StartsWith(told, "proven UNAVAILABLE")) << told;
+  EXPECT_TRUE(absl::StrContains(told, "process of rank 2")) << told;
+}
+
+// --- Namespaces -------------------------------------------------------------
+
+// Two network and mount namespaces with a cable between them.
+class TwoHosts {
+ public:
+  // Why there are none.
+  std::string Make() {
+    if (!Hold(first_, {"/usr/bin/unshare", "-Urnm"})) {
+      return "no namespaces can be made here: " + first_->Errors();
+    }
+    Command inner = Inside(*first_, {"-U"});
+    inner.insert(inner.end(), {"/usr/bin/unshare", "-nm"});
+    if (!Hold(second_, inner)) return "no second: " + second_->Errors();
+    const std::string ip = Ip();
+    if (ip.empty()) return "there is no program ip";
+    const std::vector<std::pair<Program*, Command>> steps = {
+        {first_.get(),
+         {"link", "add", "name", "hosta", "type", "veth", "peer", "name",
+          "hostb", "netns", absl::StrCat(second_->pid())}},
+        {first_.get(), {"addr", "add", "10.77.0.1/24", "dev", "hosta"}},
+        {second_.get(), {"addr", "add", "10.77.0.2/24", "dev", "hostb"}},
+        {first_.get(), {"link", "set", "lo", "up"}},
+        {second_.get(), {"link", "set", "lo", "up"}},
+        {first_.get(), {"link", "set", "hosta", "up"}},
+        {second_.get(), {"link", "set", "hostb", "up"}}};
+    for (const auto& [host, words] : steps) {
+      Command command = Inside(*host, {"-U", "-n"});
+      command.push_back(ip);
+      command.insert(command.end(), words.begin(), words.end());
+      Program step(command);
+      if (step.Wait() != 0) return "no network: " + step.Errors();
+    }
+    return "";
+  }
+
+  Party::Where At(int host) const {
+    return {Inside(host == 0 ? *first_ : *second_, {"-U", "-n", "-m"}),
+            absl::StrCat("10.77.0.", host + 1), ""};
+  }
+
+ private:
+  // A program that keeps the namespaces that `prefix` makes.
+  static bool Hold(std::unique_ptr<Program>& holder, Command prefix) {
+    prefix.insert(prefix.end(), {"/bin/sh", "-c", "echo here; exec cat"});
+    holder = std::make_unique<Program>(prefix);
+    return holder->ReadLine() == "here";
+  }
+  static Command Inside(const Program& holder, const Command& kinds) {
+    Command command = {"/usr/bin/nsenter", "-t", absl::StrCat(holder.pid()),
+                       "--preserve-credentials"};
+    command.insert(command.end(), kinds.begin(), kinds.end());
+    return command;
+  }
+  static std::string Ip() {
+    for (const char* path : {"/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip"}) {
+      if (std::filesystem::exists(path)) return path;
+    }
+    return "";
+  }
+
+  std::unique_ptr<Program> first_;
+  std::unique_ptr<Program> second_;
+};
+
+TEST(HostProcessTest, TwoNamespacesAreTwoHosts) {
+  TwoHosts hosts;
+  if (const std::string why = hosts.Make(); !why.empty()) GTEST_SKIP() << why;
+  for (size_t count : kCounts) {
+    Party party({hosts.At(0), hosts.At(0), hosts.At(1), hosts.At(1)}, count);
+    party.ExpectFromAll("hierarchical");
+    party.SayToAll("go");
+    party.ExpectFromAll("4");
+  }
+  Party apart({hosts.At(0), hosts.At(1)}, kCounts[0]);
+  apart.ExpectFromAll("gloo");
+  Party together({hosts.At(1), hosts.At(1)}, kCounts[0]);
+  together.ExpectFromAll("shm");
+}
+
+}  // namespace
+}  // namespace lockstep
