@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/pipeline/flow.h"
 #include "plan/pipeline/shape.h"
+#include "plan/pipeline/shared.h"
 #include "plan/pipeline/stages.h"
 
 namespace lockstep::plan {
@@ -100,7 +101,12 @@ class Layer {
     for (size_t i = 0; i < plan_.communicators.size(); ++i) {
       communicator_called_[plan_.communicators[i].name] = static_cast<int>(i);
     }
-    return ReadShared();
+    shared_.emplace(plan_);
+    std::vector<std::pair<int, int>> ends;
+    for (const std::vector<int>& column : columns_) {
+      ends.emplace_back(column.front(), EndOf(column));
+    }
+    return shared_->Check(ends);
   }
 
   static void CopyTasks(const std::vector<Action>& order,
@@ -110,56 +116,6 @@ class Layer {
                        .stage = action.stage,
                        .micro_batch = action.micro_batch});
     }
-  }
-
-  // Where the parameters that are shared lie, on each rank that has them.
-  absl::Status ReadShared() {
-    const std::vector<std::string>& names = plan_.pipeline.shared;
-    for (size_t i = 0; i < names.size(); ++i) {
-      shared_index_[names[i]] = static_cast<int>(i);
-    }
-    shared_bucket_.resize(names.size());
-    if (names.empty()) return absl::OkStatus();
-    for (size_t b = 0; b < plan_.buckets.size(); ++b) {
-      const Bucket& bucket = plan_.buckets[b];
-      for (const Slot& slot : bucket.slots) {
-        const auto shared =
-            shared_index_.find(plan_.parameters[slot.parameter].name);
-        if (shared == shared_index_.end()) continue;
-        for (const int rank : plan_.communicators[bucket.communicator].ranks) {
-          shared_bucket_[shared->second][rank] = {static_cast<int>(b),
-                                                  slot.parameter};
-        }
-      }
-    }
-    return CheckShared();
-  }
-
-  absl::Status CheckShared() const {
-    for (size_t i = 0; i < shared_bucket_.size(); ++i) {
-      for (const std::vector<int>& column : columns_) {
-        const int ends[] = {column.front(), EndOf(column)};
-        for (const int rank : ends) {
-          if (shared_bucket_[i].contains(rank)) continue;
-          return absl::InvalidArgumentError(absl::StrFormat(
-              "pipeline.shared names %s, which rank %d, that has the first or "
-              "the last stage, did not register",
-              plan_.pipeline.shared[i], rank));
-        }
-        const Parameter& a = SharedOn(i, ends[0]);
-        const Parameter& b = SharedOn(i, ends[1]);
-        if (a.shape == b.shape && a.dtype == b.dtype) continue;
-        return absl::InvalidArgumentError(absl::StrFormat(
-            "pipeline.shared names %s, which is %s on rank %d and %s on rank "
-            "%d",
-            a.name, Describe(a), ends[0], Describe(b), ends[1]));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  const Parameter& SharedOn(size_t shared, int rank) const {
-    return plan_.parameters[shared_bucket_[shared].at(rank).second];
   }
 
   // The rank of a column that has the last stage.
@@ -176,7 +132,8 @@ class Layer {
       launches.push_back(
           {flow_.messages[i].at, Launch::Kind::kMessage, static_cast<int>(i)});
     }
-    for (size_t i = 0; i < shared_bucket_.size(); ++i) {
+    const size_t shared = shared_ ? shared_->size() : 0;
+    for (size_t i = 0; i < shared; ++i) {
       launches.push_back(
           {LastEnd(columns_[0]), Launch::Kind::kShared, static_cast<int>(i)});
     }
@@ -210,12 +167,8 @@ class Layer {
   }
 
   int64_t SharedEnd(const Bucket& bucket) const {
-    for (const Slot& slot : bucket.slots) {
-      if (shared_index_.contains(plan_.parameters[slot.parameter].name)) {
-        return LastEnd(columns_[0]);
-      }
-    }
-    return 0;
+    const bool waits = shared_ && shared_->AnyIn(bucket);
+    return waits ? LastEnd(columns_[0]) : 0;
   }
 
   // --- Writing ---
@@ -296,7 +249,7 @@ class Layer {
     const int communicator =
         CommunicatorOf(absl::StrCat(plan_.pipeline.axis, "@", first, "+", last),
                        {first, last});
-    const Parameter& parameter = SharedOn(index, first);
+    const Parameter& parameter = shared_->On(index, first);
     for (const int rank : {first, last}) {
       RankBuilder& builder = builders_[rank];
       const TransferRef ref = builder.Append(
@@ -305,7 +258,7 @@ class Layer {
                                          .dtype = parameter.dtype,
                                          .shape = parameter.shape,
                                          .after_task = builder.LastTask()});
-      after_[shared_bucket_[index].at(rank).first].push_back({rank, ref});
+      after_[shared_->BucketOn(index, rank)].push_back({rank, ref});
     }
   }
 
@@ -338,11 +291,9 @@ class Layer {
   Flow flow_;
   std::vector<std::vector<int>> columns_;  // ranks of each pipeline
   std::vector<int> place_;                 // of each rank in its pipeline
+  std::optional<SharedParameters> shared_;
   std::optional<Completions> completions_;
   absl::flat_hash_map<std::string, int> communicator_called_;
-  absl::flat_hash_map<std::string, int> shared_index_;
-  // Of each shared parameter, by rank: the bucket and the parameter's number.
-  std::vector<std::map<int, std::pair<int, int>>> shared_bucket_;
   // Of each bucket: what it comes after, and on which rank.
   std::vector<std::vector<std::pair<int, TransferRef>>> after_;
   // Of each rank and message: its parts.
