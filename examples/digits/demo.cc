@@ -397,10 +397,6 @@ int Main(int argc, char** argv) {
     absl::FPrintF(stderr, "demo: %s\n", std::string(good.message()));
     return 2;
   }
-  if (flags.on_gpus() && flags.pipe > 1) {
-    absl::FPrintF(stderr, "demo: --device cuda wants a mesh without pipe\n");
-    return 2;
-  }
   if (flags.hold) flags.steps = kStepsOnHold;
   if (flags.on_gpus()) {
     absl::StatusOr<GpuPlaces> places = GpuPlaces::Find(flags.workers);

@@ -7,7 +7,8 @@ usage: ./run gpu-bundle
 
 Builds the programs that need a GPU and puts them, with the shared libraries they need,
 into build/gpu-bundle: it runs on another x86-64 Linux with an NVIDIA driver. The
-demonstration goes there too: build/gpu-bundle/run demo is ./run demo --device cuda.
+demonstration goes there too: build/gpu-bundle/run demo is ./run demo --device cuda, and
+demo-pipe the same with pipelines.
 build/gpu-bundle/run --list names the programs, build/gpu-bundle/run runs them.
 Left out are libc, libstdc++, the driver and NCCL, which that machine must have.
 Needs the CUDA toolkit here, but no GPU.

@@ -15,16 +15,18 @@ names() {
   for program in "$here"/bin/*; do
     [[ "${program##*/}" == gpu_facts ]] || printf '%s\n' "${program##*/}"
   done
-  [[ ! -d "$here/demo" ]] || echo demo
+  [[ ! -d "$here/demo" ]] || printf '%s\n' demo demo-pipe
 }
 
-# The demonstration is several programs.
+# The demonstration is several programs; it also trains as pipelines.
 run_one() {
-  if [[ "$1" == demo ]]; then
-    "$here/demo/lockstep-demo" --device cuda
-  else
-    "$here/bin/$1"
-  fi
+  case "$1" in
+    demo) "$here/demo/lockstep-demo" --device cuda ;;
+    demo-pipe)
+      "$here/demo/lockstep-demo" --device cuda --mesh data=2,pipe=2 --schedule interleaved
+      ;;
+    *) "$here/bin/$1" ;;
+  esac
 }
 
 if [[ "${1:-}" == --list ]]; then

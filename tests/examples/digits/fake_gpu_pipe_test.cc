@@ -1,0 +1,143 @@
+// The digits as pipelines on fake GPUs: two replicas of two ranks, each a
+// thread, with the real coordinator core, and compared with one process.
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/session/internals.h"
+#include "client/transport/nccl/nccl.h"
+#include "examples/digits/pipe_worker.h"
+#include "examples/digits/stages.h"
+#include "examples/digits/trainer.h"
+#include "examples/digits/weights_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lockstep/samples.h"
+#include "tests/examples/digits/fake_device.h"
+#include "tests/support/fake_control_core.h"
+
+namespace lockstep::digits {
+namespace {
+
+constexpr int kWorkers = 4;
+constexpr int kMicroBatches = 4;
+
+struct Schedule {
+  PipelineSchedule kind;
+  int virtual_stages = 1;
+};
+
+std::vector<NamedWeights> Sorted(std::vector<NamedWeights> weights) {
+  std::sort(weights.begin(), weights.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  return weights;
+}
+
+class FakeGpuPipe : public testing::TestWithParam<Schedule> {
+ protected:
+  FakeGpuPipe() {
+    recipe_.steps = 3;
+    spec_.mesh = {{{"data", 2}, {"pipe", 2}}};
+    const int64_t samples = recipe_.global_batch / 2 / kMicroBatches;
+    const int stages = 2 * GetParam().virtual_stages;
+    spec_.pipeline = {.schedule = GetParam().kind,
+                      .micro_batches = kMicroBatches,
+                      .virtual_stages = GetParam().virtual_stages};
+    for (int stage = 0; stage + 1 < stages; ++stage) {
+      spec_.pipeline.activations.push_back(
+          {{{DType::kF64, {samples, OutputOfStage(stage, stages).size()}}}});
+    }
+    spec_.timeouts.join = absl::Seconds(60);
+    spec_.timeouts.resume = absl::Seconds(60);  // of slow machines
+    spec_.timeouts.lease = absl::Seconds(60);
+  }
+
+  struct Lived {
+    int rank = -1;
+    std::vector<NamedWeights> weights;
+  };
+
+  absl::StatusOr<Lived> Live(int worker) {
+    const transport::nccl::Tables tables = gpus_.TablesOf(worker);
+    auto session = Session::Internals::Join(
+        {.addresses = {"core"},
+         .job = spec_.name,
+         .worker = "worker-" + std::to_string(worker),
+         .spec = spec_},
+        {.channels = session::MakeFakeChannels(&server_),
+         .make_transport =
+             [&](const JobSpec&) {
+               return transport::nccl::MakeTransport(tables);
+             },
+         .clock = clock_,
+         .process = {"host", worker, "boot"},
+         .life = ++lives_});
+    if (!session.ok()) return session.status();
+    FakeDevice device(&gpus_, tables, session->get());
+    auto weights = TrainPipe({.recipe = recipe_, .device = &device}, **session);
+    if (!weights.ok()) return weights.status();
+    const int rank = (*session)->rank();
+    if (absl::Status left = (*session)->Leave(); !left.ok()) return left;
+    return Lived{rank, *std::move(weights)};
+  }
+
+  std::vector<NamedWeights> TrainAlone() {
+    static const auto* const dataset =
+        new Dataset(ParseDigits(EmbeddedCsv()).value());
+    Network<double> network = DigitsNetwork<double>(recipe_.seed);
+    const SampleStream stream{.seed = recipe_.seed,
+                              .dataset_size = 1437,
+                              .global_batch = recipe_.global_batch};
+    Trainer<double> trainer(
+        network, recipe_, {*dataset, SplitRows(1797).value().train},
+        [&](int64_t step) { return SamplesOfStep(stream, step); }, {});
+    EXPECT_TRUE(trainer.Run(0, recipe_.steps).ok());
+    return Snapshot<double>(network.parameters());
+  }
+
+  Recipe recipe_;
+  JobSpec spec_{.name = "digits", .transport = "nccl"};
+  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
+  std::atomic<uint64_t> lives_ = 0;
+  session::CoreServer server_{clock_.get()};
+  fake::FakeGpus gpus_{{.seed = 5}};
+};
+
+TEST_P(FakeGpuPipe, TrainsWhatOneProcessTrains) {
+  std::vector<std::future<absl::StatusOr<Lived>>> lives;
+  for (int worker = 0; worker < kWorkers; ++worker) {
+    lives.push_back(std::async(std::launch::async,
+                               [this, worker] { return Live(worker); }));
+  }
+  std::vector<NamedWeights> replicas[2];
+  for (auto& life : lives) {
+    absl::StatusOr<Lived> lived = life.get();
+    ASSERT_TRUE(lived.ok()) << lived.status();
+    std::vector<NamedWeights>& replica = replicas[lived->rank / 2];
+    replica.insert(replica.end(), lived->weights.begin(), lived->weights.end());
+  }
+  EXPECT_EQ(LargestDifference(Sorted(replicas[0]), Sorted(replicas[1])).value(),
+            0);
+  EXPECT_LE(
+      LargestDifference(Sorted(TrainAlone()), Sorted(replicas[0])).value(),
+      1e-12);
+  EXPECT_THAT(gpus_.violations(), testing::IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, FakeGpuPipe,
+                         testing::Values(Schedule{PipelineSchedule::kOneFOneB},
+                                         Schedule{
+                                             PipelineSchedule::kInterleaved, 2},
+                                         Schedule{PipelineSchedule::kZbV, 2}),
+                         [](const auto& info) {
+                           std::string name(Name(info.param.kind));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace lockstep::digits
