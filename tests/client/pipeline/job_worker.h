@@ -6,6 +6,7 @@
 #define LOCKSTEP_TESTS_CLIENT_PIPELINE_JOB_WORKER_H_
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,10 @@ class JobWorker {
 
   // Stages whose gradients the worker keeps to itself.
   std::vector<int> forgets;
+  // Does what it fails with, in the middle of a step.
+  std::function<absl::Status()> fails_with = [] {
+    return absl::DataLossError("a sample cannot be read");
+  };
 
  private:
   absl::Status Step(int step, GradientSync& sync, Pipeline& pipeline,
@@ -107,9 +112,8 @@ class JobWorker {
       work.stages.push_back(&stages[i]);
     }
     if (step == fails_at_) {
-      stages[0].fail = [](int m) {
-        return m == 2 ? absl::DataLossError("a sample cannot be read")
-                      : absl::OkStatus();
+      stages[0].fail = [this](int m) {
+        return m == 2 ? fails_with() : absl::OkStatus();
       };
     }
     seen.stages_done.clear();

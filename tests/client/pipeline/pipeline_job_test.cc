@@ -18,26 +18,35 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+enum class Trouble { kFails, kLeaves };
+
 absl::Status Live(const std::string& address, const JobSpec& spec, int number,
-                  int fails_at, Seen& seen) {
+                  int fails_at, Trouble trouble, Seen& seen) {
   auto session = Session::Join({.addresses = {address},
                                 .worker = absl::StrCat("worker-", number),
                                 .spec = spec});
   if (!session.ok()) return session.status();
   JobWorker worker(spec, fails_at, /*site=*/nullptr);
+  if (trouble == Trouble::kLeaves) {
+    worker.fails_with = [&session] {
+      (*session)->Leave().IgnoreError();
+      return absl::CancelledError("has left");
+    };
+  }
   absl::Status trained = worker.Train(**session, seen);
   return trained.ok() ? (*session)->Leave() : trained;
 }
 
-std::vector<Seen> RunJob(const Job& job, int failing_worker = -1) {
+std::vector<Seen> RunJob(const Job& job, int failing_worker = -1,
+                         Trouble trouble = Trouble::kFails) {
   InProcessDaemon daemon;
   const std::string address = rpc::ToString(daemon.server().address());
   std::vector<std::future<Seen>> running;
   for (int i = 0; i < 4; ++i) {
     running.push_back(std::async(std::launch::async, [&, i] {
       Seen seen;
-      seen.status =
-          Live(address, SpecOf(job), i, i == failing_worker ? 1 : -1, seen);
+      seen.status = Live(address, SpecOf(job), i, i == failing_worker ? 1 : -1,
+                         trouble, seen);
       return seen;
     }));
   }
@@ -81,6 +90,21 @@ TEST(PipelineFailureTest, EveryRankIsToldStageMicroBatchAndMessage) {
     EXPECT_THAT(std::string(seen.status.message()),
                 AllOf(HasSubstr("micro-batch 2"), HasSubstr("stage"),
                       HasSubstr("a sample cannot be read")));
+  }
+}
+
+TEST(PipelineFailureTest, ARankThatLeavesInTheMiddleEndsTheStepOfAll) {
+  for (const char* transport : {"gloo", "shm"}) {
+    const std::vector<Seen> all =
+        RunJob({transport, PipelineSchedule::kOneFOneB}, /*failing_worker=*/1,
+               Trouble::kLeaves);
+    for (const Seen& seen : all) {
+      EXPECT_FALSE(seen.status.ok()) << "rank " << seen.rank;
+      // Who has left hears only of itself.
+      const bool left = seen.rank == 1;
+      EXPECT_THAT(std::string(seen.status.message()),
+                  HasSubstr(left ? "has left" : "worker-1"));
+    }
   }
 }
 
