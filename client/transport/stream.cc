@@ -1,5 +1,6 @@
 #include "lockstep/stream.h"
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -8,17 +9,169 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "base/check.h"
 #include "base/deadline.h"
 #include "base/mutex.h"
 #include "base/thread.h"
 
 namespace lockstep {
-namespace {
+
+// Work is numbered as it is enqueued. The thread owes what was enqueued for it,
+// and all before that; the rest is run by who waits for it.
+//
+//   taken_ ┐        ┌ owed_        ┌ pushed_
+//          [4][5][6][7] [8][9][10][11]
+//           the thread   who waits
+class HostStream::Queue {
+ public:
+  using Work = absl::AnyInvocable<absl::Status()>;
+
+  Queue(std::string name, Execution execution)
+      : name_(std::move(name)), execution_(execution) {}
+
+  // Runs all that was enqueued. Nothing is enqueued any more.
+  void Close() {
+    Check(!RunsHere(), "a stream cannot be destroyed by its own work");
+    {
+      MutexLock lock(&mutex_);
+      closing_ = true;
+      if (thread_.joinable()) owed_ = pushed_;
+      changed_.NotifyAll();
+    }
+    if (thread_.joinable()) thread_.join();
+    RunUntil(
+        UINT64_MAX, [] { return false; }, Deadline(absl::InfiniteDuration()));
+  }
+
+  void SetExecution(Execution execution) {
+    Check(execution != Execution::kInline, "a stream cannot become kInline");
+    MutexLock lock(&mutex_);
+    Check(execution_ != Execution::kInline, "a kInline stream stays so");
+    execution_ = execution;
+  }
+
+  // Its number.
+  uint64_t Push(Work work) {
+    uint64_t number = 0;
+    {
+      MutexLock lock(&mutex_);
+      work_.push_back(std::move(work));
+      number = ++pushed_;
+      if (execution_ == Execution::kThread) OweThread();
+      if (execution_ != Execution::kInline) return number;
+    }
+    while (std::optional<Work> next = TakeUnlessBusy()) Run(*std::move(next));
+    return number;
+  }
+
+  bool Idle() const {
+    MutexLock lock(&mutex_);
+    return work_.empty() && !busy_;
+  }
+
+  bool RunsHere() const {
+    MutexLock lock(&mutex_);
+    return busy_ && runner_ == std::this_thread::get_id();
+  }
+
+  // Runs what is queued, or waits for who does, until `done` or all is: unless
+  // the thread will have run `number`.
+  void RunUntil(uint64_t number, absl::FunctionRef<bool()> done,
+                const Deadline& deadline) {
+    while (std::optional<Work> next = TakeUntil(number, done, deadline)) {
+      Run(*std::move(next));
+    }
+  }
+
+  absl::Status TakeError() {
+    MutexLock lock(&mutex_);
+    return std::exchange(error_, absl::OkStatus());
+  }
+
+ private:
+  void OweThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    owed_ = pushed_;
+    if (!thread_.joinable()) {
+      thread_ = StartThread(name_, [this] { RunThread(); });
+    }
+    changed_.NotifyOne();
+  }
+
+  void RunThread() {
+    while (std::optional<Work> work = TakeOwed()) Run(*std::move(work));
+  }
+
+  void Run(Work work) {
+    absl::Status status = work();
+    work = nullptr;  // what it holds is let go before anybody hears of its end
+    MutexLock lock(&mutex_);
+    busy_ = false;
+    if (error_.ok()) error_ = std::move(status);
+    changed_.NotifyAll();
+  }
+
+  // Waits; none when the stream is closed and nothing is left.
+  std::optional<Work> TakeOwed() {
+    MutexLock lock(&mutex_);
+    while (busy_ || taken_ >= owed_) {
+      if (closing_ && taken_ >= owed_) return std::nullopt;
+      changed_.Wait(&mutex_);
+    }
+    return TakeFirst();
+  }
+
+  // Waits for its turn; none when nothing is left for this caller to do.
+  std::optional<Work> TakeUntil(uint64_t number, absl::FunctionRef<bool()> done,
+                                const Deadline& deadline) {
+    MutexLock lock(&mutex_);
+    while (number > owed_ && !done() && !deadline.Passed()) {
+      if (!busy_ && taken_ >= owed_) return TakeFirst();
+      changed_.WaitFor(&mutex_, deadline.Left());
+    }
+    return std::nullopt;
+  }
+
+  // None if there is none, or if somebody else has begun to run what is there.
+  std::optional<Work> TakeUnlessBusy() {
+    MutexLock lock(&mutex_);
+    if (busy_) return std::nullopt;
+    return TakeFirst();
+  }
+
+  std::optional<Work> TakeFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (work_.empty()) return std::nullopt;
+    std::optional<Work> next(std::move(work_.front()));
+    work_.pop_front();
+    ++taken_;
+    busy_ = true;
+    runner_ = std::this_thread::get_id();
+    return next;
+  }
+
+  const std::string name_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  Execution execution_ ABSL_GUARDED_BY(mutex_);
+  std::thread::id runner_ ABSL_GUARDED_BY(mutex_);  // of what is busy
+  std::deque<Work> work_ ABSL_GUARDED_BY(mutex_);
+  uint64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t owed_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;  // started under mutex_, joined by Close alone
+};
 
 // A moment of a host queue: a door that opens once.
-class HostMoment final : public Event::State {
+class HostStream::Moment final : public Event::State {
  public:
+  explicit Moment(const std::shared_ptr<Queue>& queue) : queue_(queue) {}
+
+  // Once, before anybody waits.
+  void set_number(uint64_t number) { number_ = number; }
+
   void Come() {
     MutexLock lock(&mutex_);
     done_ = true;
@@ -32,6 +185,10 @@ class HostMoment final : public Event::State {
 
   absl::Status Wait(absl::Duration timeout) const override {
     const Deadline deadline(timeout);
+    if (const std::shared_ptr<Queue> queue = queue_.lock()) {
+      queue->RunUntil(
+          number_, [this] { return Done(); }, deadline);
+    }
     MutexLock lock(&mutex_);
     while (!done_) {
       if (deadline.Passed()) {
@@ -43,121 +200,21 @@ class HostMoment final : public Event::State {
   }
 
  private:
+  const std::weak_ptr<Queue> queue_;
+  uint64_t number_ = 0;
   mutable Mutex mutex_;
   mutable CondVar came_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace
-
-class HostStream::Queue {
- public:
-  using Work = absl::AnyInvocable<absl::Status()>;
-
-  Queue(std::string name, Execution execution)
-      : name_(std::move(name)), inline_(execution == Execution::kInline) {}
-
-  ~Queue() {
-    Check(!OnThread(), "a stream cannot be destroyed by its own work");
-    {
-      MutexLock lock(&mutex_);
-      closing_ = true;
-      changed_.NotifyOne();
-      while (inline_ && busy_) idle_.Wait(&mutex_);
-    }
-    if (thread_.joinable()) thread_.join();
-  }
-
-  void Push(Work work) {
-    {
-      MutexLock lock(&mutex_);
-      work_.push_back(std::move(work));
-      if (!inline_) return WakeThread();
-    }
-    RunWhatIsThere();
-  }
-
-  bool Idle() const {
-    MutexLock lock(&mutex_);
-    return work_.empty() && !busy_;
-  }
-
-  bool OnThread() const {
-    MutexLock lock(&mutex_);
-    return busy_ && runner_ == std::this_thread::get_id();
-  }
-
-  absl::Status TakeError() {
-    MutexLock lock(&mutex_);
-    return std::exchange(error_, absl::OkStatus());
-  }
-
- private:
-  void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!thread_.joinable()) {
-      thread_ = StartThread(name_, [this] { Run(); });
-      runner_ = thread_.get_id();
-    }
-    changed_.NotifyOne();
-  }
-
-  void Run() {
-    while (std::optional<Work> work = Next()) Finish(*std::move(work));
-  }
-
-  void RunWhatIsThere() {
-    while (std::optional<Work> work = Take()) Finish(*std::move(work));
-  }
-
-  void Finish(Work work) {
-    absl::Status status = work();
-    work = nullptr;  // what it holds is let go before anybody hears of its end
-    MutexLock lock(&mutex_);
-    busy_ = false;
-    idle_.NotifyAll();
-    if (error_.ok()) error_ = std::move(status);
-  }
-
-  // Waits; none when the stream is closed and nothing is left.
-  std::optional<Work> Next() {
-    MutexLock lock(&mutex_);
-    while (work_.empty() && !closing_) changed_.Wait(&mutex_);
-    return TakeFirst();
-  }
-
-  // None if there is none, or if somebody else has begun to run what is there.
-  std::optional<Work> Take() {
-    MutexLock lock(&mutex_);
-    if (busy_) return std::nullopt;
-    runner_ = std::this_thread::get_id();
-    return TakeFirst();
-  }
-
-  std::optional<Work> TakeFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (work_.empty()) return std::nullopt;
-    std::optional<Work> next(std::move(work_.front()));
-    work_.pop_front();
-    busy_ = true;
-    return next;
-  }
-
-  const std::string name_;
-  const bool inline_;
-  mutable Mutex mutex_;
-  CondVar changed_;
-  CondVar idle_;
-  std::thread::id runner_ ABSL_GUARDED_BY(mutex_);  // of what is busy
-  std::deque<Work> work_ ABSL_GUARDED_BY(mutex_);
-  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // started under mutex_, joined by the destructor alone
-};
-
 HostStream::HostStream(std::string name, Execution execution)
-    : queue_(std::make_unique<Queue>(std::move(name), execution)) {}
+    : queue_(std::make_shared<Queue>(std::move(name), execution)) {}
 
-HostStream::~HostStream() = default;
+HostStream::~HostStream() { queue_->Close(); }
+
+void HostStream::SetExecution(Execution execution) {
+  queue_->SetExecution(execution);
+}
 
 void HostStream::Enqueue(absl::AnyInvocable<absl::Status()> work) {
   queue_->Push(std::move(work));
@@ -165,11 +222,11 @@ void HostStream::Enqueue(absl::AnyInvocable<absl::Status()> work) {
 
 Event HostStream::Record() {
   if (queue_->Idle()) return Event();
-  auto moment = std::make_shared<HostMoment>();
-  queue_->Push([moment] {
+  auto moment = std::make_shared<Moment>(queue_);
+  moment->set_number(queue_->Push([moment] {
     moment->Come();
     return absl::OkStatus();
-  });
+  }));
   return Event(std::move(moment));
 }
 
@@ -179,7 +236,7 @@ void HostStream::WaitFor(const Event& event) {
 }
 
 absl::Status HostStream::Synchronize() {
-  Check(!queue_->OnThread(), "a stream's own work cannot wait for the stream");
+  Check(!queue_->RunsHere(), "a stream's own work cannot wait for the stream");
   if (absl::Status waited = Record().Wait(); !waited.ok()) return waited;
   return queue_->TakeError();
 }

@@ -80,7 +80,7 @@ class LOCKSTEP_EXPORT Stream {
 };
 
 // A host queue: runs work in order, on one thread of its own, or on the threads
-// of its callers.
+// of its callers, or of who waits for it.
 //
 // kThread: the thread is named `name` (cut to 15 bytes; shown by ps and
 //          debuggers), starts with the first work and takes no signals.
@@ -89,16 +89,23 @@ class LOCKSTEP_EXPORT Stream {
 //          it saves two switches of threads, many times a small operation's
 //          own time. Nothing then overlaps with the caller, and an operation
 //          must not need what the same thread would do next.
+// kOnWait: nobody runs anything until somebody waits for it, for an Event or by
+//          Synchronize: who does runs what is queued up to there. For callers
+//          that must not block where they enqueue and will wait later.
 //
 // Destruction runs all that was enqueued; it must not happen in the stream's
 // own work.
 class LOCKSTEP_EXPORT HostStream : public Stream {
  public:
-  enum class Execution { kThread, kInline };
+  enum class Execution { kThread, kInline, kOnWait };
 
   explicit HostStream(std::string name = "ls-stream",
                       Execution execution = Execution::kThread);
   ~HostStream() override;
+
+  // From kThread to kOnWait, or back. What was enqueued before is run as it
+  // would have been; the order stays.
+  void SetExecution(Execution execution);
 
   // Enqueues `work`; does not block, unless it runs it. Its status, if not OK,
   // becomes the stream's first error. `work` is destroyed before later work
@@ -111,7 +118,8 @@ class LOCKSTEP_EXPORT HostStream : public Stream {
 
  private:
   class LOCKSTEP_HIDDEN Queue;
-  std::unique_ptr<Queue> queue_;
+  class LOCKSTEP_HIDDEN Moment;
+  std::shared_ptr<Queue> queue_;  // events know it
 };
 
 }  // namespace lockstep

@@ -247,5 +247,169 @@ TEST(InlineStreamTest, CallersOnManyThreadsRunOneAtATimeAndNothingIsLost) {
   EXPECT_EQ(ran, 2000);
 }
 
+// --- Streams that are run by who waits
+// --------------------------------------------------------------
+
+constexpr auto kThread = HostStream::Execution::kThread;
+constexpr auto kOnWait = HostStream::Execution::kOnWait;
+
+TEST(OnWaitStreamTest, WhoWaitsForAMomentRunsWhatIsBeforeIt) {
+  HostStream stream("on wait", kOnWait);
+  std::string ran;
+  const auto add = [&](char c) {
+    stream.Enqueue([&ran, c] {
+      ran += c;
+      return absl::OkStatus();
+    });
+  };
+  std::thread::id thread;
+  stream.Enqueue([&thread] {
+    thread = std::this_thread::get_id();
+    return absl::OkStatus();
+  });
+  add('a');
+  const Event between = stream.Record();
+  add('b');
+  EXPECT_EQ(ran, "");
+  EXPECT_FALSE(between.Done());
+  EXPECT_TRUE(between.Wait().ok());
+  EXPECT_EQ(ran, "a");
+  EXPECT_EQ(thread, std::this_thread::get_id());
+  EXPECT_TRUE(stream.Synchronize().ok());
+  EXPECT_EQ(ran, "ab");
+}
+
+TEST(OnWaitStreamTest, IsRunByAnotherStreamThatWaitsForIt) {
+  HostStream stream("on wait", kOnWait);
+  bool ran = false;
+  stream.Enqueue([&ran] {
+    ran = true;
+    return absl::OkStatus();
+  });
+  HostStream other;
+  other.WaitFor(stream.Record());
+  EXPECT_TRUE(other.Synchronize().ok());
+  EXPECT_TRUE(ran);
+}
+
+TEST(OnWaitStreamTest, WhoWaitsWhileAnotherRunsItsWorkGetsItsTurn) {
+  Gate gate;
+  HostStream stream("on wait", kOnWait);
+  std::string ran;
+  stream.WaitFor(gate.Closed());
+  stream.Enqueue([&ran] {
+    ran += "a";
+    return absl::OkStatus();
+  });
+  const Event first = stream.Record();
+  stream.Enqueue([&ran] {
+    ran += "b";
+    return absl::OkStatus();
+  });
+  const Event last = stream.Record();
+  std::thread earlier([&] { EXPECT_TRUE(first.Wait().ok()); });
+  std::thread later([&] { EXPECT_TRUE(last.Wait().ok()); });
+  gate.Open();
+  earlier.join();
+  later.join();
+  EXPECT_EQ(ran, "ab");
+}
+
+TEST(OnWaitStreamTest, AWaitThatIsWillingForNoTimeRunsNothing) {
+  HostStream stream("on wait", kOnWait);
+  bool ran = false;
+  stream.Enqueue([&ran] {
+    ran = true;
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(stream.Record().Wait(absl::ZeroDuration()).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(ran);
+}
+
+TEST(OnWaitStreamTest, DestructionRunsWhatNobodyWaitedFor) {
+  int ran = 0;
+  {
+    HostStream stream("on wait", kOnWait);
+    for (int i = 0; i < 3; ++i) {
+      stream.Enqueue([&ran] {
+        ++ran;
+        return absl::OkStatus();
+      });
+    }
+  }
+  EXPECT_EQ(ran, 3);
+}
+
+TEST(OnWaitStreamTest, AMomentOutlivesItsStream) {
+  Event moment;
+  {
+    HostStream stream("on wait", kOnWait);
+    stream.Enqueue([] { return absl::OkStatus(); });
+    moment = stream.Record();
+  }
+  EXPECT_TRUE(moment.Done());
+  EXPECT_TRUE(moment.Wait().ok());
+}
+
+TEST(OnWaitStreamTest, AChangeOfWhoRunsLosesNothingAndKeepsTheOrder) {
+  HostStream stream("changing", kThread);
+  std::vector<int> ran;
+  std::vector<Event> moments;
+  for (int i = 0; i < 200; ++i) {
+    stream.SetExecution(i / 7 % 2 == 0 ? kThread : kOnWait);
+    stream.Enqueue([&ran, i] {
+      ran.push_back(i);
+      return absl::OkStatus();
+    });
+    if (i % 3 == 0) moments.push_back(stream.Record());
+  }
+  std::vector<std::thread> waiters;
+  for (int waiter = 0; waiter < 3; ++waiter) {
+    waiters.emplace_back([&, waiter] {
+      for (size_t m = waiter; m < moments.size(); m += 3) {
+        EXPECT_TRUE(moments[m].Wait().ok());
+      }
+    });
+  }
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_TRUE(stream.Synchronize().ok());
+  ASSERT_EQ(ran.size(), 200u);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(ran[i], i);
+}
+
+// The thread is there, and sees that others run what is not its own.
+TEST(OnWaitStreamTest, AThreadThatWasPassedOverComesBack) {
+  HostStream stream("changing", kThread);
+  int ran = 0;
+  for (int round = 0; round < 100; ++round) {
+    stream.SetExecution(round % 2 == 0 ? kThread : kOnWait);
+    for (int i = 0; i < 3; ++i) {
+      stream.Enqueue([&ran] {
+        ++ran;
+        return absl::OkStatus();
+      });
+    }
+    ASSERT_TRUE(stream.Synchronize().ok());
+    ASSERT_EQ(ran, 3 * (round + 1));
+  }
+}
+
+TEST(OnWaitStreamTest, WorkForTheThreadTakesEarlierWorkWithIt) {
+  HostStream stream("changing", kOnWait);
+  std::vector<std::thread::id> threads;
+  const auto note = [&threads] {
+    threads.push_back(std::this_thread::get_id());
+    return absl::OkStatus();
+  };
+  stream.Enqueue(note);
+  stream.SetExecution(kThread);
+  stream.Enqueue(note);
+  EXPECT_TRUE(stream.Synchronize().ok());
+  ASSERT_EQ(threads.size(), 2u);
+  EXPECT_EQ(threads[0], threads[1]);
+  EXPECT_NE(threads[0], std::this_thread::get_id());
+}
+
 }  // namespace
 }  // namespace lockstep
