@@ -117,6 +117,10 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("uneven", &S::uneven,
             ChoiceForm<Uneven>{
                 {{"join", Uneven::kJoin}, {"stop", Uneven::kStop}}}),
+      Field("overlap", &S::overlap,
+            ChoiceForm<Overlap>{{{"auto", Overlap::kAuto},
+                                 {"inline", Overlap::kInline},
+                                 {"thread", Overlap::kThread}}}),
       Field("seed", &S::seed,
             NumberForm<uint64_t>{0, std::numeric_limits<uint64_t>::max()}),
   };

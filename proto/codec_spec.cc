@@ -9,6 +9,7 @@ static_assert(static_cast<int>(SyncMode::kNegotiated) == v1::SyncMode_MAX);
 static_assert(static_cast<int>(Rebuild::kOnDemand) == v1::Rebuild_MAX);
 static_assert(static_cast<int>(OnStuck::kEvict) == v1::OnStuck_MAX);
 static_assert(static_cast<int>(Uneven::kStop) == v1::Uneven_MAX);
+static_assert(static_cast<int>(Overlap::kThread) == v1::Overlap_MAX);
 
 static_assert(static_cast<int>(PipelineSchedule::kZbV) ==
               v1::PipelineSchedule_MAX);
@@ -109,6 +110,7 @@ void Write(const JobSpec& from, v1::JobSpec* to) {
   Write(from.limits, to->mutable_limits());
   to->set_on_stuck(WireOf<v1::OnStuck>(from.on_stuck));
   to->set_uneven(WireOf<v1::Uneven>(from.uneven));
+  to->set_overlap(WireOf<v1::Overlap>(from.overlap));
   to->set_seed(from.seed);
   if (from.pipeline != PipelineSpec{}) {
     Write(from.pipeline, to->mutable_pipeline());
@@ -126,6 +128,7 @@ void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d) {
   d->Message("limits", from.has_limits(), from.limits(), &to->limits);
   d->Enum("on_stuck", from.on_stuck(), &v1::OnStuck_IsValid, &to->on_stuck);
   d->Enum("uneven", from.uneven(), &v1::Uneven_IsValid, &to->uneven);
+  d->Enum("overlap", from.overlap(), &v1::Overlap_IsValid, &to->overlap);
   to->seed = from.seed();
   if (from.has_pipeline()) {
     d->Message("pipeline", true, from.pipeline(), &to->pipeline);

@@ -99,6 +99,7 @@ void Write(const protocol::Progress& from, v1::Progress* to) {
   to->set_submitted(from.submitted);
   for (const std::string& name : from.missing) to->add_missing(ToUtf8(name));
   to->set_step_seconds(from.step_seconds);
+  to->set_exposed_seconds(from.exposed_seconds);
   to->set_revision(from.revision.value);
   to->set_paused(from.paused);
 }
@@ -109,6 +110,7 @@ void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
   to->submitted = from.submitted();
   d->Names("missing", from.missing(), kMissingMax, &to->missing);
   d->Seconds("step_seconds", from.step_seconds(), &to->step_seconds);
+  d->Seconds("exposed_seconds", from.exposed_seconds(), &to->exposed_seconds);
   to->revision = {from.revision()};
   to->paused = from.paused();
 }

@@ -15,8 +15,10 @@ enum SumIndex {
   kMoreData,
   kPerSample,
   kRevision,
-  kFirstCommand
+  kFirstCommand,
+  kStepSeconds = kFirstCommand + kCommands
 };
+static_assert(kStepSeconds + 1 == kSumLength);
 
 enum MaxIndex { kHash, kNotHash, kWord, kNotWord };
 
@@ -48,6 +50,7 @@ BallotVectors Encode(const StepStamp& stamp, const Ballot& ballot) {
   for (int c = 0; c < kCommands; ++c) {
     vectors.sum[kFirstCommand + c] = ballot.holds_command[c];
   }
+  vectors.sum[kStepSeconds] = ballot.step_seconds;
   const uint64_t h = HashOf(stamp);
   vectors.max = {h, ~h, ballot.word, ~ballot.word};
   return vectors;
@@ -94,6 +97,10 @@ absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
   verdict.global_norm =
       std::sqrt(sum[kNormSquared]) * std::abs(verdict.GradientScale());
   return verdict;
+}
+
+double MeanStepSeconds(int world_size, const BallotVectors& reduced) {
+  return reduced.sum[kStepSeconds] / world_size;
 }
 
 }  // namespace lockstep::gradient

@@ -1,7 +1,7 @@
 // The verdict's two small vectors: what a rank puts in, what comes out.
 //
 //   sum  f64  [stamp | norm^2 | nonfinite | samples | more data | per sample |
-//              revision | 5 commands]
+//              revision | 5 commands | step seconds]
 //   max  u64  [h | ~h | w | ~w]   h = hash(epoch, step, revision)
 //                                 w = the number of the operator's word
 //
@@ -42,9 +42,10 @@ struct Ballot {
   bool holds_next_revision = false;  // the one after the stamp's
   uint64_t word = 0;  // that the commands are from: Wanted::number
   bool holds_command[kCommands] = {};
+  double step_seconds = 0;  // that the step has taken this rank so far
 };
 
-inline constexpr int kSumLength = 7 + kCommands;
+inline constexpr int kSumLength = 8 + kCommands;
 inline constexpr int kMaxLength = 4;
 using SumVector = std::array<double, kSumLength>;
 using MaxVector = std::array<uint64_t, kMaxLength>;
@@ -62,6 +63,9 @@ BallotVectors Encode(const StepStamp& stamp, const Ballot& ballot);
 absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
                                double inverse_scale,
                                const BallotVectors& reduced);
+
+// What the step took, in the mean of all ranks: the same number on each.
+double MeanStepSeconds(int world_size, const BallotVectors& reduced);
 
 }  // namespace lockstep::gradient
 

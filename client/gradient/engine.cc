@@ -21,7 +21,8 @@ Engine::Engine(EngineOptions options)
       word_(options_.first_step),
       tally_(options_.names, options_.uses,
              negotiates() ? Tally::Expects::kAnnounced : Tally::Expects::kAll),
-      times_(options_.clock->Now()) {}
+      times_(options_.clock->Now()),
+      overlap_(options_.overlap) {}
 
 // Between two steps there is nothing to abort, and a peer may still be reading
 // what this rank gave to the last verdict.
@@ -55,6 +56,7 @@ absl::Status Engine::Prepare() {
       options_.allocate);
   if (!reduction.ok()) return reduction.status();
   reduction_ = *std::move(reduction);
+  BeginOverlap();
   lane_ = std::make_unique<Lane>(layouts_->current().PendingByItem(),
                                  [this](int item) { Launch(item); });
   if (!negotiates()) return absl::OkStatus();
@@ -68,6 +70,15 @@ absl::Status Engine::Prepare() {
                              },
                          .verdict = [this] { LaunchVerdict(); }});
   return absl::OkStatus();
+}
+
+// Decisions come while the backward pass goes on, and a device works beside the
+// host anyway: both need a helper.
+void Engine::BeginOverlap() {
+  MutexLock lock(&mutex_);
+  const bool needs_helper = negotiates() || options_.compute->NeedsOneOrder();
+  if (needs_helper) overlap_ = OverlapChoice(Overlap::kThread);
+  reduction_->SetOnClose(overlap_.form() == Overlap::kInline);
 }
 
 // --- Submitting -------------------------------------------------------------
@@ -90,10 +101,13 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
     submission = *noted;
   }
   Enter(Phase::kCompute);
-  const double weight = weight_.load(std::memory_order_relaxed);
-  return RunOn(stream, [=, this](Site& site) {
-    return Deliver(parameter, gradient, weight, submission, site);
-  });
+  const Delivery delivery{.parameter = parameter,
+                          .gradient = gradient,
+                          .weight = weight_.load(std::memory_order_relaxed),
+                          .submission = submission,
+                          .caller_waits = stream == nullptr};
+  return RunOn(
+      stream, [this, delivery](Site& site) { return Deliver(delivery, site); });
 }
 
 absl::Status Engine::CheckStream(Stream* stream) const {
@@ -147,22 +161,36 @@ absl::Status Engine::RunOn(Stream* stream, transport::Compute::Work work) {
       });
 }
 
-absl::Status Engine::Deliver(int parameter, const void* gradient, double weight,
-                             const Tally::Submission& submission, Site& site) {
+absl::Status Engine::Deliver(const Delivery& delivery, Site& site) {
   Enter(Phase::kCompute);  // before, it was another step's turn
-  Layout& layout = layouts_->current();
-  if (gradient != nullptr) {
-    layout.store().Pack(site, parameter, gradient, weight, !submission.first);
+  if (delivery.gradient != nullptr) {
+    if (absl::Status s = Copy(delivery, site); !s.ok()) return s;
   }
-  arrivals_.Add(layout.ItemOf(parameter), site.Done());
+  arrivals_.Add(layouts_->current().ItemOf(delivery.parameter), site.Done());
   if (!site.status().ok()) return site.status();
-  return submission.complete ? MarkReady(parameter, true) : absl::OkStatus();
+  if (!delivery.submission.complete) return absl::OkStatus();
+  return MarkReady(delivery.parameter, true);
+}
+
+absl::Status Engine::Copy(const Delivery& delivery, Site& site) {
+  const absl::Time begin = options_.clock->Now();
+  layouts_->current().store().Pack(site, delivery.parameter, delivery.gradient,
+                                   delivery.weight, !delivery.submission.first);
+  absl::Status copied = site.status();
+  if (copied.ok() && delivery.caller_waits) copied = site.Done().Wait();
+  MutexLock lock(&mutex_);
+  times_.Held(options_.clock->Now() - begin);
+  return copied;
 }
 
 absl::Status Engine::MarkReady(int parameter, bool contributed) {
   Layout& layout = layouts_->current();
   layout.store().SetFlag(parameter, contributed);
-  if (!negotiates()) return lane_->Ready(layout.ItemOf(parameter));
+  if (!negotiates()) {
+    absl::Status ready = lane_->Ready(layout.ItemOf(parameter));
+    reduction_->RunIfClosed();
+    return ready;
+  }
   options_.submitted(word_.steps(), facts_[parameter].plan_index);
   return absl::OkStatus();
 }
@@ -243,7 +271,6 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
   verdict->max_norm = max_norm;
-  verdict->finish_called = options_.clock->Now();
 
   Tally::Incomplete incomplete;
   absl::AnyInvocable<void()> tell_order = [] {};
@@ -259,8 +286,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     incomplete = tally_.Finish();
   }
   tell_order();
-  absl::Status status =
-      RunOn(stream, [this, incomplete = std::move(incomplete)](Site& site) {
+  absl::Status status = RunOn(
+      stream, [this, verdict, incomplete = std::move(incomplete)](Site& site) {
+        verdict->closed = options_.clock->Now();
         return CloseStep(incomplete, site);
       });
   if (!status.ok()) {
@@ -321,7 +349,11 @@ absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete,
   for (int parameter : incomplete.partly) {
     if (absl::Status s = MarkReady(parameter, true); !s.ok()) return s;
   }
-  if (!negotiates()) return lane_->Close();
+  if (!negotiates()) {
+    absl::Status closed = lane_->Close();
+    reduction_->RunIfClosed();
+    return closed;
+  }
   pass_lane_->Finish();
   return absl::OkStatus();
 }
@@ -351,7 +383,9 @@ protocol::Progress Engine::progress() {
   if (progress.position.phase == Phase::kCompute) {
     progress.missing = tally_.MissingNames(8);
   }
-  progress.step_seconds = times_.TakeMeanSeconds();
+  const StepTimes::Means means = times_.TakeMeans();
+  progress.step_seconds = means.step_seconds;
+  progress.exposed_seconds = means.exposed_seconds;
   progress.revision = layouts_->revision();
   progress.paused = gate_.shut();
   return progress;

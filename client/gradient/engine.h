@@ -10,13 +10,17 @@
 // depends on it at once, on the comm queue's thread, after a verdict has
 // passed and before anybody who waits for it goes on (layouts.h).
 //
+// The queue is run by a helper thread, or by who closes the step, once it is
+// closed: whichever takes less time (overlap_choice.h). Then Finish blocks.
+//
 // Bytes are touched by a Compute alone (compute.h): gradients may lie in a
 // device's memory. There a Submit's work is done in the call, and what it has
 // enqueued is waited for by the bucket's reduction (arrivals.h).
 //
 // Threads: as gradient_sync.h says for the calls it forwards. Reductions, norms
-//          and the judging of the verdict run on the comm queue's thread;
-//          Abort and position() may be called from any.
+//          and the judging of the verdict run on the comm queue's thread, or on
+//          that of who closes the step; Abort and position() may be called from
+//          any.
 // Errors:  wrong calls are InvalidArgument or FailedPrecondition and change
 //          nothing. After Abort, or when a transfer failed, every call and
 //          every pending verdict has the first such error; after the step that
@@ -45,6 +49,7 @@
 #include "client/gradient/data_supply.h"
 #include "client/gradient/lane.h"
 #include "client/gradient/layouts.h"
+#include "client/gradient/overlap_choice.h"
 #include "client/gradient/pass_lane.h"
 #include "client/gradient/pending.h"
 #include "client/gradient/reduction.h"
@@ -62,6 +67,8 @@ struct EngineOptions {
   EpochId epoch;
   uint64_t first_step = 0;
   Uneven uneven = Uneven::kStop;
+  // On a device and in negotiated mode there is always a helper.
+  Overlap overlap = Overlap::kThread;
   plan::Plan plan;
   int rank = 0;
   // By index in plan.communicators; null where this rank is not a member.
@@ -151,8 +158,14 @@ class Engine {
   void Hear(const protocol::Wanted& word) { gate_.Hear(word); }
 
   uint64_t step() const { return word_.steps(); }
-  double exposed_seconds() const {
-    return exposed_seconds_.load(std::memory_order_relaxed);
+  // Of the step in progress.
+  Overlap overlap() {
+    MutexLock lock(&mutex_);
+    return overlap_.form();
+  }
+  double exposed_seconds() {
+    MutexLock lock(&mutex_);
+    return absl::ToDoubleSeconds(times_.exposed());
   }
 
   // --- Later revisions; from any thread ---
@@ -189,6 +202,7 @@ class Engine {
 
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
+  void BeginOverlap();
 
   static absl::Status NotWaitedFor();
   bool negotiates() const { return options_.announce != nullptr; }
@@ -206,8 +220,17 @@ class Engine {
   absl::Status CheckFinish(const FinishOptions& options);
   // They are zeros when it returns.
   absl::Status ZeroNow(const std::vector<int>& parameters);
-  absl::Status Deliver(int parameter, const void* gradient, double weight,
-                       const Tally::Submission& submission, Site& site);
+  // A gradient on its way into its bucket.
+  struct Delivery {
+    int parameter = -1;
+    const void* gradient = nullptr;  // null: it is in its view
+    double weight = 1;
+    Tally::Submission submission;
+    bool caller_waits = false;  // for the copy
+  };
+  absl::Status Deliver(const Delivery& delivery, Site& site);
+  // Out of the caller's buffer.
+  absl::Status Copy(const Delivery& delivery, Site& site);
   // What tells the order of this step to who watches for it, if anybody does.
   absl::AnyInvocable<void()> TakeOrderWatch(const std::vector<int>& completed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -237,6 +260,11 @@ class Engine {
   void KeepForAbort(const PendingVerdict::State& verdict);
   void Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
                Verdict judged);
+  // That the step in progress has taken.
+  double SecondsTaken();
+  // After a verdict: takes note of the step's times, and says who runs the
+  // next.
+  void NoteTimes(const PendingVerdict::State& verdict, absl::Time passed);
   // After a verdict: to the next layout, if it says so.
   void SwitchIfAllHold(const Verdict& judged);
 
@@ -280,7 +308,6 @@ class Engine {
   std::unique_ptr<Layouts> layouts_;
   CommandGate gate_;
   StepWord word_;
-  std::atomic<double> exposed_seconds_{0};
   std::atomic<double> weight_{1};
   std::atomic<Captured*> capturing_{nullptr};
 
@@ -299,6 +326,7 @@ class Engine {
   // ... and until they have passed.
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   StepTimes times_ ABSL_GUARDED_BY(mutex_);
+  OverlapChoice overlap_ ABSL_GUARDED_BY(mutex_);
   std::function<void(std::vector<uint32_t>)> watch_order_
       ABSL_GUARDED_BY(mutex_);
 

@@ -152,7 +152,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
   verdict->max_norm = step->max_norm;
-  verdict->finish_called = options_.clock->Now();
+  verdict->closed = options_.clock->Now();
   step->entered = nullptr;
   step->passed = false;
   absl::AnyInvocable<void()> tell_order = [] {};

@@ -49,6 +49,7 @@ StepStamp Engine::EnterVerdict(Ballot* ballot) {
   word_.Enter(Phase::kVerdict);
   ballot->holds_next_revision = layouts_->Promise();
   gate_.Enter(ballot);
+  ballot->step_seconds = SecondsTaken();
   return {.epoch = options_.epoch,
           .revision = layouts_->revision(),
           .step = word_.steps()};
@@ -101,12 +102,7 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   // Before anybody may begin the next step.
   SwitchIfAllHold(judged);
   const absl::Time passed = options_.clock->Now();
-  exposed_seconds_.store(absl::ToDoubleSeconds(passed - verdict->finish_called),
-                         std::memory_order_relaxed);
-  {
-    MutexLock lock(&mutex_);
-    times_.Passed(passed);
-  }
+  NoteTimes(*verdict, passed);
   if (judged.IsLast()) EndAfter(judged);
   gate_.Pass(judged, [this, verdict, passed, judged] {
     {
@@ -116,6 +112,24 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
     }
     verdict->Complete(judged);
   });
+}
+
+double Engine::SecondsTaken() {
+  MutexLock lock(&mutex_);
+  return absl::ToDoubleSeconds(times_.Taken(options_.clock->Now()));
+}
+
+void Engine::NoteTimes(const PendingVerdict::State& verdict,
+                       absl::Time passed) {
+  Overlap next = Overlap::kThread;
+  {
+    MutexLock lock(&mutex_);
+    times_.Held(passed - verdict.closed);
+    times_.Passed(passed);
+    overlap_.Passed(MeanStepSeconds(reduction_->world_size(), verdict.vectors));
+    next = overlap_.form();
+  }
+  reduction_->SetOnClose(next == Overlap::kInline);
 }
 
 void Engine::EndAfter(const Verdict& last) {

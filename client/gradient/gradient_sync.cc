@@ -12,7 +12,6 @@
 #include "client/session/internals.h"
 
 namespace lockstep {
-
 PendingVerdict::PendingVerdict(std::shared_ptr<State> state)
     : state_(std::move(state)) {}
 
@@ -165,6 +164,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
   gradient::EngineOptions options{
       .epoch = session_.epoch(),
       .uneven = session_.spec().uneven,
+      .overlap = session_.spec().overlap,
       .plan = std::move(plan.plan),
       .rank = plan.rank,
       .communicators = std::move(plan.communicators),
@@ -358,6 +358,8 @@ uint64_t GradientSync::step() const {
 const std::vector<std::string>& GradientSync::names() const {
   return impl_->names();
 }
+
+Overlap GradientSync::overlap() const { return impl_->engine().overlap(); }
 
 double GradientSync::exposed_seconds() const {
   return impl_->sealed() ? impl_->engine().exposed_seconds() : 0;

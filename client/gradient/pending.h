@@ -72,7 +72,7 @@ class PendingVerdict::State {
   gradient::StepStamp stamp;
   FinishOptions options;
   double max_norm = 0;
-  absl::Time finish_called;
+  absl::Time closed;  // Finish was called, or the stream got there
 
  private:
   const std::function<absl::Status(const absl::Status&)> explain_;

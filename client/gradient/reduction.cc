@@ -117,6 +117,7 @@ void Reduction::LaunchVerdict(
     std::shared_ptr<PendingVerdict::State> verdict,
     std::function<StepStamp(Ballot*)> enter,
     std::function<void(absl::StatusOr<Verdict>)> judge) {
+  const bool on_close = on_close_;  // the verdict may change it
   queue_->Launch(
       {.before =
            [this, verdict, enter = std::move(enter)](Site& site) {
@@ -140,6 +141,16 @@ void Reduction::LaunchVerdict(
              judge(Decode(verdict->stamp, communicators_[0]->size(),
                           verdict->options.inverse_scale, *reduced));
            }});
+  if (on_close) closed_ = true;
+}
+
+void Reduction::SetOnClose(bool on_close) {
+  on_close_ = on_close;
+  queue_->SetOnDrain(on_close);
+}
+
+void Reduction::RunIfClosed() {
+  if (closed_.exchange(false)) queue_->Drain();
 }
 
 absl::Status Reduction::ExchangeBallots(Stream& stream) {

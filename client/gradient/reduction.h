@@ -12,13 +12,15 @@
 // fetched may be anything. So the communicators are asked after each wait.
 //
 // Threads: Launch calls come one at a time, in the lane's order; callbacks run
-//          on the queue's thread; Abort from any thread.
+//          on the queue's thread, or on that of RunIfClosed; Abort from any
+//          thread.
 // Ownership: owns the communicators, which outlive every layout: a layout is
 //          needed until the verdict behind its buckets has been judged.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_REDUCTION_H_
 #define LOCKSTEP_CLIENT_GRADIENT_REDUCTION_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -99,6 +101,14 @@ class Reduction {
   // error of a communicator.
   void Await(Event graph, std::function<void(const absl::Status&)> ended);
 
+  // Who runs what is launched from now on: RunIfClosed, or the queue's own
+  // thread, as at first. Between a verdict and the first launch after it.
+  void SetOnClose(bool on_close);
+  // After each launch, without a lock that launches hold: runs the step if its
+  // verdict has been launched, and nobody else does.
+  void RunIfClosed();
+
+  int world_size() const { return communicators_[0]->size(); }
   // Could the verdict not be exchanged?
   bool WorldFailed() const { return !communicators_[0]->status().ok(); }
 
@@ -136,6 +146,8 @@ class Reduction {
   const std::function<void(int, const absl::Status&)> on_failure_;
   ArenaBuffer memory_;
   ArenaBuffer staging_;
+  std::atomic<bool> on_close_{false};
+  std::atomic<bool> closed_{false};  // and not run
 
   std::unique_ptr<transport::Compute::Queue>
       queue_;  // last: its work uses all of the above

@@ -1,9 +1,19 @@
-// How long steps take, as the mean since somebody last asked.
+// How long steps take, and how much of that communication held the training
+// thread: of the last step, and as means since somebody last asked.
+//
+//   passed        Submit    Finish           passed    paused
+//     │  backward  [copy]    │  waits         │          │
+//     ├──────────────────────┴────────────────┼─ ─ ─ ─ ─ ┤ does not count
+//     │            └ held ┘  └──── held ──────┤
+//     └───────────────── the step ────────────┘
+//
+// Threads: not thread-safe; the engine's lock guards it.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_STEP_TIMES_H_
 #define LOCKSTEP_CLIENT_GRADIENT_STEP_TIMES_H_
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -13,9 +23,17 @@ class StepTimes {
  public:
   explicit StepTimes(absl::Time start) : since_(start), last_(start) {}
 
+  // Since the last step passed: what this one has taken so far.
+  absl::Duration Taken(absl::Time now) const { return now - last_; }
+
+  // Communication held the training thread, in the step in progress.
+  void Held(absl::Duration duration) { held_ += duration; }
+
   void Passed(absl::Time now) {
     steps_ += 1;
     last_ = now;
+    last_exposed_ = std::exchange(held_, {});
+    exposed_ += last_exposed_;
   }
 
   // Time that does not count, since the last step passed.
@@ -24,19 +42,32 @@ class StepTimes {
     last_ += duration;
   }
 
-  // Mean seconds of the steps passed since the last call; 0 if none was.
-  double TakeMeanSeconds() {
-    if (steps_ == 0) return 0;
-    const double mean = absl::ToDoubleSeconds(last_ - since_) / steps_;
+  // Of the last step that passed.
+  absl::Duration exposed() const { return last_exposed_; }
+
+  struct Means {
+    double step_seconds = 0;
+    double exposed_seconds = 0;
+  };
+  // Of the steps passed since the last call; zeros if none was.
+  Means TakeMeans() {
+    if (steps_ == 0) return {};
+    const Means means{
+        .step_seconds = absl::ToDoubleSeconds(last_ - since_) / steps_,
+        .exposed_seconds = absl::ToDoubleSeconds(exposed_) / steps_};
     since_ = last_;
     steps_ = 0;
-    return mean;
+    exposed_ = {};
+    return means;
   }
 
  private:
   absl::Time since_;
   absl::Time last_;
   int64_t steps_ = 0;
+  absl::Duration held_;
+  absl::Duration last_exposed_;
+  absl::Duration exposed_;
 };
 
 }  // namespace lockstep::gradient

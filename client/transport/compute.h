@@ -94,16 +94,19 @@ class Compute {
     bool aside = false;
   };
 
-  // Transfers in order. `before` and `then` run on the queue's thread: in the
-  // host behind the collective itself; in a device once it is enqueued, so a
-  // `then` that reads what has been moved waits for its Site's Done.
-  // Destruction runs all that was launched.
+  // Transfers in order. `before` and `then` run on the queue's thread, or on
+  // that of who calls Drain: in the host behind the collective itself; in a
+  // device once it is enqueued, so a `then` that reads what has been moved
+  // waits for its Site's Done. Destruction runs all that was launched.
   class Queue {
    public:
     virtual ~Queue() = default;
     // Never blocks.
     virtual void Launch(Transfer transfer) = 0;
-    // Runs, or waits for, all that was launched on the host.
+    // Who runs what is launched from now on: who calls Drain, or the queue's
+    // own thread, as at first.
+    virtual void SetOnDrain(bool on_drain) = 0;
+    // Runs what was launched, or waits for who does.
     virtual void Drain() = 0;
   };
 

@@ -69,6 +69,10 @@ class HostQueue final : public Compute::Queue {
         });
   }
 
+  void SetOnDrain(bool on_drain) override {
+    stream_.SetExecution(on_drain ? HostStream::Execution::kOnWait
+                                  : HostStream::Execution::kThread);
+  }
   void Drain() override { stream_.Synchronize().IgnoreError(); }
 
  private:

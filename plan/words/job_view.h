@@ -48,6 +48,7 @@ struct WorkerView {
   protocol::ProcessInfo process;
   protocol::Position position;
   double step_seconds = 0;
+  double exposed_seconds = 0;      // of these, communication held its thread
   absl::Duration silent_for;       // since it was last heard
   absl::Duration no_progress_for;  // since its position last changed
   std::string busy;                // why it makes no progress, if it said so

@@ -181,9 +181,12 @@ struct Progress {
   // few that it has not.
   uint32_t submitted = 0;
   std::vector<std::string> missing;  // at most 8 names
-  double step_seconds = 0;  // mean of the steps since the last Progress
-  Revision revision;        // of the plan that the step in progress runs
-  bool paused = false;      // between steps, by command
+  // Means of the steps since the last Progress: of their time, and of how long
+  // communication held the training thread (GradientSync::exposed_seconds).
+  double step_seconds = 0;
+  double exposed_seconds = 0;
+  Revision revision;    // of the plan that the step in progress runs
+  bool paused = false;  // between steps, by command
   bool operator==(const Progress&) const = default;
 };
 

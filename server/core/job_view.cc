@@ -100,6 +100,7 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
   view.coordinates = spec().mesh.CoordinatesOf(rank);
   view.position = standing.position;
   view.step_seconds = standing.step_seconds;
+  view.exposed_seconds = standing.exposed_seconds;
   view.lag_seconds = epoch_->lags.Seconds(rank);
   view.revision = standing.revision;
   view.no_progress_for = now - standing.moved;

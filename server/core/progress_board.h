@@ -29,7 +29,8 @@ struct Standing {
   uint32_t submitted = 0;
   std::vector<std::string> missing;  // as in Progress
   double step_seconds = 0;
-  Revision revision;  // that its steps run
+  double exposed_seconds = 0;  // of the same steps
+  Revision revision;           // that its steps run
   absl::Time moved;
   std::string busy;  // why it does not move, if it said so
   absl::Time busy_until = absl::InfinitePast();

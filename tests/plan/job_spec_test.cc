@@ -51,6 +51,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"limits.restart_window", "10m"},
       {"on_stuck", "report"},
       {"uneven", "stop"},
+      {"overlap", "auto"},
       {"seed", "0"},
   };
   const std::vector<SpecField> fields = FieldsOf(Digits());
@@ -66,7 +67,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
 size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
                                 pipeline, timeouts, limits, on_stuck, uneven,
-                                seed] = spec;
+                                overlap, seed] = spec;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild] = buckets;
   [[maybe_unused]] const auto& [join, lease, resume, progress, connect] =
       timeouts;
@@ -74,7 +75,7 @@ size_t CountLeaves(const JobSpec& spec) {
       limits;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 8 + 3 + 8 + 5 + 3;
+  return 9 + 3 + 8 + 5 + 3;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -126,6 +127,7 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
        [](JobSpec& s) { s.limits.restart_window = absl::Hours(2); }},
       {"on_stuck", [](JobSpec& s) { s.on_stuck = OnStuck::kEvict; }},
       {"uneven", [](JobSpec& s) { s.uneven = Uneven::kJoin; }},
+      {"overlap", [](JobSpec& s) { s.overlap = Overlap::kThread; }},
       {"seed",
        [](JobSpec& s) { s.seed = std::numeric_limits<uint64_t>::max(); }},
   };
@@ -243,6 +245,7 @@ std::vector<Fault> Faults() {
        [](JobSpec& s) { s.limits.restart_window = {}; }},
       {"on_stuck", [](JobSpec& s) { s.on_stuck = static_cast<OnStuck>(7); }},
       {"uneven", [](JobSpec& s) { s.uneven = static_cast<Uneven>(0); }},
+      {"overlap", [](JobSpec& s) { s.overlap = static_cast<Overlap>(0); }},
   };
 }
 

@@ -38,6 +38,7 @@ limits:
   restart_window: 5m
 on_stuck: evict
 uneven: join
+overlap: inline
 seed: 18446744073709551615
 )",
                                                     "spec.yaml");
@@ -59,6 +60,7 @@ seed: 18446744073709551615
                  .restart_window = absl::Minutes(5)},
       .on_stuck = OnStuck::kEvict,
       .uneven = Uneven::kJoin,
+      .overlap = Overlap::kInline,
       .seed = 18446744073709551615u};
   EXPECT_EQ(*spec, expected);
 }

@@ -117,6 +117,7 @@ inline void Fill(Source& s, OnStuck& v) { FillEnum(s, OnStuck::kEvict, v); }
 inline void Fill(Source& s, Rebuild& v) { FillEnum(s, Rebuild::kOnDemand, v); }
 inline void Fill(Source& s, Command& v) { FillEnum(s, Command::kSave, v); }
 inline void Fill(Source& s, Uneven& v) { FillEnum(s, Uneven::kStop, v); }
+inline void Fill(Source& s, Overlap& v) { FillEnum(s, Overlap::kThread, v); }
 inline void Fill(Source& s, absl::StatusCode& v) {
   FillEnum(s, absl::StatusCode::kUnauthenticated, v);
 }
@@ -222,9 +223,9 @@ inline void Fill(Source& s, PipelineSpec& v) {
 }
 inline void Fill(Source& s, JobSpec& v) {
   auto& [name, mesh, workers, sync, transport, buckets, pipeline, timeouts,
-         limits, on_stuck, uneven, seed] = v;
+         limits, on_stuck, uneven, overlap, seed] = v;
   All(s, name, mesh, workers, sync, transport, buckets, pipeline, timeouts,
-      limits, on_stuck, uneven, seed);
+      limits, on_stuck, uneven, overlap, seed);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {
@@ -270,8 +271,10 @@ inline void Fill(Source& s, protocol::PublishHandles& v) {
 }
 inline void Fill(Source&, protocol::Connected&) {}
 inline void Fill(Source& s, protocol::Progress& v) {
-  auto& [position, submitted, missing, step_seconds, revision, paused] = v;
-  All(s, position, submitted, missing, step_seconds, revision, paused);
+  auto& [position, submitted, missing, step_seconds, exposed_seconds, revision,
+         paused] = v;
+  All(s, position, submitted, missing, step_seconds, exposed_seconds, revision,
+      paused);
 }
 inline void Fill(Source&, protocol::Heartbeat&) {}
 inline void Fill(Source& s, protocol::Busy& v) {
@@ -440,11 +443,12 @@ inline void Fill(Source& s, plan::Plan& v) {
 
 inline void Fill(Source& s, WorkerView& v) {
   auto& [name, generation, state, rank, coordinates, process, position,
-         step_seconds, silent_for, no_progress_for, busy, revision, paused,
-         lag_seconds] = v;
+         step_seconds, exposed_seconds, silent_for, no_progress_for, busy,
+         revision, paused, lag_seconds] = v;
   FillIndex(s, rank);
   All(s, name, generation, state, coordinates, process, position, step_seconds,
-      silent_for, no_progress_for, busy, revision, paused, lag_seconds);
+      exposed_seconds, silent_for, no_progress_for, busy, revision, paused,
+      lag_seconds);
 }
 inline void Fill(Source& s, WaitView& v) {
   auto& [waiter, waited_for, why] = v;

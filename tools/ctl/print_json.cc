@@ -40,6 +40,7 @@ Json ToJson(const WorkerView& worker) {
       {"phase", Text(PhaseName(worker.position.phase))},
       {"revision", worker.revision.value},
       {"step_seconds", worker.step_seconds},
+      {"exposed_seconds", worker.exposed_seconds},
       {"lag_seconds", worker.lag_seconds},
       {"silent_seconds", absl::ToDoubleSeconds(worker.silent_for)},
       {"no_progress_seconds", absl::ToDoubleSeconds(worker.no_progress_for)},

@@ -31,8 +31,8 @@ int CountReady(const JobView& view) {
 
 std::string WorkersTable(const JobView& view) {
   std::string text = absl::StrFormat(
-      "%-5s %-20s %-8s %-4s %-14s %-8s %-9s %s\n", "rank", "worker", "state",
-      "life", "mesh", "step", "s/step", "process");
+      "%-5s %-20s %-8s %-4s %-14s %-8s %-9s %-9s %s\n", "rank", "worker",
+      "state", "life", "mesh", "step", "s/step", "exposed", "process");
   for (const WorkerView& worker : view.workers) {
     std::vector<std::string> point;
     for (size_t axis = 0; axis < worker.coordinates.size(); ++axis) {
@@ -41,12 +41,13 @@ std::string WorkersTable(const JobView& view) {
     }
     absl::StrAppend(
         &text,
-        absl::StrFormat("%-5s %-20s %-8s %-4d %-14s %-8d %-9.4f %s:%d",
+        absl::StrFormat("%-5s %-20s %-8s %-4d %-14s %-8d %-9.4f %-9.4f %s:%d",
                         worker.rank < 0 ? "-" : absl::StrCat(worker.rank),
                         worker.name.value, Text(Name(worker.state)),
                         worker.generation.value, absl::StrJoin(point, ","),
                         worker.position.step, worker.step_seconds,
-                        worker.process.host, worker.process.pid));
+                        worker.exposed_seconds, worker.process.host,
+                        worker.process.pid));
     const bool is_behind =
         worker.revision.value != 0 && worker.revision != view.revision;
     if (is_behind) {

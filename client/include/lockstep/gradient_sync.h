@@ -52,6 +52,12 @@
 //
 // One that does not keeps the buckets it has, and so do all other ranks.
 //
+// Overlap (`overlap` in the job spec). On the host, transfers are run by a
+// helper thread beside the backward pass, or by the training thread in Finish:
+// where the backward pass needs every core, a helper hides nothing and takes
+// time from it. `auto` measures both on the job itself, and all ranks change
+// together; the gradients have the same bits either way.
+//
 // Uneven data: ranks may have batches of different sizes, and different numbers
 // of them. Register gradients as sums over samples (ReduceOp::kSum) and say so:
 // the global norm and UpdateFactor then divide by the samples of all ranks, and
@@ -212,7 +218,8 @@ class LOCKSTEP_EXPORT GradientSync {
   // returns, and then no more. A program that fetches its views anew in every
   // step gives an empty function.
   //
-  // It runs on a thread of the library, at most once a step; it may call
+  // It runs on a thread of the library, or on the one that waits in Finish, at
+  // most once a step; it may call
   // Gradient and nothing else of this object, and must not throw. With steps in
   // flight the caller's thread may run meanwhile: then only work on the stream
   // may use what it changes. Best called before the first Gradient; replaces
@@ -298,9 +305,18 @@ class LOCKSTEP_EXPORT GradientSync {
   // Names of the parameters, by ParameterId::index.
   const std::vector<std::string>& names() const;
 
-  // Seconds, in the last finished step, from the call of Finish to the verdict:
-  // the communication that was not hidden behind the backward pass. Of a
-  // captured step, from its launch: nobody measures inside a graph.
+  // Who runs the transfers of the step in progress: kInline or kThread. After
+  // Seal.
+  Overlap overlap() const;
+
+  // Exposed communication: the seconds for which communication held the
+  // training thread in the last finished step, and so was not hidden behind the
+  // backward pass. It is the time in which Submit copied gradients out of the
+  // caller's buffers, and that from the call of Finish to the verdict, without
+  // what an operator's pause adds. With a stream, the time for which it was
+  // held: by the copies, and from where it got to FinishAsync (on a device:
+  // from the call; of a captured step from its launch, for nobody measures
+  // inside a graph). `lockstepctl describe` shows the mean of the last steps.
   double exposed_seconds() const;
 
  private:

@@ -128,7 +128,10 @@ class CudaQueue final : public Compute::Queue {
       return absl::OkStatus();
     });
   }
-
+  void SetOnDrain(bool on_drain) override {
+    driver_.SetExecution(on_drain ? HostStream::Execution::kOnWait
+                                  : HostStream::Execution::kThread);
+  }
   void Drain() override { driver_.Synchronize().IgnoreError(); }
 
  private:

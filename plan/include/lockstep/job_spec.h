@@ -30,6 +30,11 @@ enum class OnStuck : uint8_t { kReport = 1, kEvict = 2 };
 // are out, or all stop with the first.
 enum class Uneven : uint8_t { kJoin = 1, kStop = 2 };
 
+// Who runs a step's communication on the host: the training thread, in Finish;
+// a helper thread, beside the backward pass; or whichever is measured to take
+// less time.
+enum class Overlap : uint8_t { kAuto = 1, kInline = 2, kThread = 3 };
+
 // When buckets are cut anew, in the order in which gradients become ready:
 // after the first step and when an operator asks, or only then.
 enum class Rebuild : uint8_t { kOnce = 1, kOnDemand = 2 };
@@ -84,6 +89,7 @@ struct JobSpec {
   JobLimits limits;
   OnStuck on_stuck = OnStuck::kReport;
   Uneven uneven = Uneven::kStop;
+  Overlap overlap = Overlap::kAuto;
   uint64_t seed = 0;  // of the samples of each step: lockstep/samples.h
 
   bool operator==(const JobSpec&) const = default;

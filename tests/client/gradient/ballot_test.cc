@@ -44,6 +44,13 @@ TEST(BallotTest, AddsUpWhatTheRanksSay) {
   EXPECT_FALSE(verdict->Holds(Command::kSave)) << "one of two holds it";
 }
 
+TEST(BallotTest, TheMeanTimeOfAStepIsOverAllRanks) {
+  const BallotVectors reduced =
+      Reduce({Encode(kStamp, {.step_seconds = 0.25}),
+              Encode(kStamp, {.step_seconds = 0.5}), Encode(kStamp, {})});
+  EXPECT_EQ(MeanStepSeconds(3, reduced), 0.25);
+}
+
 TEST(BallotTest, ACommandIsHeldOnceEveryRankHoldsIt) {
   Ballot ballot;
   ballot.word = 5;

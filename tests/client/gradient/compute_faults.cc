@@ -120,6 +120,7 @@ class SpoiledQueue final : public Compute::Queue {
         };
     inner_->Launch(std::move(transfer));
   }
+  void SetOnDrain(bool on_drain) override { inner_->SetOnDrain(on_drain); }
   void Drain() override { inner_->Drain(); }
 
  private:

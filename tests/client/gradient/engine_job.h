@@ -27,12 +27,17 @@ struct Registered {
   int uses = 1;
 };
 
+struct EngineExtras {
+  Overlap overlap = Overlap::kThread;
+  const Clock* clock = nullptr;  // null: the system's
+};
+
 class EngineJob {
  public:
   EngineJob(const char* mesh, std::vector<Registered> registered,
             BucketPolicy policy = {}, std::vector<uint64_t> first_steps = {},
-            Uneven uneven = Uneven::kStop)
-      : uneven_(uneven) {
+            Uneven uneven = Uneven::kStop, EngineExtras extras = {})
+      : uneven_(uneven), extras_(extras) {
     plan::PlanInput input{.mesh = *ParseMesh(mesh), .policy = policy};
     std::vector<Parameter> parameters;
     for (const Registered& r : registered) {
@@ -89,13 +94,14 @@ class EngineJob {
         .epoch = {1},
         .first_step = first_steps_[rank],
         .uneven = uneven_,
+        .overlap = extras_.overlap,
         .plan = plan_,
         .rank = rank,
         .names = names_,
         .uses = uses_,
         .compute = transport::MakeHostCompute(),
         .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
-        .clock = &clock_,
+        .clock = extras_.clock == nullptr ? &clock_ : extras_.clock,
         .on_failure =
             [this, rank](int, const absl::Status& error) {
               MutexLock lock(&mutex_);
@@ -120,6 +126,7 @@ class EngineJob {
   }
 
   const Uneven uneven_;
+  const EngineExtras extras_;
   SystemClock clock_;
   testing_support::InprocWorld world_;
   std::unique_ptr<Arena> arena_ = MakePlainArena();

@@ -269,7 +269,9 @@ TEST(ViewTest, ShowsWorkersByRankWithTheirCoordinates) {
   Scene scene(spec);
   scene.RunAll();
   scene.Says(4, protocol::Progress{.position = {9, Phase::kReduced},
-                                   .step_seconds = 0.25});
+                                   .step_seconds = 0.25,
+                                   .exposed_seconds = 0.0625});
+  scene.Says(4, protocol::Progress{.position = {9, Phase::kVerdict}});
   scene.Pass(3);
   const JobView view = scene.View();
   ASSERT_EQ(view.workers.size(), 4u);
@@ -280,6 +282,8 @@ TEST(ViewTest, ShowsWorkersByRankWithTheirCoordinates) {
   }
   EXPECT_THAT(view.workers[3].coordinates, ElementsAre(1, 1));
   EXPECT_EQ(view.workers[3].step_seconds, 0.25);
+  EXPECT_EQ(view.workers[3].exposed_seconds, 0.0625)
+      << "until the next step has passed";
   EXPECT_EQ(view.workers[3].silent_for, absl::Seconds(3));
   EXPECT_EQ(view.workers[3].no_progress_for, absl::Seconds(3));
   EXPECT_EQ(view.spec, spec);
