@@ -1,12 +1,8 @@
 #include "bench/data_plane/report.h"
 
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -27,42 +23,12 @@ std::string Short(size_t bytes) {
   return std::to_string(bytes) + " " + units[unit];
 }
 
-std::string Cpu() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0)
-      return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
-std::string FirstLineOf(const char* command) {
-  char line[256] = "not there";
-  std::FILE* const pipe = popen(command, "r");
-  if (pipe == nullptr) return line;
-  if (std::fgets(line, sizeof line, pipe) == nullptr) std::rewind(pipe);
-  pclose(pipe);
-  std::string text = line;
-  return text.substr(0, text.find('\n'));
-}
-
-std::string Today() {
-  char text[32];
-  const std::time_t now = std::time(nullptr);
-  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
-  return text;
-}
-
-nlohmann::ordered_json Machine() {
-  utsname system{};
-  uname(&system);
-  return {{"cpu", Cpu()},
-          {"cores", sysconf(_SC_NPROCESSORS_ONLN)},
-          {"kernel", system.release},
-          {"date", Today()},
-          {"mpich", FirstLineOf("mpichversion 2>/dev/null")},
-          {"openmpi", FirstLineOf("mpirun.openmpi --version 2>/dev/null")},
-          {"gloo", "Debian's, of 2022-05"}};
+nlohmann::ordered_json MachineWithPeers() {
+  nlohmann::ordered_json machine = Machine();
+  machine["mpich"] = FirstLineOf("mpichversion 2>/dev/null");
+  machine["openmpi"] = FirstLineOf("mpirun.openmpi --version 2>/dev/null");
+  machine["gloo"] = "Debian's, of 2022-05";
+  return machine;
 }
 
 // --- The picture
@@ -159,22 +125,12 @@ void Print(const Report& report) {
   for (const auto& [name, seconds] : report.single) {
     std::printf("%-44s %10.2f us\n", name.c_str(), seconds * 1e6);
   }
-  std::printf("\n%-58s %9s %9s\n", "figure", "promised", "measured");
-  for (const Figure& figure : report.figures) {
-    if (figure.promised == 0) {
-      std::printf("%-58s %9s %9.2f\n", figure.what.c_str(), "",
-                  figure.measured);
-      continue;
-    }
-    std::printf("%-58s %s %6.2f %9.2f  %s\n", figure.what.c_str(),
-                figure.at_most ? "<=" : ">=", figure.promised, figure.measured,
-                figure.reached() ? "reached" : "NOT REACHED");
-  }
+  Print(report.figures);
 }
 
 bool Write(const Report& report, const std::string& path) {
   nlohmann::ordered_json json;
-  json["machine"] = Machine();
+  json["machine"] = MachineWithPeers();
   json["rounds"] = report.rounds;
   for (const std::string& name : report.order) {
     for (auto [bytes, seconds] : report.sides.at(name)) {
@@ -186,14 +142,7 @@ bool Write(const Report& report, const std::string& path) {
   for (const auto& [name, seconds] : report.single) {
     json["times_us"][name] = seconds * 1e6;
   }
-  for (const Figure& figure : report.figures) {
-    if (figure.promised == 0) continue;
-    json["figures"].push_back(
-        {{"what", figure.what},
-         {figure.at_most ? "at_most" : "at_least", figure.promised},
-         {"measured", figure.measured},
-         {"reached", figure.reached()}});
-  }
+  json["figures"] = ToJson(report.figures);
   std::ofstream file(path + ".json");
   file << json.dump(1) << "\n";
   std::ofstream svg(path + ".svg");

@@ -9,20 +9,9 @@
 #include <vector>
 
 #include "bench/data_plane/sweep.h"
+#include "bench/figures.h"
 
 namespace lockstep::bench {
-
-// A promise, and what was measured for it.
-struct Figure {
-  std::string what;
-  double promised = 0;  // 0: nothing, it explains the one before
-  double measured = 0;
-  bool at_most = false;  // else at least
-
-  bool reached() const {
-    return at_most ? measured <= promised : measured >= promised;
-  }
-};
 
 struct Report {
   std::vector<std::string> order;      // of the sides

@@ -11,6 +11,8 @@
 #include <new>
 #include <sstream>
 
+#include "bench/figures.h"
+#include "bench/shared_memory.h"
 #include "tools/perf/processes.h"
 
 namespace lockstep::bench {
@@ -27,34 +29,12 @@ double SecondsSince(Clock::time_point begin) {
 }
 
 // What the ranks share beside the side under test.
-struct Common {
-  std::atomic<int> come{0};
-  std::atomic<int> round{0};
+struct Common : Meeting {
   std::atomic<int> iterations{0};
   size_t bytes[kTimesMax] = {};
   double seconds[kTimesMax] = {};
   size_t times = 0;
-
-  // Yields, for there may be more ranks than cores.
-  void Meet(int ranks) {
-    const int now = round.load();
-    if (come.fetch_add(1) + 1 == ranks) {
-      come = 0;
-      ++round;
-      return;
-    }
-    for (int turn = 0; round.load() == now; ++turn) {
-      if (turn % 64 == 63) sched_yield();
-    }
-  }
 };
-
-Common* NewCommon() {
-  void* const memory = mmap(nullptr, sizeof(Common), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) std::abort();
-  return new (memory) Common;
-}
 
 void PinTo(int core) {
   cpu_set_t set;
@@ -116,14 +96,8 @@ class RankSweep {
 
 }  // namespace
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2,
-                   values.end());
-  return values[values.size() / 2];
-}
-
 Times Sweep(const MakeSide& make, const SweepOptions& options) {
-  Common* const common = NewCommon();
+  const SharedMemory<Common> common;
   const int failed = perf::RunRanks(
       options.ranks, [&](int rank, perf::HandleExchange& exchange) {
         if (options.pinned) PinTo(rank % 2);
@@ -138,7 +112,6 @@ Times Sweep(const MakeSide& make, const SweepOptions& options) {
   for (size_t i = 0; failed == 0 && i < common->times; ++i) {
     times[common->bytes[i]] = common->seconds[i];
   }
-  munmap(common, sizeof(Common));
   return times;
 }
 
@@ -167,7 +140,7 @@ namespace {
 
 // Rank 0's median of what `trip` takes it.
 double RoundTrip(bool pinned, int trips, const std::function<void(int)>& trip) {
-  Common* const common = NewCommon();
+  const SharedMemory<Common> common;
   perf::RunRanks(2, [&](int rank, perf::HandleExchange&) {
     if (pinned) PinTo(rank);
     common->Meet(2);
@@ -180,9 +153,7 @@ double RoundTrip(bool pinned, int trips, const std::function<void(int)>& trip) {
     if (rank == 0) common->seconds[0] = Median(seconds);
     return 0;
   });
-  const double median = common->seconds[0];
-  munmap(common, sizeof(Common));
-  return median;
+  return common->seconds[0];
 }
 
 }  // namespace

@@ -47,8 +47,6 @@ struct SweepOptions {
 // In processes of its own; empty if a rank failed.
 Times Sweep(const MakeSide& make, const SweepOptions& options);
 
-double Median(std::vector<double> values);
-
 // --- The sides ---
 
 MakeSide Limit();     // L: the same loads and stores on private memory
