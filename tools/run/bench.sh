@@ -8,7 +8,8 @@ usage: ./run bench [NAME [ARGS...]]
 Builds release and runs its benchmarks (build/release/bin/*_bench), or the one called
 NAME (with or without _bench, with - for _), with ARGS. An unknown NAME lists the names.
 What needs a GPU says so and is passed over where there is none. data-plane also installs
-MPICH and Open MPI, which it measures beside our own, and writes bench/results/.
+MPICH and Open MPI, which it measures beside our own, and writes bench/results/;
+training-step does so with PyTorch.
 TXT
 }
 
@@ -31,6 +32,7 @@ run_bench() {
     require mpi
     configure release # finds the MPIs' compilers
   fi
+  if is_one_of training_step_bench "${names[@]}"; then require torch; fi
   compile release "${names[@]}"
   for name in "${names[@]}"; do
     say "${name%_bench}"

@@ -12,6 +12,7 @@
   )
   readonly packages_test=(python3-venv git)
   readonly packages_mpi=(mpich libmpich-dev openmpi-bin libopenmpi-dev) # bench data-plane
+  readonly packages_torch=(python3-torch)                               # bench training-step
   readonly packages_lint=(git python3 clang-format-14 shellcheck)
 }
 
