@@ -12,6 +12,7 @@
 #include "client/session/internals.h"
 
 namespace lockstep {
+
 PendingVerdict::PendingVerdict(std::shared_ptr<State> state)
     : state_(std::move(state)) {}
 
@@ -20,6 +21,16 @@ const VerdictScalars* PendingVerdict::scalars() const {
 }
 
 absl::StatusOr<Verdict> PendingVerdict::Wait() { return state_->Wait(); }
+
+namespace {
+
+// Only in static mode does all that is launched wait for Finish: elsewhere
+// transfers must go on while the training thread does not wait.
+Overlap OverlapOf(const JobSpec& spec) {
+  return spec.sync == SyncMode::kStatic ? spec.overlap : Overlap::kThread;
+}
+
+}  // namespace
 
 // Joins a session, which knows the coordinator, and an engine, which does not.
 class GradientSync::Impl {
@@ -164,7 +175,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
   gradient::EngineOptions options{
       .epoch = session_.epoch(),
       .uneven = session_.spec().uneven,
-      .overlap = session_.spec().overlap,
+      .overlap = OverlapOf(session_.spec()),
       .plan = std::move(plan.plan),
       .rank = plan.rank,
       .communicators = std::move(plan.communicators),
