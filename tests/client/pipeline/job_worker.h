@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "lockstep/captured_step.h"
 #include "lockstep/gradient_sync.h"
 #include "lockstep/pipeline.h"
 #include "lockstep/session.h"
@@ -85,6 +86,7 @@ class JobWorker {
     EXPECT_GT((*pipeline)->buffer_bytes(), 0u);
     std::vector<TanhStage> stages;
     for (const int stage : seen.stages) stages.emplace_back(WeightOf(stage));
+    if (tries_capture) TryCapture(**sync, **pipeline, stages, seen);
     for (int step = 0; step < kSteps; ++step) {
       absl::Status done = Step(step, **sync, **pipeline, stages, seen);
       if (!done.ok()) return done;
@@ -94,12 +96,22 @@ class JobWorker {
 
   // Stages whose gradients the worker keeps to itself.
   std::vector<int> forgets;
+  // Tries to capture a step into a graph, before the first.
+  bool tries_capture = false;
   // Does what it fails with, in the middle of a step.
   std::function<absl::Status()> fails_with = [] {
     return absl::DataLossError("a sample cannot be read");
   };
 
  private:
+  // A graph would hold the launches of one moment, and no part of the host's.
+  void TryCapture(GradientSync& sync, Pipeline& pipeline,
+                  std::vector<TanhStage>& stages, Seen& seen) {
+    const auto captured = sync.Capture(
+        site_->stream(), [&] { return Step(0, sync, pipeline, stages, seen); });
+    EXPECT_EQ(captured.status().code(), absl::StatusCode::kInvalidArgument);
+  }
+
   absl::Status Step(int step, GradientSync& sync, Pipeline& pipeline,
                     std::vector<TanhStage>& stages, Seen& seen) {
     SquareLoss loss;

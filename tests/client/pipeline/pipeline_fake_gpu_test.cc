@@ -91,10 +91,12 @@ class PipelineFakeGpuTest : public testing::Test {
     GpuSite site(&gpus_, tables);
     JobWorker worker(spec, /*fails_at=*/-1, &site);
     worker.forgets = std::move(forgets);
+    worker.tries_capture = tries_capture_;
     absl::Status trained = worker.Train(**session, seen);
     return trained.ok() ? (*session)->Leave() : trained;
   }
 
+  bool tries_capture_ = false;
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::atomic<uint64_t> lives_ = 0;
   session::CoreServer server_{clock_.get()};
@@ -123,6 +125,14 @@ INSTANTIATE_TEST_SUITE_P(
       std::erase(name, '-');
       return name;
     });
+
+TEST_F(PipelineFakeGpuTest, AGraphCannotHoldAStep) {
+  tries_capture_ = true;
+  const Job job{"nccl", PipelineSchedule::kOneFOneB};
+  const std::vector<Seen> all = Run(job);
+  for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+  ExpectOneProcess(all, job);
+}
 
 TEST_F(PipelineFakeGpuTest, AStageThatIsDoneFirstIsReducedFirst) {
   const std::vector<Seen> all =
