@@ -24,6 +24,24 @@ void WithFloat(DType dtype, F&& f) {
   }
 }
 
+// The same for halves alone, and for what is longer.
+template <class F>
+void WithHalf(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF16: return f(std::type_identity<F16>{});
+    case DType::kBF16: return f(std::type_identity<BF16>{});
+    default: Fatal("this kernel takes f16 and bf16 only");
+  }
+}
+template <class F>
+void WithWide(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF32: return f(std::type_identity<float>{});
+    case DType::kF64: return f(std::type_identity<double>{});
+    default: Fatal("this kernel takes f32 and f64 only");
+  }
+}
+
 // The same for all ten types.
 template <class F>
 void WithType(DType dtype, F&& f) {

@@ -40,13 +40,6 @@ void FoldHalves(const void* carry, std::span<const void* const> inputs,
   }
 }
 
-// Calls with the type of the half that `dtype` names.
-template <class F>
-void WithHalf(DType dtype, F&& f) {
-  if (dtype == DType::kF16) return f(std::type_identity<F16>{});
-  f(std::type_identity<BF16>{});
-}
-
 // What needs no widening is a reduction of one more row.
 void FoldRows(const void* carry, std::span<const void* const> inputs, void* out,
               size_t count, DType dtype, ReduceOp op) {

@@ -61,6 +61,16 @@ class Compute {
                             void* flags) = 0;
     virtual void Scale(void* data, DType dtype, double factor,
                        size_t count) = 0;
+    // The bits of kernels/cast_scale.h and kernels/cast_feedback.h.
+    virtual void CastScale(const void* from, DType from_dtype, double factor,
+                           void* to, DType to_dtype, size_t count) = 0;
+    virtual void CastFeedback(const void* from, const void* residual,
+                              DType from_dtype, void* to, DType to_dtype,
+                              void* next, size_t count) = 0;
+    // The bits of kernels/reduce_pairs.h.
+    virtual void ReducePairs(const void* inputs, int rows, DType dtype,
+                             double factor, void* out, DType out_dtype,
+                             size_t count) = 0;
     // `total` is in the transport's memory. `scratch`: AllocateScratch for
     // these ranges, for nobody else until it is done.
     virtual void AddFiniteCheck(const void* data, DType dtype,

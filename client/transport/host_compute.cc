@@ -3,9 +3,11 @@
 
 #include "base/mutex.h"
 #include "client/transport/compute.h"
+#include "kernels/cast_feedback.h"
 #include "kernels/cast_scale.h"
 #include "kernels/flags.h"
 #include "kernels/pack.h"
+#include "kernels/reduce_pairs.h"
 
 namespace lockstep::transport {
 namespace {
@@ -35,6 +37,20 @@ class HostSite final : public Compute::Site {
   }
   void Scale(void* data, DType dtype, double factor, size_t count) override {
     kernels::Scale(data, dtype, factor, count);
+  }
+  void CastScale(const void* from, DType from_dtype, double factor, void* to,
+                 DType to_dtype, size_t count) override {
+    kernels::CastScale(from, from_dtype, factor, to, to_dtype, count);
+  }
+  void CastFeedback(const void* from, const void* residual, DType from_dtype,
+                    void* to, DType to_dtype, void* next,
+                    size_t count) override {
+    kernels::CastFeedback(from, residual, from_dtype, to, to_dtype, next,
+                          count);
+  }
+  void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
+                   void* out, DType out_dtype, size_t count) override {
+    kernels::ReducePairs(inputs, rows, dtype, factor, out, out_dtype, count);
   }
   void AddFiniteCheck(const void* data, DType dtype,
                       std::span<const kernels::ElementRange> ranges, void*,

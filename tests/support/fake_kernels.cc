@@ -6,10 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cast_feedback.h"
 #include "kernels/cast_scale.h"
 #include "kernels/flags.h"
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
+#include "kernels/reduce_pairs.h"
 #include "kernels/verdict_gate.h"
 #include "tests/support/fake_cuda.h"
 
@@ -81,11 +83,28 @@ class FakeKernels final : public KernelApi {
       kernels::CastScale(At(src), src_dtype, factor, At(dst), dst_dtype, count);
     });
   }
+  CudaResult CastFeedback(const void* src, const void* residual,
+                          DType src_dtype, void* dst, DType dst_dtype,
+                          void* next, size_t count,
+                          CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] {
+      kernels::CastFeedback(At(src), At(residual), src_dtype, At(dst),
+                            dst_dtype, At(next), count);
+    });
+  }
   CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
                         DType dtype, ReduceOp op,
                         CudaStreamHandle stream) override {
     return Launch(stream, [=, this] {
       kernels::ReduceRows(At(inputs), rows, At(out), count, dtype, op);
+    });
+  }
+  CudaResult ReducePairs(const void* inputs, int rows, DType dtype,
+                         double factor, void* out, DType out_dtype,
+                         size_t count, CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] {
+      kernels::ReducePairs(At(inputs), rows, dtype, factor, At(out), out_dtype,
+                           count);
     });
   }
   CudaResult AddFiniteCheck(const void* data, DType dtype, Ranges ranges,

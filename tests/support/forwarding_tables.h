@@ -162,9 +162,21 @@ class ForwardingKernels : public transport::nccl::KernelApi {
     return inner_->CastScale(src, src_dtype, factor, dst, dst_dtype, count,
                              stream);
   }
+  Result CastFeedback(const void* src, const void* residual, DType src_dtype,
+                      void* dst, DType dst_dtype, void* next, size_t count,
+                      StreamHandle stream) override {
+    return inner_->CastFeedback(src, residual, src_dtype, dst, dst_dtype, next,
+                                count, stream);
+  }
   Result ReduceRows(const void* inputs, int rows, void* out, size_t count,
                     DType dtype, ReduceOp op, StreamHandle stream) override {
     return inner_->ReduceRows(inputs, rows, out, count, dtype, op, stream);
+  }
+  Result ReducePairs(const void* inputs, int rows, DType dtype, double factor,
+                     void* out, DType out_dtype, size_t count,
+                     StreamHandle stream) override {
+    return inner_->ReducePairs(inputs, rows, dtype, factor, out, out_dtype,
+                               count, stream);
   }
   Result AddFiniteCheck(const void* data, DType dtype, Ranges ranges,
                         double inverse_scale, void* scratch,

@@ -65,6 +65,28 @@ class CudaSite final : public Compute::Site {
       return kernels_.Scale(data, dtype, factor, count, stream);
     });
   }
+  void CastScale(const void* from, DType from_dtype, double factor, void* to,
+                 DType to_dtype, size_t count) override {
+    Do("kernel CastScale", [&](CudaStreamHandle stream) {
+      return kernels_.CastScale(from, from_dtype, factor, to, to_dtype, count,
+                                stream);
+    });
+  }
+  void CastFeedback(const void* from, const void* residual, DType from_dtype,
+                    void* to, DType to_dtype, void* next,
+                    size_t count) override {
+    Do("kernel CastFeedback", [&](CudaStreamHandle stream) {
+      return kernels_.CastFeedback(from, residual, from_dtype, to, to_dtype,
+                                   next, count, stream);
+    });
+  }
+  void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
+                   void* out, DType out_dtype, size_t count) override {
+    Do("kernel ReducePairs", [&](CudaStreamHandle stream) {
+      return kernels_.ReducePairs(inputs, rows, dtype, factor, out, out_dtype,
+                                  count, stream);
+    });
+  }
   void AddFiniteCheck(const void* data, DType dtype,
                       std::span<const kernels::ElementRange> ranges,
                       void* scratch, kernels::FiniteCheck* total) override {

@@ -3,11 +3,13 @@
 #include <cuda_runtime_api.h>
 
 #include "client/transport/nccl/gpu.h"
+#include "kernels/device/cast_feedback.h"
 #include "kernels/device/cast_scale.h"
 #include "kernels/device/finite_check.h"
 #include "kernels/device/flags.h"
 #include "kernels/device/pack.h"
 #include "kernels/device/reduce.h"
+#include "kernels/device/reduce_pairs.h"
 #include "kernels/device/verdict_gate.h"
 
 namespace lockstep::transport::nccl {
@@ -68,11 +70,28 @@ class DeviceKernels final : public KernelApi {
                                stream);
     });
   }
+  CudaResult CastFeedback(const void* src, const void* residual,
+                          DType src_dtype, void* dst, DType dst_dtype,
+                          void* next, size_t count,
+                          CudaStreamHandle stream) override {
+    return On([&] {
+      return device::CastFeedback(src, residual, src_dtype, dst, dst_dtype,
+                                  next, count, stream);
+    });
+  }
   CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
                         DType dtype, ReduceOp op,
                         CudaStreamHandle stream) override {
     return On([&] {
       return device::ReduceRows(inputs, rows, out, count, dtype, op, stream);
+    });
+  }
+  CudaResult ReducePairs(const void* inputs, int rows, DType dtype,
+                         double factor, void* out, DType out_dtype,
+                         size_t count, CudaStreamHandle stream) override {
+    return On([&] {
+      return device::ReducePairs(inputs, rows, dtype, factor, out, out_dtype,
+                                 count, stream);
     });
   }
   CudaResult AddFiniteCheck(const void* data, DType dtype, Ranges ranges,

@@ -62,11 +62,22 @@ class KernelApi {
     return CastScale(data, dtype, factor, data, dtype, count, stream);
   }
 
+  // --- kernels/cast_feedback.h ---
+  virtual CudaResult CastFeedback(const void* src, const void* residual,
+                                  DType src_dtype, void* dst, DType dst_dtype,
+                                  void* next, size_t count,
+                                  CudaStreamHandle stream) = 0;
+
   // --- kernels/reduce.h; min and max propagate NaN, which NCCL's (fminf,
   // fmaxf) drop ---
   virtual CudaResult ReduceRows(const void* inputs, int rows, void* out,
                                 size_t count, DType dtype, ReduceOp op,
                                 CudaStreamHandle stream) = 0;
+
+  // --- kernels/reduce_pairs.h ---
+  virtual CudaResult ReducePairs(const void* inputs, int rows, DType dtype,
+                                 double factor, void* out, DType out_dtype,
+                                 size_t count, CudaStreamHandle stream) = 0;
 
   // --- kernels/finite_check.h ---
   // `scratch`: FiniteCheckScratchBytes(ranges). *total lies in the device's

@@ -33,6 +33,10 @@ class Rehearsal {
     Did(cuda_.MemsetAsync(memory_, 0, kBytes, stream_));
     for (const DType dtype : kAll) OfAnyType(dtype);
     for (const DType dtype : kFloats) OfFloats(dtype);
+    for (const DType wide : {DType::kF32, DType::kF64}) {
+      for (const DType half : {DType::kF16, DType::kBF16}) OfCasts(wide, half);
+      for (const DType to : kFloats) OfPairs(wide, to);
+    }
     Did(kernels_.CommitCopy(verdict(), near(), far(), kCount, stream_));
     return Check(cuda_, first_, " kernel, for the first time");
   }
@@ -98,6 +102,18 @@ class Rehearsal {
         Did(kernels_.CastScale(near() + past, dtype, 1, far(), to, kCount,
                                stream_));
       }
+    }
+  }
+
+  void OfCasts(DType wide, DType half) {
+    Did(kernels_.CastFeedback(near(), scratch(), wide, far(), half, scratch(),
+                              kCount, stream_));
+  }
+
+  void OfPairs(DType wide, DType to) {
+    for (const int rows : {1, 2, 4, 8}) {
+      Did(kernels_.ReducePairs(near(), rows, wide, 1, far(), to, kCount,
+                               stream_));
     }
   }
 

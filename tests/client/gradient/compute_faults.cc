@@ -65,6 +65,19 @@ class SpoiledSite final : public Compute::Site {
   void Scale(void* data, DType dtype, double factor, size_t count) override {
     to_.Scale(data, dtype, factor, count);
   }
+  void CastScale(const void* from, DType from_dtype, double factor, void* to,
+                 DType to_dtype, size_t count) override {
+    to_.CastScale(from, from_dtype, factor, to, to_dtype, count);
+  }
+  void CastFeedback(const void* from, const void* residual, DType from_dtype,
+                    void* to, DType to_dtype, void* next,
+                    size_t count) override {
+    to_.CastFeedback(from, residual, from_dtype, to, to_dtype, next, count);
+  }
+  void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
+                   void* out, DType out_dtype, size_t count) override {
+    to_.ReducePairs(inputs, rows, dtype, factor, out, out_dtype, count);
+  }
   void AddFiniteCheck(const void* data, DType dtype,
                       std::span<const kernels::ElementRange> ranges,
                       void* scratch, kernels::FiniteCheck* total) override {

@@ -1,0 +1,91 @@
+#include <bit>
+
+#include "base/check.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/reduce_pairs.h"
+#include "kernels/element.h"
+#include "kernels/reduce_pairs.h"
+
+namespace lockstep::kernels::device {
+namespace {
+
+// A thread has an element; the rows' loads of a warp are contiguous. The number
+// of rows is known when it is compiled, so the tree is all registers.
+template <int kRows, class T>
+__device__ __forceinline__ T SumOfPairs(const T* inputs, size_t count) {
+  if constexpr (kRows == 1) {
+    return *inputs;
+  } else {
+    return SumOfPairs<kRows / 2>(inputs, count) +
+           SumOfPairs<kRows / 2>(inputs + kRows / 2 * count, count);
+  }
+}
+
+// Trees of kRows rows, folded as the digits of a binary counter.
+template <int kRows, class T, class Out, class Factor>
+__global__ void __launch_bounds__(kThreads)
+    ReduceElements(const T* inputs, int trees, Factor factor, Out* out,
+                   size_t count) {
+  constexpr int kLevels = 11;
+  const size_t stride = size_t{gridDim.x} * kThreads;
+  for (size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += stride) {
+    T levels[kLevels];
+    T sum{};
+    for (int tree = 0; tree < trees; ++tree) {
+      sum = SumOfPairs<kRows>(inputs + tree * kRows * count + i, count);
+      int level = 0;
+      for (; (tree >> level & 1) != 0; ++level) sum = levels[level] + sum;
+      levels[level] = sum;
+    }
+    out[i] = Scaled<Out>(sum, factor);
+  }
+}
+
+template <class T, class Out>
+Launched Launch(const T* inputs, int rows, double factor, Out* out,
+                size_t count, Stream stream) {
+  using C = std::common_type_t<T, Compute<Out>>;
+  const unsigned blocks = BlocksFor(count);
+  const C rounded = static_cast<C>(factor);
+  switch (rows) {
+    case 1:
+      ReduceElements<1>
+          <<<blocks, kThreads, 0, stream>>>(inputs, 1, rounded, out, count);
+      break;
+    case 2:
+      ReduceElements<2>
+          <<<blocks, kThreads, 0, stream>>>(inputs, 1, rounded, out, count);
+      break;
+    case 4:
+      ReduceElements<4>
+          <<<blocks, kThreads, 0, stream>>>(inputs, 1, rounded, out, count);
+      break;
+    default:
+      ReduceElements<8><<<blocks, kThreads, 0, stream>>>(inputs, rows / 8,
+                                                         rounded, out, count);
+  }
+  return LastLaunch();
+}
+
+}  // namespace
+
+Launched ReducePairs(const void* inputs, int rows, DType dtype, double factor,
+                     void* out, DType out_dtype, size_t count, Stream stream) {
+  Check(rows > 0 && std::has_single_bit(static_cast<unsigned>(rows)) &&
+            rows <= kPairedRowsMax,
+        "ReducePairs takes 1, 2, 4, ... 1024 rows");
+  if (count == 0) return kLaunched;
+  Launched launched = kLaunched;
+  WithWide(dtype, [&](auto wide) {
+    WithFloat(out_dtype, [&](auto narrow) {
+      using T = typename decltype(wide)::type;
+      using Out = typename decltype(narrow)::type;
+      launched = Launch(static_cast<const T*>(inputs), rows, factor,
+                        static_cast<Out*>(out), count, stream);
+    });
+  });
+  return launched;
+}
+
+}  // namespace lockstep::kernels::device
