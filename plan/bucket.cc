@@ -74,7 +74,14 @@ class Cutter {
       return false;
     }
     const int64_t end = AlignedOffset(EndOf(bucket), bucket.dtype) + count;
-    return end * static_cast<int64_t>(SizeOf(bucket.dtype)) <= bound_[index];
+    return end * static_cast<int64_t>(SizeOf(WireOf(bucket))) <= bound_[index];
+  }
+
+  // What is as short already travels as it is.
+  std::optional<DType> WireFor(DType dtype) const {
+    const bool casts =
+        policy_.wire_dtype && SizeOf(dtype) > SizeOf(*policy_.wire_dtype);
+    return casts ? policy_.wire_dtype : std::nullopt;
   }
 
   int Open(const Parameter& parameter, int communicator) {
@@ -83,9 +90,13 @@ class Cutter {
       return open_on_rank_[rank] == kNone;
     });
     const int bucket = static_cast<int>(buckets_.size());
-    buckets_.push_back({.communicator = communicator,
-                        .dtype = parameter.dtype,
-                        .op = parameter.op});
+    const std::optional<DType> wire = WireFor(parameter.dtype);
+    buckets_.push_back(
+        {.communicator = communicator,
+         .dtype = parameter.dtype,
+         .op = parameter.op,
+         .wire = wire,
+         .error_feedback = policy_.error_feedback && wire.has_value()});
     stage_.push_back(parameter.stage);
     bound_.push_back(first ? policy_.first_bytes_max : policy_.bytes_max);
     for (const int rank : ranks) open_on_rank_[rank] = bucket;

@@ -24,7 +24,8 @@ int64_t AlignedOffset(int64_t offset, DType dtype);
 // Walks `order` (indices of `parameters`, as their gradients become ready) and
 // gives each parameter a slot. A rank has one open bucket at a time: it closes
 // when the rank's next parameter has another dtype, op, stage or communicator,
-// or would end beyond the bound of `policy` (padding counts, flags do not). The
+// or would end beyond the bound of `policy` (bytes on the wire: padding counts,
+// flags do not). The
 // first bucket of a rank obeys first_bytes_max. Buckets of ranks that share
 // nothing (other pipeline stages, say) do not close each other.
 //

@@ -1,6 +1,7 @@
 #include "plan/compile.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "plan/merge.h"
 #include "plan/pipeline/lanes.h"
 #include "plan/pipeline/stages.h"
+#include "plan/shard.h"
 
 namespace lockstep::plan {
 namespace {
@@ -43,15 +45,45 @@ absl::StatusOr<std::vector<int>> ReadyOrder(
   return order;
 }
 
+// How all buckets of a job are summed.
+struct Sums {
+  bool sharded = false;
+  int leaves = 0;
+};
+
+// Each rank has as many leaves of a tree, and its sum is a part of it.
+absl::Status CheckLeaves(const Plan& plan) {
+  for (const Bucket& bucket : plan.buckets) {
+    if (bucket.leaves == 0) continue;
+    const size_t ranks = plan.communicators[bucket.communicator].ranks.size();
+    if (std::has_single_bit(ranks) && bucket.leaves % ranks == 0) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s is reduced over %d ranks, and reproducible.leaves is %d: the ranks "
+        "must be a power of two, %d at most",
+        plan.parameters[bucket.slots[0].parameter].name, ranks, bucket.leaves,
+        bucket.leaves));
+  }
+  return absl::OkStatus();
+}
+
 // Buckets and lanes of a plan that has its parameters and communicators.
 absl::Status Cut(const std::vector<int>& communicator_of,
                  std::vector<int> order, const BucketPolicy& policy,
-                 Plan* plan) {
+                 const Sums& sums, Plan* plan) {
   absl::Status sorted =
       SortByStage(plan->parameters, plan->pipeline, plan->mesh, &order);
   if (!sorted.ok()) return sorted;
   plan->buckets = CutBuckets(plan->parameters, plan->communicators,
                              communicator_of, order, policy);
+  for (Bucket& bucket : plan->buckets) {
+    const Communicator& members = plan->communicators[bucket.communicator];
+    bucket.sharded = sums.sharded;
+    bucket.leaves = sums.leaves;
+    if (HasSlices(bucket)) {
+      PadToSlices(&bucket, static_cast<int>(members.ranks.size()));
+    }
+  }
+  if (absl::Status divides = CheckLeaves(*plan); !divides.ok()) return divides;
   return LayLanes(plan);
 }
 
@@ -62,7 +94,10 @@ std::set<int> ParametersOf(const Bucket& bucket) {
 }
 
 // Nothing fits beside another parameter, not even an empty one.
-constexpr BucketPolicy kEachAlone{.first_bytes_max = -1, .bytes_max = -1};
+BucketPolicy AloneBy(BucketPolicy policy) {
+  policy.first_bytes_max = policy.bytes_max = -1;
+  return policy;
+}
 
 absl::Status ValidateWorld(const PlanInput& input) {
   if (absl::Status mesh = Validate(input.mesh); !mesh.ok()) return mesh;
@@ -96,7 +131,10 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   plan.parameters = std::move(merged->parameters);
   plan.pipeline = input.pipeline;
   absl::Status cut = Cut(merged->communicator_of, *order,
-                         alone ? kEachAlone : input.policy, &plan);
+                         alone ? AloneBy(input.policy) : input.policy,
+                         {.sharded = input.sync == SyncMode::kReduceScatter,
+                          .leaves = input.leaves},
+                         &plan);
   if (!cut.ok()) return cut;
   return plan;
 }
@@ -117,10 +155,12 @@ absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
             .communicators = plan.communicators,
             .parameters = plan.parameters,
             .pipeline = plan.pipeline};
-  if (absl::Status cut = Cut(communicator_of, *order, policy, &next);
-      !cut.ok()) {
-    return cut;
+  Sums sums;
+  if (!plan.buckets.empty()) {
+    sums = {plan.buckets[0].sharded, plan.buckets[0].leaves};
   }
+  absl::Status cut = Cut(communicator_of, *order, policy, sums, &next);
+  if (!cut.ok()) return cut;
   return next;
 }
 

@@ -25,7 +25,8 @@ inline constexpr size_t kNegotiatedParametersMax = 100'000;
 
 struct PlanInput {
   Mesh mesh;
-  // kNegotiated: each parameter has a bucket of its own, whatever the policy.
+  // kNegotiated: each parameter has a bucket of its own, whatever the policy's
+  // bounds. kReduceScatter: buckets are sharded.
   SyncMode sync = SyncMode::kStatic;
   BucketPolicy policy;
   Revision revision{1};
@@ -37,6 +38,7 @@ struct PlanInput {
   // communicators are the same in every revision.)
   std::vector<uint32_t> observed_order;
   PipelineSpec pipeline;
+  int leaves = 0;  // of every bucket
 };
 
 // InvalidArgument: a world of another size than registrations.size(), an
@@ -46,8 +48,9 @@ struct PlanInput {
 // at all by a rank of its group. The message of a mismatch groups the ranks by
 // what they said: `w: ranks 0-2: [128,64] f32 mean; rank 3: missing`; the first
 // 20 parameters in full, the others by name as far as 64 KiB hold them, the
-// rest as a number. Also a pipeline that pipeline/lanes.h refuses, and a
-// parameter of a stage that is not there.
+// rest as a number. Also a pipeline that pipeline/lanes.h refuses, a parameter
+// of a stage that is not there, and leaves that the ranks of a group do not
+// divide.
 //
 // Ranks may register in different orders: the order of the lowest rank holds.
 absl::StatusOr<Plan> Compile(const PlanInput& input);

@@ -34,6 +34,17 @@ bool Computes(const Plan& plan) {
   return false;
 }
 
+// Does a bucket have anything of what came with wire dtypes and slices?
+bool Shapes(const Plan& plan) {
+  for (const Bucket& bucket : plan.buckets) {
+    if (bucket.wire || bucket.error_feedback || bucket.sharded ||
+        bucket.leaves != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Takes the fields in one fixed order. Numbers are eight bytes, little endian;
 // strings and lists begin with their length, so that no two plans read alike.
 class Walk {
@@ -84,6 +95,7 @@ class Walk {
     AddAll(p.revision.value, p.mesh, p.communicators, p.parameters, p.buckets,
            p.ranks);
     if (Computes(p)) AddComputing(p);
+    if (Shapes(p)) AddShapes(p);
   }
 
   std::string Finish() {
@@ -113,6 +125,13 @@ class Walk {
       for (const Lane& lane : rank.lanes) {
         for (const Transfer& t : lane.transfers) AddAll(t.after_task, t.buffer);
       }
+    }
+  }
+  // Likewise.
+  void AddShapes(const Plan& p) {
+    Add(absl::string_view("shapes"));
+    for (const Bucket& b : p.buckets) {
+      AddAll(b.wire.value_or(DType{}), b.error_feedback, b.sharded, b.leaves);
     }
   }
   void Add(const Activation& a) { Add(a.parts); }

@@ -18,6 +18,7 @@
 #define LOCKSTEP_PLAN_IR_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +48,7 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
-// Gradients that travel in one all-reduce, contiguous in the arena:
+// Gradients that travel in one reduction, contiguous in the arena:
 //
 //   | slot 0 |pad| slot 1 |pad| ... | 1 flag per slot |
 //   0                               flags_offset       total
@@ -56,15 +57,46 @@ struct Slot {
 // writes 1 into a slot's flag if it contributed a gradient, else 0: after the
 // reduction a flag other than 0 says that somebody did. All ranks of the
 // communicator hold it.
+//
+// A sharded bucket is scattered instead: its flags_offset elements are one
+// slice after the other, one for each rank of the communicator, of equal counts
+// (shard.h). A rank gets the sum of its slice alone. The flags are all-reduced
+// beside it. The parameters, laid out alike, are gathered at the beginning of
+// the next step.
+//
+// A bucket with leaves is summed in one tree, whatever the number of ranks:
+// each rank sums its leaves, slices of the sums are exchanged (all-to-all),
+// each rank sums its slice of all ranks, and slices are gathered, with the
+// flags beside them. Slices are as in a sharded bucket.
+//
+// With a wire dtype the gradients are cast to it, flags and padding too, and
+// what travels are as many elements of that type.
 struct Bucket {
   int communicator = -1;
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kMean;
   std::vector<Slot> slots;
-  int64_t flags_offset = 0;  // elements
-  int64_t total = 0;         // elements: flags_offset + slots.size()
+  int64_t flags_offset = 0;     // elements
+  int64_t total = 0;            // elements: flags_offset + slots.size()
+  std::optional<DType> wire;    // a half, shorter than dtype; none: no cast
+  bool error_feedback = false;  // the cast's errors are added a step later
+  bool sharded = false;         // each rank reduces and updates its slice
+  int leaves = 0;  // of the tree that sums it, over all ranks; 0: no tree
   bool operator==(const Bucket&) const = default;
 };
+
+// Leaves of a bucket, at most.
+inline constexpr int kLeavesMax = 1024;
+
+// In what a bucket with leaves is summed: halves in f32.
+inline DType SumTypeOf(const Bucket& bucket) {
+  return bucket.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+// What the bucket's elements are on the wire.
+inline DType WireOf(const Bucket& bucket) {
+  return bucket.wire.value_or(bucket.dtype);
+}
 
 // The values are the wire's: never renumber.
 enum class LaneKind : uint8_t {

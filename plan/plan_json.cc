@@ -33,6 +33,12 @@ requires std::is_enum_v<E> Json Tree(E value) {
 template <typename T>
 requires json::kIsRecord<T> Json Tree(const T& record);
 
+// Written only if it is there.
+template <typename T>
+Json Tree(const std::optional<T>& value) {
+  return Tree(*value);
+}
+
 template <typename T>
 Json Tree(const std::vector<T>& list) {
   Json tree = Json::array();

@@ -56,6 +56,10 @@ void Fields(Visit&& visit) {
     visit("slots", &T::slots);
     visit("flags_offset", &T::flags_offset);
     visit("total", &T::total);
+    visit("wire", &T::wire);
+    visit("error_feedback", &T::error_feedback);
+    visit("sharded", &T::sharded);
+    visit("leaves", &T::leaves);
   } else if constexpr (std::is_same_v<T, PipelineSpec>) {
     visit("schedule", &T::schedule);
     visit("axis", &T::axis);

@@ -38,6 +38,8 @@ class PlanReader {
       ReadRecord(tree, value);
     } else if constexpr (std::is_enum_v<T>) {
       ReadWord(tree, value);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      ReadTruth(tree, value);
     } else if constexpr (std::is_integral_v<T>) {
       ReadNumber(tree, value);
     } else {
@@ -98,6 +100,11 @@ class PlanReader {
     Fail(absl::StrCat(Quoted(word), " is not known here", Meant(word, known)));
   }
 
+  void ReadTruth(const Json& tree, bool* value) {
+    if (!tree.is_boolean()) return Fail("must be true or false");
+    *value = tree.get<bool>();
+  }
+
   template <typename T>
   void ReadNumber(const Json& tree, T* value) {
     using Limits = std::numeric_limits<T>;
@@ -149,6 +156,11 @@ class PlanReader {
     }
     ReadAt("[0]", tree[0], &value->lane);
     ReadAt("[1]", tree[1], &value->index);
+  }
+
+  template <typename T>
+  void ReadOther(const Json& tree, std::optional<T>* value) {
+    Read(tree, &value->emplace());
   }
 
   template <typename T>

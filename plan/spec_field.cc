@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/pipeline/shape.h"
+#include "plan/spec_gradients.h"
 #include "plan/spec_pipeline.h"
 
 namespace lockstep::plan {
@@ -74,9 +75,11 @@ std::vector<SpecFieldRule> MakeTable() {
       Required(Field("name", &S::name, NameForm{})),
       Required(Field("mesh", &S::mesh, MeshForm{})),
       Field("workers", &S::workers, WorkersForm{}),
-      Field("sync", &S::sync,
-            ChoiceForm<SyncMode>{{{"static", SyncMode::kStatic},
-                                  {"negotiated", SyncMode::kNegotiated}}}),
+      Field(
+          "sync", &S::sync,
+          ChoiceForm<SyncMode>{{{"static", SyncMode::kStatic},
+                                {"negotiated", SyncMode::kNegotiated},
+                                {"reduce_scatter", SyncMode::kReduceScatter}}}),
       Field("transport", &S::transport,
             ChoiceForm<std::string>{{{"gloo", "gloo"},
                                      {"inproc", "inproc"},
@@ -88,6 +91,11 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("buckets.rebuild", &S::buckets, &B::rebuild,
             ChoiceForm<Rebuild>{
                 {{"once", Rebuild::kOnce}, {"on_demand", Rebuild::kOnDemand}}}),
+      Field("buckets.wire_dtype", &S::buckets, &B::wire_dtype, WireDTypeForm{}),
+      Field("buckets.error_feedback", &S::buckets, &B::error_feedback,
+            ErrorFeedbackForm{}),
+      Field("reproducible.leaves", &S::reproducible, &ReproducibleSpec::leaves,
+            LeavesForm{}),
       Field("pipeline.axis", &S::pipeline, &P::axis, PipelineAxisForm{}),
       Field("pipeline.schedule", &S::pipeline, &P::schedule,
             PipelineScheduleForm{}),

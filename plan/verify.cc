@@ -67,7 +67,15 @@ absl::Status Verify(const Plan& plan) {
 }
 
 absl::Status CheckSync(const Plan& plan, SyncMode sync) {
-  if (sync == SyncMode::kStatic) return absl::OkStatus();
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    const bool sharded = plan.buckets[b].sharded;
+    if (sharded == (sync == SyncMode::kReduceScatter)) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "bucket %d is %s: sync: reduce_scatter, and no other mode, cuts all "
+        "buckets into slices of ranks",
+        b, sharded ? "sharded" : "not sharded"));
+  }
+  if (sync != SyncMode::kNegotiated) return absl::OkStatus();
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     for (const Lane& lane : plan.ranks[rank].lanes) {
       const bool ordered_by_plan =
@@ -79,6 +87,14 @@ absl::Status CheckSync(const Plan& plan, SyncMode sync) {
     }
   }
   for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (plan.buckets[b].leaves > 0) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "bucket %d is summed in a tree: negotiated mode cannot", b));
+    }
+    if (plan.buckets[b].error_feedback) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "bucket %d feeds back errors: negotiated mode cannot", b));
+    }
     if (plan.buckets[b].slots.size() == 1) continue;
     return absl::InvalidArgumentError(absl::StrFormat(
         "bucket %d holds %d parameters: in negotiated mode each travels alone",

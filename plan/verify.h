@@ -11,7 +11,11 @@
 //     groups together; a rank uses a communicator in one lane only
 //   * buckets: slots inside, disjoint, aligned; each parameter in exactly one
 //     bucket, whose communicator is the parameter's group; sizes, dtypes and
-//     ops agree with the parameters; every member reduces a bucket exactly once
+//     ops agree with the parameters; a wire dtype is a half and shorter; every
+//     member reduces a bucket exactly once, in its wire dtype; a sharded one
+//     is scattered in equal slices with its flags beside it, and gathered once,
+//     before all else in the launch order; one with leaves is exchanged in
+//     slices and gathered again
 //   * on each communicator, all members enqueue the same collectives in the
 //     same order: kind, count, dtype, op, root, bucket
 //   * every send has its receive with equal tag, shape and dtype, and per
@@ -41,10 +45,12 @@ namespace lockstep::plan {
 // deadlock.
 absl::Status Verify(const Plan& plan);
 
-// May a verified plan run in this mode? InvalidArgument in negotiated mode,
+// May a verified plan run in this mode? InvalidArgument for a sharded bucket in
+// another mode than kReduceScatter, and one that is not in that; in negotiated
+// mode,
 // where the coordinator orders reductions one by one, for a pipeline or halo
-// lane, whose order only a plan can fix, and for a bucket of several
-// parameters.
+// lane, whose order only a plan can fix, for a bucket of several parameters,
+// and for error feedback, which knows no gradients that are left out.
 absl::Status CheckSync(const Plan& plan, SyncMode sync);
 
 }  // namespace lockstep::plan

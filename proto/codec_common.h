@@ -54,6 +54,12 @@ void Read(const v1::Wanted& from, protocol::Wanted* to, Decoder* d);
 inline void ReadDType(int from, DType* to, Decoder* d) {
   d->Enum("dtype", from, &v1::DType_IsValid, to);
 }
+// Nothing for the value that says nothing.
+inline void ReadDTypeIfAny(const char* field, int from,
+                           std::optional<DType>* to, Decoder* d) {
+  if (from == v1::DTYPE_UNSPECIFIED) return;
+  d->Enum(field, from, &v1::DType_IsValid, &to->emplace());
+}
 inline void ReadOp(int from, ReduceOp* to, Decoder* d) {
   d->Enum("op", from, &v1::ReduceOp_IsValid, to);
 }

@@ -44,6 +44,10 @@ void Write(const plan::Bucket& from, v1::Bucket* to) {
   for (const plan::Slot& slot : from.slots) Write(slot, to->add_slots());
   to->set_flags_offset(from.flags_offset);
   to->set_total(from.total);
+  if (from.wire) to->set_wire(Wire(*from.wire));
+  to->set_error_feedback(from.error_feedback);
+  to->set_sharded(from.sharded);
+  to->set_leaves(from.leaves);
 }
 
 void Read(const v1::Bucket& from, plan::Bucket* to, Decoder* d) {
@@ -53,6 +57,10 @@ void Read(const v1::Bucket& from, plan::Bucket* to, Decoder* d) {
   d->Each("slots", from.slots(), kManyMax, &to->slots);
   d->NotNegative("flags_offset", from.flags_offset(), &to->flags_offset);
   d->NotNegative("total", from.total(), &to->total);
+  ReadDTypeIfAny("wire", from.wire(), &to->wire, d);
+  to->error_feedback = from.error_feedback();
+  to->sharded = from.sharded();
+  d->Int("leaves", from.leaves(), 0, &to->leaves);
 }
 
 // --- Lanes ------------------------------------------------------------------

@@ -5,7 +5,7 @@
 
 namespace lockstep::proto {
 
-static_assert(static_cast<int>(SyncMode::kNegotiated) == v1::SyncMode_MAX);
+static_assert(static_cast<int>(SyncMode::kReduceScatter) == v1::SyncMode_MAX);
 static_assert(static_cast<int>(Rebuild::kOnDemand) == v1::Rebuild_MAX);
 static_assert(static_cast<int>(OnStuck::kEvict) == v1::OnStuck_MAX);
 static_assert(static_cast<int>(Uneven::kStop) == v1::Uneven_MAX);
@@ -19,6 +19,8 @@ void Write(const BucketPolicy& from, v1::BucketPolicy* to) {
   to->set_first_bytes_max(from.first_bytes_max);
   to->set_bytes_max(from.bytes_max);
   to->set_rebuild(WireOf<v1::Rebuild>(from.rebuild));
+  if (from.wire_dtype) to->set_wire_dtype(Wire(*from.wire_dtype));
+  to->set_error_feedback(from.error_feedback);
 }
 
 void Read(const v1::BucketPolicy& from, BucketPolicy* to, Decoder* d) {
@@ -26,6 +28,8 @@ void Read(const v1::BucketPolicy& from, BucketPolicy* to, Decoder* d) {
                  &to->first_bytes_max);
   d->NotNegative("bytes_max", from.bytes_max(), &to->bytes_max);
   d->Enum("rebuild", from.rebuild(), &v1::Rebuild_IsValid, &to->rebuild);
+  ReadDTypeIfAny("wire_dtype", from.wire_dtype(), &to->wire_dtype, d);
+  to->error_feedback = from.error_feedback();
 }
 
 void Write(const TensorType& from, v1::TensorType* to) {
@@ -112,6 +116,7 @@ void Write(const JobSpec& from, v1::JobSpec* to) {
   to->set_uneven(WireOf<v1::Uneven>(from.uneven));
   to->set_overlap(WireOf<v1::Overlap>(from.overlap));
   to->set_seed(from.seed);
+  to->set_reproducible_leaves(from.reproducible.leaves);
   if (from.pipeline != PipelineSpec{}) {
     Write(from.pipeline, to->mutable_pipeline());
   }
@@ -130,6 +135,8 @@ void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d) {
   d->Enum("uneven", from.uneven(), &v1::Uneven_IsValid, &to->uneven);
   d->Enum("overlap", from.overlap(), &v1::Overlap_IsValid, &to->overlap);
   to->seed = from.seed();
+  d->Int("reproducible_leaves", from.reproducible_leaves(), 0,
+         &to->reproducible.leaves);
   if (from.has_pipeline()) {
     d->Message("pipeline", true, from.pipeline(), &to->pipeline);
   }

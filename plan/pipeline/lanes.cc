@@ -14,6 +14,7 @@
 #include "plan/pipeline/shape.h"
 #include "plan/pipeline/shared.h"
 #include "plan/pipeline/stages.h"
+#include "plan/shard.h"
 
 namespace lockstep::plan {
 namespace {
@@ -23,8 +24,9 @@ constexpr int kGradientLane = 0;
 // What is launched on the ranks of one communicator at one moment.
 struct Launch {
   int64_t at = 0;
-  enum class Kind { kMessage, kShared, kBucket } kind = Kind::kMessage;
-  int index = 0;  // of the message, the shared parameter or the bucket
+  enum class Kind { kGather, kMessage, kShared, kBucket } kind = Kind::kMessage;
+  int index = 0;  // of the message, the shared parameter or the bucket; of a
+                  // gather, the bucket's counted from the last
   auto operator<=>(const Launch&) const = default;
 };
 
@@ -138,6 +140,7 @@ class Layer {
           {LastEnd(columns_[0]), Launch::Kind::kShared, static_cast<int>(i)});
     }
     AddBuckets(launches);
+    AddGathers(launches);
     std::sort(launches.begin(), launches.end());
     return launches;
   }
@@ -166,6 +169,18 @@ class Layer {
     }
   }
 
+  // What the step before has updated, before all else. Forward needs first what
+  // backward made last: the buckets come in reverse.
+  void AddGathers(std::vector<Launch>& launches) const {
+    for (size_t i = 0; i < plan_.buckets.size(); ++i) {
+      if (!plan_.buckets[BucketOfGather(i)].sharded) continue;
+      launches.push_back({-1, Launch::Kind::kGather, static_cast<int>(i)});
+    }
+  }
+  size_t BucketOfGather(size_t index) const {
+    return plan_.buckets.size() - 1 - index;
+  }
+
   int64_t SharedEnd(const Bucket& bucket) const {
     const bool waits = shared_ && shared_->AnyIn(bucket);
     return waits ? LastEnd(columns_[0]) : 0;
@@ -175,6 +190,8 @@ class Layer {
 
   void Append(const Launch& launch) {
     switch (launch.kind) {
+      case Launch::Kind::kGather:
+        return AppendGather(static_cast<int>(BucketOfGather(launch.index)));
       case Launch::Kind::kMessage:
         for (const std::vector<int>& column : columns_) {
           AppendMessage(launch.index, column);
@@ -262,12 +279,28 @@ class Layer {
     }
   }
 
+  void AppendGather(int index) {
+    const Bucket& bucket = plan_.buckets[index];
+    const std::vector<int>& ranks =
+        plan_.communicators[bucket.communicator].ranks;
+    const int64_t slice =
+        SliceOf(bucket, static_cast<int>(ranks.size()), 0).count;
+    for (const int rank : ranks) {
+      builders_[rank].Append(kGradientLane,
+                             {.kind = TransferKind::kAllGather,
+                              .communicator = bucket.communicator,
+                              .dtype = bucket.dtype,
+                              .shape = {slice},
+                              .bucket = index});
+    }
+  }
+
   void AppendBucket(int index) {
     const Bucket& bucket = plan_.buckets[index];
     for (const int rank : plan_.communicators[bucket.communicator].ranks) {
       Transfer reduction{.kind = TransferKind::kAllReduce,
                          .communicator = bucket.communicator,
-                         .dtype = bucket.dtype,
+                         .dtype = WireOf(bucket),
                          .shape = {bucket.total},
                          .op = bucket.op,
                          .bucket = index,
@@ -275,8 +308,46 @@ class Layer {
       for (const auto& [holder, ref] : after_[index]) {
         if (holder == rank) reduction.after.push_back(ref);
       }
-      builders_[rank].Append(kGradientLane, std::move(reduction));
+      if (bucket.leaves > 0) reduction = AppendExchange(rank, reduction);
+      if (!HasSlices(bucket)) {
+        builders_[rank].Append(kGradientLane, std::move(reduction));
+      } else {
+        AppendSlices(rank, std::move(reduction));
+      }
     }
+  }
+
+  // Each rank's sums, in slices; what follows comes behind it, in the lane.
+  Transfer AppendExchange(int rank, Transfer reduction) {
+    const Bucket& bucket = plan_.buckets[reduction.bucket];
+    Transfer exchange = reduction;
+    exchange.kind = TransferKind::kAllToAll;
+    exchange.dtype = SumTypeOf(bucket);
+    exchange.shape = {bucket.flags_offset};
+    exchange.op = ReduceOp::kSum;
+    builders_[rank].Append(kGradientLane, std::move(exchange));
+    reduction.after.clear();
+    return reduction;
+  }
+
+  // The gradients, and beside them, as one operation, their flags.
+  void AppendSlices(int rank, Transfer reduction) {
+    const Bucket& bucket = plan_.buckets[reduction.bucket];
+    const int64_t ranks = static_cast<int64_t>(
+        plan_.communicators[bucket.communicator].ranks.size());
+    reduction.group = reduction.bucket + 1;
+    Transfer flags = reduction;
+    flags.shape = {static_cast<int64_t>(bucket.slots.size())};
+    if (bucket.sharded) {
+      reduction.kind = TransferKind::kReduceScatter;
+      reduction.shape = {bucket.flags_offset};
+    } else {
+      reduction.kind = TransferKind::kAllGather;
+      reduction.shape = {bucket.flags_offset / ranks};
+      reduction.op = ReduceOp::kSum;
+    }
+    builders_[rank].Append(kGradientLane, std::move(reduction));
+    builders_[rank].Append(kGradientLane, std::move(flags));
   }
 
   int CommunicatorOf(const std::string& name, std::vector<int> ranks) {

@@ -7,7 +7,9 @@
 //   shared                   parameters of the first and the last stage
 //
 // In the launch order messages come as in their flow (flow.h); a bucket comes
-// once its gradients are complete on all ranks that hold it (stages.h).
+// once its gradients are complete on all ranks that hold it (stages.h). Of
+// sharded buckets the parameters are gathered before all else, in the gradient
+// lane too.
 
 #ifndef LOCKSTEP_PLAN_PIPELINE_LANES_H_
 #define LOCKSTEP_PLAN_PIPELINE_LANES_H_

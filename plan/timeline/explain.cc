@@ -154,7 +154,7 @@ std::string Gradients(const Plan& plan) {
   for (const Bucket& bucket : plan.buckets) {
     auto& [count, bytes] = of[bucket.communicator];
     ++count;
-    bytes += bucket.total * static_cast<int64_t>(SizeOf(bucket.dtype));
+    bytes += bucket.total * static_cast<int64_t>(SizeOf(WireOf(bucket)));
   }
   std::string text;
   for (const auto& [communicator, total] : of) {

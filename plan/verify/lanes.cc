@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "plan/verify/roster.h"
@@ -18,6 +20,25 @@ bool IsKind(TransferKind kind) { return Name(kind) != "?"; }
 bool Reduces(TransferKind kind) {
   return kind == TransferKind::kAllReduce ||
          kind == TransferKind::kReduceScatter;
+}
+
+// The transfers that a bucket needs, once each on every rank that holds it.
+std::span<const TransferKind> KindsOf(const Bucket& bucket) {
+  static constexpr TransferKind kWhole[] = {TransferKind::kAllReduce};
+  static constexpr TransferKind kSharded[] = {TransferKind::kAllGather,
+                                              TransferKind::kReduceScatter,
+                                              TransferKind::kAllReduce};
+  static constexpr TransferKind kOfLeaves[] = {TransferKind::kAllToAll,
+                                               TransferKind::kAllGather,
+                                               TransferKind::kAllReduce};
+  if (bucket.leaves > 0) return kOfLeaves;
+  if (bucket.sharded) return kSharded;
+  return kWhole;
+}
+
+bool GathersParameters(const Plan& plan, const Transfer& t) {
+  return t.kind == TransferKind::kAllGather && t.bucket >= 0 &&
+         plan.buckets[t.bucket].sharded;
 }
 
 // Extents not negative, and their product small enough to count with.
@@ -120,22 +141,70 @@ class TransferCheck {
       return absl::StrFormat("names bucket %d of %d", t.bucket,
                              plan_.buckets.size());
     }
-    const Bucket& bucket = plan_.buckets[t.bucket];
-    const Transfer reduction{.kind = TransferKind::kAllReduce,
-                             .communicator = bucket.communicator,
-                             .dtype = bucket.dtype,
-                             .shape = {bucket.total},
-                             .op = bucket.op,
-                             .bucket = t.bucket,
-                             .group = t.group,
-                             .after = t.after,
-                             .after_task = t.after_task};
-    if (lane == LaneKind::kGradient && t == reduction) return "";
+    const Transfer asked = AskedOf(t);
+    if (lane == LaneKind::kGradient && t == asked) return "";
     return absl::StrFormat(
         "is %s on communicator %d, but its bucket asks for %s on %d in a "
-        "gradient lane",
-        Describe(t), t.communicator, Describe(reduction),
-        reduction.communicator);
+        "gradient lane%s",
+        Describe(t), t.communicator, Describe(asked), asked.communicator,
+        asked.group == t.group ? "" : ", in a group of its own");
+  }
+
+  // What the bucket asks for that is most like `t`: it names one.
+  Transfer AskedOf(const Transfer& t) const {
+    const Bucket& bucket = plan_.buckets[t.bucket];
+    Transfer asked{.kind = TransferKind::kAllReduce,
+                   .communicator = bucket.communicator,
+                   .dtype = WireOf(bucket),
+                   .shape = {bucket.total},
+                   .op = bucket.op,
+                   .bucket = t.bucket,
+                   .group = t.group,
+                   .after = t.after,
+                   .after_task = t.after_task};
+    const int64_t slice = bucket.flags_offset / std::max<int64_t>(SizeOf(t), 1);
+    if (bucket.leaves > 0) {
+      AskOfLeaves(t.kind, bucket, slice, asked);
+    } else if (bucket.sharded) {
+      AskOfSlices(t.kind, bucket, slice, asked);
+    }
+    return asked;
+  }
+
+  static void AskOfSlices(TransferKind kind, const Bucket& bucket,
+                          int64_t slice, Transfer& asked) {
+    const int group = asked.bucket + 1;
+    if (kind == TransferKind::kAllGather) {
+      asked.kind = TransferKind::kAllGather;
+      asked.dtype = bucket.dtype;
+      asked.op = ReduceOp::kSum;
+      asked.shape = {slice};
+      return;
+    }
+    asked.group = group;
+    asked.shape = {static_cast<int64_t>(bucket.slots.size())};
+    if (kind == TransferKind::kAllReduce) return;
+    asked.kind = TransferKind::kReduceScatter;
+    asked.shape = {bucket.flags_offset};
+  }
+
+  static void AskOfLeaves(TransferKind kind, const Bucket& bucket,
+                          int64_t slice, Transfer& asked) {
+    if (kind == TransferKind::kAllReduce) {
+      asked.group = asked.bucket + 1;
+      asked.shape = {static_cast<int64_t>(bucket.slots.size())};
+      return;
+    }
+    asked.op = ReduceOp::kSum;
+    if (kind == TransferKind::kAllGather) {
+      asked.kind = TransferKind::kAllGather;
+      asked.group = asked.bucket + 1;
+      asked.shape = {slice};
+      return;
+    }
+    asked.kind = TransferKind::kAllToAll;
+    asked.dtype = SumTypeOf(bucket);
+    asked.shape = {bucket.flags_offset};
   }
 
   const Plan& plan_;
@@ -145,16 +214,16 @@ class TransferCheck {
 // One rank's lanes.
 class RankCheck {
  public:
-  // The rank should reduce `buckets_held` buckets.
+  // The rank's buckets should be in so many transfers.
   RankCheck(const Plan& plan, const Roster& roster, int rank,
-            size_t buckets_held, Findings& findings)
+            size_t moves_needed, Findings& findings)
       : plan_(plan),
         lanes_(plan.ranks[rank].lanes),
         launch_order_(plan.ranks[rank].launch_order),
         transfer_check_(plan, roster),
         roster_(roster),
         rank_(rank),
-        buckets_held_(buckets_held),
+        moves_needed_(moves_needed),
         findings_(findings) {}
 
   void Run() {
@@ -205,7 +274,7 @@ class RankCheck {
       }
       CheckAfter({lane, static_cast<int>(i)}, transfer);
       CheckOneLane(lane, transfer.communicator);
-      CheckFirstReduction(transfer.bucket);
+      CheckFirst(transfer);
     }
   }
 
@@ -228,20 +297,24 @@ class RankCheck {
     user->second = lane;
   }
 
-  void CheckFirstReduction(int bucket) {
-    if (bucket >= 0 && !reduced_.insert(bucket).second) {
-      Find(Rule::kBucketCoverage, "reduces bucket %d twice", bucket);
+  void CheckFirst(const Transfer& transfer) {
+    if (transfer.bucket < 0) return;
+    if (!moved_.insert({transfer.bucket, transfer.kind}).second) {
+      Find(Rule::kBucketCoverage, "has a second %s of bucket %d",
+           Name(transfer.kind), transfer.bucket);
     }
   }
 
-  // What was reduced are buckets of the rank's, each counted once.
+  // What was moved are buckets of the rank's, each counted once.
   void CheckCoverage() {
-    if (reduced_.size() == buckets_held_) return;
+    if (moved_.size() == moves_needed_) return;
     for (size_t i = 0; i < plan_.buckets.size(); ++i) {
-      const bool held =
-          roster_.PositionOf(rank_, plan_.buckets[i].communicator) >= 0;
-      if (held && !reduced_.contains(static_cast<int>(i))) {
-        return Find(Rule::kBucketCoverage, "never reduces bucket %d", i);
+      const Bucket& bucket = plan_.buckets[i];
+      if (roster_.PositionOf(rank_, bucket.communicator) < 0) continue;
+      for (const TransferKind kind : KindsOf(bucket)) {
+        if (moved_.contains({static_cast<int>(i), kind})) continue;
+        return Find(Rule::kBucketCoverage, "has no %s of bucket %d", Name(kind),
+                    i);
       }
     }
   }
@@ -251,6 +324,7 @@ class RankCheck {
   void CheckLaunchOrder() {
     std::vector<int> next(lanes_.size(), 0);
     TransferRef previous;
+    bool others_before = false;
     for (const TransferRef& ref : launch_order_) {
       if (!Exists(ref)) {
         return Find(Rule::kLaunchOrder,
@@ -270,6 +344,8 @@ class RankCheck {
              "which are one group",
              ref.index - 1, ref.index, lane.name);
       }
+      CheckGatheredFirst(lane.transfers[ref.index], others_before);
+      others_before |= !GathersParameters(plan_, lane.transfers[ref.index]);
       ++next[ref.lane];
       previous = ref;
     }
@@ -282,41 +358,50 @@ class RankCheck {
     }
   }
 
+  // What the last step updated is there for all of this one.
+  void CheckGatheredFirst(const Transfer& t, bool others_before) {
+    if (!GathersParameters(plan_, t) || !others_before) return;
+    Find(Rule::kLaunchOrder,
+         "gathers the parameters of bucket %d behind other transfers",
+         t.bucket);
+  }
+
   const Plan& plan_;
   const std::vector<Lane>& lanes_;
   const std::vector<TransferRef>& launch_order_;
   const TransferCheck transfer_check_;
   const Roster& roster_;
   const int rank_;
-  const size_t buckets_held_;
+  const size_t moves_needed_;
   Findings& findings_;
-  std::set<int> reduced_;       // buckets
+  std::set<std::pair<int, TransferKind>> moved_;  // buckets
   std::map<int, int> lane_of_;  // of each communicator that is used
 };
 
-// How many buckets each rank is to reduce.
-std::vector<size_t> BucketsHeld(const Plan& plan) {
+// How many transfers each rank is to have of its buckets.
+std::vector<size_t> MovesNeeded(const Plan& plan) {
   std::vector<size_t> on_communicator(plan.communicators.size(), 0);
   for (const Bucket& bucket : plan.buckets) {
-    ++on_communicator[bucket.communicator];
+    on_communicator[bucket.communicator] += KindsOf(bucket).size();
   }
-  std::vector<size_t> held(plan.ranks.size(), 0);
+  std::vector<size_t> needed(plan.ranks.size(), 0);
   for (size_t i = 0; i < plan.communicators.size(); ++i) {
     for (const int rank : plan.communicators[i].ranks) {
-      held[rank] += on_communicator[i];
+      needed[rank] += on_communicator[i];
     }
   }
-  return held;
+  return needed;
 }
 
 }  // namespace
 
 void CheckLanes(const Plan& plan, Findings& findings) {
   const Roster roster(plan.communicators);
-  const std::vector<size_t> held = BucketsHeld(plan);
+  const std::vector<size_t> needed = MovesNeeded(plan);
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     if (findings.full()) return;
-    RankCheck(plan, roster, static_cast<int>(rank), held[rank], findings).Run();
+    RankCheck(plan, roster, static_cast<int>(rank), needed[rank], findings)
+        .Run();
   }
 }
 

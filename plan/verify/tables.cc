@@ -1,6 +1,7 @@
 // The tables that all ranks of a plan share.
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "plan/bucket.h"
+#include "plan/shard.h"
 #include "plan/verify/structure.h"
 #include "plan/words/utf8.h"
 
@@ -139,7 +141,49 @@ class BucketCheck {
       end = slot.offset + slot.count;
     }
     CheckFlags(bucket, end);
+    CheckWire(bucket);
+    CheckSlices(bucket);
     CheckGroups(bucket);
+  }
+
+  // A rank's leaves are a subtree.
+  void CheckLeaves(const Bucket& bucket, int64_t ranks) {
+    if (bucket.sharded || bucket.wire) {
+      Find("has leaves, and is sharded or cast as well");
+    }
+    const bool are_a_tree = bucket.leaves > 0 && bucket.leaves <= kLeavesMax &&
+                            std::has_single_bit(unsigned(bucket.leaves));
+    if (!are_a_tree || !std::has_single_bit(static_cast<uint64_t>(ranks)) ||
+        bucket.leaves % ranks != 0) {
+      Find("has %d leaves for %d ranks: both must be powers of two, up to %d",
+           bucket.leaves, ranks, kLeavesMax);
+    }
+  }
+
+  void CheckSlices(const Bucket& bucket) {
+    if (!HasSlices(bucket) && bucket.leaves == 0) return;
+    const int64_t ranks = static_cast<int64_t>(
+        plan_.communicators[bucket.communicator].ranks.size());
+    const int64_t slice = bucket.flags_offset / ranks;
+    if (slice * ranks != bucket.flags_offset ||
+        slice != AlignedOffset(slice, bucket.dtype)) {
+      Find("has %d elements, which make no aligned slices for %d ranks",
+           bucket.flags_offset, ranks);
+    }
+    if (bucket.leaves != 0) CheckLeaves(bucket, ranks);
+  }
+
+  void CheckWire(const Bucket& bucket) {
+    if (!bucket.wire) {
+      if (bucket.error_feedback) Find("feeds back the errors of no cast");
+      return;
+    }
+    const bool is_half =
+        *bucket.wire == DType::kF16 || *bucket.wire == DType::kBF16;
+    if (!is_half || SizeOf(*bucket.wire) >= SizeOf(bucket.dtype)) {
+      Find("travels as %s, which is no half shorter than its %s",
+           Name(*bucket.wire), Name(bucket.dtype));
+    }
   }
 
   bool CheckSlot(const Bucket& bucket, const Slot& slot, int64_t end) {

@@ -29,8 +29,8 @@ namespace lockstep::core {
 
 // An order matters only between buckets.
 bool Job::OrderMatters() const {
-  return spec().sync == SyncMode::kStatic && epoch_->plan != nullptr &&
-         epoch_->plan->buckets.size() > 1;
+  return spec().sync == SyncMode::kStatic && spec().reproducible.leaves == 0 &&
+         epoch_->plan != nullptr && epoch_->plan->buckets.size() > 1;
 }
 
 void Job::RebuildOnce(Turn& turn) {
@@ -53,8 +53,17 @@ absl::Status Job::RebuildNow(Turn& turn) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "job %s cannot rebuild its buckets now: %s", spec().name, why));
   };
-  if (spec().sync != SyncMode::kStatic) {
+  if (spec().sync == SyncMode::kNegotiated) {
     return refuse("sync: negotiated decides the order anew in every pass");
+  }
+  if (spec().sync == SyncMode::kReduceScatter) {
+    return refuse(
+        "sync: reduce_scatter; ranks keep their optimizer's state by slices of "
+        "the buckets");
+  }
+  if (spec().reproducible.leaves > 0) {
+    return refuse(
+        "reproducible; the order that is observed differs from run to run");
   }
   if (epoch_->plan == nullptr) {
     return refuse(

@@ -72,7 +72,8 @@ void Job::AdoptPlan(Turn& turn) {
       .revision = std::max(durable_.revision, Revision{1}),
       .registrations = epoch_->registry.Take(),
       .observed_order = durable_.observed_order,
-      .pipeline = spec().pipeline};
+      .pipeline = spec().pipeline,
+      .leaves = spec().reproducible.leaves};
   absl::StatusOr<plan::Plan> compiled = plan::Compile(input);
   absl::Status status = compiled.status();
   if (status.ok()) status = plan::Verify(*compiled);

@@ -18,11 +18,11 @@ constexpr size_t kLagsShown = 8;
 constexpr size_t kNamesShown = 3;
 
 BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
-  BucketView view{
-      .communicator = plan.communicators[bucket.communicator].name,
-      .dtype = bucket.dtype,
-      .op = bucket.op,
-      .bytes = bucket.total * static_cast<int64_t>(SizeOf(bucket.dtype))};
+  BucketView view{.communicator = plan.communicators[bucket.communicator].name,
+                  .dtype = bucket.dtype,
+                  .op = bucket.op,
+                  .bytes = bucket.total *
+                           static_cast<int64_t>(SizeOf(plan::WireOf(bucket)))};
   for (const plan::Slot& slot : bucket.slots) {
     view.parameters.push_back(plan.parameters[slot.parameter].name);
   }

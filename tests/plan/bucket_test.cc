@@ -44,6 +44,36 @@ std::vector<std::vector<int>> Cut(const std::vector<Parameter>& parameters,
 
 using Cuts = std::vector<std::vector<int>>;
 
+TEST(BucketTest, CountsTheBytesOnTheWire) {
+  const std::vector<Parameter> four(4, Floats(16));
+  const BucketPolicy as_they_are{.first_bytes_max = 128, .bytes_max = 128};
+  BucketPolicy as_halves = as_they_are;
+  as_halves.wire_dtype = DType::kBF16;
+  EXPECT_EQ(Cut(four, {0, 0, 0, 0}, as_they_are), (Cuts{{0, 1}, {2, 3}}));
+  EXPECT_EQ(Cut(four, {0, 0, 0, 0}, as_halves), (Cuts{{0, 1, 2, 3}}));
+}
+
+TEST(BucketTest, CastsWhatIsLongerThanTheWire) {
+  std::vector<Parameter> parameters(4, Floats(4));
+  parameters[0].dtype = DType::kF64;
+  parameters[2].dtype = DType::kF16;
+  parameters[3].dtype = DType::kBF16;
+  const std::vector<Bucket> buckets =
+      CutBuckets(parameters, {kWorld}, {0, 0, 0, 0}, Forward(4),
+                 {.wire_dtype = DType::kF16, .error_feedback = true});
+  ASSERT_EQ(buckets.size(), 4u);
+  for (const int cast : {0, 1}) {
+    EXPECT_EQ(WireOf(buckets[cast]), DType::kF16);
+    EXPECT_TRUE(buckets[cast].error_feedback);
+  }
+  EXPECT_EQ(WireOf(buckets[2]), DType::kF16);
+  EXPECT_EQ(WireOf(buckets[3]), DType::kBF16);
+  for (const int as_it_is : {2, 3}) {
+    EXPECT_FALSE(buckets[as_it_is].wire.has_value());
+    EXPECT_FALSE(buckets[as_it_is].error_feedback);
+  }
+}
+
 TEST(BucketTest, SlotsAndFlagsStartAtMultiplesOf64Bytes) {
   const std::vector<Bucket> buckets =
       CutBuckets({Floats(3), Floats(16), Floats(0), Floats(1)}, {kWorld},

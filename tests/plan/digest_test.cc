@@ -74,6 +74,14 @@ std::vector<Change> ChangesOfEveryField() {
       [](Plan& p) { p.buckets[0].slots[0].count = 7; },
       [](Plan& p) { p.buckets[0].flags_offset = 31; },
       [](Plan& p) { p.buckets[0].total = 34; },
+      [](Plan& p) { p.buckets[0].wire = DType::kBF16; },
+      [](Plan& p) { p.buckets[0].wire = DType::kF16; },
+      [](Plan& p) { p.buckets[0].sharded = true; },
+      [](Plan& p) { p.buckets[0].leaves = 8; },
+      [](Plan& p) {
+        p.buckets[0].wire = DType::kF16;
+        p.buckets[0].error_feedback = true;
+      },
       [](Plan& p) { p.ranks.pop_back(); },
       [](Plan& p) { p.ranks[0].launch_order[0].lane = 1; },
       [](Plan& p) { p.ranks[0].launch_order[0].index = 1; },

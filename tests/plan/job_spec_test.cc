@@ -33,6 +33,9 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"buckets.first_bytes_max", "1MiB"},
       {"buckets.bytes_max", "25MiB"},
       {"buckets.rebuild", "once"},
+      {"buckets.wire_dtype", "none"},
+      {"buckets.error_feedback", "false"},
+      {"reproducible.leaves", "0"},
       {"pipeline.axis", "data"},
       {"pipeline.schedule", "none"},
       {"pipeline.micro_batches", "1"},
@@ -66,16 +69,18 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
 // and then belongs into the table as well.
 size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
-                                pipeline, timeouts, limits, on_stuck, uneven,
-                                overlap, seed] = spec;
-  [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild] = buckets;
+                                reproducible, pipeline, timeouts, limits,
+                                on_stuck, uneven, overlap, seed] = spec;
+  [[maybe_unused]] const auto& [leaves] = reproducible;
+  [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild, wire_dtype,
+                                error_feedback] = buckets;
   [[maybe_unused]] const auto& [join, lease, resume, progress, connect] =
       timeouts;
   [[maybe_unused]] const auto& [parameters_max, max_restarts, restart_window] =
       limits;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 9 + 3 + 8 + 5 + 3;
+  return 9 + 5 + 1 + 8 + 5 + 3;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -98,6 +103,11 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
       {"buckets.bytes_max", [](JobSpec& s) { s.buckets.bytes_max = 4097; }},
       {"buckets.rebuild",
        [](JobSpec& s) { s.buckets.rebuild = Rebuild::kOnDemand; }},
+      {"buckets.wire_dtype",
+       [](JobSpec& s) { s.buckets.wire_dtype = DType::kF16; }},
+      {"buckets.error_feedback",
+       [](JobSpec& s) { s.buckets.error_feedback = true; }},
+      {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = 8; }},
       {"pipeline.axis", [](JobSpec& s) { s.pipeline.axis = "stage"; }},
       {"pipeline.schedule",
        [](JobSpec& s) { s.pipeline.schedule = PipelineSchedule::kGPipe; }},
@@ -133,14 +143,23 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
   };
 }
 
+// What it is a change of: errors are fed back only where there is a cast.
+JobSpec Before(const std::string& field) {
+  JobSpec spec = Digits();
+  if (field == "buckets.error_feedback") {
+    spec.buckets.wire_dtype = DType::kBF16;
+  }
+  return spec;
+}
+
 TEST(JobSpecTest, ADifferenceNamesItsFieldAndBothValues) {
   ASSERT_EQ(Changes().size(), plan::SpecFields().size());
   for (const auto& [field, change] : Changes()) {
-    JobSpec changed = Digits();
+    JobSpec changed = Before(field);
     change(changed);
     EXPECT_TRUE(Validate(changed).ok()) << Validate(changed);
     const std::vector<SpecDifference> differences =
-        Differences(Digits(), changed);
+        Differences(Before(field), changed);
     ASSERT_EQ(differences.size(), 1u) << field;
     EXPECT_EQ(differences[0].field, field);
     EXPECT_NE(differences[0].a, differences[0].b);
@@ -196,6 +215,29 @@ std::vector<Fault> Faults() {
        [](JobSpec& s) { s.buckets.bytes_max = int64_t{1} << 41; }},
       {"buckets.rebuild",
        [](JobSpec& s) { s.buckets.rebuild = static_cast<Rebuild>(0); }},
+      {"buckets.wire_dtype",
+       [](JobSpec& s) { s.buckets.wire_dtype = DType::kF32; }},
+      {"buckets.error_feedback",
+       [](JobSpec& s) { s.buckets.error_feedback = true; }},
+      {"buckets.error_feedback",
+       [](JobSpec& s) {
+         s.sync = SyncMode::kNegotiated;
+         s.buckets.wire_dtype = DType::kF16;
+         s.buckets.error_feedback = true;
+       }},
+      {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = -1; }},
+      {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = 6; }},
+      {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = 2048; }},
+      {"reproducible.leaves",
+       [](JobSpec& s) {
+         s.sync = SyncMode::kReduceScatter;
+         s.reproducible.leaves = 8;
+       }},
+      {"reproducible.leaves",
+       [](JobSpec& s) {
+         s.buckets.wire_dtype = DType::kBF16;
+         s.reproducible.leaves = 8;
+       }},
       {"pipeline.axis",
        [](JobSpec& s) {
          s.pipeline.schedule = PipelineSchedule::kGPipe;

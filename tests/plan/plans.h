@@ -65,6 +65,10 @@ inline PlanInput RandomInput(uint64_t seed) {
   PlanInput input{.mesh = RandomMesh(random)};
   input.policy = {.first_bytes_max = 1 + static_cast<int64_t>(random() % 4096),
                   .bytes_max = 1 + static_cast<int64_t>(random() % 16384)};
+  if (seed % 3 == 0) {
+    input.policy.wire_dtype = seed % 2 == 0 ? DType::kF16 : DType::kBF16;
+    input.policy.error_feedback = seed % 4 == 0;
+  }
   input.registrations.resize(input.mesh.WorldSize());
   const int parameters = static_cast<int>(random() % 30);
   for (int number = 0; number < parameters; ++number) {

@@ -25,7 +25,7 @@ mesh: data=2,pipe=2
 workers: [a, b, c, d]
 sync: negotiated
 transport: inproc
-buckets: {first_bytes_max: 4096, bytes_max: 2MiB}
+buckets: {first_bytes_max: 4096, bytes_max: 2MiB, wire_dtype: f16}
 timeouts:
   join: 1h
   lease: 2s
@@ -43,25 +43,26 @@ seed: 18446744073709551615
 )",
                                                     "spec.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
-  const JobSpec expected{
-      .name = "digits",
-      .mesh = {.axes = {{"data", 2}, {"pipe", 2}}},
-      .workers = {"a", "b", "c", "d"},
-      .sync = SyncMode::kNegotiated,
-      .transport = "inproc",
-      .buckets = {.first_bytes_max = 4096, .bytes_max = 2 << 20},
-      .timeouts = {.join = absl::Hours(1),
-                   .lease = absl::Seconds(2),
-                   .resume = absl::ZeroDuration(),
-                   .progress = absl::Seconds(90),
-                   .connect = absl::Milliseconds(500)},
-      .limits = {.parameters_max = 10,
-                 .max_restarts = 3,
-                 .restart_window = absl::Minutes(5)},
-      .on_stuck = OnStuck::kEvict,
-      .uneven = Uneven::kJoin,
-      .overlap = Overlap::kInline,
-      .seed = 18446744073709551615u};
+  const JobSpec expected{.name = "digits",
+                         .mesh = {.axes = {{"data", 2}, {"pipe", 2}}},
+                         .workers = {"a", "b", "c", "d"},
+                         .sync = SyncMode::kNegotiated,
+                         .transport = "inproc",
+                         .buckets = {.first_bytes_max = 4096,
+                                     .bytes_max = 2 << 20,
+                                     .wire_dtype = DType::kF16},
+                         .timeouts = {.join = absl::Hours(1),
+                                      .lease = absl::Seconds(2),
+                                      .resume = absl::ZeroDuration(),
+                                      .progress = absl::Seconds(90),
+                                      .connect = absl::Milliseconds(500)},
+                         .limits = {.parameters_max = 10,
+                                    .max_restarts = 3,
+                                    .restart_window = absl::Minutes(5)},
+                         .on_stuck = OnStuck::kEvict,
+                         .uneven = Uneven::kJoin,
+                         .overlap = Overlap::kInline,
+                         .seed = 18446744073709551615u};
   EXPECT_EQ(*spec, expected);
 }
 
@@ -138,6 +139,23 @@ std::vector<BadText> BadTexts() {
       {good + "<<: {seed: 1}\n", 3, "<<", "no field"},
       {good + "buckets: {buckets: {bytes_max: 1}}\n", 3, "buckets.buckets",
        "no field"},
+      // How gradients travel.
+      {good + "buckets: {wire_dtype: f8}\n", 3, "buckets.wire_dtype",
+       "none, bf16, f16"},
+      {good + "buckets: {wire_dtype: f32}\n", 3, "buckets.wire_dtype", "f32"},
+      {good + "buckets: {error_feedback: yes}\n", 3, "buckets.error_feedback",
+       "false, true"},
+      {good + "buckets: {error_feedback: true}\n", 3, "buckets.error_feedback",
+       "wire_dtype"},
+      {good + "sync: negotiated\n"
+              "buckets: {wire_dtype: bf16, error_feedback: true}\n",
+       4, "buckets.error_feedback", "negotiated"},
+      {good + "reproducible: {leaves: 6}\n", 3, "reproducible.leaves",
+       "power of two"},
+      {good + "reproducible: {leaves: many}\n", 3, "reproducible.leaves",
+       "power of two"},
+      {good + "sync: negotiated\nreproducible: {leaves: 8}\n", 4,
+       "reproducible.leaves", "static"},
       // Required fields.
       {"mesh: data=4\n", 1, "name", "missing"},
       {"\n\nname: x\n", 3, "mesh", "missing"},

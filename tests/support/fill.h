@@ -111,7 +111,7 @@ void FillEnum(Source& s, E last, E& v) {
 inline void Fill(Source& s, DType& v) { FillEnum(s, DType::kF64, v); }
 inline void Fill(Source& s, ReduceOp& v) { FillEnum(s, ReduceOp::kProd, v); }
 inline void Fill(Source& s, SyncMode& v) {
-  FillEnum(s, SyncMode::kNegotiated, v);
+  FillEnum(s, SyncMode::kReduceScatter, v);
 }
 inline void Fill(Source& s, OnStuck& v) { FillEnum(s, OnStuck::kEvict, v); }
 inline void Fill(Source& s, Rebuild& v) { FillEnum(s, Rebuild::kOnDemand, v); }
@@ -195,8 +195,12 @@ inline void Fill(Source& s, Parameter& v) {
   FillIndex(s, stage);
 }
 inline void Fill(Source& s, BucketPolicy& v) {
-  auto& [first_bytes_max, bytes_max, rebuild] = v;
-  All(s, first_bytes_max, bytes_max, rebuild);
+  auto& [first_bytes_max, bytes_max, rebuild, wire_dtype, error_feedback] = v;
+  All(s, first_bytes_max, bytes_max, rebuild, wire_dtype, error_feedback);
+}
+inline void Fill(Source& s, ReproducibleSpec& v) {
+  auto& [leaves] = v;
+  All(s, leaves);
 }
 inline void Fill(Source& s, JobTimeouts& v) {
   auto& [join, lease, resume, progress, connect] = v;
@@ -222,10 +226,10 @@ inline void Fill(Source& s, PipelineSpec& v) {
       tag_base, shared);
 }
 inline void Fill(Source& s, JobSpec& v) {
-  auto& [name, mesh, workers, sync, transport, buckets, pipeline, timeouts,
-         limits, on_stuck, uneven, overlap, seed] = v;
-  All(s, name, mesh, workers, sync, transport, buckets, pipeline, timeouts,
-      limits, on_stuck, uneven, overlap, seed);
+  auto& [name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
+         timeouts, limits, on_stuck, uneven, overlap, seed] = v;
+  All(s, name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
+      timeouts, limits, on_stuck, uneven, overlap, seed);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {
@@ -405,8 +409,10 @@ inline void Fill(Source& s, plan::Slot& v) {
   All(s, parameter, offset, count);
 }
 inline void Fill(Source& s, plan::Bucket& v) {
-  auto& [communicator, dtype, op, slots, flags_offset, total] = v;
-  All(s, communicator, dtype, op, slots, flags_offset, total);
+  auto& [communicator, dtype, op, slots, flags_offset, total, wire,
+         error_feedback, sharded, leaves] = v;
+  All(s, communicator, dtype, op, slots, flags_offset, total, wire,
+      error_feedback, sharded, leaves);
 }
 inline void Fill(Source& s, plan::TransferRef& v) {
   auto& [lane, index] = v;

@@ -85,7 +85,8 @@ absl::StatusOr<plan::Plan> CompileSpec(const std::string& spec_file) {
                      .sync = spec->spec.sync,
                      .policy = spec->spec.buckets,
                      .registrations = *std::move(registrations),
-                     .pipeline = spec->spec.pipeline});
+                     .pipeline = spec->spec.pipeline,
+                     .leaves = spec->spec.reproducible.leaves});
   if (plan.ok()) return plan;
   return absl::Status(plan.status().code(),
                       absl::StrCat(spec_file, ": ", plan.status().message()));

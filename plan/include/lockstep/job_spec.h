@@ -8,11 +8,13 @@
 #define LOCKSTEP_JOB_SPEC_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "lockstep/dtype.h"
 #include "lockstep/export.h"
 #include "lockstep/mesh.h"
 #include "lockstep/pipeline_spec.h"
@@ -20,8 +22,14 @@
 namespace lockstep {
 
 // Who decides when a gradient moves: the plan alone, or the coordinator for
-// graphs that change from step to step.
-enum class SyncMode : uint8_t { kStatic = 1, kNegotiated = 2 };
+// graphs that change from step to step. kReduceScatter: the plan, and each rank
+// gets the reduced gradients of its slice of the parameters only, updates that,
+// and gathers the others' (the ZeRO-1 way).
+enum class SyncMode : uint8_t {
+  kStatic = 1,
+  kNegotiated = 2,
+  kReduceScatter = 3
+};
 
 // What happens to a worker that is alive and makes no progress.
 enum class OnStuck : uint8_t { kReport = 1, kEvict = 2 };
@@ -46,7 +54,18 @@ struct BucketPolicy {
   int64_t first_bytes_max = 1 << 20;
   int64_t bytes_max = 25 << 20;
   Rebuild rebuild = Rebuild::kOnce;
+  // f32 and f64 gradients travel as this type: kBF16, kF16, or as they are.
+  std::optional<DType> wire_dtype;
+  // What the cast took from a gradient is added to the next step's.
+  bool error_feedback = false;
   bool operator==(const BucketPolicy&) const = default;
+};
+
+// Gradients that have the same bits whatever the number of ranks: each step's
+// gradients come in so many leaves, which are summed in one tree.
+struct ReproducibleSpec {
+  int leaves = 0;  // a power of two; 0: no such sums
+  bool operator==(const ReproducibleSpec&) const = default;
 };
 
 // Whole milliseconds; so is JobLimits::restart_window.
@@ -84,6 +103,7 @@ struct JobSpec {
   // one process.
   std::string transport = "gloo";
   BucketPolicy buckets;
+  ReproducibleSpec reproducible;
   PipelineSpec pipeline;  // schedule kNone: no pipeline
   JobTimeouts timeouts;
   JobLimits limits;
