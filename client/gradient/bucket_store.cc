@@ -1,5 +1,6 @@
 #include "client/gradient/bucket_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -32,6 +33,9 @@ absl::StatusOr<BucketStore> BucketStore::Create(
   store.compute_ = compute;
   store.memory_.resize(plan.buckets.size());
   store.flags_.resize(plan.buckets.size());
+  store.casts_.resize(plan.buckets.size());
+  store.sums_.resize(plan.buckets.size());
+  store.added_.resize(parameters.size());
   for (int parameter : parameters) {
     const Place place = place_of[parameter];
     store.places_.push_back(place);
@@ -43,10 +47,23 @@ absl::StatusOr<BucketStore> BucketStore::Create(
     if (!buffer.ok()) return buffer.status();
     memory = *std::move(buffer);
     const size_t slots = bucket.slots.size();
-    buffer = compute->AllocateStaging(slots * SizeOf(bucket.dtype));
+    buffer = compute->AllocateStaging(slots * SizeOf(WireOf(bucket)));
     if (!buffer.ok()) return buffer.status();
     store.flags_[place.bucket] = {.own = std::vector<uint8_t>(slots),
                                   .fetched = *std::move(buffer)};
+    if (bucket.wire) {
+      absl::StatusOr<WireCast> cast = WireCast::Create(bucket, allocate);
+      if (!cast.ok()) return cast.status();
+      store.casts_[place.bucket] = *std::move(cast);
+    }
+    if (bucket.leaves > 0) {
+      const auto& ranks = plan.communicators[bucket.communicator].ranks;
+      absl::StatusOr<LeafSums> sums =
+          LeafSums::Create(bucket, static_cast<int>(ranks.size()),
+                           store.BucketData(place.bucket), allocate);
+      if (!sums.ok()) return sums.status();
+      store.sums_[place.bucket] = *std::move(sums);
+    }
   }
   return store;
 }
@@ -57,10 +74,19 @@ const plan::Slot& BucketStore::SlotOf(int parameter) const {
 }
 
 absl::Span<std::byte> BucketStore::View(int parameter) const {
-  const Place place = places_[parameter];
-  const size_t size = SizeOf(bucket(place.bucket).dtype);
+  return PartOf(BucketData(places_[parameter].bucket), parameter);
+}
+
+absl::Span<std::byte> BucketStore::PartOf(std::byte* data,
+                                          int parameter) const {
+  const size_t size = SizeOf(bucket(places_[parameter].bucket).dtype);
   const plan::Slot& slot = SlotOf(parameter);
-  return {BucketData(place.bucket) + slot.offset * size, slot.count * size};
+  return {data + slot.offset * size, slot.count * size};
+}
+
+std::byte* BucketStore::ResidualOf(int parameter) const {
+  const std::optional<WireCast>& cast = casts_[places_[parameter].bucket];
+  return cast ? cast->residual() : nullptr;
 }
 
 void BucketStore::Pack(Site& site, int parameter, const void* gradient,
@@ -80,12 +106,36 @@ void BucketStore::Zero(Site& site, int parameter) {
   site.Zero(view.data(), view.size());
 }
 
+int BucketStore::LeavesOf(int parameter) const {
+  const std::optional<LeafSums>& sums = sums_[places_[parameter].bucket];
+  return sums ? sums->leaves() : 0;
+}
+
+void BucketStore::AddLeaf(Site& site, int parameter) {
+  const int leaves = LeavesOf(parameter);
+  if (leaves == 0) return;
+  int& added = added_[parameter];
+  sums_[places_[parameter].bucket]->Add(site, SlotOf(parameter), added);
+  added = (added + 1) % leaves;
+}
+
+void BucketStore::Complete(Site& site, int parameter, bool any) {
+  const int leaves = LeavesOf(parameter);
+  if (!any || leaves > 0) Zero(site, parameter);
+  const int added = any ? added_[parameter] : 0;
+  for (int leaf = added; leaf < leaves; ++leaf) AddLeaf(site, parameter);
+}
+
 absl::Status BucketStore::CopyGradients(const BucketStore& from) {
   return compute_->Perform(nullptr, [&](Site& site) {
     for (int parameter = 0; parameter < static_cast<int>(places_.size());
          ++parameter) {
       const absl::Span<std::byte> to = View(parameter);
       site.Copy(from.View(parameter).data(), to.data(), to.size());
+      std::byte* const residual = ResidualOf(parameter);
+      if (residual == nullptr) continue;
+      site.Copy(from.PartOf(from.ResidualOf(parameter), parameter).data(),
+                PartOf(residual, parameter).data(), to.size());
     }
     if (!site.status().ok()) return site.status();
     return site.Done().Wait();
@@ -94,28 +144,47 @@ absl::Status BucketStore::CopyGradients(const BucketStore& from) {
 
 void BucketStore::SetFlag(int parameter, bool contributed) {
   const Place place = places_[parameter];
-  const size_t size = SizeOf(bucket(place.bucket).dtype);
+  const size_t size = SizeOf(WireOf(bucket(place.bucket)));
   Flags& flags = flags_[place.bucket];
   flags.own[place.slot] = contributed;
   std::memset(flags.fetched.data() + place.slot * size, 0, size);
 }
 
-void BucketStore::WriteFlags(Site& site, int b) {
-  const plan::Bucket& of = bucket(b);
-  site.WriteFlags(flags_[b].own, of.dtype,
-                  BucketData(b) + of.flags_offset * SizeOf(of.dtype));
+bool BucketStore::FeedsBack() const {
+  return std::any_of(casts_.begin(), casts_.end(),
+                     [](const std::optional<WireCast>& cast) {
+                       return cast.has_value() && cast->residual() != nullptr;
+                     });
 }
 
-void BucketStore::FetchFlags(Site& site, int b) {
+std::byte* BucketStore::WireData(int b) const {
+  return casts_[b] ? casts_[b]->data() : BucketData(b);
+}
+
+void BucketStore::Load(Site& site, int b) {
   const plan::Bucket& of = bucket(b);
+  if (casts_[b]) casts_[b]->Out(site, of, BucketData(b));
+  site.WriteFlags(flags_[b].own, WireOf(of),
+                  WireData(b) + of.flags_offset * SizeOf(WireOf(of)));
+}
+
+void BucketStore::Unload(Site& site, int b, const plan::Slice& slice) {
+  const plan::Bucket& of = bucket(b);
+  if (casts_[b]) casts_[b]->In(site, of, BucketData(b), slice);
   const ArenaBuffer& fetched = flags_[b].fetched;
-  site.Copy(BucketData(b) + of.flags_offset * SizeOf(of.dtype), fetched.data(),
+  site.Copy(WireData(b) + of.flags_offset * SizeOf(WireOf(of)), fetched.data(),
             fetched.bytes());
+}
+
+void BucketStore::KeepResiduals() {
+  for (std::optional<WireCast>& cast : casts_) {
+    if (cast) cast->Keep();
+  }
 }
 
 bool BucketStore::Contributed(int parameter) const {
   const Place place = places_[parameter];
-  const size_t size = SizeOf(bucket(place.bucket).dtype);
+  const size_t size = SizeOf(WireOf(bucket(place.bucket)));
   return AnyBit(flags_[place.bucket].fetched.data() + place.slot * size, size);
 }
 

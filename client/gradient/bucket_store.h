@@ -6,7 +6,8 @@
 //
 // Only the buckets of communicators that this rank is a member of have memory.
 // The flags say who gave a gradient; between steps they are the host's, and
-// they travel with their bucket.
+// they travel with their bucket. A bucket with a wire dtype travels as a copy
+// (wire_cast.h): Load makes it, Unload brings back what was reduced.
 //
 // Threads: different parameters may be packed and flagged at the same time; one
 //          by one thread. The rest is for when nobody does.
@@ -15,14 +16,18 @@
 #define LOCKSTEP_CLIENT_GRADIENT_BUCKET_STORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/gradient/leaf_sums.h"
+#include "client/gradient/wire_cast.h"
 #include "client/transport/compute.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
+#include "plan/shard.h"
 
 namespace lockstep::gradient {
 
@@ -58,22 +63,45 @@ class BucketStore {
             bool add);
   void Zero(Site& site, int parameter);
 
-  // Takes over the gradients of a store of the same parameters, cut otherwise;
-  // they are there when it returns.
+  // Reproducible sums: how many leaves of a parameter this rank gives in a
+  // step; else 0.
+  int LeavesOf(int parameter) const;
+  // What the view holds is the parameter's next leaf; nothing without leaves.
+  void AddLeaf(Site& site, int parameter);
+  // The step has no more for the parameter, of which there was nothing before
+  // (`any` false) or too little: the rest is zeros.
+  void Complete(Site& site, int parameter, bool any);
+
+  // Takes over the gradients of a store of the same parameters, cut otherwise,
+  // and what their casts have lost; they are there when it returns.
   absl::Status CopyGradients(const BucketStore& from);
 
   // Says that this rank did, or did not, contribute to the parameter.
   void SetFlag(int parameter, bool contributed);
-  // Puts what was said into the bucket, before its reduction ...
-  void WriteFlags(Site& site, int b);
-  // ... and fetches what came out of it.
-  void FetchFlags(Site& site, int b);
-  // Once that is done, did anybody contribute? No, if the bucket has not
+  // Once Unload is done, did anybody contribute? No, if the bucket has not
   // travelled since SetFlag.
   bool Contributed(int parameter) const;
 
+  // Does any bucket keep what its casts lose?
+  bool FeedsBack() const;
+  // What travels: bucket(b).total elements of its wire dtype.
+  std::byte* WireData(int b) const;
+  // Before its reduction: the gradients and what was said of them are there ...
+  void Load(Site& site, int b);
+  // ... and behind it: both are fetched, gradients of the slice that this rank
+  // got.
+  void Unload(Site& site, int b, const plan::Slice& slice);
+  // What ranks exchange of a bucket with leaves, before its gradients travel.
+  const LeafSums& sums(int b) const { return *sums_[b]; }
+  // The step passed and may update: what its casts lost is added next time.
+  void KeepResiduals();
+
  private:
   const plan::Slot& SlotOf(int parameter) const;
+  // The parameter's part of something that is laid out like its bucket.
+  absl::Span<std::byte> PartOf(std::byte* bucket, int parameter) const;
+  // Null if what it lost is not kept.
+  std::byte* ResidualOf(int parameter) const;
 
   // What the host knows of a bucket's flags, one for each slot.
   struct Flags {
@@ -86,6 +114,9 @@ class BucketStore {
   std::vector<Place> places_;        // by parameter
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
   std::vector<Flags> flags_;         // likewise
+  std::vector<std::optional<WireCast>> casts_;  // likewise, with a wire dtype
+  std::vector<std::optional<LeafSums>> sums_;   // likewise, with leaves
+  std::vector<int> added_;  // leaves of this step, by parameter
 };
 
 }  // namespace lockstep::gradient

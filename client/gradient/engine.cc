@@ -27,7 +27,8 @@ Engine::Engine(EngineOptions options)
 // Between two steps there is nothing to abort, and a peer may still be reading
 // what this rank gave to the last verdict.
 Engine::~Engine() {
-  const bool rests = failure().ok() && word_.position().phase == Phase::kIdle;
+  const bool rests = failure().ok() && word_.position().phase == Phase::kIdle &&
+                     (values_ == nullptr || values_->idle());
   if (rests) {
     gate_.Open();
   } else {
@@ -46,8 +47,17 @@ absl::Status Engine::Prepare() {
                       .bytes = (*first)->store().View(p).size(),
                       .plan_index = (*first)->PlanIndexOf(p)});
   }
+  if (absl::Status counted = CountLeaves(**first); !counted.ok()) {
+    return counted;
+  }
   layouts_ = std::make_unique<Layouts>(*std::move(first),
                                        std::move(options_.on_moved));
+  if (options_.sharded) {
+    auto values =
+        ParameterStore::Create(layouts_->current(), options_.allocate);
+    if (!values.ok()) return values.status();
+    values_ = *std::move(values);
+  }
   absl::StatusOr<std::unique_ptr<Reduction>> reduction = Reduction::Create(
       {.communicators = std::move(options_.communicators),
        .compute = options_.compute.get(),
@@ -72,11 +82,12 @@ absl::Status Engine::Prepare() {
   return absl::OkStatus();
 }
 
-// Decisions come while the backward pass goes on, and a device works beside the
-// host anyway: both need a helper.
+// Decisions come while the backward pass goes on, gathers are waited for in the
+// forward pass, and a device works beside the host anyway: all need a helper.
 void Engine::BeginOverlap() {
   MutexLock lock(&mutex_);
-  const bool needs_helper = negotiates() || options_.compute->NeedsOneOrder();
+  const bool needs_helper =
+      negotiates() || values_ != nullptr || options_.compute->NeedsOneOrder();
   if (needs_helper) overlap_ = OverlapChoice(Overlap::kThread);
   reduction_->SetOnClose(overlap_.form() == Overlap::kInline);
 }
@@ -127,13 +138,20 @@ absl::Status Engine::CheckStream(Stream* stream) const {
                          "GradientSync::Capture");
 }
 
+absl::Status Engine::CheckKnown(int parameter) const {
+  if (parameter >= 0 && parameter < static_cast<int>(options_.names.size())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("no parameter %d is registered: there are %d", parameter,
+                      options_.names.size()));
+}
+
 absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
                                  size_t bytes) const {
-  if (parameter < 0 || parameter >= static_cast<int>(options_.names.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("no parameter %d is registered: there are %d",
-                        parameter, options_.names.size()));
-  }
+  absl::Status may = CheckKnown(parameter);
+  if (may.ok() && values_ != nullptr) may = values_->CheckBegun();
+  if (!may.ok()) return may;
   const size_t expected = facts_[parameter].bytes;
   if (gradient == nullptr || bytes == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -166,6 +184,7 @@ absl::Status Engine::Deliver(const Delivery& delivery, Site& site) {
   if (delivery.gradient != nullptr) {
     if (absl::Status s = Copy(delivery, site); !s.ok()) return s;
   }
+  layouts_->current().store().AddLeaf(site, delivery.parameter);
   arrivals_.Add(layouts_->current().ItemOf(delivery.parameter), site.Done());
   if (!site.status().ok()) return site.status();
   if (!delivery.submission.complete) return absl::OkStatus();
@@ -174,8 +193,10 @@ absl::Status Engine::Deliver(const Delivery& delivery, Site& site) {
 
 absl::Status Engine::Copy(const Delivery& delivery, Site& site) {
   const absl::Time begin = options_.clock->Now();
-  layouts_->current().store().Pack(site, delivery.parameter, delivery.gradient,
-                                   delivery.weight, !delivery.submission.first);
+  BucketStore& store = layouts_->current().store();
+  const bool add =
+      !delivery.submission.first && store.LeavesOf(delivery.parameter) == 0;
+  store.Pack(site, delivery.parameter, delivery.gradient, delivery.weight, add);
   absl::Status copied = site.status();
   if (copied.ok() && delivery.caller_waits) copied = site.Done().Wait();
   MutexLock lock(&mutex_);
@@ -196,6 +217,10 @@ absl::Status Engine::MarkReady(int parameter, bool contributed) {
 }
 
 absl::Status Engine::BeginNoSync() {
+  if (sums_leaves_) {
+    return absl::FailedPreconditionError(
+        "NoSync in a job with reproducible.leaves: each Submit is a leaf");
+  }
   MutexLock lock(&mutex_);
   return tally_.BeginNoSync();
 }
@@ -248,7 +273,9 @@ absl::Status Engine::AwaitStage(int stage) {
 absl::Status Engine::CheckFinish(const FinishOptions& options) {
   {
     MutexLock lock(&mutex_);
-    if (absl::Status has = supply_.CheckFinish(options); !has.ok()) return has;
+    absl::Status may = supply_.CheckFinish(options);
+    if (may.ok() && values_ != nullptr) may = values_->CheckBegun();
+    if (!may.ok()) return may;
   }
   if (!options.per_sample) return absl::OkStatus();
   for (size_t p = 0; p < options_.names.size(); ++p) {
@@ -280,6 +307,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     if (!after_the_last_.ok()) return after_the_last_;
     if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
     supply_.Finish(options);
+    if (values_ != nullptr) values_->EndStep();
     in_flight_ += 1;
     closing_.push_back(verdict);
     tell_order = TakeOrderWatch(tally_.completed());
@@ -342,11 +370,13 @@ absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete,
   Enter(Phase::kTransfer);
   Layout& layout = layouts_->current();
   for (int parameter : incomplete.never) {
-    layout.store().Zero(site, parameter);
+    layout.store().Complete(site, parameter, /*any=*/false);
     arrivals_.Add(layout.ItemOf(parameter), site.Done());
     if (absl::Status s = MarkReady(parameter, false); !s.ok()) return s;
   }
   for (int parameter : incomplete.partly) {
+    layout.store().Complete(site, parameter, /*any=*/true);
+    arrivals_.Add(layout.ItemOf(parameter), site.Done());
     if (absl::Status s = MarkReady(parameter, true); !s.ok()) return s;
   }
   if (!negotiates()) {
@@ -427,6 +457,7 @@ bool Engine::BeginFailure(const absl::Status& error) {
   // that it passed; one that was not never will be.
   word_.Quiesce();
   if (reduction_ != nullptr) reduction_->Abort(error);
+  if (values_ != nullptr) values_->Fail(error);
   gate_.Open();
   for (const auto& verdict : given_up) verdict->Complete(error);
   return true;

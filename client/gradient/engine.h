@@ -50,6 +50,7 @@
 #include "client/gradient/lane.h"
 #include "client/gradient/layouts.h"
 #include "client/gradient/overlap_choice.h"
+#include "client/gradient/parameter_store.h"
 #include "client/gradient/pass_lane.h"
 #include "client/gradient/pending.h"
 #include "client/gradient/reduction.h"
@@ -85,6 +86,8 @@ struct EngineOptions {
   std::function<void(int communicator, const absl::Status&)> on_failure;
   // As GradientSync::OnMoved; may be empty.
   std::function<void()> on_moved;
+  // sync: reduce_scatter; the plan's buckets are sharded.
+  bool sharded = false;
   // Negotiated mode: what tells the coordinator what this rank will submit in a
   // pass, and then each that it has, by index in the plan. Both null: static.
   // They must not block.
@@ -154,6 +157,19 @@ class Engine {
   // was not submitted. Elsewhere at once.
   absl::Status AwaitStage(int stage);
 
+  // --- Slices; FailedPrecondition but with options.sharded ---
+
+  // As GradientSync::GatherParameters and AwaitParameter.
+  absl::Status GatherParameters(Stream* stream);
+  absl::Status AwaitParameter(int parameter, Stream* stream);
+  absl::Status CheckSharded(const char* call) const;
+  absl::Span<std::byte> Value(int parameter) {
+    return values_->View(parameter);
+  }
+  // The part of the parameter that this rank updates: all of it, unless
+  // sharded.
+  plan::Slice SliceOf(int parameter) const;
+
   // What an operator wants, as it was heard; from any thread.
   void Hear(const protocol::Wanted& word) { gate_.Hear(word); }
 
@@ -203,6 +219,8 @@ class Engine {
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
   void BeginOverlap();
+  // How many Submits each parameter takes, if they are leaves.
+  absl::Status CountLeaves(const Layout& layout);
 
   static absl::Status NotWaitedFor();
   bool negotiates() const { return options_.announce != nullptr; }
@@ -215,6 +233,8 @@ class Engine {
   absl::Status RunOn(Stream* stream, transport::Compute::Work work);
   // InvalidArgument for a stream that this engine cannot enqueue work on.
   absl::Status CheckStream(Stream* stream) const;
+  absl::Status CheckKnown(int parameter) const;
+  absl::Status CheckNothingChangesHands() const;
   absl::Status CheckSubmit(int parameter, const void* gradient,
                            size_t bytes) const;
   absl::Status CheckFinish(const FinishOptions& options);
@@ -306,6 +326,7 @@ class Engine {
   EngineOptions options_;
   std::vector<Fact> facts_;  // by parameter
   std::unique_ptr<Layouts> layouts_;
+  std::unique_ptr<ParameterStore> values_;  // null unless sharded
   CommandGate gate_;
   StepWord word_;
   std::atomic<double> weight_{1};
@@ -330,6 +351,7 @@ class Engine {
   std::function<void(std::vector<uint32_t>)> watch_order_
       ABSL_GUARDED_BY(mutex_);
 
+  bool sums_leaves_ = false;    // reproducible; fixed by Prepare
   std::vector<int> announced_;  // in the last pass; by the training thread
   Arrivals arrivals_;
 

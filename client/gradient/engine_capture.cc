@@ -37,7 +37,30 @@ absl::Status Engine::CheckCapture() {
         "uneven: join lets ranks without data give zeros, which a CUDA graph "
         "with gradients in it cannot: capture in a job with uneven: stop");
   }
+  if (absl::Status fixed = CheckNothingChangesHands(); !fixed.ok()) {
+    return fixed;
+  }
   return CheckBetweenSteps();
+}
+
+// A graph keeps the addresses and the number of its operations.
+absl::Status Engine::CheckNothingChangesHands() const {
+  if (values_ != nullptr) {
+    return absl::FailedPreconditionError(
+        "sync: reduce_scatter gathers parameters outside of the step that "
+        "would be captured");
+  }
+  if (sums_leaves_) {
+    return absl::FailedPreconditionError(
+        "reproducible.leaves are counted by the host, which a CUDA graph "
+        "leaves out");
+  }
+  if (layouts_->current().store().FeedsBack()) {
+    return absl::FailedPreconditionError(
+        "buckets.error_feedback changes its memory from step to step, which a "
+        "CUDA graph cannot");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Engine::CheckBetweenSteps() {

@@ -100,6 +100,7 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   verdict->set_scalars(ScalarsOf(judged, verdict->max_norm));
 
   // Before anybody may begin the next step.
+  if (judged.finite) layouts_->current().store().KeepResiduals();
   SwitchIfAllHold(judged);
   const absl::Time passed = options_.clock->Now();
   NoteTimes(*verdict, passed);

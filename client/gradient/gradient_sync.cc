@@ -1,15 +1,12 @@
 #include "lockstep/gradient_sync.h"
 
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "client/gradient/captured_step.h"
 #include "client/gradient/ending.h"
-#include "client/gradient/engine.h"
-#include "client/gradient/reviser.h"
-#include "client/session/internals.h"
+#include "client/gradient/gradient_sync_impl.h"
 
 namespace lockstep {
 
@@ -31,74 +28,6 @@ Overlap OverlapOf(const JobSpec& spec) {
 }
 
 }  // namespace
-
-// Joins a session, which knows the coordinator, and an engine, which does not.
-class GradientSync::Impl {
- public:
-  explicit Impl(Session& session) : session_(session.internals()) {}
-
-  ~Impl() {
-    if (engine_ == nullptr) return;
-    reviser_.reset();
-    // Where it stood stays true once it is gone.
-    session_.SetProgressSource([last = engine_->progress()] { return last; });
-    session_.SetDecisionSink({});
-    session_.SetStageWait({});
-    session_.SetViewListener(nullptr);
-    session_.RemoveWatch(watch_);
-  }
-
-  absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
-  absl::Status Seal();
-
-  // A wrong call's error as it is. Once a transfer has failed: what is behind
-  // it, which the coordinator says within moments.
-  absl::Status Explained(const char* call, const absl::Status& error) {
-    if (error.ok() || engine_->healthy()) return error;
-    return session_.Explain(call, error);
-  }
-
-  // FailedPrecondition before Seal.
-  absl::Status CheckSealed() const {
-    if (engine_ != nullptr) return absl::OkStatus();
-    return absl::FailedPreconditionError("Seal was not called, or has failed");
-  }
-
-  // Before Seal the engine is not there to be told.
-  void OnMoved(std::function<void()> handler) {
-    Check(handler != nullptr, "GradientSync::OnMoved with nothing to call");
-    if (!sealed()) {
-      on_moved_ = std::move(handler);
-      return;
-    }
-    engine_->OnMoved(std::move(handler));
-    if (reviser_ != nullptr) reviser_->Look();
-  }
-
-  gradient::Engine& engine() const {
-    Check(engine_ != nullptr, "GradientSync is used before Seal");
-    return *engine_;
-  }
-  bool sealed() const { return engine_ != nullptr; }
-  const std::vector<std::string>& names() const { return names_; }
-
- private:
-  absl::Status MakeEngine(PlanInEffect plan);
-  gradient::EngineOptions OptionsFor(PlanInEffect plan);
-  void OnFailure(int communicator, const absl::Status& error);
-  void OnEpochEnded(const absl::Status& cause);
-
-  Session::Internals& session_;
-  std::vector<Parameter> parameters_;
-  std::vector<std::string> names_;
-  std::vector<int> uses_;
-  std::map<std::string, int> index_;
-  std::vector<std::vector<int>> groups_;  // by communicator: its world ranks
-  std::function<void()> on_moved_;
-  std::unique_ptr<gradient::Engine> engine_;
-  std::unique_ptr<gradient::Reviser> reviser_;
-  uint64_t watch_ = 0;
-};
 
 absl::StatusOr<ParameterId> GradientSync::Impl::Register(
     const ParameterOptions& options) {
@@ -152,7 +81,8 @@ absl::Status GradientSync::Impl::Seal() {
   watch_ = session_.AddWatch(
       [this](const absl::Status& cause) { OnEpochEnded(cause); });
   session_.SetProgressSource([this] { return engine_->progress(); });
-  if (session_.spec().sync == SyncMode::kStatic) {
+  if (session_.spec().sync == SyncMode::kStatic &&
+      session_.spec().reproducible.leaves == 0) {
     reviser_ = std::make_unique<gradient::Reviser>(&session_, engine_.get());
   }
   session_.SetViewListener(
@@ -189,6 +119,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
             OnFailure(communicator, error);
           },
       .on_moved = std::move(on_moved_),
+      .sharded = session_.spec().sync == SyncMode::kReduceScatter,
       .on_last =
           [this](Ending ending) {
             session_.NoteLastStep(gradient::CommandOf(ending));

@@ -75,20 +75,15 @@ absl::Status Layout::LayOutLaunches(int rank, transport::Compute* compute) {
     // The pipeline's own executor runs its lanes.
     if (lane.kind == plan::LaneKind::kPipeline) continue;
     const plan::Transfer& transfer = lane.transfers[ref.index];
-    if (transfer.kind != plan::TransferKind::kAllReduce ||
-        transfer.bucket < 0) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "lane %s, transfer %d is not the all-reduce of a bucket", lane.name,
-          ref.index));
-    }
-    auto owned = Ranges(OwnedRanges(plan_, transfer.bucket, rank));
-    absl::StatusOr<ArenaBuffer> scratch = compute->AllocateScratch(owned);
+    if (transfer.bucket >= 0 && LayOut(transfer, rank)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("lane %s, transfer %d is not a bucket's: %s", lane.name,
+                        ref.index, Describe(transfer)));
+  }
+  for (Item& item : items_) {
+    absl::StatusOr<ArenaBuffer> scratch = compute->AllocateScratch(item.owned);
     if (!scratch.ok()) return scratch.status();
-    item_of_bucket_[transfer.bucket] = static_cast<int>(items_.size());
-    items_.push_back({.bucket = transfer.bucket,
-                      .communicator = transfer.communicator,
-                      .owned = std::move(owned),
-                      .scratch = *std::move(scratch)});
+    item.scratch = *std::move(scratch);
   }
   return absl::OkStatus();
 }
@@ -100,6 +95,39 @@ int Layout::LastItemOfStage(int stage) const {
     if (is_its) last = static_cast<int>(item);
   }
   return last;
+}
+
+bool Layout::LayOut(const plan::Transfer& transfer, int rank) {
+  using plan::TransferKind;
+  const int b = transfer.bucket;
+  const plan::Bucket& bucket = plan_.buckets[b];
+  const plan::Slice slice = SliceOn(b, rank);
+  if (bucket.sharded && transfer.kind == TransferKind::kAllGather) {
+    gathers_.push_back({b, transfer.communicator, slice});
+    return true;
+  }
+  const TransferKind first = bucket.leaves > 0 ? TransferKind::kAllToAll
+                             : bucket.sharded  ? TransferKind::kReduceScatter
+                                               : TransferKind::kAllReduce;
+  if (transfer.kind != first) {
+    // The rest of a reduction, flags among it, follows where it began.
+    return HasSlices(bucket) && !items_.empty() && items_.back().bucket == b;
+  }
+  item_of_bucket_[b] = static_cast<int>(items_.size());
+  items_.push_back({.bucket = b,
+                    .communicator = transfer.communicator,
+                    .slice = slice,
+                    .owned = Ranges(OwnedRanges(plan_, b, rank))});
+  return true;
+}
+
+plan::Slice Layout::SliceOn(int b, int rank) const {
+  const plan::Bucket& bucket = plan_.buckets[b];
+  const std::vector<int>& members =
+      plan_.communicators[bucket.communicator].ranks;
+  const auto at = std::find(members.begin(), members.end(), rank);
+  return plan::SliceOf(bucket, static_cast<int>(members.size()),
+                       static_cast<int>(at - members.begin()));
 }
 
 std::vector<int> Layout::PendingByItem() const {

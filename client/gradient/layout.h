@@ -3,8 +3,8 @@
 // there are, in which order, and what waits for what.
 //
 //   plan ─┬─ store     the buckets' memory
-//         ├─ items     this rank's transfers in launch order, what it counts of
-//         │            each in the norm
+//         ├─ items     this rank's reductions in launch order, what it counts
+//         │            of each in the norm; before them its gathers
 //         └─ pending   how many gradients each transfer waits for
 //
 // Communicators and the comm stream are not in it: they stay.
@@ -24,17 +24,25 @@
 #include "client/gradient/bucket_store.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
+#include "plan/shard.h"
 
 namespace lockstep::gradient {
 
 class Layout {
  public:
-  // One transfer of this rank: the all-reduce of a bucket.
+  // One reduction of this rank: of a bucket.
   struct Item {
     int bucket = -1;
     int communicator = -1;
+    plan::Slice slice;  // of the bucket, whose sum this rank gets
     std::vector<kernels::ElementRange> owned;  // counted here in the norm
     ArenaBuffer scratch;                       // for counting them
+  };
+  // One gather, of the parameters of a sharded bucket.
+  struct Gather {
+    int bucket = -1;
+    int communicator = -1;
+    plan::Slice slice;  // that this rank gives
   };
 
   // `names` are the rank's parameters in registration order; the layout speaks
@@ -66,6 +74,8 @@ class Layout {
   uint32_t PlanIndexOf(int parameter) const { return parameters_[parameter]; }
 
   const std::vector<Item>& items() const { return items_; }
+  // In launch order, before all items.
+  const std::vector<Gather>& gathers() const { return gathers_; }
   // The item that the parameter travels in.
   int ItemOf(int parameter) const {
     return item_of_bucket_[store_.PlaceOf(parameter).bucket];
@@ -82,11 +92,15 @@ class Layout {
  private:
   explicit Layout(plan::Plan plan) : plan_(std::move(plan)) {}
   absl::Status LayOutLaunches(int rank, transport::Compute* compute);
+  // False for a transfer that is no part of a reduction.
+  bool LayOut(const plan::Transfer& transfer, int rank);
+  plan::Slice SliceOn(int bucket, int rank) const;
 
   const plan::Plan plan_;
   std::vector<int> parameters_;  // the rank's own, in the plan
   BucketStore store_;
   std::vector<Item> items_;
+  std::vector<Gather> gathers_;
   std::vector<int> item_of_bucket_;
 };
 

@@ -2,8 +2,11 @@
 //
 // After the reduction all members of a bucket's communicator hold the same
 // gradients, so the work is cut: member i of n looks at the i-th n-th of each
-// slot. A parameter that is replicated over further axes is counted only at
-// coordinate 0 of each. Together the ranks count every logical element once.
+// slot; of a sharded bucket it has its slice alone, and looks at that; a
+// bucket with leaves is looked at by its first rank alone, so that the norm too
+// has the same bits on any number of ranks. A parameter that is replicated over
+// further axes is counted only at coordinate 0 of each. Together the ranks
+// count every logical element once.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_OWNED_H_
 #define LOCKSTEP_CLIENT_GRADIENT_OWNED_H_

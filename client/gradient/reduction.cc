@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "client/gradient/bucket_transfer.h"
+
 namespace lockstep::gradient {
 
 absl::StatusOr<std::unique_ptr<Reduction>> Reduction::Create(
@@ -31,19 +33,21 @@ void Reduction::FailUnless(int communicator, const absl::Status& status) {
 void Reduction::LaunchBucket(Layout& layout, int item,
                              std::vector<Event> after) {
   const Layout::Item& it = layout.items()[item];
+  if (layout.bucket(it.bucket).leaves > 0) {
+    LaunchExchange(layout, it, std::exchange(after, {}));
+  }
   queue_->Launch(
       {.after = std::move(after),
        .before =
            [&layout, &it](Site& site) {
-             layout.store().WriteFlags(site, it.bucket);
+             layout.store().Load(site, it.bucket);
              return site.status();
            },
        .communicate =
            [this, &layout, &it](Stream& stream) {
-             const plan::Bucket& bucket = layout.bucket(it.bucket);
-             std::byte* data = layout.store().BucketData(it.bucket);
-             return communicators_[it.communicator]->AllReduce(
-                 data, data, bucket.total, bucket.dtype, bucket.op, stream);
+             return EnqueueReduction(
+                 *communicators_[it.communicator], layout.bucket(it.bucket),
+                 it.slice, layout.store().WireData(it.bucket), stream);
            },
        .then =
            [this, &layout, &it](Site& site, const absl::Status& launched) {
@@ -54,16 +58,48 @@ void Reduction::LaunchBucket(Layout& layout, int item,
        .aside = true});
 }
 
+void Reduction::LaunchExchange(Layout& layout, const Layout::Item& item,
+                               std::vector<Event> after) {
+  Communicator& communicator = *communicators_[item.communicator];
+  queue_->Launch(
+      {.after = std::move(after),
+       .communicate =
+           [&layout, &item, &communicator](Stream& stream) {
+             const LeafSums& sums = layout.store().sums(item.bucket);
+             return EnqueueExchange(communicator, layout.bucket(item.bucket),
+                                    sums.sum(), sums.slices(), stream);
+           },
+       .then =
+           [this, &layout, &item, &communicator](Site& site,
+                                                 const absl::Status& launched) {
+             if (!launched.ok()) return on_failure_(-1, launched);
+             const absl::Status exchanged = communicator.status();
+             if (!exchanged.ok()) {
+               return on_failure_(item.communicator, exchanged);
+             }
+             const plan::Bucket& bucket = layout.bucket(item.bucket);
+             const bool mean = bucket.op == ReduceOp::kMean;
+             site.ReducePairs(layout.store().sums(item.bucket).slices(),
+                              communicator.size(), SumTypeOf(bucket),
+                              mean ? 1.0 / bucket.leaves : 1.0,
+                              layout.store().BucketData(item.bucket) +
+                                  item.slice.offset * SizeOf(bucket.dtype),
+                              bucket.dtype, item.slice.count);
+             FailUnless(-1, site.status());
+           }});
+}
+
 void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
                              std::vector<Event> after) {
   const Layout::Item& it = layout.items()[item];
   const plan::Bucket& bucket = layout.bucket(it.bucket);
   Communicator& communicator = *communicators_[it.communicator];
   std::byte* data = layout.store().BucketData(it.bucket);
+  std::byte* wire = layout.store().WireData(it.bucket);
   const bool some_only = share.announcers < communicator.size();
   const bool rescales = bucket.op == ReduceOp::kMean && some_only;
-  const bool by_sum =
-      rescales && (bucket.dtype == DType::kF32 || bucket.dtype == DType::kF64);
+  const bool by_sum = rescales && (WireOf(bucket) == DType::kF32 ||
+                                   WireOf(bucket) == DType::kF64);
   const double factor = (by_sum ? 1.0 : communicator.size()) / share.announcers;
   // The flag apart: it says whether others gave a gradient.
   const auto zero = [data, &bucket](Site& site) {
@@ -73,37 +109,73 @@ void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
                   .before =
                       [&layout, &it, share, zero](Site& site) {
                         if (!share.gives) zero(site);
-                        layout.store().WriteFlags(site, it.bucket);
+                        layout.store().Load(site, it.bucket);
                         return site.status();
                       },
                   .communicate =
-                      [&communicator, &bucket, data, by_sum](Stream& stream) {
+                      [&communicator, &bucket, wire, by_sum](Stream& stream) {
                         return communicator.AllReduce(
-                            data, data, bucket.total, bucket.dtype,
+                            wire, wire, bucket.total, WireOf(bucket),
                             by_sum ? ReduceOp::kSum : bucket.op, stream);
                       },
                   .then =
                       [=, this, &layout, &it, &bucket](
                           Site& site, const absl::Status& launched) {
                         if (!launched.ok()) return on_failure_(-1, launched);
+                        if (!Brought(site, layout, it)) return;
                         if (rescales) {
                           site.Scale(data, bucket.dtype, factor,
                                      bucket.slots[0].count);
                         }
-                        Follow(site, layout, it);
+                        Count(site, layout, it);
                         if (!share.gives) zero(site);
                         FailUnless(-1, site.status());
                       }});
 }
 
 void Reduction::Follow(Site& site, Layout& layout, const Layout::Item& item) {
+  if (Brought(site, layout, item)) Count(site, layout, item);
+}
+
+bool Reduction::Brought(Site& site, Layout& layout, const Layout::Item& item) {
   const absl::Status reduced = communicators_[item.communicator]->status();
-  if (!reduced.ok()) return on_failure_(item.communicator, reduced);
+  if (reduced.ok()) {
+    layout.store().Unload(site, item.bucket, item.slice);
+  } else {
+    on_failure_(item.communicator, reduced);
+  }
+  return reduced.ok();
+}
+
+void Reduction::Count(Site& site, Layout& layout, const Layout::Item& item) {
   site.AddFiniteCheck(layout.store().BucketData(item.bucket),
                       layout.bucket(item.bucket).dtype, item.owned,
                       item.scratch.data(), &moved().norm);
-  layout.store().FetchFlags(site, item.bucket);
   FailUnless(-1, site.status());
+}
+
+void Reduction::LaunchGather(const Layout& layout, const Layout::Gather& gather,
+                             std::byte* parameters, std::vector<Event> after,
+                             absl::AnyInvocable<void(Event)> arrived) {
+  Communicator& communicator = *communicators_[gather.communicator];
+  queue_->Launch(
+      {.after = std::move(after),
+       .communicate =
+           [&layout, &gather, &communicator, parameters](Stream& stream) {
+             return EnqueueGather(communicator, layout.bucket(gather.bucket),
+                                  gather.slice, parameters, stream);
+           },
+       .then =
+           [this, &gather, &communicator, arrived = std::move(arrived)](
+               Site& site, const absl::Status& launched) mutable {
+             if (!launched.ok()) return on_failure_(-1, launched);
+             const absl::Status gathered = communicator.status();
+             if (!gathered.ok()) {
+               return on_failure_(gather.communicator, gathered);
+             }
+             arrived(site.Done());
+             FailUnless(-1, site.status());
+           }});
 }
 
 void Reduction::Run(absl::AnyInvocable<void()> work) {

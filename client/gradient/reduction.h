@@ -4,6 +4,9 @@
 //   ls-comm   [all-reduce 0][norm 0][all-reduce 1][norm 1] ... [verdict]
 //                                                              └ encode, judge
 //
+// Where ranks update slices, a step begins with the gathers of what the last
+// one changed.
+//
 // The norm of a bucket is taken right behind its reduction, while the next one
 // is still being filled. Norms, flags and the verdict's vectors are fetched
 // before they are read: only the verdict waits for that, twice.
@@ -75,6 +78,13 @@ class Reduction {
   // host, where those wait for their peers, once it is over.
   void Drain() { queue_->Drain(); }
 
+  // Gathers the `parameters` of a sharded bucket, which are laid out like it,
+  // once `after` has come; `arrived` gets the moment when they are there, on
+  // the queue's thread. Not called if it fails.
+  void LaunchGather(const Layout& layout, const Layout::Gather& gather,
+                    std::byte* parameters, std::vector<Event> after,
+                    absl::AnyInvocable<void(Event)> arrived);
+
   // Does `work` when the queue gets there.
   void Run(absl::AnyInvocable<void()> work);
 
@@ -131,8 +141,14 @@ class Reduction {
   StepMemory& moved() { return memory_.as<StepMemory>()[0]; }
   StepMemory& fetched() { return staging_.as<StepMemory>()[0]; }
 
-  // What follows a bucket's reduction: the norm, and the flags.
+  // Of a bucket with leaves: its gradients are summed, in slices of ranks.
+  void LaunchExchange(Layout& layout, const Layout::Item& item,
+                      std::vector<Event> after);
+  // What follows a bucket's reduction: what it brought, and the norm of it.
   void Follow(Site& site, Layout& layout, const Layout::Item& item);
+  // False, and told, if its communicator has failed.
+  bool Brought(Site& site, Layout& layout, const Layout::Item& item);
+  void Count(Site& site, Layout& layout, const Layout::Item& item);
   void FailUnless(int communicator, const absl::Status& status);
   // The first error of a communicator has been told, if there is one.
   absl::Status CheckCommunicators();

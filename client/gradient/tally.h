@@ -81,7 +81,7 @@ class Tally {
   std::vector<std::string> names_;
   std::vector<int> uses_;
   std::vector<State> states_;
-  const Expects expects_;
+  Expects expects_;
   bool has_begun_ = false;
   bool no_sync_ = false;
   std::vector<int> completed_;

@@ -80,6 +80,54 @@
 // none has. A rank that has said more_data = false may go on only as the loop
 // above: a Submit, samples or more data from it are InvalidArgument.
 //
+// Slices (sync: reduce_scatter). Each rank updates a part of every parameter,
+// and so needs the optimizer's state of that part alone (ZeRO-1): the
+// gradients are reduced and scattered instead of reduced for all. Values then
+// live here too, and travel at the beginning of the next step, while its
+// forward pass goes on:
+//
+//   for (auto& p : model) Initialise(sync->Value<float>(p.id));
+//   for (;;) {
+//     sync->GatherParameters();          // the other ranks' parts; at once
+//     forward([&](auto& p) { sync->AwaitParameter(p.id); });  // before its use
+//     backward([&](auto& p) { sync->Submit(p.id); });
+//     auto verdict = sync->Finish();
+//     for (auto& p : model) {            // this rank's part of each
+//       const auto slice = sync->Slice(p.id);
+//       optimizer.Step(sync->Value<float>(p.id), sync->Gradient<float>(p.id),
+//                      slice, verdict->UpdateFactor(1.0));
+//     }
+//     if (verdict->IsLast()) break;
+//   }
+//   sync->GatherParameters();            // to read what the last step made
+//
+//   Finish ─▶ update ─▶ GatherParameters ─▶ [gather, last bucket]...[bucket 0]
+//                       └ forward: AwaitParameter(conv1) ◀┘
+//
+// A gradient is reduced in its slice alone; what its view holds elsewhere after
+// Finish is not specified. The first gather makes all ranks start with the same
+// values. A step that is not committed, and a gather that is interrupted, have
+// changed nothing of a rank's own slices. Every rank gathers once in every
+// step, also one that has no more data, and waits for what it gathered last
+// (AwaitParameter) before it leaves. Buckets do not move.
+//
+// Leaves (reproducible.leaves: L): gradients, norm and verdict have the same
+// bits on 1, 2, 4 ... L ranks, on every transport. The batch of a step is cut
+// into L leaves, each computed by itself; of n ranks, rank r has the leaves
+// r * L / n to (r + 1) * L / n - 1, and submits every parameter once for each,
+// in order:
+//
+//   for (int leaf : mine) {
+//     sync->ZeroGradients();             // of views: a leaf is no sum
+//     backward(batch_of(leaf), [&](auto& p) { sync->Submit(p.id); });
+//   }
+//   auto verdict = sync->Finish();
+//
+// They are added in one tree, halves in f32, rounded once; a mean is over the
+// leaves. What was not submitted are a rank's last leaves: zeros. A view that
+// was submitted is the caller's again, for the next leaf, as soon as Submit
+// returns (or its stream has passed it). There is no NoSync, and `uses` is 1.
+//
 // Device memory. In a job whose transport moves it (nccl), views and buffers
 // are the device's: the host passes their addresses and never looks. Streams
 // are CUDA's (device_stream.h). Behind FinishAsync the caller launches nothing
@@ -150,6 +198,12 @@ struct ParameterOptions {
 
 struct ParameterId {
   int index = -1;  // in the order of registration
+};
+
+// Elements of a parameter; count may be 0.
+struct ParameterSlice {
+  size_t offset = 0;
+  size_t count = 0;
 };
 
 struct FinishOptions {
@@ -226,7 +280,38 @@ class LOCKSTEP_EXPORT GradientSync {
   // the handler before it; never with a null function.
   void OnMoved(std::function<void()> handler);
 
+  // The part of the parameter that this rank updates: all of it, unless the
+  // job's spec says sync: reduce_scatter. The parts of all ranks that reduce
+  // the parameter together make it up.
+  ParameterSlice Slice(ParameterId parameter) const;
+
+  // sync: reduce_scatter only: the parameter itself, laid out like its
+  // gradient, all of it. The slice is this rank's to write, from Seal to the
+  // first GatherParameters and from a verdict to the next; the rest is written
+  // by the gathers. Zeroed by Seal; valid for good.
+  template <typename T>
+  absl::Span<T> Value(ParameterId parameter) {
+    const absl::Span<std::byte> bytes = ValueBytes(parameter, sizeof(T));
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+
   // --- Every step ---
+
+  // sync: reduce_scatter only, once in every step, first: this rank's slices
+  // are updated (or will be, once the work enqueued on `stream` so far has
+  // run), and those of the other ranks travel here. Returns at once. Also after
+  // the last step. Errors: FailedPrecondition (another sync mode; called before
+  // in this step; the verdict of the step before was not waited for, without a
+  // stream).
+  absl::Status GatherParameters();
+  absl::Status GatherParameters(Stream& stream);
+
+  // Waits for the parameter's gather, the newest that was asked for; with a
+  // stream, later work on it does. Until then the value may be of the step
+  // before, or half of each. Errors: FailedPrecondition (another sync mode;
+  // nothing was gathered yet), InvalidArgument (unknown parameter).
+  absl::Status AwaitParameter(ParameterId parameter);
+  absl::Status AwaitParameter(ParameterId parameter, Stream& stream);
 
   // Negotiated mode only, at most once a step, before the first Submit: what
   // this rank will submit in it. Without it a step submits nothing. What was
@@ -324,6 +409,12 @@ class LOCKSTEP_EXPORT GradientSync {
   explicit GradientSync(std::unique_ptr<Impl> impl);
   absl::Span<std::byte> GradientBytes(ParameterId parameter,
                                       size_t element_bytes);
+  absl::Span<std::byte> ValueBytes(ParameterId parameter, size_t element_bytes);
+  // Ends the process if it is not.
+  void CheckRegistered(ParameterId parameter) const;
+  // `stream` null: now, or wait.
+  absl::Status Gather(Stream* stream);
+  absl::Status Await(ParameterId parameter, Stream* stream);
   // `gradient` null: in its view. `stream` null: complete now.
   absl::Status Submit(ParameterId parameter, const void* gradient, size_t bytes,
                       Stream* stream);

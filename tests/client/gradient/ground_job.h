@@ -30,6 +30,8 @@ class GroundJob {
     int world = 2;
     std::vector<Parameter> parameters;
     BucketPolicy policy = {};
+    SyncMode sync = SyncMode::kStatic;
+    int leaves = 0;
     Uneven uneven = Uneven::kStop;
     Decorate decorate = {};
     // Told of what went wrong on a rank; on its own thread of the library.
@@ -39,8 +41,10 @@ class GroundJob {
   GroundJob(Ground* ground, const Options& options)
       : ground_(*ground), world_(options.world) {
     plan::PlanInput input{.mesh = {{{"data", world_}}},
+                          .sync = options.sync,
                           .policy = options.policy};
     input.registrations.assign(world_, options.parameters);
+    input.leaves = options.leaves;
     plan_ = *plan::Compile(input);
     std::vector<std::vector<std::unique_ptr<Communicator>>> all;
     for (const plan::Communicator& communicator : plan_.communicators) {
@@ -131,6 +135,7 @@ class GroundJob {
             [rank, tell = options.on_failure](int, const absl::Status& error) {
               if (tell) tell(rank, error);
             },
+        .sharded = options.sync == SyncMode::kReduceScatter,
         .explain = [](const absl::Status& error) { return error; },
     };
     if (options.decorate) {

@@ -1,0 +1,44 @@
+#include "client/gradient/bucket_transfer.h"
+
+namespace lockstep::gradient {
+
+absl::Status EnqueueExchange(Communicator& communicator,
+                             const plan::Bucket& bucket, const std::byte* sums,
+                             std::byte* slices, Stream& stream) {
+  return communicator.AllToAll(sums, slices,
+                               bucket.flags_offset / communicator.size(),
+                               SumTypeOf(bucket), stream);
+}
+
+absl::Status EnqueueReduction(Communicator& communicator,
+                              const plan::Bucket& bucket,
+                              const plan::Slice& slice, std::byte* wire,
+                              Stream& stream) {
+  const DType dtype = WireOf(bucket);
+  if (!HasSlices(bucket)) {
+    return communicator.AllReduce(wire, wire, bucket.total, dtype, bucket.op,
+                                  stream);
+  }
+  return communicator.Group([&]() -> absl::Status {
+    std::byte* const mine = wire + slice.offset * SizeOf(dtype);
+    absl::Status moved =
+        bucket.sharded
+            ? communicator.ReduceScatter(wire, mine, slice.count, dtype,
+                                         bucket.op, stream)
+            : communicator.AllGather(mine, wire, slice.count, dtype, stream);
+    if (!moved.ok()) return moved;
+    std::byte* const flags = wire + bucket.flags_offset * SizeOf(dtype);
+    return communicator.AllReduce(flags, flags, bucket.slots.size(), dtype,
+                                  bucket.op, stream);
+  });
+}
+
+absl::Status EnqueueGather(Communicator& communicator,
+                           const plan::Bucket& bucket, const plan::Slice& slice,
+                           std::byte* parameters, Stream& stream) {
+  return communicator.AllGather(
+      parameters + slice.offset * SizeOf(bucket.dtype), parameters, slice.count,
+      bucket.dtype, stream);
+}
+
+}  // namespace lockstep::gradient

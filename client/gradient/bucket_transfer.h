@@ -1,0 +1,43 @@
+// A bucket's transfers, as its plan says: which collectives, of which bytes.
+//
+//   whole     [all-reduce: gradients, flags]
+//   leaves    [all-to-all: slices of sums] - summed - [all-gather: gradients |
+//             all-reduce: flags]
+//   sharded   [reduce-scatter: gradients | all-reduce: flags]  as one operation
+//             [all-gather: parameters]            at the next step's beginning
+//
+// All are in place. Enqueue and return; errors of the communicator.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_BUCKET_TRANSFER_H_
+#define LOCKSTEP_CLIENT_GRADIENT_BUCKET_TRANSFER_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "lockstep/communicator.h"
+#include "plan/ir.h"
+#include "plan/shard.h"
+
+namespace lockstep::gradient {
+
+// Of a bucket with leaves: this rank's sums, in slices; `slices` gets its own
+// slice of each rank's. EnqueueReduction comes behind it, once they are summed.
+absl::Status EnqueueExchange(Communicator& communicator,
+                             const plan::Bucket& bucket, const std::byte* sums,
+                             std::byte* slices, Stream& stream);
+
+// `wire`: what travels of the gradients (bucket_store.h). `slice`: this rank's.
+absl::Status EnqueueReduction(Communicator& communicator,
+                              const plan::Bucket& bucket,
+                              const plan::Slice& slice, std::byte* wire,
+                              Stream& stream);
+
+// `parameters`: laid out like the bucket. Reads this rank's slice and writes
+// the others': done again, it gives the same.
+absl::Status EnqueueGather(Communicator& communicator,
+                           const plan::Bucket& bucket, const plan::Slice& slice,
+                           std::byte* parameters, Stream& stream);
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_BUCKET_TRANSFER_H_

@@ -1,0 +1,97 @@
+// Ranks that update slices: the parameters travel at the beginning of a step.
+// And ranks that submit leaves.
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "client/gradient/engine.h"
+
+namespace lockstep::gradient {
+
+absl::Status Engine::CheckSharded(const char* call) const {
+  if (values_ != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s in a job whose spec says sync: %s; it needs sync: reduce_scatter",
+      call, negotiates() ? "negotiated" : "static"));
+}
+
+plan::Slice Engine::SliceOf(int parameter) const {
+  const Layout& layout = layouts_->current();
+  const BucketStore::Place place = layout.store().PlaceOf(parameter);
+  return plan::PartIn(layout.bucket(place.bucket).slots[place.slot],
+                      layout.items()[layout.ItemOf(parameter)].slice);
+}
+
+// Also after the last step: what it updated is to be read.
+absl::Status Engine::GatherParameters(Stream* stream) {
+  absl::Status may = CheckSharded("GatherParameters");
+  if (may.ok()) may = failure();
+  if (may.ok()) may = CheckStream(stream);
+  if (!may.ok()) return may;
+  {
+    MutexLock lock(&mutex_);
+    if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
+  }
+  const absl::StatusOr<uint64_t> number = values_->Begin();
+  if (!number.ok()) return number.status();
+  return options_.compute->Perform(stream, [this, n = *number](Site& site) {
+    Layout& layout = layouts_->current();
+    for (const Layout::Gather& gather : layout.gathers()) {
+      reduction_->LaunchGather(
+          layout, gather, values_->BucketData(gather.bucket), {site.Done()},
+          [this, n, b = gather.bucket](Event done) {
+            values_->Arrived(b, n, std::move(done));
+          });
+    }
+    if (!site.status().ok()) Fail(-1, site.status());
+    return site.status();
+  });
+}
+
+absl::Status Engine::AwaitParameter(int parameter, Stream* stream) {
+  absl::Status may = CheckSharded("AwaitParameter");
+  if (may.ok()) may = CheckKnown(parameter);
+  if (may.ok()) may = CheckStream(stream);
+  if (!may.ok()) return may;
+  const absl::StatusOr<uint64_t> number = values_->Newest();
+  if (!number.ok()) return number.status();
+  if (stream == nullptr) {
+    const absl::StatusOr<Event> done = values_->Await(parameter, *number);
+    if (!done.ok()) return done.status();
+    if (absl::Status came = done->Wait(); !came.ok()) return came;
+    return failure();  // completed is not succeeded
+  }
+  return options_.compute->Perform(
+      stream, [this, parameter, stream, n = *number](Site&) -> absl::Status {
+        const absl::StatusOr<Event> done = values_->Await(parameter, n);
+        if (!done.ok()) return done.status();
+        // On a host's stream it is through: only a device's event has a state.
+        if (done->state() != nullptr) stream->WaitFor(*done);
+        return absl::OkStatus();
+      });
+}
+
+// --- Leaves -----------------------------------------------------------------
+
+absl::Status Engine::CountLeaves(const Layout& layout) {
+  std::vector<int> uses = options_.uses;
+  for (size_t p = 0; p < uses.size(); ++p) {
+    const int leaves = layout.store().LeavesOf(static_cast<int>(p));
+    if (leaves == 0) continue;
+    sums_leaves_ = true;
+    if (uses[p] != 1) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s has %d uses: with reproducible.leaves each Submit is a leaf, "
+          "which has all of its gradient",
+          options_.names[p], uses[p]));
+    }
+    uses[p] = leaves;
+  }
+  if (!sums_leaves_) return absl::OkStatus();
+  MutexLock lock(&mutex_);
+  tally_ = Tally(options_.names, std::move(uses));
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::gradient

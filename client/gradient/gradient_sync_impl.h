@@ -1,0 +1,93 @@
+// What is behind a GradientSync.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_GRADIENT_SYNC_IMPL_H_
+#define LOCKSTEP_CLIENT_GRADIENT_GRADIENT_SYNC_IMPL_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/check.h"
+#include "client/gradient/engine.h"
+#include "client/gradient/reviser.h"
+#include "client/session/internals.h"
+#include "lockstep/gradient_sync.h"
+
+namespace lockstep {
+
+// Joins a session, which knows the coordinator, and an engine, which does not.
+class GradientSync::Impl {
+ public:
+  explicit Impl(Session& session) : session_(session.internals()) {}
+
+  ~Impl() {
+    if (engine_ == nullptr) return;
+    reviser_.reset();
+    // Where it stood stays true once it is gone.
+    session_.SetProgressSource([last = engine_->progress()] { return last; });
+    session_.SetDecisionSink({});
+    session_.SetStageWait({});
+    session_.SetViewListener(nullptr);
+    session_.RemoveWatch(watch_);
+  }
+
+  absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
+  absl::Status Seal();
+
+  // A wrong call's error as it is. Once a transfer has failed: what is behind
+  // it, which the coordinator says within moments.
+  absl::Status Explained(const char* call, const absl::Status& error) {
+    if (error.ok() || engine_->healthy()) return error;
+    return session_.Explain(call, error);
+  }
+
+  // FailedPrecondition before Seal.
+  absl::Status CheckSealed() const {
+    if (engine_ != nullptr) return absl::OkStatus();
+    return absl::FailedPreconditionError("Seal was not called, or has failed");
+  }
+
+  // Before Seal the engine is not there to be told.
+  void OnMoved(std::function<void()> handler) {
+    Check(handler != nullptr, "GradientSync::OnMoved with nothing to call");
+    if (!sealed()) {
+      on_moved_ = std::move(handler);
+      return;
+    }
+    engine_->OnMoved(std::move(handler));
+    if (reviser_ != nullptr) reviser_->Look();
+  }
+
+  gradient::Engine& engine() const {
+    Check(engine_ != nullptr, "GradientSync is used before Seal");
+    return *engine_;
+  }
+  bool sealed() const { return engine_ != nullptr; }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  absl::Status MakeEngine(PlanInEffect plan);
+  gradient::EngineOptions OptionsFor(PlanInEffect plan);
+  void OnFailure(int communicator, const absl::Status& error);
+  void OnEpochEnded(const absl::Status& cause);
+
+  Session::Internals& session_;
+  std::vector<Parameter> parameters_;
+  std::vector<std::string> names_;
+  std::vector<int> uses_;
+  std::map<std::string, int> index_;
+  std::vector<std::vector<int>> groups_;  // by communicator: its world ranks
+  std::function<void()> on_moved_;
+  std::unique_ptr<gradient::Engine> engine_;
+  std::unique_ptr<gradient::Reviser> reviser_;
+  uint64_t watch_ = 0;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_GRADIENT_SYNC_IMPL_H_

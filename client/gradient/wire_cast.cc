@@ -1,0 +1,44 @@
+#include "client/gradient/wire_cast.h"
+
+namespace lockstep::gradient {
+
+absl::StatusOr<WireCast> WireCast::Create(
+    const plan::Bucket& bucket,
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+  const auto take = [&](ArenaBuffer* to, int64_t elements, DType dtype) {
+    absl::StatusOr<ArenaBuffer> buffer = allocate(elements * SizeOf(dtype));
+    if (buffer.ok()) *to = *std::move(buffer);
+    return buffer.status();
+  };
+  WireCast cast;
+  absl::Status taken = take(&cast.wire_, bucket.total, WireOf(bucket));
+  if (taken.ok() && bucket.error_feedback) {
+    taken = take(&cast.residual_, bucket.flags_offset, bucket.dtype);
+    if (taken.ok()) {
+      taken = take(&cast.next_, bucket.flags_offset, bucket.dtype);
+    }
+  }
+  if (!taken.ok()) return taken;
+  return cast;
+}
+
+void WireCast::Out(Site& site, const plan::Bucket& bucket,
+                   const std::byte* gradients) {
+  if (bucket.error_feedback) {
+    site.CastFeedback(gradients, residual_.data(), bucket.dtype, wire_.data(),
+                      WireOf(bucket), next_.data(), bucket.flags_offset);
+  } else {
+    site.CastScale(gradients, bucket.dtype, 1, wire_.data(), WireOf(bucket),
+                   bucket.flags_offset);
+  }
+}
+
+void WireCast::In(Site& site, const plan::Bucket& bucket, std::byte* gradients,
+                  const plan::Slice& slice) {
+  site.CastScale(wire_.data() + slice.offset * SizeOf(WireOf(bucket)),
+                 WireOf(bucket), 1,
+                 gradients + slice.offset * SizeOf(bucket.dtype), bucket.dtype,
+                 slice.count);
+}
+
+}  // namespace lockstep::gradient

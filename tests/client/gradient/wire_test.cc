@@ -1,0 +1,208 @@
+// Gradients that travel as halves, in the host's memory and on fake GPUs alike.
+
+#include <cmath>
+#include <limits>
+
+#include "client/gradient/wire_cast.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/gradient/ground_job.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// bf16 has 8 significant bits: next to 256 every second whole number.
+constexpr float kOdd = 257;
+constexpr float kOddAsBf16 = 256;
+
+const std::vector<Parameter> kCast = {
+    {.name = "w", .shape = {3}, .op = ReduceOp::kSum},
+    {.name = "v", .shape = {2}, .op = ReduceOp::kSum}};
+
+class WireTest : public testing::TestWithParam<GroundKind> {
+ protected:
+  ~WireTest() override { EXPECT_THAT(ground_->violations(), IsEmpty()); }
+  Ground* ground() { return ground_.get(); }
+
+ private:
+  std::unique_ptr<Ground> ground_ = GetParam().make(1);
+};
+
+INSTANTIATE_TEST_SUITE_P(On, WireTest, testing::Values(kHost, kFakeGpus),
+                         [](const testing::TestParamInfo<GroundKind>& info) {
+                           return std::string(info.param.name);
+                         });
+
+absl::Status SubmitBoth(Engine& engine) {
+  absl::Status status = engine.Submit(0, nullptr, 0, nullptr);
+  if (status.ok()) status = engine.Submit(1, nullptr, 0, nullptr);
+  return status;
+}
+
+TEST_P(WireTest, RoundsEachContributionAndKeepsTheViewsType) {
+  GroundJob job(ground(),
+                {.parameters = kCast, .policy = {.wire_dtype = DType::kBF16}});
+  job.Run([&](int rank, Engine& engine) {
+    job.Put(rank, 0, {kOdd, 1, 0.5});
+    job.Put(rank, 1, {-3, 1024});
+    ASSERT_TRUE(SubmitBoth(engine).ok());
+    const auto verdict = FinishBlocking(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_THAT(job.Get(rank, 0), ElementsAre(2 * kOddAsBf16, 2, 1));
+    EXPECT_THAT(job.Get(rank, 1), ElementsAre(-6, 2048));
+    EXPECT_DOUBLE_EQ(verdict->global_norm,
+                     std::sqrt(512.0 * 512 + 4 + 1 + 36 + 2048.0 * 2048));
+    EXPECT_THAT(verdict->contributed, ElementsAre(true, true));
+  });
+}
+
+TEST_P(WireTest, WhatWasNotSubmittedIsZeroAndNotFlagged) {
+  GroundJob job(ground(),
+                {.parameters = kCast, .policy = {.wire_dtype = DType::kF16}});
+  job.Run([&](int rank, Engine& engine) {
+    job.Put(rank, 1, {7, 7});
+    ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+    const auto verdict = FinishBlocking(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_THAT(job.Get(rank, 1), Each(0));
+    EXPECT_THAT(verdict->contributed, ElementsAre(true, false));
+  });
+}
+
+TEST_P(WireTest, AnOverflowIsNoticed) {
+  GroundJob job(ground(),
+                {.parameters = kCast, .policy = {.wire_dtype = DType::kF16}});
+  job.Run([&](int rank, Engine& engine) {
+    job.Put(rank, 0, {1, rank == 0 ? 70000.0f : 1.0f, 1});
+    ASSERT_TRUE(SubmitBoth(engine).ok());
+    const auto verdict = FinishBlocking(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_FALSE(verdict->finite);
+    EXPECT_EQ(verdict->nonfinite, 1);
+  });
+}
+
+TEST_P(WireTest, FeedbackBringsBackWhatRoundingTook) {
+  GroundJob job(ground(), {.parameters = kCast,
+                           .policy = {.wire_dtype = DType::kBF16,
+                                      .error_feedback = true}});
+  job.Run([&](int rank, Engine& engine) {
+    std::vector<float> got;
+    for (int step = 0; step < 4; ++step) {
+      job.Put(rank, 0, {kOdd, 1, 0});
+      ASSERT_TRUE(SubmitBoth(engine).ok());
+      const auto verdict = FinishBlocking(engine);
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      got.push_back(job.Get(rank, 0)[0] / 2);
+    }
+    EXPECT_THAT(got, ElementsAre(256, 258, 256, 258));
+  });
+}
+
+// The gradient that overflowed is not applied; what was lost before it is still
+// to be added.
+TEST_P(WireTest, AStepThatIsNotFiniteLeavesTheResidual) {
+  GroundJob job(ground(), {.parameters = kCast,
+                           .policy = {.wire_dtype = DType::kBF16,
+                                      .error_feedback = true}});
+  job.Run([&](int rank, Engine& engine) {
+    for (const float value :
+         {kOdd, std::numeric_limits<float>::infinity(), kOdd}) {
+      job.Put(rank, 0, {value, 1, 0});
+      ASSERT_TRUE(SubmitBoth(engine).ok());
+      const auto verdict = FinishBlocking(engine);
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_EQ(verdict->finite, value == kOdd);
+    }
+    EXPECT_THAT(job.Get(rank, 0), ElementsAre(2 * 258, 2, 0));
+  });
+}
+
+// --- Stores and casts ------------------------------------------------------
+
+class WireCastTest : public testing::Test {
+ protected:
+  // Casts these gradients; what travels, as f32.
+  std::vector<float> Out(std::vector<float> gradients) {
+    std::vector<float> sent(gradients.size());
+    EXPECT_TRUE(
+        compute_
+            ->Perform(nullptr,
+                      [&](transport::Compute::Site& site) {
+                        auto* const data =
+                            reinterpret_cast<std::byte*>(gradients.data());
+                        cast_.Out(site, bucket_, data);
+                        site.CastScale(cast_.data(), DType::kBF16, 1,
+                                       sent.data(), DType::kF32, sent.size());
+                        return site.status();
+                      })
+            .ok());
+    return sent;
+  }
+
+  const plan::Bucket bucket_{.slots = {{.parameter = 0, .count = 2}},
+                             .flags_offset = 2,
+                             .total = 3,
+                             .wire = DType::kBF16,
+                             .error_feedback = true};
+  const std::unique_ptr<transport::Compute> compute_ =
+      transport::MakeHostCompute();
+  const std::unique_ptr<Arena> arena_ = MakePlainArena();
+  WireCast cast_ = *WireCast::Create(
+      bucket_, [this](size_t bytes) { return arena_->Allocate(bytes); });
+};
+
+TEST_F(WireCastTest, AStepThatIsGivenUpLeavesNoTrace) {
+  EXPECT_THAT(Out({kOdd, 1}), ElementsAre(kOddAsBf16, 1));
+  EXPECT_THAT(Out({kOdd, 1}), ElementsAre(kOddAsBf16, 1));  // again
+  cast_.Keep();
+  EXPECT_THAT(Out({kOdd, 1}), ElementsAre(258, 1));
+  EXPECT_THAT(Out({kOdd, 1}), ElementsAre(258, 1));
+}
+
+// Buckets that are cut anew hold what the ones before had lost.
+TEST(WireStoreTest, AResidualMovesWithItsGradient) {
+  plan::PlanInput input{
+      .mesh = {{{"data", 1}}},
+      .policy = {.wire_dtype = DType::kBF16, .error_feedback = true},
+      .registrations = {kCast}};
+  const plan::Plan together = *plan::Compile(input);
+  input.policy.first_bytes_max = input.policy.bytes_max = 1;
+  const plan::Plan apart = *plan::Compile(input);
+  ASSERT_NE(together.buckets.size(), apart.buckets.size());
+
+  const std::unique_ptr<Arena> arena = MakePlainArena();
+  const auto allocate = [&](size_t bytes) { return arena->Allocate(bytes); };
+  const auto compute = transport::MakeHostCompute();
+  BucketStore from =
+      *BucketStore::Create(together, {0, 1}, compute.get(), allocate);
+  BucketStore to = *BucketStore::Create(apart, {0, 1}, compute.get(), allocate);
+
+  const auto travel = [&](BucketStore& store) {
+    auto* const v = reinterpret_cast<float*>(store.View(1).data());
+    v[1] = kOdd;
+    const int bucket = store.PlaceOf(1).bucket;
+    EXPECT_TRUE(compute
+                    ->Perform(nullptr,
+                              [&](transport::Compute::Site& site) {
+                                store.Load(site, bucket);
+                                store.Unload(
+                                    site, bucket,
+                                    plan::SliceOf(store.bucket(bucket), 1, 0));
+                                return site.status();
+                              })
+                    .ok());
+    return v[1];
+  };
+  EXPECT_EQ(travel(from), kOddAsBf16);
+  from.KeepResiduals();
+  ASSERT_TRUE(to.CopyGradients(from).ok());
+  EXPECT_EQ(travel(to), 258);
+}
+
+}  // namespace
+}  // namespace lockstep::gradient
