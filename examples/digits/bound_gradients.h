@@ -57,6 +57,28 @@ class BoundGradients {
     return bound;
   }
 
+  // For a job whose ranks update slices: the values live with the gradients,
+  // and this process updates its part of each, until Settle.
+  void BindValues() {
+    for (const auto& [parameter, id] : ids_) {
+      const ParameterSlice slice = sync_->Slice(id);
+      parameter->BindValue(sync_->template Value<T>(id).data(),
+                           {.offset = slice.offset, .count = slice.count});
+    }
+  }
+  absl::Status Await(Parameter& parameter) {
+    return sync_->AwaitParameter(ids_.at(&parameter));
+  }
+  // What the last step made, of all ranks, in the network's own memory.
+  absl::Status Settle() {
+    absl::Status settled = sync_->GatherParameters();
+    for (const auto& [parameter, id] : ids_) {
+      if (settled.ok()) settled = sync_->AwaitParameter(id);
+      if (settled.ok()) parameter->UnbindValue();
+    }
+    return settled;
+  }
+
   // All of them, since this network's graph is always the same.
   absl::Status BeginPass() {
     std::vector<ParameterId> all;

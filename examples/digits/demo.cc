@@ -4,9 +4,11 @@
 //   lockstepd ── worker-0 .. worker-3 ──▶ weights of every worker ─┐
 //   digits_local, same seed and steps ──▶ weights of one process ──┴─▶ compare
 //
-// Passes if no weight differs by more than 1e-9 and 95 % of the test images are
-// read correctly. With --device cuda the workers train on the GPUs of this
-// machine (gpu_workers.h), the one process still on the host.
+// Passes if no weight differs by more than a bound and 95 % of the test images
+// are read correctly. The bound is 1e-9, for sums in another order; halves on
+// the wire have their own (LargestDifferenceOf). With --device cuda the workers
+// train on the GPUs of this machine (gpu_workers.h), the one process still on
+// the host.
 
 #include <signal.h>
 #include <unistd.h>
@@ -40,7 +42,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLargestDifference = 1e-9;
 constexpr double kLeastAccuracy = 95;  // percent
 constexpr int kCannotRunHere = 77;     // the exit code; tests are skipped by it
 constexpr char kAccuracyPrefix[] = "test accuracy: ";
@@ -53,6 +54,9 @@ struct Flags {
   uint64_t seed = 1;
   std::string sync = "static";
   std::string transport = "gloo";
+  std::string wire_dtype = "none";
+  bool error_feedback = false;
+  int leaves = 0;
   std::string schedule = "1f1b";  // with pipe > 1
   int pipe = 1;                   // ranks of each replica
   std::string device = "cpu";
@@ -68,6 +72,19 @@ struct Flags {
   int stages() const { return pipe * virtual_stages(); }
   int replicas() const { return workers / pipe; }
 };
+
+// In f64 only the order of sums differs, by some 1e-16 of each: 1e-9 after
+// hundreds of steps leaves room for what training makes of that.
+//
+// Halves on the wire: each contribution and their sum are rounded, so in every
+// step a gradient is off by at most 2u of the contributions' absolute values (u
+// = 2^-8 for bf16, 2^-11 for f16). Training makes more of that, up to what the
+// width of the valley allows that both runs end in: 0.1 to 0.2 were measured
+// for both types after 150 and after 400 steps, with weights of about 1. The
+// bound says that it is the same valley; the accuracy says that it is as good.
+double LargestDifferenceOf(const Flags& flags) {
+  return flags.wire_dtype == "none" ? 1e-9 : 0.5;
+}
 
 std::string MeshOf(const Flags& flags) {
   if (flags.pipe == 1) return absl::StrCat("data=", flags.workers);
@@ -115,8 +132,11 @@ class ScratchFolder {
         "mesh: %s\n"
         "sync: %s\n"
         "transport: %s\n"
-        "buckets: {first_bytes_max: 8KiB, bytes_max: 32KiB}\n%s",
+        "buckets: {first_bytes_max: 8KiB, bytes_max: 32KiB, wire_dtype: %s, "
+        "error_feedback: %s}\n"
+        "reproducible: {leaves: %d}\n%s",
         MeshOf(flags), flags.sync, flags.on_gpus() ? "nccl" : flags.transport,
+        flags.wire_dtype, flags.error_feedback ? "true" : "false", flags.leaves,
         PipelineOf(flags));
     return path;
   }
@@ -313,12 +333,12 @@ int RunDemo(const Flags& flags) {
                   std::string(difference.status().message()));
     return Fail();
   }
+  const double at_most = LargestDifferenceOf(flags);
   absl::PrintF("largest weight difference: %.3g (at most %.3g)\n", *difference,
-               kLargestDifference);
+               at_most);
   absl::PrintF("test accuracy: %.2f %% (at least %.0f %%)\n", accuracy,
                kLeastAccuracy);
-  if (*difference > kLargestDifference || accuracy < kLeastAccuracy)
-    return Fail();
+  if (*difference > at_most || accuracy < kLeastAccuracy) return Fail();
   absl::PrintF("demo: PASS\n");
   return 0;
 }
@@ -369,14 +389,28 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--sync", flags.sync,
                  "who decides when a gradient moves: the plan alone, or the "
-                 "coordinator pass by pass")
-      ->check(CLI::IsMember({"static", "negotiated"}))
+                 "coordinator pass by pass; reduce_scatter: the plan, and each "
+                 "worker updates a slice of the weights")
+      ->check(CLI::IsMember({"static", "negotiated", "reduce_scatter"}))
       ->capture_default_str();
   CLI::Option* const transport =
       app.add_option("--transport", flags.transport,
                      "how gradients travel: TCP, or shared memory")
           ->check(CLI::IsMember({"gloo", "shm"}))
           ->capture_default_str();
+  CLI::Option* const wire_dtype =
+      app.add_option("--wire-dtype", flags.wire_dtype,
+                     "what gradients are cast to on their way")
+          ->check(CLI::IsMember({"none", "bf16", "f16"}))
+          ->capture_default_str();
+  app.add_flag("--error-feedback", flags.error_feedback,
+               "add what the cast took to the next step's gradients")
+      ->needs(wire_dtype);
+  app.add_option("--leaves", flags.leaves,
+                 "sums whose bits do not depend on the number of workers, of "
+                 "so many parts of each batch")
+      ->check(CLI::IsMember({0, 1, 2, 4, 8, 16, 32, 64}))
+      ->capture_default_str();
   app.add_option("--device", flags.device,
                  "where the workers train; cuda: over NCCL")
       ->check(CLI::IsMember({"cpu", "cuda"}))
@@ -395,6 +429,16 @@ int Main(int argc, char** argv) {
   }
   if (absl::Status good = ReadMesh(mesh, &flags); !good.ok()) {
     absl::FPrintF(stderr, "demo: %s\n", std::string(good.message()));
+    return 2;
+  }
+  if (flags.leaves > 0 && flags.pipe > 1) {
+    absl::FPrintF(stderr, "demo: --leaves wants a mesh without pipe\n");
+    return 2;
+  }
+  if (flags.sync == "reduce_scatter" && (flags.on_gpus() || flags.pipe > 1)) {
+    absl::FPrintF(stderr,
+                  "demo: --sync reduce_scatter wants --device cpu and a mesh "
+                  "without pipe\n");
     return 2;
   }
   if (flags.hold) flags.steps = kStepsOnHold;

@@ -6,7 +6,9 @@
 // Gradients live in Lockstep's buckets; each is submitted as soon as the
 // backward pass has made it, and the update waits for the sum over all workers.
 // Buckets may be cut anew while it trains: then the gradients are bound again.
-// In a job whose spec says sync: negotiated, each step announces them first.
+// In a job whose spec says sync: negotiated, each step announces them first;
+// with sync: reduce_scatter each worker updates its slices of the parameters,
+// and a step begins with the gather of the others'.
 // With --device cuda network and buckets are in the memory of a GPU.
 
 #include <cstdio>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_format.h"
 #include "client/session/identity.h"
 #include "examples/digits/bound_gradients.h"
 #include "examples/digits/dataset.h"
@@ -53,6 +56,15 @@ absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
   if (session.spec().sync == SyncMode::kNegotiated) {
     hooks.step_begins = [&] { return bound->BeginPass(); };
   }
+  const int leaves = session.spec().reproducible.leaves;
+  Recipe mine = recipe;
+  if (leaves > 0) mine.leaves = leaves / session.world_size();
+  const bool sliced = session.spec().sync == SyncMode::kReduceScatter;
+  if (sliced) {
+    bound->BindValues();
+    hooks.step_begins = [&] { return bound->sync().GatherParameters(); };
+    hooks.parameter_needed = [&](Parameter<T>& p) { return bound->Await(p); };
+  }
   hooks.was_last = [&was_last] { return was_last; };
   hooks.gradient_ready = [&](Parameter<T>& parameter) {
     return bound->Submit(parameter);
@@ -67,8 +79,9 @@ absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
     return verdict->finite ? Verdict::kApply : Verdict::kSkip;
   };
   hooks.after_update = report;
-  Trainer<T> trainer(network, recipe, training_set, samples, hooks);
-  return trainer.Run(0, recipe.steps);
+  Trainer<T> trainer(network, mine, training_set, samples, hooks);
+  const absl::Status trained = trainer.Run(0, recipe.steps);
+  return trained.ok() && sliced ? bound->Settle() : trained;
 }
 
 template <typename T>
@@ -118,6 +131,12 @@ absl::Status Train(const WorkerFlags& worker, Session& session) {
   return WriteWeights(flags.save, Snapshot<T>(network.parameters()));
 }
 
+SyncMode ModeCalled(const std::string& name) {
+  if (name == "negotiated") return SyncMode::kNegotiated;
+  if (name == "reduce_scatter") return SyncMode::kReduceScatter;
+  return SyncMode::kStatic;
+}
+
 // The job as the environment names it, changed as the flags say. A job that
 // there is already must be the same.
 absl::StatusOr<JoinOptions> OptionsFor(const WorkerFlags& flags) {
@@ -125,11 +144,28 @@ absl::StatusOr<JoinOptions> OptionsFor(const WorkerFlags& flags) {
       {}, session::ProcessEnvironment, session::ThisProcess());
   if (!options.ok() || !options->spec) return options;
   if (!flags.sync.empty()) {
-    options->spec->sync =
-        flags.sync == "negotiated" ? SyncMode::kNegotiated : SyncMode::kStatic;
+    options->spec->sync = ModeCalled(flags.sync);
   }
   if (flags.device == "cuda") options->spec->transport = "nccl";
   return options;
+}
+
+absl::Status CheckLeaves(const WorkerFlags& flags, const Session& session) {
+  const int leaves = session.spec().reproducible.leaves;
+  if (leaves == 0) return absl::OkStatus();
+  const int64_t batch = flags.training.recipe.global_batch;
+  if (batch % leaves != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "a step's %d samples make no %d equal leaves: choose another --batch",
+        batch, leaves));
+  }
+  if (flags.device == "cuda" && leaves != session.world_size()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the network on a GPU computes one leaf, and reproducible.leaves is %d "
+        "for %d workers",
+        leaves, session.world_size()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Run(const WorkerFlags& flags) {
@@ -142,6 +178,13 @@ absl::Status Run(const WorkerFlags& flags) {
         "the job's gradients are in GPU memory: this worker needs --device "
         "cuda");
   }
+  if (flags.device == "cuda" &&
+      (*session)->spec().sync == SyncMode::kReduceScatter) {
+    return absl::InvalidArgumentError(
+        "the network on a GPU keeps its own weights: it takes no sync: "
+        "reduce_scatter");
+  }
+  if (absl::Status can = CheckLeaves(flags, **session); !can.ok()) return can;
   absl::Status trained = flags.training.dtype == "f64"
                              ? Train<double>(flags, **session)
                              : Train<float>(flags, **session);
@@ -156,8 +199,9 @@ int Main(int argc, char** argv) {
   Declare(app, flags.training);
   app.add_option("--sync", flags.sync,
                  "who decides when a gradient moves, instead of the spec: the "
-                 "plan alone, or the coordinator pass by pass")
-      ->check(CLI::IsMember({"static", "negotiated"}));
+                 "plan alone, or the coordinator pass by pass; reduce_scatter: "
+                 "the plan, and each worker updates a slice")
+      ->check(CLI::IsMember({"static", "negotiated", "reduce_scatter"}));
   app.add_option("--device", flags.device,
                  "where the network and its gradients are; cuda makes the job "
                  "one of transport nccl")

@@ -38,8 +38,18 @@ void Network<T>::ZeroGradients() {
 
 template <typename T>
 Tensor<T> Network<T>::Forward(Tensor<T> input, Trail<T>* trail) const {
+  return *Forward(std::move(input), trail,
+                  [](Parameter<T>&) { return absl::OkStatus(); });
+}
+
+template <typename T>
+absl::StatusOr<Tensor<T>> Network<T>::Forward(Tensor<T> input, Trail<T>* trail,
+                                              ParameterNeeded<T> needed) const {
   if (trail != nullptr) *trail = Trail<T>(blocks_.size());
   for (size_t i = 0; i < blocks_.size(); ++i) {
+    for (Parameter<T>* parameter : blocks_[i]->parameters()) {
+      if (absl::Status there = needed(*parameter); !there.ok()) return there;
+    }
     Tensor<T>* saved = trail != nullptr ? &(*trail)[i].saved : nullptr;
     input = blocks_[i]->Forward(std::move(input), saved);
   }

@@ -35,6 +35,10 @@ using Trail = std::vector<Footprint<T>>;
 template <typename T>
 using GradientReady = absl::FunctionRef<absl::Status(Parameter<T>&)>;
 
+// Told of each parameter that is used next. An error ends forward.
+template <typename T>
+using ParameterNeeded = absl::FunctionRef<absl::Status(Parameter<T>&)>;
+
 // Threads: as Block. Several trails may be under way at once.
 template <typename T>
 class Network {
@@ -51,6 +55,10 @@ class Network {
 
   // Without a trail (null) there is no way back: for evaluation.
   Tensor<T> Forward(Tensor<T> input, Trail<T>* trail) const;
+  // For parameters that are still on their way here: each is waited for as late
+  // as it can be. The first error of `needed`.
+  absl::StatusOr<Tensor<T>> Forward(Tensor<T> input, Trail<T>* trail,
+                                    ParameterNeeded<T> needed) const;
 
   // Both halves of backward, block by block from the last, which is told of
   // each parameter as early as it can be: its gradient travels while the blocks

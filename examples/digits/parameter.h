@@ -2,7 +2,8 @@
 //
 // The gradient lives in memory of the parameter's own until BindGradient points
 // it elsewhere: into a bucket, say, from which an all-reduce reads and into
-// which it writes without a copy.
+// which it writes without a copy. So does the value until BindValue, for jobs
+// whose workers each update a part of it and gather the others'.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_PARAMETER_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_PARAMETER_H_
@@ -26,9 +27,11 @@ class Parameter {
       : name_(std::move(name)), shape_(std::move(shape)) {
     size_t size = 1;
     for (int64_t extent : shape_) size *= extent;
-    value_.resize(size);
+    own_value_.resize(size);
     own_gradient_.resize(size);
+    value_ = own_value_.data();
     gradient_ = own_gradient_.data();
+    part_ = {.offset = 0, .count = size};
   }
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
@@ -36,10 +39,10 @@ class Parameter {
   // "conv1.weight": the same on every rank that holds it.
   const std::string& name() const { return name_; }
   const std::vector<int64_t>& shape() const { return shape_; }
-  size_t size() const { return value_.size(); }
+  size_t size() const { return own_value_.size(); }
 
-  absl::Span<T> value() { return absl::MakeSpan(value_); }
-  absl::Span<const T> value() const { return value_; }
+  absl::Span<T> value() { return {value_, size()}; }
+  absl::Span<const T> value() const { return {value_, size()}; }
   absl::Span<T> gradient() { return {gradient_, size()}; }
   absl::Span<const T> gradient() const { return {gradient_, size()}; }
 
@@ -50,14 +53,35 @@ class Parameter {
     own_gradient_ = {};
   }
 
+  // The elements that this process updates; all of them at first.
+  struct Part {
+    size_t offset = 0;
+    size_t count = 0;
+  };
+  const Part& part() const { return part_; }
+
+  // From now on the value is these size() values, which get what it is now, and
+  // this process updates a part of it. The memory stays the caller's.
+  void BindValue(T* memory, Part part) {
+    value_ = std::copy_n(value_, size(), memory) - size();
+    part_ = part;
+  }
+  // It is this parameter's own again, as it is.
+  void UnbindValue() {
+    std::copy_n(value_, size(), own_value_.data());
+    value_ = own_value_.data();
+  }
+
   void ZeroGradient() { std::fill_n(gradient_, size(), T{0}); }
 
  private:
   const std::string name_;
   const std::vector<int64_t> shape_;
-  std::vector<T> value_;
+  std::vector<T> own_value_;
   std::vector<T> own_gradient_;
+  T* value_;
   T* gradient_;
+  Part part_;
 };
 
 }  // namespace lockstep::digits

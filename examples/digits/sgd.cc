@@ -8,7 +8,7 @@ template <typename T>
 Sgd<T>::Sgd(SgdOptions options, std::vector<Parameter<T>*> parameters)
     : options_(options), parameters_(std::move(parameters)) {
   for (const Parameter<T>* parameter : parameters_) {
-    velocities_.emplace_back(parameter->size());
+    velocities_.emplace_back(parameter->part().count);
   }
 }
 
@@ -18,8 +18,10 @@ void Sgd<T>::Update() {
   const T weight_decay = static_cast<T>(options_.weight_decay);
   const T learning_rate = static_cast<T>(options_.learning_rate);
   for (size_t p = 0; p < parameters_.size(); ++p) {
-    const absl::Span<T> value = parameters_[p]->value();
-    const absl::Span<const T> gradient = parameters_[p]->gradient();
+    const auto [offset, count] = parameters_[p]->part();
+    const absl::Span<T> value = parameters_[p]->value().subspan(offset, count);
+    const absl::Span<const T> gradient =
+        parameters_[p]->gradient().subspan(offset, count);
     std::vector<T>& velocity = velocities_[p];
     for (size_t i = 0; i < velocity.size(); ++i) {
       velocity[i] =

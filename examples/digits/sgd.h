@@ -19,6 +19,9 @@ struct SgdOptions {
   double weight_decay = 1e-4;
 };
 
+// Updates of each parameter the part that is this process's (Parameter::part),
+// and has velocities of that alone.
+//
 // Every value is computed from its own gradient and velocity alone, so equal
 // gradients keep equal weights equal, to the bit, on all ranks.
 template <typename T>
@@ -30,7 +33,8 @@ class Sgd {
   // One update from the gradients as they are now.
   void Update();
 
-  // The velocity of the i-th parameter: state that a checkpoint must hold.
+  // The velocity of the i-th parameter's part: state that a checkpoint must
+  // hold.
   absl::Span<T> velocity(size_t i) { return absl::MakeSpan(velocities_[i]); }
 
  private:

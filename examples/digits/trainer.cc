@@ -14,6 +14,7 @@ Trainer<T>::Trainer(Network<T>& network, const Recipe& recipe,
       sgd_(recipe.sgd, network.parameters()),
       training_set_(std::move(training_set)),
       global_batch_(recipe.global_batch),
+      leaves_(recipe.leaves),
       samples_(std::move(samples)),
       hooks_(std::move(hooks)) {}
 
@@ -47,23 +48,41 @@ absl::StatusOr<double> Trainer<T>::ComputeGradients(int64_t step) {
   for (int64_t sample : samples_(step)) {
     rows.push_back(training_set_.rows[sample]);
   }
+  double loss = 0;
+  const size_t count = rows.size();
+  for (int leaf = 0; leaf < leaves_; ++leaf) {
+    const size_t begin = count * leaf / leaves_;
+    const size_t end = count * (leaf + 1) / leaves_;
+    const absl::StatusOr<double> part =
+        ComputeLeaf(absl::MakeSpan(rows).subspan(begin, end - begin));
+    if (!part.ok()) return part;
+    loss += *part;
+  }
+  return loss;
+}
+
+template <typename T>
+absl::StatusOr<double> Trainer<T>::ComputeLeaf(absl::Span<const int> rows) {
   network_.ZeroGradients();
   Trail<T> trail;
-  const Tensor<T> logits =
-      network_.Forward(Images<T>(training_set_.dataset, rows), &trail);
+  const absl::StatusOr<Tensor<T>> logits = network_.Forward(
+      Images<T>(training_set_.dataset, rows), &trail,
+      [this](Parameter<T>& p) { return Tell(hooks_.parameter_needed, p); });
+  if (!logits.ok()) return logits.status();
   Loss<T> loss = SoftmaxCrossEntropy<T>(
-      logits, Labels(training_set_.dataset, rows), global_batch_);
+      *logits, Labels(training_set_.dataset, rows), global_batch_);
   const auto d_input = network_.Backward(
       std::move(loss.d_logits), trail,
-      [this](Parameter<T>& parameter) { return Announce(parameter); });
+      [this](Parameter<T>& p) { return Tell(hooks_.gradient_ready, p); });
   if (!d_input.ok()) return d_input.status();
   return loss.value;
 }
 
 template <typename T>
-absl::Status Trainer<T>::Announce(Parameter<T>& parameter) {
-  if (!hooks_.gradient_ready) return absl::OkStatus();
-  return hooks_.gradient_ready(parameter);
+absl::Status Trainer<T>::Tell(
+    const std::function<absl::Status(Parameter<T>&)>& hook,
+    Parameter<T>& parameter) {
+  return hook ? hook(parameter) : absl::OkStatus();
 }
 
 template <typename T>

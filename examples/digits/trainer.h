@@ -38,6 +38,9 @@ struct Recipe {
   uint64_t seed = 1;          // of weights and samples
   int64_t global_batch = 64;  // samples of a step, on all workers together
   SgdOptions sgd;
+  // Into so many equal parts this worker's samples are cut, each of which goes
+  // through the network by itself: gradient_ready is told of each.
+  int leaves = 1;
 };
 
 enum class Verdict { kApply, kSkip };
@@ -47,6 +50,7 @@ enum class Verdict { kApply, kSkip };
 template <typename T>
 struct Hooks {
   std::function<absl::Status()> step_begins;
+  std::function<absl::Status(Parameter<T>&)> parameter_needed;
   std::function<absl::Status(Parameter<T>&)> gradient_ready;
   std::function<absl::StatusOr<Verdict>(int64_t step, double loss)>
       before_update;
@@ -82,13 +86,19 @@ class Trainer {
   Sgd<T>& sgd() { return sgd_; }
 
  private:
-  absl::Status Announce(Parameter<T>& parameter);
+  // Forward and backward of some rows; the loss.
+  absl::StatusOr<double> ComputeLeaf(absl::Span<const int> rows);
+  // An empty hook has nothing against it.
+  static absl::Status Tell(
+      const std::function<absl::Status(Parameter<T>&)>& hook,
+      Parameter<T>& parameter);
   absl::StatusOr<Verdict> Agree(int64_t step, double loss);
 
   Network<T>& network_;
   Sgd<T> sgd_;
   const TrainingSet training_set_;
   const int64_t global_batch_;
+  const int leaves_;
   const Samples samples_;
   const Hooks<T> hooks_;
 };
