@@ -1,9 +1,8 @@
-#include "server/core/data_plane.h"
-
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/core/data_plane.h"
 
 namespace lockstep::core {
 
@@ -21,7 +20,8 @@ std::string DataPlane::Describe(const plan::Plan& plan) const {
     if (known == 0) continue;
     absl::StrAppend(&text, text.empty() ? ": " : "; ", transport, " connects ",
                     absl::StrJoin(names, ", "));
-    if (known > kNamed) absl::StrAppend(&text, " and ", known - kNamed, " more");
+    if (known > kNamed)
+      absl::StrAppend(&text, " and ", known - kNamed, " more");
   }
   return text;
 }

@@ -1,6 +1,5 @@
-#include "server/core/data_plane.h"
-
 #include "gtest/gtest.h"
+#include "server/core/data_plane.h"
 
 namespace lockstep::core {
 namespace {
