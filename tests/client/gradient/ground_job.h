@@ -4,7 +4,7 @@
 #ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_GROUND_JOB_H_
 #define LOCKSTEP_TESTS_CLIENT_GRADIENT_GROUND_JOB_H_
 
-#include <cstring>
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -78,20 +78,20 @@ class GroundJob {
   std::byte* Reach(const void* at) {
     return ground_.Reach(static_cast<std::byte*>(const_cast<void*>(at)));
   }
+  float* Floats(const void* at) { return reinterpret_cast<float*>(Reach(at)); }
   void Put(int rank, int parameter, const std::vector<float>& values) {
     Put(engine(rank).View(parameter).data(), values);
   }
   void Put(void* at, const std::vector<float>& values) {
-    std::memcpy(Reach(at), values.data(), values.size() * sizeof(float));
+    std::copy(values.begin(), values.end(), Floats(at));
   }
   std::vector<float> Get(int rank, int parameter) {
     const absl::Span<std::byte> view = engine(rank).View(parameter);
     return Get(view.data(), view.size() / sizeof(float));
   }
   std::vector<float> Get(const void* at, size_t count) {
-    std::vector<float> values(count);
-    std::memcpy(values.data(), Reach(at), count * sizeof(float));
-    return values;
+    const float* const from = Floats(at);
+    return {from, from + count};
   }
   ArenaBuffer Buffer(int rank, const std::vector<float>& values) {
     auto buffer = ranks_[rank].arena->Allocate(values.size() * sizeof(float));
