@@ -1,6 +1,7 @@
 #include "client/transport/nccl/launcher.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/thread.h"
@@ -29,7 +30,7 @@ void Outcome::Set(absl::Status status) {
 absl::Status Outcome::Wait() {
   MutexLock lock(&mutex_);
   while (!set_) changed_.Wait(&mutex_);
-  return status_;
+  return std::move(status_);
 }
 
 Launcher::Launcher(const Tables& tables)

@@ -53,6 +53,7 @@ namespace lockstep::transport::nccl {
 class Outcome {
  public:
   void Set(absl::Status status);
+  // Gives the status away: once.
   absl::Status Wait();
 
  private:
