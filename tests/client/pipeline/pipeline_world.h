@@ -292,6 +292,8 @@ class PipelineWorld {
     }
     step.on_stage_done = [&](int stage) {
       rank.stages_done.push_back(stage);
+      // What is enqueued counts on a thread of its own.
+      if (SiteOf(rank.number) != nullptr) return absl::OkStatus();
       rank.passes_at_end[stage] = 0;
       for (const auto& each : rank.stages) {
         rank.passes_at_end[stage] += each->passes();
