@@ -37,13 +37,7 @@ class PendingGlooLink final : public PendingLink {
       if (!handle.ok()) return std::move(handle).status();
       parsed.push_back(*std::move(handle));
     }
-    // On a thread of the library: it writes to sockets, and must not take the
-    // SIGPIPE of one that a peer has closed.
-    absl::Status connected;
-    StartThread("ls-connect", [&] {
-      connected = link_->Connect(parsed, deadline);
-    }).join();
-    return connected;
+    return link_->Connect(parsed, deadline);
   }
 
   Link& link() override { return *link_; }

@@ -37,7 +37,7 @@ class GlooLink final : public Link, private PairOwner {
   GlooHandle handle() const;
 
   // Blocks until every rank is connected and has proven to be the one that the
-  // handles mean; Cancelled once cut. Not on a thread that takes SIGPIPE.
+  // handles mean; Cancelled once cut.
   absl::Status Connect(const std::vector<GlooHandle>& handles,
                        const Deadline& deadline);
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/thread.h"
 #include "client/transport/blame.h"
 
 namespace lockstep::transport {
@@ -165,6 +166,8 @@ bool GlooPair::write(Op& op) {
     Fail(std::make_exception_ptr(gloo::IoException("its sender has gone")));
     return false;
   }
+  // Gloo's thread writes, and whoever sends or receives: the user, too.
+  const BrokenPipesQuiet quiet;
   const bool whole = Pair::write(op);
   if (whole) owner_->Stirred();
   return whole;

@@ -179,6 +179,29 @@ TEST(GlooConnectTest, ManyGroupsShareOneThread) {
   EXPECT_EQ(gloo_threads, 1);
 }
 
+// Without a helper thread the member's own thread writes, which takes SIGPIPE.
+TEST(GlooConnectTest, APeerThatGoesWhileItIsSentToEndsTheSendOnly) {
+  const auto transport = Gloo();
+  const std::vector<char> much(1 << 20);
+  for (int trial = 0; trial < 20; ++trial) {
+    const auto group = PreparedGroup(*transport, 2);
+    const auto handles = HandlesOf(group);
+    std::thread goes([&] {
+      auto comm = group[1]->Connect(handles, absl::Seconds(60));
+      EXPECT_TRUE(comm.ok()) << comm.status();
+    });
+    const auto comm = group[0]->Connect(handles, absl::Seconds(60));
+    HostStream stream("member", HostStream::Execution::kInline);
+    absl::Status sent = comm.status();
+    while (sent.ok()) {
+      sent = (*comm)->Send(much.data(), much.size(), DType::kU8, 1, stream);
+      if (sent.ok()) sent = stream.Synchronize();
+    }
+    goes.join();
+    EXPECT_EQ(BlamedRank(sent), 1) << sent;
+  }
+}
+
 // --- Somebody else at the door -----------------------------------------------
 
 // A socket that pretends to be rank 1 of 2.
