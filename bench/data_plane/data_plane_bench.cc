@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bench/data_plane/crowd.h"
+#include "bench/data_plane/hosts.h"
 #include "bench/data_plane/report.h"
 #include "bench/data_plane/sweep.h"
 
@@ -164,6 +165,7 @@ int Main(int argc, char** argv) {
   }
   AddFigures(report);
   MeasureCrowd(report.rounds, report);
+  MeasureHosts(report.rounds, report);
   Print(report);
   const std::string path = "bench/results/data_plane";
   if (!std::filesystem::exists("bench")) return 0;  // not in the repository

@@ -18,6 +18,7 @@
 #include "base/file_descriptor.h"
 #include "bench/data_plane/sweep.h"
 #include "client/transport/gloo/gloo.h"
+#include "client/transport/hierarchical/auto.h"
 #include "client/transport/shm/shm.h"
 #include "kernels/reduce.h"
 
@@ -227,6 +228,16 @@ MakeSide OverGloo() {
   return [](int rank, int ranks, const Exchange& exchange) {
     return std::make_unique<OurSide>(*transport::MakeGlooTransport({}),
                                      /*in_arena=*/false, rank, ranks, exchange);
+  };
+}
+
+MakeSide OverHosts(int hosts, bool in_arena) {
+  return [=](int rank, int ranks, const Exchange& exchange) {
+    const std::string host = std::to_string(rank * hosts / ranks);
+    return std::make_unique<OurSide>(
+        transport::MakeAutoTransport(*transport::MakeGlooLinks({}),
+                                     {.pretended_host = host}),
+        in_arena, rank, ranks, exchange);
   };
 }
 

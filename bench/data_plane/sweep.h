@@ -55,6 +55,8 @@ MakeSide Copy();      // memcpy of the same bytes
 MakeSide Shared(bool in_arena);
 MakeSide OverGloo();    // our Communicator over Gloo
 MakeSide GlooItself();  // gloo::allreduce
+// Our Communicator between ranks that pretend to run on several hosts.
+MakeSide OverHosts(int hosts, bool in_arena);
 
 // An MPI program (mpi_side.cc) under its launcher; empty if it is not there.
 Times SweepOfMpi(const std::string& launcher, const std::string& program,

@@ -41,7 +41,8 @@ TEST(PerfTest, EveryOperationIsRightOverEveryHostTransport) {
     for (const std::vector<std::string>& how :
          {std::vector<std::string>{"--transport", "shm"},
           {"--transport", "shm", "--arena"},
-          {"--transport", "gloo"}}) {
+          {"--transport", "gloo"},
+          {"--transport", "hierarchical"}}) {
       std::vector<std::string> arguments = {
           op,  "-b", "1K", "-e",      "1M", "-f",     "32",       "-n",
           "2", "-w", "1",  "--ranks", "3",  "--json", json.path()};
@@ -74,12 +75,27 @@ TEST(PerfTest, WhatMakesNoSenseIsRefusedWithTwo) {
            {"all_reduce", "-b", "2K", "-e", "1K"},
            {"all_reduce", "--ranks", "0"},
            {"all_reduce", "--transport", "pigeon"},
+           {"all_reduce", "--transport", "shm", "--hosts", "2"},
+           {"all_reduce", "--transport", "auto", "--hosts", "3"},
+           {"all_reduce", "--transport", "hierarchical"},
            {"broadcast", "-r", "2", "--ranks", "2"},
            {"sendrecv", "--ranks", "1"},
            {"all_reduce", "-d", "int8", "-o", "avg"}}) {
     EXPECT_EQ(RunPerf(wrong).code, 2);
   }
   EXPECT_EQ(RunPerf({"--help"}).code, 0);
+}
+
+TEST(PerfTest, SaysHowTheRanksAreConnected) {
+  for (auto [hosts, transport] :
+       {std::pair("1", "shm"), {"2", "hierarchical"}, {"3", "gloo"}}) {
+    const Outcome outcome = RunPerf({"barrier", "-n", "1", "--ranks", "3",
+                                     "--transport", "auto", "--hosts", hosts});
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find(absl::StrCat("over ", transport, " (")),
+              std::string::npos)
+        << outcome.output;
+  }
 }
 
 TEST(PerfTest, ARankThatFailsEndsAllWithOne) {

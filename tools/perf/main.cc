@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/transport/gloo/gloo.h"
+#include "client/transport/hierarchical/auto.h"
 #include "client/transport/shm/shm.h"
 #include "tools/perf/gpu_ground.h"
 #include "tools/perf/options.h"
@@ -34,7 +36,20 @@ absl::StatusOr<Ground> OnHost(
   return ground;
 }
 
+absl::StatusOr<std::unique_ptr<transport::Transport>> MakeAuto(
+    const Options& options, int rank) {
+  auto links = transport::MakeGlooLinks({});
+  if (!links.ok()) return links.status();
+  const std::string host =
+      options.hosts == 0 ? "" : absl::StrCat("host-", options.HostOf(rank));
+  return transport::MakeAutoTransport(*std::move(links),
+                                      {.pretended_host = host});
+}
+
 absl::StatusOr<Ground> MakeGround(const Options& options, int rank) {
+  if (options.transport == "auto" || options.transport == "hierarchical") {
+    return OnHost(options, MakeAuto(options, rank));
+  }
   if (options.transport == "shm") {
     return OnHost(options, transport::MakeShmTransport());
   }
@@ -55,7 +70,7 @@ absl::Status RunRank(const Options& options, int rank, HandleExchange& exchange,
   if (!connected.ok()) return connected;
   const bool prints = rank == 0;
   std::vector<Row> rows;
-  if (prints) PrintHeader(options);
+  if (prints) PrintHeader(options, self.connection());
   for (size_t bytes : options.Sizes()) {
     absl::StatusOr<Row> row = self.Measure(bytes);
     if (!row.ok()) return row.status();

@@ -74,6 +74,14 @@ std::string Contradiction(const Options& options) {
   if (options.op == "sendrecv" && options.ranks < 2) {
     return "sendrecv needs two ranks";
   }
+  const bool hierarchical = options.transport == "hierarchical";
+  if (options.hosts > 0 && !hierarchical && options.transport != "auto") {
+    return "--hosts is for --transport auto and hierarchical";
+  }
+  if (options.hosts > options.ranks) return "--hosts is more than --ranks";
+  if (hierarchical && (options.hosts < 2 || options.hosts == options.ranks)) {
+    return "hierarchical needs two hosts, and one with two ranks";
+  }
   return "";
 }
 
@@ -125,12 +133,17 @@ bool Parse(int argc, char** argv, Options* options, int* exit_code) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--transport", o.transport, "how they are connected")
-      ->check(CLI::IsMember({"shm", "gloo", "nccl"}))
+      ->check(CLI::IsMember({"auto", "shm", "gloo", "hierarchical", "nccl"}))
       ->capture_default_str();
+  app.add_option("--hosts", o.hosts,
+                 "with auto and hierarchical: how many hosts the ranks pretend "
+                 "to run on (hierarchical: 2)")
+      ->check(CLI::Range(1, 64));
   app.add_flag("--arena", o.arena, "buffers in the arena, not private");
   app.add_option("--json", o.json, "write the rows to this file");
   try {
     app.parse(argc, argv);
+    if (o.transport == "hierarchical" && o.hosts == 0) o.hosts = 2;
     if (const std::string wrong = Contradiction(o); !wrong.empty()) {
       throw CLI::ValidationError("lockstep-perf", wrong);
     }

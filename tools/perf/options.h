@@ -1,7 +1,8 @@
 // What lockstep-perf is asked to do, with the habits of nccl-tests.
 //
 //   lockstep-perf OP -b 1K -e 256M -f 2 -n 20 -w 5 --ranks 4
-//                 --transport shm|gloo|nccl [--arena] [--json FILE]
+//                 --transport auto|shm|gloo|hierarchical|nccl [--hosts 2]
+//                 [--arena] [--json FILE]
 
 #ifndef LOCKSTEP_TOOLS_PERF_OPTIONS_H_
 #define LOCKSTEP_TOOLS_PERF_OPTIONS_H_
@@ -27,8 +28,12 @@ struct Options {
   DType dtype = DType::kF32;
   ReduceOp redop = ReduceOp::kSum;
   std::string transport = "shm";
+  int hosts = 0;  // that the ranks pretend to run on; 0: this one
   bool arena = false;
   std::string json;  // a file to write; empty: none
+
+  // The host that `rank` pretends to run on; neighbours share one.
+  int HostOf(int rank) const { return rank * hosts / ranks; }
 
   // Every size to measure, ascending; one, 0, for a barrier.
   std::vector<size_t> Sizes() const;

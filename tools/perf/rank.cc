@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace lockstep::perf {
 
 absl::Status Rank::Connect(const Exchange& exchange) {
@@ -15,7 +17,15 @@ absl::Status Rank::Connect(const Exchange& exchange) {
   auto comm = (*pending)->Connect(*handles, absl::Seconds(60));
   if (!comm.ok()) return comm.status();
   comm_ = *std::move(comm);
-  return absl::OkStatus();
+  connection_ = std::string(comm_->transport());
+  if (const std::string why = (*pending)->choice(); !why.empty()) {
+    absl::StrAppend(&connection_, " (", why, ")");
+  }
+  const bool wanted = options_.transport != "hierarchical" ||
+                      comm_->transport() == "hierarchical";
+  return wanted ? absl::OkStatus()
+                : absl::UnavailableError(
+                      absl::StrCat("the ranks are connected by ", connection_));
 }
 
 absl::StatusOr<Row> Rank::Measure(size_t bytes) {

@@ -46,6 +46,9 @@ class Rank {
 
   absl::Status Connect(const Exchange& exchange);
 
+  // The transport that connects the ranks, and what decided it.
+  const std::string& connection() const { return connection_; }
+
   // The same size on all ranks.
   absl::StatusOr<Row> Measure(size_t bytes);
 
@@ -60,6 +63,7 @@ class Rank {
   Ground ground_;
   Memory memory_;
   std::unique_ptr<Communicator> comm_;
+  std::string connection_;
 };
 
 }  // namespace lockstep::perf

@@ -1,5 +1,6 @@
 #include "tools/perf/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -29,9 +30,9 @@ double AlgorithmBandwidth(const Row& row) {
                          : 0;
 }
 
-void PrintHeader(const Options& options) {
+void PrintHeader(const Options& options, const std::string& connection) {
   std::printf("# %s: %d ranks over %s, %s buffers, %d iterations after %d\n",
-              options.op.c_str(), options.ranks, options.transport.c_str(),
+              options.op.c_str(), options.ranks, connection.c_str(),
               options.arena ? "arena" : "private", options.iterations,
               options.warmup);
   std::printf("#%11s %12s %6s %6s %11s %8s %8s %6s\n", "size", "count", "type",
@@ -58,6 +59,7 @@ absl::Status WriteJson(const Options& options, const std::vector<Row>& rows) {
   nlohmann::ordered_json json;
   json["transport"] = options.transport;
   json["ranks"] = options.ranks;
+  json["hosts"] = std::max(options.hosts, 1);
   json["arena"] = options.arena;
   json["type"] = std::string(Name(options.dtype));
   json["redop"] = RedOp(options);

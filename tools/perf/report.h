@@ -22,7 +22,8 @@ struct Row {
 // GB/s, of 10^9 bytes; 0 if there is nothing to divide.
 double AlgorithmBandwidth(const Row& row);
 
-void PrintHeader(const Options& options);
+// `connection`: the transport that connects the ranks, and why.
+void PrintHeader(const Options& options, const std::string& connection);
 void PrintRow(const Options& options, const Row& row);
 void PrintFooter(const std::vector<Row>& rows);
 
