@@ -91,8 +91,23 @@ void Read(const v1::PublishHandles& from, protocol::PublishHandles* to,
   d->Each("handles", from.handles(), kRanksMax, &to->handles);
 }
 
-void Write(const protocol::Connected&, v1::Connected*) {}
-void Read(const v1::Connected&, protocol::Connected*, Decoder*) {}
+void Write(const protocol::Connected& from, v1::Connected* to) {
+  for (const protocol::GroupTransport& group : from.groups) {
+    v1::GroupTransport* added = to->add_groups();
+    added->set_communicator(group.communicator);
+    added->set_transport(ToUtf8(group.transport));
+  }
+}
+
+void Read(const v1::GroupTransport& from, protocol::GroupTransport* to,
+          Decoder* d) {
+  d->Int("communicator", from.communicator(), 0, &to->communicator);
+  d->Text("transport", from.transport(), &to->transport);
+}
+
+void Read(const v1::Connected& from, protocol::Connected* to, Decoder* d) {
+  d->Each("groups", from.groups(), kRanksMax, &to->groups);
+}
 
 void Write(const protocol::Progress& from, v1::Progress* to) {
   Write(from.position, to->mutable_position());

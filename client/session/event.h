@@ -49,7 +49,9 @@ struct AcceptPlan {
 struct OfferHandles {
   std::vector<protocol::GroupHandle> handles;
 };
-struct DataPlaneConnected {};
+struct DataPlaneConnected {
+  std::vector<protocol::GroupTransport> groups = {};
+};
 // Negotiated mode: what the rank will submit in a pass, and further of it that
 // it has.
 struct AnnouncePass {

@@ -9,6 +9,7 @@
 #include "client/session/identity.h"
 #include "client/session/internals.h"
 #include "client/transport/gloo/gloo.h"
+#include "client/transport/hierarchical/auto.h"
 #include "client/transport/nccl/gpu.h"
 #include "client/transport/shm/shm.h"
 
@@ -17,6 +18,11 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
     const JobSpec& spec, const std::string& host_address) {
+  if (spec.transport == "auto") {
+    auto links = transport::MakeGlooLinks({.bind_address = host_address});
+    if (!links.ok()) return links.status();
+    return transport::MakeAutoTransport(*std::move(links));
+  }
   if (spec.transport == "gloo") {
     return transport::MakeGlooTransport({.bind_address = host_address});
   }
@@ -29,8 +35,8 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
                                         spec.name, made.status().message()));
   }
   return absl::InvalidArgumentError(absl::StrFormat(
-      "job %s wants the transport '%s'; between processes there are 'shm', "
-      "'gloo' and 'nccl' ('inproc' connects the threads of one test)",
+      "job %s wants the transport '%s'; between processes there are 'auto', "
+      "'shm', 'gloo' and 'nccl' ('inproc' connects the threads of one test)",
       spec.name, spec.transport));
 }
 

@@ -88,7 +88,7 @@ class Machine {
   void On(const RegisterAll& event);
   void On(const AcceptPlan& event);
   void On(const OfferHandles& event);
-  void On(const DataPlaneConnected&);
+  void On(const DataPlaneConnected& event);
   void On(const AnnouncePass& event);
   void On(const SubmitInPass& event);
   void On(const OfferOrder& event);

@@ -151,10 +151,11 @@ void Machine::On(const OfferHandles& event) {
   State(handles);
 }
 
-void Machine::On(const DataPlaneConnected&) {
+void Machine::On(const DataPlaneConnected& event) {
   if (!InEpoch()) return;
-  statements_.SetConnected();
-  State(protocol::Connected{});
+  const protocol::Connected connected{event.groups};
+  statements_.SetConnected(connected);
+  State(connected);
 }
 
 void Machine::On(const AnnouncePass& event) {

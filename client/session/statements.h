@@ -30,7 +30,9 @@ class Statements {
   }
   void Accept(const protocol::PlanAck& ack) { ack_ = ack; }
   void Offer(const protocol::PublishHandles& handles) { handles_ = handles; }
-  void SetConnected() { connected_ = protocol::Connected{}; }
+  void SetConnected(const protocol::Connected& connected) {
+    connected_ = connected;
+  }
   void Fail(const protocol::LocalFailure& failure) { failure_ = failure; }
   void Report(const protocol::EpochReport& report) { report_ = report; }
   void Leave(const protocol::Leave& leave) { leave_ = leave; }

@@ -84,6 +84,20 @@ class Wiring {
     return communicators;
   }
 
+  // After Connect: by which transport each group is connected, and why.
+  std::vector<protocol::GroupTransport> Transports(
+      const std::vector<std::unique_ptr<Communicator>>& communicators) const {
+    std::vector<protocol::GroupTransport> transports;
+    for (const Group& group : groups_) {
+      const std::string_view name = communicators[group.index]->transport();
+      const std::string why = group.pending->choice();
+      transports.push_back(
+          {group.index, why.empty() ? std::string(name)
+                                    : absl::StrFormat("%s (%s)", name, why)});
+    }
+    return transports;
+  }
+
   const std::vector<int>& failed() const {
     return plan_.communicators[failed_].ranks;
   }
@@ -154,7 +168,7 @@ absl::StatusOr<PlanInEffect> Session::Internals::Connect(plan::Plan plan) {
     Accuse(wiring.failed(), communicators.status());
     return Explain("Connect", communicators.status());
   }
-  driver_->Post(session::DataPlaneConnected{});
+  driver_->Post(session::DataPlaneConnected{wiring.Transports(*communicators)});
   const absl::Status started = AwaitUnlessOver(
       [](const View& view) { return view.phase >= SessionPhase::kRunning; });
   if (!started.ok()) return started;

@@ -53,7 +53,7 @@ struct Flags {
   int64_t steps = Recipe{}.steps;
   uint64_t seed = 1;
   std::string sync = "static";
-  std::string transport = "gloo";
+  std::string transport = "auto";
   std::string wire_dtype = "none";
   bool error_feedback = false;
   int leaves = 0;
@@ -394,9 +394,11 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"static", "negotiated", "reduce_scatter"}))
       ->capture_default_str();
   CLI::Option* const transport =
-      app.add_option("--transport", flags.transport,
-                     "how gradients travel: TCP, or shared memory")
-          ->check(CLI::IsMember({"gloo", "shm"}))
+      app.add_option(
+             "--transport", flags.transport,
+             "how gradients travel: TCP (gloo), shared memory (shm), or "
+             "what suits where the workers run")
+          ->check(CLI::IsMember({"auto", "gloo", "shm"}))
           ->capture_default_str();
   CLI::Option* const wire_dtype =
       app.add_option("--wire-dtype", flags.wire_dtype,

@@ -169,8 +169,17 @@ struct PublishHandles {
   bool operator==(const PublishHandles&) const = default;
 };
 
+// How the members of one communicator are connected, and why: "shm", or
+// "hierarchical (4 ranks on 2 hosts)".
+struct GroupTransport {
+  int communicator = 0;   // index in the plan
+  std::string transport;  // for people
+  bool operator==(const GroupTransport&) const = default;
+};
+
 // Every communicator of this rank is connected.
 struct Connected {
+  std::vector<GroupTransport> groups;
   bool operator==(const Connected&) const = default;
 };
 

@@ -36,6 +36,9 @@ class EarlyWords {
   const std::vector<protocol::ToCoordinatorBody>& all() const { return all_; }
 
  private:
+  static size_t Count(const protocol::Connected& word) {
+    return word.groups.size();
+  }
   static size_t Count(const protocol::PublishHandles& word) {
     return word.handles.size();
   }

@@ -23,6 +23,7 @@
 #include "plan/ir.h"
 #include "plan/words/protocol.h"
 #include "plan/words/shared_list.h"
+#include "server/core/connections.h"
 #include "server/core/early_words.h"
 #include "server/core/evidence.h"
 #include "server/core/handle_exchange.h"
@@ -71,6 +72,7 @@ struct Epoch {
   RankSet acked;
   std::optional<HandleExchange> handles;
   RankSet connected;
+  Connections connections;  // how they say they are connected
   absl::Time connect_by = absl::InfiniteFuture();
 
   std::map<int, EarlyWords> early;  // by rank, after a restart

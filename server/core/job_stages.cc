@@ -164,13 +164,14 @@ void Job::On(int rank, const protocol::PublishHandles& message, Turn& turn) {
   }
 }
 
-void Job::On(int rank, const protocol::Connected&, Turn& turn) {
+void Job::On(int rank, const protocol::Connected& message, Turn& turn) {
   if (epoch_->started) return Tell(*AtRank(rank), protocol::Start{}, turn);
   if (!epoch_->acked.Has(rank) || !epoch_->handles->HasAll(rank)) {
     return EndByMismatch(
         rank, "says it is connected, but did not publish its handles", turn);
   }
   if (!epoch_->connected.Add(rank)) return;
+  epoch_->connections.Add(message);
   roster_.Move(AtRank(rank), WorkerState::kReady);
   Touch(rank, turn);
   if (epoch_->connected.full()) Start(turn);
@@ -181,7 +182,9 @@ void Job::Start(Turn& turn) {
   epoch_->connect_by = absl::InfiniteFuture();
   epoch_->board.BeginAnew(turn.now);
   state_ = JobState::kRunning;
-  Remember(absl::StrFormat("epoch %d runs", epoch_->id.value), turn);
+  Remember(absl::StrFormat("epoch %d runs%s", epoch_->id.value,
+                           epoch_->connections.Describe(*epoch_->plan)),
+           turn);
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     epoch_->connected.Add(rank);
     Worker* worker = AtRank(rank);

@@ -29,7 +29,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"mesh", "data=4"},
       {"workers", "[]"},
       {"sync", "static"},
-      {"transport", "gloo"},
+      {"transport", "auto"},
       {"buckets.first_bytes_max", "1MiB"},
       {"buckets.bytes_max", "25MiB"},
       {"buckets.rebuild", "once"},

@@ -183,7 +183,8 @@ std::vector<BadText> BadTexts() {
        "whole number"},
       {good + "seed: -1\n", 3, "seed", "-1"},
       {good + "sync: dynamic\n", 3, "sync", "negotiated"},
-      {good + "transport: pigeon\n", 3, "transport", "gloo, inproc, nccl, shm"},
+      {good + "transport: pigeon\n", 3, "transport",
+       "auto, gloo, inproc, nccl, shm"},
       // Values out of their domain.
       {"name: -x\nmesh: data=4\n", 1, "name", "-x"},
       {"name: x\nmesh: data=0\n", 2, "mesh", "data"},

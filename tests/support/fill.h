@@ -273,7 +273,14 @@ inline void Fill(Source& s, protocol::PublishHandles& v) {
   auto& [handles] = v;
   All(s, handles);
 }
-inline void Fill(Source&, protocol::Connected&) {}
+inline void Fill(Source& s, protocol::GroupTransport& v) {
+  auto& [communicator, transport] = v;
+  All(s, communicator, transport);
+}
+inline void Fill(Source& s, protocol::Connected& v) {
+  auto& [groups] = v;
+  All(s, groups);
+}
 inline void Fill(Source& s, protocol::Progress& v) {
   auto& [position, submitted, missing, step_seconds, exposed_seconds, revision,
          paused] = v;

@@ -18,7 +18,7 @@ why and exits with 77.
   --seed N      of weights and samples
   --sync MODE   static (the plan decides when a gradient moves) or negotiated (the
                 coordinator does, pass by pass)
-  --transport T gloo (TCP) or shm (shared memory)
+  --transport T gloo (TCP), shm (shared memory), or auto: what suits where the workers run
   --device D    cpu, or cuda: the workers train on this machine's GPUs, over NCCL; more workers
                 than GPUs share them
   --hold        train until interrupted; prints 'coordinator: HOST:PORT' and 'job: digits'
@@ -47,7 +47,7 @@ refuse_unknown_demo_flags() {
         shift 2
         ;;
       --transport)
-        [[ $# -ge 2 ]] || refuse "demo: --transport wants gloo or shm"
+        [[ $# -ge 2 ]] || refuse "demo: --transport wants auto, gloo or shm"
         shift 2
         ;;
       --device)

@@ -1,5 +1,5 @@
 // The transport that looks where the members of a group run, and takes what
-// suits them. The job spec does not offer it yet.
+// suits them: `transport: auto`, the default on CPUs.
 //
 //   all on one host                shm           shared memory
 //   each on a host of its own      gloo          the links

@@ -99,9 +99,10 @@ struct JobSpec {
   // mesh has ranks.
   std::vector<std::string> workers;
   SyncMode sync = SyncMode::kStatic;
-  // The data plane: "gloo", "shm" (one host), "nccl" (GPUs), or "inproc" inside
-  // one process.
-  std::string transport = "gloo";
+  // The data plane: "auto", "gloo", "shm" (one host), "nccl" (GPUs), or
+  // "inproc" inside one process. Auto is for hosts without GPUs: shared memory
+  // on each, gloo between.
+  std::string transport = "auto";
   BucketPolicy buckets;
   ReproducibleSpec reproducible;
   PipelineSpec pipeline;  // schedule kNone: no pipeline

@@ -71,7 +71,7 @@ TEST_F(SessionTest, AJobThatItCannotTakePartInIsLeft) {
   Say(protocol::EpochFormed{0, {{{"a"}, {1}, {}}}});
   const auto leave = server_.Next<protocol::Leave>().second;
   EXPECT_FALSE(leave.clean);
-  EXPECT_THAT(leave.reason, HasSubstr("no transport gloo"));
+  EXPECT_THAT(leave.reason, HasSubstr("no transport auto"));
   Say(protocol::Left{});
   EXPECT_EQ(joining.get().status().code(), absl::StatusCode::kInvalidArgument);
 }

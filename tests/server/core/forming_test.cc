@@ -122,7 +122,7 @@ TEST(BadHelloTest, AnotherSpecIsRefusedWithEveryDifferingField) {
   EXPECT_THAT(
       scene.Hello(2, hello),
       AllOf(HasSubstr("refused INVALID_ARGUMENT"),
-            HasSubstr("transport: gloo in the job, inproc from w-2"),
+            HasSubstr("transport: auto in the job, inproc from w-2"),
             HasSubstr("limits.max_restarts: 0 in the job, 3 from w-2")));
 }
 

@@ -1,0 +1,38 @@
+// How the members of each communicator say they are connected: for operators.
+//
+// Nothing is decided by it. What ranks say differently of one communicator is
+// shown, each once.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_CONNECTIONS_H_
+#define LOCKSTEP_SERVER_CORE_CONNECTIONS_H_
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "plan/ir.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::core {
+
+class Connections {
+ public:
+  void Add(const protocol::Connected& said) {
+    for (const protocol::GroupTransport& group : said.groups) {
+      by_transport_[group.transport].insert(group.communicator);
+    }
+  }
+
+  // ": shm connects world; gloo connects gradient/a and 3 more"; nothing if
+  // nobody said.
+  std::string Describe(const plan::Plan& plan) const;
+
+ private:
+  std::map<std::string, std::set<int>> by_transport_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_CONNECTIONS_H_
