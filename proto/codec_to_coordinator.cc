@@ -115,6 +115,7 @@ void Write(const protocol::Progress& from, v1::Progress* to) {
   for (const std::string& name : from.missing) to->add_missing(ToUtf8(name));
   to->set_step_seconds(from.step_seconds);
   to->set_exposed_seconds(from.exposed_seconds);
+  to->set_overlap(WireOf<v1::Overlap>(from.overlap));
   to->set_revision(from.revision.value);
   to->set_paused(from.paused);
 }
@@ -126,6 +127,7 @@ void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
   d->Names("missing", from.missing(), kMissingMax, &to->missing);
   d->Seconds("step_seconds", from.step_seconds(), &to->step_seconds);
   d->Seconds("exposed_seconds", from.exposed_seconds(), &to->exposed_seconds);
+  d->Enum("overlap", from.overlap(), &v1::Overlap_IsValid, &to->overlap);
   to->revision = {from.revision()};
   to->paused = from.paused();
 }

@@ -24,6 +24,7 @@ void Write(const WorkerView& from, v1::WorkerView* to) {
   Write(from.position, to->mutable_position());
   to->set_step_seconds(from.step_seconds);
   to->set_exposed_seconds(from.exposed_seconds);
+  to->set_overlap(WireOf<v1::Overlap>(from.overlap));
   Write(from.silent_for, to->mutable_silent_for());
   Write(from.no_progress_for, to->mutable_no_progress_for());
   to->set_busy(ToUtf8(from.busy));
@@ -46,6 +47,7 @@ void Read(const v1::WorkerView& from, WorkerView* to, Decoder* d) {
   d->Message("position", from.has_position(), from.position(), &to->position);
   d->Seconds("step_seconds", from.step_seconds(), &to->step_seconds);
   d->Seconds("exposed_seconds", from.exposed_seconds(), &to->exposed_seconds);
+  d->Enum("overlap", from.overlap(), &v1::Overlap_IsValid, &to->overlap);
   d->Duration("silent_for", from.silent_for(), &to->silent_for);
   d->Duration("no_progress_for", from.no_progress_for(), &to->no_progress_for);
   d->Text("busy", from.busy(), &to->busy);

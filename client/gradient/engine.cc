@@ -416,6 +416,7 @@ protocol::Progress Engine::progress() {
   const StepTimes::Means means = times_.TakeMeans();
   progress.step_seconds = means.step_seconds;
   progress.exposed_seconds = means.exposed_seconds;
+  progress.overlap = overlap_.form();
   progress.revision = layouts_->revision();
   progress.paused = gate_.shut();
   return progress;

@@ -27,4 +27,13 @@ std::string_view Name(WorkerState state) {
   return "?";
 }
 
+std::string_view Name(Overlap overlap) {
+  switch (overlap) {
+    case Overlap::kAuto: return "auto";
+    case Overlap::kInline: return "inline";
+    case Overlap::kThread: return "thread";
+  }
+  return "?";
+}
+
 }  // namespace lockstep

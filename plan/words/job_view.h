@@ -38,6 +38,7 @@ enum class WorkerState : uint8_t {
 
 std::string_view Name(JobState state);     // "forming", "running", ...
 std::string_view Name(WorkerState state);  // "ready", "suspect", ...
+std::string_view Name(Overlap overlap);    // "inline", "thread", "auto"
 
 struct WorkerView {
   WorkerName name;
@@ -48,7 +49,9 @@ struct WorkerView {
   protocol::ProcessInfo process;
   protocol::Position position;
   double step_seconds = 0;
-  double exposed_seconds = 0;      // of these, communication held its thread
+  double exposed_seconds = 0;  // of these, communication held its thread
+  Overlap overlap =
+      Overlap::kAuto;  // who runs its transfers; kAuto: no step has passed
   absl::Duration silent_for;       // since it was last heard
   absl::Duration no_progress_for;  // since its position last changed
   std::string busy;                // why it makes no progress, if it said so

@@ -194,6 +194,8 @@ struct Progress {
   // communication held the training thread (GradientSync::exposed_seconds).
   double step_seconds = 0;
   double exposed_seconds = 0;
+  // Who runs the transfers of the step in progress; kAuto: there is none.
+  Overlap overlap = Overlap::kAuto;
   Revision revision;    // of the plan that the step in progress runs
   bool paused = false;  // between steps, by command
   bool operator==(const Progress&) const = default;

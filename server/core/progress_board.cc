@@ -33,6 +33,7 @@ bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
   if (progress.step_seconds > 0) {
     standing.step_seconds = progress.step_seconds;
     standing.exposed_seconds = progress.exposed_seconds;
+    standing.overlap = progress.overlap;
   }
   return moved && Moved(rank, now);
 }

@@ -30,7 +30,8 @@ struct Standing {
   std::vector<std::string> missing;  // as in Progress
   double step_seconds = 0;
   double exposed_seconds = 0;  // of the same steps
-  Revision revision;           // that its steps run
+  Overlap overlap = Overlap::kAuto;
+  Revision revision;  // that its steps run
   absl::Time moved;
   std::string busy;  // why it does not move, if it said so
   absl::Time busy_until = absl::InfinitePast();

@@ -13,6 +13,7 @@
 namespace lockstep::e2e {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
@@ -112,6 +113,12 @@ TEST_F(CommandsTest, AllRanksPauseGoOnAndStopAtOneStep) {
     EXPECT_EQ(paused["workers"][1]["step"], step);
     EXPECT_EQ(paused["wanted"]["commands"], Json({"pause"}));
     EXPECT_EQ(paused["wanted"]["reason"], "lunch");
+    for (const Json& worker : paused["workers"]) {
+      EXPECT_THAT(worker["overlap"], AnyOf("inline", "thread"));
+      EXPECT_GT(worker["exposed_seconds"], 0);
+      EXPECT_LE(worker["exposed_seconds"], worker["step_seconds"]);
+    }
+    EXPECT_THAT(History(paused), Contains(HasSubstr("connects")));
     EXPECT_THAT(History(paused), Contains("all ranks pause after step " +
                                           std::to_string(step - 1)));
     EXPECT_THAT(Ctl({"describe"}).output, HasSubstr("paused"));

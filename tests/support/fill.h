@@ -282,10 +282,10 @@ inline void Fill(Source& s, protocol::Connected& v) {
   All(s, groups);
 }
 inline void Fill(Source& s, protocol::Progress& v) {
-  auto& [position, submitted, missing, step_seconds, exposed_seconds, revision,
-         paused] = v;
-  All(s, position, submitted, missing, step_seconds, exposed_seconds, revision,
-      paused);
+  auto& [position, submitted, missing, step_seconds, exposed_seconds, overlap,
+         revision, paused] = v;
+  All(s, position, submitted, missing, step_seconds, exposed_seconds, overlap,
+      revision, paused);
 }
 inline void Fill(Source&, protocol::Heartbeat&) {}
 inline void Fill(Source& s, protocol::Busy& v) {
@@ -456,12 +456,12 @@ inline void Fill(Source& s, plan::Plan& v) {
 
 inline void Fill(Source& s, WorkerView& v) {
   auto& [name, generation, state, rank, coordinates, process, position,
-         step_seconds, exposed_seconds, silent_for, no_progress_for, busy,
-         revision, paused, lag_seconds] = v;
+         step_seconds, exposed_seconds, overlap, silent_for, no_progress_for,
+         busy, revision, paused, lag_seconds] = v;
   FillIndex(s, rank);
   All(s, name, generation, state, coordinates, process, position, step_seconds,
-      exposed_seconds, silent_for, no_progress_for, busy, revision, paused,
-      lag_seconds);
+      exposed_seconds, overlap, silent_for, no_progress_for, busy, revision,
+      paused, lag_seconds);
 }
 inline void Fill(Source& s, WaitView& v) {
   auto& [waiter, waited_for, why] = v;

@@ -30,9 +30,10 @@ int CountReady(const JobView& view) {
 }
 
 std::string WorkersTable(const JobView& view) {
-  std::string text = absl::StrFormat(
-      "%-5s %-20s %-8s %-4s %-14s %-8s %-9s %-9s %s\n", "rank", "worker",
-      "state", "life", "mesh", "step", "s/step", "exposed", "process");
+  std::string text =
+      absl::StrFormat("%-5s %-20s %-8s %-4s %-14s %-8s %-9s %-9s %-8s %s\n",
+                      "rank", "worker", "state", "life", "mesh", "step",
+                      "s/step", "exposed", "overlap", "process");
   for (const WorkerView& worker : view.workers) {
     std::vector<std::string> point;
     for (size_t axis = 0; axis < worker.coordinates.size(); ++axis) {
@@ -40,14 +41,14 @@ std::string WorkersTable(const JobView& view) {
                                    worker.coordinates[axis]));
     }
     absl::StrAppend(
-        &text,
-        absl::StrFormat("%-5s %-20s %-8s %-4d %-14s %-8d %-9.4f %-9.4f %s:%d",
-                        worker.rank < 0 ? "-" : absl::StrCat(worker.rank),
-                        worker.name.value, Text(Name(worker.state)),
-                        worker.generation.value, absl::StrJoin(point, ","),
-                        worker.position.step, worker.step_seconds,
-                        worker.exposed_seconds, worker.process.host,
-                        worker.process.pid));
+        &text, absl::StrFormat(
+                   "%-5s %-20s %-8s %-4d %-14s %-8d %-9.4f %-9.4f %-8s %s:%d",
+                   worker.rank < 0 ? "-" : absl::StrCat(worker.rank),
+                   worker.name.value, Text(Name(worker.state)),
+                   worker.generation.value, absl::StrJoin(point, ","),
+                   worker.position.step, worker.step_seconds,
+                   worker.exposed_seconds, Text(Name(worker.overlap)),
+                   worker.process.host, worker.process.pid));
     const bool is_behind =
         worker.revision.value != 0 && worker.revision != view.revision;
     if (is_behind) {

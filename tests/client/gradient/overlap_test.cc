@@ -192,6 +192,7 @@ TEST(OverlapTest, ExposedIsTheTimeFromFinishToTheVerdict) {
   const protocol::Progress progress = job.engine(0).progress();
   EXPECT_EQ(progress.step_seconds, 8);
   EXPECT_EQ(progress.exposed_seconds, 3);
+  EXPECT_EQ(progress.overlap, Overlap::kThread);
 }
 
 // Finish was called long before the stream got there.
