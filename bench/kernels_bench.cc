@@ -8,6 +8,7 @@
 
 #include "benchmark/benchmark.h"
 #include "kernels/cast_scale.h"
+#include "kernels/checked_reduce.h"
 #include "kernels/finite_check.h"
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
@@ -97,6 +98,32 @@ PACK(copy_f32, kF32, false);
 PACK(added_f32, kF32, true);
 PACK(added_f16, kF16, true);
 PACK(added_bf16, kBF16, true);
+
+// What a rank of two does with its slice in the arena, and the norm of it.
+void BM_ToBoth(benchmark::State& state, ReduceOp op, bool checked) {
+  const size_t count = state.range(0);
+  std::vector<std::vector<std::byte>> rows(2, Row(DType::kF32, count));
+  const void* const in[] = {rows[0].data(), rows[1].data()};
+  void* const out[] = {rows[0].data(), rows[1].data()};
+  for (auto _ : state) {
+    if (checked) {
+      CheckedReduce reduce(DType::kF32, op);
+      reduce.Fold(in, out, count);
+      benchmark::DoNotOptimize(reduce.Total());
+    } else {
+      ReduceRanksToAll(in, out, count, DType::kF32, op);
+    }
+    benchmark::ClobberMemory();
+  }
+  Moved(state, 4 * rows[0].size());
+}
+#define TO_BOTH(name, op, checked)                          \
+  BENCHMARK_CAPTURE(BM_ToBoth, name, ReduceOp::op, checked) \
+      ->Arg(kInCache)                                       \
+      ->Arg(kInMemory)
+TO_BOTH(max, kMax, false);
+TO_BOTH(mean, kMean, false);
+TO_BOTH(mean_checked, kMean, true);
 
 void BM_ReduceRanks(benchmark::State& state, DType dtype, ReduceOp op,
                     size_t ranks) {

@@ -2,6 +2,7 @@
 #include "kernels/element.h"
 #include "kernels/reduce_ref.h"
 #include "kernels/rows.h"
+#include "kernels/sum_tree.h"
 #include "kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -118,16 +119,63 @@ struct TypedRows {
   HWY_INLINE T* To(size_t row) const { return static_cast<T*>(out[row]); }
 };
 
+// What else is done with the blocks that are written: nothing.
+struct NoSquares {
+  template <size_t kVector, class V>
+  HWY_INLINE void Add(V) {}
+};
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+// Their squares are summed, in the lanes of sum_tree.h: a block is a whole
+// number of rounds over them.
+class Squares {
+ public:
+  explicit Squares(const double* lanes) {
+    for (size_t k = 0; k < kVectors; ++k) {
+      sums_[k] = hn::LoadU(D(), lanes + k * kPer);
+    }
+  }
+  template <size_t kVector, class V>
+  HWY_INLINE void Add(V floats) {
+    const hn::Half<hn::ScalableTag<float>> half;
+    AddTo<2 * kVector % kVectors>(hn::LowerHalf(half, floats));
+    AddTo<(2 * kVector + 1) % kVectors>(hn::UpperHalf(half, floats));
+  }
+  void Store(double* lanes) const {
+    for (size_t k = 0; k < kVectors; ++k) {
+      hn::StoreU(sums_[k], D(), lanes + k * kPer);
+    }
+  }
+
+ private:
+  using D = hn::ScalableTag<double>;
+  static constexpr size_t kPer = HWY_MAX_BYTES / sizeof(double);
+  static constexpr size_t kVectors = kSumLanes / kPer;
+
+  template <size_t kAt, class H>
+  HWY_INLINE void AddTo(H floats) {
+    const auto wide = hn::PromoteTo(D(), floats);
+    sums_[kAt] = hn::Add(sums_[kAt], hn::Mul(wide, wide));
+  }
+
+  hn::Vec<D> sums_[kVectors];
+};
+#endif
+
 // A block of four vectors stays in registers while all rows are folded into it,
 // and is written to all: a row is touched once for reading and once for
-// writing, while it is in the first cache.
-template <class T, class Op>
-size_t FoldBlocks(const TypedRows<T>& rows, size_t n, const Compute<T>* share,
-                  Op op) {
+// writing, while it is in the first cache. `kIn` and `kOut` are the numbers of
+// rows, 0 for any: two of each, the most common, are a loop without loops.
+template <size_t kIn, size_t kOut, class T, class Op, class Also>
+HWY_INLINE size_t FoldBlocks(const TypedRows<T>& rows, size_t n,
+                             const Compute<T>* share, Op op, Also& also) {
   using L = Lanes<T>;
   const typename L::D d;
   const size_t lanes = hn::Lanes(d);
   const size_t block = 4 * lanes;
+  const size_t in = kIn > 0 ? kIn : rows.in.size();
+  const size_t out = kOut > 0 ? kOut : rows.out.size();
+  const auto factor = hn::Set(d, share != nullptr ? *share : Compute<T>{1});
   size_t at = 0;
   for (; at + block <= n; at += block) {
     const T* const first = rows.From(0) + at;
@@ -135,7 +183,7 @@ size_t FoldBlocks(const TypedRows<T>& rows, size_t n, const Compute<T>* share,
     auto v1 = L::Load(first + lanes);
     auto v2 = L::Load(first + 2 * lanes);
     auto v3 = L::Load(first + 3 * lanes);
-    for (size_t row = 1; row < rows.in.size(); ++row) {
+    for (size_t row = 1; row < in; ++row) {
       const T* const next = rows.From(row) + at;
       v0 = op(v0, L::Load(next));
       v1 = op(v1, L::Load(next + lanes));
@@ -143,7 +191,6 @@ size_t FoldBlocks(const TypedRows<T>& rows, size_t n, const Compute<T>* share,
       v3 = op(v3, L::Load(next + 3 * lanes));
     }
     if (share != nullptr) {
-      const auto factor = hn::Set(d, *share);
       v0 = hn::Mul(v0, factor);
       v1 = hn::Mul(v1, factor);
       v2 = hn::Mul(v2, factor);
@@ -151,38 +198,54 @@ size_t FoldBlocks(const TypedRows<T>& rows, size_t n, const Compute<T>* share,
     }
     const auto h0 = L::Narrow(v0), h1 = L::Narrow(v1), h2 = L::Narrow(v2),
                h3 = L::Narrow(v3);
-    for (size_t row = 0; row < rows.out.size(); ++row) {
+    for (size_t row = 0; row < out; ++row) {
       T* const to = rows.To(row) + at;
       L::Store(h0, to);
       L::Store(h1, to + lanes);
       L::Store(h2, to + 2 * lanes);
       L::Store(h3, to + 3 * lanes);
     }
+    also.template Add<0>(h0);
+    also.template Add<1>(h1);
+    also.template Add<2>(h2);
+    also.template Add<3>(h3);
   }
   return at;
 }
 
-template <class T>
-size_t FoldWhatFillsBlocks(const TypedRows<T>& rows, size_t n, ReduceOp op,
-                           Compute<T> share) {
-  if constexpr (Lanes<T>::kWhole) {
-    switch (op) {
-      case ReduceOp::kSum: return FoldBlocks(rows, n, nullptr, AddTo());
-      case ReduceOp::kMean: return FoldBlocks(rows, n, &share, AddTo());
-      case ReduceOp::kProd: return FoldBlocks(rows, n, nullptr, MultiplyBy());
-      case ReduceOp::kMin: return FoldBlocks(rows, n, nullptr, Least());
-      case ReduceOp::kMax: return FoldBlocks(rows, n, nullptr, Greatest());
-    }
-    Fatal("no such ReduceOp");
+template <class T, class Op, class Also>
+size_t FoldByCount(const TypedRows<T>& rows, size_t n, const Compute<T>* share,
+                   Op op, Also& also) {
+  if (rows.in.size() == 2 && rows.out.size() == 2) {
+    return FoldBlocks<2, 2>(rows, n, share, op, also);
   }
-  return 0;
+  return FoldBlocks<0, 0>(rows, n, share, op, also);
+}
+
+template <class T, class Also>
+size_t FoldWhatFillsBlocks(const TypedRows<T>& rows, size_t n, ReduceOp op,
+                           Compute<T> share, Also& also) {
+  switch (op) {
+    case ReduceOp::kSum: return FoldByCount(rows, n, nullptr, AddTo(), also);
+    case ReduceOp::kMean: return FoldByCount(rows, n, &share, AddTo(), also);
+    case ReduceOp::kProd:
+      return FoldByCount(rows, n, nullptr, MultiplyBy(), also);
+    case ReduceOp::kMin: return FoldByCount(rows, n, nullptr, Least(), also);
+    case ReduceOp::kMax: return FoldByCount(rows, n, nullptr, Greatest(), also);
+  }
+  Fatal("no such ReduceOp");
 }
 
 template <class T>
-void FoldTypedRows(const TypedRows<T>& rows, size_t n, ReduceOp op) {
+Compute<T> ShareOf(const TypedRows<T>& rows) {
+  return Compute<T>{1} / static_cast<Compute<T>>(rows.in.size());
+}
+
+// What is left from `begin` on.
+template <class T>
+void FoldRest(const TypedRows<T>& rows, size_t begin, size_t n, ReduceOp op) {
   using C = Compute<T>;
-  const C share = C{1} / static_cast<C>(rows.in.size());
-  const size_t begin = FoldWhatFillsBlocks(rows, n, op, share);
+  const C share = ShareOf(rows);
   for (size_t i = begin; i < n; ++i) {
     C value = ConvertTo<C>(rows.From(0)[i]);
     for (size_t row = 1; row < rows.in.size(); ++row) {
@@ -195,12 +258,42 @@ void FoldTypedRows(const TypedRows<T>& rows, size_t n, ReduceOp op) {
   }
 }
 
+template <class T>
+void FoldTypedRows(const TypedRows<T>& rows, size_t n, ReduceOp op) {
+  size_t begin = 0;
+  if constexpr (Lanes<T>::kWhole) {
+    NoSquares none;
+    begin = FoldWhatFillsBlocks(rows, n, op, ShareOf(rows), none);
+  }
+  FoldRest(rows, begin, n, op);
+}
+
 void FoldFloats(DType dtype, ReduceOp op, std::span<const void* const> in,
                 std::span<void* const> out, size_t n) {
   WithFloat(dtype, [&](auto tag) {
     FoldTypedRows<typename decltype(tag)::type>({in, out}, n, op);
   });
 }
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+void FoldF32Squaring(ReduceOp op, std::span<const void* const> in,
+                     std::span<void* const> out, size_t n, double* lanes) {
+  const TypedRows<float> rows{in, out};
+  Squares squares(lanes);
+  const size_t rest = FoldWhatFillsBlocks(rows, n, op, ShareOf(rows), squares);
+  squares.Store(lanes);
+  FoldRest(rows, rest, n, op);
+  AddSquaresRow(rows.To(0) + rest, 1.0, lanes, n - rest);
+}
+#else
+// In two passes: the row is still in the first cache.
+void FoldF32Squaring(ReduceOp op, std::span<const void* const> in,
+                     std::span<void* const> out, size_t n, double* lanes) {
+  const TypedRows<float> rows{in, out};
+  FoldTypedRows(rows, n, op);
+  AddSquaresRow(rows.To(0), 1.0, lanes, n);
+}
+#endif
 
 }  // namespace lockstep::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -209,10 +302,16 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::kernels {
 
 HWY_EXPORT(FoldFloats);
+HWY_EXPORT(FoldF32Squaring);
 
 void FoldFloatRows(DType dtype, ReduceOp op, std::span<const void* const> in,
                    std::span<void* const> out, size_t n) {
   HWY_DYNAMIC_DISPATCH(FoldFloats)(dtype, op, in, out, n);
+}
+
+void FoldF32RowsSquaring(ReduceOp op, std::span<const void* const> in,
+                         std::span<void* const> out, size_t n, double* lanes) {
+  HWY_DYNAMIC_DISPATCH(FoldF32Squaring)(op, in, out, n, lanes);
 }
 
 }  // namespace lockstep::kernels

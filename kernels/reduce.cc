@@ -41,8 +41,7 @@ void ReduceIntegers(std::span<const void* const> inputs, Rows outs,
   });
 }
 
-// Two rows that need no widening and no scaling, the most common: a loop of its
-// own is a quarter faster.
+// Two rows, the most common: a loop of its own is a quarter faster.
 bool IsPair(size_t inputs, size_t outs, DType dtype, ReduceOp op) {
   return inputs == 2 && outs <= 2 && op != ReduceOp::kMean &&
          dtype != DType::kF16 && dtype != DType::kBF16;

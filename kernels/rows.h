@@ -53,6 +53,10 @@ void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
 void FoldFloatRows(DType dtype, ReduceOp op, std::span<const void* const> in,
                    std::span<void* const> out, size_t n);
 
+// The same of f32, and AddSquaresRow of out[0] with the scale 1.
+void FoldF32RowsSquaring(ReduceOp op, std::span<const void* const> in,
+                         std::span<void* const> out, size_t n, double* lanes);
+
 // square_rows.cc: lanes[i % kSumLanes] += (src[i] * scale)^2 in order of i, in
 // f64 (sum_tree.h).
 void AddSquaresRow(const float* src, double scale, double* lanes, size_t n);

@@ -1,0 +1,61 @@
+// The finite check of one run of sum_tree.h: at most kSumRun elements.
+//
+// For kernels/*.cc.
+
+#ifndef LOCKSTEP_KERNELS_CHECK_RUN_H_
+#define LOCKSTEP_KERNELS_CHECK_RUN_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/element.h"
+#include "kernels/finite_check.h"
+#include "kernels/rows.h"
+#include "kernels/sum_tree.h"
+
+namespace lockstep::kernels {
+
+template <class T>
+double SumRun(const T* run, size_t n, double inverse_scale) {
+  double lanes[kSumLanes] = {};
+  AddSquaresRow(run, inverse_scale, lanes, n);
+  return FoldLanes(lanes);
+}
+
+// What counts as 0 in the sum is 0 in this copy.
+template <class T>
+FiniteCheck CheckSuspectRun(const T* run, size_t n, double inverse_scale) {
+  T finite[kSumRun];
+  uint64_t non_finite = 0;
+  for (size_t i = 0; i < n; ++i) {
+    finite[i] = IsFinite(run[i]) ? run[i] : T{0};
+    non_finite += IsFinite(run[i]) ? 0 : 1;
+  }
+  return {.sum_of_squares = SumRun(finite, n, inverse_scale),
+          .non_finite = non_finite};
+}
+
+// `sum` is SumRun's. One infinity or NaN among the squares makes the sum one
+// too, so a finite sum needs no second look: this is the path of nearly every
+// run.
+template <class T>
+FiniteCheck CheckSummedRun(const T* run, size_t n, double inverse_scale,
+                           double sum) {
+  if (IsFinite(sum)) return {.sum_of_squares = sum, .non_finite = 0};
+  return CheckSuspectRun(run, n, inverse_scale);
+}
+
+template <class T>
+FiniteCheck CheckRun(const T* run, size_t n, double inverse_scale) {
+  if constexpr (kIsHalf<T>) {
+    float wide[kSumRun];
+    ConvertRow(run, wide, n);
+    return CheckRun(wide, n, inverse_scale);
+  } else {
+    return CheckSummedRun(run, n, inverse_scale, SumRun(run, n, inverse_scale));
+  }
+}
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_KERNELS_CHECK_RUN_H_

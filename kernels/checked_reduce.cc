@@ -1,0 +1,56 @@
+#include "kernels/checked_reduce.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/check_run.h"
+#include "kernels/dispatch.h"
+#include "kernels/reduce.h"
+#include "kernels/rows.h"
+
+namespace lockstep::kernels {
+namespace {
+
+template <class T>
+FiniteCheck FoldRun(std::span<const void* const> in, std::span<void* const> out,
+                    size_t n, DType dtype, ReduceOp op) {
+  const T* const result = static_cast<const T*>(out[0]);
+  if constexpr (std::is_same_v<T, float>) {
+    double lanes[kSumLanes] = {};
+    FoldF32RowsSquaring(op, in, out, n, lanes);
+    return CheckSummedRun(result, n, 1.0, FoldLanes(lanes));
+  } else {
+    ReduceRanksToAll(in, out, n, dtype, op);
+    return CheckRun(result, n, 1.0);
+  }
+}
+
+// All rows, from `bytes` on.
+template <class Pointer>
+void Advance(std::vector<Pointer>& rows, size_t bytes) {
+  using Byte = std::conditional_t<std::is_same_v<Pointer, void*>, std::byte,
+                                  const std::byte>;
+  for (Pointer& row : rows) row = static_cast<Byte*>(row) + bytes;
+}
+
+}  // namespace
+
+void CheckedReduce::Fold(std::span<const void* const> inputs,
+                         std::span<void* const> outs, size_t count) {
+  std::vector<const void*> in(inputs.begin(), inputs.end());
+  std::vector<void*> out(outs.begin(), outs.end());
+  WithFloat(dtype_, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (size_t begin = 0; begin < count; begin += kSumRun) {
+      const size_t n = std::min(count - begin, kSumRun);
+      const FiniteCheck run = FoldRun<T>(in, out, n, dtype_, op_);
+      tree_.Add(run.sum_of_squares);
+      non_finite_ += run.non_finite;
+      Advance(in, n * sizeof(T));
+      Advance(out, n * sizeof(T));
+    }
+  });
+}
+
+}  // namespace lockstep::kernels
