@@ -1,5 +1,6 @@
 #include "kernels/copy.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -7,6 +8,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/copy.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -33,6 +35,27 @@ void CopyVectors(uint8_t* dst, const uint8_t* src, size_t bytes) {
   if (i < bytes) std::memcpy(dst + i, src + i, bytes - i);
 }
 
+// Lines that are written whole need not be read before.
+void CopyVectorsPast(uint8_t* dst, const uint8_t* src, size_t bytes) {
+  const hn::ScalableTag<uint8_t> tag;
+  const size_t width = hn::Lanes(tag);
+  const size_t to_line = -reinterpret_cast<uintptr_t>(dst) % 64;
+  size_t i = std::min(to_line, bytes);
+  if (i > 0) std::memcpy(dst, src, i);
+  for (; i + 4 * width <= bytes; i += 4 * width) {
+    const auto a = hn::LoadU(tag, src + i);
+    const auto b = hn::LoadU(tag, src + i + width);
+    const auto c = hn::LoadU(tag, src + i + 2 * width);
+    const auto d = hn::LoadU(tag, src + i + 3 * width);
+    hn::Stream(a, tag, dst + i);
+    hn::Stream(b, tag, dst + i + width);
+    hn::Stream(c, tag, dst + i + 2 * width);
+    hn::Stream(d, tag, dst + i + 3 * width);
+  }
+  hwy::FlushStream();
+  if (i < bytes) std::memcpy(dst + i, src + i, bytes - i);
+}
+
 }  // namespace lockstep::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -40,9 +63,15 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::kernels {
 
 HWY_EXPORT(CopyVectors);
+HWY_EXPORT(CopyVectorsPast);
 
 void Copy(void* dst, const void* src, size_t bytes) {
   HWY_DYNAMIC_DISPATCH(CopyVectors)
+  (static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), bytes);
+}
+
+void CopyPastCaches(void* dst, const void* src, size_t bytes) {
+  HWY_DYNAMIC_DISPATCH(CopyVectorsPast)
   (static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), bytes);
 }
 

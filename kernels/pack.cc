@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "kernels/copy.h"
 #include "kernels/dispatch.h"
 #include "kernels/tiles.h"
 
@@ -51,11 +52,18 @@ Compute<T> Factor(const T*, double factor) {
 
 }  // namespace
 
+// A bucket with more than this in it is reduced when the caches nearest to the
+// core have forgotten it.
+constexpr size_t kNearBytes = 1 << 20;
+
 void Pack(std::span<const Slot> slots, DType dtype, void* bucket) {
   const size_t bytes = SizeOf(dtype);
+  size_t elements = 0;
+  for (const Slot& slot : slots) elements += slot.count;
+  auto* const copy = elements * bytes > kNearBytes ? CopyPastCaches : Copy;
   std::byte* to = static_cast<std::byte*>(bucket);
   ForPieces(slots, bytes, [&](void* tensor, size_t at, size_t count) {
-    std::memcpy(to + at * bytes, tensor, count * bytes);
+    copy(to + at * bytes, tensor, count * bytes);
   });
 }
 
