@@ -1,5 +1,7 @@
 #include "client/gradient/bucket_transfer.h"
 
+#include "client/transport/checked_all_reduce.h"
+
 namespace lockstep::gradient {
 
 absl::Status EnqueueExchange(Communicator& communicator,
@@ -13,8 +15,13 @@ absl::Status EnqueueExchange(Communicator& communicator,
 absl::Status EnqueueReduction(Communicator& communicator,
                               const plan::Bucket& bucket,
                               const plan::Slice& slice, std::byte* wire,
-                              Stream& stream) {
+                              kernels::FiniteCheck* norm, Stream& stream) {
   const DType dtype = WireOf(bucket);
+  if (norm != nullptr) {
+    return transport::CheckedAllReduce(communicator, wire, bucket.total, dtype,
+                                       bucket.op, bucket.flags_offset, norm,
+                                       stream);
+  }
   if (!HasSlices(bucket)) {
     return communicator.AllReduce(wire, wire, bucket.total, dtype, bucket.op,
                                   stream);

@@ -14,6 +14,7 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "kernels/finite_check.h"
 #include "lockstep/communicator.h"
 #include "plan/ir.h"
 #include "plan/shard.h"
@@ -27,10 +28,12 @@ absl::Status EnqueueExchange(Communicator& communicator,
                              std::byte* slices, Stream& stream);
 
 // `wire`: what travels of the gradients (bucket_store.h). `slice`: this rank's.
+// `norm`: of a whole bucket, by a communicator that can, gets the check of what
+// this rank folds (checked_all_reduce.h), unless it is null.
 absl::Status EnqueueReduction(Communicator& communicator,
                               const plan::Bucket& bucket,
                               const plan::Slice& slice, std::byte* wire,
-                              Stream& stream);
+                              kernels::FiniteCheck* norm, Stream& stream);
 
 // `parameters`: laid out like the bucket. Reads this rank's slice and writes
 // the others': done again, it gives the same.

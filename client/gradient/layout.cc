@@ -117,7 +117,8 @@ bool Layout::LayOut(const plan::Transfer& transfer, int rank) {
   items_.push_back({.bucket = b,
                     .communicator = transfer.communicator,
                     .slice = slice,
-                    .owned = Ranges(OwnedRanges(plan_, b, rank))});
+                    .owned = Ranges(OwnedRanges(plan_, b, rank)),
+                    .owns_slice = CountsWholeSlice(plan_, b, rank)});
   return true;
 }
 

@@ -36,7 +36,8 @@ class Layout {
     int communicator = -1;
     plan::Slice slice;  // of the bucket, whose sum this rank gets
     std::vector<kernels::ElementRange> owned;  // counted here in the norm
-    ArenaBuffer scratch;                       // for counting them
+    bool owns_slice = false;  // all that this rank folds, if it does
+    ArenaBuffer scratch;      // for counting them
   };
   // One gather, of the parameters of a sharded bucket.
   struct Gather {

@@ -1,12 +1,13 @@
 // Which elements of the reduced gradients this rank counts in the global norm.
 //
 // After the reduction all members of a bucket's communicator hold the same
-// gradients, so the work is cut: member i of n looks at the i-th n-th of each
-// slot; of a sharded bucket it has its slice alone, and looks at that; a
-// bucket with leaves is looked at by its first rank alone, so that the norm too
-// has the same bits on any number of ranks. A parameter that is replicated over
-// further axes is counted only at coordinate 0 of each. Together the ranks
-// count every logical element once.
+// gradients, so the work is cut: each looks at the slice that it folds where
+// ranks fold for each other (slices.h), and then it can do that while it folds;
+// of a sharded bucket it has its slice alone, and looks at that; a bucket with
+// leaves is looked at by its first rank alone, so that the norm too has the
+// same bits on any number of ranks. A parameter that is replicated over further
+// axes is counted only at coordinate 0 of each. Together the ranks count every
+// logical element once. Padding is zeros, and counts for nothing.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_OWNED_H_
 #define LOCKSTEP_CLIENT_GRADIENT_OWNED_H_
@@ -24,8 +25,11 @@ struct OwnedRange {
   bool operator==(const OwnedRange&) const = default;
 };
 
-// In slot order. `rank` is a world rank and a member of the bucket's
-// communicator.
+// All of the slice, up to the flags?
+bool CountsWholeSlice(const plan::Plan& plan, int bucket, int rank);
+
+// In order; one range if CountsWholeSlice. `rank` is a world rank and a member
+// of the bucket's communicator.
 std::vector<OwnedRange> OwnedRanges(const plan::Plan& plan, int bucket,
                                     int rank);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/gradient/bucket_transfer.h"
+#include "client/transport/checked_all_reduce.h"
 
 namespace lockstep::gradient {
 
@@ -36,6 +37,7 @@ void Reduction::LaunchBucket(Layout& layout, int item,
   if (layout.bucket(it.bucket).leaves > 0) {
     LaunchExchange(layout, it, std::exchange(after, {}));
   }
+  const bool checked = IsChecked(layout, it);
   queue_->Launch(
       {.after = std::move(after),
        .before =
@@ -44,15 +46,17 @@ void Reduction::LaunchBucket(Layout& layout, int item,
              return site.status();
            },
        .communicate =
-           [this, &layout, &it](Stream& stream) {
-             return EnqueueReduction(
-                 *communicators_[it.communicator], layout.bucket(it.bucket),
-                 it.slice, layout.store().WireData(it.bucket), stream);
+           [this, &layout, &it, checked](Stream& stream) {
+             return EnqueueReduction(*communicators_[it.communicator],
+                                     layout.bucket(it.bucket), it.slice,
+                                     layout.store().WireData(it.bucket),
+                                     checked ? &moved().norm : nullptr, stream);
            },
        .then =
-           [this, &layout, &it](Site& site, const absl::Status& launched) {
+           [this, &layout, &it, checked](Site& site,
+                                         const absl::Status& launched) {
              if (!launched.ok()) return on_failure_(-1, launched);
-             Follow(site, layout, it);
+             if (Brought(site, layout, it) && !checked) Count(site, layout, it);
            },
        // The next bucket's reduction does not wait for this one's norm.
        .aside = true});
@@ -133,8 +137,10 @@ void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
                       }});
 }
 
-void Reduction::Follow(Site& site, Layout& layout, const Layout::Item& item) {
-  if (Brought(site, layout, item)) Count(site, layout, item);
+bool Reduction::IsChecked(const Layout& layout, const Layout::Item& item) {
+  const plan::Bucket& bucket = layout.bucket(item.bucket);
+  return item.owns_slice && WireOf(bucket) == bucket.dtype &&
+         transport::CanCheck(*communicators_[item.communicator]);
 }
 
 bool Reduction::Brought(Site& site, Layout& layout, const Layout::Item& item) {

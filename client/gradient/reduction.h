@@ -7,8 +7,9 @@
 // Where ranks update slices, a step begins with the gathers of what the last
 // one changed.
 //
-// The norm of a bucket is taken right behind its reduction, while the next one
-// is still being filled. Norms, flags and the verdict's vectors are fetched
+// The norm of a bucket is taken by its reduction, where ranks fold in memory
+// (checked_all_reduce.h), else right behind it, while the next one is still
+// being filled. Norms, flags and the verdict's vectors are fetched
 // before they are read: only the verdict waits for that, twice.
 //
 // Completed is not succeeded: where a queue runs on after an abort, what was
@@ -144,8 +145,8 @@ class Reduction {
   // Of a bucket with leaves: its gradients are summed, in slices of ranks.
   void LaunchExchange(Layout& layout, const Layout::Item& item,
                       std::vector<Event> after);
-  // What follows a bucket's reduction: what it brought, and the norm of it.
-  void Follow(Site& site, Layout& layout, const Layout::Item& item);
+  // Does the reduction itself take the norm of what it brings?
+  bool IsChecked(const Layout& layout, const Layout::Item& item);
   // False, and told, if its communicator has failed.
   bool Brought(Site& site, Layout& layout, const Layout::Item& item);
   void Count(Site& site, Layout& layout, const Layout::Item& item);

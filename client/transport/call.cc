@@ -126,6 +126,10 @@ absl::Status CheckReduction(const Call& call) {
     return Invalid(call, "the mean of ", Word(Name(call.dtype)),
                    " is not defined, only of floats");
   }
+  if (call.check != nullptr && !IsFloat(call.dtype)) {
+    return Invalid(call, "only floats can be checked, not ",
+                   Word(Name(call.dtype)));
+  }
   return absl::OkStatus();
 }
 

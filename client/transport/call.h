@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/finite_check.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep::transport {
@@ -40,6 +41,12 @@ struct Call {
   int peer = 0;  // the root of a broadcast, the peer of Send and Recv
   // AllToAllV only; one entry per rank, in elements.
   std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
+  // AllReduce of floats only, where executor.h says so: adds to *check what
+  // kernels::CheckFinite says of this rank's FoldSlice (slices.h) of the
+  // result, as far as it lies in the first `checked` elements. Not on the wire:
+  // ranks may differ in it.
+  kernels::FiniteCheck* check = nullptr;
+  size_t checked = 0;
   // The first of the tags that the call's transfers may use; see FirstTag.
   uint64_t tag = 0;
 

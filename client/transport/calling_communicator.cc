@@ -16,6 +16,22 @@ absl::Status CallingCommunicator::AllReduce(const void* in, void* out,
                 stream);
 }
 
+absl::Status CallingCommunicator::CheckedAllReduce(void* data, size_t count,
+                                                   DType dtype, ReduceOp op,
+                                                   size_t checked,
+                                                   kernels::FiniteCheck* check,
+                                                   Stream& stream) {
+  return Submit({.kind = CallKind::kAllReduce,
+                 .in = data,
+                 .out = data,
+                 .count = count,
+                 .dtype = dtype,
+                 .op = op,
+                 .check = check,
+                 .checked = checked},
+                stream);
+}
+
 absl::Status CallingCommunicator::ReduceScatter(const void* in, void* out,
                                                 size_t count, DType dtype,
                                                 ReduceOp op, Stream& stream) {

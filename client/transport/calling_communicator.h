@@ -43,6 +43,13 @@ class CallingCommunicator : public Communicator {
   absl::Status Barrier(Stream& stream) final;
   absl::Status Group(absl::FunctionRef<absl::Status()> body) final;
 
+  // Can it do CheckedAllReduce?
+  virtual bool checks() const { return false; }
+  // AllReduce in place, with Call::check.
+  absl::Status CheckedAllReduce(void* data, size_t count, DType dtype,
+                                ReduceOp op, size_t checked,
+                                kernels::FiniteCheck* check, Stream& stream);
+
  protected:
   CallingCommunicator(int rank, int size) : rank_(rank), size_(size) {}
 

@@ -28,6 +28,8 @@ class Executor {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view transport() const = 0;
+  // Does it check what it sums (Call::check)?
+  virtual bool checks() const { return false; }
 
   // Executes checked `calls` as one group, on the calling thread, and blocks
   // until they are done or have failed.

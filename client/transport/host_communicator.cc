@@ -17,6 +17,7 @@ class HostCommunicator final : public CallingCommunicator {
   HostCommunicator(const GroupSpec& group, std::unique_ptr<Executor> executor)
       : CallingCommunicator(executor->rank(), executor->size()),
         transport_(executor->transport()),
+        checks_(executor->checks()),
         sent_(size()),
         received_(size()),
         membership_(std::make_shared<Membership>(
@@ -26,6 +27,7 @@ class HostCommunicator final : public CallingCommunicator {
   ~HostCommunicator() override { membership_->Close(); }
 
   std::string_view transport() const override { return transport_; }
+  bool checks() const override { return checks_; }
 
   void Abort(std::string_view cause) override {
     membership_->Fail(
@@ -62,6 +64,7 @@ class HostCommunicator final : public CallingCommunicator {
   }
 
   const std::string_view transport_;
+  const bool checks_;
   uint64_t collectives_ = 0;
   std::vector<uint64_t> sent_;      // to each rank
   std::vector<uint64_t> received_;  // from each rank

@@ -13,6 +13,11 @@ struct Range {
   size_t count = 0;
 };
 
+// The slice of `total` elements that a rank folds for all, where it writes to
+// their memory. Slices begin with a cache line where they may: two ranks that
+// write to one line would pass it to and fro.
+inline Range FoldSlice(size_t total, size_t element, int ranks, int rank);
+
 class Slices {
  public:
   // `total` elements over `ranks` slices that differ by at most one element;
@@ -49,6 +54,13 @@ class Slices {
   size_t ranks_;
   size_t chunk_;
 };
+
+inline Range FoldSlice(size_t total, size_t element, int ranks, int rank) {
+  const size_t line = 64 / element;
+  const Range lines = Slices((total + line - 1) / line, ranks, 1).Slice(rank);
+  const size_t begin = std::min(lines.begin * line, total);
+  return {begin, std::min(lines.count * line, total - begin)};
+}
 
 }  // namespace lockstep::transport
 

@@ -21,20 +21,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/transport/shm/collective.h"
+#include "client/transport/shm/fold_check.h"
 #include "client/transport/slices.h"
 #include "kernels/copy.h"
-#include "kernels/reduce.h"
 
 namespace lockstep::transport {
 namespace {
-
-constexpr size_t kLine = 64;
 
 class Fold final : public Collective {
  public:
   Fold(const Call& call, Board& board)
       : Collective(call, board),
         element_(SizeOf(call.dtype)),
+        check_(call),
         inputs_(size()),
         sources_(size()),
         targets_(size()) {}
@@ -43,15 +42,9 @@ class Fold final : public Collective {
   bool scatter() const { return call().kind == CallKind::kReduceScatter; }
   size_t total() const { return call().count * (scatter() ? size() : 1); }
 
-  // Slices begin with a cache line where they may: two ranks that write to one
-  // line would pass it to and fro.
   Range Slice(int of) const {
-    if (scatter()) return {of * call().count, call().count};
-    const size_t unit = kLine / element_;
-    const Range units =
-        Slices((total() + unit - 1) / unit, size(), 1).Slice(of);
-    const size_t begin = std::min(units.begin * unit, total());
-    return {begin, std::min(units.count * unit, total() - begin)};
+    return scatter() ? Range{of * call().count, call().count}
+                     : FoldSlice(total(), element_, size(), of);
   }
   // Chunk `c` of a slice.
   Range Chunk(int of, uint64_t c) const {
@@ -97,18 +90,25 @@ class Fold final : public Collective {
       if (absl::Status found = Find(peer); !found.ok()) return found;
     }
     const size_t part = board().mine().shape().chunk_bytes / size();
-    chunk_ = (staged_ != 0 ? part : kPieceBytes / 4) / element_;
+    chunk_ = WholeRuns((staged_ != 0 ? part : kPieceBytes / 4) / element_);
     part_bytes_ = part;
     // A small all-reduce is folded whole by each.
     whole_ = !scatter() && way(rank()) == Way::kSmall;
     const size_t longest = whole_ ? total() : Slice(0).count;
     chunks_ = (longest + chunk_ - 1) / chunk_;
+    check_.Begin(Slice(rank()), whole_ ? 0 : chunk_);
     if (chunks_ < kChunksMax) return absl::OkStatus();
     return absl::ResourceExhaustedError(
         absl::StrCat("a reduction of ", total() * element_,
                      " bytes of private "
                      "memory is more than passes through the stage: use the "
                      "arena"));
+  }
+
+  // The same on all ranks, whether they check what they sum or not.
+  static size_t WholeRuns(size_t elements) {
+    return elements > kernels::kSumRun ? elements - elements % kernels::kSumRun
+                                       : elements;
   }
 
   // Where `peer`'s contribution begins, and its result, unless they pass the
@@ -183,11 +183,8 @@ class Fold final : public Collective {
     if (back) {
       outs_.push_back(stage(rank(), folded_) + rank() * part_bytes_);
     }
-    if (mine.count > 0) {
-      kernels::ReduceRanksToAll(inputs_, outs_, mine.count, call().dtype,
-                                call().op);
-    }
-    ++folded_;
+    check_.Fold(mine, inputs_, outs_);
+    if (++folded_ == chunks_) check_.End(Out(Slice(rank()).begin));
     if (back) {
       Say(&Cell::folded, folded_);
       return true;
@@ -213,6 +210,7 @@ class Fold final : public Collective {
   }
 
   const size_t element_;
+  FoldCheck check_;
   std::vector<const void*> inputs_;
   std::vector<void*> outs_;
   std::vector<const std::byte*> sources_;

@@ -35,6 +35,7 @@ class ShmExecutor final : public Executor {
   int rank() const override { return board_->rank(); }
   int size() const override { return board_->size(); }
   std::string_view transport() const override { return "shm"; }
+  bool checks() const override { return true; }
 
   absl::Status Execute(const std::vector<Call>& calls) override {
     std::vector<std::unique_ptr<Task>> tasks;

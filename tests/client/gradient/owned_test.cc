@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
+#include "plan/shard.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -20,21 +21,43 @@ plan::Plan PlanOf(const char* mesh, const std::vector<Parameter>& everywhere) {
   return *plan;
 }
 
-TEST(OwnedTest, MembersCutEachSlotAndLeaveOutFlagsAndPadding) {
+TEST(OwnedTest, EachLooksAtTheSliceThatItFoldsAndNotAtFlags) {
   const plan::Plan plan = PlanOf(
-      "data=2", {{.name = "b", .shape = {3}}, {.name = "w", .shape = {5}}});
+      "data=2", {{.name = "b", .shape = {3}}, {.name = "w", .shape = {40}}});
   ASSERT_EQ(plan.buckets.size(), 1u);
-  const std::vector<plan::Slot>& slots = plan.buckets[0].slots;
-  ASSERT_EQ(slots[0].count, 5) << "the last registered is ready first";
-  EXPECT_THAT(OwnedRanges(plan, 0, 0),
-              ElementsAre(OwnedRange{slots[0].offset, 2},
-                          OwnedRange{slots[1].offset, 1}));
-  EXPECT_THAT(OwnedRanges(plan, 0, 1),
-              ElementsAre(OwnedRange{slots[0].offset + 2, 3},
-                          OwnedRange{slots[1].offset + 1, 2}));
+  ASSERT_EQ(plan.buckets[0].flags_offset, 48 + 16) << "lines of 16 elements";
+  EXPECT_THAT(OwnedRanges(plan, 0, 0), ElementsAre(OwnedRange{0, 48}));
+  EXPECT_THAT(OwnedRanges(plan, 0, 1), ElementsAre(OwnedRange{48, 16}));
+  EXPECT_TRUE(CountsWholeSlice(plan, 0, 0));
 }
 
-// Counts how many ranks look at each element of each logical parameter.
+TEST(OwnedTest, WhatAnotherCountsIsCutOutOfTheSlice) {
+  const Parameter here{.name = "w", .shape = {40}, .axes = {"data"}};
+  Parameter there = here;
+  there.name = "b";
+  there.replicated_over = {"pipe"};
+  const plan::Plan plan = PlanOf("data=2,pipe=2", {there, here});
+  for (int rank = 0; rank < 4; ++rank) {
+    const bool all = plan.mesh.CoordinatesOf(rank)[1] == 0;
+    for (int b = 0; b < static_cast<int>(plan.buckets.size()); ++b) {
+      const auto& members =
+          plan.communicators[plan.buckets[b].communicator].ranks;
+      if (std::find(members.begin(), members.end(), rank) == members.end())
+        continue;
+      EXPECT_EQ(CountsWholeSlice(plan, b, rank), all) << rank;
+    }
+  }
+}
+
+// Of a range of a bucket, what lies in its slots.
+int64_t InSlots(const plan::Bucket& bucket, const OwnedRange& range) {
+  int64_t count = 0;
+  for (const plan::Slot& slot : bucket.slots) {
+    count += plan::PartIn(slot, {range.offset, range.count}).count;
+  }
+  return count;
+}
+
 void ExpectEachElementOnce(const plan::Plan& plan, int64_t logical_elements) {
   int64_t counted = 0;
   for (int rank = 0; rank < plan.mesh.WorldSize(); ++rank) {
@@ -44,7 +67,7 @@ void ExpectEachElementOnce(const plan::Plan& plan, int64_t logical_elements) {
       if (std::find(members.begin(), members.end(), rank) == members.end())
         continue;
       for (const OwnedRange& range : OwnedRanges(plan, b, rank))
-        counted += range.count;
+        counted += InSlots(plan.buckets[b], range);
     }
   }
   EXPECT_EQ(counted, logical_elements);
@@ -67,6 +90,11 @@ TEST(OwnedTest, TheWorldCountsEachLogicalElementOnce) {
     Parameter replicated = sharded;
     replicated.replicated_over = {"pipe"};
     ExpectEachElementOnce(PlanOf("data=3,pipe=2", {replicated}), n);
+
+    // Both in one bucket.
+    sharded.name = "v";
+    ExpectEachElementOnce(PlanOf("data=3,pipe=2", {replicated, sharded}),
+                          3 * n);
   }
 }
 
