@@ -29,4 +29,9 @@ Slice PartIn(const Slot& slot, const Slice& slice) {
   return {.offset = begin - slot.offset, .count = end - begin};
 }
 
+bool GathersParameters(const Plan& plan, const Transfer& transfer) {
+  return transfer.kind == TransferKind::kAllGather && transfer.bucket >= 0 &&
+         plan.buckets[transfer.bucket].sharded;
+}
+
 }  // namespace lockstep::plan

@@ -40,6 +40,10 @@ Slice SliceOf(const Bucket& bucket, int ranks, int position);
 // there is none.
 Slice PartIn(const Slot& slot, const Slice& slice);
 
+// Brings what other ranks updated of a sharded bucket's parameters, before the
+// step: of a bucket's transfers the one that no gradient is needed for.
+bool GathersParameters(const Plan& plan, const Transfer& transfer);
+
 }  // namespace lockstep::plan
 
 #endif  // LOCKSTEP_PLAN_SHARD_H_

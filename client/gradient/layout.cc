@@ -102,7 +102,7 @@ bool Layout::LayOut(const plan::Transfer& transfer, int rank) {
   const int b = transfer.bucket;
   const plan::Bucket& bucket = plan_.buckets[b];
   const plan::Slice slice = SliceOn(b, rank);
-  if (bucket.sharded && transfer.kind == TransferKind::kAllGather) {
+  if (plan::GathersParameters(plan_, transfer)) {
     gathers_.push_back({b, transfer.communicator, slice});
     return true;
   }

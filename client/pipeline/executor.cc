@@ -9,6 +9,7 @@
 #include "client/pipeline/walk.h"
 #include "plan/pipeline/shape.h"
 #include "plan/pipeline/stages.h"
+#include "plan/shard.h"
 
 namespace lockstep::pipeline {
 
@@ -64,7 +65,10 @@ void Executor::FindStageEnds() {
   for (size_t place = 0; place < order.size(); ++place) {
     const plan::Transfer& transfer =
         mine_.lanes[order[place].lane].transfers[order[place].index];
-    if (transfer.bucket < 0) continue;
+    if (transfer.bucket < 0 ||
+        plan::GathersParameters(*options_.plan, transfer)) {
+      continue;
+    }
     const int stage =
         plan::StageOf(*options_.plan, options_.plan->buckets[transfer.bucket]);
     if (stage >= 0 && done.insert(stage).second) stage_done_at_[place] = stage;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "plan/shard.h"
 #include "plan/verify/roster.h"
 #include "plan/verify/structure.h"
 
@@ -34,11 +35,6 @@ std::span<const TransferKind> KindsOf(const Bucket& bucket) {
   if (bucket.leaves > 0) return kOfLeaves;
   if (bucket.sharded) return kSharded;
   return kWhole;
-}
-
-bool GathersParameters(const Plan& plan, const Transfer& t) {
-  return t.kind == TransferKind::kAllGather && t.bucket >= 0 &&
-         plan.buckets[t.bucket].sharded;
 }
 
 // Extents not negative, and their product small enough to count with.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "plan/pipeline/shape.h"
+#include "plan/shard.h"
 #include "plan/verify/structure.h"
 
 namespace lockstep::plan {
@@ -139,6 +140,7 @@ class TaskCheck {
   void CheckReduction(const TransferRef& ref) {
     const Transfer& transfer = At(ref);
     if (transfer.bucket < 0 || tasks_.empty()) return;
+    if (GathersParameters(plan_, transfer)) return;
     for (const Slot& slot : plan_.buckets[transfer.bucket].slots) {
       const Parameter& parameter = plan_.parameters[slot.parameter];
       const int last = LastTaskOf(parameter.stage);

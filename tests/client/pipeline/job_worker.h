@@ -29,12 +29,16 @@ struct Job {
   std::string transport;
   PipelineSchedule schedule;
   int virtual_stages = 1;
+  SyncMode sync = SyncMode::kStatic;
+  int leaves = 0;
 };
 
 inline JobSpec SpecOf(const Job& job) {
   return {.name = "job",
           .mesh = {{{"data", 2}, {"pipe", 2}}},
+          .sync = job.sync,
           .transport = job.transport,
+          .reproducible = {.leaves = job.leaves},
           .pipeline = {.schedule = job.schedule,
                        .micro_batches = kMicroBatches,
                        .virtual_stages = job.virtual_stages,
@@ -50,6 +54,7 @@ struct Seen {
   std::vector<int> stages_done;                // in the last step, in order
   std::vector<double> losses;                  // by step
   std::vector<std::vector<Matrix>> gradients;  // by step: of its stages
+  std::vector<ParameterSlice> slices;          // of these, which are reduced
 };
 
 // The samples of a replica's step: a number of their own.
@@ -83,6 +88,7 @@ class JobWorker {
     if (!pipeline.ok()) return pipeline.status();
     EXPECT_FALSE(Pipeline::Create(session).ok()) << "a second one";
     seen.stages = (*pipeline)->stages();
+    for (const ParameterId id : ids_) seen.slices.push_back((*sync)->Slice(id));
     EXPECT_GT((*pipeline)->buffer_bytes(), 0u);
     std::vector<TanhStage> stages;
     for (const int stage : seen.stages) stages.emplace_back(WeightOf(stage));
@@ -114,6 +120,9 @@ class JobWorker {
 
   absl::Status Step(int step, GradientSync& sync, Pipeline& pipeline,
                     std::vector<TanhStage>& stages, Seen& seen) {
+    if (spec_.sync == SyncMode::kReduceScatter) {
+      if (absl::Status gathered = Gather(sync); !gathered.ok()) return gathered;
+    }
     SquareLoss loss;
     const int samples = SamplesOf(step, seen.rank / 2);
     loss.step = samples;
@@ -152,6 +161,18 @@ class JobWorker {
       gradients.emplace_back(values, values + reduced.size());
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Gather(GradientSync& sync) {
+    absl::Status gathered = site_ == nullptr
+                                ? sync.GatherParameters()
+                                : sync.GatherParameters(site_->stream());
+    for (const ParameterId id : ids_) {
+      if (!gathered.ok()) break;
+      gathered = site_ == nullptr ? sync.AwaitParameter(id)
+                                  : sync.AwaitParameter(id, site_->stream());
+    }
+    return gathered;
   }
 
   absl::Status Submit(GradientSync& sync, ParameterId id,
@@ -194,7 +215,8 @@ inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job) {
       for (size_t i = 0; i < seen.stages.size(); ++i) {
         const Matrix& a = alone[0].gradients[seen.stages[i]];
         const Matrix& b = alone[1].gradients[seen.stages[i]];
-        for (size_t k = 0; k < a.size(); ++k) {
+        const auto [begin, count] = seen.slices[i];
+        for (size_t k = begin; k < begin + count; ++k) {
           // Mean is a sum times 1/2, in f64.
           ASSERT_NEAR(seen.gradients[step][i][k], (a[k] + b[k]) / 2, 1e-12);
         }

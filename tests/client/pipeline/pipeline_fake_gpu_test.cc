@@ -119,10 +119,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Job{"nccl", PipelineSchedule::kOneFOneB},
                     Job{"nccl", PipelineSchedule::kInterleaved, 2},
                     Job{"nccl", PipelineSchedule::kZbH1},
-                    Job{"nccl", PipelineSchedule::kZbV, 2}),
+                    Job{"nccl", PipelineSchedule::kZbV, 2},
+                    Job{"nccl", PipelineSchedule::kInterleaved, 2,
+                        SyncMode::kReduceScatter},
+                    Job{"nccl", PipelineSchedule::kZbH1, 1, SyncMode::kStatic,
+                        /*leaves=*/2}),
     [](const auto& info) {
       std::string name(Name(info.param.schedule));
       std::erase(name, '-');
+      if (info.param.sync == SyncMode::kReduceScatter) name += "_slices";
+      if (info.param.leaves > 0) name += "_leaves";
       return name;
     });
 

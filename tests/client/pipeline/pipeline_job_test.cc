@@ -69,14 +69,28 @@ TEST_P(PipelineJobTest, TwoReplicasOfAPipelineTrainAsOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(
     Each, PipelineJobTest,
-    testing::Values(Job{"gloo", PipelineSchedule::kOneFOneB},
-                    Job{"gloo", PipelineSchedule::kInterleaved, 2},
-                    Job{"shm", PipelineSchedule::kGPipe},
-                    Job{"shm", PipelineSchedule::kZbH1},
-                    Job{"shm", PipelineSchedule::kZbV, 2}),
+    testing::Values(
+        Job{"gloo", PipelineSchedule::kOneFOneB},
+        Job{"gloo", PipelineSchedule::kInterleaved, 2},
+        Job{"shm", PipelineSchedule::kGPipe},
+        Job{"shm", PipelineSchedule::kZbH1},
+        Job{"shm", PipelineSchedule::kZbV, 2},
+        // Slices are gathered before the first stage computes, and
+        // reduced among its last transfers; so are leaves, one to
+        // a replica.
+        Job{"gloo", PipelineSchedule::kZbH1, 1, SyncMode::kReduceScatter},
+        Job{"shm", PipelineSchedule::kInterleaved, 2, SyncMode::kReduceScatter},
+        Job{"gloo", PipelineSchedule::kZbV, 2, SyncMode::kStatic,
+            /*leaves=*/2},
+        Job{"shm", PipelineSchedule::kOneFOneB, 1, SyncMode::kStatic,
+            /*leaves=*/2}),
     [](const auto& info) {
-      std::string name = absl::StrCat(info.param.transport, "_",
-                                      std::string(Name(info.param.schedule)));
+      const Job& job = info.param;
+      std::string name =
+          absl::StrCat(job.transport, "_", std::string(Name(job.schedule)));
+      if (job.sync == SyncMode::kReduceScatter)
+        absl::StrAppend(&name, "_slices");
+      if (job.leaves > 0) absl::StrAppend(&name, "_leaves");
       for (char& c : name) {
         if (c == '-') c = '_';
       }

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "plan/compile.h"
 #include "plan/plan_json.h"
+#include "plan/shard.h"
 #include "plan/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/registrations.h"
@@ -85,6 +86,28 @@ TEST(StagesTest, EverySchedulesReductionsFollowTheirStage) {
         ASSERT_EQ(t.after_task, LastTaskOf(rank, stage));
         ASSERT_GT(t.after_task, before) << "stages in the order of their ends";
         before = t.after_task;
+      }
+    }
+  }
+}
+
+// In slices and by leaves too. Parameters are gathered before any task.
+TEST(StagesTest, EveryModesReductionsFollowTheirStage) {
+  for (const ScheduleShape& shape : AllShapes(3, 4, 2)) {
+    SCOPED_TRACE(testing::PrintToString(shape));
+    PlanInput slices = PipelineInput(shape, 2);
+    slices.sync = SyncMode::kReduceScatter;
+    PlanInput leaves = PipelineInput(shape, 2);
+    leaves.leaves = 4;
+    for (const PlanInput& input : {slices, leaves}) {
+      const Plan plan = *Compile(input);
+      ASSERT_EQ(Verify(plan), absl::OkStatus());
+      for (const RankPlan& rank : plan.ranks) {
+        for (const Transfer& t : rank.lanes[0].transfers) {
+          const Bucket& bucket = plan.buckets[t.bucket];
+          const int last = LastTaskOf(rank, StageOf(plan, bucket));
+          ASSERT_EQ(t.after_task, GathersParameters(plan, t) ? -1 : last);
+        }
       }
     }
   }
