@@ -3,7 +3,7 @@
 //   data_plane_bench [ROUNDS [MAX_MIB [SIDE ...]]]
 //
 // 7 rounds, up to 256 MiB, all sides. With SIDEs it is for who tunes: only
-// those are run, and nothing is written.
+// those are run, and nothing is written. `hosts` is one, of groups over two.
 //
 // Who works on memory has a core for each rank; who works through the kernel or
 // brings a launcher is left to that. Each round runs the whole sweep of every
@@ -142,11 +142,13 @@ int Main(int argc, char** argv) {
   }
   Rounds rounds;
   const std::vector<std::string> wanted(argv + std::min(argc, 3), argv + argc);
+  const auto wants = [&](const std::string& name) {
+    return wanted.empty() ||
+           std::find(wanted.begin(), wanted.end(), name) != wanted.end();
+  };
   std::vector<NamedSide> sides = Sides();
-  std::erase_if(sides, [&](const NamedSide& side) {
-    return !wanted.empty() &&
-           std::find(wanted.begin(), wanted.end(), side.name) == wanted.end();
-  });
+  std::erase_if(sides,
+                [&](const NamedSide& side) { return !wants(side.name); });
   for (int round = 0; round < report.rounds; ++round) {
     for (const NamedSide& side : sides) {
       std::printf("\rround %d of %d: %-12s", round + 1, report.rounds,
@@ -159,14 +161,13 @@ int Main(int argc, char** argv) {
     report.order.push_back(side.name);
     report.sides[side.name] = rounds.Medians(side.name);
   }
-  if (!wanted.empty()) {
-    Print(report);
-    return 0;
+  if (wanted.empty()) {
+    AddFigures(report);
+    MeasureCrowd(report.rounds, report);
   }
-  AddFigures(report);
-  MeasureCrowd(report.rounds, report);
-  MeasureHosts(report.rounds, report);
+  if (wants("hosts")) MeasureHosts(report.rounds, report);
   Print(report);
+  if (!wanted.empty()) return 0;
   const std::string path = "bench/results/data_plane";
   if (!std::filesystem::exists("bench")) return 0;  // not in the repository
   std::filesystem::create_directories("bench/results");

@@ -17,10 +17,10 @@ const std::vector<std::pair<size_t, std::string>> kSizes = {
     {4 * kMiB, "4 MiB"},
     {64 * kMiB, "64 MiB"}};
 
-const char kGloo[] = "Gloo";
-const char kFlat[] = "our Gloo";
-const char kPrivate[] = "2 hosts";
-const char kArena[] = "2 hosts, in arena";
+const char kGloo[] = "4 ranks, Gloo";
+const char kFlat[] = "4 ranks, our Gloo";
+const char kPrivate[] = "2 hosts x 2 ranks";
+const char kArena[] = "2 hosts x 2 ranks, in arena";
 
 // Seconds of each round, by side and size.
 using Rounds = std::map<std::string, std::map<size_t, std::vector<double>>>;
@@ -52,14 +52,13 @@ void MeasureHosts(int rounds, Report& report) {
   for (int round = 0; round < rounds; ++round) MeasureRound(all);
   for (const auto& [side, times] : all) {
     for (const auto& [bytes, name] : kSizes) {
-      report.single[name + ", 4 ranks, " + side] = Median(times.at(bytes));
+      report.single[name + ", " + side] = Median(times.at(bytes));
     }
   }
   for (const auto& [bytes, name] : kSizes) {
     for (const char* ours : {kPrivate, kArena}) {
-      report.figures.push_back(
-          {std::string(ours) + " x 2 ranks / flat Gloo, " + name, 1.5,
-           Ratio(all, ours, kGloo, bytes)});
+      report.figures.push_back({std::string(ours) + " / flat Gloo, " + name,
+                                1.5, Ratio(all, ours, kGloo, bytes)});
     }
   }
 }

@@ -98,9 +98,7 @@ void Draw(const Report& report, std::ofstream& svg) {
   svg << "</svg>\n";
 }
 
-}  // namespace
-
-void Print(const Report& report) {
+void PrintSides(const Report& report) {
   std::printf("\nGB/s (bytes of one buffer / time), medians of %d rounds\n",
               report.rounds);
   std::printf("%10s", "size");
@@ -121,6 +119,12 @@ void Print(const Report& report) {
     }
     std::printf("\n");
   }
+}
+
+}  // namespace
+
+void Print(const Report& report) {
+  if (!report.order.empty()) PrintSides(report);
   std::printf("\n");
   for (const auto& [name, seconds] : report.single) {
     std::printf("%-44s %10.2f us\n", name.c_str(), seconds * 1e6);
