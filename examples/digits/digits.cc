@@ -9,10 +9,13 @@
 // In a job whose spec says sync: negotiated, each step announces them first;
 // with sync: reduce_scatter each worker updates its slices of the parameters,
 // and a step begins with the gather of the others'.
+// With --audit each worker also computes what all others did, and proves that
+// gradients which travelled as halves differ by rounding alone.
 // With --device cuda network and buckets are in the memory of a GPU.
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,7 @@
 #include "examples/digits/device/cuda_device.h"
 #include "examples/digits/device/device_training.h"
 #include "examples/digits/flags.h"
+#include "examples/digits/gradient_audit.h"
 #include "examples/digits/network.h"
 #include "examples/digits/progress_report.h"
 #include "examples/digits/trainer.h"
@@ -39,14 +43,17 @@ struct WorkerFlags {
   TrainingFlags training;
   std::string sync;  // empty: as the job's spec says
   std::string device = "cpu";
+  bool audit = false;
 };
 
-// On the host: the network's loops, and buckets in this process's memory.
+// On the host: the network's loops, and buckets in this process's memory. Each
+// step's gradients are shown to `audit` before they update anything.
 template <typename T>
 absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
                          const Samples& samples, Session& session,
                          Network<T>& network,
-                         const std::function<void(int64_t, double)>& report) {
+                         const std::function<void(int64_t, double)>& report,
+                         const std::function<absl::Status(int64_t)>& audit) {
   using Bound = BoundGradients<T, Network<T>>;
   absl::StatusOr<Bound> bound = Bound::Bind(network, session);
   if (!bound.ok()) return bound.status();
@@ -76,7 +83,9 @@ absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
         bound->sync().Finish({.samples = mine});
     if (!verdict.ok()) return verdict.status();
     was_last = verdict->IsLast();
-    return verdict->finite ? Verdict::kApply : Verdict::kSkip;
+    if (!verdict->finite) return Verdict::kSkip;
+    if (absl::Status same = audit(step); !same.ok()) return same;
+    return Verdict::kApply;
   };
   hooks.after_update = report;
   Trainer<T> trainer(network, mine, training_set, samples, hooks);
@@ -107,21 +116,37 @@ absl::Status Train(const WorkerFlags& worker, Session& session) {
       .seed = flags.recipe.seed,
       .dataset_size = static_cast<int64_t>(split->train.size()),
       .global_batch = flags.recipe.global_batch};
-  const auto samples = [&](int64_t step) {
-    return ShareOfStep(stream, step, session.rank(), session.world_size());
+  const auto samples_of = [&](int64_t step, int rank) {
+    return ShareOfStep(stream, step, rank, session.world_size());
   };
+  const auto samples = [&](int64_t step) {
+    return samples_of(step, session.rank());
+  };
+  const TrainingSet training_set{*dataset, split->train};
 
   Network<T> network = DigitsNetwork<T>(flags.recipe.seed);
+  std::optional<GradientAudit<T>> audit;
+  if (worker.audit) {
+    audit.emplace(session.spec().buckets, session.world_size(), flags.recipe,
+                  training_set, samples_of);
+  }
+  const auto check = [&](int64_t step) {
+    return audit ? audit->Check(step, network) : absl::OkStatus();
+  };
 
   const ProgressReport report(flags.recipe.steps, flags.machine_progress);
   const auto show = [&](int64_t step, double loss) {
     // Worker 0's share of the loss, as if the others' were the same.
     if (session.rank() == 0) report.Passed(step, loss * session.world_size());
   };
-  const auto train = worker.device == "cuda" ? TrainOnGpu<T> : TrainOnHost<T>;
-  const absl::Status trained = train(flags.recipe, {*dataset, split->train},
-                                     samples, session, network, show);
+  const absl::Status trained =
+      worker.device == "cuda"
+          ? TrainOnGpu<T>(flags.recipe, training_set, samples, session, network,
+                          show)
+          : TrainOnHost<T>(flags.recipe, training_set, samples, session,
+                           network, show, check);
   if (!trained.ok()) return trained;
+  if (audit) std::printf("gradient error: %.3f\n", audit->worst());
 
   if (session.rank() == 0) {
     std::printf("test accuracy: %.2f %%\n",
@@ -168,6 +193,14 @@ absl::Status CheckLeaves(const WorkerFlags& flags, const Session& session) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAudit(const WorkerFlags& flags, const Session& session) {
+  const bool can = flags.device == "cpu" && session.spec().buckets.wire_dtype;
+  if (!flags.audit || can) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--audit is for gradients that travel as halves, on the host: it wants "
+      "buckets.wire_dtype in the job's spec");
+}
+
 absl::Status Run(const WorkerFlags& flags) {
   const absl::StatusOr<JoinOptions> options = OptionsFor(flags);
   if (!options.ok()) return options.status();
@@ -185,6 +218,7 @@ absl::Status Run(const WorkerFlags& flags) {
         "reduce_scatter");
   }
   if (absl::Status can = CheckLeaves(flags, **session); !can.ok()) return can;
+  if (absl::Status can = CheckAudit(flags, **session); !can.ok()) return can;
   absl::Status trained = flags.training.dtype == "f64"
                              ? Train<double>(flags, **session)
                              : Train<float>(flags, **session);
@@ -207,6 +241,9 @@ int Main(int argc, char** argv) {
                  "one of transport nccl")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
+  app.add_flag("--audit", flags.audit,
+               "compute each step's gradients of all workers, too, and fail if "
+               "those that travelled as halves differ by more than rounding");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
