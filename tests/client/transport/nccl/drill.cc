@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kRounds = 12;
 constexpr int kLaunches = 3;
+// A mistake may also make it hang: then it dies of that.
+constexpr unsigned kLifeSeconds = 30;
 
 // The whole exercise, for one world.
 class Exercise {
@@ -166,6 +168,7 @@ std::string Drill(const DrillOptions& options) {
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
+    alarm(kLifeSeconds);
     Exercise(options, ends[1]).Run();
     _exit(0);
   }
