@@ -34,7 +34,7 @@ struct StepsOptions {
   Overlap overlap = Overlap::kAuto;
   BucketPolicy buckets;
   Backward backward;
-  // Each step is done twice: with the library, and without.
+  // Each step is done twice: with the library, and with a barrier in its stead.
   bool also_bare = false;
   int warm_up = 20;  // a trial of who communicates is over by then
   int steps = 9;
@@ -44,7 +44,7 @@ struct StepsOptions {
 struct StepSeconds {
   double step = 0;
   double exposed = 0;             // as GradientSync says
-  double bare = 0;                // of the step without the library
+  double bare = 0;                // of the step with a barrier
   Overlap form = Overlap::kAuto;  // in which the last step was
 };
 
