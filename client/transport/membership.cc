@@ -20,8 +20,7 @@ absl::Status Prefixed(const std::string& where, const absl::Status& error) {
 absl::Status Membership::Run(const std::vector<Call>& calls) {
   if (!Enter()) return status();
   if (absl::Status done = executor_->Execute(calls); !done.ok()) Fail(done);
-  Leave();
-  return status();
+  return Leave();
 }
 
 void Membership::Fail(const absl::Status& error) {
@@ -54,10 +53,11 @@ bool Membership::Enter() {
   return true;
 }
 
-void Membership::Leave() {
+absl::Status Membership::Leave() {
   MutexLock lock(&mutex_);
   --running_;
   left_.NotifyAll();
+  return error_;
 }
 
 }  // namespace lockstep::transport

@@ -40,7 +40,7 @@ class Membership {
 
  private:
   bool Enter();
-  void Leave();
+  absl::Status Leave();  // the first error
 
   std::unique_ptr<Executor> executor_;
   const std::string where_;

@@ -56,12 +56,16 @@ class HostStream::Queue {
     uint64_t number = 0;
     {
       MutexLock lock(&mutex_);
-      work_.push_back(std::move(work));
       number = ++pushed_;
+      const bool now = execution_ == Execution::kInline && !busy_;
+      if (!now) work_.push_back(std::move(work));
       if (execution_ == Execution::kThread) OweThread();
-      if (execution_ != Execution::kInline) return number;
+      if (!now) return number;
+      Begin();
     }
-    while (std::optional<Work> next = TakeUnlessBusy()) Run(*std::move(next));
+    // And what is enqueued in the meantime.
+    std::optional<Work> next(std::move(work));
+    while (next.has_value()) next = RunForNext(*std::move(next));
     return number;
   }
 
@@ -103,9 +107,28 @@ class HostStream::Queue {
   }
 
   void Run(Work work) {
-    absl::Status status = work();
-    work = nullptr;  // what it holds is let go before anybody hears of its end
+    absl::Status status = Perform(std::move(work));
     MutexLock lock(&mutex_);
+    End(std::move(status));
+  }
+
+  // And takes what is next; none if there is none.
+  std::optional<Work> RunForNext(Work work) {
+    absl::Status status = Perform(std::move(work));
+    MutexLock lock(&mutex_);
+    End(std::move(status));
+    return TakeFirst();
+  }
+
+  // What it holds is let go before anybody hears of its end.
+  static absl::Status Perform(Work work) { return work(); }
+
+  void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ++taken_;
+    busy_ = true;
+    runner_ = std::this_thread::get_id();
+  }
+  void End(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     busy_ = false;
     if (error_.ok()) error_ = std::move(status);
     changed_.NotifyAll();
@@ -132,20 +155,11 @@ class HostStream::Queue {
     return std::nullopt;
   }
 
-  // None if there is none, or if somebody else has begun to run what is there.
-  std::optional<Work> TakeUnlessBusy() {
-    MutexLock lock(&mutex_);
-    if (busy_) return std::nullopt;
-    return TakeFirst();
-  }
-
   std::optional<Work> TakeFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (work_.empty()) return std::nullopt;
     std::optional<Work> next(std::move(work_.front()));
     work_.pop_front();
-    ++taken_;
-    busy_ = true;
-    runner_ = std::this_thread::get_id();
+    Begin();
     return next;
   }
 

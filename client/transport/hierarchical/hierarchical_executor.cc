@@ -36,7 +36,7 @@ class HierarchicalExecutor final : public Executor {
   std::string_view transport() const override { return "hierarchical"; }
 
   absl::Status Execute(const std::vector<Call>& calls) override {
-    std::vector<std::unique_ptr<Task>> tasks;
+    Tasks tasks;
     tasks.reserve(calls.size());
     for (const Call& call : calls) tasks.push_back(TaskOf(call));
     return InGroup(RunTasks(std::move(tasks), *board_));

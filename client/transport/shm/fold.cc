@@ -19,6 +19,7 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "client/transport/shm/collective.h"
 #include "client/transport/shm/fold_check.h"
@@ -27,6 +28,10 @@
 
 namespace lockstep::transport {
 namespace {
+
+// A small operation of few ranks allocates nothing for them.
+template <class T>
+using EachRank = absl::InlinedVector<T, 8>;
 
 class Fold final : public Collective {
  public:
@@ -211,10 +216,10 @@ class Fold final : public Collective {
 
   const size_t element_;
   FoldCheck check_;
-  std::vector<const void*> inputs_;
-  std::vector<void*> outs_;
-  std::vector<const std::byte*> sources_;
-  std::vector<std::byte*> targets_;
+  EachRank<const void*> inputs_;
+  EachRank<void*> outs_;
+  EachRank<const std::byte*> sources_;
+  EachRank<std::byte*> targets_;
   RankMask staged_ = 0;
   bool whole_ = false;
   size_t chunk_ = 1;  // elements of one rank's part

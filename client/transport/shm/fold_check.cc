@@ -27,14 +27,14 @@ void FoldCheck::Begin(const Range& slice, size_t piece) {
   if (call_.check == nullptr || slice.begin >= call_.checked) return;
   checked_ = {slice.begin, std::min(slice.count, call_.checked - slice.begin)};
   if (piece > 0 && piece % kernels::kSumRun == 0) {
-    reduce_.emplace(call_.dtype, call_.op);
+    reduce_ = std::make_unique<kernels::CheckedReduce>(call_.dtype, call_.op);
   }
 }
 
 void FoldCheck::Fold(const Range& range, std::span<const void* const> inputs,
                      std::span<void* const> outs) {
   size_t done = 0;
-  if (reduce_.has_value()) {
+  if (reduce_ != nullptr) {
     const size_t end = checked_.begin + checked_.count;
     done = std::min(range.count, end - std::min(end, range.begin));
     reduce_->Fold(inputs, outs, done);
@@ -52,7 +52,7 @@ void FoldCheck::Fold(const Range& range, std::span<const void* const> inputs,
 void FoldCheck::End(const std::byte* result) {
   if (checked_.count == 0) return;
   const kernels::FiniteCheck check =
-      reduce_.has_value()
+      reduce_ != nullptr
           ? reduce_->Total()
           : kernels::CheckFinite(result, call_.dtype, checked_.count);
   call_.check->sum_of_squares += check.sum_of_squares;

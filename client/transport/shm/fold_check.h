@@ -10,7 +10,7 @@
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_FOLD_CHECK_H_
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <span>
 
 #include "client/transport/call.h"
@@ -38,7 +38,7 @@ class FoldCheck {
  private:
   const Call& call_;
   Range checked_;
-  std::optional<kernels::CheckedReduce> reduce_;
+  std::unique_ptr<kernels::CheckedReduce> reduce_;
 };
 
 }  // namespace lockstep::transport

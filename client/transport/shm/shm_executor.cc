@@ -1,5 +1,6 @@
 #include "client/transport/shm/shm_executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "client/transport/blame.h"
@@ -10,8 +11,7 @@ namespace lockstep::transport {
 namespace {
 
 // Whether any moved. Tasks that are done are removed.
-absl::StatusOr<bool> AdvanceAll(std::vector<std::unique_ptr<Task>>& tasks,
-                                RankMask* waits) {
+absl::StatusOr<bool> AdvanceAll(Tasks& tasks, RankMask* waits) {
   bool moved = false;
   for (std::unique_ptr<Task>& task : tasks) {
     absl::StatusOr<Progress> progress = task->Advance();
@@ -23,7 +23,9 @@ absl::StatusOr<bool> AdvanceAll(std::vector<std::unique_ptr<Task>>& tasks,
     moved = true;
     if (*progress == Progress::kDone) task = nullptr;
   }
-  if (moved) std::erase(tasks, nullptr);
+  if (moved) {
+    tasks.erase(std::remove(tasks.begin(), tasks.end(), nullptr), tasks.end());
+  }
   return moved;
 }
 
@@ -38,7 +40,7 @@ class ShmExecutor final : public Executor {
   bool checks() const override { return true; }
 
   absl::Status Execute(const std::vector<Call>& calls) override {
-    std::vector<std::unique_ptr<Task>> tasks;
+    Tasks tasks;
     tasks.reserve(calls.size());
     for (const Call& call : calls) tasks.push_back(MakeTask(call, *board_));
     return RunTasks(std::move(tasks), *board_);
@@ -64,7 +66,7 @@ std::unique_ptr<Task> MakeTask(const Call& call, Board& board) {
   }
 }
 
-absl::Status RunTasks(std::vector<std::unique_ptr<Task>> tasks, Board& board) {
+absl::Status RunTasks(Tasks tasks, Board& board) {
   Watch watch(board);
   while (!tasks.empty()) {
     RankMask waits = 0;

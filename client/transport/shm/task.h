@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "client/transport/call.h"
 #include "client/transport/shm/board.h"
@@ -30,6 +31,9 @@ class Task {
  protected:
   RankMask waits_ = 0;
 };
+
+// What runs together: mostly one.
+using Tasks = absl::InlinedVector<std::unique_ptr<Task>, 1>;
 
 // The longest piece that is copied or folded in one step.
 inline constexpr size_t kPieceBytes = 1 << 20;
