@@ -1,10 +1,8 @@
 #include "client/gradient/engine.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "client/gradient/ending.h"
 
 namespace lockstep::gradient {
 
@@ -265,126 +263,6 @@ absl::Status Engine::AwaitStage(int stage) {
         stage));
   }
   reduction_->Drain();
-  return absl::OkStatus();
-}
-
-// --- Finishing --------------------------------------------------------------
-
-absl::Status Engine::CheckFinish(const FinishOptions& options) {
-  {
-    MutexLock lock(&mutex_);
-    absl::Status may = supply_.CheckFinish(options);
-    if (may.ok() && values_ != nullptr) may = values_->CheckBegun();
-    if (!may.ok()) return may;
-  }
-  if (!options.per_sample) return absl::OkStatus();
-  for (size_t p = 0; p < options_.names.size(); ++p) {
-    if (facts_[p].op == ReduceOp::kSum) continue;
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "per_sample needs sums over samples, but %s was registered as a mean "
-        "over ranks: register it with ReduceOp::kSum",
-        options_.names[p]));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
-    const FinishOptions& options, double max_norm, Stream* stream) {
-  if (absl::Status over = ended(); !over.ok()) return over;
-  if (absl::Status right = CheckStream(stream); !right.ok()) return right;
-  if (absl::Status right = CheckFinish(options); !right.ok()) return right;
-  if (capturing_ != nullptr) return FinishCaptured(max_norm, *stream);
-  if (absl::Status begun = BeginPassIfNone(); !begun.ok()) return begun;
-  auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
-  verdict->options = options;
-  verdict->max_norm = max_norm;
-
-  Tally::Incomplete incomplete;
-  absl::AnyInvocable<void()> tell_order = [] {};
-  {
-    MutexLock lock(&mutex_);
-    if (!failure_.ok()) return failure_;
-    if (!after_the_last_.ok()) return after_the_last_;
-    if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
-    supply_.Finish(options);
-    if (values_ != nullptr) values_->EndStep();
-    in_flight_ += 1;
-    closing_.push_back(verdict);
-    tell_order = TakeOrderWatch(tally_.completed());
-    incomplete = tally_.Finish();
-  }
-  tell_order();
-  absl::Status status = RunOn(
-      stream, [this, verdict, incomplete = std::move(incomplete)](Site& site) {
-        verdict->closed = options_.clock->Now();
-        return CloseStep(incomplete, site);
-      });
-  if (!status.ok()) {
-    if (ended().ok()) Fail(-1, status);
-    return status;
-  }
-  if (stream != nullptr) {
-    if (absl::Status held = HoldBack(*stream, *verdict); !held.ok()) {
-      return held;
-    }
-  }
-  return verdict;
-}
-
-absl::Status Engine::HoldBack(Stream& stream, PendingVerdict::State& verdict) {
-  auto hold = options_.compute->HoldBack(stream, sizeof(VerdictScalars));
-  if (!hold.ok()) {
-    Fail(-1, hold.status());
-    return hold.status();
-  }
-  verdict.Holds(*std::move(hold));
-  return absl::OkStatus();
-}
-
-absl::AnyInvocable<void()> Engine::TakeOrderWatch(
-    const std::vector<int>& completed) {
-  const bool may_know = !completed.empty() || supply_.out();
-  if (!watch_order_ || !may_know) return [] {};
-  return [tell = std::exchange(watch_order_, nullptr),
-          order = ReadyOrder(completed)]() mutable { tell(std::move(order)); };
-}
-
-// As indices of the plan's parameters: the completed, then the rest.
-std::vector<uint32_t> Engine::ReadyOrder(
-    const std::vector<int>& completed) const {
-  std::vector<uint32_t> order;
-  std::vector<bool> is_in(facts_.size());
-  for (const int parameter : completed) {
-    is_in[parameter] = true;
-    order.push_back(facts_[parameter].plan_index);
-  }
-  for (size_t p = 0; p < facts_.size(); ++p) {
-    if (!is_in[p]) order.push_back(facts_[p].plan_index);
-  }
-  std::sort(order.begin() + completed.size(), order.end());
-  return order;
-}
-
-absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete,
-                               Site& site) {
-  Enter(Phase::kTransfer);
-  Layout& layout = layouts_->current();
-  for (int parameter : incomplete.never) {
-    layout.store().Complete(site, parameter, /*any=*/false);
-    arrivals_.Add(layout.ItemOf(parameter), site.Done());
-    if (absl::Status s = MarkReady(parameter, false); !s.ok()) return s;
-  }
-  for (int parameter : incomplete.partly) {
-    layout.store().Complete(site, parameter, /*any=*/true);
-    arrivals_.Add(layout.ItemOf(parameter), site.Done());
-    if (absl::Status s = MarkReady(parameter, true); !s.ok()) return s;
-  }
-  if (!negotiates()) {
-    absl::Status closed = lane_->Close();
-    reduction_->RunIfClosed();
-    return closed;
-  }
-  pass_lane_->Finish();
   return absl::OkStatus();
 }
 
