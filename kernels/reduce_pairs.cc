@@ -27,13 +27,16 @@ void ReduceTile(const T* inputs, int rows, size_t stride, T* levels, size_t n) {
   }
 }
 
+void CheckRows(size_t rows) {
+  Check(std::has_single_bit(rows) && rows <= kPairedRowsMax,
+        "sums in pairs take 1, 2, 4, ... 1024 rows");
+}
+
 }  // namespace
 
 void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
                  void* out, DType out_dtype, size_t count) {
-  Check(rows > 0 && std::has_single_bit(static_cast<unsigned>(rows)) &&
-            rows <= kPairedRowsMax,
-        "ReducePairs takes 1, 2, 4, ... 1024 rows");
+  CheckRows(static_cast<size_t>(rows));
   const int top = std::bit_width(static_cast<unsigned>(rows)) - 1;
   WithWide(dtype, [&](auto wide) {
     WithFloat(out_dtype, [&](auto narrow) {
@@ -49,6 +52,19 @@ void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
       });
     });
   });
+}
+
+void ReducePairsToAll(std::span<const void* const> inputs,
+                      std::span<void* const> outs, size_t count, DType dtype,
+                      double factor) {
+  CheckRows(inputs.size());
+  Check(!outs.empty(), "a sum that goes nowhere");
+  if (inputs.size() == 2 && outs.size() <= 2 && factor == 1) {
+    FoldToTwoRows(dtype, ReduceOp::kSum, inputs[0], inputs[1], outs.front(),
+                  outs.back(), count);
+  } else {
+    FoldPairedRows(dtype, inputs, outs, count, factor);
+  }
 }
 
 }  // namespace lockstep::kernels

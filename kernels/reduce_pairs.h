@@ -15,9 +15,8 @@
 // once, to nearest even. A factor that is a power of two changes no bit but the
 // exponent's.
 //
-// Shapes:  `rows` is a power of two, `inputs` holds the rows behind each other,
-//          `count` elements each, 0 included; aligned to their element. `out`
-//          is no part of the inputs.
+// Shapes:  `rows` is a power of two, each of `count` elements, 0 included;
+//          aligned to their element.
 // Dtypes:  rows of f32 or f64; out of any float.
 // Threads: any, at the same time on different outputs.
 // Errors:  rows that are no power of two, or another dtype, end the process.
@@ -26,6 +25,7 @@
 #define LOCKSTEP_KERNELS_REDUCE_PAIRS_H_
 
 #include <cstddef>
+#include <span>
 
 #include "lockstep/dtype.h"
 
@@ -34,8 +34,15 @@ namespace lockstep::kernels {
 // Rows that one call takes at most.
 inline constexpr int kPairedRowsMax = 1024;
 
+// `inputs` holds the rows behind each other; `out` is no part of them.
 void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
                  void* out, DType out_dtype, size_t count);
+
+// The same of rows that lie anywhere, into several of the rows' type, each of
+// which may be one of the inputs.
+void ReducePairsToAll(std::span<const void* const> inputs,
+                      std::span<void* const> outs, size_t count, DType dtype,
+                      double factor);
 
 }  // namespace lockstep::kernels
 

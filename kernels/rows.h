@@ -57,6 +57,11 @@ void FoldFloatRows(DType dtype, ReduceOp op, std::span<const void* const> in,
 void FoldF32RowsSquaring(ReduceOp op, std::span<const void* const> in,
                          std::span<void* const> out, size_t n, double* lanes);
 
+// pair_rows.cc: each out[r][i] = (sum of in[..][i], in pairs) * factor, in one
+// pass; of f32 or f64, and 1, 2, 4, ... rows. An `out` may be one of `in`.
+void FoldPairedRows(DType dtype, std::span<const void* const> in,
+                    std::span<void* const> out, size_t n, double factor);
+
 // square_rows.cc: lanes[i % kSumLanes] += (src[i] * scale)^2 in order of i, in
 // f64 (sum_tree.h).
 void AddSquaresRow(const float* src, double scale, double* lanes, size_t n);

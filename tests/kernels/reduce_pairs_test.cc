@@ -59,6 +59,46 @@ TEST(ReducePairsTest, AnyCutIntoPowersOfTwoGivesTheSameBits) {
   }
 }
 
+// Rows anywhere, into several, among them the rows themselves: what ranks do
+// that share their memory.
+template <class T>
+void ExpectAllHaveTheSum(size_t rows, size_t outs, double factor) {
+  for (const size_t count : {0, 1, 7, 63, 1025}) {
+    Rng rng(count * 77 + rows);
+    std::vector<T> inputs = RandomRow<T>(rng, rows * count);
+    std::vector<T> want(count);
+    ReducePairsRef(inputs.data(), static_cast<int>(rows), factor, want.data(),
+                   count);
+    std::vector<T> apart(count);
+    std::vector<const void*> in;
+    std::vector<void*> out;
+    for (size_t row = 0; row < rows; ++row) {
+      in.push_back(inputs.data() + row * count);
+      if (row + 1 < outs) out.push_back(inputs.data() + row * count);
+    }
+    out.push_back(apart.data());
+    ReducePairsToAll(in, out, count, DTypeOf<T>(), factor);
+    for (void* const row : out) {
+      EXPECT_TRUE(SameBits(std::span<const T>(static_cast<T*>(row), count),
+                           std::span<const T>(want)))
+          << rows << " rows of " << count << " times " << factor;
+    }
+  }
+}
+
+TEST(ReducePairsTest, EveryRowMayHaveTheSum) {
+  OnEveryCpu([] {
+    for (const size_t rows : {1, 2, 4, 8, 16, 64}) {
+      for (const double factor : {1.0, 0.125}) {
+        for (const size_t outs : {size_t{1}, size_t{2}, rows + 1}) {
+          ExpectAllHaveTheSum<float>(rows, outs, factor);
+          ExpectAllHaveTheSum<double>(rows, outs, factor);
+        }
+      }
+    }
+  });
+}
+
 TEST(ReducePairsDeathTest, TakesPowersOfTwoOnly) {
   const float inputs[3] = {};
   float out = 0;
@@ -66,6 +106,9 @@ TEST(ReducePairsDeathTest, TakesPowersOfTwoOnly) {
                "1024");
   EXPECT_DEATH(ReducePairs(inputs, 0, DType::kF32, 1, &out, DType::kF32, 1),
                "1024");
+  const void* const rows[] = {inputs, inputs, inputs};
+  void* const outs[] = {&out};
+  EXPECT_DEATH(ReducePairsToAll(rows, outs, 1, DType::kF32, 1), "1024");
 }
 
 }  // namespace
