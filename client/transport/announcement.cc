@@ -18,7 +18,8 @@ std::string Described(const Announcement& a) {
   std::string text = absl::StrCat(Word(Name(a.kind)), " of ", a.bytes,
                                   " bytes of ", Word(Name(a.dtype)));
   if (a.kind == CallKind::kAllReduce || a.kind == CallKind::kReduceScatter) {
-    absl::StrAppend(&text, " (", Word(Name(a.op)), ")");
+    absl::StrAppend(&text, " (", Word(Name(a.op)),
+                    a.in_pairs ? " in pairs)" : ")");
   }
   if (a.kind == CallKind::kBroadcast) {
     absl::StrAppend(&text, " from rank ", a.root);
@@ -35,6 +36,7 @@ Announcement Announce(const Call& call, size_t bytes) {
   if (call.kind == CallKind::kAllReduce ||
       call.kind == CallKind::kReduceScatter) {
     a.op = call.op;
+    a.in_pairs = call.in_pairs;
   }
   return a;
 }

@@ -23,7 +23,7 @@ struct Announcement {
   CallKind kind = CallKind::kBarrier;
   DType dtype = DType::kU8;
   ReduceOp op = ReduceOp::kSum;
-  uint8_t unused = 0;
+  bool in_pairs = false;
   int32_t root = 0;
   uint64_t bytes = 0;  // from this rank to that peer
 

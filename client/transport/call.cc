@@ -122,6 +122,11 @@ absl::Status CheckReduction(const Call& call) {
     return Invalid(call, "no reduction has the number ",
                    static_cast<int>(call.op));
   }
+  const bool wide = call.dtype == DType::kF32 || call.dtype == DType::kF64;
+  if (call.in_pairs && !wide) {
+    return Invalid(call, "sums in pairs are of f32 or f64, not of ",
+                   Word(Name(call.dtype)));
+  }
   if (call.op == ReduceOp::kMean && !IsFloat(call.dtype)) {
     return Invalid(call, "the mean of ", Word(Name(call.dtype)),
                    " is not defined, only of floats");

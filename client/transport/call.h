@@ -38,6 +38,8 @@ struct Call {
   size_t count = 0;  // elements, as communicator.h says for each method
   DType dtype = DType::kU8;
   ReduceOp op = ReduceOp::kSum;
+  bool in_pairs = false;  // a sum in pairs, times `factor`: AllReducePairs
+  double factor = 1;
   int peer = 0;  // the root of a broadcast, the peer of Send and Recv
   // AllToAllV only; one entry per rank, in elements.
   std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;

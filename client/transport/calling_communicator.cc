@@ -32,6 +32,23 @@ absl::Status CallingCommunicator::CheckedAllReduce(void* data, size_t count,
                 stream);
 }
 
+absl::Status CallingCommunicator::AllReducePairs(const void* in, void* out,
+                                                 size_t count, DType dtype,
+                                                 double factor,
+                                                 Stream& stream) {
+  if (!SumsInPairs()) {
+    return Communicator::AllReducePairs(in, out, count, dtype, factor, stream);
+  }
+  return Submit({.kind = CallKind::kAllReduce,
+                 .in = in,
+                 .out = out,
+                 .count = count,
+                 .dtype = dtype,
+                 .in_pairs = true,
+                 .factor = factor},
+                stream);
+}
+
 absl::Status CallingCommunicator::ReduceScatter(const void* in, void* out,
                                                 size_t count, DType dtype,
                                                 ReduceOp op, Stream& stream) {

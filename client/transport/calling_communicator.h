@@ -23,6 +23,8 @@ class CallingCommunicator : public Communicator {
 
   absl::Status AllReduce(const void* in, void* out, size_t count, DType dtype,
                          ReduceOp op, Stream& stream) final;
+  absl::Status AllReducePairs(const void* in, void* out, size_t count,
+                              DType dtype, double factor, Stream& stream) final;
   absl::Status ReduceScatter(const void* in, void* out, size_t count,
                              DType dtype, ReduceOp op, Stream& stream) final;
   absl::Status AllGather(const void* in, void* out, size_t count, DType dtype,

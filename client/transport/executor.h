@@ -31,6 +31,9 @@ class Executor {
   // Does it check what it sums (Call::check)?
   virtual bool checks() const { return false; }
 
+  // Whether it can carry out sums in pairs.
+  virtual bool sums_in_pairs() const = 0;
+
   // Executes checked `calls` as one group, on the calling thread, and blocks
   // until they are done or have failed.
   virtual absl::Status Execute(const std::vector<Call>& calls) = 0;

@@ -1,5 +1,6 @@
 #include "client/transport/host_communicator.h"
 
+#include <bit>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,8 @@ class HostCommunicator final : public CallingCommunicator {
       : CallingCommunicator(executor->rank(), executor->size()),
         transport_(executor->transport()),
         checks_(executor->checks()),
+        sums_in_pairs_(executor->sums_in_pairs() &&
+                       std::has_single_bit(static_cast<unsigned>(size()))),
         sent_(size()),
         received_(size()),
         membership_(std::make_shared<Membership>(
@@ -28,6 +31,8 @@ class HostCommunicator final : public CallingCommunicator {
 
   std::string_view transport() const override { return transport_; }
   bool checks() const override { return checks_; }
+
+  bool SumsInPairs() const override { return sums_in_pairs_; }
 
   void Abort(std::string_view cause) override {
     membership_->Fail(
@@ -65,6 +70,7 @@ class HostCommunicator final : public CallingCommunicator {
 
   const std::string_view transport_;
   const bool checks_;
+  const bool sums_in_pairs_;
   uint64_t collectives_ = 0;
   std::vector<uint64_t> sent_;      // to each rank
   std::vector<uint64_t> received_;  // from each rank

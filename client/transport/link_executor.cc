@@ -15,6 +15,8 @@ class LinkExecutor final : public Executor {
   int size() const override { return link_->size(); }
   std::string_view transport() const override { return link_->transport(); }
 
+  bool sums_in_pairs() const override { return true; }
+
   absl::Status Execute(const std::vector<Call>& calls) override {
     std::vector<std::unique_ptr<Operation>> operations;
     operations.reserve(calls.size());

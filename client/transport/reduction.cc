@@ -7,9 +7,9 @@
 
 #include "client/transport/announcement.h"
 #include "client/transport/exchange.h"
+#include "client/transport/fold_rows.h"
 #include "client/transport/slices.h"
 #include "client/transport/transfers.h"
-#include "kernels/reduce.h"
 
 namespace lockstep::transport {
 namespace {
@@ -48,7 +48,7 @@ class SmallReduction final : public Operation {
                            ? Block(rank)
                            : exchange_.received(others_before));
     }
-    kernels::ReduceRanks(inputs, call_.out, call_.count, call_.dtype, call_.op);
+    FoldRows(inputs, {&call_.out, 1}, call_.count, call_);
     return absl::OkStatus();
   }
 
@@ -161,8 +161,8 @@ class LargeReduction final : public Operation {
                             ? At(call_.in, mine.begin, call_.dtype)
                             : Contribution(rank, c));
     }
-    kernels::ReduceRanks(inputs_, Result(mine), mine.count, call_.dtype,
-                         call_.op);
+    void* const out = Result(mine);
+    FoldRows(inputs_, {&out, 1}, mine.count, call_);
   }
 
   // A peer gives its result only after it has all contributions to it. So where

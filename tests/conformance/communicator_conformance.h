@@ -32,6 +32,8 @@ namespace lockstep::conformance {
 struct Promises {
   // Sums are made in rank order, halves in f32, rounded once.
   bool rank_order = true;
+  // Powers of two of ranks can sum in pairs.
+  bool sums_in_pairs = true;
   // Ranks that call different operations are told so (DataLoss).
   bool notices_disagreement = true;
   // Who waits for a peer that has gone is told so (Unavailable, and who);

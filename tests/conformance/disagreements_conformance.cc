@@ -55,6 +55,15 @@ std::vector<Disagreement> Disagreements() {
                                  last ? ReduceOp::kMax : ReduceOp::kMin,
                                  m.stream);
        }},
+      {"the order of a sum",
+       [](Member& m, bool last, void* in, void* out) {
+         return last && m.comm.SumsInPairs()
+                    ? m.comm.AllReducePairs(in, out, kLarge, DType::kF32, 1,
+                                            m.stream)
+                    : m.comm.AllReduce(in, out, kLarge, DType::kF32,
+                                       last ? ReduceOp::kMax : ReduceOp::kSum,
+                                       m.stream);
+       }},
       {"the operation",
        [](Member& m, bool last, void* in, void* out) {
          return last ? m.comm.AllGather(in, out, 16, DType::kF32, m.stream)

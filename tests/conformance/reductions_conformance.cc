@@ -1,7 +1,9 @@
 // Conformance: AllReduce and ReduceScatter.
 
+#include <bit>
 #include <limits>
 
+#include "kernels/reduce_pairs_ref.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
 
@@ -152,6 +154,71 @@ TEST_P(CommunicatorConformance, MakesTheMeanByOneMultiply) {
     ASSERT_TRUE(m.stream.Synchronize().ok());
     const float sum = 10.0f + static_cast<float>(m.size - 1);
     EXPECT_EQ(values.Get<float>(0), sum * (1.0f / static_cast<float>(m.size)));
+  });
+}
+
+// The tree of reduce_pairs_ref.h over the ranks' inputs.
+template <class T>
+Values SumInPairs(DType dtype, size_t count, int size, double factor) {
+  std::vector<T> rows;
+  for (int rank = 0; rank < size; ++rank) {
+    const Values in = Input(dtype, count, Draw::kWild, count, rank);
+    for (size_t i = 0; i < count; ++i) rows.push_back(in.Get<T>(i));
+  }
+  std::vector<T> sum(count);
+  kernels::ReducePairsRef(rows.data(), size, factor, sum.data(), count);
+  Values values(dtype, count);
+  for (size_t i = 0; i < count; ++i) values.Set(i, sum[i]);
+  return values;
+}
+
+void ExpectSumsInPairs(Member& m, const Values& expected, double factor) {
+  const DType dtype = expected.dtype();
+  const size_t count = expected.count();
+  const Values in = Input(dtype, count, Draw::kWild, count, m.rank);
+  Values out(dtype, count);
+  Values in_place = in;
+  ASSERT_TRUE(
+      m.comm
+          .AllReducePairs(in.data(), out.data(), count, dtype, factor, m.stream)
+          .ok());
+  ASSERT_TRUE(m.comm
+                  .AllReducePairs(in_place.data(), in_place.data(), count,
+                                  dtype, factor, m.stream)
+                  .ok());
+  ASSERT_TRUE(m.stream.Synchronize().ok()) << m.comm.status();
+  EXPECT_TRUE(out == expected) << count;
+  EXPECT_TRUE(in_place == expected) << count << ", in place";
+}
+
+TEST_P(CommunicatorConformance, SumsInPairsWhereItSaysSo) {
+  std::vector<std::pair<Values, double>> jobs;
+  for (const size_t count : {0, 1, 7, 1001, 20'001}) {
+    for (const double factor : {1.0, 0.125}) {
+      jobs.emplace_back(SumInPairs<float>(DType::kF32, count, size(), factor),
+                        factor);
+    }
+  }
+  jobs.emplace_back(SumInPairs<double>(DType::kF64, 2002, size(), 1), 1);
+  jobs.emplace_back(SumInPairs<float>(DType::kF32, 300'007, size(), 0.5), 0.5);
+  static int64_t unused[1];  // by calls that are refused
+  const bool can =
+      promises().sums_in_pairs && std::has_single_bit(unsigned(size()));
+  Together([&](Member& m) {
+    EXPECT_EQ(m.comm.SumsInPairs(), can);
+    if (!can) {
+      float one = 1;
+      EXPECT_EQ(
+          m.comm.AllReducePairs(&one, &one, 1, DType::kF32, 1, m.stream).code(),
+          absl::StatusCode::kUnimplemented);
+      return;
+    }
+    for (const auto& [expected, factor] : jobs) {
+      ExpectSumsInPairs(m, expected, factor);
+    }
+    EXPECT_EQ(m.comm.AllReducePairs(unused, unused, 1, DType::kI64, 1, m.stream)
+                  .code(),
+              absl::StatusCode::kInvalidArgument);
   });
 }
 

@@ -59,6 +59,15 @@ class ArenaCommunicator final : public Communicator {
                    return inner_->AllReduce(i, o, count, dtype, op, stream);
                  });
   }
+  absl::Status AllReducePairs(const void* in, void* out, size_t count,
+                              DType dtype, double factor,
+                              Stream& stream) override {
+    return Moved(
+        in, count, out, count, dtype, stream, [&](const void* i, void* o) {
+          return inner_->AllReducePairs(i, o, count, dtype, factor, stream);
+        });
+  }
+  bool SumsInPairs() const override { return inner_->SumsInPairs(); }
   absl::Status ReduceScatter(const void* in, void* out, size_t count,
                              DType dtype, ReduceOp op,
                              Stream& stream) override {

@@ -35,6 +35,13 @@ absl::Status FaultyCommunicator::AllReduce(const void* in, void* out,
   return inner_->AllReduce(in, out, count, dtype, op, stream);
 }
 
+absl::Status FaultyCommunicator::AllReducePairs(const void* in, void* out,
+                                                size_t count, DType dtype,
+                                                double factor, Stream& stream) {
+  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
+  return inner_->AllReducePairs(in, out, count, dtype, factor, stream);
+}
+
 absl::Status FaultyCommunicator::ReduceScatter(const void* in, void* out,
                                                size_t count, DType dtype,
                                                ReduceOp op, Stream& stream) {

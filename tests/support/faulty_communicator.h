@@ -46,6 +46,10 @@ class FaultyCommunicator final : public Communicator {
 
   absl::Status AllReduce(const void* in, void* out, size_t count, DType dtype,
                          ReduceOp op, Stream& stream) override;
+  absl::Status AllReducePairs(const void* in, void* out, size_t count,
+                              DType dtype, double factor,
+                              Stream& stream) override;
+  bool SumsInPairs() const override { return inner_->SumsInPairs(); }
   absl::Status ReduceScatter(const void* in, void* out, size_t count,
                              DType dtype, ReduceOp op, Stream& stream) override;
   absl::Status AllGather(const void* in, void* out, size_t count, DType dtype,

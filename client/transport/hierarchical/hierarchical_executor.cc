@@ -35,6 +35,9 @@ class HierarchicalExecutor final : public Executor {
   int size() const override { return placement_.ranks(); }
   std::string_view transport() const override { return "hierarchical"; }
 
+  // A carry goes from host to host in a line, not in a tree.
+  bool sums_in_pairs() const override { return false; }
+
   absl::Status Execute(const std::vector<Call>& calls) override {
     Tasks tasks;
     tasks.reserve(calls.size());

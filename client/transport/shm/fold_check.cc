@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "client/transport/fold_rows.h"
 #include "kernels/finite_check.h"
-#include "kernels/reduce.h"
 
 namespace lockstep::transport {
 namespace {
@@ -42,10 +42,9 @@ void FoldCheck::Fold(const Range& range, std::span<const void* const> inputs,
   const size_t left = range.count - done;
   const size_t bytes = done * SizeOf(call_.dtype);
   if (left > 0 && done > 0) {
-    kernels::ReduceRanksToAll(From(inputs, bytes), From(outs, bytes), left,
-                              call_.dtype, call_.op);
+    FoldRows(From(inputs, bytes), From(outs, bytes), left, call_);
   } else if (left > 0) {
-    kernels::ReduceRanksToAll(inputs, outs, left, call_.dtype, call_.op);
+    FoldRows(inputs, outs, left, call_);
   }
 }
 

@@ -39,6 +39,8 @@ class ShmExecutor final : public Executor {
   std::string_view transport() const override { return "shm"; }
   bool checks() const override { return true; }
 
+  bool sums_in_pairs() const override { return true; }
+
   absl::Status Execute(const std::vector<Call>& calls) override {
     Tasks tasks;
     tasks.reserve(calls.size());

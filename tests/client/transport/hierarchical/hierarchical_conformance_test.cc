@@ -26,8 +26,9 @@ std::vector<Case> CasesOf(const std::vector<std::string>& placements,
       return std::make_unique<PretendedHostsInProcess>(
           hosts, in_arena ? MakeArenaTransport : nullptr);
     };
-    cases.push_back(
-        {make, static_cast<int>(hosts.size()), {.rank_order = rank_order}});
+    cases.push_back({make,
+                     static_cast<int>(hosts.size()),
+                     {.rank_order = rank_order, .sums_in_pairs = false}});
   }
   return cases;
 }

@@ -20,7 +20,8 @@ INSTANTIATE_TEST_SUITE_P(HierarchicalGloo, CommunicatorConformance,
                                      return *transport::MakeGlooLinks({});
                                    });
                              },
-                             4}),
+                             4,
+                             {.sums_in_pairs = false}}),
                          conformance::CaseName);
 
 }  // namespace

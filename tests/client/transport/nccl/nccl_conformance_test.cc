@@ -40,6 +40,7 @@ class CleanWorld final : public conformance::World {
 
 // NCCL's ranks are not told of each other's mistakes and ends.
 constexpr conformance::Promises kNccl = {.rank_order = false,
+                                         .sums_in_pairs = false,
                                          .notices_disagreement = false,
                                          .notices_who_goes = false,
                                          .any_order_between_groups = false};
