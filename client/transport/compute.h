@@ -67,6 +67,10 @@ class Compute {
     virtual void CastFeedback(const void* from, const void* residual,
                               DType from_dtype, void* to, DType to_dtype,
                               void* next, size_t count) = 0;
+    // The bits of kernels/add_leaf.h.
+    virtual void AddLeaf(std::span<const void* const> left, const void* leaf,
+                         DType dtype, double weight, void* out, DType out_dtype,
+                         size_t count) = 0;
     // The bits of kernels/reduce_pairs.h.
     virtual void ReducePairs(const void* inputs, int rows, DType dtype,
                              double factor, void* out, DType out_dtype,

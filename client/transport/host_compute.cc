@@ -3,6 +3,7 @@
 
 #include "base/mutex.h"
 #include "client/transport/compute.h"
+#include "kernels/add_leaf.h"
 #include "kernels/cast_feedback.h"
 #include "kernels/cast_scale.h"
 #include "kernels/flags.h"
@@ -47,6 +48,11 @@ class HostSite final : public Compute::Site {
                     size_t count) override {
     kernels::CastFeedback(from, residual, from_dtype, to, to_dtype, next,
                           count);
+  }
+  void AddLeaf(std::span<const void* const> left, const void* leaf, DType dtype,
+               double weight, void* out, DType out_dtype,
+               size_t count) override {
+    kernels::AddLeaf(left, leaf, dtype, weight, out, out_dtype, count);
   }
   void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
                    void* out, DType out_dtype, size_t count) override {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/add_leaf.h"
 #include "kernels/cast_feedback.h"
 #include "kernels/cast_scale.h"
 #include "kernels/flags.h"
@@ -97,6 +98,16 @@ class FakeKernels final : public KernelApi {
                         CudaStreamHandle stream) override {
     return Launch(stream, [=, this] {
       kernels::ReduceRows(At(inputs), rows, At(out), count, dtype, op);
+    });
+  }
+  CudaResult AddLeaf(std::span<const void* const> left, const void* leaf,
+                     DType dtype, double weight, void* out, DType out_dtype,
+                     size_t count, CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(left)] {
+      std::vector<const void*> rows;
+      for (const void* const row : list) rows.push_back(At(row));
+      kernels::AddLeaf(rows, At(leaf), dtype, weight, At(out), out_dtype,
+                       count);
     });
   }
   CudaResult ReducePairs(const void* inputs, int rows, DType dtype,

@@ -172,6 +172,12 @@ class ForwardingKernels : public transport::nccl::KernelApi {
                     DType dtype, ReduceOp op, StreamHandle stream) override {
     return inner_->ReduceRows(inputs, rows, out, count, dtype, op, stream);
   }
+  Result AddLeaf(std::span<const void* const> left, const void* leaf,
+                 DType dtype, double weight, void* out, DType out_dtype,
+                 size_t count, StreamHandle stream) override {
+    return inner_->AddLeaf(left, leaf, dtype, weight, out, out_dtype, count,
+                           stream);
+  }
   Result ReducePairs(const void* inputs, int rows, DType dtype, double factor,
                      void* out, DType out_dtype, size_t count,
                      StreamHandle stream) override {

@@ -80,6 +80,14 @@ class CudaSite final : public Compute::Site {
                                    next, count, stream);
     });
   }
+  void AddLeaf(std::span<const void* const> left, const void* leaf, DType dtype,
+               double weight, void* out, DType out_dtype,
+               size_t count) override {
+    Do("kernel AddLeaf", [&](CudaStreamHandle stream) {
+      return kernels_.AddLeaf(left, leaf, dtype, weight, out, out_dtype, count,
+                              stream);
+    });
+  }
   void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
                    void* out, DType out_dtype, size_t count) override {
     Do("kernel ReducePairs", [&](CudaStreamHandle stream) {

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "client/transport/nccl/gpu.h"
+#include "kernels/device/add_leaf.h"
 #include "kernels/device/cast_feedback.h"
 #include "kernels/device/cast_scale.h"
 #include "kernels/device/finite_check.h"
@@ -84,6 +85,14 @@ class DeviceKernels final : public KernelApi {
                         CudaStreamHandle stream) override {
     return On([&] {
       return device::ReduceRows(inputs, rows, out, count, dtype, op, stream);
+    });
+  }
+  CudaResult AddLeaf(std::span<const void* const> left, const void* leaf,
+                     DType dtype, double weight, void* out, DType out_dtype,
+                     size_t count, CudaStreamHandle stream) override {
+    return On([&] {
+      return device::AddLeaf(left, leaf, dtype, weight, out, out_dtype, count,
+                             stream);
     });
   }
   CudaResult ReducePairs(const void* inputs, int rows, DType dtype,

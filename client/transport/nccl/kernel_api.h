@@ -74,6 +74,12 @@ class KernelApi {
                                 size_t count, DType dtype, ReduceOp op,
                                 CudaStreamHandle stream) = 0;
 
+  // --- kernels/add_leaf.h; `left` is read in the call ---
+  virtual CudaResult AddLeaf(std::span<const void* const> left,
+                             const void* leaf, DType dtype, double weight,
+                             void* out, DType out_dtype, size_t count,
+                             CudaStreamHandle stream) = 0;
+
   // --- kernels/reduce_pairs.h ---
   virtual CudaResult ReducePairs(const void* inputs, int rows, DType dtype,
                                  double factor, void* out, DType out_dtype,

@@ -33,6 +33,7 @@ class Rehearsal {
     Did(cuda_.MemsetAsync(memory_, 0, kBytes, stream_));
     for (const DType dtype : kAll) OfAnyType(dtype);
     for (const DType dtype : kFloats) OfFloats(dtype);
+    for (const DType dtype : kFloats) OfLeaves(dtype);
     for (const DType wide : {DType::kF32, DType::kF64}) {
       for (const DType half : {DType::kF16, DType::kBF16}) OfCasts(wide, half);
       for (const DType to : kFloats) OfPairs(wide, to);
@@ -108,6 +109,12 @@ class Rehearsal {
   void OfCasts(DType wide, DType half) {
     Did(kernels_.CastFeedback(near(), scratch(), wide, far(), half, scratch(),
                               kCount, stream_));
+  }
+
+  void OfLeaves(DType dtype) {
+    const DType sum = dtype == DType::kF64 ? dtype : DType::kF32;
+    const void* const left[] = {scratch()};
+    Did(kernels_.AddLeaf(left, near(), dtype, 1, far(), sum, kCount, stream_));
   }
 
   void OfPairs(DType wide, DType to) {

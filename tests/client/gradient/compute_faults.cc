@@ -74,6 +74,11 @@ class SpoiledSite final : public Compute::Site {
                     size_t count) override {
     to_.CastFeedback(from, residual, from_dtype, to, to_dtype, next, count);
   }
+  void AddLeaf(std::span<const void* const> left, const void* leaf, DType dtype,
+               double weight, void* out, DType out_dtype,
+               size_t count) override {
+    to_.AddLeaf(left, leaf, dtype, weight, out, out_dtype, count);
+  }
   void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
                    void* out, DType out_dtype, size_t count) override {
     to_.ReducePairs(inputs, rows, dtype, factor, out, out_dtype, count);
