@@ -67,7 +67,8 @@ struct Slot {
 // A bucket with leaves is summed in one tree, whatever the number of ranks:
 // each rank sums its leaves, slices of the sums are exchanged (all-to-all),
 // each rank sums its slice of all ranks, and slices are gathered, with the
-// flags beside them. Slices are as in a sharded bucket.
+// flags beside them. Slices are as in a sharded bucket. Communicators that can
+// do it all as one operation (SumsInPairs) may.
 //
 // With a wire dtype the gradients are cast to it, flags and padding too, and
 // what travels are as many elements of that type.

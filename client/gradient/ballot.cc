@@ -99,6 +99,10 @@ absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
   return verdict;
 }
 
+void SetNormSquared(double norm_squared, BallotVectors* reduced) {
+  reduced->sum[kNormSquared] = norm_squared;
+}
+
 double MeanStepSeconds(int world_size, const BallotVectors& reduced) {
   return reduced.sum[kStepSeconds] / world_size;
 }

@@ -64,6 +64,9 @@ absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
                                double inverse_scale,
                                const BallotVectors& reduced);
 
+// In place of what the ranks' ballots add up to.
+void SetNormSquared(double norm_squared, BallotVectors* reduced);
+
 // What the step took, in the mean of all ranks: the same number on each.
 double MeanStepSeconds(int world_size, const BallotVectors& reduced);
 

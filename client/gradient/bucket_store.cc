@@ -19,7 +19,8 @@ bool AnyBit(const std::byte* at, size_t bytes) {
 absl::StatusOr<BucketStore> BucketStore::Create(
     const plan::Plan& plan, const std::vector<int>& parameters,
     transport::Compute* compute,
-    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
+    const std::vector<bool>& sums_in_pairs) {
   std::vector<Place> place_of(plan.parameters.size());
   for (int b = 0; b < static_cast<int>(plan.buckets.size()); ++b) {
     const std::vector<plan::Slot>& slots = plan.buckets[b].slots;
@@ -46,24 +47,26 @@ absl::StatusOr<BucketStore> BucketStore::Create(
         allocate(bucket.total * SizeOf(bucket.dtype));
     if (!buffer.ok()) return buffer.status();
     memory = *std::move(buffer);
-    const size_t slots = bucket.slots.size();
-    buffer = compute->AllocateStaging(slots * SizeOf(WireOf(bucket)));
-    if (!buffer.ok()) return buffer.status();
-    store.flags_[place.bucket] = {.own = std::vector<uint8_t>(slots),
-                                  .fetched = *std::move(buffer)};
     if (bucket.wire) {
       absl::StatusOr<WireCast> cast = WireCast::Create(bucket, allocate);
       if (!cast.ok()) return cast.status();
       store.casts_[place.bucket] = *std::move(cast);
     }
     if (bucket.leaves > 0) {
-      const auto& ranks = plan.communicators[bucket.communicator].ranks;
-      absl::StatusOr<LeafSums> sums =
-          LeafSums::Create(bucket, static_cast<int>(ranks.size()),
-                           store.BucketData(place.bucket), allocate);
+      const size_t c = bucket.communicator;
+      absl::StatusOr<LeafSums> sums = LeafSums::Create(
+          bucket, static_cast<int>(plan.communicators[c].ranks.size()),
+          c < sums_in_pairs.size() && sums_in_pairs[c],
+          store.BucketData(place.bucket), allocate);
       if (!sums.ok()) return sums.status();
       store.sums_[place.bucket] = *std::move(sums);
     }
+    const size_t slots = bucket.slots.size();
+    buffer = compute->AllocateStaging(slots *
+                                      SizeOf(store.OnWire(place.bucket).dtype));
+    if (!buffer.ok()) return buffer.status();
+    store.flags_[place.bucket] = {.own = std::vector<uint8_t>(slots),
+                                  .fetched = *std::move(buffer)};
   }
   return store;
 }
@@ -111,19 +114,21 @@ int BucketStore::LeavesOf(int parameter) const {
   return sums ? sums->leaves() : 0;
 }
 
-void BucketStore::AddLeaf(Site& site, int parameter) {
-  const int leaves = LeavesOf(parameter);
-  if (leaves == 0) return;
+void BucketStore::AddLeaf(Site& site, int parameter, const void* gradient,
+                          double weight) {
+  LeafSums& sums = *sums_[places_[parameter].bucket];
   int& added = added_[parameter];
-  sums_[places_[parameter].bucket]->Add(site, SlotOf(parameter), added);
-  added = (added + 1) % leaves;
+  sums.Add(site, SlotOf(parameter), added, gradient, weight);
+  added = (added + 1) % sums.leaves();
 }
 
 void BucketStore::Complete(Site& site, int parameter, bool any) {
   const int leaves = LeavesOf(parameter);
   if (!any || leaves > 0) Zero(site, parameter);
   const int added = any ? added_[parameter] : 0;
-  for (int leaf = added; leaf < leaves; ++leaf) AddLeaf(site, parameter);
+  for (int leaf = added; leaf < leaves; ++leaf) {
+    AddLeaf(site, parameter, nullptr, 1);
+  }
 }
 
 absl::Status BucketStore::CopyGradients(const BucketStore& from) {
@@ -144,7 +149,7 @@ absl::Status BucketStore::CopyGradients(const BucketStore& from) {
 
 void BucketStore::SetFlag(int parameter, bool contributed) {
   const Place place = places_[parameter];
-  const size_t size = SizeOf(WireOf(bucket(place.bucket)));
+  const size_t size = SizeOf(OnWire(place.bucket).dtype);
   Flags& flags = flags_[place.bucket];
   flags.own[place.slot] = contributed;
   std::memset(flags.fetched.data() + place.slot * size, 0, size);
@@ -157,23 +162,33 @@ bool BucketStore::FeedsBack() const {
                      });
 }
 
-std::byte* BucketStore::WireData(int b) const {
-  return casts_[b] ? casts_[b]->data() : BucketData(b);
+BucketStore::Wire BucketStore::OnWire(int b) const {
+  const std::optional<LeafSums>& sums = sums_[b];
+  if (sums && !sums->exchanges()) return {sums->sum(), sums->dtype()};
+  return {casts_[b] ? casts_[b]->data() : BucketData(b), WireOf(bucket(b))};
+}
+
+std::byte* BucketStore::FlagsOnWire(int b) const {
+  const Wire wire = OnWire(b);
+  return wire.data + bucket(b).flags_offset * SizeOf(wire.dtype);
 }
 
 void BucketStore::Load(Site& site, int b) {
-  const plan::Bucket& of = bucket(b);
-  if (casts_[b]) casts_[b]->Out(site, of, BucketData(b));
-  site.WriteFlags(flags_[b].own, WireOf(of),
-                  WireData(b) + of.flags_offset * SizeOf(WireOf(of)));
+  if (casts_[b]) casts_[b]->Out(site, bucket(b), BucketData(b));
+  site.WriteFlags(flags_[b].own, OnWire(b).dtype, FlagsOnWire(b));
 }
 
 void BucketStore::Unload(Site& site, int b, const plan::Slice& slice) {
   const plan::Bucket& of = bucket(b);
-  if (casts_[b]) casts_[b]->In(site, of, BucketData(b), slice);
+  const Wire wire = OnWire(b);
+  if (casts_[b]) {
+    casts_[b]->In(site, of, BucketData(b), slice);
+  } else if (wire.data != BucketData(b)) {
+    site.CastScale(wire.data, wire.dtype, 1, BucketData(b), of.dtype,
+                   of.flags_offset);
+  }
   const ArenaBuffer& fetched = flags_[b].fetched;
-  site.Copy(WireData(b) + of.flags_offset * SizeOf(WireOf(of)), fetched.data(),
-            fetched.bytes());
+  site.Copy(FlagsOnWire(b), fetched.data(), fetched.bytes());
 }
 
 void BucketStore::KeepResiduals() {
@@ -184,7 +199,7 @@ void BucketStore::KeepResiduals() {
 
 bool BucketStore::Contributed(int parameter) const {
   const Place place = places_[parameter];
-  const size_t size = SizeOf(WireOf(bucket(place.bucket)));
+  const size_t size = SizeOf(OnWire(place.bucket).dtype);
   return AnyBit(flags_[place.bucket].fetched.data() + place.slot * size, size);
 }
 

@@ -7,7 +7,8 @@
 // Only the buckets of communicators that this rank is a member of have memory.
 // The flags say who gave a gradient; between steps they are the host's, and
 // they travel with their bucket. A bucket with a wire dtype travels as a copy
-// (wire_cast.h): Load makes it, Unload brings back what was reduced.
+// (wire_cast.h), one of halves with leaves as their sums (leaf_sums.h): Load
+// makes it, Unload brings back what was reduced.
 //
 // Threads: different parameters may be packed and flagged at the same time; one
 //          by one thread. The rest is for when nobody does.
@@ -45,11 +46,13 @@ class BucketStore {
 
   // `parameters` are the rank's own, as indices of plan.parameters; the store
   // speaks of them by position in that list. Plan and compute must outlive it;
-  // what `allocate` gives is memory that the compute works on.
+  // what `allocate` gives is memory that the compute works on. `sums_in_pairs`:
+  // which of the plan's communicators do (communicator.h), as far as it goes.
   static absl::StatusOr<BucketStore> Create(
       const plan::Plan& plan, const std::vector<int>& parameters,
       transport::Compute* compute,
-      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
+      const std::vector<bool>& sums_in_pairs = {});
 
   Place PlaceOf(int parameter) const { return places_[parameter]; }
   const plan::Bucket& bucket(int b) const { return plan_->buckets[b]; }
@@ -66,8 +69,9 @@ class BucketStore {
   // Reproducible sums: how many leaves of a parameter this rank gives in a
   // step; else 0.
   int LeavesOf(int parameter) const;
-  // What the view holds is the parameter's next leaf; nothing without leaves.
-  void AddLeaf(Site& site, int parameter);
+  // The parameter's next leaf: `gradient` * `weight`, or what the view holds,
+  // as it is, if that is null.
+  void AddLeaf(Site& site, int parameter, const void* gradient, double weight);
   // The step has no more for the parameter, of which there was nothing before
   // (`any` false) or too little: the rest is zeros.
   void Complete(Site& site, int parameter, bool any);
@@ -84,14 +88,20 @@ class BucketStore {
 
   // Does any bucket keep what its casts lose?
   bool FeedsBack() const;
-  // What travels: bucket(b).total elements of its wire dtype.
-  std::byte* WireData(int b) const;
+  // What travels: bucket(b).total elements of a dtype.
+  struct Wire {
+    std::byte* data = nullptr;
+    DType dtype = DType::kF32;
+  };
+  Wire OnWire(int b) const;
   // Before its reduction: the gradients and what was said of them are there ...
   void Load(Site& site, int b);
   // ... and behind it: both are fetched, gradients of the slice that this rank
   // got.
   void Unload(Site& site, int b, const plan::Slice& slice);
-  // What ranks exchange of a bucket with leaves, before its gradients travel.
+  // Do ranks exchange sums of the bucket's leaves, before gradients travel?
+  bool Exchanges(int b) const { return sums_[b] && sums_[b]->exchanges(); }
+  // What they do.
   const LeafSums& sums(int b) const { return *sums_[b]; }
   // The step passed and may update: what its casts lost is added next time.
   void KeepResiduals();
@@ -100,6 +110,7 @@ class BucketStore {
   const plan::Slot& SlotOf(int parameter) const;
   // The parameter's part of something that is laid out like its bucket.
   absl::Span<std::byte> PartOf(std::byte* bucket, int parameter) const;
+  std::byte* FlagsOnWire(int b) const;
   // Null if what it lost is not kept.
   std::byte* ResidualOf(int parameter) const;
 

@@ -4,6 +4,15 @@
 
 namespace lockstep::gradient {
 
+absl::Status EnqueueSumInPairs(Communicator& communicator,
+                               const plan::Bucket& bucket, std::byte* sums,
+                               Stream& stream) {
+  const bool mean = bucket.op == ReduceOp::kMean;
+  return communicator.AllReducePairs(sums, sums, bucket.total,
+                                     SumTypeOf(bucket),
+                                     mean ? 1.0 / bucket.leaves : 1.0, stream);
+}
+
 absl::Status EnqueueExchange(Communicator& communicator,
                              const plan::Bucket& bucket, const std::byte* sums,
                              std::byte* slices, Stream& stream) {

@@ -1,7 +1,8 @@
 // A bucket's transfers, as its plan says: which collectives, of which bytes.
 //
 //   whole     [all-reduce: gradients, flags]
-//   leaves    [all-to-all: slices of sums] - summed - [all-gather: gradients |
+//   leaves    [all-reduce in pairs: sums, flags]    where they can, else
+//             [all-to-all: slices of sums] - summed - [all-gather: gradients |
 //             all-reduce: flags]
 //   sharded   [reduce-scatter: gradients | all-reduce: flags]  as one operation
 //             [all-gather: parameters]            at the next step's beginning
@@ -21,8 +22,15 @@
 
 namespace lockstep::gradient {
 
-// Of a bucket with leaves: this rank's sums, in slices; `slices` gets its own
-// slice of each rank's. EnqueueReduction comes behind it, once they are summed.
+// Of a bucket with leaves, whose communicator sums in pairs: this rank's sums,
+// and its flags behind them. A mean is over leaves.
+absl::Status EnqueueSumInPairs(Communicator& communicator,
+                               const plan::Bucket& bucket, std::byte* sums,
+                               Stream& stream);
+
+// Of one whose communicator does not: this rank's sums, in slices; `slices`
+// gets its own slice of each rank's. EnqueueReduction comes behind it, once
+// they are summed.
 absl::Status EnqueueExchange(Communicator& communicator,
                              const plan::Bucket& bucket, const std::byte* sums,
                              std::byte* slices, Stream& stream);

@@ -35,9 +35,13 @@ Engine::~Engine() {
 }
 
 absl::Status Engine::Prepare() {
+  for (const auto& communicator : options_.communicators) {
+    sums_in_pairs_.push_back(communicator != nullptr &&
+                             communicator->SumsInPairs());
+  }
   absl::StatusOr<std::unique_ptr<Layout>> first =
       Layout::Create(std::move(options_.plan), options_.rank, options_.names,
-                     options_.compute.get(), options_.allocate);
+                     options_.compute.get(), options_.allocate, sums_in_pairs_);
   if (!first.ok()) return first.status();
   for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
     facts_.push_back({.dtype = (*first)->DTypeOf(p),
@@ -59,6 +63,7 @@ absl::Status Engine::Prepare() {
   absl::StatusOr<std::unique_ptr<Reduction>> reduction = Reduction::Create(
       {.communicators = std::move(options_.communicators),
        .compute = options_.compute.get(),
+       .leaves = leaves_,
        .on_failure = [this](int c,
                             const absl::Status& error) { Fail(c, error); }},
       options_.allocate);
@@ -179,10 +184,12 @@ absl::Status Engine::RunOn(Stream* stream, transport::Compute::Work work) {
 
 absl::Status Engine::Deliver(const Delivery& delivery, Site& site) {
   Enter(Phase::kCompute);  // before, it was another step's turn
+  BucketStore& store = layouts_->current().store();
   if (delivery.gradient != nullptr) {
     if (absl::Status s = Copy(delivery, site); !s.ok()) return s;
+  } else if (store.LeavesOf(delivery.parameter) > 0) {
+    store.AddLeaf(site, delivery.parameter, nullptr, 1);
   }
-  layouts_->current().store().AddLeaf(site, delivery.parameter);
   arrivals_.Add(layouts_->current().ItemOf(delivery.parameter), site.Done());
   if (!site.status().ok()) return site.status();
   if (!delivery.submission.complete) return absl::OkStatus();
@@ -192,9 +199,12 @@ absl::Status Engine::Deliver(const Delivery& delivery, Site& site) {
 absl::Status Engine::Copy(const Delivery& delivery, Site& site) {
   const absl::Time begin = options_.clock->Now();
   BucketStore& store = layouts_->current().store();
-  const bool add =
-      !delivery.submission.first && store.LeavesOf(delivery.parameter) == 0;
-  store.Pack(site, delivery.parameter, delivery.gradient, delivery.weight, add);
+  if (store.LeavesOf(delivery.parameter) > 0) {
+    store.AddLeaf(site, delivery.parameter, delivery.gradient, delivery.weight);
+  } else {
+    store.Pack(site, delivery.parameter, delivery.gradient, delivery.weight,
+               /*add=*/!delivery.submission.first);
+  }
   absl::Status copied = site.status();
   if (copied.ok() && delivery.caller_waits) copied = site.Done().Wait();
   MutexLock lock(&mutex_);
@@ -215,7 +225,7 @@ absl::Status Engine::MarkReady(int parameter, bool contributed) {
 }
 
 absl::Status Engine::BeginNoSync() {
-  if (sums_leaves_) {
+  if (leaves_ > 0) {
     return absl::FailedPreconditionError(
         "NoSync in a job with reproducible.leaves: each Submit is a leaf");
   }
@@ -271,7 +281,7 @@ absl::Status Engine::AwaitStage(int stage) {
 absl::Status Engine::Hold(plan::Plan plan) {
   absl::StatusOr<std::unique_ptr<Layout>> next =
       Layout::Create(std::move(plan), options_.rank, options_.names,
-                     options_.compute.get(), options_.allocate);
+                     options_.compute.get(), options_.allocate, sums_in_pairs_);
   if (!next.ok()) return next.status();
   return layouts_->Hold(*std::move(next));
 }

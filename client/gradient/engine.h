@@ -351,8 +351,9 @@ class Engine {
   std::function<void(std::vector<uint32_t>)> watch_order_
       ABSL_GUARDED_BY(mutex_);
 
-  bool sums_leaves_ = false;    // reproducible; fixed by Prepare
-  std::vector<int> announced_;  // in the last pass; by the training thread
+  int leaves_ = 0;  // of a reproducible job's sums; fixed by Prepare
+  std::vector<bool> sums_in_pairs_;  // by communicator; likewise
+  std::vector<int> announced_;       // in the last pass; by the training thread
   Arrivals arrivals_;
 
   std::unique_ptr<Lane> lane_;

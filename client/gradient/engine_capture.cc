@@ -50,7 +50,7 @@ absl::Status Engine::CheckNothingChangesHands() const {
         "sync: reduce_scatter gathers parameters outside of the step that "
         "would be captured");
   }
-  if (sums_leaves_) {
+  if (leaves_ > 0) {
     return absl::FailedPreconditionError(
         "reproducible.leaves are counted by the host, which a CUDA graph "
         "leaves out");

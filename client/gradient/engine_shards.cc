@@ -75,20 +75,18 @@ absl::Status Engine::AwaitParameter(int parameter, Stream* stream) {
 // --- Leaves -----------------------------------------------------------------
 
 absl::Status Engine::CountLeaves(const Layout& layout) {
+  leaves_ = layout.leaves();
+  if (leaves_ == 0) return absl::OkStatus();
   std::vector<int> uses = options_.uses;
   for (size_t p = 0; p < uses.size(); ++p) {
-    const int leaves = layout.store().LeavesOf(static_cast<int>(p));
-    if (leaves == 0) continue;
-    sums_leaves_ = true;
     if (uses[p] != 1) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s has %d uses: with reproducible.leaves each Submit is a leaf, "
           "which has all of its gradient",
           options_.names[p], uses[p]));
     }
-    uses[p] = leaves;
+    uses[p] = layout.store().LeavesOf(static_cast<int>(p));
   }
-  if (!sums_leaves_) return absl::OkStatus();
   MutexLock lock(&mutex_);
   tally_ = Tally(options_.names, std::move(uses));
   return absl::OkStatus();

@@ -52,14 +52,15 @@ absl::StatusOr<std::vector<int>> FindParameters(
 absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
     plan::Plan plan, int rank, const std::vector<std::string>& names,
     transport::Compute* compute,
-    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
+    const std::vector<bool>& sums_in_pairs) {
   std::unique_ptr<Layout> layout(new Layout(std::move(plan)));
   absl::StatusOr<std::vector<int>> parameters =
       FindParameters(layout->plan_, rank, names);
   if (!parameters.ok()) return parameters.status();
   layout->parameters_ = *std::move(parameters);
   absl::StatusOr<BucketStore> store = BucketStore::Create(
-      layout->plan_, layout->parameters_, compute, allocate);
+      layout->plan_, layout->parameters_, compute, allocate, sums_in_pairs);
   if (!store.ok()) return store.status();
   layout->store_ = *std::move(store);
   absl::Status laid_out = layout->LayOutLaunches(rank, compute);
@@ -84,6 +85,11 @@ absl::Status Layout::LayOutLaunches(int rank, transport::Compute* compute) {
     absl::StatusOr<ArenaBuffer> scratch = compute->AllocateScratch(item.owned);
     if (!scratch.ok()) return scratch.status();
     item.scratch = *std::move(scratch);
+    for (OwnedPart& part : item.of_leaves) {
+      scratch = compute->AllocateScratch(part.ranges);
+      if (!scratch.ok()) return scratch.status();
+      part.scratch = *std::move(scratch);
+    }
   }
   return absl::OkStatus();
 }
@@ -114,11 +120,20 @@ bool Layout::LayOut(const plan::Transfer& transfer, int rank) {
     return HasSlices(bucket) && !items_.empty() && items_.back().bucket == b;
   }
   item_of_bucket_[b] = static_cast<int>(items_.size());
-  items_.push_back({.bucket = b,
-                    .communicator = transfer.communicator,
-                    .slice = slice,
-                    .owned = Ranges(OwnedRanges(plan_, b, rank)),
-                    .owns_slice = CountsWholeSlice(plan_, b, rank)});
+  Item& item = items_.emplace_back();
+  item.bucket = b;
+  item.communicator = transfer.communicator;
+  item.slice = slice;
+  if (bucket.leaves == 0) {
+    item.owned = Ranges(OwnedRanges(plan_, b, rank));
+    item.owns_slice = CountsWholeSlice(plan_, b, rank);
+    return true;
+  }
+  for (const OwnedLeaf& owned : OwnedLeaves(plan_, b, rank)) {
+    OwnedPart& part = item.of_leaves.emplace_back();
+    part.leaf = owned.leaf;
+    part.ranges = Ranges(owned.ranges);
+  }
   return true;
 }
 

@@ -30,14 +30,21 @@ namespace lockstep::gradient {
 
 class Layout {
  public:
+  // What this rank counts in the norm of a leaf (leaf_norms.h).
+  struct OwnedPart {
+    int leaf = 0;
+    std::vector<kernels::ElementRange> ranges;
+    ArenaBuffer scratch;  // for counting them
+  };
   // One reduction of this rank: of a bucket.
   struct Item {
     int bucket = -1;
     int communicator = -1;
     plan::Slice slice;  // of the bucket, whose sum this rank gets
     std::vector<kernels::ElementRange> owned;  // counted here in the norm
-    bool owns_slice = false;  // all that this rank folds, if it does
-    ArenaBuffer scratch;      // for counting them
+    bool owns_slice = false;           // all that this rank folds, if it does
+    ArenaBuffer scratch;               // for counting them
+    std::vector<OwnedPart> of_leaves;  // instead, if it has leaves
   };
   // One gather, of the parameters of a sharded bucket.
   struct Gather {
@@ -49,11 +56,12 @@ class Layout {
   // `names` are the rank's parameters in registration order; the layout speaks
   // of them by position in that list. The memory is zeroed. InvalidArgument if
   // the plan does not have the parameters, or asks of this rank's gradient lane
-  // what it cannot do; errors of `allocate`.
+  // what it cannot do; errors of `allocate`. `sums_in_pairs` as BucketStore's.
   static absl::StatusOr<std::unique_ptr<Layout>> Create(
       plan::Plan plan, int rank, const std::vector<std::string>& names,
       transport::Compute* compute,
-      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
+      const std::vector<bool>& sums_in_pairs = {});
 
   Revision revision() const { return plan_.revision; }
   // Of the same parameters and communicators?
@@ -62,6 +70,10 @@ class Layout {
            plan_.communicators == other.plan_.communicators;
   }
   const plan::Bucket& bucket(int b) const { return plan_.buckets[b]; }
+  // Of every bucket of the job; 0: none.
+  int leaves() const {
+    return plan_.buckets.empty() ? 0 : plan_.buckets[0].leaves;
+  }
   BucketStore& store() { return store_; }
   const BucketStore& store() const { return store_; }
 

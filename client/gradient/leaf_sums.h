@@ -3,17 +3,20 @@
 //
 //   leaves   0     1     2     3     4     5     6     7     of this rank
 //            └─(+)─┘     └─(+)─┘     └─(+)─┘     └─(+)─┘
-//   sum ───────┴───(+)─────┘           └───(+)─────┘ spare 1
-//                  └──────────(+)────────────┘       spare 2
+//   place 2 ─────┴───(+)─────┘           └───(+)─────┘ place 1
+//                    └──────────(+)────────────┘ the rank's sum
 //
 // A rank's leaves are neighbours, as many as a power of two: so their sum is a
-// value of the job's tree, and all that ranks exchange. Each leaf is added in
-// the place where the subtree that it belongs to began, so nothing is copied
-// but the leaves that begin one. Halves are summed in f32.
+// value of the job's tree, and all that ranks have to add up. A leaf is read
+// once, where its owner has it, and added to all that it completes on its left;
+// the last of them leaves the sum where the gradients travel from. Halves are
+// summed in f32.
 //
-// Memory: like the bucket's, in the sums' type: the sum (for f32 and f64 with
-//         one leaf the bucket itself), one spare for each two levels of more,
-//         for halves a leaf; and the slices that the other ranks send.
+// Where a communicator cannot sum in pairs, ranks exchange slices instead.
+//
+// Memory: like the bucket's, in the sums' type: a place for each level of the
+//         tree, of which halves keep the topmost for the sum (that of f32 and
+//         f64 is the bucket itself), and the slices that other ranks send.
 // Threads: different slots at the same time; one by one thread.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_LEAF_SUMS_H_
@@ -34,41 +37,45 @@ class LeafSums {
  public:
   using Site = transport::Compute::Site;
 
-  // Of a bucket with leaves, whose communicator has so many ranks; `gradients`
-  // is its memory. Errors of `allocate`.
+  // Of a bucket with leaves, whose communicator has so many ranks, and sums in
+  // pairs, or must exchange; `gradients` is its memory. Errors of `allocate`.
   static absl::StatusOr<LeafSums> Create(
-      const plan::Bucket& bucket, int ranks, std::byte* gradients,
+      const plan::Bucket& bucket, int ranks, bool sums_in_pairs,
+      std::byte* gradients,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   // Of each of this rank's parameters, in a step.
   int leaves() const { return leaves_; }
 
-  // What the slot's gradient is now is this rank's leaf `number`, from 0.
-  void Add(Site& site, const plan::Slot& slot, int number);
+  // `gradient` * `weight`, rounded to its type, is this rank's leaf `number`
+  // for the slot, from 0. Null: what the slot holds is.
+  void Add(Site& site, const plan::Slot& slot, int number, const void* gradient,
+           double weight);
 
-  // bucket.flags_offset elements of the sums' type: what this rank gives, and
-  // where it gets its slice of all.
-  std::byte* sum() const { return SumData(); }
+  // bucket.total elements of the sums' type, laid out like the bucket: what
+  // this rank gives, once all leaves are in it.
+  std::byte* sum() const { return sum_.bytes() > 0 ? sum_.data() : gradients_; }
+  DType dtype() const { return sum_dtype_; }
+
+  // Where this rank gets its slice of all; null if they are not exchanged.
   std::byte* slices() const { return slices_.data(); }
+  bool exchanges() const { return slices_.bytes() > 0; }
 
  private:
-  std::byte* SumData() const {
-    return sum_.bytes() > 0 ? sum_.data() : gradients_;
-  }
-  // Where the subtree is summed that begins with this leaf, which is even.
+  // Where the subtree is summed that begins with this leaf, which is even, if
+  // it does not have the last.
   std::byte* PlaceOf(int first_leaf) const;
-  // to = the gradients; to += from: in the slot.
-  void Begin(Site& site, const plan::Slot& slot, std::byte* to) const;
-  void AddTo(Site& site, const plan::Slot& slot, const std::byte* from,
-             std::byte* to) const;
+
+  // Begins a sum: row = leaf * weight, in the slot.
+  void Pack(Site& site, const plan::Slot& slot, const void* leaf, double weight,
+            std::byte* row) const;
 
   DType dtype_ = DType::kF32;
   DType sum_dtype_ = DType::kF32;
   int leaves_ = 1;
   std::byte* gradients_ = nullptr;
-  ArenaBuffer sum_;
-  std::vector<ArenaBuffer> spares_;
-  ArenaBuffer leaf_;  // of halves, widened
+  ArenaBuffer sum_;                  // of halves
+  std::vector<ArenaBuffer> places_;  // by level, from leaves of two
   ArenaBuffer slices_;
 };
 

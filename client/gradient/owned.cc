@@ -4,6 +4,7 @@
 #include <string>
 
 #include "client/transport/slices.h"
+#include "kernels/sum_tree.h"
 #include "plan/shard.h"
 
 namespace lockstep::gradient {
@@ -26,6 +27,32 @@ plan::Slice SliceIn(const plan::Bucket& bucket, int n, int i) {
           .count = static_cast<int64_t>(slice.count)};
 }
 
+// Where the rank stands in its bucket's communicator.
+struct Member {
+  int size = 0;
+  int position = 0;
+};
+
+Member MemberOf(const plan::Plan& plan, const plan::Bucket& bucket, int rank) {
+  const std::vector<int>& members =
+      plan.communicators[bucket.communicator].ranks;
+  const auto at = std::find(members.begin(), members.end(), rank);
+  return {static_cast<int>(members.size()),
+          static_cast<int>(at - members.begin())};
+}
+
+// Whole runs of the sum tree, of what lies before any padding: that depends on
+// the ranks.
+plan::Slice PartOfLeaf(const plan::Bucket& bucket, int leaf) {
+  const int64_t run = kernels::kSumRun;
+  const int64_t end = bucket.slots.back().offset + bucket.slots.back().count;
+  const int64_t runs = (end + run - 1) / run;
+  const auto begin = [&](int64_t l) {
+    return std::min((runs * l + bucket.leaves - 1) / bucket.leaves * run, end);
+  };
+  return {.offset = begin(leaf), .count = begin(leaf + 1) - begin(leaf)};
+}
+
 }  // namespace
 
 bool CountsWholeSlice(const plan::Plan& plan, int bucket, int rank) {
@@ -36,17 +63,32 @@ bool CountsWholeSlice(const plan::Plan& plan, int bucket, int rank) {
          });
 }
 
+std::vector<OwnedLeaf> OwnedLeaves(const plan::Plan& plan, int bucket,
+                                   int rank) {
+  const plan::Bucket& b = plan.buckets[bucket];
+  const Member member = MemberOf(plan, b, rank);
+  const int here = b.leaves / member.size;
+  std::vector<OwnedLeaf> leaves;
+  for (int leaf = member.position * here; leaf < (member.position + 1) * here;
+       ++leaf) {
+    OwnedLeaf& owned = leaves.emplace_back();
+    owned.leaf = leaf;
+    for (const plan::Slot& slot : b.slots) {
+      if (!CountsHere(plan, plan.parameters[slot.parameter], rank)) continue;
+      const plan::Slice part = plan::PartIn(slot, PartOfLeaf(b, leaf));
+      if (part.count > 0) {
+        owned.ranges.push_back({slot.offset + part.offset, part.count});
+      }
+    }
+  }
+  return leaves;
+}
+
 std::vector<OwnedRange> OwnedRanges(const plan::Plan& plan, int bucket,
                                     int rank) {
   const plan::Bucket& b = plan.buckets[bucket];
-  const std::vector<int>& members = plan.communicators[b.communicator].ranks;
-  const int n = static_cast<int>(members.size());
-  const int i = static_cast<int>(
-      std::find(members.begin(), members.end(), rank) - members.begin());
-
-  // All of it on one rank: a norm in parts would depend on their number.
-  if (b.leaves > 0 && i > 0) return {};
-  const plan::Slice slice = SliceIn(b, b.leaves > 0 ? 1 : n, i);
+  const auto [n, i] = MemberOf(plan, b, rank);
+  const plan::Slice slice = SliceIn(b, n, i);
   const plan::Slot whole{.offset = 0, .count = b.flags_offset};
   if (CountsWholeSlice(plan, bucket, rank)) {
     const plan::Slice part = plan::PartIn(whole, slice);

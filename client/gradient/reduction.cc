@@ -12,6 +12,7 @@ absl::StatusOr<std::unique_ptr<Reduction>> Reduction::Create(
     Options options,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   transport::Compute& compute = *options.compute;
+  const int leaves = options.leaves;
   std::unique_ptr<Reduction> reduction(new Reduction(std::move(options)));
   absl::StatusOr<ArenaBuffer> buffer = allocate(sizeof(StepMemory));
   if (!buffer.ok()) return buffer.status();
@@ -19,6 +20,11 @@ absl::StatusOr<std::unique_ptr<Reduction>> Reduction::Create(
   buffer = compute.AllocateStaging(sizeof(StepMemory));
   if (!buffer.ok()) return buffer.status();
   reduction->staging_ = *std::move(buffer);
+  if (leaves > 0) {
+    auto norms = LeafNorms::Create(leaves, compute, allocate);
+    if (!norms.ok()) return norms.status();
+    reduction->leaf_norms_ = *std::move(norms);
+  }
   auto queue = compute.MakeQueue("ls-comm");
   if (!queue.ok()) return queue.status();
   reduction->queue_ = *std::move(queue);
@@ -34,7 +40,7 @@ void Reduction::FailUnless(int communicator, const absl::Status& status) {
 void Reduction::LaunchBucket(Layout& layout, int item,
                              std::vector<Event> after) {
   const Layout::Item& it = layout.items()[item];
-  if (layout.bucket(it.bucket).leaves > 0) {
+  if (layout.store().Exchanges(it.bucket)) {
     LaunchExchange(layout, it, std::exchange(after, {}));
   }
   const bool checked = IsChecked(layout, it);
@@ -47,10 +53,8 @@ void Reduction::LaunchBucket(Layout& layout, int item,
            },
        .communicate =
            [this, &layout, &it, checked](Stream& stream) {
-             return EnqueueReduction(*communicators_[it.communicator],
-                                     layout.bucket(it.bucket), it.slice,
-                                     layout.store().WireData(it.bucket),
-                                     checked ? &moved().norm : nullptr, stream);
+             return Enqueue(layout, it, checked ? &moved().norm : nullptr,
+                            stream);
            },
        .then =
            [this, &layout, &it, checked](Site& site,
@@ -60,6 +64,17 @@ void Reduction::LaunchBucket(Layout& layout, int item,
            },
        // The next bucket's reduction does not wait for this one's norm.
        .aside = true});
+}
+
+absl::Status Reduction::Enqueue(const Layout& layout, const Layout::Item& item,
+                                kernels::FiniteCheck* norm, Stream& stream) {
+  Communicator& communicator = *communicators_[item.communicator];
+  const plan::Bucket& bucket = layout.bucket(item.bucket);
+  std::byte* const wire = layout.store().OnWire(item.bucket).data;
+  if (bucket.leaves > 0 && !layout.store().Exchanges(item.bucket)) {
+    return EnqueueSumInPairs(communicator, bucket, wire, stream);
+  }
+  return EnqueueReduction(communicator, bucket, item.slice, wire, norm, stream);
 }
 
 void Reduction::LaunchExchange(Layout& layout, const Layout::Item& item,
@@ -99,7 +114,7 @@ void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
   const plan::Bucket& bucket = layout.bucket(it.bucket);
   Communicator& communicator = *communicators_[it.communicator];
   std::byte* data = layout.store().BucketData(it.bucket);
-  std::byte* wire = layout.store().WireData(it.bucket);
+  std::byte* wire = layout.store().OnWire(it.bucket).data;
   const bool some_only = share.announcers < communicator.size();
   const bool rescales = bucket.op == ReduceOp::kMean && some_only;
   const bool by_sum = rescales && (WireOf(bucket) == DType::kF32 ||
@@ -157,6 +172,11 @@ void Reduction::Count(Site& site, Layout& layout, const Layout::Item& item) {
   site.AddFiniteCheck(layout.store().BucketData(item.bucket),
                       layout.bucket(item.bucket).dtype, item.owned,
                       item.scratch.data(), &moved().norm);
+  for (const Layout::OwnedPart& part : item.of_leaves) {
+    site.AddFiniteCheck(layout.store().BucketData(item.bucket),
+                        layout.bucket(item.bucket).dtype, part.ranges,
+                        part.scratch.data(), leaf_norms_->total(part.leaf));
+  }
   FailUnless(-1, site.status());
 }
 
@@ -238,14 +258,17 @@ absl::Status Reduction::ExchangeBallots(Stream& stream) {
     absl::Status sum = world.AllReduce(v.sum.data(), v.sum.data(), v.sum.size(),
                                        DType::kF64, ReduceOp::kSum, stream);
     if (!sum.ok()) return sum;
-    return world.AllReduce(v.max.data(), v.max.data(), v.max.size(),
-                           DType::kU64, ReduceOp::kMax, stream);
+    absl::Status max = world.AllReduce(v.max.data(), v.max.data(), v.max.size(),
+                                       DType::kU64, ReduceOp::kMax, stream);
+    if (!max.ok() || !leaf_norms_) return max;
+    return leaf_norms_->Exchange(world, stream);
   });
 }
 
 void Reduction::FetchNorm(Site& site) {
   site.Copy(&moved().norm, &fetched().norm, sizeof(kernels::FiniteCheck));
   site.Zero(&moved().norm, sizeof(kernels::FiniteCheck));
+  if (leaf_norms_) leaf_norms_->Fetch(site);
 }
 
 absl::StatusOr<Ballot> Reduction::TakeBallot(Site& site,
@@ -255,7 +278,11 @@ absl::StatusOr<Ballot> Reduction::TakeBallot(Site& site,
   if (got.ok()) got = site.Done().Wait();
   if (got.ok()) got = CheckCommunicators();
   if (!got.ok()) return got;
-  return FetchedBallot(options);
+  Ballot ballot = FetchedBallot(options);
+  if (leaf_norms_) {
+    ballot.nonfinite += static_cast<int64_t>(leaf_norms_->Give(site));
+  }
+  return ballot;
 }
 
 Ballot Reduction::FetchedBallot(const FinishOptions& options) {
@@ -281,10 +308,12 @@ absl::Status Reduction::CheckCommunicators() {
 // A transfer that failed has aborted the world, so its status covers all.
 absl::StatusOr<BallotVectors> Reduction::FetchBallot(Site& site) {
   site.Copy(&moved().ballot, &fetched().ballot, sizeof(BallotVectors));
+  if (leaf_norms_) leaf_norms_->FetchSums(site);
   absl::Status got = site.status();
   if (got.ok()) got = site.Done().Wait();
   if (got.ok()) got = communicators_[0]->status();
   if (!got.ok()) return got;
+  if (leaf_norms_) SetNormSquared(leaf_norms_->Sum(), &fetched().ballot);
   return fetched().ballot;
 }
 

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -36,6 +37,7 @@
 #include "client/gradient/ballot.h"
 #include "client/gradient/captured.h"
 #include "client/gradient/layout.h"
+#include "client/gradient/leaf_norms.h"
 #include "client/gradient/pending.h"
 #include "client/transport/compute.h"
 #include "lockstep/communicator.h"
@@ -54,6 +56,7 @@ class Reduction {
     // By index in the plan; null where this rank is not a member.
     std::vector<std::unique_ptr<Communicator>> communicators;
     transport::Compute* compute = nullptr;
+    int leaves = 0;  // of the job's sums
     // Gets the error of a reduction, and in which communicator it was, or -1;
     // on the queue's thread.
     std::function<void(int, const absl::Status&)> on_failure;
@@ -142,6 +145,10 @@ class Reduction {
   StepMemory& moved() { return memory_.as<StepMemory>()[0]; }
   StepMemory& fetched() { return staging_.as<StepMemory>()[0]; }
 
+  // What brings a bucket's reduced gradients to this rank; their norm, unless
+  // `norm` is null.
+  absl::Status Enqueue(const Layout& layout, const Layout::Item& item,
+                       kernels::FiniteCheck* norm, Stream& stream);
   // Of a bucket with leaves: its gradients are summed, in slices of ranks.
   void LaunchExchange(Layout& layout, const Layout::Item& item,
                       std::vector<Event> after);
@@ -163,6 +170,7 @@ class Reduction {
   const std::function<void(int, const absl::Status&)> on_failure_;
   ArenaBuffer memory_;
   ArenaBuffer staging_;
+  std::optional<LeafNorms> leaf_norms_;
   std::atomic<bool> on_close_{false};
   std::atomic<bool> closed_{false};  // and not run
 

@@ -98,5 +98,33 @@ TEST(OwnedTest, TheWorldCountsEachLogicalElementOnce) {
   }
 }
 
+// Where the parts lie does not depend on who looks at them.
+TEST(OwnedTest, LeavesHaveTheSamePartsOnAnyNumberOfRanks) {
+  constexpr int kLeaves = 8;
+  const std::vector<Parameter> parameters = {{.name = "b", .shape = {70'001}},
+                                             {.name = "w", .shape = {100'003}}};
+  std::vector<std::vector<OwnedRange>> alone;
+  for (const int ranks : {1, 2, 4, 8}) {
+    plan::PlanInput input{.mesh = {{{"data", ranks}}}};
+    input.registrations.assign(ranks, parameters);
+    input.leaves = kLeaves;
+    const auto plan = plan::Compile(input);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    std::vector<std::vector<OwnedRange>> parts;
+    int64_t counted = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const OwnedLeaf& owned : OwnedLeaves(*plan, 0, rank)) {
+        EXPECT_EQ(owned.leaf, static_cast<int>(parts.size()));
+        parts.push_back(owned.ranges);
+        for (const OwnedRange& range : owned.ranges) counted += range.count;
+      }
+    }
+    EXPECT_EQ(parts.size(), size_t{kLeaves});
+    EXPECT_EQ(counted, 70'001 + 100'003);
+    if (ranks == 1) alone = parts;
+    EXPECT_EQ(parts, alone) << ranks;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::gradient

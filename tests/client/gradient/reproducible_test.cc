@@ -62,13 +62,15 @@ const GroundKind kGloo = {"Gloo", [](uint64_t) -> std::unique_ptr<Ground> {
                             });
                           }};
 
-// All dtypes, both ops, counts that no number of ranks divides.
+// All dtypes, both ops, counts that no number of ranks divides; one with a norm
+// in several parts.
 const std::vector<Parameter> kMixed = {
     {.name = "w", .shape = {131}, .op = ReduceOp::kMean},
     {.name = "b", .shape = {3}, .op = ReduceOp::kSum},
     {.name = "h", .shape = {70}, .dtype = DType::kBF16, .op = ReduceOp::kMean},
     {.name = "x", .shape = {33}, .dtype = DType::kF16, .op = ReduceOp::kSum},
-    {.name = "d", .shape = {17}, .dtype = DType::kF64, .op = ReduceOp::kSum}};
+    {.name = "d", .shape = {17}, .dtype = DType::kF64, .op = ReduceOp::kSum},
+    {.name = "l", .shape = {20'001}, .op = ReduceOp::kMean}};
 
 using Bytes = std::vector<std::byte>;
 
