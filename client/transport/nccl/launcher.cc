@@ -279,13 +279,16 @@ bool Launcher::LaunchFirst(Operation& operation, Member::Turn* turn) {
       return false;
     }
   }
-  const absl::StatusOr<bool> ready = member.Ready();
-  if (ready.ok() && !*ready) return false;
-  absl::Status done = ready.status();
-  if (done.ok()) done = member.Complete(operation.posted);
-  if (done.ok()) return true;
-  Fail(member, done);
-  return false;
+  for (;;) {
+    const absl::StatusOr<bool> ready = member.Ready();
+    if (ready.ok() && !*ready) return false;
+    absl::StatusOr<bool> done = ready;
+    if (done.ok()) done = member.Complete(operation.posted);
+    if (done.ok() && *done) return true;
+    if (done.ok()) continue;  // its next round is enqueued
+    Fail(member, done.status());
+    return false;
+  }
 }
 
 // NCCL tells of a broken connection only if it is asked.

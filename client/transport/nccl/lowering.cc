@@ -1,5 +1,7 @@
 #include "client/transport/nccl/lowering.h"
 
+#include <algorithm>
+
 namespace lockstep::transport::nccl {
 namespace {
 
@@ -27,10 +29,10 @@ bool DropsNaN(const Call& call) {
 }
 
 void Meet(const LoweringPlace& place, Lowering* lowering) {
-  lowering->steps.push_back({.kind = CallKind::kAllReduce,
-                             .in = place.token,
-                             .out = place.token + 1,
-                             .count = 1});
+  lowering->last().steps.push_back({.kind = CallKind::kAllReduce,
+                                    .in = place.token,
+                                    .out = place.token + 1,
+                                    .count = 1});
 }
 
 // The same step for `call` as it is.
@@ -58,58 +60,85 @@ Block BlockOf(const Call& call, int peer) {
 
 void Exchange(const Call& call, const LoweringPlace& place,
               Lowering* lowering) {
-  const size_t before = lowering->steps.size();
+  const size_t before = lowering->last().steps.size();
   for (int peer = 0; peer < place.size; ++peer) {
     const Block block = BlockOf(call, peer);
     if (block.in_count > 0) {
-      lowering->steps.push_back({.kind = CallKind::kSend,
-                                 .in = At(call.in, block.in_at, call.dtype),
-                                 .count = block.in_count,
-                                 .dtype = ToNccl(call.dtype),
-                                 .peer = peer});
+      lowering->last().steps.push_back(
+          {.kind = CallKind::kSend,
+           .in = At(call.in, block.in_at, call.dtype),
+           .count = block.in_count,
+           .dtype = ToNccl(call.dtype),
+           .peer = peer});
     }
     if (block.out_count > 0) {
-      lowering->steps.push_back({.kind = CallKind::kRecv,
-                                 .out = At(call.out, block.out_at, call.dtype),
-                                 .count = block.out_count,
-                                 .dtype = ToNccl(call.dtype),
-                                 .peer = peer});
+      lowering->last().steps.push_back(
+          {.kind = CallKind::kRecv,
+           .out = At(call.out, block.out_at, call.dtype),
+           .count = block.out_count,
+           .dtype = ToNccl(call.dtype),
+           .peer = peer});
     }
   }
   // Who has nothing to move here meets nobody: there are no two sides to it.
-  if (lowering->steps.size() == before && call.kind == CallKind::kAllToAll) {
+  if (lowering->last().steps.size() == before &&
+      call.kind == CallKind::kAllToAll) {
     Meet(place, lowering);
   }
 }
 
-// All ranks' inputs of this rank's part, behind each other, then a kernel.
-void ReduceByKernel(const Call& call, const LoweringPlace& place,
-                    Lowering* lowering) {
-  void* const rows = place.temporary(call.bytes() * place.size);
+// Elements [begin, begin + count) of what each rank gets, from all ranks,
+// behind each other.
+void Gather(const Call& call, size_t begin, size_t count, void* rows,
+            const LoweringPlace& place, Lowering* lowering) {
   Call gather = call;
   gather.out = rows;
   if (call.kind == CallKind::kAllReduce) {
     gather.kind = CallKind::kAllGather;
-    lowering->steps.push_back(Same(gather));
-  } else {
-    gather.kind = CallKind::kAllToAll;
-    Exchange(gather, place, lowering);
+    gather.in = At(call.in, begin, call.dtype);
+    gather.count = count;
+    lowering->last().steps.push_back(Same(gather));
+    return;
   }
-  lowering->reduces.push_back({.inputs = rows,
-                               .out = call.out,
-                               .count = call.count,
-                               .dtype = call.dtype,
-                               .op = call.op});
+  gather.kind = CallKind::kAllToAllV;
+  for (int peer = 0; peer < place.size; ++peer) {
+    gather.in_offsets.push_back(peer * call.count + begin);
+    gather.out_offsets.push_back(peer * count);
+  }
+  gather.in_counts.assign(place.size, count);
+  gather.out_counts.assign(place.size, count);
+  Exchange(gather, place, lowering);
+}
+
+// All ranks' inputs of this rank's part, then a kernel; as much at a time as
+// there is memory for.
+void ReduceByKernel(const Call& call, const LoweringPlace& place,
+                    Lowering* lowering) {
+  const size_t row = SizeOf(call.dtype) * place.size;
+  const size_t fit = std::max<size_t>(1, place.rows_bytes_max / row);
+  const size_t most =
+      place.rows_bytes_max == 0 ? call.count : std::min(call.count, fit);
+  void* const rows = place.temporary(most * row);
+  for (size_t begin = 0; begin < call.count; begin += most) {
+    const size_t count = std::min(most, call.count - begin);
+    if (begin > 0) lowering->rounds.emplace_back();
+    Gather(call, begin, count, rows, place, lowering);
+    lowering->last().reduces.push_back({.inputs = rows,
+                                        .out = At(call.out, begin, call.dtype),
+                                        .count = count,
+                                        .dtype = call.dtype,
+                                        .op = call.op});
+  }
 }
 
 void Reduce(const Call& call, const LoweringPlace& place, Lowering* lowering) {
   if (DropsNaN(call)) return ReduceByKernel(call, place, lowering);
-  lowering->steps.push_back(Same(call));
+  lowering->last().steps.push_back(Same(call));
   if (call.op != ReduceOp::kMean) return;
-  lowering->scales.push_back({.data = call.out,
-                              .dtype = call.dtype,
-                              .factor = 1.0 / place.size,
-                              .count = call.count});
+  lowering->last().scales.push_back({.data = call.out,
+                                     .dtype = call.dtype,
+                                     .factor = 1.0 / place.size,
+                                     .count = call.count});
 }
 
 void PointToPoint(const Call& call, const LoweringPlace& place,
@@ -121,7 +150,7 @@ void PointToPoint(const Call& call, const LoweringPlace& place,
     step.count = 1;
     step.dtype = NcclDType::kUint8;
   }
-  lowering->steps.push_back(step);
+  lowering->last().steps.push_back(step);
 }
 
 }  // namespace
@@ -152,7 +181,7 @@ void Lower(const Call& call, const LoweringPlace& place, Lowering* lowering) {
     case CallKind::kAllReduce:
     case CallKind::kReduceScatter: return Reduce(call, place, lowering);
     case CallKind::kAllToAll: return Exchange(call, place, lowering);
-    default: lowering->steps.push_back(Same(call));
+    default: lowering->last().steps.push_back(Same(call));
   }
 }
 

@@ -1,10 +1,15 @@
 // From a Communicator's calls to NCCL's: what is enqueued as one NCCL group,
-// and which kernels follow it.
+// and which kernels follow it. Mostly that is one round; a call that needs more
+// memory than there is goes in several, one behind the other:
+//
+//   [gather][reduce] [gather][reduce] [gather][reduce]     min of floats
 //
 //   AllReduce mean           all-reduce sum, then a multiply: NCCL's own
 //                            average rounds differently
 //   min, max of floats       gathered, then reduced by a kernel: NCCL's are
-//                            fminf and fmaxf, which drop a NaN
+//                            fminf and fmaxf, which drop a NaN; in rounds, if
+//                            the rows do not fit into `rows` and the call is
+//                            alone
 //   AllToAll, AllToAllV      sends and receives, to itself too
 //   Barrier, nothing to move one byte: NCCL does not meet for no elements
 //
@@ -49,10 +54,15 @@ struct ReduceStep {
   ReduceOp op;
 };
 
-struct Lowering {
+struct Round {
   std::vector<NcclStep> steps;  // as one group
   std::vector<ReduceStep> reduces;
   std::vector<ScaleStep> scales;
+};
+
+struct Lowering {
+  std::vector<Round> rounds = std::vector<Round>(1);
+  Round& last() { return rounds.back(); }
 };
 
 struct LoweringPlace {
@@ -62,6 +72,8 @@ struct LoweringPlace {
   std::byte* token;
   // Memory until the kernels have run; null if there is none.
   absl::FunctionRef<void*(size_t bytes)> temporary;
+  // The most to ask of it, for a call that is alone; 0 for one of several.
+  size_t rows_bytes_max = 0;
 };
 
 // Adds what `call` needs; `call` has been checked.

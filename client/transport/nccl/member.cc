@@ -11,6 +11,10 @@ namespace {
 // What has few bytes gets few of the device's multiprocessors.
 constexpr int kFewCtas = 2;
 
+// What floats are gathered in, to be reduced by min or max.
+constexpr size_t kRowsBytes = 4 << 20;
+constexpr size_t kFewRowsBytes = 64 << 10;
+
 // What a profiler shows an operation as.
 class Range {
  public:
@@ -33,6 +37,7 @@ Member::Member(const Tables& tables, const GroupSpec& group)
 Member::~Member() {
   if (stream_ == nullptr) return;
   if (token_ != nullptr) tables_.cuda->FreeAsync(token_, stream_);
+  if (rows_ != nullptr) tables_.cuda->FreeAsync(rows_, stream_);
   for (const Block& block : kept_) {
     if (block.memory != nullptr) tables_.cuda->FreeAsync(block.memory, stream_);
   }
@@ -81,7 +86,16 @@ absl::Status Member::MakeStream() {
   void* token = nullptr;
   made = Check(cuda, cuda.MallocAsync(&token, 2, stream_), "MallocAsync");
   token_ = static_cast<std::byte*>(token);
+  if (!made.ok()) return made;
+  void* rows = nullptr;
+  made = Check(cuda, cuda.MallocAsync(&rows, rows_bytes(), stream_),
+               "MallocAsync");
+  rows_ = static_cast<std::byte*>(rows);
   return made;
+}
+
+size_t Member::rows_bytes() const {
+  return group_.traffic == Traffic::kSmall ? kFewRowsBytes : kRowsBytes;
 }
 
 absl::StatusOr<bool> Member::Ready() {
@@ -98,9 +112,12 @@ absl::Status Member::Enqueue(const Posted& posted, Turn* turn) {
   const Range range(tables_.cuda.get(), group_.name.c_str());
   captured_ = posted.ticket.capture != 0;
   taken_ = 0;
+  rows_taken_ = 0;
   absl::Status done = posted.ticket.after->Join(*tables_.cuda, stream_);
   done.Update(TakeTurn(turn, captured_));
   lowering_ = {};
+  round_ = 0;
+  const size_t alone = posted.calls.size() == 1 ? rows_bytes() : 0;
   bool all = true;
   const auto temporary = [&](size_t bytes) {
     void* const memory = Temporary(bytes);
@@ -108,7 +125,8 @@ absl::Status Member::Enqueue(const Posted& posted, Turn* turn) {
     return memory;
   };
   for (const Call& call : posted.calls) {
-    Lower(call, {group_.rank, group_.size, token_, temporary}, &lowering_);
+    Lower(call, {group_.rank, group_.size, token_, temporary, alone},
+          &lowering_);
   }
   if (!all) {
     done.Update(absl::ResourceExhaustedError(
@@ -137,7 +155,8 @@ absl::Status Member::EnqueueGroup() {
   NcclApi& nccl = *tables_.nccl;
   absl::Status done = Check(nccl, nccl.GroupStart(), "GroupStart", comm_);
   if (!done.ok()) return done;
-  for (const NcclStep& step : lowering_.steps) done.Update(Issue(step));
+  for (const NcclStep& step : lowering_.rounds[round_].steps)
+    done.Update(Issue(step));
   done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", comm_));
   return done;
 }
@@ -176,31 +195,39 @@ absl::Status Member::Issue(const NcclStep& s) {
   }
 }
 
-absl::Status Member::Complete(const Posted& posted) {
+absl::StatusOr<bool> Member::Complete(const Posted& posted) {
   absl::Status done = LaunchKernels();
+  if (done.ok() && round_ + 1 < lowering_.rounds.size()) {
+    ++round_;
+    done = EnqueueGroup();
+    if (!done.ok()) return done;
+    return false;
+  }
   absl::StatusOr<std::shared_ptr<CudaEvent>> event = Mark(captured_);
   done.Update(event.status());
   if (!done.ok()) return done;
   if (!captured_) AddRunning(*event, posted.ticket.error);
   posted.ticket.done->Publish({*std::move(event)});
-  return absl::OkStatus();
+  return true;
 }
 
 absl::Status Member::LaunchKernels() {
   CudaApi& cuda = *tables_.cuda;
   KernelApi& kernels = *tables_.kernels;
   absl::Status done;
-  for (const ReduceStep& s : lowering_.reduces) {
+  for (const ReduceStep& s : lowering_.rounds[round_].reduces) {
     done.Update(Check(cuda,
                       kernels.ReduceRows(s.inputs, group_.size, s.out, s.count,
                                          s.dtype, s.op, stream_),
                       " kernel ReduceRows"));
   }
-  for (const ScaleStep& s : lowering_.scales) {
+  for (const ScaleStep& s : lowering_.rounds[round_].scales) {
     done.Update(
         Check(cuda, kernels.Scale(s.data, s.dtype, s.factor, s.count, stream_),
               " kernel Scale"));
   }
+  const bool last = round_ + 1 == lowering_.rounds.size();
+  if (!last) return done;
   for (void* memory : std::exchange(graphs_own_, {})) {
     done.Update(Check(cuda, cuda.FreeAsync(memory, stream_), "FreeAsync"));
   }
@@ -208,6 +235,11 @@ absl::Status Member::LaunchKernels() {
 }
 
 void* Member::Temporary(size_t bytes) {
+  constexpr size_t kAlignment = 256;
+  const size_t aligned = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (aligned <= rows_bytes() - rows_taken_) {
+    return rows_ + std::exchange(rows_taken_, rows_taken_ + aligned);
+  }
   if (!captured_) return Kept(bytes);
   void* memory = nullptr;
   if (tables_.cuda->MallocAsync(&memory, bytes, stream_) !=

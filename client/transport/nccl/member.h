@@ -80,9 +80,11 @@ class Member {
   // before the operation before it could, which `*turn` says. `*turn` is then
   // this one's. It is queued once Ready says so, and then wants Complete.
   absl::Status Enqueue(const Posted& posted, Turn* turn);
-  // Kernels that follow the operation, then its event, and publishes that. A
-  // captured operation is not published as running: its graph's launches are.
-  absl::Status Complete(const Posted& posted);
+  // Kernels that follow what is queued. True: that was all; its event is
+  // recorded and published. False: more has been enqueued, and is to be queued
+  // and completed in turn. A captured operation is not published as running:
+  // its graph's launches are.
+  absl::StatusOr<bool> Complete(const Posted& posted);
 
   // Lets `stream` wait for everything published; what runs there is then
   // published too, with `event` as its end.
@@ -124,6 +126,7 @@ class Member {
   // Memory for the operation's kernels; null if there is none.
   void* Temporary(size_t bytes);
   void* Kept(size_t bytes);
+  size_t rows_bytes() const;
 
   const Tables tables_;
   const GroupSpec group_;
@@ -133,12 +136,16 @@ class Member {
 
   // Of the operation between Enqueue and Complete.
   Lowering lowering_;
+  size_t round_ = 0;
   bool captured_ = false;
+  size_t rows_taken_ = 0;
   std::vector<void*> graphs_own_;  // freed inside the graph
   size_t taken_ = 0;               // of the blocks below
 
   // Memory that an operation takes and the next one takes again: they run one
-  // behind the other. So a step that has run once allocates nothing.
+  // behind the other. It is there from the beginning; only calls of one group
+  // that need more together take more, and keep it.
+  std::byte* rows_ = nullptr;
   struct Block {
     void* memory;
     size_t bytes;

@@ -4,6 +4,7 @@
 #include "client/transport/nccl/nccl.h"
 
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -225,7 +226,7 @@ class CountsMemory final : public fake::ForwardingCuda {
   std::atomic<int>& taken_;
 };
 
-TEST(NcclMemoryTest, AnOperationThatHasRunTakesNoMoreMemory) {
+TEST(NcclMemoryTest, WhatReductionsNeedIsTakenWhenTheyConnect) {
   std::atomic<int> taken{0};
   FakeGpuWorld world({}, [&](int, transport::nccl::Tables* tables) {
     tables->cuda = std::make_shared<CountsMemory>(tables->cuda, &taken);
@@ -245,12 +246,66 @@ TEST(NcclMemoryTest, AnOperationThatHasRunTakesNoMoreMemory) {
     EXPECT_TRUE(stream->Synchronize().ok());
     EXPECT_THAT(out, testing::Each(3));
   };
+  const int at_the_beginning = taken;
   reduce(50);
-  const int after_the_first = taken;
-  for (const size_t count : {50, 20, 50}) reduce(count);
-  EXPECT_EQ(taken, after_the_first);
-  reduce(60);
-  EXPECT_EQ(taken, after_the_first + 2);
+  EXPECT_EQ(taken, at_the_beginning);
+  // Calls of one group have no turns to take.
+  for (int i = 0; i < 3; ++i) reduce(700 << 10);
+  EXPECT_EQ(taken, at_the_beginning + 1);
+  EXPECT_THAT(world.gpus().violations(), IsEmpty());
+}
+
+// More than there is memory for: in rounds, and in place.
+TEST(NcclMemoryTest, MinAndMaxOfMuchTakeNoMore) {
+  constexpr int kRanks = 3;
+  constexpr size_t kCount = 300001;
+  std::atomic<int> taken{0};
+  FakeGpuWorld world({}, [&](int, transport::nccl::Tables* tables) {
+    tables->cuda = std::make_shared<CountsMemory>(tables->cuda, &taken);
+  });
+  const auto group = conformance::Connect(world, kRanks, "g");
+  const int at_the_beginning = taken;
+  const auto value = [](int rank, size_t i) {
+    if (i % 1000 == 7 && rank == 1) return std::nan("");
+    return static_cast<double>((i * 7 + rank * 13) % 101);
+  };
+  const auto reduced = [&](size_t i) {
+    double least = value(0, i);
+    for (int rank = 1; rank < kRanks; ++rank) {
+      const double one = value(rank, i);
+      least = std::isnan(one) || one < least ? one : least;
+    }
+    return least;
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto stream = world.MakeStream(rank, "");
+      std::vector<double> all(kRanks * kCount);
+      for (size_t i = 0; i < all.size(); ++i) all[i] = value(rank, i);
+      std::vector<double> part = all;
+      double* const mine = part.data() + rank * kCount;
+      absl::Status done =
+          group[rank]->AllReduce(all.data(), all.data(), all.size(),
+                                 DType::kF64, ReduceOp::kMin, *stream);
+      done.Update(group[rank]->ReduceScatter(
+          part.data(), mine, kCount, DType::kF64, ReduceOp::kMin, *stream));
+      done.Update(stream->Synchronize());
+      EXPECT_TRUE(done.ok()) << done;
+      size_t wrong = 0;
+      const auto same = [](double a, double b) {
+        return a == b || (std::isnan(a) && std::isnan(b));
+      };
+      for (size_t i = 0; i < all.size(); ++i)
+        wrong += !same(all[i], reduced(i));
+      for (size_t i = 0; i < kCount; ++i) {
+        wrong += !same(mine[i], reduced(rank * kCount + i));
+      }
+      EXPECT_EQ(wrong, 0u);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(taken, at_the_beginning);
   EXPECT_THAT(world.gpus().violations(), IsEmpty());
 }
 
