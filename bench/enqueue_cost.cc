@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(
 
 absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables, int calls,
                                            bool with_raw) {
-  const auto arena = transport::nccl::MakeCudaArena(tables.cuda);
+  const auto arena = transport::nccl::MakeCudaArena(tables.nccl, tables.cuda);
   auto memory = arena->Allocate(2 * kCount * sizeof(float));
   if (!memory.ok()) return memory.status();
   float* const in = memory->as<float>().data();

@@ -71,6 +71,35 @@ absl::StatusOr<BucketStore> BucketStore::Create(
   return store;
 }
 
+absl::Status BucketStore::EnlistBuckets(
+    absl::FunctionRef<Communicator*(int)> communicator, const Enlist& enlist) {
+  if (!enlist) return absl::OkStatus();
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    if (memory_[b].bytes() == 0) continue;
+    Communicator& group = *communicator(plan_->buckets[b].communicator);
+    for (const ArenaBuffer* buffer : Travelling(static_cast<int>(b))) {
+      auto enlisted = enlist(group, *buffer);
+      if (!enlisted.ok()) return enlisted.status();
+      if (*enlisted != nullptr) enlistments_.push_back(*std::move(enlisted));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<const ArenaBuffer*> BucketStore::Travelling(int b) const {
+  std::vector<const ArenaBuffer*> travelling;
+  if (casts_[b]) travelling.push_back(&casts_[b]->wire());
+  const bool sums_elsewhere = sums_[b] && sums_[b]->sum_buffer().bytes() > 0;
+  if (!casts_[b] || (sums_[b] && !sums_elsewhere)) {
+    travelling.push_back(&memory_[b]);
+  }
+  if (sums_elsewhere) travelling.push_back(&sums_[b]->sum_buffer());
+  if (sums_[b] && sums_[b]->exchanges()) {
+    travelling.push_back(&sums_[b]->slices_buffer());
+  }
+  return travelling;
+}
+
 const plan::Slot& BucketStore::SlotOf(int parameter) const {
   const Place place = places_[parameter];
   return plan_->buckets[place.bucket].slots[place.slot];

@@ -17,6 +17,8 @@
 #define LOCKSTEP_CLIENT_GRADIENT_BUCKET_STORE_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -26,6 +28,7 @@
 #include "client/gradient/leaf_sums.h"
 #include "client/gradient/wire_cast.h"
 #include "client/transport/compute.h"
+#include "client/transport/transport.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
 #include "plan/shard.h"
@@ -41,6 +44,10 @@ class BucketStore {
   };
 
   using Site = transport::Compute::Site;
+  // As Transport::Enlist.
+  using Enlist =
+      std::function<absl::StatusOr<std::unique_ptr<transport::Enlistment>>(
+          Communicator&, const ArenaBuffer&)>;
 
   BucketStore() = default;
 
@@ -53,6 +60,11 @@ class BucketStore {
       transport::Compute* compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
       const std::vector<bool>& sums_in_pairs = {});
+
+  // Tells each bucket's communicator of the memory that travels, in the order
+  // of the buckets that this rank has.
+  absl::Status EnlistBuckets(absl::FunctionRef<Communicator*(int)> communicator,
+                             const Enlist& enlist);
 
   Place PlaceOf(int parameter) const { return places_[parameter]; }
   const plan::Bucket& bucket(int b) const { return plan_->buckets[b]; }
@@ -107,6 +119,9 @@ class BucketStore {
   void KeepResiduals();
 
  private:
+  // What the transfers of a bucket read and write: whole, of the same sizes on
+  // all ranks.
+  std::vector<const ArenaBuffer*> Travelling(int b) const;
   const plan::Slot& SlotOf(int parameter) const;
   // The parameter's part of something that is laid out like its bucket.
   absl::Span<std::byte> PartOf(std::byte* bucket, int parameter) const;
@@ -128,6 +143,8 @@ class BucketStore {
   std::vector<std::optional<WireCast>> casts_;  // likewise, with a wire dtype
   std::vector<std::optional<LeafSums>> sums_;   // likewise, with leaves
   std::vector<int> added_;  // leaves of this step, by parameter
+  // Before the memory goes.
+  std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;
 };
 
 }  // namespace lockstep::gradient

@@ -69,6 +69,12 @@ absl::Status Engine::Prepare() {
       options_.allocate);
   if (!reduction.ok()) return reduction.status();
   reduction_ = *std::move(reduction);
+  absl::Status enlisted = EnlistBuckets();
+  if (enlisted.ok() && values_ != nullptr) {
+    enlisted = values_->Enlist(
+        [this](int c) { return reduction_->communicator(c); }, options_.enlist);
+  }
+  if (!enlisted.ok()) return enlisted;
   BeginOverlap();
   lane_ = std::make_unique<Lane>(layouts_->current().PendingByItem(),
                                  [this](int item) { Launch(item); });
@@ -93,6 +99,12 @@ void Engine::BeginOverlap() {
       negotiates() || values_ != nullptr || options_.compute->NeedsOneOrder();
   if (needs_helper) overlap_ = OverlapChoice(Overlap::kThread);
   reduction_->SetOnClose(overlap_.form() == Overlap::kInline);
+}
+
+// Where the buckets are is the same on all ranks, and so is when.
+absl::Status Engine::EnlistBuckets() {
+  return layouts_->current().Enlist(
+      [this](int c) { return reduction_->communicator(c); }, options_.enlist);
 }
 
 // --- Submitting -------------------------------------------------------------

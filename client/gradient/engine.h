@@ -80,6 +80,9 @@ struct EngineOptions {
   // What works on the gradients, and memory for them that it works on.
   std::unique_ptr<transport::Compute> compute;
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
+  // Tells a communicator of memory that it will move in every step, together
+  // with its other ranks; may be empty.
+  BucketStore::Enlist enlist;
   const Clock* clock = nullptr;
   // Called once, from any thread, with the first thing that went wrong: in
   // which communicator of the plan, or -1 for a failure of this rank alone.
@@ -221,6 +224,7 @@ class Engine {
   void BeginOverlap();
   // How many Submits each parameter takes, if they are leaves.
   absl::Status CountLeaves(const Layout& layout);
+  absl::Status EnlistBuckets();
 
   static absl::Status NotWaitedFor();
   bool negotiates() const { return options_.announce != nullptr; }

@@ -148,7 +148,11 @@ void Engine::SwitchIfAllHold(const Verdict& judged) {
   const bool everyone = judged.revision_holders == judged.world_size;
   const absl::StatusOr<bool> switched = layouts_->Settle(everyone);
   if (!switched.ok()) return Fail(-1, switched.status());
-  if (*switched) lane_->Begin(layouts_->current().PendingByItem());
+  if (!*switched) return;
+  // No rank has begun the next step: all are here.
+  absl::Status enlisted = EnlistBuckets();
+  if (!enlisted.ok()) return Fail(-1, enlisted);
+  lane_->Begin(layouts_->current().PendingByItem());
 }
 
 }  // namespace lockstep::gradient

@@ -113,6 +113,10 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
       .uses = uses_,
       .allocate =
           [this](size_t bytes) { return session_.arena().Allocate(bytes); },
+      .enlist =
+          [this](Communicator& communicator, const ArenaBuffer& buffer) {
+            return Enlist(communicator, buffer);
+          },
       .clock = &session_.clock(),
       .on_failure =
           [this](int communicator, const absl::Status& error) {
@@ -137,6 +141,20 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
     session_.Submitted(pass, parameter);
   };
   return options;
+}
+
+// In Seal there is no engine yet that would be told of a lost peer.
+absl::StatusOr<std::unique_ptr<transport::Enlistment>>
+GradientSync::Impl::Enlist(Communicator& communicator,
+                           const ArenaBuffer& buffer) {
+  const uint64_t watch =
+      session_.AddWatch([&communicator](const absl::Status& cause) {
+        communicator.Abort(std::string(cause.message()));
+      });
+  auto enlisted = session_.transport().Enlist(communicator, buffer,
+                                              session_.spec().timeouts.connect);
+  session_.RemoveWatch(watch);
+  return enlisted;
 }
 
 void GradientSync::Impl::OnFailure(int communicator,

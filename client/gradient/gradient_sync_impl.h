@@ -73,6 +73,8 @@ class GradientSync::Impl {
  private:
   absl::Status MakeEngine(PlanInEffect plan);
   gradient::EngineOptions OptionsFor(PlanInEffect plan);
+  absl::StatusOr<std::unique_ptr<transport::Enlistment>> Enlist(
+      Communicator& communicator, const ArenaBuffer& buffer);
   void OnFailure(int communicator, const absl::Status& error);
   void OnEpochEnded(const absl::Status& cause);
 

@@ -97,6 +97,13 @@ class Layout {
   // The last of a pipeline stage's gradients; -1 if there are none of its own.
   int LastItemOfStage(int stage) const;
 
+  // Tells each bucket's communicator of its memory, in the plan's order: on all
+  // ranks alike, between steps.
+  absl::Status Enlist(absl::FunctionRef<Communicator*(int)> communicator,
+                      const BucketStore::Enlist& enlist) {
+    return store_.EnlistBuckets(communicator, enlist);
+  }
+
   // Brings every gradient of another revision, of the same rank, over.
   absl::Status CopyGradients(const Layout& from) {
     return store_.CopyGradients(from.store_);

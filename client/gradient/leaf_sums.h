@@ -60,6 +60,10 @@ class LeafSums {
   // Where this rank gets its slice of all; null if they are not exchanged.
   std::byte* slices() const { return slices_.data(); }
   bool exchanges() const { return slices_.bytes() > 0; }
+  // The memory of both; none of the sum if that is the bucket's, nor of slices
+  // that are not exchanged.
+  const ArenaBuffer& sum_buffer() const { return sum_; }
+  const ArenaBuffer& slices_buffer() const { return slices_; }
 
  private:
   // Where the subtree is summed that begins with this leaf, which is even, if

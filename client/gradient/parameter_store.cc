@@ -24,6 +24,19 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(
   return store;
 }
 
+absl::Status ParameterStore::Enlist(
+    absl::FunctionRef<Communicator*(int)> communicator,
+    const BucketStore::Enlist& enlist) {
+  if (!enlist) return absl::OkStatus();
+  for (const Layout::Gather& gather : layout_.gathers()) {
+    auto enlisted =
+        enlist(*communicator(gather.communicator), memory_[gather.bucket]);
+    if (!enlisted.ok()) return enlisted.status();
+    if (*enlisted != nullptr) enlistments_.push_back(*std::move(enlisted));
+  }
+  return absl::OkStatus();
+}
+
 absl::Span<std::byte> ParameterStore::View(int parameter) const {
   const BucketStore::Place place = layout_.store().PlaceOf(parameter);
   const plan::Bucket& bucket = layout_.bucket(place.bucket);

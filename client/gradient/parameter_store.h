@@ -46,6 +46,10 @@ class ParameterStore {
   absl::Span<std::byte> View(int parameter) const;
   std::byte* BucketData(int b) const { return memory_[b].data(); }
 
+  // Tells each bucket's communicator of its memory, in the order of gathers.
+  absl::Status Enlist(absl::FunctionRef<Communicator*(int)> communicator,
+                      const BucketStore::Enlist& enlist);
+
   // The gathers of the next step are about to be launched: their number.
   absl::StatusOr<uint64_t> Begin();
   // Begin was called in this step.
@@ -75,6 +79,8 @@ class ParameterStore {
 
   const Layout& layout_;
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
+  // Before the memory goes.
+  std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;
 
   mutable Mutex mutex_;
   CondVar changed_;

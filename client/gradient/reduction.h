@@ -69,6 +69,9 @@ class Reduction {
   // Waits for the queue: abort first if peers may not come.
   ~Reduction() = default;
 
+  // Null where this rank is not a member.
+  Communicator* communicator(int c) const { return communicators_[c].get(); }
+
   // `after`: when the gradients are in the bucket.
   void LaunchBucket(Layout& layout, int item, std::vector<Event> after);
 

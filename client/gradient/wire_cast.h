@@ -41,6 +41,7 @@ class WireCast {
 
   // What travels: bucket.total elements of the wire dtype.
   std::byte* data() const { return wire_.data(); }
+  const ArenaBuffer& wire() const { return wire_; }
 
   // All but the flags.
   void Out(Site& site, const plan::Bucket& bucket, const std::byte* gradients);

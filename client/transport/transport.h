@@ -39,6 +39,23 @@ struct GroupSpec {
   Traffic traffic = Traffic::kBulk;
 };
 
+// How a group's operations reach a buffer of the arena.
+enum class Reach {
+  kPlain,       // like any other memory
+  kRegistered,  // known on this rank: no copy on the way out or in
+  kWindow,      // known on all ranks: symmetric, if the hardware allows it
+  kSymmetric,   // known on all ranks, who reach into each other's
+};
+std::string_view Name(Reach reach);
+
+// A buffer that a group knows of, for as long as this lives: not longer than
+// the buffer.
+class Enlistment {
+ public:
+  virtual ~Enlistment() = default;
+  virtual Reach reach() const = 0;
+};
+
 // A group of which this process has made its half.
 class PendingGroup {
  public:
@@ -71,6 +88,16 @@ class Transport {
   // Memory that this transport's operations use without a copy. May outlive
   // the transport.
   virtual std::unique_ptr<Arena> MakeArena() { return MakePlainArena(); }
+
+  // Tells a group, by a communicator of this transport's, of a buffer of its
+  // arena that operations will be called on again and again, whole or from its
+  // beginning. On every rank of the group alike, in the same order with the
+  // same sizes, while nothing else of the group is under way; blocks until all
+  // have. Null where that changes nothing. Errors: the communicator's, which
+  // has ended then; DeadlineExceeded.
+  virtual absl::StatusOr<std::unique_ptr<Enlistment>> Enlist(
+      Communicator& communicator, const ArenaBuffer& buffer,
+      absl::Duration timeout);
 
   // What works on such memory. May outlive the transport, too.
   virtual absl::StatusOr<std::unique_ptr<Compute>> MakeCompute();

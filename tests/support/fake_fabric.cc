@@ -136,6 +136,7 @@ void Fabric::Begin(Comm* comm, Launch& launch) {
   launch.begun = true;
   launch.lag = static_cast<int>(scheduler_.Draw(20));
   for (Part& part : launch.parts) {
+    FindInWindows(*comm, &part);
     part.in = scheduler_.memory().Reach(part.in);
     part.out = scheduler_.memory().Reach(part.out);
     launch.meetings.push_back(Join(comm, part));
@@ -179,6 +180,9 @@ void Fabric::Hold(const Clique& clique, Meeting& meeting) {
   for (const auto& [who, part] : meeting.come) {
     if (part.in_graph != first.in_graph) {
       scheduler_.Violation("an operation is in a graph on some ranks only");
+    }
+    if (part.window_offsets != first.window_offsets) {
+      scheduler_.Violation("ranks use a window at different offsets");
     }
     const bool same = part.count == first.count && part.dtype == first.dtype &&
                       (part.point_to_point()

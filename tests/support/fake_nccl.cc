@@ -14,8 +14,10 @@ using transport::nccl::NcclComm;
 using transport::nccl::NcclConfig;
 using transport::nccl::NcclDType;
 using transport::nccl::NcclOp;
+using transport::nccl::NcclPart;
 using transport::nccl::NcclResult;
 using transport::nccl::NcclUniqueId;
+using transport::nccl::NcclWindow;
 
 Comm* CommOf(NcclComm handle) { return reinterpret_cast<Comm*>(handle); }
 
@@ -79,6 +81,9 @@ class FakeNccl final : public NcclApi {
     if (!comm->finalizing || !fabric_.Peaceful(*comm)) {
       scheduler_.Violation("a communicator is destroyed that is not quiet");
     }
+    if (!comm->known.empty()) {
+      scheduler_.Violation("a communicator is destroyed that knows memory");
+    }
     comm->over = true;
     return NcclResult::kSuccess;
   }
@@ -91,6 +96,56 @@ class FakeNccl final : public NcclApi {
     if (fabric_.Pinned(*comm)) return NcclResult::kInProgress;
     fabric_.Abort(comm);
     return NcclResult::kSuccess;
+  }
+
+  bool Has(NcclPart part) const override {
+    switch (part) {
+      case NcclPart::kWindows: return version_ >= 22700;
+      case NcclPart::kSymmetryTold: return version_ >= 22900;
+      case NcclPart::kMemory:
+      case NcclPart::kRegistration: break;
+    }
+    return true;
+  }
+  NcclResult MemAlloc(void** memory, size_t bytes) override {
+    MutexLock lock(&scheduler_.mutex());
+    *memory = fabric_.MemAlloc(bytes);
+    return NcclResult::kSuccess;
+  }
+  NcclResult MemFree(void* memory) override {
+    MutexLock lock(&scheduler_.mutex());
+    fabric_.MemFree(memory);
+    return NcclResult::kSuccess;
+  }
+  NcclResult CommRegister(NcclComm handle, void* memory, size_t bytes,
+                          void** registered) override {
+    MutexLock lock(&scheduler_.mutex());
+    Comm* const comm = UseNow(handle);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    fabric_.Register(comm, memory, bytes, /*window=*/false);
+    *registered = memory;
+    return NcclResult::kSuccess;
+  }
+  NcclResult CommDeregister(NcclComm handle, void* registered) override {
+    return Forget(handle, registered);
+  }
+  NcclResult CommWindowRegister(NcclComm handle, void* memory, size_t bytes,
+                                NcclWindow* window, int flags) override {
+    MutexLock lock(&scheduler_.mutex());
+    Comm* const comm = UseNow(handle);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    if (flags != transport::nccl::kNcclWindowSymmetric) {
+      scheduler_.Violation("a window that is not symmetric");
+    }
+    *window = nullptr;
+    fabric_.RegisterWindow(comm, memory, bytes, [window, memory] {
+      *window = reinterpret_cast<NcclWindow>(memory);
+    });
+    comm->polls_left = 1 + fabric_.DrawPolls();
+    return NcclResult::kInProgress;
+  }
+  NcclResult CommWindowDeregister(NcclComm handle, NcclWindow window) override {
+    return Forget(handle, window);
   }
 
   NcclResult GroupStart() override {
@@ -145,6 +200,14 @@ class FakeNccl final : public NcclApi {
   }
 
  private:
+  NcclResult Forget(NcclComm handle, const void* memory) {
+    MutexLock lock(&scheduler_.mutex());
+    Comm* const comm = UseNow(handle);
+    if (comm == nullptr) return NcclResult::kInvalidArgument;
+    fabric_.Deregister(comm, memory);
+    return NcclResult::kSuccess;
+  }
+
   // A communicator that may be called at all.
   Comm* Use(NcclComm handle) {
     Comm* const comm = CommOf(handle);
@@ -173,9 +236,11 @@ class FakeNccl final : public NcclApi {
     if (device_.network_broken) return NcclResult::kRemoteError;
     if (comm.error != NcclResult::kSuccess) return comm.error;
     if (!comm.clique->connected) return NcclResult::kInProgress;
+    if (!fabric_.WindowsComplete(comm)) return NcclResult::kInProgress;
     if (comm.polls_left > 0) {
       if (--comm.polls_left > 0) return NcclResult::kInProgress;
     }
+    if (comm.registering) std::exchange(comm.registering, nullptr)();
     if (comm.in_progress != nullptr) {
       fabric_.Enqueue(&comm, std::exchange(comm.in_progress, nullptr));
     }

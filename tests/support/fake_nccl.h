@@ -13,13 +13,21 @@
 // Captured operations run with each launch of their graph. NCCL does not end a
 // communicator, by an abort neither, while a graph holds it.
 //
-// Violations: ending one that a graph holds (nothing happens then), a graph's
-// launch on one that has ended, a captured call in progress when its capture
-// ends, two operations of one at once, a call from another thread than the
-// communicator's, or while another is in progress, or after its end; an abort
-// outside a group; a blocking communicator; ranks that call different
-// operations, or one of them in a graph and another not; launches in an order
-// that cannot end (both devices' orders are told, and the communicators fail).
+// A window is made once every rank has asked for it. What peers reach in a
+// window begins at the same offset of it on every rank, or NCCL would add up
+// what does not belong together. The caller has it when the communicator is
+// ready, not before.
+//
+// Violations: windows of different sizes, or over memory that is not NCCL's;
+// memory that is registered twice, freed while a communicator knows it, or
+// still known when one is destroyed in peace; ending one that a graph holds
+// (nothing happens then), a graph's launch on one that has ended, a captured
+// call in progress when its capture ends, two operations of one at once, a call
+// from another thread than the communicator's, or while another is in progress,
+// or after its end; an abort outside a group; a blocking communicator; ranks
+// that call different operations, or one of them in a graph and another not;
+// launches in an order that cannot end (both devices' orders are told, and the
+// communicators fail).
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
@@ -27,6 +35,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,6 +60,8 @@ struct Part {
   transport::nccl::NcclOp op = transport::nccl::NcclOp::kSum;
   int peer = 0;
   bool in_graph = false;  // it runs in a graph's launch
+  // Where `in` and `out` lie in windows, if they do and peers reach them there.
+  std::array<std::optional<size_t>, 2> window_offsets = {};
 
   bool point_to_point() const {
     return kind == transport::CallKind::kSend ||
@@ -85,6 +96,12 @@ struct Launch {
   int lag = 0;  // how often the device looks again after it is over
 };
 
+// Memory that a communicator knows of.
+struct Known {
+  size_t bytes;
+  bool window;
+};
+
 struct Comm {
   Clique* clique = nullptr;
   Device* device = nullptr;
@@ -99,6 +116,10 @@ struct Comm {
   bool over = false;  // aborted or destroyed
   uint64_t collectives = 0;
   std::map<int, uint64_t> sent, received;
+  std::map<const std::byte*, Known> known;  // memory, by where it begins
+  uint64_t windows = 0;                     // registered so far
+  // What writes the last of them, once every rank has asked for it.
+  std::function<void()> registering;
   std::vector<std::pair<std::shared_ptr<Meeting>, int>> meetings;
   // Held by every capture and graph that has an operation of it.
   std::shared_ptr<void> pin = std::make_shared<int>();
@@ -110,6 +131,7 @@ struct Clique {
   bool connected = false;
   std::map<uint64_t, std::shared_ptr<Meeting>> collectives;
   std::map<std::array<uint64_t, 3>, std::shared_ptr<Meeting>> messages;
+  std::map<uint64_t, std::map<int, size_t>> windows;  // bytes, by rank
 };
 
 struct Device {
@@ -146,7 +168,19 @@ class Fabric {
   bool Pinned(const Comm& comm);
   bool Peaceful(const Comm& comm) const;
 
+  // --- Memory (fake_windows.cc) ---
+  void* MemAlloc(size_t bytes);
+  void MemFree(void* memory);
+  void RegisterWindow(Comm* comm, void* memory, size_t bytes,
+                      std::function<void()> registered);
+  void Register(Comm* comm, void* memory, size_t bytes, bool window);
+  void Deregister(Comm* comm, const void* memory);
+  bool WindowsComplete(const Comm& comm) const;
+  void FindInWindows(const Comm& comm, Part* part) const;
+
  private:
+  std::optional<size_t> WindowOffset(const Comm& comm,
+                                     const void* address) const;
   bool Run(Comm* comm, Launch& launch);
   bool MayBegin(const Comm& comm, const Launch& launch) const;
   void Begin(Comm* comm, Launch& launch);
@@ -162,6 +196,7 @@ class Fabric {
   std::map<int, Device> devices_;
   std::map<uint64_t, Clique> cliques_;
   std::vector<std::unique_ptr<Comm>> comms_;
+  std::set<const void*> allocated_;
   uint64_t ids_ = 0;
 };
 

@@ -237,6 +237,29 @@ class ForwardingNccl : public transport::nccl::NcclApi {
   Result CommFinalize(Comm comm) override { return inner_->CommFinalize(comm); }
   Result CommDestroy(Comm comm) override { return inner_->CommDestroy(comm); }
   Result CommAbort(Comm comm) override { return inner_->CommAbort(comm); }
+  bool Has(transport::nccl::NcclPart part) const override {
+    return inner_->Has(part);
+  }
+  Result MemAlloc(void** memory, size_t bytes) override {
+    return inner_->MemAlloc(memory, bytes);
+  }
+  Result MemFree(void* memory) override { return inner_->MemFree(memory); }
+  Result CommRegister(Comm comm, void* memory, size_t bytes,
+                      void** handle) override {
+    return inner_->CommRegister(comm, memory, bytes, handle);
+  }
+  Result CommDeregister(Comm comm, void* handle) override {
+    return inner_->CommDeregister(comm, handle);
+  }
+  Result CommWindowRegister(Comm comm, void* memory, size_t bytes,
+                            transport::nccl::NcclWindow* window,
+                            int flags) override {
+    return inner_->CommWindowRegister(comm, memory, bytes, window, flags);
+  }
+  Result CommWindowDeregister(Comm comm,
+                              transport::nccl::NcclWindow window) override {
+    return inner_->CommWindowDeregister(comm, window);
+  }
   Result GroupStart() override { return inner_->GroupStart(); }
   Result GroupEnd() override { return inner_->GroupEnd(); }
   Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,

@@ -10,40 +10,63 @@ namespace {
 
 class CudaArena final : public Arena {
  public:
-  explicit CudaArena(std::shared_ptr<CudaApi> cuda) : cuda_(std::move(cuda)) {}
+  CudaArena(std::shared_ptr<NcclApi> nccl, std::shared_ptr<CudaApi> cuda)
+      : nccl_(std::move(nccl)), cuda_(std::move(cuda)) {}
 
   absl::StatusOr<ArenaBuffer> Allocate(size_t bytes) override {
     if (bytes == 0) {
       return absl::InvalidArgumentError("an arena buffer of 0 bytes");
     }
-    void* memory = nullptr;
-    absl::Status done = Check(*cuda_, cuda_->Malloc(&memory, bytes), "Malloc");
-    if (!done.ok()) return done;
-    const std::shared_ptr<void> owner(
-        memory, [cuda = cuda_](void* owned) { cuda->Free(owned); });
-    if (done = Zero(memory, bytes); !done.ok()) return done;
-    return ArenaBuffer(memory, bytes, owner);
+    // It makes the device the thread's, too: NCCL allocates on that.
+    const auto stream = CudaStream::Create(cuda_.get());
+    if (!stream.ok()) return stream.status();
+    const auto owner =
+        bytes >= kNcclMemoryBytesMin && nccl_->Has(NcclPart::kMemory)
+            ? OfNccl(bytes)
+            : OfCuda(bytes);
+    if (!owner.ok()) return owner.status();
+    absl::Status zeroed = Zero(owner->get(), bytes, **stream);
+    if (!zeroed.ok()) return zeroed;
+    return ArenaBuffer(owner->get(), bytes, *owner);
   }
 
  private:
-  absl::Status Zero(void* memory, size_t bytes) {
-    const auto stream = CudaStream::Create(cuda_.get());
-    if (!stream.ok()) return stream.status();
-    const auto handle = (*stream)->Ready();
+  absl::StatusOr<std::shared_ptr<void>> OfCuda(size_t bytes) {
+    void* memory = nullptr;
+    absl::Status got = Check(*cuda_, cuda_->Malloc(&memory, bytes), "Malloc");
+    if (!got.ok()) return got;
+    return std::shared_ptr<void>(
+        memory, [cuda = cuda_](void* owned) { cuda->Free(owned); });
+  }
+
+  // It says only that it failed: of memory, as a rule.
+  absl::StatusOr<std::shared_ptr<void>> OfNccl(size_t bytes) {
+    void* memory = nullptr;
+    const absl::Status got =
+        Check(*nccl_, nccl_->MemAlloc(&memory, bytes), "MemAlloc");
+    if (!got.ok()) return absl::ResourceExhaustedError(got.message());
+    return std::shared_ptr<void>(
+        memory, [nccl = nccl_](void* owned) { nccl->MemFree(owned); });
+  }
+
+  absl::Status Zero(void* memory, size_t bytes, CudaStream& stream) {
+    const auto handle = stream.Ready();
     if (!handle.ok()) return handle.status();
     absl::Status zeroed = Check(
         *cuda_, cuda_->MemsetAsync(memory, 0, bytes, *handle), "MemsetAsync");
-    zeroed.Update((*stream)->Synchronize());
+    zeroed.Update(stream.Synchronize());
     return zeroed;
   }
 
+  const std::shared_ptr<NcclApi> nccl_;
   const std::shared_ptr<CudaApi> cuda_;
 };
 
 }  // namespace
 
-std::unique_ptr<Arena> MakeCudaArena(std::shared_ptr<CudaApi> cuda) {
-  return std::make_unique<CudaArena>(std::move(cuda));
+std::unique_ptr<Arena> MakeCudaArena(std::shared_ptr<NcclApi> nccl,
+                                     std::shared_ptr<CudaApi> cuda) {
+  return std::make_unique<CudaArena>(std::move(nccl), std::move(cuda));
 }
 
 }  // namespace lockstep::transport::nccl

@@ -68,6 +68,25 @@ static_assert(static_cast<int>(NcclOp::kProd) == ncclProd);
 static_assert(static_cast<int>(NcclOp::kMax) == ncclMax);
 static_assert(static_cast<int>(NcclOp::kMin) == ncclMin);
 
+#if NCCL_VERSION_CODE >= 22700
+static_assert(sizeof(NcclWindow) == sizeof(ncclWindow_t));
+static_assert(kNcclWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
+static_assert(
+    std::is_invocable_r_v<ncclResult_t, decltype(ncclCommWindowRegister),
+                          ncclComm_t, void*, size_t, ncclWindow_t*, int>);
+static_assert(
+    std::is_invocable_r_v<ncclResult_t, decltype(ncclCommWindowDeregister),
+                          ncclComm_t, ncclWindow_t>);
+#endif
+static_assert(std::is_invocable_r_v<ncclResult_t, decltype(ncclMemAlloc),
+                                    void**, size_t>);
+static_assert(
+    std::is_invocable_r_v<ncclResult_t, decltype(ncclMemFree), void*>);
+static_assert(std::is_invocable_r_v<ncclResult_t, decltype(ncclCommRegister),
+                                    ncclComm_t, void*, size_t, void**>);
+static_assert(std::is_invocable_r_v<ncclResult_t, decltype(ncclCommDeregister),
+                                    ncclComm_t, void*>);
+
 // Ours is the beginning of theirs.
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic));

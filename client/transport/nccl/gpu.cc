@@ -33,6 +33,13 @@ struct Functions {
                    CudaStreamHandle);
   int (*Send)(const void*, size_t, int, int, NcclComm, CudaStreamHandle);
   int (*Recv)(void*, size_t, int, int, NcclComm, CudaStreamHandle);
+  // Null in releases that lack them.
+  int (*MemAlloc)(void**, size_t);
+  int (*MemFree)(void*);
+  int (*CommRegister)(NcclComm, void*, size_t, void**);
+  int (*CommDeregister)(NcclComm, void*);
+  int (*CommWindowRegister)(NcclComm, void*, size_t, NcclWindow*, int);
+  int (*CommWindowDeregister)(NcclComm, NcclWindow);
 };
 
 // False if the library lacks it.
@@ -60,6 +67,15 @@ bool FindAll(void* library, Functions* f) {
          Find(library, "ncclBroadcast", &f->Broadcast) &&
          Find(library, "ncclSend", &f->Send) &&
          Find(library, "ncclRecv", &f->Recv);
+}
+
+void FindOptional(void* library, Functions* f) {
+  (void)(Find(library, "ncclMemAlloc", &f->MemAlloc) &&
+         Find(library, "ncclMemFree", &f->MemFree));
+  (void)(Find(library, "ncclCommRegister", &f->CommRegister) &&
+         Find(library, "ncclCommDeregister", &f->CommDeregister));
+  (void)(Find(library, "ncclCommWindowRegister", &f->CommWindowRegister) &&
+         Find(library, "ncclCommWindowDeregister", &f->CommWindowDeregister));
 }
 
 NcclResult Result(int result) { return static_cast<NcclResult>(result); }
@@ -99,6 +115,38 @@ class LoadedNccl final : public NcclApi {
   NcclResult CommAbort(NcclComm comm) override {
     return Result(f_.CommAbort(comm));
   }
+  bool Has(NcclPart part) const override {
+    switch (part) {
+      case NcclPart::kMemory: return f_.MemFree != nullptr;
+      case NcclPart::kRegistration: return f_.CommDeregister != nullptr;
+      // Windows want NCCL's own memory.
+      case NcclPart::kWindows:
+        return f_.CommWindowDeregister != nullptr && f_.MemFree != nullptr;
+      case NcclPart::kSymmetryTold: return Version() >= 22900;
+    }
+    return false;
+  }
+  NcclResult MemAlloc(void** memory, size_t bytes) override {
+    return Result(f_.MemAlloc(memory, bytes));
+  }
+  NcclResult MemFree(void* memory) override {
+    return Result(f_.MemFree(memory));
+  }
+  NcclResult CommRegister(NcclComm comm, void* memory, size_t bytes,
+                          void** handle) override {
+    return Result(f_.CommRegister(comm, memory, bytes, handle));
+  }
+  NcclResult CommDeregister(NcclComm comm, void* handle) override {
+    return Result(f_.CommDeregister(comm, handle));
+  }
+  NcclResult CommWindowRegister(NcclComm comm, void* memory, size_t bytes,
+                                NcclWindow* window, int flags) override {
+    return Result(f_.CommWindowRegister(comm, memory, bytes, window, flags));
+  }
+  NcclResult CommWindowDeregister(NcclComm comm, NcclWindow window) override {
+    return Result(f_.CommWindowDeregister(comm, window));
+  }
+
   NcclResult GroupStart() override { return Result(f_.GroupStart()); }
   NcclResult GroupEnd() override { return Result(f_.GroupEnd()); }
 
@@ -132,6 +180,11 @@ class LoadedNccl final : public NcclApi {
   }
 
  private:
+  int Version() const {
+    int version = 0;
+    return f_.GetVersion(&version) == 0 ? version : 0;
+  }
+
   const Functions f_;
 };
 
@@ -184,6 +237,7 @@ absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
     // Never unloaded: NCCL has threads of its own.
     Functions functions{};
     if (FindAll(library, &functions)) {
+      FindOptional(library, &functions);
       return std::make_shared<LoadedNccl>(functions);
     }
     tried.push_back(absl::StrCat(candidate, ": ", dlerror()));

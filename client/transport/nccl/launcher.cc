@@ -103,6 +103,7 @@ void Launcher::Run() {
     for (auto& task : inbox.tasks) task();
     inbox = {};
     PollConnecting();
+    PollRegistering();
     LaunchCaptured();
     Launch();
     Watch();
@@ -126,8 +127,8 @@ bool Launcher::Collect(Inbox* inbox) {
 }
 
 bool Launcher::AnythingToPoll() const {
-  return !connecting_.empty() || !captured_.empty() || !operations_.empty() ||
-         !closing_.empty() ||
+  return !connecting_.empty() || !registering_.empty() || !captured_.empty() ||
+         !operations_.empty() || !closing_.empty() ||
          std::any_of(members_.begin(), members_.end(), [](const auto& member) {
            return !member->ended() && !member->Idle();
          });
@@ -316,7 +317,8 @@ void Launcher::BeginClosing(Closing& closing) {
       [&](const Operation& one) { return &member == one.member.get(); });
   if (!GivenUp(member) && !waited_for && member.Idle() && open_ == nullptr) {
     EndGraphsOf(member);
-    if (member.Finalize().ok()) return;
+    member.ForgetAll();
+    return;
   }
   member.Fail(absl::AbortedError("the communicator was destroyed"));
   Abort({closing.member});
@@ -330,7 +332,11 @@ bool Launcher::Closed(Closing& closing) {
   }
   if (GivenUp(member) && !member.ended()) return false;  // a capture is open
   if (!member.ended()) {
-    const absl::StatusOr<bool> ready = member.Ready();
+    absl::StatusOr<bool> ready = member.Ready();
+    if (ready.ok() && *ready && !std::exchange(closing.finalized, true)) {
+      if (absl::Status begun = member.Finalize(); begun.ok()) return false;
+      ready = absl::InternalError("it cannot end in peace");
+    }
     if (ready.ok() && *ready) {
       (void)member.Destroy();
     } else if (!ready.ok() || closing.deadline.Passed()) {

@@ -97,6 +97,17 @@ class Launcher {
   // operations have run, else by an abort of it alone.
   void Close(std::shared_ptr<Member> member);
 
+  // --- Memory that NCCL knows of (launcher_windows.cc) ---
+
+  // Together with all ranks of the group; blocks until they have. An error has
+  // ended the member.
+  absl::StatusOr<std::shared_ptr<Window>> Register(
+      std::shared_ptr<Member> member, void* memory, size_t bytes,
+      absl::Duration timeout);
+  // Before the memory is freed; the member may have ended.
+  void Deregister(std::shared_ptr<Member> member,
+                  std::shared_ptr<Window> window);
+
   // --- Graphs (launcher_graphs.cc) ---
 
   // FailedPrecondition while another capture is open.
@@ -128,6 +139,13 @@ class Launcher {
     std::shared_ptr<Outcome> outcome;
     Deadline deadline;
     bool begun = false;
+    bool finalized = false;
+  };
+  struct Registering {
+    std::shared_ptr<Member> member;
+    std::shared_ptr<Window> window;
+    std::shared_ptr<Outcome> outcome;
+    Deadline deadline;
   };
   struct Inbox {
     std::vector<std::shared_ptr<Member>> aborts;
@@ -154,6 +172,8 @@ class Launcher {
   void ReleaseWaiters();
   void Release(Operation& operation);
 
+  void PollRegistering();
+  bool Registered(Registering& registering);
   void PollConnecting();
   bool Connected(Connecting& connecting);
   void Launch();
@@ -184,6 +204,7 @@ class Launcher {
   // The launch thread's own.
   std::vector<std::shared_ptr<Member>> members_;  // in the order of making
   std::vector<Connecting> connecting_;
+  std::vector<Registering> registering_;
   std::deque<Operation> operations_;
   std::shared_ptr<Capturing> open_;   // the capture, if one is
   std::deque<Operation> captured_;    // its operations to come

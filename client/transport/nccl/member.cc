@@ -294,6 +294,18 @@ absl::Status Member::Abort() {
                "CommAbort");
 }
 
+void Member::Forget(Window& window) {
+  if (!ended()) (void)window.Forget(*tables_.nccl, comm_);
+  std::erase_if(windows_,
+                [&](const auto& one) { return one.get() == &window; });
+}
+
+void Member::ForgetAll() {
+  for (const auto& window : std::exchange(windows_, {})) {
+    if (!ended()) (void)window->Forget(*tables_.nccl, comm_);
+  }
+}
+
 absl::Status Member::Finalize() {
   return Check(*tables_.nccl, tables_.nccl->CommFinalize(comm_), "CommFinalize",
                comm_);

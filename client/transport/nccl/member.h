@@ -30,6 +30,7 @@
 #include "client/transport/nccl/lowering.h"
 #include "client/transport/nccl/moment.h"
 #include "client/transport/nccl/nccl_api.h"
+#include "client/transport/nccl/window.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport::nccl {
@@ -104,6 +105,17 @@ class Member {
   // True from Abort on: NCCL must not be called with it any more.
   bool ended() const { return comm_ == nullptr; }
 
+  // --- Memory that it knows of (window.h) ---
+  // It is this member's from here on: NCCL writes into it until Ready.
+  absl::Status BeginRegister(const std::shared_ptr<Window>& window) {
+    windows_.push_back(window);
+    return window->Begin(*tables_.nccl, comm_);
+  }
+  void EndRegister(Window& window) { window.End(*tables_.nccl, comm_); }
+  // Nothing, once it has ended: NCCL forgot with it.
+  void Forget(Window& window);
+  void ForgetAll();
+
   absl::Status Finalize();
   absl::Status Destroy();
 
@@ -153,6 +165,7 @@ class Member {
   std::vector<Block> kept_;
 
   std::deque<Running> running_;
+  std::vector<std::shared_ptr<Window>> windows_;
 
   mutable Mutex mutex_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);

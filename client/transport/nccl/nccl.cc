@@ -15,6 +15,24 @@
 namespace lockstep::transport::nccl {
 namespace {
 
+class NcclEnlistment final : public Enlistment {
+ public:
+  NcclEnlistment(std::shared_ptr<Launcher> launcher,
+                 std::shared_ptr<Member> member, std::shared_ptr<Window> window)
+      : launcher_(std::move(launcher)),
+        member_(std::move(member)),
+        window_(std::move(window)),
+        reach_(window_->reach()) {}
+  ~NcclEnlistment() override { launcher_->Deregister(member_, window_); }
+  Reach reach() const override { return reach_; }
+
+ private:
+  const std::shared_ptr<Launcher> launcher_;
+  const std::shared_ptr<Member> member_;
+  const std::shared_ptr<Window> window_;
+  const Reach reach_;
+};
+
 class NcclCommunicator final : public CallingCommunicator {
  public:
   NcclCommunicator(const GroupSpec& group, std::shared_ptr<Launcher> launcher,
@@ -34,6 +52,18 @@ class NcclCommunicator final : public CallingCommunicator {
   }
 
   absl::Status status() const override { return member_->status(); }
+
+  absl::StatusOr<std::unique_ptr<Enlistment>> Enlist(const ArenaBuffer& buffer,
+                                                     absl::Duration timeout) {
+    auto window =
+        launcher_->Register(member_, buffer.data(), buffer.bytes(), timeout);
+    if (!window.ok()) {
+      member_->Fail(window.status());
+      return member_->status();
+    }
+    return std::make_unique<NcclEnlistment>(launcher_, member_,
+                                            *std::move(window));
+  }
 
  private:
   absl::Status CheckStream(const Stream& stream) const override {
@@ -133,7 +163,15 @@ class NcclTransport final : public Transport {
   const std::shared_ptr<Launcher>& launcher() const { return launcher_; }
 
   std::unique_ptr<Arena> MakeArena() override {
-    return MakeCudaArena(launcher_->tables().cuda);
+    return MakeCudaArena(launcher_->tables().nccl, launcher_->tables().cuda);
+  }
+  absl::StatusOr<std::unique_ptr<Enlistment>> Enlist(
+      Communicator& communicator, const ArenaBuffer& buffer,
+      absl::Duration timeout) override {
+    auto* const mine = dynamic_cast<NcclCommunicator*>(&communicator);
+    // Small buffers are no memory of NCCL's.
+    if (mine == nullptr || buffer.bytes() < kNcclMemoryBytesMin) return nullptr;
+    return mine->Enlist(buffer, timeout);
   }
   absl::StatusOr<std::unique_ptr<Compute>> MakeCompute() override {
     return MakeCudaCompute(launcher_);

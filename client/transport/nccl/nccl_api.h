@@ -65,6 +65,18 @@ struct NcclConfig {
   int split_share = INT_MIN;
 };
 
+struct NcclWindowOpaque;
+using NcclWindow = NcclWindowOpaque*;
+inline constexpr int kNcclWindowSymmetric = 1;
+
+// What a release, or a table, may lack.
+enum class NcclPart {
+  kMemory,        // MemAlloc, MemFree
+  kRegistration,  // CommRegister, CommDeregister: 2.19
+  kWindows,       // CommWindowRegister, CommWindowDeregister: 2.27
+  kSymmetryTold,  // no window where it would not be symmetric: 2.29
+};
+
 class NcclApi {
  public:
   virtual ~NcclApi() = default;
@@ -81,6 +93,27 @@ class NcclApi {
   virtual NcclResult CommFinalize(NcclComm comm) = 0;
   virtual NcclResult CommDestroy(NcclComm comm) = 0;
   virtual NcclResult CommAbort(NcclComm comm) = 0;
+
+  // --- Memory that NCCL knows; only if Has says that it is there ---
+  virtual bool Has(NcclPart) const { return false; }
+  // Rounded up to megabytes, and slow. From any thread, on its current device.
+  virtual NcclResult MemAlloc(void**, size_t) { return kLacks; }
+  virtual NcclResult MemFree(void*) { return kLacks; }
+  // Null, though it succeeded, where registering is switched off.
+  virtual NcclResult CommRegister(NcclComm, void*, size_t, void**) {
+    return kLacks;
+  }
+  virtual NcclResult CommDeregister(NcclComm, void*) { return kLacks; }
+  // By all ranks together, the same number of bytes; written until the
+  // communicator is ready. Null, though it succeeded, where there can be none;
+  // before 2.29 it may be no more than this rank's registration.
+  virtual NcclResult CommWindowRegister(NcclComm, void*, size_t, NcclWindow*,
+                                        int) {
+    return kLacks;
+  }
+  virtual NcclResult CommWindowDeregister(NcclComm, NcclWindow) {
+    return kLacks;
+  }
 
   virtual NcclResult GroupStart() = 0;
   virtual NcclResult GroupEnd() = 0;
@@ -101,6 +134,9 @@ class NcclApi {
                           int peer, NcclComm comm, CudaStreamHandle stream) = 0;
   virtual NcclResult Recv(void* buffer, size_t count, NcclDType dtype, int peer,
                           NcclComm comm, CudaStreamHandle stream) = 0;
+
+ private:
+  static constexpr NcclResult kLacks = NcclResult::kInvalidUsage;
 };
 
 }  // namespace lockstep::transport::nccl

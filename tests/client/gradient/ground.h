@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/transport/inproc/inproc.h"
@@ -49,7 +50,9 @@ class HostGround final : public Ground {
 
 class FakeGround final : public Ground {
  public:
-  explicit FakeGround(uint64_t seed = 1) : world_({.seed = seed}) {}
+  explicit FakeGround(uint64_t seed = 1,
+                      fake::FakeGpuWorld::Decorate decorate = {})
+      : world_({.seed = seed}, std::move(decorate)) {}
 
   conformance::World& world() override { return world_; }
   std::byte* Reach(std::byte* at) override { return world_.gpus().Reach(at); }

@@ -52,7 +52,12 @@ class GroundJob {
           conformance::Connect(ground_.world(), world_, communicator.name));
     }
     ranks_.resize(world_);
-    for (int rank = 0; rank < world_; ++rank) MakeRank(rank, options, all);
+    // Together: they make their memory known to each other.
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_; ++rank) {
+      threads.emplace_back([&, rank] { MakeRank(rank, options, all); });
+    }
+    for (std::thread& thread : threads) thread.join();
   }
 
   int world() const { return world_; }
@@ -130,6 +135,11 @@ class GroundJob {
         .compute = *transport.MakeCompute(),
         .allocate = [arena = made.arena.get()](
                         size_t bytes) { return arena->Allocate(bytes); },
+        .enlist =
+            [&transport](Communicator& communicator,
+                         const ArenaBuffer& buffer) {
+              return transport.Enlist(communicator, buffer, absl::Seconds(60));
+            },
         .clock = &clock_,
         .on_failure =
             [rank, tell = options.on_failure](int, const absl::Status& error) {

@@ -1,5 +1,6 @@
 #include "tests/gpu/nccl/exercise.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -32,7 +33,7 @@ class Rank {
   Rank(const Tables& tables, const Place& place)
       : tables_(tables),
         place_(place),
-        arena_(transport::nccl::MakeCudaArena(tables.cuda)) {}
+        arena_(transport::nccl::MakeCudaArena(tables.nccl, tables.cuda)) {}
   ~Rank() {
     if (staging_ != nullptr) tables_.cuda->FreeHost(staging_);
   }
@@ -60,6 +61,18 @@ class Rank {
     if (!pending.ok()) return pending.status();
     return (*pending)->Connect(place_.exchange((*pending)->handle()),
                                absl::Seconds(60));
+  }
+
+  // Both buffers; how they are reached.
+  absl::StatusOr<std::string> Enlist(Communicator& group) {
+    std::string reach;
+    for (const ArenaBuffer* buffer : {&in_, &out_}) {
+      auto known = transport_->Enlist(group, *buffer, absl::Seconds(60));
+      if (!known.ok()) return known.status();
+      reach = std::string(transport::Name((*known)->reach()));
+      enlisted_.push_back(*std::move(known));
+    }
+    return reach;
   }
 
   int rank() const { return place_.rank; }
@@ -99,6 +112,7 @@ class Rank {
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<CudaStream> stream_;
   ArenaBuffer in_, out_;
+  std::vector<std::unique_ptr<transport::Enlistment>> enlisted_;
   void* staging_ = nullptr;
 };
 
@@ -159,6 +173,9 @@ class Mover {
   Communicator& group_;
   absl::Status first_;
 };
+
+// A host's part of a graph.
+void Visit(void* visits) { ++*static_cast<std::atomic<int>*>(visits); }
 
 void Reduce(Mover* mover) {
   Rank& rank = mover->rank();
@@ -270,14 +287,36 @@ absl::Status MoveEverything(const Tables& tables, const Place& place) {
   return mover.status();
 }
 
+absl::StatusOr<std::string> MoveThroughWindows(const Tables& tables,
+                                               const Place& place) {
+  Rank rank(tables, place);
+  if (absl::Status opened = rank.Open(); !opened.ok()) return opened;
+  auto group = rank.Connect("windows");
+  if (!group.ok()) return group.status();
+  const auto reach = rank.Enlist(**group);
+  if (!reach.ok()) return reach.status();
+  Mover mover(&rank, group->get());
+  Reduce(&mover);
+  group->reset();  // while they are enlisted
+  if (!mover.status().ok()) return mover.status();
+  return reach;
+}
+
 absl::Status ReplayAGraph(const Tables& tables, const Place& place) {
   Rank rank(tables, place);
   if (absl::Status opened = rank.Open(); !opened.ok()) return opened;
   auto group = rank.Connect("graph");
   if (!group.ok()) return group.status();
+  std::atomic<int> visits{0};
   auto graph = transport::nccl::Capture(rank.transport(), rank.stream(), [&] {
-    return (*group)->AllReduce(rank.in(), rank.out(), kCount, DType::kF32,
-                               ReduceOp::kMean, rank.stream());
+    absl::Status posted =
+        (*group)->AllReduce(rank.in(), rank.out(), kCount, DType::kF32,
+                            ReduceOp::kMean, rank.stream());
+    const auto stream = rank.stream().Ready();
+    if (!posted.ok() || !stream.ok()) return posted;
+    return Check(*tables.cuda,
+                 tables.cuda->LaunchHostFunc(*stream, &Visit, &visits),
+                 "LaunchHostFunc");
   });
   if (!graph.ok()) return graph.status();
   Mover mover(&rank, group->get());
@@ -300,6 +339,10 @@ absl::Status ReplayAGraph(const Tables& tables, const Place& place) {
         });
   }
   group->reset();  // while the graph lives
+  if (mover.status().ok() && visits != 3) {
+    return absl::DataLossError(
+        absl::StrCat("the host's part ran ", visits.load(), " times"));
+  }
   return mover.status();
 }
 

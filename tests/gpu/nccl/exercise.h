@@ -30,8 +30,12 @@ struct Place {
 absl::Status MoveEverything(const transport::nccl::Tables& tables,
                             const Place& place);
 
-// A step captured into a CUDA graph and launched with three inputs; then the
-// communicators end while the graph lives.
+// Reductions in buffers that all ranks know of; in what way, for people.
+absl::StatusOr<std::string> MoveThroughWindows(
+    const transport::nccl::Tables& tables, const Place& place);
+
+// An operation and a host's part behind it, captured into a CUDA graph and
+// launched with three inputs; then the communicators end while the graph lives.
 absl::Status ReplayAGraph(const transport::nccl::Tables& tables,
                           const Place& place);
 

@@ -63,6 +63,7 @@ absl::StatusOr<std::string> Do(const std::string& what, const Place& place) {
   const auto tables = transport::nccl::LoadTables(Environment, 0);
   if (!tables.ok()) return tables.status();
   if (what == "abort") return AbortOften(*tables, place);
+  if (what == "windows") return MoveThroughWindows(*tables, place);
   const absl::Status done = what == "graph" ? ReplayAGraph(*tables, place)
                                             : MoveEverything(*tables, place);
   if (!done.ok()) return done;
@@ -130,6 +131,8 @@ class ProcessesTest : public testing::Test {
 TEST_F(ProcessesTest, OneRankMovesEverything) { ExpectAllOk("move", 1); }
 TEST_F(ProcessesTest, TwoRanksMoveEverything) { ExpectAllOk("move", 2); }
 TEST_F(ProcessesTest, FourRanksMoveEverything) { ExpectAllOk("move", 4); }
+TEST_F(ProcessesTest, OneRankMovesThroughWindows) { ExpectAllOk("windows", 1); }
+TEST_F(ProcessesTest, TwoRanksMoveThroughWindows) { ExpectAllOk("windows", 2); }
 TEST_F(ProcessesTest, OneRankReplaysAGraph) { ExpectAllOk("graph", 1); }
 TEST_F(ProcessesTest, TwoRanksReplayAGraph) { ExpectAllOk("graph", 2); }
 TEST_F(ProcessesTest, AbortsAWedgedCommunicatorAHundredTimes) {

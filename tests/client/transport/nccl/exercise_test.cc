@@ -71,6 +71,16 @@ TEST(GpuExerciseTest, MovesEverything) {
   }
 }
 
+TEST(GpuExerciseTest, MovesThroughWindows) {
+  for (const int size : {1, 2}) {
+    OnRanks(size, [](const auto& tables, const Place& place) {
+      const auto reach = MoveThroughWindows(tables, place);
+      ASSERT_TRUE(reach.ok()) << reach.status();
+      EXPECT_EQ(*reach, "window");
+    });
+  }
+}
+
 TEST(GpuExerciseTest, ReplaysAGraph) {
   for (const int size : {1, 2}) {
     OnRanks(size, [](const auto& tables, const Place& place) {

@@ -32,7 +32,7 @@ using transport::nccl::Tables;
 class KernelsTest : public testing::Test {
  protected:
   KernelsTest() : tables_(gpus_.TablesOf(0)) {
-    arena_ = MakeCudaArena(tables_.cuda);
+    arena_ = MakeCudaArena(tables_.nccl, tables_.cuda);
     auto made = CudaStream::Create(tables_.cuda.get());
     EXPECT_TRUE(made.ok()) << made.status();
     stream_ = *std::move(made);

@@ -1,0 +1,85 @@
+// Memory that NCCL knows of: a segment of the arena, in one communicator.
+//
+//   symmetric    a window over the segment on every rank, so that kernels read
+//                and write the peers' memory: memory of ncclMemAlloc, and a
+//                topology that allows it
+//   window       symmetric or registered: 2.27 and 2.28 do not tell
+//   registered   this rank's own registration: no copy into NCCL's buffers
+//   plain        neither
+//
+//   CommWindowRegister ─▶ Ready? ─▶ a window: symmetric, or window
+//                                └▶ none: CommRegister ─▶ registered, or plain
+//
+// A window is made by all ranks together. Buffers are whole segments, so that
+// an operation begins at the same offset of its window on every rank.
+//
+// Threads: the launch thread's (launcher.h), once it is made.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_WINDOW_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_NCCL_WINDOW_H_
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "client/transport/nccl/gpu_status.h"
+#include "client/transport/nccl/nccl_api.h"
+#include "client/transport/transport.h"
+
+namespace lockstep::transport::nccl {
+
+class Window {
+ public:
+  Window(void* memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
+
+  // Asks for a window, if there can be one. Then End, once NCCL is ready.
+  absl::Status Begin(NcclApi& nccl, NcclComm comm) {
+    if (!nccl.Has(NcclPart::kWindows)) return absl::OkStatus();
+    return Check(nccl,
+                 nccl.CommWindowRegister(comm, memory_, bytes_, &window_,
+                                         kNcclWindowSymmetric),
+                 "CommWindowRegister", comm);
+  }
+
+  // What came of it. Only a refused registration is no error: the memory is
+  // plain then.
+  void End(NcclApi& nccl, NcclComm comm) {
+    if (window_ != nullptr) {
+      const bool told = nccl.Has(NcclPart::kSymmetryTold);
+      reach_ = told ? Reach::kSymmetric : Reach::kWindow;
+    } else if (nccl.Has(NcclPart::kRegistration) &&
+               nccl.CommRegister(comm, memory_, bytes_, &handle_) ==
+                   NcclResult::kSuccess &&
+               handle_ != nullptr) {
+      reach_ = Reach::kRegistered;
+    }
+  }
+
+  // NCCL forgets it; no operation of this rank may be using it.
+  absl::Status Forget(NcclApi& nccl, NcclComm comm) {
+    switch (std::exchange(reach_, Reach::kPlain)) {
+      case Reach::kPlain: return absl::OkStatus();
+      case Reach::kRegistered:
+        return Check(nccl, nccl.CommDeregister(comm, handle_), "CommDeregister",
+                     comm);
+      case Reach::kWindow:
+      case Reach::kSymmetric:
+        return Check(nccl, nccl.CommWindowDeregister(comm, window_),
+                     "CommWindowDeregister", comm);
+    }
+    return absl::OkStatus();
+  }
+
+  Reach reach() const { return reach_; }
+
+ private:
+  void* const memory_;
+  const size_t bytes_;
+  NcclWindow window_ = nullptr;
+  void* handle_ = nullptr;
+  Reach reach_ = Reach::kPlain;
+};
+
+}  // namespace lockstep::transport::nccl
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_NCCL_WINDOW_H_

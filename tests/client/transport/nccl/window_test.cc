@@ -1,0 +1,339 @@
+// Memory that NCCL knows of, over the fake.
+
+#include "client/transport/nccl/window.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/transport/nccl/cuda_arena.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/transport/nccl/fake_world.h"
+#include "tests/support/forwarding_tables.h"
+
+namespace lockstep {
+namespace {
+
+using fake::FakeGpuWorld;
+using fake::ForwardingNccl;
+using testing::Contains;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using transport::Enlistment;
+using transport::Reach;
+using transport::nccl::kNcclMemoryBytesMin;
+using transport::nccl::NcclPart;
+
+constexpr int kRanks = 3;
+
+// Ranks with one group, and in each an arena buffer that the group knows.
+class Windows {
+ public:
+  using Decorate = FakeGpuWorld::Decorate;
+
+  explicit Windows(const fake::GpuOptions& options = {}, Decorate decorate = {},
+                   size_t bytes = 2 * kNcclMemoryBytesMin)
+      : world_(options, std::move(decorate)),
+        group_(conformance::Connect(world_, kRanks, "gradient")) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      streams_.push_back(world_.MakeStream(rank, ""));
+      buffers_.push_back(*world_.at(rank).MakeArena()->Allocate(bytes));
+    }
+    enlisted_.resize(kRanks);
+  }
+  ~Windows() { CloseAll(); }
+
+  void Together(const std::function<void(int rank)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&body, rank] { body(rank); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void Enlist() {
+    Together([this](int rank) {
+      auto enlisted = world_.at(rank).Enlist(*group_[rank], buffers_[rank],
+                                             absl::Seconds(60));
+      ASSERT_TRUE(enlisted.ok()) << enlisted.status();
+      enlisted_[rank] = *std::move(enlisted);
+    });
+  }
+  std::vector<Reach> Reaches() {
+    std::vector<Reach> reaches;
+    for (const auto& one : enlisted_) reaches.push_back(one->reach());
+    return reaches;
+  }
+
+  // Sums ranks over the buffer, from `offset` bytes on.
+  void AllReduce(const std::function<size_t(int rank)>& offset) {
+    Together([&](int rank) {
+      std::byte* const at = buffers_[rank].data() + offset(rank);
+      const size_t count = kNcclMemoryBytesMin / sizeof(float);
+      auto* const seen = reinterpret_cast<float*>(world_.gpus().Reach(at));
+      std::fill(seen, seen + count, static_cast<float>(rank));
+      (void)group_[rank]->AllReduce(at, at, count, DType::kF32, ReduceOp::kSum,
+                                    *streams_[rank]);
+      (void)streams_[rank]->Synchronize();
+      const std::vector<float> got(seen, seen + count);
+      EXPECT_THAT(got, Each(3));
+    });
+  }
+
+  void ForgetAll() {
+    Together([this](int rank) { enlisted_[rank].reset(); });
+  }
+  void CloseAll() {
+    Together([this](int rank) { group_[rank].reset(); });
+  }
+  FakeGpuWorld& world() { return world_; }
+  Communicator& communicator(int rank) { return *group_[rank]; }
+  Stream& stream(int rank) { return *streams_[rank]; }
+  const ArenaBuffer& buffer(int rank) { return buffers_[rank]; }
+  std::vector<std::unique_ptr<Enlistment>>& enlisted() { return enlisted_; }
+  std::vector<std::string> violations() { return world_.gpus().violations(); }
+
+ private:
+  FakeGpuWorld world_;
+  std::vector<std::unique_ptr<Communicator>> group_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<ArenaBuffer> buffers_;
+  std::vector<std::unique_ptr<Enlistment>> enlisted_;
+};
+
+TEST(WindowTest, ABufferIsAWindowOnAllRanks) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Windows windows({.seed = seed, .nccl_version = 22907});
+    windows.Enlist();
+    EXPECT_THAT(windows.Reaches(), Each(Reach::kSymmetric));
+    windows.AllReduce([](int) { return 0; });
+    windows.ForgetAll();
+    windows.AllReduce([](int) { return 0; });
+    windows.CloseAll();
+    EXPECT_THAT(windows.violations(), IsEmpty());
+  }
+}
+
+TEST(WindowTest, AReleaseThatDoesNotTellIsNotTakenForMore) {
+  Windows windows({.nccl_version = 22809});
+  windows.Enlist();
+  EXPECT_THAT(windows.Reaches(), Each(Reach::kWindow));
+  windows.AllReduce([](int) { return 0; });
+  windows.ForgetAll();
+  windows.CloseAll();
+  EXPECT_THAT(windows.violations(), IsEmpty());
+}
+
+TEST(WindowTest, AnOlderReleaseRegistersIt) {
+  Windows windows({.nccl_version = 22600});
+  windows.Enlist();
+  EXPECT_THAT(windows.Reaches(), Each(Reach::kRegistered));
+  windows.AllReduce([](int) { return 0; });
+  windows.ForgetAll();
+  windows.CloseAll();
+  EXPECT_THAT(windows.violations(), IsEmpty());
+}
+
+class KnowsNoMemory final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  bool Has(NcclPart) const override { return false; }
+};
+
+// A topology without symmetric memory: the call succeeds, and gives none.
+class GivesNoWindow final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommWindowRegister(Comm, void*, size_t, transport::nccl::NcclWindow*,
+                            int) override {
+    return Result::kSuccess;
+  }
+};
+
+// Registering is switched off: the call succeeds, and does nothing.
+class GivesNothing final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommWindowRegister(Comm, void*, size_t, transport::nccl::NcclWindow*,
+                            int) override {
+    return Result::kSuccess;
+  }
+  Result CommRegister(Comm, void*, size_t, void** handle) override {
+    *handle = nullptr;
+    return Result::kSuccess;
+  }
+};
+
+class RefusesToRegister final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  bool Has(NcclPart part) const override { return part != NcclPart::kWindows; }
+  Result CommRegister(Comm, void*, size_t, void**) override {
+    return Result::kSystemError;
+  }
+};
+
+class ForgetsNoWindow final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommWindowDeregister(Comm, transport::nccl::NcclWindow) override {
+    return Result::kSuccess;
+  }
+};
+
+template <typename T>
+Windows::Decorate With() {
+  return [](int, transport::nccl::Tables* tables) {
+    tables->nccl = std::make_shared<T>(tables->nccl);
+  };
+}
+
+TEST(WindowTest, WithoutAnyOfItMemoryIsPlain) {
+  Windows windows({}, With<KnowsNoMemory>());
+  windows.Enlist();
+  EXPECT_THAT(windows.Reaches(), Each(Reach::kPlain));
+  windows.AllReduce([](int) { return 0; });
+  windows.CloseAll();
+  EXPECT_THAT(windows.violations(), IsEmpty());
+}
+
+TEST(WindowTest, WhereThereCanBeNoWindowItIsRegistered) {
+  Windows windows({}, With<GivesNoWindow>());
+  windows.Enlist();
+  EXPECT_THAT(windows.Reaches(), Each(Reach::kRegistered));
+  windows.ForgetAll();
+  windows.CloseAll();
+  EXPECT_THAT(windows.violations(), IsEmpty());
+}
+
+TEST(WindowTest, WhatIsNotRegisteredIsPlain) {
+  for (const auto& with : {With<GivesNothing>(), With<RefusesToRegister>()}) {
+    Windows windows({}, with);
+    windows.Enlist();
+    EXPECT_THAT(windows.Reaches(), Each(Reach::kPlain));
+    windows.AllReduce([](int) { return 0; });
+    windows.ForgetAll();
+    windows.CloseAll();
+    EXPECT_THAT(windows.violations(), IsEmpty());
+  }
+}
+
+// A refused window is no fallback: peers may have one.
+class RefusesAWindow final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommWindowRegister(Comm, void*, size_t, transport::nccl::NcclWindow*,
+                            int) override {
+    return Result::kInvalidArgument;
+  }
+};
+
+TEST(WindowTest, ARefusedWindowEndsTheCommunicator) {
+  Windows windows({}, With<RefusesAWindow>());
+  windows.Together([&](int rank) {
+    const auto enlisted = windows.world().at(rank).Enlist(
+        windows.communicator(rank), windows.buffer(rank), absl::Seconds(60));
+    EXPECT_FALSE(enlisted.ok());
+    EXPECT_FALSE(windows.communicator(rank).status().ok());
+  });
+  windows.CloseAll();
+  EXPECT_THAT(windows.violations(), IsEmpty());
+}
+
+// Each rank waits for the other two, who never come, until somebody says so.
+TEST(WindowTest, AnAbortEndsTheWait) {
+  Windows windows;
+  std::thread waits([&] {
+    const auto enlisted = windows.world().at(0).Enlist(
+        windows.communicator(0), windows.buffer(0), absl::Seconds(600));
+    EXPECT_THAT(enlisted.status().message(), HasSubstr("rank 2 was lost"));
+  });
+  windows.communicator(0).Abort("rank 2 was lost");
+  waits.join();
+}
+
+TEST(WindowTest, SmallBuffersAreNotWorthOne) {
+  Windows windows({}, {}, kNcclMemoryBytesMin - 1);
+  windows.Enlist();
+  for (const auto& one : windows.enlisted()) EXPECT_EQ(one, nullptr);
+}
+
+TEST(WindowTest, ACommunicatorForgetsBeforeItEnds) {
+  Windows windows;
+  windows.Enlist();
+  windows.CloseAll();
+  windows.ForgetAll();
+  EXPECT_THAT(windows.violations(), IsEmpty());
+}
+
+TEST(WindowTest, AnAbortUnderAWindow) {
+  Windows windows;
+  windows.Enlist();
+  windows.communicator(1).Abort("over");
+  windows.ForgetAll();
+  windows.Together([&](int rank) { windows.communicator(rank).Abort("over"); });
+  windows.CloseAll();
+  EXPECT_THAT(windows.violations(), IsEmpty());
+}
+
+TEST(WindowTest, APeerThatDoesNotComeIsNotWaitedForForEver) {
+  Windows windows;
+  const auto enlisted = windows.world().at(0).Enlist(
+      windows.communicator(0), windows.buffer(0), absl::Milliseconds(50));
+  EXPECT_EQ(enlisted.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(windows.communicator(0).status().ok());
+}
+
+// --- What the fake notices --------------------------------------------------
+
+TEST(WindowTest, OtherOffsetsAreNoticed) {
+  Windows windows;
+  windows.Enlist();
+  windows.AllReduce([](int rank) { return rank == 1 ? 256 : 0; });
+  EXPECT_THAT(windows.violations(), Contains(HasSubstr("different offsets")));
+}
+
+// What only this rank touches may be anywhere.
+TEST(WindowTest, PartsOfOneBufferMayBeAnywhere) {
+  Windows windows;
+  windows.Enlist();
+  constexpr size_t kCount = 1000;
+  windows.Together([&](int rank) {
+    Communicator& group = windows.communicator(rank);
+    auto* const all = reinterpret_cast<float*>(windows.buffer(rank).data());
+    float* const mine = all + rank * kCount;
+    (void)group.ReduceScatter(all, mine, kCount, DType::kF32, ReduceOp::kSum,
+                              windows.stream(rank));
+    (void)group.AllGather(mine, all, kCount, DType::kF32, windows.stream(rank));
+    (void)windows.stream(rank).Synchronize();
+  });
+  EXPECT_THAT(windows.violations(), IsEmpty());
+}
+
+TEST(WindowTest, AWindowThatIsLeftBehindIsNoticed) {
+  Windows windows({}, With<ForgetsNoWindow>());
+  windows.Enlist();
+  windows.CloseAll();
+  EXPECT_THAT(windows.violations(), Contains(HasSubstr("that knows memory")));
+}
+
+TEST(WindowTest, MemoryThatIsFreedUnderAWindowIsNoticed) {
+  fake::FakeGpuWorld world;
+  {
+    auto group = conformance::Connect(world, 1, "gradient");
+    auto buffer = *world.at(0).MakeArena()->Allocate(kNcclMemoryBytesMin);
+    auto enlisted = world.at(0).Enlist(*group[0], buffer, absl::Seconds(60));
+    ASSERT_TRUE(enlisted.ok()) << enlisted.status();
+    buffer = ArenaBuffer();
+  }
+  EXPECT_THAT(world.gpus().violations(),
+              Contains(HasSubstr("that a communicator knows")));
+}
+
+}  // namespace
+}  // namespace lockstep

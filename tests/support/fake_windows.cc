@@ -1,0 +1,86 @@
+// Memory that NCCL knows of, on devices that are none.
+
+#include <utility>
+
+#include "tests/support/fake_nccl.h"
+
+namespace lockstep::fake {
+
+using transport::CallKind;
+
+void* Fabric::MemAlloc(size_t bytes) {
+  void* const memory = scheduler_.memory().Allocate(bytes);
+  allocated_.insert(memory);
+  return memory;
+}
+
+void Fabric::MemFree(void* memory) {
+  for (const auto& comm : comms_) {
+    if (comm->over) continue;
+    for (const auto& [base, known] : comm->known) {
+      if (base == memory) {
+        scheduler_.Violation("memory is freed that a communicator knows");
+      }
+    }
+  }
+  if (allocated_.erase(memory) == 0 || !scheduler_.memory().Free(memory)) {
+    scheduler_.Violation("memory is freed that NCCL did not allocate");
+  }
+}
+
+// Windows are made in rounds: the n-th of every rank together.
+void Fabric::RegisterWindow(Comm* comm, void* memory, size_t bytes,
+                            std::function<void()> registered) {
+  if (allocated_.count(memory) == 0) {
+    scheduler_.Violation("a window over memory that NCCL did not allocate");
+  }
+  auto& round = comm->clique->windows[comm->windows++];
+  if (!round.empty() && round.begin()->second != bytes) {
+    scheduler_.Violation("ranks register windows of different sizes");
+  }
+  round[comm->rank] = bytes;
+  comm->registering = std::move(registered);
+  Register(comm, memory, bytes, /*window=*/true);
+}
+
+void Fabric::Register(Comm* comm, void* memory, size_t bytes, bool window) {
+  const auto* const base = static_cast<const std::byte*>(memory);
+  if (!comm->known.emplace(base, Known{bytes, window}).second) {
+    scheduler_.Violation("memory is registered twice");
+  }
+}
+
+void Fabric::Deregister(Comm* comm, const void* memory) {
+  if (comm->known.erase(static_cast<const std::byte*>(memory)) == 0) {
+    scheduler_.Violation("memory is deregistered that was not registered");
+  }
+}
+
+bool Fabric::WindowsComplete(const Comm& comm) const {
+  return comm.registering == nullptr ||
+         comm.clique->windows.at(comm.windows - 1).size() ==
+             comm.clique->comms.size();
+}
+
+void Fabric::FindInWindows(const Comm& comm, Part* part) const {
+  const CallKind kind = part->kind;
+  if (kind == CallKind::kAllReduce || kind == CallKind::kReduceScatter) {
+    part->window_offsets[0] = WindowOffset(comm, part->in);
+  }
+  if (kind == CallKind::kAllReduce || kind == CallKind::kAllGather) {
+    part->window_offsets[1] = WindowOffset(comm, part->out);
+  }
+}
+
+std::optional<size_t> Fabric::WindowOffset(const Comm& comm,
+                                           const void* address) const {
+  const auto* const at = static_cast<const std::byte*>(address);
+  auto after = comm.known.upper_bound(at);
+  if (after == comm.known.begin()) return std::nullopt;
+  const auto& [base, known] = *--after;
+  const size_t offset = at - base;
+  if (!known.window || offset >= known.bytes) return std::nullopt;
+  return offset;
+}
+
+}  // namespace lockstep::fake
