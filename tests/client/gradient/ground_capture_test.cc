@@ -16,6 +16,7 @@ namespace lockstep::gradient {
 namespace {
 
 using ::testing::Each;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr uint64_t kTrainedSteps = 8;
@@ -307,6 +308,52 @@ TEST(CaptureTest, NotWhereRanksMayGiveZeros) {
                 {.world = 1, .parameters = kThree, .uneven = Uneven::kJoin});
   CaptureRank mine(&job, 0);
   EXPECT_EQ(mine.Capture().code(), kFailedPrecondition);
+}
+
+// A job of one rank refuses to capture, says why, and goes on.
+void ExpectNoCapture(const GroundJob::Options& options,
+                     const std::string& because) {
+  FakeGround ground;
+  GroundJob job(&ground, options);
+  Engine& engine = job.engine(0);
+  const auto stream = job.MakeStream(0);
+  bool began = false;
+  const auto captured = engine.Capture(*stream, [&] {
+    began = true;
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(captured.status().code(), kFailedPrecondition);
+  EXPECT_THAT(captured.status().message(), HasSubstr(because));
+  EXPECT_FALSE(began);
+  if (options.sync == SyncMode::kReduceScatter) {
+    ASSERT_EQ(engine.GatherParameters(nullptr), absl::OkStatus());
+  }
+  EXPECT_EQ(FinishBlocking(engine).status(), absl::OkStatus());
+  EXPECT_THAT(ground.violations(), IsEmpty());
+}
+
+TEST(CaptureTest, NotWithSlices) {
+  ExpectNoCapture(
+      {.world = 1, .parameters = kThree, .sync = SyncMode::kReduceScatter},
+      "reduce_scatter");
+}
+
+TEST(CaptureTest, NotWithLeaves) {
+  ExpectNoCapture({.world = 1, .parameters = kThree, .leaves = 2}, "leaves");
+}
+
+// A wire dtype alone changes nothing from step to step.
+TEST(CaptureTest, NotWithErrorFeedback) {
+  BucketPolicy policy{.wire_dtype = DType::kBF16, .error_feedback = true};
+  ExpectNoCapture({.world = 1, .parameters = kThree, .policy = policy},
+                  "error_feedback");
+  policy.error_feedback = false;
+  FakeGround ground;
+  GroundJob job(&ground, {.world = 1, .parameters = kThree, .policy = policy});
+  CaptureRank mine(&job, 0);
+  EXPECT_EQ(mine.Capture(), absl::OkStatus());
+  const auto launched = mine.Launch();
+  EXPECT_EQ(launched.status(), absl::OkStatus());
 }
 
 TEST(CaptureTest, NotInTheHostsMemory) {
