@@ -13,6 +13,22 @@ using session::View;
 
 namespace {
 
+// The first is the verdict's.
+transport::Traffic TrafficOf(const plan::Plan& plan, int communicator) {
+  if (communicator == 0) return transport::Traffic::kSmall;
+  for (const plan::RankPlan& rank : plan.ranks) {
+    for (const plan::Lane& lane : rank.lanes) {
+      const bool between_neighbours = lane.kind == plan::LaneKind::kPipeline ||
+                                      lane.kind == plan::LaneKind::kHalo;
+      if (between_neighbours && !lane.transfers.empty() &&
+          lane.transfers[0].communicator == communicator) {
+        return transport::Traffic::kMessages;
+      }
+    }
+  }
+  return transport::Traffic::kBulk;
+}
+
 // The groups of one rank, from their handles to their communicators.
 //
 // All ranks connect in the plan's order, so this cannot deadlock: whoever is at
@@ -39,9 +55,7 @@ class Wiring {
           {.name = prefix + communicator.name,
            .rank = group.rank,
            .size = static_cast<int>(communicator.ranks.size()),
-           // The first is the verdict's: a few words a step.
-           .traffic = group.index == 0 ? transport::Traffic::kSmall
-                                       : transport::Traffic::kBulk});
+           .traffic = TrafficOf(plan_, group.index)});
       if (!pending.ok()) return pending.status();
       group.pending = *std::move(pending);
     }

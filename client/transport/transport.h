@@ -30,7 +30,11 @@
 namespace lockstep::transport {
 
 // What a group mostly carries, for transports that set resources aside.
-enum class Traffic { kBulk, kSmall };
+enum class Traffic {
+  kBulk,      // collectives of much
+  kSmall,     // a few words a step
+  kMessages,  // sends and receives beside the others' collectives
+};
 
 struct GroupSpec {
   std::string name;  // unique within the epoch: "verdict", "gradient/data=0"

@@ -8,8 +8,10 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// What has few bytes gets few of the device's multiprocessors.
-constexpr int kFewCtas = 2;
+// What has few bytes gets few of the device's multiprocessors, and messages
+// leave most of them to the layers that are computed meanwhile.
+constexpr int kSmallCtas = 2;
+constexpr int kMessageCtas = 8;
 
 // What floats are gathered in, to be reduced by min or max.
 constexpr size_t kRowsBytes = 4 << 20;
@@ -63,7 +65,8 @@ absl::Status Member::Begin(const NcclUniqueId& id) {
   NcclConfig config;
   config.blocking = 0;
   config.split_share = 0;
-  if (group_.traffic == Traffic::kSmall) config.max_ctas = kFewCtas;
+  if (group_.traffic == Traffic::kSmall) config.max_ctas = kSmallCtas;
+  if (group_.traffic == Traffic::kMessages) config.max_ctas = kMessageCtas;
   return Check(*tables_.nccl,
                tables_.nccl->CommInitRankConfig(&comm_, group_.size, id,
                                                 group_.rank, &config),
@@ -95,7 +98,7 @@ absl::Status Member::MakeStream() {
 }
 
 size_t Member::rows_bytes() const {
-  return group_.traffic == Traffic::kSmall ? kFewRowsBytes : kRowsBytes;
+  return group_.traffic == Traffic::kBulk ? kRowsBytes : kFewRowsBytes;
 }
 
 absl::StatusOr<bool> Member::Ready() {
