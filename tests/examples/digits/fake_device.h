@@ -81,8 +81,13 @@ class FakeDevice final : public Device {
   B Reached(const B& body) const {
     static_assert(std::is_trivially_copyable_v<B> &&
                   alignof(B) == alignof(void*));
+    // What lies behind an odd number of ints must not look like an address.
+    B defined = body;
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&defined);
+#endif
     void* words[sizeof(B) / sizeof(void*)];
-    std::memcpy(words, &body, sizeof(B));
+    std::memcpy(words, &defined, sizeof(B));
     for (void*& word : words) word = gpus_.Reach(word);
     B reached = body;
     std::memcpy(&reached, words, sizeof(B));
