@@ -82,6 +82,12 @@ void Launcher::LaunchCaptured() {
   const bool busy = !operations_.empty() && operations_.front().enqueued;
   while (!busy && !captured_.empty()) {
     Operation& operation = captured_.front();
+    if (open_ == nullptr) {  // posted by who did not wait for its end
+      operation.posted.ticket.GiveUp(absl::FailedPreconditionError(
+          "the capture that this belongs to is over"));
+      captured_.pop_front();
+      continue;
+    }
     if (!open_->Has(*operation.member)) {
       open_->members.push_back(operation.member);
     }
