@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/gradient/capture_rank.h"
 #include "tests/client/gradient/compute_faults.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -80,6 +81,9 @@ struct CaptureMistake {
 };
 
 TEST(CaptureDrillTest, FindsEveryMistake) {
+  if (kUnderThreadSanitizer) {
+    GTEST_SKIP() << "the mistakes are found without it, and some are races";
+  }
   const CaptureMistake mistakes[] = {
       {"a launch says the step of the one before",
        ComputeFault::kKeepsTheFirstBallot, "out of step"},

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/gradient/compute_faults.h"
 #include "tests/client/gradient/stream_rank.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -105,6 +106,9 @@ bool IsNoticed(const Mistake& mistake, const std::string& said) {
 }
 
 TEST(GroundDrillTest, FindsEveryMistake) {
+  if (kUnderThreadSanitizer) {
+    GTEST_SKIP() << "the mistakes are found without it, and some are races";
+  }
   const std::vector<Mistake> mistakes = {
       {"host reads before the copy is there",
        ComputeFault::kReadsBeforeTheCopyIsThere,
