@@ -18,7 +18,10 @@ namespace lockstep::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Vectors by name: a plain loop over bytes becomes a call of memcpy again.
-void CopyVectors(uint8_t* dst, const uint8_t* src, size_t bytes) {
+// Stores them with `store`(vector, to).
+template <class Store>
+HWY_INLINE void CopyBy(Store store, uint8_t* dst, const uint8_t* src,
+                       size_t bytes) {
   const hn::ScalableTag<uint8_t> tag;
   const size_t width = hn::Lanes(tag);
   size_t i = 0;
@@ -27,33 +30,29 @@ void CopyVectors(uint8_t* dst, const uint8_t* src, size_t bytes) {
     const auto b = hn::LoadU(tag, src + i + width);
     const auto c = hn::LoadU(tag, src + i + 2 * width);
     const auto d = hn::LoadU(tag, src + i + 3 * width);
-    hn::StoreU(a, tag, dst + i);
-    hn::StoreU(b, tag, dst + i + width);
-    hn::StoreU(c, tag, dst + i + 2 * width);
-    hn::StoreU(d, tag, dst + i + 3 * width);
+    store(a, dst + i);
+    store(b, dst + i + width);
+    store(c, dst + i + 2 * width);
+    store(d, dst + i + 3 * width);
   }
   if (i < bytes) std::memcpy(dst + i, src + i, bytes - i);
+}
+
+void CopyVectors(uint8_t* dst, const uint8_t* src, size_t bytes) {
+  const hn::ScalableTag<uint8_t> tag;
+  CopyBy([tag](auto v, uint8_t* to) { hn::StoreU(v, tag, to); }, dst, src,
+         bytes);
 }
 
 // Lines that are written whole need not be read before.
 void CopyVectorsPast(uint8_t* dst, const uint8_t* src, size_t bytes) {
   const hn::ScalableTag<uint8_t> tag;
-  const size_t width = hn::Lanes(tag);
-  const size_t to_line = -reinterpret_cast<uintptr_t>(dst) % 64;
-  size_t i = std::min(to_line, bytes);
-  if (i > 0) std::memcpy(dst, src, i);
-  for (; i + 4 * width <= bytes; i += 4 * width) {
-    const auto a = hn::LoadU(tag, src + i);
-    const auto b = hn::LoadU(tag, src + i + width);
-    const auto c = hn::LoadU(tag, src + i + 2 * width);
-    const auto d = hn::LoadU(tag, src + i + 3 * width);
-    hn::Stream(a, tag, dst + i);
-    hn::Stream(b, tag, dst + i + width);
-    hn::Stream(c, tag, dst + i + 2 * width);
-    hn::Stream(d, tag, dst + i + 3 * width);
-  }
+  const size_t to_line =
+      std::min<size_t>(-reinterpret_cast<uintptr_t>(dst) % 64, bytes);
+  if (to_line > 0) std::memcpy(dst, src, to_line);
+  CopyBy([tag](auto v, uint8_t* to) { hn::Stream(v, tag, to); }, dst + to_line,
+         src + to_line, bytes - to_line);
   hwy::FlushStream();
-  if (i < bytes) std::memcpy(dst + i, src + i, bytes - i);
 }
 
 }  // namespace lockstep::kernels::HWY_NAMESPACE
