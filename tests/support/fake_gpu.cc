@@ -69,4 +69,9 @@ std::vector<int> FakeGpus::AbortsOf(int device) const {
   return world_->fabric.device(device).aborts;
 }
 
+std::vector<int> FakeGpus::ChannelsOf(int device) const {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->fabric.device(device).channels;
+}
+
 }  // namespace lockstep::fake

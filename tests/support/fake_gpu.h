@@ -71,6 +71,9 @@ class FakeGpus {
   // In which order the device's communicators were aborted, by the order in
   // which they were made on it.
   std::vector<int> AbortsOf(int device) const;
+  // How many channels each of the device's communicators may have, in the order
+  // in which they were made; 0: as many as NCCL likes.
+  std::vector<int> ChannelsOf(int device) const;
 
  private:
   const void* Find(const void* address) const;

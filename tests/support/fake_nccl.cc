@@ -51,6 +51,8 @@ class FakeNccl final : public NcclApi {
     }
     Comm* const comm = fabric_.Init(device_, size, id, rank);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
+    const bool any = config == nullptr || config->max_ctas == INT_MIN;
+    device_.channels.push_back(any ? 0 : config->max_ctas);
     comm->polls_left = fabric_.DrawPolls();
     *handle = reinterpret_cast<NcclComm>(comm);
     return NcclResult::kInProgress;

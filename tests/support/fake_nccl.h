@@ -138,6 +138,7 @@ struct Device {
   int number = 0;
   std::vector<Comm*> comms;  // in the order of making
   std::vector<int> aborts;
+  std::vector<int> channels;  // at most, in the order of making; 0: any number
   std::deque<std::pair<Comm*, std::shared_ptr<Launch>>> waiting;  // to begin
   std::vector<std::pair<Comm*, std::shared_ptr<Launch>>> residents;
   std::vector<int> order;  // cliques, as they were launched

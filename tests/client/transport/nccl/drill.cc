@@ -26,6 +26,7 @@ class Exercise {
 
   void Run() {
     Steps();
+    Windows();
     Graphs();
     Abort();
     AbortsGraph();
@@ -81,6 +82,27 @@ class Exercise {
         });
   }
 
+  // Three revisions, the second in the memory of the first.
+  void Windows() {
+    With(
+        [&](Rank& rank, int) {
+          for (int revision = 1; revision <= 3; ++revision) {
+            rank.EnlistBucket(/*same_memory=*/revision == 2);
+            rank.StepInBucket(revision);
+          }
+          rank.PropagatesMuch();
+          rank.Leave();  // the window is still there
+          rank.ForgetBucket();
+        },
+        [&](FakeGpuWorld& world) {
+          for (int r = 0; r < kRanks; ++r) {
+            const std::vector<int> channels = world.gpus().ChannelsOf(r);
+            reporter_.Expect(channels == std::vector<int>{2, 0},
+                             "channels: " + absl::StrJoin(channels, " "));
+          }
+        });
+  }
+
   void Graphs() {
     With(
         [&](Rank& rank, int) {
@@ -114,6 +136,7 @@ class Exercise {
   void Abort() {
     With(
         [&](Rank& rank, int r) {
+          rank.EnlistBucket();
           if (r != 0) return;  // never comes
           float* const value = memory_.Take(0);
           for (Communicator* group : {&rank.verdict(), &rank.gradient()}) {
@@ -130,6 +153,7 @@ class Exercise {
           reporter_.Expect(absl::IsAborted(ended),
                            "completed is not succeeded");
           reporter_.Expect(ran, "the stream does not run on");
+          rank.ForgetBucket();
         },
         [&](FakeGpuWorld& world) {
           const std::vector<int> aborts = world.gpus().AbortsOf(0);

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <limits>
 
+#include "client/transport/nccl/cuda_arena.h"
+
 namespace lockstep::fake {
 namespace {
 
 using transport::nccl::CudaStream;
 
 constexpr int kLayers = 30;
+constexpr size_t kBucketBytes = transport::nccl::kNcclMemoryBytesMin;
 
 }  // namespace
 
@@ -56,6 +59,26 @@ void Rank::Propagates() {
   Finish(first(), "a maximum");
   reporter_.Expect(std::isnan(out[0]), "wrong value: the maximum lost a NaN");
   ExpectValue("the maximum", out[1], 2);
+}
+
+void Rank::PropagatesMuch() {
+  constexpr size_t kMuch = 20000;
+  constexpr size_t kLost = 15000;
+  const auto value = [](size_t i, int rank) {
+    return static_cast<float>(i % 7 + rank);
+  };
+  float* const in = memory_.Take(0, kMuch);
+  float* const out = memory_.Take(0, kMuch);
+  for (size_t i = 0; i < kMuch; ++i) in[i] = value(i, rank_);
+  if (rank_ == 1) in[kLost] = std::numeric_limits<float>::quiet_NaN();
+  Posted(verdict().AllReduce(in, out, kMuch, DType::kF32, ReduceOp::kMax,
+                             first()));
+  Finish(first(), "a large maximum");
+  reporter_.Expect(std::isnan(out[kLost]),
+                   "wrong value: the large maximum lost a NaN");
+  for (size_t i : {size_t{0}, kMuch / 2, kMuch - 1}) {
+    ExpectValue("the large maximum", out[i], value(i, kRanks - 1));
+  }
 }
 
 void Rank::Meets(std::atomic<int>* come, int round) {
@@ -108,6 +131,38 @@ void Rank::LaunchStep(int round) {
   Kernel(first(), [=] { *seen = *used; });
   Finish(first(), "a graph's step");
   ExpectValue("a graph's mean", *seen, static_cast<float>(10 * round) + 0.5f);
+}
+
+void Rank::EnlistBucket(bool same_memory) {
+  ForgetBucket();
+  if (!same_memory) {
+    auto made = world_.at(rank_).MakeArena()->Allocate(kBucketBytes);
+    if (!made.ok()) reporter_.Late("arena: " + made.status().ToString());
+    bucket_ = *std::move(made);
+  }
+  auto enlisted = world_.at(rank_).Enlist(gradient(), bucket_, patience_);
+  if (!enlisted.ok()) reporter_.Late("enlist: " + enlisted.status().ToString());
+  enlisted_ = *std::move(enlisted);
+  reporter_.Expect(enlisted_->reach() == transport::Reach::kWindow,
+                   "no window: " + std::string(Name(enlisted_->reach())));
+}
+
+void Rank::StepInBucket(int round) {
+  const float mine = static_cast<float>(10 * round + rank_);
+  constexpr size_t kFloats = kBucketBytes / sizeof(float);
+  float* const at = world_.gpus().Reach(bucket());
+  float* const used = memory_.Take(0);
+  Kernel(first(), [=] { std::fill_n(at, kFloats, mine); });
+  Posted(gradient().AllReduce(bucket(), bucket(), kFloats, DType::kF32,
+                              ReduceOp::kSum, first()));
+  Kernel(first(), [=] {
+    used[0] = at[0];
+    used[1] = at[kFloats - 1];
+  });
+  Finish(first(), "a bucket's step");
+  const auto sum = static_cast<float>(20 * round + 1);
+  ExpectValue("a bucket's sum", used[0], sum);
+  ExpectValue("a bucket's last sum", used[1], sum);
 }
 
 }  // namespace lockstep::fake

@@ -56,9 +56,9 @@ class Reporter {
 // Buffers that outlive a mistake: who writes too late writes here.
 class Memory {
  public:
-  float* Take(float value) {
+  float* Take(float value, size_t count = kCount) {
     MutexLock lock(&mutex_);
-    buffers_.emplace_back(kCount, value);
+    buffers_.emplace_back(count, value);
     return buffers_.back().data();
   }
 
@@ -85,7 +85,11 @@ class Rank {
   }
   std::string Prepare(int group) {
     auto made = world_.at(rank_).Prepare(
-        {.name = group == 0 ? "verdict" : "g", .rank = rank_, .size = kRanks});
+        {.name = group == 0 ? "verdict" : "g",
+         .rank = rank_,
+         .size = kRanks,
+         .traffic = group == 0 ? transport::Traffic::kSmall
+                               : transport::Traffic::kBulk});
     if (!made.ok()) reporter_.Late("prepare: " + made.status().ToString());
     pending_[group] = *std::move(made);
     return pending_[group]->handle();
@@ -128,6 +132,8 @@ class Rank {
   // uses, beside a message and a verdict on another stream.
   void Step(int round);
   void Propagates();
+  // More than the verdict's group has memory for at once.
+  void PropagatesMuch();
   void Meets(std::atomic<int>* come, int round);
 
   // The same as a graph: captured once, launched for some steps; the graph
@@ -138,6 +144,13 @@ class Rank {
     graph_->Launch(static_cast<transport::nccl::CudaStream&>(first()));
   }
   void ForgetStep() { graph_ = nullptr; }
+
+  // A bucket that the gradient's group knows of, in place of the one before,
+  // whose memory it may keep: as after a switch of revisions.
+  void EnlistBucket(bool same_memory = false);
+  void StepInBucket(int round);
+  float* bucket() { return reinterpret_cast<float*>(bucket_.data()); }
+  void ForgetBucket() { enlisted_ = nullptr; }
 
  private:
   FakeGpuWorld& world_;
@@ -151,6 +164,8 @@ class Rank {
   std::unique_ptr<transport::nccl::Graph> graph_;
   float* given_ = nullptr;  // of the captured step
   float* used_ = nullptr;
+  ArenaBuffer bucket_;
+  std::unique_ptr<transport::Enlistment> enlisted_;  // dies before the memory
 };
 
 }  // namespace lockstep::fake

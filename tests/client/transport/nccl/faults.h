@@ -20,6 +20,7 @@ struct Fault {
 
 std::vector<Fault> AllFaults();
 std::vector<Fault> GraphFaults();
+std::vector<Fault> WindowFaults();
 
 }  // namespace lockstep::fake
 

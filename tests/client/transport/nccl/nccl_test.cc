@@ -211,41 +211,22 @@ TEST(CudaStreamTest, WaitsForEventsOfTheHostToo) {
   EXPECT_TRUE(ran);
 }
 
-// Counts what is taken in the order of a stream.
-class LooksAtChannels final : public fake::ForwardingNccl {
- public:
-  LooksAtChannels(std::shared_ptr<NcclApi> inner, int* channels)
-      : ForwardingNccl(std::move(inner)), channels_(*channels) {}
-  Result CommInitRankConfig(Comm* comm, int size, const Id& id, int rank,
-                            Config* config) override {
-    channels_ = config->max_ctas;
-    return ForwardingNccl::CommInitRankConfig(comm, size, id, rank, config);
-  }
-
- private:
-  int& channels_;
-};
-
 // Those that run beside the layers leave the device to them.
 TEST(NcclChannelsTest, WhatIsSmallOrBetweenNeighboursHasFew) {
-  int channels = 0;
-  FakeGpuWorld world({}, [&](int, transport::nccl::Tables* tables) {
-    tables->nccl = std::make_shared<LooksAtChannels>(tables->nccl, &channels);
-  });
-  const auto channels_for = [&](transport::Traffic traffic) {
+  using transport::Traffic;
+  FakeGpuWorld world;
+  for (const Traffic traffic :
+       {Traffic::kSmall, Traffic::kMessages, Traffic::kBulk}) {
     auto pending = world.at(0).Prepare({.name = "g", .traffic = traffic});
-    EXPECT_TRUE(pending.ok()) << pending.status();
+    ASSERT_TRUE(pending.ok()) << pending.status();
     const std::vector<std::string> handles = {(*pending)->handle()};
     const auto group = (*pending)->Connect(handles, absl::Seconds(60));
     EXPECT_TRUE(group.ok()) << group.status();
-    return channels;
-  };
-  EXPECT_EQ(channels_for(transport::Traffic::kSmall), 2);
-  EXPECT_EQ(channels_for(transport::Traffic::kMessages), 8);
-  EXPECT_EQ(channels_for(transport::Traffic::kBulk),
-            transport::nccl::NcclConfig{}.max_ctas);
+  }
+  EXPECT_THAT(world.gpus().ChannelsOf(0), ElementsAre(2, 8, 0));
 }
 
+// Counts what is taken in the order of a stream.
 class CountsMemory final : public fake::ForwardingCuda {
  public:
   CountsMemory(std::shared_ptr<CudaApi> inner, std::atomic<int>* taken)
