@@ -9,6 +9,7 @@
 
 #include "client/transport/nccl/event_pool.h"
 #include "client/transport/nccl/gpu.h"
+#include "client/transport/nccl/nccl_functions.h"
 
 namespace lockstep::transport::nccl {
 namespace {
@@ -68,31 +69,16 @@ static_assert(static_cast<int>(NcclOp::kProd) == ncclProd);
 static_assert(static_cast<int>(NcclOp::kMax) == ncclMax);
 static_assert(static_cast<int>(NcclOp::kMin) == ncclMin);
 
-#if NCCL_VERSION_CODE >= 22700
-static_assert(sizeof(NcclWindow) == sizeof(ncclWindow_t));
-static_assert(kNcclWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
-static_assert(
-    std::is_invocable_r_v<ncclResult_t, decltype(ncclCommWindowRegister),
-                          ncclComm_t, void*, size_t, ncclWindow_t*, int>);
-static_assert(
-    std::is_invocable_r_v<ncclResult_t, decltype(ncclCommWindowDeregister),
-                          ncclComm_t, ncclWindow_t>);
-#endif
-static_assert(std::is_invocable_r_v<ncclResult_t, decltype(ncclMemAlloc),
-                                    void**, size_t>);
-static_assert(
-    std::is_invocable_r_v<ncclResult_t, decltype(ncclMemFree), void*>);
-static_assert(std::is_invocable_r_v<ncclResult_t, decltype(ncclCommRegister),
-                                    ncclComm_t, void*, size_t, void**>);
-static_assert(std::is_invocable_r_v<ncclResult_t, decltype(ncclCommDeregister),
-                                    ncclComm_t, void*>);
-
 // Ours is the beginning of theirs.
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic));
 static_assert(offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version));
 static_assert(offsetof(NcclConfig, blocking) ==
               offsetof(ncclConfig_t, blocking));
+static_assert(offsetof(NcclConfig, cga_cluster_size) ==
+              offsetof(ncclConfig_t, cgaClusterSize));
+static_assert(offsetof(NcclConfig, min_ctas) ==
+              offsetof(ncclConfig_t, minCTAs));
 static_assert(offsetof(NcclConfig, max_ctas) ==
               offsetof(ncclConfig_t, maxCTAs));
 static_assert(offsetof(NcclConfig, net_name) ==
@@ -101,19 +87,61 @@ static_assert(offsetof(NcclConfig, split_share) ==
               offsetof(ncclConfig_t, splitShare));
 static_assert(NCCL_CONFIG_UNDEF_INT == INT_MIN);
 
-// Two functions are the same but for their enums, ids and configs, which have
-// the same size (above).
-template <typename... A>
-constexpr int Arity(ncclResult_t (*)(A...)) {
-  return sizeof...(A);
+// Whether C passes an argument of both types alike: pointers; integers and
+// enums of one size; structs of one size.
+template <typename Ours, typename Theirs>
+constexpr bool PassedAlike() {
+  constexpr auto kIsNumber = [](auto type) {
+    using T = typename decltype(type)::type;
+    return std::is_integral_v<T> || std::is_enum_v<T>;
+  };
+  return sizeof(Ours) == sizeof(Theirs) &&
+         std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
+         std::is_class_v<Ours> == std::is_class_v<Theirs> &&
+         kIsNumber(std::type_identity<Ours>()) ==
+             kIsNumber(std::type_identity<Theirs>());
 }
-static_assert(Arity(ncclCommInitRankConfig) == 5);
-static_assert(Arity(ncclAllReduce) == 7);
-static_assert(Arity(ncclReduceScatter) == 7);
-static_assert(Arity(ncclAllGather) == 6);
-static_assert(Arity(ncclBroadcast) == 7);
-static_assert(Arity(ncclSend) == 6);
-static_assert(Arity(ncclRecv) == 6);
+
+template <typename R, typename... A, typename S, typename... B>
+constexpr bool CalledAlike(R (*)(A...), S (*)(B...)) {
+  if constexpr (sizeof...(A) == sizeof...(B)) {
+    return PassedAlike<R, S>() && (PassedAlike<A, B>() && ...);
+  } else {
+    return false;
+  }
+}
+
+constexpr NcclFunctions kOurs{};
+static_assert(CalledAlike(kOurs.GetVersion, ncclGetVersion));
+static_assert(CalledAlike(kOurs.GetErrorString, ncclGetErrorString));
+static_assert(CalledAlike(kOurs.GetLastError, ncclGetLastError));
+static_assert(CalledAlike(kOurs.GetUniqueId, ncclGetUniqueId));
+static_assert(CalledAlike(kOurs.CommInitRankConfig, ncclCommInitRankConfig));
+static_assert(CalledAlike(kOurs.CommGetAsyncError, ncclCommGetAsyncError));
+static_assert(CalledAlike(kOurs.CommFinalize, ncclCommFinalize));
+static_assert(CalledAlike(kOurs.CommDestroy, ncclCommDestroy));
+static_assert(CalledAlike(kOurs.CommAbort, ncclCommAbort));
+static_assert(CalledAlike(kOurs.GroupStart, ncclGroupStart));
+static_assert(CalledAlike(kOurs.GroupEnd, ncclGroupEnd));
+static_assert(CalledAlike(kOurs.AllReduce, ncclAllReduce));
+static_assert(CalledAlike(kOurs.ReduceScatter, ncclReduceScatter));
+static_assert(CalledAlike(kOurs.AllGather, ncclAllGather));
+static_assert(CalledAlike(kOurs.Broadcast, ncclBroadcast));
+static_assert(CalledAlike(kOurs.Send, ncclSend));
+static_assert(CalledAlike(kOurs.Recv, ncclRecv));
+#if NCCL_VERSION_CODE >= 21900
+static_assert(CalledAlike(kOurs.MemAlloc, ncclMemAlloc));
+static_assert(CalledAlike(kOurs.MemFree, ncclMemFree));
+static_assert(CalledAlike(kOurs.CommRegister, ncclCommRegister));
+static_assert(CalledAlike(kOurs.CommDeregister, ncclCommDeregister));
+#endif
+#if NCCL_VERSION_CODE >= 22700
+static_assert(sizeof(NcclWindow) == sizeof(ncclWindow_t));
+static_assert(kNcclWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
+static_assert(CalledAlike(kOurs.CommWindowRegister, ncclCommWindowRegister));
+static_assert(CalledAlike(kOurs.CommWindowDeregister,
+                          ncclCommWindowDeregister));
+#endif
 
 CudaResult Result(cudaError_t result) {
   return static_cast<CudaResult>(result);

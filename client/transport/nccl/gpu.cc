@@ -5,42 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/transport/nccl/nccl_functions.h"
 #include "client/transport/nccl/rehearsal.h"
 
 namespace lockstep::transport::nccl {
 namespace {
-
-// NCCL's functions by their types, one for each method of the table. An enum
-// is passed as an int, an id by value, as in C.
-struct Functions {
-  int (*GetVersion)(int*);
-  const char* (*GetErrorString)(int);
-  const char* (*GetLastError)(NcclComm);
-  int (*GetUniqueId)(NcclUniqueId*);
-  int (*CommInitRankConfig)(NcclComm*, int, NcclUniqueId, int, NcclConfig*);
-  int (*CommGetAsyncError)(NcclComm, NcclResult*);
-  int (*CommFinalize)(NcclComm);
-  int (*CommDestroy)(NcclComm);
-  int (*CommAbort)(NcclComm);
-  int (*GroupStart)();
-  int (*GroupEnd)();
-  int (*AllReduce)(const void*, void*, size_t, int, int, NcclComm,
-                   CudaStreamHandle);
-  int (*ReduceScatter)(const void*, void*, size_t, int, int, NcclComm,
-                       CudaStreamHandle);
-  int (*AllGather)(const void*, void*, size_t, int, NcclComm, CudaStreamHandle);
-  int (*Broadcast)(const void*, void*, size_t, int, int, NcclComm,
-                   CudaStreamHandle);
-  int (*Send)(const void*, size_t, int, int, NcclComm, CudaStreamHandle);
-  int (*Recv)(void*, size_t, int, int, NcclComm, CudaStreamHandle);
-  // Null in releases that lack them.
-  int (*MemAlloc)(void**, size_t);
-  int (*MemFree)(void*);
-  int (*CommRegister)(NcclComm, void*, size_t, void**);
-  int (*CommDeregister)(NcclComm, void*);
-  int (*CommWindowRegister)(NcclComm, void*, size_t, NcclWindow*, int);
-  int (*CommWindowDeregister)(NcclComm, NcclWindow);
-};
 
 // False if the library lacks it.
 template <typename F>
@@ -49,7 +18,7 @@ bool Find(void* library, const char* name, F** function) {
   return *function != nullptr;
 }
 
-bool FindAll(void* library, Functions* f) {
+bool FindAll(void* library, NcclFunctions* f) {
   return Find(library, "ncclGetVersion", &f->GetVersion) &&
          Find(library, "ncclGetErrorString", &f->GetErrorString) &&
          Find(library, "ncclGetLastError", &f->GetLastError) &&
@@ -69,7 +38,7 @@ bool FindAll(void* library, Functions* f) {
          Find(library, "ncclRecv", &f->Recv);
 }
 
-void FindOptional(void* library, Functions* f) {
+void FindOptional(void* library, NcclFunctions* f) {
   (void)(Find(library, "ncclMemAlloc", &f->MemAlloc) &&
          Find(library, "ncclMemFree", &f->MemFree));
   (void)(Find(library, "ncclCommRegister", &f->CommRegister) &&
@@ -84,7 +53,7 @@ int N(NcclOp op) { return static_cast<int>(op); }
 
 class LoadedNccl final : public NcclApi {
  public:
-  explicit LoadedNccl(const Functions& functions) : f_(functions) {}
+  explicit LoadedNccl(const NcclFunctions& functions) : f_(functions) {}
 
   NcclResult GetVersion(int* version) override {
     return Result(f_.GetVersion(version));
@@ -185,7 +154,7 @@ class LoadedNccl final : public NcclApi {
     return f_.GetVersion(&version) == 0 ? version : 0;
   }
 
-  const Functions f_;
+  const NcclFunctions f_;
 };
 
 void AddMatches(const std::string& pattern, std::vector<std::string>* paths) {
@@ -235,7 +204,7 @@ absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
       continue;
     }
     // Never unloaded: NCCL has threads of its own.
-    Functions functions{};
+    NcclFunctions functions{};
     if (FindAll(library, &functions)) {
       FindOptional(library, &functions);
       return std::make_shared<LoadedNccl>(functions);
