@@ -1,5 +1,4 @@
-// Memory of the device, kernels in the order of a stream, and each of them once
-// at Join: over the fake.
+// Memory of the device, and kernels in the order of a stream: over the fake.
 
 #include <algorithm>
 #include <limits>
@@ -10,11 +9,9 @@
 
 #include "client/transport/nccl/cuda_arena.h"
 #include "client/transport/nccl/cuda_stream.h"
-#include "client/transport/nccl/rehearsal.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_gpu.h"
-#include "tests/support/forwarding_tables.h"
 
 namespace lockstep {
 namespace {
@@ -26,7 +23,6 @@ using testing::IsEmpty;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStream;
 using transport::nccl::MakeCudaArena;
-using transport::nccl::Rehearse;
 using transport::nccl::Tables;
 
 class KernelsTest : public testing::Test {
@@ -136,27 +132,6 @@ TEST_F(KernelsTest, AnUpdateBehindAVerdictAsksItWhenItRuns) {
     }
     tables_.cuda->FreeHost(pinned);
   }
-}
-
-TEST_F(KernelsTest, EveryKernelRunsOnceAtJoin) {
-  EXPECT_TRUE(Rehearse(tables_.cuda.get(), tables_.kernels.get()).ok());
-}
-
-// A device for which this build has no code.
-class NoCode final : public fake::ForwardingKernels {
- public:
-  using ForwardingKernels::ForwardingKernels;
-  Result ReduceRows(const void*, int, void*, size_t, DType, ReduceOp,
-                    StreamHandle) override {
-    return Result{209};
-  }
-};
-
-TEST_F(KernelsTest, ADeviceWithoutCodeIsFoundOutAtJoin) {
-  NoCode kernels(tables_.kernels);
-  const absl::Status rehearsed = Rehearse(tables_.cuda.get(), &kernels);
-  EXPECT_TRUE(absl::IsInternal(rehearsed)) << rehearsed;
-  EXPECT_THAT(std::string(rehearsed.message()), testing::HasSubstr("209"));
 }
 
 }  // namespace

@@ -226,6 +226,32 @@ TEST(NcclChannelsTest, WhatIsSmallOrBetweenNeighboursHasFew) {
   EXPECT_THAT(world.gpus().ChannelsOf(0), ElementsAre(2, 8, 0));
 }
 
+// What a profiler would show, of one thread: it has one range open at a time.
+class NotesRanges final : public fake::ForwardingCuda {
+ public:
+  NotesRanges(std::shared_ptr<CudaApi> inner, std::vector<std::string>* ranges)
+      : ForwardingCuda(std::move(inner)), ranges_(*ranges) {}
+  void RangePush(const char* name) override { ranges_.push_back(name); }
+  void RangePop() override { ranges_.push_back("end"); }
+
+ private:
+  std::vector<std::string>& ranges_;
+};
+
+TEST(NcclRangesTest, AnOperationIsARangeOfItsGroupsName) {
+  std::vector<std::string> ranges;
+  FakeGpuWorld world({}, [&](int, transport::nccl::Tables* tables) {
+    tables->cuda = std::make_shared<NotesRanges>(tables->cuda, &ranges);
+  });
+  const auto first = conformance::Connect(world, 1, "first");
+  const auto second = conformance::Connect(world, 1, "second");
+  const auto stream = world.MakeStream(0, "");
+  EXPECT_TRUE(first[0]->Barrier(*stream).ok());
+  EXPECT_TRUE(second[0]->Barrier(*stream).ok());
+  EXPECT_TRUE(stream->Synchronize().ok());
+  EXPECT_THAT(ranges, ElementsAre("first", "end", "second", "end"));
+}
+
 // Counts what is taken in the order of a stream.
 class CountsMemory final : public fake::ForwardingCuda {
  public:
