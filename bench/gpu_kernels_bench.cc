@@ -5,7 +5,8 @@
 //
 //   kernel            GB/s   of copy
 //
-// Exits with 77 where there is no GPU.
+// Exits with 1 if a kernel has less than 0.85 of the copy's speed, and with 77
+// where there is no GPU.
 
 #include <cuda_runtime.h>
 
@@ -30,6 +31,7 @@ constexpr size_t kBytes = 256 << 20;  // of one bucket
 constexpr int kBuckets = 6;           // 1.5 GiB in all, and as much of tensors
 constexpr int kRounds = 21;
 constexpr size_t kTensors = 1000;
+constexpr double kOfCopyMin = 0.85;
 
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2,
@@ -201,15 +203,18 @@ int Run() {
   }
   std::printf("%-18s %9s %8s\n", "kernel", "GB/s", "of copy");
   double copy = 0;
+  int slow = 0;
   for (const Kernel& kernel : kernels) {
     const double moved =
         kernel.passes * static_cast<double>(buckets[0]->bytes) * kBuckets;
     const double speed = moved / Median(kernel.seconds) / 1e9;
     if (copy == 0) copy = speed;
-    std::printf("%-18s %9.0f %8.2f\n", kernel.name.c_str(), speed,
-                speed / copy);
+    const bool fast = speed >= kOfCopyMin * copy;
+    slow += fast ? 0 : 1;
+    std::printf("%-18s %9.0f %8.2f%s\n", kernel.name.c_str(), speed,
+                speed / copy, fast ? "" : "  below 0.85");
   }
-  return 0;
+  return slow == 0 ? 0 : 1;
 }
 
 }  // namespace
