@@ -118,6 +118,7 @@ void Write(const protocol::Progress& from, v1::Progress* to) {
   to->set_overlap(WireOf<v1::Overlap>(from.overlap));
   to->set_revision(from.revision.value);
   to->set_paused(from.paused);
+  to->set_memory(ToUtf8(from.memory));
 }
 
 void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
@@ -130,6 +131,7 @@ void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
   d->Enum("overlap", from.overlap(), &v1::Overlap_IsValid, &to->overlap);
   to->revision = {from.revision()};
   to->paused = from.paused();
+  d->Text("memory", from.memory(), &to->memory);
 }
 
 void Write(const protocol::Heartbeat&, v1::Heartbeat*) {}

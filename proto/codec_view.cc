@@ -25,6 +25,7 @@ void Write(const WorkerView& from, v1::WorkerView* to) {
   to->set_step_seconds(from.step_seconds);
   to->set_exposed_seconds(from.exposed_seconds);
   to->set_overlap(WireOf<v1::Overlap>(from.overlap));
+  to->set_memory(ToUtf8(from.memory));
   Write(from.silent_for, to->mutable_silent_for());
   Write(from.no_progress_for, to->mutable_no_progress_for());
   to->set_busy(ToUtf8(from.busy));
@@ -48,6 +49,7 @@ void Read(const v1::WorkerView& from, WorkerView* to, Decoder* d) {
   d->Seconds("step_seconds", from.step_seconds(), &to->step_seconds);
   d->Seconds("exposed_seconds", from.exposed_seconds(), &to->exposed_seconds);
   d->Enum("overlap", from.overlap(), &v1::Overlap_IsValid, &to->overlap);
+  d->Text("memory", from.memory(), &to->memory);
   d->Duration("silent_for", from.silent_for(), &to->silent_for);
   d->Duration("no_progress_for", from.no_progress_for(), &to->no_progress_for);
   d->Text("busy", from.busy(), &to->busy);

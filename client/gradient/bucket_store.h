@@ -66,6 +66,11 @@ class BucketStore {
   absl::Status EnlistBuckets(absl::FunctionRef<Communicator*(int)> communicator,
                              const Enlist& enlist);
 
+  // How each of what was enlisted is reached.
+  void AddReaches(std::vector<transport::Reach>* reaches) const {
+    for (const auto& one : enlistments_) reaches->push_back(one->reach());
+  }
+
   Place PlaceOf(int parameter) const { return places_[parameter]; }
   const plan::Bucket& bucket(int b) const { return plan_->buckets[b]; }
   std::byte* BucketData(int b) const { return memory_[b].data(); }

@@ -69,12 +69,12 @@ absl::Status Engine::Prepare() {
       options_.allocate);
   if (!reduction.ok()) return reduction.status();
   reduction_ = *std::move(reduction);
-  absl::Status enlisted = EnlistBuckets();
-  if (enlisted.ok() && values_ != nullptr) {
-    enlisted = values_->Enlist(
+  if (values_ != nullptr) {
+    absl::Status enlisted = values_->Enlist(
         [this](int c) { return reduction_->communicator(c); }, options_.enlist);
+    if (!enlisted.ok()) return enlisted;
   }
-  if (!enlisted.ok()) return enlisted;
+  if (absl::Status enlisted = EnlistBuckets(); !enlisted.ok()) return enlisted;
   BeginOverlap();
   lane_ = std::make_unique<Lane>(layouts_->current().PendingByItem(),
                                  [this](int item) { Launch(item); });
@@ -103,8 +103,15 @@ void Engine::BeginOverlap() {
 
 // Where the buckets are is the same on all ranks, and so is when.
 absl::Status Engine::EnlistBuckets() {
-  return layouts_->current().Enlist(
+  Layout& layout = layouts_->current();
+  absl::Status enlisted = layout.Enlist(
       [this](int c) { return reduction_->communicator(c); }, options_.enlist);
+  std::vector<transport::Reach> reaches;
+  layout.store().AddReaches(&reaches);
+  if (values_ != nullptr) values_->AddReaches(&reaches);
+  MutexLock lock(&mutex_);
+  memory_ = transport::Describe(reaches);
+  return enlisted;
 }
 
 // --- Submitting -------------------------------------------------------------
@@ -319,6 +326,7 @@ protocol::Progress Engine::progress() {
   progress.overlap = overlap_.form();
   progress.revision = layouts_->revision();
   progress.paused = gate_.shut();
+  progress.memory = memory_;
   return progress;
 }
 

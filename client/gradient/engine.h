@@ -352,6 +352,7 @@ class Engine {
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   StepTimes times_ ABSL_GUARDED_BY(mutex_);
   OverlapChoice overlap_ ABSL_GUARDED_BY(mutex_);
+  std::string memory_ ABSL_GUARDED_BY(mutex_);  // how transfers reach it
   std::function<void(std::vector<uint32_t>)> watch_order_
       ABSL_GUARDED_BY(mutex_);
 

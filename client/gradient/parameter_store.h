@@ -50,6 +50,10 @@ class ParameterStore {
   absl::Status Enlist(absl::FunctionRef<Communicator*(int)> communicator,
                       const BucketStore::Enlist& enlist);
 
+  void AddReaches(std::vector<transport::Reach>* reaches) const {
+    for (const auto& one : enlistments_) reaches->push_back(one->reach());
+  }
+
   // The gathers of the next step are about to be launched: their number.
   absl::StatusOr<uint64_t> Begin();
   // Begin was called in this step.

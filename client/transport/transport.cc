@@ -1,6 +1,10 @@
 #include "client/transport/transport.h"
 
+#include <functional>
+#include <map>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace lockstep::transport {
 
@@ -16,6 +20,19 @@ std::string_view Name(Reach reach) {
     case Reach::kSymmetric: return "symmetric";
   }
   return "";
+}
+
+std::string Describe(const std::vector<Reach>& reaches) {
+  std::map<Reach, int, std::greater<>> counts;
+  for (const Reach reach : reaches) ++counts[reach];
+  if (counts.size() == 1) return std::string(Name(reaches[0]));
+  std::vector<std::string> parts;
+  for (const auto& [reach, count] : counts) {
+    const std::string_view name = Name(reach);
+    parts.push_back(
+        absl::StrCat(count, " ", absl::string_view(name.data(), name.size())));
+  }
+  return absl::StrJoin(parts, ", ");
 }
 
 absl::StatusOr<std::unique_ptr<Enlistment>> Transport::Enlist(

@@ -51,6 +51,8 @@ enum class Reach {
   kSymmetric,   // known on all ranks, who reach into each other's
 };
 std::string_view Name(Reach reach);
+// For people: "symmetric", if all are; "12 symmetric, 1 plain"; "" of none.
+std::string Describe(const std::vector<Reach>& reaches);
 
 // A buffer that a group knows of, for as long as this lives: not longer than
 // the buffer.

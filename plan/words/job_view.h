@@ -60,6 +60,7 @@ struct WorkerView {
   // How much later than the first rank it submits its last gradient, in the
   // mean of the last steps; 0 for one that is never last.
   double lag_seconds = 0;
+  std::string memory;  // as in Progress
   bool operator==(const WorkerView&) const = default;
 };
 

@@ -198,6 +198,9 @@ struct Progress {
   Overlap overlap = Overlap::kAuto;
   Revision revision;    // of the plan that the step in progress runs
   bool paused = false;  // between steps, by command
+  // How transfers reach the gradients' memory, for people: "symmetric", or
+  // "12 symmetric, 1 plain" buffers; empty where there is only one way.
+  std::string memory;
   bool operator==(const Progress&) const = default;
 };
 

@@ -102,6 +102,7 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
   view.step_seconds = standing.step_seconds;
   view.exposed_seconds = standing.exposed_seconds;
   view.overlap = standing.overlap;
+  view.memory = standing.memory;
   view.lag_seconds = epoch_->lags.Seconds(rank);
   view.revision = standing.revision;
   view.no_progress_for = now - standing.moved;

@@ -30,6 +30,7 @@ bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
   standing.submitted = progress.submitted;
   standing.missing = progress.missing;
   standing.revision = progress.revision;
+  standing.memory = progress.memory;
   if (progress.step_seconds > 0) {
     standing.step_seconds = progress.step_seconds;
     standing.exposed_seconds = progress.exposed_seconds;

@@ -31,7 +31,8 @@ struct Standing {
   double step_seconds = 0;
   double exposed_seconds = 0;  // of the same steps
   Overlap overlap = Overlap::kAuto;
-  Revision revision;  // that its steps run
+  std::string memory;  // as in Progress
+  Revision revision;   // that its steps run
   absl::Time moved;
   std::string busy;  // why it does not move, if it said so
   absl::Time busy_until = absl::InfinitePast();

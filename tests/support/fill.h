@@ -283,9 +283,9 @@ inline void Fill(Source& s, protocol::Connected& v) {
 }
 inline void Fill(Source& s, protocol::Progress& v) {
   auto& [position, submitted, missing, step_seconds, exposed_seconds, overlap,
-         revision, paused] = v;
+         revision, paused, memory] = v;
   All(s, position, submitted, missing, step_seconds, exposed_seconds, overlap,
-      revision, paused);
+      revision, paused, memory);
 }
 inline void Fill(Source&, protocol::Heartbeat&) {}
 inline void Fill(Source& s, protocol::Busy& v) {
@@ -457,11 +457,11 @@ inline void Fill(Source& s, plan::Plan& v) {
 inline void Fill(Source& s, WorkerView& v) {
   auto& [name, generation, state, rank, coordinates, process, position,
          step_seconds, exposed_seconds, overlap, silent_for, no_progress_for,
-         busy, revision, paused, lag_seconds] = v;
+         busy, revision, paused, lag_seconds, memory] = v;
   FillIndex(s, rank);
   All(s, name, generation, state, coordinates, process, position, step_seconds,
       exposed_seconds, overlap, silent_for, no_progress_for, busy, revision,
-      paused, lag_seconds);
+      paused, lag_seconds, memory);
 }
 inline void Fill(Source& s, WaitView& v) {
   auto& [waiter, waited_for, why] = v;

@@ -42,6 +42,7 @@ Json ToJson(const WorkerView& worker) {
       {"step_seconds", worker.step_seconds},
       {"exposed_seconds", worker.exposed_seconds},
       {"overlap", Text(Name(worker.overlap))},
+      {"memory", worker.memory},
       {"lag_seconds", worker.lag_seconds},
       {"silent_seconds", absl::ToDoubleSeconds(worker.silent_for)},
       {"no_progress_seconds", absl::ToDoubleSeconds(worker.no_progress_for)},

@@ -54,6 +54,9 @@ std::string WorkersTable(const JobView& view) {
     if (is_behind) {
       absl::StrAppend(&text, "  runs revision ", worker.revision.value);
     }
+    if (!worker.memory.empty()) {
+      absl::StrAppend(&text, "  memory: ", worker.memory);
+    }
     if (worker.paused) absl::StrAppend(&text, "  paused");
     if (!worker.busy.empty()) absl::StrAppend(&text, "  busy: ", worker.busy);
     absl::StrAppend(&text, "\n");

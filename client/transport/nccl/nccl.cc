@@ -33,6 +33,12 @@ class NcclEnlistment final : public Enlistment {
   const Reach reach_;
 };
 
+// Not worth a window: no memory of NCCL's (cuda_arena.h).
+class SmallEnlistment final : public Enlistment {
+ public:
+  Reach reach() const override { return Reach::kPlain; }
+};
+
 class NcclCommunicator final : public CallingCommunicator {
  public:
   NcclCommunicator(const GroupSpec& group, std::shared_ptr<Launcher> launcher,
@@ -169,8 +175,10 @@ class NcclTransport final : public Transport {
       Communicator& communicator, const ArenaBuffer& buffer,
       absl::Duration timeout) override {
     auto* const mine = dynamic_cast<NcclCommunicator*>(&communicator);
-    // Small buffers are no memory of NCCL's.
-    if (mine == nullptr || buffer.bytes() < kNcclMemoryBytesMin) return nullptr;
+    if (mine == nullptr) return nullptr;
+    if (buffer.bytes() < kNcclMemoryBytesMin) {
+      return std::make_unique<SmallEnlistment>();
+    }
     return mine->Enlist(buffer, timeout);
   }
   absl::StatusOr<std::unique_ptr<Compute>> MakeCompute() override {

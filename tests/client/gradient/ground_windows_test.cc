@@ -141,6 +141,7 @@ TEST_F(WindowsTest, Gradients) {
   job.Run([&](int rank, Engine&) {
     Step(job, rank);
     EXPECT_THAT(job.Get(rank, 0), Each(2));
+    EXPECT_EQ(job.engine(rank).progress().memory, "window");
   });
 }
 
@@ -190,6 +191,22 @@ TEST_F(WindowsTest, BucketsThatHaveMoved) {
       EXPECT_THAT(job.Get(rank, 0), Each(2));
     }
     EXPECT_EQ(engine.revision(), Revision{2});
+  });
+}
+
+// What the fixture looks for at its end are large transfers.
+TEST_F(WindowsTest, SmallBucketsArePlainAndSaidToBe) {
+  std::vector<Parameter> parameters = Parameters(2);
+  parameters[0].shape = {3};
+  const BucketPolicy policy = {.first_bytes_max = kLarge,
+                               .bytes_max = 4 * kLarge};
+  GroundJob job(ground(), {.parameters = parameters, .policy = policy});
+  job.Run([&](int rank, Engine& engine) {
+    for (const int p : {1, 0}) {
+      ASSERT_EQ(engine.Submit(p, nullptr, 0, nullptr), absl::OkStatus());
+    }
+    ASSERT_TRUE(FinishBlocking(engine).ok());
+    EXPECT_EQ(engine.progress().memory, "1 window, 1 plain") << rank;
   });
 }
 

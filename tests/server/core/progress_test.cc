@@ -272,7 +272,8 @@ TEST(ViewTest, ShowsWorkersByRankWithTheirCoordinates) {
                                    .step_seconds = 0.25,
                                    .exposed_seconds = 0.0625,
                                    .overlap = Overlap::kInline});
-  scene.Says(4, protocol::Progress{.position = {9, Phase::kVerdict}});
+  scene.Says(4, protocol::Progress{.position = {9, Phase::kVerdict},
+                                   .memory = "registered"});
   scene.Pass(3);
   const JobView view = scene.View();
   ASSERT_EQ(view.workers.size(), 4u);
@@ -286,6 +287,7 @@ TEST(ViewTest, ShowsWorkersByRankWithTheirCoordinates) {
   EXPECT_EQ(view.workers[3].exposed_seconds, 0.0625)
       << "until the next step has passed";
   EXPECT_EQ(view.workers[3].overlap, Overlap::kInline);
+  EXPECT_EQ(view.workers[3].memory, "registered");
   EXPECT_EQ(view.workers[3].silent_for, absl::Seconds(3));
   EXPECT_EQ(view.workers[3].no_progress_for, absl::Seconds(3));
   EXPECT_EQ(view.spec, spec);

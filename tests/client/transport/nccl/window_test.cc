@@ -139,6 +139,14 @@ TEST(WindowTest, AnOlderReleaseRegistersIt) {
   EXPECT_THAT(windows.violations(), IsEmpty());
 }
 
+TEST(ReachTest, IsDescribedForPeople) {
+  EXPECT_EQ(transport::Describe({}), "");
+  EXPECT_EQ(transport::Describe({Reach::kWindow, Reach::kWindow}), "window");
+  EXPECT_EQ(transport::Describe(
+                {Reach::kPlain, Reach::kSymmetric, Reach::kSymmetric}),
+            "2 symmetric, 1 plain");
+}
+
 class KnowsNoMemory final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
@@ -260,7 +268,7 @@ TEST(WindowTest, AnAbortEndsTheWait) {
 TEST(WindowTest, SmallBuffersAreNotWorthOne) {
   Windows windows({}, {}, kNcclMemoryBytesMin - 1);
   windows.Enlist();
-  for (const auto& one : windows.enlisted()) EXPECT_EQ(one, nullptr);
+  EXPECT_THAT(windows.Reaches(), Each(Reach::kPlain));
 }
 
 TEST(WindowTest, ACommunicatorForgetsBeforeItEnds) {
