@@ -8,13 +8,16 @@
 #                          [TIMEOUT seconds] [NO_UNITY] [ONE_THREAD] [PCH <a.h> ...])
 #   lockstep_register_test(NAME  COMMAND program args ...  [LABELS ...] [ENV A=b ...]
 #                          [TIMEOUT seconds] [PROCESSORS n] [SERIAL])
+#   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
 # A library is static, position independent and hidden: lockstep::client is put
 # together from the objects of the rooms it needs. A test is one binary and one
 # ctest entry, "<preset>.<name>"; beside its own labels it carries the preset's
 # name as a label if that is asan or tsan. A test that cannot run here (no GPU)
 # exits with 77 and is listed as skipped. PROCESSORS says how many cores a test
-# keeps busy, SERIAL that it must be alone. ONE_THREAD says that there is nothing
+# keeps busy, SERIAL that it must be alone. A program that is a target of ours and
+# depends on all that it starts (add_dependencies) can be built and run without
+# the rest of the house; any other COMMAND has all built first. ONE_THREAD says that there is nothing
 # in it for ThreadSanitizer to see: the tsan preset leaves it out.
 #
 # PCH precompiles headers of others for a target (`<grpcpp/grpcpp.h>`): it pays
@@ -108,9 +111,19 @@ function(lockstep_register_test name)
     set(ARG_PROCESSORS 1)
   endif()
   add_test(NAME ${entry} COMMAND ${ARG_COMMAND})
+  list(GET ARG_COMMAND 0 program)
+  if(TARGET ${program})
+    set_property(GLOBAL APPEND_STRING PROPERTY LOCKSTEP_TEST_TARGETS "${entry} ${program}\n")
+  endif()
   set_tests_properties(${entry} PROPERTIES
     LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
     PROCESSORS ${ARG_PROCESSORS} RUN_SERIAL ${ARG_SERIAL} SKIP_RETURN_CODE 77)
+endfunction()
+
+# What each test needs built: a line "ENTRY TARGET", none if it needs everything.
+function(lockstep_list_test_targets)
+  get_property(lines GLOBAL PROPERTY LOCKSTEP_TEST_TARGETS)
+  file(WRITE "${PROJECT_BINARY_DIR}/test_targets.txt" "${lines}")
 endfunction()
 
 # Classes of .proto files and their gRPC services. Paths are relative to the

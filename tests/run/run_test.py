@@ -27,6 +27,8 @@ cmake_minimum_required(VERSION 3.25)
 project(house LANGUAGES NONE)
 enable_testing()
 add_custom_target(house ALL COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/built)
+add_custom_target(plan COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/plan_built)
+file(WRITE ${PROJECT_BINARY_DIR}/test_targets.txt "${PRESET}.plan plan\\n")
 add_test(NAME ${PRESET}.plan COMMAND ${CMAKE_COMMAND} -E true)
 if(PRESET STREQUAL "release")
   set_tests_properties(release.plan PROPERTIES LABELS unit)
@@ -84,8 +86,9 @@ class House(unittest.TestCase):
             [self.root / "run", *arguments], capture_output=True, text=True, check=False,
             env={**os.environ, "PATH": path, "DEBIAN": str(self.debian), **environment})
 
-    def built(self):
-        return {file.parent.name for file in self.root.glob("build/*/built")}
+    def built(self, what="built"):
+        """The presets in which it was."""
+        return {file.parent.name for file in self.root.glob(f"build/*/{what}")}
 
     def calls(self):
         return (self.debian / "calls").read_text().splitlines()
@@ -120,23 +123,27 @@ class TestTest(House):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("tests passed"), 1)
         self.assertIn("100% tests passed, 0 tests failed out of 4", done.stdout)
+        self.assertEqual(self.built(), {"release", "asan", "tsan"})
         table = done.stdout.splitlines()[-7:]
         self.assertEqual([row.split()[0] for row in table],
                          ["label", "asan", "demo", "tsan", "unit", "build", "total"])
 
-    def test_a_label_builds_only_the_presets_that_carry_it(self):
+    def test_a_label_builds_only_what_carries_it(self):
         done = self.run_door("test", "asan")
         self.assertIn("0 tests failed out of 1", done.stdout)
-        self.assertEqual(self.built(), {"asan"})
+        self.assertEqual(self.built("plan_built"), {"asan"})
+        self.assertEqual(self.built(), set())
+
+    def test_a_test_that_is_no_target_has_all_of_its_preset_built(self):
         done = self.run_door("test", "demo")
         self.assertIn("release.demo", done.stdout)
         self.assertIn("0 tests failed out of 1", done.stdout)
-        self.assertEqual(self.built(), {"asan", "release"})
+        self.assertEqual(self.built(), {"release"})
 
     def test_what_is_no_label_is_a_regex_on_names(self):
         done = self.run_door("test", r"n\.pl.n$")
         self.assertIn("0 tests failed out of 2", done.stdout)
-        self.assertEqual(self.built(), {"asan", "tsan"})
+        self.assertEqual(self.built("plan_built"), {"asan", "tsan"})
 
     def test_no_match_lists_the_labels_and_builds_nothing(self):
         for name_filter in ("nothing", "(", "uni t"):

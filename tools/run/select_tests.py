@@ -1,11 +1,15 @@
 """Which tests a FILTER of `./run test` names: reads ctest's JSON on stdin.
 
-Prints how ctest shall choose (all, label, name), then the presets that have
-such tests, one a line. Exits with 2, the labels listed, if no test matches.
+    ctest --show-only=json-v1 | select_tests.py [FILTER]
+
+Prints how ctest shall choose (all, label, name), then a line for each preset
+that has such tests: its name, and the targets to build for them; no targets: all.
+Exits with 2, the labels listed, if no test matches.
 """
 
 import re
 import sys
+from pathlib import Path
 
 from ctest_json import read_tests
 
@@ -17,6 +21,20 @@ def matching(tests, name_filter):
     if any(name_filter in test.labels for test in tests):
         return "label", [test for test in tests if name_filter in test.labels]
     return "name", [test for test in tests if re.search(name_filter, test.name)]
+
+
+def targets_of(preset):
+    """The target of each test of a preset that needs no other (lockstep_targets.cmake)."""
+    file = Path("build") / preset / "test_targets.txt"
+    return dict(line.split() for line in file.read_text().splitlines()) if file.exists() else {}
+
+
+def to_build(preset, tests):
+    """What `tests` of a preset need; nothing: all."""
+    targets = targets_of(preset)
+    if any(test.name not in targets for test in tests):
+        return []
+    return sorted({targets[test.name] for test in tests})
 
 
 def main():
@@ -34,7 +52,8 @@ def main():
         return 2
     print(how)
     for preset in dict.fromkeys(test.preset for test in chosen):
-        print(preset)
+        of_preset = [test for test in chosen if test.preset == preset]
+        print(preset, *([] if how == "all" else to_build(preset, of_preset)))
     return 0
 
 

@@ -10,15 +10,15 @@ each label took and may take (tests/budgets.txt). Fails if a test fails, or if a
 together takes more than the total's budget.
 
 FILTER is a label (unit, transport, demo, asan, tsan, ...) or else a regular expression on
-names, which are PRESET.TEST. Only the presets that have such a test are built. If no test
-matches, the labels are listed and the exit status is 2.
+names, which are PRESET.TEST. Only what such tests need is built. If no test matches, the
+labels are listed and the exit status is 2.
 TXT
 }
 
 readonly test_presets=(release asan tsan)
 
 run_test() {
-  local filter="${1:-}" selection preset started=$SECONDS
+  local filter="${1:-}" selection preset line started=$SECONDS
   refuse_flag test "$filter"
   [[ $# -le 1 ]] || refuse "test: one filter at most, got '$*'"
   require build test
@@ -27,20 +27,22 @@ run_test() {
     configure "$preset"
   done
   join_presets "${test_presets[@]}"
-  # Line 1: how to choose (all, label, name); then one preset a line.
+  # Line 1: how to choose (all, label, name); then one preset a line, with targets.
   selection="$(ctest_json | python3 tools/run/select_tests.py "$filter")" || exit $?
-  local lines choice=()
+  local lines choice=() words chosen=()
   mapfile -t lines <<<"$selection"
   case "${lines[0]}" in
     label) choice=(-L "^$filter\$") ;;
     name) choice=(-R "$filter") ;;
   esac
 
-  for preset in "${lines[@]:1}"; do
-    say "build $preset"
-    compile "$preset"
+  for line in "${lines[@]:1}"; do
+    read -ra words <<<"$line"
+    say "build $line"
+    compile "${words[@]}"
+    chosen+=("${words[0]}")
   done
-  join_presets "${lines[@]:1}"
+  join_presets "${chosen[@]}"
   run_and_report $((SECONDS - started)) "${choice[@]}"
 }
 
