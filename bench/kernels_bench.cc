@@ -12,6 +12,7 @@
 #include "kernels/finite_check.h"
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
+#include "kernels/reduce_pairs.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -124,6 +125,27 @@ void BM_ToBoth(benchmark::State& state, ReduceOp op, bool checked) {
 TO_BOTH(max, kMax, false);
 TO_BOTH(mean, kMean, false);
 TO_BOTH(mean_checked, kMean, true);
+
+// The same of sums in pairs.
+void BM_PairsToBoth(benchmark::State& state, bool checked) {
+  const size_t count = state.range(0);
+  std::vector<std::vector<std::byte>> rows(2, Row(DType::kF32, count));
+  const void* const in[] = {rows[0].data(), rows[1].data()};
+  void* const out[] = {rows[0].data(), rows[1].data()};
+  for (auto _ : state) {
+    if (checked) {
+      CheckedReduce reduce = CheckedReduce::InPairs(DType::kF32, 0.125);
+      reduce.Fold(in, out, count);
+      benchmark::DoNotOptimize(reduce.Total());
+    } else {
+      ReducePairsToAll(in, out, count, DType::kF32, 0.125);
+    }
+    benchmark::ClobberMemory();
+  }
+  Moved(state, 4 * rows[0].size());
+}
+BENCHMARK_CAPTURE(BM_PairsToBoth, plain, false)->Arg(kInCache)->Arg(kInMemory);
+BENCHMARK_CAPTURE(BM_PairsToBoth, checked, true)->Arg(kInCache)->Arg(kInMemory);
 
 void BM_ReduceRanks(benchmark::State& state, DType dtype, ReduceOp op,
                     size_t ranks) {

@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/fold_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/squares-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::kernels::HWY_NAMESPACE {
@@ -118,49 +119,6 @@ struct TypedRows {
   }
   HWY_INLINE T* To(size_t row) const { return static_cast<T*>(out[row]); }
 };
-
-// What else is done with the blocks that are written: nothing.
-struct NoSquares {
-  template <size_t kVector, class V>
-  HWY_INLINE void Add(V) {}
-};
-
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-// Their squares are summed, in the lanes of sum_tree.h: a block is a whole
-// number of rounds over them.
-class Squares {
- public:
-  explicit Squares(const double* lanes) {
-    for (size_t k = 0; k < kVectors; ++k) {
-      sums_[k] = hn::LoadU(D(), lanes + k * kPer);
-    }
-  }
-  template <size_t kVector, class V>
-  HWY_INLINE void Add(V floats) {
-    const hn::Half<hn::ScalableTag<float>> half;
-    AddTo<2 * kVector % kVectors>(hn::LowerHalf(half, floats));
-    AddTo<(2 * kVector + 1) % kVectors>(hn::UpperHalf(half, floats));
-  }
-  void Store(double* lanes) const {
-    for (size_t k = 0; k < kVectors; ++k) {
-      hn::StoreU(sums_[k], D(), lanes + k * kPer);
-    }
-  }
-
- private:
-  using D = hn::ScalableTag<double>;
-  static constexpr size_t kPer = HWY_MAX_BYTES / sizeof(double);
-  static constexpr size_t kVectors = kSumLanes / kPer;
-
-  template <size_t kAt, class H>
-  HWY_INLINE void AddTo(H floats) {
-    const auto wide = hn::PromoteTo(D(), floats);
-    sums_[kAt] = hn::Add(sums_[kAt], hn::Mul(wide, wide));
-  }
-
-  hn::Vec<D> sums_[kVectors];
-};
-#endif
 
 // A block of four vectors stays in registers while all rows are folded into it,
 // and is written to all: a row is touched once for reading and once for
@@ -275,7 +233,7 @@ void FoldFloats(DType dtype, ReduceOp op, std::span<const void* const> in,
   });
 }
 
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#if LOCKSTEP_SQUARES_IN_REGISTERS
 void FoldF32Squaring(ReduceOp op, std::span<const void* const> in,
                      std::span<void* const> out, size_t n, double* lanes) {
   const TypedRows<float> rows{in, out};

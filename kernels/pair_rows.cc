@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "kernels/pair_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/squares-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::kernels::HWY_NAMESPACE {
@@ -68,34 +69,80 @@ HWY_INLINE auto TreeOf(Inputs in, size_t at, const T* tag) {
 }
 
 template <class L, size_t kRows, class T>
-HWY_INLINE void FoldAt(Inputs in, Outputs out, size_t at, T factor) {
-  const auto sum = L::Scale(TreeOf<L, kRows>(in, at, &factor), factor);
-  for (void* const row : out) L::Store(sum, static_cast<T*>(row) + at);
+HWY_INLINE auto ScaledTree(Inputs in, size_t at, T factor) {
+  return L::Scale(TreeOf<L, kRows>(in, at, &factor), factor);
 }
 
-// kRows of more than 8: as many as there are.
-template <size_t kRows, class T>
-void FoldTyped(Inputs in, Outputs out, size_t n, T factor) {
-  const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
+// Four vectors at a time: `also` gets them while they are in registers.
+template <size_t kRows, class T, class Also>
+HWY_INLINE size_t FoldBlocks(Inputs in, Outputs out, size_t n, T factor,
+                             Also& also) {
+  using L = Many<T>;
+  const size_t lanes = hn::Lanes(typename L::D());
   size_t at = 0;
-  for (; at + lanes <= n; at += lanes) {
-    FoldAt<Many<T>, kRows>(in, out, at, factor);
+  for (; at + 4 * lanes <= n; at += 4 * lanes) {
+    const auto v0 = ScaledTree<L, kRows>(in, at, factor);
+    const auto v1 = ScaledTree<L, kRows>(in, at + lanes, factor);
+    const auto v2 = ScaledTree<L, kRows>(in, at + 2 * lanes, factor);
+    const auto v3 = ScaledTree<L, kRows>(in, at + 3 * lanes, factor);
+    for (void* const row : out) {
+      T* const to = static_cast<T*>(row) + at;
+      L::Store(v0, to);
+      L::Store(v1, to + lanes);
+      L::Store(v2, to + 2 * lanes);
+      L::Store(v3, to + 3 * lanes);
+    }
+    also.template Add<0>(v0);
+    also.template Add<1>(v1);
+    also.template Add<2>(v2);
+    also.template Add<3>(v3);
   }
-  for (; at < n; ++at) FoldAt<One<T>, kRows>(in, out, at, factor);
+  return at;
+}
+
+// How much of it was blocks. kRows of more than 8: as many as there are.
+template <size_t kRows, class T, class Also>
+size_t FoldTyped(Inputs in, Outputs out, size_t n, T factor, Also& also) {
+  const size_t blocks = FoldBlocks<kRows>(in, out, n, factor, also);
+  for (size_t at = blocks; at < n; ++at) {
+    const T sum = ScaledTree<One<T>, kRows>(in, at, factor);
+    for (void* const row : out) One<T>::Store(sum, static_cast<T*>(row) + at);
+  }
+  return blocks;
+}
+
+template <class T, class Also>
+size_t FoldByCount(Inputs in, Outputs out, size_t n, T factor, Also& also) {
+  switch (in.size()) {
+    case 1: return FoldTyped<1>(in, out, n, factor, also);
+    case 2: return FoldTyped<2>(in, out, n, factor, also);
+    case 4: return FoldTyped<4>(in, out, n, factor, also);
+    case 8: return FoldTyped<8>(in, out, n, factor, also);
+    default: return FoldTyped<16>(in, out, n, factor, also);
+  }
 }
 
 void FoldPairs(DType dtype, Inputs in, Outputs out, size_t n, double factor) {
+  NoSquares none;
   WithWide(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T by = static_cast<T>(factor);
-    switch (in.size()) {
-      case 1: return FoldTyped<1>(in, out, n, by);
-      case 2: return FoldTyped<2>(in, out, n, by);
-      case 4: return FoldTyped<4>(in, out, n, by);
-      case 8: return FoldTyped<8>(in, out, n, by);
-      default: return FoldTyped<16>(in, out, n, by);
-    }
+    FoldByCount(in, out, n, static_cast<T>(factor), none);
   });
+}
+
+void FoldF32PairsSquaring(Inputs in, Outputs out, size_t n, double factor,
+                          double* lanes) {
+  const float by = static_cast<float>(factor);
+#if LOCKSTEP_SQUARES_IN_REGISTERS
+  Squares squares(lanes);
+  const size_t rest = FoldByCount(in, out, n, by, squares);
+  squares.Store(lanes);
+#else
+  NoSquares none;
+  FoldByCount(in, out, n, by, none);
+  const size_t rest = 0;
+#endif
+  AddSquaresRow(static_cast<const float*>(out[0]) + rest, 1.0, lanes, n - rest);
 }
 
 }  // namespace lockstep::kernels::HWY_NAMESPACE
@@ -105,10 +152,17 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::kernels {
 
 HWY_EXPORT(FoldPairs);
+HWY_EXPORT(FoldF32PairsSquaring);
 
 void FoldPairedRows(DType dtype, std::span<const void* const> in,
                     std::span<void* const> out, size_t n, double factor) {
   HWY_DYNAMIC_DISPATCH(FoldPairs)(dtype, in, out, n, factor);
+}
+
+void FoldPairedF32RowsSquaring(std::span<const void* const> in,
+                               std::span<void* const> out, size_t n,
+                               double factor, double* lanes) {
+  HWY_DYNAMIC_DISPATCH(FoldF32PairsSquaring)(in, out, n, factor, lanes);
 }
 
 }  // namespace lockstep::kernels

@@ -62,6 +62,11 @@ void FoldF32RowsSquaring(ReduceOp op, std::span<const void* const> in,
 void FoldPairedRows(DType dtype, std::span<const void* const> in,
                     std::span<void* const> out, size_t n, double factor);
 
+// The same of f32, and AddSquaresRow of out[0] with the scale 1.
+void FoldPairedF32RowsSquaring(std::span<const void* const> in,
+                               std::span<void* const> out, size_t n,
+                               double factor, double* lanes);
+
 // square_rows.cc: lanes[i % kSumLanes] += (src[i] * scale)^2 in order of i, in
 // f64 (sum_tree.h).
 void AddSquaresRow(const float* src, double scale, double* lanes, size_t n);

@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/reduce.h"
+#include "kernels/reduce_pairs.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace lockstep::kernels {
@@ -37,22 +38,39 @@ class CheckedReduceTest : public testing::Test {
 
   // In place into all rows, in two pieces if `cut` is not 0, beside the two
   // passes that it stands for.
-  static void ExpectTwoPassesIn(std::vector<std::vector<T>> rows, ReduceOp op,
-                                size_t cut = 0) {
-    const size_t count = rows[0].size();
+  static void ExpectTwoPassesIn(const std::vector<std::vector<T>>& rows,
+                                ReduceOp op, size_t cut = 0) {
     std::vector<std::vector<T>> want = rows;
     const auto wanted = Each(want);
-    ReduceRanksToAll({wanted.begin(), wanted.end()}, wanted, count, kDType, op);
-    const FiniteCheck check = CheckFinite(want[0].data(), kDType, count);
+    ReduceRanksToAll({wanted.begin(), wanted.end()}, wanted, rows[0].size(),
+                     kDType, op);
+    SCOPED_TRACE(Name(op));
+    ExpectSame(CheckedReduce(kDType, op), rows, want, cut);
+  }
 
-    CheckedReduce reduce(kDType, op);
+  // Likewise of a sum in pairs.
+  static void ExpectTwoPassesInPairs(const std::vector<std::vector<T>>& rows,
+                                     double factor, size_t cut = 0) {
+    std::vector<std::vector<T>> want = rows;
+    const auto wanted = Each(want);
+    ReducePairsToAll({wanted.begin(), wanted.end()}, wanted, rows[0].size(),
+                     kDType, factor);
+    SCOPED_TRACE(factor);
+    ExpectSame(CheckedReduce::InPairs(kDType, factor), rows, want, cut);
+  }
+
+ private:
+  static void ExpectSame(CheckedReduce reduce, std::vector<std::vector<T>> rows,
+                         const std::vector<std::vector<T>>& want, size_t cut) {
+    const size_t count = rows[0].size();
+    const FiniteCheck check = CheckFinite(want[0].data(), kDType, count);
     for (auto [from, n] : {std::pair(size_t{0}, cut), {cut, count - cut}}) {
       const auto piece = Each(rows, from);
       reduce.Fold({piece.begin(), piece.end()}, piece, n);
     }
     const FiniteCheck got = reduce.Total();
     EXPECT_EQ(RawBits(got.sum_of_squares), RawBits(check.sum_of_squares))
-        << Name(op) << " of " << rows.size() << " x " << count;
+        << rows.size() << " x " << count;
     EXPECT_EQ(got.non_finite, check.non_finite);
     for (size_t r = 0; r < rows.size(); ++r) {
       EXPECT_TRUE(SameBits(rows[r], want[r])) << "row " << r;
@@ -71,6 +89,24 @@ TYPED_TEST(CheckedReduceTest, GivesTheBitsOfTwoPassesAtEveryKindOfLength) {
       }
     }
   });
+}
+
+TYPED_TEST(CheckedReduceTest, SumsInPairsGiveTheBitsOfTwoPasses) {
+  if constexpr (sizeof(TypeParam) >= sizeof(float)) {
+    OnEveryCpu([this] {
+      for (size_t ranks : {1, 2, 4, 8, 16}) {
+        for (size_t count : {size_t{0}, size_t{1}, size_t{65}, kSumRun - 1,
+                             2 * kSumRun + 77}) {
+          const auto rows = this->Rows(ranks * 10000 + count, ranks, count);
+          for (double factor : {1.0, 0.125}) {
+            this->ExpectTwoPassesInPairs(rows, factor);
+          }
+          if (count < kSumRun) continue;
+          this->ExpectTwoPassesInPairs(rows, 0.5, kSumRun);
+        }
+      }
+    });
+  }
 }
 
 TYPED_TEST(CheckedReduceTest, PiecesOfWholeRunsAreOneBuffer) {
