@@ -80,7 +80,10 @@ absl::Status Cut(const std::vector<int>& communicator_of,
     bucket.sharded = sums.sharded;
     bucket.leaves = sums.leaves;
     if (HasSlices(bucket)) {
-      PadToSlices(&bucket, static_cast<int>(members.ranks.size()));
+      // By leaves: then where its elements lie does not depend on the ranks.
+      PadToSlices(&bucket, sums.leaves > 0
+                               ? sums.leaves
+                               : static_cast<int>(members.ranks.size()));
     }
   }
   if (absl::Status divides = CheckLeaves(*plan); !divides.ok()) return divides;

@@ -25,7 +25,7 @@ struct Slice {
 };
 
 // Makes room in `bucket`, of which slots and dtype are known, for equal slices
-// for so many ranks: its flags go behind the padding of the last.
+// for so many ranks, or leaves: its flags go behind the padding of the last.
 void PadToSlices(Bucket* bucket, int ranks);
 
 inline bool HasSlices(const Bucket& bucket) {

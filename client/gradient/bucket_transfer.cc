@@ -1,16 +1,24 @@
 #include "client/gradient/bucket_transfer.h"
 
+#include <utility>
+
 #include "client/transport/checked_all_reduce.h"
 
 namespace lockstep::gradient {
 
 absl::Status EnqueueSumInPairs(Communicator& communicator,
                                const plan::Bucket& bucket, std::byte* sums,
-                               Stream& stream) {
+                               Checks checks, Stream& stream) {
   const bool mean = bucket.op == ReduceOp::kMean;
-  return communicator.AllReducePairs(sums, sums, bucket.total,
-                                     SumTypeOf(bucket),
-                                     mean ? 1.0 / bucket.leaves : 1.0, stream);
+  const double factor = mean ? 1.0 / bucket.leaves : 1.0;
+  const DType dtype = SumTypeOf(bucket);
+  if (checks.empty()) {
+    return communicator.AllReducePairs(sums, sums, bucket.total, dtype, factor,
+                                       stream);
+  }
+  return transport::CheckedAllReducePairs(communicator, sums, bucket.total,
+                                          dtype, factor, std::move(checks),
+                                          stream);
 }
 
 absl::Status EnqueueExchange(Communicator& communicator,
@@ -24,12 +32,11 @@ absl::Status EnqueueExchange(Communicator& communicator,
 absl::Status EnqueueReduction(Communicator& communicator,
                               const plan::Bucket& bucket,
                               const plan::Slice& slice, std::byte* wire,
-                              kernels::FiniteCheck* norm, Stream& stream) {
+                              Checks checks, Stream& stream) {
   const DType dtype = WireOf(bucket);
-  if (norm != nullptr) {
+  if (!checks.empty()) {
     return transport::CheckedAllReduce(communicator, wire, bucket.total, dtype,
-                                       bucket.op, bucket.flags_offset, norm,
-                                       stream);
+                                       bucket.op, std::move(checks), stream);
   }
   if (!HasSlices(bucket)) {
     return communicator.AllReduce(wire, wire, bucket.total, dtype, bucket.op,

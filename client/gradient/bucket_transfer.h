@@ -13,20 +13,24 @@
 #define LOCKSTEP_CLIENT_GRADIENT_BUCKET_TRANSFER_H_
 
 #include <cstddef>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/finite_check.h"
+#include "client/transport/call.h"
 #include "lockstep/communicator.h"
 #include "plan/ir.h"
 #include "plan/shard.h"
 
 namespace lockstep::gradient {
 
+using Checks = std::vector<transport::CheckedPart>;
+
 // Of a bucket with leaves, whose communicator sums in pairs: this rank's sums,
-// and its flags behind them. A mean is over leaves.
+// and its flags behind them. A mean is over leaves. `checks` as of
+// EnqueueReduction.
 absl::Status EnqueueSumInPairs(Communicator& communicator,
                                const plan::Bucket& bucket, std::byte* sums,
-                               Stream& stream);
+                               Checks checks, Stream& stream);
 
 // Of one whose communicator does not: this rank's sums, in slices; `slices`
 // gets its own slice of each rank's. EnqueueReduction comes behind it, once
@@ -36,12 +40,12 @@ absl::Status EnqueueExchange(Communicator& communicator,
                              std::byte* slices, Stream& stream);
 
 // `wire`: what travels of the gradients (bucket_store.h). `slice`: this rank's.
-// `norm`: of a whole bucket, by a communicator that can, gets the check of what
-// this rank folds (checked_all_reduce.h), unless it is null.
+// `checks`: of a whole bucket, by a communicator that can: what this rank
+// counts of it in the norm, and folds (checked_all_reduce.h).
 absl::Status EnqueueReduction(Communicator& communicator,
                               const plan::Bucket& bucket,
                               const plan::Slice& slice, std::byte* wire,
-                              kernels::FiniteCheck* norm, Stream& stream);
+                              Checks checks, Stream& stream);
 
 // `parameters`: laid out like the bucket. Reads this rank's slice and writes
 // the others': done again, it gives the same.

@@ -124,9 +124,9 @@ bool Layout::LayOut(const plan::Transfer& transfer, int rank) {
   item.bucket = b;
   item.communicator = transfer.communicator;
   item.slice = slice;
+  item.owns_slice = CountsWholeSlice(plan_, b, rank);
   if (bucket.leaves == 0) {
     item.owned = Ranges(OwnedRanges(plan_, b, rank));
-    item.owns_slice = CountsWholeSlice(plan_, b, rank);
     return true;
   }
   for (const OwnedLeaf& owned : OwnedLeaves(plan_, b, rank)) {

@@ -42,7 +42,7 @@ class Layout {
     int communicator = -1;
     plan::Slice slice;  // of the bucket, whose sum this rank gets
     std::vector<kernels::ElementRange> owned;  // counted here in the norm
-    bool owns_slice = false;           // all that this rank folds, if it does
+    bool owns_slice = false;           // all that this rank folds, or has
     ArenaBuffer scratch;               // for counting them
     std::vector<OwnedPart> of_leaves;  // instead, if it has leaves
   };

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "client/transport/slices.h"
-#include "kernels/sum_tree.h"
 #include "plan/shard.h"
 
 namespace lockstep::gradient {
@@ -41,23 +40,41 @@ Member MemberOf(const plan::Plan& plan, const plan::Bucket& bucket, int rank) {
           static_cast<int>(at - members.begin())};
 }
 
-// Whole runs of the sum tree, of what lies before any padding: that depends on
-// the ranks.
+// What its rank folds if each has one leaf; else one part of several.
 plan::Slice PartOfLeaf(const plan::Bucket& bucket, int leaf) {
-  const int64_t run = kernels::kSumRun;
-  const int64_t end = bucket.slots.back().offset + bucket.slots.back().count;
-  const int64_t runs = (end + run - 1) / run;
-  const auto begin = [&](int64_t l) {
-    return std::min((runs * l + bucket.leaves - 1) / bucket.leaves * run, end);
+  const transport::Range part =
+      transport::PairsSlice(bucket.total, bucket.leaves, leaf);
+  return {.offset = static_cast<int64_t>(part.begin),
+          .count = static_cast<int64_t>(part.count)};
+}
+
+// What this rank counts of `slice`: all of it at once, up to the flags, or slot
+// by slot.
+std::vector<OwnedRange> RangesIn(const plan::Plan& plan, int bucket, int rank,
+                                 const plan::Slice& slice) {
+  const plan::Bucket& b = plan.buckets[bucket];
+  std::vector<OwnedRange> ranges;
+  const auto add = [&](const plan::Slot& slot) {
+    const plan::Slice part = plan::PartIn(slot, slice);
+    if (part.count > 0) {
+      ranges.push_back({slot.offset + part.offset, part.count});
+    }
   };
-  return {.offset = begin(leaf), .count = begin(leaf + 1) - begin(leaf)};
+  if (CountsWholeSlice(plan, bucket, rank)) {
+    add({.offset = 0, .count = b.flags_offset});
+    return ranges;
+  }
+  for (const plan::Slot& slot : b.slots) {
+    if (CountsHere(plan, plan.parameters[slot.parameter], rank)) add(slot);
+  }
+  return ranges;
 }
 
 }  // namespace
 
 bool CountsWholeSlice(const plan::Plan& plan, int bucket, int rank) {
   const plan::Bucket& b = plan.buckets[bucket];
-  return !plan::HasSlices(b) &&
+  return !b.sharded &&
          std::all_of(b.slots.begin(), b.slots.end(), [&](const auto& slot) {
            return CountsHere(plan, plan.parameters[slot.parameter], rank);
          });
@@ -71,15 +88,9 @@ std::vector<OwnedLeaf> OwnedLeaves(const plan::Plan& plan, int bucket,
   std::vector<OwnedLeaf> leaves;
   for (int leaf = member.position * here; leaf < (member.position + 1) * here;
        ++leaf) {
-    OwnedLeaf& owned = leaves.emplace_back();
-    owned.leaf = leaf;
-    for (const plan::Slot& slot : b.slots) {
-      if (!CountsHere(plan, plan.parameters[slot.parameter], rank)) continue;
-      const plan::Slice part = plan::PartIn(slot, PartOfLeaf(b, leaf));
-      if (part.count > 0) {
-        owned.ranges.push_back({slot.offset + part.offset, part.count});
-      }
-    }
+    leaves.push_back(
+        {.leaf = leaf,
+         .ranges = RangesIn(plan, bucket, rank, PartOfLeaf(b, leaf))});
   }
   return leaves;
 }
@@ -88,21 +99,7 @@ std::vector<OwnedRange> OwnedRanges(const plan::Plan& plan, int bucket,
                                     int rank) {
   const plan::Bucket& b = plan.buckets[bucket];
   const auto [n, i] = MemberOf(plan, b, rank);
-  const plan::Slice slice = SliceIn(b, n, i);
-  const plan::Slot whole{.offset = 0, .count = b.flags_offset};
-  if (CountsWholeSlice(plan, bucket, rank)) {
-    const plan::Slice part = plan::PartIn(whole, slice);
-    if (part.count == 0) return {};
-    return {{part.offset, part.count}};
-  }
-  std::vector<OwnedRange> ranges;
-  for (const plan::Slot& slot : b.slots) {
-    if (!CountsHere(plan, plan.parameters[slot.parameter], rank)) continue;
-    const plan::Slice part = plan::PartIn(slot, slice);
-    if (part.count > 0)
-      ranges.push_back({slot.offset + part.offset, part.count});
-  }
-  return ranges;
+  return RangesIn(plan, bucket, rank, SliceIn(b, n, i));
 }
 
 }  // namespace lockstep::gradient

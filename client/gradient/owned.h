@@ -26,7 +26,8 @@ struct OwnedRange {
   bool operator==(const OwnedRange&) const = default;
 };
 
-// All of the slice, up to the flags? Not of a bucket with leaves.
+// All of its slice, or of its leaves' parts, up to the flags? Not of a sharded
+// bucket.
 bool CountsWholeSlice(const plan::Plan& plan, int bucket, int rank);
 
 // In order; one range if CountsWholeSlice. Of a bucket without leaves; `rank`

@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "client/gradient/bucket_transfer.h"
 #include "client/transport/checked_all_reduce.h"
 
 namespace lockstep::gradient {
@@ -53,7 +52,7 @@ void Reduction::LaunchBucket(Layout& layout, int item,
            },
        .communicate =
            [this, &layout, &it, checked](Stream& stream) {
-             return Enqueue(layout, it, checked ? &moved().norm : nullptr,
+             return Enqueue(layout, it, checked ? ChecksOf(it) : Checks(),
                             stream);
            },
        .then =
@@ -67,14 +66,16 @@ void Reduction::LaunchBucket(Layout& layout, int item,
 }
 
 absl::Status Reduction::Enqueue(const Layout& layout, const Layout::Item& item,
-                                kernels::FiniteCheck* norm, Stream& stream) {
+                                Checks checks, Stream& stream) {
   Communicator& communicator = *communicators_[item.communicator];
   const plan::Bucket& bucket = layout.bucket(item.bucket);
   std::byte* const wire = layout.store().OnWire(item.bucket).data;
   if (bucket.leaves > 0 && !layout.store().Exchanges(item.bucket)) {
-    return EnqueueSumInPairs(communicator, bucket, wire, stream);
+    return EnqueueSumInPairs(communicator, bucket, wire, std::move(checks),
+                             stream);
   }
-  return EnqueueReduction(communicator, bucket, item.slice, wire, norm, stream);
+  return EnqueueReduction(communicator, bucket, item.slice, wire,
+                          std::move(checks), stream);
 }
 
 void Reduction::LaunchExchange(Layout& layout, const Layout::Item& item,
@@ -152,10 +153,25 @@ void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
                       }});
 }
 
-bool Reduction::IsChecked(const Layout& layout, const Layout::Item& item) {
-  const plan::Bucket& bucket = layout.bucket(item.bucket);
-  return item.owns_slice && WireOf(bucket) == bucket.dtype &&
+bool Reduction::IsChecked(Layout& layout, const Layout::Item& item) {
+  const int b = item.bucket;
+  return item.owns_slice && !layout.store().Exchanges(b) &&
+         layout.store().OnWire(b).dtype == layout.bucket(b).dtype &&
          transport::CanCheck(*communicators_[item.communicator]);
+}
+
+Checks Reduction::ChecksOf(const Layout::Item& item) {
+  Checks checks;
+  const auto add = [&checks](const auto& ranges, kernels::FiniteCheck* total) {
+    for (const kernels::ElementRange& range : ranges) {
+      checks.push_back({{range.offset, range.count}, total});
+    }
+  };
+  add(item.owned, &moved().norm);
+  for (const Layout::OwnedPart& part : item.of_leaves) {
+    add(part.ranges, leaf_norms_->total(part.leaf));
+  }
+  return checks;
 }
 
 bool Reduction::Brought(Site& site, Layout& layout, const Layout::Item& item) {

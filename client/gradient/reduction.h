@@ -35,6 +35,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/gradient/ballot.h"
+#include "client/gradient/bucket_transfer.h"
 #include "client/gradient/captured.h"
 #include "client/gradient/layout.h"
 #include "client/gradient/leaf_norms.h"
@@ -148,15 +149,16 @@ class Reduction {
   StepMemory& moved() { return memory_.as<StepMemory>()[0]; }
   StepMemory& fetched() { return staging_.as<StepMemory>()[0]; }
 
-  // What brings a bucket's reduced gradients to this rank; their norm, unless
-  // `norm` is null.
+  // What brings a bucket's reduced gradients to this rank, with these checks.
   absl::Status Enqueue(const Layout& layout, const Layout::Item& item,
-                       kernels::FiniteCheck* norm, Stream& stream);
+                       Checks checks, Stream& stream);
   // Of a bucket with leaves: its gradients are summed, in slices of ranks.
   void LaunchExchange(Layout& layout, const Layout::Item& item,
                       std::vector<Event> after);
   // Does the reduction itself take the norm of what it brings?
-  bool IsChecked(const Layout& layout, const Layout::Item& item);
+  bool IsChecked(Layout& layout, const Layout::Item& item);
+  // What Count looks at, and where it adds that.
+  Checks ChecksOf(const Layout::Item& item);
   // False, and told, if its communicator has failed.
   bool Brought(Site& site, Layout& layout, const Layout::Item& item);
   void Count(Site& site, Layout& layout, const Layout::Item& item);

@@ -131,9 +131,25 @@ absl::Status CheckReduction(const Call& call) {
     return Invalid(call, "the mean of ", Word(Name(call.dtype)),
                    " is not defined, only of floats");
   }
-  if (call.check != nullptr && !IsFloat(call.dtype)) {
-    return Invalid(call, "only floats can be checked, not ",
+  return absl::OkStatus();
+}
+
+absl::Status CheckChecks(const Call& call, int rank, int size) {
+  if (call.checks.empty()) return absl::OkStatus();
+  if (call.kind != CallKind::kAllReduce || !IsFloat(call.dtype)) {
+    return Invalid(call, "only all-reduces of floats are checked, not of ",
                    Word(Name(call.dtype)));
+  }
+  const Range slice = FoldSlice(call, size, rank);
+  size_t begin = slice.begin;
+  for (const CheckedPart& part : call.checks) {
+    const size_t end = slice.begin + slice.count;
+    if (part.range.begin < begin || part.range.begin > end ||
+        part.range.count > end - part.range.begin) {
+      return Invalid(call, "elements from ", part.range.begin,
+                     " on are not rank ", rank, "'s to check, or not in order");
+    }
+    begin = part.range.begin + part.range.count;
   }
   return absl::OkStatus();
 }
@@ -178,6 +194,11 @@ std::string_view Name(CallKind kind) {
   return "?";
 }
 
+Range FoldSlice(const Call& call, int ranks, int rank) {
+  return call.in_pairs ? PairsSlice(call.count, ranks, rank)
+                       : FoldSlice(call.count, SizeOf(call.dtype), ranks, rank);
+}
+
 absl::Status CheckCall(const Call& call, int rank, int size) {
   if (SizeOf(call.dtype) == 0) {
     return Invalid(call, "no dtype has the number ",
@@ -187,6 +208,7 @@ absl::Status CheckCall(const Call& call, int rank, int size) {
   status.Update(CheckPeer(call, rank, size));
   status.Update(CheckBlocks(call, size));
   status.Update(CheckCounts(call, size));
+  status.Update(CheckChecks(call, rank, size));
   if (!status.ok()) return status;
   const Layout layout = LayoutOf(call, rank, size);
   status.Update(CheckExtent(call, layout.in));

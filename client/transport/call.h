@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/transport/slices.h"
 #include "kernels/finite_check.h"
 #include "lockstep/dtype.h"
 
@@ -31,6 +32,12 @@ enum class CallKind : uint8_t {
 
 std::string_view Name(CallKind kind);
 
+// A part of an all-reduce's result, and what the check of it is added to.
+struct CheckedPart {
+  Range range;
+  kernels::FiniteCheck* total = nullptr;
+};
+
 struct Call {
   CallKind kind = CallKind::kBarrier;
   const void* in = nullptr;
@@ -43,12 +50,11 @@ struct Call {
   int peer = 0;  // the root of a broadcast, the peer of Send and Recv
   // AllToAllV only; one entry per rank, in elements.
   std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
-  // AllReduce of floats only, where executor.h says so: adds to *check what
-  // kernels::CheckFinite says of this rank's FoldSlice (slices.h) of the
-  // result, as far as it lies in the first `checked` elements. Not on the wire:
-  // ranks may differ in it.
-  kernels::FiniteCheck* check = nullptr;
-  size_t checked = 0;
+  // AllReduce of floats only, where executor.h says so: what
+  // kernels::CheckFinite says of these parts of the result, which lie in this
+  // rank's FoldSlice, one behind the other. Not on the wire: ranks may differ
+  // in it.
+  std::vector<CheckedPart> checks;
   // The first of the tags that the call's transfers may use; see FirstTag.
   uint64_t tag = 0;
 
@@ -57,6 +63,9 @@ struct Call {
     return kind == CallKind::kSend || kind == CallKind::kRecv;
   }
 };
+
+// Of an all-reduce: what `rank` folds for all, where it writes to their memory.
+Range FoldSlice(const Call& call, int ranks, int rank);
 
 // Tags of the `number`th collective of a group, or of the `number`th transfer
 // from one rank to another: 2^24 of them, so that operations never mix.

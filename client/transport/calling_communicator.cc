@@ -16,19 +16,30 @@ absl::Status CallingCommunicator::AllReduce(const void* in, void* out,
                 stream);
 }
 
-absl::Status CallingCommunicator::CheckedAllReduce(void* data, size_t count,
-                                                   DType dtype, ReduceOp op,
-                                                   size_t checked,
-                                                   kernels::FiniteCheck* check,
-                                                   Stream& stream) {
+absl::Status CallingCommunicator::CheckedAllReduce(
+    void* data, size_t count, DType dtype, ReduceOp op,
+    std::vector<CheckedPart> checks, Stream& stream) {
   return Submit({.kind = CallKind::kAllReduce,
                  .in = data,
                  .out = data,
                  .count = count,
                  .dtype = dtype,
                  .op = op,
-                 .check = check,
-                 .checked = checked},
+                 .checks = std::move(checks)},
+                stream);
+}
+
+absl::Status CallingCommunicator::CheckedAllReducePairs(
+    void* data, size_t count, DType dtype, double factor,
+    std::vector<CheckedPart> checks, Stream& stream) {
+  return Submit({.kind = CallKind::kAllReduce,
+                 .in = data,
+                 .out = data,
+                 .count = count,
+                 .dtype = dtype,
+                 .in_pairs = true,
+                 .factor = factor,
+                 .checks = std::move(checks)},
                 stream);
 }
 

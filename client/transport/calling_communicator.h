@@ -47,10 +47,15 @@ class CallingCommunicator : public Communicator {
 
   // Can it do CheckedAllReduce?
   virtual bool checks() const { return false; }
-  // AllReduce in place, with Call::check.
+  // AllReduce in place, with Call::checks.
   absl::Status CheckedAllReduce(void* data, size_t count, DType dtype,
-                                ReduceOp op, size_t checked,
-                                kernels::FiniteCheck* check, Stream& stream);
+                                ReduceOp op, std::vector<CheckedPart> checks,
+                                Stream& stream);
+  // AllReducePairs in place, if SumsInPairs.
+  absl::Status CheckedAllReducePairs(void* data, size_t count, DType dtype,
+                                     double factor,
+                                     std::vector<CheckedPart> checks,
+                                     Stream& stream);
 
  protected:
   CallingCommunicator(int rank, int size) : rank_(rank), size_(size) {}

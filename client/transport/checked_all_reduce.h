@@ -1,17 +1,22 @@
 // An all-reduce that looks at what it sums while it has it at hand: for the
 // global norm of gradients, without another pass over memory.
 //
-//   data  [ 0's slice | 1's slice | 2's slice | not checked ]
-//                      └─ rank 1 adds the check of this to *total
+//   data  [ 0's slice | 1's slice      | 2's slice | not checked ]
+//                      └ part ┘└ part ┘
+//                         │       └─ rank 1 adds the check of this to one total
+//                         └───────── and of this to another
 //
-// Together the ranks check every element of the first `checked` once.
+// Each rank checks parts of what it folds (FoldSlice, call.h): together, every
+// element once.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_CHECKED_ALL_REDUCE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_CHECKED_ALL_REDUCE_H_
 
+#include <utility>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "client/transport/calling_communicator.h"
-#include "kernels/finite_check.h"
 
 namespace lockstep::transport {
 
@@ -21,17 +26,26 @@ inline bool CanCheck(const Communicator& communicator) {
   return calling != nullptr && calling->checks();
 }
 
-// AllReduce in place, of floats; if CanCheck. What is added to *total, before
-// `stream` goes on, has the bits of kernels::CheckFinite over this rank's
-// FoldSlice (slices.h), as far as it lies in the first `checked` elements.
+// AllReduce in place, of floats; if CanCheck. What is added to each total,
+// before `stream` goes on, has the bits of kernels::CheckFinite over the part.
 // Other ranks may call AllReduce instead. An operation that fails adds nothing.
 inline absl::Status CheckedAllReduce(Communicator& communicator, void* data,
                                      size_t count, DType dtype, ReduceOp op,
-                                     size_t checked,
-                                     kernels::FiniteCheck* total,
+                                     std::vector<CheckedPart> checks,
                                      Stream& stream) {
   return static_cast<CallingCommunicator&>(communicator)
-      .CheckedAllReduce(data, count, dtype, op, checked, total, stream);
+      .CheckedAllReduce(data, count, dtype, op, std::move(checks), stream);
+}
+
+// AllReducePairs, likewise; if it also SumsInPairs.
+inline absl::Status CheckedAllReducePairs(Communicator& communicator,
+                                          void* data, size_t count, DType dtype,
+                                          double factor,
+                                          std::vector<CheckedPart> checks,
+                                          Stream& stream) {
+  return static_cast<CallingCommunicator&>(communicator)
+      .CheckedAllReducePairs(data, count, dtype, factor, std::move(checks),
+                             stream);
 }
 
 }  // namespace lockstep::transport

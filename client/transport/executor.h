@@ -28,7 +28,7 @@ class Executor {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view transport() const = 0;
-  // Does it check what it sums (Call::check)?
+  // Does it check what it sums (Call::checks)?
   virtual bool checks() const { return false; }
 
   // Whether it can carry out sums in pairs.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/sum_tree.h"
+
 namespace lockstep::transport {
 
 struct Range {
@@ -17,6 +19,14 @@ struct Range {
 // their memory. Slices begin with a cache line where they may: two ranks that
 // write to one line would pass it to and fro.
 inline Range FoldSlice(size_t total, size_t element, int ranks, int rank);
+
+// The same of a sum in pairs: whole runs of the sum tree (kernels/sum_tree.h).
+// Those of twice as many ranks are cut out of these, so that what is summed of
+// a slice does not depend on who has it:
+//
+//   2 ranks   [         0         |         1         ]
+//   4 ranks   [    0    |    1    |    2    |    3    ]
+inline Range PairsSlice(size_t total, int ranks, int rank);
 
 class Slices {
  public:
@@ -60,6 +70,16 @@ inline Range FoldSlice(size_t total, size_t element, int ranks, int rank) {
   const Range lines = Slices((total + line - 1) / line, ranks, 1).Slice(rank);
   const size_t begin = std::min(lines.begin * line, total);
   return {begin, std::min(lines.count * line, total - begin)};
+}
+
+inline Range PairsSlice(size_t total, int ranks, int rank) {
+  const size_t n = static_cast<size_t>(ranks);
+  const auto begin = [&](size_t r) {
+    const size_t run = (kernels::RunsOf(total) * r + n - 1) / n;
+    return std::min(run * kernels::kSumRun, total);
+  };
+  const size_t r = static_cast<size_t>(rank);
+  return {begin(r), begin(r + 1) - begin(r)};
 }
 
 }  // namespace lockstep::transport

@@ -200,11 +200,11 @@ TEST(LeavesPlanTest, ExchangesSumsThenGathersBesideTheFlags) {
     for (const Transfer& transfer : rank.lanes[0].transfers) {
       said.push_back(absl::StrCat(Describe(transfer), ", ", transfer.group));
     }
-    EXPECT_THAT(said, ElementsAre("all-to-all of 64 f32, bucket 0, 0",
-                                  "all-gather of 32 bf16, bucket 0, 1",
+    EXPECT_THAT(said, ElementsAre("all-to-all of 256 f32, bucket 0, 0",
+                                  "all-gather of 128 bf16, bucket 0, 1",
                                   "all-reduce of 1 bf16, mean, bucket 0, 1",
-                                  "all-to-all of 64 f32, bucket 1, 0",
-                                  "all-gather of 32 f32, bucket 1, 2",
+                                  "all-to-all of 128 f32, bucket 1, 0",
+                                  "all-gather of 64 f32, bucket 1, 2",
                                   "all-reduce of 1 f32, mean, bucket 1, 2"));
   }
   EXPECT_TRUE(Verify(plan).ok()) << Verify(plan);
@@ -217,6 +217,7 @@ TEST(LeavesPlanTest, RanksMustDivideThem) {
     const absl::StatusOr<Plan> plan = Compile(WithLeaves(ranks, 8));
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_TRUE(Verify(*plan).ok()) << Verify(*plan);
+    EXPECT_EQ(plan->buckets[1].total, 8 * 16 + 1) << "whatever the ranks";
   }
   for (const auto& [ranks, leaves] :
        {std::pair(3, 8), std::pair(6, 8), std::pair(16, 8), std::pair(2, 1)}) {

@@ -49,7 +49,7 @@ class Fold final : public Collective {
 
   Range Slice(int of) const {
     return scatter() ? Range{of * call().count, call().count}
-                     : FoldSlice(total(), element_, size(), of);
+                     : FoldSlice(call(), size(), of);
   }
   // Chunk `c` of a slice.
   Range Chunk(int of, uint64_t c) const {

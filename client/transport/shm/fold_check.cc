@@ -2,60 +2,93 @@
 
 #include <algorithm>
 #include <type_traits>
-#include <vector>
 
 #include "client/transport/fold_rows.h"
-#include "kernels/finite_check.h"
 
 namespace lockstep::transport {
 namespace {
 
 template <class Pointer>
-std::vector<Pointer> From(std::span<Pointer const> rows, size_t bytes) {
-  std::vector<Pointer> from;
-  for (Pointer row : rows) {
-    using Byte = std::conditional_t<std::is_same_v<Pointer, void*>, std::byte,
-                                    const std::byte>;
-    from.push_back(static_cast<Byte*>(row) + bytes);
-  }
-  return from;
+void Advance(std::vector<Pointer>& rows, size_t bytes) {
+  using Byte = std::conditional_t<std::is_same_v<Pointer, void*>, std::byte,
+                                  const std::byte>;
+  for (Pointer& row : rows) row = static_cast<Byte*>(row) + bytes;
+}
+
+kernels::CheckedReduce ReduceOf(const Call& call) {
+  return call.in_pairs
+             ? kernels::CheckedReduce::InPairs(call.dtype, call.factor)
+             : kernels::CheckedReduce(call.dtype, call.op);
 }
 
 }  // namespace
 
+struct FoldCheck::Rows {
+  std::vector<const void*> inputs;
+  std::vector<void*> outs;
+};
+
 void FoldCheck::Begin(const Range& slice, size_t piece) {
-  if (call_.check == nullptr || slice.begin >= call_.checked) return;
-  checked_ = {slice.begin, std::min(slice.count, call_.checked - slice.begin)};
-  if (piece > 0 && piece % kernels::kSumRun == 0) {
-    reduce_ = std::make_unique<kernels::CheckedReduce>(call_.dtype, call_.op);
-  }
+  slice_begin_ = slice.begin;
+  while_folding_ =
+      !call_.checks.empty() && piece > 0 && piece % kernels::kSumRun == 0 &&
+      std::all_of(call_.checks.begin(), call_.checks.end(),
+                  [&](const CheckedPart& part) {
+                    const size_t from = part.range.begin - slice.begin;
+                    return from % kernels::kSumRun == 0;
+                  });
 }
 
 void FoldCheck::Fold(const Range& range, std::span<const void* const> inputs,
                      std::span<void* const> outs) {
-  size_t done = 0;
-  if (reduce_ != nullptr) {
-    const size_t end = checked_.begin + checked_.count;
-    done = std::min(range.count, end - std::min(end, range.begin));
-    reduce_->Fold(inputs, outs, done);
-  }
-  const size_t left = range.count - done;
-  const size_t bytes = done * SizeOf(call_.dtype);
-  if (left > 0 && done > 0) {
-    FoldRows(From(inputs, bytes), From(outs, bytes), left, call_);
-  } else if (left > 0) {
-    FoldRows(inputs, outs, left, call_);
+  if (!while_folding_) return FoldRows(inputs, outs, range.count, call_);
+  Rows rows{{inputs.begin(), inputs.end()}, {outs.begin(), outs.end()}};
+  const size_t end = range.begin + range.count;
+  for (size_t at = range.begin; at < end;) {
+    const size_t done = FoldNext(at, end, rows);
+    Advance(rows.inputs, done * SizeOf(call_.dtype));
+    Advance(rows.outs, done * SizeOf(call_.dtype));
+    at += done;
   }
 }
 
+size_t FoldCheck::FoldNext(size_t begin, size_t end, const Rows& rows) {
+  if (found_.size() < call_.checks.size()) {
+    const Range& part = call_.checks[found_.size()].range;
+    if (begin >= part.begin) return FoldInPart(part, begin, end, rows);
+    end = std::min(end, part.begin);
+  }
+  FoldRows(rows.inputs, rows.outs, end - begin, call_);
+  return end - begin;
+}
+
+size_t FoldCheck::FoldInPart(const Range& part, size_t begin, size_t end,
+                             const Rows& rows) {
+  const size_t part_end = part.begin + part.count;
+  const size_t count = std::min(end, part_end) - begin;
+  if (reduce_ == nullptr) {
+    reduce_ = std::make_unique<kernels::CheckedReduce>(ReduceOf(call_));
+  }
+  reduce_->Fold(rows.inputs, rows.outs, count);
+  if (begin + count == part_end) {
+    found_.push_back(reduce_->Total());
+    reduce_ = nullptr;
+  }
+  return count;
+}
+
 void FoldCheck::End(const std::byte* result) {
-  if (checked_.count == 0) return;
-  const kernels::FiniteCheck check =
-      reduce_ != nullptr
-          ? reduce_->Total()
-          : kernels::CheckFinite(result, call_.dtype, checked_.count);
-  call_.check->sum_of_squares += check.sum_of_squares;
-  call_.check->non_finite += check.non_finite;
+  const size_t element = SizeOf(call_.dtype);
+  for (size_t p = found_.size(); p < call_.checks.size(); ++p) {
+    const Range& part = call_.checks[p].range;
+    found_.push_back(
+        kernels::CheckFinite(result + (part.begin - slice_begin_) * element,
+                             call_.dtype, part.count));
+  }
+  for (size_t p = 0; p < found_.size(); ++p) {
+    call_.checks[p].total->sum_of_squares += found_[p].sum_of_squares;
+    call_.checks[p].total->non_finite += found_[p].non_finite;
+  }
 }
 
 }  // namespace lockstep::transport

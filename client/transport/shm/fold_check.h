@@ -1,10 +1,11 @@
-// The folding of a slice, piece by piece, and the check of what comes out, if
-// the call asks for it (Call::check).
+// The folding of a slice, piece by piece, and the checks of what comes out, if
+// the call asks for them (Call::checks).
 //
 //   slice   [ piece 0 | piece 1 | piece 2 ]
-//   checked [ ────────────────────── ]        a part of its beginning
+//   parts   [ ─────────── ][ ───────── ]
 //
-// Pieces of whole runs are checked while they are folded, others at the end.
+// Where pieces and parts begin with whole runs of the sum tree, parts are
+// checked while they are folded, else at the end.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_FOLD_CHECK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_FOLD_CHECK_H_
@@ -12,10 +13,12 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "client/transport/call.h"
 #include "client/transport/slices.h"
 #include "kernels/checked_reduce.h"
+#include "kernels/finite_check.h"
 
 namespace lockstep::transport {
 
@@ -24,8 +27,8 @@ class FoldCheck {
   // `call` outlives it.
   explicit FoldCheck(const Call& call) : call_(call) {}
 
-  // The call's elements that are this rank's to check, and the pieces in which
-  // Fold will get them: of `piece` elements, but for the last; 0: others, too.
+  // What this rank folds, and the pieces in which Fold will get it: of `piece`
+  // elements, but for the last; 0: others, too.
   void Begin(const Range& slice, size_t piece);
 
   // Elements [range) of the call, from and to where these begin.
@@ -36,9 +39,18 @@ class FoldCheck {
   void End(const std::byte* result);
 
  private:
+  struct Rows;
+
+  // Folds what lies in one part, or between two: how much of [begin, end).
+  size_t FoldNext(size_t begin, size_t end, const Rows& rows);
+  size_t FoldInPart(const Range& part, size_t begin, size_t end,
+                    const Rows& rows);
+
   const Call& call_;
-  Range checked_;
-  std::unique_ptr<kernels::CheckedReduce> reduce_;
+  size_t slice_begin_ = 0;
+  bool while_folding_ = false;
+  std::vector<kernels::FiniteCheck> found_;         // of the parts behind us
+  std::unique_ptr<kernels::CheckedReduce> reduce_;  // of the next, once begun
 };
 
 }  // namespace lockstep::transport

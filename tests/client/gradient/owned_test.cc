@@ -1,8 +1,10 @@
 #include "client/gradient/owned.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 
+#include "client/transport/slices.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
@@ -116,7 +118,9 @@ TEST(OwnedTest, LeavesHaveTheSamePartsOnAnyNumberOfRanks) {
       for (const OwnedLeaf& owned : OwnedLeaves(*plan, 0, rank)) {
         EXPECT_EQ(owned.leaf, static_cast<int>(parts.size()));
         parts.push_back(owned.ranges);
-        for (const OwnedRange& range : owned.ranges) counted += range.count;
+        for (const OwnedRange& range : owned.ranges) {
+          counted += InSlots(plan->buckets[0], range);
+        }
       }
     }
     EXPECT_EQ(parts.size(), size_t{kLeaves});
@@ -124,6 +128,61 @@ TEST(OwnedTest, LeavesHaveTheSamePartsOnAnyNumberOfRanks) {
     if (ranks == 1) alone = parts;
     EXPECT_EQ(parts, alone) << ranks;
   }
+}
+
+// ... and together a rank's are what it folds, up to the flags.
+TEST(OwnedTest, LeavesOfARankAreOneSlice) {
+  for (const int ranks : {1, 2, 4}) {
+    plan::PlanInput input{.mesh = {{{"data", ranks}}}};
+    input.registrations.assign(ranks, {{.name = "w", .shape = {50'003}},
+                                       {.name = "b", .shape = {33}}});
+    input.leaves = 8;
+    const auto plan = plan::Compile(input);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const plan::Bucket& bucket = plan->buckets[0];
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_TRUE(CountsWholeSlice(*plan, 0, rank));
+      const transport::Range slice =
+          transport::PairsSlice(bucket.total, ranks, rank);
+      int64_t next = slice.begin;
+      for (const OwnedLeaf& owned : OwnedLeaves(*plan, 0, rank)) {
+        for (const OwnedRange& range : owned.ranges) {
+          EXPECT_EQ(range.offset, next);
+          next += range.count;
+        }
+      }
+      EXPECT_EQ(next, std::min<int64_t>(slice.begin + slice.count,
+                                        bucket.flags_offset));
+    }
+  }
+}
+
+// Of a leaf's part, one rank of those that share a parameter counts it.
+TEST(OwnedTest, LeavesCountReplicatedParametersOnce) {
+  const Parameter all{.name = "w", .shape = {9'000}, .axes = {"data"}};
+  Parameter once = all;
+  once.name = "v";
+  once.replicated_over = {"pipe"};
+  plan::PlanInput input{.mesh = *ParseMesh("data=2,pipe=2")};
+  input.registrations.assign(4, {once, all});
+  input.leaves = 4;
+  const auto plan = plan::Compile(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  int64_t counted = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    for (int b = 0; b < static_cast<int>(plan->buckets.size()); ++b) {
+      const plan::Bucket& bucket = plan->buckets[b];
+      const auto& members = plan->communicators[bucket.communicator].ranks;
+      if (std::find(members.begin(), members.end(), rank) == members.end())
+        continue;
+      for (const OwnedLeaf& owned : OwnedLeaves(*plan, b, rank)) {
+        for (const OwnedRange& range : owned.ranges) {
+          counted += InSlots(bucket, range);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(counted, 9'000 + 2 * 9'000);
 }
 
 }  // namespace

@@ -115,7 +115,11 @@ class ReproducibleTest : public testing::TestWithParam<GroundKind> {
 
   // Trains some steps on so many ranks, all of which must agree.
   std::vector<Outcome> Train(int world, const Submits& submits) {
-    const std::unique_ptr<Ground> ground = GetParam().make(1);
+    return TrainOn(GetParam(), world, submits);
+  }
+  static std::vector<Outcome> TrainOn(const GroundKind& kind, int world,
+                                      const Submits& submits) {
+    const std::unique_ptr<Ground> ground = kind.make(1);
     std::vector<std::vector<Outcome>> by_rank(world);
     {
       GroundJob job(ground.get(), Options(world));
@@ -171,6 +175,11 @@ TEST_P(ReproducibleTest, AnyNumberOfRanksGivesTheBitsOfOne) {
   for (const int world : Worlds()) {
     EXPECT_TRUE(Train(world, all) == alone) << world << " ranks";
   }
+}
+
+TEST_P(ReproducibleTest, EveryTransportGivesTheBitsOfThisOne) {
+  const auto all = [](int, int) { return true; };
+  EXPECT_TRUE(Train(2, all) == TrainOn(kHost, 2, all));
 }
 
 // A leaf that is missing is one of zeros, wherever it would have been added; a

@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/transport/checked_all_reduce.h"
@@ -15,6 +17,8 @@
 #include "client/transport/slices.h"
 #include "gtest/gtest.h"
 #include "kernels/finite_check.h"
+#include "kernels/reduce_pairs.h"
+#include "kernels/sum_tree.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
 #include "tests/support/arena_communicator.h"
@@ -73,73 +77,175 @@ struct Buffer {
   size_t count;    // the last 3 not checked
   bool in_arena;   // else private
   bool all_check;  // else rank 0 wants no check
+  bool in_pairs;   // else in rank order, a mean
 };
 
-// What rank `rank` of 3 finds, beside the two passes that it stands for.
-void ExpectTwoPasses(const Buffer& buffer, int rank, Transport& transport,
-                     Communicator& comm) {
-  ASSERT_TRUE(transport::CanCheck(comm));
-  const conformance::Values in = conformance::Input(
-      buffer.dtype, buffer.count, conformance::Draw::kWild, 7, rank);
-  const auto arena = transport.MakeArena();
-  const ArenaBuffer shared = *arena->Allocate(in.bytes());
-  conformance::Values own = in;
-  void* const data = buffer.in_arena ? shared.data() : own.data();
-  std::memcpy(data, in.data(), in.bytes());
+constexpr double kFactor = 0.125;  // of sums in pairs
 
-  const size_t checked = buffer.count - 3;
-  kernels::FiniteCheck check{.sum_of_squares = 1, .non_finite = 2};
-  HostStream stream;
-  if (rank > 0 || buffer.all_check) {
-    ASSERT_TRUE(transport::CheckedAllReduce(comm, data, buffer.count,
-                                            buffer.dtype, ReduceOp::kMean,
-                                            checked, &check, stream)
-                    .ok());
-  } else {
-    ASSERT_TRUE(comm.AllReduce(data, data, buffer.count, buffer.dtype,
-                               ReduceOp::kMean, stream)
-                    .ok());
-  }
-  ASSERT_TRUE(stream.Synchronize().ok()) << comm.status();
-  const conformance::Values want =
-      conformance::Reduced(buffer.dtype, buffer.count, conformance::Draw::kWild,
-                           7, 3, ReduceOp::kMean);
-  EXPECT_EQ(std::memcmp(data, want.data(), want.bytes()), 0);
-
-  kernels::FiniteCheck expected{.sum_of_squares = 1, .non_finite = 2};
-  if (rank > 0 || buffer.all_check) {
-    const transport::Range slice =
-        transport::FoldSlice(buffer.count, SizeOf(buffer.dtype), 3, rank);
-    const size_t end = std::min(slice.begin + slice.count, checked);
-    const kernels::ElementRange range{slice.begin,
-                                      end - std::min(end, slice.begin)};
-    kernels::AddFiniteCheck(data, buffer.dtype, {&range, 1}, 1.0, &expected);
-  }
-  EXPECT_EQ(check.sum_of_squares, expected.sum_of_squares)
-      << Name(buffer.dtype) << " x " << buffer.count << ", rank " << rank;
-  EXPECT_EQ(check.non_finite, expected.non_finite);
+// Up to three parts of what `rank` folds: the first begins with the slice and
+// has whole runs, the second follows, and between the others there is a gap.
+std::vector<transport::Range> PartsOf(const Buffer& buffer, int ranks,
+                                      int rank) {
+  const transport::Range slice =
+      buffer.in_pairs ? transport::PairsSlice(buffer.count, ranks, rank)
+                      : transport::FoldSlice(buffer.count, SizeOf(buffer.dtype),
+                                             ranks, rank);
+  const size_t end = std::min(slice.begin + slice.count, buffer.count - 3);
+  if (end <= slice.begin) return {};
+  const size_t run = kernels::kSumRun;
+  const size_t second = slice.begin + 2 * run;
+  const size_t third = second + 3 * run;
+  if (end <= third) return {{slice.begin, end - slice.begin}};
+  return {
+      {slice.begin, 2 * run}, {second, run + run / 2}, {third, end - third}};
 }
 
+class CheckedMember {
+ public:
+  CheckedMember(const Buffer& buffer, int ranks, int rank)
+      : buffer_(buffer),
+        rank_(rank),
+        parts_(rank > 0 || buffer.all_check ? PartsOf(buffer, ranks, rank)
+                                            : std::vector<transport::Range>()),
+        totals_(parts_.size(), {.sum_of_squares = 1, .non_finite = 2}) {}
+
+  // Gives `own`, and finds the bits of the two passes that it stands for.
+  void ExpectTwoPasses(Transport& transport, Communicator& comm,
+                       conformance::Values own,
+                       const conformance::Values& want) {
+    ASSERT_TRUE(transport::CanCheck(comm));
+    const auto arena = transport.MakeArena();
+    const ArenaBuffer shared = *arena->Allocate(own.bytes());
+    void* const data = buffer_.in_arena ? shared.data() : own.data();
+    std::memcpy(data, own.data(), own.bytes());
+    HostStream stream;
+    ASSERT_TRUE(Reduce(comm, data, stream).ok());
+    ASSERT_TRUE(stream.Synchronize().ok()) << comm.status();
+    EXPECT_EQ(std::memcmp(data, want.data(), want.bytes()), 0);
+    for (size_t p = 0; p < parts_.size(); ++p) ExpectPart(p, data);
+  }
+
+ private:
+  absl::Status Reduce(Communicator& comm, void* data, HostStream& stream) {
+    const auto& [dtype, count, in_arena, all_check, in_pairs] = buffer_;
+    std::vector<transport::CheckedPart> checks;
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      checks.push_back({parts_[p], &totals_[p]});
+    }
+    if (rank_ > 0 || all_check) {
+      return in_pairs
+                 ? transport::CheckedAllReducePairs(comm, data, count, dtype,
+                                                    kFactor, checks, stream)
+                 : transport::CheckedAllReduce(comm, data, count, dtype,
+                                               ReduceOp::kMean, checks, stream);
+    }
+    return in_pairs
+               ? comm.AllReducePairs(data, data, count, dtype, kFactor, stream)
+               : comm.AllReduce(data, data, count, dtype, ReduceOp::kMean,
+                                stream);
+  }
+
+  void ExpectPart(size_t p, const void* data) {
+    kernels::FiniteCheck expected{.sum_of_squares = 1, .non_finite = 2};
+    const kernels::ElementRange range{parts_[p].begin, parts_[p].count};
+    kernels::AddFiniteCheck(data, buffer_.dtype, {&range, 1}, 1.0, &expected);
+    EXPECT_EQ(totals_[p].sum_of_squares, expected.sum_of_squares)
+        << Name(buffer_.dtype) << " x " << buffer_.count << ", rank " << rank_
+        << ", part " << p;
+    EXPECT_EQ(totals_[p].non_finite, expected.non_finite);
+  }
+
+  const Buffer buffer_;
+  const int rank_;
+  const std::vector<transport::Range> parts_;
+  std::vector<kernels::FiniteCheck> totals_;
+};
+
 // In a cell, in one piece, in many; in the arena or through the stages.
-TEST(ShmCheckTest, AnAllReduceChecksTheSliceThatItFolds) {
-  ShmWorld world(MakeShmTransport);
-  const auto group = conformance::Connect(world, 3, "checked");
-  for (DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+class ShmCheckTest : public testing::TestWithParam<DType> {
+ protected:
+  using Want = std::function<conformance::Values(size_t count)>;
+
+  static conformance::Values Given(DType dtype, size_t count, int rank) {
+    return conformance::Input(dtype, count, conformance::Draw::kWild, 7, rank);
+  }
+
+  void ExpectChecks(int ranks, bool in_pairs, const Want& want) {
+    ShmWorld world(MakeShmTransport);
+    const auto group = conformance::Connect(world, ranks, "checked");
     for (size_t count : {5, 900, 40'000, 500'001}) {
+      const conformance::Values result = want(count);
       for (bool in_arena : {true, false}) {
         for (bool all_check : {true, false}) {
-          const Buffer buffer{dtype, count, in_arena, all_check};
-          std::vector<std::thread> ranks;
-          for (int rank = 0; rank < 3; ++rank) {
-            ranks.emplace_back([&, rank, &at = world.at(rank)] {
-              ExpectTwoPasses(buffer, rank, at, *group[rank]);
+          std::vector<std::thread> threads;
+          for (int rank = 0; rank < ranks; ++rank) {
+            threads.emplace_back([&, rank, &at = world.at(rank)] {
+              CheckedMember({GetParam(), count, in_arena, all_check, in_pairs},
+                            ranks, rank)
+                  .ExpectTwoPasses(at, *group[rank],
+                                   Given(GetParam(), count, rank), result);
             });
           }
-          for (std::thread& rank : ranks) rank.join();
+          for (std::thread& thread : threads) thread.join();
         }
       }
     }
   }
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, ShmCheckTest,
+                         testing::Values(DType::kF32, DType::kF64,
+                                         DType::kBF16),
+                         [](const testing::TestParamInfo<DType>& info) {
+                           return std::string(Name(info.param));
+                         });
+
+TEST_P(ShmCheckTest, AnAllReduceChecksPartsOfWhatItFolds) {
+  ExpectChecks(3, /*in_pairs=*/false, [](size_t count) {
+    return conformance::Reduced(GetParam(), count, conformance::Draw::kWild, 7,
+                                3, ReduceOp::kMean);
+  });
+}
+
+class ShmPairsCheckTest : public ShmCheckTest {};
+
+INSTANTIATE_TEST_SUITE_P(Of, ShmPairsCheckTest,
+                         testing::Values(DType::kF32, DType::kF64),
+                         [](const testing::TestParamInfo<DType>& info) {
+                           return std::string(Name(info.param));
+                         });
+
+TEST_P(ShmPairsCheckTest, SoDoesASumInPairs) {
+  ExpectChecks(4, /*in_pairs=*/true, [](size_t count) {
+    const DType dtype = GetParam();
+    std::vector<std::byte> rows;
+    for (int rank = 0; rank < 4; ++rank) {
+      const conformance::Values given = Given(dtype, count, rank);
+      const auto* bytes = static_cast<const std::byte*>(given.data());
+      rows.insert(rows.end(), bytes, bytes + given.bytes());
+    }
+    conformance::Values sum(dtype, count);
+    kernels::ReducePairs(rows.data(), 4, dtype, kFactor, sum.data(), dtype,
+                         count);
+    return sum;
+  });
+}
+
+TEST(ShmChecksTest, WhatAnotherRankFoldsIsRefused) {
+  ShmWorld world(MakeShmTransport);
+  const auto group = conformance::Connect(world, 2, "refused");
+  std::vector<float> data(100);
+  kernels::FiniteCheck total;
+  HostStream stream;
+  const auto check = [&](std::vector<transport::CheckedPart> parts) {
+    return transport::CheckedAllReduce(*group[0], data.data(), 100, DType::kF32,
+                                       ReduceOp::kSum, std::move(parts), stream)
+        .code();
+  };
+  EXPECT_EQ(check({{{48, 17}, &total}}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(check({{{64, 1}, &total}}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(check({{{8, 8}, &total}, {{0, 8}, &total}}),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
