@@ -37,7 +37,8 @@ struct Capturing {
                        [&](const auto& one) { return one.get() == &member; });
   }
 
-  // Frees what it holds. A launch that runs goes on.
+  // Frees what it holds. A launch that runs goes on, the next one gets `why`,
+  // an error.
   void Destroy(CudaApi& cuda, const absl::Status& why) {
     if (status.ok()) status = why;
     if (exec != nullptr) cuda.GraphExecDestroy(std::exchange(exec, nullptr));

@@ -18,6 +18,10 @@ constexpr absl::Duration kLongRest = absl::Milliseconds(1);
 // How long a communicator may take to end.
 constexpr absl::Duration kEndTimeout = absl::Milliseconds(500);
 
+absl::Status Destroyed() {
+  return absl::AbortedError("the communicator was destroyed");
+}
+
 }  // namespace
 
 void Outcome::Set(absl::Status status) {
@@ -165,7 +169,7 @@ void Launcher::Abort(const std::vector<std::shared_ptr<Member>>& members) {
 }
 
 void Launcher::EndNow(const std::vector<std::shared_ptr<Member>>& living) {
-  for (const auto& member : living) EndGraphsOf(*member);
+  for (const auto& member : living) EndGraphsOf(*member, member->status());
   // What NCCL says to an abort changes nothing: the members have failed.
   (void)tables_.nccl->GroupStart();
   for (const auto& member : living) (void)member->Abort();
@@ -312,15 +316,15 @@ void Launcher::PollClosing() {
 
 void Launcher::BeginClosing(Closing& closing) {
   Member& member = *closing.member;
-  const bool waited_for = std::any_of(
-      operations_.begin(), operations_.end(),
-      [&](const Operation& one) { return &member == one.member.get(); });
+  const bool waited_for =
+      std::any_of(operations_.begin(), operations_.end(),
+                  [&](const Operation& one) { return one.Holds(member); });
   if (!GivenUp(member) && !waited_for && member.Idle() && open_ == nullptr) {
-    EndGraphsOf(member);
+    EndGraphsOf(member, Destroyed());
     member.ForgetAll();
     return;
   }
-  member.Fail(absl::AbortedError("the communicator was destroyed"));
+  member.Fail(Destroyed());
   Abort({closing.member});
 }
 
@@ -340,7 +344,7 @@ bool Launcher::Closed(Closing& closing) {
     if (ready.ok() && *ready) {
       (void)member.Destroy();
     } else if (!ready.ok() || closing.deadline.Passed()) {
-      member.Fail(absl::AbortedError("the communicator was destroyed"));
+      member.Fail(Destroyed());
       Abort({closing.member});
       closing.deadline = Deadline(kEndTimeout);
     } else {

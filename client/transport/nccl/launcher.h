@@ -133,6 +133,10 @@ class Launcher {
     Posted posted;
     std::shared_ptr<Capturing> graph = {};
     bool enqueued = false;
+
+    bool Holds(const Member& one) const {
+      return graph != nullptr ? graph->Has(one) : member.get() == &one;
+    }
   };
   struct Closing {
     std::shared_ptr<Member> member;
@@ -184,7 +188,7 @@ class Launcher {
   bool LaunchGraph(Operation& operation);
   absl::Status EnqueueGraph(Operation& operation);
   bool MustWaitForCapture(const Operation& operation) const;
-  void EndGraphsOf(const Member& member);
+  void EndGraphsOf(const Member& member, const absl::Status& why);
   void Watch();
   void PollClosing();
   bool Closed(Closing& closing);

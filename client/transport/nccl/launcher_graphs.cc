@@ -148,10 +148,10 @@ absl::Status Launcher::EnqueueGraph(Operation& operation) {
   return absl::OkStatus();
 }
 
-void Launcher::EndGraphsOf(const Member& member) {
+void Launcher::EndGraphsOf(const Member& member, const absl::Status& why) {
   const auto has = [&](const auto& graph) { return graph->Has(member); };
   for (const auto& graph : graphs_) {
-    if (has(graph)) graph->Destroy(*tables_.cuda, member.status());
+    if (has(graph)) graph->Destroy(*tables_.cuda, why);
   }
   graphs_.erase(std::remove_if(graphs_.begin(), graphs_.end(), has),
                 graphs_.end());

@@ -2,8 +2,10 @@
 
 #include "client/transport/nccl/graph.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
+#include "tests/support/forwarding_tables.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +29,29 @@ using transport::nccl::Graph;
 
 constexpr size_t kCount = 5;
 
+// While it is held, reductions that are asked for are not queued.
+class HeldNccl final : public fake::ForwardingNccl {
+ public:
+  HeldNccl(std::shared_ptr<NcclApi> inner, const std::atomic<bool>* held)
+      : ForwardingNccl(std::move(inner)), held_(*held) {}
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    if (held_) queueing_.insert(comm);
+    return inner_->AllReduce(in, out, count, dtype, op, comm, stream);
+  }
+  Result CommGetAsyncError(Comm comm, Result* error) override {
+    const Result asked = inner_->CommGetAsyncError(comm, error);
+    if (held_ && queueing_.count(comm) > 0 && *error == Result::kSuccess) {
+      *error = Result::kInProgress;
+    }
+    return asked;
+  }
+
+ private:
+  const std::atomic<bool>& held_;
+  std::set<Comm> queueing_;  // the launch thread's
+};
+
 // Two ranks with a verdict's communicator and a gradient's, and on each a
 // gradient that a kernel makes and one that uses the mean.
 class GraphTest : public testing::TestWithParam<int> {
@@ -34,7 +60,11 @@ class GraphTest : public testing::TestWithParam<int> {
 
   GraphTest()
       : world_({.seed = static_cast<uint64_t>(GetParam()),
-                .residents_max = 1 + GetParam() % 2}),
+                .residents_max = 1 + GetParam() % 2},
+               [this](int, transport::nccl::Tables* tables) {
+                 tables->nccl =
+                     std::make_shared<HeldNccl>(tables->nccl, &held_);
+               }),
         verdict_(conformance::Connect(world_, kRanks, "verdict")),
         gradient_(conformance::Connect(world_, kRanks, "gradient")),
         apart_(conformance::Connect(world_, kRanks, "apart")) {
@@ -103,6 +133,23 @@ class GraphTest : public testing::TestWithParam<int> {
     }
   }
 
+  // One that has nothing to do with a graph still works.
+  void ExpectApartWorks() {
+    float ones[kRanks] = {1, 1};
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_TRUE(apart_[rank]
+                      ->AllReduce(&ones[rank], &ones[rank], 1, DType::kF32,
+                                  ReduceOp::kSum, stream(rank))
+                      .ok());
+    }
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const absl::Status done = stream(rank).Synchronize();
+      EXPECT_TRUE(done.ok()) << done;
+      EXPECT_EQ(ones[rank], kRanks);
+    }
+  }
+
+  std::atomic<bool> held_ = false;
   FakeGpuWorld world_;
   std::vector<std::unique_ptr<Communicator>> verdict_, gradient_;
   std::vector<std::unique_ptr<Communicator>> apart_;  // in no graph
@@ -230,6 +277,47 @@ TEST_P(GraphTest, AreDestroyedBeforeTheirCommunicatorsEndInPeace) {
   CloseAll(gradient_);
   for (auto& one : gradient_) EXPECT_EQ(one, nullptr);
   EXPECT_THAT(world_.gpus().AbortsOf(0), IsEmpty());
+}
+
+TEST_P(GraphTest, SaysThatItsCommunicatorEndedAndHarmsNoOther) {
+  CaptureOnAll();
+  CloseAll(gradient_);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    graphs_[rank]->Launch(stream(rank));
+    const absl::Status over = stream(rank).Synchronize();
+    EXPECT_TRUE(absl::IsAborted(over)) << over;
+  }
+  ExpectApartWorks();
+  EXPECT_THAT(world_.gpus().AbortsOf(0), IsEmpty());
+}
+
+// A launch that is still to come is an operation of each communicator that the
+// graph holds.
+TEST_P(GraphTest, ALaunchThatWaitsEndsWithItsCommunicator) {
+  CaptureOnAll();
+  std::vector<std::unique_ptr<Stream>> others;
+  float before[kRanks] = {1, 1};
+  held_ = true;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    others.push_back(world_.MakeStream(rank, "other"));
+    EXPECT_TRUE(apart_[rank]
+                    ->AllReduce(&before[rank], &before[rank], 1, DType::kF32,
+                                ReduceOp::kSum, *others[rank])
+                    .ok());
+    graphs_[rank]->Launch(stream(rank));
+  }
+  CloseAll(gradient_);
+  for (int rank = 0; rank < kRanks; ++rank) {  // not in peace, and alone
+    EXPECT_THAT(world_.gpus().AbortsOf(rank), testing::ElementsAre(1));
+  }
+  held_ = false;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const absl::Status over = stream(rank).Synchronize();
+    EXPECT_TRUE(absl::IsAborted(over)) << over;
+    EXPECT_TRUE(others[rank]->Synchronize().ok());
+    EXPECT_EQ(before[rank], kRanks);
+  }
+  ExpectApartWorks();
 }
 
 TEST_P(GraphTest, AnAbortWaitsForTheEndOfACapture) {
