@@ -65,15 +65,14 @@ function(lockstep_kernel name)
   target_include_directories(${name} SYSTEM PUBLIC "${LOCKSTEP_CUDA_INCLUDE}")
 endfunction()
 
-# They are to run on another machine: with its libstdc++ or none.
+# They run on another machine, with its libstdc++: the libraries that go along
+# need it anyhow, and the static one needs a younger libc than all the rest.
 function(lockstep_gpu_programs)
   foreach(name IN LISTS ARGN)
-    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_PROGRAMS "$<TARGET_FILE:${name}>")
   endforeach()
 endfunction()
 
-# These share libraries in C++ with each other, and so that machine's libstdc++.
 function(lockstep_gpu_demo)
   foreach(name IN LISTS ARGN)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_DEMO "$<TARGET_FILE:${name}>")

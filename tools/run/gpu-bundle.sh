@@ -37,7 +37,13 @@ make_gpu_bundle() {
   copy_programs "$gpu_bundle/bin" "${programs[@]}"
   copy_programs "$gpu_bundle/demo" "${demo[@]}"
   install -m 755 tools/run/gpu_bundle_run.sh "$gpu_bundle/run"
-  say "$gpu_bundle: $(du -sm "$gpu_bundle" | cut -f1) MiB, $("$gpu_bundle/run" --list | wc -l) programs"
+  say "$gpu_bundle: $(du -sm "$gpu_bundle" | cut -f1) MiB, $("$gpu_bundle/run" --list | wc -l) programs," \
+    "for machines with $(needed GLIBC), $(needed GLIBCXX)"
+}
+
+# The youngest version of these symbols that something in the bundle asks for.
+needed() {
+  find "$gpu_bundle" -type f -exec objdump -T {} + 2>/dev/null | grep -oE "\b$1_[0-9.]+" | sort -uV | tail -1
 }
 
 copy_programs() {
