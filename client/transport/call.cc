@@ -71,30 +71,28 @@ Layout LayoutOf(const Call& call, int rank, int size) {
 // No sum or product of what follows can overflow.
 absl::Status CheckCounts(const Call& call, int size) {
   const size_t most = std::numeric_limits<ptrdiff_t>::max() /
-                      SizeOf(call.dtype) / (2 * static_cast<size_t>(size));
-  const std::vector<size_t> one = {call.count};
+                      (2 * static_cast<size_t>(size) * SizeOf(call.dtype));
+  size_t largest = call.count;
   for (const std::vector<size_t>* counts :
-       {&one, &call.in_counts, &call.in_offsets, &call.out_counts,
+       {&call.in_counts, &call.in_offsets, &call.out_counts,
         &call.out_offsets}) {
-    for (size_t count : *counts) {
-      if (count > most) {
-        return Invalid(call, count, " elements are larger than memory");
-      }
-    }
+    for (size_t count : *counts) largest = std::max(largest, count);
   }
-  return absl::OkStatus();
+  if (largest <= most) return absl::OkStatus();
+  return Invalid(call, largest, " elements are larger than memory");
 }
 
 absl::Status CheckExtent(const Call& call, const Extent& extent) {
-  if (extent.count > 0 && extent.data == nullptr) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(extent.data);
+  // The sizes of elements are powers of 2.
+  const bool aligned = (address & (SizeOf(call.dtype) - 1)) == 0;
+  if (aligned && (address != 0 || extent.count == 0)) return absl::OkStatus();
+  if (address == 0) {
     return Invalid(call, extent.what, " is null and should hold ", extent.count,
                    " elements");
   }
-  if (reinterpret_cast<uintptr_t>(extent.data) % SizeOf(call.dtype) != 0) {
-    return Invalid(call, extent.what, " is not aligned to its elements of ",
-                   SizeOf(call.dtype), " bytes");
-  }
-  return absl::OkStatus();
+  return Invalid(call, extent.what, " is not aligned to its elements of ",
+                 SizeOf(call.dtype), " bytes");
 }
 
 absl::Status CheckOverlap(const Call& call, const Layout& layout) {
@@ -204,17 +202,15 @@ absl::Status CheckCall(const Call& call, int rank, int size) {
     return Invalid(call, "no dtype has the number ",
                    static_cast<int>(call.dtype));
   }
-  absl::Status status = CheckReduction(call);
-  status.Update(CheckPeer(call, rank, size));
-  status.Update(CheckBlocks(call, size));
-  status.Update(CheckCounts(call, size));
-  status.Update(CheckChecks(call, rank, size));
-  if (!status.ok()) return status;
+  if (absl::Status s = CheckReduction(call); !s.ok()) return s;
+  if (absl::Status s = CheckPeer(call, rank, size); !s.ok()) return s;
+  if (absl::Status s = CheckBlocks(call, size); !s.ok()) return s;
+  if (absl::Status s = CheckCounts(call, size); !s.ok()) return s;
+  if (absl::Status s = CheckChecks(call, rank, size); !s.ok()) return s;
   const Layout layout = LayoutOf(call, rank, size);
-  status.Update(CheckExtent(call, layout.in));
-  status.Update(CheckExtent(call, layout.out));
-  status.Update(CheckOverlap(call, layout));
-  return status;
+  if (absl::Status s = CheckExtent(call, layout.in); !s.ok()) return s;
+  if (absl::Status s = CheckExtent(call, layout.out); !s.ok()) return s;
+  return CheckOverlap(call, layout);
 }
 
 }  // namespace lockstep::transport

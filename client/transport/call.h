@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +68,12 @@ struct Call {
 
 // Of an all-reduce: what `rank` folds for all, where it writes to their memory.
 Range FoldSlice(const Call& call, int ranks, int rank);
+
+// What the caller's `calls` were, to be kept.
+inline std::vector<Call> Moved(std::span<Call> calls) {
+  return {std::make_move_iterator(calls.begin()),
+          std::make_move_iterator(calls.end())};
+}
 
 // Tags of the `number`th collective of a group, or of the `number`th transfer
 // from one rank to another: 2^24 of them, so that operations never mix.

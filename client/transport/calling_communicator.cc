@@ -153,7 +153,7 @@ absl::Status CallingCommunicator::Group(
   std::vector<Call> calls = std::move(group_->calls);
   Stream* const stream = group_->stream;
   group_.reset();
-  if (status.ok() && !calls.empty()) Launch(std::move(calls), *stream);
+  if (status.ok() && !calls.empty()) Launch(calls, *stream);
   return status;
 }
 
@@ -165,7 +165,7 @@ absl::Status CallingCommunicator::JoinOuterGroup(
   return status;
 }
 
-absl::Status CallingCommunicator::Submit(Call call, Stream& stream) {
+absl::Status CallingCommunicator::Submit(Call&& call, Stream& stream) {
   if (absl::Status checked = CheckStream(stream); !checked.ok()) {
     return checked;
   }
@@ -173,9 +173,7 @@ absl::Status CallingCommunicator::Submit(Call call, Stream& stream) {
     return checked;
   }
   if (!group_) {
-    std::vector<Call> alone;
-    alone.push_back(std::move(call));
-    Launch(std::move(alone), stream);
+    Launch({&call, 1}, stream);
     return absl::OkStatus();
   }
   if (group_->stream != nullptr && group_->stream != &stream) {

@@ -9,6 +9,7 @@
 #define LOCKSTEP_CLIENT_TRANSPORT_CALLING_COMMUNICATOR_H_
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "client/transport/call.h"
@@ -64,8 +65,8 @@ class CallingCommunicator : public Communicator {
   virtual absl::Status CheckStream(const Stream& stream) const = 0;
 
   // Enqueues `calls`, at least one, as one operation. All have been checked,
-  // and so has the stream.
-  virtual void Launch(std::vector<Call> calls, Stream& stream) = 0;
+  // and so has the stream. What is to outlive the call is moved from them.
+  virtual void Launch(std::span<Call> calls, Stream& stream) = 0;
 
  private:
   struct OpenGroup {
@@ -74,7 +75,7 @@ class CallingCommunicator : public Communicator {
   };
 
   absl::Status JoinOuterGroup(absl::FunctionRef<absl::Status()> body);
-  absl::Status Submit(Call call, Stream& stream);
+  absl::Status Submit(Call&& call, Stream& stream);
 
   const int rank_;
   const int size_;

@@ -12,8 +12,8 @@
 #define LOCKSTEP_CLIENT_TRANSPORT_EXECUTOR_H_
 
 #include <memory>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "client/transport/call.h"
@@ -36,7 +36,7 @@ class Executor {
 
   // Executes checked `calls` as one group, on the calling thread, and blocks
   // until they are done or have failed.
-  virtual absl::Status Execute(const std::vector<Call>& calls) = 0;
+  virtual absl::Status Execute(std::span<const Call> calls) = 0;
 
   // Ends what runs and what is yet to run, and leaves the group: `why` is this
   // rank's first error. Does not wait for anything; again is harmless.

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -43,21 +44,20 @@ class HostCommunicator final : public CallingCommunicator {
 
  private:
   absl::Status CheckStream(const Stream& stream) const override {
-    if (dynamic_cast<const HostStream*>(&stream) != nullptr) {
-      return absl::OkStatus();
-    }
+    if (typeid(stream) == typeid(HostStream)) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         "transport '", absl::string_view(transport_.data(), transport_.size()),
         "' moves host memory: it needs a HostStream"));
   }
 
   // Numbered here, not when they run: two streams may run them in any order.
-  void Launch(std::vector<Call> calls, Stream& stream) override {
+  void Launch(std::span<Call> calls, Stream& stream) override {
     for (Call& call : calls) call.tag = NextTag(call);
-    static_cast<HostStream&>(stream).Enqueue(
-        [membership = membership_, calls = std::move(calls)] {
-          return membership->Run(calls);
-        });
+    HostStream& queue = static_cast<HostStream&>(stream);
+    if (queue.TryRun([&] { return membership_->Run(calls); })) return;
+    queue.Enqueue([membership = membership_, calls = Moved(calls)] {
+      return membership->Run(calls);
+    });
   }
 
   uint64_t NextTag(const Call& call) {

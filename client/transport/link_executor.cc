@@ -17,7 +17,7 @@ class LinkExecutor final : public Executor {
 
   bool sums_in_pairs() const override { return true; }
 
-  absl::Status Execute(const std::vector<Call>& calls) override {
+  absl::Status Execute(std::span<const Call> calls) override {
     std::vector<std::unique_ptr<Operation>> operations;
     operations.reserve(calls.size());
     for (const Call& call : calls) {

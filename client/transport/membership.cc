@@ -17,9 +17,11 @@ absl::Status Prefixed(const std::string& where, const absl::Status& error) {
 
 }  // namespace
 
-absl::Status Membership::Run(const std::vector<Call>& calls) {
-  if (!Enter()) return status();
-  if (absl::Status done = executor_->Execute(calls); !done.ok()) Fail(done);
+absl::Status Membership::Run(std::span<const Call> calls) {
+  const bool open = (state_.fetch_add(1) & kFailed) == 0;
+  if (open) {
+    if (absl::Status done = executor_->Execute(calls); !done.ok()) Fail(done);
+  }
   return Leave();
 }
 
@@ -28,11 +30,13 @@ void Membership::Fail(const absl::Status& error) {
     MutexLock lock(&mutex_);
     if (!error_.ok()) return;
     error_ = Prefixed(where_, error);
+    state_ |= kFailed;
   }
   executor_->Cut(error);
 }
 
 absl::Status Membership::status() const {
+  if (!failed()) return absl::OkStatus();
   MutexLock lock(&mutex_);
   return error_;
 }
@@ -41,21 +45,20 @@ void Membership::Close() {
   Fail(absl::AbortedError("the communicator was destroyed"));
   {
     MutexLock lock(&mutex_);
-    while (running_ > 0) left_.Wait(&mutex_);
+    while (state_.load() != kFailed) left_.Wait(&mutex_);
   }
   executor_.reset();
 }
 
-bool Membership::Enter() {
-  MutexLock lock(&mutex_);
-  if (!error_.ok()) return false;
-  ++running_;
-  return true;
-}
-
+// Without an error nobody waits for the last to leave. With one, Close may: so
+// nothing here is touched behind the lock.
 absl::Status Membership::Leave() {
+  uint64_t state = state_.load();
+  while ((state & kFailed) == 0) {
+    if (state_.compare_exchange_weak(state, state - 1)) return absl::OkStatus();
+  }
   MutexLock lock(&mutex_);
-  --running_;
+  --state_;
   left_.NotifyAll();
   return error_;
 }

@@ -6,10 +6,12 @@
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_MEMBERSHIP_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_MEMBERSHIP_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -27,7 +29,7 @@ class Membership {
 
   // Executes `calls` as one group, on the calling thread, and blocks until they
   // are done. The first error, if there is one by then.
-  absl::Status Run(const std::vector<Call>& calls);
+  absl::Status Run(std::span<const Call> calls);
 
   // Makes `error` the first, unless there is one, and cuts the executor off.
   void Fail(const absl::Status& error);
@@ -39,16 +41,20 @@ class Membership {
   void Close();
 
  private:
-  bool Enter();
+  static constexpr uint64_t kFailed = uint64_t{1} << 32;
+
+  bool failed() const { return (state_.load() & kFailed) != 0; }
   absl::Status Leave();  // the first error
 
   std::unique_ptr<Executor> executor_;
   const std::string where_;
 
+  // How many run, with kFailed once there is an error: until then who runs
+  // takes no lock.
+  std::atomic<uint64_t> state_{0};
   mutable Mutex mutex_;
   CondVar left_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  int running_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep::transport

@@ -57,26 +57,44 @@ class HostStream::Queue {
     {
       MutexLock lock(&mutex_);
       number = ++pushed_;
-      const bool now = execution_ == Execution::kInline && !busy_;
-      if (!now) work_.push_back(std::move(work));
-      if (execution_ == Execution::kThread) OweThread();
-      if (!now) return number;
+      if (!RunsNow()) {
+        work_.push_back(std::move(work));
+        if (execution_ == Execution::kThread) OweThread();
+        return number;
+      }
       Begin();
     }
-    // And what is enqueued in the meantime.
-    std::optional<Work> next(std::move(work));
-    while (next.has_value()) next = RunForNext(*std::move(next));
+    RunOnwards(Perform(std::move(work)));
     return number;
+  }
+
+  bool TryRun(absl::FunctionRef<absl::Status()> work) {
+    {
+      MutexLock lock(&mutex_);
+      if (!RunsNow()) return false;
+      ++pushed_;
+      Begin();
+    }
+    RunOnwards(work());
+    return true;
   }
 
   bool Idle() const {
     MutexLock lock(&mutex_);
-    return work_.empty() && !busy_;
+    return IsIdle();
   }
 
   bool RunsHere() const {
     MutexLock lock(&mutex_);
-    return busy_ && runner_ == std::this_thread::get_id();
+    return IsRunner();
+  }
+
+  // The first error so far, if nothing is left to wait for.
+  std::optional<absl::Status> TakeErrorIfIdle() {
+    MutexLock lock(&mutex_);
+    Check(!IsRunner(), "a stream's own work cannot wait for the stream");
+    if (!IsIdle()) return std::nullopt;
+    return std::exchange(error_, absl::OkStatus());
   }
 
   // Runs what is queued, or waits for who does, until `done` or all is: unless
@@ -94,6 +112,17 @@ class HostStream::Queue {
   }
 
  private:
+  bool IsIdle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return work_.empty() && !busy_;
+  }
+  bool IsRunner() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return busy_ && runner_ == std::this_thread::get_id();
+  }
+  // Is what comes now for who brings it?
+  bool RunsNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return execution_ == Execution::kInline && !busy_;
+  }
+
   void OweThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     owed_ = pushed_;
     if (!thread_.joinable()) {
@@ -112,9 +141,13 @@ class HostStream::Queue {
     End(std::move(status));
   }
 
-  // And takes what is next; none if there is none.
-  std::optional<Work> RunForNext(Work work) {
-    absl::Status status = Perform(std::move(work));
+  // Behind what ran here and said `status`: what was enqueued meanwhile.
+  void RunOnwards(absl::Status status) {
+    while (std::optional<Work> next = EndForNext(std::move(status))) {
+      status = Perform(*std::move(next));
+    }
+  }
+  std::optional<Work> EndForNext(absl::Status status) {
     MutexLock lock(&mutex_);
     End(std::move(status));
     return TakeFirst();
@@ -234,6 +267,10 @@ void HostStream::Enqueue(absl::AnyInvocable<absl::Status()> work) {
   queue_->Push(std::move(work));
 }
 
+bool HostStream::TryRun(absl::FunctionRef<absl::Status()> work) {
+  return queue_->TryRun(work);
+}
+
 Event HostStream::Record() {
   if (queue_->Idle()) return Event();
   auto moment = std::make_shared<Moment>(queue_);
@@ -250,7 +287,9 @@ void HostStream::WaitFor(const Event& event) {
 }
 
 absl::Status HostStream::Synchronize() {
-  Check(!queue_->RunsHere(), "a stream's own work cannot wait for the stream");
+  if (std::optional<absl::Status> error = queue_->TakeErrorIfIdle()) {
+    return *std::move(error);
+  }
   if (absl::Status waited = Record().Wait(); !waited.ok()) return waited;
   return queue_->TakeError();
 }

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lockstep/export.h"
@@ -95,7 +96,7 @@ class LOCKSTEP_EXPORT Stream {
 //
 // Destruction runs all that was enqueued; it must not happen in the stream's
 // own work.
-class LOCKSTEP_EXPORT HostStream : public Stream {
+class LOCKSTEP_EXPORT HostStream final : public Stream {
  public:
   enum class Execution { kThread, kInline, kOnWait };
 
@@ -111,6 +112,11 @@ class LOCKSTEP_EXPORT HostStream : public Stream {
   // becomes the stream's first error. `work` is destroyed before later work
   // runs.
   void Enqueue(absl::AnyInvocable<absl::Status()> work);
+
+  // Enqueues `work` if the call would run it first, of all that is queued: on a
+  // kInline stream that is idle. Else false, and nothing has happened. For work
+  // that is small beside what it costs to keep it.
+  bool TryRun(absl::FunctionRef<absl::Status()> work);
 
   Event Record() override;
   void WaitFor(const Event& event) override;

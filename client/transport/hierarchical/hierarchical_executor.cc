@@ -38,7 +38,7 @@ class HierarchicalExecutor final : public Executor {
   // A carry goes from host to host in a line, not in a tree.
   bool sums_in_pairs() const override { return false; }
 
-  absl::Status Execute(const std::vector<Call>& calls) override {
+  absl::Status Execute(std::span<const Call> calls) override {
     Tasks tasks;
     tasks.reserve(calls.size());
     for (const Call& call : calls) tasks.push_back(TaskOf(call));

@@ -1,5 +1,6 @@
 #include "client/transport/nccl/nccl.h"
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -87,11 +88,11 @@ class NcclCommunicator final : public CallingCommunicator {
         "in time: capture it with Capture of graph.h");
   }
 
-  void Launch(std::vector<Call> calls, Stream& stream) override {
-    static_cast<CudaStream&>(stream).EnqueueBehind([&](CudaStream::Ticket
-                                                           ticket) {
-      launcher_->PostOperation(member_, {std::move(calls), std::move(ticket)});
-    });
+  void Launch(std::span<Call> calls, Stream& stream) override {
+    static_cast<CudaStream&>(stream).EnqueueBehind(
+        [&](CudaStream::Ticket ticket) {
+          launcher_->PostOperation(member_, {Moved(calls), std::move(ticket)});
+        });
   }
 
   const std::shared_ptr<Launcher> launcher_;

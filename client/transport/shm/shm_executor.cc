@@ -41,7 +41,7 @@ class ShmExecutor final : public Executor {
 
   bool sums_in_pairs() const override { return true; }
 
-  absl::Status Execute(const std::vector<Call>& calls) override {
+  absl::Status Execute(std::span<const Call> calls) override {
     Tasks tasks;
     tasks.reserve(calls.size());
     for (const Call& call : calls) tasks.push_back(MakeTask(call, *board_));

@@ -218,6 +218,31 @@ TEST(InlineStreamTest, KeepsItsFirstErrorUntilItIsAskedFor) {
   EXPECT_TRUE(stream.Synchronize().ok());
 }
 
+TEST(InlineStreamTest, TriesOnlyWhatIsNextAndThenRunsWhatCameMeanwhile) {
+  HostStream stream("inline", HostStream::Execution::kInline);
+  std::string ran;
+  EXPECT_TRUE(stream.TryRun([&] {
+    EXPECT_FALSE(stream.TryRun([&ran] {
+      ran += "never";
+      return absl::OkStatus();
+    }));
+    stream.Enqueue([&ran] {
+      ran += "b";
+      return absl::OkStatus();
+    });
+    ran += "a";
+    return absl::AbortedError("of the first");
+  }));
+  EXPECT_EQ(ran, "ab");
+  EXPECT_EQ(stream.Synchronize(), absl::AbortedError("of the first"));
+}
+
+TEST(ThreadStreamTest, LeavesNothingToTheCallerToTry) {
+  HostStream stream("thread");
+  EXPECT_FALSE(stream.TryRun([] { return absl::AbortedError("it ran"); }));
+  EXPECT_TRUE(stream.Synchronize().ok());
+}
+
 TEST(InlineStreamTest, WaitsForAnEventOfAnotherStream) {
   Gate gate;
   HostStream stream("inline", HostStream::Execution::kInline);
