@@ -15,13 +15,15 @@ void Relax() {
 #endif
 }
 
-// The clock is looked at once in so many turns.
+// The clock is looked at once in so many turns, and not in the first: to look
+// takes as long as many a wait.
 constexpr uint32_t kTurnsPerLook = 32;
 
 }  // namespace
 
 void Watch::Moved() {
   turns_ = 0;
+  began_ = {};
   Disarm();
 }
 
@@ -32,15 +34,14 @@ absl::Status Watch::Turn(RankMask ranks) {
     Sleep(ranks);
     return absl::OkStatus();
   }
-  if (turns_++ == 0) {
-    began_ = Patience::Clock::now();
-    board_.BeganToWait();
-  }
+  if (turns_++ == 0) board_.BeganToWait();
   if (turns_ % kTurnsPerLook != 0 && board_.patience().looks.count() > 0) {
     Relax();
     return absl::OkStatus();
   }
-  const auto waited = Patience::Clock::now() - began_;
+  const auto now = Patience::Clock::now();
+  if (began_ == Patience::Clock::time_point()) began_ = now;
+  const auto waited = now - began_;
   if (waited < board_.patience().looks) return absl::OkStatus();
   if (waited < board_.patience().all && board_.MayYield()) {
     Yield();
@@ -73,8 +74,7 @@ absl::Status Watch::LookForGone(RankMask ranks) {
 
 void Watch::Sleep(RankMask ranks) {
   SleepOn(board_.mine().header().bell, rung_, board_.patience().nap);
-  Disarm();
-  turns_ = 0;
+  Moved();
   board_.LookForDead(ranks);
 }
 

@@ -42,10 +42,10 @@ class Watch {
   void Disarm();
 
   Board& board_;
-  uint32_t turns_ = 0;  // since something was new
-  Patience::Clock::time_point began_;
-  bool armed_ = false;  // counted among the sleepers
-  uint32_t rung_ = 0;   // the bell, when it was armed
+  uint32_t turns_ = 0;                 // since something was new
+  Patience::Clock::time_point began_;  // the first look at the clock
+  bool armed_ = false;                 // counted among the sleepers
+  uint32_t rung_ = 0;                  // the bell, when it was armed
   RankMask seen_gone_ = 0;
 };
 
