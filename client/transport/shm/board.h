@@ -52,8 +52,8 @@ class Board {
   const Patience& patience() const { return patience_; }
   RankMask others() const { return others_; }
 
-  Seat mine() const { return peers_[rank_].seat; }
-  Seat seat(int rank) const { return peers_[rank].seat; }
+  const Seat& mine() const { return peers_[rank_].seat; }
+  const Seat& seat(int rank) const { return peers_[rank].seat; }
 
   Lending& lending() { return lending_; }
   Borrowing& borrowing(int peer) { return *borrowings_[peer]; }

@@ -29,7 +29,7 @@ absl::StatusOr<Progress> Collective::Advance() {
     case State::kActing: {
       absl::StatusOr<Progress> part = Part();
       if (!part.ok() || *part != Progress::kDone) return part;
-      Say(&Cell::read, 0);
+      if (lent_) Say(&Cell::read, 0);
       state_ = State::kLeaving;
       [[fallthrough]];
     }
@@ -39,8 +39,17 @@ absl::StatusOr<Progress> Collective::Advance() {
         return Progress::kNothing;
       }
       board_.Finish(number_);
+      FetchNext();
   }
   return Progress::kDone;
+}
+
+// The next cell's first lines become this rank's own again while this operation
+// ends: others have read them, in their time.
+void Collective::FetchNext() const {
+  const Cell& next = board_.mine().cell(number_ + 1);
+  __builtin_prefetch(&next.arrived, /*rw=*/1);
+  __builtin_prefetch(next.small, /*rw=*/1);
 }
 
 void Collective::Come() {
@@ -50,9 +59,11 @@ void Collective::Come() {
   Say(&Cell::arrived, 0);
 }
 
-absl::Status Collective::Agree() const {
+absl::Status Collective::Agree() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
+    // On its way while what comes before it is looked at.
+    __builtin_prefetch(cell(peer).small);
     const Said& said = cell(peer).said;
     absl::Status agreed = CheckAnnouncement(&said.call, mine_.said.call, peer);
     if (agreed.ok() && (said.way < Way::kSmall || said.way > Way::kStaged)) {
@@ -62,6 +73,7 @@ absl::Status Collective::Agree() const {
                      peer);
     }
     if (!agreed.ok()) return agreed;
+    lent_ |= said.way == Way::kDirect;
     board_.borrowing(peer).Heed(said.releases);
   }
   return absl::OkStatus();

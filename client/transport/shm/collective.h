@@ -63,13 +63,15 @@ class Collective : public Task {
   enum class State { kComing, kMeeting, kActing, kLeaving };
 
   void Come();
-  absl::Status Agree() const;
+  absl::Status Agree();
+  void FetchNext() const;
 
   const Call& call_;
   Board& board_;
   const uint64_t number_;
   Cell& mine_;
   State state_ = State::kComing;
+  bool lent_ = false;  // somebody waits until all have read
 };
 
 // --- Pointers into typed memory ---

@@ -1,6 +1,7 @@
 // AllReduce and ReduceScatter over shared memory.
 //
-// Small: every contribution lies in a cell, and each rank folds all for itself.
+// A reduce-scatter of little: every contribution lies in a cell, and each rank
+// folds its slice. (An all-reduce of little is small_fold.cc's.)
 //
 // In the arena, an all-reduce is in place: rank p owns slice p, reads it from
 // all, and writes the result to all. Nothing is copied.
@@ -33,15 +34,20 @@ namespace {
 template <class T>
 using EachRank = absl::InlinedVector<T, 8>;
 
+// Where a rank's contribution begins, and its result: null if they pass the
+// stage.
+struct Ends {
+  const std::byte* source = nullptr;
+  std::byte* target = nullptr;
+};
+
 class Fold final : public Collective {
  public:
   Fold(const Call& call, Board& board)
       : Collective(call, board),
         element_(SizeOf(call.dtype)),
         check_(call),
-        inputs_(size()),
-        sources_(size()),
-        targets_(size()) {}
+        ends_(size()) {}
 
  private:
   bool scatter() const { return call().kind == CallKind::kReduceScatter; }
@@ -94,14 +100,11 @@ class Fold final : public Collective {
     for (int peer = 0; peer < size(); ++peer) {
       if (absl::Status found = Find(peer); !found.ok()) return found;
     }
-    const size_t part = board().mine().shape().chunk_bytes / size();
-    chunk_ = WholeRuns((staged_ != 0 ? part : kPieceBytes / 4) / element_);
-    part_bytes_ = part;
-    // A small all-reduce is folded whole by each.
-    whole_ = !scatter() && way(rank()) == Way::kSmall;
-    const size_t longest = whole_ ? total() : Slice(0).count;
-    chunks_ = (longest + chunk_ - 1) / chunk_;
-    check_.Begin(Slice(rank()), whole_ ? 0 : chunk_);
+    part_bytes_ = board().mine().shape().chunk_bytes / size();
+    const size_t piece = staged_ != 0 ? part_bytes_ : kPieceBytes / 4;
+    chunk_ = WholeRuns(piece / element_);
+    chunks_ = (Slice(0).count + chunk_ - 1) / chunk_;
+    check_.Begin(Slice(rank()), chunk_);
     if (chunks_ < kChunksMax) return absl::OkStatus();
     return absl::ResourceExhaustedError(
         absl::StrCat("a reduction of ", total() * element_,
@@ -116,26 +119,25 @@ class Fold final : public Collective {
                                        : elements;
   }
 
-  // Where `peer`'s contribution begins, and its result, unless they pass the
-  // stage.
+  // Fills in `peer`'s ends.
   absl::Status Find(int peer) {
     const size_t bytes = total() * element_;
     if (peer == rank()) {
-      sources_[peer] = In(0);
+      ends_[peer].source = In(0);
       return absl::OkStatus();
     }
-    if (way(peer) == Way::kSmall) sources_[peer] = cell(peer).small;
+    if (way(peer) == Way::kSmall) ends_[peer].source = cell(peer).small;
     if ((staged_ & MaskOf(peer)) != 0 || way(peer) != Way::kDirect) {
       return absl::OkStatus();
     }
     const Said& said = cell(peer).said;
     auto in = board().borrowing(peer).Resolve(said.in, bytes);
     if (!in.ok()) return std::move(in).status();
-    sources_[peer] = *in;
+    ends_[peer].source = *in;
     if (scatter()) return absl::OkStatus();
     auto out = board().borrowing(peer).Resolve(said.out, bytes);
     if (!out.ok()) return std::move(out).status();
-    targets_[peer] = *out;
+    ends_[peer].target = *out;
     return absl::OkStatus();
   }
 
@@ -143,10 +145,9 @@ class Fold final : public Collective {
     bool moved = PutChunk();
     moved |= FoldChunk();
     moved |= TakeChunk();
-    if (moved) return Progress::kMoved;
     const bool put = !staged(rank()) || put_ == chunks_;
-    return put && folded_ == chunks_ && taken_ == chunks_ ? Progress::kDone
-                                                          : Progress::kNothing;
+    if (put && folded_ == chunks_ && taken_ == chunks_) return Progress::kDone;
+    return moved ? Progress::kMoved : Progress::kNothing;
   }
 
   bool staged(int of) const { return (staged_ & MaskOf(of)) != 0; }
@@ -169,20 +170,16 @@ class Fold final : public Collective {
     }
     // Its own result goes where its own stage must be free.
     if (staged(rank()) && put_ <= folded_) return false;
-    const Range mine = whole_
-                           ? Range{folded_ * chunk_,
-                                   std::min(chunk_, total() - folded_ * chunk_)}
-                           : Chunk(rank(), folded_);
+    const Range mine = Chunk(rank(), folded_);
+    inputs_.clear();
+    outs_.clear();
+    outs_.push_back(Out(mine.begin));
     for (int from = 0; from < size(); ++from) {
-      inputs_[from] = staged(from) && from != rank()
-                          ? stage(from, folded_) + rank() * part_bytes_
-                          : sources_[from] + mine.begin * element_;
-    }
-    outs_.assign(1, Out(mine.begin));
-    for (std::byte* target : targets_) {
-      if (target != nullptr) {
-        outs_.push_back(target + mine.begin * element_);
-      }
+      const auto [source, target] = ends_[from];
+      inputs_.push_back(staged(from) && from != rank()
+                            ? stage(from, folded_) + rank() * part_bytes_
+                            : source + mine.begin * element_);
+      if (target != nullptr) outs_.push_back(target + mine.begin * element_);
     }
     const bool back = staged(rank()) && !scatter();
     if (back) {
@@ -216,12 +213,10 @@ class Fold final : public Collective {
 
   const size_t element_;
   FoldCheck check_;
-  EachRank<const void*> inputs_;
+  EachRank<Ends> ends_;
+  EachRank<const void*> inputs_;  // of the chunk that is folded
   EachRank<void*> outs_;
-  EachRank<const std::byte*> sources_;
-  EachRank<std::byte*> targets_;
   RankMask staged_ = 0;
-  bool whole_ = false;
   size_t chunk_ = 1;  // elements of one rank's part
   size_t part_bytes_ = 0;
   uint64_t chunks_ = 0;

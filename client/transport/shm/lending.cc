@@ -58,7 +58,7 @@ bool Lending::GiveTo(RankMask readers, const SharedSegment& segment,
 }
 
 void Lending::StrikeOffReleased() {
-  seen_releases_ = book_->releases();
+  const uint64_t releases = book_->releases();
   for (auto at = lent_.begin(); at != lent_.end();) {
     if (!at->second.segment.expired()) {
       ++at;
@@ -68,12 +68,14 @@ void Lending::StrikeOffReleased() {
     ++releases_;
     at = lent_.erase(at);
   }
+  seen_releases_ = releases;
 }
 
 uint32_t Lending::releases() {
   if (book_ == nullptr) return 0;
+  if (book_->releases() == seen_releases_) return releases_;
   MutexLock lock(&mutex_);
-  if (book_->releases() != seen_releases_) StrikeOffReleased();
+  StrikeOffReleased();
   return releases_;
 }
 
@@ -141,9 +143,8 @@ absl::StatusOr<const Segment*> Borrowing::Receive(uint64_t id) {
 }
 
 void Borrowing::Heed(uint32_t releases) {
-  MutexLock lock(&mutex_);
   if (releases == seen_releases_) return;
-  seen_releases_ = releases;
+  MutexLock lock(&mutex_);
   std::set<uint64_t> living;
   for (const SharedEntry& entry : theirs_.header().shared) {
     living.insert(entry.segment.load());
@@ -151,6 +152,7 @@ void Borrowing::Heed(uint32_t releases) {
   for (auto at = mapped_.begin(); at != mapped_.end();) {
     at = living.count(at->first) > 0 ? std::next(at) : mapped_.erase(at);
   }
+  seen_releases_ = releases;
 }
 
 void Borrowing::UnmapAll() {

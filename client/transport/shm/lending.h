@@ -15,6 +15,7 @@
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_LENDING_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_LENDING_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -42,7 +43,8 @@ class Lending {
   // private memory if it lies in no segment, or cannot be shared.
   Place Offer(const void* data, size_t bytes, RankMask readers);
 
-  // How many of the offered segments have been freed.
+  // How many of the offered segments have been freed. Takes no lock unless some
+  // have since.
   uint32_t releases();
 
   // Whom segments have been lent to that still have an owner.
@@ -70,8 +72,10 @@ class Lending {
 
   Mutex mutex_;
   std::map<uint64_t, Lent> lent_ ABSL_GUARDED_BY(mutex_);  // by id
-  uint64_t seen_releases_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint32_t releases_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<uint32_t> releases_{0};
+  // The book's, as far as lent_ knows: written last, so that who finds it up to
+  // date finds releases_ so, too.
+  std::atomic<uint64_t> seen_releases_{0};
 };
 
 // What is mapped of one peer's.
@@ -86,7 +90,8 @@ class Borrowing {
   // memory that the peer has not given, or more of it than there is.
   absl::StatusOr<std::byte*> Resolve(Place place, size_t bytes);
 
-  // Unmaps what the peer has freed, if it says that it has.
+  // Unmaps what the peer has freed, if it says that it has. Takes no lock if it
+  // says nothing new.
   void Heed(uint32_t releases);
 
   void UnmapAll();
@@ -102,7 +107,7 @@ class Borrowing {
 
   Mutex mutex_;
   std::map<uint64_t, Segment> mapped_ ABSL_GUARDED_BY(mutex_);  // by id
-  uint32_t seen_releases_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<uint32_t> seen_releases_{0};
 };
 
 }  // namespace lockstep::transport

@@ -1,6 +1,5 @@
 #include "client/transport/shm/shm_executor.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "client/transport/blame.h"
@@ -10,23 +9,25 @@
 namespace lockstep::transport {
 namespace {
 
-// Whether any moved. Tasks that are done are removed.
-absl::StatusOr<bool> AdvanceAll(Tasks& tasks, RankMask* waits) {
+// How far they got together: kDone when all are. Who is done is let go.
+absl::StatusOr<Progress> AdvanceAll(Tasks& tasks, RankMask* waits) {
   bool moved = false;
+  bool done = true;
   for (std::unique_ptr<Task>& task : tasks) {
+    if (task == nullptr) continue;
     absl::StatusOr<Progress> progress = task->Advance();
-    if (!progress.ok()) return std::move(progress).status();
-    if (*progress == Progress::kNothing) {
-      *waits |= task->waits();
+    if (!progress.ok()) return progress;
+    if (*progress == Progress::kDone) {
+      task = nullptr;
+      moved = true;
       continue;
     }
-    moved = true;
-    if (*progress == Progress::kDone) task = nullptr;
+    done = false;
+    moved |= *progress == Progress::kMoved;
+    if (*progress == Progress::kNothing) *waits |= task->waits();
   }
-  if (moved) {
-    tasks.erase(std::remove(tasks.begin(), tasks.end(), nullptr), tasks.end());
-  }
-  return moved;
+  if (done) return Progress::kDone;
+  return moved ? Progress::kMoved : Progress::kNothing;
 }
 
 class ShmExecutor final : public Executor {
@@ -59,6 +60,7 @@ class ShmExecutor final : public Executor {
 }  // namespace
 
 std::unique_ptr<Task> MakeTask(const Call& call, Board& board) {
+  if (IsSmallFold(call)) return MakeSmallFold(call, board);
   switch (call.kind) {
     case CallKind::kAllReduce:
     case CallKind::kReduceScatter: return MakeFold(call, board);
@@ -68,20 +70,20 @@ std::unique_ptr<Task> MakeTask(const Call& call, Board& board) {
   }
 }
 
-absl::Status RunTasks(Tasks tasks, Board& board) {
+absl::Status RunTasks(Tasks&& tasks, Board& board) {
   Watch watch(board);
-  while (!tasks.empty()) {
+  for (;;) {
     RankMask waits = 0;
-    absl::StatusOr<bool> moved = AdvanceAll(tasks, &waits);
-    if (!moved.ok()) return std::move(moved).status();
-    if (!*moved) {
+    absl::StatusOr<Progress> progress = AdvanceAll(tasks, &waits);
+    if (!progress.ok()) return std::move(progress).status();
+    if (*progress == Progress::kDone) return absl::OkStatus();
+    if (*progress == Progress::kNothing) {
       if (absl::Status turn = watch.Turn(waits); !turn.ok()) return turn;
       continue;
     }
     watch.Moved();
     if (board.left()) return absl::CancelledError("the group was left");
   }
-  return absl::OkStatus();
 }
 
 std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board) {

@@ -19,7 +19,7 @@ std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board);
 
 // Blocks until all `tasks` are done, or one fails, or this rank has left: then
 // Cancelled. They go on in turns, so that they progress together.
-absl::Status RunTasks(Tasks tasks, Board& board);
+absl::Status RunTasks(Tasks&& tasks, Board& board);
 
 }  // namespace lockstep::transport
 

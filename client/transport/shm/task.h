@@ -41,7 +41,9 @@ inline constexpr size_t kPieceBytes = 1 << 20;
 // `call` outlives the task, `board` too.
 std::unique_ptr<Task> MakeTask(const Call& call, Board& board);
 
-// task.cc's choice among these.
+// Its choice among these. Small: an all-reduce whose contributions fit cells.
+bool IsSmallFold(const Call& call);
+std::unique_ptr<Task> MakeSmallFold(const Call& call, Board& board);
 std::unique_ptr<Task> MakeFold(const Call& call, Board& board);
 std::unique_ptr<Task> MakeExchange(const Call& call, Board& board);
 std::unique_ptr<Task> MakeMessage(const Call& call, Board& board);

@@ -1,0 +1,61 @@
+// A small all-reduce over shared memory: every contribution lies in a cell, and
+// each rank folds all of them for itself.
+//
+//   cell of 0   [come][a a]  ─┬─▶ rank 0 folds a, b
+//   cell of 1   [come][b b]  ─┴─▶ rank 1 folds a, b
+//
+// Nothing is told but that one has come: who has seen that of all has all it
+// needs.
+
+#include "absl/container/inlined_vector.h"
+#include "client/transport/fold_rows.h"
+#include "client/transport/shm/collective.h"
+#include "client/transport/shm/fold_check.h"
+#include "kernels/copy.h"
+
+namespace lockstep::transport {
+namespace {
+
+class SmallFold final : public Collective {
+ public:
+  using Collective::Collective;
+
+ private:
+  void Prepare(Said&) override {
+    if (call().count == 0) return;
+    kernels::Copy(mine().small, call().in, call().bytes());
+  }
+
+  absl::Status Met() override { return absl::OkStatus(); }
+
+  absl::StatusOr<Progress> Part() override {
+    if (call().count > 0) Fold();
+    return Progress::kDone;
+  }
+
+  void Fold() {
+    absl::InlinedVector<const void*, 8> inputs(size());
+    for (int from = 0; from < size(); ++from) {
+      inputs[from] = from == rank() ? call().in : cell(from).small;
+    }
+    void* const outs[] = {call().out};
+    FoldRows(inputs, outs, call().count, call());
+    if (call().checks.empty()) return;
+    const Range slice = FoldSlice(call(), size(), rank());
+    FoldCheck check(call());
+    check.Begin(slice, /*piece=*/0);
+    check.End(Plus(call().out, slice.begin * SizeOf(call().dtype)));
+  }
+};
+
+}  // namespace
+
+bool IsSmallFold(const Call& call) {
+  return call.kind == CallKind::kAllReduce && call.bytes() <= kSmallBytes;
+}
+
+std::unique_ptr<Task> MakeSmallFold(const Call& call, Board& board) {
+  return std::make_unique<SmallFold>(call, board);
+}
+
+}  // namespace lockstep::transport
