@@ -139,6 +139,12 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                           .weight = weight_.load(std::memory_order_relaxed),
                           .submission = submission,
                           .caller_waits = stream == nullptr};
+  // What is done in the call need not be kept.
+  if (stream == nullptr) {
+    return RunOn(nullptr, [this, &delivery](Site& site) {
+      return Deliver(delivery, site);
+    });
+  }
   return RunOn(
       stream, [this, delivery](Site& site) { return Deliver(delivery, site); });
 }
@@ -184,11 +190,10 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
 absl::Status Engine::RunOn(Stream* stream, transport::Compute::Work work) {
   if (stream == nullptr) {
     // It has been done, and what it read is the caller's, when this returns.
-    return options_.compute->Perform(
-        nullptr, [work = std::move(work)](Site& site) mutable {
-          absl::Status status = work(site);
-          return status.ok() ? site.Done().Wait() : status;
-        });
+    return options_.compute->Perform(nullptr, [&work](Site& site) {
+      absl::Status status = work(site);
+      return status.ok() ? site.Done().Wait() : status;
+    });
   }
   // A failure on the stream is this rank's; nobody is there to return it to.
   return options_.compute->Perform(
