@@ -145,18 +145,16 @@ int BucketStore::LeavesOf(int parameter) const {
 
 void BucketStore::AddLeaf(Site& site, int parameter, const void* gradient,
                           double weight) {
-  LeafSums& sums = *sums_[places_[parameter].bucket];
-  int& added = added_[parameter];
-  sums.Add(site, SlotOf(parameter), added, gradient, weight);
-  added = (added + 1) % sums.leaves();
+  sums_[places_[parameter].bucket]->Add(site, SlotOf(parameter), gradient,
+                                        weight, added_[parameter]);
 }
 
 void BucketStore::Complete(Site& site, int parameter, bool any) {
-  const int leaves = LeavesOf(parameter);
-  if (!any || leaves > 0) Zero(site, parameter);
-  const int added = any ? added_[parameter] : 0;
-  for (int leaf = added; leaf < leaves; ++leaf) {
-    AddLeaf(site, parameter, nullptr, 1);
+  if (LeavesOf(parameter) > 0) {
+    sums_[places_[parameter].bucket]->AddZeros(site, SlotOf(parameter),
+                                               added_[parameter]);
+  } else if (!any) {
+    Zero(site, parameter);
   }
 }
 

@@ -147,7 +147,7 @@ class BucketStore {
   std::vector<Flags> flags_;         // likewise
   std::vector<std::optional<WireCast>> casts_;  // likewise, with a wire dtype
   std::vector<std::optional<LeafSums>> sums_;   // likewise, with leaves
-  std::vector<int> added_;  // leaves of this step, by parameter
+  std::vector<LeafSums::Progress> added_;       // in this step, by parameter
   // Before the memory goes.
   std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;
 };

@@ -129,7 +129,8 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
       return status;
     }
     if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
-    absl::StatusOr<Tally::Submission> noted = tally_.Submit(parameter);
+    absl::StatusOr<Tally::Submission> noted =
+        tally_.Submit(parameter, gradient != nullptr);
     if (!noted.ok()) return noted.status();
     submission = *noted;
   }
@@ -180,6 +181,12 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
   absl::Status may = CheckKnown(parameter);
   if (may.ok() && values_ != nullptr) may = values_->CheckBegun();
   if (!may.ok()) return may;
+  if (leaves_ > 0 && gradient == nullptr && tally_.HasSumInView(parameter)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "a leaf of %s is said to be in its view, which holds the sum of those "
+        "that this step submitted from buffers",
+        options_.names[parameter]));
+  }
   const size_t expected = facts_[parameter].bytes;
   if (gradient == nullptr || bytes == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -268,6 +275,9 @@ void Engine::ZeroGradients() {
     MutexLock lock(&mutex_);
     if (in_flight_ > 0) return;
     resting = tally_.Resting();
+    if (leaves_ > 0) {
+      std::erase_if(resting, [&](int p) { return tally_.HasSumInView(p); });
+    }
   }
   if (absl::Status s = ZeroNow(resting); !s.ok()) Fail(-1, s);
 }

@@ -32,12 +32,12 @@ absl::StatusOr<LeafSums> LeafSums::Create(
 }
 
 // Halves have a sum of their own, and need no place for what becomes of it.
-std::byte* LeafSums::PlaceOf(int first_leaf) const {
+std::byte* LeafSums::PlaceOf(int first_leaf, bool in_bucket) const {
   if (first_leaf > 0) {
     return places_[std::countr_zero(static_cast<unsigned>(first_leaf)) - 1]
         .data();
   }
-  return sum_.bytes() > 0 ? sum_.data() : places_.back().data();
+  return in_bucket || sum_.bytes() > 0 ? sum() : places_.back().data();
 }
 
 void LeafSums::Pack(Site& site, const plan::Slot& slot, const void* leaf,
@@ -49,8 +49,13 @@ void LeafSums::Pack(Site& site, const plan::Slot& slot, const void* leaf,
   site.Pack(packed, dtype_, weight, /*add=*/false, row);
 }
 
-void LeafSums::Add(Site& site, const plan::Slot& slot, int number,
-                   const void* gradient, double weight) {
+void LeafSums::Add(Site& site, const plan::Slot& slot, const void* gradient,
+                   double weight, Progress& progress) {
+  const int number = progress.leaves;
+  if (number == 0) {
+    progress.in_bucket = gradient != nullptr && sum_.bytes() == 0;
+  }
+  progress.leaves = (number + 1) % leaves_;
   const auto in_slot = [&slot](std::byte* row, DType dtype) {
     return row + slot.offset * SizeOf(dtype);
   };
@@ -60,9 +65,9 @@ void LeafSums::Add(Site& site, const plan::Slot& slot, int number,
   int first = number;
   for (int size = 1; (first & size) != 0; size *= 2) {
     first -= size;
-    left.push_back(in_slot(PlaceOf(first), sum_dtype_));
+    left.push_back(in_slot(PlaceOf(first, progress.in_bucket), sum_dtype_));
   }
-  std::byte* const row = last ? sum() : PlaceOf(first);
+  std::byte* const row = last ? sum() : PlaceOf(first, progress.in_bucket);
   std::byte* const out = in_slot(row, sum_dtype_);
   void* const view = in_slot(gradients_, dtype_);
   const void* const leaf = gradient == nullptr ? view : gradient;
@@ -71,6 +76,21 @@ void LeafSums::Add(Site& site, const plan::Slot& slot, int number,
     return;
   }
   site.AddLeaf(left, leaf, dtype_, weight, out, sum_dtype_, slot.count);
+}
+
+// From what is not in use: the view, or the place that the bucket stands in
+// for.
+void LeafSums::AddZeros(Site& site, const plan::Slot& slot,
+                        Progress& progress) {
+  const size_t size = SizeOf(dtype_);
+  const bool has_sum = progress.leaves > 0 && progress.in_bucket;
+  std::byte* const zeros =
+      (has_sum ? places_.back().data() : gradients_) + slot.offset * size;
+  site.Zero(zeros, slot.count * size);
+  const int left = leaves_ - progress.leaves;
+  for (int leaf = 0; leaf < left; ++leaf) {
+    Add(site, slot, has_sum ? zeros : nullptr, 1, progress);
+  }
 }
 
 }  // namespace lockstep::gradient

@@ -3,7 +3,7 @@
 //
 //   leaves   0     1     2     3     4     5     6     7     of this rank
 //            └─(+)─┘     └─(+)─┘     └─(+)─┘     └─(+)─┘
-//   place 2 ─────┴───(+)─────┘           └───(+)─────┘ place 1
+//   topmost ─────┴───(+)─────┘           └───(+)─────┘ place 1
 //                    └──────────(+)────────────┘ the rank's sum
 //
 // A rank's leaves are neighbours, as many as a power of two: so their sum is a
@@ -11,6 +11,10 @@
 // once, where its owner has it, and added to all that it completes on its left;
 // the last of them leaves the sum where the gradients travel from. Halves are
 // summed in f32.
+//
+// The topmost sum has a place of its own only if the leaves come in views: for
+// those of buffers it is the bucket, as it is for a sum without leaves. So they
+// touch a row of memory less, which is what a leaf costs.
 //
 // Where a communicator cannot sum in pairs, ranks exchange slices instead.
 //
@@ -47,10 +51,19 @@ class LeafSums {
   // Of each of this rank's parameters, in a step.
   int leaves() const { return leaves_; }
 
-  // `gradient` * `weight`, rounded to its type, is this rank's leaf `number`
-  // for the slot, from 0. Null: what the slot holds is.
-  void Add(Site& site, const plan::Slot& slot, int number, const void* gradient,
-           double weight);
+  // What has come of a slot in a step.
+  struct Progress {
+    int leaves = 0;
+    bool in_bucket = false;  // is the topmost sum where gradients travel from?
+  };
+
+  // `gradient` * `weight`, rounded to its type, is this rank's next leaf for
+  // the slot. Null: what the slot holds is; not once there is a sum in it.
+  void Add(Site& site, const plan::Slot& slot, const void* gradient,
+           double weight, Progress& progress);
+
+  // The rest of its leaves are zeros.
+  void AddZeros(Site& site, const plan::Slot& slot, Progress& progress);
 
   // bucket.total elements of the sums' type, laid out like the bucket: what
   // this rank gives, once all leaves are in it.
@@ -68,7 +81,7 @@ class LeafSums {
  private:
   // Where the subtree is summed that begins with this leaf, which is even, if
   // it does not have the last.
-  std::byte* PlaceOf(int first_leaf) const;
+  std::byte* PlaceOf(int first_leaf, bool in_bucket) const;
 
   // Begins a sum: row = leaf * weight, in the slot.
   void Pack(Site& site, const plan::Slot& slot, const void* leaf, double weight,

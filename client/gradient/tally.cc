@@ -47,7 +47,8 @@ absl::Status Tally::BeginPass(const std::vector<int>& parameters) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tally::Submission> Tally::Submit(int parameter) {
+absl::StatusOr<Tally::Submission> Tally::Submit(int parameter,
+                                                bool from_buffer) {
   if (absl::Status known = CheckKnown(parameter); !known.ok()) return known;
   State& state = states_[parameter];
   if (!state.expected) {
@@ -65,6 +66,7 @@ absl::StatusOr<Tally::Submission> Tally::Submit(int parameter) {
   }
   state.in_pass += 1;
   const bool first = !std::exchange(state.ever, true);
+  if (first) state.sum_in_view = from_buffer;
   if (!no_sync_ && state.in_pass == uses_[parameter]) {
     state.complete = true;
     completed_.push_back(parameter);

@@ -41,10 +41,16 @@ class Tally {
     bool complete = false;  // the gradient is final: it may travel
   };
 
-  // Takes note of one Submit. InvalidArgument, and no change, for a parameter
-  // that is unknown or was not announced, or more Submits than uses in this
-  // pass.
-  absl::StatusOr<Submission> Submit(int parameter);
+  // Takes note of one Submit, from a buffer or from the view. InvalidArgument,
+  // and no change, for a parameter that is unknown or was not announced, or
+  // more Submits than uses in this pass.
+  absl::StatusOr<Submission> Submit(int parameter, bool from_buffer = false);
+
+  // Did the first of this step come from a buffer? Then, as long as it is not
+  // complete, its view holds a sum.
+  bool HasSumInView(int parameter) const {
+    return states_[parameter].sum_in_view;
+  }
 
   // Enters or leaves a pass in which nothing is complete.
   // FailedPrecondition if scopes would nest.
@@ -72,6 +78,7 @@ class Tally {
     bool expected = true;
     int in_pass = 0;
     bool ever = false;
+    bool sum_in_view = false;
     bool complete = false;
   };
 

@@ -126,7 +126,10 @@
 // They are added in one tree, halves in f32, rounded once; a mean is over the
 // leaves. What was not submitted are a rank's last leaves: zeros. A view that
 // was submitted is the caller's again, for the next leaf, as soon as Submit
-// returns (or its stream has passed it). There is no NoSync, and `uses` is 1.
+// returns (or its stream has passed it). Leaves of a buffer are added up in the
+// view, from the parameter's first Submit of a step on: its later leaves then
+// come from buffers, too, and ZeroGradients leaves it alone. There is no
+// NoSync, and `uses` is 1.
 //
 // Device memory. In a job whose transport moves it (nccl), views and buffers
 // are the device's: the host passes their addresses and never looks. Streams

@@ -112,20 +112,26 @@ class ReproducibleTest : public testing::TestWithParam<GroundKind> {
 
   // Which leaves are submitted; the rest contributes nothing.
   using Submits = std::function<bool(int p, int leaf)>;
+  // Which of them come from buffers, the rest from views.
+  using Buffers = std::function<bool(int p, int nth)>;
+  static bool None(int, int) { return false; }
 
   // Trains some steps on so many ranks, all of which must agree.
-  std::vector<Outcome> Train(int world, const Submits& submits) {
-    return TrainOn(GetParam(), world, submits);
+  std::vector<Outcome> Train(int world, const Submits& submits,
+                             const Buffers& buffers = None) {
+    return TrainOn(GetParam(), world, submits, buffers);
   }
   static std::vector<Outcome> TrainOn(const GroundKind& kind, int world,
-                                      const Submits& submits) {
+                                      const Submits& submits,
+                                      const Buffers& buffers = None) {
     const std::unique_ptr<Ground> ground = kind.make(1);
     std::vector<std::vector<Outcome>> by_rank(world);
     {
       GroundJob job(ground.get(), Options(world));
       job.Run([&](int rank, Engine& engine) {
         for (int step = 0; step < 3; ++step) {
-          by_rank[rank].push_back(Step(job, engine, rank, step, submits));
+          by_rank[rank].push_back(
+              Step(job, engine, rank, step, submits, buffers));
         }
       });
     }
@@ -135,17 +141,30 @@ class ReproducibleTest : public testing::TestWithParam<GroundKind> {
   }
 
  private:
+  static void SubmitLeaf(GroundJob& job, Engine& engine, int rank, int p,
+                         const Bytes& gradient, bool from_buffer) {
+    ArenaBuffer buffer;
+    std::byte* at = engine.View(p).data();
+    if (from_buffer) {
+      buffer = job.Buffer(rank, std::vector<float>(gradient.size() / 4 + 1));
+      at = buffer.data();
+    }
+    std::memcpy(job.Reach(at), gradient.data(), gradient.size());
+    EXPECT_TRUE(
+        engine.Submit(p, from_buffer ? at : nullptr, gradient.size(), nullptr)
+            .ok());
+  }
+
   static Outcome Step(GroundJob& job, Engine& engine, int rank, int step,
-                      const Submits& submits) {
+                      const Submits& submits, const Buffers& buffers) {
     const int here = kLeaves / job.world();
     for (int nth = 0; nth < here; ++nth) {
       const int leaf = rank * here + nth;
+      engine.ZeroGradients();
       for (int p = static_cast<int>(kMixed.size()) - 1; p >= 0; --p) {
         if (!submits(p, leaf)) continue;
-        const Bytes gradient = LeafOf(p, leaf, step);
-        std::memcpy(job.Reach(engine.View(p).data()), gradient.data(),
-                    gradient.size());
-        EXPECT_TRUE(engine.Submit(p, nullptr, 0, nullptr).ok());
+        SubmitLeaf(job, engine, rank, p, LeafOf(p, leaf, step),
+                   buffers(p, nth));
       }
     }
     const auto verdict = FinishBlocking(engine);
@@ -180,6 +199,22 @@ TEST_P(ReproducibleTest, AnyNumberOfRanksGivesTheBitsOfOne) {
 TEST_P(ReproducibleTest, EveryTransportGivesTheBitsOfThisOne) {
   const auto all = [](int, int) { return true; };
   EXPECT_TRUE(Train(2, all) == TrainOn(kHost, 2, all));
+}
+
+// Sums lie elsewhere then; where some do, ZeroGradients leaves them alone.
+TEST_P(ReproducibleTest, LeavesOfBuffersGiveTheBitsOfViews) {
+  const auto all = [](int, int) { return true; };
+  const auto some = [](int p, int leaf) { return leaf < 3 + p; };
+  const auto by_parameter = [](int p, int) { return p % 2 == 1; };
+  const auto after_the_first = [](int, int nth) { return nth > 0; };
+  for (const Submits& submits : {Submits(all), Submits(some)}) {
+    const std::vector<Outcome> views = Train(1, submits);
+    for (const int world : {1, 2}) {
+      EXPECT_TRUE(Train(world, submits, all) == views) << world;
+      EXPECT_TRUE(Train(world, submits, by_parameter) == views) << world;
+      EXPECT_TRUE(Train(world, submits, after_the_first) == views) << world;
+    }
+  }
 }
 
 // A leaf that is missing is one of zeros, wherever it would have been added; a
@@ -238,6 +273,28 @@ TEST(ReproducibleCallsTest, BuffersAreLeavesTimesTheirWeight) {
       EXPECT_THAT(job.Get(rank, 0), ElementsAre(10, -10));
     });
   }
+}
+
+TEST(ReproducibleCallsTest, NoLeafIsInAViewThatHoldsASum) {
+  HostGround ground;
+  GroundJob job(&ground,
+                {.world = 1, .parameters = {{.name = "w"}}, .leaves = 2});
+  Engine& engine = job.engine(0);
+  const ArenaBuffer leaf = job.Buffer(0, {3});
+  const auto from_buffer = [&] {
+    return engine.Submit(0, leaf.data(), leaf.bytes(), nullptr);
+  };
+  EXPECT_TRUE(from_buffer().ok());
+  const absl::Status refused = engine.Submit(0, nullptr, 0, nullptr);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("w is said to be in its view"));
+  EXPECT_TRUE(from_buffer().ok());
+  EXPECT_TRUE(FinishBlocking(engine).ok());
+  EXPECT_THAT(job.Get(0, 0), ElementsAre(3)) << "a mean";
+  // The next step begins anew.
+  EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+  EXPECT_TRUE(from_buffer().ok());
+  EXPECT_TRUE(FinishBlocking(engine).ok());
 }
 
 TEST(ReproducibleCallsTest, EachParameterTakesAsManyLeavesAsThereAre) {
