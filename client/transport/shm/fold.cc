@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/transport/shm/collective.h"
 #include "client/transport/shm/fold_check.h"
+#include "client/transport/shm/way_check.h"
 #include "client/transport/slices.h"
 #include "kernels/copy.h"
 
@@ -126,6 +127,8 @@ class Fold final : public Collective {
       ends_[peer].source = In(0);
       return absl::OkStatus();
     }
+    absl::Status checked = CheckWay(way(peer), bytes, kSmallBytes, peer);
+    if (!checked.ok()) return checked;
     if (way(peer) == Way::kSmall) ends_[peer].source = cell(peer).small;
     if ((staged_ & MaskOf(peer)) != 0 || way(peer) != Way::kDirect) {
       return absl::OkStatus();

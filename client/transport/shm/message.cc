@@ -14,6 +14,7 @@
 
 #include "client/transport/announcement.h"
 #include "client/transport/shm/collective.h"
+#include "client/transport/shm/way_check.h"
 #include "kernels/copy.h"
 
 namespace lockstep::transport {
@@ -164,6 +165,8 @@ class Incoming final : public Message {
   absl::Status Meet() {
     absl::Status agreed = CheckAnnouncement(
         &mail_.said.call, Announce(call_, call_.bytes()), call_.peer);
+    agreed.Update(
+        CheckWay(mail_.said.way, call_.bytes(), kSmallMailBytes, call_.peer));
     if (!agreed.ok()) return agreed;
     Borrowing& borrowing = board_.borrowing(call_.peer);
     borrowing.Heed(mail_.said.releases);

@@ -11,6 +11,7 @@
 #include "client/transport/fold_rows.h"
 #include "client/transport/shm/collective.h"
 #include "client/transport/shm/fold_check.h"
+#include "client/transport/shm/way_check.h"
 #include "kernels/copy.h"
 
 namespace lockstep::transport {
@@ -26,7 +27,14 @@ class SmallFold final : public Collective {
     kernels::Copy(mine().small, call().in, call().bytes());
   }
 
-  absl::Status Met() override { return absl::OkStatus(); }
+  absl::Status Met() override {
+    for (int peer = 0; peer < size(); ++peer) {
+      absl::Status checked =
+          CheckWay(way(peer), call().bytes(), kSmallBytes, peer);
+      if (!checked.ok()) return checked;
+    }
+    return absl::OkStatus();
+  }
 
   absl::StatusOr<Progress> Part() override {
     if (call().count > 0) Fold();
