@@ -10,6 +10,10 @@ namespace {
 
 constexpr size_t kSmallest = 256;
 
+size_t SizeFor(size_t bytes) {
+  return std::bit_ceil(bytes < kSmallest ? kSmallest : bytes);
+}
+
 }  // namespace
 
 CudaBlocks::~CudaBlocks() {
@@ -21,8 +25,19 @@ CudaBlocks::~CudaBlocks() {
   }
 }
 
+absl::Status CudaBlocks::Reserve(size_t bytes, int count) {
+  const size_t size = SizeFor(bytes);
+  for (int i = 0; i < count; ++i) {
+    const absl::StatusOr<void*> made = Make(size);
+    if (!made.ok()) return made.status();
+    MutexLock lock(&mutex_);
+    free_[size].push_back(*made);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<void>> CudaBlocks::Take(size_t bytes) {
-  const size_t size = std::bit_ceil(bytes < kSmallest ? kSmallest : bytes);
+  const size_t size = SizeFor(bytes);
   void* block = nullptr;
   {
     MutexLock lock(&mutex_);

@@ -31,6 +31,9 @@ class CudaBlocks : public std::enable_shared_from_this<CudaBlocks> {
   }
   ~CudaBlocks();
 
+  // Makes `count` blocks that Take will give: where waiting is no harm.
+  absl::Status Reserve(size_t bytes, int count);
+
   // At least `bytes`, aligned to 256, not cleared.
   absl::StatusOr<std::shared_ptr<void>> Take(size_t bytes);
 

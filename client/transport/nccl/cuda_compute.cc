@@ -12,6 +12,10 @@
 namespace lockstep::transport::nccl {
 namespace {
 
+// Of the smallest blocks: what streams stand behind at once, as a rule. Making
+// one in a step would wait for the device, and so for peers.
+constexpr int kHoldsAhead = 8;
+
 // What everything of one device's compute shares.
 struct Device {
   std::shared_ptr<Launcher> launcher;
@@ -374,6 +378,10 @@ absl::StatusOr<std::unique_ptr<Compute>> MakeCudaCompute(
   auto device = std::make_shared<Device>();
   device->pinned = CudaBlocks::Create(cuda, CudaBlocks::Where::kPinned);
   device->memory = CudaBlocks::Create(cuda, CudaBlocks::Where::kDevice);
+  for (const auto& blocks : {device->pinned, device->memory}) {
+    absl::Status made = blocks->Reserve(sizeof(VerdictScalars), kHoldsAhead);
+    if (!made.ok()) return made;
+  }
   device->cuda = cuda;
   device->kernels = launcher->tables().kernels;
   device->launcher = std::move(launcher);
