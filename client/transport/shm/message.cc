@@ -8,7 +8,9 @@
 //   receiver   ◀── [taken] ... [done]
 //
 // Blocks come from a pool of the sender's that all its messages share. One is
-// taken only for a receiver that is there, and so will empty it.
+// taken only for a receiver that is there, and so will empty it. What a message
+// that fails has taken is not given back: its receiver may still read there,
+// and the board is at its end.
 
 #include <algorithm>
 
@@ -64,10 +66,6 @@ class Outgoing final : public Message {
       : Message(call, board),
         mail_(board.mine().mail(call.peer, number_)),
         receipt_(peer_.receipt(board.rank(), number_)) {}
-
-  ~Outgoing() override {
-    while (given_ < put_) GiveBackBlock();
-  }
 
   absl::StatusOr<Progress> Advance() override {
     waits_ = 0;
