@@ -49,6 +49,19 @@ std::string Crowded(const std::string& size) {
   return size + ", " + std::to_string(kCrowd) + " ranks";
 }
 
+std::string OnThreads(const std::string& size) {
+  return size + ", " + std::to_string(kCrowd) + " ranks' loops on 2 threads";
+}
+
+// What the caches and memory allow a crowd: its loops, with nobody to wait for.
+constexpr int kEach = kCrowd / 2;
+Times OnTwoThreads() {
+  std::vector<size_t> sizes;
+  for (const Size& size : kSizes) sizes.push_back(kEach * size.bytes);
+  return Sweep(Handover(kEach),
+               {.ranks = 2, .pinned = true, .sizes = std::move(sizes)});
+}
+
 void MeasureRound(Rounds& rounds) {
   rounds.Add(kLine, CacheLineRoundTrip());
   rounds.Add(kPinned, InArena(2, /*pinned=*/true, {8})[8]);
@@ -57,10 +70,12 @@ void MeasureRound(Rounds& rounds) {
   for (const Size& size : kSizes) sizes.push_back(size.bytes);
   Times two = InArena(2, /*pinned=*/false, sizes);
   Times crowd = InArena(kCrowd, /*pinned=*/false, sizes);
+  Times nobody_waits = OnTwoThreads();
   rounds.Add(Crowded("8 bytes"), crowd[8]);
   for (const Size& size : kSizes) {
     rounds.Add(size.name + ", 2 ranks", two[size.bytes]);
     rounds.Add(Crowded(size.name), crowd[size.bytes]);
+    rounds.Add(OnThreads(size.name), nobody_waits[kEach * size.bytes]);
   }
 }
 
@@ -76,10 +91,13 @@ void MeasureCrowd(int rounds, Report& report) {
                             all.Middle(Crowded("8 bytes")) / all.Middle(kPipe),
                             true});
   for (const Size& size : kSizes) {
+    const double two = all.Middle(size.name + ", 2 ranks");
     report.figures.push_back(
         {"ranks x bytes a second, 8 ranks / 2, " + size.name, 0.8,
-         kCrowd * all.Middle(size.name + ", 2 ranks") /
-             (2 * all.Middle(Crowded(size.name)))});
+         kCrowd * two / (2 * all.Middle(Crowded(size.name)))});
+    report.figures.push_back(
+        {"  what memory allows: their loops on 2 threads, " + size.name, 0,
+         kCrowd * two / (2 * all.Middle(OnThreads(size.name)))});
   }
 }
 

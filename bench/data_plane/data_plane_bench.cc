@@ -3,7 +3,8 @@
 //   data_plane_bench [ROUNDS [MAX_MIB [SIDE ...]]]
 //
 // 7 rounds, up to 256 MiB, all sides. With SIDEs it is for who tunes: only
-// those are run, and nothing is written. `hosts` is one, of groups over two.
+// those are run, and nothing is written. `crowd` is one, of the smallest sizes and
+// of more ranks than cores, and so is `hosts`, of groups over two.
 //
 // Who works on memory has a core for each rank; who works through the kernel or
 // brings a launcher is left to that. Each round runs the whole sweep of every
@@ -74,7 +75,7 @@ std::vector<NamedSide> Sides() {
     };
   };
   return {{"limit", own(Limit(), true)},
-          {"handover", own(Handover(), true)},
+          {"handover", own(Handover(/*crew=*/1), true)},
           {"memcpy", own(Copy(), true)},
           {"arena", own(Shared(/*in_arena=*/true), true)},
           {"private", own(Shared(/*in_arena=*/false), true)},
@@ -161,10 +162,8 @@ int Main(int argc, char** argv) {
     report.order.push_back(side.name);
     report.sides[side.name] = rounds.Medians(side.name);
   }
-  if (wanted.empty()) {
-    AddFigures(report);
-    MeasureCrowd(report.rounds, report);
-  }
+  if (wanted.empty()) AddFigures(report);
+  if (wants("crowd")) MeasureCrowd(report.rounds, report);
   if (wants("hosts")) MeasureHosts(report.rounds, report);
   Print(report);
   if (!wanted.empty()) return 0;

@@ -56,11 +56,13 @@ class LimitSide final : public Side {
 
 // The in-arena reduction without a library: each rank's slice of all buffers,
 // which their owners have just written. What it is slower than the limit is
-// what the cores need to hand the bytes over.
+// what the cores need to hand the bytes over. `crew`: how many buffers, equal
+// parts of the whole, each rank has and folds a slice for, as if it were as
+// many ranks.
 class HandoverSide final : public Side {
  public:
-  HandoverSide(int rank, int ranks, const Exchange& exchange)
-      : rank_(rank), file_(memfd_create("handover", 0)) {
+  HandoverSide(int rank, int ranks, int crew, const Exchange& exchange)
+      : rank_(rank), crew_(crew), file_(memfd_create("handover", 0)) {
     Check(ftruncate(file_.get(), kBytesMax) == 0, "no memory file");
     const std::string path =
         absl::StrCat("/proc/", getpid(), "/fd/", file_.get());
@@ -80,20 +82,29 @@ class HandoverSide final : public Side {
     return rows_[rank_];
   }
   void Run() override {
-    const size_t slice = count_ / rows_.size();
+    for (int one = rank_ * crew_; one < (rank_ + 1) * crew_; ++one) Fold(one);
+  }
+
+ private:
+  void Fold(int one) {
+    const size_t buffer = count_ / crew_;
+    const size_t slice = buffer / (rows_.size() * crew_);
     std::vector<const void*> inputs;
     std::vector<void*> outs;
     for (float* row : rows_) {
-      inputs.push_back(row + rank_ * slice);
-      outs.push_back(row + rank_ * slice);
+      for (int of = 0; of < crew_; ++of) {
+        outs.push_back(row + of * (buffer + kColour) + one * slice);
+        inputs.push_back(outs.back());
+      }
     }
     kernels::ReduceRanksToAll(inputs, outs, slice, DType::kF32, ReduceOp::kSum);
   }
 
- private:
-  // Not a power of two, as segment.h says of colours.
+  // Not powers of two, as segment.h says of colours.
   static constexpr size_t kBytesMax = (256 << 20) + (64 << 10);
+  static constexpr size_t kColour = (4 << 10) / sizeof(float) + 64;
   const int rank_;
+  const int crew_;
   const FileDescriptor file_;
   std::vector<float*> rows_;
   size_t count_ = 0;
@@ -207,9 +218,9 @@ MakeSide Limit() {
   };
 }
 
-MakeSide Handover() {
-  return [](int rank, int ranks, const Exchange& exchange) {
-    return std::make_unique<HandoverSide>(rank, ranks, exchange);
+MakeSide Handover(int crew) {
+  return [crew](int rank, int ranks, const Exchange& exchange) {
+    return std::make_unique<HandoverSide>(rank, ranks, crew, exchange);
   };
 }
 

@@ -49,9 +49,11 @@ Times Sweep(const MakeSide& make, const SweepOptions& options);
 
 // --- The sides ---
 
-MakeSide Limit();     // L: the same loads and stores on private memory
-MakeSide Handover();  // the same loop on shared memory, and nothing else
-MakeSide Copy();      // memcpy of the same bytes
+MakeSide Limit();  // L: the same loads and stores on private memory
+// The same loop on shared memory, and nothing else; each rank as if it were
+// `crew`, with a buffer each.
+MakeSide Handover(int crew);
+MakeSide Copy();  // memcpy of the same bytes
 MakeSide Shared(bool in_arena);
 MakeSide OverGloo();    // our Communicator over Gloo
 MakeSide GlooItself();  // gloo::allreduce
