@@ -89,6 +89,17 @@ void Board::Ring(int rank) {
   WakeAll(header.bell);
 }
 
+void Board::RingIfLast(RankMask ranks, absl::FunctionRef<bool(int)> has_grown) {
+  if (size() == 2) return Ring();
+  int behind = -1;
+  for (int peer = 0; peer < size(); ++peer) {
+    if ((ranks & others_ & MaskOf(peer)) == 0 || has_grown(peer)) continue;
+    if (behind >= 0) return;
+    behind = peer;
+  }
+  behind < 0 ? Ring() : Ring(behind);
+}
+
 RankMask Board::Gone() const {
   RankMask gone = dead_.load(std::memory_order_relaxed);
   for (int peer = 0; peer < size(); ++peer) {
@@ -162,8 +173,10 @@ bool Board::AllFinished(uint64_t number, RankMask* waits) {
 }
 
 void Board::Finish(uint64_t number) {
+  uint64_t before = 0;
   {
     MutexLock lock(&mutex_);
+    before = finished_;
     if (number == finished_ + 1) {
       ++finished_;
     } else {
@@ -174,9 +187,12 @@ void Board::Finish(uint64_t number) {
       finished_early_.erase(finished_early_.begin());
       ++finished_;
     }
+    if (finished_ == before) return;
     mine().header().finished.store(finished_);
   }
-  Ring();
+  RingIfLast(others_, [&](int peer) {
+    return seat(peer).header().finished.load() > before;
+  });
 }
 
 std::optional<uint32_t> Board::TakeBlock() {

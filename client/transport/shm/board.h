@@ -6,6 +6,9 @@
 // A bell is rung only for who sleeps: sleepers is raised before the last look,
 // and looked at after a word has grown, so that one of the two is seen.
 //
+// Who waits for many is woken once, by the last of them: of those whose words
+// have grown, the last in the one order of all these writes sees all others'.
+//
 // Threads: any.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_BOARD_H_
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "client/transport/shm/lending.h"
@@ -63,6 +67,10 @@ class Board {
   // After a word of this rank has grown.
   void Ring();
   void Ring(int rank);
+  // The same, where each waits for the words of all `ranks` but perhaps its
+  // own: not yet, if there are some that have not grown beyond what this rank's
+  // word was.
+  void RingIfLast(RankMask ranks, absl::FunctionRef<bool(int)> has_grown);
 
   // Which of the others have left, or have been seen dead.
   RankMask Gone() const;

@@ -29,7 +29,7 @@ absl::StatusOr<Progress> Collective::Advance() {
     case State::kActing: {
       absl::StatusOr<Progress> part = Part();
       if (!part.ok() || *part != Progress::kDone) return part;
-      if (lent_) Say(&Cell::read, 0);
+      if (lent_) Say(&Cell::read, 0, board_.others());
       state_ = State::kLeaving;
       [[fallthrough]];
     }
@@ -56,7 +56,7 @@ void Collective::Come() {
   mine_.said = {.call = Announce(call_, call_.bytes()),
                 .releases = board_.lending().releases()};
   Prepare(mine_.said);
-  Say(&Cell::arrived, 0);
+  Say(&Cell::arrived, 0, board_.others());
 }
 
 absl::Status Collective::Agree() {
@@ -98,9 +98,11 @@ bool Collective::AllHave(Word Cell::*word, RankMask ranks, uint64_t chunks) {
   return missing == 0;
 }
 
-void Collective::Say(Word Cell::*word, uint64_t chunks) {
+void Collective::Say(Word Cell::*word, uint64_t chunks, RankMask with) {
+  const uint64_t before = (mine_.*word).load(std::memory_order_relaxed);
   (mine_.*word).store(Reached(number_, chunks));
-  board_.Ring();
+  board_.RingIfLast(
+      with, [&](int peer) { return (cell(peer).*word).load() > before; });
 }
 
 }  // namespace lockstep::transport

@@ -56,8 +56,9 @@ class Collective : public Task {
   bool MayPut(uint64_t c);
   // Whether `word` of all `ranks` has reached `chunks`.
   bool AllHave(Word Cell::*word, RankMask ranks, uint64_t chunks);
-  // This rank's `word` reaches `chunks`.
-  void Say(Word Cell::*word, uint64_t chunks);
+  // This rank's `word` reaches `chunks`. Who waits for it waits for those of
+  // all of `with`, too.
+  void Say(Word Cell::*word, uint64_t chunks, RankMask with = 0);
 
  private:
   enum class State { kComing, kMeeting, kActing, kLeaving };

@@ -216,7 +216,7 @@ class Exchange final : public Collective {
       }
       if (!split()) break;
     }
-    Say(&Cell::staged, ++put_);
+    Say(&Cell::staged, ++put_, staged_);
     return true;
   }
 
@@ -232,7 +232,7 @@ class Exchange final : public Collective {
                     stage(from, taken_) + (split() ? rank() * part_bytes_ : 0),
                     chunk.bytes);
     }
-    Say(&Cell::taken, ++taken_);
+    Say(&Cell::taken, ++taken_, board().others());
     return true;
   }
 

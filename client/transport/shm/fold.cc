@@ -163,7 +163,7 @@ class Fold final : public Collective {
       kernels::Copy(stage(rank(), put_) + to * part_bytes_, In(chunk.begin),
                     chunk.count * element_);
     }
-    Say(&Cell::staged, ++put_);
+    Say(&Cell::staged, ++put_, staged_);
     return true;
   }
 
@@ -191,11 +191,11 @@ class Fold final : public Collective {
     check_.Fold(mine, inputs_, outs_);
     if (++folded_ == chunks_) check_.End(Out(Slice(rank()).begin));
     if (back) {
-      Say(&Cell::folded, folded_);
+      Say(&Cell::folded, folded_, board().others());
       return true;
     }
     taken_ = folded_;  // nothing comes back
-    if (staged_ != 0) Say(&Cell::taken, taken_);
+    if (staged_ != 0) Say(&Cell::taken, taken_, board().others());
     return true;
   }
 
@@ -210,7 +210,7 @@ class Fold final : public Collective {
       kernels::Copy(Out(chunk.begin), stage(from, taken_) + from * part_bytes_,
                     chunk.count * element_);
     }
-    Say(&Cell::taken, ++taken_);
+    Say(&Cell::taken, ++taken_, board().others());
     return true;
   }
 

@@ -74,8 +74,9 @@ absl::Status Watch::LookForGone(RankMask ranks) {
 
 void Watch::Sleep(RankMask ranks) {
   SleepOn(board_.mine().header().bell, rung_, board_.patience().nap);
+  const bool rung = board_.mine().header().bell != rung_;
   Moved();
-  board_.LookForDead(ranks);
+  if (!rung) board_.LookForDead(ranks);
 }
 
 void Watch::Disarm() {
