@@ -17,7 +17,18 @@ namespace {
 constexpr size_t kFilesMax = 4;  // in one message
 
 absl::Status Failed(const char* call) {
-  return absl::UnavailableError(absl::StrCat(call, ": ", std::strerror(errno)));
+  const std::string said = absl::StrCat(call, ": ", std::strerror(errno));
+  switch (errno) {
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+    case ETOOMANYREFS:
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "this process can have no more open files, or send more (", said,
+          "; see ulimit -n)"));
+    default: return absl::UnavailableError(said);
+  }
 }
 
 absl::StatusOr<FileDescriptor> NewSocket() {
@@ -62,11 +73,13 @@ absl::StatusOr<FileDescriptor> DialLocally(const std::string& name) {
   return fd;
 }
 
-std::optional<FileDescriptor> Accept(int listener) {
+absl::StatusOr<std::optional<FileDescriptor>> Accept(int listener) {
   FileDescriptor fd(
       accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd.valid()) return std::nullopt;
-  return fd;
+  if (fd.valid()) return std::optional<FileDescriptor>(std::move(fd));
+  absl::Status failed = Failed("accept");
+  if (absl::IsResourceExhausted(failed)) return failed;
+  return std::optional<FileDescriptor>();
 }
 
 bool IsSameUser(int socket) {
@@ -128,12 +141,22 @@ absl::StatusOr<std::optional<Received>> ReceiveBytes(int socket, void* data,
       received.files.emplace_back(file);
     }
   }
+  // What there was no descriptor for is lost. (Who sends more than the protocol
+  // knows is not our limit.)
+  const bool cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  if (cut && received.files.size() < kFilesMax) {
+    errno = EMFILE;
+    return Failed("recvmsg");
+  }
   return std::optional<Received>(std::move(received));
 }
 
 // Older C libraries have no function for it.
-FileDescriptor OpenThisProcess() {
-  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+absl::StatusOr<FileDescriptor> OpenThisProcess() {
+  FileDescriptor process(
+      static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!process.valid()) return Failed("pidfd_open");
+  return process;
 }
 
 }  // namespace lockstep::transport

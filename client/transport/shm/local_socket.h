@@ -3,7 +3,10 @@
 // socket.
 //
 // Threads: as the kernel's sockets. Nothing here blocks or raises a signal.
-// Errors:  Unavailable unless said otherwise; WouldBlock is an answer, not an
+// Errors:  Unavailable unless said otherwise. ResourceExhausted where a limit
+// of
+//          this process or its user was met (open files, files on their way),
+//          which is no fault of the other end. WouldBlock is an answer, not an
 //          error.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_LOCAL_SOCKET_H_
@@ -23,7 +26,7 @@ namespace lockstep::transport {
 absl::StatusOr<FileDescriptor> ListenLocally(const std::string& name);
 absl::StatusOr<FileDescriptor> DialLocally(const std::string& name);
 // None if nobody is waiting at `listener`.
-std::optional<FileDescriptor> Accept(int listener);
+absl::StatusOr<std::optional<FileDescriptor>> Accept(int listener);
 
 // Whether the process at the other end runs as the same user as this one.
 bool IsSameUser(int socket);
@@ -48,7 +51,7 @@ absl::Status SendMessage(int socket, const T& message,
 }
 
 // This very process, as a descriptor that becomes readable when it has ended.
-FileDescriptor OpenThisProcess();
+absl::StatusOr<FileDescriptor> OpenThisProcess();
 
 }  // namespace lockstep::transport
 

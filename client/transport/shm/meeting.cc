@@ -56,6 +56,12 @@ absl::Status Gone(int peer) {
                peer);
 }
 
+// The end of what a message to or from `peer` came to: a limit of this process
+// is no fault of the peer's.
+absl::Status Lost(int peer, const absl::Status& why) {
+  return absl::IsResourceExhausted(why) ? why : Gone(peer);
+}
+
 absl::Status Stranger(int peer) {
   return Blame(
       absl::UnavailableError(absl::StrCat("who answers for rank ", peer,
@@ -166,8 +172,8 @@ absl::StatusOr<std::vector<Peer>> Meeting::Meet(
   while (!AllMet()) {
     absl::Status heard = WaitForNews(deadline);
     if (!heard.ok()) return heard;
-    AcceptGuests();
-    heard = HearGuests();
+    heard = AcceptGuests();
+    if (heard.ok()) heard = HearGuests();
     if (!heard.ok()) return heard;
     for (int peer = 0; peer < shape_.size; ++peer) {
       if (absl::Status said = Hear(peer); !said.ok()) return said;
@@ -190,6 +196,7 @@ absl::Status Meeting::Dial(int peer) {
   }
   if (peer > handle_.rank) return absl::OkStatus();
   absl::StatusOr<FileDescriptor> socket = DialLocally(handle.socket);
+  if (absl::IsResourceExhausted(socket.status())) return socket.status();
   if (!socket.ok()) {
     return Blame(absl::UnavailableError(
                      absl::StrCat("rank ", peer, " cannot be reached on this ",
@@ -222,9 +229,13 @@ absl::Status Meeting::WaitForNews(const Deadline& deadline) {
   return ready == 0 && deadline.Passed() ? Missing() : absl::OkStatus();
 }
 
-void Meeting::AcceptGuests() {
-  while (std::optional<FileDescriptor> guest = Accept(listener_.get())) {
-    if (IsSameUser(guest->get())) guests_.push_back(*std::move(guest));
+absl::Status Meeting::AcceptGuests() {
+  for (;;) {
+    absl::StatusOr<std::optional<FileDescriptor>> guest =
+        Accept(listener_.get());
+    if (!guest.ok()) return std::move(guest).status();
+    if (!guest->has_value()) return absl::OkStatus();
+    if (IsSameUser((*guest)->get())) guests_.push_back(**std::move(guest));
   }
 }
 
@@ -234,6 +245,7 @@ absl::Status Meeting::HearGuests() {
   for (FileDescriptor& guest : guests_) {
     Hello hello;
     auto message = ReceiveBytes(guest.get(), &hello, sizeof hello);
+    if (absl::IsResourceExhausted(message.status())) return message.status();
     if (message.ok() && !message->has_value()) {
       silent.push_back(std::move(guest));
       continue;
@@ -263,7 +275,7 @@ absl::Status Meeting::Hear(int peer) {
     Hello hello;
     auto message =
         ReceiveBytes(peers_[peer].socket.get(), &hello, sizeof hello);
-    if (!message.ok()) return Gone(peer);
+    if (!message.ok()) return Lost(peer, message.status());
     if (!message->has_value()) return absl::OkStatus();
     if ((*message)->bytes == 0) return Gone(peer);
     if ((*message)->bytes != sizeof hello || !IsMine(hello) ||
@@ -279,17 +291,15 @@ absl::Status Meeting::Hear(int peer) {
 }
 
 absl::Status Meeting::SayHello(int peer) {
-  const FileDescriptor process = OpenThisProcess();
-  if (!process.valid()) {
-    return absl::UnavailableError("this kernel has no process descriptors");
-  }
+  const absl::StatusOr<FileDescriptor> process = OpenThisProcess();
+  if (!process.ok()) return process.status();
   absl::Status said =
       SendMessage(peers_[peer].socket.get(),
                   Hello{.rank = static_cast<uint32_t>(handle_.rank),
                         .group = group_,
                         .token = handles_[peer].token},
-                  {peers_[handle_.rank].memory.fd(), process.get()});
-  return said.ok() ? said : Gone(peer);
+                  {peers_[handle_.rank].memory.fd(), process->get()});
+  return said.ok() ? said : Lost(peer, said);
 }
 
 absl::Status Meeting::HearHello(int peer, std::vector<FileDescriptor> files) {
@@ -298,6 +308,7 @@ absl::Status Meeting::HearHello(int peer, std::vector<FileDescriptor> files) {
   absl::StatusOr<Segment> memory =
       Segment::Map(std::move(files[0]), mine.bytes, Lookup::kEachLater,
                    static_cast<size_t>(peer + 1));
+  if (absl::IsResourceExhausted(memory.status())) return memory.status();
   if (!memory.ok()) {
     return Blame(absl::DataLossError(
                      absl::StrCat("the seat of rank ", peer,
@@ -317,7 +328,7 @@ absl::Status Meeting::HearHello(int peer, std::vector<FileDescriptor> files) {
                   Hello{.rank = static_cast<uint32_t>(handle_.rank),
                         .group = group_,
                         .token = handles_[peer].token});
-  return said.ok() ? said : Gone(peer);
+  return said.ok() ? said : Lost(peer, said);
 }
 
 // Its number must be in our own memory by now.

@@ -79,7 +79,7 @@ class Meeting {
   void TakeSeat(uint64_t group);
   absl::Status Dial(int peer);
   absl::Status WaitForNews(const Deadline& deadline);
-  void AcceptGuests();
+  absl::Status AcceptGuests();
   absl::Status HearGuests();
   absl::Status Hear(int peer);
   absl::Status HearHello(int peer, std::vector<FileDescriptor> files);

@@ -17,6 +17,7 @@
 #include "client/transport/shm/meeting.h"
 #include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
+#include "tests/support/few_files.h"
 
 namespace lockstep::transport {
 namespace {
@@ -178,7 +179,7 @@ class Impostor {
 
 TEST(ImpostorTest, WhoKnowsNoTokenIsNotHeard) {
   Impostor stranger;
-  const FileDescriptor process = OpenThisProcess();
+  const FileDescriptor process = *OpenThisProcess();
   WireHello hello = stranger.Hello();
   ++hello.token;
   stranger.Say(hello, {stranger.seat_file(), process.get()});
@@ -198,7 +199,7 @@ TEST(ImpostorTest, ACorruptHeaderIsNamed) {
       [](SeatHeader& h) { h.block_bytes = 1; }};
   for (const auto& corrupt : corruptions) {
     Impostor impostor;
-    const FileDescriptor process = OpenThisProcess();
+    const FileDescriptor process = *OpenThisProcess();
     corrupt(impostor.header());
     impostor.Say(impostor.Hello(), {impostor.seat_file(), process.get()});
     const absl::Status refused = impostor.Meet();
@@ -209,7 +210,7 @@ TEST(ImpostorTest, ACorruptHeaderIsNamed) {
 
 TEST(ImpostorTest, ASeatThatCouldBeCutShortIsRefused) {
   Impostor impostor;
-  const FileDescriptor process = OpenThisProcess();
+  const FileDescriptor process = *OpenThisProcess();
   FileDescriptor file(memfd_create("unsealed", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(file.get(), Seat::Bytes(kShape)), 0);
   impostor.Say(impostor.Hello(), {file.get(), process.get()});
@@ -225,10 +226,23 @@ TEST(ImpostorTest, WhoGivesNoSeatIsNoMember) {
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
 }
 
+// Neither when the guest comes, nor when its files do.
+TEST(ImpostorTest, WhoMayOpenNoMoreFilesBlamesNobody) {
+  for (const int more : {0, 1}) {
+    Impostor impostor;
+    const FileDescriptor process = *OpenThisProcess();
+    impostor.Say(impostor.Hello(), {impostor.seat_file(), process.get()});
+    const FewFiles few(more);
+    const absl::Status refused = impostor.Meet();
+    EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    EXPECT_FALSE(BlamedRank(refused).has_value()) << refused;
+  }
+}
+
 // It says that it has written its number; but not into this memory.
 TEST(ImpostorTest, AProbeThatDoesNotArriveProvesAnotherHost) {
   Impostor impostor;
-  const FileDescriptor process = OpenThisProcess();
+  const FileDescriptor process = *OpenThisProcess();
   impostor.Say(impostor.Hello(), {impostor.seat_file(), process.get()});
   impostor.Say(impostor.Hello(), {});
   const absl::Status refused = impostor.Meet();
