@@ -3,8 +3,8 @@
 //   data_plane_bench [ROUNDS [MAX_MIB [SIDE ...]]]
 //
 // 7 rounds, up to 256 MiB, all sides. With SIDEs it is for who tunes: only
-// those are run, and nothing is written. `crowd` is one, of the smallest sizes and
-// of more ranks than cores, and so is `hosts`, of groups over two.
+// those are run, and nothing is written. `crowd` is one, of the smallest sizes
+// and of more ranks than cores, and so is `hosts`, of groups over two.
 //
 // Who works on memory has a core for each rank; who works through the kernel or
 // brings a launcher is left to that. Each round runs the whole sweep of every

@@ -34,7 +34,9 @@
 //         theirs are then unspecified. The error is also the stream's.
 // End:    destroying a communicator aborts it and waits for what is running,
 //         not for what is queued. A rank whose operations are done may go
-//         before the others are.
+//         before the others are. After an error a peer may still live and have
+//         arena memory mapped: that is then copied to fresh pages, at the same
+//         addresses, and must rest while the communicator is destroyed.
 
 #ifndef LOCKSTEP_COMMUNICATOR_H_
 #define LOCKSTEP_COMMUNICATOR_H_

@@ -169,7 +169,9 @@ class AutoTransport final : public Transport {
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {
-    if (absl::Status checked = CheckGroup(group); !checked.ok()) return checked;
+    absl::Status checked = CheckGroup(group);
+    checked.Update(host_.Sound());
+    if (!checked.ok()) return checked;
     absl::StatusOr<std::unique_ptr<PendingLink>> link = links_->Prepare(group);
     if (!link.ok()) return std::move(link).status();
     absl::StatusOr<std::unique_ptr<Meeting>> meeting = Meeting::Listen(place_);

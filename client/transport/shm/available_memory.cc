@@ -67,14 +67,16 @@ uint64_t GroupAvailable(const std::string& max, const std::string& current,
   return most > held ? most - held : 0;
 }
 
-uint64_t AvailableMemory() {
-  uint64_t least =
-      std::min(MachineAvailable(Read("/proc/meminfo")), GroupsAvailable());
+uint64_t LargestFile() {
   rlimit file{};
-  if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY) {
-    least = std::min<uint64_t>(least, file.rlim_cur);
-  }
-  return least;
+  const bool limited =
+      getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY;
+  return limited ? file.rlim_cur : kAll;
+}
+
+uint64_t AvailableMemory() {
+  return std::min({MachineAvailable(Read("/proc/meminfo")), GroupsAvailable(),
+                   LargestFile()});
 }
 
 }  // namespace lockstep::transport

@@ -14,6 +14,9 @@ namespace lockstep::transport {
 // hold (RLIMIT_FSIZE, which counts for memory files too).
 uint64_t AvailableMemory();
 
+// RLIMIT_FSIZE; to go beyond it is a signal that ends the process.
+uint64_t LargestFile();
+
 // The pure halves. MemAvailable in bytes; everything if `meminfo` lacks it.
 uint64_t MachineAvailable(const std::string& meminfo);
 // What a group leaves: `max` and `current` are the files' texts, `stat` is

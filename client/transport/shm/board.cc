@@ -12,8 +12,8 @@
 namespace lockstep::transport {
 namespace {
 
-// How long an orderly end waits for the others to end too, before it takes
-// back what they have borrowed at the price of a copy.
+// How long the end of what failed waits for the others to end too, before it
+// takes back what they have borrowed at the price of a copy.
 constexpr std::chrono::milliseconds kFarewell{20};
 
 std::vector<int> Sockets(const std::vector<Peer>& peers) {
@@ -48,6 +48,7 @@ Board::Board(const Roster& roster, std::vector<Peer> peers,
 
 Board::~Board() {
   LetGo();
+  if (!failed_) return;
   const RankMask borrowers = lending_.Borrowers();
   const auto until = Patience::Clock::now() + kFarewell;
   RankMask unproven = Unproven(borrowers);
@@ -56,8 +57,7 @@ Board::~Board() {
             std::chrono::milliseconds(1));
     unproven = Unproven(borrowers);
   }
-  // There is nobody to tell of an error; the pages then stay shared.
-  if (unproven != 0) lending_.TakeBack(unproven).IgnoreError();
+  if (unproven != 0) lending_.TakeBack(unproven);
 }
 
 void Board::LetGo() {

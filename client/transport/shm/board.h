@@ -48,7 +48,8 @@ class Board {
         std::shared_ptr<ArenaBook> book, const Patience& patience);
 
   // Lets go what was borrowed, and sees to it that nobody who may still live
-  // can write to memory of this rank: see Lending.
+  // can write to memory of this rank: see Lending. If all that was begun has
+  // ended well, nobody does.
   ~Board();
 
   int rank() const { return rank_; }
@@ -90,6 +91,9 @@ class Board {
   int Outsider(int group_rank) const { return size() + group_rank; }
   int InGroup(int number) const;
 
+  // An operation has ended before its end.
+  void Failed() { failed_.store(true, std::memory_order_relaxed); }
+
   bool left() const { return left_.load(std::memory_order_relaxed); }
 
   // --- Whether to yield (patience.h) ---
@@ -124,6 +128,7 @@ class Board {
   std::vector<std::unique_ptr<Borrowing>> borrowings_;
 
   std::atomic<bool> left_{false};
+  std::atomic<bool> failed_{false};
   std::atomic<int> wary_{0};  // waits left without a yield
   std::atomic<RankMask> dead_{0};
   std::atomic<uint64_t> finished_by_all_{0};

@@ -45,6 +45,7 @@ Lending::Lent* Lending::LentAs(const std::shared_ptr<SharedSegment>& segment) {
 
 bool Lending::GiveTo(RankMask readers, const SharedSegment& segment,
                      Lent& lent) {
+  MutexLock lock(&segment.renewing);
   for (size_t peer = 0; peer < sockets_.size(); ++peer) {
     const RankMask one = MaskOf(static_cast<int>(peer));
     if ((readers & ~lent.to & one) == 0) continue;
@@ -88,16 +89,13 @@ RankMask Lending::Borrowers() {
   return borrowers;
 }
 
-absl::Status Lending::TakeBack(RankMask unproven) {
+void Lending::TakeBack(RankMask unproven) {
   MutexLock lock(&mutex_);
-  absl::Status renewed;
   for (auto& [id, lent] : lent_) {
     const std::shared_ptr<SharedSegment> segment = lent.segment.lock();
     if (segment == nullptr || (lent.to & unproven) == 0) continue;
-    // Another group may have seen to it already.
-    if (segment->id == id) renewed.Update(book_->Renew(*segment));
+    book_->Renew(*segment, id);  // unless another group has seen to it
   }
-  return renewed;
 }
 
 // --- What it has borrowed ----------------------------------------------------
@@ -122,6 +120,7 @@ absl::StatusOr<const Segment*> Borrowing::Receive(uint64_t id) {
     if (known != mapped_.end()) return &known->second;
     Loan loan{};
     auto message = ReceiveBytes(socket_, &loan, sizeof loan);
+    if (absl::IsResourceExhausted(message.status())) return message.status();
     if (!message.ok() || !message->has_value() ||
         (*message)->bytes != sizeof loan || (*message)->files.size() != 1) {
       return Blame(absl::DataLossError(absl::StrCat(

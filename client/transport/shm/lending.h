@@ -50,8 +50,9 @@ class Lending {
   // Whom segments have been lent to that still have an owner.
   RankMask Borrowers();
 
-  // Renews the segments that a rank of `unproven` may still write to.
-  absl::Status TakeBack(RankMask unproven);
+  // Renews the segments that a rank of `unproven` may still write to; see
+  // ArenaBook::Renew.
+  void TakeBack(RankMask unproven);
 
  private:
   struct Lent {

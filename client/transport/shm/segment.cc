@@ -1,11 +1,14 @@
 #include "client/transport/shm/segment.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -15,31 +18,82 @@ namespace lockstep::transport {
 namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+// Memory is taken in pieces: on some kernels a signal undoes all that one call
+// has taken, and between pieces one sees whether others have taken the rest.
+constexpr size_t kPiece = 64 << 20;
 
+// `taken`: what of it has been.
 absl::Status NoMemory(size_t bytes, const std::string& what,
-                      const std::string& why) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("no shared memory for ", what, ": ", bytes,
-                   " bytes are needed, ", AvailableMemory(), " are there",
-                   why.empty() ? "" : " (", why, why.empty() ? "" : ")"));
+                      const std::string& why, size_t taken = 0) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no shared memory for ", what, ": ", bytes, " bytes are needed, ",
+      taken + AvailableMemory(), " are there", why.empty() ? "" : " (", why,
+      why.empty() ? "" : ")"));
 }
 
 std::string Said(const char* call) {
   return absl::StrCat(call, ": ", std::strerror(errno));
 }
 
-absl::StatusOr<FileDescriptor> CreateFile(size_t bytes,
-                                          const std::string& what) {
-  if (bytes > AvailableMemory()) return NoMemory(bytes, what, "");
+// Keeps signals from the calling thread for a while.
+class SignalsLater {
+ public:
+  SignalsLater() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsLater() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsLater(const SignalsLater&) = delete;
+  SignalsLater& operator=(const SignalsLater&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// A file of no pages yet.
+absl::StatusOr<FileDescriptor> NewFile(size_t bytes, const std::string& what) {
+  if (bytes > LargestFile()) return NoMemory(bytes, what, "ulimit -f");
   FileDescriptor fd(memfd_create(absl::StrCat("lockstep ", what).c_str(),
                                  MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return NoMemory(bytes, what, Said("memfd_create"));
-  if (fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
-    return NoMemory(bytes, what, Said("fallocate"));
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return NoMemory(bytes, what, Said("ftruncate"));
   }
-  if (fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
-    return NoMemory(bytes, what, Said("sealing"));
+  return fd;
+}
+
+// Pages for the piece of the file that begins at `at`.
+absl::Status TakePiece(int fd, size_t at, size_t bytes,
+                       const std::string& what) {
+  const size_t piece = std::min(kPiece, bytes - at);
+  if (piece > AvailableMemory()) return NoMemory(bytes, what, "", at);
+  int taken = 0;
+  do {
+    const SignalsLater later;
+    taken = fallocate(fd, 0, static_cast<off_t>(at), static_cast<off_t>(piece));
+  } while (taken != 0 && errno == EINTR);
+  return taken == 0 ? absl::OkStatus()
+                    : NoMemory(bytes, what, Said("fallocate"), at);
+}
+
+absl::Status SealFile(int fd, size_t bytes, const std::string& what) {
+  return fcntl(fd, F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) == 0
+             ? absl::OkStatus()
+             : NoMemory(bytes, what, Said("sealing"), bytes);
+}
+
+absl::StatusOr<FileDescriptor> CreateFile(size_t bytes,
+                                          const std::string& what) {
+  if (bytes > AvailableMemory()) return NoMemory(bytes, what, "");
+  absl::StatusOr<FileDescriptor> fd = NewFile(bytes, what);
+  if (!fd.ok()) return fd;
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    absl::Status taken = TakePiece(fd->get(), at, bytes, what);
+    if (!taken.ok()) return taken;
   }
+  absl::Status sealed = SealFile(fd->get(), bytes, what);
+  if (!sealed.ok()) return sealed;
   return fd;
 }
 
@@ -54,11 +108,23 @@ void* Reserve(size_t bytes) {
 }
 
 // In place of what is at `at`.
-bool MapAt(void* at, int fd, size_t bytes, Lookup lookup) {
+bool MapAt(void* at, int fd, size_t bytes, Lookup lookup, size_t offset = 0) {
   return mmap(at, bytes, PROT_READ | PROT_WRITE,
               MAP_SHARED | MAP_FIXED |
                   (lookup == Lookup::kAllNow ? MAP_POPULATE : 0),
-              fd, 0) != MAP_FAILED;
+              fd, static_cast<off_t>(offset)) != MAP_FAILED;
+}
+
+bool WriteAll(int fd, const std::byte* data, size_t bytes, size_t offset) {
+  while (bytes > 0) {
+    const ssize_t done = pwrite(fd, data, bytes, static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    data += done;
+    bytes -= done;
+    offset += done;
+  }
+  return true;
 }
 
 }  // namespace
@@ -84,6 +150,9 @@ absl::StatusOr<Segment> Segment::Map(FileDescriptor fd, size_t bytes,
     return absl::InvalidArgumentError(
         absl::StrCat("it is no file of ", bytes, " bytes"));
   }
+  if (static_cast<uint64_t>(file.st_blocks) * 512 < bytes) {
+    return absl::InvalidArgumentError("it has holes");
+  }
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     return absl::InvalidArgumentError("its size is not sealed");
@@ -106,15 +175,27 @@ Segment::~Segment() {
   if (space_ != nullptr) munmap(space_, SpaceOf(bytes_));
 }
 
+// Piece by piece, so that there need not be memory for all of it twice: what
+// is left of the old file are holes.
 absl::Status Segment::Renew(const std::string& what) {
-  absl::StatusOr<Segment> fresh = Create(bytes_, what);
+  absl::StatusOr<FileDescriptor> fresh = NewFile(bytes_, what);
   if (!fresh.ok()) return std::move(fresh).status();
-  std::memcpy(fresh->data_, data_, bytes_);
-  if (!MapAt(data_, fresh->fd(), bytes_, Lookup::kAllNow)) {
-    return NoMemory(bytes_, what, Said("mmap"));
+  for (size_t at = 0; at < bytes_; at += kPiece) {
+    const size_t piece = std::min(kPiece, bytes_ - at);
+    absl::Status taken = TakePiece(fresh->get(), at, bytes_, what);
+    if (!taken.ok()) return taken;
+    if (!WriteAll(fresh->get(), data() + at, piece, at)) {
+      return NoMemory(bytes_, what, Said("pwrite"), at);
+    }
+    if (!MapAt(data() + at, fresh->get(), piece, Lookup::kAllNow, at)) {
+      return NoMemory(bytes_, what, Said("mmap"), at);
+    }
+    fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(at), static_cast<off_t>(piece));
   }
-  std::swap(fd_, fresh->fd_);
-  return absl::OkStatus();
+  absl::Status sealed = SealFile(fresh->get(), bytes_, what);
+  if (sealed.ok()) fd_ = *std::move(fresh);
+  return sealed;
 }
 
 }  // namespace lockstep::transport

@@ -7,7 +7,8 @@
 //           data()  ═══ the same pages ═══  data()
 //
 // The pages are taken when it is created (fallocate), and its size is sealed:
-// touching it can never be SIGBUS, whatever a peer does to the file.
+// touching it is never SIGBUS, whatever a peer does to the file. (A page that a
+// peer gives back is a zeroed one at the next touch.)
 //
 // Colours: processors guess where in the first cache a line lies by a hash of
 // some bits of its address (AMD's way predictor, of bits 12 to 27). A reduction
@@ -68,8 +69,9 @@ class Segment {
   int fd() const { return fd_.get(); }
 
   // Puts fresh pages with the same bytes at the same addresses. Who has mapped
-  // the old ones keeps them, and reaches this memory no more. Nobody here may
-  // write to it meanwhile.
+  // the old ones keeps those, emptied, and reaches this memory no more. Nobody
+  // here may write to it meanwhile. It needs memory for a piece of it, 64 MiB.
+  // After an error the bytes are all there, and some of the pages old.
   absl::Status Renew(const std::string& what);
 
  private:

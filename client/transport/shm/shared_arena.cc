@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -100,21 +101,41 @@ void ArenaBook::Release(SharedSegment* segment) {
 }
 
 ArenaBook::Found ArenaBook::Find(const void* data, size_t bytes) const {
-  MutexLock lock(&mutex_);
-  const auto at = segments_.upper_bound(Address(data));
-  if (at == segments_.end() || at->first - Address(data) < bytes) return {};
-  std::shared_ptr<SharedSegment> segment = at->second.lock();
-  if (segment == nullptr || Address(data) < Address(segment->memory.data())) {
+  std::shared_ptr<SharedSegment> segment;
+  {
+    MutexLock lock(&mutex_);
+    const auto at = segments_.upper_bound(Address(data));
+    if (at == segments_.end() || at->first - Address(data) < bytes) return {};
+    segment = at->second.lock();
+  }
+  if (segment == nullptr || segment->exposed ||
+      Address(data) < Address(segment->memory.data())) {
     return {};
   }
   const uint64_t offset = Address(data) - Address(segment->memory.data());
   return {std::move(segment), offset};
 }
 
-absl::Status ArenaBook::Renew(SharedSegment& segment) {
-  absl::Status renewed = segment.memory.Renew(kWhat);
-  if (renewed.ok()) segment.id = ++ids_;
-  return renewed;
+void ArenaBook::Renew(SharedSegment& segment, uint64_t id) {
+  MutexLock lock(&segment.renewing);
+  if (segment.id != id) return;
+  segment.exposed = !segment.memory.Renew(kWhat).ok();
+  if (!segment.exposed) segment.id = ++ids_;
+}
+
+absl::Status ArenaBook::Sound() const {
+  std::vector<std::shared_ptr<SharedSegment>> all;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [end, segment] : segments_) all.push_back(segment.lock());
+  }
+  for (const auto& segment : all) {
+    if (segment == nullptr || !segment->exposed) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a lost worker may still write to ", segment->memory.bytes(),
+        " bytes of the arena, and there was no memory to put in their place"));
+  }
+  return absl::OkStatus();
 }
 
 std::unique_ptr<Arena> MakeSharedArena(std::shared_ptr<ArenaBook> book) {

@@ -32,6 +32,9 @@ namespace lockstep::transport {
 struct SharedSegment {
   Segment memory;
   std::atomic<uint64_t> id{0};
+  // Somebody who should not may still write to it: it is lent no more.
+  std::atomic<bool> exposed{false};
+  mutable Mutex renewing;  // taken by who renews it, or gives its file away
 };
 
 // Which addresses of this process lie in shared segments.
@@ -47,8 +50,13 @@ class ArenaBook : public std::enable_shared_from_this<ArenaBook> {
   // Where [data, data + bytes) lies.
   Found Find(const void* data, size_t bytes) const;
 
-  // Fresh pages and a new id for `segment`, at the same addresses.
-  absl::Status Renew(SharedSegment& segment);
+  // Fresh pages and a new id for `segment`, at the same addresses, unless it
+  // has another id than `id` already. If there is no memory for that, it is
+  // exposed.
+  void Renew(SharedSegment& segment, uint64_t id);
+
+  // ResourceExhausted as long as any segment is exposed.
+  absl::Status Sound() const;
 
   // How many segments have been let go so far.
   uint64_t releases() const { return releases_.load(); }
@@ -56,6 +64,8 @@ class ArenaBook : public std::enable_shared_from_this<ArenaBook> {
  private:
   void Release(SharedSegment* segment);
 
+  // A shared_ptr that may be a segment's last is dropped without this lock: its
+  // Release takes it.
   mutable Mutex mutex_;
   std::map<uintptr_t, std::weak_ptr<SharedSegment>> segments_
       ABSL_GUARDED_BY(mutex_);  // by the address behind their last byte

@@ -53,7 +53,9 @@ class ShmTransport final : public Transport {
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {
-    if (absl::Status checked = CheckGroup(group); !checked.ok()) return checked;
+    absl::Status checked = CheckGroup(group);
+    checked.Update(host_.Sound());
+    if (!checked.ok()) return checked;
     if (group.size > kRanksMax) {
       return absl::InvalidArgumentError(
           absl::StrCat("group '", group.name, "' has ", group.size,

@@ -30,6 +30,22 @@ absl::StatusOr<Progress> AdvanceAll(Tasks& tasks, RankMask* waits) {
   return moved ? Progress::kMoved : Progress::kNothing;
 }
 
+absl::Status RunToTheEnd(Tasks& tasks, Board& board) {
+  Watch watch(board);
+  for (;;) {
+    RankMask waits = 0;
+    absl::StatusOr<Progress> progress = AdvanceAll(tasks, &waits);
+    if (!progress.ok()) return std::move(progress).status();
+    if (*progress == Progress::kDone) return absl::OkStatus();
+    if (*progress == Progress::kNothing) {
+      if (absl::Status turn = watch.Turn(waits); !turn.ok()) return turn;
+      continue;
+    }
+    watch.Moved();
+    if (board.left()) return absl::CancelledError("the group was left");
+  }
+}
+
 class ShmExecutor final : public Executor {
  public:
   explicit ShmExecutor(std::unique_ptr<Board> board)
@@ -71,19 +87,9 @@ std::unique_ptr<Task> MakeTask(const Call& call, Board& board) {
 }
 
 absl::Status RunTasks(Tasks&& tasks, Board& board) {
-  Watch watch(board);
-  for (;;) {
-    RankMask waits = 0;
-    absl::StatusOr<Progress> progress = AdvanceAll(tasks, &waits);
-    if (!progress.ok()) return std::move(progress).status();
-    if (*progress == Progress::kDone) return absl::OkStatus();
-    if (*progress == Progress::kNothing) {
-      if (absl::Status turn = watch.Turn(waits); !turn.ok()) return turn;
-      continue;
-    }
-    watch.Moved();
-    if (board.left()) return absl::CancelledError("the group was left");
-  }
+  absl::Status ended = RunToTheEnd(tasks, board);
+  if (!ended.ok()) board.Failed();
+  return ended;
 }
 
 std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board) {

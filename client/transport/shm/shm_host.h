@@ -30,6 +30,10 @@ class ShmHost {
 
   std::unique_ptr<Arena> MakeArena() const { return MakeSharedArena(book_); }
 
+  // Before every group: whether its memory is this process's alone, see
+  // ArenaBook::Sound.
+  absl::Status Sound() const { return book_->Sound(); }
+
  private:
   std::shared_ptr<ArenaBook> book_ = std::make_shared<ArenaBook>();
   std::chrono::nanoseconds cost_of_sleep_ = CostOfSleep();

@@ -3,21 +3,20 @@
 
 #include "client/transport/shm/board.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "client/transport/blame.h"
 #include "client/transport/call.h"
 #include "client/transport/shm/shared_arena.h"
 #include "client/transport/shm/shm_executor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/transport/shm/boards.h"
+#include "tests/support/few_files.h"
 
 namespace lockstep::transport {
 namespace {
@@ -30,104 +29,63 @@ constexpr Patience kSleepsAtOnce{.looks = std::chrono::nanoseconds(0),
                                  .all = std::chrono::nanoseconds(0),
                                  .nap = std::chrono::hours(1)};
 
-class Boards {
- public:
-  explicit Boards(int size) : size_(size) {
-    const Seat::Shape shape{.size = size,
-                            .chunk_bytes = 64 * static_cast<size_t>(size),
-                            .block_bytes = 64};
-    for (int rank = 0; rank < size; ++rank) {
-      memory_.push_back(*Segment::Create(Seat::Bytes(shape), "a seat"));
-    }
-    std::vector<std::vector<Peer>> peers(size);
-    for (int rank = 0; rank < size; ++rank) {
-      for (Segment& memory : memory_) peers[rank].push_back(Map(memory, shape));
-      for (int other = 0; other < rank; ++other) {
-        int ends[2];
-        EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends),
-                  0);
-        peers[rank][other].socket = FileDescriptor(ends[0]);
-        peers[other][rank].socket = FileDescriptor(ends[1]);
-      }
-    }
-    for (int rank = 0; rank < size; ++rank) {
-      books_.push_back(std::make_shared<ArenaBook>());
-      boards_.push_back(std::make_unique<Board>(Roster{.rank = rank},
-                                                std::move(peers[rank]),
-                                                books_.back(), kSleepsAtOnce));
-    }
+// How often each rank's bell has been rung.
+std::vector<uint32_t> Bells(Boards& boards) {
+  std::vector<uint32_t> bells;
+  for (int rank = 0; rank < boards.size(); ++rank) {
+    bells.push_back(boards.at(rank).mine().header().bell);
   }
+  return bells;
+}
 
-  int size() const { return size_; }
-  Board& at(int rank) { return *boards_[rank]; }
-  std::unique_ptr<Board> Take(int rank) { return std::move(boards_[rank]); }
-  std::shared_ptr<ArenaBook> book(int rank) { return books_[rank]; }
-
-  // How often each rank's bell has been rung.
-  std::vector<uint32_t> Bells() {
-    std::vector<uint32_t> bells;
-    for (const auto& board : boards_) {
-      bells.push_back(board->mine().header().bell);
-    }
-    return bells;
+void AllSleep(Boards& boards) {
+  for (int rank = 0; rank < boards.size(); ++rank) {
+    ++boards.at(rank).mine().header().sleepers;
   }
-  void AllSleep() {
-    for (const auto& board : boards_) ++board->mine().header().sleepers;
-  }
-
- private:
-  static Peer Map(const Segment& memory, const Seat::Shape& shape) {
-    Peer peer;
-    peer.memory =
-        *Segment::Map(FileDescriptor(dup(memory.fd())), Seat::Bytes(shape));
-    peer.seat = Seat(peer.memory.data(), shape);
-    return peer;
-  }
-
-  const int size_;
-  std::vector<Segment> memory_;
-  std::vector<std::shared_ptr<ArenaBook>> books_;
-  std::vector<std::unique_ptr<Board>> boards_;
-};
+}
 
 TEST(BoardTest, WhoWaitsForAllIsWokenByTheLast) {
   Boards boards(3);
-  boards.AllSleep();
+  AllSleep(boards);
   boards.at(1).Finish(1);
-  EXPECT_THAT(boards.Bells(), Each(0)) << "two are missing";
+  EXPECT_THAT(Bells(boards), Each(0)) << "two are missing";
   boards.at(2).Finish(1);
-  EXPECT_THAT(boards.Bells(), ElementsAre(1, 0, 0))
+  EXPECT_THAT(Bells(boards), ElementsAre(1, 0, 0))
       << "rank 0 may wait for all but itself";
   boards.at(0).Finish(1);
-  EXPECT_THAT(boards.Bells(), ElementsAre(2, 1, 1));
+  EXPECT_THAT(Bells(boards), ElementsAre(2, 1, 1));
 }
 
 TEST(BoardTest, TheLastWakesThoughItGoesFurtherThanOthers) {
   Boards boards(3);
-  boards.AllSleep();
+  AllSleep(boards);
   boards.at(0).Finish(1);
   boards.at(1).Finish(1);
-  const std::vector<uint32_t> before = boards.Bells();
+  const std::vector<uint32_t> before = Bells(boards);
   boards.at(2).Finish(2);  // out of order: 1 is not finished
-  EXPECT_EQ(boards.Bells(), before);
+  EXPECT_EQ(Bells(boards), before);
   boards.at(2).Finish(1);  // both are
-  EXPECT_THAT(boards.Bells(),
+  EXPECT_THAT(Bells(boards),
               ElementsAre(before[0] + 1, before[1] + 1, before[2] + 1));
 }
 
+using Executors = std::vector<std::unique_ptr<Executor>>;
+
 // Every rank runs `calls` of its own, on a thread of its own.
-void RunRanks(Boards& boards,
-              const std::function<std::vector<Call>(int rank)>& calls) {
+Executors RunRanks(Boards& boards,
+                   const std::function<std::vector<Call>(int rank)>& calls) {
+  Executors executors(boards.size());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < boards.size(); ++rank) {
-    threads.emplace_back([&boards, &calls, rank] {
-      const auto executor = MakeShmExecutor(boards.Take(rank));
+    threads.emplace_back([&boards, &calls, &executors, rank] {
+      executors[rank] = MakeShmExecutor(boards.Take(rank));
       for (const Call& call : calls(rank)) {
-        EXPECT_EQ(executor->Execute({call}), absl::OkStatus());
+        EXPECT_EQ(executors[rank]->Execute({&call, 1}), absl::OkStatus());
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  return executors;
 }
 
 // `rounds` of all collectives on `count` elements of `data`, which end as they
@@ -175,7 +133,7 @@ TEST_P(NobodySleepsForEverTest, InAnyCollective) {
   constexpr int kRanks = 4;
   constexpr int kRounds = 60;
   const size_t count = GetParam().count;
-  Boards boards(kRanks);
+  Boards boards(kRanks, kSleepsAtOnce);
   std::vector<ArenaBuffer> memory;
   for (int rank = 0; rank < kRanks; ++rank) {
     const auto arena = GetParam().in_arena ? MakeSharedArena(boards.book(rank))
@@ -200,6 +158,72 @@ INSTANTIATE_TEST_SUITE_P(Ways, NobodySleepsForEverTest,
                                          Sizes{"Staged", 4096, false},
                                          Sizes{"Direct", 4096, true}),
                          [](const auto& info) { return info.param.name; });
+
+// --- Whose memory it is afterwards -------------------------------------------
+
+class AfterwardsTest : public testing::Test {
+ protected:
+  static constexpr size_t kCount = 4096;
+
+  AfterwardsTest() {
+    for (int rank = 0; rank < 2; ++rank) {
+      memory_.push_back(*MakeSharedArena(boards_.book(rank))
+                             ->Allocate(kCount * sizeof(float)));
+    }
+  }
+
+  float* data(int rank) { return memory_[rank].as<float>().data(); }
+  uint64_t PagesOf(int rank) {
+    return boards_.book(rank)->Find(data(rank), 1).segment->id;
+  }
+  Call Sum(int rank, uint64_t number) {
+    return {.kind = CallKind::kAllReduce,
+            .in = data(rank),
+            .out = data(rank),
+            .count = kCount,
+            .dtype = DType::kF32,
+            .tag = FirstTag(false, number)};
+  }
+
+  Boards boards_{2, kSleepsAtOnce};
+  std::vector<ArenaBuffer> memory_;
+};
+
+TEST_F(AfterwardsTest, WhatHasEndedWellIsNotCopied) {
+  const uint64_t pages = PagesOf(0);
+  Executors executors = RunRanks(
+      boards_, [&](int rank) { return std::vector<Call>{Sum(rank, 1)}; });
+  executors[0] = nullptr;  // the other lives, and has it mapped
+  EXPECT_EQ(PagesOf(0), pages);
+}
+
+TEST_F(AfterwardsTest, WhatSomebodyMayStillWriteToIsReplaced) {
+  const uint64_t pages = PagesOf(0);
+  Executors executors = RunRanks(
+      boards_, [&](int rank) { return std::vector<Call>{Sum(rank, 1)}; });
+  data(0)[7] = 7;
+  executors[1]->Cut(absl::CancelledError("it has enough"));
+  const Call alone = Sum(0, 2);
+  EXPECT_TRUE(absl::IsUnavailable(executors[0]->Execute({&alone, 1})));
+  executors[0] = nullptr;
+  EXPECT_NE(PagesOf(0), pages);
+  EXPECT_EQ(data(0)[7], 7);
+}
+
+// --- Limits of this process --------------------------------------------------
+
+TEST_F(AfterwardsTest, WhoMayOpenNoMoreFilesBlamesNobody) {
+  Board& owner = boards_.at(0);
+  const Place place = owner.lending().Offer(data(0), 64, owner.others());
+  ASSERT_NE(place.segment, 0u);
+  Borrowing& borrowing = boards_.at(1).borrowing(0);
+  {
+    const FewFiles none(0);
+    const absl::Status refused = borrowing.Resolve(place, 64).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    EXPECT_FALSE(BlamedRank(refused).has_value());
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::transport

@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -119,6 +122,30 @@ TEST(SegmentTest, RenewedItHasTheSameBytesAtTheSameAddressForItsOwnerAlone) {
   EXPECT_EQ(segment->data()[4321], std::byte{3});
 }
 
+TEST(SegmentTest, RenewedPieceByPieceItLeavesNothingInTheOldPages) {
+  constexpr size_t kBytes = (130 << 20) + 8192;  // three pieces
+  auto segment = Segment::Create(kBytes, "a test");
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  const FileDescriptor old(dup(segment->fd()));
+  auto other = Segment::Map(FileDescriptor(dup(old.get())), kBytes);
+  ASSERT_TRUE(other.ok());
+  uint64_t* const words = reinterpret_cast<uint64_t*>(segment->data());
+  const size_t count = kBytes / sizeof *words;
+  for (size_t i = 0; i < count; i += 509) words[i] = i + 1;
+  ASSERT_EQ(segment->Renew("a test"), absl::OkStatus());
+  size_t lost = 0;
+  for (size_t i = 0; i < count; i += 509) lost += words[i] != i + 1;
+  EXPECT_EQ(lost, 0u);
+  struct stat file {};
+  ASSERT_EQ(fstat(old.get(), &file), 0);
+  EXPECT_EQ(file.st_blocks, 0) << "memory is held twice";
+  other->data()[kBytes - 1] = std::byte{9};
+  EXPECT_EQ(segment->data()[kBytes - 1], std::byte{0});
+  // Nobody maps what may have holes.
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Segment::Map(FileDescriptor(dup(old.get())), kBytes).status()));
+}
+
 // --- The arena ---------------------------------------------------------------
 
 bool AllZero(const ArenaBuffer& buffer) {
@@ -190,8 +217,45 @@ TEST(ArenaBookTest, ARenewedSegmentHasAnotherId) {
   const auto book = std::make_shared<ArenaBook>();
   const auto segment = *book->Create(4096);
   const uint64_t id = segment->id;
-  ASSERT_TRUE(book->Renew(*segment).ok());
-  EXPECT_NE(segment->id, id);
+  book->Renew(*segment, id);
+  const uint64_t next = segment->id;
+  EXPECT_NE(next, id);
+  book->Renew(*segment, id);
+  EXPECT_EQ(segment->id, next) << "somebody else has done it";
+  EXPECT_EQ(book->Sound(), absl::OkStatus());
+}
+
+// What lies below a segment is looked for in it, too.
+TEST(ArenaBookTest, MayLoseASegmentWhileSomebodyLooks) {
+  const auto book = std::make_shared<ArenaBook>();
+  std::atomic<bool> over{false};
+  std::thread looks([&] {
+    while (!over) {
+      EXPECT_EQ(book->Find(book.get(), 1).segment, nullptr);
+    }
+  });
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(book->Create(4096).ok());
+  over = true;
+  looks.join();
+}
+
+TEST(ArenaBookTest, WhatCannotBeRenewedIsLentNoMoreAndIsSaid) {
+  const auto book = std::make_shared<ArenaBook>();
+  auto segment = *book->Create(1 << 20);
+  std::byte* const data = segment->memory.data();
+  data[5] = std::byte{5};
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  book->Renew(*segment, segment->id);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(data[5], std::byte{5});
+  EXPECT_EQ(book->Find(data, 1).segment, nullptr);
+  EXPECT_TRUE(absl::IsResourceExhausted(book->Sound()));
+  EXPECT_TRUE(Mentions(book->Sound(), "may still write")) << book->Sound();
+  segment = nullptr;
+  EXPECT_EQ(book->Sound(), absl::OkStatus());
 }
 
 // --- Handles -----------------------------------------------------------------
