@@ -1,14 +1,18 @@
 // lockstep-perf's ranks in device memory, on fake GPUs.
 
+#include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_gpu.h"
+#include "tests/support/forwarding_tables.h"
 #include "tools/perf/device_ground.h"
 #include "tools/perf/operation.h"
 
@@ -36,33 +40,87 @@ class Board {
   int come_ = 0;
 };
 
+using Tables = transport::nccl::Tables;
+
+// Measures on every rank at once, and calls check(row) with what each says.
+template <typename Decorate, typename Check>
+void MeasureAll(const Options& options, Decorate decorate, Check check) {
+  fake::FakeGpus gpus;
+  Board board;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < kRanks; ++r) {
+    threads.emplace_back([&, r] {
+      Tables tables = gpus.TablesOf(r);
+      decorate(r, &tables);
+      auto ground = MakeDeviceGround(tables);
+      ASSERT_TRUE(ground.ok()) << ground.status();
+      Rank rank(options, r, *std::move(ground));
+      ASSERT_EQ(rank.Connect([&](const std::string& handle) {
+        return board.Exchange(r, handle);
+      }),
+                absl::OkStatus());
+      for (const size_t bytes : {1024, 9000}) {
+        const auto row = rank.Measure(bytes);
+        ASSERT_TRUE(row.ok()) << row.status();
+        check(*row);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(gpus.violations(), testing::IsEmpty());
+}
+
 TEST(PerfDeviceTest, EveryOperationIsRight) {
   for (const std::string& name : OperationNames()) {
-    const Options options{
-        .op = name, .iterations = 2, .warmup = 1, .ranks = kRanks};
-    fake::FakeGpus gpus;
-    Board board;
-    std::vector<std::thread> threads;
-    for (int r = 0; r < kRanks; ++r) {
-      threads.emplace_back([&, r] {
-        auto ground = MakeDeviceGround(gpus.TablesOf(r));
-        ASSERT_TRUE(ground.ok()) << ground.status();
-        Rank rank(options, r, *std::move(ground));
-        ASSERT_EQ(rank.Connect([&](const std::string& handle) {
-          return board.Exchange(r, handle);
-        }),
-                  absl::OkStatus());
-        for (const size_t bytes : {1024, 9000}) {
-          const auto row = rank.Measure(bytes);
-          ASSERT_TRUE(row.ok()) << row.status();
-          EXPECT_EQ(row->wrong, 0u) << name;
-          EXPECT_GT(row->seconds, 0);
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_THAT(gpus.violations(), testing::IsEmpty());
+    MeasureAll(
+        {.op = name, .iterations = 2, .warmup = 1, .ranks = kRanks},
+        [](int, Tables*) {},
+        [&](const Row& row) {
+          EXPECT_EQ(row.wrong, 0u) << name;
+          EXPECT_GT(row.seconds, 0);
+        });
   }
+}
+
+// Its barriers wait for nobody, but that of rank 0 comes only when the others
+// have left theirs, and tell of it.
+class BrokenBarriers final : public fake::ForwardingNccl {
+ public:
+  BrokenBarriers(std::shared_ptr<NcclApi> inner, int rank,
+                 std::atomic<int>* told)
+      : ForwardingNccl(std::move(inner)), rank_(rank), told_(*told) {}
+
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    const bool barrier = dtype == DType::kUint8;
+    while (barrier && rank_ == 0 && told_ < kRanks - 1) {
+      std::this_thread::yield();
+    }
+    return inner_->AllReduce(in, out, barrier ? 0 : count, dtype, op, comm,
+                             stream);
+  }
+  Result AllGather(const void* in, void* out, size_t count, DType dtype,
+                   Comm comm, StreamHandle stream) override {
+    told_ += rank_ != 0;
+    return inner_->AllGather(in, out, count, dtype, comm, stream);
+  }
+
+ private:
+  const int rank_;
+  std::atomic<int>& told_;
+};
+
+TEST(PerfDeviceTest, ABarrierThatDoesNotHoldIsWrong) {
+  std::atomic<int> told = 0;
+  std::atomic<size_t> wrong = 0;
+  MeasureAll(
+      {.op = "barrier", .iterations = 2, .warmup = 1, .ranks = kRanks},
+      [&](int rank, Tables* tables) {
+        tables->nccl =
+            std::make_shared<BrokenBarriers>(tables->nccl, rank, &told);
+      },
+      [&](const Row& row) { wrong += row.wrong; });
+  EXPECT_GE(wrong, static_cast<size_t>(kRanks - 1));
 }
 
 }  // namespace

@@ -46,11 +46,11 @@ TEST(PerfOperationTest, NothingIsWrongAfterARunAndMuchBefore) {
         Operation& op = **operation;
         HostStream stream;
         op.Fill();
-        const bool has_it =
-            name == "barrier" || (name == "broadcast" && rank == options.root);
+        const bool has_it = name == "broadcast" && rank == options.root;
         EXPECT_EQ(op.Wrong() == 0, has_it) << name;
         ASSERT_TRUE(op.Run(stream).ok());
         ASSERT_TRUE(stream.Synchronize().ok());
+        ASSERT_TRUE(op.Take(stream).ok());
         EXPECT_EQ(op.Wrong(), 0u) << name << " " << Name(dtype);
       });
     }
@@ -89,6 +89,25 @@ TEST(PerfOptionsTest, SizesGrowByAFactorOrAStep) {
   EXPECT_EQ(options.Sizes(), (std::vector<size_t>{1024, 5024}));
   options.op = "barrier";
   EXPECT_EQ(options.Sizes(), std::vector<size_t>{0});
+}
+
+TEST(PerfOptionsTest, SizesWithoutAnElementOfEachRankAreLeftOut) {
+  for (const std::string& op : OperationNames()) {
+    if (op == "barrier") continue;
+    const Options options{
+        .op = op, .min_bytes = 1, .max_bytes = 64, .ranks = kRanks};
+    Together([&](int, Communicator& comm) {
+      for (size_t bytes : options.Sizes()) {
+        const auto operation = Operation::Create(options, bytes, comm, nullptr);
+        ASSERT_TRUE(operation.ok()) << operation.status();
+        EXPECT_GT((*operation)->count(), 0u) << op << " " << bytes;
+      }
+      const auto under =
+          Operation::Create(options, LeastBytes(options) - 1, comm, nullptr);
+      ASSERT_TRUE(under.ok()) << under.status();
+      EXPECT_EQ((*under)->count(), 0u) << op;
+    });
+  }
 }
 
 }  // namespace

@@ -73,6 +73,8 @@ TEST(PerfTest, WhatMakesNoSenseIsRefusedWithTwo) {
            {"all_reduce", "-b", "12X"},
            {"all_reduce", "-b", "-1"},
            {"all_reduce", "-b", "2K", "-e", "1K"},
+           {"all_reduce", "-b", "1", "-e", "3"},
+           {"all_gather", "-b", "1", "-e", "8", "--ranks", "3"},
            {"all_reduce", "--ranks", "0"},
            {"all_reduce", "--transport", "pigeon"},
            {"all_reduce", "--transport", "shm", "--hosts", "2"},

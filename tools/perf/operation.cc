@@ -1,7 +1,10 @@
 #include "tools/perf/operation.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "kernels/dispatch.h"
@@ -135,7 +138,7 @@ class Buffered : public Operation {
     given.Update(memory_->Give(out_buffer_));
     return given;
   }
-  absl::Status Take() override {
+  absl::Status Take(Stream&) override {
     absl::Status taken = memory_->Take(in_buffer_);
     taken.Update(memory_->Take(out_buffer_));
     return taken;
@@ -300,13 +303,57 @@ class SendRecv final : public Buffered {
   int previous() const { return (rank() + ranks() - 1) % ranks(); }
 };
 
+// Ranks of one machine have one clock: nobody may leave before all have come.
 class Barrier final : public Buffered {
  public:
   using Buffered::Buffered;
-  absl::Status Prepare(size_t, Memory*) { return absl::OkStatus(); }
-  absl::Status Run(Stream& stream) override { return comm_.Barrier(stream); }
-  void Fill() override {}
-  size_t Wrong() const override { return 0; }
+  absl::Status Prepare(size_t, Memory* memory) {
+    if (memory != nullptr) memory_ = memory;
+    for (auto [count, buffer] :
+         {std::pair(1, &in_buffer_), std::pair(ranks(), &out_buffer_)}) {
+      auto made = memory_->Allocate(count * sizeof(int64_t));
+      if (!made.ok()) return made.status();
+      *buffer = *std::move(made);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Run(Stream& stream) override {
+    came(in_buffer_)[0] = Now();
+    return comm_.Barrier(stream);
+  }
+  void Fill() override {
+    left_ = 0;
+    came(in_buffer_)[0] = kNever;
+    std::fill_n(came(out_buffer_), ranks(), kNever);
+  }
+  absl::Status Take(Stream& stream) override {
+    left_ = Now();
+    absl::Status told = memory_->Give(in_buffer_);
+    told.Update(comm_.AllGather(in_buffer_.data(), out_buffer_.data(), 1,
+                                DType::kI64, stream));
+    told.Update(stream.Synchronize());
+    told.Update(memory_->Take(out_buffer_));
+    return told;
+  }
+  size_t Wrong() const override {
+    const int64_t* const all = came(out_buffer_);
+    return std::count_if(all, all + ranks(),
+                         [this](int64_t one) { return one > left_; });
+  }
+
+ private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  static int64_t Now() {
+    return std::chrono::nanoseconds(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+  static int64_t* came(const Memory::Buffer& buffer) {
+    return reinterpret_cast<int64_t*>(buffer.seen());
+  }
+
+  int64_t left_ = 0;
 };
 
 template <typename T>
@@ -335,6 +382,13 @@ double BusFactor(const std::string& op, int ranks) {
   if (op == "all_reduce") return 2 * others;
   if (op == "broadcast" || op == "sendrecv") return 1;
   return op == "barrier" ? 0 : others;
+}
+
+size_t LeastBytes(const Options& options) {
+  const bool divides = options.op == "all_gather" ||
+                       options.op == "reduce_scatter" ||
+                       options.op == "all_to_all";
+  return SizeOf(options.dtype) * (divides ? options.ranks : 1);
 }
 
 absl::StatusOr<std::unique_ptr<Operation>> Operation::Create(

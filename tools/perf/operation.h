@@ -34,6 +34,9 @@ const std::vector<std::string>& OperationNames();
 // busbw / algbw.
 double BusFactor(const std::string& op, int ranks);
 
+// The smallest size in which there is something to move, and to be wrong.
+size_t LeastBytes(const Options& options);
+
 class Operation {
  public:
   // `memory` must outlive it; null: the host's, private. ResourceExhausted if
@@ -52,9 +55,11 @@ class Operation {
   virtual void Fill() = 0;
   // Then brings them to where the operation works ...
   virtual absl::Status Give() = 0;
-  // ... and, after a Run, what is there to where Wrong looks.
-  virtual absl::Status Take() = 0;
-  // How many elements are wrong after one Run from what Fill wrote.
+  // ... and, once a Run is over, what is there to where Wrong looks. All ranks
+  // together: of a barrier, they tell each other when they came.
+  virtual absl::Status Take(Stream& stream) = 0;
+  // How many elements are wrong after one Run from what Fill wrote; of a
+  // barrier, how many ranks had not come when this one left.
   virtual size_t Wrong() const = 0;
 
  protected:

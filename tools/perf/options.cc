@@ -67,6 +67,10 @@ std::string Contradiction(const Options& options) {
   if (options.max_bytes < options.min_bytes) {
     return "-e is smaller than -b";
   }
+  if (options.Sizes().empty()) {
+    return "no size from -b to -e holds an element of each rank: that takes " +
+           std::to_string(LeastBytes(options)) + " bytes";
+  }
   if (options.root >= options.ranks) return "-r is no rank";
   if (options.redop == ReduceOp::kMean && !IsFloat(options.dtype)) {
     return "the avg of integers is not defined";
@@ -90,8 +94,9 @@ std::string Contradiction(const Options& options) {
 std::vector<size_t> Options::Sizes() const {
   if (op == "barrier") return {0};
   std::vector<size_t> sizes;
+  const size_t least = LeastBytes(*this);
   for (size_t bytes = min_bytes; bytes <= max_bytes;) {
-    sizes.push_back(bytes);
+    if (bytes >= least) sizes.push_back(bytes);
     const size_t next = step_bytes > 0 ? bytes + step_bytes
                                        : bytes * static_cast<size_t>(factor);
     if (next <= bytes) break;

@@ -35,7 +35,8 @@ struct Options {
   // The host that `rank` pretends to run on; neighbours share one.
   int HostOf(int rank) const { return rank * hosts / ranks; }
 
-  // Every size to measure, ascending; one, 0, for a barrier.
+  // Every size to measure, ascending: of those asked for, the ones that hold
+  // an element of each rank. One, 0, for a barrier.
   std::vector<size_t> Sizes() const;
 };
 

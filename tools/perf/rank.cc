@@ -43,7 +43,8 @@ absl::StatusOr<Row> Rank::Measure(size_t bytes) {
   // Nobody's input may be read before it is there.
   absl::StatusOr<double> checked = SecondsOf(op, 1);
   if (!checked.ok()) return checked.status();
-  if (absl::Status taken = op.Take(); !taken.ok()) return taken;
+  absl::Status taken = op.Take(*ground_.stream);
+  if (!taken.ok()) return taken;
   double totals[] = {*seconds / options_.iterations,
                      static_cast<double>(op.Wrong())};
   if (absl::Status summed = Sum(totals, 2); !summed.ok()) return summed;
