@@ -36,7 +36,8 @@ absl::Status Exchange::Start() {
   size_t space = 0;
   for (const Outgoing& give : gives_) space += HeadSpace(give.bytes);
   for (const Incoming& take : takes_) space += HeadSpace(take.bytes);
-  heads_ = wire_.scratch.Take(space);
+  absl::Status taken = wire_.scratch.Take(space, &heads_);
+  if (!taken.ok()) return taken;
   // Receives first: what arrives finds its place.
   if (absl::Status posted = PostTakes(); !posted.ok()) return posted;
   if (absl::Status posted = PostGives(); !posted.ok()) return posted;

@@ -75,8 +75,10 @@ class LargeReduction final : public Operation {
         announcements_(call, call.bytes(), wire.link) {}
 
   absl::Status Start() override {
-    room_ = wire_.scratch.Take(kAhead * (wire_.size() - 1) * ChunkBytes());
-    absl::Status posted = ForPeers([&](int peer) {
+    const size_t room = kAhead * (wire_.size() - 1) * ChunkBytes();
+    absl::Status posted = wire_.scratch.Take(room, &room_);
+    if (!posted.ok()) return posted;
+    posted = ForPeers([&](int peer) {
       absl::Status announced = announcements_.Expect(peer);
       announced.Update(announcements_.Give(peer));
       return announced;

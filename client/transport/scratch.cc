@@ -1,8 +1,9 @@
 #include "client/transport/scratch.h"
 
 #include <algorithm>
+#include <cstdint>
 
-#include "base/check.h"
+#include "absl/strings/str_cat.h"
 
 namespace lockstep::transport {
 namespace {
@@ -33,24 +34,30 @@ void Scratch::GiveBack() {
   free.insert(at, {std::move(data_), bytes_});
 }
 
-Scratch ScratchPool::Take(size_t bytes) {
-  bytes = std::max(RoundedUp(bytes), kAlignment);
+absl::Status ScratchPool::Take(size_t asked, Scratch* scratch) {
+  *scratch = {};
   Block block;
-  {
-    MutexLock lock(&mutex_);
-    block = FindOrDrop(bytes);
+  if (asked <= PTRDIFF_MAX) {
+    block = FindOrMake(std::max(RoundedUp(asked), kAlignment));
   }
   if (block.data == nullptr) {
-    block.bytes = bytes;
-    block.data.reset(
-        static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
-    Check(block.data != nullptr, "no memory for the scratch of a transfer");
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for the ", asked, " bytes that an operation needs"));
   }
-  Scratch scratch;
-  scratch.pool_ = this;
-  scratch.data_ = std::move(block.data);
-  scratch.bytes_ = block.bytes;
-  return scratch;
+  scratch->pool_ = this;
+  scratch->data_ = std::move(block.data);
+  scratch->bytes_ = block.bytes;
+  return absl::OkStatus();
+}
+
+ScratchPool::Block ScratchPool::FindOrMake(size_t bytes) {
+  {
+    MutexLock lock(&mutex_);
+    Block block = FindOrDrop(bytes);
+    if (block.data != nullptr) return block;
+  }
+  auto* const made = std::aligned_alloc(kAlignment, bytes);
+  return {Scratch::Memory(static_cast<std::byte*>(made)), bytes};
 }
 
 ScratchPool::Block ScratchPool::FindOrDrop(size_t bytes) {

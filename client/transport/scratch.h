@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "base/mutex.h"
 
 namespace lockstep::transport {
@@ -46,8 +47,8 @@ class Scratch {
 
 class ScratchPool {
  public:
-  // Ends the process if there is no memory, as `new` does.
-  Scratch Take(size_t bytes);
+  // ResourceExhausted if there is no memory; then `*scratch` holds none.
+  absl::Status Take(size_t asked, Scratch* scratch);
 
  private:
   friend class Scratch;
@@ -56,6 +57,8 @@ class ScratchPool {
     size_t bytes;
   };
 
+  // Without data if there is no memory.
+  Block FindOrMake(size_t bytes);
   // The smallest block that is large enough; else the largest is given up, so
   // that the pool holds no more blocks than were ever in use at once.
   Block FindOrDrop(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -119,19 +119,31 @@ class Relay final : public Collective {
                       : board().lending().Offer(data, bytes, board().others());
   }
 
+  absl::Status TakeScratch() {
+    const size_t carries =
+        kWindow * (crew_.piece_bytes / element_ * carry_element_);
+    absl::Status taken;
+    if (course_->carry_from() >= 0) {
+      taken.Update(crew_.scratch.Take(carries, &carry_in_));
+    }
+    if (course_->carry_to() >= 0) {
+      taken.Update(crew_.scratch.Take(carries, &carry_out_));
+    }
+    if (scatters()) {
+      taken.Update(crew_.scratch.Take(kWindow * crew_.piece_bytes, &results_));
+    }
+    return taken;
+  }
+
   absl::Status BeginLinks() {
-    absl::Status posted;
+    absl::Status posted = TakeScratch();
+    if (!posted.ok()) return posted;
     for (int giver : course_->givers()) {
       posted.Update(announcements_.Expect(giver));
     }
     for (int taker : course_->takers()) {
       posted.Update(announcements_.Give(taker));
     }
-    const size_t carries =
-        kWindow * (crew_.piece_bytes / element_ * carry_element_);
-    if (course_->carry_from() >= 0) carry_in_ = crew_.scratch.Take(carries);
-    if (course_->carry_to() >= 0) carry_out_ = crew_.scratch.Take(carries);
-    if (scatters()) results_ = crew_.scratch.Take(kWindow * crew_.piece_bytes);
     for (uint64_t step = 0; step < std::min(steps_, kWindow); ++step) {
       posted.Update(AskForCarry(step));
       posted.Update(AskForResult(step));

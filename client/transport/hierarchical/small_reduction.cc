@@ -38,7 +38,8 @@ class SmallReduction final : public Collective {
 
   absl::Status Met() override {
     if (!leads()) return absl::OkStatus();
-    gathered_ = crew_.scratch.Take(BytesOf(crew_.host()));
+    absl::Status taken = crew_.scratch.Take(BytesOf(crew_.host()), &gathered_);
+    if (!taken.ok()) return taken;
     for (int from = 0; call().bytes() > 0 && from < size(); ++from) {
       kernels::Copy(gathered_.data() + from * call().bytes(), cell(from).small,
                     call().bytes());
