@@ -28,7 +28,8 @@ inline bool CanCheck(const Communicator& communicator) {
 
 // AllReduce in place, of floats; if CanCheck. What is added to each total,
 // before `stream` goes on, has the bits of kernels::CheckFinite over the part.
-// Other ranks may call AllReduce instead. An operation that fails adds nothing.
+// Other ranks may call AllReduce instead. Of an operation that fails, a total
+// says nothing: a part that was folded by then may have been added.
 inline absl::Status CheckedAllReduce(Communicator& communicator, void* data,
                                      size_t count, DType dtype, ReduceOp op,
                                      std::vector<CheckedPart> checks,
