@@ -24,6 +24,14 @@ protocol::Wanted Word(uint64_t number, std::vector<Command> commands) {
   return {.commands = std::move(commands), .number = number};
 }
 
+// A moment, about a tenth of a microsecond a turn. It is not given away: on a
+// busy machine whoever yields comes back milliseconds later.
+void Linger(int turns) {
+  for (int spin = 300 * turns; spin > 0; --spin) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+}
+
 // Yields until `holds`; false if it does not in time.
 bool Await(const std::function<bool()>& holds) {
   const absl::Time deadline = absl::Now() + kPatience;
@@ -73,9 +81,7 @@ class Operator {
         std::this_thread::yield();
         continue;
       }
-      for (int wait = random() % 2000; wait > 0; --wait) {
-        std::this_thread::yield();
-      }
+      Linger(random() % 2000);
       // The next one, or the newest in place of all that were missed.
       brought = random() % 2 == 0 ? brought + 1 : said_.load();
       job_.engine(rank).Hear(words_[brought]);
@@ -99,9 +105,7 @@ Verdicts Train(Engine& engine, std::mt19937 random) {
     // Often short; sometimes so long that words reach those who wait for it in
     // the verdict.
     const int most = random() % 16 == 0 ? 1000 : 50;
-    for (int wait = random() % most; wait > 0; --wait) {
-      std::this_thread::yield();
-    }
+    Linger(random() % most);
     FillView(engine, 0, 1);
     EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
     const absl::StatusOr<Verdict> verdict = FinishAndWait(engine);
@@ -141,7 +145,7 @@ bool AllHavePassed(EngineJob& job, uint64_t steps) {
 
 void ExpectThatAllStayAtOneStep(EngineJob& job) {
   const auto before = Standing(job);
-  for (int wait = 0; wait < 1000; ++wait) std::this_thread::yield();
+  Linger(1000);
   const auto after = Standing(job);
   for (int rank = 0; rank < job.size(); ++rank) {
     EXPECT_EQ(before[rank].position.step, before[0].position.step);
@@ -173,9 +177,7 @@ TEST_P(PauseHistories, AllRanksPauseGoOnAndStopTogether) {
             << "not all ranks pause";
         ExpectThatAllStayAtOneStep(job);
       }
-      for (int wait = random() % 3000; wait > 0; --wait) {
-        std::this_thread::yield();
-      }
+      Linger(random() % 3000);
       if (random() % 4 == 0) continue;  // paused again without a word between
       op.Say({});
       const uint64_t step = job.engine(0).step();
