@@ -8,6 +8,7 @@ namespace lockstep::transport {
 
 absl::StatusOr<Progress> Collective::Advance() {
   waits_ = 0;
+  const State before = state_;
   switch (state_) {
     case State::kComing:
       if (number_ > kCells && !board_.AllFinished(number_ - kCells, &waits_)) {
@@ -36,7 +37,9 @@ absl::StatusOr<Progress> Collective::Advance() {
     case State::kLeaving:
       if (mine_.said.way == Way::kDirect &&
           !AllHave(&Cell::read, board_.others(), 0)) {
-        return Progress::kNothing;
+        // A wait of its own, that begins now.
+        return before == State::kLeaving ? Progress::kNothing
+                                         : Progress::kMoved;
       }
       board_.Finish(number_);
       FetchNext();

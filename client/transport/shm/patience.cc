@@ -38,9 +38,13 @@ std::chrono::nanoseconds CostOfSleep() {
 }
 
 Patience PatienceOf(int ranks, int cores, std::chrono::nanoseconds cost) {
+  // While ranks take turns on a core, whoever yields lets another work: that is
+  // no waste, for as long as a turn of each may last.
+  constexpr std::chrono::nanoseconds kTurns{300'000};
   Patience patience;
-  patience.looks = ranks > cores ? std::chrono::nanoseconds(0) : cost;
-  patience.all = 2 * cost;
+  const bool crowded = ranks > cores;
+  patience.looks = crowded ? std::chrono::nanoseconds(0) : cost;
+  patience.all = crowded ? std::max(2 * cost, kTurns) : 2 * cost;
   return patience;
 }
 

@@ -4,7 +4,8 @@
 // there are more ranks than cores it only keeps the peer from running. To sleep
 // costs two switches and a wake, tens of microseconds on a virtual machine. So:
 // look for as long as a sleep would cost, which is measured, giving the core
-// away after the first moments; then sleep on the bell.
+// away after the first moments; then sleep on the bell. With more ranks than
+// cores, give it away from the beginning, and for longer.
 //
 //   looks ──▶ yields ──▶ sleeps, in short naps
 //

@@ -13,6 +13,7 @@
 #include "client/transport/call.h"
 #include "client/transport/shm/shared_arena.h"
 #include "client/transport/shm/shm_executor.h"
+#include "client/transport/shm/task.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/shm/boards.h"
@@ -159,6 +160,17 @@ INSTANTIATE_TEST_SUITE_P(Ways, NobodySleepsForEverTest,
                                          Sizes{"Direct", 4096, true}),
                          [](const auto& info) { return info.param.name; });
 
+TEST(PatienceTest,
+     RanksThatShareCoresGiveThemAwayFromTheBeginningAndForLonger) {
+  constexpr std::chrono::nanoseconds kCost{10'000};
+  const Patience alone = PatienceOf(2, 2, kCost);
+  EXPECT_EQ(alone.looks, kCost);
+  EXPECT_EQ(alone.all, 2 * kCost);
+  const Patience crowded = PatienceOf(3, 2, kCost);
+  EXPECT_EQ(crowded.looks.count(), 0);
+  EXPECT_GT(crowded.all, alone.all);
+}
+
 // --- Whose memory it is afterwards -------------------------------------------
 
 class AfterwardsTest : public testing::Test {
@@ -208,6 +220,18 @@ TEST_F(AfterwardsTest, WhatSomebodyMayStillWriteToIsReplaced) {
   executors[0] = nullptr;
   EXPECT_NE(PagesOf(0), pages);
   EXPECT_EQ(data(0)[7], 7);
+}
+
+// Who has just worked has not waited since it came, and does not sleep as soon.
+TEST_F(AfterwardsTest, AWaitThatBeginsIsSaidToHaveMoved) {
+  const Call calls[] = {Sum(0, 1), Sum(1, 1)};
+  const auto first = MakeTask(calls[0], boards_.at(0));
+  const auto second = MakeTask(calls[1], boards_.at(1));
+  EXPECT_EQ(*first->Advance(), Progress::kNothing);
+  EXPECT_EQ(*second->Advance(), Progress::kMoved);
+  EXPECT_EQ(*second->Advance(), Progress::kNothing);
+  EXPECT_EQ(*first->Advance(), Progress::kDone);
+  EXPECT_EQ(*second->Advance(), Progress::kDone);
 }
 
 // --- Limits of this process --------------------------------------------------
