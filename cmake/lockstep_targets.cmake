@@ -7,7 +7,8 @@
 #   lockstep_test(NAME     SOURCES a_test.cc ...  DEPS ...  [LABELS unit ...]
 #                          [TIMEOUT seconds] [NO_UNITY] [ONE_THREAD] [PCH <a.h> ...])
 #   lockstep_register_test(NAME  COMMAND program args ...  [LABELS ...] [ENV A=b ...]
-#                          [TIMEOUT seconds] [PROCESSORS n] [SERIAL])
+#                          [NEEDS target ... | NOTHING] [TIMEOUT seconds]
+#                          [PROCESSORS n] [SERIAL])
 #   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
 # A library is static, position independent and hidden: lockstep::client is put
@@ -17,7 +18,7 @@
 # exits with 77 and is listed as skipped. PROCESSORS says how many cores a test
 # keeps busy, SERIAL that it must be alone. A program that is a target of ours and
 # depends on all that it starts (add_dependencies) can be built and run without
-# the rest of the house; any other COMMAND has all built first. ONE_THREAD says that there is nothing
+# the rest of the house; any other COMMAND has all built first, or what it NEEDS. ONE_THREAD says that there is nothing
 # in it for ThreadSanitizer to see: the tsan preset leaves it out.
 #
 # PCH precompiles headers of others for a target (`<grpcpp/grpcpp.h>`): it pays
@@ -88,7 +89,7 @@ function(lockstep_test name)
 endfunction()
 
 function(lockstep_register_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENV" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENV;NEEDS" ${ARGN})
   if(LOCKSTEP_PRESET)
     set(entry "${LOCKSTEP_PRESET}.${name}")
   else()
@@ -113,14 +114,19 @@ function(lockstep_register_test name)
   add_test(NAME ${entry} COMMAND ${ARG_COMMAND})
   list(GET ARG_COMMAND 0 program)
   if(TARGET ${program})
-    set_property(GLOBAL APPEND_STRING PROPERTY LOCKSTEP_TEST_TARGETS "${entry} ${program}\n")
+    list(APPEND ARG_NEEDS ${program})
+  endif()
+  if(ARG_NEEDS)
+    list(REMOVE_ITEM ARG_NEEDS NOTHING)
+    list(JOIN ARG_NEEDS " " needs)
+    set_property(GLOBAL APPEND_STRING PROPERTY LOCKSTEP_TEST_TARGETS "${entry} ${needs}\n")
   endif()
   set_tests_properties(${entry} PROPERTIES
     LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
     PROCESSORS ${ARG_PROCESSORS} RUN_SERIAL ${ARG_SERIAL} SKIP_RETURN_CODE 77)
 endfunction()
 
-# What each test needs built: a line "ENTRY TARGET", none if it needs everything.
+# What each test needs built: a line "ENTRY TARGET ...", none if it needs everything.
 function(lockstep_list_test_targets)
   get_property(lines GLOBAL PROPERTY LOCKSTEP_TEST_TARGETS)
   file(WRITE "${PROJECT_BINARY_DIR}/test_targets.txt" "${lines}")

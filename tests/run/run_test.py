@@ -28,12 +28,14 @@ project(house LANGUAGES NONE)
 enable_testing()
 add_custom_target(house ALL COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/built)
 add_custom_target(plan COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/plan_built)
-file(WRITE ${PROJECT_BINARY_DIR}/test_targets.txt "${PRESET}.plan plan\\n")
+file(WRITE ${PROJECT_BINARY_DIR}/test_targets.txt "${PRESET}.plan plan\\nrelease.paper\\n")
 add_test(NAME ${PRESET}.plan COMMAND ${CMAKE_COMMAND} -E true)
 if(PRESET STREQUAL "release")
   set_tests_properties(release.plan PROPERTIES LABELS unit)
   add_test(NAME release.demo COMMAND ${CMAKE_COMMAND} -E %s)
   set_tests_properties(release.demo PROPERTIES LABELS demo)
+  add_test(NAME release.paper COMMAND ${CMAKE_COMMAND} -E true)
+  set_tests_properties(release.paper PROPERTIES LABELS unit)
 else()
   set_tests_properties(${PRESET}.plan PROPERTIES LABELS "${PRESET};unit")
 endif()
@@ -122,7 +124,7 @@ class TestTest(House):
         done = self.run_door("test")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("tests passed"), 1)
-        self.assertIn("100% tests passed, 0 tests failed out of 4", done.stdout)
+        self.assertIn("100% tests passed, 0 tests failed out of 5", done.stdout)
         self.assertEqual(self.built(), {"release", "asan", "tsan"})
         table = done.stdout.splitlines()[-7:]
         self.assertEqual([row.split()[0] for row in table],
@@ -133,6 +135,11 @@ class TestTest(House):
         self.assertIn("0 tests failed out of 1", done.stdout)
         self.assertEqual(self.built("plan_built"), {"asan"})
         self.assertEqual(self.built(), set())
+
+    def test_a_test_that_needs_nothing_has_nothing_built(self):
+        done = self.run_door("test", "paper")
+        self.assertIn("0 tests failed out of 1", done.stdout)
+        self.assertEqual(self.built() | self.built("plan_built"), set())
 
     def test_a_test_that_is_no_target_has_all_of_its_preset_built(self):
         done = self.run_door("test", "demo")
@@ -156,7 +163,7 @@ class TestTest(House):
         self.write("CMakeLists.txt", CMAKE % "false")
         done = self.run_door("test")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("1 tests failed out of 4", done.stdout)
+        self.assertIn("1 tests failed out of 5", done.stdout)
         self.assertEqual(done.stdout.splitlines()[-1].split()[0], "total")
 
     def test_a_label_over_its_budget_is_reported_and_a_total_over_it_fails(self):

@@ -3,7 +3,8 @@
     ctest --show-only=json-v1 | select_tests.py [FILTER]
 
 Prints how ctest shall choose (all, label, name), then a line for each preset
-that has such tests: its name, and the targets to build for them; no targets: all.
+that has such tests: its name, and the targets to build for them; no targets: all;
+"-": none.
 Exits with 2, the labels listed, if no test matches.
 """
 
@@ -24,9 +25,10 @@ def matching(tests, name_filter):
 
 
 def targets_of(preset):
-    """The target of each test of a preset that needs no other (lockstep_targets.cmake)."""
+    """The targets of each test of a preset that needs no others (lockstep_targets.cmake)."""
     file = Path("build") / preset / "test_targets.txt"
-    return dict(line.split() for line in file.read_text().splitlines()) if file.exists() else {}
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {name: targets for name, *targets in map(str.split, lines)}
 
 
 def to_build(preset, tests):
@@ -34,7 +36,7 @@ def to_build(preset, tests):
     targets = targets_of(preset)
     if any(test.name not in targets for test in tests):
         return []
-    return sorted({targets[test.name] for test in tests})
+    return sorted({target for test in tests for target in targets[test.name]}) or ["-"]
 
 
 def main():

@@ -38,9 +38,10 @@ run_test() {
 
   for line in "${lines[@]:1}"; do
     read -ra words <<<"$line"
+    chosen+=("${words[0]}")
+    [[ "${words[1]:-}" != - ]] || continue
     say "build $line"
     compile "${words[@]}"
-    chosen+=("${words[0]}")
   done
   join_presets "${chosen[@]}"
   run_and_report $((SECONDS - started)) "${choice[@]}"
