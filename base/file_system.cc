@@ -169,6 +169,16 @@ absl::StatusOr<std::string> ReadWhole(FileSystem* files,
   return files->Read(path, 0, *size);
 }
 
+absl::Status PublishFile(FileSystem* files, const std::string& path,
+                         absl::string_view bytes) {
+  const std::string beside = path + ".new";
+  auto file = files->Open(beside, OpenMode::kTruncate);
+  absl::Status status = file.status();
+  if (status.ok()) status = (*file)->Append(bytes);
+  if (status.ok()) status = files->Rename(beside, path);
+  return status;
+}
+
 absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes) {
   const std::string beside = path + ".new";

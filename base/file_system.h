@@ -68,7 +68,7 @@ class FileSystem {
   virtual absl::Status Remove(const std::string& path) = 0;
 };
 
-class PosixFileSystem final : public FileSystem {
+class PosixFileSystem : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
                                                      OpenMode mode) override;
@@ -87,6 +87,12 @@ class PosixFileSystem final : public FileSystem {
 
 absl::StatusOr<std::string> ReadWhole(FileSystem* files,
                                       const std::string& path);
+
+// Puts a file there for others to read: whole once it is there, but not safe
+// from a crash. Nothing is done after that: who has read it may take away even
+// its directory.
+absl::Status PublishFile(FileSystem* files, const std::string& path,
+                         absl::string_view bytes);
 
 // `path` holds the old bytes or the new ones, whatever happens meanwhile, and
 // the new ones for good after OK. Writes beside it, in PATH.new.

@@ -99,18 +99,6 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-// The file is whole once it is there. It need not outlast a crash, and whoever
-// has read it may take its folder away: nothing comes after the renaming.
-absl::Status WritePortFile(FileSystem* files, const std::string& path,
-                           const std::string& line) {
-  const std::string beside = path + ".new";
-  auto file = files->Open(beside, OpenMode::kTruncate);
-  absl::Status status = file.status();
-  if (status.ok()) status = (*file)->Append(line);
-  if (status.ok()) status = files->Rename(beside, path);
-  return status;
-}
-
 absl::Status Announce(const rpc::Server& server, const Flags& flags,
                       FileSystem* files, observe::Log* log) {
   const std::string address = rpc::ToString(server.address());
@@ -121,7 +109,7 @@ absl::Status Announce(const rpc::Server& server, const Flags& flags,
   }
   if (!flags.port_file.empty()) {
     const absl::Status written =
-        WritePortFile(files, flags.port_file, absl::StrCat(address, "\n"));
+        PublishFile(files, flags.port_file, absl::StrCat(address, "\n"));
     if (!written.ok()) return written;
   }
   std::printf("lockstepd listening on %s\n", address.c_str());

@@ -165,6 +165,32 @@ TYPED_TEST(FileSystemContract, ReplaceFileLeavesNothingBesides) {
             kNotFound);
 }
 
+TYPED_TEST(FileSystemContract, PublishFileLeavesNothingBesides) {
+  ASSERT_TRUE(PublishFile(&this->files(), this->At("a"), "one").ok());
+  ASSERT_TRUE(PublishFile(&this->files(), this->At("a"), "two").ok());
+  EXPECT_EQ(this->Get("a"), "two");
+  EXPECT_THAT(this->Names(), ElementsAre("a"));
+  EXPECT_EQ(PublishFile(&this->files(), this->At("no/a"), "x").code(),
+            kNotFound);
+}
+
+// Whoever waits for a file takes it, and its folder, as soon as it is there.
+class Taken final : public PosixFileSystem {
+ public:
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    absl::Status renamed = PosixFileSystem::Rename(from, to);
+    std::filesystem::remove_all(std::filesystem::path(to).parent_path());
+    return renamed;
+  }
+};
+
+TEST(PublishFileTest, ItsFolderMayGoAsSoonAsItIsThere) {
+  std::string folder = testing::TempDir() + "published-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  Taken files;
+  EXPECT_EQ(PublishFile(&files, folder + "/port", "1"), absl::OkStatus());
+}
+
 // --- Crashes ----------------------------------------------------------------
 
 class CrashTest : public testing::Test {
