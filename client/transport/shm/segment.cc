@@ -35,7 +35,8 @@ std::string Said(const char* call) {
   return absl::StrCat(call, ": ", std::strerror(errno));
 }
 
-// Keeps signals from the calling thread for a while.
+// Keeps signals from the calling thread for a while: a profiler's too, other
+// than SignalsBlocked, for that comes again before a piece is taken.
 class SignalsLater {
  public:
   SignalsLater() {
