@@ -9,6 +9,9 @@
 #   lockstep_register_test(NAME  COMMAND program args ...  [LABELS ...] [ENV A=b ...]
 #                          [NEEDS target ... | NOTHING] [TIMEOUT seconds]
 #                          [PROCESSORS n] [SERIAL])
+#   lockstep_regression(NUMBER NAME  CASES test_target gtest_filter
+#                       | COMMAND program args ... [NEEDS target ... | NOTHING]
+#                       [TIMEOUT seconds] [SERIAL])    see tests/regressions/README.md
 #   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
 # A library is static, position independent and hidden: lockstep::client is put
@@ -124,6 +127,31 @@ function(lockstep_register_test name)
   set_tests_properties(${entry} PROPERTIES
     LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
     PROCESSORS ${ARG_PROCESSORS} RUN_SERIAL ${ARG_SERIAL} SKIP_RETURN_CODE 77)
+endfunction()
+
+# The cases of a test, or a command, once more under the label `regressions` and the
+# number of the defect. Not under sanitizers: the test itself runs there.
+function(lockstep_regression number name)
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "CASES;COMMAND;NEEDS" ${ARGN})
+  if(LOCKSTEP_PRESET MATCHES "^(asan|tsan)$")
+    return()
+  endif()
+  if(number LESS 10)
+    set(number "0${number}")
+  endif()
+  if(ARG_CASES)
+    list(POP_FRONT ARG_CASES test filter)
+    set(ARG_COMMAND ${LOCKSTEP_PYTHON} "${PROJECT_SOURCE_DIR}/tests/regressions/run_cases.py"
+        "$<TARGET_FILE:${test}>" "${filter}")
+    set(ARG_NEEDS ${test})
+  endif()
+  if(ARG_SERIAL)
+    set(ARG_SERIAL SERIAL)
+  else()
+    set(ARG_SERIAL)
+  endif()
+  lockstep_register_test(regression.${number}.${name} COMMAND ${ARG_COMMAND} NEEDS ${ARG_NEEDS}
+                         LABELS regressions TIMEOUT ${ARG_TIMEOUT} ${ARG_SERIAL})
 endfunction()
 
 # What each test needs built: a line "ENTRY TARGET ...", none if it needs everything.

@@ -1,0 +1,26 @@
+"""Runs the cases of a GoogleTest program that a filter names; no such case is a failure.
+
+    run_cases.py PROGRAM FILTER
+
+GoogleTest itself calls a filter that matches nothing a success, so a renamed case would
+leave its regression untested without a word.
+"""
+
+import subprocess
+import sys
+
+
+def main():
+    program, cases = sys.argv[1:]
+    selection = f"--gtest_filter={cases}"
+    for part in cases.split("-")[0].split(":"):
+        listed = subprocess.run([program, f"--gtest_filter={part}", "--gtest_list_tests"],
+                                capture_output=True, text=True, check=True).stdout
+        if not any(line.startswith("  ") for line in listed.splitlines()):
+            print(f"run_cases: no case of {program} matches '{part}'", file=sys.stderr)
+            return 1
+    return subprocess.run([program, selection], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
