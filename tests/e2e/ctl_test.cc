@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "gmock/gmock.h"
@@ -13,6 +14,7 @@ namespace lockstep::e2e {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
@@ -149,6 +151,37 @@ TEST(LauncherTest, RunsAJobUnderAPrivateCoordinator) {
                                   "--", worker, "1000", "die=3"});
   EXPECT_EQ(killed.code, 128 + SIGKILL);
   EXPECT_THAT(killed.output, HasSubstr("killed by signal 9"));
+}
+
+// A program is named after what it does, a job after what is trained.
+TEST_F(CtlTest, TheLauncherTakesTheJobsNameFromItsSpec) {
+  const std::string worker = launch::OwnFolder() + "/trouble_worker";
+  const Outcome run = Ctl(
+      {"run", "-n", "2", "-f", cluster_.File("spec.yaml"), "--", worker, "3"});
+  EXPECT_EQ(run.code, 0) << run.output;
+  EXPECT_EQ(Json::parse(Ctl({"describe", "trouble", "--json"}).output)["state"],
+            "completed");
+}
+
+// Before any worker starts, and once.
+TEST_F(CtlTest, TheLauncherRefusesASpecInOneLine) {
+  const std::string worker = launch::OwnFolder() + "/trouble_worker";
+  cluster_.WriteFile("bad.yaml", "name: trouble\nmesh: data=2\ncolour: red\n");
+  const struct {
+    std::string workers;
+    std::string file;
+    std::string said;
+  } cases[] = {{"2", "bad.yaml", "bad.yaml:3"}, {"3", "spec.yaml", "2 ranks"}};
+  for (const auto& c : cases) {
+    const Outcome run = Ctl({"run", "-n", c.workers, "-f",
+                             cluster_.File(c.file), "--", worker, "3"});
+    EXPECT_EQ(run.code, 2);
+    EXPECT_THAT(run.output, AllOf(StartsWith("lockstepctl: "),
+                                  HasSubstr(c.said), EndsWith("\n")));
+    EXPECT_EQ(std::count(run.output.begin(), run.output.end(), '\n'), 1)
+        << run.output;
+  }
+  EXPECT_EQ(Ctl({"describe"}).code, 1) << "there is no job";
 }
 
 TEST(LauncherTest, AProgramThatIsNotThereExitsWithTwo) {

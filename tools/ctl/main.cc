@@ -69,7 +69,8 @@ void AddRun(CLI::App& app, Arguments& arguments) {
   run->add_option("-n,--workers", arguments.run.workers, "How many")
       ->required()
       ->check(CLI::Range(1, 4096));
-  run->add_option("--job", arguments.run.job, "Its name [the program's]");
+  run->add_option("--job", arguments.run.job,
+                  "Its name [the spec's, else the program's]");
   run->add_option("-f,--spec", arguments.run.spec_file,
                   "Job spec, YAML or JSON")
       ->check(CLI::ExistingFile);

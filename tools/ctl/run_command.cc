@@ -1,11 +1,13 @@
 #include "tools/ctl/run_command.h"
 
 #include <cstdio>
-#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/ctl/run_job.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
@@ -14,9 +16,21 @@
 namespace lockstep::ctl {
 namespace {
 
-std::string JobNameOf(const RunOptions& options) {
-  if (!options.job.empty()) return options.job;
-  return std::filesystem::path(options.program[0]).filename();
+absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
+  std::string spec_text;
+  if (!options.spec_file.empty()) {
+    std::ifstream in(options.spec_file, std::ios::binary);
+    spec_text.assign(std::istreambuf_iterator<char>(in), {});
+    if (!in.is_open() || in.bad()) {
+      return absl::NotFoundError(
+          absl::StrCat("cannot read ", options.spec_file));
+    }
+  }
+  return DecideJob({.workers = options.workers,
+                    .job = options.job,
+                    .program = options.program[0],
+                    .spec_file = options.spec_file},
+                   spec_text);
 }
 
 void Complain(const absl::Status& status) {
@@ -26,8 +40,9 @@ void Complain(const absl::Status& status) {
 // Tells the coordinator of each end: proof, since we waited for the process.
 class Witness {
  public:
-  Witness(const RunOptions& options, const std::string& address)
-      : job_{JobNameOf(options)},
+  Witness(const RunOptions& options, const std::string& job,
+          const std::string& address)
+      : job_{job},
         admin_{.addresses = address,
                .token = options.token,
                .deadline = absl::Seconds(1)} {}
@@ -53,6 +68,11 @@ class Witness {
 }  // namespace
 
 int Run(const RunOptions& options) {
+  const absl::StatusOr<RunJob> job = ReadJob(options);
+  if (!job.ok()) {
+    Complain(job.status());
+    return 2;
+  }
   std::unique_ptr<Witness> witness;
   launch::Supervisor supervisor({
       .grace = options.grace,
@@ -81,14 +101,13 @@ int Run(const RunOptions& options) {
     }
     address = *std::move(started);
   }
-  for (int i = 0; i < options.workers; ++i) {
-    const launch::WorkerPlace place{
-        .address = address,
-        .job = JobNameOf(options),
-        .worker = absl::StrCat(options.name_prefix, i),
-        .world_size = options.workers,
-        .spec_file = options.spec_file,
-        .token = options.token};
+  for (const std::string& worker : job->workers) {
+    const launch::WorkerPlace place{.address = address,
+                                    .job = job->spec.name,
+                                    .worker = worker,
+                                    .world_size = options.workers,
+                                    .spec_file = options.spec_file,
+                                    .token = options.token};
     absl::Status status = supervisor.Start(
         place.worker, {.argv = options.program,
                        .environment = launch::EnvironmentOf(place),
@@ -99,7 +118,7 @@ int Run(const RunOptions& options) {
     }
   }
   // After the last fork: gRPC's threads do not survive one.
-  witness = std::make_unique<Witness>(options, address);
+  witness = std::make_unique<Witness>(options, job->spec.name, address);
   return supervisor.Run();
 }
 

@@ -14,18 +14,17 @@ namespace lockstep::ctl {
 struct RunOptions {
   int workers = 1;
   std::string address;    // empty: a private daemon is started
-  std::string job;        // empty: the program's base name
+  std::string job;        // empty: the spec's name, else the program's
   std::string spec_file;  // empty: a job with mesh data=workers
   std::string token;
-  std::string name_prefix = "worker-";  // names are PREFIX0, PREFIX1, ...
   bool label = false;  // puts the worker's name before each line of output
   absl::Duration grace = absl::Seconds(10);
   std::vector<std::string> program;
 };
 
 // Blocks. 0 if all workers ended well; else the code of the first that did not,
-// 128 + signal if it was killed; 2 for a program that cannot be run, 3 if no
-// coordinator can be started.
+// 128 + signal if it was killed; 2 for a job that run_job.h refuses, in one
+// line, or a program that cannot be run; 3 if no coordinator can be started.
 //
 // Each worker finds in its environment LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
 // LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, and LOCKSTEP_SPEC and

@@ -1,0 +1,40 @@
+// The job that `lockstepctl run` launches, decided before any process starts.
+//
+//   -f SPEC     the spec of the file: its name, its mesh, its worker names
+//   without     a mesh data=N under the name of --job, or of the program
+//
+// Pure: the caller reads the file.
+
+#ifndef LOCKSTEP_TOOLS_CTL_RUN_JOB_H_
+#define LOCKSTEP_TOOLS_CTL_RUN_JOB_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lockstep/job_spec.h"
+
+namespace lockstep::ctl {
+
+struct RunRequest {
+  int workers = 1;        // on this host
+  std::string job;        // --job; empty: the spec's name, else the program's
+  std::string program;    // a path
+  std::string spec_file;  // its name, for messages; empty: there is none
+};
+
+struct RunJob {
+  JobSpec spec;
+  std::vector<std::string> workers;  // the names of this host's, in order
+};
+
+// InvalidArgument, in one sentence, if the spec is malformed, if --job and the
+// spec name different jobs, or if the workers are not as many as the mesh has
+// ranks: such a job would wait for others until its join deadline.
+absl::StatusOr<RunJob> DecideJob(const RunRequest& request,
+                                 const std::string& spec_text);
+
+}  // namespace lockstep::ctl
+
+#endif  // LOCKSTEP_TOOLS_CTL_RUN_JOB_H_
