@@ -14,18 +14,17 @@ void Pulse::Connected(absl::Duration silence_max) {
 std::optional<protocol::ToCoordinatorBody> Pulse::TakeDue(absl::Time now) {
   if (NextDue() > now) return std::nullopt;
   const bool progress = in_epoch_ && progress_.Untold();
-  if (busy_.Untold() && !(progress && busy_was_last_)) {
-    busy_was_last_ = true;
-    return busy_.Tell();
-  }
-  busy_was_last_ = false;
-  if (progress) return progress_.Tell();
-  return protocol::Heartbeat{};
+  if (!HasNews() || last_news_ + interval_ > now) return protocol::Heartbeat{};
+  last_news_ = now;
+  busy_was_last_ = busy_.Untold() && !(progress && busy_was_last_);
+  if (busy_was_last_) return busy_.Tell();
+  return progress_.Tell();
 }
 
 absl::Time Pulse::NextDue() const {
   if (!connected_) return absl::InfiniteFuture();
-  return last_sent_ + (HasNews() ? interval_ : silence_max_);
+  const absl::Time heartbeat = last_sent_ + silence_max_;
+  return HasNews() ? std::min(heartbeat, last_news_ + interval_) : heartbeat;
 }
 
 }  // namespace lockstep::session

@@ -1,15 +1,17 @@
 // What a worker says while all is well: where it is, that it is busy, that it
-// lives. At most one message an interval, whatever the step rate, and never a
-// queue: only the newest word of each kind is kept.
+// lives. At most one of these messages an interval, whatever the step rate, and
+// never a queue: only the newest of each kind is kept.
 //
 //   Moved  │ │││ │    │          │
 //   sent   P    P    P     P          .   .   .   H      P Progress, H
 //   Heartbeat
 //          |100ms|100ms|                  lease / 4
 //
-// A word is sent at once if the last message is an interval old, else when it
-// is. Busy and Progress take turns. After a lost stream both are told again,
-// since the last of them may not have arrived.
+// Progress or Busy is sent at once if the last of them is an interval old, else
+// when it is: other messages (Announce, Submitted) do not delay it, since the
+// progress lease is renewed by Progress. Any message replaces a heartbeat.
+// Progress and Busy take turns. After a lost stream both are sent again, since
+// the last of them may not have arrived.
 //
 // Threads: none; told the time.
 
@@ -74,7 +76,8 @@ class Pulse {
   bool busy_was_last_ = false;
   Latest<protocol::Progress> progress_;
   Latest<protocol::Busy> busy_;
-  absl::Time last_sent_ = absl::InfinitePast();
+  absl::Time last_news_ = absl::InfinitePast();  // Progress or Busy
+  absl::Time last_sent_ = absl::InfinitePast();  // anything
 };
 
 }  // namespace lockstep::session

@@ -46,9 +46,11 @@ void Job::Negotiate(int rank, const Word& word, Turn& turn) {
     return EndByMismatch(
         rank, "speaks of passes, but the job is not in negotiated mode", turn);
   }
+  const Negotiation::Stated before = epoch_->negotiation->StatedBy(rank);
   if (const auto objection = epoch_->negotiation->Hear(rank, word)) {
     return EndByMismatch(objection->rank, objection->what, turn);
   }
+  if (epoch_->negotiation->StatedBy(rank) != before) Touch(rank, turn);
   for (auto& [told, decide] : epoch_->negotiation->TakeUntold()) {
     Tell(*AtRank(told), std::move(decide), turn);
   }

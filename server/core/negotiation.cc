@@ -272,4 +272,11 @@ std::string Negotiation::Lack(int rank, size_t names_max) const {
                          open_.number());
 }
 
+Negotiation::Stated Negotiation::StatedBy(int rank) const {
+  Stated stated{.open_pass = open_.number()};
+  if (open_.HasAnnounced(rank)) stated.awaited = open_.Awaited(rank);
+  if (next_.HasAnnounced(rank)) stated.awaited_next = next_.Awaited(rank);
+  return stated;
+}
+
 }  // namespace lockstep::core

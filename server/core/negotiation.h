@@ -83,6 +83,16 @@ class Negotiation {
   // What it has not done, with at most `names_max` parameters; empty if Done.
   std::string Lack(int rank, size_t names_max) const;
 
+  // What the rank has announced and submitted so far. It differs after a
+  // message of the rank that was news, and is the same after one that repeats.
+  struct Stated {
+    uint64_t open_pass = 0;
+    std::optional<size_t> awaited;       // in the open pass, once announced
+    std::optional<size_t> awaited_next;  // in the next, once announced
+    bool operator==(const Stated&) const = default;
+  };
+  Stated StatedBy(int rank) const;
+
   bool operator==(const Negotiation&) const = default;
 
  private:

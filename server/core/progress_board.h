@@ -5,8 +5,9 @@
 //     └─ paused by an operator ────────┘ never
 //
 // A rank has *moved* when its position changed or it did what its epoch asked
-// of it (registered, connected, ...). The board knows times; whether a rank
-// that does not move waits for another is said by waits.h.
+// of it (registered, connected, announced or submitted in a pass, ...). The
+// board knows times; whether a rank that does not move waits for another is
+// said by waits.h.
 //
 // Threads: none.
 

@@ -428,5 +428,32 @@ TEST_P(RandomGraphs, EqualASingleProcessWhileTheCoordinatorRestarts) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, testing::Range(0, 8));
 
+// Steps far shorter than the interval of Progress, for longer than a rank may
+// stand still.
+TEST_F(NegotiatedJob, NobodyIsEvictedWhileStepsAreShort) {
+  spec_.on_stuck = OnStuck::kEvict;
+  spec_.timeouts.progress = absl::Seconds(1);
+  const absl::Time begin = clock_->Now();
+  RunWell(
+      2,
+      [](int) {
+        return std::vector<ParameterOptions>{{.name = "w", .shape = {8}}};
+      },
+      [this, begin](Device& device) -> absl::Status {
+        bool goes_on = true;
+        while (goes_on) {
+          LOCKSTEP_TEST_TRY(device.sync.BeginPass({device.ids[0]}));
+          LOCKSTEP_TEST_TRY(device.sync.Submit(device.ids[0]));
+          // Both ranks stop after the same step.
+          const bool more = clock_->Now() - begin < absl::Milliseconds(2500);
+          const auto verdict = device.sync.Finish(
+              {.samples = device.rank() == 0 && !more ? 0.0 : 1.0});
+          if (!verdict.ok()) return verdict.status();
+          goes_on = verdict->samples == 2;
+        }
+        return absl::OkStatus();
+      });
+}
+
 }  // namespace
 }  // namespace lockstep::gradient

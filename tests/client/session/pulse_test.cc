@@ -56,6 +56,42 @@ TEST_F(MachineTest, SaysAtMostTenThingsASecondAtAnyStepRate) {
   }
 }
 
+// Rank 1 of a job in negotiated mode announces and submits more often than
+// Progress is due.
+TEST_F(MachineTest, FrequentPassesDoNotDelayProgress) {
+  Planned();
+  JobSpec spec = Spec();
+  spec.sync = SyncMode::kNegotiated;
+  Hear(0, 1, protocol::Welcome{{3}, spec, true});
+  Hear(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
+  Step(0, DataPlaneConnected{});
+  Hear(0, 1, protocol::Start{});
+  std::vector<double> sent;
+  double now = 1;
+  const auto note = [&](const std::string& said) {
+    if (said.find("progress") != std::string::npos) sent.push_back(now);
+  };
+  for (uint64_t step = 1; now < 4; ++step, now += 0.003) {
+    note(Step(now, AnnouncePass{{step, {0}}}));
+    note(Step(now, SubmitInPass{{step, {0}}}));
+    note(Step(now, MovedTo(step)));
+  }
+  ASSERT_GE(sent.size(), 29u);
+  for (size_t i = 1; i < sent.size(); ++i) {
+    EXPECT_GE(sent[i] - sent[i - 1], 0.0999);
+    EXPECT_LE(sent[i] - sent[i - 1], 0.1031);
+  }
+}
+
+TEST_F(MachineTest, AnyMessageReplacesAHeartbeat) {
+  Running();
+  Step(0.2, MovedTo(1));
+  Step(0.5,
+       Accuse{{.subject = {"a"}, .kind = protocol::EvidenceKind::kPeerReset}});
+  EXPECT_EQ(Step(0.7, Wake{}), "");
+  EXPECT_EQ(machine_->NextWake(), At(0.5) + kLease / 4);
+}
+
 TEST_F(MachineTest, BusyAndProgressTakeTurns) {
   Running();
   std::string said;
@@ -71,8 +107,7 @@ TEST_F(MachineTest, BusyAndProgressTakeTurns) {
 TEST_F(MachineTest, TellsThatItIsBusyAgainAfterALostStream) {
   Running();
   EXPECT_EQ(Step(1, BusyWith("loading")), "send 1: busy 'loading'");
-  Resume(2, 1);
-  EXPECT_EQ(Step(2.7, Wake{}), "send 2: busy 'loading'");
+  EXPECT_EQ(Resume(2, 1), "send 2: busy 'loading'");
 }
 
 TEST_F(MachineTest, SaysNothingOfItsStepsOutsideAnEpoch) {

@@ -265,5 +265,39 @@ TEST_F(PassesOfAJob, WhoHasSubmittedAllItAnnouncedIsWaitedForByNobody) {
   EXPECT_EQ(scene_.View().waits.size(), 0u);
 }
 
+// --- Progress ---------------------------------------------------------------
+
+// A rank that announces and submits moves on, whatever it says of its position.
+TEST(PassesTest, WhatIsNewInAPassIsProgress) {
+  JobSpec spec = NegotiatedSpec(2);
+  spec.on_stuck = OnStuck::kEvict;
+  spec.timeouts.progress = absl::Seconds(4);
+  Scene scene(spec);
+  scene.RunAll();
+  for (uint64_t pass = 0; pass < 10; ++pass) {
+    EXPECT_EQ(scene.WaitWithHeartbeats(1, {1, 2}), "");
+    for (const uint64_t session : {1, 2}) {
+      scene.Says(session, Announce{pass, {kWeight}});
+      scene.Says(session, Submitted{pass, {kWeight}});
+    }
+  }
+}
+
+TEST(PassesTest, WhatIsRepeatedIsNoProgress) {
+  JobSpec spec = NegotiatedSpec(2);
+  spec.on_stuck = OnStuck::kEvict;
+  spec.timeouts.progress = absl::Seconds(4);
+  Scene scene(spec);
+  scene.RunAll();
+  std::string said;
+  for (int second = 0; second < 5; ++second) {
+    scene.Says(1, Announce{0, {kWeight}});
+    scene.Says(1, Submitted{0, {kWeight}});
+    scene.Says(2, Announce{0, {kWeight}});
+    said += scene.Wait(1);
+  }
+  EXPECT_THAT(said, HasSubstr("w-2 (rank 1, host a, pid 102) was evicted"));
+}
+
 }  // namespace
 }  // namespace lockstep::core
