@@ -128,8 +128,10 @@ class Compute {
   class Hold {
    public:
     virtual ~Hold() = default;
-    // Memory that the stream's work can read, as many bytes as were asked for;
-    // lives as long as the hold. Zeros before Release, for who does not wait.
+    // Memory that the stream's work can read, as many bytes as were asked for.
+    // Zeros before Release, for work that does not wait. Valid as long as the
+    // hold; on a device also for work that was enqueued on the stream before
+    // the hold was destroyed.
     virtual const void* message() const = 0;
     // Once, from any thread: the stream goes on with `message`, and with
     // `status`, unless it is OK, as its error.

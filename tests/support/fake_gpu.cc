@@ -54,6 +54,11 @@ void FakeGpus::LaunchKernel(CudaStreamHandle stream,
   });
 }
 
+void FakeGpus::StallUntil(CudaStreamHandle stream, std::function<bool()> open) {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->scheduler.Push(StreamOf(stream), std::move(open));
+}
+
 void FakeGpus::BreakNetworkOf(int device) {
   MutexLock lock(&world_->scheduler.mutex());
   world_->fabric.device(device).network_broken = true;

@@ -63,6 +63,10 @@ class FakeGpus {
   void LaunchKernel(transport::nccl::CudaStreamHandle stream,
                     std::function<void()> kernel);
 
+  // The stream goes on only once `open` is true, which is called as a kernel.
+  void StallUntil(transport::nccl::CudaStreamHandle stream,
+                  std::function<bool()> open);
+
   // Every communicator of the device hears from now on that a peer is gone.
   void BreakNetworkOf(int device);
 

@@ -228,7 +228,9 @@ class LOCKSTEP_EXPORT PendingVerdict {
   class LOCKSTEP_HIDDEN State;
   explicit PendingVerdict(std::shared_ptr<State> state);
 
-  // Valid as long as this object or a copy lives.
+  // Valid as long as this object or a copy lives. In device memory also for
+  // work that was launched before on the stream that FinishAsync got; another
+  // stream that reads them must be joined to that one first.
   const VerdictScalars* scalars() const;
 
   // Blocks until the step has ended. As Finish. Must have returned before the

@@ -16,6 +16,19 @@ namespace {
 // one in a step would wait for the device, and so for peers.
 constexpr int kHoldsAhead = 8;
 
+// Memory of a hold that nobody has any more, but for work that was enqueued
+// before: the copy of its message, and what reads it on the held stream.
+struct Retired {
+  std::shared_ptr<void> message;
+  std::shared_ptr<void> staging;
+  std::shared_ptr<CudaEvent> copied;  // null: nothing was copied
+  StreamFence readers;
+
+  bool Passed() {
+    return (copied == nullptr || copied->Done()) && readers.Passed();
+  }
+};
+
 // What everything of one device's compute shares.
 struct Device {
   std::shared_ptr<Launcher> launcher;
@@ -26,6 +39,19 @@ struct Device {
   // For work without a stream, from any thread.
   std::unique_ptr<CudaStream> own_stream;
   Mutex own_stream_mutex;
+
+  Mutex retired_mutex;
+  std::vector<Retired> retired ABSL_GUARDED_BY(retired_mutex);
+
+  void Retire(Retired hold) {
+    MutexLock lock(&retired_mutex);
+    retired.push_back(std::move(hold));
+  }
+  // Gives back what no work reads any more.
+  void Reclaim() {
+    MutexLock lock(&retired_mutex);
+    std::erase_if(retired, [](Retired& hold) { return hold.Passed(); });
+  }
 };
 
 class CudaSite final : public Compute::Site {
@@ -214,21 +240,29 @@ class CudaHold final : public Compute::Hold {
         message_(std::move(message)),
         staging_(std::move(staging)),
         bytes_(bytes) {}
-  // The staging is read until then.
   ~CudaHold() override {
-    if (last_ == nullptr) return;
-    (void)CudaMoment({last_}, {}).Wait(absl::InfiniteDuration());
+    if (tail_ == nullptr) return;
+    device_->Retire({.message = std::move(message_),
+                     .staging = std::move(staging_),
+                     .copied = std::move(last_),
+                     .readers = StreamFence(std::move(tail_))});
   }
 
-  // The message was another's before, and said yes perhaps.
-  absl::Status Clear() {
-    return OnOwnStream("MemsetAsync", [this](CudaStreamHandle stream) {
-      return device_->cuda->MemsetAsync(message_.get(), 0, bytes_, stream);
-    });
-  }
-  void Stand(CudaStream& stream) {
+  // Holds `stream`, which is Ready. The message was another's before, and said
+  // yes perhaps: what is launched on the stream from here on reads zeros until
+  // the release.
+  absl::Status Stand(CudaStream& stream, CudaStreamHandle handle) {
+    absl::Status cleared =
+        OnOwnStream("MemsetAsync", [this](CudaStreamHandle own) {
+          return device_->cuda->MemsetAsync(message_.get(), 0, bytes_, own);
+        });
+    if (!cleared.ok()) return cleared;
+    cleared = CudaMoment({last_}, {}).Join(*device_->cuda, handle);
+    if (!cleared.ok()) return cleared;
+    tail_ = stream.tail();
     stream.Enqueue(
         [this](CudaStream::Ticket ticket) { ticket_ = std::move(ticket); });
+    return absl::OkStatus();
   }
 
   const void* message() const override { return message_.get(); }
@@ -262,9 +296,10 @@ class CudaHold final : public Compute::Hold {
   }
 
   const std::shared_ptr<Device> device_;
-  const std::shared_ptr<void> message_;
-  const std::shared_ptr<void> staging_;
+  std::shared_ptr<void> message_;
+  std::shared_ptr<void> staging_;
   const size_t bytes_;
+  std::shared_ptr<StreamTail> tail_;  // of the stream that is held
   CudaStream::Ticket ticket_;
   std::shared_ptr<CudaEvent> last_;  // behind all that uses the memory
 };
@@ -340,6 +375,10 @@ class CudaCompute final : public Compute {
 
   absl::StatusOr<std::shared_ptr<Hold>> HoldBack(Stream& stream,
                                                  size_t bytes) override {
+    CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
+    const auto ready = cuda_stream.Ready();
+    if (!ready.ok()) return ready.status();
+    device_->Reclaim();
     absl::StatusOr<std::shared_ptr<void>> message =
         device_->memory->Take(bytes);
     if (!message.ok()) return message.status();
@@ -348,10 +387,9 @@ class CudaCompute final : public Compute {
     if (!staging.ok()) return staging.status();
     const auto hold = std::make_shared<CudaHold>(device_, *std::move(message),
                                                  *std::move(staging), bytes);
-    if (absl::Status clear = hold->Clear(); !clear.ok()) return clear;
-    CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
-    if (auto ready = cuda_stream.Ready(); !ready.ok()) return ready.status();
-    hold->Stand(cuda_stream);
+    if (absl::Status stands = hold->Stand(cuda_stream, *ready); !stands.ok()) {
+      return stands;
+    }
     return std::shared_ptr<Hold>(hold);
   }
 

@@ -10,7 +10,9 @@
 // yet (CudaStream::Ready).
 //
 // A Hold's release is a publication (moment.h): its message is copied to the
-// device, and the stream waits for that copy.
+// device, and the stream waits for that copy. When the hold is destroyed, work
+// enqueued on the stream before may still read the message: the memory is used
+// again only once an event behind that work has come.
 //
 // Threads: as compute.h; a caller's stream by one thread at a time.
 

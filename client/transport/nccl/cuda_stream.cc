@@ -25,6 +25,28 @@ absl::Status FirstError::Take() {
   return std::exchange(error_, absl::OkStatus());
 }
 
+void StreamTail::Close() {
+  MutexLock lock(&mutex_);
+  closed_ = true;
+}
+
+bool StreamTail::Mark(std::shared_ptr<CudaEvent>* event) {
+  MutexLock lock(&mutex_);
+  if (closed_) return true;
+  CudaCaptureId capture = 0;
+  (void)cuda_->StreamGetCaptureInfo(handle_, &capture);
+  if (capture != 0) return false;
+  auto recorded = CudaEvent::Record(cuda_, handle_);
+  // A device that records nothing any more has failed, and runs nothing.
+  if (recorded.ok()) *event = *std::move(recorded);
+  return true;
+}
+
+bool StreamFence::Passed() {
+  if (!marked_) marked_ = tail_->Mark(&event_);
+  return marked_ && (event_ == nullptr || event_->Done());
+}
+
 void CudaStream::Ticket::GiveUp(const absl::Status& why,
                                 CudaEvents also) const {
   error->Set(why);
@@ -44,6 +66,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {
 
 CudaStream::~CudaStream() {
   (void)Synchronize();
+  tail_->Close();
   if (owned_) cuda_->StreamDestroy(handle_);
 }
 

@@ -39,6 +39,42 @@ class FirstError {
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
 };
 
+// A CUDA stream as objects know it that may outlive its CudaStream, or meet it
+// while it is being captured. Threads: any.
+class StreamTail {
+ public:
+  StreamTail(CudaApi* cuda, CudaStreamHandle handle)
+      : cuda_(cuda), handle_(handle) {}
+
+  // By ~CudaStream, which has waited for all that was enqueued.
+  void Close();
+
+  // False while the stream is being captured: an event would be part of that.
+  // Else `*event` is behind all that the stream holds; null if that has run,
+  // or never will.
+  bool Mark(std::shared_ptr<CudaEvent>* event);
+
+ private:
+  CudaApi* const cuda_;
+  const CudaStreamHandle handle_;
+  Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Whether all that a stream held when the fence was made has run.
+class StreamFence {
+ public:
+  explicit StreamFence(std::shared_ptr<StreamTail> tail)
+      : tail_(std::move(tail)), marked_(tail_->Mark(&event_)) {}
+
+  bool Passed();
+
+ private:
+  std::shared_ptr<StreamTail> tail_;
+  std::shared_ptr<CudaEvent> event_;
+  bool marked_;
+};
+
 class CudaStream final : public DeviceStream {
  public:
   // Makes a stream of its own. `cuda` must outlive it.
@@ -56,6 +92,8 @@ class CudaStream final : public DeviceStream {
 
   // The capture that what is enqueued now becomes part of; 0 if none is.
   CudaCaptureId capture() const;
+
+  const std::shared_ptr<StreamTail>& tail() const { return tail_; }
 
   Event Record() override;
   void WaitFor(const Event& event) override;
@@ -86,7 +124,10 @@ class CudaStream final : public DeviceStream {
 
  private:
   CudaStream(CudaApi* cuda, CudaStreamHandle handle, bool owned)
-      : cuda_(cuda), handle_(handle), owned_(owned) {}
+      : cuda_(cuda),
+        handle_(handle),
+        owned_(owned),
+        tail_(std::make_shared<StreamTail>(cuda, handle)) {}
 
   Ticket MakeTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // All that the stream holds now.
@@ -98,6 +139,7 @@ class CudaStream final : public DeviceStream {
   CudaApi* const cuda_;
   const CudaStreamHandle handle_;
   const bool owned_;
+  const std::shared_ptr<StreamTail> tail_;
   const std::shared_ptr<FirstError> error_ = std::make_shared<FirstError>();
 
   Mutex mutex_;
