@@ -28,8 +28,9 @@ Loop::Loop(const std::string& name, Clock* clock) : clock_(clock) {
   MutexLock lock(&mutex_);  // the thread starts to work when id_ is known
   thread_ = std::thread([this] { Run(); });
   id_ = thread_.get_id();
-  Check(pthread_setname_np(thread_.native_handle(), name.c_str()) == 0,
-        "a thread's name has at most 15 characters");
+  Check(name.size() <= 15, "a thread's name has at most 15 characters");
+  // It opens a file, and there may be none; then the thread has no name.
+  pthread_setname_np(thread_.native_handle(), name.c_str());
 }
 
 Loop::~Loop() { Stop(); }

@@ -166,7 +166,11 @@ void Session::Internals::Accuse(absl::Span<const int> group,
 
 absl::Status Session::Internals::Explain(const std::string& call,
                                          const absl::Status& error) {
-  const absl::Duration patience = spec().timeouts.resume + absl::Seconds(1);
+  // Of a limit of this process the coordinator cannot know more.
+  const bool own =
+      absl::IsResourceExhausted(error) && !transport::BlamedRank(error);
+  const absl::Duration patience =
+      own ? absl::ZeroDuration() : spec().timeouts.resume + absl::Seconds(1);
   const absl::Status why = AwaitUnlessOver([](const View&) { return false; },
                                            clock_->Now() + patience);
   return why.ok() ? FailHere(step(), call, error) : why;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/open_files.h"
 #include "client/session/grpc_channel.h"
 #include "client/session/identity.h"
 #include "client/session/internals.h"
@@ -40,6 +41,10 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
       spec.name, spec.transport));
 }
 
+// gRPC ends the process if it finds no file for its loop and its first
+// connection.
+constexpr int kFilesOfGrpc = 8;
+
 // Not 0, which says nothing of a life.
 uint64_t DrawLife() {
   std::random_device device;
@@ -51,6 +56,9 @@ uint64_t DrawLife() {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Join(
     const JoinOptions& options) {
+  if (absl::Status files = RequireOpenFiles(kFilesOfGrpc); !files.ok()) {
+    return files;
+  }
   const protocol::ProcessInfo process = session::ThisProcess();
   auto complete =
       session::Complete(options, session::ProcessEnvironment, process);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/open_files.h"
 
 namespace lockstep::transport {
 namespace {
@@ -17,18 +18,9 @@ namespace {
 constexpr size_t kFilesMax = 4;  // in one message
 
 absl::Status Failed(const char* call) {
-  const std::string said = absl::StrCat(call, ": ", std::strerror(errno));
-  switch (errno) {
-    case EMFILE:
-    case ENFILE:
-    case ENOBUFS:
-    case ENOMEM:
-    case ETOOMANYREFS:
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "this process can have no more open files, or send more (", said,
-          "; see ulimit -n)"));
-    default: return absl::UnavailableError(said);
-  }
+  const int error = errno;
+  const std::string said = absl::StrCat(call, ": ", std::strerror(error));
+  return IsOutOfFiles(error) ? OutOfFiles(said) : absl::UnavailableError(said);
 }
 
 absl::StatusOr<FileDescriptor> NewSocket() {

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <cstring>
 #include <optional>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/open_files.h"
 #include "client/transport/blame.h"
 #include "client/transport/shm/local_socket.h"
 
@@ -122,6 +125,9 @@ absl::StatusOr<std::unique_ptr<Meeting>> Meeting::Listen(
   if (!listener.ok()) return std::move(listener).status();
   meeting->listener_ = *std::move(listener);
   meeting->aborted_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!meeting->aborted_.valid()) {
+    return OutOfFiles(absl::StrCat("eventfd: ", std::strerror(errno)));
+  }
   return meeting;
 }
 
@@ -363,6 +369,10 @@ bool Meeting::AllMet() const {
 // this one, and find nobody.
 void Meeting::Decline(const std::vector<std::string>& texts, int rank) {
   listener_ = FileDescriptor();
+  // Those that have dialed this rank and wait for its greeting, too; and there
+  // may be no other file to dial with.
+  guests_.clear();
+  peers_.clear();
   for (int peer = 0; peer < rank; ++peer) {
     auto handle =
         ParseShmHandle(texts[peer], peer, static_cast<int>(texts.size()));
@@ -375,7 +385,6 @@ void Meeting::Decline(const std::vector<std::string>& texts, int rank) {
                                      .token = handle->token})
         .IgnoreError();
   }
-  peers_.clear();
 }
 
 void Meeting::Abort() {

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/open_files.h"
 #include "client/transport/shm/available_memory.h"
 
 namespace lockstep::transport {
@@ -57,7 +58,11 @@ absl::StatusOr<FileDescriptor> NewFile(size_t bytes, const std::string& what) {
   if (bytes > LargestFile()) return NoMemory(bytes, what, "ulimit -f");
   FileDescriptor fd(memfd_create(absl::StrCat("lockstep ", what).c_str(),
                                  MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return NoMemory(bytes, what, Said("memfd_create"));
+  if (!fd.valid()) {
+    const bool no_file = errno == EMFILE || errno == ENFILE;
+    const std::string said = Said("memfd_create");
+    return no_file ? OutOfFiles(said) : NoMemory(bytes, what, said);
+  }
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return NoMemory(bytes, what, Said("ftruncate"));
   }
