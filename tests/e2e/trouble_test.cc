@@ -85,6 +85,28 @@ TEST(TroubleTest, ALocalFailureIsToldToAllWithRankCallAndMessage) {
   }
 }
 
+// Whatever it cannot open: the loop of the transport, a listener, a connection,
+// memory. It says so, no other worker is blamed, and nobody crashes.
+TEST(TroubleTest, AWorkerWithFewOpenFilesNamesTheLimitToAll) {
+  int exhausted = 0;
+  for (const int files : {12, 14, 15, 16, 18, 19, 21}) {
+    Cluster cluster(3, Spec(3));
+    cluster.Start({"worker-0", {"3"}});
+    cluster.Start({"worker-1", {"3"}});
+    cluster.Start({"worker-2", {"3", absl::StrCat("files=", files)}});
+    if (cluster.Run() == 0) continue;
+    ++exhausted;
+    for (const char* worker : {"worker-0", "worker-1", "worker-2"}) {
+      EXPECT_THAT(cluster.LastLine(worker),
+                  AllOf(StartsWith("error "), HasSubstr("RESOURCE_EXHAUSTED"),
+                        HasSubstr(absl::StrCat("its limit is ", files)),
+                        HasSubstr("ulimit -n"), HasSubstr("worker-2")))
+          << worker << " with " << files << " files";
+    }
+  }
+  EXPECT_GE(exhausted, 4);
+}
+
 TEST(TroubleTest, ATakenNameIsRefusedAndItsHolderIsNamed) {
   Cluster cluster(2, Spec(2));
   std::string refused;

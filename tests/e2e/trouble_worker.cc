@@ -10,12 +10,14 @@
 //   shape=K        registers its parameter with K elements instead of 4
 //   name=NAME      the parameter's name, instead of w
 //   quiet=N        says no more where it is from step N on
+//   files=N        may have N open files, from the beginning
 //   wrong_calls    makes every wrong call first, and says what it got
 //
 // Prints "at N" before each step, "last N" if the verdict of step N is the last
 // of all ranks, then "done" or "error CODE: message".
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -59,6 +61,13 @@ Orders Parse(int argc, char** argv) {
     }
   }
   return orders;
+}
+
+void LimitFiles(int most) {
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = static_cast<rlim_t>(most);
+  setrlimit(RLIMIT_NOFILE, &files);
 }
 
 void Say(const std::string& what, const absl::Status& status) {
@@ -124,6 +133,9 @@ absl::Status Train(Session& session, const Orders& orders) {
 
 int main(int argc, char** argv) {
   const Orders orders = Parse(argc, argv);
+  if (orders.Has("files")) {
+    LimitFiles(std::atoi(orders.Get("files", "").c_str()));
+  }
   auto session = Session::Join({});
   absl::Status status = session.status();
   if (status.ok()) status = Train(**session, orders);

@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/open_files.h"
 #include "base/thread.h"
 #include "client/transport/gloo/gloo_handle.h"
 #include "client/transport/gloo/gloo_link.h"
+#include "client/transport/gloo/gloo_pair.h"
 
 namespace lockstep::transport {
 namespace {
@@ -85,6 +87,12 @@ bool OfThisHost(const sockaddr_storage& address) {
   return ours;
 }
 
+// Resolving, listing interfaces and Gloo's loop need files, and do not say so
+// when there are none.
+absl::Status UnlessOutOfFiles(absl::Status error) {
+  return CanOpenFile() ? error : OutOfFiles(error.message());
+}
+
 // As a number, which Gloo resolves without error.
 absl::StatusOr<std::string> Resolve(const std::string& name) {
   addrinfo* found = nullptr;
@@ -109,7 +117,7 @@ absl::StatusOr<std::string> Resolve(const std::string& name) {
 absl::StatusOr<std::unique_ptr<LinkSource>> MakeGlooLinks(
     const GlooOptions& options) {
   absl::StatusOr<std::string> address = Resolve(options.bind_address);
-  if (!address.ok()) return std::move(address).status();
+  if (!address.ok()) return UnlessOutOfFiles(std::move(address).status());
   std::shared_ptr<Device> device;
   absl::Status made;
   // Gloo starts its thread here; it inherits this one's name and signals.
@@ -119,8 +127,10 @@ absl::StatusOr<std::unique_ptr<LinkSource>> MakeGlooLinks(
           std::dynamic_pointer_cast<Device>(gloo::transport::tcp::CreateDevice(
               gloo::transport::tcp::attr(address->c_str())));
     } catch (const std::exception& error) {
-      made = absl::InvalidArgumentError(absl::StrCat(
-          "cannot listen on '", options.bind_address, "': ", error.what()));
+      made = StatusOfGloo(std::current_exception(), /*peer=*/-1);
+      if (absl::IsResourceExhausted(made)) return;
+      made = UnlessOutOfFiles(absl::InvalidArgumentError(absl::StrCat(
+          "cannot listen on '", options.bind_address, "': ", error.what())));
     }
   }).join();
   if (!made.ok()) return made;

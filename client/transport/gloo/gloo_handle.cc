@@ -16,7 +16,7 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr absl::string_view kVersion = "gloo1";
+constexpr absl::string_view kVersion = "gloo2";
 
 bool ParsePorts(absl::string_view text, GlooHandle* handle) {
   for (absl::string_view port : absl::StrSplit(text, ',')) {
@@ -58,6 +58,17 @@ absl::StatusOr<GlooHandle> ParseGlooHandle(const std::string& text, int rank,
       absl::InvalidArgumentError(absl::StrCat(
           "'", text, "' is no Gloo handle of rank ", rank, " of ", size)),
       rank);
+}
+
+// FNV-1a: all members compute it, on any machine.
+uint64_t GroupOf(const std::vector<GlooHandle>& handles) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const GlooHandle& handle : handles) {
+    for (char c : Format(handle)) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    }
+  }
+  return hash;
 }
 
 absl::StatusOr<sockaddr_storage> ListenerFor(const GlooHandle& handle,

@@ -25,17 +25,6 @@ struct Greeting {
 };
 constexpr uint64_t kGreetingTag = 0;
 
-// FNV-1a: all members compute it, on any machine.
-uint64_t GroupOf(const std::vector<GlooHandle>& handles) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const GlooHandle& handle : handles) {
-    for (char c : Format(handle)) {
-      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    }
-  }
-  return hash;
-}
-
 absl::Status Unreached(const std::vector<int>& ranks) {
   const absl::Status late = absl::DeadlineExceededError(
       absl::StrCat("no connection with rank ", absl::StrJoin(ranks, ", ")));
@@ -141,6 +130,8 @@ absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Listen(
       if (peer != rank) link->context_->createPair(peer);
     }
   } catch (const std::exception& error) {
+    const absl::Status why = StatusOfGloo(std::current_exception(), rank);
+    if (absl::IsResourceExhausted(why)) return why;
     return absl::UnavailableError(
         absl::StrCat("cannot listen for peers: ", error.what()));
   }
@@ -152,7 +143,7 @@ GlooHandle GlooLink::handle() const {
   handle.ports.resize(size_);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    const sockaddr_storage listener = context_->pair(peer).listener();
+    const sockaddr_storage listener = context_->pair(peer)->listener();
     handle.address = NumericHost(AsSockaddr(listener));
     handle.ports[peer] = Port(listener);
   }
@@ -167,7 +158,7 @@ absl::Status GlooLink::Connect(const std::vector<GlooHandle>& handles,
         ListenerFor(handles[peer], rank_);
     if (!address.ok()) return std::move(address).status();
     try {
-      context_->pair(peer).Connect(*address);
+      context_->pair(peer)->Connect(*address, GroupOf(handles));
     } catch (...) {
       return StatusOfGloo(std::current_exception(), peer);
     }
@@ -179,9 +170,9 @@ absl::Status GlooLink::Connect(const std::vector<GlooHandle>& handles,
 std::vector<int> GlooLink::Unconnected() {
   std::vector<int> ranks;
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_ && !context_->pair(peer).connected()) {
-      ranks.push_back(peer);
-    }
+    if (peer == rank_) continue;
+    GlooPair* const pair = context_->pair(peer);
+    if (pair == nullptr || !pair->connected()) ranks.push_back(peer);
   }
   return ranks;
 }
@@ -262,7 +253,8 @@ void GlooLink::Cut() {
   }
   Stirred();
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_) context_->pair(peer).Shutdown();
+    GlooPair* const pair = context_->pair(peer);
+    if (pair != nullptr) pair->Shutdown();
   }
 }
 

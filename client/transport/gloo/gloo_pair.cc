@@ -1,12 +1,21 @@
 #include "client/transport/gloo/gloo_pair.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/open_files.h"
 #include "base/thread.h"
 #include "client/transport/blame.h"
 
@@ -16,6 +25,10 @@ namespace {
 using gloo::transport::tcp::Address;
 using gloo::transport::tcp::Op;
 
+// Strangers that say nothing are kept up to so many; then the oldest goes.
+constexpr size_t kCallersMax = 16;
+constexpr int kBacklog = 64;
+
 // A peer sent another number of bytes than was asked for.
 struct WrongSize : gloo::IoException {
   WrongSize(size_t sent, size_t expected)
@@ -23,6 +36,16 @@ struct WrongSize : gloo::IoException {
   size_t sent;
   size_t expected;
 };
+
+struct NoFileLeft : gloo::IoException {
+  using gloo::IoException::IoException;
+};
+
+// Gloo itself has no other word for it than errno's.
+bool SaysOutOfFiles(absl::string_view text) {
+  return absl::StrContains(text, std::strerror(EMFILE)) ||
+         absl::StrContains(text, std::strerror(ENFILE));
+}
 
 // "[/path/pair.cc:589] what happened" without its beginning.
 absl::string_view WithoutPlace(absl::string_view text) {
@@ -41,7 +64,12 @@ absl::Status StatusOfGloo(std::exception_ptr thrown, int peer) {
                      "rank ", peer, " sent ", wrong.sent, " bytes where ",
                      wrong.expected, " were expected")),
                  peer);
+  } catch (const NoFileLeft& limit) {
+    return OutOfFiles(limit.what());
   } catch (const std::exception& error) {
+    if (SaysOutOfFiles(error.what())) {
+      return OutOfFiles(WithoutPlace(error.what()));
+    }
     return Blame(absl::UnavailableError(
                      absl::StrCat("the connection to rank ", peer,
                                   " broke: ", WithoutPlace(error.what()))),
@@ -52,11 +80,17 @@ absl::Status StatusOfGloo(std::exception_ptr thrown, int peer) {
 GlooPair::GlooPair(gloo::transport::tcp::Context* context,
                    gloo::transport::tcp::Device* device, int peer,
                    PairOwner* owner)
-    : Pair(context, device, peer, gloo::kNoTimeout), owner_(owner) {}
+    : Pair(context, device, peer, gloo::kNoTimeout), owner_(owner) {
+  std::lock_guard<std::mutex> lock(m_);
+  ::listen(fd_, kBacklog);  // Gloo asks for 1
+  // A caller may have gone before it is accepted.
+  ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
+}
 
 // Here and not in the base: no event may find this object half destroyed.
 GlooPair::~GlooPair() {
   std::lock_guard<std::mutex> lock(m_);
+  DropCallers();
   if (state_ != CLOSED) Pair::changeState(CLOSED);
 }
 
@@ -64,13 +98,25 @@ sockaddr_storage GlooPair::listener() const {
   return static_cast<const Address&>(address()).getSockaddr();
 }
 
-void GlooPair::Connect(const sockaddr_storage& address) {
+// Gloo's rule says which side connects and which is connected to.
+void GlooPair::Connect(const sockaddr_storage& address, uint64_t group) {
+  {
+    std::lock_guard<std::mutex> lock(m_);
+    group_ = group;
+  }
   connect(Address(address).bytes());
+  std::lock_guard<std::mutex> lock(m_);
+  state_ == LISTENING ? HearCallers() : DropCallers();
 }
 
 bool GlooPair::connected() {
   std::lock_guard<std::mutex> lock(m_);
   return state_ == CONNECTED;
+}
+
+bool GlooPair::listening() {
+  std::lock_guard<std::mutex> lock(m_);
+  return state_ == LISTENING;
 }
 
 void GlooPair::Shutdown() {
@@ -82,7 +128,7 @@ void GlooPair::handleEvents(int events) {
   LetOthersFinish();
   std::exception_ptr thrown;
   try {
-    Pair::handleEvents(events);
+    if (!Receive()) Pair::handleEvents(events);
     return;
   } catch (...) {
     thrown = std::current_exception();
@@ -92,6 +138,122 @@ void GlooPair::handleEvents(int events) {
   std::unique_lock<std::mutex> lock(m_, std::try_to_lock);
   if (lock) Fail(thrown);
 }
+
+// --- Being connected to -----------------------------------------------------
+
+bool GlooPair::Receive() {
+  std::unique_lock<std::mutex> lock(m_, std::try_to_lock);
+  if (!lock) return true;  // the event comes again
+  if (state_ != LISTENING) return false;
+  try {
+    HearCallers();
+    if (state_ != LISTENING) return true;
+    AcceptCallers();
+    HearCallers();
+  } catch (...) {
+    Fail(std::current_exception());
+  }
+  return true;
+}
+
+void GlooPair::AcceptCallers() {
+  // Asked first: without a free descriptor accept fails though nobody calls.
+  pollfd waiting{fd_, POLLIN, 0};
+  while (::poll(&waiting, 1, 0) > 0) {
+    const int socket =
+        ::accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (socket < 0 && !IsOutOfFiles(errno)) return;
+    if (socket < 0 && callers_.empty()) {
+      throw NoFileLeft(absl::StrCat("accept: ", std::strerror(errno)));
+    }
+    if (socket < 0 || callers_.size() == kCallersMax) DropCaller(Silent());
+    if (socket < 0) continue;
+    callers_.push_back({.socket = socket});
+    device_->registerDescriptor(socket, EPOLLIN, &reception_);
+  }
+}
+
+// The oldest that has not said all; if all have, the oldest.
+size_t GlooPair::Silent() const {
+  const auto silent =
+      std::find_if(callers_.begin(), callers_.end(), [](const Caller& caller) {
+        return caller.received < sizeof caller.header;
+      });
+  return silent == callers_.end() ? 0 : silent - callers_.begin();
+}
+
+bool GlooPair::Hear(Caller* caller) {
+  auto* const bytes = reinterpret_cast<char*>(&caller->header);
+  while (caller->received < sizeof caller->header) {
+    const ssize_t got =
+        ::recv(caller->socket, bytes + caller->received,
+               sizeof caller->header - caller->received, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return true;
+    if (got <= 0) return false;
+    caller->received += got;
+  }
+  const ConnectionHeader expected{
+      .group = group_.value_or(caller->header.group),
+      .from = rank_,
+      .to = context_->rank};
+  return caller->header == expected;
+}
+
+void GlooPair::HearCallers() {
+  size_t next = 0;
+  while (next < callers_.size()) {
+    Caller& caller = callers_[next];
+    if (!Hear(&caller)) {
+      DropCaller(next);
+      continue;
+    }
+    const bool whole = caller.received == sizeof caller.header;
+    if (whole && group_) return Admit(next);
+    // It waits for Connect, which tells of which group it must be; what it
+    // sends until then is not for this class.
+    if (whole && caller.watched) {
+      device_->unregisterDescriptor(caller.socket, &reception_);
+      caller.watched = false;
+    }
+    ++next;
+  }
+}
+
+void GlooPair::Admit(size_t caller) {
+  const int socket = callers_[caller].socket;
+  callers_.erase(callers_.begin() + static_cast<ptrdiff_t>(caller));
+  device_->unregisterDescriptor(fd_, this);
+  ::close(fd_);
+  fd_ = socket;
+  DropCallers();
+  handleConnected();  // which registers it as this pair's own
+}
+
+void GlooPair::DropCaller(size_t caller) {
+  const Caller& dropped = callers_[caller];
+  if (dropped.watched) {
+    device_->unregisterDescriptor(dropped.socket, &reception_);
+  }
+  ::close(dropped.socket);
+  callers_.erase(callers_.begin() + static_cast<ptrdiff_t>(caller));
+}
+
+void GlooPair::DropCallers() {
+  while (!callers_.empty()) DropCaller(callers_.size() - 1);
+}
+
+// It is small, and the first in an empty buffer.
+void GlooPair::SendHeader() {
+  const ConnectionHeader header{
+      .group = *group_, .from = context_->rank, .to = rank_};
+  const ssize_t sent = ::send(fd_, &header, sizeof header, MSG_NOSIGNAL);
+  if (sent != sizeof header) {
+    Fail(std::make_exception_ptr(gloo::IoException("it was closed")));
+  }
+}
+
+// --- Moving bytes -----------------------------------------------------------
 
 // Gloo skips a pair that somebody else has locked, and comes back at once, for
 // as long as it takes: on a busy machine the two may share a core, and then
@@ -178,8 +340,10 @@ void GlooPair::Fail(std::exception_ptr why) {
 }
 
 void GlooPair::changeState(state next) noexcept {
+  if (next == CLOSED) DropCallers();
   Pair::changeState(next);
-  if (next == CONNECTED) owner_->Connected(rank_);
+  if (next == CONNECTED && is_client_) SendHeader();
+  if (state_ == CONNECTED) owner_->Connected(rank_);
   if (next != CLOSED) return;
   const std::exception_ptr why =
       ex_ != nullptr

@@ -8,6 +8,9 @@
 //   - nothing that arrives can end the process: what Gloo throws on its own
 //     thread closes the connection instead.
 //   - connecting does not block, and closing does not need a turn of the loop.
+//   - who connects says first who it is (ConnectionHeader). A stranger is
+//     dropped and the pair listens on; Gloo takes the first that comes.
+//   - a limit of this process (open files) is told as such, and blames nobody.
 //
 // It does so by overriding Gloo's virtual functions; the library is the
 // distribution's, of one version (2022-05).
@@ -19,16 +22,23 @@
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_PAIR_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_PAIR_H_
 
+#include <gloo/common/error.h>
 #include <gloo/transport/tcp/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/tcp/pair.h>
 #include <sys/socket.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "client/transport/gloo/gloo_handle.h"
 
 namespace lockstep::transport {
 
@@ -43,7 +53,8 @@ class PairOwner {
   virtual void Stirred() = 0;
 };
 
-// DataLoss or Unavailable, blaming `peer`, for what Gloo threw.
+// DataLoss or Unavailable, blaming `peer`, for what Gloo threw;
+// ResourceExhausted, blaming nobody, if this process has no file left.
 absl::Status StatusOfGloo(std::exception_ptr thrown, int peer);
 
 class GlooPair final : public gloo::transport::tcp::Pair {
@@ -55,10 +66,12 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   // Where this pair listens, before it is connected.
   sockaddr_storage listener() const;
 
-  // Begins to connect to where the peer's pair listens; the owner hears how it
-  // ends.
-  void Connect(const sockaddr_storage& address);
+  // Begins to connect to where the peer's pair listens, or waits for it to
+  // connect here: the owner is told how it ends. `group` is GroupOf all
+  // handles.
+  void Connect(const sockaddr_storage& address, uint64_t group);
   bool connected();
+  bool listening();
 
   // Ends the connection, soon, on the loop's thread.
   void Shutdown();
@@ -66,10 +79,45 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   void handleEvents(int events) override;
 
  private:
+  // A connection that was accepted, and has not said, or not proven yet, that
+  // it is the peer's.
+  struct Caller {
+    int socket = -1;
+    bool watched = true;  // the loop tells of what it sends
+    size_t received = 0;
+    ConnectionHeader header;
+  };
+  // Events of the callers' sockets, apart from those of the pair's own.
+  class Reception final : public gloo::transport::tcp::Handler {
+   public:
+    explicit Reception(GlooPair* pair) : pair_(pair) {}
+    void handleEvents(int) override {
+      pair_->LetOthersFinish();
+      pair_->Receive();
+    }
+
+   private:
+    GlooPair* const pair_;
+  };
+
   bool read() override;
   bool write(gloo::transport::tcp::Op& op) override;
   void changeState(state next) noexcept override;
   void waitUntilConnected(std::unique_lock<std::mutex>&, bool) override {}
+
+  // Accepts callers, listens to them, and is connected with the one that is the
+  // peer. False if this pair does not listen.
+  bool Receive();
+  void AcceptCallers();
+  size_t Silent() const;
+  // What a caller has sent up to now. False if it is a stranger.
+  bool Hear(Caller* caller);
+  void HearCallers();
+  void Admit(size_t caller);
+  void DropCaller(size_t caller);
+  void DropCallers();
+  // The first bytes of a connection that this side has made.
+  void SendHeader();
 
   void LetOthersFinish();
   bool ReadPreamble();
@@ -78,6 +126,9 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   void Fail(std::exception_ptr why);
 
   PairOwner* const owner_;
+  Reception reception_{this};
+  std::optional<uint64_t> group_;  // from Connect on; under m_, as the rest
+  std::vector<Caller> callers_;    // the oldest first
 };
 
 // A Gloo context whose pairs are these.
@@ -88,12 +139,21 @@ class GlooContext final : public gloo::transport::tcp::Context {
       : Context(std::move(device), rank, size), owner_(owner) {}
 
   std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override {
-    pairs_[peer] =
-        std::make_unique<GlooPair>(this, device_.get(), peer, owner_);
-    return pairs_[peer];
+    // Gloo listens before its part of the pair is ours, and would take a
+    // stranger that connects within that moment.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      auto pair = std::make_unique<GlooPair>(this, device_.get(), peer, owner_);
+      if (!pair->listening()) continue;
+      pairs_[peer] = std::move(pair);
+      return pairs_[peer];
+    }
+    throw gloo::IoException("strangers connect to every port");
   }
 
-  GlooPair& pair(int peer) { return static_cast<GlooPair&>(*pairs_[peer]); }
+  // Null for this rank itself, and for a pair that could not be made.
+  GlooPair* pair(int peer) {
+    return static_cast<GlooPair*>(pairs_[peer].get());
+  }
 
  private:
   PairOwner* const owner_;

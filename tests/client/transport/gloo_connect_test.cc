@@ -8,17 +8,21 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/file_descriptor.h"
 #include "client/transport/blame.h"
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/gloo/gloo_handle.h"
 #include "gtest/gtest.h"
+#include "tests/support/few_files.h"
 
 namespace lockstep::transport {
 namespace {
@@ -64,13 +68,13 @@ TEST(GlooHandleTest, IsReadAsItWasWritten) {
 }
 
 TEST(GlooHandleTest, RefusesWhatIsNoHandleOfThatRank) {
-  EXPECT_TRUE(ParseGlooHandle("gloo1 1 3 127.0.0.1 5,0,7", 1, 3).ok());
+  EXPECT_TRUE(ParseGlooHandle("gloo2 1 3 127.0.0.1 5,0,7", 1, 3).ok());
   for (const char* text :
-       {"", "gloo1", "gloo2 1 3 127.0.0.1 5,0,7", "gloo1 0 3 127.0.0.1 0,5,7",
-        "gloo1 1 2 127.0.0.1 5,0", "gloo1 1 3 127.0.0.1 5,0",
-        "gloo1 1 3 localhost 5,0,7", "gloo1 1 3 127.0.0.1 5,6,7",
-        "gloo1 1 3 127.0.0.1 0,0,7", "gloo1 1 3 127.0.0.1 5,0,70000",
-        "gloo1 1 3 127.0.0.1 5,0,x", "gloo1 1 3 127.0.0.1 5,0,7 8"}) {
+       {"", "gloo2", "gloo1 1 3 127.0.0.1 5,0,7", "gloo2 0 3 127.0.0.1 0,5,7",
+        "gloo2 1 2 127.0.0.1 5,0", "gloo2 1 3 127.0.0.1 5,0",
+        "gloo2 1 3 localhost 5,0,7", "gloo2 1 3 127.0.0.1 5,6,7",
+        "gloo2 1 3 127.0.0.1 0,0,7", "gloo2 1 3 127.0.0.1 5,0,70000",
+        "gloo2 1 3 127.0.0.1 5,0,x", "gloo2 1 3 127.0.0.1 5,0,7 8"}) {
     const absl::Status refused = ParseGlooHandle(text, 1, 3).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << text << ": " << refused;
     EXPECT_EQ(BlamedRank(refused), 1);
@@ -204,7 +208,18 @@ TEST(GlooConnectTest, APeerThatGoesWhileItIsSentToEndsTheSendOnly) {
 
 // --- Somebody else at the door -----------------------------------------------
 
-// A socket that pretends to be rank 1 of 2.
+int Socket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+
+int ConnectTo(const sockaddr_storage& at) {
+  const int connection = Socket();
+  EXPECT_EQ(connect(connection, reinterpret_cast<const sockaddr*>(&at),
+                    sizeof(sockaddr_in)),
+            0);
+  return connection;
+}
+
+// A member that speaks another protocol: a socket that pretends to be rank 1
+// of 2.
 class Stranger {
  public:
   Stranger() : listener_(Socket()) {
@@ -229,14 +244,19 @@ class Stranger {
   void Meet(const std::string& rank_0) {
     const GlooHandle theirs = *ParseGlooHandle(rank_0, 0, 2);
     const GlooHandle mine = *ParseGlooHandle(handle_, 1, 2);
+    const ConnectionHeader header{
+        .group = GroupOf({theirs, mine}), .from = 1, .to = 0};
     if (htons(theirs.ports[1]) > htons(mine.ports[0])) {
       connection_ = accept(listener_, nullptr, nullptr);
+      ConnectionHeader heard;
+      EXPECT_EQ(recv(connection_, &heard, sizeof heard, MSG_WAITALL),
+                static_cast<ssize_t>(sizeof heard));
+      EXPECT_EQ(heard,
+                (ConnectionHeader{.group = header.group, .from = 0, .to = 1}));
     } else {
-      connection_ = Socket();
-      const sockaddr_storage at = *ListenerFor(theirs, 1);
-      EXPECT_EQ(connect(connection_, reinterpret_cast<const sockaddr*>(&at),
-                        sizeof(sockaddr_in)),
-                0);
+      connection_ = ConnectTo(*ListenerFor(theirs, 1));
+      EXPECT_EQ(send(connection_, &header, sizeof header, MSG_NOSIGNAL),
+                static_cast<ssize_t>(sizeof header));
     }
     EXPECT_GE(connection_, 0);
   }
@@ -248,8 +268,6 @@ class Stranger {
   }
 
  private:
-  static int Socket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
-
   const int listener_;
   int connection_ = -1;
   std::string handle_;
@@ -308,6 +326,172 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
   talk.join();
   EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
   EXPECT_EQ(BlamedRank(ended), 1) << ended;
+}
+
+// --- Somebody else before the door -------------------------------------------
+
+// What a stranger sends to a port where `to` waits for `from`.
+using Saying = std::function<std::string(int from, int to)>;
+
+std::string BytesOf(const ConnectionHeader& header) {
+  return {reinterpret_cast<const char*>(&header), sizeof header};
+}
+
+// Connects to every port that the group listens on, and says something there.
+std::vector<FileDescriptor> ConnectEverywhere(
+    const std::vector<std::string>& handles, const Saying& saying) {
+  const int size = static_cast<int>(handles.size());
+  std::vector<FileDescriptor> connections;
+  for (int to = 0; to < size; ++to) {
+    const GlooHandle handle = *ParseGlooHandle(handles[to], to, size);
+    for (int from = 0; from < size; ++from) {
+      if (from == to) continue;
+      connections.emplace_back(ConnectTo(*ListenerFor(handle, from)));
+      const std::string bytes = saying(from, to);
+      EXPECT_EQ(send(connections.back().get(), bytes.data(), bytes.size(),
+                     MSG_NOSIGNAL),
+                static_cast<ssize_t>(bytes.size()));
+    }
+  }
+  return connections;
+}
+
+// All members connect; the status of each.
+std::vector<absl::Status> ConnectAll(
+    const std::vector<std::unique_ptr<PendingGroup>>& group) {
+  const auto handles = HandlesOf(group);
+  std::vector<absl::Status> ended(group.size());
+  std::vector<std::unique_ptr<Communicator>> comms(group.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < group.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      auto comm = group[rank]->Connect(handles, absl::Seconds(20));
+      ended[rank] = comm.status();
+      if (comm.ok()) comms[rank] = *std::move(comm);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return ended;
+}
+
+TEST(GlooStrangerTest, OneThatConnectsDuringSetUpIsDropped) {
+  const std::vector<std::pair<const char*, Saying>> kinds = {
+      {"says nothing", [](int, int) { return ""; }},
+      {"stops in the middle",
+       [](int from, int to) {
+         return BytesOf({.from = from, .to = to}).substr(0, 12);
+       }},
+      {"speaks HTTP",
+       [](int, int) { return "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"; }},
+      {"is of another group",
+       [](int from, int to) {
+         return BytesOf({.group = 7, .from = from, .to = to});
+       }},
+      {"is another rank",
+       [](int from, int to) { return BytesOf({.from = to, .to = from}); }},
+      {"says much", [](int, int) { return std::string(100'000, 'x'); }},
+  };
+  const auto transport = Gloo();
+  for (const auto& [kind, saying] : kinds) {
+    const auto group = PreparedGroup(*transport, 3);
+    // First, so that whoever takes the first takes a stranger.
+    const auto strangers = ConnectEverywhere(HandlesOf(group), saying);
+    for (const absl::Status& ended : ConnectAll(group)) {
+      EXPECT_TRUE(ended.ok()) << kind << ": " << ended;
+    }
+  }
+}
+
+TEST(GlooStrangerTest, OnesThatHangUpAreDropped) {
+  const auto transport = Gloo();
+  const auto group = PreparedGroup(*transport, 3);
+  ConnectEverywhere(HandlesOf(group), [](int, int) { return "hello"; });
+  for (const absl::Status& ended : ConnectAll(group)) {
+    EXPECT_TRUE(ended.ok()) << ended;
+  }
+}
+
+TEST(GlooStrangerTest, ACrowdOfThemIsDropped) {
+  const auto transport = Gloo();
+  const auto group = PreparedGroup(*transport, 2);
+  std::vector<std::vector<FileDescriptor>> crowd;
+  for (int i = 0; i < 40; ++i) {
+    crowd.push_back(
+        ConnectEverywhere(HandlesOf(group), [](int, int) { return ""; }));
+  }
+  for (const absl::Status& ended : ConnectAll(group)) {
+    EXPECT_TRUE(ended.ok()) << ended;
+  }
+}
+
+// While the members connect, too; and who has left before the others came is
+// missed as without strangers.
+TEST(GlooStrangerTest, OnesThatKeepComingDoNotHideAMissingMember) {
+  const auto transport = Gloo();
+  auto group = PreparedGroup(*transport, 2);
+  const auto handles = HandlesOf(group);
+  const auto strangers =
+      ConnectEverywhere(handles, [](int, int) { return "?"; });
+  group[1] = nullptr;
+  const absl::Status gone =
+      group[0]->Connect(handles, absl::Milliseconds(300)).status();
+  EXPECT_TRUE(absl::IsUnavailable(gone) || absl::IsDeadlineExceeded(gone))
+      << gone;
+  EXPECT_EQ(BlamedRank(gone), 1) << gone;
+}
+
+// --- Open files --------------------------------------------------------------
+
+// With every number of files from none on: an error that names the limit and
+// blames nobody, or a group.
+TEST(GlooFilesTest, AMemberWithTooFewOpenFilesNamesTheLimit) {
+  int exhausted = 0;
+  for (int more = 0; more <= 16; ++more) {
+    absl::Status ended;
+    {
+      const FewFiles few(more);
+      auto transport = MakeGlooTransport({});
+      ended = transport.status();
+      if (ended.ok()) {
+        auto pending =
+            (*transport)->Prepare({.name = "g", .rank = 0, .size = 3});
+        ended = pending.status();
+      }
+    }
+    if (ended.ok()) continue;
+    ++exhausted;
+    EXPECT_TRUE(absl::IsResourceExhausted(ended)) << more << ": " << ended;
+    EXPECT_TRUE(absl::StrContains(ended.message(), "ulimit -n")) << ended;
+    EXPECT_FALSE(BlamedRank(ended).has_value()) << ended;
+  }
+  EXPECT_GT(exhausted, 2);  // no loop, no listener, one listener of two
+  EXPECT_LT(exhausted, 16);
+}
+
+// The others connect to it, and there is no file for the connection.
+TEST(GlooFilesTest, AMemberThatCannotAcceptBlamesNobody) {
+  const auto transport = Gloo();
+  int exhausted = 0;
+  // Who listens is drawn by the ports.
+  for (int round = 0; round < 60 && exhausted == 0; ++round) {
+    const auto group = PreparedGroup(*transport, 2);
+    const auto handles = HandlesOf(group);
+    absl::Status ended;
+    {
+      const FewFiles none(0);
+      std::thread peer([&] {
+        // The limit is this process's, so it may be the peer that meets it.
+        group[1]->Connect(handles, absl::Seconds(5)).IgnoreError();
+      });
+      ended = group[0]->Connect(handles, absl::Seconds(5)).status();
+      peer.join();
+    }
+    if (!absl::IsResourceExhausted(ended)) continue;
+    ++exhausted;
+    EXPECT_FALSE(BlamedRank(ended).has_value()) << ended;
+    EXPECT_TRUE(absl::StrContains(ended.message(), "ulimit -n")) << ended;
+  }
+  EXPECT_GT(exhausted, 0);
 }
 
 }  // namespace
