@@ -25,6 +25,7 @@ Engine::Engine(EngineOptions options)
 // Between two steps there is nothing to abort, and a peer may still be reading
 // what this rank gave to the last verdict.
 Engine::~Engine() {
+  if (options_.launched != nullptr) options_.launched->SetListener(nullptr);
   const bool rests = failure().ok() && word_.position().phase == Phase::kIdle &&
                      (values_ == nullptr || values_->idle());
   if (rests) {
@@ -76,8 +77,15 @@ absl::Status Engine::Prepare() {
   }
   if (absl::Status enlisted = EnlistBuckets(); !enlisted.ok()) return enlisted;
   BeginOverlap();
-  lane_ = std::make_unique<Lane>(layouts_->current().PendingByItem(),
-                                 [this](int item) { Launch(item); });
+  lane_ = std::make_unique<Lane>(
+      layouts_->current().PendingByItem(), [this](int item) { Launch(item); },
+      [this](int item) { return MayLaunch(item); });
+  if (options_.launched != nullptr) {
+    options_.launched->SetListener([this] {
+      lane_->Look();
+      reduction_->RunIfClosed();
+    });
+  }
   if (!negotiates()) return absl::OkStatus();
   std::vector<uint32_t> plan_indices;
   for (const Fact& fact : facts_) plan_indices.push_back(fact.plan_index);
@@ -188,10 +196,30 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
         options_.names[parameter]));
   }
   const size_t expected = facts_[parameter].bytes;
-  if (gradient == nullptr || bytes == expected) return absl::OkStatus();
+  if (gradient == nullptr || bytes == expected) {
+    return CheckIsFinal(parameter, gradient);
+  }
   return absl::InvalidArgumentError(
       absl::StrFormat("the gradient of %s has %d bytes, %d were submitted",
                       options_.names[parameter], expected, bytes));
+}
+
+// What is submitted in its view is read once it travels, behind what changes
+// it; a buffer, or a leaf, is read now.
+absl::Status Engine::CheckIsFinal(int parameter, const void* gradient) const {
+  if (options_.launched == nullptr) return absl::OkStatus();
+  const Layout& layout = layouts_->current();
+  const Layout::Item& item = layout.items()[layout.ItemOf(parameter)];
+  const bool is_read_now = gradient != nullptr || leaves_ > 0;
+  if (item.before.empty() || !is_read_now || !options_.launched->running() ||
+      options_.launched->AreLaunched(item.before)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s is submitted before its gradients of the first and the last stage "
+      "were added up (pipeline.shared): submit it when on_stage_done is told "
+      "of that stage, after Pipeline::Run, or in its view",
+      options_.names[parameter]));
 }
 
 absl::Status Engine::RunOn(Stream* stream, transport::Compute::Work work) {

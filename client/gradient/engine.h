@@ -42,6 +42,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "client/executor/launched_transfers.h"
 #include "client/gradient/arrivals.h"
 #include "client/gradient/ballot.h"
 #include "client/gradient/captured.h"
@@ -77,6 +78,8 @@ struct EngineOptions {
   // The rank's parameters in registration order, and their uses.
   std::vector<std::string> names;
   std::vector<int> uses;
+  // What other lanes of this rank have launched; null: there are none.
+  std::shared_ptr<executor::LaunchedTransfers> launched;
   // What works on the gradients, and memory for them that it works on.
   std::unique_ptr<transport::Compute> compute;
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
@@ -241,6 +244,9 @@ class Engine {
   absl::Status CheckNothingChangesHands() const;
   absl::Status CheckSubmit(int parameter, const void* gradient,
                            size_t bytes) const;
+  // FailedPrecondition if another lane still changes the gradient that this
+  // Submit would copy.
+  absl::Status CheckIsFinal(int parameter, const void* gradient) const;
   absl::Status CheckFinish(const FinishOptions& options);
   // They are zeros when it returns.
   absl::Status ZeroNow(const std::vector<int>& parameters);
@@ -266,6 +272,9 @@ class Engine {
   absl::Status CloseStep(const Tally::Incomplete& incomplete, Site& site);
   // The caller's stream stands until the verdict lets it go on.
   absl::Status HoldBack(Stream& stream, PendingVerdict::State& verdict);
+  // Have other lanes launched what comes before the item?
+  bool MayLaunch(int item);
+  std::vector<Event> EventsBefore(int item);
   void Launch(int item);
   void LaunchShared(int parameter, const Share& share);
   void LaunchVerdict();
@@ -360,6 +369,7 @@ class Engine {
   std::vector<bool> sums_in_pairs_;  // by communicator; likewise
   std::vector<int> announced_;       // in the last pass; by the training thread
   Arrivals arrivals_;
+  uint64_t lane_step_ = 0;  // verdicts that the lane launched; under its lock
 
   std::unique_ptr<Lane> lane_;
   std::unique_ptr<PassLane> pass_lane_;  // in its stead, in negotiated mode

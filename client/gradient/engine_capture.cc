@@ -132,6 +132,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
     step.completed = tally_.completed();
     incomplete = tally_.Finish();
   }
+  if (options_.launched != nullptr) options_.launched->EndStep();
   step.max_norm = max_norm;
   step.closing = stream.Record();
   std::future<absl::StatusOr<Event>> captured =

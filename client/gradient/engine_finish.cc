@@ -54,6 +54,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     tell_order = TakeOrderWatch(tally_.completed());
     incomplete = tally_.Finish();
   }
+  if (options_.launched != nullptr) options_.launched->EndStep();
   tell_order();
   absl::Status status = RunOn(
       stream, [this, verdict, incomplete = std::move(incomplete)](Site& site) {

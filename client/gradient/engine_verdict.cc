@@ -9,10 +9,33 @@ namespace lockstep::gradient {
 
 using protocol::Phase;
 
+bool Engine::MayLaunch(int item) {
+  return options_.launched == nullptr ||
+         options_.launched
+             ->EventsBefore(layouts_->current().items()[item].before,
+                            lane_step_)
+             .has_value();
+}
+
+std::vector<Event> Engine::EventsBefore(int item) {
+  std::vector<Event> events = arrivals_.Take(item);
+  if (options_.launched == nullptr) return events;
+  const auto of_other_lanes = options_.launched->EventsBefore(
+      layouts_->current().items()[item].before, lane_step_);
+  // None: they were launched, and a later run of the pipeline has begun since;
+  // so they are over.
+  if (!of_other_lanes.has_value()) return events;
+  events.insert(events.end(), of_other_lanes->begin(), of_other_lanes->end());
+  return events;
+}
+
 void Engine::Launch(int item) {
   Layout& layout = layouts_->current();
-  if (item == static_cast<int>(layout.items().size())) return LaunchVerdict();
-  reduction_->LaunchBucket(layout, item, arrivals_.Take(item));
+  if (item == static_cast<int>(layout.items().size())) {
+    ++lane_step_;
+    return LaunchVerdict();
+  }
+  reduction_->LaunchBucket(layout, item, EventsBefore(item));
 }
 
 void Engine::LaunchShared(int parameter, const Share& share) {

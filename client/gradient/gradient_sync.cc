@@ -111,6 +111,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
       .communicators = std::move(plan.communicators),
       .names = names_,
       .uses = uses_,
+      .launched = std::move(plan.launched),
       .allocate =
           [this](size_t bytes) { return session_.arena().Allocate(bytes); },
       .enlist =

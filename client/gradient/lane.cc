@@ -4,8 +4,10 @@
 
 namespace lockstep::gradient {
 
-Lane::Lane(std::vector<int> pending, std::function<void(int)> launch)
+Lane::Lane(std::vector<int> pending, std::function<void(int)> launch,
+           std::function<bool(int)> may_launch)
     : launch_(std::move(launch)),
+      may_launch_(std::move(may_launch)),
       pending_at_start_(std::move(pending)),
       pending_(pending_at_start_) {}
 
@@ -31,6 +33,11 @@ absl::Status Lane::Close() {
   return absl::OkStatus();
 }
 
+void Lane::Look() {
+  MutexLock lock(&mutex_);
+  LaunchWhatIsReady();
+}
+
 int Lane::launched() {
   MutexLock lock(&mutex_);
   return static_cast<int>(next_);
@@ -49,8 +56,13 @@ void Lane::Restart() {
   closed_ = false;
 }
 
+bool Lane::MayLaunch(size_t item) const {
+  return pending_[item] == 0 &&
+         (!may_launch_ || may_launch_(static_cast<int>(item)));
+}
+
 void Lane::LaunchWhatIsReady() {
-  while (next_ < pending_.size() && pending_[next_] == 0) {
+  while (next_ < pending_.size() && MayLaunch(next_)) {
     launch_(static_cast<int>(next_++));
   }
   if (next_ < pending_.size() || !closed_) return;

@@ -4,11 +4,12 @@
 //   launched:               0, 1                2          verdict
 //
 // All ranks launch in the same order, whatever order their gradients come in: a
-// bucket that is ready early waits for those before it. The last launch of a
-// step is the verdict's; after it the lane is ready for the next step.
+// bucket that is ready early waits for those before it, and for transfers of
+// other lanes that the plan puts before it. The last launch of a step is the
+// verdict's; after it the lane is ready for the next step.
 //
-// Threads: Ready and Close from any thread. `launch` is called under the lane's
-//          lock, in order, and must only enqueue.
+// Threads: Ready, Close and Look from any thread. `launch` and `may_launch` are
+//          called under the lane's lock, in order, and must only enqueue.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_LANE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_LANE_H_
@@ -24,8 +25,10 @@ namespace lockstep::gradient {
 class Lane {
  public:
   // pending[i]: gradients that item i waits for. launch(i) starts item i, and
-  // launch(pending.size()) the verdict.
-  Lane(std::vector<int> pending, std::function<void(int)> launch);
+  // launch(pending.size()) the verdict. may_launch(i) is asked once item i has
+  // its gradients: false if other lanes are not that far; null: always.
+  Lane(std::vector<int> pending, std::function<void(int)> launch,
+       std::function<bool(int)> may_launch = nullptr);
 
   // One of the gradients that `item` waits for is in its bucket.
   // FailedPrecondition if the item waits for none: the step before is not over.
@@ -34,6 +37,9 @@ class Lane {
   // The step has all its gradients once the items have: launches the verdict
   // behind them. Every Close needs all items to become ready.
   absl::Status Close();
+
+  // Other lanes have gone on: asks again what may be launched.
+  void Look();
 
   // How many of this step's items are launched: the first ones.
   int launched();
@@ -48,7 +54,10 @@ class Lane {
  private:
   void LaunchWhatIsReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  bool MayLaunch(size_t item) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const std::function<void(int)> launch_;
+  const std::function<bool(int)> may_launch_;
 
   Mutex mutex_;
   std::vector<int> pending_at_start_ ABSL_GUARDED_BY(mutex_);

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
+#include "client/executor/launched_transfers.h"
 #include "client/gradient/owned.h"
 #include "plan/pipeline/stages.h"
 
@@ -76,7 +77,7 @@ absl::Status Layout::LayOutLaunches(int rank, transport::Compute* compute) {
     // The pipeline's own executor runs its lanes.
     if (lane.kind == plan::LaneKind::kPipeline) continue;
     const plan::Transfer& transfer = lane.transfers[ref.index];
-    if (transfer.bucket >= 0 && LayOut(transfer, rank)) continue;
+    if (transfer.bucket >= 0 && LayOut(ref.lane, transfer, rank)) continue;
     return absl::InvalidArgumentError(
         absl::StrFormat("lane %s, transfer %d is not a bucket's: %s", lane.name,
                         ref.index, Describe(transfer)));
@@ -103,12 +104,15 @@ int Layout::LastItemOfStage(int stage) const {
   return last;
 }
 
-bool Layout::LayOut(const plan::Transfer& transfer, int rank) {
+bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
   using plan::TransferKind;
   const int b = transfer.bucket;
   const plan::Bucket& bucket = plan_.buckets[b];
   const plan::Slice slice = SliceOn(b, rank);
+  const std::vector<plan::TransferRef> before =
+      executor::BeforeInOtherLanes(lane, transfer);
   if (plan::GathersParameters(plan_, transfer)) {
+    if (!before.empty()) return false;  // it begins the step
     gathers_.push_back({b, transfer.communicator, slice});
     return true;
   }
@@ -117,12 +121,18 @@ bool Layout::LayOut(const plan::Transfer& transfer, int rank) {
                                                : TransferKind::kAllReduce;
   if (transfer.kind != first) {
     // The rest of a reduction, flags among it, follows where it began.
-    return HasSlices(bucket) && !items_.empty() && items_.back().bucket == b;
+    if (!HasSlices(bucket) || items_.empty() || items_.back().bucket != b) {
+      return false;
+    }
+    items_.back().before.insert(items_.back().before.end(), before.begin(),
+                                before.end());
+    return true;
   }
   item_of_bucket_[b] = static_cast<int>(items_.size());
   Item& item = items_.emplace_back();
   item.bucket = b;
   item.communicator = transfer.communicator;
+  item.before = before;
   item.slice = slice;
   item.owns_slice = CountsWholeSlice(plan_, b, rank);
   if (bucket.leaves == 0) {

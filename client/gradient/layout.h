@@ -45,6 +45,8 @@ class Layout {
     bool owns_slice = false;           // all that this rank folds, or has
     ArenaBuffer scratch;               // for counting them
     std::vector<OwnedPart> of_leaves;  // instead, if it has leaves
+    // Transfers of other lanes that must be over before it begins.
+    std::vector<plan::TransferRef> before;
   };
   // One gather, of the parameters of a sharded bucket.
   struct Gather {
@@ -113,7 +115,7 @@ class Layout {
   explicit Layout(plan::Plan plan) : plan_(std::move(plan)) {}
   absl::Status LayOutLaunches(int rank, transport::Compute* compute);
   // False for a transfer that is no part of a reduction.
-  bool LayOut(const plan::Transfer& transfer, int rank);
+  bool LayOut(int lane, const plan::Transfer& transfer, int rank);
   plan::Slice SliceOn(int bucket, int rank) const;
 
   const plan::Plan plan_;

@@ -31,6 +31,7 @@ Executor::Executor(ExecutorOptions options)
 Executor::~Executor() = default;
 
 absl::Status Executor::Prepare() {
+  if (absl::Status order = CheckOrder(); !order.ok()) return order;
   std::set<int> stages;
   for (const plan::Task& task : mine_.tasks) stages.insert(task.stage);
   stages_.assign(stages.begin(), stages.end());
@@ -45,6 +46,35 @@ absl::Status Executor::Prepare() {
                                          shape.stages());
   FindStageEnds();
   return MakeStreams();
+}
+
+absl::Status Executor::CheckOrder() const {
+  const auto check = [this](const std::string& what,
+                            const std::vector<plan::TransferRef>& after) {
+    for (const plan::TransferRef& ref : after) {
+      const plan::Lane& lane = mine_.lanes[ref.lane];
+      if (lane.kind == plan::LaneKind::kPipeline) continue;
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s comes after transfer %d of lane %s, which the pipeline does not "
+          "run",
+          what, ref.index, lane.name));
+    }
+    return absl::OkStatus();
+  };
+  for (const plan::Task& task : mine_.tasks) {
+    absl::Status order = check(Describe(task), task.after);
+    if (!order.ok()) return order;
+  }
+  for (const plan::Lane& lane : mine_.lanes) {
+    if (lane.kind != plan::LaneKind::kPipeline) continue;
+    for (const plan::Transfer& transfer : lane.transfers) {
+      absl::Status order =
+          check(absl::StrFormat("%s in lane %s", Describe(transfer), lane.name),
+                transfer.after);
+      if (!order.ok()) return order;
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Executor::MakeStreams() {
@@ -128,9 +158,12 @@ absl::StatusOr<double> Executor::Run(const Step& step) {
              .streams = streams_,
              .stage_done_at = stage_done_at_,
              .compute = *options_.compute,
-             .await_gradients = options_.await_gradients},
+             .await_gradients = options_.await_gradients,
+             .launched = options_.launched.get()},
             step);
+  if (options_.launched != nullptr) options_.launched->BeginRun();
   absl::StatusOr<double> loss = walk.Run();
+  if (options_.launched != nullptr) options_.launched->EndRun();
   if (loss.ok()) return loss;
   const absl::Status error =
       walk.failed_in_callback()

@@ -37,6 +37,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "client/executor/launched_transfers.h"
 #include "client/pipeline/buffers.h"
 #include "client/pipeline/handoffs.h"
 #include "client/transport/compute.h"
@@ -59,6 +60,8 @@ struct ExecutorOptions {
   // makes the lanes' streams. It must outlive the executor.
   transport::Compute* compute = nullptr;
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
+  // What this rank's lanes have launched, for other lanes; null: for nobody.
+  std::shared_ptr<executor::LaunchedTransfers> launched;
   // OnStageDone has returned for that stage: returns once what is launched next
   // comes behind its gradients. Null: at once.
   std::function<absl::Status(int stage)> await_gradients;
@@ -94,6 +97,9 @@ class Executor {
  private:
   explicit Executor(ExecutorOptions options);
   absl::Status Prepare();
+  // InvalidArgument if what it runs comes after a transfer that it does not
+  // run: nobody could wait for that.
+  absl::Status CheckOrder() const;
   absl::Status MakeStreams();
   void FindStageEnds();
   absl::Status Judge(const Step& step) const;

@@ -16,7 +16,8 @@ class Pipeline::Impl {
       : session_(session),
         plan_(std::make_shared<const plan::Plan>(std::move(plan.plan))),
         rank_(plan.rank),
-        communicators_(std::move(plan.communicators)) {}
+        communicators_(std::move(plan.communicators)),
+        launched_(std::move(plan.launched)) {}
 
   ~Impl() {
     if (executor_ != nullptr) session_.RemoveWatch(watch_);
@@ -47,6 +48,7 @@ class Pipeline::Impl {
     options.allocate = [this](size_t bytes) {
       return session_.arena().Allocate(bytes);
     };
+    options.launched = launched_;
     options.await_gradients = [this](int stage) {
       return session_.AwaitStage(stage);
     };
@@ -66,6 +68,7 @@ class Pipeline::Impl {
   const std::shared_ptr<const plan::Plan> plan_;
   const int rank_;
   const std::vector<std::unique_ptr<Communicator>> communicators_;
+  const std::shared_ptr<executor::LaunchedTransfers> launched_;
   std::unique_ptr<transport::Compute> compute_;
   std::unique_ptr<pipeline::Executor> executor_;  // uses all of the above
   uint64_t watch_ = 0;

@@ -131,7 +131,10 @@ absl::Status Walk::LaunchUnit(const std::vector<TransferRef>& unit) {
     return launched;
   }
   const Event done = stream.Record();
-  for (const TransferRef& ref : unit) done_[ref.lane][ref.index] = done;
+  for (const TransferRef& ref : unit) {
+    done_[ref.lane][ref.index] = done;
+    if (ground_.launched != nullptr) ground_.launched->MarkLaunched(ref, done);
+  }
   return absl::OkStatus();
 }
 

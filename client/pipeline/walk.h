@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/executor/launched_transfers.h"
 #include "client/pipeline/buffers.h"
 #include "client/pipeline/executor.h"
 #include "client/pipeline/handoffs.h"
@@ -35,6 +36,7 @@ struct WalkGround {
   const std::vector<int>& stage_done_at;
   transport::Compute& compute;
   const std::function<absl::Status(int)>& await_gradients;
+  executor::LaunchedTransfers* launched;  // null: nobody asks
 };
 
 class Walk {

@@ -34,6 +34,7 @@
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "client/executor/launched_transfers.h"
 #include "client/session/control_channel.h"
 #include "client/session/driver.h"
 #include "client/transport/transport.h"
@@ -50,6 +51,8 @@ struct PlanInEffect {
   int rank = -1;
   // By index in plan.communicators; null where this rank is not a member.
   std::vector<std::unique_ptr<Communicator>> communicators;
+  // Shared by those who run the rank's lanes.
+  std::shared_ptr<executor::LaunchedTransfers> launched;
 };
 
 class Session::Internals {

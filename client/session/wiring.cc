@@ -144,7 +144,10 @@ std::optional<PlanInEffect> SplitOff(PlanInEffect& connected) {
   }
   const bool computes = !connected.plan.ranks[connected.rank].tasks.empty();
   if (!any && !computes) return std::nullopt;
-  return PlanInEffect{connected.plan, connected.rank, std::move(moved)};
+  connected.launched = std::make_shared<executor::LaunchedTransfers>(
+      connected.plan.ranks[connected.rank]);
+  return PlanInEffect{connected.plan, connected.rank, std::move(moved),
+                      connected.launched};
 }
 
 // Calls until it goes out of scope.

@@ -16,6 +16,11 @@ bool SharesParameters(const PipelineSpec& spec, const Flow& flow, int stage) {
   return stage == 0 || stage == flow.schedule.shape.stages() - 1;
 }
 
+// Where the gradients of shared parameters are added up.
+int64_t LastEnd(const Flow& flow) {
+  return *std::max_element(flow.ends.begin(), flow.ends.end());
+}
+
 }  // namespace
 
 int StageOf(const Plan& plan, const Bucket& bucket) {
@@ -52,8 +57,9 @@ absl::Status SortByStage(const std::vector<Parameter>& parameters,
   }
   const auto end = [&](int parameter) {
     const int stage = parameters[parameter].stage;
-    return stage == kNone ? std::numeric_limits<int64_t>::max()
-                          : flow->stage_ends[stage].at;
+    if (stage == kNone) return std::numeric_limits<int64_t>::max();
+    return SharesParameters(spec, *flow, stage) ? LastEnd(*flow)
+                                                : flow->stage_ends[stage].at;
   };
   std::stable_sort(order->begin(), order->end(),
                    [&](int a, int b) { return end(a) < end(b); });
@@ -77,13 +83,14 @@ Completions::Completions(const Plan& plan, const Flow& flow,
 StageEnd Completions::Of(const Bucket& bucket, int rank) const {
   if (flow_.ends.empty()) return {};
   const int stage = StageOf(plan_, bucket);
-  if (stage != kNone && !has_others_[rank] &&
-      !SharesParameters(plan_.pipeline, flow_, stage)) {
-    return flow_.stage_ends[stage];
-  }
   const int place = place_[rank];
-  return {static_cast<int>(flow_.schedule.ranks[place].size()) - 1,
-          flow_.ends[place]};
+  const int last = static_cast<int>(flow_.schedule.ranks[place].size()) - 1;
+  if (stage == kNone) return {last, flow_.ends[place]};
+  if (SharesParameters(plan_.pipeline, flow_, stage)) {
+    return {last, LastEnd(flow_)};
+  }
+  if (has_others_[rank]) return {last, flow_.ends[place]};
+  return flow_.stage_ends[stage];
 }
 
 absl::Status Completions::CheckHolders() const {

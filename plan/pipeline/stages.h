@@ -8,7 +8,8 @@
 //
 //   - of a rank that has parameters of no stage: nobody knows when theirs are
 //   - of the first and the last stage, if they share parameters: the gradients
-//     of those are added up when both ranks are done
+//     of those are added up when both ranks are done, and a stage is done with
+//     all its gradients
 
 #ifndef LOCKSTEP_PLAN_PIPELINE_STAGES_H_
 #define LOCKSTEP_PLAN_PIPELINE_STAGES_H_

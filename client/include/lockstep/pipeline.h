@@ -63,11 +63,15 @@ struct PipelineStep {
   // By micro-batch; none: 1 / micro_batches each.
   std::vector<double> weights;
   // Gradients of the spec's pipeline.shared parameters, in its order, on the
-  // ranks of the first and the last stage: added up between the two, in place.
+  // ranks of the first and the last stage: added up between the two, in place,
+  // before on_stage_done is told of these stages. A rank that has both adds
+  // them up itself.
   std::vector<TensorView> shared;
-  // The stage's gradients are complete, or will be once `stream` has run: the
-  // place for GradientSync::Submit. What was registered with this stage must be
-  // submitted when it returns.
+  // The stage's gradients are complete, shared ones added up, or will be once
+  // `stream` has run: the place for GradientSync::Submit. What was registered
+  // with this stage must be submitted when it returns. A shared gradient that
+  // is submitted earlier, in its view, is reduced behind the sum; a copy of it,
+  // from a buffer, is FailedPrecondition.
   std::function<absl::Status(int stage)> on_stage_done;
   // Where stages and loss enqueue their work. Null: it is done when they
   // return.

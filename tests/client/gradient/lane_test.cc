@@ -50,6 +50,22 @@ TEST(LaneOfNothingTest, LaunchesTheVerdictAtClose) {
   EXPECT_EQ(launched, std::vector<int>({0}));
 }
 
+TEST(LaneBesideOthersTest, AnItemWaitsUntilOtherLanesAreThatFar) {
+  std::vector<int> launched;
+  bool may = false;
+  Lane lane(
+      {1, 1}, [&](int item) { launched.push_back(item); },
+      [&](int item) { return item != 0 || may; });
+  ASSERT_TRUE(lane.Ready(1).ok());
+  ASSERT_TRUE(lane.Ready(0).ok());
+  ASSERT_TRUE(lane.Close().ok());
+  lane.Look();
+  EXPECT_EQ(launched, std::vector<int>({}));
+  may = true;
+  lane.Look();
+  EXPECT_EQ(launched, std::vector<int>({0, 1, 2}));
+}
+
 class LaneRaces : public testing::TestWithParam<int> {};
 
 TEST_P(LaneRaces, KeepTheOrderWithManyThreads) {

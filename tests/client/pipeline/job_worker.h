@@ -25,13 +25,29 @@ namespace lockstep::pipeline {
 inline constexpr int kMicroBatches = 4;
 inline constexpr int kSteps = 3;
 
+// A parameter that the first and the last stage share, if there is one.
+struct Tied {
+  enum class Stage { kNoParameter, kItsOwn, kNone };
+  Stage registered = Stage::kNoParameter;  // with which stage
+  bool in_view = false;  // submitted from its view, else from a buffer
+  // When the rank's first stage is done, not the last. The stages that share it
+  // have no other parameter, so nothing else holds it back.
+  bool at_first = false;
+};
+
 struct Job {
   std::string transport;
   PipelineSchedule schedule;
   int virtual_stages = 1;
   SyncMode sync = SyncMode::kStatic;
   int leaves = 0;
+  Tied tied = {};
+  Overlap overlap = Overlap::kAuto;
 };
+
+inline bool HasTied(const Job& job) {
+  return job.tied.registered != Tied::Stage::kNoParameter;
+}
 
 inline JobSpec SpecOf(const Job& job) {
   return {.name = "job",
@@ -42,8 +58,11 @@ inline JobSpec SpecOf(const Job& job) {
           .pipeline = {.schedule = job.schedule,
                        .micro_batches = kMicroBatches,
                        .virtual_stages = job.virtual_stages,
-                       .activations = {{{{DType::kF64, {kSamples, kWidth}}}}}},
-          .timeouts = {.join = absl::Seconds(30)}};
+                       .activations = {{{{DType::kF64, {kSamples, kWidth}}}}},
+                       .shared = HasTied(job) ? std::vector<std::string>{"tied"}
+                                              : std::vector<std::string>{}},
+          .timeouts = {.join = absl::Seconds(30)},
+          .overlap = job.overlap};
 }
 
 // What one worker saw.
@@ -55,6 +74,22 @@ struct Seen {
   std::vector<double> losses;                  // by step
   std::vector<std::vector<Matrix>> gradients;  // by step: of its stages
   std::vector<ParameterSlice> slices;          // of these, which are reduced
+  std::vector<Matrix> tied;                    // by step: the shared gradient
+};
+
+// A stage with a gradient that it shares: a copy of its own, added there at the
+// end of its last pass.
+class SharingStage final : public TanhStage {
+ public:
+  using TanhStage::TanhStage;
+  double* shared = nullptr;
+
+  absl::Status BackwardWeight(int m, TensorViews output_gradient) override {
+    absl::Status done = TanhStage::BackwardWeight(m, output_gradient);
+    if (shared == nullptr || passes() < kMicroBatches) return done;
+    for (size_t i = 0; i < gradient().size(); ++i) shared[i] += gradient()[i];
+    return done;
+  }
 };
 
 // The samples of a replica's step: a number of their own.
@@ -75,6 +110,12 @@ class JobWorker {
     const plan::ScheduleShape shape = plan::ShapeOf(spec_.pipeline, spec_.mesh);
     for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {
       const int stage = StageOf(shape, seen.rank % 2, chunk);
+      const bool shares = stage == 0 || stage == shape.stages() - 1;
+      if (shares) tied_stages_.push_back(stage);
+      if (shares && tied.at_first) {
+        ids_.push_back({});
+        continue;
+      }
       auto id = (*sync)->Register({.name = absl::StrCat("stage", stage),
                                    .shape = {kWidth, kWidth},
                                    .dtype = DType::kF64,
@@ -83,14 +124,30 @@ class JobWorker {
       if (!id.ok()) return id.status();
       ids_.push_back(*id);
     }
+    if (spec_.pipeline.shared.empty()) tied_stages_.clear();
+    if (!tied_stages_.empty()) {
+      auto id =
+          (*sync)->Register({.name = "tied",
+                             .shape = {kWidth, kWidth},
+                             .dtype = DType::kF64,
+                             .axes = {"data"},
+                             .stage = tied.registered == Tied::Stage::kItsOwn
+                                          ? tied_stages_.front()
+                                          : -1});
+      if (!id.ok()) return id.status();
+      tied_id_ = *id;
+    }
     if (absl::Status sealed = (*sync)->Seal(); !sealed.ok()) return sealed;
     auto pipeline = Pipeline::Create(session);
     if (!pipeline.ok()) return pipeline.status();
     EXPECT_FALSE(Pipeline::Create(session).ok()) << "a second one";
     seen.stages = (*pipeline)->stages();
-    for (const ParameterId id : ids_) seen.slices.push_back((*sync)->Slice(id));
+    for (const ParameterId id : ids_) {
+      seen.slices.push_back(id.index < 0 ? ParameterSlice()
+                                         : (*sync)->Slice(id));
+    }
     EXPECT_GT((*pipeline)->buffer_bytes(), 0u);
-    std::vector<TanhStage> stages;
+    std::vector<SharingStage> stages;
     for (const int stage : seen.stages) stages.emplace_back(WeightOf(stage));
     if (tries_capture) TryCapture(**sync, **pipeline, stages, seen);
     for (int step = 0; step < kSteps; ++step) {
@@ -102,6 +159,8 @@ class JobWorker {
 
   // Stages whose gradients the worker keeps to itself.
   std::vector<int> forgets;
+  // How it uses the parameter that two stages share.
+  Tied tied;
   // Tries to capture a step into a graph, before the first.
   bool tries_capture = false;
   // Does what it fails with, in the middle of a step.
@@ -112,14 +171,14 @@ class JobWorker {
  private:
   // A graph would hold the launches of one moment, and no part of the host's.
   void TryCapture(GradientSync& sync, Pipeline& pipeline,
-                  std::vector<TanhStage>& stages, Seen& seen) {
+                  std::vector<SharingStage>& stages, Seen& seen) {
     const auto captured = sync.Capture(
         site_->stream(), [&] { return Step(0, sync, pipeline, stages, seen); });
     EXPECT_EQ(captured.status().code(), absl::StatusCode::kInvalidArgument);
   }
 
   absl::Status Step(int step, GradientSync& sync, Pipeline& pipeline,
-                    std::vector<TanhStage>& stages, Seen& seen) {
+                    std::vector<SharingStage>& stages, Seen& seen) {
     if (spec_.sync == SyncMode::kReduceScatter) {
       if (absl::Status gathered = Gather(sync); !gathered.ok()) return gathered;
     }
@@ -132,6 +191,7 @@ class JobWorker {
       stages[i].BeginStep(samples, seen.stages[i] == 0);
       work.stages.push_back(&stages[i]);
     }
+    if (!tied_stages_.empty()) ShareGradient(sync, stages, seen, work);
     if (step == fails_at_) {
       stages[0].fail = [this](int m) {
         return m == 2 ? fails_with() : absl::OkStatus();
@@ -146,7 +206,16 @@ class JobWorker {
       const size_t i =
           std::find(seen.stages.begin(), seen.stages.end(), stage) -
           seen.stages.begin();
-      return Submit(sync, ids_[i], stages[i].gradient());
+      absl::Status submitted =
+          ids_[i].index < 0 ? absl::OkStatus()
+                            : Submit(sync, ids_[i], stages[i].gradient());
+      const size_t turn = tied.at_first ? 1 : seen.stages.size();
+      if (!submitted.ok() || tied_stages_.empty() ||
+          seen.stages_done.size() != turn) {
+        return submitted;
+      }
+      return tied.in_view ? sync.Submit(tied_id_)
+                          : Submit(sync, tied_id_, shared_);
     };
     const Enqueued enqueued(work, site_);
     const absl::StatusOr<double> ran = pipeline.Run(enqueued.step());
@@ -156,11 +225,36 @@ class JobWorker {
     if (!verdict.ok()) return verdict.status();
     std::vector<Matrix>& gradients = seen.gradients.emplace_back();
     for (const ParameterId id : ids_) {
+      if (id.index < 0) {
+        gradients.emplace_back();
+        continue;
+      }
       const auto reduced = sync.Gradient<double>(id);
       const double* const values = Reach(reduced.data());
       gradients.emplace_back(values, values + reduced.size());
     }
+    if (!tied_stages_.empty()) {
+      const auto reduced = sync.Gradient<double>(tied_id_);
+      seen.tied.emplace_back(reduced.begin(), reduced.end());
+    }
     return absl::OkStatus();
+  }
+
+  // Where the stages add the gradient that they share: a buffer, or its view.
+  void ShareGradient(GradientSync& sync, std::vector<SharingStage>& stages,
+                     const Seen& seen, PipelineStep& work) {
+    shared_.assign(kWidth * kWidth, 0);
+    double* at = shared_.data();
+    if (tied.in_view) {
+      at = sync.Gradient<double>(tied_id_).data();
+      std::fill_n(at, kWidth * kWidth, 0.0);
+    }
+    for (const int stage : tied_stages_) {
+      const auto found =
+          std::find(seen.stages.begin(), seen.stages.end(), stage);
+      stages[found - seen.stages.begin()].shared = at;
+    }
+    work.shared = {{at, {DType::kF64, {kWidth, kWidth}}}};
   }
 
   absl::Status Gather(GradientSync& sync) {
@@ -195,6 +289,9 @@ class JobWorker {
   const int fails_at_;
   Worksite* const site_;
   std::vector<ParameterId> ids_;
+  std::vector<int> tied_stages_;  // the rank's that share a parameter
+  ParameterId tied_id_;
+  Matrix shared_;
 };
 
 // Four workers' losses and gradients are those of the model in one process,
@@ -211,7 +308,14 @@ inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job) {
           all[2 * replica].losses[step] + all[2 * replica + 1].losses[step],
           alone[replica].loss, 1e-12);
     }
+    const auto tied = [&](int replica, size_t k) {
+      const std::vector<Matrix>& of = alone[replica].gradients;
+      return of.front()[k] + of.back()[k];
+    };
     for (const Seen& seen : all) {
+      for (size_t k = 0; !seen.tied.empty() && k < kWidth * kWidth; ++k) {
+        ASSERT_NEAR(seen.tied[step][k], (tied(0, k) + tied(1, k)) / 2, 1e-12);
+      }
       for (size_t i = 0; i < seen.stages.size(); ++i) {
         const Matrix& a = alone[0].gradients[seen.stages[i]];
         const Matrix& b = alone[1].gradients[seen.stages[i]];

@@ -20,13 +20,15 @@ using testing::HasSubstr;
 
 enum class Trouble { kFails, kLeaves };
 
-absl::Status Live(const std::string& address, const JobSpec& spec, int number,
+absl::Status Live(const std::string& address, const Job& job, int number,
                   int fails_at, Trouble trouble, Seen& seen) {
+  const JobSpec spec = SpecOf(job);
   auto session = Session::Join({.addresses = {address},
                                 .worker = absl::StrCat("worker-", number),
                                 .spec = spec});
   if (!session.ok()) return session.status();
   JobWorker worker(spec, fails_at, /*site=*/nullptr);
+  worker.tied = job.tied;
   if (trouble == Trouble::kLeaves) {
     worker.fails_with = [&session] {
       (*session)->Leave().IgnoreError();
@@ -45,8 +47,8 @@ std::vector<Seen> RunJob(const Job& job, int failing_worker = -1,
   for (int i = 0; i < 4; ++i) {
     running.push_back(std::async(std::launch::async, [&, i] {
       Seen seen;
-      seen.status = Live(address, SpecOf(job), i, i == failing_worker ? 1 : -1,
-                         trouble, seen);
+      seen.status =
+          Live(address, job, i, i == failing_worker ? 1 : -1, trouble, seen);
       return seen;
     }));
   }
@@ -96,6 +98,87 @@ INSTANTIATE_TEST_SUITE_P(
       }
       return name;
     });
+
+// --- A parameter of the first and the last stage ----------------------------
+
+struct TiedCase {
+  PipelineSchedule schedule;
+  Tied::Stage registered;
+};
+
+class TiedWeightTest : public testing::TestWithParam<TiedCase> {};
+
+// Whoever runs the transfers, and wherever the gradient lies.
+TEST_P(TiedWeightTest, HasTheGradientOfOneProcess) {
+  const auto [schedule, registered] = GetParam();
+  const bool two = schedule == PipelineSchedule::kInterleaved ||
+                   schedule == PipelineSchedule::kZbV;
+  for (const Overlap overlap :
+       {Overlap::kThread, Overlap::kAuto, Overlap::kInline}) {
+    for (const bool in_view : {true, false}) {
+      SCOPED_TRACE(absl::StrCat("overlap ", std::string(Name(overlap)),
+                                in_view ? ", in its view" : ", from a buffer"));
+      const Job job{.transport = "shm",
+                    .schedule = schedule,
+                    .virtual_stages = two ? 2 : 1,
+                    .tied = {.registered = registered, .in_view = in_view},
+                    .overlap = overlap};
+      const std::vector<Seen> all = RunJob(job);
+      for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+      // Replica 0 has its first and its last stage on these ranks.
+      ASSERT_FALSE(all[0].tied.empty());
+      ASSERT_EQ(all[1].tied.empty(), schedule == PipelineSchedule::kZbV);
+      ExpectOneProcess(all, job);
+    }
+  }
+}
+
+std::vector<TiedCase> TiedCases() {
+  std::vector<TiedCase> cases;
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::kGPipe, PipelineSchedule::kOneFOneB,
+        PipelineSchedule::kInterleaved, PipelineSchedule::kZbH1,
+        PipelineSchedule::kZbV}) {
+    cases.push_back({schedule, Tied::Stage::kItsOwn});
+    cases.push_back({schedule, Tied::Stage::kNone});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, TiedWeightTest, testing::ValuesIn(TiedCases()), [](const auto& info) {
+      std::string name(Name(info.param.schedule));
+      std::erase(name, '-');
+      return absl::StrCat(name, info.param.registered == Tied::Stage::kItsOwn
+                                    ? "_of_its_stage"
+                                    : "_of_no_stage");
+    });
+
+// On the rank of stages 1 and 3, before the two ranks have added up theirs.
+Job SubmitsBeforeTheSum(bool in_view) {
+  return {.transport = "shm",
+          .schedule = PipelineSchedule::kInterleaved,
+          .virtual_stages = 2,
+          .tied = {.registered = Tied::Stage::kNone,
+                   .in_view = in_view,
+                   .at_first = true},
+          .overlap = Overlap::kThread};
+}
+
+TEST(TiedWeightOrderTest, ThatIsSubmittedBeforeTheSumIsReducedBehindIt) {
+  const Job job = SubmitsBeforeTheSum(/*in_view=*/true);
+  const std::vector<Seen> all = RunJob(job);
+  for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+  ExpectOneProcess(all, job);
+}
+
+TEST(TiedWeightOrderTest, ThatIsCopiedBeforeTheSumIsRefused) {
+  for (const Seen& seen : RunJob(SubmitsBeforeTheSum(/*in_view=*/false))) {
+    EXPECT_THAT(std::string(seen.status.message()),
+                AllOf(HasSubstr("tied is submitted before its gradients of the "
+                                "first and the last stage were added up")));
+  }
+}
 
 TEST(PipelineFailureTest, EveryRankIsToldStageMicroBatchAndMessage) {
   for (const Seen& seen :

@@ -175,6 +175,28 @@ TEST(StagesTest, StagesThatShareParametersWaitForEachOther) {
     if (StageOf(plan, plan.buckets[t.bucket]) != 3) continue;
     EXPECT_EQ(t.after_task, static_cast<int>(last.tasks.size()) - 1);
   }
+  // Nothing of a stage comes before the sum: it is done with all its gradients.
+  for (const RankPlan& rank : {plan.ranks[0], last}) {
+    const auto place = [&](const auto& is_it) {
+      return std::find_if(rank.launch_order.begin(), rank.launch_order.end(),
+                          [&](const TransferRef& ref) {
+                            return is_it(
+                                rank.lanes[ref.lane],
+                                rank.lanes[ref.lane].transfers[ref.index]);
+                          });
+    };
+    const auto sum = place([](const Lane& lane, const Transfer&) {
+      return lane.name == "shared";
+    });
+    const auto first = place([&](const Lane&, const Transfer& t) {
+      if (t.bucket < 0) return false;
+      const int stage = StageOf(plan, plan.buckets[t.bucket]);
+      return stage == 0 || stage == 3;
+    });
+    ASSERT_NE(sum, rank.launch_order.end());
+    ASSERT_NE(first, rank.launch_order.end());
+    EXPECT_LT(sum, first);
+  }
   // Stage 2 shares nothing.
   EXPECT_LT(plan.ranks[0].lanes[0].transfers[0].after_task + 1,
             static_cast<int>(plan.ranks[0].tasks.size()));
