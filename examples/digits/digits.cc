@@ -252,7 +252,7 @@ int Main(int argc, char** argv) {
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
   std::fprintf(stderr, "digits: %s\n", std::string(status.message()).c_str());
-  return 1;
+  return ExitCodeOf(status);
 }
 
 }  // namespace

@@ -117,6 +117,8 @@ absl::StatusOr<bool> Run(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  // In order with the progress on stderr, also where both go into one pipe.
+  setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Flags flags;
   CLI::App app("Trains the hand-written digits in one process.");
   Declare(app, flags);

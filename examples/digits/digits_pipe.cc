@@ -82,7 +82,7 @@ int Main(int argc, char** argv) {
   if (status.ok()) return 0;
   std::fprintf(stderr, "digits_pipe: %s\n",
                std::string(status.message()).c_str());
-  return 1;
+  return ExitCodeOf(status);
 }
 
 }  // namespace

@@ -6,9 +6,20 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
 #include "examples/digits/trainer.h"
 
 namespace lockstep::digits {
+
+// A worker's exit code when an operator ended the job at once (`lockstepctl
+// stop
+// --now`), which is no failure.
+inline constexpr int kExitCancelled = 4;
+
+inline int ExitCodeOf(const absl::Status& status) {
+  if (status.ok()) return 0;
+  return absl::IsCancelled(status) ? kExitCancelled : 1;
+}
 
 struct TrainingFlags {
   Recipe recipe;
