@@ -6,7 +6,8 @@ usage_build() {
 usage: ./run build [PRESET]
 
 Builds PRESET (release if none is given) into build/PRESET; programs are in
-build/PRESET/bin. Presets: release, debug, asan, tsan; see docs/environment.md.
+build/PRESET/bin. Presets: user (no tests, no benchmarks), release, debug, asan, tsan;
+see docs/environment.md.
 TXT
 }
 

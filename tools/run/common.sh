@@ -37,6 +37,11 @@ presets() { cmake --list-presets | sed -n 's/^ *"\([^"]*\)".*/\1/p'; }
 # configure PRESET: quiet but for what the build itself has to say.
 configure() { cmake --preset "$1" --log-level=NOTICE >/dev/null; }
 
+# As above, but not again: the build notices by itself what changes later.
+configure_once() {
+  [[ "build/$1/build.ninja" -nt CMakePresets.json ]] || configure "$1"
+}
+
 # compile PRESET [TARGET ...]: configured before.
 compile() {
   local preset="$1"
