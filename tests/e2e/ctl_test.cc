@@ -16,6 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
@@ -182,6 +183,104 @@ TEST_F(CtlTest, TheLauncherRefusesASpecInOneLine) {
         << run.output;
   }
   EXPECT_EQ(Ctl({"describe"}).code, 1) << "there is no job";
+}
+
+// Life 0 of worker-1 dies at step 3; the next lives train to their end.
+std::vector<std::string> DiesOnce() {
+  const std::string worker = launch::OwnFolder() + "/trouble_worker";
+  return {"--", "sh", "-c",
+          "case $LOCKSTEP_RESTART_COUNT$LOCKSTEP_WORKER_NAME in "
+          "0worker-1) exec " +
+              worker +
+              " 1000000 quiet=0 die=3;; "
+              "0*) exec " +
+              worker +
+              " 1000000 quiet=0;; "
+              "*) exec " +
+              worker + " 5;; esac"};
+}
+
+TEST_F(CtlTest, TheLauncherRestartsAllWorkersAndTheyFormTheNextEpoch) {
+  std::vector<std::string> words = {
+      "run", "-n", "2", "--restarts", "2", "-f", cluster_.File("spec.yaml")};
+  for (const std::string& word : DiesOnce()) words.push_back(word);
+  const Outcome run = Ctl(words);
+  EXPECT_EQ(run.code, 0) << run.output;
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr("killed by signal 9"),
+                    HasSubstr("restart 1 of 2"), Not(HasSubstr("restart 2"))));
+  const Json job = Json::parse(Ctl({"describe", "trouble", "--json"}).output);
+  EXPECT_EQ(job["state"], "completed");
+  EXPECT_EQ(job["epoch"], 2);
+}
+
+TEST_F(CtlTest, TheLaunchersOfTwoNodesStartOneJob) {
+  std::vector<std::string> argv = {launch::OwnFolder() + "/lockstepctl",
+                                   "--address",
+                                   cluster_.address(),
+                                   "run",
+                                   "-n",
+                                   "2",
+                                   "--nodes",
+                                   "2",
+                                   "--node-rank",
+                                   "0",
+                                   "--restarts",
+                                   "1"};
+  for (const std::string& word : DiesOnce()) argv.push_back(word);
+  for (const std::string node : {"0", "1"}) {
+    argv[9] = node;
+    ASSERT_TRUE(
+        cluster_.supervisor()
+            .Start("node-" + node, {.argv = argv, .capture_output = true})
+            .ok());
+  }
+  EXPECT_EQ(cluster_.Run(), 0);
+  for (const char* node : {"node-0", "node-1"}) {
+    EXPECT_EQ(std::count(cluster_.Lines(node).begin(),
+                         cluster_.Lines(node).end(), "done"),
+              2)
+        << node << " restarts, too, when a worker of the other has died";
+  }
+}
+
+TEST(LauncherTest, RestartsUsedUpAreAFailure) {
+  const std::string worker = launch::OwnFolder() + "/trouble_worker";
+  const Outcome run =
+      RunTool({"lockstepctl", "run", "-n", "2", "--restarts", "1", "--", "sh",
+               "-c", "exec " + worker + " 1000000 quiet=0 die=3"});
+  EXPECT_EQ(run.code, 128 + SIGKILL);
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr("restart 1 of 1"), HasSubstr("no restart")));
+}
+
+TEST_F(CtlTest, TheLauncherRestartsNobodyOfAJobThatIsOver) {
+  const std::string worker = launch::OwnFolder() + "/trouble_worker";
+  std::vector<std::string> argv = {launch::OwnFolder() + "/lockstepctl",
+                                   "--address",
+                                   cluster_.address(),
+                                   "run",
+                                   "-n",
+                                   "2",
+                                   "--restarts",
+                                   "3",
+                                   "-f",
+                                   cluster_.File("spec.yaml"),
+                                   "--",
+                                   worker,
+                                   "100000000",
+                                   "quiet=30"};
+  bool stopped = false;
+  cluster_.on_line = [&](const std::string&, const std::string& line) {
+    if (line != "at 20" || std::exchange(stopped, true)) return;
+    EXPECT_EQ(Ctl({"stop", "--now"}).code, 0);
+  };
+  ASSERT_TRUE(cluster_.supervisor()
+                  .Start("launcher", {.argv = argv, .capture_output = true})
+                  .ok());
+  EXPECT_EQ(cluster_.Run(), 1);
+  EXPECT_THAT(cluster_.LastLine("launcher"),
+              AllOf(HasSubstr("no restart"), HasSubstr("stopped")));
 }
 
 TEST(LauncherTest, AProgramThatIsNotThereExitsWithTwo) {

@@ -84,5 +84,53 @@ TEST(RunJobTest, GivesWorkersTheNamesThatTheSpecLists) {
   EXPECT_THAT(job->workers, ElementsAre("left", "right"));
 }
 
+TEST(RunJobTest, NamesTheWorkersOfEachNodeDifferently) {
+  RunRequest request = FourWithSpec();
+  request.workers = 2;
+  request.nodes = 2;
+  request.has_address = true;
+  EXPECT_THAT(DecideJob(request, kSpec)->workers,
+              ElementsAre("worker-0", "worker-1"));
+  request.node_rank = 1;
+  EXPECT_THAT(DecideJob(request, kSpec)->workers,
+              ElementsAre("worker-2", "worker-3"));
+  request.spec_file.clear();
+  EXPECT_EQ(DecideJob(request, "")->spec.mesh.WorldSize(), 4);
+}
+
+TEST(RunJobTest, RefusesNodesThatCannotMeet) {
+  RunRequest request = FourOf("trainer");
+  request.nodes = 2;
+  EXPECT_THAT(std::string(DecideJob(request, "").status().message()),
+              HasSubstr("--address"));
+  request.has_address = true;
+  EXPECT_TRUE(DecideJob(request, "").ok());
+  request.node_rank = 2;
+  EXPECT_THAT(std::string(DecideJob(request, "").status().message()),
+              AllOf(HasSubstr("--node-rank 2"), HasSubstr("--nodes 2")));
+  request.node_rank = 1;
+  request.spec_file = "job.yaml";
+  EXPECT_THAT(
+      std::string(DecideJob(request, kSpec).status().message()),
+      AllOf(HasSubstr("-n 4"), HasSubstr("8 workers"), HasSubstr("4 ranks")));
+}
+
+TEST(RunJobTest, AllowsTheJobTheRestartsOfTheLauncher) {
+  RunRequest request = FourWithSpec();
+  EXPECT_FALSE(DecideJob(request, kSpec)->differs_from_file);
+  request.restarts = 3;
+  const auto job = DecideJob(request, kSpec);
+  EXPECT_EQ(job->spec.limits.max_restarts, 3);
+  EXPECT_TRUE(job->differs_from_file);
+
+  const std::string allows = "limits: {max_restarts: 5}\n";
+  EXPECT_EQ(DecideJob(request, kSpec + allows)->spec.limits.max_restarts, 5);
+  EXPECT_FALSE(DecideJob(request, kSpec + allows)->differs_from_file);
+  request.restarts = 6;
+  EXPECT_THAT(
+      std::string(DecideJob(request, kSpec + allows).status().message()),
+      AllOf(HasSubstr("--restarts 6"), HasSubstr("is 5")));
+}
+
 }  // namespace
 }  // namespace lockstep::ctl

@@ -165,6 +165,39 @@ TEST_F(SupervisorTest, ABackgroundChildThatEndsFirstIsAFailure) {
   EXPECT_EQ(supervisor.Run(), 1);
 }
 
+TEST_F(SupervisorTest, GoesOnWithTheWorkersThatReplaceThoseThatEnded) {
+  SupervisorOptions options = Options(absl::Minutes(1));
+  std::vector<int> failures;
+  Supervisor* supervisor = nullptr;
+  options.on_workers_ended = [&](int failure) {
+    failures.push_back(failure);
+    if (failure == 0) return;
+    EXPECT_TRUE(supervisor->Start("again", Shell("exit 0")).ok());
+  };
+  Supervisor running(options);
+  supervisor = &running;
+  ASSERT_TRUE(running
+                  .Start("daemon", Shell("exec sleep 1000"),
+                         Supervisor::Role::kBackground)
+                  .ok());
+  ASSERT_TRUE(running.Start("bad", Shell("exit 3")).ok());
+  ASSERT_TRUE(running.Start("good", Shell("exit 0")).ok());
+  EXPECT_EQ(running.Run(), 0) << "the failure before does not count";
+  EXPECT_THAT(failures, ElementsAre(3, 0));
+  EXPECT_EQ(endings_.back(), "daemon");
+}
+
+TEST_F(SupervisorTest, ReplacesNobodyAfterASignal) {
+  SupervisorOptions options = Options(absl::Minutes(1));
+  options.on_workers_ended = [](int) { ADD_FAILURE() << "interrupted"; };
+  Supervisor supervisor(options);
+  on_line_ = [](const std::string&) { kill(getpid(), SIGTERM); };
+  ASSERT_TRUE(
+      supervisor.Start("w", Shell("echo ready; while :; do sleep 0.01; done"))
+          .ok());
+  EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
+}
+
 TEST_F(SupervisorTest, LeavesNoGrandchildBehind) {
   Supervisor supervisor(Options(absl::Seconds(10)));
   ASSERT_TRUE(

@@ -66,7 +66,8 @@ std::optional<lockstep::JobCommand> Asked(const CLI::App& app) {
 
 void AddRun(CLI::App& app, Arguments& arguments) {
   CLI::App* run = app.add_subcommand("run", "Start the workers of a job here");
-  run->add_option("-n,--workers", arguments.run.workers, "How many")
+  run->add_option("-n,--workers", arguments.run.workers,
+                  "How many, on this host")
       ->required()
       ->check(CLI::Range(1, 4096));
   run->add_option("--job", arguments.run.job,
@@ -74,6 +75,24 @@ void AddRun(CLI::App& app, Arguments& arguments) {
   run->add_option("-f,--spec", arguments.run.spec_file,
                   "Job spec, YAML or JSON")
       ->check(CLI::ExistingFile);
+  run->add_option("--nodes", arguments.run.nodes,
+                  "Hosts of the job: the same command runs on each, with "
+                  "--address and its --node-rank")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  run->add_option("--node-rank", arguments.run.node_rank,
+                  "Of this host, from 0")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4095));
+  run->add_option("--host-address", arguments.run.host_address,
+                  "At which other hosts reach this one [from which it reaches "
+                  "the coordinator]")
+      ->envname("LOCKSTEP_HOST_ADDRESS");
+  run->add_option("--restarts", arguments.run.restarts,
+                  "How often all workers of this host start again after one "
+                  "has failed")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1'000'000));
   run->add_flag("--label", arguments.run.label,
                 "Name the worker before each line");
   run->add_option("--grace", arguments.grace_seconds,
@@ -111,6 +130,11 @@ int main(int argc, char** argv) {
   AddCommands(app, arguments);
   lockstep::ctl::PlanArguments plan;
   plan.AddTo(app);
+
+  for (CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == "plan") continue;
+    command->footer("And --address and --token: lockstepctl --help");
+  }
 
   try {
     app.parse(argc, argv);

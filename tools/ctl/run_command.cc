@@ -4,11 +4,17 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "plan/spec_text.h"
+#include "plan/words/job_view.h"
 #include "tools/ctl/run_job.h"
 #include "tools/launch/local_daemon.h"
+#include "tools/launch/own_address.h"
+#include "tools/launch/scratch_folder.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
 #include "tools/rpc/admin_client.h"
@@ -27,6 +33,10 @@ absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
     }
   }
   return DecideJob({.workers = options.workers,
+                    .nodes = options.nodes,
+                    .node_rank = options.node_rank,
+                    .restarts = options.restarts,
+                    .has_address = !options.address.empty(),
                     .job = options.job,
                     .program = options.program[0],
                     .spec_file = options.spec_file},
@@ -51,7 +61,6 @@ class Witness {
     // A coordinator that is away learns of it by the worker's lease. No
     // connection stays open: a draining coordinator would wait for us.
     AdminClient(admin_)
-
         .ReportEvidence(job_, {.subject = {worker},
                                .generation = {},
                                .kind = protocol::EvidenceKind::kExited,
@@ -60,66 +69,161 @@ class Witness {
         .IgnoreError();
   }
 
+  // Why the job can have no further epoch; empty if it can, as far as one
+  // knows.
+  std::string WhyOver() {
+    const absl::StatusOr<JobView> view = AdminClient(admin_).DescribeJob(job_);
+    if (!view.ok()) return "";
+    switch (view->state) {
+      case JobState::kCompleted:
+      case JobState::kFailed:
+      case JobState::kStopped:
+        return absl::StrCat("it is ", std::string(Name(view->state)),
+                            view->cause.message.empty() ? "" : ": ",
+                            view->cause.message);
+      default: return "";
+    }
+  }
+
  private:
   const JobName job_;
   const AdminClientOptions admin_;
+};
+
+// The workers of this host, through their restarts.
+class Launch {
+ public:
+  Launch(const RunOptions& options, const RunJob& job)
+      : options_(options), job_(job), supervisor_(Hooks()) {}
+
+  int Run() {
+    place_ = {.address = options_.address,
+              .job = job_.spec.name,
+              .world_size = job_.spec.mesh.WorldSize(),
+              .spec_file = options_.spec_file,
+              .token = options_.token};
+    if (absl::Status reached = ReachCoordinator(); !reached.ok()) {
+      return Complain(reached), 3;
+    }
+    if (absl::Status written = WriteSpec(); !written.ok()) {
+      return Complain(written), 2;
+    }
+    if (absl::Status started = StartWorkers(); !started.ok()) {
+      return Complain(started), 2;
+    }
+    // After the first forks; children forked later only exec.
+    witness_ =
+        std::make_unique<Witness>(options_, job_.spec.name, place_.address);
+    return supervisor_.Run();
+  }
+
+ private:
+  launch::SupervisorOptions Hooks() {
+    return {.grace = options_.grace,
+            .on_ending =
+                [this](const std::string& name, pid_t pid,
+                       const launch::Ending& ending) {
+                  if (!ending.ok()) {
+                    absl::FPrintF(stderr, "lockstepctl: %s (process %d) %s\n",
+                                  name, pid, Describe(ending));
+                  }
+                  if (name != kDaemon && witness_) {
+                    witness_->Saw(name, pid, ending);
+                  }
+                },
+            .on_workers_ended =
+                [this](int failure) {
+                  if (failure != 0) Restart();
+                },
+            .on_output =
+                [](const std::string& name, absl::string_view line) {
+                  absl::PrintF("[%s] %s\n", name, line);
+                  std::fflush(stdout);
+                }};
+  }
+
+  absl::Status ReachCoordinator() {
+    if (place_.address.empty()) {
+      auto started = launch::StartLocalDaemon(supervisor_);
+      if (!started.ok()) return started.status();
+      place_.address = *std::move(started);
+      return absl::OkStatus();
+    }
+    if (options_.nodes == 1 || !options_.host_address.empty()) {
+      place_.host_address = options_.host_address;
+      return absl::OkStatus();
+    }
+    auto own = launch::OwnAddressTowards(place_.address);
+    if (!own.ok()) return own.status();
+    place_.host_address = *std::move(own);
+    return absl::OkStatus();
+  }
+
+  // The workers read what the file does not say from a file of ours.
+  absl::Status WriteSpec() {
+    if (!job_.differs_from_file) return absl::OkStatus();
+    scratch_.emplace();
+    const auto file = scratch_->path() / "spec.yaml";
+    std::ofstream out(file);
+    out << plan::ToYaml(job_.spec);
+    out.close();
+    if (scratch_->path().empty() || !out) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cannot write ", file.string()));
+    }
+    place_.spec_file = file;
+    return absl::OkStatus();
+  }
+
+  absl::Status StartWorkers() {
+    for (const std::string& worker : job_.workers) {
+      place_.worker = worker;
+      absl::Status started = supervisor_.Start(
+          worker, {.argv = options_.program,
+                   .environment = launch::EnvironmentOf(place_),
+                   .capture_output = options_.label});
+      if (!started.ok()) return started;
+    }
+    return absl::OkStatus();
+  }
+
+  // One or more have failed, and all have ended.
+  void Restart() {
+    if (options_.restarts == 0 || supervisor_.Ended(kDaemon)) return;
+    if (const std::string why = witness_->WhyOver(); !why.empty()) {
+      absl::FPrintF(stderr, "lockstepctl: no restart of job %s: %s\n",
+                    job_.spec.name, why);
+      return;
+    }
+    if (place_.restart_count == options_.restarts) {
+      absl::FPrintF(stderr, "lockstepctl: no restart: %d of %d are used up\n",
+                    place_.restart_count, options_.restarts);
+      return;
+    }
+    place_.restart_count += 1;
+    absl::FPrintF(stderr,
+                  "lockstepctl: restart %d of %d: all %d workers of this host "
+                  "start again\n",
+                  place_.restart_count, options_.restarts, job_.workers.size());
+    if (absl::Status s = StartWorkers(); !s.ok()) Complain(s);
+  }
+
+  static constexpr char kDaemon[] = "lockstepd";
+
+  const RunOptions& options_;
+  const RunJob& job_;
+  launch::WorkerPlace place_;  // of the worker that is started next
+  std::optional<launch::ScratchFolder> scratch_;
+  std::unique_ptr<Witness> witness_;
+  launch::Supervisor supervisor_;
 };
 
 }  // namespace
 
 int Run(const RunOptions& options) {
   const absl::StatusOr<RunJob> job = ReadJob(options);
-  if (!job.ok()) {
-    Complain(job.status());
-    return 2;
-  }
-  std::unique_ptr<Witness> witness;
-  launch::Supervisor supervisor({
-      .grace = options.grace,
-      .on_ending =
-          [&](const std::string& name, pid_t pid,
-              const launch::Ending& ending) {
-            if (!ending.ok()) {
-              absl::FPrintF(stderr, "lockstepctl: %s (process %d) %s\n", name,
-                            pid, Describe(ending));
-            }
-            if (name != "lockstepd" && witness) witness->Saw(name, pid, ending);
-          },
-      .on_output =
-          [](const std::string& name, absl::string_view line) {
-            absl::PrintF("[%s] %s\n", name, line);
-            std::fflush(stdout);
-          },
-  });
-
-  std::string address = options.address;
-  if (address.empty()) {
-    absl::StatusOr<std::string> started = launch::StartLocalDaemon(supervisor);
-    if (!started.ok()) {
-      Complain(started.status());
-      return 3;
-    }
-    address = *std::move(started);
-  }
-  for (const std::string& worker : job->workers) {
-    const launch::WorkerPlace place{.address = address,
-                                    .job = job->spec.name,
-                                    .worker = worker,
-                                    .world_size = options.workers,
-                                    .spec_file = options.spec_file,
-                                    .token = options.token};
-    absl::Status status = supervisor.Start(
-        place.worker, {.argv = options.program,
-                       .environment = launch::EnvironmentOf(place),
-                       .capture_output = options.label});
-    if (!status.ok()) {
-      Complain(status);
-      return 2;
-    }
-  }
-  // After the last fork: gRPC's threads do not survive one.
-  witness = std::make_unique<Witness>(options, job->spec.name, address);
-  return supervisor.Run();
+  if (!job.ok()) return Complain(job.status()), 2;
+  return Launch(options, *job).Run();
 }
 
 }  // namespace lockstep::ctl

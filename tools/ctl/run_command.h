@@ -12,11 +12,17 @@
 namespace lockstep::ctl {
 
 struct RunOptions {
-  int workers = 1;
+  int workers = 1;        // on this host, as on each
+  int nodes = 1;          // hosts, each with a launcher of its own
+  int node_rank = 0;      // of this host
+  int restarts = 0;       // of all workers of this host, after one has failed
   std::string address;    // empty: a private daemon is started
   std::string job;        // empty: the spec's name, else the program's
   std::string spec_file;  // empty: a job with mesh data=workers
   std::string token;
+  std::string
+      host_address;    // empty: as the workers take it from elsewhere, or,
+                       // on several nodes, where the coordinator is reached
   bool label = false;  // puts the worker's name before each line of output
   absl::Duration grace = absl::Seconds(10);
   std::vector<std::string> program;
@@ -26,9 +32,14 @@ struct RunOptions {
 // 128 + signal if it was killed; 2 for a job that run_job.h refuses, in one
 // line, or a program that cannot be run; 3 if no coordinator can be started.
 //
+// With `restarts` the workers of this host start again, all of them, after one
+// has failed and the others have ended, unless the job is over or the launcher
+// was interrupted; the code is that of the last try.
+//
 // Each worker finds in its environment LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
-// LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, and LOCKSTEP_SPEC and
-// LOCKSTEP_TOKEN if given. The end of each is reported to the coordinator as
+// LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT, and
+// LOCKSTEP_SPEC and LOCKSTEP_TOKEN if given; on several nodes
+// LOCKSTEP_HOST_ADDRESS, too. The end of each is reported to the coordinator as
 // proof, so that the others learn of a death at once.
 int Run(const RunOptions& options);
 

@@ -12,6 +12,10 @@
 namespace lockstep::ctl {
 namespace {
 
+int WorldSize(const RunRequest& request) {
+  return request.workers * request.nodes;
+}
+
 absl::StatusOr<JobSpec> SpecFromFile(const RunRequest& request,
                                      const std::string& spec_text) {
   absl::StatusOr<JobSpec> spec =
@@ -28,7 +32,7 @@ absl::StatusOr<JobSpec> SpecWithoutFile(const RunRequest& request) {
       .name = !request.job.empty()
                   ? request.job
                   : std::filesystem::path(request.program).filename().string(),
-      .mesh = {{{"data", request.workers}}}};
+      .mesh = {{{"data", WorldSize(request)}}}};
   absl::Status valid = Validate(spec);
   if (valid.ok()) return spec;
   return absl::InvalidArgumentError(absl::StrCat(
@@ -38,19 +42,53 @@ absl::StatusOr<JobSpec> SpecWithoutFile(const RunRequest& request) {
 
 absl::Status CheckWorldSize(const RunRequest& request, const JobSpec& spec) {
   const int ranks = spec.mesh.WorldSize();
-  if (request.workers == ranks) return absl::OkStatus();
+  if (WorldSize(request) == ranks) return absl::OkStatus();
+  const std::string started =
+      request.nodes == 1
+          ? ""
+          : absl::StrFormat(" on each of --nodes %d starts %d workers",
+                            request.nodes, WorldSize(request));
   return absl::InvalidArgumentError(absl::StrFormat(
-      "-n %d, but mesh %s of %s has %d ranks: the job would wait for workers "
+      "-n %d%s, but mesh %s of %s has %d ranks: the job would wait for workers "
       "that nobody starts",
-      request.workers, ToString(spec.mesh), request.spec_file, ranks));
+      request.workers, started, ToString(spec.mesh), request.spec_file, ranks));
+}
+
+absl::Status CheckNode(const RunRequest& request) {
+  if (request.nodes > 1 && !request.has_address) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--nodes %d without --address: a coordinator of this launcher's own is "
+        "not reached from other hosts",
+        request.nodes));
+  }
+  if (request.node_rank < request.nodes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "--node-rank %d, but --nodes %d: nodes are counted from 0",
+      request.node_rank, request.nodes));
+}
+
+// A spec that does not mention restarts gets as many as the launcher makes.
+absl::Status AllowRestarts(const RunRequest& request, RunJob* job) {
+  int& allowed = job->spec.limits.max_restarts;
+  if (allowed >= request.restarts) return absl::OkStatus();
+  if (allowed > 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--restarts %d, but limits.max_restarts of %s is %d: the coordinator "
+        "would fail the job before",
+        request.restarts, request.spec_file, allowed));
+  }
+  allowed = request.restarts;
+  job->differs_from_file = true;
+  return absl::OkStatus();
 }
 
 std::vector<std::string> WorkerNames(const RunRequest& request,
                                      const JobSpec& spec) {
-  if (!spec.workers.empty()) return spec.workers;
   std::vector<std::string> names;
-  for (int i = 0; i < request.workers; ++i) {
-    names.push_back(absl::StrCat("worker-", i));
+  const int first = request.node_rank * request.workers;
+  for (int i = first; i < first + request.workers; ++i) {
+    names.push_back(spec.workers.empty() ? absl::StrCat("worker-", i)
+                                         : spec.workers[i]);
   }
   return names;
 }
@@ -59,6 +97,7 @@ std::vector<std::string> WorkerNames(const RunRequest& request,
 
 absl::StatusOr<RunJob> DecideJob(const RunRequest& request,
                                  const std::string& spec_text) {
+  if (absl::Status node = CheckNode(request); !node.ok()) return node;
   absl::StatusOr<JobSpec> spec = request.spec_file.empty()
                                      ? SpecWithoutFile(request)
                                      : SpecFromFile(request, spec_text);
@@ -66,8 +105,10 @@ absl::StatusOr<RunJob> DecideJob(const RunRequest& request,
   if (absl::Status fits = CheckWorldSize(request, *spec); !fits.ok()) {
     return fits;
   }
-  std::vector<std::string> names = WorkerNames(request, *spec);
-  return RunJob{.spec = *std::move(spec), .workers = std::move(names)};
+  RunJob job{.workers = WorkerNames(request, *spec)};
+  job.spec = *std::move(spec);
+  if (absl::Status may = AllowRestarts(request, &job); !may.ok()) return may;
+  return job;
 }
 
 }  // namespace lockstep::ctl

@@ -1,7 +1,11 @@
 // The job that `lockstepctl run` launches, decided before any process starts.
 //
-//   -f SPEC     the spec of the file: its name, its mesh, its worker names
-//   without     a mesh data=N under the name of --job, or of the program
+//   -f SPEC           the spec of the file: its name, its mesh, its worker
+//   names without           a mesh data=N under the name of --job, or of the
+//   program
+//   --nodes, -rank    one job on several hosts, with a launcher on each:
+//                     -n 4 --nodes 2 --node-rank 1 has worker-4 .. worker-7
+//   --restarts        the job may form again as often (limits.max_restarts)
 //
 // Pure: the caller reads the file.
 
@@ -18,7 +22,11 @@
 namespace lockstep::ctl {
 
 struct RunRequest {
-  int workers = 1;        // on this host
+  int workers = 1;           // on each host
+  int nodes = 1;             // hosts
+  int node_rank = 0;         // of this one
+  int restarts = 0;          // of its workers, in all
+  bool has_address = false;  // of a coordinator that others reach, too
   std::string job;        // --job; empty: the spec's name, else the program's
   std::string program;    // a path
   std::string spec_file;  // its name, for messages; empty: there is none
@@ -27,11 +35,13 @@ struct RunRequest {
 struct RunJob {
   JobSpec spec;
   std::vector<std::string> workers;  // the names of this host's, in order
+  bool differs_from_file = false;    // the workers need a file of their own
 };
 
 // InvalidArgument, in one sentence, if the spec is malformed, if --job and the
-// spec name different jobs, or if the workers are not as many as the mesh has
-// ranks: such a job would wait for others until its join deadline.
+// spec name different jobs, if there is no such node, if the spec allows fewer
+// restarts, or if the workers are not as many as the mesh has ranks: such a job
+// would wait for others until its join deadline.
 absl::StatusOr<RunJob> DecideJob(const RunRequest& request,
                                  const std::string& spec_text);
 

@@ -148,11 +148,28 @@ void Supervisor::TakeEndings() {
     entry.ended = true;
     NoteEnding(entry, *entry.child.Poll());
   }
-  if (!WorkersEnded() || AllEnded() || background_told_) return;
+  if (!WorkersEnded() || background_told_ || ReplaceWorkers()) return;
+  if (AllEnded()) return;
   background_told_ = true;
   SignalAll(SIGTERM);
   terminate_at_ = absl::InfiniteFuture();
   kill_at_ = absl::Now() + options_.grace;
+}
+
+// True if others were started in place of the workers, which all have ended.
+bool Supervisor::ReplaceWorkers() {
+  if (!options_.on_workers_ended || interrupted_by_ != 0) return false;
+  const auto before = static_cast<ptrdiff_t>(entries_.size());
+  options_.on_workers_ended(first_failure_);
+  if (static_cast<ptrdiff_t>(entries_.size()) == before) return false;
+  entries_.erase(std::remove_if(entries_.begin(), entries_.begin() + before,
+                                [](const Entry& entry) {
+                                  return entry.role == Role::kWorker;
+                                }),
+                 entries_.begin() + before);
+  first_failure_ = 0;
+  terminate_at_ = kill_at_ = absl::InfiniteFuture();
+  return true;
 }
 
 void Supervisor::NoteEnding(Entry& entry, const Ending& ending) {

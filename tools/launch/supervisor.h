@@ -4,7 +4,8 @@
 //   a child ends ─────────────▶ on_ending (a launcher reports it as evidence)
 //   one ends badly ───────────▶ the others may end by themselves for `grace`,
 //                               then get SIGTERM, then SIGKILL
-//   output ───────────────────▶ on_output, a line at a time
+//   all have ended ───────────▶ on_workers_ended, which may start others
+//   instead output ───────────────────▶ on_output, a line at a time
 //
 // While Run is on, the three signals are blocked and read by it; SIGCHLD too.
 //
@@ -30,6 +31,11 @@ struct SupervisorOptions {
   // Called as each child ends, in the order of their ends.
   std::function<void(const std::string& name, pid_t pid, const Ending&)>
       on_ending;
+  // Called when no worker is left, before background children are ended, and
+  // not after a signal was forwarded; `failure` is the code of the first worker
+  // that ended badly, or 0. Workers that it starts take the place of those
+  // before, whose failure does not count any more.
+  std::function<void(int failure)> on_workers_ended;
   // Lines of children whose output is captured, without the newline.
   std::function<void(const std::string& name, absl::string_view line)>
       on_output;
@@ -74,6 +80,7 @@ class Supervisor {
   void TakeSignals();
   void TakeOutput(Entry& entry);
   void TakeEndings();
+  bool ReplaceWorkers();
   void NoteEnding(Entry& entry, const Ending& ending);
   void EnforceDeadlines(absl::Time now);
   void SignalAll(int signal);

@@ -16,8 +16,10 @@ struct WorkerPlace {
   std::string job;
   std::string worker;
   int world_size = 1;
-  std::string spec_file;  // empty: the job is a mesh data=world_size
-  std::string token;      // empty: none
+  std::string spec_file;     // empty: the job is a mesh data=world_size
+  std::string token;         // empty: none
+  int restart_count = 0;     // how often the launcher has restarted this worker
+  std::string host_address;  // at which other hosts reach it; empty: unset
 };
 
 inline std::vector<std::pair<std::string, std::string>> EnvironmentOf(
@@ -27,11 +29,14 @@ inline std::vector<std::pair<std::string, std::string>> EnvironmentOf(
       {"LOCKSTEP_JOB", place.job},
       {"LOCKSTEP_WORKER_NAME", place.worker},
       {"LOCKSTEP_WORLD_SIZE", absl::StrCat(place.world_size)},
+      {"LOCKSTEP_RESTART_COUNT", absl::StrCat(place.restart_count)},
   };
   if (!place.spec_file.empty())
     environment.emplace_back("LOCKSTEP_SPEC", place.spec_file);
   if (!place.token.empty())
     environment.emplace_back("LOCKSTEP_TOKEN", place.token);
+  if (!place.host_address.empty())
+    environment.emplace_back("LOCKSTEP_HOST_ADDRESS", place.host_address);
   return environment;
 }
 
