@@ -1,11 +1,13 @@
-# What `cmake --install build/release --prefix P` gives, and how the client
+# What `cmake --install build/user --prefix P` gives, and how the client
 # library is put together.
 #
 #   bin/        lockstepd, lockstepctl, lockstep-perf
 #   lib/        liblockstep_client.so, liblockstep_client.a
 #   include/    lockstep/*.h
-#   lib/cmake/  lockstep: find_package(lockstep) with lockstep::client (shared) and
-#               lockstep::client_static
+#   lib/cmake/  lockstep: find_package(lockstep) with lockstep::client (shared), and
+#               lockstep::client_static with COMPONENTS static
+#
+# What was not built before is built by the installation.
 #
 #   lockstep_client_library(ROOMS lockstep_base lockstep_plan ...
 #                           STATIC_PACKAGES gRPC ...)
@@ -60,7 +62,26 @@ function(lockstep_client_library)
   _lockstep_install_client()
 endfunction()
 
+# Has what follows in the installation find the targets built, whatever was built before.
+function(_lockstep_build_before_install)
+  set(files)
+  foreach(target ${ARGN})
+    list(APPEND files "$<TARGET_FILE:${target}>")
+  endforeach()
+  list(JOIN ARGN " " targets)
+  install(CODE "
+    foreach(file IN ITEMS ${files})
+      if(NOT EXISTS \"\${file}\")
+        message(STATUS \"Building ${targets}\")
+        execute_process(COMMAND_ERROR_IS_FATAL ANY
+          COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target ${targets})
+        break()
+      endif()
+    endforeach()")
+endfunction()
+
 function(_lockstep_install_client)
+  _lockstep_build_before_install(lockstep_client lockstep_client_static)
   set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
   install(TARGETS lockstep_client EXPORT lockstepTargets)
   install(TARGETS lockstep_client_static EXPORT lockstepStaticTargets)
@@ -82,6 +103,7 @@ endfunction()
 function(lockstep_install_programs)
   foreach(program ${ARGN})
     if(TARGET ${program})
+      _lockstep_build_before_install(${program})
       install(TARGETS ${program} RUNTIME)
     endif()
   endforeach()

@@ -1,7 +1,7 @@
 """What `cmake --install` gives: a consumer builds against it and runs, with the
 shared library and with the static one; the shared one shows only our names.
 
-    install_test.py BUILD_FOLDER
+    install_test.py BUILD_FOLDER [TEST...]
 """
 
 import os
@@ -14,6 +14,10 @@ from pathlib import Path
 
 BUILD = Path(sys.argv[1])
 CONSUMER = Path(__file__).resolve().parent / "consumer"
+
+# What the static library links, and what that looks for in turn.
+NOT_FOR_SHARED = ("c-ares", "gRPC", "Gloo", "hwy", "OpenSSL", "Protobuf", "protobuf", "re2",
+                  "yaml-cpp", "ZLIB")
 
 OURS = re.compile(r"(((typeinfo|typeinfo name|vtable|VTT) for|(non-)?virtual thunk to) )?lockstep::|lockstep_")
 
@@ -35,14 +39,32 @@ class InstallTest(unittest.TestCase):
         cls.prefix = cls.root / "prefix"
         output_of("cmake", "--install", BUILD, "--prefix", cls.prefix)
 
-    def test_a_consumer_builds_and_runs(self):
-        build = self.root / "build"
+    def consume(self, name, *options):
+        """Builds the consumer's programs; returns their folder."""
+        build = self.root / name
         output_of("cmake", "-S", CONSUMER, "-B", build, "-G", "Ninja",
-                  f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DCMAKE_BUILD_TYPE=Release",
+                  f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DCMAKE_BUILD_TYPE=Release", *options,
                   env={**os.environ, "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"})
         output_of("cmake", "--build", build)
+        return build
+
+    def test_a_consumer_builds_and_runs(self):
+        build = self.consume("both", "-DSTATIC=ON")
         for kind in ("client", "client_static"):
             self.assertEqual(output_of(build / f"consumer_of_{kind}"), "no coordinator, as expected\n")
+
+    def test_the_shared_library_needs_only_abseil(self):
+        """Whoever looks for another package finds one that stops the configuration."""
+        traps = self.root / "traps"
+        traps.mkdir()
+        options = [f"-DCMAKE_MODULE_PATH={traps}"]
+        for package in NOT_FOR_SHARED:
+            trap = f'message(FATAL_ERROR "a consumer of the shared library looks for {package}")\n'
+            for file in (f"Find{package}.cmake", f"{package}Config.cmake"):
+                (traps / file).write_text(trap)
+            options.append(f"-D{package}_DIR={traps}")
+        build = self.consume("shared", *options)
+        self.assertEqual(output_of(build / "consumer_of_client"), "no coordinator, as expected\n")
 
     def test_only_our_names_are_exported(self):
         names = [line.split(maxsplit=2)[2] for line in output_of(
@@ -62,5 +84,26 @@ class InstallTest(unittest.TestCase):
         self.assertEqual([name for name in headers if not name.endswith(".h")], [])
 
 
+class InstallAfterOtherBuildTest(unittest.TestCase):
+
+    def test_what_was_not_built_is_built(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "program.cc").write_text("int main() {}\n")
+            (root / "CMakeLists.txt").write_text(f"""
+                cmake_minimum_required(VERSION 3.25)
+                project(other LANGUAGES CXX)
+                list(APPEND CMAKE_MODULE_PATH "{CONSUMER.parents[2] / 'cmake'}")
+                include(lockstep_install)
+                add_executable(wanted program.cc)
+                add_executable(unwanted program.cc)
+                lockstep_install_programs(wanted no_such_target)
+                """)
+            output_of("cmake", "-S", root, "-B", root / "build", "-G", "Ninja")
+            output_of("cmake", "--install", root / "build", "--prefix", root / "prefix")
+            output_of(root / "prefix/bin/wanted")
+            self.assertFalse((root / "build/unwanted").exists())
+
+
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
