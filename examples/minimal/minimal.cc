@@ -21,7 +21,8 @@ int main() {
     if (!(*sync)->Submit(*id).ok()) break;  // returns at once; may travel
     auto verdict = (*sync)->Finish({.samples = 1});
     if (!verdict.ok()) return std::puts(verdict.status().ToString().c_str()), 1;
-    w -= 0.02f * (*sync)->Gradient<float>(*id)[0];  // the mean over workers
+    const float mean = (*sync)->Gradient<float>(*id)[0];  // over all workers
+    if (verdict->finite) w -= 0.02f * mean;  // else every worker skips the step
     if (verdict->IsLast()) break;  // an operator stops the job, for all alike
   }
   std::printf("worker %d: w = %.3f\n", (*session)->rank(), w);

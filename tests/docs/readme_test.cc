@@ -22,4 +22,12 @@ TEST(ReadmeTest, ShowsTheMinimalProgramToTheLetter) {
       << "README.md and examples/minimal/minimal.cc differ";
 }
 
+// A step with an infinite or undefined gradient leaves no weight to train on.
+TEST(ReadmeTest, UpdatesNothingWithGradientsThatAreNotFinite) {
+  const std::string program = Read("examples/minimal/minimal.cc");
+  const size_t update = program.find("w -= ");
+  ASSERT_NE(update, std::string::npos);
+  EXPECT_NE(program.rfind("if (verdict->finite) ", update), std::string::npos);
+}
+
 }  // namespace

@@ -159,6 +159,19 @@ class TestTest(House):
             self.assertIn("labels: asan demo tsan unit", done.stderr)
         self.assertEqual(self.built(), set())
 
+    def test_list_prints_names_and_builds_nothing(self):
+        for arguments, names in (
+                ([], ["asan.plan", "release.demo", "release.paper", "release.plan", "tsan.plan"]),
+                (["unit"], ["asan.plan", "release.paper", "release.plan", "tsan.plan"]),
+                ([r"release\.p"], ["release.paper", "release.plan"])):
+            done = self.run_door("test", "--list", *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = [line for line in done.stdout.splitlines() if not line.startswith("== ")]
+            self.assertEqual(sorted(said), names)
+        self.assertEqual(self.run_door("test", "--list", "nothing").returncode, 2)
+        self.assertEqual(self.run_door("test", "--list", "a", "b").returncode, 2)
+        self.assertEqual(self.built() | self.built("plan_built"), set())
+
     def test_a_failing_test_fails_the_run_and_the_table_is_still_there(self):
         self.write("CMakeLists.txt", CMAKE % "false")
         done = self.run_door("test")
@@ -195,6 +208,10 @@ class SetUpTest(House):
         self.assertIn("--no-install-recommends", self.calls()[1])
         self.run_door("build", "release")
         self.assertEqual(len(self.calls()), 2)
+
+    def test_what_cmake_calls_by_default_is_installed(self):
+        self.run_door("build", "release")
+        self.assertIn("make", self.calls()[-1].split())
 
     def test_only_what_is_missing_is_installed(self):
         self.run_door("build", "release")

@@ -1,8 +1,8 @@
 """Which tests a FILTER of `./run test` names: reads ctest's JSON on stdin.
 
-    ctest --show-only=json-v1 | select_tests.py [FILTER]
+    ctest --show-only=json-v1 | select_tests.py [--list] [FILTER]
 
-Prints how ctest shall choose (all, label, name), then a line for each preset
+With --list prints their names, one a line. Else prints how ctest shall choose (all, label, name), then a line for each preset
 that has such tests: its name, and the targets to build for them; no targets: all;
 "-": none.
 Exits with 2, the labels listed, if no test matches.
@@ -40,7 +40,9 @@ def to_build(preset, tests):
 
 
 def main():
-    name_filter = sys.argv[1] if len(sys.argv) > 1 else ""
+    words = sys.argv[1:]
+    only_names = words[:1] == ["--list"]
+    name_filter = "".join(words[only_names:])
     tests = read_tests(sys.stdin)
     try:
         how, chosen = matching(tests, name_filter)
@@ -52,6 +54,9 @@ def main():
         print(f"run: test: no test has the label or matches the name '{name_filter}'; "
               f"labels: {' '.join(labels)}", file=sys.stderr)
         return 2
+    if only_names:
+        print(*(test.name for test in chosen), sep="\n")
+        return 0
     print(how)
     for preset in dict.fromkeys(test.preset for test in chosen):
         of_preset = [test for test in chosen if test.preset == preset]

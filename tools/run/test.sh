@@ -3,7 +3,7 @@
 
 usage_test() {
   cat <<TXT
-usage: ./run test [FILTER]
+usage: ./run test [--list] [FILTER]
 
 Builds release, asan and tsan and runs their tests in one ctest run, then prints what
 each label took and may take (tests/budgets.txt). Fails if a test fails, or if all
@@ -12,12 +12,19 @@ together takes more than the total's budget.
 FILTER is a label (unit, transport, demo, asan, tsan, ...) or else a regular expression on
 names, which are PRESET.TEST. Only what such tests need is built. If no test matches, the
 labels are listed and the exit status is 2.
+
+  --list  print the names of such tests, one a line, and run none
 TXT
 }
 
 readonly test_presets=(release asan tsan)
 
 run_test() {
+  local list=no
+  if [[ "${1:-}" == --list ]]; then
+    list=yes
+    shift
+  fi
   local filter="${1:-}" selection preset line started=$SECONDS
   refuse_flag test "$filter"
   [[ $# -le 1 ]] || refuse "test: one filter at most, got '$*'"
@@ -27,6 +34,10 @@ run_test() {
     configure "$preset"
   done
   join_presets "${test_presets[@]}"
+  if [[ "$list" == yes ]]; then
+    ctest_json | python3 tools/run/select_tests.py --list "$filter"
+    return
+  fi
   # Line 1: how to choose (all, label, name); then one preset a line, with targets.
   selection="$(ctest_json | python3 tools/run/select_tests.py "$filter")" || exit $?
   local lines choice=() words chosen=()
