@@ -59,7 +59,7 @@ class PosixFile final : public WritableFile {
 int FlagsOf(OpenMode mode) {
   constexpr int kCommon = O_WRONLY | O_CREAT | O_CLOEXEC;
   switch (mode) {
-    case OpenMode::kCreate: return kCommon | O_EXCL;
+    case OpenMode::kCreate: return kCommon | O_EXCL | O_NOFOLLOW;
     case OpenMode::kTruncate: return kCommon | O_TRUNC;
     case OpenMode::kAppend: return kCommon | O_APPEND;
   }
@@ -83,6 +83,14 @@ absl::StatusOr<struct stat> StatOfFile(const FileDescriptor& fd,
 }
 
 }  // namespace
+
+absl::StatusOr<FileKind> PosixFileSystem::KindOf(const std::string& path) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0) return Failed("stat", path);
+  return S_ISREG(found.st_mode)   ? FileKind::kRegular
+         : S_ISDIR(found.st_mode) ? FileKind::kDirectory
+                                  : FileKind::kOther;
+}
 
 absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::Open(
     const std::string& path, OpenMode mode) {
@@ -169,10 +177,38 @@ absl::StatusOr<std::string> ReadWhole(FileSystem* files,
   return files->Read(path, 0, *size);
 }
 
+namespace {
+
+absl::Status MayReplace(FileSystem* files, const std::string& path) {
+  const absl::StatusOr<FileKind> kind = files->KindOf(path);
+  if (absl::IsNotFound(kind.status())) return absl::OkStatus();
+  if (!kind.ok()) return kind.status();
+  if (*kind == FileKind::kRegular) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, *kind == FileKind::kDirectory
+                             ? " is a directory, not a file"
+                             : " is a link or a device, not a regular file"));
+}
+
+// The file PATH.new, made by this call. What a crash or somebody else has left
+// under that name is removed, never opened.
+absl::StatusOr<std::unique_ptr<WritableFile>> OpenBeside(
+    FileSystem* files, const std::string& path, const std::string& beside) {
+  const absl::Status may = MayReplace(files, path);
+  if (!may.ok()) return may;
+  auto file = files->Open(beside, OpenMode::kCreate);
+  if (!absl::IsAlreadyExists(file.status())) return file;
+  const absl::Status removed = files->Remove(beside);
+  if (!removed.ok()) return removed;
+  return files->Open(beside, OpenMode::kCreate);
+}
+
+}  // namespace
+
 absl::Status PublishFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes) {
   const std::string beside = path + ".new";
-  auto file = files->Open(beside, OpenMode::kTruncate);
+  auto file = OpenBeside(files, path, beside);
   absl::Status status = file.status();
   if (status.ok()) status = (*file)->Append(bytes);
   if (status.ok()) status = files->Rename(beside, path);
@@ -186,7 +222,7 @@ absl::Status ReplaceFile(FileSystem* files, const std::string& path,
   const std::string directory = slash == std::string::npos ? "."
                                 : slash == 0               ? "/"
                                              : path.substr(0, slash);
-  auto file = files->Open(beside, OpenMode::kTruncate);
+  auto file = OpenBeside(files, path, beside);
   absl::Status status = file.status();
   if (status.ok()) status = (*file)->Append(bytes);
   if (status.ok()) status = (*file)->Sync();

@@ -42,9 +42,18 @@ enum class OpenMode : uint8_t {
   kAppend,      // made if it does not exist
 };
 
+enum class FileKind : uint8_t {
+  kRegular = 1,
+  kDirectory,
+  kOther,  // a symbolic link, a FIFO, a device, a socket
+};
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
+
+  // What the name stands for; a symbolic link is not followed.
+  virtual absl::StatusOr<FileKind> KindOf(const std::string& path) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Open(
       const std::string& path, OpenMode mode) = 0;
@@ -70,6 +79,7 @@ class FileSystem {
 
 class PosixFileSystem : public FileSystem {
  public:
+  absl::StatusOr<FileKind> KindOf(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
                                                      OpenMode mode) override;
   absl::StatusOr<std::string> Read(const std::string& path, uint64_t offset,
@@ -91,11 +101,17 @@ absl::StatusOr<std::string> ReadWhole(FileSystem* files,
 // Puts a file there for others to read: whole once it is there, but not safe
 // from a crash. Nothing is done after that: who has read it may take away even
 // its directory.
+//
+// Writes beside it, in a new file PATH.new, and follows no symbolic link there:
+// others may be able to make names in the folder. FailedPrecondition if `path`
+// is there and is not a regular file: renaming would take the place of a
+// device, a FIFO or a link.
 absl::Status PublishFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes);
 
 // `path` holds the old bytes or the new ones, whatever happens meanwhile, and
-// the new ones for good after OK. Writes beside it, in PATH.new.
+// the new ones for good after OK. Writes beside it as PublishFile does, with
+// the same error.
 absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes);
 

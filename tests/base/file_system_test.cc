@@ -3,6 +3,8 @@
 #include "base/file_system.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -172,6 +174,67 @@ TYPED_TEST(FileSystemContract, PublishFileLeavesNothingBesides) {
   EXPECT_THAT(this->Names(), ElementsAre("a"));
   EXPECT_EQ(PublishFile(&this->files(), this->At("no/a"), "x").code(),
             kNotFound);
+}
+
+// A crash, or another user of a folder that both can write to, has left a name
+// where the new bytes are written first.
+TYPED_TEST(FileSystemContract, AFileThatIsPublishedDoesNotUseWhatIsBesideIt) {
+  for (auto* const write : {&PublishFile, &ReplaceFile}) {
+    ASSERT_TRUE(this->Put("a.new", "left by a crash").ok());
+    ASSERT_TRUE(write(&this->files(), this->At("a"), "one").ok());
+    EXPECT_EQ(this->Get("a"), "one");
+    EXPECT_THAT(this->Names(), ElementsAre("a"));
+  }
+}
+
+TYPED_TEST(FileSystemContract, ADirectoryIsNotReplacedByAFile) {
+  ASSERT_TRUE(this->files().MakeDirectory(this->At("d")).ok());
+  for (auto* const write : {&PublishFile, &ReplaceFile}) {
+    EXPECT_EQ(write(&this->files(), this->At("d"), "x").code(), kPrecondition);
+  }
+  EXPECT_THAT(this->Names(), ElementsAre("d"));
+  EXPECT_EQ(this->files().KindOf(this->At("d")).value(), FileKind::kDirectory);
+  EXPECT_EQ(this->files().KindOf(this->At("e")).status().code(), kNotFound);
+}
+
+class PlantedNamesTest : public testing::Test {
+ protected:
+  std::string At(const std::string& name) { return posix_.root + "/" + name; }
+  std::string Get(const std::string& name) {
+    return ReadWhole(&posix_.files_, At(name)).value_or("(gone)");
+  }
+  void PlantVictim() {
+    ASSERT_TRUE(PublishFile(&posix_.files_, At("victim"), "precious").ok());
+  }
+
+  Posix posix_;
+};
+
+TEST_F(PlantedNamesTest, ALinkBesideTheFileIsNotFollowed) {
+  PlantVictim();
+  for (auto* const write : {&PublishFile, &ReplaceFile}) {
+    ASSERT_EQ(symlink(At("victim").c_str(), At("a.new").c_str()), 0);
+    ASSERT_TRUE(write(&posix_.files_, At("a"), "mine").ok());
+    EXPECT_EQ(Get("victim"), "precious");
+    EXPECT_EQ(Get("a"), "mine");
+    EXPECT_EQ(posix_.files_.KindOf(At("a")).value(), FileKind::kRegular);
+  }
+}
+
+TEST_F(PlantedNamesTest, WhatIsNoRegularFileIsRefusedAndStays) {
+  PlantVictim();
+  ASSERT_EQ(symlink(At("victim").c_str(), At("link").c_str()), 0);
+  ASSERT_EQ(symlink(At("nothing").c_str(), At("dangling").c_str()), 0);
+  ASSERT_EQ(mkfifo(At("fifo").c_str(), 0600), 0);
+  for (const char* name : {"link", "dangling", "fifo"}) {
+    for (auto* const write : {&PublishFile, &ReplaceFile}) {
+      const absl::Status refused = write(&posix_.files_, At(name), "x");
+      EXPECT_EQ(refused.code(), kPrecondition) << name;
+      EXPECT_NE(refused.message().find(At(name)), std::string::npos);
+    }
+    EXPECT_EQ(posix_.files_.KindOf(At(name)).value(), FileKind::kOther);
+  }
+  EXPECT_EQ(Get("victim"), "precious");
 }
 
 // Whoever waits for a file takes it, and its folder, as soon as it is there.

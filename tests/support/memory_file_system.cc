@@ -118,6 +118,13 @@ MemoryFileSystem::FindDirectory(const std::string& path) const {
   return node;
 }
 
+absl::StatusOr<FileKind> MemoryFileSystem::KindOf(const std::string& path) {
+  MutexLock lock(&mutex_);
+  const auto node = FindNode(path);
+  if (!node.ok()) return node.status();
+  return (*node)->is_directory ? FileKind::kDirectory : FileKind::kRegular;
+}
+
 absl::StatusOr<std::unique_ptr<WritableFile>> MemoryFileSystem::Open(
     const std::string& path, OpenMode mode) {
   MutexLock lock(&mutex_);

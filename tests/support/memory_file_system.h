@@ -29,6 +29,7 @@ class MemoryFileSystem final : public FileSystem {
   // on, with Aborted.
   void Crash();
 
+  absl::StatusOr<FileKind> KindOf(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
                                                      OpenMode mode) override;
   absl::StatusOr<std::string> Read(const std::string& path, uint64_t offset,
