@@ -3,7 +3,9 @@
 // ToProto cannot fail: what our own state machines say is sayable. (Text that
 // is not UTF-8 arrives with U+FFFD in its place.) FromProto judges everything,
 // for it may come from anywhere: enum values, signs, sizes, finite numbers, the
-// presence of what must be there. Its error is InvalidArgument and names the
+// presence of what must be there. Names must be printable, and texts for people
+// are escaped, so that nothing that a stranger wrote reaches a log, a terminal
+// or an error as control characters. Its error is InvalidArgument and names the
 // field: "Hello: spec.timeouts.lease: -5 s is negative". What a value means, a
 // mesh with a repeated axis for example, is judged by its own room.
 //
@@ -63,6 +65,13 @@ absl::StatusOr<JobSummary> FromProto(const v1::JobSummary& summary);
 absl::StatusOr<JobCommand> FromProto(v1::JobCommand command);
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan);
 absl::StatusOr<record::Record> FromProto(const v1::Record& record);
+
+// Strings of requests that have no word of their own. A name that is not
+// printable is refused; a text is escaped. `field` is named in the error.
+absl::StatusOr<std::string> NameFromProto(const char* field,
+                                          const std::string& name);
+absl::StatusOr<std::string> TextFromProto(const char* field,
+                                          const std::string& text);
 
 // --- The bytes that a journal keeps -----------------------------------------
 

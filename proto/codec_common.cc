@@ -31,6 +31,26 @@ absl::StatusOr<Header> FromProto(const v1::Header& header) {
   return Decode<Header>("Header", header);
 }
 
+// --- Strings of requests ----------------------------------------------------
+
+absl::StatusOr<std::string> NameFromProto(const char* field,
+                                          const std::string& name) {
+  Decoder decoder("request");
+  std::string to;
+  decoder.Name(field, name, &to);
+  if (!decoder.status().ok()) return decoder.status();
+  return to;
+}
+
+absl::StatusOr<std::string> TextFromProto(const char* field,
+                                          const std::string& text) {
+  Decoder decoder("request");
+  std::string to;
+  decoder.Text(field, text, &to);
+  if (!decoder.status().ok()) return decoder.status();
+  return to;
+}
+
 // --- Mesh and parameter -----------------------------------------------------
 
 void Write(const Mesh& from, v1::Mesh* to) {
@@ -83,9 +103,9 @@ void Write(const protocol::ProcessInfo& from, v1::ProcessInfo* to) {
 }
 
 void Read(const v1::ProcessInfo& from, protocol::ProcessInfo* to, Decoder* d) {
-  d->Name("host", from.host(), &to->host);
+  d->Label("host", from.host(), &to->host);
   d->NotNegative("pid", from.pid(), &to->pid);
-  d->Name("boot_id", from.boot_id(), &to->boot_id);
+  d->Label("boot_id", from.boot_id(), &to->boot_id);
 }
 
 void Write(const protocol::Member& from, v1::Member* to) {

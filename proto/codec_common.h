@@ -12,9 +12,9 @@
 #include "plan/words/ids.h"
 #include "plan/words/parameter.h"
 #include "plan/words/protocol.h"
+#include "plan/words/utf8.h"
 #include "proto/decoder.h"
 #include "proto/duration.h"
-#include "proto/utf8.h"
 
 namespace lockstep::proto {
 

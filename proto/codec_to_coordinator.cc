@@ -44,7 +44,7 @@ void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
   to->generation = {from.generation()};
   to->life = from.life();
   d->Optional("spec", from.has_spec(), from.spec(), &to->spec);
-  d->Name("token", from.token(), &to->token);
+  d->Secret("token", from.token(), &to->token);
   d->Message("process", from.has_process(), from.process(), &to->process);
   d->Optional("resume", from.has_resume(), from.resume(), &to->resume);
 }

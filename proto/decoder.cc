@@ -22,6 +22,15 @@ void Decoder::Fail(const char* field, absl::string_view why) {
       absl::StrCat(message_, ": ", where, field, ": ", why));
 }
 
+void Decoder::Name(const char* field, const std::string& from,
+                   std::string* to) {
+  constexpr size_t kShownMax = 100;
+  Bytes(field, from, kNameBytesMax, to);
+  if (IsPrintableUtf8(from)) return;
+  Fail(field, absl::StrCat("\"", Printable(from.substr(0, kShownMax)),
+                           "\" holds characters that cannot be displayed"));
+}
+
 void Decoder::Bytes(const char* field, const std::string& from,
                     size_t bytes_max, std::string* to) {
   if (from.size() > bytes_max) {

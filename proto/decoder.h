@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/repeated_field.h"
+#include "plan/words/utf8.h"
 
 namespace lockstep::proto {
 
@@ -47,11 +48,20 @@ class Decoder {
   const absl::Status& status() const { return status_; }
 
   // --- Single fields ---
-  void Name(const char* field, const std::string& from, std::string* to) {
-    Bytes(field, from, kNameBytesMax, to);
+  // A name is compared with others, so it is taken as it is or refused: it must
+  // be printable (plan/words/utf8.h).
+  void Name(const char* field, const std::string& from, std::string* to);
+  // A text is for people: what is not printable in it is escaped. The limit is
+  // that of the escaped text.
+  void Label(const char* field, const std::string& from, std::string* to) {
+    Bytes(field, Printable(from), kNameBytesMax, to);
   }
   void Text(const char* field, const std::string& from, std::string* to) {
-    Bytes(field, from, kTextBytesMax, to);
+    Bytes(field, Printable(from), kTextBytesMax, to);
+  }
+  // Never displayed.
+  void Secret(const char* field, const std::string& from, std::string* to) {
+    Bytes(field, from, kNameBytesMax, to);
   }
   void Opaque(const char* field, const std::string& from, std::string* to) {
     Bytes(field, from, kOpaqueBytesMax, to);

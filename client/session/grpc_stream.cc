@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plan/words/utf8.h"
 #include "proto/codec.h"
 
 namespace lockstep::session {
@@ -93,7 +94,7 @@ void GrpcStream::OnDone(const grpc::Status& status) {
 
 absl::Status ToAbsl(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
+                      Printable(status.error_message()));
 }
 
 }  // namespace lockstep::session

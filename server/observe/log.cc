@@ -10,6 +10,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "plan/words/utf8.h"
 
 namespace lockstep::observe {
 
@@ -44,10 +45,14 @@ Log::~Log() = default;
 
 void Log::Note(const JobName& job, const std::string& text) {
   if (job.value.empty()) return Info(text);
-  lines_->logger.info("job {}: {}", job.value, text);
+  lines_->logger.info("job {}: {}", Printable(job.value), Printable(text));
 }
 
-void Log::Info(const std::string& text) { lines_->logger.info("{}", text); }
-void Log::Error(const std::string& text) { lines_->logger.error("{}", text); }
+void Log::Info(const std::string& text) {
+  lines_->logger.info("{}", Printable(text));
+}
+void Log::Error(const std::string& text) {
+  lines_->logger.error("{}", Printable(text));
+}
 
 }  // namespace lockstep::observe

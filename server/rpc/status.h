@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "plan/words/utf8.h"
 
 namespace lockstep::rpc {
 
@@ -16,7 +17,7 @@ namespace lockstep::rpc {
 inline constexpr size_t kStatusMessageBytesMax = 2000;
 
 inline grpc::Status ToGrpc(const absl::Status& status) {
-  std::string message(status.message());
+  std::string message = Printable(status.message());
   if (message.size() > kStatusMessageBytesMax) {
     message.resize(kStatusMessageBytesMax);
     message += "...";

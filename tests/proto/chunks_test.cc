@@ -7,7 +7,6 @@
 #include "gtest/gtest.h"
 #include "proto/codec.h"
 #include "proto/plan_chunks.h"
-#include "proto/utf8.h"
 
 namespace lockstep::proto {
 namespace {
@@ -149,24 +148,6 @@ TEST_F(PlanChunksTest, HalfAPlanIsNone) {
 }
 
 // --- Text -------------------------------------------------------------------
-
-TEST(ToUtf8Test, KeepsWhatIsWellFormed) {
-  for (const char* text : {"", "abc", "größe", "重み", "\xF0\x9F\x99\x82",
-                           "\xF4\x8F\xBF\xBF", "\xEE\x80\x80"}) {
-    EXPECT_EQ(ToUtf8(text), text);
-  }
-}
-
-TEST(ToUtf8Test, ReplacesWhatIsNot) {
-  const std::string r = "\xEF\xBF\xBD";
-  EXPECT_EQ(ToUtf8("a\xFFz"), "a" + r + "z");
-  EXPECT_EQ(ToUtf8("\xC3"), r);                          // cut off
-  EXPECT_EQ(ToUtf8("\x80"), r);                          // no lead
-  EXPECT_EQ(ToUtf8("\xC0\xAF"), r + r);                  // overlong
-  EXPECT_EQ(ToUtf8("\xE0\x80\x80"), r + r + r);          // overlong
-  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), r + r + r);          // a surrogate
-  EXPECT_EQ(ToUtf8("\xF4\x90\x80\x80"), r + r + r + r);  // beyond Unicode
-}
 
 TEST(ToUtf8Test, ATextFromAnywhereDoesNotBreakAMessage) {
   protocol::ToCoordinator message;

@@ -9,6 +9,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
+#include "plan/words/utf8.h"
 #include "proto/codec.h"
 #include "proto/decoder.h"
 #include "tests/proto/samples.h"
@@ -192,6 +193,77 @@ TEST_F(EveryFieldTest, RefusesATextThatIsTooLong) {
     return true;
   });
   EXPECT_GE(spoiled_, 60);
+}
+
+// --- Text that a terminal must not get --------------------------------------
+
+bool IsText(const FieldDescriptor* field) {
+  return field->type() == FieldDescriptor::TYPE_STRING;
+}
+
+// Tokens are compared and never shown.
+bool IsSecret(const FieldDescriptor* field) { return field->name() == "token"; }
+
+void ExpectPrintable(const Message& message) {
+  std::vector<const FieldDescriptor*> fields;
+  const auto* reflection = message.GetReflection();
+  reflection->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const int count =
+        field->is_repeated() ? reflection->FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        ExpectPrintable(field->is_repeated()
+                            ? reflection->GetRepeatedMessage(message, field, i)
+                            : reflection->GetMessage(message, field));
+      } else if (IsText(field) && !IsSecret(field)) {
+        EXPECT_TRUE(IsPrintableUtf8(
+            field->is_repeated()
+                ? reflection->GetRepeatedString(message, field, i)
+                : reflection->GetString(message, field)))
+            << field->full_name();
+      }
+    }
+  }
+}
+
+// In every string of every message: refused with a printable error, or taken
+// without it.
+TEST_F(EveryFieldTest, NothingUnprintableGetsThrough) {
+  fill::ExampleSource source;
+  int taken = 0, refused = 0;
+  for (const char* evil :
+       {"w\n2026-01-01 info job x: forged", "\x1b[2J\x1b]0;title\x07",
+        "\u202egnp.exe", "\u2066a\u2069", "\u009b31m", "\x7f"}) {
+    for (const Sample& sample : WordSamples(source)) {
+      ForEachField(sample.wire.get(), [&](Message* message,
+                                          const FieldDescriptor* field) {
+        if (!IsText(field)) return;
+        SCOPED_TRACE(sample.name + ": " + field->full_name());
+        Spoil spoiled(message, field);
+        spoiled.Text(evil);
+        const auto word = sample.taken(*sample.wire);
+        if (word.ok()) {
+          ++taken;
+          ExpectPrintable(**word);
+        } else {
+          ++refused;
+          EXPECT_EQ(word.status().code(), absl::StatusCode::kInvalidArgument);
+          EXPECT_TRUE(IsPrintableUtf8(word.status().message()));
+        }
+      });
+    }
+  }
+  EXPECT_GE(taken, 6 * 15);    // messages, reasons, hosts
+  EXPECT_GE(refused, 6 * 30);  // names
+}
+
+TEST(MalformedTest, ATextThatIsTooLongWhenEscapedIsRefused) {
+  v1::ToCoordinator message;
+  message.mutable_leave()->set_reason(std::string(kTextBytesMax / 2, '\n'));
+  EXPECT_TRUE(FromProto(message).ok());
+  message.mutable_leave()->set_reason(std::string(kTextBytesMax / 2 + 1, '\n'));
+  EXPECT_FALSE(FromProto(message).ok());
 }
 
 // --- Single faults ----------------------------------------------------------

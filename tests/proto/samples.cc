@@ -22,9 +22,17 @@ absl::Status Judge(const google::protobuf::Message& message) {
 }
 
 template <typename Wire>
+absl::StatusOr<std::shared_ptr<google::protobuf::Message>> Taken(
+    const google::protobuf::Message& message) {
+  const auto word = FromProto(dynamic_cast<const Wire&>(message));
+  if (!word.ok()) return word.status();
+  return std::make_shared<Wire>(ToProto(*word));
+}
+
+template <typename Wire>
 Sample SampleOf(std::string name, Wire wire) {
   return {std::move(name), std::make_shared<Wire>(std::move(wire)),
-          &Judge<Wire>};
+          &Judge<Wire>, &Taken<Wire>};
 }
 
 template <typename Word>

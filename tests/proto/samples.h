@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "google/protobuf/message.h"
 #include "proto/codec.h"
 #include "tests/support/fill.h"
@@ -22,6 +23,9 @@ struct Sample {
   // What FromProto says of a message of this type. When it says OK, checks
   // besides that the value survives another journey.
   absl::Status (*judge)(const google::protobuf::Message&);
+  // What FromProto takes from a message of this type, on the wire again.
+  absl::StatusOr<std::shared_ptr<google::protobuf::Message>> (*taken)(
+      const google::protobuf::Message&);
 };
 
 // Every message that has a word, filled from `source`; envelopes once for each

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plan/spec_text.h"
+#include "plan/words/utf8.h"
 #include "tools/ctl/print.h"
 #include "tools/rpc/admin_client.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return 0;
-  absl::FPrintF(stderr, "lockstepctl: %s\n", std::string(status.message()));
+  absl::FPrintF(stderr, "lockstepctl: %s\n", Printable(status.message()));
   return absl::IsUnavailable(status) ? 3 : 1;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "lockstep/v1/admin.grpc.pb.h"
+#include "plan/words/utf8.h"
 #include "proto/codec.h"
 #include "proto/grpc_process.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
+                      Printable(status.error_message()));
 }
 
 template <typename Request>
@@ -51,7 +52,7 @@ struct AdminClient::Stubs {
     }
     return absl::UnavailableError(absl::StrCat("no coordinator answers at ",
                                                options.addresses, ": ",
-                                               status.error_message()));
+                                               FromGrpc(status).message()));
   }
 };
 

@@ -4,6 +4,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "client/transport/blame.h"
+#include "plan/words/utf8.h"
 
 namespace lockstep::transport {
 namespace {
@@ -23,10 +24,10 @@ absl::StatusOr<AutoHandle> ParseAutoHandle(const std::string& text, int rank,
   const bool known = absl::ConsumePrefix(&rest, kVersion);
   const size_t between = rest.find(kBetween);
   if (!known || between == absl::string_view::npos) {
-    return Blame(
-        absl::InvalidArgumentError(absl::StrCat("'", text, "' is no handle of ",
-                                                "rank ", rank, " of ", size)),
-        rank);
+    return Blame(absl::InvalidArgumentError(
+                     absl::StrCat("'", Printable(text), "' is no handle of ",
+                                  "rank ", rank, " of ", size)),
+                 rank);
   }
   auto shm = ParseShmHandle(std::string(rest.substr(0, between)), rank, size);
   if (!shm.ok()) return std::move(shm).status();

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "client/transport/blame.h"
+#include "plan/words/utf8.h"
 
 namespace lockstep::transport::nccl {
 namespace {
@@ -26,7 +27,7 @@ bool IsId(absl::string_view hex) {
 absl::Status Malformed(const GroupSpec& group, const std::string& handle,
                        int rank) {
   return Blame(absl::InvalidArgumentError(absl::StrCat(
-                   "group '", group.name, "': '", handle,
+                   "group '", group.name, "': '", Printable(handle),
                    "' is no handle of rank ", rank, " of ", group.size)),
                rank);
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/transport/blame.h"
+#include "plan/words/utf8.h"
 
 namespace lockstep::transport {
 namespace {
@@ -41,7 +42,7 @@ absl::StatusOr<ShmHandle> ParseShmHandle(const std::string& text, int rank,
                                          int size) {
   const std::vector<std::string> words = absl::StrSplit(text, ' ');
   ShmHandle handle;
-  if (words.size() == 7 && words[0] == kVersion &&
+  if (words.size() == 7 && words[0] == kVersion && IsPrintableUtf8(text) &&
       absl::SimpleAtoi(words[1], &handle.rank) && handle.rank == rank &&
       absl::SimpleAtoi(words[2], &handle.size) && handle.size == size &&
       !words[5].empty() && words[5].size() < 100 &&
@@ -50,9 +51,9 @@ absl::StatusOr<ShmHandle> ParseShmHandle(const std::string& text, int rank,
     handle.socket = words[5];
     return handle;
   }
-  return Blame(absl::InvalidArgumentError(
-                   absl::StrCat("'", text, "' is no shared-memory handle of ",
-                                "rank ", rank, " of ", size)),
+  return Blame(absl::InvalidArgumentError(absl::StrCat(
+                   "'", Printable(text), "' is no shared-memory handle of ",
+                   "rank ", rank, " of ", size)),
                rank);
 }
 

@@ -126,6 +126,57 @@ TEST(Utf8Test, TakesTextAndRefusesBytes) {
   }
 }
 
+TEST(Utf8Test, MarksThatReorderTextAreNotPrintable) {
+  for (const char* text : {"\u061c", "\u200e", "\u200f", "\u202a", "\u202e",
+                           "\u2066", "\u2069", "\u2028", "\u2029"}) {
+    EXPECT_FALSE(IsPrintableUtf8(text)) << text;
+    EXPECT_FALSE(IsPrintableUtf8(std::string("worker") + text)) << text;
+  }
+  EXPECT_TRUE(IsPrintableUtf8("\u202f\u2065\u206a\u2027"));  // their neighbours
+}
+
+TEST(Utf8Test, EscapesWhatCannotBeDisplayed) {
+  EXPECT_EQ(Printable("größe 重み \\n"), "größe 重み \\n");
+  EXPECT_EQ(Printable("a\nb\r\tc"), "a\\nb\\r\\tc");
+  EXPECT_EQ(Printable(std::string("\x1b[2J\0", 5)), "\\x1b[2J\\x00");
+  EXPECT_EQ(Printable("\x7f\u009b"), "\\x7f\\u009b");
+  EXPECT_EQ(Printable("evil\u202egnp.exe"), "evil\\u202egnp.exe");
+  EXPECT_EQ(Printable("caf\xe9\xe2\x80"), "caf\\xe9\\xe2\\x80");
+}
+
+TEST(Utf8Test, AnyBytesBecomePrintableAndStaySo) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text(random() % 12, '\0');
+    for (char& c : text) {
+      // Mostly lead and continuation bytes, so that characters form.
+      c = static_cast<char>(random() % 3 == 0 ? random() : 0x80 | random());
+    }
+    const std::string printable = Printable(text);
+    ASSERT_TRUE(IsPrintableUtf8(printable)) << printable;
+    ASSERT_EQ(Printable(printable), printable);
+    ASSERT_EQ(printable == text, IsPrintableUtf8(text)) << printable;
+  }
+}
+
+TEST(ToUtf8Test, KeepsWhatIsWellFormed) {
+  for (const char* text : {"", "abc", "größe", "重み", "\xF0\x9F\x99\x82",
+                           "\xF4\x8F\xBF\xBF", "\xEE\x80\x80"}) {
+    EXPECT_EQ(ToUtf8(text), text);
+  }
+}
+
+TEST(ToUtf8Test, ReplacesWhatIsNot) {
+  const std::string r = "\xEF\xBF\xBD";
+  EXPECT_EQ(ToUtf8("a\xFFz"), "a" + r + "z");
+  EXPECT_EQ(ToUtf8("\xC3"), r);                          // cut off
+  EXPECT_EQ(ToUtf8("\x80"), r);                          // no lead
+  EXPECT_EQ(ToUtf8("\xC0\xAF"), r + r);                  // overlong
+  EXPECT_EQ(ToUtf8("\xE0\x80\x80"), r + r + r);          // overlong
+  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), r + r + r);          // a surrogate
+  EXPECT_EQ(ToUtf8("\xF4\x90\x80\x80"), r + r + r + r);  // beyond Unicode
+}
+
 TEST(NearestTest, CountsTheLettersToChange) {
   EXPECT_EQ(EditDistance("", ""), 0);
   EXPECT_EQ(EditDistance("abc", ""), 3);

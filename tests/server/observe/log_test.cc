@@ -38,6 +38,20 @@ TEST(LogTest, TheLevelDecidesWhatIsWritten) {
               MatchesRegex("[-0-9]+ [:.0-9]+ error error\n"));
 }
 
+TEST(LogTest, NobodyForgesALineOrATerminalsColour) {
+  testing::internal::CaptureStderr();
+  const auto log = Log::Make("info");
+  ASSERT_TRUE(log.ok());
+  (*log)->Note({"a\njob b"}, "w\x1b[2J\n2026-01-01 info job c: all is well");
+  (*log)->Info("\u202egnp");
+  (*log)->Error("\r");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              MatchesRegex("[-0-9]+ [:.0-9]+ info job a\\\\njob b: "
+                           "w\\\\x1b\\[2J\\\\n[^\n]*\n"
+                           "[-0-9]+ [:.0-9]+ info \\\\u202egnp\n"
+                           "[-0-9]+ [:.0-9]+ error \\\\r\n"));
+}
+
 TEST(LogTest, AnUnknownLevelIsNamed) {
   const absl::Status status = Log::Make("loud").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
