@@ -96,10 +96,12 @@ Lines Open(const std::shared_ptr<grpc::Channel>& channel, int streams) {
 // --- A job in negotiated mode, up to its first pass -------------------------
 
 plan::Plan FetchPlan(const std::shared_ptr<grpc::Channel>& channel,
-                     const std::string& job, const std::string& digest) {
+                     const std::string& job, const std::string& token,
+                     const std::string& digest) {
   const auto stub = v1::Coordinator::NewStub(channel);
   v1::FetchPlanRequest request;
   request.mutable_header()->set_job(job);
+  request.set_token(token);
   request.set_digest(digest);
   grpc::ClientContext call;
   const auto chunks = stub->FetchPlan(&call, request);
@@ -112,7 +114,8 @@ plan::Plan FetchPlan(const std::shared_ptr<grpc::Channel>& channel,
   return *std::move(plan);
 }
 
-void Form(const std::shared_ptr<grpc::Channel>& channel, Lines& lines) {
+void Form(const std::shared_ptr<grpc::Channel>& channel,
+          const std::string& token, Lines& lines) {
   JobSpec spec{.name = absl::StrCat("bench-", lines.size()),
                .mesh = {{{"data", static_cast<int>(lines.size())}}},
                .sync = SyncMode::kNegotiated};
@@ -120,6 +123,7 @@ void Form(const std::shared_ptr<grpc::Channel>& channel, Lines& lines) {
     lines[i]->Say(protocol::Hello{.worker = {absl::StrCat("w-", i)},
                                   .life = i + 1,
                                   .spec = spec,
+                                  .token = token,
                                   .process = {.host = "bench", .pid = 1}});
   }
   for (auto& line : lines) {
@@ -129,7 +133,7 @@ void Form(const std::shared_ptr<grpc::Channel>& channel, Lines& lines) {
   }
   for (auto& line : lines) {
     const auto ready = line->Hear<protocol::PlanReady>();
-    const plan::Plan plan = FetchPlan(channel, spec.name, ready.digest);
+    const plan::Plan plan = FetchPlan(channel, spec.name, token, ready.digest);
     line->Say(protocol::PlanAck{ready.revision, ready.digest});
     protocol::PublishHandles publish;
     for (size_t c = 0; c < plan.communicators.size(); ++c) {
@@ -200,18 +204,18 @@ int Run(int rounds) {
     bare_ports.push_back(StartBareServer(streams));
   }
   launch::Supervisor supervisor({});
-  const auto address = launch::StartLocalDaemon(supervisor);
-  Check(address.ok(), "lockstepd does not start");
+  const auto daemon = launch::StartLocalDaemon(supervisor);
+  Check(daemon.ok(), "lockstepd does not start");
 
   std::printf("a decision, in us, %d rounds\n", rounds);
   std::printf("streams  ours p50     p99  bare p50    p99   ratio\n");
-  const auto our_channel = ChannelTo(*address);
+  const auto our_channel = ChannelTo(daemon->address);
   for (size_t i = 0; i < std::size(kStreams); ++i) {
     const auto bare_channel =
         ChannelTo(absl::StrCat("127.0.0.1:", bare_ports[i]));
     Lines ours = Open(our_channel, kStreams[i]);
     Lines bare = Open(bare_channel, kStreams[i]);
-    Form(our_channel, ours);
+    Form(our_channel, daemon->worker_token, ours);
     Compare(ours, bare, rounds);
   }
   return 0;

@@ -36,6 +36,7 @@ struct Flags {
   std::string port_file;
   bool insecure = false;
   std::string token_file;
+  std::string worker_token_file;
   std::string journal = "memory";
   std::string log_level = "info";
 };
@@ -54,7 +55,12 @@ void Declare(CLI::App* app, Flags* flags) {
                 "serve in plaintext to other machines: this release has no "
                 "TLS");
   app->add_option("--token_file", flags->token_file,
-                  "file whose first line every worker and operator must bear");
+                  "file whose first line is the operators' token, and the "
+                  "workers' unless they have one of their own; only its owner "
+                  "may be able to read it");
+  app->add_option("--worker_token_file", flags->worker_token_file,
+                  "file whose first line is a token that lets workers join, "
+                  "but neither see nor stop jobs");
   app->add_option("--journal", flags->journal, "where promises are kept")
       ->check(CLI::IsMember({"memory"}))
       ->capture_default_str();
@@ -63,8 +69,7 @@ void Declare(CLI::App* app, Flags* flags) {
       ->capture_default_str();
 }
 
-absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags,
-                                               FileSystem* files) {
+absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags) {
   rpc::ServerOptions options;
   options.insecure = flags.insecure;
   const auto listen = rpc::ParseAddress(flags.listen);
@@ -75,8 +80,14 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags,
     if (!health.ok()) return health.status();
     options.health = *health;
   }
+  if (flags.token_file.empty() && !flags.worker_token_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--worker_token_file needs --token_file: without it everybody is an "
+        "operator");
+  }
   if (!flags.token_file.empty()) {
-    auto gate = rpc::TokenGate::FromFile(files, flags.token_file);
+    auto gate =
+        rpc::TokenGate::FromFiles(flags.token_file, flags.worker_token_file);
     if (!gate.ok()) return gate.status();
     options.gate = *std::move(gate);
   }
@@ -181,7 +192,7 @@ int Main(int argc, char** argv) {
   PosixFileSystem files;
   const auto log = observe::Log::Make(flags.log_level);
   if (!log.ok()) return Complain(log.status(), 2);
-  const auto options = OptionsFrom(flags, &files);
+  const auto options = OptionsFrom(flags);
   if (!options.ok()) return Complain(options.status(), 2);
 
   const sigset_t signals = BlockSignals();

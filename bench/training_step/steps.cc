@@ -229,7 +229,7 @@ double MedianOf(const double* values, int count) {
 
 }  // namespace
 
-StepSeconds MeasureSteps(const std::string& daemon,
+StepSeconds MeasureSteps(const std::string& daemon, const std::string& token,
                          const StepsOptions& options) {
   Check(options.steps > 0 && options.steps <= kStepsMax, "so many steps");
   const SharedMemory<Common> common;
@@ -243,7 +243,8 @@ StepSeconds MeasureSteps(const std::string& daemon,
         Rank(rank, options, rounds_per_second,
              {.addresses = {daemon},
               .worker = absl::StrCat("worker-", rank),
-              .spec = spec},
+              .spec = spec,
+              .token = token},
              *common)
             .Run();
         return 0;

@@ -50,7 +50,7 @@ struct StepSeconds {
 
 // At `daemon`, a HOST:PORT. Ends the process if a rank fails. Must be called
 // while there is one thread.
-StepSeconds MeasureSteps(const std::string& daemon,
+StepSeconds MeasureSteps(const std::string& daemon, const std::string& token,
                          const StepsOptions& options);
 
 }  // namespace lockstep::bench

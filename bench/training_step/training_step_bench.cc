@@ -55,6 +55,7 @@ class Rounds {
 
 struct Run {
   std::string daemon;
+  std::string token;
   Rounds rounds;
   std::vector<Figure> figures;
   std::string torch = "not there";
@@ -62,7 +63,7 @@ struct Run {
   StepSeconds Measure(const std::string& what, const StepsOptions& options) {
     std::printf("\r%-50s", what.c_str());
     std::fflush(stdout);
-    const StepSeconds seconds = MeasureSteps(daemon, options);
+    const StepSeconds seconds = MeasureSteps(daemon, token, options);
     rounds.Add(what + ": step", seconds.step);
     rounds.Add(what + ": exposed", seconds.exposed);
     return seconds;
@@ -257,7 +258,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", daemon.status().ToString().c_str());
     return 1;
   }
-  Run run{.daemon = *daemon};
+  Run run{.daemon = daemon->address, .token = daemon->worker_token};
   for (int round = 0; round < rounds; ++round) {
     for (const Part& part : parts) part.measure(run);
   }

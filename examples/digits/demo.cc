@@ -229,24 +229,24 @@ std::string WorkerName(int worker) { return absl::StrCat("worker-", worker); }
 int TrainTogether(const Flags& flags, const ScratchFolder& scratch,
                   Screen& screen) {
   launch::Supervisor supervisor(ShowOn(screen));
-  const absl::StatusOr<std::string> address =
+  const absl::StatusOr<launch::LocalDaemon> daemon =
       launch::StartLocalDaemon(supervisor);
-  if (!address.ok()) {
-    absl::FPrintF(stderr, "demo: %s\n",
-                  std::string(address.status().message()));
+  if (!daemon.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(daemon.status().message()));
     return 1;
   }
-  absl::PrintF("coordinator: %s\njob: digits\n", *address);
+  absl::PrintF("coordinator: %s\njob: digits\n", daemon->address);
   const std::string spec = scratch.WriteSpec(flags);
   for (int worker = 0; worker < flags.workers; ++worker) {
     std::vector<std::string> command =
         Training(flags, flags.pipe > 1 ? "digits_pipe" : "digits");
     command.insert(command.end(), {"--save", scratch.File(WorkerName(worker))});
-    auto environment = launch::EnvironmentOf({.address = *address,
+    auto environment = launch::EnvironmentOf({.address = daemon->address,
                                               .job = "digits",
                                               .worker = WorkerName(worker),
                                               .world_size = flags.workers,
-                                              .spec_file = spec});
+                                              .spec_file = spec,
+                                              .token = daemon->worker_token});
     if (flags.halves()) command.push_back("--audit");
     if (flags.on_gpus()) {
       command.insert(command.end(), {"--device", "cuda"});

@@ -36,27 +36,33 @@ auto FinishWith(grpc::ServerUnaryReactor* reactor) {
 }  // namespace
 
 template <typename Request>
-absl::StatusOr<proto::Header> AdminService::Admit(
-    const Request& request) const {
-  const absl::Status may = context_->gate.Check(request.token());
-  if (!may.ok()) return may;
+absl::StatusOr<AdminService::Admitted> AdminService::Admit(
+    const Request& request, absl::StatusOr<std::string> token) const {
+  if (!token.ok()) return token.status();
   absl::StatusOr<proto::Header> header = proto::FromProto(request.header());
-  if (header.ok()) header->term = context_->term;
-  return header;
+  if (!header.ok()) return header.status();
+  header->term = context_->term;
+  return Admitted{*std::move(header), *std::move(token)};
+}
+
+template <typename Request>
+absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
+    const Request& request) const {
+  return Admit(request, context_->gate.AdmitOperator(request.token()));
 }
 
 grpc::ServerUnaryReactor* AdminService::CreateJob(
     grpc::CallbackServerContext* call, const v1::CreateJobRequest* request,
     v1::CreateJobResponse* response) {
-  const absl::StatusOr<proto::Header> header = Admit(*request);
-  if (!header.ok()) return Refuse(call, header.status());
+  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
   absl::StatusOr<JobSpec> spec = proto::FromProto(request->spec());
   if (!spec.ok()) return Refuse(call, spec.status());
 
   *response->mutable_header() =
       ToProto(proto::Header{.job = {spec->name}, .term = context_->term});
   auto* reactor = call->DefaultReactor();
-  context_->loop->CreateJob(*std::move(spec), request->token(),
+  context_->loop->CreateJob(*std::move(spec), admitted->token,
                             FinishWith(reactor));
   return reactor;
 }
@@ -64,13 +70,13 @@ grpc::ServerUnaryReactor* AdminService::CreateJob(
 grpc::ServerUnaryReactor* AdminService::ListJobs(
     grpc::CallbackServerContext* call, const v1::ListJobsRequest* request,
     v1::ListJobsResponse* response) {
-  const absl::StatusOr<proto::Header> header = Admit(*request);
-  if (!header.ok()) return Refuse(call, header.status());
+  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
 
-  *response->mutable_header() = ToProto(*header);
+  *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
   context_->loop->ListJobs(
-      request->token(),
+      admitted->token,
       [reactor, response](absl::StatusOr<std::vector<JobSummary>> jobs) {
         if (!jobs.ok()) return reactor->Finish(ToGrpc(jobs.status()));
         for (const JobSummary& job : *jobs) {
@@ -84,13 +90,14 @@ grpc::ServerUnaryReactor* AdminService::ListJobs(
 grpc::ServerUnaryReactor* AdminService::DescribeJob(
     grpc::CallbackServerContext* call, const v1::DescribeJobRequest* request,
     v1::DescribeJobResponse* response) {
-  const absl::StatusOr<proto::Header> header = Admit(*request);
-  if (!header.ok()) return Refuse(call, header.status());
+  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
 
   auto* reactor = call->DefaultReactor();
   context_->loop->DescribeJob(
-      header->job, request->token(),
-      [reactor, response, about = *header](absl::StatusOr<JobView> view) {
+      admitted->header.job, admitted->token,
+      [reactor, response,
+       about = admitted->header](absl::StatusOr<JobView> view) {
         if (!view.ok()) return reactor->Finish(ToGrpc(view.status()));
         *response->mutable_header() =
             ToProto(proto::Header{about.job, view->epoch, about.term});
@@ -102,53 +109,61 @@ grpc::ServerUnaryReactor* AdminService::DescribeJob(
 
 grpc::ServerWriteReactor<v1::WatchJobResponse>* AdminService::WatchJob(
     grpc::CallbackServerContext*, const v1::WatchJobRequest* request) {
-  absl::StatusOr<proto::Header> header = Admit(*request);
-  if (!header.ok()) return new RefusedWatch(header.status());
-  return WatchReactor::Start(context_, std::move(header->job),
-                             request->token());
+  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  if (!admitted.ok()) return new RefusedWatch(admitted.status());
+  return WatchReactor::Start(context_, std::move(admitted->header.job),
+                             std::move(admitted->token));
 }
 
 grpc::ServerUnaryReactor* AdminService::CommandJob(
     grpc::CallbackServerContext* call, const v1::CommandJobRequest* request,
     v1::CommandJobResponse* response) {
-  const absl::StatusOr<proto::Header> header = Admit(*request);
-  if (!header.ok()) return Refuse(call, header.status());
+  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
   const absl::StatusOr<JobCommand> command =
       proto::FromProto(request->command());
   if (!command.ok()) return Refuse(call, command.status());
+  absl::StatusOr<std::string> reason =
+      proto::TextFromProto("reason", request->reason());
+  if (!reason.ok()) return Refuse(call, reason.status());
 
-  *response->mutable_header() = ToProto(*header);
+  *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
-  context_->loop->CommandJob(header->job, request->token(), *command,
-                             request->reason(), FinishWith(reactor));
+  context_->loop->CommandJob(admitted->header.job, admitted->token, *command,
+                             *std::move(reason), FinishWith(reactor));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* AdminService::StopJob(
     grpc::CallbackServerContext* call, const v1::StopJobRequest* request,
     v1::StopJobResponse* response) {
-  const absl::StatusOr<proto::Header> header = Admit(*request);
-  if (!header.ok()) return Refuse(call, header.status());
+  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
 
-  *response->mutable_header() = ToProto(*header);
+  absl::StatusOr<std::string> reason =
+      proto::TextFromProto("reason", request->reason());
+  if (!reason.ok()) return Refuse(call, reason.status());
+
+  *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
-  context_->loop->StopJob(header->job, request->token(), request->reason(),
-                          FinishWith(reactor));
+  context_->loop->StopJob(admitted->header.job, admitted->token,
+                          *std::move(reason), FinishWith(reactor));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* AdminService::ReportEvidence(
     grpc::CallbackServerContext* call, const v1::ReportEvidenceRequest* request,
     v1::ReportEvidenceResponse* response) {
-  const absl::StatusOr<proto::Header> header = Admit(*request);
-  if (!header.ok()) return Refuse(call, header.status());
+  absl::StatusOr<Admitted> admitted =
+      Admit(*request, context_->gate.AdmitWorker(request->token()));
+  if (!admitted.ok()) return Refuse(call, admitted.status());
   absl::StatusOr<protocol::Evidence> evidence =
       proto::FromProto(request->evidence());
   if (!evidence.ok()) return Refuse(call, evidence.status());
 
-  *response->mutable_header() = ToProto(*header);
+  *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
-  context_->loop->ReportEvidence(header->job, request->token(),
+  context_->loop->ReportEvidence(admitted->header.job, admitted->token,
                                  *std::move(evidence), FinishWith(reactor));
   return reactor;
 }

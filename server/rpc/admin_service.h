@@ -6,6 +6,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "lockstep/v1/admin.grpc.pb.h"
 #include "proto/codec.h"
@@ -41,9 +43,17 @@ class AdminService final : public v1::Admin::CallbackService {
       v1::ReportEvidenceResponse* response) override;
 
  private:
-  // Whom a request is about, if it may come in.
+  // A request that was admitted: which job it is about, and the token under
+  // which the core knows the caller.
+  struct Admitted {
+    proto::Header header;
+    std::string token;
+  };
   template <typename Request>
-  absl::StatusOr<proto::Header> Admit(const Request& request) const;
+  absl::StatusOr<Admitted> Admit(const Request& request,
+                                 absl::StatusOr<std::string> token) const;
+  template <typename Request>
+  absl::StatusOr<Admitted> AdmitOperator(const Request& request) const;
 
   const ServiceContext* const context_;
 };

@@ -1,8 +1,10 @@
 #include "server/rpc/fetch_plan_reactor.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "proto/codec.h"
 #include "proto/plan_chunks.h"
 #include "server/rpc/status.h"
 
@@ -11,22 +13,31 @@ namespace lockstep::rpc {
 FetchPlanReactor::FetchPlanReactor(const ServiceContext* context,
                                    PlanBytes* plans,
                                    const v1::FetchPlanRequest& request)
-    : counted_(context->calls), plans_(plans), digest_(request.digest()) {
+    : counted_(context->calls), plans_(plans) {
+  const absl::Status asked = Ask(context, request);
+  if (!asked.ok()) Finish(ToGrpc(asked));
+}
+
+absl::Status FetchPlanReactor::Ask(const ServiceContext* context,
+                                   const v1::FetchPlanRequest& request) {
+  absl::StatusOr<std::string> token =
+      context->gate.AdmitWorker(request.token());
+  if (!token.ok()) return token.status();
   const absl::StatusOr<proto::Header> header =
       proto::FromProto(request.header());
-  absl::Status may = header.status();
-  if (may.ok()) may = context->gate.Check(request.token());
-  if (!may.ok()) {
-    Finish(ToGrpc(may));
-    return;
-  }
+  if (!header.ok()) return header.status();
+  absl::StatusOr<std::string> digest =
+      proto::NameFromProto("digest", request.digest());
+  if (!digest.ok()) return digest.status();
+  digest_ = *std::move(digest);
   header_ = *header;
   header_.term = context->term;
   context->loop->FindPlan(
-      header_.job, request.token(), digest_,
+      header_.job, *std::move(token), digest_,
       [this](absl::StatusOr<std::shared_ptr<const plan::Plan>> plan) {
         Found(std::move(plan));
       });
+  return absl::OkStatus();
 }
 
 void FetchPlanReactor::Found(

@@ -26,6 +26,9 @@ class FetchPlanReactor final : public grpc::ServerWriteReactor<v1::PlanChunk> {
                    const v1::FetchPlanRequest& request);
 
  private:
+  // Asks the loop for the plan, or says why not.
+  absl::Status Ask(const ServiceContext* context,
+                   const v1::FetchPlanRequest& request);
   void Found(absl::StatusOr<std::shared_ptr<const plan::Plan>> plan);
   void OnSendInitialMetadataDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -34,7 +37,7 @@ class FetchPlanReactor final : public grpc::ServerWriteReactor<v1::PlanChunk> {
 
   const OpenCalls::Counted counted_;
   PlanBytes* const plans_;
-  const std::string digest_;
+  std::string digest_;
   proto::Header header_;
   std::shared_ptr<const plan::Plan> plan_;
   std::shared_ptr<const std::string> bytes_;

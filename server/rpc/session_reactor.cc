@@ -1,10 +1,12 @@
 #include "server/rpc/session_reactor.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "base/check.h"
+#include "plan/words/utf8.h"
 #include "proto/codec.h"
 #include "server/rpc/status.h"
 
@@ -50,13 +52,16 @@ absl::StatusOr<protocol::ToCoordinator> SessionReactor::Judge() {
            .ok()) {
     return absl::InvalidArgumentError("bytes that are no message");
   }
-  job_ = {wire.header().job()};
+  job_ = {Printable(wire.header().job())};
   absl::StatusOr<protocol::ToCoordinator> message = proto::FromProto(wire);
   if (!message.ok()) return message;
-  const auto* hello = std::get_if<protocol::Hello>(&message->body);
+  auto* hello = std::get_if<protocol::Hello>(&message->body);
   if (hello == nullptr) return message;
-  const absl::Status may = context_->gate.Check(hello->token);
-  if (!may.ok()) return may;
+  // The core refuses other versions; their tokens may be in another field.
+  if (hello->version != protocol::kVersion) return message;
+  absl::StatusOr<std::string> token = context_->gate.AdmitWorker(hello->token);
+  if (!token.ok()) return token.status();
+  hello->token = *std::move(token);
   return message;
 }
 

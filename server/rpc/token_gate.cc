@@ -3,34 +3,60 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "base/secret_file.h"
 
 namespace lockstep::rpc {
+namespace {
 
-absl::StatusOr<TokenGate> TokenGate::FromFile(FileSystem* files,
-                                              const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadWhole(files, path);
-  if (!text.ok()) return text.status();
-  absl::string_view line(*text);
-  line = line.substr(0, line.find('\n'));
-  absl::ConsumeSuffix(&line, "\r");
-  if (line.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": the first line holds no token"));
+bool IsSame(absl::string_view token, absl::string_view own) {
+  if (own.empty()) return false;
+  bool same = token.size() == own.size();
+  for (size_t i = 0; i < token.size(); ++i) {
+    same &= token[i] == own[i % own.size()];
   }
-  return TokenGate(std::string(line));
+  return same;
 }
 
-absl::Status TokenGate::Check(absl::string_view token) const {
-  if (token_.empty()) return absl::OkStatus();
-  bool same = token.size() == token_.size();
-  for (size_t i = 0; i < token.size(); ++i) {
-    same &= token[i] == token_[i % token_.size()];
+absl::Status Denied(absl::string_view token) {
+  return absl::PermissionDeniedError(
+      token.empty() ? "this coordinator needs a token"
+                    : "the token is not one of this coordinator's");
+}
+
+}  // namespace
+
+absl::StatusOr<TokenGate> TokenGate::FromFiles(const std::string& operator_path,
+                                               const std::string& worker_path) {
+  absl::StatusOr<std::string> own = ReadSecretFile(operator_path);
+  if (!own.ok()) return own.status();
+  if (worker_path.empty()) return TokenGate(*std::move(own));
+  absl::StatusOr<std::string> workers = ReadSecretFile(worker_path);
+  if (!workers.ok()) return workers.status();
+  if (*own == *workers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        operator_path, " and ", worker_path,
+        " hold the same token: give workers one of their own, or leave out "
+        "their file"));
   }
-  return same ? absl::OkStatus()
-              : absl::PermissionDeniedError(
-                    token.empty() ? "this coordinator wants a token"
-                                  : "the token is not this coordinator's");
+  return TokenGate(*std::move(own), *std::move(workers));
+}
+
+absl::StatusOr<std::string> TokenGate::AdmitOperator(
+    absl::string_view token) const {
+  if (operator_token_.empty()) return std::string(token);
+  if (IsSame(token, operator_token_)) return operator_token_;
+  if (!IsSame(token, worker_token_)) return Denied(token);
+  return absl::PermissionDeniedError(
+      "this is the workers' token: the call needs the operator's");
+}
+
+absl::StatusOr<std::string> TokenGate::AdmitWorker(
+    absl::string_view token) const {
+  if (operator_token_.empty()) return std::string(token);
+  const bool is_workers = IsSame(token, worker_token_);
+  const bool is_operators = IsSame(token, operator_token_);
+  if (is_workers || is_operators) return operator_token_;
+  return Denied(token);
 }
 
 }  // namespace lockstep::rpc

@@ -1,8 +1,14 @@
-// The daemon's own token: who does not bear it is refused at the door.
+// The coordinator's own tokens: a call without one of them is refused before it
+// reaches a job.
 //
-// Jobs have tokens of their own besides, which the coordinator knows. With a
-// token file the two are one: what comes in bears the daemon's token, and so
-// every job is created with it.
+// There are two. The operator's token opens every call. The worker's token
+// opens what a worker and its launcher need: Session, FetchPlan and
+// ReportEvidence. A coordinator with one token takes it for both.
+//
+// Jobs can have tokens too, which the coordinator's core checks. Behind a gate
+// they need none of their own: the gate hands the same token to the core for
+// every call that it admits, so that a job which a worker has created is also
+// the operator's.
 //
 // Threads: immutable.
 
@@ -14,26 +20,31 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/file_system.h"
 
 namespace lockstep::rpc {
 
 class TokenGate {
  public:
-  // Everybody may pass.
+  // No tokens: every call is admitted.
   TokenGate() = default;
-  explicit TokenGate(std::string token) : token_(std::move(token)) {}
+  // An empty worker token: the operator's is also the workers'.
+  explicit TokenGate(std::string operator_token, std::string worker_token = "")
+      : operator_token_(std::move(operator_token)),
+        worker_token_(std::move(worker_token)) {}
 
-  // The file's first line. InvalidArgument if that is empty; errors of the
-  // file system.
-  static absl::StatusOr<TokenGate> FromFile(FileSystem* files,
-                                            const std::string& path);
+  // The tokens are the files' first lines; `worker_path` may be empty. Errors
+  // of ReadSecretFile; InvalidArgument if both files hold one token.
+  static absl::StatusOr<TokenGate> FromFiles(const std::string& operator_path,
+                                             const std::string& worker_path);
 
-  // PermissionDenied. Takes as long for every token of the same length.
-  absl::Status Check(absl::string_view token) const;
+  // The token under which the core knows the caller, or PermissionDenied. The
+  // time that a comparison takes depends only on the length of `token`.
+  absl::StatusOr<std::string> AdmitOperator(absl::string_view token) const;
+  absl::StatusOr<std::string> AdmitWorker(absl::string_view token) const;
 
  private:
-  std::string token_;
+  std::string operator_token_;
+  std::string worker_token_;
 };
 
 }  // namespace lockstep::rpc

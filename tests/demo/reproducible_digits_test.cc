@@ -41,8 +41,8 @@ class ReproducibleDigitsTest : public testing::Test {
                EXPECT_TRUE(ending.ok() || name == "lockstepd") << name;
              },
          .on_output = [](const std::string&, absl::string_view) {}});
-    const absl::StatusOr<std::string> address = StartLocalDaemon(supervisor);
-    EXPECT_TRUE(address.ok()) << address.status();
+    const absl::StatusOr<LocalDaemon> daemon = StartLocalDaemon(supervisor);
+    EXPECT_TRUE(daemon.ok()) << daemon.status();
     const fs::path spec = folder_ / "spec.yaml";
     std::ofstream(spec) << absl::StrFormat(
         "name: bits\nmesh: data=%d\ntransport: %s\n"
@@ -55,11 +55,12 @@ class ReproducibleDigitsTest : public testing::Test {
           name,
           {.argv = {OwnFolder() + "/digits", "--steps", kSteps, "--dtype",
                     "f32", "--machine_progress", "--save", folder_ / name},
-           .environment = EnvironmentOf({.address = *address,
+           .environment = EnvironmentOf({.address = daemon->address,
                                          .job = "bits",
                                          .worker = name,
                                          .world_size = workers,
-                                         .spec_file = spec}),
+                                         .spec_file = spec,
+                                         .token = daemon->worker_token}),
            .capture_output = true});
       EXPECT_TRUE(started.ok()) << started;
     }

@@ -75,20 +75,22 @@ TEST(SteadyStepsTest, TenThousandStepsGoOnWithTheCoordinatorStopped) {
           },
   });
   self = &supervisor;
-  const absl::StatusOr<std::string> address = StartLocalDaemon(supervisor);
-  ASSERT_TRUE(address.ok()) << address.status();
+  const absl::StatusOr<LocalDaemon> daemon = StartLocalDaemon(supervisor);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
   for (int worker = 0; worker < kWorkers; ++worker) {
     const std::string name = absl::StrCat("worker-", worker);
-    ASSERT_TRUE(supervisor
-                    .Start(name, {.argv = {OwnFolder() + "/steady_worker",
-                                           absl::StrCat(kSteps)},
-                                  .environment =
-                                      EnvironmentOf({.address = *address,
-                                                     .job = "steady",
-                                                     .worker = name,
-                                                     .world_size = kWorkers}),
-                                  .capture_output = true})
-                    .ok());
+    ASSERT_TRUE(
+        supervisor
+            .Start(
+                name,
+                {.argv = {OwnFolder() + "/steady_worker", absl::StrCat(kSteps)},
+                 .environment = EnvironmentOf({.address = daemon->address,
+                                               .job = "steady",
+                                               .worker = name,
+                                               .world_size = kWorkers,
+                                               .token = daemon->worker_token}),
+                 .capture_output = true})
+            .ok());
   }
   EXPECT_EQ(supervisor.Run(), 0);
   EXPECT_EQ(done, kWorkers);

@@ -45,14 +45,16 @@ class Cluster {
     std::string pattern = testing::TempDir() + "lockstep-e2e-XXXXXX";
     folder_ = mkdtemp(pattern.data());
     if (!spec.empty()) WriteFile("spec.yaml", spec);
-    absl::StatusOr<std::string> address = launch::StartLocalDaemon(supervisor_);
-    EXPECT_TRUE(address.ok()) << address.status();
-    if (address.ok()) address_ = *address;
+    absl::StatusOr<launch::LocalDaemon> daemon =
+        launch::StartLocalDaemon(supervisor_);
+    EXPECT_TRUE(daemon.ok()) << daemon.status();
+    if (daemon.ok()) daemon_ = *std::move(daemon);
     has_spec_ = !spec.empty();
   }
   ~Cluster() { std::filesystem::remove_all(folder_); }
 
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return daemon_.address; }
+  const launch::LocalDaemon& daemon() const { return daemon_; }
   std::string File(const std::string& name) const {
     return folder_ + "/" + name;
   }
@@ -77,11 +79,12 @@ class Cluster {
     const absl::Status started = supervisor_.Start(
         worker.child.empty() ? worker.name : worker.child,
         {.argv = argv,
-         .environment = launch::EnvironmentOf({.address = address_,
+         .environment = launch::EnvironmentOf({.address = daemon_.address,
                                                .job = "trouble",
                                                .worker = worker.name,
                                                .world_size = world_size_,
-                                               .spec_file = spec}),
+                                               .spec_file = spec,
+                                               .token = daemon_.worker_token}),
          .capture_output = true});
     EXPECT_TRUE(started.ok()) << started;
   }
@@ -107,7 +110,7 @@ class Cluster {
   const int world_size_;
   bool has_spec_ = false;
   std::string folder_;
-  std::string address_;
+  launch::LocalDaemon daemon_;
   std::map<std::string, launch::Ending> endings_;
   std::map<std::string, std::vector<std::string>> lines_;
   launch::Supervisor supervisor_;

@@ -1,6 +1,7 @@
 // The daemon as a program: what it prints, serves, refuses, and leaves behind.
 
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/file_system.h"
+#include "base/secret_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/client.h"
@@ -103,7 +105,7 @@ TEST(LockstepdTest, ThePortFileHoldsTheAddress) {
 TEST(LockstepdTest, WantsTheTokenOfItsFile) {
   PosixFileSystem files;
   const std::string path = TempPath("token");
-  ASSERT_TRUE(ReplaceFile(&files, path, "secret\n").ok());
+  ASSERT_TRUE(WriteSecretFile(path, "secret").ok());
   Lockstepd daemon({"--token_file", path});
   const auto channel = ChannelTo(daemon.address());
   EXPECT_EQ(Fetch(channel, "j", "d").status().code(),
@@ -161,6 +163,20 @@ TEST(LockstepdTest, WrongFlagsAreUsageErrors) {
     EXPECT_EQ(Refused(flags, &errors), 2) << flags[0];
     EXPECT_THAT(errors, HasSubstr(flags.back())) << flags[0];
   }
+}
+
+TEST(LockstepdTest, ATokenFileThatOthersCanReadIsRefused) {
+  PosixFileSystem files;
+  const std::string path = TempPath("token");
+  ASSERT_TRUE(WriteSecretFile(path, "secret").ok());
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  std::string errors;
+  EXPECT_EQ(Refused({"--token_file", path}, &errors), 2);
+  EXPECT_THAT(errors, testing::AllOf(HasSubstr(path), HasSubstr("0644")));
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  EXPECT_EQ(Refused({"--worker_token_file", path}, &errors), 2);
+  EXPECT_THAT(errors, HasSubstr("--token_file"));
+  EXPECT_TRUE(files.Remove(path).ok());
 }
 
 TEST(LockstepdTest, APortFileThatCannotBeWrittenIsAnError) {

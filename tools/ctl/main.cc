@@ -4,22 +4,32 @@
 // Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` has its workers'.
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "base/secret_file.h"
+#include "plan/words/utf8.h"
 #include "tools/ctl/commands.h"
 #include "tools/ctl/plan_arguments.h"
 #include "tools/ctl/run_command.h"
+#include "tools/launch/operator_token.h"
 
 namespace {
 
 constexpr char kVersion[] = "lockstepctl " LOCKSTEP_VERSION;
+constexpr int kUsage = 2;
 
 struct Arguments {
   lockstep::ctl::CommonOptions common;
   lockstep::ctl::RunOptions run;
   std::string job;
   std::string spec_file;
+  std::string token_file;
   std::string reason;
   bool now = false;
   double grace_seconds = 10;
@@ -104,6 +114,24 @@ void AddRun(CLI::App& app, Arguments& arguments) {
       ->expected(1, -1);
 }
 
+int Refuse(const absl::Status& status) {
+  absl::FPrintF(stderr, "lockstepctl: %s\n",
+                lockstep::Printable(status.message()));
+  return kUsage;
+}
+
+// The token of --token, --token-file or LOCKSTEP_TOKEN; else the one that the
+// launcher of a private coordinator at the address has left for its user.
+absl::StatusOr<std::string> TokenFor(const Arguments& arguments) {
+  if (!arguments.common.token.empty()) return arguments.common.token;
+  if (!arguments.token_file.empty()) {
+    return lockstep::ReadSecretFile(arguments.token_file);
+  }
+  const char* variable = std::getenv("LOCKSTEP_TOKEN");
+  if (variable != nullptr && *variable != '\0') return std::string(variable);
+  return lockstep::launch::FindOperatorToken(arguments.common.address);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,13 +140,17 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   app.fallthrough();
-  CLI::Option* address =
-      app.add_option("--address", arguments.common.address,
-                     "HOST:PORT of each coordinator, comma separated "
-                     "[127.0.0.1:7070]")
-          ->envname("LOCKSTEP_ADDRESS");
-  app.add_option("--token", arguments.common.token, "Of the job")
-      ->envname("LOCKSTEP_TOKEN");
+  app.add_option("--address", arguments.common.address,
+                 "HOST:PORT of each coordinator, comma separated "
+                 "[127.0.0.1:7070]")
+      ->envname("LOCKSTEP_ADDRESS");
+  CLI::Option* token = app.add_option(
+      "--token", arguments.common.token,
+      "Of the coordinator or the job [LOCKSTEP_TOKEN]; on the command line "
+      "other users of the machine can read it");
+  app.add_option("--token-file", arguments.token_file,
+                 "A file of mode 0600 whose first line is the token")
+      ->excludes(token);
   AddRun(app, arguments);
   CLI::App* create = app.add_subcommand("create", "Create a job from its spec");
   create->add_option("-f,--spec", arguments.spec_file, "YAML or JSON")
@@ -144,14 +176,19 @@ int main(int argc, char** argv) {
 
   if (app.got_subcommand("plan")) return plan.Run();
   // A launcher without an address has a coordinator of its own.
-  if (app.got_subcommand("run")) {
-    if (address->count() > 0) arguments.run.address = arguments.common.address;
+  const bool runs = app.got_subcommand("run");
+  if (arguments.common.address.empty() && !runs) {
+    arguments.common.address = "127.0.0.1:7070";
+  }
+  auto found_token = TokenFor(arguments);
+  if (!found_token.ok()) return Refuse(found_token.status());
+  arguments.common.token = *std::move(found_token);
+  if (runs) {
+    arguments.run.address = arguments.common.address;
     arguments.run.token = arguments.common.token;
     arguments.run.grace = absl::Seconds(arguments.grace_seconds);
     return lockstep::ctl::Run(arguments.run);
   }
-  if (arguments.common.address.empty())
-    arguments.common.address = "127.0.0.1:7070";
   if (app.got_subcommand(create)) {
     return lockstep::ctl::Create(arguments.common, arguments.spec_file);
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/spec_text.h"
 #include "plan/words/job_view.h"
+#include "plan/words/utf8.h"
 #include "tools/ctl/run_job.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/own_address.h"
@@ -44,17 +45,17 @@ absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
 }
 
 void Complain(const absl::Status& status) {
-  absl::FPrintF(stderr, "lockstepctl: %s\n", std::string(status.message()));
+  absl::FPrintF(stderr, "lockstepctl: %s\n", Printable(status.message()));
 }
 
 // Tells the coordinator of each end: proof, since we waited for the process.
 class Witness {
  public:
-  Witness(const RunOptions& options, const std::string& job,
-          const std::string& address)
+  Witness(const std::string& job, const std::string& address,
+          const std::string& token)
       : job_{job},
         admin_{.addresses = address,
-               .token = options.token,
+               .token = token,
                .deadline = absl::Seconds(1)} {}
 
   void Saw(const std::string& worker, pid_t pid, const launch::Ending& ending) {
@@ -70,7 +71,7 @@ class Witness {
   }
 
   // Why the job can have no further epoch; empty if it can, as far as one
-  // knows.
+  // knows: the workers' token does not open a job's description.
   std::string WhyOver() {
     const absl::StatusOr<JobView> view = AdminClient(admin_).DescribeJob(job_);
     if (!view.ok()) return "";
@@ -112,8 +113,9 @@ class Launch {
       return Complain(started), 2;
     }
     // After the first forks; children forked later only exec.
-    witness_ =
-        std::make_unique<Witness>(options_, job_.spec.name, place_.address);
+    witness_ = std::make_unique<Witness>(
+        job_.spec.name, place_.address,
+        daemon_ ? daemon_->operator_token : options_.token);
     return supervisor_.Run();
   }
 
@@ -144,9 +146,11 @@ class Launch {
 
   absl::Status ReachCoordinator() {
     if (place_.address.empty()) {
-      auto started = launch::StartLocalDaemon(supervisor_);
+      auto started = launch::StartLocalDaemon(supervisor_, options_.token);
       if (!started.ok()) return started.status();
-      place_.address = *std::move(started);
+      daemon_ = *std::move(started);
+      place_.address = daemon_->address;
+      place_.token = daemon_->worker_token;
       return absl::OkStatus();
     }
     if (options_.nodes == 1 || !options_.host_address.empty()) {
@@ -213,6 +217,7 @@ class Launch {
   const RunOptions& options_;
   const RunJob& job_;
   launch::WorkerPlace place_;  // of the worker that is started next
+  std::optional<launch::LocalDaemon> daemon_;  // if it is a private one
   std::optional<launch::ScratchFolder> scratch_;
   std::unique_ptr<Witness> witness_;
   launch::Supervisor supervisor_;

@@ -19,6 +19,8 @@ struct RunOptions {
   std::string address;    // empty: a private daemon is started
   std::string job;        // empty: the spec's name, else the program's
   std::string spec_file;  // empty: a job with mesh data=workers
+  // Of the coordinator at `address`: the workers get it too, so the workers'
+  // token is enough. A private daemon takes it as the operator's.
   std::string token;
   std::string
       host_address;    // empty: as the workers take it from elsewhere, or,
@@ -37,10 +39,11 @@ struct RunOptions {
 // was interrupted; the code is that of the last try.
 //
 // Each worker finds in its environment LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
-// LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT, and
-// LOCKSTEP_SPEC and LOCKSTEP_TOKEN if given; on several nodes
-// LOCKSTEP_HOST_ADDRESS, too. The end of each is reported to the coordinator as
-// proof, so that the others learn of a death at once.
+// LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT,
+// LOCKSTEP_SPEC if given, and LOCKSTEP_TOKEN: `token`, or the workers' token of
+// a private daemon; on several nodes LOCKSTEP_HOST_ADDRESS, too. The end of
+// each is reported to the coordinator as proof, so that the others learn of a
+// death at once.
 int Run(const RunOptions& options);
 
 }  // namespace lockstep::ctl

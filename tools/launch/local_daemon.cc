@@ -5,11 +5,15 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/secret_file.h"
 #include "tools/launch/scratch_folder.h"
 
 namespace lockstep::launch {
@@ -24,6 +28,19 @@ std::string FirstLine(const fs::path& file) {
   return line;
 }
 
+void Publish(LocalDaemon* daemon) {
+  absl::StatusOr<PublishedToken> published =
+      PublishedToken::Write(daemon->address, daemon->operator_token);
+  if (published.ok()) {
+    daemon->published = *std::move(published);
+    return;
+  }
+  absl::FPrintF(stderr,
+                "warning: the token of the private coordinator cannot be "
+                "written down (%s): lockstepctl cannot operate this job\n",
+                std::string(published.status().message()));
+}
+
 }  // namespace
 
 std::string OwnFolder() {
@@ -31,37 +48,52 @@ std::string OwnFolder() {
   return fs::read_symlink("/proc/self/exe", error).parent_path();
 }
 
-absl::StatusOr<std::string> StartLocalDaemon(Supervisor& supervisor,
+absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
+                                             const std::string& operator_token,
                                              absl::Duration patience) {
-  const ScratchFolder scratch;
+  const ScratchFolder scratch;  // of mode 0700
   if (scratch.path().empty()) {
     return absl::ResourceExhaustedError("cannot make a temporary folder");
   }
+  LocalDaemon daemon{
+      .worker_token = DrawSecret(),
+      .operator_token = operator_token.empty() ? DrawSecret() : operator_token};
+  const fs::path token_file = scratch.path() / "token";
+  const fs::path worker_token_file = scratch.path() / "worker-token";
+  absl::Status started =
+      WriteSecretFile(token_file.string(), daemon.operator_token);
+  if (started.ok()) {
+    started = WriteSecretFile(worker_token_file.string(), daemon.worker_token);
+  }
+  if (!started.ok()) return started;
+
   const fs::path port_file = scratch.path() / "port";
   const int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   inotify_add_watch(watch, scratch.path().c_str(),
                     IN_MOVED_TO | IN_CLOSE_WRITE);
-
-  absl::Status started =
-      supervisor.Start("lockstepd",
-                       {.argv = {absl::StrCat(OwnFolder(), "/lockstepd"),
-                                 "--listen", "127.0.0.1:0", "--port_file",
-                                 port_file.string(), "--log_level", "warning"},
-                        .quiet_stdout = true},
-                       Supervisor::Role::kBackground);
+  started = supervisor.Start(
+      "lockstepd",
+      {.argv = {absl::StrCat(OwnFolder(), "/lockstepd"), "--listen",
+                "127.0.0.1:0", "--port_file", port_file.string(),
+                "--token_file", token_file.string(), "--worker_token_file",
+                worker_token_file.string(), "--log_level", "warning"},
+       .quiet_stdout = true},
+      Supervisor::Role::kBackground);
   const absl::Time deadline = absl::Now() + patience;
-  std::string address;
-  while (started.ok() && address.empty() && absl::Now() < deadline &&
+  while (started.ok() && daemon.address.empty() && absl::Now() < deadline &&
          !supervisor.Ended("lockstepd")) {
     pollfd fd = {.fd = watch, .events = POLLIN, .revents = 0};
     poll(&fd, 1, 100);
-    address = FirstLine(port_file);
+    daemon.address = FirstLine(port_file);
   }
   close(watch);
   if (!started.ok()) return started;
-  if (!address.empty()) return address;
-  return absl::UnavailableError(
-      "the private lockstepd did not start to listen");
+  if (daemon.address.empty()) {
+    return absl::UnavailableError(
+        "the private lockstepd did not start to listen");
+  }
+  Publish(&daemon);
+  return daemon;
 }
 
 }  // namespace lockstep::launch

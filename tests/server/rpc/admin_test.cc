@@ -96,6 +96,18 @@ TEST_F(AdminTest, AJobIsCreatedListedDescribedAndStopped) {
   EXPECT_EQ(Describe("digits")->state, JobState::kStopped);
 }
 
+TEST_F(AdminTest, AReasonCannotDrawOnAnOperatorsTerminal) {
+  ASSERT_TRUE(Create(SpecOf("digits", 2)).ok());
+  auto request = About<v1::StopJobRequest>("digits");
+  request.set_reason("\x1b[2Jbye\u202e\n");
+  ASSERT_TRUE(Call(&v1::Admin::Stub::StopJob, request).ok());
+  EXPECT_THAT(Describe("digits")->cause.message,
+              HasSubstr("\\x1b[2Jbye\\u202e\\n"));
+  const absl::Status unknown = Describe("\x1b[2J").status();
+  EXPECT_EQ(unknown.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("\\x1b[2J"));
+}
+
 TEST_F(AdminTest, OnlyARunningJobTakesCommands) {
   auto request = About<v1::CommandJobRequest>("digits");
   request.set_command(v1::JOB_COMMAND_REBUILD);

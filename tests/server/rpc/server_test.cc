@@ -2,7 +2,12 @@
 
 #include "server/rpc/server.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
+
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +17,6 @@
 #include "tests/server/in_process_daemon.h"
 #include "tests/server/rpc/client.h"
 #include "tests/server/scripted_worker.h"
-#include "tests/support/memory_file_system.h"
 
 namespace lockstep::rpc {
 namespace {
@@ -145,19 +149,121 @@ TEST_F(DaemonTokenTest, WhoBearsItComesIn) {
             StatusCode::kNotFound);
 }
 
-TEST(TokenGateTest, TheFirstLineOfAFileIsTheToken) {
-  MemoryFileSystem files;
-  ASSERT_TRUE(ReplaceFile(&files, "/token", "secret\r\nmore\n").ok());
-  const auto gate = TokenGate::FromFile(&files, "/token");
-  ASSERT_TRUE(gate.ok());
-  EXPECT_TRUE(gate->Check("secret").ok());
-  EXPECT_FALSE(gate->Check("secret\r").ok());
-  EXPECT_FALSE(gate->Check("").ok());
-  ASSERT_TRUE(ReplaceFile(&files, "/token", "\nsecret\n").ok());
-  EXPECT_EQ(TokenGate::FromFile(&files, "/token").status().code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(TokenGate::FromFile(&files, "/none").status().code(),
+// A worker creates and joins jobs; only the operator sees and ends them.
+TEST(WorkerTokenTest, OpensWhatWorkersNeedAndNothingElse) {
+  ServerOptions options;
+  options.gate = TokenGate("operator", "worker");
+  InProcessDaemon daemon(options);
+  const auto channel = ChannelTo(daemon.address());
+  StreamLine line(channel);
+  ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
+  protocol::Hello hello = worker.Hello();
+  hello.token = "worker";
+  worker.Say(hello);
+  worker.Register();
+  const std::string digest = worker.AwaitPlan();
+  EXPECT_TRUE(Fetch(channel, "digits", digest, "worker").ok());
+  EXPECT_TRUE(Fetch(channel, "digits", digest, "operator").ok());
+  EXPECT_EQ(Fetch(channel, "digits", digest).status().code(),
+            StatusCode::kPermissionDenied);
+
+  const auto admin = v1::Admin::NewStub(channel);
+  const auto ask = [&](auto request, auto response, auto method,
+                       const std::string& token) {
+    request.mutable_header()->set_job("digits");
+    request.set_token(token);
+    grpc::ClientContext call;
+    SetDeadline(&call);
+    return ToAbsl((admin.get()->*method)(&call, request, &response)).code();
+  };
+  using Stub = v1::Admin::Stub;
+  const auto ask_all = [&](const std::string& token) {
+    v1::CreateJobRequest create;
+    *create.mutable_spec() = proto::ToProto(SpecOf("digits", 1));
+    v1::CommandJobRequest command;
+    command.set_command(v1::JOB_COMMAND_PAUSE);
+    return std::vector<StatusCode>{
+        ask(create, v1::CreateJobResponse(), &Stub::CreateJob, token),
+        ask(v1::ListJobsRequest(), v1::ListJobsResponse(), &Stub::ListJobs,
+            token),
+        ask(v1::DescribeJobRequest(), v1::DescribeJobResponse(),
+            &Stub::DescribeJob, token),
+        ask(command, v1::CommandJobResponse(), &Stub::CommandJob, token),
+        ask(v1::StopJobRequest(), v1::StopJobResponse(), &Stub::StopJob,
+            token)};
+  };
+  EXPECT_THAT(ask_all("worker"), testing::Each(StatusCode::kPermissionDenied));
+  EXPECT_THAT(ask_all(""), testing::Each(StatusCode::kPermissionDenied));
+  v1::ReportEvidenceRequest evidence;
+  evidence.mutable_evidence()->set_subject("worker-9");
+  evidence.mutable_evidence()->set_kind(v1::EVIDENCE_KIND_EXITED);
+  EXPECT_EQ(ask(evidence, v1::ReportEvidenceResponse(), &Stub::ReportEvidence,
+                "worker"),
+            StatusCode::kOk);
+  EXPECT_EQ(
+      ask(evidence, v1::ReportEvidenceResponse(), &Stub::ReportEvidence, ""),
+      StatusCode::kPermissionDenied);
+  EXPECT_THAT(ask_all("operator"), testing::Each(StatusCode::kOk));
+}
+
+// Its token may be in a field that this version does not know.
+TEST_F(DaemonTokenTest, AWorkerOfAnotherVersionLearnsThatFirst) {
+  StreamLine line(channel_);
+  ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
+  protocol::Hello hello = worker.Hello();
+  hello.version = protocol::kVersion + 1;
+  worker.Say(hello);
+  const auto answer = line.Read();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(std::get<protocol::Refused>(answer->body).code,
+            StatusCode::kFailedPrecondition);
+}
+
+class TokenFileTest : public testing::Test {
+ protected:
+  TokenFileTest() {
+    std::string pattern = testing::TempDir() + "tokens-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~TokenFileTest() override { std::filesystem::remove_all(folder_); }
+  std::string Put(const std::string& name, const std::string& text,
+                  mode_t mode = 0600) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    chmod(path.c_str(), mode);
+    return path;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(TokenFileTest, TheFirstLineOfAFileIsTheToken) {
+  const std::string path = Put("token", "secret\r\nmore\n");
+  const auto gate = TokenGate::FromFiles(path, "");
+  ASSERT_TRUE(gate.ok()) << gate.status();
+  EXPECT_EQ(gate->AdmitOperator("secret").value(), "secret");
+  EXPECT_EQ(gate->AdmitWorker("secret").value(), "secret");
+  EXPECT_FALSE(gate->AdmitWorker("secret\r").ok());
+  EXPECT_FALSE(gate->AdmitOperator("").ok());
+  EXPECT_EQ(
+      TokenGate::FromFiles(Put("empty", "\nsecret\n"), "").status().code(),
+      StatusCode::kInvalidArgument);
+  EXPECT_EQ(TokenGate::FromFiles(folder_ + "/none", "").status().code(),
             StatusCode::kNotFound);
+}
+
+TEST_F(TokenFileTest, WorkersHaveATokenOfTheirOwn) {
+  const std::string own = Put("operator", "o\n");
+  const auto gate = TokenGate::FromFiles(own, Put("worker", "w\n"));
+  ASSERT_TRUE(gate.ok()) << gate.status();
+  EXPECT_EQ(gate->AdmitWorker("w").value(), "o") << "the core knows one";
+  EXPECT_EQ(gate->AdmitWorker("o").value(), "o");
+  EXPECT_EQ(gate->AdmitOperator("w").status().code(),
+            StatusCode::kPermissionDenied);
+  EXPECT_EQ(TokenGate::FromFiles(own, Put("same", "o\n")).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(TokenGate::FromFiles(own, Put("open", "w\n", 0644)).status().code(),
+            StatusCode::kFailedPrecondition);
 }
 
 // --- Addresses --------------------------------------------------------------

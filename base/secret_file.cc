@@ -1,0 +1,111 @@
+#include "base/secret_file.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "base/check.h"
+#include "base/file_descriptor.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kSecretBytesMax = 4096;
+
+absl::Status Failed(const char* call, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(call, " ", path));
+}
+
+absl::Status IsPrivate(const struct stat& file, const std::string& path) {
+  if (!S_ISREG(file.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not a regular file"));
+  }
+  const bool own = file.st_uid == geteuid();
+  if (!own && file.st_uid != 0) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s belongs to user %d, this process runs as user %d: a token file "
+        "must belong to its reader or to root",
+        path, file.st_uid, geteuid()));
+  }
+  const mode_t forbidden = file.st_uid == 0 ? 0037 : 0077;
+  if ((file.st_mode & forbidden) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s has mode %04o, so other users can read or change it: chmod 600", path,
+      file.st_mode & 07777));
+}
+
+}  // namespace
+
+std::string DrawSecret() {
+  std::array<char, 32> bytes;
+  Check(getentropy(bytes.data(), bytes.size()) == 0,
+        "the kernel gives random bytes");
+  return absl::BytesToHexString({bytes.data(), bytes.size()});
+}
+
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
+  // Without O_NONBLOCK a FIFO would keep the caller waiting for a writer.
+  const FileDescriptor fd(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return Failed("open", path);
+  struct stat file {};
+  if (fstat(fd.get(), &file) != 0) return Failed("stat", path);
+  const absl::Status fit = IsPrivate(file, path);
+  if (!fit.ok()) return fit;
+
+  std::array<char, kSecretBytesMax> bytes;
+  const ssize_t got = read(fd.get(), bytes.data(), bytes.size());
+  if (got < 0) return Failed("read", path);
+  absl::string_view line(bytes.data(), static_cast<size_t>(got));
+  line = line.substr(0, line.find('\n'));
+  absl::ConsumeSuffix(&line, "\r");
+  if (line.empty() || line.size() == kSecretBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": the first line is not a token: it has ",
+        line.empty() ? "no bytes"
+                     : absl::StrCat(kSecretBytesMax, " bytes or more")));
+  }
+  return std::string(line);
+}
+
+absl::Status WriteSecretFile(const std::string& path,
+                             absl::string_view secret) {
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return Failed("replace", path);
+  }
+  const FileDescriptor fd(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+           0600));
+  if (!fd.valid()) return Failed("create", path);
+  const std::string line = absl::StrCat(secret, "\n");
+  const ssize_t written = write(fd.get(), line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) return absl::OkStatus();
+  if (written >= 0) errno = ENOSPC;
+  const absl::Status failed = Failed("write", path);
+  unlink(path.c_str());
+  return failed;
+}
+
+absl::Status MakePrivateDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
+  if (errno != EEXIST) return Failed("mkdir", path);
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0) return Failed("stat", path);
+  const bool fit = S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
+                   (found.st_mode & 0022) == 0;
+  if (fit) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s (mode %04o, user %d) is not a directory that only user %d can change",
+      path, found.st_mode & 07777, found.st_uid, geteuid()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// Secrets in files that only their owner can read.
+//
+// Threads: any.
+// Errors:  NotFound, PermissionDenied and other errors of the file system;
+//          InvalidArgument and FailedPrecondition as each function says.
+//          Messages name the path, never the secret.
+
+#ifndef LOCKSTEP_BASE_SECRET_FILE_H_
+#define LOCKSTEP_BASE_SECRET_FILE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace lockstep {
+
+// 256 random bits of the kernel, as 64 hexadecimal digits.
+std::string DrawSecret();
+
+// The first line of a file, without its end.
+//
+// FailedPrecondition if other users can read or change the file: it must be a
+// regular file of this user with mode 0600 or less, or one of root with mode
+// 0640 or less, as container orchestrators mount them. InvalidArgument if the
+// line is empty.
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
+
+// Creates `path` with mode 0600 and writes `secret` and a newline. A file that
+// is there is replaced, but a symbolic link is never followed.
+absl::Status WriteSecretFile(const std::string& path, absl::string_view secret);
+
+// Creates `path` with mode 0700, or takes an existing directory that belongs to
+// this user and that no other user can change; else FailedPrecondition.
+absl::Status MakePrivateDirectory(const std::string& path);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_BASE_SECRET_FILE_H_

@@ -1,0 +1,279 @@
+// Another user of this machine: what he can find out about a job of
+// `lockstepctl run`, and what he can do to it. Nothing.
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/file_descriptor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/tool.h"
+#include "tests/support/program.h"
+#include "tools/launch/operator_token.h"
+
+namespace lockstep::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr uid_t kNobody = 65534;
+
+std::string Contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// A program beside the test's own, run by nobody: it is opened before the
+// privileges go, for the folders on the way may be private.
+Outcome RunAsNobody(std::vector<std::string> argv,
+                    const std::vector<std::string>& environment) {
+  const std::string program = absl::StrCat(launch::OwnFolder(), "/", argv[0]);
+  const FileDescriptor image(open(program.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor output(memfd_create("output", 0));
+  std::vector<char*> words, variables;
+  for (std::string& word : argv) words.push_back(word.data());
+  words.push_back(nullptr);
+  for (const std::string& variable : environment) {
+    variables.push_back(const_cast<char*>(variable.c_str()));
+  }
+  variables.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(output.get(), STDOUT_FILENO);
+    dup2(output.get(), STDERR_FILENO);
+    const bool alone = setgroups(0, nullptr) == 0 &&
+                       setresgid(kNobody, kNobody, kNobody) == 0 &&
+                       setresuid(kNobody, kNobody, kNobody) == 0;
+    if (!alone) _exit(126);
+    fexecve(image.get(), words.data(), variables.data());
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  Outcome outcome{.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+  outcome.output = Contents(absl::StrCat("/proc/self/fd/", output.get()));
+  return outcome;
+}
+
+// Whether nobody can do what `act` does (it returns true then).
+bool NobodyCan(const std::function<bool()>& act) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool alone = setgroups(0, nullptr) == 0 &&
+                       setresgid(kNobody, kNobody, kNobody) == 0 &&
+                       setresuid(kNobody, kNobody, kNobody) == 0;
+    _exit(alone ? (act() ? 1 : 0) : 2);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) != 2);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+// The process and all below it.
+std::vector<pid_t> Family(pid_t root) {
+  std::vector<pid_t> family = {root};
+  for (size_t i = 0; i < family.size(); ++i) {
+    const std::string task = absl::StrCat("/proc/", family[i], "/task");
+    for (const std::string& thread : NamesIn(task)) {
+      std::ifstream children(absl::StrCat(task, "/", thread, "/children"));
+      for (pid_t child; children >> child;) family.push_back(child);
+    }
+  }
+  return family;
+}
+
+// A job of two workers under `lockstepctl run`, that trains until it is
+// stopped.
+class StrangersTest : public testing::Test {
+ protected:
+  StrangersTest() {
+    std::string pattern = testing::TempDir() + "strangers-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
+    unsetenv("LOCKSTEP_TOKEN");
+    unsetenv("LOCKSTEP_ADDRESS");
+    launcher_.emplace(std::vector<std::string>{
+        absl::StrCat(launch::OwnFolder(), "/lockstepctl"), "run", "-n", "2",
+        "--job", "guarded", "--", launch::OwnFolder() + "/trouble_worker",
+        "100000000"});
+    while (launcher_->ReadLine() != "at 10") {
+    }
+    const std::vector<std::string> names = NamesIn(folder_ + "/lockstep");
+    EXPECT_EQ(names.size(), 1u);
+    token_file_ = absl::StrCat(folder_, "/lockstep/", names.at(0));
+    address_ = std::string(absl::StripSuffix(names.at(0), ".token"));
+  }
+  ~StrangersTest() override {
+    launcher_.reset();
+    fs::remove_all(folder_);
+  }
+
+  // What the operator, who started it, does without knowing of tokens.
+  Outcome Ctl(std::vector<std::string> words) {
+    words.insert(words.begin(), {"lockstepctl", "--address", address_});
+    return RunTool(words);
+  }
+
+  std::string folder_;
+  std::string token_file_;
+  std::string address_;
+  std::optional<Program> launcher_;
+};
+
+TEST_F(StrangersTest, TheUserWhoStartedTheJobOperatesIt) {
+  EXPECT_THAT(Ctl({"jobs"}).output, HasSubstr("guarded"));
+  EXPECT_THAT(Ctl({"describe"}).output, HasSubstr("worker-1"));
+  struct stat file {};
+  ASSERT_EQ(stat(token_file_.c_str(), &file), 0);
+  EXPECT_EQ(file.st_mode & 07777, 0600u);
+  ASSERT_EQ(stat((folder_ + "/lockstep").c_str(), &file), 0);
+  EXPECT_EQ(file.st_mode & 07777, 0700u);
+
+  const Outcome stopped = Ctl({"stop"});
+  EXPECT_EQ(stopped.code, 0) << stopped.output;
+  launcher_->ReadAll();
+  EXPECT_EQ(launcher_->Wait(), 0) << launcher_->Errors();
+  EXPECT_FALSE(fs::exists(token_file_));
+}
+
+TEST_F(StrangersTest, WithoutATokenNothingCanBeSeenOrDone) {
+  setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"jobs"},
+                                             {"describe", "guarded"},
+                                             {"watch", "guarded"},
+                                             {"pause", "guarded"},
+                                             {"drain", "guarded"},
+                                             {"stop", "guarded"},
+                                             {"stop", "--now", "guarded"}}) {
+    const Outcome outcome = Ctl(words);
+    EXPECT_EQ(outcome.code, 1) << words[0];
+    EXPECT_THAT(outcome.output, HasSubstr("needs a token")) << words[0];
+  }
+}
+
+// The workers' token does not operate the job.
+TEST_F(StrangersTest, AWorkersTokenOperatesNothing) {
+  std::string workers;
+  for (const pid_t pid : Family(launcher_->pid())) {
+    const std::string variables =
+        Contents(absl::StrCat("/proc/", pid, "/environ"));
+    const size_t at = variables.find("LOCKSTEP_TOKEN=");
+    if (at == std::string::npos) continue;
+    workers = variables.substr(at + 15, 64);
+  }
+  ASSERT_EQ(workers.size(), 64u);
+  EXPECT_NE(workers, launch::FindOperatorToken(address_).value());
+  for (const char* call : {"describe", "stop"}) {
+    const Outcome outcome = Ctl({"--token", workers, call, "guarded"});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(outcome.output, HasSubstr("needs the operator's"));
+  }
+}
+
+TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  // He knows the address and all names; HOME and the runtime folder are those
+  // of the job's owner.
+  const std::vector<std::string> environment = {"HOME=/root",
+                                                "XDG_RUNTIME_DIR=" + folder_,
+                                                "LOCKSTEP_ADDRESS=" + address_,
+                                                "LOCKSTEP_JOB=guarded",
+                                                "LOCKSTEP_WORKER_NAME=worker-0",
+                                                "LOCKSTEP_WORLD_SIZE=2"};
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{
+           {"lockstepctl", "jobs"},
+           {"lockstepctl", "describe", "guarded"},
+           {"lockstepctl", "stop", "--now", "guarded"}}) {
+    const Outcome outcome = RunAsNobody(words, environment);
+    EXPECT_NE(outcome.code, 0) << words[1];
+    EXPECT_THAT(outcome.output, Not(HasSubstr("worker-1"))) << words[1];
+  }
+  std::vector<std::string> no_folders = environment;
+  no_folders.erase(no_folders.begin(), no_folders.begin() + 2);
+  for (const char* worker : {"worker-0", "worker-7"}) {
+    no_folders[2] = absl::StrCat("LOCKSTEP_WORKER_NAME=", worker);
+    const Outcome joined = RunAsNobody({"trouble_worker", "5"}, no_folders);
+    EXPECT_EQ(joined.code, 1);
+    EXPECT_THAT(joined.output, AllOf(HasSubstr("PERMISSION_DENIED"),
+                                     HasSubstr("needs a token")));
+  }
+  EXPECT_THAT(
+      RunAsNobody({"lockstepctl", "stop", "guarded"}, no_folders).output,
+      HasSubstr("needs a token"));
+
+  // The job has noticed nothing of it.
+  const Outcome view = Ctl({"describe"});
+  EXPECT_THAT(view.output, AllOf(HasSubstr("running"), HasSubstr("epoch 1")));
+}
+
+TEST_F(StrangersTest, AnotherUserReadsNeitherTokensNorGradients) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const std::string token = launch::FindOperatorToken(address_).value();
+  ASSERT_EQ(token.size(), 64u);
+  const auto can_open = [](const std::string& path) {
+    return NobodyCan(
+        [&] { return open(path.c_str(), O_RDONLY | O_NONBLOCK) >= 0; });
+  };
+  EXPECT_TRUE(can_open("/proc/self/status")) << "the test can tell";
+  EXPECT_FALSE(can_open(token_file_));
+
+  const std::vector<pid_t> family = Family(launcher_->pid());
+  EXPECT_EQ(family.size(), 4u) << "a launcher, a daemon and two workers";
+  int segments = 0;
+  for (const pid_t pid : family) {
+    const std::string process = absl::StrCat("/proc/", pid);
+    EXPECT_FALSE(can_open(process + "/environ"));
+    EXPECT_FALSE(can_open(process + "/mem"));
+    EXPECT_FALSE(can_open(process + "/fd"));
+    // Anybody can read a command line.
+    const std::string command = Contents(process + "/cmdline");
+    EXPECT_THAT(command, Not(HasSubstr(token)));
+    for (const std::string& fd : NamesIn(process + "/fd")) {
+      std::error_code none;
+      const std::string file = absl::StrCat(process, "/fd/", fd);
+      if (!absl::StrContains(fs::read_symlink(file, none).string(), "memfd:")) {
+        continue;
+      }
+      ++segments;
+      EXPECT_FALSE(can_open(file)) << file;
+    }
+  }
+  EXPECT_GT(segments, 0) << "the workers share memory";
+}
+
+}  // namespace
+}  // namespace lockstep::e2e
