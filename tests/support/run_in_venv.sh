@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# run_in_venv.sh PYTHON VENV SCRIPT ARGS...: runs SCRIPT of this folder with what
-# requirements.txt pins. The venv is made once, and again when the pins change.
+# run_in_venv.sh PYTHON VENV SCRIPT ARGS...: runs SCRIPT with what the requirements.txt
+# beside it pins. The venv is made once, and again when the pins change.
 set -euo pipefail
 python="$1" venv="$2" script="$3"
 shift 3
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "$script")"
 
 if ! cmp -s requirements.txt "$venv/requirements.txt"; then
   rm -rf "$venv"

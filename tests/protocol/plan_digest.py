@@ -1,0 +1,134 @@
+"""The digest of a plan, as plan.proto defines it."""
+
+import struct
+
+import xxhash
+
+
+class Walk:
+    """Collects the bytes that are hashed."""
+
+    def __init__(self):
+        self.bytes = bytearray()
+
+    def number(self, value):
+        self.bytes += struct.pack("<Q", value % 2**64)
+
+    def each_number(self, values):
+        self.each(values, self.number)
+
+    def text(self, text):
+        encoded = text.encode()
+        self.number(len(encoded))
+        self.bytes += encoded
+
+    def each(self, entries, add):
+        self.number(len(entries))
+        for entry in entries:
+            add(entry)
+
+    def axis(self, axis):
+        self.text(axis.name)
+        self.number(axis.size)
+
+    def communicator(self, communicator):
+        self.text(communicator.name)
+        self.each_number(communicator.ranks)
+
+    def parameter(self, parameter):
+        self.text(parameter.name)
+        self.each_number(parameter.shape)
+        self.number(parameter.dtype)
+        self.number(parameter.op)
+        self.each(parameter.axes, self.text)
+        self.each(parameter.replicated_over, self.text)
+
+    def slot(self, slot):
+        self.number(slot.parameter)
+        self.number(slot.offset)
+        self.number(slot.count)
+
+    def bucket(self, bucket):
+        self.number(bucket.communicator)
+        self.number(bucket.dtype)
+        self.number(bucket.op)
+        self.each(bucket.slots, self.slot)
+        self.number(bucket.flags_offset)
+        self.number(bucket.total)
+
+    def reference(self, reference):
+        self.number(reference.lane)
+        self.number(reference.index)
+
+    def transfer(self, transfer):
+        for value in (transfer.kind, transfer.communicator, transfer.dtype):
+            self.number(value)
+        self.each_number(transfer.shape)
+        for value in (transfer.op, transfer.root, transfer.peer, transfer.tag, transfer.bucket,
+                      transfer.group):
+            self.number(value)
+        self.each(transfer.after, self.reference)
+
+    def lane(self, lane):
+        self.number(lane.kind)
+        self.text(lane.name)
+        self.each(lane.transfers, self.transfer)
+
+    def rank(self, rank):
+        self.each(rank.lanes, self.lane)
+        self.each(rank.launch_order, self.reference)
+
+    def tensor(self, tensor):
+        self.number(tensor.dtype)
+        self.each_number(tensor.shape)
+
+    def activation(self, activation):
+        self.each(activation.parts, self.tensor)
+
+    def task(self, task):
+        for value in (task.work, task.stage, task.micro_batch):
+            self.number(value)
+        self.each(task.after, self.reference)
+
+    def computing(self, plan):
+        self.text("computing")
+        spec = plan.pipeline
+        self.number(spec.schedule)
+        self.text(spec.axis)
+        self.number(spec.micro_batches)
+        self.number(spec.virtual_stages)
+        self.each(spec.activations, self.activation)
+        self.number(spec.tags)
+        self.number(spec.tag_base)
+        self.each(spec.shared, self.text)
+        for parameter in plan.parameters:
+            self.number(parameter.stage - 1)
+        for rank in plan.ranks:
+            self.each(rank.tasks, self.task)
+            for lane in rank.lanes:
+                for transfer in lane.transfers:
+                    self.number(transfer.after_task - 1)
+                    self.number(transfer.buffer - 1)
+
+    def shapes(self, plan):
+        self.text("shapes")
+        for bucket in plan.buckets:
+            for value in (bucket.wire, bucket.error_feedback, bucket.sharded, bucket.leaves):
+                self.number(value)
+
+
+def digest_of(plan):
+    walk = Walk()
+    walk.text("lockstep plan 1")
+    walk.number(plan.revision)
+    walk.each(plan.mesh.axes, walk.axis)
+    walk.each(plan.communicators, walk.communicator)
+    walk.each(plan.parameters, walk.parameter)
+    walk.each(plan.buckets, walk.bucket)
+    walk.each(plan.ranks, walk.rank)
+    if plan.HasField("pipeline"):
+        walk.computing(plan)
+    if any(bucket.wire or bucket.error_feedback or bucket.sharded or bucket.leaves
+           for bucket in plan.buckets):
+        walk.shapes(plan)
+    return xxhash.xxh3_128(bytes(walk.bytes)).hexdigest()
