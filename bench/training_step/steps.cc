@@ -151,7 +151,7 @@ class Rank {
  private:
   void FetchViews() {
     for (size_t p = 0; p < ids_.size(); ++p) {
-      gradients_[p] = sync_->Gradient<float>(ids_[p]);
+      gradients_[p] = *sync_->Gradient<float>(ids_[p]);
     }
   }
 

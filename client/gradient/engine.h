@@ -120,6 +120,10 @@ class Engine {
     return layouts_->View(parameter);
   }
   DType DTypeOf(int parameter) const { return facts_[parameter].dtype; }
+  // InvalidArgument for a parameter that is not registered ...
+  absl::Status CheckKnown(int parameter) const;
+  // ... and for views of elements of another size than its dtype's.
+  absl::Status CheckView(int parameter, size_t element_bytes) const;
 
   // Negotiated mode: what this step submits. FailedPrecondition in static mode.
   absl::Status BeginPass(const std::vector<int>& parameters);
@@ -240,7 +244,6 @@ class Engine {
   absl::Status RunOn(Stream* stream, transport::Compute::Work work);
   // InvalidArgument for a stream that this engine cannot enqueue work on.
   absl::Status CheckStream(Stream* stream) const;
-  absl::Status CheckKnown(int parameter) const;
   absl::Status CheckNothingChangesHands() const;
   absl::Status CheckSubmit(int parameter, const void* gradient,
                            size_t bytes) const;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "base/check.h"
 #include "client/gradient/captured_step.h"
 #include "client/gradient/ending.h"
 #include "client/gradient/gradient_sync_impl.h"
@@ -98,6 +97,7 @@ absl::Status GradientSync::Impl::MakeEngine(PlanInEffect plan) {
   auto engine = gradient::Engine::Create(std::move(options));
   if (!engine.ok()) return engine.status();
   engine_ = *std::move(engine);
+  engine_->SetMicroBatchWeight(weight_);
   return absl::OkStatus();
 }
 
@@ -192,14 +192,12 @@ absl::StatusOr<ParameterId> GradientSync::Register(
 
 absl::Status GradientSync::Seal() { return impl_->Seal(); }
 
-absl::Span<std::byte> GradientSync::GradientBytes(ParameterId parameter,
-                                                  size_t element_bytes) {
+absl::StatusOr<absl::Span<std::byte>> GradientSync::GradientBytes(
+    ParameterId parameter, size_t element_bytes) {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   gradient::Engine& engine = impl_->engine();
-  Check(parameter.index >= 0 &&
-            parameter.index < static_cast<int>(impl_->names().size()),
-        "GradientSync::Gradient of a parameter that was not registered");
-  Check(element_bytes == SizeOf(engine.DTypeOf(parameter.index)),
-        "GradientSync::Gradient with a type of another size than the dtype");
+  absl::Status may = engine.CheckView(parameter.index, element_bytes);
+  if (!may.ok()) return may;
   return engine.View(parameter.index);
 }
 
@@ -268,14 +266,16 @@ GradientSync::NoSyncScope::~NoSyncScope() {
 }
 
 void GradientSync::SetMicroBatchWeight(double weight) {
-  impl_->engine().SetMicroBatchWeight(weight);
+  impl_->SetMicroBatchWeight(weight);
 }
 
 void GradientSync::OnMoved(std::function<void()> handler) {
   impl_->OnMoved(std::move(handler));
 }
 
-void GradientSync::ZeroGradients() { impl_->engine().ZeroGradients(); }
+void GradientSync::ZeroGradients() {
+  if (impl_->sealed()) impl_->engine().ZeroGradients();
+}
 
 absl::StatusOr<Verdict> GradientSync::Finish(const FinishOptions& options) {
   absl::StatusOr<PendingVerdict> pending = FinishOn(options, 0, nullptr);
@@ -320,7 +320,7 @@ const std::vector<std::string>& GradientSync::names() const {
   return impl_->names();
 }
 
-Overlap GradientSync::overlap() const { return impl_->engine().overlap(); }
+Overlap GradientSync::overlap() const { return impl_->overlap(); }
 
 double GradientSync::exposed_seconds() const {
   return impl_->sealed() ? impl_->engine().exposed_seconds() : 0;

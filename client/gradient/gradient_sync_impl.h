@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/check.h"
 #include "client/gradient/engine.h"
 #include "client/gradient/reviser.h"
 #include "client/session/internals.h"
@@ -53,8 +52,14 @@ class GradientSync::Impl {
   }
 
   // Before Seal the engine is not there to be told.
+  void SetMicroBatchWeight(double weight) {
+    weight_ = weight;
+    if (sealed()) engine_->SetMicroBatchWeight(weight);
+  }
+  Overlap overlap() const {
+    return sealed() ? engine_->overlap() : session_.spec().overlap;
+  }
   void OnMoved(std::function<void()> handler) {
-    Check(handler != nullptr, "GradientSync::OnMoved with nothing to call");
     if (!sealed()) {
       on_moved_ = std::move(handler);
       return;
@@ -63,10 +68,8 @@ class GradientSync::Impl {
     if (reviser_ != nullptr) reviser_->Look();
   }
 
-  gradient::Engine& engine() const {
-    Check(engine_ != nullptr, "GradientSync is used before Seal");
-    return *engine_;
-  }
+  // Behind CheckSealed.
+  gradient::Engine& engine() const { return *engine_; }
   bool sealed() const { return engine_ != nullptr; }
   const std::vector<std::string>& names() const { return names_; }
 
@@ -85,6 +88,7 @@ class GradientSync::Impl {
   std::map<std::string, int> index_;
   std::vector<std::vector<int>> groups_;  // by communicator: its world ranks
   std::function<void()> on_moved_;
+  double weight_ = 1;  // of micro-batches
   std::unique_ptr<gradient::Engine> engine_;
   std::unique_ptr<gradient::Reviser> reviser_;
   uint64_t watch_ = 0;

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 
-#include "base/check.h"
 #include "client/gradient/gradient_sync_impl.h"
 
 namespace lockstep {
@@ -35,29 +34,24 @@ absl::Status GradientSync::Await(ParameterId parameter, Stream* stream) {
       impl_->engine().AwaitParameter(parameter.index, stream));
 }
 
-ParameterSlice GradientSync::Slice(ParameterId parameter) const {
-  CheckRegistered(parameter);
+absl::StatusOr<ParameterSlice> GradientSync::Slice(
+    ParameterId parameter) const {
+  absl::Status may = impl_->CheckSealed();
+  if (may.ok()) may = impl_->engine().CheckKnown(parameter.index);
+  if (!may.ok()) return may;
   const plan::Slice slice = impl_->engine().SliceOf(parameter.index);
-  return {.offset = static_cast<size_t>(slice.offset),
-          .count = static_cast<size_t>(slice.count)};
+  return ParameterSlice{.offset = static_cast<size_t>(slice.offset),
+                        .count = static_cast<size_t>(slice.count)};
 }
 
-absl::Span<std::byte> GradientSync::ValueBytes(ParameterId parameter,
-                                               size_t element_bytes) {
-  CheckRegistered(parameter);
+absl::StatusOr<absl::Span<std::byte>> GradientSync::ValueBytes(
+    ParameterId parameter, size_t element_bytes) {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   gradient::Engine& engine = impl_->engine();
-  Check(engine.CheckSharded("Value").ok(),
-        "GradientSync::Value in a job whose spec does not say sync: "
-        "reduce_scatter");
-  Check(element_bytes == SizeOf(engine.DTypeOf(parameter.index)),
-        "GradientSync::Value with a type of another size than the dtype");
+  absl::Status may = engine.CheckSharded("Value");
+  if (may.ok()) may = engine.CheckView(parameter.index, element_bytes);
+  if (!may.ok()) return may;
   return engine.Value(parameter.index);
-}
-
-void GradientSync::CheckRegistered(ParameterId parameter) const {
-  Check(parameter.index >= 0 &&
-            parameter.index < static_cast<int>(impl_->names().size()),
-        "GradientSync::Slice or Value of a parameter that was not registered");
 }
 
 }  // namespace lockstep

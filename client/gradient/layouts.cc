@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "base/check.h"
 
 namespace lockstep::gradient {
 
@@ -27,8 +26,12 @@ absl::Span<std::byte> Layouts::View(int parameter) {
 }
 
 void Layouts::OnMoved(std::function<void()> handler) {
-  Check(handler != nullptr, "OnMoved needs something to call");
+  std::unique_ptr<Layout> dropped;  // freed without the lock
   MutexLock lock(&mutex_);
+  if (handler == nullptr) {
+    while (promised_) settled_.Wait(&mutex_);
+    dropped = std::move(next_);
+  }
   on_moved_ = std::move(handler);
 }
 

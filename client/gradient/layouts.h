@@ -51,7 +51,8 @@ class Layouts {
   // rank holds no later layout from then on.
   absl::Span<std::byte> View(int parameter);
 
-  // Called after each switch; not empty.
+  // Called after each switch. Null: there is none from now on, and this rank
+  // holds no later layout while views are out.
   void OnMoved(std::function<void()> handler);
 
   // A later layout could be held.

@@ -140,6 +140,34 @@ absl::Status Executor::Judge(const Step& step) const {
                         "%d",
                         step.shared.size(), shared));
   }
+  for (size_t i = 0; i < step.stages.size(); ++i) {
+    if (step.stages[i] == nullptr) {
+      return refuse(absl::StrFormat("stage %d is null", stages_[i]));
+    }
+  }
+  return JudgeShared(step);
+}
+
+absl::Status Executor::JudgeShared(const Step& step) const {
+  for (const plan::Lane& lane : mine_.lanes) {
+    if (lane.kind != plan::LaneKind::kPipeline) continue;
+    for (size_t i = 0; i < lane.transfers.size(); ++i) {
+      const plan::Transfer& sum = lane.transfers[i];
+      if (IsPointToPoint(sum.kind)) continue;
+      const TensorView& given = step.shared[i];
+      const bool there = given.data != nullptr || given.elements() == 0;
+      if (there && given.type.dtype == sum.dtype &&
+          given.elements() == plan::CountOf(sum)) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "Pipeline::Run: the shared gradient of %s has %d elements of %s%s; "
+          "the plan has %d of %s",
+          options_.plan->pipeline.shared[i], given.elements(),
+          Name(given.type.dtype), there ? "" : " at no address",
+          plan::CountOf(sum), Name(sum.dtype)));
+    }
+  }
   return absl::OkStatus();
 }
 

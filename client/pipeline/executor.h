@@ -103,6 +103,9 @@ class Executor {
   absl::Status MakeStreams();
   void FindStageEnds();
   absl::Status Judge(const Step& step) const;
+  // The gradients that the first and the last stage share, as the lanes that
+  // add them up have them. InvalidArgument names the one that differs.
+  absl::Status JudgeShared(const Step& step) const;
   absl::Status Report(const absl::Status& error);
   absl::Status Explained(int communicator, const absl::Status& error);
   absl::Status failure();

@@ -92,8 +92,10 @@ class HostQueue final : public Compute::Queue {
   }
 
   void SetOnDrain(bool on_drain) override {
-    stream_.SetExecution(on_drain ? HostStream::Execution::kOnWait
-                                  : HostStream::Execution::kThread);
+    stream_
+        .SetExecution(on_drain ? HostStream::Execution::kOnWait
+                               : HostStream::Execution::kThread)
+        .IgnoreError();
   }
   void Drain() override { stream_.Synchronize().IgnoreError(); }
 

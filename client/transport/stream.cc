@@ -44,11 +44,20 @@ class HostStream::Queue {
         UINT64_MAX, [] { return false; }, Deadline(absl::InfiniteDuration()));
   }
 
-  void SetExecution(Execution execution) {
-    Check(execution != Execution::kInline, "a stream cannot become kInline");
+  absl::Status SetExecution(Execution execution) {
     MutexLock lock(&mutex_);
-    Check(execution_ != Execution::kInline, "a kInline stream stays so");
+    if (execution_ == execution) return absl::OkStatus();
+    if (execution == Execution::kInline || execution_ == Execution::kInline) {
+      return absl::InvalidArgumentError(
+          "a stream cannot become kInline, or cease to be");
+    }
     execution_ = execution;
+    return absl::OkStatus();
+  }
+
+  Execution execution() const {
+    MutexLock lock(&mutex_);
+    return execution_;
   }
 
   // Its number.
@@ -84,6 +93,11 @@ class HostStream::Queue {
     return IsIdle();
   }
 
+  static absl::Status WaitsForItself() {
+    return absl::FailedPreconditionError(
+        "a stream's own work cannot wait for the stream");
+  }
+
   bool RunsHere() const {
     MutexLock lock(&mutex_);
     return IsRunner();
@@ -92,7 +106,7 @@ class HostStream::Queue {
   // The first error so far, if nothing is left to wait for.
   std::optional<absl::Status> TakeErrorIfIdle() {
     MutexLock lock(&mutex_);
-    Check(!IsRunner(), "a stream's own work cannot wait for the stream");
+    if (IsRunner()) return WaitsForItself();
     if (!IsIdle()) return std::nullopt;
     return std::exchange(error_, absl::OkStatus());
   }
@@ -233,6 +247,7 @@ class HostStream::Moment final : public Event::State {
   absl::Status Wait(absl::Duration timeout) const override {
     const Deadline deadline(timeout);
     if (const std::shared_ptr<Queue> queue = queue_.lock()) {
+      if (!Done() && queue->RunsHere()) return Queue::WaitsForItself();
       queue->RunUntil(
           number_, [this] { return Done(); }, deadline);
     }
@@ -259,8 +274,12 @@ HostStream::HostStream(std::string name, Execution execution)
 
 HostStream::~HostStream() { queue_->Close(); }
 
-void HostStream::SetExecution(Execution execution) {
-  queue_->SetExecution(execution);
+absl::Status HostStream::SetExecution(Execution execution) {
+  return queue_->SetExecution(execution);
+}
+
+HostStream::Execution HostStream::execution() const {
+  return queue_->execution();
 }
 
 void HostStream::Enqueue(absl::AnyInvocable<absl::Status()> work) {

@@ -49,7 +49,7 @@ class BoundGradients {
     if (absl::Status sealed = bound.sync_->Seal(); !sealed.ok()) return sealed;
     const auto bind = [sync = bound.sync_.get(), ids = bound.ids_] {
       for (const auto& [parameter, id] : ids) {
-        parameter->BindGradient(sync->template Gradient<T>(id).data());
+        parameter->BindGradient(sync->template Gradient<T>(id)->data());
       }
     };
     bound.sync_->OnMoved(bind);
@@ -61,8 +61,8 @@ class BoundGradients {
   // and this process updates its part of each, until Settle.
   void BindValues() {
     for (const auto& [parameter, id] : ids_) {
-      const ParameterSlice slice = sync_->Slice(id);
-      parameter->BindValue(sync_->template Value<T>(id).data(),
+      const ParameterSlice slice = *sync_->Slice(id);
+      parameter->BindValue(sync_->template Value<T>(id)->data(),
                            {.offset = slice.offset, .count = slice.count});
     }
   }

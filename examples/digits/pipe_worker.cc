@@ -120,7 +120,7 @@ class PipelineWorker {
     if (device() != nullptr) return sync_->OnMoved([] {});
     const auto bind = [this] {
       for (const auto& [parameter, id] : ids_) {
-        parameter->BindGradient(sync_->Gradient<double>(id).data());
+        parameter->BindGradient(sync_->Gradient<double>(id)->data());
       }
     };
     sync_->OnMoved(bind);
@@ -131,7 +131,7 @@ class PipelineWorker {
   absl::Status FetchGradients() {
     if (device() == nullptr) return absl::OkStatus();
     for (const auto& [parameter, id] : ids_) {
-      absl::Status got = device()->Download(sync_->Gradient<double>(id).data(),
+      absl::Status got = device()->Download(sync_->Gradient<double>(id)->data(),
                                             parameter->gradient().data(),
                                             parameter->size() * sizeof(double));
       if (!got.ok()) return got;
@@ -188,7 +188,7 @@ class PipelineWorker {
   absl::Status Submit(const Parameter<double>& parameter, ParameterId id) {
     if (device() == nullptr) return sync_->Submit(id);
     absl::Status put = device()->Upload(parameter.gradient().data(),
-                                        sync_->Gradient<double>(id).data(),
+                                        sync_->Gradient<double>(id)->data(),
                                         parameter.size() * sizeof(double));
     return put.ok() ? sync_->Submit(id, device()->stream()) : put;
   }

@@ -13,15 +13,16 @@ int main() {
   if (auto status = (*sync)->Seal(); !status.ok()) {
     return std::puts(status.ToString().c_str()), 1;
   }
+  const auto gradient = *(*sync)->Gradient<float>(*id);  // in its bucket
 
   float w = 0;
   const float x = 1.0f + (*session)->rank(), y = 3 * x;
   for (int step = 0; step < 100; ++step) {
-    (*sync)->Gradient<float>(*id)[0] = 2 * (w * x - y) * x;  // in its bucket
+    gradient[0] = 2 * (w * x - y) * x;
     if (!(*sync)->Submit(*id).ok()) break;  // returns at once; may travel
     auto verdict = (*sync)->Finish({.samples = 1});
     if (!verdict.ok()) return std::puts(verdict.status().ToString().c_str()), 1;
-    const float mean = (*sync)->Gradient<float>(*id)[0];  // over all workers
+    const float mean = gradient[0];          // over all workers
     if (verdict->finite) w -= 0.02f * mean;  // else every worker skips the step
     if (verdict->IsLast()) break;  // an operator stops the job, for all alike
   }

@@ -47,7 +47,7 @@ absl::Status Train(lockstep::Session& session, int steps) {
   for (int step = 1; step <= steps; ++step) {
     const Clock::time_point start = Clock::now();
     for (int p = kParameters; p-- > 0;) {
-      (*sync)->Gradient<float>(ids[p])[0] =
+      (*(*sync)->Gradient<float>(ids[p]))[0] =
           static_cast<float>(session.rank() + 1);
       if (absl::Status s = (*sync)->Submit(ids[p]); !s.ok()) return s;
     }

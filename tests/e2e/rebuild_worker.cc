@@ -38,7 +38,7 @@ absl::Status Train(Session& session, const char* file) {
   std::vector<absl::Span<float>> views;
   const auto fetch = [&] {
     views.clear();
-    for (const ParameterId id : ids) views.push_back(sync.Gradient<float>(id));
+    for (const ParameterId id : ids) views.push_back(*sync.Gradient<float>(id));
   };
   bool moved = false;
   sync.OnMoved([&] {

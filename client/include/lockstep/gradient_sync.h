@@ -4,7 +4,7 @@
 //   for (auto& p : model)
 //     p.id = *sync->Register({.name = p.name, .shape = p.shape});
 //   sync->Seal();                        // all ranks agree; buckets exist
-//   for (auto& p : model) p.grad = sync->Gradient<float>(p.id);
+//   for (auto& p : model) p.grad = *sync->Gradient<float>(p.id);
 //   for (;;) {
 //     backward([&](auto& p) { sync->Submit(p.id); });   // as each is ready
 //     auto verdict = sync->Finish({.samples = batch});
@@ -45,7 +45,7 @@
 // program that allows it says how it fetches its views again:
 //
 //   const auto fetch = [&] {
-//     for (auto& p : model) p.grad = sync->Gradient<float>(p.id);
+//     for (auto& p : model) p.grad = *sync->Gradient<float>(p.id);
 //   };
 //   sync->OnMoved(fetch);
 //   fetch();
@@ -86,15 +86,15 @@
 // live here too, and travel at the beginning of the next step, while its
 // forward pass goes on:
 //
-//   for (auto& p : model) Initialise(sync->Value<float>(p.id));
+//   for (auto& p : model) Initialise(*sync->Value<float>(p.id));
 //   for (;;) {
 //     sync->GatherParameters();          // the other ranks' parts; at once
 //     forward([&](auto& p) { sync->AwaitParameter(p.id); });  // before its use
 //     backward([&](auto& p) { sync->Submit(p.id); });
 //     auto verdict = sync->Finish();
 //     for (auto& p : model) {            // this rank's part of each
-//       const auto slice = sync->Slice(p.id);
-//       optimizer.Step(sync->Value<float>(p.id), sync->Gradient<float>(p.id),
+//       const auto slice = *sync->Slice(p.id);
+//       optimizer.Step(*sync->Value<float>(p.id), *sync->Gradient<float>(p.id),
 //                      slice, verdict->UpdateFactor(1.0));
 //     }
 //     if (verdict->IsLast()) break;
@@ -149,9 +149,11 @@
 //          with OnMoved, until the handler has returned.
 //          Streams must have passed what was submitted on them, and every
 //          PendingVerdict::Wait have returned, before it is destroyed.
-// Errors:  a wrong call (unknown parameter, a second Submit, one that BeginPass
-//          did not announce, a buffer of another size) is InvalidArgument and
-//          changes nothing: correct it and go on. After a verdict that is the
+// Errors:  none ends the process. A wrong call (unknown parameter, a second
+//          Submit, one that BeginPass did not announce, a buffer of another
+//          size, a view of another type) is InvalidArgument, a step call before
+//          Seal is FailedPrecondition, and neither changes anything: correct
+//          it and go on. After a verdict that is the
 //          last (Verdict::IsLast) every step call is Cancelled. When the epoch
 //          has ended, every call returns why: Session::status(). A call that
 //          meets the failure first waits for the coordinator to say what is
@@ -261,13 +263,13 @@ class LOCKSTEP_EXPORT GradientSync {
   absl::Status Seal();
 
   // The parameter's gradient in its bucket; row-major, aligned to 64 bytes.
-  // Zeroed by Seal. T must be of the dtype's size. Without OnMoved the view
-  // stays valid for good; the first such call may wait for a verdict that is
-  // being exchanged.
+  // Zeroed by Seal. Without OnMoved the view stays valid for good; the first
+  // such call may wait for a verdict that is being exchanged. Errors:
+  // FailedPrecondition before Seal; InvalidArgument for an unknown parameter,
+  // and for a T of another size than the dtype's.
   template <typename T>
-  absl::Span<T> Gradient(ParameterId parameter) {
-    const absl::Span<std::byte> bytes = GradientBytes(parameter, sizeof(T));
-    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  absl::StatusOr<absl::Span<T>> Gradient(ParameterId parameter) {
+    return ViewAs<T>(GradientBytes(parameter, sizeof(T)));
   }
 
   // Allows buckets to move. `handler` fetches the views again: it is called
@@ -282,22 +284,24 @@ class LOCKSTEP_EXPORT GradientSync {
   // Gradient and nothing else of this object, and must not throw. With steps in
   // flight the caller's thread may run meanwhile: then only work on the stream
   // may use what it changes. Best called before the first Gradient; replaces
-  // the handler before it; never with a null function.
+  // the handler before it. A null function forbids buckets to move, from now
+  // on; that call may wait for a verdict that is being exchanged.
   void OnMoved(std::function<void()> handler);
 
   // The part of the parameter that this rank updates: all of it, unless the
   // job's spec says sync: reduce_scatter. The parts of all ranks that reduce
-  // the parameter together make it up.
-  ParameterSlice Slice(ParameterId parameter) const;
+  // the parameter together make it up. Errors: FailedPrecondition before Seal,
+  // InvalidArgument (unknown parameter).
+  absl::StatusOr<ParameterSlice> Slice(ParameterId parameter) const;
 
   // sync: reduce_scatter only: the parameter itself, laid out like its
   // gradient, all of it. The slice is this rank's to write, from Seal to the
   // first GatherParameters and from a verdict to the next; the rest is written
-  // by the gathers. Zeroed by Seal; valid for good.
+  // by the gathers. Zeroed by Seal; valid for good. Errors: as Gradient, and
+  // FailedPrecondition in another sync mode.
   template <typename T>
-  absl::Span<T> Value(ParameterId parameter) {
-    const absl::Span<std::byte> bytes = ValueBytes(parameter, sizeof(T));
-    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  absl::StatusOr<absl::Span<T>> Value(ParameterId parameter) {
+    return ViewAs<T>(ValueBytes(parameter, sizeof(T)));
   }
 
   // --- Every step ---
@@ -365,7 +369,7 @@ class LOCKSTEP_EXPORT GradientSync {
   // Zeros all gradients, for callers that accumulate into views: between Finish
   // and the next BeginPass or Submit. Later it leaves alone what may be
   // travelling: what was submitted, and after BeginPass what was not announced.
-  // With steps in flight it does nothing.
+  // With steps in flight, and before Seal, it does nothing.
   void ZeroGradients();
 
   // Ends the step: parameters that were not submitted contribute zeros; waits
@@ -395,8 +399,8 @@ class LOCKSTEP_EXPORT GradientSync {
   // Names of the parameters, by ParameterId::index.
   const std::vector<std::string>& names() const;
 
-  // Who runs the transfers of the step in progress: kInline or kThread. After
-  // Seal.
+  // Who runs the transfers of the step in progress: kInline or kThread. Before
+  // Seal: what the job's spec says.
   Overlap overlap() const;
 
   // Exposed communication: the seconds for which communication held the
@@ -412,11 +416,17 @@ class LOCKSTEP_EXPORT GradientSync {
  private:
   class LOCKSTEP_HIDDEN Impl;
   explicit GradientSync(std::unique_ptr<Impl> impl);
-  absl::Span<std::byte> GradientBytes(ParameterId parameter,
-                                      size_t element_bytes);
-  absl::Span<std::byte> ValueBytes(ParameterId parameter, size_t element_bytes);
-  // Ends the process if it is not.
-  void CheckRegistered(ParameterId parameter) const;
+  template <typename T>
+  static absl::StatusOr<absl::Span<T>> ViewAs(
+      const absl::StatusOr<absl::Span<std::byte>>& bytes) {
+    if (!bytes.ok()) return bytes.status();
+    return absl::Span<T>(reinterpret_cast<T*>(bytes->data()),
+                         bytes->size() / sizeof(T));
+  }
+  absl::StatusOr<absl::Span<std::byte>> GradientBytes(ParameterId parameter,
+                                                      size_t element_bytes);
+  absl::StatusOr<absl::Span<std::byte>> ValueBytes(ParameterId parameter,
+                                                   size_t element_bytes);
   // `stream` null: now, or wait.
   absl::Status Gather(Stream* stream);
   absl::Status Await(ParameterId parameter, Stream* stream);

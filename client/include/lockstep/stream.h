@@ -47,7 +47,8 @@ class LOCKSTEP_EXPORT Event {
   bool Done() const { return state_ == nullptr || state_->Done(); }
 
   // Blocks until Done or until `timeout` has passed (DeadlineExceeded). Says
-  // nothing about whether that work succeeded.
+  // nothing about whether that work succeeded. FailedPrecondition in work of
+  // the stream itself, which it would wait for.
   absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const {
     return state_ == nullptr ? absl::OkStatus() : state_->Wait(timeout);
   }
@@ -73,7 +74,7 @@ class LOCKSTEP_EXPORT Stream {
   virtual void WaitFor(const Event& event) = 0;
 
   // Blocks until all that was enqueued has run; the stream's first error, which
-  // it clears. Must not be called from work on the stream itself.
+  // it clears. FailedPrecondition in work of the stream itself.
   virtual absl::Status Synchronize() = 0;
 
  protected:
@@ -105,8 +106,10 @@ class LOCKSTEP_EXPORT HostStream final : public Stream {
   ~HostStream() override;
 
   // From kThread to kOnWait, or back. What was enqueued before is run as it
-  // would have been; the order stays.
-  void SetExecution(Execution execution);
+  // would have been; the order stays. InvalidArgument, and no change, from or
+  // to kInline.
+  absl::Status SetExecution(Execution execution);
+  Execution execution() const;
 
   // Enqueues `work`; does not block, unless it runs it. Its status, if not OK,
   // becomes the stream's first error. `work` is destroyed before later work

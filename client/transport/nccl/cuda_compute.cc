@@ -189,8 +189,10 @@ class CudaQueue final : public Compute::Queue {
     });
   }
   void SetOnDrain(bool on_drain) override {
-    driver_.SetExecution(on_drain ? HostStream::Execution::kOnWait
-                                  : HostStream::Execution::kThread);
+    driver_
+        .SetExecution(on_drain ? HostStream::Execution::kOnWait
+                               : HostStream::Execution::kThread)
+        .IgnoreError();
   }
   void Drain() override { driver_.Synchronize().IgnoreError(); }
 

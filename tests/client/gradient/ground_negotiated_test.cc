@@ -52,7 +52,7 @@ class NegotiatedOnFakeGpus : public NegotiatedJob {
 
   absl::Span<float> Reached(Device& device, int parameter) {
     const absl::Span<float> view =
-        device.sync.Gradient<float>(device.ids[parameter]);
+        *device.sync.Gradient<float>(device.ids[parameter]);
     return {gpus_.Reach(view.data()), view.size()};
   }
 

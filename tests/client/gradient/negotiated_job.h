@@ -28,7 +28,7 @@ struct Device {
   std::vector<ParameterId> ids;  // in the order of its registration
 
   int rank() const { return session.rank(); }
-  float* view(int p) { return sync.Gradient<float>(ids[p]).data(); }
+  float* view(int p) { return sync.Gradient<float>(ids[p])->data(); }
 };
 
 class NegotiatedJob : public testing::Test {
@@ -63,6 +63,9 @@ class NegotiatedJob : public testing::Test {
       int /*worker*/) {
     return transport::MakeInprocTransport(&hub_);
   }
+
+  // What each rank's program does once it has registered.
+  virtual void BeforeSeal(GradientSync&) {}
 
   absl::Status ReportDeath(int worker) {
     return server_.Ask([&](core::RequestId request) {
@@ -115,6 +118,7 @@ class NegotiatedJob : public testing::Test {
       if (!id.ok()) return id.status();
       device.ids.push_back(*id);
     }
+    BeforeSeal(**sync);
     if (absl::Status sealed = (*sync)->Seal(); !sealed.ok()) return sealed;
     if (absl::Status ended = program(device); !ended.ok()) return ended;
     return (*session)->Leave();

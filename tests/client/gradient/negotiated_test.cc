@@ -27,7 +27,7 @@ constexpr int kBias = 1;
 
 // Fills the view, and submits it.
 absl::Status Give(Device& device, int parameter, float value) {
-  for (float& element : device.sync.Gradient<float>(device.ids[parameter])) {
+  for (float& element : *device.sync.Gradient<float>(device.ids[parameter])) {
     element = value;
   }
   return device.sync.Submit(device.ids[parameter]);
@@ -40,7 +40,7 @@ absl::Status Begin(Device& device, const std::vector<int>& parameters) {
 }
 
 void ExpectView(Device& device, int parameter, float value) {
-  EXPECT_THAT(device.sync.Gradient<float>(device.ids[parameter]), Each(value))
+  EXPECT_THAT(*device.sync.Gradient<float>(device.ids[parameter]), Each(value))
       << "rank " << device.rank() << ", " << device.sync.names()[parameter];
 }
 
@@ -224,9 +224,9 @@ TEST_F(BurnsDefect, ABufferIsNotTheBuckets) {
     LOCKSTEP_TEST_TRY(device.sync.Submit(device.ids[kBias], shared.data() + 1,
                                          2 * sizeof(float)));
     LOCKSTEP_TEST_TRY(device.sync.Finish().status());
-    EXPECT_THAT(device.sync.Gradient<float>(device.ids[kWeight]),
+    EXPECT_THAT(*device.sync.Gradient<float>(device.ids[kWeight]),
                 testing::ElementsAre(1, 2, 3));
-    EXPECT_THAT(device.sync.Gradient<float>(device.ids[kBias]),
+    EXPECT_THAT(*device.sync.Gradient<float>(device.ids[kBias]),
                 testing::ElementsAre(2, 3));
     EXPECT_THAT(shared, testing::ElementsAre(1, 2, 3));
     return absl::OkStatus();
@@ -373,7 +373,7 @@ absl::Status RunPass(Device& device, uint64_t seed, uint64_t pass) {
   for (size_t p = 0; p < device.ids.size(); ++p) {
     const int index = static_cast<int>(p);
     const float expected = graph.Expected(pass, rank, index);
-    for (const float value : device.sync.Gradient<float>(device.ids[p])) {
+    for (const float value : *device.sync.Gradient<float>(device.ids[p])) {
       EXPECT_FLOAT_EQ(value, expected)
           << device.sync.names()[p] << " on rank " << rank << " in pass "
           << pass << " of seed " << seed;

@@ -74,7 +74,7 @@ class Program {
   void Fetch() {
     views_.clear();
     for (const ParameterId id : ids_) {
-      views_.push_back(sync_->Gradient<float>(id));
+      views_.push_back(*sync_->Gradient<float>(id));
     }
   }
   // Over the world, or over the ranks of this column of data=2,pipe=2.

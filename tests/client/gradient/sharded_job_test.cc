@@ -93,7 +93,7 @@ class Program {
     if (absl::Status sealed = sync_->Seal(); !sealed.ok()) return sealed;
     for (size_t p = 0; p < values.size(); ++p) {
       std::copy(values[p].begin(), values[p].end(),
-                sync_->Value<float>(ids_[p]).begin());
+                sync_->Value<float>(ids_[p])->begin());
     }
     return absl::OkStatus();
   }
@@ -110,7 +110,7 @@ class Program {
   // The rest of a step; updates this rank's slices.
   absl::StatusOr<Verdict> Finish(double max_norm = kNoLimit, bool more = true) {
     for (size_t p = 0; p < ids_.size(); ++p) {
-      const absl::Span<float> gradient = sync_->Gradient<float>(ids_[p]);
+      const absl::Span<float> gradient = *sync_->Gradient<float>(ids_[p]);
       for (size_t i = 0; i < gradient.size(); ++i) {
         gradient[i] = ScaleOf(rank_, step_) * Pattern(p, i);
       }
@@ -122,9 +122,9 @@ class Program {
     ++step_;
     const float factor = static_cast<float>(verdict->UpdateFactor(max_norm));
     for (const ParameterId id : ids_) {
-      const ParameterSlice slice = sync_->Slice(id);
-      const absl::Span<float> value = sync_->Value<float>(id);
-      const absl::Span<float> gradient = sync_->Gradient<float>(id);
+      const ParameterSlice slice = *sync_->Slice(id);
+      const absl::Span<float> value = *sync_->Value<float>(id);
+      const absl::Span<float> gradient = *sync_->Gradient<float>(id);
       for (size_t i = slice.offset; i < slice.offset + slice.count; ++i) {
         value[i] -= factor * gradient[i];
       }
@@ -141,7 +141,7 @@ class Program {
   Values Read() const {
     Values values;
     for (const ParameterId id : ids_) {
-      const absl::Span<float> value = sync_->Value<float>(id);
+      const absl::Span<float> value = *sync_->Value<float>(id);
       values.emplace_back(value.begin(), value.end());
     }
     return values;

@@ -200,10 +200,29 @@ TEST(ExecutorTest, AStepThatDoesNotFitThePlanIsRefused) {
        .loss = &loss,
        .output = output,
        .shared = {TensorView{}}},
+      {.stages = {nullptr}, .loss = &loss, .output = output},
   };
   for (const Step& step : steps) {
     EXPECT_EQ(world.executor(1).Run(step).status().code(),
               absl::StatusCode::kInvalidArgument);
+  }
+  world.ExpectEqualToOneProcess(0);
+}
+
+// The lanes would add up other memory than the plan says.
+TEST(ExecutorTest, SharedGradientsOfAnotherTypeAreRefused) {
+  PipelineWorld world({.shape = {kOneFOneB, 2, 2, 1}, .shared = true});
+  TanhStage stage(WeightOf(0));
+  std::vector<double> memory(kWidth * kWidth);
+  for (const TensorView& wrong :
+       {TensorView{nullptr, {DType::kF64, {kWidth, kWidth}}},
+        TensorView{memory.data(), {DType::kF32, {kWidth, kWidth}}},
+        TensorView{memory.data(), {DType::kF64, {kWidth}}}}) {
+    const absl::Status refused =
+        world.executor(0).Run({.stages = {&stage}, .shared = {wrong}}).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("the shared gradient of tied"));
   }
   world.ExpectEqualToOneProcess(0);
 }

@@ -144,7 +144,7 @@ class JobWorker {
     seen.stages = (*pipeline)->stages();
     for (const ParameterId id : ids_) {
       seen.slices.push_back(id.index < 0 ? ParameterSlice()
-                                         : (*sync)->Slice(id));
+                                         : *(*sync)->Slice(id));
     }
     EXPECT_GT((*pipeline)->buffer_bytes(), 0u);
     std::vector<SharingStage> stages;
@@ -229,12 +229,12 @@ class JobWorker {
         gradients.emplace_back();
         continue;
       }
-      const auto reduced = sync.Gradient<double>(id);
+      const auto reduced = *sync.Gradient<double>(id);
       const double* const values = Reach(reduced.data());
       gradients.emplace_back(values, values + reduced.size());
     }
     if (!tied_stages_.empty()) {
-      const auto reduced = sync.Gradient<double>(tied_id_);
+      const auto reduced = *sync.Gradient<double>(tied_id_);
       seen.tied.emplace_back(reduced.begin(), reduced.end());
     }
     return absl::OkStatus();
@@ -246,7 +246,7 @@ class JobWorker {
     shared_.assign(kWidth * kWidth, 0);
     double* at = shared_.data();
     if (tied.in_view) {
-      at = sync.Gradient<double>(tied_id_).data();
+      at = sync.Gradient<double>(tied_id_)->data();
       std::fill_n(at, kWidth * kWidth, 0.0);
     }
     for (const int stage : tied_stages_) {
@@ -274,7 +274,7 @@ class JobWorker {
     if (site_ == nullptr) {
       return sync.Submit(id, gradient.data(), gradient.size() * sizeof(double));
     }
-    double* const view = Reach(sync.Gradient<double>(id).data());
+    double* const view = Reach(sync.Gradient<double>(id)->data());
     absl::Status copied = site_->Enqueue([view, &gradient] {
       std::copy(gradient.begin(), gradient.end(), view);
     });

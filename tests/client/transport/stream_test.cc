@@ -172,14 +172,32 @@ TEST(StreamTest, TakesWorkFromManyThreadsAndFromItsOwnWork) {
   EXPECT_EQ(ran.load(), 400);
 }
 
-TEST(StreamDeathTest, CannotWaitForItself) {
-  EXPECT_DEATH(
-      {
-        HostStream stream;
-        stream.Enqueue([&] { return stream.Synchronize(); });
-        (void)stream.Record().Wait();
-      },
-      "stream's own work");
+TEST(StreamTest, CannotWaitForItself) {
+  for (const auto execution :
+       {HostStream::Execution::kThread, HostStream::Execution::kInline,
+        HostStream::Execution::kOnWait}) {
+    HostStream stream("ls-stream", execution);
+    stream.Enqueue([&] { return stream.Synchronize(); });
+    EXPECT_EQ(stream.Synchronize().code(),
+              absl::StatusCode::kFailedPrecondition);
+    stream.Enqueue([&] {
+      const Event behind_this_work = stream.Record();
+      EXPECT_FALSE(behind_this_work.Done());
+      return behind_this_work.Wait();
+    });
+    EXPECT_EQ(stream.Synchronize().code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+TEST(StreamTest, AnInlineStreamStaysOne) {
+  HostStream called("ls-stream", HostStream::Execution::kInline);
+  EXPECT_EQ(called.SetExecution(HostStream::Execution::kThread).code(),
+            absl::StatusCode::kInvalidArgument);
+  HostStream stream;
+  EXPECT_EQ(stream.SetExecution(HostStream::Execution::kInline).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream.execution(), HostStream::Execution::kThread);
 }
 
 // --- Streams that run on their callers' threads
@@ -382,7 +400,8 @@ TEST(OnWaitStreamTest, AChangeOfWhoRunsLosesNothingAndKeepsTheOrder) {
   std::vector<int> ran;
   std::vector<Event> moments;
   for (int i = 0; i < 200; ++i) {
-    stream.SetExecution(i / 7 % 2 == 0 ? kThread : kOnWait);
+    ASSERT_EQ(stream.SetExecution(i / 7 % 2 == 0 ? kThread : kOnWait),
+              absl::OkStatus());
     stream.Enqueue([&ran, i] {
       ran.push_back(i);
       return absl::OkStatus();
@@ -408,7 +427,8 @@ TEST(OnWaitStreamTest, AThreadThatWasPassedOverComesBack) {
   HostStream stream("changing", kThread);
   int ran = 0;
   for (int round = 0; round < 100; ++round) {
-    stream.SetExecution(round % 2 == 0 ? kThread : kOnWait);
+    ASSERT_EQ(stream.SetExecution(round % 2 == 0 ? kThread : kOnWait),
+              absl::OkStatus());
     for (int i = 0; i < 3; ++i) {
       stream.Enqueue([&ran] {
         ++ran;
@@ -428,7 +448,7 @@ TEST(OnWaitStreamTest, WorkForTheThreadTakesEarlierWorkWithIt) {
     return absl::OkStatus();
   };
   stream.Enqueue(note);
-  stream.SetExecution(kThread);
+  ASSERT_EQ(stream.SetExecution(kThread), absl::OkStatus());
   stream.Enqueue(note);
   EXPECT_TRUE(stream.Synchronize().ok());
   ASSERT_EQ(threads.size(), 2u);
