@@ -36,6 +36,7 @@ absl::StatusOr<BucketStore> BucketStore::Create(
   store.flags_.resize(plan.buckets.size());
   store.casts_.resize(plan.buckets.size());
   store.sums_.resize(plan.buckets.size());
+  store.wide_.resize(plan.buckets.size());
   store.added_.resize(parameters.size());
   for (int parameter : parameters) {
     const Place place = place_of[parameter];
@@ -89,6 +90,7 @@ absl::Status BucketStore::EnlistBuckets(
 std::vector<const ArenaBuffer*> BucketStore::Travelling(int b) const {
   std::vector<const ArenaBuffer*> travelling;
   if (casts_[b]) travelling.push_back(&casts_[b]->wire());
+  if (IsWide(b)) travelling.push_back(&wide_[b]);
   const bool sums_elsewhere = sums_[b] && sums_[b]->sum_buffer().bytes() > 0;
   if (!casts_[b] || (sums_[b] && !sums_elsewhere)) {
     travelling.push_back(&memory_[b]);
@@ -214,6 +216,40 @@ void BucketStore::Unload(Site& site, int b, const plan::Slice& slice) {
     site.CastScale(wire.data, wire.dtype, 1, BucketData(b), of.dtype,
                    of.flags_offset);
   }
+  const ArenaBuffer& fetched = flags_[b].fetched;
+  site.Copy(FlagsOnWire(b), fetched.data(), fetched.bytes());
+}
+
+absl::Status BucketStore::MakeWide(
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    const plan::Bucket& of = plan_->buckets[b];
+    const bool is_half = of.dtype == DType::kF16 || of.dtype == DType::kBF16;
+    if (memory_[b].bytes() == 0 || !is_half || of.op != ReduceOp::kMean) {
+      continue;
+    }
+    absl::StatusOr<ArenaBuffer> memory =
+        allocate(of.total * SizeOf(DType::kF32));
+    if (!memory.ok()) return memory.status();
+    wide_[b] = *std::move(memory);
+  }
+  return absl::OkStatus();
+}
+
+void BucketStore::LoadWide(Site& site, int b) {
+  const plan::Bucket& of = bucket(b);
+  site.CastScale(BucketData(b), of.dtype, 1, Wide(b), DType::kF32,
+                 of.flags_offset);
+  site.WriteFlags(flags_[b].own, DType::kF32,
+                  Wide(b) + of.flags_offset * SizeOf(DType::kF32));
+}
+
+void BucketStore::UnloadWide(Site& site, int b, double factor) {
+  const plan::Bucket& of = bucket(b);
+  site.CastScale(Wide(b), DType::kF32, factor, BucketData(b), of.dtype,
+                 of.flags_offset);
+  site.CastScale(Wide(b) + of.flags_offset * SizeOf(DType::kF32), DType::kF32,
+                 1, FlagsOnWire(b), of.dtype, of.slots.size());
   const ArenaBuffer& fetched = flags_[b].fetched;
   site.Copy(FlagsOnWire(b), fetched.data(), fetched.bytes());
 }

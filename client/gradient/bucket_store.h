@@ -111,6 +111,15 @@ class BucketStore {
     DType dtype = DType::kF32;
   };
   Wire OnWire(int b) const;
+  // Memory in f32 for each bucket of halves whose mean is over some of its
+  // ranks only: its sum is taken there, so that it is rounded once.
+  absl::Status MakeWide(
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
+  bool IsWide(int b) const { return wide_[b].bytes() > 0; }
+  std::byte* Wide(int b) const { return wide_[b].data(); }
+  // As Load, to there; and back, as Unload, times `factor`.
+  void LoadWide(Site& site, int b);
+  void UnloadWide(Site& site, int b, double factor);
   // Before its reduction: the gradients and what was said of them are there ...
   void Load(Site& site, int b);
   // ... and behind it: both are fetched, gradients of the slice that this rank
@@ -147,6 +156,7 @@ class BucketStore {
   std::vector<Flags> flags_;         // likewise
   std::vector<std::optional<WireCast>> casts_;  // likewise, with a wire dtype
   std::vector<std::optional<LeafSums>> sums_;   // likewise, with leaves
+  std::vector<ArenaBuffer> wide_;               // by bucket, where MakeWide did
   std::vector<LeafSums::Progress> added_;       // in this step, by parameter
   // Before the memory goes.
   std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;

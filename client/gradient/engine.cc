@@ -53,6 +53,10 @@ absl::Status Engine::Prepare() {
   if (absl::Status counted = CountLeaves(**first); !counted.ok()) {
     return counted;
   }
+  if (negotiates()) {
+    absl::Status made = (*first)->store().MakeWide(options_.allocate);
+    if (!made.ok()) return made;
+  }
   layouts_ = std::make_unique<Layouts>(*std::move(first),
                                        std::move(options_.on_moved));
   if (options_.sharded) {
@@ -154,8 +158,17 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
       return Deliver(delivery, site);
     });
   }
-  return RunOn(
+  absl::Status enqueued = RunOn(
       stream, [this, delivery](Site& site) { return Deliver(delivery, site); });
+  if (enqueued.ok() && capturing_ == nullptr) NoteLazy(*stream);
+  return enqueued;
+}
+
+void Engine::NoteLazy(Stream& stream) {
+  Event driver = options_.compute->Driver(stream);
+  if (driver.state() == nullptr) return;
+  MutexLock lock(&mutex_);
+  lazy_.push_back(std::move(driver));
 }
 
 absl::Status Engine::CheckStream(Stream* stream) const {

@@ -239,6 +239,8 @@ class Engine {
   absl::Status BeginPassIfNone();
   absl::Status ForgetUnannounced(const std::vector<int>& announced);
 
+  // A stream that has to be waited for before Finish waits.
+  void NoteLazy(Stream& stream);
   // Compute::Perform: the end of the step while it waits ends the work too, and
   // a failure on a stream is this rank's.
   absl::Status RunOn(Stream* stream, transport::Compute::Work work);
@@ -367,6 +369,10 @@ class Engine {
   std::string memory_ ABSL_GUARDED_BY(mutex_);  // how transfers reach it
   std::function<void(std::vector<uint32_t>)> watch_order_
       ABSL_GUARDED_BY(mutex_);
+
+  // Submits of this step on streams that nobody runs until they are waited for.
+  std::vector<Event> lazy_ ABSL_GUARDED_BY(mutex_);
+  Event gather_driver_;  // of the newest gather; by the training thread
 
   int leaves_ = 0;  // of a reproducible job's sums; fixed by Prepare
   std::vector<bool> sums_in_pairs_;  // by communicator; likewise

@@ -41,12 +41,14 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   verdict->max_norm = max_norm;
 
   Tally::Incomplete incomplete;
+  std::vector<Event> lazy;
   absl::AnyInvocable<void()> tell_order = [] {};
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
     if (!after_the_last_.ok()) return after_the_last_;
     if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
+    lazy = std::exchange(lazy_, {});
     supply_.Finish(options);
     if (values_ != nullptr) values_->EndStep();
     in_flight_ += 1;
@@ -56,6 +58,11 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   }
   if (options_.launched != nullptr) options_.launched->EndStep();
   tell_order();
+  // Whoever waits for the step runs what it waits for: here, if it is this
+  // call.
+  if (stream == nullptr) {
+    for (const Event& submitted : lazy) submitted.Wait().IgnoreError();
+  }
   absl::Status status = RunOn(
       stream, [this, verdict, incomplete = std::move(incomplete)](Site& site) {
         verdict->closed = options_.clock->Now();
@@ -65,6 +72,8 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     if (ended().ok()) Fail(-1, status);
     return status;
   }
+  verdict->set_driver(stream == nullptr ? Event()
+                                        : options_.compute->Driver(*stream));
   if (stream != nullptr) {
     if (absl::Status held = HoldBack(*stream, *verdict); !held.ok()) {
       return held;
@@ -79,7 +88,8 @@ absl::Status Engine::HoldBack(Stream& stream, PendingVerdict::State& verdict) {
     Fail(-1, hold.status());
     return hold.status();
   }
-  verdict.Holds(*std::move(hold));
+  verdict.Holds(*hold);
+  (*hold)->Begin();
   return absl::OkStatus();
 }
 

@@ -35,18 +35,22 @@ absl::Status Engine::GatherParameters(Stream* stream) {
   }
   const absl::StatusOr<uint64_t> number = values_->Begin();
   if (!number.ok()) return number.status();
-  return options_.compute->Perform(stream, [this, n = *number](Site& site) {
-    Layout& layout = layouts_->current();
-    for (const Layout::Gather& gather : layout.gathers()) {
-      reduction_->LaunchGather(
-          layout, gather, values_->BucketData(gather.bucket), {site.Done()},
-          [this, n, b = gather.bucket](Event done) {
-            values_->Arrived(b, n, std::move(done));
-          });
-    }
-    if (!site.status().ok()) Fail(-1, site.status());
-    return site.status();
-  });
+  absl::Status begun =
+      options_.compute->Perform(stream, [this, n = *number](Site& site) {
+        Layout& layout = layouts_->current();
+        for (const Layout::Gather& gather : layout.gathers()) {
+          reduction_->LaunchGather(
+              layout, gather, values_->BucketData(gather.bucket), {site.Done()},
+              [this, n, b = gather.bucket](Event done) {
+                values_->Arrived(b, n, std::move(done));
+              });
+        }
+        if (!site.status().ok()) Fail(-1, site.status());
+        return site.status();
+      });
+  gather_driver_ =
+      stream == nullptr ? Event() : options_.compute->Driver(*stream);
+  return begun;
 }
 
 absl::Status Engine::AwaitParameter(int parameter, Stream* stream) {
@@ -57,6 +61,8 @@ absl::Status Engine::AwaitParameter(int parameter, Stream* stream) {
   const absl::StatusOr<uint64_t> number = values_->Newest();
   if (!number.ok()) return number.status();
   if (stream == nullptr) {
+    absl::Status driven = gather_driver_.Wait();
+    if (!driven.ok()) return driven;
     const absl::StatusOr<Event> done = values_->Await(parameter, *number);
     if (!done.ok()) return done.status();
     if (absl::Status came = done->Wait(); !came.ok()) return came;

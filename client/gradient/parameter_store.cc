@@ -12,13 +12,14 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(
   MutexLock lock(&store->mutex_);
   for (const Layout::Gather& gather : layout.gathers()) {
     const plan::Bucket& bucket = layout.bucket(gather.bucket);
-    absl::StatusOr<ArenaBuffer> memory =
-        allocate(bucket.flags_offset * SizeOf(bucket.dtype));
-    if (!memory.ok()) return memory.status();
     const size_t buckets =
         std::max<size_t>(store->memory_.size(), gather.bucket + 1);
     store->memory_.resize(buckets);
     store->arrivals_.resize(buckets);
+    const size_t bytes = bucket.flags_offset * SizeOf(bucket.dtype);
+    if (bytes == 0) continue;  // of empty parameters
+    absl::StatusOr<ArenaBuffer> memory = allocate(bytes);
+    if (!memory.ok()) return memory.status();
     store->memory_[gather.bucket] = *std::move(memory);
   }
   return store;
@@ -29,6 +30,7 @@ absl::Status ParameterStore::Enlist(
     const BucketStore::Enlist& enlist) {
   if (!enlist) return absl::OkStatus();
   for (const Layout::Gather& gather : layout_.gathers()) {
+    if (memory_[gather.bucket].bytes() == 0) continue;
     auto enlisted =
         enlist(*communicator(gather.communicator), memory_[gather.bucket]);
     if (!enlisted.ok()) return enlisted.status();

@@ -49,6 +49,9 @@ class PendingVerdict::State {
     hold->Release(status, &scalars_);
   }
 
+  // Until `driver` is waited for, nobody may run what the verdict waits for.
+  void set_driver(Event driver) { driver_ = std::move(driver); }
+
   // What a stream's work reads.
   const VerdictScalars* scalars() const {
     MutexLock lock(&mutex_);
@@ -58,6 +61,7 @@ class PendingVerdict::State {
   }
 
   absl::StatusOr<Verdict> Wait() {
+    if (absl::Status driven = driver_.Wait(); !driven.ok()) return driven;
     {
       MutexLock lock(&mutex_);
       while (!result_) completed_.Wait(&mutex_);
@@ -76,6 +80,7 @@ class PendingVerdict::State {
 
  private:
   const std::function<absl::Status(const absl::Status&)> explain_;
+  Event driver_;            // fixed before anybody can wait
   VerdictScalars scalars_;  // fixed once there is a result
   mutable Mutex mutex_;
   CondVar completed_;

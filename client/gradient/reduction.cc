@@ -118,39 +118,51 @@ void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
   std::byte* wire = layout.store().OnWire(it.bucket).data;
   const bool some_only = share.announcers < communicator.size();
   const bool rescales = bucket.op == ReduceOp::kMean && some_only;
-  const bool by_sum = rescales && (WireOf(bucket) == DType::kF32 ||
-                                   WireOf(bucket) == DType::kF64);
+  const bool wide = rescales && layout.store().IsWide(it.bucket);
+  const bool by_sum = wide || (rescales && (WireOf(bucket) == DType::kF32 ||
+                                            WireOf(bucket) == DType::kF64));
+  if (wide) wire = layout.store().Wide(it.bucket);
+  const DType dtype = wide ? DType::kF32 : WireOf(bucket);
   const double factor = (by_sum ? 1.0 : communicator.size()) / share.announcers;
   // The flag apart: it says whether others gave a gradient.
   const auto zero = [data, &bucket](Site& site) {
     site.Zero(data, bucket.flags_offset * SizeOf(bucket.dtype));
   };
-  queue_->Launch({.after = std::move(after),
-                  .before =
-                      [&layout, &it, share, zero](Site& site) {
-                        if (!share.gives) zero(site);
-                        layout.store().Load(site, it.bucket);
-                        return site.status();
-                      },
-                  .communicate =
-                      [&communicator, &bucket, wire, by_sum](Stream& stream) {
-                        return communicator.AllReduce(
-                            wire, wire, bucket.total, WireOf(bucket),
-                            by_sum ? ReduceOp::kSum : bucket.op, stream);
-                      },
-                  .then =
-                      [=, this, &layout, &it, &bucket](
-                          Site& site, const absl::Status& launched) {
-                        if (!launched.ok()) return on_failure_(-1, launched);
-                        if (!Brought(site, layout, it)) return;
-                        if (rescales) {
-                          site.Scale(data, bucket.dtype, factor,
-                                     bucket.slots[0].count);
-                        }
-                        Count(site, layout, it);
-                        if (!share.gives) zero(site);
-                        FailUnless(-1, site.status());
-                      }});
+  queue_->Launch(
+      {.after = std::move(after),
+       .before =
+           [&layout, &it, share, zero, wide](Site& site) {
+             if (!share.gives) zero(site);
+             if (wide) {
+               layout.store().LoadWide(site, it.bucket);
+             } else {
+               layout.store().Load(site, it.bucket);
+             }
+             return site.status();
+           },
+       .communicate =
+           [&communicator, &bucket, wire, dtype, by_sum](Stream& stream) {
+             return communicator.AllReduce(wire, wire, bucket.total, dtype,
+                                           by_sum ? ReduceOp::kSum : bucket.op,
+                                           stream);
+           },
+       .then =
+           [=, this, &layout, &it, &bucket](Site& site,
+                                            const absl::Status& launched) {
+             if (!launched.ok()) return on_failure_(-1, launched);
+             if (!HasCome(it)) return;
+             if (wide) {
+               layout.store().UnloadWide(site, it.bucket, factor);
+             } else {
+               layout.store().Unload(site, it.bucket, it.slice);
+             }
+             if (rescales && !wide) {
+               site.Scale(data, bucket.dtype, factor, bucket.slots[0].count);
+             }
+             Count(site, layout, it);
+             if (!share.gives) zero(site);
+             FailUnless(-1, site.status());
+           }});
 }
 
 bool Reduction::IsChecked(Layout& layout, const Layout::Item& item) {
@@ -175,12 +187,14 @@ Checks Reduction::ChecksOf(const Layout::Item& item) {
 }
 
 bool Reduction::Brought(Site& site, Layout& layout, const Layout::Item& item) {
+  if (!HasCome(item)) return false;
+  layout.store().Unload(site, item.bucket, item.slice);
+  return true;
+}
+
+bool Reduction::HasCome(const Layout::Item& item) {
   const absl::Status reduced = communicators_[item.communicator]->status();
-  if (reduced.ok()) {
-    layout.store().Unload(site, item.bucket, item.slice);
-  } else {
-    on_failure_(item.communicator, reduced);
-  }
+  if (!reduced.ok()) on_failure_(item.communicator, reduced);
   return reduced.ok();
 }
 

@@ -77,8 +77,9 @@ class Reduction {
   void LaunchBucket(Layout& layout, int item, std::vector<Event> after);
 
   // The same in negotiated mode, for a bucket of one parameter. A mean is over
-  // those who announced: the sum times 1 / announcers; in f16 and bf16, where
-  // the sum may overflow, the mean over the group times size / announcers.
+  // those who announced: the sum times 1 / announcers, of f16 and bf16 summed
+  // in f32 and rounded once. A wire of halves, where the sum may overflow, has
+  // the mean over the group, and its f32 are multiplied by size / announcers.
   void LaunchShared(Layout& layout, int item, const Share& share,
                     std::vector<Event> after);
 
@@ -159,7 +160,8 @@ class Reduction {
   bool IsChecked(Layout& layout, const Layout::Item& item);
   // What Count looks at, and where it adds that.
   Checks ChecksOf(const Layout::Item& item);
-  // False, and told, if its communicator has failed.
+  // False, and told, if its communicator has failed; else it is unloaded.
+  bool HasCome(const Layout::Item& item);
   bool Brought(Site& site, Layout& layout, const Layout::Item& item);
   void Count(Site& site, Layout& layout, const Layout::Item& item);
   void FailUnless(int communicator, const absl::Status& status);

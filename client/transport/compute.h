@@ -133,6 +133,10 @@ class Compute {
     // hold; on a device also for work that was enqueued on the stream before
     // the hold was destroyed.
     virtual const void* message() const = 0;
+    // The stream stands from here on. Once, by who asked for the hold, when
+    // Release can come without it: a host's stream may run on that very thread,
+    // and then this blocks until Release. A device's stream stands already.
+    virtual void Begin() {}
     // Once, from any thread: the stream goes on with `message`, and with
     // `status`, unless it is OK, as its error.
     virtual void Release(const absl::Status& status, const void* message) = 0;
@@ -186,9 +190,15 @@ class Compute {
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(
       std::string name) = 0;
 
-  // Later work on `stream` waits for its Release, which must come.
+  // From Hold::Begin on later work on `stream` waits for its Release, which
+  // must come. The stream must live until then.
   virtual absl::StatusOr<std::shared_ptr<Hold>> HoldBack(
       Stream& stream, size_t message_bytes) = 0;
+
+  // What to wait for before anything that the work on `stream` so far brings
+  // about: the wait runs that work, if nobody else would. Complete at once for
+  // streams that run by themselves.
+  virtual Event Driver(Stream&) const { return Event(); }
 
   // Its thread is called `name`.
   virtual absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(

@@ -104,10 +104,15 @@ class HostQueue final : public Compute::Queue {
 };
 
 // A door that the stream stands at.
-class HostHold final : public Compute::Hold {
+class HostHold final : public Compute::Hold,
+                       public std::enable_shared_from_this<HostHold> {
  public:
-  explicit HostHold(size_t bytes)
-      : message_(new std::byte[bytes]()), bytes_(bytes) {}
+  HostHold(HostStream& stream, size_t bytes)
+      : stream_(stream), message_(new std::byte[bytes]()), bytes_(bytes) {}
+
+  void Begin() override {
+    stream_.Enqueue([hold = shared_from_this()] { return hold->Await(); });
+  }
 
   const void* message() const override { return message_.get(); }
   void Release(const absl::Status& status, const void* message) override {
@@ -117,13 +122,15 @@ class HostHold final : public Compute::Hold {
     open_ = true;
     opened_.NotifyAll();
   }
+
+ private:
   absl::Status Await() {
     MutexLock lock(&mutex_);
     while (!open_) opened_.Wait(&mutex_);
     return status_;
   }
 
- private:
+  HostStream& stream_;
   const std::unique_ptr<std::byte[]> message_;
   const size_t bytes_;
   Mutex mutex_;
@@ -182,9 +189,13 @@ class HostCompute final : public Compute {
 
   absl::StatusOr<std::shared_ptr<Hold>> HoldBack(Stream& stream,
                                                  size_t bytes) override {
-    const auto hold = std::make_shared<HostHold>(bytes);
-    static_cast<HostStream&>(stream).Enqueue([hold] { return hold->Await(); });
-    return std::shared_ptr<Hold>(hold);
+    return std::make_shared<HostHold>(static_cast<HostStream&>(stream), bytes);
+  }
+
+  Event Driver(Stream& stream) const override {
+    HostStream& queue = static_cast<HostStream&>(stream);
+    return queue.execution() == HostStream::Execution::kOnWait ? queue.Record()
+                                                               : Event();
   }
 
   absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {

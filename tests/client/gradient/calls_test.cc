@@ -1,14 +1,20 @@
-// What a program may call in whole jobs, with wrong arguments and too early.
+// What a program may call in whole jobs: with wrong arguments and too early, on
+// every kind of stream, and with gradients that are empty or halves.
 
+#include <cmath>
+#include <functional>
+#include <random>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cast_scale.h"
 #include "tests/client/gradient/negotiated_job.h"
 
 namespace lockstep::gradient {
 namespace {
 
 using testing::AllOf;
+using testing::Each;
 using testing::HasSubstr;
 
 // --- Wrong calls -------------------------------------------------------------
@@ -82,6 +88,282 @@ TEST_F(WrongCallsTest, AViewOfAValueHasItsTypeToo) {
               absl::StatusCode::kInvalidArgument);
     return device.sync.Value<float>(device.ids[0]).status();
   });
+}
+
+// --- Streams -----------------------------------------------------------------
+
+struct StreamCase {
+  HostStream::Execution execution;
+  Overlap overlap;
+};
+
+std::string NameOfCase(const StreamCase& c) {
+  const char* const executions[] = {"thread", "inline", "on_wait"};
+  return absl::StrCat(
+      executions[static_cast<int>(c.execution)],
+      c.overlap == Overlap::kInline ? "_closing" : "_overlapping");
+}
+
+class StreamKindsTest : public NegotiatedJob,
+                        public testing::WithParamInterface<StreamCase> {
+ protected:
+  StreamKindsTest() {
+    spec_.sync = SyncMode::kStatic;
+    spec_.overlap = GetParam().overlap;
+  }
+
+  static std::vector<ParameterOptions> Two(int) {
+    return {{.name = "w", .shape = {3}, .op = ReduceOp::kSum},
+            {.name = "v", .shape = {2}, .op = ReduceOp::kSum}};
+  }
+  // Each element of both views, enqueued, and both submitted behind it.
+  static absl::Status Submit(Device& device, float value, HostStream& stream) {
+    stream.Enqueue([&device, value] {
+      std::fill_n(device.view(0), 3, value);
+      std::fill_n(device.view(1), 2, value);
+      return absl::OkStatus();
+    });
+    LOCKSTEP_TEST_TRY(device.sync.Submit(device.ids[0], stream));
+    return device.sync.Submit(device.ids[1], stream);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, StreamKindsTest,
+    testing::Values(
+        StreamCase{HostStream::Execution::kThread, Overlap::kThread},
+        StreamCase{HostStream::Execution::kInline, Overlap::kThread},
+        StreamCase{HostStream::Execution::kInline, Overlap::kInline},
+        StreamCase{HostStream::Execution::kOnWait, Overlap::kThread},
+        StreamCase{HostStream::Execution::kOnWait, Overlap::kInline}),
+    [](const auto& info) { return NameOfCase(info.param); });
+
+TEST_P(StreamKindsTest, AVerdictCanBeWaitedFor) {
+  RunWell(2, Two, [](Device& device) -> absl::Status {
+    HostStream stream("ls-test", GetParam().execution);
+    for (int step = 0; step < 3; ++step) {
+      const float mine = static_cast<float>(step + device.rank());
+      LOCKSTEP_TEST_TRY(Submit(device, mine, stream));
+      auto pending = device.sync.FinishAsync({.samples = 2}, 1, stream);
+      LOCKSTEP_TEST_TRY(pending.status());
+      double samples = 0;
+      stream.Enqueue([&samples, scalars = pending->scalars()] {
+        samples = scalars->samples;
+        return absl::OkStatus();
+      });
+      const absl::StatusOr<Verdict> verdict = pending->Wait();
+      LOCKSTEP_TEST_TRY(verdict.status());
+      EXPECT_EQ(verdict->step, static_cast<uint64_t>(step));
+      LOCKSTEP_TEST_TRY(stream.Synchronize());
+      EXPECT_EQ(samples, 4) << "the stream went on behind the verdict";
+      EXPECT_THAT(*device.sync.Gradient<float>(device.ids[0]),
+                  Each(static_cast<float>(2 * step + 1)));
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Two are in flight (but on a stream that its caller runs), and the second is
+// waited for first.
+TEST_P(StreamKindsTest, StepsInFlightAreRunInOrder) {
+  RunWell(2, Two, [](Device& device) -> absl::Status {
+    HostStream stream("ls-test", GetParam().execution);
+    std::vector<PendingVerdict> pending;
+    for (int step = 0; step < 2; ++step) {
+      LOCKSTEP_TEST_TRY(Submit(device, 1, stream));
+      auto finished = device.sync.FinishAsync({}, 1, stream);
+      LOCKSTEP_TEST_TRY(finished.status());
+      pending.push_back(*std::move(finished));
+    }
+    LOCKSTEP_TEST_TRY(pending[1].Wait().status());
+    LOCKSTEP_TEST_TRY(pending[0].Wait().status());
+    return stream.Synchronize();
+  });
+}
+
+TEST_P(StreamKindsTest, FinishWaitsForWhatWasSubmittedOnThem) {
+  RunWell(2, Two, [](Device& device) -> absl::Status {
+    HostStream stream("ls-test", GetParam().execution);
+    for (int step = 0; step < 2; ++step) {
+      LOCKSTEP_TEST_TRY(Submit(device, 3, stream));
+      const absl::StatusOr<Verdict> verdict = device.sync.Finish();
+      LOCKSTEP_TEST_TRY(verdict.status());
+      EXPECT_THAT(verdict->contributed, Each(true));
+      EXPECT_THAT(*device.sync.Gradient<float>(device.ids[1]), Each(6.0f));
+    }
+    return stream.Synchronize();
+  });
+}
+
+TEST_P(StreamKindsTest, AGatherOnThemCanBeWaitedFor) {
+  spec_.sync = SyncMode::kReduceScatter;
+  RunWell(2, Two, [](Device& device) -> absl::Status {
+    HostStream stream("ls-test", GetParam().execution);
+    const auto value = *device.sync.Value<float>(device.ids[0]);
+    std::fill(value.begin(), value.end(), 7.0f);
+    LOCKSTEP_TEST_TRY(device.sync.GatherParameters(stream));
+    LOCKSTEP_TEST_TRY(device.sync.AwaitParameter(device.ids[0]));
+    EXPECT_THAT(value, Each(7.0f));
+    LOCKSTEP_TEST_TRY(device.sync.AwaitParameter(device.ids[1]));
+    LOCKSTEP_TEST_TRY(device.sync.Finish().status());
+    return stream.Synchronize();
+  });
+}
+
+// --- Empty gradients ---------------------------------------------------------
+
+struct EmptyCase {
+  const char* name;
+  SyncMode sync = SyncMode::kStatic;
+  DType dtype = DType::kF32;
+  std::optional<DType> wire = std::nullopt;
+  bool error_feedback = false;
+  int leaves = 0;
+};
+
+class EmptyParametersTest : public NegotiatedJob,
+                            public testing::WithParamInterface<EmptyCase> {
+ protected:
+  // One step of one rank; `ids` are all its parameters.
+  static absl::Status Step(Device& device) {
+    GradientSync& sync = device.sync;
+    const EmptyCase& c = GetParam();
+    if (c.sync == SyncMode::kReduceScatter) {
+      LOCKSTEP_TEST_TRY(sync.GatherParameters());
+      for (const ParameterId id : device.ids) {
+        LOCKSTEP_TEST_TRY(sync.AwaitParameter(id));
+      }
+    }
+    if (c.sync == SyncMode::kNegotiated) {
+      LOCKSTEP_TEST_TRY(sync.BeginPass(device.ids));
+    }
+    for (const ParameterId id : device.ids) {
+      LOCKSTEP_TEST_TRY(sync.Submit(id));
+    }
+    const absl::StatusOr<Verdict> verdict = sync.Finish();
+    LOCKSTEP_TEST_TRY(verdict.status());
+    EXPECT_THAT(verdict->contributed, Each(true));
+    return absl::OkStatus();
+  }
+
+  void RunWith(const NegotiatedJob::Registration& registration) {
+    const EmptyCase& c = GetParam();
+    spec_.sync = c.sync;
+    spec_.buckets.wire_dtype = c.wire;
+    spec_.buckets.error_feedback = c.error_feedback;
+    spec_.reproducible.leaves = c.leaves;
+    RunWell(2, registration, [](Device& device) -> absl::Status {
+      for (int step = 0; step < 2; ++step) LOCKSTEP_TEST_TRY(Step(device));
+      return absl::OkStatus();
+    });
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, EmptyParametersTest,
+    testing::Values(
+        EmptyCase{"static"}, EmptyCase{"bf16", SyncMode::kStatic, DType::kBF16},
+        EmptyCase{"wire", SyncMode::kStatic, DType::kF32, DType::kBF16},
+        EmptyCase{"error_feedback", SyncMode::kStatic, DType::kF32, DType::kF16,
+                  true},
+        EmptyCase{"slices", SyncMode::kReduceScatter},
+        EmptyCase{"slices_bf16", SyncMode::kReduceScatter, DType::kBF16},
+        EmptyCase{"slices_error_feedback", SyncMode::kReduceScatter,
+                  DType::kF32, DType::kBF16, true},
+        EmptyCase{"leaves", SyncMode::kStatic, DType::kF32, std::nullopt, false,
+                  2},
+        EmptyCase{"leaves_bf16", SyncMode::kStatic, DType::kBF16, std::nullopt,
+                  false, 2},
+        EmptyCase{"negotiated", SyncMode::kNegotiated},
+        EmptyCase{"negotiated_f16", SyncMode::kNegotiated, DType::kF16}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(EmptyParametersTest, AreReducedAloneInTheirBucket) {
+  RunWith([](int) {
+    return std::vector<ParameterOptions>{
+        {.name = "none", .shape = {0}, .dtype = GetParam().dtype}};
+  });
+}
+
+TEST_P(EmptyParametersTest, AreReducedBesideOthers) {
+  RunWith([](int) {
+    return std::vector<ParameterOptions>{
+        {.name = "none", .shape = {4, 0}, .dtype = GetParam().dtype},
+        {.name = "some", .shape = {5}, .dtype = GetParam().dtype}};
+  });
+}
+
+// --- Means of halves ---------------------------------------------------------
+
+class HalfMeansTest : public NegotiatedJob,
+                      public testing::WithParamInterface<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(Each, HalfMeansTest,
+                         testing::Values(DType::kF16, DType::kBF16),
+                         [](const auto& info) {
+                           return std::string(Name(info.param));
+                         });
+
+constexpr int kHalves = 500;
+
+// Values of one rank, as halves.
+std::vector<uint16_t> HalvesOf(int rank, DType dtype) {
+  std::mt19937 random(17 + rank);
+  std::uniform_real_distribution<float> some(-3, 3);
+  std::vector<float> values(kHalves);
+  for (float& value : values) value = some(random);
+  std::vector<uint16_t> halves(kHalves);
+  kernels::CastScale(values.data(), DType::kF32, 1, halves.data(), dtype,
+                     kHalves);
+  return halves;
+}
+
+// The mean over the first `ranks`, summed in f32 and rounded once.
+std::vector<uint16_t> MeanOf(int ranks, DType dtype) {
+  std::vector<float> sum(kHalves, 0);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<uint16_t> halves = HalvesOf(rank, dtype);
+    std::vector<float> values(kHalves);
+    kernels::CastScale(halves.data(), dtype, 1, values.data(), DType::kF32,
+                       kHalves);
+    for (int i = 0; i < kHalves; ++i) sum[i] += values[i];
+  }
+  std::vector<uint16_t> mean(kHalves);
+  kernels::CastScale(sum.data(), DType::kF32, 1.0 / ranks, mean.data(), dtype,
+                     kHalves);
+  return mean;
+}
+
+TEST_P(HalfMeansTest, OverSomeAnnouncersAreRoundedOnce) {
+  constexpr int kWorld = 4;
+  const DType dtype = GetParam();
+  RunWell(
+      kWorld,
+      [&](int) {
+        return std::vector<ParameterOptions>{
+            {.name = "w", .shape = {kHalves}, .dtype = dtype}};
+      },
+      [&](Device& device) -> absl::Status {
+        for (const int announcers : {3, 1, 2, 4}) {
+          const bool gives = device.rank() < announcers;
+          LOCKSTEP_TEST_TRY(device.sync.BeginPass(
+              gives ? device.ids : std::vector<ParameterId>()));
+          if (gives) {
+            const std::vector<uint16_t> mine = HalvesOf(device.rank(), dtype);
+            LOCKSTEP_TEST_TRY(device.sync.Submit(
+                device.ids[0], mine.data(), mine.size() * sizeof(uint16_t)));
+          }
+          const absl::StatusOr<Verdict> verdict = device.sync.Finish();
+          LOCKSTEP_TEST_TRY(verdict.status());
+          EXPECT_THAT(verdict->contributed, Each(true));
+          const auto reduced = *device.sync.Gradient<uint16_t>(device.ids[0]);
+          const std::vector<uint16_t> got(reduced.begin(), reduced.end());
+          EXPECT_EQ(got, gives ? MeanOf(announcers, dtype)
+                               : std::vector<uint16_t>(kHalves, 0))
+              << announcers << " of " << kWorld;
+        }
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace

@@ -27,9 +27,8 @@ constexpr int kBias = 1;
 
 // Fills the view, and submits it.
 absl::Status Give(Device& device, int parameter, float value) {
-  for (float& element : *device.sync.Gradient<float>(device.ids[parameter])) {
-    element = value;
-  }
+  const auto view = *device.sync.Gradient<float>(device.ids[parameter]);
+  std::fill(view.begin(), view.end(), value);
   return device.sync.Submit(device.ids[parameter]);
 }
 
@@ -373,7 +372,8 @@ absl::Status RunPass(Device& device, uint64_t seed, uint64_t pass) {
   for (size_t p = 0; p < device.ids.size(); ++p) {
     const int index = static_cast<int>(p);
     const float expected = graph.Expected(pass, rank, index);
-    for (const float value : *device.sync.Gradient<float>(device.ids[p])) {
+    const auto view = *device.sync.Gradient<float>(device.ids[p]);
+    for (const float value : view) {
       EXPECT_FLOAT_EQ(value, expected)
           << device.sync.names()[p] << " on rank " << rank << " in pass "
           << pass << " of seed " << seed;
