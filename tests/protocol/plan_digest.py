@@ -93,12 +93,13 @@ class Walk:
     def computing(self, plan):
         self.text("computing")
         spec = plan.pipeline
-        self.number(spec.schedule)
-        self.text(spec.axis)
-        self.number(spec.micro_batches)
-        self.number(spec.virtual_stages)
+        absent = not plan.HasField("pipeline")
+        self.number(1 if absent else spec.schedule)
+        self.text("pipe" if absent else spec.axis)
+        self.number(1 if absent else spec.micro_batches)
+        self.number(1 if absent else spec.virtual_stages)
         self.each(spec.activations, self.activation)
-        self.number(spec.tags)
+        self.number(1 if absent else spec.tags)
         self.number(spec.tag_base)
         self.each(spec.shared, self.text)
         for parameter in plan.parameters:
@@ -126,7 +127,9 @@ def digest_of(plan):
     walk.each(plan.parameters, walk.parameter)
     walk.each(plan.buckets, walk.bucket)
     walk.each(plan.ranks, walk.rank)
-    if plan.HasField("pipeline"):
+    if plan.HasField("pipeline") or any(rank.tasks for rank in plan.ranks) or any(
+            transfer.after_task or transfer.buffer
+            for rank in plan.ranks for lane in rank.lanes for transfer in lane.transfers):
         walk.computing(plan)
     if any(bucket.wire or bucket.error_feedback or bucket.sharded or bucket.leaves
            for bucket in plan.buckets):

@@ -1,6 +1,6 @@
 """The protocol, spoken by a client that was written from the .proto files alone.
 
-    protocol_test.py PROTOC PROTO_FOLDER LOCKSTEPD
+    protocol_test.py PROTOC PROTO_FOLDER LOCKSTEPD LOCKSTEPCTL
 
 proto/lockstep/v1/session.proto states each rule that a client depends on; a rule that changes
 there changes here, too.
@@ -15,9 +15,10 @@ import unittest
 
 import grpc
 
+from plan_digest import digest_of
 from worker import Stream, Worker, bring_to_start, method
 
-PROTOC, PROTO_FOLDER, LOCKSTEPD = sys.argv[1:4]
+PROTOC, PROTO_FOLDER, LOCKSTEPD, LOCKSTEPCTL = sys.argv[1:5]
 FILES = ("common", "session", "plan", "admin")
 WORKER_TOKEN, OPERATOR_TOKEN = "for-workers", "for-operators"
 
@@ -72,6 +73,44 @@ def spec(name, ranks, sync="STATIC"):
     result.limits.parameters_max = 1000
     result.limits.restart_window.seconds = 600
     return result
+
+
+PARAMETERS = """parameters:
+- {name: w, shape: [300, 7], dtype: f32}
+- {name: b, shape: [], dtype: f64}
+"""
+PLANS = {
+    "plain": "mesh: data=2,model=2\n" + PARAMETERS,
+    "halves": "mesh: data=4\nbuckets: {wire_dtype: bf16, error_feedback: true}\n" + PARAMETERS,
+    "slices": "mesh: data=4\nsync: reduce_scatter\n" + PARAMETERS,
+    "leaves": "mesh: data=4\nreproducible: {leaves: 8}\n" + PARAMETERS,
+    "pipeline": """mesh: data=2,pipe=4
+pipeline: {schedule: 1f1b, micro_batches: 8, shared: [embedding],
+           activations: "bf16[4,16]"}
+parameters:
+- {name: embedding, shape: [300, 7], stage: [0, 3], replicated_over: [pipe]}
+- {name: head, shape: [7], stage: 3}
+""",
+}
+
+
+class DigestTest(unittest.TestCase):
+    """plan.proto's rules for the digest, for plans of every kind."""
+
+    def test_the_digest_of_every_kind_of_plan(self):
+        for name, text in PLANS.items():
+            with self.subTest(name):
+                spec_file, plan_file = (os.path.join(SCRATCH.name, name + end)
+                                        for end in (".yaml", ".pb"))
+                with open(spec_file, "w", encoding="utf-8") as file:
+                    file.write(f"name: {name}\n{text}")
+                subprocess.run([LOCKSTEPCTL, "plan", "compile", "-f", spec_file, "-o", plan_file],
+                               check=True, stdout=subprocess.DEVNULL)
+                verified = subprocess.run([LOCKSTEPCTL, "plan", "verify", plan_file],
+                                          check=True, capture_output=True, text=True).stdout
+                with open(plan_file, "rb") as file:
+                    plan = WIRE.Plan.FromString(file.read())
+                self.assertEqual(verified.split(), ["verified", digest_of(plan)])
 
 
 class ProtocolTest(unittest.TestCase):
