@@ -221,6 +221,24 @@ class ProtocolTest(unittest.TestCase):
             worker.leave(steps=first + 6)
         self.assert_state("COMPLETED")
 
+    def test_an_epoch_fails_and_the_next_completes(self):
+        job = spec("foreign", 2)
+        job.limits.max_restarts = 1
+        workers = [self.worker(job, f"w{rank}") for rank in range(2)]
+        bring_to_start(workers)
+        workers[0].say(local_failure=WIRE.LocalFailure(
+            step=workers[0].first_step, call="forward", code=13, message="not a number"))
+        self.assert_ends_epoch(workers, "LOCAL_FAILURE")
+        for worker in workers:
+            worker.say(epoch_report=WIRE.EpochReport(position=worker.position()))
+            worker.stream.cancel()
+        again = [self.worker(job, worker.name) for worker in workers]
+        bring_to_start(again)
+        self.assertEqual([worker.epoch for worker in again], [2, 2])
+        for worker in again:
+            worker.leave(steps=worker.first_step)
+        self.assert_state("COMPLETED")
+
     # --- Broken streams ---------------------------------------------------------
 
     def test_a_stream_breaks_at_each_stage(self):
