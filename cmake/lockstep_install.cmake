@@ -88,7 +88,9 @@ function(_lockstep_install_client)
   foreach(export lockstepTargets lockstepStaticTargets)
     install(EXPORT ${export} NAMESPACE lockstep:: DESTINATION "${package_dir}")
   endforeach()
-  install(DIRECTORY plan/include/ client/include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.h")
+  # No public call gives a communicator: its header is the library's own.
+  install(DIRECTORY plan/include/ client/include/ TYPE INCLUDE
+    FILES_MATCHING PATTERN "*.h" PATTERN "communicator.h" EXCLUDE)
 
   configure_package_config_file(
     "${PROJECT_SOURCE_DIR}/cmake/lockstepConfig.cmake.in"

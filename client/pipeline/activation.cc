@@ -1,4 +1,4 @@
-#include "lockstep/activation.h"
+#include "client/pipeline/activation.h"
 
 #include <algorithm>
 #include <string>

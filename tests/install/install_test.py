@@ -74,13 +74,20 @@ class InstallTest(unittest.TestCase):
         self.assertLessEqual({"lockstep::GradientSync::Create", "lockstep::MakePlainArena",
                               "lockstep::ParseMesh", "lockstep::Session::Join"}, shown)
         self.assertEqual([name for name in shown if re.search("::(Internals|Impl)::", name)], [])
+        self.assertEqual([name for name in shown if re.search("(Send|Recv)Activation", name)], [])
         self.assertEqual([name for name in names if not OURS.match(name)], [])
 
     def test_programs_and_headers_are_there(self):
         programs = {file.name for file in (self.prefix / "bin").glob("*")}
         self.assertLessEqual(programs, {"lockstepd", "lockstepctl", "lockstep-perf"})
         headers = {file.name for file in (self.prefix / "include/lockstep").iterdir()}
-        self.assertLessEqual({"session.h", "gradient_sync.h", "communicator.h", "mesh.h"}, headers)
+        self.assertLessEqual({"session.h", "gradient_sync.h", "pipeline.h", "mesh.h"}, headers)
+        # What no public call gives is not there: no communicator, and nothing that needs one.
+        for header in sorted(headers):
+            text = (self.prefix / "include/lockstep" / header).read_text()
+            self.assertNotRegex(text, r"\bclass .*Communicator\b|\b(Send|Recv)Activation\b", header)
+            for included in re.findall(r'#include "lockstep/([^"]+)"', text):
+                self.assertIn(included, headers, header)
         self.assertEqual([name for name in headers if not name.endswith(".h")], [])
 
 

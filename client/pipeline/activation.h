@@ -13,8 +13,8 @@
 //          DataLoss for a header that is none or of another version: the
 //          payload behind it was not received, so end the communicator.
 
-#ifndef LOCKSTEP_ACTIVATION_H_
-#define LOCKSTEP_ACTIVATION_H_
+#ifndef LOCKSTEP_CLIENT_PIPELINE_ACTIVATION_H_
+#define LOCKSTEP_CLIENT_PIPELINE_ACTIVATION_H_
 
 #include <array>
 #include <cstddef>
@@ -24,7 +24,6 @@
 #include "absl/status/statusor.h"
 #include "lockstep/arena.h"
 #include "lockstep/communicator.h"
-#include "lockstep/export.h"
 #include "lockstep/pipeline_stage.h"
 #include "lockstep/stream.h"
 
@@ -36,17 +35,14 @@ inline constexpr size_t kActivationDimensionsMax = 8;
 using ActivationHeader = std::array<std::byte, kActivationHeaderBytes>;
 
 // The header of a type, and back.
-LOCKSTEP_EXPORT absl::StatusOr<ActivationHeader> EncodeHeader(
-    const TensorType& type);
-LOCKSTEP_EXPORT absl::StatusOr<TensorType> DecodeHeader(
-    const ActivationHeader& header);
+absl::StatusOr<ActivationHeader> EncodeHeader(const TensorType& type);
+absl::StatusOr<TensorType> DecodeHeader(const ActivationHeader& header);
 
 // Enqueues header and payload. `header` is written, and must live as long as
 // the payload: until an event recorded after the call is done.
-LOCKSTEP_EXPORT absl::Status SendActivation(Communicator& communicator,
-                                            const TensorView& tensor, int peer,
-                                            ActivationHeader* header,
-                                            Stream& stream);
+absl::Status SendActivation(Communicator& communicator,
+                            const TensorView& tensor, int peer,
+                            ActivationHeader* header, Stream& stream);
 
 struct ReceivedActivation {
   TensorView tensor;
@@ -56,11 +52,11 @@ struct ReceivedActivation {
 // Waits for the header, allocates, and enqueues the receipt of the payload: it
 // is there once an event recorded after the call is done. `allocate` is called
 // with 1 for an empty tensor; its errors are returned.
-LOCKSTEP_EXPORT absl::StatusOr<ReceivedActivation> RecvActivation(
+absl::StatusOr<ReceivedActivation> RecvActivation(
     Communicator& communicator, int peer,
     const std::function<absl::StatusOr<ArenaBuffer>(size_t)>& allocate,
     Stream& stream);
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_ACTIVATION_H_
+#endif  // LOCKSTEP_CLIENT_PIPELINE_ACTIVATION_H_
