@@ -19,6 +19,10 @@ namespace lockstep::bench {
 class IdleCuda final : public fake::ForwardingCuda {
  public:
   using ForwardingCuda::ForwardingCuda;
+  Result EnterThread(transport::nccl::CudaThread*) override {
+    return Result::kSuccess;
+  }
+  void LeaveThread(const transport::nccl::CudaThread&) override {}
   Result StreamWaitEvent(StreamHandle, EventHandle) override {
     return Result::kSuccess;
   }

@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
-    const JobSpec& spec, const std::string& host_address) {
+    const JobSpec& spec, const std::string& host_address, int device) {
   if (spec.transport == "auto") {
     auto links = transport::MakeGlooLinks({.bind_address = host_address});
     if (!links.ok()) return links.status();
@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
   }
   if (spec.transport == "shm") return transport::MakeShmTransport();
   if (spec.transport == "nccl") {
-    auto made = transport::nccl::MakeGpuTransport(session::ProcessEnvironment);
+    auto made =
+        transport::nccl::MakeGpuTransport(session::ProcessEnvironment, device);
     if (made.ok()) return made;
     return absl::Status(made.status().code(),
                         absl::StrFormat("job %s wants the transport 'nccl': %s",
@@ -63,16 +64,17 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
   auto complete =
       session::Complete(options, session::ProcessEnvironment, process);
   if (!complete.ok()) return complete.status();
-  return Internals::Join(
-      *complete, {.channels = session::MakeGrpcChannels(
-                      session::MakeChannelCredentials({})),
-                  .make_transport =
-                      [host = complete->host_address](const JobSpec& spec) {
-                        return MakeTransport(spec, host);
-                      },
-                  .clock = std::make_shared<SystemClock>(),
-                  .process = process,
-                  .life = DrawLife()});
+  return Internals::Join(*complete,
+                         {.channels = session::MakeGrpcChannels(
+                              session::MakeChannelCredentials({})),
+                          .make_transport =
+                              [host = complete->host_address,
+                               device = complete->device](const JobSpec& spec) {
+                                return MakeTransport(spec, host, device);
+                              },
+                          .clock = std::make_shared<SystemClock>(),
+                          .process = process,
+                          .life = DrawLife()});
 }
 
 }  // namespace lockstep

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace lockstep::fake {
 
 using transport::nccl::CudaApi;
@@ -14,9 +16,26 @@ using transport::nccl::CudaGraphExecHandle;
 using transport::nccl::CudaGraphHandle;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStreamHandle;
+using transport::nccl::CudaThread;
 
-FakeStream* Scheduler::MakeStream() {
+CudaResult Scheduler::Refusal(int device, const char* call) {
+  const FakeThread& mine = thread();
+  if (mine.device != device) {
+    Violation(absl::StrCat(call, " for device ", device,
+                           " on a thread whose device is ", mine.device));
+  }
+  if (foreign_capture_ && !mine.relaxed) {
+    foreign_valid_ = false;
+    return Failed(CudaResult::kCaptureUnsupported);
+  }
+  const auto broken = broken_.find(device);
+  return broken == broken_.end() ? CudaResult::kSuccess
+                                 : Failed(broken->second);
+}
+
+FakeStream* Scheduler::MakeStream(int device) {
   streams_.push_back(std::make_unique<FakeStream>());
+  streams_.back()->device = device;
   return streams_.back().get();
 }
 
@@ -43,6 +62,7 @@ void Scheduler::Turn() {
   const size_t first = Draw(streams_.size());
   for (size_t i = 0; i < streams_.size() && left > 0; ++i) {
     FakeStream& stream = *streams_[(first + i) % streams_.size()];
+    if (broken_.count(stream.device) > 0) continue;
     // A stream may run on for a while, or not at all this time.
     while (left > 0 && !stream.items.empty() && stream.items.front()()) {
       stream.items.pop_front();
@@ -56,12 +76,42 @@ namespace {
 
 class FakeCuda final : public CudaApi {
  public:
-  FakeCuda(Scheduler* scheduler, int driver, int runtime, int devices)
+  FakeCuda(Scheduler* scheduler, int device, int driver, int runtime,
+           int devices)
       : scheduler_(scheduler),
         graphs_(scheduler),
+        device_(device),
         driver_(driver),
         runtime_(runtime),
         devices_(devices) {}
+
+  CudaResult EnterThread(CudaThread* before) override {
+    MutexLock lock(&scheduler_->mutex());
+    FakeThread& mine = scheduler_->thread();
+    // A context as the driver's: null is none.
+    before->context = reinterpret_cast<void*>(
+        static_cast<intptr_t>(mine.device - FakeThread::kNoDevice));
+    before->capture_mode = mine.relaxed ? 1 : 0;
+    mine.device = device_;
+    mine.relaxed = true;
+    return CudaResult::kSuccess;
+  }
+  void LeaveThread(const CudaThread& before) override {
+    MutexLock lock(&scheduler_->mutex());
+    FakeThread& mine = scheduler_->thread();
+    mine.device = static_cast<int>(reinterpret_cast<intptr_t>(before.context)) +
+                  FakeThread::kNoDevice;
+    mine.relaxed = before.capture_mode != 0;
+  }
+  CudaResult GetDevice(int* device) override {
+    MutexLock lock(&scheduler_->mutex());
+    *device = std::max(0, scheduler_->thread().device);
+    return CudaResult::kSuccess;
+  }
+  CudaResult GetLastError() override {
+    MutexLock lock(&scheduler_->mutex());
+    return std::exchange(scheduler_->thread().last_error, CudaResult::kSuccess);
+  }
 
   CudaResult DriverGetVersion(int* version) override {
     *version = driver_;
@@ -79,6 +129,11 @@ class FakeCuda final : public CudaApi {
   const char* GetErrorString(CudaResult) override { return "a fake error"; }
 
   CudaResult DeviceGetStreamPriorityRange(int* least, int* greatest) override {
+    MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("DeviceGetStreamPriorityRange");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     *least = 0;
     *greatest = -5;
     return CudaResult::kSuccess;
@@ -86,18 +141,41 @@ class FakeCuda final : public CudaApi {
   CudaResult StreamCreateWithPriority(CudaStreamHandle* stream, unsigned,
                                       int) override {
     MutexLock lock(&scheduler_->mutex());
-    *stream = reinterpret_cast<CudaStreamHandle>(scheduler_->MakeStream());
+    if (const CudaResult no = Refusal("StreamCreateWithPriority");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
+    *stream =
+        reinterpret_cast<CudaStreamHandle>(scheduler_->MakeStream(device_));
     return CudaResult::kSuccess;
   }
   CudaResult StreamDestroy(CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("StreamDestroy");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     StreamOf(stream)->destroyed = true;  // what it holds still runs
+    return CudaResult::kSuccess;
+  }
+
+  CudaResult StreamGetDevice(CudaStreamHandle stream, int* device) override {
+    MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("StreamGetDevice");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
+    *device = stream == nullptr ? device_ : StreamOf(stream)->device;
     return CudaResult::kSuccess;
   }
 
   CudaResult StreamWaitEvent(CudaStreamHandle stream,
                              CudaEventHandle handle) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("StreamWaitEvent");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     const auto event = Find(handle, "a stream waits for");
     if (event->records == 0) return CudaResult::kSuccess;
     if (event->captured || StreamOf(stream)->capture != nullptr) {
@@ -110,6 +188,10 @@ class FakeCuda final : public CudaApi {
   CudaResult LaunchHostFunc(CudaStreamHandle stream, void (*run)(void*),
                             void* argument) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("LaunchHostFunc");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     // Not on the thread that happens to run the stream: it may block.
     const Piece piece = [this, run, argument](const auto&, FakeStream*) {
       return [this, run, argument, begun = false,
@@ -130,6 +212,10 @@ class FakeCuda final : public CudaApi {
 
   CudaResult EventCreateWithFlags(CudaEventHandle* handle, unsigned) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("EventCreateWithFlags");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     const auto event = std::make_shared<FakeEvent>();
     *handle = reinterpret_cast<CudaEventHandle>(event.get());
     events_[*handle] = event;
@@ -138,6 +224,10 @@ class FakeCuda final : public CudaApi {
   CudaResult EventRecord(CudaEventHandle handle,
                          CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("EventRecord");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     const auto event = Find(handle, nullptr);
     if (++event->records > 1) {
       scheduler_->Violation("an event is recorded twice");
@@ -154,16 +244,21 @@ class FakeCuda final : public CudaApi {
   }
   CudaResult EventQuery(CudaEventHandle handle) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("EventQuery");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     scheduler_->Turn();
     const auto event = Find(handle, "somebody asks about");
     if (event->captured) {
       scheduler_->Violation("somebody asks about a captured event");
       const auto capture = event->capture.lock();
       if (capture != nullptr) capture->valid = false;
-      return CudaResult::kCapturedEvent;
+      return scheduler_->Failed(CudaResult::kCapturedEvent);
     }
-    return event->records == 0 || event->reached ? CudaResult::kSuccess
-                                                 : CudaResult::kNotReady;
+    return event->records == 0 || event->reached
+               ? CudaResult::kSuccess
+               : scheduler_->Failed(CudaResult::kNotReady);
   }
   CudaResult EventDestroy(CudaEventHandle handle) override {
     MutexLock lock(&scheduler_->mutex());
@@ -176,20 +271,35 @@ class FakeCuda final : public CudaApi {
 
   CudaResult Malloc(void** memory, size_t bytes) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("Malloc"); no != CudaResult::kSuccess) {
+      return no;
+    }
     *memory = scheduler_->memory().Allocate(bytes);
     return CudaResult::kSuccess;
   }
   CudaResult Free(void* memory) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("Free"); no != CudaResult::kSuccess) {
+      return no;
+    }
     Release(memory);
     return CudaResult::kSuccess;
   }
   CudaResult HostAlloc(void** memory, size_t bytes) override {
+    MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("HostAlloc");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     std::memset(*memory, 0xff, bytes);
     return CudaResult::kSuccess;
   }
   CudaResult FreeHost(void* memory) override {
+    MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("FreeHost"); no != CudaResult::kSuccess) {
+      return no;
+    }
     std::free(memory);
     return CudaResult::kSuccess;
   }
@@ -197,6 +307,10 @@ class FakeCuda final : public CudaApi {
   CudaResult MallocAsync(void** memory, size_t bytes,
                          CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("MallocAsync");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     *memory = scheduler_->memory().Allocate(bytes);
     if (const auto& capture = StreamOf(stream)->capture; capture != nullptr) {
       // As long as the graph; freeing it inside only ends its use.
@@ -207,6 +321,10 @@ class FakeCuda final : public CudaApi {
   }
   CudaResult FreeAsync(void* memory, CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("FreeAsync");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     if (StreamOf(stream)->capture != nullptr) return CudaResult::kSuccess;
     scheduler_->Push(StreamOf(stream), [this, memory] {
       Release(memory);
@@ -217,6 +335,10 @@ class FakeCuda final : public CudaApi {
   CudaResult MemcpyAsync(void* to, const void* from, size_t bytes,
                          CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("MemcpyAsync");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     scheduler_->Push(StreamOf(stream), [this, to, from, bytes] {
       const DeviceMemory& memory = scheduler_->memory();
       if (bytes > 0) std::memcpy(memory.Reach(to), memory.Reach(from), bytes);
@@ -227,6 +349,10 @@ class FakeCuda final : public CudaApi {
   CudaResult MemsetAsync(void* memory, int byte, size_t bytes,
                          CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("MemsetAsync");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     scheduler_->Push(StreamOf(stream), [this, memory, byte, bytes] {
       std::memset(scheduler_->memory().Reach(memory), byte, bytes);
       return true;
@@ -236,16 +362,28 @@ class FakeCuda final : public CudaApi {
 
   CudaResult StreamBeginCapture(CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("StreamBeginCapture");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     return graphs_.BeginCapture(StreamOf(stream));
   }
   CudaResult StreamEndCapture(CudaStreamHandle stream,
                               CudaGraphHandle* graph) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("StreamEndCapture");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     return graphs_.EndCapture(StreamOf(stream), graph);
   }
   CudaResult StreamGetCaptureInfo(CudaStreamHandle stream,
                                   CudaCaptureId* id) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("StreamGetCaptureInfo");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     const auto& capture = StreamOf(stream)->capture;
     *id = capture == nullptr ? 0 : capture->id;
     return CudaResult::kSuccess;
@@ -253,19 +391,35 @@ class FakeCuda final : public CudaApi {
   CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
                               CudaGraphHandle graph) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("GraphInstantiate");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     return graphs_.Instantiate(exec, graph);
   }
   CudaResult GraphLaunch(CudaGraphExecHandle exec,
                          CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("GraphLaunch");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     return graphs_.Launch(exec, StreamOf(stream));
   }
   CudaResult GraphExecDestroy(CudaGraphExecHandle exec) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("GraphExecDestroy");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     return graphs_.Destroy(exec);
   }
   CudaResult GraphDestroy(CudaGraphHandle graph) override {
     MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("GraphDestroy");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     return graphs_.Destroy(graph);
   }
 
@@ -273,6 +427,10 @@ class FakeCuda final : public CudaApi {
   void RangePop() override {}
 
  private:
+  CudaResult Refusal(const char* call) {
+    return scheduler_->Refusal(device_, call);
+  }
+
   // `use` says what for, if it must have been recorded and still be there.
   std::shared_ptr<FakeEvent> Find(CudaEventHandle handle, const char* use) {
     const auto event = events_.at(handle);
@@ -294,16 +452,17 @@ class FakeCuda final : public CudaApi {
 
   Scheduler* const scheduler_;
   FakeGraphs graphs_;
-  const int driver_, runtime_, devices_;
+  const int device_, driver_, runtime_, devices_;
   // Destroyed ones too, so that they are known as such.
   std::map<CudaEventHandle, std::shared_ptr<FakeEvent>> events_;
 };
 
 }  // namespace
 
-std::unique_ptr<CudaApi> MakeFakeCuda(Scheduler* scheduler, int driver,
-                                      int runtime, int devices) {
-  return std::make_unique<FakeCuda>(scheduler, driver, runtime, devices);
+std::unique_ptr<CudaApi> MakeFakeCuda(Scheduler* scheduler, int device,
+                                      int driver, int runtime, int devices) {
+  return std::make_unique<FakeCuda>(scheduler, device, driver, runtime,
+                                    devices);
 }
 
 }  // namespace lockstep::fake

@@ -34,9 +34,9 @@ Tables FakeGpus::TablesOf(int device) {
   MutexLock lock(&world.scheduler.mutex());
   world.made.push_back(
       {MakeFakeNccl(&world.fabric, device, options.nccl_version),
-       MakeFakeCuda(&world.scheduler, options.cuda_driver, options.cuda_runtime,
-                    options.devices),
-       MakeFakeKernels(&world.scheduler)});
+       MakeFakeCuda(&world.scheduler, device, options.cuda_driver,
+                    options.cuda_runtime, options.devices),
+       MakeFakeKernels(&world.scheduler, device)});
   return world.made.back();
 }
 
@@ -62,6 +62,31 @@ void FakeGpus::StallUntil(CudaStreamHandle stream, std::function<bool()> open) {
 void FakeGpus::BreakNetworkOf(int device) {
   MutexLock lock(&world_->scheduler.mutex());
   world_->fabric.device(device).network_broken = true;
+}
+
+void FakeGpus::BreakDevice(int device) {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->scheduler.Break(device, transport::nccl::CudaResult::kIllegalAddress);
+}
+
+void FakeGpus::BeginForeignCapture() {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->scheduler.BeginForeignCapture();
+}
+
+bool FakeGpus::EndForeignCapture() {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->scheduler.EndForeignCapture();
+}
+
+FakeThread FakeGpus::CallingThread() const {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->scheduler.thread();
+}
+
+void FakeGpus::SetCallingThread(const FakeThread& thread) {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->scheduler.thread() = thread;
 }
 
 std::vector<std::string> FakeGpus::violations() const {

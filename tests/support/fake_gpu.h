@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "client/transport/nccl/member.h"
+#include "tests/support/fake_cuda.h"
 
 namespace lockstep::fake {
 
@@ -69,6 +70,19 @@ class FakeGpus {
 
   // Every communicator of the device hears from now on that a peer is gone.
   void BreakNetworkOf(int device);
+
+  // From now on the device runs nothing, and all calls return an error, as
+  // after a kernel that wrote where it must not.
+  void BreakDevice(int device);
+
+  // Somebody else captures a stream in global mode, as torch does, until End,
+  // which says whether that was left valid.
+  void BeginForeignCapture();
+  bool EndForeignCapture();
+
+  // What CUDA keeps for the calling thread.
+  FakeThread CallingThread() const;
+  void SetCallingThread(const FakeThread& thread);
 
   // What was done that must not be done, in order.
   std::vector<std::string> violations() const;

@@ -58,7 +58,7 @@ CudaResult FakeGraphs::Instantiate(ExecHandle* exec, Handle handle) {
   if (graph == nullptr) return CudaResult::kCaptureInvalidated;
   Graph* const instance = Add(graph->capture);
   for (const auto& [stream, branch] : graph->capture->branches) {
-    instance->streams[stream] = scheduler_.MakeStream();
+    instance->streams[stream] = scheduler_.MakeStream(stream->device);
   }
   *exec = reinterpret_cast<ExecHandle>(instance);
   return CudaResult::kSuccess;

@@ -26,7 +26,8 @@ using transport::nccl::KernelApi;
 
 class FakeKernels final : public KernelApi {
  public:
-  explicit FakeKernels(Scheduler* scheduler) : scheduler_(*scheduler) {}
+  FakeKernels(Scheduler* scheduler, int device)
+      : scheduler_(*scheduler), device_(device) {}
 
   CudaResult Pack(Slots slots, DType dtype, void* bucket,
                   CudaStreamHandle stream) override {
@@ -163,6 +164,8 @@ class FakeKernels final : public KernelApi {
 
   CudaResult Launch(CudaStreamHandle stream, std::function<void()> kernel) {
     MutexLock lock(&scheduler_.mutex());
+    const CudaResult no = scheduler_.Refusal(device_, "a kernel");
+    if (no != CudaResult::kSuccess) return no;
     scheduler_.Push(StreamOf(stream), [kernel = std::move(kernel)] {
       kernel();
       return true;
@@ -171,12 +174,13 @@ class FakeKernels final : public KernelApi {
   }
 
   Scheduler& scheduler_;
+  const int device_;
 };
 
 }  // namespace
 
-std::unique_ptr<KernelApi> MakeFakeKernels(Scheduler* scheduler) {
-  return std::make_unique<FakeKernels>(scheduler);
+std::unique_ptr<KernelApi> MakeFakeKernels(Scheduler* scheduler, int device) {
+  return std::make_unique<FakeKernels>(scheduler, device);
 }
 
 }  // namespace lockstep::fake

@@ -8,6 +8,7 @@ namespace lockstep::fake {
 namespace {
 
 using transport::CallKind;
+using transport::nccl::CudaResult;
 using transport::nccl::CudaStreamHandle;
 using transport::nccl::NcclApi;
 using transport::nccl::NcclComm;
@@ -46,6 +47,8 @@ class FakeNccl final : public NcclApi {
                                 const NcclUniqueId& id, int rank,
                                 NcclConfig* config) override {
     MutexLock lock(&scheduler_.mutex());
+    if (Refused("CommInitRankConfig of NCCL"))
+      return NcclResult::kUnhandledCudaError;
     if (config == nullptr || config->blocking != 0) {
       scheduler_.Violation("a blocking communicator");
     }
@@ -69,6 +72,7 @@ class FakeNccl final : public NcclApi {
 
   NcclResult CommFinalize(NcclComm handle) override {
     MutexLock lock(&scheduler_.mutex());
+    if (Refused("CommFinalize of NCCL")) return NcclResult::kUnhandledCudaError;
     Comm* const comm = UseNow(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     comm->finalizing = true;
@@ -97,7 +101,8 @@ class FakeNccl final : public NcclApi {
     if (depth_ == 0) scheduler_.Violation("an abort outside a group");
     if (fabric_.Pinned(*comm)) return NcclResult::kInProgress;
     fabric_.Abort(comm);
-    return NcclResult::kSuccess;
+    return Refused("CommAbort of NCCL") ? NcclResult::kUnhandledCudaError
+                                        : NcclResult::kSuccess;
   }
 
   bool Has(NcclPart part) const override {
@@ -111,17 +116,20 @@ class FakeNccl final : public NcclApi {
   }
   NcclResult MemAlloc(void** memory, size_t bytes) override {
     MutexLock lock(&scheduler_.mutex());
+    if (Refused("MemAlloc of NCCL")) return NcclResult::kUnhandledCudaError;
     *memory = fabric_.MemAlloc(bytes);
     return NcclResult::kSuccess;
   }
   NcclResult MemFree(void* memory) override {
     MutexLock lock(&scheduler_.mutex());
+    if (Refused("MemFree of NCCL")) return NcclResult::kUnhandledCudaError;
     fabric_.MemFree(memory);
     return NcclResult::kSuccess;
   }
   NcclResult CommRegister(NcclComm handle, void* memory, size_t bytes,
                           void** registered) override {
     MutexLock lock(&scheduler_.mutex());
+    if (Refused("CommRegister of NCCL")) return NcclResult::kUnhandledCudaError;
     Comm* const comm = UseNow(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     fabric_.Register(comm, memory, bytes, /*window=*/false);
@@ -134,6 +142,8 @@ class FakeNccl final : public NcclApi {
   NcclResult CommWindowRegister(NcclComm handle, void* memory, size_t bytes,
                                 NcclWindow* window, int flags) override {
     MutexLock lock(&scheduler_.mutex());
+    if (Refused("CommWindowRegister of NCCL"))
+      return NcclResult::kUnhandledCudaError;
     Comm* const comm = UseNow(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     if (flags != transport::nccl::kNcclWindowSymmetric) {
@@ -202,6 +212,11 @@ class FakeNccl final : public NcclApi {
   }
 
  private:
+  // NCCL works on the calling thread's device.
+  bool Refused(const char* call) {
+    return scheduler_.Refusal(device_.number, call) != CudaResult::kSuccess;
+  }
+
   NcclResult Forget(NcclComm handle, const void* memory) {
     MutexLock lock(&scheduler_.mutex());
     Comm* const comm = UseNow(handle);
@@ -254,6 +269,9 @@ class FakeNccl final : public NcclApi {
 
   NcclResult Add(const Part& part, NcclComm handle, CudaStreamHandle stream) {
     MutexLock lock(&scheduler_.mutex());
+    if (Refused("an operation of NCCL")) {
+      return NcclResult::kUnhandledCudaError;
+    }
     Comm* const comm = UseNow(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     if (part.count > 0) {  // NCCL does nothing for nothing

@@ -24,6 +24,14 @@ class ForwardingCuda : public transport::nccl::CudaApi {
   explicit ForwardingCuda(std::shared_ptr<CudaApi> inner)
       : inner_(std::move(inner)) {}
 
+  Result EnterThread(transport::nccl::CudaThread* before) override {
+    return inner_->EnterThread(before);
+  }
+  void LeaveThread(const transport::nccl::CudaThread& before) override {
+    inner_->LeaveThread(before);
+  }
+  Result GetDevice(int* device) override { return inner_->GetDevice(device); }
+  Result GetLastError() override { return inner_->GetLastError(); }
   Result DriverGetVersion(int* v) override {
     return inner_->DriverGetVersion(v);
   }
@@ -45,6 +53,9 @@ class ForwardingCuda : public transport::nccl::CudaApi {
   }
   Result StreamDestroy(StreamHandle stream) override {
     return inner_->StreamDestroy(stream);
+  }
+  Result StreamGetDevice(StreamHandle stream, int* device) override {
+    return inner_->StreamGetDevice(stream, device);
   }
   Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
     return inner_->StreamWaitEvent(stream, event);

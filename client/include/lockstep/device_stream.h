@@ -31,9 +31,9 @@ namespace lockstep {
 
 class LOCKSTEP_EXPORT DeviceStream : public Stream {
  public:
-  // `cuda_stream` is a cudaStream_t of the device that the session's transport
-  // uses, the first of the process. FailedPrecondition if the transport moves
-  // host memory.
+  // `cuda_stream` is a cudaStream_t of the device that the session uses
+  // (JoinOptions::device): InvalidArgument for another one's.
+  // FailedPrecondition if the transport moves host memory.
   static absl::StatusOr<std::unique_ptr<DeviceStream>> Wrap(Session& session,
                                                             void* cuda_stream);
 

@@ -51,6 +51,11 @@ struct JoinOptions {
   // The address that other workers reach this one at: LOCKSTEP_HOST_ADDRESS,
   // else 127.0.0.1.
   std::string host_address;
+  // transport: nccl only: the CUDA device of this process, as CUDA numbers
+  // those that it sees. Negative: LOCAL_RANK, unless only one is to be seen;
+  // else the current device of the thread that calls Join. The current device
+  // of the caller's threads is not changed by any call.
+  int device = -1;
   // How long to try to reach a coordinator at all. Once it answers, the job's
   // own join deadline holds.
   absl::Duration connect_timeout = absl::Seconds(30);

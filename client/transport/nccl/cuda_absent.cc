@@ -14,6 +14,6 @@ absl::Status Absent() {
 
 absl::StatusOr<std::shared_ptr<CudaApi>> LoadCuda(int) { return Absent(); }
 
-absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels(int) { return Absent(); }
+absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels() { return Absent(); }
 
 }  // namespace lockstep::transport::nccl

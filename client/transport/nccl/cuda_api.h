@@ -3,11 +3,16 @@
 // The declarations are our own, so that the adapter compiles and is tested
 // where there is no CUDA; cuda_runtime.cc checks them against
 // cuda_runtime_api.h and is compiled only where that exists. Each method is the
-// runtime's function of the same name, for the device of the table: the real
-// table makes its device the calling thread's first.
+// runtime's function of the same name, for the device of the table, which must
+// be the calling thread's: calls are made inside a DeviceScope
+// (device_scope.h), but for those that say that they need none.
 //
 // Threads: any, as CUDA's.
-// Errors:  CUDA's numbers; Check (gpu_status.h) makes them a Status.
+// Errors:  CUDA's numbers; Check (gpu_status.h) makes them a Status. CUDA also
+//          keeps the last error of each thread. Ours are returned, so whoever
+//          gets an error takes it from there with GetLastError (Check does):
+//          the caller's own code would find it, and take it for its own. After
+//          a success the last error is not touched: it is the caller's.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_API_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_API_H_
@@ -33,6 +38,8 @@ enum class CudaResult : int {
   kInsufficientDriver = 35,
   kNoDevice = 100,
   kNotReady = 600,
+  kIllegalAddress = 700,  // as others, it stays: all later calls return it
+  kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
   kCaptureUnjoined = 904,
   kCaptureIsolation = 905,
@@ -42,11 +49,28 @@ enum class CudaResult : int {
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
 inline constexpr unsigned kCudaEventDisableTiming = 2;
 
+// What a thread has as its own, of which CUDA keeps one for each: the current
+// device, as the driver's context (null: none yet), and how it stands to
+// captures of others.
+struct CudaThread {
+  void* context = nullptr;
+  int capture_mode = 0;
+};
+
 class CudaApi {
  public:
   virtual ~CudaApi() = default;
 
-  // --- What is there ---
+  // --- The calling thread (device_scope.h); no scope is needed ---
+  // Makes the device its current one, and captures of others no concern of
+  // its: cudaStreamCaptureModeRelaxed. An error changes nothing.
+  virtual CudaResult EnterThread(CudaThread* before) = 0;
+  virtual void LeaveThread(const CudaThread& before) = 0;
+  // Which device is its current one.
+  virtual CudaResult GetDevice(int* device) = 0;
+  virtual CudaResult GetLastError() = 0;
+
+  // --- What is there; no scope is needed ---
   virtual CudaResult DriverGetVersion(int* version) = 0;  // 0: no driver
   virtual CudaResult RuntimeGetVersion(int* version) = 0;
   virtual CudaResult GetDeviceCount(int* count) = 0;
@@ -58,6 +82,7 @@ class CudaApi {
   virtual CudaResult StreamCreateWithPriority(CudaStreamHandle* stream,
                                               unsigned flags, int priority) = 0;
   virtual CudaResult StreamDestroy(CudaStreamHandle stream) = 0;
+  virtual CudaResult StreamGetDevice(CudaStreamHandle stream, int* device) = 0;
   virtual CudaResult StreamWaitEvent(CudaStreamHandle stream,
                                      CudaEventHandle event) = 0;
   virtual CudaResult LaunchHostFunc(CudaStreamHandle stream, void (*run)(void*),
@@ -69,6 +94,7 @@ class CudaApi {
   virtual CudaResult EventRecord(CudaEventHandle event,
                                  CudaStreamHandle stream) = 0;
   virtual CudaResult EventQuery(CudaEventHandle event) = 0;
+  // No scope is needed.
   virtual CudaResult EventDestroy(CudaEventHandle event) = 0;
 
   // --- Memory; slow, and waits for the device: at Join ---

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
@@ -17,7 +18,7 @@ class CudaArena final : public Arena {
     if (bytes == 0) {
       return absl::InvalidArgumentError("an arena buffer of 0 bytes");
     }
-    // It makes the device the thread's, too: NCCL allocates on that.
+    const DeviceScope scope(*cuda_);  // NCCL allocates on the thread's device
     const auto stream = CudaStream::Create(cuda_.get());
     if (!stream.ok()) return stream.status();
     const auto owner =
@@ -35,8 +36,10 @@ class CudaArena final : public Arena {
     void* memory = nullptr;
     absl::Status got = Check(*cuda_, cuda_->Malloc(&memory, bytes), "Malloc");
     if (!got.ok()) return got;
-    return std::shared_ptr<void>(
-        memory, [cuda = cuda_](void* owned) { cuda->Free(owned); });
+    return std::shared_ptr<void>(memory, [cuda = cuda_](void* owned) {
+      const DeviceScope scope(*cuda);
+      (void)Check(*cuda, cuda->Free(owned), "Free");
+    });
   }
 
   // It says only that it failed: of memory, as a rule.
@@ -45,8 +48,11 @@ class CudaArena final : public Arena {
     const absl::Status got =
         Check(*nccl_, nccl_->MemAlloc(&memory, bytes), "MemAlloc");
     if (!got.ok()) return absl::ResourceExhaustedError(got.message());
-    return std::shared_ptr<void>(
-        memory, [nccl = nccl_](void* owned) { nccl->MemFree(owned); });
+    return std::shared_ptr<void>(memory,
+                                 [nccl = nccl_, cuda = cuda_](void* owned) {
+                                   const DeviceScope scope(*cuda);
+                                   nccl->MemFree(owned);
+                                 });
   }
 
   absl::Status Zero(void* memory, size_t bytes, CudaStream& stream) {

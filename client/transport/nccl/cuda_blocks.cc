@@ -3,6 +3,7 @@
 #include <bit>
 #include <utility>
 
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
@@ -17,10 +18,13 @@ size_t SizeFor(size_t bytes) {
 }  // namespace
 
 CudaBlocks::~CudaBlocks() {
+  const DeviceScope scope(*cuda_);
   for (const auto& [bytes, blocks] : free_) {
     for (void* block : blocks) {
-      (void)(where_ == Where::kPinned ? cuda_->FreeHost(block)
-                                      : cuda_->Free(block));
+      (void)Check(*cuda_,
+                  where_ == Where::kPinned ? cuda_->FreeHost(block)
+                                           : cuda_->Free(block),
+                  "Free");
     }
   }
 }
@@ -60,6 +64,7 @@ absl::StatusOr<std::shared_ptr<void>> CudaBlocks::Take(size_t bytes) {
 }
 
 absl::StatusOr<void*> CudaBlocks::Make(size_t bytes) {
+  const DeviceScope scope(*cuda_);
   void* block = nullptr;
   const absl::Status made =
       where_ == Where::kPinned

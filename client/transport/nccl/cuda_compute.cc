@@ -5,6 +5,7 @@
 
 #include "client/transport/nccl/cuda_blocks.h"
 #include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/graph.h"
 #include "client/transport/nccl/launcher.h"
@@ -25,7 +26,10 @@ struct Retired {
   StreamFence readers;
 
   bool Passed() {
-    return (copied == nullptr || copied->Done()) && readers.Passed();
+    if (!readers.Passed()) return false;
+    if (copied == nullptr) return true;
+    const absl::StatusOr<bool> reached = copied->Reached();
+    return !reached.ok() || *reached;
   }
 };
 
@@ -158,6 +162,7 @@ class CudaSite final : public Compute::Site {
   template <typename Call>
   void Do(const char* name, Call call) {
     if (!status_.ok()) return;
+    const DeviceScope scope(cuda_);
     const MutexLock lock(mutex_ == nullptr ? &unused_ : mutex_);
     const absl::StatusOr<CudaStreamHandle> stream = stream_.Ready();
     status_ = stream.ok() ? Check(cuda_, call(*stream), name) : stream.status();
@@ -287,6 +292,7 @@ class CudaHold final : public Compute::Hold {
   template <typename Call>
   absl::Status OnOwnStream(const char* name, Call call) {
     CudaApi& cuda = *device_->cuda;
+    const DeviceScope scope(cuda);
     MutexLock lock(&device_->own_stream_mutex);
     const auto stream = device_->own_stream->Ready();
     if (!stream.ok()) return stream.status();

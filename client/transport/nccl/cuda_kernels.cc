@@ -1,4 +1,5 @@
-// The kernels of kernels/device, as the table.
+// The kernels of kernels/device, as the table. A launch goes to the thread's
+// current device, which must be the stream's (device_scope.h).
 
 #include <cuda_runtime_api.h>
 
@@ -20,130 +21,99 @@ namespace device = kernels::device;
 
 class DeviceKernels final : public KernelApi {
  public:
-  explicit DeviceKernels(int device) : device_(device) {}
-
   CudaResult Pack(Slots slots, DType dtype, void* bucket,
                   CudaStreamHandle stream) override {
-    return On([&] { return device::Pack(slots, dtype, bucket, stream); });
+    return Result(device::Pack(slots, dtype, bucket, stream));
   }
   CudaResult PackScaled(Slots slots, DType dtype, double weight, void* bucket,
                         CudaStreamHandle stream) override {
-    return On([&] {
-      return device::PackScaled(slots, dtype, weight, bucket, stream);
-    });
+    return Result(device::PackScaled(slots, dtype, weight, bucket, stream));
   }
   CudaResult PackAdded(Slots slots, DType dtype, double weight, void* bucket,
                        CudaStreamHandle stream) override {
-    return On([&] {
-      return device::PackAdded(slots, dtype, weight, bucket, stream);
-    });
+    return Result(device::PackAdded(slots, dtype, weight, bucket, stream));
   }
   CudaResult Unpack(const void* bucket, Slots slots, DType dtype,
                     CudaStreamHandle stream) override {
-    return On([&] { return device::Unpack(bucket, slots, dtype, stream); });
+    return Result(device::Unpack(bucket, slots, dtype, stream));
   }
   CudaResult UnpackScaled(const void* bucket, Slots slots, DType dtype,
                           double factor, CudaStreamHandle stream) override {
-    return On([&] {
-      return device::UnpackScaled(bucket, slots, dtype, factor, stream);
-    });
+    return Result(device::UnpackScaled(bucket, slots, dtype, factor, stream));
   }
   CudaResult ScaleSlots(void* bucket, Slots slots, DType dtype, double factor,
                         CudaStreamHandle stream) override {
-    return On([&] {
-      return device::ScaleSlots(bucket, slots, dtype, factor, stream);
-    });
+    return Result(device::ScaleSlots(bucket, slots, dtype, factor, stream));
   }
   CudaResult ZeroSlots(void* bucket, Slots slots, DType dtype,
                        CudaStreamHandle stream) override {
-    return On([&] { return device::ZeroSlots(bucket, slots, dtype, stream); });
+    return Result(device::ZeroSlots(bucket, slots, dtype, stream));
   }
 
   CudaResult WriteFlags(std::span<const uint8_t> on, DType dtype, void* flags,
                         CudaStreamHandle stream) override {
-    return On([&] { return device::WriteFlags(on, dtype, flags, stream); });
+    return Result(device::WriteFlags(on, dtype, flags, stream));
   }
   CudaResult CastScale(const void* src, DType src_dtype, double factor,
                        void* dst, DType dst_dtype, size_t count,
                        CudaStreamHandle stream) override {
-    return On([&] {
-      return device::CastScale(src, src_dtype, factor, dst, dst_dtype, count,
-                               stream);
-    });
+    return Result(device::CastScale(src, src_dtype, factor, dst, dst_dtype,
+                                    count, stream));
   }
   CudaResult CastFeedback(const void* src, const void* residual,
                           DType src_dtype, void* dst, DType dst_dtype,
                           void* next, size_t count,
                           CudaStreamHandle stream) override {
-    return On([&] {
-      return device::CastFeedback(src, residual, src_dtype, dst, dst_dtype,
-                                  next, count, stream);
-    });
+    return Result(device::CastFeedback(src, residual, src_dtype, dst, dst_dtype,
+                                       next, count, stream));
   }
   CudaResult ReduceRows(const void* inputs, int rows, void* out, size_t count,
                         DType dtype, ReduceOp op,
                         CudaStreamHandle stream) override {
-    return On([&] {
-      return device::ReduceRows(inputs, rows, out, count, dtype, op, stream);
-    });
+    return Result(
+        device::ReduceRows(inputs, rows, out, count, dtype, op, stream));
   }
   CudaResult AddLeaf(std::span<const void* const> left, const void* leaf,
                      DType dtype, double weight, void* out, DType out_dtype,
                      size_t count, CudaStreamHandle stream) override {
-    return On([&] {
-      return device::AddLeaf(left, leaf, dtype, weight, out, out_dtype, count,
-                             stream);
-    });
+    return Result(device::AddLeaf(left, leaf, dtype, weight, out, out_dtype,
+                                  count, stream));
   }
   CudaResult ReducePairs(const void* inputs, int rows, DType dtype,
                          double factor, void* out, DType out_dtype,
                          size_t count, CudaStreamHandle stream) override {
-    return On([&] {
-      return device::ReducePairs(inputs, rows, dtype, factor, out, out_dtype,
-                                 count, stream);
-    });
+    return Result(device::ReducePairs(inputs, rows, dtype, factor, out,
+                                      out_dtype, count, stream));
   }
   CudaResult AddFiniteCheck(const void* data, DType dtype, Ranges ranges,
                             double inverse_scale, void* scratch,
                             kernels::FiniteCheck* total,
                             CudaStreamHandle stream) override {
-    return On([&] {
-      return device::AddFiniteCheck(data, dtype, ranges, inverse_scale, scratch,
-                                    total, stream);
-    });
+    return Result(device::AddFiniteCheck(data, dtype, ranges, inverse_scale,
+                                         scratch, total, stream));
   }
 
   CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,
                         void* to, size_t bytes,
                         CudaStreamHandle stream) override {
-    return On(
-        [&] { return device::CommitCopy(verdict, from, to, bytes, stream); });
+    return Result(device::CommitCopy(verdict, from, to, bytes, stream));
   }
   CudaResult CommitUnpack(const VerdictScalars* verdict, const void* bucket,
                           Slots slots, DType dtype,
                           CudaStreamHandle stream) override {
-    return On([&] {
-      return device::CommitUnpack(verdict, bucket, slots, dtype, stream);
-    });
+    return Result(device::CommitUnpack(verdict, bucket, slots, dtype, stream));
   }
 
  private:
-  // A launch goes to the current device, which must be the stream's.
-  template <typename F>
-  CudaResult On(F launch) {
-    const cudaError_t chosen = cudaSetDevice(device_);
-    return static_cast<CudaResult>(chosen == cudaSuccess
-                                       ? launch()
-                                       : static_cast<device::Launched>(chosen));
+  static CudaResult Result(device::Launched launched) {
+    return static_cast<CudaResult>(launched);
   }
-
-  const int device_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels(int device) {
-  return std::make_shared<DeviceKernels>(device);
+absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels() {
+  return std::make_shared<DeviceKernels>();
 }
 
 }  // namespace lockstep::transport::nccl

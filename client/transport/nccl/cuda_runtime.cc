@@ -1,10 +1,14 @@
 // The runtime, linked; and our declarations of it and of NCCL, held to theirs.
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <nccl.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstddef>
+#include <mutex>
+#include <optional>
 #include <type_traits>
 
 #include "client/transport/nccl/event_pool.h"
@@ -27,6 +31,10 @@ static_assert(static_cast<int>(CudaResult::kInsufficientDriver) ==
               cudaErrorInsufficientDriver);
 static_assert(static_cast<int>(CudaResult::kNoDevice) == cudaErrorNoDevice);
 static_assert(static_cast<int>(CudaResult::kNotReady) == cudaErrorNotReady);
+static_assert(static_cast<int>(CudaResult::kIllegalAddress) ==
+              cudaErrorIllegalAddress);
+static_assert(static_cast<int>(CudaResult::kCaptureUnsupported) ==
+              cudaErrorStreamCaptureUnsupported);
 static_assert(static_cast<int>(CudaResult::kCaptureInvalidated) ==
               cudaErrorStreamCaptureInvalidated);
 static_assert(static_cast<int>(CudaResult::kCaptureUnjoined) ==
@@ -147,16 +155,140 @@ CudaResult Result(cudaError_t result) {
   return static_cast<CudaResult>(result);
 }
 
+CudaResult Result(CUresult result) { return static_cast<CudaResult>(result); }
+// They have the same numbers, where both have one.
+static_assert(static_cast<int>(CUDA_ERROR_OUT_OF_MEMORY) ==
+              cudaErrorMemoryAllocation);
+static_assert(static_cast<int>(CUDA_ERROR_INVALID_DEVICE) ==
+              cudaErrorInvalidDevice);
+static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) ==
+              cudaErrorIllegalAddress);
+
+// What the runtime cannot do: look at a thread's current context, and put back
+// none. cudaSetDevice makes a context on the device that it goes back to, even
+// if the thread has never used that device: half a gigabyte of device 0 for
+// each process of the host.
+class Driver {
+ public:
+  // `device`'s primary context, which is the runtime's, made current.
+  CudaResult Enter(int device, CUcontext* before) {
+    if (CudaResult made = Make(device); made != CudaResult::kSuccess) {
+      return made;
+    }
+    const CUresult asked = get_current_(before);
+    if (asked != CUDA_SUCCESS || *before == primary_) return Result(asked);
+    return Result(set_current_(primary_));
+  }
+  void Leave(CUcontext before) {
+    if (before != primary_) set_current_(before);
+  }
+  bool has_context() const { return primary_ != nullptr; }
+  // Inside.
+  CudaResult DeviceOf(CUstream stream, int* device) {
+    CUcontext context = nullptr;
+    CUresult asked = stream_context_(stream, &context);
+    if (asked != CUDA_SUCCESS) return Result(asked);
+    asked = set_current_(context);
+    if (asked == CUDA_SUCCESS) asked = current_device_(device);
+    set_current_(primary_);
+    return Result(asked);
+  }
+
+ private:
+  // Once, for the first that enters. The context is kept to the end of the
+  // process: destroying it under a runtime that ends is not safe.
+  CudaResult Make(int device) {
+    std::call_once(once_, [&] { made_ = Load(device); });
+    return made_;
+  }
+  CudaResult Load(int number) {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr || !Find(library, "cuInit", &init_) ||
+        !Find(library, "cuDeviceGet", &device_) ||
+        !Find(library, "cuDevicePrimaryCtxRetain", &retain_) ||
+        !Find(library, "cuCtxGetCurrent", &get_current_) ||
+        !Find(library, "cuCtxSetCurrent", &set_current_) ||
+        !Find(library, "cuCtxGetDevice", &current_device_) ||
+        !Find(library, "cuStreamGetCtx", &stream_context_)) {
+      return CudaResult::kInsufficientDriver;
+    }
+    CUdevice device = 0;
+    CUresult made = init_(0);
+    if (made == CUDA_SUCCESS) made = device_(&device, number);
+    if (made == CUDA_SUCCESS) made = retain_(&primary_, device);
+    return Result(made);
+  }
+
+  template <typename F>
+  static bool Find(void* library, const char* name, F* function) {
+    *function = reinterpret_cast<F>(dlsym(library, name));
+    return *function != nullptr;
+  }
+
+  std::once_flag once_;
+  CudaResult made_ = CudaResult::kSuccess;
+  CUcontext primary_ = nullptr;
+  CUresult (*init_)(unsigned) = nullptr;
+  CUresult (*device_)(CUdevice*, int) = nullptr;
+  CUresult (*retain_)(CUcontext*, CUdevice) = nullptr;
+  CUresult (*get_current_)(CUcontext*) = nullptr;
+  CUresult (*set_current_)(CUcontext) = nullptr;
+  CUresult (*current_device_)(CUdevice*) = nullptr;
+  CUresult (*stream_context_)(CUstream, CUcontext*) = nullptr;
+};
+static_assert(std::is_same_v<decltype(&cuInit), CUresult (*)(unsigned)>);
+static_assert(
+    std::is_same_v<decltype(&cuDeviceGet), CUresult (*)(CUdevice*, int)>);
+static_assert(std::is_same_v<decltype(&cuDevicePrimaryCtxRetain),
+                             CUresult (*)(CUcontext*, CUdevice)>);
+static_assert(
+    std::is_same_v<decltype(&cuCtxGetCurrent), CUresult (*)(CUcontext*)>);
+static_assert(
+    std::is_same_v<decltype(&cuCtxSetCurrent), CUresult (*)(CUcontext)>);
+static_assert(
+    std::is_same_v<decltype(&cuCtxGetDevice), CUresult (*)(CUdevice*)>);
+static_assert(std::is_same_v<decltype(&cuStreamGetCtx),
+                             CUresult (*)(CUstream, CUcontext*)>);
+
 class LinkedCuda final : public CudaApi {
  public:
-  explicit LinkedCuda(int device)
-      : device_(device),
-        events_({[this](CudaEventHandle* event) {
-                   return Make(event, kCudaEventDisableTiming);
-                 },
-                 [](CudaEventHandle event) {
-                   return Result(cudaEventDestroy(event));
-                 }}) {}
+  explicit LinkedCuda(int device) : device_(device) {
+    events_.emplace(EventPool::Source{
+        [this](CudaEventHandle* event) {
+          return Make(event, kCudaEventDisableTiming);
+        },
+        [](CudaEventHandle event) { return Result(cudaEventDestroy(event)); }});
+  }
+  ~LinkedCuda() override {
+    // Without a context there is no event, and there shall be no context.
+    CudaThread before;
+    if (!driver_.has_context()) return;
+    const bool entered = EnterThread(&before) == CudaResult::kSuccess;
+    events_.reset();
+    if (entered) LeaveThread(before);
+  }
+
+  CudaResult EnterThread(CudaThread* before) override {
+    CUcontext context = nullptr;
+    const CudaResult entered = driver_.Enter(device_, &context);
+    if (entered != CudaResult::kSuccess) return entered;
+    before->context = context;
+    auto mode = cudaStreamCaptureModeRelaxed;
+    const CudaResult relaxed =
+        Result(cudaThreadExchangeStreamCaptureMode(&mode));
+    if (relaxed != CudaResult::kSuccess) driver_.Leave(context);
+    before->capture_mode = mode;
+    return relaxed;
+  }
+  void LeaveThread(const CudaThread& before) override {
+    auto mode = static_cast<cudaStreamCaptureMode>(before.capture_mode);
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    driver_.Leave(static_cast<CUcontext>(before.context));
+  }
+  CudaResult GetDevice(int* device) override {
+    return Result(cudaGetDevice(device));
+  }
+  CudaResult GetLastError() override { return Result(cudaGetLastError()); }
 
   CudaResult DriverGetVersion(int* version) override {
     return Result(cudaDriverGetVersion(version));
@@ -172,16 +304,17 @@ class LinkedCuda final : public CudaApi {
   }
 
   CudaResult DeviceGetStreamPriorityRange(int* least, int* greatest) override {
-    return On(
-        [&] { return cudaDeviceGetStreamPriorityRange(least, greatest); });
+    return Result(cudaDeviceGetStreamPriorityRange(least, greatest));
   }
   CudaResult StreamCreateWithPriority(CudaStreamHandle* stream, unsigned flags,
                                       int priority) override {
-    return On(
-        [&] { return cudaStreamCreateWithPriority(stream, flags, priority); });
+    return Result(cudaStreamCreateWithPriority(stream, flags, priority));
   }
   CudaResult StreamDestroy(CudaStreamHandle stream) override {
-    return On([&] { return cudaStreamDestroy(stream); });
+    return Result(cudaStreamDestroy(stream));
+  }
+  CudaResult StreamGetDevice(CudaStreamHandle stream, int* device) override {
+    return driver_.DeviceOf(stream, device);
   }
   CudaResult StreamWaitEvent(CudaStreamHandle stream,
                              CudaEventHandle event) override {
@@ -189,12 +322,12 @@ class LinkedCuda final : public CudaApi {
   }
   CudaResult LaunchHostFunc(CudaStreamHandle stream, void (*run)(void*),
                             void* argument) override {
-    return On([&] { return cudaLaunchHostFunc(stream, run, argument); });
+    return Result(cudaLaunchHostFunc(stream, run, argument));
   }
 
   CudaResult EventCreateWithFlags(CudaEventHandle* event,
                                   unsigned flags) override {
-    return flags == kCudaEventDisableTiming ? events_.Take(event)
+    return flags == kCudaEventDisableTiming ? events_->Take(event)
                                             : Make(event, flags);
   }
   CudaResult EventRecord(CudaEventHandle event,
@@ -205,52 +338,45 @@ class LinkedCuda final : public CudaApi {
     return Result(cudaEventQuery(event));
   }
   CudaResult EventDestroy(CudaEventHandle event) override {
-    events_.GiveBack(event);
+    events_->GiveBack(event);
     return CudaResult::kSuccess;
   }
 
   CudaResult Malloc(void** memory, size_t bytes) override {
-    return On([&] { return cudaMalloc(memory, bytes); });
+    return Result(cudaMalloc(memory, bytes));
   }
-  CudaResult Free(void* memory) override {
-    return On([&] { return cudaFree(memory); });
-  }
+  CudaResult Free(void* memory) override { return Result(cudaFree(memory)); }
   CudaResult HostAlloc(void** memory, size_t bytes) override {
-    return On([&] {
-      return cudaHostAlloc(memory, bytes,
-                           cudaHostAllocPortable | cudaHostAllocMapped);
-    });
+    return Result(cudaHostAlloc(memory, bytes,
+                                cudaHostAllocPortable | cudaHostAllocMapped));
   }
   CudaResult FreeHost(void* memory) override {
-    return On([&] { return cudaFreeHost(memory); });
+    return Result(cudaFreeHost(memory));
   }
 
   CudaResult MallocAsync(void** memory, size_t bytes,
                          CudaStreamHandle stream) override {
-    return On([&] { return cudaMallocAsync(memory, bytes, stream); });
+    return Result(cudaMallocAsync(memory, bytes, stream));
   }
   CudaResult FreeAsync(void* memory, CudaStreamHandle stream) override {
-    return On([&] { return cudaFreeAsync(memory, stream); });
+    return Result(cudaFreeAsync(memory, stream));
   }
   CudaResult MemcpyAsync(void* to, const void* from, size_t bytes,
                          CudaStreamHandle stream) override {
-    return On([&] {
-      return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
-    });
+    return Result(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
   }
   CudaResult MemsetAsync(void* memory, int byte, size_t bytes,
                          CudaStreamHandle stream) override {
-    return On([&] { return cudaMemsetAsync(memory, byte, bytes, stream); });
+    return Result(cudaMemsetAsync(memory, byte, bytes, stream));
   }
 
   CudaResult StreamBeginCapture(CudaStreamHandle stream) override {
-    return On([&] {
-      return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-    });
+    return Result(
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   }
   CudaResult StreamEndCapture(CudaStreamHandle stream,
                               CudaGraphHandle* graph) override {
-    return On([&] { return cudaStreamEndCapture(stream, graph); });
+    return Result(cudaStreamEndCapture(stream, graph));
   }
   CudaResult StreamGetCaptureInfo(CudaStreamHandle stream,
                                   CudaCaptureId* id) override {
@@ -261,17 +387,17 @@ class LinkedCuda final : public CudaApi {
   }
   CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
                               CudaGraphHandle graph) override {
-    return On([&] { return cudaGraphInstantiate(exec, graph, 0); });
+    return Result(cudaGraphInstantiate(exec, graph, 0));
   }
   CudaResult GraphLaunch(CudaGraphExecHandle exec,
                          CudaStreamHandle stream) override {
-    return On([&] { return cudaGraphLaunch(exec, stream); });
+    return Result(cudaGraphLaunch(exec, stream));
   }
   CudaResult GraphExecDestroy(CudaGraphExecHandle exec) override {
-    return On([&] { return cudaGraphExecDestroy(exec); });
+    return Result(cudaGraphExecDestroy(exec));
   }
   CudaResult GraphDestroy(CudaGraphHandle graph) override {
-    return On([&] { return cudaGraphDestroy(graph); });
+    return Result(cudaGraphDestroy(graph));
   }
 
   void RangePush(const char* name) override { nvtxRangePushA(name); }
@@ -279,18 +405,12 @@ class LinkedCuda final : public CudaApi {
 
  private:
   CudaResult Make(CudaEventHandle* event, unsigned flags) {
-    return On([&] { return cudaEventCreateWithFlags(event, flags); });
-  }
-
-  // For what goes to the current device; streams and events know theirs.
-  template <typename F>
-  CudaResult On(F call) {
-    const cudaError_t chosen = cudaSetDevice(device_);
-    return Result(chosen == cudaSuccess ? call() : chosen);
+    return Result(cudaEventCreateWithFlags(event, flags));
   }
 
   const int device_;
-  EventPool events_;  // without timing: all that the adapter takes
+  Driver driver_;
+  std::optional<EventPool> events_;  // without timing: all the adapter takes
 };
 
 }  // namespace

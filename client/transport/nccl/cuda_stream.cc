@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
@@ -33,8 +34,10 @@ void StreamTail::Close() {
 bool StreamTail::Mark(std::shared_ptr<CudaEvent>* event) {
   MutexLock lock(&mutex_);
   if (closed_) return true;
+  const DeviceScope scope(*cuda_);
   CudaCaptureId capture = 0;
-  (void)cuda_->StreamGetCaptureInfo(handle_, &capture);
+  (void)Check(*cuda_, cuda_->StreamGetCaptureInfo(handle_, &capture),
+              "StreamGetCaptureInfo");
   if (capture != 0) return false;
   auto recorded = CudaEvent::Record(cuda_, handle_);
   // A device that records nothing any more has failed, and runs nothing.
@@ -44,7 +47,14 @@ bool StreamTail::Mark(std::shared_ptr<CudaEvent>* event) {
 
 bool StreamFence::Passed() {
   if (!marked_) marked_ = tail_->Mark(&event_);
-  return marked_ && (event_ == nullptr || event_->Done());
+  if (!marked_) return false;
+  if (event_ == nullptr) return true;
+  const absl::StatusOr<bool> reached = event_->Reached();
+  if (reached.ok()) return *reached;
+  // A capture had just begun, or the device has failed: a second mark tells.
+  event_ = nullptr;
+  marked_ = false;
+  return false;
 }
 
 void CudaStream::Ticket::GiveUp(const absl::Status& why,
@@ -56,6 +66,7 @@ void CudaStream::Ticket::GiveUp(const absl::Status& why,
 }
 
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {
+  const DeviceScope scope(*cuda);
   CudaStreamHandle handle = nullptr;
   const absl::Status made = Check(
       *cuda, cuda->StreamCreateWithPriority(&handle, kCudaStreamNonBlocking, 0),
@@ -65,6 +76,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {
 }
 
 CudaStream::~CudaStream() {
+  const DeviceScope scope(*cuda_);
   (void)Synchronize();
   tail_->Close();
   if (owned_) cuda_->StreamDestroy(handle_);
@@ -79,27 +91,35 @@ absl::StatusOr<CudaStreamHandle> CudaStream::Ready() {
   for (const auto& publication : pending) {
     publication->Wait(Deadline(absl::InfiniteDuration()));
   }
+  const DeviceScope scope(*cuda_);
   MutexLock lock(&mutex_);
   JoinPublished();
   return handle_;
 }
 
 CudaCaptureId CudaStream::capture() const {
+  const DeviceScope scope(*cuda_);
   CudaCaptureId id = 0;
-  (void)cuda_->StreamGetCaptureInfo(handle_, &id);
+  (void)Check(*cuda_, cuda_->StreamGetCaptureInfo(handle_, &id),
+              "StreamGetCaptureInfo");
   return id;
 }
 
 Event CudaStream::Record() {
+  const DeviceScope scope(*cuda_);
   MutexLock lock(&mutex_);
   return Event(Now(capture()));
 }
 
 void CudaStream::WaitFor(const Event& event) {
-  if (event.Done()) return;
+  const DeviceScope scope(*cuda_);
+  const auto moment = std::dynamic_pointer_cast<CudaMoment>(event.state());
+  const absl::StatusOr<bool> reached =
+      moment == nullptr ? event.Done() : moment->Reached();
+  if (!reached.ok()) return error_->Set(reached.status());
+  if (*reached) return;
   MutexLock lock(&mutex_);
   JoinPublished();
-  const auto moment = std::dynamic_pointer_cast<CudaMoment>(event.state());
   if (moment == nullptr) {
     auto* const waiting = new Event(event);
     const CudaResult result =
@@ -124,6 +144,7 @@ absl::Status CudaStream::Synchronize() {
 }
 
 void CudaStream::Enqueue(absl::FunctionRef<void(Ticket)> post) {
+  const DeviceScope scope(*cuda_);
   MutexLock lock(&mutex_);
   Ticket ticket = MakeTicket();
   pending_.push_back(ticket.done);
@@ -131,6 +152,7 @@ void CudaStream::Enqueue(absl::FunctionRef<void(Ticket)> post) {
 }
 
 void CudaStream::EnqueueBehind(absl::FunctionRef<void(Ticket)> post) {
+  const DeviceScope scope(*cuda_);
   MutexLock lock(&mutex_);
   Ticket ticket = MakeTicket();
   pending_ = {ticket.done};

@@ -43,16 +43,23 @@ absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
 // The runtime, for device `device` of this process.
 absl::StatusOr<std::shared_ptr<CudaApi>> LoadCuda(int device);
 
-// The kernels of this library, for the same device.
-absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels(int device);
+// The kernels of this library. FailedPrecondition without CUDA.
+absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels();
+
+// Which of the devices that this process sees is its own: `wanted` (negative:
+// none is), else LOCAL_RANK, else the calling thread's current one. LOCAL_RANK
+// is passed over where only one device is to be seen: the launcher has chosen.
+// InvalidArgument for a device that is not there, and a LOCAL_RANK that is no
+// number.
+absl::StatusOr<int> ChooseDevice(int wanted, const Environment& environment,
+                                 CudaApi& cuda);
 
 // All three; OK only where there is a GPU and an NCCL.
 absl::StatusOr<Tables> LoadTables(const Environment& environment, int device);
 
-// The transport of this process, on its first device (CUDA_VISIBLE_DEVICES says
-// which that is).
+// The transport of this process, on the device of ChooseDevice.
 absl::StatusOr<std::unique_ptr<Transport>> MakeGpuTransport(
-    const Environment& environment);
+    const Environment& environment, int wanted);
 
 }  // namespace lockstep::transport::nccl
 

@@ -26,6 +26,7 @@ absl::StatusCode CodeOf(NcclResult result) {
 
 absl::Status Check(CudaApi& cuda, CudaResult result, std::string_view call) {
   if (result == CudaResult::kSuccess) return absl::OkStatus();
+  (void)cuda.GetLastError();
   return absl::Status(
       CodeOf(result),
       absl::StrCat("cuda", Word(call), ": ", cuda.GetErrorString(result), " (",

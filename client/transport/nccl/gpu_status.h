@@ -18,7 +18,8 @@
 
 namespace lockstep::transport::nccl {
 
-// OK for success. `call` is the function's name, for people.
+// OK for success. `call` is the function's name, for people. An error is taken
+// from the thread's last one (cuda_api.h).
 absl::Status Check(CudaApi& cuda, CudaResult result, std::string_view call);
 
 // OK for success, and for a call that is in progress: whoever polls it sees

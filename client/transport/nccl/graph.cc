@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/launcher.h"
 #include "client/transport/nccl/nccl.h"
@@ -21,12 +22,13 @@ class Capturer {
     // What is outside of a graph cannot be waited for inside.
     auto handle = stream_.Ready();
     if (!handle.ok()) return handle.status();
-    absl::Status done = Did(cuda_.StreamBeginCapture(*handle), "BeginCapture");
+    absl::Status done = Begin(*handle);
     if (!done.ok()) return done;
     launcher_.SetOpenCapture(stream_.capture());
     done = body();
     launcher_.AwaitCaptured();
     done.Update(stream_.Ready().status());
+    const DeviceScope scope(cuda_);
     done.Update(
         Did(cuda_.StreamEndCapture(*handle, &into->graph), "StreamEndCapture"));
     done.Update(stream_.TakeError());
@@ -34,6 +36,10 @@ class Capturer {
   }
 
  private:
+  absl::Status Begin(CudaStreamHandle stream) {
+    const DeviceScope scope(cuda_);
+    return Did(cuda_.StreamBeginCapture(stream), "StreamBeginCapture");
+  }
   absl::Status Did(CudaResult result, std::string_view call) {
     return Check(cuda_, result, call);
   }

@@ -2,7 +2,8 @@
 // signatures (kernels/), and the stream. What each computes is said there, bit
 // for bit.
 //
-// Enqueues on `stream` and returns; takes no memory, and waits for nothing.
+// Enqueues on `stream` and returns; takes no memory, and waits for nothing. The
+// stream's device is the calling thread's: inside a DeviceScope.
 //
 // Threads: any; one stream by one thread at a time.
 // Memory:  of the device, but lists (slots, ranges, flags): those are copied in

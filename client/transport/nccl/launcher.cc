@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/thread.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
@@ -97,6 +98,7 @@ void Launcher::Post(absl::FunctionRef<void(Inbox&)> put) {
 }
 
 void Launcher::Run() {
+  const DeviceScope scope(*tables_.cuda);
   Inbox inbox;
   while (Collect(&inbox)) {
     for (const auto& member : inbox.aborts) AbortAllFor(*member);
@@ -134,7 +136,8 @@ bool Launcher::AnythingToPoll() const {
   return !connecting_.empty() || !registering_.empty() || !captured_.empty() ||
          !operations_.empty() || !closing_.empty() ||
          std::any_of(members_.begin(), members_.end(), [](const auto& member) {
-           return !member->ended() && !member->Idle();
+           return !member->ended() &&
+                  (!member->Idle() || !member->device_error().ok());
          });
 }
 
@@ -296,11 +299,18 @@ bool Launcher::LaunchFirst(Operation& operation, Member::Turn* turn) {
   }
 }
 
-// NCCL tells of a broken connection only if it is asked.
+// NCCL tells of a broken connection only if it is asked, and of a device that
+// has failed not at all.
 void Launcher::Watch() {
   for (size_t i = 0; i < members_.size(); ++i) {
     const std::shared_ptr<Member> member = members_[i];
-    if (GivenUp(*member) || member->Idle()) continue;
+    if (GivenUp(*member)) continue;
+    const bool idle = member->Idle();
+    if (!member->device_error().ok()) {
+      Fail(*member, member->device_error());
+      continue;
+    }
+    if (idle) continue;
     const absl::StatusOr<bool> ready = member->Ready();
     if (!ready.ok()) Fail(*member, ready.status());
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
@@ -38,6 +39,7 @@ Member::Member(const Tables& tables, const GroupSpec& group)
 
 Member::~Member() {
   if (stream_ == nullptr) return;
+  const DeviceScope scope(*tables_.cuda);
   if (token_ != nullptr) tables_.cuda->FreeAsync(token_, stream_);
   if (rows_ != nullptr) tables_.cuda->FreeAsync(rows_, stream_);
   for (const Block& block : kept_) {
@@ -277,16 +279,24 @@ absl::Status Member::JoinRunning(CudaStreamHandle stream) const {
 }
 
 bool Member::Idle() {
-  while (!running_.empty() && running_.front().event->Done()) {
+  while (!running_.empty()) {
+    const Running& first = running_.front();
+    const absl::StatusOr<bool> reached = first.event->Reached();
+    if (reached.ok() && !*reached) return false;
+    if (!reached.ok()) {
+      first.error->Set(reached.status());
+      device_error_.Update(reached.status());
+    }
     running_.pop_front();
   }
-  return running_.empty();
+  return true;
 }
 
 void Member::FailRunning() {
   const absl::Status why = status();
   for (const Running& running : running_) {
-    if (!running.event->Done()) running.error->Set(why);
+    const absl::StatusOr<bool> reached = running.event->Reached();
+    if (!reached.ok() || !*reached) running.error->Set(why);
   }
 }
 

@@ -95,8 +95,10 @@ class Member {
     running_.push_back({std::move(event), std::move(error)});
   }
 
-  // Whether everything published has run.
+  // Whether nothing that was published still runs. What the device failed at
+  // does not: its streams have the error, and so has device_error, the first.
   bool Idle();
+  const absl::Status& device_error() const { return device_error_; }
   // Tells the streams of operations that have not run what became of them.
   void FailRunning();
 
@@ -165,6 +167,7 @@ class Member {
   std::vector<Block> kept_;
 
   std::deque<Running> running_;
+  absl::Status device_error_;
   std::vector<std::shared_ptr<Window>> windows_;
 
   mutable Mutex mutex_;

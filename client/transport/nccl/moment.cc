@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
@@ -33,6 +34,7 @@ absl::Status Late() {
 
 absl::StatusOr<std::shared_ptr<CudaEvent>> CudaEvent::Record(
     CudaApi* cuda, CudaStreamHandle stream, bool captured) {
+  const DeviceScope scope(*cuda);
   CudaEventHandle handle = nullptr;
   absl::Status made =
       Check(*cuda, cuda->EventCreateWithFlags(&handle, kCudaEventDisableTiming),
@@ -42,6 +44,18 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> CudaEvent::Record(
   made = Check(*cuda, cuda->EventRecord(handle, stream), "EventRecord");
   if (!made.ok()) return made;
   return event;
+}
+
+absl::StatusOr<bool> CudaEvent::Reached() const {
+  if (captured_) return false;
+  const DeviceScope scope(*cuda_);
+  const CudaResult asked = cuda_->EventQuery(handle_);
+  if (asked == CudaResult::kSuccess) return true;
+  if (asked != CudaResult::kNotReady) {
+    return Check(*cuda_, asked, "EventQuery");
+  }
+  (void)cuda_->GetLastError();
+  return false;
 }
 
 void Publication::Publish(CudaEvents events) {
@@ -89,11 +103,20 @@ bool CudaMoment::captured() const {
                      [](const auto& event) { return event->captured(); });
 }
 
-bool CudaMoment::Done() const {
+absl::StatusOr<bool> CudaMoment::Reached() const {
   if (!published()) return false;
-  const CudaEvents known = Known();
-  return std::all_of(known.begin(), known.end(),
-                     [](const auto& event) { return event->Done(); });
+  bool all = true;
+  for (const auto& event : Known()) {
+    const absl::StatusOr<bool> reached = event->Reached();
+    if (!reached.ok()) return reached;
+    all &= *reached;
+  }
+  return all;
+}
+
+bool CudaMoment::Done() const {
+  const absl::StatusOr<bool> reached = Reached();
+  return !reached.ok() || *reached;
 }
 
 absl::Status CudaMoment::Wait(absl::Duration timeout) const {
@@ -107,14 +130,17 @@ absl::Status CudaMoment::Wait(absl::Duration timeout) const {
         "for");
   }
   Patience patience;
-  while (!Done()) {
+  for (;;) {
+    const absl::StatusOr<bool> reached = Reached();
+    if (!reached.ok()) return reached.status();
+    if (*reached) return absl::OkStatus();
     if (deadline.Passed()) return Late();
     patience.Turn();
   }
-  return absl::OkStatus();
 }
 
 absl::Status CudaMoment::Join(CudaApi& cuda, CudaStreamHandle stream) const {
+  const DeviceScope scope(cuda);
   absl::Status joined;
   for (const auto& event : Known()) {
     joined.Update(Check(cuda, cuda.StreamWaitEvent(stream, event->handle()),

@@ -40,10 +40,8 @@ class CudaEvent {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  // True also after an error of the device: nothing more will come.
-  bool Done() const {
-    return !captured_ && cuda_->EventQuery(handle_) != CudaResult::kNotReady;
-  }
+  // Whether it has come; an error of the device, if it never will.
+  absl::StatusOr<bool> Reached() const;
   bool captured() const { return captured_; }
   CudaEventHandle handle() const { return handle_; }
 
@@ -86,9 +84,14 @@ class CudaMoment final : public Event::State {
              std::vector<std::shared_ptr<Publication>> publications)
       : events_(std::move(events)), publications_(std::move(publications)) {}
 
+  // As Reached; true also after an error of the device: nothing more will come.
   bool Done() const override;
-  // FailedPrecondition for a place in a graph (CudaEvent::Record).
+  // The device's error, if it never comes; FailedPrecondition for a place in a
+  // graph (CudaEvent::Record).
   absl::Status Wait(absl::Duration timeout) const override;
+
+  // Whether all of it has come; an error of the device, if it never will.
+  absl::StatusOr<bool> Reached() const;
 
   // Whether all its events are known.
   bool published() const;

@@ -9,6 +9,7 @@
 #include "client/transport/group_check.h"
 #include "client/transport/nccl/cuda_arena.h"
 #include "client/transport/nccl/cuda_compute.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/launcher.h"
 #include "client/transport/nccl/nccl_handle.h"
@@ -187,9 +188,9 @@ class NcclTransport final : public Transport {
   }
   absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
       void* cuda_stream) override {
-    return std::make_unique<CudaStream>(
-        launcher_->tables().cuda.get(),
-        static_cast<CudaStreamHandle>(cuda_stream));
+    const auto handle = static_cast<CudaStreamHandle>(cuda_stream);
+    if (absl::Status here = CheckDevice(handle); !here.ok()) return here;
+    return std::make_unique<CudaStream>(launcher_->tables().cuda.get(), handle);
   }
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
@@ -207,6 +208,20 @@ class NcclTransport final : public Transport {
   }
 
  private:
+  absl::Status CheckDevice(CudaStreamHandle stream) {
+    CudaApi& cuda = *launcher_->tables().cuda;
+    const DeviceScope scope(cuda);
+    int of_stream = 0;
+    int of_session = 0;
+    absl::Status asked =
+        Check(cuda, cuda.StreamGetDevice(stream, &of_stream), "StreamGetCtx");
+    asked.Update(Check(cuda, cuda.GetDevice(&of_session), "GetDevice"));
+    if (!asked.ok() || of_stream == of_session) return asked;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the stream is of device ", of_stream, ", the session uses device ",
+        of_session, ": JoinOptions::device or LOCAL_RANK says which"));
+  }
+
   std::unique_ptr<PendingGroup> Pending(const GroupSpec& group,
                                         std::string handle) {
     return std::make_unique<NcclGroup>(group, std::move(handle), launcher_);
@@ -285,9 +300,11 @@ std::shared_ptr<Launcher> LauncherOf(const Transport& transport) {
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Tables& tables) {
   if (absl::Status found = CheckGpu(*tables.cuda); !found.ok()) return found;
+  const DeviceScope scope(*tables.cuda);
   int version = 0;
-  absl::Status able =
-      Check(*tables.nccl, tables.nccl->GetVersion(&version), "GetVersion");
+  absl::Status able = Check(*tables.cuda, scope.result(), "SetDevice");
+  if (!able.ok()) return able;
+  able = Check(*tables.nccl, tables.nccl->GetVersion(&version), "GetVersion");
   able.Update(CheckVersion(version));
   if (!able.ok()) return able;
   return std::make_unique<NcclTransport>(tables, version);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
@@ -134,6 +135,7 @@ class Rehearsal {
 }  // namespace
 
 absl::Status Rehearse(CudaApi* cuda, KernelApi* kernels) {
+  const DeviceScope scope(*cuda);
   const auto stream = CudaStream::Create(cuda);
   if (!stream.ok()) return stream.status();
   const auto handle = (*stream)->Ready();

@@ -55,6 +55,7 @@ class FakeGround final : public Ground {
       : world_({.seed = seed}, std::move(decorate)) {}
 
   conformance::World& world() override { return world_; }
+  fake::FakeGpus& gpus() { return world_.gpus(); }
   std::byte* Reach(std::byte* at) override { return world_.gpus().Reach(at); }
   std::vector<std::string> violations() override {
     return world_.gpus().violations();

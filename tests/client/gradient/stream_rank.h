@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -50,8 +51,10 @@ class StreamRank {
   }
 
   // FinishAsync, and the update behind it: weights += gradient of w. Its
-  // scalars live as long as this.
-  absl::StatusOr<PendingVerdict> FinishAndUpdate() {
+  // scalars live as long as this, or until they are forgotten.
+  // `before_update` runs between the two.
+  absl::StatusOr<PendingVerdict> FinishAndUpdate(
+      const std::function<void()>& before_update = [] {}) {
     Engine& engine = job_.engine(rank_);
     auto state = engine.Finish(
         {.samples = 1}, std::numeric_limits<double>::infinity(), stream_.get());
@@ -60,6 +63,7 @@ class StreamRank {
     const auto* const verdict =
         reinterpret_cast<const VerdictScalars*>(job_.Reach(pending.scalars()));
     auto* const weights = reinterpret_cast<float*>(job_.Reach(weights_.data()));
+    before_update();
     job_.Enqueue(*stream_, [this, verdict, weights] {
       if (!MayUpdate(*verdict)) return;
       const float* const gradient = gradient_.load();
@@ -67,6 +71,8 @@ class StreamRank {
     });
     return pending;
   }
+
+  void ForgetScalars() { pending_.clear(); }
 
   // Where the kernels find the gradient of w; while no stream has work.
   void Fetch() {

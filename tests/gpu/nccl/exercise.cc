@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "client/transport/nccl/cuda_arena.h"
 #include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/graph.h"
 #include "client/transport/nccl/nccl.h"
@@ -32,6 +33,7 @@ class Rank {
  public:
   Rank(const Tables& tables, const Place& place)
       : tables_(tables),
+        scope_(*tables_.cuda),
         place_(place),
         arena_(transport::nccl::MakeCudaArena(tables.nccl, tables.cuda)) {}
   ~Rank() {
@@ -107,6 +109,7 @@ class Rank {
   }
 
   const Tables tables_;
+  const transport::nccl::DeviceScope scope_;  // of the rank's thread
   const Place place_;
   const std::unique_ptr<Arena> arena_;
   std::unique_ptr<transport::Transport> transport_;

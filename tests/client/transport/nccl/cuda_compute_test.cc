@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
@@ -148,6 +149,7 @@ TEST_F(CudaHoldTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
 TEST_F(CudaHoldTest, MayBeDestroyedWhileItsStreamIsCaptured) {
   const int message = 7;
   auto& cuda = *world_.TablesOf(0).cuda;
+  const transport::nccl::DeviceScope scope(cuda);
   auto first = Hold();
   first->Release(absl::OkStatus(), &message);
   const CudaStreamHandle on = handle();

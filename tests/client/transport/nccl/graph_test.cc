@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/transport/nccl/device_scope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
@@ -251,6 +252,7 @@ TEST_P(GraphTest, SaysWhatCannotBeCaptured) {
 // Nobody could destroy it in time.
 TEST_P(GraphTest, RefusesACaptureThatSomebodyElseBegan) {
   auto tables = world_.TablesOf(0);
+  const transport::nccl::DeviceScope scope(*tables.cuda);
   transport::nccl::CudaGraphHandle graph = nullptr;
   tables.cuda->StreamBeginCapture(*stream(0).Ready());
   const absl::Status refused = Enqueue(0);

@@ -9,6 +9,7 @@
 
 #include "client/transport/nccl/cuda_arena.h"
 #include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_gpu.h"
@@ -56,6 +57,7 @@ class KernelsTest : public testing::Test {
 
   FakeGpus gpus_;
   const Tables tables_;
+  const transport::nccl::DeviceScope scope_{*tables_.cuda};
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<CudaStream> stream_;
 };

@@ -59,9 +59,52 @@ TEST(NcclGpuTest, SaysWhichOfTheReasonsThereIsNoGpuFor) {
 
 TEST(NcclGpuTest, TheRealTablesAreThereOrSayWhatThisHostLacks) {
   const auto made = transport::nccl::MakeGpuTransport(
-      [](const std::string&) { return std::string(); });
+      [](const std::string&) { return std::string(); }, -1);
   EXPECT_TRUE(made.ok() || absl::IsFailedPrecondition(made.status()))
       << made.status();
+}
+
+class ChooseDeviceTest : public testing::Test {
+ protected:
+  // On a machine with `devices`, by a thread whose current one is `current`.
+  static absl::StatusOr<int> Choose(int wanted, const std::string& local_rank,
+                                    int devices = 4, int current = 2) {
+    FakeGpus gpus({.devices = devices});
+    gpus.SetCallingThread({.device = current});
+    auto chosen = transport::nccl::ChooseDevice(
+        wanted,
+        [&](const std::string& name) {
+          return name == "LOCAL_RANK" ? local_rank : "";
+        },
+        *gpus.TablesOf(0).cuda);
+    EXPECT_EQ(gpus.CallingThread().device, current);
+    EXPECT_THAT(gpus.violations(), IsEmpty());
+    return chosen;
+  }
+};
+
+TEST_F(ChooseDeviceTest, TheOptionThenTheLocalRankThenTheCurrentOne) {
+  EXPECT_EQ(*Choose(1, "3"), 1);
+  EXPECT_EQ(*Choose(0, "3"), 0);
+  EXPECT_EQ(*Choose(-1, "3"), 3);
+  EXPECT_EQ(*Choose(-1, ""), 2);
+  EXPECT_EQ(*Choose(-1, "", 4, fake::FakeThread::kNoDevice), 0);
+}
+
+// A launcher that shows each process its own device numbers it 0.
+TEST_F(ChooseDeviceTest, TheOnlyOneWhateverTheLocalRank) {
+  EXPECT_EQ(*Choose(-1, "3", 1, 0), 0);
+}
+
+TEST_F(ChooseDeviceTest, RefusesADeviceThatIsNotThere) {
+  for (const auto& [wanted, local_rank] :
+       std::vector<std::pair<int, std::string>>{
+           {4, ""}, {-1, "4"}, {-1, "-1"}, {-1, "first"}}) {
+    const auto refused = Choose(wanted, local_rank);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(Choose(1, "", 1, 0).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Choose(-1, "", 0, 0).status()));
 }
 
 TEST(NcclVersionTest, RefusesWhatIsTooOldAndWhatCannotBeginAgain) {
