@@ -35,6 +35,7 @@ Launched AddLeaf(std::span<const void* const> left, const void* leaf,
   Check(out_dtype == (dtype == DType::kF64 ? DType::kF64 : DType::kF32),
         "leaves are summed in f32, those of f64 in f64");
   if (count == 0) return kLaunched;
+  Launched launched = kLaunched;
   WithFloat(dtype, [&](auto tag) {
     using Leaf = typename decltype(tag)::type;
     using Sum = Compute<Leaf>;
@@ -42,11 +43,12 @@ Launched AddLeaf(std::span<const void* const> left, const void* leaf,
     for (size_t k = 0; k < left.size(); ++k) {
       rows.rows[k] = static_cast<const Sum*>(left[k]);
     }
-    AddElements<<<BlocksFor(count), kThreads, 0, stream>>>(
-        rows, static_cast<const Leaf*>(leaf),
-        static_cast<Compute<Leaf>>(weight), static_cast<Sum*>(out), count);
+    launched = LaunchKernel(AddElements<Sum, Leaf>, BlocksFor(count), kThreads,
+                            stream, rows, static_cast<const Leaf*>(leaf),
+                            static_cast<Compute<Leaf>>(weight),
+                            static_cast<Sum*>(out), count);
   });
-  return LastLaunch();
+  return launched;
 }
 
 }  // namespace lockstep::kernels::device

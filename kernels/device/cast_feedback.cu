@@ -26,16 +26,18 @@ Launched CastFeedback(const void* src, const void* residual, DType src_dtype,
                       void* dst, DType dst_dtype, void* next, size_t count,
                       Stream stream) {
   if (count == 0) return kLaunched;
+  Launched launched = kLaunched;
   WithWide(src_dtype, [&](auto from) {
     WithHalf(dst_dtype, [&](auto to) {
       using From = typename decltype(from)::type;
       using To = typename decltype(to)::type;
-      FeedbackElements<From, To><<<BlocksFor(count), kThreads, 0, stream>>>(
+      launched = LaunchKernel(
+          FeedbackElements<From, To>, BlocksFor(count), kThreads, stream,
           static_cast<const From*>(src), static_cast<const From*>(residual),
           static_cast<To*>(dst), static_cast<From*>(next), count);
     });
   });
-  return LastLaunch();
+  return launched;
 }
 
 }  // namespace lockstep::kernels::device

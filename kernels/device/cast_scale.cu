@@ -65,13 +65,11 @@ Launched Launch(const From* src, double factor, To* dst, size_t count,
   const C rounded = static_cast<C>(factor);
   if (aligned) {
     const size_t groups = count / G::kLength;
-    CastScaleGroups<From, To, C><<<BlocksFor(groups), kThreads, 0, stream>>>(
-        src, rounded, dst, groups, count);
-  } else {
-    CastScaleElements<From, To, C>
-        <<<BlocksFor(count), kThreads, 0, stream>>>(src, rounded, dst, count);
+    return LaunchKernel(CastScaleGroups<From, To, C>, BlocksFor(groups),
+                        kThreads, stream, src, rounded, dst, groups, count);
   }
-  return LastLaunch();
+  return LaunchKernel(CastScaleElements<From, To, C>, BlocksFor(count),
+                      kThreads, stream, src, rounded, dst, count);
 }
 
 }  // namespace

@@ -49,7 +49,26 @@ inline unsigned BlocksFor(size_t items) {
                                                   : kEnough);
 }
 
-inline Launched LastLaunch() { return static_cast<int>(cudaPeekAtLastError()); }
+// Enqueues `kernel` on `stream`, and returns what came of this launch and of no
+// other.
+//
+// CUDA keeps the last error of each thread. `<<<>>>` tells its own only there,
+// where it may be one that the caller made before and has not looked at yet;
+// and who takes it away takes the caller's. So the call's own result is asked.
+// Of a launch that fails nothing stays there; one that does not leaves what the
+// caller has there alone.
+template <class... Parameters>
+Launched LaunchKernel(void (*kernel)(Parameters...), unsigned blocks,
+                      unsigned threads, Stream stream,
+                      const std::type_identity_t<Parameters>&... arguments) {
+  void* pointers[] = {
+      const_cast<void*>(static_cast<const void*>(&arguments))...};
+  const cudaError_t launched =
+      cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks),
+                       dim3(threads), pointers, 0, stream);
+  if (launched != cudaSuccess) (void)cudaGetLastError();
+  return static_cast<Launched>(launched);
+}
 
 }  // namespace lockstep::kernels::device
 

@@ -166,14 +166,17 @@ Launched Launch(Works<kCapacity> works, const T* data, double inverse_scale,
   const size_t blocks = (runs + kWarps - 1) / kWarps;
   Check(blocks <= kBlocksMax, "more runs than a grid has blocks for");
   static_assert(sizeof(unsigned long long) == sizeof(total->non_finite));
-  CheckRuns<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      works, data, runs, inverse_scale, partials,
-      reinterpret_cast<unsigned long long*>(&total->non_finite));
-  if (several) {
-    FoldRanges<<<works.size, kThreads, 0, stream>>>(works, partials);
+  Launched launched =
+      LaunchKernel(CheckRuns<T, kCapacity>, static_cast<unsigned>(blocks),
+                   kThreads, stream, works, data, runs, inverse_scale, partials,
+                   reinterpret_cast<unsigned long long*>(&total->non_finite));
+  if (launched == kLaunched && several) {
+    launched = LaunchKernel(FoldRanges<kCapacity>, works.size, kThreads, stream,
+                            works, partials);
   }
-  AddRanges<<<1, 1, 0, stream>>>(works, partials, total);
-  return LastLaunch();
+  if (launched != kLaunched) return launched;
+  return LaunchKernel(AddRanges<kCapacity>, 1, 1, stream, works, partials,
+                      total);
 }
 
 }  // namespace

@@ -22,9 +22,10 @@ Launched WriteFlags(std::span<const uint8_t> on, DType dtype, void* flags,
     using T = typename decltype(tag)::type;
     T* to = static_cast<T*>(flags);
     launched = ForLists(on, [&](const auto& list) {
-      Write<<<1, kThreads, 0, stream>>>(list, to);
+      T* const part = to;
       to += list.size;
-      return LastLaunch();
+      return LaunchKernel(Write<T, kItemsMaxOf<decltype(list)>>, 1, kThreads,
+                          stream, list, part);
     });
   });
   return launched;

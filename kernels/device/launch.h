@@ -6,8 +6,10 @@
 //
 // Threads: any; one stream by one thread at a time.
 // Errors:  kLaunched, or the code of the CUDA runtime's error, which the caller
-//          turns into a status at its border. A wrong argument ends the process
-//          as it does on the host.
+//          turns into a status at its border: the launch's own, of which the
+//          thread's last error keeps nothing. An error that was there before
+//          stays there and is not taken for the launch's. A wrong argument ends
+//          the process as it does on the host.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_LAUNCH_H_
 #define LOCKSTEP_KERNELS_DEVICE_LAUNCH_H_

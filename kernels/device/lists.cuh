@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 #include "kernels/device/launch.h"
 
@@ -25,6 +26,7 @@ inline constexpr size_t kLongList = 1024;
 
 template <class T, size_t kCapacity>
 struct List {
+  static constexpr size_t kItemsMax = kCapacity;
   T items[kCapacity];
   unsigned size;
 };
@@ -36,6 +38,9 @@ List<T, kCapacity> ListOf(std::span<const T> items) {
   list.size = static_cast<unsigned>(items.size());
   return list;
 }
+
+template <class AnyList>
+inline constexpr size_t kItemsMaxOf = std::remove_cvref_t<AnyList>::kItemsMax;
 
 // Calls launch(list) for consecutive parts of `items`; the first error ends it.
 template <class T, class Launch>

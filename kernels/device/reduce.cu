@@ -91,13 +91,11 @@ Launched Launch(const T* inputs, int rows, T* out, size_t count, ReduceOp op,
                        reinterpret_cast<uintptr_t>(out) % 16 == 0 &&
                        (count % kLength == 0 || rows == 1);
   if (aligned) {
-    Reduce<T, kLength><<<BlocksFor(count / kLength), kThreads, 0, stream>>>(
-        inputs, rows, out, count, op, share);
-  } else {
-    Reduce<T, 1><<<BlocksFor(count), kThreads, 0, stream>>>(inputs, rows, out,
-                                                            count, op, share);
+    return LaunchKernel(Reduce<T, kLength>, BlocksFor(count / kLength),
+                        kThreads, stream, inputs, rows, out, count, op, share);
   }
-  return LastLaunch();
+  return LaunchKernel(Reduce<T, 1>, BlocksFor(count), kThreads, stream, inputs,
+                      rows, out, count, op, share);
 }
 
 }  // namespace

@@ -48,24 +48,16 @@ Launched Launch(const T* inputs, int rows, double factor, Out* out,
   using C = std::common_type_t<T, Compute<Out>>;
   const unsigned blocks = BlocksFor(count);
   const C rounded = static_cast<C>(factor);
+  const auto launch = [&](auto* kernel, int trees) {
+    return LaunchKernel(kernel, blocks, kThreads, stream, inputs, trees,
+                        rounded, out, count);
+  };
   switch (rows) {
-    case 1:
-      ReduceElements<1>
-          <<<blocks, kThreads, 0, stream>>>(inputs, 1, rounded, out, count);
-      break;
-    case 2:
-      ReduceElements<2>
-          <<<blocks, kThreads, 0, stream>>>(inputs, 1, rounded, out, count);
-      break;
-    case 4:
-      ReduceElements<4>
-          <<<blocks, kThreads, 0, stream>>>(inputs, 1, rounded, out, count);
-      break;
-    default:
-      ReduceElements<8><<<blocks, kThreads, 0, stream>>>(inputs, rows / 8,
-                                                         rounded, out, count);
+    case 1: return launch(ReduceElements<1, T, Out, C>, 1);
+    case 2: return launch(ReduceElements<2, T, Out, C>, 1);
+    case 4: return launch(ReduceElements<4, T, Out, C>, 1);
+    default: return launch(ReduceElements<8, T, Out, C>, rows / 8);
   }
-  return LastLaunch();
 }
 
 }  // namespace

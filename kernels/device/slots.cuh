@@ -85,9 +85,9 @@ Launched LaunchOnSlots(std::span<const Slot> slots, T* bucket, Op op,
     const size_t blocks = chunks.end - chunks.first;
     if (blocks == 0) return kLaunched;
     Check(blocks <= kBlocksMax, "a bucket of more chunks than a grid's blocks");
-    OnSlots<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-        list, chunks.first, bucket, op);
-    return LastLaunch();
+    return LaunchKernel(OnSlots<T, Op, kItemsMaxOf<decltype(list)>>,
+                        static_cast<unsigned>(blocks), kThreads, stream, list,
+                        chunks.first, bucket, op);
   });
 }
 

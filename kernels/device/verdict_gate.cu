@@ -45,10 +45,9 @@ __global__ void __launch_bounds__(kThreads)
 Launched CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
                     size_t bytes, Stream stream) {
   if (bytes == 0) return kLaunched;
-  CommitBytes<<<BlocksFor(bytes / 16 + 1), kThreads, 0, stream>>>(
-      verdict, static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to),
-      bytes);
-  return LastLaunch();
+  return LaunchKernel(CommitBytes, BlocksFor(bytes / 16 + 1), kThreads, stream,
+                      verdict, static_cast<const uint8_t*>(from),
+                      static_cast<uint8_t*>(to), bytes);
 }
 
 Launched CommitUnpack(const VerdictScalars* verdict, const void* bucket,

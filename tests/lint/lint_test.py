@@ -121,8 +121,9 @@ class WordsTest(RuleTest):
 
     def test_launches(self):
         self.refuse(words.launches, "client/x.cu", "Pack<<<1, 2>>>();")
-        self.accept(words.launches, "kernels/pack.cu", "Pack<<<1, 2>>>();")
-        self.accept(words.launches, "kernels/slots.cuh", "Pack<<<1, 2>>>();")
+        self.refuse(words.launches, "kernels/pack.cu", "Pack<<<1, 2>>>();")
+        self.refuse(words.launches, "kernels/slots.cuh", "Pack<<<1, 2>>>();")
+        self.accept(words.launches, "kernels/device/pack.cu", "LaunchKernel(Pack, 1, 2, stream);")
         self.accept(words.launches, "examples/digits/device/launch.cu", "Run<<<1, 2>>>();")
         self.refuse(words.launches, "examples/digits/launch.cu", "Run<<<1, 2>>>();")
         self.accept(words.launches, "client/x.cc", "// says <<< >>>\nout << a << b;")

@@ -52,9 +52,12 @@ std::vector<std::byte> Reduced(const Meeting& meeting, size_t begin,
                                size_t count) {
   const Part& any = meeting.come.begin()->second;
   const DType dtype = FromNccl(any.dtype);
+  const std::vector<std::byte> elsewhere(count * SizeOf(dtype),
+                                         std::byte{0xff});
   std::vector<const void*> inputs;
   for (const auto& [rank, part] : meeting.come) {
-    inputs.push_back(At(part.in, begin * SizeOf(dtype)));
+    inputs.push_back(part.read_elsewhere ? elsewhere.data()
+                                         : At(part.in, begin * SizeOf(dtype)));
   }
   std::vector<std::byte> out(count * SizeOf(dtype));
   kernels::ReduceRanks(inputs, out.data(), count, dtype, FromNccl(any.op));

@@ -28,7 +28,9 @@ class FakeNccl final : public NcclApi {
       : fabric_(*fabric),
         scheduler_(fabric->scheduler()),
         device_(fabric->device(device)),
-        version_(version) {}
+        version_(version) {
+    device_.nccl_version = version;
+  }
 
   NcclResult GetVersion(int* version) override {
     *version = version_;

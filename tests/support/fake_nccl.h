@@ -16,7 +16,8 @@
 // A window is made once every rank has asked for it. What peers reach in a
 // window begins at the same offset of it on every rank, or NCCL would add up
 // what does not belong together. The caller has it when the communicator is
-// ready, not before.
+// ready, not before. Symmetric kernels of 2.28.0 to 2.28.6 add up what lies at
+// a wrong offset of it, 0xff here, and say nothing.
 //
 // Violations: windows of different sizes, or over memory that is not NCCL's;
 // memory that is registered twice, freed while a communicator knows it, or
@@ -62,6 +63,8 @@ struct Part {
   bool in_graph = false;  // it runs in a graph's launch
   // Where `in` and `out` lie in windows, if they do and peers reach them there.
   std::array<std::optional<size_t>, 2> window_offsets = {};
+  // Peers find `in` at a wrong offset of the window.
+  bool read_elsewhere = false;
 
   bool point_to_point() const {
     return kind == transport::CallKind::kSend ||
@@ -143,6 +146,7 @@ struct Device {
   std::vector<std::pair<Comm*, std::shared_ptr<Launch>>> residents;
   std::vector<int> order;  // cliques, as they were launched
   uint64_t launches = 0;
+  int nccl_version = 0;
   bool network_broken = false;
 };
 

@@ -66,6 +66,9 @@ void Fabric::FindInWindows(const Comm& comm, Part* part) const {
   const CallKind kind = part->kind;
   if (kind == CallKind::kAllReduce || kind == CallKind::kReduceScatter) {
     part->window_offsets[0] = WindowOffset(comm, part->in);
+    const int version = comm.device->nccl_version;
+    part->read_elsewhere = part->window_offsets[0].has_value() &&
+                           version >= 22800 && version < 22807;
   }
   if (kind == CallKind::kAllReduce || kind == CallKind::kAllGather) {
     part->window_offsets[1] = WindowOffset(comm, part->out);

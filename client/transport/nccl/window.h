@@ -10,6 +10,10 @@
 //   CommWindowRegister ─▶ Ready? ─▶ a window: symmetric, or window
 //                                └▶ none: CommRegister ─▶ registered, or plain
 //
+// There is none with 2.28.0 to 2.28.6, whose symmetric kernels read peers'
+// memory at a wrong offset: sums are wrong, and nothing says so. All ranks of a
+// job have the same release, as its windows have.
+//
 // A window is made by all ranks together. Buffers are whole segments, so that
 // an operation begins at the same offset of its window on every rank.
 //
@@ -28,6 +32,11 @@
 
 namespace lockstep::transport::nccl {
 
+// Whether this release's windows may be used, if it has any.
+constexpr bool WindowsAreRight(int version) {
+  return version < 22800 || version >= 22807;
+}
+
 class Window {
  public:
   Window(void* memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
@@ -35,6 +44,9 @@ class Window {
   // Asks for a window, if there can be one. Then End, once NCCL is ready.
   absl::Status Begin(NcclApi& nccl, NcclComm comm) {
     if (!nccl.Has(NcclPart::kWindows)) return absl::OkStatus();
+    int version = 0;
+    absl::Status told = Check(nccl, nccl.GetVersion(&version), "GetVersion");
+    if (!told.ok() || !WindowsAreRight(version)) return told;
     return Check(nccl,
                  nccl.CommWindowRegister(comm, memory_, bytes_, &window_,
                                          kNcclWindowSymmetric),

@@ -129,6 +129,21 @@ TEST(WindowTest, AReleaseThatDoesNotTellIsNotTakenForMore) {
   EXPECT_THAT(windows.violations(), IsEmpty());
 }
 
+TEST(WindowTest, AReleaseThatReadsBesideItMakesNone) {
+  for (const int version : {22799, 22800, 22803, 22806, 22807}) {
+    Windows windows({.nccl_version = version});
+    windows.Enlist();
+    const bool wrong = version >= 22800 && version < 22807;
+    EXPECT_THAT(windows.Reaches(),
+                Each(wrong ? Reach::kRegistered : Reach::kWindow))
+        << version;
+    windows.AllReduce([](int) { return 0; });
+    windows.ForgetAll();
+    windows.CloseAll();
+    EXPECT_THAT(windows.violations(), IsEmpty());
+  }
+}
+
 TEST(WindowTest, AnOlderReleaseRegistersIt) {
   Windows windows({.nccl_version = 22600});
   windows.Enlist();
