@@ -9,8 +9,10 @@ Builds the programs that need a GPU and puts them, with the shared libraries the
 into build/gpu-bundle: it runs on another x86-64 Linux with an NVIDIA driver. The
 demonstration goes there too: build/gpu-bundle/run demo is ./run demo --device cuda, and
 demo-pipe the same with pipelines.
-build/gpu-bundle/run --list names the programs, build/gpu-bundle/run runs them.
-Left out are libc, libstdc++, the driver and NCCL, which that machine must have.
+build/gpu-bundle/run --list names the programs, build/gpu-bundle/run runs them, and
+with --strict fails if one was skipped. It keeps what they say in build/gpu-bundle/results.
+Left out are libc, libstdc++, the driver and NCCL, which that machine must have; an NCCL
+that came with PyTorch is found by itself.
 Needs the CUDA toolkit here, but no GPU.
 TXT
 }
@@ -33,7 +35,7 @@ make_gpu_bundle() {
   [[ ! -s build/release/gpu_demo.txt ]] || mapfile -t demo <build/release/gpu_demo.txt
   compile release "${programs[@]##*/}" "${demo[@]##*/}"
   rm -rf "$gpu_bundle"
-  mkdir -p "$gpu_bundle/lib"
+  mkdir -p "$gpu_bundle/lib" "$gpu_bundle/lib-verbs"
   copy_programs "$gpu_bundle/bin" "${programs[@]}"
   copy_programs "$gpu_bundle/demo" "${demo[@]}"
   install -m 755 tools/run/gpu_bundle_run.sh "$gpu_bundle/run"
@@ -56,13 +58,17 @@ copy_programs() {
   done
 }
 
-# What `program` loads, but for what the other machine has.
+# What `program` loads, but for what the other machine has. What belongs to its
+# network adapters lies apart: it is used only where that machine has none.
 copy_libraries() {
-  local library
+  local library folder
+  local verbs='/(libibverbs|librdmacm|libmlx[0-9]+|libefa|libnl-3|libnl-route-3)[.]so'
   local not_these='/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda|libnccl)[.]so'
   ldd "$1" | awk -v not="$not_these" '$2 == "=>" && $3 !~ not { print $3 }' |
     while read -r library; do
-      install -m 755 "$library" "$gpu_bundle/lib/"
-      strip "$gpu_bundle/lib/${library##*/}"
+      folder="$gpu_bundle/lib"
+      [[ ! "$library" =~ $verbs ]] || folder+=-verbs
+      install -m 755 "$library" "$folder/"
+      strip "$folder/${library##*/}"
     done
 }
