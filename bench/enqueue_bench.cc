@@ -9,7 +9,7 @@
 int main() {
   lockstep::fake::FakeGpus gpus;
   const auto cost = lockstep::bench::MeasureEnqueue(
-      lockstep::bench::IdleTables(&gpus), 10'000, /*with_raw=*/false);
+      lockstep::bench::IdleTables(&gpus), {}, {.batches = 7, .calls = 10'000});
   if (!cost.ok()) {
     std::fprintf(stderr, "%s\n", cost.status().ToString().c_str());
     return 1;

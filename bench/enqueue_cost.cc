@@ -1,12 +1,16 @@
 #include "bench/enqueue_cost.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/transport/nccl/cuda_arena.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/nccl.h"
 
@@ -21,7 +25,6 @@ using transport::nccl::NcclResult;
 using transport::nccl::NcclUniqueId;
 using transport::nccl::Tables;
 
-constexpr int kRounds = 7;
 constexpr size_t kCount = 256;
 
 class Stopwatch {
@@ -43,8 +46,14 @@ double Median(std::vector<double> values) {
 // NCCL as it comes: one thread, one stream.
 class Raw {
  public:
-  Raw(const Tables& tables, bool blocking, float* in, float* out)
-      : tables_(tables), blocking_(blocking), in_(in), out_(out) {}
+  Raw(const Tables& tables, const EnqueuePlace& place, bool blocking, float* in,
+      float* out)
+      : tables_(tables),
+        place_(place),
+        scope_(*tables_.cuda),
+        blocking_(blocking),
+        in_(in),
+        out_(out) {}
   ~Raw() {
     if (comm_ != nullptr) tables_.nccl->CommDestroy(comm_);
   }
@@ -53,15 +62,15 @@ class Raw {
     auto stream = CudaStream::Create(tables_.cuda.get());
     if (!stream.ok()) return stream.status();
     stream_ = *std::move(stream);
-    NcclUniqueId id;
-    absl::Status made =
-        Check(*tables_.nccl, tables_.nccl->GetUniqueId(&id), "GetUniqueId");
-    if (!made.ok()) return made;
+    const absl::StatusOr<NcclUniqueId> id = ShareId();
+    if (!id.ok()) return id.status();
     NcclConfig config;
     config.blocking = blocking_ ? 1 : 0;
-    made = Check(*tables_.nccl,
-                 tables_.nccl->CommInitRankConfig(&comm_, 1, id, 0, &config),
-                 "CommInitRankConfig");
+    absl::Status made =
+        Check(*tables_.nccl,
+              tables_.nccl->CommInitRankConfig(&comm_, place_.size, *id,
+                                               place_.rank, &config),
+              "CommInitRankConfig");
     made.Update(Poll());
     return made;
   }
@@ -87,6 +96,24 @@ class Raw {
   }
 
  private:
+  // Rank 0's, for all.
+  absl::StatusOr<NcclUniqueId> ShareId() {
+    NcclUniqueId id{};
+    absl::Status made;
+    if (place_.rank == 0) {
+      made =
+          Check(*tables_.nccl, tables_.nccl->GetUniqueId(&id), "GetUniqueId");
+    }
+    const std::string bytes = absl::HexStringToBytes(place_.exchange(
+        absl::BytesToHexString({id.bytes, sizeof id.bytes}))[0]);
+    if (!made.ok()) return made;
+    if (bytes.size() != sizeof id.bytes) {
+      return absl::UnavailableError("rank 0 has gone");
+    }
+    std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
+    return id;
+  }
+
   // Until NCCL has done what it was asked for.
   absl::Status Poll() {
     NcclResult error =
@@ -99,6 +126,8 @@ class Raw {
   }
 
   const Tables tables_;
+  const EnqueuePlace& place_;
+  const transport::nccl::DeviceScope scope_;  // of the measuring thread
   const bool blocking_;
   float* const in_;
   float* const out_;
@@ -127,54 +156,58 @@ absl::StatusOr<OursCost> RunOurs(Communicator& communicator, CudaStream& stream,
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
-    transport::Transport& transport) {
-  auto pending = transport.Prepare({.name = "bench", .rank = 0, .size = 1});
+    transport::Transport& transport, const EnqueuePlace& place) {
+  auto pending = transport.Prepare(
+      {.name = "bench", .rank = place.rank, .size = place.size});
   if (!pending.ok()) return pending.status();
-  return (*pending)->Connect({(*pending)->handle()}, absl::Seconds(60));
+  return (*pending)->Connect(place.exchange((*pending)->handle()),
+                             absl::Seconds(60));
 }
 
 }  // namespace
 
-absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables, int calls,
-                                           bool with_raw) {
+absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables,
+                                           const EnqueuePlace& place,
+                                           const EnqueueLoad& load) {
   const auto arena = transport::nccl::MakeCudaArena(tables.nccl, tables.cuda);
   auto memory = arena->Allocate(2 * kCount * sizeof(float));
   if (!memory.ok()) return memory.status();
   float* const in = memory->as<float>().data();
   float* const out = in + kCount;
 
-  Raw raw(tables, /*blocking=*/true, in, out);
-  Raw polled(tables, /*blocking=*/false, in, out);
-  if (with_raw) {
+  Raw raw(tables, place, /*blocking=*/true, in, out);
+  Raw polled(tables, place, /*blocking=*/false, in, out);
+  if (load.with_raw) {
     absl::Status made = raw.Connect();
     made.Update(polled.Connect());
     if (!made.ok()) return made;
   }
   auto transport = transport::nccl::MakeTransport(tables);
   if (!transport.ok()) return transport.status();
-  auto communicator = Connect(**transport);
+  auto communicator = Connect(**transport, place);
   if (!communicator.ok()) return communicator.status();
   auto stream = CudaStream::Create(tables.cuda.get());
   if (!stream.ok()) return stream.status();
 
   std::vector<double> raws, polls, called, queued;
-  for (int round = -1; round < kRounds; ++round) {
-    if (with_raw) {
-      const auto raw_us = raw.Run(calls);
-      const auto polled_us = polled.Run(calls);
+  for (int batch = -1; batch < load.batches; ++batch) {  // the first warms up
+    if (load.with_raw) {
+      const auto raw_us = raw.Run(load.calls);
+      const auto polled_us = polled.Run(load.calls);
       if (!raw_us.ok()) return raw_us.status();
       if (!polled_us.ok()) return polled_us.status();
-      if (round >= 0) raws.push_back(*raw_us);
-      if (round >= 0) polls.push_back(*polled_us);
+      if (batch >= 0) raws.push_back(*raw_us);
+      if (batch >= 0) polls.push_back(*polled_us);
     }
-    const auto ours = RunOurs(**communicator, **stream, in, out, calls);
+    const auto ours = RunOurs(**communicator, **stream, in, out, load.calls);
     if (!ours.ok()) return ours.status();
-    if (round < 0) continue;
+    if (batch < 0) continue;
     called.push_back(ours->call_us);
     queued.push_back(ours->queued_us);
   }
-  return EnqueueCost{.raw_us = with_raw ? Median(raws) : 0,
-                     .polled_us = with_raw ? Median(polls) : 0,
+  (void)place.exchange("measured");  // nobody leaves before all have
+  return EnqueueCost{.raw_us = load.with_raw ? Median(raws) : 0,
+                     .polled_us = load.with_raw ? Median(polls) : 0,
                      .call_us = Median(called),
                      .queued_us = Median(queued)};
 }

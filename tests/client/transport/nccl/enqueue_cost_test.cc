@@ -3,10 +3,15 @@
 
 #include "bench/enqueue_cost.h"
 
+#include <barrier>
 #include <memory>
 #include <set>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "bench/idle_tables.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace lockstep {
@@ -50,11 +55,58 @@ TEST(EnqueueCostTest, PollsWhatDoesNotBlock) {
   auto tables = bench::IdleTables(&gpus);
   const auto strict = std::make_shared<StrictNccl>(tables.nccl);
   tables.nccl = strict;
-  const auto cost = bench::MeasureEnqueue(tables, kCalls, /*with_raw=*/true);
+  const auto cost = bench::MeasureEnqueue(
+      tables, {}, {.batches = 3, .calls = kCalls, .with_raw = true});
   ASSERT_TRUE(cost.ok()) << cost.status();
   // NCCL's own calls and ours, in each round.
   EXPECT_GE(strict->calls(), 2 * kCalls);
   EXPECT_EQ(strict->calls() % (2 * kCalls), 0);
+}
+
+// How many ranks the communicators have.
+class SizesNccl final : public fake::ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommInitRankConfig(Comm* comm, int size, const Id& id, int rank,
+                            Config* config) override {
+    sizes_.push_back(size);
+    return inner_->CommInitRankConfig(comm, size, id, rank, config);
+  }
+  const std::vector<int>& sizes() const { return sizes_; }
+
+ private:
+  std::vector<int> sizes_;
+};
+
+// With one rank NCCL does something else.
+TEST(EnqueueCostTest, MeasuresCommunicatorsOfAllItsRanks) {
+  constexpr int kRanks = 2;
+  fake::FakeGpus gpus;
+  std::barrier met(kRanks);
+  std::vector<std::string> lines(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto tables = gpus.TablesOf(rank);
+      const auto sizes = std::make_shared<SizesNccl>(tables.nccl);
+      tables.nccl = sizes;
+      const auto exchange = [&](const std::string& line) {
+        lines[rank] = line;
+        met.arrive_and_wait();
+        const std::vector<std::string> all = lines;
+        met.arrive_and_wait();
+        return all;
+      };
+      const auto cost = bench::MeasureEnqueue(
+          tables, {.rank = rank, .size = kRanks, .exchange = exchange},
+          {.batches = 2, .calls = 5});
+      ASSERT_TRUE(cost.ok()) << cost.status();
+      EXPECT_GT(cost->queued_us, 0);
+      EXPECT_THAT(sizes->sizes(), testing::ElementsAre(kRanks));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(gpus.violations(), testing::IsEmpty());
 }
 
 }  // namespace
