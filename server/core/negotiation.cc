@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "absl/strings/str_format.h"
 #include "server/core/sentences.h"
@@ -33,8 +32,7 @@ Negotiation::Negotiation(std::shared_ptr<const Groups> groups, Begins begins,
       first_pass_(first_pass),
       told_(groups_->world_size, 0),
       returns_(begins == Begins::kAgain ? groups_->world_size : 0),
-      open_(groups_, first_pass),
-      next_(groups_, first_pass + 1) {}
+      open_(groups_, first_pass) {}
 
 // --- Resuming ---------------------------------------------------------------
 
@@ -125,7 +123,6 @@ Negotiation::Objections Negotiation::Install(int rank,
     if (Closes(decision)) open = decision.pass + 1;
   }
   open_ = Pass(groups_, open);
-  next_ = Pass(groups_, open + 1);
   for (const protocol::Decision& decision : decisions_) {
     if (Closes(decision) || decision.pass < open) continue;
     if (decision.pass > open || decision.parameter >= groups_->parameters()) {
@@ -152,8 +149,7 @@ Negotiation::Objections Negotiation::Hear(
   return Keep(rank, submitted);
 }
 
-// An honest rank announces and submits each parameter once in a pass, and is in
-// the open pass or the next.
+// An honest rank announces and submits each parameter once in a pass.
 template <typename W>
 Negotiation::Objections Negotiation::Keep(int rank, const W& word) {
   Return& from = returns_[rank];
@@ -167,22 +163,16 @@ Negotiation::Objections Negotiation::Keep(int rank, const W& word) {
   return std::nullopt;
 }
 
-Pass* Negotiation::PassOf(uint64_t number) {
-  if (number == open_.number()) return &open_;
-  return number == next_.number() ? &next_ : nullptr;
-}
-
 // A word of a pass that is closed was said to a former coordinator too.
 Negotiation::Objections Negotiation::Take(int rank,
                                           const protocol::Announce& announce) {
   if (announce.pass < open_.number()) return std::nullopt;
-  Pass* pass = PassOf(announce.pass);
-  if (pass == nullptr || (pass == &next_ && !open_.HasAnnounced(rank))) {
-    return Objection{rank, absl::StrFormat("announced pass %d, but has not "
-                                           "announced pass %d, which is open",
+  if (announce.pass > open_.number()) {
+    return Objection{rank, absl::StrFormat("announced pass %d before pass %d "
+                                           "was closed",
                                            announce.pass, open_.number())};
   }
-  auto may_be_ready = pass->Announce(rank, announce.parameters);
+  auto may_be_ready = open_.Announce(rank, announce.parameters);
   if (!may_be_ready.ok()) {
     return Objection{rank, std::string(may_be_ready.status().message())};
   }
@@ -193,14 +183,14 @@ Negotiation::Objections Negotiation::Take(int rank,
 Negotiation::Objections Negotiation::Take(
     int rank, const protocol::Submitted& submitted) {
   if (submitted.pass < open_.number()) return std::nullopt;
-  Pass* pass = PassOf(submitted.pass);
-  if (pass == nullptr || !pass->HasAnnounced(rank)) {
+  const bool is_open = submitted.pass == open_.number();
+  if (!is_open || !open_.HasAnnounced(rank)) {
     return Objection{
         rank, absl::StrFormat("submitted gradients of pass %d, which it did "
                               "not announce; pass %d is open",
                               submitted.pass, open_.number())};
   }
-  absl::Status taken = pass->Submit(rank, submitted.parameters);
+  absl::Status taken = open_.Submit(rank, submitted.parameters);
   if (!taken.ok()) return Objection{rank, std::string(taken.message())};
   Settle(submitted.parameters);
   return std::nullopt;
@@ -219,11 +209,7 @@ void Negotiation::Settle(const std::vector<uint32_t>& candidates) {
   if (!open_.Complete()) return;
   has_untold_ = true;
   decisions_.push_back({.pass = open_.number()});
-  open_ = std::move(next_);
-  next_ = Pass(groups_, open_.number() + 1);
-  std::vector<uint32_t> all(groups_->parameters());
-  std::iota(all.begin(), all.end(), 0);
-  Settle(all);
+  open_ = Pass(groups_, open_.number() + 1);
 }
 
 void Negotiation::ForgetWhatAllHold() {
@@ -275,7 +261,6 @@ std::string Negotiation::Lack(int rank, size_t names_max) const {
 Negotiation::Stated Negotiation::StatedBy(int rank) const {
   Stated stated{.open_pass = open_.number()};
   if (open_.HasAnnounced(rank)) stated.awaited = open_.Awaited(rank);
-  if (next_.HasAnnounced(rank)) stated.awaited_next = next_.Awaited(rank);
   return stated;
 }
 

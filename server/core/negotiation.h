@@ -12,16 +12,16 @@
 // least one of them announced it, and all who did have submitted. When all
 // ranks have announced and all that was announced is decided, the pass is
 // closed, by an entry of the same sequence: who has heard it has heard every
-// reduction of the pass, and may enter its verdict. No rank passes that before
-// every rank has entered it, so two ranks are never more than one pass apart:
-// words are taken of the open pass and of the next.
+// reduction of the pass, and may enter its verdict. Words are taken of the open
+// pass only: a rank that announces the next one has heard the close of this,
+// and so says that it holds every decision before it.
 //
 // The sequence is not journaled. Each rank holds a prefix of it, and a
 // coordinator that restarted waits until every rank has said Held; the longest
 // prefix is the sequence then, for whatever was decided was decided for all.
 // Decisions of the pass before the open one are kept, since a rank that lags
-// may lack them; earlier ones every rank has heard, for it has passed their
-// verdict.
+// may lack them; earlier ones every rank has heard, for it has announced the
+// pass after them.
 //
 // A value: words in, decisions out. Copied and compared by tests that try every
 // order of words.
@@ -87,8 +87,7 @@ class Negotiation {
   // message of the rank that was news, and is the same after one that repeats.
   struct Stated {
     uint64_t open_pass = 0;
-    std::optional<size_t> awaited;       // in the open pass, once announced
-    std::optional<size_t> awaited_next;  // in the next, once announced
+    std::optional<size_t> awaited;  // in the open pass, once announced
     bool operator==(const Stated&) const = default;
   };
   Stated StatedBy(int rank) const;
@@ -114,8 +113,6 @@ class Negotiation {
   Objections Take(int rank, const protocol::Submitted& submitted);
   template <typename W>
   Objections Keep(int rank, const W& word);
-  // The pass that a word is about; nullptr: one that is closed.
-  Pass* PassOf(uint64_t number);
   void Settle(const std::vector<uint32_t>& candidates);
   void ForgetWhatAllHold();
 
@@ -128,7 +125,6 @@ class Negotiation {
   std::vector<Return> returns_;  // by rank; empty once all have said Held
   bool has_untold_ = false;      // some rank may lack a decision
   Pass open_;
-  Pass next_;
 };
 
 }  // namespace lockstep::core

@@ -103,10 +103,16 @@ TEST_F(PassesOfAJob, APassInWhichNobodyAnnouncesIsClosed) {
 // --- Words that make no sense -----------------------------------------------
 
 TEST_F(PassesOfAJob, APassTooFarEndsTheEpoch) {
-  EXPECT_THAT(
-      scene_.Says(2, Announce{1, {kWeight}}),
-      AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
-            HasSubstr("announced pass 1, but has not announced pass 0")));
+  EXPECT_THAT(scene_.Says(2, Announce{1, {kWeight}}),
+              AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
+                    HasSubstr("announced pass 1 before pass 0 was closed")));
+}
+
+TEST_F(PassesOfAJob, ThePassAfterTheOpenOneIsRefusedFromWhoAnnouncedThis) {
+  scene_.Says(2, Announce{0, {}});
+  EXPECT_THAT(scene_.Says(2, Announce{1, {kWeight}}),
+              AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
+                    HasSubstr("announced pass 1 before pass 0 was closed")));
 }
 
 TEST_F(PassesOfAJob, AnUnknownParameterEndsTheEpoch) {
@@ -227,6 +233,30 @@ TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
   Say(11, Held{0, {{0, kBias, 1}, {0, kWeight, 1}}});
   EXPECT_THAT(scene_.Says(12, Held{0, {{0, kWeight, 1}}}),
               AllOf(HasSubstr("w-2 (rank 1"), HasSubstr("a decision 0 that")));
+}
+
+// A rank announces pass p + 1 once it has heard the close of p. So what every
+// rank announced after it, every rank holds, and nothing that is forgotten is
+// asked for.
+TEST_F(PassesOfAJob, WhatARankWasNotToldIsKeptForIt) {
+  const auto pass = [this](uint64_t number) {
+    for (const uint64_t session : {1, 2}) {
+      Say(session, Announce{number, {kWeight}});
+    }
+    Say(1, Submitted{number, {kWeight}});
+  };
+  pass(0);
+  scene_.Closes(2);  // it does not hear what it makes ready
+  Resume(12, 2);
+  Say(12, Held{});
+  Say(12, Announce{0, {kWeight}});
+  const auto told = ToAll(0, {{0, kWeight, 2}, {0, 0, 0}});
+  EXPECT_THAT(Say(12, Submitted{0, {kWeight}}),
+              ElementsAre(Told{1, told}, Told{12, told}));
+  scene_.Closes(12);  // before it heard them
+  Say(1, Announce{1, {}});
+  Resume(22, 2);
+  EXPECT_THAT(Say(22, Held{}), ElementsAre(Told{22, told}));
 }
 
 // --- Who waits for whom -----------------------------------------------------
