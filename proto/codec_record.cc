@@ -43,12 +43,14 @@ void Write(const record::EpochBegan& from, v1::EpochBeganRecord* to) {
   for (const protocol::Member& member : from.members) {
     Write(member, to->add_members());
   }
+  to->set_first_step(from.first_step);
 }
 
 void Read(const v1::EpochBeganRecord& from, record::EpochBegan* to,
           Decoder* d) {
   to->epoch = {from.epoch()};
   d->Each("members", from.members(), kRanksMax, &to->members);
+  to->first_step = from.first_step();
 }
 
 void Write(const record::PlanAdopted& from, v1::PlanAdoptedRecord* to) {
@@ -70,12 +72,14 @@ void Read(const v1::PlanAdoptedRecord& from, record::PlanAdopted* to,
 void Write(const record::EpochEnded& from, v1::EpochEndedRecord* to) {
   to->set_epoch(from.epoch.value);
   Write(from.cause, to->mutable_cause());
+  to->set_steps(from.steps);
 }
 
 void Read(const v1::EpochEndedRecord& from, record::EpochEnded* to,
           Decoder* d) {
   to->epoch = {from.epoch()};
   d->Message("cause", from.has_cause(), from.cause(), &to->cause);
+  to->steps = from.steps();
 }
 
 void Write(const record::JobEnded& from, v1::JobEndedRecord* to) {
@@ -115,6 +119,18 @@ void Read(const v1::CommandsWantedRecord& from, record::CommandsWanted* to,
   d->Message("wanted", from.has_wanted(), from.wanted(), &to->wanted);
 }
 
+void Write(const record::JobArchived& from, v1::JobArchivedRecord* to) {
+  to->set_as(ToUtf8(from.as.value));
+}
+
+void Read(const v1::JobArchivedRecord& from, record::JobArchived* to,
+          Decoder* d) {
+  d->Name("as", from.as(), &to->as.value);
+}
+
+void Write(const record::JobDeleted&, v1::JobDeletedRecord*) {}
+void Read(const v1::JobDeletedRecord&, record::JobDeleted*, Decoder*) {}
+
 // --- The record -------------------------------------------------------------
 
 namespace {
@@ -143,6 +159,12 @@ struct Field {
   }
   auto* operator()(const record::CommandsWanted&) {
     return to->mutable_commands_wanted();
+  }
+  auto* operator()(const record::JobArchived&) {
+    return to->mutable_job_archived();
+  }
+  auto* operator()(const record::JobDeleted&) {
+    return to->mutable_job_deleted();
   }
 };
 
@@ -190,6 +212,12 @@ void Read(const v1::Record& from, record::Record* to, Decoder* d) {
     case M::kCommandsWanted:
       return d->Body<record::CommandsWanted>("commands_wanted",
                                              from.commands_wanted(), &to->body);
+    case M::kJobArchived:
+      return d->Body<record::JobArchived>("job_archived", from.job_archived(),
+                                          &to->body);
+    case M::kJobDeleted:
+      return d->Body<record::JobDeleted>("job_deleted", from.job_deleted(),
+                                         &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

@@ -41,6 +41,7 @@ void Write(const protocol::EpochFormed& from, v1::EpochFormed* to) {
   for (const protocol::Member& member : from.members) {
     Write(member, to->add_members());
   }
+  to->set_first_step(from.first_step);
 }
 
 void Read(const v1::EpochFormed& from, protocol::EpochFormed* to, Decoder* d) {
@@ -48,6 +49,7 @@ void Read(const v1::EpochFormed& from, protocol::EpochFormed* to, Decoder* d) {
   std::vector<protocol::Member> members;
   d->Each("members", from.members(), kRanksMax, &members);
   to->members = std::move(members);
+  to->first_step = from.first_step();
   if (to->rank >= static_cast<int>(to->members.size())) {
     d->Fail("rank", absl::StrCat(to->rank, " is not among ", to->members.size(),
                                  " members"));
@@ -67,6 +69,8 @@ void Read(const v1::PlanReady& from, protocol::PlanReady* to, Decoder* d) {
 void Write(const protocol::GroupHandles& from, v1::GroupHandles* to) {
   to->set_communicator(from.communicator);
   for (const std::string& handle : from.handles) to->add_handles(handle);
+  to->set_first(from.first);
+  to->set_more(from.more);
 }
 
 void Read(const v1::GroupHandles& from, protocol::GroupHandles* to,
@@ -78,6 +82,8 @@ void Read(const v1::GroupHandles& from, protocol::GroupHandles* to,
     d->Opaque("handles", handle, &handles.emplace_back());
   }
   to->handles = std::move(handles);
+  to->first = from.first();
+  to->more = from.more();
 }
 
 void Write(const protocol::OrderWanted& from, v1::OrderWanted* to) {

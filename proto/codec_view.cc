@@ -129,6 +129,8 @@ v1::JobView ToProto(const JobView& view) {
   Write(view.wanted, to.mutable_wanted());
   Write(view.cause, to.mutable_cause());
   for (const EventView& event : view.events) Write(event, to.add_events());
+  to.set_name(ToUtf8(view.name.value));
+  to.set_step(view.step);
   return to;
 }
 
@@ -152,6 +154,8 @@ void Read(const v1::JobView& from, JobView* to, Decoder* d) {
   d->Message("wanted", from.has_wanted(), from.wanted(), &to->wanted);
   d->Message("cause", from.has_cause(), from.cause(), &to->cause);
   d->Each("events", from.events(), kManyMax, &to->events);
+  d->Name("name", from.name(), &to->name.value);
+  to->step = from.step();
 }
 
 absl::StatusOr<JobView> FromProto(const v1::JobView& view) {

@@ -104,6 +104,7 @@ absl::Status GradientSync::Impl::MakeEngine(PlanInEffect plan) {
 gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
   gradient::EngineOptions options{
       .epoch = session_.epoch(),
+      .first_step = session_.first_step(),
       .uneven = session_.spec().uneven,
       .overlap = OverlapOf(session_.spec()),
       .plan = std::move(plan.plan),

@@ -1,5 +1,6 @@
 #include "client/session/internals.h"
 
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -90,6 +91,12 @@ absl::Status Session::Internals::Form(Parts& parts) {
   transport_ = *std::move(transport);
   arena_ = transport_->MakeArena();
   return absl::OkStatus();
+}
+
+std::string Session::Internals::WhyDestroyed() const {
+  const bool unwinds = std::uncaught_exceptions() > exceptions_at_birth_;
+  return unwinds ? "an exception is unwinding its program"
+                 : "its session was destroyed";
 }
 
 absl::Status Session::Internals::Leave(bool clean, const std::string& reason) {

@@ -22,6 +22,7 @@
 #define LOCKSTEP_CLIENT_SESSION_INTERNALS_H_
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -82,6 +83,9 @@ class Session::Internals {
   const std::string& worker() const { return options_.worker; }
   Generation generation() const { return formed_->generation; }
   EpochId epoch() const { return formed_->epoch; }
+  // To be asked by the session's destructor: for the other workers.
+  std::string WhyDestroyed() const;
+  uint64_t first_step() const { return formed_->first_step; }
   int rank() const { return formed_->rank; }
   const std::vector<protocol::Member>& members() const {
     return formed_->members;
@@ -216,6 +220,7 @@ class Session::Internals {
   const std::shared_ptr<Clock> clock_;
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Arena> arena_;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
   std::shared_ptr<const session::View> formed_;  // as the epoch was formed
   std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 

@@ -26,6 +26,7 @@
 #define LOCKSTEP_CLIENT_SESSION_MACHINE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -149,6 +150,8 @@ class Machine {
   Pulse pulse_;
   Statements statements_;
   Passes passes_;
+  // Pieces of communicators whose last one has not been heard.
+  std::map<int, std::vector<std::string>> pieces_;
   LeaderTerm term_;  // the highest heard
   bool hung_up_ = false;
   absl::Status last_close_;                         // of a stream

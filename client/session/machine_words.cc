@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "client/session/cause.h"
 #include "client/session/machine.h"
+#include "plan/words/chunks.h"
 
 namespace lockstep::session {
 
@@ -50,6 +51,7 @@ void Machine::Hear(EpochId epoch, const protocol::EpochFormed& formed) {
     view.epoch = epoch;
     view.rank = formed.rank;
     view.members = formed.members;
+    view.first_step = formed.first_step;
     pulse_.SetInEpoch(true);
     return;
   }
@@ -77,7 +79,21 @@ void Machine::Hear(EpochId epoch, const protocol::PlanReady& ready) {
 
 void Machine::Hear(EpochId epoch, const protocol::GroupHandles& group) {
   if (epoch != view_.epoch || view_.phase != SessionPhase::kPlanned) return;
-  Change().handles[group.communicator] = group.handles;
+  if (group.first == 0 && !group.more) {  // of one piece, as most are
+    Change().handles[group.communicator] = group.handles;
+    return;
+  }
+  std::vector<std::string>& all = pieces_[group.communicator];
+  if (group.first == 0) all.clear();
+  if (group.first != all.size()) {
+    return DropStream(absl::UnavailableError(absl::StrFormat(
+        "handles %d to %d of communicator %d were not heard", all.size(),
+        group.first, group.communicator)));  // the next is told all of them
+  }
+  all.insert(all.end(), group.handles.begin(), group.handles.end());
+  if (group.more) return;
+  Change().handles[group.communicator] = std::move(all);
+  pieces_.erase(group.communicator);
 }
 
 void Machine::Hear(EpochId epoch, const protocol::Start&) {
@@ -146,9 +162,9 @@ void Machine::On(const AcceptPlan& event) {
 
 void Machine::On(const OfferHandles& event) {
   if (!InEpoch()) return;
-  const protocol::PublishHandles handles{event.handles};
-  statements_.Offer(handles);
-  State(handles);
+  const auto messages = protocol::CutIntoMessages(event.handles);
+  statements_.Offer(messages);
+  for (const protocol::PublishHandles& message : messages) State(message);
 }
 
 void Machine::On(const DataPlaneConnected& event) {

@@ -10,7 +10,7 @@ Session::Session(std::unique_ptr<Internals> internals)
     : internals_(std::move(internals)) {}
 
 Session::~Session() {
-  internals_->Leave(/*clean=*/false, "its session was destroyed").IgnoreError();
+  internals_->Leave(/*clean=*/false, internals_->WhyDestroyed()).IgnoreError();
 }
 
 const JobSpec& Session::spec() const { return internals_->spec(); }

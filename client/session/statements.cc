@@ -17,7 +17,7 @@ bool Statements::Accuse(const protocol::Evidence& evidence) {
 
 void Statements::Started() {
   started_ = true;
-  handles_.reset();
+  handles_.clear();
 }
 
 void Statements::EpochEnded() {
@@ -37,7 +37,7 @@ std::vector<protocol::ToCoordinatorBody> Statements::Unheard(
     }
     if (!started_) {
       add(ack_);
-      add(handles_);
+      bodies.insert(bodies.end(), handles_.begin(), handles_.end());
       add(connected_);
     }
     bodies.insert(bodies.end(), evidence_.begin(), evidence_.end());

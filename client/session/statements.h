@@ -29,7 +29,9 @@ class Statements {
     chunks_ = std::move(chunks);
   }
   void Accept(const protocol::PlanAck& ack) { ack_ = ack; }
-  void Offer(const protocol::PublishHandles& handles) { handles_ = handles; }
+  void Offer(std::vector<protocol::PublishHandles> handles) {
+    handles_ = std::move(handles);
+  }
   void SetConnected(const protocol::Connected& connected) {
     connected_ = connected;
   }
@@ -60,7 +62,7 @@ class Statements {
   bool epoch_ended_ = false;
   std::vector<protocol::RegisterChunk> chunks_;
   std::optional<protocol::PlanAck> ack_;
-  std::optional<protocol::PublishHandles> handles_;
+  std::vector<protocol::PublishHandles> handles_;
   std::optional<protocol::Connected> connected_;
   std::vector<protocol::Evidence> evidence_;
   std::optional<protocol::LocalFailure> failure_;

@@ -37,6 +37,7 @@ struct View {
   EpochId epoch;
   int rank = -1;
   SharedList<protocol::Member> members;  // in rank order
+  uint64_t first_step = 0;               // of the epoch, as in EpochFormed
   Revision revision;                     // of the newest plan announced
   std::string plan_digest;
   std::map<int, SharedList<std::string>> handles;  // by communicator

@@ -1,9 +1,13 @@
 #include "plan/words/chunks.h"
 
+#include <utility>
+
 #include "absl/strings/str_format.h"
 
 namespace lockstep::protocol {
 namespace {
+
+constexpr size_t kHandleOverhead = 24;  // lengths and the communicator
 
 // At least what the parameter takes on the wire: strings with their lengths,
 // numbers at their longest.
@@ -39,6 +43,46 @@ absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
   }
   chunks.back().last = true;
   return chunks;
+}
+
+std::vector<PublishHandles> CutIntoMessages(std::vector<GroupHandle> handles) {
+  std::vector<PublishHandles> messages(1);
+  size_t filled = 0;
+  for (GroupHandle& handle : handles) {
+    const size_t bytes = kHandleOverhead + handle.handle.size();
+    if (filled > 0 && filled + bytes > kChunkBytesMax) {
+      messages.emplace_back();
+      filled = 0;
+    }
+    messages.back().handles.push_back(std::move(handle));
+    filled += bytes;
+  }
+  return messages;
+}
+
+std::vector<GroupHandles> CutIntoPieces(int communicator,
+                                        std::vector<std::string> handles) {
+  std::vector<GroupHandles> pieces;
+  std::vector<std::string> piece;
+  size_t filled = 0;
+  uint32_t first = 0;
+  const auto end_piece = [&](bool more) {
+    const auto next = first + static_cast<uint32_t>(piece.size());
+    pieces.push_back({.communicator = communicator,
+                      .handles = std::exchange(piece, {}),
+                      .first = first,
+                      .more = more});
+    first = next;
+    filled = 0;
+  };
+  for (std::string& handle : handles) {
+    const size_t bytes = kHandleOverhead + handle.size();
+    if (filled > 0 && filled + bytes > kChunkBytesMax) end_piece(true);
+    piece.push_back(std::move(handle));
+    filled += bytes;
+  }
+  end_piece(false);
+  return pieces;
 }
 
 }  // namespace lockstep::protocol

@@ -1,9 +1,10 @@
-// Cuts a registration into messages that every coordinator takes.
+// Cuts what may be large into messages that every receiver takes.
 
 #ifndef LOCKSTEP_PLAN_WORDS_CHUNKS_H_
 #define LOCKSTEP_PLAN_WORDS_CHUNKS_H_
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,15 @@ inline constexpr size_t kChunkBytesMax = 256 << 10;
 // that alone would not fit.
 absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
     const std::vector<Parameter>& parameters);
+
+// A rank's handles, in order. A handle that alone is larger gets a message of
+// its own; the codec refuses those above 64 KiB.
+std::vector<PublishHandles> CutIntoMessages(std::vector<GroupHandle> handles);
+
+// All handles of a communicator. At least one piece; `more` on all but the
+// last.
+std::vector<GroupHandles> CutIntoPieces(int communicator,
+                                        std::vector<std::string> handles);
 
 }  // namespace lockstep::protocol
 

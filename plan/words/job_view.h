@@ -98,6 +98,8 @@ struct EventView {
 
 struct JobView {
   JobSpec spec;
+  // The spec's; "digits#1" of a job that is over and whose name was taken.
+  JobName name;
   JobState state = JobState::kForming;
   EpochId epoch;
   Revision revision;
@@ -112,6 +114,7 @@ struct JobView {
   protocol::Wanted wanted;          // by an operator, and not done yet
   protocol::Cause cause;            // of the last epoch's end
   std::vector<EventView> events;    // the newest 100, oldest first
+  uint64_t step = 0;                // the highest any worker reported
   bool operator==(const JobView&) const = default;
 };
 

@@ -72,7 +72,9 @@ enum class Phase : uint8_t {
 };
 
 struct Position {
-  uint64_t step = 0;  // the step in progress: as many have committed
+  // The step in progress: as many have committed in the job's whole life
+  // (EpochFormed::first_step).
+  uint64_t step = 0;
   Phase phase = Phase::kIdle;
   auto operator<=>(const Position&) const = default;
 };
@@ -163,7 +165,8 @@ struct GroupHandle {
   bool operator==(const GroupHandle&) const = default;
 };
 
-// One handle for each communicator of the plan that the rank is a member of.
+// Handles of communicators that the rank is a member of: all of them once, in
+// as many of these messages as keep each below 1 MiB (chunks.h).
 struct PublishHandles {
   std::vector<GroupHandle> handles;
   bool operator==(const PublishHandles&) const = default;
@@ -331,6 +334,9 @@ struct Refused {
 struct EpochFormed {
   int rank = -1;
   SharedList<Member> members;  // in rank order
+  // The number of the epoch's first step: steps are counted over the whole life
+  // of a job, so it is as many as were committed in the epochs before.
+  uint64_t first_step = 0;
   bool operator==(const EpochFormed&) const = default;
 };
 
@@ -340,10 +346,13 @@ struct PlanReady {
   bool operator==(const PlanReady&) const = default;
 };
 
-// All handles of one communicator, in its rank order.
+// The handles of one communicator, in its rank order. Those of a large one are
+// sent in pieces, in order, each below 1 MiB.
 struct GroupHandles {
   int communicator = -1;
   SharedList<std::string> handles;
+  uint32_t first = 0;  // the place of handles[0] in the communicator
+  bool more = false;   // further pieces follow
   bool operator==(const GroupHandles&) const = default;
 };
 

@@ -35,6 +35,7 @@ struct GenerationAssigned {
 struct EpochBegan {
   EpochId epoch;
   std::vector<protocol::Member> members;  // in rank order
+  uint64_t first_step = 0;                // as in EpochFormed
   bool operator==(const EpochBegan&) const = default;
 };
 
@@ -52,6 +53,7 @@ struct PlanAdopted {
 struct EpochEnded {
   EpochId epoch;
   protocol::Cause cause;
+  uint64_t steps = 0;  // committed in the job's life, as far as known then
   bool operator==(const EpochEnded&) const = default;
 };
 
@@ -79,9 +81,20 @@ struct CommandsWanted {
   bool operator==(const CommandsWanted&) const = default;
 };
 
-using Body =
-    std::variant<JobCreated, GenerationAssigned, EpochBegan, PlanAdopted,
-                 EpochEnded, JobEnded, WorkerLeft, CommandsWanted>;
+// A job that is over gives its name to a new one, and is kept under another.
+struct JobArchived {
+  JobName as;  // "digits#1"
+  bool operator==(const JobArchived&) const = default;
+};
+
+// A job that is over is forgotten.
+struct JobDeleted {
+  bool operator==(const JobDeleted&) const = default;
+};
+
+using Body = std::variant<JobCreated, GenerationAssigned, EpochBegan,
+                          PlanAdopted, EpochEnded, JobEnded, WorkerLeft,
+                          CommandsWanted, JobArchived, JobDeleted>;
 
 struct Record {
   uint64_t number = 0;  // 1, 2, 3, ... over all jobs of a coordinator

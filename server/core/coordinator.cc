@@ -5,6 +5,9 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/core/outbox.h"
 #include "server/core/sentences.h"
@@ -32,35 +35,71 @@ absl::Status Coordinator::Replay(const record::Record& record) {
   if (absl::Status applied = Apply(record, &durable_); !applied.ok()) {
     return applied;
   }
-  const auto& [name, job] = *durable_.jobs.find(record.job);
-  jobs_.try_emplace(name, job, options_.stopped_after);
+  if (std::holds_alternative<record::JobDeleted>(record.body)) {
+    jobs_.erase(record.job);
+  } else if (const auto* archived =
+                 std::get_if<record::JobArchived>(&record.body)) {
+    auto node = jobs_.extract(record.job);
+    node.key() = archived->as;
+    jobs_.insert(std::move(node));
+  } else {
+    const auto& [name, job] = *durable_.jobs.find(record.job);
+    jobs_.try_emplace(name, job, options_.stopped_after);
+  }
   return absl::OkStatus();
 }
 
 Effects Coordinator::Step(absl::Time now, const Event& event) {
   Begin(now);
   NoteLate(now);
-  Outbox out(options_.term, &durable_, &sessions_);
+  Outbox out(options_.term, &durable_, &sessions_, &compilations_);
   Turn turn{now, out};
   std::visit([&](const auto& e) { On(e, turn); }, event);
-
-  next_wake_ = absl::InfiniteFuture();
-  if (!shutting_down_) {
-    for (const auto& [name, job] : jobs_) {
-      next_wake_ = std::min(next_wake_, job.NextWake());
-    }
-  }
+  ForgetOldest(turn);
+  for (const JobName& name : std::exchange(touched_, {})) Track(name);
+  next_wake_ = shutting_down_ ? absl::InfiniteFuture() : wakes_.Next();
   return out.Take();
 }
 
 void Coordinator::Begin(absl::Time now) {
   if (std::exchange(begun_, true)) return;
-  for (auto& [name, job] : jobs_) job.Revive(now);
+  for (auto& [name, job] : jobs_) {
+    job.Revive(now);
+    Track(name);
+  }
+  next_wake_ = wakes_.Next();
 }
 
 void Coordinator::NoteLate(absl::Time now) {
-  if (now <= next_wake_) return;
-  for (auto& [name, job] : jobs_) job.NoteLate(now - next_wake_, now);
+  if (now - next_wake_ <= late_min_) return;
+  for (const JobName& name : live_) {
+    Reach(name)->NoteLate(now - next_wake_, now);
+  }
+}
+
+Job* Coordinator::Reach(const JobName& name) {
+  const auto found = jobs_.find(name);
+  if (found == jobs_.end()) return nullptr;
+  touched_.insert(name);
+  return &found->second;
+}
+
+void Coordinator::Track(const JobName& name) {
+  const auto found = jobs_.find(name);
+  const bool lives = found != jobs_.end() && !found->second.over();
+  const absl::Time wake =
+      lives ? found->second.NextWake() : absl::InfiniteFuture();
+  if (lives) {
+    live_.insert(name);
+    late_min_ = std::min(late_min_, found->second.late_min());
+  } else {
+    live_.erase(name);
+  }
+  if (wake < absl::InfiniteFuture()) {
+    wakes_.Set(name, wake);
+  } else {
+    wakes_.Clear(name);
+  }
 }
 
 // --- Streams ----------------------------------------------------------------
@@ -77,8 +116,9 @@ void Coordinator::On(const Received& event, Turn& turn) {
   }
   // Whoever spoke on a stream that was just refused has lost it.
   if (speaker && sessions_.IsClosed(session)) {
-    jobs_.at(speaker->job)
-        .StreamClosed(session, speaker->worker, "refused", turn);
+    if (Job* job = Reach(speaker->job)) {
+      job->StreamClosed(session, speaker->worker, "refused", turn);
+    }
   }
 }
 
@@ -98,7 +138,9 @@ absl::Status Coordinator::Take(const Received& event,
   if (hello != nullptr) {
     return Greet(event.session, message.job, *hello, speaker, turn);
   }
-  jobs_.at(message.job).Receive(event.session, speaker->worker, message, turn);
+  if (Job* job = Reach(message.job)) {
+    job->Receive(event.session, speaker->worker, message, turn);
+  }
   return absl::OkStatus();
 }
 
@@ -130,8 +172,7 @@ absl::Status Coordinator::Greet(SessionId session, const JobName& name,
 absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
                                          const protocol::Hello& hello,
                                          Turn& turn) {
-  const auto found = jobs_.find(name);
-  if (found != jobs_.end()) return &found->second;
+  if (Job* job = Reach(name)) return job;
   if (hello.generation.value != 0) {
     return absl::UnavailableError(absl::StrFormat(
         "there is no job %s here that generation %d of %s could be part of",
@@ -145,14 +186,16 @@ absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
   }
   const absl::Status created = Create(*hello.spec, hello.token, turn);
   if (!created.ok()) return created;
-  return &jobs_.at(name);
+  return Reach(name);
 }
 
 void Coordinator::On(const SessionClosed& event, Turn& turn) {
   const Speaker* speaker = sessions_.Find(event.session);
   if (speaker != nullptr && !shutting_down_) {
     const Speaker was = *speaker;
-    jobs_.at(was.job).StreamClosed(event.session, was.worker, event.why, turn);
+    if (Job* job = Reach(was.job)) {
+      job->StreamClosed(event.session, was.worker, event.why, turn);
+    }
   }
   sessions_.Forget(event.session);
 }
@@ -166,9 +209,15 @@ void Coordinator::On(const ShuttingDown&, Turn& turn) {
 
 void Coordinator::On(const Wake&, Turn& turn) {
   if (shutting_down_) return;
-  for (auto& [name, job] : jobs_) {
-    if (job.NextWake() <= turn.now) job.Wake(turn);
-  }
+  // In the order of names, so that two runs of the same history agree.
+  std::vector<JobName> due = wakes_.TakeDue(turn.now);
+  std::sort(due.begin(), due.end());
+  for (const JobName& name : due) Reach(name)->Wake(turn);
+}
+
+void Coordinator::On(const Compiled& event, Turn& turn) {
+  if (shutting_down_) return;
+  if (Job* job = Reach(event.job)) job->Take(event, turn);
 }
 
 // --- Admin ------------------------------------------------------------------
@@ -196,6 +245,10 @@ void Coordinator::On(const StopJob& event, Turn& turn) {
   turn.out.Answer(event.request, job.status());
 }
 
+void Coordinator::On(const DeleteJob& event, Turn& turn) {
+  turn.out.Answer(event.request, Delete(event, turn));
+}
+
 void Coordinator::On(const ReportEvidence& event, Turn& turn) {
   const absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   if (job.ok()) (*job)->Consider(event.evidence, /*accuser=*/{}, turn);
@@ -206,11 +259,14 @@ absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
                                  Turn& turn) {
   if (absl::Status valid = Validate(spec); !valid.ok()) return valid;
   const JobName name{spec.name};
-  if (const auto found = jobs_.find(name); found != jobs_.end()) {
-    return CreateAgain(found->second, spec, token);
+  if (const Job* job = Reach(name)) {
+    if (!job->over()) return CreateAgain(*job, spec, token);
+    if (absl::Status may = Authorize(name, token); !may.ok()) return may;
+    Archive(name, turn);
   }
   turn.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
   jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
+  Reach(name);
   turn.out.Note(name, absl::StrFormat("job %s was created for %s", spec.name,
                                       ToString(spec.mesh)));
   return absl::OkStatus();
@@ -219,20 +275,71 @@ absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
 // Creating an equal job again is harmless; launchers do it.
 absl::Status Coordinator::CreateAgain(const Job& job, const JobSpec& spec,
                                       const std::string& token) const {
-  if (job.over()) {
-    return absl::AlreadyExistsError(absl::StrFormat(
-        "job %s exists already: it is %s", spec.name, Name(job.state())));
-  }
   if (absl::Status may = Authorize({spec.name}, token); !may.ok()) return may;
   const absl::Status same = SameSpec(job.spec(), spec, {"the request"});
   return same.ok() ? same : absl::AlreadyExistsError(same.message());
+}
+
+// --- Jobs that are over -----------------------------------------------------
+
+absl::Status Coordinator::Delete(const DeleteJob& event, Turn& turn) {
+  const absl::StatusOr<Job*> job = Authorized(event.job, event.token);
+  if (!job.ok()) return job.status();
+  if (!(*job)->over()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "job %s is %s: only a job that is over can be deleted; stop it first",
+        event.job.value, Name((*job)->state())));
+  }
+  if (!event.keep) {
+    Forget(event.job, turn);
+  } else if (durable_.jobs.at(event.job).archived_as.value.empty()) {
+    Archive(event.job, turn);
+  }
+  return absl::OkStatus();
+}
+
+// "digits" becomes "digits#1", or one more than the highest there is.
+void Coordinator::Archive(const JobName& name, Turn& turn) {
+  const std::string prefix =
+      absl::StrCat(durable_.jobs.at(name).spec.name, "#");
+  uint64_t highest = 0;
+  for (auto other = jobs_.lower_bound({prefix});
+       other != jobs_.end() && absl::StartsWith(other->first.value, prefix);
+       ++other) {
+    uint64_t number = 0;
+    if (absl::SimpleAtoi(other->first.value.substr(prefix.size()), &number)) {
+      highest = std::max(highest, number);
+    }
+  }
+  const JobName as{absl::StrCat(prefix, highest + 1)};
+  auto node = jobs_.extract(name);
+  node.mapped().LetGo(turn);
+  turn.out.Record(name, record::JobArchived{as});
+  node.key() = as;
+  jobs_.insert(std::move(node));
+  touched_.insert(as);
+  turn.out.Note(as, absl::StrFormat("job %s is over and kept as %s", name.value,
+                                    as.value));
+}
+
+void Coordinator::Forget(const JobName& name, Turn& turn) {
+  auto node = jobs_.extract(name);
+  node.mapped().LetGo(turn);
+  turn.out.Record(name, record::JobDeleted{});
+  turn.out.Note(name, absl::StrFormat("job %s is forgotten", name.value));
+}
+
+void Coordinator::ForgetOldest(Turn& turn) {
+  while (durable_.over.size() > kJobsOverMax) {
+    Forget(JobName(durable_.over.begin()->second), turn);
+  }
 }
 
 absl::StatusOr<Job*> Coordinator::Authorized(const JobName& name,
                                              const std::string& token) {
   if (shutting_down_) return GoingDown();
   if (absl::Status may = Authorize(name, token); !may.ok()) return may;
-  return &jobs_.at(name);
+  return Reach(name);
 }
 
 // --- Questions --------------------------------------------------------------

@@ -14,6 +14,10 @@
 // numbers, record numbers, the leader term. What happens inside a job is in
 // job.h, and that is composed of parts that answer questions.
 //
+// An event costs what its own job costs: the moments at which jobs want to wake
+// are kept in order, and jobs that are over are in no list that is walked. Of
+// those kJobsOverMax are kept (durable.h).
+//
 // A coordinator that was itself stopped (SIGSTOP, a suspended machine) finds
 // its Wake late: then all leases begin anew, for it was not the workers who
 // were silent.
@@ -28,6 +32,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +40,7 @@
 #include "absl/time/time.h"
 #include "plan/ir.h"
 #include "plan/words/job_view.h"
+#include "server/core/deadlines.h"
 #include "server/core/durable.h"
 #include "server/core/event.h"
 #include "server/core/job.h"
@@ -84,6 +90,8 @@ class Coordinator {
   void On(const CreateJob& event, Turn& turn);
   void On(const CommandJob& event, Turn& turn);
   void On(const StopJob& event, Turn& turn);
+  void On(const DeleteJob& event, Turn& turn);
+  void On(const Compiled& event, Turn& turn);
   void On(const ReportEvidence& event, Turn& turn);
   void On(const ShuttingDown& event, Turn& turn);
   void On(const Wake& event, Turn& turn);
@@ -101,16 +109,31 @@ class Coordinator {
                       Turn& turn);
   absl::Status CreateAgain(const Job& job, const JobSpec& spec,
                            const std::string& token) const;
+  // Both: a job that is over.
+  void Archive(const JobName& name, Turn& turn);
+  void Forget(const JobName& name, Turn& turn);
+  absl::Status Delete(const DeleteJob& event, Turn& turn);
   absl::StatusOr<Job*> Authorized(const JobName& name,
                                   const std::string& token);
+  // nullptr: there is none. What keeps track of jobs by their state looks at it
+  // again when the Step is over.
+  Job* Reach(const JobName& name);
   void Begin(absl::Time now);
   void NoteLate(absl::Time now);
+  void Track(const JobName& name);
+  void ForgetOldest(Turn& turn);
 
   const CoordinatorOptions options_;
   DurableState durable_;
   SessionTable sessions_;
   std::map<JobName, Job> jobs_;
+  std::set<JobName> touched_;  // by the Step in progress
+  std::set<JobName> live_;     // jobs that are not over
+  Deadlines<JobName> wakes_;   // of those
   absl::Time next_wake_ = absl::InfiniteFuture();
+  // Of all jobs that ever lived: what is not later is no news to any of them.
+  absl::Duration late_min_ = absl::InfiniteDuration();
+  uint64_t compilations_ = 0;  // asked for, ever
   bool begun_ = false;
   bool shutting_down_ = false;
 };

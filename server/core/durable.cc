@@ -1,5 +1,6 @@
 #include "server/core/durable.h"
 
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_format.h"
@@ -38,6 +39,8 @@ struct Change {
     }
     job.epoch = body.epoch;
     job.epoch_lives = true;
+    job.first_step = body.first_step;
+    job.steps = body.first_step;
     job.members = body.members;
     job.revision = {};
     job.plan_digest.clear();
@@ -68,6 +71,7 @@ struct Change {
     }
     job.epoch_lives = false;
     job.cause = body.cause;
+    job.steps = body.steps;
     return absl::OkStatus();
   }
 
@@ -93,10 +97,45 @@ struct Change {
     return absl::OkStatus();
   }
 
+  // About the job as a whole: below.
+  absl::Status operator()(const record::JobArchived&) const {
+    return CannotFollow("the job is not over");
+  }
+  absl::Status operator()(const record::JobDeleted&) const {
+    return CannotFollow("the job is not over");
+  }
+
   bool Lives(EpochId epoch) const {
     return job.epoch_lives && job.epoch == epoch;
   }
 };
+
+// Keeps the job at its place in memory under the new name.
+absl::Status Archive(std::map<JobName, DurableJob>::iterator job,
+                     const JobName& as, DurableState* state) {
+  if (as.value.empty() || state->jobs.count(as) > 0) {
+    return CannotFollow(absl::StrFormat("there is a job %s already", as.value));
+  }
+  auto node = state->jobs.extract(job);
+  node.key() = as;
+  node.mapped().archived_as = as;
+  state->over[node.mapped().ended_by] = as;
+  state->jobs.insert(std::move(node));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyAfterEnd(std::map<JobName, DurableJob>::iterator job,
+                           const record::Body& body, DurableState* state) {
+  if (const auto* archived = std::get_if<record::JobArchived>(&body)) {
+    return Archive(job, archived->as, state);
+  }
+  if (!std::holds_alternative<record::JobDeleted>(body)) {
+    return CannotFollow("the job is over");
+  }
+  state->over.erase(job->second.ended_by);
+  state->jobs.erase(job);
+  return absl::OkStatus();
+}
 
 absl::Status ApplyBody(const record::Record& record, DurableState* state) {
   const auto found = state->jobs.find(record.job);
@@ -107,8 +146,17 @@ absl::Status ApplyBody(const record::Record& record, DurableState* state) {
                                .token_hash = created->token_hash};
     return absl::OkStatus();
   }
-  if (found->second.ended) return CannotFollow("the job is over");
-  return std::visit(Change{found->second}, record.body);
+  DurableJob& job = found->second;
+  if (job.ended) return ApplyAfterEnd(found, record.body, state);
+  if (absl::Status changed = std::visit(Change{job}, record.body);
+      !changed.ok()) {
+    return changed;
+  }
+  if (job.ended) {
+    job.ended_by = record.number;
+    state->over[record.number] = record.job;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -49,6 +49,8 @@ struct DurableJob {
   std::map<WorkerName, Bearer> bearers;  // the newest of each name
   EpochId epoch;                         // the newest; 0: none yet
   bool epoch_lives = false;              // ... has not ended
+  uint64_t first_step = 0;               // of it
+  uint64_t steps = 0;  // committed before it, or at its end if it has ended
   SharedList<protocol::Member> members;  // of the newest epoch
   Revision revision;                     // adopted in it; 0: none
   std::string plan_digest;               // adopted in it
@@ -58,21 +60,30 @@ struct DurableJob {
   protocol::Wanted wanted;                // by an operator
   protocol::Cause cause;                  // of the last epoch's end
   std::optional<record::JobEnded> ended;  // the job is over
+  uint64_t ended_by = 0;                  // the number of that record
+  JobName archived_as;  // the name it is kept under; empty: the spec's
   bool operator==(const DurableJob&) const = default;
 };
 
 // Completed, failed or stopped.
 JobState StateAfter(record::Outcome outcome);
 
+// Of jobs that are over so many are kept; the one that ended first is forgotten
+// when there would be more.
+inline constexpr size_t kJobsOverMax = 1000;
+
 struct DurableState {
   uint64_t records = 0;  // applied so far: the number of the last one
+  // A job stays where it is in memory until it is deleted.
   std::map<JobName, DurableJob> jobs;
+  std::map<uint64_t, JobName> over;  // those that are, by DurableJob::ended_by
   bool operator==(const DurableState&) const = default;
 };
 
 // InvalidArgument, and nothing changed, for a record that cannot follow: out of
 // number, of an unknown or finished job, an epoch or generation that does not
-// grow, a plan or an end of an epoch that is not alive.
+// grow, a plan or an end of an epoch that is not alive, the end of the memory
+// of a job that is not over.
 absl::Status Apply(const record::Record& record, DurableState* state);
 
 }  // namespace lockstep::core

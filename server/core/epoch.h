@@ -23,6 +23,7 @@
 #include "plan/ir.h"
 #include "plan/words/protocol.h"
 #include "plan/words/shared_list.h"
+#include "server/core/compilation.h"
 #include "server/core/connections.h"
 #include "server/core/early_words.h"
 #include "server/core/evidence.h"
@@ -38,13 +39,14 @@ namespace lockstep::core {
 
 struct Epoch {
   Epoch(EpochId id, SharedList<protocol::Member> members, const JobSpec& spec,
-        absl::Time now)
+        uint64_t first_step, absl::Time now)
       : id(id),
+        first_step(first_step),
         members(std::move(members)),
         registry(size(), spec.limits.parameters_max),
         acked(size()),
         connected(size()),
-        board(size(), spec.timeouts.progress, now),
+        board(size(), spec.timeouts.progress, now, first_step),
         holding(size()),
         running(size()),
         left(size()) {
@@ -62,11 +64,14 @@ struct Epoch {
   }
 
   const EpochId id;
+  const uint64_t first_step;                   // as in EpochFormed
   const SharedList<protocol::Member> members;  // in rank order
   absl::flat_hash_map<std::string, int> rank_of;
 
   Registry registry;
 
+  CompilationId
+      compiling;  // under way: the plan, or its next revision; 0: none
   std::shared_ptr<const plan::Plan> plan;  // once all have registered
   std::string digest;                      // of it
   RankSet acked;
@@ -85,6 +90,7 @@ struct Epoch {
   // Later revisions: one that is asked for, and who holds and who runs the one
   // that `plan` is.
   std::optional<OrderPoll> poll;
+  std::vector<uint32_t> recut_order;  // of the revision that is compiled
   RankSet holding;
   RankSet running;
 

@@ -8,16 +8,19 @@
 #define LOCKSTEP_SERVER_CORE_EVENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "lockstep/job_spec.h"
 #include "plan/words/ids.h"
 #include "plan/words/job_command.h"
 #include "plan/words/protocol.h"
 #include "plan/words/record.h"
+#include "server/core/compilation.h"
 
 namespace lockstep::core {
 
@@ -61,11 +64,26 @@ struct StopJob {
   std::string token;
   std::string reason;
 };
+// Forgets a job that is over, or gives its name free and keeps it under
+// another.
+struct DeleteJob {
+  RequestId request;
+  JobName job;
+  std::string token;
+  bool keep = false;
+};
 struct ReportEvidence {
   RequestId request;
   JobName job;
   std::string token;
   protocol::Evidence evidence;
+};
+
+// What came of a Compile.
+struct Compiled {
+  CompilationId id;
+  JobName job;
+  absl::StatusOr<CompiledPlan> result;
 };
 
 // The daemon is going down: every stream gets to know, no job ends.
@@ -74,8 +92,9 @@ struct ShuttingDown {};
 // The moment the coordinator last asked for has passed.
 struct Wake {};
 
-using Event = std::variant<Received, SessionClosed, CreateJob, CommandJob,
-                           StopJob, ReportEvidence, ShuttingDown, Wake>;
+using Event =
+    std::variant<Received, SessionClosed, CreateJob, CommandJob, StopJob,
+                 DeleteJob, ReportEvidence, Compiled, ShuttingDown, Wake>;
 
 // --- What can be asked for --------------------------------------------------
 
@@ -103,13 +122,21 @@ struct Answer {
   absl::Status status;
 };
 
+// Run the input on another thread, and say what came of it: Compiled with the
+// same id.
+struct Compile {
+  CompilationId id;
+  JobName job;
+  std::shared_ptr<const CompileInput> input;
+};
+
 // A line for the event log.
 struct Note {
   JobName job;
   std::string text;
 };
 
-using Effect = std::variant<Send, CloseSession, Persist, Answer, Note>;
+using Effect = std::variant<Send, CloseSession, Persist, Answer, Compile, Note>;
 using Effects = std::vector<Effect>;
 
 }  // namespace lockstep::core

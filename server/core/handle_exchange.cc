@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "plan/words/chunks.h"
 
 namespace lockstep::core {
 
@@ -56,15 +57,12 @@ absl::StatusOr<std::vector<int>> HandleExchange::Publish(
     exchange.given[position] = true;
     --missing_of_rank_[rank];
     if (--exchange.missing > 0) continue;
-    exchange.shared = std::move(exchange.handles);
+    exchange.pieces = protocol::CutIntoPieces(handle.communicator,
+                                              std::move(exchange.handles));
     --missing_;
     completed.push_back(handle.communicator);
   }
   return completed;
-}
-
-protocol::GroupHandles HandleExchange::Complete(int communicator) const {
-  return {communicator, exchanges_[communicator].shared};
 }
 
 std::vector<int> HandleExchange::CompleteOf(int rank) const {

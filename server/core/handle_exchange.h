@@ -29,8 +29,11 @@ class HandleExchange {
   absl::StatusOr<std::vector<int>> Publish(
       int rank, const std::vector<protocol::GroupHandle>& handles);
 
-  // The message for every member of a complete communicator.
-  protocol::GroupHandles Complete(int communicator) const;
+  // The messages for every member of a complete communicator, in order: each
+  // below 1 MiB.
+  const std::vector<protocol::GroupHandles>& Complete(int communicator) const {
+    return exchanges_[communicator].pieces;
+  }
 
   const std::vector<int>& Members(int communicator) const {
     return exchanges_[communicator].ranks;
@@ -48,7 +51,7 @@ class HandleExchange {
     std::vector<std::string> handles;  // by position in ranks
     std::vector<bool> given;
     int missing = 0;
-    SharedList<std::string> shared;  // once complete
+    std::vector<protocol::GroupHandles> pieces;  // once complete
   };
   // A rank's place in one of its communicators.
   struct Place {

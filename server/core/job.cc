@@ -49,18 +49,22 @@ void Job::Form(Turn& turn) {
   if (Wants(durable_.wanted, Command::kDrain)) {
     Want(Nothing(durable_.wanted), turn);  // it is done
   }
-  turn.out.Record(name(), record::EpochBegan{id, members});
+  proofs_.clear();
+  step_ = std::max(step_, durable_.steps);
+  turn.out.Record(name(), record::EpochBegan{id, members, step_});
 
   state_ = JobState::kSealed;
   join_by_ = absl::InfiniteFuture();
-  epoch_.emplace(id, durable_.members, spec(), turn.now);
+  epoch_.emplace(id, durable_.members, spec(), step_, turn.now);
   Remember(absl::StrFormat("epoch %d forms with %s", id.value,
                            Count(epoch_->size(), "worker")),
            turn);
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     Worker* worker = AtRank(rank);
     roster_.SetArrived(worker, false);
-    Tell(*worker, protocol::EpochFormed{rank, epoch_->members}, turn);
+    Tell(*worker,
+         protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
+         turn);
   }
   if (durable_.wanted.number != 0) TellAll(durable_.wanted, turn);
 }
@@ -80,7 +84,7 @@ void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
     no_more = ByOperator("stopped", durable_.wanted.reason);
   } else if (was_failure) {
     std::optional<uint64_t> step;
-    if (epoch_->started) step = epoch_->board.Furthest().step;
+    if (epoch_->started) step = std::max(step_, epoch_->board.Furthest().step);
     no_more = budget_.Spend(turn.now, step, cause);
   }
   const bool stopped = stops || cause.kind == CauseKind::kStopped;
@@ -93,7 +97,7 @@ void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
                     ByOperator("drained", durable_.wanted.reason));
   }
   const auto members = epoch_->members;
-  turn.out.Record(name(), record::EpochEnded{id, cause});
+  turn.out.Record(name(), record::EpochEnded{id, cause, step_});
   Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message), turn);
   epoch_.reset();
   AwaitNextEpoch(turn.now);
@@ -155,6 +159,12 @@ absl::Status Job::Over() const {
   }
   return absl::FailedPreconditionError(
       absl::StrFormat("job %s is over: %s", spec().name, how));
+}
+
+void Job::LetGo(Turn& turn) {
+  for (auto& [worker_name, worker] : roster_.workers()) {
+    turn.out.Close(std::exchange(worker.session, {}), Over());
+  }
 }
 
 // --- Questions --------------------------------------------------------------

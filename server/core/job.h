@@ -31,6 +31,7 @@
 #ifndef LOCKSTEP_SERVER_CORE_JOB_H_
 #define LOCKSTEP_SERVER_CORE_JOB_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,12 +82,21 @@ class Job {
   // not be over.
   absl::Status Obey(JobCommand command, const std::string& reason, Turn& turn);
 
+  // What came of a compilation that it asked for; ignored if nothing waits for
+  // it any more.
+  void Take(const Compiled& event, Turn& turn);
+  // It is over and will be archived or deleted: no stream speaks for it any
+  // more.
+  void LetGo(Turn& turn);
+
   // --- Time ---
   void Wake(Turn& turn);
   absl::Time NextWake() const;
   // The coordinator did not run for `late` beyond the moment it had asked for:
   // if that is long, nobody's silence counts.
   void NoteLate(absl::Duration late, absl::Time now);
+  // What is not later than this is no news to NoteLate.
+  absl::Duration late_min() const { return stopped_after_; }
   // After a replay: the members of a living epoch may resume from now on.
   void Revive(absl::Time now);
 
@@ -147,6 +157,9 @@ class Job {
   void Detach(Worker* worker, absl::Status why, Turn& turn);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
             Turn& turn);
+  void AddProof(const protocol::Evidence& evidence, const Worker* subject,
+                Turn& turn);
+  std::string AddedProof() const;
   void ForgetDeadlineIfNobodyIsHere();
   void On(Worker* worker, const protocol::Leave& message, Turn& turn);
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
@@ -168,7 +181,8 @@ class Job {
   void On(int rank, const protocol::LocalFailure& message, Turn& turn);
   void On(const Worker& worker, const protocol::EpochReport& message,
           Turn& turn);
-  void AdoptPlan(Turn& turn);
+  void CompilePlan(Turn& turn);
+  void AdoptPlan(const CompiledPlan& compiled, Turn& turn);
   void Start(Turn& turn);
   void On(int rank, const protocol::ReadyOrder& message, Turn& turn);
   void EndByMismatch(int rank, const std::string& what, Turn& turn);
@@ -180,7 +194,8 @@ class Job {
   void ResumeRevisions(Turn& turn);
   absl::Status RebuildNow(Turn& turn);
   void AskForOrder(Turn& turn);
-  void AdoptRecut(Turn& turn);
+  void CompileRecut(Turn& turn);
+  void AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled, Turn& turn);
   void HoldRevision(int rank, const protocol::PlanAck& ack, Turn& turn);
   void RunRevision(int rank, Revision revision, Turn& turn);
 
@@ -215,10 +230,15 @@ class Job {
   }
   std::vector<WorkerName> NamesOf(const std::vector<int>& ranks) const;
   std::string WhoIs(const Worker& worker) const;
-  std::string WhereIs(int rank) const;
+  // "at step 412 while computing", or "last heard" there some time ago.
+  std::string WhereIs(int rank, absl::Time now) const;
   // What the stage asks of every rank now, and who has done it.
   std::string Lack() const;
   std::vector<bool> Done() const;
+  // All have registered, and the plan is compiled: nobody can do anything.
+  bool AllWaitForPlan() const {
+    return epoch_->plan == nullptr && epoch_->compiling.value != 0;
+  }
   Waits WhoWaits() const;
   // Others wait for it, for longer than is usual, and it waits for nobody.
   bool IsLate(int rank, const Waits& waits, absl::Time now) const;
@@ -235,7 +255,10 @@ class Job {
   void Tell(const Worker& worker, protocol::ToWorkerBody body, Turn& turn);
   void TellAll(const protocol::ToWorkerBody& body, Turn& turn);
   void Remember(std::string text, Turn& turn);
-  JobName name() const { return {durable_.spec.name}; }
+  JobName name() const {
+    const JobName& archived = durable_.archived_as;
+    return archived.value.empty() ? JobName{durable_.spec.name} : archived;
+  }
 
   const DurableJob& durable_;
   const absl::Duration stopped_after_;
@@ -246,7 +269,12 @@ class Job {
   absl::Time join_by_ = absl::InfiniteFuture();
   absl::Time pulse_ = absl::InfiniteFuture();
   std::optional<Epoch> epoch_;  // while it lives
-  uint64_t step_ = 0;           // the furthest that was ever reported
+  // Steps that some worker is known to have committed, in all epochs; the next
+  // epoch begins there.
+  uint64_t step_ = 0;
+  // How those died whose loss ended the last epoch, as far as it became known
+  // after its end.
+  std::map<WorkerName, std::string> proofs_;
   RestartBudget budget_;
   History history_;
 };

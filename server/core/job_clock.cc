@@ -141,7 +141,7 @@ void Job::CallStuck(Turn& turn) {
   for (const int rank : epoch_->board.TakeDue(turn.now)) {
     if (epoch_->board.IsStuck(rank, turn.now)) stuck.push_back(rank);
   }
-  if (stuck.empty()) return;
+  if (stuck.empty() || AllWaitForPlan()) return;
 
   const Waits waits = WhoWaits();
   std::vector<Loss> evicted;
@@ -164,10 +164,14 @@ void Job::CallStuck(Turn& turn) {
 void Job::MissJoinDeadline(Turn& turn) {
   if (turn.now < join_by_) return;
   const std::set<WorkerName> arrived = roster_.arrived();
-  const std::string message =
+  std::string message =
       absl::StrFormat("job %s did not form within %s: %s", spec().name,
                       HowLong(spec().timeouts.join),
                       DescribeMissing(spec(), arrived, durable_.members));
+  if (!durable_.cause.message.empty()) {
+    absl::StrAppend(&message, "; epoch ", durable_.epoch.value,
+                    " had ended: ", durable_.cause.message, AddedProof());
+  }
   const protocol::Cause cause{.kind = CauseKind::kJoinDeadline,
                               .message = message};
   EndJob(record::Outcome::kFailed, cause, turn);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -53,7 +54,8 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses, Turn& turn) {
       leases_.Clear(worker->name);
       resumes_.Clear(worker->name);
       cause.workers.push_back(worker->name);
-      sentences.push_back(absl::StrCat(sentence, ", ", WhereIs(rank)));
+      sentences.push_back(
+          absl::StrCat(sentence, ", ", WhereIs(rank, turn.now)));
     }
   }
   cause.message = absl::StrJoin(sentences, "; ");
@@ -80,7 +82,7 @@ void Job::Consider(const protocol::Evidence& evidence,
                    const WorkerName& accuser, Turn& turn) {
   Worker* subject = roster_.Find(evidence.subject);
   switch (over() ? Weight::kNothing : Weigh(evidence, subject)) {
-    case Weight::kNothing: return;
+    case Weight::kNothing: return AddProof(evidence, subject, turn);
     case Weight::kProof:
       subject->exited = evidence.detail.empty() ? "no detail" : evidence.detail;
       Detach(subject,
@@ -105,11 +107,38 @@ void Job::Consider(const protocol::Evidence& evidence,
        .answer_by = turn.now + spec().timeouts.resume});
 }
 
+// A survivor's pidfd says that a process has ended, a moment before its
+// launcher says how: that is added to the cause that people see.
+void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
+                   Turn& turn) {
+  const auto& lost = durable_.cause.workers;
+  const bool is_about_cause =
+      subject != nullptr && subject->state == WorkerState::kLost &&
+      (evidence.generation.value == 0 ||
+       evidence.generation == subject->generation) &&
+      evidence.kind == protocol::EvidenceKind::kExited && !epoch_ &&
+      std::find(lost.begin(), lost.end(), subject->name) != lost.end();
+  if (!is_about_cause || evidence.detail.empty()) return;
+  const std::string& known = durable_.cause.message;
+  if (absl::StrContains(known, evidence.detail)) return;
+  if (!proofs_.emplace(subject->name, evidence.detail).second) return;
+  Remember(absl::StrCat(WhoIs(*subject), ": ", evidence.detail), turn);
+}
+
+std::string Job::AddedProof() const {
+  std::string added;
+  for (const auto& [worker, detail] : proofs_) {
+    absl::StrAppend(&added, " (", worker.value, ": ", detail, ")");
+  }
+  return added;
+}
+
 // --- Leaving ----------------------------------------------------------------
 
 void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
   const int rank = RankOf(*worker);
   const std::string who = WhoIs(*worker);
+  if (rank >= 0) step_ = std::max(step_, leave.steps);
   if (rank >= 0 && leave.clean) {
     turn.out.Record(name(), record::WorkerLeft{epoch_->id, worker->name,
                                                leave.steps, leave.command});
@@ -129,10 +158,11 @@ void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
 void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
                      Turn& turn) {
   if (!leave.clean) {
-    std::string message = absl::StrFormat(
-        "%s left without finishing%s%s, %s",
-        Who(worker->name, rank, worker->process),
-        leave.reason.empty() ? "" : ": ", leave.reason, WhereIs(rank));
+    std::string message =
+        absl::StrFormat("%s left without finishing%s%s, %s",
+                        Who(worker->name, rank, worker->process),
+                        leave.reason.empty() ? "" : ": ", leave.reason,
+                        WhereIs(rank, turn.now));
     return EndEpoch({.kind = CauseKind::kLeft,
                      .workers = {worker->name},
                      .message = std::move(message)},
@@ -141,7 +171,7 @@ void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
   if (epoch_->left.empty() && leave.command) {
     Remember(AllRanks(*leave.command, leave.steps), turn);
   }
-  NoteLeft(rank, leave.steps);
+  NoteLeft(rank, std::max(leave.steps, epoch_->first_step));
   if (epoch_->left.full()) return EndAfterLastStep(leave.command, turn);
   EndIfLeaverIsMissed(turn);
 }
@@ -181,14 +211,14 @@ protocol::Position Job::LastWordOfLeaver() const {
 
 void Job::EndByLeaver(int rank, Turn& turn) {
   const Worker& leaver = *AtRank(epoch_->first_leaver);
-  EndEpoch(
-      {.kind = CauseKind::kLeft,
-       .workers = {leaver.name},
-       .message = absl::StrFormat(
-           "%s left after %s, but %s goes on: it is %s",
-           Who(leaver.name, epoch_->first_leaver, leaver.process),
-           Count(epoch_->left_at, "step"), NameAt(rank).value, WhereIs(rank))},
-      Again::kIfBudgetAllows, turn);
+  EndEpoch({.kind = CauseKind::kLeft,
+            .workers = {leaver.name},
+            .message = absl::StrFormat(
+                "%s left after %s, but %s goes on: it is %s",
+                Who(leaver.name, epoch_->first_leaver, leaver.process),
+                Count(epoch_->left_at, "step"), NameAt(rank).value,
+                WhereIs(rank, turn.now))},
+           Again::kIfBudgetAllows, turn);
 }
 
 }  // namespace lockstep::core

@@ -170,7 +170,8 @@ void Job::Restate(const Worker& worker, Turn& turn) {
   const int rank = RankOf(worker);
   epoch_->registry.Repeat(rank);
   epoch_->early.erase(rank);
-  Tell(worker, protocol::EpochFormed{rank, epoch_->members}, turn);
+  Tell(worker, protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
+       turn);
   // After a restart there is none to fetch until it is compiled again.
   if (epoch_->plan != nullptr) {
     Tell(worker, protocol::PlanReady{durable_.revision, durable_.plan_digest},
@@ -178,7 +179,9 @@ void Job::Restate(const Worker& worker, Turn& turn) {
   }
   if (epoch_->handles) {
     for (const int communicator : epoch_->handles->CompleteOf(rank)) {
-      Tell(worker, epoch_->handles->Complete(communicator), turn);
+      for (const auto& piece : epoch_->handles->Complete(communicator)) {
+        Tell(worker, piece, turn);
+      }
     }
   }
   if (epoch_->started) Tell(worker, protocol::Start{}, turn);

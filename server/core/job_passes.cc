@@ -12,7 +12,7 @@ namespace lockstep::core {
 void Job::BeginNegotiation(Negotiation::Begins begins) {
   if (spec().sync != SyncMode::kNegotiated) return;
   epoch_->negotiation.emplace(std::make_shared<const Groups>(*epoch_->plan),
-                              begins);
+                              begins, epoch_->first_step);
 }
 
 // On a new stream. A member that was started says itself what it holds; one

@@ -18,8 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plan/compile.h"
-#include "plan/digest.h"
-#include "plan/verify.h"
 #include "server/core/job.h"
 #include "server/core/sentences.h"
 
@@ -35,7 +33,8 @@ bool Job::OrderMatters() const {
 
 void Job::RebuildOnce(Turn& turn) {
   const bool is_due = spec().buckets.rebuild == Rebuild::kOnce &&
-                      durable_.revision.value == 1 && !epoch_->poll;
+                      durable_.revision.value == 1 && !epoch_->poll &&
+                      epoch_->compiling.value == 0;
   if (is_due && OrderMatters()) AskForOrder(turn);
 }
 
@@ -72,6 +71,10 @@ absl::Status Job::RebuildNow(Turn& turn) {
   }
   if (!OrderMatters()) {
     return refuse("all gradients travel in one bucket, whatever their order");
+  }
+  if (epoch_->compiling.value != 0) {
+    return refuse(absl::StrFormat("revision %d is under way: it is compiled",
+                                  epoch_->plan->revision.value + 1));
   }
   if (epoch_->poll) {
     return refuse(absl::StrFormat(
@@ -116,31 +119,35 @@ void Job::On(int rank, const protocol::ReadyOrder& message, Turn& turn) {
   if (!answered.ok()) {
     return EndByMismatch(rank, std::string(answered.message()), turn);
   }
-  if (epoch_->poll->complete()) AdoptRecut(turn);
+  if (epoch_->poll->complete()) CompileRecut(turn);
 }
 
-void Job::AdoptRecut(Turn& turn) {
-  const std::vector<uint32_t> order = epoch_->poll->Merged();
+void Job::CompileRecut(Turn& turn) {
+  epoch_->recut_order = epoch_->poll->Merged();
   epoch_->poll.reset();
+  epoch_->compiling = turn.out.Compile(
+      name(), RecutInput{epoch_->plan, spec().buckets, epoch_->recut_order});
+}
+
+void Job::AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled, Turn& turn) {
+  const std::vector<uint32_t> order = std::move(epoch_->recut_order);
   const plan::Plan& plan = *epoch_->plan;
-  absl::StatusOr<plan::Plan> next = plan::Recut(plan, spec().buckets, order);
-  absl::Status status = next.status();
-  if (status.ok()) status = plan::Verify(*next);
-  if (!status.ok()) {
-    return Remember(absl::StrFormat("revision %d of the plan is not adopted: "
-                                    "%s",
-                                    plan.revision.value + 1, status.message()),
-                    turn);
+  if (!compiled.ok()) {
+    return Remember(
+        absl::StrFormat("revision %d of the plan is not adopted: "
+                        "%s",
+                        plan.revision.value + 1, compiled.status().message()),
+        turn);
   }
-  if (plan::CutAlike(plan, *next)) {
+  if (plan::CutAlike(plan, *compiled->plan)) {
     return Remember(
         absl::StrFormat("buckets stay as they are: gradients become ready in "
                         "the order of revision %d",
                         plan.revision.value),
         turn);
   }
-  epoch_->digest = plan::DigestOf(*next);
-  epoch_->plan = std::make_shared<const plan::Plan>(*std::move(next));
+  epoch_->digest = compiled->digest;
+  epoch_->plan = compiled->plan;
   epoch_->holding = RankSet(epoch_->size());
   epoch_->running = RankSet(epoch_->size());
   turn.out.Record(name(),

@@ -9,6 +9,7 @@
 //   all registered again    the plan is compiled again, and must be the same
 //   a later revision        was adopted while steps ran: all were started
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -19,6 +20,10 @@
 namespace lockstep::core {
 
 void Job::Revive(absl::Time now) {
+  step_ = durable_.steps;
+  for (const auto& [worker, departure] : durable_.left) {
+    step_ = std::max(step_, departure.steps);
+  }
   if (durable_.ended) {
     state_ = StateAfter(durable_.ended->outcome);
     return;
@@ -31,7 +36,8 @@ void Job::Revive(absl::Time now) {
   }
   state_ =
       durable_.revision.value == 0 ? JobState::kSealed : JobState::kPlanned;
-  epoch_.emplace(durable_.epoch, durable_.members, spec(), now);
+  epoch_.emplace(durable_.epoch, durable_.members, spec(), durable_.first_step,
+                 now);
   for (const protocol::Member& member : durable_.members) {
     Worker& worker =
         roster_.Begin(member.worker, member.generation, member.process, now);

@@ -10,8 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plan/compile.h"
-#include "plan/digest.h"
-#include "plan/verify.h"
 #include "server/core/commands.h"
 #include "server/core/job.h"
 #include "server/core/sentences.h"
@@ -53,37 +51,45 @@ void Job::Deliver(int rank, const protocol::ToCoordinatorBody& body,
 // --- Sealed: registrations --------------------------------------------------
 
 void Job::On(int rank, const protocol::RegisterChunk& message, Turn& turn) {
-  if (epoch_->plan != nullptr) return;  // told again
+  if (epoch_->plan != nullptr || epoch_->compiling.value != 0) {
+    return;  // told again
+  }
   const absl::Status added = epoch_->registry.Add(rank, message);
   if (!added.ok()) {
     return EndByMismatch(rank, std::string(added.message()), turn);
   }
   Touch(rank, turn);
   EndIfLeaverIsMissed(turn);
-  if (epoch_ && epoch_->registry.complete()) AdoptPlan(turn);
+  if (epoch_ && epoch_->registry.complete()) CompilePlan(turn);
 }
 
-void Job::AdoptPlan(Turn& turn) {
+void Job::CompilePlan(Turn& turn) {
   // After a restart: what was adopted, and is compiled again.
-  const plan::PlanInput input{
-      .mesh = spec().mesh,
-      .sync = spec().sync,
-      .policy = spec().buckets,
-      .revision = std::max(durable_.revision, Revision{1}),
-      .registrations = epoch_->registry.Take(),
-      .observed_order = durable_.observed_order,
-      .pipeline = spec().pipeline,
-      .leaves = spec().reproducible.leaves};
-  absl::StatusOr<plan::Plan> compiled = plan::Compile(input);
-  absl::Status status = compiled.status();
-  if (status.ok()) status = plan::Verify(*compiled);
-  if (status.ok()) status = plan::CheckSync(*compiled, spec().sync);
-  if (!status.ok())
-    return EndByMismatch(-1, std::string(status.message()), turn);
+  plan::PlanInput input{.mesh = spec().mesh,
+                        .sync = spec().sync,
+                        .policy = spec().buckets,
+                        .revision = std::max(durable_.revision, Revision{1}),
+                        .registrations = epoch_->registry.Take(),
+                        .observed_order = durable_.observed_order,
+                        .pipeline = spec().pipeline,
+                        .leaves = spec().reproducible.leaves};
+  epoch_->compiling = turn.out.Compile(name(), std::move(input));
+}
 
-  epoch_->digest = plan::DigestOf(*compiled);
-  epoch_->plan = std::make_shared<const plan::Plan>(*std::move(compiled));
+void Job::Take(const Compiled& event, Turn& turn) {
+  const bool awaited = epoch_ && epoch_->compiling == event.id;
+  if (!awaited) return;
+  epoch_->compiling = {};
+  if (epoch_->plan != nullptr) return AdoptRecut(event.result, turn);
+  if (event.result.ok()) return AdoptPlan(*event.result, turn);
+  EndByMismatch(-1, std::string(event.result.status().message()), turn);
+}
+
+void Job::AdoptPlan(const CompiledPlan& compiled, Turn& turn) {
+  epoch_->digest = compiled.digest;
+  epoch_->plan = compiled.plan;
   epoch_->handles.emplace(*epoch_->plan);
+  epoch_->board.BeginAnew(turn.now);  // nobody could move meanwhile
   const bool again = durable_.revision.value != 0;
   if (!again) {
     turn.out.Record(name(),
@@ -105,7 +111,6 @@ void Job::AdoptPlan(Turn& turn) {
     return;
   }
   state_ = JobState::kPlanned;
-  epoch_->board.BeginAnew(turn.now);
   Remember(absl::StrFormat("plan %s: %s in %s", epoch_->digest,
                            Count(epoch_->plan->parameters.size(), "parameter"),
                            Count(epoch_->plan->buckets.size(), "bucket")),
@@ -153,10 +158,9 @@ void Job::On(int rank, const protocol::PublishHandles& message, Turn& turn) {
   }
   Touch(rank, turn);
   for (const int communicator : *completed) {
-    const protocol::GroupHandles group =
-        epoch_->handles->Complete(communicator);
+    const auto pieces = epoch_->handles->Complete(communicator);
     for (const int member : epoch_->handles->Members(communicator)) {
-      Tell(*AtRank(member), group, turn);
+      for (const auto& piece : pieces) Tell(*AtRank(member), piece, turn);
     }
   }
   if (!completed->empty() && epoch_->handles->complete()) {
@@ -174,7 +178,9 @@ void Job::On(int rank, const protocol::Connected& message, Turn& turn) {
   epoch_->connections.Add(message);
   roster_.Move(AtRank(rank), WorkerState::kReady);
   Touch(rank, turn);
-  if (epoch_->connected.full()) Start(turn);
+  if (!epoch_->connected.full()) return;
+  epoch_->board.Begin(turn.now);
+  Start(turn);
 }
 
 void Job::Start(Turn& turn) {
@@ -221,6 +227,7 @@ void Job::On(int rank, const protocol::Evidence& message, Turn& turn) {
 }
 
 void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
+  step_ = std::max(step_, message.step);
   const Worker& worker = *AtRank(rank);
   EndEpoch({.kind = CauseKind::kLocalFailure,
             .workers = {worker.name},
@@ -233,6 +240,8 @@ void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
 
 void Job::On(const Worker& worker, const protocol::EpochReport& message,
              Turn& turn) {
+  step_ = std::max(step_, message.position.step);
+  budget_.Correct(step_);
   Remember(absl::StrFormat("%s stands %s%s", worker.name.value,
                            Where(message.position),
                            message.verdict.empty() ? "" : " and has passed"),
@@ -247,8 +256,11 @@ void Job::Touch(int rank, Turn& turn) {
 
 // --- Questions --------------------------------------------------------------
 
-std::string Job::WhereIs(int rank) const {
-  if (epoch_->started) return Where(epoch_->board.of(rank).position);
+std::string Job::WhereIs(int rank, absl::Time now) const {
+  if (epoch_->started) {
+    const Standing& standing = epoch_->board.of(rank);
+    return LastHeard(standing.position, now - standing.told);
+  }
   return epoch_->plan == nullptr ? "while parameters were registered"
                                  : "while the data plane was connected";
 }

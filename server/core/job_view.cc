@@ -113,14 +113,17 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
 
 JobView Job::Describe(absl::Time now) const {
   JobView view{.spec = spec(),
+               .name = name(),
                .state = state_,
                .epoch = durable_.epoch,
                .wanted = over() ? protocol::Wanted{} : durable_.wanted,
                .cause = durable_.ended ? durable_.ended->cause : durable_.cause,
-               .events = history_.View(now)};
+               .events = history_.View(now),
+               .step = step_};
   for (const auto& [name, worker] : roster_.workers()) {
     view.workers.push_back(View(worker, now));
   }
+  if (!view.cause.message.empty()) view.cause.message += AddedProof();
   std::sort(view.workers.begin(), view.workers.end(),
             [](const WorkerView& a, const WorkerView& b) {
               const auto place = [](const WorkerView& worker) {
@@ -153,7 +156,8 @@ JobView Job::Describe(absl::Time now) const {
                             .waited_for = NameAt(other),
                             .why = epoch_->started ? Behind(other) : Lack()});
     }
-    const bool is_stuck = epoch_->board.IsStuck(rank, now) && !waits.Any(rank);
+    const bool is_stuck = epoch_->board.IsStuck(rank, now) &&
+                          !waits.Any(rank) && !AllWaitForPlan();
     if (!is_stuck && !IsLate(rank, waits, now)) continue;
     if (stalled++ < kBlamed) {
       view.stalls.push_back(BlameSentence(rank, waits, now));

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
 namespace lockstep::core {
@@ -37,6 +38,13 @@ void Outbox::Record(const JobName& job, record::Body body) {
 
 void Outbox::Answer(RequestId request, absl::Status status) {
   effects_.push_back(core::Answer{request, std::move(status)});
+}
+
+CompilationId Outbox::Compile(const JobName& job, CompileInput input) {
+  const CompilationId id{++compilations_};
+  effects_.push_back(core::Compile{
+      id, job, std::make_shared<const CompileInput>(std::move(input))});
+  return id;
 }
 
 void Outbox::Note(const JobName& job, std::string text) {

@@ -10,6 +10,7 @@
 #ifndef LOCKSTEP_SERVER_CORE_OUTBOX_H_
 #define LOCKSTEP_SERVER_CORE_OUTBOX_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,8 +25,13 @@ namespace lockstep::core {
 
 class Outbox {
  public:
-  Outbox(LeaderTerm term, DurableState* durable, SessionTable* sessions)
-      : term_(term), durable_(*durable), sessions_(*sessions) {}
+  // `compilations`: how many were asked for so far.
+  Outbox(LeaderTerm term, DurableState* durable, SessionTable* sessions,
+         uint64_t* compilations)
+      : term_(term),
+        durable_(*durable),
+        sessions_(*sessions),
+        compilations_(*compilations) {}
 
   // Does nothing for session 0, which is no stream.
   void Send(SessionId session, const JobName& job, EpochId epoch,
@@ -40,6 +46,7 @@ class Outbox {
 
   void Record(const JobName& job, record::Body body);
   void Answer(RequestId request, absl::Status status);
+  CompilationId Compile(const JobName& job, CompileInput input);
   void Note(const JobName& job, std::string text);
 
   void Bind(SessionId session, Speaker speaker);
@@ -50,6 +57,7 @@ class Outbox {
   const LeaderTerm term_;
   DurableState& durable_;
   SessionTable& sessions_;
+  uint64_t& compilations_;
   Effects effects_;
 };
 

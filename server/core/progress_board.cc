@@ -6,13 +6,15 @@
 namespace lockstep::core {
 
 ProgressBoard::ProgressBoard(int world_size, absl::Duration patience,
-                             absl::Time now)
+                             absl::Time now, uint64_t first_step)
     : patience_(patience), standings_(world_size), present_(world_size) {
   for (int rank = 0; rank < world_size; ++rank) {
+    standings_[rank].position.step = first_step;
     standings_[rank].moved = now;
+    standings_[rank].told = now;
     due_.Set(rank, now + patience_);
   }
-  positions_[{}] = world_size;
+  positions_[{.step = first_step}] = world_size;
 }
 
 bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
@@ -27,6 +29,7 @@ bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
   }
   if (standing.present) SetPaused(standing, progress.paused);
   standing.position = progress.position;
+  standing.told = now;
   standing.submitted = progress.submitted;
   standing.missing = progress.missing;
   standing.revision = progress.revision;
@@ -63,6 +66,11 @@ void ProgressBoard::Drop(int rank) {
   --present_;
   Count(standing.position, -1);
   due_.Clear(rank);
+}
+
+void ProgressBoard::Begin(absl::Time now) {
+  for (Standing& standing : standings_) standing.told = now;
+  BeginAnew(now);
 }
 
 void ProgressBoard::BeginAnew(absl::Time now) {

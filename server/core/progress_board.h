@@ -35,6 +35,7 @@ struct Standing {
   std::string memory;  // as in Progress
   Revision revision;   // that its steps run
   absl::Time moved;
+  absl::Time told;   // when the position was last said
   std::string busy;  // why it does not move, if it said so
   absl::Time busy_until = absl::InfinitePast();
   bool paused = false;  // between steps, by an operator's command
@@ -44,7 +45,9 @@ struct Standing {
 
 class ProgressBoard {
  public:
-  ProgressBoard(int world_size, absl::Duration patience, absl::Time now);
+  // All ranks begin at `first_step`.
+  ProgressBoard(int world_size, absl::Duration patience, absl::Time now,
+                uint64_t first_step = 0);
 
   // The newest word of a rank. True if it was called stuck and has moved.
   bool Update(int rank, const protocol::Progress& progress, absl::Time now);
@@ -53,6 +56,8 @@ class ProgressBoard {
   void SetBusy(int rank, const protocol::Busy& busy, absl::Time now);
   // It left: nothing is expected of it any more.
   void Drop(int rank);
+  // All stand where they began: steps are about to.
+  void Begin(absl::Time now);
   // All patience begins anew.
   void BeginAnew(absl::Time now);
 

@@ -32,4 +32,10 @@ std::optional<std::string> RestartBudget::Spend(absl::Time now,
   return std::nullopt;
 }
 
+void RestartBudget::Correct(uint64_t step) {
+  if (!failing_step_ || step <= *failing_step_) return;
+  failing_step_ = step;
+  failures_.erase(failures_.begin(), failures_.end() - 1);
+}
+
 }  // namespace lockstep::core

@@ -30,11 +30,15 @@ class RestartBudget {
  public:
   explicit RestartBudget(const JobLimits& limits) : limits_(limits) {}
 
-  // An epoch ended at `step` (nothing if none was running). Takes one restart
+  // An epoch ended at `step`, counted over the job's life (nothing if none was
+  // running). Takes one restart
   // and returns nothing, or says why the job may not form again; that is empty
   // where a job may never restart, which needs no explanation.
   std::optional<std::string> Spend(absl::Time now, std::optional<uint64_t> step,
                                    const protocol::Cause& cause);
+
+  // Survivors have told since that the epoch had come to this step.
+  void Correct(uint64_t step);
 
  private:
   JobLimits limits_;

@@ -40,6 +40,12 @@ std::string Where(const protocol::Position& position) {
   return absl::StrFormat("at step %d %s", position.step, Doing(position.phase));
 }
 
+std::string LastHeard(const protocol::Position& position, absl::Duration age) {
+  if (age < absl::Milliseconds(1)) return Where(position);
+  return absl::StrFormat("last heard %s, %s ago", Where(position),
+                         HowLong(age));
+}
+
 std::string HasBeen(protocol::Phase phase) {
   switch (phase) {
     case protocol::Phase::kIdle: return "has been between steps";

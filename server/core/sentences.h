@@ -21,6 +21,10 @@ std::string Who(const WorkerName& worker, int rank,
 // "at step 412 while computing".
 std::string Where(const protocol::Position& position);
 
+// The same, and its age if it has one: "last heard at step 412 while computing,
+// 800ms ago".
+std::string LastHeard(const protocol::Position& position, absl::Duration age);
+
 // What a rank in that phase is doing for a while: "has been computing".
 std::string HasBeen(protocol::Phase phase);
 

@@ -151,6 +151,19 @@ grpc::ServerUnaryReactor* AdminService::StopJob(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* AdminService::DeleteJob(
+    grpc::CallbackServerContext* call, const v1::DeleteJobRequest* request,
+    v1::DeleteJobResponse* response) {
+  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
+
+  *response->mutable_header() = ToProto(admitted->header);
+  auto* reactor = call->DefaultReactor();
+  context_->loop->DeleteJob(admitted->header.job, admitted->token,
+                            request->keep(), FinishWith(reactor));
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* AdminService::ReportEvidence(
     grpc::CallbackServerContext* call, const v1::ReportEvidenceRequest* request,
     v1::ReportEvidenceResponse* response) {

@@ -37,6 +37,9 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* call,
                                     const v1::StopJobRequest* request,
                                     v1::StopJobResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* call,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
   grpc::ServerUnaryReactor* ReportEvidence(
       grpc::CallbackServerContext* call,
       const v1::ReportEvidenceRequest* request,

@@ -21,6 +21,9 @@ const JobName* JobOf(const core::Event& event) {
   if (const auto* received = std::get_if<core::Received>(&event)) {
     return &received->message.job;
   }
+  if (const auto* compiled = std::get_if<core::Compiled>(&event)) {
+    return &compiled->job;
+  }
   return nullptr;
 }
 
@@ -44,7 +47,7 @@ CoordinatorLoop::CoordinatorLoop(Wiring wiring)
               ArmTimers();
             }),
       abandon_(&loop_, [this] { AbandonOverdue(); }) {
-  loop_.Post([this] { ArmTimers(); });
+  loop_.Post([this] { Apply(core::Wake{}); });  // what was replayed is shown
 }
 
 CoordinatorLoop::~CoordinatorLoop() {
@@ -126,6 +129,16 @@ void CoordinatorLoop::Deliver(const core::Persist&) {
 void CoordinatorLoop::Deliver(const core::Answer& effect) {
   auto waiting = waiting_.extract(effect.request);
   if (!waiting.empty()) waiting.mapped()(effect.status);
+}
+
+void CoordinatorLoop::Deliver(const core::Compile& effect) {
+  compile_threads_.Run(
+      effect.input, [this, id = effect.id, job = effect.job](
+                        absl::StatusOr<core::CompiledPlan> result) {
+        loop_.Post([this, id, job, result = std::move(result)]() mutable {
+          Apply(core::Compiled{id, job, std::move(result)});
+        });
+      });
 }
 
 void CoordinatorLoop::Deliver(const core::Note& effect) {
@@ -215,6 +228,14 @@ void CoordinatorLoop::StopJob(JobName job, std::string token,
   Ask(std::move(done), [job = std::move(job), token = std::move(token),
                         reason = std::move(reason)](core::RequestId request) {
     return core::StopJob{request, job, token, reason};
+  });
+}
+
+void CoordinatorLoop::DeleteJob(JobName job, std::string token, bool keep,
+                                Done done) {
+  Ask(std::move(done), [job = std::move(job), token = std::move(token),
+                        keep](core::RequestId request) {
+    return core::DeleteJob{request, job, token, keep};
   });
 }
 

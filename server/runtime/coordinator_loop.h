@@ -1,4 +1,5 @@
-// The coordinator at work: its one thread, its clock, its journal.
+// The coordinator at work: its one thread, its clock, its journal; and threads
+// beside it that compile plans.
 //
 //   gRPC's threads ──post──▶ loop: Step ──▶ effects ──▶ DurabilityGate ──▶
 //   streams, answers, log              ╰──▶ records ──▶ journal ──▶ (durable)
@@ -35,6 +36,7 @@
 #include "server/core/event.h"
 #include "server/journal/journal.h"
 #include "server/observe/event_log.h"
+#include "server/runtime/compile_threads.h"
 #include "server/runtime/durability_gate.h"
 #include "server/runtime/watches.h"
 
@@ -92,6 +94,7 @@ class CoordinatorLoop {
   void CommandJob(JobName job, std::string token, JobCommand command,
                   std::string reason, Done done);
   void StopJob(JobName job, std::string token, std::string reason, Done done);
+  void DeleteJob(JobName job, std::string token, bool keep, Done done);
   void ReportEvidence(JobName job, std::string token,
                       protocol::Evidence evidence, Done done);
   // The jobs that the bearer of `token` may see.
@@ -120,6 +123,7 @@ class CoordinatorLoop {
   void Deliver(const core::CloseSession& effect);
   void Deliver(const core::Persist& effect);
   void Deliver(const core::Answer& effect);
+  void Deliver(const core::Compile& effect);
   void Deliver(const core::Note& effect);
   void Close(core::SessionId session, const absl::Status& status);
   void AbandonOverdue();
@@ -152,6 +156,7 @@ class CoordinatorLoop {
   Loop::Timer wake_;
   Loop::Timer show_;
   Loop::Timer abandon_;
+  CompileThreads compile_threads_;  // posts to the loop
 };
 
 }  // namespace lockstep::runtime

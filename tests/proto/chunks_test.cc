@@ -156,5 +156,59 @@ TEST(ToUtf8Test, ATextFromAnywhereDoesNotBreakAMessage) {
   EXPECT_TRUE(received.ParseFromString(ToProto(message).SerializeAsString()));
 }
 
+// --- Handles ----------------------------------------------------------------
+
+constexpr size_t kHandleBytes = 64 << 10;  // the largest that the codec takes
+
+TEST(HandleChunksTest, ARanksHandlesTravelInMessagesBelowAMebibyte) {
+  std::vector<protocol::GroupHandle> handles;
+  for (int c = 0; c < 80; ++c) {
+    handles.push_back({c, std::string(kHandleBytes, 'h')});
+  }
+  const auto messages = protocol::CutIntoMessages(handles);
+  EXPECT_GT(messages.size(), 5u);
+  std::vector<protocol::GroupHandle> joined;
+  for (const protocol::PublishHandles& message : messages) {
+    EXPECT_LT(ToProto(protocol::ToCoordinator{.job = {std::string(200, 'j')},
+                                              .body = message})
+                  .ByteSizeLong(),
+              kMiB);
+    EXPECT_FALSE(message.handles.empty());
+    joined.insert(joined.end(), message.handles.begin(), message.handles.end());
+  }
+  EXPECT_EQ(joined, handles);
+}
+
+TEST(HandleChunksTest, NoHandlesAreOneMessage) {
+  EXPECT_EQ(protocol::CutIntoMessages({}).size(), 1u);
+}
+
+TEST(HandleChunksTest, ACommunicatorsHandlesTravelInPiecesBelowAMebibyte) {
+  std::vector<std::string> handles;
+  for (int rank = 0; rank < 80; ++rank) {
+    handles.push_back(std::string(kHandleBytes - rank, 'h'));
+  }
+  const auto pieces = protocol::CutIntoPieces(3, handles);
+  EXPECT_GT(pieces.size(), 5u);
+  std::vector<std::string> joined;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    EXPECT_LT(ToProto(protocol::ToWorker{.job = {std::string(200, 'j')},
+                                         .body = pieces[i]})
+                  .ByteSizeLong(),
+              kMiB);
+    EXPECT_EQ(pieces[i].communicator, 3);
+    EXPECT_EQ(pieces[i].first, joined.size());
+    EXPECT_EQ(pieces[i].more, i + 1 < pieces.size());
+    joined.insert(joined.end(), pieces[i].handles.begin(),
+                  pieces[i].handles.end());
+  }
+  EXPECT_EQ(joined, handles);
+}
+
+TEST(HandleChunksTest, FewHandlesAreOnePiece) {
+  EXPECT_EQ(protocol::CutIntoPieces(0, {"a", "b"}),
+            (std::vector<protocol::GroupHandles>{{0, {"a", "b"}}}));
+}
+
 }  // namespace
 }  // namespace lockstep::proto

@@ -79,6 +79,8 @@ std::vector<Golden> RequestsAndResponses() {
   auto command = AdminRequest<v1::CommandJobRequest>();
   command.set_command(v1::JOB_COMMAND_DRAIN);
   command.set_reason("reason-6");
+  auto forget = AdminRequest<v1::DeleteJobRequest>();
+  forget.set_keep(true);
   auto report = AdminRequest<v1::ReportEvidenceRequest>();
   *report.mutable_evidence() =
       ToProto(fill::Filled<protocol::Evidence>(source));
@@ -103,6 +105,8 @@ std::vector<Golden> RequestsAndResponses() {
       GoldenOf("watch_job_response", watch),
       GoldenOf("stop_job_request", stop),
       GoldenOf("stop_job_response", AdminResponse<v1::StopJobResponse>()),
+      GoldenOf("delete_job_request", forget),
+      GoldenOf("delete_job_response", AdminResponse<v1::DeleteJobResponse>()),
       GoldenOf("command_job_request", command),
       GoldenOf("command_job_response", AdminResponse<v1::CommandJobResponse>()),
       GoldenOf("report_evidence_request", report),

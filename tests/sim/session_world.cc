@@ -177,6 +177,13 @@ void SessionWorld::Do(const core::Effect& effect) {
     EndAtWorker(close->session.value, close->status);
   } else if (const auto* persist = std::get_if<core::Persist>(&effect)) {
     records_.push_back(persist->record);
+  } else if (const auto* compile = std::get_if<core::Compile>(&effect)) {
+    events_.After(Draw(absl::Milliseconds(20)),
+                  [this, compile = *compile, coordinator = coordinators_] {
+                    if (coordinator != coordinators_) return;  // it crashed
+                    Apply(core::Compiled{compile.id, compile.job,
+                                         core::MakePlan(*compile.input)});
+                  });
   } else if (const auto* note = std::get_if<core::Note>(&effect)) {
     Note(absl::StrCat("    coordinator: ", note->text));
   }
@@ -195,6 +202,7 @@ void SessionWorld::CrashCoordinator() {
 }
 
 void SessionWorld::StartCoordinator() {
+  ++coordinators_;
   coordinator_ =
       std::make_unique<core::Coordinator>(core::CoordinatorOptions{});
   for (const record::Record& record : records_) {

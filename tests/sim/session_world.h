@@ -81,6 +81,8 @@ class SimWorker {
   void Train();
   void PassStep();
   void EndLife();
+  // Of this life's step, as the job counts.
+  uint64_t JobStep() const { return view().first_step + step_; }
 
   SessionWorld* const world_;
   const std::string name_;
@@ -161,6 +163,7 @@ class SessionWorld {
   std::deque<SimWorker> workers_;
   std::unique_ptr<core::Coordinator> coordinator_;
   absl::Time coordinator_wake_ = absl::InfiniteFuture();
+  uint64_t coordinators_ = 0;  // that were started
   bool crash_in_next_step_ = false;
   absl::Duration outage_;
   std::vector<record::Record> records_;

@@ -103,8 +103,8 @@ void SimWorker::Live() {
     case SessionPhase::kRunning: return Once(kTraining, [&] { Train(); });
     case SessionPhase::kEnded:
       return Once(kLeaving, [&] {
-        Apply(session::Quiesced{{{step_, protocol::Phase::kIdle}, ""}});
-        Apply(session::LeaveNow{{.clean = false, .steps = step_}});
+        Apply(session::Quiesced{{{JobStep(), protocol::Phase::kIdle}, ""}});
+        Apply(session::LeaveNow{{.clean = false, .steps = JobStep()}});
       });
     case SessionPhase::kLeft:
     case SessionPhase::kFailed: return EndLife();
@@ -145,14 +145,14 @@ void SimWorker::Train() {
   if (view().phase != SessionPhase::kRunning) return;
   if (step_ == SessionWorld::kSteps) {
     trained_all_ = true;
-    return Apply(session::LeaveNow{{.clean = true, .steps = step_}});
+    return Apply(session::LeaveNow{{.clean = true, .steps = JobStep()}});
   }
   if (fails_locally && step_ == SessionWorld::kSteps / 2) {
     return Apply(session::FailLocally{
-        {step_, "Train", absl::StatusCode::kInternal, "loss is NaN"}});
+        {JobStep(), "Train", absl::StatusCode::kInternal, "loss is NaN"}});
   }
   const uint64_t incarnation = incarnation_;
-  Apply(session::Moved{{.position = {step_, protocol::Phase::kCompute}}});
+  Apply(session::Moved{{.position = {JobStep(), protocol::Phase::kCompute}}});
   if (incarnation != incarnation_) return;
   world_->events_.After(world_->Draw(absl::Milliseconds(60)),
                         [this, incarnation] {

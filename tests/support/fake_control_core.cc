@@ -24,6 +24,7 @@ void CoreServer::OnLoop(const std::function<void()>& task) {
 }
 
 void CoreServer::Start() {
+  ++lives_;
   core_ = std::make_unique<core::Coordinator>(core::CoordinatorOptions{});
   for (const record::Record& record : records_) {
     Check(core_->Replay(record).ok(), "the journal does not replay");
@@ -172,6 +173,12 @@ void CoreServer::Do(const core::Effect& effect) {
     found.mapped()->Close(close->status);
   } else if (const auto* persist = std::get_if<core::Persist>(&effect)) {
     records_.push_back(persist->record);
+  } else if (const auto* compile = std::get_if<core::Compile>(&effect)) {
+    loop_.Post([this, compile = *compile, life = lives_] {
+      if (life != lives_) return;  // it crashed
+      Apply(core::Compiled{compile.id, compile.job,
+                           core::MakePlan(*compile.input)});
+    });
   } else if (const auto* answer = std::get_if<core::Answer>(&effect)) {
     answers_[answer->request] = answer->status;
   }

@@ -349,12 +349,12 @@ inline void Fill(Source& s, protocol::Refused& v) {
   All(s, code, message);
 }
 inline void Fill(Source& s, protocol::EpochFormed& v) {
-  auto& [rank, members] = v;
+  auto& [rank, members, first_step] = v;
   std::vector<protocol::Member> some;
   Fill(s, some);
   if (some.empty()) some.emplace_back();
   members = some;
-  Fill(s, rank);
+  All(s, rank, first_step);
   rank = std::min(rank, static_cast<int>(members.size()) - 1);
 }
 inline void Fill(Source& s, protocol::PlanReady& v) {
@@ -362,9 +362,9 @@ inline void Fill(Source& s, protocol::PlanReady& v) {
   All(s, revision, digest);
 }
 inline void Fill(Source& s, protocol::GroupHandles& v) {
-  auto& [communicator, handles] = v;
+  auto& [communicator, handles, first, more] = v;
   std::vector<std::string> some;
-  All(s, communicator, some);
+  All(s, communicator, some, first, more);
   handles = some;
 }
 inline void Fill(Source&, protocol::Start&) {}
@@ -383,16 +383,16 @@ inline void Fill(Source& s, record::GenerationAssigned& v) {
   All(s, worker, generation, life);
 }
 inline void Fill(Source& s, record::EpochBegan& v) {
-  auto& [epoch, members] = v;
-  All(s, epoch, members);
+  auto& [epoch, members, first_step] = v;
+  All(s, epoch, members, first_step);
 }
 inline void Fill(Source& s, record::PlanAdopted& v) {
   auto& [epoch, revision, digest, observed_order] = v;
   All(s, epoch, revision, digest, observed_order);
 }
 inline void Fill(Source& s, record::EpochEnded& v) {
-  auto& [epoch, cause] = v;
-  All(s, epoch, cause);
+  auto& [epoch, cause, steps] = v;
+  All(s, epoch, cause, steps);
 }
 inline void Fill(Source& s, record::WorkerLeft& v) {
   auto& [epoch, worker, steps, command] = v;
@@ -402,6 +402,11 @@ inline void Fill(Source& s, record::CommandsWanted& v) {
   auto& [wanted] = v;
   All(s, wanted);
 }
+inline void Fill(Source& s, record::JobArchived& v) {
+  auto& [as] = v;
+  All(s, as);
+}
+inline void Fill(Source&, record::JobDeleted&) {}
 inline void Fill(Source& s, record::JobEnded& v) {
   auto& [outcome, cause] = v;
   All(s, outcome, cause);
@@ -480,10 +485,11 @@ inline void Fill(Source& s, EventView& v) {
   All(s, ago, text);
 }
 inline void Fill(Source& s, JobView& v) {
-  auto& [spec, state, epoch, revision, plan_digest, missing, workers,
-         parameters, buckets, waits, stalls, lags, wanted, cause, events] = v;
-  All(s, spec, state, epoch, revision, plan_digest, missing, workers,
-      parameters, buckets, waits, stalls, lags, wanted, cause, events);
+  auto& [spec, name, state, epoch, revision, plan_digest, missing, workers,
+         parameters, buckets, waits, stalls, lags, wanted, cause, events,
+         step] = v;
+  All(s, spec, name, state, epoch, revision, plan_digest, missing, workers,
+      parameters, buckets, waits, stalls, lags, wanted, cause, events, step);
 }
 inline void Fill(Source& s, JobSummary& v) {
   auto& [name, state, epoch, ready, world_size, step] = v;

@@ -99,6 +99,12 @@ int Command(const CommonOptions& common, const std::string& job,
   return ExitCode(admin.CommandJob(*name, command, reason));
 }
 
+int Delete(const CommonOptions& common, const std::string& job) {
+  const absl::Status deleted = Connect(common).DeleteJob({job}, /*keep=*/false);
+  if (deleted.ok()) absl::PrintF("job %s deleted\n", job);
+  return ExitCode(deleted);
+}
+
 int StopNow(const CommonOptions& common, const std::string& job,
             const std::string& reason) {
   AdminClient admin = Connect(common);

@@ -159,6 +159,9 @@ int main(int argc, char** argv) {
   AddQuery(app, arguments, "describe", "Show all there is to see of a job",
            true);
   AddQuery(app, arguments, "watch", "Follow a job until it is over", true);
+  app.add_subcommand("delete", "Forget a job that is over")
+      ->add_option("JOB", arguments.job, "Its name, or NAME#1")
+      ->required();
   AddCommands(app, arguments);
   lockstep::ctl::PlanArguments plan;
   plan.AddTo(app);
@@ -193,6 +196,9 @@ int main(int argc, char** argv) {
     return lockstep::ctl::Create(arguments.common, arguments.spec_file);
   }
   if (app.got_subcommand("jobs")) return lockstep::ctl::Jobs(arguments.common);
+  if (app.got_subcommand("delete")) {
+    return lockstep::ctl::Delete(arguments.common, arguments.job);
+  }
   if (app.got_subcommand("describe")) {
     return lockstep::ctl::DescribeJob(arguments.common, arguments.job);
   }

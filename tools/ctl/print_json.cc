@@ -111,7 +111,7 @@ std::string JobsAsJson(const std::vector<JobSummary>& jobs) {
 }
 
 std::string JobAsJson(const JobView& view, int indent) {
-  const Json json = {{"name", view.spec.name},
+  const Json json = {{"name", view.name.value},
                      {"state", Text(Name(view.state))},
                      {"mesh", ToString(view.spec.mesh)},
                      {"epoch", view.epoch.value},

@@ -14,14 +14,6 @@ std::string Seconds(absl::Duration duration) {
   return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
 }
 
-uint64_t HighestStep(const JobView& view) {
-  uint64_t step = 0;
-  for (const WorkerView& worker : view.workers) {
-    step = std::max(step, worker.position.step);
-  }
-  return step;
-}
-
 int CountReady(const JobView& view) {
   return static_cast<int>(std::count_if(
       view.workers.begin(), view.workers.end(), [](const WorkerView& worker) {
@@ -92,10 +84,10 @@ std::string JobsAsText(const std::vector<JobSummary>& jobs) {
 }
 
 std::string JobAsLine(const JobView& view) {
-  std::string line = absl::StrFormat(
-      "job %s  %s  epoch %d  step %d  %d of %d ready", view.spec.name,
-      Text(Name(view.state)), view.epoch.value, HighestStep(view),
-      CountReady(view), view.spec.mesh.WorldSize());
+  std::string line =
+      absl::StrFormat("job %s  %s  epoch %d  step %d  %d of %d ready",
+                      view.name.value, Text(Name(view.state)), view.epoch.value,
+                      view.step, CountReady(view), view.spec.mesh.WorldSize());
   for (const Command command : view.wanted.commands) {
     absl::StrAppend(&line, "  ", Text(Name(command)), " is wanted");
   }

@@ -1,5 +1,9 @@
 #include "tools/ctl/run_command.h"
 
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -91,6 +95,21 @@ class Witness {
   const AdminClientOptions admin_;
 };
 
+// A job of this name that is over gives it away. In a process of its own:
+// gRPC's threads do not survive the forks that come. Whatever else is wrong
+// with the coordinator, the workers say.
+void FreeName(const std::string& address, const JobName& job,
+              const std::string& token) {
+  const pid_t child = fork();
+  if (child == 0) {
+    AdminClient admin({.addresses = address, .token = token});
+    admin.DeleteJob(job, /*keep=*/true).IgnoreError();
+    _exit(0);
+  }
+  while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 // The workers of this host, through their restarts.
 class Launch {
  public:
@@ -153,6 +172,7 @@ class Launch {
       place_.token = daemon_->worker_token;
       return absl::OkStatus();
     }
+    FreeName(place_.address, {place_.job}, options_.token);
     if (options_.nodes == 1 || !options_.host_address.empty()) {
       place_.host_address = options_.host_address;
       return absl::OkStatus();

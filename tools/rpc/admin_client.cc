@@ -148,6 +148,15 @@ absl::Status AdminClient::StopJob(const JobName& job,
   });
 }
 
+absl::Status AdminClient::DeleteJob(const JobName& job, bool keep) {
+  auto request = About<v1::DeleteJobRequest>(job, options_.token);
+  request.set_keep(keep);
+  v1::DeleteJobResponse response;
+  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.DeleteJob(&context, request, &response);
+  });
+}
+
 absl::Status AdminClient::ReportEvidence(const JobName& job,
                                          const protocol::Evidence& evidence) {
   auto request = About<v1::ReportEvidenceRequest>(job, options_.token);

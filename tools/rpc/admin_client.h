@@ -40,6 +40,8 @@ class AdminClient {
   absl::Status CommandJob(const JobName& job, JobCommand command,
                           const std::string& reason);
   absl::Status StopJob(const JobName& job, const std::string& reason);
+  // Forgets a job that is over; `keep`: only frees its name.
+  absl::Status DeleteJob(const JobName& job, bool keep);
   absl::Status ReportEvidence(const JobName& job,
                               const protocol::Evidence& evidence);
 

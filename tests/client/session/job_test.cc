@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <stdexcept>
 #include <thread>
 
 #include "client/transport/inproc/inproc.h"
@@ -288,6 +289,43 @@ TEST_F(JobTest, WorkersThatAreMissingAtTheDeadlineAreNamed) {
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("worker-0"), HasSubstr("worker-1"),
                     HasSubstr("worker-3")));
+}
+
+TEST_F(JobTest, AnExceptionThatUnwindsOneRankIsNamedToTheOthers) {
+  JoinAll();
+  auto plans = SealAll();
+  plans.clear();
+  try {
+    const std::unique_ptr<Session> unwound = std::move(sessions_[1]);
+    throw std::runtime_error("out of cheese");
+  } catch (const std::runtime_error&) {
+  }
+  const absl::Status ended = sessions_[0]->internals().AwaitUnlessOver(
+      [](const View&) { return false; });
+  EXPECT_THAT(ended.message(),
+              AllOf(HasSubstr("worker-1 (rank 1"),
+                    HasSubstr("an exception is unwinding its program")));
+}
+
+// Also within a destructor that an exception has called.
+TEST_F(JobTest, ASessionThatIsBornWhileAnExceptionUnwindsIsJustDestroyed) {
+  struct Cleanup {
+    JobTest& test;
+    ~Cleanup() {
+      test.JoinAll();
+      auto plans = test.SealAll();
+      plans.clear();
+      test.sessions_[1].reset();
+    }
+  };
+  try {
+    const Cleanup cleanup{*this};
+    throw std::runtime_error("out of cheese");
+  } catch (const std::runtime_error&) {
+  }
+  const absl::Status ended = sessions_[0]->internals().AwaitUnlessOver(
+      [](const View&) { return false; });
+  EXPECT_THAT(ended.message(), HasSubstr("its session was destroyed"));
 }
 
 }  // namespace

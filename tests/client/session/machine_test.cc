@@ -97,6 +97,46 @@ TEST_F(MachineTest, AnOrderIsAskedForAgainOnTheNextStream) {
   EXPECT_EQ(Step(1, OfferOrder{{{2}, {0, 1}}}), "");
 }
 
+// --- Large communicators -----------------------------------------------------
+
+TEST_F(MachineTest, HandlesOfALargeCommunicatorAreHeardInPieces) {
+  Planned();
+  Hear(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
+  EXPECT_TRUE(view().handles.empty());
+  Hear(0, 1, protocol::GroupHandles{0, {"mine"}, 1});
+  EXPECT_EQ(view().handles.at(0), (SharedList<std::string>{"a", "mine"}));
+}
+
+TEST_F(MachineTest, HandlesBeginAnewOnTheNextStream) {
+  Planned();
+  Hear(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
+  Resume(1, 1);
+  Hear(2, 2, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
+  Hear(2, 2, protocol::GroupHandles{0, {"mine"}, 1});
+  EXPECT_EQ(view().handles.at(0), (SharedList<std::string>{"a", "mine"}));
+}
+
+TEST_F(MachineTest, HandlesThatDoNotFollowEndTheStream) {
+  Planned();
+  Hear(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
+  EXPECT_THAT(Hear(0, 1, protocol::GroupHandles{0, {"mine"}, 2}),
+              HasSubstr("close 1"));
+  EXPECT_TRUE(view().handles.empty());
+}
+
+TEST_F(MachineTest, HandlesThatAreLargeAreOfferedInSeveralMessages) {
+  Formed();
+  Step(0, RegisterAll{{{.index = 0, .last = true}}});
+  Hear(0, 1, protocol::PlanReady{{1}, "abc"});
+  Step(0, AcceptPlan{{1}, "abc"});
+  OfferHandles offer;
+  for (int c = 0; c < 6; ++c) {
+    offer.handles.push_back({c, std::string(64 << 10, 'h')});
+  }
+  EXPECT_EQ(Step(0, offer), "send 1: publish 3\nsend 1: publish 3");
+  EXPECT_THAT(Resume(1, 1), HasSubstr("send 2: publish 3\nsend 2: publish 3"));
+}
+
 // --- Lost streams -----------------------------------------------------------
 
 TEST_F(MachineTest, KeepsItsPhaseWhenTheStreamIsLostAndResumes) {

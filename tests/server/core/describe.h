@@ -4,7 +4,7 @@
 //   1 <- formed 1: rank 0 of w-0 w-1
 //   close 2: ALREADY_EXISTS: the name w-0 is held by ...
 //
-// Notes are for people and not shown.
+// Notes are for people and not shown, nor what is compiled.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_
@@ -60,6 +60,10 @@ struct DescribeRecord {
   std::string operator()(const record::WorkerLeft& r) const {
     return absl::StrCat(r.worker.value, " left epoch ", r.epoch.value);
   }
+  std::string operator()(const record::JobArchived& r) const {
+    return absl::StrCat("archived as ", r.as.value);
+  }
+  std::string operator()(const record::JobDeleted&) const { return "deleted"; }
   std::string operator()(const record::CommandsWanted& r) const {
     return absl::StrCat("wanted: ", Names(r.wanted.commands));
   }
@@ -127,6 +131,9 @@ inline std::string Describe(const Effect& effect) {
       return absl::StrCat("answer ", e.request.value, ": ",
                           e.status.ToString());
     }
+    std::string operator()(const Compile& e) const {
+      return absl::StrCat("compile ", e.id.value, " for ", e.job.value);
+    }
     std::string operator()(const Note& e) const {
       return absl::StrCat("note ", e.job.value, ": ", e.text);
     }
@@ -137,7 +144,9 @@ inline std::string Describe(const Effect& effect) {
 inline std::string Describe(const Effects& effects) {
   std::vector<std::string> lines;
   for (const Effect& effect : effects) {
-    if (!std::holds_alternative<Note>(effect)) {
+    const bool is_shown = !std::holds_alternative<Note>(effect) &&
+                          !std::holds_alternative<Compile>(effect);
+    if (is_shown) {
       lines.push_back(Describe(effect));
     }
   }

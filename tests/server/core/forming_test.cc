@@ -206,9 +206,6 @@ TEST(BadHelloTest, AJobThatIsOverIsRefusedWithItsEnd) {
   scene.Says(1, protocol::Leave{});
   EXPECT_THAT(scene.Hello(2), HasSubstr("refused FAILED_PRECONDITION: job "
                                         "digits is over: it completed"));
-  EXPECT_THAT(scene.Step(CreateJob{{1}, scene.spec(), ""}),
-              HasSubstr("answer 1: ALREADY_EXISTS: job digits exists already: "
-                        "it is completed"));
 }
 
 TEST(CreateJobTest, TheSameAgainIsHarmlessAndAnotherSpecIsRefused) {

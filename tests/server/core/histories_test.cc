@@ -39,6 +39,7 @@ class History {
   // behaves.
   void Calm() {
     const int completed = promises().completed();
+    theatre_.HoldCompilations(false);
     for (int round = 0; round < 2000 && promises().completed() == completed;
          ++round) {
       theatre_.Pass(absl::Milliseconds(20));
@@ -55,6 +56,7 @@ class History {
 
  private:
   void PassTime() {
+    if (Pick(8) == 0) theatre_.HoldCompilations(Pick(2) == 0);
     switch (Pick(60)) {
       case 0: return theatre_.Silence(absl::Milliseconds(Pick(12'000)));
       case 1:

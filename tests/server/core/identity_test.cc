@@ -52,7 +52,7 @@ TEST(IdentityTest, AStreamThatDoesNotResumeInTimeEndsTheEpoch) {
   EXPECT_THAT(scene.Wait(1),
               AllOf(HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid "
                               "101) lost its stream (connection reset) and did "
-                              "not resume within 1s, at step 0"),
+                              "not resume within 1s, last heard at step 0 "),
                     Not(HasSubstr("1 <-"))));
   EXPECT_EQ(scene.View().cause.kind, protocol::CauseKind::kStreamLost);
 }

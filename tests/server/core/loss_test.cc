@@ -12,6 +12,7 @@ using protocol::CauseKind;
 using protocol::EvidenceKind;
 using protocol::Phase;
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -146,11 +147,12 @@ TEST(LeaseTest, SilenceEndsTheEpochAndSaysForHowLong) {
   Scene scene(SpecOf(2));
   scene.RunAll();
   EXPECT_EQ(scene.WaitWithHeartbeats(9, {1}), "");
-  EXPECT_THAT(scene.WaitWithHeartbeats(2, {1}),
-              AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
-                              "102) fell silent: nothing was heard of it for "
-                              "10s, at step 0 between steps"),
-                    HasSubstr("2 <- ended 1 for good")));
+  EXPECT_THAT(
+      scene.WaitWithHeartbeats(2, {1}),
+      AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
+                      "102) fell silent: nothing was heard of it for "
+                      "10s, last heard at step 0 between steps, 10s ago"),
+            HasSubstr("2 <- ended 1 for good")));
   EXPECT_EQ(scene.View().cause.kind, CauseKind::kLeaseExpired);
 }
 
@@ -401,6 +403,159 @@ TEST(RestartBudgetTest, AStepThatFailsThreeTimesFailsTheJobWithAllCauses) {
   EXPECT_THAT(
       said, AllOf(HasSubstr("step 8 failed 3 times"), HasSubstr("first failed"),
                   HasSubstr("second failed"), HasSubstr("for good")));
+}
+
+// --- Steps are counted over the job's life -----------------------------------
+
+protocol::EpochFormed FormedIn(const Scene& scene) {
+  for (const Effect& effect : scene.effects()) {
+    const auto* send = std::get_if<Send>(&effect);
+    if (send == nullptr) continue;
+    const auto* formed =
+        std::get_if<protocol::EpochFormed>(&send->message.body);
+    if (formed != nullptr) return *formed;
+  }
+  ADD_FAILURE() << "no epoch formed";
+  return {};
+}
+
+std::string JoinsAgain(Scene& scene, int i) {
+  protocol::Hello again = scene.HelloOf(i);
+  again.generation = {1};
+  return scene.Hello(i, again);
+}
+
+// Each epoch does five steps more than the one before, and fails.
+TEST(GlobalStepsTest, FailuresAtFiveTenAndFifteenAreNotTheSame) {
+  Scene scene(RestartingSpec(1));
+  scene.JoinAll();
+  for (const uint64_t step : {5, 10, 15, 20}) {
+    EXPECT_EQ(FormedIn(scene).first_step, step - 5);
+    scene.ConnectAll();
+    scene.Says(1, Stands(step, Phase::kCompute));
+    EXPECT_THAT(
+        scene.Says(1, protocol::LocalFailure{.step = step, .call = "f"}),
+        Not(HasSubstr("for good")));
+    JoinsAgain(scene, 1);
+  }
+}
+
+// Progress may be a tenth of a second old; what survivors report is exact.
+TEST(GlobalStepsTest, ReportsOfSurvivorsCount) {
+  Scene scene(RestartingSpec(2));
+  scene.JoinAll();
+  for (const uint64_t step : {5, 10, 15, 20}) {
+    scene.ConnectAll();
+    EXPECT_THAT(scene.Says(2, protocol::Leave{.clean = false, .steps = 0}),
+                Not(HasSubstr("for good")))
+        << "before step " << step;
+    scene.Says(1, protocol::EpochReport{{step, Phase::kIdle}, ""});
+    EXPECT_EQ(scene.View().step, step);
+    JoinsAgain(scene, 1);
+    scene.Closes(2);
+    protocol::Hello other = scene.HelloOf(2);
+    other.life = 2000 + step;
+    scene.Hello(2, other);
+    EXPECT_EQ(FormedIn(scene).first_step, step);
+  }
+}
+
+TEST(GlobalStepsTest, AStepThatFailsAgainAfterReportsIsTheSame) {
+  Scene scene(RestartingSpec(1));
+  scene.JoinAll();
+  std::string said;
+  for (int i = 0; i < 3; ++i) {
+    scene.ConnectAll();
+    said = scene.Says(1, protocol::LocalFailure{.call = "f"});
+    scene.Says(1, protocol::EpochReport{{8, Phase::kTransfer}, ""});
+    JoinsAgain(scene, 1);
+  }
+  EXPECT_THAT(said, HasSubstr("step 8 failed 3 times"));
+}
+
+TEST(GlobalStepsTest, SurviveTheCoordinator) {
+  Scene scene(RestartingSpec(1));
+  scene.RunAll();
+  scene.Says(1, Stands(7, Phase::kCompute));
+  scene.Says(1, protocol::LocalFailure{.step = 7, .call = "f"});
+  scene.Restart();
+  JoinsAgain(scene, 1);
+  EXPECT_EQ(FormedIn(scene).first_step, 7u);
+  EXPECT_EQ(scene.ViewOf(1).position.step, 7u);
+}
+
+TEST(GlobalStepsTest, AShortJobThatIsOverShowsItsSteps) {
+  Scene scene;
+  scene.RunAll();
+  for (const uint64_t session : {1, 2}) {
+    scene.Says(session, protocol::Leave{.steps = 3});
+  }
+  EXPECT_EQ(scene.View().state, JobState::kCompleted);
+  EXPECT_EQ(scene.View().step, 3u);
+  EXPECT_EQ(scene.core().Jobs()[0].step, 3u);
+  scene.Restart();
+  scene.Step(Wake{});
+  EXPECT_EQ(scene.View().step, 3u);
+}
+
+// --- How old a position is ---------------------------------------------------
+
+TEST(PositionsTest, ADeathSaysHowOldTheWordIs) {
+  Scene scene;
+  scene.RunAll();
+  scene.Says(2, Stands(12, Phase::kCompute));
+  scene.Pass(0.8);
+  EXPECT_THAT(
+      scene.Step(ReportEvidence{
+          {1}, scene.job(), "", {.subject = W(2), .detail = "killed"}}),
+      HasSubstr("died: killed, last heard at step 12 while computing, 800ms "
+                "ago"));
+}
+
+TEST(PositionsTest, SurvivorsSayWhereTheyStood) {
+  Scene scene;
+  scene.RunAll();
+  scene.Pass(0.5);
+  scene.Step(ReportEvidence{{1}, scene.job(), "", {.subject = W(2)}});
+  scene.Says(1, protocol::EpochReport{{5, Phase::kTransfer}, ""});
+  EXPECT_EQ(scene.View().step, 5u);
+  EXPECT_EQ(scene.View().events.back().text,
+            "w-1 stands at step 5 while waiting for transfers");
+}
+
+// --- How a process died
+// --------------------------------------------------------
+
+TEST(ProofTest, ALaunchersWordIsAddedToThatOfASurvivor) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Says(1, protocol::Evidence{.subject = W(2),
+                                   .generation = {1},
+                                   .detail = "the process has ended"});
+  EXPECT_THAT(scene.View().cause.message,
+              HasSubstr("died: the process has ended"));
+  const Event report = ReportEvidence{
+      {1},
+      scene.job(),
+      "",
+      {.subject = W(2), .detail = "process 102 killed by signal 9"}};
+  scene.Step(report);
+  scene.Step(report);
+  EXPECT_THAT(scene.View().cause.message,
+              AllOf(HasSubstr("died: the process has ended"),
+                    EndsWith(" (w-2: process 102 killed by signal 9)")));
+  EXPECT_THAT(scene.View().events.back().text, HasSubstr("killed by signal 9"));
+}
+
+TEST(ProofTest, AJobThatDoesNotFormAgainNamesTheSignal) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Step(ReportEvidence{
+      {1}, scene.job(), "", {.subject = W(2), .detail = "killed by signal 9"}});
+  JoinsAgain(scene, 1);
+  EXPECT_THAT(scene.WaitWithHeartbeats(61, {1}),
+              AllOf(HasSubstr("1 of 2 workers is missing: w-2"),
+                    HasSubstr("killed by signal 9")));
 }
 
 TEST(RestartBudgetTest, SurvivorsThatDoNotComeAgainMissTheDeadline) {

@@ -158,6 +158,8 @@ class Promises {
   void Note(const CreateJob&) { ++questions_; }
   void Note(const CommandJob&) { ++questions_; }
   void Note(const StopJob&) { ++questions_; }
+  void Note(const DeleteJob&) { ++questions_; }
+  void Note(const Compiled&) {}
   void Note(const ReportEvidence& e) {
     ++questions_;
     Accuse(jobs_[e.job], e.evidence);
@@ -172,12 +174,17 @@ class Promises {
   // --- Effects ---
 
   void Check(const core::Note&) {}
+  void Check(const Compile&) {}
   void Check(const Answer&) { ++answers_; }
 
   void Check(const Persist& e) {
     EXPECT_EQ(e.record.number, ++records_);
     JobSeen& job = jobs_[e.record.job];
-    EXPECT_FALSE(job.over) << "a job that is over changes no more";
+    const bool ends_its_memory =
+        std::holds_alternative<record::JobArchived>(e.record.body) ||
+        std::holds_alternative<record::JobDeleted>(e.record.body);
+    EXPECT_EQ(job.over, ends_its_memory)
+        << "a job that is over changes no more";
     std::visit([&](const auto& body) { Persisted(job, body); }, e.record.body);
   }
   void Persisted(JobSeen& job, const record::JobCreated& r) {
@@ -187,6 +194,8 @@ class Promises {
     EXPECT_TRUE(job.lives && r.epoch == job.newest);
   }
   void Persisted(JobSeen&, const record::CommandsWanted&) {}
+  void Persisted(JobSeen& job, const record::JobArchived&) { job = {}; }
+  void Persisted(JobSeen& job, const record::JobDeleted&) { job = {}; }
   void Persisted(JobSeen& job, const record::GenerationAssigned& r) {
     EXPECT_GT(r.generation, job.generations[r.worker]);
     job.generations[r.worker] = r.generation;

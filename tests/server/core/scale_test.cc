@@ -35,9 +35,16 @@ class ScaleTest : public testing::Test {
   }
 
   Effects Says(int i, protocol::ToCoordinatorBody body) {
-    return core_.Step(now_,
-                      Received{{static_cast<uint64_t>(i + 1)},
-                               {{spec_.name}, {1}, {1}, std::move(body)}});
+    Effects effects =
+        core_.Step(now_, Received{{static_cast<uint64_t>(i + 1)},
+                                  {{spec_.name}, {1}, {1}, std::move(body)}});
+    for (const Effect& effect : effects) {
+      const auto* compile = std::get_if<Compile>(&effect);
+      if (compile == nullptr) continue;
+      core_.Step(
+          now_, Compiled{compile->id, compile->job, MakePlan(*compile->input)});
+    }
+    return effects;
   }
   void AllSay(const std::function<protocol::ToCoordinatorBody(int)>& body) {
     for (int i = 0; i < kWorkers; ++i) Says(i, body(i));

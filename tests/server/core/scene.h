@@ -62,8 +62,25 @@ class Scene {
   std::string Step(const Event& event) {
     effects_ = core_->Step(now_, event);
     Follow();
+    if (!hold_compilations_) FinishCompilations();
     return Describe(effects_);
   }
+
+  // Plans are compiled at once, unless they are held until FinishCompilations.
+  void HoldCompilations() { hold_compilations_ = true; }
+  // What is asked for then comes behind the effects of the last event.
+  std::string FinishCompilations() {
+    Effects all = std::move(effects_);
+    for (const Compile& compile : std::exchange(compilations_, {})) {
+      effects_ = core_->Step(
+          now_, Compiled{compile.id, compile.job, MakePlan(*compile.input)});
+      Follow();
+      all.insert(all.end(), effects_.begin(), effects_.end());
+    }
+    effects_ = std::move(all);
+    return Describe(effects_);
+  }
+  size_t compilations() const { return compilations_.size(); }
 
   protocol::Hello HelloOf(int i) const {
     return {.worker = W(i),
@@ -212,6 +229,7 @@ class Scene {
   // `forgotten` that were not durable, in another term.
   void Restart(size_t forgotten = 0) {
     records_.resize(records_.size() - forgotten);
+    compilations_.clear();  // their threads died with it
     core_ =
         std::make_unique<Coordinator>(CoordinatorOptions{.term = {++term_}});
     follower_ = std::make_unique<Coordinator>(CoordinatorOptions{});
@@ -227,6 +245,8 @@ class Scene {
       if (const auto* persist = std::get_if<Persist>(&effect)) {
         records_.push_back(persist->record);
         EXPECT_EQ(follower_->Replay(persist->record), absl::OkStatus());
+      } else if (const auto* compile = std::get_if<Compile>(&effect)) {
+        compilations_.push_back(*compile);
       }
     }
     EXPECT_TRUE(follower_->durable() == core_->durable())
@@ -243,6 +263,8 @@ class Scene {
   std::unique_ptr<Coordinator> follower_ =
       std::make_unique<Coordinator>(CoordinatorOptions{});
   Effects effects_;
+  bool hold_compilations_ = false;
+  std::vector<Compile> compilations_;
   std::vector<record::Record> records_;
 };
 

@@ -117,6 +117,7 @@ class Theatre {
     for (const record::Record& record : records_) {
       ASSERT_TRUE(core_->Replay(record).ok());
     }
+    compilations_.clear();  // their threads died with it
     promises_.Restarted(now_);
     for (Actor& actor : actors_) actor.LoseStream();
   }
@@ -129,6 +130,19 @@ class Theatre {
     Follow(effects);
     Deliver(effects);
     Log(std::move(what), std::move(effects));
+    if (!hold_compilations_) FinishCompilations();
+  }
+
+  // Plans are compiled at once, unless they are held.
+  void HoldCompilations(bool hold) {
+    hold_compilations_ = hold;
+    if (!hold) FinishCompilations();
+  }
+  void FinishCompilations() {
+    for (const Compile& compile : std::exchange(compilations_, {})) {
+      Step(Compiled{compile.id, compile.job, MakePlan(*compile.input)},
+           "compiled");
+    }
   }
 
   // --- Questions ---
@@ -165,6 +179,9 @@ class Theatre {
   void Follow(const Effects& effects) {
     bool wrote = false;
     for (const Effect& effect : effects) {
+      if (const auto* compile = std::get_if<Compile>(&effect)) {
+        compilations_.push_back(*compile);
+      }
       const auto* persist = std::get_if<Persist>(&effect);
       if (persist == nullptr) continue;
       wrote = true;
@@ -211,6 +228,8 @@ class Theatre {
   Coordinator follower_{CoordinatorOptions{}};
   Promises promises_;
   std::vector<record::Record> records_;
+  bool hold_compilations_ = false;
+  std::vector<Compile> compilations_;
   JobSpec spec_;
   std::vector<Actor> actors_;
   std::map<std::pair<std::string, EpochId>, DataPlane> planes_;

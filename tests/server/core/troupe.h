@@ -151,7 +151,7 @@ struct Actor {
     digest.clear();
     publish = {};
     handles.clear();
-    position = {};
+    position = {.step = formed.first_step};
     running = order_wanted = {};
     next = {};
     has_next = false;

@@ -109,6 +109,36 @@ class CoordinatorLoopTest : public testing::Test {
   CoordinatorLoop loop_;
 };
 
+// A plan of many parameters takes far longer to compile than another worker's
+// Hello to be answered.
+TEST_F(CoordinatorLoopTest, AnotherJobIsAnsweredWhileALargePlanCompiles) {
+  JobSpec large = SpecOf("large", 1);
+  large.buckets.bytes_max = 1;
+  FakeLine& line = Open();
+  line.Say({{"large"},
+            {},
+            {},
+            protocol::Hello{.worker = {"w"}, .life = 1, .spec = large}});
+  line.Hear();  // Welcome
+  line.Hear();  // EpochFormed
+  protocol::RegisterChunk chunk{.last = true};
+  for (int p = 0; p < 30'000; ++p) {
+    chunk.parameters.push_back({.name = absl::StrCat("p", p), .shape = {1}});
+  }
+  FakeLine& other = Open();
+  line.Say({{"large"}, {1}, {}, std::move(chunk)});
+  other.Say({{"small"},
+             {},
+             {},
+             protocol::Hello{
+                 .worker = {"w"}, .life = 1, .spec = SpecOf("small", 2)}});
+  EXPECT_TRUE(std::holds_alternative<protocol::Welcome>(other.Hear().body));
+  other.Say({{"small"}, {}, {}, protocol::Heartbeat{}});
+  other.stream->WaitUntilApplied(2);
+  EXPECT_EQ(line.stream->sent(), 2u) << "its plan is ready already";
+  EXPECT_TRUE(std::holds_alternative<protocol::PlanReady>(line.Hear().body));
+}
+
 TEST_F(CoordinatorLoopTest, TwoWorkersJoinAndStart) {
   std::vector<ScriptedWorker> workers;
   for (const char* name : {"worker-0", "worker-1"}) {

@@ -1,0 +1,183 @@
+// Jobs that are over: deleted, archived under another name, forgotten when
+// there are many; and what they cost.
+
+#include <chrono>
+#include <iostream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+#include "tests/support/slow.h"
+
+namespace lockstep::core {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+std::string Creates(Scene& scene, const JobSpec& spec,
+                    const std::string& token = "") {
+  return scene.Step(CreateJob{{5}, spec, token});
+}
+std::string Deletes(Scene& scene, const std::string& job, bool keep = false,
+                    const std::string& token = "") {
+  return scene.Step(DeleteJob{{6}, {job}, token, keep});
+}
+std::string Stops(Scene& scene, const std::string& job) {
+  return scene.Step(StopJob{{7}, {job}, "", "enough"});
+}
+std::vector<std::string> Names(const Scene& scene) {
+  std::vector<std::string> names;
+  for (const JobSummary& job : const_cast<Scene&>(scene).core().Jobs()) {
+    names.push_back(job.name.value);
+  }
+  return names;
+}
+
+TEST(JobsOverTest, ADeletedJobIsGoneAndItsNameIsFree) {
+  Scene scene;
+  scene.RunAll();
+  Stops(scene, "digits");
+  EXPECT_THAT(Deletes(scene, "digits"), HasSubstr("answer 6: OK"));
+  EXPECT_THAT(Names(scene), SizeIs(0));
+  EXPECT_THAT(Deletes(scene, "digits"), HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(Creates(scene, SpecOf(3)), HasSubstr("answer 5: OK"));
+  EXPECT_EQ(scene.View().spec.mesh.WorldSize(), 3);
+}
+
+TEST(JobsOverTest, AJobThatLivesIsNotDeleted) {
+  Scene scene;
+  scene.RunAll();
+  EXPECT_THAT(Deletes(scene, "digits"),
+              AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("is running")));
+  EXPECT_THAT(Deletes(scene, "digits", /*keep=*/true),
+              HasSubstr("FAILED_PRECONDITION"));
+}
+
+TEST(JobsOverTest, ANewJobTakesTheNameAndTheOldOneIsKept) {
+  Scene scene;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Creates(scene, SpecOf(2 + i)), HasSubstr("answer 5: OK"));
+    Stops(scene, "digits");
+  }
+  EXPECT_THAT(Names(scene), ElementsAre("digits", "digits#1", "digits#2"));
+  const JobView first = *scene.core().Describe({"digits#1"}, scene.now());
+  EXPECT_EQ(first.spec.mesh.WorldSize(), 2);
+  EXPECT_EQ(first.name.value, "digits#1");
+  EXPECT_EQ(first.state, JobState::kStopped);
+  EXPECT_THAT(first.cause.message, HasSubstr("enough"));
+  EXPECT_EQ(scene.View().spec.mesh.WorldSize(), 4);
+
+  EXPECT_THAT(Deletes(scene, "digits#2"), HasSubstr("answer 6: OK"));
+  EXPECT_THAT(Deletes(scene, "digits", /*keep=*/true),
+              HasSubstr("archived as digits#2"));
+  EXPECT_THAT(Deletes(scene, "digits#1", /*keep=*/true),
+              AllOf(HasSubstr("OK"), Not(HasSubstr("archived"))));
+  EXPECT_THAT(Names(scene), ElementsAre("digits#1", "digits#2"));
+}
+
+TEST(JobsOverTest, ALivingJobKeepsItsName) {
+  Scene scene;
+  scene.RunAll();
+  EXPECT_THAT(Creates(scene, SpecOf(2)), HasSubstr("answer 5: OK"));
+  EXPECT_THAT(Creates(scene, SpecOf(3)), HasSubstr("ALREADY_EXISTS"));
+  EXPECT_THAT(Names(scene), ElementsAre("digits"));
+}
+
+TEST(JobsOverTest, OnlyItsTokenFreesTheName) {
+  Scene scene;
+  Creates(scene, SpecOf(2), "secret");
+  scene.Step(StopJob{{7}, {"digits"}, "secret", ""});
+  EXPECT_THAT(Creates(scene, SpecOf(2), "other"),
+              HasSubstr("PERMISSION_DENIED"));
+  EXPECT_THAT(Deletes(scene, "digits", false, "other"),
+              HasSubstr("PERMISSION_DENIED"));
+  EXPECT_THAT(Creates(scene, SpecOf(2), "secret"), HasSubstr("answer 5: OK"));
+}
+
+// A worker that comes late must not begin a finished job anew.
+TEST(JobsOverTest, AHelloDoesNotTakeTheNameOver) {
+  Scene scene;
+  scene.RunAll();
+  Stops(scene, "digits");
+  EXPECT_THAT(scene.Hello(9, scene.HelloOf(2)), HasSubstr("is over"));
+}
+
+TEST(JobsOverTest, StreamsOfTheOldJobDoNotSpeakInTheNewOne) {
+  Scene scene;
+  scene.RunAll();
+  Stops(scene, "digits");
+  EXPECT_THAT(Creates(scene, SpecOf(2)),
+              AllOf(HasSubstr("close 1: "), HasSubstr("close 2: ")));
+  EXPECT_EQ(scene.Says(1, protocol::LocalFailure{.call = "f"}, {1}), "");
+  EXPECT_EQ(scene.View().state, JobState::kForming);
+}
+
+TEST(JobsOverTest, ARestartedCoordinatorKnowsThem) {
+  Scene scene;
+  scene.RunAll();
+  Stops(scene, "digits");
+  Creates(scene, SpecOf(3));
+  Stops(scene, "digits");
+  Deletes(scene, "digits");
+  scene.Restart();
+  scene.Step(Wake{});
+  EXPECT_THAT(Names(scene), ElementsAre("digits#1"));
+  EXPECT_EQ(scene.core().Describe({"digits#1"}, scene.now())->state,
+            JobState::kStopped);
+}
+
+TEST(JobsOverTest, TheOldestAreForgotten) {
+  Scene scene;
+  for (size_t i = 0; i < kJobsOverMax + 3; ++i) {
+    const std::string name = absl::StrCat("job-", i);
+    Creates(scene, SpecOf(2, name));
+    Stops(scene, name);
+  }
+  EXPECT_THAT(Names(scene), SizeIs(kJobsOverMax));
+  EXPECT_TRUE(
+      absl::IsNotFound(scene.core().Describe({"job-2"}, scene.now()).status()));
+  EXPECT_TRUE(scene.core().Describe({"job-3"}, scene.now()).ok());
+}
+
+double MicrosecondsPerHeartbeat(int others, bool over) {
+  Coordinator core{CoordinatorOptions{}};
+  const JobSpec spec = SpecOf(1, "mine");
+  const protocol::Hello hello{.worker = W(1), .life = 1, .spec = spec};
+  core.Step(At(0), Received{{1}, {{"mine"}, {}, {1}, hello}});
+  for (int i = 0; i < others; ++i) {
+    const std::string name = absl::StrCat("job-", i);
+    core.Step(At(0), CreateJob{{1}, SpecOf(2, name), ""});
+    if (over) core.Step(At(0), StopJob{{2}, {name}, "", ""});
+  }
+  constexpr int kHeartbeats = 20'000;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kHeartbeats; ++i) {
+    core.Step(At(0),
+              Received{{1}, {{"mine"}, {1}, {1}, protocol::Heartbeat{}}});
+  }
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - begin;
+  return took.count() * 1e6 / kHeartbeats;
+}
+
+// Printed, and judged by a factor that a loop over jobs exceeds by far.
+TEST(JobsOverTest, OtherJobsCostAHeartbeatNothing) {
+  const int many = kIsSlow ? 1000 : 10'000;
+  const double alone = MicrosecondsPerHeartbeat(0, false);
+  const double beside_over = MicrosecondsPerHeartbeat(many, true);
+  const double beside_live = MicrosecondsPerHeartbeat(many, false);
+  std::cout << "a heartbeat: " << alone << " us alone, " << beside_over
+            << " us beside " << many << " jobs that are over, " << beside_live
+            << " us beside " << many << " that live\n";
+  EXPECT_LT(beside_over, 20 * alone + 20);
+  EXPECT_LT(beside_live, 20 * alone + 20);
+}
+
+}  // namespace
+}  // namespace lockstep::core
