@@ -385,6 +385,21 @@ class ProtocolTest(unittest.TestCase):
             contradict(workers[0])
             self.assert_ends_epoch(workers, "MISMATCH")
 
+    def test_the_workers_token_operates_nothing(self):
+        worker = self.worker(spec("foreign", 1), "w0")
+        worker.say_hello()
+        worker.hear("welcome")
+        for call in WIRE.service("Admin").methods:
+            if call.name == "ReportEvidence":
+                continue
+            for token in (WORKER_TOKEN, "wrong", ""):
+                request = WIRE.message(call.input_type)(token=token)
+                request.header.job = "foreign"
+                with self.assertRaises(grpc.RpcError, msg=call.name) as refused:
+                    list(method(self.channel, WIRE, call.name, "Admin")(request, timeout=30))
+                self.assertEqual(refused.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
+        self.assert_state("SEALED")
+
     def test_plans_are_fetched_with_a_token_and_their_digest(self):
         worker = self.worker(spec("foreign", 1), "w0")
         worker.say_hello()

@@ -20,7 +20,8 @@ def method(channel, wire, name, service="Coordinator"):
     descriptor = wire.service(service).methods_by_name[name]
     request = wire.message(descriptor.input_type)
     response = wire.message(descriptor.output_type)
-    kinds = {"Session": channel.stream_stream, "FetchPlan": channel.unary_stream}
+    kinds = {"Session": channel.stream_stream, "FetchPlan": channel.unary_stream,
+             "WatchJob": channel.unary_stream}
     return kinds.get(name, channel.unary_unary)(
         f"/lockstep.v1.{service}/{name}", request_serializer=request.SerializeToString,
         response_deserializer=response.FromString)
