@@ -115,6 +115,7 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("timeouts.resume", &S::timeouts, &T::resume, maybe_none),
       Field("timeouts.progress", &S::timeouts, &T::progress, patience),
       Field("timeouts.connect", &S::timeouts, &T::connect, patience),
+      Field("timeouts.link", &S::timeouts, &T::link, patience),
       Field("limits.parameters_max", &S::limits, &L::parameters_max,
             NumberForm<int64_t>{1, 10'000'000}),
       Field("limits.max_restarts", &S::limits, &L::max_restarts,

@@ -81,6 +81,7 @@ void Write(const JobTimeouts& from, v1::JobTimeouts* to) {
   Write(from.resume, to->mutable_resume());
   Write(from.progress, to->mutable_progress());
   Write(from.connect, to->mutable_connect());
+  Write(from.link, to->mutable_link());
 }
 
 void Read(const v1::JobTimeouts& from, JobTimeouts* to, Decoder* d) {
@@ -89,6 +90,7 @@ void Read(const v1::JobTimeouts& from, JobTimeouts* to, Decoder* d) {
   d->Duration("resume", from.resume(), &to->resume);
   d->Duration("progress", from.progress(), &to->progress);
   d->Duration("connect", from.connect(), &to->connect);
+  if (from.has_link()) d->Duration("link", from.link(), &to->link);
 }
 
 void Write(const JobLimits& from, v1::JobLimits* to) {

@@ -49,6 +49,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"timeouts.resume", "1s"},
       {"timeouts.progress", "1m"},
       {"timeouts.connect", "30s"},
+      {"timeouts.link", "10s"},
       {"limits.parameters_max", "1000000"},
       {"limits.max_restarts", "0"},
       {"limits.restart_window", "10m"},
@@ -74,13 +75,13 @@ size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [leaves] = reproducible;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild, wire_dtype,
                                 error_feedback] = buckets;
-  [[maybe_unused]] const auto& [join, lease, resume, progress, connect] =
+  [[maybe_unused]] const auto& [join, lease, resume, progress, connect, link] =
       timeouts;
   [[maybe_unused]] const auto& [parameters_max, max_restarts, restart_window] =
       limits;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 9 + 5 + 1 + 8 + 5 + 3;
+  return 9 + 5 + 1 + 8 + 6 + 3;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -130,6 +131,7 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
        [](JobSpec& s) { s.timeouts.progress = absl::Seconds(90); }},
       {"timeouts.connect",
        [](JobSpec& s) { s.timeouts.connect = absl::Seconds(1); }},
+      {"timeouts.link", [](JobSpec& s) { s.timeouts.link = absl::Seconds(3); }},
       {"limits.parameters_max",
        [](JobSpec& s) { s.limits.parameters_max = 1; }},
       {"limits.max_restarts", [](JobSpec& s) { s.limits.max_restarts = 3; }},
@@ -280,6 +282,7 @@ std::vector<Fault> Faults() {
        [](JobSpec& s) { s.timeouts.progress = absl::Microseconds(1500); }},
       {"timeouts.connect",
        [](JobSpec& s) { s.timeouts.connect = absl::Hours(1000); }},
+      {"timeouts.link", [](JobSpec& s) { s.timeouts.link = {}; }},
       {"limits.parameters_max",
        [](JobSpec& s) { s.limits.parameters_max = 0; }},
       {"limits.max_restarts", [](JobSpec& s) { s.limits.max_restarts = -1; }},

@@ -32,6 +32,7 @@ timeouts:
   resume: 0
   progress: 1m30s
   connect: 500ms
+  link: 4s
 limits:
   parameters_max: 10
   max_restarts: 3
@@ -55,7 +56,8 @@ seed: 18446744073709551615
                                       .lease = absl::Seconds(2),
                                       .resume = absl::ZeroDuration(),
                                       .progress = absl::Seconds(90),
-                                      .connect = absl::Milliseconds(500)},
+                                      .connect = absl::Milliseconds(500),
+                                      .link = absl::Seconds(4)},
                          .limits = {.parameters_max = 10,
                                     .max_restarts = 3,
                                     .restart_window = absl::Minutes(5)},
@@ -245,7 +247,7 @@ JobSpec RandomSpec(uint64_t seed) {
   }
   spec.buckets.bytes_max = 1 + static_cast<int64_t>(random() >> 24);
   spec.timeouts = {milliseconds(), milliseconds(), milliseconds(),
-                   milliseconds(), milliseconds()};
+                   milliseconds(), milliseconds(), milliseconds()};
   spec.limits.max_restarts = static_cast<int>(random() % 1000);
   spec.limits.restart_window = milliseconds();
   spec.on_stuck = random() % 2 == 0 ? OnStuck::kEvict : OnStuck::kReport;

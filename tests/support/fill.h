@@ -203,8 +203,8 @@ inline void Fill(Source& s, ReproducibleSpec& v) {
   All(s, leaves);
 }
 inline void Fill(Source& s, JobTimeouts& v) {
-  auto& [join, lease, resume, progress, connect] = v;
-  All(s, join, lease, resume, progress, connect);
+  auto& [join, lease, resume, progress, connect, link] = v;
+  All(s, join, lease, resume, progress, connect, link);
 }
 inline void Fill(Source& s, JobLimits& v) {
   auto& [parameters_max, max_restarts, restart_window] = v;

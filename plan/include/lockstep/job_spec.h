@@ -80,6 +80,15 @@ struct JobTimeouts {
   absl::Duration progress = absl::Minutes(1);
   // Connecting the data plane.
   absl::Duration connect = absl::Seconds(30);
+  // Silence on a connection of the data plane, while something is owed there,
+  // after which it is given up.
+  absl::Duration link = absl::Seconds(10);
+
+  // What holds of `link`: at most half of `progress`, so that a link that is
+  // cut is named before ranks that it holds up are called stuck.
+  absl::Duration LinkSilence() const {
+    return link < progress / 2 ? link : progress / 2;
+  }
   bool operator==(const JobTimeouts&) const = default;
 };
 
