@@ -19,15 +19,21 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
     const JobSpec& spec, const std::string& host_address, int device) {
+  const absl::Duration silence = spec.timeouts.LinkSilence();
   if (spec.transport == "auto") {
-    auto links = transport::MakeGlooLinks({.bind_address = host_address});
+    auto links = transport::MakeGlooLinks(
+        {.bind_address = host_address, .silence = silence});
     if (!links.ok()) return links.status();
-    return transport::MakeAutoTransport(*std::move(links));
+    return transport::MakeAutoTransport(*std::move(links),
+                                        {.silence = silence});
   }
   if (spec.transport == "gloo") {
-    return transport::MakeGlooTransport({.bind_address = host_address});
+    return transport::MakeGlooTransport(
+        {.bind_address = host_address, .silence = silence});
   }
-  if (spec.transport == "shm") return transport::MakeShmTransport();
+  if (spec.transport == "shm") {
+    return transport::MakeShmTransport({.silence = silence});
+  }
   if (spec.transport == "nccl") {
     auto made =
         transport::nccl::MakeGpuTransport(session::ProcessEnvironment, device);

@@ -12,11 +12,13 @@
 //
 // Threads: Post and Wait from any thread, Cut too.
 // Errors:  Unavailable (the connection to a peer broke, or it left, with a
-//          transfer open: then no other transfer is waited for either) and
-//          DataLoss (a peer sent another number of bytes than the receive
-//          expects; nothing beyond the buffer is written), both with the peer
-//          (blame.h); Cancelled after Cut. After any of them the link is of no
-//          more use: cut it, so that the peers notice too.
+//          transfer open: then no other transfer is waited for either),
+//          DeadlineExceeded (a peer with a transfer open is silent: silence.h)
+//          and DataLoss (a peer sent another number of bytes than the receive
+//          expects; nothing beyond the buffer is written), all with the peer
+//          (blame.h), or with the rank because of which the peer left;
+//          Cancelled after Cut. After any of them the link is of no more use:
+//          cut it, so that the peers notice too.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_LINK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_LINK_H_
@@ -67,9 +69,10 @@ class Link {
   virtual void OnNews(std::function<void()> news) = 0;
 
   // Wakes every waiter, refuses later transfers, and leaves the group: what
-  // peers still expect from this rank is Unavailable to them. Does not wait for
+  // peers still expect from this rank is Unavailable to them. `because`: the
+  // rank that has failed, for the peers to know, or this one. Does not wait for
   // anything; again is harmless.
-  virtual void Cut() = 0;
+  virtual void Cut(int because) = 0;
 };
 
 }  // namespace lockstep::transport

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "client/transport/blame.h"
 #include "client/transport/executor.h"
 #include "client/transport/operation.h"
 #include "client/transport/scratch.h"
@@ -32,7 +33,9 @@ class LinkExecutor final : public Executor {
     return absl::OkStatus();
   }
 
-  void Cut(const absl::Status&) override { link_->Cut(); }
+  void Cut(const absl::Status& why) override {
+    link_->Cut(BlamedRank(why).value_or(link_->rank()));
+  }
 
  private:
   ScratchPool scratch_;

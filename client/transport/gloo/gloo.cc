@@ -16,6 +16,7 @@
 #include "client/transport/gloo/gloo_handle.h"
 #include "client/transport/gloo/gloo_link.h"
 #include "client/transport/gloo/gloo_pair.h"
+#include "client/transport/gloo/link_timer.h"
 
 namespace lockstep::transport {
 namespace {
@@ -44,7 +45,7 @@ class PendingGlooLink final : public PendingLink {
 
   Link& link() override { return *link_; }
   std::unique_ptr<Link> Take() override { return std::move(link_); }
-  void Abort() override { link_->Cut(); }
+  void Abort() override { link_->Cut(link_->rank()); }
 
  private:
   const int size_;
@@ -54,21 +55,21 @@ class PendingGlooLink final : public PendingLink {
 
 class GlooLinks final : public LinkSource {
  public:
-  explicit GlooLinks(std::shared_ptr<Device> device)
-      : device_(std::move(device)) {}
+  explicit GlooLinks(std::shared_ptr<LinkTimer> timer)
+      : timer_(std::move(timer)) {}
 
   std::string_view name() const override { return "gloo"; }
 
   absl::StatusOr<std::unique_ptr<PendingLink>> Prepare(
       const GroupSpec& group) override {
     absl::StatusOr<std::unique_ptr<GlooLink>> link =
-        GlooLink::Listen(device_, group.rank, group.size);
+        GlooLink::Listen(timer_, group.rank, group.size);
     if (!link.ok()) return std::move(link).status();
     return std::make_unique<PendingGlooLink>(group, *std::move(link));
   }
 
  private:
-  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<LinkTimer> timer_;
 };
 
 // Whether `address` belongs to one of this host's interfaces; all of 127.*
@@ -134,7 +135,10 @@ absl::StatusOr<std::unique_ptr<LinkSource>> MakeGlooLinks(
     }
   }).join();
   if (!made.ok()) return made;
-  return std::make_unique<GlooLinks>(std::move(device));
+  absl::StatusOr<std::shared_ptr<LinkTimer>> timer =
+      LinkTimer::Start(std::move(device), options.silence);
+  if (!timer.ok()) return std::move(timer).status();
+  return std::make_unique<GlooLinks>(*std::move(timer));
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(

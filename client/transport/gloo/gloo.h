@@ -6,7 +6,8 @@
 // (host_communicator.h) can, do not, and do.
 //
 // Threads: one per transport or source of links, "ls-gloo", which moves the
-//          bytes of all its groups. A process makes one.
+//          bytes of all its groups and sends and judges keepalives. A process
+//          makes one.
 // Errors:  beside transport.h's, Prepare gives Unavailable where no socket can
 //          be had.
 
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/transport/link_source.h"
 #include "client/transport/transport.h"
 
@@ -26,6 +28,9 @@ struct GlooOptions {
   // An address of this host, or a name of one, that the other hosts can reach.
   // Not a wildcard: it is what peers connect to.
   std::string bind_address = "127.0.0.1";
+  // Silence of so long on a connection where something is owed ends it: the
+  // error is DeadlineExceeded, and blames the peer. See silence.h.
+  absl::Duration silence = absl::Seconds(10);
 };
 
 // InvalidArgument if the address is not one of this host's.

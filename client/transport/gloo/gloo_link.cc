@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -114,17 +115,18 @@ class GlooTransfer final : public Transfer,
   bool interrupted_ = false;  // under m_
 };
 
-GlooLink::GlooLink(std::shared_ptr<gloo::transport::tcp::Device> device,
-                   int rank, int size)
+GlooLink::GlooLink(std::shared_ptr<LinkTimer> timer, int rank, int size)
     : rank_(rank),
       size_(size),
-      context_(std::make_shared<GlooContext>(std::move(device), rank, size,
+      timer_(std::move(timer)),
+      context_(std::make_shared<GlooContext>(timer_->device(), rank, size,
                                              static_cast<PairOwner*>(this))),
+      silence_(size, timer_->silence()),
       closed_(size) {}
 
 absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Listen(
-    std::shared_ptr<gloo::transport::tcp::Device> device, int rank, int size) {
-  std::unique_ptr<GlooLink> link(new GlooLink(std::move(device), rank, size));
+    std::shared_ptr<LinkTimer> timer, int rank, int size) {
+  std::unique_ptr<GlooLink> link(new GlooLink(std::move(timer), rank, size));
   try {
     for (int peer = 0; peer < size; ++peer) {
       if (peer != rank) link->context_->createPair(peer);
@@ -135,6 +137,7 @@ absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Listen(
     return absl::UnavailableError(
         absl::StrCat("cannot listen for peers: ", error.what()));
   }
+  link->timer_->Add(link.get());
   return link;
 }
 
@@ -163,8 +166,12 @@ absl::Status GlooLink::Connect(const std::vector<GlooHandle>& handles,
       return StatusOfGloo(std::current_exception(), peer);
     }
   }
-  if (absl::Status met = AwaitConnections(deadline); !met.ok()) return met;
-  return Greet(handles, deadline);
+  absl::Status met = AwaitConnections(deadline);
+  if (met.ok()) met = Greet(handles, deadline);
+  if (!met.ok()) return met;
+  MutexLock lock(&mutex_);
+  met_ = true;
+  return absl::OkStatus();
 }
 
 std::vector<int> GlooLink::Unconnected() {
@@ -244,7 +251,7 @@ absl::StatusOr<std::unique_ptr<Transfer>> GlooLink::Recv(int peer, uint64_t tag,
   return Post(peer, tag, /*sends=*/false, data, bytes);
 }
 
-void GlooLink::Cut() {
+void GlooLink::Cut(int because) {
   {
     MutexLock lock(&mutex_);
     cut_ = true;
@@ -254,14 +261,15 @@ void GlooLink::Cut() {
   Stirred();
   for (int peer = 0; peer < size_; ++peer) {
     GlooPair* const pair = context_->pair(peer);
-    if (pair != nullptr) pair->Shutdown();
+    if (pair != nullptr) pair->Shutdown(because);
   }
 }
 
 // Gloo's thread closes all connections at once; left to the pairs' destructors,
 // each would take a turn of its loop, 10 ms.
 GlooLink::~GlooLink() {
-  Cut();
+  timer_->Remove(this);
+  Cut(rank_);
   const Deadline deadline(absl::Milliseconds(200));
   for (;;) {
     const uint64_t seen = changes();
@@ -272,6 +280,30 @@ GlooLink::~GlooLink() {
   }
   context_.reset();
 }
+
+// --- Silence ----------------------------------------------------------------
+
+void GlooLink::Tick(absl::Duration elapsed) {
+  for (int peer = 0; peer < size_; ++peer) {
+    GlooPair* const pair = context_->pair(peer);
+    if (pair == nullptr) continue;
+    const std::optional<bool> heard = pair->Beat();
+    if (!heard) continue;
+    silence_.Tick(peer, elapsed, *heard, Owes(peer));
+    if (silence_.IsSilent(peer)) pair->CloseSilent(silence_.quiet(peer));
+  }
+}
+
+bool GlooLink::Owes(int peer) {
+  MutexLock lock(&mutex_);
+  return met_ && std::any_of(transfers_.begin(), transfers_.end(),
+                             [peer](GlooTransfer* transfer) {
+                               return transfer->peer() == peer &&
+                                      !transfer->Moved();
+                             });
+}
+
+// --- Trouble ----------------------------------------------------------------
 
 absl::Status GlooLink::Trouble(int peer) const {
   if (cut_) return absl::CancelledError("the link was cut");

@@ -3,7 +3,8 @@
 //   Listen ──handles──▶ Connect ──▶ Link
 //
 // Threads: as Link; PairOwner's calls come under a pair's lock. Order of locks:
-//          a pair's, then mutex_, then a buffer's, then news_mutex_.
+//          the timer's, a pair's, then mutex_, then a buffer's, then
+//          news_mutex_.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
@@ -21,17 +22,19 @@
 #include "base/mutex.h"
 #include "client/transport/gloo/gloo_handle.h"
 #include "client/transport/gloo/gloo_pair.h"
+#include "client/transport/gloo/link_timer.h"
 #include "client/transport/link.h"
+#include "client/transport/silence.h"
 
 namespace lockstep::transport {
 
 class GlooTransfer;
 
-class GlooLink final : public Link, private PairOwner {
+class GlooLink final : public Link, private PairOwner, private Ticking {
  public:
   // A socket for each other rank, listening. Unavailable if there is none.
   static absl::StatusOr<std::unique_ptr<GlooLink>> Listen(
-      std::shared_ptr<gloo::transport::tcp::Device> device, int rank, int size);
+      std::shared_ptr<LinkTimer> timer, int rank, int size);
   ~GlooLink() override;
 
   GlooHandle handle() const;
@@ -51,12 +54,11 @@ class GlooLink final : public Link, private PairOwner {
                                                  void* data,
                                                  size_t bytes) override;
   void OnNews(std::function<void()> news) override;
-  void Cut() override;
+  void Cut(int because) override;
 
  private:
   friend class GlooTransfer;
-  GlooLink(std::shared_ptr<gloo::transport::tcp::Device> device, int rank,
-           int size);
+  GlooLink(std::shared_ptr<LinkTimer> timer, int rank, int size);
 
   absl::StatusOr<std::unique_ptr<GlooTransfer>> Post(int peer, uint64_t tag,
                                                      bool sends, void* data,
@@ -74,6 +76,10 @@ class GlooLink final : public Link, private PairOwner {
   absl::Status Enter(GlooTransfer* transfer);
   void Leave(GlooTransfer* transfer);
 
+  // Sends keepalives, and ends the connections to the silent that owe.
+  void Tick(absl::Duration elapsed) override;
+  bool Owes(int peer);
+
   // How often anything has happened that a waiter may wait for.
   uint64_t changes();
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -83,12 +89,17 @@ class GlooLink final : public Link, private PairOwner {
 
   const int rank_;
   const int size_;
+  const std::shared_ptr<LinkTimer> timer_;
   std::shared_ptr<GlooContext> context_;
+  Silence silence_;  // the loop's own
 
   Mutex mutex_;
   CondVar changed_;
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cut_ ABSL_GUARDED_BY(mutex_) = false;
+  // All have met. Before, a peer may be slow to come, within Connect's
+  // deadline.
+  bool met_ ABSL_GUARDED_BY(mutex_) = false;
   // A peer may go when it owes nothing. Of those gone, the first is named: the
   // others may have gone because of it.
   std::vector<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // by rank

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,16 @@ struct WrongSize : gloo::IoException {
   size_t sent;
   size_t expected;
 };
+
+struct SilentPeer : gloo::IoException {
+  explicit SilentPeer(absl::Duration quiet)
+      : gloo::IoException("silent"), quiet(quiet) {}
+  absl::Duration quiet;
+};
+
+// Opcodes of this class; Gloo has 0 to 3.
+constexpr size_t kKeepalive = 16;
+constexpr size_t kFarewell = 17;  // its slot: because of which rank
 
 struct NoFileLeft : gloo::IoException {
   using gloo::IoException::IoException;
@@ -63,6 +74,12 @@ absl::Status StatusOfGloo(std::exception_ptr thrown, int peer) {
     return Blame(absl::DataLossError(absl::StrCat(
                      "rank ", peer, " sent ", wrong.sent, " bytes where ",
                      wrong.expected, " were expected")),
+                 peer);
+  } catch (const SilentPeer& silent) {
+    return Blame(absl::DeadlineExceededError(absl::StrCat(
+                     "rank ", peer, " is silent: nothing came from it for ",
+                     absl::FormatDuration(
+                         absl::Trunc(silent.quiet, absl::Milliseconds(1))))),
                  peer);
   } catch (const NoFileLeft& limit) {
     return OutOfFiles(limit.what());
@@ -119,9 +136,60 @@ bool GlooPair::listening() {
   return state_ == LISTENING;
 }
 
-void GlooPair::Shutdown() {
+void GlooPair::Shutdown(int because) {
   std::lock_guard<std::mutex> lock(m_);
-  if (state_ == CONNECTED) ::shutdown(fd_, SHUT_RDWR);
+  if (state_ != CONNECTED) return;
+  // Not within a message. All of it, or nothing is understood: then it is lost.
+  if (tx_.empty() || tx_.front().nwritten == 0) {
+    const Op farewell = Control(kFarewell, static_cast<size_t>(because));
+    [[maybe_unused]] const ssize_t sent =
+        ::send(fd_, &farewell.preamble, sizeof farewell.preamble,
+               MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  ::shutdown(fd_, SHUT_RDWR);
+}
+
+// --- Silence ----------------------------------------------------------------
+
+std::optional<bool> GlooPair::Beat() {
+  std::unique_lock<std::mutex> lock(m_, std::try_to_lock);
+  if (!lock || state_ != CONNECTED) return std::nullopt;
+  const bool received = std::exchange(received_, false);
+  if (!std::exchange(sent_, false) && tx_.empty()) {
+    Op keepalive = Control(kKeepalive, 0);
+    try {
+      sendAsyncMode(keepalive);
+    } catch (...) {
+      Fail(std::current_exception());
+    }
+    sent_ = false;
+  }
+  return received;
+}
+
+void GlooPair::CloseSilent(absl::Duration quiet) {
+  std::unique_lock<std::mutex> lock(m_, std::try_to_lock);
+  if (lock) Fail(std::make_exception_ptr(SilentPeer(quiet)));
+}
+
+Op GlooPair::Control(size_t opcode, size_t word) {
+  Op op;
+  op.preamble.nbytes = sizeof op.preamble;
+  op.preamble.opcode = opcode;
+  op.preamble.slot = word;
+  return op;
+}
+
+void GlooPair::HearFarewell() {
+  const size_t because = rx_.preamble.slot;
+  if (because < static_cast<size_t>(context_->size)) {
+    because_ = static_cast<int>(because);
+  }
+}
+
+bool GlooPair::IsControl() {
+  const size_t opcode = rx_.preamble.opcode;
+  return opcode == kKeepalive || opcode == kFarewell;
 }
 
 void GlooPair::handleEvents(int events) {
@@ -270,7 +338,15 @@ void GlooPair::LetOthersFinish() {
 
 bool GlooPair::read() {
   try {
-    const bool whole = ReadPreamble() && Pair::read();
+    if (!ReadPreamble()) return false;
+    if (rx_.nread == sizeof rx_.preamble && IsControl()) {
+      if (rx_.preamble.opcode == kFarewell) HearFarewell();
+      rx_ = Op();
+      return true;
+    }
+    const size_t before = rx_.nread;
+    const bool whole = Pair::read();
+    received_ |= whole || rx_.nread != before;
     if (whole) owner_->Stirred();
     return whole;
   } catch (...) {
@@ -292,6 +368,7 @@ bool GlooPair::ReadPreamble() {
     if (got < 0 && errno == EAGAIN) return false;
     if (got <= 0) return true;  // Pair::read meets the same, and handles it
     rx_.nread += got;
+    received_ = true;
   }
   CheckMessage();
   return true;
@@ -302,7 +379,9 @@ void GlooPair::CheckMessage() {
     case Op::NOTIFY_SEND_READY:
     case Op::NOTIFY_RECV_READY: return;
     case Op::SEND_UNBOUND_BUFFER: break;
-    default: throw gloo::IoException("it speaks another protocol");
+    default:
+      if (IsControl() && rx_.preamble.nbytes == sizeof rx_.preamble) return;
+      throw gloo::IoException("it speaks another protocol");
   }
   if (rx_.ubuf) {  // not its first bytes
     using Buffer = gloo::transport::tcp::UnboundBuffer;
@@ -331,6 +410,7 @@ bool GlooPair::write(Op& op) {
   // Gloo's thread writes, and whoever sends or receives: the user, too.
   const BrokenPipesQuiet quiet;
   const bool whole = Pair::write(op);
+  sent_ |= whole;
   if (whole) owner_->Stirred();
   return whole;
 }
@@ -345,11 +425,27 @@ void GlooPair::changeState(state next) noexcept {
   if (next == CONNECTED && is_client_) SendHeader();
   if (state_ == CONNECTED) owner_->Connected(rank_);
   if (next != CLOSED) return;
+  owner_->Closed(rank_, WhyClosed());
+}
+
+absl::Status GlooPair::WhyClosed() const {
+  // Because of this rank: it is the connection of the two.
+  if (because_ && *because_ != rank_ && *because_ != context_->rank) {
+    return Blame(absl::UnavailableError(
+                     absl::StrCat("rank ", rank_, " left the group, because of",
+                                  " rank ", *because_)),
+                 *because_);
+  }
+  if (because_ == rank_) {
+    return Blame(
+        absl::UnavailableError(absl::StrCat("rank ", rank_, " left the group")),
+        rank_);
+  }
   const std::exception_ptr why =
       ex_ != nullptr
           ? ex_
           : std::make_exception_ptr(gloo::IoException("it was closed"));
-  owner_->Closed(rank_, StatusOfGloo(why, rank_));
+  return StatusOfGloo(why, rank_);
 }
 
 }  // namespace lockstep::transport

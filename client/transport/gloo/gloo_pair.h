@@ -10,6 +10,8 @@
 //   - connecting does not block, and closing does not need a turn of the loop.
 //   - who connects says first who it is (ConnectionHeader). A stranger is
 //     dropped and the pair listens on; Gloo takes the first that comes.
+//   - an idle connection carries keepalives, and a last word says because of
+//     whom it is closed.
 //   - a limit of this process (open files) is told as such, and blames nobody.
 //
 // It does so by overriding Gloo's virtual functions; the library is the
@@ -38,6 +40,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "client/transport/gloo/gloo_handle.h"
 
 namespace lockstep::transport {
@@ -53,7 +56,8 @@ class PairOwner {
   virtual void Stirred() = 0;
 };
 
-// DataLoss or Unavailable, blaming `peer`, for what Gloo threw;
+// DataLoss, Unavailable or DeadlineExceeded (silence), blaming `peer`, for what
+// Gloo threw;
 // ResourceExhausted, blaming nobody, if this process has no file left.
 absl::Status StatusOfGloo(std::exception_ptr thrown, int peer);
 
@@ -73,8 +77,17 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   bool connected();
   bool listening();
 
-  // Ends the connection, soon, on the loop's thread.
-  void Shutdown();
+  // Ends the connection, soon, on the loop's thread. The peer is told because
+  // of which rank, if there is room for a word.
+  void Shutdown(int because);
+
+  // On the loop's thread: whether anything has come since the last call; sends
+  // a keepalive if nothing was sent since. Nothing if the pair is not
+  // connected, or in another thread's hands.
+  std::optional<bool> Beat();
+
+  // On the loop's thread: the peer was silent for so long.
+  void CloseSilent(absl::Duration quiet);
 
   void handleEvents(int events) override;
 
@@ -116,6 +129,13 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   void Admit(size_t caller);
   void DropCaller(size_t caller);
   void DropCallers();
+  // A message of this class's own, without a payload.
+  static gloo::transport::tcp::Op Control(size_t opcode, size_t word);
+  bool IsControl();
+  void HearFarewell();
+  // Why it was closed, as the owner is told.
+  absl::Status WhyClosed() const;
+
   // The first bytes of a connection that this side has made.
   void SendHeader();
 
@@ -129,6 +149,9 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   Reception reception_{this};
   std::optional<uint64_t> group_;  // from Connect on; under m_, as the rest
   std::vector<Caller> callers_;    // the oldest first
+  bool received_ = false;          // since the last Beat
+  bool sent_ = false;
+  std::optional<int> because_;  // the peer's last word
 };
 
 // A Gloo context whose pairs are these.

@@ -163,7 +163,9 @@ class AutoGroup final : public GroupHalf {
 class AutoTransport final : public Transport {
  public:
   AutoTransport(std::unique_ptr<LinkSource> links, const AutoOptions& options)
-      : links_(std::move(links)), place_(PlaceOf(options)) {}
+      : links_(std::move(links)),
+        place_(PlaceOf(options)),
+        host_(options.silence) {}
 
   std::string_view name() const override { return "auto"; }
 

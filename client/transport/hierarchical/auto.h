@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "client/transport/link_source.h"
 #include "client/transport/transport.h"
 
@@ -30,6 +31,8 @@ struct AutoOptions {
   // For measurements and tests on one machine: processes that pretend to be on
   // different hosts do not share memory.
   std::string pretended_host;
+  // As ShmOptions::silence; the links have their own.
+  absl::Duration silence = absl::Seconds(10);
 };
 
 std::unique_ptr<Transport> MakeAutoTransport(std::unique_ptr<LinkSource> links,

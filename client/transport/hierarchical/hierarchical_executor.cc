@@ -46,8 +46,9 @@ class HierarchicalExecutor final : public Executor {
   }
 
   void Cut(const absl::Status& why) override {
-    link_->Cut();
-    board_->Leave(OnBoard(BlamedRank(why).value_or(rank())));
+    const int because = BlamedRank(why).value_or(rank());
+    link_->Cut(because);
+    board_->Leave(OnBoard(because));
   }
 
  private:

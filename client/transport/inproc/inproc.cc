@@ -120,7 +120,7 @@ class PendingInprocLink final : public PendingLink {
   void Abort() override {
     meetings_->Abort(absl::CancelledError("the group was aborted"), &aborted_);
     MutexLock lock(&mutex_);
-    if (link_ != nullptr) link_->Cut();
+    if (link_ != nullptr) link_->Cut(link_->rank());
   }
 
  private:

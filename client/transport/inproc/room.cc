@@ -148,7 +148,7 @@ class InprocLink final : public Link {
   InprocLink(std::shared_ptr<Room> room, int rank, int size)
       : room_(std::move(room)), rank_(rank), size_(size) {}
   ~InprocLink() override {
-    Cut();
+    room_->Leave(rank_);
     OnNews(nullptr);
   }
 
@@ -175,7 +175,7 @@ class InprocLink final : public Link {
     room_->OnNews(rank_, std::move(news));
   }
 
-  void Cut() override { room_->Leave(rank_); }
+  void Cut(int) override { room_->Leave(rank_); }
 
  private:
   absl::StatusOr<std::unique_ptr<Transfer>> Post(Room::Half half) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/transport/blame.h"
 #include "client/transport/shm/futex.h"
+#include "client/transport/shm/stopped.h"
 
 namespace lockstep::transport {
 namespace {
@@ -120,6 +121,18 @@ void Board::LookForDead(RankMask ranks) {
   for (size_t i = 0; i < watched.size(); ++i) {
     if ((watched[i].revents & POLLIN) != 0) dead_ |= MaskOf(who[i]);
   }
+}
+
+bool Board::IsStopped(int peer) const {
+  return transport::IsStopped(peers_[peer].process.get());
+}
+
+absl::Status Board::WhySilent(int peer) const {
+  return Blame(
+      absl::DeadlineExceededError(absl::StrCat(
+          "rank ", InGroup(peer), " is silent: its process has been stopped ",
+          "for ", absl::FormatDuration(absl::FromChrono(patience_.silence)))),
+      peer);
 }
 
 int Board::InGroup(int number) const {

@@ -77,6 +77,9 @@ class Board {
   RankMask Gone() const;
   // Looks which of `ranks` have died, by proof.
   void LookForDead(RankMask ranks);
+  // Whether the process of `peer` is stopped; why that ends a wait for it.
+  bool IsStopped(int peer) const;
+  absl::Status WhySilent(int peer) const;
   // Why a wait for `peer`, which is gone, is in vain. Blames a rank of the
   // board, or an outsider.
   absl::Status WhyGone(int peer) const;

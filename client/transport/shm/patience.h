@@ -33,6 +33,8 @@ struct Patience {
   // A yield that takes so long went to a stranger; so many waits without.
   std::chrono::nanoseconds lost{500'000};
   int wary_waits = 200;
+  // How long a peer that is waited for may be stopped (stopped.h).
+  std::chrono::nanoseconds silence{10'000'000'000};
 };
 
 // What a sleep and its wake cost here: measured, in some hundred microseconds.

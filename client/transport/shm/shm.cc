@@ -49,6 +49,8 @@ class ShmGroup final : public GroupHalf {
 
 class ShmTransport final : public Transport {
  public:
+  explicit ShmTransport(const ShmOptions& options) : host_(options.silence) {}
+
   std::string_view name() const override { return "shm"; }
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
@@ -75,8 +77,8 @@ class ShmTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeShmTransport() {
-  return std::make_unique<ShmTransport>();
+std::unique_ptr<Transport> MakeShmTransport(const ShmOptions& options) {
+  return std::make_unique<ShmTransport>(options);
 }
 
 }  // namespace lockstep::transport

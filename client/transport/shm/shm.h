@@ -22,11 +22,18 @@
 
 #include <memory>
 
+#include "absl/time/time.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport {
 
-std::unique_ptr<Transport> MakeShmTransport();
+struct ShmOptions {
+  // A peer that is waited for, and whose process has been stopped for so long,
+  // ends the group: the error is DeadlineExceeded, and blames the peer.
+  absl::Duration silence = absl::Seconds(10);
+};
+
+std::unique_ptr<Transport> MakeShmTransport(const ShmOptions& options = {});
 
 }  // namespace lockstep::transport
 

@@ -16,8 +16,9 @@ Seat::Shape ShmHost::ShapeOf(int size, Traffic traffic) {
 
 std::unique_ptr<Board> ShmHost::Seated(const Roster& roster,
                                        std::vector<Peer> peers) const {
-  const Patience patience = PatienceOf(static_cast<int>(peers.size()),
-                                       CoresOf(peers), cost_of_sleep_);
+  Patience patience = PatienceOf(static_cast<int>(peers.size()), CoresOf(peers),
+                                 cost_of_sleep_);
+  patience.silence = absl::ToChronoNanoseconds(silence_);
   return std::make_unique<Board>(roster, std::move(peers), book_, patience);
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "client/transport/shm/board.h"
 #include "client/transport/shm/meeting.h"
 #include "client/transport/shm/patience.h"
@@ -21,6 +22,9 @@ namespace lockstep::transport {
 
 class ShmHost {
  public:
+  // `silence`: how long a peer that is waited for may be stopped.
+  explicit ShmHost(absl::Duration silence) : silence_(silence) {}
+
   // The seats of a group of `size`.
   static Seat::Shape ShapeOf(int size, Traffic traffic);
 
@@ -37,6 +41,7 @@ class ShmHost {
  private:
   std::shared_ptr<ArenaBook> book_ = std::make_shared<ArenaBook>();
   std::chrono::nanoseconds cost_of_sleep_ = CostOfSleep();
+  absl::Duration silence_;
 };
 
 }  // namespace lockstep::transport

@@ -32,7 +32,7 @@ absl::Status Watch::Turn(RankMask ranks) {
   if (absl::Status gone = LookForGone(ranks); !gone.ok()) return gone;
   if (armed_) {
     Sleep(ranks);
-    return absl::OkStatus();
+    return LookForStopped(ranks);
   }
   if (turns_++ == 0) board_.BeganToWait();
   if (turns_ % kTurnsPerLook != 0 && board_.patience().looks.count() > 0) {
@@ -70,6 +70,24 @@ absl::Status Watch::LookForGone(RankMask ranks) {
   seen_gone_ |= gone;
   if (missed == 0) return absl::OkStatus();
   return board_.WhyGone(std::countr_zero(missed));
+}
+
+absl::Status Watch::LookForStopped(RankMask ranks) {
+  const auto now = Patience::Clock::now();
+  if (!silence_) {
+    silence_.emplace(board_.size(),
+                     absl::FromChrono(board_.patience().silence));
+    looked_ = now;
+  }
+  const absl::Duration elapsed = absl::FromChrono(now - looked_);
+  if (elapsed < silence_->period()) return absl::OkStatus();
+  looked_ = now;
+  for (int peer = 0; peer < board_.size(); ++peer) {
+    const bool owes = (ranks & board_.others() & MaskOf(peer)) != 0;
+    silence_->Tick(peer, elapsed, !(owes && board_.IsStopped(peer)), owes);
+    if (silence_->IsSilent(peer)) return board_.WhySilent(peer);
+  }
+  return absl::OkStatus();
 }
 
 void Watch::Sleep(RankMask ranks) {

@@ -13,10 +13,12 @@
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_WATCH_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "client/transport/shm/board.h"
 #include "client/transport/shm/patience.h"
+#include "client/transport/silence.h"
 
 namespace lockstep::transport {
 
@@ -32,11 +34,13 @@ class Watch {
 
   // Nothing was: waits a moment for `ranks`. Cancelled once this rank has left;
   // Unavailable, with the rank, if one of them has, and a look after that found
-  // nothing still.
+  // nothing still; DeadlineExceeded, with the rank, if the process of one has
+  // been stopped for Patience::silence.
   absl::Status Turn(RankMask ranks);
 
  private:
   absl::Status LookForGone(RankMask ranks);
+  absl::Status LookForStopped(RankMask ranks);
   void Yield();
   void Sleep(RankMask ranks);
   void Disarm();
@@ -47,6 +51,9 @@ class Watch {
   bool armed_ = false;                 // counted among the sleepers
   uint32_t rung_ = 0;                  // the bell, when it was armed
   RankMask seen_gone_ = 0;
+  // From the first sleep on: who is stopped, and the last look at that.
+  std::optional<Silence> silence_;
+  Patience::Clock::time_point looked_;
 };
 
 }  // namespace lockstep::transport

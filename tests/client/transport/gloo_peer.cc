@@ -1,9 +1,11 @@
 // A member of a Gloo group in a process of its own, for tests that stop and
 // kill processes. Told by its standard input what to do:
 //
-//   gloo_peer RANK SIZE COUNT        prints its handle, a line
+//   gloo_peer RANK SIZE COUNT SILENCE    prints its handle, a line; SILENCE as
+//                                        GlooOptions::silence
 //   < one handle a line, SIZE lines  connects, prints "connected"
 //   < go                             all-reduces COUNT ones, prints the first
+//   < recv R                         receives COUNT numbers from rank R alone
 //   sum < forever                        all-reduces COUNT ones until an error
 //
 // It ends when its input does.
@@ -22,11 +24,13 @@ namespace {
 
 class Peer {
  public:
-  Peer(int rank, int size, size_t count)
-      : group_{.name = "peers", .rank = rank, .size = size}, ones_(count) {}
+  Peer(int rank, int size, size_t count, absl::Duration silence)
+      : group_{.name = "peers", .rank = rank, .size = size},
+        silence_(silence),
+        ones_(count) {}
 
   int Run() {
-    auto transport = transport::MakeGlooTransport({});
+    auto transport = transport::MakeGlooTransport({.silence = silence_});
     if (!transport.ok()) return Fail(transport.status());
     auto pending = (*transport)->Prepare(group_);
     if (!pending.ok()) return Fail(pending.status());
@@ -40,7 +44,10 @@ class Peer {
     std::string word;
     while (std::getline(std::cin, word)) {
       do {
-        if (absl::Status done = Sum(); !done.ok()) return Fail(done);
+        absl::Status done = word.rfind("recv ", 0) == 0
+                                ? Receive(std::atoi(word.c_str() + 5))
+                                : Sum();
+        if (!done.ok()) return Fail(done);
       } while (word == "forever");
       std::cout << ones_[0] << std::endl;
     }
@@ -48,6 +55,12 @@ class Peer {
   }
 
  private:
+  absl::Status Receive(int peer) {
+    absl::Status called =
+        comm_->Recv(ones_.data(), ones_.size(), DType::kF32, peer, stream_);
+    return called.ok() ? stream_.Synchronize() : called;
+  }
+
   absl::Status Sum() {
     ones_.assign(ones_.size(), 1.0f);
     absl::Status called =
@@ -62,16 +75,23 @@ class Peer {
   }
 
   const transport::GroupSpec group_;
+  const absl::Duration silence_;
   std::vector<float> ones_;
   std::unique_ptr<Communicator> comm_;
   HostStream stream_;
 };
+
+absl::Duration Parsed(const char* text) {
+  absl::Duration duration;
+  return absl::ParseDuration(text, &duration) ? duration : absl::ZeroDuration();
+}
 
 }  // namespace
 }  // namespace lockstep
 
 int main(int, char** argv) {
   return lockstep::Peer(std::atoi(argv[1]), std::atoi(argv[2]),
-                        std::strtoul(argv[3], nullptr, 10))
+                        std::strtoul(argv[3], nullptr, 10),
+                        lockstep::Parsed(argv[4]))
       .Run();
 }

@@ -25,8 +25,10 @@ constexpr size_t kLarge = 8 << 20;
 // This process is rank 0; the others are gloo_peer.
 class Party {
  public:
-  Party(int size, size_t count) : ones_(count, 1.0f) {
-    auto made = transport::MakeGlooTransport({});
+  Party(int size, size_t count,
+        absl::Duration silence = transport::GlooOptions().silence)
+      : ones_(count, 1.0f) {
+    auto made = transport::MakeGlooTransport({.silence = silence});
     EXPECT_TRUE(made.ok()) << made.status();
     transport_ = *std::move(made);
     auto pending =
@@ -34,9 +36,9 @@ class Party {
     EXPECT_TRUE(pending.ok()) << pending.status();
     std::vector<std::string> handles = {(*pending)->handle()};
     for (int rank = 1; rank < size; ++rank) {
-      peers_.push_back(std::make_unique<Program>(
-          std::vector<std::string>{LOCKSTEP_GLOO_PEER, absl::StrCat(rank),
-                                   absl::StrCat(size), absl::StrCat(count)}));
+      peers_.push_back(std::make_unique<Program>(std::vector<std::string>{
+          LOCKSTEP_GLOO_PEER, absl::StrCat(rank), absl::StrCat(size),
+          absl::StrCat(count), absl::FormatDuration(silence)}));
       handles.push_back(peers_.back()->ReadLine());
     }
     for (const auto& peer : peers_) {
@@ -55,6 +57,12 @@ class Party {
 
   void SayToAll(const std::string& word) {
     for (const auto& peer : peers_) peer->WriteLine(word);
+  }
+
+  void Receive(int peer) {
+    ASSERT_TRUE(
+        comm_->Recv(ones_.data(), ones_.size(), DType::kF32, peer, stream_)
+            .ok());
   }
 
   void Enqueue(int operations) {
@@ -163,6 +171,64 @@ TEST(GlooProcessTest, APeerKilledWithinAMessageIsNoticed) {
     EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
     EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
   }
+}
+
+// --- Silence ----------------------------------------------------------------
+
+constexpr absl::Duration kSilence = absl::Milliseconds(400);
+
+TEST(GlooSilenceTest, AStoppedPeerThatOwesIsSilent) {
+  for (size_t count : {kSmall, kLarge}) {
+    Party party(2, count, kSilence);
+    party.peer(1).Stop();
+    const absl::Time begin = absl::Now();
+    party.Enqueue(4);  // more than what it sent before it stopped is enough for
+    const absl::Status ended = party.stream().Synchronize();
+    EXPECT_TRUE(absl::IsDeadlineExceeded(ended)) << ended;
+    EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+    EXPECT_GE(absl::Now() - begin, kSilence - 2 * kSilence / 8);
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  }
+}
+
+// In the middle of a message, too, whichever side sends.
+TEST(GlooSilenceTest, APeerThatIsStoppedWithinAMessageIsSilent) {
+  for (int round = 0; round < 4; ++round) {
+    Party party(2, kLarge, kSilence);
+    party.SayToAll("forever");
+    party.Enqueue(2 + round);
+    ASSERT_TRUE(party.stream().Synchronize().ok());
+    party.Enqueue(4);
+    party.peer(1).Stop();
+    const absl::Status ended = party.stream().Synchronize();
+    EXPECT_TRUE(absl::IsDeadlineExceeded(ended)) << ended;
+    EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+  }
+}
+
+// It computes, or waits for its data: as long as it likes.
+TEST(GlooSilenceTest, AnIdlePeerIsNotSilent) {
+  Party party(2, kSmall, kSilence);
+  party.Enqueue(1);
+  const Event done = party.stream().Record();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(done.Wait(5 * kSilence)));
+  EXPECT_TRUE(party.comm().status().ok()) << party.comm().status();
+  party.SayToAll("go");
+  EXPECT_TRUE(party.stream().Synchronize().ok());
+  EXPECT_EQ(party.peer(1).ReadLine(), "2");
+}
+
+// A last word says because of whom a link is shut down.
+TEST(GlooSilenceTest, WhoHearsOfAFailureFromANeighbourNamesTheCause) {
+  Party party(3, kSmall, kSilence);
+  party.peer(2).Stop();
+  party.peer(1).WriteLine("recv 2");
+  party.Receive(1);  // so it knows nothing of rank 2
+  const absl::Status ended = party.stream().Synchronize();
+  EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
+  EXPECT_EQ(transport::BlamedRank(ended), 2) << ended;
+  EXPECT_NE(party.peer(1).ReadLine().find("rank 2 is silent"),
+            std::string::npos);
 }
 
 }  // namespace

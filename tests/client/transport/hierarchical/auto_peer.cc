@@ -2,8 +2,8 @@
 // that kill processes, and that have hosts. Told by its standard input what to
 // do:
 //
-//   auto_peer RANK SIZE COUNT ADDRESS [HOST]    prints its handle, a line; it
-//                             pretends to run on HOST, if there is one
+//   auto_peer RANK SIZE COUNT ADDRESS [HOST [SILENCE]]    prints its handle, a
+//                             line; it pretends to run on HOST, if there is one
 //   < one handle a line, SIZE lines  connects, prints the transport
 //   < go                             all-reduces COUNT ones, in the arena,
 //                                    prints the first sum
@@ -30,11 +30,13 @@ class Peer {
  public:
   Peer(int rank, int size) : group_{.name = "g", .rank = rank, .size = size} {}
 
-  absl::Status Connect(const std::string& address, const std::string& host) {
-    auto links = transport::MakeGlooLinks({.bind_address = address});
+  absl::Status Connect(const std::string& address, const std::string& host,
+                       absl::Duration silence) {
+    auto links =
+        transport::MakeGlooLinks({.bind_address = address, .silence = silence});
     if (!links.ok()) return links.status();
-    transport_ = transport::MakeAutoTransport(*std::move(links),
-                                              {.pretended_host = host});
+    transport_ = transport::MakeAutoTransport(
+        *std::move(links), {.pretended_host = host, .silence = silence});
     auto pending = transport_->Prepare(group_);
     if (!pending.ok()) return pending.status();
     std::cout << (*pending)->handle() << std::endl;
@@ -75,7 +77,9 @@ class Peer {
 
 int Main(int argc, char** argv) {
   Peer peer(std::atoi(argv[1]), std::atoi(argv[2]));
-  absl::Status done = peer.Connect(argv[4], argc > 5 ? argv[5] : "");
+  absl::Duration silence = transport::GlooOptions().silence;
+  if (argc > 6 && !absl::ParseDuration(argv[6], &silence)) return 2;
+  absl::Status done = peer.Connect(argv[4], argc > 5 ? argv[5] : "", silence);
   if (done.ok()) done = peer.Obey(std::strtoul(argv[3], nullptr, 10));
   if (done.ok()) return 0;
   std::cout << (transport::IsProven(done) ? "proven " : "") << done

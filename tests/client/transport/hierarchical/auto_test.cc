@@ -173,7 +173,7 @@ TEST(AgreementTest, DoesNotWaitForever) {
       Agree(*link, absl::OkStatus(), Deadline(absl::Milliseconds(10)))
           .status()));
   const auto other = MakeInprocLink(room, 1, 2);
-  link->Cut();
+  link->Cut(0);
   EXPECT_TRUE(absl::IsUnavailable(
       Agree(*other, absl::OkStatus(), Deadline(absl::Seconds(60))).status()));
 }

@@ -39,14 +39,16 @@ class Party {
     std::string host;
   };
 
-  Party(const std::vector<Where>& where, size_t count) {
+  Party(const std::vector<Where>& where, size_t count,
+        absl::Duration silence = absl::Seconds(10)) {
     std::vector<std::string> handles;
     for (size_t rank = 0; rank < where.size(); ++rank) {
       Command command = where[rank].prefix;
       for (const std::string& word :
            {std::string(LOCKSTEP_AUTO_PEER), absl::StrCat(rank),
             absl::StrCat(where.size()), absl::StrCat(count),
-            where[rank].address, where[rank].host}) {
+            where[rank].address, where[rank].host,
+            absl::FormatDuration(silence)}) {
         command.push_back(word);
       }
       peers_.push_back(std::make_unique<Program>(command));
@@ -143,8 +145,7 @@ class TwoHosts {
     Command inner = Inside(*first_, {"-U"});
     inner.insert(inner.end(), {"/usr/bin/unshare", "-nm"});
     if (!Hold(second_, inner)) return "no second: " + second_->Errors();
-    const std::string ip = Ip();
-    if (ip.empty()) return "there is no program ip";
+    if (Ip().empty()) return "there is no program ip";
     const std::vector<std::pair<Program*, Command>> steps = {
         {first_.get(),
          {"link", "add", "name", "hosta", "type", "veth", "peer", "name",
@@ -156,13 +157,20 @@ class TwoHosts {
         {first_.get(), {"link", "set", "hosta", "up"}},
         {second_.get(), {"link", "set", "hostb", "up"}}};
     for (const auto& [host, words] : steps) {
-      Command command = Inside(*host, {"-U", "-n"});
-      command.push_back(ip);
-      command.insert(command.end(), words.begin(), words.end());
-      Program step(command);
-      if (step.Wait() != 0) return "no network: " + step.Errors();
+      if (const std::string why = Run(*host, words); !why.empty()) return why;
     }
     return "";
+  }
+
+  // From now on what `host` sends to the other arrives nowhere: on the cable it
+  // bears the address of a card that there is not.
+  void BlackHole(int host) {
+    const std::string why =
+        Run(host == 0 ? *first_ : *second_,
+            {"neigh", "replace", absl::StrCat("10.77.0.", 2 - host), "lladdr",
+             "02:00:00:00:00:77", "dev", host == 0 ? "hosta" : "hostb", "nud",
+             "permanent"});
+    EXPECT_EQ(why, "");
   }
 
   Party::Where At(int host) const {
@@ -182,6 +190,14 @@ class TwoHosts {
                        "--preserve-credentials"};
     command.insert(command.end(), kinds.begin(), kinds.end());
     return command;
+  }
+  // Why it failed.
+  static std::string Run(const Program& host, const Command& words) {
+    Command command = Inside(host, {"-U", "-n"});
+    command.push_back(Ip());
+    command.insert(command.end(), words.begin(), words.end());
+    Program step(command);
+    return step.Wait() == 0 ? "" : "no network: " + step.Errors();
   }
   static std::string Ip() {
     for (const char* path : {"/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip"}) {
@@ -207,6 +223,57 @@ TEST(HostProcessTest, TwoNamespacesAreTwoHosts) {
   apart.ExpectFromAll("gloo");
   Party together({hosts.At(1), hosts.At(1)}, kCounts[0]);
   together.ExpectFromAll("shm");
+}
+
+// --- Networks that are cut ---------------------------------------------------
+
+constexpr absl::Duration kSilence = absl::Milliseconds(500);
+// The kernel gives up after minutes.
+constexpr absl::Duration kSoon = absl::Seconds(15);
+
+// Both sides notice, within their bound, and name a rank of the other host.
+void ExpectSilenceIsNoticed(Party& party, const std::vector<int>& host_of) {
+  party.SayToAll("forever");
+  const absl::Time begin = absl::Now();
+  for (size_t rank = 0; rank < host_of.size(); ++rank) {
+    const std::string told = party.peer(static_cast<int>(rank)).ReadLine();
+    EXPECT_TRUE(absl::StrContains(told, "DEADLINE_EXCEEDED") ||
+                absl::StrContains(told, "UNAVAILABLE"))
+        << told;
+    EXPECT_FALSE(absl::StrContains(told, "proven")) << told;
+  }
+  EXPECT_LT(absl::Now() - begin, kSoon);
+}
+
+TEST(SilentNetworkTest, ACutLinkIsNoticedOnBothSides) {
+  for (const bool hierarchical : {false, true}) {
+    TwoHosts hosts;
+    if (const std::string why = hosts.Make(); !why.empty()) GTEST_SKIP() << why;
+    const std::vector<int> host_of =
+        hierarchical ? std::vector<int>{0, 0, 1, 1} : std::vector<int>{0, 1};
+    std::vector<Party::Where> where;
+    for (const int host : host_of) where.push_back(hosts.At(host));
+    Party party(where, kCounts[0], kSilence);
+    party.ExpectFromAll(hierarchical ? "hierarchical" : "gloo");
+    party.SayToAll("go");
+    party.ExpectFromAll(absl::StrCat(host_of.size()));
+    hosts.BlackHole(0);
+    hosts.BlackHole(1);
+    ExpectSilenceIsNoticed(party, host_of);
+  }
+}
+
+TEST(SilentNetworkTest, ALinkThatIsCutOneWayIsNoticedOnBothSides) {
+  for (const int mute : {0, 1}) {
+    TwoHosts hosts;
+    if (const std::string why = hosts.Make(); !why.empty()) GTEST_SKIP() << why;
+    Party party({hosts.At(0), hosts.At(1)}, kCounts[0], kSilence);
+    party.ExpectFromAll("gloo");
+    party.SayToAll("go");
+    party.ExpectFromAll("2");
+    hosts.BlackHole(mute);
+    ExpectSilenceIsNoticed(party, {0, 1});
+  }
 }
 
 }  // namespace

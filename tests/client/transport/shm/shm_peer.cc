@@ -1,7 +1,8 @@
 // A member of a shared-memory group in a process of its own, for tests that
 // stop and kill processes. Told by its standard input what to do:
 //
-//   shm_peer RANK SIZE COUNT arena|private     prints its handle, a line
+//   shm_peer RANK SIZE COUNT arena|private [SILENCE]    prints its handle, a
+//                                    line; SILENCE as ShmOptions::silence
 //   < one handle a line, SIZE lines  connects, prints "connected"
 //   < go                             all-reduces COUNT ones, prints the first
 //   sum < forever                    all-reduces COUNT ones until an error
@@ -25,9 +26,9 @@ namespace {
 
 class Peer {
  public:
-  Peer(int rank, int size, size_t count, bool in_arena)
+  Peer(int rank, int size, size_t count, bool in_arena, absl::Duration silence)
       : group_{.name = "peers", .rank = rank, .size = size},
-        transport_(transport::MakeShmTransport()),
+        transport_(transport::MakeShmTransport({.silence = silence})),
         memory_(*(in_arena ? transport_->MakeArena() : MakePlainArena())
                      ->Allocate(count * sizeof(float))),
         ones_(memory_.as<float>()) {}
@@ -86,9 +87,11 @@ class Peer {
 }  // namespace
 }  // namespace lockstep
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
+  absl::Duration silence = lockstep::transport::ShmOptions().silence;
+  if (argc > 5 && !absl::ParseDuration(argv[5], &silence)) return 2;
   return lockstep::Peer(std::atoi(argv[1]), std::atoi(argv[2]),
                         std::strtoul(argv[3], nullptr, 10),
-                        std::string(argv[4]) == "arena")
+                        std::string(argv[4]) == "arena", silence)
       .Run();
 }

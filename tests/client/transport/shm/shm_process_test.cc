@@ -31,8 +31,9 @@ constexpr int kKills = 100;
 // This process is rank 0; the others are shm_peer.
 class Party {
  public:
-  Party(int size, size_t count, bool in_arena)
-      : transport_(transport::MakeShmTransport()),
+  Party(int size, size_t count, bool in_arena,
+        absl::Duration silence = transport::ShmOptions().silence)
+      : transport_(transport::MakeShmTransport({.silence = silence})),
         memory_(*(in_arena ? transport_->MakeArena() : MakePlainArena())
                      ->Allocate(count * sizeof(float))) {
     std::fill(ones().begin(), ones().end(), 1.0f);
@@ -43,7 +44,8 @@ class Party {
     for (int rank = 1; rank < size; ++rank) {
       peers_.push_back(std::make_unique<Program>(std::vector<std::string>{
           LOCKSTEP_SHM_PEER, absl::StrCat(rank), absl::StrCat(size),
-          absl::StrCat(count), in_arena ? "arena" : "private"}));
+          absl::StrCat(count), in_arena ? "arena" : "private",
+          absl::FormatDuration(silence)}));
       handles.push_back(peers_.back()->ReadLine());
     }
     for (const auto& peer : peers_) {
@@ -290,6 +292,39 @@ TEST(ShmProcessTest, AStoppedRankThatWakesReachesNoSurvivorsMemory) {
               static_cast<ptrdiff_t>(kLarge))
         << "round " << round;
   }
+}
+
+// --- Silence ----------------------------------------------------------------
+
+constexpr absl::Duration kSilence = absl::Milliseconds(400);
+
+TEST(ShmSilenceTest, AStoppedPeerThatIsWaitedForIsSilent) {
+  for (size_t count : {kSmall, kLarge}) {
+    Party party(3, count, /*in_arena=*/true, kSilence);
+    party.peer(1).WriteLine("forever");
+    party.peer(2).Stop();
+    const absl::Time begin = absl::Now();
+    party.Enqueue(1);
+    const absl::Status ended = party.stream().Synchronize();
+    // Rank 1 may be first to say so, and leave because of rank 2.
+    EXPECT_TRUE(absl::IsDeadlineExceeded(ended) || absl::IsUnavailable(ended))
+        << ended;
+    EXPECT_EQ(transport::BlamedRank(ended), 2) << ended;
+    EXPECT_FALSE(transport::IsProven(ended)) << ended;
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  }
+}
+
+// It computes, or waits for its data: as long as it likes.
+TEST(ShmSilenceTest, AnIdlePeerIsNotSilent) {
+  Party party(2, kSmall, /*in_arena=*/true, kSilence);
+  party.Enqueue(1);
+  const Event done = party.stream().Record();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(done.Wait(5 * kSilence)));
+  EXPECT_TRUE(party.comm().status().ok()) << party.comm().status();
+  party.SayToAll("go");
+  EXPECT_TRUE(party.stream().Synchronize().ok());
+  EXPECT_EQ(party.peer(1).ReadLine(), "2");
 }
 
 }  // namespace

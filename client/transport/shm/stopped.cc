@@ -1,0 +1,39 @@
+#include "client/transport/shm/stopped.h"
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace lockstep::transport {
+namespace {
+
+// In this process's pid namespace; not positive if it has none there.
+int PidOf(int process) {
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", process));
+  std::string word;
+  while (info >> word) {
+    int pid = 0;
+    if (word == "Pid:") return info >> pid ? pid : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool IsStopped(int process) {
+  const int pid = PidOf(process);
+  if (pid <= 0) return false;
+  std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));
+  const std::string text{std::istreambuf_iterator<char>(stat), {}};
+  // "1234 (a name, with any character) T ..."
+  const size_t name_end = text.rfind(") ");
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) {
+    return false;
+  }
+  const char state = text[name_end + 2];
+  return state == 'T' || state == 't';
+}
+
+}  // namespace lockstep::transport
