@@ -173,14 +173,37 @@ void Session::Internals::Accuse(absl::Span<const int> group,
 
 absl::Status Session::Internals::Explain(const std::string& call,
                                          const absl::Status& error) {
-  // Of a limit of this process the coordinator cannot know more.
-  const bool own =
-      absl::IsResourceExhausted(error) && !transport::BlamedRank(error);
-  const absl::Duration patience =
-      own ? absl::ZeroDuration() : spec().timeouts.resume + absl::Seconds(1);
   const absl::Status why = AwaitUnlessOver([](const View&) { return false; },
-                                           clock_->Now() + patience);
-  return why.ok() ? FailHere(step(), call, error) : why;
+                                           clock_->Now() + Patience(error));
+  if (!why.ok()) return why;
+  return FailHere(step(), call,
+                  transport::BlamedRank(error) ? Unanswered(error) : error);
+}
+
+// How long the coordinator may take to say what is behind an error.
+absl::Duration Session::Internals::Patience(const absl::Status& error) const {
+  const bool about_a_peer = transport::BlamedRank(error).has_value();
+  // Of a limit of this process it cannot know more.
+  if (!about_a_peer && absl::IsResourceExhausted(error)) {
+    return absl::ZeroDuration();
+  }
+  const JobTimeouts& timeouts = spec().timeouts;
+  const absl::Duration answer = timeouts.resume + absl::Seconds(1);
+  // Of a peer that is stopped it knows when that one's lease has run out.
+  return about_a_peer && driver_->view()->connected ? timeouts.lease + answer
+                                                    : answer;
+}
+
+// This worker ends by itself: nobody has told it that the others do, or that
+// they go on without it.
+absl::Status Session::Internals::Unanswered(const absl::Status& error) const {
+  return absl::Status(
+      error.code(),
+      absl::StrFormat("%s; and the coordinator %s: this worker is cut off, or "
+                      "they are, and has fenced itself",
+                      error.message(),
+                      driver_->view()->connected ? "has not said anything of it"
+                                                 : "is not heard either"));
 }
 
 absl::Status Session::Internals::FailHere(uint64_t step,

@@ -212,6 +212,8 @@ class Session::Internals {
   absl::Status AwaitUnlessOver(
       absl::FunctionRef<bool(const session::View&)> holds,
       absl::Time deadline = absl::InfiniteFuture());
+  absl::Duration Patience(const absl::Status& error) const;
+  absl::Status Unanswered(const absl::Status& error) const;
   // Ends the epoch, and returns with the reason once it has ended.
   absl::Status FailHere(uint64_t step, const std::string& call,
                         const absl::Status& failure);

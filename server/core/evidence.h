@@ -6,7 +6,9 @@
 //   name that nobody bears                      nothing
 //
 // A hint becomes an *accusation*: if the accused has neither died nor gone when
-// its time to answer ends, it lives, and it is the link that is broken.
+// its time to answer ends, it lives, and it is the link that is broken. Of a
+// silent peer it must be heard first, later than the accusation: it may be
+// stopped, and then its lease decides.
 
 #ifndef LOCKSTEP_SERVER_CORE_EVIDENCE_H_
 #define LOCKSTEP_SERVER_CORE_EVIDENCE_H_
@@ -39,6 +41,10 @@ struct Accusation {
   WorkerName accused;
   std::string what;  // "reset the data connection"
   absl::Time answer_by;
+  // Its accuser saw it fall silent; who resets a connection may do so because
+  // of another.
+  bool silent = false;
+  absl::Time made = absl::InfinitePast();
 };
 
 // The open accusations of an epoch, by the time at which they must be answered.
@@ -68,14 +74,16 @@ class Accusations {
     for (Accusation& accusation : open_) accusation.answer_by = answer_by;
   }
 
-  std::vector<Accusation> TakeDue(absl::Time now) {
-    const auto open =
+  // The one that tells most: the first of a silent peer, or the first. There is
+  // one.
+  const Accusation& Weightiest() const {
+    const auto silent =
         std::find_if(open_.begin(), open_.end(),
-                     [now](const Accusation& a) { return a.answer_by > now; });
-    std::vector<Accusation> due(open_.begin(), open);
-    open_.erase(open_.begin(), open);
-    return due;
+                     [](const Accusation& a) { return a.silent; });
+    return silent == open_.end() ? open_.front() : *silent;
   }
+
+  const std::vector<Accusation>& open() const { return open_; }
 
   absl::Time Next() const {
     return open_.empty() ? absl::InfiniteFuture() : open_.front().answer_by;

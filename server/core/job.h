@@ -138,6 +138,7 @@ class Job {
   void ExpireLeases(Turn& turn);
   void ExpireResumes(Turn& turn);
   void ExpireAccusations(Turn& turn);
+  bool AwaitsTheAccused() const;
   void ExpireConnecting(Turn& turn);
   void NameLate(Turn& turn);
   void CallStuck(Turn& turn);

@@ -13,6 +13,13 @@ namespace lockstep::core {
 
 using protocol::CauseKind;
 
+namespace {
+
+// The least time between two looks at accusations that cannot be decided yet.
+constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
+
+}  // namespace
+
 absl::Time Job::NextWake() const {
   absl::Time next =
       std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_});
@@ -80,26 +87,34 @@ void Job::ExpireResumes(Turn& turn) {
 }
 
 void Job::ExpireAccusations(Turn& turn) {
-  for (Accusation& accusation : epoch_->accusations.TakeDue(turn.now)) {
-    const Worker& accuser = *roster_.Find(accusation.accuser);
-    const Worker& accused = *roster_.Find(accusation.accused);
-    if (!resumes_.Keys().empty()) {
-      // Somebody may yet turn out to be dead; that window decides. A death
-      // makes survivors cut their links too, so that they accuse one another.
-      accusation.answer_by = turn.now + spec().timeouts.resume;
-      epoch_->accusations.Add(std::move(accusation));
-      continue;
-    }
-    return EndEpoch(
-        {.kind = CauseKind::kLink,
-         .workers = {accuser.name, accused.name},
-         .message = absl::StrFormat(
-             "%s and %s cannot reach each other, though both live: %s says "
-             "that the other %s",
-             WhoIs(accuser), WhoIs(accused), accuser.name.value,
-             accusation.what)},
-        Again::kIfBudgetAllows, turn);
+  if (epoch_->accusations.Next() > turn.now) return;
+  if (!resumes_.Keys().empty() || AwaitsTheAccused()) {
+    // Somebody may yet turn out to be dead, or stopped; its window or its lease
+    // decides. A death makes survivors cut their links too, so that they accuse
+    // one another.
+    epoch_->accusations.BeginAnew(turn.now +
+                                  std::max(spec().timeouts.resume, kLookAgain));
+    return;
   }
+  const Accusation& accusation = epoch_->accusations.Weightiest();
+  const Worker& accuser = *roster_.Find(accusation.accuser);
+  const Worker& accused = *roster_.Find(accusation.accused);
+  EndEpoch({.kind = CauseKind::kLink,
+            .workers = {accuser.name, accused.name},
+            .message = absl::StrFormat(
+                "%s and %s cannot reach each other, though both live: %s says "
+                "that the other %s",
+                WhoIs(accuser), WhoIs(accused), accuser.name.value,
+                accusation.what)},
+           Again::kIfBudgetAllows, turn);
+}
+
+// A worker that heartbeats is heard four times a lease.
+bool Job::AwaitsTheAccused() const {
+  const std::vector<Accusation>& open = epoch_->accusations.open();
+  return std::any_of(open.begin(), open.end(), [this](const Accusation& a) {
+    return a.silent && roster_.Find(a.accused)->heard <= a.made;
+  });
 }
 
 void Job::ExpireConnecting(Turn& turn) {
@@ -142,6 +157,8 @@ void Job::CallStuck(Turn& turn) {
     if (epoch_->board.IsStuck(rank, turn.now)) stuck.push_back(rank);
   }
   if (stuck.empty() || AllWaitForPlan()) return;
+  // Who is held up by a link is not to blame for it.
+  if (!epoch_->accusations.open().empty()) return;
 
   const Waits waits = WhoWaits();
   std::vector<Loss> evicted;

@@ -97,14 +97,16 @@ void Job::Consider(const protocol::Evidence& evidence,
   const bool between_members = IsMember(*subject) && accuser != subject->name &&
                                epoch_->RankOf(accuser) >= 0;
   if (!between_members) return;
-  const bool reset = evidence.kind == protocol::EvidenceKind::kPeerReset;
+  const bool silent = evidence.kind == protocol::EvidenceKind::kPeerSilent;
   epoch_->accusations.Add(
       {.accuser = accuser,
        .accused = subject->name,
        .what = absl::StrCat(
-           reset ? "reset" : "is silent on", " their data connection",
+           silent ? "is silent on" : "reset", " their data connection",
            evidence.detail.empty() ? "" : ": ", evidence.detail),
-       .answer_by = turn.now + spec().timeouts.resume});
+       .answer_by = turn.now + spec().timeouts.resume,
+       .silent = silent,
+       .made = turn.now});
 }
 
 // A survivor's pidfd says that a process has ended, a moment before its

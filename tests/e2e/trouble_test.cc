@@ -28,6 +28,9 @@ class TransportTroubleTest : public testing::TestWithParam<std::string> {
   static std::string Spec(int world_size) {
     return e2e::Spec(world_size, absl::StrCat("transport: ", GetParam(), "\n"));
   }
+  static std::string SpecOfShortSilence(int world_size) {
+    return absl::StrCat(Spec(world_size), "timeouts.link: 500ms\n");
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Over, TransportTroubleTest,
                          testing::Values("gloo", "shm"),
@@ -68,6 +71,48 @@ TEST_P(TransportTroubleTest, AStoppedWorkerIsGivenUpWhenItsLeaseRunsOut) {
   EXPECT_NE(cluster.Run(), 0);
   EXPECT_THAT(cluster.LastLine("worker-0"),
               AllOf(StartsWith("error "), HasSubstr("worker-1")));
+}
+
+// Its peers miss it long before its lease has run out; all are told of it, and
+// not of the links that its silence ends.
+TEST_P(TransportTroubleTest, AStoppedWorkerIsNamedThoughItsPeersMissItFirst) {
+  Cluster cluster(3, SpecOfShortSilence(3));
+  int ended = 0;
+  cluster.on_ending = [&](const std::string&, pid_t, const launch::Ending&) {
+    if (++ended == 2) cluster.supervisor().Signal("worker-1", SIGKILL);
+  };
+  cluster.Start({"worker-0", {"1000000"}});
+  cluster.Start({"worker-1", {"1000000", "stop=3"}});
+  cluster.Start({"worker-2", {"1000000"}});
+  EXPECT_NE(cluster.Run(), 0);
+  for (const char* survivor : {"worker-0", "worker-2"}) {
+    EXPECT_THAT(cluster.LastLine(survivor),
+                AllOf(StartsWith("error "), HasSubstr("worker-1"),
+                      HasSubstr("fell silent")))
+        << survivor;
+  }
+}
+
+// Nobody else could tell: the coordinator is stopped, too.
+TEST_P(TransportTroubleTest, AStoppedWorkerIsMissedWithoutACoordinator) {
+  Cluster cluster(2, SpecOfShortSilence(2));
+  cluster.on_line = [&](const std::string& name, const std::string& line) {
+    if (name == "worker-1" && line == "at 3") {
+      cluster.supervisor().Signal("lockstepd", SIGSTOP);
+    }
+  };
+  cluster.on_ending = [&](const std::string& name, pid_t,
+                          const launch::Ending&) {
+    if (name != "worker-0") return;
+    cluster.supervisor().Signal("worker-1", SIGKILL);
+    cluster.supervisor().Signal("lockstepd", SIGCONT);
+  };
+  cluster.Start({"worker-0", {"1000000"}});
+  cluster.Start({"worker-1", {"1000000", "stop=3"}});
+  EXPECT_NE(cluster.Run(), 0);
+  EXPECT_THAT(cluster.LastLine("worker-0"),
+              AllOf(StartsWith("error "), HasSubstr("rank 1 is silent"),
+                    HasSubstr("has fenced itself")));
 }
 
 TEST(TroubleTest, ALocalFailureIsToldToAllWithRankCallAndMessage) {

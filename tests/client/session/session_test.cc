@@ -118,6 +118,49 @@ TEST_F(SessionTest, ExplainEndsTheEpochIfTheCoordinatorDoesNot) {
   EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.call, "Finish");
 }
 
+// A peer is silent, and so is the coordinator.
+TEST_F(SessionTest, AWorkerThatHearsNobodyFencesItself) {
+  auto clock = std::make_shared<ManualClock>();
+  clock_ = clock;
+  Join();
+  server_.SetAccept(absl::UnavailableError("no route"));
+  stream_->Close(absl::UnavailableError("keepalive"));
+  const absl::Status why = PassTimeUntil(
+      Async([this] {
+        return session_->internals().Explain(
+            "Finish", transport::Blame(
+                          absl::DeadlineExceededError("rank 3 is silent"), 0));
+      }),
+      *clock);
+  EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(why.message(), testing::AllOf(HasSubstr("rank 3 is silent"),
+                                            HasSubstr("has fenced itself")));
+  EXPECT_EQ(session_->status(), why);
+  // Nobody else lets time pass while it leaves.
+  PassTimeUntil(Async([this] { return session_->Leave(); }), *clock)
+      .IgnoreError();
+}
+
+// No time needs to pass: the coordinator cannot know more of it.
+TEST_F(SessionTest, ALimitOfItsOwnEndsTheEpochAtOnce) {
+  clock_ = std::make_shared<ManualClock>();
+  Join();
+  const absl::Status why = session_->internals().Explain(
+      "Connect", absl::ResourceExhaustedError("no more open files"));
+  EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(why.message(), HasSubstr("no more open files"));
+  EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.call, "Connect");
+}
+
+TEST_F(SessionTest, AccusesThePeerThatIsSilent) {
+  Join();
+  session_->internals().Accuse(
+      std::vector<int>{0},
+      transport::Blame(absl::DeadlineExceededError("silent"), 0));
+  EXPECT_EQ(server_.Next<protocol::Evidence>().second.kind,
+            protocol::EvidenceKind::kPeerSilent);
+}
+
 TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
   Join();
   session_->internals().Accuse(

@@ -141,6 +141,65 @@ TEST(EvidenceTest, AHintAgainstOneThatLeavesIsDropped) {
   EXPECT_EQ(scene.View().state, JobState::kRunning);
 }
 
+// A cut link: both ends say so, and both are heard.
+TEST(EvidenceTest, ASilentLinkIsNamedOnceTheAccusedIsHeard) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(1, protocol::Evidence{.subject = W(3),
+                                   .kind = EvidenceKind::kPeerSilent,
+                                   .detail = "nothing came for 10s"});
+  // It cut its links because of that, and a third says what it saw.
+  scene.Says(
+      2, protocol::Evidence{.subject = W(1), .kind = EvidenceKind::kPeerReset});
+  EXPECT_EQ(scene.WaitWithHeartbeats(2, {1, 2}), "");
+  EXPECT_EQ(scene.Says(3, protocol::Heartbeat{}), "");
+  EXPECT_THAT(scene.WaitWithHeartbeats(2, {1, 2, 3}),
+              AllOf(HasSubstr("w-1 (rank 0, host a, pid 101) and w-3 (rank 2, "
+                              "host a, pid 103) cannot reach each other"),
+                    HasSubstr("is silent on their data connection: nothing "
+                              "came for 10s")));
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLink);
+  EXPECT_EQ(scene.View().cause.workers, (std::vector<WorkerName>{W(1), W(3)}));
+}
+
+// A stopped worker is silent to its peers and to the coordinator.
+TEST(EvidenceTest, ASilentPeerThatIsStoppedIsNamedByItsLease) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.WaitWithHeartbeats(2, {1, 2});
+  scene.Says(1, protocol::Evidence{.subject = W(3),
+                                   .kind = EvidenceKind::kPeerSilent});
+  scene.Says(
+      2, protocol::Evidence{.subject = W(1), .kind = EvidenceKind::kPeerReset});
+  EXPECT_EQ(scene.WaitWithHeartbeats(7, {1, 2}), "");
+  EXPECT_THAT(scene.WaitWithHeartbeats(2, {1, 2}),
+              HasSubstr("w-3 (rank 2, host a, pid 103) fell silent"));
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLeaseExpired);
+  EXPECT_EQ(scene.View().cause.workers, std::vector<WorkerName>{W(3)});
+}
+
+// Whatever the ends of a cut link say of where they are, they are not stuck.
+TEST(EvidenceTest, ACutLinkEvictsNobody) {
+  JobSpec spec = SpecOf(3);
+  spec.on_stuck = OnStuck::kEvict;
+  spec.timeouts.progress = absl::Seconds(4);
+  spec.timeouts.resume = absl::Seconds(3);
+  Scene scene(spec);
+  scene.RunAll();
+  for (const uint64_t session : {1, 2, 3}) {
+    scene.Says(session, Stands(5, Phase::kTransfer));
+  }
+  EXPECT_EQ(scene.WaitWithHeartbeats(2, {1, 2, 3}), "");
+  EXPECT_EQ(spec.timeouts.LinkSilence(), absl::Seconds(2));
+  scene.Says(1, protocol::Evidence{.subject = W(3),
+                                   .kind = EvidenceKind::kPeerSilent});
+  scene.Says(3, protocol::Evidence{.subject = W(1),
+                                   .kind = EvidenceKind::kPeerSilent});
+  scene.WaitWithHeartbeats(6, {1, 2, 3});
+  EXPECT_EQ(scene.View().cause.kind, CauseKind::kLink);
+  EXPECT_EQ(scene.View().cause.workers, (std::vector<WorkerName>{W(1), W(3)}));
+}
+
 // --- Silence ----------------------------------------------------------------
 
 TEST(LeaseTest, SilenceEndsTheEpochAndSaysForHowLong) {
