@@ -39,6 +39,19 @@ std::vector<VerdictScalars> Verdicts() {
           {.commit = kNaN, .finite = kNaN, .clip = kNaN, .samples = kNaN}};
 }
 
+// The caller's own, from before: no launch takes it for its own, or away.
+TEST(DeviceVerdictGateTest, ALaunchIsNotJudgedByTheCallersLastError) {
+  const Pinned pinned({.commit = 1, .finite = 1});
+  const gpu::Memory memory(32);
+  void* never = nullptr;
+  ASSERT_EQ(cudaMalloc(&never, size_t{1} << 60), cudaErrorMemoryAllocation);
+  EXPECT_EQ(device::CommitCopy(pinned.get(), memory.data(), memory.data() + 16,
+                               16, nullptr),
+            device::kLaunched);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  gpu::Synchronize();
+}
+
 TEST(DeviceVerdictGateTest, CopiesWhatItsTwinCopies) {
   Rng rng(6);
   for (const VerdictScalars& verdict : Verdicts()) {
