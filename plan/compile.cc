@@ -142,6 +142,17 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   return plan;
 }
 
+std::vector<uint32_t> OrderOf(const Plan& plan) {
+  std::vector<uint32_t> order;
+  order.reserve(plan.parameters.size());
+  for (const Bucket& bucket : plan.buckets) {
+    for (const Slot& slot : bucket.slots) {
+      order.push_back(static_cast<uint32_t>(slot.parameter));
+    }
+  }
+  return order;
+}
+
 absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
                            const std::vector<uint32_t>& observed_order) {
   const absl::StatusOr<std::vector<int>> order =

@@ -55,6 +55,10 @@ struct PlanInput {
 // Ranks may register in different orders: the order of the lowest rank holds.
 absl::StatusOr<Plan> Compile(const PlanInput& input);
 
+// The order of the parameters in the buckets of `plan`: the observed_order of
+// its revision, if that is after the first.
+std::vector<uint32_t> OrderOf(const Plan& plan);
+
 // The next revision of `plan`: its buckets cut anew in `observed_order`. Equal
 // to what Compile makes of the plan's input with that order and revision.
 // InvalidArgument: as Compile, for the order.

@@ -14,6 +14,7 @@ namespace {
 
 // Raised when the walk below changes: digests of old and new never mix.
 constexpr absl::string_view kFormat = "lockstep plan 1";
+constexpr absl::string_view kMembersFormat = "lockstep members 1";
 
 bool Computes(const RankPlan& rank) {
   if (!rank.tasks.empty()) return true;
@@ -84,6 +85,10 @@ class Walk {
   void Add(const Bucket& b) {
     AddAll(b.communicator, b.dtype, b.op, b.slots, b.flags_offset, b.total);
   }
+  void Add(const protocol::Member& m) {
+    AddAll(m.worker.value, m.generation.value, m.process.host, m.process.pid,
+           m.process.boot_id, m.process.start_time);
+  }
   void Add(const TransferRef& ref) { AddAll(ref.lane, ref.index); }
   void Add(const Transfer& t) {
     AddAll(t.kind, t.communicator, t.dtype, t.shape, t.op, t.root, t.peer,
@@ -147,6 +152,13 @@ std::string DigestOf(const Plan& plan) {
   Walk walk;
   walk.Add(kFormat);
   walk.Add(plan);
+  return walk.Finish();
+}
+
+std::string DigestOf(const std::vector<protocol::Member>& members) {
+  Walk walk;
+  walk.Add(kMembersFormat);
+  walk.Add(members);
   return walk.Finish();
 }
 

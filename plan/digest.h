@@ -1,6 +1,7 @@
-// The name of a plan: 128 bits of everything in it, as 32 hexadecimal digits.
+// The name of a plan, or of a membership: 128 bits of everything in it, as 32
+// hexadecimal digits.
 //
-// Workers compute it from the plan they decoded, so that a digest all agree on
+// Workers compute it from what they decoded, so that a digest all agree on
 // means a plan all agree on, whatever carried it. Not a defence against
 // forgery.
 
@@ -8,12 +9,17 @@
 #define LOCKSTEP_PLAN_DIGEST_H_
 
 #include <string>
+#include <vector>
 
 #include "plan/ir.h"
+#include "plan/words/protocol.h"
 
 namespace lockstep::plan {
 
 std::string DigestOf(const Plan& plan);
+
+// `members` in rank order. session.proto says over which bytes.
+std::string DigestOf(const std::vector<protocol::Member>& members);
 
 }  // namespace lockstep::plan
 

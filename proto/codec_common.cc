@@ -100,12 +100,14 @@ void Write(const protocol::ProcessInfo& from, v1::ProcessInfo* to) {
   to->set_host(ToUtf8(from.host));
   to->set_pid(from.pid);
   to->set_boot_id(ToUtf8(from.boot_id));
+  to->set_start_time(from.start_time);
 }
 
 void Read(const v1::ProcessInfo& from, protocol::ProcessInfo* to, Decoder* d) {
   d->Label("host", from.host(), &to->host);
   d->NotNegative("pid", from.pid(), &to->pid);
   d->Label("boot_id", from.boot_id(), &to->boot_id);
+  to->start_time = from.start_time();
 }
 
 void Write(const protocol::Member& from, v1::Member* to) {
@@ -161,6 +163,7 @@ void Write(const protocol::Evidence& from, v1::Evidence* to) {
   to->set_generation(from.generation.value);
   to->set_kind(WireOf<v1::EvidenceKind>(from.kind));
   to->set_detail(ToUtf8(from.detail));
+  Write(from.process, to->mutable_process());
 }
 
 absl::StatusOr<protocol::Evidence> FromProto(const v1::Evidence& evidence) {
@@ -172,6 +175,9 @@ void Read(const v1::Evidence& from, protocol::Evidence* to, Decoder* d) {
   to->generation = {from.generation()};
   d->Enum("kind", from.kind(), &v1::EvidenceKind_IsValid, &to->kind);
   d->Text("detail", from.detail(), &to->detail);
+  if (from.has_process()) {
+    d->Message("process", true, from.process(), &to->process);
+  }
 }
 
 // --- Decisions and commands -------------------------------------------------

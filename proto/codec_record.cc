@@ -29,6 +29,7 @@ void Write(const record::GenerationAssigned& from,
   to->set_worker(ToUtf8(from.worker.value));
   to->set_generation(from.generation.value);
   to->set_life(from.life);
+  to->set_secret_hash(ToUtf8(from.secret_hash));
 }
 
 void Read(const v1::GenerationAssignedRecord& from,
@@ -36,6 +37,7 @@ void Read(const v1::GenerationAssignedRecord& from,
   d->Name("worker", from.worker(), &to->worker.value);
   to->generation = {from.generation()};
   to->life = from.life();
+  d->Name("secret_hash", from.secret_hash(), &to->secret_hash);
 }
 
 void Write(const record::EpochBegan& from, v1::EpochBeganRecord* to) {
@@ -131,6 +133,47 @@ void Read(const v1::JobArchivedRecord& from, record::JobArchived* to,
 void Write(const record::JobDeleted&, v1::JobDeletedRecord*) {}
 void Read(const v1::JobDeletedRecord&, record::JobDeleted*, Decoder*) {}
 
+void Write(const record::AdoptedMember& from, v1::AdoptedMember* to) {
+  Write(from.member, to->mutable_member());
+  to->set_life(from.life);
+  to->set_secret_hash(ToUtf8(from.secret_hash));
+}
+
+void Read(const v1::AdoptedMember& from, record::AdoptedMember* to,
+          Decoder* d) {
+  d->Message("member", from.has_member(), from.member(), &to->member);
+  to->life = from.life();
+  d->Name("secret_hash", from.secret_hash(), &to->secret_hash);
+}
+
+void Write(const record::JobAdopted& from, v1::JobAdoptedRecord* to) {
+  Write(from.spec, to->mutable_spec());
+  to->set_token_hash(ToUtf8(from.token_hash));
+  to->set_epoch(from.epoch.value);
+  for (const record::AdoptedMember& member : from.members) {
+    Write(member, to->add_members());
+  }
+  to->set_revision(from.revision.value);
+  to->set_digest(ToUtf8(from.digest));
+  WriteNumbers(from.observed_order, to->mutable_observed_order());
+  Write(from.wanted, to->mutable_wanted());
+  to->set_first_step(from.first_step);
+}
+
+void Read(const v1::JobAdoptedRecord& from, record::JobAdopted* to,
+          Decoder* d) {
+  d->Message("spec", from.has_spec(), from.spec(), &to->spec);
+  d->Name("token_hash", from.token_hash(), &to->token_hash);
+  to->epoch = {from.epoch()};
+  d->Each("members", from.members(), kRanksMax, &to->members);
+  to->revision = {from.revision()};
+  d->Name("digest", from.digest(), &to->digest);
+  d->Numbers("observed_order", from.observed_order(), kManyMax,
+             &to->observed_order);
+  d->Message("wanted", from.has_wanted(), from.wanted(), &to->wanted);
+  to->first_step = from.first_step();
+}
+
 // --- The record -------------------------------------------------------------
 
 namespace {
@@ -165,6 +208,9 @@ struct Field {
   }
   auto* operator()(const record::JobDeleted&) {
     return to->mutable_job_deleted();
+  }
+  auto* operator()(const record::JobAdopted&) {
+    return to->mutable_job_adopted();
   }
 };
 
@@ -217,6 +263,9 @@ void Read(const v1::Record& from, record::Record* to, Decoder* d) {
                                           &to->body);
     case M::kJobDeleted:
       return d->Body<record::JobDeleted>("job_deleted", from.job_deleted(),
+                                         &to->body);
+    case M::kJobAdopted:
+      return d->Body<record::JobAdopted>("job_adopted", from.job_adopted(),
                                          &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }

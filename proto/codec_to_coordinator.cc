@@ -16,6 +16,13 @@ void Write(const protocol::ResumeState& from, v1::ResumeState* to) {
   to->set_plan_digest(ToUtf8(from.plan_digest));
   Write(from.position, to->mutable_position());
   to->set_started(from.started);
+  to->set_rank(from.rank);
+  to->set_members_digest(ToUtf8(from.members_digest));
+  WriteNumbers(from.observed_order, to->mutable_observed_order());
+  Write(from.wanted, to->mutable_wanted());
+  to->set_ended(from.ended);
+  to->set_leaving(from.leaving);
+  to->set_first_step(from.first_step);
 }
 
 void Read(const v1::ResumeState& from, protocol::ResumeState* to, Decoder* d) {
@@ -24,6 +31,16 @@ void Read(const v1::ResumeState& from, protocol::ResumeState* to, Decoder* d) {
   d->Name("plan_digest", from.plan_digest(), &to->plan_digest);
   d->Message("position", from.has_position(), from.position(), &to->position);
   to->started = from.started();
+  d->Int("rank", from.rank(), -1, &to->rank);
+  d->Name("members_digest", from.members_digest(), &to->members_digest);
+  d->Numbers("observed_order", from.observed_order(), kManyMax,
+             &to->observed_order);
+  if (from.has_wanted()) {
+    d->Message("wanted", true, from.wanted(), &to->wanted);
+  }
+  to->ended = from.ended();
+  to->leaving = from.leaving();
+  to->first_step = from.first_step();
 }
 
 void Write(const protocol::Hello& from, v1::Hello* to) {
@@ -35,6 +52,7 @@ void Write(const protocol::Hello& from, v1::Hello* to) {
   to->set_token(ToUtf8(from.token));
   Write(from.process, to->mutable_process());
   if (from.resume) Write(*from.resume, to->mutable_resume());
+  to->set_secret(from.secret);
 }
 
 void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
@@ -47,6 +65,7 @@ void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
   d->Secret("token", from.token(), &to->token);
   d->Message("process", from.has_process(), from.process(), &to->process);
   d->Optional("resume", from.has_resume(), from.resume(), &to->resume);
+  d->SessionSecret("secret", from.secret(), &to->secret);
 }
 
 void Write(const protocol::RegisterChunk& from, v1::RegisterChunk* to) {

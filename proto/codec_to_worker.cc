@@ -17,6 +17,7 @@ void Write(const protocol::Welcome& from, v1::Welcome* to) {
   Write(from.spec, to->mutable_spec());
   to->set_resumed(from.resumed);
   to->set_forgot(from.forgot);
+  to->set_secret(from.secret);
 }
 
 void Read(const v1::Welcome& from, protocol::Welcome* to, Decoder* d) {
@@ -24,6 +25,7 @@ void Read(const v1::Welcome& from, protocol::Welcome* to, Decoder* d) {
   d->Message("spec", from.has_spec(), from.spec(), &to->spec);
   to->resumed = from.resumed();
   to->forgot = from.forgot();
+  d->SessionSecret("secret", from.secret(), &to->secret);
 }
 
 void Write(const protocol::Refused& from, v1::Refused* to) {

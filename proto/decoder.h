@@ -33,8 +33,9 @@ namespace lockstep::proto {
 // bounded by the size of a message.
 inline constexpr size_t kNameBytesMax = 4096;  // names, digests, tokens
 inline constexpr size_t kTextBytesMax = 1 << 20;
-inline constexpr size_t kOpaqueBytesMax = 1 << 16;  // handles, verdicts
-inline constexpr int kDimensionsMax = 64;           // of shapes and meshes
+inline constexpr size_t kOpaqueBytesMax = 1 << 16;    // handles, verdicts
+inline constexpr size_t kSessionSecretBytesMax = 64;  // of a Welcome
+inline constexpr int kDimensionsMax = 64;             // of shapes and meshes
 inline constexpr int kRanksMax = 1 << 20;
 inline constexpr int kParametersInChunkMax = 1 << 16;
 inline constexpr int kManyMax = 1 << 24;  // parameters, transfers of a plan
@@ -65,6 +66,10 @@ class Decoder {
   }
   void Opaque(const char* field, const std::string& from, std::string* to) {
     Bytes(field, from, kOpaqueBytesMax, to);
+  }
+  void SessionSecret(const char* field, const std::string& from,
+                     std::string* to) {
+    Bytes(field, from, kSessionSecretBytesMax, to);
   }
 
   // Integers of the wire into [least, INT_MAX].

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "plan/compile.h"
 #include "plan/digest.h"
 
 namespace lockstep::gradient {
@@ -67,9 +68,10 @@ void Reviser::TakePlan(Revision revision) {
     return Pause();
   }
   const std::string digest = plan::DigestOf(*plan);
+  std::vector<uint32_t> order = plan::OrderOf(*plan);
   const absl::Status held = engine_.Hold(*std::move(plan));
   if (held.ok()) {
-    session_.AcceptRevision(revision, digest);
+    session_.AcceptRevision(revision, digest, std::move(order));
   } else if (!absl::IsFailedPrecondition(held)) {
     refused_ = revision;
   }

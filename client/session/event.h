@@ -45,6 +45,8 @@ struct RegisterAll {
 struct AcceptPlan {
   Revision revision;
   std::string digest;
+  // In revisions after the first: plan::OrderOf.
+  std::vector<uint32_t> observed_order = {};
 };
 struct OfferHandles {
   std::vector<protocol::GroupHandle> handles;

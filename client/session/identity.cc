@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/process.h"
 #include "plan/spec_text.h"
 
 namespace lockstep::session {
@@ -19,14 +20,6 @@ namespace {
 
 std::string FirstOf(std::string given, std::string otherwise) {
   return given.empty() ? std::move(otherwise) : std::move(given);
-}
-
-// "" if the file cannot be read: it is the kernel's, and only for people.
-std::string ReadLine(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -96,11 +89,10 @@ std::string ProcessEnvironment(const std::string& name) {
 }
 
 protocol::ProcessInfo ThisProcess() {
-  char host[256] = {};
-  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-  return {.host = FirstOf(host, "localhost"),
+  return {.host = HostName(),
           .pid = getpid(),
-          .boot_id = ReadLine("/proc/sys/kernel/random/boot_id")};
+          .boot_id = BootId(),
+          .start_time = StartTimeOf(getpid())};
 }
 
 absl::StatusOr<JoinOptions> Complete(JoinOptions options,

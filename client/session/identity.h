@@ -29,7 +29,7 @@ using Environment = std::function<std::string(const std::string& name)>;
 // The environment of this process.
 std::string ProcessEnvironment(const std::string& name);
 
-// Host name, process id and the boot id of the running kernel.
+// Host name, process id, start time and the boot id of the running kernel.
 protocol::ProcessInfo ThisProcess();
 
 // Every field filled in that a session needs; `spec` may stay empty.

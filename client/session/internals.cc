@@ -168,7 +168,8 @@ void Session::Internals::Accuse(absl::Span<const int> group,
   driver_->Post(session::Accuse{{.subject = peer.worker,
                                  .generation = peer.generation,
                                  .kind = KindOf(error),
-                                 .detail = std::string(error.message())}});
+                                 .detail = std::string(error.message()),
+                                 .process = peer.process}});
 }
 
 absl::Status Session::Internals::Explain(const std::string& call,

@@ -133,7 +133,8 @@ class Session::Internals {
   absl::StatusOr<plan::Plan> FetchRevision(absl::FunctionRef<bool()> cancelled);
   static bool IsPassing(const absl::Status& fetched);
   // This rank holds it.
-  void AcceptRevision(Revision revision, const std::string& digest);
+  void AcceptRevision(Revision revision, const std::string& digest,
+                      std::vector<uint32_t> observed_order);
   // The answer to `order_wanted`.
   void OfferOrder(const protocol::ReadyOrder& order);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "plan/digest.h"
 
 namespace lockstep::session {
 namespace {
@@ -121,16 +122,31 @@ protocol::Hello Machine::MakeHello() const {
                         .spec = options_.spec,
                         .token = options_.token,
                         .process = options_.process};
-  if (view_.generation.value != 0) {
-    hello.resume = protocol::ResumeState{.epoch = view_.epoch,
-                                         .position = pulse_.position(),
-                                         .started = statements_.started()};
-    if (const auto& ack = statements_.ack()) {
-      hello.resume->revision = ack->revision;
-      hello.resume->plan_digest = ack->digest;
-    }
-  }
+  if (view_.generation.value == 0) return hello;
+  // A coordinator that does not know the job may need it all.
+  hello.spec = view_.spec;
+  hello.resume = MakeResumeState();
+  hello.secret = secret_;
   return hello;
+}
+
+protocol::ResumeState Machine::MakeResumeState() const {
+  protocol::ResumeState resume{.epoch = view_.epoch,
+                               .position = pulse_.position(),
+                               .started = statements_.started(),
+                               .rank = view_.rank,
+                               .wanted = view_.wanted,
+                               .ended = view_.phase == SessionPhase::kEnded,
+                               .leaving = statements_.leave().has_value(),
+                               .first_step = view_.first_step};
+  if (view_.rank >= 0)
+    resume.members_digest = plan::DigestOf(view_.members.items());
+  if (const auto& ack = statements_.ack()) {
+    resume.revision = ack->revision;
+    resume.plan_digest = ack->digest;
+    if (view_.rank == 0) resume.observed_order = observed_order_;
+  }
+  return resume;
 }
 
 absl::Status Machine::NoCoordinator() const {

@@ -140,6 +140,7 @@ class Machine {
   }
   bool NeedsCoordinator() const { return view_.phase < SessionPhase::kRunning; }
   protocol::Hello MakeHello() const;
+  protocol::ResumeState MakeResumeState() const;
   absl::Status NoCoordinator() const;
   View& Change();
 
@@ -152,7 +153,9 @@ class Machine {
   Passes passes_;
   // Pieces of communicators whose last one has not been heard.
   std::map<int, std::vector<std::string>> pieces_;
-  LeaderTerm term_;  // the highest heard
+  LeaderTerm term_;                       // the highest heard
+  std::string secret_;                    // of the newest Welcome that had one
+  std::vector<uint32_t> observed_order_;  // of the plan that was acknowledged
   bool hung_up_ = false;
   absl::Status last_close_;                         // of a stream
   absl::Time give_up_at_ = absl::InfiniteFuture();  // finding a coordinator

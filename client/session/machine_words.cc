@@ -18,6 +18,7 @@ void Machine::Hear(EpochId, const protocol::Welcome& welcome) {
   view.connected = true;
   view.generation = welcome.generation;
   view.spec = welcome.spec;
+  if (!welcome.secret.empty()) secret_ = welcome.secret;
   give_up_at_ = absl::InfiniteFuture();
   dialer_.Welcomed();
   pulse_.Connected(welcome.spec.timeouts.lease / 4);
@@ -157,6 +158,7 @@ void Machine::On(const AcceptPlan& event) {
   if (!InEpoch()) return;
   const protocol::PlanAck ack{event.revision, event.digest};
   statements_.Accept(ack);
+  observed_order_ = event.observed_order;
   State(ack);
 }
 

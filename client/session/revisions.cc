@@ -41,8 +41,10 @@ bool Session::Internals::IsPassing(const absl::Status& status) {
 }
 
 void Session::Internals::AcceptRevision(Revision revision,
-                                        const std::string& digest) {
-  driver_->Post(session::AcceptPlan{revision, digest});
+                                        const std::string& digest,
+                                        std::vector<uint32_t> observed_order) {
+  driver_->Post(
+      session::AcceptPlan{revision, digest, std::move(observed_order)});
 }
 
 void Session::Internals::OfferOrder(const protocol::ReadyOrder& order) {

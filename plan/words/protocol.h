@@ -79,11 +79,19 @@ struct Position {
   auto operator<=>(const Position&) const = default;
 };
 
-// Where a process runs. For people, and for evidence of its death.
+// Which process it is, and where. For people, and for evidence of its death.
 struct ProcessInfo {
   std::string host;
   int64_t pid = 0;
   std::string boot_id;
+  // In clock ticks since boot: field 22 of /proc/PID/stat. The kernel uses a
+  // pid again, but not with the same start time.
+  uint64_t start_time = 0;
+
+  // True if no other process is equal to it.
+  bool identifies() const {
+    return pid != 0 && start_time != 0 && !boot_id.empty();
+  }
   bool operator==(const ProcessInfo&) const = default;
 };
 
@@ -117,6 +125,18 @@ struct Cause {
   bool operator==(const Cause&) const = default;
 };
 
+// What an operator wants of the job: the whole of it, the newest word replaces
+// all earlier ones. A rank holds what is wanted when it enters a verdict, and
+// all act at the step whose verdict shows that every rank holds this same word
+// (client/gradient/command_gate.h says why it must be the same).
+struct Wanted {
+  std::vector<Command> commands;  // ascending, each once
+  std::string reason;             // for people
+  // Of the job's words, 1, 2, 3, ...; 0: nothing was ever wanted.
+  uint64_t number = 0;
+  bool operator==(const Wanted&) const = default;
+};
+
 // --- Worker to coordinator --------------------------------------------------
 
 // What a resuming worker still holds.
@@ -126,6 +146,18 @@ struct ResumeState {
   std::string plan_digest;  // empty before a plan was acknowledged
   Position position;
   bool started = false;  // Start was heard in this epoch
+
+  // What a coordinator that does not know the job needs to adopt its epoch
+  // (docs/decisions/0017-adoption-of-running-jobs.md).
+  int rank = -1;               // -1: in no epoch
+  std::string members_digest;  // plan::DigestOf(members); empty: in no epoch
+  // The rest of the input of `plan_digest`, as in record::PlanAdopted: stated
+  // by rank 0, in revisions after the first.
+  std::vector<uint32_t> observed_order;
+  Wanted wanted;            // the newest heard
+  bool ended = false;       // the epoch is over for this worker
+  bool leaving = false;     // Leave was stated and is not answered yet
+  uint64_t first_step = 0;  // as in EpochFormed
   bool operator==(const ResumeState&) const = default;
 };
 
@@ -133,14 +165,15 @@ struct Hello {
   uint32_t version = kVersion;
   WorkerName worker;
   Generation generation;  // 0: never welcomed yet
-  // Drawn at random once for each life, never 0, the same in all its Hellos: a
-  // life whose Welcome was lost says Hello with generation 0 again, and must
-  // get the generation it was given, not be taken for a newcomer.
+  // The worker's incarnation: drawn at random once for each life, never 0, the
+  // same in all its Hellos. A worker whose Welcome was lost says Hello with
+  // generation 0 again and is told its generation again.
   uint64_t life = 0;
   std::optional<JobSpec> spec;  // creates the job, or must equal its spec
   std::string token;            // of the job; empty if it has none
   ProcessInfo process;
   std::optional<ResumeState> resume;  // with a generation
+  std::string secret;  // of the newest Welcome that had one; with a generation
   bool operator==(const Hello&) const = default;
 };
 
@@ -227,9 +260,13 @@ enum class EvidenceKind : uint8_t {
 
 struct Evidence {
   WorkerName subject;
-  Generation generation;  // 0: whichever life the accuser knew last
+  // 0: the accuser does not know it, as a launcher; then `process` says which
+  // life is meant.
+  Generation generation;
   EvidenceKind kind = EvidenceKind::kExited;
   std::string detail;  // "killed by signal 9"
+  // Proof (kExited) has effect only if it names the process of the member.
+  ProcessInfo process;
   bool operator==(const Evidence&) const = default;
 };
 
@@ -321,6 +358,9 @@ struct Welcome {
   // The coordinator does not have this rank's registration (it restarted, say):
   // state it again, even after Start.
   bool forgot = false;
+  // Authenticates each later Hello of this generation. In answer to a Hello of
+  // generation 0 only, each time another; empty: the former one holds.
+  std::string secret;
   bool operator==(const Welcome&) const = default;
 };
 
@@ -358,18 +398,6 @@ struct GroupHandles {
 
 struct Start {
   bool operator==(const Start&) const = default;
-};
-
-// What an operator wants of the job: the whole of it, the newest word replaces
-// all earlier ones. A rank holds what is wanted when it enters a verdict, and
-// all act at the step whose verdict shows that every rank holds this same word
-// (client/gradient/command_gate.h says why it must be the same).
-struct Wanted {
-  std::vector<Command> commands;  // ascending, each once
-  std::string reason;             // for people
-  // Of the job's words, 1, 2, 3, ...; 0: nothing was ever wanted.
-  uint64_t number = 0;
-  bool operator==(const Wanted&) const = default;
 };
 
 // Say in which order gradients become complete in the next step (ReadyOrder),

@@ -25,10 +25,12 @@ struct JobCreated {
   bool operator==(const JobCreated&) const = default;
 };
 
+// A generation, or another secret for the newest one: its Welcome was lost.
 struct GenerationAssigned {
   WorkerName worker;
   Generation generation;
-  uint64_t life = 0;  // of the Hello that asked for it
+  uint64_t life = 0;        // of the Hello that asked for it
+  std::string secret_hash;  // of Welcome::secret: its SHA-256
   bool operator==(const GenerationAssigned&) const = default;
 };
 
@@ -92,9 +94,33 @@ struct JobDeleted {
   bool operator==(const JobDeleted&) const = default;
 };
 
+// A member of an epoch that is adopted: as it was welcomed elsewhere.
+struct AdoptedMember {
+  protocol::Member member;
+  uint64_t life = 0;
+  std::string secret_hash;
+  bool operator==(const AdoptedMember&) const = default;
+};
+
+// A running job that this coordinator did not know, as its workers offered it:
+// one record, so that it is adopted whole or not at all. Takes the place of a
+// job of the same spec that has had no epoch.
+struct JobAdopted {
+  JobSpec spec;
+  std::string token_hash;  // empty: the job has no token
+  EpochId epoch;
+  std::vector<AdoptedMember> members;  // in rank order
+  Revision revision;                   // 0: no plan yet
+  std::string digest;                  // of the plan
+  std::vector<uint32_t> observed_order;
+  protocol::Wanted wanted;
+  uint64_t first_step = 0;  // as in EpochFormed
+  bool operator==(const JobAdopted&) const = default;
+};
+
 using Body = std::variant<JobCreated, GenerationAssigned, EpochBegan,
                           PlanAdopted, EpochEnded, JobEnded, WorkerLeft,
-                          CommandsWanted, JobArchived, JobDeleted>;
+                          CommandsWanted, JobArchived, JobDeleted, JobAdopted>;
 
 struct Record {
   uint64_t number = 0;  // 1, 2, 3, ... over all jobs of a coordinator

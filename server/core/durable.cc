@@ -2,6 +2,7 @@
 
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 
@@ -10,6 +11,26 @@ namespace {
 
 absl::Status CannotFollow(const std::string& why) {
   return absl::InvalidArgumentError(why);
+}
+
+void Adopt(const record::JobAdopted& adopted, DurableJob* job) {
+  *job = {.spec = adopted.spec,
+          .token_hash = adopted.token_hash,
+          .epoch = adopted.epoch,
+          .epoch_lives = true,
+          .first_step = adopted.first_step,
+          .steps = adopted.first_step,
+          .revision = adopted.revision,
+          .plan_digest = adopted.digest,
+          .observed_order = adopted.observed_order,
+          .wanted = adopted.wanted,
+          .adopted = true};
+  std::vector<protocol::Member> members;
+  for (const auto& [member, life, secret_hash] : adopted.members) {
+    job->bearers[member.worker] = {member.generation, life, secret_hash};
+    members.push_back(member);
+  }
+  job->members = std::move(members);
 }
 
 // Applies a record's body to the one job it is about.
@@ -22,12 +43,14 @@ struct Change {
 
   absl::Status operator()(const record::GenerationAssigned& body) const {
     Bearer& newest = job.bearers[body.worker];
-    if (body.generation <= newest.generation) {
+    const bool another_secret = body.generation == newest.generation &&
+                                body.life == newest.life && body.life != 0;
+    if (body.generation <= newest.generation && !another_secret) {
       return CannotFollow(absl::StrFormat(
           "generation %d of %s follows generation %d", body.generation.value,
           body.worker.value, newest.generation.value));
     }
-    newest = {body.generation, body.life};
+    newest = {body.generation, body.life, body.secret_hash};
     return absl::OkStatus();
   }
 
@@ -46,6 +69,7 @@ struct Change {
     job.plan_digest.clear();
     job.observed_order.clear();
     job.left.clear();
+    job.adopted = false;
     return absl::OkStatus();
   }
 
@@ -105,6 +129,21 @@ struct Change {
     return CannotFollow("the job is not over");
   }
 
+  // Nobody can have been told of an epoch of the job that it takes the place
+  // of.
+  absl::Status operator()(const record::JobAdopted& body) const {
+    if (job.epoch.value != 0) {
+      return CannotFollow(
+          absl::StrFormat("epoch %d is adopted, but the job has had epoch %d",
+                          body.epoch.value, job.epoch.value));
+    }
+    if (body.spec != job.spec || body.token_hash != job.token_hash) {
+      return CannotFollow("a job with another spec or token is adopted");
+    }
+    Adopt(body, &job);
+    return absl::OkStatus();
+  }
+
   bool Lives(EpochId epoch) const {
     return job.epoch_lives && job.epoch == epoch;
   }
@@ -140,6 +179,10 @@ absl::Status ApplyAfterEnd(std::map<JobName, DurableJob>::iterator job,
 absl::Status ApplyBody(const record::Record& record, DurableState* state) {
   const auto found = state->jobs.find(record.job);
   if (found == state->jobs.end()) {
+    if (const auto* adopted = std::get_if<record::JobAdopted>(&record.body)) {
+      Adopt(*adopted, &state->jobs[record.job]);
+      return absl::OkStatus();
+    }
     const auto* created = std::get_if<record::JobCreated>(&record.body);
     if (created == nullptr) return CannotFollow("the job was never created");
     state->jobs[record.job] = {.spec = created->spec,

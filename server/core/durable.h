@@ -31,8 +31,9 @@ namespace lockstep::core {
 
 // A life of a worker, as the job knows it for good.
 struct Bearer {
-  Generation generation;
-  uint64_t life = 0;  // Hello::life
+  Generation generation;    // 0: never given
+  uint64_t life = 0;        // Hello::life
+  std::string secret_hash;  // of its Welcome (secret.h)
   bool operator==(const Bearer&) const = default;
 };
 
@@ -61,7 +62,8 @@ struct DurableJob {
   protocol::Cause cause;                  // of the last epoch's end
   std::optional<record::JobEnded> ended;  // the job is over
   uint64_t ended_by = 0;                  // the number of that record
-  JobName archived_as;  // the name it is kept under; empty: the spec's
+  JobName archived_as;   // the name it is kept under; empty: the spec's
+  bool adopted = false;  // ... in the newest epoch, as its workers offered it
   bool operator==(const DurableJob&) const = default;
 };
 
@@ -83,7 +85,8 @@ struct DurableState {
 // InvalidArgument, and nothing changed, for a record that cannot follow: out of
 // number, of an unknown or finished job, an epoch or generation that does not
 // grow, a plan or an end of an epoch that is not alive, the end of the memory
-// of a job that is not over.
+// of a job that is not over, a job adopted in the place of one that has had an
+// epoch.
 absl::Status Apply(const record::Record& record, DurableState* state);
 
 }  // namespace lockstep::core

@@ -162,6 +162,8 @@ TEST_F(EveryFieldTest, RefusesACountThatAnIntCannotHold) {
       "lockstep.v1.Announce.parameters", "lockstep.v1.Submitted.parameters",
       "lockstep.v1.Decision.parameter", "lockstep.v1.Decision.announcers",
       "lockstep.v1.PlanAdoptedRecord.observed_order",
+      "lockstep.v1.JobAdoptedRecord.observed_order",
+      "lockstep.v1.ResumeState.observed_order",
       // Another version: judged by the coordinator, with a better message.
       "lockstep.v1.Hello.version"};
   Refuses([&](const FieldDescriptor* field, Spoil* spoil) {

@@ -158,6 +158,10 @@ inline void FillShape(Source& s, std::vector<int64_t>& v) {
   v.resize(s.Count());
   for (int64_t& size : v) size = static_cast<int64_t>(s.Number(1 << 19));
 }
+// Of a session: at most 64 bytes.
+inline void FillSecret(Source& s, std::string& v) {
+  v = s.Text().substr(0, 64);
+}
 // A number or, one time in four, "none".
 inline void FillIndex(Source& s, int& v) {
   Fill(s, v);
@@ -237,8 +241,8 @@ inline void Fill(Source& s, protocol::Position& v) {
   All(s, step, phase);
 }
 inline void Fill(Source& s, protocol::ProcessInfo& v) {
-  auto& [host, pid, boot_id] = v;
-  All(s, host, pid, boot_id);
+  auto& [host, pid, boot_id, start_time] = v;
+  All(s, host, pid, boot_id, start_time);
 }
 inline void Fill(Source& s, protocol::Member& v) {
   auto& [worker, generation, process] = v;
@@ -248,14 +252,23 @@ inline void Fill(Source& s, protocol::Cause& v) {
   auto& [kind, workers, message] = v;
   All(s, kind, workers, message);
 }
+inline void Fill(Source& s, protocol::Wanted& v) {
+  auto& [commands, reason, number] = v;
+  All(s, commands, reason, number);
+}
 inline void Fill(Source& s, protocol::ResumeState& v) {
-  auto& [epoch, revision, plan_digest, position, started] = v;
-  All(s, epoch, revision, plan_digest, position, started);
+  auto& [epoch, revision, plan_digest, position, started, rank, members_digest,
+         observed_order, wanted, ended, leaving, first_step] = v;
+  All(s, epoch, revision, plan_digest, position, started, members_digest,
+      observed_order, wanted, ended, leaving, first_step);
+  FillIndex(s, rank);
 }
 inline void Fill(Source& s, protocol::Hello& v) {
-  auto& [version, worker, generation, life, spec, token, process, resume] = v;
+  auto& [version, worker, generation, life, spec, token, process, resume,
+         secret] = v;
   version = protocol::kVersion;
   All(s, worker, generation, life, spec, token, process, resume);
+  FillSecret(s, secret);
 }
 inline void Fill(Source& s, protocol::RegisterChunk& v) {
   auto& [index, last, parameters] = v;
@@ -293,8 +306,8 @@ inline void Fill(Source& s, protocol::Busy& v) {
   All(s, reason, max);
 }
 inline void Fill(Source& s, protocol::Evidence& v) {
-  auto& [subject, generation, kind, detail] = v;
-  All(s, subject, generation, kind, detail);
+  auto& [subject, generation, kind, detail, process] = v;
+  All(s, subject, generation, kind, detail, process);
 }
 inline void Fill(Source& s, protocol::LocalFailure& v) {
   auto& [step, call, code, message] = v;
@@ -328,10 +341,6 @@ inline void Fill(Source& s, protocol::Held& v) {
   auto& [first, decisions] = v;
   All(s, first, decisions);
 }
-inline void Fill(Source& s, protocol::Wanted& v) {
-  auto& [commands, reason, number] = v;
-  All(s, commands, reason, number);
-}
 inline void Fill(Source& s, protocol::OrderWanted& v) {
   auto& [revision] = v;
   All(s, revision);
@@ -341,8 +350,9 @@ inline void Fill(Source& s, protocol::Decide& v) {
   All(s, first, decisions);
 }
 inline void Fill(Source& s, protocol::Welcome& v) {
-  auto& [generation, spec, resumed, forgot] = v;
+  auto& [generation, spec, resumed, forgot, secret] = v;
   All(s, generation, spec, resumed, forgot);
+  FillSecret(s, secret);
 }
 inline void Fill(Source& s, protocol::Refused& v) {
   auto& [code, message] = v;
@@ -379,8 +389,8 @@ inline void Fill(Source& s, record::JobCreated& v) {
   All(s, spec, token_hash);
 }
 inline void Fill(Source& s, record::GenerationAssigned& v) {
-  auto& [worker, generation, life] = v;
-  All(s, worker, generation, life);
+  auto& [worker, generation, life, secret_hash] = v;
+  All(s, worker, generation, life, secret_hash);
 }
 inline void Fill(Source& s, record::EpochBegan& v) {
   auto& [epoch, members, first_step] = v;
@@ -407,6 +417,16 @@ inline void Fill(Source& s, record::JobArchived& v) {
   All(s, as);
 }
 inline void Fill(Source&, record::JobDeleted&) {}
+inline void Fill(Source& s, record::AdoptedMember& v) {
+  auto& [member, life, secret_hash] = v;
+  All(s, member, life, secret_hash);
+}
+inline void Fill(Source& s, record::JobAdopted& v) {
+  auto& [spec, token_hash, epoch, members, revision, digest, observed_order,
+         wanted, first_step] = v;
+  All(s, spec, token_hash, epoch, members, revision, digest, observed_order,
+      wanted, first_step);
+}
 inline void Fill(Source& s, record::JobEnded& v) {
   auto& [outcome, cause] = v;
   All(s, outcome, cause);

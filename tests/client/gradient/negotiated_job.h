@@ -74,8 +74,13 @@ class NegotiatedJob : public testing::Test {
           .job = {spec_.name},
           .evidence = {.subject = {NameOf(worker)},
                        .kind = protocol::EvidenceKind::kExited,
-                       .detail = "killed by signal 9"}};
+                       .detail = "killed by signal 9",
+                       .process = ProcessOf(worker)}};
     });
+  }
+
+  static protocol::ProcessInfo ProcessOf(int worker) {
+    return {"host", worker + 1, "boot", 1};
   }
 
   static std::string NameOf(int worker) {
@@ -107,7 +112,7 @@ class NegotiatedJob : public testing::Test {
          .make_transport =
              [this, worker](const JobSpec&) { return MakeTransport(worker); },
          .clock = clock_,
-         .process = {"host", worker, "boot"},
+         .process = ProcessOf(worker),
          .life = ++lives_});
     if (!session.ok()) return session.status();
     auto sync = GradientSync::Create(**session);

@@ -174,7 +174,7 @@ class ShardedJobTest : public JobFixture {
                     return transport::MakeInprocTransport(&hub_);
                   },
                   .clock = clock_,
-                  .process = {"host", 1, "boot"},
+                  .process = {"host", 1, "boot", 1},
                   .life = ++lives_});
   }
 
@@ -205,7 +205,8 @@ class ShardedJobTest : public JobFixture {
           .job = {"job"},
           .evidence = {.subject = name,
                        .kind = protocol::EvidenceKind::kExited,
-                       .detail = "killed by signal 9"}};
+                       .detail = "killed by signal 9",
+                       .process = {"host", 1, "boot", 1}}};
     });
   }
   absl::Status Ask(JobCommand command) {

@@ -122,6 +122,8 @@ TEST(IdentityTest, ThisProcessSaysWhereItRuns) {
   EXPECT_FALSE(here.host.empty());
   EXPECT_GT(here.pid, 0);
   EXPECT_EQ(here.boot_id.size(), 36u);
+  EXPECT_TRUE(here.identifies());
+  EXPECT_EQ(ThisProcess(), here);
 }
 
 }  // namespace

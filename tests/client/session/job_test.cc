@@ -17,6 +17,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+const protocol::ProcessInfo kProcess{"host", 1, "boot", 1};
+
 // A transport whose process dies when it is asked to connect.
 class DyingTransport : public transport::Transport {
  public:
@@ -68,7 +70,7 @@ class JobTest : public JobFixture {
                         return MakeTransport(worker);
                       },
                   .clock = clock_,
-                  .process = {"host", 1, "boot"},
+                  .process = kProcess,
                   .life = ++lives_});
   }
 
@@ -89,7 +91,8 @@ class JobTest : public JobFixture {
           .job = {"job"},
           .evidence = {.subject = {worker},
                        .kind = protocol::EvidenceKind::kExited,
-                       .detail = "killed by signal 9"}};
+                       .detail = "killed by signal 9",
+                       .process = kProcess}};
     });
   }
 

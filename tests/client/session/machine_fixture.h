@@ -96,8 +96,8 @@ class MachineTest : public testing::Test {
   }
 
   static SharedList<protocol::Member> Members() {
-    return {{{"a"}, {2}, {"host-a", 11, "boot"}},
-            {{"b"}, {3}, {"host-b", 12, "boot"}}};
+    return {{{"a"}, {2}, {"host-a", 11, "boot", 1}},
+            {{"b"}, {3}, {"host-b", 12, "boot", 2}}};
   }
 
   static Moved MovedTo(uint64_t step) {

@@ -1,5 +1,6 @@
 #include "client/session/machine.h"
 
+#include "plan/digest.h"
 #include "tests/client/session/machine_fixture.h"
 
 namespace lockstep::session {
@@ -165,6 +166,82 @@ TEST_F(MachineTest, SaysTheSameHelloUntilItIsWelcomed) {
       7u);
 }
 
+TEST_F(MachineTest, ProvesEachResumeWithTheNewestSecret) {
+  Step(0, Begin{});
+  Step(0, StreamOpened{1});
+  const auto hello_after = [this](double seconds, uint64_t stream) {
+    Step(seconds, StreamClosed{stream, absl::UnavailableError("cut")});
+    Step(seconds + 0.5, Wake{});
+    const Effects effects =
+        machine_->Step(At(seconds + 0.5), StreamOpened{stream + 1});
+    return std::get<protocol::Hello>(std::get<SendOn>(effects[0]).message.body);
+  };
+  Hear(0, 1,
+       protocol::Welcome{.generation = {3}, .spec = Spec(), .secret = "s"}, 0);
+  EXPECT_EQ(hello_after(1, 1).secret, "s");
+  Hear(1.5, 2,
+       protocol::Welcome{.generation = {3}, .spec = Spec(), .resumed = true},
+       0);
+  EXPECT_EQ(hello_after(2, 2).secret, "s") << "an empty one changes nothing";
+  Hear(2.5, 3,
+       protocol::Welcome{.generation = {3}, .spec = Spec(), .secret = "t"}, 0);
+  EXPECT_EQ(hello_after(3, 3).secret, "t");
+}
+
+// All that a coordinator needs that does not know the job.
+TEST_F(MachineTest, StatesItsWholeEpochWhenItResumes) {
+  Running();
+  Hear(0, 1, protocol::Wanted{{Command::kPause}, "", 5});
+  const auto resume_after = [this](double seconds, uint64_t stream) {
+    Step(seconds, StreamClosed{stream, absl::UnavailableError("cut")});
+    Step(seconds + 0.5, Wake{});
+    const Effects effects =
+        machine_->Step(At(seconds + 0.5), StreamOpened{stream + 1});
+    return std::get<protocol::Hello>(std::get<SendOn>(effects[0]).message.body);
+  };
+  const protocol::Hello hello = resume_after(1, 1);
+  EXPECT_EQ(hello.spec, Spec()) << "though the user gave none";
+  EXPECT_EQ(hello.resume->epoch, EpochId{1});
+  EXPECT_EQ(hello.resume->revision, Revision{1});
+  EXPECT_EQ(hello.resume->plan_digest, "abc");
+  EXPECT_TRUE(hello.resume->started);
+  EXPECT_EQ(hello.resume->rank, 1);
+  EXPECT_EQ(hello.resume->members_digest, plan::DigestOf(Members().items()));
+  EXPECT_EQ(hello.resume->wanted.number, 5u);
+  EXPECT_FALSE(hello.resume->ended);
+  EXPECT_FALSE(hello.resume->leaving);
+  Step(1.6, LeaveNow{{true, 20, ""}});
+  EXPECT_TRUE(resume_after(1.7, 2).resume->leaving);
+}
+
+TEST_F(MachineTest, RankZeroStatesTheOrderOfALaterRevision) {
+  Welcomed();
+  Hear(0, 1, protocol::EpochFormed{0, {Members()[1], Members()[0]}});
+  Hear(0, 1, protocol::PlanReady{{1}, "abc"});
+  Step(0, AcceptPlan{{1}, "abc"});
+  Hear(0, 1, protocol::PlanReady{{2}, "def"});
+  Step(0, AcceptPlan{{2}, "def", {1, 0}});
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  Step(1.5, Wake{});
+  const Effects effects = machine_->Step(At(1.5), StreamOpened{2});
+  const auto& resume =
+      std::get<protocol::Hello>(std::get<SendOn>(effects[0]).message.body)
+          .resume;
+  EXPECT_EQ(resume->revision, Revision{2});
+  EXPECT_EQ(resume->observed_order, (std::vector<uint32_t>{1, 0}));
+}
+
+TEST_F(MachineTest, SaysThatItsEpochIsOverWhenItResumes) {
+  Running();
+  HearEnd(0.1, 1, CauseKind::kLeft, "x");
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  Step(1.5, Wake{});
+  const Effects effects = machine_->Step(At(1.5), StreamOpened{2});
+  EXPECT_TRUE(
+      std::get<protocol::Hello>(std::get<SendOn>(effects[0]).message.body)
+          .resume->ended);
+}
+
 TEST_F(MachineTest, StatesAgainWhatMayHaveBeenLost) {
   Planned();
   Step(0, DataPlaneConnected{});
@@ -289,7 +366,8 @@ TEST_F(MachineTest, ProofOfAMembersDeathEndsTheEpochAtOnce) {
   EXPECT_EQ(Step(1, Accuse{{{"a"},
                             {2},
                             protocol::EvidenceKind::kExited,
-                            "killed by signal 9"}}),
+                            "killed by signal 9",
+                            Members()[0].process}}),
             "send 1: evidence against a: killed by signal 9");
   EXPECT_EQ(view().phase, SessionPhase::kEnded);
   EXPECT_THAT(view().status.message(), HasSubstr("rank 0 (a) died"));
@@ -297,7 +375,18 @@ TEST_F(MachineTest, ProofOfAMembersDeathEndsTheEpochAtOnce) {
 
 TEST_F(MachineTest, ProofOfAFormerLifesDeathEndsNothing) {
   Running();
-  Step(1, Accuse{{{"a"}, {1}, protocol::EvidenceKind::kExited, "long ago"}});
+  for (const Generation& generation : {Generation{0}, Generation{1}}) {
+    Step(1, Accuse{{{"a"},
+                    generation,
+                    protocol::EvidenceKind::kExited,
+                    "long ago",
+                    Members()[0].process}});
+  }
+  protocol::ProcessInfo former = Members()[0].process;
+  --former.start_time;
+  Step(1,
+       Accuse{
+           {{"a"}, {2}, protocol::EvidenceKind::kExited, "long ago", former}});
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
 }
 

@@ -67,6 +67,12 @@ struct DescribeRecord {
   std::string operator()(const record::CommandsWanted& r) const {
     return absl::StrCat("wanted: ", Names(r.wanted.commands));
   }
+  std::string operator()(const record::JobAdopted& r) const {
+    std::vector<protocol::Member> members;
+    for (const auto& adopted : r.members) members.push_back(adopted.member);
+    return absl::StrCat("job ", r.spec.name, " is adopted in epoch ",
+                        r.epoch.value, ": ", Names(members));
+  }
 };
 
 struct DescribeBody {

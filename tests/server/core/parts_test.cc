@@ -292,6 +292,11 @@ TEST_F(DurableTest, RefusesWhatCannotFollowAndStaysAsItWas) {
   EXPECT_FALSE(Next(record::EpochEnded{{1}, {}}).ok());
   ASSERT_TRUE(Next(record::GenerationAssigned{W(1), {2}}).ok());
   EXPECT_FALSE(Next(record::GenerationAssigned{W(1), {2}}).ok());
+  ASSERT_TRUE(Next(record::GenerationAssigned{W(1), {3}, 7, "hash"}).ok());
+  EXPECT_FALSE(Next(record::GenerationAssigned{W(1), {3}, 8, "other"}).ok());
+  ASSERT_TRUE(Next(record::GenerationAssigned{W(1), {3}, 7, "other"}).ok())
+      << "another secret for the same life";
+  EXPECT_FALSE(Next(record::GenerationAssigned{W(1), {2}, 7, "hash"}).ok());
   ASSERT_TRUE(Next(record::EpochBegan{{4}, {}}).ok());
   EXPECT_FALSE(Next(record::EpochBegan{{5}, {}}).ok()) << "the 4th lives";
   ASSERT_TRUE(Next(record::PlanAdopted{{4}, {1}, "d"}).ok());
@@ -303,6 +308,35 @@ TEST_F(DurableTest, RefusesWhatCannotFollowAndStaysAsItWas) {
   const DurableState before = state_;
   EXPECT_FALSE(Next(record::GenerationAssigned{W(1), {9}}).ok());
   EXPECT_TRUE(state_ == before);
+}
+
+TEST_F(DurableTest, AnAdoptedJobTakesThePlaceOfOneWithoutAnEpoch) {
+  const record::JobAdopted adopted{.spec = SpecOf(1),
+                                   .epoch = {4},
+                                   .members = {{{W(1), {3}, {}}, 7, "hash"}},
+                                   .revision = {2},
+                                   .digest = "d",
+                                   .observed_order = {1, 0},
+                                   .wanted = {.number = 5}};
+  ASSERT_TRUE(Next(record::JobCreated{SpecOf(1), ""}).ok());
+  ASSERT_TRUE(Next(record::GenerationAssigned{W(1), {3}, 8, "other"}).ok());
+  record::JobAdopted other = adopted;
+  other.spec.seed = 4711;
+  EXPECT_FALSE(Next(other).ok());
+  other = adopted;
+  other.token_hash = "t";
+  EXPECT_FALSE(Next(other).ok());
+  ASSERT_TRUE(Next(adopted).ok());
+  const DurableJob& job = state_.jobs.begin()->second;
+  EXPECT_EQ(job.bearers.at(W(1)), (Bearer{{3}, 7, "hash"}));
+  EXPECT_TRUE(job.epoch_lives && job.adopted);
+  EXPECT_EQ(job.epoch, EpochId{4});
+  EXPECT_EQ(job.plan_digest, "d");
+  EXPECT_EQ(job.observed_order, (std::vector<uint32_t>{1, 0}));
+  EXPECT_EQ(job.wanted.number, 5u);
+  EXPECT_FALSE(Next(adopted).ok()) << "it has an epoch";
+  ASSERT_TRUE(Next(record::EpochEnded{{4}, {}}).ok());
+  EXPECT_FALSE(Next(adopted).ok()) << "it has had one";
 }
 
 TEST_F(DurableTest, RefusesAGapInTheNumbers) {

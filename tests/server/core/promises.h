@@ -198,6 +198,9 @@ class Promises {
   void Persisted(JobSeen& job, const record::JobDeleted&) { job = {}; }
   void Persisted(JobSeen& job, const record::GenerationAssigned& r) {
     EXPECT_GT(r.generation, job.generations[r.worker]);
+  void Persisted(JobSeen&, const record::JobAdopted&) {
+    ADD_FAILURE() << "these coordinators know all jobs";
+  }
     job.generations[r.worker] = r.generation;
     job.lives_of[r.worker] = {.heard = now_};
   }

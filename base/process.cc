@@ -1,0 +1,46 @@
+#include "base/process.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace lockstep {
+
+std::string HostName() {
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  return host[0] == '\0' ? "localhost" : host;
+}
+
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+uint64_t StartTimeOf(pid_t pid) {
+  // Field 2 is the program's name in parentheses and may hold anything; state,
+  // field 3, follows the last of them.
+  constexpr size_t kStartTime = 22 - 3;
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  const std::string stat((std::istreambuf_iterator<char>(file)), {});
+  const size_t name_end = stat.rfind(") ");
+  if (name_end == std::string::npos) return 0;
+  const std::vector<std::string> fields =
+      absl::StrSplit(stat.substr(name_end + 2), ' ');
+  uint64_t start_time = 0;
+  if (fields.size() <= kStartTime ||
+      !absl::SimpleAtoi(fields[kStartTime], &start_time)) {
+    return 0;
+  }
+  return start_time;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#include "base/process.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+TEST(ProcessTest, AProcessKeepsItsStartTime) {
+  const uint64_t start = StartTimeOf(getpid());
+  EXPECT_GT(start, 0u);
+  EXPECT_EQ(StartTimeOf(getpid()), start);
+  EXPECT_GT(StartTimeOf(getppid()), 0u);
+}
+
+// A program may call itself what it likes.
+TEST(ProcessTest, TheNameInTheLineDoesNotMatter) {
+  const uint64_t start = StartTimeOf(getpid());
+  char name[16] = {};
+  ASSERT_EQ(prctl(PR_GET_NAME, name), 0);
+  ASSERT_EQ(prctl(PR_SET_NAME, ") R 1 2) S 3"), 0);
+  EXPECT_EQ(StartTimeOf(getpid()), start);
+  prctl(PR_SET_NAME, name);
+}
+
+TEST(ProcessTest, AChildHasAStartTimeUntilItWasWaitedFor) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT),
+            0);
+  EXPECT_GE(StartTimeOf(child), StartTimeOf(getpid()));
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(StartTimeOf(child), 0u);
+}
+
+}  // namespace
+}  // namespace lockstep
