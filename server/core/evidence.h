@@ -1,9 +1,16 @@
 // How much a claim about another process weighs.
 //
-//   exited, of the life that holds the name     proof: it is dead, at once
-//   reset or silent data socket                 a hint: it may yet answer
-//   of a former life, of who has gone, of a
-//   name that nobody bears                      nothing
+//   exited, and it is the member's process      proof: it is dead, at once
+//   reset or silent data socket, and it is
+//   the member's generation                     a hint: it may yet answer
+//   of a member that has gone                   nothing
+//   of another process or generation, of a
+//   name that nobody bears                      nothing; it is noted
+//
+// A launcher knows the processes that it started, not whether the coordinator
+// took them for members: a second launch of a running job has the names of its
+// workers. So proof names the process. What the accuser knows of the generation
+// must be right too.
 //
 // A hint becomes an *accusation*: if the accused has neither died nor gone when
 // its time to answer ends, it lives, and it is the link that is broken. Of a
@@ -24,16 +31,22 @@
 
 namespace lockstep::core {
 
-enum class Weight { kNothing, kHint, kProof };
+enum class Weight { kNothing, kStranger, kHint, kProof };
 
 // `subject` may be nullptr: nobody of that name.
 inline Weight Weigh(const protocol::Evidence& evidence, const Worker* subject) {
-  const bool about_this_life = subject != nullptr && subject->seated() &&
-                               (evidence.generation.value == 0 ||
-                                evidence.generation == subject->generation);
-  if (!about_this_life) return Weight::kNothing;
-  return evidence.kind == protocol::EvidenceKind::kExited ? Weight::kProof
-                                                          : Weight::kHint;
+  if (subject == nullptr) return Weight::kStranger;
+  const bool is_proof = evidence.kind == protocol::EvidenceKind::kExited;
+  const bool same_generation = evidence.generation == subject->generation;
+  const bool same_process =
+      evidence.process.identifies() && evidence.process == subject->process;
+  const bool is_about_it =
+      is_proof
+          ? same_process && (same_generation || evidence.generation.value == 0)
+          : same_generation;
+  if (!is_about_it) return Weight::kStranger;
+  if (!subject->seated()) return Weight::kNothing;
+  return is_proof ? Weight::kProof : Weight::kHint;
 }
 
 struct Accusation {

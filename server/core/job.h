@@ -172,6 +172,8 @@ class Job {
 
   // --- What members say (job_stages.cc) ---
   void Deliver(int rank, const protocol::ToCoordinatorBody& body, Turn& turn);
+  void NoteStranger(const protocol::Evidence& evidence, const Worker* subject,
+                    Turn& turn);
   void On(int rank, const protocol::RegisterChunk& message, Turn& turn);
   void On(int rank, const protocol::PlanAck& message, Turn& turn);
   void On(int rank, const protocol::PublishHandles& message, Turn& turn);

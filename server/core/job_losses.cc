@@ -81,7 +81,10 @@ void Job::ForgetDeadlineIfNobodyIsHere() {
 void Job::Consider(const protocol::Evidence& evidence,
                    const WorkerName& accuser, Turn& turn) {
   Worker* subject = roster_.Find(evidence.subject);
-  switch (over() ? Weight::kNothing : Weigh(evidence, subject)) {
+  const Weight weight = Weigh(evidence, subject);
+  if (over() && weight != Weight::kNothing) return;
+  switch (weight) {
+    case Weight::kStranger: return NoteStranger(evidence, subject, turn);
     case Weight::kNothing: return AddProof(evidence, subject, turn);
     case Weight::kProof:
       subject->exited = evidence.detail.empty() ? "no detail" : evidence.detail;
@@ -115,9 +118,7 @@ void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
                    Turn& turn) {
   const auto& lost = durable_.cause.workers;
   const bool is_about_cause =
-      subject != nullptr && subject->state == WorkerState::kLost &&
-      (evidence.generation.value == 0 ||
-       evidence.generation == subject->generation) &&
+      subject->state == WorkerState::kLost &&
       evidence.kind == protocol::EvidenceKind::kExited && !epoch_ &&
       std::find(lost.begin(), lost.end(), subject->name) != lost.end();
   if (!is_about_cause || evidence.detail.empty()) return;
@@ -133,6 +134,30 @@ std::string Job::AddedProof() const {
     absl::StrAppend(&added, " (", worker.value, ": ", detail, ")");
   }
   return added;
+}
+
+// It may be said by anybody, as often as they like: what it brings is cut
+// short.
+void Job::NoteStranger(const protocol::Evidence& evidence,
+                       const Worker* subject, Turn& turn) {
+  constexpr size_t kDetailShown = 200;
+  const std::string holder =
+      subject == nullptr
+          ? "nobody has that name"
+          : absl::StrFormat("generation %d of it is host %s, pid %d",
+                            subject->generation.value, subject->process.host,
+                            subject->process.pid);
+  const std::string generation =
+      evidence.generation.value == 0
+          ? ""
+          : absl::StrCat("generation ", evidence.generation.value, ", ");
+  Remember(absl::StrFormat(
+               "evidence about %s has no effect: it is about %shost %s, pid %d "
+               "(%s), but %s",
+               evidence.subject.value, generation, evidence.process.host,
+               evidence.process.pid, evidence.detail.substr(0, kDetailShown),
+               holder),
+           turn);
 }
 
 // --- Leaving ----------------------------------------------------------------

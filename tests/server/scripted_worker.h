@@ -72,7 +72,8 @@ class ScriptedWorker {
     return {.worker = {name_},
             .life = std::hash<std::string>{}(name_) | 1,
             .spec = spec_,
-            .process = {.host = "here", .pid = 1}};
+            .process = {
+                .host = "here", .pid = 1, .boot_id = "boot", .start_time = 7}};
   }
 
   // --- The script -----------------------------------------------------------

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -71,6 +73,17 @@ TEST_F(SupervisorTest, TellsASignalFromAnExit) {
   ASSERT_TRUE(supervisor.Start("shot", Shell("kill -9 $$")).ok());
   EXPECT_EQ(supervisor.Run(), 128 + SIGKILL);
   EXPECT_EQ(Describe(ending_["shot"]), "killed by signal 9 (Killed)");
+}
+
+// With the pid it says which process has ended.
+TEST_F(SupervisorTest, TellsWhenAChildThatEndedHadStarted) {
+  Supervisor supervisor(Options(absl::Seconds(10)));
+  ASSERT_TRUE(supervisor.Start("a", Shell("cat /proc/$$/stat; exit 3")).ok());
+  EXPECT_EQ(supervisor.Run(), 3);
+  ASSERT_EQ(lines_["a"].size(), 1u);
+  const std::vector<std::string> stat = absl::StrSplit(lines_["a"][0], ' ');
+  ASSERT_GT(stat.size(), 21u);
+  EXPECT_EQ(absl::StrCat(ending_["a"].start_time), stat[21]);
 }
 
 TEST_F(SupervisorTest, EndsTheOthersAfterAFailureAndTheGrace) {

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/process.h"
 #include "plan/spec_text.h"
 #include "plan/words/job_view.h"
 #include "plan/words/utf8.h"
@@ -64,13 +65,19 @@ class Witness {
 
   void Saw(const std::string& worker, pid_t pid, const launch::Ending& ending) {
     // A coordinator that is away learns of it by the worker's lease. No
-    // connection stays open: a draining coordinator would wait for us.
+    // connection stays open: a draining coordinator would wait for us. Whether
+    // it took this process for a member, and not another of that name, only the
+    // coordinator knows: so the process is named, and not a generation.
     AdminClient(admin_)
         .ReportEvidence(job_, {.subject = {worker},
                                .generation = {},
                                .kind = protocol::EvidenceKind::kExited,
                                .detail = absl::StrFormat("process %d %s", pid,
-                                                         Describe(ending))})
+                                                         Describe(ending)),
+                               .process = {.host = HostName(),
+                                           .pid = pid,
+                                           .boot_id = BootId(),
+                                           .start_time = ending.start_time}})
         .IgnoreError();
   }
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/process.h"
 
 namespace lockstep::launch {
 namespace {
@@ -132,13 +133,19 @@ absl::StatusOr<Child> Child::Start(const Command& command) {
   return ExecError(command.argv[0], error);
 }
 
+// Nobody else can have the pid before we wait for the child.
+Child::Child(pid_t pid, int output)
+    : pid_(pid), start_time_(pid > 0 ? StartTimeOf(pid) : 0), output_(output) {}
+
 Child::Child(Child&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
+      start_time_(other.start_time_),
       output_(std::exchange(other.output_, -1)),
       ending_(other.ending_) {}
 
 Child& Child::operator=(Child&& other) noexcept {
   std::swap(pid_, other.pid_);
+  std::swap(start_time_, other.start_time_);
   std::swap(output_, other.output_);
   std::swap(ending_, other.ending_);
   return *this;
@@ -179,10 +186,11 @@ void Child::Collect(int status) {
   // What it started and left behind ends with it.
   kill(-pid_, SIGKILL);
   if (WIFSIGNALED(status)) {
-    ending_ =
-        Ending{.code = 128 + WTERMSIG(status), .signal = WTERMSIG(status)};
+    ending_ = Ending{.code = 128 + WTERMSIG(status),
+                     .signal = WTERMSIG(status),
+                     .start_time = start_time_};
   } else {
-    ending_ = Ending{.code = WEXITSTATUS(status)};
+    ending_ = Ending{.code = WEXITSTATUS(status), .start_time = start_time_};
   }
 }
 

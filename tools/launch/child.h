@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,6 +33,8 @@ struct Command {
 struct Ending {
   int code = 0;    // of exit; 128 + signal if it was killed
   int signal = 0;  // 0: it exited by itself
+  // When the process started (base/process.h): which of those with its pid.
+  uint64_t start_time = 0;
   bool ok() const { return code == 0; }
 };
 
@@ -63,10 +66,11 @@ class Child {
   Ending Wait();
 
  private:
-  Child(pid_t pid, int output) : pid_(pid), output_(output) {}
+  Child(pid_t pid, int output);
   void Collect(int status);
 
   pid_t pid_ = -1;
+  uint64_t start_time_ = 0;
   int output_ = -1;
   std::optional<Ending> ending_;
 };

@@ -218,7 +218,7 @@ TEST(StopTest, AnEpochThatEndsBeforeItTookEffectIsTheLast) {
   Scene scene(RestartingSpec(2));
   scene.RunAll();
   Asks(scene, JobCommand::kStop, "enough");
-  scene.Says(1, protocol::Evidence{.subject = W(2), .detail = "signal 9"});
+  scene.Says(1, Scene::DeathOf(2, "signal 9"));
   EXPECT_EQ(scene.View().state, JobState::kStopped);
   EXPECT_THAT(scene.View().cause.message,
               AllOf(HasSubstr("signal 9"), HasSubstr("the job does not form "

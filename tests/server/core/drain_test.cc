@@ -85,7 +85,7 @@ TEST(DrainTest, AnEpochThatEndsBeforeItTookEffectDrainsIt) {
   Scene scene(RestartingSpec(2));
   scene.RunAll();
   Asks(scene, JobCommand::kDrain);
-  scene.Says(1, protocol::Evidence{.subject = W(2), .detail = "signal 9"});
+  scene.Says(1, Scene::DeathOf(2, "signal 9"));
   EXPECT_EQ(scene.View().state, JobState::kForming);
   scene.Closes(1);
   scene.Wait(2);

@@ -98,11 +98,13 @@ class History {
       case 4:
         return theatre_.Say(actor,
                             protocol::Evidence{.subject = other.name,
-                                               .generation = other.generation});
+                                               .generation = other.generation,
+                                               .process = other.process});
       case 5:
         return theatre_.Say(
             actor,
             protocol::Evidence{.subject = other.name,
+                               .generation = other.generation,
                                .kind = protocol::EvidenceKind::kPeerReset});
       case 6:
         return theatre_.Say(actor, protocol::Leave{.clean = Pick(2) == 0});
@@ -150,7 +152,9 @@ class History {
             ReportEvidence{theatre_.NewRequest(),
                            {theatre_.spec().name},
                            "",
-                           {.subject = other.name, .detail = "gone"}},
+                           {.subject = other.name,
+                            .detail = "gone",
+                            .process = other.process}},
             absl::StrCat("launcher: ", other.name.value, " is dead"));
       case 19: return Ask();
     }

@@ -110,7 +110,7 @@ TEST(IdentityTest, AFormerLifeIsFenced) {
 TEST(IdentityTest, WhoWasReportedDeadCannotResume) {
   Scene scene(RestartingSpec(2));
   scene.RunAll();
-  scene.Says(2, protocol::Evidence{.subject = W(1), .detail = "signal 9"});
+  scene.Says(2, Scene::DeathOf(1, "signal 9"));
   EXPECT_THAT(scene.Resume(5, 1),
               HasSubstr("generation 1 of w-1 is over: it was reported dead "
                         "(signal 9)"));
@@ -153,7 +153,7 @@ TEST(IdentityTest, ASurvivorMayComeAgainOnItsOldStream) {
 TEST(IdentityTest, SurvivorsKeepTheirRanksAndAReplacementFillsTheHole) {
   Scene scene(RestartingSpec(3));
   scene.RunAll();
-  scene.Says(1, protocol::Evidence{.subject = W(2), .detail = "signal 9"});
+  scene.Says(1, Scene::DeathOf(2, "signal 9"));
   for (int i : {3, 1}) {
     protocol::Hello again = scene.HelloOf(i);
     again.generation = {1};

@@ -22,10 +22,7 @@ TEST(EvidenceTest, ProofEndsTheEpochAtOnce) {
   Scene scene(SpecOf(3));
   scene.RunAll();
   scene.Says(2, Stands(412, Phase::kTransfer));
-  EXPECT_EQ(scene.Says(1, protocol::Evidence{.subject = W(2),
-                                             .generation = {1},
-                                             .kind = EvidenceKind::kExited,
-                                             .detail = "killed by signal 9"}),
+  EXPECT_EQ(scene.Says(1, Scene::DeathOf(2, "killed by signal 9")),
             "close 2: ABORTED: w-2 was reported dead: killed by signal 9\n"
             "persist 7: epoch 1 ends\n"
             "persist 8: job failed\n"
@@ -40,19 +37,83 @@ TEST(EvidenceTest, ProofEndsTheEpochAtOnce) {
 TEST(EvidenceTest, ProofOfAnotherLifeIsNothing) {
   Scene scene(SpecOf(2));
   scene.RunAll();
-  EXPECT_EQ(
-      scene.Says(1, protocol::Evidence{.subject = W(2), .generation = {7}}),
-      "");
-  EXPECT_EQ(scene.Says(1, protocol::Evidence{.subject = W(9)}), "");
+  protocol::Evidence evidence = Scene::DeathOf(2, "signal 9");
+  evidence.generation = {7};
+  EXPECT_EQ(scene.Says(1, evidence), "");
+  EXPECT_EQ(scene.Says(1, Scene::DeathOf(9, "signal 9")), "");
   EXPECT_EQ(scene.View().state, JobState::kRunning);
+}
+
+// A second launch of the job: its workers bear the names of the members, are
+// refused, and exit.
+TEST(EvidenceTest, ProofOfAnotherProcessIsNotedAndNothingElse) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  using protocol::ProcessInfo;
+  const ProcessInfo member = Scene::ProcessOf(2);
+  for (const ProcessInfo& process :
+       {ProcessInfo{}, ProcessInfo{member.host, 28325, "boot", 9000},
+        ProcessInfo{member.host, member.pid, "boot", member.start_time + 1},
+        ProcessInfo{member.host, member.pid, "later", member.start_time},
+        ProcessInfo{"b", member.pid, "boot", member.start_time},
+        ProcessInfo{member.host, member.pid, "boot", 0}}) {
+    for (const uint64_t generation : {0, 1}) {
+      const protocol::Evidence evidence{.subject = W(2),
+                                        .generation = {generation},
+                                        .detail = "exited with code 1",
+                                        .process = process};
+      EXPECT_EQ(scene.Step(ReportEvidence{{1}, scene.job(), "", evidence}),
+                "answer 1: OK");
+      EXPECT_EQ(scene.Says(1, evidence), "");
+      const std::string noted = scene.View().events.back().text;
+      EXPECT_THAT(noted, AllOf(HasSubstr("evidence about w-2 has no effect"),
+                               HasSubstr(absl::StrCat("pid ", process.pid)),
+                               HasSubstr("exited with code 1"),
+                               HasSubstr("host a, pid 102")));
+    }
+  }
+  EXPECT_EQ(scene.View().state, JobState::kRunning);
+  EXPECT_EQ(scene.WaitWithHeartbeats(15, {1, 2}), "");
+}
+
+TEST(EvidenceTest, ALauncherThatKnowsNoGenerationProvesByTheProcess) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_THAT(scene.Step(ReportEvidence{
+                  {1}, scene.job(), "", Scene::DeathOf(2, "signal 9")}),
+              HasSubstr("1 <- ended 1 for good: w-2 (rank 1"));
+}
+
+TEST(EvidenceTest, OfAWorkerThatDoesNotTellItsStartTimeThereIsNoProof) {
+  Scene scene(SpecOf(2));
+  protocol::Hello hello = scene.HelloOf(1);
+  hello.process.start_time = 0;
+  scene.Hello(1, hello);
+  protocol::Evidence evidence = Scene::DeathOf(1, "signal 9");
+  evidence.process = hello.process;
+  scene.Step(ReportEvidence{{1}, scene.job(), "", evidence});
+  EXPECT_EQ(scene.View().missing, 1) << "w-1 is still there";
+}
+
+TEST(EvidenceTest, AHintAboutAnotherGenerationIsNothing) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  for (const uint64_t generation : {0, 2}) {
+    protocol::Evidence evidence = Scene::ResetBy(2);
+    evidence.generation = {generation};
+    EXPECT_EQ(scene.Says(1, evidence), "");
+  }
+  EXPECT_EQ(scene.WaitWithHeartbeats(5, {1, 2}), "");
 }
 
 TEST(EvidenceTest, TheEndOfWhoLeftInOrderIsNothing) {
   Scene scene(SpecOf(2));
   scene.RunAll();
   scene.Says(1, protocol::Leave{.steps = 5});
-  EXPECT_EQ(scene.Says(2, protocol::Evidence{.subject = W(1)}), "");
+  const size_t lines = scene.View().events.size();
+  EXPECT_EQ(scene.Says(2, Scene::DeathOf(1, "exited with code 0")), "");
   EXPECT_EQ(scene.View().state, JobState::kRunning);
+  EXPECT_EQ(scene.View().events.size(), lines) << "every launcher reports it";
 }
 
 TEST(EvidenceTest, ALauncherNeedsTheTokenAndAJob) {
@@ -69,7 +130,8 @@ TEST(EvidenceTest, ALauncherNeedsTheTokenAndAJob) {
 TEST(EvidenceTest, AnArrivedWorkerThatDiesMakesRoom) {
   Scene scene(SpecOf(2));
   scene.Hello(1);
-  scene.Step(ReportEvidence{{1}, scene.job(), "", {.subject = W(1)}});
+  scene.Step(ReportEvidence{
+      {1}, scene.job(), "", Scene::DeathOf(1, "exited with code 1")});
   EXPECT_EQ(scene.View().missing, 2);
   protocol::Hello next = scene.HelloOf(1);
   next.life = 77;
@@ -81,10 +143,7 @@ TEST(EvidenceTest, AnArrivedWorkerThatDiesMakesRoom) {
 TEST(EvidenceTest, AHintAgainstOneThatLivesBreaksTheLink) {
   Scene scene(SpecOf(3));
   scene.RunAll();
-  EXPECT_EQ(scene.Says(1, protocol::Evidence{.subject = W(2),
-                                             .kind = EvidenceKind::kPeerReset,
-                                             .detail = "ECONNRESET"}),
-            "");
+  EXPECT_EQ(scene.Says(1, Scene::ResetBy(2, "ECONNRESET")), "");
   EXPECT_EQ(scene.Wait(0.9), "");
   EXPECT_THAT(scene.Wait(0.1),
               AllOf(HasSubstr("3 <- ended 1 for good: w-1 (rank 0, host a, pid "
@@ -98,18 +157,16 @@ TEST(EvidenceTest, AHintAgainstOneThatLivesBreaksTheLink) {
 TEST(EvidenceTest, AHintIsOvertakenByProof) {
   Scene scene(SpecOf(3));
   scene.RunAll();
-  scene.Says(
-      1, protocol::Evidence{.subject = W(2), .kind = EvidenceKind::kPeerReset});
+  scene.Says(1, Scene::ResetBy(2));
   scene.Wait(0.5);
-  scene.Says(3, protocol::Evidence{.subject = W(2), .detail = "signal 11"});
+  scene.Says(3, Scene::DeathOf(2, "signal 11"));
   EXPECT_EQ(scene.View().cause.kind, CauseKind::kProcessDied);
 }
 
 TEST(EvidenceTest, AHintAgainstASuspectWaitsForItsOwnWindow) {
   Scene scene(SpecOf(3));
   scene.RunAll();
-  scene.Says(
-      1, protocol::Evidence{.subject = W(2), .kind = EvidenceKind::kPeerReset});
+  scene.Says(1, Scene::ResetBy(2));
   scene.Wait(0.9);
   scene.Closes(2, "reset");
   EXPECT_EQ(scene.Wait(0.5), "");
@@ -121,8 +178,7 @@ TEST(EvidenceTest, AHintAgainstASuspectWaitsForItsOwnWindow) {
 TEST(EvidenceTest, AHintAgainstOneThatLivesWaitsForASuspectsWindow) {
   Scene scene(SpecOf(3));
   scene.RunAll();
-  scene.Says(
-      1, protocol::Evidence{.subject = W(3), .kind = EvidenceKind::kPeerReset});
+  scene.Says(1, Scene::ResetBy(3));
   scene.Wait(0.2);
   scene.Closes(2, "reset");
   EXPECT_EQ(scene.Wait(0.9), "");
@@ -134,8 +190,7 @@ TEST(EvidenceTest, AHintAgainstOneThatLivesWaitsForASuspectsWindow) {
 TEST(EvidenceTest, AHintAgainstOneThatLeavesIsDropped) {
   Scene scene(SpecOf(2));
   scene.RunAll();
-  scene.Says(
-      1, protocol::Evidence{.subject = W(2), .kind = EvidenceKind::kPeerReset});
+  scene.Says(1, Scene::ResetBy(2));
   scene.Says(2, protocol::Leave{});
   scene.Wait(2);
   EXPECT_EQ(scene.View().state, JobState::kRunning);
@@ -394,7 +449,8 @@ TEST(LeaveTest, ADeathAfterALeaveIsADeath) {
   Scene scene(SpecOf(2));
   scene.RunAll();
   scene.Says(1, protocol::Leave{.steps = 3});
-  scene.Step(ReportEvidence{{1}, scene.job(), "", {.subject = W(2)}});
+  scene.Step(
+      ReportEvidence{{1}, scene.job(), "", Scene::DeathOf(2, "signal 9")});
   EXPECT_EQ(scene.View().cause.kind, CauseKind::kProcessDied);
 }
 
@@ -565,8 +621,8 @@ TEST(PositionsTest, ADeathSaysHowOldTheWordIs) {
   scene.Says(2, Stands(12, Phase::kCompute));
   scene.Pass(0.8);
   EXPECT_THAT(
-      scene.Step(ReportEvidence{
-          {1}, scene.job(), "", {.subject = W(2), .detail = "killed"}}),
+      scene.Step(
+          ReportEvidence{{1}, scene.job(), "", Scene::DeathOf(2, "killed")}),
       HasSubstr("died: killed, last heard at step 12 while computing, 800ms "
                 "ago"));
 }
@@ -575,7 +631,8 @@ TEST(PositionsTest, SurvivorsSayWhereTheyStood) {
   Scene scene;
   scene.RunAll();
   scene.Pass(0.5);
-  scene.Step(ReportEvidence{{1}, scene.job(), "", {.subject = W(2)}});
+  scene.Step(
+      ReportEvidence{{1}, scene.job(), "", Scene::DeathOf(2, "signal 9")});
   scene.Says(1, protocol::EpochReport{{5, Phase::kTransfer}, ""});
   EXPECT_EQ(scene.View().step, 5u);
   EXPECT_EQ(scene.View().events.back().text,
@@ -588,16 +645,16 @@ TEST(PositionsTest, SurvivorsSayWhereTheyStood) {
 TEST(ProofTest, ALaunchersWordIsAddedToThatOfASurvivor) {
   Scene scene(RestartingSpec(2));
   scene.RunAll();
-  scene.Says(1, protocol::Evidence{.subject = W(2),
-                                   .generation = {1},
-                                   .detail = "the process has ended"});
+  protocol::Evidence pidfd = Scene::DeathOf(2, "the process has ended");
+  pidfd.generation = {1};
+  scene.Says(1, pidfd);
   EXPECT_THAT(scene.View().cause.message,
               HasSubstr("died: the process has ended"));
-  const Event report = ReportEvidence{
-      {1},
-      scene.job(),
-      "",
-      {.subject = W(2), .detail = "process 102 killed by signal 9"}};
+  const Event report =
+      ReportEvidence{{1},
+                     scene.job(),
+                     "",
+                     Scene::DeathOf(2, "process 102 killed by signal 9")};
   scene.Step(report);
   scene.Step(report);
   EXPECT_THAT(scene.View().cause.message,
@@ -610,7 +667,7 @@ TEST(ProofTest, AJobThatDoesNotFormAgainNamesTheSignal) {
   Scene scene(RestartingSpec(2));
   scene.RunAll();
   scene.Step(ReportEvidence{
-      {1}, scene.job(), "", {.subject = W(2), .detail = "killed by signal 9"}});
+      {1}, scene.job(), "", Scene::DeathOf(2, "killed by signal 9")});
   JoinsAgain(scene, 1);
   EXPECT_THAT(scene.WaitWithHeartbeats(61, {1}),
               AllOf(HasSubstr("1 of 2 workers is missing: w-2"),

@@ -68,10 +68,7 @@ TEST(PassageTest, AWorkerThatDiesEndsTheEpochForAllWithItsCause) {
   scene.Says(2,
              protocol::Progress{.position = {412, protocol::Phase::kCompute}});
   const std::string said = scene.Step(ReportEvidence{
-      {9},
-      scene.job(),
-      "",
-      {.subject = W(2), .generation = {1}, .detail = "killed by signal 9"}});
+      {9}, scene.job(), "", Scene::DeathOf(2, "killed by signal 9")});
   EXPECT_THAT(said, HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
                               "102) died: killed by signal 9, at step 412 "
                               "while computing"));

@@ -64,7 +64,10 @@ class ScaleTest : public testing::Test {
     return {.worker = names_[i],
             .life = static_cast<uint64_t>(i + 1),
             .spec = spec_,
-            .process = {.host = absl::StrCat("host-", i / 8), .pid = i}};
+            .process = {.host = absl::StrCat("host-", i / 8),
+                        .pid = i + 1,
+                        .boot_id = "boot",
+                        .start_time = 1}};
   }
   void JoinAll() {
     AllSay([this](int i) { return HelloOf(i); });
@@ -175,8 +178,11 @@ TEST_F(ScaleTest, TellsAllWhenOneDies) {
   RunAll();
   Effects effects;
   Measure("one death", [&] {
-    effects = core_.Step(
-        now_, ReportEvidence{{1}, {spec_.name}, "", {.subject = names_[5]}});
+    effects = core_.Step(now_, ReportEvidence{{1},
+                                              {spec_.name},
+                                              "",
+                                              {.subject = names_[5],
+                                               .process = HelloOf(5).process}});
   });
   int told = 0;
   for (const Effect& effect : effects) {

@@ -86,7 +86,26 @@ class Scene {
     return {.worker = W(i),
             .life = static_cast<uint64_t>(1000 + i),
             .spec = spec_,
-            .process = {.host = "a", .pid = 100 + i}};
+            .process = ProcessOf(i)};
+  }
+  static protocol::ProcessInfo ProcessOf(int i) {
+    return {.host = "a",
+            .pid = 100 + i,
+            .boot_id = "boot",
+            .start_time = static_cast<uint64_t>(500 + i)};
+  }
+  // What worker i was given in the newest Welcome.
+  std::string SecretOf(int i) const { return secrets_.at(W(i)); }
+  // Proof that worker i of a first generation is dead.
+  static protocol::Evidence DeathOf(int i, const std::string& detail) {
+    return {.subject = W(i), .detail = detail, .process = ProcessOf(i)};
+  }
+  // Worker i, of generation 1, reset a data connection.
+  static protocol::Evidence ResetBy(int i, const std::string& detail = "") {
+    return {.subject = W(i),
+            .generation = {1},
+            .kind = protocol::EvidenceKind::kPeerReset,
+            .detail = detail};
   }
   std::string Hello(int i) { return Hello(i, HelloOf(i)); }
   std::string Hello(uint64_t session, protocol::Hello hello) {

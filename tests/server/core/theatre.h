@@ -26,7 +26,10 @@ class Theatre {
   // Actors w-0, w-1, ...; each trains `steps` steps.
   Theatre(int actors, uint64_t steps) : steps_(steps) {
     for (int i = 0; i < actors; ++i) {
-      actors_.push_back({.name = W(i), .process = {.host = "a", .pid = i}});
+      actors_.push_back(
+          {.name = W(i),
+           .process = {
+               .host = "a", .pid = i + 1, .boot_id = "boot", .start_time = 1}});
     }
   }
 

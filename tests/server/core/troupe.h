@@ -72,8 +72,9 @@ struct Actor {
   // A new process of the same name.
   void Die() {
     const WorkerName same = name;
-    const protocol::ProcessInfo next{.host = process.host,
-                                     .pid = process.pid + 10};
+    protocol::ProcessInfo next = process;
+    next.pid += 10;
+    ++next.start_time;
     const uint64_t next_life = life + 1;
     *this = {.name = same, .process = next, .life = next_life};
   }

@@ -161,7 +161,8 @@ TEST_F(AdminTest, EvidenceOfADeathEndsTheEpoch) {
   *request.mutable_evidence() =
       proto::ToProto(protocol::Evidence{.subject = {"worker-1"},
                                         .kind = protocol::EvidenceKind::kExited,
-                                        .detail = "killed by signal 9"});
+                                        .detail = "killed by signal 9",
+                                        .process = workers[1].Hello().process});
   ASSERT_TRUE(Call(&v1::Admin::Stub::ReportEvidence, request).ok());
   const auto ended = workers[0].Next<protocol::EpochEnded>();
   EXPECT_EQ(ended.cause.kind, protocol::CauseKind::kProcessDied);

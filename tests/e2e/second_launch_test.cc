@@ -1,0 +1,71 @@
+// What a launcher reports reaches the member that it is about, and no other.
+
+#include <signal.h>
+
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/operated.h"
+
+namespace lockstep::e2e {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class SecondLaunchTest : public OperatedTest {
+ protected:
+  SecondLaunchTest()
+      : OperatedTest(
+            "name: trouble\nmesh: data=2\n"
+            "timeouts: {join: 60s, lease: 20s, resume: 20s}\n"
+            "transport: gloo\n") {}
+
+  // `lockstepctl run` of the same job, with the names of its workers.
+  Outcome Launch(std::vector<std::string> orders) {
+    std::vector<std::string> words = {"run",
+                                      "-n",
+                                      "2",
+                                      "-f",
+                                      cluster_.File("spec.yaml"),
+                                      "--",
+                                      launch::OwnFolder() + "/trouble_worker"};
+    words.insert(words.end(), orders.begin(), orders.end());
+    return Ctl(std::move(words));
+  }
+};
+
+TEST_F(SecondLaunchTest, IsRefusedAndTheRunningJobCompletes) {
+  bool launched = false;
+  cluster_.on_line = [&](const std::string& name, const std::string& line) {
+    if (name != "worker-0" || line != "at 20" || std::exchange(launched, true))
+      return;
+    const Outcome second = Launch({"5"});
+    EXPECT_EQ(second.code, 1);
+    EXPECT_THAT(second.output, HasSubstr("ALREADY_EXISTS"));
+    EXPECT_THAT(
+        Ctl({"describe", "trouble", "--json"}).output,
+        AllOf(HasSubstr("evidence about worker-0 has no effect"),
+              HasSubstr("evidence about worker-1 has no effect"),
+              HasSubstr("exited with code 1"), HasSubstr("\"running\"")));
+  };
+  // More lines than a pipe holds: the job cannot end while nobody reads them.
+  cluster_.Start({"worker-0", {"10000"}});
+  cluster_.Start({"worker-1", {"10000"}});
+  EXPECT_EQ(cluster_.Run(), 0);
+  EXPECT_TRUE(launched);
+  EXPECT_EQ(cluster_.LastLine("worker-0"), "done");
+  EXPECT_EQ(cluster_.LastLine("worker-1"), "done");
+}
+
+// Streams and leases would take 20 s to tell.
+TEST_F(SecondLaunchTest, OfItsOwnWorkersALauncherProvesTheDeath) {
+  EXPECT_EQ(Launch({"100000", "die=3"}).code, 128 + SIGKILL);
+  EXPECT_THAT(Ctl({"describe", "trouble", "--json"}).output,
+              AllOf(HasSubstr("died: process"),
+                    HasSubstr("killed by signal 9 (Killed)")));
+}
+
+}  // namespace
+}  // namespace lockstep::e2e
