@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/secret_file.h"
 #include "base/telemetry.h"
 #include "google/protobuf/stubs/logging.h"
 #include "proto/codec.h"
@@ -132,7 +133,8 @@ absl::Status Announce(const rpc::Server& server, const Flags& flags,
 absl::Status Serve(const Flags& flags, const rpc::ServerOptions& options,
                    const sigset_t& signals, FileSystem* files,
                    observe::Log* log) {
-  core::Coordinator coordinator({.term = options.term});
+  core::Coordinator coordinator(
+      {.term = options.term, .secret_seed = DrawSecret()});
   journal::MemoryStore store;
   auto journal = std::make_unique<journal::MemoryJournal>(&store);
   const auto replayed =

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
+#include "server/core/secret.h"
 #include "server/core/sentences.h"
 
 namespace lockstep::core {
@@ -40,24 +41,30 @@ absl::Status IsListed(const JobSpec& spec, const WorkerName& worker) {
 
 absl::Status Fenced(const Door& door, const protocol::Hello& hello,
                     absl::Time now) {
-  const std::string& name = hello.worker.value;
-  if (hello.generation > door.newest) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "generation %d of %s was never assigned here; the newest is %d",
-        hello.generation.value, name, door.newest.value));
-  }
   const Worker* holder = door.roster.Find(hello.worker);
-  if (hello.generation < door.newest) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "generation %d of %s is over: generation %d%s took the name",
-        hello.generation.value, name, door.newest.value,
-        holder == nullptr
-            ? ""
-            : absl::StrFormat(" (host %s, pid %d, since %s)",
-                              holder->process.host, holder->process.pid,
-                              HowLong(now - holder->since))));
-  }
-  return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "generation %d of %s is over: generation %d%s took the name",
+      hello.generation.value, hello.worker.value, door.newest.generation.value,
+      holder == nullptr
+          ? ""
+          : absl::StrFormat(" (host %s, pid %d, since %s)",
+                            holder->process.host, holder->process.pid,
+                            HowLong(now - holder->since))));
+}
+
+Stranger NeverAssigned(const Door& door, const protocol::Hello& hello) {
+  return {absl::FailedPreconditionError(absl::StrFormat(
+      "generation %d of %s was never assigned here; the newest is %d",
+      hello.generation.value, hello.worker.value,
+      door.newest.generation.value))};
+}
+
+// It is not said which of the two is wrong.
+Stranger Unproven(const protocol::Hello& hello) {
+  return {absl::PermissionDeniedError(absl::StrFormat(
+      "generation %d of %s was given to another incarnation, or with another "
+      "secret",
+      hello.generation.value, hello.worker.value))};
 }
 
 absl::Status ProvenDead(const Worker& holder) {
@@ -108,15 +115,22 @@ Admission Admit(const Door& door, const protocol::Hello& hello,
   if (absl::Status listed = IsListed(door.spec, hello.worker); !listed.ok()) {
     return listed;
   }
-  const Worker* holder = door.roster.Find(hello.worker);
-  const bool same_life = hello.generation.value != 0 ||
-                         (hello.life != 0 && hello.life == door.newest_life);
-  if (!same_life) return AdmitNewcomer(door, hello, now);
-  if (hello.generation.value != 0) {
-    if (absl::Status fenced = Fenced(door, hello, now); !fenced.ok()) {
-      return fenced;
-    }
+  if (hello.life == 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s says Hello with incarnation (Hello.life) 0: it draws one at random",
+        hello.worker.value));
   }
+  const Bearer& newest = door.newest;
+  if (hello.generation.value == 0) {
+    if (hello.life != newest.life) return AdmitNewcomer(door, hello, now);
+  } else {
+    if (hello.generation < newest.generation) return Fenced(door, hello, now);
+    if (hello.generation > newest.generation) return NeverAssigned(door, hello);
+    const bool proven = hello.life == newest.life &&
+                        SecretOpens(hello.secret, newest.secret_hash);
+    if (!proven) return Unproven(hello);
+  }
+  const Worker* holder = door.roster.Find(hello.worker);
   if (holder != nullptr && !holder->exited.empty()) return ProvenDead(*holder);
   return SameLife{};
 }

@@ -28,7 +28,7 @@ absl::Status GoingDown() {
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
-    : options_(options) {}
+    : options_(options), secrets_(options.secret_seed) {}
 Coordinator::~Coordinator() = default;
 
 absl::Status Coordinator::Replay(const record::Record& record) {
@@ -53,7 +53,7 @@ Effects Coordinator::Step(absl::Time now, const Event& event) {
   Begin(now);
   NoteLate(now);
   Outbox out(options_.term, &durable_, &sessions_, &compilations_);
-  Turn turn{now, out};
+  Turn turn{now, out, secrets_};
   std::visit([&](const auto& e) { On(e, turn); }, event);
   ForgetOldest(turn);
   for (const JobName& name : std::exchange(touched_, {})) Track(name);

@@ -45,6 +45,7 @@
 #include "server/core/event.h"
 #include "server/core/job.h"
 #include "server/core/session_table.h"
+#include "server/core/secret.h"
 
 namespace lockstep::core {
 
@@ -54,6 +55,9 @@ struct CoordinatorOptions {
   // was stopped.
   absl::Duration stopped_after = absl::Seconds(1);
 };
+  // Of the secrets of sessions: at least 32 bytes that nobody can guess, others
+  // in each daemon and after each restart. A test may leave it empty.
+  std::string secret_seed = {};
 
 class Coordinator {
  public:
@@ -141,3 +145,4 @@ class Coordinator {
 }  // namespace lockstep::core
 
 #endif  // LOCKSTEP_SERVER_CORE_COORDINATOR_H_
+  SecretSource secrets_;

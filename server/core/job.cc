@@ -173,10 +173,7 @@ Door Job::TheDoor(const WorkerName& worker) const {
   Door door{
       .spec = spec(), .roster = roster_, .epoch_lives = epoch_.has_value()};
   const auto bearer = durable_.bearers.find(worker);
-  if (bearer != durable_.bearers.end()) {
-    door.newest = bearer->second.generation;
-    door.newest_life = bearer->second.life;
-  }
+  if (bearer != durable_.bearers.end()) door.newest = bearer->second;
   return door;
 }
 

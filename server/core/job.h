@@ -51,14 +51,17 @@
 #include "server/core/outbox.h"
 #include "server/core/restart_budget.h"
 #include "server/core/roster.h"
+#include "server/core/secret.h"
 #include "server/core/waits.h"
 
 namespace lockstep::core {
 
-// One Step as a job sees it: what time it is, and where to put effects.
+// One Step as a job sees it: what time it is, where to put effects, and where
+// secrets come from.
 struct Turn {
   absl::Time now;
   Outbox& out;
+  SecretSource& secrets;
 };
 
 class Job {
@@ -151,11 +154,13 @@ class Job {
   void ContinueLife(SessionId session, const protocol::Hello& hello,
                     Turn& turn);
   void Attach(Worker* worker, SessionId session, const protocol::Hello& hello,
-              bool resumed, Turn& turn);
+              protocol::Welcome welcome, Turn& turn);
   void Restate(const Worker& worker, Turn& turn);
 
   // --- Who goes (job_losses.cc) ---
   void Detach(Worker* worker, absl::Status why, Turn& turn);
+  std::string GiveSecret(const WorkerName& worker, Generation generation,
+                         uint64_t life, Turn& turn);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
             Turn& turn);
   void AddProof(const protocol::Evidence& evidence, const Worker* subject,

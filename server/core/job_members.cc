@@ -36,6 +36,9 @@ void Job::Greet(SessionId session, const protocol::Hello& hello, Turn& turn) {
   if (const auto* refusal = std::get_if<absl::Status>(&admission)) {
     return refuse(*refusal);
   }
+  if (const auto* stranger = std::get_if<Stranger>(&admission)) {
+    return turn.out.Close(session, stranger->why);
+  }
   if (std::holds_alternative<NewLife>(admission)) {
     BeginLife(session, hello, turn);
   } else {
@@ -46,14 +49,17 @@ void Job::Greet(SessionId session, const protocol::Hello& hello, Turn& turn) {
 // Who was part of the last epoch, or of none since, gets to know how it ended.
 void Job::GreetAfterEnd(SessionId session, const protocol::Hello& hello,
                         Turn& turn) {
+  const Admission admission = Admit(TheDoor(hello.worker), hello, turn.now);
+  if (const auto* stranger = std::get_if<Stranger>(&admission)) {
+    return turn.out.Close(session, stranger->why);
+  }
   Worker* worker = roster_.Find(hello.worker);
   const bool is_known = worker != nullptr && hello.generation.value != 0 &&
-                        hello.generation == worker->generation &&
-                        worker->exited.empty();
+                        std::holds_alternative<SameLife>(admission);
   if (!is_known || !hello.resume) {
     return turn.out.Refuse(session, name(), Over());
   }
-  Attach(worker, session, hello, /*resumed=*/true, turn);
+  Attach(worker, session, hello, {.resumed = true}, turn);
   if (worker->state == WorkerState::kLeft) {
     Tell(*worker, protocol::Left{}, turn);
     return Detach(worker, absl::OkStatus(), turn);
@@ -81,21 +87,31 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
                old->generation.value, old->name.value)),
            turn);
   }
-  const Generation generation{TheDoor(hello.worker).newest.value + 1};
-  turn.out.Record(
-      name(), record::GenerationAssigned{hello.worker, generation, hello.life});
+  const Generation generation{TheDoor(hello.worker).newest.generation.value +
+                              1};
+  std::string secret = GiveSecret(hello.worker, generation, hello.life, turn);
   Worker& worker =
       roster_.Begin(hello.worker, generation, hello.process, turn.now);
-  Attach(&worker, session, hello, /*resumed=*/false, turn);
+  Attach(&worker, session, hello, {.secret = std::move(secret)}, turn);
   Arrive(&worker, turn);
+}
+
+// The record keeps its hash only: a life that did not hear it is given another.
+std::string Job::GiveSecret(const WorkerName& worker, Generation generation,
+                            uint64_t life, Turn& turn) {
+  std::string secret = turn.secrets.Draw();
+  turn.out.Record(name(), record::GenerationAssigned{worker, generation, life,
+                                                     Sha256(secret)});
+  return secret;
 }
 
 void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
                        Turn& turn) {
   Worker* worker = roster_.Find(hello.worker);
   if (worker == nullptr) {  // known from an earlier life of the coordinator
-    worker = &roster_.Begin(hello.worker, TheDoor(hello.worker).newest,
-                            hello.process, turn.now);
+    worker =
+        &roster_.Begin(hello.worker, TheDoor(hello.worker).newest.generation,
+                       hello.process, turn.now);
     roster_.Move(worker, WorkerState::kLost);
   }
   const bool member = IsMember(*worker);
@@ -113,7 +129,12 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
     roster_.Move(worker, WorkerState::kJoining);
   }
 
-  Attach(worker, session, hello, /*resumed=*/true, turn);
+  protocol::Welcome welcome{.resumed = true};
+  if (hello.generation.value == 0) {
+    welcome.secret =
+        GiveSecret(worker->name, worker->generation, hello.life, turn);
+  }
+  Attach(worker, session, hello, std::move(welcome), turn);
   if (left) {
     Tell(*worker, protocol::Left{}, turn);
     Detach(worker, absl::OkStatus(), turn);
@@ -137,8 +158,10 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
   }
 }
 
+// `welcome` is completed.
 void Job::Attach(Worker* worker, SessionId session,
-                 const protocol::Hello& hello, bool resumed, Turn& turn) {
+                 const protocol::Hello& hello, protocol::Welcome welcome,
+                 Turn& turn) {
   if (worker->session != session) {
     turn.out.Close(worker->session,
                    absl::AbortedError(absl::StrFormat(
@@ -160,9 +183,10 @@ void Job::Attach(Worker* worker, SessionId session,
     pulse_ = std::min(pulse_, turn.now + stopped_after_);
   }
   const int rank = RankOf(*worker);
-  const bool forgot = rank >= 0 && !epoch_->registry.complete(rank);
-  Tell(*worker, protocol::Welcome{worker->generation, spec(), resumed, forgot},
-       turn);
+  welcome.generation = worker->generation;
+  welcome.spec = spec();
+  welcome.forgot = rank >= 0 && !epoch_->registry.complete(rank);
+  Tell(*worker, std::move(welcome), turn);
 }
 
 // Repeats whatever a member should know; it takes each as idempotent.

@@ -305,8 +305,15 @@ class ProtocolTest(unittest.TestCase):
         self.assert_refused(first, code.INVALID_ARGUMENT, worker="")
         self.assert_refused(first, code.INVALID_ARGUMENT, worker="a\nb")
         self.assert_refused(first, code.INVALID_ARGUMENT, worker="x" * 254)
+        self.assert_refused(first, code.INVALID_ARGUMENT, life=0)
         first.say_hello()
         first.hear("welcome")
+        guess = self.worker(first.spec, "w0")
+        for known in ({}, {"life": first.life}, {"secret": first.secret}):
+            guess.generation = first.generation
+            guess.say_hello(**known)
+            self.assertIsNone(guess.stream.receive(), "a stranger gets no message")
+            self.assertEqual(guess.stream.code(), code.PERMISSION_DENIED)
         self.assert_refused(self.worker(first.spec, "w0"), code.ALREADY_EXISTS)
         self.assert_refused(self.worker(spec("foreign", 3), "w1"), code.INVALID_ARGUMENT)
         second.say_hello()

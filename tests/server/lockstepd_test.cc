@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,6 +93,21 @@ TEST(LockstepdTest, ServesAJobAndItsHealthAndItsServices) {
   EXPECT_THAT(ListServices(channel).value(),
               HasSubstr("lockstep.v1.Coordinator"));
   EXPECT_THAT(daemon.process().Errors(), HasSubstr("job digits: "));
+}
+
+// They come from a seed that each daemon draws.
+TEST(LockstepdTest, GivesSecretsThatNoOtherDaemonGives) {
+  std::set<std::string> secrets;
+  for (int i = 0; i < 2; ++i) {
+    Lockstepd daemon;
+    const auto channel = ChannelTo(daemon.address());
+    StreamLine line(channel);
+    ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
+    worker.SayHello();
+    const std::string secret = worker.Next<protocol::Welcome>().secret;
+    EXPECT_EQ(secret.size(), 64u);
+    EXPECT_TRUE(secrets.insert(secret).second);
+  }
 }
 
 TEST(LockstepdTest, ThePortFileHoldsTheAddress) {

@@ -81,7 +81,9 @@ class ScriptedWorker {
   void SayHello() { Say(Hello()); }
 
   void Register(const std::vector<protocol::RegisterChunk>& chunks) {
-    generation_ = Next<protocol::Welcome>().generation;
+    const auto welcome = Next<protocol::Welcome>();
+    generation_ = welcome.generation;
+    secret_ = welcome.secret;
     rank_ = Next<protocol::EpochFormed>().rank;
     for (const protocol::RegisterChunk& chunk : chunks) Say(chunk);
   }
@@ -119,6 +121,7 @@ class ScriptedWorker {
 
   const std::string& name() const { return name_; }
   Generation generation() const { return generation_; }
+  const std::string& secret() const { return secret_; }
   EpochId epoch() const { return epoch_; }
   Revision revision() const { return revision_; }
   const std::string& digest() const { return digest_; }
@@ -128,6 +131,7 @@ class ScriptedWorker {
   const JobSpec spec_;
   const std::string name_;
   Generation generation_;
+  std::string secret_;
   EpochId epoch_;
   int rank_ = -1;
   Revision revision_;

@@ -9,7 +9,19 @@ namespace lockstep::core {
 namespace {
 
 enum class Holder { kNobody, kJoining, kReady, kSuspect, kLost, kLeft };
-enum class Speaks { kNewcomer, kSameLife, kNewest, kOlder, kUnknown };
+enum class Speaks {
+  kNewcomer,
+  kSameLife,
+  kNewest,
+  kOlder,
+  kUnknown,
+  kNewestOfAnotherLife,
+  kNewestWithoutSecret,
+  kNewestWithAnotherSecret,
+  kNewcomerWithoutLife,
+  kNewestWithoutLife,
+};
+constexpr int kSpeakers = 10;
 
 struct Case {
   Holder holder;
@@ -46,21 +58,34 @@ std::string Judged(const Case& c) {
 
   protocol::Hello hello{.worker = W(1), .life = 8, .process = process};
   if (!c.same_process) hello.process.pid = 999;
+  const auto Bears = [&hello](uint64_t life, const std::string& secret) {
+    hello.generation = kNewest;
+    hello.life = life;
+    hello.secret = secret;
+  };
   switch (c.speaks) {
     case Speaks::kNewcomer: break;
     case Speaks::kSameLife: hello.life = 7; break;
-    case Speaks::kNewest: hello.generation = kNewest; break;
+    case Speaks::kNewest: Bears(7, "secret"); break;
+    case Speaks::kNewestOfAnotherLife: Bears(8, "secret"); break;
+    case Speaks::kNewestWithoutSecret: Bears(7, ""); break;
+    case Speaks::kNewestWithAnotherSecret: Bears(7, "secrets"); break;
+    case Speaks::kNewcomerWithoutLife: hello.life = 0; break;
+    case Speaks::kNewestWithoutLife: Bears(0, "secret"); break;
     case Speaks::kOlder: hello.generation = {2}; break;
     case Speaks::kUnknown: hello.generation = {4}; break;
   }
   const Admission admission = Admit({.spec = spec,
                                      .roster = roster,
-                                     .newest = kNewest,
-                                     .newest_life = 7,
+                                     .newest = {kNewest, 7, Sha256("secret")},
                                      .epoch_lives = c.epoch_lives},
                                     hello, At(1));
   if (std::holds_alternative<NewLife>(admission)) return "new life";
   if (std::holds_alternative<SameLife>(admission)) return "same life";
+  if (const auto* stranger = std::get_if<Stranger>(&admission)) {
+    return absl::StrCat("stranger: ",
+                        absl::StatusCodeToString(stranger->why.code()));
+  }
   return absl::StatusCodeToString(std::get<absl::Status>(admission).code());
 }
 
@@ -68,8 +93,12 @@ std::string Judged(const Case& c) {
 std::string Expected(const Case& c) {
   const bool nobody = c.holder == Holder::kNobody;
   const bool gone = nobody || c.holder >= Holder::kLost;
+  if (c.speaks >= Speaks::kNewcomerWithoutLife) return "INVALID_ARGUMENT";
+  if (c.speaks >= Speaks::kNewestOfAnotherLife) {
+    return "stranger: PERMISSION_DENIED";
+  }
   if (c.speaks == Speaks::kOlder) return "FAILED_PRECONDITION";
-  if (c.speaks == Speaks::kUnknown) return "FAILED_PRECONDITION";
+  if (c.speaks == Speaks::kUnknown) return "stranger: FAILED_PRECONDITION";
   const bool same =
       c.speaks == Speaks::kNewest || c.speaks == Speaks::kSameLife;
   if (same && c.dead && !nobody) return "FAILED_PRECONDITION";
@@ -85,7 +114,7 @@ std::string Expected(const Case& c) {
 TEST(AdmissionTest, AgreesWithItsTableInEveryCase) {
   int cases = 0;
   for (int holder = 0; holder < 6; ++holder) {
-    for (int speaks = 0; speaks < 5; ++speaks) {
+    for (int speaks = 0; speaks < kSpeakers; ++speaks) {
       for (int bits = 0; bits < 32; ++bits) {
         const Case c{.holder = static_cast<Holder>(holder),
                      .speaks = static_cast<Speaks>(speaks),
@@ -100,7 +129,7 @@ TEST(AdmissionTest, AgreesWithItsTableInEveryCase) {
       }
     }
   }
-  EXPECT_EQ(cases, 960);
+  EXPECT_EQ(cases, 6 * kSpeakers * 32);
 }
 
 }  // namespace

@@ -79,7 +79,9 @@ TEST(FormingTest, AHelloWhoseWelcomeWasLostIsTheSameLifeAgain) {
   scene.Hello(1);
   scene.Closes(1);
   EXPECT_EQ(scene.Hello(3, scene.HelloOf(1)),
-            "3 <- welcome back, generation 1");
+            "persist 3: w-1 is generation 1\n"
+            "3 <- welcome back, generation 1")
+      << "with another secret";
   EXPECT_EQ(scene.View().missing, 1);
 }
 

@@ -1,5 +1,8 @@
 // Lives of a worker: resumed, replaced, fenced.
 
+#include <set>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/scene.h"
@@ -103,8 +106,105 @@ TEST(IdentityTest, AFormerLifeIsFenced) {
                         "over: generation 2 (host a, pid 101, since 3s) took "
                         "the name"));
   EXPECT_THAT(scene.Resume(7, 1, /*generation=*/9),
-              HasSubstr("refused FAILED_PRECONDITION: generation 9 of w-1 was "
+              HasSubstr("close 7: FAILED_PRECONDITION: generation 9 of w-1 was "
                         "never assigned here; the newest is 2"));
+}
+
+// The claims of a process that may speak to the coordinator, but was not given
+// the name.
+TEST(IdentityTest, AGuessedGenerationTakesNothingOver) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  const protocol::ResumeState resume{.epoch = scene.epoch(), .started = true};
+  protocol::Hello another_life = scene.HelloOf(1);  // bears the right secret
+  another_life.life = 4711;
+  protocol::Hello another_secret = scene.HelloOf(1);
+  another_secret.secret = std::string(64, '0');
+  uint64_t session = 5;
+  for (protocol::Hello hello : {another_life, another_secret}) {
+    hello.generation = {1};
+    hello.resume = resume;
+    const std::string said = scene.Hello(session, hello);
+    EXPECT_EQ(said, absl::StrCat("close ", session,
+                                 ": PERMISSION_DENIED: generation 1 of w-1 was "
+                                 "given to another incarnation, or with "
+                                 "another secret"));
+    EXPECT_EQ(scene.Says(session, protocol::Leave{}), "");
+    ++session;
+  }
+  protocol::Hello no_life = scene.HelloOf(1);
+  for (const uint64_t generation : {0, 1}) {
+    no_life.life = 0;
+    no_life.generation = {generation};
+    EXPECT_THAT(scene.Hello(session, no_life),
+                HasSubstr("refused INVALID_ARGUMENT: w-1 says Hello with "
+                          "incarnation (Hello.life) 0"));
+    ++session;
+  }
+  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
+  EXPECT_EQ(scene.WaitWithHeartbeats(15, {1, 2}), "") << "nothing has changed";
+}
+
+// Nor after the end, where a stranger would cut the worker's stream.
+TEST(IdentityTest, AGuessedGenerationIsNotToldHowTheJobEnded) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, protocol::LocalFailure{.call = "Submit"});
+  ASSERT_EQ(scene.View().state, JobState::kFailed);
+  protocol::Hello guess = scene.HelloOf(2);
+  guess.generation = {1};
+  guess.secret = "guess";
+  guess.resume = protocol::ResumeState{.epoch = scene.epoch()};
+  EXPECT_THAT(scene.Hello(5, guess),
+              AllOf(HasSubstr("close 5: PERMISSION_DENIED"),
+                    Not(HasSubstr("close 2"))));
+}
+
+TEST(IdentityTest, EachAnswerToAHelloWithoutAGenerationHasAnotherSecret) {
+  Scene scene(SpecOf(2));
+  scene.Hello(1);
+  const std::string lost = scene.SecretOf(1);
+  EXPECT_EQ(lost.size(), 64u);
+  EXPECT_EQ(scene.Hello(5, scene.HelloOf(1)),
+            "persist 3: w-1 is generation 1\n"
+            "close 1: ABORTED: w-1 speaks on another stream now\n"
+            "5 <- welcome back, generation 1");
+  EXPECT_NE(scene.SecretOf(1), lost);
+  protocol::Hello stale = scene.HelloOf(1);
+  stale.generation = {1};
+  stale.secret = lost;
+  EXPECT_THAT(scene.Hello(6, stale), HasSubstr("close 6: PERMISSION_DENIED"));
+  EXPECT_EQ(scene.Resume(7, 1),
+            "close 5: ABORTED: w-1 speaks on another stream now\n"
+            "7 <- welcome back, generation 1");
+  EXPECT_EQ(scene.SecretOf(1).size(), 64u) << "the former one holds";
+}
+
+TEST(IdentityTest, AResumeIsAuthenticatedAfterARestartToo) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Restart();
+  protocol::Hello guess = scene.HelloOf(1);
+  guess.generation = {1};
+  guess.secret = "guess";
+  guess.resume = protocol::ResumeState{.epoch = scene.epoch()};
+  EXPECT_THAT(scene.Hello(5, guess), HasSubstr("close 5: PERMISSION_DENIED"));
+  EXPECT_THAT(scene.Resume(6, 1), HasSubstr("6 <- welcome back, generation 1"));
+}
+
+TEST(IdentityTest, SecretsDifferFromWorkerToWorkerAndFromSeedToSeed) {
+  std::set<std::string> drawn;
+  for (const char* seed : {"", "a", "b"}) {
+    SecretSource source(seed);
+    for (int i = 0; i < 100; ++i) {
+      const std::string secret = source.Draw();
+      EXPECT_EQ(secret.size(), 64u);
+      EXPECT_TRUE(drawn.insert(secret).second);
+    }
+  }
+  EXPECT_TRUE(SecretOpens("s", Sha256("s")));
+  EXPECT_FALSE(SecretOpens("", ""));
+  EXPECT_FALSE(SecretOpens("s", ""));
 }
 
 TEST(IdentityTest, WhoWasReportedDeadCannotResume) {

@@ -86,6 +86,7 @@ class Promises {
     std::set<std::pair<uint64_t, bool>> ends_told;
   };
   struct Life {
+    uint64_t life = 0;  // Hello::life
     absl::Time heard;
     std::optional<absl::Time> broke;
     bool accused = false;
@@ -107,6 +108,7 @@ class Promises {
     protocol::Cause cause;
     std::set<EpochId> ended;
     std::map<WorkerName, Generation> generations;
+    std::set<std::string> secrets;  // their hashes
     std::map<WorkerName, SessionId> speaker;
     std::map<WorkerName, Life> lives_of;
     std::map<int, std::map<int, std::string>> handles;  // by communicator, rank
@@ -196,13 +198,21 @@ class Promises {
   void Persisted(JobSeen&, const record::CommandsWanted&) {}
   void Persisted(JobSeen& job, const record::JobArchived&) { job = {}; }
   void Persisted(JobSeen& job, const record::JobDeleted&) { job = {}; }
-  void Persisted(JobSeen& job, const record::GenerationAssigned& r) {
-    EXPECT_GT(r.generation, job.generations[r.worker]);
   void Persisted(JobSeen&, const record::JobAdopted&) {
     ADD_FAILURE() << "these coordinators know all jobs";
   }
+  void Persisted(JobSeen& job, const record::GenerationAssigned& r) {
+    const auto newest = job.lives_of.find(r.worker);
+    const bool again = newest != job.lives_of.end() &&
+                       newest->second.life == r.life && r.life != 0;
+    if (again) {  // its Welcome was lost: another secret
+      EXPECT_EQ(r.generation, job.generations[r.worker]);
+    } else {
+      EXPECT_GT(r.generation, job.generations[r.worker]);
+      job.lives_of[r.worker] = {.life = r.life, .heard = now_};
+    }
     job.generations[r.worker] = r.generation;
-    job.lives_of[r.worker] = {.heard = now_};
+    EXPECT_TRUE(job.secrets.insert(r.secret_hash).second) << "a secret again";
   }
   void Persisted(JobSeen& job, const record::EpochBegan& r) {
     EXPECT_FALSE(job.lives) << "two epochs at once";

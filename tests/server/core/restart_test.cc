@@ -253,10 +253,12 @@ TEST(RestartTest, AHelloWhoseWelcomeWasLostWithTheCoordinatorIsTheSameLife) {
   scene.Hello(1);
   scene.Restart();
   EXPECT_EQ(scene.Hello(11, scene.HelloOf(1)),
+            "persist 3: w-1 is generation 1\n"
             "11 <- welcome back, generation 1");
   scene.Hello(12, scene.HelloOf(2));
   scene.Restart();
   EXPECT_EQ(scene.Hello(22, scene.HelloOf(2)),
+            "persist 6: w-2 is generation 1\n"
             "22 <- welcome back, generation 1, say what you registered\n"
             "22 <- formed 1: rank 1 of w-1 w-2");
 }

@@ -9,6 +9,7 @@
 #define LOCKSTEP_TESTS_SERVER_CORE_SCENE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,7 @@ class Scene {
   std::string Step(const Event& event) {
     effects_ = core_->Step(now_, event);
     Follow();
+    KeepSecrets();
     if (!hold_compilations_) FinishCompilations();
     return Describe(effects_);
   }
@@ -108,7 +110,12 @@ class Scene {
             .detail = detail};
   }
   std::string Hello(int i) { return Hello(i, HelloOf(i)); }
+  // One that resumes bears the secret it was given, unless it has another.
   std::string Hello(uint64_t session, protocol::Hello hello) {
+    greeters_[{session}] = hello.worker;
+    if (hello.generation.value != 0 && hello.secret.empty()) {
+      hello.secret = secrets_[hello.worker];
+    }
     return Says(session, std::move(hello), EpochId{});
   }
   // A worker comes back on another stream with what it holds.
@@ -249,8 +256,9 @@ class Scene {
   void Restart(size_t forgotten = 0) {
     records_.resize(records_.size() - forgotten);
     compilations_.clear();  // their threads died with it
-    core_ =
-        std::make_unique<Coordinator>(CoordinatorOptions{.term = {++term_}});
+    ++term_;
+    core_ = std::make_unique<Coordinator>(CoordinatorOptions{
+        .term = {term_}, .secret_seed = absl::StrCat("seed ", term_)});
     follower_ = std::make_unique<Coordinator>(CoordinatorOptions{});
     for (const record::Record& record : records_) {
       EXPECT_EQ(core_->Replay(record), absl::OkStatus());
@@ -272,6 +280,17 @@ class Scene {
         << "the records do not replay to what was promised";
   }
 
+  void KeepSecrets() {
+    for (const Effect& effect : effects_) {
+      const auto* send = std::get_if<Send>(&effect);
+      if (send == nullptr) continue;
+      const auto* welcome = std::get_if<protocol::Welcome>(&send->message.body);
+      const auto greeter = greeters_.find(send->session);
+      if (welcome == nullptr || greeter == greeters_.end()) continue;
+      if (!welcome->secret.empty()) secrets_[greeter->second] = welcome->secret;
+    }
+  }
+
   static constexpr int first_session_ = 1;
 
   JobSpec spec_;
@@ -285,6 +304,8 @@ class Scene {
   bool hold_compilations_ = false;
   std::vector<Compile> compilations_;
   std::vector<record::Record> records_;
+  std::map<SessionId, WorkerName> greeters_;
+  std::map<WorkerName, std::string> secrets_;  // of the newest Welcome
 };
 
 }  // namespace lockstep::core

@@ -115,8 +115,9 @@ class Theatre {
   }
   void Restart() {
     Log("the coordinator restarts");
-    core_ =
-        std::make_unique<Coordinator>(CoordinatorOptions{.term = {++term_}});
+    ++term_;
+    core_ = std::make_unique<Coordinator>(CoordinatorOptions{
+        .term = {term_}, .secret_seed = absl::StrCat("seed ", term_)});
     for (const record::Record& record : records_) {
       ASSERT_TRUE(core_->Replay(record).ok());
     }

@@ -51,6 +51,7 @@ struct Actor {
   Act act = Act::kOut;
   SessionId session;
   Generation generation;
+  std::string secret;
   EpochId epoch;
   std::vector<protocol::Member> members;
   int rank = -1;
@@ -95,6 +96,7 @@ struct Actor {
                           .spec = spec,
                           .process = process};
     if (generation.value == 0) return hello;
+    hello.secret = secret;
     hello.resume = protocol::ResumeState{
         .epoch = epoch, .position = position, .started = started};
     if (acked) {
@@ -130,6 +132,7 @@ struct Actor {
  private:
   void On(EpochId, const protocol::Welcome& welcome) {
     generation = welcome.generation;
+    if (!welcome.secret.empty()) secret = welcome.secret;
     registers_again = started && welcome.forgot;
     if (act == Act::kLeaving) return;
     // What it said since the epoch was formed may not have been heard: it says

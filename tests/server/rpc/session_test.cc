@@ -93,6 +93,7 @@ TEST_F(SessionTest, AWorkerResumesOnAnotherStream) {
   ScriptedWorker again(&Open(), SpecOf("digits", 1), "worker-0");
   protocol::Hello hello = again.Hello();
   hello.generation = workers[0].generation();
+  hello.secret = workers[0].secret();
   hello.resume = {.epoch = workers[0].epoch(),
                   .revision = workers[0].revision(),
                   .plan_digest = workers[0].digest()};
