@@ -21,6 +21,11 @@ absl::Status UnknownJob(const JobName& job) {
       absl::StrFormat("there is no job %s here", job.value));
 }
 
+// A worker that has finished may go after this, though not all have offered:
+// some may have left before this coordinator came. Less than it waits for an
+// answer (session::MachineOptions::leave_patience).
+constexpr absl::Duration kAdoptionPatience = absl::Seconds(1);
+
 absl::Status GoingDown() {
   return absl::UnavailableError("coordinator is shutting down");
 }
@@ -158,10 +163,24 @@ absl::Status Coordinator::Greet(SessionId session, const JobName& name,
         absl::StrFormat("a Hello of %s on the stream of %s of job %s",
                         hello.worker.value, speaker->worker.value, name.value));
   }
+  if (IsOfUnknownJob(name, hello)) {
+    TakeOffer(session, name, hello, turn);
+    return absl::OkStatus();
+  }
+  if (WaitsElsewhere(name, hello)) {
+    const absl::Status free = NoOffersHold(name, turn.now);
+    if (!free.ok()) {
+      turn.out.Close(session, absl::UnavailableError(free.message()));
+      return absl::OkStatus();
+    }
+    protocol::Hello newcomer = hello;
+    newcomer.generation = {};
+    newcomer.secret.clear();
+    newcomer.resume.reset();
+    return Greet(session, name, newcomer, speaker, turn);
+  }
   const absl::StatusOr<Job*> job = JobFor(name, hello, turn);
   if (absl::IsUnavailable(job.status())) {
-    // Who trains goes on without a coordinator that does not know it: the job
-    // may be known elsewhere, or again later.
     turn.out.Close(session, job.status());
     return absl::OkStatus();
   }
@@ -172,6 +191,10 @@ absl::Status Coordinator::Greet(SessionId session, const JobName& name,
 absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
                                          const protocol::Hello& hello,
                                          Turn& turn) {
+  if (hello.generation.value == 0) {
+    const absl::Status free = NoOffersHold(name, turn.now);
+    if (!free.ok()) return free;
+  }
   if (Job* job = Reach(name)) return job;
   if (hello.generation.value != 0) {
     return absl::UnavailableError(absl::StrFormat(
@@ -187,6 +210,102 @@ absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
   const absl::Status created = Create(*hello.spec, hello.token, turn);
   if (!created.ok()) return created;
   return Reach(name);
+}
+
+// --- Running jobs that it does not know -------------------------------------
+
+bool Coordinator::IsOfUnknownJob(const JobName& name,
+                                 const protocol::Hello& hello) const {
+  const bool is_in_epoch = hello.generation.value != 0 && hello.resume &&
+                           hello.resume->epoch.value != 0;
+  const auto found = jobs_.find(name);
+  return is_in_epoch && (found == jobs_.end() || !found->second.has_begun());
+}
+
+// It has nothing to lose: it is a newcomer here.
+bool Coordinator::WaitsElsewhere(const JobName& name,
+                                 const protocol::Hello& hello) const {
+  const bool waits = hello.generation.value != 0 && hello.resume &&
+                     hello.resume->epoch.value == 0 && !hello.resume->leaving;
+  const auto found = durable_.jobs.find(name);
+  return waits && (found == durable_.jobs.end() ||
+                   found->second.bearers.count(hello.worker) == 0);
+}
+
+// Whatever is wrong, the worker trains on: only its stream ends.
+void Coordinator::TakeOffer(SessionId session, const JobName& name,
+                            const protocol::Hello& hello, Turn& turn) {
+  const auto let_go = [&] {
+    turn.out.Send(session, name, hello.resume->epoch, protocol::Left{});
+    turn.out.Close(session, absl::OkStatus());
+  };
+  if (hello.resume->ended) {  // there is nothing to adopt
+    if (hello.resume->leaving) return let_go();
+    return turn.out.Close(session, UnknownJob(name));
+  }
+  if (const absl::Status may = MayOffer(name, hello); !may.ok()) {
+    return turn.out.Close(session, may);
+  }
+  auto taken = adoptions_.Take(turn.now, name, hello);
+  if (!taken.ok()) return turn.out.Close(session, taken.status());
+  if (taken->adopted) {
+    Adopt(name, *std::move(taken->adopted), turn);
+    return Reach(name)->Greet(session, hello, turn);
+  }
+  if (taken->leaving_for >= kAdoptionPatience) {
+    adoptions_.Drop(name, hello);
+    return let_go();
+  }
+  const std::string offers = adoptions_.Describe(name, turn.now);
+  if (taken->is_new) {
+    turn.out.Note(name, absl::StrFormat("%s resumes a job that is not known "
+                                        "here: %s",
+                                        Who(hello.worker, hello.resume->rank,
+                                            hello.process),
+                                        offers));
+  }
+  turn.out.Close(session, absl::UnavailableError(absl::StrFormat(
+                              "job %s is not known to this coordinator: %s",
+                              name.value, offers)));
+}
+
+absl::Status Coordinator::MayOffer(const JobName& name,
+                                   const protocol::Hello& hello) const {
+  if (!hello.spec || hello.spec->name != name.value) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s offers job %s without its spec", hello.worker.value, name.value));
+  }
+  const auto found = jobs_.find(name);
+  if (found == jobs_.end()) return Validate(*hello.spec);
+  if (absl::Status may = Authorize(name, hello.token); !may.ok()) return may;
+  return SameSpec(found->second.spec(), *hello.spec, hello.worker);
+}
+
+void Coordinator::Adopt(const JobName& name, record::JobAdopted adopted,
+                        Turn& turn) {
+  if (const auto found = jobs_.find(name); found != jobs_.end()) {
+    found->second.TurnAway(
+        absl::FailedPreconditionError(absl::StrFormat(
+            "job %s runs already: the %d workers of its epoch %d offered it "
+            "for adoption",
+            name.value, adopted.members.size(), adopted.epoch.value)),
+        turn);
+    jobs_.erase(found);
+  }
+  turn.out.Record(name, std::move(adopted));
+  const auto [job, is_new] =
+      jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
+  job->second.BeginAdopted(turn);
+}
+
+absl::Status Coordinator::NoOffersHold(const JobName& name,
+                                       absl::Time now) const {
+  const std::string offers = adoptions_.Describe(name, now);
+  if (offers.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "job %s runs, though this coordinator does not know it yet: %s; take "
+      "another name, or wait until it is over",
+      name.value, offers));
 }
 
 void Coordinator::On(const SessionClosed& event, Turn& turn) {
@@ -264,6 +383,7 @@ absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
     if (absl::Status may = Authorize(name, token); !may.ok()) return may;
     Archive(name, turn);
   }
+  if (absl::Status free = NoOffersHold(name, turn.now); !free.ok()) return free;
   turn.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
   jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
   Reach(name);

@@ -40,12 +40,13 @@
 #include "absl/time/time.h"
 #include "plan/ir.h"
 #include "plan/words/job_view.h"
+#include "server/core/adoption.h"
 #include "server/core/deadlines.h"
 #include "server/core/durable.h"
 #include "server/core/event.h"
 #include "server/core/job.h"
-#include "server/core/session_table.h"
 #include "server/core/secret.h"
+#include "server/core/session_table.h"
 
 namespace lockstep::core {
 
@@ -54,10 +55,10 @@ struct CoordinatorOptions {
   // A Wake later than this after its moment means that the coordinator itself
   // was stopped.
   absl::Duration stopped_after = absl::Seconds(1);
-};
   // Of the secrets of sessions: at least 32 bytes that nobody can guess, others
   // in each daemon and after each restart. A test may leave it empty.
   std::string secret_seed = {};
+};
 
 class Coordinator {
  public:
@@ -106,6 +107,19 @@ class Coordinator {
   absl::Status Greet(SessionId session, const JobName& name,
                      const protocol::Hello& hello,
                      const std::optional<Speaker>& speaker, Turn& turn);
+
+  // --- Running jobs that it does not know (adoption.h) ---
+  // The Hello is of a worker of one: it is never refused for good.
+  bool IsOfUnknownJob(const JobName& name, const protocol::Hello& hello) const;
+  // The Hello is of a worker that was welcomed elsewhere and is in no epoch.
+  bool WaitsElsewhere(const JobName& name, const protocol::Hello& hello) const;
+  void TakeOffer(SessionId session, const JobName& name,
+                 const protocol::Hello& hello, Turn& turn);
+  absl::Status MayOffer(const JobName& name,
+                        const protocol::Hello& hello) const;
+  void Adopt(const JobName& name, record::JobAdopted adopted, Turn& turn);
+  // OK, or why no job of this name may be created or joined now.
+  absl::Status NoOffersHold(const JobName& name, absl::Time now) const;
   // Finds the job, or creates it from the Hello's spec.
   absl::StatusOr<Job*> JobFor(const JobName& name, const protocol::Hello& hello,
                               Turn& turn);
@@ -128,9 +142,11 @@ class Coordinator {
   void ForgetOldest(Turn& turn);
 
   const CoordinatorOptions options_;
+  SecretSource secrets_;
   DurableState durable_;
   SessionTable sessions_;
   std::map<JobName, Job> jobs_;
+  Adoptions adoptions_;
   std::set<JobName> touched_;  // by the Step in progress
   std::set<JobName> live_;     // jobs that are not over
   Deadlines<JobName> wakes_;   // of those
@@ -145,4 +161,3 @@ class Coordinator {
 }  // namespace lockstep::core
 
 #endif  // LOCKSTEP_SERVER_CORE_COORDINATOR_H_
-  SecretSource secrets_;

@@ -73,7 +73,9 @@ struct Epoch {
   CompilationId
       compiling;  // under way: the plan, or its next revision; 0: none
   std::shared_ptr<const plan::Plan> plan;  // once all have registered
-  std::string digest;                      // of it
+  // Steps run by a plan that this coordinator cannot compile; there is none.
+  bool plan_is_foreign = false;
+  std::string digest;  // of it
   RankSet acked;
   std::optional<HandleExchange> handles;
   RankSet connected;

@@ -20,7 +20,7 @@
 //   job_revisions.cc buckets cut anew while steps run
 //   job_passes.cc   what members say of passes, in negotiated mode
 //   job_clock.cc    what happens because time passed
-//   job_revive.cc   what a restart of the coordinator forgot
+//   job_revive.cc   what a restart of the coordinator forgot, or never knew
 //   job_view.cc     what an operator sees
 //
 // What must survive a crash is in DurableJob, which changes only by records
@@ -102,11 +102,17 @@ class Job {
   absl::Duration late_min() const { return stopped_after_; }
   // After a replay: the members of a living epoch may resume from now on.
   void Revive(absl::Time now);
+  // The same after record::JobAdopted: its members offered it.
+  void BeginAdopted(Turn& turn);
+  // Its workers are refused: another job of its name was adopted.
+  void TurnAway(const absl::Status& why, Turn& turn);
 
   // --- Questions ---
   const JobSpec& spec() const { return durable_.spec; }
   JobState state() const { return state_; }
   bool over() const { return durable_.ended.has_value(); }
+  // It has had an epoch, or is over: no other job can take its place.
+  bool has_begun() const { return durable_.epoch.value != 0 || over(); }
   // "job digits is over: it failed: ...". Must be over.
   absl::Status Over() const;
   JobView Describe(absl::Time now) const;
@@ -153,19 +159,21 @@ class Job {
   void BeginLife(SessionId session, const protocol::Hello& hello, Turn& turn);
   void ContinueLife(SessionId session, const protocol::Hello& hello,
                     Turn& turn);
+  std::string GiveSecret(const WorkerName& worker, Generation generation,
+                         uint64_t life, Turn& turn);
   void Attach(Worker* worker, SessionId session, const protocol::Hello& hello,
               protocol::Welcome welcome, Turn& turn);
   void Restate(const Worker& worker, Turn& turn);
 
   // --- Who goes (job_losses.cc) ---
   void Detach(Worker* worker, absl::Status why, Turn& turn);
-  std::string GiveSecret(const WorkerName& worker, Generation generation,
-                         uint64_t life, Turn& turn);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
             Turn& turn);
   void AddProof(const protocol::Evidence& evidence, const Worker* subject,
                 Turn& turn);
   std::string AddedProof() const;
+  void NoteStranger(const protocol::Evidence& evidence, const Worker* subject,
+                    Turn& turn);
   void ForgetDeadlineIfNobodyIsHere();
   void On(Worker* worker, const protocol::Leave& message, Turn& turn);
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
@@ -177,8 +185,6 @@ class Job {
 
   // --- What members say (job_stages.cc) ---
   void Deliver(int rank, const protocol::ToCoordinatorBody& body, Turn& turn);
-  void NoteStranger(const protocol::Evidence& evidence, const Worker* subject,
-                    Turn& turn);
   void On(int rank, const protocol::RegisterChunk& message, Turn& turn);
   void On(int rank, const protocol::PlanAck& message, Turn& turn);
   void On(int rank, const protocol::PublishHandles& message, Turn& turn);
@@ -223,6 +229,8 @@ class Job {
   bool EndWasLost() const;
   void EndAfterRestart(Turn& turn);
   void RecognizeStart(const protocol::Hello& hello, Turn& turn);
+  bool MayRunForeignPlan() const;
+  void RunForeignPlan(Turn& turn);
   bool IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
                   Turn& turn);
   void HearEarly(Turn& turn);

@@ -8,14 +8,19 @@
 //   one was started         all were
 //   all registered again    the plan is compiled again, and must be the same
 //   a later revision        was adopted while steps ran: all were started
+//
+// A job that was adopted (adoption.h) is the same, but for its plan, which
+// another coordinator compiled.
 
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_format.h"
 #include "server/core/commands.h"
 #include "server/core/job.h"
+#include "server/core/sentences.h"
 
 namespace lockstep::core {
 
@@ -59,6 +64,41 @@ void Job::Revive(absl::Time now) {
       epoch_->connected.Add(rank);
     }
   }
+}
+
+void Job::BeginAdopted(Turn& turn) {
+  Revive(turn.now);
+  Remember(
+      absl::StrFormat("epoch %d is adopted: all its %s offered it, which "
+                      "this coordinator did not know",
+                      durable_.epoch.value, Count(epoch_->size(), "worker")),
+      turn);
+}
+
+void Job::TurnAway(const absl::Status& why, Turn& turn) {
+  for (auto& [worker_name, worker] : roster_.workers()) {
+    if (worker.session.value == 0) continue;
+    turn.out.Refuse(std::exchange(worker.session, {}), name(), why);
+  }
+}
+
+// It was compiled by another coordinator, of another version perhaps. Static
+// plans run without the coordinator, so there is no harm in not having it.
+bool Job::MayRunForeignPlan() const {
+  return durable_.adopted && epoch_->started &&
+         spec().sync != SyncMode::kNegotiated;
+}
+
+void Job::RunForeignPlan(Turn& turn) {
+  epoch_->plan.reset();
+  epoch_->handles.reset();
+  epoch_->digest.clear();
+  epoch_->plan_is_foreign = true;
+  Remember(
+      absl::StrFormat("the plan %s of the adopted epoch cannot be compiled "
+                      "here: steps run on without its description",
+                      durable_.plan_digest),
+      turn);
 }
 
 bool Job::EndWasLost() const {

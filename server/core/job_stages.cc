@@ -51,9 +51,9 @@ void Job::Deliver(int rank, const protocol::ToCoordinatorBody& body,
 // --- Sealed: registrations --------------------------------------------------
 
 void Job::On(int rank, const protocol::RegisterChunk& message, Turn& turn) {
-  if (epoch_->plan != nullptr || epoch_->compiling.value != 0) {
-    return;  // told again
-  }
+  const bool again = epoch_->plan != nullptr || epoch_->plan_is_foreign ||
+                     epoch_->compiling.value != 0;
+  if (again) return;  // told again
   const absl::Status added = epoch_->registry.Add(rank, message);
   if (!added.ok()) {
     return EndByMismatch(rank, std::string(added.message()), turn);
@@ -82,6 +82,7 @@ void Job::Take(const Compiled& event, Turn& turn) {
   epoch_->compiling = {};
   if (epoch_->plan != nullptr) return AdoptRecut(event.result, turn);
   if (event.result.ok()) return AdoptPlan(*event.result, turn);
+  if (MayRunForeignPlan()) return RunForeignPlan(turn);
   EndByMismatch(-1, std::string(event.result.status().message()), turn);
 }
 
@@ -95,6 +96,8 @@ void Job::AdoptPlan(const CompiledPlan& compiled, Turn& turn) {
     turn.out.Record(name(),
                     record::PlanAdopted{epoch_->id, epoch_->plan->revision,
                                         epoch_->digest});
+  } else if (epoch_->digest != durable_.plan_digest && MayRunForeignPlan()) {
+    return RunForeignPlan(turn);
   } else if (epoch_->digest != durable_.plan_digest) {
     return EndByMismatch(
         -1,

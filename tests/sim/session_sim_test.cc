@@ -78,6 +78,11 @@ TEST(SessionSimTest, ACoordinatorThatRestartsEndsNoEpoch) {
   ForEverySeed({.coordinator_crashes = 2}, 0, ExpectOneEpochTrainedByAll);
 }
 
+TEST(SessionSimTest, NorDoesOneThatKnowsNothing) {
+  ForEverySeed({.coordinator_crashes = 2, .journal_is_lost = true}, 0,
+               ExpectOneEpochTrainedByAll);
+}
+
 TEST(SessionSimTest, NorDoBothTogether) {
   ForEverySeed(
       {.mean_between_cuts = absl::Seconds(2), .coordinator_crashes = 2}, 0,

@@ -147,8 +147,8 @@ void SessionWorld::Cut(uint64_t id) {
 void SessionWorld::Apply(const core::Event& event) {
   if (coordinator_ == nullptr) return;
   core::Effects effects = coordinator_->Step(now(), event);
-  const bool crash =
-      std::exchange(crash_in_next_step_, false) && !AnyHasTrainedAll();
+  const bool crash = crash_in_next_step_ && MayCrashNow();
+  if (crash || !journal_is_lost_) crash_in_next_step_ = false;
   if (crash && !effects.empty()) effects.resize(random_() % effects.size());
   for (const core::Effect& effect : effects) Do(effect);
   if (crash) return CrashCoordinator();
@@ -202,20 +202,37 @@ void SessionWorld::CrashCoordinator() {
 }
 
 void SessionWorld::StartCoordinator() {
-  ++coordinators_;
-  coordinator_ =
-      std::make_unique<core::Coordinator>(core::CoordinatorOptions{});
+  const bool again = coordinators_++ > 0;
+  coordinator_ = std::make_unique<core::Coordinator>(core::CoordinatorOptions{
+      .secret_seed = absl::StrCat("seed ", coordinators_)});
+  if (again && journal_is_lost_) {
+    records_.clear();
+    Note("    another coordinator knows nothing");
+  }
   for (const record::Record& record : records_) {
     Check(coordinator_->Replay(record).ok(), "the journal does not replay");
   }
   if (!records_.empty()) Note("    coordinator is back");
   Apply(core::Wake{});
+  if (again && journal_is_lost_ && Toss(0.5)) {
+    Apply(core::CreateJob{{1}, spec_, ""});
+  }
+}
+
+bool SessionWorld::MayCrashNow() const {
+  const bool all_run = std::all_of(
+      workers_.begin(), workers_.end(), [](const SimWorker& worker) {
+        return worker.alive() &&
+               worker.view().phase == session::SessionPhase::kRunning;
+      });
+  return !AnyHasTrainedAll() && (all_run || !journal_is_lost_);
 }
 
 // --- Faults and steps -------------------------------------------------------
 
 void SessionWorld::PlanFaults(const Faults& faults) {
   outage_ = faults.outage_max;
+  journal_is_lost_ = faults.journal_is_lost;
   const size_t missing =
       faults.one_is_missing ? random_() % workers_.size() : workers_.size();
   if (faults.one_fails_locally) SomeWorker().fails_locally = true;

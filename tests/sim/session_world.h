@@ -35,6 +35,9 @@ struct Faults {
   // While all train; that a worker has left in order is not journaled, so a
   // crash between two Leaves ends the job as failed.
   int coordinator_crashes = 0;
+  // Another coordinator comes that has no record of the job, which an operator
+  // may create again. Only while all run.
+  bool journal_is_lost = false;
   absl::Duration outage_max = absl::Milliseconds(800);
   int worker_crashes = 0;  // each comes back under its name
   bool one_is_missing = false;
@@ -154,6 +157,7 @@ class SessionWorld {
   void PlanFaults(const Faults& faults);
   void PlanCuts(SimWorker* worker, absl::Duration mean);
   bool AnyHasTrainedAll() const;
+  bool MayCrashNow() const;
   void ArriveAtStep(SimWorker* worker);
   void Note(std::string line);
 
@@ -165,6 +169,7 @@ class SessionWorld {
   absl::Time coordinator_wake_ = absl::InfiniteFuture();
   uint64_t coordinators_ = 0;  // that were started
   bool crash_in_next_step_ = false;
+  bool journal_is_lost_ = false;
   absl::Duration outage_;
   std::vector<record::Record> records_;
   std::map<uint64_t, Stream> streams_;

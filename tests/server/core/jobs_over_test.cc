@@ -31,7 +31,7 @@ std::string Deletes(Scene& scene, const std::string& job, bool keep = false,
 std::string Stops(Scene& scene, const std::string& job) {
   return scene.Step(StopJob{{7}, {job}, "", "enough"});
 }
-std::vector<std::string> Names(const Scene& scene) {
+std::vector<std::string> NamesOfJobs(const Scene& scene) {
   std::vector<std::string> names;
   for (const JobSummary& job : const_cast<Scene&>(scene).core().Jobs()) {
     names.push_back(job.name.value);
@@ -44,7 +44,7 @@ TEST(JobsOverTest, ADeletedJobIsGoneAndItsNameIsFree) {
   scene.RunAll();
   Stops(scene, "digits");
   EXPECT_THAT(Deletes(scene, "digits"), HasSubstr("answer 6: OK"));
-  EXPECT_THAT(Names(scene), SizeIs(0));
+  EXPECT_THAT(NamesOfJobs(scene), SizeIs(0));
   EXPECT_THAT(Deletes(scene, "digits"), HasSubstr("NOT_FOUND"));
   EXPECT_THAT(Creates(scene, SpecOf(3)), HasSubstr("answer 5: OK"));
   EXPECT_EQ(scene.View().spec.mesh.WorldSize(), 3);
@@ -65,7 +65,8 @@ TEST(JobsOverTest, ANewJobTakesTheNameAndTheOldOneIsKept) {
     EXPECT_THAT(Creates(scene, SpecOf(2 + i)), HasSubstr("answer 5: OK"));
     Stops(scene, "digits");
   }
-  EXPECT_THAT(Names(scene), ElementsAre("digits", "digits#1", "digits#2"));
+  EXPECT_THAT(NamesOfJobs(scene),
+              ElementsAre("digits", "digits#1", "digits#2"));
   const JobView first = *scene.core().Describe({"digits#1"}, scene.now());
   EXPECT_EQ(first.spec.mesh.WorldSize(), 2);
   EXPECT_EQ(first.name.value, "digits#1");
@@ -78,7 +79,7 @@ TEST(JobsOverTest, ANewJobTakesTheNameAndTheOldOneIsKept) {
               HasSubstr("archived as digits#2"));
   EXPECT_THAT(Deletes(scene, "digits#1", /*keep=*/true),
               AllOf(HasSubstr("OK"), Not(HasSubstr("archived"))));
-  EXPECT_THAT(Names(scene), ElementsAre("digits#1", "digits#2"));
+  EXPECT_THAT(NamesOfJobs(scene), ElementsAre("digits#1", "digits#2"));
 }
 
 TEST(JobsOverTest, ALivingJobKeepsItsName) {
@@ -86,7 +87,7 @@ TEST(JobsOverTest, ALivingJobKeepsItsName) {
   scene.RunAll();
   EXPECT_THAT(Creates(scene, SpecOf(2)), HasSubstr("answer 5: OK"));
   EXPECT_THAT(Creates(scene, SpecOf(3)), HasSubstr("ALREADY_EXISTS"));
-  EXPECT_THAT(Names(scene), ElementsAre("digits"));
+  EXPECT_THAT(NamesOfJobs(scene), ElementsAre("digits"));
 }
 
 TEST(JobsOverTest, OnlyItsTokenFreesTheName) {
@@ -127,7 +128,7 @@ TEST(JobsOverTest, ARestartedCoordinatorKnowsThem) {
   Deletes(scene, "digits");
   scene.Restart();
   scene.Step(Wake{});
-  EXPECT_THAT(Names(scene), ElementsAre("digits#1"));
+  EXPECT_THAT(NamesOfJobs(scene), ElementsAre("digits#1"));
   EXPECT_EQ(scene.core().Describe({"digits#1"}, scene.now())->state,
             JobState::kStopped);
 }
@@ -139,7 +140,7 @@ TEST(JobsOverTest, TheOldestAreForgotten) {
     Creates(scene, SpecOf(2, name));
     Stops(scene, name);
   }
-  EXPECT_THAT(Names(scene), SizeIs(kJobsOverMax));
+  EXPECT_THAT(NamesOfJobs(scene), SizeIs(kJobsOverMax));
   EXPECT_TRUE(
       absl::IsNotFound(scene.core().Describe({"job-2"}, scene.now()).status()));
   EXPECT_TRUE(scene.core().Describe({"job-3"}, scene.now()).ok());

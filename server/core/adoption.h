@@ -1,0 +1,92 @@
+// Running jobs that this coordinator does not know, as their workers offer
+// them.
+//
+//   a coordinator starts without the journal of the former one
+//   Hello(generation, ResumeState) ──▶ an offer; its stream ends as
+//   UNAVAILABLE:
+//                                      the worker trains on and offers again
+//   ... of every rank, all alike   ──▶ record::JobAdopted; all may resume
+//
+// Offers of one epoch agree in epoch, members (by their digest), spec and
+// token. One holds for the job's lease. The first to offer a rank has it while
+// its offer holds: another life that claims the rank waits.
+//
+// Costs O(log n) for each offer, O(n) for the one that completes the epoch.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_ADOPTION_H_
+#define LOCKSTEP_SERVER_CORE_ADOPTION_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lockstep/job_spec.h"
+#include "plan/words/ids.h"
+#include "plan/words/protocol.h"
+#include "plan/words/record.h"
+
+namespace lockstep::core {
+
+class Adoptions {
+ public:
+  struct Taken {
+    // Set: this offer completes the epoch. Nothing is kept of the job then.
+    std::optional<record::JobAdopted> adopted;
+    bool is_new = false;  // nothing was held of the rank before
+    // For how long the worker has been waiting to leave.
+    absl::Duration leaving_for = absl::ZeroDuration();
+  };
+
+  // A Hello with a generation that is in an epoch. FailedPrecondition: it
+  // cannot be an offer (no spec, no rank of that world, another life holds the
+  // rank).
+  absl::StatusOr<Taken> Take(absl::Time now, const JobName& job,
+                             const protocol::Hello& hello);
+
+  // It has been told that it may go.
+  void Drop(const JobName& job, const protocol::Hello& hello);
+
+  // "2 of 3 workers of its epoch 4 offer it for adoption"; empty if no offer
+  // holds.
+  std::string Describe(const JobName& job, absl::Time now) const;
+
+ private:
+  struct Offer {
+    protocol::Member member;
+    uint64_t life = 0;
+    std::string secret_hash;
+    Revision revision;
+    std::string plan_digest;
+    std::vector<uint32_t> observed_order;
+    protocol::Wanted wanted;
+    absl::Time holds_until;
+    absl::Time leaving_since = absl::InfiniteFuture();
+  };
+  // Offers that agree.
+  struct Group {
+    EpochId epoch;
+    std::string members_digest;
+    JobSpec spec;
+    std::string token_hash;
+    std::map<int, Offer> by_rank;
+  };
+
+  static bool Agrees(const Group& group, const protocol::Hello& hello);
+  Group& GroupOf(const JobName& job, const protocol::Hello& hello);
+  void DropStale(absl::Time now);
+  static std::optional<record::JobAdopted> Complete(const Group& group,
+                                                    absl::Time now);
+
+  std::map<JobName, std::vector<Group>> jobs_;
+  absl::Time drop_stale_at_ = absl::InfinitePast();  // so that it costs little
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_ADOPTION_H_

@@ -1,0 +1,451 @@
+// A coordinator without a journal takes the place of another while a job runs.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+#include "plan/digest.h"
+#include "tests/server/core/asking.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using protocol::Phase;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// A running job, and then a coordinator that knows nothing.
+class AdoptionTest : public testing::Test {
+ protected:
+  explicit AdoptionTest(JobSpec spec = SpecOf(2)) : scene_(std::move(spec)) {}
+
+  void LoseTheCoordinator() {
+    for (int i = 1; i <= scene_.world(); ++i) offers_.push_back(OfferOf(i));
+    scene_.Restart(/*forgotten=*/scene_.records().size());
+  }
+  void RunAndLoseTheCoordinator() {
+    scene_.RunAll();
+    before_ = scene_.View();
+    LoseTheCoordinator();
+  }
+
+  // What worker i says when it resumes.
+  protocol::Hello OfferOf(int i) const {
+    const DurableJob& durable = scene_.durable_job();
+    protocol::Hello hello = scene_.HelloOf(i);
+    hello.generation = {1};
+    hello.secret = scene_.SecretOf(i);
+    hello.resume = protocol::ResumeState{
+        .epoch = durable.epoch,
+        .revision = durable.revision,
+        .plan_digest = durable.plan_digest,
+        .position = {12, Phase::kCompute},
+        .started = true,
+        .rank = i - 1,
+        .members_digest = plan::DigestOf(durable.members.items())};
+    if (i == 1) hello.resume->observed_order = durable.observed_order;
+    return hello;
+  }
+  std::string Offer(uint64_t session, int i) {
+    return scene_.Hello(session, offers_.at(i - 1));
+  }
+  void RegisterOn(const std::vector<uint64_t>& sessions) {
+    for (const uint64_t session : sessions) {
+      scene_.Register(session,
+                      {ParameterNamed("weight"), ParameterNamed("bias")});
+    }
+  }
+  bool IsKnown() {
+    return scene_.core().Describe(scene_.job(), scene_.now()).ok();
+  }
+
+  Scene scene_;
+  JobView before_;
+  std::vector<protocol::Hello> offers_;
+};
+
+TEST_F(AdoptionTest, ARunningJobIsAdoptedWhenAllItsWorkersHaveOfferedIt) {
+  RunAndLoseTheCoordinator();
+  EXPECT_EQ(
+      Offer(11, 1),
+      "close 11: UNAVAILABLE: job digits is not known to this "
+      "coordinator: 1 of 2 workers of its epoch 1 offers it for adoption");
+  EXPECT_FALSE(IsKnown());
+  EXPECT_EQ(Offer(12, 2),
+            "persist 1: job digits is adopted in epoch 1: w-1 w-2\n"
+            "12 <- welcome back, generation 1, say what you registered\n"
+            "12 <- formed 1: rank 1 of w-1 w-2\n"
+            "12 <- start");
+  EXPECT_EQ(Offer(21, 1),
+            "21 <- welcome back, generation 1, say what you registered\n"
+            "21 <- formed 1: rank 0 of w-1 w-2\n"
+            "21 <- start");
+  EXPECT_THAT(LinesOf(scene_),
+              testing::Contains(HasSubstr("epoch 1 is adopted")));
+  RegisterOn({21, 12});
+  const JobView view = scene_.View();
+  EXPECT_EQ(view.state, JobState::kRunning);
+  EXPECT_EQ(view.parameters, before_.parameters);
+  EXPECT_EQ(view.buckets, before_.buckets);
+  EXPECT_EQ(view.plan_digest, before_.plan_digest);
+  for (const WorkerView& worker : view.workers) {
+    EXPECT_EQ(worker.state, WorkerState::kReady);
+    EXPECT_EQ(worker.generation, Generation{1});
+  }
+  EXPECT_EQ(scene_.WaitWithHeartbeats(60, {21, 12}), "");
+  scene_.Says(21, protocol::Leave{.steps = 20});
+  scene_.Says(12, protocol::Leave{.steps = 20});
+  EXPECT_EQ(scene_.View().state, JobState::kCompleted);
+}
+
+TEST_F(AdoptionTest, NobodyMakesAJobOfItsNameMeanwhile) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  EXPECT_THAT(scene_.Step(CreateJob{{1}, scene_.spec(), ""}),
+              AllOf(HasSubstr("answer 1: FAILED_PRECONDITION: job digits runs, "
+                              "though this coordinator does not know it yet: 1 "
+                              "of 2 workers of its epoch 1 offers it"),
+                    Not(HasSubstr("persist"))));
+  EXPECT_THAT(scene_.Hello(5, scene_.HelloOf(5)),
+              AllOf(HasSubstr("5 <- refused FAILED_PRECONDITION: job digits "
+                              "runs"),
+                    Not(HasSubstr("persist"))));
+  Offer(12, 2);
+  EXPECT_EQ(scene_.Step(CreateJob{{2}, scene_.spec(), ""}), "answer 2: OK")
+      << "it is the same job";
+  protocol::Hello newcomer = scene_.HelloOf(2);
+  newcomer.life = 4711;
+  EXPECT_THAT(scene_.Hello(6, newcomer), HasSubstr("refused ALREADY_EXISTS"));
+  EXPECT_EQ(scene_.ViewOf(2).state, WorkerState::kReady);
+}
+
+// `create -f`, or a launcher, may come before the first worker resumes.
+TEST_F(AdoptionTest, AJobThatWasMadeAgainGivesWayToTheRunningOne) {
+  RunAndLoseTheCoordinator();
+  scene_.Step(CreateJob{{1}, scene_.spec(), ""});
+  protocol::Hello newcomer = scene_.HelloOf(2);
+  newcomer.life = 4711;
+  newcomer.process.pid = 999;
+  EXPECT_THAT(scene_.Hello(5, newcomer),
+              HasSubstr("5 <- welcome, generation 1"));
+  EXPECT_THAT(Offer(11, 1), AllOf(HasSubstr("close 11: UNAVAILABLE"),
+                                  Not(HasSubstr("refused"))));
+  EXPECT_EQ(Offer(12, 2),
+            "5 <- refused FAILED_PRECONDITION: job digits runs already: the 2 "
+            "workers of its epoch 1 offered it for adoption\n"
+            "close 5: FAILED_PRECONDITION: job digits runs already: the 2 "
+            "workers of its epoch 1 offered it for adoption\n"
+            "persist 3: job digits is adopted in epoch 1: w-1 w-2\n"
+            "12 <- welcome back, generation 1, say what you registered\n"
+            "12 <- formed 1: rank 1 of w-1 w-2\n"
+            "12 <- start");
+  EXPECT_EQ(scene_.ViewOf(2).process.pid, 102);
+  EXPECT_EQ(scene_.Closes(5), "");
+  EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- start"));
+}
+
+TEST_F(AdoptionTest, AnotherJobOfItsNameNeverEndsIt) {
+  RunAndLoseTheCoordinator();
+  JobSpec other = scene_.spec();
+  other.seed = 4711;
+  scene_.Step(CreateJob{{1}, other, ""});
+  EXPECT_THAT(Offer(11, 1),
+              AllOf(HasSubstr("close 11: INVALID_ARGUMENT: w-1 brings another "
+                              "spec for job digits: seed"),
+                    Not(HasSubstr("<-"))));
+  scene_.Step(StopJob{{2}, scene_.job(), "", "enough"});
+  EXPECT_THAT(Offer(12, 1), AllOf(HasSubstr("close 12: FAILED_PRECONDITION"),
+                                  Not(HasSubstr("<-"))));
+}
+
+TEST_F(AdoptionTest, NorDoesOneThatHasBegun) {
+  RunAndLoseTheCoordinator();
+  for (const int i : {1, 2}) {
+    protocol::Hello newcomer = scene_.HelloOf(i);
+    newcomer.life = 4711;
+    scene_.Hello(4 + i, newcomer);
+  }
+  ASSERT_EQ(scene_.epoch(), EpochId{1});
+  EXPECT_EQ(Offer(11, 1),
+            "close 11: PERMISSION_DENIED: generation 1 of w-1 was given to "
+            "another incarnation, or with another secret");
+  EXPECT_EQ(scene_.View().state, JobState::kSealed);
+}
+
+TEST_F(AdoptionTest, WorkersThatStopOfferingAreNotWaitedFor) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  scene_.Pass(10);  // the lease
+  EXPECT_THAT(scene_.Hello(5, scene_.HelloOf(5)),
+              HasSubstr("5 <- welcome, generation 1"));
+  EXPECT_THAT(Offer(12, 2),
+              HasSubstr("close 12: UNAVAILABLE: job digits is not "
+                        "known to this coordinator: 1 of 2"))
+      << "the first offer is too old to count";
+}
+
+TEST_F(AdoptionTest, OffersThatDisagreeAreNotAdopted) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  const protocol::Hello good = offers_[1];
+  std::vector<protocol::Hello> wrong(5, good);
+  wrong[0].resume->epoch = {2};
+  wrong[1].resume->members_digest = "feed";
+  wrong[2].resume->plan_digest = "feed";
+  wrong[3].spec->seed = 4711;
+  wrong[4].process.pid = 999;  // not a member of that digest
+  uint64_t session = 20;
+  for (const protocol::Hello& hello : wrong) {
+    EXPECT_THAT(scene_.Hello(session, hello),
+                AllOf(HasSubstr("UNAVAILABLE"), Not(HasSubstr("<-"))));
+    EXPECT_FALSE(IsKnown());
+    ++session;
+  }
+  EXPECT_THAT(scene_.Hello(30, good), HasSubstr("is adopted in epoch 1"));
+}
+
+TEST_F(AdoptionTest, WhatCannotBeAnOfferEndsItsStreamAndNothingElse) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  std::vector<protocol::Hello> wrong(4, offers_[1]);
+  wrong[0].spec.reset();
+  wrong[1].resume->rank = 2;
+  wrong[2].resume->rank = -1;
+  wrong[3].resume->rank = 0;  // of another, whose offer holds
+  uint64_t session = 20;
+  for (const protocol::Hello& hello : wrong) {
+    EXPECT_THAT(scene_.Hello(session, hello),
+                AllOf(HasSubstr(absl::StrCat("close ", session)),
+                      Not(HasSubstr("<-"))));
+    ++session;
+  }
+  EXPECT_THAT(Offer(30, 2), HasSubstr("is adopted in epoch 1"));
+}
+
+TEST_F(AdoptionTest, TheFirstLifeThatOffersARankKeepsIt) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  protocol::Hello impostor = offers_[0];
+  impostor.life = 4711;
+  EXPECT_THAT(
+      scene_.Hello(12, impostor),
+      HasSubstr("close 12: FAILED_PRECONDITION: job digits is not known "
+                "to this coordinator, and w-1 cannot offer it for "
+                "adoption: rank 0 is offered by w-1"));
+  Offer(13, 2);
+  EXPECT_THAT(scene_.Hello(14, impostor),
+              HasSubstr("close 14: PERMISSION_DENIED"));
+  EXPECT_THAT(Offer(15, 1), HasSubstr("15 <- start"));
+}
+
+TEST_F(AdoptionTest, SecretsThatWereGivenElsewhereHold) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  Offer(12, 2);
+  protocol::Hello guess = offers_[0];
+  guess.secret = "guess";
+  EXPECT_THAT(scene_.Hello(13, guess),
+              HasSubstr("close 13: PERMISSION_DENIED"));
+  scene_.Restart();
+  EXPECT_THAT(scene_.Hello(14, guess),
+              HasSubstr("close 14: PERMISSION_DENIED"));
+  EXPECT_THAT(Offer(15, 1), HasSubstr("15 <- start")) << "it is journaled";
+}
+
+TEST_F(AdoptionTest, AJobWithATokenKeepsIt) {
+  scene_.Step(CreateJob{{1}, scene_.spec(), "secret"});
+  for (const int i : {1, 2}) {
+    protocol::Hello hello = scene_.HelloOf(i);
+    hello.token = "secret";
+    scene_.Hello(i, hello);
+  }
+  scene_.ConnectAll();
+  LoseTheCoordinator();
+  offers_[0].token = offers_[1].token = "secret";
+  Offer(11, 1);
+  Offer(12, 2);
+  EXPECT_TRUE(
+      absl::IsPermissionDenied(scene_.core().Authorize(scene_.job(), "guess")));
+  EXPECT_TRUE(scene_.core().Authorize(scene_.job(), "secret").ok());
+}
+
+TEST_F(AdoptionTest, WhatAnOperatorWantsIsKept) {
+  scene_.RunAll();
+  Asks(scene_, JobCommand::kPause, "look");
+  const protocol::Wanted wanted = scene_.durable_job().wanted;
+  LoseTheCoordinator();
+  offers_[1].resume->wanted = wanted;  // the other had not heard it
+  Offer(11, 1);
+  EXPECT_THAT(Offer(12, 2), HasSubstr("12 <- wanted: pause"));
+  EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- wanted: pause"));
+  EXPECT_THAT(Asks(scene_, JobCommand::kResume), HasSubstr("answer 7: OK"));
+  EXPECT_EQ(scene_.durable_job().wanted.number, wanted.number + 1);
+}
+
+// Other ranks may have left before: the offers will never be complete.
+TEST_F(AdoptionTest, AWorkerThatIsDoneMayGo) {
+  RunAndLoseTheCoordinator();
+  offers_[0].resume->leaving = true;
+  EXPECT_THAT(Offer(11, 1), HasSubstr("close 11: UNAVAILABLE"));
+  scene_.Pass(0.5);
+  EXPECT_THAT(Offer(12, 1), HasSubstr("close 12: UNAVAILABLE"));
+  scene_.Pass(0.5);
+  EXPECT_EQ(Offer(13, 1), "13 <- left\nclose 13: OK");
+  EXPECT_THAT(Offer(14, 2), HasSubstr("1 of 2")) << "it is not missed";
+}
+
+TEST_F(AdoptionTest, AllThatAreDoneCompleteTheJob) {
+  RunAndLoseTheCoordinator();
+  for (protocol::Hello& offer : offers_) offer.resume->leaving = true;
+  Offer(11, 1);
+  Offer(12, 2);
+  scene_.Says(12, protocol::Leave{.steps = 20});
+  Offer(21, 1);
+  EXPECT_THAT(scene_.Says(21, protocol::Leave{.steps = 20}),
+              HasSubstr("job completed"));
+}
+
+TEST_F(AdoptionTest, AnEpochThatIsOverIsNotAdopted) {
+  RunAndLoseTheCoordinator();
+  for (protocol::Hello& offer : offers_) offer.resume->ended = true;
+  EXPECT_THAT(Offer(11, 1), HasSubstr("close 11: NOT_FOUND"));
+  EXPECT_THAT(Offer(12, 2), HasSubstr("close 12: NOT_FOUND"));
+  offers_[0].resume->leaving = true;
+  EXPECT_EQ(Offer(13, 1), "13 <- left\nclose 13: OK");
+}
+
+TEST_F(AdoptionTest, AMemberThatIsLostAfterwardsEndsTheEpoch) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  Offer(12, 2);
+  EXPECT_THAT(scene_.WaitWithHeartbeats(12, {12}),
+              HasSubstr("12 <- ended 1 for good: w-1 (rank 0, host a, pid 101) "
+                        "fell silent"));
+}
+
+// It has nothing to lose, and no other way to go on.
+TEST_F(AdoptionTest, AWorkerThatWaitsForAnEpochIsANewcomer) {
+  scene_.Hello(1);
+  protocol::Hello waiting = scene_.HelloOf(1);
+  waiting.generation = {1};
+  waiting.secret = scene_.SecretOf(1);
+  waiting.resume = protocol::ResumeState{};
+  scene_.Restart(/*forgotten=*/2);
+  EXPECT_EQ(scene_.Hello(11, waiting),
+            "persist 1: job digits is created\n"
+            "persist 2: w-1 is generation 1\n"
+            "11 <- welcome, generation 1");
+  EXPECT_THAT(scene_.Hello(2), HasSubstr("epoch 1 begins: w-1 w-2"));
+}
+
+TEST_F(AdoptionTest, ButNotWhileARunningJobOfThatNameIsOffered) {
+  RunAndLoseTheCoordinator();
+  protocol::Hello waiting = scene_.HelloOf(3);
+  waiting.generation = {1};
+  waiting.secret = "of another";
+  waiting.resume = protocol::ResumeState{};
+  Offer(11, 1);
+  EXPECT_THAT(scene_.Hello(12, waiting),
+              AllOf(HasSubstr("close 12: UNAVAILABLE"), Not(HasSubstr("<-"))));
+}
+
+// --- The plan
+// -----------------------------------------------------------------
+
+TEST_F(AdoptionTest, APlanThatIsCompiledOtherwiseHereEndsNothing) {
+  RunAndLoseTheCoordinator();
+  for (protocol::Hello& offer : offers_) offer.resume->plan_digest = "feed";
+  Offer(11, 1);
+  Offer(12, 2);
+  Offer(21, 1);
+  RegisterOn({21, 12});
+  EXPECT_EQ(scene_.View().state, JobState::kRunning);
+  EXPECT_TRUE(scene_.View().parameters.empty());
+  EXPECT_THAT(LinesOf(scene_).back(), HasSubstr("cannot be compiled here"));
+  Offer(31, 1);
+  RegisterOn({31});
+  EXPECT_EQ(scene_.WaitWithHeartbeats(60, {31, 12}), "");
+  EXPECT_THAT(Asks(scene_, JobCommand::kRebuild),
+              HasSubstr("does not have its plan"));
+  scene_.Says(31, Stands(13, Phase::kVerdict));
+  scene_.Says(12, protocol::Leave{.steps = 20});
+  EXPECT_THAT(scene_.Says(31, protocol::Leave{.steps = 20}),
+              HasSubstr("job completed"));
+}
+
+class RevisedAdoptionTest : public AdoptionTest {
+ protected:
+  RevisedAdoptionTest()
+      : AdoptionTest([] {
+          JobSpec spec = SpecOf(2);
+          spec.buckets = {.first_bytes_max = 1, .bytes_max = 1};
+          return spec;
+        }()) {}
+};
+
+TEST_F(RevisedAdoptionTest, ALaterRevisionIsCompiledAgain) {
+  scene_.RunAll();
+  scene_.Says(1, protocol::ReadyOrder{{2}, {0, 1}});
+  ASSERT_EQ(scene_.durable_job().revision, Revision{2});
+  const auto plan =
+      scene_.core().FindPlan(scene_.job(), scene_.durable_job().plan_digest);
+  EXPECT_EQ(plan::OrderOf(*plan), scene_.durable_job().observed_order);
+  before_ = scene_.View();
+  LoseTheCoordinator();
+  offers_[1].resume->revision = {1};  // it had not taken it over yet
+  offers_[1].resume->plan_digest = "of the first";
+  Offer(11, 1);
+  Offer(12, 2);
+  Offer(21, 1);
+  scene_.Register(21, {ParameterNamed("weight"), ParameterNamed("bias")});
+  EXPECT_THAT(
+      scene_.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      HasSubstr("12 <- plan ready"));
+  EXPECT_EQ(scene_.View().revision, Revision{2});
+  EXPECT_EQ(scene_.View().buckets, before_.buckets);
+}
+
+class NegotiatedAdoptionTest : public AdoptionTest {
+ protected:
+  NegotiatedAdoptionTest()
+      : AdoptionTest([] {
+          JobSpec spec = SpecOf(2);
+          spec.sync = SyncMode::kNegotiated;
+          return spec;
+        }()) {}
+};
+
+// There the coordinator decides what moves: without the plan it cannot.
+TEST_F(NegotiatedAdoptionTest, APlanThatIsCompiledOtherwiseHereIsTheEnd) {
+  RunAndLoseTheCoordinator();
+  for (protocol::Hello& offer : offers_) offer.resume->plan_digest = "feed";
+  Offer(11, 1);
+  Offer(12, 2);
+  Offer(21, 1);
+  scene_.Register(21, {ParameterNamed("weight"), ParameterNamed("bias")});
+  EXPECT_THAT(
+      scene_.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      HasSubstr("the adopted one is feed"));
+}
+
+TEST_F(NegotiatedAdoptionTest, PassesGoOn) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  Offer(12, 2);
+  Offer(21, 1);
+  RegisterOn({21, 12});
+  for (const uint64_t session : {21, 12}) {
+    scene_.Says(session, protocol::Held{20, {{11, 0, 2}, {11, 0, 0}}});
+    scene_.Says(session, protocol::Announce{12, {0}});
+  }
+  scene_.Says(21, protocol::Submitted{12, {0}});
+  EXPECT_THAT(scene_.Says(12, protocol::Submitted{12, {0}}),
+              HasSubstr("decide from 22: 12/0"));
+}
+
+}  // namespace
+}  // namespace lockstep::core
