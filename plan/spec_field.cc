@@ -124,6 +124,9 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("on_stuck", &S::on_stuck,
             ChoiceForm<OnStuck>{
                 {{"report", OnStuck::kReport}, {"evict", OnStuck::kEvict}}}),
+      Field("on_unsubmitted", &S::on_unsubmitted,
+            ChoiceForm<OnUnsubmitted>{{{"warn", OnUnsubmitted::kWarn},
+                                       {"ignore", OnUnsubmitted::kIgnore}}}),
       Field("uneven", &S::uneven,
             ChoiceForm<Uneven>{
                 {{"join", Uneven::kJoin}, {"stop", Uneven::kStop}}}),

@@ -8,6 +8,8 @@ namespace lockstep::proto {
 static_assert(static_cast<int>(SyncMode::kReduceScatter) == v1::SyncMode_MAX);
 static_assert(static_cast<int>(Rebuild::kOnDemand) == v1::Rebuild_MAX);
 static_assert(static_cast<int>(OnStuck::kEvict) == v1::OnStuck_MAX);
+static_assert(static_cast<int>(OnUnsubmitted::kIgnore) ==
+              v1::OnUnsubmitted_MAX);
 static_assert(static_cast<int>(Uneven::kStop) == v1::Uneven_MAX);
 static_assert(static_cast<int>(Overlap::kThread) == v1::Overlap_MAX);
 
@@ -115,6 +117,7 @@ void Write(const JobSpec& from, v1::JobSpec* to) {
   Write(from.timeouts, to->mutable_timeouts());
   Write(from.limits, to->mutable_limits());
   to->set_on_stuck(WireOf<v1::OnStuck>(from.on_stuck));
+  to->set_on_unsubmitted(WireOf<v1::OnUnsubmitted>(from.on_unsubmitted));
   to->set_uneven(WireOf<v1::Uneven>(from.uneven));
   to->set_overlap(WireOf<v1::Overlap>(from.overlap));
   to->set_seed(from.seed);
@@ -134,6 +137,8 @@ void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d) {
   d->Message("timeouts", from.has_timeouts(), from.timeouts(), &to->timeouts);
   d->Message("limits", from.has_limits(), from.limits(), &to->limits);
   d->Enum("on_stuck", from.on_stuck(), &v1::OnStuck_IsValid, &to->on_stuck);
+  d->Enum("on_unsubmitted", from.on_unsubmitted(), &v1::OnUnsubmitted_IsValid,
+          &to->on_unsubmitted);
   d->Enum("uneven", from.uneven(), &v1::Uneven_IsValid, &to->uneven);
   d->Enum("overlap", from.overlap(), &v1::Overlap_IsValid, &to->overlap);
   to->seed = from.seed();

@@ -128,6 +128,18 @@ void Read(const v1::Connected& from, protocol::Connected* to, Decoder* d) {
   d->Each("groups", from.groups(), kRanksMax, &to->groups);
 }
 
+void Write(const protocol::ParameterNames& from, v1::ParameterNames* to) {
+  to->set_count(from.count);
+  for (const std::string& name : from.names) to->add_names(ToUtf8(name));
+}
+
+void Read(const v1::ParameterNames& from, protocol::ParameterNames* to,
+          Decoder* d) {
+  constexpr int kNamesMax = 8;
+  to->count = from.count();
+  d->Names("names", from.names(), kNamesMax, &to->names);
+}
+
 void Write(const protocol::Progress& from, v1::Progress* to) {
   Write(from.position, to->mutable_position());
   to->set_submitted(from.submitted);
@@ -138,6 +150,12 @@ void Write(const protocol::Progress& from, v1::Progress* to) {
   to->set_revision(from.revision.value);
   to->set_paused(from.paused);
   to->set_memory(ToUtf8(from.memory));
+  if (from.unsubmitted_by_all.count > 0) {
+    Write(from.unsubmitted_by_all, to->mutable_unsubmitted_by_all());
+  }
+  if (from.unsubmitted_here.count > 0) {
+    Write(from.unsubmitted_here, to->mutable_unsubmitted_here());
+  }
 }
 
 void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
@@ -151,6 +169,10 @@ void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
   to->revision = {from.revision()};
   to->paused = from.paused();
   d->Text("memory", from.memory(), &to->memory);
+  d->Message("unsubmitted_by_all", true, from.unsubmitted_by_all(),
+             &to->unsubmitted_by_all);
+  d->Message("unsubmitted_here", true, from.unsubmitted_here(),
+             &to->unsubmitted_here);
 }
 
 void Write(const protocol::Heartbeat&, v1::Heartbeat*) {}
@@ -252,6 +274,21 @@ void Read(const v1::Held& from, protocol::Held* to, Decoder* d) {
   d->Each("decisions", from.decisions(), kManyMax, &to->decisions);
 }
 
+void Write(const protocol::ValueDigests& from, v1::ValueDigests* to) {
+  WriteNumbers(from.parameters, to->mutable_parameters());
+  to->mutable_digests()->Add(from.digests.begin(), from.digests.end());
+}
+
+void Read(const v1::ValueDigests& from, protocol::ValueDigests* to,
+          Decoder* d) {
+  d->Numbers("parameters", from.parameters(), kManyMax, &to->parameters);
+  to->digests.assign(from.digests().begin(), from.digests().end());
+  if (to->digests.size() != to->parameters.size()) {
+    d->Fail("digests", absl::StrCat("there are ", to->digests.size(), " of ",
+                                    to->parameters.size(), " parameters"));
+  }
+}
+
 // --- The envelope -----------------------------------------------------------
 
 namespace {
@@ -291,6 +328,9 @@ struct Field {
     return to->mutable_submitted();
   }
   auto* operator()(const protocol::Held&) { return to->mutable_held(); }
+  auto* operator()(const protocol::ValueDigests&) {
+    return to->mutable_value_digests();
+  }
 };
 
 }  // namespace
@@ -356,6 +396,9 @@ void Read(const v1::ToCoordinator& from, protocol::ToCoordinator* to,
                                           &to->body);
     case M::kHeld:
       return d->Body<protocol::Held>("held", from.held(), &to->body);
+    case M::kValueDigests:
+      return d->Body<protocol::ValueDigests>("value_digests",
+                                             from.value_digests(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

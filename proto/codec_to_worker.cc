@@ -121,6 +121,14 @@ void Read(const v1::EpochEnded& from, protocol::EpochEnded* to, Decoder* d) {
   to->final = from.final();
 }
 
+void Write(const protocol::Warning& from, v1::Warning* to) {
+  to->set_text(ToUtf8(from.text));
+}
+
+void Read(const v1::Warning& from, protocol::Warning* to, Decoder* d) {
+  d->Text("text", from.text(), &to->text);
+}
+
 void Write(const protocol::Left&, v1::Left*) {}
 void Read(const v1::Left&, protocol::Left*, Decoder*) {}
 
@@ -152,6 +160,7 @@ struct Field {
     return to->mutable_order_wanted();
   }
   auto* operator()(const protocol::Decide&) { return to->mutable_decide(); }
+  auto* operator()(const protocol::Warning&) { return to->mutable_warning(); }
 };
 
 }  // namespace
@@ -199,6 +208,8 @@ void Read(const v1::ToWorker& from, protocol::ToWorker* to, Decoder* d) {
                                             &to->body);
     case M::kDecide:
       return d->Body<protocol::Decide>("decide", from.decide(), &to->body);
+    case M::kWarning:
+      return d->Body<protocol::Warning>("warning", from.warning(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

@@ -131,6 +131,7 @@ v1::JobView ToProto(const JobView& view) {
   for (const EventView& event : view.events) Write(event, to.add_events());
   to.set_name(ToUtf8(view.name.value));
   to.set_step(view.step);
+  for (const std::string& text : view.warnings) to.add_warnings(ToUtf8(text));
   return to;
 }
 
@@ -156,6 +157,11 @@ void Read(const v1::JobView& from, JobView* to, Decoder* d) {
   d->Each("events", from.events(), kManyMax, &to->events);
   d->Name("name", from.name(), &to->name.value);
   to->step = from.step();
+  if (d->Count("warnings", from.warnings_size(), kManyMax)) {
+    for (const std::string& text : from.warnings()) {
+      d->Text("warnings", text, &to->warnings.emplace_back());
+    }
+  }
 }
 
 absl::StatusOr<JobView> FromProto(const v1::JobView& view) {

@@ -260,6 +260,11 @@ void BucketStore::KeepResiduals() {
   }
 }
 
+bool BucketStore::Gave(int parameter) const {
+  const Place place = places_[parameter];
+  return flags_[place.bucket].own[place.slot] != 0;
+}
+
 bool BucketStore::Contributed(int parameter) const {
   const Place place = places_[parameter];
   const size_t size = SizeOf(OnWire(place.bucket).dtype);

@@ -99,6 +99,8 @@ class BucketStore {
 
   // Says that this rank did, or did not, contribute to the parameter.
   void SetFlag(int parameter, bool contributed);
+  // As SetFlag said.
+  bool Gave(int parameter) const;
   // Once Unload is done, did anybody contribute? No, if the bucket has not
   // travelled since SetFlag.
   bool Contributed(int parameter) const;

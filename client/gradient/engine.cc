@@ -8,6 +8,15 @@ namespace lockstep::gradient {
 
 using protocol::Phase;
 
+namespace {
+
+// Steps running without a gradient before people are told. Graphs of negotiated
+// mode may well leave a parameter out for longer.
+constexpr int kSteps = 3;
+constexpr int kPassesUnannounced = 20;
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   std::unique_ptr<Engine> engine(new Engine(std::move(options)));
   if (absl::Status status = engine->Prepare(); !status.ok()) return status;
@@ -20,7 +29,9 @@ Engine::Engine(EngineOptions options)
       tally_(options_.names, options_.uses,
              negotiates() ? Tally::Expects::kAnnounced : Tally::Expects::kAll),
       times_(options_.clock->Now()),
-      overlap_(options_.overlap) {}
+      overlap_(options_.overlap),
+      unsubmitted_(options_.names, negotiates() ? kPassesUnannounced : kSteps,
+                   /*here_too=*/!negotiates()) {}
 
 // Between two steps there is nothing to abort, and a peer may still be reading
 // what this rank gave to the last verdict.
@@ -393,6 +404,8 @@ protocol::Progress Engine::progress() {
   progress.revision = layouts_->revision();
   progress.paused = gate_.shut();
   progress.memory = memory_;
+  progress.unsubmitted_by_all = unsubmitted_.by_all();
+  progress.unsubmitted_here = unsubmitted_.here();
   return progress;
 }
 

@@ -58,6 +58,7 @@
 #include "client/gradient/step_times.h"
 #include "client/gradient/step_word.h"
 #include "client/gradient/tally.h"
+#include "client/gradient/unsubmitted.h"
 #include "client/transport/compute.h"
 #include "lockstep/communicator.h"
 #include "lockstep/gradient_sync.h"
@@ -94,6 +95,8 @@ struct EngineOptions {
   std::function<void()> on_moved;
   // sync: reduce_scatter; the plan's buckets are sharded.
   bool sharded = false;
+  // Whether progress() names parameters that nobody, or only others, submit.
+  OnUnsubmitted on_unsubmitted = OnUnsubmitted::kIgnore;
   // Negotiated mode: what tells the coordinator what this rank will submit in a
   // pass, and then each that it has, by index in the plan. Both null: static.
   // They must not block.
@@ -120,6 +123,11 @@ class Engine {
     return layouts_->View(parameter);
   }
   DType DTypeOf(int parameter) const { return facts_[parameter].dtype; }
+  uint32_t PlanIndexOf(int parameter) const {
+    return facts_[parameter].plan_index;
+  }
+  // Can this thread read gradients and values?
+  bool IsInHostMemory() const { return !options_.compute->NeedsOneOrder(); }
   // InvalidArgument for a parameter that is not registered ...
   absl::Status CheckKnown(int parameter) const;
   // ... and for views of elements of another size than its dtype's.
@@ -303,6 +311,8 @@ class Engine {
   // After a verdict: takes note of the step's times, and says who runs the
   // next.
   void NoteTimes(const PendingVerdict::State& verdict, absl::Time passed);
+  // After a verdict that this rank gave data to: which gradients it lacked.
+  void NoteUnsubmitted(const Verdict& judged);
   // After a verdict: to the next layout, if it says so.
   void SwitchIfAllHold(const Verdict& judged);
 
@@ -366,6 +376,7 @@ class Engine {
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   StepTimes times_ ABSL_GUARDED_BY(mutex_);
   OverlapChoice overlap_ ABSL_GUARDED_BY(mutex_);
+  Unsubmitted unsubmitted_ ABSL_GUARDED_BY(mutex_);
   std::string memory_ ABSL_GUARDED_BY(mutex_);  // how transfers reach it
   std::function<void(std::vector<uint32_t>)> watch_order_
       ABSL_GUARDED_BY(mutex_);

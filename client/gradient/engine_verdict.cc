@@ -121,6 +121,7 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   for (int p = 0; p < parameters; ++p)
     judged.contributed[p] = layouts_->current().store().Contributed(p);
   verdict->set_scalars(ScalarsOf(judged, verdict->max_norm));
+  if (verdict->options.more_data) NoteUnsubmitted(judged);
 
   // Before anybody may begin the next step.
   if (judged.finite) layouts_->current().store().KeepResiduals();
@@ -136,6 +137,16 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
     }
     verdict->Complete(judged);
   });
+}
+
+void Engine::NoteUnsubmitted(const Verdict& judged) {
+  if (options_.on_unsubmitted == OnUnsubmitted::kIgnore) return;
+  const BucketStore& store = layouts_->current().store();
+  MutexLock lock(&mutex_);
+  for (size_t p = 0; p < judged.contributed.size(); ++p) {
+    unsubmitted_.Note(static_cast<int>(p), store.Gave(static_cast<int>(p)),
+                      judged.contributed[p]);
+  }
 }
 
 double Engine::SecondsTaken() {

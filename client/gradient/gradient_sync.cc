@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "absl/strings/str_format.h"
 #include "client/gradient/captured_step.h"
 #include "client/gradient/ending.h"
@@ -126,6 +129,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
           },
       .on_moved = std::move(on_moved_),
       .sharded = session_.spec().sync == SyncMode::kReduceScatter,
+      .on_unsubmitted = session_.spec().on_unsubmitted,
       .on_last =
           [this](Ending ending) {
             session_.NoteLastStep(gradient::CommandOf(ending));
@@ -143,6 +147,47 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
     session_.Submitted(pass, parameter);
   };
   return options;
+}
+
+// --- Values that ranks begin with
+// -------------------------------------------------------------
+
+absl::Status GradientSync::Impl::CompareValue(int parameter, const void* value,
+                                              size_t bytes) {
+  if (absl::Status known = engine_->CheckKnown(parameter); !known.ok()) {
+    return known;
+  }
+  if (values_are_stated_) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the values of %s are to be compared behind the first Finish",
+        names_[parameter]));
+  }
+  if (value == nullptr && bytes > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the values of %s: %d bytes at a null address",
+                        names_[parameter], bytes));
+  }
+  digests_[engine_->PlanIndexOf(parameter)] = XXH3_64bits(value, bytes);
+  return absl::OkStatus();
+}
+
+// What the first gather has brought; a program may have said it before.
+void GradientSync::Impl::CompareGathered(int parameter) {
+  if (values_are_stated_ || !engine_->IsInHostMemory()) return;
+  if (digests_.contains(engine_->PlanIndexOf(parameter))) return;
+  const absl::Span<const std::byte> value = engine_->Value(parameter);
+  CompareValue(parameter, value.data(), value.size()).IgnoreError();
+}
+
+void GradientSync::Impl::StateValues() {
+  if (std::exchange(values_are_stated_, true) || digests_.empty()) return;
+  protocol::ValueDigests values;
+  for (const auto& [parameter, digest] : digests_) {
+    values.parameters.push_back(parameter);
+    values.digests.push_back(digest);
+  }
+  digests_.clear();
+  session_.StateValues(std::move(values));
 }
 
 // In Seal there is no engine yet that would be told of a lost peer.
@@ -241,6 +286,12 @@ absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,
       impl_->engine().Submit(parameter.index, gradient, bytes, stream));
 }
 
+absl::Status GradientSync::CompareValue(ParameterId parameter,
+                                        const void* value, size_t bytes) {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  return impl_->CompareValue(parameter.index, value, bytes);
+}
+
 absl::Status GradientSync::BeginPass(absl::Span<const ParameterId> parameters) {
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   std::vector<int> indices;
@@ -297,6 +348,7 @@ absl::StatusOr<PendingVerdict> GradientSync::FinishOn(
   if (!pending.ok()) {
     return impl_->Explained("GradientSync::Finish", pending.status());
   }
+  impl_->StateValues();
   return PendingVerdict(*std::move(pending));
 }
 

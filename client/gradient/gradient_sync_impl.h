@@ -71,6 +71,10 @@ class GradientSync::Impl {
   // Behind CheckSealed.
   gradient::Engine& engine() const { return *engine_; }
   bool sealed() const { return engine_ != nullptr; }
+  // The parameter's values, digested, until StateValues tells all of them.
+  absl::Status CompareValue(int parameter, const void* value, size_t bytes);
+  void CompareGathered(int parameter);
+  void StateValues();
   const std::vector<std::string>& names() const { return names_; }
 
  private:
@@ -88,7 +92,9 @@ class GradientSync::Impl {
   std::map<std::string, int> index_;
   std::vector<std::vector<int>> groups_;  // by communicator: its world ranks
   std::function<void()> on_moved_;
-  double weight_ = 1;  // of micro-batches
+  double weight_ = 1;                     // of micro-batches
+  std::map<uint32_t, uint64_t> digests_;  // of values, by index in the plan
+  bool values_are_stated_ = false;
   std::unique_ptr<gradient::Engine> engine_;
   std::unique_ptr<gradient::Reviser> reviser_;
   uint64_t watch_ = 0;

@@ -29,9 +29,13 @@ absl::Status GradientSync::AwaitParameter(ParameterId parameter,
 
 absl::Status GradientSync::Await(ParameterId parameter, Stream* stream) {
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
-  return impl_->Explained(
-      "GradientSync::AwaitParameter",
-      impl_->engine().AwaitParameter(parameter.index, stream));
+  const absl::Status gathered =
+      impl_->Explained("GradientSync::AwaitParameter",
+                       impl_->engine().AwaitParameter(parameter.index, stream));
+  if (gathered.ok() && stream == nullptr) {
+    impl_->CompareGathered(parameter.index);
+  }
+  return gathered;
 }
 
 absl::StatusOr<ParameterSlice> GradientSync::Slice(

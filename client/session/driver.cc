@@ -1,8 +1,11 @@
 #include "client/session/driver.h"
 
+#include <cstdio>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "plan/words/utf8.h"
 
 namespace lockstep::session {
 
@@ -234,6 +237,9 @@ void Driver::Do(const Effect& effect) {
   } else if (const auto* close = std::get_if<CloseStream>(&effect)) {
     const auto port = ports_.find(close->stream);
     if (port != ports_.end()) port->second->stream().Cancel();
+  } else if (const auto* warn = std::get_if<Warn>(&effect)) {
+    const std::string text = Printable(warn->text);
+    std::fprintf(stderr, "lockstep: warning: %s\n", text.c_str());
   } else if (const auto* decided = std::get_if<Decided>(&effect)) {
     MutexLock lock(&hooks_mutex_);
     if (decision_sink_) decision_sink_(decided->decisions);

@@ -66,6 +66,10 @@ struct SubmitInPass {
 struct OfferOrder {
   protocol::ReadyOrder order;
 };
+// What values it begins with.
+struct StateValues {
+  protocol::ValueDigests values;
+};
 // Where the worker is. Only the newest is ever sent.
 struct Moved {
   protocol::Progress progress;
@@ -92,8 +96,8 @@ struct LeaveNow {
 using Event =
     std::variant<Begin, StreamOpened, StreamMessage, StreamClosed, Wake,
                  RegisterAll, AcceptPlan, OfferHandles, DataPlaneConnected,
-                 OfferOrder, AnnouncePass, SubmitInPass, Moved, BusyChanged,
-                 Accuse, FailLocally, Quiesced, LeaveNow>;
+                 OfferOrder, AnnouncePass, SubmitInPass, StateValues, Moved,
+                 BusyChanged, Accuse, FailLocally, Quiesced, LeaveNow>;
 
 // --- What can be asked for --------------------------------------------------
 
@@ -116,7 +120,12 @@ struct Decided {
   std::vector<protocol::Decision> decisions;
 };
 
-using Effect = std::variant<OpenStream, SendOn, CloseStream, Decided>;
+// To be printed where the program's own errors are.
+struct Warn {
+  std::string text;
+};
+
+using Effect = std::variant<OpenStream, SendOn, CloseStream, Decided, Warn>;
 using Effects = std::vector<Effect>;
 
 }  // namespace lockstep::session

@@ -154,6 +154,10 @@ class Session::Internals {
   void Submitted(uint64_t pass, uint32_t parameter) {
     driver_->Submitted(pass, parameter);
   }
+  // What values this rank begins with; at most once.
+  void StateValues(protocol::ValueDigests values) {
+    driver_->Post(session::StateValues{std::move(values)});
+  }
   void SetDecisionSink(session::Driver::DecisionSink sink) {
     driver_->SetDecisionSink(std::move(sink));
   }

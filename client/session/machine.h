@@ -93,6 +93,7 @@ class Machine {
   void On(const AnnouncePass& event);
   void On(const SubmitInPass& event);
   void On(const OfferOrder& event);
+  void On(const StateValues& event);
   void On(const Moved& event) { pulse_.Moved(event.progress); }
   void On(const BusyChanged& event) { pulse_.SetBusy(event.busy); }
   void On(const Accuse& event);
@@ -111,6 +112,7 @@ class Machine {
   void Hear(EpochId epoch, const protocol::Wanted& wanted);
   void Hear(EpochId epoch, const protocol::OrderWanted& order);
   void Hear(EpochId epoch, const protocol::Decide& decide);
+  void Hear(EpochId epoch, const protocol::Warning& warning);
 
   // What only time brings: streams to open or give up, deadlines, the pulse.
   void Attend();

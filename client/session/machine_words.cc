@@ -146,6 +146,11 @@ void Machine::Hear(EpochId epoch, const protocol::Decide& decide) {
   }
 }
 
+void Machine::Hear(EpochId epoch, const protocol::Warning& warning) {
+  if (epoch != view_.epoch) return;
+  effects_.emplace_back().emplace<Warn>().text = warning.text;
+}
+
 // --- What the user says -----------------------------------------------------
 
 void Machine::On(const RegisterAll& event) {
@@ -188,6 +193,12 @@ void Machine::On(const SubmitInPass& event) {
   State(event.submitted);
 }
 
+void Machine::On(const StateValues& event) {
+  if (!InEpoch()) return;
+  statements_.SetValues(event.values);
+  State(event.values);
+}
+
 void Machine::On(const OfferOrder& event) {
   const bool wanted = event.order.revision == view_.order_wanted;
   if (!InEpoch() || !wanted) return;
@@ -222,6 +233,8 @@ void Machine::On(const LeaveNow& event) {
   if (view_.generation.value == 0 || hung_up_) {
     return Leave(absl::OkStatus());
   }
+  // Where it stood at last, if that is more than steps.
+  if (auto last = pulse_.TakeLast()) State(*std::move(last));
   statements_.Leave(event.leave);
   leave_by_ = now_ + options_.leave_patience;
   State(event.leave);

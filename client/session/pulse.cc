@@ -21,6 +21,15 @@ std::optional<protocol::ToCoordinatorBody> Pulse::TakeDue(absl::Time now) {
   return progress_.Tell();
 }
 
+std::optional<protocol::ToCoordinatorBody> Pulse::TakeLast() {
+  if (!connected_ || !in_epoch_ || !progress_.Untold()) return std::nullopt;
+  if (progress_.newest->unsubmitted_by_all.count == 0 &&
+      progress_.newest->unsubmitted_here.count == 0) {
+    return std::nullopt;
+  }
+  return progress_.Tell();
+}
+
 absl::Time Pulse::NextDue() const {
   if (!connected_) return absl::InfiniteFuture();
   const absl::Time heartbeat = last_sent_ + silence_max_;

@@ -53,6 +53,10 @@ class Pulse {
   // Sent.
   std::optional<protocol::ToCoordinatorBody> TakeDue(absl::Time now);
 
+  // Before the worker leaves: its newest Progress, if it was not sent and names
+  // parameters that nobody, or only others, submit. However soon.
+  std::optional<protocol::ToCoordinatorBody> TakeLast();
+
   // The first moment at which TakeDue could return something.
   absl::Time NextDue() const;
 

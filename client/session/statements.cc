@@ -40,6 +40,7 @@ std::vector<protocol::ToCoordinatorBody> Statements::Unheard(
       bodies.insert(bodies.end(), handles_.begin(), handles_.end());
       add(connected_);
     }
+    add(values_);
     bodies.insert(bodies.end(), evidence_.begin(), evidence_.end());
     add(failure_);
   }

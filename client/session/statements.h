@@ -35,6 +35,7 @@ class Statements {
   void SetConnected(const protocol::Connected& connected) {
     connected_ = connected;
   }
+  void SetValues(const protocol::ValueDigests& values) { values_ = values; }
   void Fail(const protocol::LocalFailure& failure) { failure_ = failure; }
   void Report(const protocol::EpochReport& report) { report_ = report; }
   void Leave(const protocol::Leave& leave) { leave_ = leave; }
@@ -64,6 +65,7 @@ class Statements {
   std::optional<protocol::PlanAck> ack_;
   std::vector<protocol::PublishHandles> handles_;
   std::optional<protocol::Connected> connected_;
+  std::optional<protocol::ValueDigests> values_;
   std::vector<protocol::Evidence> evidence_;
   std::optional<protocol::LocalFailure> failure_;
   std::optional<protocol::EpochReport> report_;

@@ -16,6 +16,8 @@
 //   Connected ───────────────────────────▶
 //         ◀────────────────────────────── Start           all are connected
 //   Progress, Heartbeat, Busy ───────────▶   at most 10 a second
+//   ValueDigests ────────────────────────▶   with the first step, if at all
+//         ◀────────────────────────────── Warning         one rank prints it
 //         ◀────────────────────────────── Wanted          pause, stop, drain
 //         ◀────────────────────────────── OrderWanted
 //   ReadyOrder ──────────────────────────▶   a later revision is compiled
@@ -219,6 +221,13 @@ struct Connected {
   bool operator==(const Connected&) const = default;
 };
 
+// Parameters of a rank, for people: how many, and the newest of them.
+struct ParameterNames {
+  uint32_t count = 0;
+  std::vector<std::string> names;  // at most 8, the newest first
+  bool operator==(const ParameterNames&) const = default;
+};
+
 // Where the worker is: the newest word replaces all earlier ones.
 struct Progress {
   Position position;
@@ -237,7 +246,20 @@ struct Progress {
   // How transfers reach the gradients' memory, for people: "symmetric", or
   // "12 symmetric, 1 plain" buffers; empty where there is only one way.
   std::string memory;
+  // Of its parameters, those that it did not submit in several steps running:
+  // nobody did, or other ranks did. They only grow in an epoch; empty with
+  // on_unsubmitted: ignore.
+  ParameterNames unsubmitted_by_all;
+  ParameterNames unsubmitted_here;
   bool operator==(const Progress&) const = default;
+};
+
+// What values this rank begins with: digests[i] is of the plan's parameter
+// parameters[i]. Said once, with the first step, and again on a new stream.
+struct ValueDigests {
+  std::vector<uint32_t> parameters;
+  std::vector<uint64_t> digests;
+  bool operator==(const ValueDigests&) const = default;
 };
 
 struct Heartbeat {
@@ -421,6 +443,13 @@ struct EpochEnded {
   bool operator==(const EpochEnded&) const = default;
 };
 
+// What people should know of the job, though it goes on. One rank is told, and
+// prints it.
+struct Warning {
+  std::string text;
+  bool operator==(const Warning&) const = default;
+};
+
 // The answer to Leave.
 struct Left {
   bool operator==(const Left&) const = default;
@@ -431,11 +460,11 @@ struct Left {
 using ToCoordinatorBody =
     std::variant<Hello, RegisterChunk, PlanAck, PublishHandles, Connected,
                  Progress, Heartbeat, Busy, Evidence, LocalFailure, EpochReport,
-                 Leave, ReadyOrder, Announce, Submitted, Held>;
+                 Leave, ReadyOrder, Announce, Submitted, Held, ValueDigests>;
 
 using ToWorkerBody =
     std::variant<Welcome, Refused, EpochFormed, PlanReady, GroupHandles, Start,
-                 EpochEnded, Left, Wanted, OrderWanted, Decide>;
+                 EpochEnded, Left, Wanted, OrderWanted, Decide, Warning>;
 
 struct ToCoordinator {
   JobName job;

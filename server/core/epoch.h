@@ -34,6 +34,8 @@
 #include "server/core/progress_board.h"
 #include "server/core/rank_set.h"
 #include "server/core/registry.h"
+#include "server/core/unsubmitted_board.h"
+#include "server/core/value_board.h"
 
 namespace lockstep::core {
 
@@ -47,6 +49,7 @@ struct Epoch {
         acked(size()),
         connected(size()),
         board(size(), spec.timeouts.progress, now, first_step),
+        values(size()),
         holding(size()),
         running(size()),
         left(size()) {
@@ -88,6 +91,8 @@ struct Epoch {
   std::optional<Negotiation> negotiation;  // with the plan, in negotiated mode
   ProgressBoard board;
   LagBoard lags;
+  UnsubmittedBoard unsubmitted;
+  ValueBoard values;
 
   // Later revisions: one that is asked for, and who holds and who runs the one
   // that `plan` is.

@@ -205,6 +205,17 @@ void Job::TellAll(const protocol::ToWorkerBody& body, Turn& turn) {
   }
 }
 
+void Job::Warn(const std::string& text, Turn& turn) {
+  constexpr size_t kWarningsMax = 16;
+  if (warnings_.size() == kWarningsMax) warnings_.pop_front();
+  warnings_.push_back(text);
+  Remember(absl::StrCat("warning: ", text), turn);
+  for (int rank = 0; rank < epoch_->size(); ++rank) {
+    if (epoch_->left.Has(rank)) continue;
+    return Tell(*AtRank(rank), protocol::Warning{text}, turn);
+  }
+}
+
 void Job::Remember(std::string text, Turn& turn) {
   history_.Add(turn.now, text);
   turn.out.Note(name(), std::move(text));

@@ -31,6 +31,7 @@
 #ifndef LOCKSTEP_SERVER_CORE_JOB_H_
 #define LOCKSTEP_SERVER_CORE_JOB_H_
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -190,6 +191,7 @@ class Job {
   void On(int rank, const protocol::PublishHandles& message, Turn& turn);
   void On(int rank, const protocol::Connected& message, Turn& turn);
   void On(int rank, const protocol::Progress& message, Turn& turn);
+  void On(int rank, const protocol::ValueDigests& message, Turn& turn);
   void On(int rank, const protocol::Busy& message, Turn& turn);
   void On(int rank, const protocol::Evidence& message, Turn& turn);
   void On(int rank, const protocol::LocalFailure& message, Turn& turn);
@@ -271,6 +273,11 @@ class Job {
   void Tell(const Worker& worker, protocol::ToWorkerBody body, Turn& turn);
   void TellAll(const protocol::ToWorkerBody& body, Turn& turn);
   void Remember(std::string text, Turn& turn);
+  // That, and it is shown as long as the job is, and printed by a rank.
+  void Warn(const std::string& text, Turn& turn);
+  // What ranks do not submit, and which values differ, once all have said it,
+  // or `at_once`.
+  void WarnOfWhatIsKnown(bool at_once, Turn& turn);
   JobName name() const {
     const JobName& archived = durable_.archived_as;
     return archived.value.empty() ? JobName{durable_.spec.name} : archived;
@@ -293,6 +300,7 @@ class Job {
   std::map<WorkerName, std::string> proofs_;
   RestartBudget budget_;
   History history_;
+  std::deque<std::string> warnings_;  // the newest 16
 };
 
 }  // namespace lockstep::core

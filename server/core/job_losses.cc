@@ -169,6 +169,7 @@ void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
   if (rank >= 0 && leave.clean) {
     turn.out.Record(name(), record::WorkerLeft{epoch_->id, worker->name,
                                                leave.steps, leave.command});
+    WarnOfWhatIsKnown(/*at_once=*/true, turn);  // it still listens
   }
   Tell(*worker, protocol::Left{}, turn);
   Detach(worker, absl::OkStatus(), turn);

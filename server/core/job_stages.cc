@@ -213,12 +213,50 @@ void Job::On(int rank, const protocol::Progress& message, Turn& turn) {
     Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), turn);
   }
   epoch_->lags.Update(rank, message, turn.now);
+  epoch_->unsubmitted.Update(rank, message);
   if (epoch_->board.all_paused() && !all_paused) {
     Remember(AllRanks(Command::kPause, message.position.step), turn);
   }
   step_ = std::max(step_, message.position.step);
+  WarnOfWhatIsKnown(/*at_once=*/false, turn);
   RunRevision(rank, message.revision, turn);
   EndIfLeaverIsMissed(turn);
+}
+
+void Job::On(int rank, const protocol::ValueDigests& message, Turn& turn) {
+  // A coordinator that was restarted has no plan before all have registered.
+  if (epoch_->plan == nullptr) return;
+  if (!epoch_->values.Add(rank, message, *epoch_->plan)) {
+    return EndByMismatch(rank, "has values of parameters that are not there",
+                         turn);
+  }
+  WarnOfWhatIsKnown(/*at_once=*/false, turn);
+}
+
+// A rank that is beyond a step has said all that it has to say of it.
+void Job::WarnOfWhatIsKnown(bool at_once, Turn& turn) {
+  const auto all = [&](const auto& has_said) {
+    for (int rank = 0; rank < epoch_->size(); ++rank) {
+      const Standing& standing = epoch_->board.of(rank);
+      if (standing.present && !has_said(rank, standing.position.step)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  UnsubmittedBoard& unsubmitted = epoch_->unsubmitted;
+  const uint64_t step = unsubmitted.step();
+  if (unsubmitted.has_news() &&
+      (at_once || all([&](int, uint64_t at) { return at > step; }))) {
+    const std::string text = unsubmitted.Take();
+    if (!text.empty()) Warn(text, turn);
+  }
+  ValueBoard& values = epoch_->values;
+  if (values.has_news() && (at_once || all([&](int rank, uint64_t at) {
+                              return at > 0 || values.Has(rank);
+                            }))) {
+    Warn(values.Take(), turn);
+  }
 }
 
 void Job::On(int rank, const protocol::Busy& message, Turn& turn) {

@@ -119,7 +119,9 @@ JobView Job::Describe(absl::Time now) const {
                .wanted = over() ? protocol::Wanted{} : durable_.wanted,
                .cause = durable_.ended ? durable_.ended->cause : durable_.cause,
                .events = history_.View(now),
-               .step = step_};
+               .step = step_,
+
+               .warnings = {warnings_.begin(), warnings_.end()}};
   for (const auto& [name, worker] : roster_.workers()) {
     view.workers.push_back(View(worker, now));
   }

@@ -54,6 +54,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"limits.max_restarts", "0"},
       {"limits.restart_window", "10m"},
       {"on_stuck", "report"},
+      {"on_unsubmitted", "warn"},
       {"uneven", "stop"},
       {"overlap", "auto"},
       {"seed", "0"},
@@ -71,7 +72,8 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
 size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
                                 reproducible, pipeline, timeouts, limits,
-                                on_stuck, uneven, overlap, seed] = spec;
+                                on_stuck, on_unsubmitted, uneven, overlap,
+                                seed] = spec;
   [[maybe_unused]] const auto& [leaves] = reproducible;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild, wire_dtype,
                                 error_feedback] = buckets;
@@ -138,6 +140,8 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
       {"limits.restart_window",
        [](JobSpec& s) { s.limits.restart_window = absl::Hours(2); }},
       {"on_stuck", [](JobSpec& s) { s.on_stuck = OnStuck::kEvict; }},
+      {"on_unsubmitted",
+       [](JobSpec& s) { s.on_unsubmitted = OnUnsubmitted::kIgnore; }},
       {"uneven", [](JobSpec& s) { s.uneven = Uneven::kJoin; }},
       {"overlap", [](JobSpec& s) { s.overlap = Overlap::kThread; }},
       {"seed",
@@ -289,6 +293,8 @@ std::vector<Fault> Faults() {
       {"limits.restart_window",
        [](JobSpec& s) { s.limits.restart_window = {}; }},
       {"on_stuck", [](JobSpec& s) { s.on_stuck = static_cast<OnStuck>(7); }},
+      {"on_unsubmitted",
+       [](JobSpec& s) { s.on_unsubmitted = static_cast<OnUnsubmitted>(3); }},
       {"uneven", [](JobSpec& s) { s.uneven = static_cast<Uneven>(0); }},
       {"overlap", [](JobSpec& s) { s.overlap = static_cast<Overlap>(0); }},
   };

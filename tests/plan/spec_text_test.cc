@@ -38,6 +38,7 @@ limits:
   max_restarts: 3
   restart_window: 5m
 on_stuck: evict
+on_unsubmitted: ignore
 uneven: join
 overlap: inline
 seed: 18446744073709551615
@@ -62,6 +63,7 @@ seed: 18446744073709551615
                                     .max_restarts = 3,
                                     .restart_window = absl::Minutes(5)},
                          .on_stuck = OnStuck::kEvict,
+                         .on_unsubmitted = OnUnsubmitted::kIgnore,
                          .uneven = Uneven::kJoin,
                          .overlap = Overlap::kInline,
                          .seed = 18446744073709551615u};
@@ -251,6 +253,8 @@ JobSpec RandomSpec(uint64_t seed) {
   spec.limits.max_restarts = static_cast<int>(random() % 1000);
   spec.limits.restart_window = milliseconds();
   spec.on_stuck = random() % 2 == 0 ? OnStuck::kEvict : OnStuck::kReport;
+  spec.on_unsubmitted =
+      random() % 2 == 0 ? OnUnsubmitted::kWarn : OnUnsubmitted::kIgnore;
   spec.seed = random();
   return spec;
 }

@@ -159,11 +159,13 @@ TEST_F(EveryFieldTest, RefusesACountThatAnIntCannotHold) {
   const std::set<std::string> unsigned_words = {
       "lockstep.v1.GroupHandles.first", "lockstep.v1.RegisterChunk.index",
       "lockstep.v1.Progress.submitted", "lockstep.v1.ReadyOrder.parameters",
-      "lockstep.v1.Announce.parameters", "lockstep.v1.Submitted.parameters",
-      "lockstep.v1.Decision.parameter", "lockstep.v1.Decision.announcers",
+      "lockstep.v1.ParameterNames.count", "lockstep.v1.Announce.parameters",
+      "lockstep.v1.Submitted.parameters", "lockstep.v1.Decision.parameter",
+      "lockstep.v1.Decision.announcers",
       "lockstep.v1.PlanAdoptedRecord.observed_order",
       "lockstep.v1.JobAdoptedRecord.observed_order",
       "lockstep.v1.ResumeState.observed_order",
+      "lockstep.v1.ValueDigests.parameters",
       // Another version: judged by the coordinator, with a better message.
       "lockstep.v1.Hello.version"};
   Refuses([&](const FieldDescriptor* field, Spoil* spoil) {

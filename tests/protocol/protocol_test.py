@@ -62,6 +62,7 @@ def spec(name, ranks, sync="STATIC"):
     result = WIRE.JobSpec(
         name=name, sync=getattr(WIRE.SyncMode, f"SYNC_MODE_{sync}"), transport="gloo",
         on_stuck=WIRE.OnStuck.ON_STUCK_REPORT, uneven=WIRE.Uneven.UNEVEN_STOP,
+        on_unsubmitted=WIRE.OnUnsubmitted.ON_UNSUBMITTED_WARN,
         overlap=WIRE.Overlap.OVERLAP_AUTO)
     result.mesh.axes.add(name="data", size=ranks)
     result.buckets.first_bytes_max = 1 << 20

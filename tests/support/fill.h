@@ -114,6 +114,9 @@ inline void Fill(Source& s, SyncMode& v) {
   FillEnum(s, SyncMode::kReduceScatter, v);
 }
 inline void Fill(Source& s, OnStuck& v) { FillEnum(s, OnStuck::kEvict, v); }
+inline void Fill(Source& s, OnUnsubmitted& v) {
+  FillEnum(s, OnUnsubmitted::kIgnore, v);
+}
 inline void Fill(Source& s, Rebuild& v) { FillEnum(s, Rebuild::kOnDemand, v); }
 inline void Fill(Source& s, Command& v) { FillEnum(s, Command::kSave, v); }
 inline void Fill(Source& s, Uneven& v) { FillEnum(s, Uneven::kStop, v); }
@@ -231,9 +234,9 @@ inline void Fill(Source& s, PipelineSpec& v) {
 }
 inline void Fill(Source& s, JobSpec& v) {
   auto& [name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
-         timeouts, limits, on_stuck, uneven, overlap, seed] = v;
+         timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap, seed] = v;
   All(s, name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
-      timeouts, limits, on_stuck, uneven, overlap, seed);
+      timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap, seed);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {
@@ -294,11 +297,26 @@ inline void Fill(Source& s, protocol::Connected& v) {
   auto& [groups] = v;
   All(s, groups);
 }
+inline void Fill(Source& s, protocol::ParameterNames& v) {
+  auto& [count, names] = v;
+  All(s, count, names);
+  count = static_cast<uint32_t>(names.size());  // none has none
+}
 inline void Fill(Source& s, protocol::Progress& v) {
   auto& [position, submitted, missing, step_seconds, exposed_seconds, overlap,
-         revision, paused, memory] = v;
+         revision, paused, memory, unsubmitted_by_all, unsubmitted_here] = v;
   All(s, position, submitted, missing, step_seconds, exposed_seconds, overlap,
-      revision, paused, memory);
+      revision, paused, memory, unsubmitted_by_all, unsubmitted_here);
+}
+inline void Fill(Source& s, protocol::ValueDigests& v) {
+  auto& [parameters, digests] = v;
+  All(s, parameters);
+  digests.resize(parameters.size());
+  for (uint64_t& digest : digests) Fill(s, digest);
+}
+inline void Fill(Source& s, protocol::Warning& v) {
+  auto& [text] = v;
+  All(s, text);
 }
 inline void Fill(Source&, protocol::Heartbeat&) {}
 inline void Fill(Source& s, protocol::Busy& v) {
@@ -506,10 +524,11 @@ inline void Fill(Source& s, EventView& v) {
 }
 inline void Fill(Source& s, JobView& v) {
   auto& [spec, name, state, epoch, revision, plan_digest, missing, workers,
-         parameters, buckets, waits, stalls, lags, wanted, cause, events,
-         step] = v;
+         parameters, buckets, waits, stalls, lags, wanted, cause, events, step,
+         warnings] = v;
   All(s, spec, name, state, epoch, revision, plan_digest, missing, workers,
-      parameters, buckets, waits, stalls, lags, wanted, cause, events, step);
+      parameters, buckets, waits, stalls, lags, wanted, cause, events, step,
+      warnings);
 }
 inline void Fill(Source& s, JobSummary& v) {
   auto& [name, state, epoch, ready, world_size, step] = v;

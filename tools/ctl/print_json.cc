@@ -127,6 +127,7 @@ std::string JobAsJson(const JobView& view, int indent) {
                      {"lags", ListToJson(view.lags)},
                      {"cause", view.cause.message},
                      {"events", ListToJson(view.events)},
+                     {"warnings", view.warnings},
                      {"spec", FieldsToJson(view.spec)}};
   return json.dump(indent) + "\n";
 }

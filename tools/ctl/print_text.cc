@@ -118,6 +118,10 @@ std::string JobAsText(const JobView& view) {
     absl::StrAppend(&text, absl::StrFormat("  %8.3f s  %s of %s\n", lag.seconds,
                                            lag.parameter, lag.worker.value));
   }
+  if (!view.warnings.empty()) absl::StrAppend(&text, "\nwarnings\n");
+  for (const std::string& warning : view.warnings) {
+    absl::StrAppend(&text, "  ", warning, "\n");
+  }
   if (!view.events.empty()) absl::StrAppend(&text, "\nevents\n");
   for (const EventView& event : view.events) {
     absl::StrAppend(&text, "  ", Seconds(event.ago), " ago  ", event.text,

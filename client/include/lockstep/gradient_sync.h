@@ -4,6 +4,7 @@
 //   for (auto& p : model)
 //     p.id = *sync->Register({.name = p.name, .shape = p.shape});
 //   sync->Seal();                        // all ranks agree; buckets exist
+//   for (auto& p : model) sync->CompareValue(p.id, p.value, p.bytes);
 //   for (auto& p : model) p.grad = *sync->Gradient<float>(p.id);
 //   for (;;) {
 //     backward([&](auto& p) { sync->Submit(p.id); });   // as each is ready
@@ -264,7 +265,9 @@ class LOCKSTEP_EXPORT GradientSync {
 
   // The parameter's gradient in its bucket; row-major, aligned to 64 bytes.
   // Zeroed by Seal. Without OnMoved the view stays valid for good; the first
-  // such call may wait for a verdict that is being exchanged. Errors:
+  // such call may wait for a verdict that is being exchanged. Keep it in a
+  // variable before a range-for over it (in C++20 the loop outlives the
+  // StatusOr that it is taken from). Errors:
   // FailedPrecondition before Seal; InvalidArgument for an unknown parameter,
   // and for a T of another size than the dtype's.
   template <typename T>
@@ -287,6 +290,17 @@ class LOCKSTEP_EXPORT GradientSync {
   // the handler before it. A null function forbids buckets to move, from now
   // on; that call may wait for a verdict that is being exchanged.
   void OnMoved(std::function<void()> handler);
+
+  // Has this rank's values of the parameter, in host memory, compared with
+  // those that the other ranks which hold it give: once, before the first
+  // Finish. The digests are compared by the coordinator while the first step
+  // goes on; ranks that begin with other values are named in a warning
+  // (`lockstepctl describe`, one rank's stderr), and the job goes on. With
+  // sync: reduce_scatter the values live here, and AwaitParameter of the first
+  // step does it by itself. Errors: FailedPrecondition before Seal and behind
+  // the first Finish, InvalidArgument (unknown parameter, a null address).
+  absl::Status CompareValue(ParameterId parameter, const void* value,
+                            size_t bytes);
 
   // The part of the parameter that this rank updates: all of it, unless the
   // job's spec says sync: reduce_scatter. The parts of all ranks that reduce

@@ -34,6 +34,9 @@ enum class SyncMode : uint8_t {
 // What happens to a worker that is alive and makes no progress.
 enum class OnStuck : uint8_t { kReport = 1, kEvict = 2 };
 
+// Of parameters that nobody, or only some of their ranks, submit.
+enum class OnUnsubmitted : uint8_t { kWarn = 1, kIgnore = 2 };
+
 // What happens when a rank has no more data: it contributes nothing until all
 // are out, or all stop with the first.
 enum class Uneven : uint8_t { kJoin = 1, kStop = 2 };
@@ -118,6 +121,7 @@ struct JobSpec {
   JobTimeouts timeouts;
   JobLimits limits;
   OnStuck on_stuck = OnStuck::kReport;
+  OnUnsubmitted on_unsubmitted = OnUnsubmitted::kWarn;
   Uneven uneven = Uneven::kStop;
   Overlap overlap = Overlap::kAuto;
   uint64_t seed = 0;  // of the samples of each step: lockstep/samples.h

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -364,6 +365,214 @@ TEST_P(HalfMeansTest, OverSomeAnnouncersAreRoundedOnce) {
         }
         return absl::OkStatus();
       });
+}
+
+// --- What people are warned of -----------------------------------------------
+
+class WarningsTest : public NegotiatedJob {
+ protected:
+  WarningsTest() { spec_.sync = SyncMode::kStatic; }
+
+  static std::vector<ParameterOptions> Three(int) {
+    return {{.name = "w", .shape = {2}},
+            {.name = "b", .shape = {2}},
+            {.name = "c", .shape = {2}}};
+  }
+  std::vector<std::string> Warnings() {
+    return server_.Describe("job")->warnings;
+  }
+  // Steps in which each rank submits what `gives` says.
+  using Gives = std::function<bool(int rank, int parameter, int step)>;
+  absl::Status Train(Device& device, int steps, const Gives& gives) {
+    for (int step = 0; step < steps; ++step) {
+      for (int p = 0; p < 3; ++p) {
+        if (!gives(device.rank(), p, step)) continue;
+        LOCKSTEP_TEST_TRY(device.sync.Submit(device.ids[p]));
+      }
+      LOCKSTEP_TEST_TRY(device.sync.Finish().status());
+    }
+    return absl::OkStatus();
+  }
+  // The same until the job has so many warnings: what one rank has seen, the
+  // verdict tells all.
+  absl::Status TrainUntil(Device& device, size_t warnings, const Gives& gives) {
+    for (int step = 0;; ++step) {
+      for (int p = 0; p < 3; ++p) {
+        if (!gives(device.rank(), p, step)) continue;
+        LOCKSTEP_TEST_TRY(device.sync.Submit(device.ids[p]));
+      }
+      const bool more = Warnings().size() < warnings;
+      const auto verdict = device.sync.Finish({.samples = more ? 1.0 : 0.0});
+      LOCKSTEP_TEST_TRY(verdict.status());
+      if (verdict->samples < verdict->world_size) return absl::OkStatus();
+    }
+  }
+};
+
+TEST_F(WarningsTest, NameWhatNobodySubmitsAndWhatSomeDoNot) {
+  RunWell(3, Three, [this](Device& device) -> absl::Status {
+    // Nobody gives b, and rank 1 does not give c.
+    const Gives gives = [](int rank, int p, int) {
+      return p == 0 || (p == 2 && rank != 1);
+    };
+    LOCKSTEP_TEST_TRY(TrainUntil(device, 1, gives));
+    // More steps change nothing.
+    return Train(device, 20, gives);
+  });
+  const std::vector<std::string> warnings = Warnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0],
+              AllOf(HasSubstr("no rank submits b: the gradient stays zero"),
+                    HasSubstr("rank 1 does not submit c")));
+  EXPECT_THAT(server_.Describe("job")->events,
+              testing::Contains(testing::Field(
+                  &EventView::text, HasSubstr("warning: no rank submits b"))));
+}
+
+TEST_F(WarningsTest, ComeAlsoFromAJobThatEndsAtOnce) {
+  RunWell(2, Three, [this](Device& device) {
+    return Train(device, 3, [](int, int, int) { return false; });
+  });
+  ASSERT_EQ(Warnings().size(), 1u);
+  EXPECT_THAT(Warnings()[0], HasSubstr("no rank submits c, b, w"));
+}
+
+TEST_F(WarningsTest, ComeOnceMoreWhenItChanges) {
+  RunWell(2, Three, [this](Device& device) -> absl::Status {
+    const auto without = [](int parameter) {
+      return [parameter](int, int p, int) { return p != parameter; };
+    };
+    LOCKSTEP_TEST_TRY(TrainUntil(device, 1, without(1)));
+    LOCKSTEP_TEST_TRY(TrainUntil(device, 2, without(2)));
+    return Train(device, 5, without(1));  // told before
+  });
+  ASSERT_EQ(Warnings().size(), 2u);
+  EXPECT_THAT(Warnings()[0], HasSubstr("no rank submits b:"));
+  EXPECT_THAT(Warnings()[1], HasSubstr("no rank submits c:"));
+}
+
+TEST_F(WarningsTest, AreNotGivenForBranchesThatComeAndGo) {
+  RunWell(2, Three, [this](Device& device) {
+    return Train(device, 30, [](int rank, int p, int step) {
+      return p != 1 || step % 3 == rank;
+    });
+  });
+  EXPECT_THAT(Warnings(), testing::IsEmpty());
+}
+
+TEST_F(WarningsTest, AreNotGivenToWhoMeansIt) {
+  spec_.on_unsubmitted = OnUnsubmitted::kIgnore;
+  RunWell(2, Three, [this](Device& device) {
+    return Train(device, 10, [](int, int p, int) { return p == 0; });
+  });
+  EXPECT_THAT(Warnings(), testing::IsEmpty());
+}
+
+// It gives nothing because it has nothing.
+TEST_F(WarningsTest, AreNotGivenForARankWithoutData) {
+  spec_.uneven = Uneven::kJoin;
+  RunWell(2, Three, [](Device& device) -> absl::Status {
+    for (int step = 0; step < 10; ++step) {
+      const int steps = device.rank() == 0 ? 10 : 2;
+      for (const ParameterId id : device.ids) {
+        if (step >= steps) break;
+        LOCKSTEP_TEST_TRY(device.sync.Submit(id));
+      }
+      LOCKSTEP_TEST_TRY(
+          device.sync.Finish({.more_data = step + 1 < steps}).status());
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Warnings(), testing::IsEmpty());
+}
+
+TEST_F(WarningsTest, NameWhatNobodyEverAnnounced) {
+  spec_.sync = SyncMode::kNegotiated;
+  RunWell(2, Three, [](Device& device) -> absl::Status {
+    for (int pass = 0; pass < 25; ++pass) {
+      // One gives c now and then, nobody b.
+      const bool both = pass % 7 == device.rank();
+      std::vector<ParameterId> ids = {device.ids[0]};
+      if (both) ids.push_back(device.ids[2]);
+      LOCKSTEP_TEST_TRY(device.sync.BeginPass(ids));
+      for (const ParameterId id : ids) {
+        LOCKSTEP_TEST_TRY(device.sync.Submit(id));
+      }
+      LOCKSTEP_TEST_TRY(device.sync.Finish().status());
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_EQ(Warnings().size(), 1u);
+  EXPECT_THAT(Warnings()[0], HasSubstr("no rank submits b:"));
+}
+
+// --- Values that ranks begin with --------------------------------------------
+
+TEST_F(WarningsTest, NameParametersThatRanksBeginWithOtherValuesOf) {
+  RunWell(4, Three, [this](Device& device) -> absl::Status {
+    // w is the same everywhere, b is rank 2's own, c differs from half to half.
+    const float first = device.rank() == 2 ? 5.0f : 1.0f;
+    const float values[3][2] = {
+        {1, 2}, {first, 2}, {device.rank() < 2 ? 0.5f : 0.25f, 0}};
+    for (int p = 0; p < 3; ++p) {
+      LOCKSTEP_TEST_TRY(
+          device.sync.CompareValue(device.ids[p], values[p], sizeof values[p]));
+    }
+    LOCKSTEP_TEST_TRY(Train(device, 3, [](int, int, int) { return true; }));
+    const absl::Status late =
+        device.sync.CompareValue(device.ids[0], values[0], sizeof values[0]);
+    EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
+    return absl::OkStatus();
+  });
+  ASSERT_EQ(Warnings().size(), 1u);
+  EXPECT_THAT(Warnings()[0],
+              AllOf(HasSubstr("b: "), HasSubstr("rank 2"), HasSubstr("c: "),
+                    HasSubstr("begin"), testing::Not(HasSubstr("w: "))));
+}
+
+TEST_F(WarningsTest, AreNotGivenForEqualValues) {
+  RunWell(2, Three, [this](Device& device) -> absl::Status {
+    const float value[] = {1, 2};
+    for (const ParameterId id : device.ids) {
+      LOCKSTEP_TEST_TRY(device.sync.CompareValue(id, value, sizeof value));
+    }
+    EXPECT_EQ(device.sync.CompareValue({9}, value, sizeof value).code(),
+              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(device.sync.CompareValue(device.ids[0], nullptr, 4).code(),
+              absl::StatusCode::kInvalidArgument);
+    return Train(device, 3, [](int, int, int) { return true; });
+  });
+  EXPECT_THAT(Warnings(), testing::IsEmpty());
+}
+
+// Values that live in the library's memory need nobody to ask for it: each
+// replica's own are gathered, but those of another replica differ.
+TEST_F(WarningsTest, CompareWhatWasGathered) {
+  spec_.sync = SyncMode::kReduceScatter;
+  mesh_ = {{{"data", 2}, {"model", 2}}};
+  RunWell(
+      4,
+      [](int) {
+        return std::vector<ParameterOptions>{{.name = "norm",
+                                              .shape = {8},
+                                              .axes = {"data"},
+                                              .replicated_over = {"model"}}};
+      },
+      [](Device& device) -> absl::Status {
+        const auto value = *device.sync.Value<float>(device.ids[0]);
+        const float mine = device.rank() % 2 == 0 ? 1.0f : 2.0f;  // by model
+        std::fill(value.begin(), value.end(), mine);
+        for (int step = 0; step < 3; ++step) {
+          LOCKSTEP_TEST_TRY(device.sync.GatherParameters());
+          LOCKSTEP_TEST_TRY(device.sync.AwaitParameter(device.ids[0]));
+          LOCKSTEP_TEST_TRY(device.sync.Submit(device.ids[0]));
+          LOCKSTEP_TEST_TRY(device.sync.Finish().status());
+        }
+        return absl::OkStatus();
+      });
+  ASSERT_EQ(Warnings().size(), 1u);
+  EXPECT_THAT(Warnings()[0],
+              AllOf(HasSubstr("norm: "), HasSubstr("with other values than")));
 }
 
 }  // namespace

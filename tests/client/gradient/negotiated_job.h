@@ -39,7 +39,7 @@ class NegotiatedJob : public testing::Test {
   // Every rank registers, runs the program and leaves; what each ended with.
   std::vector<absl::Status> Run(int world, const Registration& registration,
                                 const Program& program) {
-    spec_.mesh = {{{"data", world}}};
+    spec_.mesh = mesh_.axes.empty() ? Mesh{{{"data", world}}} : mesh_;
     std::vector<std::future<absl::Status>> ending;
     for (int i = 0; i < world; ++i) {
       ending.push_back(std::async(std::launch::async, [&, i] {
@@ -95,6 +95,7 @@ class NegotiatedJob : public testing::Test {
     spec.timeouts.lease = absl::Seconds(20);
     return spec;
   }();
+  Mesh mesh_;  // of so many ranks; without axes: one, "data"
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::atomic<uint64_t> lives_ = 0;
   session::CoreServer server_{clock_.get()};

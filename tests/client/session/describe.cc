@@ -61,6 +61,9 @@ struct Visitor {
   std::string operator()(const protocol::Submitted& m) const {
     return StrCat("submitted ", m.pass, ": ", absl::StrJoin(m.parameters, " "));
   }
+  std::string operator()(const protocol::ValueDigests& m) const {
+    return StrCat("values of ", m.parameters.size());
+  }
   std::string operator()(const protocol::Held& m) const {
     return StrCat("held ", m.decisions.size(), " from ", m.first);
   }
@@ -86,6 +89,9 @@ struct Visitor {
     return StrCat("ended", m.final ? " for good: " : ": ", m.cause.message);
   }
   std::string operator()(const protocol::Left&) const { return "left"; }
+  std::string operator()(const protocol::Warning& m) const {
+    return StrCat("warning: ", m.text);
+  }
   std::string operator()(const protocol::Wanted& m) const {
     return StrCat("wanted ", m.commands.size());
   }
@@ -104,6 +110,9 @@ struct Visitor {
   }
   std::string operator()(const Decided& e) const {
     return StrCat("decided ", e.decisions.size());
+  }
+  std::string operator()(const Warn& e) const {
+    return StrCat("warn: ", e.text);
   }
   std::string operator()(const CloseStream& e) const {
     return StrCat("close ", e.stream);

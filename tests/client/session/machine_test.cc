@@ -138,6 +138,35 @@ TEST_F(MachineTest, HandlesThatAreLargeAreOfferedInSeveralMessages) {
   EXPECT_THAT(Resume(1, 1), HasSubstr("send 2: publish 3\nsend 2: publish 3"));
 }
 
+// --- Warnings ---------------------------------------------------------------
+
+TEST_F(MachineTest, AWarningIsPrinted) {
+  Running();
+  EXPECT_EQ(Hear(1, 1, protocol::Warning{"no rank submits b"}),
+            "warn: no rank submits b");
+}
+
+TEST_F(MachineTest, ValuesAreStatedAgainOnTheNextStream) {
+  Running();
+  EXPECT_EQ(Step(0, StateValues{{{0, 1}, {7, 8}}}), "send 1: values of 2");
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  Step(1.3, Wake{});
+  Step(1.3, StreamOpened{2});
+  EXPECT_THAT(Hear(1.3, 2, protocol::Welcome{{3}, Spec(), true}),
+              testing::HasSubstr("send 2: values of 2"));
+}
+
+// However soon behind the Progress before it.
+TEST_F(MachineTest, LeavesNoWarningUnsaid) {
+  Running();
+  Step(0, MovedTo(1));
+  protocol::Progress last = MovedTo(3).progress;
+  last.unsubmitted_by_all = {1, {"b"}};
+  EXPECT_EQ(Step(0.01, Moved{last}), "");
+  EXPECT_EQ(Step(0.02, LeaveNow{{true, 3, ""}}),
+            "send 1: progress step 3\nsend 1: leave clean after 3");
+}
+
 // --- Lost streams -----------------------------------------------------------
 
 TEST_F(MachineTest, KeepsItsPhaseWhenTheStreamIsLostAndResumes) {

@@ -103,6 +103,9 @@ struct DescribeBody {
                         m.cause.message);
   }
   std::string operator()(const protocol::Left&) const { return "left"; }
+  std::string operator()(const protocol::Warning& m) const {
+    return absl::StrCat("warning: ", m.text);
+  }
   std::string operator()(const protocol::Wanted& m) const {
     return absl::StrCat("wanted: ", Names(m.commands));
   }

@@ -185,6 +185,7 @@ struct Actor {
     if (act != Act::kLeaving) act = Act::kEnded;
   }
   void On(EpochId, const protocol::Left&) { Die(); }
+  void On(EpochId, const protocol::Warning&) {}
   // What a running job may be asked for, and these actors do not act.
   void On(EpochId, const protocol::Wanted&) {}
   void On(EpochId at, const protocol::OrderWanted& order) {

@@ -1,0 +1,123 @@
+// What people are told of a job that goes on: parameters that are not
+// submitted, and values that differ.
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using protocol::ParameterNames;
+using protocol::Phase;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+protocol::Progress Lacks(uint64_t step, ParameterNames by_all,
+                         ParameterNames here = {}) {
+  protocol::Progress progress = Stands(step, Phase::kCompute);
+  progress.unsubmitted_by_all = std::move(by_all);
+  progress.unsubmitted_here = std::move(here);
+  return progress;
+}
+
+TEST(WarningTest, ComesOnceAllRanksHaveSaidWhatTheyLack) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  EXPECT_EQ(scene.Says(1, Lacks(3, {1, {"bias"}})), "");
+  EXPECT_EQ(scene.Says(2, Lacks(3, {1, {"bias"}}, {1, {"weight"}})), "");
+  EXPECT_EQ(scene.Says(1, Lacks(4, {1, {"bias"}})), "");
+  EXPECT_EQ(scene.Says(3, Lacks(4, {1, {"bias"}})), "") << "of a later step";
+  scene.Says(1, Lacks(5, {1, {"bias"}}));
+  scene.Says(2, Lacks(5, {1, {"bias"}}, {1, {"weight"}}));
+  EXPECT_THAT(scene.View().warnings, IsEmpty());
+  EXPECT_THAT(
+      scene.Says(3, Lacks(5, {1, {"bias"}})),
+      AllOf(HasSubstr("1 <- warning: no rank submits bias: the gradient stays "
+                      "zero; rank 1 does not submit weight"),
+            Not(HasSubstr("2 <- "))));
+  ASSERT_EQ(scene.View().warnings.size(), 1u);
+  EXPECT_THAT(scene.View().events.back().text, HasSubstr("warning: no rank"));
+  // The same words again are no news.
+  EXPECT_EQ(scene.Says(2, Lacks(6, {1, {"bias"}}, {1, {"weight"}})), "");
+  EXPECT_EQ(scene.View().warnings.size(), 1u);
+}
+
+TEST(WarningTest, OutlivesTheRankThatLeavesFirst) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, Lacks(3, {1, {"bias"}}));
+  EXPECT_THAT(scene.Says(1, protocol::Leave{.steps = 3}),
+              HasSubstr("1 <- warning: no rank submits bias"));
+  scene.Says(2, protocol::Leave{.steps = 3});
+  EXPECT_EQ(scene.View().state, JobState::kCompleted);
+  EXPECT_EQ(scene.View().warnings.size(), 1u);
+}
+
+TEST(UnsubmittedBoardTest, NamesTheNewOnesAndCountsTheRest) {
+  UnsubmittedBoard board;
+  EXPECT_EQ(board.Take(), "");
+  board.Update(0, Lacks(3, {5, {"a", "b"}}));
+  EXPECT_TRUE(board.has_news());
+  EXPECT_EQ(board.step(), 3u);
+  EXPECT_THAT(board.Take(), HasSubstr("no rank submits a, b and 3 more: "));
+  EXPECT_FALSE(board.has_news());
+  board.Update(0, Lacks(9, {6, {"c", "a", "b"}}));
+  EXPECT_THAT(board.Take(), AllOf(HasSubstr("no rank submits c and 3 more"),
+                                  Not(HasSubstr("a, "))));
+}
+
+TEST(UnsubmittedBoardTest, PutsTogetherRanksThatLackTheSame) {
+  UnsubmittedBoard board;
+  board.Update(1, Lacks(3, {}, {2, {"a", "b"}}));
+  board.Update(2, Lacks(3, {}, {2, {"b", "a"}}));
+  board.Update(3, Lacks(3, {}, {1, {"b"}}));
+  const std::string told = board.Take();
+  EXPECT_THAT(told, AllOf(HasSubstr("ranks 1-2 do not submit a"),
+                          HasSubstr("ranks 1-3 do not submit b")));
+}
+
+protocol::ValueDigests Digests(std::vector<uint64_t> digests) {
+  protocol::ValueDigests values{.digests = std::move(digests)};
+  for (size_t p = 0; p < values.digests.size(); ++p) {
+    values.parameters.push_back(static_cast<uint32_t>(p));
+  }
+  return values;
+}
+
+TEST(ValuesTest, ThatDifferAreNamedOnceAllRanksHaveSaidTheirs) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  EXPECT_EQ(scene.Says(1, Digests({7, 8})), "");
+  EXPECT_EQ(scene.Says(2, Digests({7, 9})), "");
+  EXPECT_THAT(scene.Says(3, Digests({7, 9})),
+              HasSubstr("warning: bias: ranks 1-2 begin with other values than "
+                        "rank 0"));
+  // A rank that resumes says it again.
+  EXPECT_EQ(scene.Says(2, Digests({7, 9})), "");
+  EXPECT_EQ(scene.View().warnings.size(), 1u);
+}
+
+TEST(ValuesTest, ARankThatSaysNothingIsNotWaitedFor) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(1, Digests({7, 8}));
+  scene.Says(2, Digests({6, 8}));
+  EXPECT_THAT(scene.View().warnings, IsEmpty());
+  scene.Says(3, Stands(1, Phase::kCompute));
+  EXPECT_THAT(scene.View().warnings,
+              ElementsAre(HasSubstr("weight: rank 1 begins with other")));
+}
+
+TEST(ValuesTest, OfParametersThatAreNotThereAreRefused) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_THAT(scene.Says(1, Digests({1, 2, 3})),
+              HasSubstr("values of parameters that are not there"));
+}
+
+}  // namespace
+}  // namespace lockstep::core
