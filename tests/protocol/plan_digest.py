@@ -1,4 +1,5 @@
-"""The digest of a plan, as plan.proto defines it."""
+"""The digests of a plan and of an epoch's members, as plan.proto and session.proto define
+them."""
 
 import struct
 
@@ -116,6 +117,20 @@ class Walk:
         for bucket in plan.buckets:
             for value in (bucket.wire, bucket.error_feedback, bucket.sharded, bucket.leaves):
                 self.number(value)
+
+
+def members_digest_of(members):
+    walk = Walk()
+    walk.text("lockstep members 1")
+    walk.number(len(members))
+    for member in members:
+        walk.text(member.worker)
+        walk.number(member.generation)
+        walk.text(member.process.host)
+        walk.number(member.process.pid)
+        walk.text(member.process.boot_id)
+        walk.number(member.process.start_time)
+    return xxhash.xxh3_128(bytes(walk.bytes)).hexdigest()
 
 
 def digest_of(plan):

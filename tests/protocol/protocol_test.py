@@ -127,12 +127,20 @@ class ProtocolTest(unittest.TestCase):
                       encoding="ascii") as file:
                 file.write(token + "\n")
             flags += [f"--{flag}_file", path]
-        self.daemon = subprocess.Popen(
-            [LOCKSTEPD, "--listen", "127.0.0.1:0", "--log_level", "off", *flags],
-            stdout=subprocess.PIPE, text=True)
+        self.flags = flags
+        self.address = self.start_daemon("127.0.0.1:0")
         self.addCleanup(self.stop_daemon)
-        self.channel = grpc.insecure_channel(self.daemon.stdout.readline().split()[-1])
+        self.channel = grpc.insecure_channel(
+            self.address, options=[("grpc.initial_reconnect_backoff_ms", 50),
+                                   ("grpc.max_reconnect_backoff_ms", 300)])
         self.addCleanup(self.channel.close)
+
+    def start_daemon(self, address):
+        """Returns where it listens."""
+        self.daemon = subprocess.Popen(
+            [LOCKSTEPD, "--listen", address, "--log_level", "off", *self.flags],
+            stdout=subprocess.PIPE, text=True)
+        return self.daemon.stdout.readline().split()[-1]
 
     def stop_daemon(self):
         self.daemon.kill()
@@ -295,6 +303,33 @@ class ProtocolTest(unittest.TestCase):
             worker.leave(steps=one.first_step + 3)
         self.assert_state("COMPLETED")
         self.assertEqual(self.describe().epoch, 1)
+
+    def test_a_coordinator_that_starts_anew_adopts_the_job(self):
+        workers = self.job(sync="NEGOTIATED")
+        bring_to_start(workers)
+        one, two = workers
+        first = one.first_step
+        for worker in workers:
+            worker.announce(first, [0])
+            worker.submit([0])
+        self.assert_closes(workers, first, [(0, 2)])
+        self.stop_daemon()
+        self.assertEqual(self.start_daemon(self.address), self.address)
+        # The first to come is told to come again: not all ranks have offered the job.
+        one.stream.cancel()
+        one.say_hello(wait_for_ready=True)
+        self.assertIsNone(one.stream.receive())
+        self.assertEqual(one.stream.code(), grpc.StatusCode.UNAVAILABLE)
+        two.resume()
+        one.resume()
+        for worker in workers:
+            worker.announce(first + 1, [1])
+            worker.submit([1])
+        self.assert_closes(workers, first + 1, [(1, 2)])
+        for worker in workers:
+            worker.leave(steps=first + 2)
+        self.assert_state("COMPLETED")
+        self.assertEqual(self.describe().epoch, one.epoch)
 
     # --- What is refused --------------------------------------------------------
 

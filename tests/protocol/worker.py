@@ -10,7 +10,7 @@ import random
 
 import grpc
 
-from plan_digest import digest_of
+from plan_digest import digest_of, members_digest_of
 
 CALL_SECONDS = 30  # a call that takes longer fails the test
 
@@ -30,10 +30,10 @@ def method(channel, wire, name, service="Coordinator"):
 class Stream:
     """One call of Session: messages are put in and taken out one at a time."""
 
-    def __init__(self, channel, wire):
+    def __init__(self, channel, wire, wait_for_ready=False):
         self._out = queue.SimpleQueue()
-        self._call = method(channel, wire, "Session")(iter(self._out.get, None),
-                                                      timeout=CALL_SECONDS)
+        self._call = method(channel, wire, "Session")(
+            iter(self._out.get, None), timeout=CALL_SECONDS, wait_for_ready=wait_for_ready)
 
     def send(self, message):
         self._out.put(message)
@@ -120,8 +120,8 @@ class Worker:
 
     # --- The way to Start -------------------------------------------------------
 
-    def say_hello(self, **changes):
-        self.stream = Stream(self.channel, self.wire)
+    def say_hello(self, wait_for_ready=False, **changes):
+        self.stream = Stream(self.channel, self.wire, wait_for_ready)
         hello = self.wire.Hello(
             version=1, worker=self.name, generation=self.generation, life=self.life,
             spec=self.spec, token=self.token,
@@ -133,6 +133,9 @@ class Worker:
                 hello.resume.plan_digest = self.digest
             hello.resume.position.CopyFrom(self.position())
             hello.resume.started = self.started
+            hello.resume.rank = self.rank if self.epoch else -1
+            if self.epoch:
+                hello.resume.members_digest = members_digest_of(self.members)
             if "secret" in hello.DESCRIPTOR.fields_by_name:
                 hello.secret = self.secret
         for field, value in changes.items():
