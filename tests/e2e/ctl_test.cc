@@ -154,6 +154,14 @@ TEST(LauncherTest, RunsAJobUnderAPrivateCoordinator) {
   EXPECT_THAT(killed.output, HasSubstr("killed by signal 9"));
 }
 
+TEST(LauncherTest, NumbersTheWorkersOfAHostForTheirGpus) {
+  const Outcome run = RunTool({"lockstepctl", "run", "-n", "2", "--label", "--",
+                               "sh", "-c", "echo rank $LOCAL_RANK"});
+  EXPECT_EQ(run.code, 0);
+  EXPECT_THAT(run.output, AllOf(HasSubstr("[worker-0] rank 0\n"),
+                                HasSubstr("[worker-1] rank 1\n")));
+}
+
 // A program is named after what it does, a job after what is trained.
 TEST_F(CtlTest, TheLauncherTakesTheJobsNameFromItsSpec) {
   const std::string worker = launch::OwnFolder() + "/trouble_worker";

@@ -207,6 +207,7 @@ class Launch {
   }
 
   absl::Status StartWorkers() {
+    place_.local_rank = 0;
     for (const std::string& worker : job_.workers) {
       place_.worker = worker;
       absl::Status started = supervisor_.Start(
@@ -214,6 +215,7 @@ class Launch {
                    .environment = launch::EnvironmentOf(place_),
                    .capture_output = options_.label});
       if (!started.ok()) return started;
+      place_.local_rank += 1;
     }
     return absl::OkStatus();
   }

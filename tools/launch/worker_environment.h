@@ -16,6 +16,7 @@ struct WorkerPlace {
   std::string job;
   std::string worker;
   int world_size = 1;
+  int local_rank = 0;        // among the launcher's workers: picks the GPU
   std::string spec_file;     // empty: the job is a mesh data=world_size
   std::string token;         // empty: none
   int restart_count = 0;     // how often the launcher has restarted this worker
@@ -30,6 +31,7 @@ inline std::vector<std::pair<std::string, std::string>> EnvironmentOf(
       {"LOCKSTEP_WORKER_NAME", place.worker},
       {"LOCKSTEP_WORLD_SIZE", absl::StrCat(place.world_size)},
       {"LOCKSTEP_RESTART_COUNT", absl::StrCat(place.restart_count)},
+      {"LOCAL_RANK", absl::StrCat(place.local_rank)},
   };
   if (!place.spec_file.empty())
     environment.emplace_back("LOCKSTEP_SPEC", place.spec_file);
