@@ -175,7 +175,8 @@ int main() {
   using lockstep::gradient::Compare;
   std::printf("transport leaves   plain ms   reproducible ms   ratio\n");
   for (const int leaves : {2, 8}) {
-    Compare("shm", lockstep::transport::MakeShmTransport, leaves);
+    Compare(
+        "shm", [] { return lockstep::transport::MakeShmTransport(); }, leaves);
     Compare(
         "gloo", [] { return *lockstep::transport::MakeGlooTransport({}); },
         leaves);

@@ -48,6 +48,19 @@ protocol::EvidenceKind KindOf(const absl::Status& error) {
   return absl::IsDeadlineExceeded(error) ? Kind::kPeerSilent : Kind::kPeerReset;
 }
 
+// Transports number the ranks of a group from 0: the message of an error about
+// one of them, with the peer's rank in the job where that is another number.
+std::string WithWorldRank(const absl::Status& error, int group_rank, int rank,
+                          const WorkerName& peer) {
+  if (group_rank == rank) return std::string(error.message());
+  return absl::StrFormat("%s (rank %d of this group is rank %d, %s)",
+                         error.message(), group_rank, rank, peer.value);
+}
+
+// How long a worker that saw a peer die waits for the sentence that all ranks
+// get. The coordinator needs about a round trip.
+constexpr absl::Duration kSentencePatience = absl::Milliseconds(100);
+
 bool HasLeft(const View& view) {
   return view.phase == SessionPhase::kLeft ||
          view.phase == SessionPhase::kFailed;
@@ -115,8 +128,13 @@ absl::Status Session::Internals::status() const {
 
 absl::Status Session::Internals::AwaitUnlessOver(
     absl::FunctionRef<bool(const View&)> holds, absl::Time deadline) {
-  const auto view = driver_->Await(
+  auto view = driver_->Await(
       [&](const View& view) { return IsOver(view) || holds(view); }, deadline);
+  if (IsOver(*view)) {
+    view = driver_->Await(
+        [](const View& view) { return !view.provisional || !view.connected; },
+        clock_->Now() + kSentencePatience);
+  }
   return WhyOver(*view);
 }
 
@@ -164,12 +182,14 @@ void Session::Internals::Accuse(absl::Span<const int> group,
   if (!blamed || *blamed < 0 || *blamed >= static_cast<int>(group.size())) {
     return;
   }
-  const protocol::Member& peer = members().at(group[*blamed]);
-  driver_->Post(session::Accuse{{.subject = peer.worker,
-                                 .generation = peer.generation,
-                                 .kind = KindOf(error),
-                                 .detail = std::string(error.message()),
-                                 .process = peer.process}});
+  const int rank = group[*blamed];
+  const protocol::Member& peer = members().at(rank);
+  driver_->Post(session::Accuse{
+      {.subject = peer.worker,
+       .generation = peer.generation,
+       .kind = KindOf(error),
+       .detail = WithWorldRank(error, *blamed, rank, peer.worker),
+       .process = peer.process}});
 }
 
 absl::Status Session::Internals::Explain(const std::string& call,

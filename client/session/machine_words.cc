@@ -112,6 +112,7 @@ void Machine::Hear(EpochId epoch, const protocol::EpochEnded& ended) {
   view.cause = ended.cause;
   view.job_over = ended.final;
   statements_.EpochEnded();
+  if (std::exchange(view.provisional, false)) view.status = StatusOf(ended);
   EndEpoch(StatusOf(ended));
   if (!ended.final) return;
   if (statements_.leave()) return Leave(absl::OkStatus());
@@ -211,7 +212,9 @@ void Machine::On(const Accuse& event) {
   State(event.evidence);
   if (event.evidence.kind == protocol::EvidenceKind::kExited) {
     const int rank = RankOf(view_, event.evidence);
-    if (rank >= 0) EndEpoch(StatusOfDeath(rank, event.evidence));
+    if (rank < 0) return;
+    EndEpoch(StatusOfDeath(rank, event.evidence));
+    Change().provisional = true;
   }
 }
 

@@ -44,9 +44,12 @@ struct View {
   protocol::Wanted wanted;                         // of the job, by an operator
   // Whose bucket order was asked for, and not answered on this stream; 0: none.
   Revision order_wanted;
-  protocol::Cause cause;      // what the coordinator said of the epoch's end
-  bool job_over = false;      // nobody need join again
-  absl::Status status;        // OK until kEnded or kFailed; then never changes
+  protocol::Cause cause;  // what the coordinator said of the epoch's end
+  bool job_over = false;  // nobody need join again
+  absl::Status status;    // OK until kEnded or kFailed; then final, but:
+  // This worker saw a peer die and did not wait for the coordinator, whose
+  // sentence, the same for all ranks, replaces `status` if it comes.
+  bool provisional = false;
   absl::Status leave_status;  // with kLeft: whether the coordinator knows
 };
 

@@ -52,10 +52,10 @@ class ApartGround final : public Ground {
   World world_;
 };
 
-const GroundKind kShm = {
-    "Shm", [](uint64_t) -> std::unique_ptr<Ground> {
-      return std::make_unique<ApartGround>(transport::MakeShmTransport);
-    }};
+const GroundKind kShm = {"Shm", [](uint64_t) -> std::unique_ptr<Ground> {
+                           return std::make_unique<ApartGround>(
+                               [] { return transport::MakeShmTransport(); });
+                         }};
 const GroundKind kGloo = {"Gloo", [](uint64_t) -> std::unique_ptr<Ground> {
                             return std::make_unique<ApartGround>([] {
                               return *transport::MakeGlooTransport({});

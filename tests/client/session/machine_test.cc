@@ -402,6 +402,19 @@ TEST_F(MachineTest, ProofOfAMembersDeathEndsTheEpochAtOnce) {
   EXPECT_THAT(view().status.message(), HasSubstr("rank 0 (a) died"));
 }
 
+TEST_F(MachineTest, TheCoordinatorsSentenceReplacesThatOfADeathSeenHere) {
+  Running();
+  Step(1, Accuse{{{"a"},
+                  {2},
+                  protocol::EvidenceKind::kExited,
+                  "killed by signal 9",
+                  Members()[0].process}});
+  EXPECT_TRUE(view().provisional);
+  HearEnd(1, 2, CauseKind::kProcessDied, "a died, last heard at step 7");
+  EXPECT_FALSE(view().provisional);
+  EXPECT_EQ(view().status, absl::AbortedError("a died, last heard at step 7"));
+}
+
 TEST_F(MachineTest, ProofOfAFormerLifesDeathEndsNothing) {
   Running();
   for (const Generation& generation : {Generation{0}, Generation{1}}) {

@@ -118,6 +118,35 @@ TEST_F(SessionTest, ExplainEndsTheEpochIfTheCoordinatorDoesNot) {
   EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.call, "Finish");
 }
 
+// The others get the coordinator's sentence: the rank that saw the death waits
+// for it, though no time passes.
+TEST_F(SessionTest, ADeathSeenHereIsToldInTheCoordinatorsWords) {
+  clock_ = std::make_shared<ManualClock>();
+  Join();
+  const absl::Status seen = transport::Proven(
+      transport::Blame(absl::UnavailableError("its process has ended"), 0));
+  session_->internals().Accuse(std::vector<int>{0}, seen);
+  auto explaining =
+      Async([&] { return session_->internals().Explain("Finish", seen); });
+  server_.Next<protocol::Evidence>();
+  EndEpoch("z died on host-z");
+  EXPECT_EQ(explaining.get(), absl::AbortedError("z died on host-z"));
+}
+
+TEST_F(SessionTest, ADeathSeenHereIsToldThoughTheCoordinatorIsSilent) {
+  auto clock = std::make_shared<ManualClock>();
+  clock_ = clock;
+  Join();
+  const absl::Status seen = transport::Proven(
+      transport::Blame(absl::UnavailableError("its process has ended"), 0));
+  session_->internals().Accuse(std::vector<int>{0}, seen);
+  const absl::Status why = PassTimeUntil(
+      Async([&] { return session_->internals().Explain("Finish", seen); }),
+      *clock);
+  EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(why.message(), HasSubstr("its process has ended"));
+}
+
 // A peer is silent, and so is the coordinator.
 TEST_F(SessionTest, AWorkerThatHearsNobodyFencesItself) {
   auto clock = std::make_shared<ManualClock>();
@@ -169,6 +198,18 @@ TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
   const auto evidence = server_.Next<protocol::Evidence>().second;
   EXPECT_EQ(evidence.subject, WorkerName{"a"});
   EXPECT_EQ(evidence.kind, protocol::EvidenceKind::kPeerReset);
+}
+
+// A transport knows its group only: "rank 1" there is another rank of the job.
+TEST_F(SessionTest, AccusesAPeerOfAGroupByItsRankInTheJob) {
+  Join();
+  session_->internals().Accuse(
+      std::vector<int>{3, 0},
+      transport::Blame(absl::UnavailableError("rank 1 left the group"), 1));
+  const auto evidence = server_.Next<protocol::Evidence>().second;
+  EXPECT_EQ(evidence.subject, WorkerName{"a"});
+  EXPECT_EQ(evidence.detail,
+            "rank 1 left the group (rank 1 of this group is rank 0, a)");
 }
 
 TEST_F(SessionTest, AccusesNobodyIfNobodyIsBlamed) {

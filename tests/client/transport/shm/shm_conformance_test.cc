@@ -27,9 +27,12 @@
 namespace lockstep {
 namespace {
 
-using transport::MakeShmTransport;
 using transport::Transport;
 using MakeTransport = std::function<std::unique_ptr<Transport>()>;
+
+std::unique_ptr<Transport> MakeShmTransport() {
+  return transport::MakeShmTransport();
+}
 
 // Each rank has a transport of its own, as a process does.
 class ShmWorld final : public conformance::World {
