@@ -84,7 +84,9 @@ Admission AdmitNewcomer(const Door& door, const protocol::Hello& hello,
                         absl::Time now) {
   const Worker* holder = door.roster.Find(hello.worker);
   if (holder != nullptr && holder->seated()) {
-    if (holder->state == WorkerState::kSuspect) return NewLife{};
+    if (holder->state == WorkerState::kSuspect && !holder->awaited) {
+      return NewLife{};
+    }
     const bool comes_again = !door.epoch_lives && !holder->arrived &&
                              holder->process == hello.process;
     if (comes_again) return NewLife{};

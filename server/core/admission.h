@@ -14,6 +14,8 @@
 //                                               secret: its Welcome was lost
 //   0               suspect                     a new life; the old one is
 //                                               fenced
+//   0               suspect since the
+//                   coordinator restarted       refused: the name is taken
 //   0               alive, waits for nothing, is
 //                   the same process, no epoch  a new life: it comes again
 //   0               alive                       refused: the name is taken

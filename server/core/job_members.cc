@@ -169,6 +169,7 @@ void Job::Attach(Worker* worker, SessionId session,
   }
   turn.out.Bind(session, {name(), worker->name});
   worker->session = session;
+  worker->awaited = false;
   worker->process = hello.process;
   worker->heard = turn.now;
   resumes_.Clear(worker->name);

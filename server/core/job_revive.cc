@@ -54,6 +54,7 @@ void Job::Revive(absl::Time now) {
     }
     roster_.Move(&worker, WorkerState::kSuspect);
     worker.broke = "the coordinator restarted";
+    worker.awaited = true;
     leases_.Set(worker.name, now + spec().timeouts.lease);
   }
   pulse_ = epoch_->left.full() ? now : now + stopped_after_;

@@ -38,7 +38,10 @@ struct Worker {
   absl::Time since;  // it was welcomed
   absl::Time heard;
   bool arrived = false;
-  std::string broke;   // suspect: why its stream ended
+  std::string broke;  // suspect: why its stream ended
+  // Suspect since the coordinator began, by which nothing is known of it: its
+  // name is not free before its lease has ended.
+  bool awaited = false;
   std::string exited;  // not empty: proof that the process is dead
 
   bool seated() const { return state <= WorkerState::kSuspect; }

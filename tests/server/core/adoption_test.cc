@@ -318,6 +318,22 @@ TEST_F(AdoptionTest, AnEpochThatIsOverIsNotAdopted) {
   EXPECT_EQ(Offer(13, 1), "13 <- left\nclose 13: OK");
 }
 
+// It has offered the job and trains: that it has not resumed yet is no sign of
+// its death.
+TEST_F(AdoptionTest, ANewcomerDoesNotTakeTheNameOfAMemberThatResumesLater) {
+  RunAndLoseTheCoordinator();
+  Offer(11, 1);
+  Offer(12, 2);
+  ASSERT_EQ(scene_.ViewOf(1).state, WorkerState::kSuspect);
+  protocol::Hello newcomer = scene_.HelloOf(1);
+  newcomer.life = 4711;
+  EXPECT_THAT(scene_.Hello(5, newcomer), HasSubstr("refused ALREADY_EXISTS"));
+  EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- start"));
+  scene_.Closes(21, "reset");
+  EXPECT_THAT(scene_.Hello(6, newcomer), Not(HasSubstr("refused ALREADY")))
+      << "now it is a broken stream";
+}
+
 TEST_F(AdoptionTest, AMemberThatIsLostAfterwardsEndsTheEpoch) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);

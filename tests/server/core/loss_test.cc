@@ -201,11 +201,11 @@ TEST(EvidenceTest, ASilentLinkIsNamedOnceTheAccusedIsHeard) {
   Scene scene(SpecOf(3));
   scene.RunAll();
   scene.Says(1, protocol::Evidence{.subject = W(3),
+                                   .generation = {1},
                                    .kind = EvidenceKind::kPeerSilent,
                                    .detail = "nothing came for 10s"});
   // It cut its links because of that, and a third says what it saw.
-  scene.Says(
-      2, protocol::Evidence{.subject = W(1), .kind = EvidenceKind::kPeerReset});
+  scene.Says(2, Scene::ResetBy(1));
   EXPECT_EQ(scene.WaitWithHeartbeats(2, {1, 2}), "");
   EXPECT_EQ(scene.Says(3, protocol::Heartbeat{}), "");
   EXPECT_THAT(scene.WaitWithHeartbeats(2, {1, 2, 3}),
@@ -223,9 +223,9 @@ TEST(EvidenceTest, ASilentPeerThatIsStoppedIsNamedByItsLease) {
   scene.RunAll();
   scene.WaitWithHeartbeats(2, {1, 2});
   scene.Says(1, protocol::Evidence{.subject = W(3),
+                                   .generation = {1},
                                    .kind = EvidenceKind::kPeerSilent});
-  scene.Says(
-      2, protocol::Evidence{.subject = W(1), .kind = EvidenceKind::kPeerReset});
+  scene.Says(2, Scene::ResetBy(1));
   EXPECT_EQ(scene.WaitWithHeartbeats(7, {1, 2}), "");
   EXPECT_THAT(scene.WaitWithHeartbeats(2, {1, 2}),
               HasSubstr("w-3 (rank 2, host a, pid 103) fell silent"));
@@ -247,8 +247,10 @@ TEST(EvidenceTest, ACutLinkEvictsNobody) {
   EXPECT_EQ(scene.WaitWithHeartbeats(2, {1, 2, 3}), "");
   EXPECT_EQ(spec.timeouts.LinkSilence(), absl::Seconds(2));
   scene.Says(1, protocol::Evidence{.subject = W(3),
+                                   .generation = {1},
                                    .kind = EvidenceKind::kPeerSilent});
   scene.Says(3, protocol::Evidence{.subject = W(1),
+                                   .generation = {1},
                                    .kind = EvidenceKind::kPeerSilent});
   scene.WaitWithHeartbeats(6, {1, 2, 3});
   EXPECT_EQ(scene.View().cause.kind, CauseKind::kLink);

@@ -150,6 +150,19 @@ TEST(RestartTest, MembersThatDoNotComeBackWithinALeaseAreLost) {
                         "fell silent"));
 }
 
+TEST(RestartTest, TheNameOfAMemberThatHasNotResumedYetIsTaken) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Restart();
+  scene.Hello(11, Running(scene, 1));
+  protocol::Hello newcomer = scene.HelloOf(2);
+  newcomer.life = 99;
+  EXPECT_THAT(scene.Hello(12, newcomer), HasSubstr("refused ALREADY_EXISTS"));
+  scene.WaitWithHeartbeats(11, {11});  // the lease
+  EXPECT_THAT(scene.Hello(13, newcomer),
+              HasSubstr("13 <- welcome, generation 2"));
+}
+
 TEST(RestartTest, WhileRegisteringEveryoneSaysItAgain) {
   Scene scene(SpecOf(2));
   scene.JoinAll();
