@@ -169,7 +169,10 @@ void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
   if (rank >= 0 && leave.clean) {
     turn.out.Record(name(), record::WorkerLeft{epoch_->id, worker->name,
                                                leave.steps, leave.command});
-    WarnOfWhatIsKnown(/*at_once=*/true, turn);  // it still listens
+    // What others have to say may still be on its way, but nothing comes after
+    // the last of them, which still listens.
+    const bool is_last = epoch_->left.count() + 1 == epoch_->size();
+    WarnOfWhatIsKnown(/*at_once=*/is_last, turn);
   }
   Tell(*worker, protocol::Left{}, turn);
   Detach(worker, absl::OkStatus(), turn);

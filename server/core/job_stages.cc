@@ -253,7 +253,8 @@ void Job::WarnOfWhatIsKnown(bool at_once, Turn& turn) {
   }
   ValueBoard& values = epoch_->values;
   if (values.has_news() && (at_once || all([&](int rank, uint64_t at) {
-                              return at > 0 || values.Has(rank);
+                              return at > epoch_->first_step ||
+                                     values.Has(rank);
                             }))) {
     Warn(values.Take(), turn);
   }

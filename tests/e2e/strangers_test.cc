@@ -114,6 +114,31 @@ std::vector<pid_t> Family(pid_t root) {
   return family;
 }
 
+// The variables that a test sets are as before after it.
+class SavedEnvironment {
+ public:
+  explicit SavedEnvironment(std::vector<std::string> names) {
+    for (std::string& name : names) {
+      const char* value = std::getenv(name.c_str());
+      std::optional<std::string> before;
+      if (value != nullptr) before = value;
+      before_.emplace_back(std::move(name), std::move(before));
+    }
+  }
+  ~SavedEnvironment() {
+    for (const auto& [name, value] : before_) {
+      if (value) {
+        setenv(name.c_str(), value->c_str(), 1);
+      } else {
+        unsetenv(name.c_str());
+      }
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::optional<std::string>>> before_;
+};
+
 // A job of two workers under `lockstepctl run`, that trains until it is
 // stopped.
 class StrangersTest : public testing::Test {
@@ -146,6 +171,8 @@ class StrangersTest : public testing::Test {
     return RunTool(words);
   }
 
+  const SavedEnvironment environment_{
+      {"XDG_RUNTIME_DIR", "LOCKSTEP_TOKEN", "LOCKSTEP_ADDRESS"}};
   std::string folder_;
   std::string token_file_;
   std::string address_;

@@ -63,7 +63,9 @@ Orders Parse(int argc, char** argv) {
   return orders;
 }
 
+// Files that were inherited from whoever runs the test do not count.
 void LimitFiles(int most) {
+  close_range(STDERR_FILENO + 1, ~0U, 0);
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = static_cast<rlim_t>(most);

@@ -83,7 +83,7 @@ size_t CountLeaves(const JobSpec& spec) {
       limits;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 9 + 5 + 1 + 8 + 6 + 3;
+  return 10 + 5 + 1 + 8 + 6 + 3;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {

@@ -142,7 +142,7 @@ TEST_F(MachineTest, HandlesThatAreLargeAreOfferedInSeveralMessages) {
 
 TEST_F(MachineTest, AWarningIsPrinted) {
   Running();
-  EXPECT_EQ(Hear(1, 1, protocol::Warning{"no rank submits b"}),
+  EXPECT_EQ(Hear(0.1, 1, protocol::Warning{"no rank submits b"}),
             "warn: no rank submits b");
 }
 
@@ -410,7 +410,7 @@ TEST_F(MachineTest, TheCoordinatorsSentenceReplacesThatOfADeathSeenHere) {
                   "killed by signal 9",
                   Members()[0].process}});
   EXPECT_TRUE(view().provisional);
-  HearEnd(1, 2, CauseKind::kProcessDied, "a died, last heard at step 7");
+  HearEnd(1, 1, CauseKind::kProcessDied, "a died, last heard at step 7");
   EXPECT_FALSE(view().provisional);
   EXPECT_EQ(view().status, absl::AbortedError("a died, last heard at step 7"));
 }
