@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
 #include "client/gradient/engine.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
@@ -60,6 +62,13 @@ class GroundJob {
     for (std::thread& thread : threads) thread.join();
   }
 
+  // A rank that still runs may report a failure while another is destroyed.
+  ~GroundJob() {
+    MutexLock lock(&mutex_);
+    closing_ = true;
+    while (aborting_ > 0) changed_.Wait(&mutex_);
+  }
+
   int world() const { return world_; }
   const plan::Plan& plan() const { return plan_; }
   Engine& engine(int rank) { return *ranks_[rank].engine; }
@@ -75,7 +84,15 @@ class GroundJob {
 
   // As the coordinator would, for all of them.
   void AbortAll(const absl::Status& cause) {
+    {
+      MutexLock lock(&mutex_);
+      if (closing_) return;
+      ++aborting_;
+    }
     for (const Rank& rank : ranks_) rank.engine->Abort(cause);
+    MutexLock lock(&mutex_);
+    --aborting_;
+    changed_.NotifyAll();
   }
 
   // --- The ground's memory ---
@@ -167,6 +184,10 @@ class GroundJob {
   SystemClock clock_;
   plan::Plan plan_;
   std::vector<Rank> ranks_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  int aborting_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of AbortAll on their way
 };
 
 inline absl::StatusOr<Verdict> FinishBlocking(Engine& engine,
