@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -298,9 +300,11 @@ class FakeCuda final : public CudaApi {
   CudaResult FreeHost(void* memory) override {
     MutexLock lock(&scheduler_->mutex());
     if (const CudaResult no = Refusal("FreeHost"); no != CudaResult::kSuccess) {
+      refused_.insert(
+          {memory, std::unique_ptr<void, void (*)(void*)>(memory, std::free)});
       return no;
     }
-    std::free(memory);
+    if (refused_.erase(memory) == 0) std::free(memory);
     return CudaResult::kSuccess;
   }
 
@@ -451,6 +455,9 @@ class FakeCuda final : public CudaApi {
   }
 
   Scheduler* const scheduler_;
+  // Pinned memory that a failed device did not free: it lasts as long as the
+  // process, here as long as the fake.
+  std::map<void*, std::unique_ptr<void, void (*)(void*)>> refused_;
   FakeGraphs graphs_;
   const int device_, driver_, runtime_, devices_;
   // Destroyed ones too, so that they are known as such.
