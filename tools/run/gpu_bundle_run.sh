@@ -53,7 +53,8 @@ loader_has() {
   for folder in "${folders[@]}"; do
     [[ -z "$folder" || ! -e "$folder/$1" ]] || return 0
   done
-  PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -qF "$1 "
+  # Not through a pipe: grep -q may end first, and then ldconfig fails by SIGPIPE.
+  grep -qF "$1 " <<<"$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null)"
 }
 
 # The Pythons of this machine, first choice first.
