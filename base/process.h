@@ -18,7 +18,7 @@ namespace lockstep {
 // "localhost" if the machine has no name.
 std::string HostName();
 
-// Of the running kernel; empty if /proc does not tell.
+// The running kernel's; empty if /proc does not tell.
 std::string BootId();
 
 // In clock ticks since boot: field 22 of /proc/PID/stat. 0 if there is no such

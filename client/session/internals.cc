@@ -204,13 +204,13 @@ absl::Status Session::Internals::Explain(const std::string& call,
 // How long the coordinator may take to say what is behind an error.
 absl::Duration Session::Internals::Patience(const absl::Status& error) const {
   const bool about_a_peer = transport::BlamedRank(error).has_value();
-  // Of a limit of this process it cannot know more.
+  // The coordinator knows no more of a limit of this process.
   if (!about_a_peer && absl::IsResourceExhausted(error)) {
     return absl::ZeroDuration();
   }
   const JobTimeouts& timeouts = spec().timeouts;
   const absl::Duration answer = timeouts.resume + absl::Seconds(1);
-  // Of a peer that is stopped it knows when that one's lease has run out.
+  // It knows that a peer is stopped once that peer's lease has run out.
   return about_a_peer && driver_->view()->connected ? timeouts.lease + answer
                                                     : answer;
 }

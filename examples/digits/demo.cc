@@ -175,7 +175,7 @@ class Screen {
   }
 
   double accuracy() const { return accuracy_; }
-  // Of the training that was shown last.
+  // The training that was shown last.
   int64_t steps_done() const { return steps_done_; }
   // Workers that compared gradients; their largest error, as a part of its
   // bound.

@@ -105,7 +105,7 @@ class Job {
   void Revive(absl::Time now);
   // The same after record::JobAdopted: its members offered it.
   void BeginAdopted(Turn& turn);
-  // Its workers are refused: another job of its name was adopted.
+  // Refuses the workers: another job of this name was adopted.
   void TurnAway(const absl::Status& why, Turn& turn);
 
   // --- Questions ---

@@ -157,7 +157,7 @@ void Job::CallStuck(Turn& turn) {
     if (epoch_->board.IsStuck(rank, turn.now)) stuck.push_back(rank);
   }
   if (stuck.empty() || AllWaitForPlan()) return;
-  // Who is held up by a link is not to blame for it.
+  // A rank that a broken link holds up is not to blame for it.
   if (!epoch_->accusations.open().empty()) return;
 
   const Waits waits = WhoWaits();

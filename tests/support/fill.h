@@ -161,7 +161,7 @@ inline void FillShape(Source& s, std::vector<int64_t>& v) {
   v.resize(s.Count());
   for (int64_t& size : v) size = static_cast<int64_t>(s.Number(1 << 19));
 }
-// Of a session: at most 64 bytes.
+// A session's: at most 64 bytes.
 inline void FillSecret(Source& s, std::string& v) {
   v = s.Text().substr(0, 64);
 }

@@ -22,7 +22,7 @@
 
 namespace lockstep::transport {
 
-// Who is told of a tick, on Gloo's thread.
+// The receiver of ticks, on Gloo's thread.
 class Ticking {
  public:
   virtual ~Ticking() = default;

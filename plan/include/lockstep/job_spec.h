@@ -34,7 +34,7 @@ enum class SyncMode : uint8_t {
 // What happens to a worker that is alive and makes no progress.
 enum class OnStuck : uint8_t { kReport = 1, kEvict = 2 };
 
-// Of parameters that nobody, or only some of their ranks, submit.
+// Parameters that no rank, or only some of their ranks, submit.
 enum class OnUnsubmitted : uint8_t { kWarn = 1, kIgnore = 2 };
 
 // What happens when a rank has no more data: it contributes nothing until all

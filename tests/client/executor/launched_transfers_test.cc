@@ -69,7 +69,7 @@ TEST_F(LaunchedTransfersTest, AnotherRunOfThePipelineLaunchesThemAnew) {
   EXPECT_FALSE(MayLaunch(0));
 }
 
-// Its pipeline has been run, or was not: nothing will be marked any more.
+// The pipeline has been run, or was not: nothing will be marked any more.
 TEST_F(LaunchedTransfersTest, AStepThatIsFinishedWaitsForNothing) {
   table_.EndStep();
   EXPECT_TRUE(MayLaunch(0));

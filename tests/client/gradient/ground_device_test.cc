@@ -58,7 +58,7 @@ TEST_F(DeviceStepTest, UpdatesReadTheirScalarsThoughNobodyKeepsThem) {
   });
 }
 
-// Its results are not what the reductions would have made of them.
+// The results are not what the reductions would have made of them.
 TEST_F(DeviceStepTest, ADeviceThatFailsEndsTheStepWithItsError) {
   GroundJob job(&ground_, {.parameters = kThree});
   std::latch gone(1);

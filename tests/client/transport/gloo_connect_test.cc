@@ -472,7 +472,7 @@ TEST(GlooFilesTest, AMemberWithTooFewOpenFilesNamesTheLimit) {
 TEST(GlooFilesTest, AMemberThatCannotAcceptBlamesNobody) {
   const auto transport = Gloo();
   int exhausted = 0;
-  // Who listens is drawn by the ports.
+  // The ports decide which side listens.
   for (int round = 0; round < 60 && exhausted == 0; ++round) {
     const auto group = PreparedGroup(*transport, 2);
     const auto handles = HandlesOf(group);

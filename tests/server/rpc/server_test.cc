@@ -206,7 +206,7 @@ TEST(WorkerTokenTest, OpensWhatWorkersNeedAndNothingElse) {
   EXPECT_THAT(ask_all("operator"), testing::Each(StatusCode::kOk));
 }
 
-// Its token may be in a field that this version does not know.
+// The token may be in a field that this version does not know.
 TEST_F(DaemonTokenTest, AWorkerOfAnotherVersionLearnsThatFirst) {
   StreamLine line(channel_);
   ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
