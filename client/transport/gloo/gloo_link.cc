@@ -323,8 +323,10 @@ void GlooLink::Leave(GlooTransfer* transfer) {
   transfers_.erase(transfer);
 }
 
-// Gloo tells a buffer of an error before it closes the pair.
+// The pair knows more than the buffer: the peer's last word, for one.
 absl::Status GlooLink::Explain(int peer, std::exception_ptr thrown) {
+  GlooPair* const pair = context_->pair(peer);
+  if (thrown != nullptr && pair != nullptr) pair->AwaitClosed();
   MutexLock lock(&mutex_);
   if (thrown != nullptr && Trouble(peer).ok()) {
     Break(StatusOfGloo(thrown, peer));

@@ -149,6 +149,9 @@ void GlooPair::Shutdown(int because) {
   ::shutdown(fd_, SHUT_RDWR);
 }
 
+// Whoever tells a buffer of an error closes the pair under the same lock.
+void GlooPair::AwaitClosed() { std::lock_guard<std::mutex> lock(m_); }
+
 // --- Silence ----------------------------------------------------------------
 
 std::optional<bool> GlooPair::Beat() {

@@ -81,6 +81,10 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   // of which rank, if there is room for a word.
   void Shutdown(int because);
 
+  // Returns once the owner knows of an error that a buffer was told of. Gloo
+  // tells the buffers first, and closes the pair afterwards.
+  void AwaitClosed();
+
   // On the loop's thread: whether anything has come since the last call; sends
   // a keepalive if nothing was sent since. Nothing if the pair is not
   // connected, or in another thread's hands.
