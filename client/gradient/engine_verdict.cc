@@ -69,10 +69,11 @@ std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
 }
 
 StepStamp Engine::EnterVerdict(Ballot* ballot) {
-  word_.Enter(Phase::kVerdict);
   ballot->holds_next_revision = layouts_->Promise();
   gate_.Enter(ballot);
   ballot->step_seconds = SecondsTaken();
+  // Last: whoever sees this phase knows that the ballot is complete.
+  word_.Enter(Phase::kVerdict);
   return {.epoch = options_.epoch,
           .revision = layouts_->revision(),
           .step = word_.steps()};
