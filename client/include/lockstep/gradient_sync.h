@@ -9,7 +9,7 @@
 //   for (;;) {
 //     backward([&](auto& p) { sync->Submit(p.id); });   // as each is ready
 //     auto verdict = sync->Finish({.samples = batch});
-//     optimizer.Step(verdict->UpdateFactor(1.0));
+//     if (verdict->finite) optimizer.Step(verdict->UpdateFactor(1.0));
 //     if (verdict->IsLast()) break;      // an operator's stop, or no more data
 //   }
 //   session->Leave();
@@ -72,7 +72,7 @@
 //     if (more) more = loader.Next(&batch);
 //     auto verdict = sync->Finish(
 //         {.samples = samples, .more_data = more, .per_sample = true});
-//     optimizer.Step(verdict->UpdateFactor(1.0));
+//     if (verdict->finite) optimizer.Step(verdict->UpdateFactor(1.0));
 //     if (verdict->IsLast()) break;
 //   }
 //
@@ -94,6 +94,7 @@
 //     backward([&](auto& p) { sync->Submit(p.id); });
 //     auto verdict = sync->Finish();
 //     for (auto& p : model) {            // this rank's part of each
+//       if (!verdict->finite) break;     // every rank skips the update
 //       const auto slice = *sync->Slice(p.id);
 //       optimizer.Step(*sync->Value<float>(p.id), *sync->Gradient<float>(p.id),
 //                      slice, verdict->UpdateFactor(1.0));
