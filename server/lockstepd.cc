@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/secret_file.h"
@@ -31,6 +32,10 @@ namespace {
 // How long calls may take to end when the daemon goes down.
 constexpr absl::Duration kDrainPatience = absl::Seconds(5);
 
+// On a port that its workers know. They open a stream every 0.7 s at most while
+// it is refused: 300 ms of the session's backoff, 360 ms of gRPC's.
+constexpr absl::Duration kAdoptionWindow = absl::Seconds(2);
+
 struct Flags {
   std::string listen = "127.0.0.1:7070";
   std::string health_address;
@@ -39,6 +44,7 @@ struct Flags {
   std::string token_file;
   std::string worker_token_file;
   std::string journal = "memory";
+  std::string adoption_window;
   std::string log_level = "info";
 };
 
@@ -65,6 +71,10 @@ void Declare(CLI::App* app, Flags* flags) {
   app->add_option("--journal", flags->journal, "where promises are kept")
       ->check(CLI::IsMember({"memory"}))
       ->capture_default_str();
+  app->add_option("--adoption_window", flags->adoption_window,
+                  "for how long after a start without a journal no job forms "
+                  "its first epoch, so that jobs that run can be adopted "
+                  "before others take their names; 2s unless the port is 0");
   app->add_option("--log_level", flags->log_level,
                   "debug, info, warning, error or off")
       ->capture_default_str();
@@ -93,6 +103,22 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags) {
     options.gate = *std::move(gate);
   }
   return options;
+}
+
+// A daemon on any free port has no workers from before.
+absl::StatusOr<absl::Duration> AdoptionWindowFrom(
+    const Flags& flags, const rpc::ServerOptions& options) {
+  if (flags.adoption_window.empty()) {
+    return options.listen.port == 0 ? absl::ZeroDuration() : kAdoptionWindow;
+  }
+  absl::Duration window;
+  if (!absl::ParseDuration(flags.adoption_window, &window) ||
+      window < absl::ZeroDuration() || window == absl::InfiniteDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--adoption_window is ", flags.adoption_window,
+                     ": it is a time such as 2s, 500ms or 0"));
+  }
+  return window;
 }
 
 // The libraries tell at length what we tell in one line.
@@ -131,10 +157,11 @@ absl::Status Announce(const rpc::Server& server, const Flags& flags,
 
 // Until a signal comes, or the journal fails.
 absl::Status Serve(const Flags& flags, const rpc::ServerOptions& options,
-                   const sigset_t& signals, FileSystem* files,
-                   observe::Log* log) {
-  core::Coordinator coordinator(
-      {.term = options.term, .secret_seed = DrawSecret()});
+                   absl::Duration adoption_window, const sigset_t& signals,
+                   FileSystem* files, observe::Log* log) {
+  core::Coordinator coordinator({.term = options.term,
+                                 .adoption_window = adoption_window,
+                                 .secret_seed = DrawSecret()});
   journal::MemoryStore store;
   auto journal = std::make_unique<journal::MemoryJournal>(&store);
   const auto replayed =
@@ -160,6 +187,12 @@ absl::Status Serve(const Flags& flags, const rpc::ServerOptions& options,
   });
   auto server = rpc::Server::Start(options, &loop);
   if (!server.ok()) return server.status();
+  if (adoption_window > absl::ZeroDuration() &&
+      coordinator.durable().records == 0) {
+    log->Info(absl::StrCat("for ", absl::FormatDuration(adoption_window),
+                           " no job forms: jobs that run may offer "
+                           "themselves for adoption"));
+  }
   const absl::Status announced = Announce(**server, flags, files, log);
   if (!announced.ok()) return announced;
 
@@ -196,11 +229,13 @@ int Main(int argc, char** argv) {
   if (!log.ok()) return Complain(log.status(), 2);
   const auto options = OptionsFrom(flags);
   if (!options.ok()) return Complain(options.status(), 2);
+  const auto adoption_window = AdoptionWindowFrom(flags, *options);
+  if (!adoption_window.ok()) return Complain(adoption_window.status(), 2);
 
   const sigset_t signals = BlockSignals();
   QuietLibraries();
   const absl::Status served =
-      Serve(flags, *options, signals, &files, log->get());
+      Serve(flags, *options, *adoption_window, signals, &files, log->get());
   return served.ok() ? 0 : Complain(served, 1);
 }
 

@@ -104,7 +104,7 @@ struct AdoptedMember {
 
 // A running job that this coordinator did not know, as its workers offered it:
 // one record, so that it is adopted whole or not at all. Takes the place of a
-// job of the same spec that has had no epoch.
+// job of the same token that has had no epoch.
 struct JobAdopted {
   JobSpec spec;
   std::string token_hash;  // empty: the job has no token

@@ -26,6 +26,12 @@ absl::Status UnknownJob(const JobName& job) {
 // answer (session::MachineOptions::leave_patience).
 constexpr absl::Duration kAdoptionPatience = absl::Seconds(1);
 
+// It was welcomed, and is part of an epoch.
+bool IsInEpoch(const protocol::Hello& hello) {
+  return hello.generation.value != 0 && hello.resume &&
+         hello.resume->epoch.value != 0;
+}
+
 absl::Status GoingDown() {
   return absl::UnavailableError("coordinator is shutting down");
 }
@@ -68,6 +74,9 @@ Effects Coordinator::Step(absl::Time now, const Event& event) {
 
 void Coordinator::Begin(absl::Time now) {
   if (std::exchange(begun_, true)) return;
+  if (durable_.records == 0) {
+    first_epochs_from_ = now + options_.adoption_window;
+  }
   for (auto& [name, job] : jobs_) {
     job.Revive(now);
     Track(name);
@@ -154,9 +163,12 @@ absl::Status Coordinator::Greet(SessionId session, const JobName& name,
                                 const std::optional<Speaker>& speaker,
                                 Turn& turn) {
   if (hello.version != protocol::kVersion) {
-    return absl::FailedPreconditionError(absl::StrFormat(
+    const auto differs = absl::FailedPreconditionError(absl::StrFormat(
         "%s speaks protocol version %d, this coordinator version %d",
         hello.worker.value, hello.version, protocol::kVersion));
+    if (!IsInEpoch(hello)) return differs;
+    turn.out.Close(session, differs);
+    return absl::OkStatus();
   }
   if (speaker && speaker->worker != hello.worker) {
     return absl::InvalidArgumentError(
@@ -165,6 +177,10 @@ absl::Status Coordinator::Greet(SessionId session, const JobName& name,
   }
   if (IsOfUnknownJob(name, hello)) {
     TakeOffer(session, name, hello, turn);
+    return absl::OkStatus();
+  }
+  if (IsOfJobBesideOurs(name, hello)) {
+    LetTrainOn(session, name, hello, turn);
     return absl::OkStatus();
   }
   if (WaitsElsewhere(name, hello)) {
@@ -216,10 +232,38 @@ absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
 
 bool Coordinator::IsOfUnknownJob(const JobName& name,
                                  const protocol::Hello& hello) const {
-  const bool is_in_epoch = hello.generation.value != 0 && hello.resume &&
-                           hello.resume->epoch.value != 0;
+  if (!IsInEpoch(hello)) return false;
   const auto found = jobs_.find(name);
-  return is_in_epoch && (found == jobs_.end() || !found->second.has_begun());
+  if (found == jobs_.end() || !found->second.has_begun()) return true;
+  return found->second.over() && found->second.IsForeign(hello);
+}
+
+bool Coordinator::IsOfJobBesideOurs(const JobName& name,
+                                    const protocol::Hello& hello) const {
+  if (!IsInEpoch(hello)) return false;
+  const auto found = jobs_.find(name);
+  return found != jobs_.end() && found->second.has_begun() &&
+         !found->second.over() && found->second.IsForeign(hello);
+}
+
+void Coordinator::LetTrainOn(SessionId session, const JobName& name,
+                             const protocol::Hello& hello, Turn& turn) {
+  Job* job = Reach(name);
+  if (!hello.resume->ended) job->NoteForeign(hello, turn);
+  if (hello.resume->leaving) return LetGo(session, name, hello, turn);
+  turn.out.Close(
+      session,
+      absl::UnavailableError(absl::StrFormat(
+          "job %s of this coordinator is another than that of %s, epoch %d of "
+          "which was not offered before the new one began",
+          name.value, hello.worker.value, hello.resume->epoch.value)));
+}
+
+// Nobody here waits for it.
+void Coordinator::LetGo(SessionId session, const JobName& name,
+                        const protocol::Hello& hello, Turn& turn) {
+  turn.out.Send(session, name, hello.resume->epoch, protocol::Left{});
+  turn.out.Close(session, absl::OkStatus());
 }
 
 // It has nothing to lose: it is a newcomer here.
@@ -235,12 +279,8 @@ bool Coordinator::WaitsElsewhere(const JobName& name,
 // Whatever is wrong, the worker trains on: only its stream ends.
 void Coordinator::TakeOffer(SessionId session, const JobName& name,
                             const protocol::Hello& hello, Turn& turn) {
-  const auto let_go = [&] {
-    turn.out.Send(session, name, hello.resume->epoch, protocol::Left{});
-    turn.out.Close(session, absl::OkStatus());
-  };
   if (hello.resume->ended) {  // there is nothing to adopt
-    if (hello.resume->leaving) return let_go();
+    if (hello.resume->leaving) return LetGo(session, name, hello, turn);
     return turn.out.Close(session, UnknownJob(name));
   }
   if (const absl::Status may = MayOffer(name, hello); !may.ok()) {
@@ -254,9 +294,14 @@ void Coordinator::TakeOffer(SessionId session, const JobName& name,
   }
   if (taken->leaving_for >= kAdoptionPatience) {
     adoptions_.Drop(name, hello);
-    return let_go();
+    return LetGo(session, name, hello, turn);
   }
   const std::string offers = adoptions_.Describe(name, turn.now);
+  if (Job* created = Reach(name); created != nullptr && !created->over()) {
+    created->DelayFirstEpoch(
+        turn.now + hello.spec->timeouts.lease,
+        absl::StrCat("for a running job of this name: ", offers));
+  }
   if (taken->is_new) {
     turn.out.Note(name, absl::StrFormat("%s resumes a job that is not known "
                                         "here: %s",
@@ -276,14 +321,17 @@ absl::Status Coordinator::MayOffer(const JobName& name,
         "%s offers job %s without its spec", hello.worker.value, name.value));
   }
   const auto found = jobs_.find(name);
-  if (found == jobs_.end()) return Validate(*hello.spec);
-  if (absl::Status may = Authorize(name, hello.token); !may.ok()) return may;
-  return SameSpec(found->second.spec(), *hello.spec, hello.worker);
+  if (absl::Status valid = Validate(*hello.spec); !valid.ok()) return valid;
+  if (found == jobs_.end()) return absl::OkStatus();
+  return Authorize(name, hello.token);
 }
 
 void Coordinator::Adopt(const JobName& name, record::JobAdopted adopted,
                         Turn& turn) {
-  if (const auto found = jobs_.find(name); found != jobs_.end()) {
+  const auto found = jobs_.find(name);
+  if (found != jobs_.end() && found->second.over()) {
+    Archive(name, turn);
+  } else if (found != jobs_.end()) {
     found->second.TurnAway(
         absl::FailedPreconditionError(absl::StrFormat(
             "job %s runs already: the %d workers of its epoch %d offered it "
@@ -386,7 +434,9 @@ absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
   if (absl::Status free = NoOffersHold(name, turn.now); !free.ok()) return free;
   turn.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
   jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
-  Reach(name);
+  Reach(name)->DelayFirstEpoch(
+      first_epochs_from_,
+      "for running jobs to offer themselves after the coordinator's start");
   turn.out.Note(name, absl::StrFormat("job %s was created for %s", spec.name,
                                       ToString(spec.mesh)));
   return absl::OkStatus();

@@ -55,6 +55,10 @@ struct CoordinatorOptions {
   // A Wake later than this after its moment means that the coordinator itself
   // was stopped.
   absl::Duration stopped_after = absl::Seconds(1);
+  // One that starts without a record forms no first epoch of a job for this
+  // long after its first Step: jobs that it does not know may run, and their
+  // workers take a while to offer them (adoption.h).
+  absl::Duration adoption_window = absl::ZeroDuration();
   // Of the secrets of sessions: at least 32 bytes that nobody can guess, others
   // in each daemon and after each restart. A test may leave it empty.
   std::string secret_seed = {};
@@ -109,12 +113,20 @@ class Coordinator {
                      const std::optional<Speaker>& speaker, Turn& turn);
 
   // --- Running jobs that it does not know (adoption.h) ---
-  // The Hello is of a worker of one: it is never refused for good.
+  // The Hello is of a worker of one that can be adopted: it is never refused
+  // for good.
   bool IsOfUnknownJob(const JobName& name, const protocol::Hello& hello) const;
+  // ... of one that cannot, for a job of its name has begun here.
+  bool IsOfJobBesideOurs(const JobName& name,
+                         const protocol::Hello& hello) const;
+  void LetTrainOn(SessionId session, const JobName& name,
+                  const protocol::Hello& hello, Turn& turn);
   // The Hello is of a worker that was welcomed elsewhere and is in no epoch.
   bool WaitsElsewhere(const JobName& name, const protocol::Hello& hello) const;
   void TakeOffer(SessionId session, const JobName& name,
                  const protocol::Hello& hello, Turn& turn);
+  void LetGo(SessionId session, const JobName& name,
+             const protocol::Hello& hello, Turn& turn);
   absl::Status MayOffer(const JobName& name,
                         const protocol::Hello& hello) const;
   void Adopt(const JobName& name, record::JobAdopted adopted, Turn& turn);
@@ -154,6 +166,8 @@ class Coordinator {
   // Of all jobs that ever lived: what is not later is no news to any of them.
   absl::Duration late_min_ = absl::InfiniteDuration();
   uint64_t compilations_ = 0;  // asked for, ever
+  // The end of the adoption window.
+  absl::Time first_epochs_from_ = absl::InfinitePast();
   bool begun_ = false;
   bool shutting_down_ = false;
 };

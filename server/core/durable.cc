@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "plan/digest.h"
 
 namespace lockstep::core {
 namespace {
@@ -30,6 +31,7 @@ void Adopt(const record::JobAdopted& adopted, DurableJob* job) {
     job->bearers[member.worker] = {member.generation, life, secret_hash};
     members.push_back(member);
   }
+  job->members_digests[adopted.epoch] = plan::DigestOf(members);
   job->members = std::move(members);
 }
 
@@ -65,6 +67,7 @@ struct Change {
     job.first_step = body.first_step;
     job.steps = body.first_step;
     job.members = body.members;
+    job.members_digests[body.epoch] = plan::DigestOf(body.members);
     job.revision = {};
     job.plan_digest.clear();
     job.observed_order.clear();
@@ -137,8 +140,8 @@ struct Change {
           absl::StrFormat("epoch %d is adopted, but the job has had epoch %d",
                           body.epoch.value, job.epoch.value));
     }
-    if (body.spec != job.spec || body.token_hash != job.token_hash) {
-      return CannotFollow("a job with another spec or token is adopted");
+    if (body.token_hash != job.token_hash) {
+      return CannotFollow("a job with another token is adopted");
     }
     Adopt(body, &job);
     return absl::OkStatus();

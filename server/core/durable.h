@@ -53,8 +53,10 @@ struct DurableJob {
   uint64_t first_step = 0;               // of it
   uint64_t steps = 0;  // committed before it, or at its end if it has ended
   SharedList<protocol::Member> members;  // of the newest epoch
-  Revision revision;                     // adopted in it; 0: none
-  std::string plan_digest;               // adopted in it
+  // plan::DigestOf(members) of every epoch that was formed or adopted here.
+  std::map<EpochId, std::string> members_digests;
+  Revision revision;        // adopted in it; 0: none
+  std::string plan_digest;  // adopted in it
   // ... and the rest of its input; empty in the first revision.
   std::vector<uint32_t> observed_order;
   std::map<WorkerName, Departure> left;   // the newest epoch, in order
@@ -86,7 +88,7 @@ struct DurableState {
 // number, of an unknown or finished job, an epoch or generation that does not
 // grow, a plan or an end of an epoch that is not alive, the end of the memory
 // of a job that is not over, a job adopted in the place of one that has had an
-// epoch.
+// epoch or has another token.
 absl::Status Apply(const record::Record& record, DurableState* state);
 
 }  // namespace lockstep::core

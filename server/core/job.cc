@@ -26,7 +26,8 @@ Job::Job(const DurableJob& durable, absl::Duration stopped_after)
 void Job::Arrive(Worker* worker, Turn& turn) {
   roster_.SetArrived(worker, true);
   state_ = JobState::kForming;
-  join_by_ = std::min(join_by_, turn.now + spec().timeouts.join);
+  join_by_ = std::min(
+      join_by_, std::max(turn.now, first_epoch_from_) + spec().timeouts.join);
   Remember(absl::StrFormat("%s joins: %d of %d are here", WhoIs(*worker),
                            roster_.arrived().size(), spec().mesh.WorldSize()),
            turn);
@@ -36,7 +37,31 @@ void Job::Arrive(Worker* worker, Turn& turn) {
 void Job::TryForm(Turn& turn) {
   const int arrived = static_cast<int>(roster_.arrived().size());
   const bool complete = arrived == spec().mesh.WorldSize();
-  if (complete && roster_.all_arrived_are_here()) Form(turn);
+  if (!complete || !roster_.all_arrived_are_here()) return;
+  if (!FirstEpochIsDelayed(turn.now)) return Form(turn);
+  if (form_at_ == absl::InfiniteFuture()) {
+    Remember(absl::StrCat("the job ", WhyDelayed(turn.now)), turn);
+  }
+  form_at_ = first_epoch_from_;
+}
+
+bool Job::FirstEpochIsDelayed(absl::Time now) const {
+  return !has_begun() && now < first_epoch_from_;
+}
+
+std::string Job::WhyDelayed(absl::Time now) const {
+  return absl::StrCat("waits ", HowLong(first_epoch_from_ - now), " ",
+                      why_delayed_);
+}
+
+void Job::DelayFirstEpoch(absl::Time when, const std::string& why) {
+  if (when <= first_epoch_from_) return;
+  first_epoch_from_ = when;
+  why_delayed_ = why;
+  if (form_at_ != absl::InfiniteFuture()) form_at_ = when;
+  if (join_by_ != absl::InfiniteFuture()) {
+    join_by_ = std::max(join_by_, when + spec().timeouts.join);
+  }
 }
 
 void Job::Form(Turn& turn) {
@@ -55,6 +80,7 @@ void Job::Form(Turn& turn) {
 
   state_ = JobState::kSealed;
   join_by_ = absl::InfiniteFuture();
+  form_at_ = absl::InfiniteFuture();
   epoch_.emplace(id, durable_.members, spec(), step_, turn.now);
   Remember(absl::StrFormat("epoch %d forms with %s", id.value,
                            Count(epoch_->size(), "worker")),
@@ -132,6 +158,7 @@ void Job::EndJob(record::Outcome outcome, Cause cause, Turn& turn) {
   resumes_.ClearAll();
   join_by_ = absl::InfiniteFuture();
   pulse_ = absl::InfiniteFuture();
+  form_at_ = absl::InfiniteFuture();
   Remember(std::string(Over().message()), turn);
 }
 
@@ -205,11 +232,15 @@ void Job::TellAll(const protocol::ToWorkerBody& body, Turn& turn) {
   }
 }
 
-void Job::Warn(const std::string& text, Turn& turn) {
+void Job::KeepWarning(const std::string& text, Turn& turn) {
   constexpr size_t kWarningsMax = 16;
   if (warnings_.size() == kWarningsMax) warnings_.pop_front();
   warnings_.push_back(text);
   Remember(absl::StrCat("warning: ", text), turn);
+}
+
+void Job::Warn(const std::string& text, Turn& turn) {
+  KeepWarning(text, turn);
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     if (epoch_->left.Has(rank)) continue;
     return Tell(*AtRank(rank), protocol::Warning{text}, turn);

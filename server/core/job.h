@@ -35,6 +35,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,12 @@ class Job {
   void BeginAdopted(Turn& turn);
   // Refuses the workers: another job of this name was adopted.
   void TurnAway(const absl::Status& why, Turn& turn);
+  // The first epoch forms at `when` or later, because the job waits `why`: "for
+  // running jobs to ...". Never moves the moment back. Must not have begun.
+  void DelayFirstEpoch(absl::Time when, const std::string& why);
+  // The worker trains in another job of this name, which no coordinator knows.
+  // Noted once for each epoch of such a job.
+  void NoteForeign(const protocol::Hello& hello, Turn& turn);
 
   // --- Questions ---
   const JobSpec& spec() const { return durable_.spec; }
@@ -114,6 +121,9 @@ class Job {
   bool over() const { return durable_.ended.has_value(); }
   // It has had an epoch, or is over: no other job can take its place.
   bool has_begun() const { return durable_.epoch.value != 0 || over(); }
+  // `hello` resumes in an epoch that this job never had: one of another job of
+  // this name. Needs resume.
+  bool IsForeign(const protocol::Hello& hello) const;
   // "job digits is over: it failed: ...". Must be over.
   absl::Status Over() const;
   JobView Describe(absl::Time now) const;
@@ -132,6 +142,8 @@ class Job {
   // --- States and endings (job.cc) ---
   void Arrive(Worker* worker, Turn& turn);
   void TryForm(Turn& turn);
+  bool FirstEpochIsDelayed(absl::Time now) const;
+  std::string WhyDelayed(absl::Time now) const;
   void Form(Turn& turn);
   void EndEpoch(protocol::Cause cause, Again again, Turn& turn);
   void EndJob(record::Outcome outcome, protocol::Cause cause, Turn& turn);
@@ -275,6 +287,7 @@ class Job {
   void Remember(std::string text, Turn& turn);
   // That, and it is shown as long as the job is, and printed by a rank.
   void Warn(const std::string& text, Turn& turn);
+  void KeepWarning(const std::string& text, Turn& turn);
   // What ranks do not submit, and which values differ, once all have said it,
   // or `at_once`.
   void WarnOfWhatIsKnown(bool at_once, Turn& turn);
@@ -291,6 +304,10 @@ class Job {
   Deadlines<WorkerName> resumes_;  // of the suspect
   absl::Time join_by_ = absl::InfiniteFuture();
   absl::Time pulse_ = absl::InfiniteFuture();
+  absl::Time first_epoch_from_ = absl::InfinitePast();
+  std::string why_delayed_;
+  // All are here and wait for first_epoch_from_.
+  absl::Time form_at_ = absl::InfiniteFuture();
   std::optional<Epoch> epoch_;  // while it lives
   // Steps that some worker is known to have committed, in all epochs; the next
   // epoch begins there.
@@ -301,6 +318,8 @@ class Job {
   RestartBudget budget_;
   History history_;
   std::deque<std::string> warnings_;  // the newest 16
+  // Epochs of other jobs of this name that were noted.
+  std::set<std::string> foreign_;
 };
 
 }  // namespace lockstep::core

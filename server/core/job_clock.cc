@@ -22,7 +22,7 @@ constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
 
 absl::Time Job::NextWake() const {
   absl::Time next =
-      std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_});
+      std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_, form_at_});
   if (epoch_) {
     next = std::min({next, epoch_->accusations.Next(), epoch_->connect_by,
                      epoch_->board.NextDue(), epoch_->lags.NextDue()});
@@ -38,6 +38,10 @@ void Job::Wake(Turn& turn) {
   if (epoch_) ExpireConnecting(turn);
   if (epoch_) NameLate(turn);
   if (epoch_) CallStuck(turn);
+  if (form_at_ <= turn.now) {
+    form_at_ = absl::InfiniteFuture();
+    TryForm(turn);
+  }
   MissJoinDeadline(turn);
   pulse_ = leases_.Next() == absl::InfiniteFuture() ? absl::InfiniteFuture()
                                                     : turn.now + stopped_after_;
@@ -61,6 +65,8 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
     }
   }
   if (join_by_ != absl::InfiniteFuture()) join_by_ = now + timeouts.join;
+  // Offers were not heard meanwhile either.
+  if (form_at_ != absl::InfiniteFuture()) form_at_ = first_epoch_from_ += late;
 }
 
 void Job::ExpireLeases(Turn& turn) {

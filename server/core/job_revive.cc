@@ -17,6 +17,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/core/commands.h"
 #include "server/core/job.h"
@@ -81,6 +82,36 @@ void Job::TurnAway(const absl::Status& why, Turn& turn) {
     if (worker.session.value == 0) continue;
     turn.out.Refuse(std::exchange(worker.session, {}), name(), why);
   }
+}
+
+// The epochs of this job are 1, 2, ..., or those from the adopted one on: what
+// was before that is not known.
+bool Job::IsForeign(const protocol::Hello& hello) const {
+  const protocol::ResumeState& held = *hello.resume;
+  if (held.members_digest.empty()) return false;  // it does not say
+  if (held.epoch > durable_.epoch) return true;
+  const auto ours = durable_.members_digests.find(held.epoch);
+  return ours != durable_.members_digests.end() &&
+         ours->second != held.members_digest;
+}
+
+void Job::NoteForeign(const protocol::Hello& hello, Turn& turn) {
+  constexpr size_t kForeignMax = 8;
+  const protocol::ResumeState& held = *hello.resume;
+  if (foreign_.size() == kForeignMax) return;
+  const bool is_new =
+      foreign_.insert(absl::StrCat(held.epoch.value, " ", held.members_digest))
+          .second;
+  if (!is_new) return;
+  KeepWarning(
+      absl::StrFormat(
+          "another job %s runs, of which this coordinator did not know when "
+          "this one began: %s resumes in its epoch %d. Its workers train to "
+          "their end without a coordinator; what is asked of job %s does not "
+          "reach them",
+          spec().name, Who(hello.worker, held.rank, hello.process),
+          held.epoch.value, spec().name),
+      turn);
 }
 
 // It was compiled by another coordinator, of another version perhaps. Static

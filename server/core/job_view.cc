@@ -138,6 +138,7 @@ JobView Job::Describe(absl::Time now) const {
     if (!over()) {
       view.missing =
           spec().mesh.WorldSize() - static_cast<int>(roster_.arrived().size());
+      if (FirstEpochIsDelayed(now)) view.stalls.push_back(WhyDelayed(now));
     }
     return view;
   }

@@ -40,10 +40,10 @@ constexpr char kAdoptionSpec[] =
 // A daemon that a test may kill.
 class Daemon {
  public:
-  explicit Daemon(const std::string& listen)
+  explicit Daemon(const std::string& listen,
+                  const std::vector<std::string>& flags = {})
       : child_(launch::Child::Start(
-            {.argv = {launch::OwnFolder() + "/lockstepd", "--listen", listen},
-             .capture_output = true})) {
+            {.argv = Argv(listen, flags), .capture_output = true})) {
     EXPECT_TRUE(child_.ok()) << child_.status();
     const std::string begins = "lockstepd listening on ";
     for (std::string line = ReadLine(); !line.empty(); line = ReadLine()) {
@@ -60,6 +60,14 @@ class Daemon {
   }
 
  private:
+  static std::vector<std::string> Argv(const std::string& listen,
+                                       const std::vector<std::string>& flags) {
+    std::vector<std::string> argv = {launch::OwnFolder() + "/lockstepd",
+                                     "--listen", listen};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    return argv;
+  }
+
   // Empty at the end of its output.
   std::string ReadLine() {
     std::string line;
@@ -93,26 +101,33 @@ class AdoptionE2eTest : public testing::Test {
   }
 
   launch::Command WorkerCommand(const std::string& name,
-                                const std::string& steps) {
+                                const std::string& steps,
+                                const std::string& spec_file = "") {
     return {.argv = {launch::OwnFolder() + "/trouble_worker", steps},
-            .environment = launch::EnvironmentOf({.address = daemon_->address(),
-                                                  .job = "trouble",
-                                                  .worker = name,
-                                                  .world_size = 2,
-                                                  .spec_file = spec_file_}),
+            .environment = launch::EnvironmentOf(
+                {.address = daemon_->address(),
+                 .job = "trouble",
+                 .worker = name,
+                 .world_size = 2,
+                 .spec_file = spec_file.empty() ? spec_file_ : spec_file}),
             .capture_output = true};
   }
 
   // Two workers train `steps` steps; `meanwhile` is called once they do. They
   // write more lines than their pipes hold, so they do not end before it has.
-  void Train(const std::string& steps, const std::function<void()>& meanwhile) {
+  // It gets what supervises them.
+  void Train(
+      const std::string& steps,
+      const std::function<void(launch::Supervisor* supervisor)>& meanwhile) {
     bool called = false;
     launch::Supervisor supervisor(
         {.grace = absl::Seconds(20),
          .on_output = [&](const std::string& name, absl::string_view line) {
            lines_[name].emplace_back(line);
            const bool trains = name == "worker-0" && line == "at 20";
-           if (trains && !std::exchange(called, true)) meanwhile();
+           if (trains && !std::exchange(called, true)) {
+             meanwhile(&supervisor);
+           }
          }});
     for (const char* name : {"worker-0", "worker-1"}) {
       ASSERT_TRUE(supervisor.Start(name, WorkerCommand(name, steps)).ok());
@@ -124,15 +139,25 @@ class AdoptionE2eTest : public testing::Test {
     }
   }
 
-  void ReplaceTheDaemon() {
+  void ReplaceTheDaemon(const std::vector<std::string>& flags = {}) {
     daemon_->Kill();
     const std::string address = daemon_->address();
     daemon_.reset();
-    daemon_ = std::make_unique<Daemon>(address);
+    daemon_ = std::make_unique<Daemon>(address, flags);
     ASSERT_EQ(daemon_->address(), address);
   }
 
-  // Each call takes as long as a program takes to start.
+  // Until `describe` says so. Each call takes as long as a program takes to
+  // start.
+  void AwaitInDescription(const std::string& text) {
+    Outcome outcome;
+    for (int i = 0; i < 500; ++i) {
+      outcome = Ctl({"describe", "trouble"});
+      if (absl::StrContains(outcome.output, text)) return;
+    }
+    ADD_FAILURE() << text << " is not in:\n" << outcome.output;
+  }
+
   Json AwaitAdoption() {
     for (int i = 0; i < 500; ++i) {
       const Outcome outcome = Ctl({"describe", "trouble", "--json"});
@@ -153,7 +178,7 @@ class AdoptionE2eTest : public testing::Test {
 };
 
 TEST_F(AdoptionE2eTest, ARunningJobOutlivesACoordinatorWithoutAJournal) {
-  Train("10000", [&] {
+  Train("10000", [&](launch::Supervisor*) {
     ReplaceTheDaemon();
     const Outcome created = Ctl({"create", "-f", spec_file_});
     EXPECT_TRUE(created.code == 0 || created.code == 1) << created.output;
@@ -188,8 +213,45 @@ TEST_F(AdoptionE2eTest, ARunningJobOutlivesACoordinatorWithoutAJournal) {
   EXPECT_EQ(job["state"], "completed");
 }
 
+// The workers cannot resume until all newcomers have joined.
+TEST_F(AdoptionE2eTest, NewcomersThatComeFirstGiveWay) {
+  const std::string other_spec_file = folder_ + "/other.yaml";
+  std::ofstream(other_spec_file) << kAdoptionSpec << "seed: 4711\n";
+  Train("10000", [&](launch::Supervisor* workers) {
+    const auto signal_workers = [&](int signal) {
+      for (const char* name : {"worker-0", "worker-1"}) {
+        ASSERT_TRUE(workers->Signal(name, signal));
+      }
+    };
+    signal_workers(SIGSTOP);
+    ReplaceTheDaemon({"--adoption_window", "60s"});
+    std::vector<std::string> said;
+    launch::Supervisor newcomers(
+        {.grace = absl::Seconds(20),
+         .on_output = [&](const std::string&, absl::string_view line) {
+           said.emplace_back(line);
+         }});
+    for (const char* name : {"worker-0", "worker-1"}) {
+      ASSERT_TRUE(
+          newcomers.Start(name, WorkerCommand(name, "5", other_spec_file))
+              .ok());
+    }
+    AwaitInDescription("the job waits ");
+    signal_workers(SIGCONT);
+    EXPECT_EQ(newcomers.Run(), 1);
+    EXPECT_EQ(said.size(), 2u);
+    EXPECT_THAT(said, testing::Each(HasSubstr("FAILED_PRECONDITION: job "
+                                              "trouble runs already")));
+    const Json job = AwaitAdoption();
+    EXPECT_EQ(job["epoch"], 1);
+    EXPECT_EQ(job["workers"][0]["generation"], 1);
+  });
+  const Json job = Json::parse(Ctl({"describe", "trouble", "--json"}).output);
+  EXPECT_EQ(job["state"], "completed");
+}
+
 TEST_F(AdoptionE2eTest, AnAdoptedJobIsOperatedAsAnyOther) {
-  Train("100000000", [&] {
+  Train("100000000", [&](launch::Supervisor*) {
     ReplaceTheDaemon();
     AwaitAdoption();
     EXPECT_EQ(Ctl({"stop", "trouble", "--reason", "enough"}).code, 0);

@@ -149,6 +149,28 @@ TEST(LockstepdTest, ThreadsDoNotGrowWithWorkers) {
   EXPECT_LE(daemon.Threads(), before + 4);
 }
 
+// Workers of a coordinator that was killed can only find the next one at the
+// same port.
+TEST(LockstepdTest, WaitsForRunningJobsIfItsPortIsKnown) {
+  const auto said = [](const std::vector<std::string>& flags) {
+    Program process(Command(flags));
+    const std::string address = process.ReadLine();
+    EXPECT_THAT(address, HasSubstr("lockstepd listening on "));
+    process.Signal(SIGTERM);
+    EXPECT_EQ(process.Wait(), 0);
+    return absl::StrCat(absl::StripPrefix(address, "lockstepd listening on "),
+                        " ", process.Errors());
+  };
+  const std::string free = said({"--listen", "127.0.0.1:0"});
+  EXPECT_THAT(free, testing::Not(HasSubstr("no job forms")));
+  const std::string known = free.substr(0, free.find_first_of(" \n"));
+  EXPECT_THAT(said({"--listen", known}), HasSubstr("for 2s no job forms"));
+  EXPECT_THAT(said({"--listen", known, "--adoption_window", "0"}),
+              testing::Not(HasSubstr("no job forms")));
+  EXPECT_THAT(said({"--listen", "127.0.0.1:0", "--adoption_window", "1m30s"}),
+              HasSubstr("for 1m30s no job forms"));
+}
+
 // --- Refusing to start ------------------------------------------------------
 
 TEST(LockstepdTest, APortInUseIsOneLineThatNamesIt) {
@@ -173,6 +195,9 @@ TEST(LockstepdTest, WrongFlagsAreUsageErrors) {
       {"--listen", "nowhere"},
       {"--journal", "paper"},
       {"--log_level", "loud"},
+      {"--adoption_window", "soon"},
+      {"--adoption_window", "-2s"},
+      {"--adoption_window", "inf"},
       {"--token_file", "/no/such/file"}};
   for (const auto& flags : wrong) {
     std::string errors;

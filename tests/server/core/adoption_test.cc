@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
@@ -23,14 +24,45 @@ class AdoptionTest : public testing::Test {
  protected:
   explicit AdoptionTest(JobSpec spec = SpecOf(2)) : scene_(std::move(spec)) {}
 
-  void LoseTheCoordinator() {
+  void LoseTheCoordinator(absl::Duration window = absl::ZeroDuration()) {
     for (int i = 1; i <= scene_.world(); ++i) offers_.push_back(OfferOf(i));
-    scene_.Restart(/*forgotten=*/scene_.records().size());
+    scene_.Restart(/*forgotten=*/scene_.records().size(), window);
+    scene_.Step(Wake{});  // a daemon's first
   }
-  void RunAndLoseTheCoordinator() {
+  void RunAndLoseTheCoordinator(absl::Duration window = absl::ZeroDuration()) {
     scene_.RunAll();
     before_ = scene_.View();
-    LoseTheCoordinator();
+    LoseTheCoordinator(window);
+  }
+
+  // Another process than the one that runs, with the name of worker i.
+  protocol::Hello NewcomerOf(int i, uint64_t life = 4711) const {
+    protocol::Hello newcomer = scene_.HelloOf(i);
+    newcomer.life = life;
+    newcomer.process.pid = 900 + i;
+    return newcomer;
+  }
+  // Of all ranks, on streams 5, 6, ...
+  std::string AllNewcomers(const JobSpec& spec) {
+    std::string said;
+    for (int i = 1; i <= scene_.world(); ++i) {
+      protocol::Hello newcomer = NewcomerOf(i);
+      newcomer.spec = spec;
+      said += scene_.Hello(4 + i, newcomer) + "\n";
+    }
+    return said;
+  }
+  JobSpec OtherSpec() const {
+    JobSpec other = scene_.spec();
+    other.seed = 4711;
+    return other;
+  }
+  int NotesOfTheOtherJob() const {
+    int notes = 0;
+    for (const std::string& line : LinesOf(scene_)) {
+      notes += absl::StrContains(line, "another job digits runs");
+    }
+    return notes;
   }
 
   // What worker i says when it resumes.
@@ -150,30 +182,210 @@ TEST_F(AdoptionTest, AJobThatWasMadeAgainGivesWayToTheRunningOne) {
 
 TEST_F(AdoptionTest, AnotherJobOfItsNameNeverEndsIt) {
   RunAndLoseTheCoordinator();
-  JobSpec other = scene_.spec();
-  other.seed = 4711;
-  scene_.Step(CreateJob{{1}, other, ""});
+  scene_.Step(CreateJob{{1}, OtherSpec(), ""});
   EXPECT_THAT(Offer(11, 1),
-              AllOf(HasSubstr("close 11: INVALID_ARGUMENT: w-1 brings another "
-                              "spec for job digits: seed"),
-                    Not(HasSubstr("<-"))));
-  scene_.Step(StopJob{{2}, scene_.job(), "", "enough"});
-  EXPECT_THAT(Offer(12, 1), AllOf(HasSubstr("close 12: FAILED_PRECONDITION"),
+              AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
+  EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
+  EXPECT_EQ(scene_.View().spec, scene_.spec());
+}
+
+TEST_F(AdoptionTest, ItsTokenMustBeThatOfTheJobItTakesThePlaceOf) {
+  RunAndLoseTheCoordinator();
+  scene_.Step(CreateJob{{1}, scene_.spec(), "secret"});
+  EXPECT_THAT(Offer(11, 1), AllOf(HasSubstr("close 11: PERMISSION_DENIED"),
                                   Not(HasSubstr("<-"))));
+}
+
+TEST_F(AdoptionTest, AJobOfItsNameThatIsOverIsKeptUnderAnother) {
+  RunAndLoseTheCoordinator();
+  AllNewcomers(scene_.spec());
+  ASSERT_EQ(scene_.epoch(), EpochId{1});
+  scene_.Step(StopJob{{2}, scene_.job(), "", "enough"});
+  EXPECT_THAT(Offer(11, 1),
+              AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
+  EXPECT_THAT(Offer(12, 2), AllOf(HasSubstr("persist 7: archived as digits#1"),
+                                  HasSubstr("digits is adopted in epoch 1")));
+  EXPECT_EQ(scene_.core().Describe({"digits#1"}, scene_.now())->state,
+            JobState::kStopped);
+  EXPECT_EQ(scene_.ViewOf(1).process.pid, 101);
+}
+
+TEST_F(AdoptionTest, ACoordinatorOfAnotherVersionDoesNotEndIt) {
+  RunAndLoseTheCoordinator();
+  protocol::Hello offer = offers_[0];
+  offer.version = protocol::kVersion + 1;
+  EXPECT_THAT(scene_.Hello(11, offer),
+              AllOf(HasSubstr("close 11: FAILED_PRECONDITION: w-1 speaks "
+                              "protocol version"),
+                    Not(HasSubstr("<-"))));
 }
 
 TEST_F(AdoptionTest, NorDoesOneThatHasBegun) {
   RunAndLoseTheCoordinator();
-  for (const int i : {1, 2}) {
-    protocol::Hello newcomer = scene_.HelloOf(i);
-    newcomer.life = 4711;
-    scene_.Hello(4 + i, newcomer);
-  }
+  AllNewcomers(scene_.spec());
   ASSERT_EQ(scene_.epoch(), EpochId{1});
-  EXPECT_EQ(Offer(11, 1),
-            "close 11: PERMISSION_DENIED: generation 1 of w-1 was given to "
-            "another incarnation, or with another secret");
+  const std::string let_go =
+      "UNAVAILABLE: job digits of this coordinator is another than that of ";
+  for (uint64_t session = 11; session < 19; session += 2) {
+    EXPECT_THAT(Offer(session, 1), AllOf(HasSubstr(let_go + "w-1, epoch 1"),
+                                         Not(HasSubstr("<-"))));
+    EXPECT_THAT(Offer(session + 1, 2), AllOf(HasSubstr(let_go + "w-2, epoch 1"),
+                                             Not(HasSubstr("<-"))));
+  }
+  EXPECT_EQ(NotesOfTheOtherJob(), 1);
+  EXPECT_THAT(scene_.View().warnings,
+              testing::ElementsAre(HasSubstr(
+                  "w-1 (rank 0, host a, pid 101) resumes in its epoch 1")));
   EXPECT_EQ(scene_.View().state, JobState::kSealed);
+  EXPECT_EQ(scene_.ViewOf(1).process.pid, 901);
+
+  offers_[0].resume->leaving = true;
+  EXPECT_EQ(Offer(20, 1), "20 <- left\nclose 20: OK");
+  EXPECT_EQ(NotesOfTheOtherJob(), 1);
+}
+
+TEST_F(AdoptionTest, NorDoesOneThatHasBegunWithAnotherSpec) {
+  RunAndLoseTheCoordinator();
+  AllNewcomers(OtherSpec());
+  ASSERT_EQ(scene_.epoch(), EpochId{1});
+  EXPECT_THAT(Offer(11, 1),
+              AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
+  offers_[1].token = "another";
+  EXPECT_THAT(Offer(12, 2),
+              AllOf(HasSubstr("close 12: UNAVAILABLE"), Not(HasSubstr("<-"))));
+  EXPECT_EQ(NotesOfTheOtherJob(), 1);
+}
+
+class RestartingAdoptionTest : public AdoptionTest {
+ protected:
+  RestartingAdoptionTest() : AdoptionTest(RestartingSpec(2)) {}
+};
+
+// Its generations are lower then, as those of workers that were fenced are.
+TEST_F(RestartingAdoptionTest, NorDoesOneThatHasBegunMoreThanOnce) {
+  RunAndLoseTheCoordinator();
+  AllNewcomers(scene_.spec());
+  scene_.Closes(5);
+  EXPECT_THAT(scene_.Hello(7, NewcomerOf(1, /*life=*/4712)),
+              HasSubstr("welcome, generation 2"));
+  EXPECT_THAT(Offer(11, 1),
+              AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
+  protocol::Hello fenced = NewcomerOf(1);
+  fenced.generation = {1};
+  fenced.secret = "any";
+  fenced.resume = offers_[0].resume;
+  fenced.resume->members_digest =
+      scene_.durable_job().members_digests.at(EpochId{1});
+  EXPECT_THAT(
+      scene_.Hello(12, fenced),
+      HasSubstr("12 <- refused FAILED_PRECONDITION: generation 1 of w-1 "
+                "is over"));
+}
+
+// --- The adoption window ----------------------------------------------------
+
+class AdoptionWindowTest : public AdoptionTest {
+ protected:
+  static constexpr absl::Duration kWindow = absl::Seconds(2);
+};
+
+TEST_F(AdoptionWindowTest, NewcomersGiveWayToTheRunningJobThatComesAfterThem) {
+  RunAndLoseTheCoordinator(kWindow);
+  EXPECT_THAT(
+      AllNewcomers(scene_.spec()),
+      AllOf(HasSubstr("6 <- welcome, generation 1"), Not(HasSubstr("formed"))));
+  EXPECT_EQ(scene_.Wait(1), "");
+  EXPECT_THAT(scene_.View().stalls,
+              testing::ElementsAre("waits 1s for running jobs to offer "
+                                   "themselves after the coordinator's start"));
+  EXPECT_THAT(Offer(11, 1), HasSubstr("close 11: UNAVAILABLE"));
+  EXPECT_THAT(
+      Offer(12, 2),
+      AllOf(HasSubstr("5 <- refused FAILED_PRECONDITION: job digits runs"),
+            HasSubstr("6 <- refused FAILED_PRECONDITION: job digits runs"),
+            HasSubstr("digits is adopted in epoch 1")));
+  EXPECT_EQ(scene_.ViewOf(1).process.pid, 101);
+}
+
+TEST_F(AdoptionWindowTest, EvenThoseWithAnotherSpec) {
+  RunAndLoseTheCoordinator(kWindow);
+  EXPECT_THAT(AllNewcomers(OtherSpec()), Not(HasSubstr("formed")));
+  EXPECT_THAT(Offer(11, 1), Not(HasSubstr("11 <-")));
+  EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
+  EXPECT_EQ(scene_.View().spec, scene_.spec());
+}
+
+TEST_F(AdoptionWindowTest, NewcomersThatComeAfterAnOfferAreRefused) {
+  RunAndLoseTheCoordinator(kWindow);
+  Offer(11, 1);
+  for (const JobSpec& spec : {scene_.spec(), OtherSpec()}) {
+    protocol::Hello newcomer = NewcomerOf(2);
+    newcomer.spec = spec;
+    EXPECT_THAT(scene_.Hello(5 + (spec.seed != 0), newcomer),
+                HasSubstr("refused FAILED_PRECONDITION: job digits runs"));
+  }
+  EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
+}
+
+TEST_F(AdoptionWindowTest, AJobFormsWhenTheWindowIsOver) {
+  scene_.spec().timeouts.join = absl::Seconds(1);
+  scene_.Restart(0, kWindow);
+  scene_.Step(Wake{});
+  AllNewcomers(scene_.spec());
+  EXPECT_EQ(scene_.WaitWithHeartbeats(1, {5, 6}), "");
+  EXPECT_EQ(scene_.Wait(0.9), "");
+  EXPECT_THAT(scene_.Wait(0.1), HasSubstr("epoch 1 begins: w-1 w-2"));
+  EXPECT_THAT(scene_.View().stalls, testing::IsEmpty());
+  EXPECT_THAT(LinesOf(scene_),
+              testing::Contains("the job waits 2s for running jobs to offer "
+                                "themselves after the coordinator's start"));
+}
+
+TEST_F(AdoptionWindowTest, ItBeginsWithTheCoordinator) {
+  scene_.Restart(0, kWindow);
+  scene_.Step(Wake{});
+  scene_.Pass(1.5);
+  AllNewcomers(scene_.spec());
+  EXPECT_THAT(scene_.Wait(0.5), HasSubstr("epoch 1 begins"));
+}
+
+TEST_F(AdoptionWindowTest, AfterItAJobFormsAtOnce) {
+  scene_.Restart(0, kWindow);
+  scene_.Step(Wake{});
+  scene_.Pass(2);
+  EXPECT_THAT(AllNewcomers(scene_.spec()), HasSubstr("epoch 1 begins"));
+}
+
+TEST_F(AdoptionWindowTest, ACoordinatorWithRecordsHasNone) {
+  scene_.Step(CreateJob{{1}, scene_.spec(), ""});
+  scene_.Restart(0, kWindow);
+  scene_.Step(Wake{});
+  EXPECT_THAT(AllNewcomers(scene_.spec()), HasSubstr("epoch 1 begins"));
+}
+
+TEST_F(AdoptionWindowTest, NoEpochFormsWhileAnOfferHolds) {
+  RunAndLoseTheCoordinator(kWindow);
+  AllNewcomers(scene_.spec());
+  scene_.WaitWithHeartbeats(1, {5, 6});
+  Offer(11, 1);
+  EXPECT_EQ(scene_.WaitWithHeartbeats(3, {5, 6}), "");
+  EXPECT_THAT(scene_.View().stalls,
+              testing::ElementsAre("waits 7s for a running job of this name: 1 "
+                                   "of 2 workers of its epoch 1 offers it for "
+                                   "adoption"));
+  EXPECT_THAT(scene_.WaitWithHeartbeats(8, {5, 6}),
+              HasSubstr("epoch 1 begins: w-1 w-2"))
+      << "nobody offers it any more";
+  Offer(12, 1);
+  EXPECT_EQ(NotesOfTheOtherJob(), 1);
+}
+
+TEST_F(AdoptionWindowTest, AnOfferAfterItIsTakenWhileTheJobHasNoEpoch) {
+  RunAndLoseTheCoordinator(kWindow);
+  scene_.Hello(5, NewcomerOf(1));
+  scene_.WaitWithHeartbeats(5, {5});
+  Offer(11, 1);
+  EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
 }
 
 TEST_F(AdoptionTest, WorkersThatStopOfferingAreNotWaitedFor) {

@@ -321,13 +321,13 @@ TEST_F(DurableTest, AnAdoptedJobTakesThePlaceOfOneWithoutAnEpoch) {
   ASSERT_TRUE(Next(record::JobCreated{SpecOf(1), ""}).ok());
   ASSERT_TRUE(Next(record::GenerationAssigned{W(1), {3}, 8, "other"}).ok());
   record::JobAdopted other = adopted;
-  other.spec.seed = 4711;
-  EXPECT_FALSE(Next(other).ok());
-  other = adopted;
   other.token_hash = "t";
   EXPECT_FALSE(Next(other).ok());
-  ASSERT_TRUE(Next(adopted).ok());
+  record::JobAdopted adopted_spec = adopted;
+  adopted_spec.spec.seed = 4711;
+  ASSERT_TRUE(Next(adopted_spec).ok());
   const DurableJob& job = state_.jobs.begin()->second;
+  EXPECT_EQ(job.spec.seed, 4711u);
   EXPECT_EQ(job.bearers.at(W(1)), (Bearer{{3}, 7, "hash"}));
   EXPECT_TRUE(job.epoch_lives && job.adopted);
   EXPECT_EQ(job.epoch, EpochId{4});

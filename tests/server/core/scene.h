@@ -253,12 +253,15 @@ class Scene {
 
   // The coordinator dies; another replays its records, but for the last
   // `forgotten` that were not durable, in another term.
-  void Restart(size_t forgotten = 0) {
+  void Restart(size_t forgotten = 0,
+               absl::Duration adoption_window = absl::ZeroDuration()) {
     records_.resize(records_.size() - forgotten);
     compilations_.clear();  // their threads died with it
     ++term_;
-    core_ = std::make_unique<Coordinator>(CoordinatorOptions{
-        .term = {term_}, .secret_seed = absl::StrCat("seed ", term_)});
+    core_ = std::make_unique<Coordinator>(
+        CoordinatorOptions{.term = {term_},
+                           .adoption_window = adoption_window,
+                           .secret_seed = absl::StrCat("seed ", term_)});
     follower_ = std::make_unique<Coordinator>(CoordinatorOptions{});
     for (const record::Record& record : records_) {
       EXPECT_EQ(core_->Replay(record), absl::OkStatus());
