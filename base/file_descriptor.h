@@ -25,6 +25,8 @@ class FileDescriptor {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  // Its owner is from here on whoever takes the result.
+  int Release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,21 @@ std::string Limit() {
 }
 
 }  // namespace
+
+int64_t OpenFilesLimit() {
+  rlimit limit{};
+  const bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+                     limit.rlim_cur <= std::numeric_limits<int>::max();
+  return known ? static_cast<int64_t>(limit.rlim_cur)
+               : std::numeric_limits<int>::max();
+}
+
+void RaiseOpenFilesLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);  // else it stays as it is
+}
 
 bool IsOutOfFiles(int error) {
   switch (error) {

@@ -4,6 +4,8 @@
 #ifndef LOCKSTEP_BASE_OPEN_FILES_H_
 #define LOCKSTEP_BASE_OPEN_FILES_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -12,6 +14,13 @@ namespace lockstep {
 // Whether a call that failed with `error`, an errno, found no free descriptor,
 // or no memory of the kernel's for one.
 bool IsOutOfFiles(int error);
+
+// How many descriptors this process may have: the soft limit of now.
+int64_t OpenFilesLimit();
+
+// Raises the soft limit to the hard one. For daemons, which do not call
+// select(); a child would inherit it.
+void RaiseOpenFilesLimit();
 
 // Whether one more file can be opened now: for errors of libraries that do not
 // say why. It opens one.

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/open_files.h"
 #include "base/secret_file.h"
 #include "base/telemetry.h"
 #include "google/protobuf/stubs/logging.h"
@@ -227,10 +228,14 @@ int Main(int argc, char** argv) {
   PosixFileSystem files;
   const auto log = observe::Log::Make(flags.log_level);
   if (!log.ok()) return Complain(log.status(), 2);
-  const auto options = OptionsFrom(flags);
+  auto options = OptionsFrom(flags);
   if (!options.ok()) return Complain(options.status(), 2);
   const auto adoption_window = AdoptionWindowFrom(flags, *options);
   if (!adoption_window.ok()) return Complain(adoption_window.status(), 2);
+  options->on_warning = [log = log->get()](const std::string& line) {
+    log->Warning(line);
+  };
+  RaiseOpenFilesLimit();
 
   const sigset_t signals = BlockSignals();
   QuietLibraries();

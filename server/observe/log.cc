@@ -51,6 +51,9 @@ void Log::Note(const JobName& job, const std::string& text) {
 void Log::Info(const std::string& text) {
   lines_->logger.info("{}", Printable(text));
 }
+void Log::Warning(const std::string& text) {
+  lines_->logger.warn("{}", Printable(text));
+}
 void Log::Error(const std::string& text) {
   lines_->logger.error("{}", Printable(text));
 }

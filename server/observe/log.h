@@ -24,6 +24,7 @@ class Log final : public EventLog {
 
   void Note(const JobName& job, const std::string& text) override;
   void Info(const std::string& text);
+  void Warning(const std::string& text);
   void Error(const std::string& text);
 
  private:

@@ -4,8 +4,12 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,13 +18,18 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/file_descriptor.h"
 #include "proto/grpc_process.h"
 #include "server/rpc/admin_service.h"
 #include "server/rpc/coordinator_service.h"
+#include "server/rpc/listener.h"
 #include "server/rpc/service_context.h"
 
 namespace lockstep::rpc {
 namespace {
+
+// After which a peer that acknowledges nothing is gone.
+constexpr int kSilenceMilliseconds = 10'000;
 
 // gRPC keeps plugins in a global list; this decides for one server.
 class Reflection final : public grpc::ServerBuilderOption {
@@ -47,23 +56,6 @@ absl::Status MayListen(const Address& address, bool insecure) {
       "on 127.0.0.1"));
 }
 
-absl::StatusOr<std::unique_ptr<grpc::Server>> Bind(grpc::ServerBuilder* builder,
-                                                   Address* address) {
-  int port = 0;
-  // Two daemons on one port would each get some of the workers.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder->AddListeningPort(ToString(*address),
-                            grpc::InsecureServerCredentials(), &port);
-  std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
-  if (server == nullptr || port == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", ToString(*address),
-                     ": the port is in use, or the address not ours"));
-  }
-  address->port = port;
-  return server;
-}
-
 // Workers may ask for a sign of life as often as they like; a peer that gives
 // none is gone.
 void SetKeepalive(grpc::ServerBuilder* builder) {
@@ -72,7 +64,69 @@ void SetKeepalive(grpc::ServerBuilder* builder) {
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                              kSilenceMilliseconds);
+}
+
+// Who connects and makes no call does not stay.
+void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
+  const auto milliseconds = [](absl::Duration duration) {
+    return static_cast<int>(absl::ToInt64Milliseconds(duration));
+  };
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              milliseconds(options.handshake_timeout));
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                              milliseconds(options.idle_timeout));
+}
+
+// A gRPC server behind a listener of ours.
+struct Listening {
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<Listener> listener;  // ends first: it calls HandOver
+
+  // As gRPC's own listener sets up a connection.
+  void HandOver(FileDescriptor connection) {
+    const int on = 1;
+    setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    const int silence = kSilenceMilliseconds;
+    setsockopt(connection.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence,
+               sizeof silence);
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+        parameters;
+    parameters.fd = connection.Release();
+    acceptor->HandleNewConnection(&parameters);
+  }
+
+  // Ends what is open at `deadline`, after which it takes nothing new.
+  void Shutdown(std::chrono::system_clock::time_point deadline) {
+    listener.reset();
+    if (server != nullptr) server->Shutdown(deadline);
+  }
+};
+
+absl::StatusOr<std::unique_ptr<Listening>> Listen(
+    grpc::ServerBuilder* builder, const Address& address,
+    const ServerOptions& options) {
+  auto listener = Listener::Bind(address);
+  if (!listener.ok()) return listener.status();
+  auto listening = std::make_unique<Listening>();
+  listening->listener = *std::move(listener);
+  SetIdleLimits(options, builder);
+  listening->acceptor = builder->experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  listening->server = builder->BuildAndStart();
+  if (listening->server == nullptr) {
+    return absl::InternalError("gRPC does not start a server");
+  }
+  listening->listener->Start(
+      {.on_connection =
+           [own = listening.get()](FileDescriptor connection) {
+             own->HandOver(std::move(connection));
+           },
+       .on_warning = options.on_warning});
+  return listening;
 }
 
 }  // namespace
@@ -85,8 +139,8 @@ struct Server::Parts {
   grpc::CallbackGenericService nothing_else;  // a server needs a service
   Address address;
   std::optional<Address> health_address;
-  std::unique_ptr<grpc::Server> health;
-  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<Listening> health;
+  std::unique_ptr<Listening> server;
 };
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
@@ -107,17 +161,19 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   builder.SetMaxReceiveMessageSize(kMessageBytesMax);
   builder.SetOption(std::make_unique<Reflection>(true));
   SetKeepalive(&builder);
-  auto server = Bind(&builder, &parts->address);
+  auto server = Listen(&builder, parts->address, options);
   if (!server.ok()) return server.status();
   parts->server = *std::move(server);
+  parts->address = parts->server->listener->address();
 
   if (parts->health_address) {
     grpc::ServerBuilder health_builder;
     health_builder.RegisterCallbackGenericService(&parts->nothing_else);
     health_builder.SetOption(std::make_unique<Reflection>(false));
-    auto health = Bind(&health_builder, &*parts->health_address);
+    auto health = Listen(&health_builder, *parts->health_address, options);
     if (!health.ok()) return health.status();
     parts->health = *std::move(health);
+    parts->health_address = parts->health->listener->address();
   }
   auto started = absl::WrapUnique(new Server(std::move(parts)));
   started->SetServing(true);
@@ -137,7 +193,7 @@ const std::optional<Address>& Server::health_address() const {
 void Server::SetServing(bool serving) {
   for (const auto* server : {&parts_->server, &parts_->health}) {
     if (*server == nullptr) continue;
-    auto* health = (*server)->GetHealthCheckService();
+    auto* health = (*server)->server->GetHealthCheckService();
     health->SetServingStatus(serving);  // the server as a whole
     health->SetServingStatus(v1::Coordinator::service_full_name(), serving);
     health->SetServingStatus(v1::Admin::service_full_name(), serving);

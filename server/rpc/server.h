@@ -1,11 +1,18 @@
 // The gRPC server: listeners, services, health, reflection, and its limits.
 //
-// Threads: gRPC's own, whose number does not grow with workers. Start and the
-// destructor from one thread, the rest from any.
+// A connection on which no call is made is closed: a stranger does not hold a
+// descriptor for ever. Streams of workers are calls, however long they are
+// silent. When descriptors run short, new connections are refused and those
+// that are there go on (listener.h).
+//
+// Threads: gRPC's own, whose number does not grow with workers, and one
+// `ls-accept` for each listener. Start, Shutdown and the destructor from one
+// thread, the rest from any.
 
 #ifndef LOCKSTEP_SERVER_RPC_SERVER_H_
 #define LOCKSTEP_SERVER_RPC_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,13 +37,21 @@ struct ServerOptions {
   bool insecure = false;
   TokenGate gate;
   LeaderTerm term{1};
+  // A connection is closed that has not begun to speak HTTP/2 by then, or that
+  // has had no call for so long.
+  absl::Duration handshake_timeout = absl::Seconds(10);
+  absl::Duration idle_timeout = absl::Minutes(1);
+  // Takes lines for the log: that connections are refused, and that they are
+  // accepted again. Called on any thread. May be empty.
+  std::function<void(const std::string&)> on_warning;
 };
 
 class Server {
  public:
   // Serves from here on. FailedPrecondition: an address that others can reach,
   // without `insecure`. Unavailable: an address that cannot be bound; it is
-  // named. `loop` must outlive the server.
+  // named. ResourceExhausted: too few descriptors. `loop` must outlive the
+  // server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, runtime::CoordinatorLoop* loop);
   ~Server();

@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/client.h"
+#include "tests/server/rpc/raw_connection.h"
 #include "tests/server/scripted_worker.h"
 #include "tests/support/program.h"
 
@@ -169,6 +170,49 @@ TEST(LockstepdTest, WaitsForRunningJobsIfItsPortIsKnown) {
               testing::Not(HasSubstr("no job forms")));
   EXPECT_THAT(said({"--listen", "127.0.0.1:0", "--adoption_window", "1m30s"}),
               HasSubstr("for 1m30s no job forms"));
+}
+
+// --- Out of descriptors -----------------------------------------------------
+
+// A daemon that may have `limit` descriptors.
+std::vector<std::string> WithFewFiles(int limit) {
+  return {"/bin/sh",
+          "-c",
+          absl::StrCat("ulimit -n ", limit, "; exec \"$@\""),
+          "sh",
+          LOCKSTEPD,
+          "--listen",
+          "127.0.0.1:0"};
+}
+
+TEST(LockstepdTest, OutOfDescriptorsItRefusesAndThenAcceptsAgain) {
+  Program daemon(WithFewFiles(40));
+  const std::string first_line = daemon.ReadLine();
+  absl::string_view line = first_line;
+  ASSERT_TRUE(absl::ConsumePrefix(&line, "lockstepd listening on "))
+      << daemon.Errors();
+  const std::string address(line);
+  StreamLine stream(ChannelTo(address));
+  ScriptedWorker worker(&stream, SpecOf("digits", 1), "worker-0");
+  worker.SayHello();
+
+  std::vector<FileDescriptor> strangers;
+  for (int i = 0; i < 60; ++i) {
+    strangers.push_back(ConnectTo(ParseAddress(address).value()));
+  }
+  EXPECT_TRUE(IsClosedByPeer(strangers.back()));
+  EXPECT_THAT(daemon.Errors(), HasSubstr("32 of 40 file descriptors"));
+  worker.Register();  // who is there goes on
+  EXPECT_NE(worker.AwaitPlan(), "");
+
+  strangers.clear();
+  const auto later = ChannelTo(address);
+  ASSERT_TRUE(later->WaitForConnected(std::chrono::system_clock::now() +
+                                      std::chrono::seconds(60)));
+  EXPECT_TRUE(IsServing(later).value());
+  EXPECT_THAT(daemon.Errors(), HasSubstr("accepted again"));
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0);
 }
 
 // --- Refusing to start ------------------------------------------------------

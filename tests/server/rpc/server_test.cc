@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/in_process_daemon.h"
 #include "tests/server/rpc/client.h"
+#include "tests/server/rpc/raw_connection.h"
 #include "tests/server/scripted_worker.h"
 
 namespace lockstep::rpc {
@@ -45,6 +46,34 @@ TEST(ListenTest, OthersMayBeServedInPlaintextOnlyIfThatIsSaid) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("--insecure"));
   options.insecure = true;
   EXPECT_TRUE(Server::Start(options, &daemon.loop()).ok());
+}
+
+// --- Strangers --------------------------------------------------------------
+
+TEST(StrangersTest, WhoConnectsAndSaysNothingIsDisconnected) {
+  ServerOptions options;
+  options.handshake_timeout = absl::Milliseconds(100);
+  InProcessDaemon daemon(options);
+  const FileDescriptor stranger = ConnectTo(daemon.server().address());
+  EXPECT_TRUE(IsClosedByPeer(stranger));
+}
+
+TEST(StrangersTest, AConnectionWithoutACallEndsAndASilentStreamDoesNot) {
+  ServerOptions options;
+  options.idle_timeout = absl::Milliseconds(100);
+  InProcessDaemon daemon(options);
+  const auto used = ChannelTo(daemon.address());
+  StreamLine line(used);
+  ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
+  worker.SayHello();
+
+  const auto idle = ChannelTo(daemon.address());
+  ASSERT_TRUE(IsServing(idle).value());
+  EXPECT_TRUE(idle->WaitForStateChange(
+      GRPC_CHANNEL_READY,
+      std::chrono::system_clock::now() + std::chrono::seconds(60)));
+  worker.Register();
+  EXPECT_NE(worker.AwaitPlan(), "");
 }
 
 // --- Health and reflection --------------------------------------------------
