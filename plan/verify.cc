@@ -4,10 +4,10 @@
 #include "absl/strings/str_format.h"
 #include "plan/verify/agreement.h"
 #include "plan/verify/finding.h"
-#include "plan/verify/flow.h"
 #include "plan/verify/player.h"
 #include "plan/verify/structure.h"
 #include "plan/verify/traffic.h"
+#include "plan/verify/values.h"
 
 namespace lockstep::plan {
 namespace {
@@ -39,7 +39,7 @@ absl::Status CheckAgreement(const Plan& plan, const Traffic& traffic) {
   Findings findings;
   CheckCollectives(plan, traffic, findings);
   CheckPointToPoint(plan, traffic, findings);
-  if (findings.empty()) CheckFlow(plan, traffic, findings);
+  if (findings.empty()) CheckValues(plan, traffic, findings);
   return findings.ToStatus();
 }
 

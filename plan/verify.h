@@ -3,7 +3,7 @@
 //   CheckTables, CheckLanes, ─▶ CheckCollectives, ─▶ FindDeadlock ─▶ OK
 //   CheckTasks                  CheckPointToPoint    (verify/player.h)
 //   (verify/structure.h)        (verify/agreement.h)
-//                               CheckFlow (verify/flow.h)
+//                               CheckValues (verify/values.h)
 //
 // Checked, for all ranks against each other:
 //   * every index is in range, every field within its meaning; launch_order
@@ -20,10 +20,17 @@
 //     same order: kind, count, dtype, op, root, bucket
 //   * every send has its receive with equal tag, shape and dtype, and per
 //     (communicator, source, destination) sends and receives are in one order
-//   * a rank has each task once, forward before backward; a buffer is used
-//     again only once it is free; what a task makes goes to the task that needs
-//     it, and no task that needs something is left without; a bucket comes
-//     after the tasks that make its gradients
+//   * a rank has the tasks of its stages for every micro-batch, each once, and
+//     after those of its own that it is computed from; a plan without a
+//     pipeline has none
+//   * every message has a buffer, which is used again only once it is free
+//   * what a task makes goes, in all its parts, to the task of its replica that
+//     needs it, and no message is left over; a bucket comes after the tasks
+//     that make its gradients, and after the sum of those that the first and
+//     the last stage share
+//   * nothing is in a lane that nobody runs it in, or on the communicator of
+//   the
+//     verdict
 //   * played with rendezvous semantics the plan ends with nothing left over,
 //     twice: each lane a queue of its own, and all lanes of a rank as one queue
 //     in launch order; its tasks run beside

@@ -25,7 +25,7 @@ enum class Rule : uint8_t {
   kPointToPoint,    // every send has its receive
   kTasks,           // what a rank computes, each once and in an order
   kBuffers,         // no two messages in one buffer at once
-  kFlow,            // results go to the task that needs them
+  kValues,          // each task and sum is given what it needs
 };
 
 struct Finding {

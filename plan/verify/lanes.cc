@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "plan/pipeline/shape.h"
 #include "plan/shard.h"
 #include "plan/verify/roster.h"
 #include "plan/verify/structure.h"
@@ -68,6 +69,7 @@ class TransferCheck {
       return absl::StrFormat("names communicator %d of %d", t.communicator,
                              plan_.communicators.size());
     }
+    if (t.communicator == 0) return "is on communicator 0, the verdict's";
     if (roster_.PositionOf(rank, t.communicator) < 0) {
       return absl::StrFormat(
           "is on communicator %s, of which the rank is no "
@@ -132,7 +134,11 @@ class TransferCheck {
   }
 
   std::string BucketFault(LaneKind lane, const Transfer& t) const {
-    if (t.bucket == -1) return "";
+    if (t.bucket == -1) {
+      return lane == LaneKind::kGradient
+                 ? "has no bucket: nothing runs it in a gradient lane"
+                 : "";
+    }
     if (t.bucket < 0 || static_cast<size_t>(t.bucket) >= plan_.buckets.size()) {
       return absl::StrFormat("names bucket %d of %d", t.bucket,
                              plan_.buckets.size());
@@ -246,7 +252,19 @@ class RankCheck {
 
   void CheckLaneNames() {
     std::set<std::string> names;
+    const Lane* gradient = nullptr;
     for (const Lane& lane : lanes_) {
+      if (lane.kind == LaneKind::kPipeline && !HasPipeline(plan_.pipeline)) {
+        Find(Rule::kLanes, "lane %s is of a pipeline, which the plan has not",
+             lane.name);
+      }
+      if (lane.kind == LaneKind::kGradient) {
+        if (gradient != nullptr) {
+          Find(Rule::kLanes, "lanes %s and %s are both of gradients",
+               gradient->name, lane.name);
+        }
+        gradient = &lane;
+      }
       if (Name(lane.kind) == "?") {
         Find(Rule::kLanes, "lane %s is of no kind", lane.name);
       }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "plan/pipeline/shape.h"
 #include "plan/shard.h"
+#include "plan/verify/pipelines.h"
 #include "plan/verify/structure.h"
 
 namespace lockstep::plan {
@@ -19,8 +19,10 @@ bool IsWork(Work work) { return Name(work) != "?"; }
 // One rank's tasks.
 class TaskCheck {
  public:
-  TaskCheck(const Plan& plan, int rank, Findings& findings)
+  TaskCheck(const Plan& plan, const Pipelines& pipelines, int rank,
+            Findings& findings)
       : plan_(plan),
+        pipelines_(pipelines),
         lanes_(plan.ranks[rank].lanes),
         tasks_(plan.ranks[rank].tasks),
         rank_(rank),
@@ -34,7 +36,8 @@ class TaskCheck {
     for (size_t i = 0; i < tasks_.size(); ++i) {
       if (!CheckTask(static_cast<int>(i))) return;
     }
-    if (!TransfersNameTasks()) return;
+    if (!HasEveryPass() || !TransfersNameTasks()) return;
+    CountMessages();
     for (const TransferRef& ref : plan_.ranks[rank_].launch_order) {
       CheckBuffer(ref);
       CheckReduction(ref);
@@ -79,6 +82,7 @@ class TaskCheck {
       return Find(Rule::kTasks, "task %d is of no kind, stage or micro-batch",
                   index);
     }
+    if (!IsOfThisRank(index, task)) return false;
     for (const TransferRef& ref : task.after) {
       if (!Exists(ref)) {
         return Find(Rule::kTasks,
@@ -90,6 +94,54 @@ class TaskCheck {
       if (needed_at == kNone) needed_at = index;
     }
     return CheckTurn(index, task);
+  }
+
+  bool IsOfThisRank(int index, const Task& task) {
+    if (!pipelines_.exist()) {
+      return Find(Rule::kTasks, "task %d (%s): the plan has no pipeline", index,
+                  Describe(task));
+    }
+    if (task.stage >= pipelines_.stages() ||
+        task.micro_batch >= pipelines_.micro_batches()) {
+      return Find(Rule::kTasks,
+                  "task %d (%s): the pipeline has %d stages and %d "
+                  "micro-batches",
+                  index, Describe(task), pipelines_.stages(),
+                  pipelines_.micro_batches());
+    }
+    const int holder = pipelines_.HolderOf(task.stage, rank_);
+    return holder == rank_ ||
+           Find(Rule::kTasks, "task %d (%s): rank %d has the stage", index,
+                Describe(task), holder);
+  }
+
+  // Is what it is computed from made by this rank, and not yet?
+  bool ComesBeforeItsSource(const Task& task) const {
+    const bool forward = task.work == Work::kForward;
+    if (!forward && !GivesInputGradient(task.work)) return false;
+    const int source = task.stage + (forward ? -1 : 1);
+    if (source < 0 || source >= pipelines_.stages()) return false;
+    if (pipelines_.HolderOf(source, rank_) != rank_) return false;
+    const auto found = passes_.find({source, task.micro_batch});
+    if (found == passes_.end()) return true;
+    return (forward ? found->second.forward : found->second.gradient) == kNone;
+  }
+
+  bool HasEveryPass() {
+    if (!pipelines_.exist()) return true;
+    for (int stage = 0; stage < pipelines_.stages(); ++stage) {
+      if (pipelines_.HolderOf(stage, rank_) != rank_) continue;
+      for (int m = 0; m < pipelines_.micro_batches(); ++m) {
+        const Passes passes = passes_[{stage, m}];
+        if (passes.end != kNone) continue;
+        return Find(Rule::kTasks, "has no %s of stage %d, micro-batch %d",
+                    passes.forward == kNone    ? "forward"
+                    : passes.gradient == kNone ? "backward"
+                                               : "weight gradient",
+                    stage, m);
+      }
+    }
+    return true;
   }
 
   // Forward, then the gradient of the input, then that of the weights.
@@ -105,7 +157,8 @@ class TaskCheck {
                   index, Describe(task));
     }
     const bool early = (gradient && passes.forward == kNone) ||
-                       (!forward && !gradient && passes.gradient == kNone);
+                       (!forward && !gradient && passes.gradient == kNone) ||
+                       ComesBeforeItsSource(task);
     if (early) {
       return Find(Rule::kTasks,
                   "task %d (%s) comes before what it is computed from", index,
@@ -167,8 +220,30 @@ class TaskCheck {
 
   // --- Buffers ---
 
+  bool IsMessage(const TransferRef& ref) const {
+    return lanes_[ref.lane].kind == LaneKind::kPipeline &&
+           IsPointToPoint(At(ref).kind);
+  }
+
+  void CountMessages() {
+    for (const TransferRef& ref : plan_.ranks[rank_].launch_order) {
+      messages_ += IsMessage(ref) ? 1 : 0;
+    }
+  }
+
   void CheckBuffer(const TransferRef& ref) {
     const Transfer& transfer = At(ref);
+    if (IsMessage(ref) &&
+        (transfer.buffer == kNone || transfer.buffer >= messages_)) {
+      Find(Rule::kBuffers,
+           "transfer %d of lane %s has %s, of the rank's %d messages",
+           ref.index, lanes_[ref.lane].name,
+           transfer.buffer == kNone
+               ? "no buffer"
+               : absl::StrFormat("buffer %d", transfer.buffer),
+           messages_);
+      return;
+    }
     if (transfer.buffer == kNone) return;
     const bool sends = transfer.kind == TransferKind::kSend;
     if (transfer.buffer < 0 || !IsPointToPoint(transfer.kind) ||
@@ -214,6 +289,7 @@ class TaskCheck {
   }
 
   const Plan& plan_;
+  const Pipelines& pipelines_;
   const std::vector<Lane>& lanes_;
   const std::vector<Task>& tasks_;
   const int rank_;
@@ -223,6 +299,7 @@ class TaskCheck {
   // Of each transfer: the first task that waits for it.
   std::vector<std::vector<int>> needed_at_;
   std::map<int, TransferRef> user_of_;  // the last user of each buffer
+  int messages_ = 0;
 };
 
 void CheckSpec(const Plan& plan, Findings& findings) {
@@ -236,9 +313,11 @@ void CheckSpec(const Plan& plan, Findings& findings) {
 
 void CheckTasks(const Plan& plan, Findings& findings) {
   CheckSpec(plan, findings);
+  if (!findings.empty()) return;
+  const Pipelines pipelines(plan);
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     if (findings.full()) return;
-    TaskCheck(plan, static_cast<int>(rank), findings).Run();
+    TaskCheck(plan, pipelines, static_cast<int>(rank), findings).Run();
   }
 }
 

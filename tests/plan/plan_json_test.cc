@@ -38,10 +38,10 @@ constexpr char kByHand[] = R"({
   "communicators": [{"name": "verdict", "ranks": [0, 1]},
                     {"name": "pipe@0>1", "ranks": [0, 1]}],
   "ranks": [
-   {"lanes": [{"kind": "pipeline", "name": "to rank 1", "transfers": [
+   {"lanes": [{"kind": "halo", "name": "to rank 1", "transfers": [
       {"kind": "send", "communicator": 1, "shape": [8], "peer": 1}]}],
     "launch_order": [[0, 0]]},
-   {"lanes": [{"kind": "pipeline", "name": "from rank 0", "transfers": [
+   {"lanes": [{"kind": "halo", "name": "from rank 0", "transfers": [
       {"kind": "recv", "communicator": 1, "shape": [8], "peer": 0}]}],
     "launch_order": [[0, 0]]}]
 })";

@@ -13,13 +13,13 @@ namespace {
 
 const std::vector<int> kEverybody = {0, 1, 2, 3};
 
-// One more all-reduce over the world on every rank, altered on rank 3.
+// One more all-reduce of everybody, altered on rank 3.
 void AppendOnWorld(Plan& plan, void (*alter)(Transfer&)) {
   for (const int rank : kEverybody) {
-    Transfer transfer = Together(0);
+    Transfer transfer = Together(Everybody(plan));
     if (rank == 3) alter(transfer);
-    std::vector<Transfer>& lane = plan.ranks[rank].lanes[0].transfers;
-    plan.ranks[rank].launch_order.push_back({0, static_cast<int>(lane.size())});
+    std::vector<Transfer>& lane = plan.ranks[rank].lanes[3].transfers;
+    plan.ranks[rank].launch_order.push_back({3, static_cast<int>(lane.size())});
     lane.push_back(transfer);
   }
 }
@@ -49,7 +49,7 @@ std::vector<Broken> BrokenAgreements() {
        [](Plan& p) {
          AppendOnWorld(p, [](Transfer&) {});
          for (const int rank : kEverybody) {
-           Transfer& last = p.ranks[rank].lanes[0].transfers.back();
+           Transfer& last = p.ranks[rank].lanes[3].transfers.back();
            last.kind = TransferKind::kBroadcast;
            last.root = rank == 3 ? 1 : 0;
          }
@@ -57,7 +57,7 @@ std::vector<Broken> BrokenAgreements() {
       {"a collective that one rank lacks", Rule::kCollectives, kEverybody,
        [](Plan& p) {
          AppendOnWorld(p, [](Transfer&) {});
-         p.ranks[2].lanes[0].transfers.pop_back();
+         p.ranks[2].lanes[3].transfers.pop_back();
          p.ranks[2].launch_order.pop_back();
        }},
       {"another tag",

@@ -23,7 +23,7 @@ namespace lockstep::plan {
 
 // Two stages of two replicas (ranks 0, 2 and 1, 3) in three gradient buckets
 // each, with a message from stage to stage and, between replicas, an exchange
-// that is one group.
+// that is one group. The last communicator is everybody's, the last lane empty.
 inline Plan GoodPlan() {
   PlanInput input = Alike(MeshOf({{"data", 2}, {"pipe", 2}}),
                           {{.name = "head", .shape = {40}},
@@ -41,7 +41,7 @@ inline Plan GoodPlan() {
     const auto add = [&](int rank, Transfer transfer) {
       transfer.after = {{0, 0}};
       RankPlan& of_rank = plan.ranks[rank];
-      of_rank.lanes.push_back({.kind = LaneKind::kPipeline,
+      of_rank.lanes.push_back({.kind = LaneKind::kState,
                                .name = "pipe",
                                .transfers = {std::move(transfer)}});
       of_rank.launch_order.insert(of_rank.launch_order.begin() + 1, {1, 0});
@@ -64,6 +64,10 @@ inline Plan GoodPlan() {
       of_rank.launch_order.push_back({2, 1});
     }
   }
+  for (RankPlan& rank : plan.ranks) {
+    rank.lanes.push_back({.kind = LaneKind::kState, .name = "save"});
+  }
+  plan.communicators.push_back({.name = "everybody", .ranks = {0, 1, 2, 3}});
   return plan;
 }
 
@@ -72,6 +76,9 @@ inline Transfer& Reduction(Plan& plan, int rank, int index = 0) {
 }
 inline Transfer& Message(Plan& plan, int rank) {
   return plan.ranks[rank].lanes[1].transfers[0];
+}
+inline int Everybody(const Plan& plan) {
+  return static_cast<int>(plan.communicators.size()) - 1;
 }
 inline Transfer& Exchange(Plan& plan, int rank, int index) {
   return plan.ranks[rank].lanes[2].transfers[index];

@@ -32,6 +32,9 @@ inline Transfer Together(int communicator) {
           .shape = {4}};
 }
 
+// A communicator of PlanBuilder's.
+inline constexpr int kEveryone = 1;
+
 // Transfers are launched in the order in which they are added.
 class PlanBuilder {
  public:
@@ -40,7 +43,8 @@ class PlanBuilder {
     plan_.ranks.resize(world);
     std::vector<int> everyone(world);
     std::iota(everyone.begin(), everyone.end(), 0);
-    Group("world", everyone);
+    Group("verdict", everyone);
+    Group("everyone", everyone);
   }
 
   int Group(const std::string& name, std::vector<int> ranks) {
@@ -56,7 +60,7 @@ class PlanBuilder {
       ++lane;
     }
     if (lane == of_rank.lanes.size()) {
-      of_rank.lanes.push_back({.kind = LaneKind::kPipeline, .name = lane_name});
+      of_rank.lanes.push_back({.kind = LaneKind::kHalo, .name = lane_name});
     }
     std::vector<Transfer>& transfers = of_rank.lanes[lane].transfers;
     const TransferRef ref{static_cast<int>(lane),

@@ -117,7 +117,8 @@ class Judge {
 // A meeting on a random communicator, added at the end of all its members.
 void AddMeeting(std::mt19937_64& random, PlanBuilder& builder) {
   const int c =
-      static_cast<int>(random() % builder.plan().communicators.size());
+      kEveryone +
+      static_cast<int>(random() % (builder.plan().communicators.size() - 1));
   const std::vector<int> ranks = builder.plan().communicators[c].ranks;
   const std::string lane = absl::StrCat("lane ", c);
   if (random() % 2 == 0) {

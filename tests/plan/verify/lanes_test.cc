@@ -19,6 +19,14 @@ std::vector<Broken> BrokenLanes() {
        Rule::kLanes,
        {2},
        [](Plan& p) { p.ranks[2].lanes[1].name = "gradient"; }},
+      {"a second gradient lane",
+       Rule::kLanes,
+       {2},
+       [](Plan& p) { p.ranks[2].lanes[3].kind = LaneKind::kGradient; }},
+      {"a pipeline's lane without a pipeline",
+       Rule::kLanes,
+       {1},
+       [](Plan& p) { p.ranks[1].lanes[3].kind = LaneKind::kPipeline; }},
       {"a communicator in two lanes",
        Rule::kLanes,
        {0},
@@ -35,6 +43,18 @@ std::vector<Broken> BrokenLanes() {
        Rule::kTransfers,
        {3},
        [](Plan& p) { Message(p, 3).communicator = -1; }},
+      {"a transfer on the verdict's communicator",
+       Rule::kTransfers,
+       {0},
+       [](Plan& p) { Message(p, 0).communicator = 0; }},
+      {"a gradient lane's transfer without a bucket",
+       Rule::kTransfers,
+       {2},
+       [](Plan& p) {
+         std::vector<Transfer>& lane = p.ranks[2].lanes[0].transfers;
+         p.ranks[2].launch_order.push_back({0, static_cast<int>(lane.size())});
+         lane.push_back(Together(Everybody(p)));
+       }},
       {"a transfer of strangers",
        Rule::kTransfers,
        {3},
@@ -65,15 +85,16 @@ std::vector<Broken> BrokenLanes() {
        Rule::kTransfers,
        {0},
        [](Plan& p) {
-         Message(p, 0) = {
-             .kind = TransferKind::kBarrier, .communicator = 0, .shape = {1}};
+         Message(p, 0) = {.kind = TransferKind::kBarrier,
+                          .communicator = Everybody(p),
+                          .shape = {1}};
        }},
       {"a scatter that does not divide",
        Rule::kTransfers,
        {0},
        [](Plan& p) {
          Message(p, 0) = {.kind = TransferKind::kReduceScatter,
-                          .communicator = 0,
+                          .communicator = Everybody(p),
                           .shape = {7}};
        }},
       {"an op without a reduction",
@@ -84,7 +105,7 @@ std::vector<Broken> BrokenLanes() {
        Rule::kTransfers,
        {0},
        [](Plan& p) {
-         Message(p, 0) = Together(0);
+         Message(p, 0) = Together(Everybody(p));
          Message(p, 0).op = static_cast<ReduceOp>(0);
        }},
       {"a mean of integers",
@@ -92,7 +113,7 @@ std::vector<Broken> BrokenLanes() {
        {0},
        [](Plan& p) {
          Message(p, 0) = {.kind = TransferKind::kAllReduce,
-                          .communicator = 0,
+                          .communicator = Everybody(p),
                           .dtype = DType::kI32,
                           .shape = {7},
                           .op = ReduceOp::kMean};
@@ -101,8 +122,9 @@ std::vector<Broken> BrokenLanes() {
        Rule::kTransfers,
        {0},
        [](Plan& p) {
-         Message(p, 0) = {
-             .kind = TransferKind::kBroadcast, .communicator = 0, .shape = {7}};
+         Message(p, 0) = {.kind = TransferKind::kBroadcast,
+                          .communicator = Everybody(p),
+                          .shape = {7}};
        }},
       {"a root without a broadcast",
        Rule::kTransfers,

@@ -49,18 +49,18 @@ void ExpectDeadlock(const Plan& plan, Queues queues, size_t waits) {
 
 TEST(PlayerTest, ASendMeetsItsReceive) {
   PlanBuilder builder(2);
-  builder.Add(0, "a", SendTo(0, 1));
-  builder.Add(1, "a", RecvFrom(0, 0));
-  builder.Add(0, "a", RecvFrom(0, 1));
-  builder.Add(1, "a", SendTo(0, 0));
+  builder.Add(0, "a", SendTo(kEveryone, 1));
+  builder.Add(1, "a", RecvFrom(kEveryone, 0));
+  builder.Add(0, "a", RecvFrom(kEveryone, 1));
+  builder.Add(1, "a", SendTo(kEveryone, 0));
   ExpectRuns(builder.plan());
 }
 
 TEST(PlayerTest, TwoRanksThatBothSendFirstWaitForEver) {
   PlanBuilder builder(2);
   for (const int rank : {0, 1}) {
-    builder.Add(rank, "a", SendTo(0, 1 - rank));
-    builder.Add(rank, "a", RecvFrom(0, 1 - rank));
+    builder.Add(rank, "a", SendTo(kEveryone, 1 - rank));
+    builder.Add(rank, "a", RecvFrom(kEveryone, 1 - rank));
   }
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 4);
   const std::string message(Verify(builder.plan()).message());
@@ -71,8 +71,8 @@ TEST(PlayerTest, TwoRanksThatBothSendFirstWaitForEver) {
 TEST(PlayerTest, AsOneGroupTheyExchange) {
   PlanBuilder builder(2);
   for (const int rank : {0, 1}) {
-    builder.Add(rank, "a", InGroup(SendTo(0, 1 - rank), 1));
-    builder.Add(rank, "a", InGroup(RecvFrom(0, 1 - rank), 1));
+    builder.Add(rank, "a", InGroup(SendTo(kEveryone, 1 - rank), 1));
+    builder.Add(rank, "a", InGroup(RecvFrom(kEveryone, 1 - rank), 1));
   }
   ExpectRuns(builder.plan());
 }
@@ -80,8 +80,8 @@ TEST(PlayerTest, AsOneGroupTheyExchange) {
 TEST(PlayerTest, NeighboursOfDifferentGroupsAreNotOne) {
   PlanBuilder builder(2);
   for (const int rank : {0, 1}) {
-    builder.Add(rank, "a", InGroup(SendTo(0, 1 - rank), 1));
-    builder.Add(rank, "a", InGroup(RecvFrom(0, 1 - rank), 2));
+    builder.Add(rank, "a", InGroup(SendTo(kEveryone, 1 - rank), 1));
+    builder.Add(rank, "a", InGroup(RecvFrom(kEveryone, 1 - rank), 2));
   }
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 4);
 }
@@ -89,8 +89,8 @@ TEST(PlayerTest, NeighboursOfDifferentGroupsAreNotOne) {
 TEST(PlayerTest, ARingOfSendsWaitsForEver) {
   PlanBuilder builder(5);
   for (int rank = 0; rank < 5; ++rank) {
-    builder.Add(rank, "a", SendTo(0, (rank + 1) % 5));
-    builder.Add(rank, "a", RecvFrom(0, (rank + 4) % 5));
+    builder.Add(rank, "a", SendTo(kEveryone, (rank + 1) % 5));
+    builder.Add(rank, "a", RecvFrom(kEveryone, (rank + 4) % 5));
   }
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 10);
 }
@@ -98,9 +98,9 @@ TEST(PlayerTest, ARingOfSendsWaitsForEver) {
 TEST(PlayerTest, ARingWithOneRankThatReceivesFirstRuns) {
   PlanBuilder builder(5);
   for (int rank = 0; rank < 5; ++rank) {
-    if (rank == 0) builder.Add(rank, "a", RecvFrom(0, 4));
-    builder.Add(rank, "a", SendTo(0, (rank + 1) % 5));
-    if (rank != 0) builder.Add(rank, "a", RecvFrom(0, rank - 1));
+    if (rank == 0) builder.Add(rank, "a", RecvFrom(kEveryone, 4));
+    builder.Add(rank, "a", SendTo(kEveryone, (rank + 1) % 5));
+    if (rank != 0) builder.Add(rank, "a", RecvFrom(kEveryone, rank - 1));
   }
   ExpectRuns(builder.plan());
 }
@@ -109,13 +109,13 @@ TEST(PlayerTest, ARingWithOneRankThatReceivesFirstRuns) {
 PlanBuilder TwoLanesOnTwoRanks(bool contradict) {
   PlanBuilder builder(2);
   const int other = builder.Group("other", {0, 1});
-  builder.Add(0, "a", Together(0));
+  builder.Add(0, "a", Together(kEveryone));
   builder.Add(0, "b", Together(other));
   if (contradict) {
     builder.Add(1, "b", Together(other));
-    builder.Add(1, "a", Together(0));
+    builder.Add(1, "a", Together(kEveryone));
   } else {
-    builder.Add(1, "a", Together(0));
+    builder.Add(1, "a", Together(kEveryone));
     builder.Add(1, "b", Together(other));
   }
   return builder;
@@ -151,23 +151,24 @@ TEST(PlayerTest, AContradictionAroundThreeRanksIsFound) {
 TEST(PlayerTest, DependenciesInACircleAreFound) {
   PlanBuilder builder(1);
   const int other = builder.Group("other", {0});
-  builder.Add(0, "a", After(Together(0), {{1, 0}}));
+  builder.Add(0, "a", After(Together(kEveryone), {{1, 0}}));
   builder.Add(0, "b", After(Together(other), {{0, 0}}));
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 2);
 }
 
 TEST(PlayerTest, ADependencyOnALaterTransferOfTheLaneIsFound) {
   PlanBuilder builder(1);
-  builder.Add(0, "a", After(Together(0), {{0, 1}}));
-  builder.Add(0, "a", Together(0));
+  builder.Add(0, "a", After(Together(kEveryone), {{0, 1}}));
+  builder.Add(0, "a", Together(kEveryone));
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 2);
 }
 
 TEST(PlayerTest, ADependencyInsideAGroupIsFound) {
   PlanBuilder builder(2);
   for (const int rank : {0, 1}) {
-    builder.Add(rank, "a", InGroup(SendTo(0, 1 - rank), 1));
-    builder.Add(rank, "a", After(InGroup(RecvFrom(0, 1 - rank), 1), {{0, 0}}));
+    builder.Add(rank, "a", InGroup(SendTo(kEveryone, 1 - rank), 1));
+    builder.Add(rank, "a",
+                After(InGroup(RecvFrom(kEveryone, 1 - rank), 1), {{0, 0}}));
   }
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 1);
 }
@@ -175,10 +176,10 @@ TEST(PlayerTest, ADependencyInsideAGroupIsFound) {
 TEST(PlayerTest, DependenciesAcrossRanksInACircleAreFound) {
   PlanBuilder builder(2);
   const int other = builder.Group("other", {0, 1});
-  builder.Add(0, "a", Together(0));
+  builder.Add(0, "a", Together(kEveryone));
   builder.Add(0, "b", After(Together(other), {{0, 0}}));
   builder.Add(1, "b", Together(other));
-  builder.Add(1, "a", After(Together(0), {{0, 0}}));
+  builder.Add(1, "a", After(Together(kEveryone), {{0, 0}}));
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 4);
 }
 
@@ -186,7 +187,7 @@ TEST(PlayerTest, DependenciesThatTheOrderKeepsAreHarmless) {
   PlanBuilder builder(2);
   const int other = builder.Group("other", {0, 1});
   for (const int rank : {0, 1}) {
-    const TransferRef first = builder.Add(rank, "a", Together(0));
+    const TransferRef first = builder.Add(rank, "a", Together(kEveryone));
     builder.Add(rank, "b", After(Together(other), {first, first}));
   }
   ExpectRuns(builder.plan());
@@ -195,7 +196,7 @@ TEST(PlayerTest, DependenciesThatTheOrderKeepsAreHarmless) {
 TEST(PlayerTest, ALaunchOrderAgainstADependencyIsFound) {
   PlanBuilder builder(1);
   const int other = builder.Group("other", {0});
-  builder.Add(0, "a", After(Together(0), {{1, 0}}));
+  builder.Add(0, "a", After(Together(kEveryone), {{1, 0}}));
   builder.Add(0, "b", Together(other));
   EXPECT_FALSE(Circle(builder.plan(), Queues::kEachLane).has_value());
   ExpectDeadlock(builder.plan(), Queues::kEachRank, 2);
