@@ -42,7 +42,7 @@ void BufferPools::PlaceReceived(const Message& message, const Release& release,
       pool.begin(), pool.end(), [](const Received& a, const Received& b) {
         return a.release.at < b.release.at;
       });
-  if (oldest != pool.end() && oldest->release.at <= message.at) {
+  if (oldest != pool.end() && oldest->release.at < message.at) {
     part.recv_buffer = oldest->buffer;
     part.recv_after_task = oldest->release.task;
     oldest->release = release;

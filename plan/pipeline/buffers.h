@@ -1,7 +1,9 @@
 // Which buffer each message of a pipeline lies in, on both sides.
 //
-//   received  as few as are ever held at once: the next message takes the
-//             buffer that has been free for longest
+//   received  as few as keep every sender from waiting: the next message takes
+//             the buffer that has been free for longest, if it was free before
+//             the message is sent. One that is freed at that very moment would
+//             be free too late if sending takes time.
 //   sent      two of a type and direction in turn, so that one is sent while
 //             the next is computed
 //

@@ -86,11 +86,15 @@ std::vector<Message> MessagesOf(const Schedule& schedule,
       messages.push_back(std::move(message));
     }
   }
-  // A rank ends one task at a time, so no two messages of a rank are equal.
-  std::sort(messages.begin(), messages.end(),
-            [](const Message& a, const Message& b) {
-              return std::tie(a.at, a.from) < std::tie(b.at, b.from);
-            });
+  // A rank ends one task at a time, so no two messages of a rank are equal. Of
+  // those of one moment a rank launches what it receives before what it sends,
+  // where it can: a send that waits for its task would hold up the receive.
+  const auto key = [](const Message& m) {
+    return std::tuple(m.at, !m.is_gradient, m.is_gradient ? -m.from : m.from);
+  };
+  std::sort(
+      messages.begin(), messages.end(),
+      [&](const Message& a, const Message& b) { return key(a) < key(b); });
   return messages;
 }
 

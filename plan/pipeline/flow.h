@@ -4,6 +4,9 @@
 //   rank 1     F0 B0 ─▶ F1 B1     in a play of the schedule in which sending
 //                                 takes no time: 0>1 F0, 0>1 F1, 0<1 B0, ...
 //
+// At one moment gradients come first, those of higher ranks before those of
+// lower ones, then activations, the other way round.
+//
 // Whatever waits for whom in a plan made of this, tasks and buffers included,
 // waits for something earlier in this order: so it cannot come to a circle,
 // also if a rank can only do one transfer at a time.

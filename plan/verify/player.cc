@@ -18,6 +18,7 @@ struct Unit {
   std::vector<Place> places;
   std::vector<int> meetings;  // that its places take part in
   int blockers = 1;           // dependencies, and its turn in the queue
+  int launched_after = -1;    // a task of the rank, if launches are in order
   int unmet = 0;              // meetings that have not taken place
   int64_t begin = 0;          // when the last blocker was gone
   int64_t end = 0;            // of what has ended so far
@@ -104,11 +105,16 @@ class Player {
       of_lane.emplace_back(lane.transfers.size(), -1);
     }
     const int first = static_cast<int>(queues_.size());
-    const size_t lanes = ranks_plan.lanes.size();
-    queues_.resize(queues_.size() + (queues == Queues::kEachLane ? lanes : 1));
+    const bool one = queues == Queues::kEachRank;
+    queues_.resize(queues_.size() + (one ? 1 : ranks_plan.lanes.size()));
+    int launched_after = -1;  // the latest task that anything so far waits for
     for (const TransferRef& ref : ranks_plan.launch_order) {
-      const int queue = first + (queues == Queues::kEachLane ? ref.lane : 0);
-      Enqueue({rank, ref}, queue);
+      Enqueue({rank, ref}, first + (one ? 0 : ref.lane));
+      if (queues != Queues::kInLaunchOrder) continue;
+      launched_after =
+          std::max(launched_after, At(plan_, {rank, ref}).after_task);
+      Unit& unit = units_[unit_of_[rank][ref.lane][ref.index]];
+      unit.launched_after = launched_after;
     }
     FormTaskQueue(rank);
   }
@@ -149,6 +155,11 @@ class Player {
         ++units_[unit].blockers;
       }
     }
+    if (units_[unit].launched_after < 0) return;
+    const int rank = units_[unit].places[0].rank;
+    dependents_[unit_of_task_[rank][units_[unit].launched_after]].push_back(
+        static_cast<int>(unit));
+    ++units_[unit].blockers;
   }
 
   void Arrange(const Traffic& traffic) {
@@ -250,6 +261,13 @@ class Player {
       for (const Place& need : NeedsOf(plan_, place)) {
         if (!HasEnded(UnitOf(need))) return {place, WaitKind::kAfter, need};
       }
+    }
+    const int rank = unit.places[0].rank;
+    if (unit.launched_after >= 0 &&
+        !HasEnded(unit_of_task_[rank][unit.launched_after])) {
+      return {unit.places[0],
+              WaitKind::kAfter,
+              {rank, {kTaskLane, unit.launched_after}}};
     }
     return PartnerWaitOf(index);
   }

@@ -25,10 +25,12 @@
 
 namespace lockstep::plan {
 
-// What queues up behind what. The second is what a device does that can hold
-// one operation at a time; a plan that passes it passes the first as well, so
-// the first only tells which plans cannot run anywhere.
-enum class Queues { kEachLane, kEachRank };
+// What queues up behind what. kEachRank is what a device does that can hold one
+// operation at a time; a plan that passes it passes the others as well, so
+// kEachLane only tells which plans cannot run anywhere. kInLaunchOrder is what
+// happens else: lanes run by themselves, but a rank launches in its launch
+// order, and what waits for a task holds up what is launched behind it.
+enum class Queues { kEachLane, kInLaunchOrder, kEachRank };
 
 enum class WaitKind {
   kBehind,   // something earlier in the same queue

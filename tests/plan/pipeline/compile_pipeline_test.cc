@@ -263,5 +263,26 @@ TEST(CompilePipelineTest, AThousandParametersOnSixtyFourWorkers) {
   EXPECT_EQ(Verify(*plan), absl::OkStatus());
 }
 
+// Transfers that take a quarter of a forward pass, in the order in which a rank
+// launches them, cost no more than this: no sender waits for a buffer, and no
+// receive for a task that it does not need.
+TEST(CompilePipelineTest, TransfersThatTakeTimeCostLittle) {
+  const struct {
+    ScheduleShape shape;
+    double bubble;
+  } cases[] = {{{kGPipe, 4, 16, 1}, 0.180},
+               {{kOneFOneB, 4, 16, 1}, 0.257},
+               {{kInterleaved, 4, 16, 2}, 0.116},
+               {{kZbH1, 4, 16, 1}, 0.112},
+               {{kZbV, 4, 16, 2}, 0.067}};
+  for (const auto& [shape, bubble] : cases) {
+    const Plan plan = *Compile(PipelineInput(shape));
+    const auto timeline =
+        TimelineOf(plan, {.stages = {{1000, 1000, 1000}}, .latency = 250});
+    ASSERT_TRUE(timeline.ok()) << timeline.status();
+    EXPECT_LE(timeline->bubble, bubble) << testing::PrintToString(shape);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::plan
