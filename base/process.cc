@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/user_file.h"
 
 namespace lockstep {
 
@@ -29,8 +29,11 @@ uint64_t StartTimeOf(pid_t pid) {
   // Field 2 is the program's name in parentheses and may hold anything; state,
   // field 3, follows the last of them.
   constexpr size_t kStartTime = 22 - 3;
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  const std::string stat((std::istreambuf_iterator<char>(file)), {});
+  constexpr size_t kStatBytesMax = 1 << 16;
+  // An error: it has ended, before or while it was read.
+  const std::string stat =
+      ReadUserFile(absl::StrCat("/proc/", pid, "/stat"), kStatBytesMax)
+          .value_or("");
   const size_t name_end = stat.rfind(") ");
   if (name_end == std::string::npos) return 0;
   const std::vector<std::string> fields =

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -13,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/process.h"
+#include "base/user_file.h"
 #include "plan/spec_text.h"
 
 namespace lockstep::session {
@@ -20,16 +19,6 @@ namespace {
 
 std::string FirstOf(std::string given, std::string otherwise) {
   return given.empty() ? std::move(otherwise) : std::move(given);
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  if (!file.is_open() || file.bad()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("LOCKSTEP_SPEC: cannot read ", path));
-  }
-  return text;
 }
 
 absl::StatusOr<std::vector<std::string>> SplitAddresses(
@@ -49,8 +38,11 @@ absl::StatusOr<std::optional<JobSpec>> SpecFrom(const Environment& environment,
                                                 const std::string& job) {
   const std::string path = environment("LOCKSTEP_SPEC");
   if (!path.empty()) {
-    auto text = ReadFile(path);
-    if (!text.ok()) return text.status();
+    auto text = ReadUserFile(path, kHandwrittenBytesMax);
+    if (!text.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("LOCKSTEP_SPEC: ", text.status().message()));
+    }
     auto spec = plan::ParseJobSpec(*text, path);
     if (!spec.ok()) return spec.status();
     return *std::move(spec);

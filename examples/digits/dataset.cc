@@ -1,11 +1,10 @@
 #include "examples/digits/dataset.h"
 
-#include <fstream>
-
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/user_file.h"
 #include "examples/digits/random.h"
 
 namespace lockstep::digits {
@@ -67,16 +66,10 @@ absl::StatusOr<Dataset> ParseDigits(std::string_view csv) {
 }
 
 absl::StatusOr<Dataset> ReadDigits(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  char chunk[1 << 16];
-  while (file.read(chunk, sizeof(chunk)) || file.gcount() > 0) {
-    text.append(chunk, file.gcount());
-  }
-  if (!file.is_open() || file.bad()) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  }
-  absl::StatusOr<Dataset> dataset = ParseDigits(text);
+  const absl::StatusOr<std::string> text =
+      ReadUserFile(path, kHandwrittenBytesMax);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Dataset> dataset = ParseDigits(*text);
   if (!dataset.ok()) return Within(path, dataset.status());
   return dataset;
 }

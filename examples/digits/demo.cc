@@ -20,7 +20,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -30,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/user_file.h"
 #include "examples/digits/flags.h"
 #include "examples/digits/gpu_workers.h"
 #include "examples/digits/progress_report.h"
@@ -127,9 +127,8 @@ class ScratchFolder {
 
   // A job whose buckets are as small as its network, so that the first travel
   // while the backward pass is still at work.
-  std::string WriteSpec(const Flags& flags) const {
-    const std::string path = File("spec.yaml");
-    std::ofstream(path) << absl::StrFormat(
+  absl::Status WriteSpec(const Flags& flags) const {
+    const std::string text = absl::StrFormat(
         "name: digits\n"
         "mesh: %s\n"
         "sync: %s\n"
@@ -140,8 +139,9 @@ class ScratchFolder {
         MeshOf(flags), flags.sync, flags.on_gpus() ? "nccl" : flags.transport,
         flags.wire_dtype, flags.error_feedback ? "true" : "false", flags.leaves,
         PipelineOf(flags));
-    return path;
+    return WriteUserFile(Spec(), text);
   }
+  std::string Spec() const { return File("spec.yaml"); }
 
  private:
   fs::path path_;
@@ -237,7 +237,10 @@ int TrainTogether(const Flags& flags, const ScratchFolder& scratch,
     return 1;
   }
   absl::PrintF("coordinator: %s\njob: digits\n", daemon->address);
-  const std::string spec = scratch.WriteSpec(flags);
+  if (absl::Status written = scratch.WriteSpec(flags); !written.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(written.message()));
+    return 1;
+  }
   for (int worker = 0; worker < flags.workers; ++worker) {
     std::vector<std::string> command =
         Training(flags, flags.pipe > 1 ? "digits_pipe" : "digits");
@@ -246,7 +249,7 @@ int TrainTogether(const Flags& flags, const ScratchFolder& scratch,
                                               .job = "digits",
                                               .worker = WorkerName(worker),
                                               .world_size = flags.workers,
-                                              .spec_file = spec,
+                                              .spec_file = scratch.Spec(),
                                               .token = daemon->worker_token});
     if (flags.halves()) command.push_back("--audit");
     if (flags.on_gpus()) {

@@ -2,25 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/user_file.h"
 
 namespace lockstep::digits {
 namespace {
 
+constexpr size_t kBytesMax = size_t{1} << 30;
+
 // A file's lines, counted, so that a complaint can say where.
 class Lines {
  public:
-  explicit Lines(const std::string& path) : path_(path), file_(path) {}
+  Lines(const std::string& path, const std::string& text)
+      : path_(path), text_(text) {}
 
-  bool is_open() const { return file_.is_open(); }
-  bool Next() { return static_cast<bool>(std::getline(file_, line_)) && ++at_; }
+  bool Next() { return static_cast<bool>(std::getline(text_, line_)) && ++at_; }
   const std::string& line() const { return line_; }
   absl::Status Wrong(absl::string_view expected) const {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -33,7 +36,7 @@ class Lines {
 
  private:
   const std::string path_;
-  std::ifstream file_;
+  std::istringstream text_;
   std::string line_;
   int at_ = 0;
 };
@@ -73,21 +76,20 @@ std::vector<NamedWeights> Snapshot(absl::Span<Parameter<T>* const> parameters) {
 
 absl::Status WriteWeights(const std::string& path,
                           absl::Span<const NamedWeights> weights) {
-  std::ofstream file(path);
+  std::string text;
   for (const NamedWeights& parameter : weights) {
-    file << Heading(parameter) << '\n';
+    absl::StrAppend(&text, Heading(parameter), "\n");
     for (double value : parameter.values) {
-      file << absl::StrFormat("%.17g\n", value);
+      absl::StrAppendFormat(&text, "%.17g\n", value);
     }
   }
-  file.close();
-  if (!file) return absl::InternalError(path + ": cannot be written");
-  return absl::OkStatus();
+  return WriteUserFile(path, text);
 }
 
 absl::StatusOr<std::vector<NamedWeights>> ReadWeights(const std::string& path) {
-  Lines lines(path);
-  if (!lines.is_open()) return absl::NotFoundError(path + ": cannot be read");
+  const absl::StatusOr<std::string> text = ReadUserFile(path, kBytesMax);
+  if (!text.ok()) return text.status();
+  Lines lines(path, *text);
   std::vector<NamedWeights> weights;
   while (lines.Next()) {
     absl::StatusOr<NamedWeights> parameter = ReadParameter(lines);

@@ -4,8 +4,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/tool.h"
@@ -194,6 +196,33 @@ TEST(PlanCommandTest, ASpecIsRefusedWithLineAndField) {
         Plan({"compile", "-f", TempFile("bad.yaml"), "-o", TempFile("bad.pb")});
     EXPECT_EQ(outcome.code, 1) << c.rest;
     EXPECT_THAT(outcome.output, HasSubstr(c.why)) << c.rest;
+  }
+}
+
+TEST(PlanCommandTest, WhatIsNoFileIsNamed) {
+  const struct {
+    std::vector<std::string> words;
+    const char* why;
+  } cases[] = {
+      {{"plan", "compile", "-f", "/tmp", "-o", "/dev/null"}, "/tmp is a dir"},
+      {{"plan", "verify", "/tmp"}, "/tmp is a dir"},
+      {{"plan", "explain", "/tmp"}, "/tmp is a dir"},
+      {{"plan", "simulate", "/tmp"}, "/tmp is a dir"},
+      {{"plan", "export", "/tmp"}, "/tmp is a dir"},
+      {{"create", "-f", "/tmp"}, "/tmp is a dir"},
+      {{"create", "-f", "/dev/zero"}, "/dev/zero is larger than"},
+      {{"create", "-f", "/no/spec"}, "No such file"},
+      {{"plan", "compile", "-f", kSpecs + "gpt-pipe4.yaml", "-o", "/dev/full"},
+       "No space left"},
+      {{"plan", "compile", "-f", kSpecs + "gpt-pipe4.yaml", "-o", "/tmp"},
+       "Is a directory"},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::string> words = c.words;
+    words.insert(words.begin(), "lockstepctl");
+    const Outcome outcome = RunTool(words);
+    EXPECT_EQ(outcome.code, 1) << absl::StrJoin(words, " ");
+    EXPECT_THAT(outcome.output, HasSubstr(c.why)) << absl::StrJoin(words, " ");
   }
 }
 

@@ -1,13 +1,12 @@
 #include "tools/ctl/commands.h"
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/user_file.h"
 #include "plan/spec_text.h"
 #include "plan/words/utf8.h"
 #include "tools/ctl/print.h"
@@ -31,12 +30,6 @@ AdminClient Connect(const CommonOptions& common) {
   return AdminClient({.addresses = common.address, .token = common.token});
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
 // The job that is meant: the one named, or the only one.
 absl::StatusOr<JobName> Choose(AdminClient& admin, const std::string& job) {
   if (!job.empty()) return JobName{job};
@@ -55,7 +48,8 @@ absl::StatusOr<JobName> Choose(AdminClient& admin, const std::string& job) {
 }  // namespace
 
 int Create(const CommonOptions& common, const std::string& spec_file) {
-  absl::StatusOr<std::string> text = ReadFile(spec_file);
+  absl::StatusOr<std::string> text =
+      ReadUserFile(spec_file, kHandwrittenBytesMax);
   if (!text.ok()) return ExitCode(text.status());
   absl::StatusOr<JobSpec> spec = plan::ParseJobSpec(*text, spec_file);
   if (!spec.ok()) return ExitCode(spec.status());

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/user_file.h"
 #include "plan/compile.h"
 #include "plan/digest.h"
 #include "plan/plan_json.h"
@@ -32,18 +31,7 @@ void Print(const std::string& text) {
   std::fflush(stdout);
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text << std::flush;
-  if (out) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path));
-}
+constexpr size_t kPlanBytesMax = size_t{1} << 30;
 
 // A JSON text begins with a brace, which no plan on the wire does.
 bool IsJson(const std::string& text) {
@@ -52,7 +40,7 @@ bool IsJson(const std::string& text) {
 }
 
 absl::StatusOr<plan::Plan> ReadPlan(const std::string& file) {
-  absl::StatusOr<std::string> text = ReadFile(file);
+  absl::StatusOr<std::string> text = ReadUserFile(file, kPlanBytesMax);
   if (!text.ok()) return text.status();
   absl::StatusOr<plan::Plan> plan =
       IsJson(*text) ? plan::PlanFromJson(*text) : proto::PlanFromBytes(*text);
@@ -70,7 +58,8 @@ absl::StatusOr<plan::Plan> ReadVerifiedPlan(const std::string& file) {
 }
 
 absl::StatusOr<plan::Plan> CompileSpec(const std::string& spec_file) {
-  const absl::StatusOr<std::string> text = ReadFile(spec_file);
+  const absl::StatusOr<std::string> text =
+      ReadUserFile(spec_file, kHandwrittenBytesMax);
   if (!text.ok()) return text.status();
   const absl::StatusOr<plan::SpecFile> spec =
       plan::ParseSpecFile(*text, spec_file);
@@ -179,7 +168,7 @@ int PlanCompile(const std::string& spec_file, const std::string& out) {
   const absl::StatusOr<plan::Plan> plan = CompileSpec(spec_file);
   if (!plan.ok()) return Refuse(plan.status());
   if (absl::Status good = plan::Verify(*plan); !good.ok()) return Refuse(good);
-  absl::Status written = WriteFile(out, proto::PlanBytes(*plan));
+  absl::Status written = WriteUserFile(out, proto::PlanBytes(*plan));
   if (!written.ok()) return Refuse(written);
   Print(absl::StrCat("compiled ", plan::DigestOf(*plan), ": ",
                      plan::Headline(*plan), "\n"));
@@ -204,7 +193,7 @@ int PlanExplain(const std::string& file, const std::string& svg) {
   const absl::StatusOr<plan::Timeline> timeline = plan::TimelineOf(*plan, {});
   if (!timeline.ok()) return Refuse(timeline.status());
   if (!svg.empty()) {
-    absl::Status drawn = WriteFile(svg, plan::ExplainSvg(*plan, *timeline));
+    absl::Status drawn = WriteUserFile(svg, plan::ExplainSvg(*plan, *timeline));
     if (!drawn.ok()) return Refuse(drawn);
   }
   Print(plan::ExplainText(*plan, *timeline));
@@ -221,7 +210,7 @@ int PlanSimulate(const std::string& file, const SimulateOptions& options) {
   if (!timeline.ok()) return Refuse(timeline.status());
   if (!options.svg.empty()) {
     absl::Status drawn =
-        WriteFile(options.svg, plan::ExplainSvg(*plan, *timeline));
+        WriteUserFile(options.svg, plan::ExplainSvg(*plan, *timeline));
     if (!drawn.ok()) return Refuse(drawn);
   }
   Print(SimulationText(*plan, *timeline));
@@ -236,7 +225,7 @@ int PlanExport(const std::string& file, const std::string& out) {
     Print(text);
     return 0;
   }
-  absl::Status written = WriteFile(out, text);
+  absl::Status written = WriteUserFile(out, text);
   return written.ok() ? 0 : Refuse(written);
 }
 

@@ -5,8 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/process.h"
+#include "base/user_file.h"
 #include "plan/spec_text.h"
 #include "plan/words/job_view.h"
 #include "plan/words/utf8.h"
@@ -31,12 +31,9 @@ namespace {
 absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
   std::string spec_text;
   if (!options.spec_file.empty()) {
-    std::ifstream in(options.spec_file, std::ios::binary);
-    spec_text.assign(std::istreambuf_iterator<char>(in), {});
-    if (!in.is_open() || in.bad()) {
-      return absl::NotFoundError(
-          absl::StrCat("cannot read ", options.spec_file));
-    }
+    auto read = ReadUserFile(options.spec_file, kHandwrittenBytesMax);
+    if (!read.ok()) return read.status();
+    spec_text = *std::move(read);
   }
   return DecideJob({.workers = options.workers,
                     .nodes = options.nodes,
@@ -47,6 +44,12 @@ absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
                     .program = options.program[0],
                     .spec_file = options.spec_file},
                    spec_text);
+}
+
+// A pipe, such as the shell's <(make-spec), or the standard input.
+bool IsReadOnce(const std::string& file) {
+  std::error_code error;
+  return !file.empty() && !std::filesystem::is_regular_file(file, error);
 }
 
 void Complain(const absl::Status& status) {
@@ -190,20 +193,18 @@ class Launch {
     return absl::OkStatus();
   }
 
-  // The workers read what the file does not say from a file of ours.
+  // The workers read what the file does not say, or cannot say twice, from a
+  // file of ours.
   absl::Status WriteSpec() {
-    if (!job_.differs_from_file) return absl::OkStatus();
-    scratch_.emplace();
-    const auto file = scratch_->path() / "spec.yaml";
-    std::ofstream out(file);
-    out << plan::ToYaml(job_.spec);
-    out.close();
-    if (scratch_->path().empty() || !out) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("cannot write ", file.string()));
+    if (!job_.differs_from_file && !IsReadOnce(options_.spec_file)) {
+      return absl::OkStatus();
     }
-    place_.spec_file = file;
-    return absl::OkStatus();
+    scratch_.emplace();
+    if (scratch_->path().empty()) {
+      return absl::ResourceExhaustedError("cannot make a temporary folder");
+    }
+    place_.spec_file = scratch_->path() / "spec.yaml";
+    return WriteUserFile(place_.spec_file, plan::ToYaml(job_.spec));
   }
 
   absl::Status StartWorkers() {

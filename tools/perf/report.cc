@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/user_file.h"
 #include "tools/perf/operation.h"
 
 namespace lockstep::perf {
@@ -72,12 +72,7 @@ absl::Status WriteJson(const Options& options, const std::vector<Row>& rows) {
                             {"busbw", BusBandwidth(options, row)},
                             {"wrong", row.wrong}});
   }
-  std::ofstream file(options.json);
-  file << json.dump(2) << "\n";
-  file.close();
-  return file.good() ? absl::OkStatus()
-                     : absl::UnavailableError(
-                           absl::StrCat("cannot write ", options.json));
+  return WriteUserFile(options.json, json.dump(2) + "\n");
 }
 
 }  // namespace lockstep::perf

@@ -3,19 +3,20 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <sstream>
+
+#include "base/user_file.h"
 
 namespace lockstep::transport {
 namespace {
 
 constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
 
+// Empty if there is no such file.
 std::string Read(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  constexpr size_t kBytesMax = 1 << 20;
+  return ReadUserFile(path, kBytesMax).value_or("");
 }
 
 // The number after `word` at the beginning of a line; `otherwise` if none.

@@ -1,13 +1,15 @@
 #include "client/transport/shm/stopped.h"
 
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/user_file.h"
 
 namespace lockstep::transport {
 namespace {
+
+constexpr size_t kStatBytesMax = 1 << 16;
 
 // In this process's pid namespace; not positive if it has none there.
 int PidOf(int process) {
@@ -25,8 +27,10 @@ int PidOf(int process) {
 bool IsStopped(int process) {
   const int pid = PidOf(process);
   if (pid <= 0) return false;
-  std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));
-  const std::string text{std::istreambuf_iterator<char>(stat), {}};
+  // An error: it has ended, before or while it was read.
+  const std::string text =
+      ReadUserFile(absl::StrCat("/proc/", pid, "/stat"), kStatBytesMax)
+          .value_or("");
   // "1234 (a name, with any character) T ..."
   const size_t name_end = text.rfind(") ");
   if (name_end == std::string::npos || name_end + 2 >= text.size()) {

@@ -113,7 +113,7 @@ TEST(ReadDigitsTest, NamesTheFileInEveryMessage) {
   EXPECT_THAT(std::string(ReadDigits(absent).status().message()),
               HasSubstr(absent));
   EXPECT_EQ(ReadDigits(::testing::TempDir()).status().code(),
-            absl::StatusCode::kNotFound);
+            absl::StatusCode::kInvalidArgument);
 
   const std::string broken = ::testing::TempDir() + "/broken.csv";
   std::ofstream(broken) << "1,2,3\n";

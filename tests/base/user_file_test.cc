@@ -1,0 +1,91 @@
+// Files that people name.
+
+#include "base/user_file.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace lockstep {
+namespace {
+
+using absl::StatusCode;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class UserFileTest : public testing::Test {
+ protected:
+  UserFileTest() {
+    std::string pattern = testing::TempDir() + "user-file-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~UserFileTest() override { std::filesystem::remove_all(folder_); }
+  std::string Path(const std::string& name) const {
+    return folder_ + "/" + name;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(UserFileTest, ReadsWhatWasWritten) {
+  const std::string bytes(200'000, '\7');
+  ASSERT_TRUE(WriteUserFile(Path("f"), bytes).ok());
+  EXPECT_EQ(ReadUserFile(Path("f"), bytes.size()).value(), bytes);
+  ASSERT_TRUE(WriteUserFile(Path("f"), "less").ok());
+  EXPECT_EQ(ReadUserFile(Path("f"), 4).value(), "less");
+  ASSERT_TRUE(WriteUserFile(Path("f"), "").ok());
+  EXPECT_EQ(ReadUserFile(Path("f"), 0).value(), "");
+}
+
+TEST_F(UserFileTest, ADirectoryIsNamedAsOne) {
+  const absl::Status status = ReadUserFile(folder_, 10).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(folder_), HasSubstr("is a directory")));
+  EXPECT_FALSE(WriteUserFile(folder_, "x").ok());
+}
+
+TEST_F(UserFileTest, WhatHasNoEndIsNotReadToIt) {
+  const absl::Status status = ReadUserFile("/dev/zero", 1000).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("/dev/zero"), HasSubstr("1000 bytes")));
+}
+
+TEST_F(UserFileTest, APipeIsReadToItsEnd) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "spec", 4), 4);
+  close(ends[1]);
+  EXPECT_EQ(
+      ReadUserFile("/proc/self/fd/" + std::to_string(ends[0]), 100).value(),
+      "spec");
+  close(ends[0]);
+}
+
+TEST_F(UserFileTest, ErrorsNameTheFileAndTheReason) {
+  const absl::Status absent = ReadUserFile(Path("none"), 10).status();
+  EXPECT_EQ(absent.code(), StatusCode::kNotFound);
+  EXPECT_THAT(std::string(absent.message()),
+              AllOf(HasSubstr(Path("none")), HasSubstr(strerror(ENOENT))));
+  const absl::Status full = WriteUserFile("/dev/full", "bytes");
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()),
+              AllOf(HasSubstr("/dev/full"), HasSubstr(strerror(ENOSPC))));
+}
+
+// What a process that has just ended leaves in /proc is opened and not read.
+TEST_F(UserFileTest, AFileThatIsOpenedAndNotReadIsAnError) {
+  const absl::Status status = ReadUserFile("/proc/self/mem", 10).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/self/mem"));
+}
+
+}  // namespace
+}  // namespace lockstep
