@@ -190,43 +190,57 @@ absl::Status MayReplace(FileSystem* files, const std::string& path) {
                              : " is a link or a device, not a regular file"));
 }
 
-// The file PATH.new, made by this call. What a crash or somebody else has left
-// under that name is removed, never opened.
-absl::StatusOr<std::unique_ptr<WritableFile>> OpenBeside(
-    FileSystem* files, const std::string& path, const std::string& beside) {
+// How many names beside a file are tried; a crash leaves one behind.
+constexpr int kNamesBeside = 100;
+
+// A file beside another, made by this call: PATH.new, or PATH.new1 and so on if
+// there is something of that name, which is not touched.
+struct Beside {
+  std::string path;
+  std::unique_ptr<WritableFile> file;
+};
+
+absl::StatusOr<Beside> OpenBeside(FileSystem* files, const std::string& path) {
   const absl::Status may = MayReplace(files, path);
   if (!may.ok()) return may;
-  auto file = files->Open(beside, OpenMode::kCreate);
-  if (!absl::IsAlreadyExists(file.status())) return file;
-  const absl::Status removed = files->Remove(beside);
-  if (!removed.ok()) return removed;
-  return files->Open(beside, OpenMode::kCreate);
+  for (int i = 0; i < kNamesBeside; ++i) {
+    std::string name =
+        absl::StrCat(path, ".new", i == 0 ? "" : absl::StrCat(i));
+    auto file = files->Open(name, OpenMode::kCreate);
+    if (file.ok()) return Beside{std::move(name), *std::move(file)};
+    if (!absl::IsAlreadyExists(file.status())) return file.status();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " cannot be written: ", path, ".new to ", path, ".new",
+                   kNamesBeside - 1, " exist; remove them"));
+}
+
+// Nothing is left beside `path` after an error.
+absl::Status WriteBeside(FileSystem* files, const std::string& path,
+                         absl::string_view bytes, bool sync) {
+  absl::StatusOr<Beside> beside = OpenBeside(files, path);
+  if (!beside.ok()) return beside.status();
+  absl::Status status = beside->file->Append(bytes);
+  if (status.ok() && sync) status = beside->file->Sync();
+  if (status.ok()) status = files->Rename(beside->path, path);
+  if (!status.ok()) files->Remove(beside->path).IgnoreError();
+  return status;
 }
 
 }  // namespace
 
 absl::Status PublishFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes) {
-  const std::string beside = path + ".new";
-  auto file = OpenBeside(files, path, beside);
-  absl::Status status = file.status();
-  if (status.ok()) status = (*file)->Append(bytes);
-  if (status.ok()) status = files->Rename(beside, path);
-  return status;
+  return WriteBeside(files, path, bytes, /*sync=*/false);
 }
 
 absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes) {
-  const std::string beside = path + ".new";
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "."
                                 : slash == 0               ? "/"
                                              : path.substr(0, slash);
-  auto file = OpenBeside(files, path, beside);
-  absl::Status status = file.status();
-  if (status.ok()) status = (*file)->Append(bytes);
-  if (status.ok()) status = (*file)->Sync();
-  if (status.ok()) status = files->Rename(beside, path);
+  absl::Status status = WriteBeside(files, path, bytes, /*sync=*/true);
   if (status.ok()) status = files->SyncDirectory(directory);
   return status;
 }

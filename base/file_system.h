@@ -102,8 +102,9 @@ absl::StatusOr<std::string> ReadWhole(FileSystem* files,
 // from a crash. Nothing is done after that: who has read it may take away even
 // its directory.
 //
-// Writes beside it, in a new file PATH.new, and follows no symbolic link there:
-// others may be able to make names in the folder. FailedPrecondition if `path`
+// Writes beside it, in a new file PATH.new (or PATH.new1, ...), follows no
+// symbolic link there and removes nothing that it has not made: others may be
+// able to make names in the folder. FailedPrecondition if `path`
 // is there and is not a regular file: renaming would take the place of a
 // device, a FIFO or a link.
 absl::Status PublishFile(FileSystem* files, const std::string& path,

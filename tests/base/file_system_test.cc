@@ -179,12 +179,27 @@ TYPED_TEST(FileSystemContract, PublishFileLeavesNothingBesides) {
 // A crash, or another user of a folder that both can write to, has left a name
 // where the new bytes are written first.
 TYPED_TEST(FileSystemContract, AFileThatIsPublishedDoesNotUseWhatIsBesideIt) {
+  ASSERT_TRUE(this->Put("a.new", "left by a crash").ok());
+  ASSERT_TRUE(this->files().MakeDirectory(this->At("a.new1")).ok());
   for (auto* const write : {&PublishFile, &ReplaceFile}) {
-    ASSERT_TRUE(this->Put("a.new", "left by a crash").ok());
     ASSERT_TRUE(write(&this->files(), this->At("a"), "one").ok());
     EXPECT_EQ(this->Get("a"), "one");
-    EXPECT_THAT(this->Names(), ElementsAre("a"));
+    EXPECT_EQ(this->Get("a.new"), "left by a crash");
+    EXPECT_THAT(this->Names(), ElementsAre("a", "a.new", "a.new1"));
   }
+}
+
+TYPED_TEST(FileSystemContract, NamesBesideAFileAreNotTriedForEver) {
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = i == 0 ? "a.new" : absl::StrCat("a.new", i);
+    ASSERT_TRUE(this->files().MakeDirectory(this->At(name)).ok());
+  }
+  for (auto* const write : {&PublishFile, &ReplaceFile}) {
+    const absl::Status refused = write(&this->files(), this->At("a"), "x");
+    EXPECT_EQ(refused.code(), kPrecondition);
+    EXPECT_NE(refused.message().find("a.new99"), std::string::npos) << refused;
+  }
+  EXPECT_EQ(this->Names().size(), 100u);
 }
 
 TYPED_TEST(FileSystemContract, ADirectoryIsNotReplacedByAFile) {
@@ -212,12 +227,33 @@ class PlantedNamesTest : public testing::Test {
 
 TEST_F(PlantedNamesTest, ALinkBesideTheFileIsNotFollowed) {
   PlantVictim();
+  ASSERT_EQ(symlink(At("victim").c_str(), At("a.new").c_str()), 0);
   for (auto* const write : {&PublishFile, &ReplaceFile}) {
-    ASSERT_EQ(symlink(At("victim").c_str(), At("a.new").c_str()), 0);
     ASSERT_TRUE(write(&posix_.files_, At("a"), "mine").ok());
     EXPECT_EQ(Get("victim"), "precious");
     EXPECT_EQ(Get("a"), "mine");
     EXPECT_EQ(posix_.files_.KindOf(At("a")).value(), FileKind::kRegular);
+  }
+  EXPECT_EQ(posix_.files_.KindOf(At("a.new")).value(), FileKind::kOther);
+}
+
+// Everything can be made and nothing written.
+class FullDisk final : public PosixFileSystem {
+ public:
+  absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
+                                                     OpenMode mode) override {
+    auto made = PosixFileSystem::Open(path, mode);
+    if (!made.ok()) return made;
+    return PosixFileSystem::Open("/dev/full", OpenMode::kAppend);
+  }
+};
+
+TEST_F(PlantedNamesTest, NothingIsLeftBesideAFileThatCannotBeWritten) {
+  FullDisk disk;
+  for (auto* const write : {&PublishFile, &ReplaceFile}) {
+    EXPECT_EQ(write(&disk, At("a"), "x").code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(posix_.files_.List(posix_.root).value().empty());
   }
 }
 
