@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -60,10 +61,13 @@ absl::Status RequireOpenFiles(int more) {
   std::vector<FileDescriptor> files;
   for (int i = 0; i < more; ++i) {
     files.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!files.back().valid() && IsOutOfFiles(errno)) {
-      return OutOfFiles(
-          absl::StrCat("at least ", more, " are needed, ", i, " are free"));
-    }
+    if (files.back().valid() || !IsOutOfFiles(errno)) continue;
+    // Of the whole machine there are too few.
+    if (errno != EMFILE) return OutOfFiles(std::strerror(errno));
+    const int64_t limit = OpenFilesLimit();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this process needs at least ", limit + more - i,
+                     " open files (ulimit -n), its limit is ", limit));
   }
   return absl::OkStatus();
 }

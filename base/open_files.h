@@ -26,8 +26,8 @@ void RaiseOpenFilesLimit();
 // say why. It opens one.
 bool CanOpenFile();
 
-// Whether `more` files can be opened beside those that are; if not, OutOfFiles.
-// For libraries that abort when they find none.
+// Whether `more` files can be opened beside those that are; ResourceExhausted
+// names the limit that would do. For libraries that abort when they find none.
 absl::Status RequireOpenFiles(int more);
 
 // ResourceExhausted: names the limit, what failed (`said`: "socket: Too many

@@ -12,6 +12,10 @@
 
 namespace lockstep::proto {
 
+// gRPC ends the process if it finds no descriptor for its loop and its first
+// connection: to be asked for (base/open_files.h) before it is started.
+inline constexpr int kFilesOfGrpc = 8;
+
 // Before the first server or channel is made. Any thread, any number of times.
 inline void StartGrpc() {
   static const bool started = (grpc_init(), true);

@@ -20,9 +20,11 @@
 #include "base/telemetry.h"
 #include "google/protobuf/stubs/logging.h"
 #include "proto/codec.h"
+#include "proto/grpc_process.h"
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
 #include "server/observe/log.h"
+#include "server/rpc/connection_limit.h"
 #include "server/rpc/server.h"
 #include "server/runtime/coordinator_loop.h"
 #include "server/runtime/replay.h"
@@ -36,6 +38,9 @@ constexpr absl::Duration kDrainPatience = absl::Seconds(5);
 // On a port that its workers know. They open a stream every 0.7 s at most while
 // it is refused: 300 ms of the session's backoff, 360 ms of gRPC's.
 constexpr absl::Duration kAdoptionWindow = absl::Seconds(2);
+
+// Its own, those that it reserves, and a few connections.
+constexpr int kFiles = proto::kFilesOfGrpc + rpc::ConnectionLimit::kReserve + 8;
 
 struct Flags {
   std::string listen = "127.0.0.1:7070";
@@ -236,6 +241,9 @@ int Main(int argc, char** argv) {
     log->Warning(line);
   };
   RaiseOpenFilesLimit();
+  if (absl::Status files = RequireOpenFiles(kFiles); !files.ok()) {
+    return Complain(files, 1);
+  }
 
   const sigset_t signals = BlockSignals();
   QuietLibraries();

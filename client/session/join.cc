@@ -13,6 +13,7 @@
 #include "client/transport/hierarchical/auto.h"
 #include "client/transport/nccl/gpu.h"
 #include "client/transport/shm/shm.h"
+#include "proto/grpc_process.h"
 
 namespace lockstep {
 namespace {
@@ -48,10 +49,6 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
       spec.name, spec.transport));
 }
 
-// gRPC ends the process if it finds no file for its loop and its first
-// connection.
-constexpr int kFilesOfGrpc = 8;
-
 // Not 0, which says nothing of a life.
 uint64_t DrawLife() {
   std::random_device device;
@@ -63,7 +60,7 @@ uint64_t DrawLife() {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Join(
     const JoinOptions& options) {
-  if (absl::Status files = RequireOpenFiles(kFilesOfGrpc); !files.ok()) {
+  if (absl::Status files = RequireOpenFiles(proto::kFilesOfGrpc); !files.ok()) {
     return files;
   }
   const protocol::ProcessInfo process = session::ThisProcess();

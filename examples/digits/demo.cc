@@ -29,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/open_files.h"
 #include "base/user_file.h"
 #include "examples/digits/flags.h"
 #include "examples/digits/gpu_workers.h"
@@ -59,6 +60,8 @@ constexpr char kErrorPrefix[] = "gradient error: ";
 // In f64 only the order of sums differs, by some 1e-16 of each: this leaves
 // room for what hundreds of steps make of that.
 constexpr double kLargestDifference = 1e-9;
+// Beside one for the output of each worker.
+constexpr int kFilesOfLauncher = 16;
 // As good as for ever: a step takes milliseconds.
 constexpr int64_t kStepsOnHold = int64_t{1} << 40;
 
@@ -547,6 +550,11 @@ int Main(int argc, char** argv) {
                   "demo: --wire-dtype wants --device cpu and a mesh without "
                   "pipe\n");
     return 2;
+  }
+  if (absl::Status files = RequireOpenFiles(kFilesOfLauncher + flags.workers);
+      !files.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(files.message()));
+    return 1;
   }
   if (flags.hold) flags.steps = kStepsOnHold;
   if (flags.on_gpus()) {

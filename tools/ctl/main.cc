@@ -12,8 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "base/open_files.h"
 #include "base/secret_file.h"
 #include "plan/words/utf8.h"
+#include "proto/grpc_process.h"
 #include "tools/ctl/commands.h"
 #include "tools/ctl/plan_arguments.h"
 #include "tools/ctl/run_command.h"
@@ -114,10 +116,18 @@ void AddRun(CLI::App& app, Arguments& arguments) {
       ->expected(1, -1);
 }
 
-int Refuse(const absl::Status& status) {
+int Refuse(const absl::Status& status, int code = kUsage) {
   absl::FPrintF(stderr, "lockstepctl: %s\n",
                 lockstep::Printable(status.message()));
-  return kUsage;
+  return code;
+}
+
+// How many a command opens. A launcher has a few of its own, among them the
+// pipes to a child that starts, and one for the output of each worker.
+int FilesFor(const CLI::App& app, const Arguments& arguments) {
+  constexpr int kOfLauncher = 8;
+  if (!app.got_subcommand("run")) return lockstep::proto::kFilesOfGrpc;
+  return lockstep::proto::kFilesOfGrpc + kOfLauncher + arguments.run.workers;
 }
 
 // The token of --token, --token-file or LOCKSTEP_TOKEN; else the one that the
@@ -178,6 +188,10 @@ int main(int argc, char** argv) {
   }
 
   if (app.got_subcommand("plan")) return plan.Run();
+  if (absl::Status files = lockstep::RequireOpenFiles(FilesFor(app, arguments));
+      !files.ok()) {
+    return Refuse(files, app.got_subcommand("run") ? kUsage : 1);
+  }
   // A launcher without an address has a coordinator of its own.
   const bool runs = app.got_subcommand("run");
   if (arguments.common.address.empty() && !runs) {
