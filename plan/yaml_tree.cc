@@ -12,6 +12,7 @@ namespace lockstep::plan {
 namespace {
 
 constexpr size_t kTextBytesMax = 1 << 20;
+constexpr size_t kDepthMax = 64;  // the parser recurses
 
 // Lines count from 1; a mark of nowhere is the first line.
 int LineOf(const YAML::Mark& mark) { return std::max(mark.line, 0) + 1; }
@@ -33,11 +34,11 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnSequenceStart(const YAML::Mark& mark, const Tag&, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
-    open_.push_back({{.kind = YamlNode::Kind::kList, .line = LineOf(mark)}});
+    Begin(YamlNode::Kind::kList, mark);
   }
   void OnMapStart(const YAML::Mark& mark, const Tag&, YAML::anchor_t,
                   YAML::EmitterStyle::value) override {
-    open_.push_back({{.kind = YamlNode::Kind::kMap, .line = LineOf(mark)}});
+    Begin(YamlNode::Kind::kMap, mark);
   }
   void OnSequenceEnd() override { Close(); }
   void OnMapEnd() override { Close(); }
@@ -55,6 +56,14 @@ class TreeBuilder : public YAML::EventHandler {
     YamlNode key;
     bool has_key = false;
   };
+
+  void Begin(YamlNode::Kind kind, const YAML::Mark& mark) {
+    if (open_.size() == kDepthMax) {
+      throw YAML::ParserException(
+          mark, absl::StrCat("it is nested deeper than ", kDepthMax));
+    }
+    open_.push_back({{.kind = kind, .line = LineOf(mark)}});
+  }
 
   void Close() {
     YamlNode node = std::move(open_.back().node);

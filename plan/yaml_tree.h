@@ -31,7 +31,8 @@ struct YamlError {
 };
 
 // The only document in the text. An error for anything else: no YAML, several
-// documents, aliases, more than 1 MiB. Throws nothing.
+// documents, aliases, more than 1 MiB, lists and maps nested deeper than 64.
+// Throws nothing.
 std::variant<YamlNode, YamlError> ParseYaml(absl::string_view text);
 
 }  // namespace lockstep::plan

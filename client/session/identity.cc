@@ -13,6 +13,7 @@
 #include "base/process.h"
 #include "base/user_file.h"
 #include "plan/spec_text.h"
+#include "plan/words/token_text.h"
 
 namespace lockstep::session {
 namespace {
@@ -106,7 +107,12 @@ absl::StatusOr<JoinOptions> Complete(JoinOptions options,
   options.worker =
       FirstOf(FirstOf(options.worker, environment("LOCKSTEP_WORKER_NAME")),
               absl::StrCat(process.host, "-", process.pid));
+  const char* const source =
+      options.token.empty() ? "LOCKSTEP_TOKEN" : "JoinOptions::token";
   options.token = FirstOf(options.token, environment("LOCKSTEP_TOKEN"));
+  if (absl::Status fit = CheckToken(options.token, source); !fit.ok()) {
+    return fit;
+  }
   options.host_address = FirstOf(
       FirstOf(options.host_address, environment("LOCKSTEP_HOST_ADDRESS")),
       "127.0.0.1");

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/secret_file.h"
+#include "plan/words/token_text.h"
 
 namespace lockstep::rpc {
 namespace {
@@ -23,14 +24,21 @@ absl::Status Denied(absl::string_view token) {
                     : "the token is not one of this coordinator's");
 }
 
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  absl::StatusOr<std::string> token = ReadSecretFile(path);
+  if (!token.ok()) return token;
+  if (absl::Status fit = CheckToken(*token, path); !fit.ok()) return fit;
+  return token;
+}
+
 }  // namespace
 
 absl::StatusOr<TokenGate> TokenGate::FromFiles(const std::string& operator_path,
                                                const std::string& worker_path) {
-  absl::StatusOr<std::string> own = ReadSecretFile(operator_path);
+  absl::StatusOr<std::string> own = ReadToken(operator_path);
   if (!own.ok()) return own.status();
   if (worker_path.empty()) return TokenGate(*std::move(own));
-  absl::StatusOr<std::string> workers = ReadSecretFile(worker_path);
+  absl::StatusOr<std::string> workers = ReadToken(worker_path);
   if (!workers.ok()) return workers.status();
   if (*own == *workers) {
     return absl::InvalidArgumentError(absl::StrCat(

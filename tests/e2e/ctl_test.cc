@@ -193,6 +193,36 @@ TEST_F(CtlTest, TheLauncherRefusesASpecInOneLine) {
   EXPECT_EQ(Ctl({"describe"}).code, 1) << "there is no job";
 }
 
+// The coordinator knows the spec: nobody has to say it again.
+TEST_F(CtlTest, TheLauncherTakesTheSpecOfTheJobThatExists) {
+  const std::string worker = launch::OwnFolder() + "/trouble_worker";
+  cluster_.WriteFile("neg.yaml",
+                     "name: neg\nmesh: data=2\nlimits: {max_restarts: 3}\n");
+  EXPECT_EQ(Ctl({"create", "-f", cluster_.File("neg.yaml")}).code, 0);
+  const Outcome other = Ctl({"run", "-n", "3", "--job", "neg", "--", worker});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.output, HasSubstr("mesh data=2 of job neg"));
+  EXPECT_EQ(std::count(other.output.begin(), other.output.end(), '\n'), 1)
+      << other.output;
+  const Outcome run =
+      Ctl({"run", "-n", "2", "--job", "neg", "--", worker, "3"});
+  EXPECT_EQ(run.code, 0) << run.output;
+  const Json job = Json::parse(Ctl({"describe", "neg", "--json"}).output);
+  EXPECT_EQ(job["state"], "completed");
+  EXPECT_EQ(Ctl({"run", "-n", "2", "--job", "neg", "--", worker, "3"}).code, 0)
+      << "the job is over and gives its name away";
+}
+
+TEST_F(CtlTest, TextThatIsNotUtf8IsRefusedOrReplaced) {
+  const Outcome token = Ctl({"--token", "a\xff", "jobs"});
+  EXPECT_EQ(token.code, 2);
+  EXPECT_EQ(token.output,
+            "lockstepctl: --token: the token holds bytes that are not UTF-8\n");
+  const Outcome reason = Ctl({"stop", "none", "--reason", "a\xff"});
+  EXPECT_EQ(reason.code, 1);
+  EXPECT_EQ(reason.output, "lockstepctl: there is no job none here\n");
+}
+
 // Life 0 of worker-1 dies at step 3; the next lives train to their end.
 std::vector<std::string> DiesOnce() {
   const std::string worker = launch::OwnFolder() + "/trouble_worker";

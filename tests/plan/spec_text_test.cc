@@ -127,6 +127,8 @@ std::vector<BadText> BadTexts() {
       {"- a\n- b\n", 1, "", "map"},
       {"just words\n", 1, "", "map"},
       {good + "---\nname: y\n", 3, "", "goes on"},
+      {"\n" + std::string(10'000, '['), 2, "", "nested deeper than 64"},
+      {"name: {a: " + std::string(10'000, '{'), 1, "", "nested deeper than 64"},
       {",name: x\n", 1, "", "goes on"},  // yaml-cpp's LoadAll never returns
       {"? [a]\n: b\n", 1, "", "key"},
       // Keys.

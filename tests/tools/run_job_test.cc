@@ -132,5 +132,52 @@ TEST(RunJobTest, AllowsTheJobTheRestartsOfTheLauncher) {
       AllOf(HasSubstr("--restarts 6"), HasSubstr("is 5")));
 }
 
+// --- A job that exists ------------------------------------------------------
+
+JobSpec Existing(const std::string& mesh) {
+  JobSpec spec{.name = "trainer", .mesh = ParseMesh(mesh).value()};
+  spec.sync = SyncMode::kNegotiated;
+  return spec;
+}
+
+TEST(RunJobTest, WithoutAFileTakesTheSpecOfTheJobThatExists) {
+  const RunRequest request = FourOf("./trainer");
+  JobSpec existing = Existing("data=2,pipe=2");
+  existing.workers = {"a", "b", "c", "d"};
+  const auto job =
+      JoinExisting(request, existing, DecideJob(request, "").value());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec, existing);
+  EXPECT_THAT(job->workers, ElementsAre("a", "b", "c", "d"));
+  EXPECT_TRUE(job->differs_from_file);
+}
+
+TEST(RunJobTest, WorkersAndRestartsMustFitTheJobThatExists) {
+  RunRequest request = FourOf("./trainer");
+  const RunJob decided = DecideJob(request, "").value();
+  EXPECT_THAT(
+      std::string(JoinExisting(request, Existing("data=3"), decided)
+                      .status()
+                      .message()),
+      AllOf(HasSubstr("-n 4"), HasSubstr("data=3"), HasSubstr("trainer")));
+  request.restarts = 2;
+  EXPECT_THAT(std::string(JoinExisting(request, Existing("data=4"), decided)
+                              .status()
+                              .message()),
+              AllOf(HasSubstr("--restarts 2"), HasSubstr("max_restarts")));
+}
+
+TEST(RunJobTest, AFileMustBeTheSpecOfTheJobThatExists) {
+  const RunRequest request = FourWithSpec();
+  const RunJob decided = DecideJob(request, kSpec).value();
+  EXPECT_TRUE(JoinExisting(request, decided.spec, decided).ok());
+  JobSpec other = decided.spec;
+  other.seed = 8;
+  const auto refused = JoinExisting(request, other, decided);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(HasSubstr("seed: 8 in the job, 7 in job.yaml")));
+}
+
 }  // namespace
 }  // namespace lockstep::ctl

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "base/open_files.h"
 #include "base/secret_file.h"
+#include "plan/words/token_text.h"
 #include "plan/words/utf8.h"
 #include "proto/grpc_process.h"
 #include "tools/ctl/commands.h"
@@ -133,12 +134,23 @@ int FilesFor(const CLI::App& app, const Arguments& arguments) {
 // The token of --token, --token-file or LOCKSTEP_TOKEN; else the one that the
 // launcher of a private coordinator at the address has left for its user.
 absl::StatusOr<std::string> TokenFor(const Arguments& arguments) {
-  if (!arguments.common.token.empty()) return arguments.common.token;
+  const auto checked = [](absl::StatusOr<std::string> token,
+                          const std::string& source) {
+    if (!token.ok()) return token;
+    absl::Status fit = lockstep::CheckToken(*token, source);
+    return fit.ok() ? token : absl::StatusOr<std::string>(fit);
+  };
+  if (!arguments.common.token.empty()) {
+    return checked(arguments.common.token, "--token");
+  }
   if (!arguments.token_file.empty()) {
-    return lockstep::ReadSecretFile(arguments.token_file);
+    return checked(lockstep::ReadSecretFile(arguments.token_file),
+                   arguments.token_file);
   }
   const char* variable = std::getenv("LOCKSTEP_TOKEN");
-  if (variable != nullptr && *variable != '\0') return std::string(variable);
+  if (variable != nullptr && *variable != '\0') {
+    return checked(std::string(variable), "LOCKSTEP_TOKEN");
+  }
   return lockstep::launch::FindOperatorToken(arguments.common.address);
 }
 

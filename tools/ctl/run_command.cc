@@ -1,9 +1,11 @@
 #include "tools/ctl/run_command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -12,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/file_descriptor.h"
 #include "base/process.h"
 #include "base/user_file.h"
 #include "plan/spec_text.h"
@@ -28,22 +31,22 @@
 namespace lockstep::ctl {
 namespace {
 
+RunRequest RequestOf(const RunOptions& options) {
+  return {.workers = options.workers,
+          .nodes = options.nodes,
+          .node_rank = options.node_rank,
+          .restarts = options.restarts,
+          .has_address = !options.address.empty(),
+          .job = options.job,
+          .program = options.program[0],
+          .spec_file = options.spec_file};
+}
+
 absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
-  std::string spec_text;
-  if (!options.spec_file.empty()) {
-    auto read = ReadUserFile(options.spec_file, kHandwrittenBytesMax);
-    if (!read.ok()) return read.status();
-    spec_text = *std::move(read);
-  }
-  return DecideJob({.workers = options.workers,
-                    .nodes = options.nodes,
-                    .node_rank = options.node_rank,
-                    .restarts = options.restarts,
-                    .has_address = !options.address.empty(),
-                    .job = options.job,
-                    .program = options.program[0],
-                    .spec_file = options.spec_file},
-                   spec_text);
+  if (options.spec_file.empty()) return DecideJob(RequestOf(options), "");
+  const auto spec_text = ReadUserFile(options.spec_file, kHandwrittenBytesMax);
+  if (!spec_text.ok()) return spec_text.status();
+  return DecideJob(RequestOf(options), *spec_text);
 }
 
 // A pipe, such as the shell's <(make-spec), or the standard input.
@@ -54,6 +57,11 @@ bool IsReadOnce(const std::string& file) {
 
 void Complain(const absl::Status& status) {
   absl::FPrintF(stderr, "lockstepctl: %s\n", Printable(status.message()));
+}
+
+bool IsOver(const JobView& view) {
+  return view.state == JobState::kCompleted ||
+         view.state == JobState::kFailed || view.state == JobState::kStopped;
 }
 
 // Tells the coordinator of each end: proof, since we waited for the process.
@@ -89,15 +97,10 @@ class Witness {
   std::string WhyOver() {
     const absl::StatusOr<JobView> view = AdminClient(admin_).DescribeJob(job_);
     if (!view.ok()) return "";
-    switch (view->state) {
-      case JobState::kCompleted:
-      case JobState::kFailed:
-      case JobState::kStopped:
-        return absl::StrCat("it is ", std::string(Name(view->state)),
-                            view->cause.message.empty() ? "" : ": ",
-                            view->cause.message);
-      default: return "";
-    }
+    if (!IsOver(*view)) return "";
+    return absl::StrCat("it is ", std::string(Name(view->state)),
+                        view->cause.message.empty() ? "" : ": ",
+                        view->cause.message);
   }
 
  private:
@@ -105,19 +108,58 @@ class Witness {
   const AdminClientOptions admin_;
 };
 
-// A job of this name that is over gives it away. In a process of its own:
-// gRPC's threads do not survive the forks that come. Whatever else is wrong
-// with the coordinator, the workers say.
-void FreeName(const std::string& address, const JobName& job,
-              const std::string& token) {
+bool WriteAll(int pipe, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(pipe, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    text.remove_prefix(std::max<ssize_t>(written, 0));
+  }
+  return true;
+}
+
+// Everything up to the end of the pipe.
+std::string ReadToEnd(int pipe) {
+  std::string text;
+  char chunk[4096];
+  ssize_t got = 0;
+  while ((got = read(pipe, chunk, sizeof chunk)) != 0) {
+    if (got > 0) text.append(chunk, got);
+    if (got < 0 && errno != EINTR) break;
+  }
+  return text;
+}
+
+// The spec of the job of this name, if there is one that is not over; one that
+// is over gives its name away. Nothing if the coordinator does not tell: the
+// workers' token does not open a job's description. Whatever is wrong, the
+// workers say.
+std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
+                                 const std::string& token) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  const FileDescriptor from(ends[0]);
+  FileDescriptor into(ends[1]);
+  // In a process of its own: gRPC's threads do not survive the forks that come.
   const pid_t child = fork();
   if (child == 0) {
     AdminClient admin({.addresses = address, .token = token});
-    admin.DeleteJob(job, /*keep=*/true).IgnoreError();
-    _exit(0);
+    const absl::StatusOr<JobView> view = admin.DescribeJob(job);
+    if (view.ok() && IsOver(*view)) {
+      admin.DeleteJob(job, /*keep=*/true).IgnoreError();
+    }
+    const bool told = !view.ok() || IsOver(*view) ||
+                      WriteAll(into.get(), plan::ToYaml(view->spec));
+    _exit(told ? 0 : 1);
   }
-  while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  into = FileDescriptor();
+  const std::string text = ReadToEnd(from.get());
+  int status = -1;
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  if (status != 0) return std::nullopt;
+  absl::StatusOr<JobSpec> spec = plan::ParseJobSpec(text, job.value);
+  if (!spec.ok()) return std::nullopt;
+  return *std::move(spec);
 }
 
 // The workers of this host, through their restarts.
@@ -182,7 +224,6 @@ class Launch {
       place_.token = daemon_->worker_token;
       return absl::OkStatus();
     }
-    FreeName(place_.address, {place_.job}, options_.token);
     if (options_.nodes == 1 || !options_.host_address.empty()) {
       place_.host_address = options_.host_address;
       return absl::OkStatus();
@@ -256,7 +297,12 @@ class Launch {
 }  // namespace
 
 int Run(const RunOptions& options) {
-  const absl::StatusOr<RunJob> job = ReadJob(options);
+  absl::StatusOr<RunJob> job = ReadJob(options);
+  if (job.ok() && !options.address.empty()) {
+    const auto existing =
+        AskForJob(options.address, {job->spec.name}, options.token);
+    if (existing) job = JoinExisting(RequestOf(options), *existing, *job);
+  }
   if (!job.ok()) return Complain(job.status()), 2;
   return Launch(options, *job).Run();
 }

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "lockstep/mesh.h"
 #include "plan/spec_text.h"
 
@@ -109,6 +110,36 @@ absl::StatusOr<RunJob> DecideJob(const RunRequest& request,
   job.spec = *std::move(spec);
   if (absl::Status may = AllowRestarts(request, &job); !may.ok()) return may;
   return job;
+}
+
+absl::StatusOr<RunJob> JoinExisting(const RunRequest& request,
+                                    const JobSpec& existing,
+                                    const RunJob& job) {
+  if (!request.spec_file.empty()) {
+    std::vector<std::string> fields;
+    for (const SpecDifference& field : Differences(existing, job.spec)) {
+      fields.push_back(absl::StrFormat("%s: %s in the job, %s in %s",
+                                       field.field, field.a, field.b,
+                                       request.spec_file));
+    }
+    if (fields.empty()) return job;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("job %s exists with another spec: %s", existing.name,
+                        absl::StrJoin(fields, "; ")));
+  }
+  RunRequest as_created = request;
+  as_created.spec_file = absl::StrCat("job ", existing.name, ", which exists,");
+  absl::Status fits = CheckWorldSize(as_created, existing);
+  if (!fits.ok()) return fits;
+  if (existing.limits.max_restarts < request.restarts) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--restarts %d, but limits.max_restarts of %s is %d: the coordinator "
+        "would fail the job before",
+        request.restarts, as_created.spec_file, existing.limits.max_restarts));
+  }
+  return RunJob{.spec = existing,
+                .workers = WorkerNames(request, existing),
+                .differs_from_file = true};
 }
 
 }  // namespace lockstep::ctl

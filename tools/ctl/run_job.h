@@ -7,7 +7,10 @@
 //                     -n 4 --nodes 2 --node-rank 1 has worker-4 .. worker-7
 //   --restarts        the job may form again as often (limits.max_restarts)
 //
-// Pure: the caller reads the file.
+//   an existing job   its spec, which the coordinator has: that of -f must be
+//                     the same
+//
+// Pure: the caller reads the file and asks the coordinator.
 
 #ifndef LOCKSTEP_TOOLS_CTL_RUN_JOB_H_
 #define LOCKSTEP_TOOLS_CTL_RUN_JOB_H_
@@ -44,6 +47,13 @@ struct RunJob {
 // would wait for others until its join deadline.
 absl::StatusOr<RunJob> DecideJob(const RunRequest& request,
                                  const std::string& spec_text);
+
+// The job when the coordinator has one of this name already, which is not over,
+// with the spec `existing`: without a file the workers bring that spec, and not
+// one that each of them would be refused for. InvalidArgument, in one sentence,
+// if the file has another spec, or if workers or restarts do not fit the job.
+absl::StatusOr<RunJob> JoinExisting(const RunRequest& request,
+                                    const JobSpec& existing, const RunJob& job);
 
 }  // namespace lockstep::ctl
 

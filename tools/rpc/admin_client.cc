@@ -131,7 +131,7 @@ absl::Status AdminClient::CommandJob(const JobName& job, JobCommand command,
                                      const std::string& reason) {
   auto request = About<v1::CommandJobRequest>(job, options_.token);
   request.set_command(proto::ToProto(command));
-  request.set_reason(reason);
+  request.set_reason(ToUtf8(reason));
   v1::CommandJobResponse response;
   return stubs_->Try(options_, [&](auto& stub, auto& context) {
     return stub.CommandJob(&context, request, &response);
@@ -141,7 +141,7 @@ absl::Status AdminClient::CommandJob(const JobName& job, JobCommand command,
 absl::Status AdminClient::StopJob(const JobName& job,
                                   const std::string& reason) {
   auto request = About<v1::StopJobRequest>(job, options_.token);
-  request.set_reason(reason);
+  request.set_reason(ToUtf8(reason));
   v1::StopJobResponse response;
   return stubs_->Try(options_, [&](auto& stub, auto& context) {
     return stub.StopJob(&context, request, &response);

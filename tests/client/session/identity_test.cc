@@ -108,6 +108,13 @@ TEST(IdentityTest, SaysWhichVariableIsWrong) {
       {{{"LOCKSTEP_SPEC", "/does/not/exist"}}, {}, "/does/not/exist"},
       {{{"LOCKSTEP_JOB", "letters"}}, {.spec = digits}, "letters"},
       {{}, {.spec = JobSpec{.name = "digits", .mesh = {{{"", 2}}}}}, "mesh"},
+      {{{"LOCKSTEP_JOB", "x"}, {"LOCKSTEP_TOKEN", "a\xff"}},
+       {},
+       "LOCKSTEP_TOKEN: the token holds bytes that are not UTF-8"},
+      {{{"LOCKSTEP_JOB", "x"}},
+       {.token = "a\xff"},
+       "JoinOptions::token: the token holds bytes that are not UTF-8"},
+      {{{"LOCKSTEP_SPEC", "/tmp"}}, {}, "LOCKSTEP_SPEC: /tmp is a directory"},
   };
   for (const Wrong& wrong : cases) {
     const absl::Status status =

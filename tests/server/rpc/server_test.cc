@@ -281,6 +281,18 @@ TEST_F(TokenFileTest, TheFirstLineOfAFileIsTheToken) {
             StatusCode::kNotFound);
 }
 
+TEST_F(TokenFileTest, ATokenThatNoMessageCanCarryIsRefused) {
+  const std::string own = Put("operator", "o\n");
+  const std::string bad = Put("bad", "\xff\n");
+  for (const absl::Status& status : {TokenGate::FromFiles(bad, "").status(),
+                                     TokenGate::FromFiles(own, bad).status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                testing::AllOf(HasSubstr(bad), HasSubstr("UTF-8")));
+  }
+  EXPECT_TRUE(TokenGate::FromFiles(Put("word", "gr\u00fc\u00df\n"), "").ok());
+}
+
 TEST_F(TokenFileTest, WorkersHaveATokenOfTheirOwn) {
   const std::string own = Put("operator", "o\n");
   const auto gate = TokenGate::FromFiles(own, Put("worker", "w\n"));
