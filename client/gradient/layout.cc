@@ -113,7 +113,7 @@ bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
       executor::BeforeInOtherLanes(lane, transfer);
   if (plan::GathersParameters(plan_, transfer)) {
     if (!before.empty()) return false;  // it begins the step
-    gathers_.push_back({b, transfer.communicator, slice});
+    gathers_.push_back({b, transfer.communicator, &transfer, slice});
     return true;
   }
   const TransferKind first = bucket.leaves > 0 ? TransferKind::kAllToAll
@@ -124,6 +124,7 @@ bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
     if (!HasSlices(bucket) || items_.empty() || items_.back().bucket != b) {
       return false;
     }
+    items_.back().transfers.push_back(Planned(items_.back(), transfer));
     items_.back().before.insert(items_.back().before.end(), before.begin(),
                                 before.end());
     return true;
@@ -134,6 +135,11 @@ bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
   item.communicator = transfer.communicator;
   item.before = before;
   item.slice = slice;
+  if (transfer.kind == TransferKind::kAllToAll) {
+    item.exchange = Planned(item, transfer);
+  } else {
+    item.transfers.push_back(Planned(item, transfer));
+  }
   item.owns_slice = CountsWholeSlice(plan_, b, rank);
   if (bucket.leaves == 0) {
     item.owned = Ranges(OwnedRanges(plan_, b, rank));
@@ -154,6 +160,27 @@ plan::Slice Layout::SliceOn(int b, int rank) const {
   const auto at = std::find(members.begin(), members.end(), rank);
   return plan::SliceOf(bucket, static_cast<int>(members.size()),
                        static_cast<int>(at - members.begin()));
+}
+
+executor::PlannedTransfer Layout::Planned(
+    const Item& item, const plan::Transfer& transfer) const {
+  using plan::TransferKind;
+  if (transfer.kind == TransferKind::kAllToAll) {
+    const LeafSums& sums = store_.sums(item.bucket);
+    return {&transfer, {sums.sum(), sums.slices()}};
+  }
+  const auto& [wire, dtype] = store_.OnWire(item.bucket);
+  std::byte* const mine = wire + item.slice.offset * SizeOf(dtype);
+  std::byte* const flags =
+      wire + bucket(item.bucket).flags_offset * SizeOf(dtype);
+  switch (transfer.kind) {
+    case TransferKind::kReduceScatter: return {&transfer, {wire, mine}};
+    case TransferKind::kAllGather: return {&transfer, {mine, wire}};
+    default:
+      return HasSlices(bucket(item.bucket))
+                 ? executor::PlannedTransfer{&transfer, {flags, flags}}
+                 : executor::PlannedTransfer{&transfer, {wire, wire}};
+  }
 }
 
 std::vector<int> Layout::PendingByItem() const {

@@ -16,11 +16,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "client/executor/enqueue.h"
 #include "client/gradient/bucket_store.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
@@ -40,6 +42,10 @@ class Layout {
   struct Item {
     int bucket = -1;
     int communicator = -1;
+    // The plan's: what brings the gradients, as one operation, and before it,
+    // of a bucket with leaves, the exchange of its sums.
+    std::vector<executor::PlannedTransfer> transfers;
+    std::optional<executor::PlannedTransfer> exchange;
     plan::Slice slice;  // of the bucket, whose sum this rank gets
     std::vector<kernels::ElementRange> owned;  // counted here in the norm
     bool owns_slice = false;           // all that this rank folds, or has
@@ -52,7 +58,8 @@ class Layout {
   struct Gather {
     int bucket = -1;
     int communicator = -1;
-    plan::Slice slice;  // that this rank gives
+    const plan::Transfer* transfer = nullptr;  // the plan's
+    plan::Slice slice;                         // that this rank gives
   };
 
   // `names` are the rank's parameters in registration order; the layout speaks
@@ -117,6 +124,9 @@ class Layout {
   // False for a transfer that is no part of a reduction.
   bool LayOut(int lane, const plan::Transfer& transfer, int rank);
   plan::Slice SliceOn(int bucket, int rank) const;
+  // Where an item's transfer reads and writes: in place, but for the exchange.
+  executor::PlannedTransfer Planned(const Item& item,
+                                    const plan::Transfer& transfer) const;
 
   const plan::Plan plan_;
   std::vector<int> parameters_;  // the rank's own, in the plan

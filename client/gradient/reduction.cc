@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "client/executor/enqueue.h"
 #include "client/transport/checked_all_reduce.h"
 
 namespace lockstep::gradient {
@@ -70,12 +71,33 @@ absl::Status Reduction::Enqueue(const Layout& layout, const Layout::Item& item,
   Communicator& communicator = *communicators_[item.communicator];
   const plan::Bucket& bucket = layout.bucket(item.bucket);
   std::byte* const wire = layout.store().OnWire(item.bucket).data;
-  if (bucket.leaves > 0 && !layout.store().Exchanges(item.bucket)) {
+  if (item.exchange.has_value() && !layout.store().Exchanges(item.bucket)) {
     return EnqueueSumInPairs(communicator, bucket, wire, std::move(checks),
                              stream);
   }
-  return EnqueueReduction(communicator, bucket, item.slice, wire,
-                          std::move(checks), stream);
+  if (!checks.empty()) {
+    const plan::Transfer& planned = *item.transfers[0].transfer;
+    return transport::CheckedAllReduce(communicator, wire, CountOf(planned),
+                                       planned.dtype, planned.op,
+                                       std::move(checks), stream);
+  }
+  return executor::EnqueueTogether(item.transfers, communicator, stream);
+}
+
+absl::Status Reduction::EnqueueSumInPairs(Communicator& communicator,
+                                          const plan::Bucket& bucket,
+                                          std::byte* sums, Checks checks,
+                                          Stream& stream) {
+  const bool mean = bucket.op == ReduceOp::kMean;
+  const double factor = mean ? 1.0 / bucket.leaves : 1.0;
+  const DType dtype = SumTypeOf(bucket);
+  if (checks.empty()) {
+    return communicator.AllReducePairs(sums, sums, bucket.total, dtype, factor,
+                                       stream);
+  }
+  return transport::CheckedAllReducePairs(communicator, sums, bucket.total,
+                                          dtype, factor, std::move(checks),
+                                          stream);
 }
 
 void Reduction::LaunchExchange(Layout& layout, const Layout::Item& item,
@@ -84,10 +106,8 @@ void Reduction::LaunchExchange(Layout& layout, const Layout::Item& item,
   queue_->Launch(
       {.after = std::move(after),
        .communicate =
-           [&layout, &item, &communicator](Stream& stream) {
-             const LeafSums& sums = layout.store().sums(item.bucket);
-             return EnqueueExchange(communicator, layout.bucket(item.bucket),
-                                    sums.sum(), sums.slices(), stream);
+           [&item, &communicator](Stream& stream) {
+             return executor::Enqueue(*item.exchange, communicator, stream);
            },
        .then =
            [this, &layout, &item, &communicator](Site& site,
@@ -141,10 +161,12 @@ void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
              return site.status();
            },
        .communicate =
-           [&communicator, &bucket, wire, dtype, by_sum](Stream& stream) {
-             return communicator.AllReduce(wire, wire, bucket.total, dtype,
-                                           by_sum ? ReduceOp::kSum : bucket.op,
-                                           stream);
+           [&communicator, &it, wire, dtype, by_sum](Stream& stream) {
+             plan::Transfer reduction = *it.transfers[0].transfer;
+             reduction.dtype = dtype;
+             if (by_sum) reduction.op = ReduceOp::kSum;
+             return executor::Enqueue({&reduction, {wire, wire}}, communicator,
+                                      stream);
            },
        .then =
            [=, this, &layout, &it, &bucket](Site& site,
@@ -172,7 +194,7 @@ bool Reduction::IsChecked(Layout& layout, const Layout::Item& item) {
          transport::CanCheck(*communicators_[item.communicator]);
 }
 
-Checks Reduction::ChecksOf(const Layout::Item& item) {
+Reduction::Checks Reduction::ChecksOf(const Layout::Item& item) {
   Checks checks;
   const auto add = [&checks](const auto& ranges, kernels::FiniteCheck* total) {
     for (const kernels::ElementRange& range : ranges) {
@@ -218,8 +240,11 @@ void Reduction::LaunchGather(const Layout& layout, const Layout::Gather& gather,
       {.after = std::move(after),
        .communicate =
            [&layout, &gather, &communicator, parameters](Stream& stream) {
-             return EnqueueGather(communicator, layout.bucket(gather.bucket),
-                                  gather.slice, parameters, stream);
+             const std::byte* const mine =
+                 parameters + gather.slice.offset *
+                                  SizeOf(layout.bucket(gather.bucket).dtype);
+             return executor::Enqueue({gather.transfer, {mine, parameters}},
+                                      communicator, stream);
            },
        .then =
            [this, &gather, &communicator, arrived = std::move(arrived)](

@@ -35,11 +35,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/gradient/ballot.h"
-#include "client/gradient/bucket_transfer.h"
 #include "client/gradient/captured.h"
 #include "client/gradient/layout.h"
 #include "client/gradient/leaf_norms.h"
 #include "client/gradient/pending.h"
+#include "client/transport/call.h"
 #include "client/transport/compute.h"
 #include "lockstep/communicator.h"
 
@@ -150,9 +150,18 @@ class Reduction {
   StepMemory& moved() { return memory_.as<StepMemory>()[0]; }
   StepMemory& fetched() { return staging_.as<StepMemory>()[0]; }
 
-  // What brings a bucket's reduced gradients to this rank, with these checks.
+  using Checks = std::vector<transport::CheckedPart>;
+
+  // What brings a bucket's reduced gradients to this rank, with these checks:
+  // what this rank counts of it in the norm (checked_all_reduce.h).
   absl::Status Enqueue(const Layout& layout, const Layout::Item& item,
                        Checks checks, Stream& stream);
+  // Instead, of a bucket with leaves, where the communicator sums in pairs: a
+  // mean is over leaves.
+  static absl::Status EnqueueSumInPairs(Communicator& communicator,
+                                        const plan::Bucket& bucket,
+                                        std::byte* sums, Checks checks,
+                                        Stream& stream);
   // Of a bucket with leaves: its gradients are summed, in slices of ranks.
   void LaunchExchange(Layout& layout, const Layout::Item& item,
                       std::vector<Event> after);

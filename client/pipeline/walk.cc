@@ -117,15 +117,12 @@ absl::Status Walk::LaunchUnit(const std::vector<TransferRef>& unit) {
     if (At(ref).after_task >= 0) stream.WaitFor(computed_[At(ref).after_task]);
   }
   Communicator& communicator = *ground_.communicators[At(unit[0]).communicator];
-  const auto enqueue = [&] {
-    for (const TransferRef& ref : unit) {
-      absl::Status s = Enqueue(At(ref), ref.index, stream);
-      if (!s.ok()) return s;
-    }
-    return absl::OkStatus();
-  };
-  absl::Status launched =
-      unit.size() == 1 ? enqueue() : communicator.Group(enqueue);
+  std::vector<executor::PlannedTransfer> planned;
+  for (const TransferRef& ref : unit) {
+    planned.push_back({&At(ref), OperandsOf(At(ref), ref.index)});
+  }
+  const absl::Status launched =
+      executor::EnqueueTogether(planned, communicator, stream);
   if (!launched.ok()) {
     failed_communicator_ = At(unit[0]).communicator;
     return launched;
@@ -138,27 +135,14 @@ absl::Status Walk::LaunchUnit(const std::vector<TransferRef>& unit) {
   return absl::OkStatus();
 }
 
-absl::Status Walk::Enqueue(const Transfer& transfer, int index,
-                           Stream& stream) {
-  Communicator& communicator = *ground_.communicators[transfer.communicator];
-  const size_t count = static_cast<size_t>(CountOf(transfer));
-  switch (transfer.kind) {
-    case TransferKind::kSend:
-      return communicator.Send(ground_.buffers.At(transfer).data, count,
-                               transfer.dtype, transfer.peer, stream);
-    case TransferKind::kRecv:
-      return communicator.Recv(ground_.buffers.At(transfer).data, count,
-                               transfer.dtype, transfer.peer, stream);
-    case TransferKind::kAllReduce: {
-      // Of the parameters that are shared, in their order.
-      void* const gradient = step_.shared[index].data;
-      return communicator.AllReduce(gradient, gradient, count, transfer.dtype,
-                                    transfer.op, stream);
-    }
-    default: break;
+// The collectives of a pipeline lane are the sums of shared parameters'
+// gradients, in their order.
+executor::Operands Walk::OperandsOf(const Transfer& transfer, int index) const {
+  if (IsPointToPoint(transfer.kind)) {
+    void* const data = ground_.buffers.At(transfer).data;
+    return {data, data};
   }
-  return absl::UnimplementedError(
-      absl::StrFormat("a pipeline's lane has a %s", Name(transfer.kind)));
+  return {step_.shared[index].data, step_.shared[index].data};
 }
 
 absl::Status Walk::Await(const TransferRef& ref) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/executor/enqueue.h"
 #include "client/executor/launched_transfers.h"
 #include "client/pipeline/buffers.h"
 #include "client/pipeline/executor.h"
@@ -61,8 +62,8 @@ class Walk {
   // `tasks_done`.
   absl::Status LaunchReady(int tasks_done);
   absl::Status LaunchUnit(const std::vector<plan::TransferRef>& unit);
-  absl::Status Enqueue(const plan::Transfer& transfer, int index,
-                       Stream& stream);
+  executor::Operands OperandsOf(const plan::Transfer& transfer,
+                                int index) const;
   // The transfer and those that progress together with it.
   std::vector<plan::TransferRef> UnitAt(size_t place) const;
   // Lets what comes next, on the stages' stream or on the host, come behind the

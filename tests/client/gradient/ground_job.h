@@ -36,6 +36,11 @@ class GroundJob {
     int leaves = 0;
     Uneven uneven = Uneven::kStop;
     Decorate decorate = {};
+    // Puts something before each communicator of a rank; such ones are not told
+    // of memory that they will move.
+    std::function<std::unique_ptr<Communicator>(
+        int rank, const std::string& name, std::unique_ptr<Communicator>)>
+        wrap = {};
     // Told of what went wrong on a rank; on its own thread of the library.
     std::function<void(int rank, const absl::Status&)> on_failure = {};
   };
@@ -171,8 +176,13 @@ class GroundJob {
     for (const Parameter& parameter : options.parameters) {
       engine.names.push_back(parameter.name);
     }
-    for (auto& members : all) {
-      engine.communicators.push_back(std::move(members[rank]));
+    if (options.wrap) engine.enlist = nullptr;
+    for (size_t c = 0; c < all.size(); ++c) {
+      std::unique_ptr<Communicator> communicator = std::move(all[c][rank]);
+      engine.communicators.push_back(
+          options.wrap ? options.wrap(rank, plan_.communicators[c].name,
+                                      std::move(communicator))
+                       : std::move(communicator));
     }
     auto created = Engine::Create(std::move(engine));
     EXPECT_TRUE(created.ok()) << created.status();

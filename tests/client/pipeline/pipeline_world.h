@@ -47,6 +47,10 @@ class PipelineWorld {
     bool shared = false;         // the first and the last stage have one weight
     double late = 0;             // the share of transfers that come late
     Network* network = nullptr;  // none: inproc
+    // Puts something before each communicator of a rank.
+    std::function<std::unique_ptr<Communicator>(
+        int rank, const std::string& name, std::unique_ptr<Communicator>)>
+        wrap = {};
     // A rank's gradients of a stage are submitted: wait for them.
     std::function<absl::Status(int rank, int stage)> await_gradients =
         [](int, int) { return absl::OkStatus(); };
@@ -187,8 +191,12 @@ class PipelineWorld {
                        : ConnectIn(group);
     const size_t c = &group - plan_->communicators.data();
     for (int i = 0; i < size; ++i) {
+      std::unique_ptr<Communicator> member = std::move(members[i]);
+      if (options_.wrap) {
+        member = options_.wrap(group.ranks[i], group.name, std::move(member));
+      }
       communicators_[group.ranks[i]][c] = std::make_unique<FaultyCommunicator>(
-          std::move(members[i]),
+          std::move(member),
           Faults{.seed = c * 100 + i, .late = options_.late});
     }
   }

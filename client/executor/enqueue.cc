@@ -1,0 +1,49 @@
+#include "client/executor/enqueue.h"
+
+#include "absl/strings/str_format.h"
+
+namespace lockstep::executor {
+
+using plan::Transfer;
+using plan::TransferKind;
+
+absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
+                     Stream& stream) {
+  const Transfer& t = *planned.transfer;
+  const auto& [in, out] = planned.operands;
+  const size_t count = static_cast<size_t>(CountOf(t));
+  const size_t share = count / static_cast<size_t>(communicator.size());
+  switch (t.kind) {
+    case TransferKind::kAllReduce:
+      return communicator.AllReduce(in, out, count, t.dtype, t.op, stream);
+    case TransferKind::kReduceScatter:
+      return communicator.ReduceScatter(in, out, share, t.dtype, t.op, stream);
+    case TransferKind::kAllGather:
+      return communicator.AllGather(in, out, count, t.dtype, stream);
+    case TransferKind::kBroadcast:
+      return communicator.Broadcast(out, count, t.dtype, t.root, stream);
+    case TransferKind::kAllToAll:
+      return communicator.AllToAll(in, out, share, t.dtype, stream);
+    case TransferKind::kSend:
+      return communicator.Send(in, count, t.dtype, t.peer, stream);
+    case TransferKind::kRecv:
+      return communicator.Recv(out, count, t.dtype, t.peer, stream);
+    case TransferKind::kBarrier: return communicator.Barrier(stream);
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "the plan has a transfer of kind %d, which is none", t.kind));
+}
+
+absl::Status EnqueueTogether(absl::Span<const PlannedTransfer> planned,
+                             Communicator& communicator, Stream& stream) {
+  if (planned.size() == 1) return Enqueue(planned[0], communicator, stream);
+  return communicator.Group([&] {
+    for (const PlannedTransfer& each : planned) {
+      absl::Status status = Enqueue(each, communicator, stream);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace lockstep::executor
