@@ -17,6 +17,7 @@
 #include "base/file_system.h"
 #include "base/open_files.h"
 #include "base/secret_file.h"
+#include "base/standard_streams.h"
 #include "base/telemetry.h"
 #include "google/protobuf/stubs/logging.h"
 #include "proto/codec.h"
@@ -219,6 +220,8 @@ int Complain(const absl::Status& status, int exit_code) {
 }
 
 int Main(int argc, char** argv) {
+  // Whoever read the log may end before the daemon does.
+  signal(SIGPIPE, SIG_IGN);
   Flags flags;
   CLI::App app(
       "The coordinator of Lockstep: keeps the workers of training "

@@ -30,6 +30,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "base/open_files.h"
+#include "base/standard_streams.h"
 #include "base/user_file.h"
 #include "examples/digits/flags.h"
 #include "examples/digits/gpu_workers.h"
@@ -39,6 +40,7 @@
 #include "examples/digits/weights_file.h"
 #include "lockstep/mesh.h"
 #include "tools/launch/local_daemon.h"
+#include "tools/launch/scratch_folder.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
 
@@ -116,17 +118,9 @@ std::string PipelineOf(const Flags& flags) {
 }
 
 // Where the weights are written; goes away with it.
-class ScratchFolder {
+class ScratchFolder : public launch::ScratchFolder {
  public:
-  ScratchFolder() {
-    std::string pattern = fs::temp_directory_path() / "lockstep-demo-XXXXXX";
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  std::string File(const std::string& name) const { return path_ / name; }
+  std::string File(const std::string& name) const { return path() / name; }
 
   // A job whose buckets are as small as its network, so that the first travel
   // while the backward pass is still at work.
@@ -145,9 +139,6 @@ class ScratchFolder {
     return WriteUserFile(Spec(), text);
   }
   std::string Spec() const { return File("spec.yaml"); }
-
- private:
-  fs::path path_;
 };
 
 // Shows what the children print: progress as a bar, the rest as it is.
@@ -412,6 +403,10 @@ bool ReadsEnough(const Flags& flags, double accuracy) {
 
 int RunDemo(const Flags& flags) {
   const ScratchFolder scratch;
+  if (!scratch.status().ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", scratch.status().message());
+    return 1;
+  }
   Screen screen(flags);
   absl::PrintF("training with a coordinator and %d workers%s\n", flags.workers,
                flags.on_gpus() ? flags.gpus.Describe() : "");

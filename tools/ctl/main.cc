@@ -6,14 +6,17 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/open_files.h"
 #include "base/secret_file.h"
+#include "base/standard_streams.h"
 #include "plan/words/token_text.h"
 #include "plan/words/utf8.h"
 #include "proto/grpc_process.h"
@@ -26,6 +29,7 @@ namespace {
 
 constexpr char kVersion[] = "lockstepctl " LOCKSTEP_VERSION;
 constexpr int kUsage = 2;
+constexpr double kGraceSecondsMax = 1e6;
 
 struct Arguments {
   lockstep::ctl::CommonOptions common;
@@ -111,7 +115,14 @@ void AddRun(CLI::App& app, Arguments& arguments) {
   run->add_option("--grace", arguments.grace_seconds,
                   "Seconds that workers get to end by themselves")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Validator(
+          [](std::string& text) -> std::string {
+            double seconds = 0;
+            const bool fits = absl::SimpleAtod(text, &seconds) &&
+                              seconds >= 0 && seconds <= kGraceSecondsMax;
+            return fits ? "" : text + " is no number of seconds up to 1e6";
+          },
+          "SECONDS"));
   run->add_option("PROGRAM", arguments.run.program, "-- PROGRAM ARGS...")
       ->required()
       ->expected(1, -1);
@@ -154,9 +165,19 @@ absl::StatusOr<std::string> TokenFor(const Arguments& arguments) {
   return lockstep::launch::FindOperatorToken(arguments.common.address);
 }
 
-}  // namespace
+// What could not be printed is an error: on a full disk a list of no jobs must
+// not look like one.
+int WithOutputChecked(int code) {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout) {
+    return code;
+  }
+  absl::FPrintF(stderr,
+                "lockstepctl: the standard output could not be written\n");
+  return code == 0 ? 1 : code;
+}
 
-int main(int argc, char** argv) {
+int Main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("Operates a Lockstep coordinator.", "lockstepctl");
   app.set_version_flag("--version", kVersion);
@@ -238,3 +259,7 @@ int main(int argc, char** argv) {
   }
   return lockstep::ctl::Watch(arguments.common, arguments.job);
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return WithOutputChecked(Main(argc, argv)); }

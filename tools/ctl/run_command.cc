@@ -241,9 +241,7 @@ class Launch {
       return absl::OkStatus();
     }
     scratch_.emplace();
-    if (scratch_->path().empty()) {
-      return absl::ResourceExhaustedError("cannot make a temporary folder");
-    }
+    if (!scratch_->status().ok()) return scratch_->status();
     place_.spec_file = scratch_->path() / "spec.yaml";
     return WriteUserFile(place_.spec_file, plan::ToYaml(job_.spec));
   }

@@ -52,9 +52,7 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
                                              const std::string& operator_token,
                                              absl::Duration patience) {
   const ScratchFolder scratch;  // of mode 0700
-  if (scratch.path().empty()) {
-    return absl::ResourceExhaustedError("cannot make a temporary folder");
-  }
+  if (!scratch.status().ok()) return scratch.status();
   LocalDaemon daemon{
       .worker_token = DrawSecret(),
       .operator_token = operator_token.empty() ? DrawSecret() : operator_token};

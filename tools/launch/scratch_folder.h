@@ -3,18 +3,33 @@
 #ifndef LOCKSTEP_TOOLS_LAUNCH_SCRATCH_FOLDER_H_
 #define LOCKSTEP_TOOLS_LAUNCH_SCRATCH_FOLDER_H_
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace lockstep::launch {
 
 class ScratchFolder {
  public:
   ScratchFolder() {
-    std::string pattern =
-        std::filesystem::temp_directory_path() / "lockstep-XXXXXX";
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+    std::error_code error;
+    const auto parent = std::filesystem::temp_directory_path(error);
+    std::string pattern = parent / "lockstep-XXXXXX";
+    if (error) {
+      status_ = absl::ResourceExhaustedError(absl::StrCat(
+          "cannot make a temporary folder: TMPDIR: ", error.message()));
+    } else if (mkdtemp(pattern.data()) == nullptr) {
+      status_ = absl::ResourceExhaustedError(
+          absl::StrCat("cannot make a temporary folder in ", parent.string(),
+                       " (TMPDIR): ", std::strerror(errno)));
+    } else {
+      path_ = pattern;
+    }
   }
   ~ScratchFolder() {
     std::error_code ignored;
@@ -23,10 +38,13 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
-  // Empty if none could be made.
+  // Why there is none.
+  const absl::Status& status() const { return status_; }
+  // Empty if there is none.
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  absl::Status status_;
   std::filesystem::path path_;
 };
 

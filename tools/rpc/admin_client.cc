@@ -50,9 +50,14 @@ struct AdminClient::Stubs {
         return FromGrpc(status);
       }
     }
+    return NobodyAnswers(options, status);
+  }
+
+  static absl::Status NobodyAnswers(const AdminClientOptions& options,
+                                    const grpc::Status& last) {
     return absl::UnavailableError(absl::StrCat("no coordinator answers at ",
                                                options.addresses, ": ",
-                                               FromGrpc(status).message()));
+                                               FromGrpc(last).message()));
   }
 };
 
@@ -110,21 +115,30 @@ absl::StatusOr<JobView> AdminClient::DescribeJob(const JobName& job) {
 absl::Status AdminClient::WatchJob(
     const JobName& job, const std::function<bool(const JobView&)>& on_view) {
   const auto request = About<v1::WatchJobRequest>(job, options_.token);
-  grpc::ClientContext context;
-  const auto reader = stubs_->by_address[0]->WatchJob(&context, request);
-  v1::WatchJobResponse response;
-  while (reader->Read(&response)) {
-    absl::StatusOr<JobView> view = proto::FromProto(response.view());
-    if (!view.ok()) return view.status();
-    if (!on_view(*view)) {
-      context.TryCancel();
-      while (reader->Read(&response)) {
+  grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
+  for (const auto& stub : stubs_->by_address) {
+    grpc::ClientContext context;
+    const auto reader = stub->WatchJob(&context, request);
+    v1::WatchJobResponse response;
+    bool answered = false;
+    while (reader->Read(&response)) {
+      answered = true;
+      absl::StatusOr<JobView> view = proto::FromProto(response.view());
+      if (!view.ok()) return view.status();
+      if (!on_view(*view)) {
+        context.TryCancel();
+        while (reader->Read(&response)) {
+        }
+        reader->Finish().error_code();
+        return absl::OkStatus();
       }
-      reader->Finish().error_code();
-      return absl::OkStatus();
+    }
+    status = reader->Finish();
+    if (answered || status.error_code() != grpc::StatusCode::UNAVAILABLE) {
+      return FromGrpc(status);
     }
   }
-  return FromGrpc(reader->Finish());
+  return stubs_->NobodyAnswers(options_, status);
 }
 
 absl::Status AdminClient::CommandJob(const JobName& job, JobCommand command,
