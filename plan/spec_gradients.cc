@@ -1,10 +1,12 @@
 #include "plan/spec_gradients.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "plan/ir.h"
 
 namespace lockstep::plan {
@@ -76,9 +78,21 @@ std::string LeavesForm::Fault(int value, const JobSpec& spec) const {
   if (spec.sync != SyncMode::kStatic) {
     return "needs sync: static, where every rank gets every sum";
   }
-  return spec.buckets.wire_dtype
-             ? "sums what ranks have, and buckets.wire_dtype casts it: set one"
-             : "";
+  if (spec.buckets.wire_dtype) {
+    return "sums what ranks have, and buckets.wire_dtype casts it: set one";
+  }
+  // A parameter is reduced over one or more axes.
+  const auto& axes = spec.mesh.axes;
+  const bool can_reduce =
+      std::any_of(axes.begin(), axes.end(), [value](const MeshAxis& axis) {
+        return std::has_single_bit(static_cast<unsigned>(axis.size)) &&
+               axis.size <= value;
+      });
+  if (can_reduce) return "";
+  return absl::StrFormat(
+      "the ranks that reduce a parameter must be a power of two, %d at most, "
+      "which no axis of mesh %s is",
+      value, ToString(spec.mesh));
 }
 
 }  // namespace lockstep::plan

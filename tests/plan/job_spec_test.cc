@@ -236,6 +236,16 @@ std::vector<Fault> Faults() {
       {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = 2048; }},
       {"reproducible.leaves",
        [](JobSpec& s) {
+         s.mesh.axes = {{"data", 3}, {"tensor", 6}};
+         s.reproducible.leaves = 8;
+       }},
+      {"reproducible.leaves",
+       [](JobSpec& s) {
+         s.mesh.axes = {{"data", 16}};
+         s.reproducible.leaves = 8;
+       }},
+      {"reproducible.leaves",
+       [](JobSpec& s) {
          s.sync = SyncMode::kReduceScatter;
          s.reproducible.leaves = 8;
        }},
