@@ -43,6 +43,18 @@ void Read(const v1::ResumeState& from, protocol::ResumeState* to, Decoder* d) {
   to->first_step = from.first_step();
 }
 
+void Write(const protocol::Launch& from, v1::Launch* to) {
+  to->set_id(ToUtf8(from.id));
+  to->set_nodes(from.nodes);
+  to->set_node_rank(from.node_rank);
+}
+
+void Read(const v1::Launch& from, protocol::Launch* to, Decoder* d) {
+  d->Name("id", from.id(), &to->id);
+  d->Int("nodes", from.nodes(), 1, &to->nodes);
+  d->Int("node_rank", from.node_rank(), 0, &to->node_rank);
+}
+
 void Write(const protocol::Hello& from, v1::Hello* to) {
   to->set_version(from.version);
   to->set_worker(ToUtf8(from.worker.value));
@@ -53,6 +65,7 @@ void Write(const protocol::Hello& from, v1::Hello* to) {
   Write(from.process, to->mutable_process());
   if (from.resume) Write(*from.resume, to->mutable_resume());
   to->set_secret(from.secret);
+  if (from.launch) Write(*from.launch, to->mutable_launch());
 }
 
 void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
@@ -66,6 +79,7 @@ void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
   d->Message("process", from.has_process(), from.process(), &to->process);
   d->Optional("resume", from.has_resume(), from.resume(), &to->resume);
   d->SessionSecret("secret", from.secret(), &to->secret);
+  d->Optional("launch", from.has_launch(), from.launch(), &to->launch);
 }
 
 void Write(const protocol::RegisterChunk& from, v1::RegisterChunk* to) {

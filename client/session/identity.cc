@@ -88,6 +88,23 @@ protocol::ProcessInfo ThisProcess() {
           .start_time = StartTimeOf(getpid())};
 }
 
+absl::StatusOr<std::optional<protocol::Launch>> LaunchOf(
+    const Environment& environment) {
+  const std::string text = environment("LOCKSTEP_LAUNCH");
+  if (text.empty()) return std::nullopt;
+  const std::vector<std::string> words = absl::StrSplit(text, ' ');
+  protocol::Launch launch{.id = words[0]};
+  if (words.size() == 1) return launch;
+  const std::vector<std::string> node = absl::StrSplit(words[1], '/');
+  const bool is_node = words.size() == 2 && node.size() == 2 &&
+                       absl::SimpleAtoi(node[0], &launch.node_rank) &&
+                       absl::SimpleAtoi(node[1], &launch.nodes) &&
+                       launch.node_rank >= 0 && launch.node_rank < launch.nodes;
+  if (is_node && !launch.id.empty()) return launch;
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "LOCKSTEP_LAUNCH is '%s': it is ID, or ID NODE_RANK/NODES", text));
+}
+
 absl::StatusOr<JoinOptions> Complete(JoinOptions options,
                                      const Environment& environment,
                                      const protocol::ProcessInfo& process) {

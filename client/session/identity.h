@@ -8,6 +8,7 @@
 //   LOCKSTEP_HOST_ADDRESS  where other workers reach us  127.0.0.1
 //   LOCKSTEP_SPEC          a file with the job spec
 //   LOCKSTEP_WORLD_SIZE    N: a spec with mesh data=N, if there is no other
+//   LOCKSTEP_LAUNCH        ID, or ID NODE_RANK/NODES: set by a launcher
 //
 // An empty variable counts as one that is not set.
 
@@ -15,6 +16,7 @@
 #define LOCKSTEP_CLIENT_SESSION_IDENTITY_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -31,6 +33,11 @@ std::string ProcessEnvironment(const std::string& name);
 
 // Host name, process id, start time and the boot id of the running kernel.
 protocol::ProcessInfo ThisProcess();
+
+// What LOCKSTEP_LAUNCH says; nothing if it is not set. InvalidArgument: it has
+// another form.
+absl::StatusOr<std::optional<protocol::Launch>> LaunchOf(
+    const Environment& environment);
 
 // Every field filled in that a session needs; `spec` may stay empty.
 // InvalidArgument: no job name, two different ones, a spec that cannot be read

@@ -21,6 +21,7 @@ session::MachineOptions MachineOptionsOf(const JoinOptions& options,
           .spec = options.spec,
           .token = options.token,
           .process = p.process,
+          .launch = p.launch,
           .addresses = options.addresses,
           .connect_timeout = options.connect_timeout,
           .jitter_seed = p.life};

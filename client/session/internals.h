@@ -68,6 +68,7 @@ class Session::Internals {
         make_transport;
     std::shared_ptr<Clock> clock;
     protocol::ProcessInfo process;
+    std::optional<protocol::Launch> launch;
     uint64_t life = 0;  // drawn at random, not 0
   };
 

@@ -67,6 +67,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
   auto complete =
       session::Complete(options, session::ProcessEnvironment, process);
   if (!complete.ok()) return complete.status();
+  auto launch = session::LaunchOf(session::ProcessEnvironment);
+  if (!launch.ok()) return launch.status();
   return Internals::Join(*complete,
                          {.channels = session::MakeGrpcChannels(
                               session::MakeChannelCredentials({})),
@@ -77,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
                               },
                           .clock = std::make_shared<SystemClock>(),
                           .process = process,
+                          .launch = *std::move(launch),
                           .life = DrawLife()});
 }
 

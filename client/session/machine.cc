@@ -121,7 +121,8 @@ protocol::Hello Machine::MakeHello() const {
                         .life = options_.life,
                         .spec = options_.spec,
                         .token = options_.token,
-                        .process = options_.process};
+                        .process = options_.process,
+                        .launch = options_.launch};
   if (view_.generation.value == 0) return hello;
   // A coordinator that does not know the job may need it all.
   hello.spec = view_.spec;

@@ -50,6 +50,7 @@ struct MachineOptions {
   std::optional<JobSpec> spec;
   std::string token;
   protocol::ProcessInfo process;
+  std::optional<protocol::Launch> launch;
   // HOST:PORT each, at least one; streams are opened to them in turn.
   std::vector<std::string> addresses;
   // Without a coordinator for this long, a session that needs one gives up: one

@@ -163,6 +163,15 @@ struct ResumeState {
   bool operator==(const ResumeState&) const = default;
 };
 
+// The launch that started a worker. Workers of one job come from one launch, or
+// from several that are each of a node of their own.
+struct Launch {
+  std::string id;  // drawn by the launcher; equal launches have equal ids
+  int nodes = 1;   // launchers that start the job together
+  int node_rank = 0;
+  bool operator==(const Launch&) const = default;
+};
+
 struct Hello {
   uint32_t version = kVersion;
   WorkerName worker;
@@ -176,6 +185,7 @@ struct Hello {
   ProcessInfo process;
   std::optional<ResumeState> resume;  // with a generation
   std::string secret;  // of the newest Welcome that had one; with a generation
+  std::optional<Launch> launch;  // absent: not started by a launcher of ours
   bool operator==(const Hello&) const = default;
 };
 

@@ -80,18 +80,46 @@ absl::Status Taken(const Worker& holder, absl::Time now) {
       holder.process.pid, HowLong(now - holder.since)));
 }
 
+bool AreOneParty(const protocol::Launch& a, const protocol::Launch& b) {
+  return a.id == b.id || (a.nodes == b.nodes && a.node_rank != b.node_rank);
+}
+
+std::string Named(const protocol::Launch& launch) {
+  if (launch.nodes == 1) return launch.id;
+  return absl::StrFormat("%s (node %d of %d)", launch.id, launch.node_rank,
+                         launch.nodes);
+}
+
+// Two launches of one job would each wait for the ranks that the other holds.
+// Suspects may be what is left of a launch that has ended.
+absl::Status IsOfTheirLaunch(const Door& door, const protocol::Hello& hello) {
+  if (!hello.launch) return absl::OkStatus();
+  for (const auto& [name, other] : door.roster.workers()) {
+    const bool is_here =
+        other.seated() && other.state != WorkerState::kSuspect && other.launch;
+    if (!is_here || AreOneParty(*other.launch, *hello.launch)) continue;
+    return absl::AlreadyExistsError(absl::StrFormat(
+        "job %s is that of another launch: %s (host %s, pid %d) comes from %s, "
+        "%s from %s",
+        door.spec.name, name.value, other.process.host, other.process.pid,
+        Named(*other.launch), hello.worker.value, Named(*hello.launch)));
+  }
+  return absl::OkStatus();
+}
+
 Admission AdmitNewcomer(const Door& door, const protocol::Hello& hello,
                         absl::Time now) {
   const Worker* holder = door.roster.Find(hello.worker);
-  if (holder != nullptr && holder->seated()) {
-    if (holder->state == WorkerState::kSuspect && !holder->awaited) {
-      return NewLife{};
-    }
+  const bool is_held = holder != nullptr && holder->seated();
+  if (is_held) {
+    const bool is_gone =
+        holder->state == WorkerState::kSuspect && !holder->awaited;
     const bool comes_again = !door.epoch_lives && !holder->arrived &&
                              holder->process == hello.process;
-    if (comes_again) return NewLife{};
-    return Taken(*holder, now);
+    if (!is_gone && !comes_again) return Taken(*holder, now);
   }
+  if (absl::Status one = IsOfTheirLaunch(door, hello); !one.ok()) return one;
+  if (is_held) return NewLife{};
   if (door.epoch_lives || door.roster.seated() >= door.spec.mesh.WorldSize()) {
     return Full(door, hello.worker);
   }

@@ -171,6 +171,7 @@ void Job::Attach(Worker* worker, SessionId session,
   worker->session = session;
   worker->awaited = false;
   worker->process = hello.process;
+  worker->launch = hello.launch;
   worker->heard = turn.now;
   resumes_.Clear(worker->name);
   if (worker->state == WorkerState::kSuspect) {

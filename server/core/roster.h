@@ -15,6 +15,7 @@
 #define LOCKSTEP_SERVER_CORE_ROSTER_H_
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ struct Worker {
   // name is not free before its lease has ended.
   bool awaited = false;
   std::string exited;  // not empty: proof that the process is dead
+  std::optional<protocol::Launch> launch;  // as its newest Hello said
 
   bool seated() const { return state <= WorkerState::kSuspect; }
   protocol::Member member() const { return {name, generation, process}; }

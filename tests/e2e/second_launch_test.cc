@@ -1,9 +1,14 @@
 // What a launcher reports reaches the member that it is about, and no other.
 
 #include <signal.h>
+#include <sys/stat.h>
 
+#include <fstream>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/operated.h"
@@ -57,6 +62,39 @@ TEST_F(SecondLaunchTest, IsRefusedAndTheRunningJobCompletes) {
   EXPECT_TRUE(launched);
   EXPECT_EQ(cluster_.LastLine("worker-0"), "done");
   EXPECT_EQ(cluster_.LastLine("worker-1"), "done");
+}
+
+// The first launch has a worker that joins late, which gives the second one the
+// time to take its rank.
+TEST_F(SecondLaunchTest, TwoAtOnceDoNotShareTheRanks) {
+  const std::string fifo = cluster_.File("go");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const std::string worker = launch::OwnFolder() + "/trouble_worker";
+  ASSERT_TRUE(
+      cluster_.supervisor()
+          .Start("first",
+                 {.argv = {launch::OwnFolder() + "/lockstepctl", "--address",
+                           cluster_.address(), "run", "-n", "2", "-f",
+                           cluster_.File("spec.yaml"), "--", "sh", "-c",
+                           "case $LOCKSTEP_WORKER_NAME in worker-1) read go <" +
+                               fifo + ";; esac; exec " + worker + " 5"},
+                  .capture_output = true})
+          .ok());
+  std::string described;
+  for (int i = 0; i < 500; ++i) {  // each takes as long as a program to start
+    described = Ctl({"describe", "trouble"}).output;
+    if (absl::StrContains(described, "1 of 2 are here")) break;
+  }
+  ASSERT_THAT(described, HasSubstr("1 of 2 are here"));
+
+  const Outcome second = Launch({"5"});
+  EXPECT_EQ(second.code, 1);
+  EXPECT_THAT(second.output,
+              AllOf(HasSubstr("ALREADY_EXISTS: the name worker-0 is held"),
+                    HasSubstr("job trouble is that of another launch: worker-0 "
+                              "(")));
+  std::ofstream(fifo) << "go\n";
+  EXPECT_EQ(cluster_.Run(), 0);
 }
 
 // Streams and leases would take 20 s to tell.

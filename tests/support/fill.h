@@ -266,11 +266,16 @@ inline void Fill(Source& s, protocol::ResumeState& v) {
       observed_order, wanted, ended, leaving, first_step);
   FillIndex(s, rank);
 }
+inline void Fill(Source& s, protocol::Launch& v) {
+  auto& [id, nodes, node_rank] = v;
+  All(s, id, nodes, node_rank);
+  nodes = std::max(nodes, 1);
+}
 inline void Fill(Source& s, protocol::Hello& v) {
   auto& [version, worker, generation, life, spec, token, process, resume,
-         secret] = v;
+         secret, launch] = v;
   version = protocol::kVersion;
-  All(s, worker, generation, life, spec, token, process, resume);
+  All(s, worker, generation, life, spec, token, process, resume, launch);
   FillSecret(s, secret);
 }
 inline void Fill(Source& s, protocol::RegisterChunk& v) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -173,7 +174,8 @@ class Launch {
               .job = job_.spec.name,
               .world_size = job_.spec.mesh.WorldSize(),
               .spec_file = options_.spec_file,
-              .token = options_.token};
+              .token = options_.token,
+              .launch = DrawLaunch()};
     if (absl::Status reached = ReachCoordinator(); !reached.ok()) {
       return Complain(reached), 3;
     }
@@ -220,6 +222,14 @@ class Launch {
       auto started = launch::StartLocalDaemon(supervisor_, options_.token);
       if (!started.ok()) return started.status();
       daemon_ = *std::move(started);
+  // Nobody else draws it; for people, it says which launcher that is.
+  std::string DrawLaunch() const {
+    const std::string id = absl::StrFormat("%s-%d-%08x", HostName(), getpid(),
+                                           std::random_device()());
+    if (options_.nodes == 1) return id;
+    return absl::StrFormat("%s %d/%d", id, options_.node_rank, options_.nodes);
+  }
+
       place_.address = daemon_->address;
       place_.token = daemon_->worker_token;
       return absl::OkStatus();

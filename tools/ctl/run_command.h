@@ -40,10 +40,11 @@ struct RunOptions {
 //
 // Each worker finds in its environment LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
 // LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT,
-// LOCAL_RANK (its number on this host), LOCKSTEP_SPEC if given, and
-// LOCKSTEP_TOKEN: `token`, or the workers' token of a private daemon; on
-// several nodes LOCKSTEP_HOST_ADDRESS, too. The end of each is reported to the
-// coordinator as proof, so that the others learn of a death at once.
+// LOCAL_RANK (its number on this host), LOCKSTEP_LAUNCH, LOCKSTEP_SPEC if
+// given, and LOCKSTEP_TOKEN: `token`, or the workers' token of a private
+// daemon; on several nodes LOCKSTEP_HOST_ADDRESS, too. The end of each is
+// reported to the coordinator as proof, so that the others learn of a death at
+// once.
 int Run(const RunOptions& options);
 
 }  // namespace lockstep::ctl

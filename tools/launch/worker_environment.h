@@ -21,6 +21,9 @@ struct WorkerPlace {
   std::string token;         // empty: none
   int restart_count = 0;     // how often the launcher has restarted this worker
   std::string host_address;  // at which other hosts reach it; empty: unset
+  // "ID" or "ID NODE_RANK/NODES": workers of one job are of one launch, or of
+  // one for each node; empty: unset
+  std::string launch;
 };
 
 inline std::vector<std::pair<std::string, std::string>> EnvironmentOf(
@@ -37,6 +40,8 @@ inline std::vector<std::pair<std::string, std::string>> EnvironmentOf(
     environment.emplace_back("LOCKSTEP_SPEC", place.spec_file);
   if (!place.token.empty())
     environment.emplace_back("LOCKSTEP_TOKEN", place.token);
+  if (!place.launch.empty())
+    environment.emplace_back("LOCKSTEP_LAUNCH", place.launch);
   if (!place.host_address.empty())
     environment.emplace_back("LOCKSTEP_HOST_ADDRESS", place.host_address);
   return environment;

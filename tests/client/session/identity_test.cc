@@ -50,6 +50,23 @@ TEST(IdentityTest, TakesFromTheEnvironmentWhatTheOptionsLeaveEmpty) {
   EXPECT_EQ(options->host_address, "10.0.0.3");
 }
 
+TEST(IdentityTest, ALauncherSaysWhichLaunchItIs) {
+  const auto launch_of = [](const std::string& text) {
+    return LaunchOf([&](const std::string& name) {
+      return name == "LOCKSTEP_LAUNCH" ? text : "";
+    });
+  };
+  EXPECT_EQ(*launch_of(""), std::nullopt);
+  EXPECT_EQ(*launch_of("node-1-42-feed"),
+            (protocol::Launch{"node-1-42-feed", 1, 0}));
+  EXPECT_EQ(*launch_of("node-1-42-feed 1/2"),
+            (protocol::Launch{"node-1-42-feed", 2, 1}));
+  for (const char* wrong : {"a 2/2", "a -1/2", "a 1", "a 0/1 b", " 0/1"}) {
+    EXPECT_THAT(std::string(launch_of(wrong).status().message()),
+                HasSubstr(wrong));
+  }
+}
+
 TEST(IdentityTest, TheProgramsOptionsGoBeforeTheEnvironment) {
   const auto options =
       CompleteWith({{"LOCKSTEP_ADDRESS", "a:1"},

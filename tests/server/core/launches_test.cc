@@ -1,0 +1,74 @@
+// Launches of one job.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/core/scene.h"
+
+namespace lockstep::core {
+namespace {
+
+using testing::HasSubstr;
+
+class LaunchesTest : public testing::Test {
+ protected:
+  std::string Join(uint64_t session, int i, const protocol::Launch& launch,
+                   uint64_t life = 0) {
+    protocol::Hello hello = scene_.HelloOf(i);
+    hello.launch = launch;
+    if (life != 0) hello.life = life;
+    hello.process.pid = static_cast<int>(100 * session) + i;
+    return scene_.Hello(session, hello);
+  }
+
+  Scene scene_{SpecOf(4)};
+  const protocol::Launch a_{"host-7-a"};
+  const protocol::Launch b_{"host-8-b"};
+};
+
+TEST_F(LaunchesTest, TwoDoNotShareAJob) {
+  EXPECT_THAT(Join(1, 1, a_), HasSubstr("1 <- welcome"));
+  EXPECT_THAT(Join(12, 2, b_),
+              HasSubstr("12 <- refused ALREADY_EXISTS: job digits is that of "
+                        "another launch: w-1 (host a, pid 101) comes from "
+                        "host-7-a, w-2 from host-8-b"));
+  EXPECT_THAT(Join(2, 2, a_), HasSubstr("2 <- welcome"));
+}
+
+TEST_F(LaunchesTest, EachNodeHasOne) {
+  const protocol::Launch first{"host-7-a", 2, 0};
+  const protocol::Launch second{"else-8-b", 2, 1};
+  const protocol::Launch intruder{"else-9-c", 2, 1};
+  Join(1, 1, first);
+  EXPECT_THAT(Join(3, 3, second), HasSubstr("3 <- welcome"));
+  EXPECT_THAT(Join(14, 4, intruder),
+              HasSubstr("w-3 (host a, pid 303) comes from else-8-b (node 1 of "
+                        "2), w-4 from else-9-c (node 1 of 2)"));
+  EXPECT_THAT(Join(15, 4, b_), HasSubstr("refused ALREADY_EXISTS"));
+  EXPECT_THAT(Join(4, 4, second), HasSubstr("4 <- welcome"));
+  EXPECT_THAT(Join(2, 2, first), HasSubstr("2 <- welcome"));
+  EXPECT_EQ(scene_.epoch(), EpochId{1});
+}
+
+TEST_F(LaunchesTest, WorkersThatNoLauncherStartedAreNotAsked) {
+  Join(1, 1, a_);
+  EXPECT_THAT(scene_.Hello(2), HasSubstr("2 <- welcome"));
+  EXPECT_THAT(Join(3, 3, a_), HasSubstr("3 <- welcome"));
+}
+
+TEST_F(LaunchesTest, OneThatHasGoneLeavesItsPlace) {
+  Join(1, 1, a_);
+  Join(2, 2, a_);
+  scene_.Closes(1);
+  EXPECT_THAT(Join(11, 1, b_, /*life=*/4711),
+              HasSubstr("refused ALREADY_EXISTS"))
+      << "its other worker lives";
+  scene_.Closes(2);
+  EXPECT_THAT(Join(12, 1, b_, /*life=*/4711), HasSubstr("12 <- welcome"));
+  EXPECT_THAT(Join(13, 3, b_), HasSubstr("13 <- welcome"));
+}
+
+}  // namespace
+}  // namespace lockstep::core
