@@ -128,12 +128,27 @@ void Coordinator::On(const Received& event, Turn& turn) {
   if (const absl::Status taken = Take(event, speaker, turn); !taken.ok()) {
     turn.out.Refuse(session, event.message.job, taken);
   }
+  RememberRefusal(event, turn.out, turn.now);
   // Whoever spoke on a stream that was just refused has lost it.
   if (speaker && sessions_.IsClosed(session)) {
     if (Job* job = Reach(speaker->job)) {
       job->StreamClosed(session, speaker->worker, "refused", turn);
     }
   }
+}
+
+// While offers hold it is not for good.
+void Coordinator::RememberRefusal(const Received& event, const Outbox& out,
+                                  absl::Time now) {
+  const auto* hello = std::get_if<protocol::Hello>(&event.message.body);
+  const absl::Status refusal = out.RefusalOf(event.session);
+  const bool is_newcomer = hello != nullptr && hello->generation.value == 0;
+  if (!is_newcomer) return;
+  if (refusal.ok()) {
+    return refusals_.Forget(event.message.job, hello->process);
+  }
+  if (!NoOffersHold(event.message.job, now).ok()) return;
+  refusals_.Add(event.message.job, hello->process, refusal);
 }
 
 absl::Status Coordinator::Take(const Received& event,
@@ -418,8 +433,15 @@ void Coordinator::On(const DeleteJob& event, Turn& turn) {
 
 void Coordinator::On(const ReportEvidence& event, Turn& turn) {
   const absl::StatusOr<Job*> job = Authorized(event.job, event.token);
-  if (job.ok()) (*job)->Consider(event.evidence, /*accuser=*/{}, turn);
-  turn.out.Answer(event.request, job.status());
+  if (!job.ok()) return turn.out.Answer(event.request, job.status());
+  (*job)->Consider(event.evidence, /*accuser=*/{}, turn);
+  const absl::Status refusal = refusals_.Of(event.job, event.evidence.process);
+  if (refusal.ok()) return turn.out.Answer(event.request, refusal);
+  turn.out.Answer(
+      event.request,
+      absl::FailedPreconditionError(absl::StrFormat(
+          "%s was refused: %s: %s", event.evidence.subject.value,
+          absl::StatusCodeToString(refusal.code()), refusal.message())));
 }
 
 absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,

@@ -45,6 +45,7 @@
 #include "server/core/durable.h"
 #include "server/core/event.h"
 #include "server/core/job.h"
+#include "server/core/refusals.h"
 #include "server/core/secret.h"
 #include "server/core/session_table.h"
 
@@ -105,6 +106,8 @@ class Coordinator {
   void On(const ShuttingDown& event, Turn& turn);
   void On(const Wake& event, Turn& turn);
 
+  void RememberRefusal(const Received& event, const Outbox& out,
+                       absl::Time now);
   // `speaker`: who speaks on the stream, if anybody yet. An error refuses it.
   absl::Status Take(const Received& event,
                     const std::optional<Speaker>& speaker, Turn& turn);
@@ -159,6 +162,7 @@ class Coordinator {
   SessionTable sessions_;
   std::map<JobName, Job> jobs_;
   Adoptions adoptions_;
+  Refusals refusals_;
   std::set<JobName> touched_;  // by the Step in progress
   std::set<JobName> live_;     // jobs that are not over
   Deadlines<JobName> wakes_;   // of those

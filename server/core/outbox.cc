@@ -18,6 +18,8 @@ void Outbox::Refuse(SessionId session, const JobName& job,
   Send(session, job, {},
        protocol::Refused{status.code(), std::string(status.message())});
   Close(session, status);
+  refused_ = session;
+  refusal_ = status;
 }
 
 void Outbox::Close(SessionId session, absl::Status status) {

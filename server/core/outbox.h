@@ -51,6 +51,11 @@ class Outbox {
 
   void Bind(SessionId session, Speaker speaker);
 
+  // With what the stream was refused in this Step; OK if it was not.
+  absl::Status RefusalOf(SessionId session) const {
+    return session == refused_ ? refusal_ : absl::OkStatus();
+  }
+
   Effects Take() { return std::move(effects_); }
 
  private:
@@ -58,6 +63,8 @@ class Outbox {
   DurableState& durable_;
   SessionTable& sessions_;
   uint64_t& compilations_;
+  SessionId refused_;  // the last one
+  absl::Status refusal_;
   Effects effects_;
 };
 

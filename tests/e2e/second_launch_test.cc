@@ -17,7 +17,9 @@ namespace lockstep::e2e {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SecondLaunchTest : public OperatedTest {
  protected:
@@ -95,6 +97,27 @@ TEST_F(SecondLaunchTest, TwoAtOnceDoNotShareTheRanks) {
                               "(")));
   std::ofstream(fifo) << "go\n";
   EXPECT_EQ(cluster_.Run(), 0);
+}
+
+// The program brings a spec of its own, of which its launcher does not know.
+TEST_F(SecondLaunchTest, WhatIsRefusedForGoodIsNotTriedAgain) {
+  const std::string spec =
+      "name: trouble\nmesh: data=2\ntransport: gloo\n"
+      "limits: {max_restarts: 5}\n";
+  const std::string file = cluster_.File("restarting.yaml");
+  cluster_.WriteFile("restarting.yaml", spec);
+  cluster_.WriteFile("other.yaml", spec + "seed: 4711\n");
+  ASSERT_EQ(Ctl({"create", "-f", file}).code, 0);
+  const Outcome second =
+      Ctl({"run", "-n", "2", "--restarts", "5", "-f", file, "--", "sh", "-c",
+           "LOCKSTEP_SPEC=" + cluster_.File("other.yaml") + " exec " +
+               launch::OwnFolder() + "/trouble_worker 5"});
+  EXPECT_EQ(second.code, 1);
+  EXPECT_THAT(
+      second.output,
+      AllOf(ContainsRegex("no restart of job trouble: worker-[01] was refused: "
+                          "INVALID_ARGUMENT: worker-[01] brings another spec"),
+            Not(HasSubstr("start again"))));
 }
 
 // Streams and leases would take 20 s to tell.

@@ -184,8 +184,10 @@ TEST_F(SupervisorTest, GoesOnWithTheWorkersThatReplaceThoseThatEnded) {
   Supervisor* supervisor = nullptr;
   options.on_workers_ended = [&](int failure) {
     failures.push_back(failure);
-    if (failure == 0) return;
-    EXPECT_TRUE(supervisor->Start("again", Shell("exit 0")).ok());
+    if (failure != 0) {
+      EXPECT_TRUE(supervisor->Start("again", Shell("exit 0")).ok());
+    }
+    return absl::ZeroDuration();
   };
   Supervisor running(options);
   supervisor = &running;
@@ -202,12 +204,53 @@ TEST_F(SupervisorTest, GoesOnWithTheWorkersThatReplaceThoseThatEnded) {
 
 TEST_F(SupervisorTest, ReplacesNobodyAfterASignal) {
   SupervisorOptions options = Options(absl::Minutes(1));
-  options.on_workers_ended = [](int) { ADD_FAILURE() << "interrupted"; };
+  options.on_workers_ended = [](int) {
+    ADD_FAILURE() << "interrupted";
+    return absl::ZeroDuration();
+  };
   Supervisor supervisor(options);
   on_line_ = [](const std::string&) { kill(getpid(), SIGTERM); };
   ASSERT_TRUE(
       supervisor.Start("w", Shell("echo ready; while :; do sleep 0.01; done"))
           .ok());
+  EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
+}
+
+TEST_F(SupervisorTest, AsksAgainAfterAPauseWhatReplacesTheWorkers) {
+  for (const bool with_daemon : {false, true}) {
+    SupervisorOptions options = Options(absl::Minutes(1));
+    std::vector<absl::Time> asked;
+    Supervisor* supervisor = nullptr;
+    options.on_workers_ended = [&](int failure) {
+      if (failure == 0) return absl::ZeroDuration();
+      asked.push_back(absl::Now());
+      if (asked.size() < 3) return absl::Milliseconds(20);
+      EXPECT_TRUE(supervisor->Start("again", Shell("exit 0")).ok());
+      return absl::ZeroDuration();
+    };
+    Supervisor running(options);
+    supervisor = &running;
+    if (with_daemon) {
+      ASSERT_TRUE(running
+                      .Start("daemon", Shell("exec sleep 1000"),
+                             Supervisor::Role::kBackground)
+                      .ok());
+    }
+    ASSERT_TRUE(running.Start("bad", Shell("exit 3")).ok());
+    EXPECT_EQ(running.Run(), 0);
+    ASSERT_EQ(asked.size(), 3u);
+    EXPECT_GE(asked[2] - asked[0], absl::Milliseconds(40));
+  }
+}
+
+TEST_F(SupervisorTest, ASignalEndsThePause) {
+  SupervisorOptions options = Options(absl::Minutes(1));
+  options.on_workers_ended = [](int) {
+    kill(getpid(), SIGTERM);
+    return absl::Hours(1);
+  };
+  Supervisor supervisor(options);
+  ASSERT_TRUE(supervisor.Start("bad", Shell("exit 3")).ok());
   EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
 }
 

@@ -10,11 +10,14 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string>
 #include <random>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/file_descriptor.h"
 #include "base/process.h"
 #include "base/user_file.h"
@@ -75,22 +78,23 @@ class Witness {
                .token = token,
                .deadline = absl::Seconds(1)} {}
 
-  void Saw(const std::string& worker, pid_t pid, const launch::Ending& ending) {
+  // FailedPrecondition: the process was refused for good.
+  absl::Status Saw(const std::string& worker, pid_t pid,
+                   const launch::Ending& ending) {
     // A coordinator that is away learns of it by the worker's lease. No
     // connection stays open: a draining coordinator would wait for us. Whether
     // it took this process for a member, and not another of that name, only the
     // coordinator knows: so the process is named, and not a generation.
-    AdminClient(admin_)
-        .ReportEvidence(job_, {.subject = {worker},
-                               .generation = {},
-                               .kind = protocol::EvidenceKind::kExited,
-                               .detail = absl::StrFormat("process %d %s", pid,
-                                                         Describe(ending)),
-                               .process = {.host = HostName(),
-                                           .pid = pid,
-                                           .boot_id = BootId(),
-                                           .start_time = ending.start_time}})
-        .IgnoreError();
+    return AdminClient(admin_).ReportEvidence(
+        job_,
+        {.subject = {worker},
+         .generation = {},
+         .kind = protocol::EvidenceKind::kExited,
+         .detail = absl::StrFormat("process %d %s", pid, Describe(ending)),
+         .process = {.host = HostName(),
+                     .pid = pid,
+                     .boot_id = BootId(),
+                     .start_time = ending.start_time}});
   }
 
   // Why the job can have no further epoch; empty if it can, as far as one
@@ -203,12 +207,12 @@ class Launch {
                                   name, pid, Describe(ending));
                   }
                   if (name != kDaemon && witness_) {
-                    witness_->Saw(name, pid, ending);
+                    NoteReport(witness_->Saw(name, pid, ending));
                   }
                 },
             .on_workers_ended =
                 [this](int failure) {
-                  if (failure != 0) Restart();
+                  return failure == 0 ? absl::ZeroDuration() : Restart();
                 },
             .on_output =
                 [](const std::string& name, absl::string_view line) {
@@ -217,11 +221,6 @@ class Launch {
                 }};
   }
 
-  absl::Status ReachCoordinator() {
-    if (place_.address.empty()) {
-      auto started = launch::StartLocalDaemon(supervisor_, options_.token);
-      if (!started.ok()) return started.status();
-      daemon_ = *std::move(started);
   // Nobody else draws it; for people, it says which launcher that is.
   std::string DrawLaunch() const {
     const std::string id = absl::StrFormat("%s-%d-%08x", HostName(), getpid(),
@@ -230,6 +229,11 @@ class Launch {
     return absl::StrFormat("%s %d/%d", id, options_.node_rank, options_.nodes);
   }
 
+  absl::Status ReachCoordinator() {
+    if (place_.address.empty()) {
+      auto started = launch::StartLocalDaemon(supervisor_, options_.token);
+      if (!started.ok()) return started.status();
+      daemon_ = *std::move(started);
       place_.address = daemon_->address;
       place_.token = daemon_->worker_token;
       return absl::OkStatus();
@@ -256,7 +260,18 @@ class Launch {
     return WriteUserFile(place_.spec_file, plan::ToYaml(job_.spec));
   }
 
+  // What the coordinator did not hear of may hold a name of ours.
+  void NoteReport(const absl::Status& reported) {
+    if (absl::IsFailedPrecondition(reported)) {
+      if (refusal_.empty()) refusal_ = std::string(reported.message());
+    } else if (!reported.ok()) {
+      all_reported_ = false;
+    }
+  }
+
   absl::Status StartWorkers() {
+    started_at_ = absl::Now();
+    refusal_.clear();
     place_.local_rank = 0;
     for (const std::string& worker : job_.workers) {
       place_.worker = worker;
@@ -270,26 +285,50 @@ class Launch {
     return absl::OkStatus();
   }
 
-  // One or more have failed, and all have ended.
-  void Restart() {
-    if (options_.restarts == 0 || supervisor_.Ended(kDaemon)) return;
-    if (const std::string why = witness_->WhyOver(); !why.empty()) {
+  // One or more have failed, and all have ended. Called again after the time
+  // that it returns.
+  absl::Duration Restart() {
+    if (options_.restarts == 0 || supervisor_.Ended(kDaemon)) {
+      return absl::ZeroDuration();
+    }
+    if (const std::string why = WhyNoRestart(); !why.empty()) {
       absl::FPrintF(stderr, "lockstepctl: no restart of job %s: %s\n",
-                    job_.spec.name, why);
-      return;
+                    job_.spec.name, Printable(why));
+      return absl::ZeroDuration();
     }
-    if (place_.restart_count == options_.restarts) {
-      absl::FPrintF(stderr, "lockstepctl: no restart: %d of %d are used up\n",
-                    place_.restart_count, options_.restarts);
-      return;
-    }
+    if (!std::exchange(is_pausing_, true)) return Pause();
+    is_pausing_ = false;
     place_.restart_count += 1;
     absl::FPrintF(stderr,
                   "lockstepctl: restart %d of %d: all %d workers of this host "
                   "start again\n",
                   place_.restart_count, options_.restarts, job_.workers.size());
     if (absl::Status s = StartWorkers(); !s.ok()) Complain(s);
+    return absl::ZeroDuration();
   }
+
+  // Empty if they may be started again.
+  std::string WhyNoRestart() {
+    if (!refusal_.empty() && all_reported_) return refusal_;
+    if (const std::string why = witness_->WhyOver(); !why.empty()) return why;
+    if (place_.restart_count < options_.restarts) return "";
+    return absl::StrFormat("%d of %d are used up", place_.restart_count,
+                           options_.restarts);
+  }
+
+  // Twice as long each time, unless the workers had run for a while.
+  absl::Duration Pause() {
+    const bool ran = absl::Now() - started_at_ >= kRunsLong;
+    pause_ = ran ? kPauseMin : std::min(2 * pause_, kPauseMax);
+    absl::FPrintF(stderr, "lockstepctl: the workers start again in %s\n",
+                  absl::FormatDuration(pause_));
+    return pause_;
+  }
+
+  // Of restarts in a row.
+  static constexpr absl::Duration kPauseMin = absl::Milliseconds(100);
+  static constexpr absl::Duration kPauseMax = absl::Seconds(30);
+  static constexpr absl::Duration kRunsLong = absl::Minutes(1);
 
   static constexpr char kDaemon[] = "lockstepd";
 
@@ -299,6 +338,11 @@ class Launch {
   std::optional<launch::LocalDaemon> daemon_;  // if it is a private one
   std::optional<launch::ScratchFolder> scratch_;
   std::unique_ptr<Witness> witness_;
+  std::string refusal_;  // of one of the workers, for good
+  bool all_reported_ = true;
+  absl::Time started_at_;  // the workers
+  bool is_pausing_ = false;
+  absl::Duration pause_ = kPauseMin / 2;
   launch::Supervisor supervisor_;
 };
 

@@ -35,8 +35,9 @@ struct RunOptions {
 // line, or a program that cannot be run; 3 if no coordinator can be started.
 //
 // With `restarts` the workers of this host start again, all of them, after one
-// has failed and the others have ended, unless the job is over or the launcher
-// was interrupted; the code is that of the last try.
+// has failed and the others have ended, unless the job is over, a worker was
+// refused for good or the launcher was interrupted; the code is that of the
+// last try.
 //
 // Each worker finds in its environment LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
 // LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT,

@@ -64,7 +64,7 @@ bool Supervisor::Signal(const std::string& name, int signal) {
 
 int Supervisor::Run() {
   TakeEndings();
-  while (!AllEnded()) {
+  while (!AllEnded() || ask_again_at_ != absl::InfiniteFuture()) {
     WaitForSomething();
     TakeSignals();
     for (Entry& entry : entries_) TakeOutput(entry);
@@ -94,7 +94,8 @@ void Supervisor::WaitForSomething() {
           {.fd = entry.child.output(), .events = POLLIN, .revents = 0});
     }
   }
-  const absl::Duration left = std::min(terminate_at_, kill_at_) - absl::Now();
+  const absl::Duration left =
+      std::min({terminate_at_, kill_at_, ask_again_at_}) - absl::Now();
   const int timeout_ms = left > absl::Hours(1)
                              ? -1
                              : static_cast<int>(std::max<int64_t>(
@@ -156,12 +157,23 @@ void Supervisor::TakeEndings() {
   kill_at_ = absl::Now() + options_.grace;
 }
 
-// True if others were started in place of the workers, which all have ended.
+// True if others were started in place of the workers, which all have ended, or
+// may be yet.
 bool Supervisor::ReplaceWorkers() {
+  if (absl::Time due = std::exchange(ask_again_at_, absl::InfiniteFuture());
+      due != absl::InfiniteFuture() && interrupted_by_ == 0 &&
+      absl::Now() < due) {
+    ask_again_at_ = due;
+    return true;
+  }
   if (!options_.on_workers_ended || interrupted_by_ != 0) return false;
   const auto before = static_cast<ptrdiff_t>(entries_.size());
-  options_.on_workers_ended(first_failure_);
-  if (static_cast<ptrdiff_t>(entries_.size()) == before) return false;
+  const absl::Duration pause = options_.on_workers_ended(first_failure_);
+  if (static_cast<ptrdiff_t>(entries_.size()) == before) {
+    terminate_at_ = absl::InfiniteFuture();  // nobody is left to be ended
+    if (pause > absl::ZeroDuration()) ask_again_at_ = absl::Now() + pause;
+    return pause > absl::ZeroDuration();
+  }
   entries_.erase(std::remove_if(entries_.begin(), entries_.begin() + before,
                                 [](const Entry& entry) {
                                   return entry.role == Role::kWorker;

@@ -34,8 +34,10 @@ struct SupervisorOptions {
   // Called when no worker is left, before background children are ended, and
   // not after a signal was forwarded; `failure` is the code of the first worker
   // that ended badly, or 0. Workers that it starts take the place of those
-  // before, whose failure does not count any more.
-  std::function<void(int failure)> on_workers_ended;
+  // before, whose failure does not count any more. If it starts none and
+  // returns more than zero, it is called again after that time; the failure
+  // counts as long as there are no others.
+  std::function<absl::Duration(int failure)> on_workers_ended;
   // Lines of children whose output is captured, without the newline.
   std::function<void(const std::string& name, absl::string_view line)>
       on_output;
@@ -97,6 +99,7 @@ class Supervisor {
   bool background_told_ = false;  // that it is to end
   absl::Time terminate_at_ = absl::InfiniteFuture();
   absl::Time kill_at_ = absl::InfiniteFuture();
+  absl::Time ask_again_at_ = absl::InfiniteFuture();  // on_workers_ended
 };
 
 }  // namespace lockstep::launch

@@ -1,4 +1,4 @@
-// Launches of one job.
+// Launches of one job, and what their launchers are told.
 
 #include <string>
 #include <vector>
@@ -68,6 +68,75 @@ TEST_F(LaunchesTest, OneThatHasGoneLeavesItsPlace) {
   scene_.Closes(2);
   EXPECT_THAT(Join(12, 1, b_, /*life=*/4711), HasSubstr("12 <- welcome"));
   EXPECT_THAT(Join(13, 3, b_), HasSubstr("13 <- welcome"));
+}
+
+// --- What a launcher is told ------------------------------------------------
+
+class RefusedProcessTest : public LaunchesTest {
+ protected:
+  static protocol::ProcessInfo Newcomer() {
+    return {.host = "a", .pid = 900, .boot_id = "boot", .start_time = 77};
+  }
+  std::string Refused(protocol::Hello hello) {
+    hello.life = 4711;
+    hello.process = Newcomer();
+    return scene_.Hello(20, hello);
+  }
+  std::string Report(const protocol::ProcessInfo& process) {
+    return scene_.Step(ReportEvidence{
+        {9}, scene_.job(), "", {.subject = W(1), .process = process}});
+  }
+};
+
+TEST_F(RefusedProcessTest, IsReportedAsOne) {
+  Join(1, 1, a_);
+  ASSERT_THAT(Refused(scene_.HelloOf(1)),
+              HasSubstr("refused ALREADY_EXISTS: the name w-1 is held"));
+  EXPECT_THAT(Report(Newcomer()),
+              HasSubstr("answer 9: FAILED_PRECONDITION: w-1 was refused: "
+                        "ALREADY_EXISTS: the name w-1 is held"));
+  protocol::ProcessInfo other = Newcomer();
+  other.start_time = 78;
+  EXPECT_EQ(Report(other), "answer 9: OK");
+}
+
+TEST_F(RefusedProcessTest, ForAnotherSpec) {
+  Join(1, 1, a_);
+  protocol::Hello hello = scene_.HelloOf(2);
+  hello.spec->seed = 4711;
+  ASSERT_THAT(Refused(hello), HasSubstr("refused INVALID_ARGUMENT"));
+  EXPECT_THAT(Report(Newcomer()), HasSubstr("brings another spec"));
+}
+
+TEST_F(RefusedProcessTest, OneThatWasTakenIsNot) {
+  Join(1, 1, a_);
+  EXPECT_THAT(Report(scene_.ViewOf(1).process), HasSubstr("answer 9: OK"));
+}
+
+TEST_F(RefusedProcessTest, NorOneThatWasTakenAfterAll) {
+  Join(1, 1, a_);
+  protocol::Hello hello = scene_.HelloOf(2);
+  hello.spec->seed = 4711;
+  Refused(hello);
+  hello.spec->seed = scene_.spec().seed;
+  hello.process = Newcomer();
+  scene_.Hello(21, hello);
+  EXPECT_EQ(Report(Newcomer()).find("FAILED_PRECONDITION"), std::string::npos);
+}
+
+// A worker of a running job, which this coordinator does not know yet, is not a
+// reason for ever.
+TEST_F(RefusedProcessTest, NorOneThatAnOfferKeepsOut) {
+  protocol::Hello offer = scene_.HelloOf(1);
+  offer.generation = {1};
+  offer.secret = "any";
+  offer.resume = protocol::ResumeState{
+      .epoch = {1}, .rank = 0, .members_digest = "digest"};
+  scene_.Step(CreateJob{{1}, scene_.spec(), ""});
+  scene_.Hello(30, offer);
+  ASSERT_THAT(Refused(scene_.HelloOf(2)),
+              HasSubstr("refused FAILED_PRECONDITION: job digits runs"));
+  EXPECT_EQ(Report(Newcomer()), "answer 9: OK");
 }
 
 }  // namespace

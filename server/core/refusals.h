@@ -1,0 +1,63 @@
+// Processes that were refused for good when they wanted to join: another try of
+// the same would be refused again, which their launcher asks before it makes
+// one.
+//
+// Keeps the newest kRefusalsMax.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_REFUSALS_H_
+#define LOCKSTEP_SERVER_CORE_REFUSALS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "plan/words/ids.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::core {
+
+inline constexpr size_t kRefusalsMax = 1024;
+
+class Refusals {
+ public:
+  void Add(const JobName& job, const protocol::ProcessInfo& process,
+           absl::Status why) {
+    if (!process.identifies()) return;
+    if (refusals_.size() == kRefusalsMax) refusals_.pop_front();
+    refusals_.push_back({job, process, std::move(why)});
+  }
+
+  // It was taken after all.
+  void Forget(const JobName& job, const protocol::ProcessInfo& process) {
+    std::erase_if(refusals_, [&](const Refusal& refusal) {
+      return refusal.job == job && refusal.process == process;
+    });
+  }
+
+  // The newest; OK if there is none.
+  absl::Status Of(const JobName& job,
+                  const protocol::ProcessInfo& process) const {
+    const auto found = std::find_if(
+        refusals_.rbegin(), refusals_.rend(), [&](const Refusal& refusal) {
+          return refusal.job == job && refusal.process == process;
+        });
+    return found == refusals_.rend() ? absl::OkStatus() : found->why;
+  }
+
+ private:
+  struct Refusal {
+    JobName job;
+    protocol::ProcessInfo process;
+    absl::Status why;
+  };
+
+  std::deque<Refusal> refusals_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_REFUSALS_H_
