@@ -142,21 +142,20 @@ void Job::NoteStranger(const protocol::Evidence& evidence,
                        const Worker* subject, Turn& turn) {
   constexpr size_t kDetailShown = 200;
   const std::string holder =
-      subject == nullptr
-          ? "nobody has that name"
-          : absl::StrFormat("generation %d of it is host %s, pid %d",
-                            subject->generation.value, subject->process.host,
-                            subject->process.pid);
+      subject == nullptr ? "nobody has that name"
+                         : absl::StrFormat("generation %d of it is %s",
+                                           subject->generation.value, is);
+  const auto [said, is] =
+      TellApart(evidence.process,
+                subject == nullptr ? evidence.process : subject->process);
   const std::string generation =
       evidence.generation.value == 0
           ? ""
           : absl::StrCat("generation ", evidence.generation.value, ", ");
   Remember(absl::StrFormat(
-               "evidence about %s has no effect: it is about %shost %s, pid %d "
-               "(%s), but %s",
-               evidence.subject.value, generation, evidence.process.host,
-               evidence.process.pid, evidence.detail.substr(0, kDetailShown),
-               holder),
+               "evidence about %s has no effect: it is about %s%s (%s), but %s",
+               evidence.subject.value, generation, said,
+               evidence.detail.substr(0, kDetailShown), holder),
            turn);
 }
 

@@ -125,7 +125,15 @@ JobView Job::Describe(absl::Time now) const {
   for (const auto& [name, worker] : roster_.workers()) {
     view.workers.push_back(View(worker, now));
   }
-  if (!view.cause.message.empty()) view.cause.message += AddedProof();
+  if (!view.cause.message.empty()) {
+    view.cause.message += AddedProof();
+    if (!over()) {
+      const uint64_t ended =
+          durable_.epoch.value - (durable_.epoch_lives ? 1 : 0);
+      view.cause.message =
+          absl::StrFormat("epoch %d ended: %s", ended, view.cause.message);
+    }
+  }
   std::sort(view.workers.begin(), view.workers.end(),
             [](const WorkerView& a, const WorkerView& b) {
               const auto place = [](const WorkerView& worker) {

@@ -36,6 +36,26 @@ std::string Who(const WorkerName& worker, int rank,
   return absl::StrFormat("%s (rank %d, %s)", worker.value, rank, where);
 }
 
+std::pair<std::string, std::string> TellApart(const protocol::ProcessInfo& a,
+                                              const protocol::ProcessInfo& b) {
+  const bool look_equal = a.host == b.host && a.pid == b.pid;
+  const auto describe = [&](const protocol::ProcessInfo& process) {
+    if (process == protocol::ProcessInfo{}) {
+      return std::string("no process (pid 0)");
+    }
+    std::string text =
+        absl::StrFormat("host %s, pid %d", process.host, process.pid);
+    if (look_equal && a.boot_id != b.boot_id) {
+      absl::StrAppend(&text, ", boot id ", process.boot_id);
+    }
+    if (look_equal && a.start_time != b.start_time) {
+      absl::StrAppend(&text, ", started at tick ", process.start_time);
+    }
+    return text;
+  };
+  return {describe(a), describe(b)};
+}
+
 std::string Where(const protocol::Position& position) {
   return absl::StrFormat("at step %d %s", position.step, Doing(position.phase));
 }

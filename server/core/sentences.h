@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -17,6 +18,12 @@ namespace lockstep::core {
 // "worker-3 (rank 3, host a, pid 123)"; without a rank if it is below 0.
 std::string Who(const WorkerName& worker, int rank,
                 const protocol::ProcessInfo& process);
+
+// "host a, pid 123" of each. If that is equal, also what differs: the kernel's
+// boot id (two hosts of one name, or one that was started anew), or the clock
+// tick since boot at which the process started (in another container, say).
+std::pair<std::string, std::string> TellApart(const protocol::ProcessInfo& a,
+                                              const protocol::ProcessInfo& b);
 
 // "at step 412 while computing".
 std::string Where(const protocol::Position& position);

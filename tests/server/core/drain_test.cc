@@ -25,7 +25,8 @@ TEST(DrainTest, TheJobWaitsForWorkersWithoutADeadlineAndFormsAgain) {
   Drain(scene);
   EXPECT_EQ(scene.View().state, JobState::kForming);
   EXPECT_EQ(scene.View().missing, 2);
-  EXPECT_EQ(scene.View().cause.message, "drained by an operator: maintenance");
+  EXPECT_EQ(scene.View().cause.message,
+            "epoch 1 ended: drained by an operator: maintenance");
   EXPECT_THAT(LinesOf(scene), Contains("all ranks drain after step 7"));
   EXPECT_EQ(scene.Wait(100000), "");
 

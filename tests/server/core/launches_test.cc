@@ -5,12 +5,16 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/server/core/asking.h"
 #include "tests/server/core/scene.h"
 
 namespace lockstep::core {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 class LaunchesTest : public testing::Test {
  protected:
@@ -137,6 +141,48 @@ TEST_F(RefusedProcessTest, NorOneThatAnOfferKeepsOut) {
   ASSERT_THAT(Refused(scene_.HelloOf(2)),
               HasSubstr("refused FAILED_PRECONDITION: job digits runs"));
   EXPECT_EQ(Report(Newcomer()), "answer 9: OK");
+}
+
+// --- What people read -------------------------------------------------------
+
+TEST_F(RefusedProcessTest, EvidenceSaysInWhatProcessesDiffer) {
+  Join(1, 1, a_);
+  protocol::ProcessInfo other = scene_.ViewOf(1).process;
+  other.start_time += 1;
+  Report(other);
+  EXPECT_THAT(
+      LinesOf(scene_),
+      Contains(
+          AllOf(HasSubstr("it is about host a, pid 101, started at tick 502 ("),
+                HasSubstr("of it is host a, pid 101, started at tick 501"),
+                Not(HasSubstr("boot id")))));
+  other = scene_.ViewOf(1).process;
+  other.boot_id = "another";
+  Report(other);
+  EXPECT_THAT(LinesOf(scene_),
+              Contains(AllOf(HasSubstr("pid 101, boot id another ("),
+                             HasSubstr("is host a, pid 101, boot id boot"))));
+}
+
+TEST(CauseViewTest, SaysWhichEpochItEnded) {
+  Scene scene(RestartingSpec(2));
+  scene.RunAll();
+  scene.Step(ReportEvidence{
+      {9}, scene.job(), "", Scene::DeathOf(1, "killed by signal 9")});
+  EXPECT_THAT(scene.View().cause.message,
+              testing::StartsWith("epoch 1 ended: w-1"));
+  for (const int i : {1, 2}) {
+    protocol::Hello hello = scene.HelloOf(i);
+    hello.life += 100;
+    hello.process.pid += 100;
+    scene.Closes(i);
+    scene.Hello(10 + i, hello);
+  }
+  ASSERT_EQ(scene.epoch(), EpochId{2});
+  EXPECT_THAT(scene.View().cause.message,
+              testing::StartsWith("epoch 1 ended: w-1"));
+  scene.Step(StopJob{{3}, scene.job(), "", "enough"});
+  EXPECT_THAT(scene.View().cause.message, testing::StartsWith("stopped by"));
 }
 
 }  // namespace
