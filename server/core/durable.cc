@@ -91,7 +91,8 @@ struct Change {
   }
 
   absl::Status operator()(const record::EpochEnded& body) const {
-    if (!Lives(body.epoch)) {
+    // Again: its cause is known better.
+    if (body.epoch != job.epoch || body.epoch.value == 0) {
       return CannotFollow(absl::StrFormat(
           "the end of epoch %d, but epoch %d %s", body.epoch.value,
           job.epoch.value, job.epoch_lives ? "lives" : "ended"));

@@ -86,9 +86,9 @@ struct DurableState {
 
 // InvalidArgument, and nothing changed, for a record that cannot follow: out of
 // number, of an unknown or finished job, an epoch or generation that does not
-// grow, a plan or an end of an epoch that is not alive, the end of the memory
-// of a job that is not over, a job adopted in the place of one that has had an
-// epoch or has another token.
+// grow, a plan of an epoch that is not alive, an end of another, the end of the
+// memory of a job that is not over, a job adopted in the place of one that has
+// had an epoch or has another token.
 absl::Status Apply(const record::Record& record, DurableState* state);
 
 }  // namespace lockstep::core

@@ -184,7 +184,8 @@ class Job {
             Turn& turn);
   void AddProof(const protocol::Evidence& evidence, const Worker* subject,
                 Turn& turn);
-  std::string AddedProof() const;
+  // What is known beside `message` of those that it is about.
+  std::string AddedProof(const std::string& message) const;
   void NoteStranger(const protocol::Evidence& evidence, const Worker* subject,
                     Turn& turn);
   void ForgetDeadlineIfNobodyIsHere();

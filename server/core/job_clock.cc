@@ -193,7 +193,7 @@ void Job::MissJoinDeadline(Turn& turn) {
                       DescribeMissing(spec(), arrived, durable_.members));
   if (!durable_.cause.message.empty()) {
     absl::StrAppend(&message, "; epoch ", durable_.epoch.value,
-                    " had ended: ", durable_.cause.message, AddedProof());
+                    " had ended: ", durable_.cause.message);
   }
   const protocol::Cause cause{.kind = CauseKind::kJoinDeadline,
                               .message = message};

@@ -126,11 +126,17 @@ void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
   if (absl::StrContains(known, evidence.detail)) return;
   if (!proofs_.emplace(subject->name, evidence.detail).second) return;
   Remember(absl::StrCat(WhoIs(*subject), ": ", evidence.detail), turn);
+  if (over()) return;
+  protocol::Cause cause = durable_.cause;
+  cause.message += AddedProof(cause.message);
+  turn.out.Record(name(), record::EpochEnded{durable_.epoch, std::move(cause),
+                                             durable_.steps});
 }
 
-std::string Job::AddedProof() const {
+std::string Job::AddedProof(const std::string& message) const {
   std::string added;
   for (const auto& [worker, detail] : proofs_) {
+    if (absl::StrContains(message, detail)) continue;
     absl::StrAppend(&added, " (", worker.value, ": ", detail, ")");
   }
   return added;
@@ -141,13 +147,13 @@ std::string Job::AddedProof() const {
 void Job::NoteStranger(const protocol::Evidence& evidence,
                        const Worker* subject, Turn& turn) {
   constexpr size_t kDetailShown = 200;
+  const auto [said, is] =
+      TellApart(evidence.process,
+                subject == nullptr ? evidence.process : subject->process);
   const std::string holder =
       subject == nullptr ? "nobody has that name"
                          : absl::StrFormat("generation %d of it is %s",
                                            subject->generation.value, is);
-  const auto [said, is] =
-      TellApart(evidence.process,
-                subject == nullptr ? evidence.process : subject->process);
   const std::string generation =
       evidence.generation.value == 0
           ? ""

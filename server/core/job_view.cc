@@ -126,7 +126,7 @@ JobView Job::Describe(absl::Time now) const {
     view.workers.push_back(View(worker, now));
   }
   if (!view.cause.message.empty()) {
-    view.cause.message += AddedProof();
+    view.cause.message += AddedProof(view.cause.message);
     if (!over()) {
       const uint64_t ended =
           durable_.epoch.value - (durable_.epoch_lives ? 1 : 0);

@@ -663,6 +663,24 @@ TEST(ProofTest, ALaunchersWordIsAddedToThatOfASurvivor) {
               AllOf(HasSubstr("died: the process has ended"),
                     EndsWith(" (w-2: process 102 killed by signal 9)")));
   EXPECT_THAT(scene.View().events.back().text, HasSubstr("killed by signal 9"));
+
+  scene.Restart();
+  EXPECT_THAT(scene.View().cause.message,
+              EndsWith(" (w-2: process 102 killed by signal 9)"))
+      << "it is journaled";
+}
+
+TEST(ProofTest, ALaunchersWordIsAddedAfterTheEndOfTheJob) {
+  Scene scene(SpecOf(2));  // no restarts
+  scene.RunAll();
+  protocol::Evidence pidfd = Scene::DeathOf(2, "the process has ended");
+  pidfd.generation = {1};
+  scene.Says(1, pidfd);
+  ASSERT_EQ(scene.View().state, JobState::kFailed);
+  scene.Step(ReportEvidence{
+      {1}, scene.job(), "", Scene::DeathOf(2, "killed by signal 9")});
+  EXPECT_THAT(scene.View().cause.message,
+              EndsWith(" (w-2: killed by signal 9)"));
 }
 
 TEST(ProofTest, AJobThatDoesNotFormAgainNamesTheSignal) {

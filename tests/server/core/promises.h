@@ -255,6 +255,8 @@ class Promises {
     job.digest = r.digest;
   }
   void Persisted(JobSeen& job, const record::EpochEnded& r) {
+    if (!job.lives && job.ended.count(r.epoch) > 0)
+      return CauseIsAddedTo(job, r);
     EXPECT_TRUE(job.lives && job.newest == r.epoch);
     job.lives = false;
     job.ended.insert(r.epoch);
@@ -263,6 +265,16 @@ class Promises {
     EXPECT_FALSE(r.cause.message.empty());
     CheckCause(job, r.cause);
     just_ended_ = {{&job, r.epoch}};
+  }
+  // How one that was lost has died became known later.
+  void CauseIsAddedTo(JobSeen& job, const record::EpochEnded& r) {
+    EXPECT_EQ(job.newest, r.epoch);
+    EXPECT_FALSE(job.over);
+    EXPECT_EQ(r.cause.kind, job.cause.kind);
+    EXPECT_EQ(r.cause.workers, job.cause.workers);
+    EXPECT_GT(r.cause.message.size(), job.cause.message.size());
+    EXPECT_EQ(r.cause.message.rfind(job.cause.message, 0), 0u);
+    job.cause = r.cause;
   }
   void Persisted(JobSeen& job, const record::JobEnded& r) {
     if (r.outcome == record::Outcome::kCompleted) {
