@@ -109,6 +109,17 @@ class RoughTreatment(unittest.TestCase):
                 self.assertLess(done.returncode, 128, done.stderr)
                 self.assertIn("TMPDIR", done.stderr)
 
+    def test_addresses_are_checked_before_they_are_tried(self):
+        for wrong in ("nonsense", "host:", "host:99999", "127.0.0.1:x", "::1:70", "127.0.0.1:0",
+                      ":7070", "127.0.0.1:1,nonsense", ","):
+            for words in (("jobs",), ("run", "-n", "1", "--", "/bin/true")):
+                done = run("lockstepctl", "--address", wrong, *words)
+                self.assertEqual(done.returncode, 2, f"{wrong}: {done.stderr}")
+                self.assertIn("--address", done.stderr)
+        for unreachable in ("127.0.0.1:1", "[::1]:1", "localhost:1, 127.0.0.1:1", "dns:///[::1]:1"):
+            done = run("lockstepctl", "--address", unreachable, "jobs")
+            self.assertEqual(done.returncode, 3, f"{unreachable}: {done.stderr}")
+
     def test_a_grace_is_a_number_of_seconds(self):
         for grace in ("nan", "inf", "-1", "1e300", "soon"):
             done = run("lockstepctl", "run", "-n", "1", "--grace", grace, "--", "/bin/true")

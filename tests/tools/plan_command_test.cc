@@ -199,6 +199,30 @@ TEST(PlanCommandTest, ASpecIsRefusedWithLineAndField) {
   }
 }
 
+TEST(PlanCommandTest, WhatAFileHoldsDoesNotReachTheTerminal) {
+  Write(TempFile("escape.yaml"), "name: \"\\\x1b\"\nmesh: data=2\n");
+  const Outcome outcome =
+      Plan({"compile", "-f", TempFile("escape.yaml"), "-o", TempFile("no.pb")});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("\\x1b"));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("\x1b")));
+}
+
+TEST(PlanCommandTest, TimesThatCannotBeAddedUpAreRefused) {
+  const std::string file = Compiled("gpt-pipe4");
+  const struct {
+    std::vector<std::string> option;
+    const char* why;
+  } cases[] = {{{"--forward", "100000h"}, "is longer than 1h"},
+               {{"--latency", "2h"}, "is longer than 1h"},
+               {{"--bandwidth", "1"}, "is less than 1MiB"}};
+  for (const auto& c : cases) {
+    const Outcome outcome = Plan({"simulate", file, c.option[0], c.option[1]});
+    EXPECT_EQ(outcome.code, 1) << c.option[0];
+    EXPECT_THAT(outcome.output, HasSubstr(c.why)) << c.option[0];
+  }
+}
+
 TEST(PlanCommandTest, WhatIsNoFileIsNamed) {
   const struct {
     std::vector<std::string> words;

@@ -10,10 +10,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "base/open_files.h"
 #include "base/secret_file.h"
 #include "base/standard_streams.h"
@@ -134,6 +138,35 @@ int Refuse(const absl::Status& status, int code = kUsage) {
   return code;
 }
 
+bool IsAddress(absl::string_view text) {
+  const size_t colon = text.rfind(':');
+  int port = 0;
+  if (colon == absl::string_view::npos || colon == 0 ||
+      !absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 ||
+      port > 65535) {
+    return false;
+  }
+  // An IPv6 address has brackets; gRPC knows schemes, too ("dns:///host:1").
+  const absl::string_view host = text.substr(0, colon);
+  return host.find(':') == absl::string_view::npos ||
+         host.find('/') != absl::string_view::npos ||
+         (host.front() == '[' && host.back() == ']');
+}
+
+// gRPC would try port 0 or 443, and say that nobody answers there.
+absl::Status CheckAddresses(const std::string& addresses) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(addresses, ',', absl::SkipWhitespace());
+  for (const std::string& part : parts) {
+    if (IsAddress(absl::StripAsciiWhitespace(part))) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--address: \"", part, "\" is no address of the form HOST:PORT"));
+  }
+  if (!parts.empty() || addresses.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--address: \"", addresses, "\" names no address"));
+}
+
 // How many a command opens. A launcher has a few of its own, among them the
 // pipes to a child that starts, and one for the output of each worker.
 int FilesFor(const CLI::App& app, const Arguments& arguments) {
@@ -229,6 +262,9 @@ int Main(int argc, char** argv) {
   const bool runs = app.got_subcommand("run");
   if (arguments.common.address.empty() && !runs) {
     arguments.common.address = "127.0.0.1:7070";
+  }
+  if (absl::Status fit = CheckAddresses(arguments.common.address); !fit.ok()) {
+    return Refuse(fit);
   }
   auto found_token = TokenFor(arguments);
   if (!found_token.ok()) return Refuse(found_token.status());

@@ -6,6 +6,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/user_file.h"
 #include "plan/compile.h"
@@ -16,13 +18,19 @@
 #include "plan/timeline/timeline.h"
 #include "plan/verify.h"
 #include "plan/words/units.h"
+#include "plan/words/utf8.h"
 #include "proto/plan_chunks.h"
 
 namespace lockstep::ctl {
 namespace {
 
+// A message has several lines, and may quote what a file holds.
 int Refuse(const absl::Status& status) {
-  absl::FPrintF(stderr, "lockstepctl: %s\n", std::string(status.message()));
+  std::vector<std::string> lines;
+  for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+    lines.push_back(Printable(line));
+  }
+  absl::FPrintF(stderr, "lockstepctl: %s\n", absl::StrJoin(lines, "\n"));
   return 1;
 }
 
@@ -32,6 +40,9 @@ void Print(const std::string& text) {
 }
 
 constexpr size_t kPlanBytesMax = size_t{1} << 30;
+// Sums of these over any plan are far from the end of int64 nanoseconds.
+constexpr absl::Duration kTimeMax = absl::Hours(1);
+constexpr int64_t kBandwidthMin = int64_t{1} << 20;
 
 // A JSON text begins with a brace, which no plan on the wire does.
 bool IsJson(const std::string& text) {
@@ -92,6 +103,10 @@ absl::StatusOr<std::vector<int64_t>> NanosecondsOf(
       return absl::InvalidArgumentError(absl::StrCat(
           "\"", text, "\" is not a duration such as 500us or 3ms"));
     }
+    if (*time > kTimeMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", text, "\" is longer than ", absl::FormatDuration(kTimeMax)));
+    }
     times.push_back(absl::ToInt64Nanoseconds(*time));
   }
   return times;
@@ -136,6 +151,10 @@ absl::StatusOr<plan::CostModel> CostsOf(const SimulateOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", options.bandwidth,
                      "\" is not a number of bytes a second such as 10GiB"));
+  }
+  if (*bytes < kBandwidthMin) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", options.bandwidth, "\" is less than 1MiB a second"));
   }
   costs.per_byte = 1e9 / static_cast<double>(*bytes);
   return costs;
