@@ -21,11 +21,6 @@ int ExitCode(const absl::Status& status) {
   return absl::IsUnavailable(status) ? 3 : 1;
 }
 
-void Print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
 AdminClient Connect(const CommonOptions& common) {
   return AdminClient({.addresses = common.address, .token = common.token});
 }
@@ -85,8 +80,8 @@ int Watch(const CommonOptions& common, const std::string& job) {
   }));
 }
 
-int Command(const CommonOptions& common, const std::string& job,
-            JobCommand command, const std::string& reason) {
+int SendCommand(const CommonOptions& common, const std::string& job,
+                JobCommand command, const std::string& reason) {
   AdminClient admin = Connect(common);
   absl::StatusOr<JobName> name = Choose(admin, job);
   if (!name.ok()) return ExitCode(name.status());

@@ -22,8 +22,8 @@ int Jobs(const CommonOptions& common);
 int DescribeJob(const CommonOptions& common, const std::string& job);
 int Watch(const CommonOptions& common, const std::string& job);
 // Asks something of a running job.
-int Command(const CommonOptions& common, const std::string& job,
-            JobCommand command, const std::string& reason);
+int SendCommand(const CommonOptions& common, const std::string& job,
+                JobCommand command, const std::string& reason);
 // A job that is over: forgotten, with all that describe shows of it.
 int Delete(const CommonOptions& common, const std::string& job);
 int StopNow(const CommonOptions& common, const std::string& job,

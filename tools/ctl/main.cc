@@ -290,8 +290,8 @@ int Main(int argc, char** argv) {
                                   arguments.reason);
   }
   if (const auto command = Asked(app)) {
-    return lockstep::ctl::Command(arguments.common, arguments.job, *command,
-                                  arguments.reason);
+    return lockstep::ctl::SendCommand(arguments.common, arguments.job, *command,
+                                      arguments.reason);
   }
   return lockstep::ctl::Watch(arguments.common, arguments.job);
 }

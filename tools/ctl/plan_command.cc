@@ -20,6 +20,7 @@
 #include "plan/words/units.h"
 #include "plan/words/utf8.h"
 #include "proto/plan_chunks.h"
+#include "tools/ctl/print.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -32,11 +33,6 @@ int Refuse(const absl::Status& status) {
   }
   absl::FPrintF(stderr, "lockstepctl: %s\n", absl::StrJoin(lines, "\n"));
   return 1;
-}
-
-void Print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
 }
 
 constexpr size_t kPlanBytesMax = size_t{1} << 30;

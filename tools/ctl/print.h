@@ -10,6 +10,9 @@
 
 namespace lockstep::ctl {
 
+// On the standard output, at once.
+void Print(const std::string& text);
+
 // Each ends with a newline. The JSON's fields are those of docs/lockstepctl.md;
 // durations are seconds, names of states are lower case.
 std::string JobsAsText(const std::vector<JobSummary>& jobs);

@@ -7,8 +7,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string Text(std::string_view text) { return std::string(text); }
-
 std::string_view PhaseName(protocol::Phase phase) {
   switch (phase) {
     case protocol::Phase::kIdle: return "idle";
@@ -31,17 +29,17 @@ Json ToJson(const WorkerView& worker) {
   return {
       {"name", worker.name.value},
       {"generation", worker.generation.value},
-      {"state", Text(Name(worker.state))},
+      {"state", std::string(Name(worker.state))},
       {"rank", worker.rank},
       {"coordinates", worker.coordinates},
       {"host", worker.process.host},
       {"pid", worker.process.pid},
       {"step", worker.position.step},
-      {"phase", Text(PhaseName(worker.position.phase))},
+      {"phase", std::string(PhaseName(worker.position.phase))},
       {"revision", worker.revision.value},
       {"step_seconds", worker.step_seconds},
       {"exposed_seconds", worker.exposed_seconds},
-      {"overlap", Text(Name(worker.overlap))},
+      {"overlap", std::string(Name(worker.overlap))},
       {"memory", worker.memory},
       {"lag_seconds", worker.lag_seconds},
       {"silent_seconds", absl::ToDoubleSeconds(worker.silent_for)},
@@ -53,7 +51,7 @@ Json ToJson(const WorkerView& worker) {
 Json ToJson(const protocol::Wanted& wanted) {
   Json commands = Json::array();
   for (const Command command : wanted.commands) {
-    commands.push_back(Text(Name(command)));
+    commands.push_back(std::string(Name(command)));
   }
   return {{"commands", commands}, {"reason", wanted.reason}};
 }
@@ -61,15 +59,15 @@ Json ToJson(const protocol::Wanted& wanted) {
 Json ToJson(const Parameter& parameter) {
   return {{"name", parameter.name},
           {"shape", parameter.shape},
-          {"dtype", Text(Name(parameter.dtype))},
-          {"op", Text(Name(parameter.op))},
+          {"dtype", std::string(Name(parameter.dtype))},
+          {"op", std::string(Name(parameter.op))},
           {"axes", parameter.axes}};
 }
 
 Json ToJson(const BucketView& bucket) {
   return {{"communicator", bucket.communicator},
-          {"dtype", Text(Name(bucket.dtype))},
-          {"op", Text(Name(bucket.op))},
+          {"dtype", std::string(Name(bucket.dtype))},
+          {"op", std::string(Name(bucket.op))},
           {"bytes", bucket.bytes},
           {"parameters", bucket.parameters}};
 }
@@ -92,9 +90,10 @@ Json ToJson(const EventView& event) {
 }
 
 Json ToJson(const JobSummary& job) {
-  return {{"name", job.name.value},       {"state", Text(Name(job.state))},
-          {"epoch", job.epoch.value},     {"ready", job.ready},
-          {"world_size", job.world_size}, {"step", job.step}};
+  return {
+      {"name", job.name.value},       {"state", std::string(Name(job.state))},
+      {"epoch", job.epoch.value},     {"ready", job.ready},
+      {"world_size", job.world_size}, {"step", job.step}};
 }
 
 template <typename T>
@@ -112,7 +111,7 @@ std::string JobsAsJson(const std::vector<JobSummary>& jobs) {
 
 std::string JobAsJson(const JobView& view, int indent) {
   const Json json = {{"name", view.name.value},
-                     {"state", Text(Name(view.state))},
+                     {"state", std::string(Name(view.state))},
                      {"mesh", ToString(view.spec.mesh)},
                      {"epoch", view.epoch.value},
                      {"revision", view.revision.value},

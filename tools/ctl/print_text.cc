@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -70,6 +71,11 @@ std::string BucketsTable(const JobView& view) {
 }
 
 }  // namespace
+
+void Print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
 
 std::string JobsAsText(const std::vector<JobSummary>& jobs) {
   std::string text = absl::StrFormat("%-24s %-12s %-6s %-8s %s\n", "job",
