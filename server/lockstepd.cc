@@ -4,16 +4,17 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/file_system.h"
 #include "base/open_files.h"
 #include "base/secret_file.h"
@@ -55,36 +56,36 @@ struct Flags {
   std::string log_level = "info";
 };
 
-void Declare(CLI::App* app, Flags* flags) {
-  app->set_version_flag("--version", "lockstepd " LOCKSTEP_VERSION);
-  app->add_option("--listen", flags->listen,
-                  "HOST:PORT to serve on; port 0: any that is free")
-      ->capture_default_str();
-  app->add_option("--health_address", flags->health_address,
-                  "HOST:PORT of a second listener with only the gRPC health "
-                  "service, for probes; may leave this machine");
-  app->add_option("--port_file", flags->port_file,
-                  "file to write HOST:PORT to once the daemon serves");
-  app->add_flag("--insecure", flags->insecure,
+void Declare(Flags* flags, CommandLine* line) {
+  line->SetVersion("lockstepd " LOCKSTEP_VERSION);
+  line->Add("--listen", &flags->listen,
+            "HOST:PORT to serve on; port 0: any that is free")
+      .ShowDefault();
+  line->Add("--health_address", &flags->health_address,
+            "HOST:PORT of a second listener with only the gRPC health "
+            "service, for probes; may leave this machine");
+  line->Add("--port_file", &flags->port_file,
+            "file to write HOST:PORT to once the daemon serves");
+  line->AddFlag("--insecure", &flags->insecure,
                 "serve in plaintext to other machines: this release has no "
                 "TLS");
-  app->add_option("--token_file", flags->token_file,
-                  "file whose first line is the operators' token, and the "
-                  "workers' unless they have one of their own; only its owner "
-                  "may be able to read it");
-  app->add_option("--worker_token_file", flags->worker_token_file,
-                  "file whose first line is a token that lets workers join, "
-                  "but neither see nor stop jobs");
-  app->add_option("--journal", flags->journal, "where promises are kept")
-      ->check(CLI::IsMember({"memory"}))
-      ->capture_default_str();
-  app->add_option("--adoption_window", flags->adoption_window,
-                  "for how long after a start without a journal no job forms "
-                  "its first epoch, so that jobs that run can be adopted "
-                  "before others take their names; 2s unless the port is 0");
-  app->add_option("--log_level", flags->log_level,
-                  "debug, info, warning, error or off")
-      ->capture_default_str();
+  line->Add("--token_file", &flags->token_file,
+            "file whose first line is the operators' token, and the "
+            "workers' unless they have one of their own; only its owner "
+            "may be able to read it");
+  line->Add("--worker_token_file", &flags->worker_token_file,
+            "file whose first line is a token that lets workers join, "
+            "but neither see nor stop jobs");
+  line->Add("--journal", &flags->journal, "where promises are kept")
+      .OneOf({"memory"})
+      .ShowDefault();
+  line->Add("--adoption_window", &flags->adoption_window,
+            "for how long after a start without a journal no job forms "
+            "its first epoch, so that jobs that run can be adopted "
+            "before others take their names; 2s unless the port is 0");
+  line->Add("--log_level", &flags->log_level,
+            "debug, info, warning, error or off")
+      .ShowDefault();
 }
 
 absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags) {
@@ -223,16 +224,12 @@ int Main(int argc, char** argv) {
   // Whoever read the log may end before the daemon does.
   signal(SIGPIPE, SIG_IGN);
   Flags flags;
-  CLI::App app(
+  CommandLine line(
       "The coordinator of Lockstep: keeps the workers of training "
       "jobs in step.",
       "lockstepd");
-  Declare(&app, &flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  Declare(&flags, &line);
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   PosixFileSystem files;
   const auto log = observe::Log::Make(flags.log_level);
   if (!log.ok()) return Complain(log.status(), 2);

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
+#include "base/command_line.h"
 #include "client/session/identity.h"
 #include "examples/digits/bound_gradients.h"
 #include "examples/digits/dataset.h"
@@ -228,27 +228,23 @@ absl::Status Run(const WorkerFlags& flags) {
 
 int Main(int argc, char** argv) {
   WorkerFlags flags;
-  CLI::App app("A worker that trains the hand-written digits with others.",
-               "digits");
-  Declare(app, flags.training);
-  app.add_option("--sync", flags.sync,
-                 "who decides when a gradient moves, instead of the spec: the "
-                 "plan alone, or the coordinator pass by pass; reduce_scatter: "
-                 "the plan, and each worker updates a slice")
-      ->check(CLI::IsMember({"static", "negotiated", "reduce_scatter"}));
-  app.add_option("--device", flags.device,
-                 "where the network and its gradients are; cuda makes the job "
-                 "one of transport nccl")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  app.add_flag("--audit", flags.audit,
+  CommandLine line("A worker that trains the hand-written digits with others.",
+                   "digits");
+  Declare(line, flags.training);
+  line.Add("--sync", &flags.sync,
+           "who decides when a gradient moves, instead of the spec: the "
+           "plan alone, or the coordinator pass by pass; reduce_scatter: "
+           "the plan, and each worker updates a slice")
+      .OneOf({"static", "negotiated", "reduce_scatter"});
+  line.Add("--device", &flags.device,
+           "where the network and its gradients are; cuda makes the job "
+           "one of transport nccl")
+      .OneOf({"cpu", "cuda"})
+      .ShowDefault();
+  line.AddFlag("--audit", &flags.audit,
                "compute each step's gradients of all workers, too, and fail if "
                "those that travelled as halves differ by more than rounding");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
   std::fprintf(stderr, "digits: %s\n", std::string(status.message()).c_str());

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "CLI/CLI.hpp"
+#include "base/command_line.h"
 #include "examples/digits/dataset.h"
 #include "examples/digits/flags.h"
 #include "examples/digits/network.h"
@@ -28,15 +28,14 @@ struct Flags {
   double tolerance = 1e-9;
 };
 
-void Declare(CLI::App& app, Flags& flags) {
-  Declare(app, flags.training);
-  app.add_option("--data", flags.data,
-                 "a CSV file instead of the built-in one");
-  app.add_option("--compare", flags.compare,
-                 "compare with the weights in this file");
-  app.add_option("--tolerance", flags.tolerance,
-                 "the largest weight difference that passes --compare")
-      ->capture_default_str();
+void Declare(CommandLine& line, Flags& flags) {
+  Declare(line, flags.training);
+  line.Add("--data", &flags.data, "a CSV file instead of the built-in one");
+  line.Add("--compare", &flags.compare,
+           "compare with the weights in this file");
+  line.Add("--tolerance", &flags.tolerance,
+           "the largest weight difference that passes --compare")
+      .ShowDefault();
 }
 
 // What the flags name, read before the work begins.
@@ -120,13 +119,10 @@ int Main(int argc, char** argv) {
   // In order with the progress on stderr, also where both go into one pipe.
   setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Flags flags;
-  CLI::App app("Trains the hand-written digits in one process.");
-  Declare(app, flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  CommandLine line("Trains the hand-written digits in one process.",
+                   "digits_local");
+  Declare(line, flags);
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const absl::StatusOr<bool> passed = Run(flags);
   if (!passed.ok()) {
     std::fprintf(stderr, "digits_local: %s\n",

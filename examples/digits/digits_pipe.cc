@@ -3,9 +3,10 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "CLI/CLI.hpp"
+#include "base/command_line.h"
 #include "client/session/identity.h"
 #include "examples/digits/device/cuda_device.h"
 #include "examples/digits/flags.h"
@@ -65,19 +66,15 @@ absl::Status Run(const PipeFlags& flags) {
 
 int Main(int argc, char** argv) {
   PipeFlags flags;
-  CLI::App app("A worker that trains a part of the digits' network.",
-               "digits_pipe");
-  Declare(app, flags.training);
-  app.add_option("--device", flags.device,
-                 "where activations and gradients are; cuda makes the job one "
-                 "of transport nccl")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  CommandLine line("A worker that trains a part of the digits' network.",
+                   "digits_pipe");
+  Declare(line, flags.training);
+  line.Add("--device", &flags.device,
+           "where activations and gradients are; cuda makes the job one "
+           "of transport nccl")
+      .OneOf({"cpu", "cuda"})
+      .ShowDefault();
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
   std::fprintf(stderr, "digits_pipe: %s\n",

@@ -5,15 +5,14 @@
 
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "base/command_line.h"
 #include "examples/digits/trainer.h"
 
 namespace lockstep::digits {
 
-// A worker's exit code when an operator ended the job at once (`lockstepctl
-// stop
-// --now`), which is no failure.
+// A worker's exit code when an operator ended the job at once, by
+// `lockstepctl stop --now`, which is no failure.
 inline constexpr int kExitCancelled = 4;
 
 inline int ExitCodeOf(const absl::Status& status) {
@@ -28,22 +27,22 @@ struct TrainingFlags {
   bool machine_progress = false;
 };
 
-inline void Declare(CLI::App& app, TrainingFlags& flags) {
-  app.add_option("--steps", flags.recipe.steps, "optimizer steps")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--seed", flags.recipe.seed, "of weights and samples")
-      ->check(CLI::Range(0, 1'000'000'000))
-      ->capture_default_str();
-  app.add_option("--batch", flags.recipe.global_batch,
-                 "samples a step, on all workers together")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  app.add_option("--dtype", flags.dtype, "of weights and arithmetic")
-      ->check(CLI::IsMember({"f64", "f32"}))
-      ->capture_default_str();
-  app.add_option("--save", flags.save, "write the weights to this file");
-  app.add_flag("--machine_progress", flags.machine_progress,
+inline void Declare(CommandLine& line, TrainingFlags& flags) {
+  line.Add("--steps", &flags.recipe.steps, "optimizer steps")
+      .Positive()
+      .ShowDefault();
+  line.Add("--seed", &flags.recipe.seed, "of weights and samples")
+      .Between(0, 1'000'000'000)
+      .ShowDefault();
+  line.Add("--batch", &flags.recipe.global_batch,
+           "samples a step, on all workers together")
+      .Between(1, 1 << 16)
+      .ShowDefault();
+  line.Add("--dtype", &flags.dtype, "of weights and arithmetic")
+      .OneOf({"f64", "f32"})
+      .ShowDefault();
+  line.Add("--save", &flags.save, "write the weights to this file");
+  line.AddFlag("--machine_progress", &flags.machine_progress,
                "progress as lines for a program to read");
 }
 

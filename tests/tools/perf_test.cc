@@ -35,6 +35,19 @@ class ScratchFile {
   const std::string path_;
 };
 
+TEST(PerfTest, HelpNamesDefaultsAsAPersonWritesThem) {
+  const Outcome outcome = RunPerf({"--help"});
+  EXPECT_EQ(outcome.code, 0);
+  for (const char* option : {"=32M", "=float", "=sum"}) {
+    EXPECT_NE(outcome.output.find(option), std::string::npos)
+        << option << " is not in\n"
+        << outcome.output;
+  }
+  for (const unsigned char c : outcome.output) {
+    EXPECT_TRUE(c == '\n' || (c >= ' ' && c < 127)) << int{c};
+  }
+}
+
 TEST(PerfTest, EveryOperationIsRightOverEveryHostTransport) {
   const ScratchFile json;
   for (const std::string& op : perf::OperationNames()) {

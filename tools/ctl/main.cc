@@ -3,7 +3,6 @@
 //
 // Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` has its workers'.
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -18,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/command_line.h"
 #include "base/open_files.h"
 #include "base/secret_file.h"
 #include "base/standard_streams.h"
@@ -46,90 +46,109 @@ struct Arguments {
   double grace_seconds = 10;
 };
 
-CLI::App* AddQuery(CLI::App& app, Arguments& arguments, const std::string& name,
-                   const std::string& description, bool about_a_job) {
-  CLI::App* command = app.add_subcommand(name, description);
-  command->add_flag("--json", arguments.common.json, "Print JSON");
+// Adds a command; its --help ends with where the common options are told.
+lockstep::ProgramCommand AddCommand(const lockstep::CommandLine& line,
+                                    const std::string& name,
+                                    const std::string& description) {
+  lockstep::ProgramCommand command = line.AddCommand(name, description);
+  command.SetFooter("And --address and --token: lockstepctl --help");
+  return command;
+}
+
+lockstep::ProgramCommand AddQuery(const lockstep::CommandLine& line,
+                                  Arguments& arguments, const std::string& name,
+                                  const std::string& description,
+                                  bool about_a_job) {
+  lockstep::ProgramCommand command = AddCommand(line, name, description);
+  command.AddFlag("--json", &arguments.common.json, "Print JSON");
   if (about_a_job) {
-    command->add_option("JOB", arguments.job,
-                        "May be left out if there is one");
+    command.Add("JOB", &arguments.job, "May be left out if there is one");
   }
   return command;
 }
 
-void AddCommands(CLI::App& app, Arguments& arguments) {
-  const auto add = [&](const char* name, const char* description) {
-    CLI::App* command = app.add_subcommand(name, description);
-    command->add_option("JOB", arguments.job,
-                        "May be left out if there is one");
-    command->add_option("--reason", arguments.reason,
-                        "For the history and the workers");
-    return command;
-  };
-  add("pause", "Have all ranks wait after one common step");
-  add("resume", "Have them go on");
-  add("drain", "Have all workers leave after one common step; the job stays");
-  add("stop", "End the job after one common step")
-      ->add_flag("--now", arguments.now, "Do not wait for the step to end");
-  add("rebuild", "Cut the buckets anew, as gradients become ready");
-}
-
-// What the chosen subcommand asks of a job, if it is such a one.
-std::optional<lockstep::JobCommand> Asked(const CLI::App& app) {
-  using lockstep::JobCommand;
-  for (const JobCommand command :
-       {JobCommand::kPause, JobCommand::kResume, JobCommand::kStop,
-        JobCommand::kDrain, JobCommand::kRebuild}) {
-    if (app.got_subcommand(std::string(Name(command)))) return command;
+// The commands that ask something of a job.
+class JobCommands {
+ public:
+  JobCommands(const lockstep::CommandLine& line, Arguments& arguments) {
+    using lockstep::JobCommand;
+    const auto add = [&](JobCommand command, const char* description) {
+      const lockstep::ProgramCommand added =
+          AddCommand(line, std::string(Name(command)), description);
+      added.Add("JOB", &arguments.job, "May be left out if there is one");
+      added.Add("--reason", &arguments.reason,
+                "For the history and the workers");
+      commands_.emplace_back(command, added);
+      return added;
+    };
+    add(JobCommand::kPause, "Have all ranks wait after one common step");
+    add(JobCommand::kResume, "Have them go on");
+    add(JobCommand::kDrain,
+        "Have all workers leave after one common step; the job stays");
+    add(JobCommand::kStop, "End the job after one common step")
+        .AddFlag("--now", &arguments.now, "Do not wait for the step to end");
+    add(JobCommand::kRebuild,
+        "Cut the buckets anew, as gradients become ready");
   }
-  return std::nullopt;
-}
 
-void AddRun(CLI::App& app, Arguments& arguments) {
-  CLI::App* run = app.add_subcommand("run", "Start the workers of a job here");
-  run->add_option("-n,--workers", arguments.run.workers,
-                  "How many, on this host")
-      ->required()
-      ->check(CLI::Range(1, 4096));
-  run->add_option("--job", arguments.run.job,
-                  "Its name [the spec's, else the program's]");
-  run->add_option("-f,--spec", arguments.run.spec_file,
-                  "Job spec, YAML or JSON")
-      ->check(CLI::ExistingFile);
-  run->add_option("--nodes", arguments.run.nodes,
-                  "Hosts of the job: the same command runs on each, with "
-                  "--address and its --node-rank")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  run->add_option("--node-rank", arguments.run.node_rank,
-                  "Of this host, from 0")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 4095));
-  run->add_option("--host-address", arguments.run.host_address,
-                  "At which other hosts reach this one [from which it reaches "
-                  "the coordinator]")
-      ->envname("LOCKSTEP_HOST_ADDRESS");
-  run->add_option("--restarts", arguments.run.restarts,
-                  "How often all workers of this host start again after one "
-                  "has failed")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1'000'000));
-  run->add_flag("--label", arguments.run.label,
-                "Name the worker before each line");
-  run->add_option("--grace", arguments.grace_seconds,
-                  "Seconds that workers get to end by themselves")
-      ->capture_default_str()
-      ->check(CLI::Validator(
-          [](std::string& text) -> std::string {
+  // The one that was given, if one was.
+  std::optional<lockstep::JobCommand> Given() const {
+    for (const auto& [command, added] : commands_) {
+      if (added.given()) return command;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<std::pair<lockstep::JobCommand, lockstep::ProgramCommand>>
+      commands_;
+};
+
+lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
+                                Arguments& arguments) {
+  const lockstep::ProgramCommand run =
+      AddCommand(line, "run", "Start the workers of a job here");
+  run.Add("-n,--workers", &arguments.run.workers, "How many, on this host")
+      .Required()
+      .Between(1, 4096);
+  run.Add("--job", &arguments.run.job,
+          "Its name [the spec's, else the program's]");
+  run.Add("-f,--spec", &arguments.run.spec_file, "Job spec, YAML or JSON")
+      .ExistingFile();
+  run.Add("--nodes", &arguments.run.nodes,
+          "Hosts of the job: the same command runs on each, with "
+          "--address and its --node-rank")
+      .ShowDefault()
+      .Between(1, 4096);
+  run.Add("--node-rank", &arguments.run.node_rank, "Of this host, from 0")
+      .ShowDefault()
+      .Between(0, 4095);
+  run.Add("--host-address", &arguments.run.host_address,
+          "At which other hosts reach this one [from which it reaches "
+          "the coordinator]")
+      .FromVariable("LOCKSTEP_HOST_ADDRESS");
+  run.Add("--restarts", &arguments.run.restarts,
+          "How often all workers of this host start again after one "
+          "has failed")
+      .ShowDefault()
+      .Between(0, 1'000'000);
+  run.AddFlag("--label", &arguments.run.label,
+              "Name the worker before each line");
+  run.Add("--grace", &arguments.grace_seconds,
+          "Seconds that workers get to end by themselves")
+      .ShowDefault()
+      .CheckedBy(
+          [](const std::string& text) -> std::string {
             double seconds = 0;
             const bool fits = absl::SimpleAtod(text, &seconds) &&
                               seconds >= 0 && seconds <= kGraceSecondsMax;
             return fits ? "" : text + " is no number of seconds up to 1e6";
           },
-          "SECONDS"));
-  run->add_option("PROGRAM", arguments.run.program, "-- PROGRAM ARGS...")
-      ->required()
-      ->expected(1, -1);
+          "SECONDS");
+  run.Add("PROGRAM", &arguments.run.program, "-- PROGRAM ARGS...")
+      .Required()
+      .TakesTheRest();
+  return run;
 }
 
 int Refuse(const absl::Status& status, int code = kUsage) {
@@ -169,9 +188,9 @@ absl::Status CheckAddresses(const std::string& addresses) {
 
 // How many a command opens. A launcher has a few of its own, among them the
 // pipes to a child that starts, and one for the output of each worker.
-int FilesFor(const CLI::App& app, const Arguments& arguments) {
+int FilesFor(bool runs, const Arguments& arguments) {
   constexpr int kOfLauncher = 8;
-  if (!app.got_subcommand("run")) return lockstep::proto::kFilesOfGrpc;
+  if (!runs) return lockstep::proto::kFilesOfGrpc;
   return lockstep::proto::kFilesOfGrpc + kOfLauncher + arguments.run.workers;
 }
 
@@ -212,54 +231,43 @@ int WithOutputChecked(int code) {
 
 int Main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Operates a Lockstep coordinator.", "lockstepctl");
-  app.set_version_flag("--version", kVersion);
-  app.require_subcommand(1);
-  app.fallthrough();
-  app.add_option("--address", arguments.common.address,
-                 "HOST:PORT of each coordinator, comma separated "
-                 "[127.0.0.1:7070]")
-      ->envname("LOCKSTEP_ADDRESS");
-  CLI::Option* token = app.add_option(
-      "--token", arguments.common.token,
-      "Of the coordinator or the job [LOCKSTEP_TOKEN]; on the command line "
-      "other users of the machine can read it");
-  app.add_option("--token-file", arguments.token_file,
-                 "A file of mode 0600 whose first line is the token")
-      ->excludes(token);
-  AddRun(app, arguments);
-  CLI::App* create = app.add_subcommand("create", "Create a job from its spec");
-  create->add_option("-f,--spec", arguments.spec_file, "YAML or JSON")
-      ->required();
-  AddQuery(app, arguments, "jobs", "List the jobs", false);
-  AddQuery(app, arguments, "describe", "Show all there is to see of a job",
-           true);
-  AddQuery(app, arguments, "watch", "Follow a job until it is over", true);
-  app.add_subcommand("delete", "Forget a job that is over")
-      ->add_option("JOB", arguments.job, "Its name, or NAME#1")
-      ->required();
-  AddCommands(app, arguments);
+  lockstep::CommandLine line("Operates a Lockstep coordinator.", "lockstepctl");
+  line.SetVersion(kVersion);
+  line.RequireCommand();
+  line.TakeOptionsBehindCommands();
+  line.Add("--address", &arguments.common.address,
+           "HOST:PORT of each coordinator, comma separated "
+           "[127.0.0.1:7070]")
+      .FromVariable("LOCKSTEP_ADDRESS");
+  const lockstep::CommandLineOption token =
+      line.Add("--token", &arguments.common.token,
+               "Of the coordinator or the job [LOCKSTEP_TOKEN]; on the command "
+               "line other users of the machine can read it");
+  line.Add("--token-file", &arguments.token_file,
+           "A file of mode 0600 whose first line is the token")
+      .Excludes(token);
+  const auto run = AddRun(line, arguments);
+  const auto create = AddCommand(line, "create", "Create a job from its spec");
+  create.Add("-f,--spec", &arguments.spec_file, "YAML or JSON").Required();
+  const auto jobs = AddQuery(line, arguments, "jobs", "List the jobs", false);
+  const auto describe = AddQuery(line, arguments, "describe",
+                                 "Show all there is to see of a job", true);
+  AddQuery(line, arguments, "watch", "Follow a job until it is over", true);
+  const auto forget = AddCommand(line, "delete", "Forget a job that is over");
+  forget.Add("JOB", &arguments.job, "Its name, or NAME#1").Required();
+  const JobCommands job_commands(line, arguments);
   lockstep::ctl::PlanArguments plan;
-  plan.AddTo(app);
+  plan.AddTo(line);
 
-  for (CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == "plan") continue;
-    command->footer("And --address and --token: lockstepctl --help");
-  }
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-
-  if (app.got_subcommand("plan")) return plan.Run();
-  if (absl::Status files = lockstep::RequireOpenFiles(FilesFor(app, arguments));
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
+  if (plan.given()) return plan.Run();
+  const bool runs = run.given();
+  if (absl::Status files =
+          lockstep::RequireOpenFiles(FilesFor(runs, arguments));
       !files.ok()) {
-    return Refuse(files, app.got_subcommand("run") ? kUsage : 1);
+    return Refuse(files, runs ? kUsage : 1);
   }
   // A launcher without an address has a coordinator of its own.
-  const bool runs = app.got_subcommand("run");
   if (arguments.common.address.empty() && !runs) {
     arguments.common.address = "127.0.0.1:7070";
   }
@@ -275,21 +283,21 @@ int Main(int argc, char** argv) {
     arguments.run.grace = absl::Seconds(arguments.grace_seconds);
     return lockstep::ctl::Run(arguments.run);
   }
-  if (app.got_subcommand(create)) {
+  if (create.given()) {
     return lockstep::ctl::Create(arguments.common, arguments.spec_file);
   }
-  if (app.got_subcommand("jobs")) return lockstep::ctl::Jobs(arguments.common);
-  if (app.got_subcommand("delete")) {
+  if (jobs.given()) return lockstep::ctl::Jobs(arguments.common);
+  if (forget.given()) {
     return lockstep::ctl::Delete(arguments.common, arguments.job);
   }
-  if (app.got_subcommand("describe")) {
+  if (describe.given()) {
     return lockstep::ctl::DescribeJob(arguments.common, arguments.job);
   }
   if (arguments.now) {
     return lockstep::ctl::StopNow(arguments.common, arguments.job,
                                   arguments.reason);
   }
-  if (const auto command = Asked(app)) {
+  if (const auto command = job_commands.Given()) {
     return lockstep::ctl::SendCommand(arguments.common, arguments.job, *command,
                                       arguments.reason);
   }

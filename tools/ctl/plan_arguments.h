@@ -3,10 +3,11 @@
 #ifndef LOCKSTEP_TOOLS_CTL_PLAN_ARGUMENTS_H_
 #define LOCKSTEP_TOOLS_CTL_PLAN_ARGUMENTS_H_
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "base/command_line.h"
 #include "tools/ctl/plan_command.h"
 
 namespace lockstep::ctl {
@@ -14,61 +15,60 @@ namespace lockstep::ctl {
 // Adds the subcommand and its own; Run does what was chosen.
 class PlanArguments {
  public:
-  void AddTo(CLI::App& app) {
-    CLI::App* plan =
-        app.add_subcommand("plan", "Make, judge and show plans, offline");
-    plan->require_subcommand(1);
-    AddCompile(*plan);
-    AddOf(*plan, "verify", "Prove that a plan can run",
+  void AddTo(const CommandLine& line) {
+    const ProgramCommand plan =
+        line.AddCommand("plan", "Make, judge and show plans, offline");
+    plan.RequireCommand();
+    AddCompile(plan);
+    AddOf(plan, "verify", "Prove that a plan can run",
           [this] { return PlanVerify(file_); });
-    AddOf(*plan, "explain", "Show the timeline of a plan", [this] {
+    AddOf(plan, "explain", "Show the timeline of a plan", [this] {
       return PlanExplain(file_, simulate_.svg);
-    })->add_option("--svg", simulate_.svg, "Draw it into this file");
-    AddSimulate(*plan);
-    AddOf(*plan, "export", "Write a plan as JSON", [this] {
+    }).Add("--svg", &simulate_.svg, "Draw it into this file");
+    AddSimulate(plan);
+    AddOf(plan, "export", "Write a plan as JSON", [this] {
       return PlanExport(file_, out_);
-    })->add_option("-o,--output", out_, "[the standard output]");
+    }).Add("-o,--output", &out_, "[the standard output]");
   }
 
+  bool given() const { return run_ != nullptr; }
   int Run() const { return run_(); }
 
  private:
-  void AddCompile(CLI::App& plan) {
-    CLI::App* compile =
-        plan.add_subcommand("compile", "Make the plan of a job spec");
-    compile->add_option("-f,--spec", file_, "YAML or JSON")->required();
-    compile->add_option("-o,--output", out_, "The plan")->required();
-    compile->callback(
+  void AddCompile(const ProgramCommand& plan) {
+    const ProgramCommand compile =
+        plan.AddCommand("compile", "Make the plan of a job spec");
+    compile.Add("-f,--spec", &file_, "YAML or JSON").Required();
+    compile.Add("-o,--output", &out_, "The plan").Required();
+    compile.WhenGiven(
         [this] { run_ = [this] { return PlanCompile(file_, out_); }; });
   }
 
-  CLI::App* AddOf(CLI::App& plan, const std::string& name,
-                  const std::string& description, std::function<int()> run) {
-    CLI::App* command = plan.add_subcommand(name, description);
-    command->add_option("FILE", file_, "A plan, or one as JSON")->required();
-    command->callback([this, run = std::move(run)] { run_ = run; });
+  ProgramCommand AddOf(const ProgramCommand& plan, const std::string& name,
+                       const std::string& description,
+                       std::function<int()> run) {
+    const ProgramCommand command = plan.AddCommand(name, description);
+    command.Add("FILE", &file_, "A plan, or one as JSON").Required();
+    command.WhenGiven([this, run = std::move(run)] { run_ = run; });
     return command;
   }
 
-  void AddSimulate(CLI::App& plan) {
-    CLI::App* command =
+  void AddSimulate(const ProgramCommand& plan) {
+    const ProgramCommand command =
         AddOf(plan, "simulate", "Play a plan with given times",
               [this] { return PlanSimulate(file_, simulate_); });
-    const auto add_times = [&](const char* flag, std::vector<std::string>& of,
+    const auto add_times = [&](const char* flag, std::vector<std::string>* of,
                                const char* what) {
-      command->add_option(flag, of, what)
-          ->delimiter(',')
-          ->capture_default_str();
+      command.Add(flag, of, what).SeparatedBy(',').ShowDefault();
     };
-    add_times("--forward", simulate_.forward,
+    add_times("--forward", &simulate_.forward,
               "Of all stages, or of each: 3ms,4ms,...");
-    add_times("--backward-input", simulate_.backward_input, "As --forward");
-    add_times("--backward-weight", simulate_.backward_weight, "As --forward");
-    command->add_option("--latency", simulate_.latency, "Of a transfer")
-        ->capture_default_str();
-    command->add_option("--bandwidth", simulate_.bandwidth,
-                        "Of a rank, bytes a second: 10GiB [unlimited]");
-    command->add_option("--svg", simulate_.svg, "Draw the timeline");
+    add_times("--backward-input", &simulate_.backward_input, "As --forward");
+    add_times("--backward-weight", &simulate_.backward_weight, "As --forward");
+    command.Add("--latency", &simulate_.latency, "Of a transfer").ShowDefault();
+    command.Add("--bandwidth", &simulate_.bandwidth,
+                "Of a rank, bytes a second: 10GiB [unlimited]");
+    command.Add("--svg", &simulate_.svg, "Draw the timeline");
   }
 
   std::string file_;

@@ -1,8 +1,11 @@
 #include "tools/perf/options.h"
 
 #include <map>
+#include <optional>
+#include <utility>
+#include <vector>
 
-#include "CLI/CLI.hpp"
+#include "base/command_line.h"
 #include "tools/perf/operation.h"
 
 namespace lockstep::perf {
@@ -31,15 +34,41 @@ std::string ReadSize(const std::string& text, size_t* bytes) {
   return "";
 }
 
-CLI::Option* AddSize(CLI::App& app, const std::string& names, size_t* bytes,
-                     const std::string& what) {
-  return app.add_option_function<std::string>(
-      names,
-      [names, bytes](const std::string& text) {
-        const std::string wrong = ReadSize(text, bytes);
-        if (!wrong.empty()) throw CLI::ValidationError(names, wrong);
-      },
-      what);
+// As ReadSize takes it.
+std::string SizeText(size_t bytes) {
+  for (const auto& [unit, shift] : {std::pair{"G", 30}, {"M", 20}, {"K", 10}}) {
+    if (bytes > 0 && bytes % (size_t{1} << shift) == 0) {
+      return std::to_string(bytes >> shift) + unit;
+    }
+  }
+  return std::to_string(bytes);
+}
+
+CommandLineOption AddSize(const CommandLine& line, const std::string& names,
+                          size_t* bytes, const std::string& what) {
+  const auto read = [bytes](const std::string& text) {
+    return ReadSize(text, bytes);
+  };
+  return line.Add(names, read, what);
+}
+
+// The name of one of `all`.
+template <typename T>
+CommandLineOption AddNamed(const CommandLine& line, const std::string& names,
+                           const std::map<std::string, T>& all, T* value,
+                           const std::string& what) {
+  std::vector<std::string> words;
+  std::string present;
+  for (const auto& [word, one] : all) {
+    words.push_back(word);
+    if (one == *value) present = word;
+  }
+  const auto read = [&all, value](const std::string& word) {
+    const auto found = all.find(word);
+    if (found != all.end()) *value = found->second;
+    return std::string();  // OneOf refuses the others
+  };
+  return line.Add(names, read, what).OneOf(words).ShowDefault(present);
 }
 
 const std::map<std::string, DType>& DTypes() {
@@ -107,53 +136,48 @@ std::vector<size_t> Options::Sizes() const {
 
 bool Parse(int argc, char** argv, Options* options, int* exit_code) {
   Options& o = *options;
-  CLI::App app(
+  CommandLine line(
       "Measures and checks a collective operation between processes "
       "of this machine, as nccl-tests do.",
       "lockstep-perf");
-  app.add_option("OP", o.op, "what to measure")
-      ->required()
-      ->check(CLI::IsMember(OperationNames()));
-  AddSize(app, "-b,--minbytes", &o.min_bytes, "smallest size (32M)");
-  AddSize(app, "-e,--maxbytes", &o.max_bytes, "largest size (32M)");
-  AddSize(app, "-i,--stepbytes", &o.step_bytes,
+  line.Add("OP", &o.op, "what to measure").Required().OneOf(OperationNames());
+  AddSize(line, "-b,--minbytes", &o.min_bytes, "smallest size")
+      .ShowDefault(SizeText(o.min_bytes));
+  AddSize(line, "-e,--maxbytes", &o.max_bytes, "largest size")
+      .ShowDefault(SizeText(o.max_bytes));
+  AddSize(line, "-i,--stepbytes", &o.step_bytes,
           "step between sizes, in place of a factor");
-  app.add_option("-f,--stepfactor", o.factor, "factor between sizes")
-      ->check(CLI::Range(2, 1 << 20))
-      ->capture_default_str();
-  app.add_option("-n,--iters", o.iterations, "timed iterations")
-      ->check(CLI::Range(1, 1 << 30))
-      ->capture_default_str();
-  app.add_option("-w,--warmup_iters", o.warmup, "iterations before those")
-      ->check(CLI::Range(0, 1 << 30))
-      ->capture_default_str();
-  app.add_option("-d,--datatype", o.dtype, "of the elements (float)")
-      ->transform(CLI::CheckedTransformer(DTypes()));
-  app.add_option("-o,--op", o.redop, "of reductions (sum)")
-      ->transform(CLI::CheckedTransformer(ReduceOps()));
-  app.add_option("-r,--root", o.root, "of broadcasts")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--ranks", o.ranks, "processes to start")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--transport", o.transport, "how they are connected")
-      ->check(CLI::IsMember({"auto", "shm", "gloo", "hierarchical", "nccl"}))
-      ->capture_default_str();
-  app.add_option("--hosts", o.hosts,
-                 "with auto and hierarchical: how many hosts the ranks pretend "
-                 "to run on (hierarchical: 2)")
-      ->check(CLI::Range(1, 64));
-  app.add_flag("--arena", o.arena, "buffers in the arena, not private");
-  app.add_option("--json", o.json, "write the rows to this file");
-  try {
-    app.parse(argc, argv);
-    if (o.transport == "hierarchical" && o.hosts == 0) o.hosts = 2;
-    if (const std::string wrong = Contradiction(o); !wrong.empty()) {
-      throw CLI::ValidationError("lockstep-perf", wrong);
-    }
-  } catch (const CLI::ParseError& error) {
-    *exit_code = app.exit(error) == 0 ? 0 : 2;
+  line.Add("-f,--stepfactor", &o.factor, "factor between sizes")
+      .Between(2, 1 << 20)
+      .ShowDefault();
+  line.Add("-n,--iters", &o.iterations, "timed iterations")
+      .Between(1, 1 << 30)
+      .ShowDefault();
+  line.Add("-w,--warmup_iters", &o.warmup, "iterations before those")
+      .Between(0, 1 << 30)
+      .ShowDefault();
+  AddNamed(line, "-d,--datatype", DTypes(), &o.dtype, "of the elements");
+  AddNamed(line, "-o,--op", ReduceOps(), &o.redop, "of reductions");
+  line.Add("-r,--root", &o.root, "of broadcasts").NotNegative().ShowDefault();
+  line.Add("--ranks", &o.ranks, "processes to start")
+      .Between(1, 64)
+      .ShowDefault();
+  line.Add("--transport", &o.transport, "how they are connected")
+      .OneOf({"auto", "shm", "gloo", "hierarchical", "nccl"})
+      .ShowDefault();
+  line.Add("--hosts", &o.hosts,
+           "with auto and hierarchical: how many hosts the ranks pretend "
+           "to run on (hierarchical: 2)")
+      .Between(1, 64);
+  line.AddFlag("--arena", &o.arena, "buffers in the arena, not private");
+  line.Add("--json", &o.json, "write the rows to this file");
+  if (const std::optional<int> code = line.Parse(argc, argv)) {
+    *exit_code = *code;
+    return false;
+  }
+  if (o.transport == "hierarchical" && o.hosts == 0) o.hosts = 2;
+  if (const std::string wrong = Contradiction(o); !wrong.empty()) {
+    *exit_code = line.Refuse(wrong);
     return false;
   }
   return true;
