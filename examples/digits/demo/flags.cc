@@ -1,0 +1,151 @@
+#include "examples/digits/demo/flags.h"
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/command_line.h"
+#include "base/open_files.h"
+#include "examples/digits/stages.h"
+#include "lockstep/mesh.h"
+
+namespace lockstep::digits {
+namespace {
+
+constexpr int kCannotRunHere = 77;  // the exit code; tests are skipped by it
+// Beside one for the output of each worker.
+constexpr int kFilesOfLauncher = 16;
+// As good as for ever: a step takes milliseconds.
+constexpr int64_t kStepsOnHold = int64_t{1} << 40;
+
+// Sets workers and pipe.
+absl::Status ReadMesh(const std::string& text, Flags* flags) {
+  if (text.empty()) return absl::OkStatus();
+  const absl::StatusOr<Mesh> mesh = ParseMesh(text);
+  if (!mesh.ok()) return mesh.status();
+  const std::vector<MeshAxis>& axes = mesh->axes;
+  const bool known =
+      !axes.empty() && axes[0].name == "data" &&
+      (axes.size() == 1 || (axes.size() == 2 && axes[1].name == "pipe"));
+  if (!known) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("mesh ", text, ": takes data=N or data=N,pipe=P"));
+  }
+  flags->workers = mesh->WorldSize();
+  flags->pipe = axes.size() == 2 ? axes[1].size : 1;
+  if (flags->stages() > kDigitsBlocks) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("mesh %s: the network has %d blocks, too few for %d "
+                        "stages",
+                        text, kDigitsBlocks, flags->stages()));
+  }
+  const int64_t parts = flags->replicas() * MicroBatches(flags->pipe);
+  if (flags->pipe > 1 && Recipe{}.global_batch % parts != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "mesh %s: a step's %d samples do not divide into %d micro-batches",
+        text, Recipe{}.global_batch, parts));
+  }
+  return absl::OkStatus();
+}
+
+void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
+  line.Add("--workers", &flags->workers, "how many")
+      .Between(1, 64)
+      .ShowDefault();
+  line.Add("--steps", &flags->steps, "optimizer steps")
+      .Positive()
+      .ShowDefault();
+  line.Add("--seed", &flags->seed, "of weights and samples").ShowDefault();
+  line.Add("--sync", &flags->sync,
+           "who decides when a gradient moves: the plan alone, or the "
+           "coordinator pass by pass; reduce_scatter: the plan, and each "
+           "worker updates a slice of the weights")
+      .OneOf({"static", "negotiated", "reduce_scatter"})
+      .ShowDefault();
+  const CommandLineOption transport =
+      line.Add("--transport", &flags->transport,
+               "how gradients travel: TCP (gloo), shared memory (shm), or "
+               "what suits where the workers run")
+          .OneOf({"auto", "gloo", "shm"})
+          .ShowDefault();
+  const CommandLineOption wire_dtype =
+      line.Add("--wire-dtype", &flags->wire_dtype,
+               "what gradients are cast to on their way")
+          .OneOf({"none", "bf16", "f16"})
+          .ShowDefault();
+  line.AddFlag("--error-feedback", &flags->error_feedback,
+               "add what the cast took to the next step's gradients")
+      .Needs(wire_dtype);
+  line.Add("--leaves", &flags->leaves,
+           "sums whose bits do not depend on the number of workers, of "
+           "so many parts of each batch")
+      .OneOf({"0", "1", "2", "4", "8", "16", "32", "64"})
+      .ShowDefault();
+  line.Add("--device", &flags->device,
+           "where the workers train; cuda: over NCCL")
+      .OneOf({"cpu", "cuda"})
+      .Excludes(transport)
+      .ShowDefault();
+  line.Add("--mesh", mesh, "data=N, or data=N,pipe=P: P stages' ranks");
+  line.Add("--schedule", &flags->schedule, "of a mesh with pipe")
+      .OneOf({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"})
+      .ShowDefault();
+  line.AddFlag("--hold", &flags->hold,
+               "train until interrupted, or until an operator ends the job");
+}
+
+// What is wrong with flags that are right one by one.
+absl::Status Contradiction(const Flags& flags) {
+  if (flags.leaves > 0 && flags.pipe > 1) {
+    return absl::InvalidArgumentError("--leaves wants a mesh without pipe");
+  }
+  if (flags.sync == "reduce_scatter" && (flags.on_gpus() || flags.pipe > 1)) {
+    return absl::InvalidArgumentError(
+        "--sync reduce_scatter wants --device cpu and a mesh without pipe");
+  }
+  if (flags.halves() && (flags.on_gpus() || flags.pipe > 1)) {
+    return absl::InvalidArgumentError(
+        "--wire-dtype wants --device cpu and a mesh without pipe");
+  }
+  return absl::OkStatus();
+}
+
+int Complain(const absl::Status& status, int exit_code) {
+  absl::FPrintF(stderr, "demo: %s\n", std::string(status.message()));
+  return exit_code;
+}
+
+}  // namespace
+
+std::optional<int> ReadFlags(int argc, char** argv, Flags* flags) {
+  CommandLine line(
+      "Trains the hand-written digits with a coordinator and workers on this "
+      "machine, and compares with one process.",
+      "demo");
+  std::string mesh;
+  Declare(flags, &mesh, line);
+  if (const std::optional<int> code = line.Parse(argc, argv)) return code;
+  if (absl::Status good = ReadMesh(mesh, flags); !good.ok()) {
+    return Complain(good, 2);
+  }
+  if (absl::Status good = Contradiction(*flags); !good.ok()) {
+    return Complain(good, 2);
+  }
+  if (absl::Status files = RequireOpenFiles(kFilesOfLauncher + flags->workers);
+      !files.ok()) {
+    return Complain(files, 1);
+  }
+  if (flags->hold) flags->steps = kStepsOnHold;
+  if (flags->on_gpus()) {
+    absl::StatusOr<GpuPlaces> places = GpuPlaces::Find(flags->workers);
+    if (!places.ok()) return Complain(places.status(), kCannotRunHere);
+    flags->gpus = *std::move(places);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::digits

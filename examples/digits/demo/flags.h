@@ -1,0 +1,49 @@
+// What the demonstration is asked for on its command line.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_FLAGS_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_DEMO_FLAGS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "examples/digits/gpu_workers.h"
+#include "examples/digits/trainer.h"
+
+namespace lockstep::digits {
+
+struct Flags {
+  int workers = 4;
+  int64_t steps = Recipe{}.steps;
+  uint64_t seed = 1;
+  std::string sync = "static";
+  std::string transport = "auto";
+  std::string wire_dtype = "none";
+  bool error_feedback = false;
+  int leaves = 0;
+  std::string schedule = "1f1b";  // with pipe > 1
+  int pipe = 1;                   // ranks of each replica
+  std::string device = "cpu";
+  GpuPlaces gpus;  // with device cuda
+  bool hold = false;
+
+  bool on_gpus() const { return device == "cuda"; }
+  bool halves() const { return wire_dtype != "none"; }
+
+  // Virtual stages of each rank: some schedules have two.
+  int virtual_stages() const {
+    return schedule == "interleaved" || schedule == "zb-v" ? 2 : 1;
+  }
+  int stages() const { return pipe * virtual_stages(); }
+  int replicas() const { return workers / pipe; }
+};
+
+// Reads and checks `flags`, and finds the GPUs if they want some. Returns the
+// program's exit code if it shall not go on: 0 after --help, 2 if the flags are
+// wrong, 1 if too few files may be open, 77 if there is no GPU; it has been
+// said why.
+std::optional<int> ReadFlags(int argc, char** argv, Flags* flags);
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_DEMO_FLAGS_H_

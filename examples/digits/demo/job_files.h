@@ -1,0 +1,42 @@
+// The files of the demonstration: the spec of its job, and the weights of each
+// process.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_JOB_FILES_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_DEMO_JOB_FILES_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "examples/digits/demo/flags.h"
+#include "tools/launch/scratch_folder.h"
+
+namespace lockstep::digits {
+
+// Where they are; the folder goes away with it.
+class JobFiles {
+ public:
+  // Why there is no folder.
+  const absl::Status& status() const { return folder_.status(); }
+
+  // The weights of one process that trained alone, or of this worker.
+  std::string OfOneProcess() const { return File("one"); }
+  std::string OfWorker(int worker) const;
+
+  // A job whose buckets are as small as its network, so that the first travel
+  // while the backward pass is still at work.
+  absl::Status WriteSpec(const Flags& flags) const;
+  std::string Spec() const { return File("spec.yaml"); }
+
+ private:
+  std::string File(const std::string& name) const {
+    return folder_.path() / name;
+  }
+
+  launch::ScratchFolder folder_;
+};
+
+std::string WorkerName(int worker);
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_DEMO_JOB_FILES_H_

@@ -1,0 +1,97 @@
+#include "examples/digits/demo/training.h"
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/launch/local_daemon.h"
+#include "tools/launch/supervisor.h"
+#include "tools/launch/worker_environment.h"
+
+namespace lockstep::digits {
+namespace {
+
+launch::SupervisorOptions ShowOn(Screen& screen) {
+  return {
+      .on_ending =
+          [](const std::string& name, pid_t pid, const launch::Ending& ending) {
+            if (!ending.ok() && name != "lockstepd") {
+              absl::FPrintF(stderr, "%s (process %d) %s\n", name, pid,
+                            Describe(ending));
+            }
+          },
+      .on_output = [&screen](
+                       const std::string& name,
+                       absl::string_view line) { screen.Take(name, line); },
+  };
+}
+
+std::vector<std::string> Training(const Flags& flags,
+                                  const std::string& program) {
+  return {absl::StrCat(launch::OwnFolder(), "/", program),
+          "--steps",
+          absl::StrCat(flags.steps),
+          "--seed",
+          absl::StrCat(flags.seed),
+          "--machine_progress"};
+}
+
+}  // namespace
+
+int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
+  launch::Supervisor supervisor(ShowOn(screen));
+  const absl::StatusOr<launch::LocalDaemon> daemon =
+      launch::StartLocalDaemon(supervisor);
+  if (!daemon.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(daemon.status().message()));
+    return 1;
+  }
+  absl::PrintF("coordinator: %s\njob: digits\n", daemon->address);
+  if (absl::Status written = files.WriteSpec(flags); !written.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(written.message()));
+    return 1;
+  }
+  for (int worker = 0; worker < flags.workers; ++worker) {
+    std::vector<std::string> command =
+        Training(flags, flags.pipe > 1 ? "digits_pipe" : "digits");
+    command.insert(command.end(), {"--save", files.OfWorker(worker)});
+    auto environment = launch::EnvironmentOf({.address = daemon->address,
+                                              .job = "digits",
+                                              .worker = WorkerName(worker),
+                                              .world_size = flags.workers,
+                                              .spec_file = files.Spec(),
+                                              .token = daemon->worker_token});
+    if (flags.halves()) command.push_back("--audit");
+    if (flags.on_gpus()) {
+      command.insert(command.end(), {"--device", "cuda"});
+      flags.gpus.AddTo(worker, &environment);
+    }
+    absl::Status started = supervisor.Start(
+        WorkerName(worker),
+        {.argv = command, .environment = environment, .capture_output = true});
+    if (!started.ok()) {
+      absl::FPrintF(stderr, "demo: %s\n", std::string(started.message()));
+      return 1;
+    }
+  }
+  return supervisor.Run();
+}
+
+int TrainAlone(const Flags& flags, const JobFiles& files, Screen& screen) {
+  launch::Supervisor supervisor(ShowOn(screen));
+  std::vector<std::string> command = Training(flags, "digits_local");
+  command.insert(command.end(), {"--save", files.OfOneProcess()});
+  absl::Status started = supervisor.Start(
+      "one process", {.argv = command, .capture_output = true});
+  if (!started.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(started.message()));
+    return 1;
+  }
+  return supervisor.Run();
+}
+
+}  // namespace lockstep::digits

@@ -1,0 +1,20 @@
+// The processes of the demonstration: a coordinator and its workers, or one.
+
+#ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_TRAINING_H_
+#define LOCKSTEP_EXAMPLES_DIGITS_DEMO_TRAINING_H_
+
+#include "examples/digits/demo/flags.h"
+#include "examples/digits/demo/job_files.h"
+#include "examples/digits/demo/screen.h"
+
+namespace lockstep::digits {
+
+// Runs the job; the exit code of its workers.
+int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen);
+
+// Trains the same in one process; its exit code.
+int TrainAlone(const Flags& flags, const JobFiles& files, Screen& screen);
+
+}  // namespace lockstep::digits
+
+#endif  // LOCKSTEP_EXAMPLES_DIGITS_DEMO_TRAINING_H_
