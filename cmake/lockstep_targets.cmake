@@ -2,7 +2,7 @@
 #
 #   lockstep_library(NAME  SOURCES a.cc ...  DEPS other ... absl::status ...
 #                          [PCH <a.h> ...])
-#   lockstep_proto(NAME    PROTOS a.proto ...)         protobuf and gRPC classes
+#   lockstep_proto(NAME    PROTOS a.proto ...)         protobuf classes, and gRPC's of services
 #   lockstep_binary(NAME   SOURCES main.cc  DEPS ...)  into build/<preset>/bin
 #   lockstep_test(NAME     SOURCES a_test.cc ...  DEPS ...  [LABELS unit ...]
 #                          [TIMEOUT seconds] [NO_UNITY] [ONE_THREAD] [PCH <a.h> ...])
@@ -169,15 +169,21 @@ function(lockstep_proto name)
   set(out "${CMAKE_CURRENT_BINARY_DIR}")
   set(generated)
   foreach(proto ${ARG_PROTOS})
+    set(source "${CMAKE_CURRENT_SOURCE_DIR}/${proto}")
     string(REGEX REPLACE "\\.proto$" "" stem "${proto}")
-    set(files "${out}/${stem}.pb.cc" "${out}/${stem}.pb.h"
-        "${out}/${stem}.grpc.pb.cc" "${out}/${stem}.grpc.pb.h")
+    set(files "${out}/${stem}.pb.cc" "${out}/${stem}.pb.h")
+    set(stubs)
+    file(STRINGS "${source}" services REGEX "^service ")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+    if(services)
+      list(APPEND files "${out}/${stem}.grpc.pb.cc" "${out}/${stem}.grpc.pb.h")
+      set(stubs --grpc_out=${out} --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin>)
+    endif()
     add_custom_command(
       OUTPUT ${files}
-      COMMAND protobuf::protoc --proto_path=${CMAKE_CURRENT_SOURCE_DIR} --cpp_out=${out}
-              --grpc_out=${out} --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin>
+      COMMAND protobuf::protoc --proto_path=${CMAKE_CURRENT_SOURCE_DIR} --cpp_out=${out} ${stubs}
               ${proto}
-      DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${proto}"
+      DEPENDS "${source}"
       VERBATIM)
     list(APPEND generated ${files})
   endforeach()
