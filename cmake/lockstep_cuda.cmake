@@ -1,8 +1,15 @@
-# Is the CUDA toolkit here? One line says so; LOCKSTEP_CUDA is then true and the
-# GPU parts are built. LOCKSTEP_CUDA_RUNTIME is the runtime to link, if that and
-# NCCL's header are there too, and LOCKSTEP_DEVICE_ROOMS what the client has of
-# device code then. Sanitizer presets leave them out, and so does
-# -DLOCKSTEP_WITHOUT_CUDA=ON, which makes this machine one that has no CUDA.
+# Are the GPU parts built? LOCKSTEP_CUDA says when:
+#
+#   TOOLKIT  where the CUDA toolkit is (nvcc); if nothing is said
+#   DRIVER   where there is an NVIDIA driver, too: the preset `user`, whose kernels
+#            are for this machine
+#   ON       always: without the toolkit the configuration fails
+#   OFF      never, as on a machine without CUDA
+#
+# One line says what was decided; LOCKSTEP_HAS_CUDA is true if they are built.
+# LOCKSTEP_CUDA_RUNTIME is the runtime to link, if that and NCCL's header are there
+# too, and LOCKSTEP_DEVICE_ROOMS what the client has of device code then. Sanitizer
+# presets leave them out.
 #
 #   lockstep_kernel(NAME  SOURCES a.cu ...  DEPS ...)  device code for Ampere and
 #                                                      Hopper, and PTX for later
@@ -14,13 +21,25 @@
 
 include_guard(GLOBAL)
 
-option(LOCKSTEP_WITHOUT_CUDA "Build as if the CUDA toolkit were not here" OFF)
+set(LOCKSTEP_CUDA TOOLKIT CACHE STRING "When the GPU parts are built: TOOLKIT, DRIVER, ON, OFF")
+set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS TOOLKIT DRIVER ON OFF)
+if(NOT LOCKSTEP_CUDA MATCHES "^(TOOLKIT|DRIVER|ON|OFF)$")
+  message(FATAL_ERROR "LOCKSTEP_CUDA is '${LOCKSTEP_CUDA}': it takes TOOLKIT, DRIVER, ON or OFF")
+endif()
 
-set(LOCKSTEP_CUDA OFF)
-if(LOCKSTEP_TOOLS AND NOT LOCKSTEP_WITHOUT_CUDA)
+# The driver's device, or that of Windows under its Linux.
+set(LOCKSTEP_HAS_DRIVER OFF)
+if(EXISTS /dev/nvidiactl OR EXISTS /dev/dxg)
+  set(LOCKSTEP_HAS_DRIVER ON)
+endif()
+
+set(LOCKSTEP_HAS_CUDA OFF)
+if(LOCKSTEP_TOOLS AND NOT LOCKSTEP_CUDA STREQUAL "OFF")
   find_program(LOCKSTEP_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin" /usr/local/cuda/bin)
-  if(LOCKSTEP_NVCC)
-    set(LOCKSTEP_CUDA ON)
+  if(LOCKSTEP_NVCC AND LOCKSTEP_CUDA STREQUAL "DRIVER" AND NOT LOCKSTEP_HAS_DRIVER)
+    message(NOTICE "CUDA: GPU parts are not built: no driver on this machine; -DLOCKSTEP_CUDA=ON builds them")
+  elseif(LOCKSTEP_NVCC)
+    set(LOCKSTEP_HAS_CUDA ON)
     message(NOTICE "CUDA found: ${LOCKSTEP_NVCC}")
     get_filename_component(cuda_root "${LOCKSTEP_NVCC}" REALPATH)
     get_filename_component(cuda_root "${cuda_root}/../.." ABSOLUTE)
@@ -32,12 +51,14 @@ if(LOCKSTEP_TOOLS AND NOT LOCKSTEP_WITHOUT_CUDA)
       set(LOCKSTEP_CUDA_RUNTIME "${LOCKSTEP_CUDART}")
       set(LOCKSTEP_DEVICE_ROOMS lockstep_device_kernels)
     endif()
+  elseif(LOCKSTEP_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LOCKSTEP_CUDA is ON, and there is no nvcc in CUDA_HOME, CUDA_PATH, /usr/local/cuda or PATH")
   else()
     message(NOTICE "CUDA not found: GPU parts are not built")
   endif()
 endif()
 
-if(LOCKSTEP_CUDA)
+if(LOCKSTEP_HAS_CUDA)
   set(CMAKE_CUDA_COMPILER "${LOCKSTEP_NVCC}")
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)

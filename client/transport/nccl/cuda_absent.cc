@@ -7,7 +7,8 @@ namespace {
 
 absl::Status Absent() {
   return absl::FailedPreconditionError(
-      "no GPU: this build of Lockstep was made without CUDA");
+      "no GPU: this build of Lockstep was made without CUDA; "
+      "-DLOCKSTEP_CUDA=ON builds it with the toolkit of this machine");
 }
 
 }  // namespace
