@@ -5,7 +5,7 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr int kNone = -1;
+constexpr int kNoBucket = -1;
 
 int64_t EndOf(const Bucket& bucket) {
   return bucket.slots.back().offset + bucket.slots.back().count;
@@ -36,13 +36,13 @@ class Cutter {
         world = std::max(world, rank + 1);
       }
     }
-    open_on_rank_.assign(world, kNone);
+    open_on_rank_.assign(world, kNoBucket);
   }
 
   void Place(int index, const Parameter& parameter, int communicator) {
     const int64_t count = ElementsOf(parameter);
     int bucket = OpenOn(communicator);
-    if (bucket == kNone || !Takes(bucket, parameter, count)) {
+    if (bucket == kNoBucket || !Takes(bucket, parameter, count)) {
       bucket = Open(parameter, communicator);
     }
     Append(buckets_[bucket], index, count);
@@ -58,13 +58,13 @@ class Cutter {
   int OpenOn(int communicator) const {
     const std::vector<int>& ranks = communicators_[communicator].ranks;
     const int bucket = open_on_rank_[ranks[0]];
-    if (bucket == kNone || buckets_[bucket].communicator != communicator) {
-      return kNone;
+    if (bucket == kNoBucket || buckets_[bucket].communicator != communicator) {
+      return kNoBucket;
     }
     const bool everywhere =
         std::all_of(ranks.begin(), ranks.end(),
                     [&](int rank) { return open_on_rank_[rank] == bucket; });
-    return everywhere ? bucket : kNone;
+    return everywhere ? bucket : kNoBucket;
   }
 
   bool Takes(int index, const Parameter& parameter, int64_t count) const {
@@ -87,7 +87,7 @@ class Cutter {
   int Open(const Parameter& parameter, int communicator) {
     const std::vector<int>& ranks = communicators_[communicator].ranks;
     const bool first = std::any_of(ranks.begin(), ranks.end(), [&](int rank) {
-      return open_on_rank_[rank] == kNone;
+      return open_on_rank_[rank] == kNoBucket;
     });
     const int bucket = static_cast<int>(buckets_.size());
     const std::optional<DType> wire = WireFor(parameter.dtype);

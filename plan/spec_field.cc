@@ -15,46 +15,46 @@ namespace {
 
 // A member of a spec, or of one of its sections.
 template <typename T>
-struct Place {
+struct MemberOfSpec {
   T JobSpec::*member;
   const T& In(const JobSpec& spec) const { return spec.*member; }
   T& In(JobSpec& spec) const { return spec.*member; }
 };
 
 template <typename Section, typename T>
-struct PlaceInSection {
+struct MemberOfSection {
   Section JobSpec::*section;
   T Section::*member;
   const T& In(const JobSpec& spec) const { return spec.*section.*member; }
   T& In(JobSpec& spec) const { return spec.*section.*member; }
 };
 
-template <typename Place, typename Form>
-SpecFieldRule Rule(std::string name, Place place, Form form) {
+template <typename Member, typename Form>
+SpecFieldRule RuleFor(std::string name, Member accessor, Form form) {
   return {
       .name = std::move(name),
       .type = form.Type(),
       .domain = form.Domain(),
-      .print = [=](const JobSpec& s) { return form.Print(place.In(s)); },
+      .print = [=](const JobSpec& s) { return form.Print(accessor.In(s)); },
       .read =
           [=](const Written& written, JobSpec* spec) {
             auto value = form.Read(written);
-            if (value.ok()) place.In(*spec) = *std::move(value);
+            if (value.ok()) accessor.In(*spec) = *std::move(value);
             return value.status();
           },
-      .fault = [=](const JobSpec& s) { return form.Fault(place.In(s), s); }};
+      .fault = [=](const JobSpec& s) { return form.Fault(accessor.In(s), s); }};
 }
 
 template <typename T, typename Form>
 SpecFieldRule Field(std::string name, T JobSpec::*member, Form form) {
-  return Rule(std::move(name), Place<T>{member}, std::move(form));
+  return RuleFor(std::move(name), MemberOfSpec<T>{member}, std::move(form));
 }
 
 template <typename Section, typename T, typename Form>
 SpecFieldRule Field(std::string name, Section JobSpec::*section,
                     T Section::*member, Form form) {
-  return Rule(std::move(name), PlaceInSection<Section, T>{section, member},
-              std::move(form));
+  return RuleFor(std::move(name), MemberOfSection<Section, T>{section, member},
+                 std::move(form));
 }
 
 SpecFieldRule Required(SpecFieldRule rule) {

@@ -12,7 +12,7 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr char kNone[] = "none";
+constexpr char kNoCast[] = "none";
 
 absl::Status NotOneOf(absl::string_view word, absl::string_view domain) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -22,14 +22,14 @@ absl::Status NotOneOf(absl::string_view word, absl::string_view domain) {
 }  // namespace
 
 Written WireDTypeForm::Print(std::optional<DType> value) const {
-  return value ? std::string(Name(*value)) : std::string(kNone);
+  return value ? std::string(Name(*value)) : std::string(kNoCast);
 }
 
 absl::StatusOr<std::optional<DType>> WireDTypeForm::Read(
     const Written& written) const {
   const absl::StatusOr<std::string> word = WordOf(written);
   if (!word.ok()) return word.status();
-  if (*word == kNone) return std::optional<DType>();
+  if (*word == kNoCast) return std::optional<DType>();
   for (const DType half : {DType::kBF16, DType::kF16}) {
     if (*word == Name(half)) return std::optional<DType>(half);
   }

@@ -308,7 +308,7 @@ void Read(const v1::ValueDigests& from, protocol::ValueDigests* to,
 namespace {
 
 // Which field of the envelope a body goes to.
-struct Field {
+struct ToCoordinatorField {
   v1::ToCoordinator* to;
   auto* operator()(const protocol::Hello&) { return to->mutable_hello(); }
   auto* operator()(const protocol::RegisterChunk&) {
@@ -352,8 +352,9 @@ struct Field {
 v1::ToCoordinator ToProto(const protocol::ToCoordinator& message) {
   v1::ToCoordinator to;
   WriteHeader(message, to.mutable_header());
-  std::visit([&](const auto& body) { Write(body, Field{&to}(body)); },
-             message.body);
+  std::visit(
+      [&](const auto& body) { Write(body, ToCoordinatorField{&to}(body)); },
+      message.body);
   return to;
 }
 

@@ -137,7 +137,7 @@ void Read(const v1::Left&, protocol::Left*, Decoder*) {}
 namespace {
 
 // Which field of the envelope a body goes to.
-struct Field {
+struct ToWorkerField {
   v1::ToWorker* to;
   auto* operator()(const protocol::Welcome&) { return to->mutable_welcome(); }
   auto* operator()(const protocol::Refused&) { return to->mutable_refused(); }
@@ -168,7 +168,7 @@ struct Field {
 v1::ToWorker ToProto(const protocol::ToWorker& message) {
   v1::ToWorker to;
   WriteHeader(message, to.mutable_header());
-  std::visit([&](const auto& body) { Write(body, Field{&to}(body)); },
+  std::visit([&](const auto& body) { Write(body, ToWorkerField{&to}(body)); },
              message.body);
   return to;
 }

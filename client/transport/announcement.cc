@@ -4,21 +4,17 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "base/absl_view.h"
 #include "client/transport/blame.h"
 
 namespace lockstep::transport {
 namespace {
 
-absl::string_view Word(std::string_view name) {
-  return {name.data(), name.size()};
-}
-
 std::string Described(const Announcement& a) {
-  std::string text = absl::StrCat(Word(Name(a.kind)), " of ", a.bytes,
-                                  " bytes of ", Word(Name(a.dtype)));
+  std::string text = absl::StrCat(AbslView(Name(a.kind)), " of ", a.bytes,
+                                  " bytes of ", AbslView(Name(a.dtype)));
   if (a.kind == CallKind::kAllReduce || a.kind == CallKind::kReduceScatter) {
-    absl::StrAppend(&text, " (", Word(Name(a.op)),
+    absl::StrAppend(&text, " (", AbslView(Name(a.op)),
                     a.in_pairs ? " in pairs)" : ")");
   }
   if (a.kind == CallKind::kBroadcast) {

@@ -10,7 +10,7 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr size_t kChunkBytes = 512 << 10;
+constexpr size_t kBroadcastChunkBytes = 512 << 10;
 constexpr size_t kSpreadBytesMin = 256 << 10;
 
 std::unique_ptr<Operation> FromRootToEach(const Call& call, Wire wire) {
@@ -30,7 +30,8 @@ class Spread final : public Operation {
   Spread(const Call& call, Wire wire)
       : call_(call),
         wire_(wire),
-        slices_(call.count, wire.size() - 1, kChunkBytes / SizeOf(call.dtype)),
+        slices_(call.count, wire.size() - 1,
+                kBroadcastChunkBytes / SizeOf(call.dtype)),
         announcements_(call, call.bytes(), wire.link) {}
 
   absl::Status Start() override { return root() ? Give() : Expect(); }

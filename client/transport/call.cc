@@ -5,19 +5,15 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "base/absl_view.h"
 
 namespace lockstep::transport {
 namespace {
 
-absl::string_view Word(std::string_view name) {
-  return {name.data(), name.size()};
-}
-
 template <typename... Parts>
 absl::Status Invalid(const Call& call, const Parts&... parts) {
   return absl::InvalidArgumentError(
-      absl::StrCat(Word(Name(call.kind)), ": ", parts...));
+      absl::StrCat(AbslView(Name(call.kind)), ": ", parts...));
 }
 
 // A buffer of the caller: where it begins and how many elements it must hold.
@@ -35,7 +31,7 @@ struct Layout {
 };
 
 // As far as the blocks of an AllToAllV reach.
-size_t Reach(const std::vector<size_t>& counts,
+size_t EndOf(const std::vector<size_t>& counts,
              const std::vector<size_t>& offsets) {
   size_t reach = 0;
   for (size_t r = 0; r < counts.size(); ++r) {
@@ -58,8 +54,8 @@ Layout LayoutOf(const Call& call, int rank, int size) {
     case CallKind::kAllToAll:
       return {{"in", call.in, all}, {"out", call.out, all}};
     case CallKind::kAllToAllV:
-      return {{"in", call.in, Reach(call.in_counts, call.in_offsets)},
-              {"out", call.out, Reach(call.out_counts, call.out_offsets)}};
+      return {{"in", call.in, EndOf(call.in_counts, call.in_offsets)},
+              {"out", call.out, EndOf(call.out_counts, call.out_offsets)}};
     case CallKind::kSend: return {{"buffer", call.in, one}};
     case CallKind::kBroadcast:
     case CallKind::kRecv: return {{"in"}, {"buffer", call.out, one}};
@@ -123,10 +119,10 @@ absl::Status CheckReduction(const Call& call) {
   const bool wide = call.dtype == DType::kF32 || call.dtype == DType::kF64;
   if (call.in_pairs && !wide) {
     return Invalid(call, "sums in pairs are of f32 or f64, not of ",
-                   Word(Name(call.dtype)));
+                   AbslView(Name(call.dtype)));
   }
   if (call.op == ReduceOp::kMean && !IsFloat(call.dtype)) {
-    return Invalid(call, "the mean of ", Word(Name(call.dtype)),
+    return Invalid(call, "the mean of ", AbslView(Name(call.dtype)),
                    " is not defined, only of floats");
   }
   return absl::OkStatus();
@@ -136,7 +132,7 @@ absl::Status CheckChecks(const Call& call, int rank, int size) {
   if (call.checks.empty()) return absl::OkStatus();
   if (call.kind != CallKind::kAllReduce || !IsFloat(call.dtype)) {
     return Invalid(call, "only all-reduces of floats are checked, not of ",
-                   Word(Name(call.dtype)));
+                   AbslView(Name(call.dtype)));
   }
   const Range slice = FoldSlice(call, size, rank);
   size_t begin = slice.begin;

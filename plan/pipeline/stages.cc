@@ -9,7 +9,7 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr int kNone = -1;
+constexpr int kNoStage = -1;
 
 bool SharesParameters(const PipelineSpec& spec, const Flow& flow, int stage) {
   if (spec.shared.empty()) return false;
@@ -24,10 +24,10 @@ int64_t LastEnd(const Flow& flow) {
 }  // namespace
 
 int StageOf(const Plan& plan, const Bucket& bucket) {
-  if (bucket.slots.empty()) return kNone;
+  if (bucket.slots.empty()) return kNoStage;
   const int stage = plan.parameters[bucket.slots[0].parameter].stage;
   for (const Slot& slot : bucket.slots) {
-    if (plan.parameters[slot.parameter].stage != stage) return kNone;
+    if (plan.parameters[slot.parameter].stage != stage) return kNoStage;
   }
   return stage;
 }
@@ -38,7 +38,7 @@ absl::Status SortByStage(const std::vector<Parameter>& parameters,
   const auto last = std::max_element(
       parameters.begin(), parameters.end(),
       [](const Parameter& a, const Parameter& b) { return a.stage < b.stage; });
-  if (last == parameters.end() || last->stage == kNone) {
+  if (last == parameters.end() || last->stage == kNoStage) {
     return absl::OkStatus();
   }
   if (!HasPipeline(spec)) {
@@ -57,7 +57,7 @@ absl::Status SortByStage(const std::vector<Parameter>& parameters,
   }
   const auto end = [&](int parameter) {
     const int stage = parameters[parameter].stage;
-    if (stage == kNone) return std::numeric_limits<int64_t>::max();
+    if (stage == kNoStage) return std::numeric_limits<int64_t>::max();
     return SharesParameters(spec, *flow, stage) ? LastEnd(*flow)
                                                 : flow->stage_ends[stage].at;
   };
@@ -73,7 +73,7 @@ Completions::Completions(const Plan& plan, const Flow& flow,
       place_(place),
       has_others_(plan.ranks.size(), false) {
   for (const Bucket& bucket : plan.buckets) {
-    if (StageOf(plan, bucket) != kNone) continue;
+    if (StageOf(plan, bucket) != kNoStage) continue;
     for (const int rank : plan.communicators[bucket.communicator].ranks) {
       has_others_[rank] = true;
     }
@@ -85,7 +85,7 @@ StageEnd Completions::Of(const Bucket& bucket, int rank) const {
   const int stage = StageOf(plan_, bucket);
   const int place = place_[rank];
   const int last = static_cast<int>(flow_.schedule.ranks[place].size()) - 1;
-  if (stage == kNone) return {last, flow_.ends[place]};
+  if (stage == kNoStage) return {last, flow_.ends[place]};
   if (SharesParameters(plan_.pipeline, flow_, stage)) {
     return {last, LastEnd(flow_)};
   }
@@ -98,7 +98,7 @@ absl::Status Completions::CheckHolders() const {
   for (const Bucket& bucket : plan_.buckets) {
     for (const Slot& slot : bucket.slots) {
       const Parameter& parameter = plan_.parameters[slot.parameter];
-      if (parameter.stage == kNone) continue;
+      if (parameter.stage == kNoStage) continue;
       for (const int rank : plan_.communicators[bucket.communicator].ranks) {
         if (RankOf(flow_.schedule.shape, parameter.stage) == place_[rank]) {
           continue;

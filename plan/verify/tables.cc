@@ -17,7 +17,7 @@
 namespace lockstep::plan {
 namespace {
 
-constexpr int kNone = -1;
+constexpr int kUnknown = -1;
 
 bool InRange(int64_t index, size_t size) {
   return index >= 0 && static_cast<uint64_t>(index) < size;
@@ -107,7 +107,7 @@ class BucketCheck {
   BucketCheck(const Plan& plan, Findings& findings)
       : plan_(plan),
         findings_(findings),
-        bucket_of_(plan.parameters.size(), kNone) {}
+        bucket_of_(plan.parameters.size(), kUnknown) {}
 
   void Run() {
     for (size_t i = 0; i < plan_.buckets.size(); ++i) {
@@ -216,7 +216,7 @@ class BucketCheck {
   }
 
   void CheckFirstPlace(int parameter) {
-    if (bucket_of_[parameter] != kNone) {
+    if (bucket_of_[parameter] != kUnknown) {
       Find("has %s, which is in bucket %d as well",
            plan_.parameters[parameter].name, bucket_of_[parameter]);
     }
@@ -270,7 +270,7 @@ class BucketCheck {
 
   void CheckEveryParameterHasABucket() {
     for (size_t i = 0; i < bucket_of_.size(); ++i) {
-      if (bucket_of_[i] != kNone) continue;
+      if (bucket_of_[i] != kUnknown) continue;
       findings_.Add(Rule::kBuckets, {},
                     absl::StrFormat("parameter %s is in no bucket",
                                     plan_.parameters[i].name));
@@ -288,7 +288,7 @@ class BucketCheck {
       const auto found = communicators_of.find(parameter.name);
       if (found == communicators_of.end()) continue;
       const int rank = CommonRank(found->second);
-      if (rank != kNone) {
+      if (rank != kUnknown) {
         findings_.Add(
             Rule::kParameters, {rank},
             absl::StrFormat("holds two parameters called %s", parameter.name));
@@ -299,7 +299,8 @@ class BucketCheck {
 
   // A rank that is in two of the communicators, or -1.
   int CommonRank(const std::vector<int>& communicators) {
-    const auto [known, is_new] = common_rank_.try_emplace(communicators, kNone);
+    const auto [known, is_new] =
+        common_rank_.try_emplace(communicators, kUnknown);
     if (!is_new || communicators.size() == 1) return known->second;
     std::set<int> seen;
     for (const int communicator : communicators) {
@@ -307,7 +308,7 @@ class BucketCheck {
         if (!seen.insert(rank).second) return known->second = rank;
       }
     }
-    return kNone;
+    return kUnknown;
   }
 
   const Plan& plan_;

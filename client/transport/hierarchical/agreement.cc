@@ -64,8 +64,8 @@ class Doorbell {
   bool rung_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-absl::Status Exchange(Link& link, std::vector<Vote>& votes,
-                      const Deadline& deadline) {
+absl::Status ExchangeVotes(Link& link, std::vector<Vote>& votes,
+                           const Deadline& deadline) {
   Doorbell doorbell(link);
   Transfers transfers;
   for (int peer = 0; peer < link.size(); ++peer) {
@@ -91,7 +91,7 @@ absl::StatusOr<std::string> Agree(Link& link, const absl::Status& vote,
                                   const Deadline& deadline) {
   std::vector<Vote> votes(link.size());
   votes[link.rank()] = VoteOf(vote);
-  absl::Status heard = Exchange(link, votes, deadline);
+  absl::Status heard = ExchangeVotes(link, votes, deadline);
   if (!heard.ok()) return heard;
   const auto first = std::min_element(
       votes.begin(), votes.end(),

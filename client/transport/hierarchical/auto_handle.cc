@@ -9,19 +9,20 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr absl::string_view kVersion = "auto1 ";
+constexpr absl::string_view kAutoHandleVersion = "auto1 ";
 constexpr absl::string_view kBetween = " + ";
 
 }  // namespace
 
 std::string Format(const AutoHandle& handle) {
-  return absl::StrCat(kVersion, Format(handle.shm), kBetween, handle.link);
+  return absl::StrCat(kAutoHandleVersion, Format(handle.shm), kBetween,
+                      handle.link);
 }
 
 absl::StatusOr<AutoHandle> ParseAutoHandle(const std::string& text, int rank,
                                            int size) {
   absl::string_view rest = text;
-  const bool known = absl::ConsumePrefix(&rest, kVersion);
+  const bool known = absl::ConsumePrefix(&rest, kAutoHandleVersion);
   const size_t between = rest.find(kBetween);
   if (!known || between == absl::string_view::npos) {
     return Blame(absl::InvalidArgumentError(

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kLine = 64;             // of a cache, bytes
 constexpr size_t kLeastBytes = 8 << 10;  // a message that pays
-constexpr size_t kDepth = 4;             // pieces of a line, if it can be
+constexpr size_t kPiecesOfLine = 4;      // pieces of a line, if it can be
 
 size_t Pieces(size_t total, size_t piece) {
   return (total + piece - 1) / piece;
@@ -17,7 +17,7 @@ size_t Pieces(size_t total, size_t piece) {
 size_t PieceElements(const Call& call, size_t total, int lines,
                      size_t piece_bytes) {
   const size_t element = SizeOf(call.dtype);
-  const size_t even = total * element / (kDepth * lines);
+  const size_t even = total * element / (kPiecesOfLine * lines);
   const size_t bytes = std::clamp(
       even / kLine * kLine, std::min(kLeastBytes, piece_bytes), piece_bytes);
   return bytes / element;

@@ -18,9 +18,9 @@
 namespace lockstep::transport {
 namespace {
 
-class SmallReduction final : public Collective {
+class SmallHierarchicalReduction final : public Collective {
  public:
-  SmallReduction(const Call& call, const Crew& crew)
+  SmallHierarchicalReduction(const Call& call, const Crew& crew)
       : Collective(call, crew.board), crew_(crew) {}
 
  private:
@@ -102,7 +102,7 @@ bool IsSmallReduction(const Call& call, const Placement& placement) {
 }
 
 std::unique_ptr<Task> MakeSmallReduction(const Call& call, const Crew& crew) {
-  return std::make_unique<SmallReduction>(call, crew);
+  return std::make_unique<SmallHierarchicalReduction>(call, crew);
 }
 
 }  // namespace lockstep::transport

@@ -15,11 +15,11 @@
 #include "client/transport/inproc/room.h"
 
 namespace lockstep::transport {
-namespace {
 
 // A group whose members are still coming.
-struct Meeting {
-  explicit Meeting(int size) : room(std::make_shared<Room>(size)), come(size) {}
+struct InprocRendezvous {
+  explicit InprocRendezvous(int size)
+      : room(std::make_shared<Room>(size)), come(size) {}
 
   bool complete() const {
     return std::count(come.begin(), come.end(), true) ==
@@ -40,8 +40,6 @@ struct Meeting {
   std::vector<bool> come;
 };
 
-}  // namespace
-
 // All groups that are meeting, by the handles of their members.
 class InprocHub::Meetings {
  public:
@@ -56,9 +54,10 @@ class InprocHub::Meetings {
                                              const Deadline& deadline,
                                              const absl::Status& aborted) {
     MutexLock lock(&mutex_);
-    std::shared_ptr<Meeting>& entry = meetings_[key];
-    if (entry == nullptr) entry = std::make_shared<Meeting>(group.size);
-    const std::shared_ptr<Meeting> meeting = entry;
+    std::shared_ptr<InprocRendezvous>& entry = meetings_[key];
+    if (entry == nullptr)
+      entry = std::make_shared<InprocRendezvous>(group.size);
+    const std::shared_ptr<InprocRendezvous> meeting = entry;
     meeting->come[group.rank] = true;
     if (meeting->complete()) meetings_.erase(key);
     changed_.NotifyAll();
@@ -81,7 +80,7 @@ class InprocHub::Meetings {
   Mutex mutex_;
   CondVar changed_;
   uint64_t numbers_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, std::shared_ptr<Meeting>> meetings_
+  std::map<std::string, std::shared_ptr<InprocRendezvous>> meetings_
       ABSL_GUARDED_BY(mutex_);
 };
 

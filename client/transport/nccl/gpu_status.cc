@@ -1,13 +1,10 @@
 #include "client/transport/nccl/gpu_status.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 
 namespace lockstep::transport::nccl {
 namespace {
-
-absl::string_view Word(std::string_view word) {
-  return {word.data(), word.size()};
-}
 
 absl::StatusCode CodeOf(CudaResult result) {
   return result == CudaResult::kMemoryAllocation
@@ -29,8 +26,8 @@ absl::Status Check(CudaApi& cuda, CudaResult result, std::string_view call) {
   (void)cuda.GetLastError();
   return absl::Status(
       CodeOf(result),
-      absl::StrCat("cuda", Word(call), ": ", cuda.GetErrorString(result), " (",
-                   static_cast<int>(result), ")"));
+      absl::StrCat("cuda", AbslView(call), ": ", cuda.GetErrorString(result),
+                   " (", static_cast<int>(result), ")"));
 }
 
 absl::Status Check(NcclApi& nccl, NcclResult result, std::string_view call,
@@ -41,8 +38,8 @@ absl::Status Check(NcclApi& nccl, NcclResult result, std::string_view call,
   const char* last = nccl.GetLastError(comm);
   return absl::Status(
       CodeOf(result),
-      absl::StrCat("nccl", Word(call), ": ", nccl.GetErrorString(result), " (",
-                   static_cast<int>(result), ")",
+      absl::StrCat("nccl", AbslView(call), ": ", nccl.GetErrorString(result),
+                   " (", static_cast<int>(result), ")",
                    last == nullptr || *last == 0 ? "" : ": ",
                    last == nullptr ? "" : last));
 }

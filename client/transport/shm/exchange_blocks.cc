@@ -21,9 +21,9 @@ struct Block {
   uint64_t bytes = 0;
 };
 
-class Exchange final : public Collective {
+class BlockExchange final : public Collective {
  public:
-  Exchange(const Call& call, Board& board)
+  BlockExchange(const Call& call, Board& board)
       : Collective(call, board), own_(size()), copied_(size()) {
     for (int peer = 0; peer < size(); ++peer) own_[peer] = GiveTo(peer);
   }
@@ -249,7 +249,7 @@ class Exchange final : public Collective {
 }  // namespace
 
 std::unique_ptr<Task> MakeExchange(const Call& call, Board& board) {
-  return std::make_unique<Exchange>(call, board);
+  return std::make_unique<BlockExchange>(call, board);
 }
 
 }  // namespace lockstep::transport

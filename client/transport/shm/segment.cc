@@ -32,7 +32,7 @@ absl::Status NoMemory(size_t bytes, const std::string& what,
       why.empty() ? "" : ")"));
 }
 
-std::string Said(const char* call) {
+std::string SystemError(const char* call) {
   return absl::StrCat(call, ": ", std::strerror(errno));
 }
 
@@ -60,11 +60,11 @@ absl::StatusOr<FileDescriptor> NewFile(size_t bytes, const std::string& what) {
                                  MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) {
     const bool no_file = errno == EMFILE || errno == ENFILE;
-    const std::string said = Said("memfd_create");
+    const std::string said = SystemError("memfd_create");
     return no_file ? OutOfFiles(said) : NoMemory(bytes, what, said);
   }
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-    return NoMemory(bytes, what, Said("ftruncate"));
+    return NoMemory(bytes, what, SystemError("ftruncate"));
   }
   return fd;
 }
@@ -80,13 +80,13 @@ absl::Status TakePiece(int fd, size_t at, size_t bytes,
     taken = fallocate(fd, 0, static_cast<off_t>(at), static_cast<off_t>(piece));
   } while (taken != 0 && errno == EINTR);
   return taken == 0 ? absl::OkStatus()
-                    : NoMemory(bytes, what, Said("fallocate"), at);
+                    : NoMemory(bytes, what, SystemError("fallocate"), at);
 }
 
 absl::Status SealFile(int fd, size_t bytes, const std::string& what) {
   return fcntl(fd, F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) == 0
              ? absl::OkStatus()
-             : NoMemory(bytes, what, Said("sealing"), bytes);
+             : NoMemory(bytes, what, SystemError("sealing"), bytes);
 }
 
 absl::StatusOr<FileDescriptor> CreateFile(size_t bytes,
@@ -140,10 +140,10 @@ absl::StatusOr<Segment> Segment::Create(size_t bytes, const std::string& what,
   absl::StatusOr<FileDescriptor> fd = CreateFile(bytes, what);
   if (!fd.ok()) return std::move(fd).status();
   void* const space = Reserve(bytes);
-  if (space == MAP_FAILED) return NoMemory(bytes, what, Said("mmap"));
+  if (space == MAP_FAILED) return NoMemory(bytes, what, SystemError("mmap"));
   Segment segment(space, space, bytes, *std::move(fd));
   if (!MapAt(space, segment.fd(), bytes, lookup)) {
-    return NoMemory(bytes, what, Said("mmap"));
+    return NoMemory(bytes, what, SystemError("mmap"));
   }
   return segment;
 }
@@ -165,14 +165,14 @@ absl::StatusOr<Segment> Segment::Map(FileDescriptor fd, size_t bytes,
   }
   void* const space = Reserve(bytes);
   if (space == MAP_FAILED) {
-    return NoMemory(bytes, "another rank's memory", Said("mmap"));
+    return NoMemory(bytes, "another rank's memory", SystemError("mmap"));
   }
   // What is mapped stays; the descriptor would only count against the limit.
   Segment segment(space,
                   static_cast<std::byte*>(space) + colour % kColours * kPage,
                   bytes, FileDescriptor());
   if (!MapAt(segment.data_, fd.get(), bytes, lookup)) {
-    return NoMemory(bytes, "another rank's memory", Said("mmap"));
+    return NoMemory(bytes, "another rank's memory", SystemError("mmap"));
   }
   return segment;
 }
@@ -191,10 +191,10 @@ absl::Status Segment::Renew(const std::string& what) {
     absl::Status taken = TakePiece(fresh->get(), at, bytes_, what);
     if (!taken.ok()) return taken;
     if (!WriteAll(fresh->get(), data() + at, piece, at)) {
-      return NoMemory(bytes_, what, Said("pwrite"), at);
+      return NoMemory(bytes_, what, SystemError("pwrite"), at);
     }
     if (!MapAt(data() + at, fresh->get(), piece, Lookup::kAllNow, at)) {
-      return NoMemory(bytes_, what, Said("mmap"), at);
+      return NoMemory(bytes_, what, SystemError("mmap"), at);
     }
     fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               static_cast<off_t>(at), static_cast<off_t>(piece));

@@ -14,7 +14,7 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr char kVersion[] = "shm1";
+constexpr char kHandleVersion[] = "shm1";
 
 std::string LinkTarget(const char* path) {
   char target[PATH_MAX];
@@ -33,7 +33,7 @@ Whereabouts WhereaboutsOfThisProcess() {
 }
 
 std::string Format(const ShmHandle& handle) {
-  return absl::StrCat(kVersion, " ", handle.rank, " ", handle.size, " ",
+  return absl::StrCat(kHandleVersion, " ", handle.rank, " ", handle.size, " ",
                       handle.where.boot, " ", handle.where.network, " ",
                       handle.socket, " ", absl::Hex(handle.token));
 }
@@ -42,10 +42,10 @@ absl::StatusOr<ShmHandle> ParseShmHandle(const std::string& text, int rank,
                                          int size) {
   const std::vector<std::string> words = absl::StrSplit(text, ' ');
   ShmHandle handle;
-  if (words.size() == 7 && words[0] == kVersion && IsPrintableUtf8(text) &&
-      absl::SimpleAtoi(words[1], &handle.rank) && handle.rank == rank &&
-      absl::SimpleAtoi(words[2], &handle.size) && handle.size == size &&
-      !words[5].empty() && words[5].size() < 100 &&
+  if (words.size() == 7 && words[0] == kHandleVersion &&
+      IsPrintableUtf8(text) && absl::SimpleAtoi(words[1], &handle.rank) &&
+      handle.rank == rank && absl::SimpleAtoi(words[2], &handle.size) &&
+      handle.size == size && !words[5].empty() && words[5].size() < 100 &&
       absl::SimpleHexAtoi(words[6], &handle.token)) {
     handle.where = {words[3], words[4]};
     handle.socket = words[5];
