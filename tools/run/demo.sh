@@ -42,7 +42,10 @@ run_demo() {
   refuse_unknown_demo_flags "$@"
   require build
   configure_once "$preset"
-  compile "$preset" lockstepctl lockstep-demo
+  local targets=(lockstep-demo)
+  # Only a job that goes on is operated.
+  ! is_one_of --hold "$@" || targets+=(lockstepctl)
+  compile "$preset" "${targets[@]}"
   exec "build/$preset/bin/lockstep-demo" "$@"
 }
 
