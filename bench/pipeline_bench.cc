@@ -33,11 +33,11 @@
 #include "base/check.h"
 #include "client/pipeline/executor.h"
 #include "client/transport/compute.h"
-#include "client/transport/inproc/inproc.h"
 #include "plan/schedule/play.h"
 #include "plan/timeline/timeline.h"
 #include "plan/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
+#include "tests/support/inproc/inproc.h"
 
 namespace lockstep::pipeline {
 namespace {

@@ -83,7 +83,6 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("transport", &S::transport,
             ChoiceForm<std::string>{{{"auto", "auto"},
                                      {"gloo", "gloo"},
-                                     {"inproc", "inproc"},
                                      {"nccl", "nccl"},
                                      {"shm", "shm"}}}),
       Field("buckets.first_bytes_max", &S::buckets, &B::first_bytes_max,

@@ -44,8 +44,8 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
                                         spec.name, made.status().message()));
   }
   return absl::InvalidArgumentError(absl::StrFormat(
-      "job %s wants the transport '%s'; between processes there are 'auto', "
-      "'shm', 'gloo' and 'nccl' ('inproc' connects the threads of one test)",
+      "job %s wants the transport '%s'; there are 'auto', 'shm', 'gloo' and "
+      "'nccl'",
       spec.name, spec.transport));
 }
 

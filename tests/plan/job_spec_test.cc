@@ -100,7 +100,7 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
          s.workers = {"a", "b", "c", "d"};
        }},
       {"sync", [](JobSpec& s) { s.sync = SyncMode::kNegotiated; }},
-      {"transport", [](JobSpec& s) { s.transport = "inproc"; }},
+      {"transport", [](JobSpec& s) { s.transport = "shm"; }},
       {"buckets.first_bytes_max",
        [](JobSpec& s) { s.buckets.first_bytes_max = 1; }},
       {"buckets.bytes_max", [](JobSpec& s) { s.buckets.bytes_max = 4097; }},

@@ -24,7 +24,7 @@ name: digits
 mesh: data=2,pipe=2
 workers: [a, b, c, d]
 sync: negotiated
-transport: inproc
+transport: shm
 buckets: {first_bytes_max: 4096, bytes_max: 2MiB, wire_dtype: f16}
 timeouts:
   join: 1h
@@ -49,7 +49,7 @@ seed: 18446744073709551615
                          .mesh = {.axes = {{"data", 2}, {"pipe", 2}}},
                          .workers = {"a", "b", "c", "d"},
                          .sync = SyncMode::kNegotiated,
-                         .transport = "inproc",
+                         .transport = "shm",
                          .buckets = {.first_bytes_max = 4096,
                                      .bytes_max = 2 << 20,
                                      .wire_dtype = DType::kF16},
@@ -189,8 +189,7 @@ std::vector<BadText> BadTexts() {
        "whole number"},
       {good + "seed: -1\n", 3, "seed", "-1"},
       {good + "sync: dynamic\n", 3, "sync", "negotiated"},
-      {good + "transport: pigeon\n", 3, "transport",
-       "auto, gloo, inproc, nccl, shm"},
+      {good + "transport: pigeon\n", 3, "transport", "auto, gloo, nccl, shm"},
       // Values out of their domain.
       {"name: -x\nmesh: data=4\n", 1, "name", "-x"},
       {"name: x\nmesh: data=0\n", 2, "mesh", "data"},

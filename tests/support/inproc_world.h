@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/transport/inproc/inproc.h"
 #include "gtest/gtest.h"
+#include "tests/support/inproc/inproc.h"
 
 namespace lockstep::testing_support {
 

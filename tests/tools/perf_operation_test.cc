@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/transport/inproc/inproc.h"
 #include "gtest/gtest.h"
+#include "tests/support/inproc/inproc.h"
 #include "tools/perf/operation.h"
 
 namespace lockstep::perf {

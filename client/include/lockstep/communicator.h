@@ -61,7 +61,7 @@ class LOCKSTEP_EXPORT Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // "gloo", "inproc", ...: for people.
+  // "gloo", "shm", ...: for people.
   virtual std::string_view transport() const = 0;
 
   // out[i] = op over ranks of in[i]. In place means in == out.

@@ -111,9 +111,9 @@ struct JobSpec {
   // mesh has ranks.
   std::vector<std::string> workers;
   SyncMode sync = SyncMode::kStatic;
-  // The data plane: "auto", "gloo", "shm" (one host), "nccl" (GPUs), or
-  // "inproc" inside one process. Auto is for hosts without GPUs: shared memory
-  // on each, gloo between.
+  // The data plane: "auto", "gloo", "shm" (one host) or "nccl" (GPUs).
+  // Auto is for hosts without GPUs: shared memory on each of them, and gloo
+  // between.
   std::string transport = "auto";
   BucketPolicy buckets;
   ReproducibleSpec reproducible;

@@ -120,7 +120,7 @@ TEST_P(PipelineJobTrace, EqualsPlan) {
 
 Job Of(PipelineSchedule schedule, int virtual_stages = 1,
        SyncMode sync = SyncMode::kStatic) {
-  return {"inproc", schedule, virtual_stages, sync};
+  return {"shm", schedule, virtual_stages, sync};
 }
 Job WithTied(PipelineSchedule schedule, int virtual_stages, Overlap overlap) {
   Job job = Of(schedule, virtual_stages);

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/transport/inproc/inproc.h"
 #include "tests/client/transport/nccl/fake_world.h"
 #include "tests/conformance/world.h"
+#include "tests/support/inproc/inproc.h"
 
 namespace lockstep::gradient {
 

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "client/session/internals.h"
-#include "client/transport/inproc/inproc.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lockstep/gradient_sync.h"
 #include "tests/support/fake_control_core.h"
+#include "tests/support/inproc/inproc.h"
 
 namespace lockstep::gradient {
 
@@ -89,7 +89,7 @@ class NegotiatedJob : public testing::Test {
 
   JobSpec spec_ = [] {
     JobSpec spec{
-        .name = "job", .sync = SyncMode::kNegotiated, .transport = "inproc"};
+        .name = "job", .sync = SyncMode::kNegotiated, .transport = "shm"};
     spec.timeouts.join = absl::Seconds(20);
     spec.timeouts.resume = absl::Seconds(20);  // of slow machines
     spec.timeouts.lease = absl::Seconds(20);

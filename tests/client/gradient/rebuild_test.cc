@@ -4,10 +4,10 @@
 #include <atomic>
 #include <functional>
 
-#include "client/transport/inproc/inproc.h"
 #include "lockstep/gradient_sync.h"
 #include "tests/client/session/job_fixture.h"
 #include "tests/support/fake_control_core.h"
+#include "tests/support/inproc/inproc.h"
 
 namespace lockstep::session {
 namespace {
@@ -100,7 +100,7 @@ class Program {
 class RebuildTest : public JobFixture {
  protected:
   RebuildTest() {
-    spec_.transport = "inproc";
+    spec_.transport = "shm";
     spec_.buckets = {.first_bytes_max = 500, .bytes_max = 1000};
   }
   ~RebuildTest() override { sessions_.clear(); }

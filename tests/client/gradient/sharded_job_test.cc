@@ -8,10 +8,10 @@
 #include <limits>
 #include <thread>
 
-#include "client/transport/inproc/inproc.h"
 #include "lockstep/gradient_sync.h"
 #include "tests/client/session/job_fixture.h"
 #include "tests/support/fake_control_core.h"
+#include "tests/support/inproc/inproc.h"
 
 namespace lockstep::session {
 namespace {
@@ -158,7 +158,7 @@ class Program {
 class ShardedJobTest : public JobFixture {
  protected:
   ShardedJobTest() {
-    spec_.transport = "inproc";
+    spec_.transport = "shm";
     spec_.mesh = {{{"data", kWorld}}};
     spec_.sync = SyncMode::kReduceScatter;
     spec_.buckets = {.first_bytes_max = 600, .bytes_max = 4096};

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "client/transport/inproc/inproc.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/pipeline/stages.h"
 #include "plan/timeline/timeline.h"
 #include "tests/client/pipeline/pipeline_world.h"
 #include "tests/plan/schedule/shapes.h"
+#include "tests/support/inproc/inproc.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep::pipeline {

@@ -179,7 +179,7 @@ TEST_F(GrpcJobTest, WorkersThatAreMissingAtTheDeadlineAreNamed) {
                     HasSubstr("worker-3")));
 }
 
-TEST_F(GrpcJobTest, ATransportThatIsForTestsIsRefused) {
+TEST_F(GrpcJobTest, ATransportThatDoesNotExistIsRefused) {
   spec_.mesh = {{{"data", 1}}};
   spec_.transport = "inproc";
   const absl::Status status = Join(OptionsOf(0)).status();

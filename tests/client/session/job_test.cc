@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include "client/transport/inproc/inproc.h"
 #include "tests/client/session/job_fixture.h"
 #include "tests/support/fake_control_core.h"
+#include "tests/support/inproc/inproc.h"
 
 namespace lockstep::session {
 namespace {
@@ -60,7 +60,7 @@ class DyingTransport : public transport::Transport {
 
 class JobTest : public JobFixture {
  protected:
-  JobTest() { spec_.transport = "inproc"; }
+  JobTest() { spec_.transport = "shm"; }
 
   Joined Join(const JoinOptions& options) override {
     return Session::Internals::Join(

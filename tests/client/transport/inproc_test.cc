@@ -1,7 +1,7 @@
 // The in-process transport, held to the suite of the interface, also where
 // ranks come late to what they do together.
 
-#include "client/transport/inproc/inproc.h"
+#include "tests/support/inproc/inproc.h"
 
 #include <map>
 #include <memory>

@@ -119,12 +119,12 @@ TEST(BadHelloTest, AnotherSpecIsRefusedWithEveryDifferingField) {
   Scene scene(SpecOf(2));
   scene.Hello(1);
   protocol::Hello hello = scene.HelloOf(2);
-  hello.spec->transport = "inproc";
+  hello.spec->transport = "shm";
   hello.spec->limits.max_restarts = 3;
   EXPECT_THAT(
       scene.Hello(2, hello),
       AllOf(HasSubstr("refused INVALID_ARGUMENT"),
-            HasSubstr("transport: auto in the job, inproc from w-2"),
+            HasSubstr("transport: auto in the job, shm from w-2"),
             HasSubstr("limits.max_restarts: 0 in the job, 3 from w-2")));
 }
 

@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "client/transport/blame.h"
 #include "client/transport/hierarchical/agreement.h"
-#include "client/transport/inproc/inproc.h"
-#include "client/transport/inproc/room.h"
 #include "client/transport/shm/seat.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/hierarchical/pretended_hosts.h"
+#include "tests/support/inproc/inproc.h"
+#include "tests/support/inproc/room.h"
 
 namespace lockstep::transport {
 namespace {

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "client/transport/hierarchical/auto.h"
-#include "client/transport/inproc/inproc.h"
 #include "tests/conformance/world.h"
+#include "tests/support/inproc/inproc.h"
 
 namespace lockstep {
 

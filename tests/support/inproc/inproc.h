@@ -11,8 +11,8 @@
 // Threads: each member of a group usually has its own. The hub may be used from
 // any, and must outlive what was made with it.
 
-#ifndef LOCKSTEP_CLIENT_TRANSPORT_INPROC_INPROC_H_
-#define LOCKSTEP_CLIENT_TRANSPORT_INPROC_INPROC_H_
+#ifndef LOCKSTEP_TESTS_SUPPORT_INPROC_INPROC_H_
+#define LOCKSTEP_TESTS_SUPPORT_INPROC_INPROC_H_
 
 #include <memory>
 
@@ -43,4 +43,4 @@ std::unique_ptr<LinkSource> MakeInprocLinks(InprocHub* hub);
 
 }  // namespace lockstep::transport
 
-#endif  // LOCKSTEP_CLIENT_TRANSPORT_INPROC_INPROC_H_
+#endif  // LOCKSTEP_TESTS_SUPPORT_INPROC_INPROC_H_

@@ -6,8 +6,8 @@
 //
 // Threads: any.
 
-#ifndef LOCKSTEP_CLIENT_TRANSPORT_INPROC_ROOM_H_
-#define LOCKSTEP_CLIENT_TRANSPORT_INPROC_ROOM_H_
+#ifndef LOCKSTEP_TESTS_SUPPORT_INPROC_ROOM_H_
+#define LOCKSTEP_TESTS_SUPPORT_INPROC_ROOM_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -87,4 +87,4 @@ std::unique_ptr<Link> MakeInprocLink(std::shared_ptr<Room> room, int rank,
 
 }  // namespace lockstep::transport
 
-#endif  // LOCKSTEP_CLIENT_TRANSPORT_INPROC_ROOM_H_
+#endif  // LOCKSTEP_TESTS_SUPPORT_INPROC_ROOM_H_

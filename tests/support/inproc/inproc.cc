@@ -1,4 +1,4 @@
-#include "client/transport/inproc/inproc.h"
+#include "tests/support/inproc/inproc.h"
 
 #include <algorithm>
 #include <map>
@@ -12,7 +12,7 @@
 #include "base/deadline.h"
 #include "base/mutex.h"
 #include "client/transport/blame.h"
-#include "client/transport/inproc/room.h"
+#include "tests/support/inproc/room.h"
 
 namespace lockstep::transport {
 

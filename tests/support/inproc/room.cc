@@ -1,4 +1,4 @@
-#include "client/transport/inproc/room.h"
+#include "tests/support/inproc/room.h"
 
 #include <cstring>
 #include <utility>
