@@ -143,6 +143,13 @@ class TransferCheck {
       return absl::StrFormat("names bucket %d of %d", t.bucket,
                              plan_.buckets.size());
     }
+    if (GathersParameters(plan_, t) &&
+        (t.group != 0 || t.after_task >= 0 || !t.after.empty())) {
+      return absl::StrFormat(
+          "gathers the parameters of bucket %d, and begins the step: it cannot "
+          "wait for anything, nor be of a group",
+          t.bucket);
+    }
     const Transfer asked = AskedOf(t);
     if (lane == LaneKind::kGradient && t == asked) return "";
     return absl::StrFormat(
@@ -205,6 +212,7 @@ class TransferCheck {
       return;
     }
     asked.kind = TransferKind::kAllToAll;
+    asked.group = 0;
     asked.dtype = SumTypeOf(bucket);
     asked.shape = {bucket.flags_offset};
   }
@@ -313,6 +321,13 @@ class RankCheck {
 
   void CheckFirst(const Transfer& transfer) {
     if (transfer.bucket < 0) return;
+    if (plan_.buckets[transfer.bucket].leaves > 0 &&
+        transfer.kind != TransferKind::kAllToAll &&
+        !moved_.contains({transfer.bucket, TransferKind::kAllToAll})) {
+      Find(Rule::kBucketCoverage,
+           "has the %s of bucket %d before the exchange of its sums",
+           Name(transfer.kind), transfer.bucket);
+    }
     if (!moved_.insert({transfer.bucket, transfer.kind}).second) {
       Find(Rule::kBucketCoverage, "has a second %s of bucket %d",
            Name(transfer.kind), transfer.bucket);
