@@ -1,16 +1,18 @@
-// Decides what can happen when a plan runs, by trying. Shares no code with the
-// verifier: it knows the plan's values and nothing else of plan/.
+// The oracle for the verifier: decides by running whether a plan is right.
+// Shares no code with the verifier; of plan/ it uses the values of ir.h, the
+// mesh and RankOf.
 //
-// All ranks are run at once by a machine that takes one step at a time: a queue
-// launches its next transfers, or a rank computes its next task. What is sent
-// meets what is received by order alone, as on a network without tags:
+//   expected.h   the values that must be computed, from mesh and spec
+//   wiring.h     steps, queues, dependencies
+//   roles.h      the purpose of each step; faults that show without running
+//   memory.h     the buffers and gradients that steps use
+//   machine.h    runs the steps with a stamp in each buffer and gradient
+//   order.h      steps whose place among concurrent steps does not matter
 //
-//   per communicator, source, destination    1st send ─ 1st receive, ...
-//
-// Payloads are stamped: a task writes its name and the message's tag into the
-// buffers that it sends from, a task that receives reads the stamps, and reads
-// them again when it is done with the micro-batch. So a wrong order, a wrong
-// message and a buffer that is overwritten too early are all seen.
+// The machine runs all ranks, one unit of one queue at a time, in all orders or
+// in random ones. So it finds a deadlock, a mismatch, a wrong message, a buffer
+// that is overwritten too early and an incomplete gradient in the interleavings
+// that show them.
 
 #ifndef LOCKSTEP_TESTS_PLAN_MUTATION_JUDGE_H_
 #define LOCKSTEP_TESTS_PLAN_MUTATION_JUDGE_H_
@@ -23,25 +25,30 @@
 namespace lockstep::plan {
 
 enum class Fate {
-  kRuns,      // to the end, with the right data everywhere
-  kCannot,    // refers to something that does not exist, or lacks something
-  kHangs,     // in some interleaving
-  kMismatch,  // wrong bytes meet, or wrong data arrives, in some interleaving
+  kRuns,      // completes with the right values, in all interleavings tried
+  kCannot,    // wrong in every interleaving: see wiring.h and roles.h
+  kHangs,     // deadlocks in some interleaving
+  kMismatch,  // unequal transfers match, or wrong values, in some interleaving
   kUnknown,   // too many states
 };
 
 struct Verdict {
   Fate fate = Fate::kRuns;
   std::string why;
-  size_t states = 0;  // that were seen
+  size_t states = 0;       // visited
+  bool is_random = false;  // not all interleavings were tried
 };
 
-// Every interleaving, both with each lane a queue of its own and with all lanes
-// of a rank as one queue in launch order.
-Verdict JudgeAll(const Plan& plan, size_t states_max);
+// Tries every interleaving of both models (wiring.h). With `reduced` only one
+// of those that differ in the place of ordered steps (order.h).
+Verdict JudgeAll(const Plan& plan, size_t states_max, bool reduced = true);
 
-// Some interleavings, drawn from the seed.
+// Tries random interleavings. Half of the runs choose uniformly; the others
+// give queues random priorities, which delays some of them for long.
 Verdict JudgeSome(const Plan& plan, uint64_t seed, int runs);
+
+// JudgeAll, or JudgeSome if that visits too many states.
+Verdict Judge(const Plan& plan, uint64_t seed);
 
 }  // namespace lockstep::plan
 

@@ -1,135 +1,136 @@
-// The verifier accepts no plan that could hang or go wrong.
+// The verifier refuses every plan that can hang or compute the wrong thing.
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
-#include <random>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "plan/compile.h"
 #include "plan/plan_json.h"
 #include "plan/verify.h"
+#include "tests/plan/mutation/generic_mutations.h"
+#include "tests/plan/mutation/good_plans.h"
 #include "tests/plan/mutation/judge.h"
 #include "tests/plan/mutation/mutants.h"
-#include "tests/plan/pipeline/pipelines.h"
-#include "tests/plan/schedule/shapes.h"
+#include "tests/plan/mutation/wrong_kinds.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep::plan {
 namespace {
 
-constexpr size_t kStatesMax = 200'000;
-
-const std::vector<std::vector<TensorType>>& Activations() {
-  static const auto* const activations =
-      new std::vector<std::vector<TensorType>>{
-          {{DType::kF32, {4}}},
-          {{DType::kF32, {4}}, {DType::kF32, {4}}},  // parts of equal shape
-          {{DType::kF32, {4}}, {DType::kI32, {2}}}};
-  return *activations;
-}
-
-// Every schedule of up to so many ranks and micro-batches, with one and with
-// several parts.
-std::vector<Plan> GoodPlans(int ranks_max, int micro_batches_max) {
-  std::vector<Plan> plans;
-  for (const ScheduleShape& shape :
-       AllShapes(ranks_max, micro_batches_max, 2)) {
-    if (shape.ranks < 2) continue;
-    for (const auto& parts : Activations()) {
-      plans.push_back(*Compile(PipelineInput(shape, 1, parts)));
-    }
-  }
+std::vector<GoodPlan> GoodPlans() {
+  std::vector<GoodPlan> plans = GoodPipelines();
+  for (GoodPlan& plain : GoodPlainPlans()) plans.push_back(std::move(plain));
   return plans;
 }
 
+std::vector<Mutation> AllMutations() {
+  std::vector<Mutation> mutations = GenericMutations();
+  mutations.insert(mutations.end(), WrongKinds().begin(), WrongKinds().end());
+  return mutations;
+}
+
+// Counts of the verdicts of verifier and oracle on mutants of one kind.
 struct Tally {
   int mutants = 0;
+  int wrong = 0;
   int accepted = 0;
   int accepted_wrongly = 0;
   int harmless_refused = 0;
-  int unknown = 0;
-  std::map<std::string, int> fates;
+  int random = 0;     // judged by random interleavings
+  std::string seeds;  // of the first mutants accepted wrongly
 
-  void Print(const char* title) const {
-    std::printf(
-        "%s: %d mutants, %d accepted, %d of them wrongly, %d harmless ones "
-        "refused, %d undecided\n",
-        title, mutants, accepted, accepted_wrongly, harmless_refused, unknown);
+  void Count(uint64_t seed, const Verdict& verdict, bool is_accepted) {
+    const bool runs = verdict.fate == Fate::kRuns;
+    ++mutants;
+    random += verdict.is_random ? 1 : 0;
+    wrong += runs ? 0 : 1;
+    accepted += is_accepted ? 1 : 0;
+    harmless_refused += runs && !is_accepted ? 1 : 0;
+    if (runs || !is_accepted) return;
+    if (++accepted_wrongly <= 5) seeds += " " + std::to_string(seed);
+  }
+
+  void Print(const char* name) const {
+    std::printf("%-30s %7d %7d %8d %8d %8d %7d  %s\n", name, mutants, wrong,
+                accepted, accepted_wrongly, harmless_refused, random,
+                seeds.c_str());
+  }
+  static void PrintHead() {
+    std::printf("%-30s %7s %7s %8s %8s %8s %7s  %s\n", "kind", "mutants",
+                "wrong", "accepted", "wrongly", "harmless", "random", "seeds");
+    std::printf("%-30s %7s %7s %8s %8s %8s\n", "", "", "", "", "accepted",
+                "refused");
   }
 };
 
-// Changes that cancel out, or find nothing to change, are no mutants.
-Mutant AnyMutant(const std::vector<Plan>& plans, std::mt19937_64& random) {
-  for (;;) {
-    const Plan& good = plans[random() % plans.size()];
-    Mutant mutant = MutantOf(good, random);
-    if (mutant.plan != good) return mutant;
-  }
+// With LOCKSTEP_MUTANT=SEED the test prints that mutant and its verdicts.
+std::optional<uint64_t> SeedToReplay() {
+  const char* const seed = std::getenv("LOCKSTEP_MUTANT");
+  if (seed == nullptr) return std::nullopt;
+  return std::strtoull(seed, nullptr, 10);
 }
 
-void Count(const Mutant& mutant, const Verdict& verdict, uint64_t seed,
-           Tally& tally) {
-  const absl::Status verified = Verify(mutant.plan);
-  ++tally.mutants;
-  const bool runs = verdict.fate == Fate::kRuns;
-  if (verdict.fate == Fate::kUnknown) ++tally.unknown;
-  if (verified.ok()) {
-    ++tally.accepted;
-    if (!runs) {
-      ++tally.accepted_wrongly;
-      ADD_FAILURE() << "seed " << seed << " (" << mutant.what
-                    << ") is accepted, but " << verdict.why << ":\n"
-                    << PlanToJson(mutant.plan);
+// A kind with too few wrong mutants would test nothing.
+TEST(MutationTest, EveryWrongKindIsRefused) {
+  constexpr int kWrongMin = 20;
+  const std::vector<GoodPlan> plans = GoodPlans();
+  Tally::PrintHead();
+  for (const Mutation& kind : WrongKinds()) {
+    Tally tally;
+    for (uint64_t seed = 0; seed < 400 && tally.wrong < kWrongMin; ++seed) {
+      const Mutant mutant = MutantOf(kind, plans, seed);
+      const Verdict verdict = Judge(mutant.plan, seed);
+      tally.Count(seed, verdict, Verify(mutant.plan).ok());
     }
-  } else if (runs) {
-    ++tally.harmless_refused;
-    ++tally.fates[std::string(verified.message()).substr(0, 60)];
+    tally.Print(kind.name);
+    EXPECT_GE(tally.wrong, kWrongMin) << kind.name;
+    EXPECT_EQ(tally.accepted_wrongly, 0)
+        << kind.name << ", seeds" << tally.seeds;
   }
 }
 
-TEST(MutationTest, TheJudgeFindsGoodPlansGood) {
-  for (const Plan& plan : GoodPlans(2, 2)) {
-    const Verdict verdict = JudgeAll(plan, kStatesMax);
-    EXPECT_EQ(verdict.fate, Fate::kRuns) << verdict.why << PlanToJson(plan);
+TEST(MutationTest, NoWrongMutantIsAccepted) {
+  const std::vector<GoodPlan> plans = GoodPlans();
+  const std::vector<GoodPlan> larger = LargerPipelines();
+  const std::vector<Mutation> mutations = AllMutations();
+  const std::optional<uint64_t> replay = SeedToReplay();
+  std::map<std::string, Tally> tallies;
+  Tally total;
+  const uint64_t first = replay.value_or(0);
+  const uint64_t seeds = replay ? 1 : kUnderSanitizer ? 700 : 20'000;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    const Mutation& mutation = mutations[seed % mutations.size()];
+    const bool is_plain = std::string(mutation.name) == kTasksWithoutPipeline;
+    const Mutant mutant =
+        MutantOf(mutation, seed % 4 == 0 && !is_plain ? larger : plans, seed,
+                 GenericMutations());
+    const Verdict verdict = Judge(mutant.plan, seed);
+    const absl::Status verified = Verify(mutant.plan);
+    const bool runs = verdict.fate == Fate::kRuns;
+    tallies[mutation.name].Count(seed, verdict, verified.ok());
+    total.Count(seed, verdict, verified.ok());
+    if (!runs && verified.ok() && total.accepted_wrongly <= 5) {
+      ADD_FAILURE() << "LOCKSTEP_MUTANT=" << seed << ": " << mutant.what
+                    << " is accepted, but " << verdict.why;
+    }
+    if (replay) {
+      std::printf("%s\noracle: %s\nverifier: %s\n%s\n", mutant.what.c_str(),
+                  runs ? "runs" : verdict.why.c_str(),
+                  verified.ToString().c_str(), PlanToJson(mutant.plan).c_str());
+    }
   }
-  for (const Plan& plan : GoodPlans(5, 10)) {
-    const Verdict verdict = JudgeSome(plan, 1, 1);
-    EXPECT_EQ(verdict.fate, Fate::kRuns) << verdict.why;
-  }
-}
-
-// What could hang or go wrong is decided in every interleaving.
-TEST(MutationTest, NoBadMutantOfASmallPlanIsAccepted) {
-  const std::vector<Plan> tiny = GoodPlans(2, 2);
-  const std::vector<Plan> small = GoodPlans(3, 3);
-  Tally tally;
-  const uint64_t seeds = kUnderSanitizer ? 600 : 10'000;
-  for (uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) {
-    std::mt19937_64 random(seed);
-    const std::vector<Plan>& plans = seed % 16 == 0 ? small : tiny;
-    const Mutant mutant = AnyMutant(plans, random);
-    Count(mutant, JudgeAll(mutant.plan, kStatesMax), seed, tally);
-  }
-  tally.Print("every interleaving");
-  EXPECT_EQ(tally.accepted_wrongly, 0);
-  EXPECT_GT(tally.accepted, tally.mutants / 50);
-}
-
-// Larger plans run many times, in an order drawn from the seed.
-TEST(MutationTest, NoBadMutantOfALargerPlanIsAccepted) {
-  const std::vector<Plan> plans = GoodPlans(5, 10);
-  Tally tally;
-  const uint64_t seeds = kUnderSanitizer ? 500 : 10'000;
-  for (uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) {
-    std::mt19937_64 random(seed);
-    const Mutant mutant = AnyMutant(plans, random);
-    Count(mutant, JudgeSome(mutant.plan, seed, 2), seed, tally);
-  }
-  tally.Print("some interleavings");
-  EXPECT_EQ(tally.accepted_wrongly, 0);
-  EXPECT_GT(tally.accepted, tally.mutants / 50);
+  if (replay) return;
+  Tally::PrintHead();
+  for (const Mutation& mutation : mutations)
+    tallies[mutation.name].Print(mutation.name);
+  total.Print("together");
+  EXPECT_EQ(total.accepted_wrongly, 0);
+  EXPECT_GT(total.accepted, total.mutants / 50);
+  EXPECT_GT(total.wrong, total.mutants / 2);
 }
 
 }  // namespace
