@@ -19,7 +19,9 @@ int main() {
   const float x = 1.0f + (*session)->rank(), y = 3 * x;
   for (int step = 0; step < 100; ++step) {
     gradient[0] = 2 * (w * x - y) * x;
-    if (!(*sync)->Submit(*id).ok()) break;  // returns at once; may travel
+    if (auto status = (*sync)->Submit(*id); !status.ok()) {  // may travel now
+      return std::puts(status.ToString().c_str()), 1;
+    }
     auto verdict = (*sync)->Finish({.samples = 1});
     if (!verdict.ok()) return std::puts(verdict.status().ToString().c_str()), 1;
     const float mean = gradient[0];          // over all workers
@@ -27,5 +29,6 @@ int main() {
     if (verdict->IsLast()) break;  // an operator stops the job, for all alike
   }
   std::printf("worker %d: w = %.3f\n", (*session)->rank(), w);
-  return (*session)->Leave().ok() ? 0 : 1;
+  const auto left = (*session)->Leave();
+  return left.ok() ? 0 : (std::puts(left.ToString().c_str()), 1);
 }
