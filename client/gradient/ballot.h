@@ -2,11 +2,15 @@
 //
 //   sum  f64  [stamp | norm^2 | nonfinite | samples | more data | per sample |
 //              revision | 5 commands | step seconds]
-//   max  u64  [h | ~h | w | ~w]   h = hash(epoch, step, revision)
-//                                 w = the number of the operator's word
+//   max  u64  [h | ~h | w | ~w | s | ~s | c | ~c]
+//              h = hash(epoch, step, revision)
+//              w = the number of the operator's word
+//              s = the bits of inverse_scale, c = those of max_norm; 0 and 0
+//                  in place of c and ~c: this rank has none
 //
-// The step is committed if the stamps sum to the world size and all h are
-// equal: max(h) == ~max(~h). Counts are exact in f64 below 2^53.
+// The step is committed if the stamps sum to the world size, all h are equal,
+// max(h) == ~max(~h), and so are the terms of the update: per sample, s and c.
+// Counts are exact in f64 below 2^53.
 //
 // Pure: no memory of its own, no communicator. Layouts are part of the protocol
 // between ranks of one version (protocol::kVersion).
@@ -16,6 +20,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "lockstep/verdict.h"
@@ -33,12 +38,21 @@ struct StepStamp {
 // 64 bits that differ, with overwhelming probability, for different stamps.
 uint64_t HashOf(const StepStamp& stamp);
 
+// What Finish and FinishAsync are given that the update depends on, and so must
+// be the same on every rank.
+struct UpdateTerms {
+  double inverse_scale = 1;
+  bool per_sample = false;
+  // Finish has none: its caller clips by itself.
+  std::optional<double> max_norm;
+};
+
 struct Ballot {
   double norm_squared = 0;  // of the elements this rank counts, still scaled
   int64_t nonfinite = 0;
   double samples = 0;
   bool more_data = true;
-  bool per_sample = false;
+  UpdateTerms terms;
   bool holds_next_revision = false;  // the one after the stamp's
   uint64_t word = 0;  // that the commands are from: Wanted::number
   bool holds_command[kCommands] = {};
@@ -46,7 +60,7 @@ struct Ballot {
 };
 
 inline constexpr int kSumLength = 8 + kCommands;
-inline constexpr int kMaxLength = 4;
+inline constexpr int kMaxLength = 8;
 using SumVector = std::array<double, kSumLength>;
 using MaxVector = std::array<uint64_t, kMaxLength>;
 
@@ -59,9 +73,10 @@ BallotVectors Encode(const StepStamp& stamp, const Ballot& ballot);
 
 // The verdict from the reduced vectors. `contributed` and `ending` are left
 // empty. Aborted if ranks did not all take part, were not at the same step, or
-// differ in what their gradients are: then nobody may update, on any rank.
+// differ in the terms of the update: then no rank may update. `mine`: the terms
+// in this rank's ballot.
 absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
-                               double inverse_scale,
+                               const UpdateTerms& mine,
                                const BallotVectors& reduced);
 
 // In place of what the ranks' ballots add up to.

@@ -176,6 +176,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
   verdict->max_norm = step->max_norm;
+  verdict->has_scalars = true;
   verdict->closed = options_.clock->Now();
   step->entered = nullptr;
   step->passed = false;
@@ -208,7 +209,7 @@ void Engine::EnterCaptured(Captured& step) {
   const auto verdict = TakeClosing();  // null: the step was given up
   absl::StatusOr<Ballot> ballot =
       verdict == nullptr ? absl::CancelledError("the step was given up")
-                         : reduction_->ReadBallot(verdict->options);
+                         : reduction_->ReadBallot(*verdict);
   if (!ballot.ok()) {
     // The vectors travel all the same: without a stamp, nobody passes.
     reduction_->StageBallot({});

@@ -39,6 +39,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
   verdict->max_norm = max_norm;
+  verdict->has_scalars = stream != nullptr;
 
   Tally::Incomplete incomplete;
   std::vector<Event> lazy;

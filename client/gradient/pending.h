@@ -75,7 +75,13 @@ class PendingVerdict::State {
   gradient::BallotVectors vectors;
   gradient::StepStamp stamp;
   FinishOptions options;
-  double max_norm = 0;
+  double max_norm = 0;       // of the scalars
+  bool has_scalars = false;  // it is for a stream that reads them
+  gradient::UpdateTerms terms() const {
+    return {.inverse_scale = options.inverse_scale,
+            .per_sample = options.per_sample,
+            .max_norm = has_scalars ? std::optional(max_norm) : std::nullopt};
+  }
   absl::Time closed;  // Finish was called, or the stream got there
 
  private:

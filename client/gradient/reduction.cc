@@ -274,7 +274,7 @@ void Reduction::LaunchVerdict(
   queue_->Launch(
       {.before =
            [this, verdict, enter = std::move(enter)](Site& site) {
-             auto ballot = TakeBallot(site, verdict->options);
+             auto ballot = TakeBallot(site, *verdict);
              if (!ballot.ok()) return ballot.status();
              verdict->stamp = enter(&*ballot);
              fetched().ballot = Encode(verdict->stamp, *ballot);
@@ -292,7 +292,7 @@ void Reduction::LaunchVerdict(
              if (!reduced.ok()) return judge(reduced.status());
              verdict->vectors = *reduced;
              judge(Decode(verdict->stamp, communicators_[0]->size(),
-                          verdict->options.inverse_scale, *reduced));
+                          verdict->terms(), *reduced));
            }});
   if (on_close) closed_ = true;
 }
@@ -326,27 +326,27 @@ void Reduction::FetchNorm(Site& site) {
   if (leaf_norms_) leaf_norms_->Fetch(site);
 }
 
-absl::StatusOr<Ballot> Reduction::TakeBallot(Site& site,
-                                             const FinishOptions& options) {
+absl::StatusOr<Ballot> Reduction::TakeBallot(
+    Site& site, const PendingVerdict::State& verdict) {
   FetchNorm(site);
   absl::Status got = site.status();
   if (got.ok()) got = site.Done().Wait();
   if (got.ok()) got = CheckCommunicators();
   if (!got.ok()) return got;
-  Ballot ballot = FetchedBallot(options);
+  Ballot ballot = FetchedBallot(verdict);
   if (leaf_norms_) {
     ballot.nonfinite += static_cast<int64_t>(leaf_norms_->Give(site));
   }
   return ballot;
 }
 
-Ballot Reduction::FetchedBallot(const FinishOptions& options) {
+Ballot Reduction::FetchedBallot(const PendingVerdict::State& verdict) {
   const kernels::FiniteCheck& norm = fetched().norm;
   return Ballot{.norm_squared = norm.sum_of_squares,
                 .nonfinite = static_cast<int64_t>(norm.non_finite),
-                .samples = options.samples,
-                .more_data = options.more_data,
-                .per_sample = options.per_sample};
+                .samples = verdict.options.samples,
+                .more_data = verdict.options.more_data,
+                .terms = verdict.terms()};
 }
 
 absl::Status Reduction::CheckCommunicators() {

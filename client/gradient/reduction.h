@@ -112,7 +112,7 @@ class Reduction {
   void CaptureVerdict(Captured& step,
                       absl::AnyInvocable<void(absl::StatusOr<Event>)> captured);
   // What `enter` reads and writes, and what `judge` reads.
-  absl::StatusOr<Ballot> ReadBallot(const FinishOptions& options);
+  absl::StatusOr<Ballot> ReadBallot(const PendingVerdict::State& verdict);
   void StageBallot(const BallotVectors& ballot) { fetched().ballot = ballot; }
   absl::StatusOr<Verdict> ReadVerdict(PendingVerdict::State& verdict);
 
@@ -176,8 +176,9 @@ class Reduction {
   void FailUnless(int communicator, const absl::Status& status);
   // The first error of a communicator has been told, if there is one.
   absl::Status CheckCommunicators();
-  absl::StatusOr<Ballot> TakeBallot(Site& site, const FinishOptions& options);
-  Ballot FetchedBallot(const FinishOptions& options);
+  absl::StatusOr<Ballot> TakeBallot(Site& site,
+                                    const PendingVerdict::State& verdict);
+  Ballot FetchedBallot(const PendingVerdict::State& verdict);
   absl::StatusOr<BallotVectors> FetchBallot(Site& site);
   void FetchNorm(Site& site);
   absl::Status ExchangeBallots(Stream& stream);

@@ -35,20 +35,20 @@ void Reduction::CaptureVerdict(
 }
 
 // On a thread of the device's runtime: it asks, and tells nobody.
-absl::StatusOr<Ballot> Reduction::ReadBallot(const FinishOptions& options) {
+absl::StatusOr<Ballot> Reduction::ReadBallot(
+    const PendingVerdict::State& verdict) {
   for (const auto& communicator : communicators_) {
     if (communicator == nullptr) continue;
     if (absl::Status s = communicator->status(); !s.ok()) return s;
   }
-  return FetchedBallot(options);
+  return FetchedBallot(verdict);
 }
 
 absl::StatusOr<Verdict> Reduction::ReadVerdict(PendingVerdict::State& verdict) {
   const Communicator& world = *communicators_[0];
   if (absl::Status failed = world.status(); !failed.ok()) return failed;
   verdict.vectors = fetched().ballot;
-  return Decode(verdict.stamp, world.size(), verdict.options.inverse_scale,
-                verdict.vectors);
+  return Decode(verdict.stamp, world.size(), verdict.terms(), verdict.vectors);
 }
 
 void Reduction::Await(Event graph,

@@ -155,7 +155,10 @@
 //          Submit, one that BeginPass did not announce, a buffer of another
 //          size, a view of another type) is InvalidArgument, a step call before
 //          Seal is FailedPrecondition, and neither changes anything: correct
-//          it and go on. After a verdict that is the
+//          it and go on. Ranks whose calls end a step on different terms
+//          (FinishOptions::inverse_scale or per_sample, max_norm) get Aborted:
+//          the step is committed on none, and the epoch is over. After a
+//          verdict that is the
 //          last (Verdict::IsLast) every step call is Cancelled. When the epoch
 //          has ended, every call returns why: Session::status(). A call that
 //          meets the failure first waits for the coordinator to say what is
@@ -216,7 +219,7 @@ struct ParameterSlice {
 struct FinishOptions {
   // That this rank contributed; each counted by one rank in the world.
   double samples = 0;
-  // 1 / loss scale: the global norm is unscaled by it.
+  // 1 / loss scale: the global norm is unscaled by it. The same on all ranks.
   double inverse_scale = 1;
   bool more_data = true;  // this rank has another batch
   // Gradients are sums over samples: the global norm and UpdateFactor are of
@@ -394,7 +397,8 @@ class LOCKSTEP_EXPORT GradientSync {
   // As Finish without waiting: later work on `stream` starts after the verdict
   // and can read its scalars. The next step's Submits and Finish must be on
   // that stream, or after Wait; several steps may be in flight on it. The
-  // scalars' clip is UpdateFactor(max_norm).
+  // scalars' clip is UpdateFactor(max_norm), which is the same on all ranks
+  // that call it.
   absl::StatusOr<PendingVerdict> FinishAsync(const FinishOptions& options,
                                              double max_norm, Stream& stream);
 

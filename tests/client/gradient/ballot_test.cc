@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string>
+#include <utility>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace lockstep::gradient {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr StepStamp kStamp{.epoch = {3}, .revision = {1}, .step = 41};
 
@@ -24,13 +30,20 @@ BallotVectors Reduce(const std::vector<BallotVectors>& ranks) {
 }
 
 TEST(BallotTest, AddsUpWhatTheRanksSay) {
-  const Ballot a{.norm_squared = 9, .samples = 32, .holds_next_revision = true};
-  Ballot b{
-      .norm_squared = 16, .nonfinite = 2, .samples = 31, .more_data = false};
+  constexpr UpdateTerms kHalf{.inverse_scale = 0.5};
+  const Ballot a{.norm_squared = 9,
+                 .samples = 32,
+                 .terms = kHalf,
+                 .holds_next_revision = true};
+  Ballot b{.norm_squared = 16,
+           .nonfinite = 2,
+           .samples = 31,
+           .more_data = false,
+           .terms = kHalf};
   b.holds_command[IndexOf(Command::kSave)] = true;
 
   const auto verdict =
-      Decode(kStamp, 2, 0.5, Reduce({Encode(kStamp, a), Encode(kStamp, b)}));
+      Decode(kStamp, 2, kHalf, Reduce({Encode(kStamp, a), Encode(kStamp, b)}));
   ASSERT_TRUE(verdict.ok()) << verdict.status();
   EXPECT_EQ(verdict->step, 41u);
   EXPECT_TRUE(verdict->committed);
@@ -57,7 +70,7 @@ TEST(BallotTest, ACommandIsHeldOnceEveryRankHoldsIt) {
   ballot.holds_command[IndexOf(Command::kPause)] = true;
   const BallotVectors vectors = Encode(kStamp, ballot);
   const auto verdict =
-      Decode(kStamp, 3, 1, Reduce({vectors, vectors, vectors}));
+      Decode(kStamp, 3, {}, Reduce({vectors, vectors, vectors}));
   ASSERT_TRUE(verdict.ok());
   EXPECT_TRUE(verdict->Holds(Command::kPause));
   EXPECT_FALSE(verdict->Holds(Command::kStop));
@@ -70,22 +83,77 @@ TEST(BallotTest, ACommandIsNotHeldByDifferentWords) {
   first.holds_command[IndexOf(Command::kPause)] = true;
   again.holds_command[IndexOf(Command::kPause)] = true;
   const auto verdict = Decode(
-      kStamp, 2, 1, Reduce({Encode(kStamp, first), Encode(kStamp, again)}));
+      kStamp, 2, {}, Reduce({Encode(kStamp, first), Encode(kStamp, again)}));
   ASSERT_TRUE(verdict.ok());
   EXPECT_EQ(verdict->command_holders[IndexOf(Command::kPause)], 2);
   EXPECT_FALSE(verdict->Holds(Command::kPause));
 }
 
-TEST(BallotTest, NobodyCommitsIfOnlySomeSumOverSamples) {
-  const auto verdict = Decode(
-      kStamp, 2, 1,
-      Reduce({Encode(kStamp, {.per_sample = true}), Encode(kStamp, {})}));
-  EXPECT_EQ(verdict.status().code(), absl::StatusCode::kAborted);
+// All ranks must notice, whatever side they are on.
+TEST(BallotTest, NobodyCommitsIfTheTermsOfTheUpdateDiffer) {
+  const double next = std::nextafter(1.0, 2.0);
+  const std::pair<UpdateTerms, UpdateTerms> kDiffer[] = {
+      {{.per_sample = true}, {}},
+      {{.inverse_scale = 0.5}, {}},
+      {{.inverse_scale = -1}, {}},
+      {{.inverse_scale = 0}, {}},
+      {{.inverse_scale = next}, {}},
+      {{.max_norm = 1}, {.max_norm = 2}},
+      {{.max_norm = 0}, {.max_norm = 2}},
+      {{.max_norm = next}, {.max_norm = 1}},
+      {{.max_norm = INFINITY}, {.max_norm = 1}}};
+  for (const auto& [one, other] : kDiffer) {
+    const BallotVectors reduced = Reduce({Encode(kStamp, {.terms = one}),
+                                          Encode(kStamp, {.terms = other}),
+                                          Encode(kStamp, {.terms = other})});
+    for (const UpdateTerms& mine : {one, other}) {
+      EXPECT_EQ(Decode(kStamp, 3, mine, reduced).status().code(),
+                absl::StatusCode::kAborted);
+    }
+  }
+}
+
+// A rank that waits for Finish says nothing of clipping.
+TEST(BallotTest, RanksThatAgreeOnTheTermsCommit) {
+  for (const UpdateTerms& one :
+       {UpdateTerms{}, UpdateTerms{.inverse_scale = 0.25, .max_norm = 0},
+        UpdateTerms{.per_sample = true, .max_norm = INFINITY}}) {
+    UpdateTerms without = one;
+    without.max_norm.reset();
+    const BallotVectors reduced = Reduce({Encode(kStamp, {.terms = one}),
+                                          Encode(kStamp, {.terms = without}),
+                                          Encode(kStamp, {.terms = one})});
+    for (const UpdateTerms& mine : {one, without}) {
+      const auto verdict = Decode(kStamp, 3, mine, reduced);
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_EQ(verdict->inverse_scale, one.inverse_scale);
+      EXPECT_EQ(verdict->per_sample, one.per_sample);
+    }
+  }
+}
+
+TEST(BallotTest, SaysOnWhichTermsRanksDiffer) {
+  const std::string scale(
+      Decode(kStamp, 2, {.inverse_scale = 0.25},
+             Reduce({Encode(kStamp, {.terms = {.inverse_scale = 0.25}}),
+                     Encode(kStamp, {.terms = {.inverse_scale = 0.1}})}))
+          .status()
+          .message());
+  EXPECT_THAT(scale, AllOf(HasSubstr("inverse_scale"), HasSubstr("0.25"),
+                           HasSubstr("0.1,")));
+  const std::string sums(
+      Decode(kStamp, 3, {.per_sample = true},
+             Reduce({Encode(kStamp, {.terms = {.per_sample = true}}),
+                     Encode(kStamp, {}), Encode(kStamp, {})}))
+          .status()
+          .message());
+  EXPECT_THAT(sums, AllOf(HasSubstr("per_sample"), HasSubstr("1 of 3"),
+                          HasSubstr("2 gave false")));
 }
 
 TEST(BallotTest, NobodyCommitsIfAStampIsMissing) {
   const BallotVectors vectors = Encode(kStamp, {});
-  EXPECT_EQ(Decode(kStamp, 3, 1, Reduce({vectors, vectors})).status().code(),
+  EXPECT_EQ(Decode(kStamp, 3, {}, Reduce({vectors, vectors})).status().code(),
             absl::StatusCode::kAborted);
 }
 
@@ -96,8 +164,8 @@ TEST(BallotTest, NobodyCommitsIfARankIsOutOfStep) {
         StepStamp{{4}, {1}, 41}, StepStamp{{3}, {2}, 41}}) {
     const BallotVectors reduced =
         Reduce({Encode(kStamp, {}), Encode(other, {})});
-    EXPECT_FALSE(Decode(kStamp, 2, 1, reduced).ok());
-    EXPECT_FALSE(Decode(other, 2, 1, reduced).ok());
+    EXPECT_FALSE(Decode(kStamp, 2, {}, reduced).ok());
+    EXPECT_FALSE(Decode(other, 2, {}, reduced).ok());
   }
 }
 

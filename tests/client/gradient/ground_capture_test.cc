@@ -120,6 +120,40 @@ TEST_P(CapturedTest, WhatIsNotFiniteIsNotApplied) {
   });
 }
 
+// As launches of a graph, and eagerly.
+TEST_P(CapturedTest, NobodyUpdatesIfTheTermsDiffer) {
+  // The rank that sees it first aborts its groups; the coordinator tells the
+  // others.
+  GroundJob* all = nullptr;
+  GroundJob::Options options = Options();
+  options.on_failure = [&all](int, const absl::Status& error) {
+    all->AbortAll(error);
+  };
+  GroundJob job(ground(), options);
+  all = &job;
+  const bool eager = GetParam() % 2 == 0;
+  job.Run([&](int rank, Engine& engine) {
+    CaptureRank mine(&job, rank);
+    ASSERT_EQ(mine.Capture(), absl::OkStatus());
+    mine.Load(1);
+    ASSERT_TRUE(mine.Launch().ok());
+    const std::vector<float> before = mine.weights();
+    const FinishOptions mine_alone = {.inverse_scale = rank == 0 ? 1 : 0.5};
+    absl::StatusOr<Verdict> verdict;
+    if (eager) {
+      auto pending = mine.Enqueue(mine_alone);
+      ASSERT_TRUE(pending.ok()) << pending.status();
+      verdict = (*pending)->Wait();
+    } else {
+      verdict = mine.Launch(mine_alone);
+    }
+    EXPECT_EQ(verdict.status().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(engine.step(), 1u);
+    (void)mine.stream().Synchronize();  // whether it fails or not
+    EXPECT_EQ(mine.weights(), before);
+  });
+}
+
 TEST_P(CapturedTest, ARevisionMakesItStale) {
   GroundJob job(ground(), Options());
   const plan::Plan next = *plan::Recut(job.plan(), kSmallBuckets, {2, 0, 1});

@@ -257,6 +257,17 @@ TEST(UnevenTest, SumsOverSamplesMustBeSums) {
   EXPECT_TRUE(FinishAndWait(job.engine(0)).ok());
 }
 
+// The loss scale of one rank backed off alone, say.
+TEST(UnevenTest, NobodyUpdatesIfLossScalesDiffer) {
+  EngineJob job("data=2", kSum);
+  job.Run([](int rank, Engine& engine) {
+    const auto verdict =
+        FinishAndWait(engine, {.inverse_scale = rank == 0 ? 1 : 0.5});
+    EXPECT_EQ(verdict.status().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(engine.step(), 0u);
+  });
+}
+
 TEST(UnevenTest, NobodyUpdatesIfOnlySomeSumOverSamples) {
   EngineJob job("data=2", kSum);
   job.Run([](int rank, Engine& engine) {
