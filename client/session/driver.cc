@@ -1,5 +1,6 @@
 #include "client/session/driver.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -73,7 +74,15 @@ void Driver::Close() {
 }
 
 void Driver::Post(Event event) {
-  loop_.Post([this, event = std::move(event)] { Apply(event); });
+  loop_.Post([this, event = std::move(event)]() mutable {
+    if (auto* failed = std::get_if<FailLocally>(&event)) {
+      // Where the rank stands now: what was pulled last may be many steps old.
+      PullProgress();
+      failed->failure.step =
+          std::max({failed->failure.step, step(), machine_.view().first_step});
+    }
+    Apply(event);
+  });
 }
 
 void Driver::Leave(protocol::Leave leave) {

@@ -124,6 +124,39 @@ TEST_F(DriverTest, PullsProgressOnceAnInterval) {
   driver_->SetProgressSource(nullptr);
 }
 
+// Between two pulls a rank may pass many steps.
+TEST_F(DriverTest, AFailureIsToldWithTheStepInWhichItHappened) {
+  auto stream = Form();
+  std::atomic<uint64_t> step = 0;
+  std::atomic<int> pulls = 0;
+  driver_->SetProgressSource([&] {
+    ++pulls;
+    driver_->Nudge();
+    return protocol::Progress{.position = {step}};
+  });
+  driver_->Await([&](const View&) { return pulls == 1; });
+  step = 5;
+  driver_->Post(
+      FailLocally{{0, "loader", absl::StatusCode::kInternal, "disk"}});
+  EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.step, 5u);
+  EXPECT_THAT(driver_->view()->status.message(),
+              testing::HasSubstr("in step 5"));
+  driver_->SetProgressSource(nullptr);
+}
+
+TEST_F(DriverTest, AFailureBeforeTheFirstStepIsOfTheStepThatTheEpochBeginsAt) {
+  auto stream = server_.Next<protocol::Hello>().first;
+  Say(*stream, protocol::Welcome{{1}, {.name = "job"}});
+  protocol::EpochFormed formed{0, {{{"a"}, {1}, {}}}};
+  formed.first_step = 40;
+  Say(*stream, std::move(formed));
+  driver_->Await(
+      [](const View& view) { return view.phase == SessionPhase::kFormed; });
+  driver_->Post(
+      FailLocally{{0, "Connect", absl::StatusCode::kInternal, "refused"}});
+  EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.step, 40u);
+}
+
 TEST_F(DriverTest, TellsTheListenerWhatAnOperatorWants) {
   auto stream = Form();
   std::atomic<uint64_t> heard{0};
