@@ -114,13 +114,18 @@ std::string Session::Internals::WhyDestroyed() const {
 }
 
 absl::Status Session::Internals::Leave(bool clean, const std::string& reason) {
+  bool too_late = false;
   {
     MutexLock lock(&mutex_);
+    leaves_too_late_ |=
+        !last_step_passed_ && driver_->view()->phase == SessionPhase::kEnded;
+    too_late = leaves_too_late_;
     driver_->Leave(
         {.clean = clean, .reason = reason, .command = last_command_});
   }
   const auto view = driver_->Await(HasLeft);
-  return view->phase == SessionPhase::kLeft ? view->leave_status : view->status;
+  if (too_late || view->phase != SessionPhase::kLeft) return view->status;
+  return view->leave_status;
 }
 
 absl::Status Session::Internals::status() const {
@@ -159,6 +164,7 @@ void Session::Internals::EndBusy(uint64_t scope) {
 void Session::Internals::NoteLastStep(std::optional<Command> command) {
   MutexLock lock(&mutex_);
   last_command_ = command;
+  last_step_passed_ = true;
 }
 
 void Session::Internals::SetStageWait(std::function<absl::Status(int)> wait) {

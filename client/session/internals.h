@@ -236,6 +236,9 @@ class Session::Internals {
   std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_busy_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Command> last_command_ ABSL_GUARDED_BY(mutex_);
+  bool last_step_passed_ ABSL_GUARDED_BY(mutex_) = false;
+  // The epoch had ended before its last step when Leave was called.
+  bool leaves_too_late_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<absl::Status(int)> stage_wait_ ABSL_GUARDED_BY(mutex_);
 
   std::unique_ptr<session::Driver> driver_;  // first to go

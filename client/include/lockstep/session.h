@@ -115,9 +115,9 @@ class LOCKSTEP_EXPORT Session {
   // The gradient lane does this by itself for failures of its own calls.
   void ReportFailure(const std::string& call, const absl::Status& failure);
 
-  // Leaves in order, after the last step. Waits at most 2 s for the
-  // coordinator: Unavailable if it did not answer (this worker is gone all the
-  // same).
+  // Leaves in order, after the last step; if the epoch ended before that, says
+  // why, as status() does. Waits at most 2 s for the coordinator: Unavailable
+  // if it did not answer (this worker is gone all the same).
   absl::Status Leave();
 
   // The library's own side: what GradientSync and its like are built on.

@@ -249,6 +249,40 @@ TEST_F(SessionTest, LeavesWithTheStepsThatItsLanesReport) {
   EXPECT_EQ(session_->status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// A program that ignores its loop's error still learns that it has failed.
+TEST_F(SessionTest, LeaveSaysWhyTheEpochEndedBeforeTheLastStep) {
+  Join();
+  EndEpoch("z died on host-z");
+  ASSERT_EQ(session_->internals().Explain("Finish", absl::AbortedError("x")),
+            absl::AbortedError("z died on host-z"));
+  auto leaving = Async([this] { return session_->Leave(); });
+  AnswerLeave();
+  EXPECT_EQ(leaving.get(), absl::AbortedError("z died on host-z"));
+  EXPECT_EQ(session_->Leave(), absl::AbortedError("z died on host-z"));
+}
+
+TEST_F(SessionTest, LeaveSaysThatTheJobWasStopped) {
+  Join();
+  Say(protocol::EpochEnded{{protocol::CauseKind::kStopped, {}, "maintenance"},
+                           /*final=*/true});
+  session_->internals()
+      .Explain("Finish", absl::AbortedError("x"))
+      .IgnoreError();
+  EXPECT_EQ(session_->Leave(), absl::CancelledError("maintenance"));
+}
+
+TEST_F(SessionTest, LeavesInOrderThoughTheEpochEndedAfterItsLastStep) {
+  Join();
+  session_->internals().NoteLastStep(std::nullopt);  // out of data
+  EndEpoch("z died on host-z");
+  session_->internals()
+      .Explain("Finish", absl::AbortedError("x"))
+      .IgnoreError();
+  auto leaving = Async([this] { return session_->Leave(); });
+  AnswerLeave();
+  EXPECT_EQ(leaving.get(), absl::OkStatus());
+}
+
 TEST_F(SessionTest, LeavesAllTheSameWithoutACoordinator) {
   auto clock = std::make_shared<ManualClock>();
   clock_ = clock;
