@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -198,11 +200,23 @@ class Reader {
     for (const SpecFieldRule& rule : SpecFields()) {
       const std::string fault = rule.fault(spec_);
       if (fault.empty()) continue;
-      const auto written = line_of_.find(rule.name);
-      return At(written == line_of_.end() ? 1 : written->second, rule.name,
-                fault);
+      return At(LineOf(rule.name), rule.name, fault);
     }
     return absl::OkStatus();
+  }
+
+  // Of the field; if it has its default, where its section begins; else 1.
+  int LineOf(const std::string& name) const {
+    const auto written = line_of_.find(name);
+    if (written != line_of_.end()) return written->second;
+    const std::string section = name.substr(0, name.find('.'));
+    int first = 0;
+    for (const auto& [seen, line] : line_of_) {
+      const bool is_in_section =
+          seen == section || absl::StartsWith(seen, absl::StrCat(section, "."));
+      if (is_in_section && (first == 0 || line < first)) first = line;
+    }
+    return std::max(first, 1);
   }
 
   const std::string file_;

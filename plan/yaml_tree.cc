@@ -104,6 +104,19 @@ class BeginningFinder : public TreeBuilder {
   int line_ = 1;
 };
 
+// In a list or map in brackets "f32[4,8]" without quotes ends at its "[".
+absl::string_view HintFor(const std::string& error) {
+  for (const char* in_brackets :
+       {YAML::ErrorMsg::END_OF_SEQ_FLOW, YAML::ErrorMsg::END_OF_MAP_FLOW,
+        YAML::ErrorMsg::FLOW_END}) {
+    if (error == in_brackets) {
+      return "; a text that holds brackets needs quotes in a list or map, "
+             "such as [\"f32[4,8]\"]";
+    }
+  }
+  return "";
+}
+
 std::variant<YamlNode, YamlError> ParseDocument(std::istream& stream) {
   YAML::Parser parser(stream);
   TreeBuilder builder;
@@ -129,8 +142,9 @@ std::variant<YamlNode, YamlError> ParseYaml(absl::string_view text) {
     std::istringstream stream{std::string(text)};
     return ParseDocument(stream);
   } catch (const YAML::Exception& e) {
-    return YamlError{LineOf(e.mark),
-                     absl::StrCat("the text is not YAML: ", e.msg)};
+    return YamlError{
+        LineOf(e.mark),
+        absl::StrCat("the text is not YAML: ", e.msg, HintFor(e.msg))};
   }
 }
 

@@ -16,6 +16,7 @@ namespace lockstep::plan {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 TEST(SpecTextTest, ReadsEveryField) {
@@ -68,6 +69,44 @@ seed: 18446744073709551615
                          .overlap = Overlap::kInline,
                          .seed = 18446744073709551615u};
   EXPECT_EQ(*spec, expected);
+}
+
+// A field may be out of its domain because of another one.
+TEST(SpecTextTest, AFaultNamesTheLineOfTheFieldOrOfItsSection) {
+  const struct {
+    const char* pipeline;
+    int line;
+  } cases[] = {
+      {"pipeline: {schedule: 1f1b, micro_batches: 4}", 3},
+      {"seed: 1\npipeline:\n  schedule: 1f1b\n  axis: pip", 6},
+      {"pipeline.schedule: 1f1b\npipeline.micro_batches: 4", 3},
+  };
+  for (const auto& c : cases) {
+    const absl::Status read =
+        ParseJobSpec(absl::StrCat("name: x\nmesh: data=4\n", c.pipeline), "f")
+            .status();
+    EXPECT_THAT(std::string(read.message()),
+                StartsWith(absl::StrCat("f:", c.line, ": pipeline.axis: pip")))
+        << c.pipeline;
+  }
+}
+
+TEST(SpecTextTest, ATextWithBracketsWithoutQuotesGetsAHint) {
+  for (const char* pipeline :
+       {"{activations: [f32[4,8]]}", "{activations: f32[4,8]}",
+        "{activations: [f32[4,8}"}) {
+    const absl::Status read =
+        ParseJobSpec(
+            absl::StrCat("name: x\nmesh: pipe=2\npipeline: ", pipeline), "f")
+            .status();
+    EXPECT_THAT(std::string(read.message()),
+                StartsWith("f:3: the text is not YAML: "))
+        << pipeline;
+    EXPECT_THAT(std::string(read.message()), HasSubstr("needs quotes"))
+        << pipeline;
+  }
+  EXPECT_THAT(ParseJobSpec("name: x\nmesh: \"data=4\n", "f").status().message(),
+              Not(HasSubstr("needs quotes")));
 }
 
 TEST(SpecTextTest, FieldsThatAreNotThereHaveTheirDefaults) {
