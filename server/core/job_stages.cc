@@ -284,9 +284,14 @@ void Job::On(const Worker& worker, const protocol::EpochReport& message,
              Turn& turn) {
   step_ = std::max(step_, message.position.step);
   budget_.Correct(step_);
+  const uint64_t step = message.position.step;
+  const bool has_passed = !message.verdict.empty() && step > 0;
+  const std::string passed =
+      has_passed
+          ? absl::StrCat(" and has passed the verdict of step ", step - 1)
+          : "";
   Remember(absl::StrFormat("%s stands %s%s", worker.name.value,
-                           Where(message.position),
-                           message.verdict.empty() ? "" : " and has passed"),
+                           Where(message.position), passed),
            turn);
 }
 

@@ -714,7 +714,7 @@ TEST(EpochReportTest, IsRememberedForPeople) {
   scene.Says(2, protocol::EpochReport{{7, Phase::kReduced}, "verdict"});
   EXPECT_EQ(scene.View().events.back().text,
             "w-2 stands at step 7 holding its reduced gradients and has "
-            "passed");
+            "passed the verdict of step 6");
 }
 
 // --- Operators --------------------------------------------------------------
