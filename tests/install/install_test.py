@@ -6,6 +6,7 @@ shared library and with the static one; the shared one shows only our names.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,38 @@ class InstallTest(unittest.TestCase):
             for included in re.findall(r'#include "lockstep/([^"]+)"', text):
                 self.assertIn(included, headers, header)
         self.assertEqual([name for name in headers if not name.endswith(".h")], [])
+
+
+class ComponentsTest(unittest.TestCase):
+    """The package's own file, beside targets that are none."""
+
+    def find(self, components):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            shutil.copy(BUILD / "lockstepConfig.cmake", root)
+            (root / "lockstepTargets.cmake").touch()
+            (root / "lockstepStaticTargets.cmake").touch()
+            (root / "CMakeLists.txt").write_text(f"""
+                cmake_minimum_required(VERSION 3.25)
+                project(consumer LANGUAGES CXX)
+                find_package(lockstep {components})
+                message(STATUS "found: ${{lockstep_FOUND}}")
+                """)
+            done = subprocess.run(["cmake", "-S", root, "-B", root / "build", "-G", "Ninja",
+                                   f"-Dlockstep_DIR={root}"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  check=False)
+            return done.returncode, " ".join(done.stdout.split())
+
+    def test_an_unknown_component_is_named_with_those_that_exist(self):
+        code, output = self.find("REQUIRED COMPONENTS cuda")
+        self.assertEqual(code, 1)
+        self.assertIn("there is no component cuda: the components are static", output)
+
+    def test_an_optional_component_may_be_unknown(self):
+        code, output = self.find("OPTIONAL_COMPONENTS cuda")
+        self.assertEqual(code, 0, output)
+        self.assertIn("found: 1", output)
 
 
 class InstallAfterOtherBuildTest(unittest.TestCase):
