@@ -11,6 +11,22 @@
 #include "base/user_file.h"
 
 namespace lockstep {
+namespace {
+
+// Fields of /proc/PID/stat, from 3 (the state) on; none if there is no such
+// process. Field 2 is the program's name in parentheses and may hold anything.
+std::vector<std::string> StatFieldsOf(pid_t pid) {
+  constexpr size_t kStatBytesMax = 1 << 16;
+  // An error: it has ended, before or while it was read.
+  const std::string stat =
+      ReadUserFile(absl::StrCat("/proc/", pid, "/stat"), kStatBytesMax)
+          .value_or("");
+  const size_t name_end = stat.rfind(") ");
+  if (name_end == std::string::npos) return {};
+  return absl::StrSplit(stat.substr(name_end + 2), ' ');
+}
+
+}  // namespace
 
 std::string HostName() {
   char host[256] = {};
@@ -26,24 +42,19 @@ std::string BootId() {
 }
 
 uint64_t StartTimeOf(pid_t pid) {
-  // Field 2 is the program's name in parentheses and may hold anything; state,
-  // field 3, follows the last of them.
   constexpr size_t kStartTime = 22 - 3;
-  constexpr size_t kStatBytesMax = 1 << 16;
-  // An error: it has ended, before or while it was read.
-  const std::string stat =
-      ReadUserFile(absl::StrCat("/proc/", pid, "/stat"), kStatBytesMax)
-          .value_or("");
-  const size_t name_end = stat.rfind(") ");
-  if (name_end == std::string::npos) return 0;
-  const std::vector<std::string> fields =
-      absl::StrSplit(stat.substr(name_end + 2), ' ');
+  const std::vector<std::string> fields = StatFieldsOf(pid);
   uint64_t start_time = 0;
   if (fields.size() <= kStartTime ||
       !absl::SimpleAtoi(fields[kStartTime], &start_time)) {
     return 0;
   }
   return start_time;
+}
+
+bool IsStopped(pid_t pid) {
+  const std::vector<std::string> fields = StatFieldsOf(pid);
+  return !fields.empty() && (fields[0] == "T" || fields[0] == "t");
 }
 
 }  // namespace lockstep

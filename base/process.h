@@ -25,6 +25,10 @@ std::string BootId();
 // process. A child that was not waited for yet still has one.
 uint64_t StartTimeOf(pid_t pid);
 
+// By SIGSTOP, a terminal or a debugger: signals other than SIGKILL and SIGCONT
+// do not reach it. False if there is no such process.
+bool IsStopped(pid_t pid);
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_BASE_PROCESS_H_

@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,20 @@ TEST(ProcessTest, AChildHasAStartTimeUntilItWasWaitedFor) {
   EXPECT_GE(StartTimeOf(child), StartTimeOf(getpid()));
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_EQ(StartTimeOf(child), 0u);
+}
+
+TEST(ProcessTest, AStoppedChildIsToldFromOneThatRuns) {
+  const pid_t child = fork();
+  if (child == 0) {
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, WUNTRACED), child);
+  EXPECT_TRUE(IsStopped(child));
+  EXPECT_FALSE(IsStopped(getpid()));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(IsStopped(child)) << "there is no such process";
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Command Shell(const std::string& script) {
   return {.argv = {"sh", "-c", script}, .capture_output = true};
@@ -100,6 +101,9 @@ TEST_F(SupervisorTest, EndsTheOthersAfterAFailureAndTheGrace) {
                   .ok());
   EXPECT_EQ(supervisor.Run(), 3);
   EXPECT_EQ(ending_["deaf"].signal, SIGKILL);
+  EXPECT_EQ(Describe(ending_["deaf"]),
+            "killed by signal 9 (Killed), sent by its launcher: it had not "
+            "ended 0 after signal 15 (Terminated)");
   unlink(ready.c_str());
 }
 
@@ -145,7 +149,48 @@ TEST_F(SupervisorTest, ASecondSignalKills) {
                                            "while :; do sleep 0.01; done"))
                   .ok());
   EXPECT_EQ(supervisor.Run(), 128 + SIGINT);
-  EXPECT_EQ(ending_["stubborn"].signal, SIGKILL);
+  EXPECT_EQ(Describe(ending_["stubborn"]),
+            "killed by signal 9 (Killed), sent by its launcher: the launcher "
+            "got signal 2 (Interrupt) and then signal 2 (Interrupt)");
+}
+
+TEST_F(SupervisorTest, SaysWhyItEndedAWorker) {
+  Supervisor supervisor(Options(absl::Milliseconds(500)));
+  ASSERT_TRUE(supervisor.Start("slow", Shell("exec sleep 1000")).ok());
+  ASSERT_TRUE(supervisor.Start("bad", Shell("exit 3")).ok());
+  EXPECT_EQ(supervisor.Run(), 3);
+  EXPECT_EQ(Describe(ending_["slow"]),
+            "killed by signal 15 (Terminated), sent by its launcher: it had "
+            "not ended 500ms after bad exited with code 3");
+}
+
+TEST_F(SupervisorTest, SaysThatAWorkerItKilledWasStopped) {
+  const std::string pid =
+      testing::TempDir() + "supervisor_stopped." + std::to_string(getpid());
+  Supervisor supervisor(Options(absl::ZeroDuration()));
+  ASSERT_TRUE(
+      supervisor.Start("stopped", Shell("echo $$ > " + pid + "; kill -STOP $$"))
+          .ok());
+  ASSERT_TRUE(supervisor
+                  .Start("bad", Shell("until grep -q ') T' /proc/$(cat " + pid +
+                                      ")/stat; do sleep 0.01; done 2>&-; "
+                                      "exit 3"))
+                  .ok());
+  EXPECT_EQ(supervisor.Run(), 3);
+  unlink(pid.c_str());
+  EXPECT_EQ(ending_["stopped"].signal, SIGKILL);
+  EXPECT_THAT(Describe(ending_["stopped"]), HasSubstr("it was stopped"));
+}
+
+TEST_F(SupervisorTest, BlamesNoOtherSignalOnItself) {
+  Supervisor supervisor(Options(absl::Minutes(1)));
+  ASSERT_TRUE(supervisor
+                  .Start("w", Shell("trap 'kill -9 $$' TERM; echo ready; "
+                                    "while :; do sleep 0.01; done"))
+                  .ok());
+  on_line_ = [](const std::string&) { kill(getpid(), SIGTERM); };
+  EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
+  EXPECT_EQ(Describe(ending_["w"]), "killed by signal 9 (Killed)");
 }
 
 TEST_F(SupervisorTest, GivesOutputLineByLineAndTheUnfinishedLastOne) {

@@ -92,8 +92,10 @@ absl::Status ExecError(const std::string& program, int error) {
 std::string Describe(const Ending& ending) {
   if (ending.signal == 0)
     return absl::StrFormat("exited with code %d", ending.code);
-  return absl::StrFormat("killed by signal %d (%s)", ending.signal,
-                         strsignal(ending.signal));
+  const std::string killed = absl::StrFormat(
+      "killed by signal %d (%s)", ending.signal, strsignal(ending.signal));
+  if (ending.why_signalled.empty()) return killed;
+  return absl::StrCat(killed, ", sent by its launcher: ", ending.why_signalled);
 }
 
 absl::StatusOr<Child> Child::Start(const Command& command) {

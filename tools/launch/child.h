@@ -35,10 +35,13 @@ struct Ending {
   int signal = 0;  // 0: it exited by itself
   // When the process started (base/process.h): which of those with its pid.
   uint64_t start_time = 0;
+  // Why the supervisor sent the signal that killed it; empty: it did not.
+  std::string why_signalled;
   bool ok() const { return code == 0; }
 };
 
-// "exited with code 3", "killed by signal 9 (Killed)".
+// "exited with code 3", "killed by signal 9 (Killed)", "killed by signal 9
+// (Killed), sent by its launcher: it had not ended 10s after SIGTERM".
 std::string Describe(const Ending& ending);
 
 class Child {

@@ -2,13 +2,17 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/process.h"
 
 namespace lockstep::launch {
 namespace {
@@ -18,6 +22,15 @@ sigset_t WatchedSignals() {
   sigemptyset(&set);
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set, signal);
   return set;
+}
+
+std::string SignalText(int signal) {
+  return absl::StrFormat("signal %d (%s)", signal, strsignal(signal));
+}
+
+std::string NotEnded(absl::Duration grace, const std::string& after) {
+  return absl::StrFormat("it had not ended %s after %s",
+                         absl::FormatDuration(grace), after);
 }
 
 }  // namespace
@@ -109,12 +122,15 @@ void Supervisor::TakeSignals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     if (interrupted_by_ != 0) {
-      SignalAll(SIGKILL);
+      SignalAll(SIGKILL,
+                absl::StrCat("the launcher got ", SignalText(interrupted_by_),
+                             " and then ", SignalText(signal)));
       continue;
     }
     interrupted_by_ = signal;
-    SignalAll(signal);
+    SignalAll(signal, absl::StrCat("the launcher got ", SignalText(signal)));
     kill_at_ = absl::Now() + options_.grace;
+    why_kill_ = NotEnded(options_.grace, SignalText(signal));
   }
 }
 
@@ -147,14 +163,22 @@ void Supervisor::TakeEndings() {
     if (entry.ended || !entry.child.Poll()) continue;
     TakeOutput(entry);
     entry.ended = true;
-    NoteEnding(entry, *entry.child.Poll());
+    NoteEnding(entry, EndingOf(entry));
   }
   if (!WorkersEnded() || background_told_ || ReplaceWorkers()) return;
   if (AllEnded()) return;
   background_told_ = true;
-  SignalAll(SIGTERM);
+  SignalAll(SIGTERM, "all workers had ended");
   terminate_at_ = absl::InfiniteFuture();
   kill_at_ = absl::Now() + options_.grace;
+  why_kill_ = NotEnded(options_.grace, SignalText(SIGTERM));
+}
+
+Ending Supervisor::EndingOf(Entry& entry) {
+  Ending ending = *entry.child.Poll();
+  const auto sent = entry.sent.find(ending.signal);
+  if (sent != entry.sent.end()) ending.why_signalled = sent->second;
+  return ending;
 }
 
 // True if others were started in place of the workers, which all have ended, or
@@ -190,29 +214,38 @@ void Supervisor::NoteEnding(Entry& entry, const Ending& ending) {
   const bool counts = entry.role == Role::kWorker || !WorkersEnded();
   if (!counts || (ending.ok() && entry.role == Role::kWorker)) return;
   if (first_failure_ == 0) first_failure_ = ending.ok() ? 1 : ending.code;
-  if (interrupted_by_ == 0) {
-    terminate_at_ = std::min(terminate_at_, absl::Now() + options_.grace);
-  }
+  const absl::Time terminate_at = absl::Now() + options_.grace;
+  if (interrupted_by_ != 0 || terminate_at >= terminate_at_) return;
+  terminate_at_ = terminate_at;
+  why_terminate_ =
+      NotEnded(options_.grace, absl::StrCat(entry.name, " ", Describe(ending)));
 }
 
 void Supervisor::EnforceDeadlines(absl::Time now) {
   if (now >= terminate_at_) {
     terminate_at_ = absl::InfiniteFuture();
     kill_at_ = now + options_.grace;
-    SignalAll(SIGTERM);
+    why_kill_ = NotEnded(options_.grace, SignalText(SIGTERM));
+    SignalAll(SIGTERM, why_terminate_);
   }
   if (now >= kill_at_) {
     kill_at_ = absl::InfiniteFuture();
-    SignalAll(SIGKILL);
+    SignalAll(SIGKILL, why_kill_);
   }
 }
 
-void Supervisor::SignalAll(int signal) {
+void Supervisor::SignalAll(int signal, const std::string& why) {
   for (Entry& entry : entries_) {
     // The coordinator outlives an interruption until the workers have gone.
     const bool spared =
         entry.role == Role::kBackground && !WorkersEnded() && signal != SIGKILL;
-    if (!spared) entry.child.Signal(signal);
+    if (spared || entry.child.Poll()) continue;
+    const bool is_stopped = signal == SIGKILL && IsStopped(entry.child.pid());
+    entry.sent[signal] = absl::StrCat(
+        why, is_stopped ? "; it was stopped (by SIGSTOP or a "
+                          "debugger), so that no other signal reached it"
+                        : "");
+    entry.child.Signal(signal);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <signal.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ namespace lockstep::launch {
 
 struct SupervisorOptions {
   absl::Duration grace = absl::Seconds(10);
-  // Called as each child ends, in the order of their ends.
+  // Called as each child ends, in the order of their ends. The ending of one
+  // that this supervisor has ended says why.
   std::function<void(const std::string& name, pid_t pid, const Ending&)>
       on_ending;
   // Called when no worker is left, before background children are ended, and
@@ -77,6 +79,7 @@ class Supervisor {
     Role role;
     std::string partial_line;
     bool ended = false;
+    std::map<int, std::string> sent;  // signals, and why they were sent
   };
 
   void TakeSignals();
@@ -85,7 +88,8 @@ class Supervisor {
   bool ReplaceWorkers();
   void NoteEnding(Entry& entry, const Ending& ending);
   void EnforceDeadlines(absl::Time now);
-  void SignalAll(int signal);
+  void SignalAll(int signal, const std::string& why);
+  Ending EndingOf(Entry& entry);
   void WaitForSomething();
   bool WorkersEnded() const;
   bool AllEnded() const;
@@ -98,7 +102,9 @@ class Supervisor {
   int first_failure_ = 0;
   bool background_told_ = false;  // that it is to end
   absl::Time terminate_at_ = absl::InfiniteFuture();
+  std::string why_terminate_;
   absl::Time kill_at_ = absl::InfiniteFuture();
+  std::string why_kill_;
   absl::Time ask_again_at_ = absl::InfiniteFuture();  // on_workers_ended
 };
 
