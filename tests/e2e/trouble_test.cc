@@ -115,6 +115,27 @@ TEST_P(TransportTroubleTest, AStoppedWorkerIsMissedWithoutACoordinator) {
                     HasSubstr("has fenced itself")));
 }
 
+// Steps are counted by Finish: nobody can tell which one a rank has left out.
+TEST(TroubleTest, ALoopThatSkipsAStepIsToldWhenTheRankLeavesEarly) {
+  Cluster cluster(2, Spec(2));
+  cluster.Start({"worker-0", {"12"}});
+  cluster.Start({"worker-1", {"12", "skip=3"}});
+  EXPECT_EQ(cluster.Run(), 1);
+  EXPECT_THAT(cluster.LastLine("worker-0"),
+              AllOf(StartsWith("error ABORTED"), HasSubstr("worker-1"),
+                    HasSubstr("left after 11 steps, but worker-0 goes on")));
+}
+
+TEST(TroubleTest, ALoopThatSkipsOnlyFinishIsToldByTheNextSubmit) {
+  Cluster cluster(2, Spec(2));
+  cluster.Start({"worker-0", {"12"}});
+  cluster.Start({"worker-1", {"12", "unfinished=3"}});
+  EXPECT_EQ(cluster.Run(), 1);
+  EXPECT_THAT(cluster.LastLine("worker-1"),
+              AllOf(StartsWith("error INVALID_ARGUMENT"),
+                    HasSubstr("w was submitted 1 times")));
+}
+
 TEST(TroubleTest, ALocalFailureIsToldToAllWithRankCallAndMessage) {
   Cluster cluster(3, Spec(3));
   cluster.Start({"worker-0", {"1000000"}});

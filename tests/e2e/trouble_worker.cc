@@ -7,6 +7,8 @@
 //   stop=N         raises SIGSTOP before step N
 //   fail=N         reports a failure of its own at step N
 //   vanish=N       exits at step N without leaving
+//   skip=N         has no step N: neither Submit nor Finish
+//   unfinished=N   leaves out the Finish of step N
 //   shape=K        registers its parameter with K elements instead of 4
 //   name=NAME      the parameter's name, instead of w
 //   quiet=N        says no more where it is from step N on
@@ -116,11 +118,13 @@ absl::Status Train(Session& session, const Orders& orders) {
       session.ReportFailure("forward",
                             absl::InternalError("the loss is not a number"));
     }
+    if (orders.At("skip", step)) continue;
     if (step == 0 && orders.Has("wrong_calls")) {
       MakeWrongCalls(**sync, *id);
     } else if (absl::Status s = (*sync)->Submit(*id); !s.ok()) {
       return s;
     }
+    if (orders.At("unfinished", step)) continue;
     auto verdict = (*sync)->Finish({.samples = 1});
     if (!verdict.ok()) return verdict.status();
     if (verdict->IsLast()) {
