@@ -262,6 +262,10 @@ TEST_F(CtlTest, TheLaunchersOfTwoNodesStartOneJob) {
                                    "--nodes",
                                    "2",
                                    "--node-rank",
+  EXPECT_EQ(Ctl({"describe"}).code, 1) << "neg or neg#1";
+  EXPECT_EQ(Ctl({"create", "-f", cluster_.File("spec.yaml")}).code, 0);
+  EXPECT_THAT(Ctl({"describe"}).output, StartsWith("job trouble"))
+      << "the only one that is not over";
                                    "0",
                                    "--restarts",
                                    "1"};

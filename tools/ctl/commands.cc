@@ -3,12 +3,11 @@
 #include <cstdio>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/user_file.h"
 #include "plan/spec_text.h"
 #include "plan/words/utf8.h"
+#include "tools/ctl/choose_job.h"
 #include "tools/ctl/print.h"
 #include "tools/rpc/admin_client.h"
 
@@ -25,19 +24,12 @@ AdminClient Connect(const CommonOptions& common) {
   return AdminClient({.addresses = common.address, .token = common.token});
 }
 
-// The job that is meant: the one named, or the only one.
+// The job that is meant: the one named, or the only one (choose_job.h).
 absl::StatusOr<JobName> Choose(AdminClient& admin, const std::string& job) {
   if (!job.empty()) return JobName{job};
   absl::StatusOr<std::vector<JobSummary>> jobs = admin.ListJobs();
   if (!jobs.ok()) return jobs.status();
-  if (jobs->size() == 1) return jobs->front().name;
-  if (jobs->empty()) return absl::NotFoundError("there is no job");
-  return absl::InvalidArgumentError(absl::StrCat(
-      "there are ", jobs->size(), " jobs, name one: ",
-      absl::StrJoin(*jobs, ", ",
-                    [](std::string* out, const JobSummary& summary) {
-                      out->append(summary.name.value);
-                    })));
+  return OnlyJob(*jobs);
 }
 
 }  // namespace

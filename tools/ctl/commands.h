@@ -18,7 +18,7 @@ struct CommonOptions {
 
 int Create(const CommonOptions& common, const std::string& spec_file);
 int Jobs(const CommonOptions& common);
-// An empty `job` means the only one there is.
+// An empty `job` means the only one (choose_job.h).
 int DescribeJob(const CommonOptions& common, const std::string& job);
 int Watch(const CommonOptions& common, const std::string& job);
 // Asks something of a running job.

@@ -62,7 +62,7 @@ lockstep::ProgramCommand AddQuery(const lockstep::CommandLine& line,
   lockstep::ProgramCommand command = AddCommand(line, name, description);
   command.AddFlag("--json", &arguments.common.json, "Print JSON");
   if (about_a_job) {
-    command.Add("JOB", &arguments.job, "May be left out if there is one");
+    command.Add("JOB", &arguments.job, "May be left out if one is not over");
   }
   return command;
 }
@@ -75,7 +75,7 @@ class JobCommands {
     const auto add = [&](JobCommand command, const char* description) {
       const lockstep::ProgramCommand added =
           AddCommand(line, std::string(Name(command)), description);
-      added.Add("JOB", &arguments.job, "May be left out if there is one");
+      added.Add("JOB", &arguments.job, "May be left out if one is not over");
       added.Add("--reason", &arguments.reason,
                 "For the history and the workers");
       commands_.emplace_back(command, added);

@@ -24,6 +24,7 @@
 #include "plan/spec_text.h"
 #include "plan/words/job_view.h"
 #include "plan/words/utf8.h"
+#include "tools/ctl/choose_job.h"
 #include "tools/ctl/run_job.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/own_address.h"
@@ -63,11 +64,6 @@ void Complain(const absl::Status& status) {
   absl::FPrintF(stderr, "lockstepctl: %s\n", Printable(status.message()));
 }
 
-bool IsOver(const JobView& view) {
-  return view.state == JobState::kCompleted ||
-         view.state == JobState::kFailed || view.state == JobState::kStopped;
-}
-
 // Tells the coordinator of each end: proof, since we waited for the process.
 class Witness {
  public:
@@ -102,7 +98,7 @@ class Witness {
   std::string WhyOver() {
     const absl::StatusOr<JobView> view = AdminClient(admin_).DescribeJob(job_);
     if (!view.ok()) return "";
-    if (!IsOver(*view)) return "";
+    if (!IsOver(view->state)) return "";
     return absl::StrCat("it is ", std::string(Name(view->state)),
                         view->cause.message.empty() ? "" : ": ",
                         view->cause.message);
@@ -149,10 +145,10 @@ std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
   if (child == 0) {
     AdminClient admin({.addresses = address, .token = token});
     const absl::StatusOr<JobView> view = admin.DescribeJob(job);
-    if (view.ok() && IsOver(*view)) {
+    if (view.ok() && IsOver(view->state)) {
       admin.DeleteJob(job, /*keep=*/true).IgnoreError();
     }
-    const bool told = !view.ok() || IsOver(*view) ||
+    const bool told = !view.ok() || IsOver(view->state) ||
                       WriteAll(into.get(), plan::ToYaml(view->spec));
     _exit(told ? 0 : 1);
   }
