@@ -107,7 +107,8 @@ class CommandsTest : public OperatedTest {
 TEST_F(CommandsTest, AllRanksPauseGoOnAndStopAtOneStep) {
   Launch([this] {
     EXPECT_EQ(Ctl({"resume"}).code, 1) << "it is not paused";
-    EXPECT_EQ(Ctl({"pause", "--reason", "lunch"}).code, 0);
+    EXPECT_EQ(Ctl({"pause", "--reason", "lunch"}).output,
+              "job trouble: all ranks will pause after the same step\n");
     const Json paused = DescribeOnce(AllPaused);
     const uint64_t step = paused["workers"][0]["step"];
     EXPECT_EQ(paused["workers"][1]["step"], step);

@@ -77,7 +77,9 @@ int SendCommand(const CommonOptions& common, const std::string& job,
   AdminClient admin = Connect(common);
   absl::StatusOr<JobName> name = Choose(admin, job);
   if (!name.ok()) return ExitCode(name.status());
-  return ExitCode(admin.CommandJob(*name, command, reason));
+  const absl::Status accepted = admin.CommandJob(*name, command, reason);
+  if (accepted.ok()) Print(CommandAsText(*name, command));
+  return ExitCode(accepted);
 }
 
 int Delete(const CommonOptions& common, const std::string& job) {
@@ -91,7 +93,9 @@ int StopNow(const CommonOptions& common, const std::string& job,
   AdminClient admin = Connect(common);
   absl::StatusOr<JobName> name = Choose(admin, job);
   if (!name.ok()) return ExitCode(name.status());
-  return ExitCode(admin.StopJob(*name, reason));
+  const absl::Status stopped = admin.StopJob(*name, reason);
+  if (stopped.ok()) absl::PrintF("job %s is stopped\n", name->value);
+  return ExitCode(stopped);
 }
 
 }  // namespace lockstep::ctl

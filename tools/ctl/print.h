@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/words/job_command.h"
 #include "plan/words/job_view.h"
 
 namespace lockstep::ctl {
@@ -20,6 +21,10 @@ std::string JobsAsJson(const std::vector<JobSummary>& jobs);
 std::string JobAsText(const JobView& view);
 // `indent` < 0: on one line.
 std::string JobAsJson(const JobView& view, int indent);
+
+// What follows on a command that was accepted: "job digits: all ranks will
+// pause after the same step".
+std::string CommandAsText(const JobName& job, JobCommand command);
 
 // "job digits  running  epoch 1  step 412  4 of 4 ready": a line of `watch`.
 std::string JobAsLine(const JobView& view);

@@ -89,6 +89,27 @@ std::string JobsAsText(const std::vector<JobSummary>& jobs) {
   return text;
 }
 
+std::string CommandAsText(const JobName& job, JobCommand command) {
+  const auto follows = [&]() -> absl::string_view {
+    switch (command) {
+      case JobCommand::kPause:
+        return "all ranks will pause after the same step";
+      case JobCommand::kResume: return "all ranks go on";
+      case JobCommand::kDrain:
+        return "all workers will leave after the same step, at once if none "
+               "trains; the job stays for workers that come later";
+      case JobCommand::kStop:
+        return "all workers will leave after the same step, at once if none "
+               "trains; then the job is over";
+      case JobCommand::kRebuild:
+        return "one rank of each group will say in which order its gradients "
+               "become ready; new buckets follow if that is another order";
+    }
+    return "asked";
+  };
+  return absl::StrCat("job ", job.value, ": ", follows(), "\n");
+}
+
 std::string JobAsLine(const JobView& view) {
   std::string line =
       absl::StrFormat("job %s  %s  epoch %d  step %d  %d of %d ready",
