@@ -122,7 +122,7 @@ TEST_F(CommandsTest, AllRanksPauseGoOnAndStopAtOneStep) {
     EXPECT_THAT(History(paused), Contains(HasSubstr("connects")));
     EXPECT_THAT(History(paused), Contains("all ranks pause after step " +
                                           std::to_string(step - 1)));
-    EXPECT_THAT(Ctl({"describe"}).output, HasSubstr("paused"));
+    EXPECT_THAT(Ctl({"describe"}).output, HasSubstr("paused (lunch)"));
 
     // Longer than a rank that makes no progress may take.
     const Json later = DescribeOnce([](const Json& job) {

@@ -4,12 +4,33 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "tools/ctl/choose_job.h"
 #include "tools/ctl/print.h"
 
 namespace lockstep::ctl {
 namespace {
 
 std::string Text(std::string_view text) { return std::string(text); }
+
+// A line a row; each column is as wide as its longest cell.
+std::string Aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i + 1 < row.size(); ++i) {
+      absl::StrAppend(&text, row[i],
+                      std::string(widths[i] - row[i].size() + 2, ' '));
+    }
+    absl::StrAppend(&text, row.back(), "\n");
+  }
+  return text;
+}
 
 std::string Seconds(absl::Duration duration) {
   return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration));
@@ -22,39 +43,106 @@ int CountReady(const JobView& view) {
       }));
 }
 
-std::string WorkersTable(const JobView& view) {
-  std::string text =
-      absl::StrFormat("%-5s %-20s %-8s %-4s %-14s %-8s %-9s %-9s %-8s %s\n",
-                      "rank", "worker", "state", "life", "mesh", "step",
-                      "s/step", "exposed", "overlap", "process");
+// A worker sends something at least four times a lease: one that is overdue is
+// silent.
+bool IsSilent(const WorkerView& worker, const JobView& view) {
+  const bool may_speak = worker.state == WorkerState::kJoining ||
+                         worker.state == WorkerState::kReady ||
+                         worker.state == WorkerState::kSuspect;
+  return may_speak && !IsOver(view.state) &&
+         worker.silent_for > view.spec.timeouts.lease * 3 / 8;
+}
+
+std::string SilentFor(const WorkerView& worker) {
+  return absl::StrCat("silent for ",
+                      absl::FormatDuration(absl::Trunc(
+                          worker.silent_for, absl::Milliseconds(100))));
+}
+
+// "worker-1 is silent for 4.2s, and 2 more".
+std::string SilentWorkers(const JobView& view) {
+  std::string text;
+  int more = 0;
   for (const WorkerView& worker : view.workers) {
-    std::vector<std::string> point;
-    for (size_t axis = 0; axis < worker.coordinates.size(); ++axis) {
-      point.push_back(absl::StrCat(view.spec.mesh.axes[axis].name, "=",
-                                   worker.coordinates[axis]));
+    if (!IsSilent(worker, view)) continue;
+    if (text.empty()) {
+      text = absl::StrCat(worker.name.value, " is ", SilentFor(worker));
+    } else {
+      ++more;
     }
-    absl::StrAppend(
-        &text, absl::StrFormat(
-                   "%-5s %-20s %-8s %-4d %-14s %-8d %-9.4f %-9.4f %-8s %s:%d",
-                   worker.rank < 0 ? "-" : absl::StrCat(worker.rank),
-                   worker.name.value, Text(Name(worker.state)),
-                   worker.generation.value, absl::StrJoin(point, ","),
-                   worker.position.step, worker.step_seconds,
-                   worker.exposed_seconds, Text(Name(worker.overlap)),
-                   worker.process.host, worker.process.pid));
-    const bool is_behind =
-        worker.revision.value != 0 && worker.revision != view.revision;
-    if (is_behind) {
-      absl::StrAppend(&text, "  runs revision ", worker.revision.value);
-    }
-    if (!worker.memory.empty()) {
-      absl::StrAppend(&text, "  memory: ", worker.memory);
-    }
-    if (worker.paused) absl::StrAppend(&text, "  paused");
-    if (!worker.busy.empty()) absl::StrAppend(&text, "  busy: ", worker.busy);
-    absl::StrAppend(&text, "\n");
   }
+  if (more > 0) absl::StrAppend(&text, ", and ", more, " more");
   return text;
+}
+
+bool AllPaused(const JobView& view) {
+  return view.state == JobState::kRunning &&
+         std::all_of(view.workers.begin(), view.workers.end(),
+                     [](const WorkerView& worker) {
+                       return worker.rank < 0 || worker.paused;
+                     });
+}
+
+std::string WantedText(const JobView& view, Command command) {
+  const std::string reason = view.wanted.reason.empty()
+                                 ? ""
+                                 : absl::StrCat(" (", view.wanted.reason, ")");
+  if (command == Command::kPause && AllPaused(view)) {
+    return absl::StrCat("paused", reason);
+  }
+  return absl::StrCat(Text(Name(command)), " is wanted", reason);
+}
+
+// What is known of the worker beside the columns.
+std::string RemarksOn(const WorkerView& worker, const JobView& view) {
+  std::string text;
+  const bool is_behind =
+      worker.revision.value != 0 && worker.revision != view.revision;
+  if (is_behind) {
+    absl::StrAppend(&text, "  runs revision ", worker.revision.value);
+  }
+  if (!worker.memory.empty()) {
+    absl::StrAppend(&text, "  memory: ", worker.memory);
+  }
+  if (worker.paused) absl::StrAppend(&text, "  paused");
+  if (!worker.busy.empty()) absl::StrAppend(&text, "  busy: ", worker.busy);
+  if (IsSilent(worker, view)) absl::StrAppend(&text, "  ", SilentFor(worker));
+  return text;
+}
+
+std::vector<std::string> WorkerRow(const WorkerView& worker,
+                                   const JobView& view) {
+  std::vector<std::string> point;
+  for (size_t axis = 0; axis < worker.coordinates.size(); ++axis) {
+    point.push_back(absl::StrCat(view.spec.mesh.axes[axis].name, "=",
+                                 worker.coordinates[axis]));
+  }
+  // A worker that is in no epoch has no position.
+  const bool has_rank = worker.rank >= 0;
+  const auto if_ranked = [has_rank](const std::string& text) {
+    return has_rank ? text : "-";
+  };
+  return {if_ranked(absl::StrCat(worker.rank)),
+          worker.name.value,
+          Text(Name(worker.state)),
+          absl::StrCat(worker.generation.value),
+          if_ranked(absl::StrJoin(point, ",")),
+          if_ranked(absl::StrCat(worker.position.step)),
+          if_ranked(absl::StrFormat("%.4f", worker.step_seconds)),
+          if_ranked(absl::StrFormat("%.4f", worker.exposed_seconds)),
+          if_ranked(Text(Name(worker.overlap))),
+          absl::StrCat(worker.process.host, ":", worker.process.pid,
+                       RemarksOn(worker, view))};
+}
+
+std::string WorkersTable(const JobView& view) {
+  std::vector<std::vector<std::string>> rows = {
+      {"rank", "worker", "state", "life", "mesh", "step", "s/step", "exposed",
+       "overlap", "process"}};
+  for (const WorkerView& worker : view.workers) {
+    rows.push_back(WorkerRow(worker, view));
+  }
+  return Aligned(rows);
 }
 
 std::string BucketsTable(const JobView& view) {
@@ -78,15 +166,14 @@ void Print(const std::string& text) {
 }
 
 std::string JobsAsText(const std::vector<JobSummary>& jobs) {
-  std::string text = absl::StrFormat("%-24s %-12s %-6s %-8s %s\n", "job",
-                                     "state", "epoch", "step", "ready");
+  std::vector<std::vector<std::string>> rows = {
+      {"job", "state", "epoch", "step", "ready"}};
   for (const JobSummary& job : jobs) {
-    absl::StrAppend(
-        &text, absl::StrFormat("%-24s %-12s %-6d %-8d %d/%d\n", job.name.value,
-                               Text(Name(job.state)), job.epoch.value, job.step,
-                               job.ready, job.world_size));
+    rows.push_back({job.name.value, Text(Name(job.state)),
+                    absl::StrCat(job.epoch.value), absl::StrCat(job.step),
+                    absl::StrCat(job.ready, "/", job.world_size)});
   }
-  return text;
+  return Aligned(rows);
 }
 
 std::string CommandAsText(const JobName& job, JobCommand command) {
@@ -116,17 +203,25 @@ std::string JobAsLine(const JobView& view) {
                       view.name.value, Text(Name(view.state)), view.epoch.value,
                       view.step, CountReady(view), view.spec.mesh.WorldSize());
   for (const Command command : view.wanted.commands) {
-    absl::StrAppend(&line, "  ", Text(Name(command)), " is wanted");
+    absl::StrAppend(&line, "  ", WantedText(view, command));
+  }
+  if (const std::string silent = SilentWorkers(view); !silent.empty()) {
+    absl::StrAppend(&line, "  ", silent);
   }
   for (const std::string& stall : view.stalls)
     absl::StrAppend(&line, "  ", stall);
-  if (!view.cause.message.empty())
+  // While the next epoch runs this is history.
+  if (view.state != JobState::kRunning && !view.cause.message.empty()) {
     absl::StrAppend(&line, "  ", view.cause.message);
+  }
   return line + "\n";
 }
 
 std::string JobAsText(const JobView& view) {
   std::string text = JobAsLine(view);
+  if (view.state == JobState::kRunning && !view.cause.message.empty()) {
+    absl::StrAppend(&text, view.cause.message, "\n");
+  }
   absl::StrAppend(&text, "mesh ", ToString(view.spec.mesh), "  revision ",
                   view.revision.value, "  plan ",
                   view.plan_digest.empty() ? "none" : view.plan_digest, "\n\n",
