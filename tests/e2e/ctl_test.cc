@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "gmock/gmock.h"
@@ -154,6 +156,55 @@ TEST(LauncherTest, RunsAJobUnderAPrivateCoordinator) {
   EXPECT_THAT(killed.output, HasSubstr("killed by signal 9"));
 }
 
+// The command that it prints, typed in another terminal; and what one gets who
+// types it without the address.
+TEST(LauncherTest, SaysWhereThePrivateCoordinatorIs) {
+  std::string folder = testing::TempDir() + "launcher-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  ASSERT_EQ(setenv("XDG_RUNTIME_DIR", folder.c_str(), 1), 0);
+  std::string address;
+  bool asked = false;
+  launch::Supervisor supervisor(
+      {.on_output = [&](const std::string&, absl::string_view line) {
+        constexpr absl::string_view kCommand = "lockstepctl --address ";
+        if (const size_t at = line.find(kCommand); at != line.npos) {
+          EXPECT_THAT(std::string(line),
+                      HasSubstr("job private has a private coordinator"));
+          address = std::string(line.substr(at + kCommand.size()));
+          ASSERT_TRUE(absl::EndsWith(address, " describe"));
+          address.resize(address.rfind(' '));
+        }
+        if (!absl::StrContains(line, "at 20") || std::exchange(asked, true)) {
+          return;
+        }
+        std::vector<std::string> words = {"lockstepctl", "--address", address,
+                                          "describe"};
+        EXPECT_THAT(RunTool(words).output, StartsWith("job private"));
+        const Outcome elsewhere =
+            RunTool({"lockstepctl", "--address", "127.0.0.1:1", "jobs"});
+        EXPECT_EQ(elsewhere.code, 3);
+        EXPECT_THAT(elsewhere.output,
+                    HasSubstr("job private has a private coordinator: give "
+                              "--address " +
+                              address));
+        words.back() = "stop";
+        EXPECT_EQ(RunTool(words).code, 0);
+      }});
+  ASSERT_TRUE(supervisor
+                  .Start("launcher",
+                         {.argv = {launch::OwnFolder() + "/lockstepctl", "run",
+                                   "-n", "2", "--job", "private", "--",
+                                   launch::OwnFolder() + "/trouble_worker",
+                                   "100000000", "quiet=30"},
+                          .environment = {{"LOCKSTEP_ADDRESS", ""}},
+                          .capture_output = true})
+                  .ok());
+  EXPECT_EQ(supervisor.Run(), 0);
+  EXPECT_TRUE(asked);
+  unsetenv("XDG_RUNTIME_DIR");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(LauncherTest, NumbersTheWorkersOfAHostForTheirGpus) {
   const Outcome run = RunTool({"lockstepctl", "run", "-n", "2", "--label", "--",
                                "sh", "-c", "echo rank $LOCAL_RANK"});
@@ -211,6 +262,10 @@ TEST_F(CtlTest, TheLauncherTakesTheSpecOfTheJobThatExists) {
   EXPECT_EQ(job["state"], "completed");
   EXPECT_EQ(Ctl({"run", "-n", "2", "--job", "neg", "--", worker, "3"}).code, 0)
       << "the job is over and gives its name away";
+  EXPECT_EQ(Ctl({"describe"}).code, 1) << "neg or neg#1";
+  EXPECT_EQ(Ctl({"create", "-f", cluster_.File("spec.yaml")}).code, 0);
+  EXPECT_THAT(Ctl({"describe"}).output, StartsWith("job trouble"))
+      << "the only one that is not over";
 }
 
 TEST_F(CtlTest, TextThatIsNotUtf8IsRefusedOrReplaced) {
@@ -262,10 +317,6 @@ TEST_F(CtlTest, TheLaunchersOfTwoNodesStartOneJob) {
                                    "--nodes",
                                    "2",
                                    "--node-rank",
-  EXPECT_EQ(Ctl({"describe"}).code, 1) << "neg or neg#1";
-  EXPECT_EQ(Ctl({"create", "-f", cluster_.File("spec.yaml")}).code, 0);
-  EXPECT_THAT(Ctl({"describe"}).output, StartsWith("job trouble"))
-      << "the only one that is not over";
                                    "0",
                                    "--restarts",
                                    "1"};

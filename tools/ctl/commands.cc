@@ -9,15 +9,37 @@
 #include "plan/words/utf8.h"
 #include "tools/ctl/choose_job.h"
 #include "tools/ctl/print.h"
+#include "tools/launch/operator_token.h"
 #include "tools/rpc/admin_client.h"
 
 namespace lockstep::ctl {
 namespace {
 
+// The jobs of this user's private coordinators, which have ports of their own.
+void NamePrivateJobs() {
+  for (const std::string& address : launch::PublishedAddresses()) {
+    const absl::StatusOr<std::string> token =
+        launch::FindOperatorToken(address);
+    if (!token.ok()) continue;
+    AdminClient admin(
+        {.addresses = address, .token = *token, .deadline = absl::Seconds(1)});
+    // An error: a launcher that was killed has left its file.
+    const auto jobs = admin.ListJobs().value_or(std::vector<JobSummary>());
+    for (const JobSummary& job : jobs) {
+      absl::FPrintF(stderr,
+                    "lockstepctl: job %s has a private coordinator: give "
+                    "--address %s\n",
+                    Printable(job.name.value), address);
+    }
+  }
+}
+
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return 0;
   absl::FPrintF(stderr, "lockstepctl: %s\n", Printable(status.message()));
-  return absl::IsUnavailable(status) ? 3 : 1;
+  if (!absl::IsUnavailable(status)) return 1;
+  NamePrivateJobs();
+  return 3;
 }
 
 AdminClient Connect(const CommonOptions& common) {

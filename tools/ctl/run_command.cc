@@ -232,6 +232,7 @@ class Launch {
       daemon_ = *std::move(started);
       place_.address = daemon_->address;
       place_.token = daemon_->worker_token;
+      SayWhere();
       return absl::OkStatus();
     }
     if (options_.nodes == 1 || !options_.host_address.empty()) {
@@ -242,6 +243,18 @@ class Launch {
     if (!own.ok()) return own.status();
     place_.host_address = *std::move(own);
     return absl::OkStatus();
+  }
+
+  // Nobody else knows the port.
+  void SayWhere() const {
+    absl::FPrintF(stderr, "lockstepctl: job %s has a private coordinator at %s",
+                  job_.spec.name, place_.address);
+    if (daemon_->published.written()) {
+      absl::FPrintF(stderr,
+                    "; to look at it: lockstepctl --address %s describe",
+                    place_.address);
+    }
+    absl::FPrintF(stderr, "\n");
   }
 
   // The workers read what the file does not say, or cannot say twice, from a

@@ -2,13 +2,18 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/secret_file.h"
 
 namespace lockstep::launch {
 namespace {
+
+constexpr char kExtension[] = ".token";
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -29,7 +34,7 @@ absl::StatusOr<std::string> Folder() {
 absl::StatusOr<std::string> OperatorTokenPath(const std::string& address) {
   const absl::StatusOr<std::string> folder = Folder();
   if (!folder.ok()) return folder;
-  return absl::StrCat(*folder, "/", address, ".token");
+  return absl::StrCat(*folder, "/", address, kExtension);
 }
 
 absl::StatusOr<std::string> FindOperatorToken(const std::string& address) {
@@ -40,6 +45,20 @@ absl::StatusOr<std::string> FindOperatorToken(const std::string& address) {
   absl::StatusOr<std::string> token = ReadSecretFile(*path);
   if (absl::IsNotFound(token.status())) return std::string();
   return token;
+}
+
+std::vector<std::string> PublishedAddresses() {
+  const absl::StatusOr<std::string> folder = Folder();
+  if (!folder.ok()) return {};
+  std::vector<std::string> addresses;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(*folder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::filesystem::path& file = entry->path();
+    if (file.extension() == kExtension) addresses.push_back(file.stem());
+  }
+  std::sort(addresses.begin(), addresses.end());
+  return addresses;
 }
 
 absl::StatusOr<PublishedToken> PublishedToken::Write(const std::string& address,

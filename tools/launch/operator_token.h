@@ -13,6 +13,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -25,6 +26,10 @@ absl::StatusOr<std::string> OperatorTokenPath(const std::string& address);
 // The token in that file; empty if there is no such file. Errors of
 // ReadSecretFile.
 absl::StatusOr<std::string> FindOperatorToken(const std::string& address);
+
+// The addresses of all files there are, sorted: of private coordinators of this
+// user, some of which may have ended. None if there is no such folder.
+std::vector<std::string> PublishedAddresses();
 
 // The file, as long as this lives.
 class PublishedToken {
@@ -40,6 +45,8 @@ class PublishedToken {
     return *this;
   }
   ~PublishedToken();
+
+  bool written() const { return !path_.empty(); }
 
  private:
   std::string path_;  // empty: nothing was written
