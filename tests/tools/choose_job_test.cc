@@ -1,5 +1,7 @@
 #include "tools/ctl/choose_job.h"
 
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -14,9 +16,13 @@ JobSummary Job(const std::string& name, JobState state) {
   return {.name = {name}, .state = state};
 }
 
+std::string NameOf(const absl::StatusOr<JobName>& job) {
+  return job.ok() ? job->value : job.status().ToString();
+}
+
 TEST(OnlyJobTest, IsTheOneThereIs) {
   for (const JobState state : {JobState::kRunning, JobState::kCompleted}) {
-    EXPECT_EQ(OnlyJob({Job("a", state)})->value, "a");
+    EXPECT_EQ(NameOf(OnlyJob({Job("a", state)})), "a");
   }
   EXPECT_TRUE(absl::IsNotFound(OnlyJob({}).status()));
 }
@@ -25,11 +31,10 @@ TEST(OnlyJobTest, IsTheOneThatIsNotOver) {
   for (const JobState state :
        {JobState::kForming, JobState::kSealed, JobState::kPlanned,
         JobState::kRunning, JobState::kEpochEnded}) {
-    EXPECT_EQ(
-        OnlyJob({Job("a#1", JobState::kFailed), Job("a", state),
-                 Job("b", JobState::kCompleted), Job("c", JobState::kStopped)})
-            ->value,
-        "a");
+    EXPECT_EQ(NameOf(OnlyJob({Job("a#1", JobState::kFailed), Job("a", state),
+                              Job("b", JobState::kCompleted),
+                              Job("c", JobState::kStopped)})),
+              "a");
   }
 }
 
