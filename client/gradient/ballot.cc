@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "client/gradient/disagreement.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -119,20 +120,20 @@ absl::StatusOr<Verdict> Decode(const StepStamp& stamp, int world_size,
                                const BallotVectors& reduced) {
   const SumVector& sum = reduced.sum;
   if (sum[kStamp] != world_size) {
-    return absl::AbortedError(
+    return OfAllRanks(absl::AbortedError(
         absl::StrFormat("step %d: %g of %d ranks took part in the verdict",
-                        stamp.step, sum[kStamp], world_size));
+                        stamp.step, sum[kStamp], world_size)));
   }
   const MaxVector& max = reduced.max;
   if (max[kHash] != ~max[kNotHash] || max[kHash] != HashOf(stamp)) {
-    return absl::AbortedError(
+    return OfAllRanks(absl::AbortedError(
         absl::StrFormat("ranks are out of step: this rank ends step %d of "
                         "epoch %d, revision %d, "
                         "another one does not",
-                        stamp.step, stamp.epoch.value, stamp.revision.value));
+                        stamp.step, stamp.epoch.value, stamp.revision.value)));
   }
   absl::Status same = CheckTerms(stamp.step, world_size, mine, reduced);
-  if (!same.ok()) return same;
+  if (!same.ok()) return OfAllRanks(same);
   Verdict verdict;
   verdict.step = stamp.step;
   verdict.committed = true;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/gradient/captured_step.h"
+#include "client/gradient/disagreement.h"
 #include "client/gradient/ending.h"
 #include "client/gradient/gradient_sync_impl.h"
 
@@ -207,7 +208,10 @@ GradientSync::Impl::Enlist(Communicator& communicator,
 void GradientSync::Impl::OnFailure(int communicator,
                                    const absl::Status& error) {
   if (communicator < 0) {
-    session_.ReportFailure(engine_->step(), "GradientSync", error);
+    // No call of this rank has failed where ranks differ.
+    const char* const call =
+        gradient::IsOfAllRanks(error) ? "" : "GradientSync";
+    session_.ReportFailure(engine_->step(), call, error);
   } else {
     session_.Accuse(groups_[communicator], error);
   }

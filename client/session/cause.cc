@@ -38,6 +38,7 @@ absl::Status StatusOf(const protocol::EpochEnded& ended) {
 
 absl::Status StatusOfFailure(const View& view,
                              const protocol::LocalFailure& failure) {
+  if (failure.call.empty()) return absl::AbortedError(failure.message);
   const auto& self = view.members[view.rank];
   return absl::AbortedError(absl::StrFormat(
       "rank %d (%s on %s) failed in step %d: %s: %s: %s", view.rank,

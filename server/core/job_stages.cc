@@ -271,6 +271,14 @@ void Job::On(int rank, const protocol::Evidence& message, Turn& turn) {
 void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
   step_ = std::max(step_, message.step);
   const Worker& worker = *AtRank(rank);
+  if (message.call.empty()) {
+    // The ranks differ, and this one is the first to say so.
+    return EndEpoch(
+        {.kind = CauseKind::kLocalFailure,
+         .message = absl::StrFormat("%s (as reported by %s)", message.message,
+                                    WhoIs(worker))},
+        Again::kIfBudgetAllows, turn);
+  }
   EndEpoch({.kind = CauseKind::kLocalFailure,
             .workers = {worker.name},
             .message = absl::StrFormat(

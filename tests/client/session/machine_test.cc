@@ -390,6 +390,12 @@ TEST_F(MachineTest, ALocalFailureEndsTheEpochHereAndIsToldUntilHeard) {
   EXPECT_EQ(Resume(3, 2), "");
 }
 
+TEST_F(MachineTest, ADisagreementOfAllRanksIsNotTheFailureOfThisOne) {
+  Running();
+  Step(1, FailLocally{{4, "", absl::StatusCode::kAborted, "ranks differ"}});
+  EXPECT_EQ(view().status, absl::AbortedError("ranks differ"));
+}
+
 TEST_F(MachineTest, ProofOfAMembersDeathEndsTheEpochAtOnce) {
   Running();
   EXPECT_EQ(Step(1, Accuse{{{"a"},

@@ -347,6 +347,19 @@ TEST(LocalFailureTest, AllGetRankCallAndMessage) {
   EXPECT_EQ(scene.View().cause.kind, CauseKind::kLocalFailure);
 }
 
+// Each rank finds it out, and one is the first to say so: nobody's fault.
+TEST(LocalFailureTest, RanksThatDifferBlameNobody) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  const std::string said =
+      scene.Says(2, protocol::LocalFailure{.step = 7,
+                                           .code = absl::StatusCode::kAborted,
+                                           .message = "ranks differ in x"});
+  EXPECT_THAT(said, AllOf(HasSubstr("1 <- ended 1 for good: ranks differ in x"),
+                          HasSubstr("w-2"), Not(HasSubstr("failed at"))));
+  EXPECT_TRUE(scene.View().cause.workers.empty());
+}
+
 // --- Leaving ----------------------------------------------------------------
 
 TEST(LeaveTest, WithoutFinishingEndsTheEpochWithTheReason) {
