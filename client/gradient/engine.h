@@ -313,6 +313,9 @@ class Engine {
   void NoteTimes(const PendingVerdict::State& verdict, absl::Time passed);
   // After a verdict that this rank gave data to: which gradients it lacked.
   void NoteUnsubmitted(const Verdict& judged);
+  // Before the step's tally is closed: which leaves it lacked.
+  void NoteLeaves(const FinishOptions& options)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a verdict: to the next layout, if it says so.
   void SwitchIfAllHold(const Verdict& judged);
 

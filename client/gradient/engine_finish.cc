@@ -55,6 +55,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     in_flight_ += 1;
     closing_.push_back(verdict);
     tell_order = TakeOrderWatch(tally_.completed());
+    NoteLeaves(options);
     incomplete = tally_.Finish();
   }
   if (options_.launched != nullptr) options_.launched->EndStep();
@@ -81,6 +82,15 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     }
   }
   return verdict;
+}
+
+// A rank's last batch may well be short.
+void Engine::NoteLeaves(const FinishOptions& options) {
+  const bool ignored = options_.on_unsubmitted == OnUnsubmitted::kIgnore;
+  if (leaves_ == 0 || ignored || !options.more_data) return;
+  for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
+    unsubmitted_.NoteLeaves(p, tally_.submitted(p), tally_.uses(p));
+  }
 }
 
 absl::Status Engine::HoldBack(Stream& stream, PendingVerdict::State& verdict) {

@@ -68,6 +68,10 @@ class Tally {
   // pass has begun, expected in it.
   std::vector<int> Resting() const;
 
+  // Submits of the parameter in this pass, and how many there should be.
+  int submitted(int parameter) const { return states_[parameter].in_pass; }
+  int uses(int parameter) const { return uses_[parameter]; }
+
   // Complete in this step, in the order in which they became so.
   const std::vector<int>& completed() const { return completed_; }
   // The first `most` names that are not complete.

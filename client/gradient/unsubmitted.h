@@ -14,8 +14,10 @@
 #define LOCKSTEP_CLIENT_GRADIENT_UNSUBMITTED_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "plan/words/protocol.h"
 
 namespace lockstep::gradient {
@@ -28,7 +30,8 @@ class Unsubmitted {
       : names_(std::move(names)),
         steps_(steps),
         here_too_(here_too),
-        running_(names_.size(), 0) {}
+        running_(names_.size(), 0),
+        short_of_leaves_(names_.size(), 0) {}
 
   // In the step that has passed, for each parameter in turn: did this rank
   // submit it, and did anybody?
@@ -38,7 +41,20 @@ class Unsubmitted {
       if (running >= 0) running = 0;
     } else if (running >= 0 && ++running == steps_) {
       running = -1;
-      Name(anywhere ? here_ : by_all_, parameter);
+      Name(anywhere ? here_ : by_all_, names_[parameter]);
+    }
+  }
+
+  // In the step that ends: how many leaves of the parameter this rank
+  // submitted, of how many that it has. None is not some: see Note.
+  void NoteLeaves(int parameter, int submitted, int has) {
+    int& running = short_of_leaves_[parameter];
+    if (submitted == 0 || submitted == has) {
+      if (running >= 0) running = 0;
+    } else if (running >= 0 && ++running == steps_) {
+      running = -1;
+      Name(here_, absl::StrFormat("%d of %d leaves of %s", has - submitted, has,
+                                  names_[parameter]));
     }
   }
 
@@ -46,17 +62,18 @@ class Unsubmitted {
   const protocol::ParameterNames& here() const { return here_; }
 
  private:
-  void Name(protocol::ParameterNames& names, int parameter) const {
+  static void Name(protocol::ParameterNames& names, std::string name) {
     constexpr size_t kMost = 8;
     names.count += 1;
-    names.names.insert(names.names.begin(), names_[parameter]);
+    names.names.insert(names.names.begin(), std::move(name));
     if (names.names.size() > kMost) names.names.pop_back();
   }
 
   const std::vector<std::string> names_;
   const int steps_;
   const bool here_too_;
-  std::vector<int> running_;  // steps without it; -1: it is named
+  std::vector<int> running_;          // steps without it; -1: it is named
+  std::vector<int> short_of_leaves_;  // likewise, with some of its leaves only
   protocol::ParameterNames by_all_;
   protocol::ParameterNames here_;
 };

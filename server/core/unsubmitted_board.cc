@@ -73,8 +73,7 @@ std::string UnsubmittedBoard::TakeHere() {
   for (const auto& [ranks, names] : of_ranks) {
     sentences.push_back(absl::StrCat(
         RankList(ranks), ranks.size() == 1 ? " does" : " do", " not submit ",
-        Named(names, more), ", which other ranks do: zeros count as ",
-        ranks.size() == 1 ? "its" : "their", " gradient"));
+        Named(names, more), ": zeros count instead"));
   }
   return absl::StrJoin(sentences, "; ");
 }

@@ -506,6 +506,46 @@ TEST_F(WarningsTest, NameWhatNobodyEverAnnounced) {
   EXPECT_THAT(Warnings()[0], HasSubstr("no rank submits b:"));
 }
 
+// Where a rank has more leaves than one, one Submit a step is not enough.
+TEST_F(WarningsTest, NameLeavesThatARankDoesNotSubmit) {
+  spec_.reproducible.leaves = 4;
+  RunWell(2, Three, [this](Device& device) -> absl::Status {
+    const auto once = [](int, int, int) { return true; };
+    LOCKSTEP_TEST_TRY(TrainUntil(device, 1, once));
+    return Train(device, 5, once);
+  });
+  ASSERT_EQ(Warnings().size(), 1u);
+  EXPECT_THAT(Warnings()[0],
+              AllOf(HasSubstr("ranks 0-1"), HasSubstr("1 of 2 leaves of w")));
+}
+
+TEST_F(WarningsTest, AreNotGivenWhereAllLeavesAreSubmitted) {
+  spec_.reproducible.leaves = 4;
+  RunWell(2, Three, [](Device& device) -> absl::Status {
+    for (int step = 0; step < 10; ++step) {
+      // A batch may be short now and then, and is at the end.
+      const int leaves = step % 3 == 0 || step == 9 ? 1 : 2;
+      for (int leaf = 0; leaf < leaves; ++leaf) {
+        for (const ParameterId id : device.ids) {
+          LOCKSTEP_TEST_TRY(device.sync.Submit(id));
+        }
+      }
+      LOCKSTEP_TEST_TRY(device.sync.Finish({.more_data = step < 9}).status());
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Warnings(), testing::IsEmpty());
+}
+
+TEST_F(WarningsTest, AreNotGivenOfLeavesToWhoMeansIt) {
+  spec_.reproducible.leaves = 4;
+  spec_.on_unsubmitted = OnUnsubmitted::kIgnore;
+  RunWell(2, Three, [this](Device& device) {
+    return Train(device, 10, [](int, int, int) { return true; });
+  });
+  EXPECT_THAT(Warnings(), testing::IsEmpty());
+}
+
 // --- Values that ranks begin with --------------------------------------------
 
 TEST_F(WarningsTest, NameParametersThatRanksBeginWithOtherValuesOf) {
