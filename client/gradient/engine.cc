@@ -208,14 +208,16 @@ absl::Status Engine::CheckKnown(int parameter) const {
                       options_.names.size()));
 }
 
-absl::Status Engine::CheckView(int parameter, size_t element_bytes) const {
+absl::Status Engine::CheckView(int parameter, size_t element_bytes,
+                               bool is_count) const {
   if (absl::Status known = CheckKnown(parameter); !known.ok()) return known;
   const DType dtype = facts_[parameter].dtype;
-  if (element_bytes == SizeOf(dtype)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s is %s, of %d bytes an element; a view of elements of %d bytes was "
-      "asked for",
-      options_.names[parameter], Name(dtype), SizeOf(dtype), element_bytes));
+  if (element_bytes == SizeOf(dtype) && !is_count) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s is %s, of %d bytes an element; a view of %s of %d "
+                      "bytes was asked for",
+                      options_.names[parameter], Name(dtype), SizeOf(dtype),
+                      is_count ? "integers" : "elements", element_bytes));
 }
 
 absl::Status Engine::CheckSubmit(int parameter, const void* gradient,

@@ -130,8 +130,10 @@ class Engine {
   bool IsInHostMemory() const { return !options_.compute->NeedsOneOrder(); }
   // InvalidArgument for a parameter that is not registered ...
   absl::Status CheckKnown(int parameter) const;
-  // ... and for views of elements of another size than its dtype's.
-  absl::Status CheckView(int parameter, size_t element_bytes) const;
+  // ... and for views of elements of another size than its dtype's, or of
+  // integers that are no half's bits (`is_count`).
+  absl::Status CheckView(int parameter, size_t element_bytes,
+                         bool is_count) const;
 
   // Negotiated mode: what this step submits. FailedPrecondition in static mode.
   absl::Status BeginPass(const std::vector<int>& parameters);

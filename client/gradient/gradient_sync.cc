@@ -168,6 +168,13 @@ absl::Status GradientSync::Impl::CompareValue(int parameter, const void* value,
         absl::StrFormat("the values of %s: %d bytes at a null address",
                         names_[parameter], bytes));
   }
+  size_t expected = SizeOf(parameters_[parameter].dtype);
+  for (const int64_t length : parameters_[parameter].shape) expected *= length;
+  if (bytes != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the values of %s have %d bytes, %d were given",
+                        names_[parameter], expected, bytes));
+  }
   digests_[engine_->PlanIndexOf(parameter)] = XXH3_64bits(value, bytes);
   return absl::OkStatus();
 }
@@ -243,10 +250,10 @@ absl::StatusOr<ParameterId> GradientSync::Register(
 absl::Status GradientSync::Seal() { return impl_->Seal(); }
 
 absl::StatusOr<absl::Span<std::byte>> GradientSync::GradientBytes(
-    ParameterId parameter, size_t element_bytes) {
+    ParameterId parameter, size_t element_bytes, bool is_count) {
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   gradient::Engine& engine = impl_->engine();
-  absl::Status may = engine.CheckView(parameter.index, element_bytes);
+  absl::Status may = engine.CheckView(parameter.index, element_bytes, is_count);
   if (!may.ok()) return may;
   return engine.View(parameter.index);
 }

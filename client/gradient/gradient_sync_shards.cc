@@ -49,11 +49,12 @@ absl::StatusOr<ParameterSlice> GradientSync::Slice(
 }
 
 absl::StatusOr<absl::Span<std::byte>> GradientSync::ValueBytes(
-    ParameterId parameter, size_t element_bytes) {
+    ParameterId parameter, size_t element_bytes, bool is_count) {
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   gradient::Engine& engine = impl_->engine();
   absl::Status may = engine.CheckSharded("Value");
-  if (may.ok()) may = engine.CheckView(parameter.index, element_bytes);
+  if (may.ok())
+    may = engine.CheckView(parameter.index, element_bytes, is_count);
   if (!may.ok()) return may;
   return engine.Value(parameter.index);
 }

@@ -172,6 +172,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -273,10 +274,11 @@ class LOCKSTEP_EXPORT GradientSync {
   // variable before a range-for over it (in C++20 the loop outlives the
   // StatusOr that it is taken from). Errors:
   // FailedPrecondition before Seal; InvalidArgument for an unknown parameter,
-  // and for a T of another size than the dtype's.
+  // and for a T of another size than the dtype's, or an integer (but one of 16
+  // bits, for a half).
   template <typename T>
   absl::StatusOr<absl::Span<T>> Gradient(ParameterId parameter) {
-    return ViewAs<T>(GradientBytes(parameter, sizeof(T)));
+    return ViewAs<T>(GradientBytes(parameter, sizeof(T), kIsCount<T>));
   }
 
   // Allows buckets to move. `handler` fetches the views again: it is called
@@ -319,7 +321,7 @@ class LOCKSTEP_EXPORT GradientSync {
   // FailedPrecondition in another sync mode.
   template <typename T>
   absl::StatusOr<absl::Span<T>> Value(ParameterId parameter) {
-    return ViewAs<T>(ValueBytes(parameter, sizeof(T)));
+    return ViewAs<T>(ValueBytes(parameter, sizeof(T), kIsCount<T>));
   }
 
   // --- Every step ---
@@ -442,10 +444,15 @@ class LOCKSTEP_EXPORT GradientSync {
     return absl::Span<T>(reinterpret_cast<T*>(bytes->data()),
                          bytes->size() / sizeof(T));
   }
+  // An integer that cannot be meant as the bits of a half.
+  template <typename T>
+  static constexpr bool kIsCount = std::is_integral_v<T> && sizeof(T) != 2;
   absl::StatusOr<absl::Span<std::byte>> GradientBytes(ParameterId parameter,
-                                                      size_t element_bytes);
+                                                      size_t element_bytes,
+                                                      bool is_count);
   absl::StatusOr<absl::Span<std::byte>> ValueBytes(ParameterId parameter,
-                                                   size_t element_bytes);
+                                                   size_t element_bytes,
+                                                   bool is_count);
   // `stream` null: now, or wait.
   absl::Status Gather(Stream* stream);
   absl::Status Await(ParameterId parameter, Stream* stream);

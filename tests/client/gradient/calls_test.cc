@@ -78,6 +78,25 @@ TEST_F(WrongCallsTest, EndAsAStatusThatNamesTheParameter) {
   });
 }
 
+// The same size is not the same type; a half's bits are 16.
+TEST_F(WrongCallsTest, AViewOfIntegersIsNoViewOfFloats) {
+  const auto two = [](int) -> std::vector<ParameterOptions> {
+    return {{.name = "w", .shape = {3}},
+            {.name = "h", .shape = {3}, .dtype = DType::kBF16}};
+  };
+  RunWell(2, two, [](Device& device) -> absl::Status {
+    GradientSync& sync = device.sync;
+    for (const absl::Status& wrong :
+         {sync.Gradient<int32_t>(device.ids[0]).status(),
+          sync.Gradient<uint32_t>(device.ids[0]).status()}) {
+      EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument) << wrong;
+    }
+    LOCKSTEP_TEST_TRY(sync.Gradient<float>(device.ids[0]).status());
+    LOCKSTEP_TEST_TRY(sync.Gradient<uint16_t>(device.ids[1]).status());
+    return sync.Finish().status();
+  });
+}
+
 TEST_F(WrongCallsTest, AViewOfAValueHasItsTypeToo) {
   spec_.sync = SyncMode::kReduceScatter;
   RunWell(2, One, [](Device& device) -> absl::Status {
@@ -580,6 +599,10 @@ TEST_F(WarningsTest, AreNotGivenForEqualValues) {
               absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(device.sync.CompareValue(device.ids[0], nullptr, 4).code(),
               absl::StatusCode::kInvalidArgument);
+    for (const size_t wrong : {size_t{0}, size_t{4}, size_t{12}}) {
+      EXPECT_EQ(device.sync.CompareValue(device.ids[0], value, wrong).code(),
+                absl::StatusCode::kInvalidArgument);
+    }
     return Train(device, 3, [](int, int, int) { return true; });
   });
   EXPECT_THAT(Warnings(), testing::IsEmpty());
