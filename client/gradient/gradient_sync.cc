@@ -1,5 +1,6 @@
 #include "lockstep/gradient_sync.h"
 
+#include <algorithm>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -179,7 +180,38 @@ absl::Status GradientSync::Impl::CompareValue(int parameter, const void* value,
   return absl::OkStatus();
 }
 
-// What the first gather has brought; a program may have said it before.
+// What each rank has before the first gather: behind it all ranks have the
+// same. A rank that set its own slice alone, say from its part of a checkpoint,
+// has nothing else to compare: there, what was gathered is.
+void GradientSync::Impl::CompareBeforeGather() {
+  const bool is_first = !std::exchange(has_gathered_, true);
+  if (!is_first || values_are_stated_ || !engine_->IsInHostMemory()) return;
+  for (int p = 0; p < static_cast<int>(names_.size()); ++p) {
+    if (digests_.contains(engine_->PlanIndexOf(p))) continue;
+    if (HasItsSliceAlone(p)) continue;
+    const absl::Span<const std::byte> value = engine_->Value(p);
+    CompareValue(p, value.data(), value.size()).IgnoreError();
+  }
+}
+
+// The memory was zeros.
+bool GradientSync::Impl::HasItsSliceAlone(int parameter) {
+  const absl::Span<const std::byte> value = engine_->Value(parameter);
+  const size_t element = SizeOf(parameters_[parameter].dtype);
+  const plan::Slice slice = engine_->SliceOf(parameter);
+  const auto is_set = [](absl::Span<const std::byte> bytes) {
+    return std::any_of(bytes.begin(), bytes.end(),
+                       [](std::byte b) { return b != std::byte{0}; });
+  };
+  const size_t begin = slice.offset * element;
+  const size_t end = begin + slice.count * element;
+  const bool has_it =
+      slice.count == 0 || is_set(value.subspan(begin, end - begin));
+  return has_it && !is_set(value.subspan(0, begin)) &&
+         !is_set(value.subspan(end));
+}
+
+// What the first gather has brought, unless it was compared before.
 void GradientSync::Impl::CompareGathered(int parameter) {
   if (values_are_stated_ || !engine_->IsInHostMemory()) return;
   if (digests_.contains(engine_->PlanIndexOf(parameter))) return;

@@ -73,6 +73,7 @@ class GradientSync::Impl {
   bool sealed() const { return engine_ != nullptr; }
   // The parameter's values, digested, until StateValues tells all of them.
   absl::Status CompareValue(int parameter, const void* value, size_t bytes);
+  void CompareBeforeGather();
   void CompareGathered(int parameter);
   void StateValues();
   const std::vector<std::string>& names() const { return names_; }
@@ -82,6 +83,8 @@ class GradientSync::Impl {
   gradient::EngineOptions OptionsFor(PlanInEffect plan);
   absl::StatusOr<std::unique_ptr<transport::Enlistment>> Enlist(
       Communicator& communicator, const ArenaBuffer& buffer);
+  // Is nothing set of the parameter but the slice that this rank updates?
+  bool HasItsSliceAlone(int parameter);
   void OnFailure(int communicator, const absl::Status& error);
   void OnEpochEnded(const absl::Status& cause);
 
@@ -95,6 +98,7 @@ class GradientSync::Impl {
   double weight_ = 1;                     // of micro-batches
   std::map<uint32_t, uint64_t> digests_;  // of values, by index in the plan
   bool values_are_stated_ = false;
+  bool has_gathered_ = false;
   std::unique_ptr<gradient::Engine> engine_;
   std::unique_ptr<gradient::Reviser> reviser_;
   uint64_t watch_ = 0;

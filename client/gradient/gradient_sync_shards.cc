@@ -14,6 +14,9 @@ absl::Status GradientSync::GatherParameters(Stream& stream) {
 
 absl::Status GradientSync::Gather(Stream* stream) {
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  const bool sharded = impl_->engine().CheckSharded("GatherParameters").ok();
+  // What a stream has yet to write cannot be read here.
+  if (sharded && stream == nullptr) impl_->CompareBeforeGather();
   return impl_->Explained("GradientSync::GatherParameters",
                           impl_->engine().GatherParameters(stream));
 }

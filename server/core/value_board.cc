@@ -1,5 +1,6 @@
 #include "server/core/value_board.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -20,6 +21,24 @@ int LowestHolder(const plan::Plan& plan, const Parameter& parameter,
     place[plan.mesh.AxisIndex(axis)] = 0;
   }
   return plan.mesh.RankAt(place);
+}
+
+// "ranks 0-2 and rank 3": the largest group first.
+std::string Named(std::vector<std::vector<int>> groups) {
+  for (std::vector<int>& ranks : groups) std::sort(ranks.begin(), ranks.end());
+  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a < b;
+  });
+  std::vector<std::string> names;
+  for (size_t g = 0; g < std::min(groups.size(), kNamesMax); ++g) {
+    names.push_back(RankList(groups[g]));
+  }
+  if (groups.size() > kNamesMax) {
+    names.push_back(absl::StrCat(groups.size() - kNamesMax, " more groups"));
+  }
+  const std::string last = names.back();
+  names.pop_back();
+  return absl::StrCat(absl::StrJoin(names, ", "), " and ", last);
 }
 
 }  // namespace
@@ -53,13 +72,18 @@ bool ValueBoard::Add(int rank, const protocol::ValueDigests& values,
     const int place = value_of_[values.parameters[i]];
     if (place < 0) continue;
     Value& value = values_[place];
-    if (value.first < 0) {
-      value.first = rank;
-      value.digest = values.digests[i];
-    } else if (value.digest != values.digests[i]) {
-      value.others.push_back(rank);
-      has_news_ = true;
+    const uint64_t digest = values.digests[i];
+    const auto group =
+        std::find_if(value.groups.begin(), value.groups.end(),
+                     [&](const Group& g) { return g.digest == digest; });
+    if (group != value.groups.end()) {
+      group->ranks.push_back(rank);
+      continue;
     }
+    value.groups.push_back({digest, {rank}});
+    if (value.groups.size() == 1) continue;
+    value.is_news = true;
+    has_news_ = true;
   }
   return true;
 }
@@ -67,20 +91,21 @@ bool ValueBoard::Add(int rank, const protocol::ValueDigests& values,
 std::string ValueBoard::Take() {
   if (!std::exchange(has_news_, false)) return "";
   // Parameters that differ between the same ranks, together.
-  std::map<std::pair<int, std::vector<int>>, std::vector<std::string>> alike;
+  std::map<std::string, std::vector<std::string>> alike;
   for (Value& value : values_) {
-    if (value.others.empty()) continue;
-    alike[{value.first, std::exchange(value.others, {})}].push_back(value.name);
+    if (!std::exchange(value.is_news, false)) continue;
+    std::vector<std::vector<int>> groups;
+    for (const Group& group : value.groups) groups.push_back(group.ranks);
+    alike[Named(std::move(groups))].push_back(value.name);
   }
   std::vector<std::string> sentences;
   for (auto& [ranks, names] : alike) {
     const size_t more = names.size() - std::min(names.size(), kNamesMax);
     names.resize(names.size() - more);
-    sentences.push_back(absl::StrCat(
-        absl::StrJoin(names, ", "), more > 0 ? " and " : "",
-        more > 0 ? absl::StrCat(more, " more") : "", ": ",
-        RankList(ranks.second), ranks.second.size() == 1 ? " begins" : " begin",
-        " with other values than rank ", ranks.first));
+    sentences.push_back(
+        absl::StrCat(absl::StrJoin(names, ", "), more > 0 ? " and " : "",
+                     more > 0 ? absl::StrCat(more, " more") : "", ": ", ranks,
+                     " begin with different values"));
   }
   return absl::StrCat(absl::StrJoin(sentences, "; "),
                       " (load the same weights on all ranks)");

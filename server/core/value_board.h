@@ -38,12 +38,16 @@ class ValueBoard {
   std::string Take();
 
  private:
+  // Ranks that begin with the same.
+  struct Group {
+    uint64_t digest = 0;
+    std::vector<int> ranks;
+  };
   // A parameter with all its holders.
   struct Value {
     std::string name;
-    int first = -1;  // the rank that was heard first, and
-    uint64_t digest = 0;
-    std::vector<int> others;  // that differ from it
+    std::vector<Group> groups;
+    bool is_news = false;  // a group that differs has come
   };
 
   void FindHolders(const plan::Plan& plan);

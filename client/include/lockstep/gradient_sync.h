@@ -300,11 +300,14 @@ class LOCKSTEP_EXPORT GradientSync {
   // Has this rank's values of the parameter, in host memory, compared with
   // those that the other ranks which hold it give: once, before the first
   // Finish. The digests are compared by the coordinator while the first step
-  // goes on; ranks that begin with other values are named in a warning
+  // goes on; ranks whose values differ are named in a warning
   // (`lockstepctl describe`, one rank's stderr), and the job goes on. With
-  // sync: reduce_scatter the values live here, and AwaitParameter of the first
-  // step does it by itself. Errors: FailedPrecondition before Seal and behind
-  // the first Finish, InvalidArgument (unknown parameter, a null address).
+  // sync: reduce_scatter the values live here, and GatherParameters of the
+  // first step does it by itself, with those that were there before;
+  // AwaitParameter, with those that it brought, where a rank had set its own
+  // slice alone. Errors: FailedPrecondition before Seal and behind the first
+  // Finish, InvalidArgument (unknown parameter, a null address, another size
+  // than the parameter's).
   absl::Status CompareValue(ParameterId parameter, const void* value,
                             size_t bytes);
 

@@ -96,8 +96,8 @@ TEST(ValuesTest, ThatDifferAreNamedOnceAllRanksHaveSaidTheirs) {
   EXPECT_EQ(scene.Says(1, Digests({7, 8})), "");
   EXPECT_EQ(scene.Says(2, Digests({7, 9})), "");
   EXPECT_THAT(scene.Says(3, Digests({7, 9})),
-              HasSubstr("warning: bias: ranks 1-2 begin with other values than "
-                        "rank 0"));
+              HasSubstr("warning: bias: ranks 1-2 and rank 0 begin with "
+                        "different values"));
   // A rank that resumes says it again.
   EXPECT_EQ(scene.Says(2, Digests({7, 9})), "");
   EXPECT_EQ(scene.View().warnings.size(), 1u);
@@ -111,7 +111,7 @@ TEST(ValuesTest, ARankThatSaysNothingIsNotWaitedFor) {
   EXPECT_THAT(scene.View().warnings, IsEmpty());
   scene.Says(3, Stands(1, Phase::kCompute));
   EXPECT_THAT(scene.View().warnings,
-              ElementsAre(HasSubstr("weight: rank 1 begins with other")));
+              ElementsAre(HasSubstr("weight: rank 0 and rank 1 begin with")));
 }
 
 // The words of different ranks arrive in any order.
@@ -124,8 +124,8 @@ TEST(ValuesTest, AreAwaitedThoughAnotherRankLeavesBefore) {
   EXPECT_THAT(scene.View().warnings, IsEmpty());
   scene.Says(3, Digests({7, 9}));
   EXPECT_THAT(scene.View().warnings,
-              ElementsAre(AllOf(HasSubstr("weight: rank 1"),
-                                HasSubstr("bias: rank 2"))));
+              ElementsAre(AllOf(HasSubstr("weight: ranks 0, 2 and rank 1"),
+                                HasSubstr("bias: ranks 0-1 and rank 2"))));
 }
 
 TEST(ValuesTest, OfParametersThatAreNotThereAreRefused) {
