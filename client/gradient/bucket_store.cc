@@ -203,7 +203,7 @@ std::byte* BucketStore::FlagsOnWire(int b) const {
 }
 
 void BucketStore::Load(Site& site, int b) {
-  if (casts_[b]) casts_[b]->Out(site, bucket(b), BucketData(b));
+  if (casts_[b]) casts_[b]->Out(site, bucket(b), BucketData(b), flags_[b].own);
   site.WriteFlags(flags_[b].own, OnWire(b).dtype, FlagsOnWire(b));
 }
 

@@ -110,7 +110,12 @@ absl::Status Engine::Prepare() {
                              [this](int parameter, const Share& share) {
                                LaunchShared(parameter, share);
                              },
-                         .verdict = [this] { LaunchVerdict(); }});
+                         .verdict =
+                             [this](std::vector<int> untouched) {
+                               reduction_->LaunchZeros(layouts_->current(),
+                                                       std::move(untouched));
+                               LaunchVerdict();
+                             }});
   return absl::OkStatus();
 }
 
@@ -339,9 +344,7 @@ void Engine::ZeroGradients() {
     MutexLock lock(&mutex_);
     if (in_flight_ > 0) return;
     resting = tally_.Resting();
-    if (leaves_ > 0) {
-      std::erase_if(resting, [&](int p) { return tally_.HasSumInView(p); });
-    }
+    std::erase_if(resting, [&](int p) { return tally_.HasSumInView(p); });
   }
   if (absl::Status s = ZeroNow(resting); !s.ok()) Fail(-1, s);
 }

@@ -19,8 +19,10 @@ absl::Status Engine::CheckSharded(const char* call) const {
 plan::Slice Engine::SliceOf(int parameter) const {
   const Layout& layout = layouts_->current();
   const BucketStore::Place place = layout.store().PlaceOf(parameter);
-  return plan::PartIn(layout.bucket(place.bucket).slots[place.slot],
-                      layout.items()[layout.ItemOf(parameter)].slice);
+  const plan::Slot& slot = layout.bucket(place.bucket).slots[place.slot];
+  // A bucket with leaves is reduced in slices, but every rank gets all of it.
+  if (values_ == nullptr) return {.offset = 0, .count = slot.count};
+  return plan::PartIn(slot, layout.items()[layout.ItemOf(parameter)].slice);
 }
 
 // Also after the last step: what it updated is to be read.

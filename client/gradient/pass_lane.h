@@ -31,7 +31,8 @@ class PassLane {
  public:
   struct Launches {
     std::function<void(int parameter, const Share&)> reduction;
-    std::function<void()> verdict;
+    // `untouched`: the parameters that nobody gave in the pass.
+    std::function<void(std::vector<int> untouched)> verdict;
   };
 
   // `plan_indices`: of the rank's parameters, by registration order, in which
@@ -48,6 +49,7 @@ class PassLane {
   void Begin(const std::vector<int>& parameters) {
     MutexLock lock(&mutex_);
     gives_.assign(parameter_count_, false);
+    reduced_.resize(parameter_count_, false);
     for (const int parameter : parameters) gives_[parameter] = true;
   }
 
@@ -62,6 +64,7 @@ class PassLane {
                           parameter_of_[decision.parameter] >= 0;
     if (!is_known) return;
     const int parameter = parameter_of_[decision.parameter];
+    reduced_[parameter] = true;
     launches_.reduction(parameter,
                         {.announcers = static_cast<int>(decision.announcers),
                          .gives = gives_[parameter]});
@@ -78,7 +81,12 @@ class PassLane {
   void LaunchVerdictIfOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!closed_ || !finished_) return;
     closed_ = finished_ = false;
-    launches_.verdict();
+    std::vector<int> untouched;
+    for (int p = 0; p < parameter_count_; ++p) {
+      if (!reduced_[p]) untouched.push_back(p);
+    }
+    reduced_.assign(parameter_count_, false);
+    launches_.verdict(std::move(untouched));
   }
 
   const Launches launches_;
@@ -87,6 +95,7 @@ class PassLane {
 
   Mutex mutex_;
   std::vector<bool> gives_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> reduced_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };

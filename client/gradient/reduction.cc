@@ -187,6 +187,20 @@ void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
            }});
 }
 
+void Reduction::LaunchZeros(Layout& layout, std::vector<int> parameters) {
+  if (parameters.empty()) return;
+  queue_->Launch(
+      {.before =
+           [&layout, zeroed = std::move(parameters)](Site& site) {
+             for (const int parameter : zeroed) {
+               layout.store().Zero(site, parameter);
+             }
+             return site.status();
+           },
+       .then = [this](Site&,
+                      const absl::Status& done) { FailUnless(-1, done); }});
+}
+
 bool Reduction::IsChecked(Layout& layout, const Layout::Item& item) {
   const int b = item.bucket;
   return item.owns_slice && !layout.store().Exchanges(b) &&

@@ -83,6 +83,9 @@ class Reduction {
   void LaunchShared(Layout& layout, int item, const Share& share,
                     std::vector<Event> after);
 
+  // Zeroes the views of parameters that no reduction of the pass touched.
+  void LaunchZeros(Layout& layout, std::vector<int> parameters);
+
   // Returns once all that was launched is enqueued on its communicators; in the
   // host, where those wait for their peers, once it is over.
   void Drain() { queue_->Drain(); }

@@ -24,13 +24,22 @@ absl::StatusOr<WireCast> WireCast::Create(
 }
 
 void WireCast::Out(Site& site, const plan::Bucket& bucket,
-                   const std::byte* gradients) {
-  if (bucket.error_feedback) {
-    site.CastFeedback(gradients, residual_.data(), bucket.dtype, wire_.data(),
-                      WireOf(bucket), next_.data(), bucket.flags_offset);
-  } else {
+                   const std::byte* gradients, std::span<const uint8_t> given) {
+  if (!bucket.error_feedback) {
     site.CastScale(gradients, bucket.dtype, 1, wire_.data(), WireOf(bucket),
                    bucket.flags_offset);
+    return;
+  }
+  site.CastFeedback(gradients, residual_.data(), bucket.dtype, wire_.data(),
+                    WireOf(bucket), next_.data(), bucket.flags_offset);
+  for (size_t i = 0; i < bucket.slots.size(); ++i) {
+    const plan::Slot& slot = bucket.slots[i];
+    if (given[i] != 0 || slot.count == 0) continue;
+    const size_t size = SizeOf(bucket.dtype);
+    const size_t on_wire = SizeOf(WireOf(bucket));
+    site.Zero(wire_.data() + slot.offset * on_wire, slot.count * on_wire);
+    site.Copy(residual_.data() + slot.offset * size,
+              next_.data() + slot.offset * size, slot.count * size);
   }
 }
 

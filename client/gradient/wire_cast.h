@@ -9,7 +9,8 @@
 // With error feedback the residual belongs to the step: Out leaves it as it is
 // and prepares the next, which takes its place once the step has passed and was
 // finite. A step that is given up, or whose gradients overflowed and so update
-// nothing, leaves no trace in it.
+// nothing, leaves no trace in it. Of a gradient that this rank does not give in
+// a step, the residual waits for the next one that it gives.
 //
 // Memory: the wire's, half of the bucket's; with error feedback twice the
 //         bucket's more.
@@ -19,6 +20,8 @@
 #define LOCKSTEP_CLIENT_GRADIENT_WIRE_CAST_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -43,8 +46,10 @@ class WireCast {
   std::byte* data() const { return wire_.data(); }
   const ArenaBuffer& wire() const { return wire_; }
 
-  // All but the flags.
-  void Out(Site& site, const plan::Bucket& bucket, const std::byte* gradients);
+  // All but the flags. `given`, by slot: this rank gives a gradient; else zeros
+  // travel.
+  void Out(Site& site, const plan::Bucket& bucket, const std::byte* gradients,
+           std::span<const uint8_t> given);
   // The slice that came back.
   void In(Site& site, const plan::Bucket& bucket, std::byte* gradients,
           const plan::Slice& slice);

@@ -16,10 +16,11 @@
 //         Buffers are aligned to their elements. Zero counts are legal and
 //         still meet.
 // Numerics: every rank ends with the same bits, also on a second run with the
-//         same members. Host transports sum in rank order, f16 and bf16 in f32,
-//         rounded once to nearest even. Mean is the sum, then one multiply by
-//         1/size in f32 (f64 for f64). Min and max give NaN if any rank has
-//         NaN.
+//         same members. Host transports sum in rank order (groups over hosts
+//         that hold neighbouring ranks too; else host by host, in the order of
+//         their first ranks), f16 and bf16 in f32, rounded once to nearest
+//         even. Mean is the sum, then one multiply by 1/size in f32 (f64 for
+//         f64). Min and max give NaN if any rank has NaN.
 // Memory: buffers stay the caller's and must live, untouched, until an event
 //         recorded after the operation is done.
 // Threads: enqueue from one thread at a time; Abort and status from any thread.

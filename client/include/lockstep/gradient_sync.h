@@ -391,7 +391,8 @@ class LOCKSTEP_EXPORT GradientSync {
 
   // Zeros all gradients, for callers that accumulate into views: between Finish
   // and the next BeginPass or Submit. Later it leaves alone what may be
-  // travelling: what was submitted, and after BeginPass what was not announced.
+  // travelling: what was submitted (from buffers, also what was added up of it
+  // under NoSync), and after BeginPass what was not announced.
   // With steps in flight, and before Seal, it does nothing.
   void ZeroGradients();
 

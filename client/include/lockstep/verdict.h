@@ -35,7 +35,8 @@ struct LOCKSTEP_EXPORT Verdict {
   bool finite = true;
   // The 2-norm of all reduced gradients, unscaled (see FinishOptions), summed
   // in f64, each logical element counted once in the world. Over the finite
-  // elements only, if not all are.
+  // elements only, if not all are. Infinite if their squares are too large for
+  // f64 (elements beyond 1e154): UpdateFactor is then 0.
   double global_norm = 0;
   int64_t nonfinite = 0;   // elements that are NaN or infinite
   double samples = 0;      // over all ranks
@@ -53,10 +54,12 @@ struct LOCKSTEP_EXPORT Verdict {
   bool per_sample = false;   // as given to Finish
   Ending ending = Ending::kNone;
 
-  // By ParameterId::index: did any rank contribute a gradient in this step? The
-  // others hold zeros; an optimizer may want to skip them. In negotiated mode
-  // too it speaks of any rank: a rank that did not announce a parameter holds
-  // zeros, also where another's gradient makes this true.
+  // By ParameterId::index: did any rank of the group that reduces the parameter
+  // with this one contribute a gradient in this step? The others hold zeros; an
+  // optimizer may want to skip them. So ranks of different groups may differ in
+  // it. In negotiated mode too it speaks of any rank of the group: one that did
+  // not announce a parameter holds zeros, also where another's gradient makes
+  // this true.
   std::vector<bool> contributed;
 
   // The step is the last, here and on every other rank: apply the update, leave

@@ -40,7 +40,8 @@ struct LOCKSTEP_EXPORT Mesh {
   int RankAt(const std::vector<int>& coordinates) const;
 
   // The ranks that differ from `rank` only in the named axes, `rank` included,
-  // in the order of the listing: the last named axis is fastest. No names: the
+  // in the order of the listing: the last named axis is fastest (reductions add
+  // up in the order of world ranks, whatever the listing). No names: the
   // rank alone. The names must be distinct axes of the mesh.
   std::vector<int> GroupOf(int rank,
                            const std::vector<std::string>& names) const;

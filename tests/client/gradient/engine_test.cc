@@ -87,6 +87,20 @@ TEST(EngineTest, PacksExternalBuffersAndAccumulatesWeightedMicroBatches) {
   });
 }
 
+TEST(EngineTest, ZeroingLeavesWhatWasAddedUpFromBuffers) {
+  Job job("data=2", kTwo);
+  job.Run([](int, Engine& engine) {
+    const float gradient[] = {1, 2, 3};
+    ASSERT_TRUE(engine.BeginNoSync().ok());
+    ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    engine.EndNoSync();
+    engine.ZeroGradients();
+    ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    ASSERT_TRUE(FinishAndWait(engine).ok());
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(4, 8, 12));
+  });
+}
+
 TEST(EngineTest, WhatWasAccumulatedTravelsThoughTheLastPassDidNotTouchIt) {
   Job job("data=2", kTwo);
   job.Run([](int, Engine& engine) {

@@ -115,6 +115,26 @@ TEST_F(BurnsDefect, AParameterIsInTheGraphOfSomeDevicesOnly) {
   });
 }
 
+// What it left in the view would update its copy, and no other rank's.
+TEST_F(BurnsDefect, AViewThatNobodyAnnouncesIsZero) {
+  RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
+    for (const std::vector<int>& announced : {std::vector<int>{kWeight}, {}}) {
+      for (const int p : {kWeight, kBias}) {
+        const auto view = *device.sync.Gradient<float>(device.ids[p]);
+        std::fill(view.begin(), view.end(), 5.0f + device.rank());
+      }
+      LOCKSTEP_TEST_TRY(Begin(device, announced));
+      for (const int p : announced) {
+        LOCKSTEP_TEST_TRY(device.sync.Submit(device.ids[p]));
+      }
+      LOCKSTEP_TEST_TRY(device.sync.Finish().status());
+      ExpectView(device, kWeight, announced.empty() ? 0 : 5.5f);
+      ExpectView(device, kBias, 0);
+    }
+    return absl::OkStatus();
+  });
+}
+
 // Counted twice there, under a communicator key that is broken.
 TEST_F(BurnsDefect, TheSameParameterTwice) {
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {

@@ -15,6 +15,7 @@ using testing::ElementsAre;
 class PassLaneTest : public testing::Test {
  protected:
   std::vector<std::string> launched_;
+  std::vector<int> untouched_;
   // This rank's parameters are 4 and 1 of the plan's.
   PassLane lane_{{4, 1},
                  {.reduction =
@@ -23,7 +24,11 @@ class PassLaneTest : public testing::Test {
                             absl::StrCat(parameter, " of ", share.announcers,
                                          share.gives ? ", gives" : ""));
                       },
-                  .verdict = [this] { launched_.push_back("verdict"); }}};
+                  .verdict =
+                      [this](const std::vector<int>& untouched) {
+                        launched_.push_back("verdict");
+                        untouched_ = untouched;
+                      }}};
 };
 
 TEST_F(PassLaneTest, LaunchesAsDecidedWhateverThisRankGives) {
@@ -48,6 +53,7 @@ TEST_F(PassLaneTest, TheVerdictWaitsForTheCloseAndForFinish) {
   EXPECT_THAT(launched_, ElementsAre("0 of 1, gives"));
   lane_.Decide({.pass = 0});
   EXPECT_EQ(launched_.back(), "verdict");
+  EXPECT_THAT(untouched_, ElementsAre(1));
 
   launched_.clear();
   lane_.Begin({});
@@ -55,6 +61,7 @@ TEST_F(PassLaneTest, TheVerdictWaitsForTheCloseAndForFinish) {
   EXPECT_THAT(launched_, ElementsAre());
   lane_.Finish();
   EXPECT_THAT(launched_, ElementsAre("verdict"));
+  EXPECT_THAT(untouched_, ElementsAre(0, 1));
 }
 
 }  // namespace

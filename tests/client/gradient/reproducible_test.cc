@@ -297,6 +297,17 @@ TEST(ReproducibleCallsTest, NoLeafIsInAViewThatHoldsASum) {
   EXPECT_TRUE(FinishBlocking(engine).ok());
 }
 
+// It is reduced in slices, and every rank has all of it afterwards.
+TEST(ReproducibleCallsTest, EveryRankUpdatesAllOfAParameter) {
+  HostGround ground;
+  GroundJob job(
+      &ground,
+      {.world = 2, .parameters = {{.name = "w", .shape = {100}}}, .leaves = 2});
+  job.Run([](int, Engine& engine) {
+    EXPECT_EQ(engine.SliceOf(0), (plan::Slice{.offset = 0, .count = 100}));
+  });
+}
+
 TEST(ReproducibleCallsTest, EachParameterTakesAsManyLeavesAsThereAre) {
   HostGround ground;
   GroundJob job(&ground,

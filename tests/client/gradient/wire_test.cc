@@ -103,6 +103,26 @@ TEST_P(WireTest, FeedbackBringsBackWhatRoundingTook) {
   });
 }
 
+// It waits for the rank's next gradient: nobody gave one, so there is none.
+TEST_P(WireTest, WhatARankDoesNotGiveKeepsItsResidual) {
+  GroundJob job(ground(), {.parameters = kCast,
+                           .policy = {.wire_dtype = DType::kBF16,
+                                      .error_feedback = true}});
+  job.Run([&](int rank, Engine& engine) {
+    std::vector<float> got;
+    for (const bool gives : {true, false, true}) {
+      job.Put(rank, 0, {kOdd, 1, 0});
+      ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
+      if (gives) ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+      const auto verdict = FinishBlocking(engine);
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_EQ(verdict->contributed[0], gives);
+      got.push_back(job.Get(rank, 0)[0] / 2);
+    }
+    EXPECT_THAT(got, ElementsAre(256, 0, 258));
+  });
+}
+
 // The gradient that overflowed is not applied; what was lost before it is still
 // to be added.
 TEST_P(WireTest, AStepThatIsNotFiniteLeavesTheResidual) {
@@ -135,7 +155,7 @@ class WireCastTest : public testing::Test {
                       [&](transport::Compute::Site& site) {
                         auto* const data =
                             reinterpret_cast<std::byte*>(gradients.data());
-                        cast_.Out(site, bucket_, data);
+                        cast_.Out(site, bucket_, data, {given_});
                         site.CastScale(cast_.data(), DType::kBF16, 1,
                                        sent.data(), DType::kF32, sent.size());
                         return site.status();
@@ -149,6 +169,7 @@ class WireCastTest : public testing::Test {
                              .total = 3,
                              .wire = DType::kBF16,
                              .error_feedback = true};
+  const std::vector<uint8_t> given_ = {1};
   const std::unique_ptr<transport::Compute> compute_ =
       transport::MakeHostCompute();
   const std::unique_ptr<Arena> arena_ = MakePlainArena();
@@ -186,6 +207,7 @@ TEST(WireStoreTest, AResidualMovesWithItsGradient) {
     auto* const v = reinterpret_cast<float*>(store.View(1).data());
     v[1] = kOdd;
     const int bucket = store.PlaceOf(1).bucket;
+    store.SetFlag(1, true);
     EXPECT_TRUE(compute
                     ->Perform(nullptr,
                               [&](transport::Compute::Site& site) {
