@@ -15,6 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kWorldSizeMax = 1 << 20;
+constexpr size_t kAxesMax = 64;  // what a message may hold
 constexpr size_t kAxisNameBytesMax = 63;
 
 bool IsAxisName(absl::string_view name) {
@@ -141,6 +142,10 @@ std::string ToString(const Mesh& mesh) {
 }
 
 absl::Status Validate(const Mesh& mesh) {
+  if (mesh.axes.size() > kAxesMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d axes are more than %d", mesh.axes.size(), kAxesMax));
+  }
   for (size_t i = 0; i < mesh.axes.size(); ++i) {
     const MeshAxis& axis = mesh.axes[i];
     if (!IsAxisName(axis.name)) {

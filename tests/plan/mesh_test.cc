@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace lockstep {
@@ -108,6 +109,15 @@ TEST(MeshDeathTest, AsksOnlyForRanksThatExist) {
   EXPECT_DEATH(Cube().RankAt({0, 3, 0}), "outside its mesh axis");
   EXPECT_DEATH(Cube().GroupOf(0, {"d"}), "no axis");
   EXPECT_DEATH(Cube().GroupOf(0, {"a", "a"}), "twice");
+}
+
+// A message holds no more.
+TEST(MeshTest, HasNoMoreAxesThanAMessageHolds) {
+  Mesh mesh;
+  for (int i = 0; i < 64; ++i) mesh.axes.push_back({absl::StrCat("a", i), 1});
+  EXPECT_TRUE(Validate(mesh).ok());
+  mesh.axes.push_back({"b", 1});
+  EXPECT_EQ(Validate(mesh).code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ using gloo::transport::tcp::Address;
 using gloo::transport::tcp::Op;
 
 // Strangers that say nothing are kept up to so many; then the oldest goes.
-constexpr size_t kCallersMax = 16;
+constexpr size_t kCallersMax = 64;
 constexpr int kBacklog = 64;
 
 // A peer sent another number of bytes than was asked for.
@@ -236,6 +236,13 @@ void GlooPair::AcceptCallers() {
     if (socket < 0 && !IsOutOfFiles(errno)) return;
     if (socket < 0 && callers_.empty()) {
       throw NoFileLeft(absl::StrCat("accept: ", std::strerror(errno)));
+    }
+    // The peer says who it is at once, so it may be heard among those that say
+    // nothing before one of them has to go.
+    if (callers_.size() == kCallersMax) HearCallers();
+    if (state_ != LISTENING) {
+      if (socket >= 0) ::close(socket);
+      return;
     }
     if (socket < 0 || callers_.size() == kCallersMax) DropCaller(Silent());
     if (socket < 0) continue;

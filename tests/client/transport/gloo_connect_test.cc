@@ -415,7 +415,7 @@ TEST(GlooStrangerTest, ACrowdOfThemIsDropped) {
   const auto transport = Gloo();
   const auto group = PreparedGroup(*transport, 2);
   std::vector<std::vector<FileDescriptor>> crowd;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 100; ++i) {
     crowd.push_back(
         ConnectEverywhere(HandlesOf(group), [](int, int) { return ""; }));
   }
