@@ -244,7 +244,9 @@ void GlooPair::AcceptCallers() {
       if (socket >= 0) ::close(socket);
       return;
     }
-    if (socket < 0 || callers_.size() == kCallersMax) DropCaller(Silent());
+    // Without a descriptor left somebody goes, unless hearing has freed one.
+    const bool must_go = socket < 0 || callers_.size() == kCallersMax;
+    if (must_go && !callers_.empty()) DropCaller(Silent());
     if (socket < 0) continue;
     callers_.push_back({.socket = socket});
     device_->registerDescriptor(socket, EPOLLIN, &reception_);
