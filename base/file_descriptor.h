@@ -25,7 +25,7 @@ class FileDescriptor {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  // Its owner is from here on whoever takes the result.
+  // The caller owns the returned descriptor and closes it.
   int Release() { return std::exchange(fd_, -1); }
 
  private:

@@ -62,7 +62,7 @@ absl::Status RequireOpenFiles(int more) {
   for (int i = 0; i < more; ++i) {
     files.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (files.back().valid() || !IsOutOfFiles(errno)) continue;
-    // Of the whole machine there are too few.
+    // The machine has no file left, not this process.
     if (errno != EMFILE) return OutOfFiles(std::strerror(errno));
     const int64_t limit = OpenFilesLimit();
     return absl::ResourceExhaustedError(

@@ -205,7 +205,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Of the field; if it has its default, where its section begins; else 1.
+  // The line of the field; if it is not written, its section's; else 1.
   int LineOf(const std::string& name) const {
     const auto written = line_of_.find(name);
     if (written != line_of_.end()) return written->second;

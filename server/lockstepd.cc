@@ -41,7 +41,7 @@ constexpr absl::Duration kDrainPatience = absl::Seconds(5);
 // it is refused: 300 ms of the session's backoff, 360 ms of gRPC's.
 constexpr absl::Duration kAdoptionWindow = absl::Seconds(2);
 
-// Its own, those that it reserves, and a few connections.
+// Open files: gRPC's own, the reserve, and a few connections.
 constexpr int kFiles = proto::kFilesOfGrpc + rpc::ConnectionLimit::kReserve + 8;
 
 struct Flags {

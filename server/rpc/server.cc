@@ -68,7 +68,7 @@ void SetKeepalive(grpc::ServerBuilder* builder) {
                               kSilenceMilliseconds);
 }
 
-// Who connects and makes no call does not stay.
+// A connection without a call is closed after a while.
 void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
   const auto milliseconds = [](absl::Duration duration) {
     return static_cast<int>(absl::ToInt64Milliseconds(duration));

@@ -334,7 +334,7 @@ class Launch {
     return pause_;
   }
 
-  // Of restarts in a row.
+  // Pauses between restarts in a row.
   static constexpr absl::Duration kPauseMin = absl::Milliseconds(100);
   static constexpr absl::Duration kPauseMax = absl::Seconds(30);
   static constexpr absl::Duration kRunsLong = absl::Minutes(1);

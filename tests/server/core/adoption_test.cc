@@ -42,7 +42,7 @@ class AdoptionTest : public testing::Test {
     newcomer.process.pid = 900 + i;
     return newcomer;
   }
-  // Of all ranks, on streams 5, 6, ...
+  // What the newcomers of all ranks are told, on streams 5, 6, ...
   std::string AllNewcomers(const JobSpec& spec) {
     std::string said;
     for (int i = 1; i <= scene_.world(); ++i) {
@@ -261,7 +261,7 @@ class RestartingAdoptionTest : public AdoptionTest {
   RestartingAdoptionTest() : AdoptionTest(RestartingSpec(2)) {}
 };
 
-// Its generations are lower then, as those of workers that were fenced are.
+// The running job's generations are lower then, like those of fenced workers.
 TEST_F(RestartingAdoptionTest, NorDoesOneThatHasBegunMoreThanOnce) {
   RunAndLoseTheCoordinator();
   AllNewcomers(scene_.spec());
