@@ -16,6 +16,7 @@ std::string_view Name(TransferKind kind) {
     case TransferKind::kSend: return "send";
     case TransferKind::kRecv: return "recv";
     case TransferKind::kBarrier: return "barrier";
+    case TransferKind::kAllReducePairs: return "all-reduce-pairs";
   }
   return "?";
 }
@@ -26,6 +27,23 @@ std::string_view Name(LaneKind kind) {
     case LaneKind::kPipeline: return "pipeline";
     case LaneKind::kHalo: return "halo";
     case LaneKind::kState: return "state";
+    case LaneKind::kVerdict: return "verdict";
+  }
+  return "?";
+}
+
+std::string_view Name(LocalKind kind) {
+  switch (kind) {
+    case LocalKind::kCast: return "cast";
+    case LocalKind::kCastFeedback: return "cast-feedback";
+    case LocalKind::kWriteFlags: return "write-flags";
+    case LocalKind::kReadFlags: return "read-flags";
+    case LocalKind::kSumPairs: return "sum-pairs";
+    case LocalKind::kZeroUnlessGiven: return "zero-unless-given";
+    case LocalKind::kRescale: return "rescale";
+    case LocalKind::kNorm: return "norm";
+    case LocalKind::kWriteSummary: return "write-summary";
+    case LocalKind::kReadSummary: return "read-summary";
   }
   return "?";
 }

@@ -65,10 +65,11 @@ struct Slot {
 // the next step.
 //
 // A bucket with leaves is summed in one tree, whatever the number of ranks:
-// each rank sums its leaves, slices of the sums are exchanged (all-to-all),
+// each rank sums its leaves, and the ranks' sums are added in pairs. Where the
+// transport of the group can do that (PlanInput::transports), it is one
+// all-reduce in pairs. Elsewhere slices of the sums are exchanged (all-to-all),
 // each rank sums its slice of all ranks, and slices are gathered, with the
-// flags beside them. Slices are as in a sharded bucket. Communicators that can
-// do it all as one operation (SumsInPairs) may.
+// flags beside them. Slices are as in a sharded bucket.
 //
 // With a wire dtype the gradients are cast to it, flags and padding too, and
 // what travels are as many elements of that type.
@@ -83,6 +84,9 @@ struct Bucket {
   bool error_feedback = false;  // the cast's errors are added a step later
   bool sharded = false;         // each rank reduces and updates its slice
   int leaves = 0;  // of the tree that sums it, over all ranks; 0: no tree
+  // Negotiated mode: a mean is over the ranks that announced the gradient in
+  // the pass, and the other ranks contribute zeros.
+  bool announced = false;
   bool operator==(const Bucket&) const = default;
 };
 
@@ -104,7 +108,8 @@ enum class LaneKind : uint8_t {
   kGradient = 1,
   kPipeline = 2,
   kHalo = 3,
-  kState = 4
+  kState = 4,
+  kVerdict = 5
 };
 
 enum class TransferKind : uint8_t {
@@ -116,6 +121,39 @@ enum class TransferKind : uint8_t {
   kSend = 6,
   kRecv = 7,
   kBarrier = 8,
+  kAllReducePairs = 9,  // neighbours are added first, then their sums, ...
+};
+
+// What a rank does by itself at one side of a transfer. The values are the
+// wire's: never renumber.
+enum class LocalKind : uint8_t {
+  kCast = 1,             // gradients to the wire's dtype, or back
+  kCastFeedback = 2,     // to the wire's dtype; what rounding took is kept
+  kWriteFlags = 3,       // 1 or 0 for each slot, behind the gradients
+  kReadFlags = 4,        // the reduced flags, for the host
+  kSumPairs = 5,         // the rows that an all-to-all brought, in pairs
+  kZeroUnlessGiven = 6,  // announced buckets: on ranks that announced nothing
+  kRescale = 7,          // announced buckets: to the mean over who announced
+  kNorm = 8,          // adds to a sum of squares, and counts what is not finite
+  kWriteSummary = 9,  // verdict lane: what this rank says of its step
+  kReadSummary = 10,  // verdict lane: what all ranks said, and the judgement
+};
+
+// A local operation on a bucket's memory: its gradients, or the copy of them
+// that is on the wire. Before a transfer operations read and write gradients,
+// and casts write the copy. Behind it they read and write the copy, until a
+// cast has brought it back. Without casts both are the same memory.
+struct LocalOp {
+  LocalKind kind = LocalKind::kCast;
+  DType from = DType::kF32;  // kCast, kCastFeedback, kSumPairs
+  DType to = DType::kF32;    // likewise
+  int64_t offset = 0;        // elements, from the bucket's start
+  int64_t count = 0;         // elements
+  int leaf = -1;  // kNorm: of the tree, to whose sum it adds; -1: to the rank's
+  // kSumPairs: the sum is divided by this. kRescale: the transfer has divided
+  // by this; the factor is divisor / announcers.
+  int divisor = 1;
+  bool operator==(const LocalOp&) const = default;
 };
 
 // A transfer of the same rank: transfers[index] of lanes[lane].
@@ -141,11 +179,21 @@ struct Transfer {
   int after_task = -1;  // of the rank's tasks: done before this is launched; a
                         // send's is the one whose result it sends
   int buffer = -1;      // pipeline lanes: see RankPlan
+  int divisor = 1;      // kAllReducePairs: the sum is divided by this
+  // In order. Of a group, what is before any of its members comes before all
+  // of them, and what is behind any comes behind all.
+  std::vector<LocalOp> before;
+  std::vector<LocalOp> then;
   bool operator==(const Transfer&) const = default;
 };
 
 // A queue: its transfers are launched in order. A rank uses a communicator in
 // one lane only, so the order on a communicator is the order in a lane.
+//
+// Every rank has a verdict lane. It is launched last, behind all other lanes of
+// the step, as one group on communicator 0: the sums and the maxima of the
+// ranks' summaries (plan/summary.h), and of buckets with leaves the sums of the
+// leaves' norms.
 struct Lane {
   LaneKind kind = LaneKind::kGradient;
   std::string name;  // unique in the rank: "gradient"
@@ -181,8 +229,8 @@ struct RankPlan {
 struct Plan {
   Revision revision{1};
   Mesh mesh;
-  // [0] is the whole world, in rank order, and belongs to the verdict: no
-  // transfer uses it, so that it can be aborted before all others.
+  // [0] is the whole world, in rank order, and belongs to the verdict: only the
+  // verdict lane uses it, so that it can be aborted before all others.
   std::vector<Communicator> communicators;
   std::vector<Parameter> parameters;
   std::vector<Bucket> buckets;
@@ -194,6 +242,7 @@ struct Plan {
 // "all-reduce", "send", ...; "gradient", ...; "?" for a value that is none.
 std::string_view Name(TransferKind kind);
 std::string_view Name(LaneKind kind);
+std::string_view Name(LocalKind kind);
 
 // Elements of the transfer's shape, which must be valid.
 int64_t CountOf(const Transfer& transfer);

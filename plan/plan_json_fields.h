@@ -25,6 +25,7 @@ LOCKSTEP_PLAN_RECORD(Parameter);
 LOCKSTEP_PLAN_RECORD(Slot);
 LOCKSTEP_PLAN_RECORD(Bucket);
 LOCKSTEP_PLAN_RECORD(PipelineSpec);
+LOCKSTEP_PLAN_RECORD(LocalOp);
 LOCKSTEP_PLAN_RECORD(Transfer);
 LOCKSTEP_PLAN_RECORD(Lane);
 LOCKSTEP_PLAN_RECORD(Task);
@@ -60,6 +61,7 @@ void Fields(Visit&& visit) {
     visit("error_feedback", &T::error_feedback);
     visit("sharded", &T::sharded);
     visit("leaves", &T::leaves);
+    visit("announced", &T::announced);
   } else if constexpr (std::is_same_v<T, PipelineSpec>) {
     visit("schedule", &T::schedule);
     visit("axis", &T::axis);
@@ -69,6 +71,14 @@ void Fields(Visit&& visit) {
     visit("tags", &T::tags);
     visit("tag_base", &T::tag_base);
     visit("shared", &T::shared);
+  } else if constexpr (std::is_same_v<T, LocalOp>) {
+    visit("kind", &T::kind);
+    visit("from", &T::from);
+    visit("to", &T::to);
+    visit("offset", &T::offset);
+    visit("count", &T::count);
+    visit("leaf", &T::leaf);
+    visit("divisor", &T::divisor);
   } else if constexpr (std::is_same_v<T, Transfer>) {
     visit("kind", &T::kind);
     visit("communicator", &T::communicator);
@@ -83,6 +93,9 @@ void Fields(Visit&& visit) {
     visit("after", &T::after);
     visit("after_task", &T::after_task);
     visit("buffer", &T::buffer);
+    visit("divisor", &T::divisor);
+    visit("before", &T::before);
+    visit("then", &T::then);
   } else if constexpr (std::is_same_v<T, Lane>) {
     visit("kind", &T::kind);
     visit("name", &T::name);

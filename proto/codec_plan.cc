@@ -5,9 +5,11 @@
 
 namespace lockstep::proto {
 
-static_assert(static_cast<int>(plan::LaneKind::kState) == v1::LaneKind_MAX);
-static_assert(static_cast<int>(plan::TransferKind::kBarrier) ==
+static_assert(static_cast<int>(plan::LaneKind::kVerdict) == v1::LaneKind_MAX);
+static_assert(static_cast<int>(plan::TransferKind::kAllReducePairs) ==
               v1::TransferKind_MAX);
+static_assert(static_cast<int>(plan::LocalKind::kReadSummary) ==
+              v1::LocalKind_MAX);
 static_assert(static_cast<int>(plan::Work::kBackwardWeight) == v1::Work_MAX);
 
 // --- Groups and buckets -----------------------------------------------------
@@ -48,6 +50,7 @@ void Write(const plan::Bucket& from, v1::Bucket* to) {
   to->set_error_feedback(from.error_feedback);
   to->set_sharded(from.sharded);
   to->set_leaves(from.leaves);
+  to->set_announced(from.announced);
 }
 
 void Read(const v1::Bucket& from, plan::Bucket* to, Decoder* d) {
@@ -61,6 +64,7 @@ void Read(const v1::Bucket& from, plan::Bucket* to, Decoder* d) {
   to->error_feedback = from.error_feedback();
   to->sharded = from.sharded();
   d->Int("leaves", from.leaves(), 0, &to->leaves);
+  to->announced = from.announced();
 }
 
 // --- Lanes ------------------------------------------------------------------
@@ -73,6 +77,34 @@ void Write(const plan::TransferRef& from, v1::TransferRef* to) {
 void Read(const v1::TransferRef& from, plan::TransferRef* to, Decoder* d) {
   d->Int("lane", from.lane(), 0, &to->lane);
   d->Int("index", from.index(), 0, &to->index);
+}
+
+// The wire has 0 in place of the usual divisor.
+uint32_t DivisorOnWire(int divisor) { return divisor == 1 ? 0 : divisor; }
+
+void ReadDivisor(uint32_t from, int* to, Decoder* d) {
+  d->Int("divisor", from == 0 ? 1 : from, 1, to);
+}
+
+void Write(const plan::LocalOp& from, v1::LocalOp* to) {
+  to->set_kind(WireOf<v1::LocalKind>(from.kind));
+  to->set_from(Wire(from.from));
+  to->set_to(Wire(from.to));
+  to->set_offset(from.offset);
+  to->set_count(from.count);
+  to->set_leaf(static_cast<uint32_t>(from.leaf) + 1);
+  to->set_divisor(DivisorOnWire(from.divisor));
+}
+
+void Read(const v1::LocalOp& from, plan::LocalOp* to, Decoder* d) {
+  d->Enum("kind", from.kind(), &v1::LocalKind_IsValid, &to->kind);
+  ReadDType(from.from(), &to->from, d);
+  ReadDType(from.to(), &to->to, d);
+  d->NotNegative("offset", from.offset(), &to->offset);
+  d->NotNegative("count", from.count(), &to->count);
+  d->Int("leaf", from.leaf(), 0, &to->leaf);
+  --to->leaf;
+  ReadDivisor(from.divisor(), &to->divisor, d);
 }
 
 void Write(const plan::Transfer& from, v1::Transfer* to) {
@@ -90,6 +122,9 @@ void Write(const plan::Transfer& from, v1::Transfer* to) {
   // The wire counts from 1, so that a transfer that has none needs no bytes.
   to->set_after_task(static_cast<uint32_t>(from.after_task) + 1);
   to->set_buffer(static_cast<uint32_t>(from.buffer) + 1);
+  to->set_divisor(DivisorOnWire(from.divisor));
+  for (const plan::LocalOp& op : from.before) Write(op, to->add_before());
+  for (const plan::LocalOp& op : from.then) Write(op, to->add_then());
 }
 
 void Read(const v1::Transfer& from, plan::Transfer* to, Decoder* d) {
@@ -108,6 +143,9 @@ void Read(const v1::Transfer& from, plan::Transfer* to, Decoder* d) {
   d->Int("buffer", from.buffer(), 0, &to->buffer);
   --to->after_task;
   --to->buffer;
+  ReadDivisor(from.divisor(), &to->divisor, d);
+  d->Each("before", from.before(), kManyMax, &to->before);
+  d->Each("then", from.then(), kManyMax, &to->then);
 }
 
 void Write(const plan::Task& from, v1::Task* to) {

@@ -29,6 +29,9 @@ absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
     case TransferKind::kRecv:
       return communicator.Recv(out, count, t.dtype, t.peer, stream);
     case TransferKind::kBarrier: return communicator.Barrier(stream);
+    case TransferKind::kAllReducePairs:
+      return communicator.AllReducePairs(in, out, count, t.dtype,
+                                         1.0 / t.divisor, stream);
   }
   return absl::InvalidArgumentError(absl::StrFormat(
       "the plan has a transfer of kind %d, which is none", t.kind));

@@ -22,7 +22,7 @@ enum SumIndex {
   kFirstCommand,
   kStepSeconds = kFirstCommand + kCommands
 };
-static_assert(kStepSeconds + 1 == kSumLength);
+static_assert(kStepSeconds + 1 == plan::kSummarySums);
 
 enum MaxIndex {
   kHash,
@@ -34,7 +34,7 @@ enum MaxIndex {
   kMaxNorm,
   kNotMaxNorm
 };
-static_assert(kNotMaxNorm + 1 == kMaxLength);
+static_assert(kNotMaxNorm + 1 == plan::kSummaryMaxima);
 
 // The finaliser of splitmix64: every input bit moves every output bit.
 uint64_t Mix(uint64_t x) {

@@ -24,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "lockstep/verdict.h"
+#include "plan/summary.h"
 #include "plan/words/ids.h"
 
 namespace lockstep::gradient {
@@ -59,10 +60,8 @@ struct Ballot {
   double step_seconds = 0;  // that the step has taken this rank so far
 };
 
-inline constexpr int kSumLength = 8 + kCommands;
-inline constexpr int kMaxLength = 8;
-using SumVector = std::array<double, kSumLength>;
-using MaxVector = std::array<uint64_t, kMaxLength>;
+using SumVector = std::array<double, plan::kSummarySums>;
+using MaxVector = std::array<uint64_t, plan::kSummaryMaxima>;
 
 struct BallotVectors {
   SumVector sum;

@@ -21,8 +21,9 @@ constexpr StepStamp kStamp{.epoch = {3}, .revision = {1}, .step = 41};
 BallotVectors Reduce(const std::vector<BallotVectors>& ranks) {
   BallotVectors reduced = ranks[0];
   for (size_t r = 1; r < ranks.size(); ++r) {
-    for (int i = 0; i < kSumLength; ++i) reduced.sum[i] += ranks[r].sum[i];
-    for (int i = 0; i < kMaxLength; ++i) {
+    for (int i = 0; i < plan::kSummarySums; ++i)
+      reduced.sum[i] += ranks[r].sum[i];
+    for (int i = 0; i < plan::kSummaryMaxima; ++i) {
       reduced.max[i] = std::max(reduced.max[i], ranks[r].max[i]);
     }
   }
