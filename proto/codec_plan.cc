@@ -98,8 +98,8 @@ void Write(const plan::LocalOp& from, v1::LocalOp* to) {
 
 void Read(const v1::LocalOp& from, plan::LocalOp* to, Decoder* d) {
   d->Enum("kind", from.kind(), &v1::LocalKind_IsValid, &to->kind);
-  ReadDType(from.from(), &to->from, d);
-  ReadDType(from.to(), &to->to, d);
+  d->Enum("from", from.from(), &v1::DType_IsValid, &to->from);
+  d->Enum("to", from.to(), &v1::DType_IsValid, &to->to);
   d->NotNegative("offset", from.offset(), &to->offset);
   d->NotNegative("count", from.count(), &to->count);
   d->Int("leaf", from.leaf(), 0, &to->leaf);

@@ -135,10 +135,13 @@ inline void Fill(Source& s, protocol::EvidenceKind& v) {
   FillEnum(s, protocol::EvidenceKind::kPeerSilent, v);
 }
 inline void Fill(Source& s, plan::LaneKind& v) {
-  FillEnum(s, plan::LaneKind::kState, v);
+  FillEnum(s, plan::LaneKind::kVerdict, v);
 }
 inline void Fill(Source& s, plan::TransferKind& v) {
-  FillEnum(s, plan::TransferKind::kBarrier, v);
+  FillEnum(s, plan::TransferKind::kAllReducePairs, v);
+}
+inline void Fill(Source& s, plan::LocalKind& v) {
+  FillEnum(s, plan::LocalKind::kReadSummary, v);
 }
 inline void Fill(Source& s, plan::Work& v) {
   FillEnum(s, plan::Work::kBackwardWeight, v);
@@ -465,24 +468,35 @@ inline void Fill(Source& s, plan::Slot& v) {
 }
 inline void Fill(Source& s, plan::Bucket& v) {
   auto& [communicator, dtype, op, slots, flags_offset, total, wire,
-         error_feedback, sharded, leaves] = v;
+         error_feedback, sharded, leaves, announced] = v;
   All(s, communicator, dtype, op, slots, flags_offset, total, wire,
-      error_feedback, sharded, leaves);
+      error_feedback, sharded, leaves, announced);
 }
 inline void Fill(Source& s, plan::TransferRef& v) {
   auto& [lane, index] = v;
   All(s, lane, index);
 }
+inline void FillDivisor(Source& s, int& v) {
+  Fill(s, v);
+  v = std::max(v, 1);
+}
+inline void Fill(Source& s, plan::LocalOp& v) {
+  auto& [kind, from, to, offset, count, leaf, divisor] = v;
+  FillIndex(s, leaf);
+  FillDivisor(s, divisor);
+  All(s, kind, from, to, offset, count);
+}
 inline void Fill(Source& s, plan::Transfer& v) {
   auto& [kind, communicator, dtype, shape, op, root, peer, tag, bucket, group,
-         after, after_task, buffer] = v;
+         after, after_task, buffer, divisor, before, then] = v;
   FillShape(s, shape);
   FillIndex(s, root);
   FillIndex(s, peer);
   FillIndex(s, bucket);
   FillIndex(s, after_task);
   FillIndex(s, buffer);
-  All(s, kind, communicator, dtype, op, tag, group, after);
+  FillDivisor(s, divisor);
+  All(s, kind, communicator, dtype, op, tag, group, after, before, then);
 }
 inline void Fill(Source& s, plan::Task& v) {
   auto& [work, stage, micro_batch, after] = v;
