@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "lockstep/job_spec.h"
 #include "plan/ir.h"
+#include "plan/words/transport_facts.h"
 
 namespace lockstep::plan {
 
@@ -32,6 +33,9 @@ struct PlanInput {
   Revision revision{1};
   // registrations[rank]: that rank's parameters, in registration order.
   std::vector<std::vector<Parameter>> registrations;
+  // transports[rank]: what that rank's transport can do. Empty: not known of
+  // any.
+  std::vector<TransportFacts> transports;
   // Indices of the plan's parameters, in the order in which gradients became
   // ready in an earlier revision: each once, or empty. Empty: the reverse of
   // the registration order, which is what a backward pass does. (Parameters and

@@ -82,10 +82,27 @@ void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
   d->Optional("launch", from.has_launch(), from.launch(), &to->launch);
 }
 
+void Write(const TransportFacts& from, v1::TransportFacts* to) {
+  to->set_place(ToUtf8(from.place));
+  to->set_pairs_in_one_place(from.pairs_in_one_place);
+  to->set_pairs_across_places(from.pairs_across_places);
+  to->set_pairs_in_mixed_places(from.pairs_in_mixed_places);
+}
+
+void Read(const v1::TransportFacts& from, TransportFacts* to, Decoder* d) {
+  d->Name("place", from.place(), &to->place);
+  to->pairs_in_one_place = from.pairs_in_one_place();
+  to->pairs_across_places = from.pairs_across_places();
+  to->pairs_in_mixed_places = from.pairs_in_mixed_places();
+}
+
 void Write(const protocol::RegisterChunk& from, v1::RegisterChunk* to) {
   to->set_index(from.index);
   to->set_last(from.last);
   for (const Parameter& p : from.parameters) Write(p, to->add_parameters());
+  if (from.transport != TransportFacts{}) {
+    Write(from.transport, to->mutable_transport());
+  }
 }
 
 void Read(const v1::RegisterChunk& from, protocol::RegisterChunk* to,
@@ -94,6 +111,9 @@ void Read(const v1::RegisterChunk& from, protocol::RegisterChunk* to,
   to->last = from.last();
   d->Each("parameters", from.parameters(), kParametersInChunkMax,
           &to->parameters);
+  if (from.has_transport()) {
+    d->Message("transport", true, from.transport(), &to->transport);
+  }
 }
 
 void Write(const protocol::PlanAck& from, v1::PlanAck* to) {

@@ -32,6 +32,7 @@ absl::StatusOr<plan::Plan> Session::Internals::AgreeOnPlan(
     const std::vector<Parameter>& parameters) {
   auto chunks = protocol::CutIntoChunks(parameters);
   if (!chunks.ok()) return FailHere(step(), "AgreeOnPlan", chunks.status());
+  chunks->back().transport = transport_->facts();
   driver_->Post(session::RegisterAll{*std::move(chunks)});
 
   const absl::Status planned = AwaitUnlessOver(

@@ -36,6 +36,13 @@ class LinkTransport final : public Transport {
 
   std::string_view name() const override { return links_->name(); }
 
+  // The same over links wherever they lead: the place says nothing.
+  TransportFacts facts() const override {
+    return {.pairs_in_one_place = true,
+            .pairs_across_places = true,
+            .pairs_in_mixed_places = true};
+  }
+
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {
     if (absl::Status checked = CheckGroup(group); !checked.ok()) return checked;

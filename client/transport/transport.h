@@ -26,6 +26,7 @@
 #include "lockstep/arena.h"
 #include "lockstep/communicator.h"
 #include "lockstep/device_stream.h"
+#include "plan/words/transport_facts.h"
 
 namespace lockstep::transport {
 
@@ -88,6 +89,12 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
+
+  // What its groups will be able to do, and where this process runs: told to
+  // the coordinator before the plan is compiled (plan/pairs.h). Does not
+  // change.
+  virtual TransportFacts facts() const = 0;
+
   virtual absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) = 0;
 

@@ -56,6 +56,7 @@
 #include "plan/words/ids.h"
 #include "plan/words/parameter.h"
 #include "plan/words/shared_list.h"
+#include "plan/words/transport_facts.h"
 
 namespace lockstep::protocol {
 
@@ -194,6 +195,8 @@ struct RegisterChunk {
   uint32_t index = 0;  // 0, 1, 2, ...
   bool last = false;
   std::vector<Parameter> parameters;
+  // With the last chunk: the plan depends on it as it does on the parameters.
+  TransportFacts transport;
   bool operator==(const RegisterChunk&) const = default;
 };
 

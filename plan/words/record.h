@@ -41,7 +41,9 @@ struct EpochBegan {
   bool operator==(const EpochBegan&) const = default;
 };
 
-// The plan's digest; its input is the registrations, its bytes are recomputed.
+// The plan's digest; its input is the registrations, which after a restart all
+// ranks tell again with the facts of their transports. Its bytes are
+// recomputed.
 struct PlanAdopted {
   EpochId epoch;
   Revision revision;

@@ -65,11 +65,13 @@ void Job::On(int rank, const protocol::RegisterChunk& message, Turn& turn) {
 
 void Job::CompilePlan(Turn& turn) {
   // After a restart: what was adopted, and is compiled again.
+  Registrations registered = epoch_->registry.Take();
   plan::PlanInput input{.mesh = spec().mesh,
                         .sync = spec().sync,
                         .policy = spec().buckets,
                         .revision = std::max(durable_.revision, Revision{1}),
-                        .registrations = epoch_->registry.Take(),
+                        .registrations = std::move(registered.parameters),
+                        .transports = std::move(registered.transports),
                         .observed_order = durable_.observed_order,
                         .pipeline = spec().pipeline,
                         .leaves = spec().reproducible.leaves};

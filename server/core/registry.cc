@@ -29,8 +29,11 @@ absl::Status Registry::Add(int rank, const protocol::RegisterChunk& chunk) {
   of.parameters.insert(of.parameters.end(), chunk.parameters.begin(),
                        chunk.parameters.end());
   ++of.next;
-  of.complete = chunk.last;
-  if (of.complete) ++completed_;
+  if (chunk.last) {
+    of.transport = chunk.transport;
+    of.complete = true;
+    ++completed_;
+  }
   return absl::OkStatus();
 }
 
@@ -43,12 +46,13 @@ void Registry::Repeat(int rank) {
   }
 }
 
-std::vector<std::vector<Parameter>> Registry::Take() {
-  std::vector<std::vector<Parameter>> registrations;
-  registrations.reserve(ranks_.size());
+Registrations Registry::Take() {
+  Registrations registrations;
+  registrations.parameters.reserve(ranks_.size());
+  registrations.transports.reserve(ranks_.size());
   for (Rank& rank : ranks_) {
-    registrations.push_back(std::move(rank.parameters));
-    rank.parameters = {};
+    registrations.parameters.push_back(std::exchange(rank.parameters, {}));
+    registrations.transports.push_back(std::exchange(rank.transport, {}));
   }
   return registrations;
 }

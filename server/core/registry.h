@@ -1,4 +1,5 @@
-// What each rank registers, collected from chunks.
+// What each rank registers, collected from chunks: its parameters, and with the
+// last chunk what its transport can do.
 //
 //   rank 0   | 0 | 1 | 2 last |      complete
 //   rank 1   | 0 | 1 |               waits for 2
@@ -17,8 +18,14 @@
 #include "absl/status/status.h"
 #include "plan/words/parameter.h"
 #include "plan/words/protocol.h"
+#include "plan/words/transport_facts.h"
 
 namespace lockstep::core {
+
+struct Registrations {
+  std::vector<std::vector<Parameter>> parameters;  // by rank
+  std::vector<TransportFacts> transports;          // by rank
+};
 
 class Registry {
  public:
@@ -40,12 +47,13 @@ class Registry {
   // The rank has said something.
   bool begun(int rank) const { return ranks_[rank].next > 0; }
 
-  // Everything, by rank; the registry is empty after. Must be complete.
-  std::vector<std::vector<Parameter>> Take();
+  // Everything; the registry is empty after. Must be complete.
+  Registrations Take();
 
  private:
   struct Rank {
     std::vector<Parameter> parameters;
+    TransportFacts transport;
     uint32_t next = 0;
     bool complete = false;
     bool repeats = false;  // says again what is complete

@@ -266,6 +266,7 @@ class ArenaTransport final : public Transport {
       : inner_(std::move(inner)), arena_(inner_->MakeArena()) {}
 
   std::string_view name() const override { return inner_->name(); }
+  TransportFacts facts() const override { return inner_->facts(); }
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {
     auto inner = inner_->Prepare(group);

@@ -133,6 +133,7 @@ class FaultyTransport final : public Transport {
       : inner_(std::move(inner)), faults_(faults) {}
 
   std::string_view name() const override { return inner_->name(); }
+  TransportFacts facts() const override { return inner_->facts(); }
   std::unique_ptr<Arena> MakeArena() override { return inner_->MakeArena(); }
   absl::StatusOr<std::unique_ptr<transport::Compute>> MakeCompute() override {
     return inner_->MakeCompute();

@@ -281,9 +281,13 @@ inline void Fill(Source& s, protocol::Hello& v) {
   All(s, worker, generation, life, spec, token, process, resume, launch);
   FillSecret(s, secret);
 }
+inline void Fill(Source& s, TransportFacts& v) {
+  auto& [place, in_one, across, in_mixed] = v;
+  All(s, place, in_one, across, in_mixed);
+}
 inline void Fill(Source& s, protocol::RegisterChunk& v) {
-  auto& [index, last, parameters] = v;
-  All(s, index, last, parameters);
+  auto& [index, last, parameters, transport] = v;
+  All(s, index, last, parameters, transport);
 }
 inline void Fill(Source& s, protocol::PlanAck& v) {
   auto& [revision, digest] = v;

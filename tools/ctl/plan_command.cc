@@ -12,6 +12,7 @@
 #include "base/user_file.h"
 #include "plan/compile.h"
 #include "plan/digest.h"
+#include "plan/pairs.h"
 #include "plan/plan_json.h"
 #include "plan/spec_text.h"
 #include "plan/timeline/explain.h"
@@ -81,6 +82,7 @@ absl::StatusOr<plan::Plan> CompileSpec(const std::string& spec_file) {
                      .sync = spec->spec.sync,
                      .policy = spec->spec.buckets,
                      .registrations = *std::move(registrations),
+                     .transports = plan::AssumedTransports(spec->spec),
                      .pipeline = spec->spec.pipeline,
                      .leaves = spec->spec.reproducible.leaves});
   if (plan.ok()) return plan;

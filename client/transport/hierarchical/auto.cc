@@ -21,8 +21,8 @@
 namespace lockstep::transport {
 namespace {
 
-// Who is at the same place may share memory.
-Whereabouts PlaceOf(const AutoOptions& options) {
+// Processes with equal ones may share memory.
+Whereabouts WhereaboutsWith(const AutoOptions& options) {
   Whereabouts where = WhereaboutsOfThisProcess();
   absl::StrAppend(&where.network, "/user:", geteuid());
   if (!options.pretended_host.empty()) {
@@ -67,7 +67,7 @@ class AutoGroup final : public GroupHalf {
   std::vector<std::string> Places() const {
     std::vector<std::string> places;
     for (const ShmHandle& handle : shm_) {
-      places.push_back(absl::StrCat(handle.where.boot, handle.where.network));
+      places.push_back(PlaceOf(handle.where));
     }
     return places;
   }
@@ -164,10 +164,18 @@ class AutoTransport final : public Transport {
  public:
   AutoTransport(std::unique_ptr<LinkSource> links, const AutoOptions& options)
       : links_(std::move(links)),
-        place_(PlaceOf(options)),
+        where_(WhereaboutsWith(options)),
         host_(options.silence) {}
 
   std::string_view name() const override { return "auto"; }
+
+  // In one place it is shared memory, or the links instead; across places the
+  // links. In mixed places it may be the hierarchical executor.
+  TransportFacts facts() const override {
+    return {.place = PlaceOf(where_),
+            .pairs_in_one_place = true,
+            .pairs_across_places = true};
+  }
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {
@@ -176,7 +184,7 @@ class AutoTransport final : public Transport {
     if (!checked.ok()) return checked;
     absl::StatusOr<std::unique_ptr<PendingLink>> link = links_->Prepare(group);
     if (!link.ok()) return std::move(link).status();
-    absl::StatusOr<std::unique_ptr<Meeting>> meeting = Meeting::Listen(place_);
+    absl::StatusOr<std::unique_ptr<Meeting>> meeting = Meeting::Listen(where_);
     if (!meeting.ok()) return std::move(meeting).status();
     return std::make_unique<AutoGroup>(group, host_, *std::move(link),
                                        *std::move(meeting));
@@ -186,7 +194,7 @@ class AutoTransport final : public Transport {
 
  private:
   const std::unique_ptr<LinkSource> links_;
-  const Whereabouts place_;
+  const Whereabouts where_;
   const ShmHost host_;
 };
 

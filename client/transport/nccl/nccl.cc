@@ -168,6 +168,7 @@ class NcclTransport final : public Transport {
       : version_(version), launcher_(std::make_shared<Launcher>(tables)) {}
 
   std::string_view name() const override { return "nccl"; }
+  TransportFacts facts() const override { return {}; }  // no sums in pairs
   const std::shared_ptr<Launcher>& launcher() const { return launcher_; }
 
   std::unique_ptr<Arena> MakeArena() override {

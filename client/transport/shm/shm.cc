@@ -10,6 +10,7 @@
 #include "client/transport/host_communicator.h"
 #include "client/transport/shm/meeting.h"
 #include "client/transport/shm/shm_executor.h"
+#include "client/transport/shm/shm_handle.h"
 #include "client/transport/shm/shm_host.h"
 
 namespace lockstep::transport {
@@ -52,6 +53,12 @@ class ShmTransport final : public Transport {
   explicit ShmTransport(const ShmOptions& options) : host_(options.silence) {}
 
   std::string_view name() const override { return "shm"; }
+
+  // Ranks of several places it does not connect.
+  TransportFacts facts() const override {
+    return {.place = PlaceOf(WhereaboutsOfThisProcess()),
+            .pairs_in_one_place = true};
+  }
 
   absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) override {

@@ -32,6 +32,10 @@ Whereabouts WhereaboutsOfThisProcess() {
   return where;
 }
 
+std::string PlaceOf(const Whereabouts& where) {
+  return absl::StrCat(where.boot, " ", where.network);
+}
+
 std::string Format(const ShmHandle& handle) {
   return absl::StrCat(kHandleVersion, " ", handle.rank, " ", handle.size, " ",
                       handle.where.boot, " ", handle.where.network, " ",

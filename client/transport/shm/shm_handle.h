@@ -25,6 +25,8 @@ struct Whereabouts {
   bool operator==(const Whereabouts&) const = default;
 };
 Whereabouts WhereaboutsOfThisProcess();
+// Equal for equal whereabouts (TransportFacts::place).
+std::string PlaceOf(const Whereabouts& where);
 
 struct ShmHandle {
   int rank = 0;

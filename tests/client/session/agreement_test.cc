@@ -37,6 +37,24 @@ TEST_F(AgreementTest, RegistersFetchesAndAcceptsThePlan) {
             plan::DigestOf(plan));
 }
 
+TEST_F(AgreementTest, TellsWhatItsTransportCanDoWithTheLastChunk) {
+  const std::string long_name(1000, 'n');
+  std::vector<Parameter> several_chunks;
+  for (int i = 0; i < 400; ++i) {
+    several_chunks.push_back({.name = long_name + std::to_string(i)});
+  }
+  auto agreeing = AgreeAsync(several_chunks);
+  const auto first = server_.Next<protocol::RegisterChunk>().second;
+  ASSERT_FALSE(first.last);
+  EXPECT_EQ(first.transport, TransportFacts{});
+  const auto second = server_.Next<protocol::RegisterChunk>().second;
+  ASSERT_TRUE(second.last);
+  EXPECT_EQ(second.transport, NoTransport().facts());
+  EXPECT_NE(second.transport, TransportFacts{});
+  EndEpoch("enough");
+  agreeing.get().IgnoreError();
+}
+
 TEST_F(AgreementTest, RegistersAHundredThousandParametersInSmallMessages) {
   std::vector<Parameter> many;
   for (int i = 0; i < 100'000; ++i) {

@@ -27,6 +27,7 @@ class DyingTransport : public transport::Transport {
       : inner_(std::move(inner)), die_(std::move(die)) {}
 
   std::string_view name() const override { return inner_->name(); }
+  TransportFacts facts() const override { return inner_->facts(); }
 
   absl::StatusOr<std::unique_ptr<transport::PendingGroup>> Prepare(
       const transport::GroupSpec& group) override {

@@ -24,6 +24,9 @@ namespace lockstep::session {
 class NoTransport : public transport::Transport {
  public:
   std::string_view name() const override { return "none"; }
+  TransportFacts facts() const override {
+    return {.place = "rack 7", .pairs_in_mixed_places = true};
+  }
   absl::StatusOr<std::unique_ptr<transport::PendingGroup>> Prepare(
       const transport::GroupSpec&) override {
     return absl::UnimplementedError("there is no transport here");

@@ -19,6 +19,7 @@ class NotesTraffic final : public transport::Transport {
   explicit NotesTraffic(std::map<std::string, Traffic>* traffic)
       : traffic_(*traffic) {}
   std::string_view name() const override { return "notes"; }
+  TransportFacts facts() const override { return {}; }
   absl::StatusOr<std::unique_ptr<transport::PendingGroup>> Prepare(
       const transport::GroupSpec& group) override {
     const std::string plans_name = group.name.substr(group.name.rfind('/') + 1);

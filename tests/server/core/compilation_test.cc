@@ -104,6 +104,53 @@ TEST(CompilationTest, ACoordinatorThatDiesMeanwhileCompilesAgain) {
                                                 HasSubstr("12 <- plan ready")));
 }
 
+// In any order of registration, and again after a restart: the plan that is
+// compiled again has the same input.
+TEST(CompilationTest, TheInputHasTheFactsOfEachRanksTransport) {
+  const auto chunk = [](const std::string& place) {
+    return protocol::RegisterChunk{
+        .last = true,
+        .parameters = {ParameterNamed("weight")},
+        .transport = {.place = place, .pairs_in_one_place = true}};
+  };
+  const auto transports = [](const Scene& scene) {
+    return std::get<plan::PlanInput>(scene.held_input()).transports;
+  };
+  const std::vector<TransportFacts> told = {
+      {.place = "a", .pairs_in_one_place = true},
+      {.place = "b", .pairs_in_one_place = true}};
+  Scene scene;
+  scene.HoldCompilations();
+  scene.JoinAll();
+  scene.Says(2, chunk("b"));
+  scene.Says(1, chunk("a"));
+  ASSERT_EQ(scene.compilations(), 1u);
+  EXPECT_EQ(transports(scene), told);
+  scene.FinishCompilations();
+
+  scene.Restart();
+  for (const int i : {1, 2}) scene.Resume(10 + i, i);
+  scene.Says(11, chunk("a"));
+  scene.Says(12, chunk("b"));
+  ASSERT_EQ(scene.compilations(), 1u);
+  EXPECT_EQ(transports(scene), told);
+}
+
+TEST(CompilationTest, NothingIsKnownOfATransportThatARankDidNotTell) {
+  Scene scene;
+  scene.HoldCompilations();
+  scene.JoinAll();
+  // Facts come with the last chunk only.
+  scene.Says(1, protocol::RegisterChunk{
+                    .index = 0, .transport = {.pairs_in_one_place = true}});
+  scene.Says(1, protocol::RegisterChunk{.index = 1, .last = true});
+  scene.Says(2, protocol::RegisterChunk{
+                    .last = true, .transport = {.pairs_in_one_place = true}});
+  ASSERT_EQ(scene.compilations(), 1u);
+  EXPECT_EQ(std::get<plan::PlanInput>(scene.held_input()).transports,
+            (std::vector<TransportFacts>{{}, {.pairs_in_one_place = true}}));
+}
+
 TEST(CompilationTest, StepsRunWhileARevisionIsCompiled) {
   JobSpec spec = SpecOf(2);
   spec.buckets = {.first_bytes_max = 1, .bytes_max = 1};

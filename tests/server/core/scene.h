@@ -70,6 +70,8 @@ class Scene {
 
   // Plans are compiled at once, unless they are held until FinishCompilations.
   void HoldCompilations() { hold_compilations_ = true; }
+  // The newest that is held.
+  const CompileInput& held_input() const { return *compilations_.back().input; }
   // What is asked for then comes behind the effects of the last event.
   std::string FinishCompilations() {
     Effects all = std::move(effects_);

@@ -12,7 +12,9 @@
 #include "client/transport/blame.h"
 #include "client/transport/hierarchical/agreement.h"
 #include "client/transport/shm/seat.h"
+#include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
+#include "plan/pairs.h"
 #include "tests/client/transport/hierarchical/pretended_hosts.h"
 #include "tests/support/inproc/inproc.h"
 #include "tests/support/inproc/room.h"
@@ -61,6 +63,41 @@ TEST(AutoTest, ChoosesByWhereTheRanksRun) {
       EXPECT_EQ(member.comm->transport(), transport) << hosts;
       EXPECT_FALSE(member.pending->choice().empty());
     }
+  }
+}
+
+// What the coordinator is told of the transport, before a group is connected,
+// is what the group can do then.
+TEST(AutoTest, TellsWhichGroupsWillSumInPairs) {
+  for (const std::string hosts : {"a", "aa", "ab", "aaa", "abc", "aaaa", "abcd",
+                                  "aaab", "aabb", "abab"}) {
+    PretendedHostsInProcess world(hosts);
+    const int size = static_cast<int>(hosts.size());
+    std::vector<TransportFacts> told;
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size; ++rank) {
+      told.push_back(world.at(rank).facts());
+      ranks.push_back(rank);
+    }
+    for (const Member& member : ConnectAll(world, size)) {
+      ASSERT_TRUE(member.status.ok()) << member.status;
+      EXPECT_EQ(member.comm->SumsInPairs(), plan::SumsInPairs(told, ranks))
+          << hosts;
+    }
+  }
+}
+
+// `lockstepctl plan compile` has no transports to ask.
+TEST(AutoTest, ASpecAloneIsTakenForWhatItsTransportTells) {
+  InprocHub hub;
+  for (auto& [name, told] :
+       {std::pair("auto", MakeAutoTransport(MakeInprocLinks(&hub))->facts()),
+        std::pair("gloo", MakeInprocTransport(&hub)->facts()),
+        std::pair("shm", MakeShmTransport()->facts())}) {
+    TransportFacts assumed = plan::AssumedTransports(
+        {.mesh = {{{"data", 1}}}, .transport = name})[0];
+    assumed.place = told.place;
+    EXPECT_EQ(assumed, told) << name;
   }
 }
 
