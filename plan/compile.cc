@@ -49,7 +49,37 @@ absl::StatusOr<std::vector<int>> ReadyOrder(
 struct Sums {
   bool sharded = false;
   int leaves = 0;
+  bool announced = false;
+  std::vector<bool> in_pairs;  // of each communicator: leaves in one operation
 };
+
+// Does the transport of the communicator's ranks add the sums of leaves in
+// pairs by itself? Not before PlanInput says what transports can do: until then
+// ranks exchange slices of their sums everywhere.
+bool SumsInPairs(const Communicator&) { return false; }
+
+std::vector<bool> EachSumsInPairs(
+    const std::vector<Communicator>& communicators) {
+  std::vector<bool> in_pairs;
+  for (const Communicator& communicator : communicators) {
+    in_pairs.push_back(SumsInPairs(communicator));
+  }
+  return in_pairs;
+}
+
+// As in an earlier revision.
+std::vector<bool> EachSumsInPairs(const Plan& plan) {
+  std::vector<bool> in_pairs(plan.communicators.size(), false);
+  for (const RankPlan& rank : plan.ranks) {
+    for (const Lane& lane : rank.lanes) {
+      for (const Transfer& transfer : lane.transfers) {
+        if (transfer.kind != TransferKind::kAllReducePairs) continue;
+        in_pairs[transfer.communicator] = true;
+      }
+    }
+  }
+  return in_pairs;
+}
 
 // Each rank has as many leaves of a tree, and its sum is a part of it.
 absl::Status CheckLeaves(const Plan& plan) {
@@ -79,6 +109,7 @@ absl::Status Cut(const std::vector<int>& communicator_of,
     const Communicator& members = plan->communicators[bucket.communicator];
     bucket.sharded = sums.sharded;
     bucket.leaves = sums.leaves;
+    bucket.announced = sums.announced;
     if (HasSlices(bucket)) {
       // By leaves: then where its elements lie does not depend on the ranks.
       PadToSlices(&bucket, sums.leaves > 0
@@ -87,7 +118,7 @@ absl::Status Cut(const std::vector<int>& communicator_of,
     }
   }
   if (absl::Status divides = CheckLeaves(*plan); !divides.ok()) return divides;
-  return LayLanes(plan);
+  return LayLanes(plan, sums.in_pairs);
 }
 
 std::set<int> ParametersOf(const Bucket& bucket) {
@@ -136,7 +167,9 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   absl::Status cut = Cut(merged->communicator_of, *order,
                          alone ? AloneBy(input.policy) : input.policy,
                          {.sharded = input.sync == SyncMode::kReduceScatter,
-                          .leaves = input.leaves},
+                          .leaves = input.leaves,
+                          .announced = input.sync == SyncMode::kNegotiated,
+                          .in_pairs = EachSumsInPairs(plan.communicators)},
                          &plan);
   if (!cut.ok()) return cut;
   return plan;
@@ -169,9 +202,12 @@ absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
             .communicators = plan.communicators,
             .parameters = plan.parameters,
             .pipeline = plan.pipeline};
-  Sums sums;
+  Sums sums{.in_pairs = EachSumsInPairs(plan)};
   if (!plan.buckets.empty()) {
-    sums = {plan.buckets[0].sharded, plan.buckets[0].leaves};
+    const Bucket& any = plan.buckets[0];
+    sums.sharded = any.sharded;
+    sums.leaves = any.leaves;
+    sums.announced = any.announced;
   }
   absl::Status cut = Cut(communicator_of, *order, policy, sums, &next);
   if (!cut.ok()) return cut;

@@ -13,38 +13,8 @@ namespace lockstep::plan {
 namespace {
 
 // Raised when the walk below changes: digests of old and new never mix.
-constexpr absl::string_view kFormat = "lockstep plan 1";
+constexpr absl::string_view kFormat = "lockstep plan 2";
 constexpr absl::string_view kMembersFormat = "lockstep members 1";
-
-bool Computes(const RankPlan& rank) {
-  if (!rank.tasks.empty()) return true;
-  for (const Lane& lane : rank.lanes) {
-    for (const Transfer& transfer : lane.transfers) {
-      if (transfer.after_task != -1 || transfer.buffer != -1) return true;
-    }
-  }
-  return false;
-}
-
-// Does the plan have anything of what came with pipelines?
-bool Computes(const Plan& plan) {
-  if (plan.pipeline != PipelineSpec{}) return true;
-  for (const RankPlan& rank : plan.ranks) {
-    if (Computes(rank)) return true;
-  }
-  return false;
-}
-
-// Does a bucket have anything of what came with wire dtypes and slices?
-bool Shapes(const Plan& plan) {
-  for (const Bucket& bucket : plan.buckets) {
-    if (bucket.wire || bucket.error_feedback || bucket.sharded ||
-        bucket.leaves != 0) {
-      return true;
-    }
-  }
-  return false;
-}
 
 // Takes the fields in one fixed order. Numbers are eight bytes, little endian;
 // strings and lists begin with their length, so that no two plans read alike.
@@ -80,10 +50,22 @@ class Walk {
   void Add(const Communicator& c) { AddAll(c.name, c.ranks); }
   void Add(const Slot& s) { AddAll(s.parameter, s.offset, s.count); }
   void Add(const Parameter& p) {
-    AddAll(p.name, p.shape, p.dtype, p.op, p.axes, p.replicated_over);
+    AddAll(p.name, p.shape, p.dtype, p.op, p.axes, p.replicated_over, p.stage);
   }
   void Add(const Bucket& b) {
-    AddAll(b.communicator, b.dtype, b.op, b.slots, b.flags_offset, b.total);
+    AddAll(b.communicator, b.dtype, b.op, b.slots, b.flags_offset, b.total,
+           b.wire.value_or(DType{}), b.error_feedback, b.sharded, b.leaves,
+           b.announced);
+  }
+  void Add(const PipelineSpec& p) {
+    AddAll(p.schedule, absl::string_view(p.axis), p.micro_batches,
+           p.virtual_stages, p.activations, p.tags, p.tag_base, p.shared);
+  }
+  void Add(const Activation& a) { Add(a.parts); }
+  void Add(const TensorType& type) { AddAll(type.dtype, type.shape); }
+  void Add(const Task& t) { AddAll(t.work, t.stage, t.micro_batch, t.after); }
+  void Add(const LocalOp& op) {
+    AddAll(op.kind, op.from, op.to, op.offset, op.count, op.leaf, op.divisor);
   }
   void Add(const protocol::Member& m) {
     AddAll(m.worker.value, m.generation.value, m.process.host, m.process.pid,
@@ -92,15 +74,14 @@ class Walk {
   void Add(const TransferRef& ref) { AddAll(ref.lane, ref.index); }
   void Add(const Transfer& t) {
     AddAll(t.kind, t.communicator, t.dtype, t.shape, t.op, t.root, t.peer,
-           t.tag, t.bucket, t.group, t.after);
+           t.tag, t.bucket, t.group, t.after, t.after_task, t.buffer, t.divisor,
+           t.before, t.then);
   }
   void Add(const Lane& lane) { AddAll(lane.kind, lane.name, lane.transfers); }
-  void Add(const RankPlan& r) { AddAll(r.lanes, r.launch_order); }
+  void Add(const RankPlan& r) { AddAll(r.lanes, r.launch_order, r.tasks); }
   void Add(const Plan& p) {
     AddAll(p.revision.value, p.mesh, p.communicators, p.parameters, p.buckets,
-           p.ranks);
-    if (Computes(p)) AddComputing(p);
-    if (Shapes(p)) AddShapes(p);
+           p.pipeline, p.ranks);
   }
 
   std::string Finish() {
@@ -116,32 +97,6 @@ class Walk {
   void AddAll(const Fields&... fields) {
     (Add(fields), ...);
   }
-
-  // Behind all else, so that plans without a pipeline keep their digests.
-  void AddComputing(const Plan& p) {
-    Add(absl::string_view("computing"));
-    const PipelineSpec& spec = p.pipeline;
-    AddAll(spec.schedule, absl::string_view(spec.axis), spec.micro_batches,
-           spec.virtual_stages, spec.activations, spec.tags, spec.tag_base,
-           spec.shared);
-    for (const Parameter& parameter : p.parameters) Add(parameter.stage);
-    for (const RankPlan& rank : p.ranks) {
-      Add(rank.tasks);
-      for (const Lane& lane : rank.lanes) {
-        for (const Transfer& t : lane.transfers) AddAll(t.after_task, t.buffer);
-      }
-    }
-  }
-  // Likewise.
-  void AddShapes(const Plan& p) {
-    Add(absl::string_view("shapes"));
-    for (const Bucket& b : p.buckets) {
-      AddAll(b.wire.value_or(DType{}), b.error_feedback, b.sharded, b.leaves);
-    }
-  }
-  void Add(const Activation& a) { Add(a.parts); }
-  void Add(const TensorType& type) { AddAll(type.dtype, type.shape); }
-  void Add(const Task& t) { AddAll(t.work, t.stage, t.micro_batch, t.after); }
 
   XXH3_state_t state_;
 };

@@ -6,16 +6,16 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "client/executor/launched_transfers.h"
-#include "client/gradient/owned.h"
+#include "plan/norm_ranges.h"
 #include "plan/pipeline/stages.h"
 
 namespace lockstep::gradient {
 namespace {
 
 std::vector<kernels::ElementRange> Ranges(
-    const std::vector<OwnedRange>& owned) {
+    const std::vector<plan::Slice>& owned) {
   std::vector<kernels::ElementRange> ranges;
-  for (const OwnedRange& range : owned) {
+  for (const plan::Slice& range : owned) {
     ranges.push_back({.offset = static_cast<size_t>(range.offset),
                       .count = static_cast<size_t>(range.count)});
   }
@@ -74,8 +74,11 @@ absl::Status Layout::LayOutLaunches(int rank, transport::Compute* compute) {
   const plan::RankPlan& mine = plan_.ranks[rank];
   for (const plan::TransferRef& ref : mine.launch_order) {
     const plan::Lane& lane = mine.lanes[ref.lane];
-    // The pipeline's own executor runs its lanes.
-    if (lane.kind == plan::LaneKind::kPipeline) continue;
+    // The pipeline's own executor runs its lanes, Reduction the verdict's.
+    if (lane.kind == plan::LaneKind::kPipeline ||
+        lane.kind == plan::LaneKind::kVerdict) {
+      continue;
+    }
     const plan::Transfer& transfer = lane.transfers[ref.index];
     if (transfer.bucket >= 0 && LayOut(ref.lane, transfer, rank)) continue;
     return absl::InvalidArgumentError(
@@ -140,12 +143,14 @@ bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
   } else {
     item.transfers.push_back(Planned(item, transfer));
   }
-  item.owns_slice = CountsWholeSlice(plan_, b, rank);
+  const int position = PositionIn(b, rank);
+  item.owns_slice = CountsWholeSlice(plan_, bucket, position);
   if (bucket.leaves == 0) {
-    item.owned = Ranges(OwnedRanges(plan_, b, rank));
+    item.owned = Ranges(NormRanges(plan_, bucket, position));
     return true;
   }
-  for (const OwnedLeaf& owned : OwnedLeaves(plan_, b, rank)) {
+  for (const plan::LeafNormRanges& owned :
+       NormRangesOfLeaves(plan_, bucket, position)) {
     OwnedPart& part = item.of_leaves.emplace_back();
     part.leaf = owned.leaf;
     part.ranges = Ranges(owned.ranges);
@@ -153,13 +158,18 @@ bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
   return true;
 }
 
-plan::Slice Layout::SliceOn(int b, int rank) const {
-  const plan::Bucket& bucket = plan_.buckets[b];
+int Layout::PositionIn(int b, int rank) const {
   const std::vector<int>& members =
-      plan_.communicators[bucket.communicator].ranks;
-  const auto at = std::find(members.begin(), members.end(), rank);
-  return plan::SliceOf(bucket, static_cast<int>(members.size()),
-                       static_cast<int>(at - members.begin()));
+      plan_.communicators[bucket(b).communicator].ranks;
+  return static_cast<int>(std::find(members.begin(), members.end(), rank) -
+                          members.begin());
+}
+
+plan::Slice Layout::SliceOn(int b, int rank) const {
+  const size_t members =
+      plan_.communicators[bucket(b).communicator].ranks.size();
+  return plan::SliceOf(bucket(b), static_cast<int>(members),
+                       PositionIn(b, rank));
 }
 
 executor::PlannedTransfer Layout::Planned(

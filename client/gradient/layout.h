@@ -123,6 +123,7 @@ class Layout {
   absl::Status LayOutLaunches(int rank, transport::Compute* compute);
   // False for a transfer that is no part of a reduction.
   bool LayOut(int lane, const plan::Transfer& transfer, int rank);
+  int PositionIn(int bucket, int rank) const;
   plan::Slice SliceOn(int bucket, int rank) const;
   // Where an item's transfer reads and writes: in place, but for the exchange.
   executor::PlannedTransfer Planned(const Item& item,

@@ -1,5 +1,6 @@
 // The global norm of a job with leaves: one sum of squares for each leaf's part
-// of the buckets (owned.h), added up by every rank in the order of leaves.
+// of the buckets (plan/norm_ranges.h), added up by every rank in the order of
+// leaves.
 //
 //   rank 0   [n0 n1 n2 n3| 0  0  0  0]  ─┐  all-reduced: adding zeros changes
 //   rank 1   [ 0  0  0  0|n4 n5 n6 n7]  ─┘  no bit

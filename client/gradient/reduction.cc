@@ -136,55 +136,51 @@ void Reduction::LaunchShared(Layout& layout, int item, const Share& share,
   Communicator& communicator = *communicators_[it.communicator];
   std::byte* data = layout.store().BucketData(it.bucket);
   std::byte* wire = layout.store().OnWire(it.bucket).data;
-  const bool some_only = share.announcers < communicator.size();
-  const bool rescales = bucket.op == ReduceOp::kMean && some_only;
-  const bool wide = rescales && layout.store().IsWide(it.bucket);
-  const bool by_sum = wide || (rescales && (WireOf(bucket) == DType::kF32 ||
-                                            WireOf(bucket) == DType::kF64));
+  const plan::Transfer& planned = *it.transfers[0].transfer;
+  const bool wide = planned.dtype != WireOf(bucket);
   if (wide) wire = layout.store().Wide(it.bucket);
-  const DType dtype = wide ? DType::kF32 : WireOf(bucket);
-  const double factor = (by_sum ? 1.0 : communicator.size()) / share.announcers;
+  const bool rescales = bucket.op == ReduceOp::kMean;
+  const double divisor =
+      planned.op == ReduceOp::kMean ? communicator.size() : 1;
+  const double factor = divisor / share.announcers;
   // The flag apart: it says whether others gave a gradient.
   const auto zero = [data, &bucket](Site& site) {
     site.Zero(data, bucket.flags_offset * SizeOf(bucket.dtype));
   };
-  queue_->Launch(
-      {.after = std::move(after),
-       .before =
-           [&layout, &it, share, zero, wide](Site& site) {
-             if (!share.gives) zero(site);
-             if (wide) {
-               layout.store().LoadWide(site, it.bucket);
-             } else {
-               layout.store().Load(site, it.bucket);
-             }
-             return site.status();
-           },
-       .communicate =
-           [&communicator, &it, wire, dtype, by_sum](Stream& stream) {
-             plan::Transfer reduction = *it.transfers[0].transfer;
-             reduction.dtype = dtype;
-             if (by_sum) reduction.op = ReduceOp::kSum;
-             return executor::Enqueue({&reduction, {wire, wire}}, communicator,
-                                      stream);
-           },
-       .then =
-           [=, this, &layout, &it, &bucket](Site& site,
-                                            const absl::Status& launched) {
-             if (!launched.ok()) return on_failure_(-1, launched);
-             if (!HasCome(it)) return;
-             if (wide) {
-               layout.store().UnloadWide(site, it.bucket, factor);
-             } else {
-               layout.store().Unload(site, it.bucket, it.slice);
-             }
-             if (rescales && !wide) {
-               site.Scale(data, bucket.dtype, factor, bucket.slots[0].count);
-             }
-             Count(site, layout, it);
-             if (!share.gives) zero(site);
-             FailUnless(-1, site.status());
-           }});
+  queue_->Launch({.after = std::move(after),
+                  .before =
+                      [&layout, &it, share, zero, wide](Site& site) {
+                        if (!share.gives) zero(site);
+                        if (wide) {
+                          layout.store().LoadWide(site, it.bucket);
+                        } else {
+                          layout.store().Load(site, it.bucket);
+                        }
+                        return site.status();
+                      },
+                  .communicate =
+                      [&communicator, &planned, wire](Stream& stream) {
+                        return executor::Enqueue({&planned, {wire, wire}},
+                                                 communicator, stream);
+                      },
+                  .then =
+                      [=, this, &layout, &it, &bucket](
+                          Site& site, const absl::Status& launched) {
+                        if (!launched.ok()) return on_failure_(-1, launched);
+                        if (!HasCome(it)) return;
+                        if (wide) {
+                          layout.store().UnloadWide(site, it.bucket, factor);
+                        } else {
+                          layout.store().Unload(site, it.bucket, it.slice);
+                        }
+                        if (rescales && !wide) {
+                          site.Scale(data, bucket.dtype, factor,
+                                     bucket.slots[0].count);
+                        }
+                        Count(site, layout, it);
+                        if (!share.gives) zero(site);
+                        FailUnless(-1, site.status());
+                      }});
 }
 
 void Reduction::LaunchZeros(Layout& layout, std::vector<int> parameters) {

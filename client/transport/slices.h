@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/sum_tree.h"
+#include "plan/reduce_slices.h"
 
 namespace lockstep::transport {
 
@@ -15,17 +17,11 @@ struct Range {
   size_t count = 0;
 };
 
-// The slice of `total` elements that a rank folds for all, where it writes to
-// their memory. Slices begin with a cache line where they may: two ranks that
-// write to one line would pass it to and fro.
+// plan::ReduceSlice as a range: the slice that a rank folds for all, where it
+// writes to their memory.
 inline Range FoldSlice(size_t total, size_t element, int ranks, int rank);
 
-// The same of a sum in pairs: whole runs of the sum tree (kernels/sum_tree.h).
-// Those of twice as many ranks are cut out of these, so that what is summed of
-// a slice does not depend on who has it:
-//
-//   2 ranks   [         0         |         1         ]
-//   4 ranks   [    0    |    1    |    2    |    3    ]
+// plan::PairsSlice as a range: the same of a sum in pairs.
 inline Range PairsSlice(size_t total, int ranks, int rank);
 
 class Slices {
@@ -65,21 +61,18 @@ class Slices {
   size_t chunk_;
 };
 
+static_assert(plan::kSumRun == kernels::kSumRun);
+
 inline Range FoldSlice(size_t total, size_t element, int ranks, int rank) {
-  const size_t line = 64 / element;
-  const Range lines = Slices((total + line - 1) / line, ranks, 1).Slice(rank);
-  const size_t begin = std::min(lines.begin * line, total);
-  return {begin, std::min(lines.count * line, total - begin)};
+  const plan::Slice slice = plan::ReduceSlice(
+      static_cast<int64_t>(total), static_cast<int64_t>(element), ranks, rank);
+  return {static_cast<size_t>(slice.offset), static_cast<size_t>(slice.count)};
 }
 
 inline Range PairsSlice(size_t total, int ranks, int rank) {
-  const size_t n = static_cast<size_t>(ranks);
-  const auto begin = [&](size_t r) {
-    const size_t run = (kernels::RunsOf(total) * r + n - 1) / n;
-    return std::min(run * kernels::kSumRun, total);
-  };
-  const size_t r = static_cast<size_t>(rank);
-  return {begin(r), begin(r + 1) - begin(r)};
+  const plan::Slice slice =
+      plan::PairsSlice(static_cast<int64_t>(total), ranks, rank);
+  return {static_cast<size_t>(slice.offset), static_cast<size_t>(slice.count)};
 }
 
 }  // namespace lockstep::transport

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "plan/bucket_transfers.h"
 #include "plan/pipeline/flow.h"
 #include "plan/pipeline/shape.h"
 #include "plan/pipeline/shared.h"
@@ -40,10 +41,13 @@ class RankBuilder {
   int LaneCalled(const std::string& name) {
     const auto [known, is_new] =
         lanes_.try_emplace(name, static_cast<int>(rank_.lanes.size()));
-    if (is_new) {
-      rank_.lanes.push_back({.kind = LaneKind::kPipeline, .name = name});
-    }
+    if (is_new) AddLane(LaneKind::kPipeline, name);
     return known->second;
+  }
+
+  int AddLane(LaneKind kind, const std::string& name) {
+    rank_.lanes.push_back({.kind = kind, .name = name});
+    return static_cast<int>(rank_.lanes.size()) - 1;
   }
 
   TransferRef Append(int lane, Transfer transfer) {
@@ -69,7 +73,8 @@ class RankBuilder {
 
 class Layer {
  public:
-  explicit Layer(Plan* plan) : plan_(*plan) {
+  Layer(Plan* plan, const std::vector<bool>& sums_in_pairs)
+      : plan_(*plan), sums_in_pairs_(sums_in_pairs) {
     plan_.ranks.assign(plan_.mesh.WorldSize(), {});
     for (RankPlan& rank : plan_.ranks) builders_.emplace_back(&rank);
     after_.resize(plan_.buckets.size());
@@ -82,6 +87,7 @@ class Layer {
     completions_.emplace(plan_, flow_, place_);
     if (absl::Status s = completions_->CheckHolders(); !s.ok()) return s;
     for (const Launch& launch : LaunchesInOrder()) Append(launch);
+    AppendVerdict();
     return absl::OkStatus();
   }
 
@@ -297,57 +303,39 @@ class Layer {
 
   void AppendBucket(int index) {
     const Bucket& bucket = plan_.buckets[index];
-    for (const int rank : plan_.communicators[bucket.communicator].ranks) {
-      Transfer reduction{.kind = TransferKind::kAllReduce,
-                         .communicator = bucket.communicator,
-                         .dtype = WireOf(bucket),
-                         .shape = {bucket.total},
-                         .op = bucket.op,
-                         .bucket = index,
-                         .after_task = completions_->Of(bucket, rank).task};
+    const std::vector<int>& ranks =
+        plan_.communicators[bucket.communicator].ranks;
+    for (size_t position = 0; position < ranks.size(); ++position) {
+      AppendBucketOn(ranks[position], index, static_cast<int>(position));
+    }
+  }
+
+  void AppendBucketOn(int rank, int index, int position) {
+    const Bucket& bucket = plan_.buckets[index];
+    const int task = completions_->Of(bucket, rank).task;
+    std::vector<Transfer> transfers = BucketTransfers(
+        plan_, index, position, sums_in_pairs_[bucket.communicator]);
+    for (size_t i = 0; i < transfers.size(); ++i) {
+      Transfer& transfer = transfers[i];
+      transfer.after_task = task;
+      // What follows an exchange in the lane comes behind it.
+      const bool follows = bucket.leaves > 0 && i > 0;
       for (const auto& [holder, ref] : after_[index]) {
-        if (holder == rank) reduction.after.push_back(ref);
+        if (holder == rank && !follows) transfer.after.push_back(ref);
       }
-      if (bucket.leaves > 0) reduction = AppendExchange(rank, reduction);
-      if (!HasSlices(bucket)) {
-        builders_[rank].Append(kGradientLane, std::move(reduction));
-      } else {
-        AppendSlices(rank, std::move(reduction));
-      }
+      builders_[rank].Append(kGradientLane, std::move(transfer));
     }
   }
 
-  // Each rank's sums, in slices; what follows comes behind it, in the lane.
-  Transfer AppendExchange(int rank, Transfer reduction) {
-    const Bucket& bucket = plan_.buckets[reduction.bucket];
-    Transfer exchange = reduction;
-    exchange.kind = TransferKind::kAllToAll;
-    exchange.dtype = SumTypeOf(bucket);
-    exchange.shape = {bucket.flags_offset};
-    exchange.op = ReduceOp::kSum;
-    builders_[rank].Append(kGradientLane, std::move(exchange));
-    reduction.after.clear();
-    return reduction;
-  }
-
-  // The gradients, and beside them, as one operation, their flags.
-  void AppendSlices(int rank, Transfer reduction) {
-    const Bucket& bucket = plan_.buckets[reduction.bucket];
-    const int64_t ranks = static_cast<int64_t>(
-        plan_.communicators[bucket.communicator].ranks.size());
-    reduction.group = reduction.bucket + 1;
-    Transfer flags = reduction;
-    flags.shape = {static_cast<int64_t>(bucket.slots.size())};
-    if (bucket.sharded) {
-      reduction.kind = TransferKind::kReduceScatter;
-      reduction.shape = {bucket.flags_offset};
-    } else {
-      reduction.kind = TransferKind::kAllGather;
-      reduction.shape = {bucket.flags_offset / ranks};
-      reduction.op = ReduceOp::kSum;
+  // Behind all else, on every rank.
+  void AppendVerdict() {
+    const std::vector<Transfer> transfers = VerdictTransfers(plan_);
+    for (RankBuilder& builder : builders_) {
+      const int lane = builder.AddLane(LaneKind::kVerdict, "verdict");
+      for (const Transfer& transfer : transfers) {
+        builder.Append(lane, transfer);
+      }
     }
-    builders_[rank].Append(kGradientLane, std::move(reduction));
-    builders_[rank].Append(kGradientLane, std::move(flags));
   }
 
   int CommunicatorOf(const std::string& name, std::vector<int> ranks) {
@@ -358,6 +346,7 @@ class Layer {
   }
 
   Plan& plan_;
+  const std::vector<bool>& sums_in_pairs_;
   std::vector<RankBuilder> builders_;
   Flow flow_;
   std::vector<std::vector<int>> columns_;  // ranks of each pipeline
@@ -373,6 +362,8 @@ class Layer {
 
 }  // namespace
 
-absl::Status LayLanes(Plan* plan) { return Layer(plan).Lay(); }
+absl::Status LayLanes(Plan* plan, const std::vector<bool>& sums_in_pairs) {
+  return Layer(plan, sums_in_pairs).Lay();
+}
 
 }  // namespace lockstep::plan

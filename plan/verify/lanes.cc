@@ -25,7 +25,7 @@ bool Reduces(TransferKind kind) {
 }
 
 // The transfers that a bucket needs, once each on every rank that holds it.
-std::span<const TransferKind> KindsOf(const Bucket& bucket) {
+std::span<const TransferKind> KindsOf(const Bucket& bucket, bool in_pairs) {
   static constexpr TransferKind kWhole[] = {TransferKind::kAllReduce};
   static constexpr TransferKind kSharded[] = {TransferKind::kAllGather,
                                               TransferKind::kReduceScatter,
@@ -33,6 +33,8 @@ std::span<const TransferKind> KindsOf(const Bucket& bucket) {
   static constexpr TransferKind kOfLeaves[] = {TransferKind::kAllToAll,
                                                TransferKind::kAllGather,
                                                TransferKind::kAllReduce};
+  static constexpr TransferKind kInPairs[] = {TransferKind::kAllReducePairs};
+  if (bucket.leaves > 0 && in_pairs) return kInPairs;
   if (bucket.leaves > 0) return kOfLeaves;
   if (bucket.sharded) return kSharded;
   return kWhole;
@@ -69,7 +71,13 @@ class TransferCheck {
       return absl::StrFormat("names communicator %d of %d", t.communicator,
                              plan_.communicators.size());
     }
-    if (t.communicator == 0) return "is on communicator 0, the verdict's";
+    if (t.communicator == 0 && lane != LaneKind::kVerdict) {
+      return "is on communicator 0, the verdict's";
+    }
+    if (t.communicator != 0 && lane == LaneKind::kVerdict) {
+      return absl::StrFormat("is on communicator %s: a verdict is on 0",
+                             plan_.communicators[t.communicator].name);
+    }
     if (roster_.PositionOf(rank, t.communicator) < 0) {
       return absl::StrFormat(
           "is on communicator %s, of which the rank is no "
@@ -170,12 +178,20 @@ class TransferCheck {
                    .bucket = t.bucket,
                    .group = t.group,
                    .after = t.after,
-                   .after_task = t.after_task};
+                   .after_task = t.after_task,
+                   .before = t.before,
+                   .then = t.then};
     const int64_t slice = bucket.flags_offset / std::max<int64_t>(SizeOf(t), 1);
     if (bucket.leaves > 0) {
       AskOfLeaves(t.kind, bucket, slice, asked);
     } else if (bucket.sharded) {
       AskOfSlices(t.kind, bucket, slice, asked);
+    } else if (bucket.announced && bucket.op == ReduceOp::kMean &&
+               !bucket.wire) {
+      const bool is_half =
+          bucket.dtype == DType::kF16 || bucket.dtype == DType::kBF16;
+      asked.dtype = is_half ? DType::kF32 : bucket.dtype;
+      asked.op = ReduceOp::kSum;
     }
     return asked;
   }
@@ -205,6 +221,13 @@ class TransferCheck {
       return;
     }
     asked.op = ReduceOp::kSum;
+    if (kind == TransferKind::kAllReducePairs) {
+      asked.kind = kind;
+      asked.group = 0;
+      asked.dtype = SumTypeOf(bucket);
+      asked.divisor = bucket.op == ReduceOp::kMean ? bucket.leaves : 1;
+      return;
+    }
     if (kind == TransferKind::kAllGather) {
       asked.kind = TransferKind::kAllGather;
       asked.group = asked.bucket + 1;
@@ -224,9 +247,11 @@ class TransferCheck {
 // One rank's lanes.
 class RankCheck {
  public:
-  // The rank's buckets should be in so many transfers.
+  // The rank's buckets should be in so many transfers; `in_pairs` says which
+  // are summed in pairs.
   RankCheck(const Plan& plan, const Roster& roster, int rank,
-            size_t moves_needed, Findings& findings)
+            size_t moves_needed, const std::vector<bool>& in_pairs,
+            Findings& findings)
       : plan_(plan),
         lanes_(plan.ranks[rank].lanes),
         launch_order_(plan.ranks[rank].launch_order),
@@ -234,6 +259,7 @@ class RankCheck {
         roster_(roster),
         rank_(rank),
         moves_needed_(moves_needed),
+        in_pairs_(in_pairs),
         findings_(findings) {}
 
   void Run() {
@@ -302,7 +328,15 @@ class RankCheck {
 
   void CheckAfter(const TransferRef& self, const Transfer& transfer) {
     for (const TransferRef& ref : transfer.after) {
-      if (Exists(ref) && ref != self) continue;
+      if (Exists(ref) && ref != self) {
+        if (lanes_[ref.lane].kind != LaneKind::kVerdict) continue;
+        Find(
+            Rule::kTransfers,
+            "transfer %d of lane %s waits for the verdict, which waits for all "
+            "else",
+            self.index, lanes_[self.lane].name);
+        continue;
+      }
       Find(Rule::kTransfers,
            "transfer %d of lane %s waits for transfer %d of lane %d, which is "
            "itself or does not exist",
@@ -323,6 +357,7 @@ class RankCheck {
     if (transfer.bucket < 0) return;
     if (plan_.buckets[transfer.bucket].leaves > 0 &&
         transfer.kind != TransferKind::kAllToAll &&
+        !in_pairs_[transfer.bucket] &&
         !moved_.contains({transfer.bucket, TransferKind::kAllToAll})) {
       Find(Rule::kBucketCoverage,
            "has the %s of bucket %d before the exchange of its sums",
@@ -340,7 +375,7 @@ class RankCheck {
     for (size_t i = 0; i < plan_.buckets.size(); ++i) {
       const Bucket& bucket = plan_.buckets[i];
       if (roster_.PositionOf(rank_, bucket.communicator) < 0) continue;
-      for (const TransferKind kind : KindsOf(bucket)) {
+      for (const TransferKind kind : KindsOf(bucket, in_pairs_[i])) {
         if (moved_.contains({static_cast<int>(i), kind})) continue;
         return Find(Rule::kBucketCoverage, "has no %s of bucket %d", Name(kind),
                     i);
@@ -354,6 +389,7 @@ class RankCheck {
     std::vector<int> next(lanes_.size(), 0);
     TransferRef previous;
     bool others_before = false;
+    bool verdict_before = false;
     for (const TransferRef& ref : launch_order_) {
       if (!Exists(ref)) {
         return Find(Rule::kLaunchOrder,
@@ -372,6 +408,13 @@ class RankCheck {
              "launches something between transfers %d and %d of lane %s, "
              "which are one group",
              ref.index - 1, ref.index, lane.name);
+      }
+      if (lane.kind == LaneKind::kVerdict) {
+        verdict_before = true;
+      } else if (verdict_before) {
+        return Find(Rule::kLaunchOrder,
+                    "launches transfer %d of lane %s behind the verdict",
+                    ref.index, lane.name);
       }
       CheckGatheredFirst(lane.transfers[ref.index], others_before);
       others_before |= !GathersParameters(plan_, lane.transfers[ref.index]);
@@ -402,16 +445,36 @@ class RankCheck {
   const Roster& roster_;
   const int rank_;
   const size_t moves_needed_;
+  const std::vector<bool>& in_pairs_;
   Findings& findings_;
   std::set<std::pair<int, TransferKind>> moved_;  // buckets
   std::map<int, int> lane_of_;  // of each communicator that is used
 };
 
+// Which buckets have leaves that a rank sums in pairs.
+std::vector<bool> SummedInPairs(const Plan& plan) {
+  std::vector<bool> in_pairs(plan.buckets.size(), false);
+  for (const RankPlan& rank : plan.ranks) {
+    for (const Lane& lane : rank.lanes) {
+      for (const Transfer& t : lane.transfers) {
+        if (t.kind != TransferKind::kAllReducePairs || t.bucket < 0 ||
+            static_cast<size_t>(t.bucket) >= plan.buckets.size()) {
+          continue;
+        }
+        in_pairs[t.bucket] = true;
+      }
+    }
+  }
+  return in_pairs;
+}
+
 // How many transfers each rank is to have of its buckets.
-std::vector<size_t> MovesNeeded(const Plan& plan) {
+std::vector<size_t> MovesNeeded(const Plan& plan,
+                                const std::vector<bool>& in_pairs) {
   std::vector<size_t> on_communicator(plan.communicators.size(), 0);
-  for (const Bucket& bucket : plan.buckets) {
-    on_communicator[bucket.communicator] += KindsOf(bucket).size();
+  for (size_t i = 0; i < plan.buckets.size(); ++i) {
+    on_communicator[plan.buckets[i].communicator] +=
+        KindsOf(plan.buckets[i], in_pairs[i]).size();
   }
   std::vector<size_t> needed(plan.ranks.size(), 0);
   for (size_t i = 0; i < plan.communicators.size(); ++i) {
@@ -426,10 +489,12 @@ std::vector<size_t> MovesNeeded(const Plan& plan) {
 
 void CheckLanes(const Plan& plan, Findings& findings) {
   const Roster roster(plan.communicators);
-  const std::vector<size_t> needed = MovesNeeded(plan);
+  const std::vector<bool> in_pairs = SummedInPairs(plan);
+  const std::vector<size_t> needed = MovesNeeded(plan, in_pairs);
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     if (findings.full()) return;
-    RankCheck(plan, roster, static_cast<int>(rank), needed[rank], findings)
+    RankCheck(plan, roster, static_cast<int>(rank), needed[rank], in_pairs,
+              findings)
         .Run();
   }
 }

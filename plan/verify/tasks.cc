@@ -90,6 +90,12 @@ class TaskCheck {
                     "not exist",
                     index, Describe(task), ref.index, ref.lane);
       }
+      if (lanes_[ref.lane].kind == LaneKind::kVerdict) {
+        return Find(Rule::kTasks,
+                    "task %d (%s) waits for the verdict, which waits for all "
+                    "else",
+                    index, Describe(task));
+      }
       int& needed_at = needed_at_[ref.lane][ref.index];
       if (needed_at == kNone) needed_at = index;
     }

@@ -182,13 +182,17 @@ class MessageCheck {
 
 // The transfer that takes a bucket's gradients, on a rank that has it.
 std::optional<TransferRef> ReductionOf(const Plan& plan, int rank, int bucket) {
-  const TransferKind kind =
-      plan.buckets[bucket].leaves > 0 ? TransferKind::kAllToAll
-      : plan.buckets[bucket].sharded  ? TransferKind::kReduceScatter
-                                      : TransferKind::kAllReduce;
+  const auto takes = [&](TransferKind kind) {
+    if (plan.buckets[bucket].leaves > 0) {
+      return kind == TransferKind::kAllToAll ||
+             kind == TransferKind::kAllReducePairs;
+    }
+    return kind == (plan.buckets[bucket].sharded ? TransferKind::kReduceScatter
+                                                 : TransferKind::kAllReduce);
+  };
   for (const TransferRef& ref : plan.ranks[rank].launch_order) {
     const Transfer& transfer = At(plan, {rank, ref});
-    if (transfer.bucket == bucket && transfer.kind == kind) return ref;
+    if (transfer.bucket == bucket && takes(transfer.kind)) return ref;
   }
   return std::nullopt;
 }

@@ -41,14 +41,16 @@ TEST(CompileTest, ReducesEveryParameterOverTheWorldInOneLane) {
   ASSERT_EQ(plan->buckets.size(), 1u);
   ASSERT_EQ(plan->ranks.size(), 4u);
   for (const RankPlan& rank : plan->ranks) {
-    ASSERT_EQ(rank.lanes.size(), 1u);
+    ASSERT_EQ(rank.lanes.size(), 2u);
     EXPECT_EQ(rank.lanes[0].kind, LaneKind::kGradient);
+    EXPECT_EQ(rank.lanes[1].kind, LaneKind::kVerdict);
     ASSERT_EQ(rank.lanes[0].transfers.size(), 1u);
     const Transfer& transfer = rank.lanes[0].transfers[0];
     EXPECT_EQ(transfer.kind, TransferKind::kAllReduce);
     EXPECT_EQ(transfer.op, ReduceOp::kMean);
     EXPECT_EQ(transfer.shape, std::vector<int64_t>{plan->buckets[0].total});
-    EXPECT_EQ(rank.launch_order, (std::vector<TransferRef>{{0, 0}}));
+    EXPECT_EQ(rank.launch_order,
+              (std::vector<TransferRef>{{0, 0}, {1, 0}, {1, 1}}));
   }
 }
 
@@ -194,11 +196,12 @@ TEST(CompileTest, RanksMayRegisterInDifferentOrders) {
   EXPECT_EQ(BucketOrder(*plan, 2), (std::vector<std::string>{"c", "b", "a"}));
 }
 
-TEST(CompileTest, NothingToReduceIsAPlanToo) {
+TEST(CompileTest, NothingToReduceIsAPlanOfVerdicts) {
   const absl::StatusOr<Plan> plan = Compile(Alike(kFour, {}));
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->buckets.empty());
-  EXPECT_TRUE(plan->ranks[3].launch_order.empty());
+  EXPECT_TRUE(plan->ranks[3].lanes[0].transfers.empty());
+  EXPECT_EQ(plan->ranks[3].lanes[1].transfers.size(), 2u);
 }
 
 TEST(CompileTest, EveryRankHoldsExactlyWhatItRegistered) {

@@ -43,6 +43,7 @@ class Walk:
         self.number(parameter.op)
         self.each(parameter.axes, self.text)
         self.each(parameter.replicated_over, self.text)
+        self.number(parameter.stage - 1)
 
     def slot(self, slot):
         self.number(slot.parameter)
@@ -55,7 +56,9 @@ class Walk:
         self.number(bucket.op)
         self.each(bucket.slots, self.slot)
         self.number(bucket.flags_offset)
-        self.number(bucket.total)
+        for value in (bucket.total, bucket.wire, bucket.error_feedback, bucket.sharded,
+                      bucket.leaves, bucket.announced):
+            self.number(value)
 
     def reference(self, reference):
         self.number(reference.lane)
@@ -69,6 +72,16 @@ class Walk:
                       transfer.group):
             self.number(value)
         self.each(transfer.after, self.reference)
+        self.number(transfer.after_task - 1)
+        self.number(transfer.buffer - 1)
+        self.number(transfer.divisor or 1)
+        self.each(transfer.before, self.operation)
+        self.each(transfer.then, self.operation)
+
+    def operation(self, operation):
+        for value in (operation.kind, getattr(operation, "from"), operation.to, operation.offset,
+                      operation.count, operation.leaf - 1, operation.divisor or 1):
+            self.number(value)
 
     def lane(self, lane):
         self.number(lane.kind)
@@ -78,6 +91,7 @@ class Walk:
     def rank(self, rank):
         self.each(rank.lanes, self.lane)
         self.each(rank.launch_order, self.reference)
+        self.each(rank.tasks, self.task)
 
     def tensor(self, tensor):
         self.number(tensor.dtype)
@@ -91,8 +105,7 @@ class Walk:
             self.number(value)
         self.each(task.after, self.reference)
 
-    def computing(self, plan):
-        self.text("computing")
+    def pipeline(self, plan):
         spec = plan.pipeline
         absent = not plan.HasField("pipeline")
         self.number(1 if absent else spec.schedule)
@@ -103,20 +116,6 @@ class Walk:
         self.number(1 if absent else spec.tags)
         self.number(spec.tag_base)
         self.each(spec.shared, self.text)
-        for parameter in plan.parameters:
-            self.number(parameter.stage - 1)
-        for rank in plan.ranks:
-            self.each(rank.tasks, self.task)
-            for lane in rank.lanes:
-                for transfer in lane.transfers:
-                    self.number(transfer.after_task - 1)
-                    self.number(transfer.buffer - 1)
-
-    def shapes(self, plan):
-        self.text("shapes")
-        for bucket in plan.buckets:
-            for value in (bucket.wire, bucket.error_feedback, bucket.sharded, bucket.leaves):
-                self.number(value)
 
 
 def members_digest_of(members):
@@ -135,18 +134,12 @@ def members_digest_of(members):
 
 def digest_of(plan):
     walk = Walk()
-    walk.text("lockstep plan 1")
+    walk.text("lockstep plan 2")
     walk.number(plan.revision)
     walk.each(plan.mesh.axes, walk.axis)
     walk.each(plan.communicators, walk.communicator)
     walk.each(plan.parameters, walk.parameter)
     walk.each(plan.buckets, walk.bucket)
+    walk.pipeline(plan)
     walk.each(plan.ranks, walk.rank)
-    if plan.HasField("pipeline") or any(rank.tasks for rank in plan.ranks) or any(
-            transfer.after_task or transfer.buffer
-            for rank in plan.ranks for lane in rank.lanes for transfer in lane.transfers):
-        walk.computing(plan)
-    if any(bucket.wire or bucket.error_feedback or bucket.sharded or bucket.leaves
-           for bucket in plan.buckets):
-        walk.shapes(plan)
     return xxhash.xxh3_128(bytes(walk.bytes)).hexdigest()

@@ -28,47 +28,8 @@ class Trace {
   }
 
   // The first difference from the plan: each lane's calls are its transfers, in
-  // order, step by step, and beside them there are the verdicts alone. Empty
-  // if there is none.
+  // order, step by step. Empty if there is none.
   std::string Difference() const {
-    std::vector<RecordedCall> verdicts;
-    std::string difference = DifferenceInLanes(&verdicts);
-    return difference.empty() ? InVerdicts(verdicts) : difference;
-  }
-
-  // The same, where the coordinator decides the order within each step.
-  std::string DifferenceInAnyOrder() const {
-    std::vector<RecordedCall> verdicts;
-    std::vector<const plan::Transfer*> left;
-    const auto refill = [&] {
-      for (const plan::Lane& lane : mine_.lanes) {
-        for (const plan::Transfer& t : lane.transfers) left.push_back(&t);
-      }
-    };
-    for (const RecordedCall& call : calls_) {
-      if (IsOn(call, plan_.communicators[0].name)) {
-        verdicts.push_back(call);
-        continue;
-      }
-      if (left.empty()) refill();
-      const auto planned = std::find_if(
-          left.begin(), left.end(),
-          [&](const plan::Transfer* t) { return AreEqual(*t, call); });
-      if (planned == left.end()) return "not planned: " + Text(call);
-      left.erase(planned);
-    }
-    if (!left.empty()) return "never done: " + Describe(*left[0]);
-    return InVerdicts(verdicts);
-  }
-
-  // Where verdicts are not part of what is run.
-  std::string DifferenceInLanes() const {
-    std::vector<RecordedCall> verdicts;
-    return DifferenceInLanes(&verdicts);
-  }
-
- private:
-  std::string DifferenceInLanes(std::vector<RecordedCall>* verdicts) const {
     std::map<std::string, int> lane_of;
     for (size_t lane = 0; lane < mine_.lanes.size(); ++lane) {
       for (const plan::Transfer& t : mine_.lanes[lane].transfers) {
@@ -78,10 +39,6 @@ class Trace {
     }
     std::vector<std::vector<RecordedCall>> by_lane(mine_.lanes.size());
     for (const RecordedCall& call : calls_) {
-      if (IsOn(call, plan_.communicators[0].name)) {
-        verdicts->push_back(call);
-        continue;
-      }
       int lane = -1;
       for (const auto& [name, number] : lane_of) {
         if (IsOn(call, name)) lane = number;
@@ -96,6 +53,32 @@ class Trace {
     return "";
   }
 
+  // The same, where the coordinator decides the order within each step.
+  std::string DifferenceInAnyOrder() const {
+    std::vector<const plan::Transfer*> left;
+    const auto refill = [&] {
+      for (const plan::Lane& lane : mine_.lanes) {
+        for (const plan::Transfer& t : lane.transfers) left.push_back(&t);
+      }
+    };
+    int steps = 0;
+    for (const RecordedCall& call : calls_) {
+      if (left.empty()) {
+        refill();
+        ++steps;
+      }
+      const auto planned = std::find_if(
+          left.begin(), left.end(),
+          [&](const plan::Transfer* t) { return AreEqual(*t, call); });
+      if (planned == left.end()) return "not planned: " + Text(call);
+      left.erase(planned);
+    }
+    if (!left.empty()) return "never done: " + Describe(*left[0]);
+    if (steps == steps_) return "";
+    return absl::StrFormat("%d steps were done, of %d", steps, steps_);
+  }
+
+ private:
   // A job's groups have the revision, or the epoch, before the plan's name.
   static bool IsOn(const RecordedCall& call, const std::string& name) {
     return call.communicator == name ||
@@ -145,20 +128,6 @@ class Trace {
       }
     }
     return "";
-  }
-
-  // One group of all-reduces for each step.
-  std::string InVerdicts(const std::vector<RecordedCall>& calls) const {
-    int groups = 0;
-    for (size_t i = 0; i < calls.size(); ++i) {
-      if (calls[i].kind != plan::TransferKind::kAllReduce ||
-          calls[i].group == 0) {
-        return Text(calls[i]) + " is no part of a verdict";
-      }
-      groups += i == 0 || calls[i].group != calls[i - 1].group ? 1 : 0;
-    }
-    if (groups == steps_) return "";
-    return absl::StrFormat("%d verdicts in %d steps", groups, steps_);
   }
 
   const plan::Plan& plan_;

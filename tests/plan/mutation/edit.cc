@@ -39,7 +39,13 @@ TransferRef Append(RankPlan& rank, int lane, Transfer transfer) {
   std::vector<Transfer>& transfers = rank.lanes[lane].transfers;
   const TransferRef ref{lane, static_cast<int>(transfers.size())};
   transfers.push_back(std::move(transfer));
-  rank.launch_order.push_back(ref);
+  std::vector<TransferRef>& order = rank.launch_order;
+  auto at = order.end();
+  while (at != order.begin() && rank.lanes[lane].kind != LaneKind::kVerdict &&
+         rank.lanes[(at - 1)->lane].kind == LaneKind::kVerdict) {
+    --at;
+  }
+  order.insert(at, ref);
   return ref;
 }
 

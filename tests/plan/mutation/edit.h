@@ -27,7 +27,7 @@ inline Transfer& At(Plan& plan, const Place& place) {
 // Removes a transfer and all references to it.
 void Remove(RankPlan& rank, TransferRef gone);
 
-// At the end of the lane and of the launch order.
+// At the end of the lane and of the launch order, before the verdict.
 TransferRef Append(RankPlan& rank, int lane, Transfer transfer);
 
 // Next after `before` in the lane and in the launch order.

@@ -74,7 +74,8 @@ class OfRank {
       for (size_t i = 0; i < lane.transfers.size() && !fault_; ++i) {
         Step& step = wiring_.steps()[wiring_.TransferStep(
             rank_, {static_cast<int>(l), static_cast<int>(i)})];
-        if (step.transfer->communicator == 0) {
+        if (step.transfer->communicator == 0 &&
+            lane.kind != LaneKind::kVerdict) {
           Cannot("uses the verdict's communicator");
         }
         if (is_gradient) {

@@ -17,6 +17,7 @@ Wiring::Wiring(const Plan& plan, bool one_queue) : plan_(plan) {
     if (fault_) return;
     ComputeOnce(rank);
     GatherFirst(rank);
+    VerdictLast(rank);
     Queue(rank, one_queue);
     QueueTasks(rank);
   }
@@ -139,6 +140,26 @@ void Wiring::GatherFirst(int rank) {
   for (const auto& lane : number_of_[rank]) {
     for (const int number : lane) {
       if (Gathers(number)) steps_[first].needs.push_back(number);
+    }
+  }
+}
+
+void Wiring::VerdictLast(int rank) {
+  const std::vector<Lane>& lanes = plan_.ranks[rank].lanes;
+  std::vector<int> before;
+  for (size_t task = 0; task < plan_.ranks[rank].tasks.size(); ++task) {
+    before.push_back(TaskStep(rank, static_cast<int>(task)));
+  }
+  for (size_t l = 0; l < lanes.size(); ++l) {
+    if (lanes[l].kind == LaneKind::kVerdict) continue;
+    const std::vector<int>& steps = number_of_[rank][l];
+    before.insert(before.end(), steps.begin(), steps.end());
+  }
+  for (size_t l = 0; l < lanes.size(); ++l) {
+    if (lanes[l].kind != LaneKind::kVerdict) continue;
+    for (const int number : number_of_[rank][l]) {
+      std::vector<int>& needs = steps_[number].needs;
+      needs.insert(needs.end(), before.begin(), before.end());
     }
   }
 }

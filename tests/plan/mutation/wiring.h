@@ -12,6 +12,7 @@
 //   - A unit starts when the unit before it is complete and the `after` and
 //     `after_task` of its transfers are complete.
 //   - The rank's first task waits for the parameters of sharded buckets.
+//   - The verdict waits for all other steps of its rank.
 //   - Without a pipeline each rank computes once: after the gathers of
 //     parameters, before all other transfers.
 
@@ -107,6 +108,7 @@ class Wiring {
   void OpenChannel(Step& step);
   void ComputeOnce(int rank);
   void GatherFirst(int rank);
+  void VerdictLast(int rank);
   bool Gathers(int number) const;
   void Queue(int rank, bool one_queue);
   void QueueTasks(int rank);

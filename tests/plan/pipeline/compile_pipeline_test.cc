@@ -39,11 +39,11 @@ TEST(CompilePipelineTest, HasALaneForEachNeighbourAndDirection) {
     for (const Lane& lane : plan.ranks[rank].lanes) names.insert(lane.name);
     return names;
   };
-  EXPECT_EQ(names(0),
-            (std::set<std::string>{"gradient", "to rank 1", "from rank 1"}));
+  EXPECT_EQ(names(0), (std::set<std::string>{"gradient", "to rank 1",
+                                             "from rank 1", "verdict"}));
   EXPECT_EQ(names(1),
             (std::set<std::string>{"gradient", "to rank 0", "from rank 0",
-                                   "to rank 2", "from rank 2"}));
+                                   "to rank 2", "from rank 2", "verdict"}));
   std::set<std::string> communicators;
   for (const Communicator& c : plan.communicators) communicators.insert(c.name);
   for (const char* name : {"pipe@0>1", "pipe@1>0", "pipe@1>2", "pipe@2>1"}) {
@@ -169,7 +169,11 @@ TEST(CompilePipelineTest, GradientsFollowTheLastTaskOfAllWhoHoldThem) {
       EXPECT_EQ(reduction.after_task, static_cast<int>(rank.tasks.size()) - 1);
     }
     // In the order of the buckets, and behind all messages.
-    EXPECT_EQ(rank.launch_order.back().lane, 0);
+    const int verdict = static_cast<int>(rank.lanes.size()) - 1;
+    std::vector<int> lanes;
+    for (const TransferRef& ref : rank.launch_order) lanes.push_back(ref.lane);
+    EXPECT_THAT(std::vector<int>(lanes.end() - 3, lanes.end()),
+                testing::ElementsAre(0, verdict, verdict));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "plan/compile.h"
 #include "plan/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
+#include "tests/plan/verify/builder.h"
 
 namespace lockstep::plan {
 namespace {
@@ -338,7 +339,7 @@ TEST(PipelineCheckTest, ACollectiveThatThePipelineDoesNotNeedIsRefused) {
           RankPlan& of_rank = plan.ranks[rank];
           const int lane = LaneIndex(of_rank, "shared");
           of_rank.lanes[lane].transfers.push_back(SharedSums(of_rank)[0]);
-          of_rank.launch_order.push_back({lane, 2});
+          Launch(of_rank, {lane, 2});
         }
       },
       "is a collective that the pipeline does not need");

@@ -46,9 +46,10 @@ int MessagesBehind(const Plan& plan, int rank, int stage) {
   int behind = -1;
   for (const TransferRef& ref : mine.launch_order) {
     const Transfer& t = mine.lanes[ref.lane].transfers[ref.index];
-    if (t.bucket < 0) {
+    if (IsPointToPoint(t.kind)) {
       behind += behind >= 0 ? 1 : 0;
-    } else if (StageOf(plan, plan.buckets[t.bucket]) == stage) {
+    } else if (t.bucket >= 0 &&
+               StageOf(plan, plan.buckets[t.bucket]) == stage) {
       behind = 0;
     }
   }

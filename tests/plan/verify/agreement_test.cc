@@ -19,7 +19,7 @@ void AppendOnWorld(Plan& plan, void (*alter)(Transfer&)) {
     Transfer transfer = Together(Everybody(plan));
     if (rank == 3) alter(transfer);
     std::vector<Transfer>& lane = plan.ranks[rank].lanes[3].transfers;
-    plan.ranks[rank].launch_order.push_back({3, static_cast<int>(lane.size())});
+    Launch(plan.ranks[rank], {3, static_cast<int>(lane.size())});
     lane.push_back(transfer);
   }
 }
@@ -58,7 +58,7 @@ std::vector<Broken> BrokenAgreements() {
        [](Plan& p) {
          AppendOnWorld(p, [](Transfer&) {});
          p.ranks[2].lanes[3].transfers.pop_back();
-         p.ranks[2].launch_order.pop_back();
+         std::erase(p.ranks[2].launch_order, TransferRef{3, 0});
        }},
       {"another tag",
        Rule::kPointToPoint,
@@ -79,14 +79,14 @@ std::vector<Broken> BrokenAgreements() {
        {0, 1},
        [](Plan& p) {
          p.ranks[0].lanes[1].transfers.push_back(Message(p, 0));
-         p.ranks[0].launch_order.push_back({1, 1});
+         Launch(p.ranks[0], {1, 1});
        }},
       {"a receive without a send",
        Rule::kPointToPoint,
        {2, 3},
        [](Plan& p) {
          p.ranks[3].lanes[1].transfers.push_back(Message(p, 3));
-         p.ranks[3].launch_order.push_back({1, 1});
+         Launch(p.ranks[3], {1, 1});
        }},
       {"two messages in different orders, inside a group",
        Rule::kPointToPoint,

@@ -23,7 +23,8 @@ namespace lockstep::plan {
 
 // Two stages of two replicas (ranks 0, 2 and 1, 3) in three gradient buckets
 // each, with a message from stage to stage and, between replicas, an exchange
-// that is one group. The last communicator is everybody's, the last lane empty.
+// that is one group. The last communicator is everybody's; before the verdict
+// there is an empty lane.
 inline Plan GoodPlan() {
   PlanInput input = Alike(MeshOf({{"data", 2}, {"pipe", 2}}),
                           {{.name = "head", .shape = {40}},
@@ -34,6 +35,12 @@ inline Plan GoodPlan() {
                             .op = ReduceOp::kSum,
                             .axes = {"data"}}});
   Plan plan = *Compile(input);
+  const Lane verdict = plan.ranks[0].lanes[1];
+  for (RankPlan& rank : plan.ranks) {
+    rank.lanes.pop_back();
+    std::erase_if(rank.launch_order,
+                  [](const TransferRef& ref) { return ref.lane == 1; });
+  }
   for (const int first : {0, 2}) {
     const int pipe = static_cast<int>(plan.communicators.size());
     plan.communicators.push_back(
@@ -66,6 +73,9 @@ inline Plan GoodPlan() {
   }
   for (RankPlan& rank : plan.ranks) {
     rank.lanes.push_back({.kind = LaneKind::kState, .name = "save"});
+    rank.lanes.push_back(verdict);
+    rank.launch_order.push_back({4, 0});
+    rank.launch_order.push_back({4, 1});
   }
   plan.communicators.push_back({.name = "everybody", .ranks = {0, 1, 2, 3}});
   return plan;

@@ -76,6 +76,17 @@ class PlanBuilder {
   Plan plan_;
 };
 
+// Before the launches of the rank's verdict, if it has one.
+inline void Launch(RankPlan& rank, TransferRef ref) {
+  std::vector<TransferRef>& order = rank.launch_order;
+  auto at = order.end();
+  while (at != order.begin() &&
+         rank.lanes[(at - 1)->lane].kind == LaneKind::kVerdict) {
+    --at;
+  }
+  order.insert(at, ref);
+}
+
 inline Transfer InGroup(Transfer transfer, int group) {
   transfer.group = group;
   return transfer;

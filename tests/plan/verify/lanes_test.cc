@@ -33,7 +33,7 @@ std::vector<Broken> BrokenLanes() {
        [](Plan& p) {
          Transfer transfer = Message(p, 0);
          p.ranks[0].lanes[2].transfers.push_back(transfer);
-         p.ranks[0].launch_order.push_back({2, 2});
+         Launch(p.ranks[0], {2, 2});
        }},
       {"a transfer of no kind",
        Rule::kTransfers,
@@ -47,12 +47,18 @@ std::vector<Broken> BrokenLanes() {
        Rule::kTransfers,
        {0},
        [](Plan& p) { Message(p, 0).communicator = 0; }},
+      {"a verdict on another communicator",
+       Rule::kTransfers,
+       {0},
+       [](Plan& p) {
+         p.ranks[0].lanes[4].transfers[0].communicator = Everybody(p);
+       }},
       {"a gradient lane's transfer without a bucket",
        Rule::kTransfers,
        {2},
        [](Plan& p) {
          std::vector<Transfer>& lane = p.ranks[2].lanes[0].transfers;
-         p.ranks[2].launch_order.push_back({0, static_cast<int>(lane.size())});
+         Launch(p.ranks[2], {0, static_cast<int>(lane.size())});
          lane.push_back(Together(Everybody(p)));
        }},
       {"a transfer of strangers",
@@ -164,6 +170,12 @@ std::vector<Broken> BrokenLanes() {
        [](Plan& p) {
          Message(p, 1).after = {{3, 0}};
        }},
+      {"a dependency on the verdict",
+       Rule::kTransfers,
+       {1},
+       [](Plan& p) {
+         Message(p, 1).after = {{4, 1}};
+       }},
       {"a dependency on itself",
        Rule::kTransfers,
        {1},
@@ -203,12 +215,20 @@ std::vector<Broken> BrokenLanes() {
        [](Plan& p) {
          std::swap(p.ranks[3].launch_order[2], p.ranks[3].launch_order[3]);
        }},
+      {"a launch behind the verdict",
+       Rule::kLaunchOrder,
+       {0},
+       [](Plan& p) {
+         std::vector<TransferRef>& order = p.ranks[0].launch_order;
+         std::rotate(order.end() - 3, order.end() - 2, order.end());
+       }},
       {"a group torn apart",
        Rule::kLaunchOrder,
        {0},
        [](Plan& p) {
          std::vector<TransferRef>& order = p.ranks[0].launch_order;
-         std::swap(order[order.size() - 2], order[order.size() - 3]);
+         // Behind them are the two of the verdict.
+         std::swap(order[order.size() - 4], order[order.size() - 5]);
        }},
   };
 }
