@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/bucket.h"
 #include "plan/merge.h"
+#include "plan/pairs.h"
 #include "plan/pipeline/lanes.h"
 #include "plan/pipeline/stages.h"
 #include "plan/shard.h"
@@ -53,16 +54,12 @@ struct Sums {
   std::vector<bool> in_pairs;  // of each communicator: leaves in one operation
 };
 
-// Does the transport of the communicator's ranks add the sums of leaves in
-// pairs by itself? Not before PlanInput says what transports can do: until then
-// ranks exchange slices of their sums everywhere.
-bool SumsInPairs(const Communicator&) { return false; }
-
 std::vector<bool> EachSumsInPairs(
+    const std::vector<TransportFacts>& transports,
     const std::vector<Communicator>& communicators) {
   std::vector<bool> in_pairs;
   for (const Communicator& communicator : communicators) {
-    in_pairs.push_back(SumsInPairs(communicator));
+    in_pairs.push_back(SumsInPairs(transports, communicator.ranks));
   }
   return in_pairs;
 }
@@ -164,13 +161,14 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   plan.communicators = std::move(merged->communicators);
   plan.parameters = std::move(merged->parameters);
   plan.pipeline = input.pipeline;
-  absl::Status cut = Cut(merged->communicator_of, *order,
-                         alone ? AloneBy(input.policy) : input.policy,
-                         {.sharded = input.sync == SyncMode::kReduceScatter,
-                          .leaves = input.leaves,
-                          .announced = input.sync == SyncMode::kNegotiated,
-                          .in_pairs = EachSumsInPairs(plan.communicators)},
-                         &plan);
+  absl::Status cut =
+      Cut(merged->communicator_of, *order,
+          alone ? AloneBy(input.policy) : input.policy,
+          {.sharded = input.sync == SyncMode::kReduceScatter,
+           .leaves = input.leaves,
+           .announced = input.sync == SyncMode::kNegotiated,
+           .in_pairs = EachSumsInPairs(input.transports, plan.communicators)},
+          &plan);
   if (!cut.ok()) return cut;
   return plan;
 }

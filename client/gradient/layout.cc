@@ -122,7 +122,9 @@ bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
   const TransferKind first = bucket.leaves > 0 ? TransferKind::kAllToAll
                              : bucket.sharded  ? TransferKind::kReduceScatter
                                                : TransferKind::kAllReduce;
-  if (transfer.kind != first) {
+  const bool in_pairs =
+      bucket.leaves > 0 && transfer.kind == TransferKind::kAllReducePairs;
+  if (transfer.kind != first && !in_pairs) {
     // The rest of a reduction, flags among it, follows where it began.
     if (!HasSlices(bucket) || items_.empty() || items_.back().bucket != b) {
       return false;
@@ -138,7 +140,7 @@ bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
   item.communicator = transfer.communicator;
   item.before = before;
   item.slice = slice;
-  if (transfer.kind == TransferKind::kAllToAll) {
+  if (bucket.leaves > 0) {
     item.exchange = Planned(item, transfer);
   } else {
     item.transfers.push_back(Planned(item, transfer));

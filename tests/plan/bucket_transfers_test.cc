@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "plan/pipeline/lanes.h"
 #include "plan/summary.h"
 #include "plan/verify.h"
 #include "tests/plan/plans.h"
@@ -118,8 +117,8 @@ TEST(BucketTransfersTest, ExchangedLeaves) {
 TEST(BucketTransfersTest, LeavesInPairs) {
   PlanInput input = OneParameter(DType::kBF16);
   input.leaves = 4;
-  Plan plan = *Compile(input);
-  ASSERT_EQ(LayLanes(&plan, {false, true}), absl::OkStatus());
+  input.transports.assign(2, {.place = "host", .pairs_in_one_place = true});
+  const Plan plan = *Compile(input);
   EXPECT_EQ(Verify(plan), absl::OkStatus());
   EXPECT_THAT(Lines(plan.ranks[0].lanes[0].transfers),
               ElementsAre("write-flags 128+1",
@@ -134,10 +133,9 @@ TEST(BucketTransfersTest, LeavesInPairs) {
 TEST(BucketTransfersTest, LeavesInPairsOfASumInTheirOwnType) {
   PlanInput input = OneParameter(DType::kF64, ReduceOp::kSum);
   input.leaves = 2;
-  Plan plan = *Compile(input);
-  ASSERT_EQ(LayLanes(&plan, {false, true}), absl::OkStatus());
+  input.transports.assign(2, {.place = "host", .pairs_in_one_place = true});
   EXPECT_THAT(
-      Lines(plan.ranks[0].lanes[0].transfers),
+      LinesOf(input, 0),
       ElementsAre("write-flags 48+1", "| all-reduce-pairs of 49 f64, bucket 0",
                   "read-flags 48+1", "norm 0+48 leaf 0"));
 }
