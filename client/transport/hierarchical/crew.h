@@ -19,7 +19,7 @@ namespace lockstep::transport {
 struct Crew {
   const Placement& placement;
   const int rank;            // in the group
-  const size_t piece_bytes;  // the most that passes a stage at once
+  const size_t chunk_bytes;  // the most that passes a stage at once
   Board& board;
   Link& link;
   ScratchPool& scratch;

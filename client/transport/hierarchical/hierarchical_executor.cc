@@ -14,7 +14,7 @@ namespace lockstep::transport {
 namespace {
 
 // What passes the stages of the host with the most ranks passes all.
-size_t PieceBytes(const Placement& placement, Traffic traffic) {
+size_t ChunkBytes(const Placement& placement, Traffic traffic) {
   const Seat::Shape shape = ShmHost::ShapeOf(placement.most(), traffic);
   return shape.chunk_bytes / placement.most();
 }
@@ -26,7 +26,7 @@ class HierarchicalExecutor final : public Executor {
       : placement_(placement),
         board_(std::move(board)),
         link_(std::move(link)),
-        crew_{placement_, rank,   PieceBytes(placement, traffic),
+        crew_{placement_, rank,   ChunkBytes(placement, traffic),
               *board_,    *link_, scratch_} {
     link_->OnNews([board = board_.get()] { board->Ring(board->rank()); });
   }
@@ -60,7 +60,7 @@ class HierarchicalExecutor final : public Executor {
       case CallKind::kAllReduce:
       case CallKind::kReduceScatter:
       case CallKind::kAllGather:
-      case CallKind::kBroadcast: return MakeRelay(call, crew_);
+      case CallKind::kBroadcast: return MakeHierarchicalCollective(call, crew_);
       default: return MakeDirect(call, crew_);
     }
   }

@@ -13,8 +13,10 @@
 
 namespace lockstep::transport {
 
-// AllReduce, ReduceScatter, AllGather and Broadcast: along a course (course.h).
-std::unique_ptr<Task> MakeRelay(const Call& call, const Crew& crew);
+// AllReduce, ReduceScatter, AllGather and Broadcast: along a schedule
+// (collectives/chunked_collective.cc).
+std::unique_ptr<Task> MakeHierarchicalCollective(const Call& call,
+                                                 const Crew& crew);
 
 // Barrier, and AllReduce of what IsSmallReduction: one rank of each host hears
 // all contributions and folds them.

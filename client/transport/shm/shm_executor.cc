@@ -76,10 +76,10 @@ class ShmExecutor final : public Executor {
 }  // namespace
 
 std::unique_ptr<Task> MakeTask(const Call& call, Board& board) {
-  if (IsSmallFold(call)) return MakeSmallFold(call, board);
+  if (IsSmallFold(call, board.size())) return MakeSmallFold(call, board);
   switch (call.kind) {
     case CallKind::kAllReduce:
-    case CallKind::kReduceScatter: return MakeFold(call, board);
+    case CallKind::kReduceScatter: return MakeLocalReduction(call, board);
     case CallKind::kSend:
     case CallKind::kRecv: return MakeMessage(call, board);
     default: return MakeExchange(call, board);

@@ -1,5 +1,5 @@
-// A small all-reduce over shared memory: every contribution lies in a cell, and
-// each rank folds all of them for itself.
+// A small reduction over shared memory: every contribution lies in a cell, and
+// each rank reduces for itself what it gets: all of it, or its block.
 //
 //   cell of 0   [come][a a]  ─┬─▶ rank 0 folds a, b
 //   cell of 1   [come][b b]  ─┴─▶ rank 1 folds a, b
@@ -17,6 +17,10 @@
 namespace lockstep::transport {
 namespace {
 
+size_t InBytes(const Call& call, int ranks) {
+  return call.bytes() * (call.kind == CallKind::kReduceScatter ? ranks : 1);
+}
+
 class SmallFold final : public Collective {
  public:
   using Collective::Collective;
@@ -24,13 +28,13 @@ class SmallFold final : public Collective {
  private:
   void Prepare(Said&) override {
     if (call().count == 0) return;
-    kernels::Copy(mine().small, call().in, call().bytes());
+    kernels::Copy(mine().small, call().in, InBytes(call(), size()));
   }
 
   absl::Status Met() override {
     for (int peer = 0; peer < size(); ++peer) {
       absl::Status checked =
-          CheckWay(way(peer), call().bytes(), kSmallBytes, peer);
+          CheckWay(way(peer), InBytes(call(), size()), kSmallBytes, peer);
       if (!checked.ok()) return checked;
     }
     return absl::OkStatus();
@@ -42,9 +46,11 @@ class SmallFold final : public Collective {
   }
 
   void Fold() {
+    const bool scatters = call().kind == CallKind::kReduceScatter;
+    const size_t block = scatters ? rank() * call().bytes() : 0;
     absl::InlinedVector<const void*, 8> inputs(size());
     for (int from = 0; from < size(); ++from) {
-      inputs[from] = from == rank() ? call().in : cell(from).small;
+      inputs[from] = Plus(from == rank() ? call().in : cell(from).small, block);
     }
     void* const outs[] = {call().out};
     FoldRows(inputs, outs, call().count, call());
@@ -58,8 +64,10 @@ class SmallFold final : public Collective {
 
 }  // namespace
 
-bool IsSmallFold(const Call& call) {
-  return call.kind == CallKind::kAllReduce && call.bytes() <= kSmallBytes;
+bool IsSmallFold(const Call& call, int ranks) {
+  const bool reduces = call.kind == CallKind::kAllReduce ||
+                       call.kind == CallKind::kReduceScatter;
+  return reduces && InBytes(call, ranks) <= kSmallBytes;
 }
 
 std::unique_ptr<Task> MakeSmallFold(const Call& call, Board& board) {

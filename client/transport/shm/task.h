@@ -41,10 +41,11 @@ inline constexpr size_t kPieceBytes = 1 << 20;
 // `call` outlives the task, `board` too.
 std::unique_ptr<Task> MakeTask(const Call& call, Board& board);
 
-// Its choice among these. Small: an all-reduce whose contributions fit cells.
-bool IsSmallFold(const Call& call);
+// Its choice among these. Small: a reduction among `ranks` whose contributions
+// fit cells; the others are cut in chunks (collectives/chunked_collective.cc).
+bool IsSmallFold(const Call& call, int ranks);
 std::unique_ptr<Task> MakeSmallFold(const Call& call, Board& board);
-std::unique_ptr<Task> MakeFold(const Call& call, Board& board);
+std::unique_ptr<Task> MakeLocalReduction(const Call& call, Board& board);
 std::unique_ptr<Task> MakeExchange(const Call& call, Board& board);
 std::unique_ptr<Task> MakeMessage(const Call& call, Board& board);
 

@@ -1,7 +1,7 @@
-// Every course, played on paper for many placements: what is given on each host
-// is everything once, and what one rank sends another expects.
+// Every schedule, played on paper for many placements: what is given on each
+// host is everything once, and what one rank sends another expects.
 
-#include "client/transport/hierarchical/course.h"
+#include "client/transport/hierarchical/hierarchical_schedule.h"
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr size_t kPieceBytes = 256;
+constexpr size_t kChunkBytes = 256;
 constexpr DType kType = DType::kF32;
 
 Placement PlacementOf(const std::string& hosts) {
@@ -23,22 +23,23 @@ Placement PlacementOf(const std::string& hosts) {
   return Placement(names);
 }
 
-// All ranks' courses of one call.
+// All ranks' schedules of one call.
 struct Play {
   Play(CallKind kind, size_t count, int root, const std::string& hosts)
       : call{.kind = kind, .count = count, .dtype = kType, .peer = root},
         placement(PlacementOf(hosts)) {
     for (int rank = 0; rank < placement.ranks(); ++rank) {
-      courses.push_back(MakeCourse(call, placement, rank, kPieceBytes));
+      schedules.push_back(
+          MakeHierarchicalSchedule(call, placement, rank, kChunkBytes));
     }
   }
-  Piece Own(int rank, uint64_t step) const {
-    return courses[rank]->PieceOf(placement.index(rank), step);
+  Chunk Own(int rank, uint64_t step) const {
+    return schedules[rank]->ChunkOf(placement.index(rank), step);
   }
 
   const Call call;
   const Placement placement;
-  std::vector<std::unique_ptr<Course>> courses;
+  std::vector<std::unique_ptr<const Schedule>> schedules;
 };
 
 // From, to, message, begin, count.
@@ -47,15 +48,15 @@ using Message = std::tuple<int, int, uint64_t, size_t, size_t>;
 std::set<Message> Sent(const Play& play) {
   std::set<Message> sent;
   for (int rank = 0; rank < play.placement.ranks(); ++rank) {
-    const Course& course = *play.courses[rank];
-    for (uint64_t step = 0; step < course.steps(); ++step) {
-      const Piece piece = play.Own(rank, step);
-      if (piece.count == 0) continue;
-      for (int to : course.ResultTo(step)) {
-        EXPECT_TRUE(sent.insert({rank, to, course.Message(step), piece.begin,
-                                 piece.count})
+    const Schedule& schedule = *play.schedules[rank];
+    for (uint64_t step = 0; step < schedule.steps(); ++step) {
+      const Chunk chunk = play.Own(rank, step);
+      if (chunk.count == 0) continue;
+      for (int to : schedule.ResultTo(step)) {
+        EXPECT_TRUE(sent.insert({rank, to, schedule.Message(step), chunk.begin,
+                                 chunk.count})
                         .second);
-        const std::vector<int> takers = course.takers();
+        const std::vector<int> takers = schedule.takers();
         EXPECT_EQ(std::count(takers.begin(), takers.end(), to), 1);
       }
     }
@@ -66,16 +67,16 @@ std::set<Message> Sent(const Play& play) {
 std::set<Message> Expected(const Play& play) {
   std::set<Message> expected;
   for (int rank = 0; rank < play.placement.ranks(); ++rank) {
-    const Course& course = *play.courses[rank];
-    for (uint64_t step = 0; step < course.steps(); ++step) {
-      const Piece piece = play.Own(rank, step);
-      const int from = piece.count > 0 ? course.ResultFrom(step) : -1;
+    const Schedule& schedule = *play.schedules[rank];
+    for (uint64_t step = 0; step < schedule.steps(); ++step) {
+      const Chunk chunk = play.Own(rank, step);
+      const int from = chunk.count > 0 ? schedule.ResultFrom(step) : -1;
       if (from < 0) continue;
       EXPECT_TRUE(expected
-                      .insert({from, rank, course.Message(step), piece.begin,
-                               piece.count})
+                      .insert({from, rank, schedule.Message(step), chunk.begin,
+                               chunk.count})
                       .second);
-      const std::vector<int> givers = course.givers();
+      const std::vector<int> givers = schedule.givers();
       EXPECT_EQ(std::count(givers.begin(), givers.end(), from), 1);
     }
   }
@@ -85,14 +86,14 @@ std::set<Message> Expected(const Play& play) {
 // How often each element reaches `rank` from the givers of its host.
 std::vector<int> Received(const Play& play, int rank, size_t total) {
   std::vector<int> times(total);
-  const Course& course = *play.courses[rank];
+  const Schedule& schedule = *play.schedules[rank];
   const int index = play.placement.index(rank);
   const auto& here = play.placement.members(play.placement.host(rank));
-  for (uint64_t step = 0; step < course.steps(); ++step) {
+  for (uint64_t step = 0; step < schedule.steps(); ++step) {
     for (size_t giver = 0; giver < here.size(); ++giver) {
-      const Piece piece = course.PieceOf(static_cast<int>(giver), step);
-      if (piece.reader != Piece::kAll && piece.reader != index) continue;
-      for (size_t i = 0; i < piece.count; ++i) ++times[piece.begin + i];
+      const Chunk chunk = schedule.ChunkOf(static_cast<int>(giver), step);
+      if (chunk.reader != Chunk::kAll && chunk.reader != index) continue;
+      for (size_t i = 0; i < chunk.count; ++i) ++times[chunk.begin + i];
     }
   }
   return times;
@@ -104,7 +105,7 @@ struct Setting {
   int root = 0;
 };
 
-TEST(CourseTest, GivesEverythingOnceAndSendsWhatIsExpected) {
+TEST(HierarchicalScheduleTest, GivesEverythingOnceAndSendsWhatIsExpected) {
   for (const char* hosts : {"ab", "aab", "abb", "aabb", "abab", "aaabbbcc",
                             "abcabcab", "aaaab", "abcd", "aabbbbcccc"}) {
     const int ranks = static_cast<int>(std::string(hosts).size());
@@ -138,21 +139,22 @@ TEST(CourseTest, GivesEverythingOnceAndSendsWhatIsExpected) {
   }
 }
 
-// A line's carries name each other, and its ranks fold the same pieces.
-TEST(CourseTest, CarriesGoAlongALineFromTheFirstHostToTheLast) {
+// A line's partial sums name each other, and its ranks reduce the same chunks.
+TEST(HierarchicalScheduleTest,
+     PartialSumsGoAlongALineFromTheFirstHostToTheLast) {
   for (CallKind kind : {CallKind::kAllReduce, CallKind::kReduceScatter}) {
     const Play play(kind, 3000, 0, "aabbbcc");
     const Placement& placement = play.placement;
     for (int rank = 0; rank < placement.ranks(); ++rank) {
-      const Course& course = *play.courses[rank];
-      const int next = course.carry_to();
+      const Schedule& schedule = *play.schedules[rank];
+      const int next = schedule.partial_to();
       const bool in_line = placement.index(rank) < placement.lines();
       EXPECT_EQ(next >= 0,
                 in_line && placement.host(rank) + 1 < placement.hosts());
       if (next < 0) continue;
-      EXPECT_EQ(play.courses[next]->carry_from(), rank);
+      EXPECT_EQ(play.schedules[next]->partial_from(), rank);
       EXPECT_EQ(placement.index(next), placement.index(rank));
-      for (uint64_t step = 0; step < course.steps(); ++step) {
+      for (uint64_t step = 0; step < schedule.steps(); ++step) {
         EXPECT_EQ(play.Own(rank, step).begin, play.Own(next, step).begin);
         EXPECT_EQ(play.Own(rank, step).count, play.Own(next, step).count);
       }

@@ -1,4 +1,4 @@
-#include "client/transport/hierarchical/course.h"
+#include "client/transport/hierarchical/hierarchical_schedule.h"
 
 #include <algorithm>
 
@@ -7,38 +7,38 @@ namespace {
 
 constexpr size_t kLine = 64;             // of a cache, bytes
 constexpr size_t kLeastBytes = 8 << 10;  // a message that pays
-constexpr size_t kPiecesOfLine = 4;      // pieces of a line, if it can be
+constexpr size_t kChunksOfLine = 4;      // chunks of a line, if it can be
 
-size_t Pieces(size_t total, size_t piece) {
-  return (total + piece - 1) / piece;
+size_t Chunks(size_t total, size_t chunk) {
+  return (total + chunk - 1) / chunk;
 }
 
-// Several pieces to a line, so that they overlap; in whole cache lines.
-size_t PieceElements(const Call& call, size_t total, int lines,
-                     size_t piece_bytes) {
+// Several chunks to a line, so that they overlap; in whole cache lines.
+size_t ChunkElements(const Call& call, size_t total, int lines,
+                     size_t chunk_bytes) {
   const size_t element = SizeOf(call.dtype);
-  const size_t even = total * element / (kPiecesOfLine * lines);
+  const size_t even = total * element / (kChunksOfLine * lines);
   const size_t bytes = std::clamp(
-      even / kLine * kLine, std::min(kLeastBytes, piece_bytes), piece_bytes);
+      even / kLine * kLine, std::min(kLeastBytes, chunk_bytes), chunk_bytes);
   return bytes / element;
 }
 
-Piece Cut(size_t begin, size_t total, size_t piece, uint64_t number) {
-  const size_t at = number * piece;
+Chunk Cut(size_t begin, size_t total, size_t chunk, uint64_t number) {
+  const size_t at = number * chunk;
   if (at >= total) return {};
-  return {begin + at, std::min(piece, total - at)};
+  return {begin + at, std::min(chunk, total - at)};
 }
 
 // What the kinds have in common.
-class Base : public Course {
+class Base : public Schedule {
  protected:
   Base(const Call& call, const Placement& placement, int rank, size_t total,
-       int lines, size_t piece_bytes)
+       int lines, size_t chunk_bytes)
       : placement_(placement),
         rank_(rank),
         total_(total),
-        piece_(PieceElements(call, total, lines, piece_bytes)),
-        pieces_(Pieces(total, piece_)) {}
+        chunk_(ChunkElements(call, total, lines, chunk_bytes)),
+        chunks_(Chunks(total, chunk_)) {}
 
   int host() const { return placement_.host(rank_); }
   int index() const { return placement_.index(rank_); }
@@ -55,52 +55,53 @@ class Base : public Course {
   const Placement& placement_;
   const int rank_;
   const size_t total_;  // elements that are cut
-  const size_t piece_;
-  const size_t pieces_;
+  const size_t chunk_;
+  const size_t chunks_;
 };
 
 class Reduction : public Base {
  public:
   using Base::Base;
-  int carry_from() const override {
+  int partial_from() const override {
     return in_line() && host() > 0 ? Mate(host() - 1) : -1;
   }
-  int carry_to() const override {
+  int partial_to() const override {
     return in_line() && host() < last() ? Mate(host() + 1) : -1;
   }
 };
 
-class AllReduceCourse final : public Reduction {
+class AllReduceSchedule final : public Reduction {
  public:
-  AllReduceCourse(const Call& call, const Placement& placement, int rank,
-                  size_t piece_bytes)
+  AllReduceSchedule(const Call& call, const Placement& placement, int rank,
+                    size_t chunk_bytes)
       : Reduction(call, placement, rank, call.count, placement.lines(),
-                  piece_bytes) {}
+                  chunk_bytes) {}
 
-  uint64_t steps() const override { return Pieces(pieces_, lines()); }
-  Piece PieceOf(int index, uint64_t step) const override {
+  uint64_t steps() const override { return Chunks(chunks_, lines()); }
+  Chunk ChunkOf(int index, uint64_t step) const override {
     if (index >= placement_.lines()) return {};
-    return Cut(0, total_, piece_, step * lines() + index);
+    return Cut(0, total_, chunk_, step * lines() + index);
   }
-  int ResultFrom(uint64_t) const override { return carry_to(); }
+  int ResultFrom(uint64_t) const override { return partial_to(); }
   std::vector<int> ResultTo(uint64_t) const override {
-    return carry_from() < 0 ? std::vector<int>() : std::vector{carry_from()};
+    return partial_from() < 0 ? std::vector<int>()
+                              : std::vector{partial_from()};
   }
   std::vector<int> givers() const override {
     std::vector<int> both = ResultTo(0);
-    if (carry_to() >= 0) both.push_back(carry_to());
+    if (partial_to() >= 0) both.push_back(partial_to());
     return both;
   }
   std::vector<int> takers() const override { return givers(); }
 };
 
-// Piece k of every block whose reader's index belongs to the line, then piece
+// Chunk k of every block whose reader's index belongs to the line, then chunk
 // k + 1.
-class ReduceScatterCourse final : public Reduction {
+class ReduceScatterSchedule final : public Reduction {
  public:
-  ReduceScatterCourse(const Call& call, const Placement& placement, int rank,
-                      size_t piece_bytes)
-      : Reduction(call, placement, rank, call.count, 1, piece_bytes),
+  ReduceScatterSchedule(const Call& call, const Placement& placement, int rank,
+                        size_t chunk_bytes)
+      : Reduction(call, placement, rank, call.count, 1, chunk_bytes),
         blocks_(lines()) {
     for (int reader = 0; reader < placement.ranks(); ++reader) {
       blocks_[placement.index(reader) % lines()].push_back(reader);
@@ -110,16 +111,16 @@ class ReduceScatterCourse final : public Reduction {
   uint64_t steps() const override {
     size_t most = 0;
     for (const auto& blocks : blocks_) most = std::max(most, blocks.size());
-    return pieces_ * most;
+    return chunks_ * most;
   }
-  Piece PieceOf(int index, uint64_t step) const override {
+  Chunk ChunkOf(int index, uint64_t step) const override {
     if (index >= placement_.lines()) return {};
     const std::vector<int>& blocks = blocks_[index];
     const int reader = blocks[step % blocks.size()];
-    Piece piece = Cut(reader * total_, total_, piece_, step / blocks.size());
-    piece.reader = placement_.host(reader) == host() ? placement_.index(reader)
-                                                     : Piece::kNobody;
-    return piece;
+    Chunk chunk = Cut(reader * total_, total_, chunk_, step / blocks.size());
+    chunk.reader = placement_.host(reader) == host() ? placement_.index(reader)
+                                                     : Chunk::kNobody;
+    return chunk;
   }
   int ResultFrom(uint64_t step) const override {
     const bool here = HostOfReader(step) == host();
@@ -133,13 +134,13 @@ class ReduceScatterCourse final : public Reduction {
   // Carries from host to host, results from the last.
   std::vector<int> givers() const override {
     std::vector<int> ranks;
-    if (carry_from() >= 0) ranks.push_back(carry_from());
+    if (partial_from() >= 0) ranks.push_back(partial_from());
     if (in_line() && host() != last()) ranks.push_back(Mate(last()));
     return ranks;
   }
   std::vector<int> takers() const override {
     std::vector<int> ranks;
-    if (carry_to() >= 0) ranks.push_back(carry_to());
+    if (partial_to() >= 0) ranks.push_back(partial_to());
     for (int there = 0; in_line() && host() == last() && there < last();
          ++there) {
       ranks.push_back(Mate(there));
@@ -157,11 +158,11 @@ class ReduceScatterCourse final : public Reduction {
 };
 
 // A rank's own block, then those that it fetches for its host.
-class AllGatherCourse final : public Base {
+class AllGatherSchedule final : public Base {
  public:
-  AllGatherCourse(const Call& call, const Placement& placement, int rank,
-                  size_t piece_bytes)
-      : Base(call, placement, rank, call.count, 1, piece_bytes),
+  AllGatherSchedule(const Call& call, const Placement& placement, int rank,
+                    size_t chunk_bytes)
+      : Base(call, placement, rank, call.count, 1, chunk_bytes),
         blocks_(here()) {
     for (int index = 0; index < here(); ++index) {
       blocks_[index].push_back(placement.members(host())[index]);
@@ -176,20 +177,20 @@ class AllGatherCourse final : public Base {
   uint64_t steps() const override {
     size_t most = 0;
     for (const auto& blocks : blocks_) most = std::max(most, blocks.size());
-    return pieces_ * most;
+    return chunks_ * most;
   }
-  Piece PieceOf(int index, uint64_t step) const override {
-    if (step >= pieces_ * blocks_[index].size()) return {};
-    const int owner = blocks_[index][step / pieces_];
-    return Cut(owner * total_, total_, piece_, step % pieces_);
+  Chunk ChunkOf(int index, uint64_t step) const override {
+    if (step >= chunks_ * blocks_[index].size()) return {};
+    const int owner = blocks_[index][step / chunks_];
+    return Cut(owner * total_, total_, chunk_, step % chunks_);
   }
   int ResultFrom(uint64_t step) const override {
-    return step < pieces_ ? -1 : blocks_[index()][step / pieces_];
+    return step < chunks_ ? -1 : blocks_[index()][step / chunks_];
   }
   std::vector<int> ResultTo(uint64_t step) const override {
-    return step < pieces_ ? takers() : std::vector<int>();
+    return step < chunks_ ? takers() : std::vector<int>();
   }
-  uint64_t Message(uint64_t step) const override { return step % pieces_; }
+  uint64_t Message(uint64_t step) const override { return step % chunks_; }
   std::vector<int> givers() const override {
     return {blocks_[index()].begin() + 1, blocks_[index()].end()};
   }
@@ -207,23 +208,23 @@ class AllGatherCourse final : public Base {
   std::vector<std::vector<int>> blocks_;  // by index on this host: whose
 };
 
-class BroadcastCourse final : public Base {
+class BroadcastSchedule final : public Base {
  public:
-  BroadcastCourse(const Call& call, const Placement& placement, int rank,
-                  size_t piece_bytes)
-      : Base(call, placement, rank, call.count, placement.lines(), piece_bytes),
+  BroadcastSchedule(const Call& call, const Placement& placement, int rank,
+                    size_t chunk_bytes)
+      : Base(call, placement, rank, call.count, placement.lines(), chunk_bytes),
         root_(call.peer) {}
 
   uint64_t steps() const override {
-    return at_root() ? pieces_ : Pieces(pieces_, lines());
+    return at_root() ? chunks_ : Chunks(chunks_, lines());
   }
-  Piece PieceOf(int index, uint64_t step) const override {
+  Chunk ChunkOf(int index, uint64_t step) const override {
     if (at_root()) {
-      return index == placement_.index(root_) ? Cut(0, total_, piece_, step)
-                                              : Piece{};
+      return index == placement_.index(root_) ? Cut(0, total_, chunk_, step)
+                                              : Chunk{};
     }
     if (index >= placement_.lines()) return {};
-    return Cut(0, total_, piece_, step * lines() + index);
+    return Cut(0, total_, chunk_, step * lines() + index);
   }
   int ResultFrom(uint64_t) const override {
     if (at_root()) return -1;
@@ -260,21 +261,22 @@ class BroadcastCourse final : public Base {
 
 }  // namespace
 
-std::unique_ptr<Course> MakeCourse(const Call& call, const Placement& placement,
-                                   int rank, size_t piece_bytes) {
+std::unique_ptr<const Schedule> MakeHierarchicalSchedule(
+    const Call& call, const Placement& placement, int rank,
+    size_t chunk_bytes) {
   switch (call.kind) {
     case CallKind::kAllReduce:
-      return std::make_unique<AllReduceCourse>(call, placement, rank,
-                                               piece_bytes);
+      return std::make_unique<AllReduceSchedule>(call, placement, rank,
+                                                 chunk_bytes);
     case CallKind::kReduceScatter:
-      return std::make_unique<ReduceScatterCourse>(call, placement, rank,
-                                                   piece_bytes);
+      return std::make_unique<ReduceScatterSchedule>(call, placement, rank,
+                                                     chunk_bytes);
     case CallKind::kAllGather:
-      return std::make_unique<AllGatherCourse>(call, placement, rank,
-                                               piece_bytes);
+      return std::make_unique<AllGatherSchedule>(call, placement, rank,
+                                                 chunk_bytes);
     default:
-      return std::make_unique<BroadcastCourse>(call, placement, rank,
-                                               piece_bytes);
+      return std::make_unique<BroadcastSchedule>(call, placement, rank,
+                                                 chunk_bytes);
   }
 }
 

@@ -1,0 +1,396 @@
+// A collective that is cut in chunks, along a schedule (schedule.h): one rank's
+// part of it.
+//
+//   put      its contributions to this host's givers, into the stage
+//   reduce   its chunks: onto the partial sum of the host before, if there is
+//            one; what comes out goes to the next host, or is the result
+//   give     the result, reduced here or received, to this host
+//   take     what others give, from their stages
+//
+// In the arena nothing passes a stage: nothing is copied. A rank reads a chunk
+// from all and writes the result to all:
+//
+//   rank 0   [ chunk 0 | chunk 1 ]        0 reads ─┬─ and writes chunk 0
+//   rank 1   [ chunk 0 | chunk 1 ]                 └─ of both
+//
+// Private: a stage's chunk has a part for each rank of the host; its own part
+// is for what it gives:
+//
+//   stage of 0   [ given by 0 | 0's for 1  ]
+//   stage of 1   [ 1's for 0  | given by 1 ]
+//
+// The order of every addition is the ranks', so the way makes no difference to
+// the bits.
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "client/transport/collectives/host_transfers.h"
+#include "client/transport/collectives/schedule.h"
+#include "client/transport/hierarchical/hierarchical_schedule.h"
+#include "client/transport/hierarchical/tasks.h"
+#include "client/transport/shm/collective.h"
+#include "client/transport/shm/fold_check.h"
+#include "client/transport/shm/way_check.h"
+#include "kernels/copy.h"
+
+namespace lockstep::transport {
+namespace {
+
+// A collective of few ranks allocates nothing for them.
+template <class T>
+using EachRank = absl::InlinedVector<T, 8>;
+
+// `ranks` of the whole group.
+size_t InCount(const Call& call, size_t ranks) {
+  return call.count * (call.kind == CallKind::kReduceScatter ? ranks : 1);
+}
+size_t OutCount(const Call& call, size_t ranks) {
+  return call.count * (call.kind == CallKind::kAllGather ? ranks : 1);
+}
+
+// On one host: each rank reduces a slice (FoldSlice, or its own block).
+class LocalSchedule final : public Schedule {
+ public:
+  LocalSchedule(const Call& call, int ranks, size_t chunk)
+      : call_(call), ranks_(ranks), chunk_(chunk) {}
+
+  uint64_t steps() const override {
+    return (Slice(0).count + chunk_ - 1) / chunk_;
+  }
+  Chunk ChunkOf(int index, uint64_t step) const override {
+    const Range slice = Slice(index);
+    const size_t begin = std::min<size_t>(step * chunk_, slice.count);
+    return {slice.begin + begin, std::min(chunk_, slice.count - begin),
+            scatters() ? index : Chunk::kAll};
+  }
+
+ private:
+  bool scatters() const { return call_.kind == CallKind::kReduceScatter; }
+  // None is longer than the first.
+  Range Slice(int of) const {
+    return scatters() ? Range{of * call_.count, call_.count}
+                      : FoldSlice(call_, ranks_, of);
+  }
+
+  const Call& call_;
+  const int ranks_;
+  const size_t chunk_;
+};
+
+class ChunkedCollective final : public Collective {
+ public:
+  ChunkedCollective(const Call& call, Board& board, const Crew* crew)
+      : Collective(call, board),
+        crew_(crew),
+        element_(SizeOf(call.dtype)),
+        in_bytes_(InCount(call, ranks()) * element_),
+        out_bytes_(OutCount(call, ranks()) * element_),
+        check_(call),
+        sources_(size()),
+        targets_(size()) {
+    if (crew == nullptr) return;  // cut once it is known how it moves
+    schedule_ = MakeHierarchicalSchedule(call, crew->placement, crew->rank,
+                                         crew->chunk_bytes);
+    transfers_ = std::make_unique<HostTransfers>(call, *crew, *schedule_);
+  }
+
+ private:
+  bool has_hosts() const { return crew_ != nullptr; }
+  int ranks() const { return has_hosts() ? crew_->placement.ranks() : size(); }
+  bool scatters() const { return call().kind == CallKind::kReduceScatter; }
+  bool reduces() const {
+    return scatters() || call().kind == CallKind::kAllReduce;
+  }
+  // Whether a chunk that one rank has is read by another.
+  bool gives() const { return has_hosts() || !scatters(); }
+  bool staged(int of) const { return (staged_ & MaskOf(of)) != 0; }
+
+  Chunk Mine(uint64_t step) const { return schedule_->ChunkOf(rank(), step); }
+  size_t Bytes(const Chunk& chunk) const { return chunk.count * element_; }
+
+  // --- Buffers ---
+
+  const std::byte* In(const Chunk& chunk) const {
+    return Plus(call().in, chunk.begin * element_);
+  }
+  // Where a chunk that `reader`, an index, gets lies in its `out`.
+  size_t OffsetFor(int reader, const Chunk& chunk) const {
+    const size_t owner =
+        has_hosts() ? crew_->placement.members(crew_->host())[reader] : reader;
+    const size_t before = scatters() ? owner * call().count : 0;
+    return (chunk.begin - before) * element_;
+  }
+  std::byte* Out(const Chunk& chunk) const {
+    return Plus(call().out, OffsetFor(rank(), chunk));
+  }
+  // In the stage of `from`: what it put for `of`, or, if they are one, gives.
+  std::byte* Part(int from, uint64_t step, int of) const {
+    return stage(from, step) + of * part_bytes_;
+  }
+
+  // --- Coming ---
+
+  void Prepare(Said& said) override {
+    said.way = Share(said) ? Way::kDirect : Way::kStaged;
+    if (has_hosts()) begun_ = transfers_->Begin();
+  }
+
+  // In the arena: what is reduced is read, what is given is written.
+  bool Share(Said& said) const {
+    return (!reduces() || Offer(call().in, in_bytes_, &said.in)) &&
+           (!gives() || Offer(call().out, out_bytes_, &said.out));
+  }
+  bool Offer(const void* data, size_t bytes, Place* place) const {
+    if (bytes == 0) return false;
+    *place = board().lending().Offer(data, bytes, board().others());
+    return place->segment != 0;
+  }
+
+  absl::Status Met() override {
+    if (!begun_.ok()) return begun_;
+    for (int peer = 0; peer < size(); ++peer) {
+      absl::Status checked = CheckWay(way(peer), std::max<size_t>(in_bytes_, 1),
+                                      /*small_bytes=*/0, peer);
+      if (!checked.ok()) return checked;
+      if (way(peer) == Way::kStaged) staged_ |= MaskOf(peer);
+    }
+    // Where ranks write to each other, all do or none.
+    if (gives() && staged_ != 0) staged_ = board().others() | MaskOf(rank());
+    for (int peer = 0; peer < size(); ++peer) {
+      if (absl::Status found = Find(peer); !found.ok()) return found;
+    }
+    part_bytes_ = board().mine().shape().chunk_bytes / size();
+    return Cut();
+  }
+
+  // Where this rank reads what `peer` contributes, and writes what it gives to
+  // it, unless they pass the stage.
+  absl::Status Find(int peer) {
+    if (peer == rank()) {
+      sources_[peer] = static_cast<const std::byte*>(call().in);
+      return absl::OkStatus();
+    }
+    if (staged(peer)) return absl::OkStatus();
+    const Said& said = cell(peer).said;
+    Borrowing& borrowing = board().borrowing(peer);
+    if (reduces()) {
+      auto source = borrowing.Resolve(said.in, in_bytes_);
+      if (!source.ok()) return std::move(source).status();
+      sources_[peer] = *source;
+    }
+    if (gives()) {
+      auto target = borrowing.Resolve(said.out, out_bytes_);
+      if (!target.ok()) return std::move(target).status();
+      targets_[peer] = *target;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Cut() {
+    if (!has_hosts()) {
+      const size_t bytes = staged_ != 0 ? part_bytes_ : kPieceBytes / 4;
+      const size_t chunk = WholeRuns(bytes / element_);
+      schedule_ = std::make_unique<LocalSchedule>(call(), size(), chunk);
+      check_.Begin(FoldSlice(call(), size(), rank()), chunk);
+    }
+    steps_ = schedule_->steps();
+    if (!staged(rank())) put_ = steps_;
+    if (steps_ < kChunksMax / 2) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        AbslView(Name(call().kind)), " of ", std::max(in_bytes_, out_bytes_),
+        " bytes is more than can be numbered in chunks: use the arena, on one "
+        "host"));
+  }
+
+  // The same on all ranks, whether they check what they sum or not.
+  static size_t WholeRuns(size_t elements) {
+    return elements > kernels::kSumRun ? elements - elements % kernels::kSumRun
+                                       : elements;
+  }
+
+  // --- Acting ---
+
+  absl::StatusOr<Progress> Part() override {
+    bool moved = Put();
+    if (has_hosts()) {
+      for (absl::StatusOr<bool> acted :
+           {transfers_->Compare(), ReduceOntoPartial(), Give()}) {
+        if (!acted.ok()) return std::move(acted).status();
+        moved |= *acted;
+      }
+    } else {
+      moved |= ReduceToAll();
+    }
+    moved |= Take();
+    if (given_ == steps_ && taken_ == steps_) {
+      if (!has_hosts()) return Progress::kDone;
+      absl::StatusOr<bool> done = transfers_->Done();
+      if (!done.ok()) return std::move(done).status();
+      if (*done) return Progress::kDone;
+    }
+    return moved ? Progress::kMoved : Progress::kNothing;
+  }
+
+  bool Put() {
+    if (!reduces() || put_ == steps_ || !MayPut(put_)) return false;
+    for (int to = 0; to < size(); ++to) {
+      const Chunk chunk = schedule_->ChunkOf(to, put_);
+      if (to == rank() || chunk.count == 0) continue;
+      kernels::Copy(Part(rank(), put_, to), In(chunk), Bytes(chunk));
+    }
+    Say(&Cell::staged, ++put_, staged_);
+    return true;
+  }
+
+  // The inputs of the next chunk are here, and this rank's own stage is free.
+  bool HasInputs(const Chunk& chunk) {
+    return chunk.count == 0 || AllHave(&Cell::staged, staged_, reduced_ + 1);
+  }
+
+  // On one host the result is there at once, and is written to where its
+  // readers find it.
+  bool ReduceToAll() {
+    if (reduced_ == put_) return false;
+    const Chunk chunk = Mine(reduced_);
+    if (!HasInputs(chunk)) return false;
+    FindInputs(chunk, reduced_);
+    outs_.clear();
+    outs_.push_back(Out(chunk));
+    for (int reader = 0; reader < size(); ++reader) {
+      if (targets_[reader] == nullptr) continue;
+      outs_.push_back(targets_[reader] + OffsetFor(reader, chunk));
+    }
+    if (staged(rank()) && gives()) {
+      outs_.push_back(Part(rank(), reduced_, rank()));
+    }
+    check_.Fold({chunk.begin, chunk.count}, inputs_, outs_);
+    if (++reduced_ == steps_) check_.End(Out({.begin = Mine(0).begin}));
+    Gave();
+    return true;
+  }
+
+  absl::StatusOr<bool> ReduceOntoPartial() {
+    // Not so far ahead that a slot would still hold what is to be given.
+    if (!reduces() || reduced_ == put_ ||
+        reduced_ - given_ == HostTransfers::kWindow) {
+      return false;
+    }
+    const Chunk chunk = Mine(reduced_);
+    if (!HasInputs(chunk)) return false;
+    if (chunk.count > 0) {
+      absl::StatusOr<bool> can = transfers_->CanReduce(reduced_);
+      if (!can.ok() || !*can) return can;
+      FindInputs(chunk, reduced_);
+      absl::Status reduced = transfers_->Reduce(inputs_, reduced_);
+      if (!reduced.ok()) return reduced;
+    }
+    ++reduced_;
+    return true;
+  }
+
+  void FindInputs(const Chunk& chunk, uint64_t step) {
+    inputs_.clear();
+    for (int from = 0; from < size(); ++from) {
+      inputs_.push_back(staged(from) && from != rank()
+                            ? Part(from, step, rank())
+                            : sources_[from] + chunk.begin * element_);
+    }
+  }
+
+  absl::StatusOr<bool> Give() {
+    if (given_ == (reduces() ? reduced_ : steps_)) return false;
+    const uint64_t step = given_;
+    // The place that it gives from must be free, too.
+    if (!reduces() && staged_ != 0 && !MayPut(step)) return false;
+    const Chunk chunk = Mine(step);
+    if (chunk.count > 0 && chunk.reader != Chunk::kNobody) {
+      absl::StatusOr<bool> has = transfers_->HasResult(step);
+      if (!has.ok() || !*has) return has;
+      GiveChunk(chunk, step);
+    }
+    absl::Status passed = transfers_->PassOn(step);
+    if (!passed.ok()) return passed;
+    Gave();
+    return true;
+  }
+
+  void GiveChunk(const Chunk& chunk, uint64_t step) {
+    const std::byte* const from = transfers_->Result(step);
+    if (chunk.IsFor(rank()) && from != Out(chunk)) {
+      kernels::Copy(Out(chunk), from, Bytes(chunk));
+    }
+    if (staged_ != 0) {
+      if (chunk.reader != rank() && size() > 1) {
+        kernels::Copy(Part(rank(), step, rank()), from, Bytes(chunk));
+      }
+      return;
+    }
+    for (int reader = 0; reader < size(); ++reader) {
+      if (reader == rank() || !chunk.IsFor(reader)) continue;
+      kernels::Copy(targets_[reader] + OffsetFor(reader, chunk), from,
+                    Bytes(chunk));
+    }
+  }
+
+  // The chunk of a step is where its readers find it.
+  void Gave() {
+    ++given_;
+    if (gives() && staged_ != 0) {
+      return Say(&Cell::folded, given_, board().others());
+    }
+    taken_ = given_;  // nothing comes back
+    if (staged_ != 0) Say(&Cell::taken, taken_, board().others());
+  }
+
+  bool Take() {
+    if (taken_ == given_ ||
+        !AllHave(&Cell::folded, board().others(), taken_ + 1)) {
+      return false;
+    }
+    for (int from = 0; from < size(); ++from) {
+      const Chunk chunk = schedule_->ChunkOf(from, taken_);
+      if (from == rank() || !chunk.IsFor(rank())) continue;
+      kernels::Copy(Out(chunk), Part(from, taken_, from), Bytes(chunk));
+    }
+    Say(&Cell::taken, ++taken_, board().others());
+    return true;
+  }
+
+  const Crew* const crew_;  // null: the ranks of the board are all
+  const size_t element_;
+  const size_t in_bytes_;
+  const size_t out_bytes_;
+  std::unique_ptr<const Schedule> schedule_;
+  std::unique_ptr<HostTransfers> transfers_;  // null on one host
+  absl::Status begun_;
+  FoldCheck check_;
+
+  RankMask staged_ = 0;
+  size_t part_bytes_ = 0;
+  EachRank<const std::byte*> sources_;  // by index: where others have `in`
+  EachRank<std::byte*> targets_;        // and `out`
+  EachRank<const void*> inputs_;        // of the chunk that is reduced
+  EachRank<void*> outs_;
+  uint64_t steps_ = 0;
+  uint64_t put_ = 0;
+  uint64_t reduced_ = 0;
+  uint64_t given_ = 0;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeLocalReduction(const Call& call, Board& board) {
+  return std::make_unique<ChunkedCollective>(call, board, nullptr);
+}
+
+std::unique_ptr<Task> MakeHierarchicalCollective(const Call& call,
+                                                 const Crew& crew) {
+  return std::make_unique<ChunkedCollective>(call, crew.board, &crew);
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,243 @@
+// The transfers between hosts of one chunked collective, for one rank of it.
+//
+//   partial sum of the host before ──▶ reduced onto ──▶ to the next host, or it
+//                                                       is the result
+//   result of another host ──▶ given here ──▶ passed on
+//
+// The next kWindow steps are posted; a step's places are those of the step
+// kWindow before.
+//
+// Errors:  the link's, blaming ranks as the board numbers them (crew.h).
+// Threads: as Task.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_HOST_TRANSFERS_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_HOST_TRANSFERS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "client/transport/announcement.h"
+#include "client/transport/collectives/schedule.h"
+#include "client/transport/hierarchical/crew.h"
+#include "client/transport/scratch.h"
+#include "client/transport/shm/collective.h"
+#include "client/transport/transfers.h"
+#include "kernels/partial_reduce.h"
+
+namespace lockstep::transport {
+
+class HostTransfers {
+ public:
+  static constexpr uint64_t kWindow = 4;
+
+  // All outlive it.
+  HostTransfers(const Call& call, const Crew& crew, const Schedule& schedule)
+      : call_(call),
+        crew_(crew),
+        schedule_(schedule),
+        steps_(schedule.steps()),
+        partial_element_(SizeOf(kernels::CarryOf(call.dtype))),
+        partial_bytes_(crew.chunk_bytes / SizeOf(call.dtype) *
+                       partial_element_),
+        announcements_(call, call.bytes(), crew.link) {}
+
+  // Posts announcements, the first receives, and all that this rank has to send
+  // from the start. Waits for nobody.
+  absl::Status Begin() {
+    absl::Status begun = crew_.scratch.Take(
+        kWindow * (2 * partial_bytes_ + crew_.chunk_bytes), &places_);
+    for (int giver : schedule_.givers()) {
+      begun.Update(announcements_.Expect(giver));
+    }
+    for (int taker : schedule_.takers()) {
+      begun.Update(announcements_.Give(taker));
+    }
+    for (uint64_t step = 0; begun.ok() && step < std::min(steps_, kWindow);
+         ++step) {
+      begun.Update(ReceivePartial(step));
+      begun.Update(ReceiveResult(step));
+    }
+    for (uint64_t step = 0; begun.ok() && !reduces() && step < steps_; ++step) {
+      const Chunk chunk = Mine(step);
+      if (chunk.count == 0 || schedule_.ResultFrom(step) >= 0) continue;
+      begun.Update(SendResult(step, Own(chunk)));
+    }
+    return crew_.OfLink(begun);
+  }
+
+  // Compares the announcements, once they have arrived; whether it did. Until
+  // then nothing of another host is used.
+  absl::StatusOr<bool> Compare() {
+    if (compared_ || !announcements_.HaveMoved()) return false;
+    absl::Status agreed = announcements_.Agree();
+    if (!agreed.ok()) return crew_.OfLink(agreed);
+    return compared_ = true;
+  }
+
+  // Whether Reduce can take the step: the partial sum is here, and the places
+  // are free.
+  absl::StatusOr<bool> CanReduce(uint64_t step) {
+    if (schedule_.partial_from() >= 0 && !compared_) return false;
+    absl::StatusOr<bool> can = Empty(receiving_partials_[step % kWindow]);
+    if (can.ok() && *can) can = Empty(sending_[step % kWindow]);
+    return can;
+  }
+
+  // Reduces `inputs`, of this host's ranks in order, and sends what comes out.
+  absl::Status Reduce(std::span<const void* const> inputs, uint64_t step) {
+    const Chunk chunk = Mine(step);
+    const int to = schedule_.partial_to();
+    const std::byte* const onto =
+        schedule_.partial_from() >= 0 ? PartialIn(step) : nullptr;
+    absl::Status posted;
+    if (to >= 0) {
+      kernels::ReduceToCarry(onto, inputs, PartialOut(step), chunk.count,
+                             call_.dtype, call_.op);
+      posted = sending_[step % kWindow].Add(
+          crew_.link.Send(to, PartialTag(step), PartialOut(step),
+                          chunk.count * partial_element_));
+    } else {
+      kernels::ReduceFromCarry(onto, inputs, ResultPlace(chunk, step),
+                               chunk.count, call_.dtype, call_.op,
+                               crew_.placement.ranks());
+      posted = SendResult(step, ResultPlace(chunk, step));
+    }
+    posted.Update(ReceivePartial(step + kWindow));
+    return crew_.OfLink(posted);
+  }
+
+  // Whether the result of the step is here, and where.
+  absl::StatusOr<bool> HasResult(uint64_t step) {
+    if (schedule_.ResultFrom(step) < 0) return true;
+    if (!compared_) return false;
+    return Empty(receiving_results_[step % kWindow]);
+  }
+  const std::byte* Result(uint64_t step) const {
+    const bool own = !reduces() && schedule_.ResultFrom(step) < 0;
+    return own ? Own(Mine(step)) : ResultPlace(Mine(step), step);
+  }
+
+  // This host has the result of the step, if there is one for it.
+  absl::Status PassOn(uint64_t step) {
+    const Chunk chunk = Mine(step);
+    absl::Status posted;
+    if (chunk.count > 0 && schedule_.ResultFrom(step) >= 0) {
+      posted = SendResult(step, ResultPlace(chunk, step));
+    }
+    posted.Update(ReceiveResult(step + kWindow));
+    return crew_.OfLink(posted);
+  }
+
+  // Whether other hosts need nothing from this rank any more.
+  absl::StatusOr<bool> Done() {
+    absl::StatusOr<bool> done = compared_;
+    for (Transfers& slot : sending_) {
+      if (done.ok() && *done) done = Empty(slot);
+    }
+    return done;
+  }
+
+ private:
+  using Slots = std::array<Transfers, kWindow>;
+
+  bool reduces() const {
+    return call_.kind == CallKind::kAllReduce ||
+           call_.kind == CallKind::kReduceScatter;
+  }
+  Chunk Mine(uint64_t step) const {
+    return step < steps_ ? schedule_.ChunkOf(crew_.index(), step) : Chunk();
+  }
+
+  // --- Places ---
+
+  std::byte* PartialIn(uint64_t step) const {
+    return places_.data() + step % kWindow * partial_bytes_;
+  }
+  std::byte* PartialOut(uint64_t step) const {
+    return PartialIn(step) + kWindow * partial_bytes_;
+  }
+  // Where this rank has the result before it gives it: in `out`, unless the
+  // chunk is for others only.
+  std::byte* ResultPlace(const Chunk& chunk, uint64_t step) const {
+    if (!chunk.IsFor(crew_.index())) {
+      return places_.data() + 2 * kWindow * partial_bytes_ +
+             step % kWindow * crew_.chunk_bytes;
+    }
+    const bool scatters = call_.kind == CallKind::kReduceScatter;
+    const size_t before = scatters ? crew_.rank * call_.count : 0;
+    return Plus(call_.out, (chunk.begin - before) * SizeOf(call_.dtype));
+  }
+  // Of a collective that does not reduce: this rank's part of it.
+  const std::byte* Own(const Chunk& chunk) const {
+    const bool gathers = call_.kind == CallKind::kAllGather;
+    const size_t before = gathers ? crew_.rank * call_.count : 0;
+    return Plus(gathers ? call_.in : call_.out,
+                (chunk.begin - before) * SizeOf(call_.dtype));
+  }
+
+  // --- Messages: 0 announces; then, per step, a partial sum and a result ---
+
+  uint64_t PartialTag(uint64_t step) const { return call_.tag + 1 + 2 * step; }
+  uint64_t ResultTag(uint64_t step) const {
+    return call_.tag + 2 + 2 * schedule_.Message(step);
+  }
+
+  absl::Status ReceivePartial(uint64_t step) {
+    const Chunk chunk = Mine(step);
+    const int from = chunk.count > 0 ? schedule_.partial_from() : -1;
+    if (from < 0) return absl::OkStatus();
+    return receiving_partials_[step % kWindow].Add(
+        crew_.link.Recv(from, PartialTag(step), PartialIn(step),
+                        chunk.count * partial_element_));
+  }
+  absl::Status ReceiveResult(uint64_t step) {
+    const Chunk chunk = Mine(step);
+    const int from = chunk.count > 0 ? schedule_.ResultFrom(step) : -1;
+    if (from < 0) return absl::OkStatus();
+    return receiving_results_[step % kWindow].Add(
+        crew_.link.Recv(from, ResultTag(step), ResultPlace(chunk, step),
+                        chunk.count * SizeOf(call_.dtype)));
+  }
+  // It stays at `from` until it has been sent.
+  absl::Status SendResult(uint64_t step, const std::byte* from) {
+    absl::Status posted;
+    for (int to : schedule_.ResultTo(step)) {
+      posted.Update(sending_[step % kWindow].Add(crew_.link.Send(
+          to, ResultTag(step), from, Mine(step).count * SizeOf(call_.dtype))));
+    }
+    return posted;
+  }
+
+  // Whether all of `transfers` have moved, and none is left.
+  absl::StatusOr<bool> Empty(Transfers& transfers) {
+    if (transfers.empty()) return true;
+    if (!transfers.Done()) return false;
+    absl::Status moved = transfers.WaitAll();
+    if (!moved.ok()) return crew_.OfLink(moved);
+    return true;
+  }
+
+  const Call& call_;
+  const Crew& crew_;
+  const Schedule& schedule_;
+  const uint64_t steps_;
+  const size_t partial_element_;
+  const size_t partial_bytes_;  // of a place
+
+  // Memory before the transfers that use it: partial sums received, partial
+  // sums sent, results; kWindow places of each.
+  Scratch places_;
+  Announcements announcements_;
+  Slots receiving_partials_;
+  Slots receiving_results_;
+  Slots sending_;
+  bool compared_ = false;
+};
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_HOST_TRANSFERS_H_
