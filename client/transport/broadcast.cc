@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include "client/transport/announcement.h"
-#include "client/transport/exchange.h"
 #include "client/transport/slices.h"
 #include "client/transport/transfers.h"
 
@@ -12,18 +11,6 @@ namespace {
 
 constexpr size_t kBroadcastChunkBytes = 512 << 10;
 constexpr size_t kSpreadBytesMin = 256 << 10;
-
-std::unique_ptr<Operation> FromRootToEach(const Call& call, Wire wire) {
-  auto exchange = std::make_unique<Exchange>(call, wire);
-  if (wire.rank() != call.peer) {
-    exchange->Take(call.peer, call.out, call.bytes());
-    return exchange;
-  }
-  for (int peer = 0; peer < wire.size(); ++peer) {
-    if (peer != call.peer) exchange->Give(peer, call.out, call.bytes());
-  }
-  return exchange;
-}
 
 class Spread final : public Operation {
  public:
@@ -119,10 +106,11 @@ class Spread final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> MakeBroadcast(const Call& call, Wire wire) {
-  if (wire.size() <= 2 || call.bytes() < kSpreadBytesMin) {
-    return FromRootToEach(call, wire);
-  }
+bool IsSpread(const Call& call, int ranks) {
+  return ranks > 2 && call.bytes() >= kSpreadBytesMin;
+}
+
+std::unique_ptr<Operation> MakeSpread(const Call& call, Wire wire) {
   return std::make_unique<Spread>(call, wire);
 }
 

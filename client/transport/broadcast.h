@@ -1,7 +1,6 @@
-// Broadcast. Small, or to a single peer: the root gives all to each. Large:
-// each other rank owns a slice, which the root gives to it alone and it gives
-// to the rest, chunk by chunk; so the root sends its bytes once, however large
-// the group.
+// A large Broadcast to several peers: each rank but the root owns a slice,
+// which the root gives to it alone and it gives to the rest, chunk by chunk; so
+// the root sends its bytes once, however large the group.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_BROADCAST_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_BROADCAST_H_
@@ -12,7 +11,9 @@
 
 namespace lockstep::transport {
 
-std::unique_ptr<Operation> MakeBroadcast(const Call& call, Wire wire);
+// Otherwise the root gives all to each (Exchange::AddBlocks).
+bool IsSpread(const Call& call, int ranks);
+std::unique_ptr<Operation> MakeSpread(const Call& call, Wire wire);
 
 }  // namespace lockstep::transport
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "client/transport/collectives/blocks.h"
+
 namespace lockstep::transport {
 namespace {
 
@@ -31,6 +33,19 @@ absl::Status ForPieces(size_t bytes, Post post) {
 }
 
 }  // namespace
+
+void Exchange::AddBlocks(int peer) {
+  const auto given = GivenBlock(call_, wire_.rank(), peer);
+  const auto taken = TakenBlock(call_, wire_.rank(), peer);
+  const auto* const in = static_cast<const std::byte*>(SourceOf(call_));
+  auto* const out = static_cast<std::byte*>(call_.out);
+  if (peer == wire_.rank()) {
+    if (taken) Keep(in + given->offset, out + taken->offset, taken->bytes);
+    return;
+  }
+  if (given) Give(peer, in + given->offset, given->bytes);
+  if (taken) Take(peer, out + taken->offset, taken->bytes);
+}
 
 absl::Status Exchange::Start() {
   size_t space = 0;

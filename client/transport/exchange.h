@@ -1,5 +1,6 @@
 // Direct exchange: bytes to some peers, bytes from some peers, all at once. The
-// whole of Send, Recv, AllGather and AllToAll; the moving part of the rest.
+// whole of Send, Recv, AllGather, AllToAll and a small Broadcast; the moving
+// part of the rest.
 //
 // Everything is posted in Start. What is small travels inside its announcement
 // and is copied once on each side; what is large goes from memory to memory, in
@@ -25,6 +26,10 @@ class Exchange final : public Operation {
  public:
   // `call` says what is announced and which tags are used.
   Exchange(const Call& call, Wire wire) : call_(call), wire_(wire) {}
+
+  // The blocks (blocks.h) that `call` gives to `peer` and takes from it; or, of
+  // this rank, keeps.
+  void AddBlocks(int peer);
 
   void Give(int peer, const void* data, size_t bytes) {
     gives_.push_back({peer, static_cast<const std::byte*>(data), bytes});

@@ -6,33 +6,41 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "client/transport/collectives/blocks.h"
 #include "client/transport/exchange.h"
 #include "client/transport/hierarchical/tasks.h"
-#include "client/transport/shm/collective.h"
+#include "client/transport/shm/task.h"
 
 namespace lockstep::transport {
 namespace {
 
 class Direct final : public Task {
  public:
-  Direct(const Call& call, const Crew& crew) : call_(call), crew_(crew) {
-    if (call.is_point_to_point()) {
-      SplitMessage();
-    } else {
-      SplitBlocks();
+  Direct(const Call& call, const Crew& crew)
+      : call_(call), crew_(crew), beyond_(std::in_place, call, crew.wire()) {
+    for (int rank = 0; rank < crew.placement.ranks(); ++rank) {
+      if (!IsHere(rank)) beyond_->AddBlocks(rank);
     }
+    if (!call.is_point_to_point()) {
+      here_call_ = BlocksOfThisHost();
+    } else if (IsHere(call.peer)) {
+      here_call_ = call;
+      here_call_.peer = crew.placement.index(call.peer);
+    } else {
+      return;
+    }
+    here_ = MakeTask(here_call_, crew.board);
   }
 
   absl::StatusOr<Progress> Advance() override {
     waits_ = 0;
     bool moved = false;
-    if (!started_ && beyond_) {
+    if (!started_) {
       absl::Status started = beyond_->Start();
       if (!started.ok()) return crew_.OfLink(started);
+      started_ = true;
     }
-    started_ = true;
     if (here_ != nullptr) {
       absl::StatusOr<Progress> progress = here_->Advance();
       if (!progress.ok()) return progress;
@@ -55,56 +63,30 @@ class Direct final : public Task {
     return crew_.placement.host(rank) == crew_.host();
   }
 
-  void SplitMessage() {
-    if (IsHere(call_.peer)) {
-      here_call_ = call_;
-      here_call_.peer = crew_.placement.index(call_.peer);
-      here_ = MakeTask(here_call_, crew_.board);
-      return;
+  // An AllToAllV with the other ranks of this host.
+  Call BlocksOfThisHost() const {
+    Call call{.kind = CallKind::kAllToAllV,
+              .in = call_.in,
+              .out = call_.out,
+              .dtype = call_.dtype,
+              .tag = call_.tag};
+    const size_t element = SizeOf(call.dtype);
+    for (int rank : crew_.placement.members(crew_.host())) {
+      const Block given = *GivenBlock(call_, crew_.rank, rank);
+      const Block taken = *TakenBlock(call_, crew_.rank, rank);
+      call.in_offsets.push_back(given.offset / element);
+      call.in_counts.push_back(given.bytes / element);
+      call.out_offsets.push_back(taken.offset / element);
+      call.out_counts.push_back(taken.bytes / element);
     }
-    beyond_.emplace(call_, crew_.wire());
-    if (call_.kind == CallKind::kSend) {
-      beyond_->Give(call_.peer, call_.in, call_.bytes());
-    } else {
-      beyond_->Take(call_.peer, call_.out, call_.bytes());
-    }
-  }
-
-  void SplitBlocks() {
-    const bool uneven = call_.kind == CallKind::kAllToAllV;
-    const size_t element = SizeOf(call_.dtype);
-    here_call_ = {.kind = CallKind::kAllToAllV,
-                  .in = call_.in,
-                  .out = call_.out,
-                  .dtype = call_.dtype,
-                  .tag = call_.tag};
-    beyond_.emplace(call_, crew_.wire());
-    for (int rank = 0; rank < crew_.placement.ranks(); ++rank) {
-      const size_t even_at = rank * call_.count;
-      const size_t in_at = uneven ? call_.in_offsets[rank] : even_at;
-      const size_t in_count = uneven ? call_.in_counts[rank] : call_.count;
-      const size_t out_at = uneven ? call_.out_offsets[rank] : even_at;
-      const size_t out_count = uneven ? call_.out_counts[rank] : call_.count;
-      if (IsHere(rank)) {
-        here_call_.in_offsets.push_back(in_at);
-        here_call_.in_counts.push_back(in_count);
-        here_call_.out_offsets.push_back(out_at);
-        here_call_.out_counts.push_back(out_count);
-      } else {
-        beyond_->Give(rank, Plus(call_.in, in_at * element),
-                      in_count * element);
-        beyond_->Take(rank, Plus(call_.out, out_at * element),
-                      out_count * element);
-      }
-    }
-    here_ = MakeTask(here_call_, crew_.board);
+    return call;
   }
 
   const Call& call_;
   const Crew& crew_;
   Call here_call_;
   std::unique_ptr<Task> here_;      // null: none, or done
-  std::optional<Exchange> beyond_;  // none: there is none, or it is done
+  std::optional<Exchange> beyond_;  // none: it is done
   bool started_ = false;
 };
 

@@ -10,57 +10,32 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/transport/blame.h"
+#include "client/transport/collectives/blocks.h"
 #include "client/transport/shm/collective.h"
 #include "kernels/copy.h"
 
 namespace lockstep::transport {
 namespace {
 
-struct Block {
-  uint64_t offset = 0;  // in its rank's buffer
-  uint64_t bytes = 0;
-};
-
 class BlockExchange final : public Collective {
  public:
   BlockExchange(const Call& call, Board& board)
       : Collective(call, board), own_(size()), copied_(size()) {
-    for (int peer = 0; peer < size(); ++peer) own_[peer] = GiveTo(peer);
+    for (int peer = 0; peer < size(); ++peer) {
+      own_[peer] = GivenBlock(call, rank(), peer).value_or(Block());
+    }
   }
 
  private:
   bool uneven() const { return call().kind == CallKind::kAllToAllV; }
   bool split() const { return uneven() || call().kind == CallKind::kAllToAll; }
-  bool root() const { return rank() == call().peer; }
   size_t element() const { return SizeOf(call().dtype); }
-
-  const void* source() const {
-    return call().kind == CallKind::kBroadcast ? call().out : call().in;
-  }
-
-  // What this rank gives to `peer`.
-  Block GiveTo(int peer) const {
-    switch (call().kind) {
-      case CallKind::kAllGather: return {0, call().bytes()};
-      case CallKind::kBroadcast: return {0, root() ? call().bytes() : 0};
-      case CallKind::kAllToAll: return {peer * call().bytes(), call().bytes()};
-      case CallKind::kAllToAllV:
-        return {call().in_offsets[peer] * element(),
-                call().in_counts[peer] * element()};
-      default: return {};
-    }
-  }
 
   // What `from` gives to `to`: all but AllToAllV tell by the call alone.
   Block BlockOf(int from, int to) const {
     if (from == rank()) return own_[to];
-    switch (call().kind) {
-      case CallKind::kBroadcast:
-        return {0, from == call().peer ? call().bytes() : 0};
-      case CallKind::kAllToAll: return {to * call().bytes(), call().bytes()};
-      case CallKind::kAllToAllV: return Table(from)[to];
-      default: return {0, call().bytes()};
-    }
+    if (uneven()) return Table(from)[to];
+    return GivenBlock(call(), from, to).value_or(Block());
   }
 
   // An AllToAllV's cell begins with its blocks.
@@ -78,15 +53,10 @@ class BlockExchange final : public Collective {
     return before;
   }
 
-  // Where what `from` gives goes; null if nowhere.
+  // Where what `from` gives goes.
   std::byte* Target(int from) const {
-    switch (call().kind) {
-      case CallKind::kAllGather:
-      case CallKind::kAllToAll: return Plus(call().out, from * call().bytes());
-      case CallKind::kAllToAllV:
-        return Plus(call().out, call().out_offsets[from] * element());
-      default: return Plus(call().out, 0);
-    }
+    const Block taken = TakenBlock(call(), rank(), from).value_or(Block());
+    return Plus(call().out, taken.offset);
   }
 
   void Prepare(Said& said) override {
@@ -106,7 +76,8 @@ class BlockExchange final : public Collective {
         uneven() ? table_bytes() + given + own_[rank()].bytes : reach;
     if (space <= kSmallBytes) return FillCell();
     said.way = Way::kDirect;
-    said.in = board().lending().Offer(source(), reach, board().others());
+    said.in =
+        board().lending().Offer(SourceOf(call()), reach, board().others());
     if (said.in.segment == 0) said.way = Way::kStaged;
   }
 
@@ -114,7 +85,8 @@ class BlockExchange final : public Collective {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank() || own_[peer].bytes == 0) continue;
       kernels::Copy(mine().small + PlaceInCell(rank(), peer),
-                    Plus(source(), own_[peer].offset), own_[peer].bytes);
+                    Plus(SourceOf(call()), own_[peer].offset),
+                    own_[peer].bytes);
       if (!split()) return;
     }
   }
@@ -151,7 +123,7 @@ class BlockExchange final : public Collective {
     }
     if (block.bytes == 0) return absl::OkStatus();
     if (from == rank()) {
-      sources_[from] = Plus(source(), block.offset);
+      sources_[from] = Plus(SourceOf(call()), block.offset);
     } else if (way(from) == Way::kSmall) {
       const size_t place = PlaceInCell(from, rank());
       if (place > kSmallBytes || block.bytes > kSmallBytes - place) {
@@ -211,7 +183,7 @@ class BlockExchange final : public Collective {
       const Block chunk = ChunkOf(own_[to], put_);
       if (chunk.bytes > 0) {
         kernels::Copy(stage(rank(), put_) + (split() ? to * part_bytes_ : 0),
-                      Plus(source(), own_[to].offset + chunk.offset),
+                      Plus(SourceOf(call()), own_[to].offset + chunk.offset),
                       chunk.bytes);
       }
       if (!split()) break;
