@@ -1,6 +1,7 @@
 #include "client/executor/enqueue.h"
 
 #include "absl/strings/str_format.h"
+#include "client/transport/extended_collectives.h"
 
 namespace lockstep::executor {
 
@@ -30,8 +31,8 @@ absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
       return communicator.Recv(out, count, t.dtype, t.peer, stream);
     case TransferKind::kBarrier: return communicator.Barrier(stream);
     case TransferKind::kAllReducePairs:
-      return communicator.AllReducePairs(in, out, count, t.dtype,
-                                         1.0 / t.divisor, stream);
+      return transport::AllReducePairs(communicator, in, out, count, t.dtype,
+                                       1.0 / t.divisor, stream);
   }
   return absl::InvalidArgumentError(absl::StrFormat(
       "the plan has a transfer of kind %d, which is none", t.kind));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "client/transport/extended_collectives.h"
 
 namespace lockstep::gradient {
 
@@ -49,7 +50,7 @@ Engine::~Engine() {
 absl::Status Engine::Prepare() {
   for (const auto& communicator : options_.communicators) {
     sums_in_pairs_.push_back(communicator != nullptr &&
-                             communicator->SumsInPairs());
+                             transport::SumsInPairs(*communicator));
   }
   absl::StatusOr<std::unique_ptr<Layout>> first =
       Layout::Create(std::move(options_.plan), options_.rank, options_.names,

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "client/executor/enqueue.h"
-#include "client/transport/checked_all_reduce.h"
+#include "client/transport/extended_collectives.h"
 
 namespace lockstep::gradient {
 
@@ -92,8 +92,8 @@ absl::Status Reduction::EnqueueSumInPairs(Communicator& communicator,
   const double factor = mean ? 1.0 / bucket.leaves : 1.0;
   const DType dtype = SumTypeOf(bucket);
   if (checks.empty()) {
-    return communicator.AllReducePairs(sums, sums, bucket.total, dtype, factor,
-                                       stream);
+    return transport::AllReducePairs(communicator, sums, sums, bucket.total,
+                                     dtype, factor, stream);
   }
   return transport::CheckedAllReducePairs(communicator, sums, bucket.total,
                                           dtype, factor, std::move(checks),

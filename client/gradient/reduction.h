@@ -8,7 +8,7 @@
 // one changed.
 //
 // The norm of a bucket is taken by its reduction, where ranks fold in memory
-// (checked_all_reduce.h), else right behind it, while the next one is still
+// (extended_collectives.h), else right behind it, while the next one is still
 // being filled. Norms, flags and the verdict's vectors are fetched
 // before they are read: only the verdict waits for that, twice.
 //
@@ -156,7 +156,7 @@ class Reduction {
   using Checks = std::vector<transport::CheckedPart>;
 
   // What brings a bucket's reduced gradients to this rank, with these checks:
-  // what this rank counts of it in the norm (checked_all_reduce.h).
+  // what this rank counts of it in the norm (extended_collectives.h).
   absl::Status Enqueue(const Layout& layout, const Layout::Item& item,
                        Checks checks, Stream& stream);
   // Instead, of a bucket with leaves, where the communicator sums in pairs: a

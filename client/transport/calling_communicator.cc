@@ -47,9 +47,6 @@ absl::Status CallingCommunicator::AllReducePairs(const void* in, void* out,
                                                  size_t count, DType dtype,
                                                  double factor,
                                                  Stream& stream) {
-  if (!SumsInPairs()) {
-    return Communicator::AllReducePairs(in, out, count, dtype, factor, stream);
-  }
   return Submit({.kind = CallKind::kAllReduce,
                  .in = in,
                  .out = out,

@@ -13,11 +13,12 @@
 #include <vector>
 
 #include "client/transport/call.h"
+#include "client/transport/extended_collectives.h"
 #include "lockstep/communicator.h"
 
 namespace lockstep::transport {
 
-class CallingCommunicator : public Communicator {
+class CallingCommunicator : public ExtendedCommunicator {
  public:
   int rank() const final { return rank_; }
   int size() const final { return size_; }
@@ -46,17 +47,15 @@ class CallingCommunicator : public Communicator {
   absl::Status Barrier(Stream& stream) final;
   absl::Status Group(absl::FunctionRef<absl::Status()> body) final;
 
-  // Can it do CheckedAllReduce?
-  virtual bool checks() const { return false; }
-  // AllReduce in place, with Call::checks.
+  bool SumsInPairs() const override { return false; }
+  bool CanCheck() const override { return false; }
   absl::Status CheckedAllReduce(void* data, size_t count, DType dtype,
                                 ReduceOp op, std::vector<CheckedPart> checks,
-                                Stream& stream);
-  // AllReducePairs in place, if SumsInPairs.
+                                Stream& stream) final;
   absl::Status CheckedAllReducePairs(void* data, size_t count, DType dtype,
                                      double factor,
                                      std::vector<CheckedPart> checks,
-                                     Stream& stream);
+                                     Stream& stream) final;
 
  protected:
   CallingCommunicator(int rank, int size) : rank_(rank), size_(size) {}

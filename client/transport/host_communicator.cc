@@ -31,8 +31,7 @@ class HostCommunicator final : public CallingCommunicator {
   ~HostCommunicator() override { membership_->Close(); }
 
   std::string_view transport() const override { return transport_; }
-  bool checks() const override { return checks_; }
-
+  bool CanCheck() const override { return checks_; }
   bool SumsInPairs() const override { return sums_in_pairs_; }
 
   void Abort(std::string_view cause) override {

@@ -6,6 +6,7 @@
 
 #include "base/mutex.h"
 #include "client/transport/blame.h"
+#include "client/transport/extended_collectives.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
 
@@ -57,9 +58,9 @@ std::vector<Disagreement> Disagreements() {
        }},
       {"the order of a sum",
        [](Member& m, bool last, void* in, void* out) {
-         return last && m.comm.SumsInPairs()
-                    ? m.comm.AllReducePairs(in, out, kLarge, DType::kF32, 1,
-                                            m.stream)
+         return last && transport::SumsInPairs(m.comm)
+                    ? transport::AllReducePairs(m.comm, in, out, kLarge,
+                                                DType::kF32, 1, m.stream)
                     : m.comm.AllReduce(in, out, kLarge, DType::kF32,
                                        last ? ReduceOp::kMax : ReduceOp::kSum,
                                        m.stream);

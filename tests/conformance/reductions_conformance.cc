@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 
+#include "client/transport/extended_collectives.h"
 #include "kernels/reduce_pairs_ref.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
@@ -178,13 +179,12 @@ void ExpectSumsInPairs(Member& m, const Values& expected, double factor) {
   const Values in = Input(dtype, count, Draw::kWild, count, m.rank);
   Values out(dtype, count);
   Values in_place = in;
-  ASSERT_TRUE(
-      m.comm
-          .AllReducePairs(in.data(), out.data(), count, dtype, factor, m.stream)
-          .ok());
-  ASSERT_TRUE(m.comm
-                  .AllReducePairs(in_place.data(), in_place.data(), count,
-                                  dtype, factor, m.stream)
+  ASSERT_TRUE(transport::AllReducePairs(m.comm, in.data(), out.data(), count,
+                                        dtype, factor, m.stream)
+                  .ok());
+  ASSERT_TRUE(transport::AllReducePairs(m.comm, in_place.data(),
+                                        in_place.data(), count, dtype, factor,
+                                        m.stream)
                   .ok());
   ASSERT_TRUE(m.stream.Synchronize().ok()) << m.comm.status();
   EXPECT_TRUE(out == expected) << count;
@@ -204,15 +204,17 @@ TEST_P(CommunicatorConformance, SumsInPairsWhereItSaysSo) {
   const bool can =
       promises().sums_in_pairs && std::has_single_bit(unsigned(size()));
   Together([&](Member& m) {
-    EXPECT_EQ(m.comm.SumsInPairs(), can);
+    EXPECT_EQ(transport::SumsInPairs(m.comm), can);
     for (const auto& [expected, factor] : jobs) {
       if (can) ExpectSumsInPairs(m, expected, factor);
     }
     int64_t one = 1;
     const DType dtype = can ? DType::kI64 : DType::kF32;
-    EXPECT_EQ(m.comm.AllReducePairs(&one, &one, 1, dtype, 1, m.stream).code(),
-              can ? absl::StatusCode::kInvalidArgument
-                  : absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(
+        transport::AllReducePairs(m.comm, &one, &one, 1, dtype, 1, m.stream)
+            .code(),
+        can ? absl::StatusCode::kInvalidArgument
+            : absl::StatusCode::kUnimplemented);
     // Whoever looks at `one` before the call has done so.
     EXPECT_TRUE(m.stream.Synchronize().ok());
   });

@@ -7,6 +7,7 @@
 
 #include "lockstep/arena.h"
 #include "lockstep/stream.h"
+#include "tests/support/forwarding_communicator.h"
 
 namespace lockstep {
 namespace {
@@ -43,58 +44,55 @@ struct Twin {
   std::shared_ptr<ArenaBuffer> memory;
 };
 
-class ArenaCommunicator final : public Communicator {
+class ArenaCommunicator final : public ForwardingCommunicator {
  public:
   ArenaCommunicator(std::unique_ptr<Communicator> inner, Arena* arena)
-      : inner_(std::move(inner)), arena_(arena) {}
-
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::string_view transport() const override { return inner_->transport(); }
+      : ForwardingCommunicator(std::move(inner)), arena_(arena) {}
 
   absl::Status AllReduce(const void* in, void* out, size_t count, DType dtype,
                          ReduceOp op, Stream& stream) override {
     return Moved(in, count, out, count, dtype, stream,
                  [&](const void* i, void* o) {
-                   return inner_->AllReduce(i, o, count, dtype, op, stream);
+                   return inner().AllReduce(i, o, count, dtype, op, stream);
                  });
   }
   absl::Status AllReducePairs(const void* in, void* out, size_t count,
                               DType dtype, double factor,
                               Stream& stream) override {
-    return Moved(
-        in, count, out, count, dtype, stream, [&](const void* i, void* o) {
-          return inner_->AllReducePairs(i, o, count, dtype, factor, stream);
-        });
+    return Moved(in, count, out, count, dtype, stream,
+                 [&](const void* i, void* o) {
+                   return transport::AllReducePairs(inner(), i, o, count, dtype,
+                                                    factor, stream);
+                 });
   }
-  bool SumsInPairs() const override { return inner_->SumsInPairs(); }
+  bool CanCheck() const override { return false; }
   absl::Status ReduceScatter(const void* in, void* out, size_t count,
                              DType dtype, ReduceOp op,
                              Stream& stream) override {
     return Moved(in, count * size(), out, count, dtype, stream,
                  [&](const void* i, void* o) {
-                   return inner_->ReduceScatter(i, o, count, dtype, op, stream);
+                   return inner().ReduceScatter(i, o, count, dtype, op, stream);
                  });
   }
   absl::Status AllGather(const void* in, void* out, size_t count, DType dtype,
                          Stream& stream) override {
     return Moved(in, count, out, count * size(), dtype, stream,
                  [&](const void* i, void* o) {
-                   return inner_->AllGather(i, o, count, dtype, stream);
+                   return inner().AllGather(i, o, count, dtype, stream);
                  });
   }
   absl::Status Broadcast(void* buffer, size_t count, DType dtype, int root,
                          Stream& stream) override {
     return Moved(nullptr, 0, buffer, count, dtype, stream,
                  [&](const void*, void* o) {
-                   return inner_->Broadcast(o, count, dtype, root, stream);
+                   return inner().Broadcast(o, count, dtype, root, stream);
                  });
   }
   absl::Status AllToAll(const void* in, void* out, size_t count, DType dtype,
                         Stream& stream) override {
     return Moved(in, count * size(), out, count * size(), dtype, stream,
                  [&](const void* i, void* o) {
-                   return inner_->AllToAll(i, o, count, dtype, stream);
+                   return inner().AllToAll(i, o, count, dtype, stream);
                  });
   }
   absl::Status AllToAllV(const void* in, absl::Span<const size_t> in_counts,
@@ -105,7 +103,7 @@ class ArenaCommunicator final : public Communicator {
     return Moved(
         in, Reach(in_counts, in_offsets), out, Reach(out_counts, out_offsets),
         dtype, stream, [&](const void* i, void* o) {
-          return inner_->AllToAllV(i, in_counts, in_offsets, o, out_counts,
+          return inner().AllToAllV(i, in_counts, in_offsets, o, out_counts,
                                    out_offsets, dtype, stream);
         });
   }
@@ -113,21 +111,21 @@ class ArenaCommunicator final : public Communicator {
                     Stream& stream) override {
     return Moved(buffer, count, nullptr, 0, dtype, stream,
                  [&](const void* i, void*) {
-                   return inner_->Send(i, count, dtype, peer, stream);
+                   return inner().Send(i, count, dtype, peer, stream);
                  });
   }
   absl::Status Recv(void* buffer, size_t count, DType dtype, int peer,
                     Stream& stream) override {
     return Moved(nullptr, 0, buffer, count, dtype, stream,
                  [&](const void*, void* o) {
-                   return inner_->Recv(o, count, dtype, peer, stream);
+                   return inner().Recv(o, count, dtype, peer, stream);
                  });
   }
 
   absl::Status Group(absl::FunctionRef<absl::Status()> body) override {
     const size_t before = after_group_.size();
     ++depth_;
-    const absl::Status status = inner_->Group(body);
+    const absl::Status status = inner().Group(body);
     --depth_;
     if (!status.ok()) after_group_.resize(before);
     if (depth_ > 0) return status;
@@ -136,12 +134,6 @@ class ArenaCommunicator final : public Communicator {
     }
     return status;
   }
-
-  absl::Status Barrier(Stream& stream) override {
-    return inner_->Barrier(stream);
-  }
-  void Abort(std::string_view cause) override { inner_->Abort(cause); }
-  absl::Status status() const override { return inner_->status(); }
 
  private:
   // What is copied back once the operation has run.
@@ -234,7 +226,6 @@ class ArenaCommunicator final : public Communicator {
     });
   }
 
-  const std::unique_ptr<Communicator> inner_;
   Arena* const arena_;
   int depth_ = 0;
   std::vector<Later> after_group_;

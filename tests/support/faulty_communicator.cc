@@ -8,9 +8,10 @@
 
 namespace lockstep {
 
-absl::Status FaultyCommunicator::Before(Stream& stream) {
+absl::Status FaultyCommunicator::Before(const transport::Call&,
+                                        Stream& stream) {
   const int call = calls_++;
-  if (call == faults_.abort_at) inner_->Abort(absl::StrCat("fault at ", call));
+  if (call == faults_.abort_at) inner().Abort(absl::StrCat("fault at ", call));
   if (call == faults_.refuse_at) {
     return absl::InternalError(absl::StrCat("call ", call, " was refused"));
   }
@@ -26,77 +27,6 @@ absl::Status FaultyCommunicator::Before(Stream& stream) {
     });
   }
   return absl::OkStatus();
-}
-
-absl::Status FaultyCommunicator::AllReduce(const void* in, void* out,
-                                           size_t count, DType dtype,
-                                           ReduceOp op, Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->AllReduce(in, out, count, dtype, op, stream);
-}
-
-absl::Status FaultyCommunicator::AllReducePairs(const void* in, void* out,
-                                                size_t count, DType dtype,
-                                                double factor, Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->AllReducePairs(in, out, count, dtype, factor, stream);
-}
-
-absl::Status FaultyCommunicator::ReduceScatter(const void* in, void* out,
-                                               size_t count, DType dtype,
-                                               ReduceOp op, Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->ReduceScatter(in, out, count, dtype, op, stream);
-}
-
-absl::Status FaultyCommunicator::AllGather(const void* in, void* out,
-                                           size_t count, DType dtype,
-                                           Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->AllGather(in, out, count, dtype, stream);
-}
-
-absl::Status FaultyCommunicator::Broadcast(void* buffer, size_t count,
-                                           DType dtype, int root,
-                                           Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->Broadcast(buffer, count, dtype, root, stream);
-}
-
-absl::Status FaultyCommunicator::AllToAll(const void* in, void* out,
-                                          size_t count, DType dtype,
-                                          Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->AllToAll(in, out, count, dtype, stream);
-}
-
-absl::Status FaultyCommunicator::AllToAllV(const void* in,
-                                           absl::Span<const size_t> in_counts,
-                                           absl::Span<const size_t> in_offsets,
-                                           void* out,
-                                           absl::Span<const size_t> out_counts,
-                                           absl::Span<const size_t> out_offsets,
-                                           DType dtype, Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->AllToAllV(in, in_counts, in_offsets, out, out_counts,
-                           out_offsets, dtype, stream);
-}
-
-absl::Status FaultyCommunicator::Send(const void* buffer, size_t count,
-                                      DType dtype, int peer, Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->Send(buffer, count, dtype, peer, stream);
-}
-
-absl::Status FaultyCommunicator::Recv(void* buffer, size_t count, DType dtype,
-                                      int peer, Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->Recv(buffer, count, dtype, peer, stream);
-}
-
-absl::Status FaultyCommunicator::Barrier(Stream& stream) {
-  if (absl::Status fault = Before(stream); !fault.ok()) return fault;
-  return inner_->Barrier(stream);
 }
 
 namespace {

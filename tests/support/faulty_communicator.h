@@ -16,11 +16,13 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
+#include "tests/support/forwarding_communicator.h"
 
 namespace lockstep {
 
@@ -35,51 +37,17 @@ struct Faults {
   int abort_at = kNever;   // before this call the communicator is aborted
 };
 
-class FaultyCommunicator final : public Communicator {
+class FaultyCommunicator final : public ForwardingCommunicator {
  public:
   FaultyCommunicator(std::unique_ptr<Communicator> inner, const Faults& faults)
-      : inner_(std::move(inner)), faults_(faults), random_(faults.seed) {}
-
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::string_view transport() const override { return inner_->transport(); }
-
-  absl::Status AllReduce(const void* in, void* out, size_t count, DType dtype,
-                         ReduceOp op, Stream& stream) override;
-  absl::Status AllReducePairs(const void* in, void* out, size_t count,
-                              DType dtype, double factor,
-                              Stream& stream) override;
-  bool SumsInPairs() const override { return inner_->SumsInPairs(); }
-  absl::Status ReduceScatter(const void* in, void* out, size_t count,
-                             DType dtype, ReduceOp op, Stream& stream) override;
-  absl::Status AllGather(const void* in, void* out, size_t count, DType dtype,
-                         Stream& stream) override;
-  absl::Status Broadcast(void* buffer, size_t count, DType dtype, int root,
-                         Stream& stream) override;
-  absl::Status AllToAll(const void* in, void* out, size_t count, DType dtype,
-                        Stream& stream) override;
-  absl::Status AllToAllV(const void* in, absl::Span<const size_t> in_counts,
-                         absl::Span<const size_t> in_offsets, void* out,
-                         absl::Span<const size_t> out_counts,
-                         absl::Span<const size_t> out_offsets, DType dtype,
-                         Stream& stream) override;
-  absl::Status Send(const void* buffer, size_t count, DType dtype, int peer,
-                    Stream& stream) override;
-  absl::Status Recv(void* buffer, size_t count, DType dtype, int peer,
-                    Stream& stream) override;
-  absl::Status Barrier(Stream& stream) override;
-
-  absl::Status Group(absl::FunctionRef<absl::Status()> body) override {
-    return inner_->Group(body);
-  }
-  void Abort(std::string_view cause) override { inner_->Abort(cause); }
-  absl::Status status() const override { return inner_->status(); }
+      : ForwardingCommunicator(std::move(inner)),
+        faults_(faults),
+        random_(faults.seed) {}
 
  private:
-  // The faults of the next call; not OK if it is refused.
-  absl::Status Before(Stream& stream);
+  // The faults of the call; not OK if it is refused.
+  absl::Status Before(const transport::Call&, Stream& stream) override;
 
-  const std::unique_ptr<Communicator> inner_;
   const Faults faults_;
   std::mt19937_64 random_;
   int calls_ = 0;

@@ -3,84 +3,50 @@
 namespace lockstep {
 
 using plan::TransferKind;
+using transport::Call;
+using transport::CallKind;
 
-absl::Status RecordingCommunicator::AllReduce(const void* in, void* out,
-                                              size_t count, DType dtype,
-                                              ReduceOp op, Stream& stream) {
-  recorder_.Add({name_, TransferKind::kAllReduce, count, dtype, op});
-  return inner_->AllReduce(in, out, count, dtype, op, stream);
+namespace {
+
+TransferKind KindOf(const Call& call) {
+  switch (call.kind) {
+    case CallKind::kAllReduce:
+      return call.in_pairs ? TransferKind::kAllReducePairs
+                           : TransferKind::kAllReduce;
+    case CallKind::kReduceScatter: return TransferKind::kReduceScatter;
+    case CallKind::kAllGather: return TransferKind::kAllGather;
+    case CallKind::kBroadcast: return TransferKind::kBroadcast;
+    case CallKind::kAllToAll:
+    case CallKind::kAllToAllV: return TransferKind::kAllToAll;
+    case CallKind::kSend: return TransferKind::kSend;
+    case CallKind::kRecv: return TransferKind::kRecv;
+    case CallKind::kBarrier: return TransferKind::kBarrier;
+  }
+  return TransferKind::kBarrier;
 }
 
-absl::Status RecordingCommunicator::ReduceScatter(const void* in, void* out,
-                                                  size_t count, DType dtype,
-                                                  ReduceOp op, Stream& stream) {
-  recorder_.Add(
-      {name_, TransferKind::kReduceScatter, count * size(), dtype, op});
-  return inner_->ReduceScatter(in, out, count, dtype, op, stream);
-}
+}  // namespace
 
-absl::Status RecordingCommunicator::AllGather(const void* in, void* out,
-                                              size_t count, DType dtype,
-                                              Stream& stream) {
-  recorder_.Add({name_, TransferKind::kAllGather, count, dtype});
-  return inner_->AllGather(in, out, count, dtype, stream);
-}
-
-absl::Status RecordingCommunicator::Broadcast(void* buffer, size_t count,
-                                              DType dtype, int root,
-                                              Stream& stream) {
-  recorder_.Add({.communicator = name_,
-                 .kind = TransferKind::kBroadcast,
-                 .count = count,
-                 .dtype = dtype,
-                 .root = root});
-  return inner_->Broadcast(buffer, count, dtype, root, stream);
-}
-
-absl::Status RecordingCommunicator::AllToAll(const void* in, void* out,
-                                             size_t count, DType dtype,
-                                             Stream& stream) {
-  recorder_.Add({name_, TransferKind::kAllToAll, count * size(), dtype});
-  return inner_->AllToAll(in, out, count, dtype, stream);
-}
-
-absl::Status RecordingCommunicator::AllToAllV(
-    const void*, absl::Span<const size_t>, absl::Span<const size_t>, void*,
-    absl::Span<const size_t>, absl::Span<const size_t>, DType, Stream&) {
-  return absl::UnimplementedError("no plan has an all-to-all of such a kind");
-}
-
-absl::Status RecordingCommunicator::Send(const void* buffer, size_t count,
-                                         DType dtype, int peer,
-                                         Stream& stream) {
-  recorder_.Add({.communicator = name_,
-                 .kind = TransferKind::kSend,
-                 .count = count,
-                 .dtype = dtype,
-                 .peer = peer});
-  return inner_->Send(buffer, count, dtype, peer, stream);
-}
-
-absl::Status RecordingCommunicator::Recv(void* buffer, size_t count,
-                                         DType dtype, int peer,
-                                         Stream& stream) {
-  recorder_.Add({.communicator = name_,
-                 .kind = TransferKind::kRecv,
-                 .count = count,
-                 .dtype = dtype,
-                 .peer = peer});
-  return inner_->Recv(buffer, count, dtype, peer, stream);
-}
-
-absl::Status RecordingCommunicator::Barrier(Stream& stream) {
-  recorder_.Add({.communicator = name_, .kind = TransferKind::kBarrier});
-  return inner_->Barrier(stream);
+absl::Status RecordingCommunicator::Before(const Call& call, Stream&) {
+  if (call.kind == CallKind::kAllToAllV) {
+    return absl::UnimplementedError("no plan has an all-to-all of such a kind");
+  }
+  RecordedCall recorded{.communicator = name_, .kind = KindOf(call)};
+  if (call.kind != CallKind::kBarrier) recorded.dtype = call.dtype;
+  const bool of_all_ranks =
+      call.kind == CallKind::kReduceScatter || call.kind == CallKind::kAllToAll;
+  recorded.count = call.count * (of_all_ranks ? size() : 1);
+  recorded.op = call.op;
+  if (call.kind == CallKind::kBroadcast) recorded.root = call.peer;
+  if (call.is_point_to_point()) recorded.peer = call.peer;
+  recorder_.Add(std::move(recorded));
+  return absl::OkStatus();
 }
 
 absl::Status RecordingCommunicator::Group(
     absl::FunctionRef<absl::Status()> body) {
   recorder_.BeginGroup(name_);
-  const absl::Status status = inner_->Group(body);
+  const absl::Status status = inner().Group(body);
   recorder_.EndGroup(name_);
   return status;
 }
@@ -120,7 +86,7 @@ class RecordingTransport final : public Transport {
       : inner_(std::move(inner)), recorder_(recorder) {}
 
   std::string_view name() const override { return inner_->name(); }
-  TransportFacts facts() const override { return inner_->facts(); }
+  TransportFacts facts() const override { return {}; }  // no sums in pairs
   std::unique_ptr<Arena> MakeArena() override { return inner_->MakeArena(); }
   absl::StatusOr<std::unique_ptr<transport::Compute>> MakeCompute() override {
     return inner_->MakeCompute();

@@ -25,6 +25,7 @@
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
 #include "plan/ir.h"
+#include "tests/support/forwarding_communicator.h"
 
 namespace lockstep {
 
@@ -71,46 +72,23 @@ class Recorder {
   int last_group_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-class RecordingCommunicator final : public Communicator {
+class RecordingCommunicator final : public ForwardingCommunicator {
  public:
   RecordingCommunicator(std::string name, std::unique_ptr<Communicator> inner,
                         Recorder* recorder)
-      : name_(std::move(name)),
-        inner_(std::move(inner)),
+      : ForwardingCommunicator(std::move(inner)),
+        name_(std::move(name)),
         recorder_(*recorder) {}
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::string_view transport() const override { return inner_->transport(); }
-
-  absl::Status AllReduce(const void* in, void* out, size_t count, DType dtype,
-                         ReduceOp op, Stream& stream) override;
-  absl::Status ReduceScatter(const void* in, void* out, size_t count,
-                             DType dtype, ReduceOp op, Stream& stream) override;
-  absl::Status AllGather(const void* in, void* out, size_t count, DType dtype,
-                         Stream& stream) override;
-  absl::Status Broadcast(void* buffer, size_t count, DType dtype, int root,
-                         Stream& stream) override;
-  absl::Status AllToAll(const void* in, void* out, size_t count, DType dtype,
-                        Stream& stream) override;
-  // The plan has none: refused.
-  absl::Status AllToAllV(const void* in, absl::Span<const size_t> in_counts,
-                         absl::Span<const size_t> in_offsets, void* out,
-                         absl::Span<const size_t> out_counts,
-                         absl::Span<const size_t> out_offsets, DType dtype,
-                         Stream& stream) override;
-  absl::Status Send(const void* buffer, size_t count, DType dtype, int peer,
-                    Stream& stream) override;
-  absl::Status Recv(void* buffer, size_t count, DType dtype, int peer,
-                    Stream& stream) override;
-  absl::Status Barrier(Stream& stream) override;
   absl::Status Group(absl::FunctionRef<absl::Status()> body) override;
-  void Abort(std::string_view cause) override { inner_->Abort(cause); }
-  absl::Status status() const override { return inner_->status(); }
+  bool SumsInPairs() const override { return false; }
+  bool CanCheck() const override { return false; }
 
  private:
+  // An all-to-all of uneven blocks is refused: the plan has none.
+  absl::Status Before(const transport::Call& call, Stream&) override;
+
   const std::string name_;
-  const std::unique_ptr<Communicator> inner_;
   Recorder& recorder_;
 };
 

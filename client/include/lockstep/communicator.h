@@ -69,17 +69,6 @@ class LOCKSTEP_EXPORT Communicator {
   virtual absl::Status AllReduce(const void* in, void* out, size_t count,
                                  DType dtype, ReduceOp op, Stream& stream) = 0;
 
-  // out[i] = (the sum over ranks of in[i], in pairs) * factor, of f32 or f64:
-  // neighbours are added first, then their sums, and so on. So where each
-  // rank's part is itself such a sum, the bits do not depend on how many ranks
-  // made them. `factor` is the same on all ranks. In place means in == out.
-  // Unimplemented, with nothing enqueued, unless SumsInPairs.
-  virtual absl::Status AllReducePairs(const void* in, void* out, size_t count,
-                                      DType dtype, double factor,
-                                      Stream& stream);
-  // For 1, 2, 4, ... ranks whose transport has a way: on all ranks, or none.
-  virtual bool SumsInPairs() const { return false; }
-
   // out[i] = op over ranks of in[rank * count + i]; `in` holds size * count. In
   // place means out == in + rank * count.
   virtual absl::Status ReduceScatter(const void* in, void* out, size_t count,
@@ -138,11 +127,6 @@ class LOCKSTEP_EXPORT Communicator {
  protected:
   Communicator() = default;
 };
-
-inline absl::Status Communicator::AllReducePairs(const void*, void*, size_t,
-                                                 DType, double, Stream&) {
-  return absl::UnimplementedError("this group cannot sum in pairs");
-}
 
 }  // namespace lockstep
 

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/transport/blame.h"
+#include "client/transport/extended_collectives.h"
 #include "client/transport/hierarchical/agreement.h"
 #include "client/transport/shm/seat.h"
 #include "client/transport/shm/shm.h"
@@ -81,7 +82,7 @@ TEST(AutoTest, TellsWhichGroupsWillSumInPairs) {
     }
     for (const Member& member : ConnectAll(world, size)) {
       ASSERT_TRUE(member.status.ok()) << member.status;
-      EXPECT_EQ(member.comm->SumsInPairs(), plan::SumsInPairs(told, ranks))
+      EXPECT_EQ(SumsInPairs(*member.comm), plan::SumsInPairs(told, ranks))
           << hosts;
     }
   }

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/transport/checked_all_reduce.h"
+#include "client/transport/extended_collectives.h"
 #include "client/transport/shm/shm.h"
 #include "client/transport/slices.h"
 #include "gtest/gtest.h"
@@ -142,10 +142,10 @@ class CheckedMember {
                  : transport::CheckedAllReduce(comm, data, count, dtype,
                                                ReduceOp::kMean, checks, stream);
     }
-    return in_pairs
-               ? comm.AllReducePairs(data, data, count, dtype, kFactor, stream)
-               : comm.AllReduce(data, data, count, dtype, ReduceOp::kMean,
-                                stream);
+    return in_pairs ? transport::AllReducePairs(comm, data, data, count, dtype,
+                                                kFactor, stream)
+                    : comm.AllReduce(data, data, count, dtype, ReduceOp::kMean,
+                                     stream);
   }
 
   void ExpectPart(size_t p, const void* data) {
