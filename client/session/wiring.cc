@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_format.h"
 #include "client/session/internals.h"
+#include "client/transport/extended_collectives.h"
+#include "plan/words/rank_list.h"
 
 namespace lockstep {
 
@@ -36,7 +38,7 @@ transport::Traffic TrafficOf(const plan::Plan& plan, int communicator) {
 // on the way.
 class Wiring {
  public:
-  explicit Wiring(const plan::Plan& plan, int rank) : plan_(plan) {
+  Wiring(const plan::Plan& plan, int rank) : plan_(plan), rank_(rank) {
     for (size_t c = 0; c < plan.communicators.size(); ++c) {
       const std::vector<int>& ranks = plan.communicators[c].ranks;
       const auto place = std::find(ranks.begin(), ranks.end(), rank);
@@ -112,6 +114,30 @@ class Wiring {
     return transports;
   }
 
+  // After Connect: FailedPrecondition if a group cannot do what the plan has in
+  // it. The plan was made of what the workers told of their transports; nothing
+  // else is done in the operation's place.
+  absl::Status CheckAbilities(
+      const std::vector<std::unique_ptr<Communicator>>& communicators) const {
+    for (const plan::Lane& lane : plan_.ranks[rank_].lanes) {
+      for (const plan::Transfer& transfer : lane.transfers) {
+        if (transfer.kind != plan::TransferKind::kAllReducePairs ||
+            transport::SumsInPairs(*communicators[transfer.communicator])) {
+          continue;
+        }
+        const plan::Communicator& group =
+            plan_.communicators[transfer.communicator];
+        return absl::FailedPreconditionError(absl::StrFormat(
+            "group '%s' (%s) is connected by the transport '%s' and cannot sum "
+            "in pairs; the plan has in it: %s",
+            group.name, RankList(group.ranks),
+            communicators[transfer.communicator]->transport(),
+            plan::Describe(transfer)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   const std::vector<int>& failed() const {
     return plan_.communicators[failed_].ranks;
   }
@@ -124,6 +150,7 @@ class Wiring {
   };
 
   const plan::Plan& plan_;
+  const int rank_;
   std::vector<Group> groups_;
   int failed_ = 0;
 };
@@ -185,6 +212,8 @@ absl::StatusOr<PlanInEffect> Session::Internals::Connect(plan::Plan plan) {
     Accuse(wiring.failed(), communicators.status());
     return Explain("Connect", communicators.status());
   }
+  const absl::Status able = wiring.CheckAbilities(*communicators);
+  if (!able.ok()) return FailHere(step(), "Connect", able);
   driver_->Post(session::DataPlaneConnected{wiring.Transports(*communicators)});
   const absl::Status started = AwaitUnlessOver(
       [](const View& view) { return view.phase >= SessionPhase::kRunning; });
