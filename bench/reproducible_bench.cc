@@ -52,8 +52,11 @@ class Job {
     }
     input.registrations.assign(kRanks, parameters_);
     input.leaves = leaves;
+    for (Rank& rank : ranks_) {
+      rank.transport = make();
+      input.transports.push_back(rank.transport->facts());
+    }
     plan_ = *plan::Compile(input);
-    for (Rank& rank : ranks_) rank.transport = make();
     OnEachCommunicator();
     for (int r = 0; r < kRanks; ++r) MakeEngine(r);
     gradient_.assign(kElements, 0.5f);

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "client/transport/extended_collectives.h"
 
 namespace lockstep::gradient {
 
@@ -48,9 +47,14 @@ Engine::~Engine() {
 }
 
 absl::Status Engine::Prepare() {
-  for (const auto& communicator : options_.communicators) {
-    sums_in_pairs_.push_back(communicator != nullptr &&
-                             transport::SumsInPairs(*communicator));
+  // What communicators can do was known when the plan was made.
+  sums_in_pairs_.resize(options_.communicators.size());
+  for (const plan::Lane& lane : options_.plan.ranks[options_.rank].lanes) {
+    for (const plan::Transfer& transfer : lane.transfers) {
+      if (transfer.kind == plan::TransferKind::kAllReducePairs) {
+        sums_in_pairs_[transfer.communicator] = true;
+      }
+    }
   }
   absl::StatusOr<std::unique_ptr<Layout>> first =
       Layout::Create(std::move(options_.plan), options_.rank, options_.names,

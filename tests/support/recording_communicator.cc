@@ -86,7 +86,7 @@ class RecordingTransport final : public Transport {
       : inner_(std::move(inner)), recorder_(recorder) {}
 
   std::string_view name() const override { return inner_->name(); }
-  TransportFacts facts() const override { return {}; }  // no sums in pairs
+  TransportFacts facts() const override { return inner_->facts(); }
   std::unique_ptr<Arena> MakeArena() override { return inner_->MakeArena(); }
   absl::StatusOr<std::unique_ptr<transport::Compute>> MakeCompute() override {
     return inner_->MakeCompute();

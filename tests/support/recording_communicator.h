@@ -5,8 +5,7 @@
 //   RecordingCommunicator comm("data@0", std::move(inner), &recorder);
 //   comm.AllReduce(...)                   recorder.calls(): one all-reduce
 //
-// It offers no operation beyond Communicator's own: no checked all-reduce, no
-// sum in pairs.
+// A checked all-reduce is recorded as the all-reduce that it is.
 //
 // Threads: as Communicator; a Recorder's from any.
 
@@ -81,8 +80,6 @@ class RecordingCommunicator final : public ForwardingCommunicator {
         recorder_(*recorder) {}
 
   absl::Status Group(absl::FunctionRef<absl::Status()> body) override;
-  bool SumsInPairs() const override { return false; }
-  bool CanCheck() const override { return false; }
 
  private:
   // An all-to-all of uneven blocks is refused: the plan has none.

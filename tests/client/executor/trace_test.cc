@@ -3,6 +3,7 @@
 
 #include "tests/client/executor/trace.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
@@ -144,18 +145,29 @@ TEST(TraceEqualsPlan, WireDtype) {
   }
 }
 
+// With sums in pairs; and without where the plan has none, though the
+// communicators could.
 TEST(TraceEqualsPlan, Leaves) {
-  HostGround ground;
-  GroundJob::Options options = Options();
-  options.leaves = 4;
-  RecordedJob recorded(&ground, options);
-  recorded.job().Run([](int, Engine& engine) {
-    for (int step = 0; step < kSteps; ++step) {
-      Submit(engine, 2);
-      ASSERT_TRUE(FinishBlocking(engine).ok());
-    }
-  });
-  recorded.ExpectThatPlanWasRun();
+  for (const bool in_pairs : {true, false}) {
+    HostGround ground;
+    GroundJob::Options options = Options();
+    options.leaves = 4;
+    options.transports_tell = in_pairs;
+    RecordedJob recorded(&ground, options);
+    recorded.job().Run([](int, Engine& engine) {
+      for (int step = 0; step < kSteps; ++step) {
+        Submit(engine, 2);
+        ASSERT_TRUE(FinishBlocking(engine).ok());
+      }
+    });
+    recorded.ExpectThatPlanWasRun();
+    const auto calls = recorded.recorders()[0].calls();
+    const bool any =
+        std::any_of(calls.begin(), calls.end(), [](const RecordedCall& call) {
+          return call.kind == plan::TransferKind::kAllReducePairs;
+        });
+    EXPECT_EQ(any, in_pairs);
+  }
 }
 
 TEST(TraceEqualsPlan, Sharded) {

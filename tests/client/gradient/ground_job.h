@@ -34,6 +34,8 @@ class GroundJob {
     BucketPolicy policy = {};
     SyncMode sync = SyncMode::kStatic;
     int leaves = 0;
+    // Is the plan made of what the transports tell, or of nothing known?
+    bool transports_tell = true;
     Uneven uneven = Uneven::kStop;
     Decorate decorate = {};
     // Puts something before each communicator of a rank; such ones are not told
@@ -52,6 +54,9 @@ class GroundJob {
                           .policy = options.policy};
     input.registrations.assign(world_, options.parameters);
     input.leaves = options.leaves;
+    for (int rank = 0; options.transports_tell && rank < world_; ++rank) {
+      input.transports.push_back(ground_.world().at(rank).facts());
+    }
     plan_ = *plan::Compile(input);
     std::vector<std::vector<std::unique_ptr<Communicator>>> all;
     for (const plan::Communicator& communicator : plan_.communicators) {
