@@ -48,25 +48,4 @@ absl::Status CheckAnnouncement(const void* received,
                peer);
 }
 
-absl::Status Announcements::Give(int peer, uint64_t number) {
-  return transfers_.Add(link_.Send(peer, tag_ + number, &own_, sizeof own_));
-}
-
-absl::Status Announcements::Expect(int peer, uint64_t number) {
-  heard_.push_back({peer, {}});
-  return transfers_.Add(link_.Recv(
-      peer, tag_ + number, &heard_.back().announcement, sizeof(Announcement)));
-}
-
-absl::Status Announcements::Agree() {
-  if (absl::Status moved = transfers_.WaitAll(); !moved.ok()) return moved;
-  for (const Heard& heard : heard_) {
-    absl::Status agreed =
-        CheckAnnouncement(&heard.announcement, own_, heard.peer);
-    if (!agreed.ok()) return agreed;
-  }
-  heard_.clear();
-  return absl::OkStatus();
-}
-
 }  // namespace lockstep::transport

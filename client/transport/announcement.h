@@ -10,12 +10,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 
 #include "absl/status/status.h"
 #include "client/transport/call.h"
-#include "client/transport/link.h"
-#include "client/transport/transfers.h"
 
 namespace lockstep::transport {
 
@@ -38,36 +35,6 @@ Announcement Announce(const Call& call, size_t bytes);
 // DataLoss, blaming `peer`, if it announced something else.
 absl::Status CheckAnnouncement(const void* received,
                                const Announcement& expected, int peer);
-
-// The announcements of one operation, as messages of their own.
-class Announcements {
- public:
-  Announcements(const Call& call, size_t bytes, Link& link)
-      : link_(link), tag_(call.tag), own_(Announce(call, bytes)) {}
-
-  // Posts message `number` of the operation, to or from `peer`.
-  absl::Status Give(int peer, uint64_t number = 0);
-  absl::Status Expect(int peer, uint64_t number = 0);
-
-  // Whether Agree would return at once.
-  bool HaveMoved() const { return transfers_.Done(); }
-
-  // Blocks until all that was posted has moved; DataLoss if a peer announced
-  // something else than this rank did.
-  absl::Status Agree();
-
- private:
-  struct Heard {
-    int peer;
-    Announcement announcement;
-  };
-
-  Link& link_;
-  const uint64_t tag_;
-  const Announcement own_;
-  std::deque<Heard> heard_;  // its entries do not move
-  Transfers transfers_;
-};
 
 }  // namespace lockstep::transport
 

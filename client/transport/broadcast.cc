@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "client/transport/announcement.h"
+#include "client/transport/exchange.h"
 #include "client/transport/slices.h"
 #include "client/transport/transfers.h"
 
@@ -19,12 +19,12 @@ class Spread final : public Operation {
         wire_(wire),
         slices_(call.count, wire.size() - 1,
                 kBroadcastChunkBytes / SizeOf(call.dtype)),
-        announcements_(call, call.bytes(), wire.link) {}
+        announcements_(call, wire) {}
 
   absl::Status Start() override { return root() ? Give() : Expect(); }
 
   absl::Status Finish() override {
-    if (absl::Status agreed = announcements_.Agree(); !agreed.ok()) {
+    if (absl::Status agreed = announcements_.Finish(); !agreed.ok()) {
       return agreed;
     }
     if (absl::Status passed = PassOn(); !passed.ok()) return passed;
@@ -67,8 +67,10 @@ class Spread final : public Operation {
   }
 
   absl::Status Give() {
-    absl::Status posted =
-        ForOthers([&](int peer) { return announcements_.Give(peer); });
+    for (int peer = 0; peer < wire_.size(); ++peer) {
+      if (peer != call_.peer) announcements_.GiveNotice(peer);
+    }
+    absl::Status posted = announcements_.Start();
     for (size_t c = 0; c < slices_.chunks(); ++c) {
       posted.Update(ForOthers([&](int peer) { return Send(peer, peer, c); }));
     }
@@ -76,7 +78,8 @@ class Spread final : public Operation {
   }
 
   absl::Status Expect() {
-    absl::Status posted = announcements_.Expect(call_.peer);
+    announcements_.TakeNotice(call_.peer);
+    absl::Status posted = announcements_.Start();
     for (size_t c = 0; c < slices_.chunks(); ++c) {
       posted.Update(Recv(call_.peer, wire_.rank(), c, own_));
       posted.Update(
@@ -99,7 +102,7 @@ class Spread final : public Operation {
   const Call& call_;
   const Wire wire_;
   const Slices slices_;
-  Announcements announcements_;
+  Exchange announcements_;
   Transfers own_;  // this rank's slice, from the root; empty on the root
   Transfers transfers_;
 };

@@ -83,7 +83,7 @@ absl::Status Exchange::PostGives() {
   std::byte* head = heads_.data();
   for (const Incoming& take : takes_) head += HeadSpace(take.bytes);
   for (const Outgoing& give : gives_) {
-    const Announcement announcement = Announce(call_, give.bytes);
+    const Announcement announcement = Announce(call_, give.announced);
     std::memcpy(head, &announcement, sizeof announcement);
     if (Inline(give.bytes) && give.bytes > 0) {
       std::memcpy(head + sizeof announcement, give.data, give.bytes);
@@ -104,8 +104,8 @@ absl::Status Exchange::PostGives() {
 absl::Status Exchange::Finish() {
   if (absl::Status moved = transfers_.WaitAll(); !moved.ok()) return moved;
   for (const Incoming& take : takes_) {
-    absl::Status agreed =
-        CheckAnnouncement(take.head, Announce(call_, take.bytes), take.peer);
+    absl::Status agreed = CheckAnnouncement(
+        take.head, Announce(call_, take.announced), take.peer);
     if (!agreed.ok()) return agreed;
     if (Inline(take.bytes) && take.bytes > 0 && take.data != nullptr) {
       std::memcpy(take.data, take.head + sizeof(Announcement), take.bytes);

@@ -32,11 +32,19 @@ class Exchange final : public Operation {
   void AddBlocks(int peer);
 
   void Give(int peer, const void* data, size_t bytes) {
-    gives_.push_back({peer, static_cast<const std::byte*>(data), bytes});
+    gives_.push_back({peer, static_cast<const std::byte*>(data), bytes, bytes});
   }
   // With `data` null, at most kInlineBytes: they stay in scratch, see received.
   void Take(int peer, void* data, size_t bytes) {
-    takes_.push_back({peer, static_cast<std::byte*>(data), bytes});
+    takes_.push_back({peer, static_cast<std::byte*>(data), bytes, bytes});
+  }
+  // Only the announcement, of all bytes of the call: of what moves by other
+  // messages, once Finish has found that the peers agree.
+  void GiveNotice(int peer) {
+    gives_.push_back({peer, nullptr, 0, call_.bytes()});
+  }
+  void TakeNotice(int peer) {
+    takes_.push_back({peer, nullptr, 0, call_.bytes()});
   }
   // The block that stays on this rank; not copied onto itself.
   void Keep(const void* from, void* to, size_t bytes) {
@@ -59,11 +67,13 @@ class Exchange final : public Operation {
     int peer;
     const std::byte* data;
     size_t bytes;
+    size_t announced;
   };
   struct Incoming {
     int peer;
     std::byte* data;
     size_t bytes;
+    size_t announced;
     std::byte* head =
         nullptr;  // in heads_: the announcement, the small payload
   };

@@ -1,6 +1,7 @@
 #include "client/transport/operation.h"
 
-#include "client/transport/announcement.h"
+#include <optional>
+
 #include "client/transport/broadcast.h"
 #include "client/transport/exchange.h"
 #include "client/transport/reduction.h"
@@ -9,39 +10,40 @@ namespace lockstep::transport {
 namespace {
 
 // Dissemination: in round k a rank tells the one 2^k ahead, and hears from the
-// one 2^k behind, that all up to there have come.
+// one 2^k behind, that all up to there have come. Of 4 ranks it is as fast as a
+// message from each to each, of 8 twice.
 class Barrier final : public Operation {
  public:
-  Barrier(const Call& call, Wire wire)
-      : wire_(wire), announcements_(call, 0, wire.link) {}
+  Barrier(const Call& call, Wire wire) : call_(call), wire_(wire) {}
 
-  absl::Status Start() override { return PostRound(); }
+  absl::Status Start() override { return NextRound(); }
 
   absl::Status Finish() override {
-    absl::Status agreed = announcements_.Agree();
-    while (agreed.ok() && distance_ < wire_.size()) {
-      agreed.Update(PostRound());
-      agreed.Update(announcements_.Agree());
+    absl::Status met;
+    while (met.ok() && round_) {
+      met = round_->Finish();
+      if (met.ok()) met = NextRound();
     }
-    return agreed;
+    return met;
   }
 
  private:
-  absl::Status PostRound() {
+  absl::Status NextRound() {
+    round_.reset();
     if (distance_ >= wire_.size()) return absl::OkStatus();
-    const int ahead = (wire_.rank() + distance_) % wire_.size();
-    const int behind = (wire_.rank() - distance_ + wire_.size()) % wire_.size();
-    absl::Status posted = announcements_.Expect(behind, round_);
-    posted.Update(announcements_.Give(ahead, round_));
+    ++call_.tag;
+    round_.emplace(call_, wire_);
+    round_->TakeNotice((wire_.rank() - distance_ + wire_.size()) %
+                       wire_.size());
+    round_->GiveNotice((wire_.rank() + distance_) % wire_.size());
     distance_ *= 2;
-    ++round_;
-    return posted;
+    return round_->Start();
   }
 
+  Call call_;  // of the round
   const Wire wire_;
   int distance_ = 1;
-  uint64_t round_ = 0;
-  Announcements announcements_;
+  std::optional<Exchange> round_;
 };
 
 // A block to and from each rank, or one peer.
@@ -57,10 +59,10 @@ std::unique_ptr<Operation> MakeOperation(const Call& call, Wire wire) {
   switch (call.kind) {
     case CallKind::kAllReduce:
     case CallKind::kReduceScatter: return MakeReduction(call, wire);
-    case CallKind::kBarrier: return std::make_unique<Barrier>(call, wire);
     case CallKind::kBroadcast:
       if (IsSpread(call, wire.size())) return MakeSpread(call, wire);
       break;
+    case CallKind::kBarrier: return std::make_unique<Barrier>(call, wire);
     default: break;
   }
   return ExchangeBlocks(call, wire);

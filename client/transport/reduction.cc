@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/transport/announcement.h"
 #include "client/transport/exchange.h"
 #include "client/transport/fold_rows.h"
 #include "client/transport/slices.h"
@@ -72,23 +71,24 @@ class LargeReduction final : public Operation {
         slices_(call.kind == CallKind::kReduceScatter ? call.count * wire.size()
                                                       : call.count,
                 wire.size(), kChunkBytes / SizeOf(call.dtype)),
-        announcements_(call, call.bytes(), wire.link) {}
+        announcements_(call, wire) {}
 
   absl::Status Start() override {
     const size_t room = kAhead * (wire_.size() - 1) * ChunkBytes();
     absl::Status posted = wire_.scratch.Take(room, &room_);
     if (!posted.ok()) return posted;
-    posted = ForPeers([&](int peer) {
-      absl::Status announced = announcements_.Expect(peer);
-      announced.Update(announcements_.Give(peer));
-      return announced;
-    });
+    for (int peer = 0; peer < wire_.size(); ++peer) {
+      if (peer == wire_.rank()) continue;
+      announcements_.TakeNotice(peer);
+      announcements_.GiveNotice(peer);
+    }
+    posted = announcements_.Start();
     for (size_t c = 0; c < kAhead; ++c) posted.Update(PostContributions(c));
     return posted;
   }
 
   absl::Status Finish() override {
-    if (absl::Status agreed = announcements_.Agree(); !agreed.ok()) {
+    if (absl::Status agreed = announcements_.Finish(); !agreed.ok()) {
       return agreed;
     }
     for (size_t c = 0; c < slices_.chunks(); ++c) {
@@ -191,7 +191,7 @@ class LargeReduction final : public Operation {
   const Call& call_;
   const Wire wire_;
   const Slices slices_;
-  Announcements announcements_;
+  Exchange announcements_;
   std::vector<const void*> inputs_;
   Scratch room_;  // declared before the transfers that use it
   std::array<Transfers, kAhead> contributions_;

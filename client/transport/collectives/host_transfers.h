@@ -20,8 +20,8 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "client/transport/announcement.h"
 #include "client/transport/collectives/schedule.h"
+#include "client/transport/exchange.h"
 #include "client/transport/hierarchical/crew.h"
 #include "client/transport/scratch.h"
 #include "client/transport/shm/collective.h"
@@ -43,19 +43,16 @@ class HostTransfers {
         partial_element_(SizeOf(kernels::CarryOf(call.dtype))),
         partial_bytes_(crew.chunk_bytes / SizeOf(call.dtype) *
                        partial_element_),
-        announcements_(call, call.bytes(), crew.link) {}
+        announcements_(call, crew.wire()) {}
 
   // Posts announcements, the first receives, and all that this rank has to send
   // from the start. Waits for nobody.
   absl::Status Begin() {
     absl::Status begun = crew_.scratch.Take(
         kWindow * (2 * partial_bytes_ + crew_.chunk_bytes), &places_);
-    for (int giver : schedule_.givers()) {
-      begun.Update(announcements_.Expect(giver));
-    }
-    for (int taker : schedule_.takers()) {
-      begun.Update(announcements_.Give(taker));
-    }
+    for (int peer : schedule_.givers()) announcements_.TakeNotice(peer);
+    for (int peer : schedule_.takers()) announcements_.GiveNotice(peer);
+    begun.Update(announcements_.Start());
     for (uint64_t step = 0; begun.ok() && step < std::min(steps_, kWindow);
          ++step) {
       begun.Update(ReceivePartial(step));
@@ -72,8 +69,8 @@ class HostTransfers {
   // Compares the announcements, once they have arrived; whether it did. Until
   // then nothing of another host is used.
   absl::StatusOr<bool> Compare() {
-    if (compared_ || !announcements_.HaveMoved()) return false;
-    absl::Status agreed = announcements_.Agree();
+    if (compared_ || !announcements_.Moved()) return false;
+    absl::Status agreed = announcements_.Finish();
     if (!agreed.ok()) return crew_.OfLink(agreed);
     return compared_ = true;
   }
@@ -231,7 +228,7 @@ class HostTransfers {
   // Memory before the transfers that use it: partial sums received, partial
   // sums sent, results; kWindow places of each.
   Scratch places_;
-  Announcements announcements_;
+  Exchange announcements_;
   Slots receiving_partials_;
   Slots receiving_results_;
   Slots sending_;
