@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/verify/agreement.h"
 #include "plan/verify/finding.h"
+#include "plan/verify/operations.h"
 #include "plan/verify/player.h"
 #include "plan/verify/structure.h"
 #include "plan/verify/traffic.h"
@@ -31,6 +32,7 @@ absl::Status CheckStructure(const Plan& plan) {
     CheckCollectives(plan, traffic, findings);
     CheckPointToPoint(plan, traffic, findings);
   }
+  if (findings.empty()) CheckNorms(plan, findings);
   if (findings.empty()) CheckTasks(plan, findings);
   return findings.ToStatus();
 }
@@ -75,7 +77,15 @@ absl::Status CheckSync(const Plan& plan, SyncMode sync) {
         "buckets into slices of ranks",
         b, sharded ? "sharded" : "not sharded"));
   }
-  if (sync != SyncMode::kNegotiated) return absl::OkStatus();
+  const bool negotiated = sync == SyncMode::kNegotiated;
+  for (size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (plan.buckets[b].announced == negotiated) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "bucket %d is %s: sync: negotiated, and no other mode, has the ranks "
+        "announce their gradients",
+        b, negotiated ? "not announced" : "announced"));
+  }
+  if (!negotiated) return absl::OkStatus();
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     for (const Lane& lane : plan.ranks[rank].lanes) {
       const bool ordered_by_plan =

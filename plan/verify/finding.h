@@ -20,6 +20,9 @@ enum class Rule : uint8_t {
   kLanes,           // names, and one lane for each communicator
   kTransfers,       // the fields of one transfer
   kBucketCoverage,  // each bucket once on every member
+  kOperations,      // what a rank does on the sides of its transfers
+  kVerdict,         // the last lane of every rank
+  kNorms,           // each element counted once
   kLaunchOrder,     // every transfer once, lanes in order, groups together
   kCollectives,     // members agree on what they do together
   kPointToPoint,    // every send has its receive

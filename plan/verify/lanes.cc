@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/pipeline/shape.h"
 #include "plan/shard.h"
+#include "plan/verify/operations.h"
 #include "plan/verify/roster.h"
 #include "plan/verify/structure.h"
 
@@ -65,6 +66,33 @@ class TransferCheck {
       : plan_(plan), roster_(roster) {}
 
   std::string FaultOf(int rank, LaneKind lane, const Transfer& t) const {
+    std::string fault = MemberFault(rank, lane, t);
+    // In this order: the later ones count elements.
+    if (fault.empty()) fault = PayloadFault(t);
+    if (fault.empty()) fault = OpFault(t);
+    if (fault.empty()) fault = PartnerFault(rank, t);
+    if (fault.empty() && t.divisor != 1 &&
+        t.kind != TransferKind::kAllReducePairs) {
+      fault =
+          absl::StrFormat("has divisor %d, and is no sum in pairs", t.divisor);
+    }
+    if (fault.empty() && lane == LaneKind::kVerdict) return "";
+    if (fault.empty()) fault = BucketFault(lane, t);
+    if (fault.empty() && t.group < 0) fault = "has a negative group";
+    if (fault.empty() && t.bucket == -1 &&
+        t.kind == TransferKind::kAllReducePairs) {
+      fault = "is a sum in pairs without a bucket";
+    }
+    return fault;
+  }
+
+  // Once the fields have passed.
+  std::string OpsFault(int rank, const Transfer& t) const {
+    return BucketOpsFault(plan_, t, roster_.PositionOf(rank, t.communicator));
+  }
+
+ private:
+  std::string MemberFault(int rank, LaneKind lane, const Transfer& t) const {
     if (!IsKind(t.kind)) return "is of no kind";
     if (t.communicator < 0 ||
         static_cast<size_t>(t.communicator) >= plan_.communicators.size()) {
@@ -84,16 +112,9 @@ class TransferCheck {
           "member",
           plan_.communicators[t.communicator].name);
     }
-    // In this order: the later ones count elements.
-    std::string fault = PayloadFault(t);
-    if (fault.empty()) fault = OpFault(t);
-    if (fault.empty()) fault = PartnerFault(rank, t);
-    if (fault.empty()) fault = BucketFault(lane, t);
-    if (!fault.empty()) return fault;
-    return t.group < 0 ? "has a negative group" : "";
+    return "";
   }
 
- private:
   int SizeOf(const Transfer& t) const {
     return static_cast<int>(plan_.communicators[t.communicator].ranks.size());
   }
@@ -251,7 +272,7 @@ class RankCheck {
   // are summed in pairs.
   RankCheck(const Plan& plan, const Roster& roster, int rank,
             size_t moves_needed, const std::vector<bool>& in_pairs,
-            Findings& findings)
+            const std::vector<Transfer>& verdict_needed, Findings& findings)
       : plan_(plan),
         lanes_(plan.ranks[rank].lanes),
         launch_order_(plan.ranks[rank].launch_order),
@@ -260,6 +281,7 @@ class RankCheck {
         rank_(rank),
         moves_needed_(moves_needed),
         in_pairs_(in_pairs),
+        verdict_needed_(verdict_needed),
         findings_(findings) {}
 
   void Run() {
@@ -267,6 +289,7 @@ class RankCheck {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) {
       CheckTransfers(static_cast<int>(lane));
     }
+    CheckVerdict();
     CheckCoverage();
     CheckLaunchOrder();
   }
@@ -320,10 +343,63 @@ class RankCheck {
              lanes_[lane].name, fault);
         continue;
       }
+      if (lanes_[lane].kind != LaneKind::kVerdict) {
+        const std::string ops = transfer_check_.OpsFault(rank_, transfer);
+        if (!ops.empty()) {
+          Find(Rule::kOperations, "transfer %d of lane %s (%s) %s", i,
+               lanes_[lane].name, Describe(transfer), ops);
+        }
+      }
       CheckAfter({lane, static_cast<int>(i)}, transfer);
       CheckOneLane(lane, transfer.communicator);
       CheckFirst(transfer);
     }
+  }
+
+  void CheckVerdict() {
+    const Lane* verdict = nullptr;
+    for (const Lane& lane : lanes_) {
+      if (lane.kind != LaneKind::kVerdict) continue;
+      if (verdict != nullptr) {
+        return Find(Rule::kVerdict, "lanes %s and %s are both of verdicts",
+                    verdict->name, lane.name);
+      }
+      verdict = &lane;
+    }
+    if (verdict == nullptr) {
+      return Find(Rule::kVerdict, "has no lane of a verdict");
+    }
+    if (verdict->transfers.size() != verdict_needed_.size()) {
+      return Find(Rule::kVerdict, "has %d transfers in its verdict, not %d",
+                  verdict->transfers.size(), verdict_needed_.size());
+    }
+    for (size_t i = 0; i < verdict_needed_.size(); ++i) {
+      const std::string fault =
+          VerdictFault(verdict->transfers[i], verdict_needed_[i]);
+      if (fault.empty()) continue;
+      return Find(Rule::kVerdict, "transfer %d of lane %s %s", i, verdict->name,
+                  fault);
+    }
+  }
+
+  // The communicator and all numbers have passed.
+  static std::string VerdictFault(const Transfer& given,
+                                  const Transfer& needed) {
+    Transfer without_ops = given;
+    without_ops.before = needed.before;
+    without_ops.then = needed.then;
+    if (without_ops != needed) {
+      return absl::StrFormat(
+          "is %s%s, and must be %s, in group 1, and wait for nothing",
+          Describe(given), absl::StrFormat(" in group %d", given.group),
+          Describe(needed));
+    }
+    std::string fault =
+        SideFault(given.before, needed.before, needed.then, "before");
+    if (fault.empty()) {
+      fault = SideFault(given.then, needed.then, needed.before, "behind");
+    }
+    return fault;
   }
 
   void CheckAfter(const TransferRef& self, const Transfer& transfer) {
@@ -446,24 +522,43 @@ class RankCheck {
   const int rank_;
   const size_t moves_needed_;
   const std::vector<bool>& in_pairs_;
+  const std::vector<Transfer>& verdict_needed_;
   Findings& findings_;
   std::set<std::pair<int, TransferKind>> moved_;  // buckets
   std::map<int, int> lane_of_;  // of each communicator that is used
 };
 
-// Which buckets have leaves that a rank sums in pairs.
-std::vector<bool> SummedInPairs(const Plan& plan) {
-  std::vector<bool> in_pairs(plan.buckets.size(), false);
-  for (const RankPlan& rank : plan.ranks) {
-    for (const Lane& lane : rank.lanes) {
+// Which buckets are summed in pairs; all members of each must do the same.
+std::vector<bool> SummedInPairs(const Plan& plan, Findings& findings) {
+  struct Ranks {
+    int in_pairs = -1;
+    int exchange = -1;
+  };
+  std::vector<Ranks> first(plan.buckets.size());
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    for (const Lane& lane : plan.ranks[rank].lanes) {
       for (const Transfer& t : lane.transfers) {
-        if (t.kind != TransferKind::kAllReducePairs || t.bucket < 0 ||
+        if (t.bucket < 0 ||
             static_cast<size_t>(t.bucket) >= plan.buckets.size()) {
           continue;
         }
-        in_pairs[t.bucket] = true;
+        Ranks& ranks = first[t.bucket];
+        int* const found = t.kind == TransferKind::kAllReducePairs
+                               ? &ranks.in_pairs
+                           : t.kind == TransferKind::kAllToAll ? &ranks.exchange
+                                                               : nullptr;
+        if (found != nullptr && *found < 0) *found = static_cast<int>(rank);
       }
     }
+  }
+  std::vector<bool> in_pairs;
+  for (size_t b = 0; b < first.size(); ++b) {
+    in_pairs.push_back(first[b].in_pairs >= 0);
+    if (first[b].in_pairs < 0 || first[b].exchange < 0) continue;
+    findings.Add(Rule::kBucketCoverage, {first[b].in_pairs, first[b].exchange},
+                 absl::StrFormat("bucket %d is summed in pairs by rank %d and "
+                                 "exchanged by rank %d",
+                                 b, first[b].in_pairs, first[b].exchange));
   }
   return in_pairs;
 }
@@ -489,12 +584,13 @@ std::vector<size_t> MovesNeeded(const Plan& plan,
 
 void CheckLanes(const Plan& plan, Findings& findings) {
   const Roster roster(plan.communicators);
-  const std::vector<bool> in_pairs = SummedInPairs(plan);
+  const std::vector<bool> in_pairs = SummedInPairs(plan, findings);
   const std::vector<size_t> needed = MovesNeeded(plan, in_pairs);
+  const std::vector<Transfer> verdict = VerdictNeeded(plan);
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     if (findings.full()) return;
     RankCheck(plan, roster, static_cast<int>(rank), needed[rank], in_pairs,
-              findings)
+              verdict, findings)
         .Run();
   }
 }

@@ -143,6 +143,7 @@ class BucketCheck {
     CheckFlags(bucket, end);
     CheckWire(bucket);
     CheckSlices(bucket);
+    CheckAnnounced(bucket);
     CheckGroups(bucket);
   }
 
@@ -158,6 +159,13 @@ class BucketCheck {
       Find("has %d leaves for %d ranks: both must be powers of two, up to %d",
            bucket.leaves, ranks, kLeavesMax);
     }
+    const auto first =
+        std::find_if(plan_.buckets.begin(), plan_.buckets.end(),
+                     [](const Bucket& other) { return other.leaves != 0; });
+    if (bucket.leaves != first->leaves) {
+      Find("has %d leaves, and bucket %d has %d: the norm has one sum for each",
+           bucket.leaves, first - plan_.buckets.begin(), first->leaves);
+    }
   }
 
   void CheckSlices(const Bucket& bucket) {
@@ -171,6 +179,19 @@ class BucketCheck {
            bucket.flags_offset, ranks);
     }
     if (bucket.leaves != 0) CheckLeaves(bucket, ranks);
+  }
+
+  // Ranks announce one gradient at a time, and not all of them give it.
+  void CheckAnnounced(const Bucket& bucket) {
+    if (!bucket.announced) return;
+    if (bucket.slots.size() > 1) {
+      Find("is announced, and has %d parameters", bucket.slots.size());
+    }
+    if (bucket.leaves != 0) Find("is announced, and has leaves");
+    if (bucket.sharded) Find("is announced, and is sharded");
+    if (bucket.error_feedback) {
+      Find("is announced, and feeds back the errors of its cast");
+    }
   }
 
   void CheckWire(const Bucket& bucket) {

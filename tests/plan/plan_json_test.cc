@@ -39,11 +39,21 @@ constexpr char kByHand[] = R"({
                     {"name": "pipe@0>1", "ranks": [0, 1]}],
   "ranks": [
    {"lanes": [{"kind": "halo", "name": "to rank 1", "transfers": [
-      {"kind": "send", "communicator": 1, "shape": [8], "peer": 1}]}],
-    "launch_order": [[0, 0]]},
+      {"kind": "send", "communicator": 1, "shape": [8], "peer": 1}]},
+    {"kind": "verdict", "name": "verdict", "transfers": [
+      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [13],
+       "group": 1, "before": [{"kind": "write-summary"}]},
+      {"kind": "all-reduce", "communicator": 0, "dtype": "u64", "shape": [8],
+       "op": "max", "group": 1, "then": [{"kind": "read-summary"}]}]}],
+    "launch_order": [[0, 0], [1, 0], [1, 1]]},
    {"lanes": [{"kind": "halo", "name": "from rank 0", "transfers": [
-      {"kind": "recv", "communicator": 1, "shape": [8], "peer": 0}]}],
-    "launch_order": [[0, 0]]}]
+      {"kind": "recv", "communicator": 1, "shape": [8], "peer": 0}]},
+    {"kind": "verdict", "name": "verdict", "transfers": [
+      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [13],
+       "group": 1, "before": [{"kind": "write-summary"}]},
+      {"kind": "all-reduce", "communicator": 0, "dtype": "u64", "shape": [8],
+       "op": "max", "group": 1, "then": [{"kind": "read-summary"}]}]}],
+    "launch_order": [[0, 0], [1, 0], [1, 1]]}]
 })";
 
 TEST(PlanJsonTest, APlanWrittenByHandIsVerified) {
@@ -68,8 +78,8 @@ TEST(PlanJsonTest, FaultsAreNamedWithTheirPlace) {
       {"\"peer\": 0", "\"peer\": 4294967296", "must be a whole number"},
       {"\"peer\": 0", "\"peer\": 0.5", "must be a whole number"},
       {"\"peer\": 0", "\"peer\": 0, \"tag\": -1", "0 to"},
-      {"[[0, 0]]", "[[0]]", "ranks[0].launch_order[0]: must name a transfer"},
-      {"[[0, 0]]", "[0]", "ranks[0].launch_order[0]: must name a transfer"},
+      {"[[0, 0],", "[[0],", "ranks[0].launch_order[0]: must name a transfer"},
+      {"[[0, 0],", "[0,", "ranks[0].launch_order[0]: must name a transfer"},
       {"\"pipe=2\"", "\"pipe=0\"", "mesh: "},
       {"\"pipe=2\"", "2", "mesh: must be axes"},
       {"[8]", "8", "shape: must be a list"},

@@ -15,6 +15,7 @@
 #include "plan/verify.h"
 #include "plan/verify/agreement.h"
 #include "plan/verify/finding.h"
+#include "plan/verify/operations.h"
 #include "plan/verify/structure.h"
 #include "tests/plan/plans.h"
 #include "tests/plan/verify/builder.h"
@@ -98,6 +99,7 @@ inline std::vector<Finding> FindingsIn(const Plan& plan) {
   Findings findings;
   CheckTables(plan, findings);
   if (findings.empty()) CheckLanes(plan, findings);
+  if (findings.empty()) CheckNorms(plan, findings);
   if (findings.empty()) {
     const Traffic traffic = TrafficOf(plan);
     CheckCollectives(plan, traffic, findings);

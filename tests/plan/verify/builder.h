@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/bucket_transfers.h"
 #include "plan/ir.h"
 
 namespace lockstep::plan {
@@ -70,11 +71,28 @@ class PlanBuilder {
     return ref;
   }
 
+  // Without verdicts.
   Plan& plan() { return plan_; }
 
  private:
   Plan plan_;
 };
+
+// The plan with a verdict behind all else on ranks that have none.
+inline Plan WithVerdicts(Plan plan) {
+  for (RankPlan& rank : plan.ranks) {
+    if (!rank.lanes.empty() && rank.lanes.back().kind == LaneKind::kVerdict) {
+      continue;
+    }
+    const int lane = static_cast<int>(rank.lanes.size());
+    rank.lanes.push_back({.kind = LaneKind::kVerdict,
+                          .name = "verdict",
+                          .transfers = VerdictTransfers(plan)});
+    rank.launch_order.push_back({lane, 0});
+    rank.launch_order.push_back({lane, 1});
+  }
+  return plan;
+}
 
 // Before the launches of the rank's verdict, if it has one.
 inline void Launch(RankPlan& rank, TransferRef ref) {

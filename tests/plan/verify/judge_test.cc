@@ -183,7 +183,7 @@ TEST(JudgeTest, AgreesWithThePlayerOnRandomPlans) {
               !FindDeadlock(plan, traffic, Queues::kEachRank).has_value())
         << "seed " << seed;
     ASSERT_TRUE(in_lanes || !as_one) << "seed " << seed;
-    const absl::Status verdict = Verify(plan);
+    const absl::Status verdict = Verify(WithVerdicts(plan));
     ASSERT_EQ(verdict.code(), as_one ? absl::StatusCode::kOk
                                      : absl::StatusCode::kFailedPrecondition)
         << "seed " << seed << ": " << verdict;
