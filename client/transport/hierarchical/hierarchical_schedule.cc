@@ -5,9 +5,9 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr size_t kLine = 64;             // of a cache, bytes
-constexpr size_t kLeastBytes = 8 << 10;  // a message that pays
-constexpr size_t kChunksOfLine = 4;      // chunks of a line, if it can be
+constexpr size_t kLine = 64;              // of a cache, bytes
+constexpr size_t kLeastBytes = 64 << 10;  // a message that pays
+constexpr size_t kChunksOfLine = 2;       // chunks of a line, if it can be
 
 size_t Chunks(size_t total, size_t chunk) {
   return (total + chunk - 1) / chunk;
