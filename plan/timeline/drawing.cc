@@ -30,6 +30,8 @@ constexpr double kUnitMax = 26;
 constexpr double kWidthMax = 1800;
 constexpr double kPictureMin = 620;  // for title and legend
 constexpr double kLegendStep = 124;
+constexpr int kVerdict = 4;  // width of its bar
+constexpr char kVerdictColour[] = "#7f5fa8";
 constexpr double kLean = 5;  // of an arrow between neighbouring moments
 
 // Lighter for a rank's later stages.
@@ -70,6 +72,7 @@ class Drawing {
       }
     }
     for (const size_t rank : rows_) DrawTasks(rank);
+    for (const size_t rank : rows_) DrawVerdict(rank);
     DrawLegend();
     return absl::StrCat(svg_, "</svg>\n");
   }
@@ -118,6 +121,23 @@ class Drawing {
     for (size_t i = 0; i < tasks.size(); ++i) {
       DrawTask(tasks[i], timeline_.ranks[rank].tasks[i], y,
                tasks[i].stage != first_stage);
+    }
+  }
+
+  // Behind all else; most of the time it takes next to none.
+  void DrawVerdict(size_t rank) {
+    for (const Lane& lane : plan_.ranks[rank].lanes) {
+      if (lane.kind != LaneKind::kVerdict) continue;
+      std::string title = "verdict";
+      for (const Transfer& transfer : lane.transfers) {
+        absl::StrAppend(&title, ", ", Describe(transfer));
+      }
+      absl::StrAppendFormat(
+          &svg_,
+          "<rect x=\"%.1f\" y=\"%d\" width=\"%d\" height=\"%d\" "
+          "fill=\"%s\"><title>%s</title></rect>\n",
+          X(timeline_.compute_end) + 3, Y(row_of_[rank]), kVerdict, kBar,
+          kVerdictColour, title);
     }
   }
 
@@ -187,6 +207,12 @@ class Drawing {
     DrawArrow(x, y + 7, x + 20, y + 7);
     DrawNote(x + 26, y, "message");
     x += 110;
+    absl::StrAppendFormat(&svg_,
+                          "<rect x=\"%.1f\" y=\"%d\" width=\"%d\" "
+                          "height=\"14\" fill=\"%s\"/>\n",
+                          x, y, kVerdict, kVerdictColour);
+    DrawNote(x + kVerdict + 6, y, "verdict");
+    x += 76;
     if (has_later_) {
       DrawNote(x, y, "lighter: the rank's later stage");
       x += 210;

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "plan/digest.h"
+#include "plan/local_op_text.h"
 #include "plan/pipeline/shape.h"
 #include "plan/words/rank_list.h"
 
@@ -14,6 +16,7 @@ namespace lockstep::plan {
 namespace {
 
 constexpr int64_t kColumnsMax = 200;
+constexpr size_t kOperationsMax = 48;  // transfers of a rank
 
 // A capital for a rank's first stage, small letters for the others.
 std::string CellOf(const Task& task, int first_stage) {
@@ -165,6 +168,93 @@ std::string Gradients(const Plan& plan) {
   return text;
 }
 
+// --- Operations -------------------------------------------------------------
+
+// Norms that follow each other are one.
+std::string SideText(const std::vector<LocalOp>& ops) {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < ops.size();) {
+    size_t end = i + 1;
+    while (end < ops.size() && ops[i].kind == LocalKind::kNorm &&
+           ops[end].kind == LocalKind::kNorm) {
+      ++end;
+    }
+    std::string text = Describe(ops[i]);
+    if (end - i > 1) {
+      absl::StrAppend(&text, " and ", end - i - 1, " more");
+    }
+    texts.push_back(std::move(text));
+    i = end;
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
+std::string OperationsOf(const RankPlan& rank) {
+  std::string text;
+  size_t listed = 0;
+  for (const TransferRef& ref : rank.launch_order) {
+    const Lane& lane = rank.lanes[ref.lane];
+    if (lane.kind == LaneKind::kPipeline) continue;  // see the timeline
+    if (listed++ >= kOperationsMax) continue;
+    const Transfer& transfer = lane.transfers[ref.index];
+    absl::StrAppend(&text, "  ", lane.name, ": ", Describe(transfer), "\n");
+    if (!transfer.before.empty()) {
+      absl::StrAppend(&text, "    before: ", SideText(transfer.before), "\n");
+    }
+    if (!transfer.then.empty()) {
+      absl::StrAppend(&text, "    behind: ", SideText(transfer.then), "\n");
+    }
+  }
+  if (listed > kOperationsMax) {
+    absl::StrAppend(&text, "  and ", listed - kOperationsMax,
+                    " more: plan export shows all\n");
+  }
+  return text;
+}
+
+// The same for ranks that differ in nothing but whose elements they are.
+std::string KindsOf(const RankPlan& rank) {
+  std::string shape;
+  for (const TransferRef& ref : rank.launch_order) {
+    const Lane& lane = rank.lanes[ref.lane];
+    if (lane.kind == LaneKind::kPipeline) continue;
+    const Transfer& transfer = lane.transfers[ref.index];
+    absl::StrAppend(&shape, lane.name, Describe(transfer), "|");
+    for (const auto* side : {&transfer.before, &transfer.then}) {
+      for (const LocalOp& op : *side) {
+        if (op.kind == LocalKind::kNorm) continue;
+        absl::StrAppend(&shape, static_cast<int>(op.kind), ",");
+      }
+      shape.push_back('|');
+    }
+  }
+  return shape;
+}
+
+std::string Operations(const Plan& plan) {
+  std::vector<std::pair<std::string, std::vector<int>>> alike;
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    std::string shape = KindsOf(plan.ranks[rank]);
+    const auto same =
+        std::find_if(alike.begin(), alike.end(),
+                     [&](const auto& other) { return other.first == shape; });
+    if (same == alike.end()) {
+      alike.push_back({std::move(shape), {static_cast<int>(rank)}});
+    } else {
+      same->second.push_back(static_cast<int>(rank));
+    }
+  }
+  std::string text;
+  for (const auto& [shape, ranks] : alike) {
+    absl::StrAppend(&text, "\noperations of ", RankList(ranks));
+    if (ranks.size() > 1) {
+      absl::StrAppend(&text, ", with the elements of rank ", ranks[0]);
+    }
+    absl::StrAppend(&text, ":\n", OperationsOf(plan.ranks[ranks[0]]));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string PercentText(double share) {
@@ -201,7 +291,7 @@ std::string ExplainText(const Plan& plan, const Timeline& timeline) {
                     "\nbubble: ", PercentText(timeline.bubble), "\n");
   }
   absl::StrAppend(&text, Stages(plan), Buffers(plan), Links(plan),
-                  Gradients(plan));
+                  Gradients(plan), Operations(plan));
   return text;
 }
 

@@ -18,13 +18,16 @@ namespace lockstep::plan {
 std::string Headline(const Plan& plan);
 
 // What each rank computes when, the bubble, bytes on each link, activations
-// kept by each stage, buffers and gradients. Each line ends with a newline. The
+// kept by each stage, buffers, gradients, and the operations of each rank
+// beside its messages: transfers in launch order with what is done on their
+// sides, of alike ranks once, the first 48. Each line ends with a newline. The
 // timeline must be in small units: the costs of which TimelineOf is made by
 // default.
 std::string ExplainText(const Plan& plan, const Timeline& timeline);
 
-// An SVG with one row for each rank, a bar for each task and an arrow for each
-// message. Large plans are drawn with their first 64 ranks.
+// An SVG with one row for each rank, a bar for each task and for the verdict,
+// and an arrow for each message. Large plans are drawn with their first 64
+// ranks.
 std::string ExplainSvg(const Plan& plan, const Timeline& timeline);
 
 // "27.3 %", "6.0 MiB".

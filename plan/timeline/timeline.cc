@@ -20,7 +20,9 @@ double BytesSent(const Plan& plan, const Transfer& transfer) {
   const double size = static_cast<double>(
       plan.communicators[transfer.communicator].ranks.size());
   const double others = (size - 1) / size;
-  return bytes * others * (transfer.kind == TransferKind::kAllReduce ? 2 : 1);
+  const bool there_and_back = transfer.kind == TransferKind::kAllReduce ||
+                              transfer.kind == TransferKind::kAllReducePairs;
+  return bytes * others * (there_and_back ? 2 : 1);
 }
 
 bool MovesNothing(const Plan& plan, const Transfer& transfer) {

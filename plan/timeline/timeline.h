@@ -17,7 +17,8 @@
 
 namespace lockstep::plan {
 
-// Times in one unit of the caller's choice.
+// Times in one unit of the caller's choice. Local operations (LocalOp) take no
+// time: what they cost is not a property of the plan.
 struct CostModel {
   // Of one stage each, or one for all.
   std::vector<WorkTimes> stages = {{}};

@@ -1,5 +1,6 @@
 // `lockstepctl plan` as people meet it: files, exit codes, what is printed.
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -70,6 +71,143 @@ TEST(PlanCommandTest, CompilesVerifiesAndExplainsTheExamples) {
     EXPECT_THAT(explained.output, HasSubstr("peak"));
     EXPECT_THAT(Contents(svg), StartsWith("<svg"));
   }
+}
+
+// --- Every operation that runs ----------------------------------------------
+
+// The operations of rank 0 in launch order: transfers as "all-reduce bf16",
+// between them what is done on their sides, as "cast f32>bf16".
+std::vector<std::string> OperationsIn(const Json& plan) {
+  std::vector<std::string> operations;
+  const auto add_side = [&](const Json& transfer, const char* side) {
+    if (!transfer.contains(side)) return;
+    for (const Json& op : transfer[side]) {
+      std::string text = op["kind"];
+      if (text.starts_with("cast") || text == "sum-pairs") {
+        absl::StrAppend(&text, " ", op.value("from", "f32"), ">",
+                        op.value("to", "f32"));
+      }
+      operations.push_back(text);
+    }
+  };
+  const Json& rank = plan["ranks"][0];
+  for (const Json& ref : rank["launch_order"]) {
+    const Json& lane = rank["lanes"][ref[0].get<int>()];
+    const Json& transfer = lane["transfers"][ref[1].get<int>()];
+    add_side(transfer, "before");
+    operations.push_back(absl::StrCat(transfer["kind"].get<std::string>(), " ",
+                                      transfer.value("dtype", "f32")));
+    add_side(transfer, "then");
+  }
+  return operations;
+}
+
+TEST(PlanCommandTest, ExportShowsEveryOperationThatRuns) {
+  const std::vector<std::string> verdict = {"write-summary", "all-reduce f64",
+                                            "all-reduce u64"};
+  const auto with_verdict = [&](std::vector<std::string> operations,
+                                std::vector<std::string> rest) {
+    operations.insert(operations.end(), verdict.begin(), verdict.end());
+    operations.insert(operations.end(), rest.begin(), rest.end());
+    return operations;
+  };
+  const struct {
+    const char* spec;
+    std::vector<std::string> operations;
+  } cases[] = {
+      {"wire",
+       with_verdict(
+           {"cast-feedback f32>bf16", "write-flags", "all-reduce bf16",
+            "cast bf16>f32", "read-flags", "norm",  // head, a sum
+            "write-flags", "all-reduce bf16", "read-flags", "norm",  // norm
+            "cast-feedback f32>bf16", "write-flags", "all-reduce bf16",
+            "cast bf16>f32", "read-flags", "norm"},
+           {"read-summary"})},
+      {"sharded",
+       with_verdict({"all-gather f32", "cast f32>f16", "reduce-scatter f16",
+                     "cast f16>f32", "norm", "norm", "write-flags",
+                     "all-reduce f16", "read-flags"},
+                    {"read-summary"})},
+      {"leaves", with_verdict({"all-to-all f32",
+                               "sum-pairs f32>f32",
+                               "all-gather f32",
+                               "norm",
+                               "write-flags",
+                               "all-reduce f32",
+                               "read-flags",  // head
+                               "all-to-all f32",
+                               "sum-pairs f32>f32",
+                               "all-gather f32",
+                               "norm",
+                               "norm",
+                               "write-flags",
+                               "all-reduce f32",
+                               "read-flags",
+                               "all-to-all f32",
+                               "sum-pairs f32>bf16",
+                               "all-gather bf16",
+                               "norm",
+                               "norm",
+                               "write-flags",
+                               "all-reduce bf16",
+                               "read-flags",  // attention
+                               "all-to-all f32",
+                               "sum-pairs f32>f32",
+                               "all-gather f32",
+                               "norm",
+                               "norm",
+                               "write-flags",
+                               "all-reduce f32",
+                               "read-flags"},
+                              {"all-reduce f64", "read-summary"})},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.spec);
+    const std::string file = Compiled(c.spec);
+    EXPECT_EQ(Plan({"verify", file}).code, 0);
+    const Outcome exported = Plan({"export", file});
+    EXPECT_EQ(exported.code, 0);
+    EXPECT_EQ(OperationsIn(Json::parse(exported.output)), c.operations);
+  }
+}
+
+TEST(PlanCommandTest, ExplainListsOperationsOnTheSidesOfTheirTransfers) {
+  const Outcome explained = Plan({"explain", Compiled("wire")});
+  EXPECT_EQ(explained.code, 0);
+  EXPECT_THAT(
+      explained.output,
+      HasSubstr("operations of ranks 0-3, with the elements of rank 0:\n"
+                "  gradient: all-reduce of 641 bf16, sum, bucket 0\n"
+                "    before: cast-feedback of elements 0 to 640 from f32 to "
+                "bf16; write-flags of elements 640 to 641\n"
+                "    behind: cast of elements 0 to 640 from bf16 to f32; "
+                "read-flags of elements 640 to 641; norm of elements 0 to 176"
+                "\n"));
+  EXPECT_THAT(explained.output,
+              HasSubstr("  verdict: all-reduce of 13 f64, sum\n"
+                        "    before: write-summary\n"
+                        "  verdict: all-reduce of 8 u64, max\n"
+                        "    behind: read-summary\n"));
+}
+
+// On one host shm sums leaves in pairs by itself.
+TEST(PlanCommandTest, LeavesAreOneOperationWhereTheTransportSumsInPairs) {
+  std::string spec = Contents(kSpecs + "leaves.yaml");
+  const std::string nccl = "transport: nccl";
+  spec.replace(spec.find(nccl), nccl.size(), "transport: shm");
+  Write(TempFile("pairs.yaml"), spec);
+  const std::string file = TempFile("pairs.pb");
+  ASSERT_EQ(Plan({"compile", "-f", TempFile("pairs.yaml"), "-o", file}).code,
+            0);
+  const std::vector<std::string> operations =
+      OperationsIn(Json::parse(Plan({"export", file}).output));
+  EXPECT_EQ(
+      std::count(operations.begin(), operations.end(), "all-reduce-pairs f32"),
+      4);
+  EXPECT_EQ(std::count(operations.begin(), operations.end(), "cast f32>bf16"),
+            1);
+  EXPECT_EQ(std::count(operations.begin(), operations.end(), "all-to-all f32"),
+            0);
 }
 
 TEST(PlanCommandTest, TheSameSpecGivesTheSameBytes) {
