@@ -11,7 +11,7 @@ static_assert(static_cast<int>(ReduceOp::kProd) == v1::ReduceOp_MAX);
 static_assert(static_cast<int>(protocol::Phase::kVerdict) == v1::Phase_MAX);
 static_assert(static_cast<int>(protocol::CauseKind::kLink) ==
               v1::CauseKind_MAX);
-static_assert(static_cast<int>(Command::kSave) == v1::Command_MAX);
+static_assert(static_cast<int>(Command::kDrain) == v1::Command_MAX);
 static_assert(static_cast<int>(protocol::EvidenceKind::kPeerSilent) ==
               v1::EvidenceKind_MAX);
 

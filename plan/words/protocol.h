@@ -70,7 +70,6 @@ enum class Phase : uint8_t {
   kIdle = 1,      // between steps, or not yet training
   kCompute = 2,   // gradients are being submitted
   kTransfer = 3,  // all submitted; waits for transfers
-  kReduced = 4,   // holds all its reduced gradients
   kVerdict = 5,   // entered the verdict
 };
 

@@ -13,7 +13,6 @@ std::string Doing(protocol::Phase phase) {
     case protocol::Phase::kIdle: return "between steps";
     case protocol::Phase::kCompute: return "while computing";
     case protocol::Phase::kTransfer: return "while waiting for transfers";
-    case protocol::Phase::kReduced: return "holding its reduced gradients";
     case protocol::Phase::kVerdict: return "in the verdict";
   }
   return "in an unknown phase";
@@ -71,7 +70,6 @@ std::string HasBeen(protocol::Phase phase) {
     case protocol::Phase::kIdle: return "has been between steps";
     case protocol::Phase::kCompute: return "has been computing";
     case protocol::Phase::kTransfer: return "has been waiting for transfers";
-    case protocol::Phase::kReduced: return "has held its reduced gradients";
     case protocol::Phase::kVerdict: return "has been in the verdict";
   }
   return "has been in an unknown phase";

@@ -301,6 +301,21 @@ TEST(MalformedTest, AShapeMustBeCountable) {
   EXPECT_FALSE(FromProto(message).ok());
 }
 
+TEST(MalformedTest, AnEnumValueThatWasRemovedIsRefused) {
+  v1::ToCoordinator report;
+  v1::Position* at = report.mutable_epoch_report()->mutable_position();
+  at->set_phase(v1::PHASE_VERDICT);
+  EXPECT_TRUE(FromProto(report).ok());
+  at->set_phase(static_cast<v1::Phase>(4));  // "reduced"
+  EXPECT_FALSE(FromProto(report).ok());
+
+  v1::ToWorker message;
+  message.mutable_wanted()->add_commands(v1::COMMAND_DRAIN);
+  EXPECT_TRUE(FromProto(message).ok());
+  message.mutable_wanted()->set_commands(0, static_cast<v1::Command>(4));
+  EXPECT_FALSE(FromProto(message).ok());
+}
+
 TEST(MalformedTest, AMessageWithoutABodyIsRefused) {
   EXPECT_FALSE(FromProto(v1::ToCoordinator()).ok());
   EXPECT_FALSE(FromProto(v1::ToWorker()).ok());

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
@@ -118,14 +119,16 @@ inline void Fill(Source& s, OnUnsubmitted& v) {
   FillEnum(s, OnUnsubmitted::kIgnore, v);
 }
 inline void Fill(Source& s, Rebuild& v) { FillEnum(s, Rebuild::kOnDemand, v); }
-inline void Fill(Source& s, Command& v) { FillEnum(s, Command::kSave, v); }
+inline void Fill(Source& s, Command& v) { FillEnum(s, Command::kDrain, v); }
 inline void Fill(Source& s, Uneven& v) { FillEnum(s, Uneven::kStop, v); }
 inline void Fill(Source& s, Overlap& v) { FillEnum(s, Overlap::kThread, v); }
 inline void Fill(Source& s, absl::StatusCode& v) {
   FillEnum(s, absl::StatusCode::kUnauthenticated, v);
 }
 inline void Fill(Source& s, protocol::Phase& v) {
-  FillEnum(s, protocol::Phase::kVerdict, v);
+  using enum protocol::Phase;  // 4 is none
+  constexpr protocol::Phase kAll[] = {kIdle, kCompute, kTransfer, kVerdict};
+  v = kAll[s.Number(std::size(kAll) - 1)];
 }
 inline void Fill(Source& s, protocol::CauseKind& v) {
   v = static_cast<protocol::CauseKind>(

@@ -12,7 +12,6 @@ std::string_view PhaseName(protocol::Phase phase) {
     case protocol::Phase::kIdle: return "idle";
     case protocol::Phase::kCompute: return "compute";
     case protocol::Phase::kTransfer: return "transfer";
-    case protocol::Phase::kReduced: return "reduced";
     case protocol::Phase::kVerdict: return "verdict";
   }
   return "?";

@@ -13,12 +13,10 @@ namespace lockstep {
 enum class Command : uint8_t {
   kPause = 1,  // Finish returns once the operator resumes
   kStop = 2,   // the step was the job's last
-  kDrain =
-      3,  // every worker leaves; the job stays, for workers that come later
-  kGrow = 4,
-  kSave = 5
+  // Every worker leaves; the job stays, for workers that come later.
+  kDrain = 3,
 };
-inline constexpr int kCommands = 5;
+inline constexpr int kCommands = 3;
 
 // 0 to kCommands - 1.
 constexpr int IndexOf(Command command) { return static_cast<int>(command) - 1; }
@@ -29,8 +27,6 @@ constexpr std::string_view Name(Command command) {
     case Command::kPause: return "pause";
     case Command::kStop: return "stop";
     case Command::kDrain: return "drain";
-    case Command::kGrow: return "grow";
-    case Command::kSave: return "save";
   }
   return "?";
 }

@@ -41,7 +41,7 @@ TEST(BallotTest, AddsUpWhatTheRanksSay) {
            .samples = 31,
            .more_data = false,
            .terms = kHalf};
-  b.holds_command[IndexOf(Command::kSave)] = true;
+  b.holds_command[IndexOf(Command::kDrain)] = true;
 
   const auto verdict =
       Decode(kStamp, 2, kHalf, Reduce({Encode(kStamp, a), Encode(kStamp, b)}));
@@ -54,8 +54,8 @@ TEST(BallotTest, AddsUpWhatTheRanksSay) {
   EXPECT_EQ(verdict->samples, 63);
   EXPECT_EQ(verdict->with_more_data, 1);
   EXPECT_EQ(verdict->revision_holders, 1);
-  EXPECT_EQ(verdict->command_holders[IndexOf(Command::kSave)], 1);
-  EXPECT_FALSE(verdict->Holds(Command::kSave)) << "one of two holds it";
+  EXPECT_EQ(verdict->command_holders[IndexOf(Command::kDrain)], 1);
+  EXPECT_FALSE(verdict->Holds(Command::kDrain)) << "one of two holds it";
 }
 
 TEST(BallotTest, TheMeanTimeOfAStepIsOverAllRanks) {

@@ -724,9 +724,9 @@ TEST(EpochReportTest, IsRememberedForPeople) {
   Scene scene(RestartingSpec(2));
   scene.RunAll();
   scene.Says(1, protocol::LocalFailure{.call = "f"});
-  scene.Says(2, protocol::EpochReport{{7, Phase::kReduced}, "verdict"});
+  scene.Says(2, protocol::EpochReport{{7, Phase::kTransfer}, "verdict"});
   EXPECT_EQ(scene.View().events.back().text,
-            "w-2 stands at step 7 holding its reduced gradients and has "
+            "w-2 stands at step 7 while waiting for transfers and has "
             "passed the verdict of step 6");
 }
 

@@ -268,7 +268,7 @@ TEST(ViewTest, ShowsWorkersByRankWithTheirCoordinates) {
   spec.mesh.axes = {{"data", 2}, {"pipe", 2}};
   Scene scene(spec);
   scene.RunAll();
-  scene.Says(4, protocol::Progress{.position = {9, Phase::kReduced},
+  scene.Says(4, protocol::Progress{.position = {9, Phase::kTransfer},
                                    .step_seconds = 0.25,
                                    .exposed_seconds = 0.0625,
                                    .overlap = Overlap::kInline});

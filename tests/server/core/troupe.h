@@ -280,9 +280,6 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
         case Phase::kCompute: at.phase = Phase::kTransfer; break;
         case Phase::kTransfer:
           if (!all_entered(Phase::kTransfer)) return protocol::Heartbeat{};
-          at.phase = Phase::kReduced;
-          break;
-        case Phase::kReduced:
           at.phase = Phase::kVerdict;
           plane->ballots[at.step][actor->name] = {actor->running,
                                                   actor->revision};
