@@ -350,10 +350,28 @@ class RankCheck {
                lanes_[lane].name, Describe(transfer), ops);
         }
       }
+      CheckBesideFlags(lanes_[lane], i);
       CheckAfter({lane, static_cast<int>(i)}, transfer);
       CheckOneLane(lane, transfer.communicator);
       CheckFirst(transfer);
     }
+  }
+
+  // A bucket in slices and its flags are one operation on all ranks.
+  void CheckBesideFlags(const Lane& lane, size_t index) {
+    const Transfer& transfer = lane.transfers[index];
+    if (transfer.bucket < 0 || transfer.group == 0 ||
+        !HasSlices(plan_.buckets[transfer.bucket])) {
+      return;
+    }
+    const int at = static_cast<int>(index);
+    const bool has_neighbour =
+        (index > 0 && InOneGroup(lane, at - 1, at)) ||
+        (index + 1 < lane.transfers.size() && InOneGroup(lane, at, at + 1));
+    if (has_neighbour) return;
+    Find(Rule::kTransfers,
+         "transfer %d of lane %s (%s) is apart from the other one of group %d",
+         index, lane.name, Describe(transfer), transfer.group);
   }
 
   void CheckVerdict() {

@@ -164,6 +164,13 @@ TEST(ShardedPlanTest, DamagedPlansAreRefused) {
        "has no all-reduce of bucket 1"},
       {"flags apart from their gradients",
        on_each([=](RankPlan& rank) { transfer(rank, 3).group = 0; }), "group"},
+      {"flags behind the next bucket",
+       [=](Plan& p) {
+         std::vector<Transfer>& lane = p.ranks[1].lanes[0].transfers;
+         std::rotate(lane.begin() + 3, lane.begin() + 4, lane.begin() + 6);
+       },
+       "transfer 5 of lane gradient (all-reduce of 1 f64, mean, bucket 0) is "
+       "apart from the other one of group 1"},
       {"one slice too short",
        on_each([=](RankPlan& rank) { transfer(rank, 2).shape[0] -= 3; }),
        "asks for"},

@@ -29,9 +29,11 @@ constexpr std::array kKeptNames = {
     "no parameters", "of stages",        "of no stage", "several buckets",
     "shared",        "shared of stages", "everywhere"};
 
-enum class Sum { kWhole, kSharded, kLeaves };
-constexpr std::array kAllSums = {Sum::kWhole, Sum::kSharded, Sum::kLeaves};
-constexpr std::array kSumNames = {"all-reduced", "sharded", "leaves"};
+enum class Sum { kWhole, kSharded, kLeaves, kPairs };
+constexpr std::array kAllSums = {Sum::kWhole, Sum::kSharded, Sum::kLeaves,
+                                 Sum::kPairs};
+constexpr std::array kSumNames = {"all-reduced", "sharded", "leaves",
+                                  "leaves in pairs"};
 
 std::vector<Activation> ActivationsOf(int kind, int boundaries) {
   const TensorType f32{DType::kF32, {4}};
@@ -51,7 +53,11 @@ std::vector<Activation> ActivationsOf(int kind, int boundaries) {
 
 void SetSums(Sum sum, bool wire, PlanInput& input) {
   if (sum == Sum::kSharded) input.sync = SyncMode::kReduceScatter;
-  if (sum == Sum::kLeaves) input.leaves = 4;
+  if (sum == Sum::kLeaves || sum == Sum::kPairs) input.leaves = 4;
+  if (sum == Sum::kPairs) {
+    input.transports.assign(input.mesh.WorldSize(),
+                            {.place = "host", .pairs_in_one_place = true});
+  }
   if (wire) input.policy.wire_dtype = DType::kBF16;
 }
 
@@ -143,15 +149,53 @@ void AddPipeline(const ScheduleShape& shape, int data, size_t kept, int number,
                  std::vector<GoodPlan>& plans) {
   const size_t sum = static_cast<size_t>(number) % kAllSums.size();
   const int parts = number % 4;
-  const bool wire = number % 5 == 0 && kAllSums[sum] == Sum::kWhole;
+  const bool wire = number % 5 == 0 && kAllSums[sum] != Sum::kLeaves &&
+                    kAllSums[sum] != Sum::kPairs;
   PlanInput input =
       PipelineInputs(shape, data, number % 7 == 0).Keep(kAllKept[kept]);
   input.pipeline.activations = ActivationsOf(parts, shape.stages() - 1);
   SetSums(kAllSums[sum], wire, input);
+  input.policy.error_feedback = wire && number % 2 == 0;
   Add(input,
       absl::StrCat(testing::PrintToString(shape), ", data=", data, ", ",
                    kKeptNames[kept], ", ", kSumNames[sum], ", parts ", parts),
       plans);
+}
+
+// Ranks announce their gradients; each dtype and op, with and without a wire.
+void AddAnnounced(std::vector<GoodPlan>& plans) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const bool wire : {false, true}) {
+      PlanInput input{.mesh = {{{"data", ranks}}},
+                      .sync = SyncMode::kNegotiated};
+      if (wire) input.policy.wire_dtype = DType::kF16;
+      input.registrations.assign(
+          ranks, {{.name = "mean", .shape = {40}},
+                  {.name = "sum", .shape = {5}, .op = ReduceOp::kSum},
+                  {.name = "half", .shape = {70}, .dtype = DType::kBF16},
+                  {.name = "double", .shape = {3, 3}, .dtype = DType::kF64}});
+      Add(input,
+          absl::StrCat("data=", ranks, ", announced", wire ? ", wire" : ""),
+          plans);
+    }
+  }
+}
+
+// Halves, and parameters that are the same on several ranks.
+void AddReplicated(std::vector<GoodPlan>& plans) {
+  for (size_t sum = 0; sum < kAllSums.size(); ++sum) {
+    PlanInput input{.mesh = {{{"data", 2}, {"model", 2}}}};
+    SetSums(kAllSums[sum], false, input);
+    input.registrations.assign(
+        input.mesh.WorldSize(),
+        {{.name = "part", .shape = {50}, .axes = {"data"}},
+         {.name = "same",
+          .shape = {20},
+          .axes = {"data"},
+          .replicated_over = {"model"}},
+         {.name = "half", .shape = {9'000}, .dtype = DType::kBF16}});
+    Add(input, absl::StrCat("replicated, ", kSumNames[sum]), plans);
+  }
 }
 
 }  // namespace
@@ -184,13 +228,19 @@ std::vector<GoodPlan> LargerPipelines() {
 
 std::vector<GoodPlan> GoodPlainPlans() {
   std::vector<GoodPlan> plans;
+  AddAnnounced(plans);
+  AddReplicated(plans);
   const std::vector<std::vector<MeshAxis>> meshes = {
       {{"data", 1}}, {{"data", 2}}, {{"data", 3}}, {{"data", 2}, {"model", 2}}};
   for (const auto& mesh : meshes) {
     for (size_t sum = 0; sum < kAllSums.size(); ++sum) {
       for (const bool several : {false, true}) {
         PlanInput input{.mesh = {mesh}};
-        SetSums(kAllSums[sum], several && kAllSums[sum] == Sum::kWhole, input);
+        SetSums(kAllSums[sum],
+                several && (kAllSums[sum] == Sum::kWhole ||
+                            kAllSums[sum] == Sum::kSharded),
+                input);
+        input.policy.error_feedback = input.policy.wire_dtype && sum == 0;
         if (several) {
           input.policy.first_bytes_max = input.policy.bytes_max = 64;
         }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "tests/plan/mutation/elements.h"
 #include "tests/plan/mutation/expected.h"
 #include "tests/plan/mutation/machine.h"
 #include "tests/plan/mutation/memory.h"
@@ -137,6 +138,11 @@ Verdict JudgeBoth(const Plan& plan, const JudgeMachine& judge) {
     if (wiring.fault()) return VerdictOf(*wiring.fault(), states);
     if (const auto fault = AssignRoles(expected, wiring)) {
       return VerdictOf(*fault, states);
+    }
+    if (one_queue) {
+      if (const auto fault = oracle::RunElements(plan)) {
+        return VerdictOf(*fault, states);
+      }
     }
     const Memory memory(expected, wiring);
     const Machine machine(expected, wiring, memory);

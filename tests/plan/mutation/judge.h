@@ -5,6 +5,7 @@
 //   expected.h   the values that must be computed, from mesh and spec
 //   wiring.h     steps, queues, dependencies
 //   roles.h      the purpose of each step; faults that show without running
+//   elements.h   local operations, norms and verdicts
 //   memory.h     the buffers and gradients that steps use
 //   machine.h    runs the steps with a stamp in each buffer and gradient
 //   order.h      steps whose place among concurrent steps does not matter

@@ -152,6 +152,23 @@ TEST(OracleTest, SeesDeadlocks) {
   EXPECT_GT(FatesOf("parameters gathered late", Fate::kHangs), 30);
 }
 
+TEST(OracleTest, FollowsElementsThroughLocalOperations) {
+  EXPECT_GT(FatesOf("operation dropped", Fate::kMismatch), 20);
+  EXPECT_GT(FatesOf("operation on the wrong side", Fate::kMismatch), 15);
+  EXPECT_GT(FatesOf("norm of other elements", Fate::kMismatch), 40);
+  EXPECT_GT(FatesOf("norm for another leaf", Fate::kMismatch), 40);
+  EXPECT_GT(FatesOf("announced as well", Fate::kMismatch), 10);
+  // A cast of the same elements twice changes nothing.
+  EXPECT_GT(FatesOf("operation doubled", Fate::kMismatch), 3);
+  EXPECT_GT(FatesOf("operation doubled", Fate::kRuns), 5);
+}
+
+TEST(OracleTest, SeesVerdictsThatReduceNoSummary) {
+  EXPECT_EQ(FatesOf("verdict dropped", Fate::kCannot), 60);
+  EXPECT_EQ(FatesOf("verdict doubled", Fate::kCannot), 60);
+  EXPECT_GT(FatesOf("verdict earlier", Fate::kHangs), 40);
+}
+
 // Two parts of one type may change places on both sides.
 TEST(OracleTest, TellsPartsOfOneTypeFromPartsOfTwo) {
   EXPECT_GT(FatesOf("parts swapped", Fate::kCannot), 10);

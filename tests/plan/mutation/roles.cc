@@ -105,21 +105,26 @@ class OfRank {
                                             Role::kReduce},
                                            {TransferKind::kAllReduce,
                                             Role::kReduceFlags}}
-        : sliced ? std::map<TransferKind, Role>{{TransferKind::kAllToAll,
-                                                 Role::kExchange},
-                                                {TransferKind::kAllGather,
-                                                 Role::kGatherSums},
-                                                {TransferKind::kAllReduce,
-                                                 Role::kReduceFlags}}
-                 : std::map<TransferKind, Role>{
-                       {TransferKind::kAllReduce, Role::kReduce}};
+        : sliced
+            ? std::map<TransferKind,
+                       Role>{{TransferKind::kAllToAll, Role::kExchange},
+                             {TransferKind::kAllGather, Role::kGatherSums},
+                             {TransferKind::kAllReduce, Role::kReduceFlags},
+                             {TransferKind::kAllReducePairs, Role::kReduce}}
+            : std::map<TransferKind, Role>{
+                  {TransferKind::kAllReduce, Role::kReduce}};
     const auto role = roles.find(transfer.kind);
     if (role == roles.end()) return Cannot("does not reduce its bucket so");
     step.role = role->second;
     if (!in_bucket_[transfer.bucket].insert(step.role).second) {
       return Cannot("reduces a bucket twice");
     }
-    wanted_of_[transfer.bucket] = roles.size();
+    const bool in_pairs = transfer.kind == TransferKind::kAllReducePairs;
+    const size_t wanted = in_pairs ? 1 : bucket.leaves > 0 ? 3 : roles.size();
+    if (wanted_of_.try_emplace(transfer.bucket, wanted).first->second !=
+        wanted) {
+      return Cannot("sums a bucket in two ways");
+    }
     CheckReduction(step, bucket);
   }
 
@@ -158,6 +163,15 @@ class OfRank {
                   transfer.op == ReduceOp::kMax;
         break;
       default: count = bucket.sharded ? bucket.flags_offset : bucket.total;
+    }
+    if (transfer.kind == TransferKind::kAllReducePairs) {
+      dtype = bucket.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+      any_op = true;
+    }
+    // See elements.h.
+    if (bucket.announced && !bucket.sharded && bucket.leaves == 0) {
+      dtype = transfer.dtype;
+      any_op = true;
     }
     if (transfer.dtype != dtype || CountIn(transfer) != count) {
       return Cannot("reduces a bucket of another type");

@@ -59,6 +59,21 @@ const std::vector<Mutation>& WrongGradients();
 //   another type on both sides  of a message, or of a bucket on all ranks
 const std::vector<Mutation>& WrongLanes();
 
+// Local operations, norms and verdicts (elements.h):
+//
+//   operation dropped, doubled, out of order, of another type, of other
+//   elements, with another divisor, on the wrong side, on another transfer
+//                               on one rank, or on all that have the transfer
+//   norm of other elements      no rank counts some, or two ranks do
+//   norm for another leaf
+//   some ranks sum in pairs     and others exchange, or the other way round
+//   announced as well           a bucket that is not, or one that is no longer
+//   verdict dropped, doubled    the lane or a part, on one rank or on all
+//   verdict of another kind     kind, count, dtype, op, group or order
+//   verdict elsewhere           on another communicator of the world
+//   verdict earlier             than other launches
+const std::vector<Mutation>& WrongOperations();
+
 // All of these.
 const std::vector<Mutation>& WrongKinds();
 
