@@ -41,7 +41,7 @@ constexpr char kByHand[] = R"({
    {"lanes": [{"kind": "halo", "name": "to rank 1", "transfers": [
       {"kind": "send", "communicator": 1, "shape": [8], "peer": 1}]},
     {"kind": "verdict", "name": "verdict", "transfers": [
-      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [13],
+      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [11],
        "group": 1, "before": [{"kind": "write-summary"}]},
       {"kind": "all-reduce", "communicator": 0, "dtype": "u64", "shape": [8],
        "op": "max", "group": 1, "then": [{"kind": "read-summary"}]}]}],
@@ -49,7 +49,7 @@ constexpr char kByHand[] = R"({
    {"lanes": [{"kind": "halo", "name": "from rank 0", "transfers": [
       {"kind": "recv", "communicator": 1, "shape": [8], "peer": 0}]},
     {"kind": "verdict", "name": "verdict", "transfers": [
-      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [13],
+      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [11],
        "group": 1, "before": [{"kind": "write-summary"}]},
       {"kind": "all-reduce", "communicator": 0, "dtype": "u64", "shape": [8],
        "op": "max", "group": 1, "then": [{"kind": "read-summary"}]}]}],

@@ -184,7 +184,7 @@ TEST(PlanCommandTest, ExplainListsOperationsOnTheSidesOfTheirTransfers) {
                 "read-flags of elements 640 to 641; norm of elements 0 to 176"
                 "\n"));
   EXPECT_THAT(explained.output,
-              HasSubstr("  verdict: all-reduce of 13 f64, sum\n"
+              HasSubstr("  verdict: all-reduce of 11 f64, sum\n"
                         "    before: write-summary\n"
                         "  verdict: all-reduce of 8 u64, max\n"
                         "    behind: read-summary\n"));

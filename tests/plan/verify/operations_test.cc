@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
+#include "plan/summary.h"
 #include "plan/verify.h"
 #include "tests/plan/plans.h"
 
@@ -406,8 +408,10 @@ TEST(VerdictLaneTest, ReducesTheSummary) {
       good,
       {{"another kind",
         every(0, [](Transfer& t) { t.kind = TransferKind::kAllGather; }),
-        "transfer 0 of lane verdict is all-gather of 13 f64 in group 1, and "
-        "must be all-reduce of 13 f64, sum"},
+        absl::StrCat("transfer 0 of lane verdict is all-gather of ",
+                     kSummarySums,
+                     " f64 in group 1, and must be all-reduce of ",
+                     kSummarySums, " f64, sum")},
        {"another count", every(1, [](Transfer& t) { t.shape = {9}; }),
         "is all-reduce of 9 u64"},
        {"another type", every(1, [](Transfer& t) { t.dtype = DType::kI64; }),
