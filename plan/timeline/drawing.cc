@@ -128,16 +128,12 @@ class Drawing {
   void DrawVerdict(size_t rank) {
     for (const Lane& lane : plan_.ranks[rank].lanes) {
       if (lane.kind != LaneKind::kVerdict) continue;
-      std::string title = "verdict";
-      for (const Transfer& transfer : lane.transfers) {
-        absl::StrAppend(&title, ", ", Describe(transfer));
-      }
       absl::StrAppendFormat(
           &svg_,
           "<rect x=\"%.1f\" y=\"%d\" width=\"%d\" height=\"%d\" "
-          "fill=\"%s\"><title>%s</title></rect>\n",
+          "fill=\"%s\"><title>verdict</title></rect>\n",
           X(timeline_.compute_end) + 3, Y(row_of_[rank]), kVerdict, kBar,
-          kVerdictColour, title);
+          kVerdictColour);
     }
   }
 

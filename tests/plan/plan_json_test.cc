@@ -2,9 +2,12 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/digest.h"
+#include "plan/summary.h"
 #include "plan/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/plans.h"
@@ -33,7 +36,8 @@ TEST(PlanJsonTest, EveryPlanReadsBackEqual) {
   }
 }
 
-constexpr char kByHand[] = R"({
+// $ stands for the number of sums in a step summary.
+constexpr char kTemplate[] = R"({
   "mesh": "pipe=2",
   "communicators": [{"name": "verdict", "ranks": [0, 1]},
                     {"name": "pipe@0>1", "ranks": [0, 1]}],
@@ -41,7 +45,7 @@ constexpr char kByHand[] = R"({
    {"lanes": [{"kind": "halo", "name": "to rank 1", "transfers": [
       {"kind": "send", "communicator": 1, "shape": [8], "peer": 1}]},
     {"kind": "verdict", "name": "verdict", "transfers": [
-      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [11],
+      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [$],
        "group": 1, "before": [{"kind": "write-summary"}]},
       {"kind": "all-reduce", "communicator": 0, "dtype": "u64", "shape": [8],
        "op": "max", "group": 1, "then": [{"kind": "read-summary"}]}]}],
@@ -49,15 +53,19 @@ constexpr char kByHand[] = R"({
    {"lanes": [{"kind": "halo", "name": "from rank 0", "transfers": [
       {"kind": "recv", "communicator": 1, "shape": [8], "peer": 0}]},
     {"kind": "verdict", "name": "verdict", "transfers": [
-      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [11],
+      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [$],
        "group": 1, "before": [{"kind": "write-summary"}]},
       {"kind": "all-reduce", "communicator": 0, "dtype": "u64", "shape": [8],
        "op": "max", "group": 1, "then": [{"kind": "read-summary"}]}]}],
     "launch_order": [[0, 0], [1, 0], [1, 1]]}]
 })";
 
+std::string ByHand() {
+  return absl::StrReplaceAll(kTemplate, {{"$", absl::StrCat(kSummarySums)}});
+}
+
 TEST(PlanJsonTest, APlanWrittenByHandIsVerified) {
-  const absl::StatusOr<Plan> plan = PlanFromJson(kByHand);
+  const absl::StatusOr<Plan> plan = PlanFromJson(ByHand());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(Verify(*plan), absl::OkStatus());
 }
@@ -89,7 +97,7 @@ TEST(PlanJsonTest, FaultsAreNamedWithTheirPlace) {
       {"}", "", "no JSON"},
   };
   for (const auto& c : cases) {
-    std::string text = kByHand;
+    std::string text = ByHand();
     const size_t at = text.find(c.old_text);
     ASSERT_NE(at, std::string::npos) << c.old_text;
     text.replace(at, std::string(c.old_text).size(), c.new_text);
