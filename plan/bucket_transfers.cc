@@ -17,11 +17,13 @@ bool IsHalf(DType dtype) {
 
 class BucketOnRank {
  public:
-  BucketOnRank(const Plan& plan, int index, int position)
+  BucketOnRank(const Plan& plan, int index, int position,
+               const std::vector<bool>& counted)
       : plan_(plan),
         index_(index),
         bucket_(plan.buckets[index]),
         position_(position),
+        counted_(counted),
         ranks_(static_cast<int>(
             plan.communicators[bucket_.communicator].ranks.size())) {}
 
@@ -167,13 +169,13 @@ class BucketOnRank {
   }
 
   void AddNorms(std::vector<LocalOp>* ops) const {
-    for (const Slice& range : NormRanges(plan_, bucket_, position_)) {
+    for (const Slice& range : NormRanges(plan_, bucket_, position_, counted_)) {
       ops->push_back(Over(LocalKind::kNorm, range));
     }
   }
   void AddNormsOfLeaves(std::vector<LocalOp>* ops) const {
     for (const LeafNormRanges& of_leaf :
-         NormRangesOfLeaves(plan_, bucket_, position_)) {
+         NormRangesOfLeaves(plan_, bucket_, position_, counted_)) {
       for (const Slice& range : of_leaf.ranges) {
         ops->push_back(Over(LocalKind::kNorm, range));
         ops->back().leaf = of_leaf.leaf;
@@ -185,6 +187,7 @@ class BucketOnRank {
   const int index_;
   const Bucket& bucket_;
   const int position_;
+  const std::vector<bool>& counted_;
   const int ranks_;
 };
 
@@ -200,8 +203,9 @@ Transfer OverWorld(DType dtype, int64_t count, ReduceOp op) {
 }  // namespace
 
 std::vector<Transfer> BucketTransfers(const Plan& plan, int bucket,
-                                      int position, bool sums_in_pairs) {
-  const BucketOnRank on_rank(plan, bucket, position);
+                                      int position, bool sums_in_pairs,
+                                      const std::vector<bool>& counted) {
+  const BucketOnRank on_rank(plan, bucket, position, counted);
   const Bucket& of = plan.buckets[bucket];
   if (of.leaves > 0) {
     return sums_in_pairs ? on_rank.LeavesInPairs() : on_rank.ExchangedLeaves();

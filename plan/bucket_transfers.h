@@ -30,11 +30,13 @@
 namespace lockstep::plan {
 
 // In order; all but their `after` and `after_task`. `position` is that of the
-// rank in the bucket's communicator. `sums_in_pairs`: the communicator can add
-// the sums of leaves in pairs by itself. The gather of a sharded bucket's
+// rank in the bucket's communicator, `counted` is CountedParameters(plan)
+// (norm_ranges.h). `sums_in_pairs`: the communicator can add the sums of leaves
+// in pairs by itself. The gather of a sharded bucket's
 // parameters is not one of them.
 std::vector<Transfer> BucketTransfers(const Plan& plan, int bucket,
-                                      int position, bool sums_in_pairs);
+                                      int position, bool sums_in_pairs,
+                                      const std::vector<bool>& counted);
 
 // One group, the same on all ranks.
 std::vector<Transfer> VerdictTransfers(const Plan& plan);

@@ -1,7 +1,9 @@
 #include "plan/norm_ranges.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "plan/reduce_slices.h"
 
@@ -11,24 +13,18 @@ namespace {
 // One rank that takes part in a bucket.
 class NormMember {
  public:
-  NormMember(const Plan& plan, const Bucket& bucket, int position)
-      : plan_(plan),
-        bucket_(bucket),
-        members_(plan.communicators[bucket.communicator].ranks),
+  NormMember(const Plan& plan, const Bucket& bucket, int position,
+             const std::vector<bool>& counted)
+      : bucket_(bucket),
+        ranks_(static_cast<int>(
+            plan.communicators[bucket.communicator].ranks.size())),
         position_(position),
-        coordinates_(plan.mesh.CoordinatesOf(members_[position])) {}
-
-  bool CountsAll() const {
-    return !bucket_.sharded &&
-           std::all_of(bucket_.slots.begin(), bucket_.slots.end(),
-                       [this](const Slot& slot) { return Counts(slot); });
-  }
+        counted_(counted) {}
 
   Slice OwnSlice() const {
-    const int ranks = static_cast<int>(members_.size());
-    if (HasSlices(bucket_)) return SliceOf(bucket_, ranks, position_);
+    if (HasSlices(bucket_)) return SliceOf(bucket_, ranks_, position_);
     return ReduceSlice(bucket_.total,
-                       static_cast<int64_t>(SizeOf(bucket_.dtype)), ranks,
+                       static_cast<int64_t>(SizeOf(bucket_.dtype)), ranks_,
                        position_);
   }
 
@@ -41,53 +37,80 @@ class NormMember {
         ranges.push_back({slot.offset + part.offset, part.count});
       }
     };
-    if (CountsAll()) {
+    if (CountsWholeSlice(bucket_, counted_)) {
       add({.offset = 0, .count = bucket_.flags_offset});
       return ranges;
     }
     for (const Slot& slot : bucket_.slots) {
-      if (Counts(slot)) add(slot);
+      if (counted_[slot.parameter]) add(slot);
     }
     return ranges;
   }
 
-  int leaves() const {
-    return bucket_.leaves / static_cast<int>(members_.size());
-  }
+  int leaves() const { return bucket_.leaves / ranks_; }
   int first_leaf() const { return position_ * leaves(); }
 
  private:
-  bool Counts(const Slot& slot) const {
-    const std::vector<std::string>& axes =
-        plan_.parameters[slot.parameter].replicated_over;
-    return std::all_of(axes.begin(), axes.end(), [this](const auto& axis) {
-      return coordinates_[plan_.mesh.AxisIndex(axis)] == 0;
-    });
-  }
-
-  const Plan& plan_;
   const Bucket& bucket_;
-  const std::vector<int>& members_;
+  const int ranks_;
   const int position_;
-  const std::vector<int> coordinates_;
+  const std::vector<bool>& counted_;
 };
+
+// The coordinates that the replicas of a parameter on `rank` have in common.
+std::vector<int> PlaceOfReplicas(const Mesh& mesh, const Parameter& parameter,
+                                 int rank) {
+  std::vector<int> place = mesh.CoordinatesOf(rank);
+  for (const auto* axes : {&parameter.axes, &parameter.replicated_over}) {
+    for (const std::string& axis : *axes) place[mesh.AxisIndex(axis)] = 0;
+  }
+  return place;
+}
 
 }  // namespace
 
-bool CountsWholeSlice(const Plan& plan, const Bucket& bucket, int position) {
-  return NormMember(plan, bucket, position).CountsAll();
+std::vector<bool> CountedParameters(const Plan& plan) {
+  std::vector<bool> counted(plan.parameters.size(), true);
+  struct Owner {
+    int rank;
+    int parameter;
+  };
+  std::map<std::pair<std::string, std::vector<int>>, Owner> owners;
+  for (const Bucket& bucket : plan.buckets) {
+    const std::vector<int>& ranks =
+        plan.communicators[bucket.communicator].ranks;
+    const int lowest = *std::min_element(ranks.begin(), ranks.end());
+    for (const Slot& slot : bucket.slots) {
+      const Parameter& parameter = plan.parameters[slot.parameter];
+      if (parameter.replicated_over.empty()) continue;
+      const auto [owner, is_new] = owners.try_emplace(
+          {parameter.name, PlaceOfReplicas(plan.mesh, parameter, lowest)},
+          Owner{lowest, slot.parameter});
+      if (is_new) continue;
+      const bool takes_over = lowest < owner->second.rank;
+      counted[takes_over ? owner->second.parameter : slot.parameter] = false;
+      if (takes_over) owner->second = {lowest, slot.parameter};
+    }
+  }
+  return counted;
+}
+
+bool CountsWholeSlice(const Bucket& bucket, const std::vector<bool>& counted) {
+  return !bucket.sharded &&
+         std::all_of(bucket.slots.begin(), bucket.slots.end(),
+                     [&](const Slot& slot) { return counted[slot.parameter]; });
 }
 
 std::vector<Slice> NormRanges(const Plan& plan, const Bucket& bucket,
-                              int position) {
-  const NormMember member(plan, bucket, position);
+                              int position, const std::vector<bool>& counted) {
+  const NormMember member(plan, bucket, position, counted);
   return member.CountedIn(member.OwnSlice());
 }
 
-std::vector<LeafNormRanges> NormRangesOfLeaves(const Plan& plan,
-                                               const Bucket& bucket,
-                                               int position) {
-  const NormMember member(plan, bucket, position);
+std::vector<LeafNormRanges> NormRangesOfLeaves(
+    const Plan& plan, const Bucket& bucket, int position,
+    const std::vector<bool>& counted) {
+  const NormMember member(plan, bucket, position, counted);
   std::vector<LeafNormRanges> leaves;
   const int end = member.first_leaf() + member.leaves();
   for (int leaf = member.first_leaf(); leaf < end; ++leaf) {

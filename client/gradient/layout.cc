@@ -146,13 +146,14 @@ bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
     item.transfers.push_back(Planned(item, transfer));
   }
   const int position = PositionIn(b, rank);
-  item.owns_slice = CountsWholeSlice(plan_, bucket, position);
+  const std::vector<bool> counted = CountedParameters(plan_);
+  item.owns_slice = CountsWholeSlice(bucket, counted);
   if (bucket.leaves == 0) {
-    item.owned = Ranges(NormRanges(plan_, bucket, position));
+    item.owned = Ranges(NormRanges(plan_, bucket, position, counted));
     return true;
   }
   for (const plan::LeafNormRanges& owned :
-       NormRangesOfLeaves(plan_, bucket, position)) {
+       NormRangesOfLeaves(plan_, bucket, position, counted)) {
     OwnedPart& part = item.of_leaves.emplace_back();
     part.leaf = owned.leaf;
     part.ranges = Ranges(owned.ranges);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plan/bucket_transfers.h"
+#include "plan/norm_ranges.h"
 #include "plan/pipeline/flow.h"
 #include "plan/pipeline/shape.h"
 #include "plan/pipeline/shared.h"
@@ -74,7 +75,9 @@ class RankBuilder {
 class Layer {
  public:
   Layer(Plan* plan, const std::vector<bool>& sums_in_pairs)
-      : plan_(*plan), sums_in_pairs_(sums_in_pairs) {
+      : plan_(*plan),
+        sums_in_pairs_(sums_in_pairs),
+        counted_(CountedParameters(*plan)) {
     plan_.ranks.assign(plan_.mesh.WorldSize(), {});
     for (RankPlan& rank : plan_.ranks) builders_.emplace_back(&rank);
     after_.resize(plan_.buckets.size());
@@ -314,7 +317,7 @@ class Layer {
     const Bucket& bucket = plan_.buckets[index];
     const int task = completions_->Of(bucket, rank).task;
     std::vector<Transfer> transfers = BucketTransfers(
-        plan_, index, position, sums_in_pairs_[bucket.communicator]);
+        plan_, index, position, sums_in_pairs_[bucket.communicator], counted_);
     for (size_t i = 0; i < transfers.size(); ++i) {
       Transfer& transfer = transfers[i];
       transfer.after_task = task;
@@ -347,6 +350,7 @@ class Layer {
 
   Plan& plan_;
   const std::vector<bool>& sums_in_pairs_;
+  const std::vector<bool> counted_;  // of the parameters
   std::vector<RankBuilder> builders_;
   Flow flow_;
   std::vector<std::vector<int>> columns_;  // ranks of each pipeline

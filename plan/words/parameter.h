@@ -30,7 +30,7 @@ struct Parameter {
   std::vector<std::string> axes;
 
   // Mesh axes (beyond `axes`) along which other ranks hold the same logical
-  // parameter: only coordinate 0 counts it in the global norm.
+  // parameter: only the lowest of them counts it in the global norm.
   std::vector<std::string> replicated_over;
 
   // The stage of the job's pipeline whose backward passes make the gradient: it

@@ -9,6 +9,7 @@
 #include "plan/compile.h"
 #include "plan/reduce_slices.h"
 #include "plan/shard.h"
+#include "plan/verify.h"
 
 namespace lockstep::plan {
 namespace {
@@ -28,9 +29,11 @@ TEST(NormRangesTest, EachRankCountsTheSliceThatItReducesWithoutFlags) {
       "data=2", {{.name = "b", .shape = {3}}, {.name = "w", .shape = {40}}});
   ASSERT_EQ(plan.buckets.size(), 1u);
   ASSERT_EQ(plan.buckets[0].flags_offset, 48 + 16) << "lines of 16 elements";
-  EXPECT_THAT(NormRanges(plan, plan.buckets[0], 0), ElementsAre(Slice{0, 48}));
-  EXPECT_THAT(NormRanges(plan, plan.buckets[0], 1), ElementsAre(Slice{48, 16}));
-  EXPECT_TRUE(CountsWholeSlice(plan, plan.buckets[0], 0));
+  EXPECT_THAT(NormRanges(plan, plan.buckets[0], 0, CountedParameters(plan)),
+              ElementsAre(Slice{0, 48}));
+  EXPECT_THAT(NormRanges(plan, plan.buckets[0], 1, CountedParameters(plan)),
+              ElementsAre(Slice{48, 16}));
+  EXPECT_TRUE(CountsWholeSlice(plan.buckets[0], CountedParameters(plan)));
 }
 
 TEST(NormRangesTest, ElementsThatAnotherRankCountsAreLeftOut) {
@@ -44,7 +47,7 @@ TEST(NormRangesTest, ElementsThatAnotherRankCountsAreLeftOut) {
         plan.communicators[bucket.communicator].ranks;
     for (size_t i = 0; i < members.size(); ++i) {
       const bool all = plan.mesh.CoordinatesOf(members[i])[1] == 0;
-      EXPECT_EQ(CountsWholeSlice(plan, bucket, static_cast<int>(i)), all)
+      EXPECT_EQ(CountsWholeSlice(bucket, CountedParameters(plan)), all)
           << "rank " << members[i];
     }
   }
@@ -65,7 +68,8 @@ void ExpectEachElementOnce(const Plan& plan, int64_t logical_elements) {
   int64_t counted = 0;
   for (const Bucket& bucket : plan.buckets) {
     for (int i = 0; i < MembersOf(plan, bucket); ++i) {
-      for (const Slice& range : NormRanges(plan, bucket, i)) {
+      for (const Slice& range :
+           NormRanges(plan, bucket, i, CountedParameters(plan))) {
         counted += InSlots(bucket, range);
       }
     }
@@ -98,6 +102,30 @@ TEST(NormRangesTest, TheWorldCountsEachLogicalElementOnce) {
   }
 }
 
+// Replicas need not be at coordinate 0: the lowest rank that has one counts.
+TEST(NormRangesTest, TheLowestReplicaIsCounted) {
+  const Parameter everywhere{.name = "w", .shape = {40}, .axes = {"data"}};
+  Parameter tied = everywhere;
+  tied.name = "tied";
+  tied.replicated_over = {"pipe"};
+  PlanInput input{.mesh = *ParseMesh("data=2,pipe=3")};
+  for (int rank = 0; rank < 6; ++rank) {
+    input.registrations.push_back({everywhere});
+    if (rank % 3 > 0) input.registrations.back().push_back(tied);
+  }
+  const absl::StatusOr<Plan> plan = Compile(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(Verify(*plan), absl::OkStatus());
+  const std::vector<bool> counted = CountedParameters(*plan);
+  for (const Bucket& bucket : plan->buckets) {
+    const int first = plan->communicators[bucket.communicator].ranks[0];
+    for (const Slot& slot : bucket.slots) {
+      const bool is_tied = plan->parameters[slot.parameter].name == "tied";
+      EXPECT_EQ(counted[slot.parameter], !is_tied || first == 1) << first;
+    }
+  }
+}
+
 // The parts do not depend on the number of ranks.
 TEST(NormRangesTest, LeavesHaveTheSamePartsOnAnyNumberOfRanks) {
   constexpr int kLeaves = 8;
@@ -113,8 +141,8 @@ TEST(NormRangesTest, LeavesHaveTheSamePartsOnAnyNumberOfRanks) {
     std::vector<std::vector<Slice>> parts;
     int64_t counted = 0;
     for (int rank = 0; rank < ranks; ++rank) {
-      for (const LeafNormRanges& of_leaf :
-           NormRangesOfLeaves(*plan, plan->buckets[0], rank)) {
+      for (const LeafNormRanges& of_leaf : NormRangesOfLeaves(
+               *plan, plan->buckets[0], rank, CountedParameters(*plan))) {
         EXPECT_EQ(of_leaf.leaf, static_cast<int>(parts.size()));
         parts.push_back(of_leaf.ranges);
         for (const Slice& range : of_leaf.ranges) {
@@ -140,11 +168,11 @@ TEST(NormRangesTest, TheLeavesOfARankAreOneSlice) {
     ASSERT_TRUE(plan.ok()) << plan.status();
     const Bucket& bucket = plan->buckets[0];
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_TRUE(CountsWholeSlice(*plan, bucket, rank));
+      EXPECT_TRUE(CountsWholeSlice(bucket, CountedParameters(*plan)));
       const Slice slice = PairsSlice(bucket.total, ranks, rank);
       int64_t next = slice.offset;
-      for (const LeafNormRanges& of_leaf :
-           NormRangesOfLeaves(*plan, plan->buckets[0], rank)) {
+      for (const LeafNormRanges& of_leaf : NormRangesOfLeaves(
+               *plan, plan->buckets[0], rank, CountedParameters(*plan))) {
         for (const Slice& range : of_leaf.ranges) {
           EXPECT_EQ(range.offset, next);
           next += range.count;
@@ -171,7 +199,7 @@ TEST(NormRangesTest, LeavesCountReplicatedParametersOnce) {
   for (const Bucket& bucket : plan->buckets) {
     for (int i = 0; i < MembersOf(*plan, bucket); ++i) {
       for (const LeafNormRanges& of_leaf :
-           NormRangesOfLeaves(*plan, bucket, i)) {
+           NormRangesOfLeaves(*plan, bucket, i, CountedParameters(*plan))) {
         for (const Slice& range : of_leaf.ranges) {
           counted += InSlots(bucket, range);
         }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plan/bucket_transfers.h"
+#include "plan/norm_ranges.h"
 #include "tests/plan/mutation/draws.h"
 #include "tests/plan/mutation/edit.h"
 #include "tests/plan/mutation/wrong_kinds.h"
@@ -136,7 +137,8 @@ class OperationMutator : public Draws {
     TransferRef at = TransfersOf(group[position], bucket)[0];
     const Transfer first = At(plan_, {group[position], at});
     std::vector<Transfer> others = BucketTransfers(
-        plan_, bucket, position, first.kind != TransferKind::kAllReducePairs);
+        plan_, bucket, position, first.kind != TransferKind::kAllReducePairs,
+        CountedParameters(plan_));
     for (Transfer& other : others) {
       other.after_task = first.after_task;
       other.after = first.after;
