@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "client/pipeline/executor.h"
+#include "client/pipeline/runner.h"
 #include "client/transport/compute.h"
 #include "plan/schedule/play.h"
 #include "plan/timeline/timeline.h"
@@ -156,15 +156,16 @@ class World {
     Check(plan::Verify(*plan_).ok(), "the plan verifies");
     communicators_ = Connect(*plan_, *network_);
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      ExecutorOptions options{
+      RunnerOptions options{
           .plan = plan_,
           .rank = rank,
-          .compute = compute_.get(),
+          .executor = *executor::Executor::Create(
+              std::move(communicators_[rank]), transport::MakeHostCompute()),
           .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); }};
-      for (const auto& c : communicators_[rank]) {
-        options.communicators.push_back(c.get());
-      }
-      executors_.push_back(*Executor::Create(std::move(options)));
+      auto program = PipelineProgram(plan_, rank, *options.executor);
+      Check(program.ok() && options.executor->Adopt(*program).ok(),
+            "the plan has a program");
+      runners_.push_back(*Runner::Create(std::move(options)));
     }
     Run();  // starts the threads of the lanes
   }
@@ -187,7 +188,7 @@ class World {
         step.stages.assign(shape_.virtual_stages, &stages[rank]);
         all_there.arrive_and_wait();
         begins[rank] = Clock::now();
-        Check(executors_[rank]->Run(step).ok(), "the step runs");
+        Check(runners_[rank]->Run(step).ok(), "the step runs");
         ends[rank] = Clock::now();
       });
     }
@@ -207,11 +208,9 @@ class World {
   transport::InprocHub hub_;
   const std::unique_ptr<transport::Transport> network_ =
       transport::MakeInprocTransport(&hub_);
-  const std::unique_ptr<transport::Compute> compute_ =
-      transport::MakeHostCompute();
   const std::unique_ptr<Arena> arena_ = MakePlainArena();
   Communicators communicators_;
-  std::vector<std::unique_ptr<Executor>> executors_;
+  std::vector<std::unique_ptr<Runner>> runners_;
 };
 
 double Median(std::vector<double> values) {

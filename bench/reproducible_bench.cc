@@ -102,10 +102,10 @@ class Job {
         {.epoch = {1},
          .plan = plan_,
          .rank = r,
-         .communicators = std::move(rank.communicators),
+         .executor = *executor::Executor::Create(
+             std::move(rank.communicators), *rank.transport->MakeCompute()),
          .names = names_,
          .uses = std::vector<int>(kParameters, 1),
-         .compute = *rank.transport->MakeCompute(),
          .allocate = [arena = rank.arena.get()](
                          size_t bytes) { return arena->Allocate(bytes); },
          .clock = &clock_,

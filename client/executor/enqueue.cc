@@ -38,6 +38,20 @@ absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
       "the plan has a transfer of kind %d, which is none", t.kind));
 }
 
+absl::Status EnqueueChecked(const PlannedTransfer& planned,
+                            const std::vector<transport::CheckedPart>& checks,
+                            Communicator& communicator, Stream& stream) {
+  const Transfer& t = *planned.transfer;
+  const size_t count = static_cast<size_t>(CountOf(t));
+  void* const data = planned.operands.out;
+  if (t.kind == TransferKind::kAllReducePairs) {
+    return transport::CheckedAllReducePairs(communicator, data, count, t.dtype,
+                                            1.0 / t.divisor, checks, stream);
+  }
+  return transport::CheckedAllReduce(communicator, data, count, t.dtype, t.op,
+                                     checks, stream);
+}
+
 absl::Status EnqueueTogether(absl::Span<const PlannedTransfer> planned,
                              Communicator& communicator, Stream& stream) {
   if (planned.size() == 1) return Enqueue(planned[0], communicator, stream);

@@ -10,8 +10,11 @@
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_ENQUEUE_H_
 #define LOCKSTEP_CLIENT_EXECUTOR_ENQUEUE_H_
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/transport/call.h"
 #include "lockstep/communicator.h"
 #include "lockstep/stream.h"
 #include "plan/ir.h"
@@ -38,6 +41,12 @@ absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
 // Several of one group, as one operation.
 absl::Status EnqueueTogether(absl::Span<const PlannedTransfer> planned,
                              Communicator& communicator, Stream& stream);
+
+// An all-reduce, of either kind, in place, that also computes `checks` of its
+// result; on a communicator that can (extended_collectives.h).
+absl::Status EnqueueChecked(const PlannedTransfer& planned,
+                            const std::vector<transport::CheckedPart>& checks,
+                            Communicator& communicator, Stream& stream);
 
 }  // namespace lockstep::executor
 

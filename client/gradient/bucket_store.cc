@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
+
+#include "absl/strings/str_format.h"
+#include "plan/shard.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -14,13 +18,38 @@ bool AnyBit(const std::byte* at, size_t bytes) {
   return false;
 }
 
+// How the plan reduces a bucket on a rank.
+struct Form {
+  DType wire = DType::kF32;
+  bool in_pairs = false;  // as one operation
+};
+
+std::vector<Form> FormsOf(const plan::Plan& plan, int rank) {
+  std::vector<Form> forms(plan.buckets.size());
+  for (size_t b = 0; b < forms.size(); ++b) {
+    forms[b].wire = plan.buckets[b].dtype;
+  }
+  for (const plan::Lane& lane : plan.ranks[rank].lanes) {
+    for (const plan::Transfer& transfer : lane.transfers) {
+      using plan::TransferKind;
+      // The exchange before an all-gather is of the sums' dtype.
+      if (transfer.bucket < 0 || transfer.kind == TransferKind::kAllToAll) {
+        continue;
+      }
+      if (plan::GathersParameters(plan, transfer)) continue;
+      forms[transfer.bucket] = {transfer.dtype,
+                                transfer.kind == TransferKind::kAllReducePairs};
+    }
+  }
+  return forms;
+}
+
 }  // namespace
 
 absl::StatusOr<BucketStore> BucketStore::Create(
-    const plan::Plan& plan, const std::vector<int>& parameters,
+    const plan::Plan& plan, int rank, const std::vector<int>& parameters,
     transport::Compute* compute,
-    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
-    const std::vector<bool>& sums_in_pairs) {
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   std::vector<Place> place_of(plan.parameters.size());
   for (int b = 0; b < static_cast<int>(plan.buckets.size()); ++b) {
     const std::vector<plan::Slot>& slots = plan.buckets[b].slots;
@@ -28,6 +57,7 @@ absl::StatusOr<BucketStore> BucketStore::Create(
       place_of[slots[s].parameter] = {b, s};
     }
   }
+  const std::vector<Form> forms = FormsOf(plan, rank);
 
   BucketStore store;
   store.plan_ = &plan;
@@ -36,7 +66,7 @@ absl::StatusOr<BucketStore> BucketStore::Create(
   store.flags_.resize(plan.buckets.size());
   store.casts_.resize(plan.buckets.size());
   store.sums_.resize(plan.buckets.size());
-  store.wide_.resize(plan.buckets.size());
+  store.shares_.resize(plan.buckets.size());
   store.added_.resize(parameters.size());
   for (int parameter : parameters) {
     const Place place = place_of[parameter];
@@ -44,21 +74,23 @@ absl::StatusOr<BucketStore> BucketStore::Create(
     ArenaBuffer& memory = store.memory_[place.bucket];
     if (memory.bytes() > 0) continue;
     const plan::Bucket& bucket = plan.buckets[place.bucket];
+    const Form& form = forms[place.bucket];
     absl::StatusOr<ArenaBuffer> buffer =
         allocate(bucket.total * SizeOf(bucket.dtype));
     if (!buffer.ok()) return buffer.status();
     memory = *std::move(buffer);
-    if (bucket.wire) {
-      absl::StatusOr<WireCast> cast = WireCast::Create(bucket, allocate);
+    if (!form.in_pairs && form.wire != bucket.dtype) {
+      absl::StatusOr<WireCast> cast =
+          WireCast::Create(bucket, form.wire, allocate);
       if (!cast.ok()) return cast.status();
       store.casts_[place.bucket] = *std::move(cast);
     }
     if (bucket.leaves > 0) {
-      const size_t c = bucket.communicator;
       absl::StatusOr<LeafSums> sums = LeafSums::Create(
-          bucket, static_cast<int>(plan.communicators[c].ranks.size()),
-          c < sums_in_pairs.size() && sums_in_pairs[c],
-          store.BucketData(place.bucket), allocate);
+          bucket,
+          static_cast<int>(
+              plan.communicators[bucket.communicator].ranks.size()),
+          form.in_pairs, store.BucketData(place.bucket), allocate);
       if (!sums.ok()) return sums.status();
       store.sums_[place.bucket] = *std::move(sums);
     }
@@ -90,7 +122,6 @@ absl::Status BucketStore::EnlistBuckets(
 std::vector<const ArenaBuffer*> BucketStore::Travelling(int b) const {
   std::vector<const ArenaBuffer*> travelling;
   if (casts_[b]) travelling.push_back(&casts_[b]->wire());
-  if (IsWide(b)) travelling.push_back(&wide_[b]);
   const bool sums_elsewhere = sums_[b] && sums_[b]->sum_buffer().bytes() > 0;
   if (!casts_[b] || (sums_[b] && !sums_elsewhere)) {
     travelling.push_back(&memory_[b]);
@@ -194,7 +225,8 @@ bool BucketStore::FeedsBack() const {
 BucketStore::Wire BucketStore::OnWire(int b) const {
   const std::optional<LeafSums>& sums = sums_[b];
   if (sums && !sums->exchanges()) return {sums->sum(), sums->dtype()};
-  return {casts_[b] ? casts_[b]->data() : BucketData(b), WireOf(bucket(b))};
+  if (casts_[b]) return {casts_[b]->data(), casts_[b]->dtype()};
+  return {BucketData(b), bucket(b).dtype};
 }
 
 std::byte* BucketStore::FlagsOnWire(int b) const {
@@ -202,56 +234,64 @@ std::byte* BucketStore::FlagsOnWire(int b) const {
   return wire.data + bucket(b).flags_offset * SizeOf(wire.dtype);
 }
 
-void BucketStore::Load(Site& site, int b) {
-  if (casts_[b]) casts_[b]->Out(site, bucket(b), BucketData(b), flags_[b].own);
-  site.WriteFlags(flags_[b].own, OnWire(b).dtype, FlagsOnWire(b));
-}
+// --- Local operations -------------------------------------------------------
 
-void BucketStore::Unload(Site& site, int b, const plan::Slice& slice) {
+void BucketStore::Cast(Site& site, int b, const plan::LocalOp& op,
+                       executor::Side side) {
   const plan::Bucket& of = bucket(b);
-  const Wire wire = OnWire(b);
-  if (casts_[b]) {
-    casts_[b]->In(site, of, BucketData(b), slice);
-  } else if (wire.data != BucketData(b)) {
-    site.CastScale(wire.data, wire.dtype, 1, BucketData(b), of.dtype,
-                   of.flags_offset);
+  if (side == executor::Side::kBefore) {
+    return casts_[b]->ToWire(site, of, BucketData(b), op);
   }
-  const ArenaBuffer& fetched = flags_[b].fetched;
-  site.Copy(FlagsOnWire(b), fetched.data(), fetched.bytes());
+  if (casts_[b]) return casts_[b]->FromWire(site, of, BucketData(b), op);
+  // The sums of leaves.
+  site.CastScale(OnWire(b).data + op.offset * SizeOf(op.from), op.from, 1,
+                 BucketData(b) + op.offset * SizeOf(op.to), op.to, op.count);
 }
 
-absl::Status BucketStore::MakeWide(
-    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
-  for (size_t b = 0; b < memory_.size(); ++b) {
-    const plan::Bucket& of = plan_->buckets[b];
-    const bool is_half = of.dtype == DType::kF16 || of.dtype == DType::kBF16;
-    if (memory_[b].bytes() == 0 || !is_half || of.op != ReduceOp::kMean) {
-      continue;
+absl::Status BucketStore::Apply(Site& site, int b, const plan::LocalOp& op,
+                                executor::Side side, bool is_back) {
+  using plan::LocalKind;
+  const plan::Bucket& of = bucket(b);
+  const bool is_before = side == executor::Side::kBefore;
+  std::byte* const gradients = BucketData(b);
+  switch (op.kind) {
+    case LocalKind::kCast: Cast(site, b, op, side); break;
+    case LocalKind::kCastFeedback:
+      casts_[b]->ToWireWithFeedback(site, of, gradients, flags_[b].own);
+      break;
+    case LocalKind::kWriteFlags:
+      site.WriteFlags(flags_[b].own, OnWire(b).dtype, FlagsOnWire(b));
+      break;
+    case LocalKind::kReadFlags:
+      site.Copy(FlagsOnWire(b), flags_[b].fetched.data(),
+                flags_[b].fetched.bytes());
+      break;
+    case LocalKind::kSumPairs:
+      site.ReducePairs(
+          sums(b).slices(),
+          static_cast<int>(plan_->communicators[of.communicator].ranks.size()),
+          op.from, 1.0 / op.divisor, gradients + op.offset * SizeOf(op.to),
+          op.to, op.count);
+      break;
+    case LocalKind::kZeroUnlessGiven:
+      if (shares_[b].gives) break;
+      site.Zero(gradients + op.offset * SizeOf(of.dtype),
+                op.count * SizeOf(of.dtype));
+      break;
+    case LocalKind::kRescale: {
+      const Wire wire =
+          is_before || is_back ? Wire{gradients, of.dtype} : OnWire(b);
+      site.Scale(wire.data + op.offset * SizeOf(wire.dtype), wire.dtype,
+                 static_cast<double>(op.divisor) / shares_[b].announcers,
+                 op.count);
+      break;
     }
-    absl::StatusOr<ArenaBuffer> memory =
-        allocate(of.total * SizeOf(DType::kF32));
-    if (!memory.ok()) return memory.status();
-    wide_[b] = *std::move(memory);
+    default:
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "the plan has a %s among the local operations of bucket %d",
+          std::string(Name(op.kind)), b));
   }
-  return absl::OkStatus();
-}
-
-void BucketStore::LoadWide(Site& site, int b) {
-  const plan::Bucket& of = bucket(b);
-  site.CastScale(BucketData(b), of.dtype, 1, Wide(b), DType::kF32,
-                 of.flags_offset);
-  site.WriteFlags(flags_[b].own, DType::kF32,
-                  Wide(b) + of.flags_offset * SizeOf(DType::kF32));
-}
-
-void BucketStore::UnloadWide(Site& site, int b, double factor) {
-  const plan::Bucket& of = bucket(b);
-  site.CastScale(Wide(b), DType::kF32, factor, BucketData(b), of.dtype,
-                 of.flags_offset);
-  site.CastScale(Wide(b) + of.flags_offset * SizeOf(DType::kF32), DType::kF32,
-                 1, FlagsOnWire(b), of.dtype, of.slots.size());
-  const ArenaBuffer& fetched = flags_[b].fetched;
-  site.Copy(FlagsOnWire(b), fetched.data(), fetched.bytes());
+  return site.status();
 }
 
 void BucketStore::KeepResiduals() {

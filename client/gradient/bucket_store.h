@@ -2,13 +2,13 @@
 //
 //   bucket   [grad a |grad b |grad c |flags]   the transport's memory: only a
 //               ▲ Pack, Zero            ▲  │   Site (compute.h) touches it
-//   host                     WriteFlags ┘  └▶ FetchFlags ─▶ Contributed
+//   host                     WriteFlags ┘  └▶ ReadFlags ─▶ Contributed
 //
 // Only the buckets of communicators that this rank is a member of have memory.
 // The flags say who gave a gradient; between steps they are the host's, and
-// they travel with their bucket. A bucket with a wire dtype travels as a copy
-// (wire_cast.h), one of halves with leaves as their sums (leaf_sums.h): Load
-// makes it, Unload brings back what was reduced.
+// they are sent with their bucket. A bucket that is reduced in another dtype is
+// sent as a copy (wire_cast.h), one of halves that is summed in pairs as the
+// sums of its leaves (leaf_sums.h).
 //
 // Threads: different parameters may be packed and flagged at the same time; one
 //          by one thread. The rest is for when nobody does.
@@ -25,13 +25,13 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/executor/lane_owner.h"
 #include "client/gradient/leaf_sums.h"
 #include "client/gradient/wire_cast.h"
 #include "client/transport/compute.h"
 #include "client/transport/transport.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
-#include "plan/shard.h"
 
 namespace lockstep::gradient {
 
@@ -53,13 +53,11 @@ class BucketStore {
 
   // `parameters` are the rank's own, as indices of plan.parameters; the store
   // speaks of them by position in that list. Plan and compute must outlive it;
-  // what `allocate` gives is memory that the compute works on. `sums_in_pairs`:
-  // which of the plan's communicators do (communicator.h), as far as it goes.
+  // what `allocate` gives is memory that the compute works on.
   static absl::StatusOr<BucketStore> Create(
-      const plan::Plan& plan, const std::vector<int>& parameters,
+      const plan::Plan& plan, int rank, const std::vector<int>& parameters,
       transport::Compute* compute,
-      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
-      const std::vector<bool>& sums_in_pairs = {});
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   // Tells each bucket's communicator of the memory that travels, in the order
   // of the buckets that this rank has.
@@ -101,36 +99,36 @@ class BucketStore {
   void SetFlag(int parameter, bool contributed);
   // As SetFlag said.
   bool Gave(int parameter) const;
-  // Once Unload is done, did anybody contribute? No, if the bucket has not
-  // travelled since SetFlag.
+  // Once the reduced flags were read, did any rank contribute? No, if the
+  // bucket was not reduced since SetFlag.
   bool Contributed(int parameter) const;
 
   // Does any bucket keep what its casts lose?
   bool FeedsBack() const;
-  // What travels: bucket(b).total elements of a dtype.
+
+  // What is sent: bucket(b).total elements of a dtype.
   struct Wire {
     std::byte* data = nullptr;
     DType dtype = DType::kF32;
   };
   Wire OnWire(int b) const;
-  // Memory in f32 for each bucket of halves whose mean is over some of its
-  // ranks only: its sum is taken there, so that it is rounded once.
-  absl::Status MakeWide(
-      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
-  bool IsWide(int b) const { return wide_[b].bytes() > 0; }
-  std::byte* Wide(int b) const { return wide_[b].data(); }
-  // As Load, to there; and back, as Unload, times `factor`.
-  void LoadWide(Site& site, int b);
-  void UnloadWide(Site& site, int b, double factor);
-  // Before its reduction: the gradients and what was said of them are there ...
-  void Load(Site& site, int b);
-  // ... and behind it: both are fetched, gradients of the slice that this rank
-  // got.
-  void Unload(Site& site, int b, const plan::Slice& slice);
-  // Do ranks exchange sums of the bucket's leaves, before gradients travel?
-  bool Exchanges(int b) const { return sums_[b] && sums_[b]->exchanges(); }
-  // What they do.
+  // Of a bucket with leaves.
   const LeafSums& sums(int b) const { return *sums_[b]; }
+
+  // How many ranks announced the bucket's parameter in this pass, and whether
+  // this one is among them (plan::Bucket::announced).
+  struct Share {
+    int announcers = 0;
+    bool gives = true;
+  };
+  void SetShare(int b, const Share& share) { shares_[b] = share; }
+
+  // One local operation of the bucket's transfers, but kNorm. `side` as
+  // plan::LocalOp says: where it reads and writes. `is_back`: a cast has
+  // brought back what was reduced.
+  absl::Status Apply(Site& site, int b, const plan::LocalOp& op,
+                     executor::Side side, bool is_back);
+
   // The step passed and may update: what its casts lost is added next time.
   void KeepResiduals();
 
@@ -142,6 +140,7 @@ class BucketStore {
   // The parameter's part of something that is laid out like its bucket.
   absl::Span<std::byte> PartOf(std::byte* bucket, int parameter) const;
   std::byte* FlagsOnWire(int b) const;
+  void Cast(Site& site, int b, const plan::LocalOp& op, executor::Side side);
   // Null if what it lost is not kept.
   std::byte* ResidualOf(int parameter) const;
 
@@ -156,9 +155,9 @@ class BucketStore {
   std::vector<Place> places_;        // by parameter
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
   std::vector<Flags> flags_;         // likewise
-  std::vector<std::optional<WireCast>> casts_;  // likewise, with a wire dtype
+  std::vector<std::optional<WireCast>> casts_;  // likewise, of another dtype
   std::vector<std::optional<LeafSums>> sums_;   // likewise, with leaves
-  std::vector<ArenaBuffer> wide_;               // by bucket, where MakeWide did
+  std::vector<Share> shares_;                   // likewise, of this pass
   std::vector<LeafSums::Progress> added_;       // in this step, by parameter
   // Before the memory goes.
   std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;

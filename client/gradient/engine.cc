@@ -25,6 +25,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
+      executor_(*options_.executor),
+      compute_(executor_.compute()),
       word_(options_.first_step),
       tally_(options_.names, options_.uses,
              negotiates() ? Tally::Expects::kAnnounced : Tally::Expects::kAll),
@@ -36,7 +38,6 @@ Engine::Engine(EngineOptions options)
 // Between two steps there is nothing to abort, and a peer may still be reading
 // what this rank gave to the last verdict.
 Engine::~Engine() {
-  if (options_.launched != nullptr) options_.launched->SetListener(nullptr);
   const bool rests = failure().ok() && word_.position().phase == Phase::kIdle &&
                      (values_ == nullptr || values_->idle());
   if (rests) {
@@ -44,21 +45,13 @@ Engine::~Engine() {
   } else {
     Abort(absl::CancelledError("gradient synchronisation was destroyed"));
   }
+  executor_.Close();  // its work uses everything here
 }
 
 absl::Status Engine::Prepare() {
-  // What communicators can do was known when the plan was made.
-  sums_in_pairs_.resize(options_.communicators.size());
-  for (const plan::Lane& lane : options_.plan.ranks[options_.rank].lanes) {
-    for (const plan::Transfer& transfer : lane.transfers) {
-      if (transfer.kind == plan::TransferKind::kAllReducePairs) {
-        sums_in_pairs_[transfer.communicator] = true;
-      }
-    }
-  }
   absl::StatusOr<std::unique_ptr<Layout>> first =
       Layout::Create(std::move(options_.plan), options_.rank, options_.names,
-                     options_.compute.get(), options_.allocate, sums_in_pairs_);
+                     &compute_, options_.allocate);
   if (!first.ok()) return first.status();
   for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
     facts_.push_back({.dtype = (*first)->DTypeOf(p),
@@ -69,10 +62,6 @@ absl::Status Engine::Prepare() {
   if (absl::Status counted = CountLeaves(**first); !counted.ok()) {
     return counted;
   }
-  if (negotiates()) {
-    absl::Status made = (*first)->store().MakeWide(options_.allocate);
-    if (!made.ok()) return made;
-  }
   layouts_ = std::make_unique<Layouts>(*std::move(first),
                                        std::move(options_.on_moved));
   if (options_.sharded) {
@@ -81,47 +70,64 @@ absl::Status Engine::Prepare() {
     if (!values.ok()) return values.status();
     values_ = *std::move(values);
   }
-  absl::StatusOr<std::unique_ptr<Reduction>> reduction = Reduction::Create(
-      {.communicators = std::move(options_.communicators),
-       .compute = options_.compute.get(),
-       .leaves = leaves_,
-       .on_failure = [this](int c,
-                            const absl::Status& error) { Fail(c, error); }},
-      options_.allocate);
-  if (!reduction.ok()) return reduction.status();
-  reduction_ = *std::move(reduction);
+  if (absl::Status made = MakeVerdictLane(); !made.ok()) return made;
+  Layout& layout = layouts_->current();
+  if (absl::Status made = MakeProgram(layout); !made.ok()) return made;
   if (values_ != nullptr) {
     absl::Status enlisted = values_->Enlist(
-        [this](int c) { return reduction_->communicator(c); }, options_.enlist);
+        [this](int c) { return executor_.communicator(c); }, options_.enlist);
     if (!enlisted.ok()) return enlisted;
   }
   if (absl::Status enlisted = EnlistBuckets(); !enlisted.ok()) return enlisted;
   BeginOverlap();
-  lane_ = std::make_unique<Lane>(
-      layouts_->current().PendingByItem(), [this](int item) { Launch(item); },
-      [this](int item) { return MayLaunch(item); });
-  if (options_.launched != nullptr) {
-    options_.launched->SetListener([this] {
-      lane_->Look();
-      reduction_->RunIfClosed();
-    });
-  }
-  if (!negotiates()) return absl::OkStatus();
+  if (negotiates()) MakePassLane();
+  return executor_.Adopt(layout.program());
+}
+
+absl::Status Engine::MakeVerdictLane() {
+  absl::StatusOr<std::unique_ptr<VerdictLane>> lane = VerdictLane::Create(
+      {.executor = &executor_,
+       .leaves = leaves_,
+       .take = [this] { return TakeClosing(); },
+       .enter = [this](Ballot* ballot) { return EnterVerdict(ballot); },
+       .judge =
+           [this](const VerdictLane::Pending& verdict,
+                  absl::StatusOr<Verdict> reduced) {
+             Judge(verdict, std::move(reduced));
+           },
+       .on_failure = [this](int c,
+                            const absl::Status& error) { Fail(c, error); }},
+      options_.allocate);
+  if (!lane.ok()) return lane.status();
+  verdict_lane_ = *std::move(lane);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::MakeProgram(Layout& layout) {
+  return layout.MakeProgram(
+      {.executor = &executor_,
+       .verdict = verdict_lane_.get(),
+       .norm = [this](int leaf) { return verdict_lane_->norm(leaf); },
+       .values = values_.get(),
+       .is_decided = negotiates(),
+       .on_failure = [this](int c,
+                            const absl::Status& error) { Fail(c, error); }});
+}
+
+void Engine::MakePassLane() {
   std::vector<uint32_t> plan_indices;
   for (const Fact& fact : facts_) plan_indices.push_back(fact.plan_index);
   pass_lane_ = std::make_unique<PassLane>(
       plan_indices,
-      PassLane::Launches{.reduction =
-                             [this](int parameter, const Share& share) {
-                               LaunchShared(parameter, share);
-                             },
-                         .verdict =
-                             [this](std::vector<int> untouched) {
-                               reduction_->LaunchZeros(layouts_->current(),
-                                                       std::move(untouched));
-                               LaunchVerdict();
-                             }});
-  return absl::OkStatus();
+      PassLane::Launches{
+          .reduction =
+              [this](int parameter, const BucketStore::Share& share) {
+                LaunchDecided(parameter, share);
+              },
+          .verdict =
+              [this](std::vector<int> untouched) {
+                CloseDecided(std::move(untouched));
+              }});
 }
 
 // Decisions come while the backward pass goes on, gathers are waited for in the
@@ -129,16 +135,16 @@ absl::Status Engine::Prepare() {
 void Engine::BeginOverlap() {
   MutexLock lock(&mutex_);
   const bool needs_helper =
-      negotiates() || values_ != nullptr || options_.compute->NeedsOneOrder();
+      negotiates() || values_ != nullptr || compute_.NeedsOneOrder();
   if (needs_helper) overlap_ = OverlapChoice(Overlap::kThread);
-  reduction_->SetOnClose(overlap_.form() == Overlap::kInline);
+  executor_.SetOnClose(overlap_.form() == Overlap::kInline);
 }
 
 // Where the buckets are is the same on all ranks, and so is when.
 absl::Status Engine::EnlistBuckets() {
   Layout& layout = layouts_->current();
   absl::Status enlisted = layout.Enlist(
-      [this](int c) { return reduction_->communicator(c); }, options_.enlist);
+      [this](int c) { return executor_.communicator(c); }, options_.enlist);
   std::vector<transport::Reach> reaches;
   layout.store().AddReaches(&reaches);
   if (values_ != nullptr) values_->AddReaches(&reaches);
@@ -151,11 +157,12 @@ absl::Status Engine::EnlistBuckets() {
 
 absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                             Stream* stream) {
-  if (absl::Status over = ended(); !over.ok()) return over;
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   Tally::Submission submission;
   {
     MutexLock lock(&mutex_);
+    if (!failure_.ok()) return failure_;
+    if (!after_the_last_.ok()) return after_the_last_;
     if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
     if (absl::Status status = CheckSubmit(parameter, gradient, bytes);
         !status.ok()) {
@@ -186,7 +193,7 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
 }
 
 void Engine::NoteLazy(Stream& stream) {
-  Event driver = options_.compute->Driver(stream);
+  Event driver = compute_.Driver(stream);
   if (driver.state() == nullptr) return;
   MutexLock lock(&mutex_);
   lazy_.push_back(std::move(driver));
@@ -196,9 +203,9 @@ absl::Status Engine::CheckStream(Stream* stream) const {
   const bool capturing = capturing_ != nullptr;
   bool captured = false;
   if (stream != nullptr) {
-    absl::Status right = options_.compute->CheckStream(*stream);
+    absl::Status right = compute_.CheckStream(*stream);
     if (!right.ok()) return right;
-    captured = options_.compute->Captures(*stream);
+    captured = compute_.Captures(*stream);
   }
   if (captured == capturing) return absl::OkStatus();
   return capturing ? absl::FailedPreconditionError(
@@ -253,12 +260,10 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
 // What is submitted in its view is read once it travels, behind what changes
 // it; a buffer, or a leaf, is read now.
 absl::Status Engine::CheckIsFinal(int parameter, const void* gradient) const {
-  if (options_.launched == nullptr) return absl::OkStatus();
   const Layout& layout = layouts_->current();
-  const Layout::Item& item = layout.items()[layout.ItemOf(parameter)];
   const bool is_read_now = gradient != nullptr || leaves_ > 0;
-  if (item.before.empty() || !is_read_now || !options_.launched->running() ||
-      options_.launched->AreLaunched(item.before)) {
+  if (!is_read_now || !layout.FollowsOthers(parameter) ||
+      !executor_.IsBehindRun(layout.TransferOf(parameter))) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrFormat(
@@ -271,20 +276,23 @@ absl::Status Engine::CheckIsFinal(int parameter, const void* gradient) const {
 absl::Status Engine::RunOn(Stream* stream, transport::Compute::Work work) {
   if (stream == nullptr) {
     // It has been done, and what it read is the caller's, when this returns.
-    return options_.compute->Perform(nullptr, [&work](Site& site) {
+    return compute_.Perform(nullptr, [&work](Site& site) {
       absl::Status status = work(site);
       return status.ok() ? site.Done().Wait() : status;
     });
   }
   // A failure on the stream is this rank's; nobody is there to return it to.
-  return options_.compute->Perform(
-      stream, [this, work = std::move(work)](Site& site) mutable {
-        // Steps that were begun before the last had passed: nobody needs them.
-        if (absl::Status over = ended(); !over.ok()) return over;
-        absl::Status status = work(site);
-        if (!status.ok() && capturing_ == nullptr) Fail(-1, status);
-        return status;
-      });
+  return compute_.Perform(stream,
+                          [this, work = std::move(work)](Site& site) mutable {
+                            // Steps that were begun before the last had passed:
+                            // nobody needs them.
+                            if (absl::Status over = ended(); !over.ok())
+                              return over;
+                            absl::Status status = work(site);
+                            if (!status.ok() && capturing_ == nullptr)
+                              Fail(-1, status);
+                            return status;
+                          });
 }
 
 absl::Status Engine::Deliver(const Delivery& delivery, Site& site) {
@@ -295,10 +303,14 @@ absl::Status Engine::Deliver(const Delivery& delivery, Site& site) {
   } else if (store.LeavesOf(delivery.parameter) > 0) {
     store.AddLeaf(site, delivery.parameter, nullptr, 1);
   }
-  arrivals_.Add(layouts_->current().ItemOf(delivery.parameter), site.Done());
+  Event done = site.Done();
   if (!site.status().ok()) return site.status();
-  if (!delivery.submission.complete) return absl::OkStatus();
-  return MarkReady(delivery.parameter, true);
+  if (delivery.submission.complete) {
+    return MarkReady(delivery.parameter, true, std::move(done));
+  }
+  executor_.AddEvent(layouts_->current().TransferOf(delivery.parameter),
+                     std::move(done));
+  return absl::OkStatus();
 }
 
 absl::Status Engine::Copy(const Delivery& delivery, Site& site) {
@@ -312,19 +324,16 @@ absl::Status Engine::Copy(const Delivery& delivery, Site& site) {
   }
   absl::Status copied = site.status();
   if (copied.ok() && delivery.caller_waits) copied = site.Done().Wait();
-  MutexLock lock(&mutex_);
-  times_.Held(options_.clock->Now() - begin);
+  copying_ += absl::ToInt64Nanoseconds(options_.clock->Now() - begin);
   return copied;
 }
 
-absl::Status Engine::MarkReady(int parameter, bool contributed) {
+absl::Status Engine::MarkReady(int parameter, bool contributed, Event done) {
   Layout& layout = layouts_->current();
   layout.store().SetFlag(parameter, contributed);
-  if (!negotiates()) {
-    absl::Status ready = lane_->Ready(layout.ItemOf(parameter));
-    reduction_->RunIfClosed();
-    return ready;
-  }
+  const plan::TransferRef& transfer = layout.TransferOf(parameter);
+  if (!negotiates()) return executor_.MarkReady(transfer, std::move(done));
+  executor_.AddEvent(transfer, std::move(done));
   options_.submitted(word_.steps(), facts_[parameter].plan_index);
   return absl::OkStatus();
 }
@@ -367,28 +376,14 @@ absl::Status Engine::NotWaitedFor() {
       "the verdict of the step before was not waited for");
 }
 
-absl::Status Engine::AwaitStage(int stage) {
-  if (!options_.compute->NeedsOneOrder()) return absl::OkStatus();
-  const int last = layouts_->current().LastItemOfStage(stage);
-  if (last < 0) return absl::OkStatus();
-  if (lane_->launched() <= last) {
-    if (absl::Status over = ended(); !over.ok()) return over;
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "it is the turn of the gradients of stage %d, but on_stage_done has "
-        "returned and not all of them were submitted",
-        stage));
-  }
-  reduction_->Drain();
-  return absl::OkStatus();
-}
-
 // --- Later revisions --------------------------------------------------------
 
 absl::Status Engine::Hold(plan::Plan plan) {
   absl::StatusOr<std::unique_ptr<Layout>> next =
-      Layout::Create(std::move(plan), options_.rank, options_.names,
-                     options_.compute.get(), options_.allocate, sums_in_pairs_);
+      Layout::Create(std::move(plan), options_.rank, options_.names, &compute_,
+                     options_.allocate);
   if (!next.ok()) return next.status();
+  if (absl::Status made = MakeProgram(**next); !made.ok()) return made;
   return layouts_->Hold(*std::move(next));
 }
 
@@ -454,7 +449,7 @@ bool Engine::BeginFailure(const absl::Status& error) {
   // A verdict that was launched is completed by Judge, which may still find
   // that it passed; one that was not never will be.
   word_.Quiesce();
-  if (reduction_ != nullptr) reduction_->Abort(error);
+  executor_.Abort(error);
   if (values_ != nullptr) values_->Fail(error);
   gate_.Open();
   for (const auto& verdict : given_up) verdict->Complete(error);

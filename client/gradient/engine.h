@@ -1,8 +1,8 @@
 // One epoch's gradient synchronisation: tally, buckets, lane and verdict put
 // together. It knows no session and no coordinator; GradientSync joins the two.
 //
-//   Submit ─▶ Tally ─(pack)─▶ Layout's store ─complete─▶ Lane ─launch─▶ queue
-//   Finish ─▶ zeros for the rest ───────────────────▶ Close ─▶ verdict
+//   Submit ─▶ Tally ─(pack)─▶ Layout's store ─complete─▶ Executor: MarkReady
+//   Finish ─▶ zeros for the rest ─▶ Executor: MarkReady(verdict) ─▶ verdict
 //   ─▶ pass? ─▶ switch to the next layout, if all ranks hold it
 //   ─▶ gate (a pause holds it) ─▶ Wait returns
 //
@@ -14,8 +14,8 @@
 // closed: whichever takes less time (overlap_choice.h). Then Finish blocks.
 //
 // Bytes are touched by a Compute alone (compute.h): gradients may lie in a
-// device's memory. There a Submit's work is done in the call, and what it has
-// enqueued is waited for by the bucket's reduction (arrivals.h).
+// device's memory. There a Submit's work is done in the call, and the bucket's
+// reduction waits for what it has enqueued.
 //
 // Threads: as gradient_sync.h says for the calls it forwards. Reductions, norms
 //          and the judging of the verdict run on the comm queue's thread, or on
@@ -42,23 +42,21 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "client/executor/launched_transfers.h"
-#include "client/gradient/arrivals.h"
+#include "client/executor/executor.h"
 #include "client/gradient/ballot.h"
 #include "client/gradient/captured.h"
 #include "client/gradient/command_gate.h"
 #include "client/gradient/data_supply.h"
-#include "client/gradient/lane.h"
 #include "client/gradient/layouts.h"
 #include "client/gradient/overlap_choice.h"
 #include "client/gradient/parameter_store.h"
 #include "client/gradient/pass_lane.h"
 #include "client/gradient/pending.h"
-#include "client/gradient/reduction.h"
 #include "client/gradient/step_times.h"
 #include "client/gradient/step_word.h"
 #include "client/gradient/tally.h"
 #include "client/gradient/unsubmitted.h"
+#include "client/gradient/verdict_lane.h"
 #include "client/transport/compute.h"
 #include "lockstep/communicator.h"
 #include "lockstep/gradient_sync.h"
@@ -74,15 +72,13 @@ struct EngineOptions {
   Overlap overlap = Overlap::kThread;
   plan::Plan plan;
   int rank = 0;
-  // By index in plan.communicators; null where this rank is not a member.
-  std::vector<std::unique_ptr<Communicator>> communicators;
+  // Runs the plan; has its communicators, and the compute that works on the
+  // gradients. The engine gives it its program, and closes it.
+  std::shared_ptr<executor::Executor> executor;
   // The rank's parameters in registration order, and their uses.
   std::vector<std::string> names;
   std::vector<int> uses;
-  // What other lanes of this rank have launched; null: there are none.
-  std::shared_ptr<executor::LaunchedTransfers> launched;
-  // What works on the gradients, and memory for them that it works on.
-  std::unique_ptr<transport::Compute> compute;
+  // Memory for gradients, that the executor's compute works on.
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
   // Tells a communicator of memory that it will move in every step, together
   // with its other ranks; may be empty.
@@ -127,7 +123,7 @@ class Engine {
     return facts_[parameter].plan_index;
   }
   // Can this thread read gradients and values?
-  bool IsInHostMemory() const { return !options_.compute->NeedsOneOrder(); }
+  bool IsInHostMemory() const { return !compute_.NeedsOneOrder(); }
   // InvalidArgument for a parameter that is not registered ...
   absl::Status CheckKnown(int parameter) const;
   // ... and for views of elements of another size than its dtype's, or of
@@ -170,12 +166,6 @@ class Engine {
       Stream& stream);
   // Its buckets are not in effect any more.
   bool IsStale(const Captured& step) const;
-
-  // This stage's gradients were all submitted. Where operations need one order
-  // (Compute), returns once their reductions are enqueued, so that what the
-  // caller enqueues next comes behind them; FailedPrecondition if one of them
-  // was not submitted. Elsewhere at once.
-  absl::Status AwaitStage(int stage);
 
   // --- Slices; FailedPrecondition but with options.sharded ---
 
@@ -238,6 +228,9 @@ class Engine {
 
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
+  absl::Status MakeVerdictLane();
+  absl::Status MakeProgram(Layout& layout);
+  void MakePassLane();
   void BeginOverlap();
   // How many Submits each parameter takes, if they are leaves.
   absl::Status CountLeaves(const Layout& layout);
@@ -281,24 +274,24 @@ class Engine {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<uint32_t> ReadyOrder(const std::vector<int>& completed) const;
   // Its flag, then its bucket: the gradient is in place.
-  absl::Status MarkReady(int parameter, bool contributed);
+  absl::Status MarkReady(int parameter, bool contributed, Event done);
   // The end of a step, in stream order: what was not submitted, then the
   // verdict.
   absl::Status CloseStep(const Tally::Incomplete& incomplete, Site& site);
   // The caller's stream stands until the verdict lets it go on.
   absl::Status HoldBack(Stream& stream, PendingVerdict::State& verdict);
-  // Have other lanes launched what comes before the item?
-  bool MayLaunch(int item);
-  std::vector<Event> EventsBefore(int item);
-  void Launch(int item);
-  void LaunchShared(int parameter, const Share& share);
-  void LaunchVerdict();
+  // Negotiated mode, on the comm queue's thread: the decision of a reduction,
+  // and the end of a pass with parameters that no reduction touched.
+  void LaunchDecided(int parameter, const BucketStore::Share& share);
+  void CloseDecided(std::vector<int> untouched);
   // The next step that Finish was called for; null if it was given up.
   std::shared_ptr<PendingVerdict::State> TakeClosing();
   // This rank is at the verdict: what only the engine knows of it.
   StepStamp EnterVerdict(Ballot* ballot);
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
+  // Could the verdict not be exchanged?
+  bool WorldFailed() const { return !executor_.communicator(0)->status().ok(); }
   // Takes the verdict for this rank, unless the step was given up before.
   bool Passes(const PendingVerdict::State& verdict, Verdict* reduced);
   void Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -327,6 +320,10 @@ class Engine {
   void ForgetCapture();
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> FinishCaptured(
       double max_norm, Stream& stream);
+  // Concludes the step once its graph has ended.
+  void AwaitGraph(const std::shared_ptr<Captured>& step,
+                  const std::shared_ptr<PendingVerdict::State>& verdict,
+                  Event graph);
   void EnterCaptured(Captured& step);
   void JudgeCaptured(Captured& step);
   void ConcludeCaptured(Captured& step,
@@ -357,6 +354,8 @@ class Engine {
   };
 
   EngineOptions options_;
+  executor::Executor& executor_;
+  transport::Compute& compute_;
   std::vector<Fact> facts_;  // by parameter
   std::unique_ptr<Layouts> layouts_;
   std::unique_ptr<ParameterStore> values_;  // null unless sharded
@@ -391,15 +390,12 @@ class Engine {
   Event gather_driver_;  // of the newest gather; by the training thread
 
   int leaves_ = 0;  // of a reproducible job's sums; fixed by Prepare
-  std::vector<bool> sums_in_pairs_;  // by communicator; likewise
-  std::vector<int> announced_;       // in the last pass; by the training thread
-  Arrivals arrivals_;
-  uint64_t lane_step_ = 0;  // verdicts that the lane launched; under its lock
+  std::vector<int> announced_;  // in the last pass; by the training thread
+  // Nanoseconds that copies held the training thread, in this step.
+  std::atomic<int64_t> copying_{0};
 
-  std::unique_ptr<Lane> lane_;
-  std::unique_ptr<PassLane> pass_lane_;  // in its stead, in negotiated mode
-  std::unique_ptr<Reduction>
-      reduction_;  // last: its work uses all of the above
+  std::unique_ptr<VerdictLane> verdict_lane_;
+  std::unique_ptr<PassLane> pass_lane_;  // negotiated mode only
 };
 
 }  // namespace lockstep::gradient

@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<Captured>> Engine::Capture(
   auto step = std::make_shared<Captured>();
   if (absl::Status made = MakeParts(step.get()); !made.ok()) return made;
   capturing_ = step.get();
-  auto graph = options_.compute->Capture(stream, [&]() -> absl::Status {
+  auto graph = compute_.Capture(stream, [&]() -> absl::Status {
     absl::Status done = body();
     if (!done.ok() || step->finished) return done;
     return absl::FailedPreconditionError(
@@ -100,7 +100,7 @@ absl::Status Engine::MakeParts(Captured* step) {
       options_.allocate(sizeof(VerdictScalars));
   if (!scalars.ok()) return scalars.status();
   absl::StatusOr<ArenaBuffer> staged =
-      options_.compute->AllocateStaging(sizeof(VerdictScalars));
+      compute_.AllocateStaging(sizeof(VerdictScalars));
   if (!staged.ok()) return staged.status();
   step->revision = layouts_->revision();
   step->scalars = *std::move(scalars);
@@ -116,8 +116,7 @@ void Engine::ForgetCapture() {
     MutexLock lock(&mutex_);
     (void)tally_.Finish();
   }
-  arrivals_.Clear();
-  lane_->Restart();
+  executor_.RestartStep();
 }
 
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
@@ -132,15 +131,18 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
     step.completed = tally_.completed();
     incomplete = tally_.Finish();
   }
-  if (options_.launched != nullptr) options_.launched->EndStep();
+  executor_.EndStep();
   step.max_norm = max_norm;
   step.closing = stream.Record();
   std::future<absl::StatusOr<Event>> captured =
       step.verdict_captured.get_future();
+  verdict_lane_->Capture(&step);
+  executor_.AddEvent(layouts_->current().verdict(), step.closing);
   absl::Status closed =
       RunOn(&stream, [&](Site& site) { return CloseStep(incomplete, site); });
-  if (!closed.ok()) return closed;
-  const absl::StatusOr<Event> written = captured.get();
+  const absl::StatusOr<Event> written =
+      closed.ok() ? captured.get() : absl::StatusOr<Event>(closed);
+  verdict_lane_->Capture(nullptr);
   if (!written.ok()) return written.status();
   stream.WaitFor(*written);
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
@@ -162,8 +164,8 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
   // Until the host has let go of the step before: its verdict may make this
   // graph stale.
-  absl::Status free = options_.compute->Perform(
-      &stream, [](Site&) { return absl::OkStatus(); });
+  absl::Status free =
+      compute_.Perform(&stream, [](Site&) { return absl::OkStatus(); });
   if (free.ok()) free = CheckBetweenSteps();
   if (free.ok()) free = CheckFinish(options);
   if (!free.ok()) return free;
@@ -194,10 +196,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   word_.Enter(Phase::kTransfer);
   step->graph->Launch(stream);
   // Not only the verdict's: the caller's kernels in it end with it.
-  reduction_->Await(stream.Record(),
-                    [this, step, verdict](const absl::Status& ended) {
-                      ConcludeCaptured(*step, verdict, ended);
-                    });
+  AwaitGraph(step, verdict, stream.Record());
   absl::Status held = HoldBack(stream, *verdict);
   if (!held.ok()) return held;
   return verdict;
@@ -209,14 +208,14 @@ void Engine::EnterCaptured(Captured& step) {
   const auto verdict = TakeClosing();  // null: the step was given up
   absl::StatusOr<Ballot> ballot =
       verdict == nullptr ? absl::CancelledError("the step was given up")
-                         : reduction_->ReadBallot(*verdict);
+                         : verdict_lane_->ReadBallot(*verdict);
   if (!ballot.ok()) {
     // The vectors travel all the same: without a stamp, nobody passes.
-    reduction_->StageBallot({});
+    verdict_lane_->StageBallot({});
     return;
   }
   verdict->stamp = EnterVerdict(&*ballot);
-  reduction_->StageBallot(Encode(verdict->stamp, *ballot));
+  verdict_lane_->StageBallot(Encode(verdict->stamp, *ballot));
   step.entered = verdict;
 }
 
@@ -224,12 +223,24 @@ void Engine::JudgeCaptured(Captured& step) {
   VerdictScalars& scalars = step.staged.as<VerdictScalars>()[0];
   scalars = {};
   if (step.entered == nullptr) return;
-  step.reduced = reduction_->ReadVerdict(*step.entered);
+  step.reduced = verdict_lane_->ReadVerdict(*step.entered);
   step.passed = step.reduced.ok() && Passes(*step.entered, &*step.reduced);
   if (step.passed) scalars = ScalarsOf(*step.reduced, step.max_norm);
 }
 
 // --- Once the graph has ended ------------------------------------------------
+
+void Engine::AwaitGraph(const std::shared_ptr<Captured>& step,
+                        const std::shared_ptr<PendingVerdict::State>& verdict,
+                        Event graph) {
+  executor_.Run(
+      [this, step, verdict](Site& site) {
+        absl::Status ended = site.Done().Wait();
+        if (ended.ok()) ended = verdict_lane_->CheckCommunicators();
+        ConcludeCaptured(*step, verdict, ended);
+      },
+      {std::move(graph)});
+}
 
 void Engine::ConcludeCaptured(
     Captured& step, const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -241,7 +252,7 @@ void Engine::ConcludeCaptured(
   }
   step.entered = nullptr;
   if (!reduced.ok()) {
-    Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
+    Fail(WorldFailed() ? 0 : -1, reduced.status());
   }
   Conclude(verdict, std::move(reduced), step.passed);
 }

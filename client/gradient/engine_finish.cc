@@ -58,7 +58,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     NoteLeaves(options);
     incomplete = tally_.Finish();
   }
-  if (options_.launched != nullptr) options_.launched->EndStep();
+  executor_.EndStep();
   tell_order();
   // Whoever waits for the step runs what it waits for: here, if it is this
   // call.
@@ -74,8 +74,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     if (ended().ok()) Fail(-1, status);
     return status;
   }
-  verdict->set_driver(stream == nullptr ? Event()
-                                        : options_.compute->Driver(*stream));
+  verdict->set_driver(stream == nullptr ? Event() : compute_.Driver(*stream));
   if (stream != nullptr) {
     if (absl::Status held = HoldBack(*stream, *verdict); !held.ok()) {
       return held;
@@ -94,7 +93,7 @@ void Engine::NoteLeaves(const FinishOptions& options) {
 }
 
 absl::Status Engine::HoldBack(Stream& stream, PendingVerdict::State& verdict) {
-  auto hold = options_.compute->HoldBack(stream, sizeof(VerdictScalars));
+  auto hold = compute_.HoldBack(stream, sizeof(VerdictScalars));
   if (!hold.ok()) {
     Fail(-1, hold.status());
     return hold.status();
@@ -132,21 +131,17 @@ absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete,
                                Site& site) {
   Enter(Phase::kTransfer);
   Layout& layout = layouts_->current();
+  const auto complete = [&](int parameter, bool any) {
+    layout.store().Complete(site, parameter, any);
+    return MarkReady(parameter, any, site.Done());
+  };
   for (int parameter : incomplete.never) {
-    layout.store().Complete(site, parameter, /*any=*/false);
-    arrivals_.Add(layout.ItemOf(parameter), site.Done());
-    if (absl::Status s = MarkReady(parameter, false); !s.ok()) return s;
+    if (absl::Status s = complete(parameter, false); !s.ok()) return s;
   }
   for (int parameter : incomplete.partly) {
-    layout.store().Complete(site, parameter, /*any=*/true);
-    arrivals_.Add(layout.ItemOf(parameter), site.Done());
-    if (absl::Status s = MarkReady(parameter, true); !s.ok()) return s;
+    if (absl::Status s = complete(parameter, true); !s.ok()) return s;
   }
-  if (!negotiates()) {
-    absl::Status closed = lane_->Close();
-    reduction_->RunIfClosed();
-    return closed;
-  }
+  if (!negotiates()) return executor_.MarkReady(layout.verdict());
   pass_lane_->Finish();
   return absl::OkStatus();
 }

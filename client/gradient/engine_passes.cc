@@ -67,11 +67,31 @@ absl::Status Engine::ForgetUnannounced(const std::vector<int>& announced) {
 // On the comm queue, behind the reductions before: the caller's thread must
 // not meet what a launch that fails brings with it.
 void Engine::Decide(std::vector<protocol::Decision> decisions) {
-  reduction_->Run([this, decisions = std::move(decisions)] {
+  executor_.Run([this, decisions = std::move(decisions)](Site&) {
     for (const protocol::Decision& decision : decisions) {
       pass_lane_->Decide(decision);
     }
   });
+}
+
+void Engine::LaunchDecided(int parameter, const BucketStore::Share& share) {
+  Layout& layout = layouts_->current();
+  layout.store().SetShare(layout.store().PlaceOf(parameter).bucket, share);
+  absl::Status ready = executor_.MarkReady(layout.TransferOf(parameter));
+  if (!ready.ok()) Fail(-1, ready);
+}
+
+void Engine::CloseDecided(std::vector<int> untouched) {
+  Layout& layout = layouts_->current();
+  if (!untouched.empty()) {
+    executor_.Run(
+        [this, &layout, parameters = std::move(untouched)](Site& site) {
+          for (const int p : parameters) layout.store().Zero(site, p);
+          if (!site.status().ok()) Fail(-1, site.status());
+        });
+  }
+  absl::Status ready = executor_.MarkReady(layout.verdict());
+  if (!ready.ok()) Fail(-1, ready);
 }
 
 }  // namespace lockstep::gradient

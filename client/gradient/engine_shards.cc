@@ -22,7 +22,7 @@ plan::Slice Engine::SliceOf(int parameter) const {
   const plan::Slot& slot = layout.bucket(place.bucket).slots[place.slot];
   // A bucket with leaves is reduced in slices, but every rank gets all of it.
   if (values_ == nullptr) return {.offset = 0, .count = slot.count};
-  return plan::PartIn(slot, layout.items()[layout.ItemOf(parameter)].slice);
+  return plan::PartIn(slot, layout.SliceOf(place.bucket));
 }
 
 // Also after the last step: what it updated is to be read.
@@ -38,20 +38,19 @@ absl::Status Engine::GatherParameters(Stream* stream) {
   const absl::StatusOr<uint64_t> number = values_->Begin();
   if (!number.ok()) return number.status();
   absl::Status begun =
-      options_.compute->Perform(stream, [this, n = *number](Site& site) {
+      compute_.Perform(stream, [this, n = *number](Site& site) {
         Layout& layout = layouts_->current();
+        layout.SetGather(n);
+        absl::Status ready = site.status();
         for (const Layout::Gather& gather : layout.gathers()) {
-          reduction_->LaunchGather(
-              layout, gather, values_->BucketData(gather.bucket), {site.Done()},
-              [this, n, b = gather.bucket](Event done) {
-                values_->Arrived(b, n, std::move(done));
-              });
+          if (ready.ok()) {
+            ready = executor_.MarkReady(gather.transfer, site.Done());
+          }
         }
-        if (!site.status().ok()) Fail(-1, site.status());
-        return site.status();
+        if (!ready.ok()) Fail(-1, ready);
+        return ready;
       });
-  gather_driver_ =
-      stream == nullptr ? Event() : options_.compute->Driver(*stream);
+  gather_driver_ = stream == nullptr ? Event() : compute_.Driver(*stream);
   return begun;
 }
 
@@ -70,7 +69,7 @@ absl::Status Engine::AwaitParameter(int parameter, Stream* stream) {
     if (absl::Status came = done->Wait(); !came.ok()) return came;
     return failure();  // completed is not succeeded
   }
-  return options_.compute->Perform(
+  return compute_.Perform(
       stream, [this, parameter, stream, n = *number](Site&) -> absl::Status {
         const absl::StatusOr<Event> done = values_->Await(parameter, n);
         if (!done.ok()) return done.status();

@@ -9,57 +9,6 @@ namespace lockstep::gradient {
 
 using protocol::Phase;
 
-bool Engine::MayLaunch(int item) {
-  return options_.launched == nullptr ||
-         options_.launched
-             ->EventsBefore(layouts_->current().items()[item].before,
-                            lane_step_)
-             .has_value();
-}
-
-std::vector<Event> Engine::EventsBefore(int item) {
-  std::vector<Event> events = arrivals_.Take(item);
-  if (options_.launched == nullptr) return events;
-  const auto of_other_lanes = options_.launched->EventsBefore(
-      layouts_->current().items()[item].before, lane_step_);
-  // None: they were launched, and a later run of the pipeline has begun since;
-  // so they are over.
-  if (!of_other_lanes.has_value()) return events;
-  events.insert(events.end(), of_other_lanes->begin(), of_other_lanes->end());
-  return events;
-}
-
-void Engine::Launch(int item) {
-  Layout& layout = layouts_->current();
-  if (item == static_cast<int>(layout.items().size())) {
-    ++lane_step_;
-    return LaunchVerdict();
-  }
-  reduction_->LaunchBucket(layout, item, EventsBefore(item));
-}
-
-void Engine::LaunchShared(int parameter, const Share& share) {
-  Layout& layout = layouts_->current();
-  const int item = layout.ItemOf(parameter);
-  reduction_->LaunchShared(layout, item, share, arrivals_.Take(item));
-}
-
-void Engine::LaunchVerdict() {
-  if (Captured* const step = capturing_; step != nullptr) {
-    return reduction_->CaptureVerdict(
-        *step, [step](absl::StatusOr<Event> captured) {
-          step->verdict_captured.set_value(std::move(captured));
-        });
-  }
-  const auto verdict = TakeClosing();
-  if (verdict == nullptr) return;  // the step was given up
-  reduction_->LaunchVerdict(
-      verdict, [this](Ballot* ballot) { return EnterVerdict(ballot); },
-      [this, verdict](absl::StatusOr<Verdict> reduced) {
-        Judge(verdict, std::move(reduced));
-      });
-}
-
 std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
   MutexLock lock(&mutex_);
   if (closing_.empty()) return nullptr;
@@ -81,7 +30,7 @@ StepStamp Engine::EnterVerdict(Ballot* ballot) {
 
 void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
                    absl::StatusOr<Verdict> reduced) {
-  if (!reduced.ok()) Fail(reduction_->WorldFailed() ? 0 : -1, reduced.status());
+  if (!reduced.ok()) Fail(WorldFailed() ? 0 : -1, reduced.status());
   const bool passed = reduced.ok() && Passes(*verdict, &*reduced);
   Conclude(verdict, std::move(reduced), passed);
 }
@@ -160,12 +109,14 @@ void Engine::NoteTimes(const PendingVerdict::State& verdict,
   Overlap next = Overlap::kThread;
   {
     MutexLock lock(&mutex_);
-    times_.Held(passed - verdict.closed);
+    times_.Held(passed - verdict.closed +
+                absl::Nanoseconds(copying_.exchange(0)));
     times_.Passed(passed);
-    overlap_.Passed(MeanStepSeconds(reduction_->world_size(), verdict.vectors));
+    overlap_.Passed(
+        MeanStepSeconds(executor_.communicator(0)->size(), verdict.vectors));
     next = overlap_.form();
   }
-  reduction_->SetOnClose(next == Overlap::kInline);
+  executor_.SetOnClose(next == Overlap::kInline);
 }
 
 void Engine::EndAfter(const Verdict& last) {
@@ -187,7 +138,8 @@ void Engine::SwitchIfAllHold(const Verdict& judged) {
   // No rank has begun the next step: all are here.
   absl::Status enlisted = EnlistBuckets();
   if (!enlisted.ok()) return Fail(-1, enlisted);
-  lane_->Begin(layouts_->current().PendingByItem());
+  absl::Status adopted = executor_.Adopt(layouts_->current().program());
+  if (!adopted.ok()) Fail(-1, adopted);
 }
 
 }  // namespace lockstep::gradient

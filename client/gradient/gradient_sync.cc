@@ -80,8 +80,6 @@ absl::Status GradientSync::Impl::Seal() {
       [this](const std::vector<protocol::Decision>& decisions) {
         engine_->Decide(decisions);
       });
-  session_.SetStageWait(
-      [this](int stage) { return engine_->AwaitStage(stage); });
   watch_ = session_.AddWatch(
       [this](const absl::Status& cause) { OnEpochEnded(cause); });
   session_.SetProgressSource([this] { return engine_->progress(); });
@@ -95,11 +93,7 @@ absl::Status GradientSync::Impl::Seal() {
 }
 
 absl::Status GradientSync::Impl::MakeEngine(PlanInEffect plan) {
-  gradient::EngineOptions options = OptionsFor(std::move(plan));
-  auto compute = session_.transport().MakeCompute();
-  if (!compute.ok()) return compute.status();
-  options.compute = *std::move(compute);
-  auto engine = gradient::Engine::Create(std::move(options));
+  auto engine = gradient::Engine::Create(OptionsFor(std::move(plan)));
   if (!engine.ok()) return engine.status();
   engine_ = *std::move(engine);
   engine_->SetMicroBatchWeight(weight_);
@@ -114,10 +108,9 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
       .overlap = OverlapOf(session_.spec()),
       .plan = std::move(plan.plan),
       .rank = plan.rank,
-      .communicators = std::move(plan.communicators),
+      .executor = std::move(plan.executor),
       .names = names_,
       .uses = uses_,
-      .launched = std::move(plan.launched),
       .allocate =
           [this](size_t bytes) { return session_.arena().Allocate(bytes); },
       .enlist =

@@ -30,7 +30,6 @@ class GradientSync::Impl {
     // Where it stood stays true once it is gone.
     session_.SetProgressSource([last = engine_->progress()] { return last; });
     session_.SetDecisionSink({});
-    session_.SetStageWait({});
     session_.SetViewListener(nullptr);
     session_.RemoveWatch(watch_);
   }

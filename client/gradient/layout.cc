@@ -3,24 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
-#include "client/executor/launched_transfers.h"
-#include "plan/norm_ranges.h"
-#include "plan/pipeline/stages.h"
+#include "client/gradient/parameter_store.h"
+#include "client/transport/extended_collectives.h"
 
 namespace lockstep::gradient {
 namespace {
-
-std::vector<kernels::ElementRange> Ranges(
-    const std::vector<plan::Slice>& owned) {
-  std::vector<kernels::ElementRange> ranges;
-  for (const plan::Slice& range : owned) {
-    ranges.push_back({.offset = static_cast<size_t>(range.offset),
-                      .count = static_cast<size_t>(range.count)});
-  }
-  return ranges;
-}
 
 // The rank's parameters as indices of plan.parameters: the one of that name
 // whose bucket this rank takes part in.
@@ -53,155 +41,224 @@ absl::StatusOr<std::vector<int>> FindParameters(
 absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
     plan::Plan plan, int rank, const std::vector<std::string>& names,
     transport::Compute* compute,
-    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
-    const std::vector<bool>& sums_in_pairs) {
-  std::unique_ptr<Layout> layout(new Layout(std::move(plan)));
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+  std::unique_ptr<Layout> layout(new Layout(std::move(plan), rank));
   absl::StatusOr<std::vector<int>> parameters =
-      FindParameters(layout->plan_, rank, names);
+      FindParameters(*layout->plan_, rank, names);
   if (!parameters.ok()) return parameters.status();
   layout->parameters_ = *std::move(parameters);
   absl::StatusOr<BucketStore> store = BucketStore::Create(
-      layout->plan_, layout->parameters_, compute, allocate, sums_in_pairs);
+      *layout->plan_, rank, layout->parameters_, compute, allocate);
   if (!store.ok()) return store.status();
   layout->store_ = *std::move(store);
-  absl::Status laid_out = layout->LayOutLaunches(rank, compute);
-  if (!laid_out.ok()) return laid_out;
+  absl::Status found = layout->FindTransfers();
+  if (found.ok()) found = layout->CollectNorms(compute);
+  if (!found.ok()) return found;
   return layout;
 }
 
-absl::Status Layout::LayOutLaunches(int rank, transport::Compute* compute) {
-  item_of_bucket_.assign(plan_.buckets.size(), -1);
-  const plan::RankPlan& mine = plan_.ranks[rank];
+absl::Status Layout::FindTransfers() {
+  first_of_bucket_.resize(plan_->buckets.size());
+  const plan::RankPlan& mine = plan_->ranks[rank_];
   for (const plan::TransferRef& ref : mine.launch_order) {
     const plan::Lane& lane = mine.lanes[ref.lane];
-    // The pipeline's own executor runs its lanes, Reduction the verdict's.
-    if (lane.kind == plan::LaneKind::kPipeline ||
-        lane.kind == plan::LaneKind::kVerdict) {
-      continue;
-    }
     const plan::Transfer& transfer = lane.transfers[ref.index];
-    if (transfer.bucket >= 0 && LayOut(ref.lane, transfer, rank)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrFormat("lane %s, transfer %d is not a bucket's: %s", lane.name,
-                        ref.index, Describe(transfer)));
+    if (lane.kind == plan::LaneKind::kVerdict && verdict_.lane < 0) {
+      verdict_ = ref;
+    }
+    if (lane.kind != plan::LaneKind::kGradient) continue;
+    if (transfer.bucket < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("lane %s, transfer %d is not a bucket's: %s",
+                          lane.name, ref.index, Describe(transfer)));
+    }
+    if (plan::GathersParameters(*plan_, transfer)) {
+      gathers_.push_back({transfer.bucket, transfer.communicator, ref,
+                          SliceOf(transfer.bucket)});
+    } else if (first_of_bucket_[transfer.bucket].lane < 0) {
+      first_of_bucket_[transfer.bucket] = ref;
+    }
   }
-  for (Item& item : items_) {
-    absl::StatusOr<ArenaBuffer> scratch = compute->AllocateScratch(item.owned);
-    if (!scratch.ok()) return scratch.status();
-    item.scratch = *std::move(scratch);
-    for (OwnedPart& part : item.of_leaves) {
-      scratch = compute->AllocateScratch(part.ranges);
+  if (verdict_.lane >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("the plan has no verdict on rank %d", rank_));
+}
+
+absl::Status Layout::CollectNorms(transport::Compute* compute) {
+  for (const plan::Lane& lane : plan_->ranks[rank_].lanes) {
+    for (const plan::Transfer& transfer : lane.transfers) {
+      for (const plan::LocalOp& op : transfer.then) {
+        if (op.kind != plan::LocalKind::kNorm) continue;
+        std::vector<Norm>& norms = norms_[&transfer];
+        if (norms.empty() || norms.back().leaf != op.leaf) {
+          norms.push_back({.leaf = op.leaf});
+        }
+        norms.back().ranges.push_back({.offset = static_cast<size_t>(op.offset),
+                                       .count = static_cast<size_t>(op.count)});
+      }
+    }
+  }
+  for (auto& [transfer, norms] : norms_) {
+    for (Norm& norm : norms) {
+      absl::StatusOr<ArenaBuffer> scratch =
+          compute->AllocateScratch(norm.ranges);
       if (!scratch.ok()) return scratch.status();
-      part.scratch = *std::move(scratch);
+      norm.scratch = *std::move(scratch);
     }
   }
   return absl::OkStatus();
 }
 
-int Layout::LastItemOfStage(int stage) const {
-  int last = -1;
-  for (size_t item = 0; item < items_.size(); ++item) {
-    const bool is_its = StageOf(plan_, bucket(items_[item].bucket)) == stage;
-    if (is_its) last = static_cast<int>(item);
-  }
-  return last;
+plan::Slice Layout::SliceOf(int b) const {
+  const plan::Bucket& bucket = plan_->buckets[b];
+  const std::vector<int>& members =
+      plan_->communicators[bucket.communicator].ranks;
+  const auto at = std::find(members.begin(), members.end(), rank_);
+  return plan::SliceOf(bucket, static_cast<int>(members.size()),
+                       static_cast<int>(at - members.begin()));
 }
 
-bool Layout::LayOut(int lane, const plan::Transfer& transfer, int rank) {
+bool Layout::FollowsOthers(int parameter) const {
+  return !program_->At(program_->UnitOf(TransferOf(parameter))).after.empty();
+}
+
+// --- The program ------------------------------------------------------------
+
+absl::Status Layout::MakeProgram(Surroundings surroundings) {
+  using executor::LaneRun;
+  around_ = std::move(surroundings);
+  const auto run_of = [this](const plan::Lane& lane) {
+    switch (lane.kind) {
+      case plan::LaneKind::kGradient:
+        return around_.is_decided ? LaneRun::kDecided : LaneRun::kQueued;
+      case plan::LaneKind::kVerdict: return LaneRun::kQueued;
+      default: return LaneRun::kStream;
+    }
+  };
+  absl::StatusOr<std::unique_ptr<executor::Program>> program =
+      executor::Program::Create(
+          plan_, rank_,
+          {.run_of = run_of,
+           .pending_of =
+               [this](const plan::Lane& lane, const plan::Transfer& transfer) {
+                 return PendingOf(lane, transfer);
+               },
+           .owner_of = [this](const plan::Lane& lane) -> executor::LaneOwner* {
+             if (lane.kind == plan::LaneKind::kVerdict) return around_.verdict;
+             return this;
+           },
+           .communicator =
+               [this](int c) { return around_.executor->communicator(c); },
+           .one_order = around_.executor->compute().NeedsOneOrder()});
+  if (!program.ok()) return program.status();
+  program_ = *std::move(program);
+  return absl::OkStatus();
+}
+
+// A lane that has a stream is marked ready by its owner: a pipeline's for each
+// task that a message comes after.
+int Layout::PendingOf(const plan::Lane& lane,
+                      const plan::Transfer& transfer) const {
+  const auto is = [&](const plan::TransferRef& ref) {
+    return ref.lane >= 0 &&
+           &plan_->ranks[rank_].lanes[ref.lane].transfers[ref.index] ==
+               &transfer;
+  };
+  switch (lane.kind) {
+    case plan::LaneKind::kVerdict: return is(verdict_) ? 1 : 0;
+    case plan::LaneKind::kPipeline: return transfer.after_task >= 0 ? 1 : 0;
+    case plan::LaneKind::kHalo:
+    case plan::LaneKind::kState: return 1;
+    case plan::LaneKind::kGradient: break;
+  }
+  if (plan::GathersParameters(*plan_, transfer)) return 1;
+  if (!is(first_of_bucket_[transfer.bucket])) return 0;
+  return around_.is_decided
+             ? 1
+             : static_cast<int>(bucket(transfer.bucket).slots.size());
+}
+
+// --- As owner of the gradient lane ------------------------------------------
+
+executor::Operands Layout::OperandsOf(const plan::TransferRef&,
+                                      const plan::Transfer& transfer) {
   using plan::TransferKind;
   const int b = transfer.bucket;
-  const plan::Bucket& bucket = plan_.buckets[b];
-  const plan::Slice slice = SliceOn(b, rank);
-  const std::vector<plan::TransferRef> before =
-      executor::BeforeInOtherLanes(lane, transfer);
-  if (plan::GathersParameters(plan_, transfer)) {
-    if (!before.empty()) return false;  // it begins the step
-    gathers_.push_back({b, transfer.communicator, &transfer, slice});
-    return true;
+  const plan::Slice slice = SliceOf(b);
+  if (plan::GathersParameters(*plan_, transfer)) {
+    std::byte* const values = around_.values->BucketData(b);
+    return {values + slice.offset * SizeOf(bucket(b).dtype), values};
   }
-  const TransferKind first = bucket.leaves > 0 ? TransferKind::kAllToAll
-                             : bucket.sharded  ? TransferKind::kReduceScatter
-                                               : TransferKind::kAllReduce;
-  const bool in_pairs =
-      bucket.leaves > 0 && transfer.kind == TransferKind::kAllReducePairs;
-  if (transfer.kind != first && !in_pairs) {
-    // The rest of a reduction, flags among it, follows where it began.
-    if (!HasSlices(bucket) || items_.empty() || items_.back().bucket != b) {
-      return false;
-    }
-    items_.back().transfers.push_back(Planned(items_.back(), transfer));
-    items_.back().before.insert(items_.back().before.end(), before.begin(),
-                                before.end());
-    return true;
-  }
-  item_of_bucket_[b] = static_cast<int>(items_.size());
-  Item& item = items_.emplace_back();
-  item.bucket = b;
-  item.communicator = transfer.communicator;
-  item.before = before;
-  item.slice = slice;
-  if (bucket.leaves > 0) {
-    item.exchange = Planned(item, transfer);
-  } else {
-    item.transfers.push_back(Planned(item, transfer));
-  }
-  const int position = PositionIn(b, rank);
-  const std::vector<bool> counted = CountedParameters(plan_);
-  item.owns_slice = CountsWholeSlice(bucket, counted);
-  if (bucket.leaves == 0) {
-    item.owned = Ranges(NormRanges(plan_, bucket, position, counted));
-    return true;
-  }
-  for (const plan::LeafNormRanges& owned :
-       NormRangesOfLeaves(plan_, bucket, position, counted)) {
-    OwnedPart& part = item.of_leaves.emplace_back();
-    part.leaf = owned.leaf;
-    part.ranges = Ranges(owned.ranges);
-  }
-  return true;
-}
-
-int Layout::PositionIn(int b, int rank) const {
-  const std::vector<int>& members =
-      plan_.communicators[bucket(b).communicator].ranks;
-  return static_cast<int>(std::find(members.begin(), members.end(), rank) -
-                          members.begin());
-}
-
-plan::Slice Layout::SliceOn(int b, int rank) const {
-  const size_t members =
-      plan_.communicators[bucket(b).communicator].ranks.size();
-  return plan::SliceOf(bucket(b), static_cast<int>(members),
-                       PositionIn(b, rank));
-}
-
-executor::PlannedTransfer Layout::Planned(
-    const Item& item, const plan::Transfer& transfer) const {
-  using plan::TransferKind;
   if (transfer.kind == TransferKind::kAllToAll) {
-    const LeafSums& sums = store_.sums(item.bucket);
-    return {&transfer, {sums.sum(), sums.slices()}};
+    return {store_.sums(b).sum(), store_.sums(b).slices()};
   }
-  const auto& [wire, dtype] = store_.OnWire(item.bucket);
-  std::byte* const mine = wire + item.slice.offset * SizeOf(dtype);
-  std::byte* const flags =
-      wire + bucket(item.bucket).flags_offset * SizeOf(dtype);
+  const auto& [wire, dtype] = store_.OnWire(b);
+  std::byte* const mine = wire + slice.offset * SizeOf(dtype);
+  std::byte* const flags = wire + bucket(b).flags_offset * SizeOf(dtype);
   switch (transfer.kind) {
-    case TransferKind::kReduceScatter: return {&transfer, {wire, mine}};
-    case TransferKind::kAllGather: return {&transfer, {mine, wire}};
-    default:
-      return HasSlices(bucket(item.bucket))
-                 ? executor::PlannedTransfer{&transfer, {flags, flags}}
-                 : executor::PlannedTransfer{&transfer, {wire, wire}};
+    case TransferKind::kReduceScatter: return {wire, mine};
+    case TransferKind::kAllGather: return {mine, wire};
+    default: break;
   }
+  const bool is_whole = CountOf(transfer) == bucket(b).total;
+  return is_whole ? executor::Operands{wire, wire}
+                  : executor::Operands{flags, flags};
 }
 
-std::vector<int> Layout::PendingByItem() const {
-  std::vector<int> pending;
-  for (const Item& item : items_) {
-    pending.push_back(static_cast<int>(bucket(item.bucket).slots.size()));
+std::vector<transport::CheckedPart> Layout::ChecksOf(
+    const plan::Transfer& transfer) {
+  const auto norms = norms_.find(&transfer);
+  const bool reduces_whole =
+      transfer.kind == plan::TransferKind::kAllReduce ||
+      transfer.kind == plan::TransferKind::kAllReducePairs;
+  // What is done to the sum before its norm is taken the transfer cannot do.
+  const bool is_the_result = transfer.dtype == bucket(transfer.bucket).dtype &&
+                             !bucket(transfer.bucket).announced;
+  if (norms == norms_.end() || !reduces_whole || !is_the_result ||
+      !transport::CanCheck(
+          *around_.executor->communicator(transfer.communicator))) {
+    return {};
   }
-  return pending;
+  std::vector<transport::CheckedPart> checks;
+  for (const Norm& norm : norms->second) {
+    // Slot by slot: padding lies between, which it could not pass over.
+    if (norm.ranges.size() > 1) return {};
+    checks.push_back({{norm.ranges[0].offset, norm.ranges[0].count},
+                      around_.norm(norm.leaf)});
+  }
+  return checks;
+}
+
+absl::Status Layout::Apply(Site& site, const plan::Transfer& transfer,
+                           executor::Side side, bool has_norms) {
+  const bool is_before = side == executor::Side::kBefore;
+  bool is_back = false;
+  bool counted = has_norms;
+  for (const plan::LocalOp& op : is_before ? transfer.before : transfer.then) {
+    if (op.kind == plan::LocalKind::kNorm) {
+      if (!std::exchange(counted, true)) AddNorms(site, transfer);
+      continue;
+    }
+    absl::Status applied =
+        store_.Apply(site, transfer.bucket, op, side, is_back);
+    if (!applied.ok()) return applied;
+    is_back |= op.kind == plan::LocalKind::kCast;
+  }
+  const bool has_gathered =
+      !is_before && plan::GathersParameters(*plan_, transfer);
+  if (has_gathered) {
+    around_.values->Arrived(transfer.bucket, gather_, site.Done());
+  }
+  return site.status();
+}
+
+// All of the transfer's, which follow each other in the plan.
+void Layout::AddNorms(Site& site, const plan::Transfer& transfer) {
+  for (const Norm& norm : norms_.at(&transfer)) {
+    site.AddFiniteCheck(store_.BucketData(transfer.bucket),
+                        bucket(transfer.bucket).dtype, norm.ranges,
+                        norm.scratch.data(), around_.norm(norm.leaf));
+  }
 }
 
 }  // namespace lockstep::gradient

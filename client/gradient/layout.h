@@ -1,87 +1,85 @@
 // Everything of a rank's gradients that depends on the revision of the plan,
-// and so is replaced as one thing: where each gradient lies, which transfers
-// there are, in which order, and what waits for what.
+// and so is replaced as one thing: where each gradient is, and the program that
+// reduces them.
 //
 //   plan ─┬─ store     the buckets' memory
-//         ├─ items     this rank's reductions in launch order, what it counts
-//         │            of each in the norm; before them its gathers
-//         └─ pending   how many gradients each transfer waits for
+//         ├─ program   the rank's units (executor/program.h)
+//         └─ as owner of the gradient lane: operands and local operations of
+//            its transfers
 //
-// Communicators and the comm stream are not in it: they stay.
+// Communicators and the comm queue are not in it: they stay.
 //
-// Threads: as BucketStore; everything else is fixed.
+// Threads: as BucketStore; as owner of a lane as lane_owner.h says; everything
+//          else is fixed once MakeProgram was called.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_LAYOUT_H_
 #define LOCKSTEP_CLIENT_GRADIENT_LAYOUT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "client/executor/enqueue.h"
+#include "client/executor/executor.h"
 #include "client/gradient/bucket_store.h"
+#include "kernels/finite_check.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
 #include "plan/shard.h"
 
 namespace lockstep::gradient {
 
-class Layout {
+class ParameterStore;
+
+class Layout final : public executor::LaneOwner {
  public:
-  // What this rank counts in the norm of a leaf (leaf_norms.h).
-  struct OwnedPart {
-    int leaf = 0;
-    std::vector<kernels::ElementRange> ranges;
-    ArenaBuffer scratch;  // for counting them
-  };
-  // One reduction of this rank: of a bucket.
-  struct Item {
-    int bucket = -1;
-    int communicator = -1;
-    // The plan's: what brings the gradients, as one operation, and before it,
-    // of a bucket with leaves, the exchange of its sums.
-    std::vector<executor::PlannedTransfer> transfers;
-    std::optional<executor::PlannedTransfer> exchange;
-    plan::Slice slice;  // of the bucket, whose sum this rank gets
-    std::vector<kernels::ElementRange> owned;  // counted here in the norm
-    bool owns_slice = false;           // all that this rank folds, or has
-    ArenaBuffer scratch;               // for counting them
-    std::vector<OwnedPart> of_leaves;  // instead, if it has leaves
-    // Transfers of other lanes that must be over before it begins.
-    std::vector<plan::TransferRef> before;
-  };
   // One gather, of the parameters of a sharded bucket.
   struct Gather {
     int bucket = -1;
     int communicator = -1;
-    const plan::Transfer* transfer = nullptr;  // the plan's
-    plan::Slice slice;                         // that this rank gives
+    plan::TransferRef transfer;
+    plan::Slice slice;  // that this rank gives
   };
 
   // `names` are the rank's parameters in registration order; the layout speaks
   // of them by position in that list. The memory is zeroed. InvalidArgument if
   // the plan does not have the parameters, or asks of this rank's gradient lane
-  // what it cannot do; errors of `allocate`. `sums_in_pairs` as BucketStore's.
+  // what it cannot do; errors of `allocate`.
   static absl::StatusOr<std::unique_ptr<Layout>> Create(
       plan::Plan plan, int rank, const std::vector<std::string>& names,
       transport::Compute* compute,
-      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate,
-      const std::vector<bool>& sums_in_pairs = {});
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
-  Revision revision() const { return plan_.revision; }
+  // What a program of this layout is made of.
+  struct Surroundings {
+    executor::Executor* executor = nullptr;
+    executor::LaneOwner* verdict = nullptr;
+    // Where norms are added: of the rank; of a leaf of the job.
+    std::function<kernels::FiniteCheck*(int leaf)> norm;
+    ParameterStore* values = nullptr;  // null unless buckets are sharded
+    // Whether the coordinator decides the order.
+    bool is_decided = false;
+    std::function<void(int communicator, const absl::Status&)> on_failure;
+  };
+  // Errors of Program::Create and of the compute.
+  absl::Status MakeProgram(Surroundings surroundings);
+  std::shared_ptr<const executor::Program> program() const { return program_; }
+
+  Revision revision() const { return plan_->revision; }
   // Of the same parameters and communicators?
   bool IsRevisionOf(const Layout& other) const {
-    return plan_.parameters == other.plan_.parameters &&
-           plan_.communicators == other.plan_.communicators;
+    return plan_->parameters == other.plan_->parameters &&
+           plan_->communicators == other.plan_->communicators;
   }
-  const plan::Bucket& bucket(int b) const { return plan_.buckets[b]; }
+  const plan::Bucket& bucket(int b) const { return plan_->buckets[b]; }
   // Of every bucket of the job; 0: none.
   int leaves() const {
-    return plan_.buckets.empty() ? 0 : plan_.buckets[0].leaves;
+    return plan_->buckets.empty() ? 0 : plan_->buckets[0].leaves;
   }
   BucketStore& store() { return store_; }
   const BucketStore& store() const { return store_; }
@@ -95,16 +93,18 @@ class Layout {
   // Its index in the plan, the same in every revision.
   uint32_t PlanIndexOf(int parameter) const { return parameters_[parameter]; }
 
-  const std::vector<Item>& items() const { return items_; }
-  // In launch order, before all items.
-  const std::vector<Gather>& gathers() const { return gathers_; }
-  // The item that the parameter travels in.
-  int ItemOf(int parameter) const {
-    return item_of_bucket_[store_.PlaceOf(parameter).bucket];
+  // The transfer that waits for the parameter's gradient.
+  const plan::TransferRef& TransferOf(int parameter) const {
+    return first_of_bucket_[store_.PlaceOf(parameter).bucket];
   }
-  std::vector<int> PendingByItem() const;
-  // The last of a pipeline stage's gradients; -1 if there are none of its own.
-  int LastItemOfStage(int stage) const;
+  // Does it come after transfers of other lanes?
+  bool FollowsOthers(int parameter) const;
+  // The one that ends the step; the first of its group.
+  const plan::TransferRef& verdict() const { return verdict_; }
+  // In launch order, before all reductions.
+  const std::vector<Gather>& gathers() const { return gathers_; }
+  // Which of the bucket's elements this rank gets the sum of.
+  plan::Slice SliceOf(int bucket) const;
 
   // Tells each bucket's communicator of its memory, in the plan's order: on all
   // ranks alike, between steps.
@@ -118,23 +118,50 @@ class Layout {
     return store_.CopyGradients(from.store_);
   }
 
- private:
-  explicit Layout(plan::Plan plan) : plan_(std::move(plan)) {}
-  absl::Status LayOutLaunches(int rank, transport::Compute* compute);
-  // False for a transfer that is no part of a reduction.
-  bool LayOut(int lane, const plan::Transfer& transfer, int rank);
-  int PositionIn(int bucket, int rank) const;
-  plan::Slice SliceOn(int bucket, int rank) const;
-  // Where an item's transfer reads and writes: in place, but for the exchange.
-  executor::PlannedTransfer Planned(const Item& item,
-                                    const plan::Transfer& transfer) const;
+  // The number of the gathers that are marked ready next (parameter_store.h);
+  // on the thread that marks them.
+  void SetGather(uint64_t number) { gather_ = number; }
 
-  const plan::Plan plan_;
+ private:
+  using Site = transport::Compute::Site;
+
+  // The norms of a transfer that are added to one total.
+  struct Norm {
+    int leaf = -1;
+    std::vector<kernels::ElementRange> ranges;
+    ArenaBuffer scratch;  // for computing them
+  };
+
+  Layout(plan::Plan plan, int rank)
+      : plan_(std::make_shared<const plan::Plan>(std::move(plan))),
+        rank_(rank) {}
+  absl::Status FindTransfers();
+  absl::Status CollectNorms(transport::Compute* compute);
+  int PendingOf(const plan::Lane& lane, const plan::Transfer& transfer) const;
+  void AddNorms(Site& site, const plan::Transfer& transfer);
+
+  executor::Operands OperandsOf(const plan::TransferRef& ref,
+                                const plan::Transfer& transfer) override;
+  std::vector<transport::CheckedPart> ChecksOf(
+      const plan::Transfer& transfer) override;
+  absl::Status Apply(Site& site, const plan::Transfer& transfer,
+                     executor::Side side, bool has_norms) override;
+  void Failed(const plan::Transfer&, int communicator,
+              const absl::Status& error) override {
+    around_.on_failure(communicator, error);
+  }
+
+  const std::shared_ptr<const plan::Plan> plan_;
+  const int rank_;
   std::vector<int> parameters_;  // the rank's own, in the plan
   BucketStore store_;
-  std::vector<Item> items_;
   std::vector<Gather> gathers_;
-  std::vector<int> item_of_bucket_;
+  std::vector<plan::TransferRef> first_of_bucket_;
+  plan::TransferRef verdict_;
+  absl::flat_hash_map<const plan::Transfer*, std::vector<Norm>> norms_;
+  Surroundings around_;
+  uint64_t gather_ = 0;
+  std::shared_ptr<const executor::Program> program_;
 };
 
 }  // namespace lockstep::gradient

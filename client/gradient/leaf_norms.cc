@@ -35,12 +35,6 @@ uint64_t LeafNorms::Give(Site& site) {
   return non_finite;
 }
 
-absl::Status LeafNorms::Exchange(Communicator& world, Stream& stream) {
-  std::byte* const sums = memory_.data() + sums_offset();
-  return world.AllReduce(sums, sums, leaves_, DType::kF64, ReduceOp::kSum,
-                         stream);
-}
-
 void LeafNorms::FetchSums(Site& site) {
   site.Copy(memory_.data() + sums_offset(), staging_.data() + sums_offset(),
             sums_bytes());

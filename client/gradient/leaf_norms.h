@@ -18,12 +18,10 @@
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/transport/compute.h"
 #include "kernels/finite_check.h"
 #include "lockstep/arena.h"
-#include "lockstep/communicator.h"
 
 namespace lockstep::gradient {
 
@@ -46,7 +44,8 @@ class LeafNorms {
   // Once they are there: what this rank gives is on its way. How many elements
   // of this rank's parts were not finite.
   uint64_t Give(Site& site);
-  absl::Status Exchange(Communicator& world, Stream& stream);
+  // What the verdict's group adds up over all ranks.
+  std::byte* sums() const { return memory_.data() + sums_offset(); }
   void FetchSums(Site& site);
   // Once they are there.
   double Sum() const;

@@ -22,7 +22,7 @@
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
-#include "client/gradient/reduction.h"
+#include "client/gradient/bucket_store.h"
 #include "plan/words/protocol.h"
 
 namespace lockstep::gradient {
@@ -30,7 +30,7 @@ namespace lockstep::gradient {
 class PassLane {
  public:
   struct Launches {
-    std::function<void(int parameter, const Share&)> reduction;
+    std::function<void(int parameter, const BucketStore::Share&)> reduction;
     // `untouched`: the parameters that nobody gave in the pass.
     std::function<void(std::vector<int> untouched)> verdict;
   };

@@ -9,6 +9,7 @@ namespace lockstep::gradient {
 Tally::Tally(std::vector<std::string> names, std::vector<int> uses,
              Expects expects)
     : names_(std::move(names)), uses_(std::move(uses)), expects_(expects) {
+  completed_.reserve(names_.size());
   BeginStep();
 }
 

@@ -3,7 +3,7 @@
 namespace lockstep::gradient {
 
 absl::StatusOr<WireCast> WireCast::Create(
-    const plan::Bucket& bucket,
+    const plan::Bucket& bucket, DType dtype,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   const auto take = [&](ArenaBuffer* to, int64_t elements, DType dtype) {
     if (elements == 0) return absl::OkStatus();  // of empty gradients
@@ -12,7 +12,8 @@ absl::StatusOr<WireCast> WireCast::Create(
     return buffer.status();
   };
   WireCast cast;
-  absl::Status taken = take(&cast.wire_, bucket.total, WireOf(bucket));
+  cast.dtype_ = dtype;
+  absl::Status taken = take(&cast.wire_, bucket.total, dtype);
   if (taken.ok() && bucket.error_feedback) {
     taken = take(&cast.residual_, bucket.flags_offset, bucket.dtype);
     if (taken.ok()) {
@@ -23,32 +24,33 @@ absl::StatusOr<WireCast> WireCast::Create(
   return cast;
 }
 
-void WireCast::Out(Site& site, const plan::Bucket& bucket,
-                   const std::byte* gradients, std::span<const uint8_t> given) {
-  if (!bucket.error_feedback) {
-    site.CastScale(gradients, bucket.dtype, 1, wire_.data(), WireOf(bucket),
-                   bucket.flags_offset);
-    return;
-  }
+void WireCast::ToWire(Site& site, const plan::Bucket& bucket,
+                      const std::byte* gradients, const plan::LocalOp& op) {
+  site.CastScale(gradients + op.offset * SizeOf(bucket.dtype), bucket.dtype, 1,
+                 wire_.data() + op.offset * SizeOf(dtype_), dtype_, op.count);
+}
+
+void WireCast::FromWire(Site& site, const plan::Bucket& bucket,
+                        std::byte* gradients, const plan::LocalOp& op) {
+  site.CastScale(wire_.data() + op.offset * SizeOf(dtype_), dtype_, 1,
+                 gradients + op.offset * SizeOf(bucket.dtype), bucket.dtype,
+                 op.count);
+}
+
+void WireCast::ToWireWithFeedback(Site& site, const plan::Bucket& bucket,
+                                  const std::byte* gradients,
+                                  std::span<const uint8_t> given) {
   site.CastFeedback(gradients, residual_.data(), bucket.dtype, wire_.data(),
-                    WireOf(bucket), next_.data(), bucket.flags_offset);
+                    dtype_, next_.data(), bucket.flags_offset);
   for (size_t i = 0; i < bucket.slots.size(); ++i) {
     const plan::Slot& slot = bucket.slots[i];
     if (given[i] != 0 || slot.count == 0) continue;
     const size_t size = SizeOf(bucket.dtype);
-    const size_t on_wire = SizeOf(WireOf(bucket));
+    const size_t on_wire = SizeOf(dtype_);
     site.Zero(wire_.data() + slot.offset * on_wire, slot.count * on_wire);
     site.Copy(residual_.data() + slot.offset * size,
               next_.data() + slot.offset * size, slot.count * size);
   }
-}
-
-void WireCast::In(Site& site, const plan::Bucket& bucket, std::byte* gradients,
-                  const plan::Slice& slice) {
-  site.CastScale(wire_.data() + slice.offset * SizeOf(WireOf(bucket)),
-                 WireOf(bucket), 1,
-                 gradients + slice.offset * SizeOf(bucket.dtype), bucket.dtype,
-                 slice.count);
 }
 
 }  // namespace lockstep::gradient

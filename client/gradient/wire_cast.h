@@ -1,20 +1,20 @@
-// A bucket's gradients on the wire: as halves, cast when they leave and when
-// they are back.
+// A bucket's gradients on the wire, in another dtype: cast before they are
+// sent, and back when they have been reduced.
 //
 //   bucket    f32 [grad a |grad b |..]          ┌─▶ [reduced a |reduced b |..]
 //                   │ (+) residual              │
-//   wire     bf16 [ Out ─ round ] ─ reduction ─ In
+//   wire     bf16 [ ToWire, round ]─ reduction ─┘ FromWire
 //   next      f32   └─ what rounding took: the residual once Keep was called
 //
-// With error feedback the residual belongs to the step: Out leaves it as it is
-// and prepares the next, which takes its place once the step has passed and was
-// finite. A step that is given up, or whose gradients overflowed and so update
-// nothing, leaves no trace in it. Of a gradient that this rank does not give in
-// a step, the residual waits for the next one that it gives.
+// With error feedback the residual belongs to the step: the cast leaves it as
+// it is and prepares the next, which takes its place once the step has passed
+// and was finite. A step that is given up, or whose gradients overflowed and so
+// update nothing, leaves no trace in it. Of a gradient that this rank does not
+// give in a step, the residual waits for the next one that it gives.
 //
 // Memory: the wire's, half of the bucket's; with error feedback twice the
 //         bucket's more.
-// Threads: as BucketStore; Keep with no Out or In at the same time.
+// Threads: as BucketStore; Keep with no cast at the same time.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_WIRE_CAST_H_
 #define LOCKSTEP_CLIENT_GRADIENT_WIRE_CAST_H_
@@ -29,7 +29,6 @@
 #include "client/transport/compute.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
-#include "plan/shard.h"
 
 namespace lockstep::gradient {
 
@@ -37,24 +36,30 @@ class WireCast {
  public:
   using Site = transport::Compute::Site;
 
-  // Of a bucket that has a wire dtype. Errors of `allocate`, which gives zeros.
+  // Of a bucket that is sent as elements of `dtype`. Errors of `allocate`,
+  // which gives zeros.
   static absl::StatusOr<WireCast> Create(
-      const plan::Bucket& bucket,
+      const plan::Bucket& bucket, DType dtype,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
-  // What travels: bucket.total elements of the wire dtype.
+  // What is sent: bucket.total elements of `dtype`.
   std::byte* data() const { return wire_.data(); }
+  DType dtype() const { return dtype_; }
   const ArenaBuffer& wire() const { return wire_; }
 
-  // All but the flags. `given`, by slot: this rank gives a gradient; else zeros
-  // travel.
-  void Out(Site& site, const plan::Bucket& bucket, const std::byte* gradients,
-           std::span<const uint8_t> given);
-  // The slice that came back.
-  void In(Site& site, const plan::Bucket& bucket, std::byte* gradients,
-          const plan::Slice& slice);
+  // plan::LocalKind::kCast of `count` elements from `offset`: from the
+  // gradients to the wire, and back.
+  void ToWire(Site& site, const plan::Bucket& bucket,
+              const std::byte* gradients, const plan::LocalOp& op);
+  void FromWire(Site& site, const plan::Bucket& bucket, std::byte* gradients,
+                const plan::LocalOp& op);
+  // kCastFeedback: all gradients of the bucket. `given`, by slot: this rank
+  // gives a gradient; else zeros are sent.
+  void ToWireWithFeedback(Site& site, const plan::Bucket& bucket,
+                          const std::byte* gradients,
+                          std::span<const uint8_t> given);
 
-  // The step that Out was called for counts.
+  // The step of the newest cast counts.
   void Keep() { std::swap(residual_, next_); }
 
   // What is to be added in the next step, like the bucket; null without error
@@ -62,6 +67,7 @@ class WireCast {
   std::byte* residual() const { return residual_.data(); }
 
  private:
+  DType dtype_ = DType::kF32;
   ArenaBuffer wire_;
   ArenaBuffer residual_;
   ArenaBuffer next_;

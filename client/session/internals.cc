@@ -167,20 +167,6 @@ void Session::Internals::NoteLastStep(std::optional<Command> command) {
   last_step_passed_ = true;
 }
 
-void Session::Internals::SetStageWait(std::function<absl::Status(int)> wait) {
-  MutexLock lock(&mutex_);
-  stage_wait_ = std::move(wait);
-}
-
-absl::Status Session::Internals::AwaitStage(int stage) {
-  std::function<absl::Status(int)> wait;
-  {
-    MutexLock lock(&mutex_);
-    wait = stage_wait_;
-  }
-  return wait ? wait(stage) : absl::OkStatus();
-}
-
 // --- Trouble ----------------------------------------------------------------
 
 void Session::Internals::Accuse(absl::Span<const int> group,

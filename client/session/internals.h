@@ -35,7 +35,7 @@
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "client/executor/launched_transfers.h"
+#include "client/executor/executor.h"
 #include "client/session/control_channel.h"
 #include "client/session/driver.h"
 #include "client/transport/transport.h"
@@ -50,10 +50,8 @@ namespace lockstep {
 struct PlanInEffect {
   plan::Plan plan;
   int rank = -1;
-  // By index in plan.communicators; null where this rank is not a member.
-  std::vector<std::unique_ptr<Communicator>> communicators;
-  // Shared by those who run the rank's lanes.
-  std::shared_ptr<executor::LaunchedTransfers> launched;
+  // Has the plan's communicators; GradientSync and Pipeline share it.
+  std::shared_ptr<executor::Executor> executor;
 };
 
 class Session::Internals {
@@ -107,12 +105,12 @@ class Session::Internals {
       const std::vector<Parameter>& parameters);
 
   // Connects every communicator of the plan that this rank is a member of, in
-  // the plan's order, and waits until every rank has. Those of pipeline lanes
-  // are kept for TakePipeline; they are null in what is returned.
+  // the plan's order, and waits until every rank has. TakePipeline shares the
+  // executor that is returned.
   absl::StatusOr<PlanInEffect> Connect(plan::Plan plan);
 
-  // Once, after Connect: the plan and the communicators of this rank's pipeline
-  // lanes. FailedPrecondition if there are none, or they were taken.
+  // Once, after Connect: the plan and the executor, if this rank has pipeline
+  // lanes or tasks. FailedPrecondition if it has none, or they were taken.
   absl::StatusOr<PlanInEffect> TakePipeline();
 
   // --- Later revisions of the plan (revisions.cc) ---
@@ -165,10 +163,6 @@ class Session::Internals {
   void SetViewListener(session::Driver::ViewListener listener) {
     driver_->SetViewListener(std::move(listener));
   }
-  // How to wait until the gradients of a pipeline's stage are launched
-  // (gradient::Engine::AwaitStage), for who launches what comes behind them.
-  void SetStageWait(std::function<absl::Status(int stage)> wait);
-  absl::Status AwaitStage(int stage);
   // The last step of all ranks has passed, by this command if it was one.
   // Leave says so.
   void NoteLastStep(std::optional<Command> command);
@@ -239,7 +233,6 @@ class Session::Internals {
   bool last_step_passed_ ABSL_GUARDED_BY(mutex_) = false;
   // The epoch had ended before its last step when Leave was called.
   bool leaves_too_late_ ABSL_GUARDED_BY(mutex_) = false;
-  std::function<absl::Status(int)> stage_wait_ ABSL_GUARDED_BY(mutex_);
 
   std::unique_ptr<session::Driver> driver_;  // first to go
 };

@@ -155,26 +155,13 @@ class Wiring {
   int failed_ = 0;
 };
 
-// Moves the communicators of the rank's pipeline lanes out, with a copy of the
-// plan; nothing if it has none.
-std::optional<PlanInEffect> SplitOff(PlanInEffect& connected) {
-  std::vector<std::unique_ptr<Communicator>> moved(
-      connected.communicators.size());
-  bool any = false;
-  for (const plan::Lane& lane : connected.plan.ranks[connected.rank].lanes) {
-    if (lane.kind != plan::LaneKind::kPipeline || lane.transfers.empty()) {
-      continue;
-    }
-    const int communicator = lane.transfers[0].communicator;
-    moved[communicator] = std::move(connected.communicators[communicator]);
-    any = true;
-  }
-  const bool computes = !connected.plan.ranks[connected.rank].tasks.empty();
-  if (!any && !computes) return std::nullopt;
-  connected.launched = std::make_shared<executor::LaunchedTransfers>(
-      connected.plan.ranks[connected.rank]);
-  return PlanInEffect{connected.plan, connected.rank, std::move(moved),
-                      connected.launched};
+bool HasPipeline(const plan::RankPlan& rank) {
+  return !rank.tasks.empty() ||
+         std::any_of(rank.lanes.begin(), rank.lanes.end(),
+                     [](const plan::Lane& lane) {
+                       return lane.kind == plan::LaneKind::kPipeline &&
+                              !lane.transfers.empty();
+                     });
 }
 
 // Calls until it goes out of scope.
@@ -218,8 +205,13 @@ absl::StatusOr<PlanInEffect> Session::Internals::Connect(plan::Plan plan) {
   const absl::Status started = AwaitUnlessOver(
       [](const View& view) { return view.phase >= SessionPhase::kRunning; });
   if (!started.ok()) return started;
-  PlanInEffect connected{std::move(plan), rank(), *std::move(communicators)};
-  pipeline_ = SplitOff(connected);
+  auto compute = transport_->MakeCompute();
+  if (!compute.ok()) return FailHere(step(), "Connect", compute.status());
+  auto executor = executor::Executor::Create(*std::move(communicators),
+                                             *std::move(compute));
+  if (!executor.ok()) return FailHere(step(), "Connect", executor.status());
+  PlanInEffect connected{std::move(plan), rank(), *std::move(executor)};
+  if (HasPipeline(connected.plan.ranks[rank()])) pipeline_ = connected;
   return connected;
 }
 

@@ -3,7 +3,7 @@
 //
 //   caller's stream   [backward]◀─Perform: pack ─Done()─┐
 //   Queue             ...[collective]   [before][collective][then]   ← one
-//                                        └─ waits for ──┘              Transfer
+//                                        └─ waits for ──┘             Operation
 //
 //   aside             ...[then]    [then]   ← beside the transfers behind them
 //
@@ -94,29 +94,38 @@ class Compute {
 
   using Work = absl::AnyInvocable<absl::Status(Site&)>;
 
-  // A collective, with what is done on both sides of it.
-  struct Transfer {
-    std::vector<Event> after;  // what it must not begin before
-    Work before;               // may be empty
-    // Enqueues on the stream, and says whether it could; may be empty.
-    absl::AnyInvocable<absl::Status(Stream&)> communicate;
-    // Gets what `before` and `communicate` returned. What it asks its Site for
-    // comes behind the collective. Its own status is nobody's.
-    absl::AnyInvocable<void(Site&, const absl::Status&)> then;
-    // What `then` asks for may run beside the transfers that follow, in order
+  // A transfer, with what is done on both sides of it: an object that its owner
+  // makes once and launches in every step.
+  class Operation {
+   public:
+    virtual ~Operation() = default;
+    virtual absl::Status Before(Site&) { return absl::OkStatus(); }
+    // Enqueues on the stream, and returns whether it could. Only if `Before`
+    // returned OK.
+    virtual absl::Status Communicate(Stream&) { return absl::OkStatus(); }
+    // Gets what `Before` and `Communicate` returned. What it asks its Site for
+    // runs behind the transfer. The queue does not touch the operation after
+    // this.
+    virtual void Then(Site&, const absl::Status&) {}
+    // What `Then` asks for may run beside the operations that follow, in order
     // with that of others that are aside; the next one that is not waits.
-    bool aside = false;
+    virtual bool is_aside() const { return false; }
   };
 
-  // Transfers in order. `before` and `then` run on the queue's thread, or on
-  // that of who calls Drain: in the host behind the collective itself; in a
-  // device once it is enqueued, so a `then` that reads what has been moved
+  // Operations in order. `Before` and `Then` run on the queue's thread, or on
+  // that of who calls Drain: in the host behind the transfer itself; in a
+  // device once it is enqueued, so a `Then` that reads what has been moved
   // waits for its Site's Done. Destruction runs all that was launched.
   class Queue {
    public:
     virtual ~Queue() = default;
-    // Never blocks.
-    virtual void Launch(Transfer transfer) = 0;
+    // Runs `operation` once all of `after` have come. It must live until it has
+    // run, and may be launched again then. Never blocks, and, in the host's
+    // memory and without events, does not allocate.
+    virtual void Launch(Operation& operation, std::vector<Event> after) = 0;
+    // Runs `work` once, in order with the operations.
+    void Run(absl::AnyInvocable<void(Site&)> work,
+             std::vector<Event> after = {});
     // Who runs what is launched from now on: who calls Drain, or the queue's
     // own thread, as at first.
     virtual void SetOnDrain(bool on_drain) = 0;

@@ -68,27 +68,21 @@ class HostSite final : public Compute::Site {
   absl::Status status() const override { return absl::OkStatus(); }
 };
 
+// Each operation is one piece of work on the queue's stream. Its transfer runs
+// inside of that, on a stream that runs in the call.
 class HostQueue final : public Compute::Queue {
  public:
-  explicit HostQueue(std::string name) : stream_(std::move(name)) {}
+  explicit HostQueue(std::string name)
+      : transfers_(name, HostStream::Execution::kInline),
+        stream_(std::move(name)) {}
 
-  void Launch(Compute::Transfer transfer) override {
-    for (const Event& event : transfer.after) stream_.WaitFor(event);
-    auto status = std::make_shared<absl::Status>();
-    if (transfer.before) {
-      stream_.Enqueue([status, before = std::move(transfer.before)]() mutable {
-        HostSite site;
-        return *status = before(site);
-      });
-    }
-    absl::Status communicated;
-    if (transfer.communicate) communicated = transfer.communicate(stream_);
-    stream_.Enqueue(
-        [status, communicated, then = std::move(transfer.then)]() mutable {
-          HostSite site;
-          then(site, status->ok() ? communicated : *status);
-          return absl::OkStatus();
-        });
+  void Launch(Compute::Operation& operation,
+              std::vector<Event> after) override {
+    for (const Event& event : after) stream_.WaitFor(event);
+    stream_.Enqueue([this, &operation] {
+      Run(operation);
+      return absl::OkStatus();
+    });
   }
 
   void SetOnDrain(bool on_drain) override {
@@ -100,7 +94,15 @@ class HostQueue final : public Compute::Queue {
   void Drain() override { stream_.Synchronize().IgnoreError(); }
 
  private:
-  HostStream stream_;
+  void Run(Compute::Operation& operation) {
+    HostSite site;
+    absl::Status status = operation.Before(site);
+    if (status.ok()) status = operation.Communicate(transfers_);
+    operation.Then(site, status);
+  }
+
+  HostStream transfers_;
+  HostStream stream_;  // last: its work uses the other
 };
 
 // A door that the stream stands at.
@@ -206,7 +208,27 @@ class HostCompute final : public Compute {
   const std::unique_ptr<Arena> arena_ = MakePlainArena();
 };
 
+// Deletes itself once it has run.
+class OneWork final : public Compute::Operation {
+ public:
+  explicit OneWork(absl::AnyInvocable<void(Compute::Site&)> work)
+      : work_(std::move(work)) {}
+  void Then(Compute::Site& site, const absl::Status&) override {
+    const std::unique_ptr<OneWork> self(this);
+    work_(site);
+  }
+
+ private:
+  absl::AnyInvocable<void(Compute::Site&)> work_;
+};
+
 }  // namespace
+
+void Compute::Queue::Run(absl::AnyInvocable<void(Site&)> work,
+                         std::vector<Event> after) {
+  Launch(*std::make_unique<OneWork>(std::move(work)).release(),
+         std::move(after));
+}
 
 std::unique_ptr<Compute> MakeHostCompute() {
   return std::make_unique<HostCompute>();

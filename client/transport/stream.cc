@@ -1,7 +1,6 @@
 #include "lockstep/stream.h"
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "base/check.h"
 #include "base/deadline.h"
 #include "base/mutex.h"
+#include "base/ring.h"
 #include "base/thread.h"
 
 namespace lockstep {
@@ -204,8 +204,7 @@ class HostStream::Queue {
 
   std::optional<Work> TakeFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (work_.empty()) return std::nullopt;
-    std::optional<Work> next(std::move(work_.front()));
-    work_.pop_front();
+    std::optional<Work> next(work_.pop_front());
     Begin();
     return next;
   }
@@ -215,7 +214,7 @@ class HostStream::Queue {
   CondVar changed_;
   Execution execution_ ABSL_GUARDED_BY(mutex_);
   std::thread::id runner_ ABSL_GUARDED_BY(mutex_);  // of what is busy
-  std::deque<Work> work_ ABSL_GUARDED_BY(mutex_);
+  Ring<Work> work_ ABSL_GUARDED_BY(mutex_);
   uint64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t owed_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -187,9 +187,10 @@ class CudaQueue final : public Compute::Queue {
         aside_(std::move(aside)),
         driver_(std::move(name)) {}
 
-  void Launch(Compute::Transfer transfer) override {
-    driver_.Enqueue([this, transfer = std::move(transfer)]() mutable {
-      Drive(transfer);
+  void Launch(Compute::Operation& operation,
+              std::vector<Event> after) override {
+    driver_.Enqueue([this, &operation, after = std::move(after)] {
+      Drive(operation, after);
       return absl::OkStatus();
     });
   }
@@ -202,22 +203,20 @@ class CudaQueue final : public Compute::Queue {
   void Drain() override { driver_.Synchronize().IgnoreError(); }
 
  private:
-  void Drive(Compute::Transfer& transfer) {
-    if (!transfer.aside && std::exchange(used_aside_, false)) {
+  void Drive(Compute::Operation& operation, const std::vector<Event>& after) {
+    const bool is_aside = operation.is_aside();
+    if (!is_aside && std::exchange(used_aside_, false)) {
       stream_->WaitFor(aside_->Record());
     }
-    for (const Event& event : transfer.after) stream_->WaitFor(event);
+    for (const Event& event : after) stream_->WaitFor(event);
     CudaSite site(*device_, *stream_);
-    absl::Status status;
-    if (transfer.before) status = transfer.before(site);
-    if (status.ok() && transfer.communicate) {
-      status = transfer.communicate(*stream_);
-    }
-    if (!transfer.aside || !status.ok()) return transfer.then(site, status);
+    absl::Status status = operation.Before(site);
+    if (status.ok()) status = operation.Communicate(*stream_);
+    if (!is_aside || !status.ok()) return operation.Then(site, status);
     aside_->WaitFor(stream_->Record());
     used_aside_ = true;
     CudaSite beside(*device_, *aside_);
-    transfer.then(beside, status);
+    operation.Then(beside, status);
   }
 
   const std::shared_ptr<Device> device_;

@@ -118,25 +118,47 @@ Compute::Work SpoilWork(ComputeFault fault, Wrapped* wrapped,
   };
 }
 
+// Deletes itself once it has run.
+class SpoiledOperation final : public Compute::Operation {
+ public:
+  SpoiledOperation(ComputeFault fault, Wrapped* wrapped, Operation* inner)
+      : fault_(fault), wrapped_(wrapped), inner_(*inner) {}
+
+  absl::Status Before(Compute::Site& site) override {
+    SpoiledSite spoiled(fault_, &site, wrapped_);
+    return inner_.Before(spoiled);
+  }
+  absl::Status Communicate(Stream& stream) override {
+    return inner_.Communicate(stream);
+  }
+  void Then(Compute::Site& site, const absl::Status& status) override {
+    const std::unique_ptr<SpoiledOperation> self(this);
+    SpoiledSite spoiled(fault_, &site, wrapped_);
+    inner_.Then(spoiled, status);
+  }
+  bool is_aside() const override {
+    return fault_ == ComputeFault::kEverythingAside || inner_.is_aside();
+  }
+
+ private:
+  const ComputeFault fault_;
+  Wrapped* const wrapped_;
+  Operation& inner_;
+};
+
 class SpoiledQueue final : public Compute::Queue {
  public:
   SpoiledQueue(ComputeFault fault, Wrapped* wrapped,
                std::unique_ptr<Queue> inner)
       : fault_(fault), wrapped_(wrapped), inner_(std::move(inner)) {}
 
-  void Launch(Compute::Transfer transfer) override {
-    if (fault_ == ComputeFault::kReducesBeforeTheGradients) {
-      transfer.after.clear();
-    }
-    if (fault_ == ComputeFault::kEverythingAside) transfer.aside = true;
-    transfer.before = SpoilWork(fault_, wrapped_, std::move(transfer.before));
-    transfer.then =
-        [fault = fault_, wrapped = wrapped_, then = std::move(transfer.then)](
-            Compute::Site& site, const absl::Status& status) mutable {
-          SpoiledSite spoiled(fault, &site, wrapped);
-          then(spoiled, status);
-        };
-    inner_->Launch(std::move(transfer));
+  void Launch(Compute::Operation& operation,
+              std::vector<Event> after) override {
+    if (fault_ == ComputeFault::kReducesBeforeTheGradients) after.clear();
+    inner_->Launch(
+        *std::make_unique<SpoiledOperation>(fault_, wrapped_, &operation)
+             .release(),
+        std::move(after));
   }
   void SetOnDrain(bool on_drain) override { inner_->SetOnDrain(on_drain); }
   void Drain() override { inner_->Drain(); }

@@ -99,7 +99,6 @@ class EngineJob {
         .rank = rank,
         .names = names_,
         .uses = uses_,
-        .compute = transport::MakeHostCompute(),
         .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
         .clock = extras_.clock == nullptr ? &clock_ : extras_.clock,
         .on_failure =
@@ -114,12 +113,15 @@ class EngineJob {
             },
         .explain = [](const absl::Status& error) { return error; },
     };
+    std::vector<std::unique_ptr<Communicator>> communicators;
     for (size_t c = 0; c < all.size(); ++c) {
       const std::vector<int>& ranks = plan_.communicators[c].ranks;
       const auto at = std::find(ranks.begin(), ranks.end(), rank);
-      options.communicators.push_back(
+      communicators.push_back(
           at == ranks.end() ? nullptr : std::move(all[c][at - ranks.begin()]));
     }
+    options.executor = *executor::Executor::Create(
+        std::move(communicators), transport::MakeHostCompute());
     auto engine = Engine::Create(std::move(options));
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);

@@ -469,6 +469,8 @@ TEST(EngineTest, RefusesAPlanWithoutItsParameters) {
   Job job("data=1", kTwo);
   SystemClock clock;
   const auto engine = Engine::Create({.plan = job.plan(),
+                                      .executor = *executor::Executor::Create(
+                                          {}, transport::MakeHostCompute()),
                                       .names = {"w", "other"},
                                       .uses = {1, 1},
                                       .allocate = NoMemory,

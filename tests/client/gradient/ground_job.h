@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,6 +44,8 @@ class GroundJob {
     std::function<std::unique_ptr<Communicator>(
         int rank, const std::string& name, std::unique_ptr<Communicator>)>
         wrap = {};
+    // Of so many ranks; in place of what would be compiled.
+    std::optional<plan::Plan> plan = {};
     // Told of what went wrong on a rank; on its own thread of the library.
     std::function<void(int rank, const absl::Status&)> on_failure = {};
   };
@@ -57,7 +60,7 @@ class GroundJob {
     for (int rank = 0; options.transports_tell && rank < world_; ++rank) {
       input.transports.push_back(ground_.world().at(rank).facts());
     }
-    plan_ = *plan::Compile(input);
+    plan_ = options.plan ? *options.plan : *plan::Compile(input);
     std::vector<std::vector<std::unique_ptr<Communicator>>> all;
     for (const plan::Communicator& communicator : plan_.communicators) {
       all.push_back(
@@ -82,6 +85,7 @@ class GroundJob {
   int world() const { return world_; }
   const plan::Plan& plan() const { return plan_; }
   Engine& engine(int rank) { return *ranks_[rank].engine; }
+  executor::Executor& executor(int rank) { return *ranks_[rank].executor; }
 
   // Each rank on a thread.
   void Run(const std::function<void(int rank, Engine& engine)>& body) {
@@ -145,6 +149,7 @@ class GroundJob {
  private:
   struct Rank {
     std::unique_ptr<Arena> arena;
+    std::shared_ptr<executor::Executor> executor;
     std::unique_ptr<Engine> engine;
   };
 
@@ -159,7 +164,6 @@ class GroundJob {
         .plan = plan_,
         .rank = rank,
         .uses = std::vector<int>(options.parameters.size(), 1),
-        .compute = *transport.MakeCompute(),
         .allocate = [arena = made.arena.get()](
                         size_t bytes) { return arena->Allocate(bytes); },
         .enlist =
@@ -175,20 +179,23 @@ class GroundJob {
         .sharded = options.sync == SyncMode::kReduceScatter,
         .explain = [](const absl::Status& error) { return error; },
     };
-    if (options.decorate) {
-      engine.compute = options.decorate(rank, std::move(engine.compute));
-    }
+    std::unique_ptr<transport::Compute> compute = *transport.MakeCompute();
+    if (options.decorate) compute = options.decorate(rank, std::move(compute));
     for (const Parameter& parameter : options.parameters) {
       engine.names.push_back(parameter.name);
     }
     if (options.wrap) engine.enlist = nullptr;
+    std::vector<std::unique_ptr<Communicator>> communicators;
     for (size_t c = 0; c < all.size(); ++c) {
       std::unique_ptr<Communicator> communicator = std::move(all[c][rank]);
-      engine.communicators.push_back(
+      communicators.push_back(
           options.wrap ? options.wrap(rank, plan_.communicators[c].name,
                                       std::move(communicator))
                        : std::move(communicator));
     }
+    made.executor = *executor::Executor::Create(std::move(communicators),
+                                                std::move(compute));
+    engine.executor = made.executor;
     auto created = Engine::Create(std::move(engine));
     EXPECT_TRUE(created.ok()) << created.status();
     made.engine = *std::move(created);

@@ -19,7 +19,7 @@ class PassLaneTest : public testing::Test {
   // This rank's parameters are 4 and 1 of the plan's.
   PassLane lane_{{4, 1},
                  {.reduction =
-                      [this](int parameter, const Share& share) {
+                      [this](int parameter, const BucketStore::Share& share) {
                         launched_.push_back(
                             absl::StrCat(parameter, " of ", share.announcers,
                                          share.gives ? ", gives" : ""));

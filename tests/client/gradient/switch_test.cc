@@ -76,7 +76,6 @@ class SwitchTest : public testing::Test {
           .rank = rank,
           .names = {"a", "b", "c", "d", "e"},
           .uses = {1, 1, 1, 1, 1},
-          .compute = transport::MakeHostCompute(),
           .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
           .clock = &clock_,
           // Somebody has to tell the others.
@@ -88,9 +87,12 @@ class SwitchTest : public testing::Test {
               },
           .explain = [](const absl::Status& error) { return error; },
       };
+      std::vector<std::unique_ptr<Communicator>> communicators;
       for (auto& members : all) {
-        options.communicators.push_back(std::move(members[rank]));
+        communicators.push_back(std::move(members[rank]));
       }
+      options.executor = *executor::Executor::Create(
+          std::move(communicators), transport::MakeHostCompute());
       auto engine = Engine::Create(std::move(options));
       ASSERT_TRUE(engine.ok()) << engine.status();
       engines_.push_back(*std::move(engine));

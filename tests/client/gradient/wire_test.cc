@@ -157,7 +157,7 @@ class WireCastTest : public testing::Test {
                       [&](transport::Compute::Site& site) {
                         auto* const data =
                             reinterpret_cast<std::byte*>(gradients.data());
-                        cast_.Out(site, bucket_, data, {given_});
+                        cast_.ToWireWithFeedback(site, bucket_, data, {given_});
                         site.CastScale(cast_.data(), DType::kBF16, 1,
                                        sent.data(), DType::kF32, sent.size());
                         return site.status();
@@ -176,7 +176,8 @@ class WireCastTest : public testing::Test {
       transport::MakeHostCompute();
   const std::unique_ptr<Arena> arena_ = MakePlainArena();
   WireCast cast_ = *WireCast::Create(
-      bucket_, [this](size_t bytes) { return arena_->Allocate(bytes); });
+      bucket_, DType::kBF16,
+      [this](size_t bytes) { return arena_->Allocate(bytes); });
 };
 
 TEST_F(WireCastTest, AStepThatIsGivenUpLeavesNoTrace) {
@@ -185,6 +186,22 @@ TEST_F(WireCastTest, AStepThatIsGivenUpLeavesNoTrace) {
   cast_.Keep();
   EXPECT_THAT(Out({kOdd, 1}), ElementsAre(258, 1));
   EXPECT_THAT(Out({kOdd, 1}), ElementsAre(258, 1));
+}
+
+absl::Status RunLocalOps(const plan::Plan& plan, int bucket, BucketStore& store,
+                         transport::Compute::Site& site) {
+  for (const plan::Transfer& transfer : plan.ranks[0].lanes[0].transfers) {
+    if (transfer.bucket != bucket) continue;
+    for (const auto side : {executor::Side::kBefore, executor::Side::kThen}) {
+      for (const plan::LocalOp& op :
+           side == executor::Side::kBefore ? transfer.before : transfer.then) {
+        if (op.kind == plan::LocalKind::kNorm) continue;
+        absl::Status applied = store.Apply(site, bucket, op, side, true);
+        if (!applied.ok()) return applied;
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Buckets that are cut anew hold what the ones before had lost.
@@ -202,10 +219,13 @@ TEST(WireStoreTest, AResidualMovesWithItsGradient) {
   const auto allocate = [&](size_t bytes) { return arena->Allocate(bytes); };
   const auto compute = transport::MakeHostCompute();
   BucketStore from =
-      *BucketStore::Create(together, {0, 1}, compute.get(), allocate);
-  BucketStore to = *BucketStore::Create(apart, {0, 1}, compute.get(), allocate);
+      *BucketStore::Create(together, 0, {0, 1}, compute.get(), allocate);
+  BucketStore to =
+      *BucketStore::Create(apart, 0, {0, 1}, compute.get(), allocate);
 
-  const auto travel = [&](BucketStore& store) {
+  // The local operations of the bucket's all-reduce, which of one rank is what
+  // it was.
+  const auto travel = [&](const plan::Plan& plan, BucketStore& store) {
     auto* const v = reinterpret_cast<float*>(store.View(1).data());
     v[1] = kOdd;
     const int bucket = store.PlaceOf(1).bucket;
@@ -213,19 +233,15 @@ TEST(WireStoreTest, AResidualMovesWithItsGradient) {
     EXPECT_TRUE(compute
                     ->Perform(nullptr,
                               [&](transport::Compute::Site& site) {
-                                store.Load(site, bucket);
-                                store.Unload(
-                                    site, bucket,
-                                    plan::SliceOf(store.bucket(bucket), 1, 0));
-                                return site.status();
+                                return RunLocalOps(plan, bucket, store, site);
                               })
                     .ok());
     return v[1];
   };
-  EXPECT_EQ(travel(from), kOddAsBf16);
+  EXPECT_EQ(travel(together, from), kOddAsBf16);
   from.KeepResiduals();
   ASSERT_TRUE(to.CopyGradients(from).ok());
-  EXPECT_EQ(travel(to), 258);
+  EXPECT_EQ(travel(apart, to), 258);
 }
 
 }  // namespace

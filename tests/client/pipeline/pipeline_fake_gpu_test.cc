@@ -152,7 +152,7 @@ TEST_F(PipelineFakeGpuTest, GradientsThatAreNotThereInTheirTurnAreNamed) {
   for (const Seen& seen :
        Run({"nccl", PipelineSchedule::kInterleaved, 2}, /*forgets=*/{2})) {
     EXPECT_THAT(std::string(seen.status.message()),
-                HasSubstr("turn of the gradients of stage 2"));
+                HasSubstr("in lane gradient, which is not ready"));
   }
 }
 

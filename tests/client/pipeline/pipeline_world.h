@@ -1,4 +1,4 @@
-// All ranks of a pipeline in one process: a thread and an executor each.
+// All ranks of a pipeline in one process: a thread and a runner each.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_PIPELINE_PIPELINE_WORLD_H_
 #define LOCKSTEP_TESTS_CLIENT_PIPELINE_PIPELINE_WORLD_H_
@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "client/pipeline/executor.h"
+#include "client/pipeline/runner.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
 #include "plan/verify.h"
@@ -51,9 +51,6 @@ class PipelineWorld {
     std::function<std::unique_ptr<Communicator>(
         int rank, const std::string& name, std::unique_ptr<Communicator>)>
         wrap = {};
-    // A rank's gradients of a stage are submitted: wait for them.
-    std::function<absl::Status(int rank, int stage)> await_gradients =
-        [](int, int) { return absl::OkStatus(); };
   };
 
   explicit PipelineWorld(const Options& options) : options_(options) {
@@ -111,10 +108,10 @@ class PipelineWorld {
       loss += rank->loss;
       ASSERT_EQ(
           std::set<int>(rank->stages_done.begin(), rank->stages_done.end()),
-          std::set<int>(rank->executor->stages().begin(),
-                        rank->executor->stages().end()));
+          std::set<int>(rank->runner->stages().begin(),
+                        rank->runner->stages().end()));
       for (size_t i = 0; i < rank->stages.size(); ++i) {
-        const int stage = rank->executor->stages()[i];
+        const int stage = rank->runner->stages()[i];
         ExpectNear(rank->stages[i]->gradient(), expected.gradients[stage]);
         EXPECT_EQ(rank->stages[i]->kept(), 0u);
       }
@@ -124,7 +121,7 @@ class PipelineWorld {
 
   TanhStage& Stage(int stage) {
     for (const auto& rank : ranks_) {
-      const std::vector<int>& stages = rank->executor->stages();
+      const std::vector<int>& stages = rank->runner->stages();
       const auto found = std::find(stages.begin(), stages.end(), stage);
       if (found != stages.end()) return *rank->stages[found - stages.begin()];
     }
@@ -136,10 +133,11 @@ class PipelineWorld {
   void Leave(int rank) {
     left_ = rank;
     Tell(absl::UnavailableError(absl::StrCat("rank ", rank, " left")));
-    for (auto& communicator : communicators_[rank]) communicator.reset();
+    ranks_[rank]->runner = nullptr;
+    ranks_[rank]->executor = nullptr;
   }
 
-  Executor& executor(int rank) { return *ranks_[rank]->executor; }
+  Runner& runner(int rank) { return *ranks_[rank]->runner; }
   // In the last step: the rank's stages in the order in which they were done.
   const std::vector<int>& StagesDone(int rank) const {
     return ranks_[rank]->stages_done;
@@ -155,9 +153,9 @@ class PipelineWorld {
     int number;
     std::vector<std::unique_ptr<TanhStage>> stages;
     SquareLoss loss_of;
-    std::unique_ptr<transport::Compute> compute;
     std::unique_ptr<Arena> arena;
-    std::unique_ptr<Executor> executor;
+    std::shared_ptr<executor::Executor> executor;
+    std::unique_ptr<Runner> runner;
     double loss = 0;
     std::vector<int> stages_done;
     std::map<int, int> passes_at_end;  // of all its stages, by stage
@@ -253,30 +251,25 @@ class PipelineWorld {
   void AddRank(int number) {
     auto& rank = ranks_.emplace_back(std::make_unique<Rank>());
     rank->number = number;
-    std::vector<Communicator*> communicators;
-    for (auto& communicator : communicators_[number]) {
-      communicators.push_back(communicator.get());
-    }
-    rank->compute = MakeCompute(number);
     rank->arena = options_.network == nullptr
                       ? MakePlainArena()
                       : options_.network->MakeArena(number);
-    auto executor = Executor::Create(
+    rank->executor = *executor::Executor::Create(
+        std::move(communicators_[number]), MakeCompute(number));
+    auto program = PipelineProgram(plan_, number, *rank->executor);
+    ASSERT_TRUE(program.ok()) << program.status();
+    ASSERT_EQ(rank->executor->Adopt(*program), absl::OkStatus());
+    auto runner = Runner::Create(
         {.plan = plan_,
          .rank = number,
-         .communicators = std::move(communicators),
-         .compute = rank->compute.get(),
+         .executor = rank->executor,
          .allocate = [arena = rank->arena.get()](
                          size_t bytes) { return arena->Allocate(bytes); },
-         .await_gradients =
-             [this, number](int stage) {
-               return options_.await_gradients(number, stage);
-             },
          .on_failure = [this](const absl::Status& error) { Tell(error); },
          .explain = [this](int, const absl::Status&) { return AwaitCause(); }});
-    ASSERT_TRUE(executor.ok()) << executor.status();
-    rank->executor = *std::move(executor);
-    for (const int stage : rank->executor->stages()) {
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    rank->runner = *std::move(runner);
+    for (const int stage : rank->runner->stages()) {
       rank->stages.push_back(std::make_unique<TanhStage>(Weight(stage)));
     }
   }
@@ -288,7 +281,7 @@ class PipelineWorld {
               .weights = options_.weights};
     rank.loss_of.step = number;
     rank.stages_done.clear();
-    const std::vector<int>& stages = rank.executor->stages();
+    const std::vector<int>& stages = rank.runner->stages();
     for (size_t i = 0; i < stages.size(); ++i) {
       rank.stages[i]->BeginStep(number, stages[i] == 0);
       step.stages.push_back(rank.stages[i].get());
@@ -309,7 +302,7 @@ class PipelineWorld {
       return absl::OkStatus();
     };
     const Enqueued enqueued(step, SiteOf(rank.number));
-    const absl::StatusOr<double> loss = rank.executor->Run(enqueued.step());
+    const absl::StatusOr<double> loss = rank.runner->Run(enqueued.step());
     if (loss.ok()) rank.loss = *loss;
     return loss.status();
   }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/pipeline/executor.h"
+#include "client/pipeline/runner.h"
 #include "lockstep/pipeline_stage.h"
 #include "lockstep/stream.h"
 

@@ -83,7 +83,7 @@ class JobFixture : public testing::Test {
   static absl::StatusOr<float> SumOfRanks(PlanInEffect& plan) {
     HostStream stream;
     float value = static_cast<float>(plan.rank + 1);
-    Communicator& world = *plan.communicators[0];
+    Communicator& world = *plan.executor->communicator(0);
     const absl::Status enqueued =
         world.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, stream);
     if (!enqueued.ok()) return enqueued;

@@ -125,14 +125,16 @@ TEST_F(JobTest, FromJoinToLeave) {
   ASSERT_EQ(plans.size(), 4u);
   for (const PlanInEffect& plan : plans) {
     EXPECT_EQ(plan.plan, plans[0].plan);
-    ASSERT_EQ(plan.communicators.size(), plan.plan.communicators.size());
-    for (size_t c = 0; c < plan.communicators.size(); ++c) {
+    ASSERT_EQ(static_cast<size_t>(plan.executor->communicators()),
+              plan.plan.communicators.size());
+    for (int c = 0; c < plan.executor->communicators(); ++c) {
+      const Communicator* const member = plan.executor->communicator(c);
       const std::vector<int>& ranks = plan.plan.communicators[c].ranks;
       const auto place = std::find(ranks.begin(), ranks.end(), plan.rank);
-      ASSERT_EQ(plan.communicators[c] != nullptr, place != ranks.end());
+      ASSERT_EQ(member != nullptr, place != ranks.end());
       if (place == ranks.end()) continue;
-      EXPECT_EQ(plan.communicators[c]->rank(), place - ranks.begin());
-      EXPECT_EQ(plan.communicators[c]->size(), static_cast<int>(ranks.size()));
+      EXPECT_EQ(member->rank(), place - ranks.begin());
+      EXPECT_EQ(member->size(), static_cast<int>(ranks.size()));
     }
   }
   ExpectSums(plans);

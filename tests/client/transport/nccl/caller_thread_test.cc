@@ -108,11 +108,8 @@ class CallerThreadTest : public testing::Test {
     ASSERT_TRUE(queue.ok());
     between("MakeQueue");
     (*queue)->SetOnDrain(true);
-    (*queue)->Launch({.after = {stream.Record()},
-                      .before = work,
-                      .then = [](Compute::Site&, const absl::Status& status) {
-                        EXPECT_TRUE(status.ok()) << status;
-                      }});
+    WorkBefore operation(work);
+    (*queue)->Launch(operation, {stream.Record()});
     (*queue)->Drain();
     between("Drain");
     queue->reset();

@@ -88,12 +88,12 @@ void RunEverySchedule(FakeGpuNetwork::Stages stages) {
   }
 }
 
-TEST(ExecutorNcclTest, EveryScheduleRunsWithOneResidentOperation) {
+TEST(RunnerNcclTest, EveryScheduleRunsWithOneResidentOperation) {
   RunEverySchedule(FakeGpuNetwork::Stages::kHost);
 }
 
 // The host launches a whole step ahead; the device keeps it all in order.
-TEST(ExecutorNcclTest, EveryScheduleRunsAsKernelsInDeviceMemory) {
+TEST(RunnerNcclTest, EveryScheduleRunsAsKernelsInDeviceMemory) {
   RunEverySchedule(FakeGpuNetwork::Stages::kKernels);
 }
 

@@ -1,7 +1,7 @@
 // A pipeline computes what one process does, whatever the schedule. Sends are
 // rendezvous: inproc has no others.
 
-#include "client/pipeline/executor.h"
+#include "client/pipeline/runner.h"
 
 #include <algorithm>
 #include <memory>
@@ -43,7 +43,7 @@ std::vector<ScheduleShape> Shapes() {
   return shapes;
 }
 
-TEST(ExecutorTest, EveryScheduleComputesWhatOneProcessDoes) {
+TEST(RunnerTest, EveryScheduleComputesWhatOneProcessDoes) {
   for (const ScheduleShape& shape : Shapes()) {
     SCOPED_TRACE(testing::PrintToString(shape));
     PipelineWorld world({.shape = shape});
@@ -52,7 +52,7 @@ TEST(ExecutorTest, EveryScheduleComputesWhatOneProcessDoes) {
   }
 }
 
-TEST(ExecutorTest, TransfersThatComeLateChangeNothing) {
+TEST(RunnerTest, TransfersThatComeLateChangeNothing) {
   for (const ScheduleShape& shape : Shapes()) {
     SCOPED_TRACE(testing::PrintToString(shape));
     PipelineWorld world({.shape = shape, .late = 0.4});
@@ -61,7 +61,7 @@ TEST(ExecutorTest, TransfersThatComeLateChangeNothing) {
   }
 }
 
-TEST(ExecutorTest, EverySmallShapeComputesWhatOneProcessDoes) {
+TEST(RunnerTest, EverySmallShapeComputesWhatOneProcessDoes) {
   for (const ScheduleShape& shape : plan::AllShapes(3, 4, 3)) {
     SCOPED_TRACE(testing::PrintToString(shape));
     PipelineWorld world({.shape = shape});
@@ -70,7 +70,7 @@ TEST(ExecutorTest, EverySmallShapeComputesWhatOneProcessDoes) {
   }
 }
 
-TEST(ExecutorTest, MicroBatchesCountByTheirWeights) {
+TEST(RunnerTest, MicroBatchesCountByTheirWeights) {
   for (const PipelineSchedule kind : {kGPipe, kOneFOneB, kZbH1}) {
     PipelineWorld world(
         {.shape = {kind, 2, 4, 1}, .weights = {0.5, 0.25, 0, 2}});
@@ -78,7 +78,7 @@ TEST(ExecutorTest, MicroBatchesCountByTheirWeights) {
   }
 }
 
-TEST(ExecutorTest, SharedGradientsAreThoseOfBothStages) {
+TEST(RunnerTest, SharedGradientsAreThoseOfBothStages) {
   for (const ScheduleShape& shape : Shapes()) {
     // In a V the first and the last stage are on one rank.
     if (shape.kind == kZbV || shape.ranks > 4) continue;
@@ -102,7 +102,7 @@ class EnqueueingNetwork final : public Network {
   std::vector<HostSite> sites_;
 };
 
-TEST(ExecutorTest, StagesMayEnqueueTheirWork) {
+TEST(RunnerTest, StagesMayEnqueueTheirWork) {
   for (const ScheduleShape& shape : Shapes()) {
     if (shape.ranks > 4) continue;
     SCOPED_TRACE(testing::PrintToString(shape));
@@ -115,7 +115,7 @@ TEST(ExecutorTest, StagesMayEnqueueTheirWork) {
   }
 }
 
-TEST(ExecutorTest, AStageIsDoneWhereItsGradientsAreLaunched) {
+TEST(RunnerTest, AStageIsDoneWhereItsGradientsAreLaunched) {
   for (const ScheduleShape& shape : Shapes()) {
     if (shape.ranks > 4) continue;
     SCOPED_TRACE(testing::PrintToString(shape));
@@ -136,28 +136,15 @@ TEST(ExecutorTest, AStageIsDoneWhereItsGradientsAreLaunched) {
   }
 }
 
-TEST(ExecutorTest, GradientsThatCannotBeWaitedForEndTheStepOfAll) {
-  PipelineWorld world({.shape = {kInterleaved, 2, 4, 2},
-                       .await_gradients = [](int rank, int stage) {
-                         return rank == 0 && stage == 2
-                                    ? absl::FailedPreconditionError("w missing")
-                                    : absl::OkStatus();
-                       }});
-  for (const absl::Status& status : world.Run(0)) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("w missing"));
-  }
-}
-
-TEST(ExecutorTest, BuffersAreThoseOfThePlan) {
+TEST(RunnerTest, BuffersAreThoseOfThePlan) {
   PipelineWorld world({.shape = {kOneFOneB, 4, 8, 1}});
   for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(static_cast<int64_t>(world.executor(rank).buffer_bytes()),
+    EXPECT_EQ(static_cast<int64_t>(world.runner(rank).buffer_bytes()),
               plan::BufferBytes(world.plan().ranks[rank]));
   }
 }
 
-TEST(ExecutorTest, ACallbackThatFailsIsToldToEveryRank) {
+TEST(RunnerTest, ACallbackThatFailsIsToldToEveryRank) {
   for (const ScheduleShape& shape : Shapes()) {
     if (shape.micro_batches < 3) continue;
     PipelineWorld world({.shape = shape});
@@ -177,7 +164,7 @@ TEST(ExecutorTest, ACallbackThatFailsIsToldToEveryRank) {
   }
 }
 
-TEST(ExecutorTest, ARankThatLeavesEndsTheStepOfAll) {
+TEST(RunnerTest, ARankThatLeavesEndsTheStepOfAll) {
   PipelineWorld world({.shape = {kOneFOneB, 4, 8, 1}});
   world.ExpectEqualToOneProcess(0);
   world.Leave(2);
@@ -185,7 +172,7 @@ TEST(ExecutorTest, ARankThatLeavesEndsTheStepOfAll) {
   for (const int rank : {0, 1, 3}) EXPECT_FALSE(statuses[rank].ok()) << rank;
 }
 
-TEST(ExecutorTest, AStepThatDoesNotFitThePlanIsRefused) {
+TEST(RunnerTest, AStepThatDoesNotFitThePlanIsRefused) {
   PipelineWorld world({.shape = {kOneFOneB, 2, 4, 1}});
   TanhStage stage(WeightOf(0));
   SquareLoss loss;
@@ -203,14 +190,14 @@ TEST(ExecutorTest, AStepThatDoesNotFitThePlanIsRefused) {
       {.stages = {nullptr}, .loss = &loss, .output = output},
   };
   for (const Step& step : steps) {
-    EXPECT_EQ(world.executor(1).Run(step).status().code(),
+    EXPECT_EQ(world.runner(1).Run(step).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
   world.ExpectEqualToOneProcess(0);
 }
 
 // The lanes would add up other memory than the plan says.
-TEST(ExecutorTest, SharedGradientsOfAnotherTypeAreRefused) {
+TEST(RunnerTest, SharedGradientsOfAnotherTypeAreRefused) {
   PipelineWorld world({.shape = {kOneFOneB, 2, 2, 1}, .shared = true});
   TanhStage stage(WeightOf(0));
   std::vector<double> memory(kWidth * kWidth);
@@ -219,7 +206,7 @@ TEST(ExecutorTest, SharedGradientsOfAnotherTypeAreRefused) {
         TensorView{memory.data(), {DType::kF32, {kWidth, kWidth}}},
         TensorView{memory.data(), {DType::kF64, {kWidth}}}}) {
     const absl::Status refused =
-        world.executor(0).Run({.stages = {&stage}, .shared = {wrong}}).status();
+        world.runner(0).Run({.stages = {&stage}, .shared = {wrong}}).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
     EXPECT_THAT(std::string(refused.message()),
                 HasSubstr("the shared gradient of tied"));

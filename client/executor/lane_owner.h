@@ -1,0 +1,58 @@
+// What the executor asks of the code that owns the memory of a lane: gradient/
+// for gradients and the verdict, pipeline/ for activations.
+
+#ifndef LOCKSTEP_CLIENT_EXECUTOR_LANE_OWNER_H_
+#define LOCKSTEP_CLIENT_EXECUTOR_LANE_OWNER_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/executor/enqueue.h"
+#include "client/transport/call.h"
+#include "client/transport/compute.h"
+#include "plan/ir.h"
+
+namespace lockstep::executor {
+
+// On which side of a transfer its local operations are.
+enum class Side { kBefore, kThen };
+
+// Threads: OperandsOf on the thread that launches the transfer; for a queued
+//          lane once, when its program is made. Everything else on the thread
+//          of the queue or the stream that runs the lane.
+class LaneOwner {
+ public:
+  virtual ~LaneOwner() = default;
+
+  // Where the transfer reads and writes.
+  virtual Operands OperandsOf(const plan::TransferRef& ref,
+                              const plan::Transfer& transfer) = 0;
+
+  // --- Queued lanes only ---
+
+  // The norms among transfer.then that an all-reduce computes by itself, while
+  // it has the data at hand (extended_collectives.h); empty: it does not. Asked
+  // when the program is made.
+  virtual std::vector<transport::CheckedPart> ChecksOf(const plan::Transfer&) {
+    return {};
+  }
+
+  // Runs the transfer's local operations of one side, in order; all but norms
+  // where `has_norms`, since the transfer has computed them. An error before
+  // the transfer keeps it from being launched, and is given to Failed.
+  virtual absl::Status Apply(transport::Compute::Site&, const plan::Transfer&,
+                             Side, bool /*has_norms*/) {
+    return absl::OkStatus();
+  }
+
+  // --- All lanes ---
+
+  // The transfer failed: on a communicator of the plan, or, with -1, on this
+  // rank alone. Called again for each one that fails after it.
+  virtual void Failed(const plan::Transfer& transfer, int communicator,
+                      const absl::Status& error) = 0;
+};
+
+}  // namespace lockstep::executor
+
+#endif  // LOCKSTEP_CLIENT_EXECUTOR_LANE_OWNER_H_

@@ -1,0 +1,116 @@
+// A rank's plan in the form that the executor runs: units, what each waits for,
+// and, of queued lanes, the operations that are launched in every step.
+//
+//   lane       [t0][t1 t2: one group][t3]     plan/ir.h
+//   units      [0 ][1               ][2 ]     launched as one
+//   pending     4   0                 1       MarkReady calls in a step
+//   after           ▲ unit 1 of lane 2        launched before
+//
+// A unit is a transfer, or the neighbours of one group. Units of a lane are
+// launched in order, each once the units of other lanes that it comes after
+// have been: those that its transfers name and, on devices, where all lanes
+// share one launch order, those before it in that order.
+//
+// Immutable once it is made, but for the operations, which run one after the
+// other. The owners of queued lanes must outlive it.
+
+#ifndef LOCKSTEP_CLIENT_EXECUTOR_PROGRAM_H_
+#define LOCKSTEP_CLIENT_EXECUTOR_PROGRAM_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/executor/lane_owner.h"
+#include "client/executor/unit_operation.h"
+#include "plan/ir.h"
+
+namespace lockstep::executor {
+
+// How a lane is run; chosen when the program is made.
+enum class LaneRun : uint8_t {
+  kNone,     // by nobody here: others do not wait for it
+  kQueued,   // on the comm queue, with local operations, in the plan's order
+  kDecided,  // likewise, in the order of the MarkReady calls
+  kStream,   // on a stream of its own, in the plan's order
+};
+
+constexpr bool IsQueued(LaneRun run) {
+  return run == LaneRun::kQueued || run == LaneRun::kDecided;
+}
+
+struct UnitRef {
+  int lane = -1;
+  int unit = -1;
+};
+
+struct Unit {
+  int first = 0;  // of the lane's transfers
+  int count = 1;
+  int communicator = -1;
+  int pending = 0;
+  std::vector<UnitRef> after;  // of other lanes
+};
+
+class Program {
+ public:
+  struct Lane {
+    const plan::Lane* planned = nullptr;
+    LaneRun run = LaneRun::kNone;
+    std::vector<Unit> units;
+    std::vector<int> unit_of;                                // by transfer
+    std::vector<std::unique_ptr<UnitOperation>> operations;  // if queued
+  };
+
+  struct Options {
+    std::function<LaneRun(const plan::Lane&)> run_of;
+    // How often MarkReady is called in a step for a transfer.
+    std::function<int(const plan::Lane&, const plan::Transfer&)> pending_of;
+    // Of queued lanes.
+    std::function<LaneOwner*(const plan::Lane&)> owner_of;
+    // By index in the plan.
+    std::function<Communicator*(int)> communicator;
+    // One launch order over all lanes (Compute::NeedsOneOrder).
+    bool one_order = false;
+  };
+
+  // InvalidArgument for a plan that asks of a lane what its run cannot do: a
+  // lane with a stream has no local operations, and comes after transfers of
+  // other such lanes only.
+  static absl::StatusOr<std::unique_ptr<Program>> Create(
+      std::shared_ptr<const plan::Plan> plan, int rank, const Options& options);
+
+  const std::vector<Lane>& lanes() const { return lanes_; }
+  UnitRef UnitOf(const plan::TransferRef& ref) const {
+    return {ref.lane, lanes_[ref.lane].unit_of[ref.index]};
+  }
+  const Unit& At(const UnitRef& ref) const {
+    return lanes_[ref.lane].units[ref.unit];
+  }
+  const plan::Transfer& FirstOf(const UnitRef& ref) const {
+    return lanes_[ref.lane].planned->transfers[At(ref).first];
+  }
+  bool has_streams() const { return has_streams_; }
+  bool one_order() const { return one_order_; }
+
+ private:
+  explicit Program(std::shared_ptr<const plan::Plan> plan)
+      : plan_(std::move(plan)) {}
+  absl::Status AddLane(int number, const plan::Lane& lane,
+                       const Options& options);
+  absl::Status AddPlannedOrder(const plan::RankPlan& rank);
+  void AddLaunchOrder(const plan::RankPlan& rank);
+  void PutVerdictLast();
+  void AddAfter(const UnitRef& unit, const UnitRef& earlier);
+
+  const std::shared_ptr<const plan::Plan> plan_;  // whose lanes these are
+  std::vector<Lane> lanes_;
+  bool has_streams_ = false;
+  bool one_order_ = false;
+};
+
+}  // namespace lockstep::executor
+
+#endif  // LOCKSTEP_CLIENT_EXECUTOR_PROGRAM_H_

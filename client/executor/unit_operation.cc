@@ -1,0 +1,66 @@
+#include "client/executor/unit_operation.h"
+
+#include <algorithm>
+
+namespace lockstep::executor {
+namespace {
+
+// What comes behind a gradient's reduction need not hold up the next one, but
+// where a local operation makes what a later transfer of the lane sends.
+bool MayRunAside(const plan::Transfer& transfer) {
+  return std::none_of(transfer.then.begin(), transfer.then.end(),
+                      [](const plan::LocalOp& op) {
+                        return op.kind == plan::LocalKind::kSumPairs ||
+                               op.kind == plan::LocalKind::kZeroUnlessGiven ||
+                               op.kind == plan::LocalKind::kReadSummary;
+                      });
+}
+
+}  // namespace
+
+UnitOperation::UnitOperation(plan::TransferRef first,
+                             std::vector<const plan::Transfer*> unit,
+                             LaneOwner* owner, Communicator* communicator)
+    : owner_(*owner), communicator_(*communicator) {
+  for (const plan::Transfer* transfer : unit) {
+    planned_.push_back({transfer, owner_.OperandsOf(first, *transfer)});
+    ++first.index;
+  }
+  if (unit.size() == 1) checks_ = owner_.ChecksOf(*unit[0]);
+  is_aside_ = std::any_of(unit.begin(), unit.end(),
+                          [](const auto* t) { return !t->then.empty(); }) &&
+              std::all_of(unit.begin(), unit.end(),
+                          [](const auto* t) { return MayRunAside(*t); });
+}
+
+absl::Status UnitOperation::Apply(Site& site, Side side) {
+  for (const PlannedTransfer& planned : planned_) {
+    absl::Status applied =
+        owner_.Apply(site, *planned.transfer, side, !checks_.empty());
+    if (applied.ok()) applied = site.status();
+    if (!applied.ok()) return applied;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UnitOperation::Before(Site& site) {
+  return Apply(site, Side::kBefore);
+}
+
+absl::Status UnitOperation::Communicate(Stream& stream) {
+  if (!checks_.empty()) {
+    return EnqueueChecked(planned_[0], checks_, communicator_, stream);
+  }
+  return EnqueueTogether(planned_, communicator_, stream);
+}
+
+void UnitOperation::Then(Site& site, const absl::Status& launched) {
+  const plan::Transfer& first = *planned_[0].transfer;
+  if (!launched.ok()) return owner_.Failed(first, -1, launched);
+  const absl::Status sent = communicator_.status();
+  if (!sent.ok()) return owner_.Failed(first, first.communicator, sent);
+  const absl::Status applied = Apply(site, Side::kThen);
+  if (!applied.ok()) owner_.Failed(first, -1, applied);
+}
+
+}  // namespace lockstep::executor

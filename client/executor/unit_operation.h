@@ -1,0 +1,44 @@
+// A unit of a queued lane as an operation of the comm queue:
+//
+//   Before        local operations before its transfers
+//   Communicate   its transfers, as one
+//   Then          local operations behind them; or what failed
+
+#ifndef LOCKSTEP_CLIENT_EXECUTOR_UNIT_OPERATION_H_
+#define LOCKSTEP_CLIENT_EXECUTOR_UNIT_OPERATION_H_
+
+#include <vector>
+
+#include "client/executor/enqueue.h"
+#include "client/executor/lane_owner.h"
+#include "client/transport/compute.h"
+
+namespace lockstep::executor {
+
+class UnitOperation final : public transport::Compute::Operation {
+ public:
+  using Site = transport::Compute::Site;
+
+  // The transfers of one unit; the first of them is `first`.
+  UnitOperation(plan::TransferRef first,
+                std::vector<const plan::Transfer*> unit, LaneOwner* owner,
+                Communicator* communicator);
+
+  absl::Status Before(Site& site) override;
+  absl::Status Communicate(Stream& stream) override;
+  void Then(Site& site, const absl::Status& launched) override;
+  bool is_aside() const override { return is_aside_; }
+
+ private:
+  absl::Status Apply(Site& site, Side side);
+
+  LaneOwner& owner_;
+  Communicator& communicator_;
+  std::vector<PlannedTransfer> planned_;
+  std::vector<transport::CheckedPart> checks_;
+  bool is_aside_ = false;
+};
+
+}  // namespace lockstep::executor
+
+#endif  // LOCKSTEP_CLIENT_EXECUTOR_UNIT_OPERATION_H_
