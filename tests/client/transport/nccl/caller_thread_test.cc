@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/transport/nccl/cuda_arena.h"
@@ -24,6 +25,18 @@ using testing::IsEmpty;
 using transport::Compute;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStream;
+
+class WorkBefore final : public Compute::Operation {
+ public:
+  explicit WorkBefore(Compute::Work work) : work_(std::move(work)) {}
+  absl::Status Before(Compute::Site& site) override { return work_(site); }
+  void Then(Compute::Site&, const absl::Status& status) override {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+ private:
+  Compute::Work work_;
+};
 
 // Two ranks, of which this thread calls everything of rank 1's.
 class CallerThreadTest : public testing::Test {
