@@ -30,9 +30,10 @@ struct Tied {
   enum class Stage { kNoParameter, kItsOwn, kNone };
   Stage registered = Stage::kNoParameter;  // with which stage
   bool in_view = false;  // submitted from its view, else from a buffer
-  // When the rank's first stage is done, not the last. The stages that share it
-  // have no other parameter, so nothing else holds it back.
-  bool at_first = false;
+  // In the middle of the run, not when the rank's last stage is done. The
+  // stages that share it have no other parameter, so nothing else holds it
+  // back.
+  bool in_run = false;
 };
 
 struct Job {
@@ -112,7 +113,7 @@ class JobWorker {
       const int stage = StageOf(shape, seen.rank % 2, chunk);
       const bool shares = stage == 0 || stage == shape.stages() - 1;
       if (shares) tied_stages_.push_back(stage);
-      if (shares && tied.at_first) {
+      if (shares && tied.in_run) {
         ids_.push_back({});
         continue;
       }
@@ -197,6 +198,11 @@ class JobWorker {
         return m == 2 ? fails_with() : absl::OkStatus();
       };
     }
+    if (tied.in_run && !tied_stages_.empty()) {
+      stages[0].fail = [this, &sync](int m) {
+        return m == 2 ? SubmitTied(sync) : absl::OkStatus();
+      };
+    }
     seen.stages_done.clear();
     work.on_stage_done = [&](int stage) {
       seen.stages_done.push_back(stage);
@@ -209,13 +215,11 @@ class JobWorker {
       absl::Status submitted =
           ids_[i].index < 0 ? absl::OkStatus()
                             : Submit(sync, ids_[i], stages[i].gradient());
-      const size_t turn = tied.at_first ? 1 : seen.stages.size();
-      if (!submitted.ok() || tied_stages_.empty() ||
-          seen.stages_done.size() != turn) {
+      if (!submitted.ok() || tied_stages_.empty() || tied.in_run ||
+          seen.stages_done.size() != seen.stages.size()) {
         return submitted;
       }
-      return tied.in_view ? sync.Submit(tied_id_)
-                          : Submit(sync, tied_id_, shared_);
+      return SubmitTied(sync);
     };
     const Enqueued enqueued(work, site_);
     const absl::StatusOr<double> ran = pipeline.Run(enqueued.step());
@@ -238,6 +242,11 @@ class JobWorker {
       seen.tied.emplace_back(reduced.begin(), reduced.end());
     }
     return absl::OkStatus();
+  }
+
+  absl::Status SubmitTied(GradientSync& sync) {
+    return tied.in_view ? sync.Submit(tied_id_)
+                        : Submit(sync, tied_id_, shared_);
   }
 
   // Where the stages add the gradient that they share: a buffer, or its view.

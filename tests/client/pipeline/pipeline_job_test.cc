@@ -154,14 +154,14 @@ INSTANTIATE_TEST_SUITE_P(
                                     : "_of_no_stage");
     });
 
-// On the rank of stages 1 and 3, before the two ranks have added up theirs.
+// In the third micro-batch, before the two ranks have added up theirs.
 Job SubmitsBeforeTheSum(bool in_view) {
   return {.transport = "shm",
           .schedule = PipelineSchedule::kInterleaved,
           .virtual_stages = 2,
           .tied = {.registered = Tied::Stage::kNone,
                    .in_view = in_view,
-                   .at_first = true},
+                   .in_run = true},
           .overlap = Overlap::kThread};
 }
 
