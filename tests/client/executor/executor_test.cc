@@ -114,8 +114,9 @@ class ExecutorTest : public testing::Test, public LaneOwner {
     return ran;
   }
 
-  Operands OperandsOf(const TransferRef&, const Transfer&) override {
-    return {memory_, memory_};
+  // Lanes run at the same time.
+  Operands OperandsOf(const TransferRef& ref, const Transfer&) override {
+    return {memory_[ref.lane], memory_[ref.lane]};
   }
   absl::Status Apply(transport::Compute::Site&, const Transfer& transfer,
                      Side side, bool) override {
@@ -135,7 +136,7 @@ class ExecutorTest : public testing::Test, public LaneOwner {
   }
 
   const std::shared_ptr<plan::Plan> plan_;
-  float memory_[16] = {};
+  double memory_[3][16] = {};
   testing_support::InprocWorld world_;
   Recorder recorder_;
   std::shared_ptr<Executor> executor_;
