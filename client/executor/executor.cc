@@ -367,9 +367,9 @@ void Executor::Synchronize(int lane) {
   if (stream != nullptr) stream->Synchronize().IgnoreError();
 }
 
-bool Executor::IsBehindRun(const plan::TransferRef& ref) const {
+bool Executor::IsBehindStreams(const plan::TransferRef& ref) const {
   MutexLock lock(&mutex_);
-  if (program_ == nullptr || !running_) return false;
+  if (program_ == nullptr) return false;
   const UnitRef unit = program_->UnitOf(ref);
   for (const UnitRef& earlier : program_->At(unit).after) {
     const bool has_stream =

@@ -119,9 +119,9 @@ class Executor {
   // The stream of the lane has run all that was launched.
   void Synchronize(int lane);
 
-  // Is the pipeline being run, and has not yet launched what the transfer comes
-  // after?
-  bool IsBehindRun(const plan::TransferRef& ref) const;
+  // Does the transfer come after transfers of lanes with streams that are not
+  // launched in this step?
+  bool IsBehindStreams(const plan::TransferRef& ref) const;
 
   // --- The end ---
 

@@ -263,7 +263,7 @@ absl::Status Engine::CheckIsFinal(int parameter, const void* gradient) const {
   const Layout& layout = layouts_->current();
   const bool is_read_now = gradient != nullptr || leaves_ > 0;
   if (!is_read_now || !layout.FollowsOthers(parameter) ||
-      !executor_.IsBehindRun(layout.TransferOf(parameter))) {
+      !executor_.IsBehindStreams(layout.TransferOf(parameter))) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrFormat(

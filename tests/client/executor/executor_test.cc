@@ -186,14 +186,15 @@ TEST_F(ExecutorTest, ATransferThatWaitsForSeveralThingsGetsAllOfThem) {
 TEST_F(ExecutorTest, ATransferOfAnotherLaneComesFirst) {
   At(0, 1).after = {{1, 0}};
   ASSERT_EQ(Begin(), absl::OkStatus());
+  EXPECT_TRUE(executor_->IsBehindStreams({0, 1})) << "before the run, too";
   executor_->BeginRun();
   for (const int i : {0, 1, 2}) Ready({0, i});
-  EXPECT_TRUE(executor_->IsBehindRun({0, 1}));
-  EXPECT_FALSE(executor_->IsBehindRun({0, 2}));
+  EXPECT_TRUE(executor_->IsBehindStreams({0, 1}));
+  EXPECT_FALSE(executor_->IsBehindStreams({0, 2}));
   EXPECT_THAT(Ran(), ElementsAre(1));
   Ready({1, 0});
   executor_->Advance();
-  EXPECT_FALSE(executor_->IsBehindRun({0, 1}));
+  EXPECT_FALSE(executor_->IsBehindStreams({0, 1}));
   EXPECT_THAT(Ran(), ElementsAre(1, 9, 2, 3));
   executor_->EndRun();
 }

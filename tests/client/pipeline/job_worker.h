@@ -34,6 +34,7 @@ struct Tied {
   // stages that share it have no other parameter, so nothing else holds it
   // back.
   bool in_run = false;
+  bool before_run = false;  // likewise, before the run
 };
 
 struct Job {
@@ -113,7 +114,7 @@ class JobWorker {
       const int stage = StageOf(shape, seen.rank % 2, chunk);
       const bool shares = stage == 0 || stage == shape.stages() - 1;
       if (shares) tied_stages_.push_back(stage);
-      if (shares && tied.in_run) {
+      if (shares && (tied.in_run || tied.before_run)) {
         ids_.push_back({});
         continue;
       }
@@ -216,11 +217,14 @@ class JobWorker {
           ids_[i].index < 0 ? absl::OkStatus()
                             : Submit(sync, ids_[i], stages[i].gradient());
       if (!submitted.ok() || tied_stages_.empty() || tied.in_run ||
-          seen.stages_done.size() != seen.stages.size()) {
+          tied.before_run || seen.stages_done.size() != seen.stages.size()) {
         return submitted;
       }
       return SubmitTied(sync);
     };
+    if (tied.before_run && !tied_stages_.empty()) {
+      if (absl::Status early = SubmitTied(sync); !early.ok()) return early;
+    }
     const Enqueued enqueued(work, site_);
     const absl::StatusOr<double> ran = pipeline.Run(enqueued.step());
     if (!ran.ok()) return ran.status();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -154,30 +155,44 @@ INSTANTIATE_TEST_SUITE_P(
                                     : "_of_no_stage");
     });
 
-// In the third micro-batch, before the two ranks have added up theirs.
-Job SubmitsBeforeTheSum(bool in_view) {
+// Before the run, or in its third micro-batch: before the two ranks have added
+// up theirs.
+Job SubmitsBeforeTheSum(bool in_view, bool in_run) {
   return {.transport = "shm",
           .schedule = PipelineSchedule::kInterleaved,
           .virtual_stages = 2,
           .tied = {.registered = Tied::Stage::kNone,
                    .in_view = in_view,
-                   .in_run = true},
+                   .in_run = in_run,
+                   .before_run = !in_run},
           .overlap = Overlap::kThread};
 }
 
 TEST(TiedWeightOrderTest, ThatIsSubmittedBeforeTheSumIsReducedBehindIt) {
-  const Job job = SubmitsBeforeTheSum(/*in_view=*/true);
-  const std::vector<Seen> all = RunJob(job);
-  for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
-  ExpectOneProcess(all, job);
+  for (const bool in_run : {false, true}) {
+    const Job job = SubmitsBeforeTheSum(/*in_view=*/true, in_run);
+    const std::vector<Seen> all = RunJob(job);
+    for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+    ExpectOneProcess(all, job);
+  }
 }
 
 TEST(TiedWeightOrderTest, ThatIsCopiedBeforeTheSumIsRefused) {
-  for (const Seen& seen : RunJob(SubmitsBeforeTheSum(/*in_view=*/false))) {
-    EXPECT_THAT(std::string(seen.status.message()),
-                AllOf(HasSubstr("tied is submitted before its gradients of the "
-                                "first and the last stage were added up")));
+  const std::string sentence =
+      "tied is submitted before its gradients of the first and the last stage "
+      "were added up";
+  for (const Seen& seen : RunJob(SubmitsBeforeTheSum(false, /*in_run=*/true))) {
+    EXPECT_THAT(std::string(seen.status.message()), HasSubstr(sentence));
   }
+  // Before the run it is a wrong call, which the caller alone is told; then the
+  // test's worker leaves.
+  int told = 0;
+  for (const Seen& seen :
+       RunJob(SubmitsBeforeTheSum(false, /*in_run=*/false))) {
+    EXPECT_FALSE(seen.status.ok());
+    told += absl::StrContains(seen.status.message(), sentence) ? 1 : 0;
+  }
+  EXPECT_GT(told, 0);
 }
 
 TEST(PipelineFailureTest, EveryRankIsToldStageMicroBatchAndMessage) {
