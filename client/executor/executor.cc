@@ -171,7 +171,7 @@ std::vector<Event> Executor::TakeEvents(const UnitRef& unit) {
   };
   for (const UnitRef& earlier : program_->At(unit).after) {
     const LaneState& other = lanes_[earlier.lane];
-    // Of a later step: Finish was called, and it is over.
+    // A lane in a later step has finished this one: nothing to wait for.
     if (other.step == state.step) add(other.units[earlier.unit].done);
   }
   const bool is_verdict =
@@ -371,7 +371,8 @@ bool Executor::IsBehindStreams(const plan::TransferRef& ref) const {
   MutexLock lock(&mutex_);
   if (program_ == nullptr) return false;
   const UnitRef unit = program_->UnitOf(ref);
-  for (const UnitRef& earlier : program_->At(unit).after) {
+  for (int i = 0; i < program_->At(unit).named; ++i) {
+    const UnitRef& earlier = program_->At(unit).after[i];
     const bool has_stream =
         program_->lanes()[earlier.lane].run == LaneRun::kStream;
     if (has_stream && !HasPassed(earlier, lanes_[unit.lane].step)) return true;

@@ -15,8 +15,8 @@
 // called, or, of a pipeline, with BeginRun. A lane whose owner does not run it
 // in a step is skipped: then nothing waits for it.
 //
-// Who runs the comm queue is chosen for each step: a thread of its own, or the
-// thread that launches the verdict (SetOnClose).
+// Each step chooses the thread that runs the comm queue: the queue's own, or the
+// one that launches the verdict (SetOnClose).
 //
 // Threads: any. Queued operations are launched under the lock, and only
 //          enqueued. Transfers on streams are launched without it, one at a
@@ -87,8 +87,8 @@ class Executor {
   // (a capture that was given up).
   void RestartStep();
 
-  // Who runs the comm queue from now on: RunIfClosed, or its own thread, as at
-  // first. Between a verdict and the first launch after it.
+  // Lets RunIfClosed run the comm queue, or its own thread, which is the
+  // default. Between a verdict and the first launch after it.
   void SetOnClose(bool on_close);
   // Runs `work` on the comm queue, behind what was launched.
   void Run(absl::AnyInvocable<void(Site&)> work,
@@ -119,8 +119,9 @@ class Executor {
   // The stream of the lane has run all that was launched.
   void Synchronize(int lane);
 
-  // Does the transfer come after transfers of lanes with streams that are not
-  // launched in this step?
+  // Does the plan name transfers of lanes with streams that come before this
+  // one and are not launched in this step? Not: those before it in a launch
+  // order.
   bool IsBehindStreams(const plan::TransferRef& ref) const;
 
   // --- The end ---

@@ -33,6 +33,11 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(
   }
   absl::Status planned = program->AddPlannedOrder(rank);
   if (!planned.ok()) return planned;
+  for (Lane& lane : program->lanes_) {
+    for (Unit& unit : lane.units) {
+      unit.named = static_cast<int>(unit.after.size());
+    }
+  }
   program->one_order_ = options.one_order;
   if (options.one_order) program->AddLaunchOrder(rank);
   program->PutVerdictLast();

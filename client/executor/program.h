@@ -52,6 +52,7 @@ struct Unit {
   int communicator = -1;
   int pending = 0;
   std::vector<UnitRef> after;  // of other lanes
+  int named = 0;  // of `after`, the first: the plan names them, for their data
 };
 
 class Program {
@@ -68,7 +69,7 @@ class Program {
     std::function<LaneRun(const plan::Lane&)> run_of;
     // How often MarkReady is called in a step for a transfer.
     std::function<int(const plan::Lane&, const plan::Transfer&)> pending_of;
-    // Of queued lanes.
+    // Called for queued lanes only.
     std::function<LaneOwner*(const plan::Lane&)> owner_of;
     // By index in the plan.
     std::function<Communicator*(int)> communicator;

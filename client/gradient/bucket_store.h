@@ -112,7 +112,7 @@ class BucketStore {
     DType dtype = DType::kF32;
   };
   Wire OnWire(int b) const;
-  // Of a bucket with leaves.
+  // The bucket must have leaves.
   const LeafSums& sums(int b) const { return *sums_[b]; }
 
   // How many ranks announced the bucket's parameter in this pass, and whether

@@ -119,7 +119,7 @@ plan::Slice Layout::SliceOf(int b) const {
 }
 
 bool Layout::FollowsOthers(int parameter) const {
-  return !program_->At(program_->UnitOf(TransferOf(parameter))).after.empty();
+  return program_->At(program_->UnitOf(TransferOf(parameter))).named > 0;
 }
 
 // --- The program ------------------------------------------------------------

@@ -97,7 +97,7 @@ class Layout final : public executor::LaneOwner {
   const plan::TransferRef& TransferOf(int parameter) const {
     return first_of_bucket_[store_.PlaceOf(parameter).bucket];
   }
-  // Does it come after transfers of other lanes?
+  // Does the plan name transfers of other lanes that come before that?
   bool FollowsOthers(int parameter) const;
   // The one that ends the step; the first of its group.
   const plan::TransferRef& verdict() const { return verdict_; }

@@ -268,6 +268,7 @@ TEST_F(ExecutorTest, InOneOrderGradientsWaitForAMessageBeforeThem) {
   ASSERT_EQ(Begin(/*one_order=*/true), absl::OkStatus());
   for (const int i : {0, 1, 2}) Ready({0, i});
   EXPECT_THAT(Ran(), IsEmpty());
+  EXPECT_FALSE(executor_->IsBehindStreams({0, 1})) << "it does not need it";
   executor_->BeginRun();
   Ready({1, 0});
   executor_->Advance();
