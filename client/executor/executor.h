@@ -15,8 +15,8 @@
 // called, or, of a pipeline, with BeginRun. A lane whose owner does not run it
 // in a step is skipped: then nothing waits for it.
 //
-// Each step chooses the thread that runs the comm queue: the queue's own, or the
-// one that launches the verdict (SetOnClose).
+// Each step chooses the thread that runs the comm queue: the queue's own, or
+// the one that launches the verdict (SetOnClose).
 //
 // Threads: any. Queued operations are launched under the lock, and only
 //          enqueued. Transfers on streams are launched without it, one at a
