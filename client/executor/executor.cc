@@ -70,7 +70,7 @@ void Executor::BeginStep(size_t lane) {
 
 // --- Readiness --------------------------------------------------------------
 
-absl::Status Executor::MarkReady(const plan::TransferRef& ref, Event event) {
+absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
   bool advances = false;
   {
     MutexLock lock(&mutex_);
@@ -103,7 +103,7 @@ absl::Status Executor::MarkReady(const plan::TransferRef& ref, Event event) {
   return absl::OkStatus();
 }
 
-void Executor::AddEvent(const plan::TransferRef& ref, Event event) {
+void Executor::AddEvent(plan::TransferRef ref, Event event) {
   if (event.state() == nullptr) return;  // it has come
   MutexLock lock(&mutex_);
   if (program_ == nullptr) return;
@@ -324,7 +324,7 @@ void Executor::Advance() {
   }
 }
 
-absl::StatusOr<Event> Executor::Launched(const plan::TransferRef& ref) {
+absl::StatusOr<Event> Executor::Launched(plan::TransferRef ref) {
   Advance();
   MutexLock lock(&mutex_);
   if (program_ == nullptr) {
@@ -367,7 +367,7 @@ void Executor::Synchronize(int lane) {
   if (stream != nullptr) stream->Synchronize().IgnoreError();
 }
 
-bool Executor::IsBehindStreams(const plan::TransferRef& ref) const {
+bool Executor::IsBehindStreams(plan::TransferRef ref) const {
   MutexLock lock(&mutex_);
   if (program_ == nullptr) return false;
   const UnitRef unit = program_->UnitOf(ref);

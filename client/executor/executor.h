@@ -74,10 +74,10 @@ class Executor {
 
   // One of the things that the transfer waits for in this step is there, once
   // `event` has come. FailedPrecondition if it waits for none: the step before
-  // is not over.
-  absl::Status MarkReady(const plan::TransferRef& ref, Event event = Event());
+  // is not over. The verdict may replace the plan before this has returned.
+  absl::Status MarkReady(plan::TransferRef ref, Event event = Event());
   // The transfer must not begin before `event`; nothing becomes ready.
-  void AddEvent(const plan::TransferRef& ref, Event event);
+  void AddEvent(plan::TransferRef ref, Event event);
 
   // --- Steps ---
 
@@ -115,14 +115,14 @@ class Executor {
   // Advances; then the moment when the transfer is over. FailedPrecondition if
   // it has not been launched in this step, with what it comes behind; the error
   // of its launch, if that failed.
-  absl::StatusOr<Event> Launched(const plan::TransferRef& ref);
+  absl::StatusOr<Event> Launched(plan::TransferRef ref);
   // The stream of the lane has run all that was launched.
   void Synchronize(int lane);
 
   // Does the plan name transfers of lanes with streams that come before this
   // one and are not launched in this step? Not: those before it in a launch
   // order.
-  bool IsBehindStreams(const plan::TransferRef& ref) const;
+  bool IsBehindStreams(plan::TransferRef ref) const;
 
   // --- The end ---
 

@@ -25,7 +25,7 @@ class LaneOwner {
   virtual ~LaneOwner() = default;
 
   // Where the transfer reads and writes.
-  virtual Operands OperandsOf(const plan::TransferRef& ref,
+  virtual Operands OperandsOf(plan::TransferRef ref,
                               const plan::Transfer& transfer) = 0;
 
   // --- Queued lanes only ---

@@ -113,7 +113,7 @@ absl::Status Program::AddPlannedOrder(const plan::RankPlan& rank) {
 // one comes behind those before it.
 void Program::AddLaunchOrder(const plan::RankPlan& rank) {
   std::vector<int> newest(rank.lanes.size(), -1);
-  for (const plan::TransferRef& ref : rank.launch_order) {
+  for (plan::TransferRef ref : rank.launch_order) {
     const UnitRef unit = UnitOf(ref);
     if (newest[unit.lane] == unit.unit) continue;  // of the same group
     newest[unit.lane] = unit.unit;

@@ -84,7 +84,7 @@ class Program {
       std::shared_ptr<const plan::Plan> plan, int rank, const Options& options);
 
   const std::vector<Lane>& lanes() const { return lanes_; }
-  UnitRef UnitOf(const plan::TransferRef& ref) const {
+  UnitRef UnitOf(plan::TransferRef ref) const {
     return {ref.lane, lanes_[ref.lane].unit_of[ref.index]};
   }
   const Unit& At(const UnitRef& ref) const {

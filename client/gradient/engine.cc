@@ -331,7 +331,7 @@ absl::Status Engine::Copy(const Delivery& delivery, Site& site) {
 absl::Status Engine::MarkReady(int parameter, bool contributed, Event done) {
   Layout& layout = layouts_->current();
   layout.store().SetFlag(parameter, contributed);
-  const plan::TransferRef& transfer = layout.TransferOf(parameter);
+  const plan::TransferRef transfer = layout.TransferOf(parameter);
   if (!negotiates()) return executor_.MarkReady(transfer, std::move(done));
   executor_.AddEvent(transfer, std::move(done));
   options_.submitted(word_.steps(), facts_[parameter].plan_index);

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
 absl::Status Layout::FindTransfers() {
   first_of_bucket_.resize(plan_->buckets.size());
   const plan::RankPlan& mine = plan_->ranks[rank_];
-  for (const plan::TransferRef& ref : mine.launch_order) {
+  for (plan::TransferRef ref : mine.launch_order) {
     const plan::Lane& lane = mine.lanes[ref.lane];
     const plan::Transfer& transfer = lane.transfers[ref.index];
     if (lane.kind == plan::LaneKind::kVerdict && verdict_.lane < 0) {
@@ -159,7 +159,7 @@ absl::Status Layout::MakeProgram(Surroundings surroundings) {
 // task that a message comes after.
 int Layout::PendingOf(const plan::Lane& lane,
                       const plan::Transfer& transfer) const {
-  const auto is = [&](const plan::TransferRef& ref) {
+  const auto is = [&](plan::TransferRef ref) {
     return ref.lane >= 0 &&
            &plan_->ranks[rank_].lanes[ref.lane].transfers[ref.index] ==
                &transfer;
@@ -180,7 +180,7 @@ int Layout::PendingOf(const plan::Lane& lane,
 
 // --- As owner of the gradient lane ------------------------------------------
 
-executor::Operands Layout::OperandsOf(const plan::TransferRef&,
+executor::Operands Layout::OperandsOf(plan::TransferRef,
                                       const plan::Transfer& transfer) {
   using plan::TransferKind;
   const int b = transfer.bucket;

@@ -94,13 +94,13 @@ class Layout final : public executor::LaneOwner {
   uint32_t PlanIndexOf(int parameter) const { return parameters_[parameter]; }
 
   // The transfer that waits for the parameter's gradient.
-  const plan::TransferRef& TransferOf(int parameter) const {
+  plan::TransferRef TransferOf(int parameter) const {
     return first_of_bucket_[store_.PlaceOf(parameter).bucket];
   }
   // Does the plan name transfers of other lanes that come before that?
   bool FollowsOthers(int parameter) const;
   // The one that ends the step; the first of its group.
-  const plan::TransferRef& verdict() const { return verdict_; }
+  plan::TransferRef verdict() const { return verdict_; }
   // In launch order, before all reductions.
   const std::vector<Gather>& gathers() const { return gathers_; }
   // Which of the bucket's elements this rank gets the sum of.
@@ -140,7 +140,7 @@ class Layout final : public executor::LaneOwner {
   int PendingOf(const plan::Lane& lane, const plan::Transfer& transfer) const;
   void AddNorms(Site& site, const plan::Transfer& transfer);
 
-  executor::Operands OperandsOf(const plan::TransferRef& ref,
+  executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
   std::vector<transport::CheckedPart> ChecksOf(
       const plan::Transfer& transfer) override;

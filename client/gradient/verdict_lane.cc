@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<VerdictLane>> VerdictLane::Create(
   return lane;
 }
 
-executor::Operands VerdictLane::OperandsOf(const plan::TransferRef& ref,
+executor::Operands VerdictLane::OperandsOf(plan::TransferRef ref,
                                            const plan::Transfer&) {
   BallotVectors& ballot = moved().ballot;
   switch (ref.index) {

@@ -94,7 +94,7 @@ class VerdictLane final : public executor::LaneOwner {
   StepMemory& fetched() { return staging_.as<StepMemory>()[0]; }
   Communicator& world() { return *options_.executor->communicator(0); }
 
-  executor::Operands OperandsOf(const plan::TransferRef& ref,
+  executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
   absl::Status Apply(Site& site, const plan::Transfer& transfer,
                      executor::Side side, bool has_norms) override;

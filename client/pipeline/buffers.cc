@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Buffers>> Buffers::Create(
     }
   }
   for (size_t task = 0; task < rank.tasks.size(); ++task) {
-    for (const TransferRef& ref : rank.tasks[task].after) {
+    for (TransferRef ref : rank.tasks[task].after) {
       const Transfer& transfer = rank.lanes[ref.lane].transfers[ref.index];
       if (transfer.kind == TransferKind::kRecv) {
         made->brought_[task].push_back(&transfer);

@@ -54,7 +54,7 @@ void Runner::FindStageEnds() {
   stages_done_.resize(mine_.tasks.size() + 1);
   std::set<int> done;
   int tasks = 0;  // that come before this place of the launch order
-  for (const plan::TransferRef& ref : mine_.launch_order) {
+  for (plan::TransferRef ref : mine_.launch_order) {
     const plan::Transfer& transfer = mine_.lanes[ref.lane].transfers[ref.index];
     tasks = std::max(tasks, transfer.after_task + 1);
     if (transfer.bucket < 0 ||
@@ -214,7 +214,7 @@ void Runner::Abort(const absl::Status& cause) {
 
 // The collectives of a pipeline lane are the sums of shared parameters'
 // gradients, in their order.
-executor::Operands Runner::OperandsOf(const plan::TransferRef& ref,
+executor::Operands Runner::OperandsOf(plan::TransferRef ref,
                                       const plan::Transfer& transfer) {
   void* const data = IsPointToPoint(transfer.kind)
                          ? buffers_->At(transfer).data

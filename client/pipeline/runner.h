@@ -98,7 +98,7 @@ class Runner final : public executor::LaneOwner {
   absl::Status failure();
   void Drain();
 
-  executor::Operands OperandsOf(const plan::TransferRef& ref,
+  executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
   void Failed(const plan::Transfer& transfer, int communicator,
               const absl::Status& error) override;

@@ -69,7 +69,7 @@ absl::Status StepRun::EndStep() {
 
 // --- Transfers --------------------------------------------------------------
 
-absl::Status StepRun::Await(const TransferRef& ref) {
+absl::Status StepRun::Await(TransferRef ref) {
   if (step_.stream == nullptr) return AwaitOnHost(ref);
   const absl::StatusOr<Event> over = Launched(ref);
   if (!over.ok()) return over.status();
@@ -79,7 +79,7 @@ absl::Status StepRun::Await(const TransferRef& ref) {
 
 // All tasks before are done: a message that is not launched comes behind the
 // gradients of a stage.
-absl::StatusOr<Event> StepRun::Launched(const TransferRef& ref) {
+absl::StatusOr<Event> StepRun::Launched(TransferRef ref) {
   absl::StatusOr<Event> over = context_.executor.Launched(ref);
   if (!absl::IsFailedPrecondition(over.status())) return over;
   failed_here_ = true;
@@ -88,14 +88,14 @@ absl::StatusOr<Event> StepRun::Launched(const TransferRef& ref) {
       ": submit all gradients of a stage before on_stage_done returns"));
 }
 
-absl::Status StepRun::AwaitOnHost(const TransferRef& ref) {
+absl::Status StepRun::AwaitOnHost(TransferRef ref) {
   const absl::StatusOr<Event> over = Launched(ref);
   if (!over.ok()) return over.status();
   const absl::Status waited = over->Wait();
   return waited.ok() ? StatusOf(ref) : waited;
 }
 
-absl::Status StepRun::StatusOf(const TransferRef& ref) {
+absl::Status StepRun::StatusOf(TransferRef ref) {
   const int communicator = At(ref).communicator;
   const absl::Status status =
       context_.executor.communicator(communicator)->status();
@@ -112,7 +112,7 @@ absl::Status StepRun::AwaitQueued() {
 
 absl::Status StepRun::Do(int number) {
   const Task& task = context_.rank.tasks[number];
-  for (const TransferRef& ref : task.after) {
+  for (TransferRef ref : task.after) {
     if (absl::Status s = Await(ref); !s.ok()) return Within(task, s);
   }
   if (absl::Status s = AwaitQueued(); !s.ok()) return Within(task, s);
@@ -126,7 +126,7 @@ absl::Status StepRun::MarkFollowers(int number) {
   tasks_done_ = number + 1;
   const Event computed =
       step_.stream == nullptr ? Event() : step_.stream->Record();
-  for (const TransferRef& ref : context_.followers[number]) {
+  for (TransferRef ref : context_.followers[number]) {
     absl::Status ready = context_.executor.MarkReady(ref, computed);
     if (!ready.ok()) return ready;
   }

@@ -46,11 +46,11 @@ class StepRun {
  private:
   // Lets what comes next, on the stages' stream or on the host, come behind the
   // transfer.
-  absl::Status Await(const plan::TransferRef& ref);
+  absl::Status Await(plan::TransferRef ref);
   // Until it is over.
-  absl::Status AwaitOnHost(const plan::TransferRef& ref);
-  absl::StatusOr<Event> Launched(const plan::TransferRef& ref);
-  absl::Status StatusOf(const plan::TransferRef& ref);
+  absl::Status AwaitOnHost(plan::TransferRef ref);
+  absl::StatusOr<Event> Launched(plan::TransferRef ref);
+  absl::Status StatusOf(plan::TransferRef ref);
   // What the stages enqueue now comes behind all that was awaited.
   absl::Status AwaitQueued();
 
@@ -72,7 +72,7 @@ class StepRun {
   PipelineStage& StageOf(const plan::Task& task) const;
   double WeightOf(int micro_batch) const;
 
-  const plan::Transfer& At(const plan::TransferRef& ref) const {
+  const plan::Transfer& At(plan::TransferRef ref) const {
     return context_.rank.lanes[ref.lane].transfers[ref.index];
   }
 
