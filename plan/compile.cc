@@ -11,6 +11,7 @@
 #include "plan/merge.h"
 #include "plan/pairs.h"
 #include "plan/pipeline/lanes.h"
+#include "plan/pipeline/shared.h"
 #include "plan/pipeline/stages.h"
 #include "plan/shard.h"
 
@@ -161,6 +162,7 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   plan.communicators = std::move(merged->communicators);
   plan.parameters = std::move(merged->parameters);
   plan.pipeline = input.pipeline;
+  DeclareSharedReplicas(merged->communicator_of, &plan);
   absl::Status cut =
       Cut(merged->communicator_of, *order,
           alone ? AloneBy(input.policy) : input.policy,

@@ -32,8 +32,8 @@ absl::Status CheckStructure(const Plan& plan) {
     CheckCollectives(plan, traffic, findings);
     CheckPointToPoint(plan, traffic, findings);
   }
-  if (findings.empty()) CheckNorms(plan, findings);
   if (findings.empty()) CheckTasks(plan, findings);
+  if (findings.empty()) CheckNorms(plan, findings);
   return findings.ToStatus();
 }
 

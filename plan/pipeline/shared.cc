@@ -1,8 +1,67 @@
 #include "plan/pipeline/shared.h"
 
+#include <algorithm>
+#include <set>
+
 #include "absl/strings/str_format.h"
+#include "plan/pipeline/shape.h"
 
 namespace lockstep::plan {
+namespace {
+
+bool Names(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Those that cut the world at all.
+std::set<std::string> CuttingAxes(const Mesh& mesh,
+                                  const std::vector<std::string>& names) {
+  std::set<std::string> axes;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (axis.size > 1 && (names.empty() || Names(names, axis.name))) {
+      axes.insert(axis.name);
+    }
+  }
+  return axes;
+}
+
+// Do both ends hold the same gradient, once it is added up and reduced?
+bool AreAlike(const Mesh& mesh, const Parameter& a, const Parameter& b) {
+  const auto replicas = [](const Parameter& parameter) {
+    return std::set<std::string>(parameter.replicated_over.begin(),
+                                 parameter.replicated_over.end());
+  };
+  return a.shape == b.shape && a.dtype == b.dtype && a.op == b.op &&
+         CuttingAxes(mesh, a.axes) == CuttingAxes(mesh, b.axes) &&
+         replicas(a) == replicas(b);
+}
+
+}  // namespace
+
+void DeclareSharedReplicas(const std::vector<int>& communicator_of,
+                           Plan* plan) {
+  const PipelineSpec& spec = plan->pipeline;
+  if (!HasPipeline(spec) || spec.shared.empty()) return;
+  if (!Validate(spec, plan->mesh).ok()) return;
+  const ScheduleShape shape = ShapeOf(spec, plan->mesh);
+  const int last = RankOf(shape, shape.stages() - 1);
+  if (last == 0) return;
+  const int axis = plan->mesh.AxisIndex(spec.axis);
+  for (size_t i = 0; i < plan->parameters.size(); ++i) {
+    Parameter& parameter = plan->parameters[i];
+    if (!Names(spec.shared, parameter.name) || parameter.axes.empty() ||
+        Names(parameter.axes, spec.axis) ||
+        Names(parameter.replicated_over, spec.axis)) {
+      continue;
+    }
+    // Not reduced over the axis: all ranks of the group are at one place of it.
+    const int rank = plan->communicators[communicator_of[i]].ranks[0];
+    const int place = plan->mesh.CoordinatesOf(rank)[axis];
+    if (place == 0 || place == last) {
+      parameter.replicated_over.push_back(spec.axis);
+    }
+  }
+}
 
 SharedParameters::SharedParameters(const Plan& plan)
     : plan_(plan), places_(plan.pipeline.shared.size()) {
@@ -36,7 +95,7 @@ absl::Status SharedParameters::Check(
       }
       const Parameter& a = On(i, first);
       const Parameter& b = On(i, last);
-      if (a.shape == b.shape && a.dtype == b.dtype) continue;
+      if (AreAlike(plan_.mesh, a, b)) continue;
       return absl::InvalidArgumentError(absl::StrFormat(
           "pipeline.shared names %s, which is %s on rank %d and %s on rank %d",
           a.name, Describe(a), first, Describe(b), last));

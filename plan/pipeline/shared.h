@@ -15,6 +15,15 @@
 
 namespace lockstep::plan {
 
+// The ranks of the first and the last stage add up their gradients of a shared
+// parameter: from then on they hold the same. Adds the pipeline's axis to
+// `replicated_over` of these parameters, unless it is there or they are reduced
+// over it, so that one of the two ranks counts them in the global norm. What a
+// registration states stays. The plan has its parameters, communicators and
+// pipeline; communicator_of[i] is that of parameter i. A pipeline that is not
+// valid, or has both stages on one rank, changes nothing.
+void DeclareSharedReplicas(const std::vector<int>& communicator_of, Plan* plan);
+
 class SharedParameters {
  public:
   // Those of plan.pipeline.shared, by position in it. The plan has its buckets,
@@ -25,7 +34,7 @@ class SharedParameters {
 
   // `ends`: the ranks of the first and of the last stage, of each pipeline.
   // InvalidArgument: one of them did not register a parameter, or the two not
-  // alike.
+  // alike: type, op, axes to reduce over, and replicas.
   absl::Status Check(const std::vector<std::pair<int, int>>& ends) const;
 
   // After Check, on the rank of an end: the parameter, and its bucket.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "plan/reduce_slices.h"
 #include "plan/shard.h"
 #include "plan/summary.h"
+#include "plan/verify/pipelines.h"
 #include "plan/verify/roster.h"
 
 namespace lockstep::plan {
@@ -243,6 +245,8 @@ class NormCheck {
   NormCheck(const Plan& plan, Findings& findings)
       : plan_(plan),
         roster_(plan.communicators),
+        pipelines_(plan),
+        shared_(plan.pipeline.shared.begin(), plan.pipeline.shared.end()),
         findings_(findings),
         counted_(plan.parameters.size()) {}
 
@@ -352,7 +356,9 @@ class NormCheck {
       for (const Slot& slot : bucket.slots) {
         const Parameter& parameter = plan_.parameters[slot.parameter];
         counted_of_[slot.parameter] = slot.parameter;
-        if (parameter.replicated_over.empty()) continue;
+        if (parameter.replicated_over.empty() && !IsShared(parameter)) {
+          continue;
+        }
         const int first =
             first_of
                 .try_emplace({parameter.name, PlaceOf(parameter, rank)},
@@ -367,8 +373,17 @@ class NormCheck {
     }
   }
 
+  bool IsShared(const Parameter& parameter) const {
+    return pipelines_.exist() && shared_.contains(parameter.name);
+  }
+
   // The coordinates that replicas have in common.
   std::vector<int> PlaceOf(const Parameter& parameter, int rank) const {
+    const int last = pipelines_.stages() - 1;
+    if (IsShared(parameter) && rank == pipelines_.HolderOf(last, rank)) {
+      // It has what the first stage has.
+      rank = pipelines_.HolderOf(0, rank);
+    }
     std::vector<int> place = plan_.mesh.CoordinatesOf(rank);
     const auto forget = [&](const std::string& axis) {
       place[plan_.mesh.AxisIndex(axis)] = 0;
@@ -408,6 +423,8 @@ class NormCheck {
 
   const Plan& plan_;
   const Roster roster_;
+  const Pipelines pipelines_;
+  const std::set<std::string> shared_;
   Findings& findings_;
   std::vector<std::vector<Counted>> counted_;  // of each parameter
   std::vector<int> counted_of_;                // the first of its replicas

@@ -43,7 +43,8 @@ std::string SideFault(const std::vector<LocalOp>& given,
 // Every element of every parameter is counted in the norm once, by one of the
 // ranks that hold it or its replicas, and by that rank in its part of the
 // bucket (norm_ranges.h); of a bucket with leaves, for the leaf of that part.
-// The lanes must have passed.
+// The ranks of the first and the last stage hold replicas of what they share,
+// whatever the parameters state. The tasks must have passed.
 void CheckNorms(const Plan& plan, Findings& findings);
 
 }  // namespace lockstep::plan

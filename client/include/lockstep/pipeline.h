@@ -64,8 +64,8 @@ struct PipelineStep {
   std::vector<double> weights;
   // Gradients of the spec's pipeline.shared parameters, in its order, on the
   // ranks of the first and the last stage: added up between the two, in place,
-  // before on_stage_done is told of these stages. A rank that has both adds
-  // them up itself.
+  // before on_stage_done is told of these stages; the norm counts them once. A
+  // rank that has both adds them up itself.
   std::vector<TensorView> shared;
   // The stage's gradients are complete, shared ones added up, or will be once
   // `stream` has run: the place for GradientSync::Submit. What was registered

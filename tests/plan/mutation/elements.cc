@@ -550,8 +550,29 @@ class Norms {
  private:
   using Key = std::pair<std::string, std::vector<int>>;
 
+  bool HasStage(int rank, int stage) const {
+    const std::vector<Task>& tasks = plan_.ranks[rank].tasks;
+    return std::any_of(tasks.begin(), tasks.end(),
+                       [&](const Task& task) { return task.stage == stage; });
+  }
+
+  // The ranks of the first and the last stage add up what they share.
+  bool IsAddedUp(const Parameter& parameter, int rank) const {
+    const std::vector<std::string>& shared = plan_.pipeline.shared;
+    if (std::find(shared.begin(), shared.end(), parameter.name) ==
+        shared.end()) {
+      return false;
+    }
+    int last = 0;
+    for (const RankPlan& other : plan_.ranks) {
+      for (const Task& task : other.tasks) last = std::max(last, task.stage);
+    }
+    return HasStage(rank, 0) || HasStage(rank, last);
+  }
+
   Key KeyOf(int index, int rank) const {
     const Parameter& parameter = plan_.parameters[index];
+    const bool is_added_up = IsAddedUp(parameter, rank);
     std::vector<int> place = plan_.mesh.CoordinatesOf(rank);
     for (size_t axis = 0; axis < plan_.mesh.axes.size(); ++axis) {
       const std::string& name = plan_.mesh.axes[axis].name;
@@ -559,7 +580,8 @@ class Norms {
         return std::find(names.begin(), names.end(), name) != names.end();
       };
       if (parameter.axes.empty() || has(parameter.axes) ||
-          has(parameter.replicated_over)) {
+          has(parameter.replicated_over) ||
+          (is_added_up && name == plan_.pipeline.axis)) {
         place[axis] = 0;
       }
     }

@@ -12,6 +12,7 @@
 #include "plan/compile.h"
 #include "plan/digest.h"
 #include "plan/schedule/play.h"
+#include "plan/shard.h"
 #include "plan/timeline/timeline.h"
 #include "plan/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
@@ -199,6 +200,146 @@ TEST(CompilePipelineTest, SharedParametersMeetBeforeTheirReplicasDo) {
   input.registrations[2].pop_back();
   input.registrations[5].pop_back();
   EXPECT_THAT(ErrorOf(input), HasSubstr("embed, which rank 2"));
+}
+
+// --- Shared parameters in the norm ------------------------------------------
+
+// A shared parameter of 14 elements on the places of the pipeline that have the
+// first and the last stage, and on `also`.
+PlanInput WithShared(const ScheduleShape& shape, int data,
+                     const Parameter& tied, std::set<int> also = {}) {
+  PlanInput input = PipelineInput(shape, data);
+  also.insert({RankOf(shape, 0), RankOf(shape, shape.stages() - 1)});
+  for (int rank = 0; rank < input.mesh.WorldSize(); ++rank) {
+    if (!also.contains(rank % shape.ranks)) continue;
+    input.registrations[rank].push_back(tied);
+  }
+  input.pipeline.shared = {tied.name};
+  return input;
+}
+
+// Elements of the parameter that all ranks together add to the global norm.
+int64_t CountedOf(const Plan& plan, const std::string& name) {
+  int64_t counted = 0;
+  for (const RankPlan& rank : plan.ranks) {
+    for (const Transfer& transfer : rank.lanes[0].transfers) {
+      for (const LocalOp& op : transfer.then) {
+        if (op.kind != LocalKind::kNorm) continue;
+        for (const Slot& slot : plan.buckets[transfer.bucket].slots) {
+          if (plan.parameters[slot.parameter].name != name) continue;
+          counted += PartIn(slot, {op.offset, op.count}).count;
+        }
+      }
+    }
+  }
+  return counted;
+}
+
+const Parameter kTied{.name = "tied", .shape = {7, 2}, .axes = {"data"}};
+
+TEST(SharedParametersTest, AreCountedInTheNormOnce) {
+  for (const ScheduleShape& shape :
+       std::vector<ScheduleShape>{{kGPipe, 3, 3, 1},
+                                  {kOneFOneB, 2, 4, 1},
+                                  {kInterleaved, 2, 4, 2},
+                                  {kZbH1, 4, 4, 1},
+                                  {kZbV, 2, 4, 2}}) {
+    for (const int data : {1, 2, 3}) {
+      for (const SyncMode sync :
+           {SyncMode::kStatic, SyncMode::kReduceScatter}) {
+        SCOPED_TRACE(testing::PrintToString(shape));
+        PlanInput input = WithShared(shape, data, kTied);
+        input.sync = sync;
+        const absl::StatusOr<Plan> plan = Compile(input);
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        EXPECT_EQ(CountedOf(*plan, "tied"), 14) << "data=" << data;
+        EXPECT_EQ(CountedOf(*plan, "stage0"), 48);
+        EXPECT_EQ(Verify(*plan), absl::OkStatus());
+        const absl::StatusOr<Plan> recut = Recut(
+            *plan, {.first_bytes_max = 64, .bytes_max = 64}, OrderOf(*plan));
+        ASSERT_TRUE(recut.ok()) << recut.status();
+        EXPECT_EQ(CountedOf(*recut, "tied"), 14);
+      }
+    }
+  }
+}
+
+TEST(SharedParametersTest, AreCountedOnceInATree) {
+  PlanInput input = WithShared({kOneFOneB, 2, 4, 1}, 2, kTied);
+  input.leaves = 4;
+  const Plan plan = *Compile(input);
+  EXPECT_EQ(CountedOf(plan, "tied"), 14);
+  EXPECT_EQ(Verify(plan), absl::OkStatus());
+}
+
+TEST(SharedParametersTest, KeepTheReplicasThatAreStated) {
+  Parameter stated = kTied;
+  stated.replicated_over = {"pipe"};
+  const ScheduleShape shape{kOneFOneB, 3, 4, 1};
+  EXPECT_EQ(*Compile(WithShared(shape, 2, kTied)),
+            *Compile(WithShared(shape, 2, stated)));
+  // Place 1 of the pipeline is not in the sum: its gradient is another, unless
+  // the registration says that it is the same.
+  EXPECT_EQ(CountedOf(*Compile(WithShared(shape, 2, kTied, {1})), "tied"), 28);
+  EXPECT_EQ(CountedOf(*Compile(WithShared(shape, 2, stated, {1})), "tied"), 14);
+}
+
+// A copy of the parameter that only one end states to be a replica.
+TEST(SharedParametersTest, AreCountedOnceIfOneEndStatesItsReplicas) {
+  PlanInput input = WithShared({kOneFOneB, 2, 4, 1}, 1, kTied);
+  input.registrations[1].back().replicated_over = {"pipe"};
+  const Plan plan = *Compile(input);
+  EXPECT_EQ(CountedOf(plan, "tied"), 14);
+  EXPECT_EQ(Verify(plan), absl::OkStatus());
+}
+
+// Copies that are reduced differently do not stay equal.
+TEST(SharedParametersTest, MustBeReducedAlike) {
+  const ScheduleShape shape{kOneFOneB, 2, 4, 1};
+  PlanInput input = WithShared(shape, 2, kTied);
+  for (const int rank : {1, 3}) {
+    input.registrations[rank].back().op = ReduceOp::kSum;
+  }
+  EXPECT_THAT(ErrorOf(input),
+              HasSubstr("pipeline.shared names tied, which is [7,2] f32 mean "
+                        "over data replicated over pipe on rank 0 and [7,2] "
+                        "f32 sum"));
+  input = WithShared(shape, 2, kTied);
+  input.mesh.axes.push_back({"model", 2});
+  input.registrations.insert(input.registrations.end(), 4, {});
+  for (int rank = 0; rank < 8; ++rank) {
+    input.registrations[rank] = {kTied};
+    if (rank % 4 >= 2) input.registrations[rank][0].axes.push_back("model");
+  }
+  EXPECT_THAT(ErrorOf(input), HasSubstr("over data,model"));
+}
+
+TEST(SharedParametersTest, AreDifferentParametersWithoutAPipeline) {
+  PlanInput input = WithShared({kOneFOneB, 2, 4, 1}, 2, kTied);
+  for (std::vector<Parameter>& registered : input.registrations) {
+    for (Parameter& parameter : registered) parameter.stage = -1;
+  }
+  input.pipeline.schedule = PipelineSchedule::kNone;
+  EXPECT_EQ(CountedOf(*Compile(input), "tied"), 28);
+}
+
+// The last bucket of the shared parameter: rank 1 counts it as well.
+TEST(SharedParametersTest, ThatBothEndsCountAreNotVerified) {
+  Plan plan = *Compile(WithShared({kOneFOneB, 2, 4, 1}, 1, kTied));
+  for (Parameter& parameter : plan.parameters) {
+    parameter.replicated_over.clear();
+  }
+  EXPECT_EQ(Verify(plan), absl::OkStatus()) << "the sum makes them replicas";
+  for (Transfer& transfer : plan.ranks[1].lanes[0].transfers) {
+    const Slot& slot = plan.buckets[transfer.bucket].slots[0];
+    if (plan.parameters[slot.parameter].name != "tied") continue;
+    transfer.then.push_back(
+        {.kind = LocalKind::kNorm, .offset = 0, .count = slot.count});
+  }
+  ASSERT_EQ(CountedOf(plan, "tied"), 28);
+  EXPECT_THAT(std::string(Verify(plan).message()),
+              HasSubstr("elements 0 to 14 of tied are counted in the norm more "
+                        "than once"));
 }
 
 TEST(CompilePipelineTest, ARecutPlanKeepsItsPipeline) {
