@@ -1,10 +1,10 @@
 // The plan: for every rank what moves, in which order, between whom.
 //
 //   Plan ─┬─ communicators  groups of ranks: "verdict", "data@3", ...
-//         ├─ parameters     as registered (pipeline/shared.h), by name and
-//         group ├─ buckets        gradients that travel together ├─ pipeline
-//         stages and schedule, if there are any └─ ranks[r] ─┬─ lanes ordered
-//         queues of transfers
+//         ├─ parameters     what was registered: one for each name and group
+//         ├─ buckets        gradients that travel together
+//         ├─ pipeline       stages and schedule, if there are any
+//         └─ ranks[r] ─┬─ lanes         ordered queues of transfers
 //                      ├─ launch_order  one order over all lanes of the rank
 //                      └─ tasks         what it computes between transfers
 //
