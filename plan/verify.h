@@ -45,11 +45,17 @@
 #ifndef LOCKSTEP_PLAN_VERIFY_H_
 #define LOCKSTEP_PLAN_VERIFY_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "lockstep/job_spec.h"
 #include "plan/ir.h"
 
 namespace lockstep::plan {
+
+// 2^53 - 1: JSON readers hold it exactly (plan_json.h, `describe --json`), and
+// it has a next one. Each revision costs a job a step, so none counts as far.
+inline constexpr uint64_t kRevisionMax = (uint64_t{1} << 53) - 1;
 
 // InvalidArgument with the first few findings, FailedPrecondition for a
 // deadlock.

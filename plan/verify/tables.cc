@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/bucket.h"
 #include "plan/shard.h"
+#include "plan/verify.h"
 #include "plan/verify/structure.h"
 #include "plan/words/utf8.h"
 
@@ -36,8 +37,10 @@ void CheckWorld(const Plan& plan, Findings& findings) {
                                  ToString(plan.mesh), plan.mesh.WorldSize(),
                                  plan.ranks.size()));
   }
-  if (plan.revision.value < 1) {
-    findings.Add(Rule::kWorld, {}, "the revision is 0, the first is 1");
+  if (plan.revision.value < 1 || plan.revision.value > kRevisionMax) {
+    findings.Add(Rule::kWorld, {},
+                 absl::StrFormat("the revision is %d: revisions are 1 to %d",
+                                 plan.revision.value, kRevisionMax));
   }
 }
 

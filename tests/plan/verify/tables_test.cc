@@ -13,6 +13,10 @@ namespace {
 std::vector<Broken> BrokenTables() {
   return {
       {"revision zero", Rule::kWorld, {}, [](Plan& p) { p.revision = {0}; }},
+      {"a revision beyond the largest",
+       Rule::kWorld,
+       {},
+       [](Plan& p) { p.revision = {kRevisionMax + 1}; }},
       {"no mesh", Rule::kWorld, {}, [](Plan& p) { p.mesh.axes[0].size = 0; }},
       {"a rank too many",
        Rule::kWorld,
@@ -175,6 +179,20 @@ TEST(TablesTest, TheGoodPlanIsAccepted) {
 TEST(TablesTest, EveryBrokenOneIsRefused) {
   ExpectRefused(BrokenTables(), {Rule::kWorld, Rule::kCommunicators,
                                  Rule::kParameters, Rule::kBuckets});
+}
+
+// There is always a next revision, and a reader of JSON sees the right number.
+TEST(TablesTest, RevisionsAreCountedUpToALargest) {
+  Plan plan = GoodPlan();
+  plan.revision = {kRevisionMax};
+  EXPECT_EQ(Verify(plan), absl::OkStatus());
+  for (const uint64_t beyond : {kRevisionMax + 1, UINT64_MAX}) {
+    plan.revision = {beyond};
+    EXPECT_THAT(std::string(Verify(plan).message()),
+                testing::HasSubstr(
+                    absl::StrCat("the revision is ", beyond,
+                                 ": revisions are 1 to 9007199254740991")));
+  }
 }
 
 TEST(TablesTest, AMessageKeepsTheFirstFewFindings) {
