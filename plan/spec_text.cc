@@ -258,6 +258,18 @@ absl::StatusOr<SpecFile> ParseSpecFile(absl::string_view text,
   return reader.Read(std::get<YamlNode>(parsed));
 }
 
+bool LooksLikeJobSpec(absl::string_view text) {
+  const std::variant<YamlNode, YamlError> parsed = ParseYaml(text);
+  const auto* root = std::get_if<YamlNode>(&parsed);
+  if (root == nullptr || root->kind != Kind::kMap) return false;
+  const auto has = [root](absl::string_view field) {
+    return std::any_of(
+        root->entries.begin(), root->entries.end(),
+        [field](const auto& entry) { return entry.first.word == field; });
+  };
+  return has("name") && !has("ranks");
+}
+
 std::string ToYaml(const JobSpec& spec) {
   YAML::Emitter out;
   out << YAML::BeginMap;

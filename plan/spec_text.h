@@ -33,6 +33,10 @@ absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text,
 absl::StatusOr<SpecFile> ParseSpecFile(absl::string_view text,
                                        absl::string_view file);
 
+// Is the text meant as a job spec, right or wrong: a map that names a job, and
+// has no ranks as a plan does? For messages to those who mistake their files.
+bool LooksLikeJobSpec(absl::string_view text);
+
 // The spec as YAML that ParseJobSpec reads back to an equal spec.
 std::string ToYaml(const JobSpec& spec);
 

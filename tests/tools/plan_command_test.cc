@@ -301,6 +301,48 @@ TEST(PlanCommandTest, WhatIsNoPlanOrNoSpecIsRefused) {
   EXPECT_EQ(Plan({}).code, 2);
 }
 
+// --- A spec where a plan is wanted ------------------------------------------
+
+TEST(PlanCommandTest, ASpecGivenForAPlanIsToBeCompiledFirst) {
+  const std::string yaml = kSpecs + "gpt-pipe4.yaml";
+  const std::string json = TempFile("spec.json");
+  Write(json, R"({"name": "digits", "mesh": {"data": 4}})");
+  // It would be refused, but as a spec.
+  const std::string wrong = TempFile("wrong_spec.yaml");
+  Write(wrong, "name: digits\nmesh: data=4\nmicro_batches: 3\n");
+  for (const std::string& file : {yaml, json, wrong}) {
+    for (const char* command : {"verify", "explain", "simulate", "export"}) {
+      const Outcome outcome = Plan({command, file});
+      EXPECT_EQ(outcome.code, 1) << command;
+      EXPECT_EQ(outcome.output,
+                absl::StrCat("lockstepctl: ", file,
+                             ": this is a job spec; compile it first: "
+                             "lockstepctl plan compile -f ",
+                             file, " -o PLAN\n"))
+          << command;
+    }
+  }
+  // Neither a spec nor a plan: what is wrong with the plan is said.
+  const std::string neither = TempFile("neither.json");
+  Write(neither, R"({"mesh": "data=4", "ranks": 3})");
+  EXPECT_THAT(Plan({"explain", neither}).output,
+              HasSubstr("ranks: must be a list"));
+}
+
+TEST(PlanCommandTest, APlanGivenForASpecIsNamed) {
+  const std::string file = Compiled("gpt-pipe4");
+  const std::string json = TempFile("plan_as_spec.json");
+  EXPECT_EQ(Plan({"export", file, "-o", json}).code, 0);
+  for (const std::string& plan : {file, json}) {
+    const Outcome outcome =
+        Plan({"compile", "-f", plan, "-o", TempFile("again.pb")});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.output,
+              absl::StrCat("lockstepctl: ", plan,
+                           ": this is a compiled plan, not a job spec\n"));
+  }
+}
+
 TEST(PlanCommandTest, ASpecIsRefusedWithLineAndField) {
   const std::string head = "name: x\nmesh: data=1,pipe=4\n";
   const struct {

@@ -47,12 +47,22 @@ bool IsJson(const std::string& text) {
   return first != std::string::npos && text[first] == '{';
 }
 
+absl::StatusOr<plan::Plan> PlanIn(const std::string& text) {
+  return IsJson(text) ? plan::PlanFromJson(text) : proto::PlanFromBytes(text);
+}
+
 absl::StatusOr<plan::Plan> ReadPlan(const std::string& file) {
   absl::StatusOr<std::string> text = ReadUserFile(file, kPlanBytesMax);
   if (!text.ok()) return text.status();
-  absl::StatusOr<plan::Plan> plan =
-      IsJson(*text) ? plan::PlanFromJson(*text) : proto::PlanFromBytes(*text);
+  absl::StatusOr<plan::Plan> plan = PlanIn(*text);
   if (plan.ok()) return plan;
+  if (plan::LooksLikeJobSpec(*text)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file,
+                     ": this is a job spec; compile it first: lockstepctl plan "
+                     "compile -f ",
+                     file, " -o PLAN"));
+  }
   return absl::Status(plan.status().code(),
                       absl::StrCat(file, ": ", plan.status().message()));
 }
@@ -71,7 +81,12 @@ absl::StatusOr<plan::Plan> CompileSpec(const std::string& spec_file) {
   if (!text.ok()) return text.status();
   const absl::StatusOr<plan::SpecFile> spec =
       plan::ParseSpecFile(*text, spec_file);
-  if (!spec.ok()) return spec.status();
+  if (!spec.ok()) {
+    const absl::StatusOr<plan::Plan> given = PlanIn(*text);
+    if (!given.ok() || given->ranks.empty()) return spec.status();
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec_file, ": this is a compiled plan, not a job spec"));
+  }
   auto registrations = plan::RegistrationsOf(*spec);
   if (!registrations.ok()) {
     return absl::InvalidArgumentError(
