@@ -200,6 +200,21 @@ absl::StatusOr<std::map<int, int>> PlacesOf(const JobSpec& spec,
   return places;
 }
 
+// With the coordinator's limit, under which workers register.
+absl::Status Register(const JobSpec& spec, const DeclaredParameter& declared,
+                      const Parameter& parameter, size_t rank,
+                      std::vector<std::vector<Parameter>>* registrations) {
+  std::vector<Parameter>& registered = (*registrations)[rank];
+  if (static_cast<int64_t>(registered.size()) == spec.limits.parameters_max) {
+    return At(declared,
+              absl::StrFormat("is one more than rank %d may register; "
+                              "limits.parameters_max is %d",
+                              rank, spec.limits.parameters_max));
+  }
+  registered.push_back(parameter);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::variant<std::vector<DeclaredParameter>, YamlError> ReadParameters(
@@ -222,7 +237,11 @@ absl::StatusOr<std::vector<std::vector<Parameter>>> RegistrationsOf(
   std::vector<std::vector<Parameter>> registrations(spec.mesh.WorldSize());
   for (const DeclaredParameter& declared : file.parameters) {
     if (declared.stages.empty()) {
-      for (auto& rank : registrations) rank.push_back(declared.parameter);
+      for (size_t rank = 0; rank < registrations.size(); ++rank) {
+        absl::Status added =
+            Register(spec, declared, declared.parameter, rank, &registrations);
+        if (!added.ok()) return added;
+      }
       continue;
     }
     absl::StatusOr<Parameter> parameter = OfStage(spec, declared);
@@ -232,7 +251,9 @@ absl::StatusOr<std::vector<std::vector<Parameter>>> RegistrationsOf(
     for (const auto& column : spec.mesh.GroupsOver({spec.pipeline.axis})) {
       for (const auto& [place, stage] : *places) {
         parameter->stage = stage;
-        registrations[column[place]].push_back(*parameter);
+        absl::Status added =
+            Register(spec, declared, *parameter, column[place], &registrations);
+        if (!added.ok()) return added;
       }
     }
   }

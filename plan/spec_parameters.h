@@ -41,7 +41,8 @@ std::variant<std::vector<DeclaredParameter>, YamlError> ReadParameters(
 
 // What each rank of the spec's mesh registers. InvalidArgument, beginning with
 // the line: a stage that the spec's pipeline does not have; a parameter of a
-// stage in a mesh that has no other axis than the pipeline's.
+// stage in a mesh that has no other axis than the pipeline's; more parameters
+// of a rank than limits.parameters_max.
 absl::StatusOr<std::vector<std::vector<Parameter>>> RegistrationsOf(
     const SpecFile& file);
 

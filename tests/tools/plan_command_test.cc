@@ -343,6 +343,31 @@ TEST(PlanCommandTest, APlanGivenForASpecIsNamed) {
   }
 }
 
+// --- Limits -----------------------------------------------------------------
+
+// As the coordinator does when workers register.
+TEST(PlanCommandTest, TheParametersOfARankAreLimited) {
+  const std::string spec = TempFile("limited.yaml");
+  const std::string head =
+      "name: x\nmesh: data=1,pipe=2\n"
+      "pipeline: {schedule: 1f1b, micro_batches: 2, activations: \"f32[2]\"}\n";
+  const std::string parameters =
+      "parameters:\n- {name: a, shape: [2], stage: 0}\n"
+      "- {name: b, shape: [2], stage: 1}\n- {name: c, shape: [2]}\n"
+      "- {name: d, shape: [2], stage: 1}\n";
+  Write(spec, head + "limits: {parameters_max: 2}\n" + parameters);
+  const Outcome refused =
+      Plan({"compile", "-f", spec, "-o", TempFile("limited.pb")});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.output,
+            absl::StrCat("lockstepctl: ", spec,
+                         ":9: parameters: d is one more than rank 1 may "
+                         "register; limits.parameters_max is 2\n"));
+  Write(spec, head + "limits: {parameters_max: 3}\n" + parameters);
+  EXPECT_EQ(Plan({"compile", "-f", spec, "-o", TempFile("limited.pb")}).code,
+            0);
+}
+
 TEST(PlanCommandTest, ASpecIsRefusedWithLineAndField) {
   const std::string head = "name: x\nmesh: data=1,pipe=4\n";
   const struct {
