@@ -165,6 +165,7 @@ class World {
       auto program = PipelineProgram(plan_, rank, *options.executor);
       Check(program.ok() && options.executor->Adopt(*program).ok(),
             "the plan has a program");
+      executors_.push_back(options.executor);
       runners_.push_back(*Runner::Create(std::move(options)));
     }
     Run();  // starts the threads of the lanes
@@ -190,6 +191,7 @@ class World {
         begins[rank] = Clock::now();
         Check(runners_[rank]->Run(step).ok(), "the step runs");
         ends[rank] = Clock::now();
+        executors_[rank]->EndStep();
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -210,6 +212,7 @@ class World {
       transport::MakeInprocTransport(&hub_);
   const std::unique_ptr<Arena> arena_ = MakePlainArena();
   Communicators communicators_;
+  std::vector<std::shared_ptr<executor::Executor>> executors_;
   std::vector<std::unique_ptr<Runner>> runners_;
 };
 

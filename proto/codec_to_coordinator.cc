@@ -190,6 +190,9 @@ void Write(const protocol::Progress& from, v1::Progress* to) {
   if (from.unsubmitted_here.count > 0) {
     Write(from.unsubmitted_here, to->mutable_unsubmitted_here());
   }
+  to->set_task(ToUtf8(from.task));
+  to->set_awaits(from.awaits);
+  to->set_withdrawn(from.withdrawn);
 }
 
 void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
@@ -207,6 +210,9 @@ void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
              &to->unsubmitted_by_all);
   d->Message("unsubmitted_here", true, from.unsubmitted_here(),
              &to->unsubmitted_here);
+  d->Label("task", from.task(), &to->task);
+  d->Int("awaits", from.awaits(), -1, &to->awaits);
+  to->withdrawn = from.withdrawn();
 }
 
 void Write(const protocol::Heartbeat&, v1::Heartbeat*) {}

@@ -196,6 +196,7 @@ void Executor::SetOnClose(bool on_close) {
 // --- Steps ------------------------------------------------------------------
 
 void Executor::EndStep() {
+  pipeline_run_.EndStep();
   MutexLock lock(&mutex_);
   if (program_ == nullptr) return;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {

@@ -40,6 +40,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "client/executor/pipeline_run.h"
 #include "client/executor/program.h"
 #include "client/transport/compute.h"
 #include "lockstep/communicator.h"
@@ -109,6 +110,8 @@ class Executor {
   // by the run before does not count.
   void BeginRun();
   void EndRun();
+  // Who may run it when, and where the run is.
+  PipelineRun& pipeline_run() { return pipeline_run_; }
 
   // Launches what is ready.
   void Advance();
@@ -187,6 +190,7 @@ class Executor {
 
   std::vector<std::unique_ptr<Communicator>> communicators_;
   const std::shared_ptr<transport::Compute> compute_;
+  PipelineRun pipeline_run_;
   std::atomic<bool> on_close_{false};
   std::atomic<bool> closed_{false};  // the verdict was launched, and not run
 

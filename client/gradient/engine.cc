@@ -399,6 +399,14 @@ protocol::Progress Engine::progress() {
   protocol::Progress progress;
   progress.position = word_.position();
   progress.submitted = static_cast<uint32_t>(tally_.completed().size());
+  const executor::PipelineRun::Position run =
+      executor_.pipeline_run().position();
+  if (run.is_running) {
+    progress.position.phase =
+        std::max(progress.position.phase, Phase::kCompute);
+    progress.task = run.task;
+    progress.awaits = run.awaits;
+  }
   if (progress.position.phase == Phase::kCompute) {
     progress.missing = tally_.MissingNames(8);
   }

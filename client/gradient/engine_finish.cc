@@ -16,6 +16,9 @@ absl::Status Engine::CheckFinish(const FinishOptions& options) {
     MutexLock lock(&mutex_);
     absl::Status may = supply_.CheckFinish(options);
     if (may.ok() && values_ != nullptr) may = values_->CheckBegun();
+    const bool has_data =
+        !supply_.out() && (options.more_data || options.samples > 0);
+    if (may.ok()) may = executor_.pipeline_run().CheckFinish(has_data);
     if (!may.ok()) return may;
   }
   if (!options.per_sample) return absl::OkStatus();

@@ -27,8 +27,10 @@ class GradientSync::Impl {
   ~Impl() {
     if (engine_ == nullptr) return;
     reviser_.reset();
-    // Where it stood stays true once it is gone.
-    session_.SetProgressSource([last = engine_->progress()] { return last; });
+    // Where it stood stays true once it is gone. Who has failed says so itself.
+    protocol::Progress last = engine_->progress();
+    last.withdrawn = engine_->healthy();
+    session_.SetLastProgress(std::move(last));
     session_.SetDecisionSink({});
     session_.SetViewListener(nullptr);
     session_.RemoveWatch(watch_);

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/pipeline/step_run.h"
@@ -47,6 +48,7 @@ absl::Status Runner::Prepare() {
   FindStageEnds();
   FindFollowers();
   options_.executor->SetOwner(plan::LaneKind::kPipeline, this);
+  options_.executor->pipeline_run().Require();
   return absl::OkStatus();
 }
 
@@ -152,13 +154,18 @@ absl::Status Runner::JudgeShared(const Step& step) const {
 absl::StatusOr<double> Runner::Run(const Step& step) {
   if (absl::Status failed = failure(); !failed.ok()) return failed;
   if (absl::Status wrong = Judge(step); !wrong.ok()) return wrong;
+  executor::PipelineRun& pipeline_run = options_.executor->pipeline_run();
+  if (absl::Status may = pipeline_run.Begin(); !may.ok()) return may;
+  const absl::Cleanup end = [&pipeline_run] { pipeline_run.End(); };
   absl::Status made = handoffs_->Prepare(step.output, options_.allocate);
   if (!made.ok()) return Report(made);
   {
     MutexLock lock(&mutex_);
     failed_communicator_ = -1;
   }
-  StepRun run({.rank = mine_,
+  StepRun run({.plan = *options_.plan,
+               .number = options_.rank,
+               .rank = mine_,
                .spec = options_.plan->pipeline,
                .stages = stages_,
                .last_stage = last_stage_,

@@ -91,8 +91,18 @@ absl::StatusOr<Event> StepRun::Launched(TransferRef ref) {
 absl::Status StepRun::AwaitOnHost(TransferRef ref) {
   const absl::StatusOr<Event> over = Launched(ref);
   if (!over.ok()) return over.status();
+  context_.executor.pipeline_run().AwaitsRank(PeerIn(At(ref)));
   const absl::Status waited = over->Wait();
+  context_.executor.pipeline_run().AwaitsRank(-1);
   return waited.ok() ? StatusOf(ref) : waited;
+}
+
+int StepRun::PeerIn(const Transfer& transfer) const {
+  const std::vector<int>& ranks =
+      context_.plan.communicators[transfer.communicator].ranks;
+  if (plan::IsPointToPoint(transfer.kind)) return ranks[transfer.peer];
+  if (ranks.size() != 2) return -1;
+  return ranks[ranks[0] == context_.number ? 1 : 0];
 }
 
 absl::Status StepRun::StatusOf(TransferRef ref) {
@@ -112,6 +122,7 @@ absl::Status StepRun::AwaitQueued() {
 
 absl::Status StepRun::Do(int number) {
   const Task& task = context_.rank.tasks[number];
+  context_.executor.pipeline_run().At(task);
   for (TransferRef ref : task.after) {
     if (absl::Status s = Await(ref); !s.ok()) return Within(task, s);
   }

@@ -19,6 +19,8 @@ namespace lockstep::pipeline {
 
 // What a runner has from step to step; all of it outlives the run.
 struct StepContext {
+  const plan::Plan& plan;
+  int number;  // of the rank, in the world
   const plan::RankPlan& rank;
   const PipelineSpec& spec;
   const std::vector<int>& stages;
@@ -49,6 +51,8 @@ class StepRun {
   absl::Status Await(plan::TransferRef ref);
   // Until it is over.
   absl::Status AwaitOnHost(plan::TransferRef ref);
+  // The rank of the world that the transfer is with; -1: with several.
+  int PeerIn(const plan::Transfer& transfer) const;
   absl::StatusOr<Event> Launched(plan::TransferRef ref);
   absl::Status StatusOf(plan::TransferRef ref);
   // What the stages enqueue now comes behind all that was awaited.

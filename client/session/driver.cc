@@ -87,6 +87,7 @@ void Driver::Post(Event event) {
 
 void Driver::Leave(protocol::Leave leave) {
   loop_.Post([this, leave = std::move(leave)]() mutable {
+    leaves_ = true;
     PullProgress();
     leave.steps = step();
     Apply(LeaveNow{std::move(leave)});
@@ -164,6 +165,11 @@ void Driver::SetProgressSource(ProgressSource source) {
   loop_.Post([this] { PullProgress(); });
 }
 
+void Driver::SetLastProgress(protocol::Progress last) {
+  MutexLock lock(&hooks_mutex_);
+  progress_source_ = [last = std::move(last)] { return last; };
+}
+
 void Driver::SetViewListener(ViewListener listener) {
   MutexLock lock(&hooks_mutex_);
   view_listener_ = std::move(listener);
@@ -182,6 +188,7 @@ void Driver::PullProgress() {
     if (!progress_source_ || IsOver(machine_.view())) return;
     progress = progress_source_();
   }
+  if (leaves_) progress.withdrawn = false;  // the Leave says so
   step_.store(progress.position.step, std::memory_order_relaxed);
   progress_timer_.Set(clock_->Now() + progress_interval_);
   Apply(Moved{std::move(progress)});

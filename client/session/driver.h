@@ -76,6 +76,8 @@ class Driver {
   // Pulled once each progress interval, and never otherwise. Empty: none; when
   // the call returns, the former source is not running.
   void SetProgressSource(ProgressSource source);
+  // As one that always says this, asked when the next is due.
+  void SetLastProgress(protocol::Progress last);
 
   // Negotiated mode: what this rank announces and submits. What is submitted
   // while the loop has not come to it travels in one message.
@@ -150,6 +152,7 @@ class Driver {
   // The loop thread's own.
   Machine machine_;
   bool stopped_ = false;  // the machine gets no more events
+  bool leaves_ = false;
   uint64_t published_ = 0;
   std::map<uint64_t, std::unique_ptr<Port>> ports_;
   std::set<absl::Time> deadlines_;

@@ -145,6 +145,9 @@ class Session::Internals {
   void SetProgressSource(session::Driver::ProgressSource source) {
     driver_->SetProgressSource(std::move(source));
   }
+  void SetLastProgress(protocol::Progress last) {
+    driver_->SetLastProgress(std::move(last));
+  }
 
   // --- Passes, in negotiated mode; see driver.h ---
   void Announce(protocol::Announce announce) {

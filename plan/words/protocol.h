@@ -263,6 +263,12 @@ struct Progress {
   // on_unsubmitted: ignore.
   ParameterNames unsubmitted_by_all;
   ParameterNames unsubmitted_here;
+  // In a pipeline's run: the task that is computed next, for people, and the
+  // rank whose message it waits for; -1: none.
+  std::string task;
+  int awaits = -1;
+  // Its GradientSync is gone: it takes part in no further step.
+  bool withdrawn = false;
   bool operator==(const Progress&) const = default;
 };
 

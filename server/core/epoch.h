@@ -104,7 +104,8 @@ struct Epoch {
   Accusations accusations;
 
   RankSet left;  // cleanly
-  // Of those: who left after the fewest steps, and after how many.
+  // Of those, and of the ranks that have withdrawn: who stopped after the
+  // fewest steps, and after how many.
   int first_leaver = -1;
   uint64_t left_at = std::numeric_limits<uint64_t>::max();
 };

@@ -74,6 +74,12 @@ class Accusations {
     }
   }
 
+  bool HasAccused(const WorkerName& worker) const {
+    return std::any_of(open_.begin(), open_.end(), [&worker](const auto& a) {
+      return a.accuser == worker;
+    });
+  }
+
   // It has gone, so its links are nobody's fault.
   void Drop(const WorkerName& worker) {
     const auto about = [&worker](const Accusation& accusation) {

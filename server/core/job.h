@@ -193,6 +193,10 @@ class Job {
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
                   Turn& turn);
   void NoteLeft(int rank, uint64_t steps);
+  // It takes part in no step beyond these.
+  void NoteStopped(int rank, uint64_t steps);
+  void EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
+                            const WorkerName& accuser, Turn& turn);
   void EndIfLeaverIsMissed(Turn& turn);
   void EndByLeaver(int rank, Turn& turn);
   protocol::Position LastWordOfLeaver() const;

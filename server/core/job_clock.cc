@@ -170,7 +170,7 @@ void Job::CallStuck(Turn& turn) {
   std::vector<Loss> evicted;
   for (const int rank : stuck) {
     const bool cannot_end =
-        !epoch_->left.empty() &&
+        epoch_->first_leaver >= 0 && !epoch_->board.of(rank).withdrawn &&
         epoch_->board.of(rank).position == LastWordOfLeaver();
     if (cannot_end) return EndByLeaver(rank, turn);
     if (waits.Any(rank) || epoch_->board.of(rank).called_stuck) continue;

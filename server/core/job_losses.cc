@@ -85,7 +85,9 @@ void Job::Consider(const protocol::Evidence& evidence,
   if (over() && weight != Weight::kNothing) return;
   switch (weight) {
     case Weight::kStranger: return NoteStranger(evidence, subject, turn);
-    case Weight::kNothing: return AddProof(evidence, subject, turn);
+    case Weight::kNothing:
+      AddProof(evidence, subject, turn);
+      return EndIfLeaverBrokeLink(evidence, accuser, turn);
     case Weight::kProof:
       subject->exited = evidence.detail.empty() ? "no detail" : evidence.detail;
       Detach(subject,
@@ -110,6 +112,17 @@ void Job::Consider(const protocol::Evidence& evidence,
        .answer_by = turn.now + spec().timeouts.resume,
        .silent = silent,
        .made = turn.now});
+  EndIfLeaverIsMissed(turn);
+}
+
+// A transfer with a rank that has left in order has failed.
+void Job::EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
+                               const WorkerName& accuser, Turn& turn) {
+  if (!epoch_ || evidence.kind == protocol::EvidenceKind::kExited) return;
+  const int rank = epoch_->RankOf(accuser);
+  const int subject = epoch_->RankOf(evidence.subject);
+  if (rank < 0 || subject < 0 || !epoch_->left.Has(subject)) return;
+  if (!epoch_->left.Has(rank)) EndByLeaver(rank, turn);
 }
 
 // A survivor's pidfd says that a process has ended, a moment before its
@@ -215,7 +228,13 @@ void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
 void Job::NoteLeft(int rank, uint64_t steps) {
   epoch_->left.Add(rank);
   epoch_->board.Drop(rank);
-  epoch_->accusations.Drop(NameAt(rank));
+  // It goes because of a link; else those who accuse it miss it.
+  const bool has_accused = epoch_->accusations.HasAccused(NameAt(rank));
+  if (has_accused) epoch_->accusations.Drop(NameAt(rank));
+  NoteStopped(rank, steps);
+}
+
+void Job::NoteStopped(int rank, uint64_t steps) {
   if (steps < epoch_->left_at) {
     epoch_->left_at = steps;
     epoch_->first_leaver = rank;
@@ -225,14 +244,21 @@ void Job::NoteLeft(int rank, uint64_t steps) {
 // Ranks pass the last verdict within moments of each other, so who has left may
 // be ahead of what the others have said. It is missed only when a rank that
 // stays needs it: it has begun to register with a rank that never will, or it
-// has submitted the gradients of a step that the leaver did not train.
+// has submitted the gradients of a step that the leaver did not train, or a
+// transfer with the leaver has failed. Who has withdrawn is a leaver here.
 void Job::EndIfLeaverIsMissed(Turn& turn) {
-  if (!epoch_ || epoch_->left.empty()) return;
+  if (!epoch_ || epoch_->first_leaver < 0) return;
+  for (const Accusation& accusation : epoch_->accusations.open()) {
+    const int accused = epoch_->RankOf(accusation.accused);
+    if (epoch_->left.Has(accused) || epoch_->board.of(accused).withdrawn) {
+      return EndByLeaver(epoch_->RankOf(accusation.accuser), turn);
+    }
+  }
   const bool all_may_pass =
       epoch_->started && epoch_->board.Furthest() <= LastWordOfLeaver();
   for (int rank = 0; rank < epoch_->size() && !all_may_pass; ++rank) {
     const Standing& standing = epoch_->board.of(rank);
-    if (!standing.present) continue;
+    if (!standing.present || standing.withdrawn) continue;
     if (epoch_->started ? standing.position > LastWordOfLeaver()
                         : epoch_->registry.begun(rank)) {
       return EndByLeaver(rank, turn);
@@ -247,11 +273,13 @@ protocol::Position Job::LastWordOfLeaver() const {
 
 void Job::EndByLeaver(int rank, Turn& turn) {
   const Worker& leaver = *AtRank(epoch_->first_leaver);
+  const bool has_left = epoch_->left.Has(epoch_->first_leaver);
   EndEpoch({.kind = CauseKind::kLeft,
             .workers = {leaver.name},
             .message = absl::StrFormat(
-                "%s left after %s, but %s goes on: it is %s",
+                "%s %s after %s, but %s goes on: it is %s",
                 Who(leaver.name, epoch_->first_leaver, leaver.process),
+                has_left ? "left" : "destroyed its GradientSync",
                 Count(epoch_->left_at, "step"), NameAt(rank).value,
                 WhereIs(rank, turn.now))},
            Again::kIfBudgetAllows, turn);

@@ -222,6 +222,7 @@ void Job::On(int rank, const protocol::Progress& message, Turn& turn) {
   step_ = std::max(step_, message.position.step);
   WarnOfWhatIsKnown(/*at_once=*/false, turn);
   RunRevision(rank, message.revision, turn);
+  if (message.withdrawn) NoteStopped(rank, message.position.step);
   EndIfLeaverIsMissed(turn);
 }
 

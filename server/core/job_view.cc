@@ -31,7 +31,12 @@ BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
 
 // "has not submitted layers.7.weight and 3 more", or nothing.
 std::string NotSubmitted(const Standing& standing) {
+  if (standing.withdrawn) return "has destroyed its GradientSync";
   const bool computes = standing.position.phase == protocol::Phase::kCompute;
+  if (computes && !standing.task.empty()) {
+    return absl::StrCat("has been at the ", standing.task,
+                        " of its pipeline's run");
+  }
   if (!computes || standing.missing.empty()) return "";
   return absl::StrCat("has not submitted ",
                       NameList(standing.missing, kNamesShown + 1));

@@ -22,6 +22,8 @@ bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
   Standing& standing = standings_[rank];
   const bool moved = standing.position != progress.position ||
                      standing.submitted != progress.submitted ||
+                     standing.task != progress.task ||
+                     standing.awaits != progress.awaits ||
                      standing.paused != progress.paused;
   if (standing.position != progress.position && standing.present) {
     Count(standing.position, -1);
@@ -32,6 +34,9 @@ bool ProgressBoard::Update(int rank, const protocol::Progress& progress,
   standing.told = now;
   standing.submitted = progress.submitted;
   standing.missing = progress.missing;
+  standing.task = progress.task;
+  standing.awaits = progress.awaits;
+  standing.withdrawn = progress.withdrawn;
   standing.revision = progress.revision;
   standing.memory = progress.memory;
   if (progress.step_seconds > 0) {

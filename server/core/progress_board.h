@@ -29,6 +29,9 @@ struct Standing {
   protocol::Position position;
   uint32_t submitted = 0;
   std::vector<std::string> missing;  // as in Progress
+  std::string task;                  // likewise
+  int awaits = -1;                   // likewise
+  bool withdrawn = false;            // likewise
   double step_seconds = 0;
   double exposed_seconds = 0;  // of the same steps
   Overlap overlap = Overlap::kAuto;

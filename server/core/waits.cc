@@ -21,6 +21,8 @@ Waits::Waits(const ProgressBoard& board)
       reached_(board.size()),
       needs_(board.size(), kNothing),
       needed_(board.size(), kNothing),
+      sender_(board.size(), -1),
+      is_sender_(board.size()),
       groups_of_rank_(board.size()) {
   for (int rank = 0; rank < board.size(); ++rank) {
     present_[rank] = board.of(rank).present;
@@ -59,6 +61,7 @@ Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan,
                    Distance(passes_done[rank] - 1, protocol::Phase::kTransfer));
     }
   }
+  waits.AddSenders(board);
   std::vector<int> everybody(board.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   waits.AddGroup(std::move(everybody));
@@ -79,6 +82,34 @@ Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan,
     waits.AddGroup(ranks);
   }
   return waits;
+}
+
+void Waits::AddSenders(const ProgressBoard& board) {
+  for (int rank = 0; rank < board.size(); ++rank) {
+    const int sender = board.of(rank).awaits;
+    const bool waits = present_[rank] && sender >= 0 && sender < board.size() &&
+                       present_[sender] && reached_[sender] <= reached_[rank];
+    if (waits) sender_[rank] = sender;
+  }
+  LeaveOutCycles();
+  for (const int sender : sender_) {
+    if (sender >= 0) is_sender_[sender] = true;
+  }
+}
+
+// Follows each rank to its sender and on, once: a walk that meets itself has
+// found a cycle.
+void Waits::LeaveOutCycles() {
+  std::vector<int> walk_of(sender_.size(), -1);
+  for (int start = 0; start < static_cast<int>(sender_.size()); ++start) {
+    int at = start;
+    while (at >= 0 && walk_of[at] < 0) {
+      walk_of[at] = start;
+      at = sender_[at];
+    }
+    if (at < 0 || walk_of[at] != start) continue;
+    while (sender_[at] >= 0) at = std::exchange(sender_[at], -1);
+  }
 }
 
 void Waits::AddGroup(std::vector<int> ranks) {
@@ -107,13 +138,14 @@ bool Waits::Needs(int waiter, int other) const {
 }
 
 bool Waits::Needed(int rank) const {
-  return present_[rank] && reached_[rank] < needed_[rank];
+  return present_[rank] && (is_sender_[rank] || reached_[rank] < needed_[rank]);
 }
 
 bool Waits::Any(int rank) const { return !For(rank, 1).empty(); }
 
 std::vector<int> Waits::For(int rank, size_t max) const {
   std::vector<int> others;
+  if (sender_[rank] >= 0 && max > 0) others.push_back(sender_[rank]);
   for (const int group : groups_of_rank_[rank]) {
     for (const int other : groups_[group]) {
       if (others.size() == max || !Needs(rank, other)) break;
@@ -138,6 +170,9 @@ std::vector<int> Waits::On(int rank, size_t max) const {
                                         static_cast<int>(group)) != own.end();
       if (waits_here && Needs(waiter, rank)) waiters.insert(waiter);
     }
+  }
+  for (size_t waiter = 0; waiter < sender_.size(); ++waiter) {
+    if (sender_[waiter] == rank) waiters.insert(static_cast<int>(waiter));
   }
   std::vector<int> first(waiters.begin(), waiters.end());
   if (first.size() > max) first.resize(max);

@@ -4,14 +4,18 @@
 //   in a step      who has submitted everything (kTransfer) waits for members
 //                  of its gradient groups that have not; who is in the verdict
 //                  waits for everybody who is not
+//   in a run       who waits for a pipeline's message waits for its sender,
+//   unless
+//                  that is further
 //   in a pass      who has submitted everything waits for everybody who has not
 //                  done what the pass asks; the verdict as in a step
 //
 //   w0 in the verdict ──▶ w1 waits for transfers ──▶ w2 computes: blame w2
 //
 // Edges lead from further to less far, so there is no cycle, and who is stuck
-// and waits for nobody is to blame. A value, built when it is asked for in
-// O(n log n), never held.
+// and waits for nobody is to blame. Of pipelines' messages, whose edges may
+// form one if what was said is old, those on a cycle are left out. A value,
+// built when it is asked for in O(n log n), never held.
 
 #ifndef LOCKSTEP_SERVER_CORE_WAITS_H_
 #define LOCKSTEP_SERVER_CORE_WAITS_H_
@@ -54,14 +58,18 @@ class Waits {
   // A list of ranks that need each other, least far first.
   void AddGroup(std::vector<int> ranks);
   bool Needs(int waiter, int other) const;
+  void AddSenders(const ProgressBoard& board);
+  void LeaveOutCycles();
 
   static constexpr uint64_t kNothing = 0;
 
   std::vector<bool> present_;
-  std::vector<uint64_t> reached_;         // how far it is
-  std::vector<uint64_t> needs_;           // how far others must be; kNothing
-  std::vector<uint64_t> needed_;          // how far others need it to be
-  std::vector<std::vector<int>> groups_;  // [0] is everybody
+  std::vector<uint64_t> reached_;  // how far it is
+  std::vector<uint64_t> needs_;    // how far others must be; kNothing
+  std::vector<uint64_t> needed_;   // how far others need it to be
+  std::vector<int> sender_;        // of the message it waits for; -1: none
+  std::vector<bool> is_sender_;    // that somebody waits for
+  std::vector<std::vector<int>> groups_;          // [0] is everybody
   std::vector<std::vector<int>> groups_of_rank_;  // those in which it waits
 };
 

@@ -319,9 +319,11 @@ inline void Fill(Source& s, protocol::ParameterNames& v) {
 }
 inline void Fill(Source& s, protocol::Progress& v) {
   auto& [position, submitted, missing, step_seconds, exposed_seconds, overlap,
-         revision, paused, memory, unsubmitted_by_all, unsubmitted_here] = v;
+         revision, paused, memory, unsubmitted_by_all, unsubmitted_here, task,
+         awaits, withdrawn] = v;
   All(s, position, submitted, missing, step_seconds, exposed_seconds, overlap,
-      revision, paused, memory, unsubmitted_by_all, unsubmitted_here);
+      revision, paused, memory, unsubmitted_by_all, unsubmitted_here, task,
+      awaits, withdrawn);
 }
 inline void Fill(Source& s, protocol::ValueDigests& v) {
   auto& [parameters, digests] = v;

@@ -147,7 +147,9 @@
 //
 // Threads: Submit from any threads, for one parameter by one at a time; all
 //          else from one thread, with no Submit at the same time.
-// Ownership: the session must outlive it; views live as long as it does, or,
+// Ownership: the session must outlive it. A rank whose GradientSync is gone
+//          takes part in no further step: if another needs it, the epoch ends
+//          and the cause says so. Views live as long as it does, or,
 //          with OnMoved, until the handler has returned.
 //          Streams must have passed what was submitted on them, and every
 //          PendingVerdict::Wait have returned, before it is destroyed.
@@ -349,11 +351,13 @@ class LOCKSTEP_EXPORT GradientSync {
   // this rank will submit in it. Without it a step submits nothing. What was
   // announced and not submitted when Finish is called contributes zeros, so
   // that nobody waits for it. Never blocks; the verdict of the step before must
-  // have been waited for. From here on any view may be written, also of what
-  // was not announced: whoever reads the gradients of the step before (an
-  // optimizer on a stream) must be done. Errors: InvalidArgument (an unknown
-  // parameter, one that comes twice), FailedPrecondition (sync: static, or
-  // called before in this step).
+  // have been waited for. From here to Finish the views of what is not
+  // announced are the library's: it writes zeros there, which this rank gives
+  // to the reductions of others. The program must not write them, or the
+  // others' sums are wrong; and whoever reads the gradients of the step before
+  // (an optimizer on a stream) must be done. Errors: InvalidArgument (an
+  // unknown parameter, one that comes twice), FailedPrecondition (sync: static,
+  // or called before in this step).
   absl::Status BeginPass(absl::Span<const ParameterId> parameters);
 
   // The gradient in the view is complete, or will be once the work enqueued on
@@ -397,7 +401,9 @@ class LOCKSTEP_EXPORT GradientSync {
   void ZeroGradients();
 
   // Ends the step: parameters that were not submitted contribute zeros; waits
-  // for all transfers and the verdict.
+  // for all transfers and the verdict. FailedPrecondition, and nothing has
+  // changed, during Pipeline::Run, and without it on a rank that has a Pipeline
+  // and data.
   absl::StatusOr<Verdict> Finish(const FinishOptions& options = {});
 
   // As Finish without waiting: later work on `stream` starts after the verdict

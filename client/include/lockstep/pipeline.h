@@ -13,6 +13,8 @@
 //     ...
 //   }
 //
+// A rank calls Run once in each step that it has data for, and then Finish.
+//
 // Run computes forward and backward passes of all micro-batches in the order of
 // the schedule, while activations and gradients travel between the stages. It
 // returns once all of this rank's work of the step is done; the gradients of a
@@ -96,7 +98,8 @@ class LOCKSTEP_EXPORT Pipeline {
 
   // The weighted sum of the losses, on the rank of the last stage; 0 elsewhere.
   // InvalidArgument, with nothing done, for a step that does not fit the plan
-  // or a stream of another kind than the job's memory.
+  // or a stream of another kind than the job's memory; FailedPrecondition,
+  // likewise, during another Run and a second time before Finish.
   absl::StatusOr<double> Run(const PipelineStep& step);
 
  private:

@@ -101,7 +101,7 @@ class ExecutorTest : public testing::Test, public LaneOwner {
     return adopted;
   }
 
-  void Ready(const TransferRef& ref) {
+  void Ready(TransferRef ref) {
     ASSERT_EQ(executor_->MarkReady(ref), absl::OkStatus());
   }
   // The elements of each all-reduce, in the order in which they ran.
@@ -115,7 +115,7 @@ class ExecutorTest : public testing::Test, public LaneOwner {
   }
 
   // Lanes run at the same time.
-  Operands OperandsOf(const TransferRef& ref, const Transfer&) override {
+  Operands OperandsOf(TransferRef ref, const Transfer&) override {
     return {memory_[ref.lane], memory_[ref.lane]};
   }
   absl::Status Apply(transport::Compute::Site&, const Transfer& transfer,

@@ -165,6 +165,10 @@ class JobWorker {
   Tied tied;
   // Tries to capture a step into a graph, before the first.
   bool tries_capture = false;
+  // Tries what is out of turn in every step: it is refused and changes nothing.
+  bool calls_out_of_turn = false;
+  // What it does at the begin of the step that it fails in; null: nothing.
+  std::function<absl::Status()> fails_before;
   // Does what it fails with, in the middle of a step.
   std::function<absl::Status()> fails_with = [] {
     return absl::DataLossError("a sample cannot be read");
@@ -194,6 +198,7 @@ class JobWorker {
       work.stages.push_back(&stages[i]);
     }
     if (!tied_stages_.empty()) ShareGradient(sync, stages, seen, work);
+    if (step == fails_at_ && fails_before) return fails_before();
     if (step == fails_at_) {
       stages[0].fail = [this](int m) {
         return m == 2 ? fails_with() : absl::OkStatus();
@@ -207,6 +212,10 @@ class JobWorker {
     seen.stages_done.clear();
     work.on_stage_done = [&](int stage) {
       seen.stages_done.push_back(stage);
+      if (calls_out_of_turn) {
+        ExpectRefused(sync.Finish().status(), "while Pipeline::Run is");
+        ExpectRefused(pipeline.Run(work).status(), "another Run is");
+      }
       if (std::count(forgets.begin(), forgets.end(), stage) > 0) {
         return absl::OkStatus();
       }
@@ -225,9 +234,15 @@ class JobWorker {
     if (tied.before_run && !tied_stages_.empty()) {
       if (absl::Status early = SubmitTied(sync); !early.ok()) return early;
     }
+    if (calls_out_of_turn) {
+      ExpectRefused(sync.Finish().status(), "Finish without Pipeline::Run");
+    }
     const Enqueued enqueued(work, site_);
     const absl::StatusOr<double> ran = pipeline.Run(enqueued.step());
     if (!ran.ok()) return ran.status();
+    if (calls_out_of_turn) {
+      ExpectRefused(pipeline.Run(work).status(), "a second time in one step");
+    }
     seen.losses.push_back(*ran);
     const auto verdict = sync.Finish({.samples = 1});
     if (!verdict.ok()) return verdict.status();
@@ -246,6 +261,11 @@ class JobWorker {
       seen.tied.emplace_back(reduced.begin(), reduced.end());
     }
     return absl::OkStatus();
+  }
+
+  static void ExpectRefused(const absl::Status& status, const char* why) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_NE(status.message().find(why), std::string::npos) << status;
   }
 
   absl::Status SubmitTied(GradientSync& sync) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/pipeline/job_worker.h"
@@ -19,11 +20,15 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-enum class Trouble { kFails, kLeaves };
+enum class Trouble { kFails, kLeaves, kRests, kCallsOutOfTurn };
 
 absl::Status Live(const std::string& address, const Job& job, int number,
                   int fails_at, Trouble trouble, Seen& seen) {
-  const JobSpec spec = SpecOf(job);
+  JobSpec spec = SpecOf(job);
+  if (trouble == Trouble::kRests) {
+    spec.timeouts.progress = absl::Milliseconds(500);
+    spec.on_stuck = OnStuck::kEvict;
+  }
   auto session = Session::Join({.addresses = {address},
                                 .worker = absl::StrCat("worker-", number),
                                 .spec = spec});
@@ -36,6 +41,14 @@ absl::Status Live(const std::string& address, const Job& job, int number,
       return absl::CancelledError("has left");
     };
   }
+  // Its program does something else, for ever.
+  if (trouble == Trouble::kRests) {
+    worker.fails_before = [&session] {
+      while ((*session)->status().ok()) absl::SleepFor(absl::Milliseconds(5));
+      return (*session)->status();
+    };
+  }
+  if (trouble == Trouble::kCallsOutOfTurn) worker.calls_out_of_turn = true;
   absl::Status trained = worker.Train(**session, seen);
   return trained.ok() ? (*session)->Leave() : trained;
 }
@@ -217,6 +230,35 @@ TEST(PipelineFailureTest, ARankThatLeavesInTheMiddleEndsTheStepOfAll) {
       EXPECT_THAT(std::string(seen.status.message()),
                   HasSubstr(left ? "has left" : "worker-1"));
     }
+  }
+}
+
+// Those that wait for its messages are not, though they have submitted nothing.
+TEST(PipelineFailureTest, WhoDoesNotRunIsStuckAndNotWhoWaitsForItsMessages) {
+  for (const int resting : {0, 1}) {
+    for (const Seen& seen : RunJob({"shm", PipelineSchedule::kOneFOneB},
+                                   resting, Trouble::kRests)) {
+      const std::string message(seen.status.message());
+      EXPECT_THAT(message,
+                  HasSubstr(absl::StrCat("worker-", resting, " (rank")));
+      EXPECT_THAT(message, HasSubstr("was evicted: step 1:"));
+      EXPECT_THAT(message, HasSubstr("has been between steps"));
+      for (int other = 0; other < 4; ++other) {
+        EXPECT_EQ(other == resting,
+                  absl::StrContains(message,
+                                    absl::StrCat("worker-", other, " (rank")))
+            << message;
+      }
+    }
+  }
+}
+
+TEST(PipelineOrderTest, CallsOutOfTurnAreRefusedAndChangeNothing) {
+  for (const char* transport : {"gloo", "shm"}) {
+    const Job job{transport, PipelineSchedule::kInterleaved, 2};
+    const std::vector<Seen> all = RunJob(job, -1, Trouble::kCallsOutOfTurn);
+    for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+    ExpectOneProcess(all, job);
   }
 }
 

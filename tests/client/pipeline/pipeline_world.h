@@ -303,6 +303,7 @@ class PipelineWorld {
     };
     const Enqueued enqueued(step, SiteOf(rank.number));
     const absl::StatusOr<double> loss = rank.runner->Run(enqueued.step());
+    rank.executor->EndStep();
     if (loss.ok()) rank.loss = *loss;
     return loss.status();
   }

@@ -12,6 +12,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 std::vector<std::string> Waits(const JobView& view) {
   std::vector<std::string> lines;
@@ -169,6 +170,141 @@ TEST(StallTest, EvictingEndsTheEpochWithTheSentence) {
                               "102) was evicted: "),
                     HasSubstr("has been computing for 30s; w-1 waits")));
   EXPECT_EQ(scene.View().cause.workers, std::vector<WorkerName>{W(2)});
+}
+
+// --- Pipelines ---
+
+protocol::Progress Awaits(int sender, const std::string& task = "F1") {
+  return {.position = {3, Phase::kCompute}, .task = task, .awaits = sender};
+}
+
+TEST(PipelineStallTest, WhoWaitsForAMessageIsNotToBlame) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  scene.Says(1, Awaits(1));
+  scene.Says(2, Awaits(2));
+  scene.Says(3, Stands(3, Phase::kIdle));
+  scene.WaitWithHeartbeats(31, {1, 2, 3});
+  EXPECT_THAT(scene.View().stalls,
+              ElementsAre("step 3: w-3 (rank 2, host a, pid 103) has been "
+                          "between steps for 31s; w-2 waits"));
+  EXPECT_THAT(
+      Waits(scene.View()),
+      ElementsAre("w-1 waits for w-2, which has been at the F1 of its "
+                  "pipeline's run",
+                  "w-2 waits for w-3, which is at step 3 between steps"));
+}
+
+TEST(PipelineStallTest, WhoComputesIsNamedWithItsTask) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, Awaits(1));
+  scene.Says(2, Awaits(-1, "backward of stage 1, micro-batch 7"));
+  scene.WaitWithHeartbeats(31, {1, 2});
+  EXPECT_THAT(scene.View().stalls,
+              ElementsAre("step 3: w-2 (rank 1, host a, pid 102) has been at "
+                          "the backward of stage 1, micro-batch 7 of its "
+                          "pipeline's run for 31s; w-1 waits"));
+}
+
+TEST(PipelineStallTest, TheNextTaskIsProgress) {
+  Scene scene(SpecOf(1));
+  scene.RunAll();
+  for (int task = 0; task < 10; ++task) {
+    scene.Says(1, Awaits(-1, absl::StrCat("F", task)));
+    scene.WaitWithHeartbeats(20, {1});
+  }
+  EXPECT_THAT(scene.View().stalls, IsEmpty());
+}
+
+// A message of a rank that is further was sent: what it says of who waits is
+// old.
+TEST(PipelineStallTest, NobodyWaitsForAMessageOfWhoIsFurther) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  scene.Says(1, Awaits(1));
+  scene.Says(2, Stands(3, Phase::kTransfer));
+  scene.WaitWithHeartbeats(31, {1, 2});
+  EXPECT_THAT(scene.View().stalls, ElementsAre(HasSubstr("w-1 (rank 0")));
+}
+
+TEST(PipelineStallTest, RanksThatWaitInACircleAreNamedAndWhoWaitsForThemIsNot) {
+  Scene scene(SpecOf(5));
+  scene.RunAll();
+  scene.Says(1, Awaits(1));
+  scene.Says(2, Awaits(2));
+  scene.Says(3, Awaits(1));
+  scene.Says(4, Awaits(3));  // itself, which cannot be
+  scene.Says(5, Awaits(77));
+  scene.WaitWithHeartbeats(31, {1, 2, 3, 4, 5});
+  EXPECT_THAT(scene.View().stalls,
+              ElementsAre(HasSubstr("w-2 (rank 1"), HasSubstr("w-3 (rank 2"),
+                          HasSubstr("w-4 (rank 3"), HasSubstr("w-5 (rank 4")));
+}
+
+// --- A GradientSync that is gone ---
+
+protocol::Progress Withdrawn(uint64_t step) {
+  return {.position = {step, Phase::kIdle}, .withdrawn = true};
+}
+
+TEST(WithdrawalTest, EndsTheEpochOnceAnotherRankGoesFurther) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_EQ(scene.Says(1, Withdrawn(3)), "");
+  EXPECT_EQ(scene.Says(2, Stands(3, Phase::kIdle)), "");
+  EXPECT_EQ(scene.Says(2, Stands(3, Phase::kCompute)), "")
+      << "it may yet stop too";
+  EXPECT_THAT(scene.Says(2, Stands(3, Phase::kTransfer)),
+              HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
+                        "GradientSync after 3 steps, but w-2 goes on"));
+}
+
+TEST(WithdrawalTest, OfEveryRankEndsNothing) {
+  Scene scene(SpecOf(2));
+  scene.RunAll();
+  EXPECT_EQ(scene.Says(1, Withdrawn(3)), "");
+  EXPECT_EQ(scene.Says(2, Withdrawn(3)), "");
+}
+
+TEST(WithdrawalTest, WhoMeetsABrokenLinkWithItMissesIt) {
+  for (const bool link_first : {false, true}) {
+    Scene scene(SpecOf(2));
+    scene.RunAll();
+    scene.Says(2, Stands(3, Phase::kCompute));
+    std::string said;
+    if (link_first) said = scene.Says(2, Scene::ResetBy(1));
+    said += scene.Says(1, Withdrawn(3));
+    if (!link_first) said += scene.Says(2, Scene::ResetBy(1));
+    EXPECT_THAT(said, HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
+                                "GradientSync after 3 steps"));
+  }
+}
+
+// So with one that has left in order, before the others.
+TEST(LeaverTest, WhoMeetsABrokenLinkWithItMissesIt) {
+  for (const bool link_first : {false, true}) {
+    Scene scene(SpecOf(2));
+    scene.RunAll();
+    scene.Says(2, Stands(3, Phase::kCompute));
+    std::string said;
+    if (link_first) said = scene.Says(2, Scene::ResetBy(1));
+    said += scene.Says(1, protocol::Leave{.steps = 3});
+    if (!link_first) said += scene.Says(2, Scene::ResetBy(1));
+    EXPECT_THAT(said, HasSubstr("w-1 (rank 0, host a, pid 101) left after 3 "
+                                "steps, but w-2 goes on"));
+  }
+}
+
+// It leaves because of a link, which is another's fault.
+TEST(LeaverTest, WhoAccusesAnotherIsNotMissed) {
+  Scene scene(SpecOf(3));
+  scene.RunAll();
+  for (const int i : {1, 2, 3}) scene.Says(i, Stands(3, Phase::kCompute));
+  scene.Says(1, Scene::ResetBy(3));
+  scene.Says(2, Scene::ResetBy(1));
+  EXPECT_THAT(scene.Says(1, protocol::Leave{.steps = 3}),
+              Not(HasSubstr("goes on")));
 }
 
 // --- Stragglers -------------------------------------------------------------
