@@ -194,16 +194,17 @@ size_t FoldWhatFillsBlocks(const TypedRows<T>& rows, size_t n, ReduceOp op,
   Fatal("no such ReduceOp");
 }
 
+// What a mean multiplies the sum by.
 template <class T>
-Compute<T> ShareOf(const TypedRows<T>& rows) {
-  return Compute<T>{1} / static_cast<Compute<T>>(rows.in.size());
+Compute<T> ShareOf(int divisor) {
+  return Compute<T>{1} / static_cast<Compute<T>>(divisor);
 }
 
 // What is left from `begin` on.
 template <class T>
-void FoldRest(const TypedRows<T>& rows, size_t begin, size_t n, ReduceOp op) {
+void FoldRest(const TypedRows<T>& rows, size_t begin, size_t n, ReduceOp op,
+              Compute<T> share) {
   using C = Compute<T>;
-  const C share = ShareOf(rows);
   for (size_t i = begin; i < n; ++i) {
     C value = ConvertTo<C>(rows.From(0)[i]);
     for (size_t row = 1; row < rows.in.size(); ++row) {
@@ -217,19 +218,22 @@ void FoldRest(const TypedRows<T>& rows, size_t begin, size_t n, ReduceOp op) {
 }
 
 template <class T>
-void FoldTypedRows(const TypedRows<T>& rows, size_t n, ReduceOp op) {
+void FoldTypedRows(const TypedRows<T>& rows, size_t n, ReduceOp op,
+                   int divisor) {
+  const Compute<T> share = ShareOf<T>(divisor);
   size_t begin = 0;
   if constexpr (Lanes<T>::kWhole) {
     NoSquares none;
-    begin = FoldWhatFillsBlocks(rows, n, op, ShareOf(rows), none);
+    begin = FoldWhatFillsBlocks(rows, n, op, share, none);
   }
-  FoldRest(rows, begin, n, op);
+  FoldRest(rows, begin, n, op, share);
 }
 
-void FoldFloats(DType dtype, ReduceOp op, std::span<const void* const> in,
-                std::span<void* const> out, size_t n) {
+void FoldFloats(DType dtype, ReduceOp op, int divisor,
+                std::span<const void* const> in, std::span<void* const> out,
+                size_t n) {
   WithFloat(dtype, [&](auto tag) {
-    FoldTypedRows<typename decltype(tag)::type>({in, out}, n, op);
+    FoldTypedRows<typename decltype(tag)::type>({in, out}, n, op, divisor);
   });
 }
 
@@ -238,9 +242,10 @@ void FoldF32Squaring(ReduceOp op, std::span<const void* const> in,
                      std::span<void* const> out, size_t n, double* lanes) {
   const TypedRows<float> rows{in, out};
   Squares squares(lanes);
-  const size_t rest = FoldWhatFillsBlocks(rows, n, op, ShareOf(rows), squares);
+  const float share = ShareOf<float>(static_cast<int>(in.size()));
+  const size_t rest = FoldWhatFillsBlocks(rows, n, op, share, squares);
   squares.Store(lanes);
-  FoldRest(rows, rest, n, op);
+  FoldRest(rows, rest, n, op, share);
   AddSquaresRow(rows.To(0) + rest, 1.0, lanes, n - rest);
 }
 #else
@@ -248,7 +253,7 @@ void FoldF32Squaring(ReduceOp op, std::span<const void* const> in,
 void FoldF32Squaring(ReduceOp op, std::span<const void* const> in,
                      std::span<void* const> out, size_t n, double* lanes) {
   const TypedRows<float> rows{in, out};
-  FoldTypedRows(rows, n, op);
+  FoldTypedRows(rows, n, op, static_cast<int>(in.size()));
   AddSquaresRow(rows.To(0), 1.0, lanes, n);
 }
 #endif
@@ -262,9 +267,10 @@ namespace lockstep::kernels {
 HWY_EXPORT(FoldFloats);
 HWY_EXPORT(FoldF32Squaring);
 
-void FoldFloatRows(DType dtype, ReduceOp op, std::span<const void* const> in,
-                   std::span<void* const> out, size_t n) {
-  HWY_DYNAMIC_DISPATCH(FoldFloats)(dtype, op, in, out, n);
+void FoldFloatRows(DType dtype, ReduceOp op, int divisor,
+                   std::span<const void* const> in, std::span<void* const> out,
+                   size_t n) {
+  HWY_DYNAMIC_DISPATCH(FoldFloats)(dtype, op, divisor, in, out, n);
 }
 
 void FoldF32RowsSquaring(ReduceOp op, std::span<const void* const> in,

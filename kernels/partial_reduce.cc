@@ -51,10 +51,10 @@ void FoldRows(const void* carry, std::span<const void* const> inputs, void* out,
   ReduceRanks(rows, out, count, dtype, FoldOf(op));
 }
 
-// 1 / ranks as `dtype` has it.
-double Share(DType dtype, int ranks) {
-  if (dtype == DType::kF64) return 1.0 / ranks;
-  return static_cast<double>(1.0f / static_cast<float>(ranks));
+// 1 / divisor as `dtype` has it.
+double Share(DType dtype, int divisor) {
+  if (dtype == DType::kF64) return 1.0 / divisor;
+  return static_cast<double>(1.0f / static_cast<float>(divisor));
 }
 
 }  // namespace
@@ -76,12 +76,12 @@ void ReduceToCarry(const void* carry, std::span<const void* const> inputs,
 
 void ReduceFromCarry(const void* carry, std::span<const void* const> inputs,
                      void* out, size_t count, DType dtype, ReduceOp op,
-                     int ranks) {
+                     int divisor) {
   Check(!inputs.empty(), "a reduction of no ranks has no value");
   Check(IsFloat(dtype) || op != ReduceOp::kMean, "integers have no mean");
   if (!IsHalf(dtype)) {
     FoldRows(carry, inputs, out, count, dtype, op);
-    if (op == ReduceOp::kMean) Scale(out, dtype, Share(dtype, ranks), count);
+    if (op == ReduceOp::kMean) Scale(out, dtype, Share(dtype, divisor), count);
     return;
   }
   WithHalf(dtype, [&](auto tag) {
@@ -90,7 +90,7 @@ void ReduceFromCarry(const void* carry, std::span<const void* const> inputs,
       float acc[kTile];
       FoldHalves<T>(carry, inputs, begin, n, op, acc);
       if (op == ReduceOp::kMean) {
-        ScaleRow(acc, 1.0f / static_cast<float>(ranks), acc, n);
+        ScaleRow(acc, 1.0f / static_cast<float>(divisor), acc, n);
       }
       ConvertRow(acc, static_cast<T*>(out) + begin, n);
     });

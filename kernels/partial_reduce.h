@@ -31,10 +31,10 @@ DType CarryOf(DType dtype);
 void ReduceToCarry(const void* carry, std::span<const void* const> inputs,
                    void* out, size_t count, DType dtype, ReduceOp op);
 
-// The end: a mean is over `ranks`, and halves are rounded.
+// The end: a mean is divided by `divisor`, and halves are rounded.
 void ReduceFromCarry(const void* carry, std::span<const void* const> inputs,
                      void* out, size_t count, DType dtype, ReduceOp op,
-                     int ranks);
+                     int divisor);
 
 }  // namespace lockstep::kernels
 

@@ -51,7 +51,7 @@ bool IsPair(size_t inputs, size_t outs, DType dtype, ReduceOp op) {
 
 void ReduceRanksToAll(std::span<const void* const> inputs,
                       std::span<void* const> outs, size_t count, DType dtype,
-                      ReduceOp op) {
+                      ReduceOp op, int divisor) {
   Check(!inputs.empty() && !outs.empty(),
         "a reduction of no ranks has no value");
   Check(IsFloat(dtype) || op != ReduceOp::kMean, "integers have no mean");
@@ -59,7 +59,9 @@ void ReduceRanksToAll(std::span<const void* const> inputs,
     FoldToTwoRows(dtype, op, inputs[0], inputs[1], outs.front(), outs.back(),
                   count);
   } else if (IsFloat(dtype)) {
-    FoldFloatRows(dtype, op, inputs, outs, count);
+    const int ranks = static_cast<int>(inputs.size());
+    FoldFloatRows(dtype, op, divisor > 0 ? divisor : ranks, inputs, outs,
+                  count);
   } else {
     ReduceIntegers(inputs, {outs}, count, dtype, op);
   }

@@ -9,8 +9,9 @@
 //
 // Numerics: out[i] = round(((a op b) op c) ...). Halves are widened to f32
 //           before the first operation and rounded after the last; other types
-//           are computed in themselves. Mean is the sum, times 1/ranks once, in
-//           f32 (f64 for f64), before the rounding. Integers wrap. Min and max
+//           are computed in themselves. Mean is the sum, times 1/divisor once,
+//           in f32 (f64 for f64), before the rounding; the divisor is the
+//           number of ranks unless one is given. Integers wrap. Min and max
 //           give NaN if any rank has NaN; of -0 and +0 the first rank's.
 // Shapes:   `count` elements, 0 included; aligned to their element, no more.
 //           `out` may be one of the inputs, and may not overlap otherwise.
@@ -38,10 +39,11 @@ void ReduceRows(const void* inputs, int rows, void* out, size_t count,
                 DType dtype, ReduceOp op);
 
 // The same into several rows, each of which may be one of the inputs: what a
-// rank does that reads its slice from all and writes it to all.
+// rank does that reads its slice from all and writes it to all. `divisor`: of
+// a mean; 0: the number of ranks.
 void ReduceRanksToAll(std::span<const void* const> inputs,
                       std::span<void* const> outs, size_t count, DType dtype,
-                      ReduceOp op);
+                      ReduceOp op, int divisor = 0);
 
 // dst[i] = op(dst[i], src[i]), rounded: ReduceRanks of {dst, src} into dst. A
 // chain of these rounds halves at every link; sum ranks with ReduceRanks.

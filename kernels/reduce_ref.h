@@ -27,8 +27,9 @@ C FoldRef(ReduceOp op, C a, C b) {
 
 template <class T>
 void ReduceRanksRef(std::span<const T* const> inputs, T* out, size_t count,
-                    ReduceOp op) {
+                    ReduceOp op, int divisor = 0) {
   using C = Compute<T>;
+  const size_t by = divisor > 0 ? divisor : inputs.size();
   auto widen = [](T x) {
     if constexpr (kIsHalf<T>)
       return ToF32(x);
@@ -41,7 +42,7 @@ void ReduceRanksRef(std::span<const T* const> inputs, T* out, size_t count,
       value = FoldRef(op, value, C{widen(inputs[rank][i])});
     }
     if (op == ReduceOp::kMean) {
-      const C share = static_cast<C>(1) / static_cast<C>(inputs.size());
+      const C share = static_cast<C>(1) / static_cast<C>(by);
       value = Product(value, share);
     }
     if constexpr (kIsHalf<T>)

@@ -48,12 +48,14 @@ void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
                    void* out, void* copy, size_t n);
 
 // fold_rows.cc: each out[r][i] = in[0][i] op in[1][i] op ..., for a mean times
-// 1 / rows, in one pass; of any float type, halves in f32 and rounded once. An
-// `out` may be one of `in`.
-void FoldFloatRows(DType dtype, ReduceOp op, std::span<const void* const> in,
-                   std::span<void* const> out, size_t n);
+// 1 / divisor, in one pass; of any float type, halves in f32 and rounded once.
+// An `out` may be one of `in`.
+void FoldFloatRows(DType dtype, ReduceOp op, int divisor,
+                   std::span<const void* const> in, std::span<void* const> out,
+                   size_t n);
 
-// The same of f32, and AddSquaresRow of out[0] with the scale 1.
+// The same of f32, with the number of rows as divisor, and AddSquaresRow of
+// out[0] with the scale 1.
 void FoldF32RowsSquaring(ReduceOp op, std::span<const void* const> in,
                          std::span<void* const> out, size_t n, double* lanes);
 

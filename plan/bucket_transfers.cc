@@ -86,12 +86,11 @@ class BucketOnRank {
   }
 
   std::vector<Transfer> Announced() const {
-    const bool is_mean = bucket_.op == ReduceOp::kMean;
-    const bool sums_wide = is_mean && IsHalf(bucket_.dtype);
+    const bool rescales = bucket_.op == ReduceOp::kMean && !bucket_.wire;
+    const bool sums_wide = rescales && IsHalf(bucket_.dtype);
     Transfer reduction = Reduction();
-    if (is_mean && !bucket_.wire) reduction.op = ReduceOp::kSum;
-    LocalOp rescale = Over(LocalKind::kRescale, All());
-    if (reduction.op == ReduceOp::kMean) rescale.divisor = ranks_;
+    if (rescales) reduction.op = ReduceOp::kSum;
+    const LocalOp rescale = Over(LocalKind::kRescale, All());
 
     reduction.before.push_back(Over(LocalKind::kZeroUnlessGiven, All()));
     if (sums_wide) {
@@ -105,7 +104,7 @@ class BucketOnRank {
     }
     reduction.before.push_back(WriteFlags());
     reduction.then.push_back(ReadFlags());
-    if (is_mean && !sums_wide) reduction.then.push_back(rescale);
+    if (rescales && !sums_wide) reduction.then.push_back(rescale);
     AddNorms(&reduction.then);
     reduction.then.push_back(Over(LocalKind::kZeroUnlessGiven, All()));
     return {std::move(reduction)};

@@ -17,8 +17,8 @@
 // Casts are there only where the transfer's dtype is not the bucket's. A mean
 // over the ranks that announced a gradient is a sum, rescaled behind it; of
 // halves the sum is taken in f32 and rescaled before it is rounded. With a wire
-// of halves, where a sum can overflow, the transfer takes the mean over the
-// group, and the gradients are rescaled once they are cast back.
+// of halves, where a sum can overflow, the transfer itself takes the mean over
+// those ranks, and nothing is rescaled.
 
 #ifndef LOCKSTEP_PLAN_BUCKET_TRANSFERS_H_
 #define LOCKSTEP_PLAN_BUCKET_TRANSFERS_H_

@@ -84,8 +84,8 @@ struct Bucket {
   bool error_feedback = false;  // the cast's errors are added a step later
   bool sharded = false;         // each rank reduces and updates its slice
   int leaves = 0;  // of the tree that sums it, over all ranks; 0: no tree
-  // Negotiated mode: a mean is over the ranks that announced the gradient in
-  // the pass, and the other ranks contribute zeros.
+  // Negotiated mode: a mean, also of a transfer, is over the ranks that
+  // announced the gradient in the pass; the other ranks contribute zeros.
   bool announced = false;
   bool operator==(const Bucket&) const = default;
 };
@@ -150,8 +150,8 @@ struct LocalOp {
   int64_t offset = 0;        // elements, from the bucket's start
   int64_t count = 0;         // elements
   int leaf = -1;  // kNorm: of the tree, to whose sum it adds; -1: to the rank's
-  // kSumPairs: the sum is divided by this. kRescale: the transfer has divided
-  // by this; the factor is divisor / announcers.
+  // kSumPairs: the sum is divided by this. Else 1: what a rescale divides by,
+  // the number of ranks that announced the gradient, is of each pass.
   int divisor = 1;
   bool operator==(const LocalOp&) const = default;
 };

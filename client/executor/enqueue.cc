@@ -16,6 +16,10 @@ absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
   const size_t share = count / static_cast<size_t>(communicator.size());
   switch (t.kind) {
     case TransferKind::kAllReduce:
+      if (planned.divisor > 0) {
+        return transport::AllReduceMean(communicator, out, count, t.dtype,
+                                        planned.divisor, stream);
+      }
       return communicator.AllReduce(in, out, count, t.dtype, t.op, stream);
     case TransferKind::kReduceScatter:
       return communicator.ReduceScatter(in, out, share, t.dtype, t.op, stream);

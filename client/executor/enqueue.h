@@ -31,6 +31,7 @@ struct Operands {
 struct PlannedTransfer {
   const plan::Transfer* transfer = nullptr;
   Operands operands;
+  int divisor = 0;  // of a mean in place; 0: the ranks of the communicator
 };
 
 // Enqueues a transfer on the communicator that it names, and returns; errors of

@@ -37,6 +37,11 @@ class LaneOwner {
     return {};
   }
 
+  // How many ranks a mean in place is over, if that is not all of the
+  // communicator but known only when the transfer is launched (announced
+  // buckets, plan/ir.h); else 0.
+  virtual int DivisorOf(const plan::Transfer&) { return 0; }
+
   // Runs the transfer's local operations of one side, in order; all but norms
   // where `has_norms`, since the transfer has computed them. An error before
   // the transfer keeps it from being launched, and is given to Failed.

@@ -23,7 +23,8 @@ UnitOperation::UnitOperation(plan::TransferRef first,
                              LaneOwner* owner, Communicator* communicator)
     : owner_(*owner), communicator_(*communicator) {
   for (const plan::Transfer* transfer : unit) {
-    planned_.push_back({transfer, owner_.OperandsOf(first, *transfer)});
+    planned_.push_back({.transfer = transfer,
+                        .operands = owner_.OperandsOf(first, *transfer)});
     ++first.index;
   }
   if (unit.size() == 1) checks_ = owner_.ChecksOf(*unit[0]);
@@ -50,6 +51,9 @@ absl::Status UnitOperation::Before(Site& site) {
 absl::Status UnitOperation::Communicate(Stream& stream) {
   if (!checks_.empty()) {
     return EnqueueChecked(planned_[0], checks_, communicator_, stream);
+  }
+  for (PlannedTransfer& planned : planned_) {
+    planned.divisor = owner_.DivisorOf(*planned.transfer);
   }
   return EnqueueTogether(planned_, communicator_, stream);
 }

@@ -282,8 +282,7 @@ absl::Status BucketStore::Apply(Site& site, int b, const plan::LocalOp& op,
       const Wire wire =
           is_before || is_back ? Wire{gradients, of.dtype} : OnWire(b);
       site.Scale(wire.data + op.offset * SizeOf(wire.dtype), wire.dtype,
-                 static_cast<double>(op.divisor) / shares_[b].announcers,
-                 op.count);
+                 1.0 / announcers(b), op.count);
       break;
     }
     default:

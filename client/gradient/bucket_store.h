@@ -122,6 +122,7 @@ class BucketStore {
     bool gives = true;
   };
   void SetShare(int b, const Share& share) { shares_[b] = share; }
+  int announcers(int b) const { return shares_[b].announcers; }
 
   // One local operation of the bucket's transfers, but kNorm. `side` as
   // plan::LocalOp says: where it reads and writes. `is_back`: a cast has

@@ -205,6 +205,13 @@ executor::Operands Layout::OperandsOf(plan::TransferRef,
                   : executor::Operands{flags, flags};
 }
 
+int Layout::DivisorOf(const plan::Transfer& transfer) {
+  const bool is_decided = transfer.kind == plan::TransferKind::kAllReduce &&
+                          transfer.op == ReduceOp::kMean &&
+                          bucket(transfer.bucket).announced;
+  return is_decided ? store_.announcers(transfer.bucket) : 0;
+}
+
 std::vector<transport::CheckedPart> Layout::ChecksOf(
     const plan::Transfer& transfer) {
   const auto norms = norms_.find(&transfer);

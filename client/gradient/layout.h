@@ -142,6 +142,7 @@ class Layout final : public executor::LaneOwner {
 
   executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
+  int DivisorOf(const plan::Transfer& transfer) override;
   std::vector<transport::CheckedPart> ChecksOf(
       const plan::Transfer& transfer) override;
   absl::Status Apply(Site& site, const plan::Transfer& transfer,

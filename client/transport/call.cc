@@ -121,6 +121,12 @@ absl::Status CheckReduction(const Call& call) {
     return Invalid(call, "sums in pairs are of f32 or f64, not of ",
                    AbslView(Name(call.dtype)));
   }
+  const bool has_divisor =
+      call.kind == CallKind::kAllReduce && call.op == ReduceOp::kMean;
+  if (call.divisor < 0 || (call.divisor > 0 && !has_divisor)) {
+    return Invalid(call, "the sum of a mean is divided by ", call.divisor,
+                   ", must be at least 1");
+  }
   if (call.op == ReduceOp::kMean && !IsFloat(call.dtype)) {
     return Invalid(call, "the mean of ", AbslView(Name(call.dtype)),
                    " is not defined, only of floats");

@@ -49,6 +49,9 @@ struct Call {
   ReduceOp op = ReduceOp::kSum;
   bool in_pairs = false;  // a sum in pairs, times `factor`: AllReducePairs
   double factor = 1;
+  // AllReduce with ReduceOp::kMean: what divides the sum; 0: the number of
+  // ranks. Not on the wire: ranks agree on it.
+  int divisor = 0;
   int peer = 0;  // the root of a broadcast, the peer of Send and Recv
   // AllToAllV only; one entry per rank, in elements.
   std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
@@ -61,6 +64,7 @@ struct Call {
   uint64_t tag = 0;
 
   size_t bytes() const { return count * SizeOf(dtype); }
+  int DivisorOf(int ranks) const { return divisor > 0 ? divisor : ranks; }
   bool is_point_to_point() const {
     return kind == CallKind::kSend || kind == CallKind::kRecv;
   }

@@ -16,6 +16,19 @@ absl::Status CallingCommunicator::AllReduce(const void* in, void* out,
                 stream);
 }
 
+absl::Status CallingCommunicator::AllReduceMean(void* data, size_t count,
+                                                DType dtype, int divisor,
+                                                Stream& stream) {
+  return Submit({.kind = CallKind::kAllReduce,
+                 .in = data,
+                 .out = data,
+                 .count = count,
+                 .dtype = dtype,
+                 .op = ReduceOp::kMean,
+                 .divisor = divisor},
+                stream);
+}
+
 absl::Status CallingCommunicator::CheckedAllReduce(
     void* data, size_t count, DType dtype, ReduceOp op,
     std::vector<CheckedPart> checks, Stream& stream) {

@@ -47,6 +47,8 @@ class CallingCommunicator : public ExtendedCommunicator {
   absl::Status Barrier(Stream& stream) final;
   absl::Status Group(absl::FunctionRef<absl::Status()> body) final;
 
+  absl::Status AllReduceMean(void* data, size_t count, DType dtype, int divisor,
+                             Stream& stream) final;
   bool SumsInPairs() const override { return false; }
   bool CanCheck() const override { return false; }
   absl::Status CheckedAllReduce(void* data, size_t count, DType dtype,

@@ -1,5 +1,9 @@
-// Collectives beyond the public Communicator's, which not every transport has.
-// Callers ask first, and then call the functions at the end of this file.
+// Collectives beyond the public Communicator's. All but the mean not every
+// transport has: callers ask first, and then call the functions at the end of
+// this file.
+//
+// A mean of some ranks is the mean of what they give while the other ranks give
+// zeros: the sum of all is divided by their number, before it is rounded.
 //
 // A sum in pairs adds neighbours first, then their sums, and so on:
 //
@@ -41,7 +45,9 @@ class ExtendedCommunicator : public Communicator {
   virtual bool CanCheck() const = 0;
 
   // For transports to implement and the functions below to call: each is called
-  // only if the communicator has said that it can.
+  // only if the communicator has said that it can, where that is asked.
+  virtual absl::Status AllReduceMean(void* data, size_t count, DType dtype,
+                                     int divisor, Stream& stream) = 0;
   virtual absl::Status AllReducePairs(const void* in, void* out, size_t count,
                                       DType dtype, double factor,
                                       Stream& stream) = 0;
@@ -68,6 +74,23 @@ inline bool CanCheck(const Communicator& communicator) {
   const auto* extended =
       dynamic_cast<const ExtendedCommunicator*>(&communicator);
   return extended != nullptr && extended->CanCheck();
+}
+
+// AllReduce in place of floats with ReduceOp::kMean, where the sum is divided
+// by `divisor`, the same on all ranks, instead of by their number. Errors: as
+// Communicator's; InvalidArgument for a divisor below 1; Unimplemented, with
+// nothing enqueued, of a communicator that is not extended.
+inline absl::Status AllReduceMean(Communicator& communicator, void* data,
+                                  size_t count, DType dtype, int divisor,
+                                  Stream& stream) {
+  if (divisor < 1) {
+    return absl::InvalidArgumentError("a mean divides by 1 or more");
+  }
+  auto* const extended = dynamic_cast<ExtendedCommunicator*>(&communicator);
+  if (extended == nullptr) {
+    return absl::UnimplementedError("this group has no mean of some ranks");
+  }
+  return extended->AllReduceMean(data, count, dtype, divisor, stream);
 }
 
 // out[i] = (the sum over ranks of in[i], in pairs) * factor, of f32 or f64.

@@ -21,7 +21,8 @@ inline void FoldRows(std::span<const void* const> inputs,
   if (call.in_pairs) {
     kernels::ReducePairsToAll(inputs, outs, count, call.dtype, call.factor);
   } else {
-    kernels::ReduceRanksToAll(inputs, outs, count, call.dtype, call.op);
+    kernels::ReduceRanksToAll(inputs, outs, count, call.dtype, call.op,
+                              call.divisor);
   }
 }
 

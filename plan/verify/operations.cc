@@ -29,9 +29,10 @@ class Needs {
   Needs(const Plan& plan, const Transfer& transfer, int position)
       : t_(transfer),
         bucket_(plan.buckets[transfer.bucket]),
-        ranks_(static_cast<int>(
-            plan.communicators[bucket_.communicator].ranks.size())),
-        own_(SliceOf(bucket_, ranks_, position)) {}
+        own_(SliceOf(bucket_,
+                     static_cast<int>(
+                         plan.communicators[bucket_.communicator].ranks.size()),
+                     position)) {}
 
   std::vector<LocalOp> Before() const {
     std::vector<LocalOp> ops;
@@ -64,8 +65,9 @@ class Needs {
       ops.back().divisor = IsMean() ? bucket_.leaves : 1;
     }
     const bool casts = BringsGradients() && t_.dtype != bucket_.dtype;
-    const bool rescales = IsAnnounced() && IsMean();
-    const bool rescales_copy = rescales && casts && !bucket_.wire;
+    // With a wire the transfer takes the mean.
+    const bool rescales = IsAnnounced() && IsMean() && !bucket_.wire;
+    const bool rescales_copy = rescales && casts;
     if (rescales_copy) ops.push_back(Rescale());
     if (casts) {
       ops.push_back(
@@ -100,12 +102,7 @@ class Needs {
   LocalOp ZeroUnlessGiven() const {
     return Op(LocalKind::kZeroUnlessGiven, All());
   }
-  // The transfer has taken the sum, or the mean over all its ranks.
-  LocalOp Rescale() const {
-    LocalOp rescale = Op(LocalKind::kRescale, All());
-    if (t_.op == ReduceOp::kMean) rescale.divisor = ranks_;
-    return rescale;
-  }
+  LocalOp Rescale() const { return Op(LocalKind::kRescale, All()); }
   static LocalOp Cast(DType from, DType to, const Slice& elements) {
     LocalOp cast = Op(LocalKind::kCast, elements);
     cast.from = from;
@@ -115,7 +112,6 @@ class Needs {
 
   const Transfer& t_;
   const Bucket& bucket_;
-  const int ranks_;
   const Slice own_;
 };
 

@@ -20,7 +20,7 @@ namespace lockstep::plan {
 //   behind   sum-pairs          of an exchange
 //            rescale, cast      as before, back; of an announced mean of halves
 //            read-flags
-//            rescale            of other announced means
+//            rescale            of other announced means without a wire
 //            norm               any number, if it brings gradients; CheckNorms
 //                               has the elements
 //            zero-unless-given

@@ -158,6 +158,43 @@ TEST_P(CommunicatorConformance, MakesTheMeanByOneMultiply) {
   });
 }
 
+// A mean of some ranks, of which the others give zeros.
+TEST_P(CommunicatorConformance, DividesAMeanByWhatItIsGiven) {
+  std::vector<std::pair<Values, int>> jobs;  // and the divisors
+  // Sums whose bits depend on no order, or on that of the ranks.
+  const Draw draw = promises().rank_order ? Draw::kWild : Draw::kExact;
+  for (DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    for (const size_t count : {0, 1, 501, 20'001}) {
+      for (const int divisor : {1, 3}) {
+        jobs.emplace_back(Reduced(dtype, count, draw, count, size(),
+                                  ReduceOp::kMean, divisor),
+                          divisor);
+      }
+    }
+  }
+  Together([&](Member& m) {
+    for (const auto& [expected, divisor] : jobs) {
+      const DType dtype = expected.dtype();
+      const size_t count = expected.count();
+      Values values = Input(dtype, count, draw, count, m.rank);
+      ASSERT_TRUE(transport::AllReduceMean(m.comm, values.data(), count, dtype,
+                                           divisor, m.stream)
+                      .ok());
+      ASSERT_TRUE(m.stream.Synchronize().ok()) << m.comm.status();
+      EXPECT_TRUE(values == expected)
+          << Name(dtype) << " " << count << " by " << divisor;
+    }
+    int64_t one = 1;
+    for (const auto& [dtype, divisor] :
+         {std::pair(DType::kI64, 1), std::pair(DType::kF64, 0)}) {
+      EXPECT_TRUE(absl::IsInvalidArgument(
+          transport::AllReduceMean(m.comm, &one, 1, dtype, divisor, m.stream)));
+    }
+    // Whoever looks at `one` before the call has done so.
+    EXPECT_TRUE(m.stream.Synchronize().ok());
+  });
+}
+
 // The tree of reduce_pairs_ref.h over the ranks' inputs.
 template <class T>
 Values SumInPairs(DType dtype, size_t count, int size, double factor) {

@@ -125,9 +125,10 @@ inline Values Input(DType dtype, size_t count, Draw draw, uint64_t seed,
   return Values(dtype, count, draw, seed * 1000 + rank);
 }
 
-// The reduction of Input of all ranks, in rank order.
+// The reduction of Input of all ranks, in rank order. `divisor`: of a mean; 0:
+// `size`.
 inline Values Reduced(DType dtype, size_t count, Draw draw, uint64_t seed,
-                      int size, ReduceOp op) {
+                      int size, ReduceOp op, int divisor = 0) {
   std::vector<Values> inputs;
   for (int rank = 0; rank < size; ++rank) {
     inputs.push_back(Input(dtype, count, draw, seed, rank));
@@ -139,7 +140,8 @@ inline Values Reduced(DType dtype, size_t count, Draw draw, uint64_t seed,
     for (const Values& input : inputs) {
       rows.push_back(static_cast<const T*>(input.data()));
     }
-    kernels::ReduceRanksRef<T>(rows, static_cast<T*>(out.data()), count, op);
+    kernels::ReduceRanksRef<T>(rows, static_cast<T*>(out.data()), count, op,
+                               divisor);
   });
   return out;
 }

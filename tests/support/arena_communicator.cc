@@ -56,6 +56,14 @@ class ArenaCommunicator final : public ForwardingCommunicator {
                    return inner().AllReduce(i, o, count, dtype, op, stream);
                  });
   }
+  absl::Status AllReduceMean(void* data, size_t count, DType dtype, int divisor,
+                             Stream& stream) override {
+    return Moved(data, count, data, count, dtype, stream,
+                 [&](const void*, void* o) {
+                   return transport::AllReduceMean(inner(), o, count, dtype,
+                                                   divisor, stream);
+                 });
+  }
   absl::Status AllReducePairs(const void* in, void* out, size_t count,
                               DType dtype, double factor,
                               Stream& stream) override {

@@ -19,6 +19,20 @@ absl::Status ForwardingCommunicator::AllReduce(const void* in, void* out,
   return inner_->AllReduce(in, out, count, dtype, op, stream);
 }
 
+absl::Status ForwardingCommunicator::AllReduceMean(void* data, size_t count,
+                                                   DType dtype, int divisor,
+                                                   Stream& stream) {
+  const Call call{.kind = CallKind::kAllReduce,
+                  .in = data,
+                  .out = data,
+                  .count = count,
+                  .dtype = dtype,
+                  .op = ReduceOp::kMean,
+                  .divisor = divisor};
+  if (absl::Status may = Before(call, stream); !may.ok()) return may;
+  return transport::AllReduceMean(*inner_, data, count, dtype, divisor, stream);
+}
+
 absl::Status ForwardingCommunicator::AllReducePairs(const void* in, void* out,
                                                     size_t count, DType dtype,
                                                     double factor,

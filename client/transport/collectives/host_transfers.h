@@ -100,7 +100,7 @@ class HostTransfers {
     } else {
       kernels::ReduceFromCarry(onto, inputs, ResultPlace(chunk, step),
                                chunk.count, call_.dtype, call_.op,
-                               crew_.placement.ranks());
+                               call_.DivisorOf(crew_.placement.ranks()));
       posted = SendResult(step, ResultPlace(chunk, step));
     }
     posted.Update(ReceivePartial(step + kWindow));

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "client/transport/exchange.h"
+#include "client/transport/fold_rows.h"
 #include "client/transport/hierarchical/tasks.h"
 #include "client/transport/shm/collective.h"
 #include "kernels/copy.h"
-#include "kernels/reduce.h"
 
 namespace lockstep::transport {
 namespace {
@@ -83,8 +83,7 @@ class SmallHierarchicalReduction final : public Collective {
         rows.push_back(first + at);
       }
     }
-    kernels::ReduceRanks(rows, call().out, call().count, call().dtype,
-                         call().op);
+    FoldRows(rows, {&call().out, 1}, call().count, call());
     kernels::Copy(mine().small, call().out, call().bytes());
   }
 

@@ -137,7 +137,7 @@ void Reduce(const Call& call, const LoweringPlace& place, Lowering* lowering) {
   if (call.op != ReduceOp::kMean) return;
   lowering->last().scales.push_back({.data = call.out,
                                      .dtype = call.dtype,
-                                     .factor = 1.0 / place.size,
+                                     .factor = 1.0 / call.DivisorOf(place.size),
                                      .count = call.count});
 }
 

@@ -326,9 +326,12 @@ class BucketRun {
     }
   }
 
+  int64_t givers() const {
+    return std::count(gives_.begin(), gives_.end(), true);
+  }
+
   void Rescale(const LocalOp& op, Value& value) const {
-    const int64_t givers = std::count(gives_.begin(), gives_.end(), true);
-    const int64_t divisor = value.divisor * givers;
+    const int64_t divisor = value.divisor * givers();
     if (value.is_garbage || op.divisor < 1 || divisor % op.divisor != 0) {
       value = {};
       return;
@@ -421,7 +424,9 @@ class BucketRun {
       const Transfer& first = *units_[0][u][k];
       Value sum = SumOf(values, first.dtype);
       if (first.kind != TransferKind::kAllReducePairs) {
-        if (first.op == ReduceOp::kMean) sum.divisor *= ranks();
+        if (first.op == ReduceOp::kMean) {
+          sum.divisor *= bucket_.announced ? givers() : ranks();
+        }
         const bool adds =
             first.op == ReduceOp::kMean || first.op == ReduceOp::kSum;
         if (!adds && ranks() > 1) sum = {};

@@ -233,7 +233,7 @@ TEST(OperationsTest, OfAnnouncedBuckets) {
           }
         },
         "asks for"},
-       {"a rescale by the ranks",
+       {"a rescale with a divisor",
         [](Plan& p) { The(First(p).then, LocalKind::kRescale).divisor = 2; },
         "has a rescale of elements 0 to 48, divisor 2 behind it, but needs"},
        {"leaves", [](Plan& p) { p.buckets[0].leaves = 2; },
@@ -252,6 +252,22 @@ TEST(OperationsTest, OfAnnouncedBuckets) {
         [](Plan& p) {
           for (RankPlan& rank : p.ranks) {
             rank.lanes[0].transfers[0].dtype = DType::kF16;
+          }
+        },
+        "asks for"}});
+  PlanInput with_a_wire = Negotiated(DType::kF32);
+  with_a_wire.policy.wire_dtype = DType::kF16;
+  ExpectRefused(
+      *Compile(with_a_wire),
+      {{"a rescale of a mean",
+        [](Plan& p) {
+          First(p).then.push_back({.kind = LocalKind::kRescale, .count = 48});
+        },
+        "has a rescale of elements 0 to 48 behind it, which nothing needs"},
+       {"a sum of halves",
+        [](Plan& p) {
+          for (RankPlan& rank : p.ranks) {
+            rank.lanes[0].transfers[0].op = ReduceOp::kSum;
           }
         },
         "asks for"}});
