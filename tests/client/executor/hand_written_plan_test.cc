@@ -105,7 +105,7 @@ class HaloAndState final : public LaneOwner {
   const absl::Status& failure() const { return failure_; }
 
  private:
-  Operands OperandsOf(const TransferRef&, const plan::Transfer& t) override {
+  Operands OperandsOf(TransferRef, const plan::Transfer& t) override {
     switch (t.kind) {
       case TransferKind::kAllToAll: return {corners_.data(), from_all_.data()};
       case TransferKind::kSend: return {edge_.data(), nullptr};
