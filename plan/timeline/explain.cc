@@ -1,6 +1,7 @@
 #include "plan/timeline/explain.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <vector>
 
@@ -8,15 +9,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plan/digest.h"
-#include "plan/local_op_text.h"
 #include "plan/pipeline/shape.h"
+#include "plan/timeline/operation_list.h"
 #include "plan/words/rank_list.h"
 
 namespace lockstep::plan {
 namespace {
 
 constexpr int64_t kColumnsMax = 200;
-constexpr size_t kOperationsMax = 48;  // transfers of a rank
 
 // A capital for a rank's first stage, small letters for the others.
 std::string CellOf(const Task& task, int first_stage) {
@@ -152,7 +152,6 @@ std::string Buffers(const Plan& plan) {
 }
 
 std::string Gradients(const Plan& plan) {
-  std::map<std::pair<size_t, int64_t>, int> communicators;
   std::map<int, std::pair<int, int64_t>> of;
   for (const Bucket& bucket : plan.buckets) {
     auto& [count, bytes] = of[bucket.communicator];
@@ -168,89 +167,57 @@ std::string Gradients(const Plan& plan) {
   return text;
 }
 
-// --- Operations -------------------------------------------------------------
+// --- Trees of leaves --------------------------------------------------------
 
-// Norms that follow each other are one.
-std::string SideText(const std::vector<LocalOp>& ops) {
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < ops.size();) {
-    size_t end = i + 1;
-    while (end < ops.size() && ops[i].kind == LocalKind::kNorm &&
-           ops[end].kind == LocalKind::kNorm) {
-      ++end;
-    }
-    std::string text = Describe(ops[i]);
-    if (end - i > 1) {
-      absl::StrAppend(&text, " and ", end - i - 1, " more");
-    }
-    texts.push_back(std::move(text));
-    i = end;
-  }
-  return absl::StrJoin(texts, "; ");
+constexpr int kLeavesDrawn = 16;
+constexpr size_t kRanksListed = 16;
+
+// "(0+1)+(2+3)": neighbours are added first, then their sums.
+std::string TreeText(int first, int leaves) {
+  if (leaves == 1) return absl::StrCat(first);
+  const int half = leaves / 2;
+  if (half == 1) return absl::StrCat(first, "+", first + 1);
+  return absl::StrCat("(", TreeText(first, half), ")+(",
+                      TreeText(first + half, half), ")");
 }
 
-std::string OperationsOf(const RankPlan& rank) {
-  std::string text;
-  size_t listed = 0;
-  for (const TransferRef& ref : rank.launch_order) {
-    const Lane& lane = rank.lanes[ref.lane];
-    if (lane.kind == LaneKind::kPipeline) continue;  // see the timeline
-    if (listed++ >= kOperationsMax) continue;
-    const Transfer& transfer = lane.transfers[ref.index];
-    absl::StrAppend(&text, "  ", lane.name, ": ", Describe(transfer), "\n");
-    if (!transfer.before.empty()) {
-      absl::StrAppend(&text, "    before: ", SideText(transfer.before), "\n");
-    }
-    if (!transfer.then.empty()) {
-      absl::StrAppend(&text, "    behind: ", SideText(transfer.then), "\n");
-    }
+std::string LeavesText(const Plan& plan, int communicator, int leaves) {
+  const Communicator& group = plan.communicators[communicator];
+  std::string text =
+      absl::StrFormat("tree of %d leaves over %s: ", leaves, group.name);
+  if (leaves <= kLeavesDrawn) {
+    absl::StrAppend(&text, TreeText(0, leaves), "\n");
+  } else {
+    absl::StrAppendFormat(&text,
+                          "neighbours are added, then their sums, %d times\n",
+                          std::countr_zero(static_cast<unsigned>(leaves)));
   }
-  if (listed > kOperationsMax) {
-    absl::StrAppend(&text, "  and ", listed - kOperationsMax,
-                    " more: plan export shows all\n");
+  const int each = leaves / static_cast<int>(group.ranks.size());
+  const std::string leaf = each == 1 ? "leaf" : "leaves";
+  if (group.ranks.size() > kRanksListed) {
+    return absl::StrCat(text, "  each of its ranks in turn has ", each, " ",
+                        leaf, "\n");
   }
-  return text;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < group.ranks.size(); ++i) {
+    const int first = static_cast<int>(i) * each;
+    const std::string last =
+        each == 1 ? "" : absl::StrCat("-", first + each - 1);
+    parts.push_back(
+        absl::StrCat("rank ", group.ranks[i], " has ", leaf, " ", first, last));
+  }
+  return absl::StrCat(text, "  ", absl::StrJoin(parts, ", "), "\n");
 }
 
-// The same for ranks that differ in nothing but whose elements they are.
-std::string KindsOf(const RankPlan& rank) {
-  std::string shape;
-  for (const TransferRef& ref : rank.launch_order) {
-    const Lane& lane = rank.lanes[ref.lane];
-    if (lane.kind == LaneKind::kPipeline) continue;
-    const Transfer& transfer = lane.transfers[ref.index];
-    absl::StrAppend(&shape, lane.name, Describe(transfer), "|");
-    for (const auto* side : {&transfer.before, &transfer.then}) {
-      for (const LocalOp& op : *side) {
-        if (op.kind == LocalKind::kNorm) continue;
-        absl::StrAppend(&shape, static_cast<int>(op.kind), ",");
-      }
-      shape.push_back('|');
-    }
-  }
-  return shape;
-}
-
-std::string Operations(const Plan& plan) {
-  std::vector<std::pair<std::string, std::vector<int>>> alike;
-  for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    std::string shape = KindsOf(plan.ranks[rank]);
-    const auto same =
-        std::find_if(alike.begin(), alike.end(),
-                     [&](const auto& other) { return other.first == shape; });
-    if (same == alike.end()) {
-      alike.push_back({std::move(shape), {static_cast<int>(rank)}});
-    } else {
-      same->second.push_back(static_cast<int>(rank));
-    }
+// Of each group that sums buckets in a tree.
+std::string Trees(const Plan& plan) {
+  std::map<int, int> leaves_of;
+  for (const Bucket& bucket : plan.buckets) {
+    if (bucket.leaves > 0) leaves_of[bucket.communicator] = bucket.leaves;
   }
   std::string text;
-  for (const auto& [shape, ranks] : alike) {
-    absl::StrAppend(&text, "\noperations of ", RankList(ranks));
-    if (ranks.size() > 1) {
-      absl::StrAppend(&text, ", with the elements of rank ", ranks[0]);
-    }
-    absl::StrAppend(&text, ":\n", OperationsOf(plan.ranks[ranks[0]]));
+  for (const auto& [communicator, leaves] : leaves_of) {
+    absl::StrAppend(&text, LeavesText(plan, communicator, leaves));
   }
   return text;
 }
@@ -291,7 +258,7 @@ std::string ExplainText(const Plan& plan, const Timeline& timeline) {
                     "\nbubble: ", PercentText(timeline.bubble), "\n");
   }
   absl::StrAppend(&text, Stages(plan), Buffers(plan), Links(plan),
-                  Gradients(plan), Operations(plan));
+                  Gradients(plan), Trees(plan), OperationList(plan));
   return text;
 }
 

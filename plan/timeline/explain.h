@@ -18,11 +18,9 @@ namespace lockstep::plan {
 std::string Headline(const Plan& plan);
 
 // What each rank computes when, the bubble, bytes on each link, activations
-// kept by each stage, buffers, gradients, and the operations of each rank
-// beside its messages: transfers in launch order with what is done on their
-// sides, of alike ranks once, the first 48. Each line ends with a newline. The
-// timeline must be in small units: the costs of which TimelineOf is made by
-// default.
+// kept by each stage, buffers, gradients, trees of leaves, and the operations
+// of each rank (operation_list.h). Each line ends with a newline. The timeline
+// must be in small units: the costs of which TimelineOf is made by default.
 std::string ExplainText(const Plan& plan, const Timeline& timeline);
 
 // An SVG with one row for each rank, a bar for each task and for the verdict,

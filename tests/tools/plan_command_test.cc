@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "plan/summary.h"
 #include "tests/e2e/tool.h"
+#include "tools/launch/scratch_folder.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -26,8 +27,12 @@ using Json = nlohmann::json;
 
 const std::string kSpecs = LOCKSTEP_SOURCE_DIR "/examples/specs/";
 
+// Regressions run cases of this test beside it: each process has files of its
+// own.
 std::string TempFile(const std::string& name) {
-  return absl::StrCat(testing::TempDir(), "/plan_command_test_", name);
+  static const launch::ScratchFolder folder;
+  EXPECT_EQ(folder.status(), absl::OkStatus());
+  return folder.path() / name;
 }
 
 std::string Contents(const std::string& path) {
@@ -186,11 +191,13 @@ TEST(PlanCommandTest, ExplainListsOperationsOnTheSidesOfTheirTransfers) {
                 "\n"));
   EXPECT_THAT(
       explained.output,
-      HasSubstr(absl::StrCat("  verdict: all-reduce of ", plan::kSummarySums,
-                             " f64, sum\n    before: write-summary\n"
-                             "  verdict: all-reduce of ",
+      HasSubstr(absl::StrCat("  one launch of 2 transfers:\n"
+                             "    verdict: all-reduce of ",
+                             plan::kSummarySums,
+                             " f64, sum\n      before: write-summary\n"
+                             "    verdict: all-reduce of ",
                              plan::kSummaryMaxima,
-                             " u64, max\n    behind: read-summary\n")));
+                             " u64, max\n      behind: read-summary\n")));
 }
 
 // On one host shm sums leaves in pairs by itself.

@@ -1,0 +1,32 @@
+// The operations of each rank, for people: what `plan explain` lists.
+//
+//   operations of ranks 0, 2, with the elements and messages of rank 0:
+//     messages: 4 to rank 1, 4 from rank 1
+//     shared: all-reduce of 14 f32, sum: the gradients of tied, on ranks 0-1
+//     gradient: all-reduce of 17 f32, mean, bucket 1
+//       after: the sum of tied
+//       before: write-flags of elements 16 to 17
+//       behind: read-flags of elements 16 to 17; norm of elements 0 to 16
+//     one launch of 2 transfers:
+//       verdict: all-reduce of 11 f64, sum
+//       ...
+
+#ifndef LOCKSTEP_PLAN_TIMELINE_OPERATION_LIST_H_
+#define LOCKSTEP_PLAN_TIMELINE_OPERATION_LIST_H_
+
+#include <string>
+
+#include "plan/ir.h"
+
+namespace lockstep::plan {
+
+// Of ranks that differ only in elements and neighbours once, each in its launch
+// order: transfers with what is done on their sides, those of one group under a
+// line of its own, and the messages of the pipeline between them as numbers.
+// The first 48 launches of a rank. The plan must be verified. Each line ends
+// with a newline.
+std::string OperationList(const Plan& plan);
+
+}  // namespace lockstep::plan
+
+#endif  // LOCKSTEP_PLAN_TIMELINE_OPERATION_LIST_H_
