@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/summary.h"
@@ -198,6 +199,32 @@ TEST(PlanCommandTest, ExplainListsOperationsOnTheSidesOfTheirTransfers) {
                              "    verdict: all-reduce of ",
                              plan::kSummaryMaxima,
                              " u64, max\n      behind: read-summary\n")));
+}
+
+// --- What the documentation prints ------------------------------------------
+
+const std::string kPipelineDoc = LOCKSTEP_SOURCE_DIR "/docs/pipeline.md";
+
+TEST(PlanCommandTest, TheDocumentedDigestIsThatOfTheExample) {
+  const std::string verified = Plan({"verify", Compiled("gpt-pipe4")}).output;
+  EXPECT_THAT(
+      Contents(kPipelineDoc),
+      HasSubstr("lockstepctl plan compile -f examples/specs/gpt-pipe4.yaml -o "
+                "plan.pb\nlockstepctl plan verify plan.pb       # " +
+                verified));
+}
+
+TEST(PlanCommandTest, TheDocumentedOperationsAreThoseOfTheExample) {
+  const std::string doc = Contents(kPipelineDoc);
+  const size_t begin = doc.find("operations of ranks 0-3");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string block = doc.substr(begin, doc.find("```", begin) - begin);
+  const std::string explained = Plan({"explain", Compiled("wire")}).output;
+  // Beginning and end of what is printed.
+  const std::vector<std::string> parts = absl::StrSplit(block, "  ...\n");
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_THAT(explained, HasSubstr(parts[0]));
+  EXPECT_THAT(explained, testing::EndsWith(parts[1]));
 }
 
 // On one host shm sums leaves in pairs by itself.
