@@ -1,5 +1,10 @@
 #include "plan/plan_json.h"
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/digest.h"
+#include "plan/plan_json_fields.h"
 #include "plan/summary.h"
 #include "plan/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
@@ -108,6 +114,76 @@ TEST(PlanJsonTest, FaultsAreNamedWithTheirPlace) {
   EXPECT_FALSE(PlanFromJson("").ok());
   EXPECT_FALSE(PlanFromJson("[]").ok());
   EXPECT_FALSE(PlanFromJson(std::string(100000, '[')).ok());
+}
+
+// --- Defaults, as docs/pipeline.md has them ---------------------------------
+
+using Json = nlohmann::json;
+
+template <typename T>
+std::set<std::string> FieldsOf() {
+  std::set<std::string> names;
+  json::Fields<T>([&](const char* name, auto) { names.insert(name); });
+  return names;
+}
+
+// The object in the row `of` of the table of defaults.
+Json DocumentedDefaults(const std::string& of) {
+  std::ifstream file(LOCKSTEP_SOURCE_DIR "/docs/pipeline.md");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const size_t table = text.find("| of | what is left out |");
+  const std::string row = absl::StrCat("\n| ", of, " | `");
+  const size_t begin = text.find(row, std::min(table, text.size()));
+  if (begin == std::string::npos) return Json();
+  const size_t object = begin + row.size();
+  return Json::parse(text.substr(object, text.find('`', object) - object),
+                     nullptr, /*allow_exceptions=*/false);
+}
+
+TEST(PlanJsonTest, TheDocumentedDefaultsAreThoseOfFieldsThatAreLeftOut) {
+  const Json one_of_each = Json::parse(R"({
+    "communicators": [{}], "parameters": [{}], "buckets": [{"slots": [{}]}],
+    "pipeline": {},
+    "ranks": [{"lanes": [{"transfers": [{"before": [{}]}]}], "tasks": [{}]}]
+  })");
+  const struct {
+    const char* of;
+    const char* place;
+    std::set<std::string> fields;
+  } records[] = {
+      {"the plan", "", FieldsOf<Plan>()},
+      {"a communicator", "/communicators/0", FieldsOf<Communicator>()},
+      {"a parameter", "/parameters/0", FieldsOf<Parameter>()},
+      {"a bucket", "/buckets/0", FieldsOf<Bucket>()},
+      {"a slot", "/buckets/0/slots/0", FieldsOf<Slot>()},
+      {"the pipeline", "/pipeline", FieldsOf<PipelineSpec>()},
+      {"a rank", "/ranks/0", FieldsOf<RankPlan>()},
+      {"a lane", "/ranks/0/lanes/0", FieldsOf<Lane>()},
+      {"a transfer", "/ranks/0/lanes/0/transfers/0", FieldsOf<Transfer>()},
+      {"a local operation", "/ranks/0/lanes/0/transfers/0/before/0",
+       FieldsOf<LocalOp>()},
+      {"a task", "/ranks/0/tasks/0", FieldsOf<Task>()}};
+  for (const auto& record : records) {
+    SCOPED_TRACE(record.of);
+    const Json defaults = DocumentedDefaults(record.of);
+    ASSERT_TRUE(defaults.is_object());
+    std::set<std::string> documented;
+    for (const auto& [field, value] : defaults.items()) {
+      documented.insert(field);
+      Json without = one_of_each;
+      without[Json::json_pointer(record.place)].erase(field);
+      Json with = one_of_each;
+      with[Json::json_pointer(record.place)][field] = value;
+      const absl::StatusOr<Plan> left_out = PlanFromJson(without.dump());
+      const absl::StatusOr<Plan> written = PlanFromJson(with.dump());
+      ASSERT_TRUE(left_out.ok()) << left_out.status();
+      ASSERT_TRUE(written.ok()) << written.status();
+      EXPECT_EQ(*left_out, *written) << field;
+    }
+    // What is not there has no value to write: no cast.
+    if (record.of == std::string("a bucket")) documented.insert("wire");
+    EXPECT_EQ(documented, record.fields);
+  }
 }
 
 }  // namespace
