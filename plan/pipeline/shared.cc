@@ -93,8 +93,17 @@ absl::Status SharedParameters::Check(
             "the last stage, did not register",
             plan_.pipeline.shared[i], rank));
       }
+      if (first == last) continue;
       const Parameter& a = On(i, first);
       const Parameter& b = On(i, last);
+      const std::string& axis = plan_.pipeline.axis;
+      if (a.axes.empty() || Names(a.axes, axis)) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "pipeline.shared names %s, which is reduced over %s as well: its "
+            "gradients would be added up twice; register it with the other "
+            "axes of the mesh",
+            a.name, axis));
+      }
       if (AreAlike(plan_.mesh, a, b)) continue;
       return absl::InvalidArgumentError(absl::StrFormat(
           "pipeline.shared names %s, which is %s on rank %d and %s on rank %d",

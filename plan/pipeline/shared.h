@@ -33,7 +33,8 @@ class SharedParameters {
   size_t size() const { return places_.size(); }
 
   // `ends`: the ranks of the first and of the last stage, of each pipeline.
-  // InvalidArgument: one of them did not register a parameter, or the two not
+  // InvalidArgument: one of them did not register a parameter; two ranks did,
+  // and reduce it over the pipeline's axis as well, or did not register it
   // alike: type, op, axes to reduce over, and replicas.
   absl::Status Check(const std::vector<std::pair<int, int>>& ends) const;
 

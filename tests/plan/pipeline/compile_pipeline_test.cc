@@ -293,6 +293,24 @@ TEST(SharedParametersTest, AreCountedOnceIfOneEndStatesItsReplicas) {
   EXPECT_EQ(Verify(plan), absl::OkStatus());
 }
 
+// The two stages have added them up: a sum over both would add them again.
+TEST(SharedParametersTest, AreNotReducedOverThePipelineAsWell) {
+  const ScheduleShape shape{kOneFOneB, 2, 4, 1};
+  for (const std::vector<std::string>& axes :
+       std::vector<std::vector<std::string>>{{}, {"pipe"}, {"data", "pipe"}}) {
+    Parameter everywhere = kTied;
+    everywhere.axes = axes;
+    EXPECT_THAT(
+        ErrorOf(WithShared(shape, 2, everywhere)),
+        HasSubstr("pipeline.shared names tied, which is reduced over pipe as "
+                  "well"));
+  }
+  // Both stages on one rank, which adds them up itself.
+  Parameter everywhere = kTied;
+  everywhere.axes = {};
+  EXPECT_TRUE(Compile(WithShared({kZbV, 2, 4, 2}, 1, everywhere, {1})).ok());
+}
+
 // Copies that are reduced differently do not stay equal.
 TEST(SharedParametersTest, MustBeReducedAlike) {
   const ScheduleShape shape{kOneFOneB, 2, 4, 1};
