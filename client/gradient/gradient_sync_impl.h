@@ -27,7 +27,8 @@ class GradientSync::Impl {
   ~Impl() {
     if (engine_ == nullptr) return;
     reviser_.reset();
-    // Where it stood stays true once it is gone. Who has failed says so itself.
+    // The position stays true once this object is gone. A rank that has failed
+    // reports the failure instead.
     protocol::Progress last = engine_->progress();
     last.withdrawn = engine_->healthy();
     session_.SetLastProgress(std::move(last));

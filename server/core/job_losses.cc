@@ -228,7 +228,8 @@ void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
 void Job::NoteLeft(int rank, uint64_t steps) {
   epoch_->left.Add(rank);
   epoch_->board.Drop(rank);
-  // It goes because of a link; else those who accuse it miss it.
+  // A rank that has reported a broken link leaves because of that link: the
+  // reports about the rank itself are void.
   const bool has_accused = epoch_->accusations.HasAccused(NameAt(rank));
   if (has_accused) epoch_->accusations.Drop(NameAt(rank));
   NoteStopped(rank, steps);
@@ -245,7 +246,7 @@ void Job::NoteStopped(int rank, uint64_t steps) {
 // be ahead of what the others have said. It is missed only when a rank that
 // stays needs it: it has begun to register with a rank that never will, or it
 // has submitted the gradients of a step that the leaver did not train, or a
-// transfer with the leaver has failed. Who has withdrawn is a leaver here.
+// transfer with the leaver has failed. A withdrawn rank counts as a leaver.
 void Job::EndIfLeaverIsMissed(Turn& turn) {
   if (!epoch_ || epoch_->first_leaver < 0) return;
   for (const Accusation& accusation : epoch_->accusations.open()) {

@@ -1,21 +1,23 @@
-// Who waits for whom, and therefore who is to blame when nobody moves.
+// The wait graph of an epoch, and therefore which rank is to blame when no rank
+// moves.
 //
-//   before Start   who has done what the stage asks waits for who has not
-//   in a step      who has submitted everything (kTransfer) waits for members
-//                  of its gradient groups that have not; who is in the verdict
-//                  waits for everybody who is not
-//   in a run       who waits for a pipeline's message waits for its sender,
-//   unless
-//                  that is further
-//   in a pass      who has submitted everything waits for everybody who has not
-//                  done what the pass asks; the verdict as in a step
+//   before Start   a rank that has done what the stage asks waits for the ranks
+//                  that have not
+//   in a step      a rank that has submitted everything (kTransfer) waits for
+//                  the members of its gradient groups that have not; a rank in
+//                  the verdict waits for every rank that is not
+//   in a run       a rank that waits for a pipeline's message waits for its
+//                  sender, unless the sender is further
+//   in a pass      a rank that has submitted everything waits for every rank
+//                  that has not done what the pass asks; the verdict as in a
+//                  step
 //
 //   w0 in the verdict ──▶ w1 waits for transfers ──▶ w2 computes: blame w2
 //
-// Edges lead from further to less far, so there is no cycle, and who is stuck
-// and waits for nobody is to blame. Of pipelines' messages, whose edges may
-// form one if what was said is old, those on a cycle are left out. A value,
-// built when it is asked for in O(n log n), never held.
+// Edges lead from further to less far, so there is no cycle, and a stuck rank
+// without an edge is to blame. Edges to senders may form one while reports are
+// old: edges on a cycle are left out. Built on demand in O(n log n), never
+// stored.
 
 #ifndef LOCKSTEP_SERVER_CORE_WAITS_H_
 #define LOCKSTEP_SERVER_CORE_WAITS_H_

@@ -26,6 +26,7 @@ struct Device {
   Session& session;
   GradientSync& sync;
   std::vector<ParameterId> ids;  // in the order of its registration
+  std::unique_ptr<GradientSync>& owner;  // of `sync`
 
   int rank() const { return session.rank(); }
   float* view(int p) { return sync.Gradient<float>(ids[p])->data(); }
@@ -118,7 +119,7 @@ class NegotiatedJob : public testing::Test {
     if (!session.ok()) return session.status();
     auto sync = GradientSync::Create(**session);
     if (!sync.ok()) return sync.status();
-    Device device{**session, **sync, {}};
+    Device device{**session, **sync, {}, *sync};
     for (const ParameterOptions& options : registration(device.rank())) {
       absl::StatusOr<ParameterId> id = (*sync)->Register(options);
       if (!id.ok()) return id.status();
