@@ -58,14 +58,14 @@ absl::StatusOr<Tally::Submission> Tally::Submit(int parameter,
                         "this pass",
                         names_[parameter]));
   }
-  if (state.complete || state.in_pass == uses_[parameter]) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s was submitted %d times in this backward pass "
-                        "already; it has %d use%s",
-                        names_[parameter], state.in_pass, uses_[parameter],
-                        uses_[parameter] == 1 ? "" : "s"));
+  if (state.complete) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s was submitted %d times in this backward pass already; it has %d "
+        "use%s",
+        names_[parameter], state.in_pass, uses_[parameter],
+        uses_[parameter] == 1 ? "" : "s"));
   }
-  state.in_pass += 1;
+  if (!no_sync_) state.in_pass += 1;
   const bool first = !std::exchange(state.ever, true);
   if (first) state.sum_in_view = from_buffer;
   if (!no_sync_ && state.in_pass == uses_[parameter]) {
@@ -81,8 +81,9 @@ absl::Status Tally::BeginNoSync() {
   }
   if (!completed_.empty()) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "NoSync after %d gradients of this step were submitted to travel",
-        completed_.size()));
+        "NoSync in a step in which gradients are complete already, %s among "
+        "them: only the last backward pass of a step is outside of NoSync",
+        names_[completed_.front()]));
   }
   no_sync_ = true;
   return absl::OkStatus();

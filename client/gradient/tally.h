@@ -3,10 +3,9 @@
 // Pure bookkeeping: it says what a Submit means, and what Finish still has to
 // fill with zeros. It knows no memory, no streams and no plan.
 //
-//   NoSync    [Submit w: kCopy]
-//   NoSync    [Submit w: kAdd ]
-//   last      [Submit w: kAdd, complete] ......... Finish: w contributed
-//             [v: never submitted]         ......... Finish: v is missing
+//   NoSync    [Submit w: first] [Submit w] ...   any number of passes
+//   last      [Submit w: complete]   ............. Finish: w contributed
+//             [v: never submitted]   ............. Finish: v is missing
 //
 // Threads: not thread-safe; the engine's lock guards it.
 
@@ -43,7 +42,7 @@ class Tally {
 
   // Takes note of one Submit, from a buffer or from the view. InvalidArgument,
   // and no change, for a parameter that is unknown or was not announced, or
-  // more Submits than uses in this pass.
+  // more Submits than uses in a pass outside of NoSync.
   absl::StatusOr<Submission> Submit(int parameter, bool from_buffer = false);
 
   // Did the first of this step come from a buffer? Then, as long as it is not
@@ -52,8 +51,8 @@ class Tally {
     return states_[parameter].sum_in_view;
   }
 
-  // Enters or leaves a pass in which nothing is complete.
-  // FailedPrecondition if scopes would nest.
+  // Enters or leaves passes in which nothing is complete: any number of them.
+  // FailedPrecondition if scopes would nest, or a gradient is complete.
   absl::Status BeginNoSync();
   void EndNoSync();
 
@@ -68,7 +67,8 @@ class Tally {
   // pass has begun, expected in it.
   std::vector<int> Resting() const;
 
-  // Submits of the parameter in this pass, and how many there should be.
+  // Submits of the parameter in this pass, outside of NoSync, and how many
+  // there should be.
   int submitted(int parameter) const { return states_[parameter].in_pass; }
   int uses(int parameter) const { return uses_[parameter]; }
 

@@ -115,6 +115,26 @@ TEST(EngineTest, WhatWasAccumulatedTravelsThoughTheLastPassDidNotTouchIt) {
   });
 }
 
+// As DDP's no_sync: all micro-batches but the last in one scope.
+TEST(EngineTest, ANoSyncScopeHoldsManyBackwardPasses) {
+  Job job("data=2", kTwo);
+  job.Run([](int, Engine& engine) {
+    const float gradient[] = {1, 2, 3};
+    ASSERT_TRUE(engine.BeginNoSync().ok());
+    for (int pass = 0; pass < 3; ++pass) {
+      const absl::Status submitted =
+          engine.Submit(0, gradient, sizeof gradient, nullptr);
+      ASSERT_TRUE(submitted.ok()) << submitted;
+    }
+    engine.EndNoSync();
+    ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        engine.Submit(0, gradient, sizeof gradient, nullptr)));
+    ASSERT_TRUE(FinishAndWait(engine).ok());
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(8, 16, 24));
+  });
+}
+
 TEST(EngineTest, ATiedParameterAddsUpItsUses) {
   Job job("data=2",
           {{{.name = "embedding", .shape = {2}, .op = ReduceOp::kSum}, 2}});
