@@ -60,10 +60,9 @@ absl::StatusOr<Tally::Submission> Tally::Submit(int parameter,
   }
   if (state.complete) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "%s was submitted %d times in this backward pass already; it has %d "
-        "use%s",
-        names_[parameter], state.in_pass, uses_[parameter],
-        uses_[parameter] == 1 ? "" : "s"));
+        "%s was submitted %d time%s in this backward pass already, for all of "
+        "its uses, or for all leaves of this rank (reproducible.leaves)",
+        names_[parameter], state.in_pass, state.in_pass == 1 ? "" : "s"));
   }
   if (!no_sync_) state.in_pass += 1;
   const bool first = !std::exchange(state.ever, true);

@@ -68,6 +68,14 @@ TEST_F(TallyTest, ANoSyncScopeHoldsManyPasses) {
   EXPECT_TRUE(absl::IsInvalidArgument(tally_.Submit(0).status()));
 }
 
+// With reproducible.leaves a parameter has no uses, but leaves.
+TEST_F(TallyTest, OneSubmitTooManyIsExplainedByUsesOrLeaves) {
+  ASSERT_TRUE(tally_.Submit(0).ok());
+  const std::string refused(tally_.Submit(0).status().message());
+  EXPECT_NE(refused.find("uses"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("leaves"), std::string::npos) << refused;
+}
+
 TEST_F(TallyTest, NoSyncScopesDoNotNestAndComeBeforeTheLastPass) {
   ASSERT_TRUE(tally_.BeginNoSync().ok());
   EXPECT_EQ(tally_.BeginNoSync().code(), absl::StatusCode::kFailedPrecondition);
