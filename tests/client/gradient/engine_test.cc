@@ -135,6 +135,107 @@ TEST(EngineTest, ANoSyncScopeHoldsManyBackwardPasses) {
   });
 }
 
+TEST(EngineTest, ATiedParameterThatIsSubmittedOnceContributesThat) {
+  Job job("data=2",
+          {{{.name = "embedding", .shape = {2}, .op = ReduceOp::kSum}, 2}});
+  job.Run([](int rank, Engine& engine) {
+    const float one_side[] = {1, 2};
+    ASSERT_TRUE(engine.Submit(0, one_side, sizeof one_side, nullptr).ok());
+    if (rank == 0) {
+      ASSERT_TRUE(engine.Submit(0, one_side, sizeof one_side, nullptr).ok());
+    }
+    const auto verdict = FinishAndWait(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(3, 6));
+    EXPECT_THAT(verdict->contributed, ElementsAre(true));
+  });
+}
+
+// --- The order and the rounding of sums, as docs/gradients.md has them
+// --------
+
+TEST(EngineTest, RanksAreAddedInTheirOrder) {
+  Job job("data=4", {{{.name = "w", .shape = {2}, .op = ReduceOp::kSum}}});
+  job.Run([](int rank, Engine& engine) {
+    const float up[] = {1e8f, 1, -1e8f, 1};
+    const float down[] = {1e8f, -1e8f, 1, 1};
+    const float gradient[] = {up[rank], down[rank]};
+    ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    ASSERT_TRUE(FinishAndWait(engine).ok());
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(1, 2));
+  });
+}
+
+TEST(EngineTest, AMeanIsTheSumTimesTheRoundedShare) {
+  Job job("data=7", {{{.name = "w", .shape = {1}}}});
+  job.Run([](int, Engine& engine) {
+    const float gradient[] = {3};
+    ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    ASSERT_TRUE(FinishAndWait(engine).ok());
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(3.0000002384185791f));
+  });
+}
+
+TEST(EngineTest, AMicroBatchsWeightAndItsProductAreRounded) {
+  Job job("data=1", {{{.name = "w", .shape = {1}, .op = ReduceOp::kSum}}});
+  job.Run([](int, Engine& engine) {
+    const float gradient[] = {3};
+    engine.SetMicroBatchWeight(1.0 / 7);
+    ASSERT_TRUE(engine.BeginNoSync().ok());
+    for (int pass = 0; pass < 6; ++pass) {
+      ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    }
+    engine.EndNoSync();
+    ASSERT_TRUE(engine.Submit(0, gradient, sizeof gradient, nullptr).ok());
+    ASSERT_TRUE(FinishAndWait(engine).ok());
+    float sum = 0;
+    for (int pass = 0; pass < 7; ++pass) sum += 3 * (1.0f / 7);
+    EXPECT_THAT(Floats(engine, 0), ElementsAre(sum));
+    EXPECT_NE(sum, 3);
+  });
+}
+
+// The same gradients in other buckets: what each rank then has, by parameter,
+// and the norm.
+struct InBuckets {
+  std::vector<std::vector<float>> gradients;
+  double norm = 0;
+};
+InBuckets ReducedInBucketsOf(int64_t bytes_max) {
+  std::vector<Registered> parameters;
+  for (int p = 0; p < 5; ++p) {
+    parameters.push_back(
+        {{.name = "p" + std::to_string(p), .shape = {100 + 70 * p}}});
+  }
+  Job job("data=3", parameters,
+          {.first_bytes_max = bytes_max, .bytes_max = bytes_max});
+  InBuckets reduced;
+  job.Run([&](int rank, Engine& engine) {
+    std::mt19937 random(17 + rank);
+    std::uniform_real_distribution<float> any(-1, 1);
+    for (int p = 0; p < 5; ++p) {
+      const absl::Span<float> view = ViewAs<float>(engine, p);
+      std::generate(view.begin(), view.end(), [&] { return any(random); });
+      ASSERT_TRUE(engine.Submit(p, nullptr, 0, nullptr).ok());
+    }
+    const auto verdict = FinishAndWait(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    if (rank != 0) return;
+    reduced.norm = verdict->global_norm;
+    for (int p = 0; p < 5; ++p) reduced.gradients.push_back(Floats(engine, p));
+  });
+  return reduced;
+}
+
+TEST(EngineTest, GradientsHaveTheSameBitsInAnyBuckets) {
+  const InBuckets together = ReducedInBucketsOf(1 << 20);
+  for (const int64_t bytes_max : {1, 1000, 2000}) {
+    const InBuckets apart = ReducedInBucketsOf(bytes_max);
+    EXPECT_EQ(apart.gradients, together.gradients) << bytes_max;
+    EXPECT_NEAR(apart.norm, together.norm, 1e-12 * together.norm);
+  }
+}
+
 TEST(EngineTest, ATiedParameterAddsUpItsUses) {
   Job job("data=2",
           {{{.name = "embedding", .shape = {2}, .op = ReduceOp::kSum}, 2}});

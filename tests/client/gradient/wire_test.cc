@@ -125,6 +125,29 @@ TEST_P(WireTest, WhatARankDoesNotGiveKeepsItsResidual) {
   });
 }
 
+// Rank 0's zeros bring nothing of it: rank 1's residual waits for rank 1.
+TEST_P(WireTest, ARanksResidualWaitsWhileOtherRanksGive) {
+  GroundJob job(ground(), {.parameters = kCast,
+                           .policy = {.wire_dtype = DType::kBF16,
+                                      .error_feedback = true}});
+  job.Run([&](int rank, Engine& engine) {
+    std::vector<float> got;
+    for (const bool all_give : {true, false, true}) {
+      job.Put(rank, 0, {rank == 0 ? 0 : kOdd, 1, 0});
+      ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
+      const absl::Status submitted = all_give || rank == 0
+                                         ? engine.Submit(0, nullptr, 0, nullptr)
+                                         : absl::OkStatus();
+      ASSERT_TRUE(submitted.ok()) << submitted;
+      const auto verdict = FinishBlocking(engine);
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_TRUE(verdict->contributed[0]);
+      got.push_back(job.Get(rank, 0)[0]);
+    }
+    EXPECT_THAT(got, ElementsAre(256, 0, 258));
+  });
+}
+
 // The gradient that overflowed is not applied; what was lost before it is still
 // to be added.
 TEST_P(WireTest, AStepThatIsNotFiniteLeavesTheResidual) {

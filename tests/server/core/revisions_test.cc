@@ -141,6 +141,20 @@ TEST_F(RevisionsTest, OnDemandMeansNotBeforeAnOperatorAsks) {
               HasSubstr("1 <- order wanted for revision 2"));
 }
 
+// Its norm has the same bits on every run (docs/gradients.md).
+TEST_F(RevisionsTest, AReproducibleJobKeepsItsBuckets) {
+  JobSpec spec = SpecWithBuckets(2);
+  spec.reproducible.leaves = 2;
+  Scene scene(spec);
+  scene.RunAll();
+  ASSERT_GT(scene.View().buckets.size(), 1u);
+  EXPECT_THAT(Describe(scene.effects()), Not(HasSubstr("order wanted")));
+  const absl::Status refused = Rebuild(scene);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("reproducible"));
+  EXPECT_EQ(scene.durable_job().revision, Revision{1});
+}
+
 TEST_F(RevisionsTest, OneRevisionAtATime) {
   Scene scene(SpecWithBuckets(2));
   scene.RunAll();
