@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "client/transport/call.h"
 #include "client/transport/extended_collectives.h"
 
@@ -86,6 +87,10 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
   Communicator& inner() { return *inner_; }
 
  private:
+  // Calls `forward` unless Before refuses the call.
+  absl::Status Pass(const transport::Call& call, Stream& stream,
+                    absl::FunctionRef<absl::Status()> forward);
+
   const std::unique_ptr<Communicator> inner_;
 };
 
