@@ -27,9 +27,9 @@ namespace lockstep::kernels {
 
 class CheckedReduce {
  public:
-  // Of a float type, in rank order.
+  // Adds rows of a float type in rank order.
   CheckedReduce(DType dtype, ReduceOp op) : dtype_(dtype), op_(op) {}
-  // Of f32 or f64, in pairs, times `factor`.
+  // Adds rows of f32 or f64 in pairs, then multiplies by `factor`.
   static CheckedReduce InPairs(DType dtype, double factor) {
     CheckedReduce reduce(dtype, ReduceOp::kSum);
     reduce.pairs_factor_ = factor;
@@ -41,7 +41,7 @@ class CheckedReduce {
   void Fold(std::span<const void* const> inputs, std::span<void* const> outs,
             size_t count);
 
-  // Of all pieces. Ends its life: call it once.
+  // The check of all pieces together. Call it once, last.
   FiniteCheck Total() {
     return {.sum_of_squares = tree_.Total(), .non_finite = non_finite_};
   }

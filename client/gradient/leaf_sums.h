@@ -41,14 +41,15 @@ class LeafSums {
  public:
   using Site = transport::Compute::Site;
 
-  // Of a bucket with leaves, whose communicator has so many ranks, and sums in
-  // pairs, or must exchange; `gradients` is its memory. Errors of `allocate`.
+  // Allocates the places for a bucket with leaves that `ranks` ranks reduce, in
+  // pairs or by an exchange of slices. `gradients` is the bucket's memory.
+  // Returns the errors of `allocate`.
   static absl::StatusOr<LeafSums> Create(
       const plan::Bucket& bucket, int ranks, bool sums_in_pairs,
       std::byte* gradients,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
-  // Of each of this rank's parameters, in a step.
+  // How many leaves this rank submits of each parameter in a step.
   int leaves() const { return leaves_; }
 
   // What has come of a slot in a step.

@@ -9,8 +9,8 @@
 // With error feedback the residual belongs to the step: the cast leaves it as
 // it is and prepares the next, which takes its place once the step has passed
 // and was finite. A step that is given up, or whose gradients overflowed and so
-// update nothing, leaves no trace in it. Of a gradient that this rank does not
-// give in a step, the residual waits for the next one that it gives.
+// update nothing, leaves no trace in it. If this rank does not submit a
+// gradient in a step, its residual is kept for the next step in which it does.
 //
 // Memory: the wire's, half of the bucket's; with error feedback twice the
 //         bucket's more.
@@ -36,13 +36,13 @@ class WireCast {
  public:
   using Site = transport::Compute::Site;
 
-  // Of a bucket that is sent as elements of `dtype`. Errors of `allocate`,
-  // which gives zeros.
+  // Allocates the copy that is sent, in `dtype`, and with error feedback both
+  // residuals. `allocate` must return zeros; returns its errors.
   static absl::StatusOr<WireCast> Create(
       const plan::Bucket& bucket, DType dtype,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
-  // What is sent: bucket.total elements of `dtype`.
+  // The copy that is sent: bucket.total elements of `dtype`.
   std::byte* data() const { return wire_.data(); }
   DType dtype() const { return dtype_; }
   const ArenaBuffer& wire() const { return wire_; }
@@ -53,17 +53,17 @@ class WireCast {
               const std::byte* gradients, const plan::LocalOp& op);
   void FromWire(Site& site, const plan::Bucket& bucket, std::byte* gradients,
                 const plan::LocalOp& op);
-  // kCastFeedback: all gradients of the bucket. `given`, by slot: this rank
-  // gives a gradient; else zeros are sent.
+  // kCastFeedback, for all gradients of the bucket. Sends zeros for slots that
+  // are 0 in `given`: this rank did not submit them.
   void ToWireWithFeedback(Site& site, const plan::Bucket& bucket,
                           const std::byte* gradients,
                           std::span<const uint8_t> given);
 
-  // The step of the newest cast counts.
+  // The step of the newest cast was committed: its residual replaces the old.
   void Keep() { std::swap(residual_, next_); }
 
-  // What is to be added in the next step, like the bucket; null without error
-  // feedback.
+  // Added to the gradients of the next step; laid out like the bucket. Null
+  // without error feedback.
   std::byte* residual() const { return residual_.data(); }
 
  private:
