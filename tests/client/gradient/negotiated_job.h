@@ -25,7 +25,7 @@ namespace lockstep::gradient {
 struct Device {
   Session& session;
   GradientSync& sync;
-  std::vector<ParameterId> ids;  // in the order of its registration
+  std::vector<ParameterId> ids;          // in the order of its registration
   std::unique_ptr<GradientSync>& owner;  // of `sync`
 
   int rank() const { return session.rank(); }
