@@ -157,6 +157,7 @@ TEST(OracleTest, FollowsElementsThroughLocalOperations) {
   EXPECT_GT(FatesOf("operation on the wrong side", Fate::kMismatch), 15);
   EXPECT_GT(FatesOf("norm of other elements", Fate::kMismatch), 40);
   EXPECT_GT(FatesOf("norm for another leaf", Fate::kMismatch), 40);
+  EXPECT_GT(FatesOf("shared counted at both ends", Fate::kMismatch), 30);
   EXPECT_GT(FatesOf("announced as well", Fate::kMismatch), 10);
   // A cast of the same elements twice changes nothing.
   EXPECT_GT(FatesOf("operation doubled", Fate::kMismatch), 3);

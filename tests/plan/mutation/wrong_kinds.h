@@ -66,6 +66,8 @@ const std::vector<Mutation>& WrongLanes();
 //                               on one rank, or on all that have the transfer
 //   norm of other elements      no rank counts some, or two ranks do
 //   norm for another leaf
+//   shared counted at both ends
+//                               the parameter is none that stages share
 //   some ranks sum in pairs     and others exchange, or the other way round
 //   announced as well           a bucket that is not, or one that is no longer
 //   verdict dropped, doubled    the lane or a part, on one rank or on all

@@ -121,6 +121,24 @@ class OperationMutator : public Draws {
     norm.leaf = Draw(6) - 1;
   }
 
+  // As if the stages' copies were parameters of their own.
+  void SharedCountedAtBothEnds() {
+    bool is_shared = false;
+    for (Parameter& parameter : plan_.parameters) {
+      for (const std::string& name : plan_.pipeline.shared) {
+        if (parameter.name != name) continue;
+        is_shared = true;
+        parameter.replicated_over.clear();
+      }
+    }
+    if (!is_shared) return;
+    for (size_t b = 0; b < plan_.buckets.size(); ++b) {
+      for (const int rank : BucketGroup(static_cast<int>(b))) {
+        CountAgain(rank, static_cast<int>(b));
+      }
+    }
+  }
+
   // Of some ranks of a bucket's group, the others exchange.
   void SomeInPairs() {
     std::vector<int> with_leaves;
@@ -252,6 +270,26 @@ class OperationMutator : public Draws {
   }
 
  private:
+  // With the norms that follow from the parameters.
+  void CountAgain(int rank, int bucket) {
+    const std::vector<int>& group = BucketGroup(bucket);
+    const auto position = std::find(group.begin(), group.end(), rank);
+    const std::vector<TransferRef> refs = TransfersOf(rank, bucket);
+    const bool in_pairs =
+        At(plan_, {rank, refs[0]}).kind == TransferKind::kAllReducePairs;
+    for (const Transfer& counted : BucketTransfers(
+             plan_, bucket, static_cast<int>(position - group.begin()),
+             in_pairs, CountedParameters(plan_))) {
+      for (const TransferRef& ref : refs) {
+        Transfer& transfer = At(plan_, {rank, ref});
+        const bool is_same = transfer.kind == counted.kind &&
+                             transfer.shape == counted.shape &&
+                             transfer.group == counted.group;
+        if (is_same) transfer.then = counted.then;
+      }
+    }
+  }
+
   std::vector<int> SomeOrAll() {
     if (Draw(2) == 0) return {Draw(plan_.ranks.size())};
     return plan_.communicators[0].ranks;
@@ -340,6 +378,7 @@ const std::vector<Mutation>& WrongOperations() {
       {"operation, another transfer", Apply<M, &M::OnAnotherTransfer>},
       {"norm of other elements", Apply<M, &M::NormOfOtherElements>},
       {"norm for another leaf", Apply<M, &M::NormForAnotherLeaf>},
+      {"shared counted at both ends", Apply<M, &M::SharedCountedAtBothEnds>},
       {"some ranks sum in pairs", Apply<M, &M::SomeInPairs>},
       {"announced as well", Apply<M, &M::AnnouncedAsWell>},
       {"verdict dropped", Apply<M, &M::VerdictDropped>},
