@@ -31,7 +31,7 @@ struct Operands {
 struct PlannedTransfer {
   const plan::Transfer* transfer = nullptr;
   Operands operands;
-  int divisor = 0;  // of a mean in place; 0: the ranks of the communicator
+  int divisor = 0;  // divides the sum of a mean; 0: the number of ranks does
 };
 
 // Enqueues a transfer on the communicator that it names, and returns; errors of

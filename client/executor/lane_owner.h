@@ -37,9 +37,9 @@ class LaneOwner {
     return {};
   }
 
-  // How many ranks a mean in place is over, if that is not all of the
-  // communicator but known only when the transfer is launched (announced
-  // buckets, plan/ir.h); else 0.
+  // What divides the sum of a mean, if that is not the number of ranks of the
+  // communicator: the ranks that announced the gradient (plan/ir.h), known when
+  // the transfer is launched. Else 0.
   virtual int DivisorOf(const plan::Transfer&) { return 0; }
 
   // Runs the transfer's local operations of one side, in order; all but norms

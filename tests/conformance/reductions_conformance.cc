@@ -158,10 +158,10 @@ TEST_P(CommunicatorConformance, MakesTheMeanByOneMultiply) {
   });
 }
 
-// A mean of some ranks, of which the others give zeros.
+// A mean over some ranks, to which the other ranks give zeros.
 TEST_P(CommunicatorConformance, DividesAMeanByWhatItIsGiven) {
   std::vector<std::pair<Values, int>> jobs;  // and the divisors
-  // Sums whose bits depend on no order, or on that of the ranks.
+  // Sums that are exact, unless the transport adds in rank order.
   const Draw draw = promises().rank_order ? Draw::kWild : Draw::kExact;
   for (DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     for (const size_t count : {0, 1, 501, 20'001}) {

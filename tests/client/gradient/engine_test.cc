@@ -195,8 +195,7 @@ TEST(EngineTest, AMicroBatchsWeightAndItsProductAreRounded) {
   });
 }
 
-// The same gradients in other buckets: what each rank then has, by parameter,
-// and the norm.
+// The reduced gradients of each parameter, and the norm.
 struct InBuckets {
   std::vector<std::vector<float>> gradients;
   double norm = 0;

@@ -37,7 +37,7 @@ bool Announces(int rank, int pass, int parameter) {
       static_cast<unsigned>((pass * kParameters + parameter) * kWorld + rank));
   return random() % 3 != 0;
 }
-// Of any of three ranks the mean is a whole number, which bf16 has.
+// The mean over one, two or three ranks is a whole number that bf16 holds.
 float ValueOf(int rank, int pass, int parameter) {
   return static_cast<float>(6 * (rank + 1 + pass % 4 + parameter));
 }
