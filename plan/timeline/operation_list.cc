@@ -1,7 +1,6 @@
 #include "plan/timeline/operation_list.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -143,17 +142,34 @@ class LaunchesOfRank {
     return text;
   }
 
-  // "messages: 4 to rank 1, 3 from rank 1": lanes as they come first.
+  // "messages: 4 to rank 1, 6 in 3 groups from rank 1": lanes as they come
+  // first.
   std::string MessagesText(const OneLaunch& launch) const {
-    std::vector<int> lanes;
-    std::map<int, int> count_of;
+    struct Messages {
+      int lane = 0;
+      int transfers = 0;
+      int launches = 0;  // a group is one
+      int group = 0;     // of the last transfer
+    };
+    std::vector<Messages> lanes;
     for (const TransferRef& ref : launch.transfers) {
-      if (count_of[ref.lane]++ == 0) lanes.push_back(ref.lane);
+      auto of = std::find_if(
+          lanes.begin(), lanes.end(),
+          [&](const Messages& messages) { return messages.lane == ref.lane; });
+      if (of == lanes.end()) of = lanes.insert(lanes.end(), {.lane = ref.lane});
+      const int group = At(ref).group;
+      ++of->transfers;
+      if (group == 0 || group != of->group) ++of->launches;
+      of->group = group;
     }
     std::vector<std::string> texts;
-    for (const int lane : lanes) {
-      texts.push_back(
-          absl::StrCat(count_of[lane], " ", rank_.lanes[lane].name));
+    for (const Messages& messages : lanes) {
+      std::string text = absl::StrCat(messages.transfers);
+      if (messages.launches < messages.transfers) {
+        absl::StrAppend(&text, " in ", messages.launches,
+                        messages.launches == 1 ? " group" : " groups");
+      }
+      texts.push_back(absl::StrCat(text, " ", rank_.lanes[messages.lane].name));
     }
     return absl::StrCat("  messages: ", absl::StrJoin(texts, ", "), "\n");
   }

@@ -77,6 +77,17 @@ operations of ranks 1, 3, with the elements and messages of rank 1:
 )");
 }
 
+// The parts of an activation are sent as one; gradients have the float part.
+TEST(ExplainTest, MessagesOfSeveralPartsAreGroups) {
+  const PlanInput input = PipelineInput(
+      {kGPipe, 2, 3, 1}, 1, {{DType::kF32, {4}}, {DType::kI32, {2}}});
+  const std::string text = Explained(input, "operations of");
+  EXPECT_THAT(text, HasSubstr("  messages: 6 in 3 groups to rank 1, 3 from "
+                              "rank 1\n"));
+  EXPECT_THAT(text, HasSubstr("  messages: 6 in 3 groups from rank 0, 3 to "
+                              "rank 0\n"));
+}
+
 // Stage 2 of rank 0 is done while stage 0 still computes.
 TEST(ExplainTest, MessagesStandBetweenTheBucketsOfStages) {
   EXPECT_EQ(Explained(PipelineInput({kInterleaved, 2, 2, 2}), "operations of"),
