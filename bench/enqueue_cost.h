@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/transport/nccl/member.h"
+#include "client/transport/nccl/comm_state.h"
 
 namespace lockstep::bench {
 

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "client/transport/call.h"
+#include "client/transport/common/collective_op.h"
 #include "lockstep/communicator.h"
 #include "lockstep/stream.h"
 #include "plan/ir.h"

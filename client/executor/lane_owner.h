@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "client/executor/enqueue.h"
-#include "client/transport/call.h"
+#include "client/transport/common/collective_op.h"
 #include "client/transport/compute.h"
 #include "plan/ir.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 
 namespace lockstep {
 
@@ -171,7 +171,7 @@ void Session::Internals::NoteLastStep(std::optional<Command> command) {
 
 void Session::Internals::Accuse(absl::Span<const int> group,
                                 const absl::Status& error) {
-  const std::optional<int> blamed = transport::BlamedRank(error);
+  const std::optional<int> blamed = transport::FailedPeer(error);
   if (!blamed || *blamed < 0 || *blamed >= static_cast<int>(group.size())) {
     return;
   }
@@ -191,12 +191,12 @@ absl::Status Session::Internals::Explain(const std::string& call,
                                            clock_->Now() + Patience(error));
   if (!why.ok()) return why;
   return FailHere(step(), call,
-                  transport::BlamedRank(error) ? Unanswered(error) : error);
+                  transport::FailedPeer(error) ? Unanswered(error) : error);
 }
 
 // How long the coordinator may take to say what is behind an error.
 absl::Duration Session::Internals::Patience(const absl::Status& error) const {
-  const bool about_a_peer = transport::BlamedRank(error).has_value();
+  const bool about_a_peer = transport::FailedPeer(error).has_value();
   // The coordinator knows no more of a limit of this process.
   if (!about_a_peer && absl::IsResourceExhausted(error)) {
     return absl::ZeroDuration();

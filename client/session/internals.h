@@ -173,7 +173,7 @@ class Session::Internals {
   // --- Trouble ---
 
   // Tells the coordinator which peer a data-plane error is about, if it says
-  // so (client/transport/blame.h). `group`: the world ranks of its
+  // so (client/transport/failed_peer.h). `group`: the world ranks of its
   // communicator. Does not block.
   void Accuse(absl::Span<const int> group, const absl::Status& error);
 

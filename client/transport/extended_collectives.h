@@ -22,8 +22,8 @@
 //                         │       └─ rank 1 adds the check of this to one total
 //                         └───────── and of this to another
 //
-// Each rank checks parts of what it folds (FoldSlice, call.h): together, every
-// element once.
+// Each rank checks parts of what it folds (ReduceSliceOf, call.h): together,
+// every element once.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_EXTENDED_COLLECTIVES_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_EXTENDED_COLLECTIVES_H_
@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/transport/call.h"
+#include "client/transport/common/collective_op.h"
 #include "lockstep/communicator.h"
 
 namespace lockstep::transport {

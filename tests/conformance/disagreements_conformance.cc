@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "client/transport/blame.h"
 #include "client/transport/extended_collectives.h"
+#include "client/transport/failed_peer.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::fake {
 
-using transport::CallKind;
+using transport::CollectiveKind;
 using transport::nccl::NcclResult;
 using transport::nccl::NcclUniqueId;
 
@@ -152,7 +152,7 @@ std::pair<std::shared_ptr<Meeting>, int> Fabric::Join(Comm* comm,
   int who = comm->rank;
   std::map<int, Comm*> needed;
   if (part.point_to_point()) {
-    const bool sends = part.kind == CallKind::kSend;
+    const bool sends = part.kind == CollectiveKind::kSend;
     const uint64_t self = comm->rank;
     const uint64_t peer = part.peer;
     const uint64_t number =

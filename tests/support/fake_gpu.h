@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "client/transport/nccl/member.h"
+#include "client/transport/nccl/comm_state.h"
 #include "tests/support/fake_cuda.h"
 
 namespace lockstep::fake {

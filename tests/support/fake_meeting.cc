@@ -9,7 +9,7 @@
 namespace lockstep::fake {
 namespace {
 
-using transport::CallKind;
+using transport::CollectiveKind;
 using transport::nccl::NcclDType;
 using transport::nccl::NcclOp;
 
@@ -103,7 +103,7 @@ void Message(const Meeting& meeting) {
   const Part* send = nullptr;
   const Part* recv = nullptr;
   for (const auto& [side, part] : meeting.come) {
-    (part.kind == CallKind::kSend ? send : recv) = &part;
+    (part.kind == CollectiveKind::kSend ? send : recv) = &part;
   }
   std::memmove(recv->out, send->in, std::min(BytesOf(*send), BytesOf(*recv)));
 }
@@ -111,16 +111,16 @@ void Message(const Meeting& meeting) {
 }  // namespace
 
 size_t OutBytes(const Part& part, int size) {
-  if (part.kind == CallKind::kSend) return 0;
-  return BytesOf(part) * (part.kind == CallKind::kAllGather ? size : 1);
+  if (part.kind == CollectiveKind::kSend) return 0;
+  return BytesOf(part) * (part.kind == CollectiveKind::kAllGather ? size : 1);
 }
 
 void Execute(const Meeting& meeting) {
   switch (meeting.come.begin()->second.kind) {
-    case CallKind::kAllReduce: return AllReduce(meeting);
-    case CallKind::kReduceScatter: return ReduceScatter(meeting);
-    case CallKind::kAllGather: return AllGather(meeting);
-    case CallKind::kBroadcast: return Broadcast(meeting);
+    case CollectiveKind::kAllReduce: return AllReduce(meeting);
+    case CollectiveKind::kReduceScatter: return ReduceScatter(meeting);
+    case CollectiveKind::kAllGather: return AllGather(meeting);
+    case CollectiveKind::kBroadcast: return Broadcast(meeting);
     default: return Message(meeting);
   }
 }

@@ -7,7 +7,7 @@
 namespace lockstep::fake {
 namespace {
 
-using transport::CallKind;
+using transport::CollectiveKind;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStreamHandle;
 using transport::nccl::NcclApi;
@@ -181,36 +181,38 @@ class FakeNccl final : public NcclApi {
   NcclResult AllReduce(const void* in, void* out, size_t count, NcclDType dtype,
                        NcclOp op, NcclComm comm,
                        CudaStreamHandle stream) override {
-    return Add({CallKind::kAllReduce, in, out, count, dtype, op}, comm, stream);
+    return Add({CollectiveKind::kAllReduce, in, out, count, dtype, op}, comm,
+               stream);
   }
   NcclResult ReduceScatter(const void* in, void* out, size_t count,
                            NcclDType dtype, NcclOp op, NcclComm comm,
                            CudaStreamHandle stream) override {
-    return Add({CallKind::kReduceScatter, in, out, count, dtype, op}, comm,
-               stream);
+    return Add({CollectiveKind::kReduceScatter, in, out, count, dtype, op},
+               comm, stream);
   }
   NcclResult AllGather(const void* in, void* out, size_t count, NcclDType dtype,
                        NcclComm comm, CudaStreamHandle stream) override {
-    return Add({CallKind::kAllGather, in, out, count, dtype}, comm, stream);
+    return Add({CollectiveKind::kAllGather, in, out, count, dtype}, comm,
+               stream);
   }
   NcclResult Broadcast(const void* in, void* out, size_t count, NcclDType dtype,
                        int root, NcclComm comm,
                        CudaStreamHandle stream) override {
     return Add(
-        {CallKind::kBroadcast, in, out, count, dtype, NcclOp::kSum, root}, comm,
-        stream);
+        {CollectiveKind::kBroadcast, in, out, count, dtype, NcclOp::kSum, root},
+        comm, stream);
   }
   NcclResult Send(const void* buffer, size_t count, NcclDType dtype, int peer,
                   NcclComm comm, CudaStreamHandle stream) override {
-    return Add(
-        {CallKind::kSend, buffer, nullptr, count, dtype, NcclOp::kSum, peer},
-        comm, stream);
+    return Add({CollectiveKind::kSend, buffer, nullptr, count, dtype,
+                NcclOp::kSum, peer},
+               comm, stream);
   }
   NcclResult Recv(void* buffer, size_t count, NcclDType dtype, int peer,
                   NcclComm comm, CudaStreamHandle stream) override {
-    return Add(
-        {CallKind::kRecv, nullptr, buffer, count, dtype, NcclOp::kSum, peer},
-        comm, stream);
+    return Add({CollectiveKind::kRecv, nullptr, buffer, count, dtype,
+                NcclOp::kSum, peer},
+               comm, stream);
   }
 
  private:

@@ -45,7 +45,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/transport/call.h"
+#include "client/transport/common/collective_op.h"
 #include "client/transport/nccl/nccl_api.h"
 #include "tests/support/fake_cuda.h"
 
@@ -53,7 +53,7 @@ namespace lockstep::fake {
 
 // One rank's part in one function of NCCL.
 struct Part {
-  transport::CallKind kind;
+  transport::CollectiveKind kind;
   const void* in = nullptr;
   void* out = nullptr;
   size_t count = 0;
@@ -67,8 +67,8 @@ struct Part {
   bool read_elsewhere = false;
 
   bool point_to_point() const {
-    return kind == transport::CallKind::kSend ||
-           kind == transport::CallKind::kRecv;
+    return kind == transport::CollectiveKind::kSend ||
+           kind == transport::CollectiveKind::kRecv;
   }
 };
 

@@ -6,7 +6,7 @@
 
 namespace lockstep::fake {
 
-using transport::CallKind;
+using transport::CollectiveKind;
 
 void* Fabric::MemAlloc(size_t bytes) {
   void* const memory = scheduler_.memory().Allocate(bytes);
@@ -63,14 +63,16 @@ bool Fabric::WindowsComplete(const Comm& comm) const {
 }
 
 void Fabric::FindInWindows(const Comm& comm, Part* part) const {
-  const CallKind kind = part->kind;
-  if (kind == CallKind::kAllReduce || kind == CallKind::kReduceScatter) {
+  const CollectiveKind kind = part->kind;
+  if (kind == CollectiveKind::kAllReduce ||
+      kind == CollectiveKind::kReduceScatter) {
     part->window_offsets[0] = WindowOffset(comm, part->in);
     const int version = comm.device->nccl_version;
     part->read_elsewhere = part->window_offsets[0].has_value() &&
                            version >= 22800 && version < 22807;
   }
-  if (kind == CallKind::kAllReduce || kind == CallKind::kAllGather) {
+  if (kind == CollectiveKind::kAllReduce ||
+      kind == CollectiveKind::kAllGather) {
     part->window_offsets[1] = WindowOffset(comm, part->out);
   }
 }

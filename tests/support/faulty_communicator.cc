@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-absl::Status FaultyCommunicator::Before(const transport::Call&,
+absl::Status FaultyCommunicator::Before(const transport::CollectiveOp&,
                                         Stream& stream) {
   const int call = calls_++;
   if (call == faults_.abort_at) inner().Abort(absl::StrCat("fault at ", call));

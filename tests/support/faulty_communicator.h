@@ -46,7 +46,7 @@ class FaultyCommunicator final : public ForwardingCommunicator {
 
  private:
   // The faults of the call; not OK if it is refused.
-  absl::Status Before(const transport::Call&, Stream& stream) override;
+  absl::Status Before(const transport::CollectiveOp&, Stream& stream) override;
 
   const Faults faults_;
   std::mt19937_64 random_;

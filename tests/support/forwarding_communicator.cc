@@ -2,12 +2,12 @@
 
 namespace lockstep {
 
-using transport::Call;
-using transport::CallKind;
 using transport::CheckedPart;
+using transport::CollectiveKind;
+using transport::CollectiveOp;
 
 absl::Status ForwardingCommunicator::Pass(
-    const Call& call, Stream& stream,
+    const CollectiveOp& call, Stream& stream,
     absl::FunctionRef<absl::Status()> forward) {
   if (absl::Status may = Before(call, stream); !may.ok()) return may;
   return forward();
@@ -16,7 +16,7 @@ absl::Status ForwardingCommunicator::Pass(
 absl::Status ForwardingCommunicator::AllReduce(const void* in, void* out,
                                                size_t count, DType dtype,
                                                ReduceOp op, Stream& stream) {
-  return Pass({.kind = CallKind::kAllReduce,
+  return Pass({.kind = CollectiveKind::kAllReduce,
                .in = in,
                .out = out,
                .count = count,
@@ -30,7 +30,7 @@ absl::Status ForwardingCommunicator::AllReduce(const void* in, void* out,
 absl::Status ForwardingCommunicator::AllReduceMean(void* data, size_t count,
                                                    DType dtype, int divisor,
                                                    Stream& stream) {
-  return Pass({.kind = CallKind::kAllReduce,
+  return Pass({.kind = CollectiveKind::kAllReduce,
                .in = data,
                .out = data,
                .count = count,
@@ -47,7 +47,7 @@ absl::Status ForwardingCommunicator::AllReducePairs(const void* in, void* out,
                                                     size_t count, DType dtype,
                                                     double factor,
                                                     Stream& stream) {
-  return Pass({.kind = CallKind::kAllReduce,
+  return Pass({.kind = CollectiveKind::kAllReduce,
                .in = in,
                .out = out,
                .count = count,
@@ -63,7 +63,7 @@ absl::Status ForwardingCommunicator::AllReducePairs(const void* in, void* out,
 absl::Status ForwardingCommunicator::CheckedAllReduce(
     void* data, size_t count, DType dtype, ReduceOp op,
     std::vector<CheckedPart> checks, Stream& stream) {
-  return Pass({.kind = CallKind::kAllReduce,
+  return Pass({.kind = CollectiveKind::kAllReduce,
                .in = data,
                .out = data,
                .count = count,
@@ -78,7 +78,7 @@ absl::Status ForwardingCommunicator::CheckedAllReduce(
 absl::Status ForwardingCommunicator::CheckedAllReducePairs(
     void* data, size_t count, DType dtype, double factor,
     std::vector<CheckedPart> checks, Stream& stream) {
-  return Pass({.kind = CallKind::kAllReduce,
+  return Pass({.kind = CollectiveKind::kAllReduce,
                .in = data,
                .out = data,
                .count = count,
@@ -96,7 +96,7 @@ absl::Status ForwardingCommunicator::ReduceScatter(const void* in, void* out,
                                                    size_t count, DType dtype,
                                                    ReduceOp op,
                                                    Stream& stream) {
-  return Pass({.kind = CallKind::kReduceScatter,
+  return Pass({.kind = CollectiveKind::kReduceScatter,
                .in = in,
                .out = out,
                .count = count,
@@ -110,7 +110,7 @@ absl::Status ForwardingCommunicator::ReduceScatter(const void* in, void* out,
 absl::Status ForwardingCommunicator::AllGather(const void* in, void* out,
                                                size_t count, DType dtype,
                                                Stream& stream) {
-  return Pass({.kind = CallKind::kAllGather,
+  return Pass({.kind = CollectiveKind::kAllGather,
                .in = in,
                .out = out,
                .count = count,
@@ -122,7 +122,7 @@ absl::Status ForwardingCommunicator::AllGather(const void* in, void* out,
 absl::Status ForwardingCommunicator::Broadcast(void* buffer, size_t count,
                                                DType dtype, int root,
                                                Stream& stream) {
-  return Pass({.kind = CallKind::kBroadcast,
+  return Pass({.kind = CollectiveKind::kBroadcast,
                .out = buffer,
                .count = count,
                .dtype = dtype,
@@ -135,7 +135,7 @@ absl::Status ForwardingCommunicator::Broadcast(void* buffer, size_t count,
 absl::Status ForwardingCommunicator::AllToAll(const void* in, void* out,
                                               size_t count, DType dtype,
                                               Stream& stream) {
-  return Pass({.kind = CallKind::kAllToAll,
+  return Pass({.kind = CollectiveKind::kAllToAll,
                .in = in,
                .out = out,
                .count = count,
@@ -149,7 +149,7 @@ absl::Status ForwardingCommunicator::AllToAllV(
     absl::Span<const size_t> in_offsets, void* out,
     absl::Span<const size_t> out_counts, absl::Span<const size_t> out_offsets,
     DType dtype, Stream& stream) {
-  return Pass({.kind = CallKind::kAllToAllV,
+  return Pass({.kind = CollectiveKind::kAllToAllV,
                .in = in,
                .out = out,
                .dtype = dtype,
@@ -167,7 +167,7 @@ absl::Status ForwardingCommunicator::AllToAllV(
 absl::Status ForwardingCommunicator::Send(const void* buffer, size_t count,
                                           DType dtype, int peer,
                                           Stream& stream) {
-  return Pass({.kind = CallKind::kSend,
+  return Pass({.kind = CollectiveKind::kSend,
                .in = buffer,
                .count = count,
                .dtype = dtype,
@@ -179,7 +179,7 @@ absl::Status ForwardingCommunicator::Send(const void* buffer, size_t count,
 absl::Status ForwardingCommunicator::Recv(void* buffer, size_t count,
                                           DType dtype, int peer,
                                           Stream& stream) {
-  return Pass({.kind = CallKind::kRecv,
+  return Pass({.kind = CollectiveKind::kRecv,
                .out = buffer,
                .count = count,
                .dtype = dtype,
@@ -189,7 +189,7 @@ absl::Status ForwardingCommunicator::Recv(void* buffer, size_t count,
 }
 
 absl::Status ForwardingCommunicator::Barrier(Stream& stream) {
-  return Pass({.kind = CallKind::kBarrier}, stream,
+  return Pass({.kind = CollectiveKind::kBarrier}, stream,
               [&] { return inner_->Barrier(stream); });
 }
 

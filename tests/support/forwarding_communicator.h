@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "client/transport/call.h"
+#include "client/transport/common/collective_op.h"
 #include "client/transport/extended_collectives.h"
 
 namespace lockstep {
@@ -80,7 +80,7 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
 
   // Called with each operation before it is passed on; an error is returned in
   // its place. A checked all-reduce comes without its checks.
-  virtual absl::Status Before(const transport::Call&, Stream&) {
+  virtual absl::Status Before(const transport::CollectiveOp&, Stream&) {
     return absl::OkStatus();
   }
 
@@ -88,7 +88,7 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
 
  private:
   // Calls `forward` unless Before refuses the call.
-  absl::Status Pass(const transport::Call& call, Stream& stream,
+  absl::Status Pass(const transport::CollectiveOp& call, Stream& stream,
                     absl::FunctionRef<absl::Status()> forward);
 
   const std::unique_ptr<Communicator> inner_;

@@ -3,41 +3,41 @@
 namespace lockstep {
 
 using plan::TransferKind;
-using transport::Call;
-using transport::CallKind;
+using transport::CollectiveKind;
+using transport::CollectiveOp;
 
 namespace {
 
-TransferKind KindOf(const Call& call) {
+TransferKind KindOf(const CollectiveOp& call) {
   switch (call.kind) {
-    case CallKind::kAllReduce:
+    case CollectiveKind::kAllReduce:
       return call.in_pairs ? TransferKind::kAllReducePairs
                            : TransferKind::kAllReduce;
-    case CallKind::kReduceScatter: return TransferKind::kReduceScatter;
-    case CallKind::kAllGather: return TransferKind::kAllGather;
-    case CallKind::kBroadcast: return TransferKind::kBroadcast;
-    case CallKind::kAllToAll:
-    case CallKind::kAllToAllV: return TransferKind::kAllToAll;
-    case CallKind::kSend: return TransferKind::kSend;
-    case CallKind::kRecv: return TransferKind::kRecv;
-    case CallKind::kBarrier: return TransferKind::kBarrier;
+    case CollectiveKind::kReduceScatter: return TransferKind::kReduceScatter;
+    case CollectiveKind::kAllGather: return TransferKind::kAllGather;
+    case CollectiveKind::kBroadcast: return TransferKind::kBroadcast;
+    case CollectiveKind::kAllToAll:
+    case CollectiveKind::kAllToAllV: return TransferKind::kAllToAll;
+    case CollectiveKind::kSend: return TransferKind::kSend;
+    case CollectiveKind::kRecv: return TransferKind::kRecv;
+    case CollectiveKind::kBarrier: return TransferKind::kBarrier;
   }
   return TransferKind::kBarrier;
 }
 
 }  // namespace
 
-absl::Status RecordingCommunicator::Before(const Call& call, Stream&) {
-  if (call.kind == CallKind::kAllToAllV) {
+absl::Status RecordingCommunicator::Before(const CollectiveOp& call, Stream&) {
+  if (call.kind == CollectiveKind::kAllToAllV) {
     return absl::UnimplementedError("no plan has an all-to-all of such a kind");
   }
   RecordedCall recorded{.communicator = name_, .kind = KindOf(call)};
-  if (call.kind != CallKind::kBarrier) recorded.dtype = call.dtype;
-  const bool of_all_ranks =
-      call.kind == CallKind::kReduceScatter || call.kind == CallKind::kAllToAll;
+  if (call.kind != CollectiveKind::kBarrier) recorded.dtype = call.dtype;
+  const bool of_all_ranks = call.kind == CollectiveKind::kReduceScatter ||
+                            call.kind == CollectiveKind::kAllToAll;
   recorded.count = call.count * (of_all_ranks ? size() : 1);
   recorded.op = call.op;
-  if (call.kind == CallKind::kBroadcast) recorded.root = call.peer;
+  if (call.kind == CollectiveKind::kBroadcast) recorded.root = call.peer;
   if (call.is_point_to_point()) recorded.peer = call.peer;
   recorder_.Add(std::move(recorded));
   return absl::OkStatus();

@@ -83,7 +83,7 @@ class RecordingCommunicator final : public ForwardingCommunicator {
 
  private:
   // An all-to-all of uneven blocks is refused: the plan has none.
-  absl::Status Before(const transport::Call& call, Stream&) override;
+  absl::Status Before(const transport::CollectiveOp& call, Stream&) override;
 
   const std::string name_;
   Recorder& recorder_;

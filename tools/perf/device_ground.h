@@ -4,7 +4,7 @@
 #define LOCKSTEP_TOOLS_PERF_DEVICE_GROUND_H_
 
 #include "absl/status/statusor.h"
-#include "client/transport/nccl/member.h"
+#include "client/transport/nccl/comm_state.h"
 #include "tools/perf/rank.h"
 
 namespace lockstep::perf {

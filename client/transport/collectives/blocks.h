@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "client/transport/call.h"
+#include "client/transport/common/collective_op.h"
 
 namespace lockstep::transport {
 
@@ -22,24 +22,25 @@ struct Block {
 };
 
 // The buffer that blocks are given from.
-inline const void* SourceOf(const Call& call) {
-  return call.kind == CallKind::kBroadcast ? call.out : call.in;
+inline const void* SourceOf(const CollectiveOp& call) {
+  return call.kind == CollectiveKind::kBroadcast ? call.out : call.in;
 }
 
 // What `from` gives to `to`, in its source; none: nothing passes between them,
 // however much there is. `call` is `from`'s, or, but for AllToAllV, any rank's.
-inline std::optional<Block> GivenBlock(const Call& call, int from, int to) {
+inline std::optional<Block> GivenBlock(const CollectiveOp& call, int from,
+                                       int to) {
   const uint64_t bytes = call.bytes();
   switch (call.kind) {
-    case CallKind::kAllGather: return Block{0, bytes};
-    case CallKind::kAllToAll: return Block{to * bytes, bytes};
-    case CallKind::kAllToAllV:
+    case CollectiveKind::kAllGather: return Block{0, bytes};
+    case CollectiveKind::kAllToAll: return Block{to * bytes, bytes};
+    case CollectiveKind::kAllToAllV:
       return Block{call.in_offsets[to] * SizeOf(call.dtype),
                    call.in_counts[to] * SizeOf(call.dtype)};
-    case CallKind::kBroadcast:
+    case CollectiveKind::kBroadcast:
       if (from != call.peer || to == from) return std::nullopt;
       return Block{0, bytes};
-    case CallKind::kSend:
+    case CollectiveKind::kSend:
       if (to != call.peer) return std::nullopt;
       return Block{0, bytes};
     default: return std::nullopt;
@@ -47,16 +48,17 @@ inline std::optional<Block> GivenBlock(const Call& call, int from, int to) {
 }
 
 // Where `to`, whose `call` it is, has what `from` gives it, in its `out`.
-inline std::optional<Block> TakenBlock(const Call& call, int to, int from) {
+inline std::optional<Block> TakenBlock(const CollectiveOp& call, int to,
+                                       int from) {
   const uint64_t bytes = call.bytes();
   switch (call.kind) {
-    case CallKind::kAllGather:
-    case CallKind::kAllToAll: return Block{from * bytes, bytes};
-    case CallKind::kAllToAllV:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kAllToAll: return Block{from * bytes, bytes};
+    case CollectiveKind::kAllToAllV:
       return Block{call.out_offsets[from] * SizeOf(call.dtype),
                    call.out_counts[from] * SizeOf(call.dtype)};
-    case CallKind::kBroadcast:
-    case CallKind::kRecv:
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kRecv:
       if (from != call.peer || to == from) return std::nullopt;
       return Block{0, bytes};
     default: return std::nullopt;

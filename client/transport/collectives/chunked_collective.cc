@@ -33,8 +33,8 @@
 #include "client/transport/hierarchical/hierarchical_schedule.h"
 #include "client/transport/hierarchical/tasks.h"
 #include "client/transport/shm/collective.h"
-#include "client/transport/shm/fold_check.h"
-#include "client/transport/shm/way_check.h"
+#include "client/transport/shm/copy_mode_check.h"
+#include "client/transport/shm/reduce_check.h"
 #include "kernels/copy.h"
 
 namespace lockstep::transport {
@@ -45,17 +45,17 @@ template <class T>
 using EachRank = absl::InlinedVector<T, 8>;
 
 // `ranks` of the whole group.
-size_t InCount(const Call& call, size_t ranks) {
-  return call.count * (call.kind == CallKind::kReduceScatter ? ranks : 1);
+size_t InCount(const CollectiveOp& call, size_t ranks) {
+  return call.count * (call.kind == CollectiveKind::kReduceScatter ? ranks : 1);
 }
-size_t OutCount(const Call& call, size_t ranks) {
-  return call.count * (call.kind == CallKind::kAllGather ? ranks : 1);
+size_t OutCount(const CollectiveOp& call, size_t ranks) {
+  return call.count * (call.kind == CollectiveKind::kAllGather ? ranks : 1);
 }
 
-// On one host: each rank reduces a slice (FoldSlice, or its own block).
+// On one host: each rank reduces a slice (ReduceSliceOf, or its own block).
 class LocalSchedule final : public Schedule {
  public:
-  LocalSchedule(const Call& call, int ranks, size_t chunk)
+  LocalSchedule(const CollectiveOp& call, int ranks, size_t chunk)
       : call_(call), ranks_(ranks), chunk_(chunk) {}
 
   uint64_t steps() const override {
@@ -69,41 +69,46 @@ class LocalSchedule final : public Schedule {
   }
 
  private:
-  bool scatters() const { return call_.kind == CallKind::kReduceScatter; }
+  bool scatters() const { return call_.kind == CollectiveKind::kReduceScatter; }
   // None is longer than the first.
   Range Slice(int of) const {
     return scatters() ? Range{of * call_.count, call_.count}
-                      : FoldSlice(call_, ranks_, of);
+                      : ReduceSliceOf(call_, ranks_, of);
   }
 
-  const Call& call_;
+  const CollectiveOp& call_;
   const int ranks_;
   const size_t chunk_;
 };
 
 class ChunkedCollective final : public Collective {
  public:
-  ChunkedCollective(const Call& call, Board& board, const Crew* crew)
-      : Collective(call, board),
-        crew_(crew),
+  ChunkedCollective(const CollectiveOp& call, ShmGroup& shm_group,
+                    const HierarchicalContext* context)
+      : Collective(call, shm_group),
+        context_(context),
         element_(SizeOf(call.dtype)),
         in_bytes_(InCount(call, ranks()) * element_),
         out_bytes_(OutCount(call, ranks()) * element_),
         check_(call),
         sources_(size()),
         targets_(size()) {
-    if (crew == nullptr) return;  // cut once it is known how it moves
-    schedule_ = MakeHierarchicalSchedule(call, crew->placement, crew->rank,
-                                         crew->chunk_bytes);
-    transfers_ = std::make_unique<HostTransfers>(call, *crew, *schedule_);
+    if (context == nullptr) return;  // cut once it is known how it moves
+    schedule_ = MakeHierarchicalSchedule(call, context->placement,
+                                         context->rank, context->chunk_bytes);
+    transfers_ = std::make_unique<HostTransfers>(call, *context, *schedule_);
   }
 
  private:
-  bool has_hosts() const { return crew_ != nullptr; }
-  int ranks() const { return has_hosts() ? crew_->placement.ranks() : size(); }
-  bool scatters() const { return call().kind == CallKind::kReduceScatter; }
+  bool has_hosts() const { return context_ != nullptr; }
+  int ranks() const {
+    return has_hosts() ? context_->placement.ranks() : size();
+  }
+  bool scatters() const {
+    return call().kind == CollectiveKind::kReduceScatter;
+  }
   bool reduces() const {
-    return scatters() || call().kind == CallKind::kAllReduce;
+    return scatters() || call().kind == CollectiveKind::kAllReduce;
   }
   // Whether a chunk that one rank has is read by another.
   bool gives() const { return has_hosts() || !scatters(); }
@@ -120,7 +125,8 @@ class ChunkedCollective final : public Collective {
   // Where a chunk that `reader`, an index, gets lies in its `out`.
   size_t OffsetFor(int reader, const Chunk& chunk) const {
     const size_t owner =
-        has_hosts() ? crew_->placement.members(crew_->host())[reader] : reader;
+        has_hosts() ? context_->placement.members(context_->host())[reader]
+                    : reader;
     const size_t before = scatters() ? owner * call().count : 0;
     return (chunk.begin - before) * element_;
   }
@@ -134,36 +140,39 @@ class ChunkedCollective final : public Collective {
 
   // --- Coming ---
 
-  void Prepare(Said& said) override {
-    said.way = Share(said) ? Way::kDirect : Way::kStaged;
+  void Prepare(PublishedCall& published) override {
+    published.copy_mode =
+        Share(published) ? CopyMode::kDirect : CopyMode::kStaged;
     if (has_hosts()) begun_ = transfers_->Begin();
   }
 
   // In the arena: what is reduced is read, what is given is written.
-  bool Share(Said& said) const {
-    return (!reduces() || Offer(call().in, in_bytes_, &said.in)) &&
-           (!gives() || Offer(call().out, out_bytes_, &said.out));
+  bool Share(PublishedCall& published) const {
+    return (!reduces() || Offer(call().in, in_bytes_, &published.in)) &&
+           (!gives() || Offer(call().out, out_bytes_, &published.out));
   }
-  bool Offer(const void* data, size_t bytes, Place* place) const {
+  bool Offer(const void* data, size_t bytes, SegmentAddress* place) const {
     if (bytes == 0) return false;
-    *place = board().lending().Offer(data, bytes, board().others());
+    *place = shm_group().exporter().Offer(data, bytes, shm_group().others());
     return place->segment != 0;
   }
 
-  absl::Status Met() override {
+  absl::Status AllArrived() override {
     if (!begun_.ok()) return begun_;
     for (int peer = 0; peer < size(); ++peer) {
-      absl::Status checked = CheckWay(way(peer), std::max<size_t>(in_bytes_, 1),
-                                      /*small_bytes=*/0, peer);
+      absl::Status checked =
+          CheckCopyMode(copy_mode(peer), std::max<size_t>(in_bytes_, 1),
+                        /*small_bytes=*/0, peer);
       if (!checked.ok()) return checked;
-      if (way(peer) == Way::kStaged) staged_ |= MaskOf(peer);
+      if (copy_mode(peer) == CopyMode::kStaged) staged_ |= MaskOf(peer);
     }
     // Where ranks write to each other, all do or none.
-    if (gives() && staged_ != 0) staged_ = board().others() | MaskOf(rank());
+    if (gives() && staged_ != 0)
+      staged_ = shm_group().others() | MaskOf(rank());
     for (int peer = 0; peer < size(); ++peer) {
       if (absl::Status found = Find(peer); !found.ok()) return found;
     }
-    part_bytes_ = board().mine().shape().chunk_bytes / size();
+    part_bytes_ = shm_group().mine().shape().chunk_bytes / size();
     return Cut();
   }
 
@@ -175,15 +184,15 @@ class ChunkedCollective final : public Collective {
       return absl::OkStatus();
     }
     if (staged(peer)) return absl::OkStatus();
-    const Said& said = cell(peer).said;
-    Borrowing& borrowing = board().borrowing(peer);
+    const PublishedCall& published = cell(peer).published;
+    SegmentImporter& importer = shm_group().importer(peer);
     if (reduces()) {
-      auto source = borrowing.Resolve(said.in, in_bytes_);
+      auto source = importer.Resolve(published.in, in_bytes_);
       if (!source.ok()) return std::move(source).status();
       sources_[peer] = *source;
     }
     if (gives()) {
-      auto target = borrowing.Resolve(said.out, out_bytes_);
+      auto target = importer.Resolve(published.out, out_bytes_);
       if (!target.ok()) return std::move(target).status();
       targets_[peer] = *target;
     }
@@ -192,10 +201,10 @@ class ChunkedCollective final : public Collective {
 
   absl::Status Cut() {
     if (!has_hosts()) {
-      const size_t bytes = staged_ != 0 ? part_bytes_ : kPieceBytes / 4;
+      const size_t bytes = staged_ != 0 ? part_bytes_ : kStepBytes / 4;
       const size_t chunk = WholeRuns(bytes / element_);
       schedule_ = std::make_unique<LocalSchedule>(call(), size(), chunk);
-      check_.Begin(FoldSlice(call(), size(), rank()), chunk);
+      check_.Begin(ReduceSliceOf(call(), size(), rank()), chunk);
     }
     steps_ = schedule_->steps();
     if (!staged(rank())) put_ = steps_;
@@ -242,13 +251,14 @@ class ChunkedCollective final : public Collective {
       if (to == rank() || chunk.count == 0) continue;
       kernels::Copy(Part(rank(), put_, to), In(chunk), Bytes(chunk));
     }
-    Say(&Cell::staged, ++put_, staged_);
+    Publish(&CollectiveSlot::staged, ++put_, staged_);
     return true;
   }
 
   // The inputs of the next chunk are here, and this rank's own stage is free.
   bool HasInputs(const Chunk& chunk) {
-    return chunk.count == 0 || AllHave(&Cell::staged, staged_, reduced_ + 1);
+    return chunk.count == 0 ||
+           AllHave(&CollectiveSlot::staged, staged_, reduced_ + 1);
   }
 
   // On one host the result is there at once, and is written to where its
@@ -340,15 +350,16 @@ class ChunkedCollective final : public Collective {
   void Gave() {
     ++given_;
     if (gives() && staged_ != 0) {
-      return Say(&Cell::folded, given_, board().others());
+      return Publish(&CollectiveSlot::folded, given_, shm_group().others());
     }
     taken_ = given_;  // nothing comes back
-    if (staged_ != 0) Say(&Cell::taken, taken_, board().others());
+    if (staged_ != 0)
+      Publish(&CollectiveSlot::taken, taken_, shm_group().others());
   }
 
   bool Take() {
     if (taken_ == given_ ||
-        !AllHave(&Cell::folded, board().others(), taken_ + 1)) {
+        !AllHave(&CollectiveSlot::folded, shm_group().others(), taken_ + 1)) {
       return false;
     }
     for (int from = 0; from < size(); ++from) {
@@ -356,18 +367,19 @@ class ChunkedCollective final : public Collective {
       if (from == rank() || !chunk.IsFor(rank())) continue;
       kernels::Copy(Out(chunk), Part(from, taken_, from), Bytes(chunk));
     }
-    Say(&Cell::taken, ++taken_, board().others());
+    Publish(&CollectiveSlot::taken, ++taken_, shm_group().others());
     return true;
   }
 
-  const Crew* const crew_;  // null: the ranks of the board are all
+  const HierarchicalContext* const
+      context_;  // null: the ranks of the board are all
   const size_t element_;
   const size_t in_bytes_;
   const size_t out_bytes_;
   std::unique_ptr<const Schedule> schedule_;
   std::unique_ptr<HostTransfers> transfers_;  // null on one host
   absl::Status begun_;
-  FoldCheck check_;
+  ReduceCheck check_;
 
   RankMask staged_ = 0;
   size_t part_bytes_ = 0;
@@ -384,13 +396,14 @@ class ChunkedCollective final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Task> MakeLocalReduction(const Call& call, Board& board) {
-  return std::make_unique<ChunkedCollective>(call, board, nullptr);
+std::unique_ptr<Task> MakeLocalReduction(const CollectiveOp& call,
+                                         ShmGroup& shm_group) {
+  return std::make_unique<ChunkedCollective>(call, shm_group, nullptr);
 }
 
-std::unique_ptr<Task> MakeHierarchicalCollective(const Call& call,
-                                                 const Crew& crew) {
-  return std::make_unique<ChunkedCollective>(call, crew.board, &crew);
+std::unique_ptr<Task> MakeHierarchicalCollective(
+    const CollectiveOp& call, const HierarchicalContext& context) {
+  return std::make_unique<ChunkedCollective>(call, context.shm_group, &context);
 }
 
 }  // namespace lockstep::transport

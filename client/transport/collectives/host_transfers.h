@@ -20,12 +20,12 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "client/transport/collectives/link_exchange.h"
+#include "client/transport/collectives/link_transfers.h"
 #include "client/transport/collectives/schedule.h"
-#include "client/transport/exchange.h"
-#include "client/transport/hierarchical/crew.h"
-#include "client/transport/scratch.h"
+#include "client/transport/common/scratch.h"
+#include "client/transport/hierarchical/hierarchical_context.h"
 #include "client/transport/shm/collective.h"
-#include "client/transport/transfers.h"
 #include "kernels/partial_reduce.h"
 
 namespace lockstep::transport {
@@ -35,21 +35,22 @@ class HostTransfers {
   static constexpr uint64_t kWindow = 4;
 
   // All outlive it.
-  HostTransfers(const Call& call, const Crew& crew, const Schedule& schedule)
+  HostTransfers(const CollectiveOp& call, const HierarchicalContext& context,
+                const Schedule& schedule)
       : call_(call),
-        crew_(crew),
+        context_(context),
         schedule_(schedule),
         steps_(schedule.steps()),
         partial_element_(SizeOf(kernels::CarryOf(call.dtype))),
-        partial_bytes_(crew.chunk_bytes / SizeOf(call.dtype) *
+        partial_bytes_(context.chunk_bytes / SizeOf(call.dtype) *
                        partial_element_),
-        announcements_(call, crew.wire()) {}
+        announcements_(call, context.wire()) {}
 
   // Posts announcements, the first receives, and all that this rank has to send
   // from the start. Waits for nobody.
   absl::Status Begin() {
-    absl::Status begun = crew_.scratch.Take(
-        kWindow * (2 * partial_bytes_ + crew_.chunk_bytes), &places_);
+    absl::Status begun = context_.scratch.Take(
+        kWindow * (2 * partial_bytes_ + context_.chunk_bytes), &places_);
     for (int peer : schedule_.givers()) announcements_.TakeNotice(peer);
     for (int peer : schedule_.takers()) announcements_.GiveNotice(peer);
     begun.Update(announcements_.Start());
@@ -63,7 +64,7 @@ class HostTransfers {
       if (chunk.count == 0 || schedule_.ResultFrom(step) >= 0) continue;
       begun.Update(SendResult(step, Own(chunk)));
     }
-    return crew_.OfLink(begun);
+    return context_.OfLink(begun);
   }
 
   // Compares the announcements, once they have arrived; whether it did. Until
@@ -71,7 +72,7 @@ class HostTransfers {
   absl::StatusOr<bool> Compare() {
     if (compared_ || !announcements_.Moved()) return false;
     absl::Status agreed = announcements_.Finish();
-    if (!agreed.ok()) return crew_.OfLink(agreed);
+    if (!agreed.ok()) return context_.OfLink(agreed);
     return compared_ = true;
   }
 
@@ -95,16 +96,16 @@ class HostTransfers {
       kernels::ReduceToCarry(onto, inputs, PartialOut(step), chunk.count,
                              call_.dtype, call_.op);
       posted = sending_[step % kWindow].Add(
-          crew_.link.Send(to, PartialTag(step), PartialOut(step),
-                          chunk.count * partial_element_));
+          context_.link.Send(to, PartialTag(step), PartialOut(step),
+                             chunk.count * partial_element_));
     } else {
       kernels::ReduceFromCarry(onto, inputs, ResultPlace(chunk, step),
                                chunk.count, call_.dtype, call_.op,
-                               call_.DivisorOf(crew_.placement.ranks()));
+                               call_.DivisorOf(context_.placement.ranks()));
       posted = SendResult(step, ResultPlace(chunk, step));
     }
     posted.Update(ReceivePartial(step + kWindow));
-    return crew_.OfLink(posted);
+    return context_.OfLink(posted);
   }
 
   // Whether the result of the step is here, and where.
@@ -126,7 +127,7 @@ class HostTransfers {
       posted = SendResult(step, ResultPlace(chunk, step));
     }
     posted.Update(ReceiveResult(step + kWindow));
-    return crew_.OfLink(posted);
+    return context_.OfLink(posted);
   }
 
   // Whether other hosts need nothing from this rank any more.
@@ -142,11 +143,11 @@ class HostTransfers {
   using Slots = std::array<Transfers, kWindow>;
 
   bool reduces() const {
-    return call_.kind == CallKind::kAllReduce ||
-           call_.kind == CallKind::kReduceScatter;
+    return call_.kind == CollectiveKind::kAllReduce ||
+           call_.kind == CollectiveKind::kReduceScatter;
   }
   Chunk Mine(uint64_t step) const {
-    return step < steps_ ? schedule_.ChunkOf(crew_.index(), step) : Chunk();
+    return step < steps_ ? schedule_.ChunkOf(context_.index(), step) : Chunk();
   }
 
   // --- Places ---
@@ -160,18 +161,18 @@ class HostTransfers {
   // Where this rank has the result before it gives it: in `out`, unless the
   // chunk is for others only.
   std::byte* ResultPlace(const Chunk& chunk, uint64_t step) const {
-    if (!chunk.IsFor(crew_.index())) {
+    if (!chunk.IsFor(context_.index())) {
       return places_.data() + 2 * kWindow * partial_bytes_ +
-             step % kWindow * crew_.chunk_bytes;
+             step % kWindow * context_.chunk_bytes;
     }
-    const bool scatters = call_.kind == CallKind::kReduceScatter;
-    const size_t before = scatters ? crew_.rank * call_.count : 0;
+    const bool scatters = call_.kind == CollectiveKind::kReduceScatter;
+    const size_t before = scatters ? context_.rank * call_.count : 0;
     return Plus(call_.out, (chunk.begin - before) * SizeOf(call_.dtype));
   }
   // Of a collective that does not reduce: this rank's part of it.
   const std::byte* Own(const Chunk& chunk) const {
-    const bool gathers = call_.kind == CallKind::kAllGather;
-    const size_t before = gathers ? crew_.rank * call_.count : 0;
+    const bool gathers = call_.kind == CollectiveKind::kAllGather;
+    const size_t before = gathers ? context_.rank * call_.count : 0;
     return Plus(gathers ? call_.in : call_.out,
                 (chunk.begin - before) * SizeOf(call_.dtype));
   }
@@ -188,22 +189,22 @@ class HostTransfers {
     const int from = chunk.count > 0 ? schedule_.partial_from() : -1;
     if (from < 0) return absl::OkStatus();
     return receiving_partials_[step % kWindow].Add(
-        crew_.link.Recv(from, PartialTag(step), PartialIn(step),
-                        chunk.count * partial_element_));
+        context_.link.Recv(from, PartialTag(step), PartialIn(step),
+                           chunk.count * partial_element_));
   }
   absl::Status ReceiveResult(uint64_t step) {
     const Chunk chunk = Mine(step);
     const int from = chunk.count > 0 ? schedule_.ResultFrom(step) : -1;
     if (from < 0) return absl::OkStatus();
     return receiving_results_[step % kWindow].Add(
-        crew_.link.Recv(from, ResultTag(step), ResultPlace(chunk, step),
-                        chunk.count * SizeOf(call_.dtype)));
+        context_.link.Recv(from, ResultTag(step), ResultPlace(chunk, step),
+                           chunk.count * SizeOf(call_.dtype)));
   }
   // It stays at `from` until it has been sent.
   absl::Status SendResult(uint64_t step, const std::byte* from) {
     absl::Status posted;
     for (int to : schedule_.ResultTo(step)) {
-      posted.Update(sending_[step % kWindow].Add(crew_.link.Send(
+      posted.Update(sending_[step % kWindow].Add(context_.link.Send(
           to, ResultTag(step), from, Mine(step).count * SizeOf(call_.dtype))));
     }
     return posted;
@@ -214,12 +215,12 @@ class HostTransfers {
     if (transfers.empty()) return true;
     if (!transfers.Done()) return false;
     absl::Status moved = transfers.WaitAll();
-    if (!moved.ok()) return crew_.OfLink(moved);
+    if (!moved.ok()) return context_.OfLink(moved);
     return true;
   }
 
-  const Call& call_;
-  const Crew& crew_;
+  const CollectiveOp& call_;
+  const HierarchicalContext& context_;
   const Schedule& schedule_;
   const uint64_t steps_;
   const size_t partial_element_;

@@ -53,7 +53,7 @@ class PendingGlooLink final : public PendingLink {
   std::unique_ptr<GlooLink> link_;
 };
 
-class GlooLinks final : public LinkSource {
+class GlooLinks final : public LinkFactory {
  public:
   explicit GlooLinks(std::shared_ptr<LinkTimer> timer)
       : timer_(std::move(timer)) {}
@@ -115,7 +115,7 @@ absl::StatusOr<std::string> Resolve(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LinkSource>> MakeGlooLinks(
+absl::StatusOr<std::unique_ptr<LinkFactory>> MakeGlooLinks(
     const GlooOptions& options) {
   absl::StatusOr<std::string> address = Resolve(options.bind_address);
   if (!address.ok()) return UnlessOutOfFiles(std::move(address).status());
@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<LinkSource>> MakeGlooLinks(
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(
     const GlooOptions& options) {
-  absl::StatusOr<std::unique_ptr<LinkSource>> links = MakeGlooLinks(options);
+  absl::StatusOr<std::unique_ptr<LinkFactory>> links = MakeGlooLinks(options);
   if (!links.ok()) return std::move(links).status();
   return MakeLinkTransport(*std::move(links));
 }

@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/transport/link_source.h"
+#include "client/transport/common/link_factory.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport {
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(
     const GlooOptions& options);
 
 // The links alone.
-absl::StatusOr<std::unique_ptr<LinkSource>> MakeGlooLinks(
+absl::StatusOr<std::unique_ptr<LinkFactory>> MakeGlooLinks(
     const GlooOptions& options);
 
 }  // namespace lockstep::transport

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "plan/words/utf8.h"
 
 namespace lockstep::transport {
@@ -55,10 +55,11 @@ absl::StatusOr<GlooHandle> ParseGlooHandle(const std::string& text, int rank,
     handle.address = std::string(words[3]);
     if (ListenerFor(handle, rank).ok()) return handle;
   }
-  return Blame(absl::InvalidArgumentError(absl::StrCat(
-                   "'", Printable(text), "' is no Gloo handle of rank ", rank,
-                   " of ", size)),
-               rank);
+  return WithFailedPeer(
+      absl::InvalidArgumentError(absl::StrCat("'", Printable(text),
+                                              "' is no Gloo handle of rank ",
+                                              rank, " of ", size)),
+      rank);
 }
 
 // FNV-1a: all members compute it, on any machine.

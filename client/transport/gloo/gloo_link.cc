@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 
 namespace lockstep::transport {
 namespace {
@@ -29,7 +29,7 @@ constexpr uint64_t kGreetingTag = 0;
 absl::Status Unreached(const std::vector<int>& ranks) {
   const absl::Status late = absl::DeadlineExceededError(
       absl::StrCat("no connection with rank ", absl::StrJoin(ranks, ", ")));
-  return ranks.size() == 1 ? Blame(late, ranks[0]) : late;
+  return ranks.size() == 1 ? WithFailedPeer(late, ranks[0]) : late;
 }
 
 }  // namespace
@@ -222,10 +222,10 @@ absl::Status GlooLink::Greet(const std::vector<GlooHandle>& handles,
   }
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_ && heard[peer] != Greeting{group, peer, rank_}) {
-      return Blame(absl::UnavailableError(
-                       absl::StrCat("who connected as rank ", peer,
-                                    " does not belong to this group")),
-                   peer);
+      return WithFailedPeer(absl::UnavailableError(
+                                absl::StrCat("who connected as rank ", peer,
+                                             " does not belong to this group")),
+                            peer);
     }
   }
   return absl::OkStatus();
@@ -355,7 +355,7 @@ void GlooLink::Changed() {
   changed_.NotifyAll();
 }
 
-void GlooLink::OnNews(std::function<void()> news) {
+void GlooLink::OnProgress(std::function<void()> news) {
   MutexLock lock(&news_mutex_);
   news_ = std::move(news);
 }

@@ -20,11 +20,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/deadline.h"
 #include "base/mutex.h"
+#include "client/transport/common/link.h"
+#include "client/transport/common/silence.h"
 #include "client/transport/gloo/gloo_handle.h"
 #include "client/transport/gloo/gloo_pair.h"
 #include "client/transport/gloo/link_timer.h"
-#include "client/transport/link.h"
-#include "client/transport/silence.h"
 
 namespace lockstep::transport {
 
@@ -53,7 +53,7 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
   absl::StatusOr<std::unique_ptr<Transfer>> Recv(int peer, uint64_t tag,
                                                  void* data,
                                                  size_t bytes) override;
-  void OnNews(std::function<void()> news) override;
+  void OnProgress(std::function<void()> news) override;
   void Cut(int because) override;
 
  private:

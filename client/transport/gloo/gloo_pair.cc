@@ -18,7 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "base/open_files.h"
 #include "base/thread.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 
 namespace lockstep::transport {
 namespace {
@@ -71,26 +71,28 @@ absl::Status StatusOfGloo(std::exception_ptr thrown, int peer) {
   try {
     std::rethrow_exception(thrown);
   } catch (const WrongSize& wrong) {
-    return Blame(absl::DataLossError(absl::StrCat(
-                     "rank ", peer, " sent ", wrong.sent, " bytes where ",
-                     wrong.expected, " were expected")),
-                 peer);
+    return WithFailedPeer(
+        absl::DataLossError(absl::StrCat("rank ", peer, " sent ", wrong.sent,
+                                         " bytes where ", wrong.expected,
+                                         " were expected")),
+        peer);
   } catch (const SilentPeer& silent) {
-    return Blame(absl::DeadlineExceededError(absl::StrCat(
-                     "rank ", peer, " is silent: nothing came from it for ",
-                     absl::FormatDuration(
-                         absl::Trunc(silent.quiet, absl::Milliseconds(1))))),
-                 peer);
+    return WithFailedPeer(
+        absl::DeadlineExceededError(
+            absl::StrCat("rank ", peer, " is silent: nothing came from it for ",
+                         absl::FormatDuration(absl::Trunc(
+                             silent.quiet, absl::Milliseconds(1))))),
+        peer);
   } catch (const NoFileLeft& limit) {
     return OutOfFiles(limit.what());
   } catch (const std::exception& error) {
     if (SaysOutOfFiles(error.what())) {
       return OutOfFiles(WithoutPlace(error.what()));
     }
-    return Blame(absl::UnavailableError(
-                     absl::StrCat("the connection to rank ", peer,
-                                  " broke: ", WithoutPlace(error.what()))),
-                 peer);
+    return WithFailedPeer(absl::UnavailableError(absl::StrCat(
+                              "the connection to rank ", peer,
+                              " broke: ", WithoutPlace(error.what()))),
+                          peer);
   }
 }
 
@@ -443,13 +445,13 @@ void GlooPair::changeState(state next) noexcept {
 absl::Status GlooPair::WhyClosed() const {
   // Because of this rank: it is the connection of the two.
   if (because_ && *because_ != rank_ && *because_ != context_->rank) {
-    return Blame(absl::UnavailableError(
-                     absl::StrCat("rank ", rank_, " left the group, because of",
-                                  " rank ", *because_)),
-                 *because_);
+    return WithFailedPeer(absl::UnavailableError(absl::StrCat(
+                              "rank ", rank_, " left the group, because of",
+                              " rank ", *because_)),
+                          *because_);
   }
   if (because_ == rank_) {
-    return Blame(
+    return WithFailedPeer(
         absl::UnavailableError(absl::StrCat("rank ", rank_, " left the group")),
         rank_);
   }

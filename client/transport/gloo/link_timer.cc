@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/open_files.h"
-#include "client/transport/silence.h"
+#include "client/transport/common/silence.h"
 
 namespace lockstep::transport {
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "client/transport/blame.h"
-#include "client/transport/call.h"
-#include "client/transport/transfers.h"
+#include "client/transport/collectives/link_transfers.h"
+#include "client/transport/common/collective_op.h"
+#include "client/transport/failed_peer.h"
 
 namespace lockstep::transport {
 namespace {
@@ -31,7 +31,7 @@ Vote VoteOf(const absl::Status& status) {
   Vote vote;
   if (status.ok()) return vote;
   vote.answer =
-      BlamedRank(status) ? Answer::kObjectsToAnother : Answer::kObjectsItself;
+      FailedPeer(status) ? Answer::kObjectsToAnother : Answer::kObjectsItself;
   const auto why = status.message().substr(0, sizeof vote.why - 1);
   std::memcpy(vote.why, why.data(), why.size());
   return vote;
@@ -41,13 +41,13 @@ Vote VoteOf(const absl::Status& status) {
 class Doorbell {
  public:
   explicit Doorbell(Link& link) : link_(link) {
-    link.OnNews([this] {
+    link.OnProgress([this] {
       MutexLock lock(&mutex_);
       rung_ = true;
       bell_.NotifyAll();
     });
   }
-  ~Doorbell() { link_.OnNews(nullptr); }
+  ~Doorbell() { link_.OnProgress(nullptr); }
 
   void Await(const Deadline& deadline) {
     MutexLock lock(&mutex_);

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/deadline.h"
-#include "client/transport/link.h"
+#include "client/transport/common/link.h"
 
 namespace lockstep::transport {
 

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/group_check.h"
-#include "client/transport/group_half.h"
+#include "client/transport/common/cpu_communicator.h"
+#include "client/transport/common/group_check.h"
+#include "client/transport/common/pending_group_base.h"
 #include "client/transport/hierarchical/agreement.h"
 #include "client/transport/hierarchical/auto_handle.h"
 #include "client/transport/hierarchical/hierarchical_executor.h"
 #include "client/transport/hierarchical/placement.h"
-#include "client/transport/host_communicator.h"
-#include "client/transport/shm/meeting.h"
+#include "client/transport/shm/rendezvous.h"
 #include "client/transport/shm/shm_executor.h"
 #include "client/transport/shm/shm_host.h"
 
@@ -22,8 +22,8 @@ namespace lockstep::transport {
 namespace {
 
 // Processes with equal ones may share memory.
-Whereabouts WhereaboutsWith(const AutoOptions& options) {
-  Whereabouts where = WhereaboutsOfThisProcess();
+Endpoint WhereaboutsWith(const AutoOptions& options) {
+  Endpoint where = EndpointOfThisProcess();
   absl::StrAppend(&where.network, "/user:", geteuid());
   if (!options.pretended_host.empty()) {
     absl::StrAppend(&where.network, "/", options.pretended_host);
@@ -38,20 +38,21 @@ std::string HandleOf(const GroupSpec& group, ShmHandle shm,
   return Format(AutoHandle{shm, link.handle()});
 }
 
-class AutoGroup final : public GroupHalf {
+class AutoGroup final : public PendingGroupBase {
  public:
   AutoGroup(const GroupSpec& group, const ShmHost& host,
-            std::unique_ptr<PendingLink> link, std::unique_ptr<Meeting> meeting)
-      : GroupHalf(group, HandleOf(group, meeting->handle(), *link)),
+            std::unique_ptr<PendingLink> link,
+            std::unique_ptr<Rendezvous> rendezvous)
+      : PendingGroupBase(group, HandleOf(group, rendezvous->handle(), *link)),
         host_(host),
         link_(std::move(link)),
-        meeting_(std::move(meeting)) {}
+        meeting_(std::move(rendezvous)) {}
 
   std::string choice() const override { return choice_; }
 
  private:
-  absl::Status Meet(const std::vector<std::string>& handles,
-                    const Deadline& deadline) override {
+  absl::Status ConnectAll(const std::vector<std::string>& handles,
+                          const Deadline& deadline) override {
     std::vector<std::string> links;
     for (int rank = 0; rank < group().size; ++rank) {
       auto handle = ParseAutoHandle(handles[rank], rank, group().size);
@@ -110,10 +111,10 @@ class AutoGroup final : public GroupHalf {
       handle.size = size;
       texts.push_back(Format(handle));
     }
-    absl::Status met =
-        meeting_->Sit(index(), ShmHost::ShapeOf(size, group().traffic));
+    absl::Status met = meeting_->AllocateControlBlock(
+        index(), ShmHost::ShapeOf(size, group().traffic));
     if (met.ok()) {
-      auto peers = meeting_->Meet(texts, deadline);
+      auto peers = meeting_->ConnectAll(texts, deadline);
       met = peers.status();
       if (peers.ok()) peers_ = *std::move(peers);
     }
@@ -130,18 +131,19 @@ class AutoGroup final : public GroupHalf {
     std::unique_ptr<Link> link = link_->Take();
     std::vector<Peer> peers = std::move(peers_);
     Discard();
-    if (!shares_) return MakeHostCommunicator(group(), std::move(link));
-    auto board = host_.Seated({.rank = index(),
-                               .in_group = placement_->members(host()),
-                               .group_size = group().size},
-                              std::move(peers));
+    if (!shares_) return MakeCpuCommunicator(group(), std::move(link));
+    auto shm_group = host_.MakeGroup({.rank = index(),
+                                      .in_group = placement_->members(host()),
+                                      .group_size = group().size},
+                                     std::move(peers));
     if (placement_->hosts() == 1) {
-      return MakeHostCommunicator(group(), MakeShmExecutor(std::move(board)));
+      return MakeCpuCommunicator(group(),
+                                 MakeShmExecutor(std::move(shm_group)));
     }
-    return MakeHostCommunicator(
+    return MakeCpuCommunicator(
         group(),
         MakeHierarchicalExecutor(group().rank, *placement_, group().traffic,
-                                 std::move(board), std::move(link)));
+                                 std::move(shm_group), std::move(link)));
   }
 
   void Discard() override {
@@ -152,7 +154,7 @@ class AutoGroup final : public GroupHalf {
 
   const ShmHost host_;
   std::unique_ptr<PendingLink> link_;
-  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<Rendezvous> meeting_;
   std::vector<ShmHandle> shm_;          // by rank
   std::optional<Placement> placement_;  // from Meet on
   std::vector<Peer> peers_;             // on this host, by index
@@ -162,7 +164,7 @@ class AutoGroup final : public GroupHalf {
 
 class AutoTransport final : public Transport {
  public:
-  AutoTransport(std::unique_ptr<LinkSource> links, const AutoOptions& options)
+  AutoTransport(std::unique_ptr<LinkFactory> links, const AutoOptions& options)
       : links_(std::move(links)),
         where_(WhereaboutsWith(options)),
         host_(options.silence) {}
@@ -184,23 +186,24 @@ class AutoTransport final : public Transport {
     if (!checked.ok()) return checked;
     absl::StatusOr<std::unique_ptr<PendingLink>> link = links_->Prepare(group);
     if (!link.ok()) return std::move(link).status();
-    absl::StatusOr<std::unique_ptr<Meeting>> meeting = Meeting::Listen(where_);
-    if (!meeting.ok()) return std::move(meeting).status();
+    absl::StatusOr<std::unique_ptr<Rendezvous>> rendezvous =
+        Rendezvous::Listen(where_);
+    if (!rendezvous.ok()) return std::move(rendezvous).status();
     return std::make_unique<AutoGroup>(group, host_, *std::move(link),
-                                       *std::move(meeting));
+                                       *std::move(rendezvous));
   }
 
   std::unique_ptr<Arena> MakeArena() override { return host_.MakeArena(); }
 
  private:
-  const std::unique_ptr<LinkSource> links_;
-  const Whereabouts where_;
+  const std::unique_ptr<LinkFactory> links_;
+  const Endpoint where_;
   const ShmHost host_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeAutoTransport(std::unique_ptr<LinkSource> links,
+std::unique_ptr<Transport> MakeAutoTransport(std::unique_ptr<LinkFactory> links,
                                              const AutoOptions& options) {
   return std::make_unique<AutoTransport>(std::move(links), options);
 }

@@ -22,7 +22,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "client/transport/link_source.h"
+#include "client/transport/common/link_factory.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport {
@@ -35,7 +35,7 @@ struct AutoOptions {
   absl::Duration silence = absl::Seconds(10);
 };
 
-std::unique_ptr<Transport> MakeAutoTransport(std::unique_ptr<LinkSource> links,
+std::unique_ptr<Transport> MakeAutoTransport(std::unique_ptr<LinkFactory> links,
                                              const AutoOptions& options = {});
 
 }  // namespace lockstep::transport

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "plan/words/utf8.h"
 
 namespace lockstep::transport {
@@ -25,10 +25,10 @@ absl::StatusOr<AutoHandle> ParseAutoHandle(const std::string& text, int rank,
   const bool known = absl::ConsumePrefix(&rest, kAutoHandleVersion);
   const size_t between = rest.find(kBetween);
   if (!known || between == absl::string_view::npos) {
-    return Blame(absl::InvalidArgumentError(
-                     absl::StrCat("'", Printable(text), "' is no handle of ",
-                                  "rank ", rank, " of ", size)),
-                 rank);
+    return WithFailedPeer(absl::InvalidArgumentError(absl::StrCat(
+                              "'", Printable(text), "' is no handle of ",
+                              "rank ", rank, " of ", size)),
+                          rank);
   }
   auto shm = ParseShmHandle(std::string(rest.substr(0, between)), rank, size);
   if (!shm.ok()) return std::move(shm).status();

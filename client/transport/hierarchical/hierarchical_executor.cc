@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/transport/hierarchical/crew.h"
+#include "client/transport/hierarchical/hierarchical_context.h"
 #include "client/transport/hierarchical/tasks.h"
 #include "client/transport/shm/shm_executor.h"
 #include "client/transport/shm/shm_host.h"
@@ -15,83 +15,87 @@ namespace {
 
 // What passes the stages of the host with the most ranks passes all.
 size_t ChunkBytes(const Placement& placement, Traffic traffic) {
-  const Seat::Shape shape = ShmHost::ShapeOf(placement.most(), traffic);
+  const ControlBlock::Shape shape = ShmHost::ShapeOf(placement.most(), traffic);
   return shape.chunk_bytes / placement.most();
 }
 
 class HierarchicalExecutor final : public Executor {
  public:
   HierarchicalExecutor(int rank, const Placement& placement, Traffic traffic,
-                       std::unique_ptr<Board> board, std::unique_ptr<Link> link)
+                       std::unique_ptr<ShmGroup> shm_group,
+                       std::unique_ptr<Link> link)
       : placement_(placement),
-        board_(std::move(board)),
+        shm_group_(std::move(shm_group)),
         link_(std::move(link)),
-        crew_{placement_, rank,   ChunkBytes(placement, traffic),
-              *board_,    *link_, scratch_} {
-    link_->OnNews([board = board_.get()] { board->Ring(board->rank()); });
+        context_{placement_,  rank,   ChunkBytes(placement, traffic),
+                 *shm_group_, *link_, scratch_} {
+    link_->OnProgress(
+        [shm_group = shm_group_.get()] { shm_group->Wake(shm_group->rank()); });
   }
 
-  int rank() const override { return crew_.rank; }
+  int rank() const override { return context_.rank; }
   int size() const override { return placement_.ranks(); }
   std::string_view transport() const override { return "hierarchical"; }
 
   // A carry goes from host to host in a line, not in a tree.
   bool sums_in_pairs() const override { return false; }
 
-  absl::Status Execute(std::span<const Call> calls) override {
+  absl::Status Execute(std::span<const CollectiveOp> calls) override {
     Tasks tasks;
     tasks.reserve(calls.size());
-    for (const Call& call : calls) tasks.push_back(TaskOf(call));
-    return InGroup(RunTasks(std::move(tasks), *board_));
+    for (const CollectiveOp& call : calls) tasks.push_back(TaskOf(call));
+    return InGroup(RunTasks(std::move(tasks), *shm_group_));
   }
 
   void Cut(const absl::Status& why) override {
-    const int because = BlamedRank(why).value_or(rank());
+    const int because = FailedPeer(why).value_or(rank());
     link_->Cut(because);
-    board_->Leave(OnBoard(because));
+    shm_group_->Leave(OnBoard(because));
   }
 
  private:
-  std::unique_ptr<Task> TaskOf(const Call& call) const {
+  std::unique_ptr<Task> TaskOf(const CollectiveOp& call) const {
     if (IsSmallReduction(call, placement_)) {
-      return MakeSmallReduction(call, crew_);
+      return MakeSmallReduction(call, context_);
     }
     switch (call.kind) {
-      case CallKind::kAllReduce:
-      case CallKind::kReduceScatter:
-      case CallKind::kAllGather:
-      case CallKind::kBroadcast: return MakeHierarchicalCollective(call, crew_);
-      default: return MakeDirect(call, crew_);
+      case CollectiveKind::kAllReduce:
+      case CollectiveKind::kReduceScatter:
+      case CollectiveKind::kAllGather:
+      case CollectiveKind::kBroadcast:
+        return MakeHierarchicalCollective(call, context_);
+      default: return MakeDirectExchange(call, context_);
     }
   }
 
   // A rank of the group as the board numbers it, and an error that blames such
   // a number as the group knows it.
   int OnBoard(int rank) const {
-    return placement_.host(rank) == crew_.host() ? placement_.index(rank)
-                                                 : board_->Outsider(rank);
+    return placement_.host(rank) == context_.host()
+               ? placement_.index(rank)
+               : shm_group_->Outsider(rank);
   }
   absl::Status InGroup(absl::Status status) const {
-    const auto blamed = BlamedRank(status);
-    return blamed ? Blame(std::move(status), board_->InGroup(*blamed)) : status;
+    const auto blamed = FailedPeer(status);
+    return blamed
+               ? WithFailedPeer(std::move(status), shm_group_->InGroup(*blamed))
+               : status;
   }
 
   const Placement placement_;
   ScratchPool scratch_;
-  const std::unique_ptr<Board> board_;  // rung by the link, to its end
+  const std::unique_ptr<ShmGroup> shm_group_;  // rung by the link, to its end
   const std::unique_ptr<Link> link_;
-  const Crew crew_;
+  const HierarchicalContext context_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> MakeHierarchicalExecutor(int rank,
-                                                   const Placement& placement,
-                                                   Traffic traffic,
-                                                   std::unique_ptr<Board> board,
-                                                   std::unique_ptr<Link> link) {
+std::unique_ptr<Executor> MakeHierarchicalExecutor(
+    int rank, const Placement& placement, Traffic traffic,
+    std::unique_ptr<ShmGroup> shm_group, std::unique_ptr<Link> link) {
   return std::make_unique<HierarchicalExecutor>(
-      rank, placement, traffic, std::move(board), std::move(link));
+      rank, placement, traffic, std::move(shm_group), std::move(link));
 }
 
 }  // namespace lockstep::transport

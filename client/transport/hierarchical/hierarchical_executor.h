@@ -18,21 +18,19 @@
 
 #include <memory>
 
-#include "client/transport/executor.h"
+#include "client/transport/common/collective_executor.h"
+#include "client/transport/common/link.h"
 #include "client/transport/hierarchical/placement.h"
-#include "client/transport/link.h"
-#include "client/transport/shm/board.h"
+#include "client/transport/shm/shm_group.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport {
 
 // Of `rank`, whose host's ranks are those of `board`, by index, with a seat for
 // `traffic`. The placement has several hosts.
-std::unique_ptr<Executor> MakeHierarchicalExecutor(int rank,
-                                                   const Placement& placement,
-                                                   Traffic traffic,
-                                                   std::unique_ptr<Board> board,
-                                                   std::unique_ptr<Link> link);
+std::unique_ptr<Executor> MakeHierarchicalExecutor(
+    int rank, const Placement& placement, Traffic traffic,
+    std::unique_ptr<ShmGroup> shm_group, std::unique_ptr<Link> link);
 
 }  // namespace lockstep::transport
 

@@ -14,7 +14,7 @@ size_t Chunks(size_t total, size_t chunk) {
 }
 
 // Several chunks to a line, so that they overlap; in whole cache lines.
-size_t ChunkElements(const Call& call, size_t total, int lines,
+size_t ChunkElements(const CollectiveOp& call, size_t total, int lines,
                      size_t chunk_bytes) {
   const size_t element = SizeOf(call.dtype);
   const size_t even = total * element / (kChunksOfLine * lines);
@@ -32,8 +32,8 @@ Chunk Cut(size_t begin, size_t total, size_t chunk, uint64_t number) {
 // What the kinds have in common.
 class Base : public Schedule {
  protected:
-  Base(const Call& call, const Placement& placement, int rank, size_t total,
-       int lines, size_t chunk_bytes)
+  Base(const CollectiveOp& call, const Placement& placement, int rank,
+       size_t total, int lines, size_t chunk_bytes)
       : placement_(placement),
         rank_(rank),
         total_(total),
@@ -72,8 +72,8 @@ class Reduction : public Base {
 
 class AllReduceSchedule final : public Reduction {
  public:
-  AllReduceSchedule(const Call& call, const Placement& placement, int rank,
-                    size_t chunk_bytes)
+  AllReduceSchedule(const CollectiveOp& call, const Placement& placement,
+                    int rank, size_t chunk_bytes)
       : Reduction(call, placement, rank, call.count, placement.lines(),
                   chunk_bytes) {}
 
@@ -99,8 +99,8 @@ class AllReduceSchedule final : public Reduction {
 // k + 1.
 class ReduceScatterSchedule final : public Reduction {
  public:
-  ReduceScatterSchedule(const Call& call, const Placement& placement, int rank,
-                        size_t chunk_bytes)
+  ReduceScatterSchedule(const CollectiveOp& call, const Placement& placement,
+                        int rank, size_t chunk_bytes)
       : Reduction(call, placement, rank, call.count, 1, chunk_bytes),
         blocks_(lines()) {
     for (int reader = 0; reader < placement.ranks(); ++reader) {
@@ -160,8 +160,8 @@ class ReduceScatterSchedule final : public Reduction {
 // A rank's own block, then those that it fetches for its host.
 class AllGatherSchedule final : public Base {
  public:
-  AllGatherSchedule(const Call& call, const Placement& placement, int rank,
-                    size_t chunk_bytes)
+  AllGatherSchedule(const CollectiveOp& call, const Placement& placement,
+                    int rank, size_t chunk_bytes)
       : Base(call, placement, rank, call.count, 1, chunk_bytes),
         blocks_(here()) {
     for (int index = 0; index < here(); ++index) {
@@ -210,8 +210,8 @@ class AllGatherSchedule final : public Base {
 
 class BroadcastSchedule final : public Base {
  public:
-  BroadcastSchedule(const Call& call, const Placement& placement, int rank,
-                    size_t chunk_bytes)
+  BroadcastSchedule(const CollectiveOp& call, const Placement& placement,
+                    int rank, size_t chunk_bytes)
       : Base(call, placement, rank, call.count, placement.lines(), chunk_bytes),
         root_(call.peer) {}
 
@@ -262,16 +262,16 @@ class BroadcastSchedule final : public Base {
 }  // namespace
 
 std::unique_ptr<const Schedule> MakeHierarchicalSchedule(
-    const Call& call, const Placement& placement, int rank,
+    const CollectiveOp& call, const Placement& placement, int rank,
     size_t chunk_bytes) {
   switch (call.kind) {
-    case CallKind::kAllReduce:
+    case CollectiveKind::kAllReduce:
       return std::make_unique<AllReduceSchedule>(call, placement, rank,
                                                  chunk_bytes);
-    case CallKind::kReduceScatter:
+    case CollectiveKind::kReduceScatter:
       return std::make_unique<ReduceScatterSchedule>(call, placement, rank,
                                                      chunk_bytes);
-    case CallKind::kAllGather:
+    case CollectiveKind::kAllGather:
       return std::make_unique<AllGatherSchedule>(call, placement, rank,
                                                  chunk_bytes);
     default:

@@ -22,8 +22,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "client/transport/call.h"
 #include "client/transport/collectives/schedule.h"
+#include "client/transport/common/collective_op.h"
 #include "client/transport/hierarchical/placement.h"
 
 namespace lockstep::transport {
@@ -31,7 +31,8 @@ namespace lockstep::transport {
 // For `rank`. `call` is an AllReduce, a ReduceScatter, an AllGather or a
 // Broadcast; chunks are of at most `chunk_bytes`.
 std::unique_ptr<const Schedule> MakeHierarchicalSchedule(
-    const Call& call, const Placement& placement, int rank, size_t chunk_bytes);
+    const CollectiveOp& call, const Placement& placement, int rank,
+    size_t chunk_bytes);
 
 }  // namespace lockstep::transport
 

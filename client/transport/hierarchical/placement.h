@@ -33,11 +33,11 @@ class Placement {
   const std::vector<int>& members(int host) const { return members_[host]; }
 
  private:
-  struct Place {
+  struct SegmentAddress {
     int host;
     int index;
   };
-  std::vector<Place> seats_;               // by rank
+  std::vector<SegmentAddress> seats_;      // by rank
   std::vector<std::vector<int>> members_;  // by host
   int lines_ = 0;
   int most_ = 0;

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "client/transport/exchange.h"
-#include "client/transport/fold_rows.h"
+#include "client/transport/collectives/link_exchange.h"
+#include "client/transport/common/reduce_rows.h"
 #include "client/transport/hierarchical/tasks.h"
 #include "client/transport/shm/collective.h"
 #include "kernels/copy.h"
@@ -20,42 +20,46 @@ namespace {
 
 class SmallHierarchicalReduction final : public Collective {
  public:
-  SmallHierarchicalReduction(const Call& call, const Crew& crew)
-      : Collective(call, crew.board), crew_(crew) {}
+  SmallHierarchicalReduction(const CollectiveOp& call,
+                             const HierarchicalContext& context)
+      : Collective(call, context.shm_group), context_(context) {}
 
  private:
   bool leads() const { return rank() == 0; }
-  int LeaderOf(int host) const { return crew_.placement.members(host)[0]; }
+  int LeaderOf(int host) const { return context_.placement.members(host)[0]; }
   size_t BytesOf(int host) const {
-    return crew_.placement.members(host).size() * call().bytes();
+    return context_.placement.members(host).size() * call().bytes();
   }
 
-  void Prepare(Said&) override {
+  void Prepare(PublishedCall&) override {
     if (call().bytes() > 0) {
       kernels::Copy(mine().small, call().in, call().bytes());
     }
   }
 
-  absl::Status Met() override {
+  absl::Status AllArrived() override {
     if (!leads()) return absl::OkStatus();
-    absl::Status taken = crew_.scratch.Take(BytesOf(crew_.host()), &gathered_);
+    absl::Status taken =
+        context_.scratch.Take(BytesOf(context_.host()), &gathered_);
     if (!taken.ok()) return taken;
     for (int from = 0; call().bytes() > 0 && from < size(); ++from) {
       kernels::Copy(gathered_.data() + from * call().bytes(), cell(from).small,
                     call().bytes());
     }
-    exchange_.emplace(call(), crew_.wire());
-    for (int host = 0; host < crew_.placement.hosts(); ++host) {
-      if (host == crew_.host()) continue;
-      exchange_->Give(LeaderOf(host), gathered_.data(), BytesOf(crew_.host()));
+    exchange_.emplace(call(), context_.wire());
+    for (int host = 0; host < context_.placement.hosts(); ++host) {
+      if (host == context_.host()) continue;
+      exchange_->Give(LeaderOf(host), gathered_.data(),
+                      BytesOf(context_.host()));
       exchange_->Take(LeaderOf(host), nullptr, BytesOf(host));
     }
-    return crew_.OfLink(exchange_->Start());
+    return context_.OfLink(exchange_->Start());
   }
 
   absl::StatusOr<Progress> Part() override {
     if (leads()) return Lead();
-    if (!AllHave(&Cell::folded, MaskOf(0), 1)) return Progress::kNothing;
+    if (!AllHave(&CollectiveSlot::folded, MaskOf(0), 1))
+      return Progress::kNothing;
     if (call().bytes() > 0) {
       kernels::Copy(Plus(call().out, 0), cell(0).small, call().bytes());
     }
@@ -65,9 +69,9 @@ class SmallHierarchicalReduction final : public Collective {
   absl::StatusOr<Progress> Lead() {
     if (!exchange_->Moved()) return Progress::kNothing;
     absl::Status finished = exchange_->Finish();
-    if (!finished.ok()) return crew_.OfLink(finished);
+    if (!finished.ok()) return context_.OfLink(finished);
     if (call().bytes() > 0) Fold();
-    Say(&Cell::folded, 1);
+    Publish(&CollectiveSlot::folded, 1);
     return Progress::kDone;
   }
 
@@ -75,8 +79,8 @@ class SmallHierarchicalReduction final : public Collective {
   void Fold() {
     std::vector<const void*> rows;
     size_t takes = 0;
-    for (int host = 0; host < crew_.placement.hosts(); ++host) {
-      const std::byte* const first = host == crew_.host()
+    for (int host = 0; host < context_.placement.hosts(); ++host) {
+      const std::byte* const first = host == context_.host()
                                          ? gathered_.data()
                                          : exchange_->received(takes++);
       for (size_t at = 0; at < BytesOf(host); at += call().bytes()) {
@@ -87,21 +91,23 @@ class SmallHierarchicalReduction final : public Collective {
     kernels::Copy(mine().small, call().out, call().bytes());
   }
 
-  const Crew& crew_;
+  const HierarchicalContext& context_;
   Scratch gathered_;  // declared before the exchange that uses it
   std::optional<Exchange> exchange_;
 };
 
 }  // namespace
 
-bool IsSmallReduction(const Call& call, const Placement& placement) {
-  if (call.kind == CallKind::kBarrier) return true;
-  return call.kind == CallKind::kAllReduce && call.bytes() <= kSmallBytes &&
+bool IsSmallReduction(const CollectiveOp& call, const Placement& placement) {
+  if (call.kind == CollectiveKind::kBarrier) return true;
+  return call.kind == CollectiveKind::kAllReduce &&
+         call.bytes() <= kSmallBytes &&
          call.bytes() * placement.most() <= kInlineBytes;
 }
 
-std::unique_ptr<Task> MakeSmallReduction(const Call& call, const Crew& crew) {
-  return std::make_unique<SmallHierarchicalReduction>(call, crew);
+std::unique_ptr<Task> MakeSmallReduction(const CollectiveOp& call,
+                                         const HierarchicalContext& context) {
+  return std::make_unique<SmallHierarchicalReduction>(call, context);
 }
 
 }  // namespace lockstep::transport

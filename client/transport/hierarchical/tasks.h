@@ -7,24 +7,26 @@
 
 #include <memory>
 
-#include "client/transport/call.h"
-#include "client/transport/hierarchical/crew.h"
+#include "client/transport/common/collective_op.h"
+#include "client/transport/hierarchical/hierarchical_context.h"
 #include "client/transport/shm/task.h"
 
 namespace lockstep::transport {
 
 // AllReduce, ReduceScatter, AllGather and Broadcast: along a schedule
 // (collectives/chunked_collective.cc).
-std::unique_ptr<Task> MakeHierarchicalCollective(const Call& call,
-                                                 const Crew& crew);
+std::unique_ptr<Task> MakeHierarchicalCollective(
+    const CollectiveOp& call, const HierarchicalContext& context);
 
 // Barrier, and AllReduce of what IsSmallReduction: one rank of each host hears
 // all contributions and folds them.
-bool IsSmallReduction(const Call& call, const Placement& placement);
-std::unique_ptr<Task> MakeSmallReduction(const Call& call, const Crew& crew);
+bool IsSmallReduction(const CollectiveOp& call, const Placement& placement);
+std::unique_ptr<Task> MakeSmallReduction(const CollectiveOp& call,
+                                         const HierarchicalContext& context);
 
 // Send, Recv, AllToAll and AllToAllV: with each peer the direct way.
-std::unique_ptr<Task> MakeDirect(const Call& call, const Crew& crew);
+std::unique_ptr<Task> MakeDirectExchange(const CollectiveOp& call,
+                                         const HierarchicalContext& context);
 
 }  // namespace lockstep::transport
 

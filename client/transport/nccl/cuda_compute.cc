@@ -263,7 +263,7 @@ class CudaHold final : public Compute::Hold {
           return device_->cuda->MemsetAsync(message_.get(), 0, bytes_, own);
         });
     if (!cleared.ok()) return cleared;
-    cleared = CudaMoment({last_}, {}).Join(*device_->cuda, handle);
+    cleared = CudaEventState({last_}, {}).Join(*device_->cuda, handle);
     if (!cleared.ok()) return cleared;
     tail_ = stream.tail();
     stream.Enqueue(

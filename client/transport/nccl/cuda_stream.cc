@@ -83,7 +83,7 @@ CudaStream::~CudaStream() {
 }
 
 absl::StatusOr<CudaStreamHandle> CudaStream::Ready() {
-  std::vector<std::shared_ptr<Publication>> pending;
+  std::vector<std::shared_ptr<EventPromise>> pending;
   {
     MutexLock lock(&mutex_);
     pending = pending_;
@@ -113,7 +113,7 @@ Event CudaStream::Record() {
 
 void CudaStream::WaitFor(const Event& event) {
   const DeviceScope scope(*cuda_);
-  const auto moment = std::dynamic_pointer_cast<CudaMoment>(event.state());
+  const auto moment = std::dynamic_pointer_cast<CudaEventState>(event.state());
   const absl::StatusOr<bool> reached =
       moment == nullptr ? event.Done() : moment->Reached();
   if (!reached.ok()) return error_->Set(reached.status());
@@ -162,12 +162,12 @@ void CudaStream::EnqueueBehind(absl::FunctionRef<void(Ticket)> post) {
 CudaStream::Ticket CudaStream::MakeTicket() {
   const CudaCaptureId capture = this->capture();
   return {.after = Now(capture),
-          .done = std::make_shared<Publication>(),
+          .done = std::make_shared<EventPromise>(),
           .error = error_,
           .capture = capture};
 }
 
-std::shared_ptr<CudaMoment> CudaStream::Now(CudaCaptureId capture) {
+std::shared_ptr<CudaEventState> CudaStream::Now(CudaCaptureId capture) {
   JoinPublished();
   CudaEvents events;
   auto event = CudaEvent::Record(cuda_, handle_, capture != 0);
@@ -176,11 +176,11 @@ std::shared_ptr<CudaMoment> CudaStream::Now(CudaCaptureId capture) {
   } else {
     error_->Set(event.status());
   }
-  return std::make_shared<CudaMoment>(std::move(events), pending_);
+  return std::make_shared<CudaEventState>(std::move(events), pending_);
 }
 
 void CudaStream::JoinPublished() {
-  std::vector<std::shared_ptr<Publication>> left;
+  std::vector<std::shared_ptr<EventPromise>> left;
   for (auto& publication : pending_) {
     if (!publication->published()) {
       left.push_back(std::move(publication));

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "client/transport/nccl/cuda_api.h"
-#include "client/transport/nccl/moment.h"
+#include "client/transport/nccl/event_state.h"
 #include "lockstep/device_stream.h"
 #include "lockstep/stream.h"
 
@@ -104,8 +104,8 @@ class CudaStream final : public DeviceStream {
   // What an operation comes with: what it must wait for, what promises its end,
   // and who hears of its error.
   struct Ticket {
-    std::shared_ptr<const CudaMoment> after;
-    std::shared_ptr<Publication> done;
+    std::shared_ptr<const CudaEventState> after;
+    std::shared_ptr<EventPromise> done;
     std::shared_ptr<FirstError> error;
     CudaCaptureId capture = 0;  // that the operation becomes part of
 
@@ -131,7 +131,7 @@ class CudaStream final : public DeviceStream {
 
   Ticket MakeTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // All that the stream holds now.
-  std::shared_ptr<CudaMoment> Now(CudaCaptureId capture)
+  std::shared_ptr<CudaEventState> Now(CudaCaptureId capture)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets the CUDA stream wait for what has been published meanwhile.
   void JoinPublished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -144,7 +144,7 @@ class CudaStream final : public DeviceStream {
 
   Mutex mutex_;
   // Operations that the CUDA stream does not wait for yet, in order.
-  std::vector<std::shared_ptr<Publication>> pending_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<EventPromise>> pending_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::transport::nccl

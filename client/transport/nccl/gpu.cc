@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
+#include "client/transport/nccl/kernel_warmup.h"
 #include "client/transport/nccl/nccl_functions.h"
-#include "client/transport/nccl/rehearsal.h"
 
 namespace lockstep::transport::nccl {
 namespace {
@@ -231,7 +231,7 @@ absl::StatusOr<Tables> LoadTables(const Environment& environment, int device) {
   if (!kernels.ok()) return kernels.status();
   const auto nccl = LoadNccl(NcclCandidates(environment));
   if (!nccl.ok()) return nccl.status();
-  absl::Status rehearsed = Rehearse(cuda->get(), kernels->get());
+  absl::Status rehearsed = WarmUpKernels(cuda->get(), kernels->get());
   if (!rehearsed.ok()) return rehearsed;
   return Tables{*nccl, *cuda, *kernels};
 }

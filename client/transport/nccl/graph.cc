@@ -18,7 +18,7 @@ class Capturer {
         cuda_(*launcher->tables().cuda),
         stream_(*stream) {}
 
-  absl::Status Run(absl::FunctionRef<absl::Status()> body, Capturing* into) {
+  absl::Status Run(absl::FunctionRef<absl::Status()> body, CaptureState* into) {
     // What is outside of a graph cannot be waited for inside.
     auto handle = stream_.Ready();
     if (!handle.ok()) return handle.status();
@@ -44,7 +44,7 @@ class Capturer {
     return Check(cuda_, result, call);
   }
 
-  absl::Status Instantiate(Capturing* graph) {
+  absl::Status Instantiate(CaptureState* graph) {
     absl::Status done = Did(cuda_.GraphInstantiate(&graph->exec, graph->graph),
                             "GraphInstantiate");
     if (!done.ok()) return done;
@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Graph>> Capture(
 absl::StatusOr<std::unique_ptr<Graph>> Capture(
     const std::shared_ptr<Launcher>& launcher, CudaStream& stream,
     absl::FunctionRef<absl::Status()> body) {
-  const auto captured = std::make_shared<Capturing>();
+  const auto captured = std::make_shared<CaptureState>();
   absl::Status done = launcher->OpenCapture(captured);
   if (!done.ok()) return done;
   captured->status =

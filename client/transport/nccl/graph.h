@@ -45,11 +45,12 @@
 namespace lockstep::transport::nccl {
 
 class Launcher;
-struct Capturing;
+struct CaptureState;
 
 class Graph {
  public:
-  Graph(std::shared_ptr<Launcher> launcher, std::shared_ptr<Capturing> captured)
+  Graph(std::shared_ptr<Launcher> launcher,
+        std::shared_ptr<CaptureState> captured)
       : launcher_(std::move(launcher)), captured_(std::move(captured)) {}
   // Destroys it; a launch that runs goes on.
   ~Graph();
@@ -62,7 +63,7 @@ class Graph {
 
  private:
   const std::shared_ptr<Launcher> launcher_;
-  const std::shared_ptr<Capturing> captured_;
+  const std::shared_ptr<CaptureState> captured_;
 };
 
 // Captures what `body` enqueues on `stream`, and on streams that wait for it

@@ -71,17 +71,18 @@ void Launcher::Connect(Connecting connecting) {
   });
 }
 
-void Launcher::PostOperation(std::shared_ptr<Member> member, Posted posted) {
+void Launcher::PostOperation(std::shared_ptr<CommState> member,
+                             QueuedOp posted) {
   Post([&](Inbox& inbox) {
     inbox.operations.push_back({std::move(member), std::move(posted)});
   });
 }
 
-void Launcher::PostAbort(std::shared_ptr<Member> member) {
+void Launcher::PostAbort(std::shared_ptr<CommState> member) {
   Post([&](Inbox& inbox) { inbox.aborts.push_back(std::move(member)); });
 }
 
-void Launcher::Close(std::shared_ptr<Member> member) {
+void Launcher::Close(std::shared_ptr<CommState> member) {
   const auto outcome = std::make_shared<Outcome>();
   Post([&](Inbox& inbox) {
     inbox.tasks.push_back([this, member = std::move(member), outcome] {
@@ -143,7 +144,7 @@ bool Launcher::AnythingToPoll() const {
 
 // --- Endings ---
 
-void Launcher::AbortAllFor(const Member& culprit) {
+void Launcher::AbortAllFor(const CommState& culprit) {
   const absl::Status why = culprit.status();
   for (const auto& member : members_) {
     if (member.get() == &culprit) continue;
@@ -155,8 +156,8 @@ void Launcher::AbortAllFor(const Member& culprit) {
 
 // What a graph holds cannot end, and a graph can be destroyed only once its
 // capture is over: until then the members are given up, and nothing more.
-void Launcher::Abort(const std::vector<std::shared_ptr<Member>>& members) {
-  std::vector<std::shared_ptr<Member>> living;
+void Launcher::Abort(const std::vector<std::shared_ptr<CommState>>& members) {
+  std::vector<std::shared_ptr<CommState>> living;
   for (const auto& member : members) {
     if (!GivenUp(*member)) living.push_back(member);
   }
@@ -171,7 +172,7 @@ void Launcher::Abort(const std::vector<std::shared_ptr<Member>>& members) {
   ReleaseWaiters();
 }
 
-void Launcher::EndNow(const std::vector<std::shared_ptr<Member>>& living) {
+void Launcher::EndNow(const std::vector<std::shared_ptr<CommState>>& living) {
   for (const auto& member : living) EndGraphsOf(*member, member->status());
   // What NCCL says to an abort changes nothing: the members have failed.
   (void)tables_.nccl->GroupStart();
@@ -179,7 +180,7 @@ void Launcher::EndNow(const std::vector<std::shared_ptr<Member>>& living) {
   (void)tables_.nccl->GroupEnd();
 }
 
-bool Launcher::GivenUp(const Member& member) const {
+bool Launcher::GivenUp(const CommState& member) const {
   return member.ended() ||
          std::any_of(to_abort_.begin(), to_abort_.end(),
                      [&](const auto& one) { return one.get() == &member; });
@@ -216,7 +217,7 @@ void Launcher::Release(Operation& operation) {
   ticket.GiveUp(operation.member->status(), std::move(drained));
 }
 
-void Launcher::Fail(Member& member, const absl::Status& error) {
+void Launcher::Fail(CommState& member, const absl::Status& error) {
   member.Fail(error);
   AbortAllFor(member);
 }
@@ -231,7 +232,7 @@ void Launcher::PollConnecting() {
 }
 
 bool Launcher::Connected(Connecting& connecting) {
-  Member& member = *connecting.member;
+  CommState& member = *connecting.member;
   absl::Status over = connecting.aborted();
   if (over.ok() && member.ended()) over = member.status();
   if (over.ok()) {
@@ -260,7 +261,8 @@ bool Launcher::Connected(Connecting& connecting) {
 // --- Operations ---
 
 void Launcher::Launch() {
-  while (!operations_.empty() && LaunchFirst(operations_.front(), &turn_)) {
+  while (!operations_.empty() &&
+         LaunchFirst(operations_.front(), &launch_slot_)) {
     operations_.pop_front();
     MutexLock lock(&mutex_);
     if (!posted_.aborts.empty()) return;
@@ -268,7 +270,8 @@ void Launcher::Launch() {
 }
 
 // True once it is queued, or has ended. On an error the operation is gone.
-bool Launcher::LaunchFirst(Operation& operation, Member::Turn* turn) {
+bool Launcher::LaunchFirst(Operation& operation,
+                           CommState::LaunchSlot* launch_slot) {
   if (IsGivenUp(operation)) {
     Release(operation);
     return true;
@@ -278,10 +281,10 @@ bool Launcher::LaunchFirst(Operation& operation, Member::Turn* turn) {
     return false;
   }
   if (operation.graph != nullptr) return LaunchGraph(operation);
-  Member& member = *operation.member;
+  CommState& member = *operation.member;
   if (!operation.enqueued) {
     operation.enqueued = true;
-    const absl::Status enqueued = member.Enqueue(operation.posted, turn);
+    const absl::Status enqueued = member.Enqueue(operation.posted, launch_slot);
     if (!enqueued.ok()) {
       Fail(member, enqueued);
       return false;
@@ -303,7 +306,7 @@ bool Launcher::LaunchFirst(Operation& operation, Member::Turn* turn) {
 // has failed not at all.
 void Launcher::Watch() {
   for (size_t i = 0; i < members_.size(); ++i) {
-    const std::shared_ptr<Member> member = members_[i];
+    const std::shared_ptr<CommState> member = members_[i];
     if (GivenUp(*member)) continue;
     const bool idle = member->Idle();
     if (!member->device_error().ok()) {
@@ -325,7 +328,7 @@ void Launcher::PollClosing() {
 }
 
 void Launcher::BeginClosing(Closing& closing) {
-  Member& member = *closing.member;
+  CommState& member = *closing.member;
   const bool waited_for =
       std::any_of(operations_.begin(), operations_.end(),
                   [&](const Operation& one) { return one.Holds(member); });
@@ -339,7 +342,7 @@ void Launcher::BeginClosing(Closing& closing) {
 }
 
 bool Launcher::Closed(Closing& closing) {
-  Member& member = *closing.member;
+  CommState& member = *closing.member;
   if (!closing.begun) {
     closing.begun = true;
     BeginClosing(closing);

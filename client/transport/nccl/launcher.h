@@ -44,8 +44,8 @@
 #include "absl/status/status.h"
 #include "base/deadline.h"
 #include "base/mutex.h"
-#include "client/transport/nccl/capturing.h"
-#include "client/transport/nccl/member.h"
+#include "client/transport/nccl/capture_state.h"
+#include "client/transport/nccl/comm_state.h"
 
 namespace lockstep::transport::nccl {
 
@@ -65,7 +65,7 @@ class Outcome {
 
 // Connecting: what the caller waits for, and how it changes its mind.
 struct Connecting {
-  std::shared_ptr<Member> member;
+  std::shared_ptr<CommState> member;
   NcclUniqueId id;
   Deadline deadline;
   // Not OK: give up, with this status. Any thread.
@@ -88,30 +88,30 @@ class Launcher {
   // Begins to connect; the outcome is set once all ranks have, or not.
   void Connect(Connecting connecting);
 
-  void PostOperation(std::shared_ptr<Member> member, Posted posted);
+  void PostOperation(std::shared_ptr<CommState> member, QueuedOp posted);
 
   // Ends all members. Whoever asks has called member->Fail.
-  void PostAbort(std::shared_ptr<Member> member);
+  void PostAbort(std::shared_ptr<CommState> member);
 
   // Ends one member and waits until nothing of it runs: in peace if all its
   // operations have run, else by an abort of it alone.
-  void Close(std::shared_ptr<Member> member);
+  void Close(std::shared_ptr<CommState> member);
 
   // --- Memory that NCCL knows of (launcher_windows.cc) ---
 
   // Together with all ranks of the group; blocks until they have. An error has
   // ended the member.
   absl::StatusOr<std::shared_ptr<Window>> Register(
-      std::shared_ptr<Member> member, void* memory, size_t bytes,
+      std::shared_ptr<CommState> member, void* memory, size_t bytes,
       absl::Duration timeout);
   // Before the memory is freed; the member may have ended.
-  void Deregister(std::shared_ptr<Member> member,
+  void Deregister(std::shared_ptr<CommState> member,
                   std::shared_ptr<Window> window);
 
   // --- Graphs (launcher_graphs.cc) ---
 
   // FailedPrecondition while another capture is open.
-  absl::Status OpenCapture(std::shared_ptr<Capturing> capturing);
+  absl::Status OpenCapture(std::shared_ptr<CaptureState> capturing);
   // The capture that operations may be part of; 0: none.
   CudaCaptureId open_capture() const { return open_capture_; }
   void SetOpenCapture(CudaCaptureId id) { open_capture_ = id; }
@@ -120,8 +120,9 @@ class Launcher {
   // The open capture is over, well or not: its status says which. Keeps the
   // graph, or destroys it: then why.
   absl::Status CloseCapture();
-  void PostGraph(std::shared_ptr<Capturing> graph, CudaStream::Ticket ticket);
-  void DestroyGraph(std::shared_ptr<Capturing> graph);
+  void PostGraph(std::shared_ptr<CaptureState> graph,
+                 CudaStream::Ticket ticket);
+  void DestroyGraph(std::shared_ptr<CaptureState> graph);
 
   // Whether a communicator of this process was ever aborted.
   bool has_aborted() const { return has_aborted_; }
@@ -129,30 +130,30 @@ class Launcher {
  private:
   // Of a member, or the launch of a graph.
   struct Operation {
-    std::shared_ptr<Member> member;
-    Posted posted;
-    std::shared_ptr<Capturing> graph = {};
+    std::shared_ptr<CommState> member;
+    QueuedOp posted;
+    std::shared_ptr<CaptureState> graph = {};
     bool enqueued = false;
 
-    bool Holds(const Member& one) const {
+    bool Holds(const CommState& one) const {
       return graph != nullptr ? graph->Has(one) : member.get() == &one;
     }
   };
   struct Closing {
-    std::shared_ptr<Member> member;
+    std::shared_ptr<CommState> member;
     std::shared_ptr<Outcome> outcome;
     Deadline deadline;
     bool begun = false;
     bool finalized = false;
   };
   struct Registering {
-    std::shared_ptr<Member> member;
+    std::shared_ptr<CommState> member;
     std::shared_ptr<Window> window;
     std::shared_ptr<Outcome> outcome;
     Deadline deadline;
   };
   struct Inbox {
-    std::vector<std::shared_ptr<Member>> aborts;
+    std::vector<std::shared_ptr<CommState>> aborts;
     std::vector<absl::AnyInvocable<void()>> tasks;
     std::vector<Operation> operations;
 
@@ -166,13 +167,13 @@ class Launcher {
   // Waits for something to do; false once stopped.
   bool Collect(Inbox* inbox);
 
-  void Abort(const std::vector<std::shared_ptr<Member>>& members);
-  void EndNow(const std::vector<std::shared_ptr<Member>>& living);
+  void Abort(const std::vector<std::shared_ptr<CommState>>& members);
+  void EndNow(const std::vector<std::shared_ptr<CommState>>& living);
   // Ended, or to be aborted once the capture is closed.
-  bool GivenUp(const Member& member) const;
+  bool GivenUp(const CommState& member) const;
   bool IsGivenUp(const Operation& operation) const;
-  void AbortAllFor(const Member& culprit);
-  void Fail(Member& member, const absl::Status& error);
+  void AbortAllFor(const CommState& culprit);
+  void Fail(CommState& member, const absl::Status& error);
   void ReleaseWaiters();
   void Release(Operation& operation);
 
@@ -181,14 +182,14 @@ class Launcher {
   void PollConnecting();
   bool Connected(Connecting& connecting);
   void Launch();
-  bool LaunchFirst(Operation& operation, Member::Turn* turn);
+  bool LaunchFirst(Operation& operation, CommState::LaunchSlot* launch_slot);
 
   void LaunchCaptured();
-  absl::Status StatusOf(const Capturing& graph) const;
+  absl::Status StatusOf(const CaptureState& graph) const;
   bool LaunchGraph(Operation& operation);
   absl::Status EnqueueGraph(Operation& operation);
   bool MustWaitForCapture(const Operation& operation) const;
-  void EndGraphsOf(const Member& member, const absl::Status& why);
+  void EndGraphsOf(const CommState& member, const absl::Status& why);
   void Watch();
   void PollClosing();
   bool Closed(Closing& closing);
@@ -206,17 +207,17 @@ class Launcher {
   std::atomic<CudaCaptureId> open_capture_{0};
 
   // The launch thread's own.
-  std::vector<std::shared_ptr<Member>> members_;  // in the order of making
+  std::vector<std::shared_ptr<CommState>> members_;  // in the order of making
   std::vector<Connecting> connecting_;
   std::vector<Registering> registering_;
   std::deque<Operation> operations_;
-  std::shared_ptr<Capturing> open_;   // the capture, if one is
-  std::deque<Operation> captured_;    // its operations to come
-  std::shared_ptr<Outcome> drained_;  // who waits until there are none
-  std::vector<std::shared_ptr<Member>> to_abort_;  // once it is closed
-  std::vector<std::shared_ptr<Capturing>> graphs_;
+  std::shared_ptr<CaptureState> open_;  // the capture, if one is
+  std::deque<Operation> captured_;      // its operations to come
+  std::shared_ptr<Outcome> drained_;    // who waits until there are none
+  std::vector<std::shared_ptr<CommState>> to_abort_;  // once it is closed
+  std::vector<std::shared_ptr<CaptureState>> graphs_;
   std::vector<Closing> closing_;
-  Member::Turn turn_;
+  CommState::LaunchSlot launch_slot_;
   int idle_turns_ = 0;
 
   std::thread thread_;  // last: uses all of the above

@@ -10,7 +10,7 @@ namespace lockstep::transport::nccl {
 
 // --- From other threads ---
 
-absl::Status Launcher::OpenCapture(std::shared_ptr<Capturing> capturing) {
+absl::Status Launcher::OpenCapture(std::shared_ptr<CaptureState> capturing) {
   return Do([this, capturing = std::move(capturing)](NcclApi&) {
     if (open_ != nullptr) {
       return absl::FailedPreconditionError("another capture is open");
@@ -31,7 +31,7 @@ void Launcher::AwaitCaptured() {
 absl::Status Launcher::CloseCapture() {
   return Do([this](NcclApi&) {
     open_capture_ = 0;
-    const std::shared_ptr<Capturing> graph = std::exchange(open_, nullptr);
+    const std::shared_ptr<CaptureState> graph = std::exchange(open_, nullptr);
     const absl::Status status = StatusOf(*graph);
     if (status.ok()) {
       graphs_.push_back(graph);
@@ -44,7 +44,7 @@ absl::Status Launcher::CloseCapture() {
   });
 }
 
-void Launcher::PostGraph(std::shared_ptr<Capturing> graph,
+void Launcher::PostGraph(std::shared_ptr<CaptureState> graph,
                          CudaStream::Ticket ticket) {
   Post([&](Inbox& inbox) {
     inbox.operations.push_back(
@@ -54,7 +54,7 @@ void Launcher::PostGraph(std::shared_ptr<Capturing> graph,
   });
 }
 
-void Launcher::DestroyGraph(std::shared_ptr<Capturing> graph) {
+void Launcher::DestroyGraph(std::shared_ptr<CaptureState> graph) {
   Post([&](Inbox& inbox) {
     inbox.tasks.push_back([this, graph = std::move(graph)] {
       graph->Destroy(*tables_.cuda,
@@ -69,7 +69,7 @@ void Launcher::DestroyGraph(std::shared_ptr<Capturing> graph) {
 // --- The launch thread ---
 
 // Its own, or that of a member that has ended, or will.
-absl::Status Launcher::StatusOf(const Capturing& graph) const {
+absl::Status Launcher::StatusOf(const CaptureState& graph) const {
   if (!graph.status.ok()) return graph.status;
   for (const auto& member : graph.members) {
     if (GivenUp(*member)) return member->status();
@@ -91,7 +91,7 @@ void Launcher::LaunchCaptured() {
     if (!open_->Has(*operation.member)) {
       open_->members.push_back(operation.member);
     }
-    if (!LaunchFirst(operation, &open_->turn)) break;
+    if (!LaunchFirst(operation, &open_->launch_slot)) break;
     captured_.pop_front();
   }
   if (captured_.empty() && drained_ != nullptr) {
@@ -124,13 +124,13 @@ bool Launcher::LaunchGraph(Operation& operation) {
 
 absl::Status Launcher::EnqueueGraph(Operation& operation) {
   CudaApi& cuda = *tables_.cuda;
-  const Capturing& graph = *operation.graph;
+  const CaptureState& graph = *operation.graph;
   const CudaStream::Ticket& ticket = operation.posted.ticket;
   absl::Status done = ticket.after->Join(cuda, graph.stream);
-  if (turn_.event != nullptr) {
-    done.Update(Check(cuda,
-                      cuda.StreamWaitEvent(graph.stream, turn_.event->handle()),
-                      "StreamWaitEvent"));
+  if (launch_slot_.event != nullptr) {
+    done.Update(Check(
+        cuda, cuda.StreamWaitEvent(graph.stream, launch_slot_.event->handle()),
+        "StreamWaitEvent"));
   }
   for (const auto& member : graph.members) {
     done.Update(member->JoinRunning(graph.stream));
@@ -143,12 +143,12 @@ absl::Status Launcher::EnqueueGraph(Operation& operation) {
   for (const auto& member : graph.members) {
     member->AddRunning(*end, ticket.error);
   }
-  turn_ = {*end, graph.stream};
+  launch_slot_ = {*end, graph.stream};
   ticket.done->Publish({*std::move(end)});
   return absl::OkStatus();
 }
 
-void Launcher::EndGraphsOf(const Member& member, const absl::Status& why) {
+void Launcher::EndGraphsOf(const CommState& member, const absl::Status& why) {
   const auto has = [&](const auto& graph) { return graph->Has(member); };
   for (const auto& graph : graphs_) {
     if (has(graph)) graph->Destroy(*tables_.cuda, why);

@@ -11,7 +11,7 @@ namespace lockstep::transport::nccl {
 // --- From other threads ---
 
 absl::StatusOr<std::shared_ptr<Window>> Launcher::Register(
-    std::shared_ptr<Member> member, void* memory, size_t bytes,
+    std::shared_ptr<CommState> member, void* memory, size_t bytes,
     absl::Duration timeout) {
   const auto outcome = std::make_shared<Outcome>();
   const auto window = std::make_shared<Window>(memory, bytes);
@@ -31,7 +31,7 @@ absl::StatusOr<std::shared_ptr<Window>> Launcher::Register(
   return window;
 }
 
-void Launcher::Deregister(std::shared_ptr<Member> member,
+void Launcher::Deregister(std::shared_ptr<CommState> member,
                           std::shared_ptr<Window> window) {
   (void)Do([member, window](NcclApi&) {
     member->Forget(*window);
@@ -51,7 +51,7 @@ void Launcher::PollRegistering() {
 // A peer that does not come, or an error, ends the communicator: NCCL has no
 // way back from half a window.
 bool Launcher::Registered(Registering& registering) {
-  Member& member = *registering.member;
+  CommState& member = *registering.member;
   absl::Status over;
   if (GivenUp(member)) {
     over = member.status();

@@ -23,22 +23,22 @@ NcclOp OpOf(ReduceOp op) {
   return NcclOp::kSum;
 }
 
-bool DropsNaN(const Call& call) {
+bool DropsNaN(const CollectiveOp& call) {
   return IsFloat(call.dtype) &&
          (call.op == ReduceOp::kMin || call.op == ReduceOp::kMax);
 }
 
 void Meet(const LoweringPlace& place, Lowering* lowering) {
-  lowering->last().steps.push_back({.kind = CallKind::kAllReduce,
+  lowering->last().steps.push_back({.kind = CollectiveKind::kAllReduce,
                                     .in = place.token,
                                     .out = place.token + 1,
                                     .count = 1});
 }
 
 // The same step for `call` as it is.
-NcclStep Same(const Call& call) {
+NcclStep Same(const CollectiveOp& call) {
   return {.kind = call.kind,
-          .in = call.kind == CallKind::kBroadcast ? call.out : call.in,
+          .in = call.kind == CollectiveKind::kBroadcast ? call.out : call.in,
           .out = call.out,
           .count = call.count,
           .dtype = ToNccl(call.dtype),
@@ -50,22 +50,22 @@ struct Block {
   size_t in_at, in_count, out_at, out_count;
 };
 
-Block BlockOf(const Call& call, int peer) {
-  if (call.kind != CallKind::kAllToAllV) {
+Block BlockOf(const CollectiveOp& call, int peer) {
+  if (call.kind != CollectiveKind::kAllToAllV) {
     return {peer * call.count, call.count, peer * call.count, call.count};
   }
   return {call.in_offsets[peer], call.in_counts[peer], call.out_offsets[peer],
           call.out_counts[peer]};
 }
 
-void Exchange(const Call& call, const LoweringPlace& place,
+void Exchange(const CollectiveOp& call, const LoweringPlace& place,
               Lowering* lowering) {
   const size_t before = lowering->last().steps.size();
   for (int peer = 0; peer < place.size; ++peer) {
     const Block block = BlockOf(call, peer);
     if (block.in_count > 0) {
       lowering->last().steps.push_back(
-          {.kind = CallKind::kSend,
+          {.kind = CollectiveKind::kSend,
            .in = At(call.in, block.in_at, call.dtype),
            .count = block.in_count,
            .dtype = ToNccl(call.dtype),
@@ -73,7 +73,7 @@ void Exchange(const Call& call, const LoweringPlace& place,
     }
     if (block.out_count > 0) {
       lowering->last().steps.push_back(
-          {.kind = CallKind::kRecv,
+          {.kind = CollectiveKind::kRecv,
            .out = At(call.out, block.out_at, call.dtype),
            .count = block.out_count,
            .dtype = ToNccl(call.dtype),
@@ -82,25 +82,25 @@ void Exchange(const Call& call, const LoweringPlace& place,
   }
   // Who has nothing to move here meets nobody: there are no two sides to it.
   if (lowering->last().steps.size() == before &&
-      call.kind == CallKind::kAllToAll) {
+      call.kind == CollectiveKind::kAllToAll) {
     Meet(place, lowering);
   }
 }
 
 // Elements [begin, begin + count) of what each rank gets, from all ranks,
 // behind each other.
-void Gather(const Call& call, size_t begin, size_t count, void* rows,
+void Gather(const CollectiveOp& call, size_t begin, size_t count, void* rows,
             const LoweringPlace& place, Lowering* lowering) {
-  Call gather = call;
+  CollectiveOp gather = call;
   gather.out = rows;
-  if (call.kind == CallKind::kAllReduce) {
-    gather.kind = CallKind::kAllGather;
+  if (call.kind == CollectiveKind::kAllReduce) {
+    gather.kind = CollectiveKind::kAllGather;
     gather.in = At(call.in, begin, call.dtype);
     gather.count = count;
     lowering->last().steps.push_back(Same(gather));
     return;
   }
-  gather.kind = CallKind::kAllToAllV;
+  gather.kind = CollectiveKind::kAllToAllV;
   for (int peer = 0; peer < place.size; ++peer) {
     gather.in_offsets.push_back(peer * call.count + begin);
     gather.out_offsets.push_back(peer * count);
@@ -112,7 +112,7 @@ void Gather(const Call& call, size_t begin, size_t count, void* rows,
 
 // All ranks' inputs of this rank's part, then a kernel; as much at a time as
 // there is memory for.
-void ReduceByKernel(const Call& call, const LoweringPlace& place,
+void ReduceByKernel(const CollectiveOp& call, const LoweringPlace& place,
                     Lowering* lowering) {
   const size_t row = SizeOf(call.dtype) * place.size;
   const size_t fit = std::max<size_t>(1, place.rows_bytes_max / row);
@@ -131,7 +131,8 @@ void ReduceByKernel(const Call& call, const LoweringPlace& place,
   }
 }
 
-void Reduce(const Call& call, const LoweringPlace& place, Lowering* lowering) {
+void Reduce(const CollectiveOp& call, const LoweringPlace& place,
+            Lowering* lowering) {
   if (DropsNaN(call)) return ReduceByKernel(call, place, lowering);
   lowering->last().steps.push_back(Same(call));
   if (call.op != ReduceOp::kMean) return;
@@ -141,7 +142,7 @@ void Reduce(const Call& call, const LoweringPlace& place, Lowering* lowering) {
                                      .count = call.count});
 }
 
-void PointToPoint(const Call& call, const LoweringPlace& place,
+void PointToPoint(const CollectiveOp& call, const LoweringPlace& place,
                   Lowering* lowering) {
   NcclStep step = Same(call);
   if (call.count == 0) {
@@ -171,16 +172,17 @@ NcclDType ToNccl(DType dtype) {
   return NcclDType::kUint8;
 }
 
-void Lower(const Call& call, const LoweringPlace& place, Lowering* lowering) {
+void Lower(const CollectiveOp& call, const LoweringPlace& place,
+           Lowering* lowering) {
   if (call.is_point_to_point()) return PointToPoint(call, place, lowering);
-  if (call.kind == CallKind::kAllToAllV) {
+  if (call.kind == CollectiveKind::kAllToAllV) {
     return Exchange(call, place, lowering);
   }
   if (call.count == 0) return Meet(place, lowering);
   switch (call.kind) {
-    case CallKind::kAllReduce:
-    case CallKind::kReduceScatter: return Reduce(call, place, lowering);
-    case CallKind::kAllToAll: return Exchange(call, place, lowering);
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduceScatter: return Reduce(call, place, lowering);
+    case CollectiveKind::kAllToAll: return Exchange(call, place, lowering);
     default: lowering->last().steps.push_back(Same(call));
   }
 }

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "client/transport/call.h"
+#include "client/transport/common/collective_op.h"
 #include "client/transport/nccl/nccl_api.h"
 
 namespace lockstep::transport::nccl {
@@ -30,7 +30,7 @@ namespace lockstep::transport::nccl {
 // One function of NCCL: kAllReduce, kReduceScatter, kAllGather, kBroadcast,
 // kSend or kRecv, at least one element.
 struct NcclStep {
-  CallKind kind;
+  CollectiveKind kind;
   const void* in = nullptr;
   void* out = nullptr;
   size_t count = 0;
@@ -77,7 +77,8 @@ struct LoweringPlace {
 };
 
 // Adds what `call` needs; `call` has been checked.
-void Lower(const Call& call, const LoweringPlace& place, Lowering* lowering);
+void Lower(const CollectiveOp& call, const LoweringPlace& place,
+           Lowering* lowering);
 
 NcclDType ToNccl(DType dtype);
 

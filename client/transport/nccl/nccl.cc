@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/calling_communicator.h"
-#include "client/transport/group_check.h"
+#include "client/transport/common/communicator_base.h"
+#include "client/transport/common/group_check.h"
 #include "client/transport/nccl/cuda_arena.h"
 #include "client/transport/nccl/cuda_compute.h"
 #include "client/transport/nccl/device_scope.h"
@@ -20,7 +20,8 @@ namespace {
 class NcclEnlistment final : public Enlistment {
  public:
   NcclEnlistment(std::shared_ptr<Launcher> launcher,
-                 std::shared_ptr<Member> member, std::shared_ptr<Window> window)
+                 std::shared_ptr<CommState> member,
+                 std::shared_ptr<Window> window)
       : launcher_(std::move(launcher)),
         member_(std::move(member)),
         window_(std::move(window)),
@@ -30,7 +31,7 @@ class NcclEnlistment final : public Enlistment {
 
  private:
   const std::shared_ptr<Launcher> launcher_;
-  const std::shared_ptr<Member> member_;
+  const std::shared_ptr<CommState> member_;
   const std::shared_ptr<Window> window_;
   const Reach reach_;
 };
@@ -41,11 +42,11 @@ class SmallEnlistment final : public Enlistment {
   Reach reach() const override { return Reach::kPlain; }
 };
 
-class NcclCommunicator final : public CallingCommunicator {
+class NcclCommunicator final : public CommunicatorBase {
  public:
   NcclCommunicator(const GroupSpec& group, std::shared_ptr<Launcher> launcher,
-                   std::shared_ptr<Member> member)
-      : CallingCommunicator(group.rank, group.size),
+                   std::shared_ptr<CommState> member)
+      : CommunicatorBase(group.rank, group.size),
         launcher_(std::move(launcher)),
         member_(std::move(member)) {}
 
@@ -89,7 +90,7 @@ class NcclCommunicator final : public CallingCommunicator {
         "in time: capture it with Capture of graph.h");
   }
 
-  void Launch(std::span<Call> calls, Stream& stream) override {
+  void Launch(std::span<CollectiveOp> calls, Stream& stream) override {
     static_cast<CudaStream&>(stream).EnqueueBehind(
         [&](CudaStream::Ticket ticket) {
           launcher_->PostOperation(member_, {Moved(calls), std::move(ticket)});
@@ -97,7 +98,7 @@ class NcclCommunicator final : public CallingCommunicator {
   }
 
   const std::shared_ptr<Launcher> launcher_;
-  const std::shared_ptr<Member> member_;
+  const std::shared_ptr<CommState> member_;
 };
 
 class NcclGroup final : public PendingGroup {
@@ -119,7 +120,8 @@ class NcclGroup final : public PendingGroup {
     if (!open.ok()) return open;
     const absl::StatusOr<NcclUniqueId> id = ParseHandles(group_, handles);
     if (!id.ok()) return id.status();
-    const auto member = std::make_shared<Member>(launcher_->tables(), group_);
+    const auto member =
+        std::make_shared<CommState>(launcher_->tables(), group_);
     const auto outcome = std::make_shared<Outcome>();
     launcher_->Connect(
         {.member = member,

@@ -26,7 +26,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/transport/nccl/member.h"
+#include "client/transport/nccl/comm_state.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport::nccl {

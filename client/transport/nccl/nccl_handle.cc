@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "plan/words/utf8.h"
 
 namespace lockstep::transport::nccl {
@@ -26,10 +26,11 @@ bool IsId(absl::string_view hex) {
 
 absl::Status Malformed(const GroupSpec& group, const std::string& handle,
                        int rank) {
-  return Blame(absl::InvalidArgumentError(absl::StrCat(
-                   "group '", group.name, "': '", Printable(handle),
-                   "' is no handle of rank ", rank, " of ", group.size)),
-               rank);
+  return WithFailedPeer(
+      absl::InvalidArgumentError(
+          absl::StrCat("group '", group.name, "': '", Printable(handle),
+                       "' is no handle of rank ", rank, " of ", group.size)),
+      rank);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "client/transport/shm/collective.h"
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/announcement.h"
-#include "client/transport/blame.h"
+#include "client/transport/common/announcement.h"
+#include "client/transport/failed_peer.h"
 
 namespace lockstep::transport {
 
@@ -10,38 +10,39 @@ absl::StatusOr<Progress> Collective::Advance() {
   waits_ = 0;
   const State before = state_;
   switch (state_) {
-    case State::kComing:
-      if (number_ > kCells && !board_.AllFinished(number_ - kCells, &waits_)) {
+    case State::kArriving:
+      if (number_ > kCollectiveSlots &&
+          !shm_group_.AllFinished(number_ - kCollectiveSlots, &waits_)) {
         return Progress::kNothing;
       }
-      Come();
-      state_ = State::kMeeting;
+      Arrive();
+      state_ = State::kWaiting;
       [[fallthrough]];
-    case State::kMeeting: {
-      if (!AllHave(&Cell::arrived, board_.others(), 0)) {
+    case State::kWaiting: {
+      if (!AllHave(&CollectiveSlot::arrived, shm_group_.others(), 0)) {
         return Progress::kNothing;
       }
       absl::Status met = Agree();
-      met.Update(Met());
+      met.Update(AllArrived());
       if (!met.ok()) return met;
-      state_ = State::kActing;
+      state_ = State::kRunning;
       [[fallthrough]];
     }
-    case State::kActing: {
+    case State::kRunning: {
       absl::StatusOr<Progress> part = Part();
       if (!part.ok() || *part != Progress::kDone) return part;
-      if (lent_) Say(&Cell::read, 0, board_.others());
+      if (exported_) Publish(&CollectiveSlot::read, 0, shm_group_.others());
       state_ = State::kLeaving;
       [[fallthrough]];
     }
     case State::kLeaving:
-      if (mine_.said.way == Way::kDirect &&
-          !AllHave(&Cell::read, board_.others(), 0)) {
+      if (mine_.published.copy_mode == CopyMode::kDirect &&
+          !AllHave(&CollectiveSlot::read, shm_group_.others(), 0)) {
         // A wait of its own, that begins now.
         return before == State::kLeaving ? Progress::kNothing
                                          : Progress::kMoved;
       }
-      board_.Finish(number_);
+      shm_group_.Finish(number_);
       FetchNext();
   }
   return Progress::kDone;
@@ -50,16 +51,16 @@ absl::StatusOr<Progress> Collective::Advance() {
 // The next cell's first lines become this rank's own again while this operation
 // ends: others have read them, in their time.
 void Collective::FetchNext() const {
-  const Cell& next = board_.mine().cell(number_ + 1);
+  const CollectiveSlot& next = shm_group_.mine().cell(number_ + 1);
   __builtin_prefetch(&next.arrived, /*rw=*/1);
   __builtin_prefetch(next.small, /*rw=*/1);
 }
 
-void Collective::Come() {
-  mine_.said = {.call = Announce(call_, call_.bytes()),
-                .releases = board_.lending().releases()};
-  Prepare(mine_.said);
-  Say(&Cell::arrived, 0, board_.others());
+void Collective::Arrive() {
+  mine_.published = {.call = Announce(call_, call_.bytes()),
+                     .releases = shm_group_.exporter().releases()};
+  Prepare(mine_.published);
+  Publish(&CollectiveSlot::arrived, 0, shm_group_.others());
 }
 
 absl::Status Collective::Agree() {
@@ -67,29 +68,33 @@ absl::Status Collective::Agree() {
     if (peer == rank()) continue;
     // On its way while what comes before it is looked at.
     __builtin_prefetch(cell(peer).small);
-    const Said& said = cell(peer).said;
-    absl::Status agreed = CheckAnnouncement(&said.call, mine_.said.call, peer);
-    if (agreed.ok() && (said.way < Way::kSmall || said.way > Way::kStaged)) {
-      agreed = Blame(absl::DataLossError(absl::StrCat(
-                         "the cell of rank ", peer, " is corrupt: way ",
-                         static_cast<uint32_t>(said.way))),
-                     peer);
+    const PublishedCall& published = cell(peer).published;
+    absl::Status agreed =
+        CheckAnnouncement(&published.call, mine_.published.call, peer);
+    if (agreed.ok() && (published.copy_mode < CopyMode::kInline ||
+                        published.copy_mode > CopyMode::kStaged)) {
+      agreed = WithFailedPeer(
+          absl::DataLossError(
+              absl::StrCat("the cell of rank ", peer, " is corrupt: copy_mode ",
+                           static_cast<uint32_t>(published.copy_mode))),
+          peer);
     }
     if (!agreed.ok()) return agreed;
-    lent_ |= said.way == Way::kDirect;
-    board_.borrowing(peer).Heed(said.releases);
+    exported_ |= published.copy_mode == CopyMode::kDirect;
+    shm_group_.importer(peer).UnmapReleased(published.releases);
   }
   return absl::OkStatus();
 }
 
 bool Collective::MayPut(uint64_t c) {
   if (c >= kDepth) {
-    return AllHave(&Cell::taken, board_.others(), c - kDepth + 1);
+    return AllHave(&CollectiveSlot::taken, shm_group_.others(), c - kDepth + 1);
   }
-  return number_ <= kLanes || board_.AllFinished(number_ - kLanes, &waits_);
+  return number_ <= kLanes || shm_group_.AllFinished(number_ - kLanes, &waits_);
 }
 
-bool Collective::AllHave(Word Cell::*word, RankMask ranks, uint64_t chunks) {
+bool Collective::AllHave(SharedWord CollectiveSlot::*word, RankMask ranks,
+                         uint64_t chunks) {
   RankMask missing = 0;
   for (int peer = 0; peer < size(); ++peer) {
     if ((ranks & MaskOf(peer)) == 0 || peer == rank()) continue;
@@ -101,10 +106,11 @@ bool Collective::AllHave(Word Cell::*word, RankMask ranks, uint64_t chunks) {
   return missing == 0;
 }
 
-void Collective::Say(Word Cell::*word, uint64_t chunks, RankMask with) {
+void Collective::Publish(SharedWord CollectiveSlot::*word, uint64_t chunks,
+                         RankMask with) {
   const uint64_t before = (mine_.*word).load(std::memory_order_relaxed);
   (mine_.*word).store(Reached(number_, chunks));
-  board_.RingIfLast(
+  shm_group_.WakeIfLast(
       with, [&](int peer) { return (cell(peer).*word).load() > before; });
 }
 

@@ -5,7 +5,8 @@
 //    │         │                         └ who lends memory waits until all
 //    │         │                           have read
 //    │         └ all cells say the same, or DataLoss
-//    └ the cell is free: all have finished the collective kCells before
+//    └ the cell is free: all have finished the collective kCollectiveSlots
+//    before
 //
 // Chunks of private buffers pass through the stages, kDepth under way:
 //
@@ -23,56 +24,60 @@ namespace lockstep::transport {
 
 class Collective : public Task {
  public:
-  Collective(const Call& call, Board& board)
+  Collective(const CollectiveOp& call, ShmGroup& shm_group)
       : call_(call),
-        board_(board),
+        shm_group_(shm_group),
         number_(call.tag >> 24),
-        mine_(board.mine().cell(number_)) {}
+        mine_(shm_group.mine().cell(number_)) {}
 
   absl::StatusOr<Progress> Advance() final;
 
  protected:
   // Fills in how this rank's bytes get to the others, and those that are small.
-  virtual void Prepare(Said& said) = 0;
+  virtual void Prepare(PublishedCall& published) = 0;
   // All have come.
-  virtual absl::Status Met() = 0;
+  virtual absl::Status AllArrived() = 0;
   // This rank's part, a step of it; kDone at its end.
   virtual absl::StatusOr<Progress> Part() = 0;
 
-  const Call& call() const { return call_; }
-  Board& board() const { return board_; }
-  int rank() const { return board_.rank(); }
-  int size() const { return board_.size(); }
+  const CollectiveOp& call() const { return call_; }
+  ShmGroup& shm_group() const { return shm_group_; }
+  int rank() const { return shm_group_.rank(); }
+  int size() const { return shm_group_.size(); }
   uint64_t number() const { return number_; }
-  Cell& mine() const { return mine_; }
-  Cell& cell(int rank) const { return board_.seat(rank).cell(number_); }
-  Way way(int rank) const { return cell(rank).said.way; }
+  CollectiveSlot& mine() const { return mine_; }
+  CollectiveSlot& cell(int rank) const {
+    return shm_group_.seat(rank).cell(number_);
+  }
+  CopyMode copy_mode(int rank) const { return cell(rank).published.copy_mode; }
 
   // The stage, for chunk `c` of this rank's and of others'.
   std::byte* stage(int rank, uint64_t c) const {
-    return board_.seat(rank).stage(number_, c);
+    return shm_group_.seat(rank).stage(number_, c);
   }
   // Whether this rank may put chunk `c`: all have taken what was there.
   bool MayPut(uint64_t c);
   // Whether `word` of all `ranks` has reached `chunks`.
-  bool AllHave(Word Cell::*word, RankMask ranks, uint64_t chunks);
+  bool AllHave(SharedWord CollectiveSlot::*word, RankMask ranks,
+               uint64_t chunks);
   // This rank's `word` reaches `chunks`. Who waits for it waits for those of
   // all of `with`, too.
-  void Say(Word Cell::*word, uint64_t chunks, RankMask with = 0);
+  void Publish(SharedWord CollectiveSlot::*word, uint64_t chunks,
+               RankMask with = 0);
 
  private:
-  enum class State { kComing, kMeeting, kActing, kLeaving };
+  enum class State { kArriving, kWaiting, kRunning, kLeaving };
 
-  void Come();
+  void Arrive();
   absl::Status Agree();
   void FetchNext() const;
 
-  const Call& call_;
-  Board& board_;
+  const CollectiveOp& call_;
+  ShmGroup& shm_group_;
   const uint64_t number_;
-  Cell& mine_;
-  State state_ = State::kComing;
-  bool lent_ = false;  // somebody waits until all have read
+  CollectiveSlot& mine_;
+  State state_ = State::kArriving;
+  bool exported_ = false;  // somebody waits until all have read
 };
 
 // --- Pointers into typed memory ---

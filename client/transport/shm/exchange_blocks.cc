@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/blame.h"
 #include "client/transport/collectives/blocks.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/shm/collective.h"
 #include "kernels/copy.h"
 
@@ -19,16 +19,18 @@ namespace {
 
 class BlockExchange final : public Collective {
  public:
-  BlockExchange(const Call& call, Board& board)
-      : Collective(call, board), own_(size()), copied_(size()) {
+  BlockExchange(const CollectiveOp& call, ShmGroup& shm_group)
+      : Collective(call, shm_group), own_(size()), copied_(size()) {
     for (int peer = 0; peer < size(); ++peer) {
       own_[peer] = GivenBlock(call, rank(), peer).value_or(Block());
     }
   }
 
  private:
-  bool uneven() const { return call().kind == CallKind::kAllToAllV; }
-  bool split() const { return uneven() || call().kind == CallKind::kAllToAll; }
+  bool uneven() const { return call().kind == CollectiveKind::kAllToAllV; }
+  bool split() const {
+    return uneven() || call().kind == CollectiveKind::kAllToAll;
+  }
   size_t element() const { return SizeOf(call().dtype); }
 
   // What `from` gives to `to`: all but AllToAllV tell by the call alone.
@@ -59,10 +61,10 @@ class BlockExchange final : public Collective {
     return Plus(call().out, taken.offset);
   }
 
-  void Prepare(Said& said) override {
+  void Prepare(PublishedCall& published) override {
     if (uneven()) {
       std::copy(own_.begin(), own_.end(), Table(rank()));
-      said.call.bytes = 0;  // each pair has its own, see Met
+      published.call.bytes = 0;  // each pair has its own, see Met
     }
     size_t given = 0;
     size_t reach = 0;
@@ -75,10 +77,10 @@ class BlockExchange final : public Collective {
     const size_t space =
         uneven() ? table_bytes() + given + own_[rank()].bytes : reach;
     if (space <= kSmallBytes) return FillCell();
-    said.way = Way::kDirect;
-    said.in =
-        board().lending().Offer(SourceOf(call()), reach, board().others());
-    if (said.in.segment == 0) said.way = Way::kStaged;
+    published.copy_mode = CopyMode::kDirect;
+    published.in = shm_group().exporter().Offer(SourceOf(call()), reach,
+                                                shm_group().others());
+    if (published.in.segment == 0) published.copy_mode = CopyMode::kStaged;
   }
 
   void FillCell() {
@@ -91,20 +93,21 @@ class BlockExchange final : public Collective {
     }
   }
 
-  absl::Status Met() override {
+  absl::Status AllArrived() override {
     sources_.assign(size(), nullptr);
     RankMask staged = 0;
     size_t longest = 0;
     for (int from = 0; from < size(); ++from) {
       if (absl::Status found = FindSource(from); !found.ok()) return found;
-      if (way(from) != Way::kStaged) continue;
+      if (copy_mode(from) != CopyMode::kStaged) continue;
       staged |= MaskOf(from);
       for (int to = 0; to < size(); ++to) {
         if (to != from) longest = std::max(longest, BlockOf(from, to).bytes);
       }
     }
     staged_ = staged;
-    part_bytes_ = board().mine().shape().chunk_bytes / (split() ? size() : 1);
+    part_bytes_ =
+        shm_group().mine().shape().chunk_bytes / (split() ? size() : 1);
     chunks_ = (longest + part_bytes_ - 1) / part_bytes_;
     if (chunks_ < kChunksMax) return absl::OkStatus();
     return absl::ResourceExhaustedError(
@@ -116,27 +119,29 @@ class BlockExchange final : public Collective {
   absl::Status FindSource(int from) {
     const Block block = BlockOf(from, rank());
     if (uneven() && block.bytes != call().out_counts[from] * element()) {
-      return Blame(absl::DataLossError(absl::StrCat(
-                       "rank ", from, " sent ", block.bytes, " bytes where ",
-                       call().out_counts[from] * element(), " were expected")),
-                   from);
+      return WithFailedPeer(
+          absl::DataLossError(absl::StrCat(
+              "rank ", from, " sent ", block.bytes, " bytes where ",
+              call().out_counts[from] * element(), " were expected")),
+          from);
     }
     if (block.bytes == 0) return absl::OkStatus();
     if (from == rank()) {
       sources_[from] = Plus(SourceOf(call()), block.offset);
-    } else if (way(from) == Way::kSmall) {
+    } else if (copy_mode(from) == CopyMode::kInline) {
       const size_t place = PlaceInCell(from, rank());
       if (place > kSmallBytes || block.bytes > kSmallBytes - place) {
-        return Blame(absl::DataLossError(absl::StrCat(
-                         "the cell of rank ", from, " is corrupt: a block of ",
-                         block.bytes, " bytes at ", place)),
-                     from);
+        return WithFailedPeer(
+            absl::DataLossError(absl::StrCat("the cell of rank ", from,
+                                             " is corrupt: a block of ",
+                                             block.bytes, " bytes at ", place)),
+            from);
       }
       sources_[from] = cell(from).small + place;
-    } else if (way(from) == Way::kDirect) {
-      Place place = cell(from).said.in;
+    } else if (copy_mode(from) == CopyMode::kDirect) {
+      SegmentAddress place = cell(from).published.in;
       place.offset += block.offset;
-      auto resolved = board().borrowing(from).Resolve(place, block.bytes);
+      auto resolved = shm_group().importer(from).Resolve(place, block.bytes);
       if (!resolved.ok()) return std::move(resolved).status();
       sources_[from] = *resolved;
     }
@@ -148,7 +153,7 @@ class BlockExchange final : public Collective {
     moved |= TakeChunk();
     moved |= CopyPiece();
     if (moved) return Progress::kMoved;
-    const bool put = put_ == chunks_ || way(rank()) != Way::kStaged;
+    const bool put = put_ == chunks_ || copy_mode(rank()) != CopyMode::kStaged;
     return put && taken_ == chunks_ ? Progress::kDone : Progress::kNothing;
   }
 
@@ -158,7 +163,7 @@ class BlockExchange final : public Collective {
       const int from = (rank() + step) % size();  // everybody begins elsewhere
       const size_t bytes = BlockOf(from, rank()).bytes;
       if (sources_[from] == nullptr || copied_[from] == bytes) continue;
-      const size_t piece = std::min(kPieceBytes, bytes - copied_[from]);
+      const size_t piece = std::min(kStepBytes, bytes - copied_[from]);
       std::byte* const to = Target(from) + copied_[from];
       const std::byte* const source = sources_[from] + copied_[from];
       if (to != source) kernels::Copy(to, source, piece);
@@ -175,7 +180,8 @@ class BlockExchange final : public Collective {
   }
 
   bool PutChunk() {
-    if (way(rank()) != Way::kStaged || put_ == chunks_ || !MayPut(put_)) {
+    if (copy_mode(rank()) != CopyMode::kStaged || put_ == chunks_ ||
+        !MayPut(put_)) {
       return false;
     }
     for (int to = 0; to < size(); ++to) {
@@ -188,12 +194,13 @@ class BlockExchange final : public Collective {
       }
       if (!split()) break;
     }
-    Say(&Cell::staged, ++put_, staged_);
+    Publish(&CollectiveSlot::staged, ++put_, staged_);
     return true;
   }
 
   bool TakeChunk() {
-    if (taken_ == chunks_ || !AllHave(&Cell::staged, staged_, taken_ + 1)) {
+    if (taken_ == chunks_ ||
+        !AllHave(&CollectiveSlot::staged, staged_, taken_ + 1)) {
       return false;
     }
     for (int from = 0; from < size(); ++from) {
@@ -204,7 +211,7 @@ class BlockExchange final : public Collective {
                     stage(from, taken_) + (split() ? rank() * part_bytes_ : 0),
                     chunk.bytes);
     }
-    Say(&Cell::taken, ++taken_, board().others());
+    Publish(&CollectiveSlot::taken, ++taken_, shm_group().others());
     return true;
   }
 
@@ -220,8 +227,9 @@ class BlockExchange final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Task> MakeExchange(const Call& call, Board& board) {
-  return std::make_unique<BlockExchange>(call, board);
+std::unique_ptr<Task> MakeExchange(const CollectiveOp& call,
+                                   ShmGroup& shm_group) {
+  return std::make_unique<BlockExchange>(call, shm_group);
 }
 
 }  // namespace lockstep::transport

@@ -19,8 +19,9 @@ constexpr size_t kFilesMax = 4;  // in one message
 
 absl::Status Failed(const char* call) {
   const int error = errno;
-  const std::string said = absl::StrCat(call, ": ", std::strerror(error));
-  return IsOutOfFiles(error) ? OutOfFiles(said) : absl::UnavailableError(said);
+  const std::string published = absl::StrCat(call, ": ", std::strerror(error));
+  return IsOutOfFiles(error) ? OutOfFiles(published)
+                             : absl::UnavailableError(published);
 }
 
 absl::StatusOr<FileDescriptor> NewSocket() {

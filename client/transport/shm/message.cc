@@ -14,9 +14,9 @@
 
 #include <algorithm>
 
-#include "client/transport/announcement.h"
+#include "client/transport/common/announcement.h"
 #include "client/transport/shm/collective.h"
-#include "client/transport/shm/way_check.h"
+#include "client/transport/shm/copy_mode_check.h"
 #include "kernels/copy.h"
 
 namespace lockstep::transport {
@@ -24,27 +24,27 @@ namespace {
 
 class Message : public Task {
  protected:
-  Message(const Call& call, Board& board)
+  Message(const CollectiveOp& call, ShmGroup& shm_group)
       : call_(call),
-        board_(board),
+        shm_group_(shm_group),
         number_((call.tag & ~(uint64_t{1} << 63)) >> 24),
-        peer_(board.seat(call.peer)),
-        block_bytes_(board.mine().shape().block_bytes),
+        peer_(shm_group.seat(call.peer)),
+        block_bytes_(shm_group.mine().shape().block_bytes),
         chunks_((call.bytes() + block_bytes_ - 1) / block_bytes_) {}
 
-  bool Has(const Word& word, uint64_t chunks) {
+  bool Has(const SharedWord& word, uint64_t chunks) {
     const bool has = word.load() >= Reached(number_, chunks);
     if (!has) waits_ |= MaskOf(call_.peer);
     return has;
   }
-  void Say(Word& word, uint64_t chunks) {
+  void Publish(SharedWord& word, uint64_t chunks) {
     word.store(Reached(number_, chunks));
-    board_.Ring(call_.peer);
+    shm_group_.Wake(call_.peer);
   }
-  // Whether the message kMails before is done with its place.
-  bool IsFree(const Word& done) {
-    if (number_ <= kMails) return true;
-    const bool free = done.load() >= Reached(number_ - kMails, 0);
+  // Whether the message kMessageSlots before is done with its place.
+  bool IsFree(const SharedWord& done) {
+    if (number_ <= kMessageSlots) return true;
+    const bool free = done.load() >= Reached(number_ - kMessageSlots, 0);
     if (!free) waits_ |= MaskOf(call_.peer);
     return free;
   }
@@ -52,29 +52,30 @@ class Message : public Task {
     return std::min(block_bytes_, call_.bytes() - c * block_bytes_);
   }
 
-  const Call& call_;
-  Board& board_;
+  const CollectiveOp& call_;
+  ShmGroup& shm_group_;
   const uint64_t number_;
-  const Seat peer_;
+  const ControlBlock peer_;
   const size_t block_bytes_;
   const uint64_t chunks_;
 };
 
 class Outgoing final : public Message {
  public:
-  Outgoing(const Call& call, Board& board)
-      : Message(call, board),
-        mail_(board.mine().mail(call.peer, number_)),
-        receipt_(peer_.receipt(board.rank(), number_)) {}
+  Outgoing(const CollectiveOp& call, ShmGroup& shm_group)
+      : Message(call, shm_group),
+        mail_(shm_group.mine().mail(call.peer, number_)),
+        receipt_(peer_.receipt(shm_group.rank(), number_)) {}
 
   absl::StatusOr<Progress> Advance() override {
     waits_ = 0;
     if (!posted_) {
       if (!IsFree(receipt_.done)) return Progress::kNothing;
       Post();
-      return mail_.said.way == Way::kSmall ? Progress::kDone : Progress::kMoved;
+      return mail_.published.copy_mode == CopyMode::kInline ? Progress::kDone
+                                                            : Progress::kMoved;
     }
-    if (mail_.said.way == Way::kDirect) {
+    if (mail_.published.copy_mode == CopyMode::kDirect) {
       return Has(receipt_.done, 0) ? Progress::kDone : Progress::kNothing;
     }
     bool moved = false;
@@ -89,43 +90,44 @@ class Outgoing final : public Message {
 
  private:
   void Post() {
-    mail_.said = {.call = Announce(call_, call_.bytes()),
-                  .releases = board_.lending().releases()};
-    if (call_.bytes() <= kSmallMailBytes) {
+    mail_.published = {.call = Announce(call_, call_.bytes()),
+                       .releases = shm_group_.exporter().releases()};
+    if (call_.bytes() <= kSmallMessageBytes) {
       if (call_.bytes() > 0) {
         kernels::Copy(mail_.small, call_.in, call_.bytes());
       }
     } else {
-      mail_.said.way = Way::kDirect;
-      mail_.said.in =
-          board_.lending().Offer(call_.in, call_.bytes(), MaskOf(call_.peer));
-      if (mail_.said.in.segment == 0) mail_.said.way = Way::kStaged;
+      mail_.published.copy_mode = CopyMode::kDirect;
+      mail_.published.in = shm_group_.exporter().Offer(call_.in, call_.bytes(),
+                                                       MaskOf(call_.peer));
+      if (mail_.published.in.segment == 0)
+        mail_.published.copy_mode = CopyMode::kStaged;
     }
     posted_ = true;
-    Say(mail_.arrived, 0);
+    Publish(mail_.arrived, 0);
   }
 
   bool PutBlock() {
-    if (put_ == chunks_ || put_ - given_ == kBlocksOfMail ||
+    if (put_ == chunks_ || put_ - given_ == kBlocksOfMessage ||
         !Has(receipt_.wanted, 0)) {
       return false;
     }
-    const std::optional<uint32_t> block = board_.TakeBlock();
+    const std::optional<uint32_t> block = shm_group_.TakeBlock();
     if (!block) return false;
-    kernels::Copy(board_.mine().block(*block),
+    kernels::Copy(shm_group_.mine().block(*block),
                   Plus(call_.in, put_ * block_bytes_), ChunkBytes(put_));
-    mail_.blocks[put_ % kBlocksOfMail] = *block;
-    Say(mail_.staged, ++put_);
+    mail_.blocks[put_ % kBlocksOfMessage] = *block;
+    Publish(mail_.staged, ++put_);
     return true;
   }
 
   void GiveBackBlock() {
-    board_.GiveBlock(mail_.blocks[given_ % kBlocksOfMail]);
+    shm_group_.GiveBlock(mail_.blocks[given_ % kBlocksOfMessage]);
     ++given_;
   }
 
-  Mail& mail_;
-  const Receipt& receipt_;
+  SendSlot& mail_;
+  const RecvSlot& receipt_;
   bool posted_ = false;
   uint64_t put_ = 0;    // blocks
   uint64_t given_ = 0;  // back to the pool
@@ -133,21 +135,21 @@ class Outgoing final : public Message {
 
 class Incoming final : public Message {
  public:
-  Incoming(const Call& call, Board& board)
-      : Message(call, board),
-        mail_(peer_.mail(board.rank(), number_)),
-        receipt_(board.mine().receipt(call.peer, number_)) {}
+  Incoming(const CollectiveOp& call, ShmGroup& shm_group)
+      : Message(call, shm_group),
+        mail_(peer_.mail(shm_group.rank(), number_)),
+        receipt_(shm_group.mine().receipt(call.peer, number_)) {}
 
   absl::StatusOr<Progress> Advance() override {
     waits_ = 0;
     if (!wanted_) {
       if (!IsFree(receipt_.done)) return Progress::kNothing;
       wanted_ = true;
-      Say(receipt_.wanted, 0);
+      Publish(receipt_.wanted, 0);
     }
     if (!met_) {
       if (!Has(mail_.arrived, 0)) return Progress::kNothing;
-      if (absl::Status met = Meet(); !met.ok()) return met;
+      if (absl::Status met = ConnectAll(); !met.ok()) return met;
       met_ = true;
     }
     if (copied_ < call_.bytes()) {
@@ -155,28 +157,28 @@ class Incoming final : public Message {
       if (!moved) return Progress::kNothing;
       if (copied_ < call_.bytes()) return Progress::kMoved;
     }
-    Say(receipt_.done, 0);
+    Publish(receipt_.done, 0);
     return Progress::kDone;
   }
 
  private:
-  absl::Status Meet() {
+  absl::Status ConnectAll() {
     absl::Status agreed = CheckAnnouncement(
-        &mail_.said.call, Announce(call_, call_.bytes()), call_.peer);
-    agreed.Update(
-        CheckWay(mail_.said.way, call_.bytes(), kSmallMailBytes, call_.peer));
+        &mail_.published.call, Announce(call_, call_.bytes()), call_.peer);
+    agreed.Update(CheckCopyMode(mail_.published.copy_mode, call_.bytes(),
+                                kSmallMessageBytes, call_.peer));
     if (!agreed.ok()) return agreed;
-    Borrowing& borrowing = board_.borrowing(call_.peer);
-    borrowing.Heed(mail_.said.releases);
-    if (mail_.said.way == Way::kSmall) source_ = mail_.small;
-    if (mail_.said.way != Way::kDirect) return absl::OkStatus();
-    auto source = borrowing.Resolve(mail_.said.in, call_.bytes());
+    SegmentImporter& importer = shm_group_.importer(call_.peer);
+    importer.UnmapReleased(mail_.published.releases);
+    if (mail_.published.copy_mode == CopyMode::kInline) source_ = mail_.small;
+    if (mail_.published.copy_mode != CopyMode::kDirect) return absl::OkStatus();
+    auto source = importer.Resolve(mail_.published.in, call_.bytes());
     if (source.ok()) source_ = *source;
     return source.status();
   }
 
   bool CopyPiece() {
-    const size_t piece = std::min(kPieceBytes, call_.bytes() - copied_);
+    const size_t piece = std::min(kStepBytes, call_.bytes() - copied_);
     kernels::Copy(Plus(call_.out, copied_), source_ + copied_, piece);
     copied_ += piece;
     return true;
@@ -185,15 +187,15 @@ class Incoming final : public Message {
   bool TakeBlock() {
     const uint64_t c = copied_ / block_bytes_;
     if (!Has(mail_.staged, c + 1)) return false;
-    const uint32_t block = mail_.blocks[c % kBlocksOfMail] % kBlocks;
+    const uint32_t block = mail_.blocks[c % kBlocksOfMessage] % kBlocks;
     kernels::Copy(Plus(call_.out, copied_), peer_.block(block), ChunkBytes(c));
     copied_ += ChunkBytes(c);
-    Say(receipt_.taken, c + 1);
+    Publish(receipt_.taken, c + 1);
     return true;
   }
 
-  const Mail& mail_;
-  Receipt& receipt_;
+  const SendSlot& mail_;
+  RecvSlot& receipt_;
   bool wanted_ = false;
   bool met_ = false;
   const std::byte* source_ = nullptr;  // null: it comes in blocks
@@ -202,11 +204,12 @@ class Incoming final : public Message {
 
 }  // namespace
 
-std::unique_ptr<Task> MakeMessage(const Call& call, Board& board) {
-  if (call.kind == CallKind::kSend) {
-    return std::make_unique<Outgoing>(call, board);
+std::unique_ptr<Task> MakeMessage(const CollectiveOp& call,
+                                  ShmGroup& shm_group) {
+  if (call.kind == CollectiveKind::kSend) {
+    return std::make_unique<Outgoing>(call, shm_group);
   }
-  return std::make_unique<Incoming>(call, board);
+  return std::make_unique<Incoming>(call, shm_group);
 }
 
 }  // namespace lockstep::transport

@@ -60,8 +60,8 @@ absl::StatusOr<FileDescriptor> NewFile(size_t bytes, const std::string& what) {
                                  MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) {
     const bool no_file = errno == EMFILE || errno == ENFILE;
-    const std::string said = SystemError("memfd_create");
-    return no_file ? OutOfFiles(said) : NoMemory(bytes, what, said);
+    const std::string published = SystemError("memfd_create");
+    return no_file ? OutOfFiles(published) : NoMemory(bytes, what, published);
   }
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return NoMemory(bytes, what, SystemError("ftruncate"));

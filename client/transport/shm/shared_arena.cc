@@ -32,8 +32,8 @@ struct Slab {
 
 class SharedArena final : public Arena {
  public:
-  explicit SharedArena(std::shared_ptr<ArenaBook> book)
-      : book_(std::move(book)) {}
+  explicit SharedArena(std::shared_ptr<SegmentRegistry> registry)
+      : registry_(std::move(registry)) {}
 
   absl::StatusOr<ArenaBuffer> Allocate(size_t bytes) override {
     if (bytes == 0) {
@@ -49,7 +49,7 @@ class SharedArena final : public Arena {
 
  private:
   absl::StatusOr<ArenaBuffer> AllocateSegment(size_t bytes) {
-    auto segment = book_->Create(RoundedUp(bytes, sysconf(_SC_PAGESIZE)));
+    auto segment = registry_->Create(RoundedUp(bytes, sysconf(_SC_PAGESIZE)));
     if (!segment.ok()) return segment.status();
     std::byte* const data = (*segment)->memory.data();
     return ArenaBuffer(data, bytes, *std::move(segment));
@@ -60,7 +60,7 @@ class SharedArena final : public Arena {
     const size_t space = RoundedUp(bytes, kAlignment);
     MutexLock lock(&mutex_);
     if (slab_.segment == nullptr || kSlabBytes - slab_.used < space) {
-      auto segment = book_->Create(kSlabBytes);
+      auto segment = registry_->Create(kSlabBytes);
       if (!segment.ok()) return segment.status();
       slab_ = {*std::move(segment)};
     }
@@ -69,29 +69,30 @@ class SharedArena final : public Arena {
     return ArenaBuffer(data, bytes, slab_.segment);
   }
 
-  const std::shared_ptr<ArenaBook> book_;
+  const std::shared_ptr<SegmentRegistry> registry_;
   Mutex mutex_;
   Slab slab_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<SharedSegment>> ArenaBook::Create(size_t bytes) {
+absl::StatusOr<std::shared_ptr<SharedSegment>> SegmentRegistry::Create(
+    size_t bytes) {
   absl::StatusOr<Segment> memory = Segment::Create(bytes, kWhat);
   if (!memory.ok()) return std::move(memory).status();
   auto made = std::make_unique<SharedSegment>();
   made->memory = *std::move(memory);
   made->id = ++ids_;
   std::shared_ptr<SharedSegment> segment(
-      made.release(), [book = shared_from_this()](SharedSegment* released) {
-        book->Release(released);
+      made.release(), [registry = shared_from_this()](SharedSegment* released) {
+        registry->Release(released);
       });
   MutexLock lock(&mutex_);
   segments_[Address(segment->memory.data()) + bytes] = segment;
   return segment;
 }
 
-void ArenaBook::Release(SharedSegment* segment) {
+void SegmentRegistry::Release(SharedSegment* segment) {
   {
     MutexLock lock(&mutex_);
     segments_.erase(Address(segment->memory.data()) + segment->memory.bytes());
@@ -100,7 +101,8 @@ void ArenaBook::Release(SharedSegment* segment) {
   ++releases_;
 }
 
-ArenaBook::Found ArenaBook::Find(const void* data, size_t bytes) const {
+SegmentRegistry::Found SegmentRegistry::Find(const void* data,
+                                             size_t bytes) const {
   std::shared_ptr<SharedSegment> segment;
   {
     MutexLock lock(&mutex_);
@@ -116,14 +118,14 @@ ArenaBook::Found ArenaBook::Find(const void* data, size_t bytes) const {
   return {std::move(segment), offset};
 }
 
-void ArenaBook::Renew(SharedSegment& segment, uint64_t id) {
+void SegmentRegistry::Renew(SharedSegment& segment, uint64_t id) {
   MutexLock lock(&segment.renewing);
   if (segment.id != id) return;
   segment.exposed = !segment.memory.Renew(kWhat).ok();
   if (!segment.exposed) segment.id = ++ids_;
 }
 
-absl::Status ArenaBook::Sound() const {
+absl::Status SegmentRegistry::Sound() const {
   std::vector<std::shared_ptr<SharedSegment>> all;
   {
     MutexLock lock(&mutex_);
@@ -138,8 +140,9 @@ absl::Status ArenaBook::Sound() const {
   return absl::OkStatus();
 }
 
-std::unique_ptr<Arena> MakeSharedArena(std::shared_ptr<ArenaBook> book) {
-  return std::make_unique<SharedArena>(std::move(book));
+std::unique_ptr<Arena> MakeSharedArena(
+    std::shared_ptr<SegmentRegistry> registry) {
+  return std::make_unique<SharedArena>(std::move(registry));
 }
 
 }  // namespace lockstep::transport

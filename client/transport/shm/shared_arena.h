@@ -38,7 +38,7 @@ struct SharedSegment {
 };
 
 // Which addresses of this process lie in shared segments.
-class ArenaBook : public std::enable_shared_from_this<ArenaBook> {
+class SegmentRegistry : public std::enable_shared_from_this<SegmentRegistry> {
  public:
   struct Found {
     std::shared_ptr<SharedSegment> segment;  // null: in none
@@ -73,7 +73,8 @@ class ArenaBook : public std::enable_shared_from_this<ArenaBook> {
   std::atomic<uint64_t> releases_{0};
 };
 
-std::unique_ptr<Arena> MakeSharedArena(std::shared_ptr<ArenaBook> book);
+std::unique_ptr<Arena> MakeSharedArena(
+    std::shared_ptr<SegmentRegistry> registry);
 
 }  // namespace lockstep::transport
 

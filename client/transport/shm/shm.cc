@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/group_check.h"
-#include "client/transport/group_half.h"
-#include "client/transport/host_communicator.h"
-#include "client/transport/shm/meeting.h"
+#include "client/transport/common/cpu_communicator.h"
+#include "client/transport/common/group_check.h"
+#include "client/transport/common/pending_group_base.h"
+#include "client/transport/shm/rendezvous.h"
 #include "client/transport/shm/shm_executor.h"
 #include "client/transport/shm/shm_handle.h"
 #include "client/transport/shm/shm_host.h"
@@ -16,27 +16,28 @@
 namespace lockstep::transport {
 namespace {
 
-class ShmGroup final : public GroupHalf {
+class ShmGroup final : public PendingGroupBase {
  public:
   ShmGroup(const GroupSpec& group, const ShmHost& host,
-           std::unique_ptr<Meeting> meeting)
-      : GroupHalf(group, Format(meeting->handle())),
+           std::unique_ptr<Rendezvous> rendezvous)
+      : PendingGroupBase(group, Format(rendezvous->handle())),
         host_(host),
-        meeting_(std::move(meeting)) {}
+        meeting_(std::move(rendezvous)) {}
 
  private:
-  absl::Status Meet(const std::vector<std::string>& handles,
-                    const Deadline& deadline) override {
-    absl::StatusOr<std::vector<Peer>> peers = meeting_->Meet(handles, deadline);
+  absl::Status ConnectAll(const std::vector<std::string>& handles,
+                          const Deadline& deadline) override {
+    absl::StatusOr<std::vector<Peer>> peers =
+        meeting_->ConnectAll(handles, deadline);
     if (peers.ok()) peers_ = *std::move(peers);
     return peers.status();
   }
   void Interrupt() override { meeting_->Abort(); }
   std::unique_ptr<Communicator> Finish() override {
     meeting_ = nullptr;
-    return MakeHostCommunicator(
-        group(), MakeShmExecutor(
-                     host_.Seated({.rank = group().rank}, std::move(peers_))));
+    return MakeCpuCommunicator(
+        group(), MakeShmExecutor(host_.MakeGroup({.rank = group().rank},
+                                                 std::move(peers_))));
   }
   void Discard() override {
     meeting_ = nullptr;
@@ -44,7 +45,7 @@ class ShmGroup final : public GroupHalf {
   }
 
   const ShmHost host_;
-  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<Rendezvous> meeting_;
   std::vector<Peer> peers_;
 };
 
@@ -56,7 +57,7 @@ class ShmTransport final : public Transport {
 
   // Ranks of several places it does not connect.
   TransportFacts facts() const override {
-    return {.place = PlaceOf(WhereaboutsOfThisProcess()),
+    return {.place = PlaceOf(EndpointOfThisProcess()),
             .pairs_in_one_place = true};
   }
 
@@ -70,10 +71,10 @@ class ShmTransport final : public Transport {
           absl::StrCat("group '", group.name, "' has ", group.size,
                        " ranks; transport 'shm' connects at most ", kRanksMax));
     }
-    absl::StatusOr<std::unique_ptr<Meeting>> meeting =
-        Meeting::Open(group.rank, ShmHost::ShapeOf(group.size, group.traffic));
-    if (!meeting.ok()) return std::move(meeting).status();
-    return std::make_unique<ShmGroup>(group, host_, *std::move(meeting));
+    absl::StatusOr<std::unique_ptr<Rendezvous>> rendezvous = Rendezvous::Open(
+        group.rank, ShmHost::ShapeOf(group.size, group.traffic));
+    if (!rendezvous.ok()) return std::move(rendezvous).status();
+    return std::make_unique<ShmGroup>(group, host_, *std::move(rendezvous));
   }
 
   std::unique_ptr<Arena> MakeArena() override { return host_.MakeArena(); }

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/shm/task.h"
-#include "client/transport/shm/watch.h"
+#include "client/transport/shm/waiter.h"
 
 namespace lockstep::transport {
 namespace {
@@ -30,70 +30,73 @@ absl::StatusOr<Progress> AdvanceAll(Tasks& tasks, RankMask* waits) {
   return moved ? Progress::kMoved : Progress::kNothing;
 }
 
-absl::Status RunToTheEnd(Tasks& tasks, Board& board) {
-  Watch watch(board);
+absl::Status RunToTheEnd(Tasks& tasks, ShmGroup& shm_group) {
+  Waiter waiter(shm_group);
   for (;;) {
     RankMask waits = 0;
     absl::StatusOr<Progress> progress = AdvanceAll(tasks, &waits);
     if (!progress.ok()) return std::move(progress).status();
     if (*progress == Progress::kDone) return absl::OkStatus();
     if (*progress == Progress::kNothing) {
-      if (absl::Status turn = watch.Turn(waits); !turn.ok()) return turn;
+      if (absl::Status turn = waiter.Turn(waits); !turn.ok()) return turn;
       continue;
     }
-    watch.Moved();
-    if (board.left()) return absl::CancelledError("the group was left");
+    waiter.Moved();
+    if (shm_group.left()) return absl::CancelledError("the group was left");
   }
 }
 
 class ShmExecutor final : public Executor {
  public:
-  explicit ShmExecutor(std::unique_ptr<Board> board)
-      : board_(std::move(board)) {}
+  explicit ShmExecutor(std::unique_ptr<ShmGroup> shm_group)
+      : shm_group_(std::move(shm_group)) {}
 
-  int rank() const override { return board_->rank(); }
-  int size() const override { return board_->size(); }
+  int rank() const override { return shm_group_->rank(); }
+  int size() const override { return shm_group_->size(); }
   std::string_view transport() const override { return "shm"; }
   bool checks() const override { return true; }
 
   bool sums_in_pairs() const override { return true; }
 
-  absl::Status Execute(std::span<const Call> calls) override {
+  absl::Status Execute(std::span<const CollectiveOp> calls) override {
     Tasks tasks;
     tasks.reserve(calls.size());
-    for (const Call& call : calls) tasks.push_back(MakeTask(call, *board_));
-    return RunTasks(std::move(tasks), *board_);
+    for (const CollectiveOp& call : calls)
+      tasks.push_back(MakeTask(call, *shm_group_));
+    return RunTasks(std::move(tasks), *shm_group_);
   }
 
   void Cut(const absl::Status& why) override {
-    board_->Leave(BlamedRank(why).value_or(board_->rank()));
+    shm_group_->Leave(FailedPeer(why).value_or(shm_group_->rank()));
   }
 
  private:
-  const std::unique_ptr<Board> board_;
+  const std::unique_ptr<ShmGroup> shm_group_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> MakeTask(const Call& call, Board& board) {
-  if (IsSmallFold(call, board.size())) return MakeSmallFold(call, board);
+std::unique_ptr<Task> MakeTask(const CollectiveOp& call, ShmGroup& shm_group) {
+  if (IsSmallReduce(call, shm_group.size()))
+    return MakeSmallReduce(call, shm_group);
   switch (call.kind) {
-    case CallKind::kAllReduce:
-    case CallKind::kReduceScatter: return MakeLocalReduction(call, board);
-    case CallKind::kSend:
-    case CallKind::kRecv: return MakeMessage(call, board);
-    default: return MakeExchange(call, board);
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduceScatter:
+      return MakeLocalReduction(call, shm_group);
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv: return MakeMessage(call, shm_group);
+    default: return MakeExchange(call, shm_group);
   }
 }
 
-absl::Status RunTasks(Tasks&& tasks, Board& board) {
-  absl::Status ended = RunToTheEnd(tasks, board);
-  if (!ended.ok()) board.Failed();
+absl::Status RunTasks(Tasks&& tasks, ShmGroup& shm_group) {
+  absl::Status ended = RunToTheEnd(tasks, shm_group);
+  if (!ended.ok()) shm_group.Failed();
   return ended;
 }
 
-std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board) {
-  return std::make_unique<ShmExecutor>(std::move(board));
+std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<ShmGroup> shm_group) {
+  return std::make_unique<ShmExecutor>(std::move(shm_group));
 }
 
 }  // namespace lockstep::transport

@@ -9,17 +9,17 @@
 #include <memory>
 #include <vector>
 
-#include "client/transport/executor.h"
-#include "client/transport/shm/board.h"
+#include "client/transport/common/collective_executor.h"
+#include "client/transport/shm/shm_group.h"
 #include "client/transport/shm/task.h"
 
 namespace lockstep::transport {
 
-std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<Board> board);
+std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<ShmGroup> shm_group);
 
 // Blocks until all `tasks` are done, or one fails, or this rank has left: then
 // Cancelled. They go on in turns, so that they progress together.
-absl::Status RunTasks(Tasks&& tasks, Board& board);
+absl::Status RunTasks(Tasks&& tasks, ShmGroup& shm_group);
 
 }  // namespace lockstep::transport
 

@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "plan/words/utf8.h"
 
 namespace lockstep::transport {
@@ -24,15 +24,15 @@ std::string LinkTarget(const char* path) {
 
 }  // namespace
 
-Whereabouts WhereaboutsOfThisProcess() {
-  Whereabouts where;
+Endpoint EndpointOfThisProcess() {
+  Endpoint where;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> where.boot;
   if (where.boot.empty()) where.boot = "unknown";
   where.network = LinkTarget("/proc/self/ns/net");
   return where;
 }
 
-std::string PlaceOf(const Whereabouts& where) {
+std::string PlaceOf(const Endpoint& where) {
   return absl::StrCat(where.boot, " ", where.network);
 }
 
@@ -55,10 +55,11 @@ absl::StatusOr<ShmHandle> ParseShmHandle(const std::string& text, int rank,
     handle.socket = words[5];
     return handle;
   }
-  return Blame(absl::InvalidArgumentError(absl::StrCat(
-                   "'", Printable(text), "' is no shared-memory handle of ",
-                   "rank ", rank, " of ", size)),
-               rank);
+  return WithFailedPeer(
+      absl::InvalidArgumentError(
+          absl::StrCat("'", Printable(text), "' is no shared-memory handle of ",
+                       "rank ", rank, " of ", size)),
+      rank);
 }
 
 // FNV-1a: all members compute it.

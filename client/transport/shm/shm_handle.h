@@ -19,19 +19,19 @@
 namespace lockstep::transport {
 
 // Where a process runs, as far as meeting goes.
-struct Whereabouts {
+struct Endpoint {
   std::string boot;
   std::string network;  // its namespace
-  bool operator==(const Whereabouts&) const = default;
+  bool operator==(const Endpoint&) const = default;
 };
-Whereabouts WhereaboutsOfThisProcess();
+Endpoint EndpointOfThisProcess();
 // Equal for equal whereabouts (TransportFacts::place).
-std::string PlaceOf(const Whereabouts& where);
+std::string PlaceOf(const Endpoint& where);
 
 struct ShmHandle {
   int rank = 0;
   int size = 1;
-  Whereabouts where;
+  Endpoint where;
   std::string socket;  // without the zero byte
   uint64_t token = 0;
 

@@ -5,7 +5,7 @@
 namespace lockstep::transport {
 
 // A rank's chunk holds a part for each rank, in whole cache lines.
-Seat::Shape ShmHost::ShapeOf(int size, Traffic traffic) {
+ControlBlock::Shape ShmHost::ShapeOf(int size, Traffic traffic) {
   const bool bulk = traffic == Traffic::kBulk;
   const size_t unit = 64 * static_cast<size_t>(size);
   const size_t chunk = bulk ? 512 << 10 : 64 << 10;
@@ -14,12 +14,13 @@ Seat::Shape ShmHost::ShapeOf(int size, Traffic traffic) {
           .block_bytes = static_cast<size_t>(bulk ? 128 << 10 : 16 << 10)};
 }
 
-std::unique_ptr<Board> ShmHost::Seated(const Roster& roster,
-                                       std::vector<Peer> peers) const {
-  Patience patience = PatienceOf(static_cast<int>(peers.size()), CoresOf(peers),
-                                 cost_of_sleep_);
-  patience.silence = absl::ToChronoNanoseconds(silence_);
-  return std::make_unique<Board>(roster, std::move(peers), book_, patience);
+std::unique_ptr<ShmGroup> ShmHost::MakeGroup(const ShmGroupMembers& roster,
+                                             std::vector<Peer> peers) const {
+  WaitPolicy wait_policy = WaitPolicyFor(static_cast<int>(peers.size()),
+                                         CoresOf(peers), cost_of_sleep_);
+  wait_policy.silence = absl::ToChronoNanoseconds(silence_);
+  return std::make_unique<ShmGroup>(roster, std::move(peers), registry_,
+                                    wait_policy);
 }
 
 }  // namespace lockstep::transport

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/transport/shm/board.h"
-#include "client/transport/shm/meeting.h"
-#include "client/transport/shm/patience.h"
+#include "client/transport/shm/rendezvous.h"
 #include "client/transport/shm/shared_arena.h"
+#include "client/transport/shm/shm_group.h"
+#include "client/transport/shm/wait_policy.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport {
@@ -26,20 +26,23 @@ class ShmHost {
   explicit ShmHost(absl::Duration silence) : silence_(silence) {}
 
   // The seats of a group of `size`.
-  static Seat::Shape ShapeOf(int size, Traffic traffic);
+  static ControlBlock::Shape ShapeOf(int size, Traffic traffic);
 
   // For who has met `peers`.
-  std::unique_ptr<Board> Seated(const Roster& roster,
-                                std::vector<Peer> peers) const;
+  std::unique_ptr<ShmGroup> MakeGroup(const ShmGroupMembers& roster,
+                                      std::vector<Peer> peers) const;
 
-  std::unique_ptr<Arena> MakeArena() const { return MakeSharedArena(book_); }
+  std::unique_ptr<Arena> MakeArena() const {
+    return MakeSharedArena(registry_);
+  }
 
   // Before every group: whether its memory is this process's alone, see
-  // ArenaBook::Sound.
-  absl::Status Sound() const { return book_->Sound(); }
+  // SegmentRegistry::Sound.
+  absl::Status Sound() const { return registry_->Sound(); }
 
  private:
-  std::shared_ptr<ArenaBook> book_ = std::make_shared<ArenaBook>();
+  std::shared_ptr<SegmentRegistry> registry_ =
+      std::make_shared<SegmentRegistry>();
   std::chrono::nanoseconds cost_of_sleep_ = CostOfSleep();
   absl::Duration silence_;
 };

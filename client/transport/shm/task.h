@@ -9,9 +9,9 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
-#include "client/transport/call.h"
-#include "client/transport/shm/board.h"
-#include "client/transport/shm/seat.h"
+#include "client/transport/common/collective_op.h"
+#include "client/transport/shm/control_block.h"
+#include "client/transport/shm/shm_group.h"
 
 namespace lockstep::transport {
 
@@ -36,18 +36,22 @@ class Task {
 using Tasks = absl::InlinedVector<std::unique_ptr<Task>, 1>;
 
 // The longest piece that is copied or folded in one step.
-inline constexpr size_t kPieceBytes = 1 << 20;
+inline constexpr size_t kStepBytes = 1 << 20;
 
 // `call` outlives the task, `board` too.
-std::unique_ptr<Task> MakeTask(const Call& call, Board& board);
+std::unique_ptr<Task> MakeTask(const CollectiveOp& call, ShmGroup& shm_group);
 
 // Its choice among these. Small: a reduction among `ranks` whose contributions
 // fit cells; the others are cut in chunks (collectives/chunked_collective.cc).
-bool IsSmallFold(const Call& call, int ranks);
-std::unique_ptr<Task> MakeSmallFold(const Call& call, Board& board);
-std::unique_ptr<Task> MakeLocalReduction(const Call& call, Board& board);
-std::unique_ptr<Task> MakeExchange(const Call& call, Board& board);
-std::unique_ptr<Task> MakeMessage(const Call& call, Board& board);
+bool IsSmallReduce(const CollectiveOp& call, int ranks);
+std::unique_ptr<Task> MakeSmallReduce(const CollectiveOp& call,
+                                      ShmGroup& shm_group);
+std::unique_ptr<Task> MakeLocalReduction(const CollectiveOp& call,
+                                         ShmGroup& shm_group);
+std::unique_ptr<Task> MakeExchange(const CollectiveOp& call,
+                                   ShmGroup& shm_group);
+std::unique_ptr<Task> MakeMessage(const CollectiveOp& call,
+                                  ShmGroup& shm_group);
 
 }  // namespace lockstep::transport
 

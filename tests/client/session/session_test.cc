@@ -2,7 +2,7 @@
 
 #include "lockstep/session.h"
 
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "tests/client/session/played_session.h"
 
 namespace lockstep::session {
@@ -123,8 +123,8 @@ TEST_F(SessionTest, ExplainEndsTheEpochIfTheCoordinatorDoesNot) {
 TEST_F(SessionTest, ADeathSeenHereIsToldInTheCoordinatorsWords) {
   clock_ = std::make_shared<ManualClock>();
   Join();
-  const absl::Status seen = transport::Proven(
-      transport::Blame(absl::UnavailableError("its process has ended"), 0));
+  const absl::Status seen = transport::Proven(transport::WithFailedPeer(
+      absl::UnavailableError("its process has ended"), 0));
   session_->internals().Accuse(std::vector<int>{0}, seen);
   auto explaining =
       Async([&] { return session_->internals().Explain("Finish", seen); });
@@ -137,8 +137,8 @@ TEST_F(SessionTest, ADeathSeenHereIsToldThoughTheCoordinatorIsSilent) {
   auto clock = std::make_shared<ManualClock>();
   clock_ = clock;
   Join();
-  const absl::Status seen = transport::Proven(
-      transport::Blame(absl::UnavailableError("its process has ended"), 0));
+  const absl::Status seen = transport::Proven(transport::WithFailedPeer(
+      absl::UnavailableError("its process has ended"), 0));
   session_->internals().Accuse(std::vector<int>{0}, seen);
   const absl::Status why = PassTimeUntil(
       Async([&] { return session_->internals().Explain("Finish", seen); }),
@@ -157,7 +157,7 @@ TEST_F(SessionTest, AWorkerThatHearsNobodyFencesItself) {
   const absl::Status why = PassTimeUntil(
       Async([this] {
         return session_->internals().Explain(
-            "Finish", transport::Blame(
+            "Finish", transport::WithFailedPeer(
                           absl::DeadlineExceededError("rank 3 is silent"), 0));
       }),
       *clock);
@@ -185,7 +185,7 @@ TEST_F(SessionTest, AccusesThePeerThatIsSilent) {
   Join();
   session_->internals().Accuse(
       std::vector<int>{0},
-      transport::Blame(absl::DeadlineExceededError("silent"), 0));
+      transport::WithFailedPeer(absl::DeadlineExceededError("silent"), 0));
   EXPECT_EQ(server_.Next<protocol::Evidence>().second.kind,
             protocol::EvidenceKind::kPeerSilent);
 }
@@ -194,7 +194,7 @@ TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
   Join();
   session_->internals().Accuse(
       std::vector<int>{0},
-      transport::Blame(absl::UnavailableError("reset"), 0));
+      transport::WithFailedPeer(absl::UnavailableError("reset"), 0));
   const auto evidence = server_.Next<protocol::Evidence>().second;
   EXPECT_EQ(evidence.subject, WorkerName{"a"});
   EXPECT_EQ(evidence.kind, protocol::EvidenceKind::kPeerReset);
@@ -205,7 +205,8 @@ TEST_F(SessionTest, AccusesAPeerOfAGroupByItsRankInTheJob) {
   Join();
   session_->internals().Accuse(
       std::vector<int>{3, 0},
-      transport::Blame(absl::UnavailableError("rank 1 left the group"), 1));
+      transport::WithFailedPeer(absl::UnavailableError("rank 1 left the group"),
+                                1));
   const auto evidence = server_.Next<protocol::Evidence>().second;
   EXPECT_EQ(evidence.subject, WorkerName{"a"});
   EXPECT_EQ(evidence.detail,

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/file_descriptor.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/gloo/gloo_handle.h"
 #include "gtest/gtest.h"
@@ -77,7 +77,7 @@ TEST(GlooHandleTest, RefusesWhatIsNoHandleOfThatRank) {
         "gloo2 1 3 127.0.0.1 5,0,x", "gloo2 1 3 127.0.0.1 5,0,7 8"}) {
     const absl::Status refused = ParseGlooHandle(text, 1, 3).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << text << ": " << refused;
-    EXPECT_EQ(BlamedRank(refused), 1);
+    EXPECT_EQ(FailedPeer(refused), 1);
   }
 }
 
@@ -119,7 +119,7 @@ TEST(GlooConnectTest, NamesTheRankThatDoesNotCome) {
   const absl::Status late =
       group[0]->Connect(handles, absl::Milliseconds(50)).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
-  EXPECT_EQ(BlamedRank(late), 1) << late;
+  EXPECT_EQ(FailedPeer(late), 1) << late;
   EXPECT_TRUE(absl::IsFailedPrecondition(
       group[0]->Connect(handles, absl::Seconds(60)).status()));
 }
@@ -137,7 +137,7 @@ TEST(GlooConnectTest, NamesTheRankThatIsGone) {
         group[survivor]->Connect(handles, absl::Milliseconds(200)).status();
     EXPECT_TRUE(absl::IsUnavailable(gone) || absl::IsDeadlineExceeded(gone))
         << gone;
-    EXPECT_EQ(BlamedRank(gone), 1 - survivor) << gone;
+    EXPECT_EQ(FailedPeer(gone), 1 - survivor) << gone;
   }
 }
 
@@ -202,7 +202,7 @@ TEST(GlooConnectTest, APeerThatGoesWhileItIsSentToEndsTheSendOnly) {
       if (sent.ok()) sent = stream.Synchronize();
     }
     goes.join();
-    EXPECT_EQ(BlamedRank(sent), 1) << sent;
+    EXPECT_EQ(FailedPeer(sent), 1) << sent;
   }
 }
 
@@ -301,7 +301,7 @@ TEST(GlooStrangerTest, NothingThatArrivesEndsTheProcess) {
     talk.join();
     EXPECT_TRUE(absl::IsUnavailable(ended) || absl::IsDataLoss(ended))
         << absl::StrJoin(saying, " ") << ": " << ended;
-    EXPECT_EQ(BlamedRank(ended), 1) << ended;
+    EXPECT_EQ(FailedPeer(ended), 1) << ended;
   }
 }
 
@@ -325,7 +325,7 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
           .status();
   talk.join();
   EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
-  EXPECT_EQ(BlamedRank(ended), 1) << ended;
+  EXPECT_EQ(FailedPeer(ended), 1) << ended;
 }
 
 // --- Somebody else before the door -------------------------------------------
@@ -437,7 +437,7 @@ TEST(GlooStrangerTest, OnesThatKeepComingDoNotHideAMissingMember) {
       group[0]->Connect(handles, absl::Milliseconds(300)).status();
   EXPECT_TRUE(absl::IsUnavailable(gone) || absl::IsDeadlineExceeded(gone))
       << gone;
-  EXPECT_EQ(BlamedRank(gone), 1) << gone;
+  EXPECT_EQ(FailedPeer(gone), 1) << gone;
 }
 
 // --- Open files --------------------------------------------------------------
@@ -462,7 +462,7 @@ TEST(GlooFilesTest, AMemberWithTooFewOpenFilesNamesTheLimit) {
     ++exhausted;
     EXPECT_TRUE(absl::IsResourceExhausted(ended)) << more << ": " << ended;
     EXPECT_TRUE(absl::StrContains(ended.message(), "ulimit -n")) << ended;
-    EXPECT_FALSE(BlamedRank(ended).has_value()) << ended;
+    EXPECT_FALSE(FailedPeer(ended).has_value()) << ended;
   }
   EXPECT_GT(exhausted, 2);  // no loop, no listener, one listener of two
   EXPECT_LT(exhausted, 16);
@@ -488,7 +488,7 @@ TEST(GlooFilesTest, AMemberThatCannotAcceptBlamesNobody) {
     }
     if (!absl::IsResourceExhausted(ended)) continue;
     ++exhausted;
-    EXPECT_FALSE(BlamedRank(ended).has_value()) << ended;
+    EXPECT_FALSE(FailedPeer(ended).has_value()) << ended;
     EXPECT_TRUE(absl::StrContains(ended.message(), "ulimit -n")) << ended;
   }
   EXPECT_GT(exhausted, 0);

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/gloo/gloo.h"
 #include "gtest/gtest.h"
 #include "tests/support/program.h"
@@ -155,7 +155,7 @@ TEST(GlooProcessTest, AKilledPeerEndsTheGroupForAllOthers) {
     const absl::Status ended = party.stream().Synchronize();
     EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
     // Rank 2, or rank 1 if its hanging up was heard before.
-    EXPECT_TRUE(transport::BlamedRank(ended).has_value()) << ended;
+    EXPECT_TRUE(transport::FailedPeer(ended).has_value()) << ended;
     EXPECT_NE(party.peer(1).ReadLine().find("UNAVAILABLE"), std::string::npos);
   }
 }
@@ -169,7 +169,7 @@ TEST(GlooProcessTest, APeerKilledWithinAMessageIsNoticed) {
     party.peer(1).Signal(SIGKILL);
     const absl::Status ended = party.stream().Synchronize();
     EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
-    EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+    EXPECT_EQ(transport::FailedPeer(ended), 1) << ended;
   }
 }
 
@@ -185,7 +185,7 @@ TEST(GlooSilenceTest, AStoppedPeerThatOwesIsSilent) {
     party.Enqueue(4);  // more than what it sent before it stopped is enough for
     const absl::Status ended = party.stream().Synchronize();
     EXPECT_TRUE(absl::IsDeadlineExceeded(ended)) << ended;
-    EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+    EXPECT_EQ(transport::FailedPeer(ended), 1) << ended;
     EXPECT_GE(absl::Now() - begin, kSilence - 2 * kSilence / 8);
     EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
   }
@@ -202,7 +202,7 @@ TEST(GlooSilenceTest, APeerThatIsStoppedWithinAMessageIsSilent) {
     party.peer(1).Stop();
     const absl::Status ended = party.stream().Synchronize();
     EXPECT_TRUE(absl::IsDeadlineExceeded(ended)) << ended;
-    EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+    EXPECT_EQ(transport::FailedPeer(ended), 1) << ended;
   }
 }
 
@@ -226,7 +226,7 @@ TEST(GlooSilenceTest, WhoHearsOfAFailureFromANeighbourNamesTheCause) {
   party.Receive(1);  // so it knows nothing of rank 2
   const absl::Status ended = party.stream().Synchronize();
   EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
-  EXPECT_EQ(transport::BlamedRank(ended), 2) << ended;
+  EXPECT_EQ(transport::FailedPeer(ended), 2) << ended;
   EXPECT_NE(party.peer(1).ReadLine().find("rank 2 is silent"),
             std::string::npos);
 }

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/support/faulty_communicator.h"
@@ -106,7 +106,7 @@ TEST_F(InprocConnectTest, NamesWhoDoesNotCome) {
       first->Connect({first->handle(), second->handle()}, absl::Milliseconds(1))
           .status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
-  EXPECT_EQ(transport::BlamedRank(late), 1);
+  EXPECT_EQ(transport::FailedPeer(late), 1);
 }
 
 TEST_F(InprocConnectTest, AbortEndsConnecting) {

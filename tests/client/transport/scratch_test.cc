@@ -1,4 +1,4 @@
-#include "client/transport/scratch.h"
+#include "client/transport/common/scratch.h"
 
 #include <cstdint>
 

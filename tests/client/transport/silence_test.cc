@@ -1,4 +1,4 @@
-#include "client/transport/silence.h"
+#include "client/transport/common/silence.h"
 
 #include "gtest/gtest.h"
 

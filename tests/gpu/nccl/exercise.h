@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/transport/nccl/member.h"
+#include "client/transport/nccl/comm_state.h"
 
 namespace lockstep::gpu {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/deadline.h"
 #include "base/mutex.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "tests/support/inproc/room.h"
 
 namespace lockstep::transport {
@@ -33,7 +33,7 @@ struct InprocRendezvous {
     }
     const absl::Status late = absl::DeadlineExceededError(
         absl::StrCat("no connection from rank ", absl::StrJoin(missing, ", ")));
-    return missing.size() == 1 ? Blame(late, missing[0]) : late;
+    return missing.size() == 1 ? WithFailedPeer(late, missing[0]) : late;
   }
 
   const std::shared_ptr<Room> room;
@@ -127,10 +127,11 @@ class PendingInprocLink final : public PendingLink {
     const std::string expected =
         absl::StrCat("inproc ", rank, "/", group_.size, " #");
     if (absl::StartsWith(handle, expected)) return absl::OkStatus();
-    return Blame(absl::InvalidArgumentError(absl::StrCat(
-                     "group '", group_.name, "': '", handle,
-                     "' is no handle of rank ", rank, " of ", group_.size)),
-                 rank);
+    return WithFailedPeer(
+        absl::InvalidArgumentError(
+            absl::StrCat("group '", group_.name, "': '", handle,
+                         "' is no handle of rank ", rank, " of ", group_.size)),
+        rank);
   }
 
   InprocHub::Meetings* const meetings_;
@@ -141,7 +142,7 @@ class PendingInprocLink final : public PendingLink {
   std::unique_ptr<Link> link_;  // set under mutex_
 };
 
-class InprocLinks final : public LinkSource {
+class InprocLinks final : public LinkFactory {
  public:
   explicit InprocLinks(InprocHub* hub) : hub_(hub) {}
 
@@ -158,7 +159,7 @@ class InprocLinks final : public LinkSource {
 
 }  // namespace
 
-std::unique_ptr<LinkSource> MakeInprocLinks(InprocHub* hub) {
+std::unique_ptr<LinkFactory> MakeInprocLinks(InprocHub* hub) {
   return std::make_unique<InprocLinks>(hub);
 }
 

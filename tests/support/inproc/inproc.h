@@ -16,7 +16,7 @@
 
 #include <memory>
 
-#include "client/transport/link_source.h"
+#include "client/transport/common/link_factory.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport {
@@ -39,7 +39,7 @@ class InprocHub {
 std::unique_ptr<Transport> MakeInprocTransport(InprocHub* hub);
 
 // The links alone.
-std::unique_ptr<LinkSource> MakeInprocLinks(InprocHub* hub);
+std::unique_ptr<LinkFactory> MakeInprocLinks(InprocHub* hub);
 
 }  // namespace lockstep::transport
 

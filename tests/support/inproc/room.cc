@@ -5,16 +5,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 
 namespace lockstep::transport {
 namespace {
 
 absl::Status Mismatch(const Room::Half& send, size_t expected, int about) {
-  return Blame(absl::DataLossError(absl::StrCat(
-                   "rank ", send.rank, " sent ", send.bytes, " bytes, rank ",
-                   send.peer, " expected ", expected)),
-               about);
+  return WithFailedPeer(
+      absl::DataLossError(absl::StrCat("rank ", send.rank, " sent ", send.bytes,
+                                       " bytes, rank ", send.peer, " expected ",
+                                       expected)),
+      about);
 }
 
 }  // namespace
@@ -92,7 +93,7 @@ bool Room::IsOver(const Half& half) {
   return half.state == Half::kOver;
 }
 
-void Room::OnNews(int rank, std::function<void()> news) {
+void Room::OnProgress(int rank, std::function<void()> news) {
   MutexLock lock(&mutex_);
   seats_[rank].news = std::move(news);
 }
@@ -114,7 +115,7 @@ void Room::Leave(int rank) {
   MutexLock lock(&mutex_);
   if (seats_[rank].left) return;
   seats_[rank].left = true;
-  const absl::Status gone = Blame(
+  const absl::Status gone = WithFailedPeer(
       absl::UnavailableError(absl::StrCat("rank ", rank, " left the group")),
       rank);
   for (Seat& seat : seats_) {
@@ -149,7 +150,7 @@ class InprocLink final : public Link {
       : room_(std::move(room)), rank_(rank), size_(size) {}
   ~InprocLink() override {
     room_->Leave(rank_);
-    OnNews(nullptr);
+    OnProgress(nullptr);
   }
 
   int rank() const override { return rank_; }
@@ -171,8 +172,8 @@ class InprocLink final : public Link {
                  static_cast<std::byte*>(data), bytes});
   }
 
-  void OnNews(std::function<void()> news) override {
-    room_->OnNews(rank_, std::move(news));
+  void OnProgress(std::function<void()> news) override {
+    room_->OnProgress(rank_, std::move(news));
   }
 
   void Cut(int) override { room_->Leave(rank_); }

@@ -20,7 +20,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
-#include "client/transport/link.h"
+#include "client/transport/common/link.h"
 
 namespace lockstep::transport {
 
@@ -46,7 +46,7 @@ class Room {
   void Withdraw(Half& half);
 
   // `news` is called whenever a half of `rank`'s is over.
-  void OnNews(int rank, std::function<void()> news);
+  void OnProgress(int rank, std::function<void()> news);
 
   // Ends what `rank` has posted, and all that those wait for who wait for it.
   void Leave(int rank);

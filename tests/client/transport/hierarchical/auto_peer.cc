@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/hierarchical/auto.h"
 

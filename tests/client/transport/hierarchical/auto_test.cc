@@ -9,10 +9,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/transport/blame.h"
 #include "client/transport/extended_collectives.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/hierarchical/agreement.h"
-#include "client/transport/shm/seat.h"
+#include "client/transport/shm/control_block.h"
 #include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
 #include "plan/pairs.h"
@@ -123,7 +123,7 @@ TEST(AutoTest, RefusesHandlesThatAreNone) {
     const absl::Status refused =
         first->Connect({first->handle(), bad}, absl::Seconds(60)).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << bad << ": " << refused;
-    EXPECT_EQ(BlamedRank(refused), 1);
+    EXPECT_EQ(FailedPeer(refused), 1);
   }
 }
 
@@ -161,7 +161,7 @@ TEST(AutoTest, ALossOnAnotherHostIsNamedToAll) {
                         .ok());
         const absl::Status ended = stream.Synchronize();
         EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
-        EXPECT_EQ(BlamedRank(ended), 2) << ended;
+        EXPECT_EQ(FailedPeer(ended), 2) << ended;
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -195,8 +195,8 @@ TEST(AgreementTest, IsOnlyIfAllSayYes) {
 
 TEST(AgreementTest, TellsAllWhoHasAReasonOfItsOwn) {
   const auto results =
-      Vote({Blame(absl::UnavailableError("rank 2 left"), 2), absl::OkStatus(),
-            absl::ResourceExhaustedError("no memory"),
+      Vote({WithFailedPeer(absl::UnavailableError("rank 2 left"), 2),
+            absl::OkStatus(), absl::ResourceExhaustedError("no memory"),
             absl::ResourceExhaustedError(std::string(1000, 'x'))});
   for (const auto& result : results) {
     ASSERT_TRUE(result.ok()) << result.status();

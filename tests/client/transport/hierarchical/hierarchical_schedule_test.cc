@@ -25,7 +25,7 @@ Placement PlacementOf(const std::string& hosts) {
 
 // All ranks' schedules of one call.
 struct Play {
-  Play(CallKind kind, size_t count, int root, const std::string& hosts)
+  Play(CollectiveKind kind, size_t count, int root, const std::string& hosts)
       : call{.kind = kind, .count = count, .dtype = kType, .peer = root},
         placement(PlacementOf(hosts)) {
     for (int rank = 0; rank < placement.ranks(); ++rank) {
@@ -37,7 +37,7 @@ struct Play {
     return schedules[rank]->ChunkOf(placement.index(rank), step);
   }
 
-  const Call call;
+  const CollectiveOp call;
   const Placement placement;
   std::vector<std::unique_ptr<const Schedule>> schedules;
 };
@@ -100,7 +100,7 @@ std::vector<int> Received(const Play& play, int rank, size_t total) {
 }
 
 struct Setting {
-  CallKind kind;
+  CollectiveKind kind;
   size_t count;
   int root = 0;
 };
@@ -110,11 +110,11 @@ TEST(HierarchicalScheduleTest, GivesEverythingOnceAndSendsWhatIsExpected) {
                             "abcabcab", "aaaab", "abcd", "aabbbbcccc"}) {
     const int ranks = static_cast<int>(std::string(hosts).size());
     for (size_t count : {0, 1, 63, 64, 1000, 5003}) {
-      std::vector<Setting> settings = {{CallKind::kAllReduce, count},
-                                       {CallKind::kReduceScatter, count},
-                                       {CallKind::kAllGather, count}};
+      std::vector<Setting> settings = {{CollectiveKind::kAllReduce, count},
+                                       {CollectiveKind::kReduceScatter, count},
+                                       {CollectiveKind::kAllGather, count}};
       for (int root = 0; root < ranks; ++root) {
-        settings.push_back({CallKind::kBroadcast, count, root});
+        settings.push_back({CollectiveKind::kBroadcast, count, root});
       }
       for (const Setting& setting : settings) {
         SCOPED_TRACE(std::string(Name(setting.kind)) + " of " +
@@ -122,14 +122,15 @@ TEST(HierarchicalScheduleTest, GivesEverythingOnceAndSendsWhatIsExpected) {
                      std::to_string(setting.root));
         const Play play(setting.kind, count, setting.root, hosts);
         EXPECT_EQ(Sent(play), Expected(play));
-        const bool whole = setting.kind == CallKind::kAllReduce ||
-                           setting.kind == CallKind::kBroadcast;
+        const bool whole = setting.kind == CollectiveKind::kAllReduce ||
+                           setting.kind == CollectiveKind::kBroadcast;
         const size_t total = whole ? count : count * ranks;
         for (int rank = 0; rank < ranks; ++rank) {
           const std::vector<int> times = Received(play, rank, total);
           for (size_t i = 0; i < total; ++i) {
-            const bool wanted = setting.kind != CallKind::kReduceScatter ||
-                                i / count == static_cast<size_t>(rank);
+            const bool wanted =
+                setting.kind != CollectiveKind::kReduceScatter ||
+                i / count == static_cast<size_t>(rank);
             ASSERT_EQ(times[i], wanted ? 1 : 0)
                 << "element " << i << " at rank " << rank;
           }
@@ -142,7 +143,8 @@ TEST(HierarchicalScheduleTest, GivesEverythingOnceAndSendsWhatIsExpected) {
 // A line's partial sums name each other, and its ranks reduce the same chunks.
 TEST(HierarchicalScheduleTest,
      PartialSumsGoAlongALineFromTheFirstHostToTheLast) {
-  for (CallKind kind : {CallKind::kAllReduce, CallKind::kReduceScatter}) {
+  for (CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter}) {
     const Play play(kind, 3000, 0, "aabbbcc");
     const Placement& placement = play.placement;
     for (int rank = 0; rank < placement.ranks(); ++rank) {

@@ -20,7 +20,7 @@ namespace lockstep {
 
 class PretendedHosts : public conformance::World {
  public:
-  using MakeLinks = std::function<std::unique_ptr<transport::LinkSource>()>;
+  using MakeLinks = std::function<std::unique_ptr<transport::LinkFactory>()>;
   using Decorate = std::function<std::unique_ptr<transport::Transport>(
       std::unique_ptr<transport::Transport>)>;
 

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/nccl/gpu.h"
 #include "client/transport/nccl/nccl_handle.h"
 #include "gmock/gmock.h"
@@ -157,7 +157,7 @@ TEST(NcclHandleTest, IsReadAsItWasWritten) {
       changed[rank] = wrong;
       const auto refused = ParseHandles(group, changed);
       EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << wrong;
-      EXPECT_EQ(transport::BlamedRank(refused.status()), rank) << wrong;
+      EXPECT_EQ(transport::FailedPeer(refused.status()), rank) << wrong;
     }
   }
 }

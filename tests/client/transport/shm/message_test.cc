@@ -7,39 +7,41 @@
 #include "client/transport/shm/task.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/transport/shm/boards.h"
+#include "tests/client/transport/shm/shm_groups.h"
 
 namespace lockstep::transport {
 namespace {
 
 using testing::Each;
 
-constexpr size_t kBytes = 2 * kSmallMailBytes;
+constexpr size_t kBytes = 2 * kSmallMessageBytes;
 
 // The sender of a message that has failed lets go of it, and goes on with
 // another one until it hears of that.
 TEST(MessageTest, ABlockOfAFailedMessageIsNotFilledAgain) {
-  Boards boards(2);
+  Boards shm_groups(2);
   const std::vector<std::byte> ones(kBytes, std::byte{1});
   const std::vector<std::byte> twos(kBytes, std::byte{2});
   std::vector<std::byte> out(kBytes), other(kBytes);
-  const auto call = [](CallKind kind, int peer, uint64_t number) {
-    return Call{.kind = kind,
-                .count = kBytes,
-                .dtype = DType::kU8,
-                .peer = peer,
-                .tag = FirstTag(/*point_to_point=*/true, number)};
+  const auto call = [](CollectiveKind kind, int peer, uint64_t number) {
+    return CollectiveOp{.kind = kind,
+                        .count = kBytes,
+                        .dtype = DType::kU8,
+                        .peer = peer,
+                        .tag = FirstTag(/*point_to_point=*/true, number)};
   };
-  Call send[] = {call(CallKind::kSend, 1, 1), call(CallKind::kSend, 1, 2)};
-  Call receive[] = {call(CallKind::kRecv, 0, 1), call(CallKind::kRecv, 0, 2)};
+  CollectiveOp send[] = {call(CollectiveKind::kSend, 1, 1),
+                         call(CollectiveKind::kSend, 1, 2)};
+  CollectiveOp receive[] = {call(CollectiveKind::kRecv, 0, 1),
+                            call(CollectiveKind::kRecv, 0, 2)};
   send[0].in = ones.data();
   send[1].in = twos.data();
   receive[0].out = out.data();
   receive[1].out = other.data();
   std::unique_ptr<Task> sends[2], receives[2];
   for (int i = 0; i < 2; ++i) {
-    sends[i] = MakeTask(send[i], boards.at(0));
-    receives[i] = MakeTask(receive[i], boards.at(1));
+    sends[i] = MakeTask(send[i], shm_groups.at(0));
+    receives[i] = MakeTask(receive[i], shm_groups.at(1));
     ASSERT_TRUE(receives[i]->Advance().ok());  // wants it
     ASSERT_TRUE(sends[i]->Advance().ok());     // is there
   }
@@ -48,7 +50,7 @@ TEST(MessageTest, ABlockOfAFailedMessageIsNotFilledAgain) {
   while (*sends[1]->Advance() == Progress::kMoved) {
   }
   ASSERT_TRUE(receives[0]->Advance().ok());  // takes the block
-  const size_t block = boards.at(0).mine().shape().block_bytes;
+  const size_t block = shm_groups.at(0).mine().shape().block_bytes;
   out.resize(block);
   EXPECT_THAT(out, Each(std::byte{1}));
 }

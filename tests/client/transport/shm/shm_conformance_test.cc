@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "client/transport/common/slices.h"
 #include "client/transport/extended_collectives.h"
 #include "client/transport/shm/shm.h"
-#include "client/transport/slices.h"
 #include "gtest/gtest.h"
 #include "kernels/finite_check.h"
 #include "kernels/reduce_pairs.h"
@@ -91,8 +91,8 @@ std::vector<transport::Range> PartsOf(const Buffer& buffer, int ranks,
                                       int rank) {
   const transport::Range slice =
       buffer.in_pairs ? transport::PairsSlice(buffer.count, ranks, rank)
-                      : transport::FoldSlice(buffer.count, SizeOf(buffer.dtype),
-                                             ranks, rank);
+                      : transport::ReduceSliceOf(
+                            buffer.count, SizeOf(buffer.dtype), ranks, rank);
   const size_t end = std::min(slice.begin + slice.count, buffer.count - 3);
   if (end <= slice.begin) return {};
   const size_t run = kernels::kSumRun;

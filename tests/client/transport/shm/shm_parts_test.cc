@@ -17,7 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/shm/available_memory.h"
 #include "client/transport/shm/segment.h"
 #include "client/transport/shm/shared_arena.h"
@@ -154,8 +154,8 @@ bool AllZero(const ArenaBuffer& buffer) {
 }
 
 TEST(SharedArenaTest, GivesAlignedZeroedMemoryOfAnySize) {
-  const auto book = std::make_shared<ArenaBook>();
-  const std::unique_ptr<Arena> arena = MakeSharedArena(book);
+  const auto registry = std::make_shared<SegmentRegistry>();
+  const std::unique_ptr<Arena> arena = MakeSharedArena(registry);
   for (size_t bytes :
        {1, 255, 256, 4097, 1 << 20, (1 << 20) + 1, 9 << 20, 3 << 10}) {
     for (int round = 0; round < 2; ++round) {
@@ -166,13 +166,13 @@ TEST(SharedArenaTest, GivesAlignedZeroedMemoryOfAnySize) {
                 0u);
       EXPECT_TRUE(AllZero(*buffer)) << bytes;
       std::memset(buffer->data(), 0xff, bytes);
-      EXPECT_NE(book->Find(buffer->data(), bytes).segment, nullptr);
+      EXPECT_NE(registry->Find(buffer->data(), bytes).segment, nullptr);
     }
   }
 }
 
 TEST(SharedArenaTest, RefusesWhatCannotBe) {
-  const auto arena = MakeSharedArena(std::make_shared<ArenaBook>());
+  const auto arena = MakeSharedArena(std::make_shared<SegmentRegistry>());
   EXPECT_TRUE(absl::IsInvalidArgument(arena->Allocate(0).status()));
   for (size_t bytes : {size_t{1} << 50, SIZE_MAX, SIZE_MAX - 4096}) {
     EXPECT_TRUE(absl::IsResourceExhausted(arena->Allocate(bytes).status()));
@@ -182,80 +182,81 @@ TEST(SharedArenaTest, RefusesWhatCannotBe) {
 TEST(SharedArenaTest, ABufferOutlivesItsArenaAndItsBook) {
   std::optional<ArenaBuffer> buffer;
   {
-    auto book = std::make_shared<ArenaBook>();
-    buffer = *MakeSharedArena(book)->Allocate(2 << 20);
+    auto registry = std::make_shared<SegmentRegistry>();
+    buffer = *MakeSharedArena(registry)->Allocate(2 << 20);
   }
   buffer->as<double>()[1000] = 2.5;
   EXPECT_EQ(buffer->as<double>()[1000], 2.5);
 }
 
 TEST(ArenaBookTest, FindsWhatLiesWhollyInASegment) {
-  const auto book = std::make_shared<ArenaBook>();
-  const auto arena = MakeSharedArena(book);
+  const auto registry = std::make_shared<SegmentRegistry>();
+  const auto arena = MakeSharedArena(registry);
   auto buffer = *arena->Allocate(2 << 20);
-  const auto found = book->Find(buffer.data() + 100, 5000);
+  const auto found = registry->Find(buffer.data() + 100, 5000);
   ASSERT_NE(found.segment, nullptr);
   EXPECT_EQ(found.segment->memory.data() + found.offset, buffer.data() + 100);
-  EXPECT_NE(book->Find(buffer.data(), 2 << 20).segment, nullptr);
-  EXPECT_EQ(book->Find(buffer.data(), (2 << 20) + 1).segment, nullptr);
-  EXPECT_EQ(book->Find(buffer.data() - 1, 1).segment, nullptr);
-  EXPECT_EQ(book->Find(&buffer, 1).segment, nullptr);
+  EXPECT_NE(registry->Find(buffer.data(), 2 << 20).segment, nullptr);
+  EXPECT_EQ(registry->Find(buffer.data(), (2 << 20) + 1).segment, nullptr);
+  EXPECT_EQ(registry->Find(buffer.data() - 1, 1).segment, nullptr);
+  EXPECT_EQ(registry->Find(&buffer, 1).segment, nullptr);
 }
 
 TEST(ArenaBookTest, ForgetsAndCountsWhatIsReleased) {
-  const auto book = std::make_shared<ArenaBook>();
-  const auto arena = MakeSharedArena(book);
+  const auto registry = std::make_shared<SegmentRegistry>();
+  const auto arena = MakeSharedArena(registry);
   auto buffer = *arena->Allocate(2 << 20);
   const std::byte* const data = buffer.data();
-  EXPECT_EQ(book->releases(), 0u);
+  EXPECT_EQ(registry->releases(), 0u);
   buffer = ArenaBuffer();
-  EXPECT_EQ(book->releases(), 1u);
-  EXPECT_EQ(book->Find(data, 1).segment, nullptr);
+  EXPECT_EQ(registry->releases(), 1u);
+  EXPECT_EQ(registry->Find(data, 1).segment, nullptr);
 }
 
 TEST(ArenaBookTest, ARenewedSegmentHasAnotherId) {
-  const auto book = std::make_shared<ArenaBook>();
-  const auto segment = *book->Create(4096);
+  const auto registry = std::make_shared<SegmentRegistry>();
+  const auto segment = *registry->Create(4096);
   const uint64_t id = segment->id;
-  book->Renew(*segment, id);
+  registry->Renew(*segment, id);
   const uint64_t next = segment->id;
   EXPECT_NE(next, id);
-  book->Renew(*segment, id);
+  registry->Renew(*segment, id);
   EXPECT_EQ(segment->id, next) << "somebody else has done it";
-  EXPECT_EQ(book->Sound(), absl::OkStatus());
+  EXPECT_EQ(registry->Sound(), absl::OkStatus());
 }
 
 // What lies below a segment is looked for in it, too.
 TEST(ArenaBookTest, MayLoseASegmentWhileSomebodyLooks) {
-  const auto book = std::make_shared<ArenaBook>();
+  const auto registry = std::make_shared<SegmentRegistry>();
   std::atomic<bool> over{false};
   std::thread looks([&] {
     while (!over) {
-      EXPECT_EQ(book->Find(book.get(), 1).segment, nullptr);
+      EXPECT_EQ(registry->Find(registry.get(), 1).segment, nullptr);
     }
   });
-  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(book->Create(4096).ok());
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(registry->Create(4096).ok());
   over = true;
   looks.join();
 }
 
 TEST(ArenaBookTest, WhatCannotBeRenewedIsLentNoMoreAndIsSaid) {
-  const auto book = std::make_shared<ArenaBook>();
-  auto segment = *book->Create(1 << 20);
+  const auto registry = std::make_shared<SegmentRegistry>();
+  auto segment = *registry->Create(1 << 20);
   std::byte* const data = segment->memory.data();
   data[5] = std::byte{5};
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{4096, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  book->Renew(*segment, segment->id);
+  registry->Renew(*segment, segment->id);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(data[5], std::byte{5});
-  EXPECT_EQ(book->Find(data, 1).segment, nullptr);
-  EXPECT_TRUE(absl::IsResourceExhausted(book->Sound()));
-  EXPECT_TRUE(Mentions(book->Sound(), "may still write")) << book->Sound();
+  EXPECT_EQ(registry->Find(data, 1).segment, nullptr);
+  EXPECT_TRUE(absl::IsResourceExhausted(registry->Sound()));
+  EXPECT_TRUE(Mentions(registry->Sound(), "may still write"))
+      << registry->Sound();
   segment = nullptr;
-  EXPECT_EQ(book->Sound(), absl::OkStatus());
+  EXPECT_EQ(registry->Sound(), absl::OkStatus());
 }
 
 // --- Handles -----------------------------------------------------------------
@@ -263,7 +264,7 @@ TEST(ArenaBookTest, WhatCannotBeRenewedIsLentNoMoreAndIsSaid) {
 TEST(ShmHandleTest, ReadsWhatItWrote) {
   const ShmHandle handle{.rank = 2,
                          .size = 5,
-                         .where = WhereaboutsOfThisProcess(),
+                         .where = EndpointOfThisProcess(),
                          .socket = "lockstep-x",
                          .token = 0xfedcba9876543210};
   const auto read = ParseShmHandle(Format(handle), 2, 5);
@@ -273,7 +274,7 @@ TEST(ShmHandleTest, ReadsWhatItWrote) {
        {Format(handle).substr(1), Format(handle) + " more", std::string()}) {
     const absl::Status refused = ParseShmHandle(text, 2, 5).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << text;
-    EXPECT_EQ(BlamedRank(refused), 2);
+    EXPECT_EQ(FailedPeer(refused), 2);
   }
   EXPECT_FALSE(ParseShmHandle(Format(handle), 1, 5).ok());
   EXPECT_FALSE(ParseShmHandle(Format(handle), 2, 4).ok());

@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "client/transport/blame.h"
+#include "client/transport/failed_peer.h"
 #include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
 #include "tests/support/program.h"
@@ -183,7 +183,7 @@ TEST(ShmProcessTest, APeerOnAnotherHostIsNotMistakenForALocalOne) {
       pending->Connect({ours, theirs}, absl::Seconds(60)).status();
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
   EXPECT_TRUE(absl::StrContains(refused.message(), "another host")) << refused;
-  EXPECT_EQ(transport::BlamedRank(refused), 1);
+  EXPECT_EQ(transport::FailedPeer(refused), 1);
 
   // Nor is it fooled by a handle that claims its own namespace: what matters is
   // that nobody can be met there.
@@ -215,7 +215,7 @@ TEST(ShmProcessTest, AKilledPeerIsNamedWithProofAndLeavesNothing) {
     const absl::Status ended = party.stream().Synchronize();
     latencies.push_back(absl::Now() - killed);
     EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
-    EXPECT_EQ(transport::BlamedRank(ended), 2) << ended;
+    EXPECT_EQ(transport::FailedPeer(ended), 2) << ended;
     const std::string told = party.peer(1).ReadLine();
     EXPECT_TRUE(absl::StrContains(told, "UNAVAILABLE")) << told;
     EXPECT_TRUE(absl::StrContains(told, "rank 2")) << told;
@@ -234,7 +234,7 @@ TEST(ShmProcessTest, WhoSeesADeathFirstHasProof) {
   party.peer(1).Signal(SIGKILL);
   party.Enqueue(1);
   const absl::Status ended = party.stream().Synchronize();
-  EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+  EXPECT_EQ(transport::FailedPeer(ended), 1) << ended;
   EXPECT_TRUE(transport::IsProven(ended)) << ended;
 }
 
@@ -260,7 +260,7 @@ TEST(ShmProcessTest, APeerKilledWithinAMessageIsNoticed) {
         party.peer(1).Signal(SIGKILL);
         const absl::Status ended = party.stream().Synchronize();
         EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
-        EXPECT_EQ(transport::BlamedRank(ended), 1) << ended;
+        EXPECT_EQ(transport::FailedPeer(ended), 1) << ended;
         EXPECT_TRUE(transport::IsProven(ended)) << ended;
       }
     }
@@ -309,7 +309,7 @@ TEST(ShmSilenceTest, AStoppedPeerThatIsWaitedForIsSilent) {
     // Rank 1 may be first to say so, and leave because of rank 2.
     EXPECT_TRUE(absl::IsDeadlineExceeded(ended) || absl::IsUnavailable(ended))
         << ended;
-    EXPECT_EQ(transport::BlamedRank(ended), 2) << ended;
+    EXPECT_EQ(transport::FailedPeer(ended), 2) << ended;
     EXPECT_FALSE(transport::IsProven(ended)) << ended;
     EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
   }

@@ -1,0 +1,41 @@
+// What every operation says first to each peer it has bytes for: which
+// operation it is and how many bytes will come. So that ranks that disagree
+// about what they are doing get an error instead of each other's bytes.
+//
+//   message 0   [announcement 16 B][payload, if it is small]
+//   message 1.. [a piece of the payload] ...                    if it is large
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_ANNOUNCEMENT_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_COMMON_ANNOUNCEMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "client/transport/common/collective_op.h"
+
+namespace lockstep::transport {
+
+struct Announcement {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  DType dtype = DType::kU8;
+  ReduceOp op = ReduceOp::kSum;
+  bool in_pairs = false;
+  int32_t root = 0;
+  uint64_t bytes = 0;  // from this rank to that peer
+
+  friend bool operator==(const Announcement&, const Announcement&) = default;
+};
+static_assert(sizeof(Announcement) == 16);
+
+// What `call` announces, or expects to be announced, for `bytes`. The same on
+// both sides of a transfer.
+Announcement Announce(const CollectiveOp& call, size_t bytes);
+
+// DataLoss, blaming `peer`, if it announced something else.
+absl::Status CheckAnnouncement(const void* received,
+                               const Announcement& expected, int peer);
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_COMMON_ANNOUNCEMENT_H_

@@ -1,0 +1,102 @@
+// With each peer the direct way: shared memory on this host, the link beyond.
+//
+//   Send, Recv             one or the other
+//   AllToAll, AllToAllV    an AllToAllV among this host's ranks, and beside it
+//                          an exchange with all others
+
+#include <optional>
+#include <utility>
+
+#include "client/transport/collectives/blocks.h"
+#include "client/transport/collectives/link_exchange.h"
+#include "client/transport/hierarchical/tasks.h"
+#include "client/transport/shm/task.h"
+
+namespace lockstep::transport {
+namespace {
+
+class DirectExchange final : public Task {
+ public:
+  DirectExchange(const CollectiveOp& call, const HierarchicalContext& context)
+      : call_(call),
+        context_(context),
+        beyond_(std::in_place, call, context.wire()) {
+    for (int rank = 0; rank < context.placement.ranks(); ++rank) {
+      if (!IsHere(rank)) beyond_->AddBlocks(rank);
+    }
+    if (!call.is_point_to_point()) {
+      here_call_ = BlocksOfThisHost();
+    } else if (IsHere(call.peer)) {
+      here_call_ = call;
+      here_call_.peer = context.placement.index(call.peer);
+    } else {
+      return;
+    }
+    here_ = MakeTask(here_call_, context.shm_group);
+  }
+
+  absl::StatusOr<Progress> Advance() override {
+    waits_ = 0;
+    bool moved = false;
+    if (!started_) {
+      absl::Status started = beyond_->Start();
+      if (!started.ok()) return context_.OfLink(started);
+      started_ = true;
+    }
+    if (here_ != nullptr) {
+      absl::StatusOr<Progress> progress = here_->Advance();
+      if (!progress.ok()) return progress;
+      moved = *progress != Progress::kNothing;
+      if (!moved) waits_ = here_->waits();
+      if (*progress == Progress::kDone) here_ = nullptr;
+    }
+    if (beyond_ && beyond_->Moved()) {
+      absl::Status finished = beyond_->Finish();
+      if (!finished.ok()) return context_.OfLink(finished);
+      beyond_.reset();
+      moved = true;
+    }
+    if (here_ == nullptr && !beyond_) return Progress::kDone;
+    return moved ? Progress::kMoved : Progress::kNothing;
+  }
+
+ private:
+  bool IsHere(int rank) const {
+    return context_.placement.host(rank) == context_.host();
+  }
+
+  // An AllToAllV with the other ranks of this host.
+  CollectiveOp BlocksOfThisHost() const {
+    CollectiveOp call{.kind = CollectiveKind::kAllToAllV,
+                      .in = call_.in,
+                      .out = call_.out,
+                      .dtype = call_.dtype,
+                      .tag = call_.tag};
+    const size_t element = SizeOf(call.dtype);
+    for (int rank : context_.placement.members(context_.host())) {
+      const Block given = *GivenBlock(call_, context_.rank, rank);
+      const Block taken = *TakenBlock(call_, context_.rank, rank);
+      call.in_offsets.push_back(given.offset / element);
+      call.in_counts.push_back(given.bytes / element);
+      call.out_offsets.push_back(taken.offset / element);
+      call.out_counts.push_back(taken.bytes / element);
+    }
+    return call;
+  }
+
+  const CollectiveOp& call_;
+  const HierarchicalContext& context_;
+  CollectiveOp here_call_;
+  std::unique_ptr<Task> here_;      // null: none, or done
+  std::optional<Exchange> beyond_;  // none: it is done
+  bool started_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeDirectExchange(const CollectiveOp& call,
+                                         const HierarchicalContext& context) {
+  return std::make_unique<DirectExchange>(call, context);
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,43 @@
+// What the operations of one hierarchical group share: who is where, the board
+// of this host, the links to the others. Outlives them.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_CONTEXT_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_CONTEXT_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "client/transport/collectives/link_operation.h"
+#include "client/transport/common/link.h"
+#include "client/transport/common/scratch.h"
+#include "client/transport/failed_peer.h"
+#include "client/transport/hierarchical/placement.h"
+#include "client/transport/shm/shm_group.h"
+
+namespace lockstep::transport {
+
+struct HierarchicalContext {
+  const Placement& placement;
+  const int rank;            // in the group
+  const size_t chunk_bytes;  // the most that passes a stage at once
+  ShmGroup& shm_group;
+  Link& link;
+  ScratchPool& scratch;
+
+  int host() const { return placement.host(rank); }
+  int index() const { return placement.index(rank); }
+  Wire wire() const { return {link, scratch}; }
+
+  // Shared memory blames ranks of the board; an error of the link is made to,
+  // so that whoever gets either can tell whom it means (ShmGroup::InGroup).
+  absl::Status OfLink(absl::Status status) const {
+    const auto blamed = FailedPeer(status);
+    return blamed
+               ? WithFailedPeer(std::move(status), shm_group.Outsider(*blamed))
+               : status;
+  }
+};
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_CONTEXT_H_

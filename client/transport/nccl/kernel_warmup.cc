@@ -1,0 +1,154 @@
+#include "client/transport/nccl/kernel_warmup.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
+#include "client/transport/nccl/gpu_status.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+constexpr DType kAll[] = {DType::kU8,  DType::kI8,  DType::kI32, DType::kU32,
+                          DType::kI64, DType::kU64, DType::kF16, DType::kBF16,
+                          DType::kF32, DType::kF64};
+constexpr DType kFloats[] = {DType::kF16, DType::kBF16, DType::kF32,
+                             DType::kF64};
+
+constexpr size_t kCount = 64;        // elements of what is worked on
+constexpr size_t kHalfBytes = 8192;  // one side's memory
+constexpr size_t kManySlots = 9;     // more than a short list
+constexpr size_t kManyRuns = 5000;   // more than one run of the sum tree
+
+// One launch after the other; the first error stays.
+class Rehearsal {
+ public:
+  Rehearsal(CudaApi* cuda, KernelApi* kernels, CudaStreamHandle stream,
+            std::byte* memory)
+      : cuda_(*cuda), kernels_(*kernels), stream_(stream), memory_(memory) {}
+
+  absl::Status Run() {
+    Did(cuda_.MemsetAsync(memory_, 0, kBytes, stream_));
+    for (const DType dtype : kAll) OfAnyType(dtype);
+    for (const DType dtype : kFloats) OfFloats(dtype);
+    for (const DType dtype : kFloats) OfLeaves(dtype);
+    for (const DType wide : {DType::kF32, DType::kF64}) {
+      for (const DType half : {DType::kF16, DType::kBF16}) OfCasts(wide, half);
+      for (const DType to : kFloats) OfPairs(wide, to);
+    }
+    Did(kernels_.CommitCopy(verdict(), near(), far(), kCount, stream_));
+    return Check(cuda_, first_, " kernel, for the first time");
+  }
+
+  static constexpr size_t kBytes = 4 * kHalfBytes + kManyRuns * 8;
+
+ private:
+  // The parts of the memory: two sides, scratch, and the scalars, which forbid.
+  std::byte* near() { return memory_; }
+  std::byte* far() { return memory_ + kHalfBytes; }
+  std::byte* scratch() { return memory_ + 2 * kHalfBytes; }
+  VerdictScalars* verdict() {
+    return reinterpret_cast<VerdictScalars*>(memory_ + 3 * kHalfBytes);
+  }
+  kernels::FiniteCheck* total() {
+    return reinterpret_cast<kernels::FiniteCheck*>(verdict() + 1);
+  }
+  std::byte* long_row() { return memory_ + 4 * kHalfBytes; }
+
+  void Did(CudaResult result) {
+    if (first_ == CudaResult::kSuccess) first_ = result;
+  }
+
+  // Lists of both lengths.
+  std::vector<std::vector<kernels::Slot>> Lists() {
+    std::vector<kernels::Slot> many;
+    for (size_t i = 0; i < kManySlots; ++i) {
+      many.push_back({.tensor = far() + 64 * i, .offset = i, .count = 1});
+    }
+    return {{many[0]}, many};
+  }
+
+  void OfAnyType(DType dtype) {
+    for (const auto& slots : Lists()) {
+      Did(kernels_.Pack(slots, dtype, near(), stream_));
+      Did(kernels_.Unpack(near(), slots, dtype, stream_));
+      Did(kernels_.ZeroSlots(near(), slots, dtype, stream_));
+    }
+    for (const size_t count : {kCount, kCount - 1}) {  // whole vectors, or not
+      Did(kernels_.ReduceRows(near(), 2, far(), count, dtype, ReduceOp::kSum,
+                              stream_));
+    }
+  }
+
+  void OfFloats(DType dtype) {
+    for (const auto& slots : Lists()) {
+      Did(kernels_.PackScaled(slots, dtype, 1, near(), stream_));
+      Did(kernels_.PackAdded(slots, dtype, 1, near(), stream_));
+      Did(kernels_.UnpackScaled(near(), slots, dtype, 1, stream_));
+      Did(kernels_.ScaleSlots(near(), slots, dtype, 1, stream_));
+      Did(kernels_.CommitUnpack(verdict(), near(), slots, dtype, stream_));
+    }
+    for (const size_t count : {size_t{1}, kManySlots}) {
+      const std::vector<uint8_t> on(count, 1);
+      Did(kernels_.WriteFlags(on, dtype, near(), stream_));
+      std::vector<kernels::ElementRange> ranges(count, {0, 1});
+      ranges[0].count = kManyRuns;
+      Did(kernels_.AddFiniteCheck(long_row(), dtype, ranges, 1, scratch(),
+                                  total(), stream_));
+    }
+    for (const DType to : kFloats) {
+      for (const size_t past : {size_t{0}, SizeOf(dtype)}) {  // aligned, or not
+        Did(kernels_.CastScale(near() + past, dtype, 1, far(), to, kCount,
+                               stream_));
+      }
+    }
+  }
+
+  void OfCasts(DType wide, DType half) {
+    Did(kernels_.CastFeedback(near(), scratch(), wide, far(), half, scratch(),
+                              kCount, stream_));
+  }
+
+  void OfLeaves(DType dtype) {
+    const DType sum = dtype == DType::kF64 ? dtype : DType::kF32;
+    const void* const left[] = {scratch()};
+    Did(kernels_.AddLeaf(left, near(), dtype, 1, far(), sum, kCount, stream_));
+  }
+
+  void OfPairs(DType wide, DType to) {
+    for (const int rows : {1, 2, 4, 8}) {
+      Did(kernels_.ReducePairs(near(), rows, wide, 1, far(), to, kCount,
+                               stream_));
+    }
+  }
+
+  CudaApi& cuda_;
+  KernelApi& kernels_;
+  const CudaStreamHandle stream_;
+  std::byte* const memory_;
+  CudaResult first_ = CudaResult::kSuccess;
+};
+
+}  // namespace
+
+absl::Status WarmUpKernels(CudaApi* cuda, KernelApi* kernels) {
+  const DeviceScope scope(*cuda);
+  const auto stream = CudaStream::Create(cuda);
+  if (!stream.ok()) return stream.status();
+  const auto handle = (*stream)->Ready();
+  if (!handle.ok()) return handle.status();
+  void* memory = nullptr;
+  absl::Status done =
+      Check(*cuda, cuda->Malloc(&memory, Rehearsal::kBytes), "Malloc");
+  if (!done.ok()) return done;
+  done =
+      Rehearsal(cuda, kernels, *handle, static_cast<std::byte*>(memory)).Run();
+  done.Update((*stream)->Synchronize());
+  done.Update(Check(*cuda, cuda->Free(memory), "Free"));
+  return done;
+}
+
+}  // namespace lockstep::transport::nccl

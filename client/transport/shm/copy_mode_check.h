@@ -1,0 +1,40 @@
+// Whether a peer's way is the one that its rank takes for so many bytes.
+//
+//   bytes   0 ............ small_bytes ............
+//   way     kSmall                     kDirect, or kStaged
+//
+// All ranks have agreed on how many bytes there are by then; a way that does
+// not go with them is a seat that something has written over, and would lead
+// past the end of a cell.
+//
+// Errors: DataLoss, which blames `peer`.
+
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_COPY_MODE_CHECK_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_COPY_MODE_CHECK_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/transport/failed_peer.h"
+#include "client/transport/shm/control_block.h"
+
+namespace lockstep::transport {
+
+inline absl::Status CheckCopyMode(CopyMode copy_mode, size_t bytes,
+                                  size_t small_bytes, int peer) {
+  const bool known =
+      copy_mode >= CopyMode::kInline && copy_mode <= CopyMode::kStaged;
+  if (known && (copy_mode == CopyMode::kInline) == (bytes <= small_bytes)) {
+    return absl::OkStatus();
+  }
+  return WithFailedPeer(
+      absl::DataLossError(absl::StrCat(
+          "the seat of rank ", peer, " is corrupt: copy_mode ",
+          static_cast<uint32_t>(copy_mode), " for ", bytes, " bytes")),
+      peer);
+}
+
+}  // namespace lockstep::transport
+
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_COPY_MODE_CHECK_H_

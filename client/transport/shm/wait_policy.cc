@@ -1,0 +1,51 @@
+#include "client/transport/shm/wait_policy.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "base/thread.h"
+#include "client/transport/shm/futex.h"
+
+namespace lockstep::transport {
+// The half of a round trip between two sleepers: the best of a few, so that a
+// busy machine does not look like a slow one.
+std::chrono::nanoseconds CostOfSleep() {
+  constexpr int kRounds = 8;
+  // A machine that looks slower than any is busy.
+  constexpr std::chrono::nanoseconds kMost{100'000};
+  constexpr std::chrono::nanoseconds kNap{10'000'000};
+  std::atomic<uint32_t> there{0};
+  std::atomic<uint32_t> back{0};
+  std::thread other = StartThread("ls-calibrate", [&] {
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      while (there.load() == round) SleepOn(there, round, kNap);
+      ++back;
+      WakeAll(back);
+    }
+  });
+  std::chrono::nanoseconds best = kMost;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    const auto begin = WaitPolicy::Clock::now();
+    ++there;
+    WakeAll(there);
+    while (back.load() == round) SleepOn(back, round, kNap);
+    best = std::min<std::chrono::nanoseconds>(
+        best, (WaitPolicy::Clock::now() - begin) / 2);
+  }
+  other.join();
+  return best;
+}
+
+WaitPolicy WaitPolicyFor(int ranks, int cores, std::chrono::nanoseconds cost) {
+  // While ranks take turns on a core, whoever yields lets another work: that is
+  // no waste, for as long as a turn of each may last.
+  constexpr std::chrono::nanoseconds kTurns{300'000};
+  WaitPolicy wait_policy;
+  const bool crowded = ranks > cores;
+  wait_policy.looks = crowded ? std::chrono::nanoseconds(0) : cost;
+  wait_policy.all = crowded ? std::max(2 * cost, kTurns) : 2 * cost;
+  return wait_policy;
+}
+
+}  // namespace lockstep::transport

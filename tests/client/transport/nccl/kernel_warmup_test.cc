@@ -1,0 +1,204 @@
+// Every kernel that a step could launch has been launched at Join.
+
+#include "client/transport/nccl/kernel_warmup.h"
+
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_gpu.h"
+#include "tests/support/forwarding_tables.h"
+
+namespace lockstep {
+namespace {
+
+using transport::nccl::Tables;
+using transport::nccl::WarmUpKernels;
+
+constexpr DType kAll[] = {DType::kU8,  DType::kI8,  DType::kI32, DType::kU32,
+                          DType::kI64, DType::kU64, DType::kF16, DType::kBF16,
+                          DType::kF32, DType::kF64};
+constexpr DType kFloats[] = {DType::kF16, DType::kBF16, DType::kF32,
+                             DType::kF64};
+constexpr const char* kLists[] = {"short", "long"};
+
+// As in kernels/device/lists.cuh: a short list has a kernel of its own.
+std::string ListOf(size_t size) { return size <= 8 ? "short" : "long"; }
+
+template <typename... Parts>
+std::string Key(const Parts&... parts) {
+  std::string key;
+  (absl::StrAppend(&key, parts, " "), ...);
+  return key;
+}
+std::string N(DType dtype) { return std::string(Name(dtype)); }
+
+bool Aligned(const void* at) {
+  return reinterpret_cast<uintptr_t>(at) % 16 == 0;
+}
+
+// Notes which kernel of kernels/device each launch is. Copies are of words.
+class NotesKernels final : public fake::ForwardingKernels {
+ public:
+  NotesKernels(std::shared_ptr<KernelApi> inner, std::set<std::string>* seen)
+      : ForwardingKernels(std::move(inner)), seen_(*seen) {}
+
+  Result Pack(Slots s, DType d, void* b, StreamHandle t) override {
+    Saw("Pack", SizeOf(d), ListOf(s.size()));
+    return inner_->Pack(s, d, b, t);
+  }
+  Result Unpack(const void* b, Slots s, DType d, StreamHandle t) override {
+    Saw("Unpack", SizeOf(d), ListOf(s.size()));
+    return inner_->Unpack(b, s, d, t);
+  }
+  Result ZeroSlots(void* b, Slots s, DType d, StreamHandle t) override {
+    Saw("ZeroSlots", SizeOf(d), ListOf(s.size()));
+    return inner_->ZeroSlots(b, s, d, t);
+  }
+  Result PackScaled(Slots s, DType d, double w, void* b,
+                    StreamHandle t) override {
+    Saw("PackScaled", N(d), ListOf(s.size()));
+    return inner_->PackScaled(s, d, w, b, t);
+  }
+  Result PackAdded(Slots s, DType d, double w, void* b,
+                   StreamHandle t) override {
+    Saw("PackAdded", N(d), ListOf(s.size()));
+    return inner_->PackAdded(s, d, w, b, t);
+  }
+  Result UnpackScaled(const void* b, Slots s, DType d, double f,
+                      StreamHandle t) override {
+    Saw("UnpackScaled", N(d), ListOf(s.size()));
+    return inner_->UnpackScaled(b, s, d, f, t);
+  }
+  Result ScaleSlots(void* b, Slots s, DType d, double f,
+                    StreamHandle t) override {
+    Saw("ScaleSlots", N(d), ListOf(s.size()));
+    return inner_->ScaleSlots(b, s, d, f, t);
+  }
+  Result CommitUnpack(const VerdictScalars* v, const void* b, Slots s, DType d,
+                      StreamHandle t) override {
+    Saw("CommitUnpack", N(d), ListOf(s.size()));
+    return inner_->CommitUnpack(v, b, s, d, t);
+  }
+  Result WriteFlags(std::span<const uint8_t> on, DType d, void* flags,
+                    StreamHandle t) override {
+    Saw("WriteFlags", N(d), ListOf(on.size()));
+    return inner_->WriteFlags(on, d, flags, t);
+  }
+  Result AddFiniteCheck(const void* data, DType d, Ranges ranges, double scale,
+                        void* scratch, kernels::FiniteCheck* total,
+                        StreamHandle t) override {
+    Saw("AddFiniteCheck", N(d), ListOf(ranges.size()));
+    return inner_->AddFiniteCheck(data, d, ranges, scale, scratch, total, t);
+  }
+  Result CastScale(const void* src, DType from, double f, void* dst, DType to,
+                   size_t n, StreamHandle t) override {
+    const bool groups = Aligned(src) && Aligned(dst);
+    Saw("CastScale", N(from), N(to), groups ? "groups" : "elements");
+    return inner_->CastScale(src, from, f, dst, to, n, t);
+  }
+  Result CastFeedback(const void* src, const void* residual, DType from,
+                      void* dst, DType to, void* next, size_t n,
+                      StreamHandle t) override {
+    Saw("CastFeedback", N(from), N(to));
+    return inner_->CastFeedback(src, residual, from, dst, to, next, n, t);
+  }
+  Result ReduceRows(const void* in, int rows, void* out, size_t n, DType d,
+                    ReduceOp op, StreamHandle t) override {
+    const bool groups = n * SizeOf(d) % 16 == 0 && Aligned(in) && Aligned(out);
+    Saw("ReduceRows", N(d), groups ? "groups" : "elements");
+    return inner_->ReduceRows(in, rows, out, n, d, op, t);
+  }
+  Result AddLeaf(std::span<const void* const> left, const void* leaf, DType d,
+                 double w, void* out, DType sum, size_t n,
+                 StreamHandle t) override {
+    Saw("AddLeaf", N(d));
+    return inner_->AddLeaf(left, leaf, d, w, out, sum, n, t);
+  }
+  Result ReducePairs(const void* in, int rows, DType d, double f, void* out,
+                     DType to, size_t n, StreamHandle t) override {
+    Saw("ReducePairs", N(d), N(to), std::min(rows, 8));
+    return inner_->ReducePairs(in, rows, d, f, out, to, n, t);
+  }
+  Result CommitCopy(const VerdictScalars* v, const void* from, void* to,
+                    size_t bytes, StreamHandle t) override {
+    Saw("CommitCopy");
+    return inner_->CommitCopy(v, from, to, bytes, t);
+  }
+
+ private:
+  template <typename... Parts>
+  void Saw(const Parts&... parts) {
+    seen_.insert(Key(parts...));
+  }
+  std::set<std::string>& seen_;
+};
+
+std::set<std::string> EveryKernel() {
+  std::set<std::string> every = {Key("CommitCopy")};
+  for (const char* list : kLists) {
+    for (const char* name : {"Pack", "Unpack", "ZeroSlots"}) {
+      for (const int bytes : {1, 4, 8, 2}) every.insert(Key(name, bytes, list));
+    }
+    for (const char* name :
+         {"PackScaled", "PackAdded", "UnpackScaled", "ScaleSlots",
+          "CommitUnpack", "WriteFlags", "AddFiniteCheck"}) {
+      for (const DType d : kFloats) every.insert(Key(name, N(d), list));
+    }
+  }
+  for (const char* shape : {"groups", "elements"}) {
+    for (const DType d : kAll) every.insert(Key("ReduceRows", N(d), shape));
+    for (const DType from : kFloats) {
+      for (const DType to : kFloats) {
+        every.insert(Key("CastScale", N(from), N(to), shape));
+      }
+    }
+  }
+  for (const DType d : kFloats) every.insert(Key("AddLeaf", N(d)));
+  for (const DType wide : {DType::kF32, DType::kF64}) {
+    for (const DType half : {DType::kF16, DType::kBF16}) {
+      every.insert(Key("CastFeedback", N(wide), N(half)));
+    }
+    for (const DType to : kFloats) {
+      for (const int rows : {1, 2, 4, 8}) {
+        every.insert(Key("ReducePairs", N(wide), N(to), rows));
+      }
+    }
+  }
+  return every;
+}
+
+TEST(RehearsalTest, LaunchesEveryKernelThereIs) {
+  fake::FakeGpus gpus;
+  const Tables tables = gpus.TablesOf(0);
+  std::set<std::string> seen;
+  NotesKernels notes(tables.kernels, &seen);
+  const absl::Status rehearsed = WarmUpKernels(tables.cuda.get(), &notes);
+  EXPECT_TRUE(rehearsed.ok()) << rehearsed;
+  EXPECT_THAT(seen, testing::ContainerEq(EveryKernel()));
+  EXPECT_THAT(gpus.violations(), testing::IsEmpty());
+}
+
+// A device for which this build has no code.
+class NoCode final : public fake::ForwardingKernels {
+ public:
+  using ForwardingKernels::ForwardingKernels;
+  Result ReduceRows(const void*, int, void*, size_t, DType, ReduceOp,
+                    StreamHandle) override {
+    return Result{209};
+  }
+};
+
+TEST(RehearsalTest, ADeviceWithoutCodeIsFoundOut) {
+  fake::FakeGpus gpus;
+  const Tables tables = gpus.TablesOf(0);
+  NoCode kernels(tables.kernels);
+  const absl::Status rehearsed = WarmUpKernels(tables.cuda.get(), &kernels);
+  EXPECT_TRUE(absl::IsInternal(rehearsed)) << rehearsed;
+  EXPECT_THAT(std::string(rehearsed.message()), testing::HasSubstr("209"));
+}
+
+}  // namespace
+}  // namespace lockstep
