@@ -13,7 +13,7 @@ absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
   if (absl::Status over = ended(); !over.ok()) return over;
   if (!negotiates()) {
     return absl::FailedPreconditionError(
-        "BeginPass in a job whose spec says sync: static");
+        "BeginPass in a job whose spec does not say sync: negotiated");
   }
   {
     MutexLock lock(&mutex_);

@@ -30,9 +30,10 @@
 //   auto verdict = sync->Finish();
 //
 // A parameter is reduced once all who announced it have submitted it, by every
-// rank of its group, and a mean is over those who announced it. Who did not
-// gives zeros, and its view holds zeros after Finish. The coordinator decides
-// the order, so steps wait for it, for as long as it takes.
+// rank of its group, and a mean is over those who announced it: their sum is
+// divided by their number before it is rounded. Who did not gives zeros, and
+// its view holds zeros after Finish. The coordinator decides the order, so
+// steps wait for it, for as long as it takes.
 //
 // A gradient lives in its bucket (Gradient() is a view), or is packed into it
 // from a buffer of the caller's. After Finish the views hold the reduced
@@ -51,7 +52,10 @@
 //   sync->OnMoved(fetch);
 //   fetch();
 //
-// One that does not keeps the buckets it has, and so do all other ranks.
+// One that does not keeps the buckets it has, and so do all other ranks. On the
+// host gradients have the same bits in any buckets. The global norm is added up
+// in the order of the buckets, so its last bits, and those of an update that it
+// clips, may change when they move (docs/gradients.md).
 //
 // Overlap (`overlap` in the job spec). On the host, transfers are run by a
 // helper thread beside the backward pass, or by the training thread in Finish:
@@ -205,7 +209,8 @@ struct ParameterOptions {
   // done all its work of the step, and so do the rank's others.
   int stage = -1;
   // How many times it is submitted in each backward pass: 2 for a weight tied
-  // to two layers. The gradient is complete at the last.
+  // to two layers. The gradient is complete at the last. Submits inside of
+  // NoSync are not counted.
   int uses = 1;
 };
 
@@ -373,10 +378,13 @@ class LOCKSTEP_EXPORT GradientSync {
   absl::Status Submit(ParameterId parameter, const void* gradient, size_t bytes,
                       Stream& stream);
 
-  // While the scope lives, Submit accumulates and nothing travels: for all
-  // micro-batches but the last. External buffers are added up in the bucket;
-  // views are the caller's to accumulate into. FailedPrecondition inside
-  // another scope, or once gradients of this step travel.
+  // While the scope lives, Submit accumulates and nothing is sent: for all
+  // micro-batches but the last. A scope holds any number of backward passes,
+  // and inside it a parameter may be submitted any number of times. The first
+  // buffer of a step is copied, the next are added in the gradient's type;
+  // views are the caller's to accumulate into. What was submitted only inside
+  // of scopes is sent by Finish. FailedPrecondition inside another scope, or
+  // once a gradient of this step is complete.
   class NoSyncScope {
    public:
     NoSyncScope(NoSyncScope&& other) noexcept;
@@ -390,7 +398,9 @@ class LOCKSTEP_EXPORT GradientSync {
   absl::StatusOr<NoSyncScope> NoSync();
 
   // Multiplies what later Submits pack from external buffers, until changed:
-  // 1/M for the mean over M micro-batches. Starts as 1.
+  // 1/M for the mean over M micro-batches. Starts as 1. The weight is rounded
+  // to f32 (f64 for f64 gradients), and each product and sum is rounded by
+  // itself. Views are not weighted.
   void SetMicroBatchWeight(double weight);
 
   // Zeros all gradients, for callers that accumulate into views: between Finish
@@ -400,8 +410,10 @@ class LOCKSTEP_EXPORT GradientSync {
   // With steps in flight, and before Seal, it does nothing.
   void ZeroGradients();
 
-  // Ends the step: parameters that were not submitted contribute zeros; waits
-  // for all transfers and the verdict. FailedPrecondition, and nothing has
+  // Ends the step. A parameter that was not submitted contributes zeros; one
+  // that was submitted fewer times than its `uses`, or only inside of NoSync,
+  // contributes what was submitted. Waits for all transfers and the verdict.
+  // FailedPrecondition, and nothing has
   // changed, during Pipeline::Run, and without it on a rank that has a Pipeline
   // and data.
   absl::StatusOr<Verdict> Finish(const FinishOptions& options = {});

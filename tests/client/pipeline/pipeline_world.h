@@ -287,7 +287,10 @@ class PipelineWorld {
       step.stages.push_back(rank.stages[i].get());
       const bool end =
           stages[i] == 0 || stages[i] == options_.shape.stages() - 1;
-      if (!options_.shared || !end) continue;
+      // A rank with both ends needs no views: it adds the gradients up itself.
+      const bool has_both = stages.front() == 0 &&
+                            stages.back() == options_.shape.stages() - 1;
+      if (!options_.shared || !end || has_both) continue;
       step.shared = {
           {rank.stages[i]->gradient().data(), {DType::kF64, {kWidth, kWidth}}}};
     }
