@@ -32,7 +32,7 @@
 
 #include "base/check.h"
 #include "client/pipeline/runner.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "plan/schedule/play.h"
 #include "plan/timeline/timeline.h"
 #include "plan/verify.h"
@@ -159,8 +159,9 @@ class World {
       RunnerOptions options{
           .plan = plan_,
           .rank = rank,
-          .executor = *executor::Executor::Create(
-              std::move(communicators_[rank]), transport::MakeHostCompute()),
+          .executor =
+              *executor::Executor::Create(std::move(communicators_[rank]),
+                                          transport::MakeHostDeviceContext()),
           .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); }};
       auto program = PipelineProgram(plan_, rank, *options.executor);
       Check(program.ok() && options.executor->Adopt(*program).ok(),

@@ -102,8 +102,9 @@ class Job {
         {.epoch = {1},
          .plan = plan_,
          .rank = r,
-         .executor = *executor::Executor::Create(
-             std::move(rank.communicators), *rank.transport->MakeCompute()),
+         .executor =
+             *executor::Executor::Create(std::move(rank.communicators),
+                                         *rank.transport->MakeDeviceContext()),
          .names = names_,
          .uses = std::vector<int>(kParameters, 1),
          .allocate = [arena = rank.arena.get()](

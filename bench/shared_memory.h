@@ -38,10 +38,10 @@ class SharedMemory {
 };
 
 // Where all ranks wait for each other. In shared memory.
-class Meeting {
+class Barrier {
  public:
   // Yields, for there may be more ranks than cores.
-  void Meet(int ranks) {
+  void Wait(int ranks) {
     const int now = round_.load();
     if (come_.fetch_add(1) + 1 == ranks) {
       come_ = 0;

@@ -194,7 +194,7 @@ void Read(const v1::Decision& from, protocol::Decision* to, Decoder*) {
   to->announcers = from.announcers();
 }
 
-void Write(const protocol::Wanted& from, v1::Wanted* to) {
+void Write(const protocol::DesiredCommands& from, v1::DesiredCommands* to) {
   for (const Command command : from.commands) {
     to->add_commands(WireOf<v1::Command>(command));
   }
@@ -202,7 +202,8 @@ void Write(const protocol::Wanted& from, v1::Wanted* to) {
   to->set_number(from.number);
 }
 
-void Read(const v1::Wanted& from, protocol::Wanted* to, Decoder* d) {
+void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
+          Decoder* d) {
   if (d->Count("commands", from.commands_size(), kCommands)) {
     for (const int command : from.commands()) {
       d->Enum("commands", command, &v1::Command_IsValid,

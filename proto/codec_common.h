@@ -37,7 +37,7 @@ void Write(const protocol::Position& from, v1::Position* to);
 void Write(const protocol::Cause& from, v1::Cause* to);
 void Write(const protocol::Evidence& from, v1::Evidence* to);
 void Write(const protocol::Decision& from, v1::Decision* to);
-void Write(const protocol::Wanted& from, v1::Wanted* to);
+void Write(const protocol::DesiredCommands& from, v1::DesiredCommands* to);
 
 void Read(const v1::Mesh& from, Mesh* to, Decoder* d);
 void Read(const v1::Parameter& from, Parameter* to, Decoder* d);
@@ -49,7 +49,8 @@ void Read(const v1::Position& from, protocol::Position* to, Decoder* d);
 void Read(const v1::Cause& from, protocol::Cause* to, Decoder* d);
 void Read(const v1::Evidence& from, protocol::Evidence* to, Decoder* d);
 void Read(const v1::Decision& from, protocol::Decision* to, Decoder* d);
-void Read(const v1::Wanted& from, protocol::Wanted* to, Decoder* d);
+void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
+          Decoder* d);
 
 inline void ReadDType(int from, DType* to, Decoder* d) {
   d->Enum("dtype", from, &v1::DType_IsValid, to);

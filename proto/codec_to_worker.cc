@@ -155,7 +155,9 @@ struct ToWorkerField {
     return to->mutable_epoch_ended();
   }
   auto* operator()(const protocol::Left&) { return to->mutable_left(); }
-  auto* operator()(const protocol::Wanted&) { return to->mutable_wanted(); }
+  auto* operator()(const protocol::DesiredCommands&) {
+    return to->mutable_wanted();
+  }
   auto* operator()(const protocol::OrderWanted&) {
     return to->mutable_order_wanted();
   }
@@ -202,7 +204,8 @@ void Read(const v1::ToWorker& from, protocol::ToWorker* to, Decoder* d) {
     case M::kLeft:
       return d->Body<protocol::Left>("left", from.left(), &to->body);
     case M::kWanted:
-      return d->Body<protocol::Wanted>("wanted", from.wanted(), &to->body);
+      return d->Body<protocol::DesiredCommands>("wanted", from.wanted(),
+                                                &to->body);
     case M::kOrderWanted:
       return d->Body<protocol::OrderWanted>("order_wanted", from.order_wanted(),
                                             &to->body);

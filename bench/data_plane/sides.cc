@@ -160,15 +160,15 @@ class OurSide final : public Side {
 };
 
 // Where Gloo's ranks meet: a folder that rank 0 makes, and takes away.
-class MeetingFolder {
+class ExchangeFolder {
  public:
-  MeetingFolder(int rank, const Exchange& exchange) : rank_(rank) {
+  ExchangeFolder(int rank, const Exchange& exchange) : rank_(rank) {
     std::string made =
         std::filesystem::temp_directory_path() / "gloo-bench-XXXXXX";
     if (rank == 0) Check(mkdtemp(made.data()) != nullptr, "no folder");
     path_ = exchange(made)[0];
   }
-  ~MeetingFolder() {
+  ~ExchangeFolder() {
     std::error_code ignored;
     if (rank_ == 0) std::filesystem::remove_all(path_, ignored);
   }
@@ -204,7 +204,7 @@ class GlooSide final : public Side {
   }
 
  private:
-  const MeetingFolder folder_;
+  const ExchangeFolder folder_;
   gloo::rendezvous::FileStore store_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
   std::vector<float> values_;

@@ -29,7 +29,7 @@ double SecondsSince(Clock::time_point begin) {
 }
 
 // What the ranks share beside the side under test.
-struct Common : Meeting {
+struct Common : Barrier {
   std::atomic<int> iterations{0};
   size_t bytes[kTimesMax] = {};
   double seconds[kTimesMax] = {};
@@ -69,7 +69,7 @@ class RankSweep {
           std::clamp(static_cast<int>(options_.seconds / (one + 1e-9)),
                      kIterationsMin, kIterationsMax);
     }
-    common_.Meet(options_.ranks);
+    common_.Wait(options_.ranks);
     const int iterations = common_.iterations;
     std::vector<double> seconds;
     for (int i = 0; i < iterations; ++i) seconds.push_back(Once());
@@ -78,11 +78,11 @@ class RankSweep {
 
   double Once() {
     std::fill_n(data_, count_, 1.0f + static_cast<float>(rank_));
-    common_.Meet(options_.ranks);
+    common_.Wait(options_.ranks);
     const auto begin = Clock::now();
     side_.Run();
     const double seconds = SecondsSince(begin);
-    common_.Meet(options_.ranks);
+    common_.Wait(options_.ranks);
     return seconds;
   }
 
@@ -143,7 +143,7 @@ double RoundTrip(bool pinned, int trips, const std::function<void(int)>& trip) {
   const SharedMemory<Common> common;
   perf::RunRanks(2, [&](int rank, perf::HandleExchange&) {
     if (pinned) PinTo(rank);
-    common->Meet(2);
+    common->Wait(2);
     std::vector<double> seconds;
     for (int i = 0; i < trips; ++i) {
       const auto begin = Clock::now();

@@ -28,7 +28,7 @@ double SecondsSince(Clock::time_point begin) {
 }
 
 // What the ranks share beside the library.
-struct Common : Meeting {
+struct Common : Barrier {
   double step[kStepsMax] = {};
   double exposed[kStepsMax] = {};
   double bare[kStepsMax] = {};
@@ -167,7 +167,7 @@ class Rank {
     for (const absl::Span<float> gradient : gradients_) {
       std::fill(gradient.begin(), gradient.end(), 1.0f);
     }
-    common_.Meet(options_.ranks);
+    common_.Wait(options_.ranks);
     part_.Begin();
   }
 
@@ -177,7 +177,7 @@ class Rank {
     for (size_t part = 0; part < ids_.size(); ++part) {
       part_.Run(static_cast<int>(part));
     }
-    common_.Meet(options_.ranks);  // any step waits for the slower rank
+    common_.Wait(options_.ranks);  // any step waits for the slower rank
     return SecondsSince(begin);
   }
 

@@ -9,7 +9,7 @@ namespace lockstep::executor {
 
 absl::StatusOr<std::shared_ptr<Executor>> Executor::Create(
     std::vector<std::unique_ptr<Communicator>> communicators,
-    std::shared_ptr<transport::Compute> compute) {
+    std::shared_ptr<transport::DeviceContext> compute) {
   std::shared_ptr<Executor> executor(
       new Executor(std::move(communicators), std::move(compute)));
   auto queue = executor->compute_->MakeQueue("ls-comm");

@@ -42,7 +42,7 @@
 #include "base/mutex.h"
 #include "client/executor/pipeline_run.h"
 #include "client/executor/program.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "lockstep/communicator.h"
 #include "lockstep/stream.h"
 #include "plan/ir.h"
@@ -51,20 +51,20 @@ namespace lockstep::executor {
 
 class Executor {
  public:
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
 
   // `communicators`: by index in the plan; null where this rank is not a
   // member. Errors of the compute.
   static absl::StatusOr<std::shared_ptr<Executor>> Create(
       std::vector<std::unique_ptr<Communicator>> communicators,
-      std::shared_ptr<transport::Compute> compute);
+      std::shared_ptr<transport::DeviceContext> compute);
   // Runs what was launched: abort first if peers may not come.
   ~Executor();
 
   // Null where this rank is not a member.
   Communicator* communicator(int c) const { return communicators_[c].get(); }
   int communicators() const { return static_cast<int>(communicators_.size()); }
-  transport::Compute& compute() const { return *compute_; }
+  transport::DeviceContext& compute() const { return *compute_; }
 
   // What is run from now on. Again for a later revision of the plan: between
   // the verdict of a step and the first MarkReady of the next; lanes that have
@@ -92,7 +92,7 @@ class Executor {
   // default. Between a verdict and the first launch after it.
   void SetOnClose(bool on_close);
   // Runs `work` on the comm queue, behind what was launched.
-  void Run(absl::AnyInvocable<void(Site&)> work,
+  void Run(absl::AnyInvocable<void(KernelQueue&)> work,
            std::vector<Event> after = {}) {
     queue_->Run(std::move(work), std::move(after));
   }
@@ -162,7 +162,7 @@ class Executor {
   };
 
   Executor(std::vector<std::unique_ptr<Communicator>> communicators,
-           std::shared_ptr<transport::Compute> compute)
+           std::shared_ptr<transport::DeviceContext> compute)
       : communicators_(std::move(communicators)),
         compute_(std::move(compute)) {}
 
@@ -189,7 +189,7 @@ class Executor {
   void RunIfClosed();
 
   std::vector<std::unique_ptr<Communicator>> communicators_;
-  const std::shared_ptr<transport::Compute> compute_;
+  const std::shared_ptr<transport::DeviceContext> compute_;
   PipelineRun pipeline_run_;
   std::atomic<bool> on_close_{false};
   std::atomic<bool> closed_{false};  // the verdict was launched, and not run
@@ -202,7 +202,7 @@ class Executor {
   bool advancing_ ABSL_GUARDED_BY(mutex_) = false;  // a thread in Advance
   bool undrained_ ABSL_GUARDED_BY(mutex_) = false;  // launches on the queue
 
-  std::unique_ptr<transport::Compute::Queue>
+  std::unique_ptr<transport::DeviceContext::Queue>
       queue_;  // last: its work uses all of the above
 };
 

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "client/executor/enqueue.h"
 #include "client/transport/common/collective_op.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "plan/ir.h"
 
 namespace lockstep::executor {
@@ -45,8 +45,8 @@ class LaneOwner {
   // Runs the transfer's local operations of one side, in order; all but norms
   // where `has_norms`, since the transfer has computed them. An error before
   // the transfer keeps it from being launched, and is given to Failed.
-  virtual absl::Status Apply(transport::Compute::Site&, const plan::Transfer&,
-                             Side, bool /*has_norms*/) {
+  virtual absl::Status Apply(transport::DeviceContext::KernelQueue&,
+                             const plan::Transfer&, Side, bool /*has_norms*/) {
     return absl::OkStatus();
   }
 

@@ -34,18 +34,18 @@ UnitOperation::UnitOperation(plan::TransferRef first,
                           [](const auto* t) { return MayRunAside(*t); });
 }
 
-absl::Status UnitOperation::Apply(Site& site, Side side) {
+absl::Status UnitOperation::Apply(KernelQueue& kernel_queue, Side side) {
   for (const PlannedTransfer& planned : planned_) {
     absl::Status applied =
-        owner_.Apply(site, *planned.transfer, side, !checks_.empty());
-    if (applied.ok()) applied = site.status();
+        owner_.Apply(kernel_queue, *planned.transfer, side, !checks_.empty());
+    if (applied.ok()) applied = kernel_queue.status();
     if (!applied.ok()) return applied;
   }
   return absl::OkStatus();
 }
 
-absl::Status UnitOperation::Before(Site& site) {
-  return Apply(site, Side::kBefore);
+absl::Status UnitOperation::Before(KernelQueue& kernel_queue) {
+  return Apply(kernel_queue, Side::kBefore);
 }
 
 absl::Status UnitOperation::Communicate(Stream& stream) {
@@ -58,12 +58,13 @@ absl::Status UnitOperation::Communicate(Stream& stream) {
   return EnqueueTogether(planned_, communicator_, stream);
 }
 
-void UnitOperation::Then(Site& site, const absl::Status& launched) {
+void UnitOperation::Then(KernelQueue& kernel_queue,
+                         const absl::Status& launched) {
   const plan::Transfer& first = *planned_[0].transfer;
   if (!launched.ok()) return owner_.Failed(first, -1, launched);
   const absl::Status sent = communicator_.status();
   if (!sent.ok()) return owner_.Failed(first, first.communicator, sent);
-  const absl::Status applied = Apply(site, Side::kThen);
+  const absl::Status applied = Apply(kernel_queue, Side::kThen);
   if (!applied.ok()) owner_.Failed(first, -1, applied);
 }
 

@@ -11,26 +11,26 @@
 
 #include "client/executor/enqueue.h"
 #include "client/executor/lane_owner.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 
 namespace lockstep::executor {
 
-class UnitOperation final : public transport::Compute::Operation {
+class UnitOperation final : public transport::DeviceContext::Operation {
  public:
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
 
   // The transfers of one unit; the first of them is `first`.
   UnitOperation(plan::TransferRef first,
                 std::vector<const plan::Transfer*> unit, LaneOwner* owner,
                 Communicator* communicator);
 
-  absl::Status Before(Site& site) override;
+  absl::Status Before(KernelQueue& kernel_queue) override;
   absl::Status Communicate(Stream& stream) override;
-  void Then(Site& site, const absl::Status& launched) override;
-  bool is_aside() const override { return is_aside_; }
+  void Then(KernelQueue& kernel_queue, const absl::Status& launched) override;
+  bool on_side_stream() const override { return is_aside_; }
 
  private:
-  absl::Status Apply(Site& site, Side side);
+  absl::Status Apply(KernelQueue& kernel_queue, Side side);
 
   LaneOwner& owner_;
   Communicator& communicator_;

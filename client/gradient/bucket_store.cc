@@ -48,7 +48,7 @@ std::vector<Form> FormsOf(const plan::Plan& plan, int rank) {
 
 absl::StatusOr<BucketStore> BucketStore::Create(
     const plan::Plan& plan, int rank, const std::vector<int>& parameters,
-    transport::Compute* compute,
+    transport::DeviceContext* compute,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   std::vector<Place> place_of(plan.parameters.size());
   for (int b = 0; b < static_cast<int>(plan.buckets.size()); ++b) {
@@ -154,21 +154,21 @@ std::byte* BucketStore::ResidualOf(int parameter) const {
   return cast ? cast->residual() : nullptr;
 }
 
-void BucketStore::Pack(Site& site, int parameter, const void* gradient,
-                       double weight, bool add) {
+void BucketStore::Pack(KernelQueue& kernel_queue, int parameter,
+                       const void* gradient, double weight, bool add) {
   const Place place = places_[parameter];
   const plan::Slot& slot = SlotOf(parameter);
   // The kernels read the tensor; their slot is the same for both directions.
   const kernels::Slot packed[] = {{.tensor = const_cast<void*>(gradient),
                                    .offset = static_cast<size_t>(slot.offset),
                                    .count = static_cast<size_t>(slot.count)}};
-  site.Pack(packed, bucket(place.bucket).dtype, weight, add,
-            BucketData(place.bucket));
+  kernel_queue.Pack(packed, bucket(place.bucket).dtype, weight, add,
+                    BucketData(place.bucket));
 }
 
-void BucketStore::Zero(Site& site, int parameter) {
+void BucketStore::Zero(KernelQueue& kernel_queue, int parameter) {
   const absl::Span<std::byte> view = View(parameter);
-  site.Zero(view.data(), view.size());
+  kernel_queue.Zero(view.data(), view.size());
 }
 
 int BucketStore::LeavesOf(int parameter) const {
@@ -176,34 +176,35 @@ int BucketStore::LeavesOf(int parameter) const {
   return sums ? sums->leaves() : 0;
 }
 
-void BucketStore::AddLeaf(Site& site, int parameter, const void* gradient,
-                          double weight) {
-  sums_[places_[parameter].bucket]->Add(site, SlotOf(parameter), gradient,
-                                        weight, added_[parameter]);
+void BucketStore::AddLeaf(KernelQueue& kernel_queue, int parameter,
+                          const void* gradient, double weight) {
+  sums_[places_[parameter].bucket]->Add(kernel_queue, SlotOf(parameter),
+                                        gradient, weight, added_[parameter]);
 }
 
-void BucketStore::Complete(Site& site, int parameter, bool any) {
+void BucketStore::Complete(KernelQueue& kernel_queue, int parameter, bool any) {
   if (LeavesOf(parameter) > 0) {
-    sums_[places_[parameter].bucket]->AddZeros(site, SlotOf(parameter),
+    sums_[places_[parameter].bucket]->AddZeros(kernel_queue, SlotOf(parameter),
                                                added_[parameter]);
   } else if (!any) {
-    Zero(site, parameter);
+    Zero(kernel_queue, parameter);
   }
 }
 
 absl::Status BucketStore::CopyGradients(const BucketStore& from) {
-  return compute_->Perform(nullptr, [&](Site& site) {
+  return compute_->Perform(nullptr, [&](KernelQueue& kernel_queue) {
     for (int parameter = 0; parameter < static_cast<int>(places_.size());
          ++parameter) {
       const absl::Span<std::byte> to = View(parameter);
-      site.Copy(from.View(parameter).data(), to.data(), to.size());
+      kernel_queue.Copy(from.View(parameter).data(), to.data(), to.size());
       std::byte* const residual = ResidualOf(parameter);
       if (residual == nullptr) continue;
-      site.Copy(from.PartOf(from.ResidualOf(parameter), parameter).data(),
-                PartOf(residual, parameter).data(), to.size());
+      kernel_queue.Copy(
+          from.PartOf(from.ResidualOf(parameter), parameter).data(),
+          PartOf(residual, parameter).data(), to.size());
     }
-    if (!site.status().ok()) return site.status();
-    return site.Done().Wait();
+    if (!kernel_queue.status().ok()) return kernel_queue.status();
+    return kernel_queue.Done().Wait();
   });
 }
 
@@ -236,38 +237,41 @@ std::byte* BucketStore::FlagsOnWire(int b) const {
 
 // --- Local operations -------------------------------------------------------
 
-void BucketStore::Cast(Site& site, int b, const plan::LocalOp& op,
-                       executor::Side side) {
+void BucketStore::Cast(KernelQueue& kernel_queue, int b,
+                       const plan::LocalOp& op, executor::Side side) {
   const plan::Bucket& of = bucket(b);
   if (side == executor::Side::kBefore) {
-    return casts_[b]->ToWire(site, of, BucketData(b), op);
+    return casts_[b]->ToWire(kernel_queue, of, BucketData(b), op);
   }
-  if (casts_[b]) return casts_[b]->FromWire(site, of, BucketData(b), op);
+  if (casts_[b])
+    return casts_[b]->FromWire(kernel_queue, of, BucketData(b), op);
   // The sums of leaves.
-  site.CastScale(OnWire(b).data + op.offset * SizeOf(op.from), op.from, 1,
-                 BucketData(b) + op.offset * SizeOf(op.to), op.to, op.count);
+  kernel_queue.CastScale(OnWire(b).data + op.offset * SizeOf(op.from), op.from,
+                         1, BucketData(b) + op.offset * SizeOf(op.to), op.to,
+                         op.count);
 }
 
-absl::Status BucketStore::Apply(Site& site, int b, const plan::LocalOp& op,
-                                executor::Side side, bool is_back) {
+absl::Status BucketStore::Apply(KernelQueue& kernel_queue, int b,
+                                const plan::LocalOp& op, executor::Side side,
+                                bool is_back) {
   using plan::LocalKind;
   const plan::Bucket& of = bucket(b);
   const bool is_before = side == executor::Side::kBefore;
   std::byte* const gradients = BucketData(b);
   switch (op.kind) {
-    case LocalKind::kCast: Cast(site, b, op, side); break;
+    case LocalKind::kCast: Cast(kernel_queue, b, op, side); break;
     case LocalKind::kCastFeedback:
-      casts_[b]->ToWireWithFeedback(site, of, gradients, flags_[b].own);
+      casts_[b]->ToWireWithFeedback(kernel_queue, of, gradients, flags_[b].own);
       break;
     case LocalKind::kWriteFlags:
-      site.WriteFlags(flags_[b].own, OnWire(b).dtype, FlagsOnWire(b));
+      kernel_queue.WriteFlags(flags_[b].own, OnWire(b).dtype, FlagsOnWire(b));
       break;
     case LocalKind::kReadFlags:
-      site.Copy(FlagsOnWire(b), flags_[b].fetched.data(),
-                flags_[b].fetched.bytes());
+      kernel_queue.Copy(FlagsOnWire(b), flags_[b].fetched.data(),
+                        flags_[b].fetched.bytes());
       break;
     case LocalKind::kSumPairs:
-      site.ReducePairs(
+      kernel_queue.ReducePairs(
           sums(b).slices(),
           static_cast<int>(plan_->communicators[of.communicator].ranks.size()),
           op.from, 1.0 / op.divisor, gradients + op.offset * SizeOf(op.to),
@@ -275,14 +279,14 @@ absl::Status BucketStore::Apply(Site& site, int b, const plan::LocalOp& op,
       break;
     case LocalKind::kZeroUnlessGiven:
       if (shares_[b].gives) break;
-      site.Zero(gradients + op.offset * SizeOf(of.dtype),
-                op.count * SizeOf(of.dtype));
+      kernel_queue.Zero(gradients + op.offset * SizeOf(of.dtype),
+                        op.count * SizeOf(of.dtype));
       break;
     case LocalKind::kRescale: {
       const Wire wire =
           is_before || is_back ? Wire{gradients, of.dtype} : OnWire(b);
-      site.Scale(wire.data + op.offset * SizeOf(wire.dtype), wire.dtype,
-                 1.0 / announcers(b), op.count);
+      kernel_queue.Scale(wire.data + op.offset * SizeOf(wire.dtype), wire.dtype,
+                         1.0 / announcers(b), op.count);
       break;
     }
     default:
@@ -290,7 +294,7 @@ absl::Status BucketStore::Apply(Site& site, int b, const plan::LocalOp& op,
           "the plan has a %s among the local operations of bucket %d",
           std::string(Name(op.kind)), b));
   }
-  return site.status();
+  return kernel_queue.status();
 }
 
 void BucketStore::KeepResiduals() {

@@ -28,7 +28,7 @@
 #include "client/executor/lane_owner.h"
 #include "client/gradient/leaf_sums.h"
 #include "client/gradient/wire_cast.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "client/transport/transport.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
@@ -43,7 +43,7 @@ class BucketStore {
     int slot = -1;
   };
 
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
   // As Transport::Enlist.
   using Enlist =
       std::function<absl::StatusOr<std::unique_ptr<transport::Enlistment>>(
@@ -56,7 +56,7 @@ class BucketStore {
   // what `allocate` gives is memory that the compute works on.
   static absl::StatusOr<BucketStore> Create(
       const plan::Plan& plan, int rank, const std::vector<int>& parameters,
-      transport::Compute* compute,
+      transport::DeviceContext* compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   // Tells each bucket's communicator of the memory that travels, in the order
@@ -77,19 +77,20 @@ class BucketStore {
   absl::Span<std::byte> View(int parameter) const;
 
   // bucket = or += gradient * weight; sizes were checked.
-  void Pack(Site& site, int parameter, const void* gradient, double weight,
-            bool add);
-  void Zero(Site& site, int parameter);
+  void Pack(KernelQueue& kernel_queue, int parameter, const void* gradient,
+            double weight, bool add);
+  void Zero(KernelQueue& kernel_queue, int parameter);
 
   // Reproducible sums: how many leaves of a parameter this rank gives in a
   // step; else 0.
   int LeavesOf(int parameter) const;
   // The parameter's next leaf: `gradient` * `weight`, or what the view holds,
   // as it is, if that is null.
-  void AddLeaf(Site& site, int parameter, const void* gradient, double weight);
+  void AddLeaf(KernelQueue& kernel_queue, int parameter, const void* gradient,
+               double weight);
   // The step has no more for the parameter, of which there was nothing before
   // (`any` false) or too little: the rest is zeros.
-  void Complete(Site& site, int parameter, bool any);
+  void Complete(KernelQueue& kernel_queue, int parameter, bool any);
 
   // Takes over the gradients of a store of the same parameters, cut otherwise,
   // and what their casts have lost; they are there when it returns.
@@ -127,7 +128,7 @@ class BucketStore {
   // One local operation of the bucket's transfers, but kNorm. `side` as
   // plan::LocalOp says: where it reads and writes. `is_back`: a cast has
   // brought back what was reduced.
-  absl::Status Apply(Site& site, int b, const plan::LocalOp& op,
+  absl::Status Apply(KernelQueue& kernel_queue, int b, const plan::LocalOp& op,
                      executor::Side side, bool is_back);
 
   // The step passed and may update: what its casts lost is added next time.
@@ -141,7 +142,8 @@ class BucketStore {
   // The parameter's part of something that is laid out like its bucket.
   absl::Span<std::byte> PartOf(std::byte* bucket, int parameter) const;
   std::byte* FlagsOnWire(int b) const;
-  void Cast(Site& site, int b, const plan::LocalOp& op, executor::Side side);
+  void Cast(KernelQueue& kernel_queue, int b, const plan::LocalOp& op,
+            executor::Side side);
   // Null if what it lost is not kept.
   std::byte* ResidualOf(int parameter) const;
 
@@ -152,7 +154,7 @@ class BucketStore {
   };
 
   const plan::Plan* plan_ = nullptr;
-  transport::Compute* compute_ = nullptr;
+  transport::DeviceContext* compute_ = nullptr;
   std::vector<Place> places_;        // by parameter
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
   std::vector<Flags> flags_;         // likewise

@@ -25,7 +25,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "client/gradient/pending.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "lockstep/arena.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
@@ -43,7 +43,7 @@ struct Captured {
   absl::AnyInvocable<void()> judge;
   ArenaBuffer staged;   // the scalars as the host writes them ...
   ArenaBuffer scalars;  // ... and where the update reads them
-  std::unique_ptr<transport::Compute::Graph> graph;
+  std::unique_ptr<transport::DeviceContext::Graph> graph;
 
   // --- While it is being captured ---
   Event closing;  // the stream, where the step is finished

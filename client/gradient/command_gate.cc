@@ -4,7 +4,7 @@
 
 namespace lockstep::gradient {
 
-void CommandGate::Hear(const protocol::Wanted& word) {
+void CommandGate::Hear(const protocol::DesiredCommands& word) {
   std::function<void()> go_on;
   {
     MutexLock lock(&mutex_);
@@ -15,12 +15,12 @@ void CommandGate::Hear(const protocol::Wanted& word) {
   if (go_on) go_on();
 }
 
-void CommandGate::Enter(Ballot* ballot) const {
+void CommandGate::Enter(StepSummary* summary) const {
   MutexLock lock(&mutex_);
   if (word_.commands.empty()) return;
-  ballot->word = word_.number;
+  summary->word = word_.number;
   for (const Command command : word_.commands) {
-    ballot->holds_command[IndexOf(command)] = true;
+    summary->holds_command[IndexOf(command)] = true;
   }
 }
 

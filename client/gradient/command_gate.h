@@ -33,7 +33,7 @@
 #include <functional>
 
 #include "base/mutex.h"
-#include "client/gradient/ballot.h"
+#include "client/gradient/step_summary.h"
 #include "lockstep/verdict.h"
 #include "plan/words/protocol.h"
 
@@ -42,10 +42,10 @@ namespace lockstep::gradient {
 class CommandGate {
  public:
   // A word that is not newer than the one before changes nothing.
-  void Hear(const protocol::Wanted& word);
+  void Hear(const protocol::DesiredCommands& word);
 
   // What this rank holds, as it enters a verdict.
-  void Enter(Ballot* ballot) const;
+  void Enter(StepSummary* summary) const;
 
   // A verdict has passed. Runs `go_on` now or, if the verdict pauses, once the
   // gate opens. One at a time.
@@ -59,7 +59,7 @@ class CommandGate {
 
  private:
   mutable Mutex mutex_;
-  protocol::Wanted word_ ABSL_GUARDED_BY(mutex_);
+  protocol::DesiredCommands word_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> held_ ABSL_GUARDED_BY(mutex_);
   bool open_for_good_ ABSL_GUARDED_BY(mutex_) = false;
 };

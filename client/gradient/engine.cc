@@ -27,9 +27,10 @@ Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       executor_(*options_.executor),
       compute_(executor_.compute()),
-      word_(options_.first_step),
-      tally_(options_.names, options_.uses,
-             negotiates() ? Tally::Expects::kAnnounced : Tally::Expects::kAll),
+      step_state_(options_.first_step),
+      tracker_(options_.names, options_.uses,
+               negotiates() ? GradientTracker::Expects::kAnnounced
+                            : GradientTracker::Expects::kAll),
       times_(options_.clock->Now()),
       overlap_(options_.overlap),
       unsubmitted_(options_.names, negotiates() ? kPassesUnannounced : kSteps,
@@ -38,7 +39,8 @@ Engine::Engine(EngineOptions options)
 // Between two steps there is nothing to abort, and a peer may still be reading
 // what this rank gave to the last verdict.
 Engine::~Engine() {
-  const bool rests = failure().ok() && word_.position().phase == Phase::kIdle &&
+  const bool rests = failure().ok() &&
+                     step_state_.position().phase == Phase::kIdle &&
                      (values_ == nullptr || values_->idle());
   if (rests) {
     gate_.Open();
@@ -62,16 +64,16 @@ absl::Status Engine::Prepare() {
   if (absl::Status counted = CountLeaves(**first); !counted.ok()) {
     return counted;
   }
-  layouts_ = std::make_unique<Layouts>(*std::move(first),
-                                       std::move(options_.on_moved));
+  versions_ = std::make_unique<LayoutVersions>(*std::move(first),
+                                               std::move(options_.on_moved));
   if (options_.sharded) {
     auto values =
-        ParameterStore::Create(layouts_->current(), options_.allocate);
+        ParameterStore::Create(versions_->current(), options_.allocate);
     if (!values.ok()) return values.status();
     values_ = *std::move(values);
   }
   if (absl::Status made = MakeVerdictLane(); !made.ok()) return made;
-  Layout& layout = layouts_->current();
+  Layout& layout = versions_->current();
   if (absl::Status made = MakeProgram(layout); !made.ok()) return made;
   if (values_ != nullptr) {
     absl::Status enlisted = values_->Enlist(
@@ -89,7 +91,7 @@ absl::Status Engine::MakeVerdictLane() {
       {.executor = &executor_,
        .leaves = leaves_,
        .take = [this] { return TakeClosing(); },
-       .enter = [this](Ballot* ballot) { return EnterVerdict(ballot); },
+       .enter = [this](StepSummary* summary) { return EnterVerdict(summary); },
        .judge =
            [this](const VerdictLane::Pending& verdict,
                   absl::StatusOr<Verdict> reduced) {
@@ -142,7 +144,7 @@ void Engine::BeginOverlap() {
 
 // Where the buckets are is the same on all ranks, and so is when.
 absl::Status Engine::EnlistBuckets() {
-  Layout& layout = layouts_->current();
+  Layout& layout = versions_->current();
   absl::Status enlisted = layout.Enlist(
       [this](int c) { return executor_.communicator(c); }, options_.enlist);
   std::vector<transport::Reach> reaches;
@@ -158,7 +160,7 @@ absl::Status Engine::EnlistBuckets() {
 absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                             Stream* stream) {
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
-  Tally::Submission submission;
+  GradientTracker::Submission submission;
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
@@ -169,8 +171,8 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
       return status;
     }
     if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
-    absl::StatusOr<Tally::Submission> noted =
-        tally_.Submit(parameter, gradient != nullptr);
+    absl::StatusOr<GradientTracker::Submission> noted =
+        tracker_.Submit(parameter, gradient != nullptr);
     if (!noted.ok()) return noted.status();
     submission = *noted;
   }
@@ -182,12 +184,14 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                           .caller_waits = stream == nullptr};
   // What is done in the call need not be kept.
   if (stream == nullptr) {
-    return RunOn(nullptr, [this, &delivery](Site& site) {
-      return Deliver(delivery, site);
+    return RunOn(nullptr, [this, &delivery](KernelQueue& kernel_queue) {
+      return Deliver(delivery, kernel_queue);
     });
   }
-  absl::Status enqueued = RunOn(
-      stream, [this, delivery](Site& site) { return Deliver(delivery, site); });
+  absl::Status enqueued =
+      RunOn(stream, [this, delivery](KernelQueue& kernel_queue) {
+        return Deliver(delivery, kernel_queue);
+      });
   if (enqueued.ok() && capturing_ == nullptr) NoteLazy(*stream);
   return enqueued;
 }
@@ -242,7 +246,7 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
   absl::Status may = CheckKnown(parameter);
   if (may.ok() && values_ != nullptr) may = values_->CheckBegun();
   if (!may.ok()) return may;
-  if (leaves_ > 0 && gradient == nullptr && tally_.HasSumInView(parameter)) {
+  if (leaves_ > 0 && gradient == nullptr && tracker_.HasSumInView(parameter)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "a leaf of %s is said to be in its view, which holds the sum of those "
         "that this step submitted from buffers",
@@ -260,7 +264,7 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
 // What is submitted in its view is read once it travels, behind what changes
 // it; a buffer, or a leaf, is read now.
 absl::Status Engine::CheckIsFinal(int parameter, const void* gradient) const {
-  const Layout& layout = layouts_->current();
+  const Layout& layout = versions_->current();
   const bool is_read_now = gradient != nullptr || leaves_ > 0;
   if (!is_read_now || !layout.FollowsOthers(parameter) ||
       !executor_.IsBehindStreams(layout.TransferOf(parameter))) {
@@ -273,68 +277,70 @@ absl::Status Engine::CheckIsFinal(int parameter, const void* gradient) const {
       options_.names[parameter]));
 }
 
-absl::Status Engine::RunOn(Stream* stream, transport::Compute::Work work) {
+absl::Status Engine::RunOn(Stream* stream,
+                           transport::DeviceContext::Work work) {
   if (stream == nullptr) {
     // It has been done, and what it read is the caller's, when this returns.
-    return compute_.Perform(nullptr, [&work](Site& site) {
-      absl::Status status = work(site);
-      return status.ok() ? site.Done().Wait() : status;
+    return compute_.Perform(nullptr, [&work](KernelQueue& kernel_queue) {
+      absl::Status status = work(kernel_queue);
+      return status.ok() ? kernel_queue.Done().Wait() : status;
     });
   }
   // A failure on the stream is this rank's; nobody is there to return it to.
-  return compute_.Perform(stream,
-                          [this, work = std::move(work)](Site& site) mutable {
-                            // Steps that were begun before the last had passed:
-                            // nobody needs them.
-                            if (absl::Status over = ended(); !over.ok())
-                              return over;
-                            absl::Status status = work(site);
-                            if (!status.ok() && capturing_ == nullptr)
-                              Fail(-1, status);
-                            return status;
-                          });
+  return compute_.Perform(stream, [this, work = std::move(work)](
+                                      KernelQueue& kernel_queue) mutable {
+    // Steps that were begun before the last had passed:
+    // nobody needs them.
+    if (absl::Status over = ended(); !over.ok()) return over;
+    absl::Status status = work(kernel_queue);
+    if (!status.ok() && capturing_ == nullptr) Fail(-1, status);
+    return status;
+  });
 }
 
-absl::Status Engine::Deliver(const Delivery& delivery, Site& site) {
+absl::Status Engine::Deliver(const Delivery& delivery,
+                             KernelQueue& kernel_queue) {
   Enter(Phase::kCompute);  // before, it was another step's turn
-  BucketStore& store = layouts_->current().store();
+  BucketStore& store = versions_->current().store();
   if (delivery.gradient != nullptr) {
-    if (absl::Status s = Copy(delivery, site); !s.ok()) return s;
+    if (absl::Status s = Copy(delivery, kernel_queue); !s.ok()) return s;
   } else if (store.LeavesOf(delivery.parameter) > 0) {
-    store.AddLeaf(site, delivery.parameter, nullptr, 1);
+    store.AddLeaf(kernel_queue, delivery.parameter, nullptr, 1);
   }
-  Event done = site.Done();
-  if (!site.status().ok()) return site.status();
+  Event done = kernel_queue.Done();
+  if (!kernel_queue.status().ok()) return kernel_queue.status();
   if (delivery.submission.complete) {
     return MarkReady(delivery.parameter, true, std::move(done));
   }
-  executor_.AddEvent(layouts_->current().TransferOf(delivery.parameter),
+  executor_.AddEvent(versions_->current().TransferOf(delivery.parameter),
                      std::move(done));
   return absl::OkStatus();
 }
 
-absl::Status Engine::Copy(const Delivery& delivery, Site& site) {
+absl::Status Engine::Copy(const Delivery& delivery, KernelQueue& kernel_queue) {
   const absl::Time begin = options_.clock->Now();
-  BucketStore& store = layouts_->current().store();
+  BucketStore& store = versions_->current().store();
   if (store.LeavesOf(delivery.parameter) > 0) {
-    store.AddLeaf(site, delivery.parameter, delivery.gradient, delivery.weight);
+    store.AddLeaf(kernel_queue, delivery.parameter, delivery.gradient,
+                  delivery.weight);
   } else {
-    store.Pack(site, delivery.parameter, delivery.gradient, delivery.weight,
+    store.Pack(kernel_queue, delivery.parameter, delivery.gradient,
+               delivery.weight,
                /*add=*/!delivery.submission.first);
   }
-  absl::Status copied = site.status();
-  if (copied.ok() && delivery.caller_waits) copied = site.Done().Wait();
+  absl::Status copied = kernel_queue.status();
+  if (copied.ok() && delivery.caller_waits) copied = kernel_queue.Done().Wait();
   copying_ += absl::ToInt64Nanoseconds(options_.clock->Now() - begin);
   return copied;
 }
 
 absl::Status Engine::MarkReady(int parameter, bool contributed, Event done) {
-  Layout& layout = layouts_->current();
+  Layout& layout = versions_->current();
   layout.store().SetFlag(parameter, contributed);
   const plan::TransferRef transfer = layout.TransferOf(parameter);
   if (!negotiates()) return executor_.MarkReady(transfer, std::move(done));
   executor_.AddEvent(transfer, std::move(done));
-  options_.submitted(word_.steps(), facts_[parameter].plan_index);
+  options_.submitted(step_state_.steps(), facts_[parameter].plan_index);
   return absl::OkStatus();
 }
 
@@ -344,12 +350,12 @@ absl::Status Engine::BeginNoSync() {
         "NoSync in a job with reproducible.leaves: each Submit is a leaf");
   }
   MutexLock lock(&mutex_);
-  return tally_.BeginNoSync();
+  return tracker_.BeginNoSync();
 }
 
 void Engine::EndNoSync() {
   MutexLock lock(&mutex_);
-  tally_.EndNoSync();
+  tracker_.EndNoSync();
 }
 
 void Engine::ZeroGradients() {
@@ -357,17 +363,17 @@ void Engine::ZeroGradients() {
   {
     MutexLock lock(&mutex_);
     if (in_flight_ > 0) return;
-    resting = tally_.Resting();
-    std::erase_if(resting, [&](int p) { return tally_.HasSumInView(p); });
+    resting = tracker_.Resting();
+    std::erase_if(resting, [&](int p) { return tracker_.HasSumInView(p); });
   }
   if (absl::Status s = ZeroNow(resting); !s.ok()) Fail(-1, s);
 }
 
 absl::Status Engine::ZeroNow(const std::vector<int>& parameters) {
-  BucketStore& store = layouts_->current().store();
-  return RunOn(nullptr, [&](Site& site) {
-    for (const int parameter : parameters) store.Zero(site, parameter);
-    return site.status();
+  BucketStore& store = versions_->current().store();
+  return RunOn(nullptr, [&](KernelQueue& kernel_queue) {
+    for (const int parameter : parameters) store.Zero(kernel_queue, parameter);
+    return kernel_queue.status();
   });
 }
 
@@ -378,13 +384,13 @@ absl::Status Engine::NotWaitedFor() {
 
 // --- Later revisions --------------------------------------------------------
 
-absl::Status Engine::Hold(plan::Plan plan) {
+absl::Status Engine::Stage(plan::Plan plan) {
   absl::StatusOr<std::unique_ptr<Layout>> next =
       Layout::Create(std::move(plan), options_.rank, options_.names, &compute_,
                      options_.allocate);
   if (!next.ok()) return next.status();
   if (absl::Status made = MakeProgram(**next); !made.ok()) return made;
-  return layouts_->Hold(*std::move(next));
+  return versions_->Stage(*std::move(next));
 }
 
 void Engine::WatchOrder(std::function<void(std::vector<uint32_t>)> tell) {
@@ -397,8 +403,8 @@ void Engine::WatchOrder(std::function<void(std::vector<uint32_t>)> tell) {
 protocol::Progress Engine::progress() {
   MutexLock lock(&mutex_);
   protocol::Progress progress;
-  progress.position = word_.position();
-  progress.submitted = static_cast<uint32_t>(tally_.completed().size());
+  progress.position = step_state_.position();
+  progress.submitted = static_cast<uint32_t>(tracker_.completed().size());
   const executor::PipelineRun::Position run =
       executor_.pipeline_run().position();
   if (run.is_running) {
@@ -408,13 +414,13 @@ protocol::Progress Engine::progress() {
     progress.awaits = run.awaits;
   }
   if (progress.position.phase == Phase::kCompute) {
-    progress.missing = tally_.MissingNames(8);
+    progress.missing = tracker_.MissingNames(8);
   }
   const StepTimes::Means means = times_.TakeMeans();
   progress.step_seconds = means.step_seconds;
   progress.exposed_seconds = means.exposed_seconds;
   progress.overlap = overlap_.form();
-  progress.revision = layouts_->revision();
+  progress.revision = versions_->revision();
   progress.paused = gate_.shut();
   progress.memory = memory_;
   progress.unsubmitted_by_all = unsubmitted_.by_all();
@@ -440,7 +446,7 @@ void Engine::Fail(int communicator, const absl::Status& error) {
 protocol::EpochReport Engine::Abort(const absl::Status& cause) {
   BeginFailure(cause);
   protocol::EpochReport report;
-  report.position = word_.Quiesce();
+  report.position = step_state_.Quiesce();
   MutexLock lock(&mutex_);
   report.verdict = verdicts_[report.position.step % verdicts_.size()];
   return report;
@@ -456,7 +462,7 @@ bool Engine::BeginFailure(const absl::Status& error) {
   }
   // A verdict that was launched is completed by Judge, which may still find
   // that it passed; one that was not never will be.
-  word_.Quiesce();
+  step_state_.Quiesce();
   executor_.Abort(error);
   if (values_ != nullptr) values_->Fail(error);
   gate_.Open();

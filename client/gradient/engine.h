@@ -43,21 +43,21 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "client/executor/executor.h"
-#include "client/gradient/ballot.h"
 #include "client/gradient/captured.h"
 #include "client/gradient/command_gate.h"
 #include "client/gradient/data_supply.h"
-#include "client/gradient/layouts.h"
+#include "client/gradient/gradient_tracker.h"
+#include "client/gradient/layout_versions.h"
 #include "client/gradient/overlap_choice.h"
 #include "client/gradient/parameter_store.h"
 #include "client/gradient/pass_lane.h"
 #include "client/gradient/pending.h"
+#include "client/gradient/step_state.h"
+#include "client/gradient/step_summary.h"
 #include "client/gradient/step_times.h"
-#include "client/gradient/step_word.h"
-#include "client/gradient/tally.h"
 #include "client/gradient/unsubmitted.h"
 #include "client/gradient/verdict_lane.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "lockstep/communicator.h"
 #include "lockstep/gradient_sync.h"
 #include "plan/words/protocol.h"
@@ -116,7 +116,7 @@ class Engine {
   ~Engine();
 
   absl::Span<std::byte> View(int parameter) {
-    return layouts_->View(parameter);
+    return versions_->View(parameter);
   }
   DType DTypeOf(int parameter) const { return facts_[parameter].dtype; }
   uint32_t PlanIndexOf(int parameter) const {
@@ -181,9 +181,9 @@ class Engine {
   plan::Slice SliceOf(int parameter) const;
 
   // What an operator wants, as it was heard; from any thread.
-  void Hear(const protocol::Wanted& word) { gate_.Hear(word); }
+  void Hear(const protocol::DesiredCommands& word) { gate_.Hear(word); }
 
-  uint64_t step() const { return word_.steps(); }
+  uint64_t step() const { return step_state_.steps(); }
   // Of the step in progress.
   Overlap overlap() {
     MutexLock lock(&mutex_);
@@ -197,16 +197,16 @@ class Engine {
   // --- Later revisions; from any thread ---
 
   void OnMoved(std::function<void()> handler) {
-    layouts_->OnMoved(std::move(handler));
+    versions_->OnMoved(std::move(handler));
   }
-  bool CanMove() const { return layouts_->CanMove(); }
-  Revision revision() const { return layouts_->revision(); }
+  bool CanMove() const { return versions_->CanMove(); }
+  Revision revision() const { return versions_->revision(); }
 
   // Prepares the revision after the one in effect and holds it from then on:
   // the verdict that shows that every rank does switches to it. Takes memory;
-  // slow. Errors of Layout::Create and Layouts::Hold.
-  absl::Status Hold(plan::Plan plan);
-  bool HoldsNext() const { return layouts_->HoldsNext(); }
+  // slow. Errors of Layout::Create and LayoutVersions::Hold.
+  absl::Status Stage(plan::Plan plan);
+  bool HasStaged() const { return versions_->HasStaged(); }
 
   // Calls `tell` once, in the next Finish of a step in which this rank
   // submitted something, with the order in which its parameters (as indices of
@@ -224,7 +224,7 @@ class Engine {
   protocol::EpochReport Abort(const absl::Status& cause);
 
  private:
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
 
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
@@ -246,7 +246,7 @@ class Engine {
   void NoteLazy(Stream& stream);
   // Compute::Perform: the end of the step while it waits ends the work too, and
   // a failure on a stream is this rank's.
-  absl::Status RunOn(Stream* stream, transport::Compute::Work work);
+  absl::Status RunOn(Stream* stream, transport::DeviceContext::Work work);
   // InvalidArgument for a stream that this engine cannot enqueue work on.
   absl::Status CheckStream(Stream* stream) const;
   absl::Status CheckNothingChangesHands() const;
@@ -263,12 +263,12 @@ class Engine {
     int parameter = -1;
     const void* gradient = nullptr;  // null: it is in its view
     double weight = 1;
-    Tally::Submission submission;
+    GradientTracker::Submission submission;
     bool caller_waits = false;  // for the copy
   };
-  absl::Status Deliver(const Delivery& delivery, Site& site);
+  absl::Status Deliver(const Delivery& delivery, KernelQueue& kernel_queue);
   // Out of the caller's buffer.
-  absl::Status Copy(const Delivery& delivery, Site& site);
+  absl::Status Copy(const Delivery& delivery, KernelQueue& kernel_queue);
   // What tells the order of this step to who watches for it, if anybody does.
   absl::AnyInvocable<void()> TakeOrderWatch(const std::vector<int>& completed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -277,9 +277,10 @@ class Engine {
   absl::Status MarkReady(int parameter, bool contributed, Event done);
   // The end of a step, in stream order: what was not submitted, then the
   // verdict.
-  absl::Status CloseStep(const Tally::Incomplete& incomplete, Site& site);
+  absl::Status CloseStep(const GradientTracker::Incomplete& incomplete,
+                         KernelQueue& kernel_queue);
   // The caller's stream stands until the verdict lets it go on.
-  absl::Status HoldBack(Stream& stream, PendingVerdict::State& verdict);
+  absl::Status GateStream(Stream& stream, PendingVerdict::State& verdict);
   // Negotiated mode, on the comm queue's thread: the decision of a reduction,
   // and the end of a pass with parameters that no reduction touched.
   void LaunchDecided(int parameter, const BucketStore::Share& share);
@@ -287,7 +288,7 @@ class Engine {
   // The next step that Finish was called for; null if it was given up.
   std::shared_ptr<PendingVerdict::State> TakeClosing();
   // This rank is at the verdict: what only the engine knows of it.
-  StepStamp EnterVerdict(Ballot* ballot);
+  StepId EnterVerdict(StepSummary* summary);
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
   // Could the verdict not be exchanged?
@@ -333,7 +334,7 @@ class Engine {
   // The step has got to this phase; not the one that is being captured, for
   // none is in progress then.
   void Enter(protocol::Phase phase) {
-    if (capturing_ == nullptr) word_.Enter(phase);
+    if (capturing_ == nullptr) step_state_.Enter(phase);
   }
   // No step is begun after this one, and none that was goes on.
   void EndAfter(const Verdict& last);
@@ -355,17 +356,17 @@ class Engine {
 
   EngineOptions options_;
   executor::Executor& executor_;
-  transport::Compute& compute_;
+  transport::DeviceContext& compute_;
   std::vector<Fact> facts_;  // by parameter
-  std::unique_ptr<Layouts> layouts_;
+  std::unique_ptr<LayoutVersions> versions_;
   std::unique_ptr<ParameterStore> values_;  // null unless sharded
   CommandGate gate_;
-  StepWord word_;
+  StepState step_state_;
   std::atomic<double> weight_{1};
   std::atomic<Captured*> capturing_{nullptr};
 
   Mutex mutex_;
-  Tally tally_ ABSL_GUARDED_BY(mutex_);
+  GradientTracker tracker_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   absl::Status after_the_last_ ABSL_GUARDED_BY(mutex_);  // once it has passed
   DataSupply supply_ ABSL_GUARDED_BY(mutex_);

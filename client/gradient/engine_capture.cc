@@ -12,7 +12,7 @@ using protocol::Phase;
 namespace {
 
 // The scalars of a captured step: each launch writes them.
-class CapturedScalars final : public transport::Compute::Hold {
+class CapturedScalars final : public transport::DeviceContext::StreamGate {
  public:
   explicit CapturedScalars(const void* scalars) : scalars_(scalars) {}
   const void* message() const override { return scalars_; }
@@ -55,7 +55,7 @@ absl::Status Engine::CheckNothingChangesHands() const {
         "reproducible.leaves are counted by the host, which a CUDA graph "
         "leaves out");
   }
-  if (layouts_->current().store().FeedsBack()) {
+  if (versions_->current().store().FeedsBack()) {
     return absl::FailedPreconditionError(
         "buckets.error_feedback changes its memory from step to step, which a "
         "CUDA graph cannot");
@@ -70,7 +70,7 @@ absl::Status Engine::CheckBetweenSteps() {
   }
   MutexLock lock(&mutex_);
   if (in_flight_ > 0) return NotWaitedFor();
-  if (word_.position().phase == Phase::kIdle) return absl::OkStatus();
+  if (step_state_.position().phase == Phase::kIdle) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the step in progress has gradients already: finish it first");
 }
@@ -102,7 +102,7 @@ absl::Status Engine::MakeParts(Captured* step) {
   absl::StatusOr<ArenaBuffer> staged =
       compute_.AllocateStaging(sizeof(VerdictScalars));
   if (!staged.ok()) return staged.status();
-  step->revision = layouts_->revision();
+  step->revision = versions_->revision();
   step->scalars = *std::move(scalars);
   step->staged = *std::move(staged);
   step->enter = [this, step] { EnterCaptured(*step); };
@@ -114,7 +114,7 @@ absl::Status Engine::MakeParts(Captured* step) {
 void Engine::ForgetCapture() {
   {
     MutexLock lock(&mutex_);
-    (void)tally_.Finish();
+    (void)tracker_.Finish();
   }
   executor_.RestartStep();
 }
@@ -122,14 +122,14 @@ void Engine::ForgetCapture() {
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
     double max_norm, Stream& stream) {
   Captured& step = *capturing_;
-  Tally::Incomplete incomplete;
+  GradientTracker::Incomplete incomplete;
   {
     MutexLock lock(&mutex_);
     if (std::exchange(step.finished, true)) {
       return absl::FailedPreconditionError("a second step in one capture");
     }
-    step.completed = tally_.completed();
-    incomplete = tally_.Finish();
+    step.completed = tracker_.completed();
+    incomplete = tracker_.Finish();
   }
   executor_.EndStep();
   step.max_norm = max_norm;
@@ -137,9 +137,10 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
   std::future<absl::StatusOr<Event>> captured =
       step.verdict_captured.get_future();
   verdict_lane_->Capture(&step);
-  executor_.AddEvent(layouts_->current().verdict(), step.closing);
-  absl::Status closed =
-      RunOn(&stream, [&](Site& site) { return CloseStep(incomplete, site); });
+  executor_.AddEvent(versions_->current().verdict(), step.closing);
+  absl::Status closed = RunOn(&stream, [&](KernelQueue& kernel_queue) {
+    return CloseStep(incomplete, kernel_queue);
+  });
   const absl::StatusOr<Event> written =
       closed.ok() ? captured.get() : absl::StatusOr<Event>(closed);
   verdict_lane_->Capture(nullptr);
@@ -155,7 +156,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
 // --- Launching ---------------------------------------------------------------
 
 bool Engine::IsStale(const Captured& step) const {
-  return step.revision != layouts_->revision();
+  return step.revision != versions_->revision();
 }
 
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
@@ -165,7 +166,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   // Until the host has let go of the step before: its verdict may make this
   // graph stale.
   absl::Status free =
-      compute_.Perform(&stream, [](Site&) { return absl::OkStatus(); });
+      compute_.Perform(&stream, [](KernelQueue&) { return absl::OkStatus(); });
   if (free.ok()) free = CheckBetweenSteps();
   if (free.ok()) free = CheckFinish(options);
   if (!free.ok()) return free;
@@ -173,7 +174,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     return absl::FailedPreconditionError(absl::StrFormat(
         "the step was captured with revision %d of the plan, and revision %d "
         "is in effect: capture it again",
-        step->revision.value, layouts_->revision().value));
+        step->revision.value, versions_->revision().value));
   }
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
@@ -193,11 +194,11 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     tell_order = TakeOrderWatch(step->completed);
   }
   tell_order();
-  word_.Enter(Phase::kTransfer);
+  step_state_.Enter(Phase::kTransfer);
   step->graph->Launch(stream);
   // Not only the verdict's: the caller's kernels in it end with it.
   AwaitGraph(step, verdict, stream.Record());
-  absl::Status held = HoldBack(stream, *verdict);
+  absl::Status held = GateStream(stream, *verdict);
   if (!held.ok()) return held;
   return verdict;
 }
@@ -206,16 +207,16 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
 
 void Engine::EnterCaptured(Captured& step) {
   const auto verdict = TakeClosing();  // null: the step was given up
-  absl::StatusOr<Ballot> ballot =
+  absl::StatusOr<StepSummary> summary =
       verdict == nullptr ? absl::CancelledError("the step was given up")
                          : verdict_lane_->ReadBallot(*verdict);
-  if (!ballot.ok()) {
+  if (!summary.ok()) {
     // The vectors travel all the same: without a stamp, nobody passes.
     verdict_lane_->StageBallot({});
     return;
   }
-  verdict->stamp = EnterVerdict(&*ballot);
-  verdict_lane_->StageBallot(Encode(verdict->stamp, *ballot));
+  verdict->step_id = EnterVerdict(&*summary);
+  verdict_lane_->StageBallot(Encode(verdict->step_id, *summary));
   step.entered = verdict;
 }
 
@@ -234,8 +235,8 @@ void Engine::AwaitGraph(const std::shared_ptr<Captured>& step,
                         const std::shared_ptr<PendingVerdict::State>& verdict,
                         Event graph) {
   executor_.Run(
-      [this, step, verdict](Site& site) {
-        absl::Status ended = site.Done().Wait();
+      [this, step, verdict](KernelQueue& kernel_queue) {
+        absl::Status ended = kernel_queue.Done().Wait();
         if (ended.ok()) ended = verdict_lane_->CheckCommunicators();
         ConcludeCaptured(*step, verdict, ended);
       },

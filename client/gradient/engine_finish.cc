@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   verdict->max_norm = max_norm;
   verdict->has_scalars = stream != nullptr;
 
-  Tally::Incomplete incomplete;
+  GradientTracker::Incomplete incomplete;
   std::vector<Event> lazy;
   absl::AnyInvocable<void()> tell_order = [] {};
   {
@@ -57,9 +57,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     if (values_ != nullptr) values_->EndStep();
     in_flight_ += 1;
     closing_.push_back(verdict);
-    tell_order = TakeOrderWatch(tally_.completed());
+    tell_order = TakeOrderWatch(tracker_.completed());
     NoteLeaves(options);
-    incomplete = tally_.Finish();
+    incomplete = tracker_.Finish();
   }
   executor_.EndStep();
   tell_order();
@@ -68,10 +68,11 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   if (stream == nullptr) {
     for (const Event& submitted : lazy) submitted.Wait().IgnoreError();
   }
-  absl::Status status = RunOn(
-      stream, [this, verdict, incomplete = std::move(incomplete)](Site& site) {
+  absl::Status status =
+      RunOn(stream, [this, verdict, incomplete = std::move(incomplete)](
+                        KernelQueue& kernel_queue) {
         verdict->closed = options_.clock->Now();
-        return CloseStep(incomplete, site);
+        return CloseStep(incomplete, kernel_queue);
       });
   if (!status.ok()) {
     if (ended().ok()) Fail(-1, status);
@@ -79,7 +80,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   }
   verdict->set_driver(stream == nullptr ? Event() : compute_.Driver(*stream));
   if (stream != nullptr) {
-    if (absl::Status held = HoldBack(*stream, *verdict); !held.ok()) {
+    if (absl::Status held = GateStream(*stream, *verdict); !held.ok()) {
       return held;
     }
   }
@@ -91,12 +92,13 @@ void Engine::NoteLeaves(const FinishOptions& options) {
   const bool ignored = options_.on_unsubmitted == OnUnsubmitted::kIgnore;
   if (leaves_ == 0 || ignored || !options.more_data) return;
   for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
-    unsubmitted_.NoteLeaves(p, tally_.submitted(p), tally_.uses(p));
+    unsubmitted_.NoteLeaves(p, tracker_.submitted(p), tracker_.uses(p));
   }
 }
 
-absl::Status Engine::HoldBack(Stream& stream, PendingVerdict::State& verdict) {
-  auto hold = compute_.HoldBack(stream, sizeof(VerdictScalars));
+absl::Status Engine::GateStream(Stream& stream,
+                                PendingVerdict::State& verdict) {
+  auto hold = compute_.GateStream(stream, sizeof(VerdictScalars));
   if (!hold.ok()) {
     Fail(-1, hold.status());
     return hold.status();
@@ -130,13 +132,13 @@ std::vector<uint32_t> Engine::ReadyOrder(
   return order;
 }
 
-absl::Status Engine::CloseStep(const Tally::Incomplete& incomplete,
-                               Site& site) {
+absl::Status Engine::CloseStep(const GradientTracker::Incomplete& incomplete,
+                               KernelQueue& kernel_queue) {
   Enter(Phase::kTransfer);
-  Layout& layout = layouts_->current();
+  Layout& layout = versions_->current();
   const auto complete = [&](int parameter, bool any) {
-    layout.store().Complete(site, parameter, any);
-    return MarkReady(parameter, any, site.Done());
+    layout.store().Complete(kernel_queue, parameter, any);
+    return MarkReady(parameter, any, kernel_queue.Done());
   };
   for (int parameter : incomplete.never) {
     if (absl::Status s = complete(parameter, false); !s.ok()) return s;

@@ -20,7 +20,7 @@ absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
     if (in_flight_ > 0) return NotWaitedFor();
     absl::Status begun =
         parameters.empty() ? absl::OkStatus() : supply_.CheckSubmit();
-    if (begun.ok()) begun = tally_.BeginPass(parameters);
+    if (begun.ok()) begun = tracker_.BeginPass(parameters);
     if (!begun.ok()) return begun;
   }
   if (absl::Status forgot = ForgetUnannounced(parameters); !forgot.ok()) {
@@ -28,8 +28,8 @@ absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
     return forgot;
   }
   pass_lane_->Begin(parameters);
-  word_.Enter(Phase::kCompute);
-  protocol::Announce announce{.pass = word_.steps()};
+  step_state_.Enter(Phase::kCompute);
+  protocol::Announce announce{.pass = step_state_.steps()};
   for (const int parameter : parameters) {
     announce.parameters.push_back(facts_[parameter].plan_index);
   }
@@ -42,7 +42,7 @@ absl::Status Engine::BeginPassIfNone() {
   {
     MutexLock lock(&mutex_);
     if (in_flight_ > 0) return NotWaitedFor();
-    if (tally_.has_begun()) return absl::OkStatus();
+    if (tracker_.has_begun()) return absl::OkStatus();
   }
   return BeginPass({});
 }
@@ -50,7 +50,7 @@ absl::Status Engine::BeginPassIfNone() {
 // What the last pass left behind. No reduction of this pass is launched before
 // this rank has announced.
 absl::Status Engine::ForgetUnannounced(const std::vector<int>& announced) {
-  BucketStore& store = layouts_->current().store();
+  BucketStore& store = versions_->current().store();
   std::vector<bool> is_announced(facts_.size());
   for (const int parameter : announced) is_announced[parameter] = true;
   for (size_t p = 0; p < facts_.size(); ++p) {
@@ -67,7 +67,7 @@ absl::Status Engine::ForgetUnannounced(const std::vector<int>& announced) {
 // On the comm queue, behind the reductions before: the caller's thread must
 // not meet what a launch that fails brings with it.
 void Engine::Decide(std::vector<protocol::Decision> decisions) {
-  executor_.Run([this, decisions = std::move(decisions)](Site&) {
+  executor_.Run([this, decisions = std::move(decisions)](KernelQueue&) {
     for (const protocol::Decision& decision : decisions) {
       pass_lane_->Decide(decision);
     }
@@ -75,20 +75,20 @@ void Engine::Decide(std::vector<protocol::Decision> decisions) {
 }
 
 void Engine::LaunchDecided(int parameter, const BucketStore::Share& share) {
-  Layout& layout = layouts_->current();
+  Layout& layout = versions_->current();
   layout.store().SetShare(layout.store().PlaceOf(parameter).bucket, share);
   absl::Status ready = executor_.MarkReady(layout.TransferOf(parameter));
   if (!ready.ok()) Fail(-1, ready);
 }
 
 void Engine::CloseDecided(std::vector<int> untouched) {
-  Layout& layout = layouts_->current();
+  Layout& layout = versions_->current();
   if (!untouched.empty()) {
-    executor_.Run(
-        [this, &layout, parameters = std::move(untouched)](Site& site) {
-          for (const int p : parameters) layout.store().Zero(site, p);
-          if (!site.status().ok()) Fail(-1, site.status());
-        });
+    executor_.Run([this, &layout, parameters = std::move(untouched)](
+                      KernelQueue& kernel_queue) {
+      for (const int p : parameters) layout.store().Zero(kernel_queue, p);
+      if (!kernel_queue.status().ok()) Fail(-1, kernel_queue.status());
+    });
   }
   absl::Status ready = executor_.MarkReady(layout.verdict());
   if (!ready.ok()) Fail(-1, ready);

@@ -17,7 +17,7 @@ absl::Status Engine::CheckSharded(const char* call) const {
 }
 
 plan::Slice Engine::SliceOf(int parameter) const {
-  const Layout& layout = layouts_->current();
+  const Layout& layout = versions_->current();
   const BucketStore::Place place = layout.store().PlaceOf(parameter);
   const plan::Slot& slot = layout.bucket(place.bucket).slots[place.slot];
   // A bucket with leaves is reduced in slices, but every rank gets all of it.
@@ -38,13 +38,13 @@ absl::Status Engine::GatherParameters(Stream* stream) {
   const absl::StatusOr<uint64_t> number = values_->Begin();
   if (!number.ok()) return number.status();
   absl::Status begun =
-      compute_.Perform(stream, [this, n = *number](Site& site) {
-        Layout& layout = layouts_->current();
+      compute_.Perform(stream, [this, n = *number](KernelQueue& kernel_queue) {
+        Layout& layout = versions_->current();
         layout.SetGather(n);
-        absl::Status ready = site.status();
+        absl::Status ready = kernel_queue.status();
         for (const Layout::Gather& gather : layout.gathers()) {
           if (ready.ok()) {
-            ready = executor_.MarkReady(gather.transfer, site.Done());
+            ready = executor_.MarkReady(gather.transfer, kernel_queue.Done());
           }
         }
         if (!ready.ok()) Fail(-1, ready);
@@ -70,7 +70,8 @@ absl::Status Engine::AwaitParameter(int parameter, Stream* stream) {
     return failure();  // completed is not succeeded
   }
   return compute_.Perform(
-      stream, [this, parameter, stream, n = *number](Site&) -> absl::Status {
+      stream,
+      [this, parameter, stream, n = *number](KernelQueue&) -> absl::Status {
         const absl::StatusOr<Event> done = values_->Await(parameter, n);
         if (!done.ok()) return done.status();
         // On a host's stream it is through: only a device's event has a state.
@@ -95,7 +96,7 @@ absl::Status Engine::CountLeaves(const Layout& layout) {
     uses[p] = layout.store().LeavesOf(static_cast<int>(p));
   }
   MutexLock lock(&mutex_);
-  tally_ = Tally(options_.names, std::move(uses));
+  tracker_ = GradientTracker(options_.names, std::move(uses));
   return absl::OkStatus();
 }
 

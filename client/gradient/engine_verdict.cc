@@ -17,15 +17,15 @@ std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
   return verdict;
 }
 
-StepStamp Engine::EnterVerdict(Ballot* ballot) {
-  ballot->holds_next_revision = layouts_->Promise();
-  gate_.Enter(ballot);
-  ballot->step_seconds = SecondsTaken();
+StepId Engine::EnterVerdict(StepSummary* summary) {
+  summary->holds_next_revision = versions_->Prepare();
+  gate_.Enter(summary);
+  summary->step_seconds = SecondsTaken();
   // Last: whoever sees this phase knows that the ballot is complete.
-  word_.Enter(Phase::kVerdict);
+  step_state_.Enter(Phase::kVerdict);
   return {.epoch = options_.epoch,
-          .revision = layouts_->revision(),
-          .step = word_.steps()};
+          .revision = versions_->revision(),
+          .step = step_state_.steps()};
 }
 
 void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -38,13 +38,13 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
 bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
   reduced->ending = EndingOf(*reduced, options_.uneven);
   KeepForAbort(verdict);
-  return word_.Pass(verdict.stamp.step, reduced->IsLast());
+  return step_state_.Pass(verdict.step_id.step, reduced->IsLast());
 }
 
 void Engine::Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
                       absl::StatusOr<Verdict> reduced, bool passed) {
   if (!passed) {
-    (void)layouts_->Settle(/*everyone=*/false);
+    (void)versions_->Commit(/*everyone=*/false);
     verdict->Complete(failure());
     return;
   }
@@ -60,7 +60,7 @@ VerdictScalars Engine::ScalarsOf(const Verdict& judged, double max_norm) {
 
 void Engine::KeepForAbort(const PendingVerdict::State& verdict) {
   MutexLock lock(&mutex_);
-  verdicts_[(verdict.stamp.step + 1) % verdicts_.size()].assign(
+  verdicts_[(verdict.step_id.step + 1) % verdicts_.size()].assign(
       reinterpret_cast<const char*>(&verdict.vectors), sizeof verdict.vectors);
 }
 
@@ -69,12 +69,12 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   const int parameters = static_cast<int>(options_.names.size());
   judged.contributed.resize(parameters);
   for (int p = 0; p < parameters; ++p)
-    judged.contributed[p] = layouts_->current().store().Contributed(p);
+    judged.contributed[p] = versions_->current().store().Contributed(p);
   verdict->set_scalars(ScalarsOf(judged, verdict->max_norm));
   if (verdict->options.more_data) NoteUnsubmitted(judged);
 
   // Before anybody may begin the next step.
-  if (judged.finite) layouts_->current().store().KeepResiduals();
+  if (judged.finite) versions_->current().store().KeepResiduals();
   SwitchIfAllHold(judged);
   const absl::Time passed = options_.clock->Now();
   NoteTimes(*verdict, passed);
@@ -91,7 +91,7 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
 
 void Engine::NoteUnsubmitted(const Verdict& judged) {
   if (options_.on_unsubmitted == OnUnsubmitted::kIgnore) return;
-  const BucketStore& store = layouts_->current().store();
+  const BucketStore& store = versions_->current().store();
   MutexLock lock(&mutex_);
   for (size_t p = 0; p < judged.contributed.size(); ++p) {
     unsubmitted_.Note(static_cast<int>(p), store.Gave(static_cast<int>(p)),
@@ -132,13 +132,13 @@ void Engine::EndAfter(const Verdict& last) {
 
 void Engine::SwitchIfAllHold(const Verdict& judged) {
   const bool everyone = judged.revision_holders == judged.world_size;
-  const absl::StatusOr<bool> switched = layouts_->Settle(everyone);
+  const absl::StatusOr<bool> switched = versions_->Commit(everyone);
   if (!switched.ok()) return Fail(-1, switched.status());
   if (!*switched) return;
   // No rank has begun the next step: all are here.
   absl::Status enlisted = EnlistBuckets();
   if (!enlisted.ok()) return Fail(-1, enlisted);
-  absl::Status adopted = executor_.Adopt(layouts_->current().program());
+  absl::Status adopted = executor_.Adopt(versions_->current().program());
   if (!adopted.ok()) Fail(-1, adopted);
 }
 

@@ -85,7 +85,8 @@ absl::Status GradientSync::Impl::Seal() {
   session_.SetProgressSource([this] { return engine_->progress(); });
   if (session_.spec().sync == SyncMode::kStatic &&
       session_.spec().reproducible.leaves == 0) {
-    reviser_ = std::make_unique<gradient::Reviser>(&session_, engine_.get());
+    rebuilder_ =
+        std::make_unique<gradient::BucketRebuilder>(&session_, engine_.get());
   }
   session_.SetViewListener(
       [this](const session::View& view) { engine_->Hear(view.wanted); });

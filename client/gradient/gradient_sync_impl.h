@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/gradient/bucket_rebuilder.h"
 #include "client/gradient/engine.h"
-#include "client/gradient/reviser.h"
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "lockstep/gradient_sync.h"
 
 namespace lockstep {
@@ -22,11 +22,11 @@ namespace lockstep {
 // Joins a session, which knows the coordinator, and an engine, which does not.
 class GradientSync::Impl {
  public:
-  explicit Impl(Session& session) : session_(session.internals()) {}
+  explicit Impl(Session& session) : session_(session.impl()) {}
 
   ~Impl() {
     if (engine_ == nullptr) return;
-    reviser_.reset();
+    rebuilder_.reset();
     // The position stays true once this object is gone. A rank that has failed
     // reports the failure instead.
     protocol::Progress last = engine_->progress();
@@ -67,7 +67,7 @@ class GradientSync::Impl {
       return;
     }
     engine_->OnMoved(std::move(handler));
-    if (reviser_ != nullptr) reviser_->Look();
+    if (rebuilder_ != nullptr) rebuilder_->Look();
   }
 
   // Behind CheckSealed.
@@ -90,7 +90,7 @@ class GradientSync::Impl {
   void OnFailure(int communicator, const absl::Status& error);
   void OnEpochEnded(const absl::Status& cause);
 
-  Session::Internals& session_;
+  Session::Impl& session_;
   std::vector<Parameter> parameters_;
   std::vector<std::string> names_;
   std::vector<int> uses_;
@@ -102,7 +102,7 @@ class GradientSync::Impl {
   bool values_are_stated_ = false;
   bool has_gathered_ = false;
   std::unique_ptr<gradient::Engine> engine_;
-  std::unique_ptr<gradient::Reviser> reviser_;
+  std::unique_ptr<gradient::BucketRebuilder> rebuilder_;
   uint64_t watch_ = 0;
 };
 

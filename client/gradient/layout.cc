@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<int>> FindParameters(
 
 absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
     plan::Plan plan, int rank, const std::vector<std::string>& names,
-    transport::Compute* compute,
+    transport::DeviceContext* compute,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   std::unique_ptr<Layout> layout(new Layout(std::move(plan), rank));
   absl::StatusOr<std::vector<int>> parameters =
@@ -84,7 +84,7 @@ absl::Status Layout::FindTransfers() {
       absl::StrFormat("the plan has no verdict on rank %d", rank_));
 }
 
-absl::Status Layout::CollectNorms(transport::Compute* compute) {
+absl::Status Layout::CollectNorms(transport::DeviceContext* compute) {
   for (const plan::Lane& lane : plan_->ranks[rank_].lanes) {
     for (const plan::Transfer& transfer : lane.transfers) {
       for (const plan::LocalOp& op : transfer.then) {
@@ -236,35 +236,37 @@ std::vector<transport::CheckedPart> Layout::ChecksOf(
   return checks;
 }
 
-absl::Status Layout::Apply(Site& site, const plan::Transfer& transfer,
-                           executor::Side side, bool has_norms) {
+absl::Status Layout::Apply(KernelQueue& kernel_queue,
+                           const plan::Transfer& transfer, executor::Side side,
+                           bool has_norms) {
   const bool is_before = side == executor::Side::kBefore;
   bool is_back = false;
   bool counted = has_norms;
   for (const plan::LocalOp& op : is_before ? transfer.before : transfer.then) {
     if (op.kind == plan::LocalKind::kNorm) {
-      if (!std::exchange(counted, true)) AddNorms(site, transfer);
+      if (!std::exchange(counted, true)) AddNorms(kernel_queue, transfer);
       continue;
     }
     absl::Status applied =
-        store_.Apply(site, transfer.bucket, op, side, is_back);
+        store_.Apply(kernel_queue, transfer.bucket, op, side, is_back);
     if (!applied.ok()) return applied;
     is_back |= op.kind == plan::LocalKind::kCast;
   }
   const bool has_gathered =
       !is_before && plan::GathersParameters(*plan_, transfer);
   if (has_gathered) {
-    around_.values->Arrived(transfer.bucket, gather_, site.Done());
+    around_.values->Arrived(transfer.bucket, gather_, kernel_queue.Done());
   }
-  return site.status();
+  return kernel_queue.status();
 }
 
 // All of the transfer's, which follow each other in the plan.
-void Layout::AddNorms(Site& site, const plan::Transfer& transfer) {
+void Layout::AddNorms(KernelQueue& kernel_queue,
+                      const plan::Transfer& transfer) {
   for (const Norm& norm : norms_.at(&transfer)) {
-    site.AddFiniteCheck(store_.BucketData(transfer.bucket),
-                        bucket(transfer.bucket).dtype, norm.ranges,
-                        norm.scratch.data(), around_.norm(norm.leaf));
+    kernel_queue.AddFiniteCheck(store_.BucketData(transfer.bucket),
+                                bucket(transfer.bucket).dtype, norm.ranges,
+                                norm.scratch.data(), around_.norm(norm.leaf));
   }
 }
 

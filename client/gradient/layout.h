@@ -52,7 +52,7 @@ class Layout final : public executor::LaneOwner {
   // what it cannot do; errors of `allocate`.
   static absl::StatusOr<std::unique_ptr<Layout>> Create(
       plan::Plan plan, int rank, const std::vector<std::string>& names,
-      transport::Compute* compute,
+      transport::DeviceContext* compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   // What a program of this layout is made of.
@@ -123,7 +123,7 @@ class Layout final : public executor::LaneOwner {
   void SetGather(uint64_t number) { gather_ = number; }
 
  private:
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
 
   // The norms of a transfer that are added to one total.
   struct Norm {
@@ -136,16 +136,16 @@ class Layout final : public executor::LaneOwner {
       : plan_(std::make_shared<const plan::Plan>(std::move(plan))),
         rank_(rank) {}
   absl::Status FindTransfers();
-  absl::Status CollectNorms(transport::Compute* compute);
+  absl::Status CollectNorms(transport::DeviceContext* compute);
   int PendingOf(const plan::Lane& lane, const plan::Transfer& transfer) const;
-  void AddNorms(Site& site, const plan::Transfer& transfer);
+  void AddNorms(KernelQueue& kernel_queue, const plan::Transfer& transfer);
 
   executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
   int DivisorOf(const plan::Transfer& transfer) override;
   std::vector<transport::CheckedPart> ChecksOf(
       const plan::Transfer& transfer) override;
-  absl::Status Apply(Site& site, const plan::Transfer& transfer,
+  absl::Status Apply(KernelQueue& kernel_queue, const plan::Transfer& transfer,
                      executor::Side side, bool has_norms) override;
   void Failed(const plan::Transfer&, int communicator,
               const absl::Status& error) override {

@@ -5,7 +5,7 @@
 namespace lockstep::gradient {
 
 absl::StatusOr<LeafNorms> LeafNorms::Create(
-    int leaves, transport::Compute& compute,
+    int leaves, transport::DeviceContext& compute,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   LeafNorms norms(leaves);
   const size_t bytes = norms.sums_offset() + norms.sums_bytes();
@@ -18,12 +18,12 @@ absl::StatusOr<LeafNorms> LeafNorms::Create(
   return norms;
 }
 
-void LeafNorms::Fetch(Site& site) {
-  site.Copy(memory_.data(), staging_.data(), sums_offset());
-  site.Zero(memory_.data(), sums_offset());
+void LeafNorms::Fetch(KernelQueue& kernel_queue) {
+  kernel_queue.Copy(memory_.data(), staging_.data(), sums_offset());
+  kernel_queue.Zero(memory_.data(), sums_offset());
 }
 
-uint64_t LeafNorms::Give(Site& site) {
+uint64_t LeafNorms::Give(KernelQueue& kernel_queue) {
   const auto totals = staging_.as<kernels::FiniteCheck>();
   auto* const sums = reinterpret_cast<double*>(staging_.data() + sums_offset());
   uint64_t non_finite = 0;
@@ -31,13 +31,13 @@ uint64_t LeafNorms::Give(Site& site) {
     sums[leaf] = totals[leaf].sum_of_squares;
     non_finite += totals[leaf].non_finite;
   }
-  site.Copy(sums, memory_.data() + sums_offset(), sums_bytes());
+  kernel_queue.Copy(sums, memory_.data() + sums_offset(), sums_bytes());
   return non_finite;
 }
 
-void LeafNorms::FetchSums(Site& site) {
-  site.Copy(memory_.data() + sums_offset(), staging_.data() + sums_offset(),
-            sums_bytes());
+void LeafNorms::FetchSums(KernelQueue& kernel_queue) {
+  kernel_queue.Copy(memory_.data() + sums_offset(),
+                    staging_.data() + sums_offset(), sums_bytes());
 }
 
 double LeafNorms::Sum() const {

@@ -19,7 +19,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "kernels/finite_check.h"
 #include "lockstep/arena.h"
 
@@ -27,11 +27,11 @@ namespace lockstep::gradient {
 
 class LeafNorms {
  public:
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
 
   // Errors of the compute and of `allocate`, which gives its memory.
   static absl::StatusOr<LeafNorms> Create(
-      int leaves, transport::Compute& compute,
+      int leaves, transport::DeviceContext& compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   // Where a leaf's part of each bucket is added: the transport's memory.
@@ -40,13 +40,13 @@ class LeafNorms {
   }
 
   // The step's totals to staging; then they are zeros again.
-  void Fetch(Site& site);
+  void Fetch(KernelQueue& kernel_queue);
   // Once they are there: what this rank gives is on its way. How many elements
   // of this rank's parts were not finite.
-  uint64_t Give(Site& site);
+  uint64_t Give(KernelQueue& kernel_queue);
   // What the verdict's group adds up over all ranks.
   std::byte* sums() const { return memory_.data() + sums_offset(); }
-  void FetchSums(Site& site);
+  void FetchSums(KernelQueue& kernel_queue);
   // Once they are there.
   double Sum() const;
 

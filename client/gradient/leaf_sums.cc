@@ -40,17 +40,17 @@ std::byte* LeafSums::PlaceOf(int first_leaf, bool in_bucket) const {
   return in_bucket || sum_.bytes() > 0 ? sum() : places_.back().data();
 }
 
-void LeafSums::Pack(Site& site, const plan::Slot& slot, const void* leaf,
-                    double weight, std::byte* row) const {
+void LeafSums::Pack(KernelQueue& kernel_queue, const plan::Slot& slot,
+                    const void* leaf, double weight, std::byte* row) const {
   // The kernels read the tensor; their slot is the same for both directions.
   const kernels::Slot packed[] = {{.tensor = const_cast<void*>(leaf),
                                    .offset = static_cast<size_t>(slot.offset),
                                    .count = static_cast<size_t>(slot.count)}};
-  site.Pack(packed, dtype_, weight, /*add=*/false, row);
+  kernel_queue.Pack(packed, dtype_, weight, /*add=*/false, row);
 }
 
-void LeafSums::Add(Site& site, const plan::Slot& slot, const void* gradient,
-                   double weight, Progress& progress) {
+void LeafSums::Add(KernelQueue& kernel_queue, const plan::Slot& slot,
+                   const void* gradient, double weight, Progress& progress) {
   const int number = progress.leaves;
   if (number == 0) {
     progress.in_bucket = gradient != nullptr && sum_.bytes() == 0;
@@ -72,24 +72,24 @@ void LeafSums::Add(Site& site, const plan::Slot& slot, const void* gradient,
   void* const view = in_slot(gradients_, dtype_);
   const void* const leaf = gradient == nullptr ? view : gradient;
   if (left.empty() && dtype_ == sum_dtype_) {
-    if (leaf != out) Pack(site, slot, leaf, weight, row);
+    if (leaf != out) Pack(kernel_queue, slot, leaf, weight, row);
     return;
   }
-  site.AddLeaf(left, leaf, dtype_, weight, out, sum_dtype_, slot.count);
+  kernel_queue.AddLeaf(left, leaf, dtype_, weight, out, sum_dtype_, slot.count);
 }
 
 // From what is not in use: the view, or the place that the bucket stands in
 // for.
-void LeafSums::AddZeros(Site& site, const plan::Slot& slot,
+void LeafSums::AddZeros(KernelQueue& kernel_queue, const plan::Slot& slot,
                         Progress& progress) {
   const size_t size = SizeOf(dtype_);
   const bool has_sum = progress.leaves > 0 && progress.in_bucket;
   std::byte* const zeros =
       (has_sum ? places_.back().data() : gradients_) + slot.offset * size;
-  site.Zero(zeros, slot.count * size);
+  kernel_queue.Zero(zeros, slot.count * size);
   const int left = leaves_ - progress.leaves;
   for (int leaf = 0; leaf < left; ++leaf) {
-    Add(site, slot, has_sum ? zeros : nullptr, 1, progress);
+    Add(kernel_queue, slot, has_sum ? zeros : nullptr, 1, progress);
   }
 }
 

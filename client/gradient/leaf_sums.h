@@ -31,7 +31,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
 
@@ -39,7 +39,7 @@ namespace lockstep::gradient {
 
 class LeafSums {
  public:
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
 
   // Allocates the places for a bucket with leaves that `ranks` ranks reduce, in
   // pairs or by an exchange of slices. `gradients` is the bucket's memory.
@@ -60,11 +60,12 @@ class LeafSums {
 
   // `gradient` * `weight`, rounded to its type, is this rank's next leaf for
   // the slot. Null: what the slot holds is; not once there is a sum in it.
-  void Add(Site& site, const plan::Slot& slot, const void* gradient,
-           double weight, Progress& progress);
+  void Add(KernelQueue& kernel_queue, const plan::Slot& slot,
+           const void* gradient, double weight, Progress& progress);
 
   // The rest of its leaves are zeros.
-  void AddZeros(Site& site, const plan::Slot& slot, Progress& progress);
+  void AddZeros(KernelQueue& kernel_queue, const plan::Slot& slot,
+                Progress& progress);
 
   // bucket.total elements of the sums' type, laid out like the bucket: what
   // this rank gives, once all leaves are in it.
@@ -85,8 +86,8 @@ class LeafSums {
   std::byte* PlaceOf(int first_leaf, bool in_bucket) const;
 
   // Begins a sum: row = leaf * weight, in the slot.
-  void Pack(Site& site, const plan::Slot& slot, const void* leaf, double weight,
-            std::byte* row) const;
+  void Pack(KernelQueue& kernel_queue, const plan::Slot& slot, const void* leaf,
+            double weight, std::byte* row) const;
 
   DType dtype_ = DType::kF32;
   DType sum_dtype_ = DType::kF32;

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "client/gradient/ballot.h"
-#include "client/transport/compute.h"
+#include "client/gradient/step_summary.h"
+#include "client/transport/device_context.h"
 #include "lockstep/gradient_sync.h"
 
 namespace lockstep {
@@ -24,7 +24,7 @@ class PendingVerdict::State {
 
   // The first call decides; scalars are written before.
   void Complete(absl::StatusOr<Verdict> result) {
-    std::shared_ptr<transport::Compute::Hold> hold;
+    std::shared_ptr<transport::DeviceContext::StreamGate> hold;
     absl::Status status = result.status();
     {
       MutexLock lock(&mutex_);
@@ -38,7 +38,7 @@ class PendingVerdict::State {
 
   // Releases a stream once the step has ended: with the scalars, and with the
   // step's error, unexplained. Once, before anybody asks for the scalars.
-  void Holds(std::shared_ptr<transport::Compute::Hold> hold) {
+  void Holds(std::shared_ptr<transport::DeviceContext::StreamGate> hold) {
     absl::Status status;
     {
       MutexLock lock(&mutex_);
@@ -72,8 +72,8 @@ class PendingVerdict::State {
 
   // The comm stream's own until Complete.
   void set_scalars(const VerdictScalars& scalars) { scalars_ = scalars; }
-  gradient::BallotVectors vectors;
-  gradient::StepStamp stamp;
+  gradient::SummaryVectors vectors;
+  gradient::StepId step_id;
   FinishOptions options;
   double max_norm = 0;       // of the scalars
   bool has_scalars = false;  // it is for a stream that reads them
@@ -91,7 +91,8 @@ class PendingVerdict::State {
   mutable Mutex mutex_;
   CondVar completed_;
   std::optional<absl::StatusOr<Verdict>> result_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<transport::Compute::Hold> hold_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<transport::DeviceContext::StreamGate> hold_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@ namespace lockstep::gradient {
 absl::StatusOr<std::unique_ptr<VerdictLane>> VerdictLane::Create(
     Options options,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
-  transport::Compute& compute = options.executor->compute();
+  transport::DeviceContext& compute = options.executor->compute();
   const int leaves = options.leaves;
   std::unique_ptr<VerdictLane> lane(new VerdictLane(std::move(options)));
   absl::StatusOr<ArenaBuffer> buffer = allocate(sizeof(StepMemory));
@@ -26,25 +26,27 @@ absl::StatusOr<std::unique_ptr<VerdictLane>> VerdictLane::Create(
 
 executor::Operands VerdictLane::OperandsOf(plan::TransferRef ref,
                                            const plan::Transfer&) {
-  BallotVectors& ballot = moved().ballot;
+  SummaryVectors& summary = moved().summary;
   switch (ref.index) {
-    case 0: return {ballot.sum.data(), ballot.sum.data()};
-    case 1: return {ballot.max.data(), ballot.max.data()};
+    case 0: return {summary.sum.data(), summary.sum.data()};
+    case 1: return {summary.max.data(), summary.max.data()};
     default: return {leaf_norms_->sums(), leaf_norms_->sums()};
   }
 }
 
-absl::Status VerdictLane::Apply(Site& site, const plan::Transfer& transfer,
+absl::Status VerdictLane::Apply(KernelQueue& kernel_queue,
+                                const plan::Transfer& transfer,
                                 executor::Side side, bool) {
   const bool is_before = side == executor::Side::kBefore;
   for (const plan::LocalOp& op : is_before ? transfer.before : transfer.then) {
     Captured* const step = capturing_;
     absl::Status applied;
     if (op.kind == plan::LocalKind::kWriteSummary) {
-      applied =
-          step != nullptr ? CaptureWrite(site, *step) : WriteSummary(site);
+      applied = step != nullptr ? CaptureWrite(kernel_queue, *step)
+                                : WriteSummary(kernel_queue);
     } else if (op.kind == plan::LocalKind::kReadSummary) {
-      applied = step != nullptr ? CaptureRead(site, *step) : ReadSummary(site);
+      applied = step != nullptr ? CaptureRead(kernel_queue, *step)
+                                : ReadSummary(kernel_queue);
     }
     if (!applied.ok()) return applied;
   }
@@ -65,45 +67,47 @@ void VerdictLane::Failed(const plan::Transfer&, int communicator,
 
 // --- This rank's part -------------------------------------------------------
 
-absl::Status VerdictLane::WriteSummary(Site& site) {
+absl::Status VerdictLane::WriteSummary(KernelQueue& kernel_queue) {
   verdict_ = options_.take();
   if (verdict_ == nullptr) {
     return absl::CancelledError("the step was given up");
   }
-  absl::StatusOr<Ballot> ballot = TakeBallot(site);
-  if (!ballot.ok()) return ballot.status();
-  verdict_->stamp = options_.enter(&*ballot);
-  fetched().ballot = Encode(verdict_->stamp, *ballot);
-  site.Copy(&fetched().ballot, &moved().ballot, sizeof(BallotVectors));
-  return site.status();
+  absl::StatusOr<StepSummary> summary = TakeBallot(kernel_queue);
+  if (!summary.ok()) return summary.status();
+  verdict_->step_id = options_.enter(&*summary);
+  fetched().summary = Encode(verdict_->step_id, *summary);
+  kernel_queue.Copy(&fetched().summary, &moved().summary,
+                    sizeof(SummaryVectors));
+  return kernel_queue.status();
 }
 
-void VerdictLane::FetchNorm(Site& site) {
-  site.Copy(&moved().norm, &fetched().norm, sizeof(kernels::FiniteCheck));
-  site.Zero(&moved().norm, sizeof(kernels::FiniteCheck));
-  if (leaf_norms_) leaf_norms_->Fetch(site);
+void VerdictLane::FetchNorm(KernelQueue& kernel_queue) {
+  kernel_queue.Copy(&moved().norm, &fetched().norm,
+                    sizeof(kernels::FiniteCheck));
+  kernel_queue.Zero(&moved().norm, sizeof(kernels::FiniteCheck));
+  if (leaf_norms_) leaf_norms_->Fetch(kernel_queue);
 }
 
-absl::StatusOr<Ballot> VerdictLane::TakeBallot(Site& site) {
-  FetchNorm(site);
-  absl::Status got = site.status();
-  if (got.ok()) got = site.Done().Wait();
+absl::StatusOr<StepSummary> VerdictLane::TakeBallot(KernelQueue& kernel_queue) {
+  FetchNorm(kernel_queue);
+  absl::Status got = kernel_queue.status();
+  if (got.ok()) got = kernel_queue.Done().Wait();
   if (got.ok()) got = CheckCommunicators();
   if (!got.ok()) return got;
-  Ballot ballot = FetchedBallot(*verdict_);
+  StepSummary summary = FetchedBallot(*verdict_);
   if (leaf_norms_) {
-    ballot.nonfinite += static_cast<int64_t>(leaf_norms_->Give(site));
+    summary.nonfinite += static_cast<int64_t>(leaf_norms_->Give(kernel_queue));
   }
-  return ballot;
+  return summary;
 }
 
-Ballot VerdictLane::FetchedBallot(const PendingVerdict::State& verdict) {
+StepSummary VerdictLane::FetchedBallot(const PendingVerdict::State& verdict) {
   const kernels::FiniteCheck& norm = fetched().norm;
-  return Ballot{.norm_squared = norm.sum_of_squares,
-                .nonfinite = static_cast<int64_t>(norm.non_finite),
-                .samples = verdict.options.samples,
-                .more_data = verdict.options.more_data,
-                .terms = verdict.terms()};
+  return StepSummary{.norm_squared = norm.sum_of_squares,
+                     .nonfinite = static_cast<int64_t>(norm.non_finite),
+                     .samples = verdict.options.samples,
+                     .more_data = verdict.options.more_data,
+                     .terms = verdict.terms()};
 }
 
 absl::Status VerdictLane::CheckCommunicators() {
@@ -120,51 +124,58 @@ absl::Status VerdictLane::CheckCommunicators() {
 
 // --- What all ranks said ----------------------------------------------------
 
-absl::Status VerdictLane::ReadSummary(Site& site) {
-  const absl::StatusOr<BallotVectors> reduced = FetchBallot(site);
+absl::Status VerdictLane::ReadSummary(KernelQueue& kernel_queue) {
+  const absl::StatusOr<SummaryVectors> reduced = FetchBallot(kernel_queue);
   const Pending verdict = std::exchange(verdict_, nullptr);
   if (!reduced.ok()) {
     options_.judge(verdict, reduced.status());
     return absl::OkStatus();
   }
   verdict->vectors = *reduced;
-  options_.judge(verdict, Decode(verdict->stamp, world().size(),
+  options_.judge(verdict, Decode(verdict->step_id, world().size(),
                                  verdict->terms(), *reduced));
   return absl::OkStatus();
 }
 
 // A transfer that failed has aborted the world, so its status covers all.
-absl::StatusOr<BallotVectors> VerdictLane::FetchBallot(Site& site) {
-  site.Copy(&moved().ballot, &fetched().ballot, sizeof(BallotVectors));
-  if (leaf_norms_) leaf_norms_->FetchSums(site);
-  absl::Status got = site.status();
-  if (got.ok()) got = site.Done().Wait();
+absl::StatusOr<SummaryVectors> VerdictLane::FetchBallot(
+    KernelQueue& kernel_queue) {
+  kernel_queue.Copy(&moved().summary, &fetched().summary,
+                    sizeof(SummaryVectors));
+  if (leaf_norms_) leaf_norms_->FetchSums(kernel_queue);
+  absl::Status got = kernel_queue.status();
+  if (got.ok()) got = kernel_queue.Done().Wait();
   if (got.ok()) got = world().status();
   if (!got.ok()) return got;
-  if (leaf_norms_) SetNormSquared(leaf_norms_->Sum(), &fetched().ballot);
-  return fetched().ballot;
+  if (leaf_norms_) SetNormSquared(leaf_norms_->Sum(), &fetched().summary);
+  return fetched().summary;
 }
 
 // --- A captured step --------------------------------------------------------
 
-absl::Status VerdictLane::CaptureWrite(Site& site, Captured& step) {
-  FetchNorm(site);
-  site.Call(&step.enter);
-  site.Copy(&fetched().ballot, &moved().ballot, sizeof(BallotVectors));
-  return site.status();
+absl::Status VerdictLane::CaptureWrite(KernelQueue& kernel_queue,
+                                       Captured& step) {
+  FetchNorm(kernel_queue);
+  kernel_queue.Call(&step.enter);
+  kernel_queue.Copy(&fetched().summary, &moved().summary,
+                    sizeof(SummaryVectors));
+  return kernel_queue.status();
 }
 
-absl::Status VerdictLane::CaptureRead(Site& site, Captured& step) {
-  site.Copy(&moved().ballot, &fetched().ballot, sizeof(BallotVectors));
-  site.Call(&step.judge);
-  site.Copy(step.staged.data(), step.scalars.data(), sizeof(VerdictScalars));
-  if (!site.status().ok()) return site.status();
-  step.verdict_captured.set_value(site.Done());
+absl::Status VerdictLane::CaptureRead(KernelQueue& kernel_queue,
+                                      Captured& step) {
+  kernel_queue.Copy(&moved().summary, &fetched().summary,
+                    sizeof(SummaryVectors));
+  kernel_queue.Call(&step.judge);
+  kernel_queue.Copy(step.staged.data(), step.scalars.data(),
+                    sizeof(VerdictScalars));
+  if (!kernel_queue.status().ok()) return kernel_queue.status();
+  step.verdict_captured.set_value(kernel_queue.Done());
   return absl::OkStatus();
 }
 
 // On a thread of the device's runtime: it asks, and tells nobody.
-absl::StatusOr<Ballot> VerdictLane::ReadBallot(
+absl::StatusOr<StepSummary> VerdictLane::ReadBallot(
     const PendingVerdict::State& verdict) {
   for (int c = 0; c < options_.executor->communicators(); ++c) {
     const Communicator* const communicator = options_.executor->communicator(c);
@@ -177,8 +188,8 @@ absl::StatusOr<Ballot> VerdictLane::ReadBallot(
 absl::StatusOr<Verdict> VerdictLane::ReadVerdict(
     PendingVerdict::State& verdict) {
   if (absl::Status failed = world().status(); !failed.ok()) return failed;
-  verdict.vectors = fetched().ballot;
-  return Decode(verdict.stamp, world().size(), verdict.terms(),
+  verdict.vectors = fetched().summary;
+  return Decode(verdict.step_id, world().size(), verdict.terms(),
                 verdict.vectors);
 }
 

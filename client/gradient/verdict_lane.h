@@ -28,11 +28,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/executor/executor.h"
-#include "client/gradient/ballot.h"
 #include "client/gradient/captured.h"
 #include "client/gradient/leaf_norms.h"
 #include "client/gradient/pending.h"
-#include "client/transport/compute.h"
+#include "client/gradient/step_summary.h"
+#include "client/transport/device_context.h"
 #include "lockstep/arena.h"
 
 namespace lockstep::gradient {
@@ -48,7 +48,7 @@ class VerdictLane final : public executor::LaneOwner {
     std::function<Pending()> take;
     // This rank is at the verdict: which step it is; adds to the ballot what
     // only the caller knows.
-    std::function<StepStamp(Ballot*)> enter;
+    std::function<StepId(StepSummary*)> enter;
     // What all ranks said, or why they could not.
     std::function<void(const Pending&, absl::StatusOr<Verdict>)> judge;
     // The error of a transfer, and of which communicator, or -1.
@@ -72,20 +72,22 @@ class VerdictLane final : public executor::LaneOwner {
   // --- A captured step ---
 
   // What `enter` reads and writes, and what `judge` reads.
-  absl::StatusOr<Ballot> ReadBallot(const PendingVerdict::State& verdict);
-  void StageBallot(const BallotVectors& ballot) { fetched().ballot = ballot; }
+  absl::StatusOr<StepSummary> ReadBallot(const PendingVerdict::State& verdict);
+  void StageBallot(const SummaryVectors& summary) {
+    fetched().summary = summary;
+  }
   absl::StatusOr<Verdict> ReadVerdict(PendingVerdict::State& verdict);
 
   // The first error of a communicator has been told, if there is one.
   absl::Status CheckCommunicators();
 
  private:
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
 
   // Where a step's numbers gather: the transport's memory, and staging.
   struct StepMemory {
     kernels::FiniteCheck norm;
-    BallotVectors ballot;
+    SummaryVectors summary;
   };
 
   explicit VerdictLane(Options options) : options_(std::move(options)) {}
@@ -96,19 +98,19 @@ class VerdictLane final : public executor::LaneOwner {
 
   executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
-  absl::Status Apply(Site& site, const plan::Transfer& transfer,
+  absl::Status Apply(KernelQueue& kernel_queue, const plan::Transfer& transfer,
                      executor::Side side, bool has_norms) override;
   void Failed(const plan::Transfer& transfer, int communicator,
               const absl::Status& error) override;
 
-  absl::Status WriteSummary(Site& site);
-  absl::Status ReadSummary(Site& site);
-  absl::Status CaptureWrite(Site& site, Captured& step);
-  absl::Status CaptureRead(Site& site, Captured& step);
-  void FetchNorm(Site& site);
-  absl::StatusOr<Ballot> TakeBallot(Site& site);
-  Ballot FetchedBallot(const PendingVerdict::State& verdict);
-  absl::StatusOr<BallotVectors> FetchBallot(Site& site);
+  absl::Status WriteSummary(KernelQueue& kernel_queue);
+  absl::Status ReadSummary(KernelQueue& kernel_queue);
+  absl::Status CaptureWrite(KernelQueue& kernel_queue, Captured& step);
+  absl::Status CaptureRead(KernelQueue& kernel_queue, Captured& step);
+  void FetchNorm(KernelQueue& kernel_queue);
+  absl::StatusOr<StepSummary> TakeBallot(KernelQueue& kernel_queue);
+  StepSummary FetchedBallot(const PendingVerdict::State& verdict);
+  absl::StatusOr<SummaryVectors> FetchBallot(KernelQueue& kernel_queue);
 
   const Options options_;
   ArenaBuffer memory_;

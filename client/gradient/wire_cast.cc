@@ -24,32 +24,36 @@ absl::StatusOr<WireCast> WireCast::Create(
   return cast;
 }
 
-void WireCast::ToWire(Site& site, const plan::Bucket& bucket,
+void WireCast::ToWire(KernelQueue& kernel_queue, const plan::Bucket& bucket,
                       const std::byte* gradients, const plan::LocalOp& op) {
-  site.CastScale(gradients + op.offset * SizeOf(bucket.dtype), bucket.dtype, 1,
-                 wire_.data() + op.offset * SizeOf(dtype_), dtype_, op.count);
+  kernel_queue.CastScale(
+      gradients + op.offset * SizeOf(bucket.dtype), bucket.dtype, 1,
+      wire_.data() + op.offset * SizeOf(dtype_), dtype_, op.count);
 }
 
-void WireCast::FromWire(Site& site, const plan::Bucket& bucket,
+void WireCast::FromWire(KernelQueue& kernel_queue, const plan::Bucket& bucket,
                         std::byte* gradients, const plan::LocalOp& op) {
-  site.CastScale(wire_.data() + op.offset * SizeOf(dtype_), dtype_, 1,
-                 gradients + op.offset * SizeOf(bucket.dtype), bucket.dtype,
-                 op.count);
+  kernel_queue.CastScale(wire_.data() + op.offset * SizeOf(dtype_), dtype_, 1,
+                         gradients + op.offset * SizeOf(bucket.dtype),
+                         bucket.dtype, op.count);
 }
 
-void WireCast::ToWireWithFeedback(Site& site, const plan::Bucket& bucket,
+void WireCast::ToWireWithFeedback(KernelQueue& kernel_queue,
+                                  const plan::Bucket& bucket,
                                   const std::byte* gradients,
                                   std::span<const uint8_t> given) {
-  site.CastFeedback(gradients, residual_.data(), bucket.dtype, wire_.data(),
-                    dtype_, next_.data(), bucket.flags_offset);
+  kernel_queue.CastFeedback(gradients, residual_.data(), bucket.dtype,
+                            wire_.data(), dtype_, next_.data(),
+                            bucket.flags_offset);
   for (size_t i = 0; i < bucket.slots.size(); ++i) {
     const plan::Slot& slot = bucket.slots[i];
     if (given[i] != 0 || slot.count == 0) continue;
     const size_t size = SizeOf(bucket.dtype);
     const size_t on_wire = SizeOf(dtype_);
-    site.Zero(wire_.data() + slot.offset * on_wire, slot.count * on_wire);
-    site.Copy(residual_.data() + slot.offset * size,
-              next_.data() + slot.offset * size, slot.count * size);
+    kernel_queue.Zero(wire_.data() + slot.offset * on_wire,
+                      slot.count * on_wire);
+    kernel_queue.Copy(residual_.data() + slot.offset * size,
+                      next_.data() + slot.offset * size, slot.count * size);
   }
 }
 

@@ -26,7 +26,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "lockstep/arena.h"
 #include "plan/ir.h"
 
@@ -34,7 +34,7 @@ namespace lockstep::gradient {
 
 class WireCast {
  public:
-  using Site = transport::Compute::Site;
+  using KernelQueue = transport::DeviceContext::KernelQueue;
 
   // Allocates the copy that is sent, in `dtype`, and with error feedback both
   // residuals. `allocate` must return zeros; returns its errors.
@@ -49,13 +49,13 @@ class WireCast {
 
   // plan::LocalKind::kCast of `count` elements from `offset`: from the
   // gradients to the wire, and back.
-  void ToWire(Site& site, const plan::Bucket& bucket,
+  void ToWire(KernelQueue& kernel_queue, const plan::Bucket& bucket,
               const std::byte* gradients, const plan::LocalOp& op);
-  void FromWire(Site& site, const plan::Bucket& bucket, std::byte* gradients,
-                const plan::LocalOp& op);
+  void FromWire(KernelQueue& kernel_queue, const plan::Bucket& bucket,
+                std::byte* gradients, const plan::LocalOp& op);
   // kCastFeedback, for all gradients of the bucket. Sends zeros for slots that
   // are 0 in `given`: this rank did not submit them.
-  void ToWireWithFeedback(Site& site, const plan::Bucket& bucket,
+  void ToWireWithFeedback(KernelQueue& kernel_queue, const plan::Bucket& bucket,
                           const std::byte* gradients,
                           std::span<const uint8_t> given);
 

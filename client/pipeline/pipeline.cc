@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "client/pipeline/runner.h"
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 
 namespace lockstep {
 
 // Joins a session, which knows the coordinator, and a runner, which does not.
 class Pipeline::Impl {
  public:
-  Impl(Session::Internals& session, PlanInEffect plan)
+  Impl(Session::Impl& session, PlanInEffect plan)
       : session_(session),
         plan_(std::make_shared<const plan::Plan>(std::move(plan.plan))),
         rank_(plan.rank),
@@ -52,7 +52,7 @@ class Pipeline::Impl {
     return options;
   }
 
-  Session::Internals& session_;
+  Session::Impl& session_;
   const std::shared_ptr<const plan::Plan> plan_;
   const int rank_;
   const std::shared_ptr<executor::Executor> executor_;
@@ -61,10 +61,10 @@ class Pipeline::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<Pipeline>> Pipeline::Create(Session& session) {
-  Session::Internals& internals = session.internals();
-  absl::StatusOr<PlanInEffect> plan = internals.TakePipeline();
+  Session::Impl& joined = session.impl();
+  absl::StatusOr<PlanInEffect> plan = joined.TakePipeline();
   if (!plan.ok()) return plan.status();
-  auto impl = std::make_unique<Impl>(internals, *std::move(plan));
+  auto impl = std::make_unique<Impl>(joined, *std::move(plan));
   if (absl::Status begun = impl->Begin(); !begun.ok()) return begun;
   return std::unique_ptr<Pipeline>(new Pipeline(std::move(impl)));
 }

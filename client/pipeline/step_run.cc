@@ -180,14 +180,14 @@ absl::Status StepRun::Weigh(const std::vector<TensorView>& gradient,
   if (weight == 1) return absl::OkStatus();
   const bool at_once = step_.stream == nullptr;
   return context_.executor.compute().Perform(
-      step_.stream,
-      [gradient, weight, at_once](transport::Compute::Site& site) {
+      step_.stream, [gradient, weight, at_once](
+                        transport::DeviceContext::KernelQueue& kernel_queue) {
         for (const TensorView& part : gradient) {
-          site.Scale(part.data, part.type.dtype, weight,
-                     static_cast<size_t>(part.elements()));
+          kernel_queue.Scale(part.data, part.type.dtype, weight,
+                             static_cast<size_t>(part.elements()));
         }
-        absl::Status status = site.status();
-        if (status.ok() && at_once) status = site.Done().Wait();
+        absl::Status status = kernel_queue.status();
+        if (status.ok() && at_once) status = kernel_queue.Done().Wait();
         return status;
       });
 }

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/session/backoff.h"
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "plan/digest.h"
 #include "plan/verify.h"
 #include "plan/words/chunks.h"
@@ -28,28 +28,28 @@ struct PlanAnswer {
 
 }  // namespace
 
-absl::StatusOr<plan::Plan> Session::Internals::AgreeOnPlan(
+absl::StatusOr<plan::Plan> Session::Impl::AgreeOnPlan(
     const std::vector<Parameter>& parameters) {
   auto chunks = protocol::CutIntoChunks(parameters);
   if (!chunks.ok()) return FailHere(step(), "AgreeOnPlan", chunks.status());
   chunks->back().transport = transport_->facts();
-  driver_->Post(session::RegisterAll{*std::move(chunks)});
+  event_loop_->Post(session::RegisterAll{*std::move(chunks)});
 
   const absl::Status planned = AwaitUnlessOver(
       [](const View& view) { return view.phase >= SessionPhase::kPlanned; });
   if (!planned.ok()) return planned;
   auto plan = FetchPlan();
   if (!plan.ok()) return FailHere(step(), "AgreeOnPlan", plan.status());
-  driver_->Post(session::AcceptPlan{plan->revision, plan::DigestOf(*plan)});
+  event_loop_->Post(session::AcceptPlan{plan->revision, plan::DigestOf(*plan)});
   return plan;
 }
 
-absl::StatusOr<plan::Plan> Session::Internals::FetchPlan() {
+absl::StatusOr<plan::Plan> Session::Impl::FetchPlan() {
   const absl::Time deadline = clock_->Now() + spec().timeouts.connect;
   session::Backoff backoff(absl::Milliseconds(50), absl::Seconds(1),
                            generation().value);
   for (;;) {
-    const auto announced = driver_->view();
+    const auto announced = event_loop_->view();
     auto plan =
         FetchOnce(announced->plan_digest, /*cancelled=*/[] { return false; });
     if (plan.ok()) {
@@ -64,17 +64,18 @@ absl::StatusOr<plan::Plan> Session::Internals::FetchPlan() {
   }
 }
 
-absl::StatusOr<plan::Plan> Session::Internals::FetchOnce(
+absl::StatusOr<plan::Plan> Session::Impl::FetchOnce(
     const std::string& digest, absl::FunctionRef<bool()> cancelled) {
   const auto answer = std::make_shared<PlanAnswer>();
-  driver_->FetchPlan({{options_.job}, digest, options_.token}, kFetchTimeout,
-                     [answer, driver = driver_.get()](auto plan) {
-                       {
-                         MutexLock lock(&answer->mutex);
-                         answer->plan = std::move(plan);
-                       }
-                       driver->Nudge();
-                     });
+  event_loop_->FetchPlan({{options_.job}, digest, options_.token},
+                         kFetchTimeout,
+                         [answer, event_loop = event_loop_.get()](auto plan) {
+                           {
+                             MutexLock lock(&answer->mutex);
+                             answer->plan = std::move(plan);
+                           }
+                           event_loop->Nudge();
+                         });
   const absl::Status answered = AwaitUnlessOver([&](const View&) {
     if (cancelled()) return true;
     MutexLock lock(&answer->mutex);
@@ -86,8 +87,8 @@ absl::StatusOr<plan::Plan> Session::Internals::FetchOnce(
   return *std::move(answer->plan);
 }
 
-absl::Status Session::Internals::CheckPlan(const plan::Plan& plan,
-                                           const View& announced) const {
+absl::Status Session::Impl::CheckPlan(const plan::Plan& plan,
+                                      const View& announced) const {
   const std::string digest = plan::DigestOf(plan);
   if (digest != announced.plan_digest) {
     return absl::DataLossError(

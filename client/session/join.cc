@@ -8,7 +8,7 @@
 #include "base/open_files.h"
 #include "client/session/grpc_channel.h"
 #include "client/session/identity.h"
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/hierarchical/auto.h"
 #include "client/transport/nccl/gpu.h"
@@ -69,18 +69,18 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
   if (!complete.ok()) return complete.status();
   auto launch = session::LaunchOf(session::ProcessEnvironment);
   if (!launch.ok()) return launch.status();
-  return Internals::Join(*complete,
-                         {.channels = session::MakeGrpcChannels(
-                              session::MakeChannelCredentials({})),
-                          .make_transport =
-                              [host = complete->host_address,
-                               device = complete->device](const JobSpec& spec) {
-                                return MakeTransport(spec, host, device);
-                              },
-                          .clock = std::make_shared<SystemClock>(),
-                          .process = process,
-                          .launch = *std::move(launch),
-                          .life = DrawLife()});
+  return Impl::Join(*complete,
+                    {.channels = session::MakeGrpcChannels(
+                         session::MakeChannelCredentials({})),
+                     .make_transport =
+                         [host = complete->host_address,
+                          device = complete->device](const JobSpec& spec) {
+                           return MakeTransport(spec, host, device);
+                         },
+                     .clock = std::make_shared<SystemClock>(),
+                     .process = process,
+                     .launch = *std::move(launch),
+                     .life = DrawLife()});
 }
 
 }  // namespace lockstep

@@ -27,11 +27,11 @@ bool IsPermanent(const absl::Status& status) {
 
 Machine::Machine(const MachineOptions& options)
     : options_(options),
-      dialer_(static_cast<int>(options.addresses.size()),
-              Backoff(options.backoff_initial, options.backoff_max,
-                      options.jitter_seed),
-              options.welcome_patience),
-      pulse_(options.progress_interval) {}
+      reconnector_(static_cast<int>(options.addresses.size()),
+                   Backoff(options.backoff_initial, options.backoff_max,
+                           options.jitter_seed),
+                   options.welcome_patience),
+      heartbeats_(options.progress_interval) {}
 
 Effects Machine::Step(absl::Time now, const Event& event) {
   now_ = now;
@@ -43,7 +43,7 @@ Effects Machine::Step(absl::Time now, const Event& event) {
 absl::Time Machine::NextWake() const {
   if (Gone()) return absl::InfiniteFuture();
   return std::min(
-      {dialer_.NextWake(), pulse_.NextDue(), give_up_at_, leave_by_});
+      {reconnector_.NextWake(), heartbeats_.NextDue(), give_up_at_, leave_by_});
 }
 
 void Machine::Attend() {
@@ -54,11 +54,11 @@ void Machine::Attend() {
         options_.job.value, absl::FormatDuration(options_.leave_patience))));
   }
   if (give_up_at_ <= now_) return Fail(NoCoordinator());
-  if (dialer_.OutOfPatience(now_)) {
+  if (reconnector_.OutOfPatience(now_)) {
     DropStream(absl::DeadlineExceededError("no answer"));
   }
-  if (auto open = dialer_.TakeDue(now_)) effects_.emplace_back(*open);
-  if (auto word = pulse_.TakeDue(now_)) Send(*std::move(word));
+  if (auto open = reconnector_.TakeDue(now_)) effects_.emplace_back(*open);
+  if (auto word = heartbeats_.TakeDue(now_)) Send(*std::move(word));
 }
 
 // --- Streams ----------------------------------------------------------------
@@ -68,11 +68,11 @@ void Machine::On(const Begin&) {
 }
 
 void Machine::On(const StreamOpened& event) {
-  if (dialer_.IsCurrent(event.stream)) Send(MakeHello());
+  if (reconnector_.IsCurrent(event.stream)) Send(MakeHello());
 }
 
 void Machine::On(const StreamClosed& event) {
-  if (!dialer_.IsCurrent(event.stream)) return;
+  if (!reconnector_.IsCurrent(event.stream)) return;
   LoseStream(event.status);
   if (NeedsCoordinator() && IsPermanent(event.status)) {
     Fail(absl::Status(
@@ -85,7 +85,8 @@ void Machine::On(const StreamClosed& event) {
 
 void Machine::On(const StreamMessage& event) {
   const protocol::ToWorker& message = event.message;
-  if (!dialer_.IsCurrent(event.stream) || message.job != options_.job) return;
+  if (!reconnector_.IsCurrent(event.stream) || message.job != options_.job)
+    return;
   if (message.term < term_) {
     return DropStream(absl::UnavailableError(
         absl::StrFormat("it leads term %d, but term %d was heard",
@@ -97,14 +98,14 @@ void Machine::On(const StreamMessage& event) {
 }
 
 void Machine::DropStream(absl::Status why) {
-  effects_.emplace_back(CloseStream{dialer_.current()});
+  effects_.emplace_back(CloseStream{reconnector_.current()});
   LoseStream(std::move(why));
 }
 
 void Machine::LoseStream(absl::Status why) {
   last_close_ = std::move(why);
-  dialer_.Lost(now_);
-  pulse_.Disconnected();
+  reconnector_.Lost(now_);
+  heartbeats_.Disconnected();
   if (view_.connected) {
     View& view = Change();
     view.connected = false;
@@ -133,16 +134,16 @@ protocol::Hello Machine::MakeHello() const {
 
 protocol::ResumeState Machine::MakeResumeState() const {
   protocol::ResumeState resume{.epoch = view_.epoch,
-                               .position = pulse_.position(),
-                               .started = statements_.started(),
+                               .position = heartbeats_.position(),
+                               .started = unacked_.started(),
                                .rank = view_.rank,
                                .wanted = view_.wanted,
                                .ended = view_.phase == SessionPhase::kEnded,
-                               .leaving = statements_.leave().has_value(),
+                               .leaving = unacked_.leave().has_value(),
                                .first_step = view_.first_step};
   if (view_.rank >= 0)
     resume.members_digest = plan::DigestOf(view_.members.items());
-  if (const auto& ack = statements_.ack()) {
+  if (const auto& ack = unacked_.ack()) {
     resume.revision = ack->revision;
     resume.plan_digest = ack->digest;
     if (view_.rank == 0) resume.observed_order = observed_order_;
@@ -164,14 +165,15 @@ void Machine::State(protocol::ToCoordinatorBody body) {
 }
 
 void Machine::Send(protocol::ToCoordinatorBody body) {
-  pulse_.Sent(now_);
-  effects_.emplace_back(SendOn{
-      dialer_.current(), {options_.job, view_.epoch, term_, std::move(body)}});
+  heartbeats_.Sent(now_);
+  effects_.emplace_back(
+      SendOn{reconnector_.current(),
+             {options_.job, view_.epoch, term_, std::move(body)}});
 }
 
 void Machine::EndEpoch(absl::Status status) {
   if (IsOver(view_)) return;
-  pulse_.SetInEpoch(false);
+  heartbeats_.SetInEpoch(false);
   give_up_at_ = absl::InfiniteFuture();
   View& view = Change();
   view.phase = SessionPhase::kEnded;
@@ -196,10 +198,10 @@ void Machine::Leave(absl::Status status) {
 
 void Machine::HangUp() {
   hung_up_ = true;
-  if (dialer_.current() != 0)
-    effects_.emplace_back(CloseStream{dialer_.current()});
-  dialer_.Stop();
-  pulse_.Disconnected();
+  if (reconnector_.current() != 0)
+    effects_.emplace_back(CloseStream{reconnector_.current()});
+  reconnector_.Stop();
+  heartbeats_.Disconnected();
   give_up_at_ = absl::InfiniteFuture();
   leave_by_ = absl::InfiniteFuture();
   if (view_.connected) Change().connected = false;

@@ -33,11 +33,11 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/session/dialer.h"
 #include "client/session/event.h"
+#include "client/session/heartbeat_sender.h"
 #include "client/session/passes.h"
-#include "client/session/pulse.h"
-#include "client/session/statements.h"
+#include "client/session/reconnector.h"
+#include "client/session/unacked_messages.h"
 #include "client/session/view.h"
 #include "lockstep/job_spec.h"
 
@@ -95,8 +95,8 @@ class Machine {
   void On(const SubmitInPass& event);
   void On(const OfferOrder& event);
   void On(const StateValues& event);
-  void On(const Moved& event) { pulse_.Moved(event.progress); }
-  void On(const BusyChanged& event) { pulse_.SetBusy(event.busy); }
+  void On(const Moved& event) { heartbeats_.Moved(event.progress); }
+  void On(const BusyChanged& event) { heartbeats_.SetBusy(event.busy); }
   void On(const Accuse& event);
   void On(const FailLocally& event);
   void On(const Quiesced& event);
@@ -110,7 +110,7 @@ class Machine {
   void Hear(EpochId epoch, const protocol::Start&);
   void Hear(EpochId epoch, const protocol::EpochEnded& ended);
   void Hear(EpochId epoch, const protocol::Left&);
-  void Hear(EpochId epoch, const protocol::Wanted& wanted);
+  void Hear(EpochId epoch, const protocol::DesiredCommands& wanted);
   void Hear(EpochId epoch, const protocol::OrderWanted& order);
   void Hear(EpochId epoch, const protocol::Decide& decide);
   void Hear(EpochId epoch, const protocol::Warning& warning);
@@ -150,9 +150,9 @@ class Machine {
   const MachineOptions options_;
   View view_;
   uint64_t changes_ = 0;
-  Dialer dialer_;
-  Pulse pulse_;
-  Statements statements_;
+  Reconnector reconnector_;
+  HeartbeatSender heartbeats_;
+  UnackedMessages unacked_;
   Passes passes_;
   // Pieces of communicators whose last one has not been heard.
   std::map<int, std::vector<std::string>> pieces_;

@@ -20,14 +20,14 @@ void Machine::Hear(EpochId, const protocol::Welcome& welcome) {
   view.spec = welcome.spec;
   if (!welcome.secret.empty()) secret_ = welcome.secret;
   give_up_at_ = absl::InfiniteFuture();
-  dialer_.Welcomed();
-  pulse_.Connected(welcome.spec.timeouts.lease / 4);
+  reconnector_.Welcomed();
+  heartbeats_.Connected(welcome.spec.timeouts.lease / 4);
   if (was_in_epoch && !welcome.resumed) {
     EndEpoch(absl::AbortedError(absl::StrFormat(
         "the coordinator does not know epoch %d of job %s any more",
         view_.epoch.value, options_.job.value)));
   }
-  for (auto& statement : statements_.Unheard(welcome.forgot)) {
+  for (auto& statement : unacked_.Unheard(welcome.forgot)) {
     Send(std::move(statement));
   }
   if (!Negotiates()) return;
@@ -36,7 +36,7 @@ void Machine::Hear(EpochId, const protocol::Welcome& welcome) {
 
 void Machine::Hear(EpochId, const protocol::Refused& refused) {
   const absl::Status status(refused.code, refused.message);
-  if (statements_.leave()) return Leave(status);
+  if (unacked_.leave()) return Leave(status);
   Fail(status);
 }
 
@@ -53,7 +53,7 @@ void Machine::Hear(EpochId epoch, const protocol::EpochFormed& formed) {
     view.rank = formed.rank;
     view.members = formed.members;
     view.first_step = formed.first_step;
-    pulse_.SetInEpoch(true);
+    heartbeats_.SetInEpoch(true);
     return;
   }
   if (epoch > view_.epoch) {
@@ -99,8 +99,8 @@ void Machine::Hear(EpochId epoch, const protocol::GroupHandles& group) {
 
 void Machine::Hear(EpochId epoch, const protocol::Start&) {
   if (epoch != view_.epoch || view_.phase != SessionPhase::kPlanned) return;
-  if (!statements_.connected()) return;
-  statements_.Started();
+  if (!unacked_.connected()) return;
+  unacked_.Started();
   give_up_at_ = absl::InfiniteFuture();
   Change().phase = SessionPhase::kRunning;
 }
@@ -111,19 +111,19 @@ void Machine::Hear(EpochId epoch, const protocol::EpochEnded& ended) {
   View& view = Change();
   view.cause = ended.cause;
   view.job_over = ended.final;
-  statements_.EpochEnded();
+  unacked_.EpochEnded();
   if (std::exchange(view.provisional, false)) view.status = StatusOf(ended);
   EndEpoch(StatusOf(ended));
   if (!ended.final) return;
-  if (statements_.leave()) return Leave(absl::OkStatus());
+  if (unacked_.leave()) return Leave(absl::OkStatus());
   HangUp();
 }
 
 void Machine::Hear(EpochId, const protocol::Left&) {
-  if (statements_.leave()) Leave(absl::OkStatus());
+  if (unacked_.leave()) Leave(absl::OkStatus());
 }
 
-void Machine::Hear(EpochId epoch, const protocol::Wanted& wanted) {
+void Machine::Hear(EpochId epoch, const protocol::DesiredCommands& wanted) {
   if (epoch != view_.epoch || !InEpoch()) return;
   if (wanted.number > view_.wanted.number) Change().wanted = wanted;
 }
@@ -156,14 +156,14 @@ void Machine::Hear(EpochId epoch, const protocol::Warning& warning) {
 
 void Machine::On(const RegisterAll& event) {
   if (!InEpoch()) return;
-  statements_.Register(event.chunks);
+  unacked_.Register(event.chunks);
   for (const auto& chunk : event.chunks) State(chunk);
 }
 
 void Machine::On(const AcceptPlan& event) {
   if (!InEpoch()) return;
   const protocol::PlanAck ack{event.revision, event.digest};
-  statements_.Accept(ack);
+  unacked_.Accept(ack);
   observed_order_ = event.observed_order;
   State(ack);
 }
@@ -171,14 +171,14 @@ void Machine::On(const AcceptPlan& event) {
 void Machine::On(const OfferHandles& event) {
   if (!InEpoch()) return;
   const auto messages = protocol::CutIntoMessages(event.handles);
-  statements_.Offer(messages);
+  unacked_.Offer(messages);
   for (const protocol::PublishHandles& message : messages) State(message);
 }
 
 void Machine::On(const DataPlaneConnected& event) {
   if (!InEpoch()) return;
   const protocol::Connected connected{event.groups};
-  statements_.SetConnected(connected);
+  unacked_.SetConnected(connected);
   State(connected);
 }
 
@@ -196,7 +196,7 @@ void Machine::On(const SubmitInPass& event) {
 
 void Machine::On(const StateValues& event) {
   if (!InEpoch()) return;
-  statements_.SetValues(event.values);
+  unacked_.SetValues(event.values);
   State(event.values);
 }
 
@@ -208,7 +208,7 @@ void Machine::On(const OfferOrder& event) {
 }
 
 void Machine::On(const Accuse& event) {
-  if (!InEpoch() || !statements_.Accuse(event.evidence)) return;
+  if (!InEpoch() || !unacked_.Accuse(event.evidence)) return;
   State(event.evidence);
   if (event.evidence.kind == protocol::EvidenceKind::kExited) {
     const int rank = RankOf(view_, event.evidence);
@@ -220,25 +220,25 @@ void Machine::On(const Accuse& event) {
 
 void Machine::On(const FailLocally& event) {
   if (!InEpoch()) return;
-  statements_.Fail(event.failure);
+  unacked_.Fail(event.failure);
   State(event.failure);
   EndEpoch(StatusOfFailure(view_, event.failure));
 }
 
 void Machine::On(const Quiesced& event) {
   if (view_.phase != SessionPhase::kEnded) return;
-  statements_.Report(event.report);
+  unacked_.Report(event.report);
   State(event.report);
 }
 
 void Machine::On(const LeaveNow& event) {
-  if (Gone() || statements_.leave()) return;
+  if (Gone() || unacked_.leave()) return;
   if (view_.generation.value == 0 || hung_up_) {
     return Leave(absl::OkStatus());
   }
   // Where it stood at last, if that is more than steps.
-  if (auto last = pulse_.TakeLast()) State(*std::move(last));
-  statements_.Leave(event.leave);
+  if (auto last = heartbeats_.TakeLast()) State(*std::move(last));
+  unacked_.Leave(event.leave);
   leave_by_ = now_ + options_.leave_patience;
   State(event.leave);
 }

@@ -2,15 +2,14 @@
 
 #include <utility>
 
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "plan/digest.h"
 
 namespace lockstep {
 
 using session::View;
 
-absl::StatusOr<Session::Internals::RevisionNews>
-Session::Internals::AwaitRevisions(
+absl::StatusOr<Session::Impl::RevisionNews> Session::Impl::AwaitRevisions(
     absl::FunctionRef<bool(const RevisionNews&)> holds, absl::Time deadline) {
   RevisionNews news;
   const absl::Status live = AwaitUnlessOver(
@@ -23,9 +22,9 @@ Session::Internals::AwaitRevisions(
   return news;
 }
 
-absl::StatusOr<plan::Plan> Session::Internals::FetchRevision(
+absl::StatusOr<plan::Plan> Session::Impl::FetchRevision(
     absl::FunctionRef<bool()> cancelled) {
-  const auto announced = driver_->view();
+  const auto announced = event_loop_->view();
   auto plan = FetchOnce(announced->plan_digest, cancelled);
   if (!plan.ok()) return plan;
   const absl::Status right = CheckPlan(*plan, *announced);
@@ -34,21 +33,20 @@ absl::StatusOr<plan::Plan> Session::Internals::FetchRevision(
 }
 
 // A coordinator that restarts has no plan until all ranks registered again.
-bool Session::Internals::IsPassing(const absl::Status& status) {
+bool Session::Impl::IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsNotFound(status) || absl::IsCancelled(status) ||
          absl::IsUnknown(status) || absl::IsInternal(status);
 }
 
-void Session::Internals::AcceptRevision(Revision revision,
-                                        const std::string& digest,
-                                        std::vector<uint32_t> observed_order) {
-  driver_->Post(
+void Session::Impl::AcceptRevision(Revision revision, const std::string& digest,
+                                   std::vector<uint32_t> observed_order) {
+  event_loop_->Post(
       session::AcceptPlan{revision, digest, std::move(observed_order)});
 }
 
-void Session::Internals::OfferOrder(const protocol::ReadyOrder& order) {
-  driver_->Post(session::OfferOrder{order});
+void Session::Impl::OfferOrder(const protocol::ReadyOrder& order) {
+  event_loop_->Post(session::OfferOrder{order});
 }
 
 }  // namespace lockstep

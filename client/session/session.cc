@@ -2,46 +2,45 @@
 
 #include <utility>
 
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 
 namespace lockstep {
 
-Session::Session(std::unique_ptr<Internals> internals)
-    : internals_(std::move(internals)) {}
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() {
-  internals_->Leave(/*clean=*/false, internals_->WhyDestroyed()).IgnoreError();
+  impl_->Leave(/*clean=*/false, impl_->WhyDestroyed()).IgnoreError();
 }
 
-const JobSpec& Session::spec() const { return internals_->spec(); }
-const std::string& Session::worker() const { return internals_->worker(); }
-uint64_t Session::generation() const { return internals_->generation().value; }
-uint64_t Session::epoch() const { return internals_->epoch().value; }
-int Session::rank() const { return internals_->rank(); }
+const JobSpec& Session::spec() const { return impl_->spec(); }
+const std::string& Session::worker() const { return impl_->worker(); }
+uint64_t Session::generation() const { return impl_->generation().value; }
+uint64_t Session::epoch() const { return impl_->epoch().value; }
+int Session::rank() const { return impl_->rank(); }
 int Session::world_size() const {
-  return static_cast<int>(internals_->members().size());
+  return static_cast<int>(impl_->members().size());
 }
 
-absl::Status Session::status() const { return internals_->status(); }
+absl::Status Session::status() const { return impl_->status(); }
 
 absl::StatusOr<ArenaBuffer> Session::Allocate(size_t bytes) {
-  return internals_->arena().Allocate(bytes);
+  return impl_->arena().Allocate(bytes);
 }
 
 Session::BusyScope Session::Busy(const std::string& reason,
                                  absl::Duration max) {
-  return BusyScope(this, internals_->BeginBusy(reason, max));
+  return BusyScope(this, impl_->BeginBusy(reason, max));
 }
 
 Session::BusyScope::~BusyScope() {
-  if (session_ != nullptr) session_->internals_->EndBusy(number_);
+  if (session_ != nullptr) session_->impl_->EndBusy(number_);
 }
 
 void Session::ReportFailure(const std::string& call,
                             const absl::Status& failure) {
-  internals_->ReportFailure(internals_->step(), call, failure);
+  impl_->ReportFailure(impl_->step(), call, failure);
 }
 
-absl::Status Session::Leave() { return internals_->Leave(/*clean=*/true, ""); }
+absl::Status Session::Leave() { return impl_->Leave(/*clean=*/true, ""); }
 
 }  // namespace lockstep

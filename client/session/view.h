@@ -41,7 +41,7 @@ struct View {
   Revision revision;                     // of the newest plan announced
   std::string plan_digest;
   std::map<int, SharedList<std::string>> handles;  // by communicator
-  protocol::Wanted wanted;                         // of the job, by an operator
+  protocol::DesiredCommands wanted;                // of the job, by an operator
   // Whose bucket order was asked for, and not answered on this stream; 0: none.
   Revision order_wanted;
   protocol::Cause cause;  // what the coordinator said of the epoch's end

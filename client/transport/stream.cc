@@ -225,9 +225,9 @@ class HostStream::Queue {
 };
 
 // A moment of a host queue: a door that opens once.
-class HostStream::Moment final : public Event::State {
+class HostStream::EventState final : public Event::State {
  public:
-  explicit Moment(const std::shared_ptr<Queue>& queue) : queue_(queue) {}
+  explicit EventState(const std::shared_ptr<Queue>& queue) : queue_(queue) {}
 
   // Once, before anybody waits.
   void set_number(uint64_t number) { number_ = number; }
@@ -291,7 +291,7 @@ bool HostStream::TryRun(absl::FunctionRef<absl::Status()> work) {
 
 Event HostStream::Record() {
   if (queue_->Idle()) return Event();
-  auto moment = std::make_shared<Moment>(queue_);
+  auto moment = std::make_shared<EventState>(queue_);
   moment->set_number(queue_->Push([moment] {
     moment->Come();
     return absl::OkStatus();

@@ -8,8 +8,8 @@
 
 namespace lockstep::transport {
 
-absl::StatusOr<std::unique_ptr<Compute>> Transport::MakeCompute() {
-  return MakeHostCompute();
+absl::StatusOr<std::unique_ptr<DeviceContext>> Transport::MakeDeviceContext() {
+  return MakeHostDeviceContext();
 }
 
 std::string_view Name(Reach reach) {

@@ -22,7 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "lockstep/arena.h"
 #include "lockstep/communicator.h"
 #include "lockstep/device_stream.h"
@@ -113,7 +113,7 @@ class Transport {
       absl::Duration timeout);
 
   // What works on such memory. May outlive the transport, too.
-  virtual absl::StatusOr<std::unique_ptr<Compute>> MakeCompute();
+  virtual absl::StatusOr<std::unique_ptr<DeviceContext>> MakeDeviceContext();
 
   // A stream of the caller's, which must outlive what is returned, as must the
   // transport. FailedPrecondition from transports of host memory.

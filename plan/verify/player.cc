@@ -26,7 +26,7 @@ struct Unit {
 };
 
 // Transfers of different ranks that end together.
-struct Meeting {
+struct Rendezvous {
   std::vector<Place> members;
   int absent = 0;     // members that have not begun
   int64_t begin = 0;  // of the latest member so far
@@ -67,10 +67,10 @@ class Player {
       }
       spans[rank].tasks.resize(plan_.ranks[rank].tasks.size());
     }
-    for (const Meeting& meeting : meetings_) {
-      for (const Place& member : meeting.members) {
+    for (const Rendezvous& rendezvous : rendezvous_) {
+      for (const Place& member : rendezvous.members) {
         spans[member.rank].lanes[member.ref.lane][member.ref.index] = {
-            meeting.begin, units_[UnitOf(member)].end};
+            rendezvous.begin, units_[UnitOf(member)].end};
       }
     }
     for (const Unit& unit : units_) {
@@ -165,26 +165,26 @@ class Player {
   void Arrange(const Traffic& traffic) {
     for (const auto& members : traffic.collectives) {
       for (size_t k = 0; k < members[0].size(); ++k) {
-        Meeting& meeting = meetings_.emplace_back();
+        Rendezvous& rendezvous = rendezvous_.emplace_back();
         for (const std::vector<Place>& member : members) {
-          Invite(member[k], meeting);
+          Invite(member[k], rendezvous);
         }
       }
     }
     for (const auto& [key, channel] : traffic.channels) {
       for (size_t k = 0; k < channel.sends.size(); ++k) {
-        Meeting& meeting = meetings_.emplace_back();
-        Invite(channel.sends[k], meeting);
-        Invite(channel.receives[k], meeting);
+        Rendezvous& rendezvous = rendezvous_.emplace_back();
+        Invite(channel.sends[k], rendezvous);
+        Invite(channel.receives[k], rendezvous);
       }
     }
   }
 
-  void Invite(const Place& place, Meeting& meeting) {
-    meeting.members.push_back(place);
-    ++meeting.absent;
+  void Invite(const Place& place, Rendezvous& rendezvous) {
+    rendezvous.members.push_back(place);
+    ++rendezvous.absent;
     Unit& unit = units_[UnitOf(place)];
-    unit.meetings.push_back(static_cast<int>(meetings_.size()) - 1);
+    unit.meetings.push_back(static_cast<int>(rendezvous_.size()) - 1);
     ++unit.unmet;
   }
 
@@ -199,9 +199,9 @@ class Player {
     const int64_t now = units_[unit].begin;
     if (units_[unit].meetings.empty()) return Compute(unit, ready);
     for (const int number : units_[unit].meetings) {
-      Meeting& meeting = meetings_[number];
-      meeting.begin = std::max(meeting.begin, now);
-      if (--meeting.absent == 0) Meet(meeting, ready);
+      Rendezvous& rendezvous = rendezvous_[number];
+      rendezvous.begin = std::max(rendezvous.begin, now);
+      if (--rendezvous.absent == 0) Meet(rendezvous, ready);
     }
   }
 
@@ -213,11 +213,12 @@ class Player {
     End(unit, ready);
   }
 
-  void Meet(const Meeting& meeting, std::vector<int>& ready) {
+  void Meet(const Rendezvous& rendezvous, std::vector<int>& ready) {
     const int64_t end =
-        meeting.begin +
-        (durations_ ? durations_->transfer(At(plan_, meeting.members[0])) : 0);
-    for (const Place& member : meeting.members) {
+        rendezvous.begin +
+        (durations_ ? durations_->transfer(At(plan_, rendezvous.members[0]))
+                    : 0);
+    for (const Place& member : rendezvous.members) {
       Unit& unit = units_[UnitOf(member)];
       unit.end = std::max(unit.end, end);
       if (--unit.unmet == 0) End(UnitOf(member), ready);
@@ -274,7 +275,7 @@ class Player {
 
   Wait PartnerWaitOf(int index) const {
     for (const int number : units_[index].meetings) {
-      const std::vector<Place>& members = meetings_[number].members;
+      const std::vector<Place>& members = rendezvous_[number].members;
       const auto self =
           std::find_if(members.begin(), members.end(),
                        [&](const Place& p) { return UnitOf(p) == index; });
@@ -294,7 +295,7 @@ class Player {
   std::vector<std::vector<std::vector<int>>> unit_of_;  // rank, lane, index
   std::vector<std::vector<int>> unit_of_task_;          // rank, task
   std::vector<std::vector<int>> dependents_;            // of each unit
-  std::vector<Meeting> meetings_;
+  std::vector<Rendezvous> rendezvous_;
 };
 
 absl::string_view Verb(WaitKind kind) {

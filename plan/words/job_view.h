@@ -111,7 +111,7 @@ struct JobView {
   std::vector<WaitView> waits;
   std::vector<std::string> stalls;    // one sentence for each stuck worker
   std::vector<LagView> lags;          // the longest first, at most 8
-  protocol::Wanted wanted;            // by an operator, and not done yet
+  protocol::DesiredCommands wanted;   // by an operator, and not done yet
   protocol::Cause cause;              // of the last epoch's end
   std::vector<EventView> events;      // the newest 100, oldest first
   uint64_t step = 0;                  // the highest any worker reported

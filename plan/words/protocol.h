@@ -18,8 +18,8 @@
 //   Progress, Heartbeat, Busy ───────────▶   at most 10 a second
 //   ValueDigests ────────────────────────▶   with the first step, if at all
 //         ◀────────────────────────────── Warning         one rank prints it
-//         ◀────────────────────────────── Wanted          pause, stop, drain
-//         ◀────────────────────────────── OrderWanted
+//         ◀────────────────────────────── DesiredCommands          pause, stop,
+//         drain ◀────────────────────────────── OrderWanted
 //   ReadyOrder ──────────────────────────▶   a later revision is compiled
 //         ◀────────────────────────────── PlanReady (the next revision)
 //   PlanAck ─────────────────────────────▶   held; the verdict switches
@@ -37,8 +37,8 @@
 //
 // Resume is state, not messages: after a broken stream the worker says Hello
 // with its generation and where it is, and the coordinator repeats whatever
-// that worker should know (EpochFormed, PlanReady, GroupHandles, Start, Wanted,
-// EpochEnded). The worker takes each of them as idempotent.
+// that worker should know (EpochFormed, PlanReady, GroupHandles, Start,
+// DesiredCommands, EpochEnded). The worker takes each of them as idempotent.
 
 #ifndef LOCKSTEP_PLAN_WORDS_PROTOCOL_H_
 #define LOCKSTEP_PLAN_WORDS_PROTOCOL_H_
@@ -131,12 +131,12 @@ struct Cause {
 // all earlier ones. A rank holds what is wanted when it enters a verdict, and
 // all act at the step whose verdict shows that every rank holds this same word
 // (client/gradient/command_gate.h says why it must be the same).
-struct Wanted {
+struct DesiredCommands {
   std::vector<Command> commands;  // ascending, each once
   std::string reason;             // for people
   // Of the job's words, 1, 2, 3, ...; 0: nothing was ever wanted.
   uint64_t number = 0;
-  bool operator==(const Wanted&) const = default;
+  bool operator==(const DesiredCommands&) const = default;
 };
 
 // --- Worker to coordinator --------------------------------------------------
@@ -156,7 +156,7 @@ struct ResumeState {
   // The rest of the input of `plan_digest`, as in record::PlanAdopted: stated
   // by rank 0, in revisions after the first.
   std::vector<uint32_t> observed_order;
-  Wanted wanted;            // the newest heard
+  DesiredCommands wanted;   // the newest heard
   bool ended = false;       // the epoch is over for this worker
   bool leaving = false;     // Leave was stated and is not answered yet
   uint64_t first_step = 0;  // as in EpochFormed
@@ -482,7 +482,8 @@ using ToCoordinatorBody =
 
 using ToWorkerBody =
     std::variant<Welcome, Refused, EpochFormed, PlanReady, GroupHandles, Start,
-                 EpochEnded, Left, Wanted, OrderWanted, Decide, Warning>;
+                 EpochEnded, Left, DesiredCommands, OrderWanted, Decide,
+                 Warning>;
 
 struct ToCoordinator {
   JobName job;

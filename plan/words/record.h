@@ -79,9 +79,9 @@ struct WorkerLeft {
   bool operator==(const WorkerLeft&) const = default;
 };
 
-// All that an operator wants of the job now: protocol::Wanted.
+// All that an operator wants of the job now: protocol::DesiredCommands.
 struct CommandsWanted {
-  protocol::Wanted wanted;
+  protocol::DesiredCommands wanted;
   bool operator==(const CommandsWanted&) const = default;
 };
 
@@ -115,7 +115,7 @@ struct JobAdopted {
   Revision revision;                   // 0: no plan yet
   std::string digest;                  // of the plan
   std::vector<uint32_t> observed_order;
-  protocol::Wanted wanted;
+  protocol::DesiredCommands wanted;
   uint64_t first_step = 0;  // as in EpochFormed
   bool operator==(const JobAdopted&) const = default;
 };

@@ -8,7 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "server/core/secret.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 namespace {
@@ -39,7 +39,7 @@ absl::Status IsListed(const JobSpec& spec, const WorkerName& worker) {
                       worker.value, spec.name, NameList(list)));
 }
 
-absl::Status Fenced(const Door& door, const protocol::Hello& hello,
+absl::Status Fenced(const AdmissionState& door, const protocol::Hello& hello,
                     absl::Time now) {
   const Worker* holder = door.roster.Find(hello.worker);
   return absl::FailedPreconditionError(absl::StrFormat(
@@ -52,7 +52,8 @@ absl::Status Fenced(const Door& door, const protocol::Hello& hello,
                             HowLong(now - holder->since))));
 }
 
-Stranger NeverAssigned(const Door& door, const protocol::Hello& hello) {
+Stranger NeverAssigned(const AdmissionState& door,
+                       const protocol::Hello& hello) {
   return {absl::FailedPreconditionError(absl::StrFormat(
       "generation %d of %s was never assigned here; the newest is %d",
       hello.generation.value, hello.worker.value,
@@ -92,7 +93,8 @@ std::string Named(const protocol::Launch& launch) {
 
 // Two launches of one job would each wait for the ranks that the other holds.
 // Suspects may be what is left of a launch that has ended.
-absl::Status IsOfTheirLaunch(const Door& door, const protocol::Hello& hello) {
+absl::Status IsOfTheirLaunch(const AdmissionState& door,
+                             const protocol::Hello& hello) {
   if (!hello.launch) return absl::OkStatus();
   for (const auto& [name, other] : door.roster.workers()) {
     const bool is_here =
@@ -107,8 +109,8 @@ absl::Status IsOfTheirLaunch(const Door& door, const protocol::Hello& hello) {
   return absl::OkStatus();
 }
 
-Admission AdmitNewcomer(const Door& door, const protocol::Hello& hello,
-                        absl::Time now) {
+Admission AdmitNewcomer(const AdmissionState& door,
+                        const protocol::Hello& hello, absl::Time now) {
   const Worker* holder = door.roster.Find(hello.worker);
   const bool is_held = holder != nullptr && holder->seated();
   if (is_held) {
@@ -128,7 +130,7 @@ Admission AdmitNewcomer(const Door& door, const protocol::Hello& hello,
 
 }  // namespace
 
-absl::Status Full(const Door& door, const WorkerName& worker) {
+absl::Status Full(const AdmissionState& door, const WorkerName& worker) {
   std::vector<WorkerName> holders;
   for (const auto& [name, holder] : door.roster.workers()) {
     if (holder.seated()) holders.push_back(name);
@@ -139,7 +141,7 @@ absl::Status Full(const Door& door, const WorkerName& worker) {
       NameList(holders), door.epoch_lives ? ", and an epoch runs" : ""));
 }
 
-Admission Admit(const Door& door, const protocol::Hello& hello,
+Admission Admit(const AdmissionState& door, const protocol::Hello& hello,
                 absl::Time now) {
   if (absl::Status name = IsName(hello.worker); !name.ok()) return name;
   if (absl::Status listed = IsListed(door.spec, hello.worker); !listed.ok()) {
@@ -150,7 +152,7 @@ Admission Admit(const Door& door, const protocol::Hello& hello,
         "%s says Hello with incarnation (Hello.life) 0: it draws one at random",
         hello.worker.value));
   }
-  const Bearer& newest = door.newest;
+  const NameHolder& newest = door.newest;
   if (hello.generation.value == 0) {
     if (hello.life != newest.life) return AdmitNewcomer(door, hello, now);
   } else {

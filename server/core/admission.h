@@ -36,7 +36,7 @@
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
 #include "plan/words/protocol.h"
-#include "server/core/durable.h"
+#include "server/core/durable_state.h"
 #include "server/core/roster.h"
 
 namespace lockstep::core {
@@ -48,10 +48,10 @@ struct Stranger {
 };
 using Admission = std::variant<NewLife, SameLife, Stranger, absl::Status>;
 
-struct Door {
+struct AdmissionState {
   const JobSpec& spec;
   const Roster& roster;
-  Bearer newest;  // of the name
+  NameHolder newest;  // of the name
   bool epoch_lives = false;
 };
 
@@ -60,10 +60,11 @@ struct Door {
 // generation, a full job: its holders are named), AlreadyExists (the name is
 // taken: its holder is named). A stranger's is FailedPrecondition (an unknown
 // generation) or PermissionDenied (another incarnation or secret).
-Admission Admit(const Door& door, const protocol::Hello& hello, absl::Time now);
+Admission Admit(const AdmissionState& door, const protocol::Hello& hello,
+                absl::Time now);
 
 // The refusal of a job that has no free seat, with the holders named.
-absl::Status Full(const Door& door, const WorkerName& worker);
+absl::Status Full(const AdmissionState& door, const WorkerName& worker);
 
 }  // namespace lockstep::core
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "plan/digest.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 #include "server/core/token.h"
 
 namespace lockstep::core {

@@ -64,7 +64,7 @@ class Adoptions {
     Revision revision;
     std::string plan_digest;
     std::vector<uint32_t> observed_order;
-    protocol::Wanted wanted;
+    protocol::DesiredCommands wanted;
     absl::Time holds_until;
     absl::Time leaving_since = absl::InfiniteFuture();
   };

@@ -36,14 +36,14 @@ std::string CannotBeTakenBack(std::string_view what,
 
 }  // namespace
 
-bool Wants(const protocol::Wanted& wanted, Command command) {
+bool Wants(const protocol::DesiredCommands& wanted, Command command) {
   return std::count(wanted.commands.begin(), wanted.commands.end(), command) >
          0;
 }
 
-absl::StatusOr<protocol::Wanted> Ask(const protocol::Wanted& now,
-                                     JobCommand asked,
-                                     const std::string& reason) {
+absl::StatusOr<protocol::DesiredCommands> Ask(
+    const protocol::DesiredCommands& now, JobCommand asked,
+    const std::string& reason) {
   const std::optional<Command> meant = Meant(asked);
   const bool free = now.commands.empty() || Wants(now, Command::kPause);
   if (!meant) {  // resume
@@ -56,11 +56,11 @@ absl::StatusOr<protocol::Wanted> Ask(const protocol::Wanted& now,
     return Refuse(asked,
                   CannotBeTakenBack(Name(now.commands.front()), now.reason));
   }
-  return protocol::Wanted{
+  return protocol::DesiredCommands{
       .commands = {*meant}, .reason = reason, .number = now.number + 1};
 }
 
-protocol::Wanted Nothing(const protocol::Wanted& now) {
+protocol::DesiredCommands Nothing(const protocol::DesiredCommands& now) {
   return {.number = now.number + 1};
 }
 

@@ -12,7 +12,7 @@
 // still take the place of drain, for then the workers leave all the same.
 //
 // A word that changes something has the next number, for ever
-// (protocol::Wanted).
+// (protocol::DesiredCommands).
 
 #ifndef LOCKSTEP_SERVER_CORE_COMMANDS_H_
 #define LOCKSTEP_SERVER_CORE_COMMANDS_H_
@@ -26,16 +26,16 @@
 
 namespace lockstep::core {
 
-bool Wants(const protocol::Wanted& wanted, Command command);
+bool Wants(const protocol::DesiredCommands& wanted, Command command);
 
 // What is wanted once `asked` is added: equal to `now` if that is no change.
 // FailedPrecondition says why it may not be asked. Not for kRebuild.
-absl::StatusOr<protocol::Wanted> Ask(const protocol::Wanted& now,
-                                     JobCommand asked,
-                                     const std::string& reason);
+absl::StatusOr<protocol::DesiredCommands> Ask(
+    const protocol::DesiredCommands& now, JobCommand asked,
+    const std::string& reason);
 
 // Once it is done.
-protocol::Wanted Nothing(const protocol::Wanted& now);
+protocol::DesiredCommands Nothing(const protocol::DesiredCommands& now);
 
 // "drained by an operator: maintenance".
 std::string ByOperator(const std::string& what, const std::string& reason);

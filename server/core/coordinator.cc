@@ -9,8 +9,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/core/outbox.h"
-#include "server/core/sentences.h"
+#include "server/core/effect_sink.h"
+#include "server/core/status_text.h"
 #include "server/core/token.h"
 
 namespace lockstep::core {
@@ -63,10 +63,10 @@ absl::Status Coordinator::Replay(const record::Record& record) {
 Effects Coordinator::Step(absl::Time now, const Event& event) {
   Begin(now);
   NoteLate(now);
-  Outbox out(options_.term, &durable_, &sessions_, &compilations_);
-  Turn turn{now, out, secrets_};
-  std::visit([&](const auto& e) { On(e, turn); }, event);
-  ForgetOldest(turn);
+  EffectSink out(options_.term, &durable_, &sessions_, &compilations_);
+  StepContext context{now, out, secrets_};
+  std::visit([&](const auto& e) { On(e, context); }, event);
+  ForgetOldest(context);
   for (const JobName& name : std::exchange(touched_, {})) Track(name);
   next_wake_ = shutting_down_ ? absl::InfiniteFuture() : wakes_.Next();
   return out.Take();
@@ -118,27 +118,27 @@ void Coordinator::Track(const JobName& name) {
 
 // --- Streams ----------------------------------------------------------------
 
-void Coordinator::On(const Received& event, Turn& turn) {
+void Coordinator::On(const Received& event, StepContext& context) {
   const SessionId session = event.session;
   if (sessions_.IsClosed(session)) return;
-  if (shutting_down_) return turn.out.Close(session, GoingDown());
+  if (shutting_down_) return context.out.Close(session, GoingDown());
 
   std::optional<Speaker> speaker;
   if (const Speaker* bound = sessions_.Find(session)) speaker = *bound;
-  if (const absl::Status taken = Take(event, speaker, turn); !taken.ok()) {
-    turn.out.Refuse(session, event.message.job, taken);
+  if (const absl::Status taken = Take(event, speaker, context); !taken.ok()) {
+    context.out.Refuse(session, event.message.job, taken);
   }
-  RememberRefusal(event, turn.out, turn.now);
+  RememberRefusal(event, context.out, context.now);
   // Whoever spoke on a stream that was just refused has lost it.
   if (speaker && sessions_.IsClosed(session)) {
     if (Job* job = Reach(speaker->job)) {
-      job->StreamClosed(session, speaker->worker, "refused", turn);
+      job->StreamClosed(session, speaker->worker, "refused", context);
     }
   }
 }
 
 // While offers hold it is not for good.
-void Coordinator::RememberRefusal(const Received& event, const Outbox& out,
+void Coordinator::RememberRefusal(const Received& event, const EffectSink& out,
                                   absl::Time now) {
   const auto* hello = std::get_if<protocol::Hello>(&event.message.body);
   const absl::Status refusal = out.RefusalOf(event.session);
@@ -153,7 +153,7 @@ void Coordinator::RememberRefusal(const Received& event, const Outbox& out,
 
 absl::Status Coordinator::Take(const Received& event,
                                const std::optional<Speaker>& speaker,
-                               Turn& turn) {
+                               StepContext& context) {
   const protocol::ToCoordinator& message = event.message;
   const auto* hello = std::get_if<protocol::Hello>(&message.body);
   if (!speaker && hello == nullptr) {
@@ -165,10 +165,10 @@ absl::Status Coordinator::Take(const Received& event,
         speaker->worker.value, speaker->job.value));
   }
   if (hello != nullptr) {
-    return Greet(event.session, message.job, *hello, speaker, turn);
+    return Greet(event.session, message.job, *hello, speaker, context);
   }
   if (Job* job = Reach(message.job)) {
-    job->Receive(event.session, speaker->worker, message, turn);
+    job->Receive(event.session, speaker->worker, message, context);
   }
   return absl::OkStatus();
 }
@@ -176,13 +176,13 @@ absl::Status Coordinator::Take(const Received& event,
 absl::Status Coordinator::Greet(SessionId session, const JobName& name,
                                 const protocol::Hello& hello,
                                 const std::optional<Speaker>& speaker,
-                                Turn& turn) {
+                                StepContext& context) {
   if (hello.version != protocol::kVersion) {
     const auto differs = absl::FailedPreconditionError(absl::StrFormat(
         "%s speaks protocol version %d, this coordinator version %d",
         hello.worker.value, hello.version, protocol::kVersion));
     if (!IsInEpoch(hello)) return differs;
-    turn.out.Close(session, differs);
+    context.out.Close(session, differs);
     return absl::OkStatus();
   }
   if (speaker && speaker->worker != hello.worker) {
@@ -191,39 +191,39 @@ absl::Status Coordinator::Greet(SessionId session, const JobName& name,
                         hello.worker.value, speaker->worker.value, name.value));
   }
   if (IsOfUnknownJob(name, hello)) {
-    TakeOffer(session, name, hello, turn);
+    TakeOffer(session, name, hello, context);
     return absl::OkStatus();
   }
   if (IsOfJobBesideOurs(name, hello)) {
-    LetTrainOn(session, name, hello, turn);
+    LetTrainOn(session, name, hello, context);
     return absl::OkStatus();
   }
   if (WaitsElsewhere(name, hello)) {
-    const absl::Status free = NoOffersHold(name, turn.now);
+    const absl::Status free = NoOffersHold(name, context.now);
     if (!free.ok()) {
-      turn.out.Close(session, absl::UnavailableError(free.message()));
+      context.out.Close(session, absl::UnavailableError(free.message()));
       return absl::OkStatus();
     }
     protocol::Hello newcomer = hello;
     newcomer.generation = {};
     newcomer.secret.clear();
     newcomer.resume.reset();
-    return Greet(session, name, newcomer, speaker, turn);
+    return Greet(session, name, newcomer, speaker, context);
   }
-  const absl::StatusOr<Job*> job = JobFor(name, hello, turn);
+  const absl::StatusOr<Job*> job = JobFor(name, hello, context);
   if (absl::IsUnavailable(job.status())) {
-    turn.out.Close(session, job.status());
+    context.out.Close(session, job.status());
     return absl::OkStatus();
   }
-  if (job.ok()) (*job)->Greet(session, hello, turn);
+  if (job.ok()) (*job)->Greet(session, hello, context);
   return job.status();
 }
 
 absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
                                          const protocol::Hello& hello,
-                                         Turn& turn) {
+                                         StepContext& context) {
   if (hello.generation.value == 0) {
-    const absl::Status free = NoOffersHold(name, turn.now);
+    const absl::Status free = NoOffersHold(name, context.now);
     if (!free.ok()) return free;
   }
   if (Job* job = Reach(name)) return job;
@@ -238,7 +238,7 @@ absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
         absl::StrFormat("%s joins job %s with the spec of job %s",
                         hello.worker.value, name.value, hello.spec->name));
   }
-  const absl::Status created = Create(*hello.spec, hello.token, turn);
+  const absl::Status created = Create(*hello.spec, hello.token, context);
   if (!created.ok()) return created;
   return Reach(name);
 }
@@ -262,11 +262,12 @@ bool Coordinator::IsOfJobBesideOurs(const JobName& name,
 }
 
 void Coordinator::LetTrainOn(SessionId session, const JobName& name,
-                             const protocol::Hello& hello, Turn& turn) {
+                             const protocol::Hello& hello,
+                             StepContext& context) {
   Job* job = Reach(name);
-  if (!hello.resume->ended) job->NoteForeign(hello, turn);
-  if (hello.resume->leaving) return LetGo(session, name, hello, turn);
-  turn.out.Close(
+  if (!hello.resume->ended) job->NoteForeign(hello, context);
+  if (hello.resume->leaving) return LetGo(session, name, hello, context);
+  context.out.Close(
       session,
       absl::UnavailableError(absl::StrFormat(
           "job %s of this coordinator is another than that of %s, epoch %d of "
@@ -276,9 +277,9 @@ void Coordinator::LetTrainOn(SessionId session, const JobName& name,
 
 // Nobody here waits for it.
 void Coordinator::LetGo(SessionId session, const JobName& name,
-                        const protocol::Hello& hello, Turn& turn) {
-  turn.out.Send(session, name, hello.resume->epoch, protocol::Left{});
-  turn.out.Close(session, absl::OkStatus());
+                        const protocol::Hello& hello, StepContext& context) {
+  context.out.Send(session, name, hello.resume->epoch, protocol::Left{});
+  context.out.Close(session, absl::OkStatus());
 }
 
 // It has nothing to lose: it is a newcomer here.
@@ -288,45 +289,46 @@ bool Coordinator::WaitsElsewhere(const JobName& name,
                      hello.resume->epoch.value == 0 && !hello.resume->leaving;
   const auto found = durable_.jobs.find(name);
   return waits && (found == durable_.jobs.end() ||
-                   found->second.bearers.count(hello.worker) == 0);
+                   found->second.name_holders.count(hello.worker) == 0);
 }
 
 // Whatever is wrong, the worker trains on: only its stream ends.
 void Coordinator::TakeOffer(SessionId session, const JobName& name,
-                            const protocol::Hello& hello, Turn& turn) {
+                            const protocol::Hello& hello,
+                            StepContext& context) {
   if (hello.resume->ended) {  // there is nothing to adopt
-    if (hello.resume->leaving) return LetGo(session, name, hello, turn);
-    return turn.out.Close(session, UnknownJob(name));
+    if (hello.resume->leaving) return LetGo(session, name, hello, context);
+    return context.out.Close(session, UnknownJob(name));
   }
   if (const absl::Status may = MayOffer(name, hello); !may.ok()) {
-    return turn.out.Close(session, may);
+    return context.out.Close(session, may);
   }
-  auto taken = adoptions_.Take(turn.now, name, hello);
-  if (!taken.ok()) return turn.out.Close(session, taken.status());
+  auto taken = adoptions_.Take(context.now, name, hello);
+  if (!taken.ok()) return context.out.Close(session, taken.status());
   if (taken->adopted) {
-    Adopt(name, *std::move(taken->adopted), turn);
-    return Reach(name)->Greet(session, hello, turn);
+    Adopt(name, *std::move(taken->adopted), context);
+    return Reach(name)->Greet(session, hello, context);
   }
   if (taken->leaving_for >= kAdoptionPatience) {
     adoptions_.Drop(name, hello);
-    return LetGo(session, name, hello, turn);
+    return LetGo(session, name, hello, context);
   }
-  const std::string offers = adoptions_.Describe(name, turn.now);
+  const std::string offers = adoptions_.Describe(name, context.now);
   if (Job* created = Reach(name); created != nullptr && !created->over()) {
     created->DelayFirstEpoch(
-        turn.now + hello.spec->timeouts.lease,
+        context.now + hello.spec->timeouts.lease,
         absl::StrCat("for a running job of this name: ", offers));
   }
   if (taken->is_new) {
-    turn.out.Note(name, absl::StrFormat("%s resumes a job that is not known "
-                                        "here: %s",
-                                        Who(hello.worker, hello.resume->rank,
-                                            hello.process),
-                                        offers));
+    context.out.Note(name, absl::StrFormat("%s resumes a job that is not known "
+                                           "here: %s",
+                                           Who(hello.worker, hello.resume->rank,
+                                               hello.process),
+                                           offers));
   }
-  turn.out.Close(session, absl::UnavailableError(absl::StrFormat(
-                              "job %s is not known to this coordinator: %s",
-                              name.value, offers)));
+  context.out.Close(session, absl::UnavailableError(absl::StrFormat(
+                                 "job %s is not known to this coordinator: %s",
+                                 name.value, offers)));
 }
 
 absl::Status Coordinator::MayOffer(const JobName& name,
@@ -342,23 +344,23 @@ absl::Status Coordinator::MayOffer(const JobName& name,
 }
 
 void Coordinator::Adopt(const JobName& name, record::JobAdopted adopted,
-                        Turn& turn) {
+                        StepContext& context) {
   const auto found = jobs_.find(name);
   if (found != jobs_.end() && found->second.over()) {
-    Archive(name, turn);
+    Archive(name, context);
   } else if (found != jobs_.end()) {
     found->second.TurnAway(
         absl::FailedPreconditionError(absl::StrFormat(
             "job %s runs already: the %d workers of its epoch %d offered it "
             "for adoption",
             name.value, adopted.members.size(), adopted.epoch.value)),
-        turn);
+        context);
     jobs_.erase(found);
   }
-  turn.out.Record(name, std::move(adopted));
+  context.out.Record(name, std::move(adopted));
   const auto [job, is_new] =
       jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
-  job->second.BeginAdopted(turn);
+  job->second.BeginAdopted(context);
 }
 
 absl::Status Coordinator::NoOffersHold(const JobName& name,
@@ -371,73 +373,73 @@ absl::Status Coordinator::NoOffersHold(const JobName& name,
       name.value, offers));
 }
 
-void Coordinator::On(const SessionClosed& event, Turn& turn) {
+void Coordinator::On(const SessionClosed& event, StepContext& context) {
   const Speaker* speaker = sessions_.Find(event.session);
   if (speaker != nullptr && !shutting_down_) {
     const Speaker was = *speaker;
     if (Job* job = Reach(was.job)) {
-      job->StreamClosed(event.session, was.worker, event.why, turn);
+      job->StreamClosed(event.session, was.worker, event.why, context);
     }
   }
   sessions_.Forget(event.session);
 }
 
-void Coordinator::On(const ShuttingDown&, Turn& turn) {
+void Coordinator::On(const ShuttingDown&, StepContext& context) {
   shutting_down_ = true;
   for (const SessionId session : sessions_.Bound()) {
-    turn.out.Close(session, GoingDown());
+    context.out.Close(session, GoingDown());
   }
 }
 
-void Coordinator::On(const Wake&, Turn& turn) {
+void Coordinator::On(const Wake&, StepContext& context) {
   if (shutting_down_) return;
   // In the order of names, so that two runs of the same history agree.
-  std::vector<JobName> due = wakes_.TakeDue(turn.now);
+  std::vector<JobName> due = wakes_.TakeDue(context.now);
   std::sort(due.begin(), due.end());
-  for (const JobName& name : due) Reach(name)->Wake(turn);
+  for (const JobName& name : due) Reach(name)->Wake(context);
 }
 
-void Coordinator::On(const Compiled& event, Turn& turn) {
+void Coordinator::On(const Compiled& event, StepContext& context) {
   if (shutting_down_) return;
-  if (Job* job = Reach(event.job)) job->Take(event, turn);
+  if (Job* job = Reach(event.job)) job->Take(event, context);
 }
 
 // --- Admin ------------------------------------------------------------------
 
-void Coordinator::On(const CreateJob& event, Turn& turn) {
-  turn.out.Answer(event.request, shutting_down_
-                                     ? GoingDown()
-                                     : Create(event.spec, event.token, turn));
+void Coordinator::On(const CreateJob& event, StepContext& context) {
+  context.out.Answer(
+      event.request,
+      shutting_down_ ? GoingDown() : Create(event.spec, event.token, context));
 }
 
-void Coordinator::On(const CommandJob& event, Turn& turn) {
+void Coordinator::On(const CommandJob& event, StepContext& context) {
   absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   absl::Status done = job.status();
   if (job.ok()) {
     done = (*job)->over() ? (*job)->Over()
-                          : (*job)->Obey(event.command, event.reason, turn);
+                          : (*job)->Obey(event.command, event.reason, context);
   }
-  turn.out.Answer(event.request, std::move(done));
+  context.out.Answer(event.request, std::move(done));
 }
 
-void Coordinator::On(const StopJob& event, Turn& turn) {
+void Coordinator::On(const StopJob& event, StepContext& context) {
   absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   if (job.ok() && (*job)->over()) job = (*job)->Over();
-  if (job.ok()) (*job)->Stop(event.reason, turn);
-  turn.out.Answer(event.request, job.status());
+  if (job.ok()) (*job)->Stop(event.reason, context);
+  context.out.Answer(event.request, job.status());
 }
 
-void Coordinator::On(const DeleteJob& event, Turn& turn) {
-  turn.out.Answer(event.request, Delete(event, turn));
+void Coordinator::On(const DeleteJob& event, StepContext& context) {
+  context.out.Answer(event.request, Delete(event, context));
 }
 
-void Coordinator::On(const ReportEvidence& event, Turn& turn) {
+void Coordinator::On(const ReportEvidence& event, StepContext& context) {
   const absl::StatusOr<Job*> job = Authorized(event.job, event.token);
-  if (!job.ok()) return turn.out.Answer(event.request, job.status());
-  (*job)->Consider(event.evidence, /*accuser=*/{}, turn);
+  if (!job.ok()) return context.out.Answer(event.request, job.status());
+  (*job)->Consider(event.evidence, /*accuser=*/{}, context);
   const absl::Status refusal = refusals_.Of(event.job, event.evidence.process);
-  if (refusal.ok()) return turn.out.Answer(event.request, refusal);
-  turn.out.Answer(
+  if (refusal.ok()) return context.out.Answer(event.request, refusal);
+  context.out.Answer(
       event.request,
       absl::FailedPreconditionError(absl::StrFormat(
           "%s was refused: %s: %s", event.evidence.subject.value,
@@ -445,22 +447,23 @@ void Coordinator::On(const ReportEvidence& event, Turn& turn) {
 }
 
 absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
-                                 Turn& turn) {
+                                 StepContext& context) {
   if (absl::Status valid = Validate(spec); !valid.ok()) return valid;
   const JobName name{spec.name};
   if (const Job* job = Reach(name)) {
     if (!job->over()) return CreateAgain(*job, spec, token);
     if (absl::Status may = Authorize(name, token); !may.ok()) return may;
-    Archive(name, turn);
+    Archive(name, context);
   }
-  if (absl::Status free = NoOffersHold(name, turn.now); !free.ok()) return free;
-  turn.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
+  if (absl::Status free = NoOffersHold(name, context.now); !free.ok())
+    return free;
+  context.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
   jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
   Reach(name)->DelayFirstEpoch(
       first_epochs_from_,
       "for running jobs to offer themselves after the coordinator's start");
-  turn.out.Note(name, absl::StrFormat("job %s was created for %s", spec.name,
-                                      ToString(spec.mesh)));
+  context.out.Note(name, absl::StrFormat("job %s was created for %s", spec.name,
+                                         ToString(spec.mesh)));
   return absl::OkStatus();
 }
 
@@ -474,7 +477,7 @@ absl::Status Coordinator::CreateAgain(const Job& job, const JobSpec& spec,
 
 // --- Jobs that are over -----------------------------------------------------
 
-absl::Status Coordinator::Delete(const DeleteJob& event, Turn& turn) {
+absl::Status Coordinator::Delete(const DeleteJob& event, StepContext& context) {
   const absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   if (!job.ok()) return job.status();
   if (!(*job)->over()) {
@@ -483,15 +486,15 @@ absl::Status Coordinator::Delete(const DeleteJob& event, Turn& turn) {
         event.job.value, Name((*job)->state())));
   }
   if (!event.keep) {
-    Forget(event.job, turn);
+    Forget(event.job, context);
   } else if (durable_.jobs.at(event.job).archived_as.value.empty()) {
-    Archive(event.job, turn);
+    Archive(event.job, context);
   }
   return absl::OkStatus();
 }
 
 // "digits" becomes "digits#1", or one more than the highest there is.
-void Coordinator::Archive(const JobName& name, Turn& turn) {
+void Coordinator::Archive(const JobName& name, StepContext& context) {
   const std::string prefix =
       absl::StrCat(durable_.jobs.at(name).spec.name, "#");
   uint64_t highest = 0;
@@ -505,25 +508,25 @@ void Coordinator::Archive(const JobName& name, Turn& turn) {
   }
   const JobName as{absl::StrCat(prefix, highest + 1)};
   auto node = jobs_.extract(name);
-  node.mapped().LetGo(turn);
-  turn.out.Record(name, record::JobArchived{as});
+  node.mapped().LetGo(context);
+  context.out.Record(name, record::JobArchived{as});
   node.key() = as;
   jobs_.insert(std::move(node));
   touched_.insert(as);
-  turn.out.Note(as, absl::StrFormat("job %s is over and kept as %s", name.value,
-                                    as.value));
+  context.out.Note(as, absl::StrFormat("job %s is over and kept as %s",
+                                       name.value, as.value));
 }
 
-void Coordinator::Forget(const JobName& name, Turn& turn) {
+void Coordinator::Forget(const JobName& name, StepContext& context) {
   auto node = jobs_.extract(name);
-  node.mapped().LetGo(turn);
-  turn.out.Record(name, record::JobDeleted{});
-  turn.out.Note(name, absl::StrFormat("job %s is forgotten", name.value));
+  node.mapped().LetGo(context);
+  context.out.Record(name, record::JobDeleted{});
+  context.out.Note(name, absl::StrFormat("job %s is forgotten", name.value));
 }
 
-void Coordinator::ForgetOldest(Turn& turn) {
+void Coordinator::ForgetOldest(StepContext& context) {
   while (durable_.over.size() > kJobsOverMax) {
-    Forget(JobName(durable_.over.begin()->second), turn);
+    Forget(JobName(durable_.over.begin()->second), context);
   }
 }
 

@@ -42,7 +42,7 @@
 #include "plan/words/job_view.h"
 #include "server/core/adoption.h"
 #include "server/core/deadlines.h"
-#include "server/core/durable.h"
+#include "server/core/durable_state.h"
 #include "server/core/event.h"
 #include "server/core/job.h"
 #include "server/core/refusals.h"
@@ -95,25 +95,27 @@ class Coordinator {
   const DurableState& durable() const { return durable_; }
 
  private:
-  void On(const Received& event, Turn& turn);
-  void On(const SessionClosed& event, Turn& turn);
-  void On(const CreateJob& event, Turn& turn);
-  void On(const CommandJob& event, Turn& turn);
-  void On(const StopJob& event, Turn& turn);
-  void On(const DeleteJob& event, Turn& turn);
-  void On(const Compiled& event, Turn& turn);
-  void On(const ReportEvidence& event, Turn& turn);
-  void On(const ShuttingDown& event, Turn& turn);
-  void On(const Wake& event, Turn& turn);
+  void On(const Received& event, StepContext& context);
+  void On(const SessionClosed& event, StepContext& context);
+  void On(const CreateJob& event, StepContext& context);
+  void On(const CommandJob& event, StepContext& context);
+  void On(const StopJob& event, StepContext& context);
+  void On(const DeleteJob& event, StepContext& context);
+  void On(const Compiled& event, StepContext& context);
+  void On(const ReportEvidence& event, StepContext& context);
+  void On(const ShuttingDown& event, StepContext& context);
+  void On(const Wake& event, StepContext& context);
 
-  void RememberRefusal(const Received& event, const Outbox& out,
+  void RememberRefusal(const Received& event, const EffectSink& out,
                        absl::Time now);
   // `speaker`: who speaks on the stream, if anybody yet. An error refuses it.
   absl::Status Take(const Received& event,
-                    const std::optional<Speaker>& speaker, Turn& turn);
+                    const std::optional<Speaker>& speaker,
+                    StepContext& context);
   absl::Status Greet(SessionId session, const JobName& name,
                      const protocol::Hello& hello,
-                     const std::optional<Speaker>& speaker, Turn& turn);
+                     const std::optional<Speaker>& speaker,
+                     StepContext& context);
 
   // --- Running jobs that it does not know (adoption.h) ---
   // The Hello is of a worker of one that can be adopted: it is never refused
@@ -123,29 +125,30 @@ class Coordinator {
   bool IsOfJobBesideOurs(const JobName& name,
                          const protocol::Hello& hello) const;
   void LetTrainOn(SessionId session, const JobName& name,
-                  const protocol::Hello& hello, Turn& turn);
+                  const protocol::Hello& hello, StepContext& context);
   // The Hello is of a worker that was welcomed elsewhere and is in no epoch.
   bool WaitsElsewhere(const JobName& name, const protocol::Hello& hello) const;
   void TakeOffer(SessionId session, const JobName& name,
-                 const protocol::Hello& hello, Turn& turn);
+                 const protocol::Hello& hello, StepContext& context);
   void LetGo(SessionId session, const JobName& name,
-             const protocol::Hello& hello, Turn& turn);
+             const protocol::Hello& hello, StepContext& context);
   absl::Status MayOffer(const JobName& name,
                         const protocol::Hello& hello) const;
-  void Adopt(const JobName& name, record::JobAdopted adopted, Turn& turn);
+  void Adopt(const JobName& name, record::JobAdopted adopted,
+             StepContext& context);
   // OK, or why no job of this name may be created or joined now.
   absl::Status NoOffersHold(const JobName& name, absl::Time now) const;
   // Finds the job, or creates it from the Hello's spec.
   absl::StatusOr<Job*> JobFor(const JobName& name, const protocol::Hello& hello,
-                              Turn& turn);
+                              StepContext& context);
   absl::Status Create(const JobSpec& spec, const std::string& token,
-                      Turn& turn);
+                      StepContext& context);
   absl::Status CreateAgain(const Job& job, const JobSpec& spec,
                            const std::string& token) const;
   // Both: a job that is over.
-  void Archive(const JobName& name, Turn& turn);
-  void Forget(const JobName& name, Turn& turn);
-  absl::Status Delete(const DeleteJob& event, Turn& turn);
+  void Archive(const JobName& name, StepContext& context);
+  void Forget(const JobName& name, StepContext& context);
+  absl::Status Delete(const DeleteJob& event, StepContext& context);
   absl::StatusOr<Job*> Authorized(const JobName& name,
                                   const std::string& token);
   // nullptr: there is none. What keeps track of jobs by their state looks at it
@@ -154,7 +157,7 @@ class Coordinator {
   void Begin(absl::Time now);
   void NoteLate(absl::Time now);
   void Track(const JobName& name);
-  void ForgetOldest(Turn& turn);
+  void ForgetOldest(StepContext& context);
 
   const CoordinatorOptions options_;
   SecretSource secrets_;

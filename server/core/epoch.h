@@ -25,17 +25,17 @@
 #include "plan/words/shared_list.h"
 #include "server/core/compilation.h"
 #include "server/core/connections.h"
-#include "server/core/early_words.h"
 #include "server/core/evidence.h"
 #include "server/core/handle_exchange.h"
-#include "server/core/lag_board.h"
 #include "server/core/negotiation.h"
-#include "server/core/order_poll.h"
-#include "server/core/progress_board.h"
+#include "server/core/pre_replay_buffer.h"
+#include "server/core/progress_tracker.h"
 #include "server/core/rank_set.h"
+#include "server/core/ready_order_collector.h"
 #include "server/core/registry.h"
-#include "server/core/unsubmitted_board.h"
-#include "server/core/value_board.h"
+#include "server/core/straggler_tracker.h"
+#include "server/core/unsubmitted_tracker.h"
+#include "server/core/value_digest_tracker.h"
 
 namespace lockstep::core {
 
@@ -48,7 +48,7 @@ struct Epoch {
         registry(size(), spec.limits.parameters_max),
         acked(size()),
         connected(size()),
-        board(size(), spec.timeouts.progress, now, first_step),
+        progress(size(), spec.timeouts.progress, now, first_step),
         values(size()),
         holding(size()),
         running(size()),
@@ -85,18 +85,18 @@ struct Epoch {
   Connections connections;  // how they say they are connected
   absl::Time connect_by = absl::InfiniteFuture();
 
-  std::map<int, EarlyWords> early;  // by rank, after a restart
+  std::map<int, PreReplayBuffer> early;  // by rank, after a restart
 
   bool started = false;
   std::optional<Negotiation> negotiation;  // with the plan, in negotiated mode
-  ProgressBoard board;
-  LagBoard lags;
-  UnsubmittedBoard unsubmitted;
-  ValueBoard values;
+  ProgressTracker progress;
+  StragglerTracker lags;
+  UnsubmittedTracker unsubmitted;
+  ValueDigestTracker values;
 
   // Later revisions: one that is asked for, and who holds and who runs the one
   // that `plan` is.
-  std::optional<OrderPoll> poll;
+  std::optional<ReadyOrderCollector> poll;
   std::vector<uint32_t> recut_order;  // of the revision that is compiled
   RankSet holding;
   RankSet running;

@@ -8,8 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "server/core/assignment.h"
 #include "server/core/commands.h"
-#include "server/core/missing.h"
-#include "server/core/sentences.h"
+#include "server/core/missing_workers.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 
@@ -23,24 +23,24 @@ Job::Job(const DurableJob& durable, absl::Duration stopped_after)
 
 // --- Forming ----------------------------------------------------------------
 
-void Job::Arrive(Worker* worker, Turn& turn) {
+void Job::Arrive(Worker* worker, StepContext& context) {
   roster_.SetArrived(worker, true);
   state_ = JobState::kForming;
-  join_by_ = std::min(
-      join_by_, std::max(turn.now, first_epoch_from_) + spec().timeouts.join);
+  join_by_ = std::min(join_by_, std::max(context.now, first_epoch_from_) +
+                                    spec().timeouts.join);
   Remember(absl::StrFormat("%s joins: %d of %d are here", WhoIs(*worker),
                            roster_.arrived().size(), spec().mesh.WorldSize()),
-           turn);
-  TryForm(turn);
+           context);
+  TryForm(context);
 }
 
-void Job::TryForm(Turn& turn) {
+void Job::TryForm(StepContext& context) {
   const int arrived = static_cast<int>(roster_.arrived().size());
   const bool complete = arrived == spec().mesh.WorldSize();
   if (!complete || !roster_.all_arrived_are_here()) return;
-  if (!FirstEpochIsDelayed(turn.now)) return Form(turn);
+  if (!FirstEpochIsDelayed(context.now)) return Form(context);
   if (form_at_ == absl::InfiniteFuture()) {
-    Remember(absl::StrCat("the job ", WhyDelayed(turn.now)), turn);
+    Remember(absl::StrCat("the job ", WhyDelayed(context.now)), context);
   }
   form_at_ = first_epoch_from_;
 }
@@ -64,7 +64,7 @@ void Job::DelayFirstEpoch(absl::Time when, const std::string& why) {
   }
 }
 
-void Job::Form(Turn& turn) {
+void Job::Form(StepContext& context) {
   std::vector<protocol::Member> arrived;
   for (const WorkerName& worker : roster_.arrived()) {
     arrived.push_back(roster_.Find(worker)->member());
@@ -72,32 +72,32 @@ void Job::Form(Turn& turn) {
   auto members = AssignRanks(std::move(arrived), durable_.members);
   const EpochId id{durable_.epoch.value + 1};
   if (Wants(durable_.wanted, Command::kDrain)) {
-    Want(Nothing(durable_.wanted), turn);  // it is done
+    Want(Nothing(durable_.wanted), context);  // it is done
   }
   proofs_.clear();
   step_ = std::max(step_, durable_.steps);
-  turn.out.Record(name(), record::EpochBegan{id, members, step_});
+  context.out.Record(name(), record::EpochBegan{id, members, step_});
 
   state_ = JobState::kSealed;
   join_by_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
-  epoch_.emplace(id, durable_.members, spec(), step_, turn.now);
+  epoch_.emplace(id, durable_.members, spec(), step_, context.now);
   Remember(absl::StrFormat("epoch %d forms with %s", id.value,
                            Count(epoch_->size(), "worker")),
-           turn);
+           context);
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     Worker* worker = AtRank(rank);
     roster_.SetArrived(worker, false);
     Tell(*worker,
          protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
-         turn);
+         context);
   }
-  if (durable_.wanted.number != 0) TellAll(durable_.wanted, turn);
+  if (durable_.wanted.number != 0) TellAll(durable_.wanted, context);
 }
 
 // --- Endings ----------------------------------------------------------------
 
-void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
+void Job::EndEpoch(Cause cause, Again again, StepContext& context) {
   const EpochId id = epoch_->id;
   // What an operator wants comes before its time, too.
   const bool was_failure = again == Again::kIfBudgetAllows;
@@ -110,8 +110,9 @@ void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
     no_more = ByOperator("stopped", durable_.wanted.reason);
   } else if (was_failure) {
     std::optional<uint64_t> step;
-    if (epoch_->started) step = std::max(step_, epoch_->board.Furthest().step);
-    no_more = budget_.Spend(turn.now, step, cause);
+    if (epoch_->started)
+      step = std::max(step_, epoch_->progress.Furthest().step);
+    no_more = budget_.Spend(context.now, step, cause);
   }
   const bool stopped = stops || cause.kind == CauseKind::kStopped;
   if (no_more && !no_more->empty()) {
@@ -123,22 +124,23 @@ void Job::EndEpoch(Cause cause, Again again, Turn& turn) {
                     ByOperator("drained", durable_.wanted.reason));
   }
   const auto members = epoch_->members;
-  turn.out.Record(name(), record::EpochEnded{id, cause, step_});
-  Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message), turn);
+  context.out.Record(name(), record::EpochEnded{id, cause, step_});
+  Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message),
+           context);
   epoch_.reset();
-  AwaitNextEpoch(turn.now);
+  AwaitNextEpoch(context.now);
   const bool final = no_more.has_value();
   if (final) {
     EndJob(stopped ? record::Outcome::kStopped : record::Outcome::kFailed,
-           cause, turn);
+           cause, context);
   }
   for (const protocol::Member& member : members) {
     Worker* worker = roster_.Find(member.worker);
     if (worker->state == WorkerState::kReady) {
       roster_.Move(worker, WorkerState::kJoining);
     }
-    turn.out.Send(worker->session, name(), id,
-                  protocol::EpochEnded{cause, final});
+    context.out.Send(worker->session, name(), id,
+                     protocol::EpochEnded{cause, final});
   }
 }
 
@@ -150,8 +152,8 @@ void Job::AwaitNextEpoch(absl::Time now) {
   join_by_ = drained ? absl::InfiniteFuture() : now + spec().timeouts.join;
 }
 
-void Job::EndJob(record::Outcome outcome, Cause cause, Turn& turn) {
-  turn.out.Record(name(), record::JobEnded{outcome, std::move(cause)});
+void Job::EndJob(record::Outcome outcome, Cause cause, StepContext& context) {
+  context.out.Record(name(), record::JobEnded{outcome, std::move(cause)});
   state_ = StateAfter(outcome);
   epoch_.reset();
   leases_.ClearAll();
@@ -159,20 +161,20 @@ void Job::EndJob(record::Outcome outcome, Cause cause, Turn& turn) {
   join_by_ = absl::InfiniteFuture();
   pulse_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
-  Remember(std::string(Over().message()), turn);
+  Remember(std::string(Over().message()), context);
 }
 
-void Job::Stop(const std::string& reason, Turn& turn) {
+void Job::Stop(const std::string& reason, StepContext& context) {
   Cause cause{.kind = CauseKind::kStopped,
               .message = ByOperator("stopped", reason)};
-  if (epoch_) return EndEpoch(std::move(cause), Again::kNever, turn);
-  EndJob(record::Outcome::kStopped, cause, turn);
-  TellTheEnd(cause, turn);
+  if (epoch_) return EndEpoch(std::move(cause), Again::kNever, context);
+  EndJob(record::Outcome::kStopped, cause, context);
+  TellTheEnd(cause, context);
 }
 
-void Job::TellTheEnd(const Cause& cause, Turn& turn) {
+void Job::TellTheEnd(const Cause& cause, StepContext& context) {
   for (const auto& [name, worker] : roster_.workers()) {
-    Tell(worker, protocol::EpochEnded{cause, /*final=*/true}, turn);
+    Tell(worker, protocol::EpochEnded{cause, /*final=*/true}, context);
   }
 }
 
@@ -188,19 +190,20 @@ absl::Status Job::Over() const {
       absl::StrFormat("job %s is over: %s", spec().name, how));
 }
 
-void Job::LetGo(Turn& turn) {
+void Job::LetGo(StepContext& context) {
   for (auto& [worker_name, worker] : roster_.workers()) {
-    turn.out.Close(std::exchange(worker.session, {}), Over());
+    context.out.Close(std::exchange(worker.session, {}), Over());
   }
 }
 
 // --- Questions --------------------------------------------------------------
 
-Door Job::TheDoor(const WorkerName& worker) const {
-  Door door{
+AdmissionState Job::TheDoor(const WorkerName& worker) const {
+  AdmissionState door{
       .spec = spec(), .roster = roster_, .epoch_lives = epoch_.has_value()};
-  const auto bearer = durable_.bearers.find(worker);
-  if (bearer != durable_.bearers.end()) door.newest = bearer->second;
+  const auto name_holder = durable_.name_holders.find(worker);
+  if (name_holder != durable_.name_holders.end())
+    door.newest = name_holder->second;
   return door;
 }
 
@@ -221,35 +224,36 @@ std::string Job::WhoIs(const Worker& worker) const {
 
 // --- Doing ------------------------------------------------------------------
 
-void Job::Tell(const Worker& worker, protocol::ToWorkerBody body, Turn& turn) {
-  turn.out.Send(worker.session, name(), epoch_ ? epoch_->id : EpochId{},
-                std::move(body));
+void Job::Tell(const Worker& worker, protocol::ToWorkerBody body,
+               StepContext& context) {
+  context.out.Send(worker.session, name(), epoch_ ? epoch_->id : EpochId{},
+                   std::move(body));
 }
 
-void Job::TellAll(const protocol::ToWorkerBody& body, Turn& turn) {
+void Job::TellAll(const protocol::ToWorkerBody& body, StepContext& context) {
   for (int rank = 0; rank < epoch_->size(); ++rank) {
-    Tell(*AtRank(rank), body, turn);
+    Tell(*AtRank(rank), body, context);
   }
 }
 
-void Job::KeepWarning(const std::string& text, Turn& turn) {
+void Job::KeepWarning(const std::string& text, StepContext& context) {
   constexpr size_t kWarningsMax = 16;
   if (warnings_.size() == kWarningsMax) warnings_.pop_front();
   warnings_.push_back(text);
-  Remember(absl::StrCat("warning: ", text), turn);
+  Remember(absl::StrCat("warning: ", text), context);
 }
 
-void Job::Warn(const std::string& text, Turn& turn) {
-  KeepWarning(text, turn);
+void Job::Warn(const std::string& text, StepContext& context) {
+  KeepWarning(text, context);
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     if (epoch_->left.Has(rank)) continue;
-    return Tell(*AtRank(rank), protocol::Warning{text}, turn);
+    return Tell(*AtRank(rank), protocol::Warning{text}, context);
   }
 }
 
-void Job::Remember(std::string text, Turn& turn) {
-  history_.Add(turn.now, text);
-  turn.out.Note(name(), std::move(text));
+void Job::Remember(std::string text, StepContext& context) {
+  history_.Add(context.now, text);
+  context.out.Note(name(), std::move(text));
 }
 
 }  // namespace lockstep::core

@@ -46,11 +46,11 @@
 #include "plan/words/protocol.h"
 #include "server/core/admission.h"
 #include "server/core/deadlines.h"
-#include "server/core/durable.h"
+#include "server/core/durable_state.h"
+#include "server/core/effect_sink.h"
 #include "server/core/epoch.h"
 #include "server/core/event.h"
 #include "server/core/history.h"
-#include "server/core/outbox.h"
 #include "server/core/restart_budget.h"
 #include "server/core/roster.h"
 #include "server/core/secret.h"
@@ -60,9 +60,9 @@ namespace lockstep::core {
 
 // One Step as a job sees it: what time it is, where to put effects, and where
 // secrets come from.
-struct Turn {
+struct StepContext {
   absl::Time now;
-  Outbox& out;
+  EffectSink& out;
   SecretSource& secrets;
 };
 
@@ -73,29 +73,31 @@ class Job {
 
   // A Hello for this job, on a stream that speaks for nobody else. Binds the
   // stream or refuses.
-  void Greet(SessionId session, const protocol::Hello& hello, Turn& turn);
+  void Greet(SessionId session, const protocol::Hello& hello,
+             StepContext& context);
   // Any other message, on a stream that is bound to `worker`.
   void Receive(SessionId session, const WorkerName& worker,
-               const protocol::ToCoordinator& message, Turn& turn);
+               const protocol::ToCoordinator& message, StepContext& context);
   void StreamClosed(SessionId session, const WorkerName& worker,
-                    const std::string& why, Turn& turn);
+                    const std::string& why, StepContext& context);
   // `accuser`: who says so; empty if it is no worker.
   void Consider(const protocol::Evidence& evidence, const WorkerName& accuser,
-                Turn& turn);
-  void Stop(const std::string& reason, Turn& turn);
+                StepContext& context);
+  void Stop(const std::string& reason, StepContext& context);
   // FailedPrecondition, and nothing changed: the job cannot do that now. Must
   // not be over.
-  absl::Status Obey(JobCommand command, const std::string& reason, Turn& turn);
+  absl::Status Obey(JobCommand command, const std::string& reason,
+                    StepContext& context);
 
   // What came of a compilation that it asked for; ignored if nothing waits for
   // it any more.
-  void Take(const Compiled& event, Turn& turn);
+  void Take(const Compiled& event, StepContext& context);
   // It is over and will be archived or deleted: no stream speaks for it any
   // more.
-  void LetGo(Turn& turn);
+  void LetGo(StepContext& context);
 
   // --- Time ---
-  void Wake(Turn& turn);
+  void Wake(StepContext& context);
   absl::Time NextWake() const;
   // The coordinator did not run for `late` beyond the moment it had asked for:
   // if that is long, nobody's silence counts.
@@ -105,15 +107,15 @@ class Job {
   // After a replay: the members of a living epoch may resume from now on.
   void Revive(absl::Time now);
   // The same after record::JobAdopted: its members offered it.
-  void BeginAdopted(Turn& turn);
+  void BeginAdopted(StepContext& context);
   // Refuses the workers: another job of this name was adopted.
-  void TurnAway(const absl::Status& why, Turn& turn);
+  void TurnAway(const absl::Status& why, StepContext& context);
   // The first epoch forms at `when` or later, because the job waits `why`: "for
   // running jobs to ...". Never moves the moment back. Must not have begun.
   void DelayFirstEpoch(absl::Time when, const std::string& why);
   // The worker trains in another job of this name, which no coordinator knows.
   // Noted once for each epoch of such a job.
-  void NoteForeign(const protocol::Hello& hello, Turn& turn);
+  void NoteForeign(const protocol::Hello& hello, StepContext& context);
 
   // --- Questions ---
   const JobSpec& spec() const { return durable_.spec; }
@@ -140,122 +142,132 @@ class Job {
   };
 
   // --- States and endings (job.cc) ---
-  void Arrive(Worker* worker, Turn& turn);
-  void TryForm(Turn& turn);
+  void Arrive(Worker* worker, StepContext& context);
+  void TryForm(StepContext& context);
   bool FirstEpochIsDelayed(absl::Time now) const;
   std::string WhyDelayed(absl::Time now) const;
-  void Form(Turn& turn);
-  void EndEpoch(protocol::Cause cause, Again again, Turn& turn);
-  void EndJob(record::Outcome outcome, protocol::Cause cause, Turn& turn);
-  void TellTheEnd(const protocol::Cause& cause, Turn& turn);
+  void Form(StepContext& context);
+  void EndEpoch(protocol::Cause cause, Again again, StepContext& context);
+  void EndJob(record::Outcome outcome, protocol::Cause cause,
+              StepContext& context);
+  void TellTheEnd(const protocol::Cause& cause, StepContext& context);
   void AwaitNextEpoch(absl::Time now);
 
   // --- What an operator asks (job_commands.cc) ---
   bool MayTrain() const;
-  void Want(protocol::Wanted wanted, Turn& turn);
-  void DrainAtOnce(Turn& turn);
-  void EndAfterLastStep(std::optional<Command> command, Turn& turn);
+  void Want(protocol::DesiredCommands wanted, StepContext& context);
+  void DrainAtOnce(StepContext& context);
+  void EndAfterLastStep(std::optional<Command> command, StepContext& context);
 
   // --- Deadlines (job_clock.cc) ---
-  void ExpireLeases(Turn& turn);
-  void ExpireResumes(Turn& turn);
-  void ExpireAccusations(Turn& turn);
+  void ExpireLeases(StepContext& context);
+  void ExpireResumes(StepContext& context);
+  void ExpireAccusations(StepContext& context);
   bool AwaitsTheAccused() const;
-  void ExpireConnecting(Turn& turn);
-  void NameLate(Turn& turn);
-  void CallStuck(Turn& turn);
-  void MissJoinDeadline(Turn& turn);
+  void ExpireConnecting(StepContext& context);
+  void NameLate(StepContext& context);
+  void CallStuck(StepContext& context);
+  void MissJoinDeadline(StepContext& context);
 
   // --- Who comes (job_members.cc) ---
   void GreetAfterEnd(SessionId session, const protocol::Hello& hello,
-                     Turn& turn);
-  void BeginLife(SessionId session, const protocol::Hello& hello, Turn& turn);
+                     StepContext& context);
+  void BeginLife(SessionId session, const protocol::Hello& hello,
+                 StepContext& context);
   void ContinueLife(SessionId session, const protocol::Hello& hello,
-                    Turn& turn);
+                    StepContext& context);
   std::string GiveSecret(const WorkerName& worker, Generation generation,
-                         uint64_t life, Turn& turn);
+                         uint64_t life, StepContext& context);
   void Attach(Worker* worker, SessionId session, const protocol::Hello& hello,
-              protocol::Welcome welcome, Turn& turn);
-  void Restate(const Worker& worker, Turn& turn);
+              protocol::Welcome welcome, StepContext& context);
+  void Restate(const Worker& worker, StepContext& context);
 
   // --- Who goes (job_losses.cc) ---
-  void Detach(Worker* worker, absl::Status why, Turn& turn);
+  void Detach(Worker* worker, absl::Status why, StepContext& context);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
-            Turn& turn);
+            StepContext& context);
   void AddProof(const protocol::Evidence& evidence, const Worker* subject,
-                Turn& turn);
+                StepContext& context);
   // What is known beside `message` of those that it is about.
   std::string AddedProof(const std::string& message) const;
   void NoteStranger(const protocol::Evidence& evidence, const Worker* subject,
-                    Turn& turn);
+                    StepContext& context);
   void ForgetDeadlineIfNobodyIsHere();
-  void On(Worker* worker, const protocol::Leave& message, Turn& turn);
+  void On(Worker* worker, const protocol::Leave& message, StepContext& context);
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
-                  Turn& turn);
+                  StepContext& context);
   void NoteLeft(int rank, uint64_t steps);
   // It takes part in no step beyond these.
   void NoteStopped(int rank, uint64_t steps);
   void EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
-                            const WorkerName& accuser, Turn& turn);
-  void EndIfLeaverIsMissed(Turn& turn);
-  void EndByLeaver(int rank, Turn& turn);
+                            const WorkerName& accuser, StepContext& context);
+  void EndIfLeaverIsMissed(StepContext& context);
+  void EndByLeaver(int rank, StepContext& context);
   protocol::Position LastWordOfLeaver() const;
 
   // --- What members say (job_stages.cc) ---
-  void Deliver(int rank, const protocol::ToCoordinatorBody& body, Turn& turn);
-  void On(int rank, const protocol::RegisterChunk& message, Turn& turn);
-  void On(int rank, const protocol::PlanAck& message, Turn& turn);
-  void On(int rank, const protocol::PublishHandles& message, Turn& turn);
-  void On(int rank, const protocol::Connected& message, Turn& turn);
-  void On(int rank, const protocol::Progress& message, Turn& turn);
-  void On(int rank, const protocol::ValueDigests& message, Turn& turn);
-  void On(int rank, const protocol::Busy& message, Turn& turn);
-  void On(int rank, const protocol::Evidence& message, Turn& turn);
-  void On(int rank, const protocol::LocalFailure& message, Turn& turn);
+  void Deliver(int rank, const protocol::ToCoordinatorBody& body,
+               StepContext& context);
+  void On(int rank, const protocol::RegisterChunk& message,
+          StepContext& context);
+  void On(int rank, const protocol::PlanAck& message, StepContext& context);
+  void On(int rank, const protocol::PublishHandles& message,
+          StepContext& context);
+  void On(int rank, const protocol::Connected& message, StepContext& context);
+  void On(int rank, const protocol::Progress& message, StepContext& context);
+  void On(int rank, const protocol::ValueDigests& message,
+          StepContext& context);
+  void On(int rank, const protocol::Busy& message, StepContext& context);
+  void On(int rank, const protocol::Evidence& message, StepContext& context);
+  void On(int rank, const protocol::LocalFailure& message,
+          StepContext& context);
   void On(const Worker& worker, const protocol::EpochReport& message,
-          Turn& turn);
-  void CompilePlan(Turn& turn);
-  void AdoptPlan(const CompiledPlan& compiled, Turn& turn);
-  void Start(Turn& turn);
-  void On(int rank, const protocol::ReadyOrder& message, Turn& turn);
-  void EndByMismatch(int rank, const std::string& what, Turn& turn);
-  void Touch(int rank, Turn& turn);
+          StepContext& context);
+  void CompilePlan(StepContext& context);
+  void AdoptPlan(const CompiledPlan& compiled, StepContext& context);
+  void Start(StepContext& context);
+  void On(int rank, const protocol::ReadyOrder& message, StepContext& context);
+  void EndByMismatch(int rank, const std::string& what, StepContext& context);
+  void Touch(int rank, StepContext& context);
 
   // --- Later revisions (job_revisions.cc) ---
   bool OrderMatters() const;
-  void RebuildOnce(Turn& turn);
-  void ResumeRevisions(Turn& turn);
-  absl::Status RebuildNow(Turn& turn);
-  void AskForOrder(Turn& turn);
-  void CompileRecut(Turn& turn);
-  void AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled, Turn& turn);
-  void HoldRevision(int rank, const protocol::PlanAck& ack, Turn& turn);
-  void RunRevision(int rank, Revision revision, Turn& turn);
+  void RebuildOnce(StepContext& context);
+  void ResumeRevisions(StepContext& context);
+  absl::Status RebuildNow(StepContext& context);
+  void AskForOrder(StepContext& context);
+  void CompileRecut(StepContext& context);
+  void AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled,
+                  StepContext& context);
+  void HoldRevision(int rank, const protocol::PlanAck& ack,
+                    StepContext& context);
+  void RunRevision(int rank, Revision revision, StepContext& context);
 
   // --- Passes (job_passes.cc) ---
-  void On(int rank, const protocol::Announce& message, Turn& turn);
-  void On(int rank, const protocol::Submitted& message, Turn& turn);
-  void On(int rank, const protocol::Held& message, Turn& turn);
+  void On(int rank, const protocol::Announce& message, StepContext& context);
+  void On(int rank, const protocol::Submitted& message, StepContext& context);
+  void On(int rank, const protocol::Held& message, StepContext& context);
   template <typename Word>
-  void Negotiate(int rank, const Word& word, Turn& turn);
+  void Negotiate(int rank, const Word& word, StepContext& context);
   void BeginNegotiation(Negotiation::Begins begins);
-  void ResumePasses(int rank, const protocol::Hello& hello, Turn& turn);
+  void ResumePasses(int rank, const protocol::Hello& hello,
+                    StepContext& context);
   std::vector<uint64_t> PassesDone() const;
   bool LagsInPass(int rank) const;
 
   // --- After a restart (job_revive.cc) ---
   bool HasStarted(const protocol::Hello& hello) const;
   bool EndWasLost() const;
-  void EndAfterRestart(Turn& turn);
-  void RecognizeStart(const protocol::Hello& hello, Turn& turn);
+  void EndAfterRestart(StepContext& context);
+  void RecognizeStart(const protocol::Hello& hello, StepContext& context);
   bool MayRunForeignPlan() const;
-  void RunForeignPlan(Turn& turn);
+  void RunForeignPlan(StepContext& context);
   bool IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
-                  Turn& turn);
-  void HearEarly(Turn& turn);
+                  StepContext& context);
+  void HearEarly(StepContext& context);
 
   // --- Questions ---
-  Door TheDoor(const WorkerName& worker) const;
+  AdmissionState TheDoor(const WorkerName& worker) const;
   int RankOf(const Worker& worker) const;  // -1: no member of a living epoch
   bool IsMember(const Worker& worker) const { return RankOf(worker) >= 0; }
   Worker* AtRank(int rank) { return roster_.Find(NameAt(rank)); }
@@ -287,15 +299,16 @@ class Job {
   WorkerView View(const Worker& worker, absl::Time now) const;
 
   // --- Doing ---
-  void Tell(const Worker& worker, protocol::ToWorkerBody body, Turn& turn);
-  void TellAll(const protocol::ToWorkerBody& body, Turn& turn);
-  void Remember(std::string text, Turn& turn);
+  void Tell(const Worker& worker, protocol::ToWorkerBody body,
+            StepContext& context);
+  void TellAll(const protocol::ToWorkerBody& body, StepContext& context);
+  void Remember(std::string text, StepContext& context);
   // That, and it is shown as long as the job is, and printed by a rank.
-  void Warn(const std::string& text, Turn& turn);
-  void KeepWarning(const std::string& text, Turn& turn);
+  void Warn(const std::string& text, StepContext& context);
+  void KeepWarning(const std::string& text, StepContext& context);
   // What ranks do not submit, and which values differ, once all have said it,
   // or `at_once`.
-  void WarnOfWhatIsKnown(bool at_once, Turn& turn);
+  void WarnOfWhatIsKnown(bool at_once, StepContext& context);
   JobName name() const {
     const JobName& archived = durable_.archived_as;
     return archived.value.empty() ? JobName{durable_.spec.name} : archived;

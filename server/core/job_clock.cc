@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/core/job.h"
-#include "server/core/missing.h"
-#include "server/core/sentences.h"
+#include "server/core/missing_workers.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 
@@ -25,26 +25,27 @@ absl::Time Job::NextWake() const {
       std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_, form_at_});
   if (epoch_) {
     next = std::min({next, epoch_->accusations.Next(), epoch_->connect_by,
-                     epoch_->board.NextDue(), epoch_->lags.NextDue()});
+                     epoch_->progress.NextDue(), epoch_->lags.NextDue()});
   }
   return next;
 }
 
-void Job::Wake(Turn& turn) {
-  if (EndWasLost()) EndAfterRestart(turn);
-  ExpireLeases(turn);
-  ExpireResumes(turn);
-  if (epoch_) ExpireAccusations(turn);
-  if (epoch_) ExpireConnecting(turn);
-  if (epoch_) NameLate(turn);
-  if (epoch_) CallStuck(turn);
-  if (form_at_ <= turn.now) {
+void Job::Wake(StepContext& context) {
+  if (EndWasLost()) EndAfterRestart(context);
+  ExpireLeases(context);
+  ExpireResumes(context);
+  if (epoch_) ExpireAccusations(context);
+  if (epoch_) ExpireConnecting(context);
+  if (epoch_) NameLate(context);
+  if (epoch_) CallStuck(context);
+  if (form_at_ <= context.now) {
     form_at_ = absl::InfiniteFuture();
-    TryForm(turn);
+    TryForm(context);
   }
-  MissJoinDeadline(turn);
-  pulse_ = leases_.Next() == absl::InfiniteFuture() ? absl::InfiniteFuture()
-                                                    : turn.now + stopped_after_;
+  MissJoinDeadline(context);
+  pulse_ = leases_.Next() == absl::InfiniteFuture()
+               ? absl::InfiniteFuture()
+               : context.now + stopped_after_;
 }
 
 void Job::NoteLate(absl::Duration late, absl::Time now) {
@@ -57,7 +58,7 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
     resumes_.Set(worker, now + timeouts.resume);
   }
   if (epoch_) {
-    epoch_->board.BeginAnew(now);
+    epoch_->progress.BeginAnew(now);
     epoch_->lags.BeginAnew(now);
     epoch_->accusations.BeginAnew(now + timeouts.resume);
     if (epoch_->connect_by != absl::InfiniteFuture()) {
@@ -69,36 +70,36 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
   if (form_at_ != absl::InfiniteFuture()) form_at_ = first_epoch_from_ += late;
 }
 
-void Job::ExpireLeases(Turn& turn) {
+void Job::ExpireLeases(StepContext& context) {
   std::vector<Loss> silent;
-  for (const WorkerName& name : leases_.TakeDue(turn.now)) {
+  for (const WorkerName& name : leases_.TakeDue(context.now)) {
     Worker* worker = roster_.Find(name);
     silent.push_back(
         {worker, absl::StrFormat("fell silent: nothing was heard of it for %s",
-                                 HowLong(turn.now - worker->heard))});
+                                 HowLong(context.now - worker->heard))});
   }
-  Lose(CauseKind::kLeaseExpired, silent, turn);
+  Lose(CauseKind::kLeaseExpired, silent, context);
 }
 
-void Job::ExpireResumes(Turn& turn) {
+void Job::ExpireResumes(StepContext& context) {
   std::vector<Loss> gone;
-  for (const WorkerName& name : resumes_.TakeDue(turn.now)) {
+  for (const WorkerName& name : resumes_.TakeDue(context.now)) {
     Worker* worker = roster_.Find(name);
     gone.push_back(
         {worker,
          absl::StrFormat("lost its stream (%s) and did not resume within %s",
                          worker->broke, HowLong(spec().timeouts.resume))});
   }
-  Lose(CauseKind::kStreamLost, gone, turn);
+  Lose(CauseKind::kStreamLost, gone, context);
 }
 
-void Job::ExpireAccusations(Turn& turn) {
-  if (epoch_->accusations.Next() > turn.now) return;
+void Job::ExpireAccusations(StepContext& context) {
+  if (epoch_->accusations.Next() > context.now) return;
   if (!resumes_.Keys().empty() || AwaitsTheAccused()) {
     // Somebody may yet turn out to be dead, or stopped; its window or its lease
     // decides. A death makes survivors cut their links too, so that they accuse
     // one another.
-    epoch_->accusations.BeginAnew(turn.now +
+    epoch_->accusations.BeginAnew(context.now +
                                   std::max(spec().timeouts.resume, kLookAgain));
     return;
   }
@@ -112,7 +113,7 @@ void Job::ExpireAccusations(Turn& turn) {
                 "that the other %s",
                 WhoIs(accuser), WhoIs(accused), accuser.name.value,
                 accusation.what)},
-           Again::kIfBudgetAllows, turn);
+           Again::kIfBudgetAllows, context);
 }
 
 // A worker that heartbeats is heard four times a lease.
@@ -123,8 +124,8 @@ bool Job::AwaitsTheAccused() const {
   });
 }
 
-void Job::ExpireConnecting(Turn& turn) {
-  if (turn.now < epoch_->connect_by) return;
+void Job::ExpireConnecting(StepContext& context) {
+  if (context.now < epoch_->connect_by) return;
   std::vector<WorkerName> names;
   std::vector<std::string> who;
   for (int rank = 0; rank < epoch_->size(); ++rank) {
@@ -137,30 +138,30 @@ void Job::ExpireConnecting(Turn& turn) {
             .message = absl::StrFormat(
                 "the data plane was not connected within %s by %s",
                 HowLong(spec().timeouts.connect), NameList(who))},
-           Again::kIfBudgetAllows, turn);
+           Again::kIfBudgetAllows, context);
 }
 
-void Job::NameLate(Turn& turn) {
-  if (!epoch_->lags.TakeDue(turn.now)) return;
+void Job::NameLate(StepContext& context) {
+  if (!epoch_->lags.TakeDue(context.now)) return;
   const Waits waits = WhoWaits();
   int named = 0;
   int others = 0;
   for (int rank = 0; rank < epoch_->size(); ++rank) {
-    if (!IsLate(rank, waits, turn.now)) continue;
+    if (!IsLate(rank, waits, context.now)) continue;
     if (named == kBlamed) {
       ++others;
-    } else if (epoch_->lags.Name(rank, turn.now)) {
-      Remember(BlameSentence(rank, waits, turn.now), turn);
+    } else if (epoch_->lags.Name(rank, context.now)) {
+      Remember(BlameSentence(rank, waits, context.now), context);
       ++named;
     }
   }
-  if (others > 0) Remember(AndMore(others), turn);
+  if (others > 0) Remember(AndMore(others), context);
 }
 
-void Job::CallStuck(Turn& turn) {
+void Job::CallStuck(StepContext& context) {
   std::vector<int> stuck;
-  for (const int rank : epoch_->board.TakeDue(turn.now)) {
-    if (epoch_->board.IsStuck(rank, turn.now)) stuck.push_back(rank);
+  for (const int rank : epoch_->progress.TakeDue(context.now)) {
+    if (epoch_->progress.IsStuck(rank, context.now)) stuck.push_back(rank);
   }
   if (stuck.empty() || AllWaitForPlan()) return;
   // A rank that a broken link holds up is not to blame for it.
@@ -170,22 +171,22 @@ void Job::CallStuck(Turn& turn) {
   std::vector<Loss> evicted;
   for (const int rank : stuck) {
     const bool cannot_end =
-        epoch_->first_leaver >= 0 && !epoch_->board.of(rank).withdrawn &&
-        epoch_->board.of(rank).position == LastWordOfLeaver();
-    if (cannot_end) return EndByLeaver(rank, turn);
-    if (waits.Any(rank) || epoch_->board.of(rank).called_stuck) continue;
-    epoch_->board.CallStuck(rank);
-    const std::string sentence = BlameSentence(rank, waits, turn.now);
-    Remember(sentence, turn);
+        epoch_->first_leaver >= 0 && !epoch_->progress.of(rank).withdrawn &&
+        epoch_->progress.of(rank).position == LastWordOfLeaver();
+    if (cannot_end) return EndByLeaver(rank, context);
+    if (waits.Any(rank) || epoch_->progress.of(rank).called_stuck) continue;
+    epoch_->progress.CallStuck(rank);
+    const std::string sentence = BlameSentence(rank, waits, context.now);
+    Remember(sentence, context);
     evicted.push_back({AtRank(rank), absl::StrCat("was evicted: ", sentence)});
   }
   if (spec().on_stuck == OnStuck::kEvict) {
-    Lose(CauseKind::kLeaseExpired, evicted, turn);
+    Lose(CauseKind::kLeaseExpired, evicted, context);
   }
 }
 
-void Job::MissJoinDeadline(Turn& turn) {
-  if (turn.now < join_by_) return;
+void Job::MissJoinDeadline(StepContext& context) {
+  if (context.now < join_by_) return;
   const std::set<WorkerName> arrived = roster_.arrived();
   std::string message =
       absl::StrFormat("job %s did not form within %s: %s", spec().name,
@@ -197,12 +198,12 @@ void Job::MissJoinDeadline(Turn& turn) {
   }
   const protocol::Cause cause{.kind = CauseKind::kJoinDeadline,
                               .message = message};
-  EndJob(record::Outcome::kFailed, cause, turn);
+  EndJob(record::Outcome::kFailed, cause, context);
   for (const WorkerName& worker : arrived) {
-    turn.out.Refuse(std::exchange(roster_.Find(worker)->session, {}), name(),
-                    absl::DeadlineExceededError(message));
+    context.out.Refuse(std::exchange(roster_.Find(worker)->session, {}), name(),
+                       absl::DeadlineExceededError(message));
   }
-  TellTheEnd(cause, turn);
+  TellTheEnd(cause, context);
 }
 
 }  // namespace lockstep::core

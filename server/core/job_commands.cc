@@ -15,26 +15,26 @@ namespace lockstep::core {
 using protocol::CauseKind;
 
 absl::Status Job::Obey(JobCommand command, const std::string& reason,
-                       Turn& turn) {
+                       StepContext& context) {
   if (command == JobCommand::kRebuild) {
-    if (state_ == JobState::kRunning) return RebuildNow(turn);
+    if (state_ == JobState::kRunning) return RebuildNow(context);
     return absl::FailedPreconditionError(
         absl::StrFormat("job %s is %s: only a running job can rebuild",
                         spec().name, Name(state_)));
   }
-  const absl::StatusOr<protocol::Wanted> wanted =
+  const absl::StatusOr<protocol::DesiredCommands> wanted =
       Ask(durable_.wanted, command, reason);
   if (!wanted.ok()) return wanted.status();
   const bool drains_now = command == JobCommand::kDrain && !MayTrain();
   if (*wanted == durable_.wanted && !drains_now) return absl::OkStatus();
   Remember(ByOperator(std::string(Name(command)) + " is asked for", reason),
-           turn);
+           context);
   if (command == JobCommand::kStop && !MayTrain()) {
-    Stop(reason, turn);
+    Stop(reason, context);
     return absl::OkStatus();
   }
-  if (*wanted != durable_.wanted) Want(*wanted, turn);
-  if (drains_now) DrainAtOnce(turn);
+  if (*wanted != durable_.wanted) Want(*wanted, context);
+  if (drains_now) DrainAtOnce(context);
   return absl::OkStatus();
 }
 
@@ -46,43 +46,44 @@ bool Job::MayTrain() const {
          (epoch_->plan == nullptr && durable_.revision.value != 0);
 }
 
-void Job::Want(protocol::Wanted wanted, Turn& turn) {
-  turn.out.Record(name(), record::CommandsWanted{std::move(wanted)});
-  if (epoch_) TellAll(durable_.wanted, turn);
+void Job::Want(protocol::DesiredCommands wanted, StepContext& context) {
+  context.out.Record(name(), record::CommandsWanted{std::move(wanted)});
+  if (epoch_) TellAll(durable_.wanted, context);
 }
 
 // Nobody trains: whoever is there is told to go.
-void Job::DrainAtOnce(Turn& turn) {
+void Job::DrainAtOnce(StepContext& context) {
   const protocol::Cause cause{
       .kind = CauseKind::kStopped,
       .message = ByOperator("drained", durable_.wanted.reason)};
-  if (epoch_) return EndEpoch(cause, Again::kWhenWorkersCome, turn);
+  if (epoch_) return EndEpoch(cause, Again::kWhenWorkersCome, context);
   std::vector<WorkerName> here;
   for (const auto& [worker_name, worker] : roster_.workers()) {
     if (worker.seated()) here.push_back(worker_name);
   }
   for (const WorkerName& worker_name : here) {
     Worker* worker = roster_.Find(worker_name);
-    turn.out.Refuse(std::exchange(worker->session, {}), name(),
-                    absl::CancelledError(cause.message));
-    Detach(worker, absl::OkStatus(), turn);
+    context.out.Refuse(std::exchange(worker->session, {}), name(),
+                       absl::CancelledError(cause.message));
+    Detach(worker, absl::OkStatus(), context);
     roster_.Move(worker, WorkerState::kLost);
   }
-  AwaitNextEpoch(turn.now);
+  AwaitNextEpoch(context.now);
 }
 
 // All have left in order: by `command`, or because their work is done.
-void Job::EndAfterLastStep(std::optional<Command> command, Turn& turn) {
-  const protocol::Wanted& wanted = durable_.wanted;
+void Job::EndAfterLastStep(std::optional<Command> command,
+                           StepContext& context) {
+  const protocol::DesiredCommands& wanted = durable_.wanted;
   if (command && Wants(wanted, Command::kStop)) {
-    return Stop(wanted.reason, turn);
+    return Stop(wanted.reason, context);
   }
   if (command && Wants(wanted, Command::kDrain)) {
     return EndEpoch({.kind = CauseKind::kStopped,
                      .message = ByOperator("drained", wanted.reason)},
-                    Again::kWhenWorkersCome, turn);
+                    Again::kWhenWorkersCome, context);
   }
-  EndJob(record::Outcome::kCompleted, {}, turn);
+  EndJob(record::Outcome::kCompleted, {}, context);
 }
 
 }  // namespace lockstep::core

@@ -13,7 +13,7 @@
 #include "server/core/commands.h"
 #include "server/core/evidence.h"
 #include "server/core/job.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 
@@ -22,25 +22,26 @@ using protocol::CauseKind;
 // --- Streams ----------------------------------------------------------------
 
 void Job::StreamClosed(SessionId session, const WorkerName& name,
-                       const std::string& why, Turn& turn) {
+                       const std::string& why, StepContext& context) {
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
   worker->session = {};
   if (over() || !worker->seated()) return;
   worker->broke = why;
   roster_.Move(worker, WorkerState::kSuspect);
-  resumes_.Set(name, turn.now + spec().timeouts.resume);
+  resumes_.Set(name, context.now + spec().timeouts.resume);
   Remember(absl::StrFormat("%s lost its stream: %s", WhoIs(*worker), why),
-           turn);
+           context);
 }
 
-void Job::Detach(Worker* worker, absl::Status why, Turn& turn) {
+void Job::Detach(Worker* worker, absl::Status why, StepContext& context) {
   leases_.Clear(worker->name);
   resumes_.Clear(worker->name);
-  turn.out.Close(std::exchange(worker->session, {}), std::move(why));
+  context.out.Close(std::exchange(worker->session, {}), std::move(why));
 }
 
-void Job::Lose(CauseKind kind, const std::vector<Loss>& losses, Turn& turn) {
+void Job::Lose(CauseKind kind, const std::vector<Loss>& losses,
+               StepContext& context) {
   protocol::Cause cause{.kind = kind};
   std::vector<std::string> sentences;
   for (const auto& [worker, what] : losses) {
@@ -48,14 +49,14 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses, Turn& turn) {
     std::string sentence = absl::StrCat(WhoIs(*worker), " ", what);
     if (rank < 0) {
       // Should it live after all, it must come again.
-      Detach(worker, absl::UnavailableError(sentence), turn);
-      Remember(std::move(sentence), turn);
+      Detach(worker, absl::UnavailableError(sentence), context);
+      Remember(std::move(sentence), context);
     } else {
       leases_.Clear(worker->name);
       resumes_.Clear(worker->name);
       cause.workers.push_back(worker->name);
       sentences.push_back(
-          absl::StrCat(sentence, ", ", WhereIs(rank, turn.now)));
+          absl::StrCat(sentence, ", ", WhereIs(rank, context.now)));
     }
   }
   cause.message = absl::StrJoin(sentences, "; ");
@@ -63,7 +64,7 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses, Turn& turn) {
     roster_.Move(loss.worker, WorkerState::kLost);
   }
   if (!cause.workers.empty()) {
-    EndEpoch(std::move(cause), Again::kIfBudgetAllows, turn);
+    EndEpoch(std::move(cause), Again::kIfBudgetAllows, context);
   }
   ForgetDeadlineIfNobodyIsHere();
 }
@@ -79,24 +80,25 @@ void Job::ForgetDeadlineIfNobodyIsHere() {
 }
 
 void Job::Consider(const protocol::Evidence& evidence,
-                   const WorkerName& accuser, Turn& turn) {
+                   const WorkerName& accuser, StepContext& context) {
   Worker* subject = roster_.Find(evidence.subject);
   const Weight weight = Weigh(evidence, subject);
   if (over() && weight != Weight::kNothing) return;
   switch (weight) {
-    case Weight::kStranger: return NoteStranger(evidence, subject, turn);
+    case Weight::kStranger: return NoteStranger(evidence, subject, context);
     case Weight::kNothing:
-      AddProof(evidence, subject, turn);
-      return EndIfLeaverBrokeLink(evidence, accuser, turn);
+      AddProof(evidence, subject, context);
+      return EndIfLeaverBrokeLink(evidence, accuser, context);
     case Weight::kProof:
       subject->exited = evidence.detail.empty() ? "no detail" : evidence.detail;
       Detach(subject,
              absl::AbortedError(absl::StrFormat("%s was reported dead: %s",
                                                 subject->name.value,
                                                 subject->exited)),
-             turn);
+             context);
       return Lose(CauseKind::kProcessDied,
-                  {{subject, absl::StrCat("died: ", subject->exited)}}, turn);
+                  {{subject, absl::StrCat("died: ", subject->exited)}},
+                  context);
     case Weight::kHint: break;
   }
   const bool between_members = IsMember(*subject) && accuser != subject->name &&
@@ -109,26 +111,27 @@ void Job::Consider(const protocol::Evidence& evidence,
        .what = absl::StrCat(
            silent ? "is silent on" : "reset", " their data connection",
            evidence.detail.empty() ? "" : ": ", evidence.detail),
-       .answer_by = turn.now + spec().timeouts.resume,
+       .answer_by = context.now + spec().timeouts.resume,
        .silent = silent,
-       .made = turn.now});
-  EndIfLeaverIsMissed(turn);
+       .made = context.now});
+  EndIfLeaverIsMissed(context);
 }
 
 // A transfer with a rank that has left in order has failed.
 void Job::EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
-                               const WorkerName& accuser, Turn& turn) {
+                               const WorkerName& accuser,
+                               StepContext& context) {
   if (!epoch_ || evidence.kind == protocol::EvidenceKind::kExited) return;
   const int rank = epoch_->RankOf(accuser);
   const int subject = epoch_->RankOf(evidence.subject);
   if (rank < 0 || subject < 0 || !epoch_->left.Has(subject)) return;
-  if (!epoch_->left.Has(rank)) EndByLeaver(rank, turn);
+  if (!epoch_->left.Has(rank)) EndByLeaver(rank, context);
 }
 
 // A survivor's pidfd says that a process has ended, a moment before its
 // launcher says how: that is added to the cause that people see.
 void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
-                   Turn& turn) {
+                   StepContext& context) {
   const auto& lost = durable_.cause.workers;
   const bool is_about_cause =
       subject->state == WorkerState::kLost &&
@@ -138,12 +141,13 @@ void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
   const std::string& known = durable_.cause.message;
   if (absl::StrContains(known, evidence.detail)) return;
   if (!proofs_.emplace(subject->name, evidence.detail).second) return;
-  Remember(absl::StrCat(WhoIs(*subject), ": ", evidence.detail), turn);
+  Remember(absl::StrCat(WhoIs(*subject), ": ", evidence.detail), context);
   if (over()) return;
   protocol::Cause cause = durable_.cause;
   cause.message += AddedProof(cause.message);
-  turn.out.Record(name(), record::EpochEnded{durable_.epoch, std::move(cause),
-                                             durable_.steps});
+  context.out.Record(
+      name(),
+      record::EpochEnded{durable_.epoch, std::move(cause), durable_.steps});
 }
 
 std::string Job::AddedProof(const std::string& message) const {
@@ -158,7 +162,7 @@ std::string Job::AddedProof(const std::string& message) const {
 // It may be said by anybody, as often as they like: what it brings is cut
 // short.
 void Job::NoteStranger(const protocol::Evidence& evidence,
-                       const Worker* subject, Turn& turn) {
+                       const Worker* subject, StepContext& context) {
   constexpr size_t kDetailShown = 200;
   const auto [said, is] =
       TellApart(evidence.process,
@@ -175,59 +179,60 @@ void Job::NoteStranger(const protocol::Evidence& evidence,
                "evidence about %s has no effect: it is about %s%s (%s), but %s",
                evidence.subject.value, generation, said,
                evidence.detail.substr(0, kDetailShown), holder),
-           turn);
+           context);
 }
 
 // --- Leaving ----------------------------------------------------------------
 
-void Job::On(Worker* worker, const protocol::Leave& leave, Turn& turn) {
+void Job::On(Worker* worker, const protocol::Leave& leave,
+             StepContext& context) {
   const int rank = RankOf(*worker);
   const std::string who = WhoIs(*worker);
   if (rank >= 0) step_ = std::max(step_, leave.steps);
   if (rank >= 0 && leave.clean) {
-    turn.out.Record(name(), record::WorkerLeft{epoch_->id, worker->name,
-                                               leave.steps, leave.command});
+    context.out.Record(name(), record::WorkerLeft{epoch_->id, worker->name,
+                                                  leave.steps, leave.command});
     // What others have to say may still be on its way, but nothing comes after
     // the last of them, which still listens.
     const bool is_last = epoch_->left.count() + 1 == epoch_->size();
-    WarnOfWhatIsKnown(/*at_once=*/is_last, turn);
+    WarnOfWhatIsKnown(/*at_once=*/is_last, context);
   }
-  Tell(*worker, protocol::Left{}, turn);
-  Detach(worker, absl::OkStatus(), turn);
+  Tell(*worker, protocol::Left{}, context);
+  Detach(worker, absl::OkStatus(), context);
   roster_.Move(worker, WorkerState::kLeft);
   Remember(absl::StrFormat("%s leaves %s after %s%s%s", who,
                            leave.clean ? "in order" : "without finishing",
                            Count(leave.steps, "step"),
                            leave.reason.empty() ? "" : ": ", leave.reason),
-           turn);
-  if (rank >= 0) return LeaveEpoch(worker, rank, leave, turn);
+           context);
+  if (rank >= 0) return LeaveEpoch(worker, rank, leave, context);
   ForgetDeadlineIfNobodyIsHere();
 }
 
 void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
-                     Turn& turn) {
+                     StepContext& context) {
   if (!leave.clean) {
     std::string message =
         absl::StrFormat("%s left without finishing%s%s, %s",
                         Who(worker->name, rank, worker->process),
                         leave.reason.empty() ? "" : ": ", leave.reason,
-                        WhereIs(rank, turn.now));
+                        WhereIs(rank, context.now));
     return EndEpoch({.kind = CauseKind::kLeft,
                      .workers = {worker->name},
                      .message = std::move(message)},
-                    Again::kIfBudgetAllows, turn);
+                    Again::kIfBudgetAllows, context);
   }
   if (epoch_->left.empty() && leave.command) {
-    Remember(AllRanks(*leave.command, leave.steps), turn);
+    Remember(AllRanks(*leave.command, leave.steps), context);
   }
   NoteLeft(rank, std::max(leave.steps, epoch_->first_step));
-  if (epoch_->left.full()) return EndAfterLastStep(leave.command, turn);
-  EndIfLeaverIsMissed(turn);
+  if (epoch_->left.full()) return EndAfterLastStep(leave.command, context);
+  EndIfLeaverIsMissed(context);
 }
 
 void Job::NoteLeft(int rank, uint64_t steps) {
   epoch_->left.Add(rank);
-  epoch_->board.Drop(rank);
+  epoch_->progress.Drop(rank);
   // A rank that has reported a broken link leaves because of that link: the
   // reports about the rank itself are void.
   const bool has_accused = epoch_->accusations.HasAccused(NameAt(rank));
@@ -247,22 +252,22 @@ void Job::NoteStopped(int rank, uint64_t steps) {
 // stays needs it: it has begun to register with a rank that never will, or it
 // has submitted the gradients of a step that the leaver did not train, or a
 // transfer with the leaver has failed. A withdrawn rank counts as a leaver.
-void Job::EndIfLeaverIsMissed(Turn& turn) {
+void Job::EndIfLeaverIsMissed(StepContext& context) {
   if (!epoch_ || epoch_->first_leaver < 0) return;
   for (const Accusation& accusation : epoch_->accusations.open()) {
     const int accused = epoch_->RankOf(accusation.accused);
-    if (epoch_->left.Has(accused) || epoch_->board.of(accused).withdrawn) {
-      return EndByLeaver(epoch_->RankOf(accusation.accuser), turn);
+    if (epoch_->left.Has(accused) || epoch_->progress.of(accused).withdrawn) {
+      return EndByLeaver(epoch_->RankOf(accusation.accuser), context);
     }
   }
   const bool all_may_pass =
-      epoch_->started && epoch_->board.Furthest() <= LastWordOfLeaver();
+      epoch_->started && epoch_->progress.Furthest() <= LastWordOfLeaver();
   for (int rank = 0; rank < epoch_->size() && !all_may_pass; ++rank) {
-    const Standing& standing = epoch_->board.of(rank);
+    const Standing& standing = epoch_->progress.of(rank);
     if (!standing.present || standing.withdrawn) continue;
     if (epoch_->started ? standing.position > LastWordOfLeaver()
                         : epoch_->registry.begun(rank)) {
-      return EndByLeaver(rank, turn);
+      return EndByLeaver(rank, context);
     }
   }
 }
@@ -272,7 +277,7 @@ protocol::Position Job::LastWordOfLeaver() const {
   return {epoch_->left_at, protocol::Phase::kCompute};
 }
 
-void Job::EndByLeaver(int rank, Turn& turn) {
+void Job::EndByLeaver(int rank, StepContext& context) {
   const Worker& leaver = *AtRank(epoch_->first_leaver);
   const bool has_left = epoch_->left.Has(epoch_->first_leaver);
   EndEpoch({.kind = CauseKind::kLeft,
@@ -282,8 +287,8 @@ void Job::EndByLeaver(int rank, Turn& turn) {
                 Who(leaver.name, epoch_->first_leaver, leaver.process),
                 has_left ? "left" : "destroyed its GradientSync",
                 Count(epoch_->left_at, "step"), NameAt(rank).value,
-                WhereIs(rank, turn.now))},
-           Again::kIfBudgetAllows, turn);
+                WhereIs(rank, context.now))},
+           Again::kIfBudgetAllows, context);
 }
 
 }  // namespace lockstep::core

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "server/core/evidence.h"
 #include "server/core/job.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 #include "server/core/token.h"
 
 namespace lockstep::core {
@@ -17,59 +17,60 @@ using protocol::CauseKind;
 
 // --- Coming -----------------------------------------------------------------
 
-void Job::Greet(SessionId session, const protocol::Hello& hello, Turn& turn) {
+void Job::Greet(SessionId session, const protocol::Hello& hello,
+                StepContext& context) {
   const auto refuse = [&](const absl::Status& status) {
-    turn.out.Refuse(session, name(), status);
+    context.out.Refuse(session, name(), status);
   };
   if (!TokenOpens(hello.token, durable_.token_hash)) {
     return refuse(absl::PermissionDeniedError(
         absl::StrFormat("the token of %s is not that of job %s",
                         hello.worker.value, spec().name)));
   }
-  if (over()) return GreetAfterEnd(session, hello, turn);
+  if (over()) return GreetAfterEnd(session, hello, context);
   if (hello.spec) {
     const absl::Status same = SameSpec(spec(), *hello.spec, hello.worker);
     if (!same.ok()) return refuse(same);
   }
 
-  const Admission admission = Admit(TheDoor(hello.worker), hello, turn.now);
+  const Admission admission = Admit(TheDoor(hello.worker), hello, context.now);
   if (const auto* refusal = std::get_if<absl::Status>(&admission)) {
     return refuse(*refusal);
   }
   if (const auto* stranger = std::get_if<Stranger>(&admission)) {
-    return turn.out.Close(session, stranger->why);
+    return context.out.Close(session, stranger->why);
   }
   if (std::holds_alternative<NewLife>(admission)) {
-    BeginLife(session, hello, turn);
+    BeginLife(session, hello, context);
   } else {
-    ContinueLife(session, hello, turn);
+    ContinueLife(session, hello, context);
   }
 }
 
 // Who was part of the last epoch, or of none since, gets to know how it ended.
 void Job::GreetAfterEnd(SessionId session, const protocol::Hello& hello,
-                        Turn& turn) {
-  const Admission admission = Admit(TheDoor(hello.worker), hello, turn.now);
+                        StepContext& context) {
+  const Admission admission = Admit(TheDoor(hello.worker), hello, context.now);
   if (const auto* stranger = std::get_if<Stranger>(&admission)) {
-    return turn.out.Close(session, stranger->why);
+    return context.out.Close(session, stranger->why);
   }
   Worker* worker = roster_.Find(hello.worker);
   const bool is_known = worker != nullptr && hello.generation.value != 0 &&
                         std::holds_alternative<SameLife>(admission);
   if (!is_known || !hello.resume) {
-    return turn.out.Refuse(session, name(), Over());
+    return context.out.Refuse(session, name(), Over());
   }
-  Attach(worker, session, hello, {.resumed = true}, turn);
+  Attach(worker, session, hello, {.resumed = true}, context);
   if (worker->state == WorkerState::kLeft) {
-    Tell(*worker, protocol::Left{}, turn);
-    return Detach(worker, absl::OkStatus(), turn);
+    Tell(*worker, protocol::Left{}, context);
+    return Detach(worker, absl::OkStatus(), context);
   }
-  turn.out.Send(session, name(), hello.resume->epoch,
-                protocol::EpochEnded{durable_.ended->cause, /*final=*/true});
+  context.out.Send(session, name(), hello.resume->epoch,
+                   protocol::EpochEnded{durable_.ended->cause, /*final=*/true});
 }
 
 void Job::BeginLife(SessionId session, const protocol::Hello& hello,
-                    Turn& turn) {
+                    StepContext& context) {
   if (Worker* old = roster_.Find(hello.worker)) {
     if (IsMember(*old)) {
       Lose(CauseKind::kReplaced,
@@ -77,41 +78,42 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
                                   "(host %s, pid %d) took its place",
                                   old->broke, hello.process.host,
                                   hello.process.pid)}},
-           turn);
-      if (over()) return turn.out.Refuse(session, name(), Over());
+           context);
+      if (over()) return context.out.Refuse(session, name(), Over());
     }
     if (old->session == session) old->session = {};
     Detach(old,
            absl::AbortedError(absl::StrFormat(
                "generation %d of %s is over: a new life took the name",
                old->generation.value, old->name.value)),
-           turn);
+           context);
   }
   const Generation generation{TheDoor(hello.worker).newest.generation.value +
                               1};
-  std::string secret = GiveSecret(hello.worker, generation, hello.life, turn);
+  std::string secret =
+      GiveSecret(hello.worker, generation, hello.life, context);
   Worker& worker =
-      roster_.Begin(hello.worker, generation, hello.process, turn.now);
-  Attach(&worker, session, hello, {.secret = std::move(secret)}, turn);
-  Arrive(&worker, turn);
+      roster_.Begin(hello.worker, generation, hello.process, context.now);
+  Attach(&worker, session, hello, {.secret = std::move(secret)}, context);
+  Arrive(&worker, context);
 }
 
 // The record keeps its hash only: a life that did not hear it is given another.
 std::string Job::GiveSecret(const WorkerName& worker, Generation generation,
-                            uint64_t life, Turn& turn) {
-  std::string secret = turn.secrets.Draw();
-  turn.out.Record(name(), record::GenerationAssigned{worker, generation, life,
-                                                     Sha256(secret)});
+                            uint64_t life, StepContext& context) {
+  std::string secret = context.secrets.Draw();
+  context.out.Record(name(), record::GenerationAssigned{worker, generation,
+                                                        life, Sha256(secret)});
   return secret;
 }
 
 void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
-                       Turn& turn) {
+                       StepContext& context) {
   Worker* worker = roster_.Find(hello.worker);
   if (worker == nullptr) {  // known from an earlier life of the coordinator
     worker =
         &roster_.Begin(hello.worker, TheDoor(hello.worker).newest.generation,
-                       hello.process, turn.now);
+                       hello.process, context.now);
     roster_.Move(worker, WorkerState::kLost);
   }
   const bool member = IsMember(*worker);
@@ -122,9 +124,9 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
       !member && !is_here && !left && held.value != 0 && held <= durable_.epoch;
   const bool comes_again = !member && !is_here && !left && !missed_the_end;
   if (comes_again && !worker->seated()) {
-    const Door door = TheDoor(hello.worker);
+    const AdmissionState door = TheDoor(hello.worker);
     if (epoch_ || roster_.seated() >= spec().mesh.WorldSize()) {
-      return turn.out.Refuse(session, name(), Full(door, hello.worker));
+      return context.out.Refuse(session, name(), Full(door, hello.worker));
     }
     roster_.Move(worker, WorkerState::kJoining);
   }
@@ -132,89 +134,90 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
   protocol::Welcome welcome{.resumed = true};
   if (hello.generation.value == 0) {
     welcome.secret =
-        GiveSecret(worker->name, worker->generation, hello.life, turn);
+        GiveSecret(worker->name, worker->generation, hello.life, context);
   }
-  Attach(worker, session, hello, std::move(welcome), turn);
+  Attach(worker, session, hello, std::move(welcome), context);
   if (left) {
-    Tell(*worker, protocol::Left{}, turn);
-    Detach(worker, absl::OkStatus(), turn);
+    Tell(*worker, protocol::Left{}, context);
+    Detach(worker, absl::OkStatus(), context);
   } else if (member) {
     const bool holds = hello.resume && epoch_->started &&
                        hello.resume->plan_digest == durable_.plan_digest;
     if (holds) {
       HoldRevision(RankOf(*worker),
-                   {hello.resume->revision, hello.resume->plan_digest}, turn);
+                   {hello.resume->revision, hello.resume->plan_digest},
+                   context);
     }
-    Restate(*worker, turn);
-    RecognizeStart(hello, turn);
-    ResumePasses(RankOf(*worker), hello, turn);
+    Restate(*worker, context);
+    RecognizeStart(hello, context);
+    ResumePasses(RankOf(*worker), hello, context);
   } else if (missed_the_end) {
-    turn.out.Send(session, name(), held,
-                  protocol::EpochEnded{durable_.cause, /*final=*/false});
+    context.out.Send(session, name(), held,
+                     protocol::EpochEnded{durable_.cause, /*final=*/false});
   } else if (comes_again) {
-    Arrive(worker, turn);
+    Arrive(worker, context);
   } else {
-    TryForm(turn);
+    TryForm(context);
   }
 }
 
 // `welcome` is completed.
 void Job::Attach(Worker* worker, SessionId session,
                  const protocol::Hello& hello, protocol::Welcome welcome,
-                 Turn& turn) {
+                 StepContext& context) {
   if (worker->session != session) {
-    turn.out.Close(worker->session,
-                   absl::AbortedError(absl::StrFormat(
-                       "%s speaks on another stream now", worker->name.value)));
+    context.out.Close(worker->session, absl::AbortedError(absl::StrFormat(
+                                           "%s speaks on another stream now",
+                                           worker->name.value)));
   }
-  turn.out.Bind(session, {name(), worker->name});
+  context.out.Bind(session, {name(), worker->name});
   worker->session = session;
   worker->awaited = false;
   worker->process = hello.process;
   worker->launch = hello.launch;
-  worker->heard = turn.now;
+  worker->heard = context.now;
   resumes_.Clear(worker->name);
   if (worker->state == WorkerState::kSuspect) {
     const int rank = RankOf(*worker);
     const bool ready = rank >= 0 && epoch_->connected.Has(rank);
     roster_.Move(worker, ready ? WorkerState::kReady : WorkerState::kJoining);
-    Remember(absl::StrFormat("%s resumes", WhoIs(*worker)), turn);
+    Remember(absl::StrFormat("%s resumes", WhoIs(*worker)), context);
   }
   if (worker->seated() && !over()) {
-    leases_.Set(worker->name, turn.now + spec().timeouts.lease);
-    pulse_ = std::min(pulse_, turn.now + stopped_after_);
+    leases_.Set(worker->name, context.now + spec().timeouts.lease);
+    pulse_ = std::min(pulse_, context.now + stopped_after_);
   }
   const int rank = RankOf(*worker);
   welcome.generation = worker->generation;
   welcome.spec = spec();
   welcome.forgot = rank >= 0 && !epoch_->registry.complete(rank);
-  Tell(*worker, std::move(welcome), turn);
+  Tell(*worker, std::move(welcome), context);
 }
 
 // Repeats whatever a member should know; it takes each as idempotent.
-void Job::Restate(const Worker& worker, Turn& turn) {
+void Job::Restate(const Worker& worker, StepContext& context) {
   const int rank = RankOf(worker);
   epoch_->registry.Repeat(rank);
   epoch_->early.erase(rank);
   Tell(worker, protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
-       turn);
+       context);
   // After a restart there is none to fetch until it is compiled again.
   if (epoch_->plan != nullptr) {
     Tell(worker, protocol::PlanReady{durable_.revision, durable_.plan_digest},
-         turn);
+         context);
   }
   if (epoch_->handles) {
     for (const int communicator : epoch_->handles->CompleteOf(rank)) {
       for (const auto& piece : epoch_->handles->Complete(communicator)) {
-        Tell(worker, piece, turn);
+        Tell(worker, piece, context);
       }
     }
   }
-  if (epoch_->started) Tell(worker, protocol::Start{}, turn);
+  if (epoch_->started) Tell(worker, protocol::Start{}, context);
   if (epoch_->poll && epoch_->poll->Wants(rank)) {
-    Tell(worker, protocol::OrderWanted{epoch_->poll->revision()}, turn);
+    Tell(worker, protocol::OrderWanted{epoch_->poll->revision()}, context);
   }
-  if (durable_.wanted.number != 0) Tell(worker, durable_.wanted, turn);
+  if (durable_.wanted.number != 0) Tell(worker, durable_.wanted, context);
 }
 
 }  // namespace lockstep::core

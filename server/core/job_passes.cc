@@ -17,42 +17,46 @@ void Job::BeginNegotiation(Negotiation::Begins begins) {
 
 // On a new stream. A member that was started says itself what it holds; one
 // that was not has heard no decision.
-void Job::ResumePasses(int rank, const protocol::Hello& hello, Turn& turn) {
+void Job::ResumePasses(int rank, const protocol::Hello& hello,
+                       StepContext& context) {
   if (spec().sync != SyncMode::kNegotiated) return;
   if (epoch_->negotiation) epoch_->negotiation->Resume(rank);
   if (HasStarted(hello)) return;
   if (epoch_->negotiation) {
-    On(rank, protocol::Held{}, turn);
+    On(rank, protocol::Held{}, context);
   } else if (durable_.revision.value != 0) {
     epoch_->early[rank].Add(protocol::Held{});
   }
 }
 
-void Job::On(int rank, const protocol::Announce& message, Turn& turn) {
-  Negotiate(rank, message, turn);
+void Job::On(int rank, const protocol::Announce& message,
+             StepContext& context) {
+  Negotiate(rank, message, context);
 }
 
-void Job::On(int rank, const protocol::Submitted& message, Turn& turn) {
-  Negotiate(rank, message, turn);
+void Job::On(int rank, const protocol::Submitted& message,
+             StepContext& context) {
+  Negotiate(rank, message, context);
 }
 
-void Job::On(int rank, const protocol::Held& message, Turn& turn) {
-  Negotiate(rank, message, turn);
+void Job::On(int rank, const protocol::Held& message, StepContext& context) {
+  Negotiate(rank, message, context);
 }
 
 template <typename Word>
-void Job::Negotiate(int rank, const Word& word, Turn& turn) {
+void Job::Negotiate(int rank, const Word& word, StepContext& context) {
   if (!epoch_->negotiation) {
     return EndByMismatch(
-        rank, "speaks of passes, but the job is not in negotiated mode", turn);
+        rank, "speaks of passes, but the job is not in negotiated mode",
+        context);
   }
   const Negotiation::Stated before = epoch_->negotiation->StatedBy(rank);
   if (const auto objection = epoch_->negotiation->Hear(rank, word)) {
-    return EndByMismatch(objection->rank, objection->what, turn);
+    return EndByMismatch(objection->rank, objection->what, context);
   }
-  if (epoch_->negotiation->StatedBy(rank) != before) Touch(rank, turn);
+  if (epoch_->negotiation->StatedBy(rank) != before) Touch(rank, context);
   for (auto& [told, decide] : epoch_->negotiation->TakeUntold()) {
-    Tell(*AtRank(told), std::move(decide), turn);
+    Tell(*AtRank(told), std::move(decide), context);
   }
 }
 
@@ -70,7 +74,7 @@ std::vector<uint64_t> Job::PassesDone() const {
 // It is in the open pass, and others wait for what it has not said there.
 bool Job::LagsInPass(int rank) const {
   return epoch_->negotiation && !epoch_->negotiation->Done(rank) &&
-         epoch_->board.of(rank).position.step >=
+         epoch_->progress.of(rank).position.step >=
              epoch_->negotiation->open_pass();
 }
 

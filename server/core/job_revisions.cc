@@ -19,7 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/compile.h"
 #include "server/core/job.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 
@@ -31,23 +31,24 @@ bool Job::OrderMatters() const {
          epoch_->plan != nullptr && epoch_->plan->buckets.size() > 1;
 }
 
-void Job::RebuildOnce(Turn& turn) {
+void Job::RebuildOnce(StepContext& context) {
   const bool is_due = spec().buckets.rebuild == Rebuild::kOnce &&
                       durable_.revision.value == 1 && !epoch_->poll &&
                       epoch_->compiling.value == 0;
-  if (is_due && OrderMatters()) AskForOrder(turn);
+  if (is_due && OrderMatters()) AskForOrder(context);
 }
 
 // After a restart of the coordinator, once the plan is there again: that it was
 // announced, or asked for, may have been lost on the way.
-void Job::ResumeRevisions(Turn& turn) {
+void Job::ResumeRevisions(StepContext& context) {
   if (durable_.revision.value > 1) {
-    TellAll(protocol::PlanReady{durable_.revision, durable_.plan_digest}, turn);
+    TellAll(protocol::PlanReady{durable_.revision, durable_.plan_digest},
+            context);
   }
-  RebuildOnce(turn);
+  RebuildOnce(context);
 }
 
-absl::Status Job::RebuildNow(Turn& turn) {
+absl::Status Job::RebuildNow(StepContext& context) {
   const auto refuse = [this](const std::string& why) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "job %s cannot rebuild its buckets now: %s", spec().name, why));
@@ -82,7 +83,7 @@ absl::Status Job::RebuildNow(Turn& turn) {
         "gradients become ready; a program that keeps views of them must "
         "allow their move (GradientSync::OnMoved)",
         epoch_->poll->revision().value,
-        NameList(NamesOf(epoch_->poll->Wanted()), 4)));
+        NameList(NamesOf(epoch_->poll->DesiredCommands()), 4)));
   }
   if (durable_.revision.value > 1 && !epoch_->holding.full() &&
       epoch_->running.empty()) {
@@ -99,37 +100,39 @@ absl::Status Job::RebuildNow(Turn& turn) {
         durable_.revision.value,
         NameList(NamesOf(epoch_->running.Missing()), 4)));
   }
-  AskForOrder(turn);
+  AskForOrder(context);
   return absl::OkStatus();
 }
 
-void Job::AskForOrder(Turn& turn) {
+void Job::AskForOrder(StepContext& context) {
   epoch_->poll.emplace(*epoch_->plan);
   const protocol::OrderWanted wanted{epoch_->poll->revision()};
-  for (const int rank : epoch_->poll->Wanted()) {
-    Tell(*AtRank(rank), wanted, turn);
+  for (const int rank : epoch_->poll->DesiredCommands()) {
+    Tell(*AtRank(rank), wanted, context);
   }
 }
 
 // --- Adopting ---------------------------------------------------------------
 
-void Job::On(int rank, const protocol::ReadyOrder& message, Turn& turn) {
+void Job::On(int rank, const protocol::ReadyOrder& message,
+             StepContext& context) {
   if (!epoch_->poll || message.revision != epoch_->poll->revision()) return;
   const absl::Status answered = epoch_->poll->Answer(rank, message.parameters);
   if (!answered.ok()) {
-    return EndByMismatch(rank, std::string(answered.message()), turn);
+    return EndByMismatch(rank, std::string(answered.message()), context);
   }
-  if (epoch_->poll->complete()) CompileRecut(turn);
+  if (epoch_->poll->complete()) CompileRecut(context);
 }
 
-void Job::CompileRecut(Turn& turn) {
+void Job::CompileRecut(StepContext& context) {
   epoch_->recut_order = epoch_->poll->Merged();
   epoch_->poll.reset();
-  epoch_->compiling = turn.out.Compile(
+  epoch_->compiling = context.out.Compile(
       name(), RecutInput{epoch_->plan, spec().buckets, epoch_->recut_order});
 }
 
-void Job::AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled, Turn& turn) {
+void Job::AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled,
+                     StepContext& context) {
   const std::vector<uint32_t> order = std::move(epoch_->recut_order);
   const plan::Plan& plan = *epoch_->plan;
   if (!compiled.ok()) {
@@ -137,33 +140,35 @@ void Job::AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled, Turn& turn) {
         absl::StrFormat("revision %d of the plan is not adopted: "
                         "%s",
                         plan.revision.value + 1, compiled.status().message()),
-        turn);
+        context);
   }
   if (plan::CutAlike(plan, *compiled->plan)) {
     return Remember(
         absl::StrFormat("buckets stay as they are: gradients become ready in "
                         "the order of revision %d",
                         plan.revision.value),
-        turn);
+        context);
   }
   epoch_->digest = compiled->digest;
   epoch_->plan = compiled->plan;
   epoch_->holding = RankSet(epoch_->size());
   epoch_->running = RankSet(epoch_->size());
-  turn.out.Record(name(),
-                  record::PlanAdopted{epoch_->id, epoch_->plan->revision,
-                                      epoch_->digest, order});
+  context.out.Record(name(),
+                     record::PlanAdopted{epoch_->id, epoch_->plan->revision,
+                                         epoch_->digest, order});
   Remember(absl::StrFormat("revision %d of the plan, %s: %s as gradients "
                            "become ready",
                            durable_.revision.value, epoch_->digest,
                            Count(epoch_->plan->buckets.size(), "bucket")),
-           turn);
-  TellAll(protocol::PlanReady{durable_.revision, durable_.plan_digest}, turn);
+           context);
+  TellAll(protocol::PlanReady{durable_.revision, durable_.plan_digest},
+          context);
 }
 
 // --- Switching --------------------------------------------------------------
 
-void Job::HoldRevision(int rank, const protocol::PlanAck& ack, Turn& turn) {
+void Job::HoldRevision(int rank, const protocol::PlanAck& ack,
+                       StepContext& context) {
   if (ack.revision != durable_.revision) return;
   if (ack.digest != durable_.plan_digest) {
     return EndByMismatch(
@@ -171,22 +176,22 @@ void Job::HoldRevision(int rank, const protocol::PlanAck& ack, Turn& turn) {
         absl::StrFormat("holds revision %d of the plan with digest %s; the "
                         "job's has digest %s",
                         ack.revision.value, ack.digest, durable_.plan_digest),
-        turn);
+        context);
   }
   if (durable_.revision.value == 1 || !epoch_->holding.Add(rank)) return;
   if (epoch_->holding.full()) {
     Remember(absl::StrFormat("every rank holds revision %d: it takes effect "
                              "with the next verdict that says so",
                              durable_.revision.value),
-             turn);
+             context);
   }
 }
 
-void Job::RunRevision(int rank, Revision revision, Turn& turn) {
+void Job::RunRevision(int rank, Revision revision, StepContext& context) {
   if (revision.value <= 1 || revision != durable_.revision) return;
   if (epoch_->running.Add(rank) && epoch_->running.full()) {
     Remember(absl::StrFormat("every rank runs revision %d", revision.value),
-             turn);
+             context);
   }
 }
 

@@ -21,7 +21,7 @@
 #include "absl/strings/str_format.h"
 #include "server/core/commands.h"
 #include "server/core/job.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 
@@ -68,19 +68,19 @@ void Job::Revive(absl::Time now) {
   }
 }
 
-void Job::BeginAdopted(Turn& turn) {
-  Revive(turn.now);
+void Job::BeginAdopted(StepContext& context) {
+  Revive(context.now);
   Remember(
       absl::StrFormat("epoch %d is adopted: all its %s offered it, which "
                       "this coordinator did not know",
                       durable_.epoch.value, Count(epoch_->size(), "worker")),
-      turn);
+      context);
 }
 
-void Job::TurnAway(const absl::Status& why, Turn& turn) {
+void Job::TurnAway(const absl::Status& why, StepContext& context) {
   for (auto& [worker_name, worker] : roster_.workers()) {
     if (worker.session.value == 0) continue;
-    turn.out.Refuse(std::exchange(worker.session, {}), name(), why);
+    context.out.Refuse(std::exchange(worker.session, {}), name(), why);
   }
 }
 
@@ -95,7 +95,7 @@ bool Job::IsForeign(const protocol::Hello& hello) const {
          ours->second != held.members_digest;
 }
 
-void Job::NoteForeign(const protocol::Hello& hello, Turn& turn) {
+void Job::NoteForeign(const protocol::Hello& hello, StepContext& context) {
   constexpr size_t kForeignMax = 8;
   const protocol::ResumeState& held = *hello.resume;
   if (foreign_.size() == kForeignMax) return;
@@ -111,7 +111,7 @@ void Job::NoteForeign(const protocol::Hello& hello, Turn& turn) {
           "reach them",
           spec().name, Who(hello.worker, held.rank, hello.process),
           held.epoch.value, spec().name),
-      turn);
+      context);
 }
 
 // It was compiled by another coordinator, of another version perhaps. Static
@@ -121,7 +121,7 @@ bool Job::MayRunForeignPlan() const {
          spec().sync != SyncMode::kNegotiated;
 }
 
-void Job::RunForeignPlan(Turn& turn) {
+void Job::RunForeignPlan(StepContext& context) {
   epoch_->plan.reset();
   epoch_->handles.reset();
   epoch_->digest.clear();
@@ -130,7 +130,7 @@ void Job::RunForeignPlan(Turn& turn) {
       absl::StrFormat("the plan %s of the adopted epoch cannot be compiled "
                       "here: steps run on without its description",
                       durable_.plan_digest),
-      turn);
+      context);
 }
 
 bool Job::EndWasLost() const {
@@ -141,10 +141,10 @@ bool Job::EndWasLost() const {
 
 // The last had left, but the end of the epoch, or that of the job, was not
 // recorded.
-void Job::EndAfterRestart(Turn& turn) {
-  if (!epoch_) return Stop(durable_.wanted.reason, turn);
+void Job::EndAfterRestart(StepContext& context) {
+  if (!epoch_) return Stop(durable_.wanted.reason, context);
   // One verdict made it the last step of all, so any of them can say why.
-  EndAfterLastStep(durable_.left.begin()->second.command, turn);
+  EndAfterLastStep(durable_.left.begin()->second.command, context);
 }
 
 bool Job::HasStarted(const protocol::Hello& hello) const {
@@ -153,13 +153,13 @@ bool Job::HasStarted(const protocol::Hello& hello) const {
 }
 
 // Start goes to all at once, so one that heard it speaks for all.
-void Job::RecognizeStart(const protocol::Hello& hello, Turn& turn) {
-  if (HasStarted(hello) && !epoch_->started) Start(turn);
+void Job::RecognizeStart(const protocol::Hello& hello, StepContext& context) {
+  if (HasStarted(hello) && !epoch_->started) Start(context);
 }
 
 // True if it speaks of a plan that is not there: then it is heard later.
 bool Job::IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
-                     Turn& turn) {
+                     StepContext& context) {
   const bool is_about_plan =
       std::holds_alternative<protocol::PlanAck>(body) ||
       std::holds_alternative<protocol::PublishHandles>(body) ||
@@ -172,21 +172,21 @@ bool Job::IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
       is_about_passes || (is_about_plan && !epoch_->started);
   if (!needs_plan || epoch_->plan != nullptr) return false;
   if (durable_.revision.value == 0) {
-    EndByMismatch(rank, "speaks of a plan before there is one", turn);
+    EndByMismatch(rank, "speaks of a plan before there is one", context);
   } else if (!epoch_->early[rank].Add(body)) {
     EndByMismatch(rank,
                   "says more than a step can hold, before the plan is compiled "
                   "again",
-                  turn);
+                  context);
   }
   return true;
 }
 
-void Job::HearEarly(Turn& turn) {
+void Job::HearEarly(StepContext& context) {
   const auto early = std::exchange(epoch_->early, {});
   for (const auto& [rank, words] : early) {
     for (const protocol::ToCoordinatorBody& body : words.all()) {
-      if (epoch_) Deliver(rank, body, turn);
+      if (epoch_) Deliver(rank, body, context);
     }
   }
 }

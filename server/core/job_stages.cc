@@ -12,58 +12,61 @@
 #include "plan/compile.h"
 #include "server/core/commands.h"
 #include "server/core/job.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 
 using protocol::CauseKind;
 
 void Job::Receive(SessionId session, const WorkerName& name,
-                  const protocol::ToCoordinator& message, Turn& turn) {
+                  const protocol::ToCoordinator& message,
+                  StepContext& context) {
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
-  worker->heard = turn.now;
+  worker->heard = context.now;
   if (worker->seated() && !over()) {
-    leases_.Set(name, turn.now + spec().timeouts.lease);
+    leases_.Set(name, context.now + spec().timeouts.lease);
   }
   const int rank = RankOf(*worker);
   if (const auto* leave = std::get_if<protocol::Leave>(&message.body)) {
-    return On(worker, *leave, turn);
+    return On(worker, *leave, context);
   }
   if (const auto* report = std::get_if<protocol::EpochReport>(&message.body)) {
     const bool is_over = !epoch_ && message.epoch == durable_.epoch;
-    if (is_over) On(*worker, *report, turn);
+    if (is_over) On(*worker, *report, context);
     return;
   }
   if (rank < 0 || message.epoch != epoch_->id) return;
-  if (!IsTooEarly(rank, message.body, turn)) Deliver(rank, message.body, turn);
+  if (!IsTooEarly(rank, message.body, context))
+    Deliver(rank, message.body, context);
 }
 
 void Job::Deliver(int rank, const protocol::ToCoordinatorBody& body,
-                  Turn& turn) {
+                  StepContext& context) {
   std::visit(
       [&](const auto& b) {
-        if constexpr (requires { On(rank, b, turn); }) On(rank, b, turn);
+        if constexpr (requires { On(rank, b, context); }) On(rank, b, context);
       },
       body);
 }
 
 // --- Sealed: registrations --------------------------------------------------
 
-void Job::On(int rank, const protocol::RegisterChunk& message, Turn& turn) {
+void Job::On(int rank, const protocol::RegisterChunk& message,
+             StepContext& context) {
   const bool again = epoch_->plan != nullptr || epoch_->plan_is_foreign ||
                      epoch_->compiling.value != 0;
   if (again) return;  // told again
   const absl::Status added = epoch_->registry.Add(rank, message);
   if (!added.ok()) {
-    return EndByMismatch(rank, std::string(added.message()), turn);
+    return EndByMismatch(rank, std::string(added.message()), context);
   }
-  Touch(rank, turn);
-  EndIfLeaverIsMissed(turn);
-  if (epoch_ && epoch_->registry.complete()) CompilePlan(turn);
+  Touch(rank, context);
+  EndIfLeaverIsMissed(context);
+  if (epoch_ && epoch_->registry.complete()) CompilePlan(context);
 }
 
-void Job::CompilePlan(Turn& turn) {
+void Job::CompilePlan(StepContext& context) {
   // After a restart: what was adopted, and is compiled again.
   Registrations registered = epoch_->registry.Take();
   plan::PlanInput input{.mesh = spec().mesh,
@@ -75,69 +78,70 @@ void Job::CompilePlan(Turn& turn) {
                         .observed_order = durable_.observed_order,
                         .pipeline = spec().pipeline,
                         .leaves = spec().reproducible.leaves};
-  epoch_->compiling = turn.out.Compile(name(), std::move(input));
+  epoch_->compiling = context.out.Compile(name(), std::move(input));
 }
 
-void Job::Take(const Compiled& event, Turn& turn) {
+void Job::Take(const Compiled& event, StepContext& context) {
   const bool awaited = epoch_ && epoch_->compiling == event.id;
   if (!awaited) return;
   epoch_->compiling = {};
-  if (epoch_->plan != nullptr) return AdoptRecut(event.result, turn);
-  if (event.result.ok()) return AdoptPlan(*event.result, turn);
-  if (MayRunForeignPlan()) return RunForeignPlan(turn);
-  EndByMismatch(-1, std::string(event.result.status().message()), turn);
+  if (epoch_->plan != nullptr) return AdoptRecut(event.result, context);
+  if (event.result.ok()) return AdoptPlan(*event.result, context);
+  if (MayRunForeignPlan()) return RunForeignPlan(context);
+  EndByMismatch(-1, std::string(event.result.status().message()), context);
 }
 
-void Job::AdoptPlan(const CompiledPlan& compiled, Turn& turn) {
+void Job::AdoptPlan(const CompiledPlan& compiled, StepContext& context) {
   epoch_->digest = compiled.digest;
   epoch_->plan = compiled.plan;
   epoch_->handles.emplace(*epoch_->plan);
-  epoch_->board.BeginAnew(turn.now);  // nobody could move meanwhile
+  epoch_->progress.BeginAnew(context.now);  // nobody could move meanwhile
   const bool again = durable_.revision.value != 0;
   if (!again) {
-    turn.out.Record(name(),
-                    record::PlanAdopted{epoch_->id, epoch_->plan->revision,
-                                        epoch_->digest});
+    context.out.Record(name(),
+                       record::PlanAdopted{epoch_->id, epoch_->plan->revision,
+                                           epoch_->digest});
   } else if (epoch_->digest != durable_.plan_digest && MayRunForeignPlan()) {
-    return RunForeignPlan(turn);
+    return RunForeignPlan(context);
   } else if (epoch_->digest != durable_.plan_digest) {
     return EndByMismatch(
         -1,
         absl::StrFormat("the plan compiled again after a restart of the "
                         "coordinator has digest %s; the adopted one is %s",
                         epoch_->digest, durable_.plan_digest),
-        turn);
+        context);
   }
   BeginNegotiation(again ? Negotiation::Begins::kAgain
                          : Negotiation::Begins::kAnew);
   if (epoch_->started) {  // its members hold it, or the revision before
-    HearEarly(turn);
-    if (epoch_) ResumeRevisions(turn);
+    HearEarly(context);
+    if (epoch_) ResumeRevisions(context);
     return;
   }
   state_ = JobState::kPlanned;
   Remember(absl::StrFormat("plan %s: %s in %s", epoch_->digest,
                            Count(epoch_->plan->parameters.size(), "parameter"),
                            Count(epoch_->plan->buckets.size(), "bucket")),
-           turn);
-  TellAll(protocol::PlanReady{epoch_->plan->revision, epoch_->digest}, turn);
-  HearEarly(turn);
+           context);
+  TellAll(protocol::PlanReady{epoch_->plan->revision, epoch_->digest}, context);
+  HearEarly(context);
 }
 
 // `rank` -1: about all of them.
-void Job::EndByMismatch(int rank, const std::string& what, Turn& turn) {
+void Job::EndByMismatch(int rank, const std::string& what,
+                        StepContext& context) {
   protocol::Cause cause{.kind = CauseKind::kMismatch, .message = what};
   if (rank >= 0) {
     cause.workers = {NameAt(rank)};
     cause.message = absl::StrCat(WhoIs(*AtRank(rank)), " ", what);
   }
-  EndEpoch(std::move(cause), Again::kNever, turn);
+  EndEpoch(std::move(cause), Again::kNever, context);
 }
 
 // --- Planned: acknowledged, handles, connected ------------------------------
 
-void Job::On(int rank, const protocol::PlanAck& message, Turn& turn) {
-  if (epoch_->started) return HoldRevision(rank, message, turn);
+void Job::On(int rank, const protocol::PlanAck& message, StepContext& context) {
+  if (epoch_->started) return HoldRevision(rank, message, context);
   if (message.revision != epoch_->plan->revision ||
       message.digest != epoch_->digest) {
     return EndByMismatch(
@@ -146,132 +150,140 @@ void Job::On(int rank, const protocol::PlanAck& message, Turn& turn) {
                         "job's is revision %d with digest %s",
                         message.revision.value, message.digest,
                         epoch_->plan->revision.value, epoch_->digest),
-        turn);
+        context);
   }
-  if (epoch_->acked.Add(rank)) Touch(rank, turn);
+  if (epoch_->acked.Add(rank)) Touch(rank, context);
 }
 
-void Job::On(int rank, const protocol::PublishHandles& message, Turn& turn) {
+void Job::On(int rank, const protocol::PublishHandles& message,
+             StepContext& context) {
   if (epoch_->started) return;
   if (!epoch_->acked.Has(rank)) {
     return EndByMismatch(
-        rank, "published handles of a plan that it did not acknowledge", turn);
+        rank, "published handles of a plan that it did not acknowledge",
+        context);
   }
   const auto completed = epoch_->handles->Publish(rank, message.handles);
   if (!completed.ok()) {
-    return EndByMismatch(rank, std::string(completed.status().message()), turn);
+    return EndByMismatch(rank, std::string(completed.status().message()),
+                         context);
   }
-  Touch(rank, turn);
+  Touch(rank, context);
   for (const int communicator : *completed) {
     const auto pieces = epoch_->handles->Complete(communicator);
     for (const int member : epoch_->handles->Members(communicator)) {
-      for (const auto& piece : pieces) Tell(*AtRank(member), piece, turn);
+      for (const auto& piece : pieces) Tell(*AtRank(member), piece, context);
     }
   }
   if (!completed->empty() && epoch_->handles->complete()) {
-    epoch_->connect_by = turn.now + spec().timeouts.connect;
+    epoch_->connect_by = context.now + spec().timeouts.connect;
   }
 }
 
-void Job::On(int rank, const protocol::Connected& message, Turn& turn) {
-  if (epoch_->started) return Tell(*AtRank(rank), protocol::Start{}, turn);
+void Job::On(int rank, const protocol::Connected& message,
+             StepContext& context) {
+  if (epoch_->started) return Tell(*AtRank(rank), protocol::Start{}, context);
   if (!epoch_->acked.Has(rank) || !epoch_->handles->HasAll(rank)) {
     return EndByMismatch(
-        rank, "says it is connected, but did not publish its handles", turn);
+        rank, "says it is connected, but did not publish its handles", context);
   }
   if (!epoch_->connected.Add(rank)) return;
   epoch_->connections.Add(message);
   roster_.Move(AtRank(rank), WorkerState::kReady);
-  Touch(rank, turn);
+  Touch(rank, context);
   if (!epoch_->connected.full()) return;
-  epoch_->board.Begin(turn.now);
-  Start(turn);
+  epoch_->progress.Begin(context.now);
+  Start(context);
 }
 
-void Job::Start(Turn& turn) {
+void Job::Start(StepContext& context) {
   epoch_->started = true;
   epoch_->connect_by = absl::InfiniteFuture();
-  epoch_->board.BeginAnew(turn.now);
+  epoch_->progress.BeginAnew(context.now);
   state_ = JobState::kRunning;
   Remember(absl::StrFormat("epoch %d runs%s", epoch_->id.value,
                            epoch_->connections.Describe(*epoch_->plan)),
-           turn);
+           context);
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     epoch_->connected.Add(rank);
     Worker* worker = AtRank(rank);
     if (worker->state == WorkerState::kJoining) {
       roster_.Move(worker, WorkerState::kReady);
     }
-    Tell(*worker, protocol::Start{}, turn);
+    Tell(*worker, protocol::Start{}, context);
   }
-  RebuildOnce(turn);
+  RebuildOnce(context);
 }
 
 // --- Running ----------------------------------------------------------------
 
-void Job::On(int rank, const protocol::Progress& message, Turn& turn) {
-  const bool all_paused = epoch_->board.all_paused();
-  if (epoch_->board.Update(rank, message, turn.now)) {
-    Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), turn);
+void Job::On(int rank, const protocol::Progress& message,
+             StepContext& context) {
+  const bool all_paused = epoch_->progress.all_paused();
+  if (epoch_->progress.Update(rank, message, context.now)) {
+    Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), context);
   }
-  epoch_->lags.Update(rank, message, turn.now);
+  epoch_->lags.Update(rank, message, context.now);
   epoch_->unsubmitted.Update(rank, message);
-  if (epoch_->board.all_paused() && !all_paused) {
-    Remember(AllRanks(Command::kPause, message.position.step), turn);
+  if (epoch_->progress.all_paused() && !all_paused) {
+    Remember(AllRanks(Command::kPause, message.position.step), context);
   }
   step_ = std::max(step_, message.position.step);
-  WarnOfWhatIsKnown(/*at_once=*/false, turn);
-  RunRevision(rank, message.revision, turn);
+  WarnOfWhatIsKnown(/*at_once=*/false, context);
+  RunRevision(rank, message.revision, context);
   if (message.withdrawn) NoteStopped(rank, message.position.step);
-  EndIfLeaverIsMissed(turn);
+  EndIfLeaverIsMissed(context);
 }
 
-void Job::On(int rank, const protocol::ValueDigests& message, Turn& turn) {
+void Job::On(int rank, const protocol::ValueDigests& message,
+             StepContext& context) {
   // A coordinator that was restarted has no plan before all have registered.
   if (epoch_->plan == nullptr) return;
   if (!epoch_->values.Add(rank, message, *epoch_->plan)) {
     return EndByMismatch(rank, "has values of parameters that are not there",
-                         turn);
+                         context);
   }
-  WarnOfWhatIsKnown(/*at_once=*/false, turn);
+  WarnOfWhatIsKnown(/*at_once=*/false, context);
 }
 
 // A rank that is beyond a step has said all that it has to say of it.
-void Job::WarnOfWhatIsKnown(bool at_once, Turn& turn) {
+void Job::WarnOfWhatIsKnown(bool at_once, StepContext& context) {
   const auto all = [&](const auto& has_said) {
     for (int rank = 0; rank < epoch_->size(); ++rank) {
-      const Standing& standing = epoch_->board.of(rank);
+      const Standing& standing = epoch_->progress.of(rank);
       if (standing.present && !has_said(rank, standing.position.step)) {
         return false;
       }
     }
     return true;
   };
-  UnsubmittedBoard& unsubmitted = epoch_->unsubmitted;
+  UnsubmittedTracker& unsubmitted = epoch_->unsubmitted;
   const uint64_t step = unsubmitted.step();
   if (unsubmitted.has_news() &&
       (at_once || all([&](int, uint64_t at) { return at > step; }))) {
     const std::string text = unsubmitted.Take();
-    if (!text.empty()) Warn(text, turn);
+    if (!text.empty()) Warn(text, context);
   }
-  ValueBoard& values = epoch_->values;
+  ValueDigestTracker& values = epoch_->values;
   if (values.has_news() && (at_once || all([&](int rank, uint64_t at) {
                               return at > epoch_->first_step ||
                                      values.Has(rank);
                             }))) {
-    Warn(values.Take(), turn);
+    Warn(values.Take(), context);
   }
 }
 
-void Job::On(int rank, const protocol::Busy& message, Turn& turn) {
-  epoch_->board.SetBusy(rank, message, turn.now);
+void Job::On(int rank, const protocol::Busy& message, StepContext& context) {
+  epoch_->progress.SetBusy(rank, message, context.now);
 }
 
-void Job::On(int rank, const protocol::Evidence& message, Turn& turn) {
-  Consider(message, NameAt(rank), turn);
+void Job::On(int rank, const protocol::Evidence& message,
+             StepContext& context) {
+  Consider(message, NameAt(rank), context);
 }
 
-void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
+void Job::On(int rank, const protocol::LocalFailure& message,
+             StepContext& context) {
   step_ = std::max(step_, message.step);
   const Worker& worker = *AtRank(rank);
   if (message.call.empty()) {
@@ -280,7 +292,7 @@ void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
         {.kind = CauseKind::kLocalFailure,
          .message = absl::StrFormat("%s (as reported by %s)", message.message,
                                     WhoIs(worker))},
-        Again::kIfBudgetAllows, turn);
+        Again::kIfBudgetAllows, context);
   }
   EndEpoch({.kind = CauseKind::kLocalFailure,
             .workers = {worker.name},
@@ -288,11 +300,11 @@ void Job::On(int rank, const protocol::LocalFailure& message, Turn& turn) {
                 "%s: %s failed at step %d: %s", WhoIs(worker), message.call,
                 message.step,
                 absl::Status(message.code, message.message).ToString())},
-           Again::kIfBudgetAllows, turn);
+           Again::kIfBudgetAllows, context);
 }
 
 void Job::On(const Worker& worker, const protocol::EpochReport& message,
-             Turn& turn) {
+             StepContext& context) {
   step_ = std::max(step_, message.position.step);
   budget_.Correct(step_);
   const uint64_t step = message.position.step;
@@ -303,12 +315,12 @@ void Job::On(const Worker& worker, const protocol::EpochReport& message,
           : "";
   Remember(absl::StrFormat("%s stands %s%s", worker.name.value,
                            Where(message.position), passed),
-           turn);
+           context);
 }
 
-void Job::Touch(int rank, Turn& turn) {
-  if (epoch_->board.Touch(rank, turn.now)) {
-    Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), turn);
+void Job::Touch(int rank, StepContext& context) {
+  if (epoch_->progress.Touch(rank, context.now)) {
+    Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), context);
   }
 }
 
@@ -316,7 +328,7 @@ void Job::Touch(int rank, Turn& turn) {
 
 std::string Job::WhereIs(int rank, absl::Time now) const {
   if (epoch_->started) {
-    const Standing& standing = epoch_->board.of(rank);
+    const Standing& standing = epoch_->progress.of(rank);
     return LastHeard(standing.position, now - standing.told);
   }
   return epoch_->plan == nullptr ? "while parameters were registered"
@@ -347,9 +359,9 @@ std::vector<bool> Job::Done() const {
 }
 
 Waits Job::WhoWaits() const {
-  return epoch_->started
-             ? Waits::OfSteps(epoch_->board, epoch_->plan.get(), PassesDone())
-             : Waits::OfStage(epoch_->board, Done());
+  return epoch_->started ? Waits::OfSteps(epoch_->progress, epoch_->plan.get(),
+                                          PassesDone())
+                         : Waits::OfStage(epoch_->progress, Done());
 }
 
 }  // namespace lockstep::core

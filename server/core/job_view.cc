@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "server/core/job.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 namespace {
@@ -48,26 +48,26 @@ std::string Job::Unsaid(int rank) const {
   if (LagsInPass(rank)) {
     return epoch_->negotiation->Lack(rank, kNamesShown);
   }
-  return NotSubmitted(epoch_->board.of(rank));
+  return NotSubmitted(epoch_->progress.of(rank));
 }
 
 std::string Job::Behind(int rank) const {
   const std::string unsaid = Unsaid(rank);
   if (!unsaid.empty()) return unsaid;
-  return absl::StrCat("is ", Where(epoch_->board.of(rank).position));
+  return absl::StrCat("is ", Where(epoch_->progress.of(rank).position));
 }
 
 bool Job::IsLate(int rank, const Waits& waits, absl::Time now) const {
   const auto& waiting = epoch_->lags.waiting();
-  const Standing& standing = epoch_->board.of(rank);
-  return waiting && now - waiting->since >= LagBoard::kPatience &&
+  const Standing& standing = epoch_->progress.of(rank);
+  return waiting && now - waiting->since >= StragglerTracker::kPatience &&
          !epoch_->lags.HasArrived(rank) && standing.present &&
          standing.busy_until <= now && !waits.Any(rank) && waits.Needed(rank);
 }
 
 std::string Job::BlameSentence(int rank, const Waits& waits,
                                absl::Time now) const {
-  const Standing& standing = epoch_->board.of(rank);
+  const Standing& standing = epoch_->progress.of(rank);
   const std::vector<int> waiters = waits.On(rank, epoch_->size());
   const auto& waiting = epoch_->lags.waiting();
   const bool is_late =
@@ -100,7 +100,7 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
   // Who left in order is still part of the epoch.
   const int rank = epoch_ ? epoch_->RankOf(worker.name) : -1;
   if (rank < 0) return view;
-  const Standing& standing = epoch_->board.of(rank);
+  const Standing& standing = epoch_->progress.of(rank);
   view.rank = rank;
   view.coordinates = spec().mesh.CoordinatesOf(rank);
   view.position = standing.position;
@@ -121,7 +121,7 @@ JobView Job::Describe(absl::Time now) const {
                .name = name(),
                .state = state_,
                .epoch = durable_.epoch,
-               .wanted = over() ? protocol::Wanted{} : durable_.wanted,
+               .wanted = over() ? protocol::DesiredCommands{} : durable_.wanted,
                .cause = durable_.ended ? durable_.ended->cause : durable_.cause,
                .events = history_.View(now),
                .step = step_,
@@ -172,7 +172,7 @@ JobView Job::Describe(absl::Time now) const {
                             .waited_for = NameAt(other),
                             .why = epoch_->started ? Behind(other) : Lack()});
     }
-    const bool is_stuck = epoch_->board.IsStuck(rank, now) &&
+    const bool is_stuck = epoch_->progress.IsStuck(rank, now) &&
                           !waits.Any(rank) && !AllWaitForPlan();
     if (!is_stuck && !IsLate(rank, waits, now)) continue;
     if (stalled++ < kBlamed) {
@@ -182,7 +182,7 @@ JobView Job::Describe(absl::Time now) const {
   if (stalled > kBlamed) {
     view.stalls.push_back(AndMore(stalled - kBlamed));
   }
-  for (const LagBoard::Lag& lag : epoch_->lags.Longest(kLagsShown)) {
+  for (const StragglerTracker::Lag& lag : epoch_->lags.Longest(kLagsShown)) {
     view.lags.push_back({NameAt(lag.rank), lag.parameter, lag.seconds});
   }
   return view;

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "server/core/sentences.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 

@@ -16,40 +16,40 @@ uint64_t Distance(uint64_t step, protocol::Phase phase) {
 
 }  // namespace
 
-Waits::Waits(const ProgressBoard& board)
-    : present_(board.size()),
-      reached_(board.size()),
-      needs_(board.size(), kNothing),
-      needed_(board.size(), kNothing),
-      sender_(board.size(), -1),
-      is_sender_(board.size()),
-      groups_of_rank_(board.size()) {
-  for (int rank = 0; rank < board.size(); ++rank) {
-    present_[rank] = board.of(rank).present;
+Waits::Waits(const ProgressTracker& progress)
+    : present_(progress.size()),
+      reached_(progress.size()),
+      needs_(progress.size(), kNothing),
+      needed_(progress.size(), kNothing),
+      sender_(progress.size(), -1),
+      is_sender_(progress.size()),
+      groups_of_rank_(progress.size()) {
+  for (int rank = 0; rank < progress.size(); ++rank) {
+    present_[rank] = progress.of(rank).present;
   }
 }
 
-Waits Waits::OfStage(const ProgressBoard& board,
+Waits Waits::OfStage(const ProgressTracker& progress,
                      const std::vector<bool>& done) {
-  Waits waits(board);
-  for (int rank = 0; rank < board.size(); ++rank) {
+  Waits waits(progress);
+  for (int rank = 0; rank < progress.size(); ++rank) {
     waits.reached_[rank] = done[rank] ? 1 : 0;
     waits.needs_[rank] = done[rank] ? 1 : kNothing;
     waits.groups_of_rank_[rank] = {0};
   }
-  std::vector<int> everybody(board.size());
+  std::vector<int> everybody(progress.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   waits.AddGroup(std::move(everybody));
   return waits;
 }
 
-Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan,
+Waits Waits::OfSteps(const ProgressTracker& progress, const plan::Plan* plan,
                      const std::vector<uint64_t>& passes_done) {
-  Waits waits(board);
+  Waits waits(progress);
   // A pass is closed for all groups at once.
   const bool all_together = plan == nullptr || !passes_done.empty();
-  for (int rank = 0; rank < board.size(); ++rank) {
-    const protocol::Position& position = board.of(rank).position;
+  for (int rank = 0; rank < progress.size(); ++rank) {
+    const protocol::Position& position = progress.of(rank).position;
     waits.reached_[rank] = Distance(position.step, position.phase);
     const bool in_transfer = position.phase == protocol::Phase::kTransfer;
     const bool in_verdict = position.phase == protocol::Phase::kVerdict;
@@ -61,8 +61,8 @@ Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan,
                    Distance(passes_done[rank] - 1, protocol::Phase::kTransfer));
     }
   }
-  waits.AddSenders(board);
-  std::vector<int> everybody(board.size());
+  waits.AddSenders(progress);
+  std::vector<int> everybody(progress.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   waits.AddGroup(std::move(everybody));
   if (all_together) return waits;
@@ -76,7 +76,7 @@ Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan,
     const int group = static_cast<int>(waits.groups_.size());
     for (const int rank : ranks) {
       const bool in_verdict =
-          board.of(rank).position.phase == protocol::Phase::kVerdict;
+          progress.of(rank).position.phase == protocol::Phase::kVerdict;
       if (!in_verdict) waits.groups_of_rank_[rank].push_back(group);
     }
     waits.AddGroup(ranks);
@@ -84,11 +84,12 @@ Waits Waits::OfSteps(const ProgressBoard& board, const plan::Plan* plan,
   return waits;
 }
 
-void Waits::AddSenders(const ProgressBoard& board) {
-  for (int rank = 0; rank < board.size(); ++rank) {
-    const int sender = board.of(rank).awaits;
-    const bool waits = present_[rank] && sender >= 0 && sender < board.size() &&
-                       present_[sender] && reached_[sender] <= reached_[rank];
+void Waits::AddSenders(const ProgressTracker& progress) {
+  for (int rank = 0; rank < progress.size(); ++rank) {
+    const int sender = progress.of(rank).awaits;
+    const bool waits = present_[rank] && sender >= 0 &&
+                       sender < progress.size() && present_[sender] &&
+                       reached_[sender] <= reached_[rank];
     if (waits) sender_[rank] = sender;
   }
   LeaveOutCycles();

@@ -27,19 +27,19 @@
 #include <vector>
 
 #include "plan/ir.h"
-#include "server/core/progress_board.h"
+#include "server/core/progress_tracker.h"
 
 namespace lockstep::core {
 
 class Waits {
  public:
   // Before Start: done[rank] says whether it has done what is asked now.
-  static Waits OfStage(const ProgressBoard& board,
+  static Waits OfStage(const ProgressTracker& progress,
                        const std::vector<bool>& done);
   // In a step. Without a plan everybody is taken to need everybody.
   // `passes_done`: in negotiated mode, of how many passes each rank has
   // announced and submitted all that others wait for; else empty.
-  static Waits OfSteps(const ProgressBoard& board, const plan::Plan* plan,
+  static Waits OfSteps(const ProgressTracker& progress, const plan::Plan* plan,
                        const std::vector<uint64_t>& passes_done = {});
 
   bool Any(int rank) const;
@@ -55,12 +55,12 @@ class Waits {
   std::vector<int> On(int rank, size_t max) const;
 
  private:
-  explicit Waits(const ProgressBoard& board);
+  explicit Waits(const ProgressTracker& progress);
 
   // A list of ranks that need each other, least far first.
   void AddGroup(std::vector<int> ranks);
   bool Needs(int waiter, int other) const;
-  void AddSenders(const ProgressBoard& board);
+  void AddSenders(const ProgressTracker& progress);
   void LeaveOutCycles();
 
   static constexpr uint64_t kNothing = 0;

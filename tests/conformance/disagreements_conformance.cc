@@ -108,7 +108,7 @@ class Verdict {
     lost_ += absl::IsDataLoss(status);
     EXPECT_TRUE(absl::IsDataLoss(status) || absl::IsUnavailable(status))
         << about_ << ": rank " << rank << " saw " << status;
-    EXPECT_TRUE(transport::BlamedRank(status).has_value()) << status;
+    EXPECT_TRUE(transport::FailedPeer(status).has_value()) << status;
   }
 
  private:

@@ -49,7 +49,7 @@ TEST_P(CommunicatorConformance, AbortEndsWhatWaitsAndWhatIsQueued) {
         EXPECT_EQ(ended, m.comm.status());
         EXPECT_TRUE(absl::IsAborted(ended)) << ended;
         EXPECT_TRUE(Says(ended, "the test says so")) << ended;
-        EXPECT_FALSE(transport::BlamedRank(ended).has_value());
+        EXPECT_FALSE(transport::FailedPeer(ended).has_value());
       }
     });
   }
@@ -129,8 +129,8 @@ TEST_P(CommunicatorConformance, APeerThatGoesIsNamed) {
       ASSERT_TRUE(Sum(m, values).ok());
       const absl::Status ended = m.stream.Synchronize();
       EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
-      EXPECT_TRUE(transport::BlamedRank(ended).has_value()) << ended;
-      blamed += transport::BlamedRank(ended) == goner;
+      EXPECT_TRUE(transport::FailedPeer(ended).has_value()) << ended;
+      blamed += transport::FailedPeer(ended) == goner;
     });
     // The others may have heard of each other's end first.
     EXPECT_GE(blamed, 1);

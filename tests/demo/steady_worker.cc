@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "lockstep/gradient_sync.h"
 #include "lockstep/session.h"
 
@@ -63,7 +63,7 @@ absl::Status Train(lockstep::Session& session, int steps) {
     }
   }
   std::printf("done %d %d %.3f\n", steps,
-              static_cast<int>(session.internals().messages_sent()),
+              static_cast<int>(session.impl().messages_sent()),
               MicrosecondsSince(began) / 1e6);
   std::fflush(stdout);
   return absl::OkStatus();

@@ -27,7 +27,7 @@ def run(files, *words):
                           timeout=60, check=False)
 
 
-class FewFiles(unittest.TestCase):
+class FdLimit(unittest.TestCase):
     def expect_refusals(self, words, limits):
         """Every run ends by itself and badly, with a line on stderr."""
         for files in limits:

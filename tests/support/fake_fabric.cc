@@ -99,12 +99,13 @@ bool Fabric::Run(Comm* comm, Launch& launch) {
     Begin(comm, launch);
   }
   bool over = true;
-  for (const auto& [meeting, who] : launch.meetings) {
-    over &= meeting->over && !meeting->broken;
+  for (const auto& [rendezvous, who] : launch.meetings) {
+    over &= rendezvous->over && !rendezvous->broken;
   }
   // Ranks learn that it is over at moments of their own.
   if (!over || launch.lag-- > 0) return false;
-  for (const auto& [meeting, who] : launch.meetings) meeting->ended.insert(who);
+  for (const auto& [rendezvous, who] : launch.meetings)
+    rendezvous->ended.insert(who);
   launch.parts.clear();  // nothing to poison
   Leave(comm, launch);
   return true;
@@ -145,10 +146,10 @@ void Fabric::Begin(Comm* comm, Launch& launch) {
   FindDeadlock(device);
 }
 
-std::pair<std::shared_ptr<Meeting>, int> Fabric::Join(Comm* comm,
-                                                      const Part& part) {
+std::pair<std::shared_ptr<Rendezvous>, int> Fabric::Join(Comm* comm,
+                                                         const Part& part) {
   Clique& clique = *comm->clique;
-  std::shared_ptr<Meeting>* entry = nullptr;
+  std::shared_ptr<Rendezvous>* entry = nullptr;
   int who = comm->rank;
   std::map<int, Comm*> needed;
   if (part.point_to_point()) {
@@ -165,19 +166,19 @@ std::pair<std::shared_ptr<Meeting>, int> Fabric::Join(Comm* comm,
     entry = &clique.collectives[comm->collectives++];
     for (Comm* one : clique.comms) needed[one->rank] = one;
   }
-  if (*entry == nullptr) *entry = std::make_shared<Meeting>();
-  const std::shared_ptr<Meeting> meeting = *entry;
-  meeting->needed = needed;
-  meeting->come[who] = part;
-  if (meeting->come.size() == needed.size() && !meeting->broken) {
-    Hold(clique, *meeting);
+  if (*entry == nullptr) *entry = std::make_shared<Rendezvous>();
+  const std::shared_ptr<Rendezvous> rendezvous = *entry;
+  rendezvous->needed = needed;
+  rendezvous->come[who] = part;
+  if (rendezvous->come.size() == needed.size() && !rendezvous->broken) {
+    Hold(clique, *rendezvous);
   }
-  return {meeting, who};
+  return {rendezvous, who};
 }
 
-void Fabric::Hold(const Clique& clique, Meeting& meeting) {
-  const Part& first = meeting.come.begin()->second;
-  for (const auto& [who, part] : meeting.come) {
+void Fabric::Hold(const Clique& clique, Rendezvous& rendezvous) {
+  const Part& first = rendezvous.come.begin()->second;
+  for (const auto& [who, part] : rendezvous.come) {
     if (part.in_graph != first.in_graph) {
       scheduler_.Violation("an operation is in a graph on some ranks only");
     }
@@ -192,13 +193,13 @@ void Fabric::Hold(const Clique& clique, Meeting& meeting) {
     if (same) continue;
     scheduler_.Violation(absl::StrCat("clique ", clique.number,
                                       ": ranks call different operations"));
-    for (const auto& [rank, comm] : meeting.needed) {
+    for (const auto& [rank, comm] : rendezvous.needed) {
       comm->error = NcclResult::kInternalError;
     }
     return;
   }
-  Execute(meeting);
-  meeting.over = true;
+  Execute(rendezvous);
+  rendezvous.over = true;
 }
 
 // Aborted, or over: `parts` left have not become what they should.
@@ -225,17 +226,19 @@ void Fabric::Abort(Comm* comm) {
   comm->aborted = comm->over = true;
   comm->in_progress = nullptr;
   comm->device->aborts.push_back(comm->made);
-  for (const auto& [meeting, who] : comm->meetings) {
+  for (const auto& [rendezvous, who] : comm->meetings) {
     // Whoever has not heard of its end waits for this rank, and for ever.
-    if (meeting->ended.size() < meeting->needed.size()) meeting->broken = true;
+    if (rendezvous->ended.size() < rendezvous->needed.size())
+      rendezvous->broken = true;
   }
 }
 
 bool Fabric::Peaceful(const Comm& comm) const {
   return std::all_of(
       comm.meetings.begin(), comm.meetings.end(), [](const auto& one) {
-        const Meeting& meeting = *one.first;
-        return meeting.ended.size() == meeting.needed.size() || meeting.broken;
+        const Rendezvous& rendezvous = *one.first;
+        return rendezvous.ended.size() == rendezvous.needed.size() ||
+               rendezvous.broken;
       });
 }
 
@@ -244,10 +247,10 @@ std::set<Device*> Fabric::WaitsFor(const Device& device) const {
   std::set<Device*> found;
   for (const auto& [comm, launch] : device.residents) {
     if (comm->aborted) continue;
-    for (const auto& [meeting, who] : launch->meetings) {
-      if (meeting->over || meeting->broken) continue;
-      for (const auto& [other, needed] : meeting->needed) {
-        if (meeting->come.count(other) > 0) continue;
+    for (const auto& [rendezvous, who] : launch->meetings) {
+      if (rendezvous->over || rendezvous->broken) continue;
+      for (const auto& [other, needed] : rendezvous->needed) {
+        if (rendezvous->come.count(other) > 0) continue;
         Device* const there = needed->device;
         if (static_cast<int>(there->residents.size()) >= residents_max_) {
           found.insert(there);

@@ -75,7 +75,7 @@ struct Part {
 struct Comm;
 
 // What the ranks of a clique do together: a collective, or one message.
-struct Meeting {
+struct Rendezvous {
   std::map<int, Part> come;     // by rank; of a message: 0 sends, 1 receives
   std::map<int, Comm*> needed;  // whom it needs, by the same keys
   std::set<int> ended;          // who knows that it is over
@@ -94,7 +94,7 @@ struct Launch {
   std::weak_ptr<FakeCapture> capture;  // that it is to be part of
   bool captured = false;
   // Once it has begun: where, and as whom.
-  std::vector<std::pair<std::shared_ptr<Meeting>, int>> meetings;
+  std::vector<std::pair<std::shared_ptr<Rendezvous>, int>> meetings;
   bool begun = false;
   int lag = 0;  // how often the device looks again after it is over
 };
@@ -123,7 +123,7 @@ struct Comm {
   uint64_t windows = 0;                     // registered so far
   // What writes the last of them, once every rank has asked for it.
   std::function<void()> registering;
-  std::vector<std::pair<std::shared_ptr<Meeting>, int>> meetings;
+  std::vector<std::pair<std::shared_ptr<Rendezvous>, int>> meetings;
   // Held by every capture and graph that has an operation of it.
   std::shared_ptr<void> pin = std::make_shared<int>();
 };
@@ -132,8 +132,8 @@ struct Clique {
   int number = 0;
   std::vector<Comm*> comms;  // by rank; null: has not come
   bool connected = false;
-  std::map<uint64_t, std::shared_ptr<Meeting>> collectives;
-  std::map<std::array<uint64_t, 3>, std::shared_ptr<Meeting>> messages;
+  std::map<uint64_t, std::shared_ptr<Rendezvous>> collectives;
+  std::map<std::array<uint64_t, 3>, std::shared_ptr<Rendezvous>> messages;
   std::map<uint64_t, std::map<int, size_t>> windows;  // bytes, by rank
 };
 
@@ -189,8 +189,9 @@ class Fabric {
   bool Run(Comm* comm, Launch& launch);
   bool MayBegin(const Comm& comm, const Launch& launch) const;
   void Begin(Comm* comm, Launch& launch);
-  std::pair<std::shared_ptr<Meeting>, int> Join(Comm* comm, const Part& part);
-  void Hold(const Clique& clique, Meeting& meeting);
+  std::pair<std::shared_ptr<Rendezvous>, int> Join(Comm* comm,
+                                                   const Part& part);
+  void Hold(const Clique& clique, Rendezvous& rendezvous);
   void Leave(Comm* comm, Launch& launch);
   void FindDeadlock(const Device& from);
   std::set<Device*> WaitsFor(const Device& device) const;
@@ -209,7 +210,7 @@ std::unique_ptr<transport::nccl::NcclApi> MakeFakeNccl(Fabric* fabric,
                                                        int device, int version);
 
 // What the parts of a whole meeting do to their buffers.
-void Execute(const Meeting& meeting);
+void Execute(const Rendezvous& rendezvous);
 // How many bytes of `part.out` it writes.
 size_t OutBytes(const Part& part, int size);
 

@@ -261,7 +261,7 @@ inline void Fill(Source& s, protocol::Cause& v) {
   auto& [kind, workers, message] = v;
   All(s, kind, workers, message);
 }
-inline void Fill(Source& s, protocol::Wanted& v) {
+inline void Fill(Source& s, protocol::DesiredCommands& v) {
   auto& [commands, reason, number] = v;
   All(s, commands, reason, number);
 }

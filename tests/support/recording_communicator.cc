@@ -88,8 +88,9 @@ class RecordingTransport final : public Transport {
   std::string_view name() const override { return inner_->name(); }
   TransportFacts facts() const override { return inner_->facts(); }
   std::unique_ptr<Arena> MakeArena() override { return inner_->MakeArena(); }
-  absl::StatusOr<std::unique_ptr<transport::Compute>> MakeCompute() override {
-    return inner_->MakeCompute();
+  absl::StatusOr<std::unique_ptr<transport::DeviceContext>> MakeDeviceContext()
+      override {
+    return inner_->MakeDeviceContext();
   }
   absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
       void* cuda_stream) override {

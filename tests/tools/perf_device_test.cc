@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/fake_gpu.h"
 #include "tests/support/forwarding_tables.h"
-#include "tools/perf/device_ground.h"
+#include "tools/perf/device_backend.h"
 #include "tools/perf/operation.h"
 
 namespace lockstep::perf {
@@ -52,9 +52,9 @@ void MeasureAll(const Options& options, Decorate decorate, Check check) {
     threads.emplace_back([&, r] {
       Tables tables = gpus.TablesOf(r);
       decorate(r, &tables);
-      auto ground = MakeDeviceGround(tables);
-      ASSERT_TRUE(ground.ok()) << ground.status();
-      Rank rank(options, r, *std::move(ground));
+      auto backend = MakeDeviceBackend(tables);
+      ASSERT_TRUE(backend.ok()) << backend.status();
+      Rank rank(options, r, *std::move(backend));
       ASSERT_EQ(rank.Connect([&](const std::string& handle) {
         return board.Exchange(r, handle);
       }),

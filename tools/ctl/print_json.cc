@@ -47,7 +47,7 @@ Json ToJson(const WorkerView& worker) {
       {"busy", worker.busy}};
 }
 
-Json ToJson(const protocol::Wanted& wanted) {
+Json ToJson(const protocol::DesiredCommands& wanted) {
   Json commands = Json::array();
   for (const Command command : wanted.commands) {
     commands.push_back(std::string(Name(command)));

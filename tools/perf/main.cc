@@ -15,7 +15,7 @@
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/hierarchical/auto.h"
 #include "client/transport/shm/shm.h"
-#include "tools/perf/gpu_ground.h"
+#include "tools/perf/gpu_backend.h"
 #include "tools/perf/options.h"
 #include "tools/perf/processes.h"
 #include "tools/perf/rank.h"
@@ -24,16 +24,16 @@
 namespace lockstep::perf {
 namespace {
 
-absl::StatusOr<Ground> OnHost(
+absl::StatusOr<Backend> OnHost(
     const Options& options,
     absl::StatusOr<std::unique_ptr<transport::Transport>> transport) {
   if (!transport.ok()) return transport.status();
-  Ground ground;
-  ground.arena = options.arena ? (*transport)->MakeArena() : MakePlainArena();
-  ground.transport = *std::move(transport);
-  ground.stream =
+  Backend backend;
+  backend.arena = options.arena ? (*transport)->MakeArena() : MakePlainArena();
+  backend.transport = *std::move(transport);
+  backend.stream =
       std::make_unique<HostStream>("perf", HostStream::Execution::kInline);
-  return ground;
+  return backend;
 }
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> MakeAuto(
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeAuto(
                                       {.pretended_host = host});
 }
 
-absl::StatusOr<Ground> MakeGround(const Options& options, int rank) {
+absl::StatusOr<Backend> MakeGround(const Options& options, int rank) {
   if (options.transport == "auto" || options.transport == "hierarchical") {
     return OnHost(options, MakeAuto(options, rank));
   }
@@ -61,9 +61,9 @@ absl::StatusOr<Ground> MakeGround(const Options& options, int rank) {
 
 absl::Status RunRank(const Options& options, int rank, HandleExchange& exchange,
                      size_t* wrong) {
-  auto ground = MakeGround(options, rank);
-  if (!ground.ok()) return ground.status();
-  Rank self(options, rank, *std::move(ground));
+  auto backend = MakeGround(options, rank);
+  if (!backend.ok()) return backend.status();
+  Rank self(options, rank, *std::move(backend));
   absl::Status connected = self.Connect([&](const std::string& handle) {
     return exchange.Exchange(handle, options.ranks);
   });

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "lockstep/arena.h"
 
 namespace lockstep::perf {
@@ -39,7 +39,7 @@ class Memory {
   };
 
   // `device` null: the arena's memory is the host's.
-  Memory(Arena* arena, transport::Compute* device)
+  Memory(Arena* arena, transport::DeviceContext* device)
       : arena_(*arena), device_(device) {}
 
   absl::StatusOr<Buffer> Allocate(size_t bytes) {
@@ -62,14 +62,16 @@ class Memory {
  private:
   absl::Status Copy(const Buffer& buffer, const void* from, void* to) {
     if (!buffer.copied()) return absl::OkStatus();
-    return device_->Perform(nullptr, [&](transport::Compute::Site& site) {
-      site.Copy(from, to, buffer.bytes());
-      return site.status().ok() ? site.Done().Wait() : site.status();
-    });
+    return device_->Perform(
+        nullptr, [&](transport::DeviceContext::KernelQueue& kernel_queue) {
+          kernel_queue.Copy(from, to, buffer.bytes());
+          return kernel_queue.status().ok() ? kernel_queue.Done().Wait()
+                                            : kernel_queue.status();
+        });
   }
 
   Arena& arena_;
-  transport::Compute* const device_;
+  transport::DeviceContext* const device_;
 };
 
 }  // namespace lockstep::perf

@@ -9,7 +9,7 @@
 namespace lockstep::perf {
 
 absl::Status Rank::Connect(const Exchange& exchange) {
-  auto pending = ground_.transport->Prepare(
+  auto pending = backend_.transport->Prepare(
       {.name = "perf", .rank = rank_, .size = options_.ranks});
   if (!pending.ok()) return pending.status();
   const auto handles = exchange((*pending)->handle());
@@ -43,7 +43,7 @@ absl::StatusOr<Row> Rank::Measure(size_t bytes) {
   // Nobody's input may be read before it is there.
   absl::StatusOr<double> checked = SecondsOf(op, 1);
   if (!checked.ok()) return checked.status();
-  absl::Status taken = op.Take(*ground_.stream);
+  absl::Status taken = op.Take(*backend_.stream);
   if (!taken.ok()) return taken;
   double totals[] = {*seconds / options_.iterations,
                      static_cast<double>(op.Wrong())};
@@ -55,18 +55,18 @@ absl::StatusOr<Row> Rank::Measure(size_t bytes) {
 }
 
 absl::Status Rank::Finished(absl::Status called) {
-  return called.ok() ? ground_.stream->Synchronize() : called;
+  return called.ok() ? backend_.stream->Synchronize() : called;
 }
 
 absl::StatusOr<double> Rank::SecondsOf(Operation& op, int iterations) {
-  absl::Status ready = Finished(comm_->Barrier(*ground_.stream));
+  absl::Status ready = Finished(comm_->Barrier(*backend_.stream));
   if (!ready.ok()) return ready;
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < iterations; ++i) {
-    absl::Status called = op.Run(*ground_.stream);
+    absl::Status called = op.Run(*backend_.stream);
     if (!called.ok()) return called;
   }
-  if (absl::Status done = ground_.stream->Synchronize(); !done.ok()) {
+  if (absl::Status done = backend_.stream->Synchronize(); !done.ok()) {
     return done;
   }
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
@@ -82,7 +82,7 @@ absl::Status Rank::Sum(double* values, size_t count) {
   if (!summed.ok()) return summed;
   summed =
       Finished(comm_->AllReduce(buffer->data(), buffer->data(), count,
-                                DType::kF64, ReduceOp::kSum, *ground_.stream));
+                                DType::kF64, ReduceOp::kSum, *backend_.stream));
   if (summed.ok()) summed = memory_.Take(*buffer);
   std::copy_n(seen, count, values);
   return summed;

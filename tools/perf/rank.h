@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/transport/compute.h"
+#include "client/transport/device_context.h"
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
 #include "lockstep/stream.h"
@@ -25,10 +25,10 @@
 namespace lockstep::perf {
 
 // What a rank moves bytes with. Members that are destroyed first come last.
-struct Ground {
+struct Backend {
   std::unique_ptr<transport::Transport> transport;
   std::unique_ptr<Arena> arena;
-  std::unique_ptr<transport::Compute> device;  // null: the host's memory
+  std::unique_ptr<transport::DeviceContext> device;  // null: the host's memory
   std::unique_ptr<Stream> stream;
 };
 
@@ -38,11 +38,11 @@ class Rank {
   using Exchange =
       std::function<absl::StatusOr<std::vector<std::string>>(std::string)>;
 
-  Rank(const Options& options, int rank, Ground ground)
+  Rank(const Options& options, int rank, Backend backend)
       : options_(options),
         rank_(rank),
-        ground_(std::move(ground)),
-        memory_(ground_.arena.get(), ground_.device.get()) {}
+        backend_(std::move(backend)),
+        memory_(backend_.arena.get(), backend_.device.get()) {}
 
   absl::Status Connect(const Exchange& exchange);
 
@@ -60,7 +60,7 @@ class Rank {
 
   const Options& options_;
   const int rank_;
-  Ground ground_;
+  Backend backend_;
   Memory memory_;
   std::unique_ptr<Communicator> comm_;
   std::string connection_;

@@ -121,12 +121,12 @@ class LOCKSTEP_EXPORT Session {
   absl::Status Leave();
 
   // The library's own side: what GradientSync and its like are built on.
-  class LOCKSTEP_HIDDEN Internals;
-  Internals& internals() { return *internals_; }
+  class LOCKSTEP_HIDDEN Impl;
+  Impl& impl() { return *impl_; }
 
  private:
-  explicit Session(std::unique_ptr<Internals> internals);
-  std::unique_ptr<Internals> internals_;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace lockstep

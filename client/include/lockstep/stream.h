@@ -127,7 +127,7 @@ class LOCKSTEP_EXPORT HostStream final : public Stream {
 
  private:
   class LOCKSTEP_HIDDEN Queue;
-  class LOCKSTEP_HIDDEN Moment;
+  class LOCKSTEP_HIDDEN EventState;
   std::shared_ptr<Queue> queue_;  // events know it
 };
 

@@ -8,7 +8,7 @@
 #include "client/transport/common/communicator_base.h"
 #include "client/transport/common/group_check.h"
 #include "client/transport/nccl/cuda_arena.h"
-#include "client/transport/nccl/cuda_compute.h"
+#include "client/transport/nccl/cuda_device_context.h"
 #include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/launcher.h"
@@ -186,8 +186,8 @@ class NcclTransport final : public Transport {
     }
     return mine->Enlist(buffer, timeout);
   }
-  absl::StatusOr<std::unique_ptr<Compute>> MakeCompute() override {
-    return MakeCudaCompute(launcher_);
+  absl::StatusOr<std::unique_ptr<DeviceContext>> MakeDeviceContext() override {
+    return MakeCudaDeviceContext(launcher_);
   }
   absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
       void* cuda_stream) override {

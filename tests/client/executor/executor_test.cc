@@ -72,7 +72,7 @@ class ExecutorTest : public testing::Test, public LaneOwner {
           c.name, std::move(world_.Connect(c.name, 1)[0]), &recorder_));
     }
     executor_ = *Executor::Create(std::move(communicators),
-                                  transport::MakeHostCompute());
+                                  transport::MakeHostDeviceContext());
     auto program = Program::Create(
         plan_, 0,
         {.run_of =
@@ -118,8 +118,8 @@ class ExecutorTest : public testing::Test, public LaneOwner {
   Operands OperandsOf(TransferRef ref, const Transfer&) override {
     return {memory_[ref.lane], memory_[ref.lane]};
   }
-  absl::Status Apply(transport::Compute::Site&, const Transfer& transfer,
-                     Side side, bool) override {
+  absl::Status Apply(transport::DeviceContext::KernelQueue&,
+                     const Transfer& transfer, Side side, bool) override {
     const bool is_before = side == Side::kBefore;
     for (const plan::LocalOp& op :
          is_before ? transfer.before : transfer.then) {

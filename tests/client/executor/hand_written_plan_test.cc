@@ -14,18 +14,18 @@
 #include "plan/plan_json.h"
 #include "plan/verify.h"
 #include "tests/client/executor/trace.h"
-#include "tests/client/gradient/ground_job.h"
+#include "tests/client/gradient/backend_job.h"
 #include "tests/support/recording_communicator.h"
 
 namespace lockstep::executor {
 namespace {
 
+using gradient::BackendJob;
 using gradient::Engine;
 using gradient::FakeGround;
 using gradient::FinishBlocking;
-using gradient::Ground;
-using gradient::GroundJob;
 using gradient::HostGround;
+using gradient::MemoryBackend;
 using plan::LaneKind;
 using plan::TransferKind;
 using plan::TransferRef;
@@ -86,7 +86,7 @@ std::string Text() {
 // The memory of a rank's halo and state lanes.
 class HaloAndState final : public LaneOwner {
  public:
-  HaloAndState(GroundJob* job, int rank)
+  HaloAndState(BackendJob* job, int rank)
       : job_(*job),
         corners_(job->Buffer(rank, std::vector<float>(4))),
         from_all_(job->Buffer(rank, std::vector<float>(4))),
@@ -117,14 +117,14 @@ class HaloAndState final : public LaneOwner {
     failure_ = error;
   }
 
-  GroundJob& job_;
+  BackendJob& job_;
   const ArenaBuffer corners_, from_all_, edge_, from_peer_, weights_;
   absl::Status failure_;
 };
 
 class HandWrittenPlan : public testing::TestWithParam<bool> {
  protected:
-  static std::unique_ptr<Ground> MakeGround() {
+  static std::unique_ptr<MemoryBackend> MakeGround() {
     if (GetParam()) return std::make_unique<FakeGround>(/*seed=*/5);
     return std::make_unique<HostGround>();
   }
@@ -135,10 +135,10 @@ TEST_P(HandWrittenPlan, RunsHaloAndStateBesideGradients) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan::Verify(*plan), absl::OkStatus());
 
-  const std::unique_ptr<Ground> ground = MakeGround();
+  const std::unique_ptr<MemoryBackend> backend = MakeGround();
   std::deque<Recorder> recorders(2);
-  GroundJob job(
-      ground.get(),
+  BackendJob job(
+      backend.get(),
       {.parameters = {{.name = "w", .shape = {4}, .op = ReduceOp::kSum}},
        .wrap =
            [&](int rank, const std::string& name,
@@ -204,9 +204,9 @@ TEST_P(HandWrittenPlan, AnotherRootBringsAnotherValue) {
   const absl::StatusOr<plan::Plan> plan = plan::PlanFromJson(
       absl::StrReplaceAll(Text(), {{R"("root": 0)", R"("root": 1)"}}));
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const std::unique_ptr<Ground> ground = MakeGround();
-  GroundJob job(
-      ground.get(),
+  const std::unique_ptr<MemoryBackend> backend = MakeGround();
+  BackendJob job(
+      backend.get(),
       {.parameters = {{.name = "w", .shape = {4}, .op = ReduceOp::kSum}},
        .plan = *plan});
   job.Run([&](int rank, Engine& engine) {

@@ -77,7 +77,7 @@ class PipelineJobTrace : public testing::TestWithParam<Job> {
  private:
   absl::Status Live(const JobSpec& spec, const Tied& tied, int number,
                     Seen& seen) {
-    auto session = Session::Internals::Join(
+    auto session = Session::Impl::Join(
         {.addresses = {"core"},
          .job = spec.name,
          .worker = absl::StrCat("worker-", number),
@@ -92,7 +92,7 @@ class PipelineJobTrace : public testing::TestWithParam<Job> {
          .process = {"host", number + 1, "boot", 1},
          .life = ++lives_});
     if (!session.ok()) return session.status();
-    JobWorker worker(spec, /*fails_at=*/-1, /*site=*/nullptr);
+    JobWorker worker(spec, /*fails_at=*/-1, /*kernel_queue=*/nullptr);
     worker.tied = tied;
     absl::Status trained = worker.Train(**session, seen);
     return trained.ok() ? (*session)->Leave() : trained;

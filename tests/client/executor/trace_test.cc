@@ -12,8 +12,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/gradient/backend_job.h"
 #include "tests/client/gradient/capture_rank.h"
-#include "tests/client/gradient/ground_job.h"
 #include "tests/client/gradient/negotiated_job.h"
 #include "tests/client/pipeline/pipeline_world.h"
 #include "tests/support/recording_communicator.h"
@@ -21,12 +21,12 @@
 namespace lockstep::executor {
 namespace {
 
+using gradient::BackendJob;
 using gradient::Engine;
 using gradient::FakeGround;
 using gradient::FinishBlocking;
-using gradient::Ground;
-using gradient::GroundJob;
 using gradient::HostGround;
+using gradient::MemoryBackend;
 using testing::HasSubstr;
 
 constexpr int kSteps = 3;
@@ -38,20 +38,20 @@ const std::vector<Parameter> kParameters = {
     {.name = "b", .shape = {3}, .op = ReduceOp::kSum},
     {.name = "v", .shape = {129}, .op = ReduceOp::kSum}};
 
-// A GroundJob whose ranks' calls are recorded.
+// A BackendJob whose ranks' calls are recorded.
 class RecordedJob {
  public:
-  RecordedJob(Ground* ground, GroundJob::Options options)
+  RecordedJob(MemoryBackend* backend, BackendJob::Options options)
       : recorders_(options.world) {
     options.wrap = [this](int rank, const std::string& name,
                           std::unique_ptr<Communicator> inner) {
       return std::make_unique<RecordingCommunicator>(name, std::move(inner),
                                                      &recorders_[rank]);
     };
-    job_ = std::make_unique<GroundJob>(ground, options);
+    job_ = std::make_unique<BackendJob>(backend, options);
   }
 
-  GroundJob& job() { return *job_; }
+  BackendJob& job() { return *job_; }
   std::deque<Recorder>& recorders() { return recorders_; }
 
   void ExpectThatPlanWasRun(int steps = kSteps) {
@@ -64,7 +64,7 @@ class RecordedJob {
 
  private:
   std::deque<Recorder> recorders_;
-  std::unique_ptr<GroundJob> job_;
+  std::unique_ptr<BackendJob> job_;
 };
 
 void Submit(Engine& engine, int times = 1) {
@@ -75,13 +75,13 @@ void Submit(Engine& engine, int times = 1) {
   }
 }
 
-GroundJob::Options Options(int world = 2) {
+BackendJob::Options Options(int world = 2) {
   return {.world = world, .parameters = kParameters, .policy = kTwoBuckets};
 }
 
 TEST(TraceEqualsPlan, Static) {
-  HostGround ground;
-  RecordedJob recorded(&ground, Options(3));
+  HostGround backend;
+  RecordedJob recorded(&backend, Options(3));
   recorded.job().Run([](int, Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {
       Submit(engine);
@@ -92,8 +92,8 @@ TEST(TraceEqualsPlan, Static) {
 }
 
 TEST(TraceEqualsPlan, WhatIsNotSubmitted) {
-  HostGround ground;
-  RecordedJob recorded(&ground, Options());
+  HostGround backend;
+  RecordedJob recorded(&backend, Options());
   recorded.job().Run([](int rank, Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {
       if (rank == 0) Submit(engine);
@@ -104,8 +104,8 @@ TEST(TraceEqualsPlan, WhatIsNotSubmitted) {
 }
 
 TEST(TraceEqualsPlan, Accumulation) {
-  HostGround ground;
-  RecordedJob recorded(&ground, Options());
+  HostGround backend;
+  RecordedJob recorded(&backend, Options());
   recorded.job().Run([](int, Engine& engine) {
     const std::vector<float> gradient(129, 1);
     for (int step = 0; step < kSteps; ++step) {
@@ -130,11 +130,11 @@ TEST(TraceEqualsPlan, Accumulation) {
 
 TEST(TraceEqualsPlan, WireDtype) {
   for (const bool feeds_back : {false, true}) {
-    HostGround ground;
-    GroundJob::Options options = Options();
+    HostGround backend;
+    BackendJob::Options options = Options();
     options.policy.wire_dtype = DType::kBF16;
     options.policy.error_feedback = feeds_back;
-    RecordedJob recorded(&ground, options);
+    RecordedJob recorded(&backend, options);
     recorded.job().Run([](int, Engine& engine) {
       for (int step = 0; step < kSteps; ++step) {
         Submit(engine);
@@ -149,11 +149,11 @@ TEST(TraceEqualsPlan, WireDtype) {
 // communicators could.
 TEST(TraceEqualsPlan, Leaves) {
   for (const bool in_pairs : {true, false}) {
-    HostGround ground;
-    GroundJob::Options options = Options();
+    HostGround backend;
+    BackendJob::Options options = Options();
     options.leaves = 4;
     options.transports_tell = in_pairs;
-    RecordedJob recorded(&ground, options);
+    RecordedJob recorded(&backend, options);
     recorded.job().Run([](int, Engine& engine) {
       for (int step = 0; step < kSteps; ++step) {
         Submit(engine, 2);
@@ -173,11 +173,11 @@ TEST(TraceEqualsPlan, Leaves) {
 TEST(TraceEqualsPlan, Sharded) {
   for (const std::optional<DType> wire :
        {std::optional<DType>(), {DType::kF16}}) {
-    HostGround ground;
-    GroundJob::Options options = Options(3);
+    HostGround backend;
+    BackendJob::Options options = Options(3);
     options.sync = SyncMode::kReduceScatter;
     options.policy.wire_dtype = wire;
-    RecordedJob recorded(&ground, options);
+    RecordedJob recorded(&backend, options);
     recorded.job().Run([](int, Engine& engine) {
       for (int step = 0; step < kSteps; ++step) {
         ASSERT_TRUE(engine.GatherParameters(nullptr).ok());
@@ -195,13 +195,13 @@ TEST(TraceEqualsPlan, Sharded) {
 // What is enqueued while a step is captured is one step, whatever the number of
 // its launches.
 TEST(TraceEqualsPlan, Captured) {
-  FakeGround ground(/*seed=*/3);
-  GroundJob::Options options{
+  FakeGround backend(/*seed=*/3);
+  BackendJob::Options options{
       .world = 2,
       .parameters = {{.name = "w", .shape = {3}, .op = ReduceOp::kSum},
                      {.name = "b", .shape = {2}, .op = ReduceOp::kSum},
                      {.name = "v", .shape = {4}, .op = ReduceOp::kSum}}};
-  RecordedJob recorded(&ground, options);
+  RecordedJob recorded(&backend, options);
   recorded.job().Run([&](int rank, Engine&) {
     gradient::CaptureRank mine(&recorded.job(), rank);
     ASSERT_EQ(mine.Capture(), absl::OkStatus());
@@ -269,8 +269,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Operations that nobody planned, one chosen otherwise, and one left out.
 TEST(TraceEqualsPlan, FailsForWhatIsNotPlanned) {
-  HostGround ground;
-  RecordedJob recorded(&ground, Options());
+  HostGround backend;
+  RecordedJob recorded(&backend, Options());
   recorded.job().Run([](int, Engine& engine) {
     Submit(engine);
     ASSERT_TRUE(FinishBlocking(engine).ok());

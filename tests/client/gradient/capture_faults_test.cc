@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/client/gradient/capture_rank.h"
-#include "tests/client/gradient/compute_faults.h"
+#include "tests/client/gradient/device_faults.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
@@ -18,28 +18,28 @@ namespace {
 class CaptureDrill {
  public:
   CaptureDrill(ComputeFault fault, uint64_t seed)
-      : ground_(seed), job_(&ground_, OptionsFor(fault)) {}
+      : backend_(seed), job_(&backend_, OptionsFor(fault)) {}
 
   std::string Run() {
     job_.Run([this](int rank, Engine&) { Train(rank); });
-    for (const std::string& violation : ground_.violations()) Say(violation);
+    for (const std::string& violation : backend_.violations()) Say(violation);
     return said_;
   }
 
  private:
-  GroundJob::Options OptionsFor(ComputeFault fault) {
-    return {
-        .parameters = kThree,
-        .decorate =
-            [this, fault](int rank, std::unique_ptr<transport::Compute> inner) {
-              return Spoil(fault, std::move(inner),
-                           ground_.world().MakeStream(rank, "other"));
-            },
-        .on_failure =
-            [this](int, const absl::Status& error) {
-              Say("failed: " + std::string(error.message()));
-              job_.AbortAll(error);
-            }};
+  BackendJob::Options OptionsFor(ComputeFault fault) {
+    return {.parameters = kThree,
+            .decorate =
+                [this, fault](int rank,
+                              std::unique_ptr<transport::DeviceContext> inner) {
+                  return Spoil(fault, std::move(inner),
+                               backend_.world().MakeStream(rank, "other"));
+                },
+            .on_failure =
+                [this](int, const absl::Status& error) {
+                  Say("failed: " + std::string(error.message()));
+                  job_.AbortAll(error);
+                }};
   }
 
   void Say(const std::string& what) {
@@ -64,8 +64,8 @@ class CaptureDrill {
 
   Mutex mutex_;
   std::string said_ ABSL_GUARDED_BY(mutex_);
-  FakeGround ground_;
-  GroundJob job_;
+  FakeGround backend_;
+  BackendJob job_;
 };
 
 TEST(CaptureDrillTest, FindsNothingInTheEngine) {

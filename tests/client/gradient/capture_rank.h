@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/client/gradient/ground_job.h"
+#include "tests/client/gradient/backend_job.h"
 #include "tests/client/gradient/stream_rank.h"
 
 namespace lockstep::gradient {
@@ -18,7 +18,7 @@ namespace lockstep::gradient {
 // coefficient is added to the weights.
 class CaptureRank {
  public:
-  CaptureRank(GroundJob* job, int rank)
+  CaptureRank(BackendJob* job, int rank)
       : job_(*job),
         rank_(rank),
         stream_(job->MakeStream(rank)),
@@ -102,7 +102,7 @@ class CaptureRank {
     });
   }
 
-  GroundJob& job_;
+  BackendJob& job_;
   const int rank_;
   const std::unique_ptr<Stream> stream_;
   const ArenaBuffer weights_;

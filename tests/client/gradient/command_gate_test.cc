@@ -5,23 +5,24 @@
 namespace lockstep::gradient {
 namespace {
 
-using protocol::Wanted;
+using protocol::DesiredCommands;
 
-const Wanted kPauseIsWanted{.commands = {Command::kPause}, .number = 5};
+const DesiredCommands kPauseIsWanted{.commands = {Command::kPause},
+                                     .number = 5};
 
 // What all ranks see when each of `world` entered with this ballot.
-Verdict SeenByAll(const Ballot& ballot, int world = 3) {
-  Verdict verdict{.command_word = ballot.word, .world_size = world};
+Verdict SeenByAll(const StepSummary& summary, int world = 3) {
+  Verdict verdict{.command_word = summary.word, .world_size = world};
   for (int c = 0; c < kCommands; ++c) {
-    verdict.command_holders[c] = ballot.holds_command[c] ? world : 0;
+    verdict.command_holders[c] = summary.holds_command[c] ? world : 0;
   }
   return verdict;
 }
 
 Verdict Enter(const CommandGate& gate) {
-  Ballot ballot;
-  gate.Enter(&ballot);
-  return SeenByAll(ballot);
+  StepSummary summary;
+  gate.Enter(&summary);
+  return SeenByAll(summary);
 }
 
 // Passes it, and says whether it went on at once.

@@ -121,7 +121,7 @@ class EngineJob {
           at == ranks.end() ? nullptr : std::move(all[c][at - ranks.begin()]));
     }
     options.executor = *executor::Executor::Create(
-        std::move(communicators), transport::MakeHostCompute());
+        std::move(communicators), transport::MakeHostDeviceContext());
     auto engine = Engine::Create(std::move(options));
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);

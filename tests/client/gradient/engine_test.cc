@@ -577,7 +577,7 @@ TEST(EngineTest, ReportsWhereItStands) {
             (protocol::Position{1, protocol::Phase::kIdle}));
   const protocol::EpochReport report = engine.Abort(absl::AbortedError("over"));
   EXPECT_EQ(report.position.step, 1u);
-  EXPECT_EQ(report.verdict.size(), sizeof(BallotVectors))
+  EXPECT_EQ(report.verdict.size(), sizeof(SummaryVectors))
       << "the verdict it passed";
 }
 
@@ -588,13 +588,14 @@ absl::StatusOr<ArenaBuffer> NoMemory(size_t) {
 TEST(EngineTest, RefusesAPlanWithoutItsParameters) {
   Job job("data=1", kTwo);
   SystemClock clock;
-  const auto engine = Engine::Create({.plan = job.plan(),
-                                      .executor = *executor::Executor::Create(
-                                          {}, transport::MakeHostCompute()),
-                                      .names = {"w", "other"},
-                                      .uses = {1, 1},
-                                      .allocate = NoMemory,
-                                      .clock = &clock});
+  const auto engine =
+      Engine::Create({.plan = job.plan(),
+                      .executor = *executor::Executor::Create(
+                          {}, transport::MakeHostDeviceContext()),
+                      .names = {"w", "other"},
+                      .uses = {1, 1},
+                      .allocate = NoMemory,
+                      .clock = &clock});
   EXPECT_EQ(engine.status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lockstep/gradient_sync.h"
@@ -105,7 +105,7 @@ class NegotiatedJob : public testing::Test {
  private:
   absl::Status Live(int worker, const Registration& registration,
                     const Program& program) {
-    auto session = Session::Internals::Join(
+    auto session = Session::Impl::Join(
         {.addresses = {"core"},
          .job = spec_.name,
          .worker = NameOf(worker),

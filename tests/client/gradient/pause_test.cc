@@ -21,7 +21,7 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 const std::vector<Registered> kOne = {
     {{.name = "w", .shape = {2}, .op = ReduceOp::kSum}}};
 
-protocol::Wanted Word(uint64_t number, std::vector<Command> commands) {
+protocol::DesiredCommands Word(uint64_t number, std::vector<Command> commands) {
   return {.commands = std::move(commands), .number = number};
 }
 
@@ -91,7 +91,7 @@ class Operator {
   }
 
   EngineJob& job_;
-  std::vector<protocol::Wanted> words_;
+  std::vector<protocol::DesiredCommands> words_;
   std::atomic<size_t> said_{0};
   std::array<std::atomic<size_t>, kWorld> heard_{};
   std::atomic<bool> done_{false};

@@ -106,7 +106,7 @@ class RebuildTest : public JobFixture {
   ~RebuildTest() override { sessions_.clear(); }
 
   Joined Join(const JoinOptions& options) override {
-    return Session::Internals::Join(
+    return Session::Impl::Join(
         options, {.channels = MakeFakeChannels(&server_),
                   .make_transport = [this](const JobSpec&)
                       -> absl::StatusOr<std::unique_ptr<transport::Transport>> {

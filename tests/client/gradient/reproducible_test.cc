@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cast_scale.h"
 #include "kernels/reduce_pairs.h"
-#include "tests/client/gradient/ground_job.h"
+#include "tests/client/gradient/backend_job.h"
 #include "tests/support/slow.h"
 
 namespace lockstep::gradient {
@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 constexpr int kLeaves = 8;
 
 // Host memory, a transport for each rank, as processes have.
-class ApartGround final : public Ground {
+class ApartGround final : public MemoryBackend {
  public:
   using Make = std::function<std::unique_ptr<transport::Transport>()>;
   explicit ApartGround(Make make) : world_(std::move(make)) {}
@@ -52,15 +52,15 @@ class ApartGround final : public Ground {
   World world_;
 };
 
-const GroundKind kShm = {"Shm", [](uint64_t) -> std::unique_ptr<Ground> {
+const GroundKind kShm = {"Shm", [](uint64_t) -> std::unique_ptr<MemoryBackend> {
                            return std::make_unique<ApartGround>(
                                [] { return transport::MakeShmTransport(); });
                          }};
-const GroundKind kGloo = {"Gloo", [](uint64_t) -> std::unique_ptr<Ground> {
-                            return std::make_unique<ApartGround>([] {
-                              return *transport::MakeGlooTransport({});
-                            });
-                          }};
+const GroundKind kGloo = {
+    "Gloo", [](uint64_t) -> std::unique_ptr<MemoryBackend> {
+      return std::make_unique<ApartGround>(
+          [] { return *transport::MakeGlooTransport({}); });
+    }};
 
 // All dtypes, both ops, counts that no number of ranks divides; one with a norm
 // in several parts.
@@ -103,7 +103,7 @@ struct Outcome {
 
 class ReproducibleTest : public testing::TestWithParam<GroundKind> {
  protected:
-  static GroundJob::Options Options(int world, int leaves = kLeaves) {
+  static BackendJob::Options Options(int world, int leaves = kLeaves) {
     return {.world = world,
             .parameters = kMixed,
             .policy = {.first_bytes_max = 600, .bytes_max = 4096},
@@ -124,10 +124,10 @@ class ReproducibleTest : public testing::TestWithParam<GroundKind> {
   static std::vector<Outcome> TrainOn(const GroundKind& kind, int world,
                                       const Submits& submits,
                                       const Buffers& buffers = None) {
-    const std::unique_ptr<Ground> ground = kind.make(1);
+    const std::unique_ptr<MemoryBackend> backend = kind.make(1);
     std::vector<std::vector<Outcome>> by_rank(world);
     {
-      GroundJob job(ground.get(), Options(world));
+      BackendJob job(backend.get(), Options(world));
       job.Run([&](int rank, Engine& engine) {
         for (int step = 0; step < 3; ++step) {
           by_rank[rank].push_back(
@@ -135,13 +135,13 @@ class ReproducibleTest : public testing::TestWithParam<GroundKind> {
         }
       });
     }
-    EXPECT_THAT(ground->violations(), IsEmpty());
+    EXPECT_THAT(backend->violations(), IsEmpty());
     EXPECT_THAT(by_rank, Each(by_rank[0])) << world << " ranks";
     return by_rank[0];
   }
 
  private:
-  static void SubmitLeaf(GroundJob& job, Engine& engine, int rank, int p,
+  static void SubmitLeaf(BackendJob& job, Engine& engine, int rank, int p,
                          const Bytes& gradient, bool from_buffer) {
     ArenaBuffer buffer;
     std::byte* at = engine.View(p).data();
@@ -155,7 +155,7 @@ class ReproducibleTest : public testing::TestWithParam<GroundKind> {
             .ok());
   }
 
-  static Outcome Step(GroundJob& job, Engine& engine, int rank, int step,
+  static Outcome Step(BackendJob& job, Engine& engine, int rank, int step,
                       const Submits& submits, const Buffers& buffers) {
     const int here = kLeaves / job.world();
     for (int nth = 0; nth < here; ++nth) {
@@ -254,10 +254,10 @@ TEST_P(ReproducibleTest, TheSumIsTheTreesRoundedOnce) {
 // --- Buffers, and wrong calls -----------------------------------------------
 
 TEST(ReproducibleCallsTest, BuffersAreLeavesTimesTheirWeight) {
-  HostGround ground;
+  HostGround backend;
   for (const int world : {1, 2}) {
-    GroundJob job(
-        &ground,
+    BackendJob job(
+        &backend,
         {.world = world,
          .parameters = {{.name = "w", .shape = {2}, .op = ReduceOp::kMean}},
          .leaves = 2});
@@ -276,9 +276,9 @@ TEST(ReproducibleCallsTest, BuffersAreLeavesTimesTheirWeight) {
 }
 
 TEST(ReproducibleCallsTest, NoLeafIsInAViewThatHoldsASum) {
-  HostGround ground;
-  GroundJob job(&ground,
-                {.world = 1, .parameters = {{.name = "w"}}, .leaves = 2});
+  HostGround backend;
+  BackendJob job(&backend,
+                 {.world = 1, .parameters = {{.name = "w"}}, .leaves = 2});
   Engine& engine = job.engine(0);
   const ArenaBuffer leaf = job.Buffer(0, {3});
   const auto from_buffer = [&] {
@@ -299,9 +299,9 @@ TEST(ReproducibleCallsTest, NoLeafIsInAViewThatHoldsASum) {
 
 // It is reduced in slices, and every rank has all of it afterwards.
 TEST(ReproducibleCallsTest, EveryRankUpdatesAllOfAParameter) {
-  HostGround ground;
-  GroundJob job(
-      &ground,
+  HostGround backend;
+  BackendJob job(
+      &backend,
       {.world = 2, .parameters = {{.name = "w", .shape = {100}}}, .leaves = 2});
   job.Run([](int, Engine& engine) {
     EXPECT_EQ(engine.SliceOf(0), (plan::Slice{.offset = 0, .count = 100}));
@@ -309,9 +309,9 @@ TEST(ReproducibleCallsTest, EveryRankUpdatesAllOfAParameter) {
 }
 
 TEST(ReproducibleCallsTest, EachParameterTakesAsManyLeavesAsThereAre) {
-  HostGround ground;
-  GroundJob job(&ground,
-                {.world = 1, .parameters = {{.name = "w"}}, .leaves = 2});
+  HostGround backend;
+  BackendJob job(&backend,
+                 {.world = 1, .parameters = {{.name = "w"}}, .leaves = 2});
   Engine& engine = job.engine(0);
   EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
   EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());

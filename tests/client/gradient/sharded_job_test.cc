@@ -167,7 +167,7 @@ class ShardedJobTest : public JobFixture {
   ~ShardedJobTest() override { sessions_.clear(); }
 
   Joined Join(const JoinOptions& options) override {
-    return Session::Internals::Join(
+    return Session::Impl::Join(
         options, {.channels = MakeFakeChannels(&server_),
                   .make_transport = [this](const JobSpec&)
                       -> absl::StatusOr<std::unique_ptr<transport::Transport>> {

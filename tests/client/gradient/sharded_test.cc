@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/gradient/ground_job.h"
+#include "tests/client/gradient/backend_job.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -27,18 +27,18 @@ constexpr BucketPolicy kTwoBuckets{.first_bytes_max = 600, .bytes_max = 4096};
 
 class ShardedTest : public testing::TestWithParam<GroundKind> {
  protected:
-  ~ShardedTest() override { EXPECT_THAT(ground_->violations(), IsEmpty()); }
+  ~ShardedTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
 
-  GroundJob::Options Options(int world, BucketPolicy policy = kTwoBuckets) {
+  BackendJob::Options Options(int world, BucketPolicy policy = kTwoBuckets) {
     return {.world = world,
             .parameters = kSliced,
             .policy = policy,
             .sync = SyncMode::kReduceScatter};
   }
-  Ground* ground() { return ground_.get(); }
+  MemoryBackend* backend() { return backend_.get(); }
 
  private:
-  std::unique_ptr<Ground> ground_ = GetParam().make(1);
+  std::unique_ptr<MemoryBackend> backend_ = GetParam().make(1);
 };
 
 INSTANTIATE_TEST_SUITE_P(On, ShardedTest, testing::Values(kHost, kFakeGpus),
@@ -50,7 +50,7 @@ size_t SizeOfParameter(int p) {
   return static_cast<size_t>(ElementsOf(kSliced[p]));
 }
 
-std::vector<float> Value(GroundJob& job, int rank, int p) {
+std::vector<float> Value(BackendJob& job, int rank, int p) {
   return job.Get(job.engine(rank).Value(p).data(), SizeOfParameter(p));
 }
 
@@ -67,7 +67,7 @@ absl::Status GatherAll(Engine& engine) {
   return status;
 }
 
-void SubmitAll(GroundJob& job, int rank, float scale) {
+void SubmitAll(BackendJob& job, int rank, float scale) {
   for (int p = kSlicedCount - 1; p >= 0; --p) {
     std::vector<float> gradient(SizeOfParameter(p));
     for (size_t i = 0; i < gradient.size(); ++i) {
@@ -79,7 +79,7 @@ void SubmitAll(GroundJob& job, int rank, float scale) {
 }
 
 // value -= gradient, of this rank's slices.
-void Update(GroundJob& job, int rank) {
+void Update(BackendJob& job, int rank) {
   Engine& engine = job.engine(rank);
   for (int p = 0; p < kSlicedCount; ++p) {
     const plan::Slice slice = engine.SliceOf(p);
@@ -95,7 +95,7 @@ void Update(GroundJob& job, int rank) {
   }
 }
 
-void ExpectValues(GroundJob& job, int rank, float scale) {
+void ExpectValues(BackendJob& job, int rank, float scale) {
   for (int p = 0; p < kSlicedCount; ++p) {
     const std::vector<float> value = Value(job, rank, p);
     for (size_t i = 0; i < value.size(); ++i) {
@@ -108,7 +108,7 @@ void ExpectValues(GroundJob& job, int rank, float scale) {
 
 TEST_P(ShardedTest, SlicesMakeUpEveryParameter) {
   for (const int world : {1, 2, 3, 4}) {
-    GroundJob job(ground(), Options(world));
+    BackendJob job(backend(), Options(world));
     for (int p = 0; p < kSlicedCount; ++p) {
       std::vector<int> holders(SizeOfParameter(p));
       for (int rank = 0; rank < world; ++rank) {
@@ -122,7 +122,7 @@ TEST_P(ShardedTest, SlicesMakeUpEveryParameter) {
 
 TEST_P(ShardedTest, TrainsAsOneProcessWould) {
   for (const int world : {1, 2, 3}) {
-    GroundJob job(ground(), Options(world));
+    BackendJob job(backend(), Options(world));
     const float ranks = static_cast<float>(world * (world + 1) / 2);
     job.Run([&](int rank, Engine& engine) {
       float trained = 0;
@@ -151,7 +151,7 @@ TEST_P(ShardedTest, TrainsAsOneProcessWould) {
 
 // What each rank had before is overwritten with what the slice's rank has.
 TEST_P(ShardedTest, TheFirstGatherMakesRanksAlike) {
-  GroundJob job(ground(), Options(3));
+  BackendJob job(backend(), Options(3));
   job.Run([&](int rank, Engine& engine) {
     for (int p = 0; p < kSlicedCount; ++p) {
       const float value = static_cast<float>(rank);
@@ -174,7 +174,7 @@ TEST_P(ShardedTest, TheFirstGatherMakesRanksAlike) {
 }
 
 TEST_P(ShardedTest, FlagsAndWhatIsNotFiniteAreTheWorlds) {
-  GroundJob job(ground(), Options(2));
+  BackendJob job(backend(), Options(2));
   job.Run([&](int rank, Engine& engine) {
     ASSERT_TRUE(GatherAll(engine).ok());
     std::vector<float> gradient(SizeOfParameter(0), 1);
@@ -193,7 +193,7 @@ TEST_P(ShardedTest, FlagsAndWhatIsNotFiniteAreTheWorlds) {
 TEST_P(ShardedTest, ScattersHalves) {
   BucketPolicy policy = kTwoBuckets;
   policy.wire_dtype = DType::kBF16;
-  GroundJob job(ground(), Options(2, policy));
+  BackendJob job(backend(), Options(2, policy));
   job.Run([&](int rank, Engine& engine) {
     ASSERT_TRUE(GatherAll(engine).ok());
     job.Put(rank, 2, std::vector<float>(SizeOfParameter(2), 257));
@@ -207,9 +207,9 @@ TEST_P(ShardedTest, ScattersHalves) {
 }
 
 TEST_P(ShardedTest, RanksWithoutDataGoOnGathering) {
-  GroundJob::Options options = Options(2);
+  BackendJob::Options options = Options(2);
   options.uneven = Uneven::kJoin;
-  GroundJob job(ground(), options);
+  BackendJob job(backend(), options);
   job.Run([&](int rank, Engine& engine) {
     const int batches = 1 + 2 * rank;
     int steps = 0;
@@ -233,7 +233,7 @@ TEST_P(ShardedTest, RanksWithoutDataGoOnGathering) {
 // --- On a stream ------------------------------------------------------------
 
 TEST_P(ShardedTest, StepsInFlightGatherBehindTheirUpdates) {
-  GroundJob job(ground(), Options(2));
+  BackendJob job(backend(), Options(2));
   job.Run([&](int rank, Engine& engine) {
     constexpr int kSteps = 3;
     const std::unique_ptr<Stream> stream = job.MakeStream(rank);
@@ -288,7 +288,7 @@ TEST_P(ShardedTest, StepsInFlightGatherBehindTheirUpdates) {
 TEST_P(ShardedTest, AnInterruptedGatherCanBeDoneAgain) {
   std::vector<std::vector<float>> kept(kSlicedCount);
   {
-    GroundJob job(ground(), Options(2));
+    BackendJob job(backend(), Options(2));
     Engine& engine = job.engine(0);
     for (int p = 0; p < kSlicedCount; ++p) {
       kept[p].assign(SizeOfParameter(p), 5);
@@ -307,7 +307,7 @@ TEST_P(ShardedTest, AnInterruptedGatherCanBeDoneAgain) {
       kept[p] = now;
     }
   }
-  GroundJob job(ground(), Options(2));
+  BackendJob job(backend(), Options(2));
   job.Run([&](int rank, Engine& engine) {
     for (int p = 0; p < kSlicedCount; ++p) {
       const std::vector<float> sevens(SizeOfParameter(p), 7);
@@ -326,7 +326,7 @@ TEST_P(ShardedTest, AnInterruptedGatherCanBeDoneAgain) {
 }
 
 TEST_P(ShardedTest, AStepThatIsGivenUpLeavesTheParameters) {
-  GroundJob job(ground(), Options(2));
+  BackendJob job(backend(), Options(2));
   job.Run([&](int, Engine& engine) { ASSERT_TRUE(GatherAll(engine).ok()); });
   SubmitAll(job, 0, 1);  // rank 1 dies instead
   job.AbortAll(absl::UnavailableError("rank 1 died"));
@@ -337,7 +337,7 @@ TEST_P(ShardedTest, AStepThatIsGivenUpLeavesTheParameters) {
 // --- Wrong calls ------------------------------------------------------------
 
 TEST_P(ShardedTest, CallsInTheWrongOrderAreRefusedAndChangeNothing) {
-  GroundJob job(ground(), Options(1));
+  BackendJob job(backend(), Options(1));
   Engine& engine = job.engine(0);
   const auto refused = [](const absl::Status& status, const char* why) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -357,7 +357,7 @@ TEST_P(ShardedTest, CallsInTheWrongOrderAreRefusedAndChangeNothing) {
 }
 
 TEST_P(ShardedTest, OtherModesKnowNoSlices) {
-  GroundJob job(ground(), {.world = 1, .parameters = kSliced});
+  BackendJob job(backend(), {.world = 1, .parameters = kSliced});
   for (const absl::Status& refused :
        {job.engine(0).GatherParameters(nullptr),
         job.engine(0).AwaitParameter(0, nullptr)}) {

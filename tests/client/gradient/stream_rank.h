@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/client/gradient/ground_job.h"
+#include "tests/client/gradient/backend_job.h"
 
 namespace lockstep::gradient {
 
@@ -23,7 +23,7 @@ inline const std::vector<Parameter> kThree = {
 // Of a job of kThree, whose gradient of w is added to the weights.
 class StreamRank {
  public:
-  StreamRank(GroundJob* job, int rank)
+  StreamRank(BackendJob* job, int rank)
       : job_(*job),
         rank_(rank),
         stream_(job->MakeStream(rank)),
@@ -81,7 +81,7 @@ class StreamRank {
   }
 
  private:
-  GroundJob& job_;
+  BackendJob& job_;
   const int rank_;
   const std::unique_ptr<Stream> stream_;
   const ArenaBuffer weights_;

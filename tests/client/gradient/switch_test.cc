@@ -92,7 +92,7 @@ class SwitchTest : public testing::Test {
         communicators.push_back(std::move(members[rank]));
       }
       options.executor = *executor::Executor::Create(
-          std::move(communicators), transport::MakeHostCompute());
+          std::move(communicators), transport::MakeHostDeviceContext());
       auto engine = Engine::Create(std::move(options));
       ASSERT_TRUE(engine.ok()) << engine.status();
       engines_.push_back(*std::move(engine));
@@ -167,7 +167,7 @@ TEST_F(SwitchTest, AllRanksSwitchAfterTheFirstStepInWhichAllHold) {
       for (uint64_t step = 0; step < steps; ++step) {
         for (int r = 1; r < 3; ++r) {
           if (held[r][rank] != step) continue;
-          ASSERT_EQ(engine.Hold(plans[r]), absl::OkStatus());
+          ASSERT_EQ(engine.Stage(plans[r]), absl::OkStatus());
         }
         SubmitAll(rank, engine, step, order);
         const auto verdict = Finish(engine);
@@ -194,7 +194,7 @@ TEST_F(SwitchTest, StepsInFlightSwitchBetweenThem) {
     std::vector<std::vector<std::vector<float>>> gradients(kSteps);
     std::vector<std::shared_ptr<PendingVerdict::State>> pending;
     std::thread other([&] {  // holds while steps are in flight
-      EXPECT_EQ(engine.Hold(next), absl::OkStatus());
+      EXPECT_EQ(engine.Stage(next), absl::OkStatus());
     });
     HostStream stream;
     for (uint64_t step = 0; step < kSteps; ++step) {
@@ -245,7 +245,7 @@ TEST_F(SwitchTest, AHandlerRunsBeforeTheVerdictIsReturned) {
     engine.OnMoved(fetch);
     for (uint64_t step = 0; step < 6; ++step) {
       if (step == 2) {
-        ASSERT_EQ(engine.Hold(next), absl::OkStatus());
+        ASSERT_EQ(engine.Stage(next), absl::OkStatus());
       }
       for (int p = 0; p < kParameters; ++p) {
         auto* data = reinterpret_cast<float*>(views[p].data());
@@ -270,7 +270,7 @@ TEST_F(SwitchTest, AHandlerRunsBetweenTheSteps) {
   Run([&](int, Engine& engine) {
     protocol::Position position;
     engine.OnMoved([&] { position = engine.progress().position; });
-    ASSERT_EQ(engine.Hold(next), absl::OkStatus());
+    ASSERT_EQ(engine.Stage(next), absl::OkStatus());
     ASSERT_TRUE(Finish(engine).ok());
     EXPECT_EQ(position, (protocol::Position{1, protocol::Phase::kIdle}));
   });
@@ -286,10 +286,10 @@ TEST_F(SwitchTest, AnAbortInAHandlerReportsTheVerdictThatPassed) {
       all_have_passed.arrive_and_wait();
       report = engine.Abort(absl::AbortedError("over"));
     });
-    ASSERT_EQ(engine.Hold(next), absl::OkStatus());
+    ASSERT_EQ(engine.Stage(next), absl::OkStatus());
     ASSERT_TRUE(Finish(engine).ok());
     EXPECT_EQ(report.position, (protocol::Position{1, protocol::Phase::kIdle}));
-    EXPECT_EQ(report.verdict.size(), sizeof(BallotVectors));
+    EXPECT_EQ(report.verdict.size(), sizeof(SummaryVectors));
     EXPECT_EQ(engine.Abort(absl::OkStatus()).verdict, report.verdict);
   });
 }
@@ -300,7 +300,7 @@ TEST_F(SwitchTest, ARankThatCannotMoveKeepsAllInTheRevisionBefore) {
   Run([&](int rank, Engine& engine) {
     if (rank == 1) engine.View(0);  // and no handler
     if (rank != 1) engine.OnMoved([] {});
-    EXPECT_EQ(engine.Hold(next).code(),
+    EXPECT_EQ(engine.Stage(next).code(),
               rank == 1 ? absl::StatusCode::kFailedPrecondition
                         : absl::StatusCode::kOk);
     EXPECT_EQ(engine.CanMove(), rank != 1);

@@ -6,7 +6,7 @@
 #include "client/gradient/wire_cast.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/gradient/ground_job.h"
+#include "tests/client/gradient/backend_job.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -25,11 +25,11 @@ const std::vector<Parameter> kCast = {
 
 class WireTest : public testing::TestWithParam<GroundKind> {
  protected:
-  ~WireTest() override { EXPECT_THAT(ground_->violations(), IsEmpty()); }
-  Ground* ground() { return ground_.get(); }
+  ~WireTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
+  MemoryBackend* backend() { return backend_.get(); }
 
  private:
-  std::unique_ptr<Ground> ground_ = GetParam().make(1);
+  std::unique_ptr<MemoryBackend> backend_ = GetParam().make(1);
 };
 
 INSTANTIATE_TEST_SUITE_P(On, WireTest, testing::Values(kHost, kFakeGpus),
@@ -44,8 +44,8 @@ absl::Status SubmitBoth(Engine& engine) {
 }
 
 TEST_P(WireTest, RoundsEachContributionAndKeepsTheViewsType) {
-  GroundJob job(ground(),
-                {.parameters = kCast, .policy = {.wire_dtype = DType::kBF16}});
+  BackendJob job(backend(),
+                 {.parameters = kCast, .policy = {.wire_dtype = DType::kBF16}});
   job.Run([&](int rank, Engine& engine) {
     job.Put(rank, 0, {kOdd, 1, 0.5});
     job.Put(rank, 1, {-3, 1024});
@@ -61,8 +61,8 @@ TEST_P(WireTest, RoundsEachContributionAndKeepsTheViewsType) {
 }
 
 TEST_P(WireTest, WhatWasNotSubmittedIsZeroAndNotFlagged) {
-  GroundJob job(ground(),
-                {.parameters = kCast, .policy = {.wire_dtype = DType::kF16}});
+  BackendJob job(backend(),
+                 {.parameters = kCast, .policy = {.wire_dtype = DType::kF16}});
   job.Run([&](int rank, Engine& engine) {
     job.Put(rank, 1, {7, 7});
     ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
@@ -74,8 +74,8 @@ TEST_P(WireTest, WhatWasNotSubmittedIsZeroAndNotFlagged) {
 }
 
 TEST_P(WireTest, AnOverflowIsNoticed) {
-  GroundJob job(ground(),
-                {.parameters = kCast, .policy = {.wire_dtype = DType::kF16}});
+  BackendJob job(backend(),
+                 {.parameters = kCast, .policy = {.wire_dtype = DType::kF16}});
   job.Run([&](int rank, Engine& engine) {
     job.Put(rank, 0, {1, rank == 0 ? 70000.0f : 1.0f, 1});
     ASSERT_TRUE(SubmitBoth(engine).ok());
@@ -87,9 +87,9 @@ TEST_P(WireTest, AnOverflowIsNoticed) {
 }
 
 TEST_P(WireTest, FeedbackBringsBackWhatRoundingTook) {
-  GroundJob job(ground(), {.parameters = kCast,
-                           .policy = {.wire_dtype = DType::kBF16,
-                                      .error_feedback = true}});
+  BackendJob job(backend(), {.parameters = kCast,
+                             .policy = {.wire_dtype = DType::kBF16,
+                                        .error_feedback = true}});
   job.Run([&](int rank, Engine& engine) {
     std::vector<float> got;
     for (int step = 0; step < 4; ++step) {
@@ -105,9 +105,9 @@ TEST_P(WireTest, FeedbackBringsBackWhatRoundingTook) {
 
 // It waits for the rank's next gradient: nobody gave one, so there is none.
 TEST_P(WireTest, WhatARankDoesNotGiveKeepsItsResidual) {
-  GroundJob job(ground(), {.parameters = kCast,
-                           .policy = {.wire_dtype = DType::kBF16,
-                                      .error_feedback = true}});
+  BackendJob job(backend(), {.parameters = kCast,
+                             .policy = {.wire_dtype = DType::kBF16,
+                                        .error_feedback = true}});
   job.Run([&](int rank, Engine& engine) {
     std::vector<float> got;
     for (const bool gives : {true, false, true}) {
@@ -127,9 +127,9 @@ TEST_P(WireTest, WhatARankDoesNotGiveKeepsItsResidual) {
 
 // Rank 0's zeros bring nothing of it: rank 1's residual waits for rank 1.
 TEST_P(WireTest, ARanksResidualWaitsWhileOtherRanksGive) {
-  GroundJob job(ground(), {.parameters = kCast,
-                           .policy = {.wire_dtype = DType::kBF16,
-                                      .error_feedback = true}});
+  BackendJob job(backend(), {.parameters = kCast,
+                             .policy = {.wire_dtype = DType::kBF16,
+                                        .error_feedback = true}});
   job.Run([&](int rank, Engine& engine) {
     std::vector<float> got;
     for (const bool all_give : {true, false, true}) {
@@ -151,9 +151,9 @@ TEST_P(WireTest, ARanksResidualWaitsWhileOtherRanksGive) {
 // The gradient that overflowed is not applied; what was lost before it is still
 // to be added.
 TEST_P(WireTest, AStepThatIsNotFiniteLeavesTheResidual) {
-  GroundJob job(ground(), {.parameters = kCast,
-                           .policy = {.wire_dtype = DType::kBF16,
-                                      .error_feedback = true}});
+  BackendJob job(backend(), {.parameters = kCast,
+                             .policy = {.wire_dtype = DType::kBF16,
+                                        .error_feedback = true}});
   job.Run([&](int rank, Engine& engine) {
     for (const float value :
          {kOdd, std::numeric_limits<float>::infinity(), kOdd}) {
@@ -177,13 +177,15 @@ class WireCastTest : public testing::Test {
     EXPECT_TRUE(
         compute_
             ->Perform(nullptr,
-                      [&](transport::Compute::Site& site) {
+                      [&](transport::DeviceContext::KernelQueue& kernel_queue) {
                         auto* const data =
                             reinterpret_cast<std::byte*>(gradients.data());
-                        cast_.ToWireWithFeedback(site, bucket_, data, {given_});
-                        site.CastScale(cast_.data(), DType::kBF16, 1,
-                                       sent.data(), DType::kF32, sent.size());
-                        return site.status();
+                        cast_.ToWireWithFeedback(kernel_queue, bucket_, data,
+                                                 {given_});
+                        kernel_queue.CastScale(cast_.data(), DType::kBF16, 1,
+                                               sent.data(), DType::kF32,
+                                               sent.size());
+                        return kernel_queue.status();
                       })
             .ok());
     return sent;
@@ -195,8 +197,8 @@ class WireCastTest : public testing::Test {
                              .wire = DType::kBF16,
                              .error_feedback = true};
   const std::vector<uint8_t> given_ = {1};
-  const std::unique_ptr<transport::Compute> compute_ =
-      transport::MakeHostCompute();
+  const std::unique_ptr<transport::DeviceContext> compute_ =
+      transport::MakeHostDeviceContext();
   const std::unique_ptr<Arena> arena_ = MakePlainArena();
   WireCast cast_ = *WireCast::Create(
       bucket_, DType::kBF16,
@@ -212,14 +214,15 @@ TEST_F(WireCastTest, AStepThatIsGivenUpLeavesNoTrace) {
 }
 
 absl::Status RunLocalOps(const plan::Plan& plan, int bucket, BucketStore& store,
-                         transport::Compute::Site& site) {
+                         transport::DeviceContext::KernelQueue& kernel_queue) {
   for (const plan::Transfer& transfer : plan.ranks[0].lanes[0].transfers) {
     if (transfer.bucket != bucket) continue;
     for (const auto side : {executor::Side::kBefore, executor::Side::kThen}) {
       for (const plan::LocalOp& op :
            side == executor::Side::kBefore ? transfer.before : transfer.then) {
         if (op.kind == plan::LocalKind::kNorm) continue;
-        absl::Status applied = store.Apply(site, bucket, op, side, true);
+        absl::Status applied =
+            store.Apply(kernel_queue, bucket, op, side, true);
         if (!applied.ok()) return applied;
       }
     }
@@ -240,7 +243,7 @@ TEST(WireStoreTest, AResidualMovesWithItsGradient) {
 
   const std::unique_ptr<Arena> arena = MakePlainArena();
   const auto allocate = [&](size_t bytes) { return arena->Allocate(bytes); };
-  const auto compute = transport::MakeHostCompute();
+  const auto compute = transport::MakeHostDeviceContext();
   BucketStore from =
       *BucketStore::Create(together, 0, {0, 1}, compute.get(), allocate);
   BucketStore to =
@@ -253,12 +256,13 @@ TEST(WireStoreTest, AResidualMovesWithItsGradient) {
     v[1] = kOdd;
     const int bucket = store.PlaceOf(1).bucket;
     store.SetFlag(1, true);
-    EXPECT_TRUE(compute
-                    ->Perform(nullptr,
-                              [&](transport::Compute::Site& site) {
-                                return RunLocalOps(plan, bucket, store, site);
-                              })
-                    .ok());
+    EXPECT_TRUE(
+        compute
+            ->Perform(nullptr,
+                      [&](transport::DeviceContext::KernelQueue& kernel_queue) {
+                        return RunLocalOps(plan, bucket, store, kernel_queue);
+                      })
+            .ok());
     return v[1];
   };
   EXPECT_EQ(travel(together, from), kOddAsBf16);

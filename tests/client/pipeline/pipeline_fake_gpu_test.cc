@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "client/transport/nccl/cuda_stream.h"
 #include "client/transport/nccl/nccl.h"
 #include "gmock/gmock.h"
@@ -74,7 +74,7 @@ class PipelineFakeGpuTest : public testing::Test {
   absl::Status Live(const JobSpec& spec, int number, std::vector<int> forgets,
                     Seen& seen) {
     const transport::nccl::Tables tables = gpus_.TablesOf(number);
-    auto session = Session::Internals::Join(
+    auto session = Session::Impl::Join(
         {.addresses = {"core"},
          .job = spec.name,
          .worker = absl::StrCat("worker-", number),

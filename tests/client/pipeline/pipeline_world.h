@@ -225,9 +225,9 @@ class PipelineWorld {
     return members;
   }
 
-  std::unique_ptr<transport::Compute> MakeCompute(int rank) {
-    if (options_.network == nullptr) return transport::MakeHostCompute();
-    return *options_.network->at(rank).MakeCompute();
+  std::unique_ptr<transport::DeviceContext> MakeDeviceContext(int rank) {
+    if (options_.network == nullptr) return transport::MakeHostDeviceContext();
+    return *options_.network->at(rank).MakeDeviceContext();
   }
   Worksite* SiteOf(int rank) {
     return options_.network == nullptr ? nullptr
@@ -255,7 +255,7 @@ class PipelineWorld {
                       ? MakePlainArena()
                       : options_.network->MakeArena(number);
     rank->executor = *executor::Executor::Create(
-        std::move(communicators_[number]), MakeCompute(number));
+        std::move(communicators_[number]), MakeDeviceContext(number));
     auto program = PipelineProgram(plan_, number, *rank->executor);
     ASSERT_TRUE(program.ok()) << program.status();
     ASSERT_EQ(rank->executor->Adopt(*program), absl::OkStatus());
@@ -288,8 +288,8 @@ class PipelineWorld {
       const bool end =
           stages[i] == 0 || stages[i] == options_.shape.stages() - 1;
       // A rank with both ends needs no views: it adds the gradients up itself.
-      const bool has_both = stages.front() == 0 &&
-                            stages.back() == options_.shape.stages() - 1;
+      const bool has_both =
+          stages.front() == 0 && stages.back() == options_.shape.stages() - 1;
       if (!options_.shared || !end || has_both) continue;
       step.shared = {
           {rank.stages[i]->gradient().data(), {DType::kF64, {kWidth, kWidth}}}};

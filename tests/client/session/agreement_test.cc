@@ -13,7 +13,7 @@ class AgreementTest : public PlayedSession {
 
   auto AgreeAsync(const std::vector<Parameter>& parameters) {
     return Async([this, parameters] {
-      return session_->internals().AgreeOnPlan(parameters);
+      return session_->impl().AgreeOnPlan(parameters);
     });
   }
 

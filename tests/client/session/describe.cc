@@ -92,7 +92,7 @@ struct Visitor {
   std::string operator()(const protocol::Warning& m) const {
     return StrCat("warning: ", m.text);
   }
-  std::string operator()(const protocol::Wanted& m) const {
+  std::string operator()(const protocol::DesiredCommands& m) const {
     return StrCat("wanted ", m.commands.size());
   }
   std::string operator()(const protocol::OrderWanted& m) const {

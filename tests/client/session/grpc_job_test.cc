@@ -92,8 +92,8 @@ TEST_F(GrpcJobTest, TriesItsAddressesInTurn) {
 
 TEST_F(GrpcJobTest, AMismatchIsOneErrorToEveryRank) {
   JoinAll();
-  const auto sealed = OnAll([](auto& internals, int rank) {
-    return Seal(internals, rank, /*elements=*/rank == 3 ? 9 : 8).status();
+  const auto sealed = OnAll([](auto& impl, int rank) {
+    return Seal(impl, rank, /*elements=*/rank == 3 ? 9 : 8).status();
   });
   for (const absl::Status& status : sealed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -112,7 +112,7 @@ TEST_F(GrpcJobTest, AgreesOnManyParameters) {
                     .shape = {16, 16},
                     .axes = {"data"}});
   }
-  const auto plan = (*session)->internals().AgreeOnPlan(many);
+  const auto plan = (*session)->impl().AgreeOnPlan(many);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->parameters.size(), many.size());
 }
@@ -166,7 +166,7 @@ TEST_F(GrpcJobTest, TheDaemonsTokenOpensItsDoor) {
   Joined session = Join(options);
   ASSERT_TRUE(session.ok()) << session.status();
   // The plan is fetched with it too.
-  EXPECT_TRUE((*session)->internals().AgreeOnPlan({{.name = "w"}}).ok());
+  EXPECT_TRUE((*session)->impl().AgreeOnPlan({{.name = "w"}}).ok());
 }
 
 TEST_F(GrpcJobTest, WorkersThatAreMissingAtTheDeadlineAreNamed) {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -56,11 +56,11 @@ class JobFixture : public testing::Test {
   // `call` of (internals, rank), on all ranks at once.
   template <typename Call>
   auto OnAll(Call call) {
-    using Result = decltype(call(sessions_[0]->internals(), 0));
+    using Result = decltype(call(sessions_[0]->impl(), 0));
     Each<Result> futures;
     for (auto& session : sessions_) {
       futures.push_back(std::async(std::launch::async, [&session, call] {
-        return call(session->internals(), session->rank());
+        return call(session->impl(), session->rank());
       }));
     }
     std::vector<Result> results;
@@ -68,13 +68,13 @@ class JobFixture : public testing::Test {
     return results;
   }
 
-  static absl::StatusOr<PlanInEffect> Seal(Session::Internals& internals,
-                                           int rank, int64_t elements = 8) {
-    auto plan = internals.AgreeOnPlan(
-        {{.name = "w", .shape = {elements}},
-         {.name = "pipe", .shape = {2}, .axes = {"data"}}});
+  static absl::StatusOr<PlanInEffect> Seal(Session::Impl& impl, int rank,
+                                           int64_t elements = 8) {
+    auto plan =
+        impl.AgreeOnPlan({{.name = "w", .shape = {elements}},
+                          {.name = "pipe", .shape = {2}, .axes = {"data"}}});
     if (!plan.ok()) return plan.status();
-    auto connected = internals.Connect(*std::move(plan));
+    auto connected = impl.Connect(*std::move(plan));
     EXPECT_TRUE(!connected.ok() || connected->rank == rank);
     return connected;
   }
@@ -94,8 +94,8 @@ class JobFixture : public testing::Test {
 
   std::vector<PlanInEffect> SealAll() {
     std::vector<PlanInEffect> plans;
-    for (auto& sealed : OnAll(
-             [](auto&internals, int rank) { return Seal(internals, rank); })) {
+    for (auto& sealed :
+         OnAll([](auto&impl, int rank) { return Seal(impl, rank); })) {
       EXPECT_TRUE(sealed.ok()) << sealed.status();
       if (sealed.ok()) plans.push_back(*std::move(sealed));
     }
@@ -113,9 +113,8 @@ class JobFixture : public testing::Test {
   }
 
   void LeaveAll() {
-    for (const auto& left : OnAll([](auto&internals, int) {
-           return internals.Leave(/*clean=*/true, "");
-         })) {
+    for (const auto& left :
+         OnAll([](auto&impl, int) { return impl.Leave(/*clean=*/true, ""); })) {
       EXPECT_TRUE(left.ok()) << left;
     }
   }

@@ -64,7 +64,7 @@ class JobTest : public JobFixture {
   JobTest() { spec_.transport = "shm"; }
 
   Joined Join(const JoinOptions& options) override {
-    return Session::Internals::Join(
+    return Session::Impl::Join(
         options, {.channels = MakeFakeChannels(&server_),
                   .make_transport =
                       [this, worker = options.worker](const JobSpec&) {
@@ -78,10 +78,10 @@ class JobTest : public JobFixture {
   // Waits until the epoch has ended for this rank.
   static absl::Status WhyEnded(Session& session) {
     std::promise<absl::Status> ended;
-    const uint64_t watch = session.internals().AddWatch(
+    const uint64_t watch = session.impl().AddWatch(
         [&ended](const absl::Status& why) { ended.set_value(why); });
     const absl::Status why = ended.get_future().get();
-    session.internals().RemoveWatch(watch);
+    session.impl().RemoveWatch(watch);
     return why;
   }
 
@@ -178,8 +178,8 @@ TEST_F(JobTest, StreamsAreCutInEveryStageAndNothingIsLost) {
 
 TEST_F(JobTest, AMismatchIsOneErrorToEveryRank) {
   JoinAll();
-  const auto sealed = OnAll([](auto& internals, int rank) {
-    return Seal(internals, rank, /*elements=*/rank == 3 ? 9 : 8).status();
+  const auto sealed = OnAll([](auto& impl, int rank) {
+    return Seal(impl, rank, /*elements=*/rank == 3 ? 9 : 8).status();
   });
   for (const absl::Status& status : sealed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -192,8 +192,8 @@ TEST_F(JobTest, ALocalFailureReachesEveryRankWithCallAndMessage) {
   JoinAll();
   auto plans = SealAll();
   sessions_[2]->ReportFailure("Train", absl::InternalError("loss is NaN"));
-  const auto statuses = OnAll([](auto& internals, int) {
-    return internals.Explain("Finish", absl::UnavailableError("reset"));
+  const auto statuses = OnAll([](auto& impl, int) {
+    return impl.Explain("Finish", absl::UnavailableError("reset"));
   });
   for (const absl::Status& status : statuses) {
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
@@ -214,8 +214,8 @@ TEST_F(JobTest, ADeathWhileOthersWaitIsTheirStatus) {
     }
     EXPECT_TRUE(ReportDeath("worker-1").ok());
   });
-  const auto sealed = OnAll(
-      [](auto& internals, int rank) { return Seal(internals, rank).status(); });
+  const auto sealed =
+      OnAll([](auto& impl, int rank) { return Seal(impl, rank).status(); });
   death.join();
   for (const absl::Status& status : sealed) {
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
@@ -229,8 +229,8 @@ TEST_F(JobTest, ADeathWhileOthersConnectEndsTheirConnecting) {
   spec_.timeouts.connect = absl::Hours(1);
   dies_in_connect_ = "worker-3";
   JoinAll();
-  const auto sealed = OnAll(
-      [](auto& internals, int rank) { return Seal(internals, rank).status(); });
+  const auto sealed =
+      OnAll([](auto& impl, int rank) { return Seal(impl, rank).status(); });
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(sealed[rank].code(), absl::StatusCode::kAborted);
     EXPECT_THAT(sealed[rank].message(),
@@ -245,8 +245,8 @@ TEST_F(JobTest, AnOperatorsStopIsEveryonesStatus) {
                     return core::StopJob{request, {"job"}, "", "maintenance"};
                   })
                   .ok());
-  const auto statuses = OnAll([](auto& internals, int) {
-    return internals.Explain("Finish", absl::UnavailableError("reset"));
+  const auto statuses = OnAll([](auto& impl, int) {
+    return impl.Explain("Finish", absl::UnavailableError("reset"));
   });
   for (const absl::Status& status : statuses) {
     EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);

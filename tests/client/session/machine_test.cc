@@ -220,7 +220,7 @@ TEST_F(MachineTest, ProvesEachResumeWithTheNewestSecret) {
 // All that a coordinator needs that does not know the job.
 TEST_F(MachineTest, StatesItsWholeEpochWhenItResumes) {
   Running();
-  Hear(0, 1, protocol::Wanted{{Command::kPause}, "", 5});
+  Hear(0, 1, protocol::DesiredCommands{{Command::kPause}, "", 5});
   const auto resume_after = [this](double seconds, uint64_t stream) {
     Step(seconds, StreamClosed{stream, absl::UnavailableError("cut")});
     Step(seconds + 0.5, Wake{});
@@ -508,15 +508,15 @@ TEST_F(MachineTest, WhoNeverWasWelcomedLeavesWithoutAWord) {
 
 TEST_F(MachineTest, KeepsTheNewestWordOfWhatAnOperatorWants) {
   Running();
-  const protocol::Wanted pause{{Command::kPause}, "lunch", 5};
+  const protocol::DesiredCommands pause{{Command::kPause}, "lunch", 5};
   Hear(1, 1, pause);
   EXPECT_EQ(view().wanted, pause);
-  Hear(1, 1, protocol::Wanted{.number = 4});
+  Hear(1, 1, protocol::DesiredCommands{.number = 4});
   EXPECT_EQ(view().wanted, pause) << "an older one";
-  Hear(1, 1, protocol::Wanted{.number = 6}, /*epoch=*/2);
+  Hear(1, 1, protocol::DesiredCommands{.number = 6}, /*epoch=*/2);
   EXPECT_EQ(view().wanted, pause) << "of another epoch";
-  Hear(1, 1, protocol::Wanted{.number = 6});
-  EXPECT_EQ(view().wanted, protocol::Wanted{.number = 6});
+  Hear(1, 1, protocol::DesiredCommands{.number = 6});
+  EXPECT_EQ(view().wanted, protocol::DesiredCommands{.number = 6});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
@@ -51,7 +51,7 @@ class PlayedSession : public testing::Test {
     return *plan::Compile({.mesh = Spec().mesh, .registrations = {parameters}});
   }
 
-  Session::Internals::Parts Parts() {
+  Session::Impl::Parts Parts() {
     return {.channels = MakeFakeChannels(&server_),
             .make_transport = [](const JobSpec&)
                 -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
@@ -67,7 +67,7 @@ class PlayedSession : public testing::Test {
     options.job = "job";
     options.worker = "a";
     return Async(
-        [this, options] { return Session::Internals::Join(options, Parts()); });
+        [this, options] { return Session::Impl::Join(options, Parts()); });
   }
 
   void Say(protocol::ToWorkerBody body) {

@@ -63,7 +63,7 @@ TEST_F(SessionTest, AJobThatItCannotTakePartInIsLeft) {
     parts.make_transport = [](const JobSpec& spec) {
       return absl::InvalidArgumentError("no transport " + spec.transport);
     };
-    return Session::Internals::Join(
+    return Session::Impl::Join(
         {.addresses = {"host:1"}, .job = "job", .worker = "a"},
         std::move(parts));
   });
@@ -79,7 +79,7 @@ TEST_F(SessionTest, AJobThatItCannotTakePartInIsLeft) {
 TEST_F(SessionTest, StatusSaysWhyTheEpochEnded) {
   Join();
   std::promise<absl::Status> told;
-  session_->internals().AddWatch(
+  session_->impl().AddWatch(
       [&told](const absl::Status& why) { told.set_value(why); });
   EndEpoch("z died on host-z");
   EXPECT_EQ(told.get_future().get(), absl::AbortedError("z died on host-z"));
@@ -96,8 +96,7 @@ TEST_F(SessionTest, AFailureOfItsOwnIsItsStatusAtOnce) {
 TEST_F(SessionTest, ExplainReturnsTheCauseBehindADataPlaneError) {
   Join();
   auto explaining = Async([this] {
-    return session_->internals().Explain("Finish",
-                                         absl::UnavailableError("reset"));
+    return session_->impl().Explain("Finish", absl::UnavailableError("reset"));
   });
   EndEpoch("z died on host-z");
   EXPECT_EQ(explaining.get(), absl::AbortedError("z died on host-z"));
@@ -109,7 +108,7 @@ TEST_F(SessionTest, ExplainEndsTheEpochIfTheCoordinatorDoesNot) {
   Join();
   const absl::Status why =
       PassTimeUntil(Async([this] {
-                      return session_->internals().Explain(
+                      return session_->impl().Explain(
                           "Finish", absl::UnavailableError("reset by rank 3"));
                     }),
                     *clock);
@@ -125,9 +124,9 @@ TEST_F(SessionTest, ADeathSeenHereIsToldInTheCoordinatorsWords) {
   Join();
   const absl::Status seen = transport::Proven(transport::WithFailedPeer(
       absl::UnavailableError("its process has ended"), 0));
-  session_->internals().Accuse(std::vector<int>{0}, seen);
+  session_->impl().Accuse(std::vector<int>{0}, seen);
   auto explaining =
-      Async([&] { return session_->internals().Explain("Finish", seen); });
+      Async([&] { return session_->impl().Explain("Finish", seen); });
   server_.Next<protocol::Evidence>();
   EndEpoch("z died on host-z");
   EXPECT_EQ(explaining.get(), absl::AbortedError("z died on host-z"));
@@ -139,10 +138,9 @@ TEST_F(SessionTest, ADeathSeenHereIsToldThoughTheCoordinatorIsSilent) {
   Join();
   const absl::Status seen = transport::Proven(transport::WithFailedPeer(
       absl::UnavailableError("its process has ended"), 0));
-  session_->internals().Accuse(std::vector<int>{0}, seen);
+  session_->impl().Accuse(std::vector<int>{0}, seen);
   const absl::Status why = PassTimeUntil(
-      Async([&] { return session_->internals().Explain("Finish", seen); }),
-      *clock);
+      Async([&] { return session_->impl().Explain("Finish", seen); }), *clock);
   EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(why.message(), HasSubstr("its process has ended"));
 }
@@ -156,7 +154,7 @@ TEST_F(SessionTest, AWorkerThatHearsNobodyFencesItself) {
   stream_->Close(absl::UnavailableError("keepalive"));
   const absl::Status why = PassTimeUntil(
       Async([this] {
-        return session_->internals().Explain(
+        return session_->impl().Explain(
             "Finish", transport::WithFailedPeer(
                           absl::DeadlineExceededError("rank 3 is silent"), 0));
       }),
@@ -174,7 +172,7 @@ TEST_F(SessionTest, AWorkerThatHearsNobodyFencesItself) {
 TEST_F(SessionTest, ALimitOfItsOwnEndsTheEpochAtOnce) {
   clock_ = std::make_shared<ManualClock>();
   Join();
-  const absl::Status why = session_->internals().Explain(
+  const absl::Status why = session_->impl().Explain(
       "Connect", absl::ResourceExhaustedError("no more open files"));
   EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(why.message(), HasSubstr("no more open files"));
@@ -183,7 +181,7 @@ TEST_F(SessionTest, ALimitOfItsOwnEndsTheEpochAtOnce) {
 
 TEST_F(SessionTest, AccusesThePeerThatIsSilent) {
   Join();
-  session_->internals().Accuse(
+  session_->impl().Accuse(
       std::vector<int>{0},
       transport::WithFailedPeer(absl::DeadlineExceededError("silent"), 0));
   EXPECT_EQ(server_.Next<protocol::Evidence>().second.kind,
@@ -192,7 +190,7 @@ TEST_F(SessionTest, AccusesThePeerThatIsSilent) {
 
 TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
   Join();
-  session_->internals().Accuse(
+  session_->impl().Accuse(
       std::vector<int>{0},
       transport::WithFailedPeer(absl::UnavailableError("reset"), 0));
   const auto evidence = server_.Next<protocol::Evidence>().second;
@@ -203,7 +201,7 @@ TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
 // A transport knows its group only: "rank 1" there is another rank of the job.
 TEST_F(SessionTest, AccusesAPeerOfAGroupByItsRankInTheJob) {
   Join();
-  session_->internals().Accuse(
+  session_->impl().Accuse(
       std::vector<int>{3, 0},
       transport::WithFailedPeer(absl::UnavailableError("rank 1 left the group"),
                                 1));
@@ -215,8 +213,7 @@ TEST_F(SessionTest, AccusesAPeerOfAGroupByItsRankInTheJob) {
 
 TEST_F(SessionTest, AccusesNobodyIfNobodyIsBlamed) {
   Join();
-  session_->internals().Accuse(std::vector<int>{0},
-                               absl::UnavailableError("reset"));
+  session_->impl().Accuse(std::vector<int>{0}, absl::UnavailableError("reset"));
   session_->ReportFailure("x", absl::InternalError("next"));
   server_.Next<protocol::LocalFailure>();  // and nothing before it
 }
@@ -238,7 +235,7 @@ TEST_F(SessionTest, OfSeveralBusyScopesTheNewestIsTold) {
 
 TEST_F(SessionTest, LeavesWithTheStepsThatItsLanesReport) {
   Join();
-  session_->internals().SetProgressSource([] {
+  session_->impl().SetProgressSource([] {
     return protocol::Progress{.position = {20, protocol::Phase::kIdle}};
   });
   auto leaving = Async([this] { return session_->Leave(); });
@@ -254,7 +251,7 @@ TEST_F(SessionTest, LeavesWithTheStepsThatItsLanesReport) {
 TEST_F(SessionTest, LeaveSaysWhyTheEpochEndedBeforeTheLastStep) {
   Join();
   EndEpoch("z died on host-z");
-  ASSERT_EQ(session_->internals().Explain("Finish", absl::AbortedError("x")),
+  ASSERT_EQ(session_->impl().Explain("Finish", absl::AbortedError("x")),
             absl::AbortedError("z died on host-z"));
   auto leaving = Async([this] { return session_->Leave(); });
   AnswerLeave();
@@ -266,19 +263,15 @@ TEST_F(SessionTest, LeaveSaysThatTheJobWasStopped) {
   Join();
   Say(protocol::EpochEnded{{protocol::CauseKind::kStopped, {}, "maintenance"},
                            /*final=*/true});
-  session_->internals()
-      .Explain("Finish", absl::AbortedError("x"))
-      .IgnoreError();
+  session_->impl().Explain("Finish", absl::AbortedError("x")).IgnoreError();
   EXPECT_EQ(session_->Leave(), absl::CancelledError("maintenance"));
 }
 
 TEST_F(SessionTest, LeavesInOrderThoughTheEpochEndedAfterItsLastStep) {
   Join();
-  session_->internals().NoteLastStep(std::nullopt);  // out of data
+  session_->impl().NoteLastStep(std::nullopt);  // out of data
   EndEpoch("z died on host-z");
-  session_->internals()
-      .Explain("Finish", absl::AbortedError("x"))
-      .IgnoreError();
+  session_->impl().Explain("Finish", absl::AbortedError("x")).IgnoreError();
   auto leaving = Async([this] { return session_->Leave(); });
   AnswerLeave();
   EXPECT_EQ(leaving.get(), absl::OkStatus());

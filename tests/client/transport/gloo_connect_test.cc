@@ -22,7 +22,7 @@
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/gloo/gloo_handle.h"
 #include "gtest/gtest.h"
-#include "tests/support/few_files.h"
+#include "tests/support/fd_limit.h"
 
 namespace lockstep::transport {
 namespace {
@@ -449,7 +449,7 @@ TEST(GlooFilesTest, AMemberWithTooFewOpenFilesNamesTheLimit) {
   for (int more = 0; more <= 16; ++more) {
     absl::Status ended;
     {
-      const FewFiles few(more);
+      const FdLimit few(more);
       auto transport = MakeGlooTransport({});
       ended = transport.status();
       if (ended.ok()) {
@@ -478,7 +478,7 @@ TEST(GlooFilesTest, AMemberThatCannotAcceptBlamesNobody) {
     const auto handles = HandlesOf(group);
     absl::Status ended;
     {
-      const FewFiles none(0);
+      const FdLimit none(0);
       std::thread peer([&] {
         // The limit is this process's, so it may be the peer that meets it.
         group[1]->Connect(handles, absl::Seconds(5)).IgnoreError();

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "client/transport/nccl/nccl.h"
 #include "examples/digits/pipe_worker.h"
 #include "examples/digits/stages.h"
@@ -63,7 +63,7 @@ class FakeGpuPipe : public testing::TestWithParam<Schedule> {
 
   absl::StatusOr<Lived> Live(int worker) {
     const transport::nccl::Tables tables = gpus_.TablesOf(worker);
-    auto session = Session::Internals::Join(
+    auto session = Session::Impl::Join(
         {.addresses = {"core"},
          .job = spec_.name,
          .worker = "worker-" + std::to_string(worker),

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "client/session/internals.h"
+#include "client/session/session_impl.h"
 #include "client/transport/nccl/nccl.h"
 #include "examples/digits/device/device_training.h"
 #include "examples/digits/trainer.h"
@@ -66,7 +66,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
   // One worker's life; its weights, or why there are none.
   absl::StatusOr<std::vector<NamedWeights>> Live(int worker) {
     const transport::nccl::Tables tables = gpus_.TablesOf(worker);
-    auto session = Session::Internals::Join(
+    auto session = Session::Impl::Join(
         {.addresses = {"core"},
          .job = spec_.name,
          .worker = "worker-" + std::to_string(worker),

@@ -127,7 +127,7 @@ void Machine::Finish(int step, State& state) const {
 
 // --- Tasks ---
 
-uint64_t Machine::Wanted(const Step& receive) const {
+uint64_t Machine::DesiredCommands(const Step& receive) const {
   const Step& reader = steps_[receive.needed_by];
   const Task& task = *reader.task;
   const Flow flow = FlowOf(task);
@@ -141,7 +141,7 @@ bool Machine::Reads(const std::vector<int>& receives,
                     const State& state) const {
   return std::all_of(receives.begin(), receives.end(), [&](int number) {
     const Step& receive = steps_[number];
-    return state.cells[memory_.Buffer(receive)] == Wanted(receive);
+    return state.cells[memory_.Buffer(receive)] == DesiredCommands(receive);
   });
 }
 

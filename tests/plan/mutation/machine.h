@@ -58,7 +58,7 @@ class Machine {
  private:
   void Finish(int step, State& state) const;
   bool Reads(const std::vector<int>& receives, const State& state) const;
-  uint64_t Wanted(const Step& receive) const;
+  uint64_t DesiredCommands(const Step& receive) const;
   std::optional<Fault> Compute(int number, State& state) const;
   std::optional<Fault> Arrive(int number, State& state) const;
   std::optional<Fault> MeetPair(int channel, State& state) const;

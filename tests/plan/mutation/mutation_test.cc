@@ -34,7 +34,7 @@ std::vector<Mutation> AllMutations() {
 }
 
 // Counts of the verdicts of verifier and oracle on mutants of one kind.
-struct Tally {
+struct Counts {
   int mutants = 0;
   int wrong = 0;
   int accepted = 0;
@@ -78,9 +78,9 @@ std::optional<uint64_t> SeedToReplay() {
 TEST(MutationTest, EveryWrongKindIsRefused) {
   constexpr int kWrongMin = 20;
   const std::vector<GoodPlan> plans = GoodPlans();
-  Tally::PrintHead();
+  Counts::PrintHead();
   for (const Mutation& kind : WrongKinds()) {
-    Tally tally;
+    Counts tally;
     for (uint64_t seed = 0; seed < 400 && tally.wrong < kWrongMin; ++seed) {
       const Mutant mutant = MutantOf(kind, plans, seed);
       const Verdict verdict = Judge(mutant.plan, seed);
@@ -98,8 +98,8 @@ TEST(MutationTest, NoWrongMutantIsAccepted) {
   const std::vector<GoodPlan> larger = LargerPipelines();
   const std::vector<Mutation> mutations = AllMutations();
   const std::optional<uint64_t> replay = SeedToReplay();
-  std::map<std::string, Tally> tallies;
-  Tally total;
+  std::map<std::string, Counts> tallies;
+  Counts total;
   const uint64_t first = replay.value_or(0);
   const uint64_t seeds = replay ? 1 : kUnderSanitizer ? 700 : 20'000;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
@@ -124,7 +124,7 @@ TEST(MutationTest, NoWrongMutantIsAccepted) {
     }
   }
   if (replay) return;
-  Tally::PrintHead();
+  Counts::PrintHead();
   for (const Mutation& mutation : mutations)
     tallies[mutation.name].Print(mutation.name);
   total.Print("together");

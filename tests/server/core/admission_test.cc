@@ -3,7 +3,7 @@
 #include "server/core/admission.h"
 
 #include "gtest/gtest.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {

@@ -9,7 +9,7 @@
 #include "plan/compile.h"
 #include "plan/digest.h"
 #include "tests/server/core/asking.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -22,22 +22,22 @@ using testing::Not;
 // A running job, and then a coordinator that knows nothing.
 class AdoptionTest : public testing::Test {
  protected:
-  explicit AdoptionTest(JobSpec spec = SpecOf(2)) : scene_(std::move(spec)) {}
+  explicit AdoptionTest(JobSpec spec = SpecOf(2)) : fixture_(std::move(spec)) {}
 
   void LoseTheCoordinator(absl::Duration window = absl::ZeroDuration()) {
-    for (int i = 1; i <= scene_.world(); ++i) offers_.push_back(OfferOf(i));
-    scene_.Restart(/*forgotten=*/scene_.records().size(), window);
-    scene_.Step(Wake{});  // a daemon's first
+    for (int i = 1; i <= fixture_.world(); ++i) offers_.push_back(OfferOf(i));
+    fixture_.Restart(/*forgotten=*/fixture_.records().size(), window);
+    fixture_.Step(Wake{});  // a daemon's first
   }
   void RunAndLoseTheCoordinator(absl::Duration window = absl::ZeroDuration()) {
-    scene_.RunAll();
-    before_ = scene_.View();
+    fixture_.RunAll();
+    before_ = fixture_.View();
     LoseTheCoordinator(window);
   }
 
   // Another process than the one that runs, with the name of worker i.
   protocol::Hello NewcomerOf(int i, uint64_t life = 4711) const {
-    protocol::Hello newcomer = scene_.HelloOf(i);
+    protocol::Hello newcomer = fixture_.HelloOf(i);
     newcomer.life = life;
     newcomer.process.pid = 900 + i;
     return newcomer;
@@ -45,21 +45,21 @@ class AdoptionTest : public testing::Test {
   // What the newcomers of all ranks are told, on streams 5, 6, ...
   std::string AllNewcomers(const JobSpec& spec) {
     std::string said;
-    for (int i = 1; i <= scene_.world(); ++i) {
+    for (int i = 1; i <= fixture_.world(); ++i) {
       protocol::Hello newcomer = NewcomerOf(i);
       newcomer.spec = spec;
-      said += scene_.Hello(4 + i, newcomer) + "\n";
+      said += fixture_.Hello(4 + i, newcomer) + "\n";
     }
     return said;
   }
   JobSpec OtherSpec() const {
-    JobSpec other = scene_.spec();
+    JobSpec other = fixture_.spec();
     other.seed = 4711;
     return other;
   }
   int NotesOfTheOtherJob() const {
     int notes = 0;
-    for (const std::string& line : LinesOf(scene_)) {
+    for (const std::string& line : LinesOf(fixture_)) {
       notes += absl::StrContains(line, "another job digits runs");
     }
     return notes;
@@ -67,10 +67,10 @@ class AdoptionTest : public testing::Test {
 
   // What worker i says when it resumes.
   protocol::Hello OfferOf(int i) const {
-    const DurableJob& durable = scene_.durable_job();
-    protocol::Hello hello = scene_.HelloOf(i);
+    const DurableJob& durable = fixture_.durable_job();
+    protocol::Hello hello = fixture_.HelloOf(i);
     hello.generation = {1};
-    hello.secret = scene_.SecretOf(i);
+    hello.secret = fixture_.SecretOf(i);
     hello.resume = protocol::ResumeState{
         .epoch = durable.epoch,
         .revision = durable.revision,
@@ -83,19 +83,19 @@ class AdoptionTest : public testing::Test {
     return hello;
   }
   std::string Offer(uint64_t session, int i) {
-    return scene_.Hello(session, offers_.at(i - 1));
+    return fixture_.Hello(session, offers_.at(i - 1));
   }
   void RegisterOn(const std::vector<uint64_t>& sessions) {
     for (const uint64_t session : sessions) {
-      scene_.Register(session,
-                      {ParameterNamed("weight"), ParameterNamed("bias")});
+      fixture_.Register(session,
+                        {ParameterNamed("weight"), ParameterNamed("bias")});
     }
   }
   bool IsKnown() {
-    return scene_.core().Describe(scene_.job(), scene_.now()).ok();
+    return fixture_.core().Describe(fixture_.job(), fixture_.now()).ok();
   }
 
-  Scene scene_;
+  CoordinatorFixture fixture_;
   JobView before_;
   std::vector<protocol::Hello> offers_;
 };
@@ -116,10 +116,10 @@ TEST_F(AdoptionTest, ARunningJobIsAdoptedWhenAllItsWorkersHaveOfferedIt) {
             "21 <- welcome back, generation 1, say what you registered\n"
             "21 <- formed 1: rank 0 of w-1 w-2\n"
             "21 <- start");
-  EXPECT_THAT(LinesOf(scene_),
+  EXPECT_THAT(LinesOf(fixture_),
               testing::Contains(HasSubstr("epoch 1 is adopted")));
   RegisterOn({21, 12});
-  const JobView view = scene_.View();
+  const JobView view = fixture_.View();
   EXPECT_EQ(view.state, JobState::kRunning);
   EXPECT_EQ(view.parameters, before_.parameters);
   EXPECT_EQ(view.buckets, before_.buckets);
@@ -128,41 +128,41 @@ TEST_F(AdoptionTest, ARunningJobIsAdoptedWhenAllItsWorkersHaveOfferedIt) {
     EXPECT_EQ(worker.state, WorkerState::kReady);
     EXPECT_EQ(worker.generation, Generation{1});
   }
-  EXPECT_EQ(scene_.WaitWithHeartbeats(60, {21, 12}), "");
-  scene_.Says(21, protocol::Leave{.steps = 20});
-  scene_.Says(12, protocol::Leave{.steps = 20});
-  EXPECT_EQ(scene_.View().state, JobState::kCompleted);
+  EXPECT_EQ(fixture_.WaitWithHeartbeats(60, {21, 12}), "");
+  fixture_.Says(21, protocol::Leave{.steps = 20});
+  fixture_.Says(12, protocol::Leave{.steps = 20});
+  EXPECT_EQ(fixture_.View().state, JobState::kCompleted);
 }
 
 TEST_F(AdoptionTest, NobodyMakesAJobOfItsNameMeanwhile) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);
-  EXPECT_THAT(scene_.Step(CreateJob{{1}, scene_.spec(), ""}),
+  EXPECT_THAT(fixture_.Step(CreateJob{{1}, fixture_.spec(), ""}),
               AllOf(HasSubstr("answer 1: FAILED_PRECONDITION: job digits runs, "
                               "though this coordinator does not know it yet: 1 "
                               "of 2 workers of its epoch 1 offers it"),
                     Not(HasSubstr("persist"))));
-  EXPECT_THAT(scene_.Hello(5, scene_.HelloOf(5)),
+  EXPECT_THAT(fixture_.Hello(5, fixture_.HelloOf(5)),
               AllOf(HasSubstr("5 <- refused FAILED_PRECONDITION: job digits "
                               "runs"),
                     Not(HasSubstr("persist"))));
   Offer(12, 2);
-  EXPECT_EQ(scene_.Step(CreateJob{{2}, scene_.spec(), ""}), "answer 2: OK")
+  EXPECT_EQ(fixture_.Step(CreateJob{{2}, fixture_.spec(), ""}), "answer 2: OK")
       << "it is the same job";
-  protocol::Hello newcomer = scene_.HelloOf(2);
+  protocol::Hello newcomer = fixture_.HelloOf(2);
   newcomer.life = 4711;
-  EXPECT_THAT(scene_.Hello(6, newcomer), HasSubstr("refused ALREADY_EXISTS"));
-  EXPECT_EQ(scene_.ViewOf(2).state, WorkerState::kReady);
+  EXPECT_THAT(fixture_.Hello(6, newcomer), HasSubstr("refused ALREADY_EXISTS"));
+  EXPECT_EQ(fixture_.ViewOf(2).state, WorkerState::kReady);
 }
 
 // `create -f`, or a launcher, may come before the first worker resumes.
 TEST_F(AdoptionTest, AJobThatWasMadeAgainGivesWayToTheRunningOne) {
   RunAndLoseTheCoordinator();
-  scene_.Step(CreateJob{{1}, scene_.spec(), ""});
-  protocol::Hello newcomer = scene_.HelloOf(2);
+  fixture_.Step(CreateJob{{1}, fixture_.spec(), ""});
+  protocol::Hello newcomer = fixture_.HelloOf(2);
   newcomer.life = 4711;
   newcomer.process.pid = 999;
-  EXPECT_THAT(scene_.Hello(5, newcomer),
+  EXPECT_THAT(fixture_.Hello(5, newcomer),
               HasSubstr("5 <- welcome, generation 1"));
   EXPECT_THAT(Offer(11, 1), AllOf(HasSubstr("close 11: UNAVAILABLE"),
                                   Not(HasSubstr("refused"))));
@@ -175,46 +175,46 @@ TEST_F(AdoptionTest, AJobThatWasMadeAgainGivesWayToTheRunningOne) {
             "12 <- welcome back, generation 1, say what you registered\n"
             "12 <- formed 1: rank 1 of w-1 w-2\n"
             "12 <- start");
-  EXPECT_EQ(scene_.ViewOf(2).process.pid, 102);
-  EXPECT_EQ(scene_.Closes(5), "");
+  EXPECT_EQ(fixture_.ViewOf(2).process.pid, 102);
+  EXPECT_EQ(fixture_.Closes(5), "");
   EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- start"));
 }
 
 TEST_F(AdoptionTest, AnotherJobOfItsNameNeverEndsIt) {
   RunAndLoseTheCoordinator();
-  scene_.Step(CreateJob{{1}, OtherSpec(), ""});
+  fixture_.Step(CreateJob{{1}, OtherSpec(), ""});
   EXPECT_THAT(Offer(11, 1),
               AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
   EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
-  EXPECT_EQ(scene_.View().spec, scene_.spec());
+  EXPECT_EQ(fixture_.View().spec, fixture_.spec());
 }
 
 TEST_F(AdoptionTest, ItsTokenMustBeThatOfTheJobItTakesThePlaceOf) {
   RunAndLoseTheCoordinator();
-  scene_.Step(CreateJob{{1}, scene_.spec(), "secret"});
+  fixture_.Step(CreateJob{{1}, fixture_.spec(), "secret"});
   EXPECT_THAT(Offer(11, 1), AllOf(HasSubstr("close 11: PERMISSION_DENIED"),
                                   Not(HasSubstr("<-"))));
 }
 
 TEST_F(AdoptionTest, AJobOfItsNameThatIsOverIsKeptUnderAnother) {
   RunAndLoseTheCoordinator();
-  AllNewcomers(scene_.spec());
-  ASSERT_EQ(scene_.epoch(), EpochId{1});
-  scene_.Step(StopJob{{2}, scene_.job(), "", "enough"});
+  AllNewcomers(fixture_.spec());
+  ASSERT_EQ(fixture_.epoch(), EpochId{1});
+  fixture_.Step(StopJob{{2}, fixture_.job(), "", "enough"});
   EXPECT_THAT(Offer(11, 1),
               AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
   EXPECT_THAT(Offer(12, 2), AllOf(HasSubstr("persist 7: archived as digits#1"),
                                   HasSubstr("digits is adopted in epoch 1")));
-  EXPECT_EQ(scene_.core().Describe({"digits#1"}, scene_.now())->state,
+  EXPECT_EQ(fixture_.core().Describe({"digits#1"}, fixture_.now())->state,
             JobState::kStopped);
-  EXPECT_EQ(scene_.ViewOf(1).process.pid, 101);
+  EXPECT_EQ(fixture_.ViewOf(1).process.pid, 101);
 }
 
 TEST_F(AdoptionTest, ACoordinatorOfAnotherVersionDoesNotEndIt) {
   RunAndLoseTheCoordinator();
   protocol::Hello offer = offers_[0];
   offer.version = protocol::kVersion + 1;
-  EXPECT_THAT(scene_.Hello(11, offer),
+  EXPECT_THAT(fixture_.Hello(11, offer),
               AllOf(HasSubstr("close 11: FAILED_PRECONDITION: w-1 speaks "
                               "protocol version"),
                     Not(HasSubstr("<-"))));
@@ -222,8 +222,8 @@ TEST_F(AdoptionTest, ACoordinatorOfAnotherVersionDoesNotEndIt) {
 
 TEST_F(AdoptionTest, NorDoesOneThatHasBegun) {
   RunAndLoseTheCoordinator();
-  AllNewcomers(scene_.spec());
-  ASSERT_EQ(scene_.epoch(), EpochId{1});
+  AllNewcomers(fixture_.spec());
+  ASSERT_EQ(fixture_.epoch(), EpochId{1});
   const std::string let_go =
       "UNAVAILABLE: job digits of this coordinator is another than that of ";
   for (uint64_t session = 11; session < 19; session += 2) {
@@ -233,11 +233,11 @@ TEST_F(AdoptionTest, NorDoesOneThatHasBegun) {
                                              Not(HasSubstr("<-"))));
   }
   EXPECT_EQ(NotesOfTheOtherJob(), 1);
-  EXPECT_THAT(scene_.View().warnings,
+  EXPECT_THAT(fixture_.View().warnings,
               testing::ElementsAre(HasSubstr(
                   "w-1 (rank 0, host a, pid 101) resumes in its epoch 1")));
-  EXPECT_EQ(scene_.View().state, JobState::kSealed);
-  EXPECT_EQ(scene_.ViewOf(1).process.pid, 901);
+  EXPECT_EQ(fixture_.View().state, JobState::kSealed);
+  EXPECT_EQ(fixture_.ViewOf(1).process.pid, 901);
 
   offers_[0].resume->leaving = true;
   EXPECT_EQ(Offer(20, 1), "20 <- left\nclose 20: OK");
@@ -247,7 +247,7 @@ TEST_F(AdoptionTest, NorDoesOneThatHasBegun) {
 TEST_F(AdoptionTest, NorDoesOneThatHasBegunWithAnotherSpec) {
   RunAndLoseTheCoordinator();
   AllNewcomers(OtherSpec());
-  ASSERT_EQ(scene_.epoch(), EpochId{1});
+  ASSERT_EQ(fixture_.epoch(), EpochId{1});
   EXPECT_THAT(Offer(11, 1),
               AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
   offers_[1].token = "another";
@@ -264,9 +264,9 @@ class RestartingAdoptionTest : public AdoptionTest {
 // The running job's generations are lower then, like those of fenced workers.
 TEST_F(RestartingAdoptionTest, NorDoesOneThatHasBegunMoreThanOnce) {
   RunAndLoseTheCoordinator();
-  AllNewcomers(scene_.spec());
-  scene_.Closes(5);
-  EXPECT_THAT(scene_.Hello(7, NewcomerOf(1, /*life=*/4712)),
+  AllNewcomers(fixture_.spec());
+  fixture_.Closes(5);
+  EXPECT_THAT(fixture_.Hello(7, NewcomerOf(1, /*life=*/4712)),
               HasSubstr("welcome, generation 2"));
   EXPECT_THAT(Offer(11, 1),
               AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
@@ -275,9 +275,9 @@ TEST_F(RestartingAdoptionTest, NorDoesOneThatHasBegunMoreThanOnce) {
   fenced.secret = "any";
   fenced.resume = offers_[0].resume;
   fenced.resume->members_digest =
-      scene_.durable_job().members_digests.at(EpochId{1});
+      fixture_.durable_job().members_digests.at(EpochId{1});
   EXPECT_THAT(
-      scene_.Hello(12, fenced),
+      fixture_.Hello(12, fenced),
       HasSubstr("12 <- refused FAILED_PRECONDITION: generation 1 of w-1 "
                 "is over"));
 }
@@ -292,10 +292,10 @@ class AdoptionWindowTest : public AdoptionTest {
 TEST_F(AdoptionWindowTest, NewcomersGiveWayToTheRunningJobThatComesAfterThem) {
   RunAndLoseTheCoordinator(kWindow);
   EXPECT_THAT(
-      AllNewcomers(scene_.spec()),
+      AllNewcomers(fixture_.spec()),
       AllOf(HasSubstr("6 <- welcome, generation 1"), Not(HasSubstr("formed"))));
-  EXPECT_EQ(scene_.Wait(1), "");
-  EXPECT_THAT(scene_.View().stalls,
+  EXPECT_EQ(fixture_.Wait(1), "");
+  EXPECT_THAT(fixture_.View().stalls,
               testing::ElementsAre("waits 1s for running jobs to offer "
                                    "themselves after the coordinator's start"));
   EXPECT_THAT(Offer(11, 1), HasSubstr("close 11: UNAVAILABLE"));
@@ -304,7 +304,7 @@ TEST_F(AdoptionWindowTest, NewcomersGiveWayToTheRunningJobThatComesAfterThem) {
       AllOf(HasSubstr("5 <- refused FAILED_PRECONDITION: job digits runs"),
             HasSubstr("6 <- refused FAILED_PRECONDITION: job digits runs"),
             HasSubstr("digits is adopted in epoch 1")));
-  EXPECT_EQ(scene_.ViewOf(1).process.pid, 101);
+  EXPECT_EQ(fixture_.ViewOf(1).process.pid, 101);
 }
 
 TEST_F(AdoptionWindowTest, EvenThoseWithAnotherSpec) {
@@ -312,68 +312,68 @@ TEST_F(AdoptionWindowTest, EvenThoseWithAnotherSpec) {
   EXPECT_THAT(AllNewcomers(OtherSpec()), Not(HasSubstr("formed")));
   EXPECT_THAT(Offer(11, 1), Not(HasSubstr("11 <-")));
   EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
-  EXPECT_EQ(scene_.View().spec, scene_.spec());
+  EXPECT_EQ(fixture_.View().spec, fixture_.spec());
 }
 
 TEST_F(AdoptionWindowTest, NewcomersThatComeAfterAnOfferAreRefused) {
   RunAndLoseTheCoordinator(kWindow);
   Offer(11, 1);
-  for (const JobSpec& spec : {scene_.spec(), OtherSpec()}) {
+  for (const JobSpec& spec : {fixture_.spec(), OtherSpec()}) {
     protocol::Hello newcomer = NewcomerOf(2);
     newcomer.spec = spec;
-    EXPECT_THAT(scene_.Hello(5 + (spec.seed != 0), newcomer),
+    EXPECT_THAT(fixture_.Hello(5 + (spec.seed != 0), newcomer),
                 HasSubstr("refused FAILED_PRECONDITION: job digits runs"));
   }
   EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
 }
 
 TEST_F(AdoptionWindowTest, AJobFormsWhenTheWindowIsOver) {
-  scene_.spec().timeouts.join = absl::Seconds(1);
-  scene_.Restart(0, kWindow);
-  scene_.Step(Wake{});
-  AllNewcomers(scene_.spec());
-  EXPECT_EQ(scene_.WaitWithHeartbeats(1, {5, 6}), "");
-  EXPECT_EQ(scene_.Wait(0.9), "");
-  EXPECT_THAT(scene_.Wait(0.1), HasSubstr("epoch 1 begins: w-1 w-2"));
-  EXPECT_THAT(scene_.View().stalls, testing::IsEmpty());
-  EXPECT_THAT(LinesOf(scene_),
+  fixture_.spec().timeouts.join = absl::Seconds(1);
+  fixture_.Restart(0, kWindow);
+  fixture_.Step(Wake{});
+  AllNewcomers(fixture_.spec());
+  EXPECT_EQ(fixture_.WaitWithHeartbeats(1, {5, 6}), "");
+  EXPECT_EQ(fixture_.Wait(0.9), "");
+  EXPECT_THAT(fixture_.Wait(0.1), HasSubstr("epoch 1 begins: w-1 w-2"));
+  EXPECT_THAT(fixture_.View().stalls, testing::IsEmpty());
+  EXPECT_THAT(LinesOf(fixture_),
               testing::Contains("the job waits 2s for running jobs to offer "
                                 "themselves after the coordinator's start"));
 }
 
 TEST_F(AdoptionWindowTest, ItBeginsWithTheCoordinator) {
-  scene_.Restart(0, kWindow);
-  scene_.Step(Wake{});
-  scene_.Pass(1.5);
-  AllNewcomers(scene_.spec());
-  EXPECT_THAT(scene_.Wait(0.5), HasSubstr("epoch 1 begins"));
+  fixture_.Restart(0, kWindow);
+  fixture_.Step(Wake{});
+  fixture_.Pass(1.5);
+  AllNewcomers(fixture_.spec());
+  EXPECT_THAT(fixture_.Wait(0.5), HasSubstr("epoch 1 begins"));
 }
 
 TEST_F(AdoptionWindowTest, AfterItAJobFormsAtOnce) {
-  scene_.Restart(0, kWindow);
-  scene_.Step(Wake{});
-  scene_.Pass(2);
-  EXPECT_THAT(AllNewcomers(scene_.spec()), HasSubstr("epoch 1 begins"));
+  fixture_.Restart(0, kWindow);
+  fixture_.Step(Wake{});
+  fixture_.Pass(2);
+  EXPECT_THAT(AllNewcomers(fixture_.spec()), HasSubstr("epoch 1 begins"));
 }
 
 TEST_F(AdoptionWindowTest, ACoordinatorWithRecordsHasNone) {
-  scene_.Step(CreateJob{{1}, scene_.spec(), ""});
-  scene_.Restart(0, kWindow);
-  scene_.Step(Wake{});
-  EXPECT_THAT(AllNewcomers(scene_.spec()), HasSubstr("epoch 1 begins"));
+  fixture_.Step(CreateJob{{1}, fixture_.spec(), ""});
+  fixture_.Restart(0, kWindow);
+  fixture_.Step(Wake{});
+  EXPECT_THAT(AllNewcomers(fixture_.spec()), HasSubstr("epoch 1 begins"));
 }
 
 TEST_F(AdoptionWindowTest, NoEpochFormsWhileAnOfferHolds) {
   RunAndLoseTheCoordinator(kWindow);
-  AllNewcomers(scene_.spec());
-  scene_.WaitWithHeartbeats(1, {5, 6});
+  AllNewcomers(fixture_.spec());
+  fixture_.WaitWithHeartbeats(1, {5, 6});
   Offer(11, 1);
-  EXPECT_EQ(scene_.WaitWithHeartbeats(3, {5, 6}), "");
-  EXPECT_THAT(scene_.View().stalls,
+  EXPECT_EQ(fixture_.WaitWithHeartbeats(3, {5, 6}), "");
+  EXPECT_THAT(fixture_.View().stalls,
               testing::ElementsAre("waits 7s for a running job of this name: 1 "
                                    "of 2 workers of its epoch 1 offers it for "
                                    "adoption"));
-  EXPECT_THAT(scene_.WaitWithHeartbeats(8, {5, 6}),
+  EXPECT_THAT(fixture_.WaitWithHeartbeats(8, {5, 6}),
               HasSubstr("epoch 1 begins: w-1 w-2"))
       << "nobody offers it any more";
   Offer(12, 1);
@@ -382,8 +382,8 @@ TEST_F(AdoptionWindowTest, NoEpochFormsWhileAnOfferHolds) {
 
 TEST_F(AdoptionWindowTest, AnOfferAfterItIsTakenWhileTheJobHasNoEpoch) {
   RunAndLoseTheCoordinator(kWindow);
-  scene_.Hello(5, NewcomerOf(1));
-  scene_.WaitWithHeartbeats(5, {5});
+  fixture_.Hello(5, NewcomerOf(1));
+  fixture_.WaitWithHeartbeats(5, {5});
   Offer(11, 1);
   EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
 }
@@ -391,8 +391,8 @@ TEST_F(AdoptionWindowTest, AnOfferAfterItIsTakenWhileTheJobHasNoEpoch) {
 TEST_F(AdoptionTest, WorkersThatStopOfferingAreNotWaitedFor) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);
-  scene_.Pass(10);  // the lease
-  EXPECT_THAT(scene_.Hello(5, scene_.HelloOf(5)),
+  fixture_.Pass(10);  // the lease
+  EXPECT_THAT(fixture_.Hello(5, fixture_.HelloOf(5)),
               HasSubstr("5 <- welcome, generation 1"));
   EXPECT_THAT(Offer(12, 2),
               HasSubstr("close 12: UNAVAILABLE: job digits is not "
@@ -412,12 +412,12 @@ TEST_F(AdoptionTest, OffersThatDisagreeAreNotAdopted) {
   wrong[4].process.pid = 999;  // not a member of that digest
   uint64_t session = 20;
   for (const protocol::Hello& hello : wrong) {
-    EXPECT_THAT(scene_.Hello(session, hello),
+    EXPECT_THAT(fixture_.Hello(session, hello),
                 AllOf(HasSubstr("UNAVAILABLE"), Not(HasSubstr("<-"))));
     EXPECT_FALSE(IsKnown());
     ++session;
   }
-  EXPECT_THAT(scene_.Hello(30, good), HasSubstr("is adopted in epoch 1"));
+  EXPECT_THAT(fixture_.Hello(30, good), HasSubstr("is adopted in epoch 1"));
 }
 
 TEST_F(AdoptionTest, WhatCannotBeAnOfferEndsItsStreamAndNothingElse) {
@@ -430,7 +430,7 @@ TEST_F(AdoptionTest, WhatCannotBeAnOfferEndsItsStreamAndNothingElse) {
   wrong[3].resume->rank = 0;  // of another, whose offer holds
   uint64_t session = 20;
   for (const protocol::Hello& hello : wrong) {
-    EXPECT_THAT(scene_.Hello(session, hello),
+    EXPECT_THAT(fixture_.Hello(session, hello),
                 AllOf(HasSubstr(absl::StrCat("close ", session)),
                       Not(HasSubstr("<-"))));
     ++session;
@@ -444,12 +444,12 @@ TEST_F(AdoptionTest, TheFirstLifeThatOffersARankKeepsIt) {
   protocol::Hello impostor = offers_[0];
   impostor.life = 4711;
   EXPECT_THAT(
-      scene_.Hello(12, impostor),
+      fixture_.Hello(12, impostor),
       HasSubstr("close 12: FAILED_PRECONDITION: job digits is not known "
                 "to this coordinator, and w-1 cannot offer it for "
                 "adoption: rank 0 is offered by w-1"));
   Offer(13, 2);
-  EXPECT_THAT(scene_.Hello(14, impostor),
+  EXPECT_THAT(fixture_.Hello(14, impostor),
               HasSubstr("close 14: PERMISSION_DENIED"));
   EXPECT_THAT(Offer(15, 1), HasSubstr("15 <- start"));
 }
@@ -460,42 +460,42 @@ TEST_F(AdoptionTest, SecretsThatWereGivenElsewhereHold) {
   Offer(12, 2);
   protocol::Hello guess = offers_[0];
   guess.secret = "guess";
-  EXPECT_THAT(scene_.Hello(13, guess),
+  EXPECT_THAT(fixture_.Hello(13, guess),
               HasSubstr("close 13: PERMISSION_DENIED"));
-  scene_.Restart();
-  EXPECT_THAT(scene_.Hello(14, guess),
+  fixture_.Restart();
+  EXPECT_THAT(fixture_.Hello(14, guess),
               HasSubstr("close 14: PERMISSION_DENIED"));
   EXPECT_THAT(Offer(15, 1), HasSubstr("15 <- start")) << "it is journaled";
 }
 
 TEST_F(AdoptionTest, AJobWithATokenKeepsIt) {
-  scene_.Step(CreateJob{{1}, scene_.spec(), "secret"});
+  fixture_.Step(CreateJob{{1}, fixture_.spec(), "secret"});
   for (const int i : {1, 2}) {
-    protocol::Hello hello = scene_.HelloOf(i);
+    protocol::Hello hello = fixture_.HelloOf(i);
     hello.token = "secret";
-    scene_.Hello(i, hello);
+    fixture_.Hello(i, hello);
   }
-  scene_.ConnectAll();
+  fixture_.ConnectAll();
   LoseTheCoordinator();
   offers_[0].token = offers_[1].token = "secret";
   Offer(11, 1);
   Offer(12, 2);
-  EXPECT_TRUE(
-      absl::IsPermissionDenied(scene_.core().Authorize(scene_.job(), "guess")));
-  EXPECT_TRUE(scene_.core().Authorize(scene_.job(), "secret").ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      fixture_.core().Authorize(fixture_.job(), "guess")));
+  EXPECT_TRUE(fixture_.core().Authorize(fixture_.job(), "secret").ok());
 }
 
 TEST_F(AdoptionTest, WhatAnOperatorWantsIsKept) {
-  scene_.RunAll();
-  Asks(scene_, JobCommand::kPause, "look");
-  const protocol::Wanted wanted = scene_.durable_job().wanted;
+  fixture_.RunAll();
+  Asks(fixture_, JobCommand::kPause, "look");
+  const protocol::DesiredCommands wanted = fixture_.durable_job().wanted;
   LoseTheCoordinator();
   offers_[1].resume->wanted = wanted;  // the other had not heard it
   Offer(11, 1);
   EXPECT_THAT(Offer(12, 2), HasSubstr("12 <- wanted: pause"));
   EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- wanted: pause"));
-  EXPECT_THAT(Asks(scene_, JobCommand::kResume), HasSubstr("answer 7: OK"));
-  EXPECT_EQ(scene_.durable_job().wanted.number, wanted.number + 1);
+  EXPECT_THAT(Asks(fixture_, JobCommand::kResume), HasSubstr("answer 7: OK"));
+  EXPECT_EQ(fixture_.durable_job().wanted.number, wanted.number + 1);
 }
 
 // Other ranks may have left before: the offers will never be complete.
@@ -503,9 +503,9 @@ TEST_F(AdoptionTest, AWorkerThatIsDoneMayGo) {
   RunAndLoseTheCoordinator();
   offers_[0].resume->leaving = true;
   EXPECT_THAT(Offer(11, 1), HasSubstr("close 11: UNAVAILABLE"));
-  scene_.Pass(0.5);
+  fixture_.Pass(0.5);
   EXPECT_THAT(Offer(12, 1), HasSubstr("close 12: UNAVAILABLE"));
-  scene_.Pass(0.5);
+  fixture_.Pass(0.5);
   EXPECT_EQ(Offer(13, 1), "13 <- left\nclose 13: OK");
   EXPECT_THAT(Offer(14, 2), HasSubstr("1 of 2")) << "it is not missed";
 }
@@ -515,9 +515,9 @@ TEST_F(AdoptionTest, AllThatAreDoneCompleteTheJob) {
   for (protocol::Hello& offer : offers_) offer.resume->leaving = true;
   Offer(11, 1);
   Offer(12, 2);
-  scene_.Says(12, protocol::Leave{.steps = 20});
+  fixture_.Says(12, protocol::Leave{.steps = 20});
   Offer(21, 1);
-  EXPECT_THAT(scene_.Says(21, protocol::Leave{.steps = 20}),
+  EXPECT_THAT(fixture_.Says(21, protocol::Leave{.steps = 20}),
               HasSubstr("job completed"));
 }
 
@@ -536,13 +536,13 @@ TEST_F(AdoptionTest, ANewcomerDoesNotTakeTheNameOfAMemberThatResumesLater) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);
   Offer(12, 2);
-  ASSERT_EQ(scene_.ViewOf(1).state, WorkerState::kSuspect);
-  protocol::Hello newcomer = scene_.HelloOf(1);
+  ASSERT_EQ(fixture_.ViewOf(1).state, WorkerState::kSuspect);
+  protocol::Hello newcomer = fixture_.HelloOf(1);
   newcomer.life = 4711;
-  EXPECT_THAT(scene_.Hello(5, newcomer), HasSubstr("refused ALREADY_EXISTS"));
+  EXPECT_THAT(fixture_.Hello(5, newcomer), HasSubstr("refused ALREADY_EXISTS"));
   EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- start"));
-  scene_.Closes(21, "reset");
-  EXPECT_THAT(scene_.Hello(6, newcomer), Not(HasSubstr("refused ALREADY")))
+  fixture_.Closes(21, "reset");
+  EXPECT_THAT(fixture_.Hello(6, newcomer), Not(HasSubstr("refused ALREADY")))
       << "now it is a broken stream";
 }
 
@@ -550,34 +550,34 @@ TEST_F(AdoptionTest, AMemberThatIsLostAfterwardsEndsTheEpoch) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);
   Offer(12, 2);
-  EXPECT_THAT(scene_.WaitWithHeartbeats(12, {12}),
+  EXPECT_THAT(fixture_.WaitWithHeartbeats(12, {12}),
               HasSubstr("12 <- ended 1 for good: w-1 (rank 0, host a, pid 101) "
                         "fell silent"));
 }
 
 // It has nothing to lose, and no other way to go on.
 TEST_F(AdoptionTest, AWorkerThatWaitsForAnEpochIsANewcomer) {
-  scene_.Hello(1);
-  protocol::Hello waiting = scene_.HelloOf(1);
+  fixture_.Hello(1);
+  protocol::Hello waiting = fixture_.HelloOf(1);
   waiting.generation = {1};
-  waiting.secret = scene_.SecretOf(1);
+  waiting.secret = fixture_.SecretOf(1);
   waiting.resume = protocol::ResumeState{};
-  scene_.Restart(/*forgotten=*/2);
-  EXPECT_EQ(scene_.Hello(11, waiting),
+  fixture_.Restart(/*forgotten=*/2);
+  EXPECT_EQ(fixture_.Hello(11, waiting),
             "persist 1: job digits is created\n"
             "persist 2: w-1 is generation 1\n"
             "11 <- welcome, generation 1");
-  EXPECT_THAT(scene_.Hello(2), HasSubstr("epoch 1 begins: w-1 w-2"));
+  EXPECT_THAT(fixture_.Hello(2), HasSubstr("epoch 1 begins: w-1 w-2"));
 }
 
 TEST_F(AdoptionTest, ButNotWhileARunningJobOfThatNameIsOffered) {
   RunAndLoseTheCoordinator();
-  protocol::Hello waiting = scene_.HelloOf(3);
+  protocol::Hello waiting = fixture_.HelloOf(3);
   waiting.generation = {1};
   waiting.secret = "of another";
   waiting.resume = protocol::ResumeState{};
   Offer(11, 1);
-  EXPECT_THAT(scene_.Hello(12, waiting),
+  EXPECT_THAT(fixture_.Hello(12, waiting),
               AllOf(HasSubstr("close 12: UNAVAILABLE"), Not(HasSubstr("<-"))));
 }
 
@@ -591,17 +591,17 @@ TEST_F(AdoptionTest, APlanThatIsCompiledOtherwiseHereEndsNothing) {
   Offer(12, 2);
   Offer(21, 1);
   RegisterOn({21, 12});
-  EXPECT_EQ(scene_.View().state, JobState::kRunning);
-  EXPECT_TRUE(scene_.View().parameters.empty());
-  EXPECT_THAT(LinesOf(scene_).back(), HasSubstr("cannot be compiled here"));
+  EXPECT_EQ(fixture_.View().state, JobState::kRunning);
+  EXPECT_TRUE(fixture_.View().parameters.empty());
+  EXPECT_THAT(LinesOf(fixture_).back(), HasSubstr("cannot be compiled here"));
   Offer(31, 1);
   RegisterOn({31});
-  EXPECT_EQ(scene_.WaitWithHeartbeats(60, {31, 12}), "");
-  EXPECT_THAT(Asks(scene_, JobCommand::kRebuild),
+  EXPECT_EQ(fixture_.WaitWithHeartbeats(60, {31, 12}), "");
+  EXPECT_THAT(Asks(fixture_, JobCommand::kRebuild),
               HasSubstr("does not have its plan"));
-  scene_.Says(31, Stands(13, Phase::kVerdict));
-  scene_.Says(12, protocol::Leave{.steps = 20});
-  EXPECT_THAT(scene_.Says(31, protocol::Leave{.steps = 20}),
+  fixture_.Says(31, Stands(13, Phase::kVerdict));
+  fixture_.Says(12, protocol::Leave{.steps = 20});
+  EXPECT_THAT(fixture_.Says(31, protocol::Leave{.steps = 20}),
               HasSubstr("job completed"));
 }
 
@@ -616,25 +616,25 @@ class RevisedAdoptionTest : public AdoptionTest {
 };
 
 TEST_F(RevisedAdoptionTest, ALaterRevisionIsCompiledAgain) {
-  scene_.RunAll();
-  scene_.Says(1, protocol::ReadyOrder{{2}, {0, 1}});
-  ASSERT_EQ(scene_.durable_job().revision, Revision{2});
-  const auto plan =
-      scene_.core().FindPlan(scene_.job(), scene_.durable_job().plan_digest);
-  EXPECT_EQ(plan::OrderOf(*plan), scene_.durable_job().observed_order);
-  before_ = scene_.View();
+  fixture_.RunAll();
+  fixture_.Says(1, protocol::ReadyOrder{{2}, {0, 1}});
+  ASSERT_EQ(fixture_.durable_job().revision, Revision{2});
+  const auto plan = fixture_.core().FindPlan(
+      fixture_.job(), fixture_.durable_job().plan_digest);
+  EXPECT_EQ(plan::OrderOf(*plan), fixture_.durable_job().observed_order);
+  before_ = fixture_.View();
   LoseTheCoordinator();
   offers_[1].resume->revision = {1};  // it had not taken it over yet
   offers_[1].resume->plan_digest = "of the first";
   Offer(11, 1);
   Offer(12, 2);
   Offer(21, 1);
-  scene_.Register(21, {ParameterNamed("weight"), ParameterNamed("bias")});
+  fixture_.Register(21, {ParameterNamed("weight"), ParameterNamed("bias")});
   EXPECT_THAT(
-      scene_.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      fixture_.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
       HasSubstr("12 <- plan ready"));
-  EXPECT_EQ(scene_.View().revision, Revision{2});
-  EXPECT_EQ(scene_.View().buckets, before_.buckets);
+  EXPECT_EQ(fixture_.View().revision, Revision{2});
+  EXPECT_EQ(fixture_.View().buckets, before_.buckets);
 }
 
 class NegotiatedAdoptionTest : public AdoptionTest {
@@ -654,9 +654,9 @@ TEST_F(NegotiatedAdoptionTest, APlanThatIsCompiledOtherwiseHereIsTheEnd) {
   Offer(11, 1);
   Offer(12, 2);
   Offer(21, 1);
-  scene_.Register(21, {ParameterNamed("weight"), ParameterNamed("bias")});
+  fixture_.Register(21, {ParameterNamed("weight"), ParameterNamed("bias")});
   EXPECT_THAT(
-      scene_.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      fixture_.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
       HasSubstr("the adopted one is feed"));
 }
 
@@ -667,11 +667,11 @@ TEST_F(NegotiatedAdoptionTest, PassesGoOn) {
   Offer(21, 1);
   RegisterOn({21, 12});
   for (const uint64_t session : {21, 12}) {
-    scene_.Says(session, protocol::Held{20, {{11, 0, 2}, {11, 0, 0}}});
-    scene_.Says(session, protocol::Announce{12, {0}});
+    fixture_.Says(session, protocol::Held{20, {{11, 0, 2}, {11, 0, 0}}});
+    fixture_.Says(session, protocol::Announce{12, {0}});
   }
-  scene_.Says(21, protocol::Submitted{12, {0}});
-  EXPECT_THAT(scene_.Says(12, protocol::Submitted{12, {0}}),
+  fixture_.Says(21, protocol::Submitted{12, {0}});
+  EXPECT_THAT(fixture_.Says(12, protocol::Submitted{12, {0}}),
               HasSubstr("decide from 22: 12/0"));
 }
 

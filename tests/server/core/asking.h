@@ -9,13 +9,13 @@
 
 #include "plan/words/job_command.h"
 #include "plan/words/protocol.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 
-inline std::string Asks(Scene& scene, JobCommand command,
+inline std::string Asks(CoordinatorFixture& fixture, JobCommand command,
                         const std::string& reason = "") {
-  return scene.Step(CommandJob{{7}, scene.job(), "", command, reason});
+  return fixture.Step(CommandJob{{7}, fixture.job(), "", command, reason});
 }
 
 inline protocol::Leave LeavesBy(Command command, uint64_t steps) {
@@ -26,25 +26,25 @@ inline protocol::Progress Paused(uint64_t step) {
   return {.position = {step, protocol::Phase::kIdle}, .paused = true};
 }
 
-inline std::vector<std::string> LinesOf(const Scene& scene) {
+inline std::vector<std::string> LinesOf(const CoordinatorFixture& fixture) {
   std::vector<std::string> lines;
-  for (const EventView& event : scene.View().events) {
+  for (const EventView& event : fixture.View().events) {
     lines.push_back(event.text);
   }
   return lines;
 }
 
-inline void RestartAndResume(Scene& scene) {
-  scene.Restart();
-  for (int i = 1; i <= scene.world(); ++i) {
-    protocol::Hello hello = scene.HelloOf(i);
+inline void RestartAndResume(CoordinatorFixture& fixture) {
+  fixture.Restart();
+  for (int i = 1; i <= fixture.world(); ++i) {
+    protocol::Hello hello = fixture.HelloOf(i);
     hello.generation = {1};
     hello.resume =
-        protocol::ResumeState{.epoch = scene.epoch(),
-                              .revision = scene.durable_job().revision,
-                              .plan_digest = scene.durable_job().plan_digest};
-    scene.Hello(10 + i, hello);
-    scene.Says(10 + i, protocol::Heartbeat{});
+        protocol::ResumeState{.epoch = fixture.epoch(),
+                              .revision = fixture.durable_job().revision,
+                              .plan_digest = fixture.durable_job().plan_digest};
+    fixture.Hello(10 + i, hello);
+    fixture.Says(10 + i, protocol::Heartbeat{});
   }
 }
 

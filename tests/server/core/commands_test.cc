@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/asking.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -38,7 +38,7 @@ TEST(AskTest, EachCommandBesideEachOther) {
   for (const auto& c : cases) {
     for (size_t i = 0; i < 4; ++i) {
       SCOPED_TRACE(Names(c.wanted) + " + " + std::string(Name(asked[i])));
-      const protocol::Wanted now{.commands = c.wanted, .number = 3};
+      const protocol::DesiredCommands now{.commands = c.wanted, .number = 3};
       const auto then = Ask(now, asked[i], "why");
       if (c.then[i] == "-") {
         EXPECT_EQ(then.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -55,158 +55,159 @@ TEST(AskTest, EachCommandBesideEachOther) {
 // --- Pause ------------------------------------------------------------------
 
 TEST(PauseTest, IsRecordedThenToldToEveryMember) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  EXPECT_EQ(Asks(scene, JobCommand::kPause, "lunch"),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_EQ(Asks(fixture, JobCommand::kPause, "lunch"),
             "persist 6: wanted: pause\n"
             "1 <- wanted: pause\n2 <- wanted: pause\nanswer 7: OK");
-  EXPECT_EQ(scene.View().wanted.reason, "lunch");
-  EXPECT_EQ(Asks(scene, JobCommand::kPause), "answer 7: OK")
+  EXPECT_EQ(fixture.View().wanted.reason, "lunch");
+  EXPECT_EQ(Asks(fixture, JobCommand::kPause), "answer 7: OK")
       << "it is wanted already";
-  EXPECT_EQ(Asks(scene, JobCommand::kResume),
+  EXPECT_EQ(Asks(fixture, JobCommand::kResume),
             "persist 7: wanted: \n1 <- wanted: \n2 <- wanted: \n"
             "answer 7: OK");
-  EXPECT_THAT(Asks(scene, JobCommand::kResume),
+  EXPECT_THAT(Asks(fixture, JobCommand::kResume),
               HasSubstr("FAILED_PRECONDITION: cannot resume: the job is not "
                         "paused"));
 }
 
 TEST(PauseTest, IsSeenAtOneStepAndIsOneLineOfHistory) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kPause);
-  scene.Says(1, Paused(413));
-  EXPECT_THAT(LinesOf(scene), Not(Contains(HasSubstr("all ranks pause"))));
-  EXPECT_TRUE(scene.ViewOf(1).paused);
-  EXPECT_FALSE(scene.ViewOf(2).paused);
-  scene.Says(2, Paused(413));
-  scene.Says(1, Paused(413));
-  EXPECT_THAT(LinesOf(scene),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kPause);
+  fixture.Says(1, Paused(413));
+  EXPECT_THAT(LinesOf(fixture), Not(Contains(HasSubstr("all ranks pause"))));
+  EXPECT_TRUE(fixture.ViewOf(1).paused);
+  EXPECT_FALSE(fixture.ViewOf(2).paused);
+  fixture.Says(2, Paused(413));
+  fixture.Says(1, Paused(413));
+  EXPECT_THAT(LinesOf(fixture),
               Contains("all ranks pause after step 412").Times(1));
-  scene.Says(1, Stands(413, Phase::kCompute));
-  EXPECT_FALSE(scene.ViewOf(1).paused);
+  fixture.Says(1, Stands(413, Phase::kCompute));
+  EXPECT_FALSE(fixture.ViewOf(1).paused);
 }
 
 TEST(PauseTest, NobodyWhoIsPausedIsCalledStuck) {
   JobSpec spec = SpecOf(2);
   spec.on_stuck = OnStuck::kEvict;
-  Scene scene(spec);
-  scene.RunAll();
-  Asks(scene, JobCommand::kPause);
-  scene.Says(1, Paused(9));
-  scene.Says(2, Paused(9));
-  EXPECT_EQ(scene.WaitWithHeartbeats(200, {1, 2}), "");
-  EXPECT_THAT(scene.View().stalls, testing::IsEmpty());
+  CoordinatorFixture fixture(spec);
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kPause);
+  fixture.Says(1, Paused(9));
+  fixture.Says(2, Paused(9));
+  EXPECT_EQ(fixture.WaitWithHeartbeats(200, {1, 2}), "");
+  EXPECT_THAT(fixture.View().stalls, testing::IsEmpty());
   // Patience begins anew when they go on, and then holds as ever.
-  Asks(scene, JobCommand::kResume);
-  scene.Says(1, Stands(9, Phase::kTransfer));
-  scene.Says(2, Stands(9, Phase::kCompute));
-  EXPECT_EQ(scene.WaitWithHeartbeats(29, {1, 2}), "");
-  EXPECT_THAT(scene.WaitWithHeartbeats(3, {1, 2}), HasSubstr("was evicted"));
+  Asks(fixture, JobCommand::kResume);
+  fixture.Says(1, Stands(9, Phase::kTransfer));
+  fixture.Says(2, Stands(9, Phase::kCompute));
+  EXPECT_EQ(fixture.WaitWithHeartbeats(29, {1, 2}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(3, {1, 2}), HasSubstr("was evicted"));
 }
 
 TEST(PauseTest, WhoIsPausedAndFallsSilentIsLost) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kPause);
-  scene.Says(1, Paused(9));
-  scene.Says(2, Paused(9));
-  EXPECT_THAT(scene.WaitWithHeartbeats(12, {1}), HasSubstr("fell silent"));
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kPause);
+  fixture.Says(1, Paused(9));
+  fixture.Says(2, Paused(9));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(12, {1}), HasSubstr("fell silent"));
 }
 
 TEST(PauseTest, BeforeTheJobRunsItIsKeptForTheFirstVerdict) {
-  Scene scene(SpecOf(2));
-  scene.Hello(1);
-  EXPECT_EQ(Asks(scene, JobCommand::kPause),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.Hello(1);
+  EXPECT_EQ(Asks(fixture, JobCommand::kPause),
             "persist 3: wanted: pause\nanswer 7: OK");
-  EXPECT_THAT(scene.Hello(2), EndsWith("1 <- formed 1: rank 0 of w-1 w-2\n"
-                                       "2 <- formed 1: rank 1 of w-1 w-2\n"
-                                       "1 <- wanted: pause\n"
-                                       "2 <- wanted: pause"));
+  EXPECT_THAT(fixture.Hello(2), EndsWith("1 <- formed 1: rank 0 of w-1 w-2\n"
+                                         "2 <- formed 1: rank 1 of w-1 w-2\n"
+                                         "1 <- wanted: pause\n"
+                                         "2 <- wanted: pause"));
 }
 
 TEST(PauseTest, IsToldAgainToWhoResumesAndSoIsItsEnd) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kPause);
-  scene.Closes(2);
-  EXPECT_THAT(scene.Resume(12, 2), HasSubstr("12 <- wanted: pause"));
-  scene.Closes(12);
-  Asks(scene, JobCommand::kResume);
-  EXPECT_THAT(scene.Resume(22, 2), EndsWith("22 <- wanted: "));
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kPause);
+  fixture.Closes(2);
+  EXPECT_THAT(fixture.Resume(12, 2), HasSubstr("12 <- wanted: pause"));
+  fixture.Closes(12);
+  Asks(fixture, JobCommand::kResume);
+  EXPECT_THAT(fixture.Resume(22, 2), EndsWith("22 <- wanted: "));
 }
 
 TEST(PauseTest, OutlivesTheCoordinatorAndTheEpoch) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kPause, "lunch");
-  const uint64_t number = scene.View().wanted.number;
-  RestartAndResume(scene);
-  EXPECT_THAT(scene.View().wanted.commands, ElementsAre(Command::kPause));
-  EXPECT_EQ(scene.View().wanted.number, number);
-  scene.Says(11, protocol::Leave{.clean = false, .reason = "tired"});
-  EXPECT_EQ(scene.View().state, JobState::kEpochEnded);
-  EXPECT_THAT(scene.View().wanted.commands, ElementsAre(Command::kPause));
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kPause, "lunch");
+  const uint64_t number = fixture.View().wanted.number;
+  RestartAndResume(fixture);
+  EXPECT_THAT(fixture.View().wanted.commands, ElementsAre(Command::kPause));
+  EXPECT_EQ(fixture.View().wanted.number, number);
+  fixture.Says(11, protocol::Leave{.clean = false, .reason = "tired"});
+  EXPECT_EQ(fixture.View().state, JobState::kEpochEnded);
+  EXPECT_THAT(fixture.View().wanted.commands, ElementsAre(Command::kPause));
   // A word after the restart is newer than all before.
-  Asks(scene, JobCommand::kResume);
-  EXPECT_GT(scene.View().wanted.number, number);
+  Asks(fixture, JobCommand::kResume);
+  EXPECT_GT(fixture.View().wanted.number, number);
 }
 
 // --- Stop -------------------------------------------------------------------
 
 TEST(StopTest, OfARunningJobWaitsForTheCommonStep) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  EXPECT_THAT(Asks(scene, JobCommand::kStop, "enough"),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_THAT(Asks(fixture, JobCommand::kStop, "enough"),
               HasSubstr("1 <- wanted: stop\n2 <- wanted: stop"));
-  EXPECT_EQ(scene.View().state, JobState::kRunning);
-  EXPECT_THAT(Asks(scene, JobCommand::kResume),
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+  EXPECT_THAT(Asks(fixture, JobCommand::kResume),
               AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("enough"),
                     HasSubstr("not taken back")));
-  scene.Says(2, LeavesBy(Command::kStop, 413));
-  EXPECT_THAT(LinesOf(scene), Contains("all ranks stop after step 412"));
-  EXPECT_EQ(scene.View().state, JobState::kRunning);
-  EXPECT_THAT(scene.Says(1, LeavesBy(Command::kStop, 413)),
+  fixture.Says(2, LeavesBy(Command::kStop, 413));
+  EXPECT_THAT(LinesOf(fixture), Contains("all ranks stop after step 412"));
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+  EXPECT_THAT(fixture.Says(1, LeavesBy(Command::kStop, 413)),
               EndsWith("epoch 1 ends\npersist 10: job stopped"));
-  const JobView view = scene.View();
+  const JobView view = fixture.View();
   EXPECT_EQ(view.state, JobState::kStopped);
   EXPECT_EQ(view.cause.kind, CauseKind::kStopped);
   EXPECT_EQ(view.cause.message, "stopped by an operator: enough");
   EXPECT_THAT(view.wanted.commands, testing::IsEmpty());
-  EXPECT_THAT(LinesOf(scene),
+  EXPECT_THAT(LinesOf(fixture),
               Contains("all ranks stop after step 412").Times(1));
 }
 
 TEST(StopTest, TakesThePlaceOfAPauseAndOfADrain) {
   for (const JobCommand before : {JobCommand::kPause, JobCommand::kDrain}) {
-    Scene scene(SpecOf(2));
-    scene.RunAll();
-    Asks(scene, before);
-    EXPECT_THAT(Asks(scene, JobCommand::kStop), HasSubstr("1 <- wanted: stop"));
+    CoordinatorFixture fixture(SpecOf(2));
+    fixture.RunAll();
+    Asks(fixture, before);
+    EXPECT_THAT(Asks(fixture, JobCommand::kStop),
+                HasSubstr("1 <- wanted: stop"));
     // They may have left by the drain.
-    scene.Says(1, LeavesBy(Command::kDrain, 3));
-    scene.Says(2, LeavesBy(Command::kDrain, 3));
-    EXPECT_EQ(scene.View().state, JobState::kStopped);
+    fixture.Says(1, LeavesBy(Command::kDrain, 3));
+    fixture.Says(2, LeavesBy(Command::kDrain, 3));
+    EXPECT_EQ(fixture.View().state, JobState::kStopped);
   }
 }
 
 TEST(StopTest, AJobThatFinishedBeforeItTookEffectHasCompleted) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kStop);
-  scene.Says(1, protocol::Leave{.steps = 400});
-  scene.Says(2, protocol::Leave{.steps = 400});
-  EXPECT_EQ(scene.View().state, JobState::kCompleted);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kStop);
+  fixture.Says(1, protocol::Leave{.steps = 400});
+  fixture.Says(2, protocol::Leave{.steps = 400});
+  EXPECT_EQ(fixture.View().state, JobState::kCompleted);
 }
 
 TEST(StopTest, OfAJobThatDoesNotRunEndsItAtOnce) {
-  Scene forming(SpecOf(2));
+  CoordinatorFixture forming(SpecOf(2));
   forming.Hello(1);
   EXPECT_THAT(Asks(forming, JobCommand::kStop, "wrong spec"),
               AllOf(HasSubstr("job stopped"),
                     HasSubstr("1 <- ended 0 for good: stopped by an operator: "
                               "wrong spec")));
-  Scene sealed(SpecOf(2));
+  CoordinatorFixture sealed(SpecOf(2));
   sealed.JoinAll();
   Asks(sealed, JobCommand::kStop);
   EXPECT_EQ(sealed.View().state, JobState::kStopped);
@@ -215,58 +216,58 @@ TEST(StopTest, OfAJobThatDoesNotRunEndsItAtOnce) {
 }
 
 TEST(StopTest, AnEpochThatEndsBeforeItTookEffectIsTheLast) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kStop, "enough");
-  scene.Says(1, Scene::DeathOf(2, "signal 9"));
-  EXPECT_EQ(scene.View().state, JobState::kStopped);
-  EXPECT_THAT(scene.View().cause.message,
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kStop, "enough");
+  fixture.Says(1, CoordinatorFixture::DeathOf(2, "signal 9"));
+  EXPECT_EQ(fixture.View().state, JobState::kStopped);
+  EXPECT_THAT(fixture.View().cause.message,
               AllOf(HasSubstr("signal 9"), HasSubstr("the job does not form "
                                                      "again: stopped by an "
                                                      "operator: enough")));
 }
 
 TEST(StopTest, ADeathBeforeItTookEffectIsNoFailureOfTheJob) {
-  Scene scene(SpecOf(2));  // may not form again
-  scene.RunAll();
-  Asks(scene, JobCommand::kStop);
-  scene.Says(2, LeavesBy(Command::kStop, 413));
-  scene.Says(1, protocol::LocalFailure{.call = "f"});
-  EXPECT_EQ(scene.View().state, JobState::kStopped);
+  CoordinatorFixture fixture(SpecOf(2));  // may not form again
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kStop);
+  fixture.Says(2, LeavesBy(Command::kStop, 413));
+  fixture.Says(1, protocol::LocalFailure{.call = "f"});
+  EXPECT_EQ(fixture.View().state, JobState::kStopped);
 }
 
 TEST(StopTest, IsDoneAfterARestartIfOnlyItsEndWasLost) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kStop, "enough");
-  for (const int i : {1, 2}) scene.Says(i, LeavesBy(Command::kStop, 413));
-  scene.Restart(/*forgotten=*/1);
-  EXPECT_THAT(scene.Step(Wake{}), HasSubstr("job stopped"));
-  EXPECT_EQ(scene.View().state, JobState::kStopped);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kStop, "enough");
+  for (const int i : {1, 2}) fixture.Says(i, LeavesBy(Command::kStop, 413));
+  fixture.Restart(/*forgotten=*/1);
+  EXPECT_THAT(fixture.Step(Wake{}), HasSubstr("job stopped"));
+  EXPECT_EQ(fixture.View().state, JobState::kStopped);
 }
 
 TEST(StopTest, AfterARestartWhoseWorkWasDoneHasCompletedAllTheSame) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kStop, "enough");
-  for (const int i : {1, 2}) scene.Says(i, protocol::Leave{.steps = 400});
-  scene.Restart(/*forgotten=*/1);
-  EXPECT_THAT(scene.Step(Wake{}), HasSubstr("job completed"));
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kStop, "enough");
+  for (const int i : {1, 2}) fixture.Says(i, protocol::Leave{.steps = 400});
+  fixture.Restart(/*forgotten=*/1);
+  EXPECT_THAT(fixture.Step(Wake{}), HasSubstr("job completed"));
 }
 
 TEST(StopTest, AfterARestartWithAPlanItWaitsForWhoTrains) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  scene.Restart();
-  EXPECT_THAT(Asks(scene, JobCommand::kStop), HasSubstr("wanted: stop"));
-  EXPECT_FALSE(scene.durable_job().ended.has_value());
-  protocol::Hello hello = scene.HelloOf(1);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  fixture.Restart();
+  EXPECT_THAT(Asks(fixture, JobCommand::kStop), HasSubstr("wanted: stop"));
+  EXPECT_FALSE(fixture.durable_job().ended.has_value());
+  protocol::Hello hello = fixture.HelloOf(1);
   hello.generation = {1};
   hello.resume =
-      protocol::ResumeState{.epoch = scene.epoch(),
-                            .revision = scene.durable_job().revision,
-                            .plan_digest = scene.durable_job().plan_digest};
-  EXPECT_THAT(scene.Hello(11, hello), HasSubstr("11 <- wanted: stop"));
+      protocol::ResumeState{.epoch = fixture.epoch(),
+                            .revision = fixture.durable_job().revision,
+                            .plan_digest = fixture.durable_job().plan_digest};
+  EXPECT_THAT(fixture.Hello(11, hello), HasSubstr("11 <- wanted: stop"));
 }
 
 }  // namespace

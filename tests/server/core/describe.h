@@ -106,7 +106,7 @@ struct DescribeBody {
   std::string operator()(const protocol::Warning& m) const {
     return absl::StrCat("warning: ", m.text);
   }
-  std::string operator()(const protocol::Wanted& m) const {
+  std::string operator()(const protocol::DesiredCommands& m) const {
     return absl::StrCat("wanted: ", Names(m.commands));
   }
   std::string operator()(const protocol::OrderWanted& m) const {

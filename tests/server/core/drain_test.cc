@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/asking.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -13,106 +13,109 @@ using testing::Contains;
 using testing::EndsWith;
 using testing::HasSubstr;
 
-void Drain(Scene& scene) {
-  Asks(scene, JobCommand::kDrain, "maintenance");
-  scene.Says(1, LeavesBy(Command::kDrain, 8));
-  scene.Says(2, LeavesBy(Command::kDrain, 8));
+void Drain(CoordinatorFixture& fixture) {
+  Asks(fixture, JobCommand::kDrain, "maintenance");
+  fixture.Says(1, LeavesBy(Command::kDrain, 8));
+  fixture.Says(2, LeavesBy(Command::kDrain, 8));
 }
 
 TEST(DrainTest, TheJobWaitsForWorkersWithoutADeadlineAndFormsAgain) {
-  Scene scene(SpecOf(2));  // max_restarts 0: a drain is no restart
-  scene.RunAll();
-  Drain(scene);
-  EXPECT_EQ(scene.View().state, JobState::kForming);
-  EXPECT_EQ(scene.View().missing, 2);
-  EXPECT_EQ(scene.View().cause.message,
+  CoordinatorFixture fixture(
+      SpecOf(2));  // max_restarts 0: a drain is no restart
+  fixture.RunAll();
+  Drain(fixture);
+  EXPECT_EQ(fixture.View().state, JobState::kForming);
+  EXPECT_EQ(fixture.View().missing, 2);
+  EXPECT_EQ(fixture.View().cause.message,
             "epoch 1 ended: drained by an operator: maintenance");
-  EXPECT_THAT(LinesOf(scene), Contains("all ranks drain after step 7"));
-  EXPECT_EQ(scene.Wait(100000), "");
+  EXPECT_THAT(LinesOf(fixture), Contains("all ranks drain after step 7"));
+  EXPECT_EQ(fixture.Wait(100000), "");
 
   for (int i = 1; i <= 2; ++i) {
-    protocol::Hello hello = scene.HelloOf(i);
+    protocol::Hello hello = fixture.HelloOf(i);
     hello.life += 1000;
-    scene.Hello(10 + i, hello);
+    fixture.Hello(10 + i, hello);
   }
-  EXPECT_EQ(scene.View().state, JobState::kSealed);
-  EXPECT_EQ(scene.epoch().value, 2u);
-  EXPECT_THAT(scene.View().wanted.commands, testing::IsEmpty()) << "it is done";
+  EXPECT_EQ(fixture.View().state, JobState::kSealed);
+  EXPECT_EQ(fixture.epoch().value, 2u);
+  EXPECT_THAT(fixture.View().wanted.commands, testing::IsEmpty())
+      << "it is done";
 }
 
 TEST(DrainTest, WhoComesAgainMustBeFollowedInTime) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Drain(scene);
-  scene.Wait(1000);
-  protocol::Hello hello = scene.HelloOf(1);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Drain(fixture);
+  fixture.Wait(1000);
+  protocol::Hello hello = fixture.HelloOf(1);
   hello.life += 1000;
-  scene.Hello(11, hello);
-  scene.WaitWithHeartbeats(70, {11});
-  EXPECT_EQ(scene.View().state, JobState::kFailed);
+  fixture.Hello(11, hello);
+  fixture.WaitWithHeartbeats(70, {11});
+  EXPECT_EQ(fixture.View().state, JobState::kFailed);
 }
 
 TEST(DrainTest, StillWaitsAfterTheCoordinatorRestarted) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Drain(scene);
-  scene.Restart();
-  EXPECT_EQ(scene.Wait(100000), "");
-  scene.Step(Wake{});
-  EXPECT_EQ(scene.View().state, JobState::kForming);
-  EXPECT_EQ(scene.Wait(100000), "");
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Drain(fixture);
+  fixture.Restart();
+  EXPECT_EQ(fixture.Wait(100000), "");
+  fixture.Step(Wake{});
+  EXPECT_EQ(fixture.View().state, JobState::kForming);
+  EXPECT_EQ(fixture.Wait(100000), "");
 }
 
 TEST(DrainTest, OfAJobThatDoesNotRunSendsAwayWhoHasArrived) {
-  Scene scene(SpecOf(2));
-  scene.Hello(1);
-  EXPECT_THAT(Asks(scene, JobCommand::kDrain, "maintenance"),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.Hello(1);
+  EXPECT_THAT(Asks(fixture, JobCommand::kDrain, "maintenance"),
               AllOf(HasSubstr("1 <- refused CANCELLED: drained by an operator: "
                               "maintenance"),
                     HasSubstr("close 1"), EndsWith("answer 7: OK")));
-  EXPECT_EQ(scene.View().missing, 2);
-  EXPECT_EQ(scene.Wait(100000), "");
+  EXPECT_EQ(fixture.View().missing, 2);
+  EXPECT_EQ(fixture.Wait(100000), "");
 }
 
 TEST(DrainTest, OfAnEpochThatDoesNotTrainYetEndsIt) {
-  Scene scene(SpecOf(2));
-  scene.JoinAll();
-  EXPECT_THAT(Asks(scene, JobCommand::kDrain),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.JoinAll();
+  EXPECT_THAT(Asks(fixture, JobCommand::kDrain),
               HasSubstr("1 <- ended 1: drained by an operator"));
-  EXPECT_EQ(scene.View().state, JobState::kForming);
+  EXPECT_EQ(fixture.View().state, JobState::kForming);
 }
 
 TEST(DrainTest, AnEpochThatEndsBeforeItTookEffectDrainsIt) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kDrain);
-  scene.Says(1, Scene::DeathOf(2, "signal 9"));
-  EXPECT_EQ(scene.View().state, JobState::kForming);
-  scene.Closes(1);
-  scene.Wait(2);
-  EXPECT_EQ(scene.Wait(100000), "");
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kDrain);
+  fixture.Says(1, CoordinatorFixture::DeathOf(2, "signal 9"));
+  EXPECT_EQ(fixture.View().state, JobState::kForming);
+  fixture.Closes(1);
+  fixture.Wait(2);
+  EXPECT_EQ(fixture.Wait(100000), "");
 }
 
 TEST(DrainTest, ADeathBeforeItTookEffectIsNoFailureOfTheJob) {
-  Scene scene(SpecOf(2));  // may not form again
-  scene.RunAll();
-  Asks(scene, JobCommand::kDrain);
-  scene.Says(2, LeavesBy(Command::kDrain, 413));
-  scene.Says(1, protocol::LocalFailure{.call = "f"});
-  EXPECT_EQ(scene.View().state, JobState::kForming);
-  EXPECT_THAT(scene.View().cause.message, EndsWith("; drained by an operator"));
+  CoordinatorFixture fixture(SpecOf(2));  // may not form again
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kDrain);
+  fixture.Says(2, LeavesBy(Command::kDrain, 413));
+  fixture.Says(1, protocol::LocalFailure{.call = "f"});
+  EXPECT_EQ(fixture.View().state, JobState::kForming);
+  EXPECT_THAT(fixture.View().cause.message,
+              EndsWith("; drained by an operator"));
 }
 
 TEST(DrainTest, IsDoneBeforeTheNextEpochBegins) {
-  Scene scene(SpecOf(1));
-  Asks(scene, JobCommand::kDrain);
-  scene.RunAll();
-  Asks(scene, JobCommand::kDrain);
-  scene.Says(1, LeavesBy(Command::kDrain, 413));
-  scene.Restart();
-  EXPECT_THAT(scene.Hello(3, scene.HelloOf(3)), HasSubstr("wanted: \n"));
+  CoordinatorFixture fixture(SpecOf(1));
+  Asks(fixture, JobCommand::kDrain);
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kDrain);
+  fixture.Says(1, LeavesBy(Command::kDrain, 413));
+  fixture.Restart();
+  EXPECT_THAT(fixture.Hello(3, fixture.HelloOf(3)), HasSubstr("wanted: \n"));
   size_t begun = 0, done = 0;
-  const auto records = scene.records();
+  const auto records = fixture.records();
   for (size_t i = 0; i < records.size(); ++i) {
     if (std::get_if<record::EpochBegan>(&records[i].body)) begun = i;
     if (std::get_if<record::CommandsWanted>(&records[i].body)) done = i;
@@ -121,15 +124,15 @@ TEST(DrainTest, IsDoneBeforeTheNextEpochBegins) {
 }
 
 TEST(DrainTest, OfADrainedJobSendsAwayWhoHasComeSince) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  Asks(scene, JobCommand::kDrain);
-  for (const int i : {1, 2}) scene.Says(i, LeavesBy(Command::kDrain, 413));
-  protocol::Hello again = scene.HelloOf(1);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kDrain);
+  for (const int i : {1, 2}) fixture.Says(i, LeavesBy(Command::kDrain, 413));
+  protocol::Hello again = fixture.HelloOf(1);
   again.life = 77;
-  scene.Hello(3, again);
-  EXPECT_THAT(Asks(scene, JobCommand::kDrain), HasSubstr("3 <- refused"));
-  EXPECT_EQ(scene.Wait(100000), "") << "no deadline is left";
+  fixture.Hello(3, again);
+  EXPECT_THAT(Asks(fixture, JobCommand::kDrain), HasSubstr("3 <- refused"));
+  EXPECT_EQ(fixture.Wait(100000), "") << "no deadline is left";
 }
 
 }  // namespace

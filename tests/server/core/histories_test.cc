@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "tests/server/core/theatre.h"
+#include "tests/server/core/sim_cluster.h"
 #include "tests/support/slow.h"
 
 namespace lockstep::core {
@@ -190,7 +190,7 @@ class History {
 
   std::mt19937 rng_;
   const int mischief_;  // of 200 moves
-  Theatre theatre_{kActors, kSteps};
+  SimCluster theatre_{kActors, kSteps};
   int jobs_ = 0;
 };
 

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -15,97 +15,97 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(IdentityTest, ABrokenStreamResumesAsIfNothingHadBeen) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  EXPECT_EQ(scene.Closes(1), "");
-  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kSuspect);
-  scene.Wait(0.9);
-  EXPECT_EQ(scene.Resume(5, 1),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_EQ(fixture.Closes(1), "");
+  EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kSuspect);
+  fixture.Wait(0.9);
+  EXPECT_EQ(fixture.Resume(5, 1),
             "5 <- welcome back, generation 1\n"
             "5 <- formed 1: rank 0 of w-1 w-2\n"
             "5 <- plan ready\n"
             "5 <- handles of 0: h0 h1\n"
             "5 <- handles of 1: h0 h1\n"
             "5 <- start");
-  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
-  EXPECT_EQ(scene.WaitWithHeartbeats(20, {2, 5}), "");
+  EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
+  EXPECT_EQ(fixture.WaitWithHeartbeats(20, {2, 5}), "");
 }
 
 TEST(IdentityTest, AWorkerMayResumeBeforeItsOldStreamIsKnownToBeBroken) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  EXPECT_THAT(scene.Resume(5, 1),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_THAT(fixture.Resume(5, 1),
               AllOf(HasSubstr("close 1: ABORTED"), HasSubstr("5 <- start")));
-  EXPECT_EQ(scene.Closes(1), "") << "the old stream's end is old news";
-  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
+  EXPECT_EQ(fixture.Closes(1), "") << "the old stream's end is old news";
+  EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
 }
 
 TEST(IdentityTest, WhatIsSaidOnAnOldStreamIsIgnored) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  scene.Resume(5, 1);
-  EXPECT_EQ(scene.Says(1, protocol::Leave{.clean = false}), "");
-  EXPECT_EQ(scene.View().state, JobState::kRunning);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  fixture.Resume(5, 1);
+  EXPECT_EQ(fixture.Says(1, protocol::Leave{.clean = false}), "");
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
 }
 
 TEST(IdentityTest, AStreamThatDoesNotResumeInTimeEndsTheEpoch) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  scene.Closes(1, "connection reset");
-  EXPECT_THAT(scene.Wait(1),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  fixture.Closes(1, "connection reset");
+  EXPECT_THAT(fixture.Wait(1),
               AllOf(HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid "
                               "101) lost its stream (connection reset) and did "
                               "not resume within 1s, last heard at step 0 "),
                     Not(HasSubstr("1 <-"))));
-  EXPECT_EQ(scene.View().cause.kind, protocol::CauseKind::kStreamLost);
+  EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kStreamLost);
 }
 
 TEST(IdentityTest, ALateResumerIsToldHowTheEpochEnded) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  scene.Closes(1);
-  scene.Wait(1);
-  const std::string said = scene.Resume(5, 1);
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Closes(1);
+  fixture.Wait(1);
+  const std::string said = fixture.Resume(5, 1);
   EXPECT_THAT(said, HasSubstr("5 <- welcome back, generation 1\n"
                               "5 <- ended 1: w-1 (rank 0"));
-  EXPECT_EQ(scene.View().missing, 2) << "it has not come again yet";
+  EXPECT_EQ(fixture.View().missing, 2) << "it has not come again yet";
 
-  protocol::Hello again = scene.HelloOf(1);
+  protocol::Hello again = fixture.HelloOf(1);
   again.generation = {1};
-  EXPECT_EQ(scene.Hello(5, again), "5 <- welcome back, generation 1");
-  EXPECT_EQ(scene.View().missing, 1) << "now it has";
+  EXPECT_EQ(fixture.Hello(5, again), "5 <- welcome back, generation 1");
+  EXPECT_EQ(fixture.View().missing, 1) << "now it has";
 }
 
 TEST(IdentityTest, ANewLifeTakesThePlaceOfASuspectMemberAndEndsTheEpoch) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  scene.Closes(1, "reset");
-  protocol::Hello hello = scene.HelloOf(1);
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Closes(1, "reset");
+  protocol::Hello hello = fixture.HelloOf(1);
   hello.life = 99;
   hello.process.pid = 500;
-  EXPECT_EQ(scene.Hello(5, hello),
+  EXPECT_EQ(fixture.Hello(5, hello),
             "persist 6: epoch 1 ends\n"
             "2 <- ended 1: w-1 (rank 0, host a, pid 101) lost its stream "
             "(reset), and a new life of it (host a, pid 500) took its place, "
             "at step 0 between steps\n"
             "persist 7: w-1 is generation 2\n"
             "5 <- welcome, generation 2");
-  EXPECT_EQ(scene.View().cause.kind, protocol::CauseKind::kReplaced);
+  EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kReplaced);
 }
 
 TEST(IdentityTest, AFormerLifeIsFenced) {
-  Scene scene(RestartingSpec(2));
-  scene.Hello(1);
-  scene.Closes(1);
-  protocol::Hello hello = scene.HelloOf(1);
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.Hello(1);
+  fixture.Closes(1);
+  protocol::Hello hello = fixture.HelloOf(1);
   hello.life = 99;
-  scene.Hello(5, hello);
-  scene.Pass(3);
-  EXPECT_THAT(scene.Resume(6, 1, /*generation=*/1),
+  fixture.Hello(5, hello);
+  fixture.Pass(3);
+  EXPECT_THAT(fixture.Resume(6, 1, /*generation=*/1),
               HasSubstr("refused FAILED_PRECONDITION: generation 1 of w-1 is "
                         "over: generation 2 (host a, pid 101, since 3s) took "
                         "the name"));
-  EXPECT_THAT(scene.Resume(7, 1, /*generation=*/9),
+  EXPECT_THAT(fixture.Resume(7, 1, /*generation=*/9),
               HasSubstr("close 7: FAILED_PRECONDITION: generation 9 of w-1 was "
                         "never assigned here; the newest is 2"));
 }
@@ -113,83 +113,85 @@ TEST(IdentityTest, AFormerLifeIsFenced) {
 // The claims of a process that may speak to the coordinator, but was not given
 // the name.
 TEST(IdentityTest, AGuessedGenerationTakesNothingOver) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  const protocol::ResumeState resume{.epoch = scene.epoch(), .started = true};
-  protocol::Hello another_life = scene.HelloOf(1);  // bears the right secret
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  const protocol::ResumeState resume{.epoch = fixture.epoch(), .started = true};
+  protocol::Hello another_life = fixture.HelloOf(1);  // bears the right secret
   another_life.life = 4711;
-  protocol::Hello another_secret = scene.HelloOf(1);
+  protocol::Hello another_secret = fixture.HelloOf(1);
   another_secret.secret = std::string(64, '0');
   uint64_t session = 5;
   for (protocol::Hello hello : {another_life, another_secret}) {
     hello.generation = {1};
     hello.resume = resume;
-    const std::string said = scene.Hello(session, hello);
+    const std::string said = fixture.Hello(session, hello);
     EXPECT_EQ(said, absl::StrCat("close ", session,
                                  ": PERMISSION_DENIED: generation 1 of w-1 was "
                                  "given to another incarnation, or with "
                                  "another secret"));
-    EXPECT_EQ(scene.Says(session, protocol::Leave{}), "");
+    EXPECT_EQ(fixture.Says(session, protocol::Leave{}), "");
     ++session;
   }
-  protocol::Hello no_life = scene.HelloOf(1);
+  protocol::Hello no_life = fixture.HelloOf(1);
   for (const uint64_t generation : {0, 1}) {
     no_life.life = 0;
     no_life.generation = {generation};
-    EXPECT_THAT(scene.Hello(session, no_life),
+    EXPECT_THAT(fixture.Hello(session, no_life),
                 HasSubstr("refused INVALID_ARGUMENT: w-1 says Hello with "
                           "incarnation (Hello.life) 0"));
     ++session;
   }
-  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
-  EXPECT_EQ(scene.WaitWithHeartbeats(15, {1, 2}), "") << "nothing has changed";
+  EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
+  EXPECT_EQ(fixture.WaitWithHeartbeats(15, {1, 2}), "")
+      << "nothing has changed";
 }
 
 // Nor after the end, where a stranger would cut the worker's stream.
 TEST(IdentityTest, AGuessedGenerationIsNotToldHowTheJobEnded) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  scene.Says(1, protocol::LocalFailure{.call = "Submit"});
-  ASSERT_EQ(scene.View().state, JobState::kFailed);
-  protocol::Hello guess = scene.HelloOf(2);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  fixture.Says(1, protocol::LocalFailure{.call = "Submit"});
+  ASSERT_EQ(fixture.View().state, JobState::kFailed);
+  protocol::Hello guess = fixture.HelloOf(2);
   guess.generation = {1};
   guess.secret = "guess";
-  guess.resume = protocol::ResumeState{.epoch = scene.epoch()};
-  EXPECT_THAT(scene.Hello(5, guess),
+  guess.resume = protocol::ResumeState{.epoch = fixture.epoch()};
+  EXPECT_THAT(fixture.Hello(5, guess),
               AllOf(HasSubstr("close 5: PERMISSION_DENIED"),
                     Not(HasSubstr("close 2"))));
 }
 
 TEST(IdentityTest, EachAnswerToAHelloWithoutAGenerationHasAnotherSecret) {
-  Scene scene(SpecOf(2));
-  scene.Hello(1);
-  const std::string lost = scene.SecretOf(1);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.Hello(1);
+  const std::string lost = fixture.SecretOf(1);
   EXPECT_EQ(lost.size(), 64u);
-  EXPECT_EQ(scene.Hello(5, scene.HelloOf(1)),
+  EXPECT_EQ(fixture.Hello(5, fixture.HelloOf(1)),
             "persist 3: w-1 is generation 1\n"
             "close 1: ABORTED: w-1 speaks on another stream now\n"
             "5 <- welcome back, generation 1");
-  EXPECT_NE(scene.SecretOf(1), lost);
-  protocol::Hello stale = scene.HelloOf(1);
+  EXPECT_NE(fixture.SecretOf(1), lost);
+  protocol::Hello stale = fixture.HelloOf(1);
   stale.generation = {1};
   stale.secret = lost;
-  EXPECT_THAT(scene.Hello(6, stale), HasSubstr("close 6: PERMISSION_DENIED"));
-  EXPECT_EQ(scene.Resume(7, 1),
+  EXPECT_THAT(fixture.Hello(6, stale), HasSubstr("close 6: PERMISSION_DENIED"));
+  EXPECT_EQ(fixture.Resume(7, 1),
             "close 5: ABORTED: w-1 speaks on another stream now\n"
             "7 <- welcome back, generation 1");
-  EXPECT_EQ(scene.SecretOf(1).size(), 64u) << "the former one holds";
+  EXPECT_EQ(fixture.SecretOf(1).size(), 64u) << "the former one holds";
 }
 
 TEST(IdentityTest, AResumeIsAuthenticatedAfterARestartToo) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  scene.Restart();
-  protocol::Hello guess = scene.HelloOf(1);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  fixture.Restart();
+  protocol::Hello guess = fixture.HelloOf(1);
   guess.generation = {1};
   guess.secret = "guess";
-  guess.resume = protocol::ResumeState{.epoch = scene.epoch()};
-  EXPECT_THAT(scene.Hello(5, guess), HasSubstr("close 5: PERMISSION_DENIED"));
-  EXPECT_THAT(scene.Resume(6, 1), HasSubstr("6 <- welcome back, generation 1"));
+  guess.resume = protocol::ResumeState{.epoch = fixture.epoch()};
+  EXPECT_THAT(fixture.Hello(5, guess), HasSubstr("close 5: PERMISSION_DENIED"));
+  EXPECT_THAT(fixture.Resume(6, 1),
+              HasSubstr("6 <- welcome back, generation 1"));
 }
 
 TEST(IdentityTest, SecretsDifferFromWorkerToWorkerAndFromSeedToSeed) {
@@ -208,42 +210,42 @@ TEST(IdentityTest, SecretsDifferFromWorkerToWorkerAndFromSeedToSeed) {
 }
 
 TEST(IdentityTest, WhoWasReportedDeadCannotResume) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  scene.Says(2, Scene::DeathOf(1, "signal 9"));
-  EXPECT_THAT(scene.Resume(5, 1),
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Says(2, CoordinatorFixture::DeathOf(1, "signal 9"));
+  EXPECT_THAT(fixture.Resume(5, 1),
               HasSubstr("generation 1 of w-1 is over: it was reported dead "
                         "(signal 9)"));
 }
 
 TEST(IdentityTest, ASurvivorComesAgainAsANewLifeOfTheSameProcess) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  scene.Says(1, protocol::LocalFailure{.call = "Submit"});
-  protocol::Hello again = scene.HelloOf(1);
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Says(1, protocol::LocalFailure{.call = "Submit"});
+  protocol::Hello again = fixture.HelloOf(1);
   again.life = 99;
-  EXPECT_THAT(scene.Hello(5, again),
+  EXPECT_THAT(fixture.Hello(5, again),
               AllOf(HasSubstr("close 1: ABORTED"),
                     HasSubstr("5 <- welcome, generation 2")));
 
-  protocol::Hello stranger = scene.HelloOf(2);
+  protocol::Hello stranger = fixture.HelloOf(2);
   stranger.life = 98;
   stranger.process.pid = 7777;
-  EXPECT_THAT(scene.Hello(6, stranger), HasSubstr("refused ALREADY_EXISTS"))
+  EXPECT_THAT(fixture.Hello(6, stranger), HasSubstr("refused ALREADY_EXISTS"))
       << "w-2 lives and may still come again";
 }
 
 TEST(IdentityTest, ASurvivorMayComeAgainOnItsOldStream) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  scene.Says(1, protocol::LocalFailure{.call = "Submit"});
-  protocol::Hello again = scene.HelloOf(1);
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Says(1, protocol::LocalFailure{.call = "Submit"});
+  protocol::Hello again = fixture.HelloOf(1);
   again.life = 99;
-  EXPECT_EQ(scene.Hello(1, again),
+  EXPECT_EQ(fixture.Hello(1, again),
             "persist 7: w-1 is generation 2\n1 <- welcome, generation 2");
-  protocol::Hello other = scene.HelloOf(2);
+  protocol::Hello other = fixture.HelloOf(2);
   other.generation = {1};
-  EXPECT_EQ(scene.Hello(2, other),
+  EXPECT_EQ(fixture.Hello(2, other),
             "2 <- welcome back, generation 1\n"
             "persist 8: epoch 2 begins: w-1 w-2\n"
             "1 <- formed 2: rank 0 of w-1 w-2\n"
@@ -251,15 +253,15 @@ TEST(IdentityTest, ASurvivorMayComeAgainOnItsOldStream) {
 }
 
 TEST(IdentityTest, SurvivorsKeepTheirRanksAndAReplacementFillsTheHole) {
-  Scene scene(RestartingSpec(3));
-  scene.RunAll();
-  scene.Says(1, Scene::DeathOf(2, "signal 9"));
+  CoordinatorFixture fixture(RestartingSpec(3));
+  fixture.RunAll();
+  fixture.Says(1, CoordinatorFixture::DeathOf(2, "signal 9"));
   for (int i : {3, 1}) {
-    protocol::Hello again = scene.HelloOf(i);
+    protocol::Hello again = fixture.HelloOf(i);
     again.generation = {1};
-    scene.Hello(i, again);
+    fixture.Hello(i, again);
   }
-  EXPECT_THAT(scene.Hello(9, scene.HelloOf(0)),
+  EXPECT_THAT(fixture.Hello(9, fixture.HelloOf(0)),
               HasSubstr("epoch 2 begins: w-1 w-0 w-3"));
 }
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 #include "tests/support/slow.h"
 
 namespace lockstep::core {
@@ -20,130 +20,131 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 
-std::string Creates(Scene& scene, const JobSpec& spec,
+std::string Creates(CoordinatorFixture& fixture, const JobSpec& spec,
                     const std::string& token = "") {
-  return scene.Step(CreateJob{{5}, spec, token});
+  return fixture.Step(CreateJob{{5}, spec, token});
 }
-std::string Deletes(Scene& scene, const std::string& job, bool keep = false,
-                    const std::string& token = "") {
-  return scene.Step(DeleteJob{{6}, {job}, token, keep});
+std::string Deletes(CoordinatorFixture& fixture, const std::string& job,
+                    bool keep = false, const std::string& token = "") {
+  return fixture.Step(DeleteJob{{6}, {job}, token, keep});
 }
-std::string Stops(Scene& scene, const std::string& job) {
-  return scene.Step(StopJob{{7}, {job}, "", "enough"});
+std::string Stops(CoordinatorFixture& fixture, const std::string& job) {
+  return fixture.Step(StopJob{{7}, {job}, "", "enough"});
 }
-std::vector<std::string> NamesOfJobs(const Scene& scene) {
+std::vector<std::string> NamesOfJobs(const CoordinatorFixture& fixture) {
   std::vector<std::string> names;
-  for (const JobSummary& job : const_cast<Scene&>(scene).core().Jobs()) {
+  for (const JobSummary& job :
+       const_cast<CoordinatorFixture&>(fixture).core().Jobs()) {
     names.push_back(job.name.value);
   }
   return names;
 }
 
 TEST(JobsOverTest, ADeletedJobIsGoneAndItsNameIsFree) {
-  Scene scene;
-  scene.RunAll();
-  Stops(scene, "digits");
-  EXPECT_THAT(Deletes(scene, "digits"), HasSubstr("answer 6: OK"));
-  EXPECT_THAT(NamesOfJobs(scene), SizeIs(0));
-  EXPECT_THAT(Deletes(scene, "digits"), HasSubstr("NOT_FOUND"));
-  EXPECT_THAT(Creates(scene, SpecOf(3)), HasSubstr("answer 5: OK"));
-  EXPECT_EQ(scene.View().spec.mesh.WorldSize(), 3);
+  CoordinatorFixture fixture;
+  fixture.RunAll();
+  Stops(fixture, "digits");
+  EXPECT_THAT(Deletes(fixture, "digits"), HasSubstr("answer 6: OK"));
+  EXPECT_THAT(NamesOfJobs(fixture), SizeIs(0));
+  EXPECT_THAT(Deletes(fixture, "digits"), HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(Creates(fixture, SpecOf(3)), HasSubstr("answer 5: OK"));
+  EXPECT_EQ(fixture.View().spec.mesh.WorldSize(), 3);
 }
 
 TEST(JobsOverTest, AJobThatLivesIsNotDeleted) {
-  Scene scene;
-  scene.RunAll();
-  EXPECT_THAT(Deletes(scene, "digits"),
+  CoordinatorFixture fixture;
+  fixture.RunAll();
+  EXPECT_THAT(Deletes(fixture, "digits"),
               AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("is running")));
-  EXPECT_THAT(Deletes(scene, "digits", /*keep=*/true),
+  EXPECT_THAT(Deletes(fixture, "digits", /*keep=*/true),
               HasSubstr("FAILED_PRECONDITION"));
 }
 
 TEST(JobsOverTest, ANewJobTakesTheNameAndTheOldOneIsKept) {
-  Scene scene;
+  CoordinatorFixture fixture;
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(Creates(scene, SpecOf(2 + i)), HasSubstr("answer 5: OK"));
-    Stops(scene, "digits");
+    EXPECT_THAT(Creates(fixture, SpecOf(2 + i)), HasSubstr("answer 5: OK"));
+    Stops(fixture, "digits");
   }
-  EXPECT_THAT(NamesOfJobs(scene),
+  EXPECT_THAT(NamesOfJobs(fixture),
               ElementsAre("digits", "digits#1", "digits#2"));
-  const JobView first = *scene.core().Describe({"digits#1"}, scene.now());
+  const JobView first = *fixture.core().Describe({"digits#1"}, fixture.now());
   EXPECT_EQ(first.spec.mesh.WorldSize(), 2);
   EXPECT_EQ(first.name.value, "digits#1");
   EXPECT_EQ(first.state, JobState::kStopped);
   EXPECT_THAT(first.cause.message, HasSubstr("enough"));
-  EXPECT_EQ(scene.View().spec.mesh.WorldSize(), 4);
+  EXPECT_EQ(fixture.View().spec.mesh.WorldSize(), 4);
 
-  EXPECT_THAT(Deletes(scene, "digits#2"), HasSubstr("answer 6: OK"));
-  EXPECT_THAT(Deletes(scene, "digits", /*keep=*/true),
+  EXPECT_THAT(Deletes(fixture, "digits#2"), HasSubstr("answer 6: OK"));
+  EXPECT_THAT(Deletes(fixture, "digits", /*keep=*/true),
               HasSubstr("archived as digits#2"));
-  EXPECT_THAT(Deletes(scene, "digits#1", /*keep=*/true),
+  EXPECT_THAT(Deletes(fixture, "digits#1", /*keep=*/true),
               AllOf(HasSubstr("OK"), Not(HasSubstr("archived"))));
-  EXPECT_THAT(NamesOfJobs(scene), ElementsAre("digits#1", "digits#2"));
+  EXPECT_THAT(NamesOfJobs(fixture), ElementsAre("digits#1", "digits#2"));
 }
 
 TEST(JobsOverTest, ALivingJobKeepsItsName) {
-  Scene scene;
-  scene.RunAll();
-  EXPECT_THAT(Creates(scene, SpecOf(2)), HasSubstr("answer 5: OK"));
-  EXPECT_THAT(Creates(scene, SpecOf(3)), HasSubstr("ALREADY_EXISTS"));
-  EXPECT_THAT(NamesOfJobs(scene), ElementsAre("digits"));
+  CoordinatorFixture fixture;
+  fixture.RunAll();
+  EXPECT_THAT(Creates(fixture, SpecOf(2)), HasSubstr("answer 5: OK"));
+  EXPECT_THAT(Creates(fixture, SpecOf(3)), HasSubstr("ALREADY_EXISTS"));
+  EXPECT_THAT(NamesOfJobs(fixture), ElementsAre("digits"));
 }
 
 TEST(JobsOverTest, OnlyItsTokenFreesTheName) {
-  Scene scene;
-  Creates(scene, SpecOf(2), "secret");
-  scene.Step(StopJob{{7}, {"digits"}, "secret", ""});
-  EXPECT_THAT(Creates(scene, SpecOf(2), "other"),
+  CoordinatorFixture fixture;
+  Creates(fixture, SpecOf(2), "secret");
+  fixture.Step(StopJob{{7}, {"digits"}, "secret", ""});
+  EXPECT_THAT(Creates(fixture, SpecOf(2), "other"),
               HasSubstr("PERMISSION_DENIED"));
-  EXPECT_THAT(Deletes(scene, "digits", false, "other"),
+  EXPECT_THAT(Deletes(fixture, "digits", false, "other"),
               HasSubstr("PERMISSION_DENIED"));
-  EXPECT_THAT(Creates(scene, SpecOf(2), "secret"), HasSubstr("answer 5: OK"));
+  EXPECT_THAT(Creates(fixture, SpecOf(2), "secret"), HasSubstr("answer 5: OK"));
 }
 
 // A worker that comes late must not begin a finished job anew.
 TEST(JobsOverTest, AHelloDoesNotTakeTheNameOver) {
-  Scene scene;
-  scene.RunAll();
-  Stops(scene, "digits");
-  EXPECT_THAT(scene.Hello(9, scene.HelloOf(2)), HasSubstr("is over"));
+  CoordinatorFixture fixture;
+  fixture.RunAll();
+  Stops(fixture, "digits");
+  EXPECT_THAT(fixture.Hello(9, fixture.HelloOf(2)), HasSubstr("is over"));
 }
 
 TEST(JobsOverTest, StreamsOfTheOldJobDoNotSpeakInTheNewOne) {
-  Scene scene;
-  scene.RunAll();
-  Stops(scene, "digits");
-  EXPECT_THAT(Creates(scene, SpecOf(2)),
+  CoordinatorFixture fixture;
+  fixture.RunAll();
+  Stops(fixture, "digits");
+  EXPECT_THAT(Creates(fixture, SpecOf(2)),
               AllOf(HasSubstr("close 1: "), HasSubstr("close 2: ")));
-  EXPECT_EQ(scene.Says(1, protocol::LocalFailure{.call = "f"}, {1}), "");
-  EXPECT_EQ(scene.View().state, JobState::kForming);
+  EXPECT_EQ(fixture.Says(1, protocol::LocalFailure{.call = "f"}, {1}), "");
+  EXPECT_EQ(fixture.View().state, JobState::kForming);
 }
 
 TEST(JobsOverTest, ARestartedCoordinatorKnowsThem) {
-  Scene scene;
-  scene.RunAll();
-  Stops(scene, "digits");
-  Creates(scene, SpecOf(3));
-  Stops(scene, "digits");
-  Deletes(scene, "digits");
-  scene.Restart();
-  scene.Step(Wake{});
-  EXPECT_THAT(NamesOfJobs(scene), ElementsAre("digits#1"));
-  EXPECT_EQ(scene.core().Describe({"digits#1"}, scene.now())->state,
+  CoordinatorFixture fixture;
+  fixture.RunAll();
+  Stops(fixture, "digits");
+  Creates(fixture, SpecOf(3));
+  Stops(fixture, "digits");
+  Deletes(fixture, "digits");
+  fixture.Restart();
+  fixture.Step(Wake{});
+  EXPECT_THAT(NamesOfJobs(fixture), ElementsAre("digits#1"));
+  EXPECT_EQ(fixture.core().Describe({"digits#1"}, fixture.now())->state,
             JobState::kStopped);
 }
 
 TEST(JobsOverTest, TheOldestAreForgotten) {
-  Scene scene;
+  CoordinatorFixture fixture;
   for (size_t i = 0; i < kJobsOverMax + 3; ++i) {
     const std::string name = absl::StrCat("job-", i);
-    Creates(scene, SpecOf(2, name));
-    Stops(scene, name);
+    Creates(fixture, SpecOf(2, name));
+    Stops(fixture, name);
   }
-  EXPECT_THAT(NamesOfJobs(scene), SizeIs(kJobsOverMax));
-  EXPECT_TRUE(
-      absl::IsNotFound(scene.core().Describe({"job-2"}, scene.now()).status()));
-  EXPECT_TRUE(scene.core().Describe({"job-3"}, scene.now()).ok());
+  EXPECT_THAT(NamesOfJobs(fixture), SizeIs(kJobsOverMax));
+  EXPECT_TRUE(absl::IsNotFound(
+      fixture.core().Describe({"job-2"}, fixture.now()).status()));
+  EXPECT_TRUE(fixture.core().Describe({"job-3"}, fixture.now()).ok());
 }
 
 double MicrosecondsPerHeartbeat(int others, bool over) {

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/asking.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -20,14 +20,14 @@ class LaunchesTest : public testing::Test {
  protected:
   std::string Join(uint64_t session, int i, const protocol::Launch& launch,
                    uint64_t life = 0) {
-    protocol::Hello hello = scene_.HelloOf(i);
+    protocol::Hello hello = fixture_.HelloOf(i);
     hello.launch = launch;
     if (life != 0) hello.life = life;
     hello.process.pid = static_cast<int>(100 * session) + i;
-    return scene_.Hello(session, hello);
+    return fixture_.Hello(session, hello);
   }
 
-  Scene scene_{SpecOf(4)};
+  CoordinatorFixture fixture_{SpecOf(4)};
   const protocol::Launch a_{"host-7-a"};
   const protocol::Launch b_{"host-8-b"};
 };
@@ -53,23 +53,23 @@ TEST_F(LaunchesTest, EachNodeHasOne) {
   EXPECT_THAT(Join(15, 4, b_), HasSubstr("refused ALREADY_EXISTS"));
   EXPECT_THAT(Join(4, 4, second), HasSubstr("4 <- welcome"));
   EXPECT_THAT(Join(2, 2, first), HasSubstr("2 <- welcome"));
-  EXPECT_EQ(scene_.epoch(), EpochId{1});
+  EXPECT_EQ(fixture_.epoch(), EpochId{1});
 }
 
 TEST_F(LaunchesTest, WorkersThatNoLauncherStartedAreNotAsked) {
   Join(1, 1, a_);
-  EXPECT_THAT(scene_.Hello(2), HasSubstr("2 <- welcome"));
+  EXPECT_THAT(fixture_.Hello(2), HasSubstr("2 <- welcome"));
   EXPECT_THAT(Join(3, 3, a_), HasSubstr("3 <- welcome"));
 }
 
 TEST_F(LaunchesTest, OneThatHasGoneLeavesItsPlace) {
   Join(1, 1, a_);
   Join(2, 2, a_);
-  scene_.Closes(1);
+  fixture_.Closes(1);
   EXPECT_THAT(Join(11, 1, b_, /*life=*/4711),
               HasSubstr("refused ALREADY_EXISTS"))
       << "its other worker lives";
-  scene_.Closes(2);
+  fixture_.Closes(2);
   EXPECT_THAT(Join(12, 1, b_, /*life=*/4711), HasSubstr("12 <- welcome"));
   EXPECT_THAT(Join(13, 3, b_), HasSubstr("13 <- welcome"));
 }
@@ -84,17 +84,17 @@ class RefusedProcessTest : public LaunchesTest {
   std::string Refused(protocol::Hello hello) {
     hello.life = 4711;
     hello.process = Newcomer();
-    return scene_.Hello(20, hello);
+    return fixture_.Hello(20, hello);
   }
   std::string Report(const protocol::ProcessInfo& process) {
-    return scene_.Step(ReportEvidence{
-        {9}, scene_.job(), "", {.subject = W(1), .process = process}});
+    return fixture_.Step(ReportEvidence{
+        {9}, fixture_.job(), "", {.subject = W(1), .process = process}});
   }
 };
 
 TEST_F(RefusedProcessTest, IsReportedAsOne) {
   Join(1, 1, a_);
-  ASSERT_THAT(Refused(scene_.HelloOf(1)),
+  ASSERT_THAT(Refused(fixture_.HelloOf(1)),
               HasSubstr("refused ALREADY_EXISTS: the name w-1 is held"));
   EXPECT_THAT(Report(Newcomer()),
               HasSubstr("answer 9: FAILED_PRECONDITION: w-1 was refused: "
@@ -106,7 +106,7 @@ TEST_F(RefusedProcessTest, IsReportedAsOne) {
 
 TEST_F(RefusedProcessTest, ForAnotherSpec) {
   Join(1, 1, a_);
-  protocol::Hello hello = scene_.HelloOf(2);
+  protocol::Hello hello = fixture_.HelloOf(2);
   hello.spec->seed = 4711;
   ASSERT_THAT(Refused(hello), HasSubstr("refused INVALID_ARGUMENT"));
   EXPECT_THAT(Report(Newcomer()), HasSubstr("brings another spec"));
@@ -114,31 +114,31 @@ TEST_F(RefusedProcessTest, ForAnotherSpec) {
 
 TEST_F(RefusedProcessTest, OneThatWasTakenIsNot) {
   Join(1, 1, a_);
-  EXPECT_THAT(Report(scene_.ViewOf(1).process), HasSubstr("answer 9: OK"));
+  EXPECT_THAT(Report(fixture_.ViewOf(1).process), HasSubstr("answer 9: OK"));
 }
 
 TEST_F(RefusedProcessTest, NorOneThatWasTakenAfterAll) {
   Join(1, 1, a_);
-  protocol::Hello hello = scene_.HelloOf(2);
+  protocol::Hello hello = fixture_.HelloOf(2);
   hello.spec->seed = 4711;
   Refused(hello);
-  hello.spec->seed = scene_.spec().seed;
+  hello.spec->seed = fixture_.spec().seed;
   hello.process = Newcomer();
-  scene_.Hello(21, hello);
+  fixture_.Hello(21, hello);
   EXPECT_EQ(Report(Newcomer()).find("FAILED_PRECONDITION"), std::string::npos);
 }
 
 // A worker of a running job, which this coordinator does not know yet, is not a
 // reason for ever.
 TEST_F(RefusedProcessTest, NorOneThatAnOfferKeepsOut) {
-  protocol::Hello offer = scene_.HelloOf(1);
+  protocol::Hello offer = fixture_.HelloOf(1);
   offer.generation = {1};
   offer.secret = "any";
   offer.resume = protocol::ResumeState{
       .epoch = {1}, .rank = 0, .members_digest = "digest"};
-  scene_.Step(CreateJob{{1}, scene_.spec(), ""});
-  scene_.Hello(30, offer);
-  ASSERT_THAT(Refused(scene_.HelloOf(2)),
+  fixture_.Step(CreateJob{{1}, fixture_.spec(), ""});
+  fixture_.Hello(30, offer);
+  ASSERT_THAT(Refused(fixture_.HelloOf(2)),
               HasSubstr("refused FAILED_PRECONDITION: job digits runs"));
   EXPECT_EQ(Report(Newcomer()), "answer 9: OK");
 }
@@ -147,42 +147,45 @@ TEST_F(RefusedProcessTest, NorOneThatAnOfferKeepsOut) {
 
 TEST_F(RefusedProcessTest, EvidenceSaysInWhatProcessesDiffer) {
   Join(1, 1, a_);
-  protocol::ProcessInfo other = scene_.ViewOf(1).process;
+  protocol::ProcessInfo other = fixture_.ViewOf(1).process;
   other.start_time += 1;
   Report(other);
   EXPECT_THAT(
-      LinesOf(scene_),
+      LinesOf(fixture_),
       Contains(
           AllOf(HasSubstr("it is about host a, pid 101, started at tick 502 ("),
                 HasSubstr("of it is host a, pid 101, started at tick 501"),
                 Not(HasSubstr("boot id")))));
-  other = scene_.ViewOf(1).process;
+  other = fixture_.ViewOf(1).process;
   other.boot_id = "another";
   Report(other);
-  EXPECT_THAT(LinesOf(scene_),
+  EXPECT_THAT(LinesOf(fixture_),
               Contains(AllOf(HasSubstr("pid 101, boot id another ("),
                              HasSubstr("is host a, pid 101, boot id boot"))));
 }
 
 TEST(CauseViewTest, SaysWhichEpochItEnded) {
-  Scene scene(RestartingSpec(2));
-  scene.RunAll();
-  scene.Step(ReportEvidence{
-      {9}, scene.job(), "", Scene::DeathOf(1, "killed by signal 9")});
-  EXPECT_THAT(scene.View().cause.message,
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Step(
+      ReportEvidence{{9},
+                     fixture.job(),
+                     "",
+                     CoordinatorFixture::DeathOf(1, "killed by signal 9")});
+  EXPECT_THAT(fixture.View().cause.message,
               testing::StartsWith("epoch 1 ended: w-1"));
   for (const int i : {1, 2}) {
-    protocol::Hello hello = scene.HelloOf(i);
+    protocol::Hello hello = fixture.HelloOf(i);
     hello.life += 100;
     hello.process.pid += 100;
-    scene.Closes(i);
-    scene.Hello(10 + i, hello);
+    fixture.Closes(i);
+    fixture.Hello(10 + i, hello);
   }
-  ASSERT_EQ(scene.epoch(), EpochId{2});
-  EXPECT_THAT(scene.View().cause.message,
+  ASSERT_EQ(fixture.epoch(), EpochId{2});
+  EXPECT_THAT(fixture.View().cause.message,
               testing::StartsWith("epoch 1 ended: w-1"));
-  scene.Step(StopJob{{3}, scene.job(), "", "enough"});
-  EXPECT_THAT(scene.View().cause.message, testing::StartsWith("stopped by"));
+  fixture.Step(StopJob{{3}, fixture.job(), "", "enough"});
+  EXPECT_THAT(fixture.View().cause.message, testing::StartsWith("stopped by"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/words/rank_list.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -85,7 +85,7 @@ class MismatchTest : public testing::Test {
   }
 
   void Begin() {
-    stage_ = std::make_unique<Scene>(Spec());
+    stage_ = std::make_unique<CoordinatorFixture>(Spec());
     said_.clear();
   }
 
@@ -117,7 +117,8 @@ class MismatchTest : public testing::Test {
     return ends;
   }
 
-  std::unique_ptr<Scene> stage_ = std::make_unique<Scene>(Spec());
+  std::unique_ptr<CoordinatorFixture> stage_ =
+      std::make_unique<CoordinatorFixture>(Spec());
   std::string said_;
 };
 

@@ -10,12 +10,12 @@
 #include "gtest/gtest.h"
 #include "server/core/assignment.h"
 #include "server/core/deadlines.h"
-#include "server/core/durable.h"
-#include "server/core/missing.h"
-#include "server/core/sentences.h"
+#include "server/core/durable_state.h"
+#include "server/core/missing_workers.h"
+#include "server/core/status_text.h"
 #include "server/core/token.h"
 #include "server/core/waits.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -170,7 +170,7 @@ TEST(DeadlinesTest, AgreesWithAPlainMap) {
 // The rule in one sentence for two ranks: w needs o if both are there and o is
 // behind what w waits in, among its group for a transfer and among all for the
 // verdict.
-bool NeedsPlainly(const ProgressBoard& board, const plan::Plan& plan, int w,
+bool NeedsPlainly(const ProgressTracker& board, const plan::Plan& plan, int w,
                   int o) {
   if (!board.of(w).present || !board.of(o).present) return false;
   const protocol::Position& at = board.of(w).position;
@@ -198,7 +198,7 @@ TEST(WaitsTest, AgreesWithTheRuleInOneSentence) {
                               {.communicator = 1},
                               {.communicator = 3}}};
   for (int round = 0; round < 3000; ++round) {
-    ProgressBoard board(6, absl::Seconds(1), At(0));
+    ProgressTracker board(6, absl::Seconds(1), At(0));
     for (int rank = 0; rank < 6; ++rank) {
       const uint64_t step = 5 + rng() % 2;
       board.Update(rank, Stands(step, static_cast<Phase>(1 + rng() % 5)),
@@ -223,7 +223,7 @@ TEST(WaitsTest, AgreesWithTheRuleInOneSentence) {
 TEST(WaitsTest, SomebodyWaitsForNobody) {
   std::mt19937 rng(4);
   for (int round = 0; round < 1000; ++round) {
-    ProgressBoard board(5, absl::Seconds(1), At(0));
+    ProgressTracker board(5, absl::Seconds(1), At(0));
     for (int rank = 0; rank < 5; ++rank) {
       board.Update(rank, Stands(rng() % 3, static_cast<Phase>(1 + rng() % 5)),
                    At(0));
@@ -328,7 +328,7 @@ TEST_F(DurableTest, AnAdoptedJobTakesThePlaceOfOneWithoutAnEpoch) {
   ASSERT_TRUE(Next(adopted_spec).ok());
   const DurableJob& job = state_.jobs.begin()->second;
   EXPECT_EQ(job.spec.seed, 4711u);
-  EXPECT_EQ(job.bearers.at(W(1)), (Bearer{{3}, 7, "hash"}));
+  EXPECT_EQ(job.name_holders.at(W(1)), (NameHolder{{3}, 7, "hash"}));
   EXPECT_TRUE(job.epoch_lives && job.adopted);
   EXPECT_EQ(job.epoch, EpochId{4});
   EXPECT_EQ(job.plan_digest, "d");

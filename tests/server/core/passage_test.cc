@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -10,82 +10,85 @@ namespace {
 using testing::HasSubstr;
 
 TEST(PassageTest, TheFirstWorkerCreatesTheJobAndTheLastFormsTheEpoch) {
-  Scene scene(SpecOf(2));
-  EXPECT_EQ(scene.Hello(1),
+  CoordinatorFixture fixture(SpecOf(2));
+  EXPECT_EQ(fixture.Hello(1),
             "persist 1: job digits is created\n"
             "persist 2: w-1 is generation 1\n"
             "1 <- welcome, generation 1");
-  EXPECT_EQ(scene.View().missing, 1);
-  EXPECT_EQ(scene.Hello(2),
+  EXPECT_EQ(fixture.View().missing, 1);
+  EXPECT_EQ(fixture.Hello(2),
             "persist 3: w-2 is generation 1\n"
             "2 <- welcome, generation 1\n"
             "persist 4: epoch 1 begins: w-1 w-2\n"
             "1 <- formed 1: rank 0 of w-1 w-2\n"
             "2 <- formed 1: rank 1 of w-1 w-2");
-  EXPECT_EQ(scene.View().state, JobState::kSealed);
+  EXPECT_EQ(fixture.View().state, JobState::kSealed);
 }
 
 TEST(PassageTest, ThePlanIsAdoptedWhenAllHaveRegisteredAndStartsWhenConnected) {
-  Scene scene(SpecOf(2));
-  scene.JoinAll();
-  EXPECT_EQ(scene.Register(1, {ParameterNamed("w")}), "");
-  EXPECT_EQ(scene.Register(2, {ParameterNamed("w")}),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.JoinAll();
+  EXPECT_EQ(fixture.Register(1, {ParameterNamed("w")}), "");
+  EXPECT_EQ(fixture.Register(2, {ParameterNamed("w")}),
             "persist 5: plan of epoch 1\n"
             "1 <- plan ready\n"
             "2 <- plan ready");
-  EXPECT_EQ(scene.View().state, JobState::kPlanned);
-  EXPECT_EQ(scene.Ack(1), "");
-  EXPECT_EQ(scene.Ack(2), "");
-  EXPECT_EQ(scene.Publish(1, 0), "");
-  EXPECT_EQ(scene.Publish(2, 1),
+  EXPECT_EQ(fixture.View().state, JobState::kPlanned);
+  EXPECT_EQ(fixture.Ack(1), "");
+  EXPECT_EQ(fixture.Ack(2), "");
+  EXPECT_EQ(fixture.Publish(1, 0), "");
+  EXPECT_EQ(fixture.Publish(2, 1),
             "1 <- handles of 0: h0 h1\n"
             "2 <- handles of 0: h0 h1\n"
             "1 <- handles of 1: h0 h1\n"
             "2 <- handles of 1: h0 h1");
-  EXPECT_EQ(scene.Says(1, protocol::Connected{}), "");
-  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
-  EXPECT_EQ(scene.ViewOf(2).state, WorkerState::kJoining);
-  EXPECT_EQ(scene.Says(2, protocol::Connected{}), "1 <- start\n2 <- start");
-  EXPECT_EQ(scene.View().state, JobState::kRunning);
+  EXPECT_EQ(fixture.Says(1, protocol::Connected{}), "");
+  EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
+  EXPECT_EQ(fixture.ViewOf(2).state, WorkerState::kJoining);
+  EXPECT_EQ(fixture.Says(2, protocol::Connected{}), "1 <- start\n2 <- start");
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
 }
 
 TEST(PassageTest, TheJobIsCompletedWhenAllHaveLeftInOrder) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  EXPECT_EQ(scene.Says(1, protocol::Leave{.clean = true, .steps = 20}),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_EQ(fixture.Says(1, protocol::Leave{.clean = true, .steps = 20}),
             "persist 6: w-1 left epoch 1\n1 <- left\nclose 1: OK");
-  EXPECT_EQ(scene.View().state, JobState::kRunning);
-  EXPECT_EQ(scene.Says(2, protocol::Leave{.clean = true, .steps = 20}),
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+  EXPECT_EQ(fixture.Says(2, protocol::Leave{.clean = true, .steps = 20}),
             "persist 7: w-2 left epoch 1\n2 <- left\nclose 2: OK\n"
             "persist 8: job completed");
-  EXPECT_EQ(scene.View().state, JobState::kCompleted);
-  EXPECT_EQ(scene.core().NextWake(), absl::InfiniteFuture());
+  EXPECT_EQ(fixture.View().state, JobState::kCompleted);
+  EXPECT_EQ(fixture.core().NextWake(), absl::InfiniteFuture());
 }
 
 TEST(PassageTest, AWorkerThatDiesEndsTheEpochForAllWithItsCause) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  scene.Says(2,
-             protocol::Progress{.position = {412, protocol::Phase::kCompute}});
-  const std::string said = scene.Step(ReportEvidence{
-      {9}, scene.job(), "", Scene::DeathOf(2, "killed by signal 9")});
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  fixture.Says(
+      2, protocol::Progress{.position = {412, protocol::Phase::kCompute}});
+  const std::string said = fixture.Step(
+      ReportEvidence{{9},
+                     fixture.job(),
+                     "",
+                     CoordinatorFixture::DeathOf(2, "killed by signal 9")});
   EXPECT_THAT(said, HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
                               "102) died: killed by signal 9, at step 412 "
                               "while computing"));
   EXPECT_THAT(said, HasSubstr("answer 9: OK"));
-  EXPECT_EQ(scene.View().state, JobState::kFailed);
+  EXPECT_EQ(fixture.View().state, JobState::kFailed);
 }
 
 TEST(PassageTest, EveryMessageCarriesTheJobTheEpochAndTheTerm) {
-  Scene scene(SpecOf(2));
-  scene.Hello(1);
-  scene.Hello(2);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.Hello(1);
+  fixture.Hello(2);
   int sends = 0;
-  for (const Effect& effect : scene.effects()) {
+  for (const Effect& effect : fixture.effects()) {
     const auto* send = std::get_if<Send>(&effect);
     if (send == nullptr) continue;
     ++sends;
-    EXPECT_EQ(send->message.job, scene.job());
+    EXPECT_EQ(send->message.job, fixture.job());
     EXPECT_EQ(send->message.term, LeaderTerm{1});
     if (std::holds_alternative<protocol::EpochFormed>(send->message.body)) {
       EXPECT_EQ(send->message.epoch, EpochId{1});

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -35,9 +35,9 @@ struct Told {
   bool operator==(const Told&) const = default;
 };
 
-std::vector<Told> TakeTold(const Scene& scene) {
+std::vector<Told> TakeTold(const CoordinatorFixture& fixture) {
   std::vector<Told> told;
-  for (const Effect& effect : scene.effects()) {
+  for (const Effect& effect : fixture.effects()) {
     const auto* send = std::get_if<Send>(&effect);
     if (send == nullptr) continue;
     const auto* decide = std::get_if<protocol::Decide>(&send->message.body);
@@ -53,23 +53,23 @@ protocol::Decide ToAll(uint64_t first,
 
 class PassesOfAJob : public testing::Test {
  protected:
-  PassesOfAJob() { scene_.RunAll(); }
+  PassesOfAJob() { fixture_.RunAll(); }
 
   std::vector<Told> Say(uint64_t session, protocol::ToCoordinatorBody body) {
-    scene_.Says(session, std::move(body));
-    return TakeTold(scene_);
+    fixture_.Says(session, std::move(body));
+    return TakeTold(fixture_);
   }
 
   // What worker i says first on a new stream.
   std::string Resume(uint64_t session, int i, bool started = true) {
-    protocol::Hello hello = scene_.HelloOf(i);
+    protocol::Hello hello = fixture_.HelloOf(i);
     hello.generation = {1};
     hello.resume =
-        protocol::ResumeState{.epoch = scene_.epoch(), .started = started};
-    return scene_.Hello(session, hello);
+        protocol::ResumeState{.epoch = fixture_.epoch(), .started = started};
+    return fixture_.Hello(session, hello);
   }
 
-  Scene scene_{NegotiatedSpec(2)};
+  CoordinatorFixture fixture_{NegotiatedSpec(2)};
 };
 
 TEST_F(PassesOfAJob, APassFromItsAnnouncementsToItsClose) {
@@ -103,71 +103,71 @@ TEST_F(PassesOfAJob, APassInWhichNobodyAnnouncesIsClosed) {
 // --- Words that make no sense -----------------------------------------------
 
 TEST_F(PassesOfAJob, APassTooFarEndsTheEpoch) {
-  EXPECT_THAT(scene_.Says(2, Announce{1, {kWeight}}),
+  EXPECT_THAT(fixture_.Says(2, Announce{1, {kWeight}}),
               AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
                     HasSubstr("announced pass 1 before pass 0 was closed")));
 }
 
 TEST_F(PassesOfAJob, ThePassAfterTheOpenOneIsRefusedFromWhoAnnouncedThis) {
-  scene_.Says(2, Announce{0, {}});
-  EXPECT_THAT(scene_.Says(2, Announce{1, {kWeight}}),
+  fixture_.Says(2, Announce{0, {}});
+  EXPECT_THAT(fixture_.Says(2, Announce{1, {kWeight}}),
               AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
                     HasSubstr("announced pass 1 before pass 0 was closed")));
 }
 
 TEST_F(PassesOfAJob, AnUnknownParameterEndsTheEpoch) {
-  EXPECT_THAT(scene_.Says(2, Announce{0, {2}}),
+  EXPECT_THAT(fixture_.Says(2, Announce{0, {2}}),
               HasSubstr("announced parameter 2 in pass 0, but there are 2"));
 }
 
 TEST_F(PassesOfAJob, OneAnnouncedTwiceEndsTheEpoch) {
-  EXPECT_THAT(scene_.Says(2, Announce{0, {kBias, kBias}}),
+  EXPECT_THAT(fixture_.Says(2, Announce{0, {kBias, kBias}}),
               HasSubstr("announced bias twice in pass 0"));
 }
 
 TEST_F(PassesOfAJob, AnAnnouncementOfOthersInTheSamePassEndsTheEpoch) {
-  scene_.Says(2, Announce{0, {kBias}});
-  EXPECT_EQ(scene_.Says(2, Announce{0, {kBias}}), "");
-  EXPECT_THAT(scene_.Says(2, Announce{0, {kWeight, kBias}}),
+  fixture_.Says(2, Announce{0, {kBias}});
+  EXPECT_EQ(fixture_.Says(2, Announce{0, {kBias}}), "");
+  EXPECT_THAT(fixture_.Says(2, Announce{0, {kWeight, kBias}}),
               HasSubstr("announced pass 0 a second time, now with weight"));
 }
 
 TEST_F(PassesOfAJob, OneSubmittedWithoutAnnouncementEndsTheEpoch) {
-  scene_.Says(2, Announce{0, {kBias}});
-  EXPECT_THAT(scene_.Says(2, Submitted{0, {kWeight}}),
+  fixture_.Says(2, Announce{0, {kBias}});
+  EXPECT_THAT(fixture_.Says(2, Submitted{0, {kWeight}}),
               HasSubstr("submitted weight in pass 0 without announcing it"));
 }
 
 TEST_F(PassesOfAJob, GradientsOfAPassThatWasNotAnnouncedEndTheEpoch) {
-  EXPECT_THAT(scene_.Says(2, Submitted{0, {kWeight}}),
+  EXPECT_THAT(fixture_.Says(2, Submitted{0, {kWeight}}),
               HasSubstr("submitted gradients of pass 0, which it did not"));
 }
 
 TEST(PassesTest, ARankThatIsNotOfTheGroupEndsTheEpoch) {
   JobSpec spec = NegotiatedSpec(4);
   spec.mesh = {{{"pipe", 2}, {"data", 2}}};
-  Scene scene(spec);
-  scene.JoinAll();
-  for (const uint64_t session : scene.Sessions()) {
+  CoordinatorFixture fixture(spec);
+  fixture.JoinAll();
+  for (const uint64_t session : fixture.Sessions()) {
     const bool first_stage = session <= 2;
-    scene.Register(session, {{.name = first_stage ? "first" : "second",
-                              .shape = {2},
-                              .axes = {"data"}}});
+    fixture.Register(session, {{.name = first_stage ? "first" : "second",
+                                .shape = {2},
+                                .axes = {"data"}}});
   }
-  for (const uint64_t session : scene.Sessions()) scene.Ack(session);
-  for (int rank = 0; rank < 4; ++rank) scene.Publish(rank + 1, rank);
-  for (const uint64_t session : scene.Sessions()) {
-    scene.Says(session, protocol::Connected{});
+  for (const uint64_t session : fixture.Sessions()) fixture.Ack(session);
+  for (int rank = 0; rank < 4; ++rank) fixture.Publish(rank + 1, rank);
+  for (const uint64_t session : fixture.Sessions()) {
+    fixture.Says(session, protocol::Connected{});
   }
-  ASSERT_EQ(scene.View().state, JobState::kRunning);
-  EXPECT_THAT(scene.Says(1, Announce{0, {1}}),
+  ASSERT_EQ(fixture.View().state, JobState::kRunning);
+  EXPECT_THAT(fixture.Says(1, Announce{0, {1}}),
               HasSubstr("announced second in pass 0, but is not of its group"));
 }
 
 TEST(PassesTest, InAStaticJobEndTheEpoch) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  EXPECT_THAT(scene.Says(1, Announce{0, {}}),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_THAT(fixture.Says(1, Announce{0, {}}),
               HasSubstr("the job is not in negotiated mode"));
 }
 
@@ -176,10 +176,10 @@ TEST(PassesTest, InAStaticJobEndTheEpoch) {
 TEST_F(PassesOfAJob, AResumingRankIsToldWhatItMissed) {
   Say(1, Announce{0, {kWeight}});
   Say(2, Announce{0, {}});
-  scene_.Closes(2);
+  fixture_.Closes(2);
   Say(1, Submitted{0, {kWeight}});
   Resume(12, 2);
-  EXPECT_THAT(TakeTold(scene_), ElementsAre()) << "it may hold some of it";
+  EXPECT_THAT(TakeTold(fixture_), ElementsAre()) << "it may hold some of it";
   EXPECT_THAT(Say(12, Held{0, {{0, kWeight, 1}}}),
               ElementsAre(Told{12, ToAll(1, {{0, 0, 0}})}));
 }
@@ -187,9 +187,9 @@ TEST_F(PassesOfAJob, AResumingRankIsToldWhatItMissed) {
 TEST_F(PassesOfAJob, ARestartedCoordinatorAdoptsTheLongestPrefix) {
   const std::vector<Parameter> parameters = {ParameterNamed("weight"),
                                              ParameterNamed("bias")};
-  scene_.Restart();
+  fixture_.Restart();
   Resume(11, 1);
-  scene_.Register(11, parameters);
+  fixture_.Register(11, parameters);
   Say(11, Held{0, {{0, kBias, 1}, {0, 0, 0}}});
   Say(11, Announce{1, {kWeight}});
   Resume(12, 2);
@@ -210,11 +210,11 @@ TEST_F(PassesOfAJob, ARestartedCoordinatorAdoptsTheLongestPrefix) {
 TEST_F(PassesOfAJob, WhoMissedStartHoldsNothingAndNeedNotSaySo) {
   const std::vector<Parameter> parameters = {ParameterNamed("weight"),
                                              ParameterNamed("bias")};
-  scene_.Restart();
+  fixture_.Restart();
   Resume(12, 2, /*started=*/false);
-  scene_.Register(12, parameters);
+  fixture_.Register(12, parameters);
   Resume(11, 1);
-  scene_.Register(11, parameters);
+  fixture_.Register(11, parameters);
   Say(11, Held{});
   Say(11, Announce{0, {}});
   EXPECT_THAT(Say(12, Announce{0, {}}),
@@ -225,13 +225,13 @@ TEST_F(PassesOfAJob, WhoMissedStartHoldsNothingAndNeedNotSaySo) {
 TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
   const std::vector<Parameter> parameters = {ParameterNamed("weight"),
                                              ParameterNamed("bias")};
-  scene_.Restart();
+  fixture_.Restart();
   for (const int i : {1, 2}) {
     Resume(10 + i, i);
-    scene_.Register(10 + i, parameters);
+    fixture_.Register(10 + i, parameters);
   }
   Say(11, Held{0, {{0, kBias, 1}, {0, kWeight, 1}}});
-  EXPECT_THAT(scene_.Says(12, Held{0, {{0, kWeight, 1}}}),
+  EXPECT_THAT(fixture_.Says(12, Held{0, {{0, kWeight, 1}}}),
               AllOf(HasSubstr("w-2 (rank 1"), HasSubstr("a decision 0 that")));
 }
 
@@ -246,14 +246,14 @@ TEST_F(PassesOfAJob, WhatARankWasNotToldIsKeptForIt) {
     Say(1, Submitted{number, {kWeight}});
   };
   pass(0);
-  scene_.Closes(2);  // it does not hear what it makes ready
+  fixture_.Closes(2);  // it does not hear what it makes ready
   Resume(12, 2);
   Say(12, Held{});
   Say(12, Announce{0, {kWeight}});
   const auto told = ToAll(0, {{0, kWeight, 2}, {0, 0, 0}});
   EXPECT_THAT(Say(12, Submitted{0, {kWeight}}),
               ElementsAre(Told{1, told}, Told{12, told}));
-  scene_.Closes(12);  // before it heard them
+  fixture_.Closes(12);  // before it heard them
   Say(1, Announce{1, {}});
   Resume(22, 2);
   EXPECT_THAT(Say(22, Held{}), ElementsAre(Told{22, told}));
@@ -264,7 +264,7 @@ TEST_F(PassesOfAJob, WhatARankWasNotToldIsKeptForIt) {
 TEST_F(PassesOfAJob, WhoHasNotAnnouncedIsNamed) {
   Say(1, Announce{0, {}});
   Say(1, Stands(0, Phase::kTransfer));
-  const JobView view = scene_.View();
+  const JobView view = fixture_.View();
   ASSERT_EQ(view.waits.size(), 1u);
   EXPECT_EQ(view.waits[0].waiter, W(1));
   EXPECT_EQ(view.waits[0].waited_for, W(2));
@@ -277,8 +277,8 @@ TEST_F(PassesOfAJob, WhoHasNotSubmittedIsBlamedWithItsParameters) {
   Say(1, Stands(0, Phase::kTransfer));
   Say(2, Announce{0, {kWeight, kBias}});
   Say(2, Stands(0, Phase::kCompute));
-  EXPECT_EQ(scene_.WaitWithHeartbeats(31, {1, 2}), "");
-  EXPECT_THAT(scene_.View().stalls,
+  EXPECT_EQ(fixture_.WaitWithHeartbeats(31, {1, 2}), "");
+  EXPECT_THAT(fixture_.View().stalls,
               ElementsAre(AllOf(HasSubstr("w-2"),
                                 HasSubstr("has not submitted weight and bias "
                                           "of pass 0"),
@@ -290,9 +290,9 @@ TEST_F(PassesOfAJob, WhoHasSubmittedAllItAnnouncedIsWaitedForByNobody) {
   Say(1, Stands(0, Phase::kTransfer));
   Say(2, Announce{0, {kBias}});
   Say(2, Stands(0, Phase::kCompute));
-  EXPECT_EQ(scene_.View().waits.size(), 1u);
+  EXPECT_EQ(fixture_.View().waits.size(), 1u);
   Say(2, Submitted{0, {kBias}});
-  EXPECT_EQ(scene_.View().waits.size(), 0u);
+  EXPECT_EQ(fixture_.View().waits.size(), 0u);
 }
 
 // --- Progress ---------------------------------------------------------------
@@ -302,13 +302,13 @@ TEST(PassesTest, WhatIsNewInAPassIsProgress) {
   JobSpec spec = NegotiatedSpec(2);
   spec.on_stuck = OnStuck::kEvict;
   spec.timeouts.progress = absl::Seconds(4);
-  Scene scene(spec);
-  scene.RunAll();
+  CoordinatorFixture fixture(spec);
+  fixture.RunAll();
   for (uint64_t pass = 0; pass < 10; ++pass) {
-    EXPECT_EQ(scene.WaitWithHeartbeats(1, {1, 2}), "");
+    EXPECT_EQ(fixture.WaitWithHeartbeats(1, {1, 2}), "");
     for (const uint64_t session : {1, 2}) {
-      scene.Says(session, Announce{pass, {kWeight}});
-      scene.Says(session, Submitted{pass, {kWeight}});
+      fixture.Says(session, Announce{pass, {kWeight}});
+      fixture.Says(session, Submitted{pass, {kWeight}});
     }
   }
 }
@@ -317,14 +317,14 @@ TEST(PassesTest, WhatIsRepeatedIsNoProgress) {
   JobSpec spec = NegotiatedSpec(2);
   spec.on_stuck = OnStuck::kEvict;
   spec.timeouts.progress = absl::Seconds(4);
-  Scene scene(spec);
-  scene.RunAll();
+  CoordinatorFixture fixture(spec);
+  fixture.RunAll();
   std::string said;
   for (int second = 0; second < 5; ++second) {
-    scene.Says(1, Announce{0, {kWeight}});
-    scene.Says(1, Submitted{0, {kWeight}});
-    scene.Says(2, Announce{0, {kWeight}});
-    said += scene.Wait(1);
+    fixture.Says(1, Announce{0, {kWeight}});
+    fixture.Says(1, Submitted{0, {kWeight}});
+    fixture.Says(2, Announce{0, {kWeight}});
+    said += fixture.Wait(1);
   }
   EXPECT_THAT(said, HasSubstr("w-2 (rank 1, host a, pid 102) was evicted"));
 }

@@ -8,8 +8,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
-#include "server/core/order_poll.h"
-#include "tests/server/core/scene.h"
+#include "server/core/ready_order_collector.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -30,114 +30,116 @@ const std::vector<uint32_t> kOther = {0, 1};  // weight, then bias
 
 class RevisionsTest : public testing::Test {
  protected:
-  absl::Status Rebuild(Scene& scene) {
-    scene.Step(CommandJob{{++request_}, scene.job(), "", JobCommand::kRebuild});
-    for (const Effect& effect : scene.effects()) {
+  absl::Status Rebuild(CoordinatorFixture& fixture) {
+    fixture.Step(
+        CommandJob{{++request_}, fixture.job(), "", JobCommand::kRebuild});
+    for (const Effect& effect : fixture.effects()) {
       if (const auto* answer = std::get_if<Answer>(&effect)) {
         return answer->status;
       }
     }
     return absl::InternalError("not answered");
   }
-  static std::string Runs(Scene& scene, uint64_t session, uint64_t revision) {
-    return scene.Says(
+  static std::string Runs(CoordinatorFixture& fixture, uint64_t session,
+                          uint64_t revision) {
+    return fixture.Says(
         session, protocol::Progress{.position = {1}, .revision = {revision}});
   }
-  static std::string Bucket(const Scene& scene, int bucket) {
-    return scene.View().buckets.at(bucket).parameters.at(0);
+  static std::string Bucket(const CoordinatorFixture& fixture, int bucket) {
+    return fixture.View().buckets.at(bucket).parameters.at(0);
   }
-  static std::string History(const Scene& scene) {
+  static std::string History(const CoordinatorFixture& fixture) {
     std::string text;
-    for (const EventView& event : scene.View().events) {
+    for (const EventView& event : fixture.View().events) {
       absl::StrAppend(&text, event.text, "\n");
     }
     return text;
   }
   // To a job whose revision 2 is adopted.
-  static void Adopt(Scene& scene) {
-    scene.RunAll();
-    scene.Says(1, protocol::ReadyOrder{{2}, kOther});
-    ASSERT_EQ(scene.durable_job().revision, Revision{2});
+  static void Adopt(CoordinatorFixture& fixture) {
+    fixture.RunAll();
+    fixture.Says(1, protocol::ReadyOrder{{2}, kOther});
+    ASSERT_EQ(fixture.durable_job().revision, Revision{2});
   }
 
   uint64_t request_ = 0;
 };
 
 TEST_F(RevisionsTest, TheLowestRankIsAskedWhenStepsBegin) {
-  Scene scene(SpecWithBuckets(2));
-  scene.JoinAll();
-  scene.RegisterAll();
-  for (const uint64_t session : {1, 2}) scene.Ack(session);
-  for (const uint64_t session : {1, 2}) scene.Publish(session, session - 1);
-  scene.Says(1, protocol::Connected{});
-  EXPECT_EQ(scene.Says(2, protocol::Connected{}),
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  fixture.JoinAll();
+  fixture.RegisterAll();
+  for (const uint64_t session : {1, 2}) fixture.Ack(session);
+  for (const uint64_t session : {1, 2}) fixture.Publish(session, session - 1);
+  fixture.Says(1, protocol::Connected{});
+  EXPECT_EQ(fixture.Says(2, protocol::Connected{}),
             "1 <- start\n2 <- start\n1 <- order wanted for revision 2");
 }
 
 TEST_F(RevisionsTest, WhatItSaysIsRecordedAndThenAnnouncedToAll) {
-  Scene scene(SpecWithBuckets(2));
-  scene.RunAll();
-  EXPECT_EQ(Bucket(scene, 0), "bias");
-  const std::string before = scene.durable_job().plan_digest;
-  EXPECT_EQ(scene.Says(1, protocol::ReadyOrder{{2}, kOther}),
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  fixture.RunAll();
+  EXPECT_EQ(Bucket(fixture, 0), "bias");
+  const std::string before = fixture.durable_job().plan_digest;
+  EXPECT_EQ(fixture.Says(1, protocol::ReadyOrder{{2}, kOther}),
             "persist 6: plan of epoch 1\n1 <- plan ready\n2 <- plan ready");
-  EXPECT_EQ(scene.durable_job().revision, Revision{2});
-  EXPECT_EQ(scene.durable_job().observed_order, kOther);
-  EXPECT_NE(scene.durable_job().plan_digest, before);
-  EXPECT_EQ(Bucket(scene, 0), "weight");
-  EXPECT_EQ(scene.View().revision, Revision{2});
+  EXPECT_EQ(fixture.durable_job().revision, Revision{2});
+  EXPECT_EQ(fixture.durable_job().observed_order, kOther);
+  EXPECT_NE(fixture.durable_job().plan_digest, before);
+  EXPECT_EQ(Bucket(fixture, 0), "weight");
+  EXPECT_EQ(fixture.View().revision, Revision{2});
   const auto plan =
-      scene.core().FindPlan(scene.job(), scene.durable_job().plan_digest);
+      fixture.core().FindPlan(fixture.job(), fixture.durable_job().plan_digest);
   ASSERT_NE(plan, nullptr);
   EXPECT_EQ(plan->revision, Revision{2});
-  EXPECT_EQ(scene.View().state, JobState::kRunning);
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
 }
 
 TEST_F(RevisionsTest, AnOrderThatMovesNothingIsNotAdopted) {
-  Scene scene(SpecWithBuckets(2));
-  scene.RunAll();
-  EXPECT_EQ(scene.Says(1, protocol::ReadyOrder{{2}, {1, 0}}), "");
-  EXPECT_EQ(scene.durable_job().revision, Revision{1});
-  EXPECT_THAT(History(scene), HasSubstr("buckets stay as they are"));
-  EXPECT_EQ(Rebuild(scene), absl::OkStatus()) << "and may be asked for again";
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  fixture.RunAll();
+  EXPECT_EQ(fixture.Says(1, protocol::ReadyOrder{{2}, {1, 0}}), "");
+  EXPECT_EQ(fixture.durable_job().revision, Revision{1});
+  EXPECT_THAT(History(fixture), HasSubstr("buckets stay as they are"));
+  EXPECT_EQ(Rebuild(fixture), absl::OkStatus()) << "and may be asked for again";
 }
 
 TEST_F(RevisionsTest, OnlyAWantedAnswerCounts) {
-  Scene scene(SpecWithBuckets(2));
-  scene.RunAll();
-  EXPECT_EQ(scene.Says(2, protocol::ReadyOrder{{2}, kOther}), "");
-  EXPECT_EQ(scene.Says(1, protocol::ReadyOrder{{3}, kOther}), "");
-  EXPECT_NE(scene.Says(1, protocol::ReadyOrder{{2}, kOther}), "");
-  EXPECT_EQ(scene.Says(1, protocol::ReadyOrder{{2}, {1, 0}}), "");
-  EXPECT_EQ(scene.durable_job().observed_order, kOther);
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  fixture.RunAll();
+  EXPECT_EQ(fixture.Says(2, protocol::ReadyOrder{{2}, kOther}), "");
+  EXPECT_EQ(fixture.Says(1, protocol::ReadyOrder{{3}, kOther}), "");
+  EXPECT_NE(fixture.Says(1, protocol::ReadyOrder{{2}, kOther}), "");
+  EXPECT_EQ(fixture.Says(1, protocol::ReadyOrder{{2}, {1, 0}}), "");
+  EXPECT_EQ(fixture.durable_job().observed_order, kOther);
 }
 
 TEST_F(RevisionsTest, AnOrderOfOtherParametersEndsTheEpoch) {
   for (const std::vector<uint32_t>& order :
        {std::vector<uint32_t>{0}, {0, 0}, {0, 2}, {0, 1, 1}}) {
-    Scene scene(SpecWithBuckets(2));
-    scene.RunAll();
-    EXPECT_THAT(scene.Says(1, protocol::ReadyOrder{{2}, order}),
+    CoordinatorFixture fixture(SpecWithBuckets(2));
+    fixture.RunAll();
+    EXPECT_THAT(fixture.Says(1, protocol::ReadyOrder{{2}, order}),
                 HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid "
                           "101) gave an order of"));
   }
 }
 
 TEST_F(RevisionsTest, OneBucketHasNoOrder) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  EXPECT_THAT(Describe(scene.effects()), Not(HasSubstr("order wanted")));
-  const absl::Status refused = Rebuild(scene);
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_THAT(Describe(fixture.effects()), Not(HasSubstr("order wanted")));
+  const absl::Status refused = Rebuild(fixture);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("one bucket"));
 }
 
 TEST_F(RevisionsTest, OnDemandMeansNotBeforeAnOperatorAsks) {
-  Scene scene(SpecWithBuckets(2, lockstep::Rebuild::kOnDemand));
-  scene.RunAll();
-  EXPECT_THAT(Describe(scene.effects()), Not(HasSubstr("order wanted")));
-  EXPECT_EQ(Rebuild(scene), absl::OkStatus());
-  EXPECT_THAT(Describe(scene.effects()),
+  CoordinatorFixture fixture(SpecWithBuckets(2, lockstep::Rebuild::kOnDemand));
+  fixture.RunAll();
+  EXPECT_THAT(Describe(fixture.effects()), Not(HasSubstr("order wanted")));
+  EXPECT_EQ(Rebuild(fixture), absl::OkStatus());
+  EXPECT_THAT(Describe(fixture.effects()),
               HasSubstr("1 <- order wanted for revision 2"));
 }
 
@@ -145,142 +147,143 @@ TEST_F(RevisionsTest, OnDemandMeansNotBeforeAnOperatorAsks) {
 TEST_F(RevisionsTest, AReproducibleJobKeepsItsBuckets) {
   JobSpec spec = SpecWithBuckets(2);
   spec.reproducible.leaves = 2;
-  Scene scene(spec);
-  scene.RunAll();
-  ASSERT_GT(scene.View().buckets.size(), 1u);
-  EXPECT_THAT(Describe(scene.effects()), Not(HasSubstr("order wanted")));
-  const absl::Status refused = Rebuild(scene);
+  CoordinatorFixture fixture(spec);
+  fixture.RunAll();
+  ASSERT_GT(fixture.View().buckets.size(), 1u);
+  EXPECT_THAT(Describe(fixture.effects()), Not(HasSubstr("order wanted")));
+  const absl::Status refused = Rebuild(fixture);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("reproducible"));
-  EXPECT_EQ(scene.durable_job().revision, Revision{1});
+  EXPECT_EQ(fixture.durable_job().revision, Revision{1});
 }
 
 TEST_F(RevisionsTest, OneRevisionAtATime) {
-  Scene scene(SpecWithBuckets(2));
-  scene.RunAll();
-  absl::Status refused = Rebuild(scene);
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  fixture.RunAll();
+  absl::Status refused = Rebuild(fixture);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("revision 2"), HasSubstr("w-1 did not say")));
 
-  scene.Says(1, protocol::ReadyOrder{{2}, kOther});
-  Runs(scene, 1, 2);
-  Runs(scene, 2, 1);
-  refused = Rebuild(scene);
+  fixture.Says(1, protocol::ReadyOrder{{2}, kOther});
+  Runs(fixture, 1, 2);
+  Runs(fixture, 2, 1);
+  refused = Rebuild(fixture);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("revision 2"), HasSubstr("w-2 did not switch")));
-  EXPECT_EQ(scene.ViewOf(1).revision, Revision{2});
-  EXPECT_EQ(scene.ViewOf(2).revision, Revision{1});
+  EXPECT_EQ(fixture.ViewOf(1).revision, Revision{2});
+  EXPECT_EQ(fixture.ViewOf(2).revision, Revision{1});
 
-  Runs(scene, 2, 2);
-  EXPECT_THAT(History(scene), HasSubstr("every rank runs revision 2"));
-  EXPECT_EQ(Rebuild(scene), absl::OkStatus());
-  scene.Says(1, protocol::ReadyOrder{{3}, {1, 0}});
-  EXPECT_EQ(scene.durable_job().revision, Revision{3});
-  EXPECT_EQ(Bucket(scene, 0), "bias");
+  Runs(fixture, 2, 2);
+  EXPECT_THAT(History(fixture), HasSubstr("every rank runs revision 2"));
+  EXPECT_EQ(Rebuild(fixture), absl::OkStatus());
+  fixture.Says(1, protocol::ReadyOrder{{3}, {1, 0}});
+  EXPECT_EQ(fixture.durable_job().revision, Revision{3});
+  EXPECT_EQ(Bucket(fixture, 0), "bias");
 }
 
 TEST_F(RevisionsTest, WhoHoldsARevisionIsCheckedAndCounted) {
-  Scene scene(SpecWithBuckets(2));
-  Adopt(scene);
-  EXPECT_EQ(scene.Ack(1), "");
-  EXPECT_EQ(scene.Says(2, protocol::PlanAck{{1}, "of before"}), "");
-  EXPECT_THAT(History(scene), Not(HasSubstr("every rank holds")));
-  EXPECT_EQ(scene.Ack(2), "");
-  EXPECT_THAT(History(scene), HasSubstr("every rank holds revision 2"));
-  EXPECT_THAT(scene.Says(2, protocol::PlanAck{{2}, "another"}),
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  Adopt(fixture);
+  EXPECT_EQ(fixture.Ack(1), "");
+  EXPECT_EQ(fixture.Says(2, protocol::PlanAck{{1}, "of before"}), "");
+  EXPECT_THAT(History(fixture), Not(HasSubstr("every rank holds")));
+  EXPECT_EQ(fixture.Ack(2), "");
+  EXPECT_THAT(History(fixture), HasSubstr("every rank holds revision 2"));
+  EXPECT_THAT(fixture.Says(2, protocol::PlanAck{{2}, "another"}),
               HasSubstr("ended 1 for good: w-2 (rank 1, host a, pid 102) "
                         "holds revision 2 of the plan with digest another"));
 }
 
 TEST_F(RevisionsTest, WhoResumesIsAskedAndToldAgain) {
-  Scene scene(SpecWithBuckets(2));
-  scene.RunAll();
-  scene.Closes(1);
-  EXPECT_THAT(scene.Resume(11, 1), HasSubstr("11 <- order wanted for revision "
-                                             "2"));
-  scene.Closes(2);
-  EXPECT_THAT(scene.Resume(12, 2), Not(HasSubstr("order wanted")));
-  scene.Says(11, protocol::ReadyOrder{{2}, kOther});
-  scene.Closes(11);
-  EXPECT_THAT(scene.Resume(21, 1), AllOf(HasSubstr("21 <- plan ready"),
-                                         Not(HasSubstr("order wanted"))));
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  fixture.RunAll();
+  fixture.Closes(1);
+  EXPECT_THAT(fixture.Resume(11, 1),
+              HasSubstr("11 <- order wanted for revision "
+                        "2"));
+  fixture.Closes(2);
+  EXPECT_THAT(fixture.Resume(12, 2), Not(HasSubstr("order wanted")));
+  fixture.Says(11, protocol::ReadyOrder{{2}, kOther});
+  fixture.Closes(11);
+  EXPECT_THAT(fixture.Resume(21, 1), AllOf(HasSubstr("21 <- plan ready"),
+                                           Not(HasSubstr("order wanted"))));
 }
 
 TEST_F(RevisionsTest, ARestartedCoordinatorKnowsThatStepsRun) {
-  Scene scene(SpecWithBuckets(2));
-  Adopt(scene);
-  const DurableJob before = scene.durable_job();
-  scene.Restart();
-  EXPECT_TRUE(scene.durable_job() == before);
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  Adopt(fixture);
+  const DurableJob before = fixture.durable_job();
+  fixture.Restart();
+  EXPECT_TRUE(fixture.durable_job() == before);
   // Neither had fetched the revision, and neither need have.
-  EXPECT_THAT(scene.Resume(11, 1), HasSubstr("11 <- start"));
-  EXPECT_THAT(scene.Resume(12, 2), HasSubstr("12 <- start"));
-  EXPECT_EQ(scene.View().state, JobState::kRunning);
-  EXPECT_EQ(scene.ViewOf(1).state, WorkerState::kReady);
-  const absl::Status refused = Rebuild(scene);
+  EXPECT_THAT(fixture.Resume(11, 1), HasSubstr("11 <- start"));
+  EXPECT_THAT(fixture.Resume(12, 2), HasSubstr("12 <- start"));
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+  EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
+  const absl::Status refused = Rebuild(fixture);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("the coordinator restarted"));
 }
 
 TEST_F(RevisionsTest, TheAdoptedRevisionIsCompiledAgainAndAnnouncedAgain) {
-  Scene scene(SpecWithBuckets(2));
-  Adopt(scene);
-  const std::string digest = scene.durable_job().plan_digest;
-  scene.Restart();
-  for (const int i : {1, 2}) scene.Resume(10 + i, i);
-  scene.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  Adopt(fixture);
+  const std::string digest = fixture.durable_job().plan_digest;
+  fixture.Restart();
+  for (const int i : {1, 2}) fixture.Resume(10 + i, i);
+  fixture.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
   // Whoever had not heard of it hears it now.
   EXPECT_EQ(
-      scene.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      fixture.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
       "11 <- plan ready\n12 <- plan ready");
-  EXPECT_EQ(scene.durable_job().plan_digest, digest);
-  ASSERT_NE(scene.core().FindPlan(scene.job(), digest), nullptr);
-  EXPECT_EQ(Bucket(scene, 0), "weight");
-  Runs(scene, 11, 2);
-  Runs(scene, 12, 2);
-  EXPECT_EQ(Rebuild(scene), absl::OkStatus());
+  EXPECT_EQ(fixture.durable_job().plan_digest, digest);
+  ASSERT_NE(fixture.core().FindPlan(fixture.job(), digest), nullptr);
+  EXPECT_EQ(Bucket(fixture, 0), "weight");
+  Runs(fixture, 11, 2);
+  Runs(fixture, 12, 2);
+  EXPECT_EQ(Rebuild(fixture), absl::OkStatus());
 }
 
 TEST_F(RevisionsTest, WhatWasAskedForBeforeARestartIsAskedForAgain) {
-  Scene scene(SpecWithBuckets(2));
-  scene.RunAll();
-  scene.Restart();
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  fixture.RunAll();
+  fixture.Restart();
   for (const int i : {1, 2}) {
-    protocol::Hello hello = scene.HelloOf(i);
+    protocol::Hello hello = fixture.HelloOf(i);
     hello.generation = {1};
     hello.resume =
-        protocol::ResumeState{.epoch = scene.epoch(), .started = true};
-    scene.Hello(10 + i, hello);
+        protocol::ResumeState{.epoch = fixture.epoch(), .started = true};
+    fixture.Hello(10 + i, hello);
   }
-  scene.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
+  fixture.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
   EXPECT_EQ(
-      scene.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      fixture.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
       "11 <- order wanted for revision 2");
 }
 
 TEST_F(RevisionsTest, AnEpochBeginsWithRevisionOne) {
   JobSpec spec = SpecWithBuckets(2);
   spec.limits.max_restarts = 5;
-  Scene scene(spec);
-  Adopt(scene);
-  scene.Says(1, protocol::LocalFailure{.call = "Submit"});
-  scene.Resume(1, 1);
-  scene.Resume(2, 2);
+  CoordinatorFixture fixture(spec);
+  Adopt(fixture);
+  fixture.Says(1, protocol::LocalFailure{.call = "Submit"});
+  fixture.Resume(1, 1);
+  fixture.Resume(2, 2);
   for (const uint64_t session : {1, 2}) {
-    scene.Hello(session, [&] {
-      protocol::Hello hello = scene.HelloOf(static_cast<int>(session));
+    fixture.Hello(session, [&] {
+      protocol::Hello hello = fixture.HelloOf(static_cast<int>(session));
       hello.generation = {1};
       return hello;
     }());
   }
-  ASSERT_EQ(scene.epoch(), EpochId{2});
-  scene.ConnectAll();
-  EXPECT_EQ(scene.durable_job().revision, Revision{1});
-  EXPECT_TRUE(scene.durable_job().observed_order.empty());
-  EXPECT_EQ(Bucket(scene, 0), "bias");
+  ASSERT_EQ(fixture.epoch(), EpochId{2});
+  fixture.ConnectAll();
+  EXPECT_EQ(fixture.durable_job().revision, Revision{1});
+  EXPECT_TRUE(fixture.durable_job().observed_order.empty());
+  EXPECT_EQ(Bucket(fixture, 0), "bias");
 }
 
 // --- The merge of orders ----------------------------------------------------
@@ -314,15 +317,15 @@ std::vector<uint32_t> OrderOf(const plan::Plan& plan, int rank,
 }
 
 TEST(OrderPollTest, AsksTheLowestRankOfEachGroup) {
-  const OrderPoll poll(PlanOfTwoStages());
-  EXPECT_THAT(poll.Wanted(), ElementsAre(0, 1));
+  const ReadyOrderCollector poll(PlanOfTwoStages());
+  EXPECT_THAT(poll.DesiredCommands(), ElementsAre(0, 1));
   EXPECT_EQ(poll.revision(), Revision{2});
   EXPECT_FALSE(poll.complete());
 }
 
 TEST(OrderPollTest, AParametersPlaceIsThatOfTheLowestRankOfItsGroup) {
   const plan::Plan plan = PlanOfTwoStages();
-  OrderPoll poll(plan);
+  ReadyOrderCollector poll(plan);
   const auto first = OrderOf(plan, 0, {"tail", "w", "head"});
   // What rank 1 says of head and tail does not count.
   const auto second = OrderOf(plan, 1, {"w", "head", "tail"});
@@ -344,7 +347,7 @@ TEST(OrderPollTest, TheOrderOfAnswersMakesNoDifference) {
     const auto of_zero = OrderOf(plan, 0, names);
     std::shuffle(names.begin(), names.end(), random);
     const auto of_one = OrderOf(plan, 1, names);
-    OrderPoll a(plan), b(plan);
+    ReadyOrderCollector a(plan), b(plan);
     ASSERT_TRUE(a.Answer(0, of_zero).ok() && a.Answer(1, of_one).ok());
     ASSERT_TRUE(b.Answer(1, of_one).ok() && b.Answer(0, of_zero).ok());
     EXPECT_EQ(a.Merged(), b.Merged());
@@ -354,7 +357,7 @@ TEST(OrderPollTest, TheOrderOfAnswersMakesNoDifference) {
 
 TEST(OrderPollTest, RefusesWhatAreNotJustTheRanksParameters) {
   const plan::Plan plan = PlanOfTwoStages();
-  OrderPoll poll(plan);
+  ReadyOrderCollector poll(plan);
   std::vector<uint32_t> own = OrderOf(plan, 0, {"w", "head", "tail"});
   EXPECT_FALSE(poll.Answer(0, OrderOf(plan, 1, {"w", "head", "tail"})).ok());
   EXPECT_FALSE(poll.Answer(0, {}).ok());

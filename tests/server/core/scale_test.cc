@@ -8,8 +8,8 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "tests/server/core/scene.h"
-#include "tests/server/core/theatre.h"
+#include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/sim_cluster.h"
 #include "tests/support/slow.h"
 
 namespace lockstep::core {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "tests/server/core/theatre.h"
+#include "tests/server/core/sim_cluster.h"
 #include "tests/support/slow.h"
 
 namespace lockstep::core {
@@ -74,11 +74,11 @@ class Play {
     EXPECT_TRUE(theatre_.JobIsOver()) << "it never ends";
   }
 
-  const Theatre& theatre() const { return theatre_; }
+  const SimCluster& theatre() const { return theatre_; }
 
  private:
   const std::vector<Happens> repertoire_;
-  Theatre theatre_{2, /*steps=*/1};
+  SimCluster theatre_{2, /*steps=*/1};
 };
 
 // Plays every sequence of `depth` moves after `opening`; returns how many.

@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/server/core/scene.h"
+#include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {
 namespace {
@@ -25,42 +25,42 @@ protocol::Progress Lacks(uint64_t step, ParameterNames by_all,
 }
 
 TEST(WarningTest, ComesOnceAllRanksHaveSaidWhatTheyLack) {
-  Scene scene(SpecOf(3));
-  scene.RunAll();
-  EXPECT_EQ(scene.Says(1, Lacks(3, {1, {"bias"}})), "");
-  EXPECT_EQ(scene.Says(2, Lacks(3, {1, {"bias"}}, {1, {"weight"}})), "");
-  EXPECT_EQ(scene.Says(1, Lacks(4, {1, {"bias"}})), "");
-  EXPECT_EQ(scene.Says(3, Lacks(4, {1, {"bias"}})), "") << "of a later step";
-  scene.Says(1, Lacks(5, {1, {"bias"}}));
-  scene.Says(2, Lacks(5, {1, {"bias"}}, {1, {"weight"}}));
-  EXPECT_THAT(scene.View().warnings, IsEmpty());
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  EXPECT_EQ(fixture.Says(1, Lacks(3, {1, {"bias"}})), "");
+  EXPECT_EQ(fixture.Says(2, Lacks(3, {1, {"bias"}}, {1, {"weight"}})), "");
+  EXPECT_EQ(fixture.Says(1, Lacks(4, {1, {"bias"}})), "");
+  EXPECT_EQ(fixture.Says(3, Lacks(4, {1, {"bias"}})), "") << "of a later step";
+  fixture.Says(1, Lacks(5, {1, {"bias"}}));
+  fixture.Says(2, Lacks(5, {1, {"bias"}}, {1, {"weight"}}));
+  EXPECT_THAT(fixture.View().warnings, IsEmpty());
   EXPECT_THAT(
-      scene.Says(3, Lacks(5, {1, {"bias"}})),
+      fixture.Says(3, Lacks(5, {1, {"bias"}})),
       AllOf(HasSubstr("1 <- warning: no rank submits bias: the gradient stays "
                       "zero; rank 1 does not submit weight"),
             Not(HasSubstr("2 <- "))));
-  ASSERT_EQ(scene.View().warnings.size(), 1u);
-  EXPECT_THAT(scene.View().events.back().text, HasSubstr("warning: no rank"));
+  ASSERT_EQ(fixture.View().warnings.size(), 1u);
+  EXPECT_THAT(fixture.View().events.back().text, HasSubstr("warning: no rank"));
   // The same words again are no news.
-  EXPECT_EQ(scene.Says(2, Lacks(6, {1, {"bias"}}, {1, {"weight"}})), "");
-  EXPECT_EQ(scene.View().warnings.size(), 1u);
+  EXPECT_EQ(fixture.Says(2, Lacks(6, {1, {"bias"}}, {1, {"weight"}})), "");
+  EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
 
 TEST(WarningTest, OutlivesTheRankThatLeavesFirst) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  scene.Says(1, Lacks(3, {1, {"bias"}}));
-  EXPECT_THAT(scene.Says(1, protocol::Leave{.steps = 3}),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  fixture.Says(1, Lacks(3, {1, {"bias"}}));
+  EXPECT_THAT(fixture.Says(1, protocol::Leave{.steps = 3}),
               Not(HasSubstr("warning")))
       << "rank 1 may have more to say";
-  EXPECT_THAT(scene.Says(2, protocol::Leave{.steps = 3}),
+  EXPECT_THAT(fixture.Says(2, protocol::Leave{.steps = 3}),
               HasSubstr("2 <- warning: no rank submits bias"));
-  EXPECT_EQ(scene.View().state, JobState::kCompleted);
-  EXPECT_EQ(scene.View().warnings.size(), 1u);
+  EXPECT_EQ(fixture.View().state, JobState::kCompleted);
+  EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
 
 TEST(UnsubmittedBoardTest, NamesTheNewOnesAndCountsTheRest) {
-  UnsubmittedBoard board;
+  UnsubmittedTracker board;
   EXPECT_EQ(board.Take(), "");
   board.Update(0, Lacks(3, {5, {"a", "b"}}));
   EXPECT_TRUE(board.has_news());
@@ -73,7 +73,7 @@ TEST(UnsubmittedBoardTest, NamesTheNewOnesAndCountsTheRest) {
 }
 
 TEST(UnsubmittedBoardTest, PutsTogetherRanksThatLackTheSame) {
-  UnsubmittedBoard board;
+  UnsubmittedTracker board;
   board.Update(1, Lacks(3, {}, {2, {"a", "b"}}));
   board.Update(2, Lacks(3, {}, {2, {"b", "a"}}));
   board.Update(3, Lacks(3, {}, {1, {"b"}}));
@@ -91,47 +91,47 @@ protocol::ValueDigests Digests(std::vector<uint64_t> digests) {
 }
 
 TEST(ValuesTest, ThatDifferAreNamedOnceAllRanksHaveSaidTheirs) {
-  Scene scene(SpecOf(3));
-  scene.RunAll();
-  EXPECT_EQ(scene.Says(1, Digests({7, 8})), "");
-  EXPECT_EQ(scene.Says(2, Digests({7, 9})), "");
-  EXPECT_THAT(scene.Says(3, Digests({7, 9})),
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  EXPECT_EQ(fixture.Says(1, Digests({7, 8})), "");
+  EXPECT_EQ(fixture.Says(2, Digests({7, 9})), "");
+  EXPECT_THAT(fixture.Says(3, Digests({7, 9})),
               HasSubstr("warning: bias: ranks 1-2 and rank 0 begin with "
                         "different values"));
   // A rank that resumes says it again.
-  EXPECT_EQ(scene.Says(2, Digests({7, 9})), "");
-  EXPECT_EQ(scene.View().warnings.size(), 1u);
+  EXPECT_EQ(fixture.Says(2, Digests({7, 9})), "");
+  EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
 
 TEST(ValuesTest, ARankThatSaysNothingIsNotWaitedFor) {
-  Scene scene(SpecOf(3));
-  scene.RunAll();
-  scene.Says(1, Digests({7, 8}));
-  scene.Says(2, Digests({6, 8}));
-  EXPECT_THAT(scene.View().warnings, IsEmpty());
-  scene.Says(3, Stands(1, Phase::kCompute));
-  EXPECT_THAT(scene.View().warnings,
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  fixture.Says(1, Digests({7, 8}));
+  fixture.Says(2, Digests({6, 8}));
+  EXPECT_THAT(fixture.View().warnings, IsEmpty());
+  fixture.Says(3, Stands(1, Phase::kCompute));
+  EXPECT_THAT(fixture.View().warnings,
               ElementsAre(HasSubstr("weight: rank 0 and rank 1 begin with")));
 }
 
 // The words of different ranks arrive in any order.
 TEST(ValuesTest, AreAwaitedThoughAnotherRankLeavesBefore) {
-  Scene scene(SpecOf(3));
-  scene.RunAll();
-  scene.Says(1, Digests({7, 8}));
-  scene.Says(2, Digests({6, 8}));
-  scene.Says(1, protocol::Leave{.steps = 3});
-  EXPECT_THAT(scene.View().warnings, IsEmpty());
-  scene.Says(3, Digests({7, 9}));
-  EXPECT_THAT(scene.View().warnings,
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  fixture.Says(1, Digests({7, 8}));
+  fixture.Says(2, Digests({6, 8}));
+  fixture.Says(1, protocol::Leave{.steps = 3});
+  EXPECT_THAT(fixture.View().warnings, IsEmpty());
+  fixture.Says(3, Digests({7, 9}));
+  EXPECT_THAT(fixture.View().warnings,
               ElementsAre(AllOf(HasSubstr("weight: ranks 0, 2 and rank 1"),
                                 HasSubstr("bias: ranks 0-1 and rank 2"))));
 }
 
 TEST(ValuesTest, OfParametersThatAreNotThereAreRefused) {
-  Scene scene(SpecOf(2));
-  scene.RunAll();
-  EXPECT_THAT(scene.Says(1, Digests({1, 2, 3})),
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_THAT(fixture.Says(1, Digests({1, 2, 3})),
               HasSubstr("values of parameters that are not there"));
 }
 

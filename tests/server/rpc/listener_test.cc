@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "server/rpc/connection_limit.h"
 #include "tests/server/rpc/raw_connection.h"
-#include "tests/support/few_files.h"
+#include "tests/support/fd_limit.h"
 
 namespace lockstep::rpc {
 namespace {
@@ -122,7 +122,7 @@ TEST(ListenerTest, GoesOnAfterItCouldAcceptNothing) {
   for (int i = 0; i < 3; ++i)
     strangers.push_back(ConnectTo(listener->address()));
   {
-    const FewFiles none(0);
+    const FdLimit none(0);
     listener->Start(accepted.Callbacks());
     for (const FileDescriptor& stranger : strangers) {
       EXPECT_TRUE(IsClosedByPeer(stranger));
@@ -141,7 +141,7 @@ TEST(ListenerTest, NoConnectionTakesTheReserve) {
   for (int i = 0; i < 8; ++i) {
     strangers.push_back(ConnectTo(listener->address()));
   }
-  const FewFiles few(ConnectionLimit::kReserve + 4);
+  const FdLimit few(ConnectionLimit::kReserve + 4);
   listener->Start(accepted.Callbacks());
   EXPECT_TRUE(IsClosedByPeer(strangers.back()));
   EXPECT_TRUE(CanOpenFile());
@@ -198,7 +198,7 @@ TEST(ListenerTest, SaysWhyItCannotListen) {
 }
 
 TEST(ListenerTest, TooFewDescriptorsAreNamed) {
-  const FewFiles none(0);
+  const FdLimit none(0);
   EXPECT_EQ(Listener::Bind({"127.0.0.1", 0}).status().code(),
             absl::StatusCode::kResourceExhausted);
 }

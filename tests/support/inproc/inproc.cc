@@ -54,19 +54,19 @@ class InprocHub::Meetings {
                                              const Deadline& deadline,
                                              const absl::Status& aborted) {
     MutexLock lock(&mutex_);
-    std::shared_ptr<InprocRendezvous>& entry = meetings_[key];
+    std::shared_ptr<InprocRendezvous>& entry = rendezvous_[key];
     if (entry == nullptr)
       entry = std::make_shared<InprocRendezvous>(group.size);
-    const std::shared_ptr<InprocRendezvous> meeting = entry;
-    meeting->come[group.rank] = true;
-    if (meeting->complete()) meetings_.erase(key);
+    const std::shared_ptr<InprocRendezvous> rendezvous = entry;
+    rendezvous->come[group.rank] = true;
+    if (rendezvous->complete()) rendezvous_.erase(key);
     changed_.NotifyAll();
-    while (!meeting->complete() && !deadline.Passed() && aborted.ok()) {
+    while (!rendezvous->complete() && !deadline.Passed() && aborted.ok()) {
       changed_.WaitFor(&mutex_, deadline.Left());
     }
     if (!aborted.ok()) return aborted;
-    if (!meeting->complete()) return meeting->Missing();
-    return meeting->room;
+    if (!rendezvous->complete()) return rendezvous->Missing();
+    return rendezvous->room;
   }
 
   // Sets `*aborted`, which Meet may be looking at, unless it is set.
@@ -80,11 +80,11 @@ class InprocHub::Meetings {
   Mutex mutex_;
   CondVar changed_;
   uint64_t numbers_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, std::shared_ptr<InprocRendezvous>> meetings_
+  std::map<std::string, std::shared_ptr<InprocRendezvous>> rendezvous_
       ABSL_GUARDED_BY(mutex_);
 };
 
-InprocHub::InprocHub() : meetings_(std::make_unique<Meetings>()) {}
+InprocHub::InprocHub() : rendezvous_(std::make_unique<Meetings>()) {}
 InprocHub::~InprocHub() = default;
 
 namespace {
@@ -92,7 +92,7 @@ namespace {
 class PendingInprocLink final : public PendingLink {
  public:
   PendingInprocLink(InprocHub::Meetings* meetings, const GroupSpec& group)
-      : meetings_(meetings),
+      : rendezvous_(meetings),
         group_(group),
         handle_(absl::StrCat("inproc ", group.rank, "/", group.size, " #",
                              meetings->NextNumber())) {}
@@ -105,7 +105,7 @@ class PendingInprocLink final : public PendingLink {
       absl::Status checked = CheckHandle(handles[rank], rank);
       if (!checked.ok()) return checked;
     }
-    absl::StatusOr<std::shared_ptr<Room>> room = meetings_->Meet(
+    absl::StatusOr<std::shared_ptr<Room>> room = rendezvous_->Meet(
         absl::StrJoin(handles, "\n"), group_, deadline, aborted_);
     if (!room.ok()) return std::move(room).status();
     MutexLock lock(&mutex_);
@@ -117,7 +117,8 @@ class PendingInprocLink final : public PendingLink {
   std::unique_ptr<Link> Take() override { return std::move(link_); }
 
   void Abort() override {
-    meetings_->Abort(absl::CancelledError("the group was aborted"), &aborted_);
+    rendezvous_->Abort(absl::CancelledError("the group was aborted"),
+                       &aborted_);
     MutexLock lock(&mutex_);
     if (link_ != nullptr) link_->Cut(link_->rank());
   }
@@ -134,7 +135,7 @@ class PendingInprocLink final : public PendingLink {
         rank);
   }
 
-  InprocHub::Meetings* const meetings_;
+  InprocHub::Meetings* const rendezvous_;
   const GroupSpec group_;
   const std::string handle_;
   absl::Status aborted_;  // guarded by the meetings' mutex

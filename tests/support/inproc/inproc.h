@@ -30,10 +30,10 @@ class InprocHub {
   InprocHub& operator=(const InprocHub&) = delete;
 
   class Meetings;
-  Meetings& meetings() { return *meetings_; }
+  Meetings& meetings() { return *rendezvous_; }
 
  private:
-  std::unique_ptr<Meetings> meetings_;
+  std::unique_ptr<Meetings> rendezvous_;
 };
 
 std::unique_ptr<Transport> MakeInprocTransport(InprocHub* hub);

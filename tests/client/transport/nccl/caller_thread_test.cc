@@ -22,20 +22,22 @@ namespace {
 using fake::FakeGpuWorld;
 using fake::FakeThread;
 using testing::IsEmpty;
-using transport::Compute;
+using transport::DeviceContext;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStream;
 
-class WorkBefore final : public Compute::Operation {
+class WorkBefore final : public DeviceContext::Operation {
  public:
-  explicit WorkBefore(Compute::Work work) : work_(std::move(work)) {}
-  absl::Status Before(Compute::Site& site) override { return work_(site); }
-  void Then(Compute::Site&, const absl::Status& status) override {
+  explicit WorkBefore(DeviceContext::Work work) : work_(std::move(work)) {}
+  absl::Status Before(DeviceContext::KernelQueue& kernel_queue) override {
+    return work_(kernel_queue);
+  }
+  void Then(DeviceContext::KernelQueue&, const absl::Status& status) override {
     EXPECT_TRUE(status.ok()) << status;
   }
 
  private:
-  Compute::Work work_;
+  DeviceContext::Work work_;
 };
 
 // Two ranks, of which this thread calls everything of rank 1's.
@@ -57,9 +59,9 @@ class CallerThreadTest : public testing::Test {
     auto small = arena->Allocate(64);
     ASSERT_TRUE(large.ok() && small.ok());
     between("Allocate");
-    auto compute = transport.MakeCompute();
+    auto compute = transport.MakeDeviceContext();
     ASSERT_TRUE(compute.ok());
-    between("MakeCompute");
+    between("MakeDeviceContext");
     const std::unique_ptr<Stream> mine = world_.MakeStream(1, "");
     const std::unique_ptr<Stream> peers = world_.MakeStream(0, "");
     auto wrapped =
@@ -97,22 +99,22 @@ class CallerThreadTest : public testing::Test {
     between("the end of the compute");
   }
 
-  void UseCompute(Compute& compute, Stream& stream,
+  void UseCompute(DeviceContext& compute, Stream& stream,
                   const std::function<void(const std::string&)>& between) {
     const auto staging = compute.AllocateStaging(64);
     ASSERT_TRUE(staging.ok());
     between("AllocateStaging");
-    const auto work = [&](Compute::Site& site) {
-      site.Zero(staging->data(), 64);
+    const auto work = [&](DeviceContext::KernelQueue& kernel_queue) {
+      kernel_queue.Zero(staging->data(), 64);
       between("Zero");
-      return site.Done().Wait();
+      return kernel_queue.Done().Wait();
     };
     ASSERT_TRUE(compute.Perform(&stream, work).ok());
     ASSERT_TRUE(compute.Perform(nullptr, work).ok());
     between("Perform");
-    auto hold = compute.HoldBack(stream, 8);
+    auto hold = compute.GateStream(stream, 8);
     ASSERT_TRUE(hold.ok());
-    between("HoldBack");
+    between("GateStream");
     (*hold)->Release(absl::OkStatus(), &value_[0]);
     between("Release");
     hold->reset();
@@ -192,7 +194,7 @@ TEST(ForeignCaptureTest, NoCallMakesItInvalid) {
   const auto group = conformance::Connect(world, 2, "gradient");
   std::vector<std::unique_ptr<Stream>> streams;
   for (const int rank : {0, 1}) streams.push_back(world.MakeStream(rank, ""));
-  const auto compute = world.at(0).MakeCompute();
+  const auto compute = world.at(0).MakeDeviceContext();
   ASSERT_TRUE(compute.ok());
 
   world.gpus().BeginForeignCapture();
@@ -210,7 +212,7 @@ TEST(ForeignCaptureTest, NoCallMakesItInvalid) {
       EXPECT_TRUE(event.Wait().ok());
       EXPECT_TRUE(stream->Synchronize().ok());
     }
-    auto hold = (*compute)->HoldBack(*streams[0], sizeof(float));
+    auto hold = (*compute)->GateStream(*streams[0], sizeof(float));
     ASSERT_TRUE(hold.ok()) << hold.status();
     (*hold)->Release(absl::OkStatus(), values);
     EXPECT_TRUE(world.at(1).MakeArena()->Allocate(1 << 20).ok());

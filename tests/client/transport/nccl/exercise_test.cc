@@ -17,9 +17,9 @@ namespace lockstep::gpu {
 namespace {
 
 // Ranks tell each other a line, round after round.
-class Meeting {
+class Rendezvous {
  public:
-  explicit Meeting(int size) : lines_(size) {}
+  explicit Rendezvous(int size) : lines_(size) {}
 
   std::vector<std::string> Tell(int rank, const std::string& line) {
     MutexLock lock(&mutex_);
@@ -47,14 +47,14 @@ class Meeting {
 void OnRanks(int size, const std::function<void(const transport::nccl::Tables&,
                                                 const Place&)>& work) {
   fake::FakeGpus gpus({.seed = static_cast<uint64_t>(size)});
-  Meeting meeting(size);
+  Rendezvous rendezvous(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank, tables = gpus.TablesOf(rank)] {
       work(tables, {.rank = rank,
                     .size = size,
                     .exchange = [&, rank](const std::string& line) {
-                      return meeting.Tell(rank, line);
+                      return rendezvous.Tell(rank, line);
                     }});
     });
   }

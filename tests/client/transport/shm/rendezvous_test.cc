@@ -18,7 +18,7 @@
 #include "client/transport/shm/local_socket.h"
 #include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
-#include "tests/support/few_files.h"
+#include "tests/support/fd_limit.h"
 
 namespace lockstep::transport {
 namespace {
@@ -237,7 +237,7 @@ TEST(ImpostorTest, WhoMayOpenNoMoreFilesBlamesNobody) {
     Impostor impostor;
     const FileDescriptor process = *OpenThisProcess();
     impostor.Publish(impostor.Hello(), {impostor.seat_file(), process.get()});
-    const FewFiles few(more);
+    const FdLimit few(more);
     const absl::Status refused = impostor.ConnectAll();
     EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
     EXPECT_FALSE(FailedPeer(refused).has_value()) << refused;

@@ -17,7 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/shm/shm_groups.h"
-#include "tests/support/few_files.h"
+#include "tests/support/fd_limit.h"
 
 namespace lockstep::transport {
 namespace {
@@ -253,7 +253,7 @@ TEST_F(AfterwardsTest, WhoMayOpenNoMoreFilesBlamesNobody) {
   ASSERT_NE(place.segment, 0u);
   SegmentImporter& importer = boards_.at(1).importer(0);
   {
-    const FewFiles none(0);
+    const FdLimit none(0);
     const absl::Status refused = importer.Resolve(place, 64).status();
     EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
     EXPECT_FALSE(FailedPeer(refused).has_value());

@@ -1,0 +1,245 @@
+#include "client/session/session_impl.h"
+
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "client/transport/failed_peer.h"
+
+namespace lockstep {
+
+using session::SessionPhase;
+using session::View;
+
+namespace {
+
+session::MachineOptions MachineOptionsOf(const JoinOptions& options,
+                                         const Session::Impl::Parts& p) {
+  return {.job = {options.job},
+          .worker = {options.worker},
+          .life = p.life,
+          .spec = options.spec,
+          .token = options.token,
+          .process = p.process,
+          .launch = p.launch,
+          .addresses = options.addresses,
+          .connect_timeout = options.connect_timeout,
+          .jitter_seed = p.life};
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<session::ControlChannel>>>
+MakeChannels(const JoinOptions& options, session::ChannelFactory& factory) {
+  std::vector<std::unique_ptr<session::ControlChannel>> channels;
+  for (const std::string& address : options.addresses) {
+    auto channel = factory.Make(address);
+    if (!channel.ok()) return channel.status();
+    channels.push_back(*std::move(channel));
+  }
+  return channels;
+}
+
+absl::Status WhyOver(const View& view) {
+  if (!view.status.ok() || !IsOver(view)) return view.status;
+  return absl::FailedPreconditionError("this worker has left the job");
+}
+
+protocol::EvidenceKind KindOf(const absl::Status& error) {
+  using Kind = protocol::EvidenceKind;
+  if (transport::IsProven(error)) return Kind::kExited;
+  return absl::IsDeadlineExceeded(error) ? Kind::kPeerSilent : Kind::kPeerReset;
+}
+
+// Transports number the ranks of a group from 0: the message of an error about
+// one of them, with the peer's rank in the job where that is another number.
+std::string WithWorldRank(const absl::Status& error, int group_rank, int rank,
+                          const WorkerName& peer) {
+  if (group_rank == rank) return std::string(error.message());
+  return absl::StrFormat("%s (rank %d of this group is rank %d, %s)",
+                         error.message(), group_rank, rank, peer.value);
+}
+
+// How long a worker that saw a peer die waits for the sentence that all ranks
+// get. The coordinator needs about a round trip.
+constexpr absl::Duration kCauseTimeout = absl::Milliseconds(100);
+
+bool HasLeft(const View& view) {
+  return view.phase == SessionPhase::kLeft ||
+         view.phase == SessionPhase::kFailed;
+}
+
+}  // namespace
+
+// --- A session's two ends ---------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Impl::Join(
+    const JoinOptions& options, Parts parts) {
+  auto channels = MakeChannels(options, *parts.channels);
+  if (!channels.ok()) return channels.status();
+  std::unique_ptr<Impl> impl(new Impl(options, parts, *std::move(channels)));
+  if (absl::Status formed = impl->Form(parts); !formed.ok()) {
+    // Others need not wait for a lease to learn that this worker gave up.
+    impl->Leave(/*clean=*/false, formed.ToString()).IgnoreError();
+    return formed;
+  }
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+Session::Impl::Impl(
+    const JoinOptions& options, Parts& parts,
+    std::vector<std::unique_ptr<session::ControlChannel>> channels)
+    : options_(options),
+      clock_(std::move(parts.clock)),
+      event_loop_(std::make_unique<session::EventLoop>(
+          MachineOptionsOf(options, parts), std::move(channels),
+          clock_.get())) {}
+
+Session::Impl::~Impl() = default;
+
+absl::Status Session::Impl::Form(Parts& parts) {
+  formed_ = event_loop_->Await(
+      [](const View& view) { return view.phase >= SessionPhase::kFormed; });
+  if (IsOver(*formed_)) return WhyOver(*formed_);
+  auto transport = parts.make_transport(spec());
+  if (!transport.ok()) return transport.status();
+  transport_ = *std::move(transport);
+  arena_ = transport_->MakeArena();
+  return absl::OkStatus();
+}
+
+std::string Session::Impl::WhyDestroyed() const {
+  const bool unwinds = std::uncaught_exceptions() > exceptions_at_birth_;
+  return unwinds ? "an exception is unwinding its program"
+                 : "its session was destroyed";
+}
+
+absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
+  bool too_late = false;
+  {
+    MutexLock lock(&mutex_);
+    leaves_too_late_ |= !last_step_passed_ &&
+                        event_loop_->view()->phase == SessionPhase::kEnded;
+    too_late = leaves_too_late_;
+    event_loop_->Leave(
+        {.clean = clean, .reason = reason, .command = last_command_});
+  }
+  const auto view = event_loop_->Await(HasLeft);
+  if (too_late || view->phase != SessionPhase::kLeft) return view->status;
+  return view->leave_status;
+}
+
+absl::Status Session::Impl::status() const {
+  return WhyOver(*event_loop_->view());
+}
+
+absl::Status Session::Impl::AwaitUnlessOver(
+    absl::FunctionRef<bool(const View&)> holds, absl::Time deadline) {
+  auto view = event_loop_->Await(
+      [&](const View& view) { return IsOver(view) || holds(view); }, deadline);
+  if (IsOver(*view)) {
+    view = event_loop_->Await(
+        [](const View& view) { return !view.provisional || !view.connected; },
+        clock_->Now() + kCauseTimeout);
+  }
+  return WhyOver(*view);
+}
+
+// --- Busy -------------------------------------------------------------------
+
+uint64_t Session::Impl::BeginBusy(const std::string& reason,
+                                  absl::Duration max) {
+  MutexLock lock(&mutex_);
+  busy_[++last_busy_] = {reason, max};
+  event_loop_->Post(session::BusyChanged{busy_[last_busy_]});
+  return last_busy_;
+}
+
+void Session::Impl::EndBusy(uint64_t scope) {
+  MutexLock lock(&mutex_);
+  busy_.erase(scope);
+  event_loop_->Post(session::BusyChanged{
+      busy_.empty() ? protocol::Busy{} : busy_.rbegin()->second});
+}
+
+void Session::Impl::NoteLastStep(std::optional<Command> command) {
+  MutexLock lock(&mutex_);
+  last_command_ = command;
+  last_step_passed_ = true;
+}
+
+// --- Trouble ----------------------------------------------------------------
+
+void Session::Impl::Accuse(absl::Span<const int> group,
+                           const absl::Status& error) {
+  const std::optional<int> blamed = transport::FailedPeer(error);
+  if (!blamed || *blamed < 0 || *blamed >= static_cast<int>(group.size())) {
+    return;
+  }
+  const int rank = group[*blamed];
+  const protocol::Member& peer = members().at(rank);
+  event_loop_->Post(session::Accuse{
+      {.subject = peer.worker,
+       .generation = peer.generation,
+       .kind = KindOf(error),
+       .detail = WithWorldRank(error, *blamed, rank, peer.worker),
+       .process = peer.process}});
+}
+
+absl::Status Session::Impl::Explain(const std::string& call,
+                                    const absl::Status& error) {
+  const absl::Status why =
+      AwaitUnlessOver([](const View&) { return false; },
+                      clock_->Now() + ExplanationTimeout(error));
+  if (!why.ok()) return why;
+  return FailHere(step(), call,
+                  transport::FailedPeer(error) ? Unanswered(error) : error);
+}
+
+// How long the coordinator may take to say what is behind an error.
+absl::Duration Session::Impl::ExplanationTimeout(
+    const absl::Status& error) const {
+  const bool about_a_peer = transport::FailedPeer(error).has_value();
+  // The coordinator knows no more of a limit of this process.
+  if (!about_a_peer && absl::IsResourceExhausted(error)) {
+    return absl::ZeroDuration();
+  }
+  const JobTimeouts& timeouts = spec().timeouts;
+  const absl::Duration answer = timeouts.resume + absl::Seconds(1);
+  // It knows that a peer is stopped once that peer's lease has run out.
+  return about_a_peer && event_loop_->view()->connected
+             ? timeouts.lease + answer
+             : answer;
+}
+
+// This worker ends by itself: nobody has told it that the others do, or that
+// they go on without it.
+absl::Status Session::Impl::Unanswered(const absl::Status& error) const {
+  return absl::Status(
+      error.code(),
+      absl::StrFormat("%s; and the coordinator %s: this worker is cut off, or "
+                      "they are, and has fenced itself",
+                      error.message(),
+                      event_loop_->view()->connected
+                          ? "has not said anything of it"
+                          : "is not heard either"));
+}
+
+absl::Status Session::Impl::FailHere(uint64_t step, const std::string& call,
+                                     const absl::Status& failure) {
+  event_loop_->Post(
+      session::FailLocally{{.step = step,
+                            .call = call,
+                            .code = failure.code(),
+                            .message = std::string(failure.message())}});
+  return AwaitUnlessOver([](const View&) { return false; });
+}
+
+void Session::Impl::ReportFailure(uint64_t step, const std::string& call,
+                                  const absl::Status& failure) {
+  FailHere(step, call, failure).IgnoreError();
+}
+
+void Session::Impl::Quiesced(const protocol::EpochReport& report) {
+  event_loop_->Post(session::Quiesced{report});
+}
+
+}  // namespace lockstep

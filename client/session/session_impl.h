@@ -1,0 +1,245 @@
+// What GradientSync and its like are built on: the library's side of a Session.
+//
+//   AgreeOnPlan(parameters)  ─▶ plan, the same on all ranks
+//   Connect(plan)            ─▶ communicators; all ranks are connected
+//   TakePipeline             ─▶ those of the pipeline
+//   AddWatch                 ─▶ told when the epoch ends: abort communicators
+//   SetProgressSource        ─▶ asked at most 10 times a second where we are
+//   SetViewListener          ─▶ told what the coordinator said: commands
+//   Accuse, Explain          a data-plane error: whom, and what is behind it
+//   Quiesced                 after the end: where this rank stands
+//
+// Threads:   all methods from any thread; AgreeOnPlan and Connect from one at a
+//            time, since they block until every rank does the same. Watches and
+//            the progress source: see driver.h.
+// Errors:    when the epoch has ended, whatever waits returns why at once (the
+//            same as Session::status()). A failure of this rank alone, say a
+//            plan with another digest, ends the epoch for all before it is
+//            returned.
+// Ownership: communicators and watches must be gone before the session.
+
+#ifndef LOCKSTEP_CLIENT_SESSION_SESSION_IMPL_H_
+#define LOCKSTEP_CLIENT_SESSION_SESSION_IMPL_H_
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "client/executor/executor.h"
+#include "client/session/control_channel.h"
+#include "client/session/event_loop.h"
+#include "client/transport/transport.h"
+#include "lockstep/communicator.h"
+#include "lockstep/session.h"
+#include "plan/ir.h"
+#include "plan/words/parameter.h"
+
+namespace lockstep {
+
+// A plan that all ranks have accepted and are connected for.
+struct PlanInEffect {
+  plan::Plan plan;
+  int rank = -1;
+  // Has the plan's communicators; GradientSync and Pipeline share it.
+  std::shared_ptr<executor::Executor> executor;
+};
+
+class Session::Impl {
+ public:
+  // What a session is made of beside its options: Session::Join brings the real
+  // ones, a test its own.
+  struct Parts {
+    std::unique_ptr<session::ChannelFactory> channels;
+    // Called once, with the spec that the coordinator holds.
+    std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>(
+        const JobSpec&)>
+        make_transport;
+    std::shared_ptr<Clock> clock;
+    protocol::ProcessInfo process;
+    std::optional<protocol::Launch> launch;
+    uint64_t life = 0;  // drawn at random, not 0
+  };
+
+  // As Session::Join; every field of `options` that must be there is
+  // (identity.h fills them in).
+  static absl::StatusOr<std::unique_ptr<Session>> Join(
+      const JoinOptions& options, Parts parts);
+
+  ~Impl();
+
+  // --- Facts of this epoch; they do not change ---
+  const JobSpec& spec() const { return *formed_->spec; }
+  const std::string& worker() const { return options_.worker; }
+  Generation generation() const { return formed_->generation; }
+  EpochId epoch() const { return formed_->epoch; }
+  // To be asked by the session's destructor: for the other workers.
+  std::string WhyDestroyed() const;
+  uint64_t first_step() const { return formed_->first_step; }
+  int rank() const { return formed_->rank; }
+  const std::vector<protocol::Member>& members() const {
+    return formed_->members;
+  }
+  const Clock& clock() const { return *clock_; }
+  transport::Transport& transport() { return *transport_; }
+  Arena& arena() { return *arena_; }  // the transport's
+
+  // OK while the epoch lives; then why it ended.
+  absl::Status status() const;
+
+  // --- Agreement ---
+
+  // Registers, waits until every rank has, fetches the plan, checks that it is
+  // the one that was announced and can run, and accepts it. InvalidArgument if
+  // registrations differ: every differing rank is listed.
+  absl::StatusOr<plan::Plan> AgreeOnPlan(
+      const std::vector<Parameter>& parameters);
+
+  // Connects every communicator of the plan that this rank is a member of, in
+  // the plan's order, and waits until every rank has. TakePipeline shares the
+  // executor that is returned.
+  absl::StatusOr<PlanInEffect> Connect(plan::Plan plan);
+
+  // Once, after Connect: the plan and the executor, if this rank has pipeline
+  // lanes or tasks. FailedPrecondition if it has none, or they were taken.
+  absl::StatusOr<PlanInEffect> TakePipeline();
+
+  // --- Later revisions of the plan (revisions.cc) ---
+
+  // What the coordinator says of them.
+  struct RevisionNews {
+    Revision order_wanted;  // whose order it asks for; 0: none
+    Revision announced;     // the newest plan
+  };
+  // Blocks until `holds`, or `deadline`: the news at that moment. `holds` is
+  // called again after every change of the news and every Nudge.
+  absl::StatusOr<RevisionNews> AwaitRevisions(
+      absl::FunctionRef<bool(const RevisionNews&)> holds,
+      absl::Time deadline = absl::InfiniteFuture());
+  void Nudge() { event_loop_->Nudge(); }
+  // The announced plan, fetched and checked. One attempt, which ends as
+  // Cancelled soon after `cancelled` and a Nudge. Errors for which IsPassing
+  // holds are worth another.
+  absl::StatusOr<plan::Plan> FetchRevision(absl::FunctionRef<bool()> cancelled);
+  static bool IsPassing(const absl::Status& fetched);
+  // This rank holds it.
+  void AcceptRevision(Revision revision, const std::string& digest,
+                      std::vector<uint32_t> observed_order);
+  // The answer to `order_wanted`.
+  void OfferOrder(const protocol::ReadyOrder& order);
+
+  // --- Hooks ---
+  uint64_t AddWatch(session::EventLoop::Watch watch) {
+    return event_loop_->AddWatch(std::move(watch));
+  }
+  void RemoveWatch(uint64_t number) { event_loop_->RemoveWatch(number); }
+  void SetProgressSource(session::EventLoop::ProgressSource source) {
+    event_loop_->SetProgressSource(std::move(source));
+  }
+  void SetLastProgress(protocol::Progress last) {
+    event_loop_->SetLastProgress(std::move(last));
+  }
+
+  // --- Passes, in negotiated mode; see driver.h ---
+  void Announce(protocol::Announce announce) {
+    event_loop_->Announce(std::move(announce));
+  }
+  void Submitted(uint64_t pass, uint32_t parameter) {
+    event_loop_->Submitted(pass, parameter);
+  }
+  // What values this rank begins with; at most once.
+  void StateValues(protocol::ValueDigests values) {
+    event_loop_->Post(session::StateValues{std::move(values)});
+  }
+  void SetDecisionSink(session::EventLoop::DecisionSink sink) {
+    event_loop_->SetDecisionSink(std::move(sink));
+  }
+  void SetViewListener(session::EventLoop::ViewListener listener) {
+    event_loop_->SetViewListener(std::move(listener));
+  }
+  // The last step of all ranks has passed, by this command if it was one.
+  // Leave says so.
+  void NoteLastStep(std::optional<Command> command);
+
+  // --- Trouble ---
+
+  // Tells the coordinator which peer a data-plane error is about, if it says
+  // so (client/transport/failed_peer.h). `group`: the world ranks of its
+  // communicator. Does not block.
+  void Accuse(absl::Span<const int> group, const absl::Status& error);
+
+  // What is behind a data-plane error: blocks until the epoch has ended, and
+  // returns why. If the coordinator does not end it in the time that a broken
+  // stream may take to resume and a second more, this rank does, with `call`
+  // and `error`.
+  absl::Status Explain(const std::string& call, const absl::Status& error);
+
+  // A step call failed on this rank: ends the epoch for all, here at once.
+  void ReportFailure(uint64_t step, const std::string& call,
+                     const absl::Status& failure);
+
+  // Once, after the epoch ended.
+  void Quiesced(const protocol::EpochReport& report);
+
+  // --- The public class's own ---
+  uint64_t BeginBusy(const std::string& reason, absl::Duration max);
+  void EndBusy(uint64_t scope);
+  absl::Status Leave(bool clean, const std::string& reason);
+  // Of the newest progress that was pulled.
+  uint64_t step() const { return event_loop_->step(); }
+  // To the coordinator, in all.
+  uint64_t messages_sent() const { return event_loop_->messages_sent(); }
+
+ private:
+  Impl(const JoinOptions& options, Parts& parts,
+       std::vector<std::unique_ptr<session::ControlChannel>> channels);
+  // Blocks until there is an epoch.
+  absl::Status Form(Parts& parts);
+
+  // The announced plan, checked; tries again while that may help.
+  absl::StatusOr<plan::Plan> FetchPlan();
+  absl::StatusOr<plan::Plan> FetchOnce(const std::string& digest,
+                                       absl::FunctionRef<bool()> cancelled);
+  absl::Status CheckPlan(const plan::Plan& plan,
+                         const session::View& announced) const;
+  // OK once `holds` or the deadline has passed; else why it never will.
+  absl::Status AwaitUnlessOver(
+      absl::FunctionRef<bool(const session::View&)> holds,
+      absl::Time deadline = absl::InfiniteFuture());
+  absl::Duration ExplanationTimeout(const absl::Status& error) const;
+  absl::Status Unanswered(const absl::Status& error) const;
+  // Ends the epoch, and returns with the reason once it has ended.
+  absl::Status FailHere(uint64_t step, const std::string& call,
+                        const absl::Status& failure);
+
+  const JoinOptions options_;
+  const std::shared_ptr<Clock> clock_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<Arena> arena_;
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  std::shared_ptr<const session::View> formed_;  // as the epoch was formed
+  std::optional<PlanInEffect> pipeline_;         // from Connect until taken
+
+  Mutex mutex_;
+  std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_busy_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<Command> last_command_ ABSL_GUARDED_BY(mutex_);
+  bool last_step_passed_ ABSL_GUARDED_BY(mutex_) = false;
+  // The epoch had ended before its last step when Leave was called.
+  bool leaves_too_late_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::unique_ptr<session::EventLoop> event_loop_;  // first to go
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_CLIENT_SESSION_SESSION_IMPL_H_

@@ -1,0 +1,77 @@
+// What the worker has stated in its epoch, and must state again on the next
+// stream until the coordinator is known to have heard it.
+//
+//   RegisterChunk..., PlanAck, PublishHandles, Connected   until Start
+//   RegisterChunk...                                       if asked to, after
+//   it Evidence                                               until the epoch
+//   ends LocalFailure                                           until
+//   EpochEnded EpochReport, Leave                                     for ever
+//
+// The coordinator takes each as idempotent. Registrations are told again even
+// after PlanReady: a coordinator that restarted may have lost them.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_CLIENT_SESSION_UNACKED_MESSAGES_H_
+#define LOCKSTEP_CLIENT_SESSION_UNACKED_MESSAGES_H_
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "plan/words/protocol.h"
+
+namespace lockstep::session {
+
+class UnackedMessages {
+ public:
+  void Register(std::vector<protocol::RegisterChunk> chunks) {
+    chunks_ = std::move(chunks);
+  }
+  void Accept(const protocol::PlanAck& ack) { ack_ = ack; }
+  void Offer(std::vector<protocol::PublishHandles> handles) {
+    handles_ = std::move(handles);
+  }
+  void SetConnected(const protocol::Connected& connected) {
+    connected_ = connected;
+  }
+  void SetValues(const protocol::ValueDigests& values) { values_ = values; }
+  void Fail(const protocol::LocalFailure& failure) { failure_ = failure; }
+  void Report(const protocol::EpochReport& report) { report_ = report; }
+  void Leave(const protocol::Leave& leave) { leave_ = leave; }
+
+  // False if the same kind of evidence against that life was given before.
+  bool Accuse(const protocol::Evidence& evidence);
+
+  const std::optional<protocol::PlanAck>& ack() const { return ack_; }
+  const std::optional<protocol::Leave>& leave() const { return leave_; }
+  bool connected() const { return connected_.has_value(); }
+
+  // Start was heard: so all ranks, this one too, were heard as connected.
+  void Started();
+  // EpochEnded was heard.
+  void EpochEnded();
+
+  bool started() const { return started_; }
+
+  // In the order in which a worker says them. `forgot`: the coordinator has no
+  // registration of this rank, though it may have heard one.
+  std::vector<protocol::ToCoordinatorBody> Unheard(bool forgot) const;
+
+ private:
+  bool started_ = false;
+  bool epoch_ended_ = false;
+  std::vector<protocol::RegisterChunk> chunks_;
+  std::optional<protocol::PlanAck> ack_;
+  std::vector<protocol::PublishHandles> handles_;
+  std::optional<protocol::Connected> connected_;
+  std::optional<protocol::ValueDigests> values_;
+  std::vector<protocol::Evidence> evidence_;
+  std::optional<protocol::LocalFailure> failure_;
+  std::optional<protocol::EpochReport> report_;
+  std::optional<protocol::Leave> leave_;
+};
+
+}  // namespace lockstep::session
+
+#endif  // LOCKSTEP_CLIENT_SESSION_UNACKED_MESSAGES_H_

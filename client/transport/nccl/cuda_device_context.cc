@@ -1,0 +1,440 @@
+#include "client/transport/nccl/cuda_device_context.h"
+
+#include <cstring>
+#include <utility>
+
+#include "client/transport/nccl/cuda_blocks.h"
+#include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
+#include "client/transport/nccl/gpu_status.h"
+#include "client/transport/nccl/graph.h"
+#include "client/transport/nccl/launcher.h"
+
+namespace lockstep::transport::nccl {
+namespace {
+
+// Of the smallest blocks: what streams stand behind at once, as a rule. Making
+// one in a step would wait for the device, and so for peers.
+constexpr int kHoldsAhead = 8;
+
+// Memory of a hold that nobody has any more, but for work that was enqueued
+// before: the copy of its message, and what reads it on the held stream.
+struct Retired {
+  std::shared_ptr<void> message;
+  std::shared_ptr<void> staging;
+  std::shared_ptr<CudaEvent> copied;  // null: nothing was copied
+  StreamFence readers;
+
+  bool Passed() {
+    if (!readers.Passed()) return false;
+    if (copied == nullptr) return true;
+    const absl::StatusOr<bool> reached = copied->Reached();
+    return !reached.ok() || *reached;
+  }
+};
+
+// What everything of one device's compute shares.
+struct Device {
+  std::shared_ptr<Launcher> launcher;
+  std::shared_ptr<CudaApi> cuda;
+  std::shared_ptr<KernelApi> kernels;
+  std::shared_ptr<CudaBlocks> pinned;
+  std::shared_ptr<CudaBlocks> memory;
+  // For work without a stream, from any thread.
+  std::unique_ptr<CudaStream> own_stream;
+  Mutex own_stream_mutex;
+
+  Mutex retired_mutex;
+  std::vector<Retired> retired ABSL_GUARDED_BY(retired_mutex);
+
+  void Retire(Retired hold) {
+    MutexLock lock(&retired_mutex);
+    retired.push_back(std::move(hold));
+  }
+  // Gives back what no work reads any more.
+  void Reclaim() {
+    MutexLock lock(&retired_mutex);
+    std::erase_if(retired, [](Retired& hold) { return hold.Passed(); });
+  }
+};
+
+class CudaSite final : public DeviceContext::KernelQueue {
+ public:
+  // `mutex`: held by each call, if the stream is not the calling thread's; may
+  // be null.
+  CudaSite(Device& device, CudaStream& stream, Mutex* mutex = nullptr)
+      : cuda_(*device.cuda),
+        kernels_(*device.kernels),
+        stream_(stream),
+        mutex_(mutex) {}
+
+  void Copy(const void* from, void* to, size_t bytes) override {
+    if (bytes == 0) return;
+    Do("MemcpyAsync", [&](CudaStreamHandle stream) {
+      return cuda_.MemcpyAsync(to, from, bytes, stream);
+    });
+  }
+  void Zero(void* data, size_t bytes) override {
+    if (bytes == 0) return;
+    Do("MemsetAsync", [&](CudaStreamHandle stream) {
+      return cuda_.MemsetAsync(data, 0, bytes, stream);
+    });
+  }
+  void Pack(std::span<const kernels::Slot> slots, DType dtype, double weight,
+            bool add, void* bucket) override {
+    Do("kernel Pack", [&](CudaStreamHandle stream) {
+      if (add) return kernels_.PackAdded(slots, dtype, weight, bucket, stream);
+      if (weight == 1.0) return kernels_.Pack(slots, dtype, bucket, stream);
+      return kernels_.PackScaled(slots, dtype, weight, bucket, stream);
+    });
+  }
+  void WriteFlags(std::span<const uint8_t> on, DType dtype,
+                  void* flags) override {
+    Do("kernel WriteFlags", [&](CudaStreamHandle stream) {
+      return kernels_.WriteFlags(on, dtype, flags, stream);
+    });
+  }
+  void Scale(void* data, DType dtype, double factor, size_t count) override {
+    Do("kernel Scale", [&](CudaStreamHandle stream) {
+      return kernels_.Scale(data, dtype, factor, count, stream);
+    });
+  }
+  void CastScale(const void* from, DType from_dtype, double factor, void* to,
+                 DType to_dtype, size_t count) override {
+    Do("kernel CastScale", [&](CudaStreamHandle stream) {
+      return kernels_.CastScale(from, from_dtype, factor, to, to_dtype, count,
+                                stream);
+    });
+  }
+  void CastFeedback(const void* from, const void* residual, DType from_dtype,
+                    void* to, DType to_dtype, void* next,
+                    size_t count) override {
+    Do("kernel CastFeedback", [&](CudaStreamHandle stream) {
+      return kernels_.CastFeedback(from, residual, from_dtype, to, to_dtype,
+                                   next, count, stream);
+    });
+  }
+  void AddLeaf(std::span<const void* const> left, const void* leaf, DType dtype,
+               double weight, void* out, DType out_dtype,
+               size_t count) override {
+    Do("kernel AddLeaf", [&](CudaStreamHandle stream) {
+      return kernels_.AddLeaf(left, leaf, dtype, weight, out, out_dtype, count,
+                              stream);
+    });
+  }
+  void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
+                   void* out, DType out_dtype, size_t count) override {
+    Do("kernel ReducePairs", [&](CudaStreamHandle stream) {
+      return kernels_.ReducePairs(inputs, rows, dtype, factor, out, out_dtype,
+                                  count, stream);
+    });
+  }
+  void AddFiniteCheck(const void* data, DType dtype,
+                      std::span<const kernels::ElementRange> ranges,
+                      void* scratch, kernels::FiniteCheck* total) override {
+    Do("kernel AddFiniteCheck", [&](CudaStreamHandle stream) {
+      return kernels_.AddFiniteCheck(data, dtype, ranges,
+                                     /*inverse_scale=*/1.0, scratch, total,
+                                     stream);
+    });
+  }
+
+  void Call(absl::AnyInvocable<void()>* work) override {
+    Do("LaunchHostFunc", [&](CudaStreamHandle stream) {
+      return cuda_.LaunchHostFunc(
+          stream,
+          [](void* called) {
+            (*static_cast<absl::AnyInvocable<void()>*>(called))();
+          },
+          work);
+    });
+  }
+
+  Event Done() override {
+    // Behind nothing there is nothing to wait for; on a stream of somebody's
+    // own there is what it held before.
+    if (!used_ && mutex_ != nullptr) return Event();
+    return stream_.Record();
+  }
+  absl::Status status() const override { return status_; }
+
+ private:
+  template <typename Call>
+  void Do(const char* name, Call call) {
+    if (!status_.ok()) return;
+    const DeviceScope scope(cuda_);
+    const MutexLock lock(mutex_ == nullptr ? &unused_ : mutex_);
+    const absl::StatusOr<CudaStreamHandle> stream = stream_.Ready();
+    status_ = stream.ok() ? Check(cuda_, call(*stream), name) : stream.status();
+    used_ = true;
+  }
+
+  CudaApi& cuda_;
+  KernelApi& kernels_;
+  CudaStream& stream_;
+  Mutex* const mutex_;
+  Mutex unused_;
+  bool used_ = false;
+  absl::Status status_;
+};
+
+class CudaQueue final : public DeviceContext::Queue {
+ public:
+  CudaQueue(std::shared_ptr<Device> device, std::unique_ptr<CudaStream> stream,
+            std::unique_ptr<CudaStream> aside, std::string name)
+      : device_(std::move(device)),
+        stream_(std::move(stream)),
+        aside_(std::move(aside)),
+        driver_(std::move(name)) {}
+
+  void Launch(DeviceContext::Operation& operation,
+              std::vector<Event> after) override {
+    driver_.Enqueue([this, &operation, after = std::move(after)] {
+      Drive(operation, after);
+      return absl::OkStatus();
+    });
+  }
+  void SetOnDrain(bool on_drain) override {
+    driver_
+        .SetExecution(on_drain ? HostStream::Execution::kOnWait
+                               : HostStream::Execution::kThread)
+        .IgnoreError();
+  }
+  void Drain() override { driver_.Synchronize().IgnoreError(); }
+
+ private:
+  void Drive(DeviceContext::Operation& operation,
+             const std::vector<Event>& after) {
+    const bool on_side_stream = operation.on_side_stream();
+    if (!on_side_stream && std::exchange(used_aside_, false)) {
+      stream_->WaitFor(aside_->Record());
+    }
+    for (const Event& event : after) stream_->WaitFor(event);
+    CudaSite kernel_queue(*device_, *stream_);
+    absl::Status status = operation.Before(kernel_queue);
+    if (status.ok()) status = operation.Communicate(*stream_);
+    if (!on_side_stream || !status.ok())
+      return operation.Then(kernel_queue, status);
+    aside_->WaitFor(stream_->Record());
+    used_aside_ = true;
+    CudaSite beside(*device_, *aside_);
+    operation.Then(beside, status);
+  }
+
+  const std::shared_ptr<Device> device_;
+  const std::unique_ptr<CudaStream> stream_;
+  const std::unique_ptr<CudaStream> aside_;
+  bool used_aside_ = false;  // since the stream waited for it
+  HostStream driver_;        // last: its work uses all of the above
+};
+
+class CudaGraph final : public DeviceContext::Graph {
+ public:
+  explicit CudaGraph(std::unique_ptr<nccl::Graph> graph)
+      : graph_(std::move(graph)) {}
+  void Launch(Stream& stream) override {
+    graph_->Launch(static_cast<CudaStream&>(stream));
+  }
+
+ private:
+  const std::unique_ptr<nccl::Graph> graph_;
+};
+
+class CudaStreamGate final : public DeviceContext::StreamGate {
+ public:
+  CudaStreamGate(std::shared_ptr<Device> device, std::shared_ptr<void> message,
+           std::shared_ptr<void> staging, size_t bytes)
+      : device_(std::move(device)),
+        message_(std::move(message)),
+        staging_(std::move(staging)),
+        bytes_(bytes) {}
+  ~CudaStreamGate() override {
+    if (tail_ == nullptr) return;
+    device_->Retire({.message = std::move(message_),
+                     .staging = std::move(staging_),
+                     .copied = std::move(last_),
+                     .readers = StreamFence(std::move(tail_))});
+  }
+
+  // Holds `stream`, which is Ready. The message was another's before, and said
+  // yes perhaps: what is launched on the stream from here on reads zeros until
+  // the release.
+  absl::Status Stand(CudaStream& stream, CudaStreamHandle handle) {
+    absl::Status cleared =
+        OnOwnStream("MemsetAsync", [this](CudaStreamHandle own) {
+          return device_->cuda->MemsetAsync(message_.get(), 0, bytes_, own);
+        });
+    if (!cleared.ok()) return cleared;
+    cleared = CudaEventState({last_}, {}).Join(*device_->cuda, handle);
+    if (!cleared.ok()) return cleared;
+    tail_ = stream.tail();
+    stream.Enqueue(
+        [this](CudaStream::Ticket ticket) { ticket_ = std::move(ticket); });
+    return absl::OkStatus();
+  }
+
+  const void* message() const override { return message_.get(); }
+
+  void Release(const absl::Status& status, const void* message) override {
+    std::memcpy(staging_.get(), message, bytes_);
+    ticket_.error->Set(status);
+    ticket_.error->Set(
+        OnOwnStream("MemcpyAsync", [this](CudaStreamHandle stream) {
+          return device_->cuda->MemcpyAsync(message_.get(), staging_.get(),
+                                            bytes_, stream);
+        }));
+    CudaEvents all =
+        ticket_.after->Known();  // it was ready: nothing is to come
+    all.push_back(last_);
+    ticket_.done->Publish(std::move(all));
+  }
+
+ private:
+  template <typename Call>
+  absl::Status OnOwnStream(const char* name, Call call) {
+    CudaApi& cuda = *device_->cuda;
+    const DeviceScope scope(cuda);
+    MutexLock lock(&device_->own_stream_mutex);
+    const auto stream = device_->own_stream->Ready();
+    if (!stream.ok()) return stream.status();
+    absl::Status called = Check(cuda, call(*stream), name);
+    if (!called.ok()) return called;
+    auto event = CudaEvent::Record(&cuda, *stream);
+    if (event.ok()) last_ = *event;
+    return event.status();
+  }
+
+  const std::shared_ptr<Device> device_;
+  std::shared_ptr<void> message_;
+  std::shared_ptr<void> staging_;
+  const size_t bytes_;
+  std::shared_ptr<StreamTail> tail_;  // of the stream that is held
+  CudaStream::Ticket ticket_;
+  std::shared_ptr<CudaEvent> last_;  // behind all that uses the memory
+};
+
+class CudaDeviceContext final : public DeviceContext {
+ public:
+  explicit CudaDeviceContext(std::shared_ptr<Device> device)
+      : device_(std::move(device)) {}
+
+  absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) override {
+    absl::StatusOr<std::shared_ptr<void>> block = device_->pinned->Take(bytes);
+    if (!block.ok()) return block.status();
+    void* const data = block->get();
+    std::memset(data, 0, bytes);
+    return ArenaBuffer(data, bytes, *std::move(block));
+  }
+
+  absl::StatusOr<ArenaBuffer> AllocateScratch(
+      std::span<const kernels::ElementRange> ranges) override {
+    const size_t bytes = kernels::FiniteCheckScratchBytes(ranges);
+    if (bytes == 0) return ArenaBuffer();
+    absl::StatusOr<std::shared_ptr<void>> block = device_->memory->Take(bytes);
+    if (!block.ok()) return block.status();
+    void* const data = block->get();
+    return ArenaBuffer(data, bytes, *std::move(block));
+  }
+
+  absl::Status CheckStream(const Stream& stream) const override {
+    const auto* const mine = dynamic_cast<const CudaStream*>(&stream);
+    if (mine == nullptr) {
+      return absl::InvalidArgumentError(
+          "this job's gradients are in device memory; the stream is not a CUDA "
+          "stream");
+    }
+    const CudaCaptureId capture = mine->capture();
+    if (capture == 0 || capture == device_->launcher->open_capture()) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        "the stream is captured into a graph that this library cannot destroy "
+        "in time: capture a step with GradientSync::Capture");
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceContext::Graph>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> body) override {
+    auto graph = nccl::Capture(device_->launcher,
+                               static_cast<CudaStream&>(stream), body);
+    if (!graph.ok()) return graph.status();
+    return std::make_unique<CudaGraph>(*std::move(graph));
+  }
+  bool Captures(const Stream& stream) const override {
+    const CudaCaptureId id = static_cast<const CudaStream&>(stream).capture();
+    return id != 0 && id == device_->launcher->open_capture();
+  }
+
+  absl::Status Perform(Stream* stream, Work work) override {
+    if (stream == nullptr) {
+      CudaSite kernel_queue(*device_, *device_->own_stream,
+                            &device_->own_stream_mutex);
+      return work(kernel_queue);
+    }
+    CudaStream& cuda_stream = static_cast<CudaStream&>(*stream);
+    const auto ready = cuda_stream.Ready();
+    if (!ready.ok()) return ready.status();
+    CudaSite kernel_queue(*device_, cuda_stream);
+    return work(kernel_queue);
+  }
+
+  bool NeedsOneOrder() const override { return true; }
+
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(std::string) override {
+    return CudaStream::Create(device_->cuda.get());
+  }
+
+  absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
+      Stream& stream, size_t bytes) override {
+    CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
+    const auto ready = cuda_stream.Ready();
+    if (!ready.ok()) return ready.status();
+    device_->Reclaim();
+    absl::StatusOr<std::shared_ptr<void>> message =
+        device_->memory->Take(bytes);
+    if (!message.ok()) return message.status();
+    absl::StatusOr<std::shared_ptr<void>> staging =
+        device_->pinned->Take(bytes);
+    if (!staging.ok()) return staging.status();
+    const auto hold = std::make_shared<CudaStreamGate>(device_, *std::move(message),
+                                                 *std::move(staging), bytes);
+    if (absl::Status stands = hold->Stand(cuda_stream, *ready); !stands.ok()) {
+      return stands;
+    }
+    return std::shared_ptr<StreamGate>(hold);
+  }
+
+  absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
+    auto stream = CudaStream::Create(device_->cuda.get());
+    if (!stream.ok()) return stream.status();
+    auto aside = CudaStream::Create(device_->cuda.get());
+    if (!aside.ok()) return aside.status();
+    return std::make_unique<CudaQueue>(device_, *std::move(stream),
+                                       *std::move(aside), std::move(name));
+  }
+
+ private:
+  const std::shared_ptr<Device> device_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceContext>> MakeCudaDeviceContext(
+    std::shared_ptr<Launcher> launcher) {
+  const std::shared_ptr<CudaApi> cuda = launcher->tables().cuda;
+  auto stream = CudaStream::Create(cuda.get());
+  if (!stream.ok()) return stream.status();
+  auto device = std::make_shared<Device>();
+  device->pinned = CudaBlocks::Create(cuda, CudaBlocks::Where::kPinned);
+  device->memory = CudaBlocks::Create(cuda, CudaBlocks::Where::kDevice);
+  for (const auto& blocks : {device->pinned, device->memory}) {
+    absl::Status made = blocks->Reserve(sizeof(VerdictScalars), kHoldsAhead);
+    if (!made.ok()) return made;
+  }
+  device->cuda = cuda;
+  device->kernels = launcher->tables().kernels;
+  device->launcher = std::move(launcher);
+  device->own_stream = *std::move(stream);
+  return std::make_unique<CudaDeviceContext>(std::move(device));
+}
+
+}  // namespace lockstep::transport::nccl

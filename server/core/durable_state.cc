@@ -1,0 +1,234 @@
+#include "server/core/durable_state.h"
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "plan/digest.h"
+
+namespace lockstep::core {
+namespace {
+
+absl::Status CannotFollow(const std::string& why) {
+  return absl::InvalidArgumentError(why);
+}
+
+void Adopt(const record::JobAdopted& adopted, DurableJob* job) {
+  *job = {.spec = adopted.spec,
+          .token_hash = adopted.token_hash,
+          .epoch = adopted.epoch,
+          .epoch_lives = true,
+          .first_step = adopted.first_step,
+          .steps = adopted.first_step,
+          .revision = adopted.revision,
+          .plan_digest = adopted.digest,
+          .observed_order = adopted.observed_order,
+          .wanted = adopted.wanted,
+          .adopted = true};
+  std::vector<protocol::Member> members;
+  for (const auto& [member, life, secret_hash] : adopted.members) {
+    job->name_holders[member.worker] = {member.generation, life, secret_hash};
+    members.push_back(member);
+  }
+  job->members_digests[adopted.epoch] = plan::DigestOf(members);
+  job->members = std::move(members);
+}
+
+// Applies a record's body to the one job it is about.
+struct Change {
+  DurableJob& job;
+
+  absl::Status operator()(const record::JobCreated&) const {
+    return CannotFollow("the job was created before");
+  }
+
+  absl::Status operator()(const record::GenerationAssigned& body) const {
+    NameHolder& newest = job.name_holders[body.worker];
+    const bool another_secret = body.generation == newest.generation &&
+                                body.life == newest.life && body.life != 0;
+    if (body.generation <= newest.generation && !another_secret) {
+      return CannotFollow(absl::StrFormat(
+          "generation %d of %s follows generation %d", body.generation.value,
+          body.worker.value, newest.generation.value));
+    }
+    newest = {body.generation, body.life, body.secret_hash};
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::EpochBegan& body) const {
+    if (job.epoch_lives || body.epoch <= job.epoch) {
+      return CannotFollow(absl::StrFormat(
+          "epoch %d begins after epoch %d, which %s", body.epoch.value,
+          job.epoch.value, job.epoch_lives ? "lives" : "ended"));
+    }
+    job.epoch = body.epoch;
+    job.epoch_lives = true;
+    job.first_step = body.first_step;
+    job.steps = body.first_step;
+    job.members = body.members;
+    job.members_digests[body.epoch] = plan::DigestOf(body.members);
+    job.revision = {};
+    job.plan_digest.clear();
+    job.observed_order.clear();
+    job.left.clear();
+    job.adopted = false;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::PlanAdopted& body) const {
+    if (!Lives(body.epoch) || body.revision <= job.revision) {
+      return CannotFollow(absl::StrFormat(
+          "revision %d of the plan of epoch %d follows revision %d of epoch "
+          "%d",
+          body.revision.value, body.epoch.value, job.revision.value,
+          job.epoch.value));
+    }
+    job.revision = body.revision;
+    job.plan_digest = body.digest;
+    job.observed_order = body.observed_order;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::EpochEnded& body) const {
+    // Again: its cause is known better.
+    if (body.epoch != job.epoch || body.epoch.value == 0) {
+      return CannotFollow(absl::StrFormat(
+          "the end of epoch %d, but epoch %d %s", body.epoch.value,
+          job.epoch.value, job.epoch_lives ? "lives" : "ended"));
+    }
+    job.epoch_lives = false;
+    job.cause = body.cause;
+    job.steps = body.steps;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::JobEnded& body) const {
+    job.epoch_lives = false;
+    job.ended = body;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::WorkerLeft& body) const {
+    const bool again = job.left.count(body.worker) > 0;
+    if (!Lives(body.epoch) || again) {
+      return CannotFollow(absl::StrFormat(
+          "%s leaves epoch %d%s", body.worker.value, body.epoch.value,
+          again ? " again" : ", which is not the living one"));
+    }
+    job.left[body.worker] = {body.steps, body.command};
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::CommandsWanted& body) const {
+    job.wanted = body.wanted;
+    return absl::OkStatus();
+  }
+
+  // About the job as a whole: below.
+  absl::Status operator()(const record::JobArchived&) const {
+    return CannotFollow("the job is not over");
+  }
+  absl::Status operator()(const record::JobDeleted&) const {
+    return CannotFollow("the job is not over");
+  }
+
+  // Nobody can have been told of an epoch of the job that it takes the place
+  // of.
+  absl::Status operator()(const record::JobAdopted& body) const {
+    if (job.epoch.value != 0) {
+      return CannotFollow(
+          absl::StrFormat("epoch %d is adopted, but the job has had epoch %d",
+                          body.epoch.value, job.epoch.value));
+    }
+    if (body.token_hash != job.token_hash) {
+      return CannotFollow("a job with another token is adopted");
+    }
+    Adopt(body, &job);
+    return absl::OkStatus();
+  }
+
+  bool Lives(EpochId epoch) const {
+    return job.epoch_lives && job.epoch == epoch;
+  }
+};
+
+// Keeps the job at its place in memory under the new name.
+absl::Status Archive(std::map<JobName, DurableJob>::iterator job,
+                     const JobName& as, DurableState* state) {
+  if (as.value.empty() || state->jobs.count(as) > 0) {
+    return CannotFollow(absl::StrFormat("there is a job %s already", as.value));
+  }
+  auto node = state->jobs.extract(job);
+  node.key() = as;
+  node.mapped().archived_as = as;
+  state->over[node.mapped().ended_by] = as;
+  state->jobs.insert(std::move(node));
+  return absl::OkStatus();
+}
+
+absl::Status ApplyAfterEnd(std::map<JobName, DurableJob>::iterator job,
+                           const record::Body& body, DurableState* state) {
+  if (const auto* archived = std::get_if<record::JobArchived>(&body)) {
+    return Archive(job, archived->as, state);
+  }
+  if (!std::holds_alternative<record::JobDeleted>(body)) {
+    return CannotFollow("the job is over");
+  }
+  state->over.erase(job->second.ended_by);
+  state->jobs.erase(job);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyBody(const record::Record& record, DurableState* state) {
+  const auto found = state->jobs.find(record.job);
+  if (found == state->jobs.end()) {
+    if (const auto* adopted = std::get_if<record::JobAdopted>(&record.body)) {
+      Adopt(*adopted, &state->jobs[record.job]);
+      return absl::OkStatus();
+    }
+    const auto* created = std::get_if<record::JobCreated>(&record.body);
+    if (created == nullptr) return CannotFollow("the job was never created");
+    state->jobs[record.job] = {.spec = created->spec,
+                               .token_hash = created->token_hash};
+    return absl::OkStatus();
+  }
+  DurableJob& job = found->second;
+  if (job.ended) return ApplyAfterEnd(found, record.body, state);
+  if (absl::Status changed = std::visit(Change{job}, record.body);
+      !changed.ok()) {
+    return changed;
+  }
+  if (job.ended) {
+    job.ended_by = record.number;
+    state->over[record.number] = record.job;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+JobState StateAfter(record::Outcome outcome) {
+  switch (outcome) {
+    case record::Outcome::kCompleted: return JobState::kCompleted;
+    case record::Outcome::kFailed: return JobState::kFailed;
+    case record::Outcome::kStopped: return JobState::kStopped;
+  }
+  return JobState::kFailed;
+}
+
+absl::Status Apply(const record::Record& record, DurableState* state) {
+  if (record.number != state->records + 1) {
+    return CannotFollow(absl::StrFormat("record %d cannot follow record %d",
+                                        record.number, state->records));
+  }
+  if (absl::Status applied = ApplyBody(record, state); !applied.ok()) {
+    return CannotFollow(absl::StrFormat("record %d of job %s: %s",
+                                        record.number, record.job.value,
+                                        applied.message()));
+  }
+  state->records = record.number;
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep::core

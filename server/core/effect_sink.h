@@ -1,0 +1,73 @@
+// Where one Step collects what the outside world should do.
+//
+// Everything that leaves the core goes through here, so that the leader's term
+// is on every message, nothing is sent on a closed stream, and a record is
+// applied to the durable state at the moment it is written.
+//
+// Threads: none. Lives for one Step.
+// Errors:  a record that cannot follow is a bug of the core and aborts.
+
+#ifndef LOCKSTEP_SERVER_CORE_EFFECT_SINK_H_
+#define LOCKSTEP_SERVER_CORE_EFFECT_SINK_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "plan/words/ids.h"
+#include "plan/words/protocol.h"
+#include "plan/words/record.h"
+#include "server/core/durable_state.h"
+#include "server/core/event.h"
+#include "server/core/session_table.h"
+
+namespace lockstep::core {
+
+class EffectSink {
+ public:
+  // `compilations`: how many were asked for so far.
+  EffectSink(LeaderTerm term, DurableState* durable, SessionTable* sessions,
+             uint64_t* compilations)
+      : term_(term),
+        durable_(*durable),
+        sessions_(*sessions),
+        compilations_(*compilations) {}
+
+  // Does nothing for session 0, which is no stream.
+  void Send(SessionId session, const JobName& job, EpochId epoch,
+            protocol::ToWorkerBody body);
+
+  // The last word on a stream, and its end with the same status.
+  void Refuse(SessionId session, const JobName& job,
+              const absl::Status& status);
+
+  // Ends a stream; nothing can be sent on it after. Nothing for session 0.
+  void Close(SessionId session, absl::Status status);
+
+  void Record(const JobName& job, record::Body body);
+  void Answer(RequestId request, absl::Status status);
+  CompilationId Compile(const JobName& job, CompileInput input);
+  void Note(const JobName& job, std::string text);
+
+  void Bind(SessionId session, Speaker speaker);
+
+  // With what the stream was refused in this Step; OK if it was not.
+  absl::Status RefusalOf(SessionId session) const {
+    return session == refused_ ? refusal_ : absl::OkStatus();
+  }
+
+  Effects Take() { return std::move(effects_); }
+
+ private:
+  const LeaderTerm term_;
+  DurableState& durable_;
+  SessionTable& sessions_;
+  uint64_t& compilations_;
+  SessionId refused_;  // the last one
+  absl::Status refusal_;
+  Effects effects_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_EFFECT_SINK_H_

@@ -1,0 +1,65 @@
+// What a member said of a plan that is not compiled again yet, after a restart
+// of the coordinator.
+//
+// Bounded, since nobody has looked at these words: an honest rank states its
+// acknowledgement, its handles, what it holds, and two passes at most.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_PRE_REPLAY_BUFFER_H_
+#define LOCKSTEP_SERVER_CORE_PRE_REPLAY_BUFFER_H_
+
+#include <cstddef>
+#include <variant>
+#include <vector>
+
+#include "plan/compile.h"
+#include "plan/words/protocol.h"
+
+namespace lockstep::core {
+
+class PreReplayBuffer {
+ public:
+  // Words, and parameters and handles in them. Two passes are announced and
+  // submitted, and what is held are the decisions of two: 6 times each
+  // parameter.
+  static constexpr size_t kMost = 8 * plan::kNegotiatedParametersMax;
+
+  // False, and nothing is kept: more than an honest rank says.
+  bool Add(const protocol::ToCoordinatorBody& body) {
+    size_ += 1 + std::visit([](const auto& b) { return Count(b); }, body);
+    if (size_ > kMost) return false;
+    all_.push_back(body);
+    return true;
+  }
+
+  const std::vector<protocol::ToCoordinatorBody>& all() const { return all_; }
+
+ private:
+  static size_t Count(const protocol::Connected& word) {
+    return word.groups.size();
+  }
+  static size_t Count(const protocol::PublishHandles& word) {
+    return word.handles.size();
+  }
+  static size_t Count(const protocol::Held& word) {
+    return word.decisions.size();
+  }
+  static size_t Count(const protocol::Announce& word) {
+    return word.parameters.size();
+  }
+  static size_t Count(const protocol::Submitted& word) {
+    return word.parameters.size();
+  }
+  template <typename Word>
+  static size_t Count(const Word&) {
+    return 0;
+  }
+
+  size_t size_ = 0;
+  std::vector<protocol::ToCoordinatorBody> all_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_PRE_REPLAY_BUFFER_H_

@@ -1,0 +1,121 @@
+// Steps on a device that is slow, fails, or is not the calling thread's.
+
+#include <atomic>
+#include <latch>
+#include <memory>
+#include <vector>
+
+#include "client/transport/nccl/cuda_stream.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/gradient/stream_rank.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+using transport::nccl::CudaStream;
+
+class DeviceStepTest : public testing::Test {
+ protected:
+  ~DeviceStepTest() override { EXPECT_THAT(backend_.violations(), IsEmpty()); }
+
+  void StallUntil(Stream& stream, std::function<bool()> open) {
+    backend_.gpus().StallUntil(*static_cast<CudaStream&>(stream).Ready(),
+                               std::move(open));
+  }
+
+  FakeGround backend_;
+};
+
+TEST_F(DeviceStepTest, UpdatesReadTheirScalarsThoughNobodyKeepsThem) {
+  BackendJob job(&backend_, {.parameters = kThree});
+  job.Run([&](int rank, Engine&) {
+    StreamRank mine(&job, rank);
+    mine.Fetch();
+    ASSERT_EQ(mine.Submit(0), absl::OkStatus());
+    // The device is late with the update, and the host is at the next step.
+    std::atomic<bool> open{false};
+    auto first = mine.FinishAndUpdate(
+        [&] { StallUntil(mine.stream(), [&] { return open.load(); }); });
+    ASSERT_TRUE(first.ok()) << first.status();
+    ASSERT_TRUE(first->Wait().ok());
+    first = absl::CancelledError("forgotten");
+    mine.ForgetScalars();
+    ASSERT_EQ(mine.Submit(1), absl::OkStatus());
+    auto second = mine.FinishAndUpdate([&] {
+      const std::unique_ptr<Stream> other = job.MakeStream(rank);
+      for (int turn = 0; turn < 100; ++turn) {  // the device does what it can
+        EXPECT_TRUE(other->Synchronize().ok());
+      }
+      open = true;
+    });
+    ASSERT_TRUE(second.ok()) << second.status();
+    ASSERT_TRUE(second->Wait().ok());
+    ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+    EXPECT_THAT(mine.weights(), Each(3.0f + 6.0f));
+  });
+}
+
+// The results are not what the reductions would have made of them.
+TEST_F(DeviceStepTest, ADeviceThatFailsEndsTheStepWithItsError) {
+  BackendJob job(&backend_, {.parameters = kThree});
+  std::latch gone(1);
+  job.Run([&](int rank, Engine& engine) {
+    StreamRank mine(&job, rank);
+    mine.Fetch();
+    if (rank == 0) StallUntil(mine.stream(), [] { return false; });
+    ASSERT_EQ(mine.Submit(0), absl::OkStatus());
+    if (rank == 0) backend_.gpus().BreakDevice(0);
+    auto state =
+        engine.Finish({.samples = 1}, std::numeric_limits<double>::infinity(),
+                      &mine.stream());
+    absl::Status ended = state.status();
+    if (rank == 0) {
+      if (state.ok()) ended = (*state)->Wait().status();
+      EXPECT_FALSE(ended.ok());
+      gone.count_down();
+      return;
+    }
+    gone.wait();
+    engine.Abort(absl::AbortedError("rank 0 has failed"));
+    if (state.ok()) ended = (*state)->Wait().status();
+    EXPECT_FALSE(ended.ok());
+  });
+}
+
+TEST_F(DeviceStepTest, TheCallersThreadKeepsItsDevice) {
+  BackendJob job(&backend_, {.parameters = kThree});
+  job.Run([&](int rank, Engine& engine) {
+    const fake::FakeThread before{.device = 5 + rank};
+    backend_.gpus().SetCallingThread(before);
+    const auto kept = [&] {
+      const fake::FakeThread now = backend_.gpus().CallingThread();
+      return now.device == before.device && !now.relaxed &&
+             now.last_error == before.last_error;
+    };
+    StreamRank mine(&job, rank);
+    mine.Fetch();
+    for (uint64_t step = 0; step < 3; ++step) {
+      ASSERT_EQ(mine.Submit(step), absl::OkStatus());
+      EXPECT_TRUE(kept()) << "Submit";
+      auto pending = mine.FinishAndUpdate();
+      ASSERT_TRUE(pending.ok()) << pending.status();
+      EXPECT_TRUE(kept()) << "FinishAsync";
+      ASSERT_TRUE(pending->Wait().ok());
+      EXPECT_TRUE(kept()) << "Wait";
+      ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+      EXPECT_TRUE(kept()) << "Synchronize";
+    }
+    for (int p = 2; p >= 0; --p) {
+      ASSERT_EQ(engine.Submit(p, nullptr, 0, nullptr), absl::OkStatus());
+      EXPECT_TRUE(kept()) << "Submit without a stream";
+    }
+    ASSERT_TRUE(FinishBlocking(engine).ok());
+    EXPECT_TRUE(kept()) << "Finish";
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::gradient

@@ -1,0 +1,157 @@
+// A training on fake GPUs finds nothing in the engine's device path, and every
+// mistake that is put in.
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/gradient/device_faults.h"
+#include "tests/client/gradient/stream_rank.h"
+#include "tests/support/sanitizers.h"
+
+namespace lockstep::gradient {
+namespace {
+
+constexpr uint64_t kSteps = 4;
+constexpr int kLag = 400;  // kernels that do nothing
+
+// What went wrong, as sentences. A step that failed on one rank is ended on
+// all, as the coordinator would.
+class Drill {
+ public:
+  Drill(ComputeFault fault, uint64_t seed)
+      : backend_(seed), job_(&backend_, OptionsFor(fault)) {}
+
+  std::string Run() {
+    job_.Run([this](int rank, Engine&) { Train(rank); });
+    for (const std::string& violation : backend_.violations()) Say(violation);
+    return said_;
+  }
+
+ private:
+  BackendJob::Options OptionsFor(ComputeFault fault) {
+    return {.parameters = kThree,
+            .decorate =
+                [this, fault](int rank,
+                              std::unique_ptr<transport::DeviceContext> inner) {
+                  return Spoil(fault, std::move(inner),
+                               backend_.world().MakeStream(rank, "other"));
+                },
+            .on_failure =
+                [this](int rank, const absl::Status& error) {
+                  Say("rank " + std::to_string(rank) + " failed");
+                  job_.AbortAll(error);
+                }};
+  }
+
+  void Say(const std::string& what) {
+    MutexLock lock(&mutex_);
+    said_ += what + "\n";
+  }
+
+  // v gets a gradient in every other step only.
+  void Train(int rank) {
+    StreamRank mine(&job_, rank);
+    mine.Fetch();
+    double sum = 0;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      // The device is behind: who does not wait for the gradients has none.
+      for (int i = 0; i < kLag; ++i) job_.Enqueue(mine.stream(), [] {});
+      if (!mine.Submit(step, /*all=*/step % 2 == 0).ok()) return;
+      auto pending = mine.FinishAndUpdate();
+      if (!pending.ok()) return;
+      const auto verdict = pending->Wait();
+      if (!verdict.ok()) return;
+      (void)mine.stream().Synchronize();
+      const double g = 3.0 * (step + 1);
+      sum += g;
+      for (const float weight : mine.weights()) {
+        if (weight != sum) Say("a weight is not what it should be");
+      }
+      const double elements = step % 2 == 0 ? 3 + 2 / 4.0 + 4 : 3 + 2 / 4.0;
+      if (std::abs(verdict->global_norm - g * std::sqrt(elements)) > 1e-9) {
+        Say("the norm is wrong");
+      }
+      if (verdict->contributed[2] != (step % 2 == 0)) Say("a flag is wrong");
+    }
+  }
+
+  Mutex mutex_;
+  std::string said_ ABSL_GUARDED_BY(mutex_);
+  FakeGround backend_;
+  BackendJob job_;
+};
+
+TEST(GroundDrillTest, FindsNothingInTheEngine) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    EXPECT_EQ(Drill(ComputeFault::kNone, seed).Run(), "") << "seed " << seed;
+  }
+}
+
+struct Mistake {
+  const char* name;
+  ComputeFault fault;
+  std::vector<std::string> signs;  // by any of which it is noticed
+};
+
+bool IsNoticed(const Mistake& mistake, const std::string& said) {
+  return std::any_of(mistake.signs.begin(), mistake.signs.end(),
+                     [&](const std::string& sign) {
+                       return said.find(sign) != std::string::npos;
+                     });
+}
+
+TEST(GroundDrillTest, FindsEveryMistake) {
+  if (kUnderThreadSanitizer) {
+    GTEST_SKIP() << "the mistakes are found without it, and some are races";
+  }
+  const std::vector<Mistake> mistakes = {
+      {"host reads before the copy is there",
+       ComputeFault::kReadsBeforeTheCopyIsThere,
+       {"failed"}},
+      // As late as the gradients come: a weight, the norm, or both.
+      {"reduction before the gradients",
+       ComputeFault::kReducesBeforeTheGradients,
+       {"a weight is not", "the norm is wrong"}},
+      {"update before the verdict",
+       ComputeFault::kUpdatesBeforeTheVerdict,
+       {"a weight is not"}},
+      {"a stream that runs on",
+       ComputeFault::kHoldsNothing,
+       {"a weight is not"}},
+      {"a norm that is not cleared",
+       ComputeFault::kKeepsTheLastNorm,
+       {"the norm is wrong"}},
+      {"a verdict that does not wait for the norms beside it",
+       ComputeFault::kEverythingAside,
+       {"the norm is wrong"}},
+      {"flags that are not written",
+       ComputeFault::kForgetsTheFlags,
+       {"a flag is wrong"}},
+  };
+  for (const Mistake& mistake : mistakes) {
+    std::string said;
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      said = Drill(mistake.fault, seed).Run();
+      if (!IsNoticed(mistake, said)) continue;
+      std::cout << mistake.name << ": noticed with seed " << seed << "\n";
+      break;
+    }
+    EXPECT_TRUE(IsNoticed(mistake, said)) << mistake.name << ": " << said;
+  }
+}
+
+// What all of this stands on.
+TEST(GroundDeathTest, AHostThatTouchesAGradientDies) {
+  FakeGround backend;
+  BackendJob job(&backend, {.world = 1, .parameters = kThree});
+  const volatile std::byte* gradient = job.engine(0).View(0).data();
+  EXPECT_DEATH((void)*gradient, "");
+}
+
+}  // namespace
+}  // namespace lockstep::gradient

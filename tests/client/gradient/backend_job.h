@@ -1,0 +1,227 @@
+// A job whose ranks are threads, on either ground: engines, memory of the
+// ground, and kernels on streams of it.
+
+#ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_BACKEND_JOB_H_
+#define LOCKSTEP_TESTS_CLIENT_GRADIENT_BACKEND_JOB_H_
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+#include "client/gradient/engine.h"
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+#include "tests/client/gradient/memory_backend.h"
+
+namespace lockstep::gradient {
+
+class BackendJob {
+ public:
+  // Puts something before a rank's compute.
+  using Decorate = std::function<std::unique_ptr<transport::DeviceContext>(
+      int rank, std::unique_ptr<transport::DeviceContext>)>;
+
+  struct Options {
+    int world = 2;
+    std::vector<Parameter> parameters;
+    BucketPolicy policy = {};
+    SyncMode sync = SyncMode::kStatic;
+    int leaves = 0;
+    // Is the plan made of what the transports tell, or of nothing known?
+    bool transports_tell = true;
+    Uneven uneven = Uneven::kStop;
+    Decorate decorate = {};
+    // Puts something before each communicator of a rank; such ones are not told
+    // of memory that they will move.
+    std::function<std::unique_ptr<Communicator>(
+        int rank, const std::string& name, std::unique_ptr<Communicator>)>
+        wrap = {};
+    // Of so many ranks; in place of what would be compiled.
+    std::optional<plan::Plan> plan = {};
+    // Told of what went wrong on a rank; on its own thread of the library.
+    std::function<void(int rank, const absl::Status&)> on_failure = {};
+  };
+
+  BackendJob(MemoryBackend* backend, const Options& options)
+      : backend_(*backend), world_(options.world) {
+    plan::PlanInput input{.mesh = {{{"data", world_}}},
+                          .sync = options.sync,
+                          .policy = options.policy};
+    input.registrations.assign(world_, options.parameters);
+    input.leaves = options.leaves;
+    for (int rank = 0; options.transports_tell && rank < world_; ++rank) {
+      input.transports.push_back(backend_.world().at(rank).facts());
+    }
+    plan_ = options.plan ? *options.plan : *plan::Compile(input);
+    std::vector<std::vector<std::unique_ptr<Communicator>>> all;
+    for (const plan::Communicator& communicator : plan_.communicators) {
+      all.push_back(
+          conformance::Connect(backend_.world(), world_, communicator.name));
+    }
+    ranks_.resize(world_);
+    // Together: they make their memory known to each other.
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_; ++rank) {
+      threads.emplace_back([&, rank] { MakeRank(rank, options, all); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // A rank that still runs may report a failure while another is destroyed.
+  ~BackendJob() {
+    MutexLock lock(&mutex_);
+    closing_ = true;
+    while (aborting_ > 0) changed_.Wait(&mutex_);
+  }
+
+  int world() const { return world_; }
+  const plan::Plan& plan() const { return plan_; }
+  Engine& engine(int rank) { return *ranks_[rank].engine; }
+  executor::Executor& executor(int rank) { return *ranks_[rank].executor; }
+
+  // Each rank on a thread.
+  void Run(const std::function<void(int rank, Engine& engine)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_; ++rank) {
+      threads.emplace_back([&, rank] { body(rank, engine(rank)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // As the coordinator would, for all of them.
+  void AbortAll(const absl::Status& cause) {
+    {
+      MutexLock lock(&mutex_);
+      if (closing_) return;
+      ++aborting_;
+    }
+    for (const Rank& rank : ranks_) rank.engine->Abort(cause);
+    MutexLock lock(&mutex_);
+    --aborting_;
+    changed_.NotifyAll();
+  }
+
+  // --- The ground's memory ---
+
+  std::byte* Reach(const void* at) {
+    return backend_.Reach(static_cast<std::byte*>(const_cast<void*>(at)));
+  }
+  float* Floats(const void* at) { return reinterpret_cast<float*>(Reach(at)); }
+  void Put(int rank, int parameter, const std::vector<float>& values) {
+    Put(engine(rank).View(parameter).data(), values);
+  }
+  void Put(void* at, const std::vector<float>& values) {
+    std::copy(values.begin(), values.end(), Floats(at));
+  }
+  std::vector<float> Get(int rank, int parameter) {
+    const absl::Span<std::byte> view = engine(rank).View(parameter);
+    return Get(view.data(), view.size() / sizeof(float));
+  }
+  std::vector<float> Get(const void* at, size_t count) {
+    const float* const from = Floats(at);
+    return {from, from + count};
+  }
+  ArenaBuffer Buffer(int rank, const std::vector<float>& values) {
+    auto buffer = ranks_[rank].arena->Allocate(values.size() * sizeof(float));
+    EXPECT_TRUE(buffer.ok()) << buffer.status();
+    Put(buffer->data(), values);
+    return *std::move(buffer);
+  }
+
+  // --- Streams ---
+
+  std::unique_ptr<Stream> MakeStream(int rank) {
+    return backend_.world().MakeStream(rank, "rank");
+  }
+  // A kernel: it may reach memory, through addresses that were reached before.
+  void Enqueue(Stream& stream, std::function<void()> kernel) {
+    backend_.world().Enqueue(stream, std::move(kernel));
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<Arena> arena;
+    std::shared_ptr<executor::Executor> executor;
+    std::unique_ptr<Engine> engine;
+  };
+
+  void MakeRank(int rank, const Options& options,
+                std::vector<std::vector<std::unique_ptr<Communicator>>>& all) {
+    transport::Transport& transport = backend_.world().at(rank);
+    Rank& made = ranks_[rank];
+    made.arena = transport.MakeArena();
+    EngineOptions engine{
+        .epoch = {1},
+        .uneven = options.uneven,
+        .plan = plan_,
+        .rank = rank,
+        .uses = std::vector<int>(options.parameters.size(), 1),
+        .allocate = [arena = made.arena.get()](
+                        size_t bytes) { return arena->Allocate(bytes); },
+        .enlist =
+            [&transport](Communicator& communicator,
+                         const ArenaBuffer& buffer) {
+              return transport.Enlist(communicator, buffer, absl::Seconds(60));
+            },
+        .clock = &clock_,
+        .on_failure =
+            [rank, tell = options.on_failure](int, const absl::Status& error) {
+              if (tell) tell(rank, error);
+            },
+        .sharded = options.sync == SyncMode::kReduceScatter,
+        .explain = [](const absl::Status& error) { return error; },
+    };
+    std::unique_ptr<transport::DeviceContext> compute =
+        *transport.MakeDeviceContext();
+    if (options.decorate) compute = options.decorate(rank, std::move(compute));
+    for (const Parameter& parameter : options.parameters) {
+      engine.names.push_back(parameter.name);
+    }
+    if (options.wrap) engine.enlist = nullptr;
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (size_t c = 0; c < all.size(); ++c) {
+      std::unique_ptr<Communicator> communicator = std::move(all[c][rank]);
+      communicators.push_back(
+          options.wrap ? options.wrap(rank, plan_.communicators[c].name,
+                                      std::move(communicator))
+                       : std::move(communicator));
+    }
+    made.executor = *executor::Executor::Create(std::move(communicators),
+                                                std::move(compute));
+    engine.executor = made.executor;
+    auto created = Engine::Create(std::move(engine));
+    EXPECT_TRUE(created.ok()) << created.status();
+    made.engine = *std::move(created);
+  }
+
+  MemoryBackend& backend_;
+  const int world_;
+  SystemClock clock_;
+  plan::Plan plan_;
+  std::vector<Rank> ranks_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  int aborting_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of AbortAll on their way
+};
+
+inline absl::StatusOr<Verdict> FinishBlocking(Engine& engine,
+                                              const FinishOptions& options = {
+                                                  .samples = 1}) {
+  auto pending =
+      engine.Finish(options, std::numeric_limits<double>::infinity(), nullptr);
+  if (!pending.ok()) return pending.status();
+  return (*pending)->Wait();
+}
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_TESTS_CLIENT_GRADIENT_BACKEND_JOB_H_

@@ -1,0 +1,323 @@
+// What the engine promises, in the host's memory and on fake GPUs alike.
+
+#include <atomic>
+#include <cmath>
+#include <future>
+#include <latch>
+#include <limits>
+#include <mutex>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/gradient/stream_rank.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class GroundTest : public testing::TestWithParam<GroundKind> {
+ protected:
+  ~GroundTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
+
+  // A ground of its own for each seed.
+  void Renew(uint64_t seed) {
+    EXPECT_THAT(backend_->violations(), IsEmpty());
+    backend_ = GetParam().make(seed);
+  }
+  MemoryBackend* backend() { return backend_.get(); }
+
+ private:
+  std::unique_ptr<MemoryBackend> backend_ = GetParam().make(1);
+};
+
+INSTANTIATE_TEST_SUITE_P(On, GroundTest, testing::Values(kHost, kFakeGpus),
+                         [](const testing::TestParamInfo<GroundKind>& info) {
+                           return std::string(info.param.name);
+                         });
+
+TEST_P(GroundTest, SumsMeansNormsAndFlags) {
+  BackendJob job(backend(), {.world = 3, .parameters = kThree});
+  job.Run([&](int rank, Engine& engine) {
+    const float r = static_cast<float>(rank);
+    for (uint64_t step = 0; step < 3; ++step) {
+      job.Put(rank, 1, {r, 2 * r});
+      ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
+      job.Put(rank, 0, {r + 1, 1, 2});
+      ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+      job.Put(rank, 2, {9, 9, 9, 9});  // not submitted: zeros travel
+      const auto verdict = FinishBlocking(engine, {.samples = 1.0 + rank});
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_EQ(verdict->step, step);
+      EXPECT_EQ(verdict->samples, 6);
+      EXPECT_TRUE(verdict->finite);
+      EXPECT_THAT(verdict->contributed, ElementsAre(true, true, false));
+      EXPECT_THAT(job.Get(rank, 0), ElementsAre(6, 3, 6));
+      EXPECT_THAT(job.Get(rank, 1), ElementsAre(1, 2));
+      EXPECT_THAT(job.Get(rank, 2), ElementsAre(0, 0, 0, 0));
+      EXPECT_DOUBLE_EQ(verdict->global_norm, std::sqrt(36 + 9 + 36 + 1 + 4.0));
+    }
+  });
+}
+
+TEST_P(GroundTest, SeesWhatIsNotFinite) {
+  BackendJob job(backend(), {.parameters = kThree});
+  job.Run([&](int rank, Engine& engine) {
+    for (const bool bad : {true, false}) {
+      job.Put(rank, 0, {1, bad && rank == 1 ? NAN : 1, 1});
+      ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+      const auto verdict = FinishBlocking(engine);
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_EQ(verdict->nonfinite, bad ? 1 : 0);
+      EXPECT_DOUBLE_EQ(verdict->global_norm, std::sqrt(bad ? 8.0 : 12.0));
+    }
+  });
+}
+
+// A buffer is the caller's again when Submit returns, and so it is overwritten.
+TEST_P(GroundTest, PacksBuffersAndAddsUpWeightedMicroBatches) {
+  BackendJob job(backend(), {.parameters = kThree});
+  job.Run([&](int rank, Engine& engine) {
+    const ArenaBuffer buffer = job.Buffer(rank, {4, 8, 12});
+    const auto submit = [&] {
+      ASSERT_TRUE(
+          engine.Submit(0, buffer.data(), buffer.bytes(), nullptr).ok());
+      job.Put(buffer.data(), {NAN, NAN, NAN});
+    };
+    for (int step = 0; step < 2; ++step) {
+      engine.SetMicroBatchWeight(0.25);
+      ASSERT_TRUE(engine.BeginNoSync().ok());
+      job.Put(buffer.data(), {4, 8, 12});
+      submit();
+      engine.EndNoSync();
+      engine.SetMicroBatchWeight(0.5);
+      job.Put(buffer.data(), {40, 80, 120});
+      submit();
+      const auto verdict = FinishBlocking(engine);
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      EXPECT_THAT(job.Get(rank, 0), ElementsAre(42, 84, 126));
+    }
+    engine.ZeroGradients();
+    EXPECT_THAT(job.Get(rank, 0), Each(0));
+  });
+}
+
+TEST_P(GroundTest, UnevenRanksTrainUntilNoneHasData) {
+  const std::vector<Parameter> one = {
+      {.name = "w", .shape = {1}, .op = ReduceOp::kSum}};
+  BackendJob job(backend(),
+                 {.world = 3, .parameters = one, .uneven = Uneven::kJoin});
+  job.Run([&](int rank, Engine& engine) {
+    const int batches = 1 + 2 * rank;  // of `rank + 1` samples each
+    int steps = 0;
+    for (bool last = false; !last; ++steps) {
+      const bool has = steps < batches;
+      if (has) {
+        job.Put(rank, 0, {10});
+        ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+      }
+      const auto verdict =
+          FinishBlocking(engine, {.samples = has ? rank + 1.0 : 0,
+                                  .more_data = steps + 1 < batches,
+                                  .per_sample = true});
+      ASSERT_TRUE(verdict.ok()) << verdict.status();
+      float sum = 0;
+      double samples = 0;
+      for (int r = 0; r < 3; ++r) {
+        if (steps >= 1 + 2 * r) continue;
+        sum += 10;
+        samples += r + 1;
+      }
+      EXPECT_EQ(verdict->samples, samples);
+      EXPECT_THAT(job.Get(rank, 0), ElementsAre(sum));
+      last = verdict->IsLast();
+    }
+    EXPECT_EQ(steps, 5);
+    EXPECT_EQ(engine.Submit(0, nullptr, 0, nullptr).code(),
+              absl::StatusCode::kCancelled);
+  });
+}
+
+// --- Streams ----------------------------------------------------------------
+
+TEST_P(GroundTest, OnAStreamTheUpdateStandsBehindTheVerdict) {
+  constexpr uint64_t kSteps = 6;
+  BackendJob job(backend(), {.parameters = kThree});
+  job.Run([&](int rank, Engine& engine) {
+    StreamRank mine(&job, rank);
+    mine.Fetch();
+    float sum = 0;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      ASSERT_EQ(mine.Submit(step), absl::OkStatus());
+      auto pending = mine.FinishAndUpdate();
+      ASSERT_TRUE(pending.ok()) << pending.status();
+      sum += static_cast<float>(3 * (step + 1));
+      if (step % 2 == 0) continue;  // now and then two are in flight
+      ASSERT_TRUE(pending->Wait().ok());
+      ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+      EXPECT_THAT(mine.weights(), Each(sum));
+    }
+    EXPECT_EQ(engine.step(), kSteps);
+  });
+}
+
+TEST_P(GroundTest, BuffersOnAStreamAreReadWhenItGetsThere) {
+  BackendJob job(backend(), {.parameters = kThree});
+  job.Run([&](int rank, Engine& engine) {
+    const auto stream = job.MakeStream(rank);
+    const ArenaBuffer buffer = job.Buffer(rank, {NAN, NAN, NAN});
+    auto* const at = reinterpret_cast<float*>(job.Reach(buffer.data()));
+    for (int step = 1; step <= 3; ++step) {
+      job.Enqueue(*stream, [at, step] {
+        std::fill(at, at + 3, static_cast<float>(step));
+      });
+      engine.SetMicroBatchWeight(2);
+      ASSERT_TRUE(
+          engine.Submit(0, buffer.data(), buffer.bytes(), stream.get()).ok());
+      job.Enqueue(*stream, [at] { std::fill(at, at + 3, NAN); });
+      auto pending = engine.Finish({.samples = 1}, kInfinity, stream.get());
+      ASSERT_TRUE(pending.ok()) << pending.status();
+      ASSERT_TRUE((*pending)->Wait().ok());
+      EXPECT_THAT(job.Get(rank, 0), Each(4 * step));
+    }
+    EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+  });
+}
+
+TEST_P(GroundTest, GradientsMoveBetweenTwoSteps) {
+  const BucketPolicy policy = {.first_bytes_max = 8, .bytes_max = 64};
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Renew(seed);
+    BackendJob job(backend(), {.parameters = kThree, .policy = policy});
+    const plan::Plan next = *plan::Recut(job.plan(), policy, {2, 0, 1});
+    job.Run([&](int rank, Engine& engine) {
+      StreamRank mine(&job, rank);
+      engine.OnMoved([&] { mine.Fetch(); });
+      mine.Fetch();
+      float sum = 0;
+      for (uint64_t step = 0; step < 6; ++step) {
+        if (step == 2 + seed % 2) {
+          ASSERT_EQ(engine.Stage(next), absl::OkStatus());
+        }
+        ASSERT_EQ(mine.Submit(step), absl::OkStatus());
+        auto pending = mine.FinishAndUpdate();
+        ASSERT_TRUE(pending.ok()) << pending.status();
+        const auto verdict = pending->Wait();
+        ASSERT_TRUE(verdict.ok()) << verdict.status();
+        EXPECT_THAT(verdict->contributed, Each(true));
+        ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+        sum += static_cast<float>(3 * (step + 1));
+        EXPECT_THAT(mine.weights(), Each(sum));
+        EXPECT_THAT(job.Get(rank, 2), Each(3 * (step + 1)));
+      }
+      EXPECT_EQ(engine.revision(), Revision{2});
+    });
+  }
+}
+
+// --- Endings ----------------------------------------------------------------
+
+// Rank 1 dies in the middle of a step; the others have enqueued all of it, the
+// update too. What was committed before stays as it was.
+TEST_P(GroundTest, WeightsStayUnharmedWhenARankFails) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    Renew(seed);
+    BackendJob job(backend(), {.world = 3, .parameters = kThree});
+    std::latch all_are_waiting(3);
+    std::atomic<int> enqueued = 0;
+    std::thread coordinator([&] {
+      all_are_waiting.wait();
+      job.AbortAll(absl::AbortedError("rank 1 is gone"));
+    });
+    job.Run([&](int rank, Engine& engine) {
+      StreamRank mine(&job, rank);
+      mine.Fetch();
+      ASSERT_EQ(mine.Submit(0), absl::OkStatus());
+      auto first = mine.FinishAndUpdate();
+      ASSERT_TRUE(first.ok() && first->Wait().ok());
+      ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+      if (rank == 1) {
+        all_are_waiting.count_down();
+        return;
+      }
+      ASSERT_EQ(mine.Submit(1), absl::OkStatus());
+      auto state = engine.Finish({.samples = 1}, kInfinity, &mine.stream());
+      ASSERT_TRUE(state.ok()) << state.status();
+      all_are_waiting.count_down();
+      // It may be launched once the verdict is known, and then must do nothing.
+      PendingVerdict pending(*state);
+      const auto* const verdict =
+          reinterpret_cast<const VerdictScalars*>(job.Reach(pending.scalars()));
+      job.Enqueue(mine.stream(), [&enqueued, verdict] {
+        if (MayUpdate(*verdict)) ++enqueued;
+      });
+      EXPECT_FALSE(pending.Wait().ok());
+      EXPECT_FALSE(mine.stream().Synchronize().ok());
+      EXPECT_THAT(mine.weights(), Each(6));
+      EXPECT_EQ(engine.step(), 1u);
+    });
+    coordinator.join();
+    EXPECT_EQ(enqueued, 0);
+  }
+}
+
+// An end that comes at any moment: who says that it passed a step has applied
+// it, who does not has not, and they are at most a step apart.
+TEST_P(GroundTest, AnEndAtAnyMomentAppliesWhatItReports) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Renew(seed);
+    BackendJob job(backend(), {.parameters = kThree});
+    std::mt19937_64 random(seed);
+    const uint64_t end = random() % 4;
+    const uint64_t turns = random() % 40;
+    std::vector<uint64_t> passed(2);
+    std::latch near_the_end(2);
+    std::thread coordinator([&] {
+      near_the_end.wait();
+      for (uint64_t i = 0; i < turns; ++i) std::this_thread::yield();
+      job.AbortAll(absl::AbortedError("over"));
+    });
+    job.Run([&](int rank, Engine& engine) {
+      StreamRank mine(&job, rank);
+      mine.Fetch();
+      for (uint64_t step = 0;; ++step) {
+        if (step == end) near_the_end.count_down();
+        if (!mine.Submit(step).ok()) break;
+        auto pending = mine.FinishAndUpdate();
+        if (!pending.ok()) break;
+        if (!pending->Wait().ok()) break;
+      }
+      (void)mine.stream().Synchronize();
+      passed[rank] = engine.Abort(absl::OkStatus()).position.step;
+      float sum = 0;
+      for (uint64_t s = 0; s < passed[rank]; ++s) {
+        sum += static_cast<float>(3 * (s + 1));
+      }
+      EXPECT_THAT(mine.weights(), Each(sum)) << "seed " << seed;
+    });
+    coordinator.join();
+    const auto [low, high] = std::minmax(passed[0], passed[1]);
+    EXPECT_LE(high - low, 1u) << "seed " << seed;
+    if (HasFailure()) break;
+  }
+}
+
+TEST_P(GroundTest, AStreamOfAnotherKindIsRefused) {
+  class Foreign : public Stream {
+    Event Record() override { return {}; }
+    void WaitFor(const Event&) override {}
+    absl::Status Synchronize() override { return absl::OkStatus(); }
+  } stream;
+  BackendJob job(backend(), {.world = 1, .parameters = kThree});
+  EXPECT_EQ(job.engine(0).Submit(0, nullptr, 0, &stream).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(FinishBlocking(job.engine(0)).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::gradient

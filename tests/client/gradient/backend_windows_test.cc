@@ -1,0 +1,214 @@
+// In device memory: what NCCL moves in a step lies in windows that all ranks
+// have made, whatever travels.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "client/transport/nccl/cuda_arena.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/gradient/backend_job.h"
+#include "tests/support/forwarding_tables.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using fake::ForwardingNccl;
+using testing::Each;
+using testing::IsEmpty;
+
+// Elements, so that halves of a bucket's half are still memory of NCCL's.
+constexpr int64_t kLarge = 2 * transport::nccl::kNcclMemoryBytesMin;
+
+// What was moved on all ranks.
+struct Moved {
+  Mutex mutex;
+  int in_windows ABSL_GUARDED_BY(mutex) = 0;
+  int elsewhere ABSL_GUARDED_BY(mutex) = 0;
+};
+
+// Looks where each large transfer reads and writes.
+class LooksWhere final : public ForwardingNccl {
+ public:
+  LooksWhere(std::shared_ptr<NcclApi> inner, Moved* moved)
+      : ForwardingNccl(std::move(inner)), moved_(*moved) {}
+
+  Result CommWindowRegister(Comm comm, void* memory, size_t bytes,
+                            transport::nccl::NcclWindow* window,
+                            int flags) override {
+    windows_[static_cast<std::byte*>(memory)] = bytes;
+    return ForwardingNccl::CommWindowRegister(comm, memory, bytes, window,
+                                              flags);
+  }
+  Result CommWindowDeregister(Comm comm,
+                              transport::nccl::NcclWindow window) override {
+    windows_.erase(reinterpret_cast<std::byte*>(window));  // the fake's
+    return ForwardingNccl::CommWindowDeregister(comm, window);
+  }
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    Look({in, out}, count);
+    return ForwardingNccl::AllReduce(in, out, count, dtype, op, comm, stream);
+  }
+  Result ReduceScatter(const void* in, void* out, size_t count, DType dtype,
+                       Op op, Comm comm, StreamHandle stream) override {
+    Look({in, out}, count);
+    return ForwardingNccl::ReduceScatter(in, out, count, dtype, op, comm,
+                                         stream);
+  }
+  Result AllGather(const void* in, void* out, size_t count, DType dtype,
+                   Comm comm, StreamHandle stream) override {
+    Look({in, out}, count);
+    return ForwardingNccl::AllGather(in, out, count, dtype, comm, stream);
+  }
+  Result Send(const void* buffer, size_t count, DType dtype, int peer,
+              Comm comm, StreamHandle stream) override {
+    Look({buffer}, count);
+    return ForwardingNccl::Send(buffer, count, dtype, peer, comm, stream);
+  }
+  Result Recv(void* buffer, size_t count, DType dtype, int peer, Comm comm,
+              StreamHandle stream) override {
+    Look({buffer}, count);
+    return ForwardingNccl::Recv(buffer, count, dtype, peer, comm, stream);
+  }
+
+ private:
+  void Look(const std::vector<const void*>& places, size_t count) {
+    if (count < kLarge / 4) return;
+    MutexLock lock(&moved_.mutex);
+    for (const void* place : places) {
+      const auto* const at = static_cast<const std::byte*>(place);
+      auto after = windows_.upper_bound(at);
+      const bool inside =
+          after != windows_.begin() &&
+          at < std::prev(after)->first + std::prev(after)->second;
+      ++(inside ? moved_.in_windows : moved_.elsewhere);
+    }
+  }
+
+  Moved& moved_;
+  std::map<const std::byte*, size_t> windows_;  // the launch thread's
+};
+
+class WindowsTest : public testing::Test {
+ protected:
+  ~WindowsTest() override {
+    EXPECT_THAT(backend_.violations(), IsEmpty());
+    MutexLock lock(&moved_.mutex);
+    EXPECT_GT(moved_.in_windows, 0);
+    EXPECT_EQ(moved_.elsewhere, 0);
+  }
+
+  MemoryBackend* backend() { return &backend_; }
+  static std::vector<Parameter> Parameters(int count) {
+    std::vector<Parameter> parameters;
+    for (int p = 0; p < count; ++p) {
+      parameters.push_back({.name = "p" + std::to_string(p),
+                            .shape = {kLarge},
+                            .op = ReduceOp::kSum});
+    }
+    return parameters;
+  }
+
+  // Every rank gives so many gradients of ones for each parameter.
+  static void Step(BackendJob& job, int rank, int leaves = 1) {
+    Engine& engine = job.engine(rank);
+    const int parameters = static_cast<int>(job.plan().parameters.size());
+    for (int leaf = 0; leaf < leaves; ++leaf) {
+      for (int p = parameters - 1; p >= 0; --p) {
+        job.Put(rank, p, std::vector<float>(kLarge, 1));
+        ASSERT_EQ(engine.Submit(p, nullptr, 0, nullptr), absl::OkStatus());
+      }
+    }
+    const auto verdict = FinishBlocking(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+  }
+
+ private:
+  Moved moved_;
+  FakeGround backend_{1, [this](int, transport::nccl::Tables* tables) {
+                        tables->nccl =
+                            std::make_shared<LooksWhere>(tables->nccl, &moved_);
+                      }};
+};
+
+TEST_F(WindowsTest, Gradients) {
+  BackendJob job(backend(), {.parameters = Parameters(1)});
+  job.Run([&](int rank, Engine&) {
+    Step(job, rank);
+    EXPECT_THAT(job.Get(rank, 0), Each(2));
+    EXPECT_EQ(job.engine(rank).progress().memory, "window");
+  });
+}
+
+TEST_F(WindowsTest, HalvesOnTheWire) {
+  BackendJob job(backend(), {.parameters = Parameters(1),
+                             .policy = {.wire_dtype = DType::kBF16}});
+  job.Run([&](int rank, Engine&) {
+    Step(job, rank);
+    EXPECT_THAT(job.Get(rank, 0), Each(2));
+  });
+}
+
+TEST_F(WindowsTest, SumsOfLeaves) {
+  for (const int leaves : {1, 2}) {
+    BackendJob job(backend(),
+                   {.parameters = Parameters(1), .leaves = 2 * leaves});
+    job.Run([&](int rank, Engine&) {
+      Step(job, rank, leaves);
+      EXPECT_THAT(job.Get(rank, 0), Each(2 * leaves));
+    });
+  }
+}
+
+TEST_F(WindowsTest, SlicesAndParameters) {
+  BackendJob job(backend(), {.parameters = Parameters(1),
+                             .sync = SyncMode::kReduceScatter});
+  job.Run([&](int rank, Engine& engine) {
+    ASSERT_EQ(engine.GatherParameters(nullptr), absl::OkStatus());
+    ASSERT_EQ(engine.AwaitParameter(0, nullptr), absl::OkStatus());
+    Step(job, rank);
+  });
+}
+
+// A later revision's buckets too, from its first step on.
+TEST_F(WindowsTest, BucketsThatHaveMoved) {
+  const BucketPolicy policy = {.first_bytes_max = kLarge,
+                               .bytes_max = 4 * kLarge};
+  BackendJob job(backend(), {.parameters = Parameters(3), .policy = policy});
+  const plan::Plan next = *plan::Recut(job.plan(), policy, {2, 0, 1});
+  job.Run([&](int rank, Engine& engine) {
+    engine.OnMoved([] {});
+    for (int step = 0; step < 4; ++step) {
+      if (step == 1) {
+        ASSERT_EQ(engine.Stage(next), absl::OkStatus());
+      }
+      Step(job, rank);
+      EXPECT_THAT(job.Get(rank, 0), Each(2));
+    }
+    EXPECT_EQ(engine.revision(), Revision{2});
+  });
+}
+
+// What the fixture looks for at its end are large transfers.
+TEST_F(WindowsTest, SmallBucketsArePlainAndSaidToBe) {
+  std::vector<Parameter> parameters = Parameters(2);
+  parameters[0].shape = {3};
+  const BucketPolicy policy = {.first_bytes_max = kLarge,
+                               .bytes_max = 4 * kLarge};
+  BackendJob job(backend(), {.parameters = parameters, .policy = policy});
+  job.Run([&](int rank, Engine& engine) {
+    for (const int p : {1, 0}) {
+      ASSERT_EQ(engine.Submit(p, nullptr, 0, nullptr), absl::OkStatus());
+    }
+    ASSERT_TRUE(FinishBlocking(engine).ok());
+    EXPECT_EQ(engine.progress().memory, "1 window, 1 plain") << rank;
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::gradient

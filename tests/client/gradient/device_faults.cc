@@ -1,0 +1,262 @@
+#include "tests/client/gradient/device_faults.h"
+
+#include <cstring>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "client/gradient/step_summary.h"
+#include "lockstep/verdict_scalars.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using transport::DeviceContext;
+
+// What is put around the host's parts of a graph.
+struct Wrapped {
+  std::deque<absl::AnyInvocable<void()>> calls;
+  void* staged_ballot = nullptr;
+  std::string first_ballot;
+
+  absl::AnyInvocable<void()>* Add(absl::AnyInvocable<void()> call) {
+    return &calls.emplace_back(std::move(call));
+  }
+  void KeepFirstBallot() {
+    if (staged_ballot == nullptr) return;
+    char* const at = static_cast<char*>(staged_ballot);
+    if (first_ballot.empty()) first_ballot.assign(at, sizeof(SummaryVectors));
+    std::memcpy(at, first_ballot.data(), first_ballot.size());
+  }
+};
+
+class SpoiledSite final : public DeviceContext::KernelQueue {
+ public:
+  SpoiledSite(ComputeFault fault, KernelQueue* inner, Wrapped* wrapped)
+      : fault_(fault), to_(*inner), wrapped_(*wrapped) {}
+
+  void Copy(const void* from, void* to, size_t bytes) override {
+    const bool after_call = std::exchange(after_call_, false);
+    if (after_call && bytes == sizeof(SummaryVectors)) {
+      wrapped_.staged_ballot = const_cast<void*>(from);
+    }
+    if (after_call && bytes == sizeof(VerdictScalars) &&
+        fault_ == ComputeFault::kSaysYesInTheGraph) {
+      auto* const staged =
+          static_cast<VerdictScalars*>(const_cast<void*>(from));
+      to_.Call(wrapped_.Add([staged] { staged->commit = staged->finite = 1; }));
+    }
+    to_.Copy(from, to, bytes);
+  }
+  void Zero(void* data, size_t bytes) override {
+    const bool norm = bytes == sizeof(kernels::FiniteCheck);
+    if (norm && fault_ == ComputeFault::kKeepsTheLastNorm) return;
+    to_.Zero(data, bytes);
+  }
+  void Pack(std::span<const kernels::Slot> slots, DType dtype, double weight,
+            bool add, void* bucket) override {
+    to_.Pack(slots, dtype, weight, add, bucket);
+  }
+  void WriteFlags(std::span<const uint8_t> on, DType dtype,
+                  void* flags) override {
+    if (fault_ == ComputeFault::kForgetsTheFlags) return;
+    to_.WriteFlags(on, dtype, flags);
+  }
+  void Scale(void* data, DType dtype, double factor, size_t count) override {
+    to_.Scale(data, dtype, factor, count);
+  }
+  void CastScale(const void* from, DType from_dtype, double factor, void* to,
+                 DType to_dtype, size_t count) override {
+    to_.CastScale(from, from_dtype, factor, to, to_dtype, count);
+  }
+  void CastFeedback(const void* from, const void* residual, DType from_dtype,
+                    void* to, DType to_dtype, void* next,
+                    size_t count) override {
+    to_.CastFeedback(from, residual, from_dtype, to, to_dtype, next, count);
+  }
+  void AddLeaf(std::span<const void* const> left, const void* leaf, DType dtype,
+               double weight, void* out, DType out_dtype,
+               size_t count) override {
+    to_.AddLeaf(left, leaf, dtype, weight, out, out_dtype, count);
+  }
+  void ReducePairs(const void* inputs, int rows, DType dtype, double factor,
+                   void* out, DType out_dtype, size_t count) override {
+    to_.ReducePairs(inputs, rows, dtype, factor, out, out_dtype, count);
+  }
+  void AddFiniteCheck(const void* data, DType dtype,
+                      std::span<const kernels::ElementRange> ranges,
+                      void* scratch, kernels::FiniteCheck* total) override {
+    to_.AddFiniteCheck(data, dtype, ranges, scratch, total);
+  }
+  void Call(absl::AnyInvocable<void()>* work) override {
+    after_call_ = true;
+    if (fault_ != ComputeFault::kKeepsTheFirstBallot) return to_.Call(work);
+    to_.Call(wrapped_.Add([work, wrapped = &wrapped_] {
+      (*work)();
+      wrapped->KeepFirstBallot();
+    }));
+  }
+  Event Done() override {
+    return fault_ == ComputeFault::kReadsBeforeTheCopyIsThere ? Event()
+                                                              : to_.Done();
+  }
+  absl::Status status() const override { return to_.status(); }
+
+ private:
+  const ComputeFault fault_;
+  KernelQueue& to_;
+  Wrapped& wrapped_;
+  bool after_call_ = false;
+};
+
+DeviceContext::Work SpoilWork(ComputeFault fault, Wrapped* wrapped,
+                              DeviceContext::Work work) {
+  if (!work) return work;
+  return [fault, wrapped, work = std::move(work)](
+             DeviceContext::KernelQueue& kernel_queue) mutable {
+    SpoiledSite spoiled(fault, &kernel_queue, wrapped);
+    return work(spoiled);
+  };
+}
+
+// Deletes itself once it has run.
+class SpoiledOperation final : public DeviceContext::Operation {
+ public:
+  SpoiledOperation(ComputeFault fault, Wrapped* wrapped, Operation* inner)
+      : fault_(fault), wrapped_(wrapped), inner_(*inner) {}
+
+  absl::Status Before(DeviceContext::KernelQueue& kernel_queue) override {
+    SpoiledSite spoiled(fault_, &kernel_queue, wrapped_);
+    return inner_.Before(spoiled);
+  }
+  absl::Status Communicate(Stream& stream) override {
+    return inner_.Communicate(stream);
+  }
+  void Then(DeviceContext::KernelQueue& kernel_queue,
+            const absl::Status& status) override {
+    const std::unique_ptr<SpoiledOperation> self(this);
+    SpoiledSite spoiled(fault_, &kernel_queue, wrapped_);
+    inner_.Then(spoiled, status);
+  }
+  bool on_side_stream() const override {
+    return fault_ == ComputeFault::kEverythingAside || inner_.on_side_stream();
+  }
+
+ private:
+  const ComputeFault fault_;
+  Wrapped* const wrapped_;
+  Operation& inner_;
+};
+
+class SpoiledQueue final : public DeviceContext::Queue {
+ public:
+  SpoiledQueue(ComputeFault fault, Wrapped* wrapped,
+               std::unique_ptr<Queue> inner)
+      : fault_(fault), wrapped_(wrapped), inner_(std::move(inner)) {}
+
+  void Launch(DeviceContext::Operation& operation,
+              std::vector<Event> after) override {
+    if (fault_ == ComputeFault::kReducesBeforeTheGradients) after.clear();
+    inner_->Launch(
+        *std::make_unique<SpoiledOperation>(fault_, wrapped_, &operation)
+             .release(),
+        std::move(after));
+  }
+  void SetOnDrain(bool on_drain) override { inner_->SetOnDrain(on_drain); }
+  void Drain() override { inner_->Drain(); }
+
+ private:
+  const ComputeFault fault_;
+  Wrapped* const wrapped_;
+  const std::unique_ptr<Queue> inner_;
+};
+
+class IdleGraph final : public DeviceContext::Graph {
+  void Launch(Stream&) override {}
+};
+
+// Let go before the verdict; later words come too late.
+class EarlyHold final : public DeviceContext::StreamGate {
+ public:
+  explicit EarlyHold(std::shared_ptr<StreamGate> inner)
+      : inner_(std::move(inner)) {
+    const VerdictScalars yes{.commit = 1, .finite = 1};
+    inner_->Release(absl::OkStatus(), &yes);
+  }
+  const void* message() const override { return inner_->message(); }
+  void Release(const absl::Status&, const void*) override {}
+
+ private:
+  const std::shared_ptr<StreamGate> inner_;
+};
+
+class SpoiledCompute final : public DeviceContext {
+ public:
+  SpoiledCompute(ComputeFault fault, std::unique_ptr<DeviceContext> inner,
+                 std::unique_ptr<Stream> other_stream)
+      : fault_(fault),
+        inner_(std::move(inner)),
+        other_stream_(std::move(other_stream)) {}
+
+  absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) override {
+    return inner_->AllocateStaging(bytes);
+  }
+  absl::StatusOr<ArenaBuffer> AllocateScratch(
+      std::span<const kernels::ElementRange> ranges) override {
+    return inner_->AllocateScratch(ranges);
+  }
+  absl::Status CheckStream(const Stream& stream) const override {
+    return inner_->CheckStream(stream);
+  }
+  absl::StatusOr<std::unique_ptr<Graph>> Capture(
+      Stream& stream, absl::FunctionRef<absl::Status()> body) override {
+    auto graph = inner_->Capture(stream, body);
+    if (!graph.ok() || fault_ != ComputeFault::kLaunchesNothing) return graph;
+    return std::make_unique<IdleGraph>();
+  }
+  bool Captures(const Stream& stream) const override {
+    return inner_->Captures(stream);
+  }
+  absl::Status Perform(Stream* stream, Work work) override {
+    return inner_->Perform(stream,
+                           SpoilWork(fault_, &wrapped_, std::move(work)));
+  }
+  bool NeedsOneOrder() const override { return inner_->NeedsOneOrder(); }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(
+      std::string name) override {
+    return inner_->MakeStream(std::move(name));
+  }
+  absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
+      Stream& stream, size_t bytes) override {
+    if (fault_ == ComputeFault::kHoldsNothing) {
+      return inner_->GateStream(*other_stream_, bytes);
+    }
+    auto hold = inner_->GateStream(stream, bytes);
+    if (!hold.ok() || fault_ != ComputeFault::kUpdatesBeforeTheVerdict) {
+      return hold;
+    }
+    return std::shared_ptr<StreamGate>(std::make_shared<EarlyHold>(*hold));
+  }
+  absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
+    auto queue = inner_->MakeQueue(std::move(name));
+    if (!queue.ok()) return queue;
+    return std::make_unique<SpoiledQueue>(fault_, &wrapped_, *std::move(queue));
+  }
+
+ private:
+  const ComputeFault fault_;
+  Wrapped wrapped_;  // by one thread at a time
+  const std::unique_ptr<DeviceContext> inner_;
+  const std::unique_ptr<Stream> other_stream_;  // that nobody uses
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceContext> Spoil(ComputeFault fault,
+                                     std::unique_ptr<DeviceContext> inner,
+                                     std::unique_ptr<Stream> other_stream) {
+  return std::make_unique<SpoiledCompute>(fault, std::move(inner),
+                                          std::move(other_stream));
+}
+
+}  // namespace lockstep::gradient

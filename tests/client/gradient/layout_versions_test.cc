@@ -1,0 +1,181 @@
+// The layout in effect, the next one, and the views of a program.
+
+#include "client/gradient/layout_versions.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using ::testing::ElementsAre;
+
+const BucketPolicy kOneEach = {.first_bytes_max = 1, .bytes_max = 1};
+
+plan::Plan PlanOfTwo(int64_t more = 0) {
+  plan::PlanInput input{.mesh = {{{"data", 2}}}, .policy = kOneEach};
+  input.registrations.assign(2, {{.name = "a", .shape = {2 + more}},
+                                 {.name = "b", .shape = {3 + more}}});
+  return *plan::Compile(input);
+}
+
+std::unique_ptr<Layout> LayoutOf(const plan::Plan& plan) {
+  static const std::unique_ptr<Arena> arena = MakePlainArena();
+  static const auto compute = transport::MakeHostDeviceContext();
+  auto layout =
+      Layout::Create(plan, 0, {"a", "b"}, compute.get(),
+                     [](size_t bytes) { return arena->Allocate(bytes); });
+  EXPECT_TRUE(layout.ok()) << layout.status();
+  return *std::move(layout);
+}
+
+std::unique_ptr<Layout> Next(const plan::Plan& plan) {
+  return LayoutOf(*plan::Recut(plan, {}, {0, 1}));  // both in one bucket
+}
+
+void Write(absl::Span<std::byte> view, float value) {
+  float* data = reinterpret_cast<float*>(view.data());
+  std::fill(data, data + view.size() / sizeof(float), value);
+}
+
+std::vector<float> Read(absl::Span<std::byte> view) {
+  const float* data = reinterpret_cast<const float*>(view.data());
+  return {data, data + view.size() / sizeof(float)};
+}
+
+class LayoutsTest : public testing::Test {
+ protected:
+  const plan::Plan plan_ = PlanOfTwo();
+  LayoutVersions versions_{LayoutOf(plan_), nullptr};
+};
+
+TEST_F(LayoutsTest, SwitchesOnceEverybodyHoldsTheNext) {
+  EXPECT_FALSE(versions_.Prepare()) << "there is no next one";
+  EXPECT_FALSE(*versions_.Commit(true));
+  ASSERT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
+  EXPECT_TRUE(versions_.Prepare());
+  EXPECT_FALSE(*versions_.Commit(false)) << "not everybody does";
+  EXPECT_EQ(versions_.revision(), Revision{1});
+  EXPECT_TRUE(versions_.Prepare());
+  EXPECT_TRUE(*versions_.Commit(true));
+  EXPECT_EQ(versions_.revision(), Revision{2});
+  EXPECT_EQ(versions_.current().revision(), Revision{2});
+  EXPECT_EQ(versions_.current().TransferOf(0),
+            versions_.current().TransferOf(1));
+  EXPECT_FALSE(versions_.Prepare());
+}
+
+TEST_F(LayoutsTest, HoldsTheNextRevisionAndNoOther) {
+  const auto code = [this](const plan::Plan& plan) {
+    return versions_.Stage(LayoutOf(plan)).code();
+  };
+  EXPECT_EQ(code(plan_), absl::StatusCode::kFailedPrecondition);
+  plan::Plan third = *plan::Recut(plan_, {}, {0, 1});
+  third.revision = {3};
+  EXPECT_EQ(code(third), absl::StatusCode::kFailedPrecondition);
+  plan::Plan other = *plan::Recut(plan_, {}, {0, 1});
+  other.communicators[1].name = "another";
+  EXPECT_EQ(code(other), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(versions_.HasStaged());
+  EXPECT_FALSE(versions_.Prepare());
+}
+
+TEST_F(LayoutsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
+  std::vector<absl::Span<std::byte>> views;
+  int calls = 0;
+  versions_.OnMoved([&] {
+    ++calls;
+    EXPECT_THAT(Read(views[0]), ElementsAre(5, 5)) << "the old are there still";
+    for (int p : {0, 1}) {
+      const absl::Span<std::byte> view = versions_.View(p);
+      EXPECT_NE(view.data(), views[p].data());
+      views[p] = view;
+    }
+  });
+  for (int p : {0, 1}) {
+    views.push_back(versions_.View(p));
+    Write(views[p], 5.0f + p);
+  }
+  ASSERT_TRUE(versions_.CanMove());
+  ASSERT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
+  ASSERT_TRUE(versions_.Prepare());
+  ASSERT_TRUE(*versions_.Commit(true));
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(Read(views[0]), ElementsAre(5, 5));
+  EXPECT_THAT(Read(views[1]), ElementsAre(6, 6, 6));
+  EXPECT_EQ(views[1].data(), versions_.current().store().View(1).data());
+}
+
+// Memory that another thread writes meanwhile, of which only this is asked.
+__attribute__((no_sanitize("thread"))) bool IsZero(const volatile float* at) {
+  return *at == 0;
+}
+
+// Who asks once the copy has begun is answered before it has ended, unless it
+// does not get to run in time: then the next copy shows it.
+TEST_F(LayoutsTest, NobodyWaitsForTheGradientsToBeCopied) {
+  const plan::Plan big = PlanOfTwo(4 << 20);
+  bool answered = false;
+  for (int copies = 0; copies < 50 && !answered; ++copies) {
+    LayoutVersions versions(LayoutOf(big), [] {});
+    Write(versions.View(0), 1);
+    std::unique_ptr<Layout> next = Next(big);
+    const auto* midway =
+        reinterpret_cast<float*>(next->store().View(0).data()) + (2 << 20);
+    ASSERT_EQ(versions.Stage(std::move(next)), absl::OkStatus());
+    ASSERT_TRUE(versions.Prepare());
+    std::thread comm([&] { EXPECT_TRUE(*versions.Commit(true)); });
+    while (IsZero(midway)) std::this_thread::yield();
+    answered = versions.HasStaged();
+    comm.join();
+  }
+  EXPECT_TRUE(answered);
+}
+
+TEST_F(LayoutsTest, ViewsWithoutAHandlerStayValidForGood) {
+  const absl::Span<std::byte> view = versions_.View(0);
+  EXPECT_FALSE(versions_.CanMove());
+  EXPECT_EQ(versions_.Stage(Next(plan_)).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(versions_.Prepare());
+  EXPECT_EQ(versions_.View(0).data(), view.data());
+  versions_.OnMoved([] {});
+  EXPECT_TRUE(versions_.CanMove()) << "a handler may come later";
+  EXPECT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
+}
+
+TEST_F(LayoutsTest, AFirstViewGivesUpWhatWasHeld) {
+  ASSERT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
+  versions_.View(0);
+  EXPECT_FALSE(versions_.Prepare());
+}
+
+TEST_F(LayoutsTest, AFirstViewAfterAPromiseWaitsForTheVerdict) {
+  for (const bool everyone : {true, false}) {
+    LayoutVersions versions(LayoutOf(plan_), nullptr);
+    ASSERT_EQ(versions.Stage(Next(plan_)), absl::OkStatus());
+    ASSERT_TRUE(versions.Prepare());
+    std::atomic<bool> settled{false};
+    std::thread program([&] {
+      const absl::Span<std::byte> view = versions.View(0);
+      EXPECT_TRUE(settled);
+      EXPECT_EQ(view.data(), versions.current().store().View(0).data());
+    });
+    std::thread comm([&] {
+      settled = true;
+      EXPECT_EQ(*versions.Commit(everyone), everyone);
+    });
+    comm.join();
+    program.join();
+    EXPECT_EQ(versions.revision(), Revision{everyone ? 2u : 1u});
+    EXPECT_FALSE(versions.Prepare());
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::gradient

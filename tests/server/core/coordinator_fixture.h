@@ -1,0 +1,319 @@
+// A coordinator on a stage: workers by number, time that a test moves, and
+// after every event a second coordinator that replayed the records and must
+// have promised the same.
+//
+// Worker i is called "w-i", runs as pid 100+i on host "a" and speaks on stream
+// i, unless a test says otherwise.
+
+#ifndef LOCKSTEP_TESTS_SERVER_CORE_COORDINATOR_FIXTURE_H_
+#define LOCKSTEP_TESTS_SERVER_CORE_COORDINATOR_FIXTURE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/core/coordinator.h"
+#include "tests/server/core/describe.h"
+
+namespace lockstep::core {
+
+inline absl::Time At(double seconds) {
+  return absl::UnixEpoch() + absl::Seconds(seconds);
+}
+
+inline JobSpec SpecOf(int world, const std::string& name = "digits") {
+  JobSpec spec{.name = name, .mesh = {{{"data", world}}}};
+  spec.timeouts.lease = absl::Seconds(10);
+  spec.timeouts.resume = absl::Seconds(1);
+  spec.timeouts.join = absl::Seconds(60);
+  spec.timeouts.progress = absl::Seconds(30);
+  spec.timeouts.connect = absl::Seconds(20);
+  return spec;
+}
+
+// May form again.
+inline JobSpec RestartingSpec(int world, int max_restarts = 5) {
+  JobSpec spec = SpecOf(world);
+  spec.limits.max_restarts = max_restarts;
+  return spec;
+}
+
+inline WorkerName W(int i) { return {absl::StrCat("w-", i)}; }
+
+inline protocol::Progress Stands(uint64_t step, protocol::Phase phase) {
+  return {.position = {step, phase}};
+}
+
+inline Parameter ParameterNamed(const std::string& name) {
+  return {.name = name, .shape = {4, 2}};
+}
+
+class CoordinatorFixture {
+ public:
+  explicit CoordinatorFixture(JobSpec spec = SpecOf(2))
+      : spec_(std::move(spec)) {}
+
+  // --- Events ---
+  // Each applies one event and says, in words, what was asked for.
+  std::string Step(const Event& event) {
+    effects_ = core_->Step(now_, event);
+    Follow();
+    KeepSecrets();
+    if (!hold_compilations_) FinishCompilations();
+    return Describe(effects_);
+  }
+
+  // Plans are compiled at once, unless they are held until FinishCompilations.
+  void HoldCompilations() { hold_compilations_ = true; }
+  // The newest that is held.
+  const CompileInput& held_input() const { return *compilations_.back().input; }
+  // What is asked for then comes behind the effects of the last event.
+  std::string FinishCompilations() {
+    Effects all = std::move(effects_);
+    for (const Compile& compile : std::exchange(compilations_, {})) {
+      effects_ = core_->Step(
+          now_, Compiled{compile.id, compile.job, MakePlan(*compile.input)});
+      Follow();
+      all.insert(all.end(), effects_.begin(), effects_.end());
+    }
+    effects_ = std::move(all);
+    return Describe(effects_);
+  }
+  size_t compilations() const { return compilations_.size(); }
+
+  protocol::Hello HelloOf(int i) const {
+    return {.worker = W(i),
+            .life = static_cast<uint64_t>(1000 + i),
+            .spec = spec_,
+            .process = ProcessOf(i)};
+  }
+  static protocol::ProcessInfo ProcessOf(int i) {
+    return {.host = "a",
+            .pid = 100 + i,
+            .boot_id = "boot",
+            .start_time = static_cast<uint64_t>(500 + i)};
+  }
+  // What worker i was given in the newest Welcome.
+  std::string SecretOf(int i) const { return secrets_.at(W(i)); }
+  // Proof that worker i of a first generation is dead.
+  static protocol::Evidence DeathOf(int i, const std::string& detail) {
+    return {.subject = W(i), .detail = detail, .process = ProcessOf(i)};
+  }
+  // Worker i, of generation 1, reset a data connection.
+  static protocol::Evidence ResetBy(int i, const std::string& detail = "") {
+    return {.subject = W(i),
+            .generation = {1},
+            .kind = protocol::EvidenceKind::kPeerReset,
+            .detail = detail};
+  }
+  std::string Hello(int i) { return Hello(i, HelloOf(i)); }
+  // One that resumes bears the secret it was given, unless it has another.
+  std::string Hello(uint64_t session, protocol::Hello hello) {
+    greeters_[{session}] = hello.worker;
+    if (hello.generation.value != 0 && hello.secret.empty()) {
+      hello.secret = secrets_[hello.worker];
+    }
+    return Says(session, std::move(hello), EpochId{});
+  }
+  // A worker comes back on another stream with what it holds.
+  std::string Resume(uint64_t session, int i, uint64_t generation = 1) {
+    protocol::Hello hello = HelloOf(i);
+    hello.generation = {generation};
+    hello.resume = protocol::ResumeState{.epoch = epoch()};
+    return Hello(session, hello);
+  }
+  std::string Says(uint64_t session, protocol::ToCoordinatorBody body) {
+    return Says(session, std::move(body), epoch());
+  }
+  std::string Says(uint64_t session, protocol::ToCoordinatorBody body,
+                   EpochId epoch) {
+    return Step(Received{{session}, {job(), epoch, {1}, std::move(body)}});
+  }
+  std::string Closes(uint64_t session, const std::string& why = "reset") {
+    return Step(SessionClosed{{session}, why});
+  }
+  // Moves time, waking the coordinator at each moment it asks for, and says
+  // what it asked for then.
+  std::string Wait(double seconds) {
+    const absl::Time until = now_ + absl::Seconds(seconds);
+    std::string said;
+    while (core_->NextWake() <= until) {
+      now_ = std::max(now_, core_->NextWake());
+      const std::string now_said = Step(Wake{});
+      if (!now_said.empty()) {
+        absl::StrAppend(&said, said.empty() ? "" : "\n", now_said);
+      }
+      EXPECT_GT(core_->NextWake(), now_) << "would spin";
+    }
+    now_ = until;
+    return said;
+  }
+  // The same, with heartbeats of these streams every second.
+  std::string WaitWithHeartbeats(int seconds,
+                                 const std::vector<uint64_t>& sessions) {
+    std::string said;
+    for (int second = 0; second < seconds; ++second) {
+      for (const uint64_t session : sessions) {
+        Says(session, protocol::Heartbeat{});
+      }
+      const std::string now_said = Wait(1);
+      if (!now_said.empty()) {
+        absl::StrAppend(&said, said.empty() ? "" : "\n", now_said);
+      }
+    }
+    return said;
+  }
+
+  // --- Whole passages ---
+  void JoinAll() {
+    for (int i = 0; i < world(); ++i) Hello(i + first_session_);
+  }
+  std::string Register(uint64_t session, std::vector<Parameter> parameters) {
+    return Says(session,
+                protocol::RegisterChunk{
+                    .index = 0, .last = true, .parameters = parameters});
+  }
+  void RegisterAll() {
+    for (const uint64_t session : Sessions()) {
+      Register(session, {ParameterNamed("weight"), ParameterNamed("bias")});
+    }
+  }
+  std::string Ack(uint64_t session) {
+    const DurableJob& durable = durable_job();
+    return Says(session,
+                protocol::PlanAck{durable.revision, durable.plan_digest});
+  }
+  // A handle for each communicator that the rank is a member of.
+  protocol::PublishHandles HandlesOf(int rank) const {
+    const auto plan = core_->FindPlan(job(), durable_job().plan_digest);
+    protocol::PublishHandles publish;
+    for (size_t c = 0; c < plan->communicators.size(); ++c) {
+      for (const int member : plan->communicators[c].ranks) {
+        if (member == rank) {
+          publish.handles.push_back(
+              {static_cast<int>(c), absl::StrCat("h", rank)});
+        }
+      }
+    }
+    return publish;
+  }
+  std::string Publish(uint64_t session, int rank) {
+    return Says(session, HandlesOf(rank));
+  }
+  // From nothing to a running epoch.
+  void RunAll() {
+    JoinAll();
+    ConnectAll();
+  }
+  void ConnectAll() {
+    RegisterAll();
+    for (const uint64_t session : Sessions()) Ack(session);
+    int rank = 0;
+    for (const uint64_t session : Sessions()) Publish(session, rank++);
+    for (const uint64_t session : Sessions()) {
+      Says(session, protocol::Connected{});
+    }
+    EXPECT_EQ(View().state, JobState::kRunning);
+  }
+
+  // --- Questions ---
+  JobName job() const { return {spec_.name}; }
+  const JobSpec& spec() const { return spec_; }
+  JobSpec& spec() { return spec_; }
+  int world() const { return spec_.mesh.WorldSize(); }
+  std::vector<uint64_t> Sessions() const {
+    std::vector<uint64_t> sessions;
+    for (int i = 0; i < world(); ++i) sessions.push_back(i + first_session_);
+    return sessions;
+  }
+  const DurableJob& durable_job() const {
+    return core_->durable().jobs.at(job());
+  }
+  EpochId epoch() const {
+    const auto found = core_->durable().jobs.find(job());
+    return found == core_->durable().jobs.end() ? EpochId{}
+                                                : found->second.epoch;
+  }
+  JobView View() const { return *core_->Describe(job(), now_); }
+  WorkerView ViewOf(int i) const {
+    for (const WorkerView& worker : View().workers) {
+      if (worker.name == W(i)) return worker;
+    }
+    ADD_FAILURE() << W(i).value << " is not there";
+    return {};
+  }
+  Coordinator& core() { return *core_; }
+  absl::Time now() const { return now_; }
+  void Pass(double seconds) { now_ += absl::Seconds(seconds); }
+  const Effects& effects() const { return effects_; }
+  std::vector<record::Record> records() const { return records_; }
+
+  // The coordinator dies; another replays its records, but for the last
+  // `forgotten` that were not durable, in another term.
+  void Restart(size_t forgotten = 0,
+               absl::Duration adoption_window = absl::ZeroDuration()) {
+    records_.resize(records_.size() - forgotten);
+    compilations_.clear();  // their threads died with it
+    ++term_;
+    core_ = std::make_unique<Coordinator>(
+        CoordinatorOptions{.term = {term_},
+                           .adoption_window = adoption_window,
+                           .secret_seed = absl::StrCat("seed ", term_)});
+    follower_ = std::make_unique<Coordinator>(CoordinatorOptions{});
+    for (const record::Record& record : records_) {
+      EXPECT_EQ(core_->Replay(record), absl::OkStatus());
+      EXPECT_EQ(follower_->Replay(record), absl::OkStatus());
+    }
+  }
+
+ private:
+  void Follow() {
+    for (const Effect& effect : effects_) {
+      if (const auto* persist = std::get_if<Persist>(&effect)) {
+        records_.push_back(persist->record);
+        EXPECT_EQ(follower_->Replay(persist->record), absl::OkStatus());
+      } else if (const auto* compile = std::get_if<Compile>(&effect)) {
+        compilations_.push_back(*compile);
+      }
+    }
+    EXPECT_TRUE(follower_->durable() == core_->durable())
+        << "the records do not replay to what was promised";
+  }
+
+  void KeepSecrets() {
+    for (const Effect& effect : effects_) {
+      const auto* send = std::get_if<Send>(&effect);
+      if (send == nullptr) continue;
+      const auto* welcome = std::get_if<protocol::Welcome>(&send->message.body);
+      const auto greeter = greeters_.find(send->session);
+      if (welcome == nullptr || greeter == greeters_.end()) continue;
+      if (!welcome->secret.empty()) secrets_[greeter->second] = welcome->secret;
+    }
+  }
+
+  static constexpr int first_session_ = 1;
+
+  JobSpec spec_;
+  absl::Time now_ = At(0);
+  uint64_t term_ = 1;
+  std::unique_ptr<Coordinator> core_ =
+      std::make_unique<Coordinator>(CoordinatorOptions{});
+  std::unique_ptr<Coordinator> follower_ =
+      std::make_unique<Coordinator>(CoordinatorOptions{});
+  Effects effects_;
+  bool hold_compilations_ = false;
+  std::vector<Compile> compilations_;
+  std::vector<record::Record> records_;
+  std::map<SessionId, WorkerName> greeters_;
+  std::map<WorkerName, std::string> secrets_;  // of the newest Welcome
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_TESTS_SERVER_CORE_COORDINATOR_FIXTURE_H_

@@ -1,0 +1,247 @@
+// A coordinator, a troupe of simulated workers, and the promises that judge
+// what goes on between them. What happens next is decided by the test.
+
+#ifndef LOCKSTEP_TESTS_SERVER_CORE_SIM_CLUSTER_H_
+#define LOCKSTEP_TESTS_SERVER_CORE_SIM_CLUSTER_H_
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/core/coordinator.h"
+#include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/promises.h"
+#include "tests/server/core/sim_workers.h"
+
+namespace lockstep::core {
+
+class SimCluster {
+ public:
+  // Actors w-0, w-1, ...; each trains `steps` steps.
+  SimCluster(int actors, uint64_t steps) : steps_(steps) {
+    for (int i = 0; i < actors; ++i) {
+      actors_.push_back(
+          {.name = W(i),
+           .process = {
+               .host = "a", .pid = i + 1, .boot_id = "boot", .start_time = 1}});
+    }
+  }
+
+  // A new job, which the actors join as new processes.
+  void StartJob(const JobSpec& spec) {
+    spec_ = spec;
+    for (Actor& actor : actors_) {
+      const SessionId session = actor.session;
+      actor.Die();
+      if (session.value != 0) Close(session);
+    }
+    Step(CreateJob{{++request_}, spec_, ""}, "create " + spec_.name);
+  }
+
+  // --- What an actor does ---
+
+  // What the protocol has it do next.
+  void Move(Actor& actor) {
+    if (actor.session.value == 0) return Greet(actor);
+    if (actor.act == Act::kEnded) return ComeAgain(actor);
+    if (now_ < actor.sulks_until) return Say(actor, protocol::Heartbeat{});
+    const auto plan = core_->FindPlan({spec_.name}, actor.digest);
+    if (actor.act == Act::kPlanned && plan != nullptr) actor.Fetch(*plan);
+    actor.has_next =
+        actor.has_next ||
+        core_->FindPlan({spec_.name}, actor.next.digest) != nullptr;
+    DataPlane& plane = planes_[{spec_.name, actor.epoch}];
+    Say(actor, NextWord(&actor, &plane, steps_));
+  }
+  // On a new stream, whether it has one or not.
+  void Greet(Actor& actor) {
+    actor.session = NewSession();
+    if (actor.act == Act::kOut) actor.act = Act::kGreeted;
+    SayHello(actor.session, actor.MakeHello(spec_));
+  }
+  // After its epoch ended: the same life on the same stream.
+  void ComeAgain(Actor& actor) {
+    actor.epoch = {};
+    actor.act = Act::kGreeted;
+    protocol::Hello hello = actor.MakeHello(spec_);
+    hello.resume.reset();
+    SayHello(actor.session, hello);
+  }
+  void CutStream(Actor& actor) {
+    const SessionId session = actor.session;
+    actor.LoseStream();
+    if (session.value != 0) Close(session);
+  }
+  void Say(Actor& actor, protocol::ToCoordinatorBody body) {
+    SayIn(actor.epoch, actor, std::move(body));
+  }
+  void SayIn(EpochId epoch, Actor& actor, protocol::ToCoordinatorBody body) {
+    if (actor.session.value == 0) return;
+    const size_t kind = body.index();
+    Step(Received{actor.session, {{spec_.name}, epoch, {}, std::move(body)}},
+         absl::StrCat(actor.name.value, " on ", actor.session.value,
+                      " says message ", kind, " in epoch ", epoch.value));
+  }
+  void SayHello(SessionId session, const protocol::Hello& hello) {
+    if (session.value == 0) return;
+    Step(Received{session, {{spec_.name}, {}, {}, hello}},
+         absl::StrCat(hello.worker.value, " on ", session.value,
+                      " says Hello of generation ", hello.generation.value));
+  }
+
+  // --- What happens to the coordinator ---
+
+  void Close(SessionId session) {
+    Step(SessionClosed{session, "cut"}, absl::StrCat("cut ", session.value));
+  }
+  void Pass(absl::Duration duration) { now_ += duration; }
+  void WakeIfDue() {
+    if (core_->NextWake() <= now_) Step(Wake{}, "wake");
+  }
+  // Nobody says anything, but the coordinator is awake.
+  void Silence(absl::Duration duration) {
+    const absl::Time until = now_ + duration;
+    while (core_->NextWake() <= until) {
+      now_ = std::max(now_, core_->NextWake());
+      Step(Wake{}, "wake");
+    }
+    now_ = until;
+  }
+  void Restart() {
+    Log("the coordinator restarts");
+    ++term_;
+    core_ = std::make_unique<Coordinator>(CoordinatorOptions{
+        .term = {term_}, .secret_seed = absl::StrCat("seed ", term_)});
+    for (const record::Record& record : records_) {
+      ASSERT_TRUE(core_->Replay(record).ok());
+    }
+    compilations_.clear();  // their threads died with it
+    promises_.Restarted(now_);
+    for (Actor& actor : actors_) actor.LoseStream();
+  }
+  RequestId NewRequest() { return {++request_}; }
+  SessionId NewSession() { return {++sessions_}; }
+
+  void Step(const Event& event, std::string what) {
+    Effects effects = core_->Step(now_, event);
+    promises_.Saw(now_, event, effects, *core_);
+    Follow(effects);
+    Deliver(effects);
+    Log(std::move(what), std::move(effects));
+    if (!hold_compilations_) FinishCompilations();
+  }
+
+  // Plans are compiled at once, unless they are held.
+  void HoldCompilations(bool hold) {
+    hold_compilations_ = hold;
+    if (!hold) FinishCompilations();
+  }
+  void FinishCompilations() {
+    for (const Compile& compile : std::exchange(compilations_, {})) {
+      Step(Compiled{compile.id, compile.job, MakePlan(*compile.input)},
+           "compiled");
+    }
+  }
+
+  // --- Questions ---
+  bool JobIsOver() const {
+    return core_->durable().jobs.at({spec_.name}).ended.has_value();
+  }
+  const JobSpec& spec() const { return spec_; }
+  std::vector<Actor>& actors() { return actors_; }
+  const Coordinator& core() const { return *core_; }
+  absl::Time now() const { return now_; }
+  const Promises& promises() const { return promises_; }
+  std::string LastEvents() const {
+    std::string text;
+    for (const Line& line : log_) {
+      absl::StrAppend(&text, absl::FormatDuration(line.when - At(0)), " ",
+                      line.what, "\n");
+      for (const Effect& effect : line.effects) {
+        if (!std::holds_alternative<core::Note>(effect)) {
+          absl::StrAppend(&text, "    ", Describe(effect), "\n");
+        }
+      }
+    }
+    return text;
+  }
+
+ private:
+  struct Line {
+    absl::Time when;
+    std::string what;
+    Effects effects;
+  };
+
+  // A coordinator that replays the records has promised the same, always.
+  void Follow(const Effects& effects) {
+    bool wrote = false;
+    for (const Effect& effect : effects) {
+      if (const auto* compile = std::get_if<Compile>(&effect)) {
+        compilations_.push_back(*compile);
+      }
+      const auto* persist = std::get_if<Persist>(&effect);
+      if (persist == nullptr) continue;
+      wrote = true;
+      records_.push_back(persist->record);
+      EXPECT_EQ(follower_.Replay(persist->record), absl::OkStatus());
+    }
+    EXPECT_TRUE(!wrote || follower_.durable() == core_->durable());
+  }
+
+  void Deliver(const Effects& effects) {
+    for (const Effect& effect : effects) {
+      if (const auto* send = std::get_if<Send>(&effect)) {
+        if (Actor* actor = OnStream(send->session)) actor->Hear(send->message);
+      } else if (const auto* close = std::get_if<CloseSession>(&effect)) {
+        if (Actor* actor = OnStream(close->session)) actor->LoseStream();
+      }
+    }
+    // The adapter says that a stream is gone after it was closed.
+    for (const Effect& effect : effects) {
+      if (const auto* close = std::get_if<CloseSession>(&effect)) {
+        EXPECT_TRUE(
+            core_->Step(now_, SessionClosed{close->session, "closed"}).empty())
+            << "the end of a closed stream is no news";
+      }
+    }
+  }
+
+  Actor* OnStream(SessionId session) {
+    for (Actor& actor : actors_) {
+      if (actor.session == session) return &actor;
+    }
+    return nullptr;
+  }
+  void Log(std::string what, Effects effects = {}) {
+    log_.push_back({now_, std::move(what), std::move(effects)});
+    if (log_.size() > 60) log_.pop_front();
+  }
+
+  const uint64_t steps_;
+  absl::Time now_ = At(0);
+  uint64_t term_ = 1;
+  std::unique_ptr<Coordinator> core_ =
+      std::make_unique<Coordinator>(CoordinatorOptions{});
+  Coordinator follower_{CoordinatorOptions{}};
+  Promises promises_;
+  std::vector<record::Record> records_;
+  bool hold_compilations_ = false;
+  std::vector<Compile> compilations_;
+  JobSpec spec_;
+  std::vector<Actor> actors_;
+  std::map<std::pair<std::string, EpochId>, DataPlane> planes_;
+  uint64_t sessions_ = 0;
+  uint64_t request_ = 0;
+  std::deque<Line> log_;
+};
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_TESTS_SERVER_CORE_SIM_CLUSTER_H_

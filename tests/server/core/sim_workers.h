@@ -1,0 +1,309 @@
+// Workers as the coordinator meets them, simulated: each follows the protocol
+// when it makes a natural move, and may be made to misbehave.
+//
+//   out ─Hello▶ greeted ─Welcome▶ waiting ─EpochFormed▶ formed ─▶ registered
+//    ▲                                                              │ PlanReady
+//    │ Refused: another life                                        ▼
+//    └── ended ◀─EpochEnded── running ◀─Start── connected ◀─ ... ─ planned
+//
+// The data plane is simulated too: nobody leaves a transfer or a verdict before
+// all members have entered it.
+
+#ifndef LOCKSTEP_TESTS_SERVER_CORE_SIM_WORKERS_H_
+#define LOCKSTEP_TESTS_SERVER_CORE_SIM_WORKERS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "plan/ir.h"
+#include "plan/words/protocol.h"
+#include "server/core/event.h"
+
+namespace lockstep::core {
+
+enum class Act {
+  kOut,
+  kGreeted,
+  kWaiting,
+  kFormed,
+  kRegistered,
+  kPlanned,
+  kAcked,
+  kPublished,
+  kConnected,
+  kRunning,
+  kEnded,
+  kLeaving,
+};
+
+struct Actor {
+  WorkerName name;
+  protocol::ProcessInfo process;
+  uint64_t life = 1;
+  Act act = Act::kOut;
+  SessionId session;
+  Generation generation;
+  std::string secret;
+  EpochId epoch;
+  std::vector<protocol::Member> members;
+  int rank = -1;
+  Revision revision;
+  std::string digest;
+  protocol::PublishHandles publish;  // once it has fetched the plan
+  std::set<int> handles;             // communicators whose handles it was given
+  bool acked = false;
+  bool started = false;
+  bool registers_again = false;  // the coordinator forgot
+  Revision running;              // of its steps; 0: it has not begun
+  Revision order_wanted;         // 0: nobody asks
+  protocol::PlanReady next;      // announced after the one it acknowledged
+  bool has_next = false;         // ... and fetched
+  protocol::Position position;
+  protocol::Leave leave;
+  absl::Time sulks_until = absl::InfinitePast();  // only heartbeats before
+
+  // A new process of the same name.
+  void Die() {
+    const WorkerName same = name;
+    protocol::ProcessInfo next = process;
+    next.pid += 10;
+    ++next.start_time;
+    const uint64_t next_life = life + 1;
+    *this = {.name = same, .process = next, .life = next_life};
+  }
+
+  // The same process makes another session.
+  void BeginAgain() {
+    const Actor before = *this;
+    *this = {.name = before.name,
+             .process = before.process,
+             .life = before.life + 1,
+             .session = before.session};
+  }
+
+  protocol::Hello MakeHello(const JobSpec& spec) const {
+    protocol::Hello hello{.worker = name,
+                          .generation = generation,
+                          .life = life,
+                          .spec = spec,
+                          .process = process};
+    if (generation.value == 0) return hello;
+    hello.secret = secret;
+    hello.resume = protocol::ResumeState{
+        .epoch = epoch, .position = position, .started = started};
+    if (acked) {
+      hello.resume->revision = revision;
+      hello.resume->plan_digest = digest;
+    }
+    return hello;
+  }
+
+  // What it hears.
+  void Hear(const protocol::ToWorker& message) {
+    std::visit([&](const auto& body) { On(message.epoch, body); },
+               message.body);
+  }
+
+  // The plan it was told of.
+  void Fetch(const plan::Plan& plan) {
+    publish = {};
+    for (size_t c = 0; c < plan.communicators.size(); ++c) {
+      const std::vector<int>& ranks = plan.communicators[c].ranks;
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
+      publish.handles.push_back(
+          {static_cast<int>(c),
+           absl::StrCat("handle of ", name.value, " in ", epoch.value)});
+    }
+  }
+
+  void LoseStream() {
+    session = {};
+    if (act == Act::kGreeted) act = Act::kOut;
+  }
+
+ private:
+  void On(EpochId, const protocol::Welcome& welcome) {
+    generation = welcome.generation;
+    if (!welcome.secret.empty()) secret = welcome.secret;
+    registers_again = started && welcome.forgot;
+    if (act == Act::kLeaving) return;
+    // What it said since the epoch was formed may not have been heard: it says
+    // it all again.
+    if (epoch.value == 0) {
+      act = Act::kWaiting;
+    } else if (act != Act::kEnded && !started) {
+      act = Act::kFormed;
+    }
+  }
+  void On(EpochId, const protocol::Refused&) { Die(); }
+  void On(EpochId formed_epoch, const protocol::EpochFormed& formed) {
+    if (formed_epoch <= epoch) return;
+    epoch = formed_epoch;
+    rank = formed.rank;
+    members = formed.members;
+    act = Act::kFormed;
+    acked = started = false;
+    revision = {};
+    digest.clear();
+    publish = {};
+    handles.clear();
+    position = {.step = formed.first_step};
+    running = order_wanted = {};
+    next = {};
+    has_next = false;
+  }
+  void On(EpochId at, const protocol::PlanReady& ready) {
+    if (at != epoch) return;
+    if (acked) {  // a later one: steps run
+      if (ready.revision <= revision || ready == next) return;
+      next = ready;
+      has_next = false;
+      return;
+    }
+    revision = ready.revision;
+    digest = ready.digest;
+    if (act == Act::kRegistered) act = Act::kPlanned;
+  }
+  void On(EpochId at, const protocol::GroupHandles& group) {
+    if (at == epoch) handles.insert(group.communicator);
+  }
+  void On(EpochId at, const protocol::Start&) {
+    if (at != epoch || act == Act::kEnded) return;
+    started = true;
+    if (running.value == 0) running = {1};
+    if (act != Act::kLeaving) act = Act::kRunning;
+  }
+  void On(EpochId, const protocol::EpochEnded&) {
+    if (act != Act::kLeaving) act = Act::kEnded;
+  }
+  void On(EpochId, const protocol::Left&) { Die(); }
+  void On(EpochId, const protocol::Warning&) {}
+  // What a running job may be asked for, and these actors do not act.
+  void On(EpochId, const protocol::DesiredCommands&) {}
+  void On(EpochId at, const protocol::OrderWanted& order) {
+    if (at == epoch) order_wanted = order.revision;
+  }
+  void On(EpochId, const protocol::Decide&) {}
+};
+
+// The revisions that a member runs and holds as it enters a verdict.
+struct RevisionBallot {
+  Revision runs;
+  Revision holds;
+};
+
+// How far each member of an epoch ever came, and its ballot of each step: what
+// it gave to the data plane stays there when it has gone.
+struct DataPlane {
+  std::map<WorkerName, protocol::Position> reached;
+  std::map<uint64_t, std::map<WorkerName, RevisionBallot>> ballots;
+
+  // After the verdict of `step`, which all have entered: the next revision if
+  // all hold it. All run the same.
+  Revision After(uint64_t step) {
+    const auto& all = ballots[step];
+    const Revision runs = all.begin()->second.runs;
+    bool everyone = true;
+    for (const auto& [worker, ballot] : all) {
+      EXPECT_EQ(ballot.runs, runs) << worker.value << " mixes revisions";
+      everyone = everyone && ballot.holds.value == runs.value + 1;
+    }
+    return everyone ? Revision{runs.value + 1} : runs;
+  }
+};
+
+// What an actor says next of its own accord; a heartbeat if it can only wait.
+inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
+                                            uint64_t steps) {
+  using protocol::Phase;
+  const protocol::RegisterChunk registration{
+      .index = 0,
+      .last = true,
+      .parameters = {{.name = "weight", .shape = {8, 4}},
+                     {.name = "bias", .shape = {8}},
+                     {.name = "scale", .shape = {8}}}};
+  switch (actor->act) {
+    case Act::kFormed:
+      actor->act = Act::kRegistered;
+      if (!actor->digest.empty()) actor->act = Act::kPlanned;
+      return registration;
+    case Act::kPlanned:
+      if (actor->publish.handles.empty()) break;  // it could not be fetched
+      actor->act = Act::kAcked;
+      actor->acked = true;
+      return protocol::PlanAck{actor->revision, actor->digest};
+    case Act::kAcked: actor->act = Act::kPublished; return actor->publish;
+    case Act::kPublished:
+      if (actor->handles.size() < actor->publish.handles.size()) break;
+      actor->act = Act::kConnected;
+      return protocol::Connected{};
+    case Act::kRunning: {
+      if (std::exchange(actor->registers_again, false)) return registration;
+      protocol::Position& at = actor->position;
+      if (actor->has_next && actor->next.revision > actor->revision) {
+        actor->revision = actor->next.revision;
+        actor->digest = actor->next.digest;
+        return protocol::PlanAck{actor->revision, actor->digest};
+      }
+      if (actor->order_wanted.value != 0 && at.phase == Phase::kIdle) {
+        const uint32_t first = static_cast<uint32_t>(at.step) % 3;
+        return protocol::ReadyOrder{
+            std::exchange(actor->order_wanted, Revision{}),
+            {first, (first + 1) % 3, (first + 2) % 3}};
+      }
+      const auto all_entered = [&](Phase phase) {
+        for (const protocol::Member& member : actor->members) {
+          if (plane->reached[member.worker] <
+              protocol::Position{at.step, phase}) {
+            return false;
+          }
+        }
+        return true;
+      };
+      switch (at.phase) {
+        case Phase::kIdle:
+          if (at.step >= steps) {
+            actor->act = Act::kLeaving;
+            actor->leave = {.clean = true, .steps = at.step};
+            return actor->leave;
+          }
+          at.phase = Phase::kCompute;
+          break;
+        case Phase::kCompute: at.phase = Phase::kTransfer; break;
+        case Phase::kTransfer:
+          if (!all_entered(Phase::kTransfer)) return protocol::Heartbeat{};
+          at.phase = Phase::kVerdict;
+          plane->ballots[at.step][actor->name] = {actor->running,
+                                                  actor->revision};
+          break;
+        case Phase::kVerdict:
+          if (!all_entered(Phase::kVerdict)) return protocol::Heartbeat{};
+          actor->running = plane->After(at.step);
+          at = {at.step + 1, Phase::kIdle};
+          break;
+      }
+      plane->reached[actor->name] = at;
+      return protocol::Progress{.position = at, .revision = actor->running};
+    }
+    case Act::kLeaving: return actor->leave;
+    case Act::kOut:
+    case Act::kGreeted:
+    case Act::kWaiting:
+    case Act::kRegistered:
+    case Act::kConnected:
+    case Act::kEnded: break;
+  }
+  return protocol::Heartbeat{};
+}
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_TESTS_SERVER_CORE_SIM_WORKERS_H_
