@@ -106,8 +106,9 @@ class HostQueue final : public DeviceContext::Queue {
 };
 
 // A door that the stream stands at.
-class HostStreamGate final : public DeviceContext::StreamGate,
-                       public std::enable_shared_from_this<HostStreamGate> {
+class HostStreamGate final
+    : public DeviceContext::StreamGate,
+      public std::enable_shared_from_this<HostStreamGate> {
  public:
   HostStreamGate(HostStream& stream, size_t bytes)
       : stream_(stream), message_(new std::byte[bytes]()), bytes_(bytes) {}
@@ -191,7 +192,8 @@ class HostDeviceContext final : public DeviceContext {
 
   absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
       Stream& stream, size_t bytes) override {
-    return std::make_shared<HostStreamGate>(static_cast<HostStream&>(stream), bytes);
+    return std::make_shared<HostStreamGate>(static_cast<HostStream&>(stream),
+                                            bytes);
   }
 
   Event Driver(Stream& stream) const override {

@@ -133,7 +133,7 @@ TEST(TroubleTest, ALoopThatSkipsOnlyFinishIsToldByTheNextSubmit) {
   EXPECT_EQ(cluster.Run(), 1);
   EXPECT_THAT(cluster.LastLine("worker-1"),
               AllOf(StartsWith("error INVALID_ARGUMENT"),
-                    HasSubstr("w was submitted 1 times")));
+                    HasSubstr("w was submitted 1 time")));
 }
 
 TEST(TroubleTest, ALocalFailureIsToldToAllWithRankCallAndMessage) {

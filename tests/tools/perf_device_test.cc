@@ -22,7 +22,7 @@ namespace {
 constexpr int kRanks = 3;
 
 // Where ranks that are threads leave their handles.
-class Board {
+class HandleExchange {
  public:
   std::vector<std::string> Exchange(int rank, const std::string& handle) {
     std::unique_lock lock(mutex_);
@@ -46,7 +46,7 @@ using Tables = transport::nccl::Tables;
 template <typename Decorate, typename Check>
 void MeasureAll(const Options& options, Decorate decorate, Check check) {
   fake::FakeGpus gpus;
-  Board board;
+  HandleExchange exchange;
   std::vector<std::thread> threads;
   for (int r = 0; r < kRanks; ++r) {
     threads.emplace_back([&, r] {
@@ -56,7 +56,7 @@ void MeasureAll(const Options& options, Decorate decorate, Check check) {
       ASSERT_TRUE(backend.ok()) << backend.status();
       Rank rank(options, r, *std::move(backend));
       ASSERT_EQ(rank.Connect([&](const std::string& handle) {
-        return board.Exchange(r, handle);
+        return exchange.Exchange(r, handle);
       }),
                 absl::OkStatus());
       for (const size_t bytes : {1024, 9000}) {

@@ -243,7 +243,7 @@ class CudaGraph final : public DeviceContext::Graph {
 class CudaStreamGate final : public DeviceContext::StreamGate {
  public:
   CudaStreamGate(std::shared_ptr<Device> device, std::shared_ptr<void> message,
-           std::shared_ptr<void> staging, size_t bytes)
+                 std::shared_ptr<void> staging, size_t bytes)
       : device_(std::move(device)),
         message_(std::move(message)),
         staging_(std::move(staging)),
@@ -395,8 +395,8 @@ class CudaDeviceContext final : public DeviceContext {
     absl::StatusOr<std::shared_ptr<void>> staging =
         device_->pinned->Take(bytes);
     if (!staging.ok()) return staging.status();
-    const auto hold = std::make_shared<CudaStreamGate>(device_, *std::move(message),
-                                                 *std::move(staging), bytes);
+    const auto hold = std::make_shared<CudaStreamGate>(
+        device_, *std::move(message), *std::move(staging), bytes);
     if (absl::Status stands = hold->Stand(cuda_stream, *ready); !stands.ok()) {
       return stands;
     }

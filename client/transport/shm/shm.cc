@@ -16,10 +16,10 @@
 namespace lockstep::transport {
 namespace {
 
-class ShmGroup final : public PendingGroupBase {
+class PendingShmGroup final : public PendingGroupBase {
  public:
-  ShmGroup(const GroupSpec& group, const ShmHost& host,
-           std::unique_ptr<Rendezvous> rendezvous)
+  PendingShmGroup(const GroupSpec& group, const ShmHost& host,
+                  std::unique_ptr<Rendezvous> rendezvous)
       : PendingGroupBase(group, Format(rendezvous->handle())),
         host_(host),
         meeting_(std::move(rendezvous)) {}
@@ -74,7 +74,8 @@ class ShmTransport final : public Transport {
     absl::StatusOr<std::unique_ptr<Rendezvous>> rendezvous = Rendezvous::Open(
         group.rank, ShmHost::ShapeOf(group.size, group.traffic));
     if (!rendezvous.ok()) return std::move(rendezvous).status();
-    return std::make_unique<ShmGroup>(group, host_, *std::move(rendezvous));
+    return std::make_unique<PendingShmGroup>(group, host_,
+                                             *std::move(rendezvous));
   }
 
   std::unique_ptr<Arena> MakeArena() override { return host_.MakeArena(); }

@@ -97,7 +97,7 @@ TEST(PauseTest, NobodyWhoIsPausedIsCalledStuck) {
   fixture.Says(2, Paused(9));
   EXPECT_EQ(fixture.WaitWithHeartbeats(200, {1, 2}), "");
   EXPECT_THAT(fixture.View().stalls, testing::IsEmpty());
-  // Patience begins anew when they go on, and then holds as ever.
+  // The progress timeout restarts when they resume.
   Asks(fixture, JobCommand::kResume);
   fixture.Says(1, Stands(9, Phase::kTransfer));
   fixture.Says(2, Stands(9, Phase::kCompute));

@@ -21,18 +21,18 @@ absl::Status Mismatch(const Room::Half& send, size_t expected, int about) {
 }  // namespace
 
 absl::Status Room::Trouble(const Half& half) const {
-  const Seat& seat = seats_[half.rank];
-  if (seat.left) return absl::CancelledError("the link was cut");
-  if (!seat.broken.ok()) return seat.broken;
-  return seats_[half.peer].left ? seat.first_gone : absl::OkStatus();
+  const RankState& state = ranks_[half.rank];
+  if (state.left) return absl::CancelledError("the link was cut");
+  if (!state.broken.ok()) return state.broken;
+  return ranks_[half.peer].left ? state.first_gone : absl::OkStatus();
 }
 
 // A loss of data explains more than the leaving of those who noticed it.
 void Room::Break(int rank, const absl::Status& why) {
-  Seat& seat = seats_[rank];
+  RankState& state = ranks_[rank];
   const bool lost = absl::IsDataLoss(why);
-  if (seat.broken.ok() || (lost && !absl::IsDataLoss(seat.broken))) {
-    seat.broken = lost ? why : seat.first_gone;
+  if (state.broken.ok() || (lost && !absl::IsDataLoss(state.broken))) {
+    state.broken = lost ? why : state.first_gone;
   }
 }
 
@@ -67,7 +67,7 @@ void Room::Meet(Half& send, Half& receive) {
   if (send.bytes != receive.bytes) {
     for (Half* half : {&send, &receive}) {
       Break(half->rank, Mismatch(send, receive.bytes, half->peer));
-      End(*half, seats_[half->rank].broken);
+      End(*half, ranks_[half->rank].broken);
     }
     EndWhatCannotGoOn();
     return;
@@ -83,9 +83,9 @@ void Room::Meet(Half& send, Half& receive) {
 void Room::End(Half& half, absl::Status outcome) {
   half.outcome = std::move(outcome);
   half.state = Half::kOver;
-  Seat& seat = seats_[half.rank];
-  seat.changed.NotifyAll();
-  if (seat.news) seat.news();
+  RankState& state = ranks_[half.rank];
+  state.changed.NotifyAll();
+  if (state.news) state.news();
 }
 
 bool Room::IsOver(const Half& half) {
@@ -95,31 +95,31 @@ bool Room::IsOver(const Half& half) {
 
 void Room::OnProgress(int rank, std::function<void()> news) {
   MutexLock lock(&mutex_);
-  seats_[rank].news = std::move(news);
+  ranks_[rank].news = std::move(news);
 }
 
 absl::Status Room::Wait(Half& half) {
   MutexLock lock(&mutex_);
-  while (half.state != Half::kOver) seats_[half.rank].changed.Wait(&mutex_);
+  while (half.state != Half::kOver) ranks_[half.rank].changed.Wait(&mutex_);
   return half.outcome;
 }
 
 void Room::Withdraw(Half& half) {
   MutexLock lock(&mutex_);
-  while (half.state == Half::kCopying) seats_[half.rank].changed.Wait(&mutex_);
+  while (half.state == Half::kCopying) ranks_[half.rank].changed.Wait(&mutex_);
   auto at = waiting_.find(KeyOf(half));
   if (at != waiting_.end() && at->second == &half) waiting_.erase(at);
 }
 
 void Room::Leave(int rank) {
   MutexLock lock(&mutex_);
-  if (seats_[rank].left) return;
-  seats_[rank].left = true;
+  if (ranks_[rank].left) return;
+  ranks_[rank].left = true;
   const absl::Status gone = WithFailedPeer(
       absl::UnavailableError(absl::StrCat("rank ", rank, " left the group")),
       rank);
-  for (Seat& seat : seats_) {
-    if (seat.first_gone.ok()) seat.first_gone = gone;
+  for (RankState& state : ranks_) {
+    if (state.first_gone.ok()) state.first_gone = gone;
   }
   for (const auto& [key, half] : waiting_) {
     if (half->peer == rank) Break(half->rank, gone);

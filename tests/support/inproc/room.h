@@ -26,7 +26,7 @@ namespace lockstep::transport {
 
 class Room {
  public:
-  explicit Room(int size) : seats_(size) {}
+  explicit Room(int size) : ranks_(size) {}
 
   // A rank's side of a transfer.
   struct Half {
@@ -58,7 +58,7 @@ class Room {
                       : Key(half.peer, half.rank, half.tag);
   }
 
-  struct Seat {
+  struct RankState {
     bool left = false;
     absl::Status first_gone;  // who of the others left first
     absl::Status broken;      // what this rank waited for and will never be
@@ -77,7 +77,7 @@ class Room {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
-  std::vector<Seat> seats_ ABSL_GUARDED_BY(mutex_);  // by rank
+  std::vector<RankState> ranks_ ABSL_GUARDED_BY(mutex_);  // by rank
   std::map<Key, Half*> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
