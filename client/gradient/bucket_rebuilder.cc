@@ -46,7 +46,7 @@ bool BucketRebuilder::WantsOrder(const News& news) const {
 void BucketRebuilder::WatchOrder(Revision revision) {
   watching_ = true;
   engine_.WatchOrder([this, revision](std::vector<uint32_t> order) {
-    watching_ = false;  // first: news that comes now is not missed
+    watching_ = false;  // before OfferOrder, so that no request is missed
     if (!engine_.CanMove()) return;
     session_.OfferOrder({revision, std::move(order)});
   });

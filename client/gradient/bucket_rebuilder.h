@@ -1,16 +1,16 @@
-// Brings later revisions of the plan to an engine, beside its steps.
+// Prepares later revisions of the plan for an engine while its steps run.
 //
 //   coordinator   OrderWanted(2)              PlanReady(2)
-//   ls-revise     └▶ watch the order          └▶ fetch, check, lay out, hold
-//   steps         ... Finish ─▶ ReadyOrder    ... verdict: all hold ─▶ switch
+//   ls-revise     └▶ watch the order          └▶ fetch, check, lay out, stage
+//   steps         ... Finish ─▶ ReadyOrder    ... verdict: all staged ─▶ switch
 //
-// A rank that cannot move its gradients (LayoutVersions) neither answers nor
-// holds: the job goes on with the revision that it has. So does one that cannot
-// get the plan, or the memory.
+// A rank that cannot move its gradients (LayoutVersions) sends no order and
+// stages no plan: the job keeps its current revision. The same holds for a rank
+// that cannot fetch the plan or allocate its memory.
 //
-// Threads: one of its own, "ls-revise", which sleeps until there is news. No
-//          step call waits for it. Look from any thread; the destructor waits
-//          for it, at most for laying out the plan that is being held.
+// Threads: one thread, "ls-revise", sleeps until there are news. No step call
+//          waits for it. Look may be called from any thread; the destructor
+//          joins the thread, and waits at most until the plan is laid out.
 // Ownership: session and engine must outlive it.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_BUCKET_REBUILDER_H_
@@ -31,7 +31,7 @@ class BucketRebuilder {
   BucketRebuilder(Session::Impl* session, Engine* engine);
   ~BucketRebuilder();
 
-  // The engine may be able to do more than before.
+  // Call when Engine::CanMove may have become true.
   void Look() { session_.Nudge(); }
 
  private:
@@ -42,15 +42,15 @@ class BucketRebuilder {
   bool WantsPlan(const News& news) const;
   void WatchOrder(Revision revision);
   void TakePlan(Revision revision);
-  // Does nothing about plans until a moment later.
+  // Ignores announced plans for one backoff interval.
   void Pause();
 
   Session::Impl& session_;
   Engine& engine_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> watching_{false};
-  // The thread's own: a revision that this rank will never hold, and when to
-  // try again to get one.
+  // Used by the thread only: a revision that this rank will never stage, and
+  // when to retry a fetch.
   Revision refused_;
   absl::Time retry_at_ = absl::InfinitePast();
   session::Backoff backoff_;

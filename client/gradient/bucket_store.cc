@@ -158,7 +158,7 @@ void BucketStore::Pack(KernelQueue& kernel_queue, int parameter,
                        const void* gradient, double weight, bool add) {
   const Place place = places_[parameter];
   const plan::Slot& slot = SlotOf(parameter);
-  // The kernels read the tensor; their slot is the same for both directions.
+  // The kernels only read the tensor; kernels::Slot serves both directions.
   const kernels::Slot packed[] = {{.tensor = const_cast<void*>(gradient),
                                    .offset = static_cast<size_t>(slot.offset),
                                    .count = static_cast<size_t>(slot.count)}};

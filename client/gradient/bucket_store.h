@@ -1,17 +1,17 @@
-// The gradients' memory: one arena buffer per bucket, and what is done in it.
+// The memory of the gradients: one arena buffer per bucket, and its operations.
 //
-//   bucket   [grad a |grad b |grad c |flags]   the transport's memory: only a
-//               ▲ Pack, Zero            ▲  │   Site (compute.h) touches it
+//   bucket   [grad a |grad b |grad c |flags]   the transport's memory, accessed
+//               ▲ Pack, Zero            ▲  │   only by a KernelQueue
 //   host                     WriteFlags ┘  └▶ ReadFlags ─▶ Contributed
 //
-// Only the buckets of communicators that this rank is a member of have memory.
-// The flags say who gave a gradient; between steps they are the host's, and
+// Only buckets of communicators that include this rank have memory. The flags
+// state which parameters got a gradient; the host owns them between steps, and
 // they are sent with their bucket. A bucket that is reduced in another dtype is
-// sent as a copy (wire_cast.h), one of halves that is summed in pairs as the
-// sums of its leaves (leaf_sums.h).
+// sent as a copy (wire_cast.h). A bucket of halves that is summed in pairs is
+// sent as its leaf sums (leaf_sums.h).
 //
-// Threads: different parameters may be packed and flagged at the same time; one
-//          by one thread. The rest is for when nobody does.
+// Threads: different parameters may be packed and flagged concurrently, each by
+//          one thread. All other calls need exclusive access.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_BUCKET_STORE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_BUCKET_STORE_H_
@@ -37,7 +37,7 @@ namespace lockstep::gradient {
 
 class BucketStore {
  public:
-  // Where a parameter's gradient lies.
+  // The location of a parameter's gradient.
   struct Place {
     int bucket = -1;
     int slot = -1;
@@ -51,20 +51,20 @@ class BucketStore {
 
   BucketStore() = default;
 
-  // `parameters` are the rank's own, as indices of plan.parameters; the store
-  // speaks of them by position in that list. Plan and compute must outlive it;
-  // what `allocate` gives is memory that the compute works on.
+  // `parameters` are the rank's parameters, as indices of plan.parameters; the
+  // store identifies them by position in that list. Plan and compute must
+  // outlive it; `allocate` must return memory that `compute` can access.
   static absl::StatusOr<BucketStore> Create(
       const plan::Plan& plan, int rank, const std::vector<int>& parameters,
       transport::DeviceContext* compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
-  // Tells each bucket's communicator of the memory that travels, in the order
+  // Registers the memory that is sent with each bucket's communicator, in order
   // of the buckets that this rank has.
   absl::Status EnlistBuckets(absl::FunctionRef<Communicator*(int)> communicator,
                              const Enlist& enlist);
 
-  // How each of what was enlisted is reached.
+  // Appends how transfers access each registered buffer.
   void AddReaches(std::vector<transport::Reach>* reaches) const {
     for (const auto& one : enlistments_) reaches->push_back(one->reach());
   }
@@ -73,38 +73,38 @@ class BucketStore {
   const plan::Bucket& bucket(int b) const { return plan_->buckets[b]; }
   std::byte* BucketData(int b) const { return memory_[b].data(); }
 
-  // The parameter's gradient, wherever the memory is.
+  // The parameter's gradient, in host or device memory.
   absl::Span<std::byte> View(int parameter) const;
 
-  // bucket = or += gradient * weight; sizes were checked.
+  // bucket = or += gradient * weight. The caller has checked the sizes.
   void Pack(KernelQueue& kernel_queue, int parameter, const void* gradient,
             double weight, bool add);
   void Zero(KernelQueue& kernel_queue, int parameter);
 
-  // Reproducible sums: how many leaves of a parameter this rank gives in a
-  // step; else 0.
+  // Reproducible sums: how many leaves of a parameter this rank adds per step;
+  // else 0.
   int LeavesOf(int parameter) const;
-  // The parameter's next leaf: `gradient` * `weight`, or what the view holds,
-  // as it is, if that is null.
+  // Adds the parameter's next leaf: `gradient` * `weight`, or the unweighted
+  // content of the view if `gradient` is null.
   void AddLeaf(KernelQueue& kernel_queue, int parameter, const void* gradient,
                double weight);
-  // The step has no more for the parameter, of which there was nothing before
-  // (`any` false) or too little: the rest is zeros.
+  // Fills with zeros what the step did not submit for the parameter: the whole
+  // gradient (`any` false) or the missing leaves.
   void Complete(KernelQueue& kernel_queue, int parameter, bool any);
 
-  // Takes over the gradients of a store of the same parameters, cut otherwise,
-  // and what their casts have lost; they are there when it returns.
+  // Copies the gradients and cast residuals of a store that has the same
+  // parameters in other buckets. Returns when the copies are complete.
   absl::Status CopyGradients(const BucketStore& from);
 
-  // Says that this rank did, or did not, contribute to the parameter.
+  // Records whether this rank contributed to the parameter in this step.
   void SetFlag(int parameter, bool contributed);
-  // As SetFlag said.
+  // The value passed to SetFlag.
   bool Gave(int parameter) const;
-  // Once the reduced flags were read, did any rank contribute? No, if the
-  // bucket was not reduced since SetFlag.
+  // Whether any rank contributed; valid once the reduced flags were read. False
+  // if the bucket was not reduced since SetFlag.
   bool Contributed(int parameter) const;
 
-  // Does any bucket keep what its casts lose?
+  // Whether any bucket keeps the residuals of its casts.
   bool FeedsBack() const;
 
   // What is sent: bucket(b).total elements of a dtype.
@@ -117,7 +117,7 @@ class BucketStore {
   const LeafSums& sums(int b) const { return *sums_[b]; }
 
   // How many ranks announced the bucket's parameter in this pass, and whether
-  // this one is among them (plan::Bucket::announced).
+  // this rank is one of them (plan::Bucket::announced).
   struct Share {
     int announcers = 0;
     bool gives = true;
@@ -125,32 +125,32 @@ class BucketStore {
   void SetShare(int b, const Share& share) { shares_[b] = share; }
   int announcers(int b) const { return shares_[b].announcers; }
 
-  // One local operation of the bucket's transfers, but kNorm. `side` as
-  // plan::LocalOp says: where it reads and writes. `is_back`: a cast has
-  // brought back what was reduced.
+  // Runs one local operation of the bucket's transfers, except kNorm. `side`
+  // selects where it reads and writes, as in plan::LocalOp. `is_back`: a cast
+  // has already converted the reduced values back.
   absl::Status Apply(KernelQueue& kernel_queue, int b, const plan::LocalOp& op,
                      executor::Side side, bool is_back);
 
-  // The step passed and may update: what its casts lost is added next time.
+  // Call after a step that passed: its residuals are added in the next step.
   void KeepResiduals();
 
  private:
-  // What the transfers of a bucket read and write: whole, of the same sizes on
-  // all ranks.
+  // The buffers that the transfers of a bucket read and write. Whole buffers,
+  // of the same sizes on all ranks.
   std::vector<const ArenaBuffer*> Travelling(int b) const;
   const plan::Slot& SlotOf(int parameter) const;
-  // The parameter's part of something that is laid out like its bucket.
+  // The parameter's part of a buffer that has the bucket's layout.
   absl::Span<std::byte> PartOf(std::byte* bucket, int parameter) const;
   std::byte* FlagsOnWire(int b) const;
   void Cast(KernelQueue& kernel_queue, int b, const plan::LocalOp& op,
             executor::Side side);
-  // Null if what it lost is not kept.
+  // Null if residuals are not kept.
   std::byte* ResidualOf(int parameter) const;
 
-  // What the host knows of a bucket's flags, one for each slot.
+  // The host's copies of a bucket's flags, one for each slot.
   struct Flags {
-    std::vector<uint8_t> own;  // as SetFlag said
-    ArenaBuffer fetched;       // staging: as they came out of the reduction
+    std::vector<uint8_t> own;  // as set by SetFlag
+    ArenaBuffer fetched;       // staging: the reduced flags
   };
 
   const plan::Plan* plan_ = nullptr;
@@ -162,7 +162,7 @@ class BucketStore {
   std::vector<std::optional<LeafSums>> sums_;   // likewise, with leaves
   std::vector<Share> shares_;                   // likewise, of this pass
   std::vector<LeafSums::Progress> added_;       // in this step, by parameter
-  // Before the memory goes.
+  // Declared last: deregistered before the memory is freed.
   std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;
 };
 

@@ -1,19 +1,20 @@
-// A step as a CUDA graph: what all its launches share, and the one that is
-// under way.
+// A step as a CUDA graph: the state that all its launches share, and the state
+// of the current launch.
 //
 //   captured   body: [backward] Submit ... FinishAsync [update]
 //   launched   [backward][pack][all-reduce] ... (enter)[verdict](judge)[update]
 //                                                 host            host
 //
-// The host has its part in the middle of the graph, as nodes that run on a
-// thread of the device's runtime. `enter` fills the ballot: epoch, revision and
-// step, samples, the operator's word, as they are in this launch; nothing of
-// them is captured. `judge` lets the step pass, or not, and writes the scalars
-// that the update behind it asks. What takes longer, or uses the device, comes
-// once the graph has ended, on the comm queue's thread.
+// `enter` and `judge` are host nodes of the graph, run by a thread of the CUDA
+// runtime. `enter` fills the StepSummary with the epoch, revision, step,
+// samples and commands of this launch; none of them is captured. `judge`
+// decides whether the step passes, and writes the scalars that the update
+// reads. Work that is slow or uses the device runs after the graph, on the comm
+// queue's thread.
 //
-// Threads: captured by the caller's; a launch's fields by its nodes, then by
-//          the comm queue's thread. One launch at a time.
+// Threads: captured by the caller's thread; a launch's fields are written by
+//          its host nodes, then by the comm queue's thread. One launch at a
+//          time.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_CAPTURED_H_
 #define LOCKSTEP_CLIENT_GRADIENT_CAPTURED_H_
@@ -34,8 +35,8 @@
 namespace lockstep::gradient {
 
 struct Captured {
-  // --- Fixed once it is captured ---
-  Revision revision;  // whose buckets it has
+  // --- Fixed after the capture ---
+  Revision revision;  // the revision whose buckets the graph uses
   double max_norm = 0;
   std::vector<int> completed;  // parameters, in the order of their Submits
   bool finished = false;       // FinishAsync was captured
@@ -45,13 +46,13 @@ struct Captured {
   ArenaBuffer scalars;  // ... and where the update reads them
   std::unique_ptr<transport::DeviceContext::Graph> graph;
 
-  // --- While it is being captured ---
-  Event closing;  // the stream, where the step is finished
-  // Where the queue's stream has the scalars.
+  // --- During the capture ---
+  Event closing;  // recorded on the stream where the step is finished
+  // The event on the queue's stream after which the scalars are written.
   std::promise<absl::StatusOr<Event>> verdict_captured;
 
   // --- One launch ---
-  std::shared_ptr<PendingVerdict::State> entered;  // null: it was not
+  std::shared_ptr<PendingVerdict::State> entered;  // null: not entered
   absl::StatusOr<Verdict> reduced;
   bool passed = false;
 };

@@ -1,4 +1,5 @@
-// The public CapturedStep's own side: an engine's, and who explains its errors.
+// State of the public CapturedStep: the engine, its step, and the translator of
+// its errors.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_CAPTURED_STEP_H_
 #define LOCKSTEP_CLIENT_GRADIENT_CAPTURED_STEP_H_

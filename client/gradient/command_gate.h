@@ -1,31 +1,33 @@
-// What an operator wants, as this rank heard it, and the gate that a pause
-// shuts.
+// The operator's commands, as this rank received them, and the gate that a
+// pause closes.
 //
-//   session ─Hear(word 5: pause)─▶ ┌ gate ┐
-//   verdict of step 412, entered ◀─ Enter │  "I hold word 5: pause"
-//   ... and passed: all hold it ──▶ Pass  │  shut: Finish does not return
-//   session ─Hear(word 6)────────▶        │  open: Finish returns
+//   session ─Hear(record 5: pause)─▶ ┌ gate ┐
+//   verdict of step 412, entered ◀── Enter  │  "record 5: pause"
+//   ... and passed: all have it ───▶ Pass   │  shut: Finish does not return
+//   session ─Hear(record 6)────────▶        │  open: Finish returns
 //
-// Why all ranks act after the same step. A rank says in its ballot which word
-// it holds as it enters the verdict. All ranks see the same verdict, bit for
-// bit; it shows a command as held only if every rank holds it by the same word.
-// So all act after that step, or none does, whenever a word reached whom.
+// All ranks act after the same step. A rank puts the number of its current
+// command record in its step summary when it enters the verdict. All ranks get
+// the same verdict, bit for bit; it includes a command only if every rank has
+// it by the same record. So either all ranks act after that step or none does,
+// whenever each rank received the record.
 //
-// Why nobody stays behind a pause. Who is held goes on with the next word,
-// whatever it says. Words reach every rank in order, or a later one in place of
-// those that were missed, and all that are held were held by the same word: so
-// each of them goes on, none before the operator has said something new. Were a
-// rank to wait until no pause is wanted, one that missed the word between two
-// pauses would stay while the others enter the next verdict, and wait for it
-// there. As it is, a pause that was taken back and wanted again takes effect
-// one step or more later, after the same one for all.
+// No rank stays behind a pause. A paused rank resumes on the next record,
+// whatever it contains. Every rank receives the records in order, or a later
+// one in place of those that it missed, and all paused ranks were paused by the
+// same record: so each of them resumes, none before the operator has issued a
+// new record. If a rank waited until no pause is wanted, a rank that missed the
+// record between two pauses would stay paused while the others enter the next
+// verdict and wait for it there. With this rule, a pause that was withdrawn and
+// requested again takes effect one step or more later, after the same step on
+// all ranks.
 //
-// A pause that is taken back while ranks enter the verdict: if one of them
-// entered with the later word, the verdict shows that not all hold the same,
-// and nobody pauses. If none did, all pause, and go on as each hears it.
+// A pause withdrawn while ranks enter the verdict: if one of them entered with
+// the later record, the verdict shows that the records differ, and no rank
+// pauses. If none did, all pause, and each resumes when it receives the record.
 //
-// Threads: all methods from any. `go_on` is run by the thread that opens the
-//          gate, without a lock.
+// Threads: all methods may be called from any thread. `go_on` runs on the
+//          thread that opens the gate, without a lock.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_COMMAND_GATE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_COMMAND_GATE_H_
@@ -41,20 +43,20 @@ namespace lockstep::gradient {
 
 class CommandGate {
  public:
-  // A word that is not newer than the one before changes nothing.
+  // Ignores a record that is not newer than the current one.
   void Hear(const protocol::DesiredCommands& word);
 
-  // What this rank holds, as it enters a verdict.
+  // Writes this rank's current commands to its summary for a verdict.
   void Enter(StepSummary* summary) const;
 
-  // A verdict has passed. Runs `go_on` now or, if the verdict pauses, once the
-  // gate opens. One at a time.
+  // Call after a verdict has passed. Runs `go_on` now or, if the verdict
+  // pauses, when the gate opens. One call at a time.
   void Pass(const Verdict& verdict, std::function<void()> go_on);
 
-  // The epoch is over: nobody is held any more, ever.
+  // The epoch is over: opens the gate for good.
   void Open();
 
-  // Does `go_on` wait?
+  // Whether a `go_on` is waiting.
   bool shut() const;
 
  private:

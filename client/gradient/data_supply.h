@@ -1,10 +1,11 @@
-// Whether this rank still has data, and what it may do when it has none.
+// Whether this rank still has data, and which calls it may make when it has
+// none.
 //
 //   more_data    ──▶ Submit, Finish(samples > 0)
 //   out of data  ──▶ Finish(samples 0, more_data false) only: zeros, until no
 //                    rank has more (uneven: join)
 //
-// Its last batch is the one that it finishes with more_data false.
+// The rank finishes its last batch with more_data false.
 //
 // Threads: not thread-safe; the engine's lock guards it.
 
@@ -21,7 +22,7 @@ namespace lockstep::gradient {
 
 class DataSupply {
  public:
-  // InvalidArgument once it is out.
+  // InvalidArgument once the data has run out.
   absl::Status CheckSubmit() const {
     if (!out_) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -29,7 +30,8 @@ class DataSupply {
         "only call Finish with 0 samples until the verdict is the last");
   }
 
-  // InvalidArgument for samples that cannot be.
+  // InvalidArgument for a negative or non-finite number of samples, and for
+  // samples or more_data after the data has run out.
   absl::Status CheckFinish(const FinishOptions& options) const {
     if (!std::isfinite(options.samples) || options.samples < 0) {
       return absl::InvalidArgumentError(absl::StrFormat(
@@ -44,7 +46,7 @@ class DataSupply {
     return absl::OkStatus();
   }
 
-  // A step that was found right is finished.
+  // Call for a step whose options CheckFinish accepted.
   void Finish(const FinishOptions& options) { out_ = !options.more_data; }
 
   bool out() const { return out_; }

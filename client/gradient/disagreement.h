@@ -1,6 +1,6 @@
-// Errors of a step that no rank caused alone: the ranks differ in something
-// that must be the same, and every one of them finds out. Whoever reports one
-// first is not to be blamed for it.
+// Errors of a step that no single rank caused: the ranks differ in a value that
+// must be the same, and every rank detects it. The rank that reports such an
+// error first is not a suspect.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_DISAGREEMENT_H_
 #define LOCKSTEP_CLIENT_GRADIENT_DISAGREEMENT_H_

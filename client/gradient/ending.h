@@ -1,4 +1,4 @@
-// Whether a verdict is the last of its epoch, and what is said of it after.
+// Whether a verdict is the last of its epoch, and the status of later calls.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_ENDING_H_
 #define LOCKSTEP_CLIENT_GRADIENT_ENDING_H_
@@ -11,14 +11,15 @@
 
 namespace lockstep::gradient {
 
-// From what all ranks see, and so the same on each. A command goes before data
-// that is out: who is drained may come again.
+// Uses only values that are the same on all ranks, so the result is too. A
+// command takes precedence over data that has run out: a drained job may be
+// resumed.
 Ending EndingOf(const Verdict& verdict, Uneven uneven);
 
-// The operator's, if it was one.
+// The operator's command that caused the ending, if any.
 std::optional<Command> CommandOf(Ending ending);
 
-// Cancelled: what a step call after the last is told.
+// Cancelled: the status of a step call after the last step.
 absl::Status AfterTheLast(const Verdict& verdict);
 
 }  // namespace lockstep::gradient

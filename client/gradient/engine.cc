@@ -10,8 +10,8 @@ using protocol::Phase;
 
 namespace {
 
-// Steps running without a gradient before people are told. Graphs of negotiated
-// mode may well leave a parameter out for longer.
+// Steps without a gradient before it is reported. In negotiated mode a graph
+// may legitimately omit a parameter for longer.
 constexpr int kSteps = 3;
 constexpr int kPassesUnannounced = 20;
 
@@ -37,7 +37,7 @@ Engine::Engine(EngineOptions options)
                    /*here_too=*/!negotiates()) {}
 
 // Between two steps there is nothing to abort, and a peer may still be reading
-// what this rank gave to the last verdict.
+// this rank's contribution to the last verdict.
 Engine::~Engine() {
   const bool rests = failure().ok() &&
                      step_state_.position().phase == Phase::kIdle &&
@@ -132,8 +132,8 @@ void Engine::MakePassLane() {
               }});
 }
 
-// Decisions come while the backward pass goes on, gathers are waited for in the
-// forward pass, and a device works beside the host anyway: all need a helper.
+// Decisions arrive during the backward pass, gathers are waited for in the
+// forward pass, and a device runs asynchronously: all three need a helper.
 void Engine::BeginOverlap() {
   MutexLock lock(&mutex_);
   const bool needs_helper =
@@ -142,7 +142,7 @@ void Engine::BeginOverlap() {
   executor_.SetOnClose(overlap_.form() == Overlap::kInline);
 }
 
-// Where the buckets are is the same on all ranks, and so is when.
+// All ranks register the same buffers at the same point.
 absl::Status Engine::EnlistBuckets() {
   Layout& layout = versions_->current();
   absl::Status enlisted = layout.Enlist(
@@ -182,7 +182,7 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                           .weight = weight_.load(std::memory_order_relaxed),
                           .submission = submission,
                           .caller_waits = stream == nullptr};
-  // What is done in the call need not be kept.
+  // The work runs within the call, so the closure need not own the delivery.
   if (stream == nullptr) {
     return RunOn(nullptr, [this, &delivery](KernelQueue& kernel_queue) {
       return Deliver(delivery, kernel_queue);
@@ -261,8 +261,8 @@ absl::Status Engine::CheckSubmit(int parameter, const void* gradient,
                       options_.names[parameter], expected, bytes));
 }
 
-// What is submitted in its view is read once it travels, behind what changes
-// it; a buffer, or a leaf, is read now.
+// A gradient submitted in its view is read when it is sent, after other lanes
+// have changed it; a buffer or a leaf is read now.
 absl::Status Engine::CheckIsFinal(int parameter, const void* gradient) const {
   const Layout& layout = versions_->current();
   const bool is_read_now = gradient != nullptr || leaves_ > 0;
@@ -280,17 +280,16 @@ absl::Status Engine::CheckIsFinal(int parameter, const void* gradient) const {
 absl::Status Engine::RunOn(Stream* stream,
                            transport::DeviceContext::Work work) {
   if (stream == nullptr) {
-    // It has been done, and what it read is the caller's, when this returns.
+    // On return the work is done, and the caller owns its buffers again.
     return compute_.Perform(nullptr, [&work](KernelQueue& kernel_queue) {
       absl::Status status = work(kernel_queue);
       return status.ok() ? kernel_queue.Done().Wait() : status;
     });
   }
-  // A failure on the stream is this rank's; nobody is there to return it to.
+  // An error on the stream fails this rank; no caller can receive it.
   return compute_.Perform(stream, [this, work = std::move(work)](
                                       KernelQueue& kernel_queue) mutable {
-    // Steps that were begun before the last had passed:
-    // nobody needs them.
+    // Steps that were begun before the last step passed are not needed.
     if (absl::Status over = ended(); !over.ok()) return over;
     absl::Status status = work(kernel_queue);
     if (!status.ok() && capturing_ == nullptr) Fail(-1, status);
@@ -300,7 +299,7 @@ absl::Status Engine::RunOn(Stream* stream,
 
 absl::Status Engine::Deliver(const Delivery& delivery,
                              KernelQueue& kernel_queue) {
-  Enter(Phase::kCompute);  // before, it was another step's turn
+  Enter(Phase::kCompute);  // the stream may have been in the previous step
   BucketStore& store = versions_->current().store();
   if (delivery.gradient != nullptr) {
     if (absl::Status s = Copy(delivery, kernel_queue); !s.ok()) return s;
@@ -460,8 +459,8 @@ bool Engine::BeginFailure(const absl::Status& error) {
     failure_ = error;
     given_up = std::exchange(closing_, {});
   }
-  // A verdict that was launched is completed by Judge, which may still find
-  // that it passed; one that was not never will be.
+  // Judge completes a verdict that was launched, and may still find that it
+  // passed; an unlaunched verdict is completed here.
   step_state_.Quiesce();
   executor_.Abort(error);
   if (values_ != nullptr) values_->Fail(error);

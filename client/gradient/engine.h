@@ -1,31 +1,33 @@
-// One epoch's gradient synchronisation: tally, buckets, lane and verdict put
-// together. It knows no session and no coordinator; GradientSync joins the two.
+// One epoch's gradient synchronisation: combines tracker, buckets, comm queue
+// and verdict. It depends on neither session nor coordinator; GradientSync
+// connects it to them.
 //
-//   Submit ─▶ Tally ─(pack)─▶ Layout's store ─complete─▶ Executor: MarkReady
+//   Submit ─▶ tracker ─(pack)─▶ bucket store ─complete─▶ Executor: MarkReady
 //   Finish ─▶ zeros for the rest ─▶ Executor: MarkReady(verdict) ─▶ verdict
-//   ─▶ pass? ─▶ switch to the next layout, if all ranks hold it
-//   ─▶ gate (a pause holds it) ─▶ Wait returns
+//   ─▶ pass? ─▶ switch to the next layout, if all ranks have staged it
+//   ─▶ gate (closed by a pause) ─▶ Wait returns
 //
-// A revision is prepared beside the steps (Hold), and replaces everything that
-// depends on it at once, on the comm queue's thread, after a verdict has
-// passed and before anybody who waits for it goes on (layouts.h).
+// A revision is prepared while steps run (Stage). It replaces everything that
+// depends on the old one at once, on the comm queue's thread, after a verdict
+// has passed and before any waiter for it resumes (layout_versions.h).
 //
-// The queue is run by a helper thread, or by who closes the step, once it is
-// closed: whichever takes less time (overlap_choice.h). Then Finish blocks.
+// A helper thread runs the queue, or the thread that closes the step runs it
+// once the step is closed: whichever takes less time (overlap_choice.h). In the
+// second case Finish blocks.
 //
-// Bytes are touched by a Compute alone (compute.h): gradients may lie in a
-// device's memory. There a Submit's work is done in the call, and the bucket's
-// reduction waits for what it has enqueued.
+// Only a DeviceContext (device_context.h) accesses gradient bytes, since they
+// may be in device memory. Submit then only enqueues its work, and the bucket's
+// reduction waits for that work.
 //
-// Threads: as gradient_sync.h says for the calls it forwards. Reductions, norms
-//          and the judging of the verdict run on the comm queue's thread, or on
-//          that of who closes the step; Abort and position() may be called from
-//          any.
+// Threads: as in gradient_sync.h for the calls that it forwards. Reductions,
+//          norms and the judging of the verdict run on the comm queue's thread
+//          or on the thread that closes the step; Abort and position() may be
+//          called from any thread.
 // Errors:  wrong calls are InvalidArgument or FailedPrecondition and change
-//          nothing. After Abort, or when a transfer failed, every call and
-//          every pending verdict has the first such error; after the step that
-//          is the last of all ranks, Cancelled. A step that passed while an
-//          operator pauses the job stays passed, whatever comes.
+//          nothing. After Abort or a failed transfer, every call and every
+//          pending verdict returns the first such error; after the last step of
+//          all ranks, Cancelled. A step that passed while the job is paused
+//          stays passed, whatever fails later.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
@@ -72,46 +74,47 @@ struct EngineOptions {
   Overlap overlap = Overlap::kThread;
   plan::Plan plan;
   int rank = 0;
-  // Runs the plan; has its communicators, and the compute that works on the
-  // gradients. The engine gives it its program, and closes it.
+  // Runs the plan; owns its communicators and the DeviceContext that accesses
+  // the gradients. The engine sets its program and closes it.
   std::shared_ptr<executor::Executor> executor;
   // The rank's parameters in registration order, and their uses.
   std::vector<std::string> names;
   std::vector<int> uses;
-  // Memory for gradients, that the executor's compute works on.
+  // Allocates gradient memory that the executor's DeviceContext can access.
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
-  // Tells a communicator of memory that it will move in every step, together
-  // with its other ranks; may be empty.
+  // Registers memory that every step sends with a communicator; all its ranks
+  // call it together. May be empty.
   BucketStore::Enlist enlist;
   const Clock* clock = nullptr;
-  // Called once, from any thread, with the first thing that went wrong: in
-  // which communicator of the plan, or -1 for a failure of this rank alone.
+  // Called once, from any thread, with the first error: its communicator of the
+  // plan, or -1 for a failure of this rank alone.
   std::function<void(int communicator, const absl::Status&)> on_failure;
   // As GradientSync::OnMoved; may be empty.
   std::function<void()> on_moved;
   // sync: reduce_scatter; the plan's buckets are sharded.
   bool sharded = false;
-  // Whether progress() names parameters that nobody, or only others, submit.
+  // Whether progress() names parameters that no rank, or only other ranks,
+  // submit.
   OnUnsubmitted on_unsubmitted = OnUnsubmitted::kIgnore;
-  // Negotiated mode: what tells the coordinator what this rank will submit in a
-  // pass, and then each that it has, by index in the plan. Both null: static.
-  // They must not block.
+  // Negotiated mode: sends the coordinator the parameters that this rank will
+  // submit in a pass, then each submitted one, by index in the plan. Both null:
+  // static mode. They must not block.
   std::function<void(protocol::Announce)> announce;
   std::function<void(uint64_t pass, uint32_t parameter)> submitted;
-  // Called once a step has passed that is the last of all ranks, before anybody
-  // who waits for it goes on.
+  // Called once the last step of all ranks has passed, before any waiter for it
+  // resumes.
   std::function<void(Ending)> on_last;
-  // Turns that error, in who waits for a verdict, into the reason behind it.
+  // Called by a waiter for a verdict: maps the first error to its cause.
   std::function<absl::Status(const absl::Status&)> explain;
 };
 
 class Engine {
  public:
-  // InvalidArgument if the plan does not have the parameters, or asks of this
-  // rank's gradient lane what it cannot do.
+  // InvalidArgument if the plan lacks one of the parameters, or has operations
+  // on this rank's gradient lane that the engine does not support.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
 
-  // Aborts, unless that was done before or no step is in progress; waits for
+  // Aborts unless the engine was aborted or no step is in progress; waits for
   // the comm queue.
   ~Engine();
 
@@ -122,21 +125,22 @@ class Engine {
   uint32_t PlanIndexOf(int parameter) const {
     return facts_[parameter].plan_index;
   }
-  // Can this thread read gradients and values?
+  // Whether the host can read gradients and values.
   bool IsInHostMemory() const { return !compute_.NeedsOneOrder(); }
-  // InvalidArgument for a parameter that is not registered ...
+  // InvalidArgument for a parameter that is not registered.
   absl::Status CheckKnown(int parameter) const;
-  // ... and for views of elements of another size than its dtype's, or of
-  // integers that are no half's bits (`is_count`).
+  // InvalidArgument for a view whose elements have another size than the
+  // parameter's dtype, and for integers that are not raw halves (`is_count`).
   absl::Status CheckView(int parameter, size_t element_bytes,
                          bool is_count) const;
 
-  // Negotiated mode: what this step submits. FailedPrecondition in static mode.
+  // Negotiated mode: the parameters that this step submits. FailedPrecondition
+  // in static mode.
   absl::Status BeginPass(const std::vector<int>& parameters);
-  // What the coordinator decided, in order; from any thread, does not block.
+  // The coordinator's decisions, in order; from any thread, does not block.
   void Decide(std::vector<protocol::Decision> decisions);
 
-  // `gradient` null: it is in its view. `stream` null: it is complete now.
+  // `gradient` null: it is in its view. `stream` null: it is complete already.
   absl::Status Submit(int parameter, const void* gradient, size_t bytes,
                       Stream* stream);
   absl::Status BeginNoSync();
@@ -144,11 +148,11 @@ class Engine {
   void SetMicroBatchWeight(double weight) {
     weight_.store(weight, std::memory_order_relaxed);
   }
-  // Only of what no transfer can be reading or writing.
+  // Zeros only gradients that no transfer can be reading or writing.
   void ZeroGradients();
 
-  // `stream` null: all Submits were without a stream, or their streams' work
-  // has run or will. The caller waits for the result.
+  // `stream` null: all Submits were without a stream, or the work on their
+  // streams has run or will run. The caller waits for the result.
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Finish(
       const FinishOptions& options, double max_norm, Stream* stream);
 
@@ -159,15 +163,15 @@ class Engine {
   // captured, and for a `body` that does not finish; errors of `body`.
   absl::StatusOr<std::shared_ptr<Captured>> Capture(
       Stream& stream, absl::FunctionRef<absl::Status()> body);
-  // One step; as Finish on `stream`. Waits until the host has let go of the
-  // step before. FailedPrecondition if it is stale.
+  // Runs one step, as Finish on `stream`. Waits until the host work of the
+  // previous step is done. FailedPrecondition if the step is stale.
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Launch(
       const std::shared_ptr<Captured>& step, const FinishOptions& options,
       Stream& stream);
-  // Its buckets are not in effect any more.
+  // Whether its buckets are no longer in effect.
   bool IsStale(const Captured& step) const;
 
-  // --- Slices; FailedPrecondition but with options.sharded ---
+  // --- Slices; FailedPrecondition unless options.sharded ---
 
   // As GradientSync::GatherParameters and AwaitParameter.
   absl::Status GatherParameters(Stream* stream);
@@ -180,11 +184,11 @@ class Engine {
   // sharded.
   plan::Slice SliceOf(int parameter) const;
 
-  // What an operator wants, as it was heard; from any thread.
+  // The operator's commands, as received; from any thread.
   void Hear(const protocol::DesiredCommands& word) { gate_.Hear(word); }
 
   uint64_t step() const { return step_state_.steps(); }
-  // Of the step in progress.
+  // The form of the step in progress.
   Overlap overlap() {
     MutexLock lock(&mutex_);
     return overlap_.form();
@@ -202,25 +206,25 @@ class Engine {
   bool CanMove() const { return versions_->CanMove(); }
   Revision revision() const { return versions_->revision(); }
 
-  // Prepares the revision after the one in effect and holds it from then on:
-  // the verdict that shows that every rank does switches to it. Takes memory;
-  // slow. Errors of Layout::Create and LayoutVersions::Hold.
+  // Prepares and stages the revision after the current one. The verdict that
+  // shows that every rank has staged it switches to it. Allocates memory; slow.
+  // Errors of Layout::Create and LayoutVersions::Stage.
   absl::Status Stage(plan::Plan plan);
   bool HasStaged() const { return versions_->HasStaged(); }
 
   // Calls `tell` once, in the next Finish of a step in which this rank
-  // submitted something, with the order in which its parameters (as indices of
-  // the plan's) became complete; it must not block.
+  // submitted anything, with the order in which its parameters (indices of the
+  // plan) became complete; it must not block.
   void WatchOrder(std::function<void(std::vector<uint32_t>)> tell);
 
-  // No transfer has failed and nobody has aborted it.
+  // Whether no transfer has failed and the engine was not aborted.
   bool healthy() { return failure().ok(); }
 
-  // What the coordinator gets to know; cheap, called a few times a second.
+  // The progress report to the coordinator; cheap, called a few times a second.
   protocol::Progress progress();
 
-  // Ends it: no step passes any more, all communicators are aborted, the
-  // verdict's first. Where this rank stands for good.
+  // Ends the engine: no later step passes, and all communicators are aborted,
+  // the verdict's first. Returns this rank's final position.
   protocol::EpochReport Abort(const absl::Status& cause);
 
  private:
@@ -232,20 +236,20 @@ class Engine {
   absl::Status MakeProgram(Layout& layout);
   void MakePassLane();
   void BeginOverlap();
-  // How many Submits each parameter takes, if they are leaves.
+  // Computes how many Submits each parameter takes if its sums have leaves.
   absl::Status CountLeaves(const Layout& layout);
   absl::Status EnlistBuckets();
 
   static absl::Status NotWaitedFor();
   bool negotiates() const { return options_.announce != nullptr; }
-  // A pass that was not begun announces nothing.
+  // Announces an empty pass if the caller began none.
   absl::Status BeginPassIfNone();
   absl::Status ForgetUnannounced(const std::vector<int>& announced);
 
-  // A stream that has to be waited for before Finish waits.
+  // Records a stream that runs only when waited for; Finish waits for it.
   void NoteLazy(Stream& stream);
-  // Compute::Perform: the end of the step while it waits ends the work too, and
-  // a failure on a stream is this rank's.
+  // DeviceContext::Perform, but the end of the epoch cancels the work, and an
+  // error on a stream fails this rank.
   absl::Status RunOn(Stream* stream, transport::DeviceContext::Work work);
   // InvalidArgument for a stream that this engine cannot enqueue work on.
   absl::Status CheckStream(Stream* stream) const;
@@ -256,63 +260,63 @@ class Engine {
   // Submit would copy.
   absl::Status CheckIsFinal(int parameter, const void* gradient) const;
   absl::Status CheckFinish(const FinishOptions& options);
-  // They are zeros when it returns.
+  // Zeros the gradients; complete when it returns.
   absl::Status ZeroNow(const std::vector<int>& parameters);
-  // A gradient on its way into its bucket.
+  // A gradient to write to its bucket.
   struct Delivery {
     int parameter = -1;
     const void* gradient = nullptr;  // null: it is in its view
     double weight = 1;
     GradientTracker::Submission submission;
-    bool caller_waits = false;  // for the copy
+    bool caller_waits = false;  // until the copy is done
   };
   absl::Status Deliver(const Delivery& delivery, KernelQueue& kernel_queue);
-  // Out of the caller's buffer.
+  // Copies from the caller's buffer to the bucket.
   absl::Status Copy(const Delivery& delivery, KernelQueue& kernel_queue);
-  // What tells the order of this step to who watches for it, if anybody does.
+  // Takes the WatchOrder callback, bound to this step's order; null if none.
   absl::AnyInvocable<void()> TakeOrderWatch(const std::vector<int>& completed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<uint32_t> ReadyOrder(const std::vector<int>& completed) const;
-  // Its flag, then its bucket: the gradient is in place.
+  // The gradient is complete: sets its flag, then marks its bucket ready.
   absl::Status MarkReady(int parameter, bool contributed, Event done);
-  // The end of a step, in stream order: what was not submitted, then the
-  // verdict.
+  // Ends a step in stream order: fills in gradients that were not submitted,
+  // then marks the verdict ready.
   absl::Status CloseStep(const GradientTracker::Incomplete& incomplete,
                          KernelQueue& kernel_queue);
-  // The caller's stream stands until the verdict lets it go on.
+  // Blocks the caller's stream until the verdict releases it.
   absl::Status GateStream(Stream& stream, PendingVerdict::State& verdict);
-  // Negotiated mode, on the comm queue's thread: the decision of a reduction,
-  // and the end of a pass with parameters that no reduction touched.
+  // Negotiated mode, on the comm queue's thread: launches a decided reduction,
+  // and ends a pass, with the parameters that no reduction covered.
   void LaunchDecided(int parameter, const BucketStore::Share& share);
   void CloseDecided(std::vector<int> untouched);
-  // The next step that Finish was called for; null if it was given up.
+  // The oldest step that Finish was called for; null if it was given up.
   std::shared_ptr<PendingVerdict::State> TakeClosing();
-  // This rank is at the verdict: what only the engine knows of it.
+  // Adds the engine's fields to the summary when this rank reaches the verdict.
   StepId EnterVerdict(StepSummary* summary);
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
-  // Could the verdict not be exchanged?
+  // Whether the verdict could not be exchanged.
   bool WorldFailed() const { return !executor_.communicator(0)->status().ok(); }
-  // Takes the verdict for this rank, unless the step was given up before.
+  // Commits the verdict on this rank, unless the step was already given up.
   bool Passes(const PendingVerdict::State& verdict, Verdict* reduced);
   void Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
                 absl::StatusOr<Verdict> reduced, bool passed);
   static VerdictScalars ScalarsOf(const Verdict& judged, double max_norm);
-  // What Abort reports if this verdict has passed.
+  // Stores what Abort reports if this verdict has passed.
   void KeepForAbort(const PendingVerdict::State& verdict);
   void Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
                Verdict judged);
-  // That the step in progress has taken.
+  // Elapsed seconds of the current step.
   double SecondsTaken();
-  // After a verdict: takes note of the step's times, and says who runs the
-  // next.
+  // After a verdict: records the step's times and chooses the thread that runs
+  // the next step.
   void NoteTimes(const PendingVerdict::State& verdict, absl::Time passed);
-  // After a verdict that this rank gave data to: which gradients it lacked.
+  // After a verdict entered with more_data: which gradients were missing.
   void NoteUnsubmitted(const Verdict& judged);
-  // Before the step's tally is closed: which leaves it lacked.
+  // Before the step's tracker is closed: which leaves were missing.
   void NoteLeaves(const FinishOptions& options)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // After a verdict: to the next layout, if it says so.
+  // After a verdict: switches to the next layout if all ranks have staged it.
   void SwitchIfAllHold(const Verdict& judged);
 
   absl::Status CheckCapture();
@@ -331,22 +335,22 @@ class Engine {
                         const std::shared_ptr<PendingVerdict::State>& verdict,
                         const absl::Status& ended);
 
-  // The step has got to this phase; not the one that is being captured, for
-  // none is in progress then.
+  // Sets the phase of the step in progress. Does nothing during a capture,
+  // since no step is in progress then.
   void Enter(protocol::Phase phase) {
     if (capturing_ == nullptr) step_state_.Enter(phase);
   }
-  // No step is begun after this one, and none that was goes on.
+  // Rejects later steps and cancels those already begun.
   void EndAfter(const Verdict& last);
-  // The first error ends the engine and is told to its owner.
+  // The first error ends the engine and is reported to its owner.
   void Fail(int communicator, const absl::Status& error);
   // False if it had failed before.
   bool BeginFailure(const absl::Status& error);
   absl::Status failure();
-  // Why no step can be begun: a failure, or the last step has passed.
+  // Why no step can begin: a failure, or the last step has passed.
   absl::Status ended();
 
-  // What a parameter is in every revision.
+  // Properties of a parameter that no revision changes.
   struct Fact {
     DType dtype;
     ReduceOp op;
@@ -370,9 +374,9 @@ class Engine {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   absl::Status after_the_last_ ABSL_GUARDED_BY(mutex_);  // once it has passed
   DataSupply supply_ ABSL_GUARDED_BY(mutex_);
-  // What came of the verdicts, by the parity of the steps passed with them: the
-  // last that passed, and the one that is being judged, for Abort may come the
-  // moment it has passed.
+  // Verdicts by the parity of the steps passed with them: the last one that
+  // passed and the one being judged, since Abort may run as soon as it has
+  // passed.
   std::array<std::string, 2> verdicts_ ABSL_GUARDED_BY(mutex_);
   // Steps that Finish was called for, until their verdicts are launched ...
   std::deque<std::shared_ptr<PendingVerdict::State>> closing_
@@ -386,13 +390,13 @@ class Engine {
   std::function<void(std::vector<uint32_t>)> watch_order_
       ABSL_GUARDED_BY(mutex_);
 
-  // Submits of this step on streams that nobody runs until they are waited for.
+  // Submits of this step on streams that run only when waited for.
   std::vector<Event> lazy_ ABSL_GUARDED_BY(mutex_);
-  Event gather_driver_;  // of the newest gather; by the training thread
+  Event gather_driver_;  // of the newest gather; training thread only
 
-  int leaves_ = 0;  // of a reproducible job's sums; fixed by Prepare
-  std::vector<int> announced_;  // in the last pass; by the training thread
-  // Nanoseconds that copies held the training thread, in this step.
+  int leaves_ = 0;  // of the job, 0: not reproducible; fixed by Prepare
+  std::vector<int> announced_;  // in the last pass; training thread only
+  // Nanoseconds that copies blocked the training thread in this step.
   std::atomic<int64_t> copying_{0};
 
   std::unique_ptr<VerdictLane> verdict_lane_;

@@ -1,4 +1,4 @@
-// A step as a CUDA graph: captured, and then launched again and again.
+// A step as a CUDA graph: captured once, then launched many times.
 
 #include <utility>
 
@@ -11,7 +11,7 @@ using protocol::Phase;
 
 namespace {
 
-// The scalars of a captured step: each launch writes them.
+// The scalars of a captured step; each launch writes them.
 class CapturedScalars final : public transport::DeviceContext::StreamGate {
  public:
   explicit CapturedScalars(const void* scalars) : scalars_(scalars) {}
@@ -43,7 +43,7 @@ absl::Status Engine::CheckCapture() {
   return CheckBetweenSteps();
 }
 
-// A graph keeps the addresses and the number of its operations.
+// A graph fixes the addresses and the number of its operations.
 absl::Status Engine::CheckNothingChangesHands() const {
   if (values_ != nullptr) {
     return absl::FailedPreconditionError(
@@ -110,7 +110,7 @@ absl::Status Engine::MakeParts(Captured* step) {
   return absl::OkStatus();
 }
 
-// What was submitted is in no graph, and in no step.
+// Drops the Submits of a failed capture: they belong to no graph and no step.
 void Engine::ForgetCapture() {
   {
     MutexLock lock(&mutex_);
@@ -163,7 +163,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     const std::shared_ptr<Captured>& step, const FinishOptions& options,
     Stream& stream) {
   if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
-  // Until the host has let go of the step before: its verdict may make this
+  // Wait for the host work of the previous step: its verdict may make this
   // graph stale.
   absl::Status free =
       compute_.Perform(&stream, [](KernelQueue&) { return absl::OkStatus(); });
@@ -196,14 +196,15 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   tell_order();
   step_state_.Enter(Phase::kTransfer);
   step->graph->Launch(stream);
-  // Not only the verdict's: the caller's kernels in it end with it.
+  // Wait for the whole graph, not only the verdict: it ends after the caller's
+  // kernels.
   AwaitGraph(step, verdict, stream.Record());
   absl::Status held = GateStream(stream, *verdict);
   if (!held.ok()) return held;
   return verdict;
 }
 
-// --- The host's part in the graph --------------------------------------------
+// --- Host nodes of the graph -------------------------------------------------
 
 void Engine::EnterCaptured(Captured& step) {
   const auto verdict = TakeClosing();  // null: the step was given up
@@ -211,7 +212,7 @@ void Engine::EnterCaptured(Captured& step) {
       verdict == nullptr ? absl::CancelledError("the step was given up")
                          : verdict_lane_->ReadBallot(*verdict);
   if (!summary.ok()) {
-    // The vectors travel all the same: without a stamp, nobody passes.
+    // The vectors are exchanged anyway: without a stamp, no rank passes.
     verdict_lane_->StageBallot({});
     return;
   }
@@ -229,7 +230,7 @@ void Engine::JudgeCaptured(Captured& step) {
   if (step.passed) scalars = ScalarsOf(*step.reduced, step.max_norm);
 }
 
-// --- Once the graph has ended ------------------------------------------------
+// --- After the graph has ended -----------------------------------------------
 
 void Engine::AwaitGraph(const std::shared_ptr<Captured>& step,
                         const std::shared_ptr<PendingVerdict::State>& verdict,

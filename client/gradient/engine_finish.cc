@@ -1,5 +1,5 @@
-// The end of a step, as its caller asks for it: what was not submitted is
-// completed, and the verdict is launched behind it.
+// Finish: completes the gradients that were not submitted, then launches the
+// verdict.
 
 #include <algorithm>
 #include <utility>
@@ -63,8 +63,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   }
   executor_.EndStep();
   tell_order();
-  // Whoever waits for the step runs what it waits for: here, if it is this
-  // call.
+  // The waiter for a step drives the streams it depends on; here, this call.
   if (stream == nullptr) {
     for (const Event& submitted : lazy) submitted.Wait().IgnoreError();
   }
@@ -87,7 +86,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   return verdict;
 }
 
-// A rank's last batch may well be short.
+// A rank's last batch may be short, so it is not counted.
 void Engine::NoteLeaves(const FinishOptions& options) {
   const bool ignored = options_.on_unsubmitted == OnUnsubmitted::kIgnore;
   if (leaves_ == 0 || ignored || !options.more_data) return;
@@ -116,7 +115,7 @@ absl::AnyInvocable<void()> Engine::TakeOrderWatch(
           order = ReadyOrder(completed)]() mutable { tell(std::move(order)); };
 }
 
-// As indices of the plan's parameters: the completed, then the rest.
+// As indices of the plan's parameters: the completed ones, then the rest.
 std::vector<uint32_t> Engine::ReadyOrder(
     const std::vector<int>& completed) const {
   std::vector<uint32_t> order;

@@ -1,5 +1,5 @@
-// Negotiated mode: what the engine does when a pass begins, and with what the
-// coordinator decides.
+// Negotiated mode: the engine's part in beginning a pass and in executing the
+// coordinator's decisions.
 
 #include <utility>
 
@@ -47,8 +47,8 @@ absl::Status Engine::BeginPassIfNone() {
   return BeginPass({});
 }
 
-// What the last pass left behind. No reduction of this pass is launched before
-// this rank has announced.
+// Clears flags and gradients of the last pass. No reduction of this pass is
+// launched before this rank has announced, so nothing reads them.
 absl::Status Engine::ForgetUnannounced(const std::vector<int>& announced) {
   BucketStore& store = versions_->current().store();
   std::vector<bool> is_announced(facts_.size());
@@ -64,8 +64,8 @@ absl::Status Engine::ForgetUnannounced(const std::vector<int>& announced) {
   return forgotten.empty() ? absl::OkStatus() : ZeroNow(forgotten);
 }
 
-// On the comm queue, behind the reductions before: the caller's thread must
-// not meet what a launch that fails brings with it.
+// Runs on the comm queue, after earlier reductions, so that a failed launch
+// does not run its failure handling on the caller's thread.
 void Engine::Decide(std::vector<protocol::Decision> decisions) {
   executor_.Run([this, decisions = std::move(decisions)](KernelQueue&) {
     for (const protocol::Decision& decision : decisions) {

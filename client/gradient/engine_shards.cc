@@ -1,5 +1,5 @@
-// Ranks that update slices: the parameters travel at the beginning of a step.
-// And ranks that submit leaves.
+// Sharded jobs: parameters are gathered at the beginning of a step. Also
+// reproducible jobs: ranks submit leaves.
 
 #include <utility>
 #include <vector>
@@ -20,12 +20,12 @@ plan::Slice Engine::SliceOf(int parameter) const {
   const Layout& layout = versions_->current();
   const BucketStore::Place place = layout.store().PlaceOf(parameter);
   const plan::Slot& slot = layout.bucket(place.bucket).slots[place.slot];
-  // A bucket with leaves is reduced in slices, but every rank gets all of it.
+  // A bucket with leaves is reduced in slices, but every rank gets it whole.
   if (values_ == nullptr) return {.offset = 0, .count = slot.count};
   return plan::PartIn(slot, layout.SliceOf(place.bucket));
 }
 
-// Also after the last step: what it updated is to be read.
+// Also allowed after the last step, so that its update can be read.
 absl::Status Engine::GatherParameters(Stream* stream) {
   absl::Status may = CheckSharded("GatherParameters");
   if (may.ok()) may = failure();
@@ -67,14 +67,15 @@ absl::Status Engine::AwaitParameter(int parameter, Stream* stream) {
     const absl::StatusOr<Event> done = values_->Await(parameter, *number);
     if (!done.ok()) return done.status();
     if (absl::Status came = done->Wait(); !came.ok()) return came;
-    return failure();  // completed is not succeeded
+    return failure();  // a completed event does not mean success
   }
   return compute_.Perform(
       stream,
       [this, parameter, stream, n = *number](KernelQueue&) -> absl::Status {
         const absl::StatusOr<Event> done = values_->Await(parameter, n);
         if (!done.ok()) return done.status();
-        // On a host's stream it is through: only a device's event has a state.
+        // On a host's stream the gather is complete: only device events have a
+        // state.
         if (done->state() != nullptr) stream->WaitFor(*done);
         return absl::OkStatus();
       });

@@ -1,4 +1,4 @@
-// From the launch of a step's reductions to what its verdict brings.
+// From the launch of a step's reductions to the effects of its verdict.
 
 #include <utility>
 
@@ -21,7 +21,7 @@ StepId Engine::EnterVerdict(StepSummary* summary) {
   summary->holds_next_revision = versions_->Prepare();
   gate_.Enter(summary);
   summary->step_seconds = SecondsTaken();
-  // Last: whoever sees this phase knows that the ballot is complete.
+  // Last: readers of this phase rely on the summary being complete.
   step_state_.Enter(Phase::kVerdict);
   return {.epoch = options_.epoch,
           .revision = versions_->revision(),
@@ -73,7 +73,7 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   verdict->set_scalars(ScalarsOf(judged, verdict->max_norm));
   if (verdict->options.more_data) NoteUnsubmitted(judged);
 
-  // Before anybody may begin the next step.
+  // Before any thread can begin the next step.
   if (judged.finite) versions_->current().store().KeepResiduals();
   SwitchIfAllHold(judged);
   const absl::Time passed = options_.clock->Now();
@@ -135,7 +135,7 @@ void Engine::SwitchIfAllHold(const Verdict& judged) {
   const absl::StatusOr<bool> switched = versions_->Commit(everyone);
   if (!switched.ok()) return Fail(-1, switched.status());
   if (!*switched) return;
-  // No rank has begun the next step: all are here.
+  // All ranks are here and none has begun the next step.
   absl::Status enlisted = EnlistBuckets();
   if (!enlisted.ok()) return Fail(-1, enlisted);
   absl::Status adopted = executor_.Adopt(versions_->current().program());

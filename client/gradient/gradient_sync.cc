@@ -25,8 +25,8 @@ absl::StatusOr<Verdict> PendingVerdict::Wait() { return state_->Wait(); }
 
 namespace {
 
-// Only in static mode does all that is launched wait for Finish: elsewhere
-// transfers must go on while the training thread does not wait.
+// Only in static mode may launches wait for Finish: in other modes transfers
+// must progress while the training thread does not wait.
 Overlap OverlapOf(const JobSpec& spec) {
   return spec.sync == SyncMode::kStatic ? spec.overlap : Overlap::kThread;
 }
@@ -174,9 +174,9 @@ absl::Status GradientSync::Impl::CompareValue(int parameter, const void* value,
   return absl::OkStatus();
 }
 
-// What each rank has before the first gather: behind it all ranks have the
-// same. A rank that set its own slice alone, say from its part of a checkpoint,
-// has nothing else to compare: there, what was gathered is.
+// Compares the values before the first gather, since after it all ranks have
+// the same. A rank that set only its own slice, say from its part of a
+// checkpoint, has no other values to compare: it compares the gathered ones.
 void GradientSync::Impl::CompareBeforeGather() {
   const bool is_first = !std::exchange(has_gathered_, true);
   if (!is_first || values_are_stated_ || !engine_->IsInHostMemory()) return;
@@ -188,7 +188,7 @@ void GradientSync::Impl::CompareBeforeGather() {
   }
 }
 
-// The memory was zeros.
+// Values that were not set are zeros.
 bool GradientSync::Impl::HasItsSliceAlone(int parameter) {
   const absl::Span<const std::byte> value = engine_->Value(parameter);
   const size_t element = SizeOf(parameters_[parameter].dtype);
@@ -205,7 +205,7 @@ bool GradientSync::Impl::HasItsSliceAlone(int parameter) {
          !is_set(value.subspan(end));
 }
 
-// What the first gather has brought, unless it was compared before.
+// Compares the result of the first gather, unless compared before it.
 void GradientSync::Impl::CompareGathered(int parameter) {
   if (values_are_stated_ || !engine_->IsInHostMemory()) return;
   if (digests_.contains(engine_->PlanIndexOf(parameter))) return;
@@ -224,7 +224,8 @@ void GradientSync::Impl::StateValues() {
   session_.StateValues(std::move(values));
 }
 
-// In Seal there is no engine yet that would be told of a lost peer.
+// During Seal no engine exists that would learn of a lost peer; the watch
+// aborts the communicator.
 absl::StatusOr<std::unique_ptr<transport::Enlistment>>
 GradientSync::Impl::Enlist(Communicator& communicator,
                            const ArenaBuffer& buffer) {
@@ -241,7 +242,7 @@ GradientSync::Impl::Enlist(Communicator& communicator,
 void GradientSync::Impl::OnFailure(int communicator,
                                    const absl::Status& error) {
   if (communicator < 0) {
-    // No call of this rank has failed where ranks differ.
+    // Ranks differ: no call of this rank is the cause.
     const char* const call =
         gradient::IsOfAllRanks(error) ? "" : "GradientSync";
     session_.ReportFailure(engine_->step(), call, error);
@@ -305,7 +306,7 @@ absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,
 absl::Status GradientSync::SubmitBuffer(ParameterId parameter,
                                         const void* gradient, size_t bytes,
                                         Stream* stream) {
-  // An empty gradient may well have no address.
+  // An empty gradient may have a null address.
   static constexpr std::byte kNothing{};
   if (gradient == nullptr && bytes == 0) gradient = &kNothing;
   if (gradient == nullptr) {

@@ -1,4 +1,4 @@
-// What is behind a GradientSync.
+// The implementation of GradientSync.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_GRADIENT_SYNC_IMPL_H_
 #define LOCKSTEP_CLIENT_GRADIENT_GRADIENT_SYNC_IMPL_H_
@@ -19,7 +19,8 @@
 
 namespace lockstep {
 
-// Joins a session, which knows the coordinator, and an engine, which does not.
+// Connects a session, which talks to the coordinator, to an engine, which does
+// not.
 class GradientSync::Impl {
  public:
   explicit Impl(Session& session) : session_(session.impl()) {}
@@ -27,7 +28,7 @@ class GradientSync::Impl {
   ~Impl() {
     if (engine_ == nullptr) return;
     rebuilder_.reset();
-    // The position stays true once this object is gone. A rank that has failed
+    // The position stays valid once this object is gone. A rank that has failed
     // reports the failure instead.
     protocol::Progress last = engine_->progress();
     last.withdrawn = engine_->healthy();
@@ -40,8 +41,8 @@ class GradientSync::Impl {
   absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
   absl::Status Seal();
 
-  // A wrong call's error as it is. Once a transfer has failed: what is behind
-  // it, which the coordinator says within moments.
+  // Returns the error of a wrong call unchanged. After a failed transfer,
+  // returns its cause, which the coordinator sends within moments.
   absl::Status Explained(const char* call, const absl::Status& error) {
     if (error.ok() || engine_->healthy()) return error;
     return session_.Explain(call, error);
@@ -53,7 +54,7 @@ class GradientSync::Impl {
     return absl::FailedPreconditionError("Seal was not called, or has failed");
   }
 
-  // Before Seal the engine is not there to be told.
+  // Before Seal there is no engine: the value is kept for it.
   void SetMicroBatchWeight(double weight) {
     weight_ = weight;
     if (sealed()) engine_->SetMicroBatchWeight(weight);
@@ -70,10 +71,10 @@ class GradientSync::Impl {
     if (rebuilder_ != nullptr) rebuilder_->Look();
   }
 
-  // Behind CheckSealed.
+  // Call CheckSealed first.
   gradient::Engine& engine() const { return *engine_; }
   bool sealed() const { return engine_ != nullptr; }
-  // The parameter's values, digested, until StateValues tells all of them.
+  // Digests the parameter's values; StateValues sends all digests.
   absl::Status CompareValue(int parameter, const void* value, size_t bytes);
   void CompareBeforeGather();
   void CompareGathered(int parameter);
@@ -85,7 +86,7 @@ class GradientSync::Impl {
   gradient::EngineOptions OptionsFor(PlanInEffect plan);
   absl::StatusOr<std::unique_ptr<transport::Enlistment>> Enlist(
       Communicator& communicator, const ArenaBuffer& buffer);
-  // Is nothing set of the parameter but the slice that this rank updates?
+  // Whether only the slice that this rank updates is set (not zero).
   bool HasItsSliceAlone(int parameter);
   void OnFailure(int communicator, const absl::Status& error);
   void OnEpochEnded(const absl::Status& cause);

@@ -1,4 +1,4 @@
-// The calls of a job whose ranks update slices.
+// GradientSync calls of a sharded job (sync: reduce_scatter).
 
 #include <cstddef>
 
@@ -15,7 +15,7 @@ absl::Status GradientSync::GatherParameters(Stream& stream) {
 absl::Status GradientSync::Gather(Stream* stream) {
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   const bool sharded = impl_->engine().CheckSharded("GatherParameters").ok();
-  // What a stream has yet to write cannot be read here.
+  // Values that a stream has not written yet cannot be read here.
   if (sharded && stream == nullptr) impl_->CompareBeforeGather();
   return impl_->Explained("GradientSync::GatherParameters",
                           impl_->engine().GatherParameters(stream));

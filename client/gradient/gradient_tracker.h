@@ -1,7 +1,7 @@
-// Which parameters of the step in progress have been submitted.
+// Tracks which parameters of the step in progress have been submitted.
 //
-// Pure bookkeeping: it says what a Submit means, and what Finish still has to
-// fill with zeros. It knows no memory, no streams and no plan.
+// Pure bookkeeping: interprets each Submit, and lists what Finish has to fill
+// with zeros. It depends on no memory, streams or plan.
 //
 //   NoSync    [Submit w: first] [Submit w] ...   any number of passes
 //   last      [Submit w: complete]   ............. Finish: w contributed
@@ -21,60 +21,61 @@ namespace lockstep::gradient {
 
 class GradientTracker {
  public:
-  // Of which parameters a step may have gradients: of all, or (in negotiated
-  // mode) of those that BeginPass says.
+  // The parameters that may have gradients in a step: all, or (negotiated mode)
+  // those passed to BeginPass.
   enum class Expects { kAll, kAnnounced };
 
-  // uses[p]: Submits of parameter p in one backward pass; names for messages.
+  // uses[p]: Submits of parameter p in one backward pass; `names`: for errors.
   GradientTracker(std::vector<std::string> names, std::vector<int> uses,
                   Expects expects = Expects::kAll);
 
-  // With kAnnounced, once a step, first: what will be submitted in it. Without
-  // it, nothing. InvalidArgument, and no change: a parameter that is unknown or
-  // comes twice. FailedPrecondition: the second in this step.
+  // With kAnnounced: call once per step, before any Submit, with the parameters
+  // that will be submitted. InvalidArgument, and no change: a parameter is
+  // unknown or appears twice. FailedPrecondition: the second call in this step.
   absl::Status BeginPass(const std::vector<int>& parameters);
   bool has_begun() const { return has_begun_; }
 
   struct Submission {
-    bool first = false;     // of this step: overwrite, else add
-    bool complete = false;  // the gradient is final: it may travel
+    bool first = false;     // in this step: overwrite, else add
+    bool complete = false;  // the gradient is final and may be sent
   };
 
-  // Takes note of one Submit, from a buffer or from the view. InvalidArgument,
-  // and no change, for a parameter that is unknown or was not announced, or
-  // more Submits than uses in a pass outside of NoSync.
+  // Records one Submit, from a buffer or from the view. InvalidArgument, and no
+  // change, for a parameter that is unknown or was not announced, and for more
+  // Submits than uses in a pass outside of NoSync.
   absl::StatusOr<Submission> Submit(int parameter, bool from_buffer = false);
 
-  // Did the first of this step come from a buffer? Then, as long as it is not
-  // complete, its view holds a sum.
+  // Whether the step's first Submit came from a buffer. Until the gradient is
+  // complete, its view then contains a partial sum.
   bool HasSumInView(int parameter) const {
     return states_[parameter].sum_in_view;
   }
 
-  // Enters or leaves passes in which nothing is complete: any number of them.
-  // FailedPrecondition if scopes would nest, or a gradient is complete.
+  // Begins or ends a scope of any number of passes in which no gradient becomes
+  // complete. FailedPrecondition if scopes would nest or a gradient is
+  // complete.
   absl::Status BeginNoSync();
   void EndNoSync();
 
-  // Parameters, by index, that the step ends without being complete...
+  // Parameters, by index, that are not complete when the step ends.
   struct Incomplete {
     std::vector<int> never;   // no gradient at all: zeros
     std::vector<int> partly;  // accumulated, or fewer Submits than uses
   };
-  Incomplete Finish();  // ... and starts the next step.
+  Incomplete Finish();  // also starts the next step
 
-  // Parameters whose gradients cannot travel yet: not complete and, once the
+  // Parameters whose gradients cannot be sent yet: not complete and, once the
   // pass has begun, expected in it.
   std::vector<int> Resting() const;
 
-  // Submits of the parameter in this pass, outside of NoSync, and how many
-  // there should be.
+  // Submits of the parameter in this pass, outside of NoSync, and the expected
+  // number.
   int submitted(int parameter) const { return states_[parameter].in_pass; }
   int uses(int parameter) const { return uses_[parameter]; }
 
-  // Complete in this step, in the order in which they became so.
+  // The parameters complete in this step, in order of completion.
   const std::vector<int>& completed() const { return completed_; }
-  // The first `most` names that are not complete.
+  // The first `most` names of expected parameters that are not complete.
   std::vector<std::string> MissingNames(int most) const;
 
  private:

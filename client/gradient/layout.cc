@@ -10,8 +10,8 @@
 namespace lockstep::gradient {
 namespace {
 
-// The rank's parameters as indices of plan.parameters: the one of that name
-// whose bucket this rank takes part in.
+// Maps the rank's parameters to indices of plan.parameters: by name, among the
+// buckets that this rank is a member of.
 absl::StatusOr<std::vector<int>> FindParameters(
     const plan::Plan& plan, int rank, const std::vector<std::string>& names) {
   absl::flat_hash_map<absl::string_view, int> index;
@@ -155,8 +155,8 @@ absl::Status Layout::MakeProgram(Surroundings surroundings) {
   return absl::OkStatus();
 }
 
-// A lane that has a stream is marked ready by its owner: a pipeline's for each
-// task that a message comes after.
+// The owner of a lane with its own stream marks it ready; a pipeline lane, once
+// for each task that a message follows.
 int Layout::PendingOf(const plan::Lane& lane,
                       const plan::Transfer& transfer) const {
   const auto is = [&](plan::TransferRef ref) {
@@ -218,7 +218,7 @@ std::vector<transport::CheckedPart> Layout::ChecksOf(
   const bool reduces_whole =
       transfer.kind == plan::TransferKind::kAllReduce ||
       transfer.kind == plan::TransferKind::kAllReducePairs;
-  // What is done to the sum before its norm is taken the transfer cannot do.
+  // A transfer cannot check a sum that a later operation changes.
   const bool is_the_result = transfer.dtype == bucket(transfer.bucket).dtype &&
                              !bucket(transfer.bucket).announced;
   if (norms == norms_.end() || !reduces_whole || !is_the_result ||
@@ -228,7 +228,7 @@ std::vector<transport::CheckedPart> Layout::ChecksOf(
   }
   std::vector<transport::CheckedPart> checks;
   for (const Norm& norm : norms->second) {
-    // Slot by slot: padding lies between, which it could not pass over.
+    // One range only: a transfer cannot skip the padding between slots.
     if (norm.ranges.size() > 1) return {};
     checks.push_back({{norm.ranges[0].offset, norm.ranges[0].count},
                       around_.norm(norm.leaf)});
@@ -260,7 +260,7 @@ absl::Status Layout::Apply(KernelQueue& kernel_queue,
   return kernel_queue.status();
 }
 
-// All of the transfer's, which follow each other in the plan.
+// Adds all norms of the transfer at once; they are adjacent in the plan.
 void Layout::AddNorms(KernelQueue& kernel_queue,
                       const plan::Transfer& transfer) {
   for (const Norm& norm : norms_.at(&transfer)) {

@@ -1,5 +1,5 @@
-// Everything of a rank's gradients that depends on the revision of the plan,
-// and so is replaced as one thing: where each gradient is, and the program that
+// The state of a rank's gradients that depends on the revision of the plan, and
+// is replaced as a whole: the location of each gradient, and the program that
 // reduces them.
 //
 //   plan ─┬─ store     the buckets' memory
@@ -7,10 +7,10 @@
 //         └─ as owner of the gradient lane: operands and local operations of
 //            its transfers
 //
-// Communicators and the comm queue are not in it: they stay.
+// Communicators and the comm queue are not part of it; they do not change.
 //
-// Threads: as BucketStore; as owner of a lane as lane_owner.h says; everything
-//          else is fixed once MakeProgram was called.
+// Threads: as BucketStore; as owner of a lane, as in lane_owner.h. Everything
+//          else is fixed after MakeProgram.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_LAYOUT_H_
 #define LOCKSTEP_CLIENT_GRADIENT_LAYOUT_H_
@@ -38,46 +38,46 @@ class ParameterStore;
 
 class Layout final : public executor::LaneOwner {
  public:
-  // One gather, of the parameters of a sharded bucket.
+  // The gather of the parameters of one sharded bucket.
   struct Gather {
     int bucket = -1;
     int communicator = -1;
     plan::TransferRef transfer;
-    plan::Slice slice;  // that this rank gives
+    plan::Slice slice;  // sent by this rank
   };
 
-  // `names` are the rank's parameters in registration order; the layout speaks
-  // of them by position in that list. The memory is zeroed. InvalidArgument if
-  // the plan does not have the parameters, or asks of this rank's gradient lane
-  // what it cannot do; errors of `allocate`.
+  // `names` are the rank's parameters in registration order; the layout
+  // identifies them by position in that list. The memory is zeroed.
+  // InvalidArgument if the plan lacks one of the parameters, or has operations
+  // on this rank's gradient lane that are not supported; errors of `allocate`.
   static absl::StatusOr<std::unique_ptr<Layout>> Create(
       plan::Plan plan, int rank, const std::vector<std::string>& names,
       transport::DeviceContext* compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
-  // What a program of this layout is made of.
+  // The objects that a program of this layout refers to.
   struct Surroundings {
     executor::Executor* executor = nullptr;
     executor::LaneOwner* verdict = nullptr;
-    // Where norms are added: of the rank; of a leaf of the job.
+    // The accumulator of norms: of the rank (-1), or of a leaf of the job.
     std::function<kernels::FiniteCheck*(int leaf)> norm;
     ParameterStore* values = nullptr;  // null unless buckets are sharded
     // Whether the coordinator decides the order.
     bool is_decided = false;
     std::function<void(int communicator, const absl::Status&)> on_failure;
   };
-  // Errors of Program::Create and of the compute.
+  // Errors of Program::Create.
   absl::Status MakeProgram(Surroundings surroundings);
   std::shared_ptr<const executor::Program> program() const { return program_; }
 
   Revision revision() const { return plan_->revision; }
-  // Of the same parameters and communicators?
+  // Whether both have the same parameters and communicators.
   bool IsRevisionOf(const Layout& other) const {
     return plan_->parameters == other.plan_->parameters &&
            plan_->communicators == other.plan_->communicators;
   }
   const plan::Bucket& bucket(int b) const { return plan_->buckets[b]; }
-  // Of every bucket of the job; 0: none.
+  // Leaves of every bucket of the job; 0: none.
   int leaves() const {
     return plan_->buckets.empty() ? 0 : plan_->buckets[0].leaves;
   }
@@ -90,42 +90,42 @@ class Layout final : public executor::LaneOwner {
   ReduceOp OpOf(int parameter) const {
     return bucket(store_.PlaceOf(parameter).bucket).op;
   }
-  // Its index in the plan, the same in every revision.
+  // The parameter's index in the plan, the same in every revision.
   uint32_t PlanIndexOf(int parameter) const { return parameters_[parameter]; }
 
   // The transfer that waits for the parameter's gradient.
   plan::TransferRef TransferOf(int parameter) const {
     return first_of_bucket_[store_.PlaceOf(parameter).bucket];
   }
-  // Does the plan name transfers of other lanes that come before that?
+  // Whether the plan orders that transfer after transfers of other lanes.
   bool FollowsOthers(int parameter) const;
-  // The one that ends the step; the first of its group.
+  // The transfer that ends the step; the first of its group.
   plan::TransferRef verdict() const { return verdict_; }
   // In launch order, before all reductions.
   const std::vector<Gather>& gathers() const { return gathers_; }
-  // Which of the bucket's elements this rank gets the sum of.
+  // The bucket's elements whose sum this rank gets.
   plan::Slice SliceOf(int bucket) const;
 
-  // Tells each bucket's communicator of its memory, in the plan's order: on all
-  // ranks alike, between steps.
+  // Registers each bucket's memory with its communicator, in the plan's order;
+  // all ranks call it together, between steps.
   absl::Status Enlist(absl::FunctionRef<Communicator*(int)> communicator,
                       const BucketStore::Enlist& enlist) {
     return store_.EnlistBuckets(communicator, enlist);
   }
 
-  // Brings every gradient of another revision, of the same rank, over.
+  // Copies every gradient from another revision of the same rank.
   absl::Status CopyGradients(const Layout& from) {
     return store_.CopyGradients(from.store_);
   }
 
   // The number of the gathers that are marked ready next (parameter_store.h);
-  // on the thread that marks them.
+  // called on the thread that marks them.
   void SetGather(uint64_t number) { gather_ = number; }
 
  private:
   using KernelQueue = transport::DeviceContext::KernelQueue;
 
-  // The norms of a transfer that are added to one total.
+  // Element ranges of a transfer whose norms are added to one total.
   struct Norm {
     int leaf = -1;
     std::vector<kernels::ElementRange> ranges;
@@ -154,7 +154,7 @@ class Layout final : public executor::LaneOwner {
 
   const std::shared_ptr<const plan::Plan> plan_;
   const int rank_;
-  std::vector<int> parameters_;  // the rank's own, in the plan
+  std::vector<int> parameters_;  // the rank's, as indices of the plan
   BucketStore store_;
   std::vector<Gather> gathers_;
   std::vector<plan::TransferRef> first_of_bucket_;

@@ -79,8 +79,8 @@ bool LayoutVersions::Prepare() {
   return prepared_;
 }
 
-// A promise keeps both layouts where they are, so the copy needs no lock. It
-// may be long, and heartbeats ask what is held.
+// While prepared, neither layout changes, so the copy needs no lock. It may
+// take long, and heartbeats call HasStaged meanwhile.
 absl::StatusOr<bool> LayoutVersions::CopyIfPromised() {
   const Layout* from = nullptr;
   Layout* to = nullptr;

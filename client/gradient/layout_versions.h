@@ -1,24 +1,25 @@
 // The layout in effect, and the next one until a verdict switches to it.
 //
-//   ls-revise    Hold(next) ─────┐
-//   comm stream   ...  [verdict 7 entered: Promise ─▶ "I hold it"]
-//                      [verdict 7 passed: Settle(all do) ─▶ switch ─▶ OnMoved]
+//   ls-revise    Stage(next) ────┐
+//   comm stream   ...  [verdict 7 entered: Prepare ─▶ "staged"]
+//                      [verdict 7 passed: Commit(all) ─▶ switch ─▶ OnMoved]
 //   steps         ─────────── 7, revision 1 ───────────▶ 8, revision 2
 //
-// Why no rank mixes two. A rank promises in its ballot of a step what it keeps
-// until that step's verdict; all ranks see the same verdict, bit for bit. So
-// all switch after the same step, or none does. The step's stamp has the
-// revision: a rank that switched alone would not pass the next verdict.
+// No rank mixes two layouts. Prepare commits a rank to keep its staged layout
+// until the step's verdict, and the step summary says so; all ranks get the
+// same verdict, bit for bit. So either all switch after the same step or none
+// does. The StepId includes the revision: a rank that switched alone would not
+// pass the next verdict.
 //
-// Why no view dangles. Views point into the buckets, which move. A rank holds a
-// later layout only while nobody has a view, or while there is a handler that
-// fetches them again. Between Promise and Settle the first view of a program
-// without a handler waits: for the verdict's exchange, and never for work of
-// the caller's own.
+// No view dangles. Views point into the buckets, which a switch replaces. A
+// rank stages a later layout only while no view exists, or while there is a
+// handler that fetches the views again. Between Prepare and Commit the first
+// View of a program without a handler blocks: for the verdict's exchange, never
+// for work of the caller.
 //
-// Threads: current() by who takes part in a step, which the verdicts order;
-//          View, OnMoved, CanMove and Hold from any; Promise and Settle by the
-//          comm stream's thread, in turn. The handler runs on that thread,
+// Threads: current() by threads that take part in a step, ordered by verdicts;
+//          View, OnMoved, CanMove and Stage by any; Prepare and Commit by the
+//          comm stream's thread, alternately. The handler runs on that thread,
 //          without a lock.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_LAYOUT_VERSIONS_H_
@@ -42,38 +43,38 @@ class LayoutVersions {
   LayoutVersions(std::unique_ptr<Layout> first, std::function<void()> on_moved);
 
   Layout& current() const { return *current_.load(std::memory_order_acquire); }
-  // Of the layout in effect; from any thread.
+  // The revision of the layout in effect; from any thread.
   Revision revision() const {
     return {revision_.load(std::memory_order_relaxed)};
   }
 
   // The parameter's gradient. Without a handler it stays valid for good: this
-  // rank holds no later layout from then on.
+  // rank stages no later layout from then on.
   absl::Span<std::byte> View(int parameter);
 
-  // Called after each switch. Null: there is none from now on, and this rank
-  // holds no later layout while views are out.
+  // Sets the handler that is called after each switch. Null removes it: this
+  // rank then stages no later layout if it has returned views.
   void OnMoved(std::function<void()> handler);
 
-  // A later layout could be held.
+  // Whether a later layout can be staged.
   bool CanMove() const;
-  // Holds `next` until a verdict switches to it. FailedPrecondition, and `next`
-  // is gone, if it cannot move, or is not the revision after the one in effect;
-  // InvalidArgument if it is one of other parameters or communicators.
+  // Keeps `next` until a verdict switches to it. FailedPrecondition, and `next`
+  // is destroyed, if CanMove is false or `next` is not the revision after the
+  // current one; InvalidArgument if its parameters or communicators differ.
   absl::Status Stage(std::unique_ptr<Layout> next);
   bool HasStaged() const;
 
-  // Does this rank hold the next layout? Then it stays so until Settle.
+  // Whether a next layout is staged. If so, it stays staged until Commit.
   bool Prepare();
 
-  // Ends a promise; nobody waits for the gradients' copy but who waits for the
-  // switch. `everyone`: all ranks made one; then the next layout is in
-  // effect, has the gradients, and the handler has been called: true. An error
-  // of the copy leaves the one before in effect.
+  // Ends a Prepare. `everyone`: all ranks have prepared. Then copies the
+  // gradients without the lock, puts the next layout in effect, calls the
+  // handler and returns true. On an error of the copy the old layout stays in
+  // effect.
   absl::StatusOr<bool> Commit(bool everyone);
 
  private:
-  // False without a promise.
+  // False if not prepared.
   absl::StatusOr<bool> CopyIfPromised();
   bool MayMove() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !views_are_out_ || on_moved_ != nullptr;

@@ -31,7 +31,7 @@ absl::StatusOr<LeafSums> LeafSums::Create(
   return sums;
 }
 
-// Halves have a sum of their own, and need no place for what becomes of it.
+// The sum of halves has its own buffer, so the topmost level needs none.
 std::byte* LeafSums::PlaceOf(int first_leaf, bool in_bucket) const {
   if (first_leaf > 0) {
     return places_[std::countr_zero(static_cast<unsigned>(first_leaf)) - 1]
@@ -42,7 +42,7 @@ std::byte* LeafSums::PlaceOf(int first_leaf, bool in_bucket) const {
 
 void LeafSums::Pack(KernelQueue& kernel_queue, const plan::Slot& slot,
                     const void* leaf, double weight, std::byte* row) const {
-  // The kernels read the tensor; their slot is the same for both directions.
+  // The kernels only read the tensor; kernels::Slot serves both directions.
   const kernels::Slot packed[] = {{.tensor = const_cast<void*>(leaf),
                                    .offset = static_cast<size_t>(slot.offset),
                                    .count = static_cast<size_t>(slot.count)}};
@@ -78,8 +78,8 @@ void LeafSums::Add(KernelQueue& kernel_queue, const plan::Slot& slot,
   kernel_queue.AddLeaf(left, leaf, dtype_, weight, out, sum_dtype_, slot.count);
 }
 
-// From what is not in use: the view, or the place that the bucket stands in
-// for.
+// Takes the zeros from memory that is not in use: the view or, if the bucket
+// contains the topmost sum, the place of that sum.
 void LeafSums::AddZeros(KernelQueue& kernel_queue, const plan::Slot& slot,
                         Progress& progress) {
   const size_t size = SizeOf(dtype_);

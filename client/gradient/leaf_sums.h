@@ -1,27 +1,27 @@
-// The sum of a rank's leaves, in the tree that a reproducible job has whatever
-// its number of ranks (kernels/reduce_pairs.h).
+// The sum of a rank's leaves, in the tree of a reproducible job, which does not
+// depend on the number of ranks (kernels/reduce_pairs.h).
 //
 //   leaves   0     1     2     3     4     5     6     7     of this rank
 //            └─(+)─┘     └─(+)─┘     └─(+)─┘     └─(+)─┘
 //   topmost ─────┴───(+)─────┘           └───(+)─────┘ place 1
 //                    └──────────(+)────────────┘ the rank's sum
 //
-// A rank's leaves are neighbours, as many as a power of two: so their sum is a
-// value of the job's tree, and all that ranks have to add up. A leaf is read
-// once, where its owner has it, and added to all that it completes on its left;
-// the last of them leaves the sum where the gradients travel from. Halves are
-// summed in f32.
+// A rank's leaves are adjacent, and their number is a power of two. So their
+// sum is a node of the job's tree, and ranks only add up these sums. A leaf is
+// read once, from its owner's memory, and added to all subtrees on its left
+// that it completes; the last leaf writes the sum to the memory that is sent.
+// Halves are summed in f32.
 //
-// The topmost sum has a place of its own only if the leaves come in views: for
-// those of buffers it is the bucket, as it is for a sum without leaves. So they
-// touch a row of memory less, which is what a leaf costs.
+// The topmost sum needs a place of its own only if leaves are submitted in
+// views: for leaves in buffers it is the bucket, as for a sum without leaves.
+// This saves one pass over memory per leaf.
 //
-// Where a communicator cannot sum in pairs, ranks exchange slices instead.
+// If a communicator cannot sum in pairs, ranks exchange slices instead.
 //
-// Memory: like the bucket's, in the sums' type: a place for each level of the
-//         tree, of which halves keep the topmost for the sum (that of f32 and
-//         f64 is the bucket itself), and the slices that other ranks send.
-// Threads: different slots at the same time; one by one thread.
+// Memory: buffers like the bucket's, in the sum's dtype: one for each level of
+//         the tree, and one for the slices of other ranks. Halves use the
+//         topmost for the sum (the sum of f32 and f64 is the bucket itself).
+// Threads: different slots concurrently, each by one thread.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_LEAF_SUMS_H_
 #define LOCKSTEP_CLIENT_GRADIENT_LEAF_SUMS_H_
@@ -41,7 +41,7 @@ class LeafSums {
  public:
   using KernelQueue = transport::DeviceContext::KernelQueue;
 
-  // Allocates the places for a bucket with leaves that `ranks` ranks reduce, in
+  // Allocates the buffers of a bucket with leaves that `ranks` ranks reduce, in
   // pairs or by an exchange of slices. `gradients` is the bucket's memory.
   // Returns the errors of `allocate`.
   static absl::StatusOr<LeafSums> Create(
@@ -52,40 +52,41 @@ class LeafSums {
   // How many leaves this rank submits of each parameter in a step.
   int leaves() const { return leaves_; }
 
-  // What has come of a slot in a step.
+  // The progress of a slot in a step.
   struct Progress {
     int leaves = 0;
-    bool in_bucket = false;  // is the topmost sum where gradients travel from?
+    bool in_bucket = false;  // the topmost sum is in the memory that is sent
   };
 
-  // `gradient` * `weight`, rounded to its type, is this rank's next leaf for
-  // the slot. Null: what the slot holds is; not once there is a sum in it.
+  // Adds `gradient` * `weight`, rounded to its dtype, as the slot's next leaf.
+  // Null: the content of the slot; not once the slot contains a sum.
   void Add(KernelQueue& kernel_queue, const plan::Slot& slot,
            const void* gradient, double weight, Progress& progress);
 
-  // The rest of its leaves are zeros.
+  // Adds zeros for the leaves that are missing.
   void AddZeros(KernelQueue& kernel_queue, const plan::Slot& slot,
                 Progress& progress);
 
-  // bucket.total elements of the sums' type, laid out like the bucket: what
-  // this rank gives, once all leaves are in it.
+  // This rank's sum once all leaves are added: bucket.total elements of the
+  // sum's dtype, laid out like the bucket.
   std::byte* sum() const { return sum_.bytes() > 0 ? sum_.data() : gradients_; }
   DType dtype() const { return sum_dtype_; }
 
-  // Where this rank gets its slice of all; null if they are not exchanged.
+  // The buffer that receives this rank's slice from all ranks; null if slices
+  // are not exchanged.
   std::byte* slices() const { return slices_.data(); }
   bool exchanges() const { return slices_.bytes() > 0; }
-  // The memory of both; none of the sum if that is the bucket's, nor of slices
-  // that are not exchanged.
+  // The memory of both. Empty if the sum is in the bucket, or if slices are not
+  // exchanged.
   const ArenaBuffer& sum_buffer() const { return sum_; }
   const ArenaBuffer& slices_buffer() const { return slices_; }
 
  private:
-  // Where the subtree is summed that begins with this leaf, which is even, if
-  // it does not have the last.
+  // The buffer for the sum of the subtree that begins with `first_leaf` (even)
+  // and does not include the last leaf.
   std::byte* PlaceOf(int first_leaf, bool in_bucket) const;
 
-  // Begins a sum: row = leaf * weight, in the slot.
+  // Begins a sum: writes leaf * weight to the slot of `row`.
   void Pack(KernelQueue& kernel_queue, const plan::Slot& slot, const void* leaf,
             double weight, std::byte* row) const;
 

@@ -1,29 +1,30 @@
-// Who runs a step's communication: a helper thread beside the backward pass, or
-// the training thread itself, in Finish.
+// Chooses the thread that runs a step's communication: a helper thread during
+// the backward pass, or the training thread in Finish.
 //
 //   helper    backward ████████████████      inline    backward ████████████
 //   thread    comm        ▂▂  ▂▂  ▂▂  ▂▂               comm               ▂▂▂▂
 //
-// Where cores are idle, or peers are far away, a helper hides nearly all of it.
-// Where the backward pass needs every core it hides nothing: the helper takes
-// the time from it, and pays for the switches. Which it is, is measured, over
-// whole steps, for only they show what a helper takes from who computes:
+// When cores are idle or peers are far away, a helper hides nearly all of it.
+// When the backward pass needs every core, a helper hides nothing: it takes its
+// time from the backward pass and adds context switches. The choice is measured
+// over whole steps, since only these include what a helper takes from compute:
 //
 //   inline ┬ trial: ─ = = ─ ─ = = ─ ─ = = ─ ┬ rest ─ ─ ─ ... ┬ trial ...
-//          │ steps of both forms in turn     └ in the better  └ after twice as
+//          │ alternating steps of both forms └ in the better  └ after twice as
 //          └ the first few do not count        form             long, at most
 //                                                               kRestMax steps
 //
-// Turns are in pairs that swap (ABBA), so that neither a drift nor work that
-// comes every second step counts for one form alone. Medians decide, and a form
-// gives way only to one that is better by kMargin.
+// The forms alternate in swapped pairs (ABBA), so that neither a drift nor work
+// of every second step favours one form. Medians decide, and the current form
+// is replaced only by one that is faster by kMargin.
 //
-// All ranks must be in the same form, for who communicates in Finish keeps all
-// others waiting. So each rank says in the verdict how long its step took until
-// then, and every rank's choice is fed with the same mean, and is the same.
+// All ranks must use the same form, since a rank that communicates in Finish
+// blocks all others. So each rank puts its step time so far in the step
+// summary, and every rank's choice gets the same mean and gives the same
+// result.
 //
-// A value. The form never changes a bit of the result: the same work is done in
-// the same order.
+// A value type. The form never changes a bit of the result: the same work is
+// done in the same order.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_OVERLAP_CHOICE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_OVERLAP_CHOICE_H_
@@ -45,10 +46,10 @@ class OverlapChoice {
   // kInline and kThread are fixed; kAuto measures.
   explicit OverlapChoice(Overlap wanted);
 
-  // Of the step in progress: never kAuto.
+  // The form of the step in progress: never kAuto.
   Overlap form() const { return form_; }
 
-  // The step in progress has passed and took so long, in the mean of all ranks.
+  // The step in progress passed; `seconds` is its mean duration over all ranks.
   void Passed(double seconds);
 
  private:
@@ -59,8 +60,8 @@ class OverlapChoice {
   Overlap best_;
   Overlap form_;
   int until_trial_ = kWarmUp;               // steps
-  int rest_ = kRestMin;                     // the next one's steps
-  std::vector<double> in_best_, in_other_;  // seconds, of the trial so far
+  int rest_ = kRestMin;                     // steps of the next rest
+  std::vector<double> in_best_, in_other_;  // seconds, in the current trial
 };
 
 }  // namespace lockstep::gradient

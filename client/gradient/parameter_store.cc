@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(
     store->memory_.resize(buckets);
     store->arrivals_.resize(buckets);
     const size_t bytes = bucket.flags_offset * SizeOf(bucket.dtype);
-    if (bytes == 0) continue;  // of empty parameters
+    if (bytes == 0) continue;  // only empty parameters
     absl::StatusOr<ArenaBuffer> memory = allocate(bytes);
     if (!memory.ok()) return memory.status();
     store->memory_[gather.bucket] = *std::move(memory);

@@ -1,20 +1,20 @@
-// The parameters of a job whose ranks update slices of them: their memory, and
-// which of them are there.
+// The parameters of a sharded job: their memory, and which of them are
+// gathered.
 //
 //   memory   laid out like the gradients' buckets (plan/shard.h)
 //   step     Begin ─▶ gathers ─▶ Arrived(2) Arrived(1) Arrived(0) ─▶ EndStep
-//                                └▶ Await of what bucket 2 holds returns
+//                                └▶ Await of a parameter in bucket 2 returns
 //
-// A gather writes what other ranks own and only reads what this rank does. So a
-// step that is given up leaves this rank's slices as they were, and a gather
-// that was interrupted can be done again.
+// A gather writes the slices of other ranks and only reads this rank's. So a
+// step that is given up leaves this rank's slices unchanged, and an interrupted
+// gather can be repeated.
 //
-// Steps may be begun ahead of those that run: gathers are counted, and who
-// waits does so for the newest that was begun when it asked.
+// Steps may begin ahead of those that run: gathers are numbered, and a waiter
+// waits for the newest gather begun when it called.
 //
 // Threads: any.
-// Errors:  FailedPrecondition for calls in the wrong order; after Fail, what it
-//          was given.
+// Errors:  FailedPrecondition for calls in the wrong order; after Fail, its
+//          argument.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_PARAMETER_STORE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_PARAMETER_STORE_H_
@@ -36,8 +36,8 @@ namespace lockstep::gradient {
 
 class ParameterStore {
  public:
-  // Zeros. `layout` is the only one there will be, and outlives it. Errors of
-  // `allocate`.
+  // Allocates zeros. `layout` must be the job's only layout, and outlive the
+  // store. Errors of `allocate`.
   static absl::StatusOr<std::unique_ptr<ParameterStore>> Create(
       const Layout& layout,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
@@ -46,7 +46,7 @@ class ParameterStore {
   absl::Span<std::byte> View(int parameter) const;
   std::byte* BucketData(int b) const { return memory_[b].data(); }
 
-  // Tells each bucket's communicator of its memory, in the order of gathers.
+  // Registers each bucket's memory with its communicator, in order of gathers.
   absl::Status Enlist(absl::FunctionRef<Communicator*(int)> communicator,
                       const BucketStore::Enlist& enlist);
 
@@ -54,23 +54,23 @@ class ParameterStore {
     for (const auto& one : enlistments_) reaches->push_back(one->reach());
   }
 
-  // The gathers of the next step are about to be launched: their number.
+  // Call before the next step's gathers are launched; returns their number.
   absl::StatusOr<uint64_t> Begin();
-  // Begin was called in this step.
+  // FailedPrecondition unless Begin was called in this step.
   absl::Status CheckBegun() const;
   void EndStep();
 
-  // The bucket's gather of that number is through once `done` has come.
+  // The bucket's gather of that number completes with `done`.
   void Arrived(int bucket, uint64_t number, Event done);
   // The number of the newest gathers; FailedPrecondition before the first.
   absl::StatusOr<uint64_t> Newest() const;
   // Blocks until the parameter's gather of that number, or a later one, is
-  // launched; when it is through.
+  // launched; returns its completion event.
   absl::StatusOr<Event> Await(int parameter, uint64_t number);
 
-  // Nobody waits any more.
+  // Fails all current and future waiters with `error`.
   void Fail(const absl::Status& error);
-  // All that was begun has arrived.
+  // Whether every gather that was begun has arrived.
   bool idle() const;
 
  private:
@@ -83,7 +83,7 @@ class ParameterStore {
 
   const Layout& layout_;
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
-  // Before the memory goes.
+  // Declared after memory_: deregistered before it is freed.
   std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;
 
   mutable Mutex mutex_;

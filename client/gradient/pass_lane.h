@@ -1,12 +1,12 @@
 // The gradient lane of negotiated mode: launches reductions in the order that
 // the coordinator decides.
 //
-//   heard      b, 2 give    a, 1 gives    close            b, ... of the next
+//   decided    b, 2 give    a, 1 gives    close            b, ... of the next
 //   launched   b            a                 verdict      b
 //   this rank  └ gives      └ zeros      Finish ┘
 //
-// A decision of this rank's own parameter comes after it was submitted, so
-// nothing waits here but the verdict: for the close of the pass, and for
+// The coordinator decides this rank's own parameter only after it was
+// submitted. So only the verdict waits here: for the close of the pass, and for
 // Finish.
 //
 // Threads: any. Launches are called under the lane's lock, in order, and must
@@ -31,12 +31,12 @@ class PassLane {
  public:
   struct Launches {
     std::function<void(int parameter, const BucketStore::Share&)> reduction;
-    // `untouched`: the parameters that nobody gave in the pass.
+    // `untouched`: the parameters that no rank submitted in the pass.
     std::function<void(std::vector<int> untouched)> verdict;
   };
 
-  // `plan_indices`: of the rank's parameters, by registration order, in which
-  // the lane speaks of them.
+  // `plan_indices`: the rank's parameters in registration order. The lane
+  // identifies parameters by position in that list.
   PassLane(const std::vector<uint32_t>& plan_indices, Launches launches)
       : launches_(std::move(launches)) {
     for (const uint32_t index : plan_indices) {
@@ -45,7 +45,7 @@ class PassLane {
     }
   }
 
-  // The next pass, before it is announced: what this rank will give.
+  // Begins a pass, before it is announced, with this rank's parameters.
   void Begin(const std::vector<int>& parameters) {
     MutexLock lock(&mutex_);
     gives_.assign(parameter_count_, false);
@@ -53,7 +53,7 @@ class PassLane {
     for (const int parameter : parameters) gives_[parameter] = true;
   }
 
-  // Decisions in order; those of other groups are passed over.
+  // Executes decisions, in order; ignores parameters of other groups.
   void Decide(const protocol::Decision& decision) {
     MutexLock lock(&mutex_);
     if (decision.announcers == 0) {
@@ -70,7 +70,7 @@ class PassLane {
                          .gives = gives_[parameter]});
   }
 
-  // This rank has submitted what it announced.
+  // This rank has submitted everything that it announced.
   void Finish() {
     MutexLock lock(&mutex_);
     finished_ = true;

@@ -1,4 +1,4 @@
-// A step's verdict on its way: shared by who waits for it and who makes it.
+// A pending verdict of a step: shared by its waiter and its producer.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_PENDING_H_
 #define LOCKSTEP_CLIENT_GRADIENT_PENDING_H_
@@ -18,11 +18,12 @@ namespace lockstep {
 
 class PendingVerdict::State {
  public:
-  // Wait passes errors through `explain`, which may wait for a better one.
+  // Wait passes errors through `explain`, which may block until the cause is
+  // known.
   explicit State(std::function<absl::Status(const absl::Status&)> explain)
       : explain_(std::move(explain)) {}
 
-  // The first call decides; scalars are written before.
+  // Only the first call has an effect; scalars must be set before.
   void Complete(absl::StatusOr<Verdict> result) {
     std::shared_ptr<transport::DeviceContext::StreamGate> hold;
     absl::Status status = result.status();
@@ -36,8 +37,8 @@ class PendingVerdict::State {
     if (hold != nullptr) hold->Release(status, &scalars_);
   }
 
-  // Releases a stream once the step has ended: with the scalars, and with the
-  // step's error, unexplained. Once, before anybody asks for the scalars.
+  // Releases a stream once the step has ended, with the scalars and the step's
+  // unexplained error. Call once, before scalars() is called.
   void Holds(std::shared_ptr<transport::DeviceContext::StreamGate> hold) {
     absl::Status status;
     {
@@ -49,10 +50,10 @@ class PendingVerdict::State {
     hold->Release(status, &scalars_);
   }
 
-  // Until `driver` is waited for, nobody may run what the verdict waits for.
+  // The event whose Wait drives the streams that the verdict depends on.
   void set_driver(Event driver) { driver_ = std::move(driver); }
 
-  // What a stream's work reads.
+  // The scalars that work on a stream reads.
   const VerdictScalars* scalars() const {
     MutexLock lock(&mutex_);
     return hold_ == nullptr
@@ -70,23 +71,23 @@ class PendingVerdict::State {
     return explain_(result_->status());
   }
 
-  // The comm stream's own until Complete.
+  // Owned by the comm stream's thread until Complete.
   void set_scalars(const VerdictScalars& scalars) { scalars_ = scalars; }
   gradient::SummaryVectors vectors;
   gradient::StepId step_id;
   FinishOptions options;
-  double max_norm = 0;       // of the scalars
-  bool has_scalars = false;  // it is for a stream that reads them
+  double max_norm = 0;       // for the scalars
+  bool has_scalars = false;  // whether a stream reads the scalars
   gradient::UpdateTerms terms() const {
     return {.inverse_scale = options.inverse_scale,
             .per_sample = options.per_sample,
             .max_norm = has_scalars ? std::optional(max_norm) : std::nullopt};
   }
-  absl::Time closed;  // Finish was called, or the stream got there
+  absl::Time closed;  // when Finish was called, or its stream reached it
 
  private:
   const std::function<absl::Status(const absl::Status&)> explain_;
-  Event driver_;            // fixed before anybody can wait
+  Event driver_;            // fixed before any thread can wait
   VerdictScalars scalars_;  // fixed once there is a result
   mutable Mutex mutex_;
   CondVar completed_;

@@ -1,15 +1,15 @@
-// One atomic word that says where this rank is, and decides whether a step was
-// passed or given up.
+// This rank's position in one atomic word, which also decides whether a step
+// passed or was given up.
 //
 //   | steps passed : 60 bits | phase of the next : 3 bits | closed : 1 bit |
 //
-// Passing a verdict and quiescing race for it. Once Quiesce has returned,
-// nothing changes it: what this rank then reports stays true (section 9 of the
-// design). Nor does anything once the last step of all ranks has passed.
+// Passing a verdict and quiescing race for it. After Quiesce has returned, or
+// the last step of all ranks has passed, the word never changes: a position
+// that this rank reports stays true.
 //
-// Why one word. Who asks at any moment where this rank is must never get the
-// number of one step with the phase of another: a rank that has left behind
-// {5, verdict} would be taken for one that waits for its peers in step 5.
+// One word, because a reader must never combine the number of one step with the
+// phase of another: a rank that has just left {5, verdict} would appear to wait
+// for its peers in step 5.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_STEP_STATE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_STEP_STATE_H_
@@ -26,14 +26,14 @@ class StepState {
   explicit StepState(uint64_t steps)
       : word_(Encode({steps, protocol::Phase::kIdle})) {}
 
-  // The number of the step in progress: as many have been passed.
+  // The number of the step in progress, which is the number of steps passed.
   uint64_t steps() const { return position().step; }
   protocol::Position position() const {
     return Decode(word_.load(std::memory_order_acquire));
   }
 
-  // The step in progress has got to this phase. A step never goes back: a
-  // phase that it is in or beyond changes nothing.
+  // Sets the phase of the step in progress. Phases only advance: a phase that
+  // is not later than the current one changes nothing.
   void Enter(protocol::Phase phase) {
     uint64_t now = word_.load(std::memory_order_acquire);
     uint64_t next = 0;
@@ -45,7 +45,7 @@ class StepState {
                                           std::memory_order_acquire));
   }
 
-  // The verdict of `step` was good; if it is the `last`, no other passes. False
+  // The verdict of `step` passes; if it is the `last`, no later one does. False
   // if the word was closed before, or another step is in progress.
   bool Pass(uint64_t step, bool last = false) {
     const uint64_t passed = Encode({step + 1, protocol::Phase::kIdle}) |
@@ -58,7 +58,7 @@ class StepState {
     return true;
   }
 
-  // No step will be passed any more. Where this rank stands for good.
+  // Ends passing: no later step passes. Returns this rank's final position.
   protocol::Position Quiesce() {
     return Decode(word_.fetch_or(kClosed, std::memory_order_acq_rel));
   }

@@ -43,14 +43,14 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// In as few digits as tell it from every other.
+// The shortest decimal form that identifies the value.
 std::string Exactly(double x) {
   char digits[32];
   return {digits, std::to_chars(digits, digits + sizeof digits, x).ptr};
 }
 
-// A term from its bits and their complement, each the greatest of any rank's:
-// those of two ranks that differ, if any do.
+// Compares a term over all ranks, given the maxima of its bits and of their
+// complement. If ranks differ, these are the values of two of them.
 absl::Status CheckSame(uint64_t step, const char* term, uint64_t bits,
                        uint64_t complement, const std::string& mine) {
   if (bits == ~complement) return absl::OkStatus();

@@ -1,10 +1,11 @@
-// The verdict's two small vectors: what a rank puts in, what comes out.
+// The verdict's two small vectors: their encoding from a rank's step summary,
+// and the decoding of their reductions.
 //
 //   sum  f64  [stamp | norm^2 | nonfinite | samples | more data | per sample |
 //              revision | 5 commands | step seconds]
 //   max  u64  [h | ~h | w | ~w | s | ~s | c | ~c]
 //              h = hash(epoch, step, revision)
-//              w = the number of the operator's word
+//              w = the number of the operator's command record
 //              s = the bits of inverse_scale, c = those of max_norm; 0 and 0
 //                  in place of c and ~c: this rank has none
 //
@@ -12,7 +13,7 @@
 // max(h) == ~max(~h), and so are the terms of the update: per sample, s and c.
 // Counts are exact in f64 below 2^53.
 //
-// Pure: no memory of its own, no communicator. LayoutVersions are part of the
+// Pure: no memory, no communicator. The layout of the vectors is part of the
 // protocol between ranks of one version (protocol::kVersion).
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_STEP_SUMMARY_H_
@@ -29,22 +30,22 @@
 
 namespace lockstep::gradient {
 
-// The step that a rank believes it ends.
+// The step that a rank is ending.
 struct StepId {
   EpochId epoch;
   Revision revision;
   uint64_t step = 0;
 };
 
-// 64 bits that differ, with overwhelming probability, for different stamps.
+// 64 bits that differ, with overwhelming probability, for different steps.
 uint64_t HashOf(const StepId& step_id);
 
-// What Finish and FinishAsync are given that the update depends on, and so must
+// The arguments of Finish and FinishAsync that the update depends on; they must
 // be the same on every rank.
 struct UpdateTerms {
   double inverse_scale = 1;
   bool per_sample = false;
-  // Finish has none: its caller clips by itself.
+  // Not set by Finish: its caller clips.
   std::optional<double> max_norm;
 };
 
@@ -54,10 +55,10 @@ struct StepSummary {
   double samples = 0;
   bool more_data = true;
   UpdateTerms terms;
-  bool holds_next_revision = false;  // the one after the stamp's
-  uint64_t word = 0;  // that the commands are from: DesiredCommands::number
+  bool holds_next_revision = false;  // has staged the revision after StepId's
+  uint64_t word = 0;  // the commands' record: DesiredCommands::number
   bool holds_command[kCommands] = {};
-  double step_seconds = 0;  // that the step has taken this rank so far
+  double step_seconds = 0;  // elapsed on this rank so far
 };
 
 using SumVector = std::array<double, plan::kSummarySums>;
@@ -71,17 +72,17 @@ struct SummaryVectors {
 SummaryVectors Encode(const StepId& step_id, const StepSummary& summary);
 
 // The verdict from the reduced vectors. `contributed` and `ending` are left
-// empty. Aborted if ranks did not all take part, were not at the same step, or
-// differ in the terms of the update: then no rank may update. `mine`: the terms
-// in this rank's ballot.
+// empty. Aborted if not all ranks took part, or ranks were not at the same step
+// or differ in the terms of the update: then no rank may update. `mine`: the
+// terms in this rank's summary.
 absl::StatusOr<Verdict> Decode(const StepId& step_id, int world_size,
                                const UpdateTerms& mine,
                                const SummaryVectors& reduced);
 
-// In place of what the ranks' ballots add up to.
+// Replaces the sum of the ranks' norms.
 void SetNormSquared(double norm_squared, SummaryVectors* reduced);
 
-// What the step took, in the mean of all ranks: the same number on each.
+// The step's mean duration over all ranks: the same number on each.
 double MeanStepSeconds(int world_size, const SummaryVectors& reduced);
 
 }  // namespace lockstep::gradient

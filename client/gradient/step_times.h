@@ -1,5 +1,5 @@
-// How long steps take, and how much of that communication held the training
-// thread: of the last step, and as means since somebody last asked.
+// Step durations, and the time per step that communication blocked the training
+// thread: of the last step, and as means since the last query.
 //
 //   passed        Submit    Finish           passed    paused
 //     │  backward  [copy]    │  waits         │          │
@@ -23,10 +23,10 @@ class StepTimes {
  public:
   explicit StepTimes(absl::Time start) : since_(start), last_(start) {}
 
-  // Since the last step passed: what this one has taken so far.
+  // Elapsed time of the current step, since the last one passed.
   absl::Duration Taken(absl::Time now) const { return now - last_; }
 
-  // Communication held the training thread, in the step in progress.
+  // Communication blocked the training thread, in the step in progress.
   void Held(absl::Duration duration) { held_ += duration; }
 
   void Passed(absl::Time now) {
@@ -36,20 +36,20 @@ class StepTimes {
     exposed_ += last_exposed_;
   }
 
-  // Time that does not count, since the last step passed.
+  // Excludes time since the last step passed.
   void Paused(absl::Duration duration) {
     since_ += duration;
     last_ += duration;
   }
 
-  // Of the last step that passed.
+  // The last step that passed.
   absl::Duration exposed() const { return last_exposed_; }
 
   struct Means {
     double step_seconds = 0;
     double exposed_seconds = 0;
   };
-  // Of the steps passed since the last call; zeros if none was.
+  // Means over the steps passed since the last call; zeros if none.
   Means TakeMeans() {
     if (steps_ == 0) return {};
     const Means means{

@@ -1,12 +1,12 @@
-// Parameters that a rank goes on without submitting, so that their gradients
-// are zeros or those of other ranks alone.
+// Parameters that a rank repeatedly does not submit, so that their gradients
+// are zeros or only those of other ranks.
 //
 //   step          0  1  2  3  4  5 ...
 //   w submitted   x  x  x  x  x  x
-//   b submitted   -  -  -              named behind step 2: 3 steps running
-//   c submitted   x  -  -  x  -  -     never: conditional branches come and go
+//   b submitted   -  -  -              named after step 2: 3 steps in a row
+//   c submitted   x  -  -  x  -  -     never named: a conditional branch
 //
-// What is named once stays named, so nobody is told of it twice.
+// A parameter that was named stays named, so it is reported only once.
 //
 // Threads: not thread-safe; the engine's lock guards it.
 
@@ -24,8 +24,8 @@ namespace lockstep::gradient {
 
 class Unsubmitted {
  public:
-  // `steps`: how many steps running it must be. `here_too`: ranks are expected
-  // to submit what others do.
+  // `steps`: consecutive steps before a parameter is named. `here_too`: name
+  // parameters that other ranks submit but this one does not.
   Unsubmitted(std::vector<std::string> names, int steps, bool here_too)
       : names_(std::move(names)),
         steps_(steps),
@@ -33,8 +33,8 @@ class Unsubmitted {
         running_(names_.size(), 0),
         short_of_leaves_(names_.size(), 0) {}
 
-  // In the step that has passed, for each parameter in turn: did this rank
-  // submit it, and did anybody?
+  // For each parameter of a step that has passed: whether this rank submitted
+  // it, and whether any rank did.
   void Note(int parameter, bool here, bool anywhere) {
     int& running = running_[parameter];
     if (here || (anywhere && !here_too_)) {
@@ -45,8 +45,8 @@ class Unsubmitted {
     }
   }
 
-  // In the step that ends: how many leaves of the parameter this rank
-  // submitted, of how many that it has. None is not some: see Note.
+  // For a step that ends: the number of leaves of the parameter that this rank
+  // submitted, and the number that it has. Note handles 0.
   void NoteLeaves(int parameter, int submitted, int has) {
     int& running = short_of_leaves_[parameter];
     if (submitted == 0 || submitted == has) {
@@ -72,8 +72,8 @@ class Unsubmitted {
   const std::vector<std::string> names_;
   const int steps_;
   const bool here_too_;
-  std::vector<int> running_;          // steps without it; -1: it is named
-  std::vector<int> short_of_leaves_;  // likewise, with some of its leaves only
+  std::vector<int> running_;          // steps without it; -1: already named
+  std::vector<int> short_of_leaves_;  // likewise, with only some of its leaves
   protocol::ParameterNames by_all_;
   protocol::ParameterNames here_;
 };

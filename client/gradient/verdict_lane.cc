@@ -58,14 +58,14 @@ void VerdictLane::Failed(const plan::Transfer&, int communicator,
   if (Captured* const step = capturing_; step != nullptr) {
     return step->verdict_captured.set_value(error);
   }
-  // Without a verdict the step was given up.
+  // No pending verdict: the step was given up.
   const Pending verdict = std::exchange(verdict_, nullptr);
   if (verdict == nullptr) return;
   options_.on_failure(communicator, error);
   options_.judge(verdict, error);
 }
 
-// --- This rank's part -------------------------------------------------------
+// --- This rank's summary ----------------------------------------------------
 
 absl::Status VerdictLane::WriteSummary(KernelQueue& kernel_queue) {
   verdict_ = options_.take();
@@ -122,7 +122,7 @@ absl::Status VerdictLane::CheckCommunicators() {
   return absl::OkStatus();
 }
 
-// --- What all ranks said ----------------------------------------------------
+// --- The reduced summary ----------------------------------------------------
 
 absl::Status VerdictLane::ReadSummary(KernelQueue& kernel_queue) {
   const absl::StatusOr<SummaryVectors> reduced = FetchBallot(kernel_queue);
@@ -137,7 +137,8 @@ absl::Status VerdictLane::ReadSummary(KernelQueue& kernel_queue) {
   return absl::OkStatus();
 }
 
-// A transfer that failed has aborted the world, so its status covers all.
+// A failed transfer has aborted the world communicator, so its status is
+// enough.
 absl::StatusOr<SummaryVectors> VerdictLane::FetchBallot(
     KernelQueue& kernel_queue) {
   kernel_queue.Copy(&moved().summary, &fetched().summary,
@@ -174,7 +175,7 @@ absl::Status VerdictLane::CaptureRead(KernelQueue& kernel_queue,
   return absl::OkStatus();
 }
 
-// On a thread of the device's runtime: it asks, and tells nobody.
+// Runs on a thread of the CUDA runtime, so it reports no failure.
 absl::StatusOr<StepSummary> VerdictLane::ReadBallot(
     const PendingVerdict::State& verdict) {
   for (int c = 0; c < options_.executor->communicators(); ++c) {

@@ -1,16 +1,16 @@
-// The verdict lane's memory and local operations: the norms of a step gather in
-// it, what this rank says of the step is written to it and reduced, and what
-// all ranks said is read from it.
+// The verdict lane's memory and local operations: accumulates the norms of a
+// step, writes this rank's step summary, and reads the reduced summary.
 //
-//   buckets ─ norm ─▶ totals ─ write-summary ─▶ [ballot] ─ all-reduces ─┐
+//   buckets ─ norm ─▶ totals ─ write-summary ─▶ [summary] ─ all-reduces ┐
 //   Finish ───────────────────▶ enter ┘                                  │
 //   judge ◀──────────────────────────────────── read-summary ◀───────────┘
 //
-// In a step that is captured into a graph the host's part, `enter` and `judge`,
-// is captured as calls, which each launch of the graph makes (captured.h).
+// In a step that is captured into a graph, `enter` and `judge` are captured as
+// host calls, which each launch of the graph makes (captured.h).
 //
-// Completed is not succeeded: where a queue runs on after an abort, what was
-// read may be anything. So the communicators are asked after each wait.
+// A completed wait does not mean success: a queue may run on after an abort,
+// and its results are then undefined. So each wait is followed by a check of
+// the communicators.
 //
 // Threads: as owner of a lane (lane_owner.h); norm() is fixed; ReadBallot,
 //          StageBallot and ReadVerdict on the thread of a captured step's
@@ -44,47 +44,46 @@ class VerdictLane final : public executor::LaneOwner {
   struct Options {
     executor::Executor* executor = nullptr;
     int leaves = 0;  // of the job's sums
-    // The next step that Finish was called for; null: it was given up.
+    // The oldest step that Finish was called for; null: it was given up.
     std::function<Pending()> take;
-    // This rank is at the verdict: which step it is; adds to the ballot what
-    // only the caller knows.
+    // This rank reaches the verdict: returns its step, and adds the caller's
+    // fields to the summary.
     std::function<StepId(StepSummary*)> enter;
-    // What all ranks said, or why they could not.
+    // Receives the verdict, or the error that prevented it.
     std::function<void(const Pending&, absl::StatusOr<Verdict>)> judge;
-    // The error of a transfer, and of which communicator, or -1.
+    // The error of a transfer, and its communicator, or -1.
     std::function<void(int, const absl::Status&)> on_failure;
   };
 
-  // Errors of the compute and of `allocate`, which gives its memory.
+  // Errors of the DeviceContext and of `allocate`, which provides its memory.
   static absl::StatusOr<std::unique_ptr<VerdictLane>> Create(
       Options options,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
-  // Where norms are added: this rank's, or those of a leaf of the job.
+  // The accumulator of norms: this rank's (-1), or that of a leaf of the job.
   kernels::FiniteCheck* norm(int leaf) {
     return leaf < 0 ? &moved().norm : leaf_norms_->total(leaf);
   }
 
-  // The verdict that is launched next is captured into the step's graph; null:
-  // none is any more.
+  // Captures the next verdict into the step's graph; null ends the capture.
   void Capture(Captured* step) { capturing_ = step; }
 
   // --- A captured step ---
 
-  // What `enter` reads and writes, and what `judge` reads.
+  // `enter` uses the first two, `judge` the third.
   absl::StatusOr<StepSummary> ReadBallot(const PendingVerdict::State& verdict);
   void StageBallot(const SummaryVectors& summary) {
     fetched().summary = summary;
   }
   absl::StatusOr<Verdict> ReadVerdict(PendingVerdict::State& verdict);
 
-  // The first error of a communicator has been told, if there is one.
+  // Returns and reports the first error of a communicator, if there is one.
   absl::Status CheckCommunicators();
 
  private:
   using KernelQueue = transport::DeviceContext::KernelQueue;
 
-  // Where a step's numbers gather: the transport's memory, and staging.
+  // A step's values, in the transport's memory and in staging.
   struct StepMemory {
     kernels::FiniteCheck norm;
     SummaryVectors summary;
@@ -117,7 +116,7 @@ class VerdictLane final : public executor::LaneOwner {
   ArenaBuffer staging_;
   std::optional<LeafNorms> leaf_norms_;
   std::atomic<Captured*> capturing_{nullptr};
-  Pending verdict_;  // of the step whose summary was written
+  Pending verdict_;  // the step whose summary was written
 };
 
 }  // namespace lockstep::gradient

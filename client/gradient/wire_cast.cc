@@ -6,7 +6,7 @@ absl::StatusOr<WireCast> WireCast::Create(
     const plan::Bucket& bucket, DType dtype,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   const auto take = [&](ArenaBuffer* to, int64_t elements, DType dtype) {
-    if (elements == 0) return absl::OkStatus();  // of empty gradients
+    if (elements == 0) return absl::OkStatus();  // only empty gradients
     absl::StatusOr<ArenaBuffer> buffer = allocate(elements * SizeOf(dtype));
     if (buffer.ok()) *to = *std::move(buffer);
     return buffer.status();

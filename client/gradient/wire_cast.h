@@ -1,20 +1,21 @@
-// A bucket's gradients on the wire, in another dtype: cast before they are
-// sent, and back when they have been reduced.
+// The copy of a bucket's gradients that is sent in another dtype: cast before
+// the reduction, and cast back after it.
 //
 //   bucket    f32 [grad a |grad b |..]          ┌─▶ [reduced a |reduced b |..]
 //                   │ (+) residual              │
 //   wire     bf16 [ ToWire, round ]─ reduction ─┘ FromWire
-//   next      f32   └─ what rounding took: the residual once Keep was called
+//   next      f32   └─ rounding error: the residual once Keep was called
 //
-// With error feedback the residual belongs to the step: the cast leaves it as
-// it is and prepares the next, which takes its place once the step has passed
-// and was finite. A step that is given up, or whose gradients overflowed and so
-// update nothing, leaves no trace in it. If this rank does not submit a
-// gradient in a step, its residual is kept for the next step in which it does.
+// With error feedback the residual belongs to the step: the cast does not
+// change it but prepares the next one, which replaces it once the step has
+// passed and was finite. A step that is given up, or that updates nothing
+// because its gradients overflowed, does not change the residual. If this rank
+// does not submit a gradient in a step, its residual is kept for the next step
+// in which it does.
 //
-// Memory: the wire's, half of the bucket's; with error feedback twice the
-//         bucket's more.
-// Threads: as BucketStore; Keep with no cast at the same time.
+// Memory: the copy, half of the bucket's size; with error feedback also twice
+//         the bucket's size.
+// Threads: as BucketStore; Keep must not run concurrently with a cast.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_WIRE_CAST_H_
 #define LOCKSTEP_CLIENT_GRADIENT_WIRE_CAST_H_
@@ -59,7 +60,7 @@ class WireCast {
                           const std::byte* gradients,
                           std::span<const uint8_t> given);
 
-  // The step of the newest cast was committed: its residual replaces the old.
+  // The step of the newest cast was committed: its residual becomes current.
   void Keep() { std::swap(residual_, next_); }
 
   // Added to the gradients of the next step; laid out like the bucket. Null
