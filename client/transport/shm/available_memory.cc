@@ -32,7 +32,7 @@ uint64_t NumberAfter(const std::string& text, const std::string& word,
   return otherwise;
 }
 
-// A container's own group is mounted as the root of all it can see.
+// In a container, its own control group is mounted as the root.
 uint64_t GroupsAvailable() {
   std::string path = Read("/proc/self/cgroup");
   const size_t unified = path.find("0::/");

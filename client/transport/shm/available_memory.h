@@ -1,5 +1,6 @@
-// How much memory this process may still take, before it takes it: shared
-// memory that is not there is not refused but kills (SIGBUS, the OOM killer).
+// How much memory this process may still allocate. Callers check it first: the
+// kernel does not refuse shared memory that it lacks, but kills the process
+// (SIGBUS, the OOM killer).
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_AVAILABLE_MEMORY_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_AVAILABLE_MEMORY_H_
@@ -9,18 +10,20 @@
 
 namespace lockstep::transport {
 
-// The least of what the machine has (/proc/meminfo's MemAvailable), what the
-// process's control groups leave (memory.max, version 2), and what one file may
-// hold (RLIMIT_FSIZE, which counts for memory files too).
+// The minimum of the machine's available memory (/proc/meminfo's MemAvailable),
+// the room in the process's control groups (memory.max, version 2), and the
+// largest file size (RLIMIT_FSIZE, which limits memfds too). In bytes.
 uint64_t AvailableMemory();
 
-// RLIMIT_FSIZE; to go beyond it is a signal that ends the process.
+// RLIMIT_FSIZE in bytes. A larger file raises SIGXFSZ, which ends the process.
 uint64_t LargestFile();
 
-// The pure halves. MemAvailable in bytes; everything if `meminfo` lacks it.
+// Pure parsers. MemAvailable in bytes; the largest uint64_t if `meminfo` lacks
+// it.
 uint64_t MachineAvailable(const std::string& meminfo);
-// What a group leaves: `max` and `current` are the files' texts, `stat` is
-// memory.stat, whose inactive_file can be taken back.
+// The unused bytes of a control group. `max` and `current` are the texts of
+// memory.max and memory.current, `stat` is memory.stat; its inactive_file is
+// reclaimable.
 uint64_t GroupAvailable(const std::string& max, const std::string& current,
                         const std::string& stat);
 

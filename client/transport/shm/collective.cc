@@ -38,7 +38,7 @@ absl::StatusOr<Progress> Collective::Advance() {
     case State::kLeaving:
       if (mine_.published.copy_mode == CopyMode::kDirect &&
           !AllHave(&CollectiveSlot::read, shm_group_.others(), 0)) {
-        // A wait of its own, that begins now.
+        // kMoved on the transition: a new wait begins.
         return before == State::kLeaving ? Progress::kNothing
                                          : Progress::kMoved;
       }
@@ -48,8 +48,8 @@ absl::StatusOr<Progress> Collective::Advance() {
   return Progress::kDone;
 }
 
-// The next cell's first lines become this rank's own again while this operation
-// ends: others have read them, in their time.
+// Peers have read the next slot's first cache lines since this rank last wrote
+// them: fetches them for writing while this operation ends.
 void Collective::FetchNext() const {
   const CollectiveSlot& next = shm_group_.mine().cell(number_ + 1);
   __builtin_prefetch(&next.arrived, /*rw=*/1);
@@ -66,7 +66,7 @@ void Collective::Arrive() {
 absl::Status Collective::Agree() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    // On its way while what comes before it is looked at.
+    // The payload is fetched while the announcement before it is checked.
     __builtin_prefetch(cell(peer).small);
     const PublishedCall& published = cell(peer).published;
     absl::Status agreed =

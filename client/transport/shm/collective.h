@@ -1,16 +1,16 @@
-// What all collectives have in common: the ranks come, agree on what they are
-// doing, do their part, and leave when nobody reads their memory any more.
+// The base of all collectives. A rank arrives, checks that all ranks run the
+// same operation, does its part, and leaves when no peer uses its memory.
 //
-//   come ──▶ meet ──▶ ... part ... ──▶ leave
-//    │         │                         └ who lends memory waits until all
-//    │         │                           have read
-//    │         └ all cells say the same, or DataLoss
-//    └ the cell is free: all have finished the collective kCollectiveSlots
-//    before
+//   arrive ──▶ agree ──▶ ... part ... ──▶ leave
+//     │          │                          └ a kDirect rank waits until all
+//     │          │                            peers have published `read`
+//     │          └ all slots announce the same call, or DataLoss
+//     └ the slot is free: all ranks have finished the collective
+//       kCollectiveSlots before
 //
-// Chunks of private buffers pass through the stages, kDepth under way:
+// Chunks of private buffers pass through the stages, kDepth in flight:
 //
-//   put c ──▶ (fold c) ──▶ take c ──▶ its place is free for put c + kDepth
+//   put c ──▶ (reduce c) ──▶ take c ──▶ its buffer is free for put c + kDepth
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_COLLECTIVE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_COLLECTIVE_H_
@@ -33,11 +33,12 @@ class Collective : public Task {
   absl::StatusOr<Progress> Advance() final;
 
  protected:
-  // Fills in how this rank's bytes get to the others, and those that are small.
+  // Sets the copy mode and the addresses, and copies a small payload to the
+  // slot.
   virtual void Prepare(PublishedCall& published) = 0;
-  // All have come.
+  // Called once, when all ranks have arrived and agree.
   virtual absl::Status AllArrived() = 0;
-  // This rank's part, a step of it; kDone at its end.
+  // One step of this rank's part; kDone after the last.
   virtual absl::StatusOr<Progress> Part() = 0;
 
   const CollectiveOp& call() const { return call_; }
@@ -51,17 +52,18 @@ class Collective : public Task {
   }
   CopyMode copy_mode(int rank) const { return cell(rank).published.copy_mode; }
 
-  // The stage, for chunk `c` of this rank's and of others'.
+  // The staging buffer of `rank` for chunk `c`.
   std::byte* stage(int rank, uint64_t c) const {
     return shm_group_.seat(rank).stage(number_, c);
   }
-  // Whether this rank may put chunk `c`: all have taken what was there.
+  // Whether this rank may put chunk `c`: all peers have taken the chunk that
+  // occupied its buffer.
   bool MayPut(uint64_t c);
   // Whether `word` of all `ranks` has reached `chunks`.
   bool AllHave(SharedWord CollectiveSlot::*word, RankMask ranks,
                uint64_t chunks);
-  // This rank's `word` reaches `chunks`. Who waits for it waits for those of
-  // all of `with`, too.
+  // Advances this rank's `word` to `chunks`. A rank that waits for it waits for
+  // the words of all of `with`, too.
   void Publish(SharedWord CollectiveSlot::*word, uint64_t chunks,
                RankMask with = 0);
 
@@ -77,7 +79,7 @@ class Collective : public Task {
   const uint64_t number_;
   CollectiveSlot& mine_;
   State state_ = State::kArriving;
-  bool exported_ = false;  // somebody waits until all have read
+  bool exported_ = false;  // a kDirect peer waits until all have read
 };
 
 // --- Pointers into typed memory ---

@@ -1,23 +1,23 @@
-// A rank's seat: the memory in which it says what it does, one per rank and
-// group, mapped by all members. Each word has one writer, its rank; only the
-// bell is rung by others.
+// The control block of a rank: the shared memory in which it publishes its
+// progress. There is one per rank and group, mapped by all members. Each word
+// is written by its rank only; `wakes` and `probe` are written by others, too.
 //
-//   header    who, which group; bell, gone, finished; segments it has shared
-//   cells     one per collective under way: [arrived | what][small payload]
-//             [staged][read][taken]
-//   mail      to each rank, one per message under way: as a cell
-//   receipts  from each rank, one per message under way: [wanted][taken][done]
-//   stage     chunks of private buffers in collectives: lanes x depth
-//   blocks    chunks of private buffers in messages
+//   header            rank, group; wakes, gone, finished; exported segments
+//   collective slots  one per collective in flight: [arrived | call][payload]
+//                     [staged][read][folded][taken]
+//   send slots        per destination, one per message in flight: the same
+//   recv slots        per source, one per message: [wanted][taken][done]
+//   stage             chunks of private buffers in collectives: lanes x depth
+//   blocks            chunks of private buffers in messages
 //
-// Progress words hold (number << 24 | chunks), so that they only ever grow: a
-// cell is used again for the collective kCollectiveSlots later, which its rank
-// begins only when all ranks have finished this one (`finished`). So at most
+// A progress word is (number << 24 | chunks), so it only grows. A slot is
+// reused by the collective kCollectiveSlots later. A rank begins that one only
+// when all ranks have finished this one (`finished`). So at most
 // kCollectiveSlots collectives of a group, kLanes of them large and private,
-// and kMessageSlots messages between two ranks are under way at once; a later
-// one waits.
+// and kMessageSlots messages between two ranks are in flight; a later one
+// waits.
 //
-// A seat belongs to one group of one epoch and is never used again.
+// A control block belongs to one group of one epoch and is never reused.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_CONTROL_BLOCK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_CONTROL_BLOCK_H_
@@ -30,7 +30,7 @@
 
 namespace lockstep::transport {
 
-inline constexpr int kRanksMax = 64;  // of one host in one group
+inline constexpr int kRanksMax = 64;  // on one host in one group
 inline constexpr int kCollectiveSlots = 32;
 inline constexpr int kMessageSlots = 8;
 inline constexpr int kLanes = 2;
@@ -46,32 +46,32 @@ inline constexpr size_t kSmallMessageBytes = 1 << 10;
 using RankMask = uint64_t;
 inline RankMask MaskOf(int rank) { return RankMask{1} << rank; }
 
-// A progress word: `chunks` of operation `number` are done.
+// The progress word for `chunks` finished chunks of operation `number`.
 inline uint64_t Reached(uint64_t number, uint64_t chunks) {
   return number << 24 | chunks;
 }
 inline constexpr uint64_t kChunksMax = uint64_t{1} << 24;
 
-// Where a buffer lies, for those who have mapped its rank's segments.
+// The position of a buffer in its owner's segments, as peers map them.
 struct SegmentAddress {
   uint64_t segment = 0;  // 0: in private memory
   uint64_t offset = 0;
 };
 
-// How a rank's bytes get to the others.
+// How the peers read a rank's bytes.
 enum class CopyMode : uint32_t {
-  kInline = 1,  // the bytes are in the slot
-  kDirect,      // they are read where they lie
-  kStaged,      // they pass through the stage, chunk by chunk
+  kInline = 1,  // from the slot
+  kDirect,      // from the owner's segment
+  kStaged,      // from the stage, chunk by chunk
 };
 
-// What a rank says when it comes to an operation.
+// What a rank publishes when it arrives at an operation.
 struct PublishedCall {
   Announcement call;
   SegmentAddress in;
   SegmentAddress out;
   CopyMode copy_mode = CopyMode::kInline;
-  uint32_t releases = 0;  // how often it has taken segments back
+  uint32_t releases = 0;  // how many exported segments it has freed
 };
 static_assert(sizeof(PublishedCall) == 56);
 
@@ -79,14 +79,14 @@ using SharedWord = std::atomic<uint64_t>;
 static_assert(SharedWord::is_always_lock_free);
 
 struct alignas(64) CollectiveSlot {
-  SharedWord arrived;  // the number, once all of the below is there
+  SharedWord arrived;  // stored after `published` and `small` are complete
   PublishedCall published;
   alignas(64) std::byte small[kSmallBytes];
-  alignas(64) SharedWord staged;  // chunks of its own in the stage
-  alignas(64) SharedWord read;    // has read all it reads of others' memory
+  alignas(64) SharedWord staged;  // own chunks copied to the own stage
+  alignas(64) SharedWord read;    // no longer reads or writes peers' memory
   alignas(64)
-      SharedWord folded;  // chunks with its part of the result in the stage
-  alignas(64) SharedWord taken;  // chunks taken from the stages of all others
+      SharedWord folded;  // chunks whose own part is reduced in the stage
+  alignas(64) SharedWord taken;  // chunks copied out of all peers' stages
 };
 
 struct alignas(64) SendSlot {
@@ -94,17 +94,17 @@ struct alignas(64) SendSlot {
   PublishedCall published;
   alignas(64) std::byte small[kSmallMessageBytes];
   alignas(64) SharedWord staged;
-  std::atomic<uint32_t> blocks[kBlocksOfMessage];  // of chunk c: [c % 4]
+  std::atomic<uint32_t> blocks[kBlocksOfMessage];  // chunk c: index c % 4
 };
 
 struct alignas(64) RecvSlot {
-  SharedWord wanted;  // the number of the receive that has come
-  SharedWord taken;
-  SharedWord done;  // the sender's buffer is its own again
+  SharedWord wanted;  // the receive has begun
+  SharedWord taken;   // chunks copied out
+  SharedWord done;    // the sender may reuse its buffer
 };
 
 struct SharedEntry {
-  SharedWord segment;  // an id; 0: free, or taken back
+  SharedWord segment;  // its id; 0: the entry is free
   SharedWord bytes;
 };
 
@@ -114,18 +114,18 @@ struct alignas(64) ControlBlockHeader {
   uint32_t rank;
   uint32_t size;
   uint32_t unused;
-  uint64_t group;  // a hash of all handles
+  uint64_t group;  // GroupOf all handles
   uint64_t bytes;
   uint64_t chunk_bytes;
   uint64_t block_bytes;
-  uint64_t cores[kCoreWords];  // that it may run on, a bit each
-  alignas(64) SharedWord probe[kRanksMax];
-  alignas(64) std::atomic<uint32_t> wakes;     // rung: look again
-  alignas(64) std::atomic<uint32_t> sleepers;  // who must be woken to look
-  // 1 + the rank because of which it has gone, or its own.
+  uint64_t cores[kCoreWords];                  // its CPU affinity mask
+  alignas(64) SharedWord probe[kRanksMax];     // written by each peer once
+  alignas(64) std::atomic<uint32_t> wakes;     // futex; grows with each wake
+  alignas(64) std::atomic<uint32_t> sleepers;  // threads to be woken
+  // 0: still a member; else 1 + the rank that caused it to leave, or its own.
   alignas(64) std::atomic<uint32_t> gone;
-  alignas(64) SharedWord finished;  // all its collectives up to this number
-  // It has unmapped what others shared with it, for good.
+  alignas(64) SharedWord finished;  // all collectives up to this number
+  // It has unmapped all segments of its peers and maps no more.
   alignas(64) std::atomic<uint32_t> let_go;
   alignas(64) SharedEntry shared[kSegmentsMax];
 };
@@ -134,7 +134,7 @@ inline constexpr uint64_t kControlBlockMagic =
     0x317461655370634c;  // "LcpSeat1"
 inline constexpr uint32_t kControlBlockVersion = 1;
 
-// The parts of a mapped seat.
+// The parts of a mapped control block.
 class ControlBlock {
  public:
   struct Shape {
@@ -168,7 +168,7 @@ class ControlBlock {
         data_ +
         RecvSlotsAt(shape_))[from * kMessageSlots + number % kMessageSlots];
   }
-  // Where chunk `c` of collective `number` passes.
+  // The staging buffer of chunk `c` of collective `number`.
   std::byte* stage(uint64_t number, uint64_t c) const {
     const size_t buffer = number % kLanes * kDepth + c % kDepth;
     return data_ + StageAt(shape_) + buffer * shape_.chunk_bytes;

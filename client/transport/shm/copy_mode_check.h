@@ -1,13 +1,13 @@
-// Whether a peer's way is the one that its rank takes for so many bytes.
+// Checks that a peer's copy mode fits the number of bytes.
 //
-//   bytes   0 ............ small_bytes ............
-//   way     kSmall                     kDirect, or kStaged
+//   bytes       0 ............ small_bytes ............
+//   copy mode   kInline                    kDirect, or kStaged
 //
-// All ranks have agreed on how many bytes there are by then; a way that does
-// not go with them is a seat that something has written over, and would lead
-// past the end of a cell.
+// All ranks have agreed on the number of bytes by then. Any other copy mode
+// means that the control block was overwritten, and would make this rank read
+// past the end of a slot.
 //
-// Errors: DataLoss, which blames `peer`.
+// Errors: DataLoss; the failed peer is `peer`.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_COPY_MODE_CHECK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_COPY_MODE_CHECK_H_

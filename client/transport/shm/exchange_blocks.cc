@@ -1,6 +1,7 @@
 // AllGather, Broadcast, AllToAll, AllToAllV and Barrier over shared memory:
-// every rank takes its block from each other, where it lies, or from the cell
-// if it is small, or chunk by chunk from the stage if it is private.
+// each rank copies its block from every other rank's segment, from its slot if
+// the block is small, or chunk by chunk from its stage if the memory is
+// private.
 //
 //   stage of AllGather, Broadcast    [ the block's chunk c                 ]
 //   stage of AllToAll, AllToAllV     [ for rank 0 | for rank 1 | ...       ]
@@ -33,21 +34,22 @@ class BlockExchange final : public Collective {
   }
   size_t element() const { return SizeOf(call().dtype); }
 
-  // What `from` gives to `to`: all but AllToAllV tell by the call alone.
+  // The block that `from` sends to `to`. The call determines it, except in an
+  // AllToAllV, where `from` publishes it.
   Block BlockOf(int from, int to) const {
     if (from == rank()) return own_[to];
     if (uneven()) return Table(from)[to];
     return GivenBlock(call(), from, to).value_or(Block());
   }
 
-  // An AllToAllV's cell begins with its blocks.
+  // The slot payload of an AllToAllV begins with the table of its blocks.
   Block* Table(int of) const {
     return reinterpret_cast<Block*>(cell(of).small);
   }
   size_t table_bytes() const { return uneven() ? size() * sizeof(Block) : 0; }
 
-  // Where `from`'s block for `to` lies in a small cell: as in the buffer, but
-  // uneven blocks close together.
+  // The offset in the slot payload of `from`'s block for `to`: the same as in
+  // the buffer; uneven blocks are packed behind the table.
   size_t PlaceInCell(int from, int to) const {
     if (!uneven()) return BlockOf(from, to).offset;
     size_t before = table_bytes();
@@ -55,7 +57,7 @@ class BlockExchange final : public Collective {
     return before;
   }
 
-  // Where what `from` gives goes.
+  // The destination of the block from `from`.
   std::byte* Target(int from) const {
     const Block taken = TakenBlock(call(), rank(), from).value_or(Block());
     return Plus(call().out, taken.offset);
@@ -64,7 +66,7 @@ class BlockExchange final : public Collective {
   void Prepare(PublishedCall& published) override {
     if (uneven()) {
       std::copy(own_.begin(), own_.end(), Table(rank()));
-      published.call.bytes = 0;  // each pair has its own, see Met
+      published.call.bytes = 0;  // each pair has its own, see FindSource
     }
     size_t given = 0;
     size_t reach = 0;
@@ -115,7 +117,8 @@ class BlockExchange final : public Collective {
                      "more than passes through the stage: use the arena"));
   }
 
-  // Where this rank reads what `from` gives, unless it passes the stage.
+  // Sets the address from which this rank reads the block from `from`, unless
+  // that is staged.
   absl::Status FindSource(int from) {
     const Block block = BlockOf(from, rank());
     if (uneven() && block.bytes != call().out_counts[from] * element()) {
@@ -157,10 +160,10 @@ class BlockExchange final : public Collective {
     return put && taken_ == chunks_ ? Progress::kDone : Progress::kNothing;
   }
 
-  // A piece of what lies in memory that this rank can read.
+  // Copies one piece of a block that is not staged.
   bool CopyPiece() {
     for (int step = 0; step < size(); ++step) {
-      const int from = (rank() + step) % size();  // everybody begins elsewhere
+      const int from = (rank() + step) % size();  // each rank starts elsewhere
       const size_t bytes = BlockOf(from, rank()).bytes;
       if (sources_[from] == nullptr || copied_[from] == bytes) continue;
       const size_t piece = std::min(kStepBytes, bytes - copied_[from]);
@@ -173,7 +176,7 @@ class BlockExchange final : public Collective {
     return false;
   }
 
-  // Chunk `c` of a block: its offset and length.
+  // Offset and length of chunk `c` of a block.
   Block ChunkOf(const Block& block, uint64_t c) const {
     const uint64_t begin = std::min<uint64_t>(c * part_bytes_, block.bytes);
     return {begin, std::min<uint64_t>(part_bytes_, block.bytes - begin)};

@@ -1,4 +1,4 @@
-// Sleeping on a word of shared memory, and waking who sleeps.
+// Futex wait and wake on a word of shared memory.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_FUTEX_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_FUTEX_H_
@@ -15,8 +15,8 @@
 
 namespace lockstep::transport {
 
-// Returns at once if `word` is not `seen`; else when woken, after `most`, or
-// for no reason.
+// Returns at once if `word` is not `seen`, else when woken, after `most`, or
+// spuriously.
 inline void SleepOn(std::atomic<uint32_t>& word, uint32_t seen,
                     std::chrono::nanoseconds most) {
   const timespec timeout{static_cast<time_t>(most.count() / 1'000'000'000),

@@ -134,8 +134,8 @@ absl::StatusOr<std::optional<Received>> ReceiveBytes(int socket, void* data,
       received.files.emplace_back(file);
     }
   }
-  // What there was no descriptor for is lost. (Who sends more than the protocol
-  // knows is not our limit.)
+  // A file for which this process had no descriptor left is lost. (With
+  // kFilesMax files received, the peer sent more than the protocol allows.)
   const bool cut = (message.msg_flags & MSG_CTRUNC) != 0;
   if (cut && received.files.size() < kFilesMax) {
     errno = EMFILE;
@@ -144,7 +144,7 @@ absl::StatusOr<std::optional<Received>> ReceiveBytes(int socket, void* data,
   return std::optional<Received>(std::move(received));
 }
 
-// Older C libraries have no function for it.
+// Older C libraries have no pidfd_open.
 absl::StatusOr<FileDescriptor> OpenThisProcess() {
   FileDescriptor process(
       static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));

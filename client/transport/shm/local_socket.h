@@ -1,13 +1,11 @@
-// Unix sockets that carry messages and open files between the processes of one
-// host. Their names are abstract: they lie in no file system, and end with the
-// socket.
+// Unix sockets that carry messages and file descriptors between the processes
+// of one host. Their addresses are abstract: they are in no file system and end
+// with the socket.
 //
 // Threads: as the kernel's sockets. Nothing here blocks or raises a signal.
-// Errors:  Unavailable unless said otherwise. ResourceExhausted where a limit
-// of
-//          this process or its user was met (open files, files on their way),
-//          which is no fault of the other end. WouldBlock is an answer, not an
-//          error.
+// Errors:  Unavailable unless said otherwise. ResourceExhausted if a limit of
+//          this process or its user is reached (open files, files in flight):
+//          the peer has not failed. EWOULDBLOCK is no error.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_LOCAL_SOCKET_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_LOCAL_SOCKET_H_
@@ -25,7 +23,7 @@ namespace lockstep::transport {
 
 absl::StatusOr<FileDescriptor> ListenLocally(const std::string& name);
 absl::StatusOr<FileDescriptor> DialLocally(const std::string& name);
-// None if nobody is waiting at `listener`.
+// nullopt if no connection is pending.
 absl::StatusOr<std::optional<FileDescriptor>> Accept(int listener);
 
 // Whether the process at the other end runs as the same user as this one.
@@ -38,8 +36,8 @@ struct Received {
   size_t bytes = 0;  // 0: the other end is closed
   std::vector<FileDescriptor> files;
 };
-// None if there is no message. A message of more than `bytes` counts as none
-// that we know: bytes is then larger.
+// nullopt if no message is queued. A message longer than `bytes` is cut off;
+// Received::bytes is its whole length.
 absl::StatusOr<std::optional<Received>> ReceiveBytes(int socket, void* data,
                                                      size_t bytes);
 
@@ -50,7 +48,7 @@ absl::Status SendMessage(int socket, const T& message,
   return SendBytes(socket, &message, sizeof message, files);
 }
 
-// This very process, as a descriptor that becomes readable when it has ended.
+// A pidfd of this process: it becomes readable when the process has ended.
 absl::StatusOr<FileDescriptor> OpenThisProcess();
 
 }  // namespace lockstep::transport

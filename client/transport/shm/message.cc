@@ -1,16 +1,15 @@
-// Send and Recv over shared memory: a message is pulled by its receiver, from
-// the mail if it is small, from where it lies in the sender's arena, or block
-// by block.
+// Send and Recv over shared memory. The receiver copies the message from the
+// send slot if it is small, from the sender's arena, or block by block.
 //
-//   sender     mail: [number, what, where] ──▶     ┌─ small: taken at once
-//   receiver   ◀── receipt: [wanted]               ├─ direct: read in place
-//   sender     puts block c, when it is wanted ──▶ └─ staged: copied out
+//   sender     send slot: [number, call, address] ──▶ ┌─ inline: from the slot
+//   receiver   ◀── recv slot: [wanted]                ├─ direct: read in place
+//   sender     puts block c, once it is wanted ──▶    └─ staged: copied out
 //   receiver   ◀── [taken] ... [done]
 //
-// Blocks come from a pool of the sender's that all its messages share. One is
-// taken only for a receiver that is there, and so will empty it. What a message
-// that fails has taken is not given back: its receiver may still read there,
-// and the board is at its end.
+// All messages of a sender share one pool of blocks. A block is taken only for
+// a receiver that has begun and therefore empties it. The blocks of a failed
+// message are not returned: its receiver may still read them, and the group is
+// over.
 
 #include <algorithm>
 
@@ -41,7 +40,7 @@ class Message : public Task {
     word.store(Reached(number_, chunks));
     shm_group_.Wake(call_.peer);
   }
-  // Whether the message kMessageSlots before is done with its place.
+  // Whether the message kMessageSlots before has released the slot.
   bool IsFree(const SharedWord& done) {
     if (number_ <= kMessageSlots) return true;
     const bool free = done.load() >= Reached(number_ - kMessageSlots, 0);
@@ -198,7 +197,7 @@ class Incoming final : public Message {
   RecvSlot& receipt_;
   bool wanted_ = false;
   bool met_ = false;
-  const std::byte* source_ = nullptr;  // null: it comes in blocks
+  const std::byte* source_ = nullptr;  // null: the message is staged in blocks
   size_t copied_ = 0;
 };
 

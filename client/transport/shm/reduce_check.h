@@ -1,11 +1,11 @@
-// The folding of a slice, piece by piece, and the checks of what comes out, if
-// the call asks for them (Call::checks).
+// Reduces a slice piece by piece, and checks the result for non-finite values
+// if the call asks for it (CollectiveOp::checks).
 //
 //   slice   [ piece 0 | piece 1 | piece 2 ]
 //   parts   [ ─────────── ][ ───────── ]
 //
-// Where pieces and parts begin with whole runs of the sum tree, parts are
-// checked while they are folded, else at the end.
+// If all pieces and parts begin at a run of the sum tree (kernels::kSumRun),
+// parts are checked while they are reduced, else at the end.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_REDUCE_CHECK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_REDUCE_CHECK_H_
@@ -24,24 +24,26 @@ namespace lockstep::transport {
 
 class ReduceCheck {
  public:
-  // `call` outlives it.
+  // `call` outlives this object.
   explicit ReduceCheck(const CollectiveOp& call) : call_(call) {}
 
-  // What this rank folds, and the pieces in which Fold will get it: of `piece`
-  // elements, but for the last; 0: others, too.
+  // Called first. `slice` is what this rank reduces. `piece`: the elements of
+  // each Fold, except the last; 0: they vary.
   void Begin(const Range& slice, size_t piece);
 
-  // Elements [range) of the call, from and to where these begin.
+  // Reduces elements `range` of the call; `inputs` and `outs` point to the
+  // first of them.
   void Fold(const Range& range, std::span<const void* const> inputs,
             std::span<void* const> outs);
 
-  // All is folded, and lies at `result` from the slice's first element on.
+  // Called last. `result`: the first element of the reduced slice.
   void End(const std::byte* result);
 
  private:
   struct Rows;
 
-  // Folds what lies in one part, or between two: how much of [begin, end).
+  // Reduces the beginning of [begin, end), up to the next border of a part.
+  // Returns the number of elements.
   size_t FoldNext(size_t begin, size_t end, const Rows& rows);
   size_t FoldInPart(const Range& part, size_t begin, size_t end,
                     const Rows& rows);
@@ -49,8 +51,8 @@ class ReduceCheck {
   const CollectiveOp& call_;
   size_t slice_begin_ = 0;
   bool while_folding_ = false;
-  std::vector<kernels::FiniteCheck> found_;         // of the parts behind us
-  std::unique_ptr<kernels::CheckedReduce> reduce_;  // of the next, once begun
+  std::vector<kernels::FiniteCheck> found_;         // by part, finished ones
+  std::unique_ptr<kernels::CheckedReduce> reduce_;  // the current part's
 };
 
 }  // namespace lockstep::transport

@@ -20,14 +20,14 @@
 
 namespace lockstep::transport {
 
-// The first message, with the seat's file and the process. A probe is one
-// without files.
+// The first message, with the control block's memfd and a pidfd. A probe is a
+// Hello without files.
 struct Rendezvous::Hello {
   uint64_t magic = kControlBlockMagic;
   uint32_t version = kControlBlockVersion;
   uint32_t rank = 0;
   uint64_t group = 0;
-  uint64_t token = 0;  // of who hears it
+  uint64_t token = 0;  // the receiver's
 };
 
 namespace {
@@ -38,7 +38,7 @@ uint64_t Draw() {
   return high << 32 | device();
 }
 
-// What `from` writes into the seat of `to`.
+// The number that `from` writes to the control block of `to`.
 uint64_t ProbeOf(uint64_t group, int from, int to) {
   return (group ^ 0x9e3779b97f4a7c15) + 0x100 * from + to + 1;
 }
@@ -59,8 +59,8 @@ absl::Status Gone(int peer) {
                         peer);
 }
 
-// The end of what a message to or from `peer` came to: a limit of this process
-// is no fault of the peer's.
+// The error after a failed send to or receive from `peer`. A limit of this
+// process does not make the peer a failed one.
 absl::Status Lost(int peer, const absl::Status& why) {
   return absl::IsResourceExhausted(why) ? why : Gone(peer);
 }
@@ -192,7 +192,7 @@ absl::StatusOr<std::vector<Peer>> Rendezvous::ConnectAll(
   return std::move(peers_);
 }
 
-// Lower ranks are dialed, higher ones come.
+// Dials lower ranks only; higher ranks dial this one.
 absl::Status Rendezvous::Dial(int peer) {
   const ShmHandle& handle = handles_[peer];
   if (handle.where != handle_.where) {
@@ -249,7 +249,7 @@ absl::Status Rendezvous::AcceptConnections() {
   }
 }
 
-// Strangers are shown the door; they are no trouble of the group's.
+// Closes connections from non-members; these are no error of the group.
 absl::Status Rendezvous::ReadUnidentified() {
   std::vector<FileDescriptor> silent;
   for (FileDescriptor& guest : unidentified_) {
@@ -343,7 +343,7 @@ absl::Status Rendezvous::ReadHello(int peer,
   return published.ok() ? published : Lost(peer, published);
 }
 
-// Its number must be in our own memory by now.
+// The peer has written its number to this rank's control block by now.
 absl::Status Rendezvous::Probe(int peer) {
   const uint64_t found = peers_[handle_.rank].seat.header().probe[peer];
   if (found != ProbeOf(group_, peer, handle_.rank)) {
@@ -372,12 +372,12 @@ bool Rendezvous::AllMet() const {
                      [](Stage stage) { return stage == Stage::kMet; });
 }
 
-// A greeting without files ends the meeting of who hears it. Higher ranks dial
-// this one, and find nobody.
+// A Hello without files makes the receiver's ConnectAll fail. Higher ranks dial
+// this rank and are refused.
 void Rendezvous::Decline(const std::vector<std::string>& texts, int rank) {
   listener_ = FileDescriptor();
-  // Those that have dialed this rank and wait for its greeting, too; and there
-  // may be no other file to dial with.
+  // Peers that have dialed this rank and wait for its Hello see the socket
+  // close. It also frees descriptors, which the dials below may need.
   unidentified_.clear();
   peers_.clear();
   for (int peer = 0; peer < rank; ++peer) {
@@ -386,7 +386,7 @@ void Rendezvous::Decline(const std::vector<std::string>& texts, int rank) {
     if (!handle.ok()) continue;
     absl::StatusOr<FileDescriptor> socket = DialLocally(handle->socket);
     if (!socket.ok() || !IsSameUser(socket->get())) continue;
-    // Who does not hear it has met all, or has gone.
+    // The status is ignored: the peer is fully connected, or has left.
     SendMessage(socket->get(), Hello{.rank = static_cast<uint32_t>(rank),
                                      .group = GroupOf(texts),
                                      .token = handle->token})

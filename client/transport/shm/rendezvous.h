@@ -1,23 +1,24 @@
-// How the members of a group on one host meet: over a Unix socket each gives
-// the others its seat and its process.
+// Connects the members of a group on one host: over a Unix socket each sends
+// the others its control block (a memfd) and a pidfd of its process.
 //
-//   rank 1                                  rank 0 (listens since Prepare)
-//     │── connect ─────────────────────────▶│
-//     │── Hello: group, token, [seat, pid] ─▶│  same user, knows the token
-//     │◀─ Hello: group, token, [seat, pid] ──│
-//     │── writes a number into 0's seat      │
-//     │── Probe ───────────────────────────▶│  finds it in its own memory
-//     │◀─ the same, the other way ───────────│
+//   rank 1                                    rank 0 (listens since Prepare)
+//     │── connect ─────────────────────────────▶│
+//     │── Hello: group, token, [memfd, pidfd] ─▶│  same user, knows the token
+//     │◀─ Hello: group, token, [memfd, pidfd] ──│
+//     │── writes a number to 0's control block  │
+//     │── Probe ───────────────────────────────▶│  finds it in its own memory
+//     │◀─ the same in the other direction ──────│
 //
-// The token is the handle's, which the coordinator gave to members only. That
-// both run on one host is not believed but proven: equal boot ids and network
-// namespaces, and the number that was written through shared memory.
+// The token is part of the handle, which the coordinator sends to members only.
+// Two ranks prove that they run on one host: by equal boot ids and network
+// namespaces, and by the number written through shared memory.
 //
-// Threads: Meet on one, Abort from any.
-// Errors:  Unavailable (a peer is on another host, or gone, or somebody else
-//          answers for it), DataLoss (a seat of another layout), both blaming
-//          it; DeadlineExceeded (who did not come); Cancelled after Abort;
-//          ResourceExhausted (no memory for the seat).
+// Threads: ConnectAll on one, Abort from any.
+// Errors:  Unavailable (a peer is on another host, or gone, or a process that
+//          is no member answers for it), DataLoss (a control block of another
+//          layout), both with the failed peer; DeadlineExceeded (names the
+//          missing ranks); Cancelled after Abort; ResourceExhausted (no memory
+//          for the control block).
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_RENDEZVOUS_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_RENDEZVOUS_H_
@@ -35,43 +36,44 @@
 
 namespace lockstep::transport {
 
-// A member, as another sees it. Of the rank itself: its seat only.
+// A connected member. The entry of the own rank has no socket and no process.
 struct Peer {
   Segment memory;
   ControlBlock seat;
   FileDescriptor socket;
-  FileDescriptor process;  // readable once it has ended
+  FileDescriptor process;  // a pidfd, readable once the process has ended
 };
 
-// How many cores they may run on, together: one each, if they are pinned.
+// The size of the union of the peers' CPU affinity masks, at least 1.
 int CoresOf(const std::vector<Peer>& peers);
 
 class Rendezvous {
  public:
-  // This rank's seat, and a socket to be met at.
+  // Creates this rank's control block and a listening socket.
   static absl::StatusOr<std::unique_ptr<Rendezvous>> Open(
       int rank, const ControlBlock::Shape& shape);
 
-  // The socket alone, at a place that other processes may believe or not; then,
-  // when it is known who is to be met, the seat.
+  // The same in two steps, if the members are not known yet: the socket, then
+  // the control block. `where`: the endpoint that the handle announces; a peer
+  // with another endpoint refuses it.
   static absl::StatusOr<std::unique_ptr<Rendezvous>> Listen(
       const Endpoint& where);
   absl::Status AllocateControlBlock(int rank, const ControlBlock::Shape& shape);
 
   const ShmHandle& handle() const { return handle_; }
 
-  // Blocks until all have met; by rank. Once.
+  // Blocks until all members are connected; returns them by rank. Called once.
   absl::StatusOr<std::vector<Peer>> ConnectAll(
       const std::vector<std::string>& texts, const Deadline& deadline);
   void Abort();
 
-  // Instead of Meet, or after it failed: those who wait for this rank at its
-  // place among `texts` need not.
+  // Called instead of ConnectAll, or after it failed: ends the wait of the
+  // peers for this rank, which has index `rank` in `texts`.
   void Decline(const std::vector<std::string>& texts, int rank);
 
  private:
   struct Hello;
-  // How far this rank and another have come.
+  // The progress of the connection with one peer.
   enum class Stage { kExpected, kDialed, kGreeted, kMet };
 
   Rendezvous() = default;
@@ -97,7 +99,7 @@ class Rendezvous {
   std::vector<ShmHandle> handles_;
   std::vector<Peer> peers_;
   std::vector<Stage> stages_;
-  std::vector<FileDescriptor> unidentified_;  // who has not said who it is
+  std::vector<FileDescriptor> unidentified_;  // accepted, before their Hello
 };
 
 }  // namespace lockstep::transport

@@ -19,11 +19,11 @@ namespace lockstep::transport {
 namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-// Memory is taken in pieces: on some kernels a signal undoes all that one call
-// has taken, and between pieces one sees whether others have taken the rest.
+// Memory is allocated in pieces. On some kernels a signal undoes a whole
+// fallocate; and available memory is checked again before each piece.
 constexpr size_t kPiece = 64 << 20;
 
-// `taken`: what of it has been.
+// `taken`: the bytes of it that are allocated already.
 absl::Status NoMemory(size_t bytes, const std::string& what,
                       const std::string& why, size_t taken = 0) {
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -36,8 +36,8 @@ std::string SystemError(const char* call) {
   return absl::StrCat(call, ": ", std::strerror(errno));
 }
 
-// Keeps signals from the calling thread for a while: a profiler's too, other
-// than SignalsBlocked, for that comes again before a piece is taken.
+// Blocks all signals of the calling thread. Unlike SignalsBlocked it includes a
+// profiler's, whose interval is shorter than the allocation of a piece.
 class SignalsLater {
  public:
   SignalsLater() {
@@ -53,7 +53,7 @@ class SignalsLater {
   sigset_t before_;
 };
 
-// A file of no pages yet.
+// Creates a memfd without pages.
 absl::StatusOr<FileDescriptor> NewFile(size_t bytes, const std::string& what) {
   if (bytes > LargestFile()) return NoMemory(bytes, what, "ulimit -f");
   FileDescriptor fd(memfd_create(absl::StrCat("lockstep ", what).c_str(),
@@ -69,7 +69,7 @@ absl::StatusOr<FileDescriptor> NewFile(size_t bytes, const std::string& what) {
   return fd;
 }
 
-// Pages for the piece of the file that begins at `at`.
+// Allocates the pages of the piece that begins at `at`.
 absl::Status TakePiece(int fd, size_t at, size_t bytes,
                        const std::string& what) {
   const size_t piece = std::min(kPiece, bytes - at);
@@ -105,7 +105,7 @@ absl::StatusOr<FileDescriptor> CreateFile(size_t bytes,
 
 constexpr size_t kPage = 4096;
 
-// Addresses of a segment and of what its colour may shift it by.
+// The address range of a segment, with room for its page offset.
 size_t SpaceOf(size_t bytes) { return bytes + Segment::kColours * kPage; }
 
 void* Reserve(size_t bytes) {
@@ -113,7 +113,7 @@ void* Reserve(size_t bytes) {
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-// In place of what is at `at`.
+// Replaces the mapping at `at`.
 bool MapAt(void* at, int fd, size_t bytes, Lookup lookup, size_t offset = 0) {
   return mmap(at, bytes, PROT_READ | PROT_WRITE,
               MAP_SHARED | MAP_FIXED |
@@ -167,7 +167,7 @@ absl::StatusOr<Segment> Segment::Map(FileDescriptor fd, size_t bytes,
   if (space == MAP_FAILED) {
     return NoMemory(bytes, "another rank's memory", SystemError("mmap"));
   }
-  // What is mapped stays; the descriptor would only count against the limit.
+  // A mapping needs no descriptor, which would count against the limit.
   Segment segment(space,
                   static_cast<std::byte*>(space) + colour % kColours * kPage,
                   bytes, FileDescriptor());
@@ -181,8 +181,8 @@ Segment::~Segment() {
   if (space_ != nullptr) munmap(space_, SpaceOf(bytes_));
 }
 
-// Piece by piece, so that there need not be memory for all of it twice: what
-// is left of the old file are holes.
+// Piece by piece, so that it does not need all of the memory twice: holes are
+// punched into the old file.
 absl::Status Segment::Renew(const std::string& what) {
   absl::StatusOr<FileDescriptor> fresh = NewFile(bytes_, what);
   if (!fresh.ok()) return std::move(fresh).status();

@@ -1,21 +1,20 @@
-// A piece of memory that several processes map: a memfd, which has no name and
-// so cannot be left behind.
+// Memory that several processes map: a memfd, which has no name and so cannot
+// be left behind.
 //
 //   owner   Create ─▶ fd ──(socket)──▶ Map   peer
 //             │                          │
 //             ▼                          ▼
 //           data()  ═══ the same pages ═══  data()
 //
-// The pages are taken when it is created (fallocate), and its size is sealed:
-// touching it is never SIGBUS, whatever a peer does to the file. (A page that a
-// peer gives back is a zeroed one at the next touch.)
+// Create allocates the pages (fallocate) and seals the size. So an access never
+// raises SIGBUS, whatever a peer does to the file. (If a peer punches a hole,
+// the next access finds a zeroed page.)
 //
-// Colours: processors guess where in the first cache a line lies by a hash of
-// some bits of its address (AMD's way predictor, of bits 12 to 27). A reduction
-// reads the same place of several segments in turn; where the addresses have
-// the same hash, every guess is wrong, and it runs at an eighth of its speed.
-// So segments that are used together are given colours: pages by which their
-// beginnings are shifted.
+// Page offsets (`colour`): AMD processors predict the L1 way of a line by a
+// hash of address bits 12 to 27. A reduction reads the same offset of several
+// segments in turn. If the addresses have the same hash, each prediction is
+// wrong, and it runs at an eighth of its speed. So segments that are used
+// together are mapped at different page offsets.
 //
 // Threads: any, one at a time; data() and bytes() from any.
 
@@ -32,23 +31,24 @@
 
 namespace lockstep::transport {
 
-// When a mapping's pages are looked up: all at once, which is a fraction of the
-// price, or each when it is first touched.
+// When page table entries are made: all at once (MAP_POPULATE), which costs a
+// fraction in total, or each at its first access.
 enum class Lookup { kAllNow, kEachLater };
 
 class Segment {
  public:
-  // Fresh zeroed memory, first touched by the calling thread. `what` is for
-  // people (/proc/PID/maps, errors). ResourceExhausted, with the size needed
-  // and the size there, if it cannot be had.
+  // Zeroed memory, first touched by the calling thread. `what` names it in
+  // /proc/PID/maps and in errors. ResourceExhausted, with the sizes needed and
+  // available, if it cannot be allocated.
   static absl::StatusOr<Segment> Create(size_t bytes, const std::string& what,
                                         Lookup lookup = Lookup::kAllNow);
 
-  // Of Map: kColours different ones, modulo that; Create's is 0.
+  // The number of page offsets. Map takes its `colour` modulo this; Create uses
+  // 0.
   static constexpr size_t kColours = 64;
 
-  // Another process's. InvalidArgument unless it is a sealed memory file of
-  // this size.
+  // Maps another process's segment. InvalidArgument unless `fd` is a sealed
+  // memfd of this size.
   static absl::StatusOr<Segment> Map(FileDescriptor fd, size_t bytes,
                                      Lookup lookup = Lookup::kAllNow,
                                      size_t colour = 0);
@@ -68,14 +68,14 @@ class Segment {
   size_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
 
-  // Puts fresh pages with the same bytes at the same addresses. Who has mapped
-  // the old ones keeps those, emptied, and reaches this memory no more. Nobody
-  // here may write to it meanwhile. It needs memory for a piece of it, 64 MiB.
-  // After an error the bytes are all there, and some of the pages old.
+  // Replaces the pages by new ones with the same bytes at the same addresses.
+  // Peers keep the old file, emptied, and can no longer reach this memory. No
+  // thread of this process may write to it meanwhile. Needs memory for one
+  // piece, 64 MiB. After an error all bytes are intact, and some pages are old.
   absl::Status Renew(const std::string& what);
 
  private:
-  // `space` is what was reserved of addresses, from the kernel.
+  // `space`: the reserved address range, SpaceOf(bytes) long.
   Segment(void* space, void* data, size_t bytes, FileDescriptor fd)
       : space_(space), data_(data), bytes_(bytes), fd_(std::move(fd)) {}
 

@@ -10,7 +10,7 @@
 namespace lockstep::transport {
 namespace {
 
-// Goes over the socket with the segment's file.
+// Sent over the socket with the segment's file.
 struct Loan {
   uint64_t id;
   uint64_t bytes;
@@ -18,7 +18,7 @@ struct Loan {
 
 }  // namespace
 
-// --- What this rank lends ----------------------------------------------------
+// --- SegmentExporter ---------------------------------------------------------
 
 SegmentAddress SegmentExporter::Offer(const void* data, size_t bytes,
                                       RankMask readers) {
@@ -97,11 +97,11 @@ void SegmentExporter::TakeBack(RankMask unproven) {
   for (auto& [id, exported] : exported_) {
     const std::shared_ptr<SharedSegment> segment = exported.segment.lock();
     if (segment == nullptr || (exported.to & unproven) == 0) continue;
-    registry_->Renew(*segment, id);  // unless another group has seen to it
+    registry_->Renew(*segment, id);  // no effect if another group did it
   }
 }
 
-// --- What it has borrowed ----------------------------------------------------
+// --- SegmentImporter ---------------------------------------------------------
 
 absl::StatusOr<std::byte*> SegmentImporter::Resolve(SegmentAddress place,
                                                     size_t bytes) {

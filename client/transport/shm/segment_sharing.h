@@ -1,14 +1,14 @@
-// Segments of arenas, between the members of a group: what this rank lets the
-// others map, and what it has mapped of theirs.
+// Shares arena segments between the members of a group: the exporter lets peers
+// map this rank's segments, an importer maps those of one peer.
 //
-//   owner     Offer(buffer) ─▶ Place{segment 7, offset}   in its announcement
+//   owner     Offer(buffer) ─▶ SegmentAddress{7, offset}   in its announcement
 //                └─ the first time: [id 7, bytes, file] over the socket
-//   reader    Resolve(place) ─▶ an address of its own
-//                └─ the first time: takes the file from the socket, maps it
+//   reader    Resolve(address) ─▶ a pointer in its own process
+//                └─ the first time: receives the file from the socket, maps it
 //
 // A file is sent before the announcement that names it, so a reader never waits
-// for one. A segment that its owner has freed is struck off the list in the
-// owner's seat; readers unmap it when they next meet the owner.
+// for it. When its owner frees a segment, the entry in the owner's control
+// block is cleared; readers unmap it at their next operation with the owner.
 //
 // Threads: any.
 
@@ -34,26 +34,27 @@ namespace lockstep::transport {
 
 class SegmentExporter {
  public:
-  // `sockets` by rank, this rank's own unused. `book` may be null: then all
-  // memory is private.
+  // `sockets` by rank; the own one is unused. If `registry` is null, all memory
+  // is private.
   SegmentExporter(std::shared_ptr<SegmentRegistry> registry, ControlBlock mine,
                   std::vector<int> sockets)
       : registry_(std::move(registry)),
         mine_(mine),
         sockets_(std::move(sockets)) {}
 
-  // Where [data, data + bytes) lies, known to all `readers` from now on; in
-  // private memory if it lies in no segment, or cannot be shared.
+  // The address of [data, data + bytes), after sending its segment to those
+  // `readers` that lack it. Segment 0 (private memory) if it is in no segment,
+  // or cannot be shared.
   SegmentAddress Offer(const void* data, size_t bytes, RankMask readers);
 
-  // How many of the offered segments have been freed. Takes no lock unless some
-  // have since.
+  // How many exported segments have been freed. Locks only if the number has
+  // changed.
   uint32_t releases();
 
-  // Whom segments have been lent to that still have an owner.
+  // The peers to which a segment was sent that is not freed yet.
   RankMask Importers();
 
-  // Renews the segments that a rank of `unproven` may still write to; see
+  // Renews the segments to which a rank of `unproven` may still write; see
   // SegmentRegistry::Renew.
   void TakeBack(RankMask unproven);
 
@@ -77,25 +78,25 @@ class SegmentExporter {
   Mutex mutex_;
   std::map<uint64_t, Exported> exported_ ABSL_GUARDED_BY(mutex_);  // by id
   std::atomic<uint32_t> releases_{0};
-  // The book's, as far as lent_ knows: written last, so that who finds it up to
-  // date finds releases_ so, too.
+  // The registry's releases() that exported_ reflects. Written after releases_,
+  // so a thread that finds it current finds releases_ current.
   std::atomic<uint64_t> seen_releases_{0};
 };
 
-// What is mapped of one peer's.
+// The mapped segments of one peer.
 class SegmentImporter {
  public:
-  // `colour` (segment.h) is to differ among what is used together; 0 is this
-  // rank's own.
+  // `colour`: the page offset (segment.h). It differs between segments that are
+  // used together; the own segments have 0.
   SegmentImporter(int peer, ControlBlock theirs, int socket, size_t colour)
       : peer_(peer), theirs_(theirs), socket_(socket), colour_(colour) {}
 
-  // Where `place` is in this process. DataLoss, blaming the peer, if it names
-  // memory that the peer has not given, or more of it than there is.
+  // The pointer to `place` in this process. DataLoss, with the failed peer, if
+  // the peer has not sent that segment, or the range exceeds it.
   absl::StatusOr<std::byte*> Resolve(SegmentAddress place, size_t bytes);
 
-  // Unmaps what the peer has freed, if it says that it has. Takes no lock if it
-  // says nothing new.
+  // Unmaps the segments that the peer has freed. `releases`: the peer's
+  // published count. Locks only if it has changed.
   void UnmapReleased(uint32_t releases);
 
   void UnmapAll();

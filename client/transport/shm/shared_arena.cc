@@ -24,7 +24,7 @@ uintptr_t Address(const void* data) {
   return reinterpret_cast<uintptr_t>(data);
 }
 
-// Buffers are cut off its front; their memory comes back with the last.
+// Buffers are cut from its front. It is freed with its last buffer.
 struct Slab {
   std::shared_ptr<SharedSegment> segment;
   size_t used = 0;
@@ -55,7 +55,7 @@ class SharedArena final : public Arena {
     return ArenaBuffer(data, bytes, *std::move(segment));
   }
 
-  // A slab is never used twice, so that what is cut from it is zeros.
+  // The space of a slab is never reused, so all buffers are zeroed.
   absl::StatusOr<ArenaBuffer> CutFromSlab(size_t bytes) {
     const size_t space = RoundedUp(bytes, kAlignment);
     MutexLock lock(&mutex_);

@@ -55,7 +55,7 @@ class ShmTransport final : public Transport {
 
   std::string_view name() const override { return "shm"; }
 
-  // Ranks of several places it does not connect.
+  // Connects only ranks of one place.
   TransportFacts facts() const override {
     return {.place = PlaceOf(EndpointOfThisProcess()),
             .pairs_in_one_place = true};

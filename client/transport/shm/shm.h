@@ -1,21 +1,21 @@
-// The transport between processes of one host: shared memory.
+// The shared-memory transport between processes of one host.
 //
-// Buffers in the arena (MakeArena, Session::Allocate) are reduced and read
-// where they lie, by all ranks; private ones pass through staging memory, chunk
-// by chunk. There is no thread: ranks work, spin and sleep on the threads of
-// their streams.
+// All ranks reduce and read buffers in the arena (MakeArena, Session::Allocate)
+// in place; private buffers are copied through staging memory, chunk by chunk.
+// The transport has no thread: operations run and wait on the threads of their
+// streams.
 //
-//   meeting.h   how the members find and trust each other
-//   seat.h      what is in shared memory
-//   board.h     how one waits; who has gone
-//   lending.h   arena segments between processes
+//   rendezvous.h        connects and authenticates the members
+//   control_block.h     the layout of shared memory
+//   shm_group.h         wakes, waiting, and which ranks are gone
+//   segment_sharing.h   arena segments between processes
 //   collective.h, message.cc   the operations
 //
 // Limits: kRanksMax (64) ranks in a group. All run as the same user.
-// Death:  a peer whose process ends is noticed within a nap (5 ms) of whoever
-//         waits for it, by proof (blame.h's IsProven).
+// Death:  a rank that waits for a peer notices within a nap (5 ms) that the
+//         peer's process has ended. The failure is proven (failed_peer.h).
 // Safety: when a group ends, arena segments that a peer may still write to
-//         (stopped, not proven dead) get fresh pages at the same addresses.
+//         (stopped, not proven dead) get new pages at the same addresses.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_H_
@@ -28,8 +28,8 @@
 namespace lockstep::transport {
 
 struct ShmOptions {
-  // A peer that is waited for, and whose process has been stopped for so long,
-  // ends the group: the error is DeadlineExceeded, and blames the peer.
+  // How long the process of a peer may be stopped before a wait for it fails
+  // with DeadlineExceeded, with the failed peer, and ends the group.
   absl::Duration silence = absl::Seconds(10);
 };
 

@@ -9,7 +9,7 @@
 namespace lockstep::transport {
 namespace {
 
-// How far they got together: kDone when all are. Who is done is let go.
+// Advances each task once, and frees those that are done. kDone when all are.
 absl::StatusOr<Progress> AdvanceAll(Tasks& tasks, RankMask* waits) {
   bool moved = false;
   bool done = true;

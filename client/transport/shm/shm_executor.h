@@ -1,7 +1,7 @@
-// Carries out calls over a board: asks each task in turn to go on, and waits
-// when none can.
+// Runs collective calls over an ShmGroup: advances each task in turn, and waits
+// if none can advance.
 //
-// Threads: as executor.h; no thread of its own.
+// Threads: as collective_executor.h; no thread of its own.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_EXECUTOR_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_EXECUTOR_H_
@@ -17,8 +17,8 @@ namespace lockstep::transport {
 
 std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<ShmGroup> shm_group);
 
-// Blocks until all `tasks` are done, or one fails, or this rank has left: then
-// Cancelled. They go on in turns, so that they progress together.
+// Advances `tasks` in turn until all are done or one fails. Blocks. Cancelled
+// once this rank has left.
 absl::Status RunTasks(Tasks&& tasks, ShmGroup& shm_group);
 
 }  // namespace lockstep::transport

@@ -13,8 +13,8 @@
 namespace lockstep::transport {
 namespace {
 
-// How long the end of what failed waits for the others to end too, before it
-// takes back what they have borrowed at the price of a copy.
+// After a failure: how long the destructor waits for the peers to unmap our
+// segments, before it renews these at the cost of a copy.
 constexpr std::chrono::milliseconds kFarewell{20};
 
 std::vector<int> Sockets(const std::vector<Peer>& peers) {
@@ -70,7 +70,7 @@ void ShmGroup::LetGo() {
   }
 }
 
-// Who may still write to what it has borrowed, as far as one can know.
+// Peers that may still write to our mapped segments.
 RankMask ShmGroup::Unproven(RankMask importers) {
   LookForDead(importers);
   RankMask unproven = importers & ~dead_.load();
@@ -183,7 +183,7 @@ bool ShmGroup::AllFinished(uint64_t number, RankMask* waits) {
     if (finished < number) *waits |= MaskOf(peer) & others_;
     least = std::min(least, finished);
   }
-  // May go back when two threads are here; then it is looked up again.
+  // May decrease if two threads are here; the next call then reads all again.
   finished_by_all_.store(least, std::memory_order_relaxed);
   return least >= number;
 }

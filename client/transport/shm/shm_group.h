@@ -1,13 +1,15 @@
-// A rank's view of its group: all seats, and how one waits for the others.
+// A rank's view of its group: all control blocks, and the futex on which each
+// rank waits for the others.
 //
-//   mine  ── words grow ──▶ Ring()     wakes whoever sleeps
-//   theirs ◀── looked at, again and again: spin, yield, then sleep on the bell
+//   mine    ── a word grows ──▶ Wake()   wakes the ranks that sleep
+//   peers'  ◀── polled: spin, yield, then sleep on the own `wakes`
 //
-// A bell is rung only for who sleeps: sleepers is raised before the last look,
-// and looked at after a word has grown, so that one of the two is seen.
+// Wake skips ranks without sleepers. A waiter increments `sleepers` before its
+// last poll, and Wake reads it after the word has grown, so no wake is lost.
 //
-// Who waits for many is woken once, by the last of them: of those whose words
-// have grown, the last in the one order of all these writes sees all others'.
+// The last peer to advance wakes a rank that waits for many; earlier peers skip
+// the futex call. All these stores have one total order, so the last one sees
+// the others.
 //
 // Threads: any.
 
@@ -32,25 +34,25 @@
 
 namespace lockstep::transport {
 
-// Who the ranks of a board are. Where a board is all of a group, its rank only.
+// The members of an ShmGroup. If it is all of a communicator group, only `rank`
+// is set.
 struct ShmGroupMembers {
-  int rank = 0;  // this rank's, on the board
-  // By rank on the board, their ranks in the group of which they are a part,
-  // and its size.
+  int rank = 0;  // this rank, within the ShmGroup
+  // By rank in the ShmGroup: the rank in the larger group, and its size.
   std::vector<int> in_group = {};
   int group_size = 0;
 };
 
 class ShmGroup {
  public:
-  // `peers` by rank, as they met.
+  // `peers` by rank, from Rendezvous::ConnectAll.
   ShmGroup(const ShmGroupMembers& roster, std::vector<Peer> peers,
            std::shared_ptr<SegmentRegistry> registry,
            const WaitPolicy& wait_policy);
 
-  // Lets go what was borrowed, and sees to it that nobody who may still live
-  // can write to memory of this rank: see SegmentExporter. If all that was
-  // begun has ended well, nobody does.
+  // Unmaps the segments of all peers. After a failed operation it also ensures
+  // that no peer that may still live can write to memory of this rank (see
+  // SegmentExporter::TakeBack). After success no peer does.
   ~ShmGroup();
 
   int rank() const { return rank_; }
@@ -66,41 +68,42 @@ class ShmGroup {
 
   // --- Waiting ---
 
-  // After a word of this rank has grown.
+  // Called after a word of this rank has grown.
   void Wake();
   void Wake(int rank);
-  // The same, where each waits for the words of all `ranks` but perhaps its
-  // own: not yet, if there are some that have not grown beyond what this rank's
-  // word was.
+  // The same if each waiter needs the words of all `ranks`, except perhaps its
+  // own. `has_grown(r)`: the word of r is beyond the previous one of this rank.
+  // If one rank is behind, wakes only that rank; if several are, none.
   void WakeIfLast(RankMask ranks, absl::FunctionRef<bool(int)> has_grown);
 
-  // Which of the others have left, or have been seen dead.
+  // The peers that have left or are known dead.
   RankMask Gone() const;
-  // Looks which of `ranks` have died, by proof.
+  // Polls the pidfds of `ranks`, and records those whose process has ended.
   void LookForDead(RankMask ranks);
-  // Whether the process of `peer` is stopped; why that ends a wait for it.
+  // Whether the process of `peer` is stopped; the error for a wait on it.
   bool IsStopped(int peer) const;
   absl::Status WhySilent(int peer) const;
-  // Why a wait for `peer`, which is gone, is in vain. Blames a rank of the
-  // board, or an outsider.
+  // The error for a wait on `peer`, which is gone. The failed peer is a member
+  // or an outsider.
   absl::Status WhyGone(int peer) const;
 
-  // Tells all that this rank is gone, because of another, of itself or of an
-  // outsider.
+  // Publishes that this rank leaves, and wakes all. `because`: the peer that
+  // failed, this rank itself, or an outsider.
   void Leave(int because);
 
-  // A rank of the group that is not on this board, as a number that no rank of
-  // the board has; and back, of any: its rank in the group. -1 for a number
-  // that is nobody's.
+  // An outsider is a rank of the larger group that is not a member here.
+  // Outsider() encodes it as a number beyond all members; InGroup() maps a
+  // member or an outsider to its rank in the larger group, any other number to
+  // -1.
   int Outsider(int group_rank) const { return size() + group_rank; }
   int InGroup(int number) const;
 
-  // An operation has ended before its end.
+  // An operation has ended with an error.
   void Failed() { failed_.store(true, std::memory_order_relaxed); }
 
   bool left() const { return left_.load(std::memory_order_relaxed); }
 
-  // --- Whether to yield (patience.h) ---
+  // --- Whether to yield (wait_policy.h) ---
   bool MayYield() const {
     return backoff_.load(std::memory_order_relaxed) <= 0;
   }
@@ -109,15 +112,15 @@ class ShmGroup {
     if (!MayYield()) --backoff_;
   }
 
-  // --- Which collectives are under way ---
+  // --- Which collectives are in flight ---
 
-  // Whether all ranks have finished collective `number`; if not, adds to
-  // `waits` who has not.
+  // Whether all ranks have finished collective `number`. If not, adds the
+  // unfinished ranks to `waits`.
   bool AllFinished(uint64_t number, RankMask* waits);
-  // This rank has.
+  // This rank has finished collective `number`.
   void Finish(uint64_t number);
 
-  // --- Blocks of messages ---
+  // --- The pool of message blocks ---
   std::optional<uint32_t> TakeBlock();
   void GiveBlock(uint32_t block);
 
@@ -135,12 +138,12 @@ class ShmGroup {
 
   std::atomic<bool> left_{false};
   std::atomic<bool> failed_{false};
-  std::atomic<int> backoff_{0};  // waits left without a yield
+  std::atomic<int> backoff_{0};  // remaining waits that do not yield
   std::atomic<RankMask> dead_{0};
   std::atomic<uint64_t> finished_by_all_{0};
 
   Mutex mutex_;
-  uint64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;  // all up to here
+  uint64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;  // all up to this number
   std::set<uint64_t> finished_early_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint32_t> free_blocks_ ABSL_GUARDED_BY(mutex_);
 };

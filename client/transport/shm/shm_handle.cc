@@ -62,7 +62,7 @@ absl::StatusOr<ShmHandle> ParseShmHandle(const std::string& text, int rank,
       rank);
 }
 
-// FNV-1a: all members compute it.
+// FNV-1a: identical in all members.
 uint64_t GroupOf(const std::vector<std::string>& handles) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const std::string& handle : handles) {

@@ -1,11 +1,10 @@
-// What the members of a group tell each other before they meet, through the
-// coordinator: where each can be met, and what proves that one was told. One
-// line of text:
+// The handle that each member sends the others through the coordinator: the
+// address of its socket, and a token that proves membership. One line of text:
 //
 //   shm1 RANK SIZE BOOT NAMESPACE SOCKET TOKEN
 //
-// BOOT is the kernel's boot id and NAMESPACE the network namespace, which
-// together say where SOCKET, an abstract Unix address, means something.
+// BOOT is the kernel's boot id and NAMESPACE the network namespace. SOCKET, an
+// abstract Unix address, is valid only within these two.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_HANDLE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_SHM_HANDLE_H_
@@ -18,14 +17,14 @@
 
 namespace lockstep::transport {
 
-// Where a process runs, as far as meeting goes.
+// The scope in which processes can reach each other's sockets.
 struct Endpoint {
   std::string boot;
-  std::string network;  // its namespace
+  std::string network;  // network namespace
   bool operator==(const Endpoint&) const = default;
 };
 Endpoint EndpointOfThisProcess();
-// Equal for equal whereabouts (TransportFacts::place).
+// Equal for equal endpoints (TransportFacts::place).
 std::string PlaceOf(const Endpoint& where);
 
 struct ShmHandle {
@@ -40,12 +39,12 @@ struct ShmHandle {
 
 std::string Format(const ShmHandle& handle);
 
-// InvalidArgument, blaming `rank`, unless `text` is a handle of `rank` in a
-// group of `size`.
+// InvalidArgument, with failed peer `rank`, unless `text` is a handle of `rank`
+// in a group of `size`.
 absl::StatusOr<ShmHandle> ParseShmHandle(const std::string& text, int rank,
                                          int size);
 
-// The same for the same handles in the same order, and for no others.
+// A hash of the handles in their order, which identifies the group.
 uint64_t GroupOf(const std::vector<std::string>& handles);
 
 }  // namespace lockstep::transport

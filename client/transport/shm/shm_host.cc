@@ -4,7 +4,7 @@
 
 namespace lockstep::transport {
 
-// A rank's chunk holds a part for each rank, in whole cache lines.
+// A chunk has one part for each rank, in whole cache lines.
 ControlBlock::Shape ShmHost::ShapeOf(int size, Traffic traffic) {
   const bool bulk = traffic == Traffic::kBulk;
   const size_t unit = 64 * static_cast<size_t>(size);

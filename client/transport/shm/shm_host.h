@@ -1,6 +1,5 @@
-// What a process has of shared memory beside its groups: its arenas, and what
-// it knows of waiting on this machine. And how a group's members on one host
-// get from a meeting to a board.
+// The shared-memory state of a process: the registry of its arena segments, and
+// the measured cost of a sleep. It makes the ShmGroup of connected peers.
 //
 // Threads: any.
 
@@ -22,13 +21,13 @@ namespace lockstep::transport {
 
 class ShmHost {
  public:
-  // `silence`: how long a peer that is waited for may be stopped.
+  // `silence`: how long a peer may be stopped before a wait for it fails.
   explicit ShmHost(absl::Duration silence) : silence_(silence) {}
 
-  // The seats of a group of `size`.
+  // The shape of the control blocks in a group of `size`.
   static ControlBlock::Shape ShapeOf(int size, Traffic traffic);
 
-  // For who has met `peers`.
+  // `peers` from Rendezvous::ConnectAll.
   std::unique_ptr<ShmGroup> MakeGroup(const ShmGroupMembers& roster,
                                       std::vector<Peer> peers) const;
 
@@ -36,8 +35,8 @@ class ShmHost {
     return MakeSharedArena(registry_);
   }
 
-  // Before every group: whether its memory is this process's alone, see
-  // SegmentRegistry::Sound.
+  // Checked before every group: whether a lost peer may still write to the
+  // arena, see SegmentRegistry::Sound.
   absl::Status Sound() const { return registry_->Sound(); }
 
  private:

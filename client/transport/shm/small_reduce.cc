@@ -1,11 +1,11 @@
-// A small reduction over shared memory: every contribution lies in a cell, and
-// each rank reduces for itself what it gets: all of it, or its block.
+// A small reduction over shared memory: every contribution is in a slot, and
+// each rank reduces its own result: the whole buffer, or its block.
 //
-//   cell of 0   [come][a a]  ─┬─▶ rank 0 folds a, b
-//   cell of 1   [come][b b]  ─┴─▶ rank 1 folds a, b
+//   slot of 0   [arrived][a a]  ─┬─▶ rank 0 reduces a, b
+//   slot of 1   [arrived][b b]  ─┴─▶ rank 1 reduces a, b
 //
-// Nothing is told but that one has come: who has seen that of all has all it
-// needs.
+// `arrived` is the only progress word: once all ranks have arrived, a rank has
+// all inputs.
 
 #include "absl/container/inlined_vector.h"
 #include "client/transport/common/reduce_rows.h"

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kStatBytesMax = 1 << 16;
 
-// In this process's pid namespace; not positive if it has none there.
+// The pid in this process's pid namespace; 0 or negative if it has none.
 int PidOf(int process) {
   std::ifstream info(absl::StrCat("/proc/self/fdinfo/", process));
   std::string word;
@@ -27,7 +27,7 @@ int PidOf(int process) {
 bool IsStopped(int process) {
   const int pid = PidOf(process);
   if (pid <= 0) return false;
-  // An error: it has ended, before or while it was read.
+  // An error means that the process has ended.
   const std::string text =
       ReadUserFile(absl::StrCat("/proc/", pid, "/stat"), kStatBytesMax)
           .value_or("");

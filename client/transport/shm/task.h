@@ -1,6 +1,5 @@
-// An operation over shared memory, on the stream's thread: asked again and
-// again to go on as far as it can without waiting, so that the members of a
-// group progress together.
+// An operation over shared memory. The stream's thread calls Advance again and
+// again; it never blocks, so all tasks of a batch progress together.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_TASK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_TASK_H_
@@ -21,28 +20,29 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // A step of bounded length: a caller looks for aborts in between. Not called
-  // again after kDone or an error.
+  // Runs one step of bounded length; the caller checks for aborts in between.
+  // Not called again after kDone or an error.
   virtual absl::StatusOr<Progress> Advance() = 0;
 
-  // Of the last Advance that moved nothing: without which ranks it will not.
+  // After an Advance that returned kNothing: the ranks it waits for.
   RankMask waits() const { return waits_; }
 
  protected:
   RankMask waits_ = 0;
 };
 
-// What runs together: mostly one.
+// The tasks of one batch: mostly one.
 using Tasks = absl::InlinedVector<std::unique_ptr<Task>, 1>;
 
-// The longest piece that is copied or folded in one step.
+// The longest piece that is copied or reduced in one step.
 inline constexpr size_t kStepBytes = 1 << 20;
 
-// `call` outlives the task, `board` too.
+// `call` and `shm_group` outlive the task.
 std::unique_ptr<Task> MakeTask(const CollectiveOp& call, ShmGroup& shm_group);
 
-// Its choice among these. Small: a reduction among `ranks` whose contributions
-// fit cells; the others are cut in chunks (collectives/chunked_collective.cc).
+// MakeTask chooses among these. A reduction among `ranks` is small if each
+// contribution fits a slot; larger ones run in chunks
+// (collectives/chunked_collective.cc).
 bool IsSmallReduce(const CollectiveOp& call, int ranks);
 std::unique_ptr<Task> MakeSmallReduce(const CollectiveOp& call,
                                       ShmGroup& shm_group);

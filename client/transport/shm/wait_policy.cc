@@ -8,11 +8,11 @@
 #include "client/transport/shm/futex.h"
 
 namespace lockstep::transport {
-// The half of a round trip between two sleepers: the best of a few, so that a
-// busy machine does not look like a slow one.
+// Half of a round trip between two sleeping threads. The best of a few rounds,
+// so that a busy machine does not look like a slow one.
 std::chrono::nanoseconds CostOfSleep() {
   constexpr int kRounds = 8;
-  // A machine that looks slower than any is busy.
+  // No machine is slower; a longer time means that it is busy.
   constexpr std::chrono::nanoseconds kMost{100'000};
   constexpr std::chrono::nanoseconds kNap{10'000'000};
   std::atomic<uint32_t> there{0};
@@ -38,8 +38,8 @@ std::chrono::nanoseconds CostOfSleep() {
 }
 
 WaitPolicy WaitPolicyFor(int ranks, int cores, std::chrono::nanoseconds cost) {
-  // While ranks take turns on a core, whoever yields lets another work: that is
-  // no waste, for as long as a turn of each may last.
+  // If ranks share a core, a yield lets another rank run. So a rank keeps
+  // yielding for as long as the others may need the core.
   constexpr std::chrono::nanoseconds kTurns{300'000};
   WaitPolicy wait_policy;
   const bool crowded = ranks > cores;

@@ -1,21 +1,20 @@
-// How long a rank looks before it sleeps, and how it sleeps.
+// How long a rank spins and yields before it sleeps.
 //
-// To look again at once is fastest while the peer runs on another core; when
-// there are more ranks than cores it only keeps the peer from running. To sleep
-// costs two switches and a wake, tens of microseconds on a virtual machine. So:
-// look for as long as a sleep would cost, which is measured, giving the core
-// away after the first moments; then sleep on the bell. With more ranks than
-// cores, give it away from the beginning, and for longer.
+// Spinning is fastest while the peer runs on another core. With more ranks than
+// cores it keeps the peer from running. A sleep costs two context switches and
+// a wake, tens of microseconds on a virtual machine. So a rank spins for as
+// long as a sleep costs (measured), yields for as long again, then sleeps on
+// its futex. With more ranks than cores it yields at once, and for longer.
 //
-//   looks ──▶ yields ──▶ sleeps, in short naps
+//   spin (`looks`) ──▶ yield (until `all`) ──▶ sleep, `nap` at a time
 //
-// Yielding is right among ranks that share cores. To somebody else's program it
-// gives the core for a whole turn of the scheduler, milliseconds, where a
-// sleeper is woken at once. So who loses the core by a yield does not yield for
-// a while.
+// Yielding helps if ranks share cores. A yield to another program loses the
+// core for a scheduler time slice, milliseconds, where a sleeper is woken at
+// once. So a rank that loses its core by a yield stops yielding for a while
+// (backoff).
 //
-// Naps are short because death makes no sound: after each the sleeper looks
-// whether those it waits for still live.
+// A peer's death wakes no waiter, so after each nap a waiter polls whether its
+// peers still live.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_WAIT_POLICY_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_SHM_WAIT_POLICY_H_
@@ -26,21 +25,22 @@ namespace lockstep::transport {
 
 struct WaitPolicy {
   using Clock = std::chrono::steady_clock;
-  // Without giving the core away, and until the sleep.
+  // From the beginning of a wait: when spinning ends, and when sleeping begins.
   std::chrono::nanoseconds looks{2'000};
   std::chrono::nanoseconds all{50'000};
   std::chrono::nanoseconds nap{5'000'000};
-  // A yield that takes so long went to a stranger; so many waits without.
+  // A longer yield went to another program; then this many waits do not yield.
   std::chrono::nanoseconds lost{500'000};
   int backoff_waits = 200;
-  // How long a peer that is waited for may be stopped (stopped.h).
+  // How long a peer may be stopped before a wait for it fails (stopped.h).
   std::chrono::nanoseconds silence{10'000'000'000};
 };
 
-// What a sleep and its wake cost here: measured, in some hundred microseconds.
+// Measures the cost of a sleep and its wake on this machine. Takes some hundred
+// microseconds.
 std::chrono::nanoseconds CostOfSleep();
 
-// For `ranks` on `cores`.
+// The policy for `ranks` on `cores`. `cost`: CostOfSleep.
 WaitPolicy WaitPolicyFor(int ranks, int cores, std::chrono::nanoseconds cost);
 
 }  // namespace lockstep::transport

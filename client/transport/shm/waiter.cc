@@ -15,8 +15,8 @@ void Relax() {
 #endif
 }
 
-// The clock is looked at once in so many turns, and not in the first: to look
-// takes as long as many a wait.
+// The clock is read once in so many turns, and not in the first: reading it
+// takes as long as many waits.
 constexpr uint32_t kTurnsPerLook = 32;
 
 }  // namespace
@@ -48,7 +48,8 @@ absl::Status Waiter::Turn(RankMask ranks) {
     Yield();
     return absl::OkStatus();
   }
-  // From here on whoever has news rings; one more look, then to sleep.
+  // Peers that advance after this wake us; the caller polls once more, then the
+  // next Turn sleeps.
   ControlBlockHeader& header = shm_group_.mine().header();
   rung_ = header.wakes;
   ++header.sleepers;
@@ -64,7 +65,8 @@ void Waiter::Yield() {
   }
 }
 
-// What a rank did before it went is looked at once more before it is missed.
+// A peer that is gone fails the wait only on the second call, so that the
+// caller polls once more for what the peer did before it left.
 absl::Status Waiter::LookForGone(RankMask ranks) {
   const RankMask gone = shm_group_.Gone() & ranks;
   const RankMask missed = gone & seen_gone_;

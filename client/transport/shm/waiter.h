@@ -1,10 +1,10 @@
-// One wait of a rank for others: what a turn does that found nothing new.
+// The waiting of one polling loop: spins, yields or sleeps when a poll finds no
+// progress (wait_policy.h).
 //
-//   Watch watch(board);
+//   Waiter waiter(shm_group);
 //   for (;;) {
-//     if (look()) watch.Moved();
-//     else if (Status status = watch.Turn(for_whom); !status.ok()) return
-//     status;
+//     if (poll()) waiter.Moved();
+//     else if (Status waited = waiter.Turn(ranks); !waited.ok()) return waited;
 //   }
 //
 // Threads: one.
@@ -29,13 +29,14 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
-  // Something was new.
+  // The poll made progress.
   void Moved();
 
-  // Nothing was: waits a moment for `ranks`. Cancelled once this rank has left;
-  // Unavailable, with the rank, if one of them has, and a look after that found
-  // nothing still; DeadlineExceeded, with the rank, if the process of one has
-  // been stopped for WaitPolicy::silence.
+  // The poll made no progress: waits a moment for `ranks`. Errors: Cancelled
+  // once this rank has left. Unavailable, with the failed peer, if one of
+  // `ranks` is gone and one more poll has made no progress. DeadlineExceeded,
+  // with the failed peer, if its process has been stopped for
+  // WaitPolicy::silence.
   absl::Status Turn(RankMask ranks);
 
  private:
@@ -46,12 +47,12 @@ class Waiter {
   void Disarm();
 
   ShmGroup& shm_group_;
-  uint32_t turns_ = 0;                   // since something was new
-  WaitPolicy::Clock::time_point began_;  // the first look at the clock
-  bool armed_ = false;                   // counted among the sleepers
-  uint32_t rung_ = 0;                    // the bell, when it was armed
+  uint32_t turns_ = 0;                   // since the last progress
+  WaitPolicy::Clock::time_point began_;  // the first reading of the clock
+  bool armed_ = false;                   // counted in `sleepers`
+  uint32_t rung_ = 0;                    // `wakes` when it was armed
   RankMask seen_gone_ = 0;
-  // From the first sleep on: who is stopped, and the last look at that.
+  // Set at the first sleep: which peers are stopped, and the last check.
   std::optional<Silence> silence_;
   WaitPolicy::Clock::time_point looked_;
 };
