@@ -60,7 +60,7 @@ Stranger NeverAssigned(const AdmissionState& door,
       door.newest.generation.value))};
 }
 
-// It is not said which of the two is wrong.
+// The message does not reveal which of the two is wrong.
 Stranger Unproven(const protocol::Hello& hello) {
   return {absl::PermissionDeniedError(absl::StrFormat(
       "generation %d of %s was given to another incarnation, or with another "
@@ -91,8 +91,8 @@ std::string Named(const protocol::Launch& launch) {
                          launch.nodes);
 }
 
-// Two launches of one job would each wait for the ranks that the other holds.
-// Suspects may be what is left of a launch that has ended.
+// Refuses a second launch of the job: each would wait for the ranks that the
+// other holds. Suspects do not count, since their launch may have ended.
 absl::Status IsOfTheirLaunch(const AdmissionState& door,
                              const protocol::Hello& hello) {
   if (!hello.launch) return absl::OkStatus();

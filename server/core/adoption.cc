@@ -128,7 +128,7 @@ void Adoptions::DropStale(absl::Time now) {
   }
 }
 
-// Nothing if one does not hold any more, or they contradict one another.
+// nullopt if an offer has expired or the offers contradict each other.
 std::optional<record::JobAdopted> Adoptions::Complete(const Group& group,
                                                       absl::Time now) {
   record::JobAdopted adopted{

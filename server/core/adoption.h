@@ -1,15 +1,14 @@
-// Running jobs that this coordinator does not know, as their workers offer
-// them.
+// Running jobs that this coordinator does not know, offered by their workers.
 //
 //   a coordinator starts without the journal of the former one
 //   Hello(generation, ResumeState) ──▶ an offer; its stream ends as
-//   UNAVAILABLE:
-//                                      the worker trains on and offers again
-//   ... of every rank, all alike   ──▶ record::JobAdopted; all may resume
+//                                      UNAVAILABLE: the worker keeps training
+//                                      and offers again
+//   ... from every rank, all equal ──▶ record::JobAdopted; all may resume
 //
-// Offers of one epoch agree in epoch, members (by their digest), spec and
-// token. One holds for the job's lease. The first to offer a rank has it while
-// its offer holds: another life that claims the rank waits.
+// The offers of one epoch agree in epoch, members (by their digest), spec and
+// token. An offer expires after the job's lease. Until it does, an offer of the
+// same rank by another incarnation is refused.
 //
 // Costs O(log n) for each offer, O(n) for the one that completes the epoch.
 //
@@ -36,24 +35,24 @@ namespace lockstep::core {
 class Adoptions {
  public:
   struct Taken {
-    // Set: this offer completes the epoch. Nothing is kept of the job then.
+    // Set if this offer completes the epoch. The job's offers are then dropped.
     std::optional<record::JobAdopted> adopted;
-    bool is_new = false;  // nothing was held of the rank before
-    // For how long the worker has been waiting to leave.
+    bool is_new = false;  // no offer of the rank was held before
+    // How long the worker has been waiting to leave.
     absl::Duration leaving_for = absl::ZeroDuration();
   };
 
-  // A Hello with a generation that is in an epoch. FailedPrecondition: it
-  // cannot be an offer (no spec, no rank of that world, another life holds the
-  // rank).
+  // Adds the offer of a Hello with a generation that is in an epoch.
+  // FailedPrecondition: not a valid offer (no spec, rank out of range, another
+  // incarnation holds the rank).
   absl::StatusOr<Taken> Take(absl::Time now, const JobName& job,
                              const protocol::Hello& hello);
 
-  // It has been told that it may go.
+  // Drops the offer of a worker that was allowed to leave.
   void Drop(const JobName& job, const protocol::Hello& hello);
 
-  // "2 of 3 workers of its epoch 4 offer it for adoption"; empty if no offer
-  // holds.
+  // "2 of 3 workers of its epoch 4 offer it for adoption"; empty without a
+  // current offer.
   std::string Describe(const JobName& job, absl::Time now) const;
 
  private:
@@ -84,7 +83,7 @@ class Adoptions {
                                                     absl::Time now);
 
   std::map<JobName, std::vector<Group>> jobs_;
-  absl::Time drop_stale_at_ = absl::InfinitePast();  // so that it costs little
+  absl::Time drop_stale_at_ = absl::InfinitePast();  // bounds its cost
 };
 
 }  // namespace lockstep::core

@@ -24,7 +24,7 @@ void SortByName(std::vector<Member>* members) {
             });
 }
 
-// Hosts in the order in which they first appear, each with its members.
+// Members grouped by host; hosts in the order of their first member.
 std::vector<Member> GroupByHost(const std::vector<Member>& sorted) {
   std::map<Host, size_t> index_of;
   std::vector<std::vector<Member>> hosts;
@@ -43,7 +43,7 @@ std::vector<Member> GroupByHost(const std::vector<Member>& sorted) {
 
 using Seats = std::vector<std::optional<Member>>;
 
-// Seats those that were there before; returns the newcomers.
+// Gives previous members their ranks; returns the new ones.
 std::vector<Member> SeatSurvivors(const std::vector<Member>& sorted,
                                   const std::vector<Member>& previous,
                                   Seats* seats) {
@@ -63,7 +63,7 @@ std::vector<Member> SeatSurvivors(const std::vector<Member>& sorted,
   return newcomers;
 }
 
-// Seats newcomers in holes of their own hosts; returns the others.
+// Gives new members the free ranks of their own hosts; returns the rest.
 std::vector<Member> SeatBesideTheirHost(const std::vector<Member>& newcomers,
                                         const std::vector<Member>& previous,
                                         Seats* seats) {

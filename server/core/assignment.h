@@ -1,9 +1,9 @@
-// Who gets which rank: a pure function of who is there and who was there.
+// Assigns ranks: a pure function of the arrived workers and the previous ones.
 //
-//   at first   hosts in the natural order of their first worker, workers of a
-//              host side by side, so that a host fills the innermost axes
-//   later      who was there keeps the rank; a newcomer fills a hole, that of a
-//              worker of its own host if there is one
+//   first epoch   hosts in the natural order of their first worker, the workers
+//                 of a host adjacent, so that a host fills the innermost axes
+//   later epochs  a previous member keeps its rank; a new worker takes a free
+//                 rank, preferably that of a former worker of its own host
 //
 //   previous  w0   w1   w2   w3            arrived  w0 w3 x(host of w2) y
 //   ranks     w0   y    x    w3
@@ -17,8 +17,8 @@
 
 namespace lockstep::core {
 
-// `arrived` in any order, with distinct names; `previous` in rank order, empty
-// or as many. Returns `arrived` in rank order.
+// `arrived` is in any order, with distinct names; `previous` is in rank order,
+// empty or of the same size. Returns `arrived` in rank order.
 std::vector<protocol::Member> AssignRanks(
     std::vector<protocol::Member> arrived,
     const std::vector<protocol::Member>& previous);

@@ -9,7 +9,7 @@
 namespace lockstep::core {
 namespace {
 
-// What the job is to do once this is asked.
+// The command that the request sets; nullopt for resume.
 std::optional<Command> Meant(JobCommand asked) {
   switch (asked) {
     case JobCommand::kPause: return Command::kPause;

@@ -1,17 +1,19 @@
-// What an operator wants of a job, and what he may ask for beside it.
+// The command an operator has given a job, and which commands may follow it.
 //
-//   asked     nothing wanted   pause     drain     stop
-//   pause     pause            pause     refused   refused
-//   resume    refused          nothing   refused   refused
-//   drain     drain            drain     drain     refused
-//   stop      stop             stop      stop      stop
+//   desired now   none      pause     drain     stop
+//   asked for
+//     pause       pause     pause     refused   refused
+//     resume      refused   none      refused   refused
+//     drain       drain     drain     drain     refused
+//     stop        stop      stop      stop      stop
 //
-// At most one is wanted at a time. Drain and stop end a pause: ranks go on, and
-// the next step is their last. They are not taken back, since ranks may have
-// taken their last step by the time the coordinator would say so; stop may
-// still take the place of drain, for then the workers leave all the same.
+// At most one command is desired at a time. Drain and stop end a pause: ranks
+// resume, and the next step is their last. Neither can be withdrawn, since
+// ranks may have run their last step before the withdrawal reaches them. Stop
+// may replace drain, because the workers leave in both cases.
 //
-// A word that changes something has the next number, for ever
+// Each change increments the sequence number, which never restarts
+// (protocol::DesiredCommands).
 // (protocol::DesiredCommands).
 
 #ifndef LOCKSTEP_SERVER_CORE_COMMANDS_H_
@@ -28,19 +30,19 @@ namespace lockstep::core {
 
 bool Wants(const protocol::DesiredCommands& wanted, Command command);
 
-// What is wanted once `asked` is added: equal to `now` if that is no change.
-// FailedPrecondition says why it may not be asked. Not for kRebuild.
+// The desired commands after `asked`: equal to `now` if nothing changes.
+// FailedPrecondition explains why the command is refused. Not for kRebuild.
 absl::StatusOr<protocol::DesiredCommands> Ask(
     const protocol::DesiredCommands& now, JobCommand asked,
     const std::string& reason);
 
-// Once it is done.
+// The desired commands once the current one has completed.
 protocol::DesiredCommands Nothing(const protocol::DesiredCommands& now);
 
 // "drained by an operator: maintenance".
 std::string ByOperator(const std::string& what, const std::string& reason);
 
-// "all ranks pause after step 412", which is the last that they committed.
+// "all ranks pause after step 412", where 412 is the last committed step.
 std::string AllRanks(Command command, uint64_t steps_committed);
 
 }  // namespace lockstep::core

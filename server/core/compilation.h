@@ -1,11 +1,11 @@
-// The long part of making a plan, kept out of the state machine: compile,
-// verify, digest.
+// Plan compilation, which runs outside the state machine: compile, verify,
+// digest.
 //
 //   Step ──▶ effect Compile(id, input) ─▶ MakePlan(input), on any thread
 //   Step ◀── event  Compiled(id, result) ◀──────┘
 //
-// A large plan takes seconds; other jobs' events are applied meanwhile. An
-// epoch that ended meanwhile ignores the result.
+// A large plan takes seconds, during which other events are applied. The result
+// is ignored if its epoch has ended.
 //
 // MakePlan is pure and deterministic. Threads: any; inputs are values.
 
@@ -26,7 +26,7 @@
 
 namespace lockstep::core {
 
-// As the coordinator numbers them: never reused in its life. 0: none.
+// The coordinator assigns the numbers and never reuses one in a run. 0: none.
 using CompilationId = Id<struct CompilationTag, uint64_t>;
 
 // The next revision of a plan, with its buckets in another order.
@@ -43,7 +43,7 @@ struct CompiledPlan {
   std::string digest;
 };
 
-// A plan that is verified. Errors: as plan::Compile, plan::Recut, plan::Verify
+// Returns a verified plan. Errors: as plan::Compile, plan::Recut, plan::Verify
 // and plan::CheckSync.
 absl::StatusOr<CompiledPlan> MakePlan(const CompileInput& input);
 

@@ -1,7 +1,7 @@
-// How the members of each communicator say they are connected: for operators.
+// The transports that connect each communicator, as its members report them.
 //
-// Nothing is decided by it. What ranks say differently of one communicator is
-// shown, each once.
+// For display only; no decision depends on it. If members report different
+// transports for one communicator, each is shown once.
 //
 // Threads: none.
 
@@ -25,8 +25,8 @@ class Connections {
     }
   }
 
-  // ": shm connects world; gloo connects gradient/a and 3 more"; nothing if
-  // nobody said.
+  // ": shm connects world; gloo connects gradient/a and 3 more"; empty if no
+  // rank has reported.
   std::string Describe(const plan::Plan& plan) const;
 
  private:

@@ -21,12 +21,13 @@ absl::Status UnknownJob(const JobName& job) {
       absl::StrFormat("there is no job %s here", job.value));
 }
 
-// A worker that has finished may go after this, though not all have offered:
-// some may have left before this coordinator came. Less than it waits for an
-// answer (session::MachineOptions::leave_patience).
+// A worker of an unknown job that has finished may leave after this time, even
+// if not all ranks have offered: some may have left before this coordinator
+// started. Shorter than the worker waits for an answer
+// (session::MachineOptions::leave_patience).
 constexpr absl::Duration kAdoptionPatience = absl::Seconds(1);
 
-// It was welcomed, and is part of an epoch.
+// The worker was welcomed and is part of an epoch.
 bool IsInEpoch(const protocol::Hello& hello) {
   return hello.generation.value != 0 && hello.resume &&
          hello.resume->epoch.value != 0;
@@ -129,7 +130,7 @@ void Coordinator::On(const Received& event, StepContext& context) {
     context.out.Refuse(session, event.message.job, taken);
   }
   RememberRefusal(event, context.out, context.now);
-  // Whoever spoke on a stream that was just refused has lost it.
+  // The worker that was bound to a stream that was just refused has lost it.
   if (speaker && sessions_.IsClosed(session)) {
     if (Job* job = Reach(speaker->job)) {
       job->StreamClosed(session, speaker->worker, "refused", context);
@@ -137,7 +138,7 @@ void Coordinator::On(const Received& event, StepContext& context) {
   }
 }
 
-// While offers hold it is not for good.
+// A refusal is not final while offers are held.
 void Coordinator::RememberRefusal(const Received& event, const EffectSink& out,
                                   absl::Time now) {
   const auto* hello = std::get_if<protocol::Hello>(&event.message.body);
@@ -243,7 +244,7 @@ absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
   return Reach(name);
 }
 
-// --- Running jobs that it does not know -------------------------------------
+// --- Running jobs that this coordinator does not know -----------------------
 
 bool Coordinator::IsOfUnknownJob(const JobName& name,
                                  const protocol::Hello& hello) const {
@@ -275,14 +276,14 @@ void Coordinator::LetTrainOn(SessionId session, const JobName& name,
           name.value, hello.worker.value, hello.resume->epoch.value)));
 }
 
-// Nobody here waits for it.
+// Lets the worker leave: no rank here waits for it.
 void Coordinator::LetGo(SessionId session, const JobName& name,
                         const protocol::Hello& hello, StepContext& context) {
   context.out.Send(session, name, hello.resume->epoch, protocol::Left{});
   context.out.Close(session, absl::OkStatus());
 }
 
-// It has nothing to lose: it is a newcomer here.
+// Such a worker has no progress to lose: it is admitted as a new one.
 bool Coordinator::WaitsElsewhere(const JobName& name,
                                  const protocol::Hello& hello) const {
   const bool waits = hello.generation.value != 0 && hello.resume &&
@@ -292,7 +293,7 @@ bool Coordinator::WaitsElsewhere(const JobName& name,
                    found->second.name_holders.count(hello.worker) == 0);
 }
 
-// Whatever is wrong, the worker trains on: only its stream ends.
+// On any error the worker keeps training: only its stream ends.
 void Coordinator::TakeOffer(SessionId session, const JobName& name,
                             const protocol::Hello& hello,
                             StepContext& context) {
@@ -393,7 +394,7 @@ void Coordinator::On(const ShuttingDown&, StepContext& context) {
 
 void Coordinator::On(const Wake&, StepContext& context) {
   if (shutting_down_) return;
-  // In the order of names, so that two runs of the same history agree.
+  // In name order, so that two runs of the same history agree.
   std::vector<JobName> due = wakes_.TakeDue(context.now);
   std::sort(due.begin(), due.end());
   for (const JobName& name : due) Reach(name)->Wake(context);
@@ -467,7 +468,7 @@ absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
   return absl::OkStatus();
 }
 
-// Creating an equal job again is harmless; launchers do it.
+// Creating an equal job again is allowed, since launchers do so.
 absl::Status Coordinator::CreateAgain(const Job& job, const JobSpec& spec,
                                       const std::string& token) const {
   if (absl::Status may = Authorize({spec.name}, token); !may.ok()) return may;
@@ -493,7 +494,7 @@ absl::Status Coordinator::Delete(const DeleteJob& event, StepContext& context) {
   return absl::OkStatus();
 }
 
-// "digits" becomes "digits#1", or one more than the highest there is.
+// "digits" becomes "digits#1", or the highest existing number plus one.
 void Coordinator::Archive(const JobName& name, StepContext& context) {
   const std::string prefix =
       absl::StrCat(durable_.jobs.at(name).spec.name, "#");

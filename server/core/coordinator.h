@@ -1,30 +1,30 @@
-// The coordinator: several jobs in one daemon, each a state machine of its own.
+// The coordinator: several jobs in one daemon, each with its own state machine.
 //
 // A pure state machine. Step() takes one event and the time, updates the state
-// and returns what the outside world should do about it. It does no I/O, reads
-// no clock, starts no thread and keeps no reference to anything outside itself,
-// so any history can be replayed exactly.
+// and returns the effects to perform. It does no I/O, reads no clock, starts no
+// thread and keeps no reference to anything outside itself, so any history can
+// be replayed exactly.
 //
 //            Received, SessionClosed, CreateJob, ..., Wake
 //   adapters ─────────────────────────────▶ Step ──▶ Effects ──▶ adapters
 //                                            │
 //                                            └─▶ NextWake(): when to send Wake
 //
-// This class finds the job an event is about and keeps what jobs share: session
-// numbers, record numbers, the leader term. What happens inside a job is in
-// job.h, and that is composed of parts that answer questions.
+// This class finds the job an event is about and owns what jobs share: session
+// numbers, record numbers, the leader term. Job (job.h) handles what happens
+// inside a job, and is composed of parts that answer questions.
 //
-// An event costs what its own job costs: the moments at which jobs want to wake
-// are kept in order, and jobs that are over are in no list that is walked. Of
-// those kJobsOverMax are kept (durable.h).
+// The cost of an event does not grow with the number of jobs: wake times are
+// kept sorted, and no event iterates over jobs that are over. At most
+// kJobsOverMax of those are kept (durable_state.h).
 //
-// A coordinator that was itself stopped (SIGSTOP, a suspended machine) finds
-// its Wake late: then all leases begin anew, for it was not the workers who
-// were silent.
+// A coordinator that was itself stopped (SIGSTOP, a suspended machine) handles
+// its Wake late. It then restarts all leases, because the silence was its own
+// and not the workers'.
 //
 // Threads: not thread-safe; server/runtime's loop owns the only instance.
-// Errors:  Step cannot fail. A message that makes no sense is refused on its
-//          stream or ignored, as protocol.h says.
+// Errors:  Step cannot fail. An invalid message is refused on its stream or
+//          ignored, as protocol.h says.
 
 #ifndef LOCKSTEP_SERVER_CORE_COORDINATOR_H_
 #define LOCKSTEP_SERVER_CORE_COORDINATOR_H_
@@ -53,15 +53,14 @@ namespace lockstep::core {
 
 struct CoordinatorOptions {
   LeaderTerm term{1};
-  // A Wake later than this after its moment means that the coordinator itself
-  // was stopped.
+  // A Wake later than this means that the coordinator itself was stopped.
   absl::Duration stopped_after = absl::Seconds(1);
-  // One that starts without a record forms no first epoch of a job for this
-  // long after its first Step: jobs that it does not know may run, and their
-  // workers take a while to offer them (adoption.h).
+  // A coordinator that starts without records forms no first epoch of a job for
+  // this long after its first Step: jobs unknown to it may be running, and
+  // their workers need time to offer them (adoption.h).
   absl::Duration adoption_window = absl::ZeroDuration();
-  // Of the secrets of sessions: at least 32 bytes that nobody can guess, others
-  // in each daemon and after each restart. A test may leave it empty.
+  // The seed of session secrets: at least 32 unpredictable bytes, different for
+  // each daemon and each restart. Tests may leave it empty.
   std::string secret_seed = {};
 };
 
@@ -73,25 +72,25 @@ class Coordinator {
   // Applies one event. Calls must carry non-decreasing times.
   Effects Step(absl::Time now, const Event& event);
 
-  // When Step(Wake) could do something; InfiniteFuture if only an event can.
-  // While workers are there it is never far away: the coordinator looks at its
-  // own clock, so that it can tell their silence from its own.
+  // When Step(Wake) could have an effect; InfiniteFuture if only an event can.
+  // While workers are connected it is never far away, so that the coordinator
+  // notices when it was itself stopped.
   absl::Time NextWake() const { return next_wake_; }
 
-  // Rebuilds the durable state from one record of an earlier life, in order,
-  // before the first Step. InvalidArgument for a record that cannot follow.
+  // Applies one record of an earlier run, in order, before the first Step.
+  // InvalidArgument for a record that cannot follow.
   absl::Status Replay(const record::Record& record);
 
   // --- Questions ---
   std::vector<JobSummary> Jobs() const;
-  // NotFound. `now` is for the durations in it.
+  // NotFound. `now` is the reference of all durations in the view.
   absl::StatusOr<JobView> Describe(const JobName& job, absl::Time now) const;
   // The plan of the running epoch with this digest; nullptr if there is none.
   std::shared_ptr<const plan::Plan> FindPlan(const JobName& job,
                                              const std::string& digest) const;
-  // OK, NotFound or PermissionDenied: may the bearer of `token` see this job?
+  // OK, NotFound or PermissionDenied: whether `token` opens this job.
   absl::Status Authorize(const JobName& job, const std::string& token) const;
-  // What it has promised: equal after a replay of its records.
+  // All durable promises; equal after a replay of the same records.
   const DurableState& durable() const { return durable_; }
 
  private:
@@ -108,7 +107,8 @@ class Coordinator {
 
   void RememberRefusal(const Received& event, const EffectSink& out,
                        absl::Time now);
-  // `speaker`: who speaks on the stream, if anybody yet. An error refuses it.
+  // `speaker`: the worker bound to the stream, if any. An error refuses the
+  // stream.
   absl::Status Take(const Received& event,
                     const std::optional<Speaker>& speaker,
                     StepContext& context);
@@ -117,16 +117,18 @@ class Coordinator {
                      const std::optional<Speaker>& speaker,
                      StepContext& context);
 
-  // --- Running jobs that it does not know (adoption.h) ---
-  // The Hello is of a worker of one that can be adopted: it is never refused
-  // for good.
+  // --- Running jobs that this coordinator does not know (adoption.h) ---
+  // Whether the Hello is from a worker of an unknown job that can be adopted;
+  // such a Hello is never refused for good.
   bool IsOfUnknownJob(const JobName& name, const protocol::Hello& hello) const;
-  // ... of one that cannot, for a job of its name has begun here.
+  // The same of a job that cannot be adopted, because a job of its name has
+  // begun here.
   bool IsOfJobBesideOurs(const JobName& name,
                          const protocol::Hello& hello) const;
   void LetTrainOn(SessionId session, const JobName& name,
                   const protocol::Hello& hello, StepContext& context);
-  // The Hello is of a worker that was welcomed elsewhere and is in no epoch.
+  // The Hello is from a worker that another coordinator welcomed and that is in
+  // no epoch.
   bool WaitsElsewhere(const JobName& name, const protocol::Hello& hello) const;
   void TakeOffer(SessionId session, const JobName& name,
                  const protocol::Hello& hello, StepContext& context);
@@ -145,14 +147,14 @@ class Coordinator {
                       StepContext& context);
   absl::Status CreateAgain(const Job& job, const JobSpec& spec,
                            const std::string& token) const;
-  // Both: a job that is over.
+  // Both need a job that is over.
   void Archive(const JobName& name, StepContext& context);
   void Forget(const JobName& name, StepContext& context);
   absl::Status Delete(const DeleteJob& event, StepContext& context);
   absl::StatusOr<Job*> Authorized(const JobName& name,
                                   const std::string& token);
-  // nullptr: there is none. What keeps track of jobs by their state looks at it
-  // again when the Step is over.
+  // The job, or nullptr if there is none. Marks it as touched, so that Track
+  // updates the lists of jobs after the Step.
   Job* Reach(const JobName& name);
   void Begin(absl::Time now);
   void NoteLate(absl::Time now);
@@ -168,11 +170,12 @@ class Coordinator {
   Refusals refusals_;
   std::set<JobName> touched_;  // by the Step in progress
   std::set<JobName> live_;     // jobs that are not over
-  Deadlines<JobName> wakes_;   // of those
+  Deadlines<JobName> wakes_;   // of the live jobs
   absl::Time next_wake_ = absl::InfiniteFuture();
-  // Of all jobs that ever lived: what is not later is no news to any of them.
+  // The minimum of Job::late_min() over all jobs ever seen; NoteLate skips
+  // shorter delays.
   absl::Duration late_min_ = absl::InfiniteDuration();
-  uint64_t compilations_ = 0;  // asked for, ever
+  uint64_t compilations_ = 0;  // total requested
   // The end of the adoption window.
   absl::Time first_epochs_from_ = absl::InfinitePast();
   bool begun_ = false;

@@ -1,8 +1,8 @@
-// For each key a moment, and which of them have passed.
+// Deadlines by key.
 //
-// A lease, a resume window, a progress lease are all this: a moment that is
-// moved on, dropped, or reached. Never reads a clock: each call is told the
-// time, and Next() says when it would like to be asked again.
+// Used for leases, resume windows and progress leases: each is a time that is
+// extended, dropped, or reached. Never reads a clock: each call takes the time,
+// and Next() returns the earliest deadline.
 //
 //   Set(w, now + lease)   now ───────────── now + lease
 //                          └── holds ──────┘└── due, until Set or Clear
@@ -24,7 +24,7 @@ namespace lockstep::core {
 template <typename Key>
 class Deadlines {
  public:
-  // Sets or moves the moment of `key`.
+  // Sets or moves the deadline of `key`.
   void Set(const Key& key, absl::Time moment) {
     const auto [entry, is_new] = moment_of_.try_emplace(key, moment);
     if (!is_new) {
@@ -48,8 +48,8 @@ class Deadlines {
 
   bool Has(const Key& key) const { return moment_of_.count(key) > 0; }
 
-  // Removes and returns every key whose moment is at or before `now`, in order
-  // of moment, then key, so that two runs of the same history agree.
+  // Removes and returns every key whose deadline is at or before `now`, ordered
+  // by deadline, then key, so that two runs of the same history agree.
   std::vector<Key> TakeDue(absl::Time now) {
     std::vector<Key> due;
     while (!order_.empty() && order_.begin()->first <= now) {
@@ -60,15 +60,15 @@ class Deadlines {
     return due;
   }
 
-  // Every key, in its own order.
+  // Every key, in key order.
   std::vector<Key> Keys() const {
     std::vector<Key> keys;
     for (const auto& [key, moment] : moment_of_) keys.push_back(key);
     return keys;
   }
 
-  // The first moment at which TakeDue could return something; InfiniteFuture
-  // when nothing is held.
+  // The first time at which TakeDue could return something; InfiniteFuture
+  // without deadlines.
   absl::Time Next() const {
     return order_.empty() ? absl::InfiniteFuture() : order_.begin()->first;
   }

@@ -35,7 +35,7 @@ void Adopt(const record::JobAdopted& adopted, DurableJob* job) {
   job->members = std::move(members);
 }
 
-// Applies a record's body to the one job it is about.
+// Applies a record's body to its job.
 struct Change {
   DurableJob& job;
 
@@ -91,7 +91,7 @@ struct Change {
   }
 
   absl::Status operator()(const record::EpochEnded& body) const {
-    // Again: its cause is known better.
+    // A repeated end gives the cause more precisely.
     if (body.epoch != job.epoch || body.epoch.value == 0) {
       return CannotFollow(absl::StrFormat(
           "the end of epoch %d, but epoch %d %s", body.epoch.value,
@@ -125,7 +125,7 @@ struct Change {
     return absl::OkStatus();
   }
 
-  // About the job as a whole: below.
+  // Records about the job as a whole, handled below.
   absl::Status operator()(const record::JobArchived&) const {
     return CannotFollow("the job is not over");
   }
@@ -133,8 +133,7 @@ struct Change {
     return CannotFollow("the job is not over");
   }
 
-  // Nobody can have been told of an epoch of the job that it takes the place
-  // of.
+  // The replaced job must have had no epoch, which workers would know of.
   absl::Status operator()(const record::JobAdopted& body) const {
     if (job.epoch.value != 0) {
       return CannotFollow(
@@ -153,7 +152,7 @@ struct Change {
   }
 };
 
-// Keeps the job at its place in memory under the new name.
+// Renames the job without moving it in memory.
 absl::Status Archive(std::map<JobName, DurableJob>::iterator job,
                      const JobName& as, DurableState* state) {
   if (as.value.empty() || state->jobs.count(as) > 0) {

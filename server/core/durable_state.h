@@ -1,11 +1,10 @@
-// What the coordinator has promised: the state that survives its crash.
+// The coordinator's durable state, which survives its crash.
 //
 //   Record 1, Record 2, ... ──Apply──▶ DurableState
 //
-// Only Apply changes it, the same function live and on replay, so a coordinator
-// that replays its journal knows exactly what the former one had promised.
-// Everything else (streams, leases, registrations, progress) is told anew by
-// the workers.
+// Only Apply changes it, both live and on replay, so a coordinator that replays
+// its journal knows every promise of the former one. Workers send everything
+// else again (streams, leases, registrations, progress).
 //
 // Threads: values.
 
@@ -29,18 +28,18 @@
 
 namespace lockstep::core {
 
-// A life of a worker, as the job knows it for good.
+// An incarnation of a worker, as the job records it.
 struct NameHolder {
-  Generation generation;    // 0: never given
+  Generation generation;    // 0: never assigned
   uint64_t life = 0;        // Hello::life
   std::string secret_hash;  // of its Welcome (secret.h)
   bool operator==(const NameHolder&) const = default;
 };
 
-// How a member left an epoch in order.
+// How a member left an epoch cleanly.
 struct Departure {
-  uint64_t steps = 0;              // that it has committed
-  std::optional<Command> command;  // that made it go
+  uint64_t steps = 0;              // committed
+  std::optional<Command> command;  // the reason to leave, if a command was
   bool operator==(const Departure&) const = default;
 };
 
@@ -50,45 +49,45 @@ struct DurableJob {
   std::map<WorkerName, NameHolder> name_holders;  // the newest of each name
   EpochId epoch;                                  // the newest; 0: none yet
   bool epoch_lives = false;                       // ... has not ended
-  uint64_t first_step = 0;                        // of it
+  uint64_t first_step = 0;                        // of the newest epoch
   uint64_t steps = 0;  // committed before it, or at its end if it has ended
   SharedList<protocol::Member> members;  // of the newest epoch
   // plan::DigestOf(members) of every epoch that was formed or adopted here.
   std::map<EpochId, std::string> members_digests;
-  Revision revision;        // adopted in it; 0: none
-  std::string plan_digest;  // adopted in it
-  // ... and the rest of its input; empty in the first revision.
+  Revision revision;        // adopted in the newest epoch; 0: none
+  std::string plan_digest;  // of this revision
+  // The order from which this revision was compiled; empty in the first one.
   std::vector<uint32_t> observed_order;
-  std::map<WorkerName, Departure> left;   // the newest epoch, in order
+  std::map<WorkerName, Departure> left;   // of the newest epoch, cleanly
   protocol::DesiredCommands wanted;       // by an operator
   protocol::Cause cause;                  // of the last epoch's end
   std::optional<record::JobEnded> ended;  // the job is over
   uint64_t ended_by = 0;                  // the number of that record
   JobName archived_as;   // the name it is kept under; empty: the spec's
-  bool adopted = false;  // ... in the newest epoch, as its workers offered it
+  bool adopted = false;  // in the newest epoch, from its workers' offers
   bool operator==(const DurableJob&) const = default;
 };
 
 // Completed, failed or stopped.
 JobState StateAfter(record::Outcome outcome);
 
-// Of jobs that are over so many are kept; the one that ended first is forgotten
-// when there would be more.
+// At most this many jobs that are over are kept; the one that ended first is
+// forgotten to make room.
 inline constexpr size_t kJobsOverMax = 1000;
 
 struct DurableState {
   uint64_t records = 0;  // applied so far: the number of the last one
-  // A job stays where it is in memory until it is deleted.
+  // A DurableJob keeps its address until it is deleted.
   std::map<JobName, DurableJob> jobs;
-  std::map<uint64_t, JobName> over;  // those that are, by DurableJob::ended_by
+  std::map<uint64_t, JobName> over;  // by DurableJob::ended_by
   bool operator==(const DurableState&) const = default;
 };
 
-// InvalidArgument, and nothing changed, for a record that cannot follow: out of
-// number, of an unknown or finished job, an epoch or generation that does not
-// grow, a plan of an epoch that is not alive, an end of another, the end of the
-// memory of a job that is not over, a job adopted in the place of one that has
-// had an epoch or has another token.
+// InvalidArgument, with no change, for a record that cannot follow: a wrong
+// number, an unknown or finished job, an epoch or generation that does not
+// increase, a plan of an epoch that is not live, the end of another epoch, the
+// archival or deletion of a job that is not over, an adoption in place of a job
+// that has had an epoch or has another token.
 absl::Status Apply(const record::Record& record, DurableState* state);
 
 }  // namespace lockstep::core

@@ -1,10 +1,10 @@
-// Where one Step collects what the outside world should do.
+// Collects the effects of one Step.
 //
-// Everything that leaves the core goes through here, so that the leader's term
-// is on every message, nothing is sent on a closed stream, and a record is
-// applied to the durable state at the moment it is written.
+// All output of the core passes through this class, so that every message
+// carries the leader's term, nothing is sent on a closed stream, and a record
+// is applied to the durable state when it is written.
 //
-// Threads: none. Lives for one Step.
+// Threads: none. Exists for one Step.
 // Errors:  a record that cannot follow is a bug of the core and aborts.
 
 #ifndef LOCKSTEP_SERVER_CORE_EFFECT_SINK_H_
@@ -25,7 +25,7 @@ namespace lockstep::core {
 
 class EffectSink {
  public:
-  // `compilations`: how many were asked for so far.
+  // `compilations`: the number requested so far.
   EffectSink(LeaderTerm term, DurableState* durable, SessionTable* sessions,
              uint64_t* compilations)
       : term_(term),
@@ -33,15 +33,15 @@ class EffectSink {
         sessions_(*sessions),
         compilations_(*compilations) {}
 
-  // Does nothing for session 0, which is no stream.
+  // Does nothing for session 0, which means no stream.
   void Send(SessionId session, const JobName& job, EpochId epoch,
             protocol::ToWorkerBody body);
 
-  // The last word on a stream, and its end with the same status.
+  // Sends a final refusal on a stream and closes it with the same status.
   void Refuse(SessionId session, const JobName& job,
               const absl::Status& status);
 
-  // Ends a stream; nothing can be sent on it after. Nothing for session 0.
+  // Closes a stream: later sends are dropped. Does nothing for session 0.
   void Close(SessionId session, absl::Status status);
 
   void Record(const JobName& job, record::Body body);
@@ -51,7 +51,8 @@ class EffectSink {
 
   void Bind(SessionId session, Speaker speaker);
 
-  // With what the stream was refused in this Step; OK if it was not.
+  // The status with which the stream was refused in this Step; OK if it was
+  // not.
   absl::Status RefusalOf(SessionId session) const {
     return session == refused_ ? refusal_ : absl::OkStatus();
   }

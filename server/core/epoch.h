@@ -1,10 +1,10 @@
-// One epoch while it lives: its members and what they have done together.
+// A live epoch: its members and their shared progress.
 //
 //   sealed    registry fills            ──▶ plan
 //   planned   acked, handles, connected ──▶ Start
-//   running   board; poll, holding, running of later revisions
+//   running   progress; poll, holding, running of later revisions
 //
-// A record that the job fills in; the parts answer the questions.
+// A plain record that the job fills in; its parts contain the logic.
 
 #ifndef LOCKSTEP_SERVER_CORE_EPOCH_H_
 #define LOCKSTEP_SERVER_CORE_EPOCH_H_
@@ -73,39 +73,39 @@ struct Epoch {
 
   Registry registry;
 
-  CompilationId
-      compiling;  // under way: the plan, or its next revision; 0: none
+  // The running compilation, of the plan or its next revision; 0: none.
+  CompilationId compiling;
   std::shared_ptr<const plan::Plan> plan;  // once all have registered
-  // Steps run by a plan that this coordinator cannot compile; there is none.
+  // Ranks run a plan that this coordinator cannot compile; `plan` is null.
   bool plan_is_foreign = false;
-  std::string digest;  // of it
+  std::string digest;  // of the plan
   RankSet acked;
   std::optional<HandleExchange> handles;
   RankSet connected;
-  Connections connections;  // how they say they are connected
+  Connections connections;  // as reported, for display
   absl::Time connect_by = absl::InfiniteFuture();
 
-  std::map<int, PreReplayBuffer> early;  // by rank, after a restart
+  std::map<int, PreReplayBuffer> early;  // by rank, after a coordinator restart
 
   bool started = false;
-  std::optional<Negotiation> negotiation;  // with the plan, in negotiated mode
+  std::optional<Negotiation> negotiation;  // from the plan; negotiated mode
   ProgressTracker progress;
   StragglerTracker lags;
   UnsubmittedTracker unsubmitted;
   ValueDigestTracker values;
 
-  // Later revisions: one that is asked for, and who holds and who runs the one
-  // that `plan` is.
+  // Later revisions: the poll for a requested one, and the ranks that hold and
+  // that run the revision of `plan`.
   std::optional<ReadyOrderCollector> poll;
-  std::vector<uint32_t> recut_order;  // of the revision that is compiled
+  std::vector<uint32_t> recut_order;  // of the revision being compiled
   RankSet holding;
   RankSet running;
 
   Accusations accusations;
 
   RankSet left;  // cleanly
-  // Of those, and of the ranks that have withdrawn: who stopped after the
-  // fewest steps, and after how many.
+  // Among the ranks in `left` and the ranks that have withdrawn: the one that
+  // stopped after the fewest steps, and that number of steps.
   int first_leaver = -1;
   uint64_t left_at = std::numeric_limits<uint64_t>::max();
 };

@@ -1,4 +1,4 @@
-// Everything that can happen to the coordinator, and everything it can ask for.
+// Every event the coordinator handles, and every effect it can request.
 //
 // The coordinator is a function (state, now, Event) -> Effects. Adapters turn
 // RPCs and timers into Events, and Effects into RPCs and records. A test is
@@ -24,28 +24,29 @@
 
 namespace lockstep::core {
 
-// One stream of one worker, as the adapter numbers them: never reused.
+// One stream of one worker. The adapter assigns the numbers and never reuses
+// one.
 using SessionId = Id<struct SessionTag, uint64_t>;
 
-// A question that wants an Answer: an admin call, as the adapter numbers them.
+// An admin call that expects an Answer. The adapter assigns the numbers.
 using RequestId = Id<struct RequestTag, uint64_t>;
 
-// --- What can happen --------------------------------------------------------
+// --- Events -----------------------------------------------------------------
 
-// A message came in on a stream. The first on each is Hello; anything else
-// before it is refused.
+// A message was received on a stream. The first message on each stream is
+// Hello; any other first message is refused.
 struct Received {
   SessionId session;
   protocol::ToCoordinator message;
 };
 
-// A stream ended, whoever ended it.
+// A stream ended, closed by either side.
 struct SessionClosed {
   SessionId session;
   std::string why;  // for people
 };
 
-// An operator, or a launcher, asks. Each is answered once.
+// Requests of an operator or a launcher. Each is answered once.
 struct CreateJob {
   RequestId request;
   JobSpec spec;
@@ -64,8 +65,8 @@ struct StopJob {
   std::string token;
   std::string reason;
 };
-// Forgets a job that is over, or gives its name free and keeps it under
-// another.
+// Forgets a job that is over or, with `keep`, frees its name and keeps the job
+// under another name.
 struct DeleteJob {
   RequestId request;
   JobName job;
@@ -79,39 +80,39 @@ struct ReportEvidence {
   protocol::Evidence evidence;
 };
 
-// What came of a Compile.
+// The result of a Compile.
 struct Compiled {
   CompilationId id;
   JobName job;
   absl::StatusOr<CompiledPlan> result;
 };
 
-// The daemon is going down: every stream gets to know, no job ends.
+// The daemon shuts down: every stream is closed, no job ends.
 struct ShuttingDown {};
 
-// The moment the coordinator last asked for has passed.
+// The time of NextWake() has passed.
 struct Wake {};
 
 using Event =
     std::variant<Received, SessionClosed, CreateJob, CommandJob, StopJob,
                  DeleteJob, ReportEvidence, Compiled, ShuttingDown, Wake>;
 
-// --- What can be asked for --------------------------------------------------
+// --- Effects ----------------------------------------------------------------
 
-// Send to a worker.
+// Send a message to a worker.
 struct Send {
   SessionId session;
   protocol::ToWorker message;
 };
 
-// End a stream, after what was sent on it before.
+// End a stream, after the messages already sent on it.
 struct CloseSession {
   SessionId session;
   absl::Status status;
 };
 
-// Make durable. Effects that follow it, in this and later Steps, may promise
-// what it records: the adapter holds them back until it is durable.
+// Make a record durable. Effects that follow it, in this and later Steps, may
+// promise what it records: the adapter delays them until it is durable.
 struct Persist {
   record::Record record;
 };
@@ -122,8 +123,8 @@ struct Answer {
   absl::Status status;
 };
 
-// Run the input on another thread, and say what came of it: Compiled with the
-// same id.
+// Compile the input on another thread and report the result as Compiled with
+// the same id.
 struct Compile {
   CompilationId id;
   JobName job;

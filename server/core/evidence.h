@@ -1,20 +1,20 @@
-// How much a claim about another process weighs.
+// The weight of a report about another process.
 //
-//   exited, and it is the member's process      proof: it is dead, at once
+//   exited, and it is the member's process      proof: dead, at once
 //   reset or silent data socket, and it is
-//   the member's generation                     a hint: it may yet answer
-//   of a member that has gone                   nothing
-//   of another process or generation, of a
-//   name that nobody bears                      nothing; it is noted
+//   the member's generation                     a hint: it may still answer
+//   about a member that has gone                none
+//   about another process or generation, or
+//   a name without a holder                     none; it is noted
 //
 // A launcher knows the processes that it started, not whether the coordinator
-// took them for members: a second launch of a running job has the names of its
-// workers. So proof names the process. What the accuser knows of the generation
-// must be right too.
+// admitted them: a second launch of a running job uses the names of the first
+// one's workers. Proof must therefore identify the process, and the generation
+// if it is given.
 //
-// A hint becomes an *accusation*: if the accused has neither died nor gone when
-// its time to answer ends, it lives, and it is the link that is broken. Of a
-// silent peer it must be heard first, later than the accusation: it may be
+// A hint becomes an *accusation*: if the accused has neither died nor left when
+// its time to answer ends, it is alive, and the link is broken. For a silent
+// peer this needs a message of the accused after the accusation: it may be
 // stopped, and then its lease decides.
 
 #ifndef LOCKSTEP_SERVER_CORE_EVIDENCE_H_
@@ -33,7 +33,7 @@ namespace lockstep::core {
 
 enum class Weight { kNothing, kStranger, kHint, kProof };
 
-// `subject` may be nullptr: nobody of that name.
+// `subject` is nullptr if no worker has that name.
 inline Weight Weigh(const protocol::Evidence& evidence, const Worker* subject) {
   if (subject == nullptr) return Weight::kStranger;
   const bool is_proof = evidence.kind == protocol::EvidenceKind::kExited;
@@ -54,8 +54,8 @@ struct Accusation {
   WorkerName accused;
   std::string what;  // "reset the data connection"
   absl::Time answer_by;
-  // Its accuser saw it fall silent; who resets a connection may do so because
-  // of another.
+  // The accuser saw the peer fall silent. A reset connection, in contrast, may
+  // be the consequence of another failure.
   bool silent = false;
   absl::Time made = absl::InfinitePast();
 };
@@ -63,7 +63,8 @@ struct Accusation {
 // The open accusations of an epoch, by the time at which they must be answered.
 class Accusations {
  public:
-  // One for each pair; a repeated one changes nothing. Times must not decrease.
+  // Keeps one for each pair of workers; a repeated one changes nothing. Times
+  // must not decrease.
   void Add(Accusation accusation) {
     const auto same = [&accusation](const Accusation& other) {
       return other.accuser == accusation.accuser &&
@@ -80,7 +81,7 @@ class Accusations {
     });
   }
 
-  // It has gone, so its links are nobody's fault.
+  // The worker is gone: removes the accusations by it and against it.
   void Drop(const WorkerName& worker) {
     const auto about = [&worker](const Accusation& accusation) {
       return accusation.accuser == worker || accusation.accused == worker;
@@ -88,13 +89,13 @@ class Accusations {
     open_.erase(std::remove_if(open_.begin(), open_.end(), about), open_.end());
   }
 
-  // All get until then.
+  // Moves the deadline of every accusation.
   void BeginAnew(absl::Time answer_by) {
     for (Accusation& accusation : open_) accusation.answer_by = answer_by;
   }
 
-  // The one that tells most: the first of a silent peer, or the first. There is
-  // one.
+  // The most telling accusation: the first of a silent peer, else the first.
+  // Must not be empty.
   const Accusation& Weightiest() const {
     const auto silent =
         std::find_if(open_.begin(), open_.end(),

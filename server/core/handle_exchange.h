@@ -1,7 +1,7 @@
 // Collects the handles of each communicator of a plan until all its members
-// have given theirs.
+// have published theirs.
 //
-//   communicator "data@1" of ranks 1, 3      rank 3 gave   rank 1 missing
+//   communicator "data@1" of ranks 1, 3      rank 3 done   rank 1 missing
 //
 // Threads: none.
 
@@ -22,14 +22,14 @@ class HandleExchange {
  public:
   explicit HandleExchange(const plan::Plan& plan);
 
-  // Takes what a rank publishes and returns the communicators that became
-  // complete by it. A handle given again before its communicator was complete
-  // replaces the former; after, it changes nothing. InvalidArgument: not a
-  // communicator of this rank.
+  // Stores the handles that a rank publishes and returns the communicators that
+  // become complete. A repeated handle replaces the former one while its
+  // communicator is incomplete and is ignored afterwards. InvalidArgument: not
+  // a communicator of this rank.
   absl::StatusOr<std::vector<int>> Publish(
       int rank, const std::vector<protocol::GroupHandle>& handles);
 
-  // The messages for every member of a complete communicator, in order: each
+  // The messages for every member of a complete communicator, in order, each
   // below 1 MiB.
   const std::vector<protocol::GroupHandles>& Complete(int communicator) const {
     return exchanges_[communicator].pieces;
@@ -38,10 +38,10 @@ class HandleExchange {
   const std::vector<int>& Members(int communicator) const {
     return exchanges_[communicator].ranks;
   }
-  // Those of the rank that are complete, in order.
+  // The complete communicators of the rank, in order.
   std::vector<int> CompleteOf(int rank) const;
 
-  // The rank has given a handle for each of its communicators.
+  // The rank has published a handle for each of its communicators.
   bool HasAll(int rank) const { return missing_of_rank_[rank] == 0; }
   bool complete() const { return missing_ == 0; }
 
@@ -53,7 +53,7 @@ class HandleExchange {
     int missing = 0;
     std::vector<protocol::GroupHandles> pieces;  // once complete
   };
-  // A rank's place in one of its communicators.
+  // A rank's position in one of its communicators.
   struct Place {
     int communicator;
     int position;

@@ -1,4 +1,4 @@
-// The newest hundred things that happened to a job, for people.
+// The newest kHistoryMax event texts of a job, for display.
 
 #ifndef LOCKSTEP_SERVER_CORE_HISTORY_H_
 #define LOCKSTEP_SERVER_CORE_HISTORY_H_

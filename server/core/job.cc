@@ -72,7 +72,7 @@ void Job::Form(StepContext& context) {
   auto members = AssignRanks(std::move(arrived), durable_.members);
   const EpochId id{durable_.epoch.value + 1};
   if (Wants(durable_.wanted, Command::kDrain)) {
-    Want(Nothing(durable_.wanted), context);  // it is done
+    Want(Nothing(durable_.wanted), context);  // the drain is complete
   }
   proofs_.clear();
   step_ = std::max(step_, durable_.steps);
@@ -99,7 +99,7 @@ void Job::Form(StepContext& context) {
 
 void Job::EndEpoch(Cause cause, Again again, StepContext& context) {
   const EpochId id = epoch_->id;
-  // What an operator wants comes before its time, too.
+  // A failure completes a desired stop or drain early.
   const bool was_failure = again == Again::kIfBudgetAllows;
   const bool stops = was_failure && Wants(durable_.wanted, Command::kStop);
   const bool drains = was_failure && Wants(durable_.wanted, Command::kDrain);
@@ -144,8 +144,7 @@ void Job::EndEpoch(Cause cause, Again again, StepContext& context) {
   }
 }
 
-// A job that was drained waits as a new one does: for the first to come,
-// without a deadline.
+// A drained job waits like a new one: for its first worker, without a deadline.
 void Job::AwaitNextEpoch(absl::Time now) {
   const bool drained = Wants(durable_.wanted, Command::kDrain);
   state_ = drained ? JobState::kForming : JobState::kEpochEnded;

@@ -1,30 +1,30 @@
 // One job: from the first worker's arrival to its end.
 //
 //                    all ranks      all have      all are
-//                    are there      registered    connected
+//                    have arrived   registered    connected
 //   Forming ────────▶ Sealed ─────▶ Planned ─────▶ Running ──▶ Completed
 //      ▲                 └─────────────┴──────────────┤  all left cleanly
-//      │ first comes again                            ▼
+//      │ first worker rejoins                         ▼
 //      ├───────────────────────────────────────── EpochEnded ──▶ Failed
 //      └── all left by an operator's drain            budget is spent
-//   StopJob from anywhere, all left by an operator's stop ──▶ Stopped
+//   StopJob in any state, all left by an operator's stop ──▶ Stopped
 //
-// The parts answer questions; this class composes the answers. It is written in
-// files by what they are about:
+// The parts answer questions; this class composes the answers. Its methods are
+// divided into files by subject:
 //
-//   job.cc          the states above and the endings
-//   job_members.cc  who comes
-//   job_losses.cc   who goes: streams, evidence, leaving
-//   job_stages.cc   what members say: registrations, plan, handles, progress
-//   job_commands.cc what an operator asks of a running job
-//   job_revisions.cc buckets cut anew while steps run
-//   job_passes.cc   what members say of passes, in negotiated mode
-//   job_clock.cc    what happens because time passed
-//   job_revive.cc   what a restart of the coordinator forgot, or never knew
-//   job_view.cc     what an operator sees
+//   job.cc           the states above and the endings
+//   job_members.cc   joining and resuming
+//   job_losses.cc    broken streams, evidence, leaving
+//   job_stages.cc    members' messages: registrations, plan, handles, progress
+//   job_commands.cc  an operator's commands to a running job
+//   job_revisions.cc rebuilding buckets while steps run
+//   job_passes.cc    members' messages about passes, in negotiated mode
+//   job_clock.cc     deadlines
+//   job_revive.cc    restarts of the coordinator, and adopted jobs
+//   job_view.cc      the view for operators
 //
-// What must survive a crash is in DurableJob, which changes only by records
-// (durable.h); everything here is told anew by the workers.
+// State that must survive a crash is in DurableJob, which changes only by
+// records (durable_state.h); workers send everything else again.
 //
 // Threads: none. Errors: none; see coordinator.h.
 
@@ -58,8 +58,8 @@
 
 namespace lockstep::core {
 
-// One Step as a job sees it: what time it is, where to put effects, and where
-// secrets come from.
+// The context of one Step: the time, the sink for effects, and the source of
+// secrets.
 struct StepContext {
   absl::Time now;
   EffectSink& out;
@@ -71,60 +71,62 @@ class Job {
   // `durable` must outlive it and belongs to this job's name.
   Job(const DurableJob& durable, absl::Duration stopped_after);
 
-  // A Hello for this job, on a stream that speaks for nobody else. Binds the
-  // stream or refuses.
+  // Handles a Hello for this job, on a stream that is not bound to another
+  // worker. Binds the stream or refuses it.
   void Greet(SessionId session, const protocol::Hello& hello,
              StepContext& context);
-  // Any other message, on a stream that is bound to `worker`.
+  // Handles any other message, on a stream that is bound to `worker`.
   void Receive(SessionId session, const WorkerName& worker,
                const protocol::ToCoordinator& message, StepContext& context);
   void StreamClosed(SessionId session, const WorkerName& worker,
                     const std::string& why, StepContext& context);
-  // `accuser`: who says so; empty if it is no worker.
+  // `accuser`: the reporting worker; empty if the reporter is no worker.
   void Consider(const protocol::Evidence& evidence, const WorkerName& accuser,
                 StepContext& context);
   void Stop(const std::string& reason, StepContext& context);
-  // FailedPrecondition, and nothing changed: the job cannot do that now. Must
-  // not be over.
+  // FailedPrecondition, with no change, if the job cannot obey now. The job
+  // must not be over.
   absl::Status Obey(JobCommand command, const std::string& reason,
                     StepContext& context);
 
-  // What came of a compilation that it asked for; ignored if nothing waits for
-  // it any more.
+  // The result of a compilation requested by this job; ignored if it is no
+  // longer needed.
   void Take(const Compiled& event, StepContext& context);
-  // It is over and will be archived or deleted: no stream speaks for it any
-  // more.
+  // Unbinds all streams of a job that is over, before it is archived or
+  // deleted.
   void LetGo(StepContext& context);
 
   // --- Time ---
   void Wake(StepContext& context);
   absl::Time NextWake() const;
-  // The coordinator did not run for `late` beyond the moment it had asked for:
-  // if that is long, nobody's silence counts.
+  // The coordinator ran `late` after its wake time. If that is long, silence in
+  // this time does not count against any worker.
   void NoteLate(absl::Duration late, absl::Time now);
-  // What is not later than this is no news to NoteLate.
+  // NoteLate ignores delays up to this.
   absl::Duration late_min() const { return stopped_after_; }
-  // After a replay: the members of a living epoch may resume from now on.
+  // After a replay: restarts the timers of a live epoch, so that its members
+  // may resume.
   void Revive(absl::Time now);
-  // The same after record::JobAdopted: its members offered it.
+  // The same after record::JobAdopted, for the members that offered the job.
   void BeginAdopted(StepContext& context);
-  // Refuses the workers: another job of this name was adopted.
+  // Refuses all workers, because another job of this name was adopted.
   void TurnAway(const absl::Status& why, StepContext& context);
-  // The first epoch forms at `when` or later, because the job waits `why`: "for
-  // running jobs to ...". Never moves the moment back. Must not have begun.
+  // Delays the first epoch until `when` at least. `why` completes the status
+  // text: "for running jobs to ...". Never moves the time back. The job must
+  // not have begun.
   void DelayFirstEpoch(absl::Time when, const std::string& why);
-  // The worker trains in another job of this name, which no coordinator knows.
-  // Noted once for each epoch of such a job.
+  // The worker trains in another job of this name, unknown to every
+  // coordinator. Noted once for each epoch of such a job.
   void NoteForeign(const protocol::Hello& hello, StepContext& context);
 
   // --- Questions ---
   const JobSpec& spec() const { return durable_.spec; }
   JobState state() const { return state_; }
   bool over() const { return durable_.ended.has_value(); }
-  // It has had an epoch, or is over: no other job can take its place.
+  // It has had an epoch, or is over: no adopted job can replace it.
   bool has_begun() const { return durable_.epoch.value != 0 || over(); }
-  // `hello` resumes in an epoch that this job never had: one of another job of
-  // this name. Needs resume.
+  // `hello` resumes in an epoch that this job never had, so it belongs to
+  // another job of this name. `hello.resume` must be set.
   bool IsForeign(const protocol::Hello& hello) const;
   // "job digits is over: it failed: ...". Must be over.
   absl::Status Over() const;
@@ -135,7 +137,7 @@ class Job {
  private:
   enum class Again { kIfBudgetAllows, kNever, kWhenWorkersCome };
 
-  // A worker, and what became of it: "died: killed by signal 9".
+  // A lost worker, and how: "died: killed by signal 9".
   struct Loss {
     Worker* worker;
     std::string what;
@@ -153,7 +155,7 @@ class Job {
   void TellTheEnd(const protocol::Cause& cause, StepContext& context);
   void AwaitNextEpoch(absl::Time now);
 
-  // --- What an operator asks (job_commands.cc) ---
+  // --- Operator commands (job_commands.cc) ---
   bool MayTrain() const;
   void Want(protocol::DesiredCommands wanted, StepContext& context);
   void DrainAtOnce(StepContext& context);
@@ -169,7 +171,7 @@ class Job {
   void CallStuck(StepContext& context);
   void MissJoinDeadline(StepContext& context);
 
-  // --- Who comes (job_members.cc) ---
+  // --- Joining and resuming (job_members.cc) ---
   void GreetAfterEnd(SessionId session, const protocol::Hello& hello,
                      StepContext& context);
   void BeginLife(SessionId session, const protocol::Hello& hello,
@@ -182,13 +184,13 @@ class Job {
               protocol::Welcome welcome, StepContext& context);
   void Restate(const Worker& worker, StepContext& context);
 
-  // --- Who goes (job_losses.cc) ---
+  // --- Leaving and losses (job_losses.cc) ---
   void Detach(Worker* worker, absl::Status why, StepContext& context);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
             StepContext& context);
   void AddProof(const protocol::Evidence& evidence, const Worker* subject,
                 StepContext& context);
-  // What is known beside `message` of those that it is about.
+  // Proof about the workers of the cause that `message` does not contain.
   std::string AddedProof(const std::string& message) const;
   void NoteStranger(const protocol::Evidence& evidence, const Worker* subject,
                     StepContext& context);
@@ -197,7 +199,7 @@ class Job {
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
                   StepContext& context);
   void NoteLeft(int rank, uint64_t steps);
-  // It takes part in no step beyond these.
+  // The rank takes part in no step after these.
   void NoteStopped(int rank, uint64_t steps);
   void EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
                             const WorkerName& accuser, StepContext& context);
@@ -205,7 +207,7 @@ class Job {
   void EndByLeaver(int rank, StepContext& context);
   protocol::Position LastWordOfLeaver() const;
 
-  // --- What members say (job_stages.cc) ---
+  // --- Messages of members (job_stages.cc) ---
   void Deliver(int rank, const protocol::ToCoordinatorBody& body,
                StepContext& context);
   void On(int rank, const protocol::RegisterChunk& message,
@@ -277,37 +279,38 @@ class Job {
   }
   std::vector<WorkerName> NamesOf(const std::vector<int>& ranks) const;
   std::string WhoIs(const Worker& worker) const;
-  // "at step 412 while computing", or "last heard" there some time ago.
+  // "at step 412 while computing", or "last heard" there with its age.
   std::string WhereIs(int rank, absl::Time now) const;
-  // What the stage asks of every rank now, and who has done it.
+  // What the current stage requires of every rank, and which have done it.
   std::string Lack() const;
   std::vector<bool> Done() const;
-  // All have registered, and the plan is compiled: nobody can do anything.
+  // All have registered and the plan is being compiled: no rank can progress.
   bool AllWaitForPlan() const {
     return epoch_->plan == nullptr && epoch_->compiling.value != 0;
   }
   Waits WhoWaits() const;
-  // Others wait for it, for longer than is usual, and it waits for nobody.
+  // Ranks have waited for it longer than usual, and it waits for no rank.
   bool IsLate(int rank, const Waits& waits, absl::Time now) const;
   // "step 412: worker-3 (...) has not submitted layers.7.weight for 2.1s; 6
   // ranks wait".
   std::string BlameSentence(int rank, const Waits& waits, absl::Time now) const;
-  // "has not submitted w", and so what others wait for; or nothing.
+  // "has not submitted w", if other ranks wait for it; else empty.
   std::string Unsaid(int rank) const;
-  // That, or "is at step 3 in the verdict".
+  // The same, or else "is at step 3 in the verdict".
   std::string Behind(int rank) const;
   WorkerView View(const Worker& worker, absl::Time now) const;
 
-  // --- Doing ---
+  // --- Effects ---
   void Tell(const Worker& worker, protocol::ToWorkerBody body,
             StepContext& context);
   void TellAll(const protocol::ToWorkerBody& body, StepContext& context);
   void Remember(std::string text, StepContext& context);
-  // That, and it is shown as long as the job is, and printed by a rank.
+  // Remember, and also lists the text in the job's view and has a rank print
+  // it.
   void Warn(const std::string& text, StepContext& context);
   void KeepWarning(const std::string& text, StepContext& context);
-  // What ranks do not submit, and which values differ, once all have said it,
-  // or `at_once`.
+  // Warns of parameters that ranks do not submit and of differing values, once
+  // every rank has reported, or `at_once`.
   void WarnOfWhatIsKnown(bool at_once, StepContext& context);
   JobName name() const {
     const JobName& archived = durable_.archived_as;
@@ -324,19 +327,19 @@ class Job {
   absl::Time pulse_ = absl::InfiniteFuture();
   absl::Time first_epoch_from_ = absl::InfinitePast();
   std::string why_delayed_;
-  // All are here and wait for first_epoch_from_.
+  // When all workers have arrived and wait for first_epoch_from_.
   absl::Time form_at_ = absl::InfiniteFuture();
   std::optional<Epoch> epoch_;  // while it lives
-  // Steps that some worker is known to have committed, in all epochs; the next
-  // epoch begins there.
+  // The most steps that any worker is known to have committed, in all epochs;
+  // the next epoch begins there.
   uint64_t step_ = 0;
-  // How those died whose loss ended the last epoch, as far as it became known
-  // after its end.
+  // How the lost workers of the last epoch's cause died, as far as it became
+  // known after the epoch's end.
   std::map<WorkerName, std::string> proofs_;
   RestartBudget budget_;
   History history_;
   std::deque<std::string> warnings_;  // the newest 16
-  // Epochs of other jobs of this name that were noted.
+  // The epochs of other jobs of this name that were noted.
   std::set<std::string> foreign_;
 };
 

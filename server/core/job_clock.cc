@@ -1,4 +1,4 @@
-// What happens because time passed: the part of Job about its deadlines.
+// The part of Job about its deadlines.
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,7 @@ using protocol::CauseKind;
 
 namespace {
 
-// The least time between two looks at accusations that cannot be decided yet.
+// The least time between two checks of accusations that are still undecided.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
 
 }  // namespace
@@ -66,7 +66,7 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
     }
   }
   if (join_by_ != absl::InfiniteFuture()) join_by_ = now + timeouts.join;
-  // Offers were not heard meanwhile either.
+  // Offers were not received in this time either.
   if (form_at_ != absl::InfiniteFuture()) form_at_ = first_epoch_from_ += late;
 }
 
@@ -96,9 +96,9 @@ void Job::ExpireResumes(StepContext& context) {
 void Job::ExpireAccusations(StepContext& context) {
   if (epoch_->accusations.Next() > context.now) return;
   if (!resumes_.Keys().empty() || AwaitsTheAccused()) {
-    // Somebody may yet turn out to be dead, or stopped; its window or its lease
-    // decides. A death makes survivors cut their links too, so that they accuse
-    // one another.
+    // A worker may still turn out to be dead or stopped; its resume window or
+    // lease decides. A death also makes survivors cut their links, so that they
+    // accuse one another.
     epoch_->accusations.BeginAnew(context.now +
                                   std::max(spec().timeouts.resume, kLookAgain));
     return;
@@ -116,7 +116,7 @@ void Job::ExpireAccusations(StepContext& context) {
            Again::kIfBudgetAllows, context);
 }
 
-// A worker that heartbeats is heard four times a lease.
+// A worker sends four heartbeats per lease.
 bool Job::AwaitsTheAccused() const {
   const std::vector<Accusation>& open = epoch_->accusations.open();
   return std::any_of(open.begin(), open.end(), [this](const Accusation& a) {
@@ -164,7 +164,7 @@ void Job::CallStuck(StepContext& context) {
     if (epoch_->progress.IsStuck(rank, context.now)) stuck.push_back(rank);
   }
   if (stuck.empty() || AllWaitForPlan()) return;
-  // A rank that a broken link holds up is not to blame for it.
+  // A rank that a broken link blocks is not at fault.
   if (!epoch_->accusations.open().empty()) return;
 
   const Waits waits = WhoWaits();

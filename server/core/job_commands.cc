@@ -1,4 +1,4 @@
-// What an operator asks of a job: the part of Job about commands.
+// The part of Job about operator commands.
 
 #include <optional>
 #include <string>
@@ -38,8 +38,8 @@ absl::Status Job::Obey(JobCommand command, const std::string& reason,
   return absl::OkStatus();
 }
 
-// After a restart nobody has said yet whether the epoch was started, but if it
-// has a plan it may have been.
+// After a restart it is unknown whether the epoch was started, but with a plan
+// it may have been.
 bool Job::MayTrain() const {
   if (!epoch_) return false;
   return epoch_->started ||
@@ -51,7 +51,7 @@ void Job::Want(protocol::DesiredCommands wanted, StepContext& context) {
   if (epoch_) TellAll(durable_.wanted, context);
 }
 
-// Nobody trains: whoever is there is told to go.
+// No rank trains: sends every worker away.
 void Job::DrainAtOnce(StepContext& context) {
   const protocol::Cause cause{
       .kind = CauseKind::kStopped,
@@ -71,7 +71,7 @@ void Job::DrainAtOnce(StepContext& context) {
   AwaitNextEpoch(context.now);
 }
 
-// All have left in order: by `command`, or because their work is done.
+// All ranks left cleanly: by `command`, or because their work is done.
 void Job::EndAfterLastStep(std::optional<Command> command,
                            StepContext& context) {
   const protocol::DesiredCommands& wanted = durable_.wanted;

@@ -1,5 +1,4 @@
-// Who goes and is lost: the part of Job about broken streams, evidence and
-// leaving.
+// The part of Job about broken streams, evidence and leaving.
 
 #include <algorithm>
 #include <string>
@@ -48,7 +47,7 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses,
     const int rank = RankOf(*worker);
     std::string sentence = absl::StrCat(WhoIs(*worker), " ", what);
     if (rank < 0) {
-      // Should it live after all, it must come again.
+      // If it is alive after all, it must join again.
       Detach(worker, absl::UnavailableError(sentence), context);
       Remember(std::move(sentence), context);
     } else {
@@ -69,8 +68,8 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses,
   ForgetDeadlineIfNobodyIsHere();
 }
 
-// The join deadline counts from the first arrival, or the end of an epoch that
-// was not drained.
+// The join deadline counts from the first arrival, or from the end of an epoch
+// that was not drained.
 void Job::ForgetDeadlineIfNobodyIsHere() {
   const bool counts_from_arrival =
       durable_.epoch.value == 0 || Wants(durable_.wanted, Command::kDrain);
@@ -117,7 +116,7 @@ void Job::Consider(const protocol::Evidence& evidence,
   EndIfLeaverIsMissed(context);
 }
 
-// A transfer with a rank that has left in order has failed.
+// A transfer with a rank that has left cleanly has failed.
 void Job::EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
                                const WorkerName& accuser,
                                StepContext& context) {
@@ -128,8 +127,8 @@ void Job::EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
   if (!epoch_->left.Has(rank)) EndByLeaver(rank, context);
 }
 
-// A survivor's pidfd says that a process has ended, a moment before its
-// launcher says how: that is added to the cause that people see.
+// A survivor's pidfd reports that a process has ended shortly before its
+// launcher reports how: the launcher's detail is added to the displayed cause.
 void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
                    StepContext& context) {
   const auto& lost = durable_.cause.workers;
@@ -159,8 +158,7 @@ std::string Job::AddedProof(const std::string& message) const {
   return added;
 }
 
-// It may be said by anybody, as often as they like: what it brings is cut
-// short.
+// Anyone may send such evidence, any number of times: its text is truncated.
 void Job::NoteStranger(const protocol::Evidence& evidence,
                        const Worker* subject, StepContext& context) {
   constexpr size_t kDetailShown = 200;
@@ -192,8 +190,8 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
   if (rank >= 0 && leave.clean) {
     context.out.Record(name(), record::WorkerLeft{epoch_->id, worker->name,
                                                   leave.steps, leave.command});
-    // What others have to say may still be on its way, but nothing comes after
-    // the last of them, which still listens.
+    // Reports of other ranks may still be in flight, but no rank remains to
+    // send one after the last Leave, and the last rank still receives.
     const bool is_last = epoch_->left.count() + 1 == epoch_->size();
     WarnOfWhatIsKnown(/*at_once=*/is_last, context);
   }
@@ -233,8 +231,8 @@ void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
 void Job::NoteLeft(int rank, uint64_t steps) {
   epoch_->left.Add(rank);
   epoch_->progress.Drop(rank);
-  // A rank that has reported a broken link leaves because of that link: the
-  // reports about the rank itself are void.
+  // A rank that has reported a broken link leaves because of that link:
+  // reports about the rank itself are dropped.
   const bool has_accused = epoch_->accusations.HasAccused(NameAt(rank));
   if (has_accused) epoch_->accusations.Drop(NameAt(rank));
   NoteStopped(rank, steps);
@@ -247,9 +245,9 @@ void Job::NoteStopped(int rank, uint64_t steps) {
   }
 }
 
-// Ranks pass the last verdict within moments of each other, so who has left may
-// be ahead of what the others have said. It is missed only when a rank that
-// stays needs it: it has begun to register with a rank that never will, or it
+// Ranks pass the last verdict at slightly different times, so a leaver may be
+// ahead of the other ranks' reports. It is missed only when a remaining rank
+// needs it: that rank has begun to register although the leaver never will, or
 // has submitted the gradients of a step that the leaver did not train, or a
 // transfer with the leaver has failed. A withdrawn rank counts as a leaver.
 void Job::EndIfLeaverIsMissed(StepContext& context) {
@@ -272,7 +270,7 @@ void Job::EndIfLeaverIsMissed(StepContext& context) {
   }
 }
 
-// A rank that has only begun to compute may yet stop and leave too.
+// A rank that has only begun to compute may still stop and leave too.
 protocol::Position Job::LastWordOfLeaver() const {
   return {epoch_->left_at, protocol::Phase::kCompute};
 }

@@ -1,4 +1,4 @@
-// Who comes, goes and is lost: the part of Job about its workers.
+// The part of Job about joining and resuming.
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,7 @@ namespace lockstep::core {
 
 using protocol::CauseKind;
 
-// --- Coming -----------------------------------------------------------------
+// --- Joining ----------------------------------------------------------------
 
 void Job::Greet(SessionId session, const protocol::Hello& hello,
                 StepContext& context) {
@@ -47,7 +47,8 @@ void Job::Greet(SessionId session, const protocol::Hello& hello,
   }
 }
 
-// Who was part of the last epoch, or of none since, gets to know how it ended.
+// Tells a worker how the last epoch ended, if it was a member or has been in no
+// epoch since.
 void Job::GreetAfterEnd(SessionId session, const protocol::Hello& hello,
                         StepContext& context) {
   const Admission admission = Admit(TheDoor(hello.worker), hello, context.now);
@@ -98,7 +99,8 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
   Arrive(&worker, context);
 }
 
-// The record keeps its hash only: a life that did not hear it is given another.
+// The record stores only the hash: an incarnation that did not receive its
+// secret gets a new one.
 std::string Job::GiveSecret(const WorkerName& worker, Generation generation,
                             uint64_t life, StepContext& context) {
   std::string secret = context.secrets.Draw();
@@ -110,7 +112,7 @@ std::string Job::GiveSecret(const WorkerName& worker, Generation generation,
 void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
                        StepContext& context) {
   Worker* worker = roster_.Find(hello.worker);
-  if (worker == nullptr) {  // known from an earlier life of the coordinator
+  if (worker == nullptr) {  // known from before a coordinator restart
     worker =
         &roster_.Begin(hello.worker, TheDoor(hello.worker).newest.generation,
                        hello.process, context.now);
@@ -161,7 +163,7 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
   }
 }
 
-// `welcome` is completed.
+// Completes and sends `welcome`.
 void Job::Attach(Worker* worker, SessionId session,
                  const protocol::Hello& hello, protocol::Welcome welcome,
                  StepContext& context) {
@@ -194,14 +196,14 @@ void Job::Attach(Worker* worker, SessionId session,
   Tell(*worker, std::move(welcome), context);
 }
 
-// Repeats whatever a member should know; it takes each as idempotent.
+// Sends again everything that a member should know; handling is idempotent.
 void Job::Restate(const Worker& worker, StepContext& context) {
   const int rank = RankOf(worker);
   epoch_->registry.Repeat(rank);
   epoch_->early.erase(rank);
   Tell(worker, protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
        context);
-  // After a restart there is none to fetch until it is compiled again.
+  // After a restart the plan can be fetched only once it is compiled again.
   if (epoch_->plan != nullptr) {
     Tell(worker, protocol::PlanReady{durable_.revision, durable_.plan_digest},
          context);

@@ -1,4 +1,4 @@
-// Passes of a job in negotiated mode: the part of Job around Negotiation.
+// The part of Job around Negotiation: passes in negotiated mode.
 
 #include <cstdint>
 #include <memory>
@@ -15,8 +15,8 @@ void Job::BeginNegotiation(Negotiation::Begins begins) {
                               begins, epoch_->first_step);
 }
 
-// On a new stream. A member that was started says itself what it holds; one
-// that was not has heard no decision.
+// The rank has a new stream. A member that was started sends Held itself; one
+// that was not has received no decision.
 void Job::ResumePasses(int rank, const protocol::Hello& hello,
                        StepContext& context) {
   if (spec().sync != SyncMode::kNegotiated) return;
@@ -60,7 +60,7 @@ void Job::Negotiate(int rank, const Word& word, StepContext& context) {
   }
 }
 
-// What is closed, everybody has done.
+// Every rank has done the passes that are closed.
 std::vector<uint64_t> Job::PassesDone() const {
   std::vector<uint64_t> passes;
   if (!epoch_->negotiation) return passes;
@@ -71,7 +71,7 @@ std::vector<uint64_t> Job::PassesDone() const {
   return passes;
 }
 
-// It is in the open pass, and others wait for what it has not said there.
+// The rank is in the open pass, and others wait for its messages there.
 bool Job::LagsInPass(int rank) const {
   return epoch_->negotiation && !epoch_->negotiation->Done(rank) &&
          epoch_->progress.of(rank).position.step >=

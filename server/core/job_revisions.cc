@@ -1,14 +1,15 @@
-// Later revisions of the plan: the part of Job about rebuilding buckets.
+// The part of Job about later revisions: rebuilding the plan's buckets.
 //
 //   OrderWanted ─▶ the lowest rank of each group
 //   ReadyOrder  ◀─ ... after its next step             all have answered:
-//   PlanReady   ─▶ everybody                           recut, verified,
-//   recorded PlanAck     ◀─ who has fetched and prepared it: its ballots say so
+//   PlanReady   ─▶ every rank                          recut, verify, record
+//   PlanAck     ◀─ a rank that has fetched and prepared the revision, as its
+//                  step summaries say
 //   Progress    ◀─ with the revision, once a verdict has switched to it
 //
-// The coordinator takes no part in the switch: the verdict that shows that
-// every rank holds the revision is the switch (section 9 of the design). One
-// revision at a time: the next is asked for when all run this one.
+// The coordinator takes no part in the switch: ranks switch at the verdict that
+// shows that every rank holds the revision. One revision at a time: the next is
+// requested when all ranks run this one.
 
 #include <memory>
 #include <string>
@@ -23,9 +24,9 @@
 
 namespace lockstep::core {
 
-// --- Asking -----------------------------------------------------------------
+// --- Requesting -------------------------------------------------------------
 
-// An order matters only between buckets.
+// The order matters only with more than one bucket.
 bool Job::OrderMatters() const {
   return spec().sync == SyncMode::kStatic && spec().reproducible.leaves == 0 &&
          epoch_->plan != nullptr && epoch_->plan->buckets.size() > 1;
@@ -38,8 +39,8 @@ void Job::RebuildOnce(StepContext& context) {
   if (is_due && OrderMatters()) AskForOrder(context);
 }
 
-// After a restart of the coordinator, once the plan is there again: that it was
-// announced, or asked for, may have been lost on the way.
+// After a coordinator restart, once the plan is compiled again: the
+// announcement of the revision, or the request for one, may have been lost.
 void Job::ResumeRevisions(StepContext& context) {
   if (durable_.revision.value > 1) {
     TellAll(protocol::PlanReady{durable_.revision, durable_.plan_digest},

@@ -1,16 +1,15 @@
-// After a restart of the coordinator: the part of Job about what records do not
-// tell.
+// The part of Job about restarts of the coordinator: state without records.
 //
-// The plan's bytes are not journaled, nor whether the epoch was started, nor
-// any word of a member. Each member resumes with what it holds, and states its
-// registration again. So
+// The plan's bytes are not journaled, nor is whether the epoch was started, nor
+// are members' messages. Each member resumes with the state it holds and
+// registers again. From this the job infers:
 //
 //   one was started         all were
-//   all registered again    the plan is compiled again, and must be the same
+//   all registered again    the plan is compiled again and must be the same
 //   a later revision        was adopted while steps ran: all were started
 //
-// A job that was adopted (adoption.h) is the same, but for its plan, which
-// another coordinator compiled.
+// The same holds for an adopted job (adoption.h), except that another
+// coordinator compiled its plan.
 
 #include <algorithm>
 #include <string>
@@ -84,11 +83,11 @@ void Job::TurnAway(const absl::Status& why, StepContext& context) {
   }
 }
 
-// The epochs of this job are 1, 2, ..., or those from the adopted one on: what
-// was before that is not known.
+// The epochs of this job are 1, 2, ..., or begin with the adopted one; earlier
+// ones are unknown.
 bool Job::IsForeign(const protocol::Hello& hello) const {
   const protocol::ResumeState& held = *hello.resume;
-  if (held.members_digest.empty()) return false;  // it does not say
+  if (held.members_digest.empty()) return false;  // not reported
   if (held.epoch > durable_.epoch) return true;
   const auto ours = durable_.members_digests.find(held.epoch);
   return ours != durable_.members_digests.end() &&
@@ -114,8 +113,8 @@ void Job::NoteForeign(const protocol::Hello& hello, StepContext& context) {
       context);
 }
 
-// It was compiled by another coordinator, of another version perhaps. Static
-// plans run without the coordinator, so there is no harm in not having it.
+// Another coordinator compiled it, perhaps of another version. Static plans run
+// without the coordinator, so it need not have the plan.
 bool Job::MayRunForeignPlan() const {
   return durable_.adopted && epoch_->started &&
          spec().sync != SyncMode::kNegotiated;
@@ -139,11 +138,10 @@ bool Job::EndWasLost() const {
   return durable_.epoch.value != 0 && Wants(durable_.wanted, Command::kStop);
 }
 
-// The last had left, but the end of the epoch, or that of the job, was not
-// recorded.
+// The last rank had left, but the end of the epoch or job was not recorded.
 void Job::EndAfterRestart(StepContext& context) {
   if (!epoch_) return Stop(durable_.wanted.reason, context);
-  // One verdict made it the last step of all, so any of them can say why.
+  // All ranks left by the same verdict, so each departure has the command.
   EndAfterLastStep(durable_.left.begin()->second.command, context);
 }
 
@@ -152,12 +150,13 @@ bool Job::HasStarted(const protocol::Hello& hello) const {
          hello.resume->epoch == epoch_->id;
 }
 
-// Start goes to all at once, so one that heard it speaks for all.
+// Start is sent to all ranks at once, so one that received it proves it for
+// all.
 void Job::RecognizeStart(const protocol::Hello& hello, StepContext& context) {
   if (HasStarted(hello) && !epoch_->started) Start(context);
 }
 
-// True if it speaks of a plan that is not there: then it is heard later.
+// True if the message is about a plan that is not compiled yet; buffers it.
 bool Job::IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
                      StepContext& context) {
   const bool is_about_plan =

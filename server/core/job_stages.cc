@@ -1,4 +1,4 @@
-// From registrations to running steps: the part of Job about an epoch's work.
+// The part of Job about an epoch's work, from registrations to running steps.
 
 #include <algorithm>
 #include <memory>
@@ -56,7 +56,7 @@ void Job::On(int rank, const protocol::RegisterChunk& message,
              StepContext& context) {
   const bool again = epoch_->plan != nullptr || epoch_->plan_is_foreign ||
                      epoch_->compiling.value != 0;
-  if (again) return;  // told again
+  if (again) return;  // a repetition
   const absl::Status added = epoch_->registry.Add(rank, message);
   if (!added.ok()) {
     return EndByMismatch(rank, std::string(added.message()), context);
@@ -67,7 +67,7 @@ void Job::On(int rank, const protocol::RegisterChunk& message,
 }
 
 void Job::CompilePlan(StepContext& context) {
-  // After a restart: what was adopted, and is compiled again.
+  // After a restart this compiles the adopted revision again.
   Registrations registered = epoch_->registry.Take();
   plan::PlanInput input{.mesh = spec().mesh,
                         .sync = spec().sync,
@@ -95,7 +95,7 @@ void Job::AdoptPlan(const CompiledPlan& compiled, StepContext& context) {
   epoch_->digest = compiled.digest;
   epoch_->plan = compiled.plan;
   epoch_->handles.emplace(*epoch_->plan);
-  epoch_->progress.BeginAnew(context.now);  // nobody could move meanwhile
+  epoch_->progress.BeginAnew(context.now);  // no rank could move meanwhile
   const bool again = durable_.revision.value != 0;
   if (!again) {
     context.out.Record(name(),
@@ -113,7 +113,7 @@ void Job::AdoptPlan(const CompiledPlan& compiled, StepContext& context) {
   }
   BeginNegotiation(again ? Negotiation::Begins::kAgain
                          : Negotiation::Begins::kAnew);
-  if (epoch_->started) {  // its members hold it, or the revision before
+  if (epoch_->started) {  // members hold it, or the previous revision
     HearEarly(context);
     if (epoch_) ResumeRevisions(context);
     return;
@@ -127,7 +127,7 @@ void Job::AdoptPlan(const CompiledPlan& compiled, StepContext& context) {
   HearEarly(context);
 }
 
-// `rank` -1: about all of them.
+// `rank` -1: about all ranks.
 void Job::EndByMismatch(int rank, const std::string& what,
                         StepContext& context) {
   protocol::Cause cause{.kind = CauseKind::kMismatch, .message = what};
@@ -237,7 +237,7 @@ void Job::On(int rank, const protocol::Progress& message,
 
 void Job::On(int rank, const protocol::ValueDigests& message,
              StepContext& context) {
-  // A coordinator that was restarted has no plan before all have registered.
+  // A restarted coordinator has no plan before all ranks have registered.
   if (epoch_->plan == nullptr) return;
   if (!epoch_->values.Add(rank, message, *epoch_->plan)) {
     return EndByMismatch(rank, "has values of parameters that are not there",
@@ -246,7 +246,7 @@ void Job::On(int rank, const protocol::ValueDigests& message,
   WarnOfWhatIsKnown(/*at_once=*/false, context);
 }
 
-// A rank that is beyond a step has said all that it has to say of it.
+// A rank that is beyond a step has sent all its reports about it.
 void Job::WarnOfWhatIsKnown(bool at_once, StepContext& context) {
   const auto all = [&](const auto& has_said) {
     for (int rank = 0; rank < epoch_->size(); ++rank) {
@@ -287,7 +287,7 @@ void Job::On(int rank, const protocol::LocalFailure& message,
   step_ = std::max(step_, message.step);
   const Worker& worker = *AtRank(rank);
   if (message.call.empty()) {
-    // The ranks differ, and this one is the first to say so.
+    // The ranks differ, and this one is the first to report it.
     return EndEpoch(
         {.kind = CauseKind::kLocalFailure,
          .message = absl::StrFormat("%s (as reported by %s)", message.message,

@@ -1,4 +1,4 @@
-// What an operator sees of a job.
+// The part of Job about its view for operators.
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@
 namespace lockstep::core {
 namespace {
 
-// A rank that waits for very many shows the first few.
+// A rank that waits for many others shows the first few.
 constexpr size_t kWaitsShown = 4;
 constexpr size_t kWaitersNamed = 3;
 constexpr size_t kLagsShown = 8;
@@ -29,7 +29,7 @@ BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
   return view;
 }
 
-// "has not submitted layers.7.weight and 3 more", or nothing.
+// "has not submitted layers.7.weight and 3 more", or empty.
 std::string NotSubmitted(const Standing& standing) {
   if (standing.withdrawn) return "has destroyed its GradientSync";
   const bool computes = standing.position.phase == protocol::Phase::kCompute;
@@ -72,7 +72,7 @@ std::string Job::BlameSentence(int rank, const Waits& waits,
   const auto& waiting = epoch_->lags.waiting();
   const bool is_late =
       waiting && !waiters.empty() && !epoch_->lags.HasArrived(rank);
-  // What it has not done, or has been doing, for a while.
+  // What the rank has not done, or has been doing, for how long.
   std::string has = epoch_->started ? Unsaid(rank) : Lack();
   if (has.empty()) has = HasBeen(standing.position.phase);
   std::string sentence =
@@ -97,7 +97,7 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
                   .state = worker.state,
                   .process = worker.process,
                   .silent_for = now - worker.heard};
-  // Who left in order is still part of the epoch.
+  // A worker that left cleanly is still part of the epoch.
   const int rank = epoch_ ? epoch_->RankOf(worker.name) : -1;
   if (rank < 0) return view;
   const Standing& standing = epoch_->progress.of(rank);

@@ -12,10 +12,10 @@
 namespace lockstep::core {
 namespace {
 
-// More names than this are drawn together.
+// Longer lists are shortened to ranges.
 constexpr size_t kNamesInFull = 64;
 
-// "worker-12": the name up to its number, and the number.
+// "worker-12" split into its prefix and its number.
 struct Numbered {
   std::string prefix;
   int number = 0;
@@ -33,8 +33,8 @@ std::optional<Numbered> ParseNumbered(const std::string& name) {
   return numbered;
 }
 
-// The numbers that would make PREFIX-0 ... PREFIX-(world-1) complete, or
-// PREFIX-1 ... PREFIX-world if that is what the present ones are part of.
+// The missing numbers of PREFIX-0 ... PREFIX-(world-1), or of PREFIX-1 ...
+// PREFIX-world if the present names fit only that.
 std::vector<std::string> InferFromNumbers(const std::set<WorkerName>& arrived,
                                           int world) {
   std::set<int> numbers;

@@ -1,9 +1,9 @@
-// Who has not come: the sentence of the join deadline.
+// The workers that are missing when the join deadline passes.
 //
-//   the spec lists its workers      those of the list that are not there
-//   there was an epoch before       those of its members that are not there
-//   the present are PREFIX-<int>    the numbers that are missing
-//   else                            how many
+//   the spec lists its workers      the listed names that have not arrived
+//   there was an epoch before       its members that have not arrived
+//   the present are PREFIX-<int>    the missing numbers
+//   else                            only their count
 //
 // A pure function.
 
@@ -20,14 +20,14 @@
 
 namespace lockstep::core {
 
-// The missing workers in rank or natural order, or nothing if their names
-// cannot be known.
+// The missing workers in rank or natural order; empty if their names are
+// unknown.
 std::vector<std::string> MissingWorkers(
     const JobSpec& spec, const std::set<WorkerName>& arrived,
     const std::vector<protocol::Member>& previous);
 
-// "2 of 4 workers are missing: worker-2, worker-3". Names every one; where
-// there are very many, runs of numbers are drawn together: "w-7 to w-99".
+// "2 of 4 workers are missing: worker-2, worker-3". Names every one; long lists
+// are shortened to ranges: "w-7 to w-99".
 std::string DescribeMissing(const JobSpec& spec,
                             const std::set<WorkerName>& arrived,
                             const std::vector<protocol::Member>& previous);

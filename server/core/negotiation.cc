@@ -60,8 +60,8 @@ Negotiation::Objections Negotiation::Hear(int rank,
   return all ? Adopt() : std::nullopt;
 }
 
-// What a rank holds must be a prefix of the sequence, and end where the rest of
-// it is known.
+// The decisions a rank holds must be a prefix of the sequence, and end where
+// the rest is still known.
 Negotiation::Objections Negotiation::Compare(int rank,
                                              const protocol::Held& held) const {
   if (EndOf(held) < first_ || EndOf(held) > end()) {
@@ -82,8 +82,8 @@ Negotiation::Objections Negotiation::Compare(int rank,
   return std::nullopt;
 }
 
-// Everybody has said what it holds: whoever holds most holds all that was ever
-// decided and acted on.
+// Every rank has sent Held: the longest contains every decision that was made
+// and acted on.
 Negotiation::Objections Negotiation::Adopt() {
   const std::vector<Return> returns = std::exchange(returns_, {});
   const auto longest = std::max_element(
@@ -149,7 +149,7 @@ Negotiation::Objections Negotiation::Hear(
   return Keep(rank, submitted);
 }
 
-// An honest rank announces and submits each parameter once in a pass.
+// A correct rank announces and submits each parameter once in a pass.
 template <typename W>
 Negotiation::Objections Negotiation::Keep(int rank, const W& word) {
   Return& from = returns_[rank];
@@ -163,7 +163,7 @@ Negotiation::Objections Negotiation::Keep(int rank, const W& word) {
   return std::nullopt;
 }
 
-// A word of a pass that is closed was said to a former coordinator too.
+// A message about a closed pass repeats one that a former coordinator handled.
 Negotiation::Objections Negotiation::Take(int rank,
                                           const protocol::Announce& announce) {
   if (announce.pass < open_.number()) return std::nullopt;

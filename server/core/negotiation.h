@@ -1,34 +1,33 @@
 // Negotiated mode: which gradients are reduced in a pass, and in which order.
 //
-//   pass 7     a       b       c      who announced gives a gradient;
-//   rank 0   given   given     -      the others of the group give zeros
+//   pass 7     a       b       c      a rank that announced submits a gradient;
+//   rank 0   given   given     -      the other ranks of the group add zeros
 //   rank 1   given     -       -
-//   rank 2     -       -       -      announced nothing: waits for nobody
+//   rank 2     -       -       -      announced nothing: waits for no rank
 //              │       │
 //   sequence   ▼       ▼       ▼
 //   ... 40: a, 2   41: b, 1   42: pass 7 is closed   43: ... of pass 8
 //
-// A parameter is decided once all of its group have announced for the pass, at
-// least one of them announced it, and all who did have submitted. When all
-// ranks have announced and all that was announced is decided, the pass is
-// closed, by an entry of the same sequence: who has heard it has heard every
-// reduction of the pass, and may enter its verdict. Words are taken of the open
-// pass only: a rank that announces the next one has heard the close of this,
-// and so says that it holds every decision before it.
+// A parameter is decided once all ranks of its group have announced for the
+// pass, at least one of them announced it, and every rank that announced it has
+// submitted it. When all ranks have announced and every announced parameter is
+// decided, an entry of the same sequence closes the pass: a rank that receives
+// it has received every decision of the pass, and may enter its verdict.
+// Messages are accepted for the open pass only. A rank that announces the next
+// pass has received the close of this one, and thereby acknowledges every
+// decision before it.
 //
-// The sequence is not journaled. Each rank holds a prefix of it, and a
-// coordinator that restarted waits until every rank has said Held; the longest
-// prefix is the sequence then, for whatever was decided was decided for all.
-// Decisions of the pass before the open one are kept, since a rank that lags
-// may lack them; earlier ones every rank has heard, for it has announced the
-// pass after them.
+// The sequence is not journaled. Each rank holds a prefix of it. A restarted
+// coordinator waits for Held from every rank and adopts the longest prefix,
+// which is safe because every decision was made for all ranks. Decisions of the
+// pass before the open one are kept, since a slow rank may lack them; every
+// rank has received the earlier ones, for it has announced the pass after them.
 //
-// A value: words in, decisions out. Copied and compared by tests that try every
-// order of words.
+// A value: messages in, decisions out. Tests copy and compare it and try every
+// order of messages.
 //
 // Threads: none.
-// Errors:  words that make no sense are an Objection and change nothing that
-//          matters: the epoch ends.
+// Errors:  an invalid message yields an Objection; its owner ends the epoch.
 
 #ifndef LOCKSTEP_SERVER_CORE_NEGOTIATION_H_
 #define LOCKSTEP_SERVER_CORE_NEGOTIATION_H_
@@ -48,7 +47,7 @@ namespace lockstep::core {
 
 class Negotiation {
  public:
-  // What a rank said that makes no sense: "announced w twice in pass 3".
+  // Why a message is invalid: "announced w twice in pass 3".
   struct Objection {
     int rank;
     std::string what;
@@ -61,9 +60,9 @@ class Negotiation {
   Negotiation(std::shared_ptr<const Groups> groups, Begins begins,
               uint64_t first_pass = 0);
 
-  // --- Words in ---
+  // --- Messages in ---
 
-  // The rank has a new stream: it is told nothing until it has said Held.
+  // The rank has a new stream: nothing is sent to it until it has sent Held.
   void Resume(int rank);
   Objections Hear(int rank, const protocol::Held& held);
   Objections Hear(int rank, const protocol::Announce& announce);
@@ -71,20 +70,21 @@ class Negotiation {
 
   // --- Decisions out ---
 
-  // For each rank what it was not told yet; then all have been told.
+  // The decisions not sent yet, by rank; marks them as sent.
   std::vector<std::pair<int, protocol::Decide>> TakeUntold();
 
   // --- Questions ---
 
   uint64_t open_pass() const { return open_.number(); }
-  // The rank has done what the open pass asks of it: others wait for those
+  // The rank has done what the open pass requires: other ranks wait for those
   // that have not.
   bool Done(int rank) const { return Lack(rank, 1).empty(); }
-  // What it has not done, with at most `names_max` parameters; empty if Done.
+  // What the rank has not done, with at most `names_max` parameters; empty if
+  // Done.
   std::string Lack(int rank, size_t names_max) const;
 
-  // What the rank has announced and submitted so far. It differs after a
-  // message of the rank that was news, and is the same after one that repeats.
+  // What the rank has announced and submitted so far. A new message of the rank
+  // changes it; a repeated one does not.
   struct Stated {
     uint64_t open_pass = 0;
     std::optional<size_t> awaited;  // in the open pass, once announced
@@ -97,11 +97,11 @@ class Negotiation {
  private:
   using Word = std::variant<protocol::Announce, protocol::Submitted>;
 
-  // After a restart: what each rank said before all have said Held.
+  // After a restart: what each rank sent before all have sent Held.
   struct Return {
     std::optional<protocol::Held> held;
     std::vector<Word> words;
-    size_t said = 0;  // parameters in them
+    size_t said = 0;  // parameters in `words`
     bool operator==(const Return&) const = default;
   };
 
@@ -120,9 +120,9 @@ class Negotiation {
   uint64_t first_pass_;
   uint64_t first_ = 0;  // the number of decisions_[0]
   std::vector<protocol::Decision> decisions_;
-  // Up to which number each rank has been told; none: it has to say Held.
+  // The end of the decisions sent to each rank; none: its Held is outstanding.
   std::vector<std::optional<uint64_t>> told_;
-  std::vector<Return> returns_;  // by rank; empty once all have said Held
+  std::vector<Return> returns_;  // by rank; empty once all have sent Held
   bool has_untold_ = false;      // some rank may lack a decision
   Pass open_;
 };

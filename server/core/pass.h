@@ -1,12 +1,14 @@
-// One pass of a job in negotiated mode: who announced and submitted what.
+// One pass of a job in negotiated mode: which rank announced and submitted
+// which parameters.
 //
-//                 a      b      c
-//   rank 0     given   awaited         announced a and b, submitted a
-//   rank 1                             has not announced
-//   decided?                           a is not: rank 1 may yet announce it
+//                 a           b         c
+//   rank 0     submitted   awaited            announced a and b, submitted a
+//   rank 1                                    has not announced
+//   ready?                                    a is not: rank 1 may still
+//                                             announce it
 //
-// Pure bookkeeping: it says what is ready; the order of decisions is made by
-// its owner (negotiation.h).
+// Bookkeeping only: it answers which parameters are ready; its owner orders the
+// decisions (negotiation.h).
 
 #ifndef LOCKSTEP_SERVER_CORE_PASS_H_
 #define LOCKSTEP_SERVER_CORE_PASS_H_
@@ -21,7 +23,7 @@
 
 namespace lockstep::core {
 
-// Who reduces what.
+// The ranks that reduce each parameter.
 struct Groups {
   explicit Groups(const plan::Plan& plan);
 
@@ -37,7 +39,7 @@ struct Groups {
 
   int world_size = 0;
   std::vector<Group> groups;
-  std::vector<int> of_parameter;             // its group; -1: nobody's
+  std::vector<int> of_parameter;             // its group; -1: none
   std::vector<std::vector<bool>> is_member;  // by group and rank
   std::vector<std::vector<int>> of_rank;     // its groups
   std::vector<std::string> names;            // of the parameters
@@ -49,28 +51,30 @@ class Pass {
 
   uint64_t number() const { return number_; }
 
-  // What the rank will submit: all of it, once; to say the same again changes
-  // nothing. Returns the parameters that may have become ready by it.
-  // InvalidArgument: "announced w twice", "announced other parameters the
-  // second time", an index that is none, a parameter of another group.
+  // Records all parameters that the rank will submit in this pass. A repeated,
+  // equal announcement changes nothing. Returns the parameters that may have
+  // become ready. InvalidArgument: "announced w twice", "announced other
+  // parameters the second time", an invalid index, a foreign parameter.
   absl::StatusOr<std::vector<uint32_t>> Announce(
       int rank, const std::vector<uint32_t>& parameters);
 
-  // Further ones of the announced. InvalidArgument: not announced.
+  // Records further announced parameters as submitted. InvalidArgument: a
+  // parameter was not announced.
   absl::Status Submit(int rank, const std::vector<uint32_t>& parameters);
 
-  // All of its group have announced, at least one of them it, all who did have
-  // submitted, and it is not decided.
+  // All ranks of its group have announced, at least one announced this
+  // parameter, every rank that did has submitted it, and it is not decided.
   bool Ready(uint32_t parameter) const;
   uint32_t announcers(uint32_t parameter) const {
     return counts_[parameter].announcers;
   }
   void Decide(uint32_t parameter);
-  // All ranks have announced, and all that was announced is decided.
+  // All ranks have announced, and every announced parameter is decided.
   bool Complete() const { return silent_ == 0 && undecided_ == 0; }
 
   bool HasAnnounced(int rank) const { return ranks_[rank].announced; }
-  // What the rank announced and has not submitted: how much, and the first.
+  // The parameters that the rank announced and has not submitted: the number
+  // and the first names.
   size_t Awaited(int rank) const { return ranks_[rank].awaited; }
   std::vector<std::string> AwaitedNames(int rank, size_t max) const;
 
@@ -80,13 +84,13 @@ class Pass {
   struct Rank {
     bool announced = false;
     size_t awaited = 0;
-    std::vector<bool> gives;      // by parameter; empty if none
+    std::vector<bool> gives;      // announced, by parameter; empty if none
     std::vector<bool> submitted;  // the same
     bool operator==(const Rank&) const = default;
   };
   struct Counts {
     uint32_t announcers = 0;
-    uint32_t awaited = 0;  // of these
+    uint32_t awaited = 0;  // announcers that have not submitted
     bool decided = false;
     bool operator==(const Counts&) const = default;
   };
@@ -100,7 +104,7 @@ class Pass {
   std::vector<Rank> ranks_;
   std::vector<Counts> counts_;        // by parameter
   std::vector<int> silent_of_group_;  // members that have not announced
-  int silent_;                        // ranks that have not
+  int silent_;                        // ranks that have not announced
   uint32_t undecided_ = 0;            // announced parameters
 };
 

@@ -1,8 +1,8 @@
-// What a member said of a plan that is not compiled again yet, after a restart
-// of the coordinator.
+// Members' messages about a plan that a restarted coordinator has not compiled
+// again yet.
 //
-// Bounded, since nobody has looked at these words: an honest rank states its
-// acknowledgement, its handles, what it holds, and two passes at most.
+// Bounded, since these messages are not validated yet: a correct rank sends its
+// acknowledgement, its handles, its Held, and at most two passes.
 //
 // Threads: none.
 
@@ -20,12 +20,12 @@ namespace lockstep::core {
 
 class PreReplayBuffer {
  public:
-  // Words, and parameters and handles in them. Two passes are announced and
-  // submitted, and what is held are the decisions of two: 6 times each
-  // parameter.
+  // Counts messages and the parameters and handles in them. Each parameter
+  // occurs at most 6 times: announced and submitted in two passes, and decided
+  // in two.
   static constexpr size_t kMost = 8 * plan::kNegotiatedParametersMax;
 
-  // False, and nothing is kept: more than an honest rank says.
+  // False, and the message is dropped, if no correct rank sends as much.
   bool Add(const protocol::ToCoordinatorBody& body) {
     size_ += 1 + std::visit([](const auto& b) { return Count(b); }, body);
     if (size_ > kMost) return false;

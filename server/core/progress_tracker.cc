@@ -57,7 +57,7 @@ void ProgressTracker::SetBusy(int rank, const protocol::Busy& busy,
   standing.busy = busy.reason;
   standing.busy_until =
       busy.reason.empty() ? absl::InfinitePast() : now + busy.max;
-  // Being busy is not being stuck, and the end of it is a fresh beginning.
+  // A busy rank is not stuck; the end of Busy restarts its deadline.
   if (busy.reason.empty()) standing.moved = now;
   standing.called_stuck = false;
   if (standing.present) {

@@ -1,13 +1,13 @@
-// Where each rank of an epoch is, and since when.
+// The position of each rank of an epoch, and since when.
 //
 //   moved ───────────────── moved + timeouts.progress ──▶ stuck
 //     └─ Busy(reason, max) ────────────┘ not before moved + max
 //     └─ paused by an operator ────────┘ never
 //
-// A rank has *moved* when its position changed or it did what its epoch asked
-// of it (registered, connected, announced or submitted in a pass, ...). The
-// board knows times; whether a rank that does not move waits for another is
-// said by waits.h.
+// A rank has *moved* when its position changed or it did what its epoch
+// required (registered, connected, announced or submitted in a pass, ...). This
+// class knows times only; whether a stuck rank waits for another one is decided
+// in waits.h.
 //
 // Threads: none.
 
@@ -33,17 +33,17 @@ struct Standing {
   int awaits = -1;                   // likewise
   bool withdrawn = false;            // likewise
   double step_seconds = 0;
-  double exposed_seconds = 0;  // of the same steps
+  double exposed_seconds = 0;  // exposed communication, in the same steps
   Overlap overlap = Overlap::kAuto;
   std::string memory;  // as in Progress
-  Revision revision;   // that its steps run
+  Revision revision;   // run by its steps
   absl::Time moved;
-  absl::Time told;   // when the position was last said
-  std::string busy;  // why it does not move, if it said so
+  absl::Time told;   // when the position was last reported
+  std::string busy;  // the reported reason for not moving
   absl::Time busy_until = absl::InfinitePast();
   bool paused = false;  // between steps, by an operator's command
   bool present = true;
-  bool called_stuck = false;  // and it has not moved since
+  bool called_stuck = false;  // and has not moved since
 };
 
 class ProgressTracker {
@@ -52,29 +52,29 @@ class ProgressTracker {
   ProgressTracker(int world_size, absl::Duration patience, absl::Time now,
                   uint64_t first_step = 0);
 
-  // The newest word of a rank. True if it was called stuck and has moved.
+  // The newest report of a rank. True if it was called stuck and has moved.
   bool Update(int rank, const protocol::Progress& progress, absl::Time now);
-  // It did what the epoch asked of it. True as above.
+  // The rank did what the epoch required. True as above.
   bool Touch(int rank, absl::Time now);
   void SetBusy(int rank, const protocol::Busy& busy, absl::Time now);
-  // It left: nothing is expected of it any more.
+  // The rank left: it is not expected to move any more.
   void Drop(int rank);
-  // All stand where they began: steps are about to.
+  // Steps begin: moves every rank to its first position.
   void Begin(absl::Time now);
-  // All patience begins anew.
+  // Restarts the progress deadline of every rank.
   void BeginAnew(absl::Time now);
 
   const Standing& of(int rank) const { return standings_[rank]; }
   int size() const { return static_cast<int>(standings_.size()); }
 
-  // Every rank that is present is paused, and there are some.
+  // At least one rank is present, and every present rank is paused.
   bool all_paused() const { return paused_ > 0 && paused_ == present_; }
 
-  // Not moved for as long as it may, and neither busy nor paused.
+  // The rank has not moved within its deadline and is neither busy nor paused.
   bool IsStuck(int rank, absl::Time now) const;
   void CallStuck(int rank) { standings_[rank].called_stuck = true; }
 
-  // Ranks whose patience ended; each is due again a full patience later.
+  // Ranks whose deadline passed; each is due again one full period later.
   std::vector<int> TakeDue(absl::Time now);
   absl::Time NextDue() const { return due_.Next(); }
 
@@ -88,7 +88,7 @@ class ProgressTracker {
 
   const absl::Duration patience_;
   std::vector<Standing> standings_;
-  std::map<protocol::Position, int> positions_;  // how many stand there
+  std::map<protocol::Position, int> positions_;  // number of ranks at each
   int present_;
   int paused_ = 0;  // of those
   Deadlines<int> due_;

@@ -1,4 +1,4 @@
-// Which of the ranks have done something, and whether all have.
+// A set of the ranks that have done something, and whether it is complete.
 
 #ifndef LOCKSTEP_SERVER_CORE_RANK_SET_H_
 #define LOCKSTEP_SERVER_CORE_RANK_SET_H_
@@ -21,7 +21,7 @@ class RankSet {
   bool Has(int rank) const { return has_[rank]; }
   int count() const { return count_; }
   bool empty() const { return count_ == 0; }
-  // Who is not in, ascending.
+  // The ranks not in the set, ascending.
   std::vector<int> Missing() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < static_cast<int>(has_.size()); ++rank) {

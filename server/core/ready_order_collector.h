@@ -1,15 +1,15 @@
-// Asks in which order gradients become ready, and makes one order of the
-// answers.
+// Collects the orders in which gradients become ready on the ranks, and merges
+// them into one.
 //
-// A parameter's place is given by one rank, the lowest of its group, so only
-// those ranks are asked. Places are counted from the start of the backward
-// pass, on every rank alike, and put the parameters of different ranks in
-// order:
+// The lowest rank of a parameter's group reports its position, so only those
+// ranks are asked. Positions count from the start of the backward pass on every
+// rank, and order the parameters of different ranks:
 //
-//   rank 0 (gives head, w@0)   w@0  head           0: w@0 (rank 0), w@1 (rank
-//   1) rank 1 (gives w@1)         w@1  head      ──▶  1: head (rank 0)
+//   rank 0 (reports head, w@0)    w@0  head         position 0: w@0 (rank 0),
+//                                             ──▶               w@1 (rank 1)
+//   rank 1 (reports w@1)          w@1  head         position 1: head (rank 0)
 //
-// A pure function of the answers, whatever the order in which they come.
+// A pure function of the answers, independent of their order of arrival.
 //
 // Threads: none.
 
@@ -27,28 +27,28 @@ namespace lockstep::core {
 
 class ReadyOrderCollector {
  public:
-  // About the revision after `plan`.
+  // For the revision after `plan`.
   explicit ReadyOrderCollector(const plan::Plan& plan);
 
   Revision revision() const { return revision_; }
 
-  // The rank is asked, and has not answered yet.
+  // The rank was asked and has not answered yet.
   bool Wants(int rank) const { return wanted_[rank]; }
-  // Those ranks, ascending.
+  // The ranks that have not answered, ascending.
   std::vector<int> DesiredCommands() const;
   bool complete() const { return wanted_count_ == 0; }
 
-  // A rank's parameters, each once, as they became ready. From a rank that is
-  // not asked, or not any more, it changes nothing. InvalidArgument: not just
-  // the rank's parameters.
+  // A rank's parameters, each once, in the order in which they became ready.
+  // Ignored from a rank that was not asked or has answered. InvalidArgument:
+  // not exactly the rank's parameters.
   absl::Status Answer(int rank, const std::vector<uint32_t>& parameters);
 
-  // Every parameter of the plan once. Must be complete.
+  // Every parameter of the plan once, merged. Must be complete.
   std::vector<uint32_t> Merged() const;
 
  private:
   struct Place {
-    int by = -1;  // the rank that gives it
+    int by = -1;  // the reporting rank
     uint32_t at = 0;
   };
 

@@ -1,6 +1,5 @@
-// Processes that were refused for good when they wanted to join: another try of
-// the same would be refused again, which their launcher asks before it makes
-// one.
+// Processes that were refused for good when they tried to join. A launcher asks
+// before it restarts a process, since another attempt would be refused too.
 //
 // Keeps the newest kRefusalsMax.
 //
@@ -31,14 +30,14 @@ class Refusals {
     refusals_.push_back({job, process, std::move(why)});
   }
 
-  // It was taken after all.
+  // The process was admitted after all.
   void Forget(const JobName& job, const protocol::ProcessInfo& process) {
     std::erase_if(refusals_, [&](const Refusal& refusal) {
       return refusal.job == job && refusal.process == process;
     });
   }
 
-  // The newest; OK if there is none.
+  // The newest refusal; OK if there is none.
   absl::Status Of(const JobName& job,
                   const protocol::ProcessInfo& process) const {
     const auto found = std::find_if(

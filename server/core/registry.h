@@ -1,11 +1,11 @@
-// What each rank registers, collected from chunks: its parameters, and with the
-// last chunk what its transport can do.
+// What each rank registers, collected from chunks: its parameters and, with the
+// last chunk, its transport's capabilities.
 //
 //   rank 0   | 0 | 1 | 2 last |      complete
 //   rank 1   | 0 | 1 |               waits for 2
 //
-// A rank whose stream broke says everything again from chunk 0: what is already
-// complete is then passed over.
+// A rank whose stream broke sends every chunk again from 0; chunks of a
+// complete registration are skipped.
 //
 // Threads: none.
 
@@ -37,17 +37,18 @@ class Registry {
   // parameters than the limit.
   absl::Status Add(int rank, const protocol::RegisterChunk& chunk);
 
-  // The rank begins again: its stream is a new one.
+  // The rank has a new stream and sends its chunks again from 0.
   void Repeat(int rank);
 
   bool complete(int rank) const { return ranks_[rank].complete; }
   bool complete() const {
     return completed_ == static_cast<int>(ranks_.size());
   }
-  // The rank has said something.
+  // The rank has sent at least one chunk.
   bool begun(int rank) const { return ranks_[rank].next > 0; }
 
-  // Everything; the registry is empty after. Must be complete.
+  // Moves out all registrations and leaves the registry empty. Must be
+  // complete.
   Registrations Take();
 
  private:
@@ -56,7 +57,7 @@ class Registry {
     TransportFacts transport;
     uint32_t next = 0;
     bool complete = false;
-    bool repeats = false;  // says again what is complete
+    bool repeats = false;  // sends a complete registration again
   };
 
   std::vector<Rank> ranks_;

@@ -1,11 +1,11 @@
-// How often a job may form again after an epoch ended.
+// Limits how often a job may form again after an epoch ended.
 //
 //   max_restarts 2, window   |<-------- restart_window -------->|
 //   ends                          x          x          x
 //                             restart    restart     the job fails
 //
-// A step that fails three times in a row fails the job whatever the budget: it
-// would fail again.
+// A step that fails kSameStepMax times in a row fails the job regardless of the
+// budget, since it would fail again.
 //
 // Threads: none.
 
@@ -30,21 +30,21 @@ class RestartBudget {
  public:
   explicit RestartBudget(const JobLimits& limits) : limits_(limits) {}
 
-  // An epoch ended at `step`, counted over the job's life (nothing if none was
-  // running). Takes one restart
-  // and returns nothing, or says why the job may not form again; that is empty
-  // where a job may never restart, which needs no explanation.
+  // An epoch ended at `step`, counted over the life of the job (nullopt if no
+  // epoch was running). Takes one restart and returns nullopt, or returns the
+  // reason why the job may not form again, which is empty for a job that never
+  // restarts.
   std::optional<std::string> Spend(absl::Time now, std::optional<uint64_t> step,
                                    const protocol::Cause& cause);
 
-  // Survivors have told since that the epoch had come to this step.
+  // Survivors have reported since that the epoch reached this step.
   void Correct(uint64_t step);
 
  private:
   JobLimits limits_;
   std::deque<absl::Time> restarts_;
   std::optional<uint64_t> failing_step_;
-  std::vector<std::string> failures_;  // of that step
+  std::vector<std::string> failures_;  // causes at failing_step_
 };
 
 }  // namespace lockstep::core

@@ -1,13 +1,14 @@
-// Who is here: every worker a job has met, and which stream speaks for it.
+// The roster: every worker a job has seen, and the stream bound to it.
 //
 //   joining ──▶ ready           its data plane is connected
 //      └────┬─────┘
-//        suspect                its stream broke; back when it resumes
+//        suspect                its stream broke; it may resume
 //           │
-//        lost, left             its seat is free
+//        lost, left             its rank is free
 //
-// Joining, ready and suspect workers are *seated*: together never more than the
-// mesh has ranks. A worker that waits for the next epoch has *arrived*.
+// Joining, ready and suspect workers are *seated*: each counts against the
+// number of ranks in the mesh. A worker that waits for the next epoch has
+// *arrived*.
 //
 // Threads: none.
 
@@ -28,23 +29,23 @@
 
 namespace lockstep::core {
 
-// The newest life of a worker. Changed through the roster only, where it
-// concerns state, session or arrival.
+// The newest incarnation of a worker. State, session and arrived are changed
+// through the roster only.
 struct Worker {
   WorkerName name;
   Generation generation;
   WorkerState state = WorkerState::kJoining;
   SessionId session;  // 0: no stream
   protocol::ProcessInfo process;
-  absl::Time since;  // it was welcomed
+  absl::Time since;  // when it was welcomed
   absl::Time heard;
   bool arrived = false;
   std::string broke;  // suspect: why its stream ended
-  // Suspect since the coordinator began, by which nothing is known of it: its
-  // name is not free before its lease has ended.
+  // Suspect since the coordinator restarted, which knows nothing else of it:
+  // its name is not free before its lease expires.
   bool awaited = false;
   std::string exited;  // not empty: proof that the process is dead
-  std::optional<protocol::Launch> launch;  // as its newest Hello said
+  std::optional<protocol::Launch> launch;  // from its newest Hello
 
   bool seated() const { return state <= WorkerState::kSuspect; }
   protocol::Member member() const { return {name, generation, process}; }
@@ -52,24 +53,24 @@ struct Worker {
 
 class Roster {
  public:
-  // nullptr if it never met a worker of that name.
+  // nullptr: no worker of that name has joined.
   Worker* Find(const WorkerName& name);
   const Worker* Find(const WorkerName& name) const;
 
-  // A new life takes the name: joining, not arrived, without a stream.
+  // A new incarnation takes the name: joining, not arrived, without a stream.
   Worker& Begin(const WorkerName& name, Generation generation,
                 const protocol::ProcessInfo& process, absl::Time now);
 
-  // To any state; who is not seated any more has not arrived either.
+  // Sets the state. A worker that is no longer seated is not arrived either.
   void Move(Worker* worker, WorkerState state);
 
-  // It waits for the next epoch, or does not any more.
+  // The worker starts or stops waiting for the next epoch.
   void SetArrived(Worker* worker, bool arrived);
 
   int seated() const { return seated_; }
 
-  // The names of those that wait for the next epoch, in name order, and whether
-  // each of them has a stream.
+  // The names of the workers that wait for the next epoch, in name order, and
+  // whether each of them has a stream.
   const std::set<WorkerName>& arrived() const { return arrived_; }
   bool all_arrived_are_here() const { return suspects_arrived_ == 0; }
 

@@ -1,7 +1,9 @@
-// Secrets of sessions: what a worker proves with that it is who was welcomed.
+// Session secrets: a resuming worker proves that it is the process that was
+// welcomed.
 //
-//   Hello, generation 0 ──▶ Welcome(generation, secret)   the journal has its
-//   hash Hello(generation, secret) ──▶ resumed, if the secret has that hash
+//   Hello, generation 0       ──▶ Welcome(generation, secret)
+//                                 the journal stores the secret's hash
+//   Hello(generation, secret) ──▶ resumed, if the secret has that hash
 //
 // Threads: none.
 
@@ -18,9 +20,8 @@
 
 namespace lockstep::core {
 
-// A function of a seed and of how many were drawn before, so that a history can
-// be replayed. Whoever does not know the seed learns nothing of one secret from
-// the others.
+// A function of a seed and of the number of earlier draws, so that a history
+// can be replayed. Without the seed, one secret reveals nothing of the others.
 class SecretSource {
  public:
   explicit SecretSource(std::string seed) : seed_(std::move(seed)) {}
@@ -35,8 +36,8 @@ class SecretSource {
   uint64_t drawn_ = 0;
 };
 
-// Whether `secret` has that hash. Takes as long whether or not. Nothing opens
-// an empty hash.
+// Whether `hash` is the hash of `secret`, in constant time. No secret opens an
+// empty hash.
 inline bool SecretOpens(absl::string_view secret, absl::string_view hash) {
   return !hash.empty() && TokenOpens(secret, hash);
 }

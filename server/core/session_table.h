@@ -1,8 +1,8 @@
-// Which stream speaks for which worker of which job.
+// Maps each stream to its worker and job.
 //
-// A stream is bound by its first good Hello, and forgotten when the coordinator
-// closes it: what still comes in on it is ignored until the adapter says that
-// it is gone.
+// A stream is bound by its first valid Hello and forgotten when the coordinator
+// closes it. Messages that still arrive on a closed stream are ignored until
+// the adapter reports that the stream has ended.
 //
 // Threads: none.
 
@@ -31,20 +31,20 @@ class SessionTable {
     bound_[session] = std::move(speaker);
   }
 
-  // nullptr: nobody yet, or not any more.
+  // nullptr: not bound yet, or closed.
   const Speaker* Find(SessionId session) const {
     const auto found = bound_.find(session);
     return found == bound_.end() ? nullptr : &found->second;
   }
 
-  // The coordinator closes it.
+  // The coordinator closes the stream.
   void Close(SessionId session) {
     bound_.erase(session);
     closed_.insert(session);
   }
   bool IsClosed(SessionId session) const { return closed_.count(session) > 0; }
 
-  // The adapter says that it is gone.
+  // The adapter reports that the stream has ended.
   void Forget(SessionId session) {
     bound_.erase(session);
     closed_.erase(session);

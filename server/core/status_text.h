@@ -1,4 +1,4 @@
-// The phrases of which messages to people are made: who, where, since when.
+// Phrases for messages to people: a worker, its position, durations, lists.
 
 #ifndef LOCKSTEP_SERVER_CORE_STATUS_TEXT_H_
 #define LOCKSTEP_SERVER_CORE_STATUS_TEXT_H_
@@ -19,30 +19,30 @@ namespace lockstep::core {
 std::string Who(const WorkerName& worker, int rank,
                 const protocol::ProcessInfo& process);
 
-// "host a, pid 123" of each. If that is equal, also what differs: the kernel's
-// boot id (two hosts of one name, or one that was started anew), or the clock
-// tick since boot at which the process started (in another container, say).
+// "host a, pid 123" for each. If these are equal, also what differs: the
+// kernel's boot id (two hosts of one name, or a reboot), or the process's start
+// time in clock ticks since boot (another container, for example).
 std::pair<std::string, std::string> TellApart(const protocol::ProcessInfo& a,
                                               const protocol::ProcessInfo& b);
 
 // "at step 412 while computing".
 std::string Where(const protocol::Position& position);
 
-// The same, and its age if it has one: "last heard at step 412 while computing,
-// 800ms ago".
+// The same with its age, if any: "last heard at step 412 while computing, 800ms
+// ago".
 std::string LastHeard(const protocol::Position& position, absl::Duration age);
 
-// What a rank in that phase is doing for a while: "has been computing".
+// What a rank has been doing in that phase: "has been computing".
 std::string HasBeen(protocol::Phase phase);
 
-// "850ms", "12.3s", "4m5s": two units at most, rounded down.
+// "850ms", "12.3s", "4m5s": at most two units, rounded down.
 std::string HowLong(absl::Duration duration);
 
-// "a", "a and b", "a, b and c"; from `max` on "a, b and 7 more".
+// "a", "a and b", "a, b and c"; more than `max` as "a, b and 7 more".
 std::string NameList(const std::vector<std::string>& names, size_t max = 20);
 std::string NameList(const std::vector<WorkerName>& names, size_t max = 20);
 
-// Of all ranks that others wait for, so many are named at a time.
+// The most late ranks that are named at a time.
 inline constexpr int kBlamed = 8;
 // "and 4 more ranks are late".
 std::string AndMore(int ranks);

@@ -24,7 +24,7 @@ void StragglerTracker::Arrive(int rank, uint64_t step, absl::Time now) {
   }
   Standing& standing = standings_[rank];
   standing.arrived = step;
-  if (waiting_->step != step) return;  // an old word
+  if (waiting_->step != step) return;  // an old report
   const double lag = absl::ToDoubleSeconds(now - waiting_->since);
   standing.seconds += kNewest * (lag - standing.seconds);
   if (lag > 0 && !standing.last.empty()) Blame(rank, standing.last, lag);

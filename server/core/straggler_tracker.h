@@ -1,15 +1,15 @@
-// Who comes last in a step, how late, and with which gradient.
+// The slowest ranks of each step: how late they are, and with which gradient.
 //
-//   step 412   first rank has submitted all ──── patience ────▶ name who has
-//   not
+//   step 412   first rank has submitted all ── kPatience ──▶ name late ranks
 //                 │◀── lag of rank 3 ──▶│ (its last: layers.7.weight)
 //                 w0 w2 w1              w3
 //
-// A rank *arrives* in a step when it waits for transfers or is further. Told
-// from coalesced progress, so a lag is known to a tenth of a second; a step
-// that passed between two words of a rank counts as no lag.
+// A rank *arrives* in a step when it waits for transfers or is further. Lags
+// are derived from coalesced progress reports, so they are accurate to a tenth
+// of a second; a step that passed between two reports of a rank counts as no
+// lag.
 //
-// Costs O(log n) a word. Threads: none.
+// Costs O(log n) per report. Threads: none.
 
 #ifndef LOCKSTEP_SERVER_CORE_STRAGGLER_TRACKER_H_
 #define LOCKSTEP_SERVER_CORE_STRAGGLER_TRACKER_H_
@@ -29,19 +29,19 @@ namespace lockstep::core {
 
 class StragglerTracker {
  public:
-  // How long the first rank of a step may wait before who is late is named.
+  // How long the first rank of a step waits before late ranks are named.
   static constexpr absl::Duration kPatience = absl::Seconds(2);
   // A rank that is late in every step is named this often.
   static constexpr absl::Duration kNamedAgain = absl::Minutes(1);
-  // Of the mean: how much the newest step counts.
+  // The weight of the newest step in the moving average.
   static constexpr double kNewest = 0.1;
 
-  // The newest word of a rank.
+  // The newest report of a rank.
   void Update(int rank, const protocol::Progress& progress, absl::Time now);
-  // All patience begins anew: nobody was heard for a while.
+  // Restarts the current wait: the coordinator was not running for a while.
   void BeginAnew(absl::Time now);
 
-  // The step that ranks wait in, and since when. Nothing before the first
+  // The step in which ranks wait, and since when. nullopt before the first
   // arrival.
   struct Waiting {
     uint64_t step = 0;
@@ -50,38 +50,38 @@ class StragglerTracker {
   const std::optional<Waiting>& waiting() const { return waiting_; }
   bool HasArrived(int rank) const;
 
-  // True once for each step, when patience has ended: name who is late.
+  // True once for each step, when kPatience has passed: name the late ranks.
   bool TakeDue(absl::Time now);
   absl::Time NextDue() const;
-  // Takes note that the rank is named. False if it was a moment ago.
+  // Records that the rank is named. False if it was named recently.
   bool Name(int rank, absl::Time now);
 
-  // Behind the first rank, in the mean of the last steps.
+  // The moving average of the rank's lag behind the first rank.
   double Seconds(int rank) const;
 
   struct Lag {
     int rank = -1;
     std::string parameter;
-    double seconds = 0;  // in all
+    double seconds = 0;  // total
   };
-  // What was waited for the longest, at most `max`.
+  // The parameters that ranks waited for longest, at most `max`.
   std::vector<Lag> Longest(size_t max) const;
 
  private:
   struct Standing {
-    std::optional<uint64_t> arrived;  // in which step
+    std::optional<uint64_t> arrived;  // the step
     double seconds = 0;
-    std::string last;  // the gradient it lacked when it was last heard
+    std::string last;  // the gradient that its last report lacked
     absl::Time named = absl::InfinitePast();
   };
-  // Names that are kept; the least waited for makes place for a new one.
+  // Names kept; the one with the least waiting is dropped for a new one.
   static constexpr size_t kKept = 256;
 
   void Arrive(int rank, uint64_t step, absl::Time now);
   void Blame(int rank, const std::string& parameter, double seconds);
 
   std::optional<Waiting> waiting_;
-  bool named_ = false;  // who is late in this step
+  bool named_ = false;  // late ranks of this step
   std::map<int, Standing> standings_;
   std::map<std::pair<int, std::string>, double> waited_;
 };

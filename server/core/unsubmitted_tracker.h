@@ -1,9 +1,9 @@
-// Which parameters nobody, or only some of their ranks, submit, as the ranks
-// say in their progress, and what people have been told of it.
+// Parameters that no rank, or only some of their ranks, submit, as the ranks'
+// progress reports say, and the warnings given about them.
 //
 //   rank 0   step 3: nobody: a ──┐
 //   rank 1   step 3: nobody: a ──┴▶ all have passed step 3 ──▶ one warning
-//   rank 1   step 9: not here: b ─────────────────────────────▶ and one more
+//   rank 1   step 9: not here: b ─────────────────────────────▶ another warning
 //
 // Threads: none.
 
@@ -22,16 +22,16 @@ namespace lockstep::core {
 
 class UnsubmittedTracker {
  public:
-  // The newest word of a rank.
+  // The newest report of a rank.
   void Update(int rank, const protocol::Progress& progress);
 
-  // Something was said that nobody has been told.
+  // Some reported parameter is in no warning yet.
   bool has_news() const { return has_news_; }
-  // The step that was in progress when it was. Once every rank is beyond it,
-  // all have said what they have to say of the steps before.
+  // The step in progress at that report. Once every rank is beyond it, all
+  // ranks have reported on the steps before.
   uint64_t step() const { return step_; }
 
-  // The sentence to tell; empty if all of it has been told before.
+  // The text of the warning; empty if earlier warnings cover everything.
   std::string Take();
 
  private:
@@ -43,7 +43,7 @@ class UnsubmittedTracker {
   std::string TakeByAll();
   std::string TakeHere();
 
-  std::map<int, Said> said_;  // by rank; those that said something
+  std::map<int, Said> said_;  // by rank; only ranks with a report
   std::set<std::string> told_by_all_;
   std::set<std::pair<std::string, int>> told_here_;
   bool has_news_ = false;

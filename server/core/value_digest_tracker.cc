@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNamesMax = 8;
 
-// The lowest of the ranks that hold the parameter of a group.
+// The lowest rank that holds the parameter of a group.
 int LowestHolder(const plan::Plan& plan, const Parameter& parameter,
                  const plan::Communicator& group) {
   std::vector<int> place = plan.mesh.CoordinatesOf(group.ranks[0]);
@@ -43,7 +43,7 @@ std::string Named(std::vector<std::vector<int>> groups) {
 
 }  // namespace
 
-// The plan has a parameter for each group.
+// The plan has one parameter for each group.
 void ValueDigestTracker::FindHolders(const plan::Plan& plan) {
   std::map<std::pair<std::string, int>, int> known;
   value_of_.assign(plan.parameters.size(), -1);
@@ -90,7 +90,7 @@ bool ValueDigestTracker::Add(int rank, const protocol::ValueDigests& values,
 
 std::string ValueDigestTracker::Take() {
   if (!std::exchange(has_news_, false)) return "";
-  // Parameters that differ between the same ranks, together.
+  // Groups parameters that differ between the same ranks.
   std::map<std::string, std::vector<std::string>> alike;
   for (Value& value : values_) {
     if (!std::exchange(value.is_news, false)) continue;

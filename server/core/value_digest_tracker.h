@@ -1,8 +1,7 @@
-// Whether the ranks of a job begin with the same values, as their digests say.
+// Checks, by digests, that the ranks of a job begin with the same values.
 //
-// A parameter's values are those of every rank that holds it: of its
-// reduction's group, and of the groups along the axes that it is replicated
-// over.
+// A parameter's values must agree on every rank that holds it: its reduction
+// group, and the groups along the axes that it is replicated over.
 //
 // Threads: none.
 
@@ -24,21 +23,21 @@ class ValueDigestTracker {
  public:
   explicit ValueDigestTracker(int world_size) : said_(world_size) {}
 
-  // What a rank begins with; a second time changes nothing. False, and no
-  // change: no such digests can be of this plan.
+  // The digests of a rank's initial values; a repetition changes nothing.
+  // False, with no change, if they cannot belong to this plan.
   bool Add(int rank, const protocol::ValueDigests& values,
            const plan::Plan& plan);
 
-  // The rank has said it.
+  // The rank has sent its digests.
   bool Has(int rank) const { return said_.Has(rank); }
-  // Differences were found that nobody has been told.
+  // A difference was found that is in no warning yet.
   bool has_news() const { return has_news_; }
 
-  // The sentence to tell; empty if nothing differs.
+  // The text of the warning; empty if nothing differs.
   std::string Take();
 
  private:
-  // Ranks that begin with the same.
+  // Ranks that begin with equal values.
   struct Group {
     uint64_t digest = 0;
     std::vector<int> ranks;
@@ -47,7 +46,7 @@ class ValueDigestTracker {
   struct Value {
     std::string name;
     std::vector<Group> groups;
-    bool is_news = false;  // a group that differs has come
+    bool is_news = false;  // a differing group was added
   };
 
   void FindHolders(const plan::Plan& plan);

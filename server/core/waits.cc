@@ -46,7 +46,7 @@ Waits Waits::OfStage(const ProgressTracker& progress,
 Waits Waits::OfSteps(const ProgressTracker& progress, const plan::Plan* plan,
                      const std::vector<uint64_t>& passes_done) {
   Waits waits(progress);
-  // A pass is closed for all groups at once.
+  // A pass closes for all groups at once.
   const bool all_together = plan == nullptr || !passes_done.empty();
   for (int rank = 0; rank < progress.size(); ++rank) {
     const protocol::Position& position = progress.of(rank).position;
@@ -98,8 +98,8 @@ void Waits::AddSenders(const ProgressTracker& progress) {
   }
 }
 
-// Follows each rank to its sender and on, once: a walk that meets itself has
-// found a cycle.
+// Follows each rank to its sender and on, visiting each rank once: a path that
+// reaches itself is a cycle.
 void Waits::LeaveOutCycles() {
   std::vector<int> walk_of(sender_.size(), -1);
   for (int start = 0; start < static_cast<int>(sender_.size()); ++start) {
