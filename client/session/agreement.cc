@@ -1,4 +1,4 @@
-// AgreeOnPlan: from this rank's parameters to a plan that all ranks accepted.
+// AgreeOnPlan: from this rank's parameters to the plan that all ranks accepted.
 
 #include <optional>
 #include <utility>
@@ -17,10 +17,10 @@ using session::View;
 
 namespace {
 
-// Of one attempt; the coordinator may be gone, and another may answer.
+// The timeout of one attempt; another coordinator may answer the next one.
 constexpr absl::Duration kFetchTimeout = absl::Seconds(5);
 
-// The answer to a fetch that its asker may have stopped to wait for.
+// The result of a fetch; its caller may have stopped waiting for it.
 struct PlanAnswer {
   Mutex mutex;
   std::optional<absl::StatusOr<plan::Plan>> plan ABSL_GUARDED_BY(mutex);

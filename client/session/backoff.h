@@ -1,12 +1,11 @@
-// How long to wait before trying again: longer each time, and never quite the
-// time that another worker waits.
+// Randomised exponential backoff between reconnection attempts.
 //
 //   initial, 2 initial, 4 initial, ... max    each times a draw from [1/2, 1]
 //
-// Workers of one job lose their coordinator in the same instant; the draw keeps
-// them from coming back in the same instant.
+// Workers of one job lose their coordinator at the same time; the random factor
+// keeps them from reconnecting at the same time.
 //
-// Threads: none. Chance is the seed.
+// Threads: none. Randomness: the seed.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_BACKOFF_H_
 #define LOCKSTEP_CLIENT_SESSION_BACKOFF_H_
@@ -30,7 +29,7 @@ class Backoff {
     return whole * std::uniform_real_distribution<double>(0.5, 1)(random_);
   }
 
-  // It worked: the next trouble is a new one.
+  // A connection succeeded: restarts at the initial delay.
   void Reset() { next_ = initial_; }
 
  private:

@@ -4,7 +4,7 @@
 //   join deadline     DeadlineExceeded       connect failed  Unavailable
 //   all others        Aborted: joining again may help
 //
-// The message is the coordinator's sentence: who, where, since when.
+// The message is the coordinator's: worker, position, since when.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_CAUSE_H_
 #define LOCKSTEP_CLIENT_SESSION_CAUSE_H_
@@ -17,13 +17,13 @@ namespace lockstep::session {
 
 absl::Status StatusOf(const protocol::EpochEnded& ended);
 
-// What this worker itself knows before the coordinator says it.
+// The status from this worker's own knowledge, before the coordinator's cause.
 absl::Status StatusOfFailure(const View& view,
                              const protocol::LocalFailure& failure);
 absl::Status StatusOfDeath(int rank, const protocol::Evidence& evidence);
 
-// The rank of the member that the evidence is about; -1 if it is none, or a
-// former life of one.
+// The rank of the member that the evidence is about; -1 if it is about no
+// member, or about a former incarnation of one.
 int RankOf(const View& view, const protocol::Evidence& evidence);
 
 }  // namespace lockstep::session

@@ -1,16 +1,18 @@
-// The session's way to a coordinator: a seam with gRPC behind it, or a test.
+// The session's connection to a coordinator: an interface implemented by gRPC
+// and by tests.
 //
-// A ControlChannel speaks to one coordinator address. Each Open makes one
-// bidirectional stream; handlers are called on a thread of the channel, one at
+// A ControlChannel connects to one coordinator address. Each Open starts one
+// bidirectional stream. Handlers are called on a thread of the channel, one at
 // a time for a stream: OnOpened at most once, then OnMessage..., and OnClosed
 // exactly once, last, also for a stream that was cancelled or never opened. A
-// call may come before Open has returned.
+// callback may run before Open has returned.
 //
 // Threads: all methods from any thread, none blocks; Send keeps order.
 // Ownership: the handler must live until OnClosed was called; it may be
 //          destroyed inside that call. The stream may be destroyed from then
 //          on. The channel must outlive its streams.
 // Errors:  the status of OnClosed; Unavailable for a coordinator that cannot be
+//          reached or went away.
 //          reached or went away.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_CONTROL_CHANNEL_H_
@@ -39,7 +41,7 @@ class ControlStream {
  public:
   virtual ~ControlStream() = default;
   virtual void Send(const protocol::ToCoordinator& message) = 0;
-  // Ends the stream; OnClosed follows. Allowed after it too.
+  // Ends the stream; OnClosed follows. Also allowed after OnClosed.
   virtual void Cancel() = 0;
 };
 
@@ -53,7 +55,7 @@ class ControlChannel {
  public:
   using PlanCallback = std::function<void(absl::StatusOr<plan::Plan>)>;
 
-  // Cancels fetches; their callbacks have been called when it returns.
+  // Cancels fetches and returns after their callbacks.
   virtual ~ControlChannel() = default;
 
   virtual std::unique_ptr<ControlStream> Open(StreamHandler* handler) = 0;
@@ -65,11 +67,11 @@ class ControlChannel {
                          PlanCallback done) = 0;
 };
 
-// Makes channels: where credentials and keep-alive settings are decided.
+// Makes channels; chooses credentials and keep-alive settings.
 class ChannelFactory {
  public:
   virtual ~ChannelFactory() = default;
-  // `address` is HOST:PORT. InvalidArgument if it is not.
+  // `address` is HOST:PORT; any other form is InvalidArgument.
   virtual absl::StatusOr<std::unique_ptr<ControlChannel>> Make(
       const std::string& address) = 0;
 };

@@ -1,7 +1,7 @@
-// Everything that can happen to a session, and everything it can ask for.
+// Every event a session handles, and every effect it can request.
 //
-// The machine is a function (state, now, Event) -> Effects; session.cc turns
-// streams, timers and user calls into Events, and Effects into streams.
+// The machine is a function (state, now, Event) -> Effects; the event loop
+// turns streams, timers and user calls into Events, and Effects into streams.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_EVENT_H_
 #define LOCKSTEP_CLIENT_SESSION_EVENT_H_
@@ -17,11 +17,11 @@
 
 namespace lockstep::session {
 
-// --- What can happen --------------------------------------------------------
+// --- Events -----------------------------------------------------------------
 
 struct Begin {};  // once, first
 
-struct StreamOpened {  // may be sent on
+struct StreamOpened {  // the stream accepts messages
   uint64_t stream;
 };
 struct StreamMessage {
@@ -33,12 +33,11 @@ struct StreamClosed {
   absl::Status status;
 };
 
-// The moment the machine last asked for has passed.
+// The time of NextWake() has passed.
 struct Wake {};
 
-// The user's side. Statements (all but Moved and BusyChanged) are remembered
-// and told again after a lost stream, until the coordinator is known to have
-// heard them.
+// User calls. All but Moved and BusyChanged are stored and sent again after a
+// lost stream, until the coordinator is known to have received them.
 struct RegisterAll {
   std::vector<protocol::RegisterChunk> chunks;
 };
@@ -54,35 +53,36 @@ struct OfferHandles {
 struct DataPlaneConnected {
   std::vector<protocol::GroupTransport> groups = {};
 };
-// Negotiated mode: what the rank will submit in a pass, and further of it that
-// it has.
+// Negotiated mode: the parameters the rank will submit in a pass, and those it
+// has submitted.
 struct AnnouncePass {
   protocol::Announce announce;
 };
 struct SubmitInPass {
   protocol::Submitted submitted;
 };
-// The answer to View::order_wanted. Not remembered: who resumes is asked again.
+// The answer to View::order_wanted. Not stored: a new stream asks again.
 struct OfferOrder {
   protocol::ReadyOrder order;
 };
-// What values it begins with.
+// Digests of the values that the rank begins with.
 struct StateValues {
   protocol::ValueDigests values;
 };
-// Where the worker is. Only the newest is ever sent.
+// The worker's position. Only the newest is ever sent.
 struct Moved {
   protocol::Progress progress;
 };
 struct BusyChanged {
   protocol::Busy busy;
 };
-// Proof (kExited) of a member's death ends the epoch here at once, coordinator
-// or not; a hint is only passed on.
+// Evidence about a member. Proof of death (kExited) ends the epoch here at
+// once, even without a coordinator; a hint is only forwarded.
 struct Accuse {
   protocol::Evidence evidence;
 };
-// Ends the epoch here at once, and everywhere when the coordinator has heard.
+// Ends the epoch here at once, and on all ranks once the coordinator receives
+// it.
 struct FailLocally {
   protocol::LocalFailure failure;
 };
@@ -99,7 +99,7 @@ using Event =
                  OfferOrder, AnnouncePass, SubmitInPass, StateValues, Moved,
                  BusyChanged, Accuse, FailLocally, Quiesced, LeaveNow>;
 
-// --- What can be asked for --------------------------------------------------
+// --- Effects ----------------------------------------------------------------
 
 // Open stream number `stream` (1, 2, 3, ...) to address number `address`.
 struct OpenStream {
@@ -110,17 +110,17 @@ struct SendOn {
   uint64_t stream;
   protocol::ToCoordinator message;
 };
-// Cancel it; what it still says is ignored.
+// Cancel the stream; its further messages are ignored.
 struct CloseStream {
   uint64_t stream;
 };
 
-// Negotiated mode: what to reduce next, in this order; each once.
+// Negotiated mode: the next reductions, in this order, each once.
 struct Decided {
   std::vector<protocol::Decision> decisions;
 };
 
-// To be printed where the program's own errors are.
+// A warning for the program's standard error.
 struct Warn {
   std::string text;
 };

@@ -10,14 +10,14 @@
 
 namespace lockstep::session {
 
-// One stream: turns what the channel says into events, and owns it until the
-// channel has said its last word.
+// One stream: turns the channel's callbacks into events, and owns the stream
+// until OnClosed.
 class EventLoop::Port : public StreamHandler {
  public:
   Port(EventLoop* event_loop, uint64_t number)
       : event_loop_(event_loop), number_(number) {}
 
-  // Not in the constructor: the channel may speak before Open returns.
+  // Not in the constructor: the channel may call back before Open returns.
   void OpenOn(ControlChannel& channel) { stream_ = channel.Open(this); }
   ControlStream& stream() { return *stream_; }
 
@@ -62,7 +62,7 @@ EventLoop::~EventLoop() {
     MutexLock lock(&mutex_);
     while (!closing_ || open_streams_ > 0) changed_.Wait(&mutex_);
   }
-  channels_.clear();  // with their fetches, whose callbacks may Nudge
+  channels_.clear();  // also ends fetches, whose callbacks may Nudge
   loop_.Stop();
 }
 
@@ -77,7 +77,7 @@ void EventLoop::Close() {
 void EventLoop::Post(Event event) {
   loop_.Post([this, event = std::move(event)]() mutable {
     if (auto* failed = std::get_if<FailLocally>(&event)) {
-      // Where the rank stands now: what was pulled last may be many steps old.
+      // The current position: the last report may be many steps old.
       PullProgress();
       failed->failure.step =
           std::max({failed->failure.step, step(), machine_.view().first_step});
@@ -95,7 +95,7 @@ void EventLoop::Leave(protocol::Leave leave) {
   });
 }
 
-// --- What others see --------------------------------------------------------
+// --- The view ---------------------------------------------------------------
 
 std::shared_ptr<const View> EventLoop::view() const {
   MutexLock lock(&mutex_);
@@ -117,7 +117,7 @@ void EventLoop::Nudge() {
   changed_.NotifyAll();
 }
 
-// Wakes the Awaits whose deadline has come, and once more at `when`.
+// Wakes the Awaits whose deadline has passed, and sets the timer for the next.
 void EventLoop::Remind(absl::Time when) {
   deadlines_.insert(when);
   deadlines_.erase(deadlines_.begin(), deadlines_.upper_bound(clock_->Now()));
@@ -189,7 +189,7 @@ void EventLoop::PullProgress() {
     if (!progress_source_ || IsOver(machine_.view())) return;
     progress = progress_source_();
   }
-  if (leaves_) progress.withdrawn = false;  // the Leave says so
+  if (leaves_) progress.withdrawn = false;  // Leave reports it
   step_.store(progress.position.step, std::memory_order_relaxed);
   progress_timer_.Set(clock_->Now() + progress_interval_);
   Apply(Moved{std::move(progress)});
@@ -206,7 +206,7 @@ void EventLoop::Submitted(uint64_t pass, uint32_t parameter) {
     MutexLock lock(&submitted_mutex_);
     submitted_.pass = pass;
     submitted_.parameters.push_back(parameter);
-    if (submitted_.parameters.size() > 1) return;  // somebody has posted
+    if (submitted_.parameters.size() > 1) return;  // already posted
   }
   loop_.Post([this] { SaySubmitted(); });
 }

@@ -1,14 +1,14 @@
-// Runs a machine: one loop thread, the streams it asks for, and the view that
-// everybody else reads.
+// Runs a machine: one loop thread, the machine's streams, and the view that
+// other threads read.
 //
 //   user threads ──Post──▶ ┌ loop thread ──────────────┐ ◀── channel threads
 //                          │ machine.Step ─▶ effects ──┼──▶ streams
 //   Await, view() ◀────────┤            └─▶ view       │
 //   watches, progress ◀────┴───────────────────────────┘
 //
-// Threads:   all methods from any thread, the destructor from one that is not
-//            the loop's. Watches, the progress source and the view listener are
-//            called on the loop thread, under a lock of their own: they must be
+// Threads:   all methods from any thread, the destructor from any but the loop
+//            thread. Watches, the progress source and the view listener are
+//            called on the loop thread, under a separate lock: they must be
 //            quick, must not wait for this session, and must not add or remove
 //            hooks.
 // Ownership: owns the channels. The clock must outlive it.
@@ -41,69 +41,70 @@ class EventLoop {
   using ProgressSource = std::function<protocol::Progress()>;
   using ViewListener = std::function<void(const View&)>;
 
-  // channels[i] speaks to options.addresses[i]. The life begins at once.
+  // channels[i] connects to options.addresses[i]. Starts the machine at once.
   EventLoop(const MachineOptions& options,
             std::vector<std::unique_ptr<ControlChannel>> channels,
             Clock* clock);
 
-  // Ends the streams without a word: say LeaveNow first.
+  // Ends the streams without a message: post LeaveNow first.
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
   void Post(Event event);
-  // Posts LeaveNow with the steps that the progress source says, in place of
-  // those in `leave`.
+  // Posts LeaveNow with the step count of the progress source in place of that
+  // in `leave`.
   void Leave(protocol::Leave leave);
 
   std::shared_ptr<const View> view() const;
 
-  // Blocks until `holds` for the view or the clock has passed `deadline`; the
-  // view at that moment. `holds` is called again after every change of the view
-  // and every Nudge.
+  // Blocks until `holds` is true for the view or the clock has passed
+  // `deadline`, and returns the view of that time. `holds` is called again
+  // after every change of the view and every Nudge.
   std::shared_ptr<const View> Await(
       absl::FunctionRef<bool(const View&)> holds,
       absl::Time deadline = absl::InfiniteFuture());
 
-  // Has every Await look at its condition again.
+  // Makes every Await check its condition again.
   void Nudge();
 
-  // `watch` is called once with why the session is over (IsOver, but not after
-  // an orderly Leave); soon, if it is already. Returns its number.
+  // `watch` is called once, with the status of the session when it is over
+  // (IsOver, but not after an orderly Leave); soon, if it already is. Returns
+  // the number of the watch.
   uint64_t AddWatch(Watch watch);
-  // When it returns, the watch is not running and will not be called.
+  // After it returns, the watch is not running and will not be called.
   void RemoveWatch(uint64_t number);
 
-  // Pulled once each progress interval, and never otherwise. Empty: none; when
-  // the call returns, the former source is not running.
+  // The source is called once each progress interval. Empty: none. After the
+  // call returns, the former source is not running.
   void SetProgressSource(ProgressSource source);
-  // As one that always says this, asked when the next is due.
+  // As a source that always returns `last`, called at the next interval.
   void SetLastProgress(protocol::Progress last);
 
-  // Negotiated mode: what this rank announces and submits. What is submitted
-  // while the loop has not come to it travels in one message.
+  // Negotiated mode: what this rank announces and submits. Parameters submitted
+  // before the loop handles the first of them share one message.
   void Announce(protocol::Announce announce);
   void Submitted(uint64_t pass, uint32_t parameter);
-  // `sink` gets what is decided, in order, on the loop thread; set it before
-  // the first Announce. Empty: none; when the call returns, the former is not
-  // running.
+  // `sink` receives the decisions, in order, on the loop thread; set it before
+  // the first Announce. Empty: none. After the call returns, the former sink is
+  // not running.
   using DecisionSink =
       std::function<void(const std::vector<protocol::Decision>&)>;
   void SetDecisionSink(DecisionSink sink);
 
-  // Called with the view as it is, soon, and after each change of it. Empty:
-  // none; when the call returns, the former listener is not running.
+  // The listener is called with the current view, soon, and after each change.
+  // Empty: none. After the call returns, the former listener is not running.
   void SetViewListener(ViewListener listener);
 
   // Asks the coordinator that the session is connected to, or the next address
-  // in turn if it is to none. See ControlChannel::FetchPlan.
+  // if it is not connected. See ControlChannel::FetchPlan.
   void FetchPlan(const PlanRequest& request, absl::Duration timeout,
                  ControlChannel::PlanCallback done);
 
   // The step of the newest progress that was pulled.
   uint64_t step() const { return step_.load(std::memory_order_relaxed); }
 
-  // To the coordinator, since the life began.
+  // Messages sent to the coordinator in total.
   uint64_t messages_sent() const {
     return messages_sent_.load(std::memory_order_relaxed);
   }
@@ -113,7 +114,7 @@ class EventLoop {
  private:
   class Port;
 
-  // On the loop thread.
+  // Called on the loop thread.
   void Apply(const Event& event);
   void Do(const Effect& effect);
   void Close();
@@ -133,7 +134,7 @@ class EventLoop {
   CondVar changed_;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
   int open_streams_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // opens no stream any more
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // no new streams
   int address_ ABSL_GUARDED_BY(mutex_) = 0;       // of the newest stream
 
   std::atomic<uint64_t> step_{0};
@@ -147,12 +148,12 @@ class EventLoop {
   ViewListener view_listener_ ABSL_GUARDED_BY(hooks_mutex_);
 
   Mutex submitted_mutex_;
-  // Not yet taken by the loop; of one pass, since a pass ends with an answer.
+  // Not sent yet; all of one pass, since a pass ends with an answer.
   protocol::Submitted submitted_ ABSL_GUARDED_BY(submitted_mutex_);
 
-  // The loop thread's own.
+  // Used by the loop thread only.
   Machine machine_;
-  bool stopped_ = false;  // the machine gets no more events
+  bool stopped_ = false;  // the machine receives no more events
   bool leaves_ = false;
   uint64_t published_ = 0;
   std::map<uint64_t, std::unique_ptr<Port>> ports_;

@@ -15,7 +15,7 @@ using session::View;
 
 namespace {
 
-// The first is the verdict's.
+// Communicator 0 is the verdict's.
 transport::Traffic TrafficOf(const plan::Plan& plan, int communicator) {
   if (communicator == 0) return transport::Traffic::kSmall;
   for (const plan::RankPlan& rank : plan.ranks) {
@@ -31,11 +31,10 @@ transport::Traffic TrafficOf(const plan::Plan& plan, int communicator) {
   return transport::Traffic::kBulk;
 }
 
-// The groups of one rank, from their handles to their communicators.
+// Connects the groups of one rank, from their handles to communicators.
 //
-// All ranks connect in the plan's order, so this cannot deadlock: whoever is at
-// the lowest group that is not connected yet finds all its members there, or
-// on the way.
+// All ranks connect in the plan's order, so this cannot deadlock: the members
+// of the lowest unconnected group are connecting it, or are about to.
 class GroupConnector {
  public:
   GroupConnector(const plan::Plan& plan, int rank) : plan_(plan), rank_(rank) {
@@ -48,7 +47,7 @@ class GroupConnector {
     }
   }
 
-  // Makes this process's halves. `prefix` makes their names unique for ever.
+  // Creates the pending groups. `prefix` makes their names globally unique.
   absl::Status Prepare(transport::Transport& transport,
                        const std::string& prefix) {
     for (Group& group : groups_) {
@@ -84,8 +83,8 @@ class GroupConnector {
     for (Group& group : groups_) group.pending->Abort(cause);
   }
 
-  // One after the other, all until `deadline`. On failure `failed()` is the
-  // group.
+  // Connects one group after the other, all until `deadline`. On failure
+  // `failed()` is the group.
   absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> Connect(
       const View& view, const Clock& clock, absl::Time deadline) {
     std::vector<std::unique_ptr<Communicator>> communicators(
@@ -100,7 +99,7 @@ class GroupConnector {
     return communicators;
   }
 
-  // After Connect: by which transport each group is connected, and why.
+  // After Connect: the transport that connects each group, and why.
   std::vector<protocol::GroupTransport> Transports(
       const std::vector<std::unique_ptr<Communicator>>& communicators) const {
     std::vector<protocol::GroupTransport> transports;
@@ -114,9 +113,9 @@ class GroupConnector {
     return transports;
   }
 
-  // After Connect: FailedPrecondition if a group cannot do what the plan has in
-  // it. The plan was made of what the workers told of their transports; nothing
-  // else is done in the operation's place.
+  // After Connect: FailedPrecondition if a group lacks an operation of the
+  // plan. The plan was compiled from the workers' reported capabilities; there
+  // is no fallback for a missing operation.
   absl::Status CheckAbilities(
       const std::vector<std::unique_ptr<Communicator>>& communicators) const {
     for (const plan::Lane& lane : plan_.ranks[rank_].lanes) {
@@ -164,7 +163,7 @@ bool HasPipeline(const plan::RankPlan& rank) {
                      });
 }
 
-// Calls until it goes out of scope.
+// A watch that is removed at the end of the scope.
 class ScopedWatch {
  public:
   ScopedWatch(session::EventLoop& event_loop, session::EventLoop::Watch watch)

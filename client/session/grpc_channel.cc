@@ -34,7 +34,7 @@ grpc::ChannelArguments Arguments() {
   return arguments;
 }
 
-// Fetches in progress: a channel waits for them before it goes.
+// Fetches in progress: the channel's destructor waits for them.
 class Fetches {
  public:
   void Begin(grpc::ClientContext* context) {
@@ -42,7 +42,7 @@ class Fetches {
     ++running_;
     cancellable_.insert(context);
   }
-  // `context` will be destroyed.
+  // Call before `context` is destroyed.
   void Forget(grpc::ClientContext* context) {
     MutexLock lock(&mutex_);
     cancellable_.erase(context);
@@ -96,7 +96,7 @@ class Fetch : private grpc::ClientReadReactor<v1::PlanChunk> {
   }
 
   void OnDone(const grpc::Status& status) override {
-    // The connection must not be held any more when the channel goes
+    // This must release the connection before the channel is destroyed
     // (grpc_stream.h).
     fetches_->Forget(context_.get());
     context_.reset();
@@ -123,7 +123,7 @@ class Fetch : private grpc::ClientReadReactor<v1::PlanChunk> {
   absl::Status assembled_;
 };
 
-// The worker's end of a stream.
+// The session's handle of a stream.
 class StreamHandle : public ControlStream {
  public:
   explicit StreamHandle(std::shared_ptr<GrpcStream> stream)

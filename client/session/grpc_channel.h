@@ -3,12 +3,12 @@
 //   session loop ─Send─▶ queue ─▶ one write at a time ─▶ │ gRPC
 //   session loop ◀─Post─ handler ◀─ one read pending ◀── │ its own threads
 //
-// A connection that breaks is tried again after 50 to 300 ms; one that says
-// nothing for 10 s is pinged, and given up 5 s later. Each channel has a
-// connection of its own, also to an address that another channel speaks to.
+// A broken connection is retried after 50 to 300 ms. A connection that is
+// silent for 10 s is pinged, and closed 5 s later. Each channel has its own
+// connection, even if several channels use one address.
 //
-// Threads: control_channel.h; callbacks come on gRPC's threads, whose number
-//          does not depend on how many streams there are.
+// Threads: see control_channel.h; callbacks run on gRPC's threads, whose number
+//          does not depend on the number of streams.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_GRPC_CHANNEL_H_
 #define LOCKSTEP_CLIENT_SESSION_GRPC_CHANNEL_H_
@@ -23,8 +23,8 @@ class ChannelCredentials;
 
 namespace lockstep::session {
 
-// What proves who speaks. Empty today: connections are neither encrypted nor
-// authenticated; certificates will be named here.
+// Authentication. Empty today: connections are neither encrypted nor
+// authenticated; certificates will be options here.
 struct CredentialOptions {};
 
 std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(

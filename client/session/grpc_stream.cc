@@ -14,7 +14,7 @@ std::shared_ptr<GrpcStream> GrpcStream::Start(
     v1::Coordinator::StubInterface* stub, StreamHandler* handler) {
   std::shared_ptr<GrpcStream> stream(new GrpcStream(handler));
   stream->self_ = stream;
-  handler->OnOpened();  // what is sent from now on waits for the connection
+  handler->OnOpened();  // messages sent from now on wait for the connection
   {
     MutexLock lock(&stream->mutex_);
     stub->async()->Session(stream->context_.get(), stream.get());
@@ -39,8 +39,8 @@ void GrpcStream::Send(const protocol::ToCoordinator& message) {
   if (!writing_) WriteNext();
 }
 
-// A coordinator that does not read gets one Progress when it reads again, not
-// the queue of all it missed.
+// A coordinator that resumes reading receives the newest Progress, not a queue
+// of all earlier ones.
 void GrpcStream::DropQueued(v1::ToCoordinator::BodyCase kind) {
   const auto queued = outgoing_.begin() + (writing_ ? 1 : 0);
   const auto same = [kind](const v1::ToCoordinator& message) {

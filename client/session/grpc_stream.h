@@ -1,16 +1,16 @@
 // One bidirectional call, from its start to its status.
 //
-// Writes queue here and go out one at a time; one read is always pending, so
-// its failure is the first sign of the end. A hold keeps gRPC from finishing
-// the call while Send may still start a write: it is given back with that sign,
-// after which nothing is written.
+// Writes are queued here and sent one at a time. One read is always pending, so
+// its failure is the first sign that the call has ended. A gRPC hold (AddHold)
+// keeps the call alive while Send may still start a write; it is removed when
+// that read fails, after which nothing is written.
 //
-// The context holds the connection. It goes before OnClosed is called, for
-// whoever drops the last hold of a connection must not be a thread of gRPC's:
-// it would wait for itself (a trap of 1.51's callback queue).
+// The context keeps the connection alive and is destroyed before OnClosed is
+// called: if a gRPC thread released the last reference to a connection, it
+// would wait for itself (a bug of the callback queue in gRPC 1.51).
 //
 // Threads: Send and Cancel from any thread; reactions on gRPC's threads.
-// Ownership: lives until OnDone, whoever else holds it.
+// Ownership: keeps itself alive until OnDone.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_GRPC_STREAM_H_
 #define LOCKSTEP_CLIENT_SESSION_GRPC_STREAM_H_
@@ -50,7 +50,7 @@ class GrpcStream
   StreamHandler* const handler_;
   std::shared_ptr<GrpcStream> self_;  // until OnDone
   v1::ToWorker incoming_;
-  absl::Status undecodable_;  // why we cancelled, if we did
+  absl::Status undecodable_;  // why this side cancelled, if it did
 
   Mutex mutex_;
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_) =

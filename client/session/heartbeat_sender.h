@@ -1,19 +1,20 @@
-// What a worker says while all is well: where it is, that it is busy, that it
-// lives. At most one of these messages an interval, whatever the step rate, and
-// never a queue: only the newest of each kind is kept.
+// Periodic messages of a worker: its position, whether it is busy, and
+// heartbeats. At most one is sent per interval, at any step rate; only the
+// newest of each kind is kept, never a queue.
 //
 //   Moved  │ │││ │    │          │
-//   sent   P    P    P     P          .   .   .   H      P Progress, H
-//   Heartbeat
+//   sent   P    P    P     P          .   .   .   H
 //          |100ms|100ms|                  lease / 4
 //
-// Progress or Busy is sent at once if the last of them is an interval old, else
-// when it is: other messages (Announce, Submitted) do not delay it, since the
-// progress lease is renewed by Progress. Any message replaces a heartbeat.
-// Progress and Busy take turns. After a lost stream both are sent again, since
-// the last of them may not have arrived.
+//   P Progress, H Heartbeat
 //
-// Threads: none; told the time.
+// Progress or Busy is sent at once if an interval has passed since the last of
+// them, else at the end of the interval. Other messages (Announce, Submitted)
+// do not delay it, since Progress renews the progress lease. Any message
+// replaces a heartbeat. Progress and Busy alternate. After a lost stream both
+// are sent again, since the last of them may not have arrived.
+//
+// Threads: none. Callers pass the time.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_HEARTBEAT_SENDER_H_
 #define LOCKSTEP_CLIENT_SESSION_HEARTBEAT_SENDER_H_
@@ -34,30 +35,30 @@ class HeartbeatSender {
   }
   void SetBusy(const protocol::Busy& busy) { busy_.newest = busy; }
 
-  // Where the worker last said it is.
+  // The newest position given to Moved.
   protocol::Position position() const {
     return progress_.newest ? progress_.newest->position : protocol::Position();
   }
 
-  // A stream was welcomed. `silence_max`: a heartbeat at least this often.
+  // A stream was welcomed. Heartbeats are at most `silence_max` apart.
   void Connected(absl::Duration silence_max);
   // Nothing can be sent.
   void Disconnected() { connected_ = false; }
-  // Progress means something only inside an epoch.
+  // Progress is sent only inside an epoch.
   void SetInEpoch(bool in_epoch) { in_epoch_ = in_epoch; }
 
-  // Some message, of whatever kind, was sent.
+  // A message of any kind was sent.
   void Sent(absl::Time now) { last_sent_ = now; }
 
-  // The message to send now, if there is one. The caller sends it and says
-  // Sent.
+  // The message to send now, if any. The caller sends it and calls Sent.
   std::optional<protocol::ToCoordinatorBody> TakeDue(absl::Time now);
 
-  // Before the worker leaves: its newest Progress, if it was not sent and names
-  // parameters that nobody, or only others, submit. However soon.
+  // Before the worker leaves: its newest Progress, regardless of the interval,
+  // if it was not sent and names parameters that no rank, or only other ranks,
+  // submit.
   std::optional<protocol::ToCoordinatorBody> TakeLast();
 
-  // The first moment at which TakeDue could return something.
+  // The first time at which TakeDue could return a message.
   absl::Time NextDue() const;
 
  private:

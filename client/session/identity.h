@@ -1,5 +1,5 @@
-// Who this worker is, which job it wants and where its coordinators are: what
-// JoinOptions leave empty is taken from the environment.
+// This worker's name, its job and the coordinator's addresses. Fields that
+// JoinOptions leave empty are taken from the environment.
 //
 //   LOCKSTEP_ADDRESS       HOST:PORT, comma separated    127.0.0.1:7070
 //   LOCKSTEP_JOB           the job's name                the spec's name
@@ -7,10 +7,10 @@
 //   LOCKSTEP_TOKEN         the job's token
 //   LOCKSTEP_HOST_ADDRESS  where other workers reach us  127.0.0.1
 //   LOCKSTEP_SPEC          a file with the job spec
-//   LOCKSTEP_WORLD_SIZE    N: a spec with mesh data=N, if there is no other
+//   LOCKSTEP_WORLD_SIZE    N: a spec with mesh data=N, without another spec
 //   LOCKSTEP_LAUNCH        ID, or ID NODE_RANK/NODES: set by a launcher
 //
-// An empty variable counts as one that is not set.
+// An empty variable counts as not set.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_IDENTITY_H_
 #define LOCKSTEP_CLIENT_SESSION_IDENTITY_H_
@@ -34,14 +34,14 @@ std::string ProcessEnvironment(const std::string& name);
 // Host name, process id, start time and the boot id of the running kernel.
 protocol::ProcessInfo ThisProcess();
 
-// What LOCKSTEP_LAUNCH says; nothing if it is not set. InvalidArgument: it has
+// The parsed LOCKSTEP_LAUNCH; nullopt if it is not set. InvalidArgument: it has
 // another form.
 absl::StatusOr<std::optional<protocol::Launch>> LaunchOf(
     const Environment& environment);
 
-// Every field filled in that a session needs; `spec` may stay empty.
+// Fills in every field that a session needs; `spec` may stay empty.
 // InvalidArgument: no job name, two different ones, a spec that cannot be read
-// or is not valid, a variable of the wrong form (which is named).
+// or is invalid, a malformed variable (the message names it).
 absl::StatusOr<JoinOptions> Complete(JoinOptions options,
                                      const Environment& environment,
                                      const protocol::ProcessInfo& process);

@@ -1,4 +1,4 @@
-// Session::Join: the real parts, wired.
+// Session::Join: constructs a session from its real parts.
 
 #include <random>
 #include <utility>
@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
       spec.name, spec.transport));
 }
 
-// Not 0, which says nothing of a life.
+// Draws an incarnation number. Never 0, which means none.
 uint64_t DrawLife() {
   std::random_device device;
   const uint64_t high = device();

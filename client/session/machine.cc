@@ -10,7 +10,7 @@
 namespace lockstep::session {
 namespace {
 
-// A stream that ends like this would end like this again.
+// Whether the next stream would end with the same error.
 bool IsPermanent(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -109,7 +109,7 @@ void Machine::LoseStream(absl::Status why) {
   if (view_.connected) {
     View& view = Change();
     view.connected = false;
-    view.order_wanted = {};  // who resumes is asked again
+    view.order_wanted = {};  // a new stream asks again
   }
   if (NeedsCoordinator()) {
     give_up_at_ = std::min(give_up_at_, now_ + options_.connect_timeout);
@@ -125,7 +125,7 @@ protocol::Hello Machine::MakeHello() const {
                         .process = options_.process,
                         .launch = options_.launch};
   if (view_.generation.value == 0) return hello;
-  // A coordinator that does not know the job may need it all.
+  // A coordinator that does not know the job may need all of this.
   hello.spec = view_.spec;
   hello.resume = MakeResumeState();
   hello.secret = secret_;
@@ -158,7 +158,7 @@ absl::Status Machine::NoCoordinator() const {
       absl::FormatDuration(options_.connect_timeout), last_close_.ToString()));
 }
 
-// --- Doing it ---------------------------------------------------------------
+// --- Actions ----------------------------------------------------------------
 
 void Machine::State(protocol::ToCoordinatorBody body) {
   if (view_.connected) Send(std::move(body));
@@ -182,7 +182,7 @@ void Machine::EndEpoch(absl::Status status) {
 
 void Machine::Fail(absl::Status status) {
   HangUp();
-  // An epoch that ended before keeps its own reason.
+  // An epoch that has already ended keeps its reason.
   if (view_.phase == SessionPhase::kEnded) return;
   View& view = Change();
   view.phase = SessionPhase::kFailed;

@@ -1,8 +1,8 @@
-// One worker's life, as a pure state machine: join, plan, run, resume, leave.
+// The pure state machine of one session: join, plan, run, resume, leave.
 //
-// Step() takes one event and the time and returns what should be done; the
-// session (session.cc) owns the threads and the streams. Nothing here knows
-// gRPC, protobuf, a thread or a clock.
+// Step() takes one event and the time and returns the effects to perform; the
+// event loop (event_loop.h) owns the threads and the streams. The machine does
+// not depend on gRPC, protobuf, a thread or a clock.
 //
 //   joining ─EpochFormed▶ formed ─PlanReady▶ planned ─Start▶ running
 //      │                    └─────────┬─────────┴──────────────┘
@@ -11,16 +11,16 @@
 //      ▼                              ▼
 //   failed                          ended ──Leave──▶ left
 //
-// A lost stream does not change the phase: training goes on without the
-// coordinator, and the next stream resumes. Whatever the coordinator repeats is
-// taken as idempotent; whatever this worker stated and the coordinator may not
-// have heard is stated again (statements.h).
+// A lost stream does not change the phase: training continues without the
+// coordinator, and the next stream resumes. Messages that the coordinator
+// repeats are idempotent; messages of this worker that the coordinator may not
+// have received are sent again (unacked_messages.h).
 //
-// Composed of: dialer.h (streams), pulse.h (progress, heartbeats),
-// statements.h, passes.h (negotiated mode).
+// Composed of: reconnector.h (streams), heartbeat_sender.h (progress,
+// heartbeats), unacked_messages.h, passes.h (negotiated mode).
 //
 // Threads: not thread-safe; the session's loop thread is the only caller.
-// Errors:  Step cannot fail. What went wrong for good is View::status.
+// Errors:  Step cannot fail. View::status has the final error.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_MACHINE_H_
 #define LOCKSTEP_CLIENT_SESSION_MACHINE_H_
@@ -53,16 +53,16 @@ struct MachineOptions {
   std::optional<protocol::Launch> launch;
   // HOST:PORT each, at least one; streams are opened to them in turn.
   std::vector<std::string> addresses;
-  // Without a coordinator for this long, a session that needs one gives up: one
-  // that never was welcomed, or that waits for an epoch, a plan or the start.
+  // A session that needs a coordinator fails after this long without one: one
+  // that was never welcomed, or that waits for an epoch, a plan or the start.
   absl::Duration connect_timeout = absl::Seconds(30);
-  // A stream that is not welcomed within this time is given up.
+  // A stream that is not welcomed within this time is closed.
   absl::Duration welcome_patience = absl::Seconds(5);
   absl::Duration backoff_initial = absl::Milliseconds(50);
   absl::Duration backoff_max = absl::Milliseconds(300);
-  // The least time between two of Progress, Busy and Heartbeat.
+  // The least time between two messages of Progress, Busy or Heartbeat.
   absl::Duration progress_interval = absl::Milliseconds(100);
-  // Leaving waits this long for the coordinator's answer.
+  // The time that leaving waits for the coordinator's answer.
   absl::Duration leave_patience = absl::Seconds(2);
   uint64_t jitter_seed = 0;
 };
@@ -115,23 +115,23 @@ class Machine {
   void Hear(EpochId epoch, const protocol::Decide& decide);
   void Hear(EpochId epoch, const protocol::Warning& warning);
 
-  // What only time brings: streams to open or give up, deadlines, the pulse.
+  // Time-driven actions: opening and closing streams, deadlines, heartbeats.
   void Attend();
 
-  // A statement: sent now if a stream is welcomed, else by the next Welcome.
+  // Sends the message if a stream is welcomed; else the next Welcome sends it.
   void State(protocol::ToCoordinatorBody body);
   void Send(protocol::ToCoordinatorBody body);
-  // The coordinator ended the stream, or we do.
+  // The coordinator (LoseStream) or this side (DropStream) ends the stream.
   void LoseStream(absl::Status why);
   void DropStream(absl::Status why);
 
   void EndEpoch(absl::Status status);
   void Fail(absl::Status status);
   void Leave(absl::Status status);
-  // No stream again.
+  // Closes the stream and opens no other.
   void HangUp();
 
-  // The session can do nothing more, ever.
+  // The session is in a final state.
   bool Gone() const {
     return view_.phase == SessionPhase::kLeft ||
            view_.phase == SessionPhase::kFailed;
@@ -154,10 +154,10 @@ class Machine {
   HeartbeatSender heartbeats_;
   UnackedMessages unacked_;
   Passes passes_;
-  // Pieces of communicators whose last one has not been heard.
+  // Incomplete handle lists: the last message is still missing.
   std::map<int, std::vector<std::string>> pieces_;
-  LeaderTerm term_;                       // the highest heard
-  std::string secret_;                    // of the newest Welcome that had one
+  LeaderTerm term_;                       // the highest received
+  std::string secret_;                    // from the newest Welcome with one
   std::vector<uint32_t> observed_order_;  // of the plan that was acknowledged
   bool hung_up_ = false;
   absl::Status last_close_;                         // of a stream

@@ -1,4 +1,4 @@
-// What a session does about each word: the coordinator's and the user's.
+// How a session handles the coordinator's messages and the user's calls.
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace lockstep::session {
 
-// --- What the coordinator says ----------------------------------------------
+// --- Messages from the coordinator ------------------------------------------
 
 void Machine::Hear(EpochId, const protocol::Welcome& welcome) {
   const bool was_in_epoch = InEpoch();
@@ -80,7 +80,7 @@ void Machine::Hear(EpochId epoch, const protocol::PlanReady& ready) {
 
 void Machine::Hear(EpochId epoch, const protocol::GroupHandles& group) {
   if (epoch != view_.epoch || view_.phase != SessionPhase::kPlanned) return;
-  if (group.first == 0 && !group.more) {  // of one piece, as most are
+  if (group.first == 0 && !group.more) {  // a single message, the usual case
     Change().handles[group.communicator] = group.handles;
     return;
   }
@@ -89,7 +89,7 @@ void Machine::Hear(EpochId epoch, const protocol::GroupHandles& group) {
   if (group.first != all.size()) {
     return DropStream(absl::UnavailableError(absl::StrFormat(
         "handles %d to %d of communicator %d were not heard", all.size(),
-        group.first, group.communicator)));  // the next is told all of them
+        group.first, group.communicator)));  // the next stream gets all of them
   }
   all.insert(all.end(), group.handles.begin(), group.handles.end());
   if (group.more) return;
@@ -141,7 +141,7 @@ void Machine::Hear(EpochId epoch, const protocol::Decide& decide) {
     Effect& effect = effects_.emplace_back();
     effect.emplace<Decided>().decisions = *std::move(news);
   } else if (absl::IsOutOfRange(news.status())) {
-    DropStream(news.status());  // the next is told all of them
+    DropStream(news.status());  // the next stream gets all of them
   } else {
     EndEpoch(news.status());
   }
@@ -152,7 +152,7 @@ void Machine::Hear(EpochId epoch, const protocol::Warning& warning) {
   effects_.emplace_back().emplace<Warn>().text = warning.text;
 }
 
-// --- What the user says -----------------------------------------------------
+// --- Calls of the user ------------------------------------------------------
 
 void Machine::On(const RegisterAll& event) {
   if (!InEpoch()) return;
@@ -236,7 +236,7 @@ void Machine::On(const LeaveNow& event) {
   if (view_.generation.value == 0 || hung_up_) {
     return Leave(absl::OkStatus());
   }
-  // Where it stood at last, if that is more than steps.
+  // Sends the final progress if it has more to report than the step.
   if (auto last = heartbeats_.TakeLast()) State(*std::move(last));
   unacked_.Leave(event.leave);
   leave_by_ = now_ + options_.leave_patience;

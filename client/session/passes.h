@@ -1,13 +1,13 @@
-// What a rank says and hears of passes, in negotiated mode.
+// A rank's messages about passes, in negotiated mode.
 //
-//   said    Announce(7: a b)  Submitted(7: b)  Submitted(7: a)
-//   heard   ... 40: a   41: close 6 | 42: b   43: a   44: close 7
-//           └───── pass 6 ─────────┘ └───── pass 7 ──────────┘
+//   sent      Announce(7: a b)  Submitted(7: b)  Submitted(7: a)
+//   received  ... 40: a   41: close 6 | 42: b   43: a   44: close 7
+//             └───── pass 6 ─────────┘ └───── pass 7 ──────────┘
 //
-// Both are stated again on a new stream: the coordinator may be another, which
-// learns the sequence of decisions from what the ranks hold. Other ranks are at
-// most one pass behind, so decisions of the pass before the newest announced
-// one are kept for them, and no earlier ones.
+// Both are sent again on a new stream: a restarted coordinator learns the
+// sequence of decisions from the ranks. Other ranks are at most one pass
+// behind, so decisions are kept from the pass before the newest announced one
+// on.
 //
 // A value. Threads: none.
 
@@ -24,16 +24,16 @@ namespace lockstep::session {
 
 class Passes {
  public:
-  // This rank says what it will submit in a pass, and that it did.
+  // Records what this rank will submit in a pass, and what it has submitted.
   void Announce(const protocol::Announce& announce);
   void Submit(const protocol::Submitted& submitted);
 
-  // The decisions that are new, in order. OutOfRange: some before them have not
-  // been heard. Internal: one that was heard is another now.
+  // The new decisions, in order. OutOfRange: earlier ones are missing.
+  // Internal: a decision differs from the one received before.
   absl::StatusOr<std::vector<protocol::Decision>> Hear(
       const protocol::Decide& decide);
 
-  // What a coordinator must know that has heard nothing on this stream.
+  // The messages that bring a coordinator on a new stream up to date.
   std::vector<protocol::ToCoordinatorBody> Restate() const;
 
   bool operator==(const Passes&) const = default;
@@ -41,7 +41,7 @@ class Passes {
  private:
   bool announced_ = false;
   protocol::Announce announce_;    // of the newest pass
-  protocol::Submitted submitted_;  // in it, all together
+  protocol::Submitted submitted_;  // in that pass, all together
   protocol::Held held_;
 };
 

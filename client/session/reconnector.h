@@ -1,16 +1,16 @@
-// Which stream is the current one, and when and where to open the next.
+// Tracks the current stream, and when and where to open the next one.
 //
 //          TakeDue          Welcomed
 //   none ──────────▶ opening ───────▶ welcomed
 //     ▲  after backoff  │                │
 //     └─────────────────┴──── Lost ──────┘
 //
-// Addresses are tried in turn; one that welcomed us is tried again first, for a
-// cut connection is more often than a moved coordinator. A stream that is not
-// welcomed within its patience counts as lost: its coordinator may be stopped,
-// and another may lead.
+// Addresses are tried in turn; the one that welcomed the session last is tried
+// first, since cut connections are more frequent than moved coordinators. A
+// stream that is not welcomed within the welcome timeout counts as lost: its
+// coordinator may be stopped, and another may lead.
 //
-// Threads: none; told the time.
+// Threads: none. Callers pass the time.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_RECONNECTOR_H_
 #define LOCKSTEP_CLIENT_SESSION_RECONNECTOR_H_
@@ -29,10 +29,10 @@ class Reconnector {
   Reconnector(int addresses, const Backoff& backoff, absl::Duration patience)
       : addresses_(addresses), patience_(patience), backoff_(backoff) {}
 
-  // The stream to open, if now is the moment; it becomes the current one.
+  // The stream to open now, if one is due; it becomes the current one.
   std::optional<OpenStream> TakeDue(absl::Time now);
 
-  // Messages of any other stream are of the past.
+  // Messages of other streams are outdated.
   bool IsCurrent(uint64_t stream) const { return stream == current_; }
 
   // The current stream, or 0.
@@ -41,13 +41,13 @@ class Reconnector {
   void Welcomed();
   void Lost(absl::Time now);
 
-  // No stream again.
+  // Opens no further stream.
   void Stop();
 
-  // True if the current stream should have been welcomed by now.
+  // The current stream has missed its welcome timeout.
   bool OutOfPatience(absl::Time now) const;
 
-  // The first moment at which TakeDue or OutOfPatience could say yes.
+  // The first time at which TakeDue or OutOfPatience could succeed.
   absl::Time NextWake() const;
 
  private:

@@ -1,4 +1,4 @@
-// Later revisions of the plan, as the session hears of them.
+// The session's part in later revisions of the plan.
 
 #include <utility>
 
@@ -32,7 +32,8 @@ absl::StatusOr<plan::Plan> Session::Impl::FetchRevision(
   return plan;
 }
 
-// A coordinator that restarts has no plan until all ranks registered again.
+// NotFound: a restarted coordinator has no plan until all ranks registered
+// again.
 bool Session::Impl::IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsNotFound(status) || absl::IsCancelled(status) ||

@@ -49,8 +49,8 @@ protocol::EvidenceKind KindOf(const absl::Status& error) {
   return absl::IsDeadlineExceeded(error) ? Kind::kPeerSilent : Kind::kPeerReset;
 }
 
-// Transports number the ranks of a group from 0: the message of an error about
-// one of them, with the peer's rank in the job where that is another number.
+// Transports number the ranks of a group from 0. Adds the failed peer's rank in
+// the job to the error message if it differs.
 std::string WithWorldRank(const absl::Status& error, int group_rank, int rank,
                           const WorkerName& peer) {
   if (group_rank == rank) return std::string(error.message());
@@ -58,8 +58,8 @@ std::string WithWorldRank(const absl::Status& error, int group_rank, int rank,
                          error.message(), group_rank, rank, peer.value);
 }
 
-// How long a worker that saw a peer die waits for the sentence that all ranks
-// get. The coordinator needs about a round trip.
+// How long a worker that saw a peer die waits for the coordinator's cause,
+// which is equal on all ranks. The coordinator needs about a round trip.
 constexpr absl::Duration kCauseTimeout = absl::Milliseconds(100);
 
 bool HasLeft(const View& view) {
@@ -69,7 +69,7 @@ bool HasLeft(const View& view) {
 
 }  // namespace
 
-// --- A session's two ends ---------------------------------------------------
+// --- Join and destruction ---------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Impl::Join(
     const JoinOptions& options, Parts parts) {
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Impl::Join(
   if (!channels.ok()) return channels.status();
   std::unique_ptr<Impl> impl(new Impl(options, parts, *std::move(channels)));
   if (absl::Status formed = impl->Form(parts); !formed.ok()) {
-    // Others need not wait for a lease to learn that this worker gave up.
+    // Others then learn at once, not by a lease, that this worker gave up.
     impl->Leave(/*clean=*/false, formed.ToString()).IgnoreError();
     return formed;
   }
@@ -166,7 +166,7 @@ void Session::Impl::NoteLastStep(std::optional<Command> command) {
   last_step_passed_ = true;
 }
 
-// --- Trouble ----------------------------------------------------------------
+// --- Failures ---------------------------------------------------------------
 
 void Session::Impl::Accuse(absl::Span<const int> group,
                            const absl::Status& error) {
@@ -194,24 +194,24 @@ absl::Status Session::Impl::Explain(const std::string& call,
                   transport::FailedPeer(error) ? Unanswered(error) : error);
 }
 
-// How long the coordinator may take to say what is behind an error.
+// How long the coordinator may take to report the cause of an error.
 absl::Duration Session::Impl::ExplanationTimeout(
     const absl::Status& error) const {
   const bool about_a_peer = transport::FailedPeer(error).has_value();
-  // The coordinator knows no more of a limit of this process.
+  // The coordinator cannot explain a resource limit of this process.
   if (!about_a_peer && absl::IsResourceExhausted(error)) {
     return absl::ZeroDuration();
   }
   const JobTimeouts& timeouts = spec().timeouts;
   const absl::Duration answer = timeouts.resume + absl::Seconds(1);
-  // It knows that a peer is stopped once that peer's lease has run out.
+  // The coordinator knows that a peer is stopped when its lease has expired.
   return about_a_peer && event_loop_->view()->connected
              ? timeouts.lease + answer
              : answer;
 }
 
-// This worker ends by itself: nobody has told it that the others do, or that
-// they go on without it.
+// Ends this worker alone: the coordinator has not reported whether the other
+// ranks stop or continue.
 absl::Status Session::Impl::Unanswered(const absl::Status& error) const {
   return absl::Status(
       error.code(),

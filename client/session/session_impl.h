@@ -1,22 +1,22 @@
-// What GradientSync and its like are built on: the library's side of a Session.
+// The session as GradientSync, Pipeline and other library classes see it.
 //
 //   AgreeOnPlan(parameters)  ─▶ plan, the same on all ranks
 //   Connect(plan)            ─▶ communicators; all ranks are connected
-//   TakePipeline             ─▶ those of the pipeline
-//   AddWatch                 ─▶ told when the epoch ends: abort communicators
-//   SetProgressSource        ─▶ asked at most 10 times a second where we are
-//   SetViewListener          ─▶ told what the coordinator said: commands
-//   Accuse, Explain          a data-plane error: whom, and what is behind it
-//   Quiesced                 after the end: where this rank stands
+//   TakePipeline             ─▶ the plan and communicators for the pipeline
+//   AddWatch                 ─▶ called when the epoch ends: abort communicators
+//   SetProgressSource        ─▶ called at most 10 times a second
+//   SetViewListener          ─▶ called with the coordinator's commands
+//   Accuse, Explain          a data-plane error: the failed peer, the cause
+//   Quiesced                 after the end: this rank's position
 //
 // Threads:   all methods from any thread; AgreeOnPlan and Connect from one at a
 //            time, since they block until every rank does the same. Watches and
-//            the progress source: see driver.h.
-// Errors:    when the epoch has ended, whatever waits returns why at once (the
-//            same as Session::status()). A failure of this rank alone, say a
-//            plan with another digest, ends the epoch for all before it is
-//            returned.
-// Ownership: communicators and watches must be gone before the session.
+//            the progress source: see event_loop.h.
+// Errors:    when the epoch has ended, every blocked call returns the reason at
+//            once (the same as Session::status()). A failure of this rank
+//            alone, say a plan with another digest, ends the epoch for all
+//            before it is returned.
+// Ownership: communicators and watches must be destroyed before the session.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_SESSION_IMPL_H_
 #define LOCKSTEP_CLIENT_SESSION_SESSION_IMPL_H_
@@ -56,11 +56,11 @@ struct PlanInEffect {
 
 class Session::Impl {
  public:
-  // What a session is made of beside its options: Session::Join brings the real
+  // The parts of a session beside its options: Session::Join passes the real
   // ones, a test its own.
   struct Parts {
     std::unique_ptr<session::ChannelFactory> channels;
-    // Called once, with the spec that the coordinator holds.
+    // Called once, with the coordinator's spec of the job.
     std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>(
         const JobSpec&)>
         make_transport;
@@ -70,8 +70,8 @@ class Session::Impl {
     uint64_t life = 0;  // drawn at random, not 0
   };
 
-  // As Session::Join; every field of `options` that must be there is
-  // (identity.h fills them in).
+  // As Session::Join, with every required field of `options` set (identity.h
+  // fills them in).
   static absl::StatusOr<std::unique_ptr<Session>> Join(
       const JoinOptions& options, Parts parts);
 
@@ -82,7 +82,7 @@ class Session::Impl {
   const std::string& worker() const { return options_.worker; }
   Generation generation() const { return formed_->generation; }
   EpochId epoch() const { return formed_->epoch; }
-  // To be asked by the session's destructor: for the other workers.
+  // The reason that the session's destructor gives to the other workers.
   std::string WhyDestroyed() const;
   uint64_t first_step() const { return formed_->first_step; }
   int rank() const { return formed_->rank; }
@@ -93,20 +93,20 @@ class Session::Impl {
   transport::Transport& transport() { return *transport_; }
   Arena& arena() { return *arena_; }  // the transport's
 
-  // OK while the epoch lives; then why it ended.
+  // OK while the epoch lives, then the reason for its end.
   absl::Status status() const;
 
   // --- Agreement ---
 
   // Registers, waits until every rank has, fetches the plan, checks that it is
-  // the one that was announced and can run, and accepts it. InvalidArgument if
-  // registrations differ: every differing rank is listed.
+  // the announced one and can run, and accepts it. InvalidArgument if
+  // registrations differ: the message lists every differing rank.
   absl::StatusOr<plan::Plan> AgreeOnPlan(
       const std::vector<Parameter>& parameters);
 
   // Connects every communicator of the plan that this rank is a member of, in
-  // the plan's order, and waits until every rank has. TakePipeline shares the
-  // executor that is returned.
+  // the plan's order, and waits until every rank has. TakePipeline returns the
+  // same executor.
   absl::StatusOr<PlanInEffect> Connect(plan::Plan plan);
 
   // Once, after Connect: the plan and the executor, if this rank has pipeline
@@ -115,23 +115,24 @@ class Session::Impl {
 
   // --- Later revisions of the plan (revisions.cc) ---
 
-  // What the coordinator says of them.
+  // The coordinator's announcements about revisions.
   struct RevisionNews {
-    Revision order_wanted;  // whose order it asks for; 0: none
+    Revision order_wanted;  // the revision whose order it asks for; 0: none
     Revision announced;     // the newest plan
   };
-  // Blocks until `holds`, or `deadline`: the news at that moment. `holds` is
-  // called again after every change of the news and every Nudge.
+  // Blocks until `holds` is true or `deadline`, and returns the news of that
+  // time. `holds` is called again after every change of the news and every
+  // Nudge.
   absl::StatusOr<RevisionNews> AwaitRevisions(
       absl::FunctionRef<bool(const RevisionNews&)> holds,
       absl::Time deadline = absl::InfiniteFuture());
   void Nudge() { event_loop_->Nudge(); }
-  // The announced plan, fetched and checked. One attempt, which ends as
-  // Cancelled soon after `cancelled` and a Nudge. Errors for which IsPassing
-  // holds are worth another.
+  // Fetches and checks the announced plan, in one attempt. Returns Cancelled
+  // soon after `cancelled` becomes true and a Nudge. Errors for which IsPassing
+  // is true are worth a retry.
   absl::StatusOr<plan::Plan> FetchRevision(absl::FunctionRef<bool()> cancelled);
   static bool IsPassing(const absl::Status& fetched);
-  // This rank holds it.
+  // Reports that this rank holds the revision.
   void AcceptRevision(Revision revision, const std::string& digest,
                       std::vector<uint32_t> observed_order);
   // The answer to `order_wanted`.
@@ -149,14 +150,14 @@ class Session::Impl {
     event_loop_->SetLastProgress(std::move(last));
   }
 
-  // --- Passes, in negotiated mode; see driver.h ---
+  // --- Passes, in negotiated mode; see event_loop.h ---
   void Announce(protocol::Announce announce) {
     event_loop_->Announce(std::move(announce));
   }
   void Submitted(uint64_t pass, uint32_t parameter) {
     event_loop_->Submitted(pass, parameter);
   }
-  // What values this rank begins with; at most once.
+  // Digests of the values that this rank begins with; at most once.
   void StateValues(protocol::ValueDigests values) {
     event_loop_->Post(session::StateValues{std::move(values)});
   }
@@ -166,58 +167,58 @@ class Session::Impl {
   void SetViewListener(session::EventLoop::ViewListener listener) {
     event_loop_->SetViewListener(std::move(listener));
   }
-  // The last step of all ranks has passed, by this command if it was one.
-  // Leave says so.
+  // The last step of all ranks has passed, because of `command` if set. Leave
+  // reports it.
   void NoteLastStep(std::optional<Command> command);
 
-  // --- Trouble ---
+  // --- Failures ---
 
-  // Tells the coordinator which peer a data-plane error is about, if it says
-  // so (client/transport/failed_peer.h). `group`: the world ranks of its
+  // Reports to the coordinator the peer that a data-plane error names, if it
+  // names one (client/transport/failed_peer.h). `group`: the world ranks of its
   // communicator. Does not block.
   void Accuse(absl::Span<const int> group, const absl::Status& error);
 
-  // What is behind a data-plane error: blocks until the epoch has ended, and
-  // returns why. If the coordinator does not end it in the time that a broken
-  // stream may take to resume and a second more, this rank does, with `call`
-  // and `error`.
+  // The cause behind a data-plane error: blocks until the epoch has ended and
+  // returns the reason. If the coordinator does not end it within the resume
+  // timeout plus one second, this rank does, with `call` and `error`.
   absl::Status Explain(const std::string& call, const absl::Status& error);
 
-  // A step call failed on this rank: ends the epoch for all, here at once.
+  // A step call failed on this rank: ends the epoch, here at once and for all.
   void ReportFailure(uint64_t step, const std::string& call,
                      const absl::Status& failure);
 
   // Once, after the epoch ended.
   void Quiesced(const protocol::EpochReport& report);
 
-  // --- The public class's own ---
+  // --- For the public class ---
   uint64_t BeginBusy(const std::string& reason, absl::Duration max);
   void EndBusy(uint64_t scope);
   absl::Status Leave(bool clean, const std::string& reason);
-  // Of the newest progress that was pulled.
+  // The step of the newest progress report.
   uint64_t step() const { return event_loop_->step(); }
-  // To the coordinator, in all.
+  // Messages sent to the coordinator in total.
   uint64_t messages_sent() const { return event_loop_->messages_sent(); }
 
  private:
   Impl(const JoinOptions& options, Parts& parts,
        std::vector<std::unique_ptr<session::ControlChannel>> channels);
-  // Blocks until there is an epoch.
+  // Blocks until an epoch is formed.
   absl::Status Form(Parts& parts);
 
-  // The announced plan, checked; tries again while that may help.
+  // Fetches and checks the announced plan; retries transient errors.
   absl::StatusOr<plan::Plan> FetchPlan();
   absl::StatusOr<plan::Plan> FetchOnce(const std::string& digest,
                                        absl::FunctionRef<bool()> cancelled);
   absl::Status CheckPlan(const plan::Plan& plan,
                          const session::View& announced) const;
-  // OK once `holds` or the deadline has passed; else why it never will.
+  // OK once `holds` is true or the deadline has passed; else the reason why
+  // neither will happen.
   absl::Status AwaitUnlessOver(
       absl::FunctionRef<bool(const session::View&)> holds,
       absl::Time deadline = absl::InfiniteFuture());
   absl::Duration ExplanationTimeout(const absl::Status& error) const;
   absl::Status Unanswered(const absl::Status& error) const;
-  // Ends the epoch, and returns with the reason once it has ended.
+  // Ends the epoch and returns the reason once it has ended.
   absl::Status FailHere(uint64_t step, const std::string& call,
                         const absl::Status& failure);
 
@@ -226,7 +227,7 @@ class Session::Impl {
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Arena> arena_;
   const int exceptions_at_birth_ = std::uncaught_exceptions();
-  std::shared_ptr<const session::View> formed_;  // as the epoch was formed
+  std::shared_ptr<const session::View> formed_;  // when the epoch was formed
   std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 
   Mutex mutex_;
@@ -237,7 +238,7 @@ class Session::Impl {
   // The epoch had ended before its last step when Leave was called.
   bool leaves_too_late_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::unique_ptr<session::EventLoop> event_loop_;  // first to go
+  std::unique_ptr<session::EventLoop> event_loop_;  // destroyed first
 };
 
 }  // namespace lockstep

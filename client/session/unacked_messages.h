@@ -1,13 +1,13 @@
-// What the worker has stated in its epoch, and must state again on the next
-// stream until the coordinator is known to have heard it.
+// The messages of a worker in its epoch that are sent again on the next stream
+// until the coordinator is known to have received them.
 //
 //   RegisterChunk..., PlanAck, PublishHandles, Connected   until Start
-//   RegisterChunk...                                       if asked to, after
-//   it Evidence                                               until the epoch
-//   ends LocalFailure                                           until
-//   EpochEnded EpochReport, Leave                                     for ever
+//   RegisterChunk...                                       later, on request
+//   Evidence                                               until EpochEnded
+//   ValueDigests, LocalFailure                             until EpochEnded
+//   EpochReport, Leave                                     always
 //
-// The coordinator takes each as idempotent. Registrations are told again even
+// The coordinator handles each idempotently. Registrations are sent again even
 // after PlanReady: a coordinator that restarted may have lost them.
 //
 // Threads: none.
@@ -40,22 +40,23 @@ class UnackedMessages {
   void Report(const protocol::EpochReport& report) { report_ = report; }
   void Leave(const protocol::Leave& leave) { leave_ = leave; }
 
-  // False if the same kind of evidence against that life was given before.
+  // False if the same kind of evidence against that incarnation is known.
   bool Accuse(const protocol::Evidence& evidence);
 
   const std::optional<protocol::PlanAck>& ack() const { return ack_; }
   const std::optional<protocol::Leave>& leave() const { return leave_; }
   bool connected() const { return connected_.has_value(); }
 
-  // Start was heard: so all ranks, this one too, were heard as connected.
+  // Start was received: the coordinator has received Connected of all ranks.
   void Started();
-  // EpochEnded was heard.
+  // EpochEnded was received.
   void EpochEnded();
 
   bool started() const { return started_; }
 
-  // In the order in which a worker says them. `forgot`: the coordinator has no
-  // registration of this rank, though it may have heard one.
+  // The messages to send again, in their original order. `forgot`: the
+  // coordinator has no registration of this rank, though it may have received
+  // one.
   std::vector<protocol::ToCoordinatorBody> Unheard(bool forgot) const;
 
  private:

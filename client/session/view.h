@@ -1,5 +1,5 @@
-// What the rest of the process sees of its session: a value, published after
-// every change.
+// The published state of a session, as the rest of the process sees it: a value
+// that is published after every change.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_VIEW_H_
 #define LOCKSTEP_CLIENT_SESSION_VIEW_H_
@@ -18,7 +18,7 @@
 
 namespace lockstep::session {
 
-// Ordered as a life goes.
+// In the order in which a session reaches them.
 enum class SessionPhase : uint8_t {
   kJoining = 1,  // no epoch yet
   kFormed = 2,   // rank and members are known
@@ -33,7 +33,7 @@ struct View {
   SessionPhase phase = SessionPhase::kJoining;
   bool connected = false;  // a stream to the coordinator is up and welcomed
   Generation generation;
-  std::optional<JobSpec> spec;  // as the coordinator holds it
+  std::optional<JobSpec> spec;  // the coordinator's
   EpochId epoch;
   int rank = -1;
   SharedList<protocol::Member> members;  // in rank order
@@ -42,18 +42,19 @@ struct View {
   std::string plan_digest;
   std::map<int, SharedList<std::string>> handles;  // by communicator
   protocol::DesiredCommands wanted;                // of the job, by an operator
-  // Whose bucket order was asked for, and not answered on this stream; 0: none.
+  // The revision whose bucket order the coordinator asks for on this stream;
+  // 0: none.
   Revision order_wanted;
-  protocol::Cause cause;  // what the coordinator said of the epoch's end
-  bool job_over = false;  // nobody need join again
+  protocol::Cause cause;  // of the epoch's end, from the coordinator
+  bool job_over = false;  // joining again is useless
   absl::Status status;    // OK until kEnded or kFailed; then final, but:
-  // This worker saw a peer die and did not wait for the coordinator, whose
-  // sentence, the same for all ranks, replaces `status` if it comes.
+  // This worker saw a peer die and did not wait for the coordinator. If the
+  // coordinator's message, equal on all ranks, arrives, it replaces `status`.
   bool provisional = false;
-  absl::Status leave_status;  // with kLeft: whether the coordinator knows
+  absl::Status leave_status;  // with kLeft: OK if acknowledged
 };
 
-// True once nothing that waits for this session can be waited for any more.
+// True once no wait for this session can succeed any more.
 inline bool IsOver(const View& view) {
   return view.phase >= SessionPhase::kEnded;
 }
