@@ -34,14 +34,15 @@
 namespace lockstep {
 namespace {
 
-// How long calls may take to end when the daemon goes down.
+// How long calls may take to end when the daemon shuts down.
 constexpr absl::Duration kDrainPatience = absl::Seconds(5);
 
-// On a port that its workers know. They open a stream every 0.7 s at most while
-// it is refused: 300 ms of the session's backoff, 360 ms of gRPC's.
+// The default on a fixed port, which workers may know. Workers open a stream
+// every 0.7 s at most while it is refused: 300 ms of the session's backoff,
+// 360 ms of gRPC's.
 constexpr absl::Duration kAdoptionWindow = absl::Seconds(2);
 
-// Open files: gRPC's own, the reserve, and a few connections.
+// Open files needed: gRPC's own, the reserve, and a few connections.
 constexpr int kFiles = proto::kFilesOfGrpc + rpc::ConnectionLimit::kReserve + 8;
 
 struct Flags {
@@ -113,7 +114,7 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags) {
   return options;
 }
 
-// A daemon on any free port has no workers from before.
+// A daemon on any free port has no workers of an earlier run.
 absl::StatusOr<absl::Duration> AdoptionWindowFrom(
     const Flags& flags, const rpc::ServerOptions& options) {
   if (flags.adoption_window.empty()) {
@@ -129,13 +130,13 @@ absl::StatusOr<absl::Duration> AdoptionWindowFrom(
   return window;
 }
 
-// The libraries tell at length what we tell in one line.
+// The libraries log at length what the daemon logs in one line.
 void QuietLibraries() {
   gpr_set_log_function([](gpr_log_func_args*) {});
   google::protobuf::SetLogHandler(nullptr);
 }
 
-// From here on no thread takes these signals but the one that waits for them.
+// Blocks these signals in all threads started later; Serve waits for them.
 sigset_t BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -163,7 +164,7 @@ absl::Status Announce(const rpc::Server& server, const Flags& flags,
   return absl::OkStatus();
 }
 
-// Until a signal comes, or the journal fails.
+// Serves until a signal arrives or the journal fails.
 absl::Status Serve(const Flags& flags, const rpc::ServerOptions& options,
                    absl::Duration adoption_window, const sigset_t& signals,
                    FileSystem* files, observe::Log* log) {
@@ -221,7 +222,7 @@ int Complain(const absl::Status& status, int exit_code) {
 }
 
 int Main(int argc, char** argv) {
-  // Whoever read the log may end before the daemon does.
+  // The reader of the log may exit before the daemon does.
   signal(SIGPIPE, SIG_IGN);
   Flags flags;
   CommandLine line(

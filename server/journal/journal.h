@@ -1,18 +1,17 @@
-// What survives a crash of the coordinator: an ordered list of records.
+// The coordinator's journal: an ordered list of records that survives a crash.
 //
-// The seam between the core's promises and a disk. A journal keeps byte strings
-// and knows nothing of what is in them (proto's codec makes them from records);
-// each lies in a frame (frame.h), whatever the store.
+// The interface between the core's promises and a disk. A journal stores byte
+// strings and does not interpret them (proto's codec makes them from records);
+// each is stored in a frame (frame.h), whatever the store.
 //
-//   Load()                        once, first: what an earlier life kept
+//   Load()                        once, first: the records of earlier runs
 //   Append(r1), Append(r2), ...   durable(r1), durable(r2), ... in this order
 //
-// tests/server/journal/journal_contract.h holds every implementation to this.
+// tests/server/journal/journal_contract.h tests every implementation.
 //
 // Threads: Load and Append from one thread. `durable` is called on a thread of
-//          the journal's choosing, one at a time, perhaps before Append
-//          returns.
-// Errors:  once a record failed, every later one fails too: there is no hole.
+//          the journal's choice, one at a time, perhaps before Append returns.
+// Errors:  once a record failed, every later one fails too: there are no gaps.
 
 #ifndef LOCKSTEP_SERVER_JOURNAL_JOURNAL_H_
 #define LOCKSTEP_SERVER_JOURNAL_JOURNAL_H_
@@ -30,16 +29,16 @@ class Journal {
  public:
   using Durable = absl::AnyInvocable<void(absl::Status)>;
 
-  // Records that were not durable yet may or may not be kept; their callbacks
-  // are called first, with Cancelled unless they became durable.
+  // Records that are not durable yet may or may not be kept; the destructor
+  // first calls their callbacks, with Cancelled unless they became durable.
   virtual ~Journal() = default;
 
-  // Every record that was ever reported durable, in order; perhaps some more
-  // that were appended after. DataLoss: a damaged record, which is named.
+  // Every record that was ever reported durable, in order, and perhaps some
+  // appended later. DataLoss names a damaged record.
   virtual absl::StatusOr<std::vector<std::string>> Load() = 0;
 
-  // Makes one record durable. `durable` is called exactly once: OK, or why it
-  // is not. Load must have succeeded.
+  // Makes one record durable. `durable` is called exactly once: with OK, or
+  // with the error. Load must have succeeded.
   virtual void Append(std::string record, Durable durable) = 0;
 };
 

@@ -2,7 +2,7 @@
 //
 //   MemoryStore store;
 //   MemoryJournal first(&store);    // a daemon
-//   MemoryJournal second(&store);   // the next one, after the first is gone
+//   MemoryJournal second(&store);   // the next one, once `first` is destroyed
 //
 // For a daemon that need not survive a crash, and for tests, which may damage
 // the frames. Records are durable before Append returns.
@@ -18,7 +18,7 @@
 
 namespace lockstep::journal {
 
-// The frames, as a disk would hold them.
+// The frames, as a disk would store them.
 struct MemoryStore {
   std::vector<std::string> frames;
 };

@@ -1,4 +1,4 @@
-// What happened, one line at a time, for people who read logs.
+// A log of events, one line each, for people.
 //
 // Threads: all methods from any thread.
 
@@ -14,7 +14,7 @@ namespace lockstep::observe {
 class EventLog {
  public:
   virtual ~EventLog() = default;
-  // `job` is empty for what concerns the whole daemon.
+  // `job` is empty for events of the whole daemon.
   virtual void Note(const JobName& job, const std::string& text) = 0;
 };
 

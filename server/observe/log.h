@@ -18,7 +18,7 @@ namespace lockstep::observe {
 
 class Log final : public EventLog {
  public:
-  // `level`: debug, info, warning, error or off. InvalidArgument names another.
+  // `level`: debug, info, warning, error or off; any other is InvalidArgument.
   static absl::StatusOr<std::unique_ptr<Log>> Make(const std::string& level);
   ~Log() override;
 

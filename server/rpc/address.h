@@ -1,4 +1,4 @@
-// HOST:PORT, as flags and files write it.
+// Parses and formats HOST:PORT.
 
 #ifndef LOCKSTEP_SERVER_RPC_ADDRESS_H_
 #define LOCKSTEP_SERVER_RPC_ADDRESS_H_
@@ -12,15 +12,16 @@ namespace lockstep::rpc {
 
 struct Address {
   std::string host;  // without brackets
-  int port = 0;      // 0: any that is free
+  int port = 0;      // 0: any free port
 };
 
-// "127.0.0.1:7070", "[::1]:0", "coordinator:7070". InvalidArgument names the
+// "127.0.0.1:7070", "[::1]:0", "coordinator:7070". InvalidArgument quotes the
 // text.
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
 std::string ToString(const Address& address);
 
-// Whether only this machine can reach it: localhost, 127.*, ::1.
+// Whether the address is reachable from this machine only: localhost, 127.*,
+// ::1.
 bool IsLoopback(const Address& address);
 
 }  // namespace lockstep::rpc

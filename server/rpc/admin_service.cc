@@ -11,7 +11,7 @@
 namespace lockstep::rpc {
 namespace {
 
-// A watch that was refused at the door.
+// A watch that the gate refused.
 class RefusedWatch final
     : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
  public:
@@ -26,7 +26,7 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* call,
   return reactor;
 }
 
-// What ends a call once the loop has an answer.
+// A callback that finishes a call with the loop's answer.
 auto FinishWith(grpc::ServerUnaryReactor* reactor) {
   return [reactor](const absl::Status& status) {
     reactor->Finish(ToGrpc(status));

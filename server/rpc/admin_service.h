@@ -1,5 +1,5 @@
-// The service that operators call: translates, posts to the loop, and answers
-// from there.
+// The gRPC service for operators: translates each call, posts it to the loop,
+// and answers with the loop's result.
 
 #ifndef LOCKSTEP_SERVER_RPC_ADMIN_SERVICE_H_
 #define LOCKSTEP_SERVER_RPC_ADMIN_SERVICE_H_
@@ -46,8 +46,8 @@ class AdminService final : public v1::Admin::CallbackService {
       v1::ReportEvidenceResponse* response) override;
 
  private:
-  // A request that was admitted: which job it is about, and the token under
-  // which the core knows the caller.
+  // A request that passed the gate: its job, and the token that identifies the
+  // caller to the core.
   struct Admitted {
     proto::Header header;
     std::string token;

@@ -1,14 +1,14 @@
-// Decides whether a new connection is kept, by the number of its descriptor,
-// and what the log says about it.
+// Decides by its descriptor number whether a new connection is kept, and what
+// the log reports about it.
 //
-// The kernel gives a connection the lowest descriptor that is free. If that is
-// n, then n + 1 descriptors are in use at least, and connections take none of
-// the last ones, which the rest of the process needs: a process without
-// descriptors cannot even say so.
+// The kernel gives a connection the lowest free descriptor. If that is n, at
+// least n + 1 descriptors are in use. Connections take none of the last ones,
+// which the rest of the process needs: without a descriptor the process cannot
+// even report the shortage.
 //
 //   0 ─── kept ─── limit - reserve ─── closed at once ─── limit
 //
-// A flood is told in two lines each 30 s at most.
+// A flood is logged with at most two lines per 30 s.
 //
 // Pure. Threads: one at a time.
 
@@ -24,7 +24,7 @@ namespace lockstep::rpc {
 
 class ConnectionLimit {
  public:
-  // Descriptors that are left to the rest of the process.
+  // Descriptors reserved for the rest of the process.
   static constexpr int kReserve = 8;
   static constexpr absl::Duration kQuiet = absl::Seconds(30);
 
@@ -33,19 +33,19 @@ class ConnectionLimit {
     std::string log;    // a line for the log, if not empty
   };
 
-  // A connection was accepted and got `descriptor`; the process may have
-  // `limit` descriptors.
+  // A connection was accepted as `descriptor`; the process may have `limit`
+  // descriptors.
   Decision Accepted(int descriptor, int64_t limit, absl::Time now);
 
-  // None could be accepted, because of `error`, an errno. The line, if any.
+  // Accepting failed with `error`, an errno. Returns the log line, if any.
   std::string NotAccepted(int error, absl::Time now);
 
  private:
-  // True if the log has been silent about refusals for long enough.
+  // True if no refusal was logged for kQuiet.
   bool CountRefusal(absl::Time now);
 
   int64_t refused_ = 0;  // since the last line
-  bool told_ = false;    // that connections are refused
+  bool told_ = false;    // the log says that connections are refused
   absl::Time told_at_ = absl::InfinitePast();
 };
 

@@ -1,4 +1,4 @@
-// The service that workers call: each call gets a reactor of its own.
+// The gRPC service for workers: each call gets its own reactor.
 
 #ifndef LOCKSTEP_SERVER_RPC_COORDINATOR_SERVICE_H_
 #define LOCKSTEP_SERVER_RPC_COORDINATOR_SERVICE_H_

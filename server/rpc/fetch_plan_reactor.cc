@@ -44,7 +44,7 @@ void FetchPlanReactor::Found(
     absl::StatusOr<std::shared_ptr<const plan::Plan>> plan) {
   if (!plan.ok()) return Finish(ToGrpc(plan.status()));
   plan_ = *std::move(plan);
-  StartSendInitialMetadata();  // goes on on a thread of gRPC's
+  StartSendInitialMetadata();  // continues on a gRPC thread
 }
 
 void FetchPlanReactor::OnSendInitialMetadataDone(bool ok) {

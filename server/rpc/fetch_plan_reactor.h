@@ -1,6 +1,7 @@
-// One FetchPlan: asks the loop for the plan, then writes it chunk by chunk.
+// One FetchPlan call: gets the plan from the loop, then writes it chunk by
+// chunk.
 //
-// The loop only finds the plan; it is serialised on a thread of gRPC's.
+// The loop only finds the plan; a gRPC thread serialises it.
 
 #ifndef LOCKSTEP_SERVER_RPC_FETCH_PLAN_REACTOR_H_
 #define LOCKSTEP_SERVER_RPC_FETCH_PLAN_REACTOR_H_
@@ -26,7 +27,7 @@ class FetchPlanReactor final : public grpc::ServerWriteReactor<v1::PlanChunk> {
                    const v1::FetchPlanRequest& request);
 
  private:
-  // Asks the loop for the plan, or says why not.
+  // Asks the loop for the plan; an error refuses the call.
   absl::Status Ask(const ServiceContext* context,
                    const v1::FetchPlanRequest& request);
   void Found(absl::StatusOr<std::shared_ptr<const plan::Plan>> plan);

@@ -20,10 +20,10 @@
 namespace lockstep::rpc {
 namespace {
 
-// More than any kernel allows: it takes as many as net.core.somaxconn says.
+// More than any kernel allows: net.core.somaxconn is the effective limit.
 constexpr int kBacklog = 65'535;
 constexpr int kRetryMilliseconds = 100;
-// How often a free port is looked for that all addresses of a host have free.
+// Attempts to find a port that is free on all addresses of a host.
 constexpr int kPortTries = 16;
 
 FileDescriptor Spare() {
@@ -51,7 +51,7 @@ absl::StatusOr<Addresses> Resolve(const Address& address) {
   return Addresses(found, &freeaddrinfo);
 }
 
-// An address of either family; IPv4's port is at the same place.
+// An address of either family; both store the port at the same offset.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
@@ -83,7 +83,7 @@ bool IsUnspecified(SocketAddress address) {
       &reinterpret_cast<sockaddr_in6&>(address.storage).sin6_addr);
 }
 
-// errno tells why it is invalid.
+// Invalid on failure, with errno set.
 FileDescriptor ListenOn(SocketAddress address, bool both_families = false) {
   FileDescriptor listening(socket(address.storage.ss_family,
                                   SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
@@ -93,6 +93,7 @@ FileDescriptor ListenOn(SocketAddress address, bool both_families = false) {
     return setsockopt(listening.get(), level, option, &value, sizeof value);
   };
   // No SO_REUSEPORT: two daemons on one port would each get some of the
+  // workers.
   // workers.
   if (set(SOL_SOCKET, SO_REUSEADDR, 1) != 0) return {};
   if (address.storage.ss_family == AF_INET6 &&
@@ -111,15 +112,15 @@ in_port_t PortOf(const FileDescriptor& listening) {
   return address.port();
 }
 
-// Addresses of the host's name that this machine lacks are left out, unless it
-// lacks all. Else empty, and errno tells why.
+// Skips addresses of the host name that this machine lacks, unless it lacks
+// all. Empty on failure, with errno set.
 std::vector<FileDescriptor> ListenOnAll(const addrinfo* addresses) {
   std::vector<FileDescriptor> listening;
   int lacking = 0;
   for (const addrinfo* found = addresses; found != nullptr;
        found = found->ai_next) {
     SocketAddress address = From(*found);
-    // A free port was asked for: the first address decides.
+    // If any free port was requested, the first address determines it.
     if (!listening.empty()) address.port() = PortOf(listening.front());
     FileDescriptor one = ListenOn(address);
     if (one.valid()) {
@@ -151,7 +152,7 @@ std::vector<FileDescriptor> ListenOnHost(const addrinfo* addresses, int port) {
   }
 }
 
-// errno tells why it is invalid.
+// Invalid on failure, with errno set.
 FileDescriptor AcceptOne(int socket) {
   return FileDescriptor(
       accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -160,7 +161,7 @@ FileDescriptor AcceptOne(int socket) {
 bool PassesByItself(int error) {
   switch (error) {
     case EINTR:
-    // Errors of the one connection, which is gone.
+    // Errors of one connection, which is closed.
     case ECONNABORTED:
     case EPROTO:
     case EPERM:
@@ -221,7 +222,7 @@ void Listener::Loop() {
   }
   size_t of_these = waiting.size();
   while (true) {
-    // After an error the sockets are left alone for a moment.
+    // After an error, polls only the stop event for a while.
     const bool all = of_these == waiting.size();
     if (poll(waiting.data(), of_these, all ? -1 : kRetryMilliseconds) < 0) {
       continue;  // EINTR
@@ -238,7 +239,7 @@ bool Listener::AcceptAll(int socket) {
   while (true) {
     FileDescriptor connection = AcceptOne(socket);
     int error = connection.valid() ? 0 : errno;
-    // The kernel looks for a descriptor first: perhaps no connection waits.
+    // The kernel allocates a descriptor first: perhaps no connection waits.
     if (IsOutOfFiles(error)) error = RefuseOne(socket, error);
     if (error == EAGAIN) return true;
     if (connection.valid()) {

@@ -1,12 +1,12 @@
-// Listens on an address and hands on each connection that can be kept.
+// Listens on an address and passes on each connection that can be kept.
 //
-// gRPC's own listener ends for good at the first error of accept(), without a
-// word: a coordinator that had run out of descriptors once, for a moment, would
-// never be reached again. This one goes on after every error, closes at once
-// what cannot be kept (connection_limit.h), and says so in the log.
+// gRPC's own listener stops silently at the first error of accept(): a
+// coordinator that once ran out of descriptors would stay unreachable. This
+// listener continues after every error, closes connections that cannot be kept
+// (connection_limit.h), and logs that.
 //
-// Threads: one of its own, `ls-accept`, which calls both callbacks; it waits
-// for connections and for nothing else. The methods from one thread.
+// Threads: its own, `ls-accept`, which calls both callbacks and blocks only in
+// poll(). The methods from one thread.
 
 #ifndef LOCKSTEP_SERVER_RPC_LISTENER_H_
 #define LOCKSTEP_SERVER_RPC_LISTENER_H_
@@ -28,23 +28,23 @@ namespace lockstep::rpc {
 class Listener {
  public:
   struct Callbacks {
-    // Takes a connected socket, which does not block.
+    // Receives a connected, non-blocking socket.
     std::function<void(FileDescriptor)> on_connection;
     // A line for the log. May be empty.
     std::function<void(const std::string&)> on_warning;
   };
 
-  // Binds every address that the host name stands for, all to one port. An
-  // unspecified address ("0.0.0.0", "[::]") is bound for IPv4 and IPv6.
-  // Connections wait in the kernel until Start. Unavailable names the address
-  // and the error; ResourceExhausted: no descriptors.
+  // Binds every address of the host name, all to one port. An unspecified
+  // address ("0.0.0.0", "[::]") is bound for IPv4 and IPv6. Connections wait in
+  // the kernel until Start. Unavailable names the address and the error;
+  // ResourceExhausted: no descriptors.
   static absl::StatusOr<std::unique_ptr<Listener>> Bind(const Address& address);
-  // Closes the sockets: who connects from here on is refused by the kernel.
+  // Closes the sockets: the kernel then refuses connections.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // With the port that was bound.
+  // With the bound port.
   const Address& address() const { return address_; }
 
   // Once.
@@ -55,12 +55,12 @@ class Listener {
            FileDescriptor stop, FileDescriptor spare);
 
   void Loop();
-  // Until none waits. False after an error that will not pass at once.
+  // Accepts until no connection waits. False after an error that persists.
   bool AcceptAll(int socket);
   void Keep(FileDescriptor connection);
-  // No descriptor was free, `why` is the error: closes the first connection
-  // that waits, with the descriptor kept for that. 0, or an errno: EAGAIN if
-  // none waits, `why` if somebody else has taken the descriptor meanwhile.
+  // No descriptor was free (error `why`): closes the first waiting connection,
+  // using the spare descriptor. Returns 0 or an errno: EAGAIN if no connection
+  // waits, `why` if another thread has taken the descriptor.
   int RefuseOne(int socket, int why);
   void Warn(const std::string& line) const;
 

@@ -1,7 +1,7 @@
-// How many streams are open, and when there are none left.
+// Counts open streams and waits until there are none.
 //
-// gRPC's own shutdown also waits for every connection to be closed by the other
-// side, which a worker that is stopped or stuck never does.
+// gRPC's own shutdown also waits until every peer has closed its connection,
+// which a stopped or stuck worker never does.
 //
 // Threads: all methods from any thread.
 
@@ -18,8 +18,8 @@ namespace lockstep::rpc {
 
 class OpenCalls {
  public:
-  // Counts one call until its end; a reactor's member. A reactor that others
-  // hold too may outlive the server, so it says End in OnDone.
+  // Counts one call until its end; a member of its reactor. A reactor with
+  // other owners may outlive the server, so it calls End in OnDone.
   class Counted {
    public:
     explicit Counted(OpenCalls* calls) : calls_(calls) { calls_->Add(1); }

@@ -1,7 +1,7 @@
-// Serialised plans, made once for all workers that fetch them.
+// Serialised plans, shared by all workers that fetch them.
 //
-// Threads: all methods from any thread. The first that asks makes the bytes,
-// the others wait for it.
+// Threads: all methods from any thread. The first caller serialises, the others
+// wait for it.
 
 #ifndef LOCKSTEP_SERVER_RPC_PLAN_BYTES_H_
 #define LOCKSTEP_SERVER_RPC_PLAN_BYTES_H_
@@ -18,8 +18,8 @@ namespace lockstep::rpc {
 
 class PlanBytes {
  public:
-  // `plan` is immutable and has this digest. Kept for as long as somebody holds
-  // the bytes, and the last ones until there are others.
+  // `plan` is immutable and has this digest. The bytes are cached while a
+  // caller holds them; the newest stay cached until other bytes are made.
   std::shared_ptr<const std::string> Of(const std::string& digest,
                                         const plan::Plan& plan);
 

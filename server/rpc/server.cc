@@ -28,10 +28,10 @@
 namespace lockstep::rpc {
 namespace {
 
-// After which a peer that acknowledges nothing is gone.
+// A peer that acknowledges nothing for this long is considered dead.
 constexpr int kSilenceMilliseconds = 10'000;
 
-// gRPC keeps plugins in a global list; this decides for one server.
+// gRPC keeps plugins in a global list; this selects reflection per server.
 class Reflection final : public grpc::ServerBuilderOption {
  public:
   explicit Reflection(bool offered) : offered_(offered) {}
@@ -56,8 +56,8 @@ absl::Status MayListen(const Address& address, bool insecure) {
       "on 127.0.0.1"));
 }
 
-// Workers may ask for a sign of life as often as they like; a peer that gives
-// none is gone.
+// Permits keep-alive pings of workers at any rate; closes connections to peers
+// that do not answer the server's.
 void SetKeepalive(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(
@@ -68,7 +68,7 @@ void SetKeepalive(grpc::ServerBuilder* builder) {
                               kSilenceMilliseconds);
 }
 
-// A connection without a call is closed after a while.
+// Closes connections that have had no call for a while.
 void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
   const auto milliseconds = [](absl::Duration duration) {
     return static_cast<int>(absl::ToInt64Milliseconds(duration));
@@ -79,13 +79,13 @@ void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
                               milliseconds(options.idle_timeout));
 }
 
-// A gRPC server behind a listener of ours.
+// A gRPC server behind a Listener.
 struct Listening {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<Listener> listener;  // ends first: it calls HandOver
+  std::unique_ptr<Listener> listener;  // destroyed first: it calls HandOver
 
-  // As gRPC's own listener sets up a connection.
+  // Sets up a connection as gRPC's own listener does.
   void HandOver(FileDescriptor connection) {
     const int on = 1;
     setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -98,7 +98,7 @@ struct Listening {
     acceptor->HandleNewConnection(&parameters);
   }
 
-  // Ends what is open at `deadline`, after which it takes nothing new.
+  // Accepts nothing new, and cancels open calls at `deadline`.
   void Shutdown(std::chrono::system_clock::time_point deadline) {
     listener.reset();
     if (server != nullptr) server->Shutdown(deadline);
@@ -202,7 +202,7 @@ void Server::SetServing(bool serving) {
 
 void Server::Shutdown(absl::Duration patience) {
   parts_->calls.AwaitNone(patience);
-  // Who watches the health gets to know it before its call is cut.
+  // Health watchers receive the new status before their calls are cancelled.
   const auto soon = absl::ToChronoTime(
       absl::Now() + std::min(patience, absl::Milliseconds(200)));
   parts_->server->Shutdown(soon);

@@ -1,4 +1,4 @@
-// What every handler of ours needs.
+// What every Lockstep RPC handler needs.
 
 #ifndef LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
 #define LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
@@ -10,7 +10,7 @@
 
 namespace lockstep::rpc {
 
-// Lent to services; outlives the server.
+// Shared by reference with the services; outlives the server.
 struct ServiceContext {
   runtime::CoordinatorLoop* loop;
   OpenCalls* calls;

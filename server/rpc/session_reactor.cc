@@ -34,7 +34,7 @@ SessionReactor* SessionReactor::Start(const ServiceContext* context,
   return reactor;
 }
 
-// --- In ---------------------------------------------------------------------
+// --- Reading ----------------------------------------------------------------
 
 void SessionReactor::OnReadDone(bool ok) {
   if (!ok) {
@@ -70,7 +70,8 @@ void SessionReactor::Applied() {
   if (!finished_) StartRead(&in_);
 }
 
-// Nothing more is read; the worker learns why in words before the stream ends.
+// Stops reading; the worker receives the reason in a message before the stream
+// ends.
 void SessionReactor::RefuseAndClose(const absl::Status& status) {
   Send({.job = job_,
         .term = context_->term,
@@ -79,7 +80,7 @@ void SessionReactor::RefuseAndClose(const absl::Status& status) {
   Close(status);
 }
 
-// --- Out --------------------------------------------------------------------
+// --- Writing ----------------------------------------------------------------
 
 bool SessionReactor::Send(const protocol::ToWorker& message) {
   MutexLock lock(&mutex_);

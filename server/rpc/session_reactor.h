@@ -1,18 +1,18 @@
-// One worker's stream: decodes, posts to the loop, and writes what the loop
-// says.
+// One worker's stream: decodes messages, posts them to the loop, and writes the
+// loop's messages.
 //
-// Streams carry plain bytes up to here: gRPC's own decoding cannot tell bytes
-// that are no message from a stream that was closed.
+// Streams carry plain bytes up to here: gRPC's own decoding does not
+// distinguish malformed bytes from a closed stream.
 //
-// Read: one message at a time; the next is read when the loop has applied the
-// last, so that a worker that floods only fills its own stream. Written: one at
-// a time from a bounded outbox, encoded when its turn comes.
+// Reads one message at a time: the next is read when the loop has applied the
+// last, so that a flooding worker only fills its own stream. Writes one message
+// at a time from a bounded outbox and encodes it just before.
 //
 //   open ──Close──▶ closing ──outbox written──▶ finished ──▶ OnDone
 //     ╰── the stream broke ──────────────────────▲
 //
 // Threads:   On... on gRPC's threads, the rest on the loop.
-// Ownership: owns itself until OnDone; the loop holds it until Closed.
+// Ownership: owns itself until OnDone; the loop shares it until Closed.
 
 #ifndef LOCKSTEP_SERVER_RPC_SESSION_REACTOR_H_
 #define LOCKSTEP_SERVER_RPC_SESSION_REACTOR_H_
@@ -39,10 +39,10 @@ class SessionReactor final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
       public runtime::SessionStream {
  public:
-  // Messages that may wait for a worker to read them.
+  // The most messages that may wait until the worker reads them.
   static constexpr size_t kOutboxMax = 1024;
 
-  // Begins to read. The result deletes itself.
+  // Begins to read. The reactor deletes itself.
   static SessionReactor* Start(const ServiceContext* context,
                                grpc::CallbackServerContext* call);
 
@@ -61,11 +61,11 @@ class SessionReactor final
   void OnWriteDone(bool ok) override;
   void OnDone() override;
 
-  // What the bytes say, if it may come in.
+  // Decodes the bytes and checks whether the message is admitted.
   absl::StatusOr<protocol::ToCoordinator> Judge();
   void RefuseAndClose(const absl::Status& status);
 
-  // Does what is next on the way out: a write, the finish, or nothing.
+  // Starts the next outgoing operation: a write, the finish, or nothing.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServiceContext* const context_;
@@ -76,17 +76,18 @@ class SessionReactor final
   JobName job_;           // of the message last read
   grpc::ByteBuffer in_;   // of the one read
   grpc::ByteBuffer out_;  // of the one write
-  // Why the stream ended: the reading side's own.
+  // Why the stream ended; used by the reading side only.
   const char* why_ = "it was closed";
 
-  // Held when an operation of gRPC is started, so that none is after the last;
-  // gRPC calls back on other threads only.
+  // Locked whenever a gRPC operation is started, so that none follows the last
+  // one; gRPC calls back on other threads only.
   Mutex mutex_;
   std::deque<protocol::ToWorker> outbox_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // nothing may be started
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;      // the call is no more
-  // Set: no more is sent, and the stream ends so when the outbox is written.
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // start no operation
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;      // the call is destroyed
+  // If set, further sends are dropped, and the stream ends with this status
+  // once the outbox is written.
   std::optional<absl::Status> last_word_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// Statuses of ours as gRPC's: the codes are the same numbers.
+// Converts absl statuses to gRPC's: the codes are the same numbers.
 
 #ifndef LOCKSTEP_SERVER_RPC_STATUS_H_
 #define LOCKSTEP_SERVER_RPC_STATUS_H_
@@ -12,8 +12,9 @@
 
 namespace lockstep::rpc {
 
-// A status travels in a header, which peers bound at 8 KiB with all its parts,
-// escaped: long messages are cut. Who must get it whole gets it in a message.
+// gRPC sends a status in a header, which peers limit to 8 KiB in total, after
+// escaping, so long messages are truncated. A status that must arrive whole is
+// sent in a message.
 inline constexpr size_t kStatusMessageBytesMax = 2000;
 
 inline grpc::Status ToGrpc(const absl::Status& status) {

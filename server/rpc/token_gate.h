@@ -1,14 +1,13 @@
 // The coordinator's own tokens: a call without one of them is refused before it
 // reaches a job.
 //
-// There are two. The operator's token opens every call. The worker's token
-// opens what a worker and its launcher need: Session, FetchPlan and
-// ReportEvidence. A coordinator with one token takes it for both.
+// There are two. The operator's token permits every call. The worker's token
+// permits the calls of a worker and its launcher: Session, FetchPlan and
+// ReportEvidence. A coordinator with one token uses it for both.
 //
 // Jobs can have tokens too, which the coordinator's core checks. Behind a gate
-// they need none of their own: the gate hands the same token to the core for
-// every call that it admits, so that a job which a worker has created is also
-// the operator's.
+// they need none: the gate passes the same token to the core for every admitted
+// call, so that the operator can access a job that a worker has created.
 //
 // Threads: immutable.
 
@@ -25,20 +24,20 @@ namespace lockstep::rpc {
 
 class TokenGate {
  public:
-  // No tokens: every call is admitted.
+  // Without tokens every call is admitted.
   TokenGate() = default;
-  // An empty worker token: the operator's is also the workers'.
+  // An empty worker token: workers use the operator's.
   explicit TokenGate(std::string operator_token, std::string worker_token = "")
       : operator_token_(std::move(operator_token)),
         worker_token_(std::move(worker_token)) {}
 
   // The tokens are the files' first lines; `worker_path` may be empty. Errors
-  // of ReadSecretFile; InvalidArgument if both files hold one token.
+  // of ReadSecretFile; InvalidArgument if both files have the same token.
   static absl::StatusOr<TokenGate> FromFiles(const std::string& operator_path,
                                              const std::string& worker_path);
 
-  // The token under which the core knows the caller, or PermissionDenied. The
-  // time that a comparison takes depends only on the length of `token`.
+  // The token that identifies the caller to the core, or PermissionDenied. The
+  // time of a comparison depends only on the length of `token`.
   absl::StatusOr<std::string> AdmitOperator(absl::string_view token) const;
   absl::StatusOr<std::string> AdmitWorker(absl::string_view token) const;
 

@@ -1,9 +1,9 @@
-// One WatchJob: writes the newest view, one at a time.
+// One WatchJob call: writes the newest view, one at a time.
 //
-// An operator who reads slowly is shown fewer views, never old ones.
+// A slow reader receives fewer views, never outdated ones.
 //
 // Threads:   On... on gRPC's threads, the rest on the loop.
-// Ownership: owns itself until OnDone; the loop holds it until End or Unwatch.
+// Ownership: owns itself until OnDone; the loop shares it until End or Unwatch.
 
 #ifndef LOCKSTEP_SERVER_RPC_WATCH_REACTOR_H_
 #define LOCKSTEP_SERVER_RPC_WATCH_REACTOR_H_

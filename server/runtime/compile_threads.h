@@ -1,10 +1,10 @@
-// Runs compilations beside the coordinator's loop: a large plan takes seconds,
+// Runs compilations outside the coordinator's loop: a large plan takes seconds,
 // and other jobs' events must not wait for it.
 //
 // Two threads, so that a second job's plan need not wait for a large one.
 //
 // Threads: Run from any. `done` is called on a compile thread. The destructor
-//          waits for what is under way, and drops the rest without a call.
+//          waits for running compilations and drops queued ones without a call.
 
 #ifndef LOCKSTEP_SERVER_RUNTIME_COMPILE_THREADS_H_
 #define LOCKSTEP_SERVER_RUNTIME_COMPILE_THREADS_H_

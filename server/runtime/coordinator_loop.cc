@@ -16,7 +16,7 @@ absl::Status GoingDown() {
   return absl::UnavailableError("the coordinator is going down");
 }
 
-// Which job an event can have changed; nullptr if that cannot be told.
+// The job that an event may have changed; nullptr if unknown.
 const JobName* JobOf(const core::Event& event) {
   if (const auto* received = std::get_if<core::Received>(&event)) {
     return &received->message.job;
@@ -47,12 +47,12 @@ CoordinatorLoop::CoordinatorLoop(Wiring wiring)
               ArmTimers();
             }),
       abandon_(&loop_, [this] { AbandonOverdue(); }) {
-  loop_.Post([this] { Apply(core::Wake{}); });  // what was replayed is shown
+  loop_.Post([this] { Apply(core::Wake{}); });  // exports the replayed state
 }
 
 CoordinatorLoop::~CoordinatorLoop() {
   Stop();
-  wiring_.journal.reset();  // its last callbacks still find this object
+  wiring_.journal.reset();  // its last callbacks still use this object
 }
 
 void CoordinatorLoop::Stop() { loop_.Stop(); }
@@ -111,7 +111,7 @@ void CoordinatorLoop::DeliverReleased() {
 
 void CoordinatorLoop::Deliver(const core::Send& effect) {
   const auto found = sessions_.find(effect.session);
-  if (found == sessions_.end()) return;  // it broke meanwhile
+  if (found == sessions_.end()) return;  // the stream has broken
   sent_->Add();
   if (found->second->Send(effect.message)) return;
   Close(effect.session,
@@ -194,7 +194,7 @@ void CoordinatorLoop::Closed(core::SessionId session, std::string why) {
   });
 }
 
-// --- Questions of operators -------------------------------------------------
+// --- Operator requests ------------------------------------------------------
 
 template <typename MakeEvent>
 void CoordinatorLoop::Ask(Done done, MakeEvent make_event) {
@@ -304,7 +304,7 @@ void CoordinatorLoop::Unwatch(uint64_t watch) {
   loop_.Post([this, watch] { watches_.Remove(watch); });
 }
 
-// --- The end ----------------------------------------------------------------
+// --- Shutdown ---------------------------------------------------------------
 
 void CoordinatorLoop::Drain() {
   loop_.Post([this] { DrainOnLoop(); });
@@ -313,7 +313,7 @@ void CoordinatorLoop::Drain() {
 void CoordinatorLoop::DrainOnLoop() {
   if (std::exchange(draining_, true)) return;
   Apply(core::ShuttingDown{});
-  // Streams that have not said Hello are not known to the coordinator.
+  // The coordinator does not know streams without a Hello.
   for (const auto& [session, stream] : sessions_) Close(session, GoingDown());
   watches_.EndAll(GoingDown());
   for (auto& [request, done] : waiting_) done(GoingDown());

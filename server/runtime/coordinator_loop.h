@@ -1,15 +1,17 @@
-// The coordinator at work: its one thread, its clock, its journal; and threads
-// beside it that compile plans.
+// Runs the coordinator: one loop thread with its clock and journal, and threads
+// that compile plans.
 //
-//   gRPC's threads ──post──▶ loop: Step ──▶ effects ──▶ DurabilityGate ──▶
-//   streams, answers, log              ╰──▶ records ──▶ journal ──▶ (durable)
+//   gRPC's threads ──post──▶ loop: Step ─┬▶ effects ──▶ DurabilityGate
+//                                        │                ──▶ streams,
+//                                        │                    answers, log
+//                                        └▶ records ──▶ journal ──▶ (durable)
 //
 // Threads: all public methods may be called from any thread and do not block;
-//          Stop from any but the loop's own. Everything that is passed in
-//          (streams, callbacks, watchers) is called, and let go, on the loop.
-//          The calls of one stream must come one after the other.
-// Errors:  a journal that fails is the end: nothing that promises is sent any
-//          more, and `on_journal_failure` is told once.
+//          Stop from any but the loop thread. Arguments (streams, callbacks,
+//          watchers) are called and released on the loop thread. The calls of
+//          one stream must be sequential.
+// Errors:  a journal failure is final: no effect that promises something is
+//          sent any more, and `on_journal_failure` is called once.
 
 #ifndef LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_
 #define LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_
@@ -42,27 +44,27 @@
 
 namespace lockstep::runtime {
 
-// A worker's stream, as the loop sees it. Called on the loop only.
+// A worker's stream, as the loop uses it. Called on the loop thread only.
 class SessionStream {
  public:
   virtual ~SessionStream() = default;
-  // False if too much waits to be read by the worker already.
+  // False if too many messages wait until the worker reads them.
   virtual bool Send(const protocol::ToWorker& message) = 0;
-  // After what was sent before. The loop is told Closed when that is done.
+  // Ends the stream after the messages sent before. Closed follows.
   virtual void Close(const absl::Status& status) = 0;
-  // Does not wait for what was sent.
+  // Ends the stream without waiting for sent messages.
   virtual void Abandon() = 0;
-  // The message last received was applied: the next may come.
+  // The last received message was applied: the next one may be read.
   virtual void Applied() = 0;
 };
 
 class CoordinatorLoop {
  public:
-  // How long a stream that was closed may take to be read to its end.
+  // How long a closed stream may take to deliver its last messages.
   static constexpr absl::Duration kClosePatience = absl::Seconds(2);
 
-  // All must outlive the loop; `coordinator` and `journal`, after the replay
-  // (replay.h), are its own from now on.
+  // All must outlive the loop; it owns `coordinator` and `journal` from now on,
+  // after the replay (replay.h).
   struct Wiring {
     core::Coordinator* coordinator;
     std::unique_ptr<journal::Journal> journal;
@@ -76,15 +78,15 @@ class CoordinatorLoop {
   ~CoordinatorLoop();
 
   // --- Streams --------------------------------------------------------------
-  // Once draining has begun the stream is closed at once.
+  // While draining, a new stream is closed at once.
   core::SessionId Open(std::shared_ptr<SessionStream> stream);
   // Applied() follows.
   void Receive(core::SessionId session, protocol::ToCoordinator message);
-  // Once, last, whoever ended it.
+  // The last call for a session, once, whichever side ended the stream.
   void Closed(core::SessionId session, std::string why);
 
-  // --- Questions of operators -----------------------------------------------
-  // Each callback is called once: with Unavailable if the daemon goes down
+  // --- Operator requests ----------------------------------------------------
+  // Each callback is called once, with Unavailable if the daemon shuts down
   // before there is an answer.
   template <typename T>
   using Reply = absl::AnyInvocable<void(absl::StatusOr<T>)>;
@@ -97,17 +99,18 @@ class CoordinatorLoop {
   void DeleteJob(JobName job, std::string token, bool keep, Done done);
   void ReportEvidence(JobName job, std::string token,
                       protocol::Evidence evidence, Done done);
-  // The jobs that the bearer of `token` may see.
+  // The jobs that `token` opens.
   void ListJobs(std::string token, Reply<std::vector<JobSummary>> reply);
   void DescribeJob(JobName job, std::string token, Reply<JobView> reply);
   void FindPlan(JobName job, std::string token, std::string digest,
                 Reply<std::shared_ptr<const plan::Plan>> reply);
-  // For Unwatch, which lets the watcher go; harmless after its End.
+  // Returns the id for Unwatch, which releases the watcher and may be called
+  // after its End.
   uint64_t Watch(JobName job, std::string token,
                  std::shared_ptr<Watcher> watcher);
   void Unwatch(uint64_t watch);
 
-  // --- The end --------------------------------------------------------------
+  // --- Shutdown -------------------------------------------------------------
   // Tells the coordinator, closes every stream and ends every watch with
   // Unavailable. No job ends.
   void Drain();
@@ -141,11 +144,11 @@ class CoordinatorLoop {
   Counter* const sent_;
   Histogram* const step_seconds_;
 
-  // The loop's own.
+  // Used on the loop thread only.
   DurabilityGate gate_;
   Watches watches_;
   std::map<core::SessionId, std::shared_ptr<SessionStream>> sessions_;
-  // Closed and not gone yet, with the moment when patience ends.
+  // Closed sessions that have not ended yet, with their deadline.
   std::deque<std::pair<absl::Time, core::SessionId>> closing_;
   std::map<core::RequestId, Done> waiting_;
   uint64_t next_request_ = 1;

@@ -1,12 +1,12 @@
-// Holds back what promises something until it is durable.
+// Delays effects that promise something until it is durable.
 //
 //   Step's effects:   Note  Persist 7  Send  Send  Persist 8  Answer
-//   goes out at once  ^^^^
+//   released at once  ^^^^
 //   when 7 is durable                  ^^^^  ^^^^
 //   when 8 is durable                                         ^^^^^^
 //
-// Records go to the journal as soon as they come, so that it can write many at
-// once; everything else waits, in order, for all records that came before it.
+// Records are passed to the journal at once, so that it can batch writes; every
+// other effect waits, in order, for all records before it.
 //
 // Threads: none; the coordinator's loop owns the only instance.
 
@@ -24,13 +24,14 @@ namespace lockstep::runtime {
 
 class DurabilityGate {
  public:
-  // Takes the effects of a Step and gives back the records among them.
+  // Queues the effects of a Step and returns the records among them.
   std::vector<record::Record> Admit(core::Effects effects);
 
   // This record and all before it are durable.
   void MarkDurable(uint64_t record_number);
 
-  // What may go out by now, in order; never a Persist.
+  // Removes and returns the effects that may be sent now, in order; never a
+  // Persist.
   core::Effects Release();
 
   size_t held() const { return held_.size(); }
@@ -41,7 +42,7 @@ class DurabilityGate {
     core::Effect effect;
   };
   std::deque<Held> held_;
-  uint64_t admitted_ = 0;  // the newest record that came
+  uint64_t admitted_ = 0;  // the newest record seen
   uint64_t durable_ = 0;
 };
 

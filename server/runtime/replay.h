@@ -1,4 +1,4 @@
-// Before the first event: what an earlier life promised.
+// Replays the journal of earlier runs, before the first event.
 
 #ifndef LOCKSTEP_SERVER_RUNTIME_REPLAY_H_
 #define LOCKSTEP_SERVER_RUNTIME_REPLAY_H_
@@ -13,8 +13,8 @@
 
 namespace lockstep::runtime {
 
-// The number of records that were replayed. Errors: what Load says (DataLoss),
-// or DataLoss naming the record that cannot be read or cannot follow.
+// Returns the number of replayed records. Errors: those of Load (DataLoss), or
+// DataLoss naming a record that cannot be decoded or cannot follow.
 absl::StatusOr<int> Replay(
     journal::Journal* journal,
     const std::function<absl::StatusOr<record::Record>(absl::string_view)>&

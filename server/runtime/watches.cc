@@ -17,7 +17,7 @@ void LeaveOutTheModel(JobView* view) {
   view->buckets.clear();
 }
 
-// What must differ before a view is worth showing again.
+// The view without elapsed times: a difference in the rest is shown.
 JobView AsOfNoTime(JobView view) {
   for (WorkerView& worker : view.workers) {
     worker.silent_for = absl::ZeroDuration();
@@ -39,7 +39,7 @@ void Watches::Add(uint64_t id, const JobName& job,
 
   Watched& watched = jobs_[job];
   watched.next = now + kInterval;
-  // The others may not have seen this view: leave them their difference.
+  // Other watchers may not have seen this view: keep their difference.
   if (watched.watchers.empty()) watched.shown = AsOfNoTime(*std::move(view));
   watched.watchers.emplace(id, std::move(watcher));
 }

@@ -1,8 +1,8 @@
-// Who watches which job, and when they are shown it again.
+// The watchers of each job, and when each job's next view is due.
 //
-// A view is made when something touched the job, at most five times a second,
-// and shown if it differs from the last by more than the passing of time. What
-// grows with the model (parameters, buckets) is left out of it.
+// A view is made after something touched the job, at most five times a second,
+// and shown if it differs from the last by more than elapsed times. It leaves
+// out what grows with the model (parameters, buckets).
 //
 // Threads: the coordinator's loop owns the only instance, and calls watchers.
 
@@ -25,7 +25,7 @@ class Watcher {
  public:
   virtual ~Watcher() = default;
   virtual void Show(const JobView& view) = 0;
-  // Once, last.
+  // The last call, once.
   virtual void End(const absl::Status& status) = 0;
 };
 
@@ -40,15 +40,15 @@ class Watches {
   // Shows the job at once; ends at once if there is none, or it is over.
   void Add(uint64_t id, const JobName& job, std::shared_ptr<Watcher> watcher,
            absl::Time now);
-  // Without a word to it. Nothing happens if it has ended.
+  // Without calling End. Does nothing if the watch has ended.
   void Remove(uint64_t id);
 
   void Touch(const JobName& job);
   void TouchAll();
 
-  // Shows what is due.
+  // Shows the views that are due.
   void Update(absl::Time now);
-  // When Update could do something.
+  // The first time at which Update could do something.
   absl::Time NextUpdate() const;
 
   void EndAll(const absl::Status& status);
@@ -58,12 +58,12 @@ class Watches {
  private:
   struct Watched {
     std::map<uint64_t, std::shared_ptr<Watcher>> watchers;
-    JobView shown;  // as of no time
+    JobView shown;  // with elapsed times set to zero
     absl::Time next = absl::InfinitePast();
     bool touched = false;
   };
 
-  // False once the job is over or gone: its watchers were told.
+  // False once the job is over or deleted, after ending its watchers.
   bool Refresh(const JobName& job, Watched* watched, absl::Time now);
 
   const Describe describe_;
