@@ -1,11 +1,11 @@
-// The one place where a transfer of the plan becomes a call of its
-// communicator.
+// Converts a transfer of the plan to a call of its communicator. No other code
+// does.
 //
 //   plan::Transfer ─┬─ kind, dtype, op, root, peer, shape ─▶ which call, counts
-//                   └─ its operands, of who owns the memory ─▶ which bytes
+//                   └─ its operands, from the memory's owner ─▶ which bytes
 //
-// What is enqueued is what the plan says: whoever owns the memory says where it
-// is, and nothing else.
+// The plan determines every argument except the operands, which the owner of
+// the memory provides.
 
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_ENQUEUE_H_
 #define LOCKSTEP_CLIENT_EXECUTOR_ENQUEUE_H_
@@ -21,8 +21,8 @@
 
 namespace lockstep::executor {
 
-// The memory of a transfer, as its call has it (communicator.h): a send and a
-// barrier have no `out`, a receive and a broadcast no `in`.
+// The memory of a transfer, as the arguments of its call (communicator.h): a
+// send and a barrier have no `out`, a receive and a broadcast no `in`.
 struct Operands {
   const void* in = nullptr;
   void* out = nullptr;
@@ -31,20 +31,20 @@ struct Operands {
 struct PlannedTransfer {
   const plan::Transfer* transfer = nullptr;
   Operands operands;
-  int divisor = 0;  // divides the sum of a mean; 0: the number of ranks does
+  int divisor = 0;  // of the sum of a mean; 0: the number of ranks
 };
 
-// Enqueues a transfer on the communicator that it names, and returns; errors of
-// the communicator.
+// Enqueues a transfer on its communicator, and returns; errors of the
+// communicator.
 absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
                      Stream& stream);
 
-// Several of one group, as one operation.
+// Enqueues several transfers of one group as one operation.
 absl::Status EnqueueTogether(absl::Span<const PlannedTransfer> planned,
                              Communicator& communicator, Stream& stream);
 
-// An all-reduce, of either kind, in place, that also computes `checks` of its
-// result; on a communicator that can (extended_collectives.h).
+// Enqueues an in-place all-reduce, of either kind, that also computes `checks`
+// of its result. The communicator must support it (extended_collectives.h).
 absl::Status EnqueueChecked(const PlannedTransfer& planned,
                             const std::vector<transport::CheckedPart>& checks,
                             Communicator& communicator, Stream& stream);

@@ -91,7 +91,7 @@ absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
       LaunchOnQueue(unit);
       state.pending = program_->At(unit).pending;
     }
-    // While a pipeline is run, its thread launches the messages.
+    // While a pipeline runs, its own thread launches its messages.
     const Program::Lane& lane = program_->lanes()[ref.lane];
     const bool is_own = lane.run == LaneRun::kStream &&
                         lane.planned->kind != plan::LaneKind::kPipeline;
@@ -104,7 +104,7 @@ absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
 }
 
 void Executor::AddEvent(plan::TransferRef ref, Event event) {
-  if (event.state() == nullptr) return;  // it has come
+  if (event.state() == nullptr) return;  // complete already
   MutexLock lock(&mutex_);
   if (program_ == nullptr) return;
   const UnitRef unit = program_->UnitOf(ref);
@@ -171,7 +171,7 @@ std::vector<Event> Executor::TakeEvents(const UnitRef& unit) {
   };
   for (const UnitRef& earlier : program_->At(unit).after) {
     const LaneState& other = lanes_[earlier.lane];
-    // A lane in a later step has finished this one: nothing to wait for.
+    // A lane in a later step has finished this one: no event to wait for.
     if (other.step == state.step) add(other.units[earlier.unit].done);
   }
   const bool is_verdict =
@@ -214,7 +214,7 @@ void Executor::RestartStep() {
   }
 }
 
-// --- Lanes that have streams ------------------------------------------------
+// --- Lanes with streams -----------------------------------------------------
 
 void Executor::SetOwner(plan::LaneKind kind, LaneOwner* owner) {
   MutexLock lock(&mutex_);
@@ -244,8 +244,8 @@ void Executor::EndRun() {
   running_ = false;
 }
 
-// A pipeline's messages are launched in a run only: those of the next step
-// would be received into buffers that this one may still read.
+// A pipeline's messages are launched only during a run: those of the next step
+// would be received into buffers that this step may still read.
 bool Executor::MayLaunchOnStream(size_t lane) const {
   const LaneState& state = lanes_[lane];
   const plan::LaneKind kind = program_->lanes()[lane].planned->kind;
@@ -341,8 +341,8 @@ absl::StatusOr<Event> Executor::Launched(plan::TransferRef ref) {
   return absl::FailedPreconditionError(WhatHolds(unit));
 }
 
-// The first unit of the lane that is not launched, up to this one, is the one
-// that something holds.
+// Describes what blocks the first unit of the lane, up to `unit`, that is not
+// launched.
 std::string Executor::WhatHolds(const UnitRef& unit) const {
   const LaneState& lane = lanes_[unit.lane];
   const UnitRef next{unit.lane, static_cast<int>(lane.next)};

@@ -1,5 +1,5 @@
 // Runs a rank's plan: launches every transfer of every lane, in the plan's
-// order, as soon as all that it waits for is ready.
+// order, as soon as everything that it waits for is ready.
 //
 //   Submit ─────────────┐
 //   pipeline task done ─┼─▶ MarkReady(transfer) ─┬─▶ comm queue    gradients,
@@ -7,22 +7,23 @@
 //                                                └─▶ a stream each pipeline,
 //                                                                  halo, state
 //
-// Lanes are independent of each other, but for what Unit::after says
-// (program.h). Queued lanes share the comm queue, where the operations of a
-// step run one after the other, with their local operations; the verdict is the
-// last, and with its launch the next step of these lanes begins. The other
-// lanes have a stream each; their step begins with EndStep, when Finish was
-// called, or, of a pipeline, with BeginRun. A lane whose owner does not run it
-// in a step is skipped: then nothing waits for it.
+// Lanes are independent of each other, except for Unit::after (program.h).
+// Queued lanes share the comm queue, which runs the operations of a step one
+// after the other, with their local operations. The verdict is the last; its
+// launch begins the next step of these lanes. Each other lane has a stream. Its
+// step begins with EndStep, when Finish was called, or, for a pipeline, with
+// BeginRun. A lane whose owner does not run it in a step is skipped: nothing
+// waits for it in that step.
 //
 // Each step chooses the thread that runs the comm queue: the queue's own, or
-// the one that launches the verdict (SetOnClose).
+// the thread that launches the verdict (SetOnClose).
 //
 // Threads: any. Queued operations are launched under the lock, and only
 //          enqueued. Transfers on streams are launched without it, one at a
-//          time, by a thread that marks something ready or calls Advance.
-//          Owners are called as lane_owner.h says.
-// Errors:  a transfer that fails is told to its lane's owner. Abort unblocks
+//          time, by a thread that calls MarkReady or Advance. Owners are called
+//          as lane_owner.h says.
+// Errors:  a failed transfer is reported to its lane's owner. Abort unblocks
+//          every transfer.
 //          every transfer.
 
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_EXECUTOR_H_
@@ -54,11 +55,11 @@ class Executor {
   using KernelQueue = transport::DeviceContext::KernelQueue;
 
   // `communicators`: by index in the plan; null where this rank is not a
-  // member. Errors of the compute.
+  // member. Errors of the DeviceContext.
   static absl::StatusOr<std::shared_ptr<Executor>> Create(
       std::vector<std::unique_ptr<Communicator>> communicators,
       std::shared_ptr<transport::DeviceContext> compute);
-  // Runs what was launched: abort first if peers may not come.
+  // Runs everything that was launched: abort first if peers may be lost.
   ~Executor();
 
   // Null where this rank is not a member.
@@ -66,99 +67,100 @@ class Executor {
   int communicators() const { return static_cast<int>(communicators_.size()); }
   transport::DeviceContext& compute() const { return *compute_; }
 
-  // What is run from now on. Again for a later revision of the plan: between
-  // the verdict of a step and the first MarkReady of the next; lanes that have
-  // streams are the same in all revisions, and go on. Errors of the compute.
+  // Sets the program. Call again for a later revision of the plan, between the
+  // verdict of a step and the first MarkReady of the next. Lanes with streams
+  // are the same in all revisions and keep their state. Errors of the
+  // DeviceContext.
   absl::Status Adopt(std::shared_ptr<const Program> program);
 
   // --- Readiness ---
 
-  // One of the things that the transfer waits for in this step is there, once
-  // `event` has come. FailedPrecondition if it waits for none: the step before
-  // is not over. The verdict may replace the plan before this has returned.
+  // One of the inputs that the transfer waits for in this step is ready once
+  // `event` completes. FailedPrecondition if the transfer waits for none: the
+  // previous step is not over. The verdict may replace the plan before this
+  // call returns.
   absl::Status MarkReady(plan::TransferRef ref, Event event = Event());
-  // The transfer must not begin before `event`; nothing becomes ready.
+  // The transfer must not begin before `event`; does not mark it ready.
   void AddEvent(plan::TransferRef ref, Event event);
 
   // --- Steps ---
 
-  // Finish was called: the step of lanes that have streams is over.
+  // Finish was called: ends the step of lanes with streams.
   void EndStep();
-  // The step of the queued lanes begins anew: what was launched of it never ran
+  // Restarts the step of the queued lanes. What it launched must never have run
   // (a capture that was given up).
   void RestartStep();
 
-  // Lets RunIfClosed run the comm queue, or its own thread, which is the
-  // default. Between a verdict and the first launch after it.
+  // Lets RunIfClosed run the comm queue instead of the queue's thread, which is
+  // the default. Call between a verdict and the first launch after it.
   void SetOnClose(bool on_close);
-  // Runs `work` on the comm queue, behind what was launched.
+  // Runs `work` on the comm queue, after everything launched before.
   void Run(absl::AnyInvocable<void(KernelQueue&)> work,
            std::vector<Event> after = {}) {
     queue_->Run(std::move(work), std::move(after));
   }
-  // Returns once all that was launched on the comm queue has been enqueued on
-  // its communicators; in the host's memory, once it is over.
+  // Returns once everything launched on the comm queue has been enqueued on its
+  // communicators; for host memory, once it is complete.
   void Drain() { queue_->Drain(); }
 
-  // --- Lanes that have streams ---
+  // --- Lanes with streams ---
 
-  // Before the first MarkReady or Advance for one of them; null: the owner is
-  // gone, and nothing is launched any more.
+  // Call before the first MarkReady or Advance for such a lane. Null: the owner
+  // is destroyed, and nothing more is launched.
   void SetOwner(plan::LaneKind kind, LaneOwner* owner);
 
-  // The pipeline is being run: between BeginRun and EndRun. What was launched
-  // by the run before does not count.
+  // The pipeline runs between BeginRun and EndRun. BeginRun resets what the
+  // previous run launched.
   void BeginRun();
   void EndRun();
-  // Who may run it when, and where the run is.
+  // When the pipeline may run, and its position.
   PipelineRun& pipeline_run() { return pipeline_run_; }
 
-  // Launches what is ready.
+  // Launches every transfer that is ready.
   void Advance();
-  // Advances; then the moment when the transfer is over. FailedPrecondition if
-  // it has not been launched in this step, with what it comes behind; the error
-  // of its launch, if that failed.
+  // Advances, then returns the completion event of the transfer.
+  // FailedPrecondition, naming what blocks it, if it was not launched in this
+  // step; the error of its launch, if that failed.
   absl::StatusOr<Event> Launched(plan::TransferRef ref);
-  // The stream of the lane has run all that was launched.
+  // Blocks until the lane's stream has run everything that was launched.
   void Synchronize(int lane);
 
-  // Does the plan name transfers of lanes with streams that come before this
-  // one and are not launched in this step? Not: those before it in a launch
-  // order.
+  // Whether the plan names transfers of lanes with streams that precede this
+  // one and are not launched in this step. Ignores the launch order.
   bool IsBehindStreams(plan::TransferRef ref) const;
 
   // --- The end ---
 
-  // Ends every communicator, the verdict's first. Does not block.
+  // Aborts every communicator, the verdict's first. Does not block.
   void Abort(const absl::Status& cause);
 
-  // Runs what was launched on the comm queue. Then no lane is run any more, and
-  // the communicators of queued lanes are gone.
+  // Runs everything launched on the comm queue. Afterwards no lane runs, and
+  // the communicators of queued lanes are destroyed.
   void Close();
 
  private:
   struct UnitState {
     int pending = 0;
-    std::vector<Event> events;  // that it must not begin before
-    Event done;                 // of a stream, once it was launched
+    std::vector<Event> events;  // the unit must not begin before these
+    Event done;                 // of a unit launched on a stream
   };
   struct LaneState {
     uint64_t step = 0;
-    size_t next = 0;  // the unit that is launched next in this step
+    size_t next = 0;  // the next unit to launch in this step
     std::vector<UnitState> units;
     std::unique_ptr<Stream> stream;
-    LaneOwner* owner = nullptr;  // with a stream
+    LaneOwner* owner = nullptr;  // of a lane with a stream
     Event last;                  // the newest on the stream since a verdict
     absl::Status failure;        // of a launch on the stream
   };
-  // What Advance launches without the lock.
+  // A launch that Advance makes without the lock.
   struct Launch {
     std::shared_ptr<const Program> program;
     UnitRef unit;
     std::vector<Event> after;
     LaneOwner* owner = nullptr;
     Stream* stream = nullptr;
-    bool drains = false;  // the comm queue first
+    bool drains = false;  // drains the comm queue first
   };
 
   Executor(std::vector<std::unique_ptr<Communicator>> communicators,
@@ -174,7 +176,7 @@ class Executor {
   bool MayLaunch(size_t lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LaunchQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LaunchOnQueue(const UnitRef& unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // All that the unit must not begin before.
+  // Takes all events that the unit must not begin before.
   std::vector<Event> TakeEvents(const UnitRef& unit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayLaunchOnStream(size_t lane) const
@@ -192,7 +194,7 @@ class Executor {
   const std::shared_ptr<transport::DeviceContext> compute_;
   PipelineRun pipeline_run_;
   std::atomic<bool> on_close_{false};
-  std::atomic<bool> closed_{false};  // the verdict was launched, and not run
+  std::atomic<bool> closed_{false};  // verdict launched, queue not yet run
 
   mutable Mutex mutex_;
   CondVar advanced_;

@@ -1,5 +1,5 @@
-// What the executor asks of the code that owns the memory of a lane: gradient/
-// for gradients and the verdict, pipeline/ for activations.
+// The interface to the owner of a lane's memory: gradient/ for gradients and
+// the verdict, pipeline/ for activations.
 
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_LANE_OWNER_H_
 #define LOCKSTEP_CLIENT_EXECUTOR_LANE_OWNER_H_
@@ -14,7 +14,7 @@
 
 namespace lockstep::executor {
 
-// On which side of a transfer its local operations are.
+// Local operations run before a transfer, or after it.
 enum class Side { kBefore, kThen };
 
 // Threads: OperandsOf on the thread that launches the transfer; for a queued
@@ -24,27 +24,27 @@ class LaneOwner {
  public:
   virtual ~LaneOwner() = default;
 
-  // Where the transfer reads and writes.
+  // The memory that the transfer reads and writes.
   virtual Operands OperandsOf(plan::TransferRef ref,
                               const plan::Transfer& transfer) = 0;
 
   // --- Queued lanes only ---
 
-  // The norms among transfer.then that an all-reduce computes by itself, while
-  // it has the data at hand (extended_collectives.h); empty: it does not. Asked
-  // when the program is made.
+  // The norms among transfer.then that an all-reduce computes itself, while the
+  // data is in cache (extended_collectives.h); empty: none. Called when the
+  // program is made.
   virtual std::vector<transport::CheckedPart> ChecksOf(const plan::Transfer&) {
     return {};
   }
 
-  // What divides the sum of a mean, if that is not the number of ranks of the
-  // communicator: the ranks that announced the gradient (plan/ir.h), known when
-  // the transfer is launched. Else 0.
+  // The divisor of the sum of a mean, if it is not the communicator's size: the
+  // number of ranks that announced the gradient (plan/ir.h), known when the
+  // transfer is launched. Else 0.
   virtual int DivisorOf(const plan::Transfer&) { return 0; }
 
-  // Runs the transfer's local operations of one side, in order; all but norms
-  // where `has_norms`, since the transfer has computed them. An error before
-  // the transfer keeps it from being launched, and is given to Failed.
+  // Runs the transfer's local operations of one side, in order; skips norms if
+  // `has_norms`, since the transfer has computed them. On an error of kBefore
+  // the transfer is not launched, and Failed gets the error.
   virtual absl::Status Apply(transport::DeviceContext::KernelQueue&,
                              const plan::Transfer&, Side, bool /*has_norms*/) {
     return absl::OkStatus();
@@ -52,8 +52,8 @@ class LaneOwner {
 
   // --- All lanes ---
 
-  // The transfer failed: on a communicator of the plan, or, with -1, on this
-  // rank alone. Called again for each one that fails after it.
+  // The transfer failed on a communicator of the plan or, with -1, on this rank
+  // alone. Called for each transfer that fails.
   virtual void Failed(const plan::Transfer& transfer, int communicator,
                       const absl::Status& error) = 0;
 };

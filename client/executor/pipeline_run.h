@@ -1,5 +1,5 @@
-// Where this rank's pipeline is in the run of its step. A rank that has a
-// pipeline runs it once in every step that it has data for, before Finish.
+// The state of this rank's pipeline in the current step. A rank with a pipeline
+// runs it once, before Finish, in every step for which it has data.
 //
 //   Begin ── At(task) ── AwaitsRank ── At(task) ... ── End ──▶ Finish: EndStep
 //
@@ -19,22 +19,22 @@ namespace lockstep::executor {
 
 class PipelineRun {
  public:
-  // There is a pipeline.
+  // Call if the rank has a pipeline: Finish then requires a run.
   void Require();
 
-  // FailedPrecondition in a run, and behind that of this step.
+  // FailedPrecondition during a run, and after the run of this step.
   absl::Status Begin();
   void End();
 
-  // May Finish be called? FailedPrecondition in a run; and, if there is a
-  // pipeline and this rank `has_data`, without one.
+  // FailedPrecondition if Finish must not be called: during a run, or without
+  // one if the rank has a pipeline and `has_data`.
   absl::Status CheckFinish(bool has_data) const;
-  // Finish was called.
+  // Call when Finish was called.
   void EndStep();
 
-  // The task that is to be computed next, from now on: the plan's.
+  // Sets the task that is computed next; it must belong to the plan.
   void At(const plan::Task& task);
-  // The run waits for a message of that rank of the world; -1: it does not.
+  // Sets the world rank whose message the run waits for; -1: none.
   void AwaitsRank(int rank);
 
   struct Position {

@@ -8,7 +8,7 @@
 namespace lockstep::executor {
 namespace {
 
-// How many transfers, from this one on, are launched as one.
+// The number of transfers, beginning with `first`, that are launched as one.
 int UnitLength(const plan::Lane& lane, int first) {
   const int group = lane.transfers[first].group;
   const int end = static_cast<int>(lane.transfers.size());
@@ -86,8 +86,8 @@ void Program::AddAfter(const UnitRef& unit, const UnitRef& earlier) {
   lanes_[unit.lane].units[unit.unit].after.push_back(earlier);
 }
 
-// What transfers name. Nothing tells a stream when an operation of the comm
-// queue is over.
+// Adds the dependencies that transfers name. A stream cannot wait for an
+// operation of the comm queue, since no event signals its end.
 absl::Status Program::AddPlannedOrder(const plan::RankPlan& rank) {
   for (size_t lane = 0; lane < rank.lanes.size(); ++lane) {
     const std::vector<plan::Transfer>& transfers = rank.lanes[lane].transfers;
@@ -109,8 +109,8 @@ absl::Status Program::AddPlannedOrder(const plan::RankPlan& rank) {
   return absl::OkStatus();
 }
 
-// The nearest of each other lane that comes before it in the launch order: that
-// one comes behind those before it.
+// Adds, for each other lane, its nearest earlier unit of the launch order; that
+// unit follows the ones before it.
 void Program::AddLaunchOrder(const plan::RankPlan& rank) {
   std::vector<int> newest(rank.lanes.size(), -1);
   for (plan::TransferRef ref : rank.launch_order) {
@@ -125,7 +125,7 @@ void Program::AddLaunchOrder(const plan::RankPlan& rank) {
   }
 }
 
-// Whatever the launch order: the verdict is behind all queued lanes.
+// The verdict follows all queued lanes, whatever the launch order.
 void Program::PutVerdictLast() {
   for (size_t verdict = 0; verdict < lanes_.size(); ++verdict) {
     const bool is_verdict =

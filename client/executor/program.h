@@ -1,17 +1,18 @@
-// A rank's plan in the form that the executor runs: units, what each waits for,
-// and, of queued lanes, the operations that are launched in every step.
+// A rank's plan in the form that the executor runs: units, their dependencies,
+// and, for queued lanes, the operations that every step launches.
 //
 //   lane       [t0][t1 t2: one group][t3]     plan/ir.h
 //   units      [0 ][1               ][2 ]     launched as one
 //   pending     4   0                 1       MarkReady calls in a step
 //   after           ▲ unit 1 of lane 2        launched before
 //
-// A unit is a transfer, or the neighbours of one group. Units of a lane are
-// launched in order, each once the units of other lanes that it comes after
-// have been: those that its transfers name and, on devices, where all lanes
-// share one launch order, those before it in that order.
+// A unit is one transfer, or the adjacent transfers of one group. Units of a
+// lane are launched in order, each after the units of other lanes that precede
+// it: those named by its transfers and, on devices, where all lanes share one
+// launch order, those before it in that order.
 //
-// Immutable once it is made, but for the operations, which run one after the
+// Immutable once made, except for the operations, which run one after the
+// other. The owners of queued lanes must outlive it.
 // other. The owners of queued lanes must outlive it.
 
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_PROGRAM_H_
@@ -29,12 +30,12 @@
 
 namespace lockstep::executor {
 
-// How a lane is run; chosen when the program is made.
+// How a lane runs; chosen when the program is made.
 enum class LaneRun : uint8_t {
-  kNone,     // by nobody here: others do not wait for it
+  kNone,     // not run here: other lanes do not wait for it
   kQueued,   // on the comm queue, with local operations, in the plan's order
   kDecided,  // likewise, in the order of the MarkReady calls
-  kStream,   // on a stream of its own, in the plan's order
+  kStream,   // on its own stream, in the plan's order
 };
 
 constexpr bool IsQueued(LaneRun run) {
@@ -47,12 +48,12 @@ struct UnitRef {
 };
 
 struct Unit {
-  int first = 0;  // of the lane's transfers
+  int first = 0;  // index in the lane's transfers
   int count = 1;
   int communicator = -1;
   int pending = 0;
-  std::vector<UnitRef> after;  // of other lanes
-  int named = 0;  // of `after`, the first: the plan names them, for their data
+  std::vector<UnitRef> after;  // units of other lanes
+  int named = 0;  // the first so many of `after` are data dependencies
 };
 
 class Program {
@@ -67,19 +68,19 @@ class Program {
 
   struct Options {
     std::function<LaneRun(const plan::Lane&)> run_of;
-    // How often MarkReady is called in a step for a transfer.
+    // The number of MarkReady calls for a transfer in a step.
     std::function<int(const plan::Lane&, const plan::Transfer&)> pending_of;
     // Called for queued lanes only.
     std::function<LaneOwner*(const plan::Lane&)> owner_of;
     // By index in the plan.
     std::function<Communicator*(int)> communicator;
-    // One launch order over all lanes (Compute::NeedsOneOrder).
+    // One launch order over all lanes (DeviceContext::NeedsOneOrder).
     bool one_order = false;
   };
 
-  // InvalidArgument for a plan that asks of a lane what its run cannot do: a
-  // lane with a stream has no local operations, and comes after transfers of
-  // other such lanes only.
+  // InvalidArgument for a plan that its lanes cannot run: a lane with a stream
+  // must have no local operations, and may only follow transfers of other such
+  // lanes.
   static absl::StatusOr<std::unique_ptr<Program>> Create(
       std::shared_ptr<const plan::Plan> plan, int rank, const Options& options);
 
@@ -106,7 +107,7 @@ class Program {
   void PutVerdictLast();
   void AddAfter(const UnitRef& unit, const UnitRef& earlier);
 
-  const std::shared_ptr<const plan::Plan> plan_;  // whose lanes these are
+  const std::shared_ptr<const plan::Plan> plan_;  // owns the planned lanes
   std::vector<Lane> lanes_;
   bool has_streams_ = false;
   bool one_order_ = false;

@@ -5,8 +5,8 @@
 namespace lockstep::executor {
 namespace {
 
-// What comes behind a gradient's reduction need not hold up the next one, but
-// where a local operation makes what a later transfer of the lane sends.
+// Operations after a gradient's reduction need not delay the next reduction,
+// unless they produce data that a later transfer of the lane sends.
 bool MayRunAside(const plan::Transfer& transfer) {
   return std::none_of(transfer.then.begin(), transfer.then.end(),
                       [](const plan::LocalOp& op) {

@@ -2,7 +2,7 @@
 //
 //   Before        local operations before its transfers
 //   Communicate   its transfers, as one
-//   Then          local operations behind them; or what failed
+//   Then          local operations after them, or reporting of the failure
 
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_UNIT_OPERATION_H_
 #define LOCKSTEP_CLIENT_EXECUTOR_UNIT_OPERATION_H_

@@ -1,7 +1,7 @@
 // The verdict lane's memory and local operations: accumulates the norms of a
 // step, writes this rank's step summary, and reads the reduced summary.
 //
-//   buckets ─ norm ─▶ totals ─ write-summary ─▶ [summary] ─ all-reduces ┐
+//   buckets ─ norm ─▶ totals ─ write-summary ─▶ [summary] ─ all-reduces ─┐
 //   Finish ───────────────────▶ enter ┘                                  │
 //   judge ◀──────────────────────────────────── read-summary ◀───────────┘
 //

@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Buffers>> Buffers::Create(
       const size_t number = static_cast<size_t>(transfer.buffer);
       if (number >= made->buffers_.size()) made->buffers_.resize(number + 1);
       if (made->buffers_[number].data() != nullptr) continue;
-      // An empty message needs a place as well.
+      // An empty message needs an address as well.
       const size_t bytes = std::max<size_t>(BytesOf(transfer), 1);
       absl::StatusOr<ArenaBuffer> buffer = allocate(bytes);
       if (!buffer.ok()) return buffer.status();

@@ -1,10 +1,10 @@
-// The memory of a rank's messages: one piece for each buffer of its plan.
+// The memory of a rank's messages: one allocation for each buffer of its plan.
 //
-//   buffer 0  [activation in]   received, held until the micro-batch is over
+//   buffer 0  [activation in]   received, in use until the micro-batch is over
 //   buffer 1  [activation in]
 //   buffer 2  [gradient out]    sent
 //
-// Also where a task finds what it reads and writes.
+// Also returns the tensors that each task reads and writes.
 
 #ifndef LOCKSTEP_CLIENT_PIPELINE_BUFFERS_H_
 #define LOCKSTEP_CLIENT_PIPELINE_BUFFERS_H_
@@ -24,14 +24,15 @@ class Buffers {
  public:
   using Allocate = std::function<absl::StatusOr<ArenaBuffer>(size_t)>;
 
-  // One buffer for each number in the rank's plan. Errors are Allocate's.
+  // One buffer for each number in the rank's plan. Errors of `allocate`.
   static absl::StatusOr<std::unique_ptr<Buffers>> Create(
       const plan::RankPlan& rank, const Allocate& allocate);
 
-  // Where a message lies.
+  // The tensor of a message.
   TensorView At(const plan::Transfer& transfer) const;
 
-  // What a task is brought, and what it has to send: by tag, which is by part.
+  // The tensors that a task receives, and those it sends; ordered by tag, which
+  // is the order of parts.
   std::vector<TensorView> BroughtTo(int task) const;
   std::vector<TensorView> SentFrom(int task) const;
 
@@ -44,7 +45,7 @@ class Buffers {
 
   const plan::RankPlan& rank_;
   std::vector<ArenaBuffer> buffers_;
-  // By task: what it waits for as a receive, what it makes.
+  // By task: the receives that it waits for, and the sends that follow it.
   std::vector<std::vector<const plan::Transfer*>> brought_;
   std::vector<std::vector<const plan::Transfer*>> sent_;
   size_t bytes_ = 0;

@@ -9,8 +9,8 @@
 namespace lockstep::pipeline {
 namespace {
 
-// Which slot each micro-batch has, and how many there are: slots are taken and
-// given back in the order of tasks.
+// Assigns a slot to each micro-batch and returns the number of slots. Slots are
+// taken and released in the order of tasks.
 int AssignSlots(const plan::RankPlan& rank, int boundary,
                 const std::set<int>& users, std::map<int, int>& slot_of) {
   std::vector<int> free;

@@ -1,14 +1,15 @@
-// What passes between two stages of one rank, and between the last stage and
-// the loss: no message, so no transfer of the plan, but memory all the same.
+// The memory of activations and gradients that stay on one rank: between two of
+// its stages, and between the last stage and the loss. The plan has no transfer
+// for them.
 //
 //   stage 3 ─ output ─▶ stage 4        both on the last rank of a zb-v
 //           ◀─ gradient ─
 //   last stage ─ output ─▶ loss
 //              ◀─ gradient ─
 //
-// A pair of output and gradient is in use from the forward pass that fills it
-// until both stages are done with the micro-batch. The order of the rank's
-// tasks says how many are in use at once.
+// A pair of output and gradient is in use from the forward pass that writes it
+// until both stages have finished the micro-batch. The order of the rank's
+// tasks determines how many pairs are in use at once.
 
 #ifndef LOCKSTEP_CLIENT_PIPELINE_HANDOFFS_H_
 #define LOCKSTEP_CLIENT_PIPELINE_HANDOFFS_H_
@@ -31,12 +32,13 @@ class Handoffs {
   // `stages` is the model's number of stages.
   Handoffs(const plan::RankPlan& rank, const PipelineSpec& spec, int stages);
 
-  // Makes the memory that is not there yet. `output` is the last stage's, of
-  // no meaning on other ranks.
+  // Allocates the memory that is missing. `output` is the type of the last
+  // stage's output; ignored on other ranks.
   absl::Status Prepare(const Activation& output,
                        const Buffers::Allocate& allocate);
 
-  // Is `boundary` (from that stage to the next, or the loss) one of these?
+  // Whether both sides of `boundary` are on this rank: that stage and the next,
+  // or the loss.
   bool Has(int boundary) const { return slots_.contains(boundary); }
 
   std::vector<TensorView> Output(int boundary, int micro_batch) const;

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// Joins a session, which knows the coordinator, and a runner, which does not.
+// Connects a session, which talks to the coordinator, to a runner, which does
+// not.
 class Pipeline::Impl {
  public:
   Impl(Session::Impl& session, PlanInEffect plan)

@@ -55,7 +55,7 @@ absl::Status Runner::Prepare() {
 void Runner::FindStageEnds() {
   stages_done_.resize(mine_.tasks.size() + 1);
   std::set<int> done;
-  int tasks = 0;  // that come before this place of the launch order
+  int tasks = 0;  // tasks before this position of the launch order
   for (plan::TransferRef ref : mine_.launch_order) {
     const plan::Transfer& transfer = mine_.lanes[ref.lane].transfers[ref.index];
     tasks = std::max(tasks, transfer.after_task + 1);
@@ -114,7 +114,7 @@ absl::Status Runner::Judge(const Step& step) const {
   }
   const bool first = stages_.front() == 0;
   const size_t shared = last || first ? spec.shared.size() : 0;
-  // A rank with both ends adds the gradients up itself: its views are unused.
+  // A rank with both ends adds the gradients up itself and uses no views.
   const bool may_be_absent = last && first && step.shared.empty();
   if (step.shared.size() != shared && !may_be_absent) {
     return refuse(
@@ -190,7 +190,7 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   const absl::Status error = run.failed_here()
                                  ? Report(loss.status())
                                  : Explained(communicator, loss.status());
-  // What was launched still uses the buffers: end it, then wait for it.
+  // Launched transfers still use the buffers: abort them, then wait for them.
   Abort(error);
   Drain();
   return failure();
@@ -221,8 +221,8 @@ void Runner::Abort(const absl::Status& cause) {
 
 // --- As owner of the lanes --------------------------------------------------
 
-// The collectives of a pipeline lane are the sums of shared parameters'
-// gradients, in their order.
+// The collectives of a pipeline lane sum the gradients of shared parameters, in
+// the order of those parameters.
 executor::Operands Runner::OperandsOf(plan::TransferRef ref,
                                       const plan::Transfer& transfer) {
   void* const data = IsPointToPoint(transfer.kind)

@@ -1,30 +1,29 @@
-// Runs one rank's tasks of a verified plan, step after step, over the executor
+// Runs one rank's tasks of a verified plan, step after step, on the executor
 // that launches its messages.
 //
-//   executor   recv F0  recv F1  send B0 ...   each lane on a stream of its own
+//   executor   recv F0  recv F1  send B0 ...   each lane on its own stream
 //   tasks          F0 ──────── F1 ── B0 ...    on the caller's thread
 //
 // A step runs the rank's tasks in order. A task waits for the messages that it
-// needs, and marks ready those that come after it; so transfers go on while the
-// rank computes. Which buffer a message is in, and when that may be used again,
-// is the plan's (plan/ir.h): all buffers are made once, and their bytes are
-// known.
+// needs, and marks ready those that follow it; so transfers overlap compute.
+// The plan determines the buffer of each message, and when it may be reused
+// (plan/ir.h). All buffers are allocated once, and their size is known.
 //
-// A stage is done behind the task where the launch order has the first bucket
-// of its gradients (plan/pipeline/stages.h), or else at the end of the step;
-// gradients of parameters that the first and the last stage share have been
-// added up then. OnStageDone is called there. Where all lanes share one launch
-// order, no later message is launched before the gradients are: so they must
-// have been submitted when OnStageDone returns.
+// A stage is done after the task at which the launch order has the first bucket
+// of its gradients (plan/pipeline/stages.h), or else at the end of the step.
+// Gradients of parameters that the first and the last stage share have been
+// added up by then. OnStageDone is called at that point. Where all lanes share
+// one launch order, later messages are launched after these gradients: so the
+// caller must have submitted them when OnStageDone returns.
 //
-// With a stream of the stages (Step::stream) nothing of this waits on the host:
-// messages wait for the stream and it for them, by events. The launches are the
-// same, in the same order; the host is ahead of what it launches.
+// If the stages run on a stream (Step::stream), the host does not block:
+// messages and the stream wait for each other by events. The launches and their
+// order are the same; the host runs ahead of them.
 //
 // Threads: Run from one thread; Abort from any.
-// Errors:  a callback that fails, and a transfer that does, end the runner: Run
-//          and every later one return the first error. The message names stage,
-//          micro-batch and what the callback said.
+// Errors:  a failed callback or transfer ends the runner: this Run and every
+//          later one return the first error. The message names stage,
+//          micro-batch and the callback's error.
 
 #ifndef LOCKSTEP_CLIENT_PIPELINE_RUNNER_H_
 #define LOCKSTEP_CLIENT_PIPELINE_RUNNER_H_
@@ -52,14 +51,14 @@ struct RunnerOptions {
   // Verified, with a pipeline.
   std::shared_ptr<const plan::Plan> plan;
   int rank = -1;
-  // Runs the rank's lanes: it has a program with them. Also has the compute
-  // that works on their memory.
+  // Runs the rank's lanes; its program must include them. Also has the
+  // DeviceContext that works on their memory.
   std::shared_ptr<executor::Executor> executor;
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
-  // A callback failed on this rank: have the others told.
+  // Reports a callback's failure on this rank to the other ranks.
   std::function<void(const absl::Status&)> on_failure;
-  // What is behind a transfer that failed on a communicator, which a peer may
-  // know better: may block until it is known. Null: nothing.
+  // Returns the cause of a failed transfer, which a peer may know better; may
+  // block until it is known. Null: the error is returned unchanged.
   std::function<absl::Status(int communicator, const absl::Status&)> explain;
 };
 
@@ -67,8 +66,8 @@ using Step = PipelineStep;
 
 class Runner final : public executor::LaneOwner {
  public:
-  // ResourceExhausted if buffers cannot be had; InvalidArgument for a plan
-  // without tasks on this rank; errors of the device.
+  // ResourceExhausted if buffers cannot be allocated; InvalidArgument for a
+  // plan without tasks on this rank; errors of the device.
   static absl::StatusOr<std::unique_ptr<Runner>> Create(RunnerOptions options);
   ~Runner() override;
 
@@ -76,12 +75,12 @@ class Runner final : public executor::LaneOwner {
   // InvalidArgument, with nothing run, for a Step that does not fit the plan.
   absl::StatusOr<double> Run(const Step& step);
 
-  // Ends it: whatever waits returns `cause`.
+  // Ends the runner: all waiting calls return `cause`.
   void Abort(const absl::Status& cause);
 
-  // Of all buffers of this rank's messages: known from the plan.
+  // The size of all buffers of this rank's messages, known from the plan.
   size_t buffer_bytes() const { return buffers_->bytes(); }
-  // Stages that this rank has, ascending.
+  // The stages of this rank, ascending.
   const std::vector<int>& stages() const { return stages_; }
 
  private:
@@ -90,8 +89,8 @@ class Runner final : public executor::LaneOwner {
   void FindStageEnds();
   void FindFollowers();
   absl::Status Judge(const Step& step) const;
-  // The gradients that the first and the last stage share, as the lanes that
-  // add them up have them. InvalidArgument names the one that differs.
+  // Compares the gradients that the first and the last stage share with the
+  // lanes that add them up. InvalidArgument names the one that differs.
   absl::Status JudgeShared(const Step& step) const;
   absl::Status Report(const absl::Status& error);
   absl::Status Explained(int communicator, const absl::Status& error);
@@ -109,19 +108,19 @@ class Runner final : public executor::LaneOwner {
   int last_stage_ = 0;  // of the model
   std::unique_ptr<Buffers> buffers_;
   std::unique_ptr<Handoffs> handoffs_;
-  // By task, from 1; 0 is the begin of the step: the stages that are done then.
+  // By task, from 1; 0 is the beginning of the step: the stages that are done.
   std::vector<std::vector<int>> stages_done_;
-  // By task: the messages that come after it.
+  // By task: the messages that follow it.
   std::vector<std::vector<plan::TransferRef>> followers_;
   const Step* step_ = nullptr;  // while it runs
 
   Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  // Where a launch failed in this step; -1: none did.
+  // The communicator of a failed launch of this step; -1: none failed.
   int failed_communicator_ ABSL_GUARDED_BY(mutex_) = -1;
 };
 
-// A program of the rank's pipeline lanes alone, for who runs no gradients.
+// A program of only the rank's pipeline lanes, for jobs without gradients.
 absl::StatusOr<std::shared_ptr<const executor::Program>> PipelineProgram(
     std::shared_ptr<const plan::Plan> plan, int rank,
     const executor::Executor& executor);

@@ -52,7 +52,7 @@ absl::StatusOr<double> StepRun::Run() {
   return loss_;
 }
 
-// The next step fills the buffers again.
+// Waits for all transfers, since the next step overwrites the buffers.
 absl::Status StepRun::EndStep() {
   for (size_t lane = 0; lane < context_.rank.lanes.size(); ++lane) {
     const plan::Lane& planned = context_.rank.lanes[lane];
@@ -77,7 +77,7 @@ absl::Status StepRun::Await(TransferRef ref) {
   return StatusOf(ref);
 }
 
-// All tasks before are done: a message that is not launched comes behind the
+// All earlier tasks are done, so a message that is not launched waits for the
 // gradients of a stage.
 absl::StatusOr<Event> StepRun::Launched(TransferRef ref) {
   absl::StatusOr<Event> over = context_.executor.Launched(ref);
@@ -199,7 +199,7 @@ absl::Status StepRun::EndStages(const std::vector<int>& stages) {
   return absl::OkStatus();
 }
 
-// Collectives are the sums of shared gradients: those that are launched.
+// Collectives sum shared gradients; waits for those that are launched.
 absl::Status StepRun::EndStage(int stage) {
   if (!ended_.insert(stage).second) return absl::OkStatus();
   for (size_t lane = 0; lane < context_.rank.lanes.size(); ++lane) {
@@ -220,7 +220,7 @@ absl::Status StepRun::EndStage(int stage) {
   return done;
 }
 
-// --- Where a task finds what it needs ---------------------------------------
+// --- The tensors of a task --------------------------------------------------
 
 std::vector<TensorView> StepRun::InputOf(int number, const Task& task) const {
   if (context_.handoffs.Has(task.stage - 1)) {

@@ -1,4 +1,5 @@
-// One step of a rank: its tasks in order, each behind the messages it needs.
+// One step of a rank: runs its tasks in order, each after the messages that it
+// needs.
 
 #ifndef LOCKSTEP_CLIENT_PIPELINE_STEP_RUN_H_
 #define LOCKSTEP_CLIENT_PIPELINE_STEP_RUN_H_
@@ -17,7 +18,7 @@
 
 namespace lockstep::pipeline {
 
-// What a runner has from step to step; all of it outlives the run.
+// The runner's state that does not change during a run; it outlives the run.
 struct StepContext {
   const plan::Plan& plan;
   int number;  // of the rank, in the world
@@ -36,26 +37,26 @@ class StepRun {
  public:
   StepRun(const StepContext& context, const Step& step);
 
-  // The weighted loss. Errors: what a callback or a transfer said, with stage
+  // Returns the weighted loss. Errors of a callback or a transfer, with stage
   // and micro-batch.
   absl::StatusOr<double> Run();
 
-  // After an error: is this rank alone to blame, as for a callback's?
+  // After an error: whether only this rank failed, as in a callback.
   bool failed_here() const { return failed_here_; }
-  // Else: where a transfer failed; -1 for none.
+  // Otherwise: the communicator of the failed transfer; -1: none.
   int failed_communicator() const { return failed_communicator_; }
 
  private:
-  // Lets what comes next, on the stages' stream or on the host, come behind the
+  // Orders later work, on the stages' stream or on the host, after the
   // transfer.
   absl::Status Await(plan::TransferRef ref);
-  // Until it is over.
+  // Blocks until the transfer is complete.
   absl::Status AwaitOnHost(plan::TransferRef ref);
-  // The rank of the world that the transfer is with; -1: with several.
+  // The world rank of the transfer's peer; -1: several peers.
   int PeerIn(const plan::Transfer& transfer) const;
   absl::StatusOr<Event> Launched(plan::TransferRef ref);
   absl::Status StatusOf(plan::TransferRef ref);
-  // What the stages enqueue now comes behind all that was awaited.
+  // Orders the stages' next work after everything that was awaited.
   absl::Status AwaitQueued();
 
   absl::Status Do(int number);
@@ -84,7 +85,8 @@ class StepRun {
   const Step& step_;
   int tasks_done_ = 0;
   std::set<int> ended_;  // stages
-  // The task that has the gradient of a stage's output: by stage, micro-batch.
+  // The task that computes the gradient of a stage's input, by stage and
+  // micro-batch.
   std::vector<std::vector<int>> gradient_task_;
   double loss_ = 0;
   bool failed_here_ = false;
