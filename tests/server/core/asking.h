@@ -1,4 +1,4 @@
-// An operator who asks, and workers that answer, in a Scene.
+// Operator commands and workers' answers in a CoordinatorFixture.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_ASKING_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_ASKING_H_

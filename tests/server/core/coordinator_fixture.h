@@ -1,9 +1,9 @@
-// A coordinator on a stage: workers by number, time that a test moves, and
-// after every event a second coordinator that replayed the records and must
-// have promised the same.
+// A coordinator under test, with numbered workers and simulated time. After
+// every event, a second coordinator that replayed the records must have made
+// the same promises.
 //
-// Worker i is called "w-i", runs as pid 100+i on host "a" and speaks on stream
-// i, unless a test says otherwise.
+// Worker i is called "w-i", runs as pid 100+i on host "a" and uses stream i,
+// unless a test chooses otherwise.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_COORDINATOR_FIXTURE_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_COORDINATOR_FIXTURE_H_
@@ -37,7 +37,7 @@ inline JobSpec SpecOf(int world, const std::string& name = "digits") {
   return spec;
 }
 
-// May form again.
+// The spec of a job that may restart.
 inline JobSpec RestartingSpec(int world, int max_restarts = 5) {
   JobSpec spec = SpecOf(world);
   spec.limits.max_restarts = max_restarts;
@@ -60,7 +60,7 @@ class CoordinatorFixture {
       : spec_(std::move(spec)) {}
 
   // --- Events ---
-  // Each applies one event and says, in words, what was asked for.
+  // Each applies one event and returns the requested effects as text.
   std::string Step(const Event& event) {
     effects_ = core_->Step(now_, event);
     Follow();
@@ -69,11 +69,11 @@ class CoordinatorFixture {
     return Describe(effects_);
   }
 
-  // Plans are compiled at once, unless they are held until FinishCompilations.
+  // Plans are compiled at once, unless held until FinishCompilations.
   void HoldCompilations() { hold_compilations_ = true; }
-  // The newest that is held.
+  // The input of the newest held compilation.
   const CompileInput& held_input() const { return *compilations_.back().input; }
-  // What is asked for then comes behind the effects of the last event.
+  // Appends the effects of the compilations to those of the last event.
   std::string FinishCompilations() {
     Effects all = std::move(effects_);
     for (const Compile& compile : std::exchange(compilations_, {})) {
@@ -99,9 +99,9 @@ class CoordinatorFixture {
             .boot_id = "boot",
             .start_time = static_cast<uint64_t>(500 + i)};
   }
-  // What worker i was given in the newest Welcome.
+  // The secret of worker i's newest Welcome.
   std::string SecretOf(int i) const { return secrets_.at(W(i)); }
-  // Proof that worker i of a first generation is dead.
+  // Proof that worker i, of its first generation, is dead.
   static protocol::Evidence DeathOf(int i, const std::string& detail) {
     return {.subject = W(i), .detail = detail, .process = ProcessOf(i)};
   }
@@ -113,7 +113,7 @@ class CoordinatorFixture {
             .detail = detail};
   }
   std::string Hello(int i) { return Hello(i, HelloOf(i)); }
-  // One that resumes bears the secret it was given, unless it has another.
+  // A Hello that resumes carries the worker's secret, unless it has another.
   std::string Hello(uint64_t session, protocol::Hello hello) {
     greeters_[{session}] = hello.worker;
     if (hello.generation.value != 0 && hello.secret.empty()) {
@@ -121,7 +121,7 @@ class CoordinatorFixture {
     }
     return Says(session, std::move(hello), EpochId{});
   }
-  // A worker comes back on another stream with what it holds.
+  // A worker resumes on another stream.
   std::string Resume(uint64_t session, int i, uint64_t generation = 1) {
     protocol::Hello hello = HelloOf(i);
     hello.generation = {generation};
@@ -138,8 +138,8 @@ class CoordinatorFixture {
   std::string Closes(uint64_t session, const std::string& why = "reset") {
     return Step(SessionClosed{{session}, why});
   }
-  // Moves time, waking the coordinator at each moment it asks for, and says
-  // what it asked for then.
+  // Advances time, waking the coordinator whenever it asked to be, and returns
+  // the requested effects as text.
   std::string Wait(double seconds) {
     const absl::Time until = now_ + absl::Seconds(seconds);
     std::string said;
@@ -170,7 +170,7 @@ class CoordinatorFixture {
     return said;
   }
 
-  // --- Whole passages ---
+  // --- Sequences of events ---
   void JoinAll() {
     for (int i = 0; i < world(); ++i) Hello(i + first_session_);
   }
@@ -206,7 +206,7 @@ class CoordinatorFixture {
   std::string Publish(uint64_t session, int rank) {
     return Says(session, HandlesOf(rank));
   }
-  // From nothing to a running epoch.
+  // From an empty job to a running epoch.
   void RunAll() {
     JoinAll();
     ConnectAll();
@@ -254,12 +254,12 @@ class CoordinatorFixture {
   const Effects& effects() const { return effects_; }
   std::vector<record::Record> records() const { return records_; }
 
-  // The coordinator dies; another replays its records, but for the last
-  // `forgotten` that were not durable, in another term.
+  // Replaces the coordinator by one of the next term, which replays the records
+  // but for the last `forgotten`, which were not durable.
   void Restart(size_t forgotten = 0,
                absl::Duration adoption_window = absl::ZeroDuration()) {
     records_.resize(records_.size() - forgotten);
-    compilations_.clear();  // their threads died with it
+    compilations_.clear();  // the compile threads ended with the coordinator
     ++term_;
     core_ = std::make_unique<Coordinator>(
         CoordinatorOptions{.term = {term_},
@@ -311,7 +311,7 @@ class CoordinatorFixture {
   std::vector<Compile> compilations_;
   std::vector<record::Record> records_;
   std::map<SessionId, WorkerName> greeters_;
-  std::map<WorkerName, std::string> secrets_;  // of the newest Welcome
+  std::map<WorkerName, std::string> secrets_;  // from the newest Welcome
 };
 
 }  // namespace lockstep::core

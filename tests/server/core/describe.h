@@ -1,10 +1,10 @@
-// One line of text for each effect: what golden transcripts and failures show.
+// One line of text for each effect, for golden transcripts and failures.
 //
 //   persist 3: epoch 1 begins: w-0 w-1
 //   1 <- formed 1: rank 0 of w-0 w-1
 //   close 2: ALREADY_EXISTS: the name w-0 is held by ...
 //
-// Notes are for people and not shown, nor what is compiled.
+// Notes and compilations are left out.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_

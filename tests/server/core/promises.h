@@ -1,22 +1,21 @@
-// What workers and operators may rely on, checked from the outside: this class
-// sees only the events that went into a coordinator and the effects that came
-// out.
+// The coordinator's guarantees to workers and operators, checked from outside:
+// this class sees only the coordinator's events and effects.
 //
-//   * nothing is sent on a stream that is closed; each is closed once
-//   * a name has one speaker: who is welcomed on a stream was told so nowhere
-//     else, and its generation is durable
-//   * epochs of a job never overlap, grow, and hold as many members as the mesh
-//     has ranks; who was a member before keeps the rank; all members are told
-//     the same
+//   * nothing is sent on a closed stream; each stream is closed once
+//   * each name is bound to one stream: a worker is welcomed on one stream
+//     only, and its generation is durable
+//   * the epochs of a job never overlap, their numbers increase, and each has
+//     as many members as the mesh has ranks; former members keep their ranks;
+//     all members receive the same list
 //   * nothing is promised before its record: membership, plan, ends
-//   * a revision is adopted when all run the one before
+//   * a revision is adopted when all run the previous one
 //   * a plan starts when every member has acknowledged it and is connected
-//   * every member of an ended epoch that can hear it is told, at once, and
-//     once per Hello
-//   * a lost worker was silent, or gone, or accused
-//   * every question is answered once
+//   * every reachable member of an ended epoch is told, at once, and once per
+//     Hello
+//   * a lost worker was silent, gone, or accused
+//   * every request is answered once
 //
-// Failures are gtest's; the history that led to one is printed by its test.
+// Failures are gtest failures; the test prints the history that led to one.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_PROMISES_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_PROMISES_H_
@@ -60,7 +59,7 @@ class Promises {
     }
   }
 
-  // The coordinator died with all its streams; another goes on.
+  // The coordinator died with all its streams; another one replaces it.
   void Restarted(absl::Time now) {
     streams_.clear();
     closed_.clear();
@@ -71,7 +70,7 @@ class Promises {
     }
   }
 
-  // How much happened: a dull history proves little.
+  // Coverage of a history: one with few events proves little.
   int epochs() const { return epochs_; }
   int starts() const { return starts_; }
   int completed() const { return completed_; }
@@ -93,12 +92,12 @@ class Promises {
     bool left = false;
     bool said_connected = false;
     bool acked = false;
-    Revision runs;  // as it said in this epoch
+    Revision runs;  // as reported in this epoch
   };
   struct JobSeen {
     JobSpec spec;
     bool over = false;
-    bool recovered = false;  // by a coordinator that restarted
+    bool recovered = false;  // by a restarted coordinator
     EpochId newest;
     bool lives = false;
     std::vector<protocol::Member> members;  // of the newest
@@ -108,7 +107,7 @@ class Promises {
     protocol::Cause cause;
     std::set<EpochId> ended;
     std::map<WorkerName, Generation> generations;
-    std::set<std::string> secrets;  // their hashes
+    std::set<std::string> secrets;  // hashes of all secrets
     std::map<WorkerName, SessionId> speaker;
     std::map<WorkerName, Life> lives_of;
     std::map<int, std::map<int, std::string>> handles;  // by communicator, rank
@@ -205,7 +204,7 @@ class Promises {
     const auto newest = job.lives_of.find(r.worker);
     const bool again = newest != job.lives_of.end() &&
                        newest->second.life == r.life && r.life != 0;
-    if (again) {  // its Welcome was lost: another secret
+    if (again) {  // its Welcome was lost: it gets another secret
       EXPECT_EQ(r.generation, job.generations[r.worker]);
     } else {
       EXPECT_GT(r.generation, job.generations[r.worker]);
@@ -266,7 +265,7 @@ class Promises {
     CheckCause(job, r.cause);
     just_ended_ = {{&job, r.epoch}};
   }
-  // How one that was lost has died became known later.
+  // A later record adds how a lost worker died.
   void CauseIsAddedTo(JobSeen& job, const record::EpochEnded& r) {
     EXPECT_EQ(job.newest, r.epoch);
     EXPECT_FALSE(job.over);
@@ -353,7 +352,7 @@ class Promises {
       ADD_FAILURE() << worker.value << " speaks on two streams";
     }
     job.speaker[worker] = session;
-    // Who says Hello asks to be told again.
+    // Each Hello is answered with the epoch's end again.
     streams_[session] = {
         .job = name, .worker = worker, .generation = welcome.generation};
     Life& life = job.lives_of[worker];
@@ -406,7 +405,7 @@ class Promises {
 
   void CheckStart(JobSeen& job) {
     ++starts_;
-    if (job.recovered) return;  // what was said to a former coordinator counts
+    if (job.recovered) return;  // a former coordinator received some messages
     for (const protocol::Member& member : job.members) {
       EXPECT_TRUE(job.lives_of[member.worker].said_connected);
       EXPECT_TRUE(job.lives_of[member.worker].acked);
@@ -450,7 +449,7 @@ class Promises {
   uint64_t records_ = 0;
   std::map<JobName, JobSeen> jobs_;
   SessionId greets_;    // the stream of the Hello in this event
-  WorkerName greeter_;  // whose it is
+  WorkerName greeter_;  // the worker of that Hello
   std::map<SessionId, Stream> streams_;  // welcomed and open
   std::set<SessionId> opened_;
   std::set<SessionId> closed_;

@@ -1,5 +1,5 @@
-// A coordinator, a troupe of simulated workers, and the promises that judge
-// what goes on between them. What happens next is decided by the test.
+// A coordinator, a group of simulated workers, and the promises that check
+// their traffic. The test chooses each next event.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_SIM_CLUSTER_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_SIM_CLUSTER_H_
@@ -23,7 +23,7 @@ namespace lockstep::core {
 
 class SimCluster {
  public:
-  // Actors w-0, w-1, ...; each trains `steps` steps.
+  // Workers w-0, w-1, ...; each trains `steps` steps.
   SimCluster(int actors, uint64_t steps) : steps_(steps) {
     for (int i = 0; i < actors; ++i) {
       actors_.push_back(
@@ -33,7 +33,7 @@ class SimCluster {
     }
   }
 
-  // A new job, which the actors join as new processes.
+  // Starts a new job, which the workers join as new processes.
   void StartJob(const JobSpec& spec) {
     spec_ = spec;
     for (Actor& actor : actors_) {
@@ -44,9 +44,9 @@ class SimCluster {
     Step(CreateJob{{++request_}, spec_, ""}, "create " + spec_.name);
   }
 
-  // --- What an actor does ---
+  // --- Actions of a worker ---
 
-  // What the protocol has it do next.
+  // The next action of a worker by the protocol.
   void Move(Actor& actor) {
     if (actor.session.value == 0) return Greet(actor);
     if (actor.act == Act::kEnded) return ComeAgain(actor);
@@ -59,13 +59,13 @@ class SimCluster {
     DataPlane& plane = planes_[{spec_.name, actor.epoch}];
     Say(actor, NextWord(&actor, &plane, steps_));
   }
-  // On a new stream, whether it has one or not.
+  // Sends Hello on a new stream, whether the worker has a stream or not.
   void Greet(Actor& actor) {
     actor.session = NewSession();
     if (actor.act == Act::kOut) actor.act = Act::kGreeted;
     SayHello(actor.session, actor.MakeHello(spec_));
   }
-  // After its epoch ended: the same life on the same stream.
+  // Rejoins after its epoch ended: the same incarnation on the same stream.
   void ComeAgain(Actor& actor) {
     actor.epoch = {};
     actor.act = Act::kGreeted;
@@ -95,7 +95,7 @@ class SimCluster {
                       " says Hello of generation ", hello.generation.value));
   }
 
-  // --- What happens to the coordinator ---
+  // --- Events for the coordinator ---
 
   void Close(SessionId session) {
     Step(SessionClosed{session, "cut"}, absl::StrCat("cut ", session.value));
@@ -104,7 +104,7 @@ class SimCluster {
   void WakeIfDue() {
     if (core_->NextWake() <= now_) Step(Wake{}, "wake");
   }
-  // Nobody says anything, but the coordinator is awake.
+  // No worker sends anything, but the coordinator handles its wakes.
   void Silence(absl::Duration duration) {
     const absl::Time until = now_ + duration;
     while (core_->NextWake() <= until) {
@@ -121,7 +121,7 @@ class SimCluster {
     for (const record::Record& record : records_) {
       ASSERT_TRUE(core_->Replay(record).ok());
     }
-    compilations_.clear();  // their threads died with it
+    compilations_.clear();  // the compile threads ended with the coordinator
     promises_.Restarted(now_);
     for (Actor& actor : actors_) actor.LoseStream();
   }
@@ -137,7 +137,7 @@ class SimCluster {
     if (!hold_compilations_) FinishCompilations();
   }
 
-  // Plans are compiled at once, unless they are held.
+  // Plans are compiled at once, unless compilations are held.
   void HoldCompilations(bool hold) {
     hold_compilations_ = hold;
     if (!hold) FinishCompilations();
@@ -179,7 +179,7 @@ class SimCluster {
     Effects effects;
   };
 
-  // A coordinator that replays the records has promised the same, always.
+  // A coordinator that replays the records must have made the same promises.
   void Follow(const Effects& effects) {
     bool wrote = false;
     for (const Effect& effect : effects) {
@@ -203,7 +203,7 @@ class SimCluster {
         if (Actor* actor = OnStream(close->session)) actor->LoseStream();
       }
     }
-    // The adapter says that a stream is gone after it was closed.
+    // The adapter reports the end of each stream that the coordinator closed.
     for (const Effect& effect : effects) {
       if (const auto* close = std::get_if<CloseSession>(&effect)) {
         EXPECT_TRUE(

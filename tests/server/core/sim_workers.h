@@ -1,13 +1,13 @@
-// Workers as the coordinator meets them, simulated: each follows the protocol
-// when it makes a natural move, and may be made to misbehave.
+// Simulated workers: each follows the protocol unless a test makes it
+// misbehave.
 //
 //   out ─Hello▶ greeted ─Welcome▶ waiting ─EpochFormed▶ formed ─▶ registered
 //    ▲                                                              │ PlanReady
-//    │ Refused: another life                                        ▼
+//    │ Refused: another incarnation                                 ▼
 //    └── ended ◀─EpochEnded── running ◀─Start── connected ◀─ ... ─ planned
 //
-// The data plane is simulated too: nobody leaves a transfer or a verdict before
-// all members have entered it.
+// The data plane is simulated too: no worker leaves a transfer or a verdict
+// before all members have entered it.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_SIM_WORKERS_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_SIM_WORKERS_H_
@@ -58,17 +58,18 @@ struct Actor {
   Revision revision;
   std::string digest;
   protocol::PublishHandles publish;  // once it has fetched the plan
-  std::set<int> handles;             // communicators whose handles it was given
+  std::set<int> handles;             // communicators whose handles it received
   bool acked = false;
   bool started = false;
   bool registers_again = false;  // the coordinator forgot
-  Revision running;              // of its steps; 0: it has not begun
-  Revision order_wanted;         // 0: nobody asks
-  protocol::PlanReady next;      // announced after the one it acknowledged
-  bool has_next = false;         // ... and fetched
+  Revision running;              // by its steps; 0: not begun
+  Revision order_wanted;         // 0: none is requested
+  protocol::PlanReady next;      // announced after the acknowledged one
+  bool has_next = false;         // `next` is fetched
   protocol::Position position;
   protocol::Leave leave;
-  absl::Time sulks_until = absl::InfinitePast();  // only heartbeats before
+  absl::Time sulks_until =
+      absl::InfinitePast();  // sends only heartbeats before
 
   // A new process of the same name.
   void Die() {
@@ -80,7 +81,7 @@ struct Actor {
     *this = {.name = same, .process = next, .life = next_life};
   }
 
-  // The same process makes another session.
+  // The same process starts another session.
   void BeginAgain() {
     const Actor before = *this;
     *this = {.name = before.name,
@@ -106,13 +107,13 @@ struct Actor {
     return hello;
   }
 
-  // What it hears.
+  // Handles a message from the coordinator.
   void Hear(const protocol::ToWorker& message) {
     std::visit([&](const auto& body) { On(message.epoch, body); },
                message.body);
   }
 
-  // The plan it was told of.
+  // Fetches the announced plan.
   void Fetch(const plan::Plan& plan) {
     publish = {};
     for (size_t c = 0; c < plan.communicators.size(); ++c) {
@@ -135,8 +136,8 @@ struct Actor {
     if (!welcome.secret.empty()) secret = welcome.secret;
     registers_again = started && welcome.forgot;
     if (act == Act::kLeaving) return;
-    // What it said since the epoch was formed may not have been heard: it says
-    // it all again.
+    // Messages sent since the epoch was formed may not have been received: the
+    // worker sends all of them again.
     if (epoch.value == 0) {
       act = Act::kWaiting;
     } else if (act != Act::kEnded && !started) {
@@ -162,7 +163,7 @@ struct Actor {
   }
   void On(EpochId at, const protocol::PlanReady& ready) {
     if (at != epoch) return;
-    if (acked) {  // a later one: steps run
+    if (acked) {  // a later revision, while steps run
       if (ready.revision <= revision || ready == next) return;
       next = ready;
       has_next = false;
@@ -186,7 +187,7 @@ struct Actor {
   }
   void On(EpochId, const protocol::Left&) { Die(); }
   void On(EpochId, const protocol::Warning&) {}
-  // What a running job may be asked for, and these actors do not act.
+  // These workers ignore operator commands.
   void On(EpochId, const protocol::DesiredCommands&) {}
   void On(EpochId at, const protocol::OrderWanted& order) {
     if (at == epoch) order_wanted = order.revision;
@@ -194,20 +195,20 @@ struct Actor {
   void On(EpochId, const protocol::Decide&) {}
 };
 
-// The revisions that a member runs and holds as it enters a verdict.
+// The revisions that a member runs and holds when it enters a verdict.
 struct RevisionBallot {
   Revision runs;
   Revision holds;
 };
 
-// How far each member of an epoch ever came, and its ballot of each step: what
-// it gave to the data plane stays there when it has gone.
+// The furthest position of each member of an epoch, and its step summaries. A
+// member's contributions remain after it has left.
 struct DataPlane {
   std::map<WorkerName, protocol::Position> reached;
   std::map<uint64_t, std::map<WorkerName, RevisionBallot>> ballots;
 
-  // After the verdict of `step`, which all have entered: the next revision if
-  // all hold it. All run the same.
+  // The revision after the verdict of `step`, which all have entered: the next
+  // one if all hold it. All must run the same.
   Revision After(uint64_t step) {
     const auto& all = ballots[step];
     const Revision runs = all.begin()->second.runs;
@@ -220,7 +221,7 @@ struct DataPlane {
   }
 };
 
-// What an actor says next of its own accord; a heartbeat if it can only wait.
+// An actor's next message by the protocol; a heartbeat if it can only wait.
 inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
                                             uint64_t steps) {
   using protocol::Phase;
@@ -236,7 +237,7 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
       if (!actor->digest.empty()) actor->act = Act::kPlanned;
       return registration;
     case Act::kPlanned:
-      if (actor->publish.handles.empty()) break;  // it could not be fetched
+      if (actor->publish.handles.empty()) break;  // the fetch failed
       actor->act = Act::kAcked;
       actor->acked = true;
       return protocol::PlanAck{actor->revision, actor->digest};
