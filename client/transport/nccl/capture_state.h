@@ -1,11 +1,11 @@
-// A graph's life as the launch thread knows it: from the beginning of its
-// capture until it is destroyed.
+// The launch thread's state of a graph, from the beginning of its capture until
+// it is destroyed.
 //
 //   open ──▶ captured ──▶ destroyed: by its owner, or before its communicators
 //     └─ failed ────────▶ end
 //
-// Threads: the launch thread's own while it is open, and from then on; what was
-//          captured is put in by who captures, before it is closed.
+// Threads: owned by the launch thread. While it is open, the capturing thread
+//          sets the graph handles, before it closes the capture.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CAPTURE_STATE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CAPTURE_STATE_H_
@@ -22,22 +22,22 @@
 namespace lockstep::transport::nccl {
 
 struct CaptureState {
-  // Whose operations it has.
+  // The communicators whose operations it contains.
   std::vector<std::shared_ptr<CommState>> members;
   CommState::LaunchSlot launch_slot;  // inside the capture
 
-  // Once captured. Not OK: it cannot be launched (any more), and why.
+  // After the capture. Not OK: why it cannot be launched (any more).
   absl::Status status;
   CudaGraphHandle graph = nullptr;
   CudaGraphExecHandle exec = nullptr;
-  CudaStreamHandle stream = nullptr;  // its own, that it is launched on
+  CudaStreamHandle stream = nullptr;  // owned; the graph is launched on it
 
   bool Has(const CommState& member) const {
     return std::any_of(members.begin(), members.end(),
                        [&](const auto& one) { return one.get() == &member; });
   }
 
-  // Frees what it holds. A launch that runs goes on, the next one gets `why`,
+  // Frees the handles. A running launch continues; later ones fail with `why`,
   // an error.
   void Destroy(CudaApi& cuda, const absl::Status& why) {
     if (status.ok()) status = why;

@@ -9,16 +9,16 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// What has few bytes gets few of the device's multiprocessors, and messages
-// leave most of them to the layers that are computed meanwhile.
+// Communicators of small data use few multiprocessors, and messages leave most
+// of them to the layers that compute meanwhile.
 constexpr int kSmallCtas = 2;
 constexpr int kMessageCtas = 8;
 
-// What floats are gathered in, to be reduced by min or max.
+// Memory to gather floats in before a min or max reduction.
 constexpr size_t kRowsBytes = 4 << 20;
 constexpr size_t kFewRowsBytes = 64 << 10;
 
-// What a profiler shows an operation as.
+// The range that profilers show for an operation.
 class Range {
  public:
   Range(CudaApi* cuda, const char* name) : cuda_(cuda) {
@@ -144,7 +144,7 @@ absl::Status CommState::Enqueue(const QueuedOp& posted,
 
 absl::Status CommState::TakeLaunchSlot(LaunchSlot* launch_slot, bool captured) {
   CudaApi& cuda = *tables_.cuda;
-  // What is on the same stream comes after it anyhow.
+  // Operations on the same stream are ordered already.
   if (launch_slot->event != nullptr && launch_slot->stream != stream_) {
     absl::Status waits =
         Check(cuda, cuda.StreamWaitEvent(stream_, launch_slot->event->handle()),
@@ -271,7 +271,7 @@ void* CommState::Kept(size_t bytes) {
 }
 
 absl::Status CommState::JoinRunning(CudaStreamHandle stream) const {
-  // They run on one stream, or behind each other: the last ends last.
+  // The operations are ordered, so the last one ends last.
   if (running_.empty()) return absl::OkStatus();
   CudaApi& cuda = *tables_.cuda;
   return Check(cuda,
@@ -302,7 +302,7 @@ void CommState::FailRunning() {
 }
 
 absl::Status CommState::Abort() {
-  graphs_own_.clear();  // goes with the graph
+  graphs_own_.clear();  // freed with the graph
   return Check(*tables_.nccl,
                tables_.nccl->CommAbort(std::exchange(comm_, nullptr)),
                "CommAbort");

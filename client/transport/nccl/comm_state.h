@@ -1,15 +1,15 @@
 // One rank's part in one NCCL communicator: the communicator, the stream its
 // operations run on, and its first error.
 //
-//   Begin ─▶ Connected? ─▶ Enqueue ─▶ Queued? ─▶ Complete ─▶ ... ─▶ Finalize,
-//                             │                                     or Abort
-//                             └ only a queued operation has an event
+//   Begin ─▶ Ready? ─▶ Enqueue ─▶ Ready? ─▶ Complete ─▶ ... ─▶ Finalize, or
+//                         │                                    Abort
+//                         └ only a queued operation has an event
 //
 // Threads: status and Fail from any; everything else on the launch thread
 //          (launcher.h), which decides the order and does all the waiting. No
-//          method blocks, but Abort may, inside NCCL.
-// Errors:  a method's error is not this member's yet: the launcher makes it so,
-//          with an abort.
+//          method blocks, except that Abort may, inside NCCL.
+// Errors:  a method that returns an error does not set status(): the launcher
+//          does so, and aborts.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_COMM_STATE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_COMM_STATE_H_
@@ -35,14 +35,14 @@
 
 namespace lockstep::transport::nccl {
 
-// The functions of one device.
+// The function tables of one device.
 struct Tables {
   std::shared_ptr<NcclApi> nccl;
   std::shared_ptr<CudaApi> cuda;
   std::shared_ptr<KernelApi> kernels;
 };
 
-// An operation as its communicator's caller posts it.
+// An operation as the communicator's caller posts it.
 struct QueuedOp {
   std::vector<CollectiveOp> calls;
   CudaStream::Ticket ticket;
@@ -57,71 +57,72 @@ class CommState {
 
   // --- Any thread ---
   absl::Status status() const;
-  // Makes `error` the first, unless there is one.
+  // Sets the first error; does nothing if there is one.
   void Fail(const absl::Status& error);
   const std::string& name() const { return group_.name; }
   int size() const { return group_.size; }
 
   // --- The launch thread ---
 
-  // Makes stream and token, and begins to connect.
+  // Creates the stream and its memory, and begins to connect.
   absl::Status Begin(const NcclUniqueId& id);
 
-  // Whether NCCL is done with what it was last asked for; its error.
+  // Whether NCCL has completed its last call; its error.
   absl::StatusOr<bool> Ready();
 
-  // Whose turn it was last: when the device's last operation could begin, and
-  // on which stream. No event: none was enqueued yet.
+  // The position in the device's launch order: an event at the point where the
+  // last operation could begin, and its stream. No event: none was enqueued.
   struct LaunchSlot {
     std::shared_ptr<CudaEvent> event;
     CudaStreamHandle stream = nullptr;
   };
 
-  // Enqueues the operation behind what it must wait for, and not to begin
-  // before the operation before it could, which `*turn` says. `*turn` is then
-  // this one's. It is queued once Ready says so, and then wants Complete.
+  // Enqueues the operation after what it must wait for, and after the point
+  // where the previous operation (`*launch_slot`) could begin; then replaces
+  // `*launch_slot`. Once Ready returns true, call Complete.
   absl::Status Enqueue(const QueuedOp& posted, LaunchSlot* launch_slot);
-  // Kernels that follow what is queued. True: that was all; its event is
-  // recorded and published. False: more has been enqueued, and is to be queued
-  // and completed in turn. A captured operation is not published as running:
-  // its graph's launches are.
+  // Enqueues the kernels that follow the queued round. True: the operation is
+  // complete, and its event recorded and published. False: another round was
+  // enqueued; wait for Ready and call Complete again. A captured operation is
+  // not added to the running ones: the launches of its graph are.
   absl::StatusOr<bool> Complete(const QueuedOp& posted);
 
-  // Lets `stream` wait for everything published; what runs there is then
-  // published too, with `event` as its end.
+  // Makes `stream` wait for all running operations. The caller then adds the
+  // work on `stream` to them, with `event` as its end.
   absl::Status JoinRunning(CudaStreamHandle stream) const;
   void AddRunning(std::shared_ptr<CudaEvent> event,
                   std::shared_ptr<FirstError> error) {
     running_.push_back({std::move(event), std::move(error)});
   }
 
-  // Whether nothing that was published still runs. What the device failed at
-  // does not: its streams have the error, and so has device_error, the first.
+  // Whether no added operation is still running. Operations that failed on the
+  // device are not running: their streams' errors and device_error, the first,
+  // are set.
   bool Idle();
   const absl::Status& device_error() const { return device_error_; }
-  // Tells the streams of operations that have not run what became of them.
+  // Sets the error of the streams whose operations have not run.
   void FailRunning();
 
-  // Between these two of several members lies one ncclGroup (launcher.h).
+  // The launcher aborts several members in one ncclGroup (launcher.h).
   absl::Status Abort();
-  // True from Abort on: NCCL must not be called with it any more.
+  // True after Abort or Destroy: NCCL must not be called with it any more.
   bool ended() const { return comm_ == nullptr; }
 
-  // --- Memory that it knows of (window.h) ---
-  // It is this member's from here on: NCCL writes into it until Ready.
+  // --- Registered memory (window.h) ---
+  // Keeps the window alive: NCCL writes to it until Ready.
   absl::Status BeginRegister(const std::shared_ptr<Window>& window) {
     windows_.push_back(window);
     return window->Begin(*tables_.nccl, comm_);
   }
   void EndRegister(Window& window) { window.End(*tables_.nccl, comm_); }
-  // Nothing, once it has ended: NCCL forgot with it.
+  // Does nothing to NCCL after the end: the communicator's end deregisters all.
   void Forget(Window& window);
   void ForgetAll();
 
   absl::Status Finalize();
   absl::Status Destroy();
 
-  // Behind everything that is on the stream now.
+  // An event after everything on the stream now.
   absl::StatusOr<std::shared_ptr<CudaEvent>> Mark(bool captured = false) {
     return CudaEvent::Record(tables_.cuda.get(), stream_, captured);
   }
@@ -137,7 +138,7 @@ class CommState {
   absl::Status EnqueueGroup();
   absl::Status Issue(const NcclStep& step);
   absl::Status LaunchKernels();
-  // Memory for the operation's kernels; null if there is none.
+  // Memory for the operation's kernels; null if the device has none left.
   void* Temporary(size_t bytes);
   void* Kept(size_t bytes);
   size_t rows_bytes() const;
@@ -148,7 +149,7 @@ class CommState {
   CudaStreamHandle stream_ = nullptr;
   std::byte* token_ = nullptr;
 
-  // Of the operation between Enqueue and Complete.
+  // State of the operation between Enqueue and Complete.
   Lowering lowering_;
   size_t round_ = 0;
   bool captured_ = false;
@@ -156,9 +157,9 @@ class CommState {
   std::vector<void*> graphs_own_;  // freed inside the graph
   size_t taken_ = 0;               // of the blocks below
 
-  // Memory that an operation takes and the next one takes again: they run one
-  // behind the other. It is there from the beginning; only calls of one group
-  // that need more together take more, and keep it.
+  // Memory that each operation reuses, since they run one after the other. It
+  // is allocated at the beginning; only several calls of one group that need
+  // more together allocate more, and keep it.
   std::byte* rows_ = nullptr;
   struct Block {
     void* memory;

@@ -1,4 +1,4 @@
-// The runtime and the kernels where this was built without CUDA.
+// The runtime and the kernels of a build without CUDA.
 
 #include "client/transport/nccl/gpu.h"
 

@@ -1,18 +1,18 @@
-// What the adapter uses of the CUDA runtime, as a table of functions.
+// The functions of the CUDA runtime that the adapter uses, as a table.
 //
 // The declarations are our own, so that the adapter compiles and is tested
-// where there is no CUDA; cuda_runtime.cc checks them against
-// cuda_runtime_api.h and is compiled only where that exists. Each method is the
-// runtime's function of the same name, for the device of the table, which must
-// be the calling thread's: calls are made inside a DeviceScope
-// (device_scope.h), but for those that say that they need none.
+// without CUDA. cuda_runtime.cc checks them against cuda_runtime_api.h and is
+// compiled only where that exists. Each method is the runtime's function of the
+// same name, for the table's device, which must be the calling thread's current
+// device: calls are made inside a DeviceScope (device_scope.h), unless stated
+// otherwise.
 //
 // Threads: any, as CUDA's.
-// Errors:  CUDA's numbers; Check (gpu_status.h) makes them a Status. CUDA also
-//          keeps the last error of each thread. Ours are returned, so whoever
-//          gets an error takes it from there with GetLastError (Check does):
-//          the caller's own code would find it, and take it for its own. After
-//          a success the last error is not touched: it is the caller's.
+// Errors:  CUDA's numbers; Check (gpu_status.h) converts them to a Status. CUDA
+//          also keeps the last error of each thread. Our errors are returned,
+//          so the receiver of an error clears it with GetLastError (Check does
+//          so): the caller's code would take it for its own. After a success
+//          the last error is not changed: it is the caller's.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_API_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_API_H_
@@ -38,7 +38,7 @@ enum class CudaResult : int {
   kInsufficientDriver = 35,
   kNoDevice = 100,
   kNotReady = 600,
-  kIllegalAddress = 700,  // as others, it stays: all later calls return it
+  kIllegalAddress = 700,  // sticky, as others: all later calls return it
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
   kCaptureUnjoined = 904,
@@ -49,9 +49,8 @@ enum class CudaResult : int {
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
 inline constexpr unsigned kCudaEventDisableTiming = 2;
 
-// What a thread has as its own, of which CUDA keeps one for each: the current
-// device, as the driver's context (null: none yet), and how it stands to
-// captures of others.
+// Per-thread state of CUDA: the current device, as the driver's context (null:
+// none yet), and the thread's stream capture mode.
 struct CudaThread {
   void* context = nullptr;
   int capture_mode = 0;
@@ -62,15 +61,15 @@ class CudaApi {
   virtual ~CudaApi() = default;
 
   // --- The calling thread (device_scope.h); no scope is needed ---
-  // Makes the device its current one, and captures of others no concern of
-  // its: cudaStreamCaptureModeRelaxed. An error changes nothing.
+  // Makes the device current, and sets cudaStreamCaptureModeRelaxed, so that
+  // captures of other threads are not affected. An error changes nothing.
   virtual CudaResult EnterThread(CudaThread* before) = 0;
   virtual void LeaveThread(const CudaThread& before) = 0;
-  // Which device is its current one.
+  // The calling thread's current device.
   virtual CudaResult GetDevice(int* device) = 0;
   virtual CudaResult GetLastError() = 0;
 
-  // --- What is there; no scope is needed ---
+  // --- Versions and devices; no scope is needed ---
   virtual CudaResult DriverGetVersion(int* version) = 0;  // 0: no driver
   virtual CudaResult RuntimeGetVersion(int* version) = 0;
   virtual CudaResult GetDeviceCount(int* count) = 0;
@@ -97,14 +96,14 @@ class CudaApi {
   // No scope is needed.
   virtual CudaResult EventDestroy(CudaEventHandle event) = 0;
 
-  // --- Memory; slow, and waits for the device: at Join ---
+  // --- Memory; slow, and waits for the device: use at Join ---
   virtual CudaResult Malloc(void** memory, size_t bytes) = 0;
   virtual CudaResult Free(void* memory) = 0;
-  // Of the host, pinned: the device reads and writes it at the same address.
+  // Pinned host memory; the device accesses it at the same address.
   virtual CudaResult HostAlloc(void** memory, size_t bytes) = 0;
   virtual CudaResult FreeHost(void* memory) = 0;
 
-  // --- Memory, in the order of a stream ---
+  // --- Stream-ordered memory ---
   virtual CudaResult MallocAsync(void** memory, size_t bytes,
                                  CudaStreamHandle stream) = 0;
   virtual CudaResult FreeAsync(void* memory, CudaStreamHandle stream) = 0;
@@ -115,23 +114,23 @@ class CudaApi {
                                  CudaStreamHandle stream) = 0;
 
   // --- Graphs ---
-  // The mode is thread-local: other threads may do what they like meanwhile,
-  // and EndCapture must come from this one.
+  // The capture mode is thread-local: other threads are not restricted, and
+  // EndCapture must be called by this one.
   virtual CudaResult StreamBeginCapture(CudaStreamHandle stream) = 0;
   virtual CudaResult StreamEndCapture(CudaStreamHandle stream,
                                       CudaGraphHandle* graph) = 0;
-  // Which capture what is enqueued on `stream` now becomes part of; 0: none.
+  // The capture that work enqueued on `stream` now becomes part of; 0: none.
   virtual CudaResult StreamGetCaptureInfo(CudaStreamHandle stream,
                                           CudaCaptureId* id) = 0;
   virtual CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
                                       CudaGraphHandle graph) = 0;
   virtual CudaResult GraphLaunch(CudaGraphExecHandle exec,
                                  CudaStreamHandle stream) = 0;
-  // A launch that runs goes on.
+  // A running launch continues.
   virtual CudaResult GraphExecDestroy(CudaGraphExecHandle exec) = 0;
   virtual CudaResult GraphDestroy(CudaGraphHandle graph) = 0;
 
-  // --- Ranges that profilers show (NVTX, where it was found) ---
+  // --- Profiler ranges (NVTX, if it was found) ---
   virtual void RangePush(const char* name) = 0;
   virtual void RangePop() = 0;
 };

@@ -42,7 +42,7 @@ class CudaArena final : public Arena {
     });
   }
 
-  // It says only that it failed: of memory, as a rule.
+  // NCCL gives no reason for the failure; usually it is out of memory.
   absl::StatusOr<std::shared_ptr<void>> OfNccl(size_t bytes) {
     void* memory = nullptr;
     const absl::Status got =

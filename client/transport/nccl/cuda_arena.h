@@ -1,10 +1,11 @@
-// The arena whose memory is a device's.
+// The arena of device memory.
 //
-// A buffer is one allocation: of NCCL, which can make a window of it (window.h)
-// and rounds it up to megabytes; small ones, which gain nothing by that, and
-// all where NCCL has no memory to give, of the CUDA runtime. Allocating and
-// freeing are slow and may wait for all that the device does: at Join, and when
-// a layout is prepared or given up; never in a step.
+// A buffer is one allocation. Large buffers are NCCL's, which can make a window
+// of them (window.h) and rounds them up to megabytes. Small ones, which a
+// window does not help, and all buffers if NCCL cannot allocate, are the CUDA
+// runtime's. Allocating and freeing are slow and may wait for all work of the
+// device: they occur at Join, and when a layout is prepared or dropped; never
+// in a step.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_ARENA_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_ARENA_H_
@@ -17,7 +18,7 @@
 
 namespace lockstep::transport::nccl {
 
-// Buffers of at least so many bytes are NCCL's.
+// Buffers of at least this size are NCCL's.
 inline constexpr size_t kNcclMemoryBytesMin = 64 << 10;
 
 std::unique_ptr<Arena> MakeCudaArena(std::shared_ptr<NcclApi> nccl,

@@ -1,10 +1,10 @@
-// Small pieces of memory that are taken and given back all the time, while the
-// device works.
+// A cache of small memory blocks that are taken and returned while the device
+// works.
 //
-// Pinning memory of the host, and freeing any, waits for the device, and so for
-// a peer. What is given back is kept for the next who wants as much.
+// Pinning host memory, and freeing any memory, waits for the device, and so for
+// a peer. Returned blocks are therefore kept and reused for the same size.
 //
-// Threads: any. A block keeps its store alive.
+// Threads: any. A block keeps its cache alive.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_BLOCKS_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_BLOCKS_H_
@@ -31,10 +31,10 @@ class CudaBlocks : public std::enable_shared_from_this<CudaBlocks> {
   }
   ~CudaBlocks();
 
-  // Makes `count` blocks that Take will give: where waiting is no harm.
+  // Allocates `count` blocks for Take. Call where waiting is harmless.
   absl::Status Reserve(size_t bytes, int count);
 
-  // At least `bytes`, aligned to 256, not cleared.
+  // At least `bytes`, aligned to 256, not zeroed.
   absl::StatusOr<std::shared_ptr<void>> Take(size_t bytes);
 
  private:

@@ -13,12 +13,12 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// Of the smallest blocks: what streams stand behind at once, as a rule. Making
-// one in a step would wait for the device, and so for peers.
+// Blocks of the smallest size, for the gates that usually exist at once.
+// Allocating one during a step would wait for the device, and so for peers.
 constexpr int kHoldsAhead = 8;
 
-// Memory of a hold that nobody has any more, but for work that was enqueued
-// before: the copy of its message, and what reads it on the held stream.
+// Memory of a destroyed gate that enqueued work may still use: the copy of its
+// message, and its readers on the gated stream.
 struct Retired {
   std::shared_ptr<void> message;
   std::shared_ptr<void> staging;
@@ -33,7 +33,7 @@ struct Retired {
   }
 };
 
-// What everything of one device's compute shares.
+// State shared by all objects of one device.
 struct Device {
   std::shared_ptr<Launcher> launcher;
   std::shared_ptr<CudaApi> cuda;
@@ -51,7 +51,7 @@ struct Device {
     MutexLock lock(&retired_mutex);
     retired.push_back(std::move(hold));
   }
-  // Gives back what no work reads any more.
+  // Frees the memory that no work reads any more.
   void Reclaim() {
     MutexLock lock(&retired_mutex);
     std::erase_if(retired, [](Retired& hold) { return hold.Passed(); });
@@ -60,8 +60,8 @@ struct Device {
 
 class CudaSite final : public DeviceContext::KernelQueue {
  public:
-  // `mutex`: held by each call, if the stream is not the calling thread's; may
-  // be null.
+  // `mutex`: locked by each call if other threads use the stream too; may be
+  // null.
   CudaSite(Device& device, CudaStream& stream, Mutex* mutex = nullptr)
       : cuda_(*device.cuda),
         kernels_(*device.kernels),
@@ -151,8 +151,8 @@ class CudaSite final : public DeviceContext::KernelQueue {
   }
 
   Event Done() override {
-    // Behind nothing there is nothing to wait for; on a stream of somebody's
-    // own there is what it held before.
+    // An unused queue on the shared stream has nothing to wait for. A caller's
+    // stream may have earlier work.
     if (!used_ && mutex_ != nullptr) return Event();
     return stream_.Record();
   }
@@ -224,7 +224,7 @@ class CudaQueue final : public DeviceContext::Queue {
   const std::shared_ptr<Device> device_;
   const std::unique_ptr<CudaStream> stream_;
   const std::unique_ptr<CudaStream> aside_;
-  bool used_aside_ = false;  // since the stream waited for it
+  bool used_aside_ = false;  // since the stream last waited for it
   HostStream driver_;        // last: its work uses all of the above
 };
 
@@ -256,9 +256,9 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
                      .readers = StreamFence(std::move(tail_))});
   }
 
-  // Holds `stream`, which is Ready. The message was another's before, and said
-  // yes perhaps: what is launched on the stream from here on reads zeros until
-  // the release.
+  // Gates `stream`, which must be Ready. The message's memory is reused and may
+  // still allow an update: it is zeroed, so that work launched on the stream
+  // from now on reads zeros until the release.
   absl::Status Stand(CudaStream& stream, CudaStreamHandle handle) {
     absl::Status cleared =
         OnOwnStream("MemsetAsync", [this](CudaStreamHandle own) {
@@ -284,7 +284,7 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
                                             bytes_, stream);
         }));
     CudaEvents all =
-        ticket_.after->Known();  // it was ready: nothing is to come
+        ticket_.after->Known();  // all known, since the stream was Ready
     all.push_back(last_);
     ticket_.done->Publish(std::move(all));
   }
@@ -308,9 +308,9 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
   std::shared_ptr<void> message_;
   std::shared_ptr<void> staging_;
   const size_t bytes_;
-  std::shared_ptr<StreamTail> tail_;  // of the stream that is held
+  std::shared_ptr<StreamTail> tail_;  // of the gated stream
   CudaStream::Ticket ticket_;
-  std::shared_ptr<CudaEvent> last_;  // behind all that uses the memory
+  std::shared_ptr<CudaEvent> last_;  // after all uses of the memory
 };
 
 class CudaDeviceContext final : public DeviceContext {

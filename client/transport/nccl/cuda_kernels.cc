@@ -1,4 +1,4 @@
-// The kernels of kernels/device, as the table. A launch goes to the thread's
+// The table of the kernels in kernels/device. A launch uses the thread's
 // current device, which must be the stream's (device_scope.h).
 
 #include <cuda_runtime_api.h>

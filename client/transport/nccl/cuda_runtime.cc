@@ -1,4 +1,4 @@
-// The runtime, linked; and our declarations of it and of NCCL, held to theirs.
+// The linked runtime, and checks of our declarations of it and of NCCL.
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// --- As cuda_runtime_api.h says ---
+// --- Checks against cuda_runtime_api.h ---
 
 static_assert(std::is_same_v<CudaStreamHandle, cudaStream_t>);
 static_assert(std::is_same_v<CudaEventHandle, cudaEvent_t>);
@@ -46,7 +46,7 @@ static_assert(static_cast<int>(CudaResult::kCapturedEvent) ==
 static_assert(kCudaStreamNonBlocking == cudaStreamNonBlocking);
 static_assert(kCudaEventDisableTiming == cudaEventDisableTiming);
 
-// --- As nccl.h says ---
+// --- Checks against nccl.h ---
 
 static_assert(std::is_same_v<NcclComm, ncclComm_t>);
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
@@ -77,7 +77,7 @@ static_assert(static_cast<int>(NcclOp::kProd) == ncclProd);
 static_assert(static_cast<int>(NcclOp::kMax) == ncclMax);
 static_assert(static_cast<int>(NcclOp::kMin) == ncclMin);
 
-// Ours is the beginning of theirs.
+// NcclConfig is a prefix of ncclConfig_t.
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic));
 static_assert(offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version));
@@ -95,7 +95,7 @@ static_assert(offsetof(NcclConfig, split_share) ==
               offsetof(ncclConfig_t, splitShare));
 static_assert(NCCL_CONFIG_UNDEF_INT == INT_MIN);
 
-// Whether C passes an argument of both types alike: pointers; integers and
+// Whether C passes arguments of both types the same way: pointers; integers and
 // enums of one size; structs of one size.
 template <typename Ours, typename Theirs>
 constexpr bool PassedAlike() {
@@ -156,7 +156,7 @@ CudaResult Result(cudaError_t result) {
 }
 
 CudaResult Result(CUresult result) { return static_cast<CudaResult>(result); }
-// They have the same numbers, where both have one.
+// The driver's error codes equal the runtime's where both have one.
 static_assert(static_cast<int>(CUDA_ERROR_OUT_OF_MEMORY) ==
               cudaErrorMemoryAllocation);
 static_assert(static_cast<int>(CUDA_ERROR_INVALID_DEVICE) ==
@@ -164,13 +164,13 @@ static_assert(static_cast<int>(CUDA_ERROR_INVALID_DEVICE) ==
 static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) ==
               cudaErrorIllegalAddress);
 
-// What the runtime cannot do: look at a thread's current context, and put back
-// none. cudaSetDevice makes a context on the device that it goes back to, even
-// if the thread has never used that device: half a gigabyte of device 0 for
-// each process of the host.
+// Driver calls that the runtime lacks: reading a thread's current context, and
+// restoring none. cudaSetDevice creates a context on the device that it
+// restores, even if the thread has never used that device: half a gigabyte of
+// device 0 for each process of the host.
 class Driver {
  public:
-  // `device`'s primary context, which is the runtime's, made current.
+  // Makes the primary context of `device`, which the runtime uses, current.
   CudaResult Enter(int device, CUcontext* before) {
     if (CudaResult made = Make(device); made != CudaResult::kSuccess) {
       return made;
@@ -183,7 +183,7 @@ class Driver {
     if (before != primary_) set_current_(before);
   }
   bool has_context() const { return primary_ != nullptr; }
-  // Inside.
+  // Must be called between Enter and Leave.
   CudaResult DeviceOf(CUstream stream, int* device) {
     CUcontext context = nullptr;
     CUresult asked = stream_context_(stream, &context);
@@ -195,8 +195,8 @@ class Driver {
   }
 
  private:
-  // Once, for the first that enters. The context is kept to the end of the
-  // process: destroying it under a runtime that ends is not safe.
+  // Runs once, on the first Enter. The context is kept until the process ends:
+  // destroying it while the runtime shuts down is not safe.
   CudaResult Make(int device) {
     std::call_once(once_, [&] { made_ = Load(device); });
     return made_;
@@ -260,7 +260,7 @@ class LinkedCuda final : public CudaApi {
         [](CudaEventHandle event) { return Result(cudaEventDestroy(event)); }});
   }
   ~LinkedCuda() override {
-    // Without a context there is no event, and there shall be no context.
+    // Without a context there are no events, and none must be created.
     CudaThread before;
     if (!driver_.has_context()) return;
     const bool entered = EnterThread(&before) == CudaResult::kSuccess;
@@ -410,7 +410,7 @@ class LinkedCuda final : public CudaApi {
 
   const int device_;
   Driver driver_;
-  std::optional<EventPool> events_;  // without timing: all the adapter takes
+  std::optional<EventPool> events_;  // without timing, as the adapter uses
 };
 
 }  // namespace

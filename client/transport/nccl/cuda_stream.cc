@@ -8,7 +8,7 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// Runs on a thread of CUDA's, which holds the stream until it returns.
+// Runs on a thread of the CUDA runtime; the stream waits until it returns.
 void AwaitEvent(void* event) {
   const std::unique_ptr<Event> owned(static_cast<Event*>(event));
   (void)owned->Wait();
@@ -40,7 +40,7 @@ bool StreamTail::Mark(std::shared_ptr<CudaEvent>* event) {
               "StreamGetCaptureInfo");
   if (capture != 0) return false;
   auto recorded = CudaEvent::Record(cuda_, handle_);
-  // A device that records nothing any more has failed, and runs nothing.
+  // A device that cannot record an event has failed, and runs nothing.
   if (recorded.ok()) *event = *std::move(recorded);
   return true;
 }
@@ -51,7 +51,7 @@ bool StreamFence::Passed() {
   if (event_ == nullptr) return true;
   const absl::StatusOr<bool> reached = event_->Reached();
   if (reached.ok()) return *reached;
-  // A capture had just begun, or the device has failed: a second mark tells.
+  // A capture has just begun, or the device has failed: mark again.
   event_ = nullptr;
   marked_ = false;
   return false;

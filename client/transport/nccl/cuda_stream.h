@@ -1,12 +1,13 @@
-// A CUDA stream behind the Stream seam.
+// A CUDA stream as a lockstep::Stream.
 //
 //   caller's stream   [backward 9]─event─┐                  ┌─wait─[update]
 //   communicator's                       └─wait─[all-reduce]┘
 //
-// An operation does not run on the caller's stream but on its communicator's,
-// between two events; the second is known only once it is published (moment.h).
-// Until then the caller's stream must not be given work that needs the
-// operation: Ready waits for that, and so does whatever launches kernels.
+// An operation runs not on the caller's stream but on its communicator's,
+// between two events; the second is known only once it is published
+// (event_state.h). Until then the caller's stream must not get work that
+// depends on the operation: Ready waits for that, and so does all code that
+// launches kernels.
 //
 // Threads: any. Ready, Synchronize and the destructor block; the rest do not.
 
@@ -28,7 +29,7 @@
 
 namespace lockstep::transport::nccl {
 
-// The first error of what was enqueued on a stream. Threads: any.
+// The first error of the work enqueued on a stream. Threads: any.
 class FirstError {
  public:
   void Set(const absl::Status& error);
@@ -39,19 +40,19 @@ class FirstError {
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A CUDA stream as objects know it that may outlive its CudaStream, or meet it
-// while it is being captured. Threads: any.
+// A handle to a CUDA stream for objects that may outlive its CudaStream, or use
+// it during a capture. Threads: any.
 class StreamTail {
  public:
   StreamTail(CudaApi* cuda, CudaStreamHandle handle)
       : cuda_(cuda), handle_(handle) {}
 
-  // By ~CudaStream, which has waited for all that was enqueued.
+  // Called by ~CudaStream, which has waited for all enqueued work.
   void Close();
 
-  // False while the stream is being captured: an event would be part of that.
-  // Else `*event` is behind all that the stream holds; null if that has run,
-  // or never will.
+  // False during a capture of the stream: the event would be part of the graph.
+  // Otherwise sets `*event` to an event after all work on the stream; null if
+  // that work has run or never will.
   bool Mark(std::shared_ptr<CudaEvent>* event);
 
  private:
@@ -61,7 +62,7 @@ class StreamTail {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Whether all that a stream held when the fence was made has run.
+// Whether all work that a stream had when the fence was made has run.
 class StreamFence {
  public:
   explicit StreamFence(std::shared_ptr<StreamTail> tail)
@@ -77,20 +78,20 @@ class StreamFence {
 
 class CudaStream final : public DeviceStream {
  public:
-  // Makes a stream of its own. `cuda` must outlive it.
+  // Creates and owns a CUDA stream. `cuda` must outlive it.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Create(CudaApi* cuda);
-  // A stream of somebody else's, which must outlive this object.
+  // Wraps a stream owned by the caller, which must outlive this object.
   CudaStream(CudaApi* cuda, CudaStreamHandle handle)
       : CudaStream(cuda, handle, false) {}
-  // Waits until all that was enqueued has run.
+  // Waits until all enqueued work has run.
   ~CudaStream() override;
 
-  // For work of the caller's own: blocks until every operation enqueued so far
-  // is queued on the device; work launched on the stream then comes after them.
+  // Call before launching the caller's own work: blocks until every operation
+  // enqueued so far is queued on the device; later work then runs after them.
   absl::StatusOr<CudaStreamHandle> Ready();
   absl::Status AwaitQueued() override { return Ready().status(); }
 
-  // The capture that what is enqueued now becomes part of; 0 if none is.
+  // The capture that work enqueued now becomes part of; 0: none.
   CudaCaptureId capture() const;
 
   const std::shared_ptr<StreamTail>& tail() const { return tail_; }
@@ -98,28 +99,28 @@ class CudaStream final : public DeviceStream {
   Event Record() override;
   void WaitFor(const Event& event) override;
   absl::Status Synchronize() override;
-  // As Synchronize, of what has gone wrong by now.
+  // As Synchronize, but returns the error so far without waiting.
   absl::Status TakeError() { return error_->Take(); }
 
-  // What an operation comes with: what it must wait for, what promises its end,
-  // and who hears of its error.
+  // An operation's links to its stream: what it must wait for, the promise of
+  // its end event, and where to report its error.
   struct Ticket {
     std::shared_ptr<const CudaEventState> after;
     std::shared_ptr<EventPromise> done;
     std::shared_ptr<FirstError> error;
-    CudaCaptureId capture = 0;  // that the operation becomes part of
+    CudaCaptureId capture = 0;  // the operation is part of this capture
 
-    // The operation will not be queued, or not go on: the stream goes on once
-    // what it had to wait for has come, and `also`.
+    // The operation will not be queued, or not continue: the stream resumes
+    // after the work that the operation had to wait for, and after `also`.
     void GiveUp(const absl::Status& why, CudaEvents also = {}) const;
   };
-  // Puts an operation at the end of the stream. `post` gets its ticket, under
-  // the stream's lock: operations are posted in the stream's order. `done` may
-  // be published before `after` has come: later work waits for both.
+  // Appends an operation to the stream. Calls `post` with its ticket under the
+  // stream's lock, so operations are posted in the stream's order. `done` may
+  // be published before `after` is complete: later work waits for both.
   void Enqueue(absl::FunctionRef<void(Ticket)> post);
-  // The same for an operation that itself waits for `after`, so that nothing
-  // else needs to be waited for behind it: however many are posted and not
-  // queued yet, each waits for one.
+  // The same for an operation that itself waits for `after`, so that later work
+  // waits only for the operation: each posted operation waits for one event,
+  // however many are not queued yet.
   void EnqueueBehind(absl::FunctionRef<void(Ticket)> post);
 
  private:
@@ -130,10 +131,10 @@ class CudaStream final : public DeviceStream {
         tail_(std::make_shared<StreamTail>(cuda, handle)) {}
 
   Ticket MakeTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // All that the stream holds now.
+  // All work that the stream has now.
   std::shared_ptr<CudaEventState> Now(CudaCaptureId capture)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Lets the CUDA stream wait for what has been published meanwhile.
+  // Makes the CUDA stream wait for the promises published meanwhile.
   void JoinPublished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   CudaApi* const cuda_;

@@ -1,18 +1,17 @@
-// Makes the calling thread a device's for as long as it lives, and leaves the
-// thread as it was.
+// Makes a device current for the calling thread while the scope exists, then
+// restores the thread's state.
 //
 //   caller's thread   device 0, mode global ──[ ours ]── device 0, mode global
 //                                            └ device 3, mode relaxed
 //
-// A caller of this library has a current device of its own, and perhaps none:
-// its own kernels go there. And a thread that is not in relaxed mode makes a
-// capture invalid that anybody in the process has begun in global mode, as
-// torch does, by asking whether an event has come. So each call of the tables
-// is made inside a scope. The launch thread is inside from beginning to end;
-// everything else that calls CUDA makes a scope for its calls, and none around
-// code of the caller's.
+// A caller of this library may have its own current device, or none, which its
+// kernels use. And a thread that is not in relaxed mode invalidates any capture
+// that the process has begun in global mode (torch does so), even by querying
+// an event. So each call of the tables is made inside a scope. The launch
+// thread is inside one from beginning to end; all other code that calls CUDA
+// makes a scope around its calls, but not around the caller's code.
 //
-// Threads: any; a scope is its thread's own. Inside another one of the same
+// Threads: any; a scope belongs to its thread. Inside another scope of the same
 // device it costs nothing.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_DEVICE_SCOPE_H_
@@ -40,8 +39,8 @@ class DeviceScope {
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
-  // An error, if the device could not be made the thread's: nothing has
-  // changed. Once it could, it can again.
+  // An error if the device could not be made current: then nothing has changed.
+  // If it succeeded once, it always does.
   CudaResult result() const { return result_; }
 
  private:

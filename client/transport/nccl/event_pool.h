@@ -1,12 +1,13 @@
-// Events that are made once and taken many times: making one costs more host
-// time than all that an operation does with it.
+// A pool of events, since creating one costs more host time than all other uses
+// of it by an operation.
 //
-//   Take ──▶ recorded once, waited for, asked ──▶ GiveBack ──▶ Take ...
+//   Take ──▶ recorded once, waited for, queried ──▶ GiveBack ──▶ Take ...
 //
-// CUDA keeps for each waiting stream the moment it waits for, so an event may
-// be recorded anew while streams still wait for its former moment. Only who
-// would still *ask* about that moment must not have given it back: CudaEvent
-// (moment.h) does when nobody holds it.
+// A stream that waits for an event waits for the record at the time of its
+// call, so an event may be recorded again while streams still wait for its
+// former record. Only a *query* would get the new record: an event must not be
+// given back while it may still be queried. CudaEvent (event_state.h) gives it
+// back when its last reference is dropped.
 //
 // Threads: any.
 
@@ -32,12 +33,12 @@ class EventPool {
   };
 
   explicit EventPool(Source source) : source_(std::move(source)) {}
-  // Destroys the events that were given back; the others live on.
+  // Destroys the events that were given back; the others are not affected.
   ~EventPool();
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
 
-  // The one that was given back last, if there is one; else a new one.
+  // Returns the event given back last, or else a new one.
   CudaResult Take(CudaEventHandle* event);
   void GiveBack(CudaEventHandle event);
 

@@ -10,8 +10,8 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// An event is asked often at first, then every 50 us: the device has no way to
-// wake a thread that may also give up.
+// Polls often at first, then every 50 us: the device cannot wake a host thread
+// that also has a deadline.
 class Backoff {
  public:
   void Turn() {

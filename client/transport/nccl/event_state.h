@@ -1,12 +1,11 @@
-// Moments on a device: events, and events that are still to come.
+// Events on a device, and promises of events.
 //
-// An event says something only once it has been recorded behind the work it
-// stands for. The launch thread records it later than the caller asks for the
-// operation, so what the caller gets is a EventPromise: the promise of an
-// event.
+// An event is meaningful only once it has been recorded after its work. The
+// launch thread records it later than the caller's call, so the caller gets an
+// EventPromise.
 //
-//   caller          Launch ───────────▶ waits for the publication, then lets
-//                      │                a stream wait for the event
+//   caller          Launch ───────────▶ waits for Publish, then makes a stream
+//                      │                wait for the event
 //   launch thread      └▶ enqueue, poll until it is queued, record, Publish
 //
 // Threads: any.
@@ -27,21 +26,20 @@
 
 namespace lockstep::transport::nccl {
 
-// One CUDA event, recorded once and never again: a reused event would tell
-// those who still wait for its former moment that this one has come.
+// One CUDA event, recorded once and never again: re-recording would mislead
+// queries that are still about its former record.
 class CudaEvent {
  public:
-  // A fresh event behind everything that `stream` holds now. `captured`: the
-  // stream is being captured. Such an event is a place in a graph and no
-  // moment: streams of the capture may wait for it, but it never comes, and
-  // must not be asked about.
+  // A fresh event after all work on `stream` now. `captured`: the stream is
+  // being captured. Such an event is a node of a graph: streams of the capture
+  // may wait for it, but it never completes and must not be queried.
   static absl::StatusOr<std::shared_ptr<CudaEvent>> Record(
       CudaApi* cuda, CudaStreamHandle stream, bool captured = false);
   ~CudaEvent() { cuda_->EventDestroy(handle_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  // Whether it has come; an error of the device, if it never will.
+  // Whether it has completed; an error of the device if it never will.
   absl::StatusOr<bool> Reached() const;
   bool captured() const { return captured_; }
   CudaEventHandle handle() const { return handle_; }
@@ -57,18 +55,18 @@ class CudaEvent {
 
 using CudaEvents = std::vector<std::shared_ptr<CudaEvent>>;
 
-// When an operation will have run, once it is queued: its event, which comes
-// after all that it had to wait for. If the operation is given up before it is
-// queued, the events of what it had to wait for.
+// The completion of an operation, available once it is queued: its event, which
+// follows everything that it had to wait for. If the operation is given up
+// before it is queued: the events of what it had to wait for.
 class EventPromise {
  public:
-  // By the launch thread, once.
+  // Called once, by the launch thread or the owner of a gate.
   void Publish(CudaEvents events);
 
   bool published() const;
-  // None before it is published.
+  // Empty before it is published.
   CudaEvents events() const;
-  // False if the deadline passed first.
+  // Returns false if the deadline passed first.
   bool Wait(const Deadline& deadline) const;
 
  private:
@@ -78,31 +76,31 @@ class EventPromise {
   CudaEvents events_ ABSL_GUARDED_BY(mutex_);
 };
 
-// All that a stream held when the moment was taken.
+// All work that a stream had when the state was made.
 class CudaEventState final : public Event::State {
  public:
   CudaEventState(CudaEvents events,
                  std::vector<std::shared_ptr<EventPromise>> publications)
       : events_(std::move(events)), publications_(std::move(publications)) {}
 
-  // As Reached; true also after an error of the device: nothing more will come.
+  // As Reached, but true after a device error: nothing more will complete.
   bool Done() const override;
-  // The device's error, if it never comes; FailedPrecondition for a place in a
-  // graph (CudaEvent::Record).
+  // The device's error if it never completes; FailedPrecondition for a node of
+  // a graph (CudaEvent::Record).
   absl::Status Wait(absl::Duration timeout) const override;
 
-  // Whether all of it has come; an error of the device, if it never will.
+  // Whether all of it is complete; an error of the device if it never will be.
   absl::StatusOr<bool> Reached() const;
 
-  // Whether all its events are known.
+  // Whether all its promises are published.
   bool published() const;
-  // Whether one of those that are is a place in a graph.
+  // Whether one of the published events is a node of a graph.
   bool captured() const;
 
-  // The events that are known by now.
+  // The events published so far.
   CudaEvents Known() const;
 
-  // Lets `stream` wait for it. Everything must have been published.
+  // Makes `stream` wait for it. Everything must have been published.
   absl::Status Join(CudaApi& cuda, CudaStreamHandle stream) const;
 
   const CudaEvents& events() const { return events_; }

@@ -15,7 +15,7 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// False if the library lacks it.
+// False if the library lacks the function.
 template <typename F>
 bool Find(void* library, const char* name, F** function) {
   *function = reinterpret_cast<F*>(dlsym(library, name));
@@ -92,7 +92,7 @@ class LoadedNccl final : public NcclApi {
     switch (part) {
       case NcclPart::kMemory: return f_.MemFree != nullptr;
       case NcclPart::kRegistration: return f_.CommDeregister != nullptr;
-      // Windows want NCCL's own memory.
+      // Windows require NCCL's own memory.
       case NcclPart::kWindows:
         return f_.CommWindowDeregister != nullptr && f_.MemFree != nullptr;
       case NcclPart::kSymmetryTold: return Version() >= 22900;
@@ -209,7 +209,7 @@ absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
       tried.push_back(dlerror());
       continue;
     }
-    // Never unloaded: NCCL has threads of its own.
+    // Never unloaded: NCCL has its own threads.
     NcclFunctions functions{};
     if (FindAll(library, &functions)) {
       FindOptional(library, &functions);

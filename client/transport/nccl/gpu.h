@@ -1,17 +1,17 @@
-// The real tables: CUDA's runtime as it was linked, NCCL as it is found.
+// Loads the real tables: the CUDA runtime as linked, NCCL as found.
 //
-// NCCL is looked for in this order, and loaded once:
+// NCCL is searched in this order, and loaded once:
 //   LOCKSTEP_NCCL_LIBRARY          and nowhere else, if it is set
-//   libnccl.so.2                   where the loader looks
+//   libnccl.so.2                   in the loader's search path
 //   <site>/nvidia/nccl/lib/        of the Python environment: VIRTUAL_ENV,
 //                                  CONDA_PREFIX, the user's, the system's
 //
 // The kernels are this library's own; LoadTables launches each once
-// (rehearsal.h).
+// (kernel_warmup.h).
 //
-// Errors: FailedPrecondition where this build has no CUDA, where there is no
-//         GPU (nccl.h says which of the reasons), and where no NCCL is found:
-//         all that was tried is listed.
+// Errors: FailedPrecondition if this build has no CUDA, if there is no GPU
+//         (nccl.h lists the reasons), and if no NCCL is found: the message
+//         lists everything that was tried.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_GPU_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_GPU_H_
@@ -33,10 +33,10 @@ namespace lockstep::transport::nccl {
 // A variable of the environment; empty if it is not set.
 using Environment = std::function<std::string(const std::string&)>;
 
-// What to try to load, first choice first.
+// The libraries to try, in order.
 std::vector<std::string> NcclCandidates(const Environment& environment);
 
-// The first of `candidates` that is an NCCL.
+// Loads the first of `candidates` that is an NCCL.
 absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
     const std::vector<std::string>& candidates);
 
@@ -46,15 +46,15 @@ absl::StatusOr<std::shared_ptr<CudaApi>> LoadCuda(int device);
 // The kernels of this library. FailedPrecondition without CUDA.
 absl::StatusOr<std::shared_ptr<KernelApi>> LoadKernels();
 
-// Which of the devices that this process sees is its own: `wanted` (negative:
-// none is), else LOCAL_RANK, else the calling thread's current one. LOCAL_RANK
-// is passed over where only one device is to be seen: the launcher has chosen.
-// InvalidArgument for a device that is not there, and a LOCAL_RANK that is no
-// number.
+// The device of this process among those that it sees: `wanted` (negative: not
+// set), else LOCAL_RANK, else the calling thread's current device. LOCAL_RANK
+// is ignored if only one device is visible: the launcher has chosen.
+// InvalidArgument for a device that does not exist, and for a LOCAL_RANK that
+// is not a number.
 absl::StatusOr<int> ChooseDevice(int wanted, const Environment& environment,
                                  CudaApi& cuda);
 
-// All three; OK only where there is a GPU and an NCCL.
+// Loads all three; OK only if there is a GPU and an NCCL.
 absl::StatusOr<Tables> LoadTables(const Environment& environment, int device);
 
 // The transport of this process, on the device of ChooseDevice.

@@ -1,9 +1,8 @@
-// The border at which results of CUDA and NCCL become absl::Status.
+// Converts results of CUDA and NCCL to absl::Status.
 //
 //   CUDA   out of memory            ResourceExhausted
 //          anything else            Internal
-//   NCCL   remote or system error   Unavailable: a peer or the way to it is
-//   gone
+//   NCCL   remote or system error   Unavailable: the peer or its link is lost
 //          invalid argument, usage  Internal: a bug of this library
 //          anything else            Internal
 
@@ -18,12 +17,12 @@
 
 namespace lockstep::transport::nccl {
 
-// OK for success. `call` is the function's name, for people. An error is taken
-// from the thread's last one (cuda_api.h).
+// OK for success. `call` is the function's name, for the message. Clears the
+// thread's last error (cuda_api.h).
 absl::Status Check(CudaApi& cuda, CudaResult result, std::string_view call);
 
-// OK for success, and for a call that is in progress: whoever polls it sees
-// how it ends. NCCL's last words are added; `comm` may be null.
+// OK for success, and for a call in progress, whose result a later poll
+// returns. The message includes NCCL's last error; `comm` may be null.
 absl::Status Check(NcclApi& nccl, NcclResult result, std::string_view call,
                    NcclComm comm = nullptr);
 

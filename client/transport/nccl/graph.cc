@@ -10,7 +10,7 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// One capture, on the thread that asked for it.
+// One capture, on the calling thread.
 class Capturer {
  public:
   Capturer(Launcher* launcher, CudaStream* stream)
@@ -19,7 +19,7 @@ class Capturer {
         stream_(*stream) {}
 
   absl::Status Run(absl::FunctionRef<absl::Status()> body, CaptureState* into) {
-    // What is outside of a graph cannot be waited for inside.
+    // Work inside a graph cannot wait for work outside of it.
     auto handle = stream_.Ready();
     if (!handle.ok()) return handle.status();
     absl::Status done = Begin(*handle);

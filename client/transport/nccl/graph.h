@@ -1,4 +1,4 @@
-// CUDA graphs: a piece of a step, captured once and launched again and again.
+// CUDA graphs: a part of a step, captured once and launched many times.
 //
 //   auto graph = Capture(*transport, stream, [&] {
 //     backward(stream);                              // the caller's kernels
@@ -6,29 +6,29 @@
 //   });
 //   for (;;) { (*graph)->Launch(stream); ... }
 //
-//   capture  stream     [backward]──┐                 ┌──[update]
-//            member's               └─[all-reduce]────┘      nothing runs
+//   capture  stream         [backward]──┐                 ┌──[update]
+//            communicator's             └─[all-reduce]────┘      nothing runs
 //
-//   launch   one operation of the launch order (launcher.h): it begins when it
-//            is its turn, and what is posted behind it begins when it has ended
+//   launch   one operation of the launch order (launcher.h): it begins at its
+//            position, and the next operation begins after it has ended
 //
-// A graph holds its communicators: NCCL does not end one, by an abort neither,
-// while a graph that uses it lives. So graphs belong to the transport, which
-// destroys them before it ends their communicators; a Graph is then an empty
-// shell, and Launch says why. That is also why a capture that somebody else
-// began is refused: nobody could destroy that graph in time.
+// A graph keeps its communicators alive: NCCL does not destroy one, not even by
+// an abort, while a graph that uses it exists. So graphs belong to the
+// transport, which destroys them before their communicators; a Graph is then
+// empty, and Launch returns why. For the same reason a capture begun by other
+// code is refused: this library could not destroy that graph in time.
 //
-// What is captured is what the body enqueued: these buffers, these lists, these
-// communicators. When buckets move (a new revision), capture anew.
+// The graph contains what the body enqueued: these buffers, these lists, these
+// communicators. When buckets move (a new revision), capture again.
 //
 // Threads: Capture and Launch as the calls of the stream; one capture at a time
-//          in a transport. While it lasts, communicators that take part in it
+//          in a transport. During a capture, communicators that take part in it
 //          start nothing else, and an abort waits for its end: the body must
 //          not wait for the device.
-// Errors:  of Capture: what the body returned or the communicators met;
-//          FailedPrecondition while another one lasts; InvalidArgument for a
+// Errors:  of Capture: errors of the body or the communicators;
+//          FailedPrecondition during another capture; InvalidArgument for a
 //          transport that is not NCCL; Internal for what CUDA cannot capture
-//          (work of another stream that was not joined again, say).
+//          (such as work on another stream that was not joined again).
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_GRAPH_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_GRAPH_H_
@@ -52,13 +52,13 @@ class Graph {
   Graph(std::shared_ptr<Launcher> launcher,
         std::shared_ptr<CaptureState> captured)
       : launcher_(std::move(launcher)), captured_(std::move(captured)) {}
-  // Destroys it; a launch that runs goes on.
+  // Destroys the graph; a running launch continues.
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Enqueues it on `stream`, as an operation of a communicator. Its error is
-  // the stream's.
+  // Enqueues the graph on `stream`, as an operation of a communicator. Errors
+  // are reported on the stream.
   void Launch(CudaStream& stream);
 
  private:
@@ -66,8 +66,8 @@ class Graph {
   const std::shared_ptr<CaptureState> captured_;
 };
 
-// Captures what `body` enqueues on `stream`, and on streams that wait for it
-// and that it waits for again. Nothing of it runs.
+// Captures the work that `body` enqueues on `stream`, and on streams that are
+// forked from it and joined again. None of it runs.
 absl::StatusOr<std::unique_ptr<Graph>> Capture(
     const Transport& transport, CudaStream& stream,
     absl::FunctionRef<absl::Status()> body);

@@ -1,15 +1,15 @@
-// The kernels that run beside NCCL's, as a table of functions: the host twins'
-// signatures (kernels/), and the stream. What each computes is said there, bit
-// for bit.
+// The kernels that run beside NCCL's, as a table of functions with the
+// signatures of their host twins (kernels/) and a stream. The twins define each
+// result, bit for bit.
 //
-// Enqueues on `stream` and returns; takes no memory, and waits for nothing. The
-// stream's device is the calling thread's: inside a DeviceScope.
+// Enqueues on `stream` and returns; allocates nothing and waits for nothing.
+// The stream's device must be current: call inside a DeviceScope.
 //
 // Threads: any; one stream by one thread at a time.
-// Memory:  of the device, but lists (slots, ranges, flags): those are copied in
-//          the call. What pointers show must live until the stream has run past
-//          the kernel. A captured kernel (CUDA graphs) keeps the lists and
-//          pointers of its call.
+// Memory:  on the device, except lists (slots, ranges, flags), which are copied
+//          in the call. Memory that pointers refer to must live until the
+//          stream has run the kernel. A captured kernel (CUDA graphs) keeps the
+//          lists and pointers of its call.
 // Errors:  CUDA's numbers. A wrong argument ends the process, as in the twin.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_KERNEL_API_H_
@@ -70,7 +70,7 @@ class KernelApi {
                                   CudaStreamHandle stream) = 0;
 
   // --- kernels/reduce.h; min and max propagate NaN, which NCCL's (fminf,
-  // fmaxf) drop ---
+  // fmaxf) do not ---
   virtual CudaResult ReduceRows(const void* inputs, int rows, void* out,
                                 size_t count, DType dtype, ReduceOp op,
                                 CudaStreamHandle stream) = 0;
@@ -87,14 +87,14 @@ class KernelApi {
                                  size_t count, CudaStreamHandle stream) = 0;
 
   // --- kernels/finite_check.h ---
-  // `scratch`: FiniteCheckScratchBytes(ranges). *total lies in the device's
-  // memory too; zero it first (CudaApi::MemsetAsync).
+  // `scratch`: FiniteCheckScratchBytes(ranges). *total is in device memory too;
+  // zero it first (CudaApi::MemsetAsync).
   virtual CudaResult AddFiniteCheck(const void* data, DType dtype,
                                     Ranges ranges, double inverse_scale,
                                     void* scratch, kernels::FiniteCheck* total,
                                     CudaStreamHandle stream) = 0;
 
-  // --- kernels/verdict_gate.h: nothing happens unless the verdict allows ---
+  // --- kernels/verdict_gate.h: no effect unless the verdict commits ---
   virtual CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,
                                 void* to, size_t bytes,
                                 CudaStreamHandle stream) = 0;

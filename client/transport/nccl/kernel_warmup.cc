@@ -18,12 +18,12 @@ constexpr DType kAll[] = {DType::kU8,  DType::kI8,  DType::kI32, DType::kU32,
 constexpr DType kFloats[] = {DType::kF16, DType::kBF16, DType::kF32,
                              DType::kF64};
 
-constexpr size_t kCount = 64;        // elements of what is worked on
+constexpr size_t kCount = 64;        // elements per operand
 constexpr size_t kHalfBytes = 8192;  // one side's memory
 constexpr size_t kManySlots = 9;     // more than a short list
 constexpr size_t kManyRuns = 5000;   // more than one run of the sum tree
 
-// One launch after the other; the first error stays.
+// Launches the kernels one after the other; keeps the first error.
 class Rehearsal {
  public:
   Rehearsal(CudaApi* cuda, KernelApi* kernels, CudaStreamHandle stream,
@@ -46,7 +46,7 @@ class Rehearsal {
   static constexpr size_t kBytes = 4 * kHalfBytes + kManyRuns * 8;
 
  private:
-  // The parts of the memory: two sides, scratch, and the scalars, which forbid.
+  // The memory: two sides, scratch, and zeroed scalars, which do not commit.
   std::byte* near() { return memory_; }
   std::byte* far() { return memory_ + kHalfBytes; }
   std::byte* scratch() { return memory_ + 2 * kHalfBytes; }
@@ -62,7 +62,7 @@ class Rehearsal {
     if (first_ == CudaResult::kSuccess) first_ = result;
   }
 
-  // Lists of both lengths.
+  // Slot lists of both lengths.
   std::vector<std::vector<kernels::Slot>> Lists() {
     std::vector<kernels::Slot> many;
     for (size_t i = 0; i < kManySlots; ++i) {

@@ -1,9 +1,9 @@
-// Every kernel once, on a few bytes: at Join, so that none is for the first
-// time in a step.
+// Launches every kernel once, on a few bytes, at Join, so that no first launch
+// occurs in a step.
 //
 // CUDA loads a kernel when it is first launched, and loading may wait for the
-// device: behind a reduction whose peer waits for us, for ever. A device for
-// which this build has no code is found out here too.
+// device: if a reduction is running whose peer waits for this rank, forever.
+// Also detects a device for which this build has no code.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_KERNEL_WARMUP_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_KERNEL_WARMUP_H_
@@ -14,7 +14,7 @@
 
 namespace lockstep::transport::nccl {
 
-// Blocks until all have run.
+// Blocks until all kernels have run.
 absl::Status WarmUpKernels(CudaApi* cuda, KernelApi* kernels);
 
 }  // namespace lockstep::transport::nccl

@@ -11,7 +11,7 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// Between two polls: often while something has just changed.
+// Poll intervals: short while something has just changed.
 constexpr int kEagerTurns = 200;
 constexpr absl::Duration kShortRest = absl::Microseconds(50);
 constexpr absl::Duration kLongRest = absl::Milliseconds(1);
@@ -154,8 +154,8 @@ void Launcher::AbortAllFor(const CommState& culprit) {
   Abort(members_);
 }
 
-// What a graph holds cannot end, and a graph can be destroyed only once its
-// capture is over: until then the members are given up, and nothing more.
+// A graph keeps its communicators alive, and can be destroyed only after its
+// capture: until then the members are only marked as given up.
 void Launcher::Abort(const std::vector<std::shared_ptr<CommState>>& members) {
   std::vector<std::shared_ptr<CommState>> living;
   for (const auto& member : members) {
@@ -174,7 +174,7 @@ void Launcher::Abort(const std::vector<std::shared_ptr<CommState>>& members) {
 
 void Launcher::EndNow(const std::vector<std::shared_ptr<CommState>>& living) {
   for (const auto& member : living) EndGraphsOf(*member, member->status());
-  // What NCCL says to an abort changes nothing: the members have failed.
+  // Results of the aborts are ignored: the members have failed already.
   (void)tables_.nccl->GroupStart();
   for (const auto& member : living) (void)member->Abort();
   (void)tables_.nccl->GroupEnd();
@@ -186,7 +186,7 @@ bool Launcher::GivenUp(const CommState& member) const {
                      [&](const auto& one) { return one.get() == &member; });
 }
 
-// Operations of members that have ended will not be queued.
+// Operations of ended members will not be queued: releases their waiters.
 void Launcher::ReleaseWaiters() {
   for (std::deque<Operation>* queue : {&captured_, &operations_}) {
     for (Operation& operation : *queue) {
@@ -269,7 +269,8 @@ void Launcher::Launch() {
   }
 }
 
-// True once it is queued, or has ended. On an error the operation is gone.
+// True once the operation is queued or given up. An error ends its member,
+// which removes the operation.
 bool Launcher::LaunchFirst(Operation& operation,
                            CommState::LaunchSlot* launch_slot) {
   if (IsGivenUp(operation)) {
@@ -296,14 +297,14 @@ bool Launcher::LaunchFirst(Operation& operation,
     absl::StatusOr<bool> done = ready;
     if (done.ok()) done = member.Complete(operation.posted);
     if (done.ok() && *done) return true;
-    if (done.ok()) continue;  // its next round is enqueued
+    if (done.ok()) continue;  // the next round is enqueued
     Fail(member, done.status());
     return false;
   }
 }
 
-// NCCL tells of a broken connection only if it is asked, and of a device that
-// has failed not at all.
+// NCCL reports a broken connection only when polled, and a failed device not at
+// all.
 void Launcher::Watch() {
   for (size_t i = 0; i < members_.size(); ++i) {
     const std::shared_ptr<CommState> member = members_[i];
@@ -364,7 +365,7 @@ bool Launcher::Closed(Closing& closing) {
       return false;
     }
   }
-  // Nothing may write to the caller's buffers any more.
+  // Wait until no kernel can write to the caller's buffers.
   if (!member.Idle() && !closing.deadline.Passed()) return false;
   members_.erase(std::remove(members_.begin(), members_.end(), closing.member),
                  members_.end());

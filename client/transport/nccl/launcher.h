@@ -1,29 +1,29 @@
-// The one thread of a device that calls NCCL; everyone else posts to it.
+// The only thread of a device that calls NCCL; all other threads post to it.
 //
 //   Communicator calls ──PostOperation──▶ [op][op][op]   one order over all
 //   Abort, any thread  ──PostAbort──────▶ [!]            lanes of the device
 //                                          │
-//      turn:  aborts first ─▶ tasks ─▶ the first operation, one poll on ─▶
-//             errors of what runs ─▶ rest
+//      loop:  aborts first ─▶ tasks ─▶ poll the first operation ─▶
+//             check running operations for errors ─▶ sleep
 //
-// NCCL wants all ranks to launch on all communicators in compatible order, from
-// one thread. So operations are launched in the order in which they were
-// posted, one after the other, each polled until it is queued; only then is
-// its event recorded and published. Each communicator has a stream of its own;
-// an operation may begin there once the one before it may, so that a device
-// that has room for one operation begins them in this order too.
+// NCCL requires all ranks to launch on all communicators in compatible order,
+// from one thread. So operations are launched in the order of posting, one
+// after the other. Each is polled until it is queued; only then is its event
+// recorded and published. Each communicator has its own stream. An operation
+// may begin there once the previous operation may, so that a device with room
+// for only one operation also begins them in this order.
 //
-// An abort ends every communicator of the device, in the order in which they
-// were made (the verdict's is the first), all in one NCCL group: a kernel that
-// waits for a rank that will not come holds the device, so the others could not
-// end either. An error that NCCL reports does the same. Waiters are released by
-// an event behind what was still on the stream, for kernels may write until
-// then. Completed is not succeeded: the streams' errors say so first.
+// An abort ends every communicator of the device, in the order of creation (the
+// verdict's is the first), all in one NCCL group: a kernel that waits for a
+// lost rank occupies the device, so the others could not end either. An error
+// that NCCL reports does the same. Waiters are released by an event after the
+// work still on the stream, since kernels may write until then. A completed
+// event does not mean success: the streams' errors are set first.
 //
 // Operations that are captured into a graph (graph.h) overtake the others,
-// because they do not run; the graph's launches are operations like the others.
-// Before communicators end, the graphs that have operations of theirs are
-// destroyed; while a capture is open, an abort waits for its end.
+// because they do not run; launches of the graph are operations like the
+// others. Before communicators end, the graphs that contain their operations
+// are destroyed. While a capture is open, an abort waits for its end.
 //
 // Threads: any; the thread is "ls-launch".
 // End:     members must be closed before the launcher is destroyed.
@@ -49,11 +49,11 @@
 
 namespace lockstep::transport::nccl {
 
-// How something that the launch thread does for a waiting thread ended.
+// The result of work that the launch thread does for a waiting thread.
 class Outcome {
  public:
   void Set(absl::Status status);
-  // Gives the status away: once.
+  // Moves the status out: call once.
   absl::Status Wait();
 
  private:
@@ -63,12 +63,12 @@ class Outcome {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Connecting: what the caller waits for, and how it changes its mind.
+// A connection in progress: where to report its outcome, and how to cancel it.
 struct Connecting {
   std::shared_ptr<CommState> member;
   NcclUniqueId id;
   Deadline deadline;
-  // Not OK: give up, with this status. Any thread.
+  // Not OK: give up with this status. Any thread may cause it.
   absl::AnyInvocable<absl::Status()> aborted;
   std::shared_ptr<Outcome> outcome;
 };
@@ -85,26 +85,27 @@ class Launcher {
   // Calls `task` on the launch thread and waits for it.
   absl::Status Do(absl::AnyInvocable<absl::Status(NcclApi&)> task);
 
-  // Begins to connect; the outcome is set once all ranks have, or not.
+  // Begins to connect; sets the outcome once all ranks have connected, or on an
+  // error.
   void Connect(Connecting connecting);
 
   void PostOperation(std::shared_ptr<CommState> member, QueuedOp posted);
 
-  // Ends all members. Whoever asks has called member->Fail.
+  // Ends all members. The caller must have called member->Fail.
   void PostAbort(std::shared_ptr<CommState> member);
 
-  // Ends one member and waits until nothing of it runs: in peace if all its
-  // operations have run, else by an abort of it alone.
+  // Ends one member and waits until none of its work runs: by ncclCommFinalize
+  // if all its operations have run, else by an abort of only that member.
   void Close(std::shared_ptr<CommState> member);
 
-  // --- Memory that NCCL knows of (launcher_windows.cc) ---
+  // --- Registered memory (launcher_windows.cc) ---
 
-  // Together with all ranks of the group; blocks until they have. An error has
-  // ended the member.
+  // All ranks of the group call it together; blocks until they have. An error
+  // has ended the member.
   absl::StatusOr<std::shared_ptr<Window>> Register(
       std::shared_ptr<CommState> member, void* memory, size_t bytes,
       absl::Duration timeout);
-  // Before the memory is freed; the member may have ended.
+  // Call before the memory is freed; the member may have ended.
   void Deregister(std::shared_ptr<CommState> member,
                   std::shared_ptr<Window> window);
 
@@ -115,10 +116,10 @@ class Launcher {
   // The capture that operations may be part of; 0: none.
   CudaCaptureId open_capture() const { return open_capture_; }
   void SetOpenCapture(CudaCaptureId id) { open_capture_ = id; }
-  // Blocks until all that was posted of the open capture is captured.
+  // Blocks until all posted operations of the open capture are captured.
   void AwaitCaptured();
-  // The open capture is over, well or not: its status says which. Keeps the
-  // graph, or destroys it: then why.
+  // Ends the open capture with its status. OK: keeps the graph; else destroys
+  // it and returns why.
   absl::Status CloseCapture();
   void PostGraph(std::shared_ptr<CaptureState> graph,
                  CudaStream::Ticket ticket);
@@ -128,7 +129,7 @@ class Launcher {
   bool has_aborted() const { return has_aborted_; }
 
  private:
-  // Of a member, or the launch of a graph.
+  // An operation of a member, or the launch of a graph.
   struct Operation {
     std::shared_ptr<CommState> member;
     QueuedOp posted;
@@ -164,12 +165,12 @@ class Launcher {
 
   void Post(absl::FunctionRef<void(Inbox&)> put);
   void Run();
-  // Waits for something to do; false once stopped.
+  // Waits for work; false once stopped.
   bool Collect(Inbox* inbox);
 
   void Abort(const std::vector<std::shared_ptr<CommState>>& members);
   void EndNow(const std::vector<std::shared_ptr<CommState>>& living);
-  // Ended, or to be aborted once the capture is closed.
+  // Whether it has ended, or will be aborted when the capture is closed.
   bool GivenUp(const CommState& member) const;
   bool IsGivenUp(const Operation& operation) const;
   void AbortAllFor(const CommState& culprit);
@@ -206,15 +207,15 @@ class Launcher {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<CudaCaptureId> open_capture_{0};
 
-  // The launch thread's own.
-  std::vector<std::shared_ptr<CommState>> members_;  // in the order of making
+  // Used by the launch thread only.
+  std::vector<std::shared_ptr<CommState>> members_;  // in order of creation
   std::vector<Connecting> connecting_;
   std::vector<Registering> registering_;
   std::deque<Operation> operations_;
-  std::shared_ptr<CaptureState> open_;  // the capture, if one is
-  std::deque<Operation> captured_;      // its operations to come
-  std::shared_ptr<Outcome> drained_;    // who waits until there are none
-  std::vector<std::shared_ptr<CommState>> to_abort_;  // once it is closed
+  std::shared_ptr<CaptureState> open_;  // the open capture, or null
+  std::deque<Operation> captured_;      // its operations still to capture
+  std::shared_ptr<Outcome> drained_;    // set once captured_ is empty
+  std::vector<std::shared_ptr<CommState>> to_abort_;  // when it is closed
   std::vector<std::shared_ptr<CaptureState>> graphs_;
   std::vector<Closing> closing_;
   CommState::LaunchSlot launch_slot_;
@@ -223,7 +224,7 @@ class Launcher {
   std::thread thread_;  // last: uses all of the above
 };
 
-// The one of a transport made by MakeTransport (nccl.h); null for another.
+// The launcher of a transport made by MakeTransport (nccl.h); null for others.
 std::shared_ptr<Launcher> LauncherOf(const Transport& transport);
 
 }  // namespace lockstep::transport::nccl

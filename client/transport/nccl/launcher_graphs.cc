@@ -1,4 +1,4 @@
-// The launch thread's part in captures and graphs.
+// The Launcher's captures and graphs.
 
 #include <algorithm>
 #include <utility>
@@ -68,7 +68,7 @@ void Launcher::DestroyGraph(std::shared_ptr<CaptureState> graph) {
 
 // --- The launch thread ---
 
-// Its own, or that of a member that has ended, or will.
+// The graph's status, or that of a member that has ended or is given up.
 absl::Status Launcher::StatusOf(const CaptureState& graph) const {
   if (!graph.status.ok()) return graph.status;
   for (const auto& member : graph.members) {
@@ -78,11 +78,11 @@ absl::Status Launcher::StatusOf(const CaptureState& graph) const {
 }
 
 void Launcher::LaunchCaptured() {
-  // NCCL does one thing at a time.
+  // NCCL does one operation at a time.
   const bool busy = !operations_.empty() && operations_.front().enqueued;
   while (!busy && !captured_.empty()) {
     Operation& operation = captured_.front();
-    if (open_ == nullptr) {  // posted by who did not wait for its end
+    if (open_ == nullptr) {  // posted after the end of the capture
       operation.posted.ticket.GiveUp(absl::FailedPreconditionError(
           "the capture that this belongs to is over"));
       captured_.pop_front();
@@ -99,17 +99,16 @@ void Launcher::LaunchCaptured() {
   }
 }
 
-// Streams that are being captured, and NCCL while it captures, can do nothing
-// else.
+// During a capture, its streams and NCCL cannot run other operations.
 bool Launcher::MustWaitForCapture(const Operation& operation) const {
   if (open_ == nullptr || operation.posted.ticket.capture != 0) return false;
   if (!captured_.empty() && captured_.front().enqueued) return true;
   return operation.graph == nullptr && open_->Has(*operation.member);
 }
 
-// A graph begins when it is its turn and its communicators have done what was
-// posted before; what is posted behind it begins when it has ended, for all
-// that it has inside must have begun by then.
+// A graph begins at its position in the launch order, after its communicators
+// have finished their earlier operations. The next operation begins after the
+// graph has ended, since all operations inside it must have begun by then.
 bool Launcher::LaunchGraph(Operation& operation) {
   const absl::Status done = EnqueueGraph(operation);
   if (done.ok()) return true;

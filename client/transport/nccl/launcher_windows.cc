@@ -1,4 +1,4 @@
-// The launch thread's part in memory that NCCL knows of.
+// The Launcher's registration of memory with NCCL.
 
 #include <algorithm>
 #include <utility>
@@ -48,8 +48,8 @@ void Launcher::PollRegistering() {
       registering_.end());
 }
 
-// A peer that does not come, or an error, ends the communicator: NCCL has no
-// way back from half a window.
+// A lost peer or an error ends the communicator: NCCL cannot undo a partly
+// created window.
 bool Launcher::Registered(Registering& registering) {
   CommState& member = *registering.member;
   absl::Status over;

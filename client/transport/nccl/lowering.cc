@@ -35,7 +35,7 @@ void Meet(const LoweringPlace& place, Lowering* lowering) {
                                     .count = 1});
 }
 
-// The same step for `call` as it is.
+// The NCCL call that corresponds to `call`.
 NcclStep Same(const CollectiveOp& call) {
   return {.kind = call.kind,
           .in = call.kind == CollectiveKind::kBroadcast ? call.out : call.in,
@@ -80,15 +80,16 @@ void Exchange(const CollectiveOp& call, const LoweringPlace& place,
            .peer = peer});
     }
   }
-  // Who has nothing to move here meets nobody: there are no two sides to it.
+  // A rank without data to send or receive is not synchronized with any peer,
+  // except in kAllToAll, where this holds for all ranks.
   if (lowering->last().steps.size() == before &&
       call.kind == CollectiveKind::kAllToAll) {
     Meet(place, lowering);
   }
 }
 
-// Elements [begin, begin + count) of what each rank gets, from all ranks,
-// behind each other.
+// Gathers elements [begin, begin + count) of this rank's part from all ranks,
+// one row after the other.
 void Gather(const CollectiveOp& call, size_t begin, size_t count, void* rows,
             const LoweringPlace& place, Lowering* lowering) {
   CollectiveOp gather = call;
@@ -110,8 +111,8 @@ void Gather(const CollectiveOp& call, size_t begin, size_t count, void* rows,
   Exchange(gather, place, lowering);
 }
 
-// All ranks' inputs of this rank's part, then a kernel; as much at a time as
-// there is memory for.
+// Gathers all ranks' inputs of this rank's part, then reduces them by a kernel;
+// in rounds that fit the memory.
 void ReduceByKernel(const CollectiveOp& call, const LoweringPlace& place,
                     Lowering* lowering) {
   const size_t row = SizeOf(call.dtype) * place.size;

@@ -1,19 +1,20 @@
-// From a Communicator's calls to NCCL's: what is enqueued as one NCCL group,
-// and which kernels follow it. Mostly that is one round; a call that needs more
-// memory than there is goes in several, one behind the other:
+// Lowers a Communicator's calls to NCCL's: the calls of one NCCL group, and the
+// kernels that follow it. Usually that is one round; a call that needs more
+// memory than there is takes several rounds, one after the other:
 //
 //   [gather][reduce] [gather][reduce] [gather][reduce]     min of floats
 //
 //   AllReduce mean           all-reduce sum, then a multiply: NCCL's own
 //                            average rounds differently
-//   min, max of floats       gathered, then reduced by a kernel: NCCL's are
+//   min, max of floats       gathered, then reduced by a kernel: NCCL uses
 //                            fminf and fmaxf, which drop a NaN; in rounds, if
-//                            the rows do not fit into `rows` and the call is
-//                            alone
-//   AllToAll, AllToAllV      sends and receives, to itself too
-//   Barrier, nothing to move one byte: NCCL does not meet for no elements
+//                            the rows do not fit into `rows` and the group has
+//                            only this call
+//   AllToAll, AllToAllV      sends and receives, also to the rank itself
+//   Barrier, empty calls     one byte: NCCL does not synchronize for no
+//                            elements
 //
-// A pure function, but for the memory it asks for.
+// A pure function, except for the memory that it requests.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_LOWERING_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_LOWERING_H_
@@ -27,8 +28,8 @@
 
 namespace lockstep::transport::nccl {
 
-// One function of NCCL: kAllReduce, kReduceScatter, kAllGather, kBroadcast,
-// kSend or kRecv, at least one element.
+// One NCCL call: kAllReduce, kReduceScatter, kAllGather, kBroadcast, kSend or
+// kRecv, with at least one element.
 struct NcclStep {
   CollectiveKind kind;
   const void* in = nullptr;
@@ -55,7 +56,7 @@ struct ReduceStep {
 };
 
 struct Round {
-  std::vector<NcclStep> steps;  // as one group
+  std::vector<NcclStep> steps;  // in one NCCL group
   std::vector<ReduceStep> reduces;
   std::vector<ScaleStep> scales;
 };
@@ -68,15 +69,15 @@ struct Lowering {
 struct LoweringPlace {
   int rank;
   int size;
-  // Two bytes of the device, for what has nothing to move: sent, received.
+  // Two bytes of device memory for empty calls: sent, received.
   std::byte* token;
-  // Memory until the kernels have run; null if there is none.
+  // Returns memory that is valid until the kernels have run, or null.
   absl::FunctionRef<void*(size_t bytes)> temporary;
-  // The most to ask of it, for a call that is alone; 0 for one of several.
+  // The most to request, for the only call of a group; 0 for one of several.
   size_t rows_bytes_max = 0;
 };
 
-// Adds what `call` needs; `call` has been checked.
+// Adds the steps and kernels of `call`, which the caller has checked.
 void Lower(const CollectiveOp& call, const LoweringPlace& place,
            Lowering* lowering);
 

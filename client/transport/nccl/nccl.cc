@@ -36,7 +36,7 @@ class NcclEnlistment final : public Enlistment {
   const Reach reach_;
 };
 
-// Not worth a window: no memory of NCCL's (cuda_arena.h).
+// The registration of a buffer too small for NCCL's memory (cuda_arena.h).
 class SmallEnlistment final : public Enlistment {
  public:
   Reach reach() const override { return Reach::kPlain; }
@@ -141,7 +141,7 @@ class NcclGroup final : public PendingGroup {
   }
 
  private:
-  // What the launch thread asks at every turn, also when the group is gone.
+  // Polled by the launch thread, also after the group was destroyed.
   class Cause {
    public:
     void Set(const absl::Status& status) {

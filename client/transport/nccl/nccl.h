@@ -1,22 +1,22 @@
-// The transport between GPUs: NCCL, under one launch thread.
+// The transport between GPUs: NCCL, called by one launch thread.
 //
-// A handle is made by each group's first rank: NCCL's id of the group. The
-// other ranks' handles say only who they are.
+// The handle of a group's first rank contains NCCL's unique id of the group.
+// The other ranks' handles contain only their rank.
 //
-//   Communicator ──Call──▶ Launcher (one thread) ──▶ Member ──▶ NCCL, CUDA
-//        └── CudaStream: what it waits for, and who waits for it
+//   Communicator ─QueuedOp─▶ Launcher (one thread) ─▶ CommState ─▶ NCCL, CUDA
+//        └── CudaStream: what the operation waits for, and what waits for it
 //
-// Beside communicator.h's: operations need a CudaStream. All ranks must enqueue
-// on their communicators in compatible order, whichever they are: the plan's.
-// Ranks that call different operations are not told, and who waits for a peer
-// that has gone waits until it is aborted: the plan is verified before, and the
-// coordinator tells who has gone. An abort ends every communicator of the
-// process's transport (launcher.h). Sums are made in NCCL's order.
+// In addition to communicator.h: operations need a CudaStream. All ranks must
+// enqueue on all their communicators in compatible order, which the plan
+// ensures. Ranks that call different operations get no error, and a rank that
+// waits for a lost peer waits until it is aborted: the plan is verified before,
+// and the coordinator reports lost ranks. An abort ends every communicator of
+// the process's transport (launcher.h). Sums are made in NCCL's order.
 //
 // Threads: one per transport, "ls-launch". A process makes one transport.
-// Errors:  beside transport.h's, FailedPrecondition where there is no GPU, with
-//          the reason, where NCCL is too old, and from Prepare where this
-//          release of NCCL cannot begin again after an abort.
+// Errors:  in addition to transport.h, FailedPrecondition if there is no GPU
+//          (with the reason) or NCCL is too old, and from Prepare if this
+//          release of NCCL cannot connect again after an abort.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_NCCL_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_NCCL_H_
@@ -31,11 +31,11 @@
 
 namespace lockstep::transport::nccl {
 
-// FailedPrecondition unless there is a device to use: says whether there is no
-// driver, one that is too old, or no device.
+// FailedPrecondition unless there is a usable device: no driver, a driver that
+// is too old, or no device.
 absl::Status CheckGpu(CudaApi& cuda);
 
-// FailedPrecondition for a release that lacks what is used (before 2.18).
+// FailedPrecondition for releases that lack required functions (before 2.18).
 absl::Status CheckVersion(int version);
 
 // FailedPrecondition for the releases in which communicators cannot be made

@@ -1,11 +1,11 @@
-// What the adapter uses of NCCL, as a table of functions.
+// The functions of NCCL that the adapter uses, as a table.
 //
 // The declarations are our own: NCCL is loaded at run time, and the adapter
-// compiles and is tested where there is none. cuda_runtime.cc compares them
-// with nccl.h where that exists.
+// compiles and is tested without it. cuda_runtime.cc compares them with nccl.h
+// where that exists.
 //
-// Threads: one launch thread per device calls all of it (launcher.h).
-// Errors:  NCCL's numbers; Check (gpu_status.h) makes them a Status.
+// Threads: one launch thread per device makes all calls (launcher.h).
+// Errors:  NCCL's numbers; Check (gpu_status.h) converts them to a Status.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_NCCL_API_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_NCCL_API_H_
@@ -51,8 +51,8 @@ struct NcclUniqueId {
   char bytes[128];
 };
 
-// ncclConfig_t as of 2.18, which later releases accept: they look at `size` and
-// `version` and fill in what they have more.
+// ncclConfig_t as of 2.18. Later releases accept it: they use `size` and
+// `version` and set defaults for newer fields.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -69,12 +69,12 @@ struct NcclWindowOpaque;
 using NcclWindow = NcclWindowOpaque*;
 inline constexpr int kNcclWindowSymmetric = 1;
 
-// What a release, or a table, may lack.
+// Functions that a release, or a table, may lack.
 enum class NcclPart {
   kMemory,        // MemAlloc, MemFree
   kRegistration,  // CommRegister, CommDeregister: 2.19
   kWindows,       // CommWindowRegister, CommWindowDeregister: 2.27
-  kSymmetryTold,  // no window where it would not be symmetric: 2.29
+  kSymmetryTold,  // a null window unless it would be symmetric: 2.29
 };
 
 class NcclApi {
@@ -94,19 +94,19 @@ class NcclApi {
   virtual NcclResult CommDestroy(NcclComm comm) = 0;
   virtual NcclResult CommAbort(NcclComm comm) = 0;
 
-  // --- Memory that NCCL knows; only if Has says that it is there ---
+  // --- Registered memory; only if Has returns true for the part ---
   virtual bool Has(NcclPart) const { return false; }
-  // Rounded up to megabytes, and slow. From any thread, on its current device.
+  // Rounds up to megabytes; slow. From any thread, on its current device.
   virtual NcclResult MemAlloc(void**, size_t) { return kLacks; }
   virtual NcclResult MemFree(void*) { return kLacks; }
-  // Null, though it succeeded, where registering is switched off.
+  // Success with a null handle if registration is switched off.
   virtual NcclResult CommRegister(NcclComm, void*, size_t, void**) {
     return kLacks;
   }
   virtual NcclResult CommDeregister(NcclComm, void*) { return kLacks; }
-  // By all ranks together, the same number of bytes; written until the
-  // communicator is ready. Null, though it succeeded, where there can be none;
-  // before 2.29 it may be no more than this rank's registration.
+  // All ranks call it together, with the same number of bytes; the handle is
+  // written until the communicator is ready. Success with a null handle if no
+  // window is possible; before 2.29 a window may be only a local registration.
   virtual NcclResult CommWindowRegister(NcclComm, void*, size_t, NcclWindow*,
                                         int) {
     return kLacks;

@@ -1,4 +1,4 @@
-// What a group's members tell each other before they connect.
+// The handles that a group's members exchange before they connect.
 //
 //   rank 0       "nccl 0/4 <256 hex digits>"   the group's id
 //   the others   "nccl 2/4"
@@ -15,11 +15,11 @@
 
 namespace lockstep::transport::nccl {
 
-// `id` is null but for the first rank.
+// `id` is null except for the first rank.
 std::string FormatHandle(const GroupSpec& group, const NcclUniqueId* id);
 
-// The group's id. InvalidArgument, blaming the rank, for a handle that is not
-// of its rank.
+// The group's id. InvalidArgument, naming the rank as failed_peer, for a handle
+// that does not belong to its rank.
 absl::StatusOr<NcclUniqueId> ParseHandles(
     const GroupSpec& group, const std::vector<std::string>& handles);
 

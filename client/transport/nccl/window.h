@@ -1,23 +1,23 @@
-// Memory that NCCL knows of: a segment of the arena, in one communicator.
+// Memory registered with NCCL: an arena segment, in one communicator.
 //
-//   symmetric    a window over the segment on every rank, so that kernels read
-//                and write the peers' memory: memory of ncclMemAlloc, and a
-//                topology that allows it
-//   window       symmetric or registered: 2.27 and 2.28 do not tell
-//   registered   this rank's own registration: no copy into NCCL's buffers
-//   plain        neither
+//   symmetric    a window over the segment on every rank: kernels access the
+//                peers' memory; needs memory of ncclMemAlloc, and a topology
+//                that allows it
+//   window       symmetric or registered: 2.27 and 2.28 do not report which
+//   registered   this rank's local registration: no copy into NCCL's buffers
+//   plain        none of these
 //
 //   CommWindowRegister ─▶ Ready? ─▶ a window: symmetric, or window
 //                                └▶ none: CommRegister ─▶ registered, or plain
 //
-// There is none with 2.28.0 to 2.28.6, whose symmetric kernels read peers'
-// memory at a wrong offset: sums are wrong, and nothing says so. All ranks of a
-// job have the same release, as its windows have.
+// No window is made with 2.28.0 to 2.28.6, whose symmetric kernels read peers'
+// memory at a wrong offset: sums are silently wrong. All ranks of a job have
+// the same release, as windows require.
 //
-// A window is made by all ranks together. Buffers are whole segments, so that
-// an operation begins at the same offset of its window on every rank.
+// All ranks make a window together. Buffers are whole segments, so that an
+// operation begins at the same offset of its window on every rank.
 //
-// Threads: the launch thread's (launcher.h), once it is made.
+// Threads: used by the launch thread only (launcher.h), once it is made.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_WINDOW_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_WINDOW_H_
@@ -32,7 +32,7 @@
 
 namespace lockstep::transport::nccl {
 
-// Whether this release's windows may be used, if it has any.
+// Whether the windows of this release are correct, if it has any.
 constexpr bool WindowsAreRight(int version) {
   return version < 22800 || version >= 22807;
 }
@@ -41,7 +41,7 @@ class Window {
  public:
   Window(void* memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
 
-  // Asks for a window, if there can be one. Then End, once NCCL is ready.
+  // Requests a window, if the release supports it. Call End once NCCL is ready.
   absl::Status Begin(NcclApi& nccl, NcclComm comm) {
     if (!nccl.Has(NcclPart::kWindows)) return absl::OkStatus();
     int version = 0;
@@ -53,8 +53,8 @@ class Window {
                  "CommWindowRegister", comm);
   }
 
-  // What came of it. Only a refused registration is no error: the memory is
-  // plain then.
+  // Finds the result of Begin. A refused CommRegister is not an error: the
+  // memory is then plain.
   void End(NcclApi& nccl, NcclComm comm) {
     if (window_ != nullptr) {
       const bool told = nccl.Has(NcclPart::kSymmetryTold);
@@ -67,7 +67,7 @@ class Window {
     }
   }
 
-  // NCCL forgets it; no operation of this rank may be using it.
+  // Deregisters it; no operation of this rank may be using it.
   absl::Status Forget(NcclApi& nccl, NcclComm comm) {
     switch (std::exchange(reach_, Reach::kPlain)) {
       case Reach::kPlain: return absl::OkStatus();
