@@ -305,8 +305,7 @@ class Job {
             StepContext& context);
   void TellAll(const protocol::ToWorkerBody& body, StepContext& context);
   void Remember(std::string text, StepContext& context);
-  // Remember, and also lists the text in the job's view and has a rank print
-  // it.
+  // As Remember; the text also stays in the job's view, and a rank prints it.
   void Warn(const std::string& text, StepContext& context);
   void KeepWarning(const std::string& text, StepContext& context);
   // Warns of parameters that ranks do not submit and of differing values, once

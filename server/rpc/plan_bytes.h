@@ -19,7 +19,7 @@ namespace lockstep::rpc {
 class PlanBytes {
  public:
   // `plan` is immutable and has this digest. The bytes are cached while a
-  // caller holds them; the newest stay cached until other bytes are made.
+  // caller holds them; those of the last call stay cached until the next.
   std::shared_ptr<const std::string> Of(const std::string& digest,
                                         const plan::Plan& plan);
 

@@ -68,8 +68,7 @@ struct Actor {
   bool has_next = false;         // `next` is fetched
   protocol::Position position;
   protocol::Leave leave;
-  absl::Time sulks_until =
-      absl::InfinitePast();  // sends only heartbeats before
+  absl::Time sulks_until = absl::InfinitePast();  // only heartbeats before
 
   // A new process of the same name.
   void Die() {
