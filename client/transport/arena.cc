@@ -10,7 +10,8 @@
 namespace lockstep {
 namespace {
 
-// From here on the kernel's own zeroed pages, given back when freed.
+// Larger buffers are mapped: the kernel zeroes the pages, and gets them back
+// when they are freed.
 constexpr size_t kMappedBytesMin = 1 << 20;
 
 std::shared_ptr<void> Mapped(size_t bytes) {

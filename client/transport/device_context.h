@@ -1,22 +1,24 @@
-// What is done to bytes where they lie: in the host's memory, or a device's.
-// Who shapes a step (client/gradient) says what; only a Compute touches bytes.
+// Kernels, transfers and streams over one kind of memory: the host's, or a
+// device's. client/gradient decides what runs; only a DeviceContext accesses
+// the bytes.
 //
 //   caller's stream   [backward]◀─Perform: pack ─Done()─┐
 //   Queue             ...[collective]   [before][collective][then]   ← one
 //                                        └─ waits for ──┘             Operation
 //
-//   aside             ...[then]    [then]   ← beside the transfers behind them
+//   side stream       ...[then]    [then]   ← beside the transfers behind them
 //
-//   host     a Site works at once, on the thread that the stream has got to
-//   device   a Site enqueues on the stream, and Done() is its event; memory
-//            that a Site writes must not be read before Done() has come
+//   host     a KernelQueue works in the call, on the thread that runs the
+//            stream
+//   device   a KernelQueue enqueues on the stream, and Done() is its event;
+//            memory that it writes must not be read before Done()
 //
-// Memory is of three kinds: the transport's own (Arena), which only a Site may
-// touch; staging, the host's, which Site::Copy reads and writes without a stop;
-// and, for Copy's source alone, none other.
+// Memory is of two kinds: the transport's own (Arena), which only a KernelQueue
+// may access; and staging, the host's, which KernelQueue::Copy reads and writes
+// without synchronizing.
 //
 // Threads: any; a Queue's Launch from one at a time. Work runs without a lock.
-// Errors:  of the device, as a Status of the work that met them.
+// Errors:  a device error is the status of the work in which it occurs.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_DEVICE_CONTEXT_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_DEVICE_CONTEXT_H_
@@ -43,9 +45,9 @@ namespace lockstep::transport {
 
 class DeviceContext {
  public:
-  // A place in a stream where bytes are worked on, in the order of the calls.
-  // Lists (slots, ranges, flags) are read in the call. Nothing happens after
-  // the first error, which status() has.
+  // Runs kernels at one point of a stream, in the order of the calls. Lists
+  // (slots, ranges, flags) are read in the call. After the first error, which
+  // status() returns, calls have no effect.
   class KernelQueue {
    public:
     virtual ~KernelQueue() = default;
@@ -75,146 +77,147 @@ class DeviceContext {
     virtual void ReducePairs(const void* inputs, int rows, DType dtype,
                              double factor, void* out, DType out_dtype,
                              size_t count) = 0;
-    // `total` is in the transport's memory. `scratch`: AllocateScratch for
-    // these ranges, for nobody else until it is done.
+    // `total` is in the transport's memory. `scratch`: from AllocateScratch for
+    // these ranges, exclusive until this is done.
     virtual void AddFiniteCheck(const void* data, DType dtype,
                                 std::span<const kernels::ElementRange> ranges,
                                 void* scratch, kernels::FiniteCheck* total) = 0;
 
-    // The host's part, when the stream gets there; what is asked for behind it
-    // waits for it. It may run on a thread of the device's runtime: it must be
-    // short, wait for nobody and use no stream. It lives until then, and in a
-    // graph, which gets there in each launch, until the last has ended.
+    // Runs `work` on the host when the stream reaches it; later calls wait for
+    // it. It may run on a thread of the device's runtime, so it must be short,
+    // not block and use no stream. `work` must live until it has run; in a
+    // graph, which runs it in each launch, until the last launch has ended.
     virtual void Call(absl::AnyInvocable<void()>* work) = 0;
 
-    // When all that was asked for so far will have been done.
+    // An event: all calls so far are done.
     virtual Event Done() = 0;
     virtual absl::Status status() const = 0;
   };
 
   using Work = absl::AnyInvocable<absl::Status(KernelQueue&)>;
 
-  // A transfer, with what is done on both sides of it: an object that its owner
-  // makes once and launches in every step.
+  // A transfer, with the kernels before and after it. The owner makes it once
+  // and launches it in every step.
   class Operation {
    public:
     virtual ~Operation() = default;
     virtual absl::Status Before(KernelQueue&) { return absl::OkStatus(); }
-    // Enqueues on the stream, and returns whether it could. Only if `Before`
-    // returned OK.
+    // Enqueues the transfer on the stream; an error if it could not. Called
+    // only if `Before` returned OK.
     virtual absl::Status Communicate(Stream&) { return absl::OkStatus(); }
-    // Gets what `Before` and `Communicate` returned. What it asks its Site for
-    // runs behind the transfer. The queue does not touch the operation after
-    // this.
+    // Gets the status of `Before` and `Communicate`. The kernels that it calls
+    // run after the transfer. The queue does not use the operation afterwards.
     virtual void Then(KernelQueue&, const absl::Status&) {}
-    // What `Then` asks for may run beside the operations that follow, in order
-    // with that of others that are aside; the next one that is not waits.
+    // Whether the kernels of `Then` may run beside the following operations, on
+    // the side stream, in order with others there. The next operation that is
+    // not on the side stream waits for them.
     virtual bool on_side_stream() const { return false; }
   };
 
-  // Operations in order. `Before` and `Then` run on the queue's thread, or on
-  // that of who calls Drain: in the host behind the transfer itself; in a
-  // device once it is enqueued, so a `Then` that reads what has been moved
-  // waits for its Site's Done. Destruction runs all that was launched.
+  // Runs operations in order. `Before` and `Then` run on the queue's thread, or
+  // on the thread that calls Drain. On the host `Then` runs after the transfer;
+  // on a device once it is enqueued, so a `Then` that reads the result waits
+  // for its KernelQueue's Done. The destructor runs all launched operations.
   class Queue {
    public:
     virtual ~Queue() = default;
-    // Runs `operation` once all of `after` have come. It must live until it has
-    // run, and may be launched again then. Never blocks, and, in the host's
-    // memory and without events, does not allocate.
+    // Runs `operation` once all of `after` are done. It must live until it has
+    // run, and may then be launched again. Never blocks. On the host, without
+    // events, it does not allocate.
     virtual void Launch(Operation& operation, std::vector<Event> after) = 0;
     // Runs `work` once, in order with the operations.
     void Run(absl::AnyInvocable<void(KernelQueue&)> work,
              std::vector<Event> after = {});
-    // Who runs what is launched from now on: who calls Drain, or the queue's
-    // own thread, as at first.
+    // Whether later launches run on the thread that calls Drain, instead of the
+    // queue's own thread (the default).
     virtual void SetOnDrain(bool on_drain) = 0;
-    // Runs what was launched, or waits for who does.
+    // Runs all launched operations, or waits until they have run.
     virtual void Drain() = 0;
   };
 
-  // Holds a stream until the host says how to go on.
+  // Blocks a stream until the host releases it with a message.
   class StreamGate {
    public:
     virtual ~StreamGate() = default;
-    // Memory that the stream's work can read, as many bytes as were asked for.
+    // The message, which the stream's work can read: `message_bytes` long.
     // Zeros before Release, for work that does not wait. Valid as long as the
-    // hold; on a device also for work that was enqueued on the stream before
-    // the hold was destroyed.
+    // gate; on a device also for work that was enqueued on the stream before
+    // the gate was destroyed.
     virtual const void* message() const = 0;
-    // The stream stands from here on. Once, by who asked for the hold, when
-    // Release can come without it: a host's stream may run on that very thread,
-    // and then this blocks until Release. A device's stream stands already.
+    // Blocks the stream from here on. Called once, by the caller of GateStream,
+    // when Release no longer depends on this thread: a host stream may run on
+    // it, and then this call blocks until Release. A device stream is blocked
+    // already.
     virtual void Begin() {}
-    // Once, from any thread: the stream goes on with `message`, and with
-    // `status`, unless it is OK, as its error.
+    // Called once, from any thread: the stream continues, with `message`. An
+    // error in `status` becomes the stream's.
     virtual void Release(const absl::Status& status, const void* message) = 0;
   };
 
-  // What was captured: launched again and again, with the same buffers.
+  // Captured work: launched repeatedly, with the same buffers.
   class Graph {
    public:
-    // Of a graph that a stream still has to get to: that launch goes on.
+    // A launch that its stream has not reached yet still runs.
     virtual ~Graph() = default;
-    // Enqueues all of it. Does not block; errors are the stream's.
+    // Enqueues all captured work. Does not block; errors are the stream's.
     virtual void Launch(Stream& stream) = 0;
   };
 
   virtual ~DeviceContext() = default;
 
-  // Zeroed, aligned as the arena's. ResourceExhausted.
+  // Zeroed staging memory, aligned as the arena's. Errors: ResourceExhausted.
   virtual absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) = 0;
 
-  // What AddFiniteCheck needs for `ranges`; empty if nothing. Slow on a device:
-  // not in a step. ResourceExhausted.
+  // Scratch memory for AddFiniteCheck of `ranges`; empty if it needs none. Slow
+  // on a device: not to be called in a step. Errors: ResourceExhausted.
   virtual absl::StatusOr<ArenaBuffer> AllocateScratch(
       std::span<const kernels::ElementRange> ranges) = 0;
 
-  // InvalidArgument for a stream of another kind than this memory's, and for
-  // one that is being captured into a graph, unless by Capture.
+  // InvalidArgument for a stream of another kind of memory, and for one that is
+  // being captured into a graph other than by Capture.
   virtual absl::Status CheckStream(const Stream& stream) const = 0;
 
-  // Captures what `body` enqueues on `stream`, and all that Queues enqueue
-  // behind it: nothing of it runs. `body` must not wait for a device, and must
-  // let the stream wait for what it launched on Queues. Errors: of `body`;
-  // FailedPrecondition for the host's memory, and while another one lasts.
+  // Captures the work that `body` enqueues on `stream`, and all that Queues
+  // enqueue behind it; none of it runs. `body` must not wait for a device, and
+  // must make the stream wait for its launches on Queues. Errors: those of
+  // `body`; FailedPrecondition for host memory, and during another capture.
   virtual absl::StatusOr<std::unique_ptr<Graph>> Capture(
       Stream& stream, absl::FunctionRef<absl::Status()> body) = 0;
-  // Is what is enqueued on `stream` now part of that?
+  // Whether work enqueued on `stream` now becomes part of a capture.
   virtual bool Captures(const Stream& stream) const = 0;
 
-  // Work behind all that `stream` holds. Host: when the stream gets there, and
-  // the work's error becomes the stream's. Device: in the call, which returns
-  // the work's error; it waits until the host has let go of every Hold of the
-  // stream. Without a stream (null): in the call, on nothing's heels.
+  // Runs `work` behind all work on `stream`. Host: when the stream reaches it,
+  // and its error becomes the stream's. Device: the call enqueues it and
+  // returns its error, after every StreamGate of the stream is released.
+  // Without a stream (null): immediately, without ordering.
   virtual absl::Status Perform(Stream* stream, Work work) = 0;
 
-  // Must what all ranks launch together be launched in one order over all
-  // communicators? A device runs few operations at a time; in the host each
-  // communicator waits for nobody but its peers.
+  // Whether all ranks must launch collectives in one order across
+  // communicators. A device needs it: it runs few operations at a time. On the
+  // host each communicator waits for its peers only.
   virtual bool NeedsOneOrder() const = 0;
 
-  // A stream of its own, for operations and Sites; its thread, if it has one,
-  // is called `name`.
+  // A new stream for operations and kernels. If it has a thread, that is named
+  // `name`.
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(
       std::string name) = 0;
 
-  // From Hold::Begin on later work on `stream` waits for its Release, which
-  // must come. The stream must live until then.
+  // Makes a gate: work after StreamGate::Begin waits for Release, which must be
+  // called. The stream must live until then.
   virtual absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
       Stream& stream, size_t message_bytes) = 0;
 
-  // What to wait for before anything that the work on `stream` so far brings
-  // about: the wait runs that work, if nobody else would. Complete at once for
-  // streams that run by themselves.
+  // An event after all work on `stream` so far. Wait for it before any effect
+  // of that work: the wait runs the work if no other thread does. Already done
+  // for streams that run on their own.
   virtual Event Driver(Stream&) const { return Event(); }
 
-  // Its thread is called `name`.
+  // `name` names its thread.
   virtual absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(
       std::string name) = 0;
 };
 
-// In this process's own memory, with the loops of kernels/ and host streams.
+// For host memory, with the CPU kernels of kernels/ and host streams.
 std::unique_ptr<DeviceContext> MakeHostDeviceContext();
 
 }  // namespace lockstep::transport

@@ -1,9 +1,9 @@
-// Collectives beyond the public Communicator's. All but the mean not every
-// transport has: callers ask first, and then call the functions at the end of
-// this file.
+// Collectives beyond those of the public Communicator. Every extended
+// communicator has the mean; not every one has the others, so callers ask
+// first. They call the functions at the end of this file.
 //
-// A mean of some ranks is the mean of what they give while the other ranks give
-// zeros: the sum of all is divided by their number, before it is rounded.
+// In a mean of some ranks the others contribute zeros, and the sum is divided
+// by the number of the former before it is rounded.
 //
 // A sum in pairs adds neighbours first, then their sums, and so on:
 //
@@ -11,19 +11,19 @@
 //           └─┬─┘   └─┬─┘
 //             └───┬───┘
 //
-// So where each rank's part is itself such a sum, the bits do not depend on how
-// many ranks made them.
+// So if each rank's input is itself such a sum, the bits do not depend on the
+// number of ranks.
 //
-// A checked all-reduce looks at what it sums while it has it at hand: for the
-// global norm of gradients, without another pass over memory.
+// A checked all-reduce also computes the finite check of its result, without
+// another pass over memory: for the global norm of gradients.
 //
 //   data  [ 0's slice | 1's slice      | 2's slice | not checked ]
 //                      └ part ┘└ part ┘
 //                         │       └─ rank 1 adds the check of this to one total
 //                         └───────── and of this to another
 //
-// Each rank checks parts of what it folds (ReduceSliceOf, call.h): together,
-// every element once.
+// Each rank checks parts of the slice that it reduces (ReduceSliceOf,
+// collective_op.h), so each element is checked once.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_EXTENDED_COLLECTIVES_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_EXTENDED_COLLECTIVES_H_
@@ -39,13 +39,14 @@ namespace lockstep::transport {
 
 class ExtendedCommunicator : public Communicator {
  public:
-  // For 1, 2, 4, ... ranks whose transport has a way: on all ranks, or none.
+  // Needs 1, 2, 4, ... ranks, and support by the transport. Identical on all
+  // ranks.
   virtual bool SumsInPairs() const = 0;
-  // It pays where ranks fold in memory: on all ranks, or none.
+  // True if ranks reduce in shared memory. Identical on all ranks.
   virtual bool CanCheck() const = 0;
 
-  // For transports to implement and the functions below to call: each is called
-  // only if the communicator has said that it can, where that is asked.
+  // Implemented by transports, called by the functions below, which check
+  // SumsInPairs and CanCheck first.
   virtual absl::Status AllReduceMean(void* data, size_t count, DType dtype,
                                      int divisor, Stream& stream) = 0;
   virtual absl::Status AllReducePairs(const void* in, void* out, size_t count,
@@ -64,7 +65,7 @@ class ExtendedCommunicator : public Communicator {
   ExtendedCommunicator() = default;
 };
 
-// False of communicators that are not extended.
+// False for communicators that are not extended.
 inline bool SumsInPairs(const Communicator& communicator) {
   const auto* extended =
       dynamic_cast<const ExtendedCommunicator*>(&communicator);
@@ -76,10 +77,10 @@ inline bool CanCheck(const Communicator& communicator) {
   return extended != nullptr && extended->CanCheck();
 }
 
-// AllReduce in place of floats with ReduceOp::kMean, where the sum is divided
-// by `divisor`, the same on all ranks, instead of by their number. Errors: as
+// AllReduce in place of floats with ReduceOp::kMean, which divides the sum by
+// `divisor` (the same on all ranks) instead of the number of ranks. Errors: as
 // Communicator's; InvalidArgument for a divisor below 1; Unimplemented, with
-// nothing enqueued, of a communicator that is not extended.
+// nothing enqueued, for a communicator that is not extended.
 inline absl::Status AllReduceMean(Communicator& communicator, void* data,
                                   size_t count, DType dtype, int divisor,
                                   Stream& stream) {
@@ -106,11 +107,11 @@ inline absl::Status AllReducePairs(Communicator& communicator, const void* in,
   return extended->AllReducePairs(in, out, count, dtype, factor, stream);
 }
 
-// AllReduce in place, of floats. What is added to each total, before `stream`
-// goes on, has the bits of kernels::CheckFinite over the part. Other ranks may
-// call AllReduce instead. Of an operation that fails, a total says nothing: a
-// part that was folded by then may have been added. Errors: as Communicator's;
-// Unimplemented, with nothing enqueued, unless CanCheck.
+// AllReduce in place, of floats. Adds kernels::CheckFinite of each part to its
+// total, with the same bits, before `stream` continues. Other ranks may call
+// AllReduce instead. If the operation fails, the totals are unspecified: parts
+// reduced before may have been added. Errors: as Communicator's; Unimplemented,
+// with nothing enqueued, unless CanCheck.
 inline absl::Status CheckedAllReduce(Communicator& communicator, void* data,
                                      size_t count, DType dtype, ReduceOp op,
                                      std::vector<CheckedPart> checks,
@@ -123,7 +124,7 @@ inline absl::Status CheckedAllReduce(Communicator& communicator, void* data,
                                     stream);
 }
 
-// AllReducePairs in place, likewise; if SumsInPairs and CanCheck.
+// The same for AllReducePairs in place; needs SumsInPairs and CanCheck.
 inline absl::Status CheckedAllReducePairs(Communicator& communicator,
                                           void* data, size_t count, DType dtype,
                                           double factor,

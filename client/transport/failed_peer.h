@@ -1,10 +1,10 @@
-// Which peer a data-plane error is about, for machines: the message of a status
-// is for people and never parsed.
+// The failed peer of a data-plane error, as a payload of the status. (Messages
+// are for people and never parsed.)
 //
-// A transport adds the peer to Unavailable and DataLoss, of Connect and of
-// Communicator::status(); the session makes evidence of it. A transport that
-// has seen the peer's process end says that too: proof, where a broken
-// connection is a hint.
+// A transport adds the peer to Unavailable and DataLoss from Connect and from
+// Communicator::status(); the session makes a failure report of it. A transport
+// that has seen the peer's process end adds that as proof; a broken connection
+// is only a hint.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_FAILED_PEER_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_FAILED_PEER_H_
@@ -29,7 +29,7 @@ inline absl::Status WithFailedPeer(absl::Status error, int group_rank) {
 
 inline constexpr char kProofUrl[] = "lockstep/proven_dead";
 
-// `error`, which blames a peer, with the proof that its process has ended.
+// `error`, which has a failed peer, with the proof that its process has ended.
 inline absl::Status Proven(absl::Status error) {
   error.SetPayload(kProofUrl, absl::Cord("ended"));
   return error;
@@ -39,7 +39,7 @@ inline bool IsProven(const absl::Status& error) {
   return error.GetPayload(kProofUrl).has_value();
 }
 
-// The rank in the group that Blame was told, if it was.
+// The rank that WithFailedPeer has set, if any.
 inline std::optional<int> FailedPeer(const absl::Status& error) {
   const absl::optional<absl::Cord> payload = error.GetPayload(kFailedPeerUrl);
   int rank = -1;

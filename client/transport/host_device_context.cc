@@ -13,7 +13,7 @@
 namespace lockstep::transport {
 namespace {
 
-// Everything is done when its call returns.
+// Each kernel is done when its call returns.
 class HostSite final : public DeviceContext::KernelQueue {
  public:
   void Copy(const void* from, void* to, size_t bytes) override {
@@ -68,8 +68,8 @@ class HostSite final : public DeviceContext::KernelQueue {
   absl::Status status() const override { return absl::OkStatus(); }
 };
 
-// Each operation is one piece of work on the queue's stream. Its transfer runs
-// inside of that, on a stream that runs in the call.
+// Each operation is one work item on the queue's stream. The transfer runs
+// within it, on an inline stream.
 class HostQueue final : public DeviceContext::Queue {
  public:
   explicit HostQueue(std::string name)
@@ -105,7 +105,7 @@ class HostQueue final : public DeviceContext::Queue {
   HostStream stream_;  // last: its work uses the other
 };
 
-// A door that the stream stands at.
+// A work item on the stream that blocks until Release.
 class HostStreamGate final
     : public DeviceContext::StreamGate,
       public std::enable_shared_from_this<HostStreamGate> {
@@ -210,7 +210,7 @@ class HostDeviceContext final : public DeviceContext {
   const std::unique_ptr<Arena> arena_ = MakePlainArena();
 };
 
-// Deletes itself once it has run.
+// An operation that deletes itself once it has run.
 class OneWork final : public DeviceContext::Operation {
  public:
   explicit OneWork(absl::AnyInvocable<void(DeviceContext::KernelQueue&)> work)

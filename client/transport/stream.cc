@@ -17,12 +17,13 @@
 
 namespace lockstep {
 
-// Work is numbered as it is enqueued. The thread owes what was enqueued for it,
-// and all before that; the rest is run by who waits for it.
+// Work is numbered in the order it is enqueued. The thread runs the work that
+// was enqueued for it (kThread), and all before that. A thread that waits for
+// the rest (kOnWait) runs it.
 //
 //   taken_ ┐        ┌ owed_        ┌ pushed_
 //          [4][5][6][7] [8][9][10][11]
-//           the thread   who waits
+//           the thread   waiters
 class HostStream::Queue {
  public:
   using Work = absl::AnyInvocable<absl::Status()>;
@@ -30,7 +31,7 @@ class HostStream::Queue {
   Queue(std::string name, Execution execution)
       : name_(std::move(name)), execution_(execution) {}
 
-  // Runs all that was enqueued. Nothing is enqueued any more.
+  // Runs all enqueued work. Nothing may be enqueued afterwards.
   void Close() {
     Check(!RunsHere(), "a stream cannot be destroyed by its own work");
     {
@@ -60,7 +61,7 @@ class HostStream::Queue {
     return execution_;
   }
 
-  // Its number.
+  // Returns the number of the work.
   uint64_t Push(Work work) {
     uint64_t number = 0;
     {
@@ -111,8 +112,8 @@ class HostStream::Queue {
     return std::exchange(error_, absl::OkStatus());
   }
 
-  // Runs what is queued, or waits for who does, until `done` or all is: unless
-  // the thread will have run `number`.
+  // Runs queued work, or waits for the thread that does, until `done` or the
+  // queue is empty. Returns at once if the thread will run `number`.
   void RunUntil(uint64_t number, absl::FunctionRef<bool()> done,
                 const Deadline& deadline) {
     while (std::optional<Work> next = TakeUntil(number, done, deadline)) {
@@ -132,7 +133,7 @@ class HostStream::Queue {
   bool IsRunner() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return busy_ && runner_ == std::this_thread::get_id();
   }
-  // Is what comes now for who brings it?
+  // Whether the enqueuing thread runs new work itself, now.
   bool RunsNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return execution_ == Execution::kInline && !busy_;
   }
@@ -155,7 +156,8 @@ class HostStream::Queue {
     End(std::move(status));
   }
 
-  // Behind what ran here and said `status`: what was enqueued meanwhile.
+  // Ends the work that ran here with `status`, then runs all that was enqueued
+  // meanwhile.
   void RunOnwards(absl::Status status) {
     while (std::optional<Work> next = EndForNext(std::move(status))) {
       status = Perform(*std::move(next));
@@ -167,7 +169,7 @@ class HostStream::Queue {
     return TakeFirst();
   }
 
-  // What it holds is let go before anybody hears of its end.
+  // Destroys the work, with its captures, before End publishes that it is done.
   static absl::Status Perform(Work work) { return work(); }
 
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -181,7 +183,8 @@ class HostStream::Queue {
     changed_.NotifyAll();
   }
 
-  // Waits; none when the stream is closed and nothing is left.
+  // Waits for work that the thread owes. nullopt if the stream is closed and
+  // none is left.
   std::optional<Work> TakeOwed() {
     MutexLock lock(&mutex_);
     while (busy_ || taken_ >= owed_) {
@@ -191,7 +194,8 @@ class HostStream::Queue {
     return TakeFirst();
   }
 
-  // Waits for its turn; none when nothing is left for this caller to do.
+  // Waits until this caller may run the next work. nullopt if none is left for
+  // it.
   std::optional<Work> TakeUntil(uint64_t number, absl::FunctionRef<bool()> done,
                                 const Deadline& deadline) {
     MutexLock lock(&mutex_);
@@ -213,7 +217,7 @@ class HostStream::Queue {
   mutable Mutex mutex_;
   CondVar changed_;
   Execution execution_ ABSL_GUARDED_BY(mutex_);
-  std::thread::id runner_ ABSL_GUARDED_BY(mutex_);  // of what is busy
+  std::thread::id runner_ ABSL_GUARDED_BY(mutex_);  // valid while busy_
   Ring<Work> work_ ABSL_GUARDED_BY(mutex_);
   uint64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -221,15 +225,15 @@ class HostStream::Queue {
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // started under mutex_, joined by Close alone
+  std::thread thread_;  // started under mutex_, joined only by Close
 };
 
-// A moment of a host queue: a door that opens once.
+// The state of an event: done once the queue has reached it.
 class HostStream::EventState final : public Event::State {
  public:
   explicit EventState(const std::shared_ptr<Queue>& queue) : queue_(queue) {}
 
-  // Once, before anybody waits.
+  // Called once, before any Wait.
   void set_number(uint64_t number) { number_ = number; }
 
   void Come() {

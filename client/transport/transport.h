@@ -1,15 +1,14 @@
-// How a process gets its communicators: each transport prepares a handle, the
-// coordinator carries the handles of a group to its members, then they connect.
+// Makes communicators: a transport prepares a handle, the coordinator sends all
+// handles of a group to its members, then these connect.
 //
-//   Prepare(group) ──handle──▶ coordinator ──all handles, in group order──▶
-//   Connect
+//   Prepare(group) ──handle──▶ coordinator ──all handles──▶ Connect
 //
-// Threads: called from the thread that joins, Abort apart; communicators are
-//          then used as communicator.h says.
-// Errors:  Unavailable if a peer cannot be reached (it is named by group rank),
+// Threads: the joining thread, except Abort; for communicators see
+//          communicator.h.
+// Errors:  Unavailable if a peer cannot be reached (its group rank is named),
 //          DeadlineExceeded after `timeout`, InvalidArgument for a handle that
 //          does not parse, Aborted if the pending group was aborted. An error
-//          that is about one peer says which, for machines too: blame.h.
+//          about one peer has it as a payload: failed_peer.h.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_TRANSPORT_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_TRANSPORT_H_
@@ -30,11 +29,11 @@
 
 namespace lockstep::transport {
 
-// What a group mostly carries, for transports that set resources aside.
+// The main traffic of a group, for transports that reserve resources.
 enum class Traffic {
-  kBulk,      // collectives of much
-  kSmall,     // a few words a step
-  kMessages,  // sends and receives beside the others' collectives
+  kBulk,      // large collectives
+  kSmall,     // a few words per step
+  kMessages,  // sends and receives beside other groups' collectives
 };
 
 struct GroupSpec {
@@ -44,26 +43,27 @@ struct GroupSpec {
   Traffic traffic = Traffic::kBulk;
 };
 
-// How a group's operations reach a buffer of the arena.
+// How a group's operations access a buffer of the arena.
 enum class Reach {
   kPlain,       // like any other memory
-  kRegistered,  // known on this rank: no copy on the way out or in
-  kWindow,      // known on all ranks: symmetric, if the hardware allows it
-  kSymmetric,   // known on all ranks, who reach into each other's
+  kRegistered,  // registered on this rank: sent and received without a copy
+  kWindow,      // registered on all ranks: symmetric if the hardware allows it
+  kSymmetric,   // registered on all ranks, which access each other's directly
 };
 std::string_view Name(Reach reach);
-// For people: "symmetric", if all are; "12 symmetric, 1 plain"; "" of none.
+// For people: "symmetric" if all are, else "12 symmetric, 1 plain"; "" if
+// `reaches` is empty.
 std::string Describe(const std::vector<Reach>& reaches);
 
-// A buffer that a group knows of, for as long as this lives: not longer than
-// the buffer.
+// The registration of a buffer with a group, for the lifetime of this object.
+// The buffer must outlive it.
 class Enlistment {
  public:
   virtual ~Enlistment() = default;
   virtual Reach reach() const = 0;
 };
 
-// A group of which this process has made its half.
+// A group that this process has prepared and not yet connected.
 class PendingGroup {
  public:
   virtual ~PendingGroup() = default;
@@ -71,17 +71,17 @@ class PendingGroup {
   // Opaque bytes for the other members; valid until connected or destroyed.
   virtual const std::string& handle() const = 0;
 
-  // Blocks until connected to every member. `handles` has one entry per group
-  // rank, this process's own among them.
+  // Blocks until connected to every member. `handles` are by group rank, with
+  // this process's own.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Connect(
       const std::vector<std::string>& handles, absl::Duration timeout) = 0;
 
-  // After Connect: why these members are connected by the transport that the
-  // communicator names, for people. Empty where there was nothing to choose.
+  // After Connect: why the communicator uses the transport that it names, for
+  // people. Empty if there was no choice.
   virtual std::string choice() const { return ""; }
 
-  // A Connect in progress, or to come, returns Aborted with this cause within
-  // 100 ms (the first cause wins). From any thread; does not block.
+  // Makes a current or later Connect return Aborted with this cause within 100
+  // ms (the first cause wins). From any thread; does not block.
   virtual void Abort(std::string_view cause) = 0;
 };
 
@@ -90,9 +90,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
 
-  // What its groups will be able to do, and where this process runs: told to
-  // the coordinator before the plan is compiled (plan/pairs.h). Does not
-  // change.
+  // The capabilities of its groups, and the place where this process runs. Sent
+  // to the coordinator before the plan is compiled (plan/pairs.h). Constant.
   virtual TransportFacts facts() const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
@@ -102,21 +101,21 @@ class Transport {
   // the transport.
   virtual std::unique_ptr<Arena> MakeArena() { return MakePlainArena(); }
 
-  // Tells a group, by a communicator of this transport's, of a buffer of its
-  // arena that operations will be called on again and again, whole or from its
-  // beginning. On every rank of the group alike, in the same order with the
-  // same sizes, while nothing else of the group is under way; blocks until all
-  // have. Null where that changes nothing. Errors: the communicator's, which
-  // has ended then; DeadlineExceeded.
+  // Registers a buffer of this transport's arena with a communicator of this
+  // transport, for repeated operations on all of it or from its beginning. All
+  // ranks of the group call it in the same order with the same sizes, while no
+  // operation of the group is in flight. Blocks until all have. Null if
+  // registration changes nothing. Errors: DeadlineExceeded; the communicator's,
+  // which has then failed.
   virtual absl::StatusOr<std::unique_ptr<Enlistment>> Enlist(
       Communicator& communicator, const ArenaBuffer& buffer,
       absl::Duration timeout);
 
-  // What works on such memory. May outlive the transport, too.
+  // The device context for such memory. May outlive the transport.
   virtual absl::StatusOr<std::unique_ptr<DeviceContext>> MakeDeviceContext();
 
-  // A stream of the caller's, which must outlive what is returned, as must the
-  // transport. FailedPrecondition from transports of host memory.
+  // Wraps a stream of the caller. The stream and the transport must outlive the
+  // result. FailedPrecondition from transports of host memory.
   virtual absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
       void* cuda_stream);
 };
