@@ -72,8 +72,8 @@ class GlooLinks final : public LinkFactory {
   const std::shared_ptr<LinkTimer> timer_;
 };
 
-// Whether `address` belongs to one of this host's interfaces; all of 127.*
-// does. Gloo looks for itself, but loses memory where there is none.
+// Whether `address` belongs to one of this host's interfaces; all of 127.* do.
+// Gloo checks this itself, but leaks memory if the address does not exist.
 bool OfThisHost(const sockaddr_storage& address) {
   if (NumericHost(AsSockaddr(address)).rfind("127.", 0) == 0) return true;
   ifaddrs* found = nullptr;
@@ -88,13 +88,13 @@ bool OfThisHost(const sockaddr_storage& address) {
   return ours;
 }
 
-// Resolving, listing interfaces and Gloo's loop need files, and do not say so
-// when there are none.
+// Resolving, listing interfaces and Gloo's loop need file descriptors, and do
+// not report when there are none.
 absl::Status UnlessOutOfFiles(absl::Status error) {
   return CanOpenFile() ? error : OutOfFiles(error.message());
 }
 
-// As a number, which Gloo resolves without error.
+// Returns a numeric address, which Gloo resolves without error.
 absl::StatusOr<std::string> Resolve(const std::string& name) {
   addrinfo* found = nullptr;
   const addrinfo hints{.ai_socktype = SOCK_STREAM};
@@ -121,7 +121,7 @@ absl::StatusOr<std::unique_ptr<LinkFactory>> MakeGlooLinks(
   if (!address.ok()) return UnlessOutOfFiles(std::move(address).status());
   std::shared_ptr<Device> device;
   absl::Status made;
-  // Gloo starts its thread here; it inherits this one's name and signals.
+  // Gloo starts its thread here, which inherits this thread's name and signals.
   StartThread("ls-gloo", [&] {
     try {
       device =

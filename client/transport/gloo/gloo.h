@@ -2,14 +2,14 @@
 // buffers.
 //
 // Only Gloo's connections and buffers are used. Its collectives cannot be
-// aborted, wait for a dead peer for half a minute, and know no bf16; ours
-// (host_communicator.h) can, do not, and do.
+// aborted, wait half a minute for a dead peer, and do not support bf16; ours
+// (host_communicator.h) have none of these limits.
 //
-// Threads: one per transport or source of links, "ls-gloo", which moves the
-//          bytes of all its groups and sends and judges keepalives. A process
-//          makes one.
-// Errors:  beside transport.h's, Prepare gives Unavailable where no socket can
-//          be had.
+// Threads: one per transport or LinkFactory, "ls-gloo", which moves the bytes
+//          of all its groups, sends keepalives and detects silent peers. A
+//          process makes one.
+// Errors:  in addition to transport.h, Prepare returns Unavailable if it cannot
+//          create a socket.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_H_
@@ -25,11 +25,11 @@
 namespace lockstep::transport {
 
 struct GlooOptions {
-  // An address of this host, or a name of one, that the other hosts can reach.
-  // Not a wildcard: it is what peers connect to.
+  // An address of this host, or a name that resolves to one, that the other
+  // hosts can reach. Not a wildcard: peers connect to it.
   std::string bind_address = "127.0.0.1";
-  // Silence of so long on a connection where something is owed ends it: the
-  // error is DeadlineExceeded, and blames the peer. See silence.h.
+  // A connection on which data is due ends after so much silence: the error is
+  // DeadlineExceeded and names the peer as failed_peer. See silence.h.
   absl::Duration silence = absl::Seconds(10);
 };
 
@@ -37,7 +37,7 @@ struct GlooOptions {
 absl::StatusOr<std::unique_ptr<Transport>> MakeGlooTransport(
     const GlooOptions& options);
 
-// The links alone.
+// Only the links.
 absl::StatusOr<std::unique_ptr<LinkFactory>> MakeGlooLinks(
     const GlooOptions& options);
 

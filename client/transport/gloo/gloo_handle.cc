@@ -62,7 +62,7 @@ absl::StatusOr<GlooHandle> ParseGlooHandle(const std::string& text, int rank,
       rank);
 }
 
-// FNV-1a: all members compute it, on any machine.
+// FNV-1a: the same on all members, on any machine.
 uint64_t GroupOf(const std::vector<GlooHandle>& handles) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const GlooHandle& handle : handles) {

@@ -1,11 +1,11 @@
-// What the members of a group tell each other before they connect: where each
-// listens for each. One line of text:
+// The handles that the members of a group exchange before they connect: the
+// address at which each rank listens for each other rank. One line of text:
 //
 //   gloo2 RANK SIZE ADDRESS PORT,PORT,...
 //
-// with a port for every rank in order, 0 for the rank itself. And what the
-// connecting side of a connection sends first, so that the listening side knows
-// a member from a stranger.
+// with a port for every rank in order, 0 for the rank itself. Also the header
+// that the connecting side sends first, by which the listening side recognises
+// a member.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_HANDLE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_HANDLE_H_
@@ -34,7 +34,7 @@ std::string Format(const GlooHandle& handle);
 absl::StatusOr<GlooHandle> ParseGlooHandle(const std::string& text, int rank,
                                            int size);
 
-// A number that all who connect with the same handles have in common.
+// A number that is the same for all ranks that connect with the same handles.
 uint64_t GroupOf(const std::vector<GlooHandle>& handles);
 
 // The first bytes of a connection.
@@ -50,11 +50,11 @@ struct ConnectionHeader {
                          const ConnectionHeader&) = default;
 };
 
-// Where `handle`'s rank listens for `rank`.
+// The address at which `handle`'s rank listens for `rank`.
 absl::StatusOr<sockaddr_storage> ListenerFor(const GlooHandle& handle,
                                              int rank);
 
-// "127.0.0.1" and 7070 of a socket's address.
+// The host ("127.0.0.1") and port (7070) of a socket's address.
 std::string NumericHost(const sockaddr& address);
 uint16_t Port(const sockaddr_storage& address);
 

@@ -19,7 +19,7 @@ namespace {
 
 // Message 0 of every connection; no operation uses its tag.
 struct Greeting {
-  uint64_t group = 0;  // the same for all who connect with the same handles
+  uint64_t group = 0;  // the same on all ranks with the same handles
   int32_t from = 0;
   int32_t to = 0;
   friend bool operator==(const Greeting&, const Greeting&) = default;
@@ -34,10 +34,10 @@ absl::Status Unreached(const std::vector<int>& ranks) {
 
 }  // namespace
 
-// A buffer of Gloo's and the one operation on it.
+// One of Gloo's buffers and its single operation.
 //
-// Gloo's own waits are not used: to them an abort hides that the bytes have
-// moved, and a timeout breaks all connections.
+// Gloo's own waits are not used: after an abort they do not report that the
+// bytes were moved, and a timeout breaks all connections.
 class GlooTransfer final : public Transfer,
                            private gloo::transport::tcp::UnboundBuffer {
  public:
@@ -47,7 +47,8 @@ class GlooTransfer final : public Transfer,
         peer_(peer),
         sends_(sends) {}
 
-  // Then the base's destructor fences Gloo's thread off from the memory.
+  // The base's destructor then waits until Gloo's thread no longer uses the
+  // memory.
   ~GlooTransfer() override { link_->Leave(this); }
 
   absl::Status Post(uint64_t tag) {
@@ -98,7 +99,7 @@ class GlooTransfer final : public Transfer,
     return moved() || interrupted_ || ex_ != nullptr;
   }
 
-  // Makes the Wait in progress, or to come, return, moved or not.
+  // Makes current and later calls of Wait return, whether or not bytes moved.
   void Interrupt() {
     std::lock_guard<std::mutex> lock(m_);
     interrupted_ = true;
@@ -265,8 +266,8 @@ void GlooLink::Cut(int because) {
   }
 }
 
-// Gloo's thread closes all connections at once; left to the pairs' destructors,
-// each would take a turn of its loop, 10 ms.
+// Gloo's thread closes all connections at once. The pairs' destructors would
+// each take one turn of its loop, 10 ms.
 GlooLink::~GlooLink() {
   timer_->Remove(this);
   Cut(rank_);
@@ -303,7 +304,7 @@ bool GlooLink::Owes(int peer) {
                              });
 }
 
-// --- Trouble ----------------------------------------------------------------
+// --- Failures ---------------------------------------------------------------
 
 absl::Status GlooLink::Trouble(int peer) const {
   if (cut_) return absl::CancelledError("the link was cut");
@@ -323,7 +324,7 @@ void GlooLink::Leave(GlooTransfer* transfer) {
   transfers_.erase(transfer);
 }
 
-// The pair knows more than the buffer: the peer's last word, for one.
+// The pair has more information than the buffer, such as the peer's farewell.
 absl::Status GlooLink::Explain(int peer, std::exception_ptr thrown) {
   GlooPair* const pair = context_->pair(peer);
   if (thrown != nullptr && pair != nullptr) pair->AwaitClosed();
@@ -334,8 +335,8 @@ absl::Status GlooLink::Explain(int peer, std::exception_ptr thrown) {
   return Trouble(peer);
 }
 
-// A loss of data is what others, who only see connections close, react to: so
-// it explains more than they do.
+// A loss of data replaces an earlier error: other ranks react to it by closing
+// connections, so it is the cause.
 void GlooLink::Break(const absl::Status& why) {
   const bool lost = absl::IsDataLoss(why);
   if (broken_.ok() || (lost && !absl::IsDataLoss(broken_))) {

@@ -2,9 +2,8 @@
 //
 //   Listen ──handles──▶ Connect ──▶ Link
 //
-// Threads: as Link; PairOwner's calls come under a pair's lock. Order of locks:
-//          the timer's, a pair's, then mutex_, then a buffer's, then
-//          news_mutex_.
+// Threads: as Link; a pair calls PairOwner under its lock. Lock order: the
+//          timer's, a pair's, then mutex_, then a buffer's, then news_mutex_.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_LINK_H_
@@ -32,15 +31,15 @@ class GlooTransfer;
 
 class GlooLink final : public Link, private PairOwner, private Ticking {
  public:
-  // A socket for each other rank, listening. Unavailable if there is none.
+  // Listens on a socket for each other rank. Unavailable if that fails.
   static absl::StatusOr<std::unique_ptr<GlooLink>> Listen(
       std::shared_ptr<LinkTimer> timer, int rank, int size);
   ~GlooLink() override;
 
   GlooHandle handle() const;
 
-  // Blocks until every rank is connected and has proven to be the one that the
-  // handles mean; Cancelled once cut.
+  // Blocks until every rank is connected and has proven that it belongs to the
+  // handles; Cancelled after Cut.
   absl::Status Connect(const std::vector<GlooHandle>& handles,
                        const Deadline& deadline);
 
@@ -71,16 +70,16 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
   // Why transfers with `peer` cannot go on; OK if they can.
   absl::Status Trouble(int peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Explain(int peer, std::exception_ptr thrown);
-  // Ends all transfers: one that a peer owes will never be.
+  // Fails all transfers, since one of them can never complete.
   void Break(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Enter(GlooTransfer* transfer);
   void Leave(GlooTransfer* transfer);
 
-  // Sends keepalives, and ends the connections to the silent that owe.
+  // Sends keepalives, and closes connections to silent peers that owe data.
   void Tick(absl::Duration elapsed) override;
   bool Owes(int peer);
 
-  // How often anything has happened that a waiter may wait for.
+  // The number of changes that a waiter may wait for.
   uint64_t changes();
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Connected(int peer) override;
@@ -91,17 +90,17 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
   const int size_;
   const std::shared_ptr<LinkTimer> timer_;
   std::shared_ptr<GlooContext> context_;
-  Silence silence_;  // the loop's own
+  Silence silence_;  // used by Gloo's loop only
 
   Mutex mutex_;
   CondVar changed_;
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cut_ ABSL_GUARDED_BY(mutex_) = false;
-  // All have met. Before, a peer may be slow to come, within Connect's
+  // All ranks have connected. Before, a peer may be late, up to Connect's
   // deadline.
   bool met_ ABSL_GUARDED_BY(mutex_) = false;
-  // A peer may go when it owes nothing. Of those gone, the first is named: the
-  // others may have gone because of it.
+  // A peer may close when it owes nothing. The first closed peer is reported,
+  // since the others may have closed because of it.
   std::vector<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // by rank
   absl::Status first_closed_ ABSL_GUARDED_BY(mutex_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);

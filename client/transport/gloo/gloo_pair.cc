@@ -26,11 +26,12 @@ namespace {
 using gloo::transport::tcp::Address;
 using gloo::transport::tcp::Op;
 
-// Strangers that say nothing are kept up to so many; then the oldest goes.
+// At most so many callers without a complete header are kept; then the oldest
+// is dropped.
 constexpr size_t kCallersMax = 64;
 constexpr int kBacklog = 64;
 
-// A peer sent another number of bytes than was asked for.
+// A peer sent another number of bytes than the receive expects.
 struct WrongSize : gloo::IoException {
   WrongSize(size_t sent, size_t expected)
       : gloo::IoException("wrong size"), sent(sent), expected(expected) {}
@@ -46,19 +47,19 @@ struct SilentPeer : gloo::IoException {
 
 // Opcodes of this class; Gloo has 0 to 3.
 constexpr size_t kKeepalive = 16;
-constexpr size_t kFarewell = 17;  // its slot: because of which rank
+constexpr size_t kFarewell = 17;  // its slot: the rank that caused the close
 
 struct NoFileLeft : gloo::IoException {
   using gloo::IoException::IoException;
 };
 
-// Gloo itself has no other word for it than errno's.
+// Gloo reports it only by the text of errno.
 bool SaysOutOfFiles(absl::string_view text) {
   return absl::StrContains(text, std::strerror(EMFILE)) ||
          absl::StrContains(text, std::strerror(ENFILE));
 }
 
-// "[/path/pair.cc:589] what happened" without its beginning.
+// "[/path/pair.cc:589] what happened" without the prefix.
 absl::string_view WithoutPlace(absl::string_view text) {
   const size_t end = text.find("] ");
   if (text.substr(0, 1) != "[" || end == absl::string_view::npos) return text;
@@ -101,12 +102,12 @@ GlooPair::GlooPair(gloo::transport::tcp::Context* context,
                    PairOwner* owner)
     : Pair(context, device, peer, gloo::kNoTimeout), owner_(owner) {
   std::lock_guard<std::mutex> lock(m_);
-  ::listen(fd_, kBacklog);  // Gloo asks for 1
-  // A caller may have gone before it is accepted.
+  ::listen(fd_, kBacklog);  // Gloo's backlog is 1
+  // A caller may have closed before it is accepted.
   ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
 }
 
-// Here and not in the base: no event may find this object half destroyed.
+// Not in the base's destructor: no event may reach a half-destroyed object.
 GlooPair::~GlooPair() {
   std::lock_guard<std::mutex> lock(m_);
   DropCallers();
@@ -117,7 +118,7 @@ sockaddr_storage GlooPair::listener() const {
   return static_cast<const Address&>(address()).getSockaddr();
 }
 
-// Gloo's rule says which side connects and which is connected to.
+// Gloo's rule decides which side connects and which one listens.
 void GlooPair::Connect(const sockaddr_storage& address, uint64_t group) {
   {
     std::lock_guard<std::mutex> lock(m_);
@@ -141,7 +142,7 @@ bool GlooPair::listening() {
 void GlooPair::Shutdown(int because) {
   std::lock_guard<std::mutex> lock(m_);
   if (state_ != CONNECTED) return;
-  // Not within a message. All of it, or nothing is understood: then it is lost.
+  // Only between messages. If it is sent in part, the peer ignores it.
   if (tx_.empty() || tx_.front().nwritten == 0) {
     const Op farewell = Control(kFarewell, static_cast<size_t>(because));
     [[maybe_unused]] const ssize_t sent =
@@ -151,7 +152,7 @@ void GlooPair::Shutdown(int because) {
   ::shutdown(fd_, SHUT_RDWR);
 }
 
-// Whoever tells a buffer of an error closes the pair under the same lock.
+// An error is reported to a buffer and closes the pair under the same lock.
 void GlooPair::AwaitClosed() { std::lock_guard<std::mutex> lock(m_); }
 
 // --- Silence ----------------------------------------------------------------
@@ -206,17 +207,17 @@ void GlooPair::handleEvents(int events) {
   } catch (...) {
     thrown = std::current_exception();
   }
-  // Whoever has the lock may be waiting for this thread; then the event comes
-  // again.
+  // The thread that holds the lock may be waiting for this one; then the event
+  // is delivered again.
   std::unique_lock<std::mutex> lock(m_, std::try_to_lock);
   if (lock) Fail(thrown);
 }
 
-// --- Being connected to -----------------------------------------------------
+// --- Accepting connections --------------------------------------------------
 
 bool GlooPair::Receive() {
   std::unique_lock<std::mutex> lock(m_, std::try_to_lock);
-  if (!lock) return true;  // the event comes again
+  if (!lock) return true;  // the event is delivered again
   if (state_ != LISTENING) return false;
   try {
     HearCallers();
@@ -230,7 +231,7 @@ bool GlooPair::Receive() {
 }
 
 void GlooPair::AcceptCallers() {
-  // Asked first: without a free descriptor accept fails though nobody calls.
+  // Poll first: without a free descriptor accept fails even if no caller waits.
   pollfd waiting{fd_, POLLIN, 0};
   while (::poll(&waiting, 1, 0) > 0) {
     const int socket =
@@ -239,14 +240,14 @@ void GlooPair::AcceptCallers() {
     if (socket < 0 && callers_.empty()) {
       throw NoFileLeft(absl::StrCat("accept: ", std::strerror(errno)));
     }
-    // The peer says who it is at once, so it may be heard among those that say
-    // nothing before one of them has to go.
+    // The peer sends its header at once, so read all headers before a caller
+    // has to be dropped: the peer may be among them.
     if (callers_.size() == kCallersMax) HearCallers();
     if (state_ != LISTENING) {
       if (socket >= 0) ::close(socket);
       return;
     }
-    // Without a descriptor left somebody goes, unless hearing has freed one.
+    // Out of descriptors: drop a caller, unless reading has freed one.
     const bool must_go = socket < 0 || callers_.size() == kCallersMax;
     if (must_go && !callers_.empty()) DropCaller(Silent());
     if (socket < 0) continue;
@@ -255,7 +256,7 @@ void GlooPair::AcceptCallers() {
   }
 }
 
-// The oldest that has not said all; if all have, the oldest.
+// The oldest caller without a complete header; if there is none, the oldest.
 size_t GlooPair::Silent() const {
   const auto silent =
       std::find_if(callers_.begin(), callers_.end(), [](const Caller& caller) {
@@ -292,8 +293,8 @@ void GlooPair::HearCallers() {
     }
     const bool whole = caller.received == sizeof caller.header;
     if (whole && group_) return Admit(next);
-    // It waits for Connect, which tells of which group it must be; what it
-    // sends until then is not for this class.
+    // The caller waits for Connect, which sets the group to compare. Until then
+    // this class must not read what follows the header.
     if (whole && caller.watched) {
       device_->unregisterDescriptor(caller.socket, &reception_);
       caller.watched = false;
@@ -309,7 +310,7 @@ void GlooPair::Admit(size_t caller) {
   ::close(fd_);
   fd_ = socket;
   DropCallers();
-  handleConnected();  // which registers it as this pair's own
+  handleConnected();  // registers the socket with the loop
 }
 
 void GlooPair::DropCaller(size_t caller) {
@@ -325,7 +326,7 @@ void GlooPair::DropCallers() {
   while (!callers_.empty()) DropCaller(callers_.size() - 1);
 }
 
-// It is small, and the first in an empty buffer.
+// The header is small and the first data in an empty send buffer.
 void GlooPair::SendHeader() {
   const ConnectionHeader header{
       .group = *group_, .from = context_->rank, .to = rank_};
@@ -337,10 +338,10 @@ void GlooPair::SendHeader() {
 
 // --- Moving bytes -----------------------------------------------------------
 
-// Gloo skips a pair that somebody else has locked, and comes back at once, for
-// as long as it takes: on a busy machine the two may share a core, and then
-// that is until the scheduler's next turn, 4 ms. Nor may this thread block:
-// whoever has the lock may be waiting for it.
+// Gloo skips a pair that another thread has locked, and polls again at once
+// until it is unlocked. On a busy machine both threads may share a core: then
+// that lasts until the scheduler's next turn, 4 ms. This thread must not block
+// either: the thread that holds the lock may be waiting for it.
 void GlooPair::LetOthersFinish() {
   constexpr int kTries = 20;
   for (int i = 0; i < kTries; ++i) {
@@ -369,9 +370,8 @@ bool GlooPair::read() {
   }
 }
 
-// The first part of what Pair::read does, so that a message can be looked at
-// before its bytes are put anywhere. False if there is nothing more to read
-// now.
+// Does the first part of Pair::read, so that a message can be checked before
+// its bytes are stored. False if nothing more can be read now.
 bool GlooPair::ReadPreamble() {
   if (state_ == CLOSED) return false;
   while (rx_.nread < sizeof rx_.preamble) {
@@ -380,7 +380,7 @@ bool GlooPair::ReadPreamble() {
                sizeof rx_.preamble - rx_.nread, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return false;
-    if (got <= 0) return true;  // Pair::read meets the same, and handles it
+    if (got <= 0) return true;  // Pair::read gets the same, and handles it
     rx_.nread += got;
     received_ = true;
   }
@@ -397,7 +397,7 @@ void GlooPair::CheckMessage() {
       if (IsControl() && rx_.preamble.nbytes == sizeof rx_.preamble) return;
       throw gloo::IoException("it speaks another protocol");
   }
-  if (rx_.ubuf) {  // not its first bytes
+  if (rx_.ubuf) {  // a later part of the message
     using Buffer = gloo::transport::tcp::UnboundBuffer;
     if (!gloo::NonOwningPtr<Buffer>(rx_.ubuf)) {
       throw gloo::IoException("its receiver has gone");
@@ -421,7 +421,8 @@ bool GlooPair::write(Op& op) {
     Fail(std::make_exception_ptr(gloo::IoException("its sender has gone")));
     return false;
   }
-  // Gloo's thread writes, and whoever sends or receives: the user, too.
+  // Runs on Gloo's thread and on the threads that send or receive, also the
+  // user's.
   const BrokenPipesQuiet quiet;
   const bool whole = Pair::write(op);
   sent_ |= whole;
@@ -443,7 +444,8 @@ void GlooPair::changeState(state next) noexcept {
 }
 
 absl::Status GlooPair::WhyClosed() const {
-  // Because of this rank: it is the connection of the two.
+  // The farewell names a third rank. If it names this rank, the reason of the
+  // connection itself is reported below.
   if (because_ && *because_ != rank_ && *because_ != context_->rank) {
     return WithFailedPeer(absl::UnavailableError(absl::StrCat(
                               "rank ", rank_, " left the group, because of",

@@ -1,25 +1,26 @@
-// Gloo's connection to one peer, with what it lacks:
+// Gloo's connection to one peer, with these additions:
 //
-//   - it tells its owner when it is closed, and why. (Gloo wakes only some of
-//     those who wait: not the one whose message was half moved.)
-//   - a message of another size than its receive is refused before a byte of it
-//     is written. (Gloo ends the process if it is larger, and says nothing if
-//     it is smaller.)
-//   - nothing that arrives can end the process: what Gloo throws on its own
-//     thread closes the connection instead.
+//   - it notifies its owner when it is closed, with the reason. (Gloo wakes
+//     only some waiters: not the one whose message was half moved.)
+//   - it refuses a message of another size than its receive before it writes
+//     any byte. (Gloo ends the process if the message is larger, and reports
+//     nothing if it is smaller.)
+//   - received data cannot end the process: an exception on Gloo's thread
+//     closes the connection instead.
 //   - connecting does not block, and closing does not need a turn of the loop.
-//   - who connects says first who it is (ConnectionHeader). A stranger is
-//     dropped and the pair listens on; Gloo takes the first that comes.
-//   - an idle connection carries keepalives, and a last word says because of
-//     whom it is closed.
-//   - a limit of this process (open files) is told as such, and blames nobody.
+//   - the connecting side first sends its identity (ConnectionHeader). The pair
+//     drops strangers and keeps listening; Gloo accepts the first connection.
+//   - an idle connection sends keepalives, and a farewell message names the
+//     rank that caused the close.
+//   - a limit of this process (open files) is reported as such, without a
+//     failed_peer.
 //
-// It does so by overriding Gloo's virtual functions; the library is the
-// distribution's, of one version (2022-05).
+// It overrides virtual functions of Gloo, in the version that the distribution
+// packages (2022-05).
 //
-// Threads: handleEvents and all it leads to on the transport's "ls-gloo"
-// thread,
-//          the rest on the stream's. Gloo's lock of the pair, m_, guards both.
+// Threads: handleEvents and its callees run on the transport's "ls-gloo"
+//          thread, the rest on the stream's. Gloo's lock of the pair, m_,
+//          guards both.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_PAIR_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_GLOO_PAIR_H_
@@ -45,8 +46,8 @@
 
 namespace lockstep::transport {
 
-// Who is told about pairs. Called under the pair's lock, on any thread: must
-// not call the pair.
+// Receives a pair's notifications. Called under the pair's lock, on any thread:
+// must not call the pair.
 class PairOwner {
  public:
   virtual ~PairOwner() = default;
@@ -56,9 +57,9 @@ class PairOwner {
   virtual void Stirred() = 0;
 };
 
-// DataLoss, Unavailable or DeadlineExceeded (silence), blaming `peer`, for what
-// Gloo threw;
-// ResourceExhausted, blaming nobody, if this process has no file left.
+// DataLoss, Unavailable or DeadlineExceeded (silence) with `peer` as
+// failed_peer for an exception of Gloo; ResourceExhausted without a failed_peer
+// if this process has no file descriptor left.
 absl::Status StatusOfGloo(std::exception_ptr thrown, int peer);
 
 class GlooPair final : public gloo::transport::tcp::Pair {
@@ -67,44 +68,44 @@ class GlooPair final : public gloo::transport::tcp::Pair {
            gloo::transport::tcp::Device* device, int peer, PairOwner* owner);
   ~GlooPair() override;
 
-  // Where this pair listens, before it is connected.
+  // The address on which this pair listens before it is connected.
   sockaddr_storage listener() const;
 
-  // Begins to connect to where the peer's pair listens, or waits for it to
-  // connect here: the owner is told how it ends. `group` is GroupOf all
-  // handles.
+  // Begins to connect to the peer's listening pair, or waits for the peer to
+  // connect to this one; the owner is notified of the result. `group` is
+  // GroupOf all handles.
   void Connect(const sockaddr_storage& address, uint64_t group);
   bool connected();
   bool listening();
 
-  // Ends the connection, soon, on the loop's thread. The peer is told because
-  // of which rank, if there is room for a word.
+  // Ends the connection, soon, on the loop's thread. Sends the peer the rank
+  // that caused it, if the socket has room for the message.
   void Shutdown(int because);
 
-  // Returns once the owner knows of an error that a buffer was told of. Gloo
-  // tells the buffers first, and closes the pair afterwards.
+  // Returns once the owner was notified of an error that a buffer has received.
+  // Gloo notifies the buffers first, and closes the pair afterwards.
   void AwaitClosed();
 
-  // On the loop's thread: whether anything has come since the last call; sends
-  // a keepalive if nothing was sent since. Nothing if the pair is not
-  // connected, or in another thread's hands.
+  // On the loop's thread: sends a keepalive if nothing was sent since the last
+  // call; returns whether anything was received since then. Empty if the pair
+  // is not connected, or locked by another thread.
   std::optional<bool> Beat();
 
-  // On the loop's thread: the peer was silent for so long.
+  // On the loop's thread: closes the pair, since the peer was silent for
+  // `quiet`.
   void CloseSilent(absl::Duration quiet);
 
   void handleEvents(int events) override;
 
  private:
-  // A connection that was accepted, and has not said, or not proven yet, that
-  // it is the peer's.
+  // An accepted connection that has not yet proven to be the peer's.
   struct Caller {
     int socket = -1;
-    bool watched = true;  // the loop tells of what it sends
+    bool watched = true;  // registered with the loop
     size_t received = 0;
     ConnectionHeader header;
   };
-  // Events of the callers' sockets, apart from those of the pair's own.
+  // Handles events of the callers' sockets, separate from the pair's own.
   class Reception final : public gloo::transport::tcp::Handler {
    public:
     explicit Reception(GlooPair* pair) : pair_(pair) {}
@@ -122,43 +123,43 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   void changeState(state next) noexcept override;
   void waitUntilConnected(std::unique_lock<std::mutex>&, bool) override {}
 
-  // Accepts callers, listens to them, and is connected with the one that is the
+  // Accepts callers, reads their headers, and connects to the one that is the
   // peer. False if this pair does not listen.
   bool Receive();
   void AcceptCallers();
   size_t Silent() const;
-  // What a caller has sent up to now. False if it is a stranger.
+  // Reads what a caller has sent so far. False if it is a stranger.
   bool Hear(Caller* caller);
   void HearCallers();
   void Admit(size_t caller);
   void DropCaller(size_t caller);
   void DropCallers();
-  // A message of this class's own, without a payload.
+  // A control message: an opcode of this class, without a payload.
   static gloo::transport::tcp::Op Control(size_t opcode, size_t word);
   bool IsControl();
   void HearFarewell();
-  // Why it was closed, as the owner is told.
+  // The reason of the close, as reported to the owner.
   absl::Status WhyClosed() const;
 
-  // The first bytes of a connection that this side has made.
+  // Sends the first bytes of a connection that this side has made.
   void SendHeader();
 
   void LetOthersFinish();
   bool ReadPreamble();
   void CheckMessage();
-  // Closes the pair, unless it is closed. Under m_.
+  // Closes the pair unless it is closed. Requires m_.
   void Fail(std::exception_ptr why);
 
   PairOwner* const owner_;
   Reception reception_{this};
-  std::optional<uint64_t> group_;  // from Connect on; under m_, as the rest
+  std::optional<uint64_t> group_;  // set by Connect; under m_, as the rest
   std::vector<Caller> callers_;    // the oldest first
   bool received_ = false;          // since the last Beat
   bool sent_ = false;
-  std::optional<int> because_;  // the peer's last word
+  std::optional<int> because_;  // the rank in the peer's farewell
 };
 
-// A Gloo context whose pairs are these.
+// A Gloo context whose pairs are GlooPairs.
 class GlooContext final : public gloo::transport::tcp::Context {
  public:
   GlooContext(std::shared_ptr<gloo::transport::tcp::Device> device, int rank,
@@ -166,8 +167,8 @@ class GlooContext final : public gloo::transport::tcp::Context {
       : Context(std::move(device), rank, size), owner_(owner) {}
 
   std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override {
-    // Gloo listens before its part of the pair is ours, and would take a
-    // stranger that connects within that moment.
+    // Gloo listens before this class's overrides are in effect, and would
+    // accept a stranger that connects in that moment.
     for (int attempt = 0; attempt < 3; ++attempt) {
       auto pair = std::make_unique<GlooPair>(this, device_.get(), peer, owner_);
       if (!pair->listening()) continue;
@@ -177,7 +178,7 @@ class GlooContext final : public gloo::transport::tcp::Context {
     throw gloo::IoException("strangers connect to every port");
   }
 
-  // Null for this rank itself, and for a pair that could not be made.
+  // Null for this rank itself, and for a pair whose creation failed.
   GlooPair* pair(int peer) {
     return static_cast<GlooPair*>(pairs_[peer].get());
   }

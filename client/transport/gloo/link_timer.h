@@ -1,8 +1,8 @@
-// A timer on Gloo's loop, one for all links of a source: at each tick a link
-// sends keepalives where nothing else was sent, and notices who is silent.
-// Gloo's thread does it, so that a trainer that computes is never silent.
+// A timer on Gloo's loop, one for all links of a LinkFactory: at each tick a
+// link sends keepalives on idle connections, and detects silent peers. It runs
+// on Gloo's thread, so that a trainer that computes is never silent.
 //
-// Threads: Add and Remove from any; ticks on "ls-gloo". Order of locks: mutex_,
+// Threads: Add and Remove from any; ticks on "ls-gloo". Lock order: mutex_,
 //          then a link's and its pairs'.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_LINK_TIMER_H_
@@ -26,13 +26,14 @@ namespace lockstep::transport {
 class Ticking {
  public:
   virtual ~Ticking() = default;
-  // `elapsed` since the tick before, of the monotonic clock.
+  // `elapsed`: time since the previous tick, on the monotonic clock.
   virtual void Tick(absl::Duration elapsed) = 0;
 };
 
 class LinkTimer final : private gloo::transport::tcp::Handler {
  public:
-  // Ticks fit the bound (silence.h). ResourceExhausted if no file is left.
+  // The tick period follows from `silence` (silence.h). ResourceExhausted if no
+  // file descriptor is left.
   static absl::StatusOr<std::shared_ptr<LinkTimer>> Start(
       std::shared_ptr<gloo::transport::tcp::Device> device,
       absl::Duration silence);
@@ -41,11 +42,11 @@ class LinkTimer final : private gloo::transport::tcp::Handler {
   const std::shared_ptr<gloo::transport::tcp::Device>& device() const {
     return device_;
   }
-  // Silence of so long, where something is owed, ends a connection.
+  // A connection on which data is due ends after so much silence.
   absl::Duration silence() const { return silence_; }
 
   void Add(Ticking* link);
-  // When it returns, the link is not ticking and will not.
+  // On return, no tick of the link is running and none will follow.
   void Remove(Ticking* link);
 
  private:
@@ -58,7 +59,7 @@ class LinkTimer final : private gloo::transport::tcp::Handler {
   const std::shared_ptr<gloo::transport::tcp::Device> device_;
   const absl::Duration silence_;
   const FileDescriptor timer_;
-  Clock::time_point last_;  // the loop's own
+  Clock::time_point last_;  // used by Gloo's loop only
   Mutex mutex_;
   absl::flat_hash_set<Ticking*> links_ ABSL_GUARDED_BY(mutex_);
 };

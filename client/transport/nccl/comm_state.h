@@ -81,9 +81,9 @@ class CommState {
   // where the previous operation (`*launch_slot`) could begin; then replaces
   // `*launch_slot`. Once Ready returns true, call Complete.
   absl::Status Enqueue(const QueuedOp& posted, LaunchSlot* launch_slot);
-  // Enqueues the kernels that follow the queued round. True: the operation is
-  // complete, and its event recorded and published. False: another round was
-  // enqueued; wait for Ready and call Complete again. A captured operation is
+  // Enqueues the kernels that follow the queued round. True: it was the last
+  // round, and the end event is recorded and published. False: another round
+  // was enqueued; wait for Ready and call Complete again. A captured operation is
   // not added to the running ones: the launches of its graph are.
   absl::StatusOr<bool> Complete(const QueuedOp& posted);
 

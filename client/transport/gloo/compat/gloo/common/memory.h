@@ -1,11 +1,11 @@
 // The header that Gloo's tcp/pair.h and tcp/unbound_buffer.h include and that
 // Debian's libgloo-dev (2022-05) does not package. Searched last, so that a
-// real one wins.
+// real one takes precedence.
 //
-// Handles on a buffer that its user owns and Gloo's thread visits: a shared_ptr
-// that frees nothing, whose use count says whether somebody visits. The library
-// was compiled with classes of this layout, and makes them; we look through
-// them.
+// Handles to a buffer that its user owns and Gloo's thread accesses: a
+// shared_ptr that frees nothing, whose use count shows whether an access is in
+// progress. The library was compiled with classes of this layout, and creates
+// them; this code only reads them.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_GLOO_COMPAT_GLOO_COMMON_MEMORY_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_GLOO_COMPAT_GLOO_COMMON_MEMORY_H_
@@ -14,15 +14,15 @@
 
 namespace gloo {
 
-// The buffer's own. Constructed and destroyed by the library alone: its
-// destructor, which is not here, waits until nobody visits.
+// The owner's handle. Only the library constructs and destroys it: its
+// destructor, which is not here, waits for accesses to end.
 template <typename T>
 class ShareableNonOwningPtr final {
  public:
   std::shared_ptr<T> ptr_;
 };
 
-// Somebody may visit.
+// A handle that may be locked for an access.
 template <typename T>
 class WeakNonOwningPtr final {
  public:
@@ -30,7 +30,7 @@ class WeakNonOwningPtr final {
   explicit WeakNonOwningPtr(const ShareableNonOwningPtr<T>& own)
       : ptr_(own.ptr_) {}
 
-  // Whether this was ever a handle on anything, gone or not.
+  // Whether this was ever a handle to an object, destroyed or not.
   explicit operator bool() const noexcept {
     const std::weak_ptr<T> nothing;
     return ptr_.owner_before(nothing) || nothing.owner_before(ptr_);
@@ -39,7 +39,7 @@ class WeakNonOwningPtr final {
   std::weak_ptr<T> ptr_;
 };
 
-// Somebody visits: the object's destructor waits. False if it is gone.
+// An access: the object's destructor waits for it. False if the object is gone.
 template <typename T>
 class NonOwningPtr final {
  public:
