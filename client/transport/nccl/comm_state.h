@@ -83,8 +83,8 @@ class CommState {
   absl::Status Enqueue(const QueuedOp& posted, LaunchSlot* launch_slot);
   // Enqueues the kernels that follow the queued round. True: it was the last
   // round, and the end event is recorded and published. False: another round
-  // was enqueued; wait for Ready and call Complete again. A captured operation is
-  // not added to the running ones: the launches of its graph are.
+  // was enqueued; wait for Ready and call Complete again. A captured operation
+  // is not added to the running ones: the launches of its graph are.
   absl::StatusOr<bool> Complete(const QueuedOp& posted);
 
   // Makes `stream` wait for all running operations. The caller then adds the

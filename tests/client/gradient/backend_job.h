@@ -1,5 +1,5 @@
-// A job whose ranks are threads, on either ground: engines, memory of the
-// ground, and kernels on streams of it.
+// A job whose ranks are threads, on either memory backend: engines, memory of
+// the backend, and kernels on its streams.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_BACKEND_JOB_H_
 #define LOCKSTEP_TESTS_CLIENT_GRADIENT_BACKEND_JOB_H_
@@ -25,7 +25,7 @@ namespace lockstep::gradient {
 
 class BackendJob {
  public:
-  // Puts something before a rank's compute.
+  // Wraps a rank's DeviceContext.
   using Decorate = std::function<std::unique_ptr<transport::DeviceContext>(
       int rank, std::unique_ptr<transport::DeviceContext>)>;
 
@@ -35,18 +35,18 @@ class BackendJob {
     BucketPolicy policy = {};
     SyncMode sync = SyncMode::kStatic;
     int leaves = 0;
-    // Is the plan made of what the transports tell, or of nothing known?
+    // Whether the plan is compiled with the transports' facts, or with none.
     bool transports_tell = true;
     Uneven uneven = Uneven::kStop;
     Decorate decorate = {};
-    // Puts something before each communicator of a rank; such ones are not told
-    // of memory that they will move.
+    // Wraps each communicator of a rank; no memory is registered with wrapped
+    // communicators.
     std::function<std::unique_ptr<Communicator>(
         int rank, const std::string& name, std::unique_ptr<Communicator>)>
         wrap = {};
-    // Of so many ranks; in place of what would be compiled.
+    // For `world` ranks; replaces the compiled plan.
     std::optional<plan::Plan> plan = {};
-    // Told of what went wrong on a rank; on its own thread of the library.
+    // Receives the first error of a rank, on a thread of the library.
     std::function<void(int rank, const absl::Status&)> on_failure = {};
   };
 
@@ -67,7 +67,7 @@ class BackendJob {
           conformance::Connect(backend_.world(), world_, communicator.name));
     }
     ranks_.resize(world_);
-    // Together: they make their memory known to each other.
+    // Concurrently, since the ranks register their memory together.
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world_; ++rank) {
       threads.emplace_back([&, rank] { MakeRank(rank, options, all); });
@@ -87,7 +87,7 @@ class BackendJob {
   Engine& engine(int rank) { return *ranks_[rank].engine; }
   executor::Executor& executor(int rank) { return *ranks_[rank].executor; }
 
-  // Each rank on a thread.
+  // Runs `body` for each rank on its own thread.
   void Run(const std::function<void(int rank, Engine& engine)>& body) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world_; ++rank) {
@@ -96,7 +96,7 @@ class BackendJob {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // As the coordinator would, for all of them.
+  // Aborts all ranks, as the coordinator would.
   void AbortAll(const absl::Status& cause) {
     {
       MutexLock lock(&mutex_);
@@ -109,7 +109,7 @@ class BackendJob {
     changed_.NotifyAll();
   }
 
-  // --- The ground's memory ---
+  // --- The backend's memory ---
 
   std::byte* Reach(const void* at) {
     return backend_.Reach(static_cast<std::byte*>(const_cast<void*>(at)));
@@ -141,7 +141,7 @@ class BackendJob {
   std::unique_ptr<Stream> MakeStream(int rank) {
     return backend_.world().MakeStream(rank, "rank");
   }
-  // A kernel: it may reach memory, through addresses that were reached before.
+  // Enqueues a kernel. It may use host addresses that Reach returned before.
   void Enqueue(Stream& stream, std::function<void()> kernel) {
     backend_.world().Enqueue(stream, std::move(kernel));
   }
@@ -210,7 +210,7 @@ class BackendJob {
   Mutex mutex_;
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  int aborting_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of AbortAll on their way
+  int aborting_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of AbortAll in progress
 };
 
 inline absl::StatusOr<Verdict> FinishBlocking(Engine& engine,

@@ -72,7 +72,7 @@ class EngineJob {
     MutexLock lock(&mutex_);
     return failures_[rank];
   }
-  // As the owner was told.
+  // The ending that on_last received.
   Ending ending(int rank) {
     MutexLock lock(&mutex_);
     return endings_[rank];

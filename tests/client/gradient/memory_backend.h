@@ -1,6 +1,5 @@
-// Where a job's gradients are: in the host's memory, moved by the in-process
-// transport, or on fake GPUs, moved by NCCL. What the engine promises it must
-// keep on both.
+// The memory of a job's gradients: host memory, moved by the in-process
+// transport, or fake GPUs, moved by NCCL. The engine's contract holds on both.
 //
 // Threads: as the world's.
 
@@ -22,10 +21,10 @@ class MemoryBackend {
  public:
   virtual ~MemoryBackend() = default;
   virtual conformance::World& world() = 0;
-  // Where the host finds what lies there; while no stream has work, or for a
-  // kernel of the test's own.
+  // The host address of `at`. Use it while no stream has work, or in a kernel
+  // of the test.
   virtual std::byte* Reach(std::byte* at) = 0;
-  // What must not have been done.
+  // Violations of the backend's rules, described.
   virtual std::vector<std::string> violations() = 0;
 };
 

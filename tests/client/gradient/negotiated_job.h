@@ -21,11 +21,11 @@
 
 namespace lockstep::gradient {
 
-// What a rank's program has: it is sealed before the first pass.
+// The objects of a rank's program; `sync` is sealed before the first pass.
 struct Device {
   Session& session;
   GradientSync& sync;
-  std::vector<ParameterId> ids;          // in the order of its registration
+  std::vector<ParameterId> ids;          // in order of registration
   std::unique_ptr<GradientSync>& owner;  // of `sync`
 
   int rank() const { return session.rank(); }
@@ -37,7 +37,7 @@ class NegotiatedJob : public testing::Test {
   using Program = std::function<absl::Status(Device&)>;
   using Registration = std::function<std::vector<ParameterOptions>(int rank)>;
 
-  // Every rank registers, runs the program and leaves; what each ended with.
+  // Every rank registers, runs the program and leaves; returns their statuses.
   std::vector<absl::Status> Run(int world, const Registration& registration,
                                 const Program& program) {
     spec_.mesh = mesh_.axes.empty() ? Mesh{{{"data", world}}} : mesh_;
@@ -52,7 +52,7 @@ class NegotiatedJob : public testing::Test {
     return ended;
   }
 
-  // The same where all must end well.
+  // The same, and expects every status to be OK.
   void RunWell(int world, const Registration& registration,
                const Program& program) {
     for (const absl::Status& ended : Run(world, registration, program)) {
@@ -65,7 +65,7 @@ class NegotiatedJob : public testing::Test {
     return transport::MakeInprocTransport(&hub_);
   }
 
-  // What each rank's program does once it has registered.
+  // Called for each rank after it has registered.
   virtual void BeforeSeal(GradientSync&) {}
 
   absl::Status ReportDeath(int worker) {
@@ -92,11 +92,11 @@ class NegotiatedJob : public testing::Test {
     JobSpec spec{
         .name = "job", .sync = SyncMode::kNegotiated, .transport = "shm"};
     spec.timeouts.join = absl::Seconds(20);
-    spec.timeouts.resume = absl::Seconds(20);  // of slow machines
+    spec.timeouts.resume = absl::Seconds(20);  // for slow machines
     spec.timeouts.lease = absl::Seconds(20);
     return spec;
   }();
-  Mesh mesh_;  // of so many ranks; without axes: one, "data"
+  Mesh mesh_;  // for `world` ranks; without axes: one, "data"
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::atomic<uint64_t> lives_ = 0;
   session::CoreServer server_{clock_.get()};
@@ -132,7 +132,7 @@ class NegotiatedJob : public testing::Test {
   }
 };
 
-// Ends the rank's program with what went wrong.
+// Returns the error from the rank's program.
 #define LOCKSTEP_TEST_TRY(expression)                                 \
   do {                                                                \
     if (absl::Status tried = (expression); !tried.ok()) return tried; \
