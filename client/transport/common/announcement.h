@@ -1,9 +1,9 @@
-// What every operation says first to each peer it has bytes for: which
-// operation it is and how many bytes will come. So that ranks that disagree
-// about what they are doing get an error instead of each other's bytes.
+// The first message of every operation to each peer that it sends to: the kind
+// of operation and the number of bytes. If ranks run different operations, they
+// get an error instead of each other's bytes.
 //
 //   message 0   [announcement 16 B][payload, if it is small]
-//   message 1.. [a piece of the payload] ...                    if it is large
+//   message 1.. [a piece of the payload] ...          if it is large
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_ANNOUNCEMENT_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_ANNOUNCEMENT_H_
@@ -28,11 +28,11 @@ struct Announcement {
 };
 static_assert(sizeof(Announcement) == 16);
 
-// What `call` announces, or expects to be announced, for `bytes`. The same on
-// both sides of a transfer.
+// The announcement that `call` sends, or expects, for `bytes`. Equal on both
+// sides of a transfer.
 Announcement Announce(const CollectiveOp& call, size_t bytes);
 
-// DataLoss, blaming `peer`, if it announced something else.
+// DataLoss, with failed peer `peer`, if `received` is not `expected`.
 absl::Status CheckAnnouncement(const void* received,
                                const Announcement& expected, int peer);
 

@@ -1,12 +1,12 @@
-// What a host transport supplies to its communicators: somebody who carries
-// out calls. Checks, streams and the first error are host_communicator.h's.
+// The interface that a host transport implements to run collective operations.
+// cpu_communicator.h does the checks, the streams and the first error.
 //
-//   CpuCommunicator ──▶ Membership ──▶ Executor ─┬─ over a Link (link.h)
-//                                                 └─ over shared memory (shm/)
+//   CpuCommunicator ─▶ CommunicatorState ─▶ Executor ─┬─ over a Link (link.h)
+//                                                     └─ over memory (shm/)
 //
 // Threads: Execute from the streams' threads, several at once; Cut from any.
-// Errors:  as communicator.h says of status(); those about a peer say which
-//          (blame.h). Cancelled after Cut.
+// Errors:  those of status() in communicator.h, with the failed peer
+//          (failed_peer.h) if they are about one. Cancelled after Cut.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_COLLECTIVE_EXECUTOR_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_COLLECTIVE_EXECUTOR_H_
@@ -28,22 +28,22 @@ class Executor {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view transport() const = 0;
-  // Does it check what it sums (Call::checks)?
+  // Whether it supports CollectiveOp::checks.
   virtual bool checks() const { return false; }
 
-  // Whether it can carry out sums in pairs.
+  // Whether it supports CollectiveOp::in_pairs.
   virtual bool sums_in_pairs() const = 0;
 
   // Executes checked `calls` as one group, on the calling thread, and blocks
   // until they are done or have failed.
   virtual absl::Status Execute(std::span<const CollectiveOp> calls) = 0;
 
-  // Ends what runs and what is yet to run, and leaves the group: `why` is this
-  // rank's first error. Does not wait for anything; again is harmless.
+  // Ends current and later operations, and leaves the group. `why`: this rank's
+  // first error. Does not block. Idempotent.
   virtual void Cut(const absl::Status& why) = 0;
 };
 
-// Calls become operations over `link` (operation.h).
+// Runs calls as operations over `link` (link_operation.h).
 std::unique_ptr<Executor> MakeLinkExecutor(std::unique_ptr<Link> link);
 
 }  // namespace lockstep::transport

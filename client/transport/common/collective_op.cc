@@ -16,7 +16,7 @@ absl::Status Invalid(const CollectiveOp& call, const Parts&... parts) {
       absl::StrCat(AbslView(Name(call.kind)), ": ", parts...));
 }
 
-// A buffer of the caller: where it begins and how many elements it must hold.
+// A buffer of the caller: its address, and its size in elements.
 struct Extent {
   const char* what;
   const void* data = nullptr;
@@ -26,11 +26,12 @@ struct Extent {
 struct Layout {
   Extent in{"in"};
   Extent out{"out"};
-  // Where `out` may begin although they overlap, in elements after `in`.
+  // In place: the offset of `out` from `in` in elements, at which they may
+  // overlap.
   std::optional<ptrdiff_t> in_place;
 };
 
-// As far as the blocks of an AllToAllV reach.
+// The end of the last block of an AllToAllV.
 size_t EndOf(const std::vector<size_t>& counts,
              const std::vector<size_t>& offsets) {
   size_t reach = 0;
@@ -64,7 +65,7 @@ Layout LayoutOf(const CollectiveOp& call, int rank, int size) {
   return {};
 }
 
-// No sum or product of what follows can overflow.
+// After this check no sum or product of counts below can overflow.
 absl::Status CheckCounts(const CollectiveOp& call, int size) {
   const size_t most = std::numeric_limits<ptrdiff_t>::max() /
                       (2 * static_cast<size_t>(size) * SizeOf(call.dtype));

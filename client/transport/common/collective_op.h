@@ -1,5 +1,5 @@
-// One call of a Communicator's method, as a value: what was asked for, checked
-// before it is enqueued and executed later, on the stream.
+// One call of a Communicator's method, as a value. It is checked before it is
+// enqueued, and executed later on the stream.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_COLLECTIVE_OP_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_COLLECTIVE_OP_H_
@@ -19,7 +19,7 @@
 
 namespace lockstep::transport {
 
-// On the wire (announcement.h).
+// Sent on the wire (announcement.h).
 enum class CollectiveKind : uint8_t {
   kAllReduce = 1,
   kReduceScatter = 2,
@@ -34,7 +34,8 @@ enum class CollectiveKind : uint8_t {
 
 std::string_view Name(CollectiveKind kind);
 
-// A part of an all-reduce's result, and what the check of it is added to.
+// A part of an all-reduce's result, and the total to which its finite check is
+// added.
 struct CheckedPart {
   Range range;
   kernels::FiniteCheck* total = nullptr;
@@ -49,16 +50,16 @@ struct CollectiveOp {
   ReduceOp op = ReduceOp::kSum;
   bool in_pairs = false;  // a sum in pairs, times `factor`: AllReducePairs
   double factor = 1;
-  // AllReduce with ReduceOp::kMean: what divides the sum; 0: the number of
-  // ranks. Not on the wire: ranks agree on it.
+  // AllReduce with ReduceOp::kMean: the divisor of the sum; 0: the number of
+  // ranks. Not on the wire: all ranks must pass the same.
   int divisor = 0;
   int peer = 0;  // the root of a broadcast, the peer of Send and Recv
   // AllToAllV only; one entry per rank, in elements.
   std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
-  // AllReduce of floats only, where executor.h says so: what
-  // kernels::CheckFinite says of these parts of the result, which lie in this
-  // rank's ReduceSliceOf, one behind the other. Not on the wire: ranks may
-  // differ in it.
+  // AllReduce of floats only, if Executor::checks: adds kernels::CheckFinite of
+  // each of these parts of the result to its total. The parts are in this
+  // rank's ReduceSliceOf, in ascending order. Not on the wire: ranks may pass
+  // different ones.
   std::vector<CheckedPart> checks;
   // The first of the tags that the call's transfers may use; see FirstTag.
   uint64_t tag = 0;
@@ -70,17 +71,18 @@ struct CollectiveOp {
   }
 };
 
-// Of an all-reduce: what `rank` folds for all, where it writes to their memory.
+// The slice of an all-reduce that `rank` reduces and writes to the memory of
+// all ranks (in shared memory).
 Range ReduceSliceOf(const CollectiveOp& call, int ranks, int rank);
 
-// What the caller's `calls` were, to be kept.
+// Moves the caller's `calls` to a vector.
 inline std::vector<CollectiveOp> Moved(std::span<CollectiveOp> calls) {
   return {std::make_move_iterator(calls.begin()),
           std::make_move_iterator(calls.end())};
 }
 
-// Tags of the `number`th collective of a group, or of the `number`th transfer
-// from one rank to another: 2^24 of them, so that operations never mix.
+// The first of the 2^24 tags of the `number`th collective of a group, or of the
+// `number`th transfer from one rank to another. Tags are never shared.
 inline uint64_t FirstTag(bool point_to_point, uint64_t number) {
   return (point_to_point ? uint64_t{1} << 63 : 0) | number << 24;
 }

@@ -1,9 +1,9 @@
-// A Communicator whose methods become Calls: arguments checked, groups
-// collected. What is left to a transport is which streams it takes and how a
+// A Communicator whose methods become CollectiveOps: it checks arguments and
+// collects groups. A transport implements which streams it accepts, and how a
 // group of calls is launched.
 //
-//   AllReduce(...) ──check──▶ Call ─┬─ alone ────────────────▶ Launch({call})
-//                                   └─ in a Group, at its end ─▶ Launch(calls)
+//   AllReduce(...) ──check──▶ CollectiveOp ─┬─ alone ───────▶ Launch({call})
+//                                           └─ Group's end ─▶ Launch(calls)
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_COMMUNICATOR_BASE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_COMMUNICATOR_BASE_H_
@@ -65,14 +65,14 @@ class CommunicatorBase : public ExtendedCommunicator {
   // InvalidArgument if this transport cannot enqueue on `stream`.
   virtual absl::Status CheckStream(const Stream& stream) const = 0;
 
-  // Enqueues `calls`, at least one, as one operation. All have been checked,
-  // and so has the stream. What is to outlive the call is moved from them.
+  // Enqueues `calls`, at least one, as one operation. The calls and the stream
+  // have been checked. The implementation may move from `calls`.
   virtual void Launch(std::span<CollectiveOp> calls, Stream& stream) = 0;
 
  private:
   struct OpenGroup {
     std::vector<CollectiveOp> calls;
-    Stream* stream = nullptr;  // of its first call
+    Stream* stream = nullptr;  // of the first call
   };
 
   absl::Status JoinOuterGroup(absl::FunctionRef<absl::Status()> body);

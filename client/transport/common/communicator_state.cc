@@ -50,8 +50,8 @@ void CommunicatorState::Close() {
   executor_.reset();
 }
 
-// Without an error nobody waits for the last to leave. With one, Close may: so
-// nothing here is touched behind the lock.
+// After an error Close may wait for the last Run, and then destroy this object:
+// so nothing is accessed after the unlock. Without an error no thread waits.
 absl::Status CommunicatorState::Leave() {
   uint64_t state = state_.load();
   while ((state & kFailed) == 0) {

@@ -1,5 +1,5 @@
-// One rank's part in a group, from connected to first error: what callers of a
-// host communicator and its stream's thread share.
+// The state of a host communicator, from its connection to its first error. Its
+// callers and the thread of its stream share it.
 //
 // Threads: any.
 
@@ -23,34 +23,34 @@ namespace lockstep::transport {
 
 class CommunicatorState {
  public:
-  // `where` begins every error: which group, which rank.
+  // `where`: the prefix of every error, which names the group and the rank.
   CommunicatorState(std::unique_ptr<Executor> executor, std::string where)
       : executor_(std::move(executor)), where_(std::move(where)) {}
 
   // Executes `calls` as one group, on the calling thread, and blocks until they
-  // are done. The first error, if there is one by then.
+  // are done. Returns the communicator's first error, if any.
   absl::Status Run(std::span<const CollectiveOp> calls);
 
-  // Makes `error` the first, unless there is one, and cuts the executor off.
+  // Makes `error` the first, unless there is one, and calls Executor::Cut.
   void Fail(const absl::Status& error);
 
   absl::Status status() const;
 
-  // Fails, blocks until nothing runs, and lets the executor go. Run then
-  // returns at once; nothing else may be called.
+  // Fails, blocks until no operation runs, and destroys the executor. A later
+  // Run returns at once; no other method may be called.
   void Close();
 
  private:
   static constexpr uint64_t kFailed = uint64_t{1} << 32;
 
   bool failed() const { return (state_.load() & kFailed) != 0; }
-  absl::Status Leave();  // the first error
+  absl::Status Leave();  // returns the first error
 
   std::unique_ptr<Executor> executor_;
   const std::string where_;
 
-  // How many run, with kFailed once there is an error: until then who runs
-  // takes no lock.
+  // The number of running calls of Run, with kFailed after the first error.
+  // Before that Run takes no lock.
   std::atomic<uint64_t> state_{0};
   mutable Mutex mutex_;
   CondVar left_;

@@ -49,7 +49,8 @@ class CpuCommunicator final : public CommunicatorBase {
         "' moves host memory: it needs a HostStream"));
   }
 
-  // Numbered here, not when they run: two streams may run them in any order.
+  // Tags are assigned here, not when the calls run: two streams may run them in
+  // any order.
   void Launch(std::span<CollectiveOp> calls, Stream& stream) override {
     for (CollectiveOp& call : calls) call.tag = NextTag(call);
     HostStream& queue = static_cast<HostStream&>(stream);

@@ -1,12 +1,12 @@
 // The Communicator of every host transport: the stream, the order of
 // operations, the first error. The transport supplies an Executor, or a Link
-// for the one that works over links.
+// for the link executor.
 //
-//   Communicator call ──check──▶ Call ──▶ HostStream ──▶ Executor
-//                                            (its thread)
+//   Communicator call ──check──▶ CollectiveOp ──▶ HostStream ──▶ Executor
+//                                                (its thread)
 //
-// The first error of any operation, or Abort, cuts the executor off: so this
-// rank's waiters wake, and the peers learn that it is gone.
+// The first error of any operation, or Abort, calls Executor::Cut: it wakes
+// this rank's waiters, and tells the peers that this rank has left.
 //
 // Destroying the communicator aborts it and waits until no operation is running
 // (at most the 100 ms of Abort). Operations still queued return when their
@@ -28,7 +28,7 @@ namespace lockstep::transport {
 std::unique_ptr<Communicator> MakeCpuCommunicator(
     const GroupSpec& group, std::unique_ptr<Executor> executor);
 
-// Over a link.
+// The same with the link executor.
 std::unique_ptr<Communicator> MakeCpuCommunicator(const GroupSpec& group,
                                                   std::unique_ptr<Link> link);
 

@@ -1,4 +1,4 @@
-// The checks that Prepare and Connect of every transport begin with.
+// The checks at the beginning of every transport's Prepare and Connect.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_GROUP_CHECK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_GROUP_CHECK_H_

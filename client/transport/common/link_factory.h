@@ -1,10 +1,10 @@
-// How a process gets a Link to every member of a group: a transport's half of
-// what transport.h says, for those who put links to a use of their own.
+// Makes a Link between the members of a group, by the protocol of transport.h.
+// For transports that build on links.
 //
 //   LinkFactory ──Prepare──▶ PendingLink ──Connect, handles──▶ Take: a Link
 //
 // Threads: as transport.h.
-// Errors:  of Prepare and Connect, as transport.h says; Cancelled after Abort.
+// Errors:  Prepare and Connect: as transport.h; Cancelled after Abort.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_LINK_FACTORY_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_LINK_FACTORY_H_
@@ -29,13 +29,13 @@ class PendingLink {
   // Blocks until connected to every member. At most once.
   virtual absl::Status Connect(const std::vector<std::string>& handles,
                                const Deadline& deadline) = 0;
-  // After Connect, until Take.
+  // Valid after Connect, until Take.
   virtual Link& link() = 0;
-  // After Connect. Abort may not be called any more.
+  // Called after Connect. Abort may not be called afterwards.
   virtual std::unique_ptr<Link> Take() = 0;
 
-  // Ends Connect, in progress or to come, and all that waits on the link. From
-  // any thread.
+  // Ends a current or later Connect, and all waits on the link. From any
+  // thread.
   virtual void Abort() = 0;
 };
 
@@ -47,7 +47,7 @@ class LinkFactory {
       const GroupSpec& group) = 0;
 };
 
-// A transport whose communicators work over such links.
+// A transport whose communicators use these links.
 std::unique_ptr<Transport> MakeLinkTransport(
     std::unique_ptr<LinkFactory> links);
 

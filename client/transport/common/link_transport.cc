@@ -37,7 +37,7 @@ class LinkTransport final : public Transport {
 
   std::string_view name() const override { return links_->name(); }
 
-  // The same over links wherever they lead: the place says nothing.
+  // Links work the same within and across places.
   TransportFacts facts() const override {
     return {.pairs_in_one_place = true,
             .pairs_across_places = true,

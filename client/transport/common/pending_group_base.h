@@ -1,10 +1,9 @@
-// A pending group's life, the same for all host transports: who may connect it,
-// how often, and what an abort does at each moment of it.
+// The states of a pending group, the same for all host transports.
 //
-//   open ──Connect──▶ meeting ──▶ closed: a communicator, or an error
+//   open ──Connect──▶ connecting ──▶ closed: a communicator, or an error
 //     └─ a Connect with wrong handles leaves it open
-//   Abort: before, a later Connect returns its cause; while it meets, Interrupt
-//          ends that; afterwards it is the communicator's business
+//   Abort: while open, a later Connect returns its cause; while connecting,
+//          Interrupt ends that; once closed, no effect
 //
 // Threads: Connect from one, Abort from any.
 
@@ -35,20 +34,20 @@ class PendingGroupBase : public PendingGroup {
 
   const GroupSpec& group() const { return group_; }
 
-  // Blocks until all have met. `handles` are as many as there are ranks, this
-  // one's own among them.
+  // Blocks until connected to all members. `handles` are by rank, with this
+  // rank's own.
   virtual absl::Status ConnectAll(const std::vector<std::string>& handles,
                                   const Deadline& deadline) = 0;
-  // Ends the Meet in progress, or to come, soon. Not before the constructor has
-  // returned, not after Finish or Discard were called.
+  // Makes a current or later ConnectAll return soon. Called only between the
+  // constructor and Finish or Discard.
   virtual void Interrupt() = 0;
-  // Once, after Meet: what came of it, or nothing.
+  // One of these is called once, after ConnectAll.
   virtual std::unique_ptr<Communicator> Finish() = 0;
   virtual void Discard() = 0;
 
  private:
   absl::Status Open();
-  // No Interrupt from here on. Why the group is not to be, if it was aborted.
+  // No Interrupt is called after this. Returns the cause of an Abort.
   absl::Status Close();
 
   const GroupSpec group_;

@@ -1,5 +1,4 @@
-// The arithmetic of a reduction: what a call says of it, carried out on rows
-// that lie in this rank's reach.
+// The arithmetic of a reduction, on rows that this rank can read and write.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_REDUCE_ROWS_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_REDUCE_ROWS_H_
@@ -13,8 +12,8 @@
 
 namespace lockstep::transport {
 
-// Each of `outs` = the `inputs`, one from each rank in order, as `call` says:
-// in rank order, or in pairs.
+// Reduces `inputs`, one per rank, to each of `outs`: in rank order, or in pairs
+// if `call` says so.
 inline void FoldRows(std::span<const void* const> inputs,
                      std::span<void* const> outs, size_t count,
                      const CollectiveOp& call) {

@@ -1,5 +1,5 @@
-// Memory for operations on their way: taken, used, given back, taken again. An
-// operation that runs for the second time allocates nothing.
+// A pool of memory for operations in flight. An operation that runs for the
+// second time allocates nothing.
 //
 // Threads: any.
 
@@ -20,8 +20,8 @@ namespace lockstep::transport {
 
 class ScratchPool;
 
-// At least the bytes asked for, aligned to 64, with whatever they held before.
-// Goes back to its pool, which must outlive it.
+// At least the requested bytes, uninitialized, aligned to 64. Returned to the
+// pool, which must outlive it.
 class Scratch {
  public:
   Scratch() = default;
@@ -47,7 +47,7 @@ class Scratch {
 
 class ScratchPool {
  public:
-  // ResourceExhausted if there is no memory; then `*scratch` holds none.
+  // ResourceExhausted if there is no memory; then `*scratch` is empty.
   absl::Status Take(size_t asked, Scratch* scratch);
 
  private:
@@ -57,10 +57,10 @@ class ScratchPool {
     size_t bytes;
   };
 
-  // Without data if there is no memory.
+  // `data` is null if there is no memory.
   Block FindOrMake(size_t bytes);
-  // The smallest block that is large enough; else the largest is given up, so
-  // that the pool holds no more blocks than were ever in use at once.
+  // Takes the smallest block that is large enough. If none is, frees the
+  // largest, so the pool has no more blocks than were ever in use at once.
   Block FindOrDrop(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;

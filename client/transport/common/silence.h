@@ -1,16 +1,14 @@
-// Which peers are silent, and since when: the rule alone, without a clock and
-// without sockets.
+// Decides which peers are silent, without a clock and without sockets.
 //
 //   ticks   |    |    |    |    |    |    |
 //   owes         x    x    x    x    x    x    a transfer is open
 //   heard   x    x    x                        keepalives have stopped
 //   quiet   0    0    0    1    2    3    4    ticks; silent from the bound on
 //
-// A peer that owes nothing is not missed, nor for what it was before.
+// A peer that owes nothing is never silent, and its quiet time is reset.
 //
-// Time counts only while the watcher itself runs: a tick that comes late, for
-// the watcher was stopped or got no core, counts as two at most. So whoever was
-// stopped itself blames nobody for it.
+// A late tick counts as two at most: this process was stopped or had no core.
+// So a process that was stopped itself reports no silent peer.
 //
 // A value. Not thread-safe.
 
@@ -28,14 +26,14 @@ class Silence {
  public:
   Silence(int peers, absl::Duration bound) : bound_(bound), quiet_(peers) {}
 
-  // How often to tick, and to send a keepalive where nothing else is sent.
+  // The period of ticks, and of keepalives if nothing else is sent.
   static absl::Duration PeriodOf(absl::Duration bound) {
     return std::clamp(bound / 8, absl::Milliseconds(1), absl::Seconds(1));
   }
   absl::Duration period() const { return PeriodOf(bound_); }
 
-  // `elapsed` since the tick before. `heard`: something came from `peer` since;
-  // `owes`: this rank waits for it.
+  // `elapsed`: since the tick before. `heard`: whether anything was received
+  // from `peer` since. `owes`: whether this rank waits for it.
   void Tick(int peer, absl::Duration elapsed, bool heard, bool owes) {
     absl::Duration& quiet = quiet_[peer];
     quiet = heard || !owes ? absl::ZeroDuration()

@@ -1,4 +1,4 @@
-// How a reduction's elements are cut: one slice per rank, chunks in a slice.
+// Divides the elements of a reduction: one slice per rank, chunks in a slice.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_SLICES_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_SLICES_H_
@@ -17,11 +17,11 @@ struct Range {
   size_t count = 0;
 };
 
-// plan::ReduceSlice as a range: the slice that a rank folds for all, where it
-// writes to their memory.
+// plan::ReduceSlice as a range: the slice that a rank reduces and writes to the
+// memory of all ranks.
 inline Range ReduceSliceOf(size_t total, size_t element, int ranks, int rank);
 
-// plan::PairsSlice as a range: the same of a sum in pairs.
+// plan::PairsSlice as a range: the same for a sum in pairs.
 inline Range PairsSlice(size_t total, int ranks, int rank);
 
 class Slices {
@@ -43,7 +43,7 @@ class Slices {
     return {slice.begin + begin, std::min(chunk_, slice.count - begin)};
   }
 
-  // Of the longest slice.
+  // The number of chunks of the longest slice.
   size_t chunks() const {
     const size_t longest = (total_ + ranks_ - 1) / ranks_;
     return (longest + chunk_ - 1) / chunk_;
