@@ -24,7 +24,6 @@
 //          as lane_owner.h says.
 // Errors:  a failed transfer is reported to its lane's owner. Abort unblocks
 //          every transfer.
-//          every transfer.
 
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_EXECUTOR_H_
 #define LOCKSTEP_CLIENT_EXECUTOR_EXECUTOR_H_

@@ -13,7 +13,6 @@
 //
 // Immutable once made, except for the operations, which run one after the
 // other. The owners of queued lanes must outlive it.
-// other. The owners of queued lanes must outlive it.
 
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_PROGRAM_H_
 #define LOCKSTEP_CLIENT_EXECUTOR_PROGRAM_H_

@@ -145,8 +145,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
   return options;
 }
 
-// --- Values that ranks begin with
-// -------------------------------------------------------------
+// --- Initial values ----------------------------------------------------------
 
 absl::Status GradientSync::Impl::CompareValue(int parameter, const void* value,
                                               size_t bytes) {
@@ -255,8 +254,7 @@ void GradientSync::Impl::OnEpochEnded(const absl::Status& cause) {
   session_.Quiesced(engine_->Abort(cause));
 }
 
-// --- The public class
-// -------------------------------------------------------------
+// --- The public class --------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<GradientSync>> GradientSync::Create(
     Session& session) {

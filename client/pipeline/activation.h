@@ -13,7 +13,6 @@
 //          header can describe (more than 8 dimensions, negative extents);
 //          DataLoss for bytes that are no header, or one of another version:
 //          its payload was not received, so abort the communicator.
-//          payload behind it was not received, so end the communicator.
 
 #ifndef LOCKSTEP_CLIENT_PIPELINE_ACTIVATION_H_
 #define LOCKSTEP_CLIENT_PIPELINE_ACTIVATION_H_
