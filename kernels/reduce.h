@@ -4,8 +4,7 @@
 //   rank 1  [b0 b1 b2 ...]   ── fold in rank order, round once ──▶  out [...]
 //   rank 2  [c0 c1 c2 ...]
 //
-// What host transports are built on: DESIGN's "shm and Gloo sum in rank order,
-// halves in f32, rounded once".
+// Every host transport reduces with it (docs/architecture.md, "Numerics").
 //
 // Numerics: out[i] = round(((a op b) op c) ...). Halves are widened to f32
 //           before the first operation and rounded after the last; other types

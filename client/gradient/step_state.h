@@ -5,7 +5,7 @@
 //
 // Passing a verdict and quiescing race for it. After Quiesce has returned, or
 // the last step of all ranks has passed, the word never changes: a position
-// that this rank reports stays true.
+// that this rank reports stays true (docs/architecture.md, "Step agreement").
 //
 // One word, because a reader must never combine the number of one step with the
 // phase of another: a rank that has just left {5, verdict} would appear to wait

@@ -8,8 +8,9 @@
 //   Progress    ◀─ with the revision, once a verdict has switched to it
 //
 // The coordinator takes no part in the switch: ranks switch at the verdict that
-// shows that every rank holds the revision. One revision at a time: the next is
-// requested when all ranks run this one.
+// shows that every rank holds the revision (docs/architecture.md, "Step
+// agreement"). One revision at a time: the next is requested when all ranks run
+// this one.
 
 #include <memory>
 #include <string>
