@@ -1,4 +1,4 @@
-"""Every command that README.md and docs/ show works as a person types it.
+"""Every command that README.md, docs/ and tests/README.md show works as a person types it.
 
     commands_test.py BUILD_FOLDER
 
@@ -33,7 +33,8 @@ class Command:
 
 
 def documents():
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")),
+            ROOT / "tests/README.md"]
 
 
 def numbered_code(text):
