@@ -1,9 +1,9 @@
-// What ranks give each other in the collectives that only move bytes, and in a
-// message:
+// The blocks that ranks send each other in a message and in the collectives
+// that do not reduce:
 //
-//   AllGather     its `in`, to each          Broadcast   the root's `out`
+//   AllGather     `in`, to each rank         Broadcast   the root's `out`
 //   AllToAll      block r of `in`, to r      Send        `in`, to the peer
-//   AllToAllV     its own block for each     Barrier     nothing
+//   AllToAllV     a block for each rank      Barrier     nothing
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_BLOCKS_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_BLOCKS_H_
@@ -21,13 +21,13 @@ struct Block {
   uint64_t bytes = 0;
 };
 
-// The buffer that blocks are given from.
+// The buffer from which blocks are sent.
 inline const void* SourceOf(const CollectiveOp& call) {
   return call.kind == CollectiveKind::kBroadcast ? call.out : call.in;
 }
 
-// What `from` gives to `to`, in its source; none: nothing passes between them,
-// however much there is. `call` is `from`'s, or, but for AllToAllV, any rank's.
+// The block of SourceOf that `from` sends to `to`; nullopt: no message at all,
+// not even an empty one. `call` is `from`'s; any rank's unless AllToAllV.
 inline std::optional<Block> GivenBlock(const CollectiveOp& call, int from,
                                        int to) {
   const uint64_t bytes = call.bytes();
@@ -47,7 +47,7 @@ inline std::optional<Block> GivenBlock(const CollectiveOp& call, int from,
   }
 }
 
-// Where `to`, whose `call` it is, has what `from` gives it, in its `out`.
+// The block of `out` where `to` receives from `from`. `call` is `to`'s.
 inline std::optional<Block> TakenBlock(const CollectiveOp& call, int to,
                                        int from) {
   const uint64_t bytes = call.bytes();

@@ -1,26 +1,25 @@
-// A collective that is cut in chunks, along a schedule (schedule.h): one rank's
-// part of it.
+// One rank's part of a collective that runs in chunks by a schedule
+// (schedule.h), on one host or on several.
 //
-//   put      its contributions to this host's givers, into the stage
-//   reduce   its chunks: onto the partial sum of the host before, if there is
-//            one; what comes out goes to the next host, or is the result
-//   give     the result, reduced here or received, to this host
-//   take     what others give, from their stages
+//   put      copies its contributions for this host's givers to its stage
+//   reduce   reduces its chunks, onto the partial sum of the host before, if
+//            any; the sum is sent to the next host, or is the result
+//   give     gives the result, reduced here or received, to this host
+//   take     copies the results that others give from their stages
 //
-// In the arena nothing passes a stage: nothing is copied. A rank reads a chunk
+// In the arena no stage is used and nothing is copied. A rank reads a chunk
 // from all and writes the result to all:
 //
 //   rank 0   [ chunk 0 | chunk 1 ]        0 reads ─┬─ and writes chunk 0
 //   rank 1   [ chunk 0 | chunk 1 ]                 └─ of both
 //
-// Private: a stage's chunk has a part for each rank of the host; its own part
-// is for what it gives:
+// In private memory: a chunk of a stage has a part for each rank of the host;
+// the owner's part is for the results that it gives:
 //
 //   stage of 0   [ given by 0 | 0's for 1  ]
 //   stage of 1   [ 1's for 0  | given by 1 ]
 //
-// The order of every addition is the ranks', so the way makes no difference to
-// the bits.
+// Additions are in rank order in both cases, so the bits are the same.
 
 #include <algorithm>
 #include <memory>
@@ -40,11 +39,11 @@
 namespace lockstep::transport {
 namespace {
 
-// A collective of few ranks allocates nothing for them.
+// Inlined, so that a collective of few ranks allocates nothing.
 template <class T>
 using EachRank = absl::InlinedVector<T, 8>;
 
-// `ranks` of the whole group.
+// `ranks`: of the whole group.
 size_t InCount(const CollectiveOp& call, size_t ranks) {
   return call.count * (call.kind == CollectiveKind::kReduceScatter ? ranks : 1);
 }
@@ -52,7 +51,7 @@ size_t OutCount(const CollectiveOp& call, size_t ranks) {
   return call.count * (call.kind == CollectiveKind::kAllGather ? ranks : 1);
 }
 
-// On one host: each rank reduces a slice (ReduceSliceOf, or its own block).
+// On one host each rank reduces a slice (ReduceSliceOf, or its own block).
 class LocalSchedule final : public Schedule {
  public:
   LocalSchedule(const CollectiveOp& call, int ranks, size_t chunk)
@@ -70,7 +69,7 @@ class LocalSchedule final : public Schedule {
 
  private:
   bool scatters() const { return call_.kind == CollectiveKind::kReduceScatter; }
-  // None is longer than the first.
+  // No slice is longer than the first.
   Range Slice(int of) const {
     return scatters() ? Range{of * call_.count, call_.count}
                       : ReduceSliceOf(call_, ranks_, of);
@@ -93,7 +92,7 @@ class ChunkedCollective final : public Collective {
         check_(call),
         sources_(size()),
         targets_(size()) {
-    if (context == nullptr) return;  // cut once it is known how it moves
+    if (context == nullptr) return;  // Cut makes the schedule
     schedule_ = MakeHierarchicalSchedule(call, context->placement,
                                          context->rank, context->chunk_bytes);
     transfers_ = std::make_unique<HostTransfers>(call, *context, *schedule_);
@@ -110,7 +109,7 @@ class ChunkedCollective final : public Collective {
   bool reduces() const {
     return scatters() || call().kind == CollectiveKind::kAllReduce;
   }
-  // Whether a chunk that one rank has is read by another.
+  // Whether ranks give results to each other.
   bool gives() const { return has_hosts() || !scatters(); }
   bool staged(int of) const { return (staged_ & MaskOf(of)) != 0; }
 
@@ -122,7 +121,7 @@ class ChunkedCollective final : public Collective {
   const std::byte* In(const Chunk& chunk) const {
     return Plus(call().in, chunk.begin * element_);
   }
-  // Where a chunk that `reader`, an index, gets lies in its `out`.
+  // The offset of a chunk in the `out` of `reader`, an index on this host.
   size_t OffsetFor(int reader, const Chunk& chunk) const {
     const size_t owner =
         has_hosts() ? context_->placement.members(context_->host())[reader]
@@ -133,12 +132,13 @@ class ChunkedCollective final : public Collective {
   std::byte* Out(const Chunk& chunk) const {
     return Plus(call().out, OffsetFor(rank(), chunk));
   }
-  // In the stage of `from`: what it put for `of`, or, if they are one, gives.
+  // The part of `from`'s stage with its contribution for `of`; if they are the
+  // same, with the result that it gives.
   std::byte* Part(int from, uint64_t step, int of) const {
     return stage(from, step) + of * part_bytes_;
   }
 
-  // --- Coming ---
+  // --- Arriving ---
 
   void Prepare(PublishedCall& published) override {
     published.copy_mode =
@@ -146,7 +146,8 @@ class ChunkedCollective final : public Collective {
     if (has_hosts()) begun_ = transfers_->Begin();
   }
 
-  // In the arena: what is reduced is read, what is given is written.
+  // Offers the buffers that peers read (inputs) and write (results). False if
+  // one is not in the arena.
   bool Share(PublishedCall& published) const {
     return (!reduces() || Offer(call().in, in_bytes_, &published.in)) &&
            (!gives() || Offer(call().out, out_bytes_, &published.out));
@@ -166,7 +167,7 @@ class ChunkedCollective final : public Collective {
       if (!checked.ok()) return checked;
       if (copy_mode(peer) == CopyMode::kStaged) staged_ |= MaskOf(peer);
     }
-    // Where ranks write to each other, all do or none.
+    // If ranks write to each other's memory, either all do or none.
     if (gives() && staged_ != 0)
       staged_ = shm_group().others() | MaskOf(rank());
     for (int peer = 0; peer < size(); ++peer) {
@@ -176,8 +177,8 @@ class ChunkedCollective final : public Collective {
     return Cut();
   }
 
-  // Where this rank reads what `peer` contributes, and writes what it gives to
-  // it, unless they pass the stage.
+  // Sets the addresses where this rank reads `peer`'s contribution, and writes
+  // results for it, unless they are staged.
   absl::Status Find(int peer) {
     if (peer == rank()) {
       sources_[peer] = static_cast<const std::byte*>(call().in);
@@ -215,13 +216,13 @@ class ChunkedCollective final : public Collective {
         "host"));
   }
 
-  // The same on all ranks, whether they check what they sum or not.
+  // Identical on all ranks, with or without checks.
   static size_t WholeRuns(size_t elements) {
     return elements > kernels::kSumRun ? elements - elements % kernels::kSumRun
                                        : elements;
   }
 
-  // --- Acting ---
+  // --- Running ---
 
   absl::StatusOr<Progress> Part() override {
     bool moved = Put();
@@ -255,13 +256,13 @@ class ChunkedCollective final : public Collective {
     return true;
   }
 
-  // The inputs of the next chunk are here, and this rank's own stage is free.
+  // Whether all staged inputs of the next chunk have been put.
   bool HasInputs(const Chunk& chunk) {
     return chunk.count == 0 ||
            AllHave(&CollectiveSlot::staged, staged_, reduced_ + 1);
   }
 
-  // On one host the result is there at once, and is written to where its
+  // On one host: reduces the next chunk, and writes the result where its
   // readers find it.
   bool ReduceToAll() {
     if (reduced_ == put_) return false;
@@ -284,7 +285,8 @@ class ChunkedCollective final : public Collective {
   }
 
   absl::StatusOr<bool> ReduceOntoPartial() {
-    // Not so far ahead that a slot would still hold what is to be given.
+    // At most kWindow ahead, so that no result is overwritten before it is
+    // given.
     if (!reduces() || reduced_ == put_ ||
         reduced_ - given_ == HostTransfers::kWindow) {
       return false;
@@ -314,7 +316,7 @@ class ChunkedCollective final : public Collective {
   absl::StatusOr<bool> Give() {
     if (given_ == (reduces() ? reduced_ : steps_)) return false;
     const uint64_t step = given_;
-    // The place that it gives from must be free, too.
+    // The staging buffer for it must be free, too.
     if (!reduces() && staged_ != 0 && !MayPut(step)) return false;
     const Chunk chunk = Mine(step);
     if (chunk.count > 0 && chunk.reader != Chunk::kNobody) {
@@ -346,13 +348,13 @@ class ChunkedCollective final : public Collective {
     }
   }
 
-  // The chunk of a step is where its readers find it.
+  // Called after the step's chunk is where its readers find it.
   void Gave() {
     ++given_;
     if (gives() && staged_ != 0) {
       return Publish(&CollectiveSlot::folded, given_, shm_group().others());
     }
-    taken_ = given_;  // nothing comes back
+    taken_ = given_;  // there is nothing to take
     if (staged_ != 0)
       Publish(&CollectiveSlot::taken, taken_, shm_group().others());
   }
@@ -372,7 +374,7 @@ class ChunkedCollective final : public Collective {
   }
 
   const HierarchicalContext* const
-      context_;  // null: the ranks of the board are all
+      context_;  // null: the ShmGroup is the whole group
   const size_t element_;
   const size_t in_bytes_;
   const size_t out_bytes_;
@@ -383,9 +385,9 @@ class ChunkedCollective final : public Collective {
 
   RankMask staged_ = 0;
   size_t part_bytes_ = 0;
-  EachRank<const std::byte*> sources_;  // by index: where others have `in`
-  EachRank<std::byte*> targets_;        // and `out`
-  EachRank<const void*> inputs_;        // of the chunk that is reduced
+  EachRank<const std::byte*> sources_;  // by index: address of its `in`
+  EachRank<std::byte*> targets_;        // by index: address of its `out`
+  EachRank<const void*> inputs_;        // of the chunk being reduced
   EachRank<void*> outs_;
   uint64_t steps_ = 0;
   uint64_t put_ = 0;

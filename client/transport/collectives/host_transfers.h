@@ -1,13 +1,14 @@
-// The transfers between hosts of one chunked collective, for one rank of it.
+// One rank's transfers between hosts in a chunked collective.
 //
-//   partial sum of the host before ──▶ reduced onto ──▶ to the next host, or it
-//                                                       is the result
-//   result of another host ──▶ given here ──▶ passed on
+//   partial sum of the host before ──▶ reduced onto ──▶ sent to the next host,
+//                                                       or is the result
+//   result of another host ──▶ given on this host ──▶ forwarded
 //
-// The next kWindow steps are posted; a step's places are those of the step
-// kWindow before.
+// The receives of the next kWindow steps are posted. A step reuses the buffers
+// of the step kWindow before.
 //
-// Errors:  the link's, blaming ranks as the board numbers them (crew.h).
+// Errors:  the link's. The failed peer is a rank of the ShmGroup, or an
+//          outsider (HierarchicalContext::OfLink).
 // Threads: as Task.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_HOST_TRANSFERS_H_
@@ -34,7 +35,7 @@ class HostTransfers {
  public:
   static constexpr uint64_t kWindow = 4;
 
-  // All outlive it.
+  // All arguments outlive this object.
   HostTransfers(const CollectiveOp& call, const HierarchicalContext& context,
                 const Schedule& schedule)
       : call_(call),
@@ -46,8 +47,8 @@ class HostTransfers {
                        partial_element_),
         announcements_(call, context.wire()) {}
 
-  // Posts announcements, the first receives, and all that this rank has to send
-  // from the start. Waits for nobody.
+  // Posts the announcements, the first receives, and all sends of this rank's
+  // own blocks. Does not block.
   absl::Status Begin() {
     absl::Status begun = context_.scratch.Take(
         kWindow * (2 * partial_bytes_ + context_.chunk_bytes), &places_);
@@ -67,8 +68,8 @@ class HostTransfers {
     return context_.OfLink(begun);
   }
 
-  // Compares the announcements, once they have arrived; whether it did. Until
-  // then nothing of another host is used.
+  // Compares the announcements once they have arrived; true if it did so in
+  // this call. Until then no data of another host is used.
   absl::StatusOr<bool> Compare() {
     if (compared_ || !announcements_.Moved()) return false;
     absl::Status agreed = announcements_.Finish();
@@ -76,8 +77,8 @@ class HostTransfers {
     return compared_ = true;
   }
 
-  // Whether Reduce can take the step: the partial sum is here, and the places
-  // are free.
+  // Whether Reduce can run the step: the partial sum has arrived, and the
+  // buffers are free.
   absl::StatusOr<bool> CanReduce(uint64_t step) {
     if (schedule_.partial_from() >= 0 && !compared_) return false;
     absl::StatusOr<bool> can = Empty(receiving_partials_[step % kWindow]);
@@ -85,7 +86,8 @@ class HostTransfers {
     return can;
   }
 
-  // Reduces `inputs`, of this host's ranks in order, and sends what comes out.
+  // Reduces `inputs`, of this host's ranks in order, and sends the partial sum
+  // or the result.
   absl::Status Reduce(std::span<const void* const> inputs, uint64_t step) {
     const Chunk chunk = Mine(step);
     const int to = schedule_.partial_to();
@@ -108,7 +110,7 @@ class HostTransfers {
     return context_.OfLink(posted);
   }
 
-  // Whether the result of the step is here, and where.
+  // Whether the result of the step has arrived, and its address.
   absl::StatusOr<bool> HasResult(uint64_t step) {
     if (schedule_.ResultFrom(step) < 0) return true;
     if (!compared_) return false;
@@ -119,7 +121,7 @@ class HostTransfers {
     return own ? Own(Mine(step)) : ResultPlace(Mine(step), step);
   }
 
-  // This host has the result of the step, if there is one for it.
+  // Called after the result of the step is given on this host: forwards it.
   absl::Status PassOn(uint64_t step) {
     const Chunk chunk = Mine(step);
     absl::Status posted;
@@ -130,7 +132,7 @@ class HostTransfers {
     return context_.OfLink(posted);
   }
 
-  // Whether other hosts need nothing from this rank any more.
+  // Whether all sends to other hosts are done.
   absl::StatusOr<bool> Done() {
     absl::StatusOr<bool> done = compared_;
     for (Transfers& slot : sending_) {
@@ -150,7 +152,7 @@ class HostTransfers {
     return step < steps_ ? schedule_.ChunkOf(context_.index(), step) : Chunk();
   }
 
-  // --- Places ---
+  // --- Buffers ---
 
   std::byte* PartialIn(uint64_t step) const {
     return places_.data() + step % kWindow * partial_bytes_;
@@ -158,8 +160,8 @@ class HostTransfers {
   std::byte* PartialOut(uint64_t step) const {
     return PartialIn(step) + kWindow * partial_bytes_;
   }
-  // Where this rank has the result before it gives it: in `out`, unless the
-  // chunk is for others only.
+  // The buffer of a result before it is given: in `out`, unless the chunk is
+  // for others only.
   std::byte* ResultPlace(const Chunk& chunk, uint64_t step) const {
     if (!chunk.IsFor(context_.index())) {
       return places_.data() + 2 * kWindow * partial_bytes_ +
@@ -169,7 +171,7 @@ class HostTransfers {
     const size_t before = scatters ? context_.rank * call_.count : 0;
     return Plus(call_.out, (chunk.begin - before) * SizeOf(call_.dtype));
   }
-  // Of a collective that does not reduce: this rank's part of it.
+  // This rank's own chunk of a collective that does not reduce.
   const std::byte* Own(const Chunk& chunk) const {
     const bool gathers = call_.kind == CollectiveKind::kAllGather;
     const size_t before = gathers ? context_.rank * call_.count : 0;
@@ -177,7 +179,7 @@ class HostTransfers {
                 (chunk.begin - before) * SizeOf(call_.dtype));
   }
 
-  // --- Messages: 0 announces; then, per step, a partial sum and a result ---
+  // --- Messages: 0 is the announcement; per step a partial sum, a result ---
 
   uint64_t PartialTag(uint64_t step) const { return call_.tag + 1 + 2 * step; }
   uint64_t ResultTag(uint64_t step) const {
@@ -200,7 +202,7 @@ class HostTransfers {
         context_.link.Recv(from, ResultTag(step), ResultPlace(chunk, step),
                            chunk.count * SizeOf(call_.dtype)));
   }
-  // It stays at `from` until it has been sent.
+  // `from` must stay valid until the result has been sent.
   absl::Status SendResult(uint64_t step, const std::byte* from) {
     absl::Status posted;
     for (int to : schedule_.ResultTo(step)) {
@@ -210,7 +212,7 @@ class HostTransfers {
     return posted;
   }
 
-  // Whether all of `transfers` have moved, and none is left.
+  // Removes `transfers` once all are done. Whether none is left.
   absl::StatusOr<bool> Empty(Transfers& transfers) {
     if (transfers.empty()) return true;
     if (!transfers.Done()) return false;
@@ -224,10 +226,10 @@ class HostTransfers {
   const Schedule& schedule_;
   const uint64_t steps_;
   const size_t partial_element_;
-  const size_t partial_bytes_;  // of a place
+  const size_t partial_bytes_;  // per buffer
 
-  // Memory before the transfers that use it: partial sums received, partial
-  // sums sent, results; kWindow places of each.
+  // Declared before the transfers that use it. kWindow buffers each for
+  // received partial sums, for sent ones, and for results.
   Scratch places_;
   Exchange announcements_;
   Slots receiving_partials_;

@@ -34,7 +34,7 @@ class Spread final : public Operation {
  private:
   bool root() const { return wire_.rank() == call_.peer; }
 
-  // The owners of the slices are the other ranks, in their order.
+  // The owners of the slices are the ranks except the root, in order.
   Range ChunkOf(int owner, size_t c) const {
     return slices_.Chunk(owner - (owner > call_.peer ? 1 : 0), c);
   }
@@ -56,7 +56,7 @@ class Spread final : public Operation {
                                     range.count * SizeOf(call_.dtype)));
   }
 
-  // Calls post(peer) for the ranks that are neither this one nor the root.
+  // Calls post(peer) for each rank except this one and the root.
   template <typename F>
   absl::Status ForOthers(F post) {
     for (int peer = 0; peer < wire_.size(); ++peer) {
@@ -88,7 +88,7 @@ class Spread final : public Operation {
     return posted;
   }
 
-  // The chunks of this rank's own slice, as they come, to the others.
+  // Forwards the chunks of this rank's slice to the others as they arrive.
   absl::Status PassOn() {
     for (size_t c = 0; !own_.empty(); ++c) {
       absl::Status done = own_.WaitDownTo(own_.size() - 1);

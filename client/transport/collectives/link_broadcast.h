@@ -1,6 +1,6 @@
-// A large Broadcast to several peers: each rank but the root owns a slice,
-// which the root gives to it alone and it gives to the rest, chunk by chunk; so
-// the root sends its bytes once, however large the group.
+// A large Broadcast to several peers: each rank except the root owns a slice.
+// The root sends a slice to its owner only, which forwards it to the others,
+// chunk by chunk. So the root sends each byte once, for any group size.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_BROADCAST_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_BROADCAST_H_
@@ -11,7 +11,7 @@
 
 namespace lockstep::transport {
 
-// Otherwise the root gives all to each (Exchange::AddBlocks).
+// If false, the root sends all bytes to each rank (Exchange::AddBlocks).
 bool IsSpread(const CollectiveOp& call, int ranks);
 std::unique_ptr<Operation> MakeSpread(const CollectiveOp& call, Wire wire);
 

@@ -16,7 +16,7 @@ size_t HeadBytes(size_t bytes) {
   return sizeof(Announcement) + (Inline(bytes) ? bytes : 0);
 }
 
-// Heads begin where any element may.
+// Heads are aligned for any element type.
 size_t HeadSpace(size_t bytes) { return (HeadBytes(bytes) + 15) / 16 * 16; }
 
 // Calls post(number, offset, bytes) for each piece of a large payload.
@@ -53,7 +53,7 @@ absl::Status Exchange::Start() {
   for (const Incoming& take : takes_) space += HeadSpace(take.bytes);
   absl::Status taken = wire_.scratch.Take(space, &heads_);
   if (!taken.ok()) return taken;
-  // Receives first: what arrives finds its place.
+  // Receives first, so that arriving data has a posted receive.
   if (absl::Status posted = PostTakes(); !posted.ok()) return posted;
   if (absl::Status posted = PostGives(); !posted.ok()) return posted;
   if (keep_.bytes > 0 && keep_.from != keep_.to) {

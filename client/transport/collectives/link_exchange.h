@@ -1,9 +1,9 @@
-// Direct exchange: bytes to some peers, bytes from some peers, all at once. The
-// whole of Send, Recv, AllGather, AllToAll and a small Broadcast; the moving
-// part of the rest.
+// Direct exchange: sends to some peers and receives from some peers, all at
+// once. It is all of Send, Recv, AllGather, AllToAll and a small Broadcast; the
+// other collectives use it for announcements.
 //
-// Everything is posted in Start. What is small travels inside its announcement
-// and is copied once on each side; what is large goes from memory to memory, in
+// Start posts all transfers. A small payload is sent inside the announcement
+// and copied once on each side. A large one is sent from the buffer itself, in
 // pieces, so that an abort never waits for a long copy.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_EXCHANGE_H_
@@ -19,34 +19,34 @@
 
 namespace lockstep::transport {
 
-// At most this travels inside its announcement.
+// The largest payload that is sent inside the announcement.
 inline constexpr size_t kInlineBytes = 32 << 10;
 
 class Exchange final : public Operation {
  public:
-  // `call` says what is announced and which tags are used.
+  // `call`: the source of the announcement and of the tags.
   Exchange(const CollectiveOp& call, Wire wire) : call_(call), wire_(wire) {}
 
-  // The blocks (blocks.h) that `call` gives to `peer` and takes from it; or, of
-  // this rank, keeps.
+  // Adds the blocks (blocks.h) that `call` sends to `peer` and receives from
+  // it. For this rank itself: the block that it keeps.
   void AddBlocks(int peer);
 
   void Give(int peer, const void* data, size_t bytes) {
     gives_.push_back({peer, static_cast<const std::byte*>(data), bytes, bytes});
   }
-  // With `data` null, at most kInlineBytes: they stay in scratch, see received.
+  // If `data` is null, at most kInlineBytes, which stay in scratch: received().
   void Take(int peer, void* data, size_t bytes) {
     takes_.push_back({peer, static_cast<std::byte*>(data), bytes, bytes});
   }
-  // Only the announcement, of all bytes of the call: of what moves by other
-  // messages, once Finish has found that the peers agree.
+  // The announcement only, for all bytes of the call. The caller moves these by
+  // other messages, after Finish has found that the peers agree.
   void GiveNotice(int peer) {
     gives_.push_back({peer, nullptr, 0, call_.bytes()});
   }
   void TakeNotice(int peer) {
     takes_.push_back({peer, nullptr, 0, call_.bytes()});
   }
-  // The block that stays on this rank; not copied onto itself.
+  // Adds the block that stays on this rank. No copy if in place.
   void Keep(const void* from, void* to, size_t bytes) {
     keep_ = {from, to, bytes};
   }
@@ -57,7 +57,7 @@ class Exchange final : public Operation {
   // Whether Finish would return at once.
   bool Moved() const { return transfers_.Done(); }
 
-  // After Finish: what the `index`th Take received, if it stayed in scratch.
+  // After Finish: the payload of the `index`th Take, if it is in scratch.
   const std::byte* received(size_t index) const {
     return takes_[index].head + sizeof(Announcement);
   }
@@ -75,7 +75,7 @@ class Exchange final : public Operation {
     size_t bytes;
     size_t announced;
     std::byte* head =
-        nullptr;  // in heads_: the announcement, the small payload
+        nullptr;  // in heads_: the announcement and a small payload
   };
 
   struct Kept {

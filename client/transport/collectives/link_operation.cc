@@ -9,9 +9,9 @@
 namespace lockstep::transport {
 namespace {
 
-// Dissemination: in round k a rank tells the one 2^k ahead, and hears from the
-// one 2^k behind, that all up to there have come. Of 4 ranks it is as fast as a
-// message from each to each, of 8 twice.
+// A dissemination barrier: in round k a rank notifies the rank 2^k ahead, and
+// waits for the notice of the rank 2^k behind. With 4 ranks it is as fast as a
+// message from each to each, with 8 ranks twice as fast.
 class Barrier final : public Operation {
  public:
   Barrier(const CollectiveOp& call, Wire wire) : call_(call), wire_(wire) {}
@@ -40,13 +40,13 @@ class Barrier final : public Operation {
     return round_->Start();
   }
 
-  CollectiveOp call_;  // of the round
+  CollectiveOp call_;  // with the tag of the round
   const Wire wire_;
   int distance_ = 1;
   std::optional<Exchange> round_;
 };
 
-// A block to and from each rank, or one peer.
+// Exchanges a block with each rank, or with one peer.
 std::unique_ptr<Operation> ExchangeBlocks(const CollectiveOp& call, Wire wire) {
   auto exchange = std::make_unique<Exchange>(call, wire);
   for (int rank = 0; rank < wire.size(); ++rank) exchange->AddBlocks(rank);

@@ -1,14 +1,14 @@
-// An operation on its way, on the stream's thread.
+// An operation in flight, on the stream's thread.
 //
-//   Start    posts what it can without waiting for anybody
+//   Start    posts the transfers that need no wait
 //   Finish   waits, posts the rest, computes
 //
-// The members of a Group are all started before the first is finished: that is
-// how they progress together. A send or receive posts all it has in Start; a
-// collective may need its Finish to go on, which is safe because all ranks
+// All members of a Group are started before the first is finished, so they
+// progress together. A send or receive posts all its transfers in Start. A
+// collective may progress only in Finish, which is safe because all ranks
 // finish their collectives in the same order.
 //
-// An operation that is destroyed early withdraws its transfers.
+// If an operation is destroyed early, its transfers are withdrawn.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_OPERATION_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_OPERATION_H_
@@ -22,7 +22,7 @@
 
 namespace lockstep::transport {
 
-// What operations of one group share; outlives them.
+// Shared by the operations of one group; outlives them.
 struct Wire {
   Link& link;
   ScratchPool& scratch;
@@ -38,8 +38,8 @@ class Operation {
   virtual absl::Status Finish() = 0;
 };
 
-// Chooses the algorithm, by what all ranks of the group know alike. `call` has
-// been checked, and outlives the operation.
+// Chooses the algorithm, identically on all ranks. `call` has been checked, and
+// outlives the operation.
 std::unique_ptr<Operation> MakeOperation(const CollectiveOp& call, Wire wire);
 
 }  // namespace lockstep::transport

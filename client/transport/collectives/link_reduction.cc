@@ -14,8 +14,8 @@ namespace lockstep::transport {
 namespace {
 
 constexpr size_t kChunkBytes = 512 << 10;
-constexpr size_t kAhead = 3;   // chunks of contributions under way
-constexpr size_t kBehind = 4;  // chunks whose sends and results are under way
+constexpr size_t kAhead = 3;   // chunks of contributions in flight
+constexpr size_t kBehind = 4;  // chunks whose sends and results are in flight
 
 const std::byte* At(const void* data, size_t index, DType dtype) {
   return static_cast<const std::byte*>(data) + index * SizeOf(dtype);
@@ -24,7 +24,7 @@ std::byte* At(void* data, size_t index, DType dtype) {
   return static_cast<std::byte*>(data) + index * SizeOf(dtype);
 }
 
-// Every contribution to everybody: what a rank folds is `block` of each `in`.
+// Each rank sends its contribution to every other, and reduces what it needs.
 class SmallReduction final : public Operation {
  public:
   SmallReduction(const CollectiveOp& call, Wire wire)
@@ -52,7 +52,7 @@ class SmallReduction final : public Operation {
   }
 
  private:
-  // What `rank` folds of this rank's input.
+  // The part of this rank's input that `rank` reduces.
   const std::byte* Block(int rank) const {
     const bool scatter = call_.kind == CollectiveKind::kReduceScatter;
     return At(call_.in, scatter ? rank * call_.count : 0, call_.dtype);
@@ -109,21 +109,22 @@ class LargeReduction final : public Operation {
   size_t Bytes(Range range) const { return range.count * SizeOf(call_.dtype); }
   bool scatter() const { return call_.kind == CollectiveKind::kReduceScatter; }
 
-  // Message 0 announces; then, per chunk, a contribution and a result.
+  // Message 0: the announcement. Then, per chunk: a contribution, a result.
   uint64_t ContributionTag(size_t c) const { return call_.tag + 1 + 2 * c; }
   uint64_t ResultTag(size_t c) const { return call_.tag + 2 + 2 * c; }
 
   template <typename F>
   absl::Status ForPeers(F post) {
     for (int step = 1; step < wire_.size(); ++step) {
-      // Everybody starts with another peer.
+      // Each rank starts with another peer.
       const int peer = (wire_.rank() + step) % wire_.size();
       if (absl::Status posted = post(peer); !posted.ok()) return posted;
     }
     return absl::OkStatus();
   }
 
-  // Where chunk `c` of what `peer` contributes to this rank's slice lands.
+  // The receive buffer for chunk `c` of `peer`'s contribution to this rank's
+  // slice.
   std::byte* Contribution(int peer, size_t c) const {
     const size_t other = peer - (peer > wire_.rank() ? 1 : 0);
     return room_.data() +
@@ -148,7 +149,7 @@ class LargeReduction final : public Operation {
     });
   }
 
-  // Where the result of this rank's chunk goes.
+  // The address of this rank's reduced chunk `mine` in `out`.
   std::byte* Result(Range mine) const {
     const size_t before =
         scatter() ? slices_.Slice(wire_.rank()).begin : size_t{0};
@@ -168,8 +169,8 @@ class LargeReduction final : public Operation {
     FoldRows(inputs_, {&out, 1}, mine.count, call_);
   }
 
-  // A peer gives its result only after it has all contributions to it. So where
-  // `in` and `out` are one, what arrives overwrites only what has been sent.
+  // A peer sends a result only after it has received all contributions to it.
+  // So if in place, a received result overwrites only what has been sent.
   absl::Status PostResults(size_t c) {
     if (scatter()) return absl::OkStatus();
     return ForPeers([&](int peer) {
@@ -196,7 +197,7 @@ class LargeReduction final : public Operation {
   std::vector<const void*> inputs_;
   Scratch room_;  // declared before the transfers that use it
   std::array<Transfers, kAhead> contributions_;
-  Transfers outgoing_;  // sends, and results coming in
+  Transfers outgoing_;  // sends, and receives of results
 };
 
 }  // namespace

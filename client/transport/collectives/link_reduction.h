@@ -1,18 +1,18 @@
 // AllReduce and ReduceScatter.
 //
-// Small: every rank gives its whole contribution to every other and folds for
-// itself. One message deep.
+// Small: every rank sends its whole contribution to every other, and each rank
+// reduces all. Latency: one message.
 //
-// Large: rank p owns slice p. Every rank gives its part of slice p to p; p
-// folds in rank order and (AllReduce) gives the result to all. Both halves are
-// cut in chunks, so that chunk c is folded while c+1 arrives and c-1 leaves:
+// Large: rank p owns slice p. Every rank sends its part of slice p to p. Rank p
+// reduces in rank order and (AllReduce) sends the result to all. Both halves
+// run in chunks, so that c is reduced while c+1 is received and c-1 is sent:
 //
 //   contributions   c0 ─▶ c1 ─▶ c2 ─▶ ...      posted kAhead chunks ahead
-//   fold                 c0 ─▶ c1 ─▶ c2 ─▶ ...
+//   reduce               c0 ─▶ c1 ─▶ c2 ─▶ ...
 //   results                    c0 ─▶ c1 ─▶ ...
 //
-// Order and place of every addition depend on the count and the group's size
-// alone, so every rank has the same bits, on every run.
+// The order and the rank of every addition depend only on the count and the
+// group's size, so every rank has the same bits, on every run.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_REDUCTION_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_REDUCTION_H_

@@ -1,4 +1,4 @@
-// Transfers posted one after the other and waited for in that order.
+// A queue of transfers: waited for in the order in which they are posted.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_TRANSFERS_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_LINK_TRANSFERS_H_
@@ -16,14 +16,15 @@ namespace lockstep::transport {
 
 class Transfers {
  public:
-  // What a link's Send or Recv gave; its error, if it gave one.
+  // Adds the result of a link's Send or Recv; returns its error, if any.
   absl::Status Add(absl::StatusOr<std::unique_ptr<Transfer>> posted) {
     if (!posted.ok()) return std::move(posted).status();
     posted_.push_back(*std::move(posted));
     return absl::OkStatus();
   }
 
-  // Waits for the oldest until at most `most` are left; the first error.
+  // Waits for the oldest until at most `most` are left. Returns the first
+  // error.
   absl::Status WaitDownTo(size_t most) {
     while (posted_.size() > most) {
       if (absl::Status done = posted_.front()->Wait(); !done.ok()) return done;

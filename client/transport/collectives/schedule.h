@@ -1,9 +1,9 @@
-// Which rank moves what in a collective that is cut in chunks. Deterministic:
+// Assigns the chunks of a collective to ranks and steps. Deterministic:
 // identical on all ranks.
 //
-// On its host each chunk has one giver, at one step of that giver's. The chunk
-// is reduced there, arrives there from another host, or is the giver's own, and
-// is given to all its readers on the host.
+// On each host a chunk has one giver, at one of the giver's steps. The giver
+// reduces the chunk, receives it from another host, or owns it, and gives it to
+// all its readers on the host.
 //
 //            step 0     step 1     step 2
 //   index 0  [chunk]    [chunk]    [chunk]
@@ -22,10 +22,10 @@ struct Chunk {
   static constexpr int kAll = -1;
   static constexpr int kNobody = -2;
 
-  // Elements: of what is reduced, or of what all have in the end.
+  // In elements of the reduced input, or else of the output.
   size_t begin = 0;
   size_t count = 0;
-  // The index of its one reader on this host, or one of the above.
+  // The index of its only reader on this host, or one of the above.
   int reader = kAll;
 
   bool IsFor(int index) const {
@@ -37,24 +37,25 @@ class Schedule {
  public:
   virtual ~Schedule() = default;
 
-  // The most steps of any rank of this host.
+  // The maximum number of steps of the ranks on this host.
   virtual uint64_t steps() const = 0;
-  // The chunk of the rank of this host with `index`; empty beyond its end.
+  // The chunk of rank `index` on this host; empty after its last step.
   virtual Chunk ChunkOf(int index, uint64_t step) const = 0;
 
-  // --- Between hosts: about this rank's chunks that are not empty ---
+  // --- Between hosts: for this rank's chunks that are not empty ---
 
-  // The rank whose partial sum it reduces onto, and the rank that receives its
-  // own; -1: none.
+  // The rank from which this rank receives a partial sum, and the rank to which
+  // it sends its own; -1: none.
   virtual int partial_from() const { return -1; }
   virtual int partial_to() const { return -1; }
-  // The rank that sends the result; -1: it is this rank's own.
+  // The rank that sends the result; -1: this rank makes it.
   virtual int ResultFrom(uint64_t) const { return -1; }
   virtual std::vector<int> ResultTo(uint64_t) const { return {}; }
-  // The number of the result's message between two ranks.
+  // The number of the result's message, for its tag.
   virtual uint64_t Message(uint64_t step) const { return step; }
 
-  // All ranks of other hosts that send it anything, and that it sends to.
+  // All ranks of other hosts from which this rank receives, and to which it
+  // sends.
   virtual std::vector<int> givers() const { return {}; }
   virtual std::vector<int> takers() const { return {}; }
 };
