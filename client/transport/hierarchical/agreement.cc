@@ -13,11 +13,11 @@
 namespace lockstep::transport {
 namespace {
 
-// No collective has this number.
+// No collective uses this number.
 const uint64_t kVoteTag = FirstTag(/*point_to_point=*/false, (1ull << 39) - 1);
 
 enum class Answer : uint32_t {
-  kObjectsItself = 1,  // in the order of what explains most
+  kObjectsItself = 1,  // the best explanation first
   kObjectsToAnother,
   kYes,
 };
@@ -37,7 +37,7 @@ Vote VoteOf(const absl::Status& status) {
   return vote;
 }
 
-// Sleeps until the link has news.
+// Sleeps until the link reports progress.
 class Doorbell {
  public:
   explicit Doorbell(Link& link) : link_(link) {

@@ -1,6 +1,6 @@
-// A vote of all members of a group, over a link: done only if all say yes.
+// A vote of all members of a group, over a link. It passes if all vote yes.
 //
-//   rank 0  yes ──▶ 1, 2      each hears all, so all come to the same end
+//   rank 0  yes ──▶ 1, 2      each receives all votes, so all decide alike
 //   rank 1  yes ──▶ 0, 2
 //   rank 2  no: no memory ──▶ 0, 1
 //
@@ -17,10 +17,10 @@
 
 namespace lockstep::transport {
 
-// Gives this rank's `vote`; "" once all have given theirs and all were OK, else
-// who objects and why: of several who has a reason of its own (no blame.h in
-// it), the lowest. DeadlineExceeded, or the link's errors, if not all were
-// heard.
+// Sends this rank's `vote` and receives all others. Returns "" if all are OK,
+// else an objecting rank and its reason: the lowest rank, preferring reasons
+// without a failed peer (failed_peer.h). Errors: DeadlineExceeded, or the
+// link's, if a vote is missing.
 absl::StatusOr<std::string> Agree(Link& link, const absl::Status& vote,
                                   const Deadline& deadline);
 

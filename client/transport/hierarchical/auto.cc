@@ -21,7 +21,7 @@
 namespace lockstep::transport {
 namespace {
 
-// Processes with equal ones may share memory.
+// Processes with equal endpoints may share memory.
 Endpoint WhereaboutsWith(const AutoOptions& options) {
   Endpoint where = EndpointOfThisProcess();
   absl::StrAppend(&where.network, "/user:", geteuid());
@@ -95,7 +95,7 @@ class AutoGroup final : public PendingGroupBase {
   int host() const { return placement_->host(group().rank); }
   int index() const { return placement_->index(group().rank); }
 
-  // With all who are at this place.
+  // Connects all ranks of this host. An error is this rank's vote against.
   absl::Status ShareMemory(const Deadline& deadline) {
     const std::vector<int>& members = placement_->members(host());
     const int size = static_cast<int>(members.size());
@@ -156,7 +156,7 @@ class AutoGroup final : public PendingGroupBase {
   std::unique_ptr<PendingLink> link_;
   std::unique_ptr<Rendezvous> meeting_;
   std::vector<ShmHandle> shm_;          // by rank
-  std::optional<Placement> placement_;  // from Meet on
+  std::optional<Placement> placement_;  // set by ConnectAll
   std::vector<Peer> peers_;             // on this host, by index
   bool shares_ = false;
   std::string choice_;
@@ -171,8 +171,9 @@ class AutoTransport final : public Transport {
 
   std::string_view name() const override { return "auto"; }
 
-  // In one place it is shared memory, or the links instead; across places the
-  // links. In mixed places it may be the hierarchical executor.
+  // Groups in one place use shared memory or links; groups across places use
+  // links. Those in mixed places may use the hierarchical executor, which has
+  // no sums in pairs.
   TransportFacts facts() const override {
     return {.place = PlaceOf(where_),
             .pairs_in_one_place = true,

@@ -1,19 +1,19 @@
-// The transport that looks where the members of a group run, and takes what
-// suits them: `transport: auto`, the default on CPUs.
+// Chooses the transport of each group by the hosts of its members: `transport:
+// auto`, the default on CPUs.
 //
 //   all on one host                shm           shared memory
-//   each on a host of its own      gloo          the links
+//   each on its own host           gloo          the links
 //   hosts with several ranks       hierarchical  shared memory on each host,
 //                                                links between
 //
-// Ranks share a host if they have one boot id, one network namespace and one
-// user, and have then met in shared memory (shm/meeting.h). If a meeting fails
-// all ranks hear of it, and use links alone: PendingGroup::choice says why. No
-// rank chooses for itself.
+// Ranks share a host if they have the same boot id, network namespace and user,
+// and their rendezvous in shared memory succeeds (shm/rendezvous.h). If one
+// rendezvous fails, all ranks use links alone; PendingGroup::choice has the
+// reason. The ranks choose together, by a vote (agreement.h).
 //
 // Threads: those of the links; as transport.h.
-// Errors:  as transport.h. What goes wrong with the links is an error; what
-//          goes wrong with shared memory is a reason to do without.
+// Errors:  as transport.h. A failure of the links is an error; a failure of
+//          shared memory is not, and the group uses the links.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_AUTO_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_AUTO_H_

@@ -1,5 +1,5 @@
-// What the members of a group tell each other when they do not know yet how
-// they will be connected: where each can be met, and how it can be linked to.
+// The handle of a member of an auto group, before the transport is chosen: the
+// handles for shared memory and for the link.
 //
 //   auto1 SHM_HANDLE + LINK_HANDLE
 
@@ -20,8 +20,9 @@ struct AutoHandle {
 
 std::string Format(const AutoHandle& handle);
 
-// InvalidArgument, blaming `rank`, unless `text` is a handle of `rank` in a
-// group of `size`. What the link's part is worth, its source knows.
+// InvalidArgument, with failed peer `rank`, unless `text` is a handle of `rank`
+// in a group of `size`. The link's part is not checked: PendingLink::Connect
+// does that.
 absl::StatusOr<AutoHandle> ParseAutoHandle(const std::string& text, int rank,
                                            int size);
 

@@ -1,8 +1,9 @@
-// With each peer the direct way: shared memory on this host, the link beyond.
+// Exchanges directly with each peer: by shared memory on this host, by the link
+// with other hosts.
 //
 //   Send, Recv             one or the other
-//   AllToAll, AllToAllV    an AllToAllV among this host's ranks, and beside it
-//                          an exchange with all others
+//   AllToAll, AllToAllV    an AllToAllV among this host's ranks, and in
+//                          parallel an exchange with all others
 
 #include <optional>
 #include <utility>
@@ -65,7 +66,7 @@ class DirectExchange final : public Task {
     return context_.placement.host(rank) == context_.host();
   }
 
-  // An AllToAllV with the other ranks of this host.
+  // An AllToAllV among the ranks of this host.
   CollectiveOp BlocksOfThisHost() const {
     CollectiveOp call{.kind = CollectiveKind::kAllToAllV,
                       .in = call_.in,
@@ -88,7 +89,7 @@ class DirectExchange final : public Task {
   const HierarchicalContext& context_;
   CollectiveOp here_call_;
   std::unique_ptr<Task> here_;      // null: none, or done
-  std::optional<Exchange> beyond_;  // none: it is done
+  std::optional<Exchange> beyond_;  // nullopt: done
   bool started_ = false;
 };
 

@@ -1,5 +1,5 @@
-// What the operations of one hierarchical group share: who is where, the board
-// of this host, the links to the others. Outlives them.
+// The state shared by the operations of one hierarchical group: the placement,
+// this host's ShmGroup, the link to other hosts. Outlives them.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_CONTEXT_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_CONTEXT_H_
@@ -19,7 +19,7 @@ namespace lockstep::transport {
 struct HierarchicalContext {
   const Placement& placement;
   const int rank;            // in the group
-  const size_t chunk_bytes;  // the most that passes a stage at once
+  const size_t chunk_bytes;  // the largest chunk that fits every stage
   ShmGroup& shm_group;
   Link& link;
   ScratchPool& scratch;
@@ -28,8 +28,8 @@ struct HierarchicalContext {
   int index() const { return placement.index(rank); }
   Wire wire() const { return {link, scratch}; }
 
-  // Shared memory blames ranks of the board; an error of the link is made to,
-  // so that whoever gets either can tell whom it means (ShmGroup::InGroup).
+  // Converts the failed peer of a link error to an outsider of the ShmGroup.
+  // So all errors of a task number ranks alike (ShmGroup::InGroup).
   absl::Status OfLink(absl::Status status) const {
     const auto blamed = FailedPeer(status);
     return blamed

@@ -13,7 +13,7 @@
 namespace lockstep::transport {
 namespace {
 
-// What passes the stages of the host with the most ranks passes all.
+// A chunk that fits the stages of the host with the most ranks fits all.
 size_t ChunkBytes(const Placement& placement, Traffic traffic) {
   const ControlBlock::Shape shape = ShmHost::ShapeOf(placement.most(), traffic);
   return shape.chunk_bytes / placement.most();
@@ -37,7 +37,7 @@ class HierarchicalExecutor final : public Executor {
   int size() const override { return placement_.ranks(); }
   std::string_view transport() const override { return "hierarchical"; }
 
-  // A carry goes from host to host in a line, not in a tree.
+  // Partial sums are sent from host to host along a chain, not up a tree.
   bool sums_in_pairs() const override { return false; }
 
   absl::Status Execute(std::span<const CollectiveOp> calls) override {
@@ -68,8 +68,8 @@ class HierarchicalExecutor final : public Executor {
     }
   }
 
-  // A rank of the group as the board numbers it, and an error that blames such
-  // a number as the group knows it.
+  // Converts a rank of the group to its number in the ShmGroup, and the failed
+  // peer of an error back.
   int OnBoard(int rank) const {
     return placement_.host(rank) == context_.host()
                ? placement_.index(rank)
@@ -84,7 +84,7 @@ class HierarchicalExecutor final : public Executor {
 
   const Placement placement_;
   ScratchPool scratch_;
-  const std::unique_ptr<ShmGroup> shm_group_;  // rung by the link, to its end
+  const std::unique_ptr<ShmGroup> shm_group_;  // outlives link_, which wakes it
   const std::unique_ptr<Link> link_;
   const HierarchicalContext context_;
 };

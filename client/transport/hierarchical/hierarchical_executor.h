@@ -1,17 +1,17 @@
-// Carries out the calls of a group that spans hosts: shared memory on each, a
-// link between them.
+// Runs the calls of a group that spans hosts: shared memory on each host, a
+// link between hosts.
 //
-//   call ──▶ task ──▶ board of this host   ─┐ one loop moves both, and sleeps
-//                 └─▶ link to other hosts  ─┘ on the board's bell, which the
-//                                             link's news ring too
+//   call ──▶ task ──▶ ShmGroup of this host ─┐ one loop advances both, and
+//                 └─▶ link to other hosts   ─┘ sleeps on the ShmGroup's futex,
+//                                              which link progress wakes too
 //
-// Numerics: contributions are folded in the placement's order, halves in f32
-//           from the first rank to the last, across hosts too, and rounded
-//           once. Where hosts hold neighbouring ranks these are the bits of
-//           shared memory and links alone.
-// Threads:  as executor.h; none of its own.
-// Errors:   as executor.h. The death of a rank is proven to those of its host
-//           (IsProven), and a broken connection to the others.
+// Numerics: contributions are reduced in the placement's order, across hosts
+//           too; f16 and bf16 in f32, rounded once. If each host has
+//           neighbouring ranks, the bits equal those of shared memory or links
+//           alone.
+// Threads:  as collective_executor.h; none of its own.
+// Errors:   as collective_executor.h. The death of a rank is proven to ranks of
+//           its host (IsProven); other hosts see a broken connection.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_EXECUTOR_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_EXECUTOR_H_
@@ -26,8 +26,8 @@
 
 namespace lockstep::transport {
 
-// Of `rank`, whose host's ranks are those of `board`, by index, with a seat for
-// `traffic`. The placement has several hosts.
+// Makes the executor of `rank`. `shm_group` has the ranks of its host, by
+// index, with control blocks for `traffic`. The placement has several hosts.
 std::unique_ptr<Executor> MakeHierarchicalExecutor(
     int rank, const Placement& placement, Traffic traffic,
     std::unique_ptr<ShmGroup> shm_group, std::unique_ptr<Link> link);

@@ -5,15 +5,15 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr size_t kLine = 64;              // of a cache, bytes
-constexpr size_t kLeastBytes = 64 << 10;  // a message that pays
-constexpr size_t kChunksOfLine = 2;       // chunks of a line, if it can be
+constexpr size_t kLine = 64;              // a cache line, in bytes
+constexpr size_t kLeastBytes = 64 << 10;  // the smallest efficient message
+constexpr size_t kChunksOfLine = 2;       // chunks per line, if large enough
 
 size_t Chunks(size_t total, size_t chunk) {
   return (total + chunk - 1) / chunk;
 }
 
-// Several chunks to a line, so that they overlap; in whole cache lines.
+// Several chunks per line, so that they overlap; in whole cache lines.
 size_t ChunkElements(const CollectiveOp& call, size_t total, int lines,
                      size_t chunk_bytes) {
   const size_t element = SizeOf(call.dtype);
@@ -29,7 +29,7 @@ Chunk Cut(size_t begin, size_t total, size_t chunk, uint64_t number) {
   return {begin + at, std::min(chunk, total - at)};
 }
 
-// What the kinds have in common.
+// The base of all schedules.
 class Base : public Schedule {
  protected:
   Base(const CollectiveOp& call, const Placement& placement, int rank,
@@ -49,12 +49,12 @@ class Base : public Schedule {
     return static_cast<int>(placement_.members(host()).size());
   }
   bool in_line() const { return index() < placement_.lines(); }
-  // The rank of this rank's line on `host`.
+  // The rank on `host` in this rank's line.
   int Mate(int host) const { return placement_.members(host)[index()]; }
 
   const Placement& placement_;
   const int rank_;
-  const size_t total_;  // elements that are cut
+  const size_t total_;  // elements to divide
   const size_t chunk_;
   const size_t chunks_;
 };
@@ -95,8 +95,8 @@ class AllReduceSchedule final : public Reduction {
   std::vector<int> takers() const override { return givers(); }
 };
 
-// Chunk k of every block whose reader's index belongs to the line, then chunk
-// k + 1.
+// A line has the blocks of the readers whose index modulo lines() is its own:
+// chunk k of every block, then chunk k + 1.
 class ReduceScatterSchedule final : public Reduction {
  public:
   ReduceScatterSchedule(const CollectiveOp& call, const Placement& placement,
@@ -131,7 +131,7 @@ class ReduceScatterSchedule final : public Reduction {
     if (host() != last() || there == last()) return {};
     return {Mate(there)};
   }
-  // Carries from host to host, results from the last.
+  // Partial sums from the host before, results from the last host.
   std::vector<int> givers() const override {
     std::vector<int> ranks;
     if (partial_from() >= 0) ranks.push_back(partial_from());
@@ -154,10 +154,10 @@ class ReduceScatterSchedule final : public Reduction {
     return placement_.host(blocks[step % blocks.size()]);
   }
 
-  std::vector<std::vector<int>> blocks_;  // by line: whose
+  std::vector<std::vector<int>> blocks_;  // by line: the readers
 };
 
-// A rank's own block, then those that it fetches for its host.
+// A rank's own block, then the blocks that it receives for its host.
 class AllGatherSchedule final : public Base {
  public:
   AllGatherSchedule(const CollectiveOp& call, const Placement& placement,
@@ -205,7 +205,7 @@ class AllGatherSchedule final : public Base {
   }
 
  private:
-  std::vector<std::vector<int>> blocks_;  // by index on this host: whose
+  std::vector<std::vector<int>> blocks_;  // by index on this host: the owners
 };
 
 class BroadcastSchedule final : public Base {

@@ -1,20 +1,20 @@
 // The schedules of collectives over several hosts.
 //
-//   AllReduce, ReduceScatter    a line of ranks, one on each host, has every
-//                               so manieth chunk
+//   AllReduce, ReduceScatter    the chunks are distributed over the lines; a
+//                               line is a chain of ranks, one on each host
 //
 //     host 0 reduce ─partial─▶ host 1 reduce ─partial─▶ host 2 reduce: result
 //            give   ◀─result──        give   ◀─result──        give
 //
-//     (ReduceScatter: the last host sends a result straight to its one reader's
-//     host)
+//     (ReduceScatter: the last host sends a result directly to the host of its
+//     only reader)
 //
 //   Broadcast    root ──▶ its host; and along the lines ──▶ host ──▶ host
-//   AllGather    each rank ──▶ its host; ──▶ one rank of every other ──▶ its
-//                host
+//   AllGather    each rank ──▶ its host; and ──▶ one rank of each other host,
+//                which gives the block to that host
 //
-// A step of a rank waits only for steps with no higher number of others, and
-// partial sums go up where results come down: so it cannot deadlock.
+// A step of a rank waits only for other ranks' steps with no higher number, and
+// partial sums and results are sent in opposite directions: no deadlock.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_SCHEDULE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_HIERARCHICAL_SCHEDULE_H_
@@ -28,8 +28,8 @@
 
 namespace lockstep::transport {
 
-// For `rank`. `call` is an AllReduce, a ReduceScatter, an AllGather or a
-// Broadcast; chunks are of at most `chunk_bytes`.
+// The schedule of `rank`. `call` is an AllReduce, a ReduceScatter, an AllGather
+// or a Broadcast; chunks have at most `chunk_bytes`.
 std::unique_ptr<const Schedule> MakeHierarchicalSchedule(
     const CollectiveOp& call, const Placement& placement, int rank,
     size_t chunk_bytes);

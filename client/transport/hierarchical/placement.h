@@ -1,14 +1,15 @@
-// Which ranks of a group share a host, and how they pair up between hosts.
+// Which ranks of a group share a host, and the lines that connect the hosts: a
+// line is one rank of each host.
 //
-//   host 0    rank 0   rank 1   rank 4        a host's ranks, ascending: its
-//   host 1    rank 2   rank 3                 indexes; hosts by lowest rank
-//             line 0   line 1                 as many lines as the smallest
-//                                             host has ranks
+//   host 0    rank 0   rank 1   rank 4     hosts by lowest rank; the index of a
+//   host 1    rank 2   rank 3              rank counts the ranks of its host
+//             line 0   line 1              as many lines as the smallest host
+//                                          has ranks
 //
-// The order of a reduction is the hosts', and on each its ranks': the ranks'
-// own where hosts hold neighbours.
+// A reduction adds host by host, and in rank order on each host. If each host
+// has neighbouring ranks, that is rank order.
 //
-// A value; the same on all ranks.
+// A value; identical on all ranks.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_PLACEMENT_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_PLACEMENT_H_
@@ -20,13 +21,13 @@ namespace lockstep::transport {
 
 class Placement {
  public:
-  // By rank, what tells its host from others.
+  // `hosts`: by rank, a name that is unique to its host.
   explicit Placement(const std::vector<std::string>& hosts);
 
   int ranks() const { return static_cast<int>(seats_.size()); }
   int hosts() const { return static_cast<int>(members_.size()); }
-  int lines() const { return lines_; }  // the smallest host's ranks
-  int most() const { return most_; }    // the largest one's
+  int lines() const { return lines_; }  // the ranks of the smallest host
+  int most() const { return most_; }    // the ranks of the largest host
 
   int host(int rank) const { return seats_[rank].host; }
   int index(int rank) const { return seats_[rank].index; }

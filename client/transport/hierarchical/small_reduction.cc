@@ -1,6 +1,6 @@
-// One message deep: the first rank of each host, its leader, gives all that its
-// host contributes to the other leaders, folds what all contribute, and says
-// the result to its host.
+// Latency: one message between hosts. The first rank of each host, its leader,
+// sends the contributions of its host to the other leaders, reduces those of
+// all hosts, and publishes the result to its host.
 //
 //   host 0   [1][2] ──▶ leader ──[1 2]──▶ ◀──[4]── leader ◀── [4]   host 1
 //            [7][7] ◀── 1+2+4                      1+2+4 ──▶ [7]
@@ -75,7 +75,7 @@ class SmallHierarchicalReduction final : public Collective {
     return Progress::kDone;
   }
 
-  // Nobody else reads the leader's contribution: the result takes its place.
+  // No other rank reads the leader's contribution, so the result overwrites it.
   void Fold() {
     std::vector<const void*> rows;
     size_t takes = 0;

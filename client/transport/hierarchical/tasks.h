@@ -1,6 +1,6 @@
-// The operations of a hierarchical group, as tasks beside those of shared
-// memory alone (shm/task.h). Calls and the crew outlive them. Their errors
-// blame numbers of the board, outsiders among them.
+// The operations of a hierarchical group, as tasks (shm/task.h). The call and
+// the context outlive them. The failed peer of their errors is a rank of the
+// ShmGroup or an outsider.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_TASKS_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_HIERARCHICAL_TASKS_H_
@@ -13,18 +13,18 @@
 
 namespace lockstep::transport {
 
-// AllReduce, ReduceScatter, AllGather and Broadcast: along a schedule
+// AllReduce, ReduceScatter, AllGather and Broadcast, by a schedule
 // (collectives/chunked_collective.cc).
 std::unique_ptr<Task> MakeHierarchicalCollective(
     const CollectiveOp& call, const HierarchicalContext& context);
 
-// Barrier, and AllReduce of what IsSmallReduction: one rank of each host hears
-// all contributions and folds them.
+// Barrier and small AllReduce: one rank of each host receives all contributions
+// and reduces them.
 bool IsSmallReduction(const CollectiveOp& call, const Placement& placement);
 std::unique_ptr<Task> MakeSmallReduction(const CollectiveOp& call,
                                          const HierarchicalContext& context);
 
-// Send, Recv, AllToAll and AllToAllV: with each peer the direct way.
+// Send, Recv, AllToAll and AllToAllV, directly with each peer.
 std::unique_ptr<Task> MakeDirectExchange(const CollectiveOp& call,
                                          const HierarchicalContext& context);
 
