@@ -16,7 +16,7 @@
 
 namespace lockstep::transport {
 
-// A group whose members are still coming.
+// A group whose members are still connecting.
 struct InprocRendezvous {
   explicit InprocRendezvous(int size)
       : room(std::make_shared<Room>(size)), come(size) {}
@@ -40,7 +40,7 @@ struct InprocRendezvous {
   std::vector<bool> come;
 };
 
-// All groups that are meeting, by the handles of their members.
+// All groups that are connecting, by the handles of their members.
 class InprocHub::Meetings {
  public:
   uint64_t NextNumber() {
@@ -48,7 +48,8 @@ class InprocHub::Meetings {
     return ++numbers_;
   }
 
-  // Blocks until all have come, `deadline` passed, or `aborted` is not OK.
+  // Blocks until all members have called it, `deadline` has passed, or
+  // `aborted` is not OK.
   absl::StatusOr<std::shared_ptr<Room>> Meet(const std::string& key,
                                              const GroupSpec& group,
                                              const Deadline& deadline,
@@ -69,7 +70,7 @@ class InprocHub::Meetings {
     return rendezvous->room;
   }
 
-  // Sets `*aborted`, which Meet may be looking at, unless it is set.
+  // Sets `*aborted`, on which a Meet may wait, unless it is set.
   void Abort(absl::Status cause, absl::Status* aborted) {
     MutexLock lock(&mutex_);
     if (aborted->ok()) *aborted = std::move(cause);

@@ -1,6 +1,6 @@
-// A transport between threads of one process: what tests run over when they are
-// not about the network. It has rendezvous semantics throughout (a send is done
-// only with its receive), and uses no sockets and no library.
+// A transport between threads of one process, for tests that need no network.
+// It has rendezvous semantics (a send is done only with its receive), and uses
+// no sockets and no library.
 //
 //   InprocHub hub;                      // one per test: the "network"
 //   auto transport = MakeInprocTransport(&hub);
@@ -9,7 +9,7 @@
 //   auto comm = (*pending)->Connect(handles, timeout);
 //
 // Threads: each member of a group usually has its own. The hub may be used from
-// any, and must outlive what was made with it.
+// any thread, and must outlive the transports and links made with it.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_INPROC_INPROC_H_
 #define LOCKSTEP_TESTS_SUPPORT_INPROC_INPROC_H_
@@ -21,7 +21,7 @@
 
 namespace lockstep::transport {
 
-// Where the members of groups meet.
+// Connects the members of all groups.
 class InprocHub {
  public:
   InprocHub();
@@ -38,7 +38,7 @@ class InprocHub {
 
 std::unique_ptr<Transport> MakeInprocTransport(InprocHub* hub);
 
-// The links alone.
+// The links without the transport.
 std::unique_ptr<LinkFactory> MakeInprocLinks(InprocHub* hub);
 
 }  // namespace lockstep::transport

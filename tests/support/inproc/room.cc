@@ -27,7 +27,7 @@ absl::Status Room::Trouble(const Half& half) const {
   return ranks_[half.peer].left ? state.first_gone : absl::OkStatus();
 }
 
-// A loss of data explains more than the leaving of those who noticed it.
+// DataLoss takes precedence: the ranks that notice it leave because of it.
 void Room::Break(int rank, const absl::Status& why) {
   RankState& state = ranks_[rank];
   const bool lost = absl::IsDataLoss(why);

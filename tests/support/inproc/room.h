@@ -1,8 +1,8 @@
-// The members of one group that met, and the bytes between them.
+// Copies bytes between the members of one connected group.
 //
-// The second of two halves of a transfer that finds the other copies the bytes,
-// on its own thread. Nobody writes to a half's memory after it was withdrawn:
-// withdrawing waits for a copy in progress.
+// A transfer has two halves, a send and a receive. The half that is posted
+// second copies the bytes, on its own thread. Withdraw waits for a copy in
+// progress, so the memory of a withdrawn half is not accessed.
 //
 // Threads: any.
 
@@ -45,10 +45,10 @@ class Room {
   bool IsOver(const Half& half);
   void Withdraw(Half& half);
 
-  // `news` is called whenever a half of `rank`'s is over.
+  // `news` is called whenever a half of `rank` is over.
   void OnProgress(int rank, std::function<void()> news);
 
-  // Ends what `rank` has posted, and all that those wait for who wait for it.
+  // Ends the halves of `rank`, and all halves of the ranks that wait for it.
   void Leave(int rank);
 
  private:
@@ -60,13 +60,13 @@ class Room {
 
   struct RankState {
     bool left = false;
-    absl::Status first_gone;  // who of the others left first
-    absl::Status broken;      // what this rank waited for and will never be
+    absl::Status first_gone;  // names the rank that left first
+    absl::Status broken;      // why the waits of this rank cannot succeed
     CondVar changed;          // one of its halves is over
     std::function<void()> news;
   };
 
-  // Why `half` cannot go on; OK if it can.
+  // The error that ends `half`; OK if there is none.
   absl::Status Trouble(const Half& half) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Break(int rank, const absl::Status& why)
@@ -81,7 +81,7 @@ class Room {
   std::map<Key, Half*> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
-// `rank`'s side of the room; leaves it when cut or destroyed.
+// The link of `rank`. It leaves when it is cut or destroyed.
 std::unique_ptr<Link> MakeInprocLink(std::shared_ptr<Room> room, int rank,
                                      int size);
 

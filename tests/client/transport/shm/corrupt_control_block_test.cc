@@ -1,5 +1,5 @@
-// What a rank does with a seat that something has written over, after all have
-// met and agreed. The tasks of both ranks are advanced in turn, by hand.
+// How a rank handles a control block that was overwritten after the rendezvous.
+// The tasks of both ranks are advanced in turn, by hand.
 
 #include <memory>
 #include <ostream>
@@ -13,7 +13,8 @@
 namespace lockstep::transport {
 namespace {
 
-// What is wrong for so many bytes: the way of fewer, of more, or none at all.
+// A wrong copy mode for `bytes`: that of fewer or of more bytes, or an unknown
+// one.
 struct Wrong {
   const char* name;
   size_t bytes;

@@ -16,8 +16,8 @@ using testing::Each;
 
 constexpr size_t kBytes = 2 * kSmallMessageBytes;
 
-// The sender of a message that has failed lets go of it, and goes on with
-// another one until it hears of that.
+// A sender destroys a failed message, and continues with another one until it
+// learns that the group has failed.
 TEST(MessageTest, ABlockOfAFailedMessageIsNotFilledAgain) {
   Boards shm_groups(2);
   const std::vector<std::byte> ones(kBytes, std::byte{1});
@@ -42,8 +42,8 @@ TEST(MessageTest, ABlockOfAFailedMessageIsNotFilledAgain) {
   for (int i = 0; i < 2; ++i) {
     sends[i] = MakeTask(send[i], shm_groups.at(0));
     receives[i] = MakeTask(receive[i], shm_groups.at(1));
-    ASSERT_TRUE(receives[i]->Advance().ok());  // wants it
-    ASSERT_TRUE(sends[i]->Advance().ok());     // is there
+    ASSERT_TRUE(receives[i]->Advance().ok());  // publishes `wanted`
+    ASSERT_TRUE(sends[i]->Advance().ok());     // publishes `arrived`
   }
   ASSERT_TRUE(sends[0]->Advance().ok());  // puts a block
   sends[0] = nullptr;

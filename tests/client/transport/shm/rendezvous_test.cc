@@ -1,4 +1,4 @@
-// How shared-memory groups form, and who is not let in.
+// How shared-memory groups form, and which processes are refused.
 
 #include "client/transport/shm/rendezvous.h"
 
@@ -88,8 +88,8 @@ TEST_F(ShmConnectTest, AbortEndsConnecting) {
   aborter.join();
 }
 
-// Two kernels have different boot ids; two network namespaces of one kernel,
-// as two containers are, do not see each other's sockets.
+// Two kernels have different boot ids. Two network namespaces of one kernel,
+// as in two containers, do not see each other's sockets.
 TEST_F(ShmConnectTest, TellsAnotherHostByBootAndNamespace) {
   const auto first = Prepared(0, 2);
   ShmHandle elsewhere = *ParseShmHandle(Prepared(1, 2)->handle(), 1, 2);
@@ -108,7 +108,7 @@ TEST_F(ShmConnectTest, TellsAnotherHostByBootAndNamespace) {
   }
 }
 
-// Ranks that are pinned have a core each, though each sees only its own.
+// Pinned ranks have a core each, although each sees only its own.
 TEST(CoresOfTest, CountsTheCoresOfAllRanks) {
   const ControlBlock::Shape shape{
       .size = 3, .chunk_bytes = 192, .block_bytes = 64};
@@ -126,13 +126,12 @@ TEST(CoresOfTest, CountsTheCoresOfAllRanks) {
   EXPECT_EQ(CoresOf(peers), 3);
 }
 
-// --- Members that do not do as they should
-// -------------------------------------
+// --- Members that violate the protocol ---------------------------------------
 
 constexpr ControlBlock::Shape kShape{
     .size = 2, .chunk_bytes = 1 << 20, .block_bytes = 1 << 16};
 
-// What meeting.cc sends; here written down once more, on purpose.
+// The message of rendezvous.cc, repeated here on purpose.
 struct WireHello {
   uint64_t magic = kControlBlockMagic;
   uint32_t version = kControlBlockVersion;
@@ -141,7 +140,7 @@ struct WireHello {
   uint64_t token = 0;
 };
 
-// Rank 1 of 2 played by the test, against a real rank 0.
+// The test plays rank 1 of 2 against a real rank 0.
 class Impostor {
  public:
   Impostor() {
@@ -187,7 +186,7 @@ TEST(ImpostorTest, WhoKnowsNoTokenIsNotHeard) {
   WireHello hello = stranger.Hello();
   ++hello.token;
   stranger.Publish(hello, {stranger.seat_file(), process.get()});
-  // The group goes on waiting for its rank 1.
+  // The group still waits for its rank 1.
   EXPECT_TRUE(
       absl::IsDeadlineExceeded(stranger.ConnectAll(absl::Milliseconds(20))));
 }
@@ -231,7 +230,7 @@ TEST(ImpostorTest, WhoGivesNoSeatIsNoMember) {
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
 }
 
-// Neither when the guest comes, nor when its files do.
+// Neither when it accepts the connection (0), nor when it receives the files.
 TEST(ImpostorTest, WhoMayOpenNoMoreFilesBlamesNobody) {
   for (const int more : {0, 1}) {
     Impostor impostor;
@@ -244,7 +243,7 @@ TEST(ImpostorTest, WhoMayOpenNoMoreFilesBlamesNobody) {
   }
 }
 
-// It says that it has written its number; but not into this memory.
+// The peer claims to have written its number, but not to this memory.
 TEST(ImpostorTest, AProbeThatDoesNotArriveProvesAnotherHost) {
   Impostor impostor;
   const FileDescriptor process = *OpenThisProcess();

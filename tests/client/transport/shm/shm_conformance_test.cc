@@ -1,5 +1,5 @@
-// The shared-memory transport, held to the suite of the interface: with private
-// buffers, and with buffers in the arena.
+// Runs the conformance suite of the transport interface on shared memory, with
+// private buffers and with buffers in the arena.
 
 #include <algorithm>
 #include <cstring>
@@ -34,7 +34,7 @@ std::unique_ptr<Transport> MakeShmTransport() {
   return transport::MakeShmTransport();
 }
 
-// Each rank has a transport of its own, as a process does.
+// Each rank has its own transport, as a process does.
 class ShmWorld final : public conformance::World {
  public:
   explicit ShmWorld(MakeTransport make) : make_(std::move(make)) {}
@@ -50,8 +50,8 @@ class ShmWorld final : public conformance::World {
   std::map<int, std::unique_ptr<Transport>> transports_;
 };
 
-// Ranks that outnumber the cores wait for each other's turns, all the more
-// under a sanitizer: there one size that is no power of two is enough.
+// With more ranks than cores, ranks wait for each other to be scheduled. Under
+// a sanitizer that is slow, so one size that is no power of two is enough.
 std::vector<conformance::Case> CasesOver(const MakeTransport& make,
                                          const std::set<int>& sizes) {
   std::vector<conformance::Case> cases =
@@ -77,16 +77,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 struct Buffer {
   DType dtype;
-  size_t count;    // the last 3 not checked
+  size_t count;    // the last 3 are not checked
   bool in_arena;   // else private
-  bool all_check;  // else rank 0 wants no check
+  bool all_check;  // else all except rank 0 check
   bool in_pairs;   // else in rank order, a mean
 };
 
-constexpr double kFactor = 0.125;  // of sums in pairs
+constexpr double kFactor = 0.125;  // for sums in pairs
 
-// Up to three parts of what `rank` folds: the first begins with the slice and
-// has whole runs, the second follows, and between the others there is a gap.
+// Up to three parts of the slice that `rank` reduces. The first begins with the
+// slice and has whole runs. The second follows it. There is a gap before the
+// third.
 std::vector<transport::Range> PartsOf(const Buffer& buffer, int ranks,
                                       int rank) {
   const transport::Range slice =
@@ -112,7 +113,7 @@ class CheckedMember {
                                             : std::vector<transport::Range>()),
         totals_(parts_.size(), {.sum_of_squares = 1, .non_finite = 2}) {}
 
-  // Gives `own`, and finds the bits of the two passes that it stands for.
+  // Reduces `own`, and expects the bits of a reduction followed by a check.
   void ExpectTwoPasses(Transport& transport, Communicator& comm,
                        conformance::Values own,
                        const conformance::Values& want) {
@@ -164,7 +165,7 @@ class CheckedMember {
   std::vector<kernels::FiniteCheck> totals_;
 };
 
-// In a cell, in one piece, in many; in the arena or through the stages.
+// In a slot, in one piece, in many; in the arena or through the stages.
 class ShmCheckTest : public testing::TestWithParam<DType> {
  protected:
   using Want = std::function<conformance::Values(size_t count)>;

@@ -1,5 +1,5 @@
-// Who is woken when: boards of one process, whose ranks never look twice before
-// they sleep, and sleep until they are woken.
+// Which ranks are woken when. The ShmGroups are in one process; their ranks
+// sleep after the first poll, and until they are woken.
 
 #include "client/transport/shm/shm_group.h"
 
@@ -25,12 +25,12 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-// A wake-up that is lost shows as a test that does not end.
+// With a lost wake-up a test does not end.
 constexpr WaitPolicy kSleepsAtOnce{.looks = std::chrono::nanoseconds(0),
                                    .all = std::chrono::nanoseconds(0),
                                    .nap = std::chrono::hours(1)};
 
-// How often each rank's bell has been rung.
+// How often each rank has been woken.
 std::vector<uint32_t> Bells(Boards& shm_groups) {
   std::vector<uint32_t> bells;
   for (int rank = 0; rank < shm_groups.size(); ++rank) {
@@ -65,14 +65,14 @@ TEST(BoardTest, TheLastWakesThoughItGoesFurtherThanOthers) {
   const std::vector<uint32_t> before = Bells(shm_groups);
   shm_groups.at(2).Finish(2);  // out of order: 1 is not finished
   EXPECT_EQ(Bells(shm_groups), before);
-  shm_groups.at(2).Finish(1);  // both are
+  shm_groups.at(2).Finish(1);  // now both are
   EXPECT_THAT(Bells(shm_groups),
               ElementsAre(before[0] + 1, before[1] + 1, before[2] + 1));
 }
 
 using Executors = std::vector<std::unique_ptr<Executor>>;
 
-// Every rank runs `calls` of its own, on a thread of its own.
+// Every rank runs its own `calls` on its own thread.
 Executors RunRanks(
     Boards& shm_groups,
     const std::function<std::vector<CollectiveOp>(int rank)>& calls) {
@@ -90,8 +90,8 @@ Executors RunRanks(
   return executors;
 }
 
-// `rounds` of all collectives on `count` elements of `data`, which end as they
-// began.
+// `rounds` of all collectives on `count` elements of `data`, which leave `data`
+// unchanged.
 std::vector<CollectiveOp> Rounds(int rounds, int ranks, float* data,
                                  float* more, size_t count) {
   std::vector<CollectiveOp> calls;
@@ -179,7 +179,7 @@ TEST(PatienceTest,
   EXPECT_GT(crowded.all, alone.all);
 }
 
-// --- Whose memory it is afterwards -------------------------------------------
+// --- Access to the memory after the group has ended --------------------------
 
 class AfterwardsTest : public testing::Test {
  protected:
@@ -214,7 +214,7 @@ TEST_F(AfterwardsTest, WhatHasEndedWellIsNotCopied) {
   Executors executors = RunRanks(boards_, [&](int rank) {
     return std::vector<CollectiveOp>{Sum(rank, 1)};
   });
-  executors[0] = nullptr;  // the other lives, and has it mapped
+  executors[0] = nullptr;  // the other rank lives, and has the memory mapped
   EXPECT_EQ(PagesOf(0), pages);
 }
 
@@ -232,7 +232,7 @@ TEST_F(AfterwardsTest, WhatSomebodyMayStillWriteToIsReplaced) {
   EXPECT_EQ(data(0)[7], 7);
 }
 
-// Who has just worked has not waited since it came, and does not sleep as soon.
+// A rank that has just worked begins a new wait, and does not sleep at once.
 TEST_F(AfterwardsTest, AWaitThatBeginsIsSaidToHaveMoved) {
   const CollectiveOp calls[] = {Sum(0, 1), Sum(1, 1)};
   const auto first = MakeTask(calls[0], boards_.at(0));

@@ -1,4 +1,4 @@
-// Boards of one group in one process, for tests that play all its ranks.
+// The ShmGroups of all ranks in one process, for tests that play all ranks.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_TRANSPORT_SHM_SHM_GROUPS_H_
 #define LOCKSTEP_TESTS_CLIENT_TRANSPORT_SHM_SHM_GROUPS_H_

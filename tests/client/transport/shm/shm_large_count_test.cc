@@ -1,5 +1,5 @@
-// Counts beyond 2^31, without the memory: all but the end of a buffer is the
-// same piece of memory, mapped again and again.
+// Counts beyond 2^31, with little memory: all but the end of a buffer is the
+// same piece of memory, mapped repeatedly.
 //
 //   addresses   [ piece | piece | ... | piece | tail ]     2 GiB and more
 //   memory      [ piece ]                     [ tail ]     some MiB

@@ -1,4 +1,4 @@
-// The parts of the shared-memory transport: segments, the arena, lending,
+// The parts of the shared-memory transport: segments, the arena, the registry,
 // handles.
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ bool Mentions(const absl::Status& status, absl::string_view text) {
   return absl::StrContains(status.message(), text);
 }
 
-// --- How much memory there is ------------------------------------------------
+// --- Available memory --------------------------------------------------------
 
 TEST(AvailableMemoryTest, ReadsWhatTheKernelSays) {
   EXPECT_EQ(MachineAvailable("MemTotal: 100 kB\nMemAvailable:   7 kB\n"),
@@ -40,7 +40,7 @@ TEST(AvailableMemoryTest, ReadsWhatTheKernelSays) {
   EXPECT_EQ(GroupAvailable("max\n", "5\n", ""), UINT64_MAX);
   EXPECT_EQ(GroupAvailable("", "", ""), UINT64_MAX);
   EXPECT_EQ(GroupAvailable("100\n", "60\n", ""), 40u);
-  // What the page cache holds can be taken back.
+  // The page cache is reclaimable.
   EXPECT_EQ(GroupAvailable("100\n", "60\n", "anon 9\ninactive_file 20\n"), 60u);
   EXPECT_EQ(GroupAvailable("100\n", "160\n", "inactive_file 20\n"), 0u);
   EXPECT_GT(AvailableMemory(), 0u);
@@ -81,7 +81,7 @@ TEST(SegmentTest, SaysHowMuchIsNeededAndHowMuchIsThere) {
   EXPECT_TRUE(Mentions(none, "are there")) << none;
 }
 
-// The kernel would send SIGXFSZ, which ends the process.
+// Otherwise the kernel sends SIGXFSZ, which ends the process.
 TEST(SegmentTest, HeedsTheLimitOfFileSizes) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -97,7 +97,7 @@ TEST(SegmentTest, CannotBeCutShortUnderWhoHasMappedIt) {
   auto segment = Segment::Create(8192, "a test");
   ASSERT_TRUE(segment.ok());
   EXPECT_NE(ftruncate(segment->fd(), 0), 0);
-  // Nor is one mapped that could be.
+  // A file that could be truncated is not mapped either.
   FileDescriptor unsealed(memfd_create("unsealed", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(unsealed.get(), 8192), 0);
   EXPECT_TRUE(absl::IsInvalidArgument(
@@ -141,7 +141,7 @@ TEST(SegmentTest, RenewedPieceByPieceItLeavesNothingInTheOldPages) {
   EXPECT_EQ(file.st_blocks, 0) << "memory is held twice";
   other->data()[kBytes - 1] = std::byte{9};
   EXPECT_EQ(segment->data()[kBytes - 1], std::byte{0});
-  // Nobody maps what may have holes.
+  // A file with holes is not mapped.
   EXPECT_TRUE(absl::IsInvalidArgument(
       Segment::Map(FileDescriptor(dup(old.get())), kBytes).status()));
 }
@@ -225,7 +225,7 @@ TEST(ArenaBookTest, ARenewedSegmentHasAnotherId) {
   EXPECT_EQ(registry->Sound(), absl::OkStatus());
 }
 
-// What lies below a segment is looked for in it, too.
+// Find also looks into a segment for an address below it.
 TEST(ArenaBookTest, MayLoseASegmentWhileSomebodyLooks) {
   const auto registry = std::make_shared<SegmentRegistry>();
   std::atomic<bool> over{false};

@@ -1,15 +1,15 @@
-// A member of a shared-memory group in a process of its own, for tests that
-// stop and kill processes. Told by its standard input what to do:
+// A member of a shared-memory group in its own process, for tests that stop and
+// kill processes. It reads its commands from standard input:
 //
 //   shm_peer RANK SIZE COUNT arena|private [SILENCE]    prints its handle, a
 //                                    line; SILENCE as ShmOptions::silence
 //   < one handle a line, SIZE lines  connects, prints "connected"
-//   < go                             all-reduces COUNT ones, prints the first
-//   sum < forever                    all-reduces COUNT ones until an error
+//   < go                             all-reduces COUNT ones, prints one sum
+//   < forever                        all-reduces COUNT ones until an error
 //   < send | receive                 sends its buffer to rank 0, or receives
 //                                    it from there, until an error
 //
-// An error is printed; it ends after it, or when its input does.
+// It prints an error and exits; it also exits at the end of its input.
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Shared memory with real processes for peers, which are stopped and killed.
+// Shared memory between real processes, which are stopped and killed.
 
 #include <signal.h>
 
@@ -22,10 +22,10 @@
 namespace lockstep {
 namespace {
 
-// In a cell; in slices, or in chunks through the stage.
+// In a slot; in slices, or in chunks through the stage.
 constexpr size_t kSmall = 100;
 constexpr size_t kLarge = 8 << 20;
-// As often as the promise says.
+// The number of kills that the requirement names.
 constexpr int kKills = 100;
 
 // This process is rank 0; the others are shm_peer.
@@ -96,7 +96,7 @@ std::string Named(const Setting& setting) {
                                                       : " private floats");
 }
 
-// Memory files of ours that this process has mapped or holds open.
+// The number of Lockstep's memfds that this process has mapped or open.
 int MemoryFiles() {
   int files = 0;
   for (const auto& entry :
@@ -121,7 +121,7 @@ TEST(ShmProcessTest, ReducesAcrossProcesses) {
       party.SayToAll("go");
       party.Enqueue(1);
       ASSERT_TRUE(party.stream().Synchronize().ok());
-      // This rank's ones are sums from round 2 on.
+      // From round 2 on this rank contributes sums instead of ones.
       const std::string sum = round == 1 ? "3" : "5";
       EXPECT_EQ(party.peer(1).ReadLine(), sum) << Named(setting);
       EXPECT_EQ(party.peer(2).ReadLine(), sum) << Named(setting);
@@ -165,8 +165,7 @@ TEST(ShmProcessTest, DestructionNeedsNothingFromAStoppedPeer) {
   }
 }
 
-// Network and mount namespaces of its own make a process another host, as far
-// as processes can tell.
+// A process with its own network and mount namespaces looks like another host.
 TEST(ShmProcessTest, APeerOnAnotherHostIsNotMistakenForALocalOne) {
   Program nothing({"/usr/bin/unshare", "-Urnm", "/bin/true"});
   if (nothing.Wait() != 0) {
@@ -185,8 +184,8 @@ TEST(ShmProcessTest, APeerOnAnotherHostIsNotMistakenForALocalOne) {
   EXPECT_TRUE(absl::StrContains(refused.message(), "another host")) << refused;
   EXPECT_EQ(transport::FailedPeer(refused), 1);
 
-  // Nor is it fooled by a handle that claims its own namespace: what matters is
-  // that nobody can be met there.
+  // The peer also refuses a handle that claims its own namespace, because it
+  // cannot connect there.
   pending = *transport->Prepare({.name = "peers", .rank = 0, .size = 2});
   std::vector<std::string> words = absl::StrSplit(pending->handle(), ' ');
   words[4] = std::vector<std::string>(absl::StrSplit(theirs, ' '))[4];
@@ -197,8 +196,8 @@ TEST(ShmProcessTest, APeerOnAnotherHostIsNotMistakenForALocalOne) {
       << told;
 }
 
-// Killed at any moment of an all-reduce: all survivors name it, with proof, and
-// nothing of the group's memory is left.
+// A peer is killed at any moment of an all-reduce: all survivors name it, and
+// no memory of the group is left.
 TEST(ShmProcessTest, AKilledPeerIsNamedWithProofAndLeavesNothing) {
   const int files_before = MemoryFiles();
   std::vector<absl::Duration> latencies;
@@ -238,8 +237,8 @@ TEST(ShmProcessTest, WhoSeesADeathFirstHasProof) {
   EXPECT_TRUE(transport::IsProven(ended)) << ended;
 }
 
-// A message in blocks: the sender has given some to a receiver that is no more,
-// or the receiver waits for a block of a sender that is no more.
+// A message in blocks: the sender has put some for a receiver that is dead, or
+// the receiver waits for a block of a sender that is dead.
 TEST(ShmProcessTest, APeerKilledWithinAMessageIsNoticed) {
   for (const std::string peer_does : {"send", "receive"}) {
     for (bool in_arena : {false, true}) {
@@ -267,15 +266,16 @@ TEST(ShmProcessTest, APeerKilledWithinAMessageIsNoticed) {
   }
 }
 
-// A rank that is stopped inside a reduction would, when it wakes, write the
-// rest of its slice into the memory of ranks that have long gone on without it.
+// A rank that is stopped inside a reduction writes the rest of its slice when
+// it resumes. It must not write to the memory of ranks that have left the
+// group.
 TEST(ShmProcessTest, AStoppedRankThatWakesReachesNoSurvivorsMemory) {
   for (int round = 0; round < 8; ++round) {
     Party party(2, kLarge, /*in_arena=*/true);
     party.SayToAll("forever");
     party.Enqueue(2 + round % 3);
     ASSERT_TRUE(party.stream().Synchronize().ok());
-    // It is stopped in the midst of these, most often inside a reduction.
+    // The peer is stopped during these, most often inside a reduction.
     party.Enqueue(200);
     party.peer(1).Stop();
     party.comm().Abort("the epoch has ended");
@@ -283,7 +283,7 @@ TEST(ShmProcessTest, AStoppedRankThatWakesReachesNoSurvivorsMemory) {
     float* const address = party.ones().data();
     party.Drop();
     ASSERT_EQ(party.ones().data(), address);
-    // From here on this rank goes on with its memory.
+    // This rank reuses its memory.
     std::fill(party.ones().begin(), party.ones().end(), 7.0f);
     party.peer(1).Signal(SIGCONT);
     const std::string told = party.peer(1).ReadLine();
@@ -306,7 +306,7 @@ TEST(ShmSilenceTest, AStoppedPeerThatIsWaitedForIsSilent) {
     const absl::Time begin = absl::Now();
     party.Enqueue(1);
     const absl::Status ended = party.stream().Synchronize();
-    // Rank 1 may be first to say so, and leave because of rank 2.
+    // Rank 1 may notice first, and leave because of rank 2.
     EXPECT_TRUE(absl::IsDeadlineExceeded(ended) || absl::IsUnavailable(ended))
         << ended;
     EXPECT_EQ(transport::FailedPeer(ended), 2) << ended;
@@ -315,7 +315,7 @@ TEST(ShmSilenceTest, AStoppedPeerThatIsWaitedForIsSilent) {
   }
 }
 
-// It computes, or waits for its data: as long as it likes.
+// A peer may compute or wait for its data for any time.
 TEST(ShmSilenceTest, AnIdlePeerIsNotSilent) {
   Party party(2, kSmall, /*in_arena=*/true, kSilence);
   party.Enqueue(1);
