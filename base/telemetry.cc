@@ -105,14 +105,4 @@ std::vector<double> RecordingMetrics::Observations(const MetricId& id) const {
                                  : found->second->observations();
 }
 
-void RecordingTraces::Add(Span span) {
-  MutexLock lock(&mutex_);
-  spans_.push_back(std::move(span));
-}
-
-std::vector<Span> RecordingTraces::Spans() const {
-  MutexLock lock(&mutex_);
-  return spans_;
-}
-
 }  // namespace lockstep

@@ -1,5 +1,4 @@
-// Numbers and spans for people: two seams, each with a side that forgets
-// everything and one that remembers it for tests.
+// Metrics: a sink that drops everything, and one that keeps it for tests.
 //
 //   Counter* steps = metrics->GetCounter({"lockstep_steps_total", {{"job",
 //   j}}}); steps->Add();
@@ -22,7 +21,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/time/time.h"
 #include "base/mutex.h"
 
 namespace lockstep {
@@ -88,43 +86,6 @@ class RecordingMetrics final : public MetricSink {
   mutable Mutex mutex_;
   std::map<MetricId, std::unique_ptr<Recorded>> metrics_
       ABSL_GUARDED_BY(mutex_);
-};
-
-// --- Traces -----------------------------------------------------------------
-
-// Something that took time, on a track of its own: "lane gradient",
-// "all-reduce bucket 3".
-struct Span {
-  std::string track;
-  std::string name;
-  absl::Time begin;
-  absl::Time end;
-  bool operator==(const Span&) const = default;
-};
-
-class TraceSink {
- public:
-  virtual ~TraceSink() = default;
-  // False if spans are dropped: then they need not be put together.
-  virtual bool enabled() const = 0;
-  virtual void Add(Span span) = 0;
-};
-
-class NullTraces final : public TraceSink {
- public:
-  bool enabled() const override { return false; }
-  void Add(Span) override {}
-};
-
-class RecordingTraces final : public TraceSink {
- public:
-  bool enabled() const override { return true; }
-  void Add(Span span) override;
-  std::vector<Span> Spans() const;  // in the order of Add
-
- private:
-  mutable Mutex mutex_;
-  std::vector<Span> spans_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep

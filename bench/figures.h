@@ -30,7 +30,8 @@ nlohmann::ordered_json Machine();
 // What `command` says of its version, or that it is not there.
 std::string FirstLineOf(const char* command);
 
-// Of an odd number the middle, else the one above it. Not of none.
+// The middle of an odd number of values, else the upper of the two middle ones.
+// `values` must not be empty.
 double Median(std::vector<double> values);
 
 }  // namespace lockstep::bench

@@ -50,7 +50,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr int kRanks = 4;
 constexpr int kMicroBatches = 8;
 
-// Of one kind of pass.
+// Durations of one kind of pass.
 struct Slept {
   double seconds = 0;
   int times = 0;

@@ -20,7 +20,7 @@ class Addends {
   }
 
   void SetLeaf(const void* leaf) { rows_[0] = leaf; }
-  // Of what is to the left, on to the next `bytes`.
+  // Advances the pointers to the left sums by `bytes`.
   void Advance(size_t bytes) {
     for (size_t k = 1; k < count_; ++k) {
       rows_[k] = static_cast<const std::byte*>(rows_[k]) + bytes;

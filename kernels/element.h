@@ -39,7 +39,7 @@ LOCKSTEP_HD T Product(T a, T b) {
   }
 }
 
-// Of equal values (and of -0 and +0) the first; NaN if either is NaN.
+// The first of equal values (-0 and +0 are equal); NaN if either is NaN.
 template <class T>
 LOCKSTEP_HD T Smaller(T a, T b) {
   return (b < a || b != b) ? b : a;

@@ -116,7 +116,7 @@ absl::Status Cut(const std::vector<int>& communicator_of,
     }
   }
   if (absl::Status divides = CheckLeaves(*plan); !divides.ok()) return divides;
-  return LayLanes(plan, sums.in_pairs);
+  return BuildLanes(plan, sums.in_pairs);
 }
 
 std::set<int> ParametersOf(const Bucket& bucket) {

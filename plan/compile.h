@@ -1,7 +1,7 @@
 // From what was registered to a plan.
 //
 //   mesh, registrations ─▶ Merge ─▶ order, policy ─▶ CutBuckets ─▶
-//   pipeline ─▶ LayLanes ─▶ Plan
+//   pipeline ─▶ BuildLanes ─▶ Plan
 //
 // Pure and deterministic: the same input gives the same plan, byte for byte of
 // its digest, on every machine.

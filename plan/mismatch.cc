@@ -43,7 +43,7 @@ class Explanation {
   }
 
  private:
-  // Of one name, for ranks that registered the same of the candidates.
+  // Candidates of one name, for ranks that registered the same ones.
   using LookAlikes = std::map<std::vector<std::string>, std::string>;
 
   std::string Said(const ClaimsOfName& of_name, int rank,

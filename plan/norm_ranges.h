@@ -3,12 +3,12 @@
 // After the reduction all members of a bucket's communicator hold the same
 // gradients, so they share the work. A rank counts the slice that it reduces
 // where transports cut the work (reduce_slices.h), and can then count it while
-// it reduces. Of a sharded bucket it counts its slice. A bucket with leaves is
+// it reduces. In a sharded bucket it counts its slice. A bucket with leaves is
 // cut in as many parts, and a rank counts one part for each of its leaves: the
 // parts, and so the bits of their norms, do not depend on the number of ranks.
-// Of the groups that hold replicas of a parameter only the one with the lowest
-// rank counts it. Together the ranks count every logical element once. Padding
-// is zeros, and adds nothing.
+// If several groups hold replicas of a parameter, only the group with the
+// lowest rank counts it. Together the ranks count every logical element once.
+// Padding is zeros, and adds nothing.
 
 #ifndef LOCKSTEP_PLAN_NORM_RANGES_H_
 #define LOCKSTEP_PLAN_NORM_RANGES_H_
@@ -20,7 +20,7 @@
 
 namespace lockstep::plan {
 
-// Of each of plan.parameters: is it counted, and not a replica of it? The plan
+// By parameter of the plan: is it counted, and not a replica of it? The plan
 // has its buckets.
 std::vector<bool> CountedParameters(const Plan& plan);
 

@@ -3,9 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plan/verify/agreement.h"
-#include "plan/verify/finding.h"
+#include "plan/verify/diagnostics.h"
 #include "plan/verify/operations.h"
-#include "plan/verify/player.h"
+#include "plan/verify/simulator.h"
 #include "plan/verify/structure.h"
 #include "plan/verify/traffic.h"
 #include "plan/verify/values.h"
@@ -14,35 +14,35 @@ namespace lockstep::plan {
 namespace {
 
 // Are the launch orders all that is wrong?
-bool OnlyLaunchOrders(const Findings& findings) {
-  for (const Finding& finding : findings.kept()) {
-    if (finding.rule != Rule::kLaunchOrder) return false;
+bool OnlyLaunchOrders(const Diagnostics& diagnostics) {
+  for (const Diagnostic& diagnostic : diagnostics.kept()) {
+    if (diagnostic.rule != Rule::kLaunchOrder) return false;
   }
-  return !findings.empty();
+  return !diagnostics.empty();
 }
 
 absl::Status CheckStructure(const Plan& plan) {
-  Findings findings;
-  CheckTables(plan, findings);
-  if (findings.empty()) CheckLanes(plan, findings);
+  Diagnostics diagnostics;
+  CheckTables(plan, diagnostics);
+  if (diagnostics.empty()) CheckLanes(plan, diagnostics);
   // A transfer that was taken out is missed by its launch order; say as well
   // who waits for it.
-  if (OnlyLaunchOrders(findings)) {
+  if (OnlyLaunchOrders(diagnostics)) {
     const Traffic traffic = TrafficOf(plan);
-    CheckCollectives(plan, traffic, findings);
-    CheckPointToPoint(plan, traffic, findings);
+    CheckCollectives(plan, traffic, diagnostics);
+    CheckPointToPoint(plan, traffic, diagnostics);
   }
-  if (findings.empty()) CheckTasks(plan, findings);
-  if (findings.empty()) CheckNorms(plan, findings);
-  return findings.ToStatus();
+  if (diagnostics.empty()) CheckTasks(plan, diagnostics);
+  if (diagnostics.empty()) CheckNorms(plan, diagnostics);
+  return diagnostics.ToStatus();
 }
 
 absl::Status CheckAgreement(const Plan& plan, const Traffic& traffic) {
-  Findings findings;
-  CheckCollectives(plan, traffic, findings);
-  CheckPointToPoint(plan, traffic, findings);
-  if (findings.empty()) CheckValues(plan, traffic, findings);
-  return findings.ToStatus();
+  Diagnostics diagnostics;
+  CheckCollectives(plan, traffic, diagnostics);
+  CheckPointToPoint(plan, traffic, diagnostics);
+  if (diagnostics.empty()) CheckValues(plan, traffic, diagnostics);
+  return diagnostics.ToStatus();
 }
 
 absl::Status CheckPlay(const Plan& plan, const Traffic& traffic, Queues queues,

@@ -98,8 +98,8 @@ class RankSweep {
 
 Times Sweep(const MakeSide& make, const SweepOptions& options) {
   const SharedMemory<Common> common;
-  const int failed = perf::RunRanks(
-      options.ranks, [&](int rank, perf::HandleExchange& exchange) {
+  const int failed =
+      perf::RunRanks(options.ranks, [&](int rank, perf::HandlePipes& exchange) {
         if (options.pinned) PinTo(rank % 2);
         const auto side =
             make(rank, options.ranks, [&](const std::string& own) {
@@ -141,7 +141,7 @@ namespace {
 // Rank 0's median of what `trip` takes it.
 double RoundTrip(bool pinned, int trips, const std::function<void(int)>& trip) {
   const SharedMemory<Common> common;
-  perf::RunRanks(2, [&](int rank, perf::HandleExchange&) {
+  perf::RunRanks(2, [&](int rank, perf::HandlePipes&) {
     if (pinned) PinTo(rank);
     common->Wait(2);
     std::vector<double> seconds;

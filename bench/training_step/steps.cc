@@ -239,7 +239,7 @@ StepSeconds MeasureSteps(const std::string& daemon, const std::string& token,
           ? Compute().RoundsPerSecond()
           : 0;
   const int failed =
-      perf::RunRanks(options.ranks, [&](int rank, perf::HandleExchange&) {
+      perf::RunRanks(options.ranks, [&](int rank, perf::HandlePipes&) {
         Rank(rank, options, rounds_per_second,
              {.addresses = {daemon},
               .worker = absl::StrCat("worker-", rank),

@@ -24,7 +24,7 @@ inline Network<double> StageNetwork(uint64_t seed, int stage, int stages) {
                                FirstBlock(stage + 1, stages));
 }
 
-// Of one sample.
+// The shape of one sample.
 inline Shape OutputOfStage(int stage, int stages) {
   return StageNetwork(/*seed=*/1, stage, stages).output_shape();
 }

@@ -29,7 +29,8 @@
 
 namespace lockstep::digits {
 
-// Of one element's sum over ranks. Fill it with every rank's gradient.
+// The rounding bound of one element's sum over ranks. Fill it with every rank's
+// gradient.
 class WireBound {
  public:
   // `wire` is a half, `gradients` f32 or f64.

@@ -24,12 +24,12 @@ namespace {
 constexpr int kGradientLane = 0;
 
 // What is launched on the ranks of one communicator at one moment.
-struct Launch {
+struct PlannedLaunch {
   int64_t at = 0;
   enum class Kind { kGather, kMessage, kShared, kBucket } kind = Kind::kMessage;
   int index = 0;  // of the message, the shared parameter or the bucket; of a
                   // gather, the bucket's counted from the last
-  auto operator<=>(const Launch&) const = default;
+  auto operator<=>(const PlannedLaunch&) const = default;
 };
 
 // Appends transfers to the lanes of a rank, in the order of launches.
@@ -89,7 +89,7 @@ class Layer {
     }
     completions_.emplace(plan_, flow_, place_);
     if (absl::Status s = completions_->CheckHolders(); !s.ok()) return s;
-    for (const Launch& launch : LaunchesInOrder()) Append(launch);
+    for (const PlannedLaunch& launch : LaunchesInOrder()) Append(launch);
     AppendVerdict();
     return absl::OkStatus();
   }
@@ -137,16 +137,16 @@ class Layer {
 
   // --- Ordering ---
 
-  std::vector<Launch> LaunchesInOrder() const {
-    std::vector<Launch> launches;
+  std::vector<PlannedLaunch> LaunchesInOrder() const {
+    std::vector<PlannedLaunch> launches;
     for (size_t i = 0; i < flow_.messages.size(); ++i) {
-      launches.push_back(
-          {flow_.messages[i].at, Launch::Kind::kMessage, static_cast<int>(i)});
+      launches.push_back({flow_.messages[i].at, PlannedLaunch::Kind::kMessage,
+                          static_cast<int>(i)});
     }
     const size_t shared = shared_ ? shared_->size() : 0;
     for (size_t i = 0; i < shared; ++i) {
-      launches.push_back(
-          {LastEnd(columns_[0]), Launch::Kind::kShared, static_cast<int>(i)});
+      launches.push_back({LastEnd(columns_[0]), PlannedLaunch::Kind::kShared,
+                          static_cast<int>(i)});
     }
     AddBuckets(launches);
     AddGathers(launches);
@@ -163,7 +163,7 @@ class Layer {
 
   // A rank's buckets come in the order of Plan::buckets, whatever else its
   // members wait for.
-  void AddBuckets(std::vector<Launch>& launches) const {
+  void AddBuckets(std::vector<PlannedLaunch>& launches) const {
     std::vector<int64_t> latest(plan_.ranks.size(), 0);
     for (size_t i = 0; i < plan_.buckets.size(); ++i) {
       const Bucket& bucket = plan_.buckets[i];
@@ -174,16 +174,18 @@ class Layer {
         at = std::max({at, completions_->Of(bucket, rank).at, latest[rank]});
       }
       for (const int rank : ranks) latest[rank] = at;
-      launches.push_back({at, Launch::Kind::kBucket, static_cast<int>(i)});
+      launches.push_back(
+          {at, PlannedLaunch::Kind::kBucket, static_cast<int>(i)});
     }
   }
 
   // What the step before has updated, before all else. Forward needs first what
   // backward made last: the buckets come in reverse.
-  void AddGathers(std::vector<Launch>& launches) const {
+  void AddGathers(std::vector<PlannedLaunch>& launches) const {
     for (size_t i = 0; i < plan_.buckets.size(); ++i) {
       if (!plan_.buckets[BucketOfGather(i)].sharded) continue;
-      launches.push_back({-1, Launch::Kind::kGather, static_cast<int>(i)});
+      launches.push_back(
+          {-1, PlannedLaunch::Kind::kGather, static_cast<int>(i)});
     }
   }
   size_t BucketOfGather(size_t index) const {
@@ -197,21 +199,21 @@ class Layer {
 
   // --- Writing ---
 
-  void Append(const Launch& launch) {
+  void Append(const PlannedLaunch& launch) {
     switch (launch.kind) {
-      case Launch::Kind::kGather:
+      case PlannedLaunch::Kind::kGather:
         return AppendGather(static_cast<int>(BucketOfGather(launch.index)));
-      case Launch::Kind::kMessage:
+      case PlannedLaunch::Kind::kMessage:
         for (const std::vector<int>& column : columns_) {
           AppendMessage(launch.index, column);
         }
         return;
-      case Launch::Kind::kShared:
+      case PlannedLaunch::Kind::kShared:
         for (const std::vector<int>& column : columns_) {
           AppendShared(launch.index, column);
         }
         return;
-      case Launch::Kind::kBucket: AppendBucket(launch.index); return;
+      case PlannedLaunch::Kind::kBucket: AppendBucket(launch.index); return;
     }
   }
 
@@ -358,15 +360,15 @@ class Layer {
   std::optional<SharedParameters> shared_;
   std::optional<Completions> completions_;
   absl::flat_hash_map<std::string, int> communicator_called_;
-  // Of each bucket: what it comes after, and on which rank.
+  // By bucket: what it comes after, and on which rank.
   std::vector<std::vector<std::pair<int, TransferRef>>> after_;
-  // Of each rank and message: its parts.
+  // By rank and message: the message's parts.
   std::map<std::pair<int, int>, std::vector<TransferRef>> sends_;
 };
 
 }  // namespace
 
-absl::Status LayLanes(Plan* plan, const std::vector<bool>& sums_in_pairs) {
+absl::Status BuildLanes(Plan* plan, const std::vector<bool>& sums_in_pairs) {
   return Layer(plan, sums_in_pairs).Lay();
 }
 

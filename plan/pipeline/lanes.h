@@ -28,7 +28,7 @@ namespace lockstep::plan {
 // pairs by itself. InvalidArgument: a pipeline that shape.h refuses; a shared
 // parameter that the first and the last stage have not both, or not alike; a
 // parameter of a stage on a rank that does not have it.
-absl::Status LayLanes(Plan* plan, const std::vector<bool>& sums_in_pairs);
+absl::Status BuildLanes(Plan* plan, const std::vector<bool>& sums_in_pairs);
 
 }  // namespace lockstep::plan
 

@@ -16,7 +16,8 @@ Order GPipeOrder(const ScheduleShape& shape, int rank);
 Order OneFOneBOrder(const ScheduleShape& shape, int rank);
 Order InterleavedOrder(const ScheduleShape& shape, int rank);
 Order ZbH1Order(const ScheduleShape& shape, int rank);
-// Of all ranks: where weight gradients fit is found by playing them together.
+// Orders of all ranks: where weight gradients fit is found by playing them
+// together.
 std::vector<Order> ZbVOrders(const ScheduleShape& shape);
 
 }  // namespace lockstep::plan

@@ -20,7 +20,8 @@
 
 namespace lockstep::plan {
 
-// Of one stage, the same for all stages, in any unit; each at least 1.
+// Durations of one stage, the same for all stages, in any unit; each at
+// least 1.
 struct WorkTimes {
   int64_t forward = 1;
   int64_t backward_input = 1;

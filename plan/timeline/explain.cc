@@ -209,7 +209,7 @@ std::string LeavesText(const Plan& plan, int communicator, int leaves) {
   return absl::StrCat(text, "  ", absl::StrJoin(parts, ", "), "\n");
 }
 
-// Of each group that sums buckets in a tree.
+// The tree of each group that sums buckets in one.
 std::string Trees(const Plan& plan) {
   std::map<int, int> leaves_of;
   for (const Bucket& bucket : plan.buckets) {

@@ -20,11 +20,11 @@
 
 namespace lockstep::plan {
 
-// Of ranks that differ only in elements and neighbours once, each in its launch
-// order: transfers with what is done on their sides, those of one group under a
-// line of its own, and the messages of the pipeline between them as numbers.
-// The first 48 launches of a rank. The plan must be verified. Each line ends
-// with a newline.
+// Ranks that differ only in elements and neighbours are listed once, each in
+// its launch order: transfers with what is done on their sides, those of one
+// group under a line of its own, and the messages of the pipeline between them
+// as numbers. The first 48 launches of a rank. The plan must be verified. Each
+// line ends with a newline.
 std::string OperationList(const Plan& plan);
 
 }  // namespace lockstep::plan

@@ -13,14 +13,14 @@
 #include "absl/status/statusor.h"
 #include "plan/ir.h"
 #include "plan/schedule/play.h"
-#include "plan/verify/player.h"
+#include "plan/verify/simulator.h"
 
 namespace lockstep::plan {
 
 // Times in one unit of the caller's choice. Local operations (LocalOp) take no
 // time: what they cost is not a property of the plan.
 struct CostModel {
-  // Of one stage each, or one for all.
+  // One entry for each stage, or one for all.
   std::vector<WorkTimes> stages = {{}};
   int64_t latency = 0;  // of a transfer
   double per_byte = 0;  // of what a rank sends in it
@@ -30,8 +30,8 @@ struct Timeline {
   std::vector<RankSpans> ranks;
   int64_t compute_end = 0;  // of the last task
   int64_t end = 0;          // of the last task or transfer
-  // Of the time until compute_end, on the ranks that have tasks: the share in
-  // which they compute nothing. 0 if none has.
+  // A fraction of the time until compute_end, on the ranks that have tasks: the
+  // share in which they compute nothing. 0 if none has.
   double bubble = 0;
 };
 

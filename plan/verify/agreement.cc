@@ -33,7 +33,7 @@ bool Agree(const Plan& plan, const Members& members, size_t number) {
 }
 
 void CheckMembers(const Plan& plan, const Communicator& communicator,
-                  const Members& members, Findings& findings) {
+                  const Members& members, Diagnostics& diagnostics) {
   size_t longest = 0;
   for (const auto& member : members) longest = std::max(longest, member.size());
   size_t number = 0;
@@ -47,7 +47,7 @@ void CheckMembers(const Plan& plan, const Communicator& communicator,
                                   ? Describe(At(plan, members[i][number]))
                                   : "nothing");
   }
-  findings.Add(
+  diagnostics.Add(
       Rule::kCollectives, communicator.ranks,
       absl::StrFormat("disagree on collective %d of communicator %s: "
                       "%s",
@@ -61,7 +61,7 @@ std::string Said(const Plan& plan, const std::vector<Place>& places,
 }
 
 void CheckChannel(const Plan& plan, int source, int destination,
-                  const Channel& channel, Findings& findings) {
+                  const Channel& channel, Diagnostics& diagnostics) {
   const auto& [sends, receives] = channel;
   const size_t both = std::min(sends.size(), receives.size());
   size_t number = 0;
@@ -70,7 +70,7 @@ void CheckChannel(const Plan& plan, int source, int destination,
     ++number;
   }
   if (number == sends.size() && number == receives.size()) return;
-  findings.Add(
+  diagnostics.Add(
       Rule::kPointToPoint, {source, destination},
       absl::StrFormat("message %d from rank %d to rank %d: sent by "
                       "%s, received by %s",
@@ -81,18 +81,19 @@ void CheckChannel(const Plan& plan, int source, int destination,
 }  // namespace
 
 void CheckCollectives(const Plan& plan, const Traffic& traffic,
-                      Findings& findings) {
+                      Diagnostics& diagnostics) {
   for (size_t i = 0; i < plan.communicators.size(); ++i) {
-    CheckMembers(plan, plan.communicators[i], traffic.collectives[i], findings);
+    CheckMembers(plan, plan.communicators[i], traffic.collectives[i],
+                 diagnostics);
   }
 }
 
 void CheckPointToPoint(const Plan& plan, const Traffic& traffic,
-                       Findings& findings) {
+                       Diagnostics& diagnostics) {
   for (const auto& [key, channel] : traffic.channels) {
     const auto [communicator, source, destination] = key;
     const std::vector<int>& ranks = plan.communicators[communicator].ranks;
-    CheckChannel(plan, ranks[source], ranks[destination], channel, findings);
+    CheckChannel(plan, ranks[source], ranks[destination], channel, diagnostics);
   }
 }
 

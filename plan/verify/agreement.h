@@ -4,7 +4,7 @@
 #define LOCKSTEP_PLAN_VERIFY_AGREEMENT_H_
 
 #include "plan/ir.h"
-#include "plan/verify/finding.h"
+#include "plan/verify/diagnostics.h"
 #include "plan/verify/traffic.h"
 
 namespace lockstep::plan {
@@ -13,12 +13,12 @@ namespace lockstep::plan {
 // same order: kind, count, dtype, op, root, bucket. One finding for each
 // communicator, at the first difference.
 void CheckCollectives(const Plan& plan, const Traffic& traffic,
-                      Findings& findings);
+                      Diagnostics& diagnostics);
 
 // Every send has its receive, in the same order, with equal tag, shape and
 // dtype. One finding for each source and destination.
 void CheckPointToPoint(const Plan& plan, const Traffic& traffic,
-                       Findings& findings);
+                       Diagnostics& diagnostics);
 
 }  // namespace lockstep::plan
 

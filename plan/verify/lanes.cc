@@ -43,9 +43,10 @@ class RankCheck {
  public:
   // The rank's buckets should be in so many transfers; `in_pairs` says which
   // are summed in pairs.
-  RankCheck(const Plan& plan, const Roster& roster, int rank,
+  RankCheck(const Plan& plan, const CommunicatorMembers& roster, int rank,
             size_t moves_needed, const std::vector<bool>& in_pairs,
-            const std::vector<Transfer>& verdict_needed, Findings& findings)
+            const std::vector<Transfer>& verdict_needed,
+            Diagnostics& diagnostics)
       : plan_(plan),
         lanes_(plan.ranks[rank].lanes),
         launch_order_(plan.ranks[rank].launch_order),
@@ -55,7 +56,7 @@ class RankCheck {
         moves_needed_(moves_needed),
         in_pairs_(in_pairs),
         verdict_needed_(verdict_needed),
-        findings_(findings) {}
+        diagnostics_(diagnostics) {}
 
   void Run() {
     CheckLaneNames();
@@ -71,7 +72,7 @@ class RankCheck {
   template <typename... Args>
   void Find(Rule rule, const absl::FormatSpec<Args...>& format,
             const Args&... args) {
-    findings_.Add(rule, {rank_}, absl::StrFormat(format, args...));
+    diagnostics_.Add(rule, {rank_}, absl::StrFormat(format, args...));
   }
 
   bool Exists(const TransferRef& ref) const {
@@ -309,18 +310,18 @@ class RankCheck {
   const std::vector<Lane>& lanes_;
   const std::vector<TransferRef>& launch_order_;
   const TransferCheck transfer_check_;
-  const Roster& roster_;
+  const CommunicatorMembers& roster_;
   const int rank_;
   const size_t moves_needed_;
   const std::vector<bool>& in_pairs_;
   const std::vector<Transfer>& verdict_needed_;
-  Findings& findings_;
+  Diagnostics& diagnostics_;
   std::set<std::pair<int, TransferKind>> moved_;  // buckets
   std::map<int, int> lane_of_;  // of each communicator that is used
 };
 
 // Which buckets are summed in pairs; all members of each must do the same.
-std::vector<bool> SummedInPairs(const Plan& plan, Findings& findings) {
+std::vector<bool> SummedInPairs(const Plan& plan, Diagnostics& diagnostics) {
   struct Ranks {
     int in_pairs = -1;
     int exchange = -1;
@@ -346,10 +347,11 @@ std::vector<bool> SummedInPairs(const Plan& plan, Findings& findings) {
   for (size_t b = 0; b < first.size(); ++b) {
     in_pairs.push_back(first[b].in_pairs >= 0);
     if (first[b].in_pairs < 0 || first[b].exchange < 0) continue;
-    findings.Add(Rule::kBucketCoverage, {first[b].in_pairs, first[b].exchange},
-                 absl::StrFormat("bucket %d is summed in pairs by rank %d and "
-                                 "exchanged by rank %d",
-                                 b, first[b].in_pairs, first[b].exchange));
+    diagnostics.Add(
+        Rule::kBucketCoverage, {first[b].in_pairs, first[b].exchange},
+        absl::StrFormat("bucket %d is summed in pairs by rank %d and "
+                        "exchanged by rank %d",
+                        b, first[b].in_pairs, first[b].exchange));
   }
   return in_pairs;
 }
@@ -373,15 +375,15 @@ std::vector<size_t> MovesNeeded(const Plan& plan,
 
 }  // namespace
 
-void CheckLanes(const Plan& plan, Findings& findings) {
-  const Roster roster(plan.communicators);
-  const std::vector<bool> in_pairs = SummedInPairs(plan, findings);
+void CheckLanes(const Plan& plan, Diagnostics& diagnostics) {
+  const CommunicatorMembers roster(plan.communicators);
+  const std::vector<bool> in_pairs = SummedInPairs(plan, diagnostics);
   const std::vector<size_t> needed = MovesNeeded(plan, in_pairs);
   const std::vector<Transfer> verdict = VerdictNeeded(plan);
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    if (findings.full()) return;
+    if (diagnostics.full()) return;
     RankCheck(plan, roster, static_cast<int>(rank), needed[rank], in_pairs,
-              verdict, findings)
+              verdict, diagnostics)
         .Run();
   }
 }

@@ -82,7 +82,7 @@ class Needs {
   bool BringsGradients() const { return MovesGradients() && !Exchanges(); }
 
  private:
-  // Of slices, flags are reduced beside the gradients.
+  // The flags of slices are reduced beside the gradients.
   bool MovesFlags() const {
     return t_.kind == TransferKind::kAllReduce ||
            t_.kind == TransferKind::kAllReducePairs;
@@ -238,12 +238,12 @@ struct Counted {
 
 class NormCheck {
  public:
-  NormCheck(const Plan& plan, Findings& findings)
+  NormCheck(const Plan& plan, Diagnostics& diagnostics)
       : plan_(plan),
         roster_(plan.communicators),
         pipelines_(plan),
         shared_(plan.pipeline.shared.begin(), plan.pipeline.shared.end()),
-        findings_(findings),
+        diagnostics_(diagnostics),
         counted_(plan.parameters.size()) {}
 
   void Run() {
@@ -257,7 +257,7 @@ class NormCheck {
     }
     ShareAmongReplicas();
     for (size_t p = 0; p < plan_.parameters.size(); ++p) {
-      if (findings_.full()) return;
+      if (diagnostics_.full()) return;
       if (counted_of_[p] == static_cast<int>(p)) CheckParameter(p);
     }
   }
@@ -266,8 +266,8 @@ class NormCheck {
   template <typename... Args>
   bool Find(std::vector<int> ranks, const absl::FormatSpec<Args...>& format,
             const Args&... args) {
-    findings_.Add(Rule::kNorms, std::move(ranks),
-                  absl::StrFormat(format, args...));
+    diagnostics_.Add(Rule::kNorms, std::move(ranks),
+                     absl::StrFormat(format, args...));
     return false;
   }
 
@@ -418,18 +418,18 @@ class NormCheck {
   }
 
   const Plan& plan_;
-  const Roster roster_;
+  const CommunicatorMembers roster_;
   const Pipelines pipelines_;
   const std::set<std::string> shared_;
-  Findings& findings_;
+  Diagnostics& diagnostics_;
   std::vector<std::vector<Counted>> counted_;  // of each parameter
   std::vector<int> counted_of_;                // the first of its replicas
 };
 
 }  // namespace
 
-void CheckNorms(const Plan& plan, Findings& findings) {
-  NormCheck(plan, findings).Run();
+void CheckNorms(const Plan& plan, Diagnostics& diagnostics) {
+  NormCheck(plan, diagnostics).Run();
 }
 
 }  // namespace lockstep::plan

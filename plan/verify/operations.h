@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plan/ir.h"
-#include "plan/verify/finding.h"
+#include "plan/verify/diagnostics.h"
 
 namespace lockstep::plan {
 
@@ -45,7 +45,7 @@ std::string SideFault(const std::vector<LocalOp>& given,
 // bucket (norm_ranges.h); of a bucket with leaves, for the leaf of that part.
 // The ranks of the first and the last stage hold replicas of what they share,
 // whatever the parameters state. The tasks must have passed.
-void CheckNorms(const Plan& plan, Findings& findings);
+void CheckNorms(const Plan& plan, Diagnostics& diagnostics);
 
 }  // namespace lockstep::plan
 

@@ -11,9 +11,9 @@
 
 namespace lockstep::plan {
 
-class Roster {
+class CommunicatorMembers {
  public:
-  explicit Roster(const std::vector<Communicator>& communicators) {
+  explicit CommunicatorMembers(const std::vector<Communicator>& communicators) {
     for (const Communicator& communicator : communicators) {
       std::vector<std::pair<int, int>>& members = members_.emplace_back();
       for (size_t i = 0; i < communicator.ranks.size(); ++i) {

@@ -5,20 +5,20 @@
 #define LOCKSTEP_PLAN_VERIFY_STRUCTURE_H_
 
 #include "plan/ir.h"
-#include "plan/verify/finding.h"
+#include "plan/verify/diagnostics.h"
 
 namespace lockstep::plan {
 
 // What all ranks share: mesh, communicators, parameters, buckets.
-void CheckTables(const Plan& plan, Findings& findings);
+void CheckTables(const Plan& plan, Diagnostics& diagnostics);
 
 // What each rank does: lanes, transfers, launch order. The tables must have
 // passed.
-void CheckLanes(const Plan& plan, Findings& findings);
+void CheckLanes(const Plan& plan, Diagnostics& diagnostics);
 
 // What each rank computes, and the buffers of its messages. The lanes must have
 // passed.
-void CheckTasks(const Plan& plan, Findings& findings);
+void CheckTasks(const Plan& plan, Diagnostics& diagnostics);
 
 }  // namespace lockstep::plan
 

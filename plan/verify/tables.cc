@@ -26,40 +26,40 @@ bool InRange(int64_t index, size_t size) {
 
 // --- World and communicators ------------------------------------------------
 
-void CheckWorld(const Plan& plan, Findings& findings) {
+void CheckWorld(const Plan& plan, Diagnostics& diagnostics) {
   if (absl::Status mesh = Validate(plan.mesh); !mesh.ok()) {
-    findings.Add(Rule::kWorld, {}, std::string(mesh.message()));
+    diagnostics.Add(Rule::kWorld, {}, std::string(mesh.message()));
     return;
   }
   if (plan.ranks.size() != static_cast<size_t>(plan.mesh.WorldSize())) {
-    findings.Add(Rule::kWorld, {},
-                 absl::StrFormat("mesh %s has %d ranks, the plan has %d",
-                                 ToString(plan.mesh), plan.mesh.WorldSize(),
-                                 plan.ranks.size()));
+    diagnostics.Add(Rule::kWorld, {},
+                    absl::StrFormat("mesh %s has %d ranks, the plan has %d",
+                                    ToString(plan.mesh), plan.mesh.WorldSize(),
+                                    plan.ranks.size()));
   }
   if (plan.revision.value < 1 || plan.revision.value > kRevisionMax) {
-    findings.Add(Rule::kWorld, {},
-                 absl::StrFormat("the revision is %d: revisions are 1 to %d",
-                                 plan.revision.value, kRevisionMax));
+    diagnostics.Add(Rule::kWorld, {},
+                    absl::StrFormat("the revision is %d: revisions are 1 to %d",
+                                    plan.revision.value, kRevisionMax));
   }
 }
 
 void CheckMembers(const Communicator& communicator, size_t world,
-                  Findings& findings) {
+                  Diagnostics& diagnostics) {
   if (communicator.ranks.empty()) {
-    findings.Add(
+    diagnostics.Add(
         Rule::kCommunicators, {},
         absl::StrFormat("communicator %s has no members", communicator.name));
   }
   std::set<int> seen;
   for (const int rank : communicator.ranks) {
     if (!InRange(rank, world)) {
-      findings.Add(Rule::kCommunicators, {},
-                   absl::StrFormat("communicator %s has rank %d, the world "
-                                   "has %d",
-                                   communicator.name, rank, world));
+      diagnostics.Add(Rule::kCommunicators, {},
+                      absl::StrFormat("communicator %s has rank %d, the world "
+                                      "has %d",
+                                      communicator.name, rank, world));
     } else if (!seen.insert(rank).second) {
-      findings.Add(
+      diagnostics.Add(
           Rule::kCommunicators, {rank},
           absl::StrFormat("is in communicator %s twice", communicator.name));
     }
@@ -74,42 +74,43 @@ bool IsWorld(const Communicator& communicator, size_t world) {
   return true;
 }
 
-void CheckCommunicators(const Plan& plan, Findings& findings) {
+void CheckCommunicators(const Plan& plan, Diagnostics& diagnostics) {
   const size_t world = plan.ranks.size();
   if (plan.communicators.empty() || !IsWorld(plan.communicators[0], world)) {
-    findings.Add(Rule::kCommunicators, {},
-                 "communicator 0 is not the world in the order of its ranks");
+    diagnostics.Add(
+        Rule::kCommunicators, {},
+        "communicator 0 is not the world in the order of its ranks");
   }
   std::set<std::string> names;
   for (const Communicator& communicator : plan.communicators) {
     if (communicator.name.empty() || !IsPrintableUtf8(communicator.name) ||
         !names.insert(communicator.name).second) {
-      findings.Add(
+      diagnostics.Add(
           Rule::kCommunicators, {},
           absl::StrFormat("communicator name \"%s\" is empty, repeated or "
                           "not printable",
                           absl::CEscape(communicator.name)));
     }
-    CheckMembers(communicator, world, findings);
+    CheckMembers(communicator, world, diagnostics);
   }
 }
 
 // --- Parameters and buckets -------------------------------------------------
 
-void CheckParameters(const Plan& plan, Findings& findings) {
+void CheckParameters(const Plan& plan, Diagnostics& diagnostics) {
   for (const Parameter& parameter : plan.parameters) {
     const absl::Status valid = Validate(parameter, plan.mesh);
     if (!valid.ok()) {
-      findings.Add(Rule::kParameters, {}, std::string(valid.message()));
+      diagnostics.Add(Rule::kParameters, {}, std::string(valid.message()));
     }
   }
 }
 
 class BucketCheck {
  public:
-  BucketCheck(const Plan& plan, Findings& findings)
+  BucketCheck(const Plan& plan, Diagnostics& diagnostics)
       : plan_(plan),
-        findings_(findings),
+        diagnostics_(diagnostics),
         bucket_of_(plan.parameters.size(), kUnknown) {}
 
   void Run() {
@@ -117,18 +118,18 @@ class BucketCheck {
       index_ = static_cast<int>(i);
       CheckBucket(plan_.buckets[i]);
     }
-    if (!findings_.empty()) return;
+    if (!diagnostics_.empty()) return;
     CheckEveryParameterHasABucket();
-    if (!findings_.empty()) return;
+    if (!diagnostics_.empty()) return;
     CheckNamesOnEachRank();
   }
 
  private:
   template <typename... Args>
   void Find(const absl::FormatSpec<Args...>& format, const Args&... args) {
-    findings_.Add(Rule::kBuckets, {},
-                  absl::StrFormat("bucket %d ", index_) +
-                      absl::StrFormat(format, args...));
+    diagnostics_.Add(Rule::kBuckets, {},
+                     absl::StrFormat("bucket %d ", index_) +
+                         absl::StrFormat(format, args...));
   }
 
   void CheckBucket(const Bucket& bucket) {
@@ -295,9 +296,9 @@ class BucketCheck {
   void CheckEveryParameterHasABucket() {
     for (size_t i = 0; i < bucket_of_.size(); ++i) {
       if (bucket_of_[i] != kUnknown) continue;
-      findings_.Add(Rule::kBuckets, {},
-                    absl::StrFormat("parameter %s is in no bucket",
-                                    plan_.parameters[i].name));
+      diagnostics_.Add(Rule::kBuckets, {},
+                       absl::StrFormat("parameter %s is in no bucket",
+                                       plan_.parameters[i].name));
     }
   }
 
@@ -313,7 +314,7 @@ class BucketCheck {
       if (found == communicators_of.end()) continue;
       const int rank = CommonRank(found->second);
       if (rank != kUnknown) {
-        findings_.Add(
+        diagnostics_.Add(
             Rule::kParameters, {rank},
             absl::StrFormat("holds two parameters called %s", parameter.name));
       }
@@ -336,7 +337,7 @@ class BucketCheck {
   }
 
   const Plan& plan_;
-  Findings& findings_;
+  Diagnostics& diagnostics_;
   std::vector<int> bucket_of_;  // of each parameter
   int index_ = 0;               // of the bucket being checked
   // Answers that many buckets and parameters ask for.
@@ -346,13 +347,13 @@ class BucketCheck {
 
 }  // namespace
 
-void CheckTables(const Plan& plan, Findings& findings) {
-  CheckWorld(plan, findings);
-  if (!findings.empty()) return;
-  CheckCommunicators(plan, findings);
-  CheckParameters(plan, findings);
-  if (!findings.empty()) return;
-  BucketCheck(plan, findings).Run();
+void CheckTables(const Plan& plan, Diagnostics& diagnostics) {
+  CheckWorld(plan, diagnostics);
+  if (!diagnostics.empty()) return;
+  CheckCommunicators(plan, diagnostics);
+  CheckParameters(plan, diagnostics);
+  if (!diagnostics.empty()) return;
+  BucketCheck(plan, diagnostics).Run();
 }
 
 }  // namespace lockstep::plan

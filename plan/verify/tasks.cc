@@ -20,13 +20,13 @@ bool IsWork(Work work) { return Name(work) != "?"; }
 class TaskCheck {
  public:
   TaskCheck(const Plan& plan, const Pipelines& pipelines, int rank,
-            Findings& findings)
+            Diagnostics& diagnostics)
       : plan_(plan),
         pipelines_(pipelines),
         lanes_(plan.ranks[rank].lanes),
         tasks_(plan.ranks[rank].tasks),
         rank_(rank),
-        findings_(findings) {
+        diagnostics_(diagnostics) {
     for (const Lane& lane : lanes_) {
       needed_at_.emplace_back(lane.transfers.size(), kNone);
     }
@@ -60,7 +60,7 @@ class TaskCheck {
   template <typename... Args>
   bool Find(Rule rule, const absl::FormatSpec<Args...>& format,
             const Args&... args) {
-    findings_.Add(rule, {rank_}, absl::StrFormat(format, args...));
+    diagnostics_.Add(rule, {rank_}, absl::StrFormat(format, args...));
     return false;
   }
 
@@ -299,31 +299,31 @@ class TaskCheck {
   const std::vector<Lane>& lanes_;
   const std::vector<Task>& tasks_;
   const int rank_;
-  Findings& findings_;
+  Diagnostics& diagnostics_;
   std::map<Key, Passes> passes_;
   std::map<int, int> last_of_stage_;
-  // Of each transfer: the first task that waits for it.
+  // By transfer: the first task that waits for it.
   std::vector<std::vector<int>> needed_at_;
   std::map<int, TransferRef> user_of_;  // the last user of each buffer
   int messages_ = 0;
 };
 
-void CheckSpec(const Plan& plan, Findings& findings) {
+void CheckSpec(const Plan& plan, Diagnostics& diagnostics) {
   const absl::Status valid = Validate(plan.pipeline, plan.mesh);
   if (!valid.ok()) {
-    findings.Add(Rule::kWorld, {}, std::string(valid.message()));
+    diagnostics.Add(Rule::kWorld, {}, std::string(valid.message()));
   }
 }
 
 }  // namespace
 
-void CheckTasks(const Plan& plan, Findings& findings) {
-  CheckSpec(plan, findings);
-  if (!findings.empty()) return;
+void CheckTasks(const Plan& plan, Diagnostics& diagnostics) {
+  CheckSpec(plan, diagnostics);
+  if (!diagnostics.empty()) return;
   const Pipelines pipelines(plan);
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    if (findings.full()) return;
-    TaskCheck(plan, pipelines, static_cast<int>(rank), findings).Run();
+    if (diagnostics.full()) return;
+    TaskCheck(plan, pipelines, static_cast<int>(rank), diagnostics).Run();
   }
 }
 

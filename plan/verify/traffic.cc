@@ -5,8 +5,8 @@
 namespace lockstep::plan {
 namespace {
 
-void Add(const Transfer& transfer, const Place& place, const Roster& roster,
-         Traffic* traffic) {
+void Add(const Transfer& transfer, const Place& place,
+         const CommunicatorMembers& roster, Traffic* traffic) {
   const int communicator = transfer.communicator;
   const int self = roster.PositionOf(place.rank, communicator);
   if (transfer.kind == TransferKind::kSend) {
@@ -56,7 +56,7 @@ std::string Describe(const Plan& plan, const Place& place) {
 }
 
 Traffic TrafficOf(const Plan& plan) {
-  const Roster roster(plan.communicators);
+  const CommunicatorMembers roster(plan.communicators);
   Traffic traffic;
   for (const Communicator& communicator : plan.communicators) {
     traffic.collectives.emplace_back(communicator.ranks.size());

@@ -27,7 +27,7 @@ inline constexpr int kTaskLane = -1;
 
 inline bool IsTask(const Place& place) { return place.ref.lane == kTaskLane; }
 
-// Of a place that is a transfer.
+// The transfer at a place that is one.
 const Transfer& At(const Plan& plan, const Place& place);
 
 // What must be done before it begins.

@@ -15,7 +15,7 @@ namespace lockstep::plan {
 // plan's tables must have passed; plan and roster outlive this.
 class TransferCheck {
  public:
-  TransferCheck(const Plan& plan, const Roster& roster)
+  TransferCheck(const Plan& plan, const CommunicatorMembers& roster)
       : plan_(plan), roster_(roster) {}
 
   // What is wrong with the first field that is, or nothing: "has no dtype".
@@ -39,7 +39,7 @@ class TransferCheck {
                           int64_t slice, Transfer& asked);
 
   const Plan& plan_;
-  const Roster& roster_;
+  const CommunicatorMembers& roster_;
 };
 
 }  // namespace lockstep::plan

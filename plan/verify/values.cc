@@ -18,26 +18,26 @@ namespace lockstep::plan {
 namespace {
 
 // A result that another stage needs.
-struct Pass {
+struct PassResult {
   bool is_gradient = false;
   int stage = -1;
   int micro_batch = -1;
-  bool operator==(const Pass&) const = default;
+  bool operator==(const PassResult&) const = default;
 };
 
-std::optional<Pass> PassOf(const Task& task) {
+std::optional<PassResult> PassOf(const Task& task) {
   if (task.work == Work::kBackwardWeight) return std::nullopt;
-  return Pass{task.work != Work::kForward, task.stage, task.micro_batch};
+  return PassResult{task.work != Work::kForward, task.stage, task.micro_batch};
 }
 
 // The pass whose result this one needs, if it is not the first.
-std::optional<Pass> SourceOf(const Pass& pass, int stages) {
+std::optional<PassResult> SourceOf(const PassResult& pass, int stages) {
   const int stage = pass.stage + (pass.is_gradient ? 1 : -1);
   if (stage < 0 || stage >= stages) return std::nullopt;
-  return Pass{pass.is_gradient, stage, pass.micro_batch};
+  return PassResult{pass.is_gradient, stage, pass.micro_batch};
 }
 
-std::string Text(const Pass& pass) {
+std::string Text(const PassResult& pass) {
   return absl::StrFormat("%s of stage %d, micro-batch %d",
                          pass.is_gradient ? "gradient" : "forward", pass.stage,
                          pass.micro_batch);
@@ -47,8 +47,9 @@ std::string Text(const Pass& pass) {
 
 class MessageCheck {
  public:
-  MessageCheck(const Plan& plan, const Pipelines& pipelines, Findings& findings)
-      : plan_(plan), pipelines_(pipelines), findings_(findings) {}
+  MessageCheck(const Plan& plan, const Pipelines& pipelines,
+               Diagnostics& diagnostics)
+      : plan_(plan), pipelines_(pipelines), diagnostics_(diagnostics) {}
 
   void Run(const Traffic& traffic) {
     for (const auto& [key, channel] : traffic.channels) {
@@ -57,7 +58,7 @@ class MessageCheck {
       }
     }
     for (size_t rank = 0; rank < plan_.ranks.size(); ++rank) {
-      if (findings_.full()) return;
+      if (diagnostics_.full()) return;
       rank_ = static_cast<int>(rank);
       awaited_.clear();
       for (const Task& task : plan_.ranks[rank].tasks) CheckTask(task);
@@ -68,7 +69,7 @@ class MessageCheck {
  private:
   template <typename... Args>
   bool Find(const absl::FormatSpec<Args...>& format, const Args&... args) {
-    findings_.Add(Rule::kValues, {rank_}, absl::StrFormat(format, args...));
+    diagnostics_.Add(Rule::kValues, {rank_}, absl::StrFormat(format, args...));
     return false;
   }
 
@@ -80,8 +81,8 @@ class MessageCheck {
   }
 
   void CheckTask(const Task& task) {
-    const std::optional<Pass> pass = PassOf(task);
-    const std::optional<Pass> source =
+    const std::optional<PassResult> pass = PassOf(task);
+    const std::optional<PassResult> source =
         pass.has_value() ? SourceOf(*pass, pipelines_.stages()) : std::nullopt;
     std::vector<const Transfer*> arrived;
     for (const TransferRef& ref : task.after) {
@@ -101,10 +102,10 @@ class MessageCheck {
 
   // Is what the receive brings the result of the task's source?
   bool Brings(const TransferRef& receive, const Task& task,
-              const std::optional<Pass>& source) {
+              const std::optional<PassResult>& source) {
     const Place& send = sender_of_.at({rank_, receive});
     const int made_by = plan::At(plan_, send).after_task;
-    std::optional<Pass> brought;
+    std::optional<PassResult> brought;
     if (made_by >= 0) brought = PassOf(plan_.ranks[send.rank].tasks[made_by]);
     if (!brought.has_value() || brought != source) {
       return Find(
@@ -122,7 +123,7 @@ class MessageCheck {
   }
 
   // Every part once: a task finds the parts by their tags.
-  void CheckParts(const Task& task, const Pass& source,
+  void CheckParts(const Task& task, const PassResult& source,
                   const std::vector<const Transfer*>& arrived) {
     const int boundary = std::min(task.stage, source.stage);
     Activation message = ActivationAt(plan_.pipeline, boundary);
@@ -156,7 +157,7 @@ class MessageCheck {
     }
     return text;
   }
-  static std::string Text(const Pass& pass) { return plan::Text(pass); }
+  static std::string Text(const PassResult& pass) { return plan::Text(pass); }
 
   void CheckAllAwaited() {
     for (const TransferRef& ref : plan_.ranks[rank_].launch_order) {
@@ -172,7 +173,7 @@ class MessageCheck {
 
   const Plan& plan_;
   const Pipelines& pipelines_;
-  Findings& findings_;
+  Diagnostics& diagnostics_;
   std::map<Place, Place> sender_of_;  // each receive: its send
   int rank_ = 0;                      // that is looked at
   std::set<TransferRef> awaited_;     // its receives
@@ -199,11 +200,12 @@ std::optional<TransferRef> ReductionOf(const Plan& plan, int rank, int bucket) {
 
 class SharedCheck {
  public:
-  SharedCheck(const Plan& plan, const Pipelines& pipelines, Findings& findings)
+  SharedCheck(const Plan& plan, const Pipelines& pipelines,
+              Diagnostics& diagnostics)
       : plan_(plan),
         pipelines_(pipelines),
         shared_(plan),
-        findings_(findings) {}
+        diagnostics_(diagnostics) {}
 
   void Run() {
     std::vector<std::pair<int, int>> ends;
@@ -213,7 +215,7 @@ class SharedCheck {
           pipelines_.HolderOf(pipelines_.stages() - 1, replica[0]));
     }
     if (absl::Status known = shared_.Check(ends); !known.ok()) {
-      return findings_.Add(Rule::kValues, {}, std::string(known.message()));
+      return diagnostics_.Add(Rule::kValues, {}, std::string(known.message()));
     }
     std::map<int, int> partner_of;
     for (const auto& [first, last] : ends) {
@@ -222,7 +224,7 @@ class SharedCheck {
       partner_of[last] = first;
     }
     for (size_t rank = 0; rank < plan_.ranks.size(); ++rank) {
-      if (findings_.full()) return;
+      if (diagnostics_.full()) return;
       rank_ = static_cast<int>(rank);
       const auto partner = partner_of.find(rank_);
       CheckRank(partner == partner_of.end() ? -1 : partner->second);
@@ -232,7 +234,7 @@ class SharedCheck {
  private:
   template <typename... Args>
   void Find(const absl::FormatSpec<Args...>& format, const Args&... args) {
-    findings_.Add(Rule::kValues, {rank_}, absl::StrFormat(format, args...));
+    diagnostics_.Add(Rule::kValues, {rank_}, absl::StrFormat(format, args...));
   }
 
   const Transfer& At(const TransferRef& ref) const {
@@ -325,17 +327,18 @@ class SharedCheck {
   const Plan& plan_;
   const Pipelines& pipelines_;
   const SharedParameters shared_;
-  Findings& findings_;
+  Diagnostics& diagnostics_;
   int rank_ = 0;  // that is looked at
 };
 
 }  // namespace
 
-void CheckValues(const Plan& plan, const Traffic& traffic, Findings& findings) {
+void CheckValues(const Plan& plan, const Traffic& traffic,
+                 Diagnostics& diagnostics) {
   const Pipelines pipelines(plan);
   if (!pipelines.exist()) return;
-  MessageCheck(plan, pipelines, findings).Run(traffic);
-  if (findings.empty()) SharedCheck(plan, pipelines, findings).Run();
+  MessageCheck(plan, pipelines, diagnostics).Run(traffic);
+  if (diagnostics.empty()) SharedCheck(plan, pipelines, diagnostics).Run();
 }
 
 }  // namespace lockstep::plan

@@ -4,7 +4,7 @@
 #define LOCKSTEP_PLAN_VERIFY_VALUES_H_
 
 #include "plan/ir.h"
-#include "plan/verify/finding.h"
+#include "plan/verify/diagnostics.h"
 #include "plan/verify/traffic.h"
 
 namespace lockstep::plan {
@@ -24,7 +24,8 @@ namespace lockstep::plan {
 //     other collective
 //
 // The tasks must have passed, and sends and receives have been found to match.
-void CheckValues(const Plan& plan, const Traffic& traffic, Findings& findings);
+void CheckValues(const Plan& plan, const Traffic& traffic,
+                 Diagnostics& diagnostics);
 
 }  // namespace lockstep::plan
 

@@ -134,7 +134,7 @@ struct Cause {
 struct DesiredCommands {
   std::vector<Command> commands;  // ascending, each once
   std::string reason;             // for people
-  // Of the job's words, 1, 2, 3, ...; 0: nothing was ever wanted.
+  // Commands of a job are numbered 1, 2, 3, ...; 0: there was none.
   uint64_t number = 0;
   bool operator==(const DesiredCommands&) const = default;
 };
@@ -258,7 +258,7 @@ struct Progress {
   // How transfers reach the gradients' memory, for people: "symmetric", or
   // "12 symmetric, 1 plain" buffers; empty where there is only one way.
   std::string memory;
-  // Of its parameters, those that it did not submit in several steps running:
+  // Parameters of the rank that it did not submit in several steps running:
   // nobody did, or other ranks did. They only grow in an epoch; empty with
   // on_unsubmitted: ignore.
   ParameterNames unsubmitted_by_all;
@@ -267,7 +267,7 @@ struct Progress {
   // rank whose message it waits for; -1: none.
   std::string task;
   int awaits = -1;
-  // Its GradientSync is gone: it takes part in no further step.
+  // The rank's GradientSync is gone: it takes part in no further step.
   bool withdrawn = false;
   bool operator==(const Progress&) const = default;
 };

@@ -48,7 +48,7 @@ struct PlanAdopted {
   EpochId epoch;
   Revision revision;
   std::string digest;
-  // Of revisions after the first: indices of the plan's parameters, in the
+  // For revisions after the first: indices of the plan's parameters, in the
   // order of their buckets. It is the rest of the input.
   std::vector<uint32_t> observed_order;
   bool operator==(const PlanAdopted&) const = default;

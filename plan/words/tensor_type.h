@@ -27,7 +27,7 @@ std::optional<Activation> ParseActivation(absl::string_view text);
 // 1 TiB; empty if it can.
 std::string FaultOf(const TensorType& type);
 
-// Of a type that has no fault.
+// The type must have no fault.
 int64_t ElementsOf(const TensorType& type);
 int64_t BytesOf(const TensorType& type);
 int64_t BytesOf(const Activation& activation);

@@ -10,29 +10,29 @@
 namespace lockstep {
 namespace {
 
-struct Unit {
+struct ByteUnit {
   absl::string_view name;
   int64_t bytes;
 };
 
-constexpr Unit kUnits[] = {{"TiB", int64_t{1} << 40},
-                           {"GiB", int64_t{1} << 30},
-                           {"MiB", int64_t{1} << 20},
-                           {"KiB", int64_t{1} << 10},
-                           {"B", 1},
-                           {"", 1}};
+constexpr ByteUnit kUnits[] = {{"TiB", int64_t{1} << 40},
+                               {"GiB", int64_t{1} << 30},
+                               {"MiB", int64_t{1} << 20},
+                               {"KiB", int64_t{1} << 10},
+                               {"B", 1},
+                               {"", 1}};
 
-const Unit* FindUnit(absl::string_view name) {
+const ByteUnit* FindUnit(absl::string_view name) {
   const auto found =
       std::find_if(std::begin(kUnits), std::end(kUnits),
-                   [&](const Unit& unit) { return unit.name == name; });
+                   [&](const ByteUnit& unit) { return unit.name == name; });
   return found == std::end(kUnits) ? nullptr : found;
 }
 
 }  // namespace
 
 std::string SizeText(int64_t bytes) {
-  for (const Unit& unit : kUnits) {
+  for (const ByteUnit& unit : kUnits) {
     if (unit.bytes > 1 && bytes != 0 && bytes % unit.bytes == 0) {
       return absl::StrCat(bytes / unit.bytes, unit.name);
     }
@@ -44,7 +44,7 @@ std::optional<int64_t> ParseSize(absl::string_view text) {
   const size_t digits = static_cast<size_t>(
       std::find_if_not(text.begin(), text.end(), absl::ascii_isdigit) -
       text.begin());
-  const Unit* unit = FindUnit(text.substr(digits));
+  const ByteUnit* unit = FindUnit(text.substr(digits));
   int64_t count = 0;
   if (unit == nullptr || !absl::SimpleAtoi(text.substr(0, digits), &count) ||
       count > std::numeric_limits<int64_t>::max() / unit->bytes) {

@@ -94,22 +94,5 @@ TEST(RecordingMetricsDeathTest, OneNameIsOfOneKind) {
       "one kind");
 }
 
-// --- Traces -----------------------------------------------------------------
-
-TEST(TraceSinkTest, RemembersSpansUnlessItIsTheNullSink) {
-  const Span span{.track = "lane gradient",
-                  .name = "bucket 3",
-                  .begin = absl::FromUnixSeconds(1),
-                  .end = absl::FromUnixSeconds(2)};
-  RecordingTraces recording;
-  NullTraces null;
-  for (TraceSink* sink : std::vector<TraceSink*>{&recording, &null}) {
-    sink->Add(span);
-  }
-  EXPECT_TRUE(recording.enabled());
-  EXPECT_FALSE(null.enabled());
-  EXPECT_THAT(recording.Spans(), ElementsAre(span));
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -37,7 +37,7 @@ class ReproducibleDigitsTest : public testing::Test {
   std::string Train(int workers, const std::string& transport) {
     Supervisor supervisor(
         {.on_ending =
-             [](const std::string& name, pid_t, const Ending& ending) {
+             [](const std::string& name, pid_t, const ProcessExit& ending) {
                EXPECT_TRUE(ending.ok() || name == "lockstepd") << name;
              },
          .on_output = [](const std::string&, absl::string_view) {}});

@@ -33,7 +33,7 @@ double Median(std::vector<double> values) {
 TEST(SteadyStepsTest, TenThousandStepsGoOnWithTheCoordinatorStopped) {
   std::vector<double> running_us;
   std::vector<double> stopped_us;
-  std::map<std::string, Ending> endings;
+  std::map<std::string, ProcessExit> endings;
   int done = 0;
   int last_step = 0;
   bool stopped = false;
@@ -41,7 +41,7 @@ TEST(SteadyStepsTest, TenThousandStepsGoOnWithTheCoordinatorStopped) {
 
   Supervisor supervisor({
       .on_ending = [&](const std::string& name, pid_t,
-                       const Ending& ending) { endings[name] = ending; },
+                       const ProcessExit& ending) { endings[name] = ending; },
       .on_output =
           [&](const std::string& name, absl::string_view line) {
             const std::vector<std::string> words = absl::StrSplit(line, ' ');

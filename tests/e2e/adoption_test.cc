@@ -100,9 +100,9 @@ class AdoptionE2eTest : public testing::Test {
     return RunTool(words);
   }
 
-  launch::Command WorkerCommand(const std::string& name,
-                                const std::string& steps,
-                                const std::string& spec_file = "") {
+  launch::ChildCommand WorkerCommand(const std::string& name,
+                                     const std::string& steps,
+                                     const std::string& spec_file = "") {
     return {.argv = {launch::OwnFolder() + "/trouble_worker", steps},
             .environment = launch::EnvironmentOf(
                 {.address = daemon_->address(),

@@ -33,7 +33,7 @@ class Cluster {
             {.grace = absl::Seconds(20),
              .on_ending =
                  [this](const std::string& name, pid_t pid,
-                        const launch::Ending& ending) {
+                        const launch::ProcessExit& ending) {
                    endings_[name] = ending;
                    if (on_ending) on_ending(name, pid, ending);
                  },
@@ -100,10 +100,13 @@ class Cluster {
   const std::vector<std::string>& Lines(const std::string& name) {
     return lines_[name];
   }
-  launch::Ending EndingOf(const std::string& name) { return endings_[name]; }
+  launch::ProcessExit EndingOf(const std::string& name) {
+    return endings_[name];
+  }
 
   std::function<void(const std::string& name, const std::string& line)> on_line;
-  std::function<void(const std::string& name, pid_t, const launch::Ending&)>
+  std::function<void(const std::string& name, pid_t,
+                     const launch::ProcessExit&)>
       on_ending;
 
  private:
@@ -111,7 +114,7 @@ class Cluster {
   bool has_spec_ = false;
   std::string folder_;
   launch::LocalDaemon daemon_;
-  std::map<std::string, launch::Ending> endings_;
+  std::map<std::string, launch::ProcessExit> endings_;
   std::map<std::string, std::vector<std::string>> lines_;
   launch::Supervisor supervisor_;
 };

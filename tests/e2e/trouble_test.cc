@@ -63,7 +63,7 @@ TEST_P(TransportTroubleTest, AWorkerThatVanishesIsNamed) {
 TEST_P(TransportTroubleTest, AStoppedWorkerIsGivenUpWhenItsLeaseRunsOut) {
   Cluster cluster(2, Spec(2));
   cluster.on_ending = [&](const std::string& name, pid_t,
-                          const launch::Ending&) {
+                          const launch::ProcessExit&) {
     if (name == "worker-0") cluster.supervisor().Signal("worker-1", SIGKILL);
   };
   cluster.Start({"worker-0", {"1000000"}});
@@ -73,12 +73,13 @@ TEST_P(TransportTroubleTest, AStoppedWorkerIsGivenUpWhenItsLeaseRunsOut) {
               AllOf(StartsWith("error "), HasSubstr("worker-1")));
 }
 
-// Its peers miss it long before its lease has run out; all are told of it, and
-// not of the links that its silence ends.
+// The peers miss the worker long before its lease has run out; all are told of
+// it, and not of the links that its silence ends.
 TEST_P(TransportTroubleTest, AStoppedWorkerIsNamedThoughItsPeersMissItFirst) {
   Cluster cluster(3, SpecOfShortSilence(3));
   int ended = 0;
-  cluster.on_ending = [&](const std::string&, pid_t, const launch::Ending&) {
+  cluster.on_ending = [&](const std::string&, pid_t,
+                          const launch::ProcessExit&) {
     if (++ended == 2) cluster.supervisor().Signal("worker-1", SIGKILL);
   };
   cluster.Start({"worker-0", {"1000000"}});
@@ -102,7 +103,7 @@ TEST_P(TransportTroubleTest, AStoppedWorkerIsMissedWithoutACoordinator) {
     }
   };
   cluster.on_ending = [&](const std::string& name, pid_t,
-                          const launch::Ending&) {
+                          const launch::ProcessExit&) {
     if (name != "worker-0") return;
     cluster.supervisor().Signal("worker-1", SIGKILL);
     cluster.supervisor().Signal("lockstepd", SIGCONT);
@@ -177,7 +178,7 @@ TEST(TroubleTest, ATakenNameIsRefusedAndItsHolderIsNamed) {
   Cluster cluster(2, Spec(2));
   std::string refused;
   cluster.on_ending = [&](const std::string& name, pid_t,
-                          const launch::Ending&) {
+                          const launch::ProcessExit&) {
     // Whoever came second; the first goes on waiting for a worker-1.
     if (!refused.empty() || name == "lockstepd") return;
     refused = cluster.LastLine(name);
@@ -235,7 +236,7 @@ TEST(TroubleTest, AnotherSpecIsRefusedWithTheFieldsThatDiffer) {
                     Spec(2, "seed: 8\nbuckets: {bytes_max: 1MiB}\n"));
   std::string refused;
   cluster.on_ending = [&](const std::string& name, pid_t,
-                          const launch::Ending&) {
+                          const launch::ProcessExit&) {
     if (!refused.empty() || name == "lockstepd") return;
     refused = cluster.LastLine(name);
     cluster.supervisor().Signal(name == "worker-0" ? "worker-1" : "worker-0",

@@ -20,7 +20,7 @@ std::string Environment(const std::string& name) {
   return value == nullptr ? "" : value;
 }
 
-// Of a library that is loaded.
+// The path of a loaded library.
 std::string PathOf(const std::string& name) {
   void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
   link_map* map = nullptr;

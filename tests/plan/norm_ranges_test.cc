@@ -53,7 +53,7 @@ TEST(NormRangesTest, ElementsThatAnotherRankCountsAreLeftOut) {
   }
 }
 
-// Of a range of a bucket, what lies in its slots.
+// The part of a bucket's range that lies in slots.
 int64_t InSlots(const Bucket& bucket, const Slice& range) {
   int64_t count = 0;
   for (const Slot& slot : bucket.slots) count += PartIn(slot, range).count;

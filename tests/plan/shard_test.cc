@@ -116,7 +116,7 @@ TEST(ShardedPlanTest, OtherModesRefuseIt) {
   EXPECT_FALSE(CheckSync(whole, SyncMode::kReduceScatter).ok());
 }
 
-// Of the gradient lane.
+// Transfers of the gradient lane.
 void DropLastLaunch(RankPlan& rank) {
   const int count = static_cast<int>(rank.lanes[0].transfers.size());
   std::erase(rank.launch_order, TransferRef{0, count});

@@ -93,7 +93,7 @@ class PassesWorld {
   std::array<Device, kDevices> devices_;
   std::array<std::deque<Word>, kDevices> words_;
   std::array<std::deque<protocol::Decide>, kDevices> decisions_;
-  // Of the passes in progress: what each device announced, and what was the
+  // Passes in progress: what each device announced, and what was the
   // first heard under each number.
   std::map<uint64_t, std::array<unsigned, kDevices>> announced_;
   std::map<uint64_t, protocol::Decision> sequence_;

@@ -29,8 +29,8 @@ namespace lockstep::sim {
 
 // What may go wrong in a history.
 struct Faults {
-  // Of each worker's stream; zero: never. Cuts of one worker are at least 0.7 s
-  // apart.
+  // Intervals between cuts of each worker's stream; zero: never. Cuts of one
+  // worker are at least 0.7 s apart.
   absl::Duration mean_between_cuts = absl::ZeroDuration();
   // While all train; that a worker has left in order is not journaled, so a
   // crash between two Leaves ends the job as failed.
@@ -57,7 +57,7 @@ class SimWorker {
   void StartLife();
   void Crash();
 
-  // Of its newest life.
+  // The worker's newest incarnation.
   const session::View& view() const { return machine_->view(); }
   const std::string& name() const { return name_; }
   bool alive() const { return machine_ != nullptr; }
@@ -84,7 +84,7 @@ class SimWorker {
   void Train();
   void PassStep();
   void EndLife();
-  // Of this life's step, as the job counts.
+  // The step of this incarnation, as the job counts.
   uint64_t JobStep() const { return view().first_step + step_; }
 
   SessionWorld* const world_;

@@ -100,7 +100,7 @@ class FakeGraphs {
   Result Destroy(Handle graph);
   Result Destroy(ExecHandle exec);
 
-  // Of a stream that is being captured, or an event that was.
+  // The capture of a stream that is being captured, or of an event that was.
   void Record(const std::shared_ptr<FakeEvent>& event, FakeStream* stream);
   Result Wait(FakeStream* stream, const std::shared_ptr<FakeEvent>& event);
 

@@ -46,8 +46,8 @@ class Program {
   // What it has written to standard error up to now.
   std::string Errors() const;
 
-  // Its exit status, or minus the signal that ended it. A program that still
-  // runs after a minute fails the test and is killed.
+  // The program's exit status, or minus the signal that ended it. A program
+  // that still runs after a minute fails the test and is killed.
   int Wait();
 
  private:

@@ -22,7 +22,7 @@ namespace {
 constexpr int kRanks = 3;
 
 // Where ranks that are threads leave their handles.
-class HandleExchange {
+class HandlePipes {
  public:
   std::vector<std::string> Exchange(int rank, const std::string& handle) {
     std::unique_lock lock(mutex_);
@@ -46,7 +46,7 @@ using Tables = transport::nccl::Tables;
 template <typename Decorate, typename Check>
 void MeasureAll(const Options& options, Decorate decorate, Check check) {
   fake::FakeGpus gpus;
-  HandleExchange exchange;
+  HandlePipes exchange;
   std::vector<std::thread> threads;
   for (int r = 0; r < kRanks; ++r) {
     threads.emplace_back([&, r] {
@@ -82,7 +82,7 @@ TEST(PerfDeviceTest, EveryOperationIsRight) {
   }
 }
 
-// Its barriers wait for nobody, but that of rank 0 comes only when the others
+// The barriers wait for nobody, but that of rank 0 comes only when the others
 // have left theirs, and tell of it.
 class BrokenBarriers final : public fake::ForwardingNccl {
  public:

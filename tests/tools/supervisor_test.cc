@@ -23,7 +23,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Command Shell(const std::string& script) {
+ChildCommand Shell(const std::string& script) {
   return {.argv = {"sh", "-c", script}, .capture_output = true};
 }
 
@@ -33,21 +33,22 @@ bool Gone(pid_t pid) { return kill(pid, 0) != 0; }
 class SupervisorTest : public testing::Test {
  protected:
   SupervisorOptions Options(absl::Duration grace) {
-    return {.grace = grace,
-            .on_ending =
-                [this](const std::string& name, pid_t, const Ending& ending) {
-                  endings_.push_back(name);
-                  ending_[name] = ending;
-                },
-            .on_output =
-                [this](const std::string& name, absl::string_view line) {
-                  lines_[name].emplace_back(line);
-                  if (on_line_) on_line_(std::string(line));
-                }};
+    return {
+        .grace = grace,
+        .on_ending =
+            [this](const std::string& name, pid_t, const ProcessExit& ending) {
+              endings_.push_back(name);
+              ending_[name] = ending;
+            },
+        .on_output =
+            [this](const std::string& name, absl::string_view line) {
+              lines_[name].emplace_back(line);
+              if (on_line_) on_line_(std::string(line));
+            }};
   }
 
   std::vector<std::string> endings_;
-  std::map<std::string, Ending> ending_;
+  std::map<std::string, ProcessExit> ending_;
   std::map<std::string, std::vector<std::string>> lines_;
   std::function<void(const std::string&)> on_line_;
 };
@@ -328,7 +329,7 @@ TEST_F(SupervisorTest, LeavesNoGrandchildBehind) {
 TEST_F(SupervisorTest, PutsVariablesIntoTheEnvironment) {
   setenv("LOCKSTEP_TEST_OLD", "old", 1);
   Supervisor supervisor(Options(absl::Seconds(10)));
-  Command command = Shell("echo $LOCKSTEP_TEST_OLD $LOCKSTEP_TEST_NEW");
+  ChildCommand command = Shell("echo $LOCKSTEP_TEST_OLD $LOCKSTEP_TEST_NEW");
   command.environment = {{"LOCKSTEP_TEST_OLD", "replaced"},
                          {"LOCKSTEP_TEST_NEW", "new"}};
   ASSERT_TRUE(supervisor.Start("w", command).ok());

@@ -76,7 +76,7 @@ class Witness {
 
   // FailedPrecondition: the process was refused for good.
   absl::Status Saw(const std::string& worker, pid_t pid,
-                   const launch::Ending& ending) {
+                   const launch::ProcessExit& ending) {
     // A coordinator that is away learns of it by the worker's lease. No
     // connection stays open: a draining coordinator would wait for us. Whether
     // it took this process for a member, and not another of that name, only the
@@ -164,9 +164,9 @@ std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
 }
 
 // The workers of this host, through their restarts.
-class Launch {
+class LocalLaunch {
  public:
-  Launch(const RunOptions& options, const RunJob& job)
+  LocalLaunch(const RunOptions& options, const RunJob& job)
       : options_(options), job_(job), supervisor_(Hooks()) {}
 
   int Run() {
@@ -197,7 +197,7 @@ class Launch {
     return {.grace = options_.grace,
             .on_ending =
                 [this](const std::string& name, pid_t pid,
-                       const launch::Ending& ending) {
+                       const launch::ProcessExit& ending) {
                   if (!ending.ok()) {
                     absl::FPrintF(stderr, "lockstepctl: %s (process %d) %s\n",
                                   name, pid, Describe(ending));
@@ -365,7 +365,7 @@ int Run(const RunOptions& options) {
     if (existing) job = JoinExisting(RequestOf(options), *existing, *job);
   }
   if (!job.ok()) return Complain(job.status()), 2;
-  return Launch(options, *job).Run();
+  return LocalLaunch(options, *job).Run();
 }
 
 }  // namespace lockstep::ctl

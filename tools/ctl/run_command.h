@@ -19,8 +19,8 @@ struct RunOptions {
   std::string address;    // empty: a private daemon is started
   std::string job;        // empty: the spec's name, else the program's
   std::string spec_file;  // empty: a job with mesh data=workers
-  // Of the coordinator at `address`: the workers get it too, so the workers'
-  // token is enough. A private daemon takes it as the operator's.
+  // The token of the coordinator at `address`: the workers get it too, so the
+  // workers' token is enough. A private daemon takes it as the operator's.
   std::string token;
   std::string
       host_address;    // empty: as the workers take it from elsewhere, or,

@@ -31,7 +31,7 @@ absl::StatusOr<Pipe> MakePipe() {
   return Pipe{ends[0], ends[1]};
 }
 
-std::vector<std::string> MergedEnvironment(const Command& command) {
+std::vector<std::string> MergedEnvironment(const ChildCommand& command) {
   std::map<std::string, std::string> merged;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -89,7 +89,7 @@ absl::Status ExecError(const std::string& program, int error) {
 
 }  // namespace
 
-std::string Describe(const Ending& ending) {
+std::string Describe(const ProcessExit& ending) {
   if (ending.signal == 0)
     return absl::StrFormat("exited with code %d", ending.code);
   const std::string killed = absl::StrFormat(
@@ -98,7 +98,7 @@ std::string Describe(const Ending& ending) {
   return absl::StrCat(killed, ", sent by its launcher: ", ending.why_signalled);
 }
 
-absl::StatusOr<Child> Child::Start(const Command& command) {
+absl::StatusOr<Child> Child::Start(const ChildCommand& command) {
   const std::vector<std::string> environment = MergedEnvironment(command);
   const std::vector<char*> argv = Pointers(command.argv);
   const std::vector<char*> envp = Pointers(environment);
@@ -169,14 +169,14 @@ void Child::Signal(int signal) {
   if (pid_ > 0 && !Poll()) kill(-pid_, signal);
 }
 
-const std::optional<Ending>& Child::Poll() {
+const std::optional<ProcessExit>& Child::Poll() {
   int status = 0;
   if (pid_ > 0 && !ending_ && waitpid(pid_, &status, WNOHANG) == pid_)
     Collect(status);
   return ending_;
 }
 
-Ending Child::Wait() {
+ProcessExit Child::Wait() {
   int status = 0;
   while (!ending_) {
     if (waitpid(pid_, &status, 0) == pid_) Collect(status);
@@ -188,11 +188,12 @@ void Child::Collect(int status) {
   // What it started and left behind ends with it.
   kill(-pid_, SIGKILL);
   if (WIFSIGNALED(status)) {
-    ending_ = Ending{.code = 128 + WTERMSIG(status),
-                     .signal = WTERMSIG(status),
-                     .start_time = start_time_};
+    ending_ = ProcessExit{.code = 128 + WTERMSIG(status),
+                          .signal = WTERMSIG(status),
+                          .start_time = start_time_};
   } else {
-    ending_ = Ending{.code = WEXITSTATUS(status), .start_time = start_time_};
+    ending_ =
+        ProcessExit{.code = WEXITSTATUS(status), .start_time = start_time_};
   }
 }
 

@@ -21,7 +21,7 @@
 
 namespace lockstep::launch {
 
-struct Command {
+struct ChildCommand {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
   // Added to our own environment, replacing what has the same name.
   std::vector<std::pair<std::string, std::string>> environment;
@@ -30,7 +30,7 @@ struct Command {
 };
 
 // How a process ended.
-struct Ending {
+struct ProcessExit {
   int code = 0;    // of exit; 128 + signal if it was killed
   int signal = 0;  // 0: it exited by itself
   // When the process started (base/process.h): which of those with its pid.
@@ -42,13 +42,13 @@ struct Ending {
 
 // "exited with code 3", "killed by signal 9 (Killed)", "killed by signal 9
 // (Killed), sent by its launcher: it had not ended 10s after SIGTERM".
-std::string Describe(const Ending& ending);
+std::string Describe(const ProcessExit& ending);
 
 class Child {
  public:
   // NotFound or PermissionDenied with the program's name if it cannot run;
   // ResourceExhausted if the system has no room for it.
-  static absl::StatusOr<Child> Start(const Command& command);
+  static absl::StatusOr<Child> Start(const ChildCommand& command);
 
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;
@@ -64,9 +64,9 @@ class Child {
   void Signal(int signal);
 
   // How it ended, if it has. Never blocks.
-  const std::optional<Ending>& Poll();
+  const std::optional<ProcessExit>& Poll();
   // Blocks.
-  Ending Wait();
+  ProcessExit Wait();
 
  private:
   Child(pid_t pid, int output);
@@ -75,7 +75,7 @@ class Child {
   pid_t pid_ = -1;
   uint64_t start_time_ = 0;
   int output_ = -1;
-  std::optional<Ending> ending_;
+  std::optional<ProcessExit> ending_;
 };
 
 }  // namespace lockstep::launch

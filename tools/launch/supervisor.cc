@@ -52,8 +52,8 @@ Supervisor::~Supervisor() {
   pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
-absl::Status Supervisor::Start(const std::string& name, const Command& command,
-                               Role role) {
+absl::Status Supervisor::Start(const std::string& name,
+                               const ChildCommand& command, Role role) {
   absl::StatusOr<Child> child = Child::Start(command);
   if (!child.ok()) return child.status();
   entries_.push_back({.name = name, .child = *std::move(child), .role = role});
@@ -174,8 +174,8 @@ void Supervisor::TakeEndings() {
   why_kill_ = NotEnded(options_.grace, SignalText(SIGTERM));
 }
 
-Ending Supervisor::EndingOf(Entry& entry) {
-  Ending ending = *entry.child.Poll();
+ProcessExit Supervisor::EndingOf(Entry& entry) {
+  ProcessExit ending = *entry.child.Poll();
   const auto sent = entry.sent.find(ending.signal);
   if (sent != entry.sent.end()) ending.why_signalled = sent->second;
   return ending;
@@ -208,7 +208,7 @@ bool Supervisor::ReplaceWorkers() {
   return true;
 }
 
-void Supervisor::NoteEnding(Entry& entry, const Ending& ending) {
+void Supervisor::NoteEnding(Entry& entry, const ProcessExit& ending) {
   if (options_.on_ending)
     options_.on_ending(entry.name, entry.child.pid(), ending);
   const bool counts = entry.role == Role::kWorker || !WorkersEnded();

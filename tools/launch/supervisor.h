@@ -31,7 +31,7 @@ struct SupervisorOptions {
   absl::Duration grace = absl::Seconds(10);
   // Called as each child ends, in the order of their ends. The ending of one
   // that this supervisor has ended says why.
-  std::function<void(const std::string& name, pid_t pid, const Ending&)>
+  std::function<void(const std::string& name, pid_t pid, const ProcessExit&)>
       on_ending;
   // Called when no worker is left, before background children are ended, and
   // not after a signal was forwarded; `failure` is the code of the first worker
@@ -55,7 +55,7 @@ class Supervisor {
   // A background child (a daemon) is ended, with SIGTERM, once all others have
   // ended; its ending counts only if it comes before theirs.
   enum class Role { kWorker, kBackground };
-  absl::Status Start(const std::string& name, const Command& command,
+  absl::Status Start(const std::string& name, const ChildCommand& command,
                      Role role = Role::kWorker);
 
   // Blocks until every child has ended. The code to exit with: 0 if all workers
@@ -86,10 +86,10 @@ class Supervisor {
   void TakeOutput(Entry& entry);
   void TakeEndings();
   bool ReplaceWorkers();
-  void NoteEnding(Entry& entry, const Ending& ending);
+  void NoteEnding(Entry& entry, const ProcessExit& ending);
   void EnforceDeadlines(absl::Time now);
   void SignalAll(int signal, const std::string& why);
-  Ending EndingOf(Entry& entry);
+  ProcessExit EndingOf(Entry& entry);
   void WaitForSomething();
   bool WorkersEnded() const;
   bool AllEnded() const;

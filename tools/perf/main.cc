@@ -59,7 +59,7 @@ absl::StatusOr<Backend> MakeGround(const Options& options, int rank) {
   return MakeGpuGround(options, rank);
 }
 
-absl::Status RunRank(const Options& options, int rank, HandleExchange& exchange,
+absl::Status RunRank(const Options& options, int rank, HandlePipes& exchange,
                      size_t* wrong) {
   auto backend = MakeGround(options, rank);
   if (!backend.ok()) return backend.status();
@@ -87,7 +87,7 @@ int Main(int argc, char** argv) {
   Options options;
   int exit_code = 0;
   if (!Parse(argc, argv, &options, &exit_code)) return exit_code;
-  return RunRanks(options.ranks, [&](int rank, HandleExchange& exchange) {
+  return RunRanks(options.ranks, [&](int rank, HandlePipes& exchange) {
     size_t wrong = 0;
     const absl::Status ran = RunRank(options, rank, exchange, &wrong);
     if (!ran.ok()) {

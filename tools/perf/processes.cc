@@ -27,13 +27,13 @@ bool WriteLine(int socket, std::string line) {
          static_cast<ssize_t>(line.size());
 }
 
-struct Child {
+struct RankProcess {
   pid_t pid;
   FileDescriptor socket;
 };
 
-Child Start(int rank, const std::vector<Child>& others,
-            const std::function<int(int, HandleExchange&)>& rank_main) {
+RankProcess Start(int rank, const std::vector<RankProcess>& others,
+                  const std::function<int(int, HandlePipes&)>& rank_main) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
     std::perror("lockstep-perf: socketpair");
@@ -53,29 +53,30 @@ Child Start(int rank, const std::vector<Child>& others,
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) std::_Exit(1);
   close(ends[0]);
-  for (const Child& other : others) close(other.socket.get());
-  HandleExchange exchange(ends[1]);
+  for (const RankProcess& other : others) close(other.socket.get());
+  HandlePipes exchange(ends[1]);
   const int code = rank_main(rank, exchange);
   std::fflush(nullptr);
   std::_Exit(code);
 }
 
 // From each to all, as often as they ask; until one has ended.
-void PassHandles(const std::vector<Child>& children) {
+void PassHandles(const std::vector<RankProcess>& children) {
   for (;;) {
     std::string all;
-    for (const Child& child : children) {
+    for (const RankProcess& child : children) {
       const std::string handle = ReadLine(child.socket.get());
       if (handle.empty()) return;
       all += all.empty() ? handle : "\n" + handle;
     }
-    for (const Child& child : children) WriteLine(child.socket.get(), all);
+    for (const RankProcess& child : children)
+      WriteLine(child.socket.get(), all);
   }
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> HandleExchange::Exchange(
+absl::StatusOr<std::vector<std::string>> HandlePipes::Exchange(
     const std::string& own, int ranks) {
   std::vector<std::string> handles;
   WriteLine(socket_, own);
@@ -89,16 +90,16 @@ absl::StatusOr<std::vector<std::string>> HandleExchange::Exchange(
 }
 
 int RunRanks(int ranks,
-             const std::function<int(int rank, HandleExchange&)>& rank_main) {
+             const std::function<int(int rank, HandlePipes&)>& rank_main) {
   std::fflush(nullptr);
-  std::vector<Child> children;
+  std::vector<RankProcess> children;
   for (int rank = 0; rank < ranks; ++rank) {
     children.push_back(Start(rank, children, rank_main));
   }
   PassHandles(children);
-  for (Child& child : children) child.socket = FileDescriptor();
+  for (RankProcess& child : children) child.socket = FileDescriptor();
   int worst = 0;
-  for (const Child& child : children) {
+  for (const RankProcess& child : children) {
     int status = 0;
     waitpid(child.pid, &status, 0);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) worst = 1;

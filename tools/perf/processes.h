@@ -15,9 +15,9 @@
 namespace lockstep::perf {
 
 // A rank's way to the others' handles.
-class HandleExchange {
+class HandlePipes {
  public:
-  explicit HandleExchange(int socket) : socket_(socket) {}
+  explicit HandlePipes(int socket) : socket_(socket) {}
 
   // Gives this rank's line, not empty; all ranks' in their order. Every rank
   // must. Unavailable if another rank has ended.
@@ -31,7 +31,7 @@ class HandleExchange {
 // Runs `rank_main` in `ranks` processes and waits for all: 0 if each returned
 // 0, else 1. Must be called while there is one thread.
 int RunRanks(int ranks,
-             const std::function<int(int rank, HandleExchange&)>& rank_main);
+             const std::function<int(int rank, HandlePipes&)>& rank_main);
 
 }  // namespace lockstep::perf
 

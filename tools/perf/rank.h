@@ -54,7 +54,7 @@ class Rank {
 
  private:
   absl::Status Finished(absl::Status called);
-  // Of so many, from when all ranks are ready.
+  // Seconds of so many operations, from when all ranks are ready.
   absl::StatusOr<double> SecondsOf(Operation& op, int iterations);
   absl::Status Sum(double* values, size_t count);
 

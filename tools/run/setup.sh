@@ -6,7 +6,7 @@
 {
   readonly packages_build=(
     g++ cmake ninja-build make ccache pkg-config python3 # make: CMake's default elsewhere
-    libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
+    libgrpc++-dev libssl-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
     libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libhwy-dev libcli11-dev
     libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev
   )

@@ -225,7 +225,7 @@ struct ParameterSlice {
 };
 
 struct FinishOptions {
-  // That this rank contributed; each counted by one rank in the world.
+  // Samples that this rank contributed; one rank in the world counts each.
   double samples = 0;
   // 1 / loss scale: the global norm is unscaled by it. The same on all ranks.
   double inverse_scale = 1;

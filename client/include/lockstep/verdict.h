@@ -46,8 +46,8 @@ struct LOCKSTEP_EXPORT Verdict {
   // gradient_sync.h).
   int revision_holders = 0;
   int command_holders[kCommands] = {};  // ranks, by IndexOf(command)
-  // Of the operator's word that every rank holds; 0 if they hold none, or not
-  // all the same.
+  // The number of the operator's command that every rank holds; 0 if they hold
+  // none, or not all the same.
   uint64_t command_word = 0;
   int world_size = 1;
   double inverse_scale = 1;  // as given to Finish

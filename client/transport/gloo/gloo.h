@@ -3,7 +3,7 @@
 //
 // Only Gloo's connections and buffers are used. Its collectives cannot be
 // aborted, wait half a minute for a dead peer, and do not support bf16; ours
-// (host_communicator.h) have none of these limits.
+// (common/cpu_communicator.h) have none of these limits.
 //
 // Threads: one per transport or LinkFactory, "ls-gloo", which moves the bytes
 //          of all its groups, sends keepalives and detects silent peers. A

@@ -12,7 +12,7 @@ Placement::Placement(const std::vector<std::string>& hosts) {
         known.try_emplace(hosts[rank], static_cast<int>(known.size()));
     if (first) members_.emplace_back();
     std::vector<int>& members = members_[at->second];
-    seats_.push_back({at->second, static_cast<int>(members.size())});
+    hosts_of_.push_back({at->second, static_cast<int>(members.size())});
     members.push_back(static_cast<int>(rank));
   }
   const auto [least, most] = std::minmax_element(

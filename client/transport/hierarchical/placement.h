@@ -24,21 +24,21 @@ class Placement {
   // `hosts`: by rank, a name that is unique to its host.
   explicit Placement(const std::vector<std::string>& hosts);
 
-  int ranks() const { return static_cast<int>(seats_.size()); }
+  int ranks() const { return static_cast<int>(hosts_of_.size()); }
   int hosts() const { return static_cast<int>(members_.size()); }
   int lines() const { return lines_; }  // the ranks of the smallest host
   int most() const { return most_; }    // the ranks of the largest host
 
-  int host(int rank) const { return seats_[rank].host; }
-  int index(int rank) const { return seats_[rank].index; }
+  int host(int rank) const { return hosts_of_[rank].host; }
+  int index(int rank) const { return hosts_of_[rank].index; }
   const std::vector<int>& members(int host) const { return members_[host]; }
 
  private:
-  struct SegmentAddress {
+  struct HostIndex {
     int host;
     int index;
   };
-  std::vector<SegmentAddress> seats_;      // by rank
+  std::vector<HostIndex> hosts_of_;        // by rank
   std::vector<std::vector<int>> members_;  // by host
   int lines_ = 0;
   int most_ = 0;

@@ -180,22 +180,20 @@ std::vector<std::string> NcclCandidates(const Environment& environment) {
   for (const char* root : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     const std::string folder = environment(root);
     if (!folder.empty()) {
-      AddMatches(
-          absl::StrCat(folder, "/lib/python3*/kernel_queue-packages", kInSite),
-          &candidates);
+      AddMatches(absl::StrCat(folder, "/lib/python3*/site-packages", kInSite),
+                 &candidates);
     }
   }
   const std::string home = environment("HOME");
   if (!home.empty()) {
-    AddMatches(absl::StrCat(home, "/.local/lib/python3*/kernel_queue-packages",
-                            kInSite),
-               &candidates);
+    AddMatches(
+        absl::StrCat(home, "/.local/lib/python3*/site-packages", kInSite),
+        &candidates);
   }
-  for (const char* kernel_queue :
-       {"/usr/local/lib/python3*/kernel_queue-packages",
-        "/usr/local/lib/python3*/dist-packages",
-        "/usr/lib/python3/dist-packages"}) {
-    AddMatches(absl::StrCat(kernel_queue, kInSite), &candidates);
+  for (const char* folder : {"/usr/local/lib/python3*/site-packages",
+                             "/usr/local/lib/python3*/dist-packages",
+                             "/usr/lib/python3/dist-packages"}) {
+    AddMatches(absl::StrCat(folder, kInSite), &candidates);
   }
   return candidates;
 }

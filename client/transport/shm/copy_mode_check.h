@@ -30,8 +30,9 @@ inline absl::Status CheckCopyMode(CopyMode copy_mode, size_t bytes,
   }
   return WithFailedPeer(
       absl::DataLossError(absl::StrCat(
-          "the seat of rank ", peer, " is corrupt: copy_mode ",
-          static_cast<uint32_t>(copy_mode), " for ", bytes, " bytes")),
+          "the shared-memory control block of rank ", peer,
+          " is corrupt: copy mode ", static_cast<uint32_t>(copy_mode), " for ",
+          bytes, " bytes")),
       peer);
 }
 

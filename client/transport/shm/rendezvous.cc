@@ -84,8 +84,9 @@ absl::Status CheckSeat(const ControlBlockHeader& header,
   if (sound) return absl::OkStatus();
   return WithFailedPeer(
       absl::DataLossError(absl::StrCat(
-          "the seat of rank ", peer, " is corrupt: version ", header.version,
-          ", rank ", header.rank, " of ", header.size, ", ", header.bytes,
+          "the shared-memory control block of rank ", peer,
+          " is corrupt: version ", header.version, ", rank ", header.rank,
+          " of ", header.size, ", ", header.bytes,
           " bytes; expected were version ", kControlBlockVersion, ", rank ",
           peer, " of ", mine.size, ", ", mine.bytes, " bytes")),
       peer);
@@ -323,7 +324,7 @@ absl::Status Rendezvous::ReadHello(int peer,
   if (absl::IsResourceExhausted(memory.status())) return memory.status();
   if (!memory.ok()) {
     return WithFailedPeer(absl::DataLossError(absl::StrCat(
-                              "the seat of rank ", peer,
+                              "the shared-memory control block of rank ", peer,
                               " is corrupt: ", memory.status().message())),
                           peer);
   }

@@ -18,7 +18,8 @@ namespace {
 launch::SupervisorOptions ShowOn(Screen& screen) {
   return {
       .on_ending =
-          [](const std::string& name, pid_t pid, const launch::Ending& ending) {
+          [](const std::string& name, pid_t pid,
+             const launch::ProcessExit& ending) {
             if (!ending.ok() && name != "lockstepd") {
               absl::FPrintF(stderr, "%s (process %d) %s\n", name, pid,
                             Describe(ending));

@@ -147,7 +147,7 @@ TEST_F(PipelineFakeGpuTest, AStageThatIsDoneFirstIsReducedFirst) {
   EXPECT_THAT(all[1].stages_done, ElementsAre(3, 1));
 }
 
-// Its turn on the device would be another than on the other replica.
+// The launch order on the device would differ between the replicas.
 TEST_F(PipelineFakeGpuTest, GradientsThatAreNotThereInTheirTurnAreNamed) {
   for (const Seen& seen :
        Run({"nccl", PipelineSchedule::kInterleaved, 2}, /*forgets=*/{2})) {

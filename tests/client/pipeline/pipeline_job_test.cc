@@ -41,7 +41,7 @@ absl::Status Live(const std::string& address, const Job& job, int number,
       return absl::CancelledError("has left");
     };
   }
-  // Its program does something else, for ever.
+  // The worker's program does something else, for ever.
   if (trouble == Trouble::kRests) {
     worker.fails_before = [&session] {
       while ((*session)->status().ok()) absl::SleepFor(absl::Milliseconds(5));

@@ -14,7 +14,7 @@
 #include "tests/plan/schedule/shapes.h"
 
 namespace lockstep {
-// Its suite is linked for the world of fake GPUs alone.
+// The suite is linked for the world of fake GPUs alone.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorConformance);
 }  // namespace lockstep
 

@@ -51,7 +51,7 @@ class Element {
   std::vector<double> carried_;
 };
 
-// Of all magnitudes that the half has, down to less than its smallest.
+// All magnitudes that the half has, down to less than its smallest.
 template <class Half, class T>
 double WorstOf(int ranks, bool feedback) {
   constexpr int kElements = 5000;

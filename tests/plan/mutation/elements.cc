@@ -413,8 +413,8 @@ class BucketRun {
     }
   }
 
-  // Of elements for one rank, or for all (-1). The sources are read before
-  // anything is written, which matters for no other rank's slice.
+  // Sources of elements for one rank, or for all (-1). The sources are read
+  // before anything is written, which matters for no other rank's slice.
   void Reduce(size_t u, size_t k, int64_t begin, int64_t end, int only) {
     Each(begin, end, [&](size_t cell) {
       std::vector<const Value*> values;

@@ -139,7 +139,7 @@ class OperationMutator : public Draws {
     }
   }
 
-  // Of some ranks of a bucket's group, the others exchange.
+  // Only some ranks of a bucket's group: the others exchange.
   void SomeInPairs() {
     std::vector<int> with_leaves;
     for (size_t b = 0; b < plan_.buckets.size(); ++b) {
@@ -253,7 +253,7 @@ class OperationMutator : public Draws {
     }
   }
 
-  // Its launches go before others, everywhere or on some ranks.
+  // The lane's launches go before others, everywhere or on some ranks.
   void VerdictEarlier() {
     const int by = 1 + Draw(4);
     for (const int rank : SomeOrAll()) {

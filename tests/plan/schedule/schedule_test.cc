@@ -100,7 +100,7 @@ TEST(ScheduleTest, EveryStageHasEachMicroBatchOnce) {
   }
 }
 
-// Of all shapes with S <= 8, M <= 16, V <= 4.
+// All shapes with S <= 8, M <= 16, V <= 4.
 TEST(ScheduleTest, EveryScheduleMeetsItsProvenBubble) {
   int proven = 0;
   for (const ScheduleShape& shape : AllShapes()) {

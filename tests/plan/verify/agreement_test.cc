@@ -114,9 +114,9 @@ TEST(AgreementTest, BucketsThatLookAlikeMustNotBeSwapped) {
   Plan plan = *Compile(input);
   ASSERT_TRUE(Verify(plan).ok());
   std::swap(Reduction(plan, 1, 0), Reduction(plan, 1, 1));
-  const std::vector<Finding> findings = FindingsIn(plan);
-  ASSERT_EQ(findings.size(), 1u);
-  EXPECT_TRUE(findings[0].rule == Rule::kCollectives);
+  const std::vector<Diagnostic> diagnostics = DiagnosticsIn(plan);
+  ASSERT_EQ(diagnostics.size(), 1u);
+  EXPECT_TRUE(diagnostics[0].rule == Rule::kCollectives);
 }
 
 TEST(AgreementTest, SaysWhoDisagreesAndOnWhat) {

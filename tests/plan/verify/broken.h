@@ -14,7 +14,7 @@
 #include "plan/compile.h"
 #include "plan/verify.h"
 #include "plan/verify/agreement.h"
-#include "plan/verify/finding.h"
+#include "plan/verify/diagnostics.h"
 #include "plan/verify/operations.h"
 #include "plan/verify/structure.h"
 #include "tests/plan/plans.h"
@@ -95,17 +95,17 @@ inline Transfer& Exchange(Plan& plan, int rank, int index) {
   return plan.ranks[rank].lanes[2].transfers[index];
 }
 
-inline std::vector<Finding> FindingsIn(const Plan& plan) {
-  Findings findings;
-  CheckTables(plan, findings);
-  if (findings.empty()) CheckLanes(plan, findings);
-  if (findings.empty()) CheckNorms(plan, findings);
-  if (findings.empty()) {
+inline std::vector<Diagnostic> DiagnosticsIn(const Plan& plan) {
+  Diagnostics diagnostics;
+  CheckTables(plan, diagnostics);
+  if (diagnostics.empty()) CheckLanes(plan, diagnostics);
+  if (diagnostics.empty()) CheckNorms(plan, diagnostics);
+  if (diagnostics.empty()) {
     const Traffic traffic = TrafficOf(plan);
-    CheckCollectives(plan, traffic, findings);
-    CheckPointToPoint(plan, traffic, findings);
+    CheckCollectives(plan, traffic, diagnostics);
+    CheckPointToPoint(plan, traffic, diagnostics);
   }
-  return findings.kept();
+  return diagnostics.kept();
 }
 
 struct Broken {
@@ -119,11 +119,12 @@ inline void ExpectRefused(const Broken& broken) {
   SCOPED_TRACE(broken.how);
   Plan plan = GoodPlan();
   broken.damage(plan);
-  const std::vector<Finding> findings = FindingsIn(plan);
-  ASSERT_FALSE(findings.empty());
-  EXPECT_EQ(static_cast<int>(findings[0].rule), static_cast<int>(broken.rule))
-      << findings[0].text;
-  EXPECT_EQ(findings[0].ranks, broken.ranks) << findings[0].text;
+  const std::vector<Diagnostic> diagnostics = DiagnosticsIn(plan);
+  ASSERT_FALSE(diagnostics.empty());
+  EXPECT_EQ(static_cast<int>(diagnostics[0].rule),
+            static_cast<int>(broken.rule))
+      << diagnostics[0].text;
+  EXPECT_EQ(diagnostics[0].ranks, broken.ranks) << diagnostics[0].text;
   EXPECT_EQ(Verify(plan).code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "plan/verify.h"
-#include "plan/verify/player.h"
+#include "plan/verify/simulator.h"
 #include "tests/plan/plans.h"
 #include "tests/plan/verify/builder.h"
 

@@ -45,7 +45,7 @@ PlanInput TwoRanks(DType dtype = DType::kF32) {
                {{.name = "w", .shape = {40}, .dtype = dtype}});
 }
 
-// Of rank 1; of the gradient lane.
+// Rank 1's gradient lane.
 Transfer& First(Plan& plan) { return plan.ranks[1].lanes[0].transfers[0]; }
 Transfer& Second(Plan& plan) { return plan.ranks[1].lanes[0].transfers[1]; }
 Lane& VerdictOf(Plan& plan) { return plan.ranks[1].lanes.back(); }

@@ -1,5 +1,3 @@
-#include "plan/verify/player.h"
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -10,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "plan/compile.h"
 #include "plan/verify.h"
+#include "plan/verify/simulator.h"
 #include "tests/plan/plans.h"
 #include "tests/plan/verify/builder.h"
 

@@ -457,7 +457,7 @@ TEST(NcclCandidatesTest, AreTheChosenOneOrAllPlacesInOrder) {
   const std::filesystem::path root =
       std::filesystem::path(testing::TempDir()) / "nccl_candidates";
   const std::filesystem::path folder =
-      root / "lib/python3.11/kernel_queue-packages/nvidia/nccl/lib";
+      root / "lib/python3.11/site-packages/nvidia/nccl/lib";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "libnccl.so.2") << "no library";
   variables = {{"VIRTUAL_ENV", root.string()}, {"HOME", "nowhere"}};

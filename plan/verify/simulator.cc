@@ -1,4 +1,4 @@
-#include "plan/verify/player.h"
+#include "plan/verify/simulator.h"
 
 #include <algorithm>
 #include <map>
@@ -13,30 +13,30 @@ namespace {
 constexpr size_t kWaitsShown = 16;
 
 // What begins and ends as one: a task, a transfer, or neighbours of one group.
-struct Unit {
+struct SimulatedUnit {
   int queue;
   std::vector<Place> places;
-  std::vector<int> meetings;  // that its places take part in
-  int blockers = 1;           // dependencies, and its turn in the queue
-  int launched_after = -1;    // a task of the rank, if launches are in order
-  int unmet = 0;              // meetings that have not taken place
-  int64_t begin = 0;          // when the last blocker was gone
-  int64_t end = 0;            // of what has ended so far
+  std::vector<int> matches;  // that its places take part in
+  int blockers = 1;          // dependencies, and its turn in the queue
+  int launched_after = -1;   // a task of the rank, if launches are in order
+  int unmet = 0;             // meetings that have not taken place
+  int64_t begin = 0;         // when the last blocker was gone
+  int64_t end = 0;           // of what has ended so far
   bool ended = false;
 };
 
 // Transfers of different ranks that end together.
-struct Rendezvous {
+struct Match {
   std::vector<Place> members;
   int absent = 0;     // members that have not begun
   int64_t begin = 0;  // of the latest member so far
 };
 
-class Player {
+class Simulator {
  public:
   // Without durations everything takes no time.
-  Player(const Plan& plan, const Traffic& traffic, Queues queues,
-         const Durations* durations = nullptr)
+  Simulator(const Plan& plan, const Traffic& traffic, Queues queues,
+            const Durations* durations = nullptr)
       : plan_(plan), durations_(durations) {
     for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
       FormQueues(static_cast<int>(rank), queues);
@@ -67,13 +67,13 @@ class Player {
       }
       spans[rank].tasks.resize(plan_.ranks[rank].tasks.size());
     }
-    for (const Rendezvous& rendezvous : rendezvous_) {
-      for (const Place& member : rendezvous.members) {
+    for (const Match& match : matches_) {
+      for (const Place& member : match.members) {
         spans[member.rank].lanes[member.ref.lane][member.ref.index] = {
-            rendezvous.begin, units_[UnitOf(member)].end};
+            match.begin, units_[UnitOf(member)].end};
       }
     }
-    for (const Unit& unit : units_) {
+    for (const SimulatedUnit& unit : units_) {
       const Place& place = unit.places[0];
       if (!IsTask(place)) continue;
       spans[place.rank].tasks[place.ref.index] = {unit.begin, unit.end};
@@ -113,7 +113,7 @@ class Player {
       if (queues != Queues::kInLaunchOrder) continue;
       launched_after =
           std::max(launched_after, At(plan_, {rank, ref}).after_task);
-      Unit& unit = units_[unit_of_[rank][ref.lane][ref.index]];
+      SimulatedUnit& unit = units_[unit_of_[rank][ref.lane][ref.index]];
       unit.launched_after = launched_after;
     }
     FormTaskQueue(rank);
@@ -165,26 +165,26 @@ class Player {
   void Arrange(const Traffic& traffic) {
     for (const auto& members : traffic.collectives) {
       for (size_t k = 0; k < members[0].size(); ++k) {
-        Rendezvous& rendezvous = rendezvous_.emplace_back();
+        Match& match = matches_.emplace_back();
         for (const std::vector<Place>& member : members) {
-          Invite(member[k], rendezvous);
+          Invite(member[k], match);
         }
       }
     }
     for (const auto& [key, channel] : traffic.channels) {
       for (size_t k = 0; k < channel.sends.size(); ++k) {
-        Rendezvous& rendezvous = rendezvous_.emplace_back();
-        Invite(channel.sends[k], rendezvous);
-        Invite(channel.receives[k], rendezvous);
+        Match& match = matches_.emplace_back();
+        Invite(channel.sends[k], match);
+        Invite(channel.receives[k], match);
       }
     }
   }
 
-  void Invite(const Place& place, Rendezvous& rendezvous) {
-    rendezvous.members.push_back(place);
-    ++rendezvous.absent;
-    Unit& unit = units_[UnitOf(place)];
-    unit.meetings.push_back(static_cast<int>(rendezvous_.size()) - 1);
+  void Invite(const Place& place, Match& match) {
+    match.members.push_back(place);
+    ++match.absent;
+    SimulatedUnit& unit = units_[UnitOf(place)];
+    unit.matches.push_back(static_cast<int>(matches_.size()) - 1);
     ++unit.unmet;
   }
 
@@ -197,11 +197,11 @@ class Player {
 
   void Begin(int unit, std::vector<int>& ready) {
     const int64_t now = units_[unit].begin;
-    if (units_[unit].meetings.empty()) return Compute(unit, ready);
-    for (const int number : units_[unit].meetings) {
-      Rendezvous& rendezvous = rendezvous_[number];
-      rendezvous.begin = std::max(rendezvous.begin, now);
-      if (--rendezvous.absent == 0) Meet(rendezvous, ready);
+    if (units_[unit].matches.empty()) return Compute(unit, ready);
+    for (const int number : units_[unit].matches) {
+      Match& match = matches_[number];
+      match.begin = std::max(match.begin, now);
+      if (--match.absent == 0) Meet(match, ready);
     }
   }
 
@@ -213,13 +213,12 @@ class Player {
     End(unit, ready);
   }
 
-  void Meet(const Rendezvous& rendezvous, std::vector<int>& ready) {
+  void Meet(const Match& match, std::vector<int>& ready) {
     const int64_t end =
-        rendezvous.begin +
-        (durations_ ? durations_->transfer(At(plan_, rendezvous.members[0]))
-                    : 0);
-    for (const Place& member : rendezvous.members) {
-      Unit& unit = units_[UnitOf(member)];
+        match.begin +
+        (durations_ ? durations_->transfer(At(plan_, match.members[0])) : 0);
+    for (const Place& member : match.members) {
+      SimulatedUnit& unit = units_[UnitOf(member)];
       unit.end = std::max(unit.end, end);
       if (--unit.unmet == 0) End(UnitOf(member), ready);
     }
@@ -253,7 +252,7 @@ class Player {
   }
 
   Wait WaitOf(int index) const {
-    const Unit& unit = units_[index];
+    const SimulatedUnit& unit = units_[index];
     const int head = queues_[unit.queue][ended_[unit.queue]];
     if (head != index) {
       return {unit.places[0], WaitKind::kBehind, units_[head].places[0]};
@@ -274,8 +273,8 @@ class Player {
   }
 
   Wait PartnerWaitOf(int index) const {
-    for (const int number : units_[index].meetings) {
-      const std::vector<Place>& members = rendezvous_[number].members;
+    for (const int number : units_[index].matches) {
+      const std::vector<Place>& members = matches_[number].members;
       const auto self =
           std::find_if(members.begin(), members.end(),
                        [&](const Place& p) { return UnitOf(p) == index; });
@@ -289,13 +288,13 @@ class Player {
 
   const Plan& plan_;
   const Durations* const durations_;
-  std::vector<Unit> units_;
+  std::vector<SimulatedUnit> units_;
   std::vector<std::vector<int>> queues_;
   std::vector<size_t> ended_;  // units of each queue that have
   std::vector<std::vector<std::vector<int>>> unit_of_;  // rank, lane, index
   std::vector<std::vector<int>> unit_of_task_;          // rank, task
   std::vector<std::vector<int>> dependents_;            // of each unit
-  std::vector<Rendezvous> rendezvous_;
+  std::vector<Match> matches_;
 };
 
 absl::string_view Verb(WaitKind kind) {
@@ -316,19 +315,19 @@ std::string Named(const Plan& plan, const Place& place) {
 std::optional<std::vector<Wait>> FindDeadlock(const Plan& plan,
                                               const Traffic& traffic,
                                               Queues queues) {
-  Player player(plan, traffic, queues);
-  player.Play();
-  return player.FindCircle();
+  Simulator simulator(plan, traffic, queues);
+  simulator.Play();
+  return simulator.FindCircle();
 }
 
 std::optional<std::vector<RankSpans>> PlayInTime(const Plan& plan,
                                                  const Traffic& traffic,
                                                  Queues queues,
                                                  const Durations& durations) {
-  Player player(plan, traffic, queues, &durations);
-  player.Play();
-  if (player.FindCircle().has_value()) return std::nullopt;
-  return player.Spans();
+  Simulator simulator(plan, traffic, queues, &durations);
+  simulator.Play();
+  if (simulator.FindCircle().has_value()) return std::nullopt;
+  return simulator.Spans();
 }
 
 std::string Describe(const Plan& plan, const std::vector<Wait>& circle) {

@@ -11,8 +11,8 @@
 // can be lost or overtaken here, so the outcome does not depend on the speed of
 // any rank: one play is a proof.
 
-#ifndef LOCKSTEP_PLAN_VERIFY_PLAYER_H_
-#define LOCKSTEP_PLAN_VERIFY_PLAYER_H_
+#ifndef LOCKSTEP_PLAN_VERIFY_SIMULATOR_H_
+#define LOCKSTEP_PLAN_VERIFY_SIMULATOR_H_
 
 #include <cstdint>
 #include <functional>
@@ -82,4 +82,4 @@ std::string Describe(const Plan& plan, const std::vector<Wait>& circle);
 
 }  // namespace lockstep::plan
 
-#endif  // LOCKSTEP_PLAN_VERIFY_PLAYER_H_
+#endif  // LOCKSTEP_PLAN_VERIFY_SIMULATOR_H_

@@ -1,7 +1,7 @@
 // What the verifier found wrong, for machines and for people.
 
-#ifndef LOCKSTEP_PLAN_VERIFY_FINDING_H_
-#define LOCKSTEP_PLAN_VERIFY_FINDING_H_
+#ifndef LOCKSTEP_PLAN_VERIFY_DIAGNOSTICS_H_
+#define LOCKSTEP_PLAN_VERIFY_DIAGNOSTICS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class Rule : uint8_t {
   kValues,          // each task and sum is given what it needs
 };
 
-struct Finding {
+struct Diagnostic {
   Rule rule;
   std::vector<int> ranks;  // whom it concerns; none: the plan as a whole
   std::string text;
@@ -39,7 +39,7 @@ struct Finding {
 
 // Keeps the first few findings and counts the others: a plan that is wrong in
 // one way is often wrong a million times.
-class Findings {
+class Diagnostics {
  public:
   static constexpr size_t kKept = 8;
 
@@ -48,16 +48,16 @@ class Findings {
   bool empty() const { return count_ == 0; }
   // Nothing more will be kept.
   bool full() const { return kept_.size() == kKept; }
-  const std::vector<Finding>& kept() const { return kept_; }
+  const std::vector<Diagnostic>& kept() const { return kept_; }
 
   // OK if there are none, else InvalidArgument with those kept.
   absl::Status ToStatus() const;
 
  private:
-  std::vector<Finding> kept_;
+  std::vector<Diagnostic> kept_;
   size_t count_ = 0;
 };
 
 }  // namespace lockstep::plan
 
-#endif  // LOCKSTEP_PLAN_VERIFY_FINDING_H_
+#endif  // LOCKSTEP_PLAN_VERIFY_DIAGNOSTICS_H_

@@ -1,4 +1,4 @@
-#include "plan/verify/finding.h"
+#include "plan/verify/diagnostics.h"
 
 #include <utility>
 
@@ -7,23 +7,23 @@
 
 namespace lockstep::plan {
 
-void Findings::Add(Rule rule, std::vector<int> ranks, std::string text) {
+void Diagnostics::Add(Rule rule, std::vector<int> ranks, std::string text) {
   ++count_;
   if (kept_.size() < kKept) {
     kept_.push_back({rule, std::move(ranks), std::move(text)});
   }
 }
 
-absl::Status Findings::ToStatus() const {
+absl::Status Diagnostics::ToStatus() const {
   if (empty()) return absl::OkStatus();
   std::string message = "the plan cannot run: ";
   for (size_t i = 0; i < kept_.size(); ++i) {
-    const Finding& finding = kept_[i];
+    const Diagnostic& diagnostic = kept_[i];
     absl::StrAppend(&message, i == 0 ? "" : " | ");
-    if (!finding.ranks.empty()) {
-      absl::StrAppend(&message, RankList(finding.ranks), ": ");
+    if (!diagnostic.ranks.empty()) {
+      absl::StrAppend(&message, RankList(diagnostic.ranks), ": ");
     }
-    absl::StrAppend(&message, finding.text);
+    absl::StrAppend(&message, diagnostic.text);
   }
   if (count_ > kept_.size()) {
     absl::StrAppend(&message, " | and ", count_ - kept_.size(), " more");
