@@ -65,7 +65,8 @@ inline constexpr uint32_t kVersion = 1;
 
 // --- Shared words -----------------------------------------------------------
 
-// Where in a step a worker is (section 9 of the design). Ordered.
+// Where in a step a worker is (docs/architecture.md, "Step agreement").
+// Ordered.
 enum class Phase : uint8_t {
   kIdle = 1,      // between steps, or not yet training
   kCompute = 2,   // gradients are being submitted

@@ -5,7 +5,7 @@ import re
 from tree import Finding
 
 # Which rooms a room may include, itself aside. A path belongs to the longest
-# room that it starts with. DESIGN 1 draws the same arrows.
+# room that it starts with. docs/architecture.md, "Modules", draws the same arrows.
 MAY_INCLUDE = {
     "base": [],
     "plan": ["base"],
