@@ -128,6 +128,12 @@ class WordsTest(RuleTest):
         self.refuse(words.launches, "examples/digits/launch.cu", "Run<<<1, 2>>>();")
         self.accept(words.launches, "client/x.cc", "// says <<< >>>\nout << a << b;")
 
+    def test_comment_openers(self):
+        for opener in ("Of", "That", "Its", "Whom"):
+            self.refuse(words.comment_openers, "base/x.h", f"  // {opener} a rank.")
+        self.accept(words.comment_openers, "base/x.h", "// A rank.\n// Its steps.")
+        self.accept(words.comment_openers, "base/x.h", "// Often. Offers of it.")
+
     def test_disabled_tests(self):
         name = "DISABLED" + "_Meets"
         self.refuse(words.disabled_tests, "tests/x_test.cc", f"TEST(A, {name}) {{}}")

@@ -22,6 +22,7 @@ RULES = {
     "nccl-names": words.nccl_names,
     "launches": words.launches,
     "disabled-tests": words.disabled_tests,
+    "comment-openers": words.comment_openers,
     "machine-paths": words.machine_paths,
     "budgets": words.budgets,
     "environment": words.environment,

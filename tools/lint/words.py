@@ -38,6 +38,19 @@ def disabled_tests(tree):
                     yield Finding(path, number, "a test that does not run is repaired or removed")
 
 
+def comment_openers(tree):
+    """A comment begins with its subject, not with Of, That, Its or Whom"""
+    opener = re.compile(r"\s*//+<?\s*(Of|That|Its|Whom)\b")
+    for path in tree.cpp():
+        is_inside = False  # a comment that began on a line before
+        for number, line in tree.lines(path):
+            match = None if is_inside else opener.match(line)
+            if match:
+                yield Finding(path, number, f"a comment that begins with '{match.group(1)}': "
+                              "begin with what it is about")
+            is_inside = line.lstrip().startswith("//")
+
+
 def machine_paths(tree):
     """No path of somebody's machine"""
     expression = re.compile(r"(?<![\w.$}*-])/(work|farm|root|home/\w+|Users/\w+)/")

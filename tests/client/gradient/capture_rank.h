@@ -13,9 +13,9 @@
 
 namespace lockstep::gradient {
 
-// Of a job of kThree. The gradients of w (in its view) and v (from a buffer, in
-// two micro-batches) are made of the batch, b gets none; w's times the clip
-// coefficient is added to the weights.
+// A rank of a job of kThree. The gradients of w (in its view) and v (from a
+// buffer, in two micro-batches) are made of the batch, b gets none; w's times
+// the clip coefficient is added to the weights.
 class CaptureRank {
  public:
   CaptureRank(BackendJob* job, int rank)

@@ -539,7 +539,7 @@ TEST(EngineTest, AbortCompletesAStepWhoseStreamNeverGetsThere) {
   EXPECT_FALSE(stream.Synchronize().ok());
 }
 
-// Its stream is the one that knows when a step has got somewhere.
+// The engine's stream tells when a step has got somewhere.
 TEST(EngineTest, AStepIsWhereItsStreamIs) {
   Job job("data=1", kTwo);
   Engine& engine = job.engine(0);

@@ -19,7 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Of counts that four ranks do not divide, in two buckets.
+// Parameters of counts that four ranks do not divide, in two buckets.
 constexpr size_t kSizes[] = {70, 3, 129};
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 using Values = std::vector<std::vector<float>>;  // by parameter

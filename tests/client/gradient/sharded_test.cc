@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Of counts that no world divides, in two buckets.
+// Parameters of counts that no world divides, in two buckets.
 const std::vector<Parameter> kSliced = {
     {.name = "w", .shape = {70}, .op = ReduceOp::kSum},
     {.name = "b", .shape = {3}, .op = ReduceOp::kSum},

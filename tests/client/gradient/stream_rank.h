@@ -20,7 +20,7 @@ inline const std::vector<Parameter> kThree = {
     {.name = "b", .shape = {2}, .op = ReduceOp::kMean},
     {.name = "v", .shape = {4}, .op = ReduceOp::kSum}};
 
-// Of a job of kThree, whose gradient of w is added to the weights.
+// A rank of a job of kThree, whose gradient of w is added to the weights.
 class StreamRank {
  public:
   StreamRank(BackendJob* job, int rank)

@@ -32,7 +32,7 @@ class WithdrawalJob : public NegotiatedJob,
     return sync.Finish().status();
   }
 
-  // Its program does something else, until the epoch is over.
+  // The rank's program does something else, until the epoch is over.
   static absl::Status Withdraw(Device& device) {
     device.owner.reset();
     while (device.session.status().ok()) absl::SleepFor(absl::Milliseconds(1));

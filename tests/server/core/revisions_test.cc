@@ -143,7 +143,7 @@ TEST_F(RevisionsTest, OnDemandMeansNotBeforeAnOperatorAsks) {
               HasSubstr("1 <- order wanted for revision 2"));
 }
 
-// Its norm has the same bits on every run (docs/gradients.md).
+// The job's norm has the same bits on every run (docs/gradients.md).
 TEST_F(RevisionsTest, AReproducibleJobKeepsItsBuckets) {
   JobSpec spec = SpecWithBuckets(2);
   spec.reproducible.leaves = 2;
