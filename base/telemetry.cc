@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-enum Kind { kCounter, kGauge, kHistogram };
+enum MetricKind { kCounter, kGauge, kHistogram };
 
 class Nothing final : public Counter, public Gauge, public Histogram {
  public:

@@ -79,7 +79,7 @@ struct Bucket {
     gpu::Require(cudaMemset(tensors.data(), 0, kBytes), "cudaMemset");
   }
   gpu::Memory bucket, tensors;
-  std::vector<Slot> slots;
+  std::vector<TensorSlot> slots;
   std::vector<ElementRange> ranges;
   size_t bytes = 0;
 };

@@ -75,7 +75,7 @@ void BM_Pack(benchmark::State& state, DType dtype, bool added) {
   const size_t count = state.range(0);
   std::vector<std::byte> tensors = Row(dtype, count);
   std::vector<std::byte> bucket = Row(dtype, count);
-  std::vector<Slot> slots;
+  std::vector<TensorSlot> slots;
   for (size_t at = 0; at < count; at += 1000) {
     slots.push_back({.tensor = tensors.data() + at * SizeOf(dtype),
                      .offset = at,
@@ -109,7 +109,7 @@ void BM_ToBoth(benchmark::State& state, ReduceOp op, bool checked) {
   for (auto _ : state) {
     if (checked) {
       CheckedReduce reduce(DType::kF32, op);
-      reduce.Fold(in, out, count);
+      reduce.Reduce(in, out, count);
       benchmark::DoNotOptimize(reduce.Total());
     } else {
       ReduceRanksToAll(in, out, count, DType::kF32, op);
@@ -135,7 +135,7 @@ void BM_PairsToBoth(benchmark::State& state, bool checked) {
   for (auto _ : state) {
     if (checked) {
       CheckedReduce reduce = CheckedReduce::InPairs(DType::kF32, 0.125);
-      reduce.Fold(in, out, count);
+      reduce.Reduce(in, out, count);
       benchmark::DoNotOptimize(reduce.Total());
     } else {
       ReducePairsToAll(in, out, count, DType::kF32, 0.125);

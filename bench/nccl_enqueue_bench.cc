@@ -75,7 +75,7 @@ absl::StatusOr<int> DevicesHere() {
   return count;
 }
 
-int Tell(const EnqueueCost& cost, const EnqueueLoad& load, int devices) {
+int Report(const EnqueueCost& cost, const EnqueueLoad& load, int devices) {
   std::printf(
       "an all-reduce of 1 KiB, %d ranks on %d GPU%s, us a call: medians of %d "
       "batches of %d calls\n",
@@ -127,7 +127,7 @@ int RunRank(int rank, Line line) {
   const EnqueueLoad load{.with_raw = true};
   const auto cost = MeasureEnqueue(*tables, place, load);
   if (!cost.ok()) return Fail(cost.status());
-  return rank == 0 ? Tell(*cost, load, *devices) : 0;
+  return rank == 0 ? Report(*cost, load, *devices) : 0;
 }
 
 // What came of a child: its exit status, or 1 for a signal.

@@ -46,7 +46,7 @@ class Line {
         job_(std::move(job)),
         stream_(stub_->Session(&call_)) {}
 
-  void Say(protocol::ToCoordinatorBody body) {
+  void Post(protocol::ToCoordinatorBody body) {
     Check(stream_->Write(proto::ToProto(protocol::ToCoordinator{
               .job = {job_}, .epoch = epoch_, .body = std::move(body)})),
           "the stream ended");
@@ -54,7 +54,7 @@ class Line {
 
   // The next message of this kind.
   template <typename Body>
-  Body Hear() {
+  Body Receive() {
     v1::ToWorker wire;
     while (stream_->Read(&wire)) {
       auto message = proto::FromProto(wire);
@@ -120,50 +120,50 @@ void Form(const std::shared_ptr<grpc::Channel>& channel,
                .mesh = {{{"data", static_cast<int>(lines.size())}}},
                .sync = SyncMode::kNegotiated};
   for (size_t i = 0; i < lines.size(); ++i) {
-    lines[i]->Say(protocol::Hello{.worker = {absl::StrCat("w-", i)},
-                                  .life = i + 1,
-                                  .spec = spec,
-                                  .token = token,
-                                  .process = {.host = "bench", .pid = 1}});
+    lines[i]->Post(protocol::Hello{.worker = {absl::StrCat("w-", i)},
+                                   .incarnation = i + 1,
+                                   .spec = spec,
+                                   .token = token,
+                                   .process = {.host = "bench", .pid = 1}});
   }
   for (auto& line : lines) {
-    line->Hear<protocol::EpochFormed>();
-    line->Say(protocol::RegisterChunk{
+    line->Receive<protocol::EpochFormed>();
+    line->Post(protocol::RegisterChunk{
         .last = true, .parameters = {{.name = "w", .shape = {4}}}});
   }
   for (auto& line : lines) {
-    const auto ready = line->Hear<protocol::PlanReady>();
+    const auto ready = line->Receive<protocol::PlanReady>();
     const plan::Plan plan = FetchPlan(channel, spec.name, token, ready.digest);
-    line->Say(protocol::PlanAck{ready.revision, ready.digest});
+    line->Post(protocol::PlanAck{ready.revision, ready.digest});
     protocol::PublishHandles publish;
     for (size_t c = 0; c < plan.communicators.size(); ++c) {
       publish.handles.push_back({static_cast<int>(c), "handle"});
     }
-    line->Say(publish);
+    line->Post(publish);
   }
   for (auto& line : lines) {
-    line->Hear<protocol::GroupHandles>();
-    line->Say(protocol::Connected{});
+    line->Receive<protocol::GroupHandles>();
+    line->Post(protocol::Connected{});
   }
-  for (auto& line : lines) line->Hear<protocol::Start>();
+  for (auto& line : lines) line->Receive<protocol::Start>();
 }
 
 // --- Rounds -----------------------------------------------------------------
 
 // Seconds from the last word to the last answer.
 double Decide(Lines& lines, const protocol::ToCoordinatorBody& word) {
-  for (size_t i = 0; i + 1 < lines.size(); ++i) lines[i]->Say(word);
+  for (size_t i = 0; i + 1 < lines.size(); ++i) lines[i]->Post(word);
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const auto begin = Clock::now();
-  lines.back()->Say(word);
+  lines.back()->Post(word);
   for (auto& line : lines) {
-    Check(!line->Hear<protocol::Decide>().decisions.empty(), "no decision");
+    Check(!line->Receive<protocol::Decide>().decisions.empty(), "no decision");
   }
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 double OurRound(Lines& lines, uint64_t pass) {
-  for (auto& line : lines) line->Say(protocol::Announce{pass, {0}});
+  for (auto& line : lines) line->Post(protocol::Announce{pass, {0}});
   return Decide(lines, protocol::Submitted{pass, {0}});
 }
 

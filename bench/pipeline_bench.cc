@@ -35,7 +35,7 @@
 #include "client/transport/device_context.h"
 #include "plan/schedule/play.h"
 #include "plan/timeline/timeline.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/support/inproc/inproc.h"
 

@@ -80,7 +80,7 @@ class Job {
   };
 
   void OnEachCommunicator() {
-    for (const plan::Communicator& communicator : plan_.communicators) {
+    for (const plan::CommunicatorSpec& communicator : plan_.communicators) {
       std::vector<std::unique_ptr<transport::PendingGroup>> pending;
       std::vector<std::string> handles;
       for (int r = 0; r < kRanks; ++r) {

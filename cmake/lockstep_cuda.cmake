@@ -8,7 +8,7 @@
 #
 # One line says what was decided; LOCKSTEP_HAS_CUDA is true if they are built.
 # LOCKSTEP_CUDA_RUNTIME is the runtime to link, if that and NCCL's header are there
-# too, and LOCKSTEP_DEVICE_ROOMS what the client has of device code then. Sanitizer
+# too, and LOCKSTEP_DEVICE_LIBRARIES what the client has of device code then. Sanitizer
 # presets leave them out.
 #
 #   lockstep_kernel(NAME  SOURCES a.cu ...  DEPS ...)  device code for Ampere and
@@ -49,7 +49,7 @@ if(LOCKSTEP_TOOLS AND NOT LOCKSTEP_CUDA STREQUAL "OFF")
       HINTS "${cuda_root}/lib64" "${cuda_root}/lib" "${cuda_root}/targets/x86_64-linux/lib")
     if(LOCKSTEP_CUDA_INCLUDE AND LOCKSTEP_NCCL_INCLUDE AND LOCKSTEP_CUDART)
       set(LOCKSTEP_CUDA_RUNTIME "${LOCKSTEP_CUDART}")
-      set(LOCKSTEP_DEVICE_ROOMS lockstep_device_kernels)
+      set(LOCKSTEP_DEVICE_LIBRARIES lockstep_device_kernels)
     endif()
   elseif(LOCKSTEP_CUDA STREQUAL "ON")
     message(FATAL_ERROR "LOCKSTEP_CUDA is ON, and there is no nvcc in CUDA_HOME, CUDA_PATH, /usr/local/cuda or PATH")

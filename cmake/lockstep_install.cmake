@@ -9,12 +9,12 @@
 #
 # What was not built before is built by the installation.
 #
-#   lockstep_client_library(ROOMS lockstep_base lockstep_plan ...
+#   lockstep_client_library(LIBRARIES lockstep_base lockstep_plan ...
 #                           STATIC_PACKAGES gRPC ...)
 #
-# makes both libraries from the objects of the rooms. The list is explicit, and
-# closed: a room that another one needs and that is not listed is an error here
-# rather than an undefined symbol at somebody else's place. What the rooms need
+# makes both libraries from the objects of the libraries. The list is explicit, and
+# closed: a library that another one needs and that is not listed is an error here
+# rather than an undefined symbol in a consumer's build. What the libraries need
 # of others becomes private to the shared library; the static one passes it on, and STATIC_PACKAGES
 # are where its consumers find it.
 
@@ -27,15 +27,15 @@ set(LOCKSTEP_PUBLIC_DEPS absl::any_invocable absl::function_ref absl::span absl:
     absl::statusor absl::time)
 
 function(lockstep_client_library)
-  cmake_parse_arguments(ARG "" "" "ROOMS;STATIC_PACKAGES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LIBRARIES;STATIC_PACKAGES" ${ARGN})
   set(objects)
-  foreach(room ${ARG_ROOMS})
-    get_target_property(type ${room} TYPE)
+  foreach(library ${ARG_LIBRARIES})
+    get_target_property(type ${library} TYPE)
     if(NOT type STREQUAL "INTERFACE_LIBRARY")
-      list(APPEND objects $<TARGET_OBJECTS:${room}>)
+      list(APPEND objects $<TARGET_OBJECTS:${library}>)
     endif()
   endforeach()
-  _lockstep_needs_of_others(needs "${ARG_ROOMS}")
+  _lockstep_needs_of_others(needs "${ARG_LIBRARIES}")
   set(symbols "${PROJECT_SOURCE_DIR}/cmake/lockstep_client.map")
 
   add_library(lockstep_client SHARED ${objects})
@@ -89,7 +89,7 @@ function(_lockstep_install_client)
     install(EXPORT ${export} NAMESPACE lockstep:: DESTINATION "${package_dir}")
   endforeach()
   # No public call gives a communicator: its header is the library's own.
-  install(DIRECTORY plan/include/ client/include/ TYPE INCLUDE
+  install(DIRECTORY client/include/ TYPE INCLUDE
     FILES_MATCHING PATTERN "*.h" PATTERN "communicator.h" EXCLUDE)
 
   configure_package_config_file(
@@ -111,19 +111,19 @@ function(lockstep_install_programs)
   endforeach()
 endfunction()
 
-# Walks from the rooms over their links. Ours must be among the rooms, or be
+# Walks from the libraries over their links. Ours must be among the libraries, or be
 # only a bundle of headers, which is walked through; theirs go to `out`.
-function(_lockstep_needs_of_others out rooms)
+function(_lockstep_needs_of_others out libraries)
   set(needs)
-  set(todo ${rooms})
+  set(todo ${libraries})
   set(seen)
   while(todo)
-    list(POP_FRONT todo room)
-    if(room IN_LIST seen)
+    list(POP_FRONT todo library)
+    if(library IN_LIST seen)
       continue()
     endif()
-    list(APPEND seen ${room})
-    get_target_property(links ${room} INTERFACE_LINK_LIBRARIES)
+    list(APPEND seen ${library})
+    get_target_property(links ${library} INTERFACE_LINK_LIBRARIES)
     foreach(link ${links})
       string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" link "${link}")
       if(link MATCHES "^(lockstep_warnings|links-NOTFOUND)$" OR NOT link)
@@ -139,8 +139,8 @@ function(_lockstep_needs_of_others out rooms)
         continue()
       endif()
       get_target_property(type ${link} TYPE)
-      if(NOT link IN_LIST rooms AND NOT type STREQUAL "INTERFACE_LIBRARY")
-        message(FATAL_ERROR "${room} needs ${link}, which is not among the client's rooms: ${rooms}")
+      if(NOT link IN_LIST libraries AND NOT type STREQUAL "INTERFACE_LIBRARY")
+        message(FATAL_ERROR "${library} needs ${link}, which is not among the client's libraries: ${libraries}")
       endif()
       list(APPEND todo ${link})
     endforeach()

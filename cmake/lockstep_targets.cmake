@@ -1,4 +1,4 @@
-# How a target is made, so that a room's CMakeLists.txt is a list of names.
+# How a target is made, so that a folder's CMakeLists.txt is a list of names.
 #
 #   lockstep_library(NAME  SOURCES a.cc ...  DEPS other ... absl::status ...
 #                          [PCH <a.h> ...] [NO_UNITY])
@@ -15,13 +15,13 @@
 #   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
 # A library is static, position independent and hidden: lockstep::client is put
-# together from the objects of the rooms it needs. A test is one binary and one
+# together from the objects of the libraries it needs. A test is one binary and one
 # ctest entry, "<preset>.<name>"; beside its own labels it carries the preset's
 # name as a label if that is asan or tsan. A test that cannot run here (no GPU)
 # exits with 77 and is listed as skipped. PROCESSORS says how many cores a test
 # keeps busy, SERIAL that it must be alone. A program that is a target of ours and
 # depends on all that it starts (add_dependencies) can be built and run without
-# the rest of the house; any other COMMAND has all built first, or what it NEEDS. ONE_THREAD says that there is nothing
+# the rest; any other COMMAND has all built first, or what it NEEDS. ONE_THREAD says that there is nothing
 # in it for ThreadSanitizer to see: the tsan preset leaves it out.
 #
 # PCH precompiles headers of others for a target (`<grpcpp/grpcpp.h>`): it pays

@@ -88,7 +88,7 @@ void FoldToTwo(DType dtype, ReduceOp op, const void* a, const void* b,
   WithType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (kIsHalf<T>) {
-      Fatal("halves are folded as f32");
+      Fatal("halves are reduced as f32");
     } else {
       FoldTypedToTwo(op, static_cast<const T*>(a), static_cast<const T*>(b),
                      static_cast<T*>(out), static_cast<T*>(copy), n);
@@ -96,11 +96,11 @@ void FoldToTwo(DType dtype, ReduceOp op, const void* a, const void* b,
   });
 }
 
-void Fold(DType dtype, ReduceOp op, const void* src, void* acc, size_t n) {
+void Reduce(DType dtype, ReduceOp op, const void* src, void* acc, size_t n) {
   WithType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (kIsHalf<T>) {
-      Fatal("halves are folded as f32");
+      Fatal("halves are reduced as f32");
     } else {
       FoldTyped(op, static_cast<const T*>(src), static_cast<T*>(acc), n);
     }
@@ -117,7 +117,7 @@ HWY_EXPORT(ScaleF32);
 HWY_EXPORT(ScaleF64);
 HWY_EXPORT(AddScaledF32);
 HWY_EXPORT(AddScaledF64);
-HWY_EXPORT(Fold);
+HWY_EXPORT(Reduce);
 HWY_EXPORT(FoldToTwo);
 
 void ScaleRow(const float* src, float factor, float* dst, size_t n) {
@@ -133,7 +133,7 @@ void AddScaledRow(const double* src, double weight, double* sum, size_t n) {
   HWY_DYNAMIC_DISPATCH(AddScaledF64)(src, weight, sum, n);
 }
 void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n) {
-  HWY_DYNAMIC_DISPATCH(Fold)(dtype, op, src, acc, n);
+  HWY_DYNAMIC_DISPATCH(Reduce)(dtype, op, src, acc, n);
 }
 void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
                    void* out, void* copy, size_t n) {

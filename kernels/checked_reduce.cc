@@ -43,8 +43,8 @@ FiniteCheck CheckedReduce::FoldRun(std::span<const void* const> in,
   return CheckRun(result, n, 1.0);
 }
 
-void CheckedReduce::Fold(std::span<const void* const> inputs,
-                         std::span<void* const> outs, size_t count) {
+void CheckedReduce::Reduce(std::span<const void* const> inputs,
+                           std::span<void* const> outs, size_t count) {
   std::vector<const void*> in(inputs.begin(), inputs.end());
   std::vector<void*> out(outs.begin(), outs.end());
   WithFloat(dtype_, [&](auto tag) {

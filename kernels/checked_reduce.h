@@ -38,8 +38,8 @@ class CheckedReduce {
 
   // The rows' next piece: a multiple of kSumRun elements, but for
   // the last.
-  void Fold(std::span<const void* const> inputs, std::span<void* const> outs,
-            size_t count);
+  void Reduce(std::span<const void* const> inputs, std::span<void* const> outs,
+              size_t count);
 
   // The check of all pieces together. Call it once, last.
   FiniteCheck Total() {

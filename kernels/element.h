@@ -2,7 +2,7 @@
 // for the host loops and the CUDA kernels.
 //
 // A sum or product is rounded by itself: no fused multiply-add, on any
-// processor. (The room is compiled with -ffp-contract=off; its CUDA sources
+// processor. (This module is compiled with -ffp-contract=off; its CUDA sources
 // need --fmad=false.)
 
 #ifndef LOCKSTEP_KERNELS_ELEMENT_H_

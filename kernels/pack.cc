@@ -13,7 +13,7 @@ namespace {
 // Calls f(tensor, bucket element, count) for each piece, chunk after chunk, as
 // the blocks of a launch would.
 template <class F>
-void ForPieces(std::span<const Slot> slots, size_t element_bytes, F&& f) {
+void ForPieces(std::span<const TensorSlot> slots, size_t element_bytes, F&& f) {
   const size_t n = slots.size();
   Check(InOrder(slots.data(), n), "slots overlap or are out of order");
   const ChunkRange chunks = ChunksOf(slots.data(), n);
@@ -33,7 +33,7 @@ void ForPieces(std::span<const Slot> slots, size_t element_bytes, F&& f) {
 
 // The same in tiles of T: f(tensor, bucket, n), both typed.
 template <class F>
-void ForFloatTiles(std::span<const Slot> slots, DType dtype, void* bucket,
+void ForFloatTiles(std::span<const TensorSlot> slots, DType dtype, void* bucket,
                    F&& f) {
   WithFloat(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -56,10 +56,10 @@ Compute<T> Factor(const T*, double factor) {
 // core have forgotten it.
 constexpr size_t kNearBytes = 1 << 20;
 
-void Pack(std::span<const Slot> slots, DType dtype, void* bucket) {
+void Pack(std::span<const TensorSlot> slots, DType dtype, void* bucket) {
   const size_t bytes = SizeOf(dtype);
   size_t elements = 0;
-  for (const Slot& slot : slots) elements += slot.count;
+  for (const TensorSlot& slot : slots) elements += slot.count;
   auto* const copy = elements * bytes > kNearBytes ? CopyPastCaches : Copy;
   std::byte* to = static_cast<std::byte*>(bucket);
   ForPieces(slots, bytes, [&](void* tensor, size_t at, size_t count) {
@@ -67,21 +67,22 @@ void Pack(std::span<const Slot> slots, DType dtype, void* bucket) {
   });
 }
 
-void PackScaled(std::span<const Slot> slots, DType dtype, double weight,
+void PackScaled(std::span<const TensorSlot> slots, DType dtype, double weight,
                 void* bucket) {
   ForFloatTiles(slots, dtype, bucket, [=](auto* t, auto* b, size_t n) {
     ScaleTile(t, Factor(t, weight), b, n);
   });
 }
 
-void PackAdded(std::span<const Slot> slots, DType dtype, double weight,
+void PackAdded(std::span<const TensorSlot> slots, DType dtype, double weight,
                void* bucket) {
   ForFloatTiles(slots, dtype, bucket, [=](auto* t, auto* b, size_t n) {
     AddScaledTile(t, Factor(t, weight), b, n);
   });
 }
 
-void Unpack(const void* bucket, std::span<const Slot> slots, DType dtype) {
+void Unpack(const void* bucket, std::span<const TensorSlot> slots,
+            DType dtype) {
   const size_t bytes = SizeOf(dtype);
   const std::byte* from = static_cast<const std::byte*>(bucket);
   ForPieces(slots, bytes, [&](void* tensor, size_t at, size_t count) {
@@ -89,22 +90,22 @@ void Unpack(const void* bucket, std::span<const Slot> slots, DType dtype) {
   });
 }
 
-void UnpackScaled(const void* bucket, std::span<const Slot> slots, DType dtype,
-                  double factor) {
+void UnpackScaled(const void* bucket, std::span<const TensorSlot> slots,
+                  DType dtype, double factor) {
   ForFloatTiles(slots, dtype, const_cast<void*>(bucket),
                 [=](auto* t, const auto* b, size_t n) {
                   ScaleTile(b, Factor(b, factor), t, n);
                 });
 }
 
-void ScaleSlots(void* bucket, std::span<const Slot> slots, DType dtype,
+void ScaleSlots(void* bucket, std::span<const TensorSlot> slots, DType dtype,
                 double factor) {
   ForFloatTiles(slots, dtype, bucket, [=](auto*, auto* b, size_t n) {
     ScaleTile(b, Factor(b, factor), b, n);
   });
 }
 
-void ZeroSlots(void* bucket, std::span<const Slot> slots, DType dtype) {
+void ZeroSlots(void* bucket, std::span<const TensorSlot> slots, DType dtype) {
   const size_t bytes = SizeOf(dtype);
   std::byte* to = static_cast<std::byte*>(bucket);
   ForPieces(slots, bytes, [&](void*, size_t at, size_t count) {

@@ -29,29 +29,29 @@
 namespace lockstep::kernels {
 
 // bucket = tensor, the same bits.
-void Pack(std::span<const Slot> slots, DType dtype, void* bucket);
+void Pack(std::span<const TensorSlot> slots, DType dtype, void* bucket);
 
 // bucket = tensor * weight. The first micro-batch of a step.
-void PackScaled(std::span<const Slot> slots, DType dtype, double weight,
+void PackScaled(std::span<const TensorSlot> slots, DType dtype, double weight,
                 void* bucket);
 
 // bucket = bucket + tensor * weight. The micro-batches after it.
-void PackAdded(std::span<const Slot> slots, DType dtype, double weight,
+void PackAdded(std::span<const TensorSlot> slots, DType dtype, double weight,
                void* bucket);
 
 // tensor = bucket, the same bits.
-void Unpack(const void* bucket, std::span<const Slot> slots, DType dtype);
+void Unpack(const void* bucket, std::span<const TensorSlot> slots, DType dtype);
 
 // tensor = bucket * factor.
-void UnpackScaled(const void* bucket, std::span<const Slot> slots, DType dtype,
-                  double factor);
+void UnpackScaled(const void* bucket, std::span<const TensorSlot> slots,
+                  DType dtype, double factor);
 
 // bucket = bucket * factor, in the slots only; their tensors are not touched.
-void ScaleSlots(void* bucket, std::span<const Slot> slots, DType dtype,
+void ScaleSlots(void* bucket, std::span<const TensorSlot> slots, DType dtype,
                 double factor);
 
 // bucket = 0, in the slots only: what a parameter without gradient contributes.
-void ZeroSlots(void* bucket, std::span<const Slot> slots, DType dtype);
+void ZeroSlots(void* bucket, std::span<const TensorSlot> slots, DType dtype);
 
 }  // namespace lockstep::kernels
 

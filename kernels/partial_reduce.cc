@@ -21,14 +21,14 @@ bool IsHalf(DType dtype) {
 
 // A tile of the carry and of halves, in `acc`.
 template <class T>
-void FoldHalves(const void* carry, std::span<const void* const> inputs,
-                size_t begin, size_t n, ReduceOp op, float* acc) {
+void ReduceHalves(const void* partial, std::span<const void* const> inputs,
+                  size_t begin, size_t n, ReduceOp op, float* acc) {
   auto row = [&](size_t rank) {
     return static_cast<const T*>(inputs[rank]) + begin;
   };
   size_t next = 0;
-  if (carry != nullptr) {
-    std::memcpy(acc, static_cast<const float*>(carry) + begin,
+  if (partial != nullptr) {
+    std::memcpy(acc, static_cast<const float*>(partial) + begin,
                 n * sizeof(float));
   } else {
     ConvertRow(row(next++), acc, n);
@@ -41,12 +41,12 @@ void FoldHalves(const void* carry, std::span<const void* const> inputs,
 }
 
 // What needs no widening is a reduction of one more row.
-void FoldRows(const void* carry, std::span<const void* const> inputs, void* out,
-              size_t count, DType dtype, ReduceOp op) {
-  if (carry == nullptr) {
+void ReduceRows(const void* partial, std::span<const void* const> inputs,
+                void* out, size_t count, DType dtype, ReduceOp op) {
+  if (partial == nullptr) {
     return ReduceRanks(inputs, out, count, dtype, FoldOf(op));
   }
-  std::vector<const void*> rows = {carry};
+  std::vector<const void*> rows = {partial};
   rows.insert(rows.end(), inputs.begin(), inputs.end());
   ReduceRanks(rows, out, count, dtype, FoldOf(op));
 }
@@ -59,28 +59,28 @@ double Share(DType dtype, int divisor) {
 
 }  // namespace
 
-DType CarryOf(DType dtype) { return IsHalf(dtype) ? DType::kF32 : dtype; }
+DType PartialTypeOf(DType dtype) { return IsHalf(dtype) ? DType::kF32 : dtype; }
 
-void ReduceToCarry(const void* carry, std::span<const void* const> inputs,
-                   void* out, size_t count, DType dtype, ReduceOp op) {
+void ReduceToPartial(const void* partial, std::span<const void* const> inputs,
+                     void* out, size_t count, DType dtype, ReduceOp op) {
   Check(!inputs.empty(), "a reduction of no ranks has no value");
-  if (!IsHalf(dtype)) return FoldRows(carry, inputs, out, count, dtype, op);
+  if (!IsHalf(dtype)) return ReduceRows(partial, inputs, out, count, dtype, op);
   WithHalf(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     ForTiles(count, [&](size_t begin, size_t n) {
-      FoldHalves<T>(carry, inputs, begin, n, op,
-                    static_cast<float*>(out) + begin);
+      ReduceHalves<T>(partial, inputs, begin, n, op,
+                      static_cast<float*>(out) + begin);
     });
   });
 }
 
-void ReduceFromCarry(const void* carry, std::span<const void* const> inputs,
+void ReduceFromCarry(const void* partial, std::span<const void* const> inputs,
                      void* out, size_t count, DType dtype, ReduceOp op,
                      int divisor) {
   Check(!inputs.empty(), "a reduction of no ranks has no value");
   Check(IsFloat(dtype) || op != ReduceOp::kMean, "integers have no mean");
   if (!IsHalf(dtype)) {
-    FoldRows(carry, inputs, out, count, dtype, op);
+    ReduceRows(partial, inputs, out, count, dtype, op);
     if (op == ReduceOp::kMean) Scale(out, dtype, Share(dtype, divisor), count);
     return;
   }
@@ -88,7 +88,7 @@ void ReduceFromCarry(const void* carry, std::span<const void* const> inputs,
     using T = typename decltype(tag)::type;
     ForTiles(count, [&](size_t begin, size_t n) {
       float acc[kTile];
-      FoldHalves<T>(carry, inputs, begin, n, op, acc);
+      ReduceHalves<T>(partial, inputs, begin, n, op, acc);
       if (op == ReduceOp::kMean) {
         ScaleRow(acc, 1.0f / static_cast<float>(divisor), acc, n);
       }

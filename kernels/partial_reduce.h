@@ -1,7 +1,7 @@
 // A reduction in parts: some ranks' rows are folded here, the others' where the
 // carry gets to, and the bits are those of ReduceRanks (reduce.h) over all.
 //
-//   rows 0, 1 ── ReduceToCarry ──▶ carry ─┐
+//   rows 0, 1 ── ReduceToPartial ──▶ carry ─┐
 //                              rows 2, 3 ─┴─ ReduceFromCarry ──▶ out
 //
 // A carry is what ReduceRanks has between two rows: unrounded, so halves are
@@ -24,15 +24,15 @@
 namespace lockstep::kernels {
 
 // The type of a carry.
-DType CarryOf(DType dtype);
+DType PartialTypeOf(DType dtype);
 
 // `carry` goes first, then the inputs in their order. Without one (null) the
 // first input begins.
-void ReduceToCarry(const void* carry, std::span<const void* const> inputs,
-                   void* out, size_t count, DType dtype, ReduceOp op);
+void ReduceToPartial(const void* partial, std::span<const void* const> inputs,
+                     void* out, size_t count, DType dtype, ReduceOp op);
 
 // The end: a mean is divided by `divisor`, and halves are rounded.
-void ReduceFromCarry(const void* carry, std::span<const void* const> inputs,
+void ReduceFromCarry(const void* partial, std::span<const void* const> inputs,
                      void* out, size_t count, DType dtype, ReduceOp op,
                      int divisor);
 

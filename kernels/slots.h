@@ -28,7 +28,7 @@
 namespace lockstep::kernels {
 
 // One tensor's place in the bucket; all counts are elements.
-struct Slot {
+struct TensorSlot {
   void* tensor;   // `count` elements, aligned to their type; not owned
   size_t offset;  // of the tensor's first element in the bucket
   size_t count;
@@ -51,15 +51,15 @@ struct Piece {
 
 LOCKSTEP_HD size_t ChunkBegin(size_t chunk) { return chunk * kChunkElements; }
 
-LOCKSTEP_HD ChunkRange ChunksOf(const Slot* slots, size_t slot_count) {
+LOCKSTEP_HD ChunkRange ChunksOf(const TensorSlot* slots, size_t slot_count) {
   if (slot_count == 0) return {0, 0};
-  const Slot& last = slots[slot_count - 1];
+  const TensorSlot& last = slots[slot_count - 1];
   return {slots[0].offset / kChunkElements,
           (last.offset + last.count + kChunkElements - 1) / kChunkElements};
 }
 
 // The first slot that ends after bucket element `begin`; slot_count if none.
-LOCKSTEP_HD size_t FirstSlot(const Slot* slots, size_t slot_count,
+LOCKSTEP_HD size_t FirstSlot(const TensorSlot* slots, size_t slot_count,
                              size_t begin) {
   size_t low = 0;
   size_t high = slot_count;
@@ -75,7 +75,7 @@ LOCKSTEP_HD size_t FirstSlot(const Slot* slots, size_t slot_count,
 }
 
 // The part of `slot` in bucket elements [begin, end).
-LOCKSTEP_HD Piece PieceOf(const Slot& slot, size_t begin, size_t end) {
+LOCKSTEP_HD Piece PieceOf(const TensorSlot& slot, size_t begin, size_t end) {
   const size_t slot_end = slot.offset + slot.count;
   const size_t from = slot.offset > begin ? slot.offset : begin;
   const size_t to = slot_end < end ? slot_end : end;
@@ -83,7 +83,7 @@ LOCKSTEP_HD Piece PieceOf(const Slot& slot, size_t begin, size_t end) {
 }
 
 // Whether the slots keep the order that all functions here rely on.
-inline bool InOrder(const Slot* slots, size_t slot_count) {
+inline bool InOrder(const TensorSlot* slots, size_t slot_count) {
   for (size_t i = 1; i < slot_count; ++i) {
     if (slots[i - 1].offset + slots[i - 1].count > slots[i].offset) {
       return false;

@@ -67,9 +67,9 @@ class SumTree {
     Level& level = levels_[k];
     level.lanes[level.leaves % kSumLanes] += value;
     if (++level.leaves < kSumRun || k + 1 == kLevels) return;
-    const double folded = FoldLanes(level.lanes);
+    const double reduced = FoldLanes(level.lanes);
     level = {};
-    AddAt(k + 1, folded);
+    AddAt(k + 1, reduced);
   }
 
   Level levels_[kLevels];

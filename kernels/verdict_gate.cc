@@ -12,7 +12,7 @@ void CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
 }
 
 void CommitUnpack(const VerdictScalars* verdict, const void* bucket,
-                  std::span<const Slot> slots, DType dtype) {
+                  std::span<const TensorSlot> slots, DType dtype) {
   if (MayUpdate(*verdict)) UnpackScaled(bucket, slots, dtype, verdict->clip);
 }
 

@@ -33,7 +33,7 @@ void CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
 
 // tensor = bucket * verdict->clip, if MayUpdate: pack.h's UnpackScaled.
 void CommitUnpack(const VerdictScalars* verdict, const void* bucket,
-                  std::span<const Slot> slots, DType dtype);
+                  std::span<const TensorSlot> slots, DType dtype);
 
 }  // namespace lockstep::kernels
 

@@ -27,11 +27,11 @@ void PlaceFlags(Bucket& bucket) {
 // The buckets so far, and which of them is open on each rank.
 class Cutter {
  public:
-  Cutter(const std::vector<Communicator>& communicators,
+  Cutter(const std::vector<CommunicatorSpec>& communicators,
          const BucketPolicy& policy)
       : communicators_(communicators), policy_(policy) {
     int world = 0;
-    for (const Communicator& communicator : communicators) {
+    for (const CommunicatorSpec& communicator : communicators) {
       for (const int rank : communicator.ranks) {
         world = std::max(world, rank + 1);
       }
@@ -103,7 +103,7 @@ class Cutter {
     return bucket;
   }
 
-  const std::vector<Communicator>& communicators_;
+  const std::vector<CommunicatorSpec>& communicators_;
   const BucketPolicy& policy_;
   std::vector<Bucket> buckets_;
   std::vector<int64_t> bound_;     // of each bucket, bytes
@@ -119,11 +119,11 @@ int64_t AlignedOffset(int64_t offset, DType dtype) {
   return (offset + step - 1) / step * step;
 }
 
-std::vector<Bucket> CutBuckets(const std::vector<Parameter>& parameters,
-                               const std::vector<Communicator>& communicators,
-                               const std::vector<int>& communicator_of,
-                               const std::vector<int>& order,
-                               const BucketPolicy& policy) {
+std::vector<Bucket> CutBuckets(
+    const std::vector<Parameter>& parameters,
+    const std::vector<CommunicatorSpec>& communicators,
+    const std::vector<int>& communicator_of, const std::vector<int>& order,
+    const BucketPolicy& policy) {
   Cutter cutter(communicators, policy);
   for (const int index : order) {
     cutter.Place(index, parameters[index], communicator_of[index]);

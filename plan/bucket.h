@@ -32,11 +32,11 @@ int64_t AlignedOffset(int64_t offset, DType dtype);
 // communicator_of[p] is the communicator of parameter p. Each parameter must be
 // valid. Buckets come in the order of their first slots, so their order seen
 // from any rank is the order in which they can be launched. Deterministic.
-std::vector<Bucket> CutBuckets(const std::vector<Parameter>& parameters,
-                               const std::vector<Communicator>& communicators,
-                               const std::vector<int>& communicator_of,
-                               const std::vector<int>& order,
-                               const BucketPolicy& policy);
+std::vector<Bucket> CutBuckets(
+    const std::vector<Parameter>& parameters,
+    const std::vector<CommunicatorSpec>& communicators,
+    const std::vector<int>& communicator_of, const std::vector<int>& order,
+    const BucketPolicy& policy);
 
 }  // namespace lockstep::plan
 

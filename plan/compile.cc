@@ -57,9 +57,9 @@ struct Sums {
 
 std::vector<bool> EachSumsInPairs(
     const std::vector<TransportFacts>& transports,
-    const std::vector<Communicator>& communicators) {
+    const std::vector<CommunicatorSpec>& communicators) {
   std::vector<bool> in_pairs;
-  for (const Communicator& communicator : communicators) {
+  for (const CommunicatorSpec& communicator : communicators) {
     in_pairs.push_back(SumsInPairs(transports, communicator.ranks));
   }
   return in_pairs;
@@ -104,7 +104,7 @@ absl::Status Cut(const std::vector<int>& communicator_of,
   plan->buckets = CutBuckets(plan->parameters, plan->communicators,
                              communicator_of, order, policy);
   for (Bucket& bucket : plan->buckets) {
-    const Communicator& members = plan->communicators[bucket.communicator];
+    const CommunicatorSpec& members = plan->communicators[bucket.communicator];
     bucket.sharded = sums.sharded;
     bucket.leaves = sums.leaves;
     bucket.announced = sums.announced;

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "lockstep/job_spec.h"
 #include "plan/ir.h"
-#include "plan/words/transport_facts.h"
+#include "protocol/transport_facts.h"
 
 namespace lockstep::plan {
 

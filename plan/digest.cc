@@ -47,7 +47,7 @@ class Walk {
 
   void Add(const Mesh& mesh) { Add(mesh.axes); }
   void Add(const MeshAxis& axis) { AddAll(axis.name, axis.size); }
-  void Add(const Communicator& c) { AddAll(c.name, c.ranks); }
+  void Add(const CommunicatorSpec& c) { AddAll(c.name, c.ranks); }
   void Add(const Slot& s) { AddAll(s.parameter, s.offset, s.count); }
   void Add(const Parameter& p) {
     AddAll(p.name, p.shape, p.dtype, p.op, p.axes, p.replicated_over, p.stage);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "plan/ir.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::plan {
 

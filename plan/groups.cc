@@ -36,7 +36,7 @@ std::string NameOf(const std::vector<std::string>& axes, int lowest_rank) {
 }  // namespace
 
 Groups::Groups(const Mesh& mesh) : mesh_(mesh) {
-  Communicator verdict{.name = "verdict"};
+  CommunicatorSpec verdict{.name = "verdict"};
   verdict.ranks.resize(mesh.WorldSize());
   std::iota(verdict.ranks.begin(), verdict.ranks.end(), 0);
   communicators_.push_back(std::move(verdict));
@@ -57,7 +57,7 @@ int Groups::Find(int rank, const std::vector<std::string>& axes) {
 }
 
 int Groups::Make(int rank, const std::vector<std::string>& axes) {
-  Communicator made{.ranks = mesh_.GroupOf(rank, axes)};
+  CommunicatorSpec made{.ranks = mesh_.GroupOf(rank, axes)};
   made.name = NameOf(axes, made.ranks[0]);
   communicators_.push_back(std::move(made));
   return static_cast<int>(communicators_.size()) - 1;

@@ -25,7 +25,7 @@ class Groups {
   // (distinct axes of the mesh; none: the world).
   int Find(int rank, const std::vector<std::string>& axes);
 
-  const std::vector<Communicator>& communicators() const {
+  const std::vector<CommunicatorSpec>& communicators() const {
     return communicators_;
   }
 
@@ -33,7 +33,7 @@ class Groups {
   int Make(int rank, const std::vector<std::string>& axes);
 
   const Mesh& mesh_;
-  std::vector<Communicator> communicators_;
+  std::vector<CommunicatorSpec> communicators_;
   // Per axes in mesh order: the communicator of each rank, -1 if not yet made.
   std::map<std::vector<std::string>, std::vector<int>> index_of_;
 };

@@ -27,17 +27,17 @@
 #include "lockstep/mesh.h"
 #include "lockstep/pipeline_spec.h"
 #include "plan/schedule/schedule.h"
-#include "plan/words/ids.h"
-#include "plan/words/parameter.h"
+#include "protocol/ids.h"
+#include "protocol/parameter.h"
 
 namespace lockstep::plan {
 
 // A group with a communicator of its own. A rank's number in it is its
 // position. Different communicators may have the same ranks.
-struct Communicator {
+struct CommunicatorSpec {
   std::string name;        // unique in the plan: axes@lowest rank
   std::vector<int> ranks;  // world ranks, distinct
-  bool operator==(const Communicator&) const = default;
+  bool operator==(const CommunicatorSpec&) const = default;
 };
 
 // Where a parameter's gradient lies in its bucket.
@@ -89,9 +89,6 @@ struct Bucket {
   bool announced = false;
   bool operator==(const Bucket&) const = default;
 };
-
-// Leaves of a bucket, at most.
-inline constexpr int kLeavesMax = 1024;
 
 // In what a bucket with leaves is summed: halves in f32.
 inline DType SumTypeOf(const Bucket& bucket) {
@@ -231,7 +228,7 @@ struct Plan {
   Mesh mesh;
   // [0] is the whole world, in rank order, and belongs to the verdict: only the
   // verdict lane uses it, so that it can be aborted before all others.
-  std::vector<Communicator> communicators;
+  std::vector<CommunicatorSpec> communicators;
   std::vector<Parameter> parameters;
   std::vector<Bucket> buckets;
   PipelineSpec pipeline;  // what its lanes and tasks were made of

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "base/text/rank_list.h"
 #include "plan/groups.h"
 #include "plan/mismatch.h"
-#include "plan/words/rank_list.h"
 
 namespace lockstep::plan {
 namespace {

@@ -20,7 +20,7 @@ namespace lockstep::plan {
 struct Merged {
   std::vector<Parameter> parameters;
   std::vector<int> communicator_of;  // of each parameter
-  std::vector<Communicator> communicators;
+  std::vector<CommunicatorSpec> communicators;
 };
 
 // Every rank of a parameter's group must have registered it, and the same.

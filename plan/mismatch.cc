@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plan/words/nearest.h"
-#include "plan/words/rank_list.h"
+#include "base/text/nearest.h"
+#include "base/text/rank_list.h"
 
 namespace lockstep::plan {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "plan/words/parameter.h"
+#include "protocol/parameter.h"
 
 namespace lockstep::plan {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/job_spec.h"
-#include "plan/words/transport_facts.h"
+#include "protocol/transport_facts.h"
 
 namespace lockstep::plan {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plan/plan_json_fields.h"
-#include "plan/words/tensor_type.h"
+#include "protocol/tensor_type.h"
 
 namespace lockstep::plan {
 namespace {

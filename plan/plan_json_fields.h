@@ -20,7 +20,7 @@ inline constexpr bool kIsRecord = false;
 #define LOCKSTEP_PLAN_RECORD(Type) \
   template <>                      \
   inline constexpr bool kIsRecord<Type> = true
-LOCKSTEP_PLAN_RECORD(Communicator);
+LOCKSTEP_PLAN_RECORD(CommunicatorSpec);
 LOCKSTEP_PLAN_RECORD(Parameter);
 LOCKSTEP_PLAN_RECORD(Slot);
 LOCKSTEP_PLAN_RECORD(Bucket);
@@ -35,7 +35,7 @@ LOCKSTEP_PLAN_RECORD(Plan);
 
 template <typename T, typename Visit>
 void Fields(Visit&& visit) {
-  if constexpr (std::is_same_v<T, Communicator>) {
+  if constexpr (std::is_same_v<T, CommunicatorSpec>) {
     visit("name", &T::name);
     visit("ranks", &T::ranks);
   } else if constexpr (std::is_same_v<T, Parameter>) {

@@ -5,10 +5,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/text/nearest.h"
 #include "plan/plan_json.h"
 #include "plan/plan_json_fields.h"
-#include "plan/words/nearest.h"
-#include "plan/words/tensor_type.h"
+#include "protocol/tensor_type.h"
 
 namespace lockstep::plan {
 namespace {

@@ -7,7 +7,7 @@
 // are escaped, so that nothing that a stranger wrote reaches a log, a terminal
 // or an error as control characters. Its error is InvalidArgument and names the
 // field: "Hello: spec.timeouts.lease: -5 s is negative". What a value means, a
-// mesh with a repeated axis for example, is judged by its own room.
+// mesh with a repeated axis for example, is validated by its own module.
 //
 // Threads: pure functions.
 
@@ -25,11 +25,11 @@
 #include "lockstep/v1/plan.pb.h"
 #include "lockstep/v1/session.pb.h"
 #include "plan/ir.h"
-#include "plan/words/ids.h"
-#include "plan/words/job_command.h"
-#include "plan/words/job_view.h"
-#include "plan/words/protocol.h"
-#include "plan/words/record.h"
+#include "protocol/ids.h"
+#include "protocol/job_command.h"
+#include "protocol/job_view.h"
+#include "protocol/protocol.h"
+#include "protocol/record.h"
 
 namespace lockstep::proto {
 

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "base/text/utf8.h"
 #include "lockstep/job_spec.h"
 #include "lockstep/v1/common.pb.h"
 #include "lockstep/v1/session.pb.h"
-#include "plan/words/ids.h"
-#include "plan/words/parameter.h"
-#include "plan/words/protocol.h"
-#include "plan/words/utf8.h"
 #include "proto/decoder.h"
 #include "proto/duration.h"
+#include "protocol/ids.h"
+#include "protocol/parameter.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::proto {
 

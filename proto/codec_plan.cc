@@ -14,12 +14,13 @@ static_assert(static_cast<int>(plan::Work::kBackwardWeight) == v1::Work_MAX);
 
 // --- Groups and buckets -----------------------------------------------------
 
-void Write(const plan::Communicator& from, v1::Communicator* to) {
+void Write(const plan::CommunicatorSpec& from, v1::CommunicatorSpec* to) {
   to->set_name(ToUtf8(from.name));
   to->mutable_ranks()->Add(from.ranks.begin(), from.ranks.end());
 }
 
-void Read(const v1::Communicator& from, plan::Communicator* to, Decoder* d) {
+void Read(const v1::CommunicatorSpec& from, plan::CommunicatorSpec* to,
+          Decoder* d) {
   d->Name("name", from.name(), &to->name);
   if (!d->Count("ranks", from.ranks_size(), kRanksMax)) return;
   for (const uint32_t rank : from.ranks()) {
@@ -196,7 +197,7 @@ v1::Plan ToProto(const plan::Plan& plan) {
   v1::Plan to;
   to.set_revision(plan.revision.value);
   Write(plan.mesh, to.mutable_mesh());
-  for (const plan::Communicator& communicator : plan.communicators) {
+  for (const plan::CommunicatorSpec& communicator : plan.communicators) {
     Write(communicator, to.add_communicators());
   }
   for (const Parameter& p : plan.parameters) Write(p, to.add_parameters());

@@ -9,7 +9,8 @@
 
 namespace lockstep::proto {
 
-static_assert(static_cast<int>(record::Outcome::kStopped) == v1::Outcome_MAX);
+static_assert(static_cast<int>(record::JobOutcome::kStopped) ==
+              v1::Outcome_MAX);
 
 // --- Bodies -----------------------------------------------------------------
 
@@ -28,7 +29,7 @@ void Write(const record::GenerationAssigned& from,
            v1::GenerationAssignedRecord* to) {
   to->set_worker(ToUtf8(from.worker.value));
   to->set_generation(from.generation.value);
-  to->set_life(from.life);
+  to->set_incarnation(from.incarnation);
   to->set_secret_hash(ToUtf8(from.secret_hash));
 }
 
@@ -36,7 +37,7 @@ void Read(const v1::GenerationAssignedRecord& from,
           record::GenerationAssigned* to, Decoder* d) {
   d->Name("worker", from.worker(), &to->worker.value);
   to->generation = {from.generation()};
-  to->life = from.life();
+  to->incarnation = from.incarnation();
   d->Name("secret_hash", from.secret_hash(), &to->secret_hash);
 }
 
@@ -71,13 +72,13 @@ void Read(const v1::PlanAdoptedRecord& from, record::PlanAdopted* to,
              &to->observed_order);
 }
 
-void Write(const record::EpochEnded& from, v1::EpochEndedRecord* to) {
+void Write(const record::EpochFinished& from, v1::EpochEndedRecord* to) {
   to->set_epoch(from.epoch.value);
   Write(from.cause, to->mutable_cause());
   to->set_steps(from.steps);
 }
 
-void Read(const v1::EpochEndedRecord& from, record::EpochEnded* to,
+void Read(const v1::EpochEndedRecord& from, record::EpochFinished* to,
           Decoder* d) {
   to->epoch = {from.epoch()};
   d->Message("cause", from.has_cause(), from.cause(), &to->cause);
@@ -135,14 +136,14 @@ void Read(const v1::JobDeletedRecord&, record::JobDeleted*, Decoder*) {}
 
 void Write(const record::AdoptedMember& from, v1::AdoptedMember* to) {
   Write(from.member, to->mutable_member());
-  to->set_life(from.life);
+  to->set_incarnation(from.incarnation);
   to->set_secret_hash(ToUtf8(from.secret_hash));
 }
 
 void Read(const v1::AdoptedMember& from, record::AdoptedMember* to,
           Decoder* d) {
   d->Message("member", from.has_member(), from.member(), &to->member);
-  to->life = from.life();
+  to->incarnation = from.incarnation();
   d->Name("secret_hash", from.secret_hash(), &to->secret_hash);
 }
 
@@ -193,7 +194,7 @@ struct Field {
   auto* operator()(const record::PlanAdopted&) {
     return to->mutable_plan_adopted();
   }
-  auto* operator()(const record::EpochEnded&) {
+  auto* operator()(const record::EpochFinished&) {
     return to->mutable_epoch_ended();
   }
   auto* operator()(const record::JobEnded&) { return to->mutable_job_ended(); }
@@ -247,8 +248,8 @@ void Read(const v1::Record& from, record::Record* to, Decoder* d) {
       return d->Body<record::PlanAdopted>("plan_adopted", from.plan_adopted(),
                                           &to->body);
     case M::kEpochEnded:
-      return d->Body<record::EpochEnded>("epoch_ended", from.epoch_ended(),
-                                         &to->body);
+      return d->Body<record::EpochFinished>("epoch_ended", from.epoch_ended(),
+                                            &to->body);
     case M::kJobEnded:
       return d->Body<record::JobEnded>("job_ended", from.job_ended(),
                                        &to->body);

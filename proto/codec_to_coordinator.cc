@@ -59,7 +59,7 @@ void Write(const protocol::Hello& from, v1::Hello* to) {
   to->set_version(from.version);
   to->set_worker(ToUtf8(from.worker.value));
   to->set_generation(from.generation.value);
-  to->set_life(from.life);
+  to->set_incarnation(from.incarnation);
   if (from.spec) Write(*from.spec, to->mutable_spec());
   to->set_token(ToUtf8(from.token));
   Write(from.process, to->mutable_process());
@@ -73,7 +73,7 @@ void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
   d->Name("worker", from.worker(), &to->worker.value);
   if (to->version != protocol::kVersion) return;
   to->generation = {from.generation()};
-  to->life = from.life();
+  to->incarnation = from.incarnation();
   d->Optional("spec", from.has_spec(), from.spec(), &to->spec);
   d->Secret("token", from.token(), &to->token);
   d->Message("process", from.has_process(), from.process(), &to->process);

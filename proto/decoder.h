@@ -23,9 +23,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/text/utf8.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/repeated_field.h"
-#include "plan/words/utf8.h"
 
 namespace lockstep::proto {
 
@@ -50,7 +50,7 @@ class Decoder {
 
   // --- Single fields ---
   // A name is compared with others, so it is taken as it is or refused: it must
-  // be printable (plan/words/utf8.h).
+  // be printable (base/text/utf8.h).
   void Name(const char* field, const std::string& from, std::string* to);
   // A text is for people: what is not printable in it is escaped. The limit is
   // that of the escaped text.

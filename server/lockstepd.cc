@@ -45,7 +45,7 @@ constexpr absl::Duration kAdoptionWindow = absl::Seconds(2);
 // Open files needed: gRPC's own, the reserve, and a few connections.
 constexpr int kFiles = proto::kFilesOfGrpc + rpc::ConnectionLimit::kReserve + 8;
 
-struct Flags {
+struct DaemonFlags {
   std::string listen = "127.0.0.1:7070";
   std::string health_address;
   std::string port_file;
@@ -57,7 +57,7 @@ struct Flags {
   std::string log_level = "info";
 };
 
-void Declare(Flags* flags, CommandLine* line) {
+void Declare(DaemonFlags* flags, CommandLine* line) {
   line->SetVersion("lockstepd " LOCKSTEP_VERSION);
   line->Add("--listen", &flags->listen,
             "HOST:PORT to serve on; port 0: any that is free")
@@ -89,7 +89,7 @@ void Declare(Flags* flags, CommandLine* line) {
       .ShowDefault();
 }
 
-absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags) {
+absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
   rpc::ServerOptions options;
   options.insecure = flags.insecure;
   const auto listen = rpc::ParseAddress(flags.listen);
@@ -116,7 +116,7 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const Flags& flags) {
 
 // A daemon on any free port has no workers of an earlier run.
 absl::StatusOr<absl::Duration> AdoptionWindowFrom(
-    const Flags& flags, const rpc::ServerOptions& options) {
+    const DaemonFlags& flags, const rpc::ServerOptions& options) {
   if (flags.adoption_window.empty()) {
     return options.listen.port == 0 ? absl::ZeroDuration() : kAdoptionWindow;
   }
@@ -146,7 +146,7 @@ sigset_t BlockSignals() {
   return signals;
 }
 
-absl::Status Announce(const rpc::Server& server, const Flags& flags,
+absl::Status Announce(const rpc::Server& server, const DaemonFlags& flags,
                       FileSystem* files, observe::Log* log) {
   const std::string address = rpc::ToString(server.address());
   log->Info(absl::StrCat("listening on ", address));
@@ -165,7 +165,7 @@ absl::Status Announce(const rpc::Server& server, const Flags& flags,
 }
 
 // Serves until a signal arrives or the journal fails.
-absl::Status Serve(const Flags& flags, const rpc::ServerOptions& options,
+absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                    absl::Duration adoption_window, const sigset_t& signals,
                    FileSystem* files, observe::Log* log) {
   core::Coordinator coordinator({.term = options.term,
@@ -224,7 +224,7 @@ int Complain(const absl::Status& status, int exit_code) {
 int Main(int argc, char** argv) {
   // The reader of the log may exit before the daemon does.
   signal(SIGPIPE, SIG_IGN);
-  Flags flags;
+  DaemonFlags flags;
   CommandLine line(
       "The coordinator of Lockstep: keeps the workers of training "
       "jobs in step.",

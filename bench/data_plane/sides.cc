@@ -82,11 +82,11 @@ class HandoverSide final : public Side {
     return rows_[rank_];
   }
   void Run() override {
-    for (int one = rank_ * crew_; one < (rank_ + 1) * crew_; ++one) Fold(one);
+    for (int one = rank_ * crew_; one < (rank_ + 1) * crew_; ++one) Reduce(one);
   }
 
  private:
-  void Fold(int one) {
+  void Reduce(int one) {
     const size_t buffer = count_ / crew_;
     const size_t slice = buffer / (rows_.size() * crew_);
     std::vector<const void*> inputs;

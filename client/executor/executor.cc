@@ -25,7 +25,7 @@ Executor::~Executor() = default;
 absl::StatusOr<std::vector<std::unique_ptr<Stream>>> Executor::MakeStreams(
     const Program& program) {
   std::vector<std::unique_ptr<Stream>> streams;
-  for (const Program::Lane& lane : program.lanes()) {
+  for (const Program::LaneProgram& lane : program.lanes()) {
     streams.push_back(nullptr);
     if (lane.run != LaneRun::kStream) continue;
     auto stream = compute_->MakeStream("ls-" + lane.planned->name);
@@ -92,7 +92,7 @@ absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
       state.pending = program_->At(unit).pending;
     }
     // While a pipeline runs, its own thread launches its messages.
-    const Program::Lane& lane = program_->lanes()[ref.lane];
+    const Program::LaneProgram& lane = program_->lanes()[ref.lane];
     const bool is_own = lane.run == LaneRun::kStream &&
                         lane.planned->kind != plan::LaneKind::kPipeline;
     advances = program_->has_streams() && (!running_ || is_own) &&
@@ -221,7 +221,7 @@ void Executor::SetOwner(plan::LaneKind kind, LaneOwner* owner) {
   if (program_ == nullptr) return;
   while (advancing_) advanced_.Wait(&mutex_);
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-    const Program::Lane& planned = program_->lanes()[lane];
+    const Program::LaneProgram& planned = program_->lanes()[lane];
     if (planned.run == LaneRun::kStream && planned.planned->kind == kind) {
       lanes_[lane].owner = owner;
     }
@@ -260,13 +260,13 @@ bool Executor::HasLaunchableStream() const {
   return false;
 }
 
-std::optional<Executor::Launch> Executor::TakeLaunch() {
+std::optional<Executor::PendingLaunch> Executor::TakeLaunch() {
   if (program_ == nullptr) return std::nullopt;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
     LaneState& state = lanes_[lane];
     if (!MayLaunchOnStream(lane)) continue;
     const UnitRef unit{static_cast<int>(lane), static_cast<int>(state.next)};
-    return Launch{
+    return PendingLaunch{
         .program = program_,
         .unit = unit,
         .after = TakeEvents(unit),
@@ -277,7 +277,7 @@ std::optional<Executor::Launch> Executor::TakeLaunch() {
   return std::nullopt;
 }
 
-absl::StatusOr<Event> Executor::LaunchOnStream(const Launch& launch) {
+absl::StatusOr<Event> Executor::LaunchOnStream(const PendingLaunch& launch) {
   if (launch.drains) queue_->Drain();
   for (const Event& event : launch.after) launch.stream->WaitFor(event);
   const plan::Lane& lane = *launch.program->lanes()[launch.unit.lane].planned;
@@ -308,7 +308,7 @@ void Executor::EndLaunch(const UnitRef& unit,
 
 void Executor::Advance() {
   for (;;) {
-    std::optional<Launch> launch;
+    std::optional<PendingLaunch> launch;
     {
       MutexLock lock(&mutex_);
       while (advancing_) advanced_.Wait(&mutex_);
@@ -402,7 +402,7 @@ void Executor::Close() {
   queue_ = nullptr;
   if (program == nullptr) return;
   communicators_[0] = nullptr;
-  for (const Program::Lane& lane : program->lanes()) {
+  for (const Program::LaneProgram& lane : program->lanes()) {
     if (!IsQueued(lane.run)) continue;
     for (const Unit& unit : lane.units) {
       communicators_[unit.communicator] = nullptr;

@@ -153,7 +153,7 @@ class Executor {
     absl::Status failure;        // of a launch on the stream
   };
   // A launch that Advance makes without the lock.
-  struct Launch {
+  struct PendingLaunch {
     std::shared_ptr<const Program> program;
     UnitRef unit;
     std::vector<Event> after;
@@ -181,8 +181,9 @@ class Executor {
   bool MayLaunchOnStream(size_t lane) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasLaunchableStream() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<Launch> TakeLaunch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Event> LaunchOnStream(const Launch& launch);
+  std::optional<PendingLaunch> TakeLaunch()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Event> LaunchOnStream(const PendingLaunch& launch);
   void EndLaunch(const UnitRef& unit, const absl::StatusOr<Event>& done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string WhatHolds(const UnitRef& unit) const

@@ -58,7 +58,7 @@ void PipelineRun::AwaitsRank(int rank) {
   awaits_ = rank;
 }
 
-PipelineRun::Position PipelineRun::position() const {
+PipelineRun::RunPosition PipelineRun::position() const {
   MutexLock lock(&mutex_);
   return {.is_running = state_ == State::kRunning,
           .task = task_ == nullptr ? "" : plan::Describe(*task_),

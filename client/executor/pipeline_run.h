@@ -37,12 +37,12 @@ class PipelineRun {
   // Sets the world rank whose message the run waits for; -1: none.
   void AwaitsRank(int rank);
 
-  struct Position {
+  struct RunPosition {
     bool is_running = false;
     std::string task;  // for people; empty before the first
     int awaits = -1;
   };
-  Position position() const;
+  RunPosition position() const;
 
  private:
   enum class State { kNotBegun, kRunning, kOver };

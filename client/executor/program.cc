@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(
   }
   absl::Status planned = program->AddPlannedOrder(rank);
   if (!planned.ok()) return planned;
-  for (Lane& lane : program->lanes_) {
+  for (LaneProgram& lane : program->lanes_) {
     for (Unit& unit : lane.units) {
       unit.named = static_cast<int>(unit.after.size());
     }
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(
 
 absl::Status Program::AddLane(int number, const plan::Lane& lane,
                               const Options& options) {
-  Lane& made = lanes_.emplace_back();
+  LaneProgram& made = lanes_.emplace_back();
   made.planned = &lane;
   made.run = options.run_of(lane);
   has_streams_ |= made.run == LaneRun::kStream && !lane.transfers.empty();

@@ -57,7 +57,7 @@ struct Unit {
 
 class Program {
  public:
-  struct Lane {
+  struct LaneProgram {
     const plan::Lane* planned = nullptr;
     LaneRun run = LaneRun::kNone;
     std::vector<Unit> units;
@@ -83,7 +83,7 @@ class Program {
   static absl::StatusOr<std::unique_ptr<Program>> Create(
       std::shared_ptr<const plan::Plan> plan, int rank, const Options& options);
 
-  const std::vector<Lane>& lanes() const { return lanes_; }
+  const std::vector<LaneProgram>& lanes() const { return lanes_; }
   UnitRef UnitOf(plan::TransferRef ref) const {
     return {ref.lane, lanes_[ref.lane].unit_of[ref.index]};
   }
@@ -107,7 +107,7 @@ class Program {
   void AddAfter(const UnitRef& unit, const UnitRef& earlier);
 
   const std::shared_ptr<const plan::Plan> plan_;  // owns the planned lanes
-  std::vector<Lane> lanes_;
+  std::vector<LaneProgram> lanes_;
   bool has_streams_ = false;
   bool one_order_ = false;
 };

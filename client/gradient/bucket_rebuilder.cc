@@ -18,7 +18,7 @@ BucketRebuilder::BucketRebuilder(Session::Impl* session, Engine* engine)
 
 BucketRebuilder::~BucketRebuilder() {
   stopping_ = true;
-  session_.Nudge();
+  session_.Notify();
   thread_.join();
   engine_.WatchOrder(nullptr);
 }

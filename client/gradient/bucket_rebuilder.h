@@ -32,7 +32,7 @@ class BucketRebuilder {
   ~BucketRebuilder();
 
   // Call when Engine::CanMove may have become true.
-  void Look() { session_.Nudge(); }
+  void Look() { session_.Notify(); }
 
  private:
   using News = Session::Impl::RevisionNews;

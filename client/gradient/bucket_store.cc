@@ -50,7 +50,7 @@ absl::StatusOr<BucketStore> BucketStore::Create(
     const plan::Plan& plan, int rank, const std::vector<int>& parameters,
     transport::DeviceContext* compute,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
-  std::vector<Place> place_of(plan.parameters.size());
+  std::vector<SlotRef> place_of(plan.parameters.size());
   for (int b = 0; b < static_cast<int>(plan.buckets.size()); ++b) {
     const std::vector<plan::Slot>& slots = plan.buckets[b].slots;
     for (int s = 0; s < static_cast<int>(slots.size()); ++s) {
@@ -69,7 +69,7 @@ absl::StatusOr<BucketStore> BucketStore::Create(
   store.shares_.resize(plan.buckets.size());
   store.added_.resize(parameters.size());
   for (int parameter : parameters) {
-    const Place place = place_of[parameter];
+    const SlotRef place = place_of[parameter];
     store.places_.push_back(place);
     ArenaBuffer& memory = store.memory_[place.bucket];
     if (memory.bytes() > 0) continue;
@@ -104,22 +104,24 @@ absl::StatusOr<BucketStore> BucketStore::Create(
   return store;
 }
 
-absl::Status BucketStore::EnlistBuckets(
-    absl::FunctionRef<Communicator*(int)> communicator, const Enlist& enlist) {
-  if (!enlist) return absl::OkStatus();
+absl::Status BucketStore::RegisterBuckets(
+    absl::FunctionRef<Communicator*(int)> communicator,
+    const RegisterFn& register_buffer) {
+  if (!register_buffer) return absl::OkStatus();
   for (size_t b = 0; b < memory_.size(); ++b) {
     if (memory_[b].bytes() == 0) continue;
     Communicator& group = *communicator(plan_->buckets[b].communicator);
-    for (const ArenaBuffer* buffer : Travelling(static_cast<int>(b))) {
-      auto enlisted = enlist(group, *buffer);
-      if (!enlisted.ok()) return enlisted.status();
-      if (*enlisted != nullptr) enlistments_.push_back(*std::move(enlisted));
+    for (const ArenaBuffer* buffer : SentBuffers(static_cast<int>(b))) {
+      auto registered = register_buffer(group, *buffer);
+      if (!registered.ok()) return registered.status();
+      if (*registered != nullptr)
+        enlistments_.push_back(*std::move(registered));
     }
   }
   return absl::OkStatus();
 }
 
-std::vector<const ArenaBuffer*> BucketStore::Travelling(int b) const {
+std::vector<const ArenaBuffer*> BucketStore::SentBuffers(int b) const {
   std::vector<const ArenaBuffer*> travelling;
   if (casts_[b]) travelling.push_back(&casts_[b]->wire());
   const bool sums_elsewhere = sums_[b] && sums_[b]->sum_buffer().bytes() > 0;
@@ -134,7 +136,7 @@ std::vector<const ArenaBuffer*> BucketStore::Travelling(int b) const {
 }
 
 const plan::Slot& BucketStore::SlotOf(int parameter) const {
-  const Place place = places_[parameter];
+  const SlotRef place = places_[parameter];
   return plan_->buckets[place.bucket].slots[place.slot];
 }
 
@@ -156,12 +158,14 @@ std::byte* BucketStore::ResidualOf(int parameter) const {
 
 void BucketStore::Pack(KernelQueue& kernel_queue, int parameter,
                        const void* gradient, double weight, bool add) {
-  const Place place = places_[parameter];
+  const SlotRef place = places_[parameter];
   const plan::Slot& slot = SlotOf(parameter);
-  // The kernels only read the tensor; kernels::Slot serves both directions.
-  const kernels::Slot packed[] = {{.tensor = const_cast<void*>(gradient),
-                                   .offset = static_cast<size_t>(slot.offset),
-                                   .count = static_cast<size_t>(slot.count)}};
+  // The kernels only read the tensor; kernels::TensorSlot serves both
+  // directions.
+  const kernels::TensorSlot packed[] = {
+      {.tensor = const_cast<void*>(gradient),
+       .offset = static_cast<size_t>(slot.offset),
+       .count = static_cast<size_t>(slot.count)}};
   kernel_queue.Pack(packed, bucket(place.bucket).dtype, weight, add,
                     BucketData(place.bucket));
 }
@@ -209,7 +213,7 @@ absl::Status BucketStore::CopyGradients(const BucketStore& from) {
 }
 
 void BucketStore::SetFlag(int parameter, bool contributed) {
-  const Place place = places_[parameter];
+  const SlotRef place = places_[parameter];
   const size_t size = SizeOf(OnWire(place.bucket).dtype);
   Flags& flags = flags_[place.bucket];
   flags.own[place.slot] = contributed;
@@ -223,7 +227,7 @@ bool BucketStore::FeedsBack() const {
                      });
 }
 
-BucketStore::Wire BucketStore::OnWire(int b) const {
+BucketStore::WireBuffer BucketStore::OnWire(int b) const {
   const std::optional<LeafSums>& sums = sums_[b];
   if (sums && !sums->exchanges()) return {sums->sum(), sums->dtype()};
   if (casts_[b]) return {casts_[b]->data(), casts_[b]->dtype()};
@@ -231,7 +235,7 @@ BucketStore::Wire BucketStore::OnWire(int b) const {
 }
 
 std::byte* BucketStore::FlagsOnWire(int b) const {
-  const Wire wire = OnWire(b);
+  const WireBuffer wire = OnWire(b);
   return wire.data + bucket(b).flags_offset * SizeOf(wire.dtype);
 }
 
@@ -283,8 +287,8 @@ absl::Status BucketStore::Apply(KernelQueue& kernel_queue, int b,
                         op.count * SizeOf(of.dtype));
       break;
     case LocalKind::kRescale: {
-      const Wire wire =
-          is_before || is_back ? Wire{gradients, of.dtype} : OnWire(b);
+      const WireBuffer wire =
+          is_before || is_back ? WireBuffer{gradients, of.dtype} : OnWire(b);
       kernel_queue.Scale(wire.data + op.offset * SizeOf(wire.dtype), wire.dtype,
                          1.0 / announcers(b), op.count);
       break;
@@ -304,12 +308,12 @@ void BucketStore::KeepResiduals() {
 }
 
 bool BucketStore::Gave(int parameter) const {
-  const Place place = places_[parameter];
+  const SlotRef place = places_[parameter];
   return flags_[place.bucket].own[place.slot] != 0;
 }
 
 bool BucketStore::Contributed(int parameter) const {
-  const Place place = places_[parameter];
+  const SlotRef place = places_[parameter];
   const size_t size = SizeOf(OnWire(place.bucket).dtype);
   return AnyBit(flags_[place.bucket].fetched.data() + place.slot * size, size);
 }

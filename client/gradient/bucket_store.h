@@ -38,15 +38,15 @@ namespace lockstep::gradient {
 class BucketStore {
  public:
   // The location of a parameter's gradient.
-  struct Place {
+  struct SlotRef {
     int bucket = -1;
     int slot = -1;
   };
 
   using KernelQueue = transport::DeviceContext::KernelQueue;
-  // As Transport::Enlist.
-  using Enlist =
-      std::function<absl::StatusOr<std::unique_ptr<transport::Enlistment>>(
+  // As Transport::RegisterBuffer.
+  using RegisterFn = std::function<
+      absl::StatusOr<std::unique_ptr<transport::BufferRegistration>>(
           Communicator&, const ArenaBuffer&)>;
 
   BucketStore() = default;
@@ -61,15 +61,17 @@ class BucketStore {
 
   // Registers the memory that is sent with each bucket's communicator, in order
   // of the buckets that this rank has.
-  absl::Status EnlistBuckets(absl::FunctionRef<Communicator*(int)> communicator,
-                             const Enlist& enlist);
+  absl::Status RegisterBuckets(
+      absl::FunctionRef<Communicator*(int)> communicator,
+      const RegisterFn& register_buffer);
 
   // Appends how transfers access each registered buffer.
-  void AddReaches(std::vector<transport::Reach>* reaches) const {
-    for (const auto& one : enlistments_) reaches->push_back(one->reach());
+  void AddRegistrationKinds(
+      std::vector<transport::RegistrationKind>* kinds) const {
+    for (const auto& one : enlistments_) kinds->push_back(one->kind());
   }
 
-  Place PlaceOf(int parameter) const { return places_[parameter]; }
+  SlotRef PlaceOf(int parameter) const { return places_[parameter]; }
   const plan::Bucket& bucket(int b) const { return plan_->buckets[b]; }
   std::byte* BucketData(int b) const { return memory_[b].data(); }
 
@@ -108,11 +110,11 @@ class BucketStore {
   bool FeedsBack() const;
 
   // What is sent: bucket(b).total elements of a dtype.
-  struct Wire {
+  struct WireBuffer {
     std::byte* data = nullptr;
     DType dtype = DType::kF32;
   };
-  Wire OnWire(int b) const;
+  WireBuffer OnWire(int b) const;
   // The bucket must have leaves.
   const LeafSums& sums(int b) const { return *sums_[b]; }
 
@@ -137,7 +139,7 @@ class BucketStore {
  private:
   // The buffers that the transfers of a bucket read and write. Whole buffers,
   // of the same sizes on all ranks.
-  std::vector<const ArenaBuffer*> Travelling(int b) const;
+  std::vector<const ArenaBuffer*> SentBuffers(int b) const;
   const plan::Slot& SlotOf(int parameter) const;
   // The parameter's part of a buffer that has the bucket's layout.
   absl::Span<std::byte> PartOf(std::byte* bucket, int parameter) const;
@@ -155,15 +157,15 @@ class BucketStore {
 
   const plan::Plan* plan_ = nullptr;
   transport::DeviceContext* compute_ = nullptr;
-  std::vector<Place> places_;        // by parameter
+  std::vector<SlotRef> places_;      // by parameter
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
   std::vector<Flags> flags_;         // likewise
   std::vector<std::optional<WireCast>> casts_;  // likewise, of another dtype
   std::vector<std::optional<LeafSums>> sums_;   // likewise, with leaves
   std::vector<Share> shares_;                   // likewise, of this pass
-  std::vector<LeafSums::Progress> added_;       // in this step, by parameter
+  std::vector<LeafSums::SlotProgress> added_;   // in this step, by parameter
   // Declared last: deregistered before the memory is freed.
-  std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;
+  std::vector<std::unique_ptr<transport::BufferRegistration>> enlistments_;
 };
 
 }  // namespace lockstep::gradient

@@ -30,7 +30,7 @@
 #include "lockstep/arena.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
-#include "plan/words/ids.h"
+#include "protocol/ids.h"
 
 namespace lockstep::gradient {
 

@@ -4,7 +4,7 @@
 
 namespace lockstep::gradient {
 
-void CommandGate::Hear(const protocol::DesiredCommands& word) {
+void CommandGate::Receive(const protocol::DesiredCommands& word) {
   std::function<void()> go_on;
   {
     MutexLock lock(&mutex_);

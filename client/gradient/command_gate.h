@@ -37,14 +37,14 @@
 #include "base/mutex.h"
 #include "client/gradient/step_summary.h"
 #include "lockstep/verdict.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::gradient {
 
 class CommandGate {
  public:
   // Ignores a record that is not newer than the current one.
-  void Hear(const protocol::DesiredCommands& word);
+  void Receive(const protocol::DesiredCommands& word);
 
   // Writes this rank's current commands to its summary for a verdict.
   void Enter(StepSummary* summary) const;

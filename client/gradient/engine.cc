@@ -76,11 +76,13 @@ absl::Status Engine::Prepare() {
   Layout& layout = versions_->current();
   if (absl::Status made = MakeProgram(layout); !made.ok()) return made;
   if (values_ != nullptr) {
-    absl::Status enlisted = values_->Enlist(
-        [this](int c) { return executor_.communicator(c); }, options_.enlist);
-    if (!enlisted.ok()) return enlisted;
+    absl::Status registered = values_->RegisterBuffers(
+        [this](int c) { return executor_.communicator(c); },
+        options_.register_buffer);
+    if (!registered.ok()) return registered;
   }
-  if (absl::Status enlisted = EnlistBuckets(); !enlisted.ok()) return enlisted;
+  if (absl::Status registered = RegisterBuckets(); !registered.ok())
+    return registered;
   BeginOverlap();
   if (negotiates()) MakePassLane();
   return executor_.Adopt(layout.program());
@@ -143,16 +145,17 @@ void Engine::BeginOverlap() {
 }
 
 // All ranks register the same buffers at the same point.
-absl::Status Engine::EnlistBuckets() {
+absl::Status Engine::RegisterBuckets() {
   Layout& layout = versions_->current();
-  absl::Status enlisted = layout.Enlist(
-      [this](int c) { return executor_.communicator(c); }, options_.enlist);
-  std::vector<transport::Reach> reaches;
-  layout.store().AddReaches(&reaches);
-  if (values_ != nullptr) values_->AddReaches(&reaches);
+  absl::Status registered =
+      layout.RegisterBuffer([this](int c) { return executor_.communicator(c); },
+                            options_.register_buffer);
+  std::vector<transport::RegistrationKind> kinds;
+  layout.store().AddRegistrationKinds(&kinds);
+  if (values_ != nullptr) values_->AddRegistrationKinds(&kinds);
   MutexLock lock(&mutex_);
-  memory_ = transport::Describe(reaches);
-  return enlisted;
+  memory_ = transport::Describe(kinds);
+  return registered;
 }
 
 // --- Submitting -------------------------------------------------------------
@@ -404,7 +407,7 @@ protocol::Progress Engine::progress() {
   protocol::Progress progress;
   progress.position = step_state_.position();
   progress.submitted = static_cast<uint32_t>(tracker_.completed().size());
-  const executor::PipelineRun::Position run =
+  const executor::PipelineRun::RunPosition run =
       executor_.pipeline_run().position();
   if (run.is_running) {
     progress.position.phase =

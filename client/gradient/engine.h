@@ -62,7 +62,7 @@
 #include "client/transport/device_context.h"
 #include "lockstep/communicator.h"
 #include "lockstep/gradient_sync.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::gradient {
 
@@ -84,7 +84,7 @@ struct EngineOptions {
   std::function<absl::StatusOr<ArenaBuffer>(size_t)> allocate;
   // Registers memory that every step sends with a communicator; all its ranks
   // call it together. May be empty.
-  BucketStore::Enlist enlist;
+  BucketStore::RegisterFn register_buffer;
   const Clock* clock = nullptr;
   // Called once, from any thread, with the first error: its communicator of the
   // plan, or -1 for a failure of this rank alone.
@@ -185,7 +185,7 @@ class Engine {
   plan::Slice SliceOf(int parameter) const;
 
   // The operator's commands, as received; from any thread.
-  void Hear(const protocol::DesiredCommands& word) { gate_.Hear(word); }
+  void Receive(const protocol::DesiredCommands& word) { gate_.Receive(word); }
 
   uint64_t step() const { return step_state_.steps(); }
   // The form of the step in progress.
@@ -238,7 +238,7 @@ class Engine {
   void BeginOverlap();
   // Computes how many Submits each parameter takes if its sums have leaves.
   absl::Status CountLeaves(const Layout& layout);
-  absl::Status EnlistBuckets();
+  absl::Status RegisterBuckets();
 
   static absl::Status NotWaitedFor();
   bool negotiates() const { return options_.announce != nullptr; }

@@ -210,14 +210,14 @@ void Engine::EnterCaptured(Captured& step) {
   const auto verdict = TakeClosing();  // null: the step was given up
   absl::StatusOr<StepSummary> summary =
       verdict == nullptr ? absl::CancelledError("the step was given up")
-                         : verdict_lane_->ReadBallot(*verdict);
+                         : verdict_lane_->ReadSummary(*verdict);
   if (!summary.ok()) {
     // The vectors are exchanged anyway: without a stamp, no rank passes.
-    verdict_lane_->StageBallot({});
+    verdict_lane_->StageSummary({});
     return;
   }
   verdict->step_id = EnterVerdict(&*summary);
-  verdict_lane_->StageBallot(Encode(verdict->step_id, *summary));
+  verdict_lane_->StageSummary(Encode(verdict->step_id, *summary));
   step.entered = verdict;
 }
 

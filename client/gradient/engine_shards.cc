@@ -18,7 +18,7 @@ absl::Status Engine::CheckSharded(const char* call) const {
 
 plan::Slice Engine::SliceOf(int parameter) const {
   const Layout& layout = versions_->current();
-  const BucketStore::Place place = layout.store().PlaceOf(parameter);
+  const BucketStore::SlotRef place = layout.store().PlaceOf(parameter);
   const plan::Slot& slot = layout.bucket(place.bucket).slots[place.slot];
   // A bucket with leaves is reduced in slices, but every rank gets it whole.
   if (values_ == nullptr) return {.offset = 0, .count = slot.count};

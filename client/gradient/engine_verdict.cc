@@ -136,8 +136,8 @@ void Engine::SwitchIfAllHold(const Verdict& judged) {
   if (!switched.ok()) return Fail(-1, switched.status());
   if (!*switched) return;
   // All ranks are here and none has begun the next step.
-  absl::Status enlisted = EnlistBuckets();
-  if (!enlisted.ok()) return Fail(-1, enlisted);
+  absl::Status registered = RegisterBuckets();
+  if (!registered.ok()) return Fail(-1, registered);
   absl::Status adopted = executor_.Adopt(versions_->current().program());
   if (!adopted.ok()) Fail(-1, adopted);
 }

@@ -69,7 +69,8 @@ absl::Status GradientSync::Impl::Seal() {
   if (!plan.ok()) return plan.status();
   absl::StatusOr<PlanInEffect> connected = session_.Connect(*std::move(plan));
   if (!connected.ok()) return connected.status();
-  for (const plan::Communicator& communicator : connected->plan.communicators) {
+  for (const plan::CommunicatorSpec& communicator :
+       connected->plan.communicators) {
     groups_.push_back(communicator.ranks);
   }
   if (absl::Status made = MakeEngine(*std::move(connected)); !made.ok()) {
@@ -89,7 +90,7 @@ absl::Status GradientSync::Impl::Seal() {
         std::make_unique<gradient::BucketRebuilder>(&session_, engine_.get());
   }
   session_.SetViewListener(
-      [this](const session::View& view) { engine_->Hear(view.wanted); });
+      [this](const session::View& view) { engine_->Receive(view.wanted); });
   return absl::OkStatus();
 }
 
@@ -114,9 +115,9 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
       .uses = uses_,
       .allocate =
           [this](size_t bytes) { return session_.arena().Allocate(bytes); },
-      .enlist =
+      .register_buffer =
           [this](Communicator& communicator, const ArenaBuffer& buffer) {
-            return Enlist(communicator, buffer);
+            return RegisterBuffer(communicator, buffer);
           },
       .clock = &session_.clock(),
       .on_failure =
@@ -225,17 +226,17 @@ void GradientSync::Impl::StateValues() {
 
 // During Seal no engine exists that would learn of a lost peer; the watch
 // aborts the communicator.
-absl::StatusOr<std::unique_ptr<transport::Enlistment>>
-GradientSync::Impl::Enlist(Communicator& communicator,
-                           const ArenaBuffer& buffer) {
+absl::StatusOr<std::unique_ptr<transport::BufferRegistration>>
+GradientSync::Impl::RegisterBuffer(Communicator& communicator,
+                                   const ArenaBuffer& buffer) {
   const uint64_t watch =
       session_.AddWatch([&communicator](const absl::Status& cause) {
         communicator.Abort(std::string(cause.message()));
       });
-  auto enlisted = session_.transport().Enlist(communicator, buffer,
-                                              session_.spec().timeouts.connect);
+  auto registered = session_.transport().RegisterBuffer(
+      communicator, buffer, session_.spec().timeouts.connect);
   session_.RemoveWatch(watch);
-  return enlisted;
+  return registered;
 }
 
 void GradientSync::Impl::OnFailure(int communicator,
@@ -246,7 +247,7 @@ void GradientSync::Impl::OnFailure(int communicator,
         gradient::IsOfAllRanks(error) ? "" : "GradientSync";
     session_.ReportFailure(engine_->step(), call, error);
   } else {
-    session_.Accuse(groups_[communicator], error);
+    session_.ReportPeerFailure(groups_[communicator], error);
   }
 }
 

@@ -84,7 +84,7 @@ class GradientSync::Impl {
  private:
   absl::Status MakeEngine(PlanInEffect plan);
   gradient::EngineOptions OptionsFor(PlanInEffect plan);
-  absl::StatusOr<std::unique_ptr<transport::Enlistment>> Enlist(
+  absl::StatusOr<std::unique_ptr<transport::BufferRegistration>> RegisterBuffer(
       Communicator& communicator, const ArenaBuffer& buffer);
   // Whether only the slice that this rank updates is set (not zero).
   bool HasItsSliceAlone(int parameter);

@@ -108,9 +108,10 @@ class Layout final : public executor::LaneOwner {
 
   // Registers each bucket's memory with its communicator, in the plan's order;
   // all ranks call it together, between steps.
-  absl::Status Enlist(absl::FunctionRef<Communicator*(int)> communicator,
-                      const BucketStore::Enlist& enlist) {
-    return store_.EnlistBuckets(communicator, enlist);
+  absl::Status RegisterBuffer(
+      absl::FunctionRef<Communicator*(int)> communicator,
+      const BucketStore::RegisterFn& register_buffer) {
+    return store_.RegisterBuckets(communicator, register_buffer);
   }
 
   // Copies every gradient from another revision of the same rank.

@@ -81,7 +81,7 @@ bool LayoutVersions::Prepare() {
 
 // While prepared, neither layout changes, so the copy needs no lock. It may
 // take long, and heartbeats call HasStaged meanwhile.
-absl::StatusOr<bool> LayoutVersions::CopyIfPromised() {
+absl::StatusOr<bool> LayoutVersions::CopyIfPrepared() {
   const Layout* from = nullptr;
   Layout* to = nullptr;
   {
@@ -98,7 +98,7 @@ absl::StatusOr<bool> LayoutVersions::CopyIfPromised() {
 
 absl::StatusOr<bool> LayoutVersions::Commit(bool everyone) {
   const absl::StatusOr<bool> copied =
-      everyone ? CopyIfPromised() : absl::StatusOr<bool>(false);
+      everyone ? CopyIfPrepared() : absl::StatusOr<bool>(false);
   const bool moves = copied.ok() && *copied;
   std::unique_ptr<Layout> former;  // valid until the handler has returned
   std::function<void()> moved;

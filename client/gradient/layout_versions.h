@@ -75,7 +75,7 @@ class LayoutVersions {
 
  private:
   // False if not prepared.
-  absl::StatusOr<bool> CopyIfPromised();
+  absl::StatusOr<bool> CopyIfPrepared();
   bool MayMove() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !views_are_out_ || on_moved_ != nullptr;
   }

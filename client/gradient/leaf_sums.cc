@@ -42,15 +42,18 @@ std::byte* LeafSums::PlaceOf(int first_leaf, bool in_bucket) const {
 
 void LeafSums::Pack(KernelQueue& kernel_queue, const plan::Slot& slot,
                     const void* leaf, double weight, std::byte* row) const {
-  // The kernels only read the tensor; kernels::Slot serves both directions.
-  const kernels::Slot packed[] = {{.tensor = const_cast<void*>(leaf),
-                                   .offset = static_cast<size_t>(slot.offset),
-                                   .count = static_cast<size_t>(slot.count)}};
+  // The kernels only read the tensor; kernels::TensorSlot serves both
+  // directions.
+  const kernels::TensorSlot packed[] = {
+      {.tensor = const_cast<void*>(leaf),
+       .offset = static_cast<size_t>(slot.offset),
+       .count = static_cast<size_t>(slot.count)}};
   kernel_queue.Pack(packed, dtype_, weight, /*add=*/false, row);
 }
 
 void LeafSums::Add(KernelQueue& kernel_queue, const plan::Slot& slot,
-                   const void* gradient, double weight, Progress& progress) {
+                   const void* gradient, double weight,
+                   SlotProgress& progress) {
   const int number = progress.leaves;
   if (number == 0) {
     progress.in_bucket = gradient != nullptr && sum_.bytes() == 0;
@@ -81,7 +84,7 @@ void LeafSums::Add(KernelQueue& kernel_queue, const plan::Slot& slot,
 // Takes the zeros from memory that is not in use: the view or, if the bucket
 // contains the topmost sum, the place of that sum.
 void LeafSums::AddZeros(KernelQueue& kernel_queue, const plan::Slot& slot,
-                        Progress& progress) {
+                        SlotProgress& progress) {
   const size_t size = SizeOf(dtype_);
   const bool has_sum = progress.leaves > 0 && progress.in_bucket;
   std::byte* const zeros =

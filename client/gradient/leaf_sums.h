@@ -53,7 +53,7 @@ class LeafSums {
   int leaves() const { return leaves_; }
 
   // The progress of a slot in a step.
-  struct Progress {
+  struct SlotProgress {
     int leaves = 0;
     bool in_bucket = false;  // the topmost sum is in the memory that is sent
   };
@@ -61,11 +61,11 @@ class LeafSums {
   // Adds `gradient` * `weight`, rounded to its dtype, as the slot's next leaf.
   // Null: the content of the slot; not once the slot contains a sum.
   void Add(KernelQueue& kernel_queue, const plan::Slot& slot,
-           const void* gradient, double weight, Progress& progress);
+           const void* gradient, double weight, SlotProgress& progress);
 
   // Adds zeros for the leaves that are missing.
   void AddZeros(KernelQueue& kernel_queue, const plan::Slot& slot,
-                Progress& progress);
+                SlotProgress& progress);
 
   // This rank's sum once all leaves are added: bucket.total elements of the
   // sum's dtype, laid out like the bucket.

@@ -25,22 +25,22 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(
   return store;
 }
 
-absl::Status ParameterStore::Enlist(
+absl::Status ParameterStore::RegisterBuffers(
     absl::FunctionRef<Communicator*(int)> communicator,
-    const BucketStore::Enlist& enlist) {
-  if (!enlist) return absl::OkStatus();
+    const BucketStore::RegisterFn& register_buffer) {
+  if (!register_buffer) return absl::OkStatus();
   for (const Layout::Gather& gather : layout_.gathers()) {
     if (memory_[gather.bucket].bytes() == 0) continue;
-    auto enlisted =
-        enlist(*communicator(gather.communicator), memory_[gather.bucket]);
-    if (!enlisted.ok()) return enlisted.status();
-    if (*enlisted != nullptr) enlistments_.push_back(*std::move(enlisted));
+    auto registered = register_buffer(*communicator(gather.communicator),
+                                      memory_[gather.bucket]);
+    if (!registered.ok()) return registered.status();
+    if (*registered != nullptr) enlistments_.push_back(*std::move(registered));
   }
   return absl::OkStatus();
 }
 
 absl::Span<std::byte> ParameterStore::View(int parameter) const {
-  const BucketStore::Place place = layout_.store().PlaceOf(parameter);
+  const BucketStore::SlotRef place = layout_.store().PlaceOf(parameter);
   const plan::Bucket& bucket = layout_.bucket(place.bucket);
   const plan::Slot& slot = bucket.slots[place.slot];
   const size_t size = SizeOf(bucket.dtype);

@@ -47,11 +47,13 @@ class ParameterStore {
   std::byte* BucketData(int b) const { return memory_[b].data(); }
 
   // Registers each bucket's memory with its communicator, in order of gathers.
-  absl::Status Enlist(absl::FunctionRef<Communicator*(int)> communicator,
-                      const BucketStore::Enlist& enlist);
+  absl::Status RegisterBuffers(
+      absl::FunctionRef<Communicator*(int)> communicator,
+      const BucketStore::RegisterFn& register_buffer);
 
-  void AddReaches(std::vector<transport::Reach>* reaches) const {
-    for (const auto& one : enlistments_) reaches->push_back(one->reach());
+  void AddRegistrationKinds(
+      std::vector<transport::RegistrationKind>* kinds) const {
+    for (const auto& one : enlistments_) kinds->push_back(one->kind());
   }
 
   // Call before the next step's gathers are launched; returns their number.
@@ -84,7 +86,7 @@ class ParameterStore {
   const Layout& layout_;
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
   // Declared after memory_: deregistered before it is freed.
-  std::vector<std::unique_ptr<transport::Enlistment>> enlistments_;
+  std::vector<std::unique_ptr<transport::BufferRegistration>> enlistments_;
 
   mutable Mutex mutex_;
   CondVar changed_;

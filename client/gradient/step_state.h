@@ -17,7 +17,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::gradient {
 

@@ -26,7 +26,7 @@
 #include "absl/status/statusor.h"
 #include "lockstep/verdict.h"
 #include "plan/summary.h"
-#include "plan/words/ids.h"
+#include "protocol/ids.h"
 
 namespace lockstep::gradient {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::gradient {
 

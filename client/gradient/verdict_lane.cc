@@ -176,7 +176,7 @@ absl::Status VerdictLane::CaptureRead(KernelQueue& kernel_queue,
 }
 
 // Runs on a thread of the CUDA runtime, so it reports no failure.
-absl::StatusOr<StepSummary> VerdictLane::ReadBallot(
+absl::StatusOr<StepSummary> VerdictLane::ReadSummary(
     const PendingVerdict::State& verdict) {
   for (int c = 0; c < options_.executor->communicators(); ++c) {
     const Communicator* const communicator = options_.executor->communicator(c);

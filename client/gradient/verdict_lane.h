@@ -12,8 +12,8 @@
 // and its results are then undefined. So each wait is followed by a check of
 // the communicators.
 //
-// Threads: as owner of a lane (lane_owner.h); norm() is fixed; ReadBallot,
-//          StageBallot and ReadVerdict on the thread of a captured step's
+// Threads: as owner of a lane (lane_owner.h); norm() is fixed; ReadSummary,
+//          StageSummary and ReadVerdict on the thread of a captured step's
 //          calls.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_VERDICT_LANE_H_
@@ -71,8 +71,8 @@ class VerdictLane final : public executor::LaneOwner {
   // --- A captured step ---
 
   // `enter` uses the first two, `judge` the third.
-  absl::StatusOr<StepSummary> ReadBallot(const PendingVerdict::State& verdict);
-  void StageBallot(const SummaryVectors& summary) {
+  absl::StatusOr<StepSummary> ReadSummary(const PendingVerdict::State& verdict);
+  void StageSummary(const SummaryVectors& summary) {
     fetched().summary = summary;
   }
   absl::StatusOr<Verdict> ReadVerdict(PendingVerdict::State& verdict);

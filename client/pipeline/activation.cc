@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plan/words/tensor_type.h"
+#include "protocol/tensor_type.h"
 
 namespace lockstep {
 namespace {

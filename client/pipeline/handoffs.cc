@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "plan/pipeline/shape.h"
-#include "plan/words/tensor_type.h"
+#include "plan/schedule/pipeline_shape.h"
+#include "protocol/tensor_type.h"
 
 namespace lockstep::pipeline {
 namespace {

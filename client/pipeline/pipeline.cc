@@ -46,7 +46,8 @@ class Pipeline::Impl {
     };
     options.explain = [this](int communicator, const absl::Status& error) {
       if (communicator >= 0) {
-        session_.Accuse(plan_->communicators[communicator].ranks, error);
+        session_.ReportPeerFailure(plan_->communicators[communicator].ranks,
+                                   error);
       }
       return session_.Explain("Pipeline::Run", error);
     };

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/pipeline/step_run.h"
-#include "plan/pipeline/shape.h"
 #include "plan/pipeline/stages.h"
+#include "plan/schedule/pipeline_shape.h"
 #include "plan/shard.h"
 
 namespace lockstep::pipeline {

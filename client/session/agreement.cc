@@ -7,8 +7,8 @@
 #include "client/session/backoff.h"
 #include "client/session/session_impl.h"
 #include "plan/digest.h"
-#include "plan/verify.h"
-#include "plan/words/chunks.h"
+#include "plan/verify/verify.h"
+#include "protocol/chunks.h"
 
 namespace lockstep {
 
@@ -74,7 +74,7 @@ absl::StatusOr<plan::Plan> Session::Impl::FetchOnce(
                              MutexLock lock(&answer->mutex);
                              answer->plan = std::move(plan);
                            }
-                           event_loop->Nudge();
+                           event_loop->Notify();
                          });
   const absl::Status answered = AwaitUnlessOver([&](const View&) {
     if (cancelled()) return true;

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "client/session/view.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::session {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "plan/words/ids.h"
-#include "plan/words/protocol.h"
+#include "protocol/ids.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::session {
 
@@ -34,7 +34,7 @@ struct StreamClosed {
 };
 
 // The time of NextWake() has passed.
-struct Wake {};
+struct DeadlineExpired {};
 
 // User calls. All but Moved and BusyChanged are stored and sent again after a
 // lost stream, until the coordinator is known to have received them.
@@ -78,7 +78,7 @@ struct BusyChanged {
 };
 // Evidence about a member. Proof of death (kExited) ends the epoch here at
 // once, even without a coordinator; a hint is only forwarded.
-struct Accuse {
+struct PeerFailed {
   protocol::Evidence evidence;
 };
 // Ends the epoch here at once, and on all ranks once the coordinator receives
@@ -94,10 +94,11 @@ struct LeaveNow {
 };
 
 using Event =
-    std::variant<Begin, StreamOpened, StreamMessage, StreamClosed, Wake,
-                 RegisterAll, AcceptPlan, OfferHandles, DataPlaneConnected,
-                 OfferOrder, AnnouncePass, SubmitInPass, StateValues, Moved,
-                 BusyChanged, Accuse, FailLocally, Quiesced, LeaveNow>;
+    std::variant<Begin, StreamOpened, StreamMessage, StreamClosed,
+                 DeadlineExpired, RegisterAll, AcceptPlan, OfferHandles,
+                 DataPlaneConnected, OfferOrder, AnnouncePass, SubmitInPass,
+                 StateValues, Moved, BusyChanged, PeerFailed, FailLocally,
+                 Quiesced, LeaveNow>;
 
 // --- Effects ----------------------------------------------------------------
 

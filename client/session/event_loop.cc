@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "plan/words/utf8.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::session {
 
@@ -48,7 +48,7 @@ EventLoop::EventLoop(const MachineOptions& options,
       view_(std::make_shared<const View>()),
       machine_(options),
       loop_("ls-session", clock),
-      wake_(&loop_, [this] { Apply(Wake{}); }),
+      wake_(&loop_, [this] { Apply(DeadlineExpired{}); }),
       progress_timer_(&loop_, [this] { PullProgress(); }),
       deadline_timer_(&loop_, [this] { Remind(absl::InfiniteFuture()); }) {
   Check(!channels_.empty() && channels_.size() == options.addresses.size(),
@@ -112,7 +112,7 @@ std::shared_ptr<const View> EventLoop::Await(
   return view_;
 }
 
-void EventLoop::Nudge() {
+void EventLoop::Notify() {
   MutexLock lock(&mutex_);
   changed_.NotifyAll();
 }
@@ -122,7 +122,7 @@ void EventLoop::Remind(absl::Time when) {
   deadlines_.insert(when);
   deadlines_.erase(deadlines_.begin(), deadlines_.upper_bound(clock_->Now()));
   deadline_timer_.Set(*deadlines_.begin());
-  Nudge();
+  Notify();
 }
 
 void EventLoop::Publish() {

@@ -66,7 +66,7 @@ class EventLoop {
       absl::Time deadline = absl::InfiniteFuture());
 
   // Makes every Await check its condition again.
-  void Nudge();
+  void Notify();
 
   // `watch` is called once, with the status of the session when it is over
   // (IsOver, but not after an orderly Leave); soon, if it already is. Returns

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/text/rank_list.h"
 #include "client/session/session_impl.h"
 #include "client/transport/extended_collectives.h"
-#include "plan/words/rank_list.h"
 
 namespace lockstep {
 
@@ -16,19 +16,19 @@ using session::View;
 namespace {
 
 // Communicator 0 is the verdict's.
-transport::Traffic TrafficOf(const plan::Plan& plan, int communicator) {
-  if (communicator == 0) return transport::Traffic::kSmall;
+transport::TrafficClass TrafficOf(const plan::Plan& plan, int communicator) {
+  if (communicator == 0) return transport::TrafficClass::kSmall;
   for (const plan::RankPlan& rank : plan.ranks) {
     for (const plan::Lane& lane : rank.lanes) {
       const bool between_neighbours = lane.kind == plan::LaneKind::kPipeline ||
                                       lane.kind == plan::LaneKind::kHalo;
       if (between_neighbours && !lane.transfers.empty() &&
           lane.transfers[0].communicator == communicator) {
-        return transport::Traffic::kMessages;
+        return transport::TrafficClass::kMessages;
       }
     }
   }
-  return transport::Traffic::kBulk;
+  return transport::TrafficClass::kBulk;
 }
 
 // Connects the groups of one rank, from their handles to communicators.
@@ -51,7 +51,8 @@ class GroupConnector {
   absl::Status Prepare(transport::Transport& transport,
                        const std::string& prefix) {
     for (Group& group : groups_) {
-      const plan::Communicator& communicator = plan_.communicators[group.index];
+      const plan::CommunicatorSpec& communicator =
+          plan_.communicators[group.index];
       auto pending = transport.Prepare(
           {.name = prefix + communicator.name,
            .rank = group.rank,
@@ -124,7 +125,7 @@ class GroupConnector {
             transport::SumsInPairs(*communicators[transfer.communicator])) {
           continue;
         }
-        const plan::Communicator& group =
+        const plan::CommunicatorSpec& group =
             plan_.communicators[transfer.communicator];
         return absl::FailedPreconditionError(absl::StrFormat(
             "group '%s' (%s) is connected by the transport '%s' and cannot sum "
@@ -197,7 +198,7 @@ absl::StatusOr<PlanInEffect> Session::Impl::Connect(plan::Plan plan) {
   auto communicators = connector.Connect(
       *event_loop_->view(), *clock_, clock_->Now() + spec().timeouts.connect);
   if (!communicators.ok()) {
-    Accuse(connector.failed(), communicators.status());
+    ReportPeerFailure(connector.failed(), communicators.status());
     return Explain("Connect", communicators.status());
   }
   const absl::Status able = connector.CheckAbilities(*communicators);

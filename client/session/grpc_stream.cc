@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "plan/words/utf8.h"
+#include "base/text/utf8.h"
 #include "proto/codec.h"
 
 namespace lockstep::session {

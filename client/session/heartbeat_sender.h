@@ -22,7 +22,7 @@
 #include <optional>
 
 #include "absl/time/time.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::session {
 
@@ -65,13 +65,13 @@ class HeartbeatSender {
   template <typename Word>
   struct Latest {
     std::optional<Word> newest;
-    std::optional<Word> told;  // on this stream
-    bool Untold() const { return newest && newest != told; }
-    const Word& Tell() { return *(told = newest); }
+    std::optional<Word> sent;  // on this stream
+    bool Unsent() const { return newest && newest != sent; }
+    const Word& TakeNewest() { return *(sent = newest); }
   };
 
   bool HasNews() const {
-    return busy_.Untold() || (in_epoch_ && progress_.Untold());
+    return busy_.Unsent() || (in_epoch_ && progress_.Unsent());
   }
 
   const absl::Duration interval_;

@@ -11,9 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/process.h"
+#include "base/text/token_text.h"
 #include "base/user_file.h"
-#include "plan/spec_text.h"
-#include "plan/words/token_text.h"
+#include "spec/spec_text.h"
 
 namespace lockstep::session {
 namespace {
@@ -44,7 +44,7 @@ absl::StatusOr<std::optional<JobSpec>> SpecFrom(const Environment& environment,
       return absl::InvalidArgumentError(
           absl::StrCat("LOCKSTEP_SPEC: ", text.status().message()));
     }
-    auto spec = plan::ParseJobSpec(*text, path);
+    auto spec = spec::ParseJobSpec(*text, path);
     if (!spec.ok()) return spec.status();
     return *std::move(spec);
   }

@@ -21,7 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "lockstep/session.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::session {
 

@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
                      .clock = std::make_shared<SystemClock>(),
                      .process = process,
                      .launch = *std::move(launch),
-                     .life = DrawLife()});
+                     .incarnation = DrawLife()});
 }
 
 }  // namespace lockstep

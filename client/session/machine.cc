@@ -36,7 +36,7 @@ Machine::Machine(const MachineOptions& options)
 Effects Machine::Step(absl::Time now, const Event& event) {
   now_ = now;
   std::visit([this](const auto& e) { On(e); }, event);
-  Attend();
+  SendDue();
   return std::exchange(effects_, {});
 }
 
@@ -46,15 +46,15 @@ absl::Time Machine::NextWake() const {
       {reconnector_.NextWake(), heartbeats_.NextDue(), give_up_at_, leave_by_});
 }
 
-void Machine::Attend() {
+void Machine::SendDue() {
   if (Gone()) return;
   if (leave_by_ <= now_) {
     return Leave(absl::UnavailableError(absl::StrFormat(
         "left job %s, but the coordinator did not answer within %s",
-        options_.job.value, absl::FormatDuration(options_.leave_patience))));
+        options_.job.value, absl::FormatDuration(options_.leave_timeout))));
   }
   if (give_up_at_ <= now_) return Fail(NoCoordinator());
-  if (reconnector_.OutOfPatience(now_)) {
+  if (reconnector_.TimedOut(now_)) {
     DropStream(absl::DeadlineExceededError("no answer"));
   }
   if (auto open = reconnector_.TakeDue(now_)) effects_.emplace_back(*open);
@@ -93,7 +93,7 @@ void Machine::On(const StreamMessage& event) {
                         message.term.value, term_.value)));
   }
   term_ = message.term;
-  std::visit([&](const auto& body) { Hear(message.epoch, body); },
+  std::visit([&](const auto& body) { Receive(message.epoch, body); },
              message.body);
 }
 
@@ -119,7 +119,7 @@ void Machine::LoseStream(absl::Status why) {
 protocol::Hello Machine::MakeHello() const {
   protocol::Hello hello{.worker = options_.worker,
                         .generation = view_.generation,
-                        .life = options_.life,
+                        .incarnation = options_.incarnation,
                         .spec = options_.spec,
                         .token = options_.token,
                         .process = options_.process,
@@ -181,7 +181,7 @@ void Machine::EndEpoch(absl::Status status) {
 }
 
 void Machine::Fail(absl::Status status) {
-  HangUp();
+  EndStream();
   // An epoch that has already ended keeps its reason.
   if (view_.phase == SessionPhase::kEnded) return;
   View& view = Change();
@@ -190,13 +190,13 @@ void Machine::Fail(absl::Status status) {
 }
 
 void Machine::Leave(absl::Status status) {
-  HangUp();
+  EndStream();
   View& view = Change();
   view.phase = SessionPhase::kLeft;
   view.leave_status = std::move(status);
 }
 
-void Machine::HangUp() {
+void Machine::EndStream() {
   hung_up_ = true;
   if (reconnector_.current() != 0)
     effects_.emplace_back(CloseStream{reconnector_.current()});

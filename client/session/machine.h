@@ -46,7 +46,7 @@ namespace lockstep::session {
 struct MachineOptions {
   JobName job;
   WorkerName worker;
-  uint64_t life = 0;  // Hello::life
+  uint64_t incarnation = 0;  // Hello::life
   std::optional<JobSpec> spec;
   std::string token;
   protocol::ProcessInfo process;
@@ -63,7 +63,7 @@ struct MachineOptions {
   // The least time between two messages of Progress, Busy or Heartbeat.
   absl::Duration progress_interval = absl::Milliseconds(100);
   // The time that leaving waits for the coordinator's answer.
-  absl::Duration leave_patience = absl::Seconds(2);
+  absl::Duration leave_timeout = absl::Seconds(2);
   uint64_t jitter_seed = 0;
 };
 
@@ -74,7 +74,8 @@ class Machine {
   // Applies one event. Calls must carry non-decreasing times.
   Effects Step(absl::Time now, const Event& event);
 
-  // When Step(Wake) could do something; InfiniteFuture if only an event can.
+  // When Step(DeadlineExpired) could do something; InfiniteFuture if only an
+  // event can.
   absl::Time NextWake() const;
 
   const View& view() const { return view_; }
@@ -86,7 +87,7 @@ class Machine {
   void On(const StreamOpened& event);
   void On(const StreamMessage& event);
   void On(const StreamClosed& event);
-  void On(const Wake&) {}
+  void On(const DeadlineExpired&) {}
   void On(const RegisterAll& event);
   void On(const AcceptPlan& event);
   void On(const OfferHandles& event);
@@ -97,26 +98,26 @@ class Machine {
   void On(const StateValues& event);
   void On(const Moved& event) { heartbeats_.Moved(event.progress); }
   void On(const BusyChanged& event) { heartbeats_.SetBusy(event.busy); }
-  void On(const Accuse& event);
+  void On(const PeerFailed& event);
   void On(const FailLocally& event);
   void On(const Quiesced& event);
   void On(const LeaveNow& event);
 
-  void Hear(EpochId epoch, const protocol::Welcome& welcome);
-  void Hear(EpochId epoch, const protocol::Refused& refused);
-  void Hear(EpochId epoch, const protocol::EpochFormed& formed);
-  void Hear(EpochId epoch, const protocol::PlanReady& ready);
-  void Hear(EpochId epoch, const protocol::GroupHandles& group);
-  void Hear(EpochId epoch, const protocol::Start&);
-  void Hear(EpochId epoch, const protocol::EpochEnded& ended);
-  void Hear(EpochId epoch, const protocol::Left&);
-  void Hear(EpochId epoch, const protocol::DesiredCommands& wanted);
-  void Hear(EpochId epoch, const protocol::OrderWanted& order);
-  void Hear(EpochId epoch, const protocol::Decide& decide);
-  void Hear(EpochId epoch, const protocol::Warning& warning);
+  void Receive(EpochId epoch, const protocol::Welcome& welcome);
+  void Receive(EpochId epoch, const protocol::Refused& refused);
+  void Receive(EpochId epoch, const protocol::EpochFormed& formed);
+  void Receive(EpochId epoch, const protocol::PlanReady& ready);
+  void Receive(EpochId epoch, const protocol::GroupHandles& group);
+  void Receive(EpochId epoch, const protocol::Start&);
+  void Receive(EpochId epoch, const protocol::EpochEnded& ended);
+  void Receive(EpochId epoch, const protocol::Left&);
+  void Receive(EpochId epoch, const protocol::DesiredCommands& wanted);
+  void Receive(EpochId epoch, const protocol::OrderWanted& order);
+  void Receive(EpochId epoch, const protocol::Decide& decide);
+  void Receive(EpochId epoch, const protocol::Warning& warning);
 
   // Time-driven actions: opening and closing streams, deadlines, heartbeats.
-  void Attend();
+  void SendDue();
 
   // Sends the message if a stream is welcomed; else the next Welcome sends it.
   void State(protocol::ToCoordinatorBody body);
@@ -129,7 +130,7 @@ class Machine {
   void Fail(absl::Status status);
   void Leave(absl::Status status);
   // Closes the stream and opens no other.
-  void HangUp();
+  void EndStream();
 
   // The session is in a final state.
   bool Gone() const {

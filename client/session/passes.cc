@@ -25,7 +25,7 @@ void Passes::Submit(const protocol::Submitted& submitted) {
                                submitted.parameters.end());
 }
 
-absl::StatusOr<std::vector<protocol::Decision>> Passes::Hear(
+absl::StatusOr<std::vector<protocol::Decision>> Passes::Receive(
     const protocol::Decide& decide) {
   std::vector<protocol::Decision> news;
   const uint64_t known = held_.first + held_.decisions.size();

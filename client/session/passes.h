@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::session {
 
@@ -30,7 +30,7 @@ class Passes {
 
   // The new decisions, in order. OutOfRange: earlier ones are missing.
   // Internal: a decision differs from the one received before.
-  absl::StatusOr<std::vector<protocol::Decision>> Hear(
+  absl::StatusOr<std::vector<protocol::Decision>> Receive(
       const protocol::Decide& decide);
 
   // The messages that bring a coordinator on a new stream up to date.

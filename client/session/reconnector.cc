@@ -3,10 +3,10 @@
 namespace lockstep::session {
 
 std::optional<OpenStream> Reconnector::TakeDue(absl::Time now) {
-  if (current_ != 0 || now < dial_at_) return std::nullopt;
+  if (current_ != 0 || now < connect_at_) return std::nullopt;
   current_ = ++last_;
   welcomed_ = false;
-  welcome_by_ = now + patience_;
+  welcome_by_ = now + timeout_;
   return OpenStream{current_, address_};
 }
 
@@ -20,21 +20,21 @@ void Reconnector::Lost(absl::Time now) {
   current_ = 0;
   welcome_by_ = absl::InfiniteFuture();
   if (!welcomed_) address_ = (address_ + 1) % addresses_;
-  dial_at_ = now + backoff_.Next();
+  connect_at_ = now + backoff_.Next();
 }
 
 void Reconnector::Stop() {
   current_ = 0;
   welcome_by_ = absl::InfiniteFuture();
-  dial_at_ = absl::InfiniteFuture();
+  connect_at_ = absl::InfiniteFuture();
 }
 
-bool Reconnector::OutOfPatience(absl::Time now) const {
+bool Reconnector::TimedOut(absl::Time now) const {
   return current_ != 0 && welcome_by_ <= now;
 }
 
 absl::Time Reconnector::NextWake() const {
-  return current_ == 0 ? dial_at_ : welcome_by_;
+  return current_ == 0 ? connect_at_ : welcome_by_;
 }
 
 }  // namespace lockstep::session

@@ -26,8 +26,8 @@ namespace lockstep::session {
 
 class Reconnector {
  public:
-  Reconnector(int addresses, const Backoff& backoff, absl::Duration patience)
-      : addresses_(addresses), patience_(patience), backoff_(backoff) {}
+  Reconnector(int addresses, const Backoff& backoff, absl::Duration timeout)
+      : addresses_(addresses), timeout_(timeout), backoff_(backoff) {}
 
   // The stream to open now, if one is due; it becomes the current one.
   std::optional<OpenStream> TakeDue(absl::Time now);
@@ -45,20 +45,20 @@ class Reconnector {
   void Stop();
 
   // The current stream has missed its welcome timeout.
-  bool OutOfPatience(absl::Time now) const;
+  bool TimedOut(absl::Time now) const;
 
-  // The first time at which TakeDue or OutOfPatience could succeed.
+  // The first time at which TakeDue or TimedOut could succeed.
   absl::Time NextWake() const;
 
  private:
   const int addresses_;
-  const absl::Duration patience_;
+  const absl::Duration timeout_;
   Backoff backoff_;
   uint64_t last_ = 0;     // the newest stream ever opened
   uint64_t current_ = 0;  // 0: none
   int address_ = 0;       // of the current stream, or to try next
   bool welcomed_ = false;
-  absl::Time dial_at_ = absl::InfinitePast();
+  absl::Time connect_at_ = absl::InfinitePast();
   absl::Time welcome_by_ = absl::InfiniteFuture();
 };
 

@@ -17,14 +17,14 @@ session::MachineOptions MachineOptionsOf(const JoinOptions& options,
                                          const Session::Impl::Parts& p) {
   return {.job = {options.job},
           .worker = {options.worker},
-          .life = p.life,
+          .incarnation = p.incarnation,
           .spec = options.spec,
           .token = options.token,
           .process = p.process,
           .launch = p.launch,
           .addresses = options.addresses,
           .connect_timeout = options.connect_timeout,
-          .jitter_seed = p.life};
+          .jitter_seed = p.incarnation};
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<session::ControlChannel>>>
@@ -168,19 +168,20 @@ void Session::Impl::NoteLastStep(std::optional<Command> command) {
 
 // --- Failures ---------------------------------------------------------------
 
-void Session::Impl::Accuse(absl::Span<const int> group,
-                           const absl::Status& error) {
-  const std::optional<int> blamed = transport::FailedPeer(error);
-  if (!blamed || *blamed < 0 || *blamed >= static_cast<int>(group.size())) {
+void Session::Impl::ReportPeerFailure(absl::Span<const int> group,
+                                      const absl::Status& error) {
+  const std::optional<int> failed_peer = transport::FailedPeer(error);
+  if (!failed_peer || *failed_peer < 0 ||
+      *failed_peer >= static_cast<int>(group.size())) {
     return;
   }
-  const int rank = group[*blamed];
+  const int rank = group[*failed_peer];
   const protocol::Member& peer = members().at(rank);
-  event_loop_->Post(session::Accuse{
+  event_loop_->Post(session::PeerFailed{
       {.subject = peer.worker,
        .generation = peer.generation,
        .kind = KindOf(error),
-       .detail = WithWorldRank(error, *blamed, rank, peer.worker),
+       .detail = WithWorldRank(error, *failed_peer, rank, peer.worker),
        .process = peer.process}});
 }
 

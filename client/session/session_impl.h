@@ -6,8 +6,8 @@
 //   AddWatch                 ─▶ called when the epoch ends: abort communicators
 //   SetProgressSource        ─▶ called at most 10 times a second
 //   SetViewListener          ─▶ called with the coordinator's commands
-//   Accuse, Explain          a data-plane error: the failed peer, the cause
-//   Quiesced                 after the end: this rank's position
+//   ReportPeerFailure, Explain          a data-plane error: the failed peer,
+//   the cause Quiesced                 after the end: this rank's position
 //
 // Threads:   all methods from any thread; AgreeOnPlan and Connect from one at a
 //            time, since they block until every rank does the same. Watches and
@@ -42,7 +42,7 @@
 #include "lockstep/communicator.h"
 #include "lockstep/session.h"
 #include "plan/ir.h"
-#include "plan/words/parameter.h"
+#include "protocol/parameter.h"
 
 namespace lockstep {
 
@@ -67,7 +67,7 @@ class Session::Impl {
     std::shared_ptr<Clock> clock;
     protocol::ProcessInfo process;
     std::optional<protocol::Launch> launch;
-    uint64_t life = 0;  // drawn at random, not 0
+    uint64_t incarnation = 0;  // drawn at random, not 0
   };
 
   // As Session::Join, with every required field of `options` set (identity.h
@@ -126,7 +126,7 @@ class Session::Impl {
   absl::StatusOr<RevisionNews> AwaitRevisions(
       absl::FunctionRef<bool(const RevisionNews&)> holds,
       absl::Time deadline = absl::InfiniteFuture());
-  void Nudge() { event_loop_->Nudge(); }
+  void Notify() { event_loop_->Notify(); }
   // Fetches and checks the announced plan, in one attempt. Returns Cancelled
   // soon after `cancelled` becomes true and a Nudge. Errors for which IsPassing
   // is true are worth a retry.
@@ -176,7 +176,8 @@ class Session::Impl {
   // Reports to the coordinator the peer that a data-plane error names, if it
   // names one (client/transport/failed_peer.h). `group`: the world ranks of its
   // communicator. Does not block.
-  void Accuse(absl::Span<const int> group, const absl::Status& error);
+  void ReportPeerFailure(absl::Span<const int> group,
+                         const absl::Status& error);
 
   // The cause behind a data-plane error: blocks until the epoch has ended and
   // returns the reason. If the coordinator does not end it within the resume

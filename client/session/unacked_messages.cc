@@ -5,7 +5,7 @@
 
 namespace lockstep::session {
 
-bool UnackedMessages::Accuse(const protocol::Evidence& evidence) {
+bool UnackedMessages::AddEvidence(const protocol::Evidence& evidence) {
   const auto same = [&evidence](const protocol::Evidence& other) {
     return other.subject == evidence.subject && other.kind == evidence.kind &&
            other.generation == evidence.generation;
@@ -25,7 +25,7 @@ void UnackedMessages::EpochEnded() {
   evidence_.clear();
 }
 
-std::vector<protocol::ToCoordinatorBody> UnackedMessages::Unheard(
+std::vector<protocol::ToCoordinatorBody> UnackedMessages::ToResend(
     bool forgot) const {
   std::vector<protocol::ToCoordinatorBody> bodies;
   const auto add = [&bodies](const auto& statement) {

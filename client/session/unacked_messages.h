@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::session {
 
@@ -41,7 +41,7 @@ class UnackedMessages {
   void Leave(const protocol::Leave& leave) { leave_ = leave; }
 
   // False if the same kind of evidence against that incarnation is known.
-  bool Accuse(const protocol::Evidence& evidence);
+  bool AddEvidence(const protocol::Evidence& evidence);
 
   const std::optional<protocol::PlanAck>& ack() const { return ack_; }
   const std::optional<protocol::Leave>& leave() const { return leave_; }
@@ -57,7 +57,7 @@ class UnackedMessages {
   // The messages to send again, in their original order. `forgot`: the
   // coordinator has no registration of this rank, though it may have received
   // one.
-  std::vector<protocol::ToCoordinatorBody> Unheard(bool forgot) const;
+  std::vector<protocol::ToCoordinatorBody> ToResend(bool forgot) const;
 
  private:
   bool started_ = false;

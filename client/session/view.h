@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "lockstep/job_spec.h"
-#include "plan/words/ids.h"
-#include "plan/words/protocol.h"
-#include "plan/words/shared_list.h"
+#include "protocol/ids.h"
+#include "protocol/protocol.h"
+#include "protocol/shared_list.h"
 
 namespace lockstep::session {
 

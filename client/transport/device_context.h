@@ -57,7 +57,7 @@ class DeviceContext {
     virtual void Zero(void* data, size_t bytes) = 0;
     // bucket = tensor * weight, or, with `add`, bucket + tensor * weight: the
     // bits of kernels/pack.h.
-    virtual void Pack(std::span<const kernels::Slot> slots, DType dtype,
+    virtual void Pack(std::span<const kernels::TensorSlot> slots, DType dtype,
                       double weight, bool add, void* bucket) = 0;
     virtual void WriteFlags(std::span<const uint8_t> on, DType dtype,
                             void* flags) = 0;

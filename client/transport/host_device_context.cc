@@ -14,7 +14,7 @@ namespace lockstep::transport {
 namespace {
 
 // Each kernel is done when its call returns.
-class HostSite final : public DeviceContext::KernelQueue {
+class HostKernelQueue final : public DeviceContext::KernelQueue {
  public:
   void Copy(const void* from, void* to, size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
@@ -22,8 +22,8 @@ class HostSite final : public DeviceContext::KernelQueue {
   void Zero(void* data, size_t bytes) override {
     if (bytes > 0) std::memset(data, 0, bytes);
   }
-  void Pack(std::span<const kernels::Slot> slots, DType dtype, double weight,
-            bool add, void* bucket) override {
+  void Pack(std::span<const kernels::TensorSlot> slots, DType dtype,
+            double weight, bool add, void* bucket) override {
     if (add) {
       kernels::PackAdded(slots, dtype, weight, bucket);
     } else if (weight != 1.0) {
@@ -95,7 +95,7 @@ class HostQueue final : public DeviceContext::Queue {
 
  private:
   void Run(DeviceContext::Operation& operation) {
-    HostSite kernel_queue;
+    HostKernelQueue kernel_queue;
     absl::Status status = operation.Before(kernel_queue);
     if (status.ok()) status = operation.Communicate(transfers_);
     operation.Then(kernel_queue, status);
@@ -172,12 +172,12 @@ class HostDeviceContext final : public DeviceContext {
 
   absl::Status Perform(Stream* stream, Work work) override {
     if (stream == nullptr) {
-      HostSite kernel_queue;
+      HostKernelQueue kernel_queue;
       return work(kernel_queue);
     }
     static_cast<HostStream*>(stream)->Enqueue(
         [work = std::move(work)]() mutable {
-          HostSite kernel_queue;
+          HostKernelQueue kernel_queue;
           return work(kernel_queue);
         });
     return absl::OkStatus();

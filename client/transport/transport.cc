@@ -12,20 +12,20 @@ absl::StatusOr<std::unique_ptr<DeviceContext>> Transport::MakeDeviceContext() {
   return MakeHostDeviceContext();
 }
 
-std::string_view Name(Reach reach) {
+std::string_view Name(RegistrationKind reach) {
   switch (reach) {
-    case Reach::kPlain: return "plain";
-    case Reach::kRegistered: return "registered";
-    case Reach::kWindow: return "window";
-    case Reach::kSymmetric: return "symmetric";
+    case RegistrationKind::kPlain: return "plain";
+    case RegistrationKind::kRegistered: return "registered";
+    case RegistrationKind::kWindow: return "window";
+    case RegistrationKind::kSymmetric: return "symmetric";
   }
   return "";
 }
 
-std::string Describe(const std::vector<Reach>& reaches) {
-  std::map<Reach, int, std::greater<>> counts;
-  for (const Reach reach : reaches) ++counts[reach];
-  if (counts.size() == 1) return std::string(Name(reaches[0]));
+std::string Describe(const std::vector<RegistrationKind>& kinds) {
+  std::map<RegistrationKind, int, std::greater<>> counts;
+  for (const RegistrationKind reach : kinds) ++counts[reach];
+  if (counts.size() == 1) return std::string(Name(kinds[0]));
   std::vector<std::string> parts;
   for (const auto& [reach, count] : counts) {
     const std::string_view name = Name(reach);
@@ -35,7 +35,7 @@ std::string Describe(const std::vector<Reach>& reaches) {
   return absl::StrJoin(parts, ", ");
 }
 
-absl::StatusOr<std::unique_ptr<Enlistment>> Transport::Enlist(
+absl::StatusOr<std::unique_ptr<BufferRegistration>> Transport::RegisterBuffer(
     Communicator&, const ArenaBuffer&, absl::Duration) {
   return nullptr;
 }

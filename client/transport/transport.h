@@ -25,12 +25,12 @@
 #include "lockstep/arena.h"
 #include "lockstep/communicator.h"
 #include "lockstep/device_stream.h"
-#include "plan/words/transport_facts.h"
+#include "protocol/transport_facts.h"
 
 namespace lockstep::transport {
 
 // The main traffic of a group, for transports that reserve resources.
-enum class Traffic {
+enum class TrafficClass {
   kBulk,      // large collectives
   kSmall,     // a few words per step
   kMessages,  // sends and receives beside other groups' collectives
@@ -40,27 +40,27 @@ struct GroupSpec {
   std::string name;  // unique within the epoch: "verdict", "gradient/data=0"
   int rank = 0;      // of this process, in the group
   int size = 1;
-  Traffic traffic = Traffic::kBulk;
+  TrafficClass traffic = TrafficClass::kBulk;
 };
 
 // How a group's operations access a buffer of the arena.
-enum class Reach {
+enum class RegistrationKind {
   kPlain,       // like any other memory
   kRegistered,  // registered on this rank: sent and received without a copy
   kWindow,      // registered on all ranks: symmetric if the hardware allows it
   kSymmetric,   // registered on all ranks, which access each other's directly
 };
-std::string_view Name(Reach reach);
+std::string_view Name(RegistrationKind reach);
 // For people: "symmetric" if all are, else "12 symmetric, 1 plain"; "" if
 // `reaches` is empty.
-std::string Describe(const std::vector<Reach>& reaches);
+std::string Describe(const std::vector<RegistrationKind>& kinds);
 
 // The registration of a buffer with a group, for the lifetime of this object.
 // The buffer must outlive it.
-class Enlistment {
+class BufferRegistration {
  public:
-  virtual ~Enlistment() = default;
-  virtual Reach reach() const = 0;
+  virtual ~BufferRegistration() = default;
+  virtual RegistrationKind kind() const = 0;
 };
 
 // A group that this process has prepared and not yet connected.
@@ -107,7 +107,7 @@ class Transport {
   // operation of the group is in flight. Blocks until all have. Null if
   // registration changes nothing. Errors: DeadlineExceeded; the communicator's,
   // which has then failed.
-  virtual absl::StatusOr<std::unique_ptr<Enlistment>> Enlist(
+  virtual absl::StatusOr<std::unique_ptr<BufferRegistration>> RegisterBuffer(
       Communicator& communicator, const ArenaBuffer& buffer,
       absl::Duration timeout);
 

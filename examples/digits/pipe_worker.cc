@@ -12,7 +12,7 @@
 #include "lockstep/gradient_sync.h"
 #include "lockstep/pipeline.h"
 #include "lockstep/samples.h"
-#include "plan/pipeline/shape.h"
+#include "plan/schedule/pipeline_shape.h"
 
 namespace lockstep::digits {
 namespace {

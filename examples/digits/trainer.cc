@@ -67,19 +67,19 @@ absl::StatusOr<double> Trainer<T>::ComputeLeaf(absl::Span<const int> rows) {
   Trail<T> trail;
   const absl::StatusOr<Tensor<T>> logits = network_.Forward(
       Images<T>(training_set_.dataset, rows), &trail,
-      [this](Parameter<T>& p) { return Tell(hooks_.parameter_needed, p); });
+      [this](Parameter<T>& p) { return Notify(hooks_.parameter_needed, p); });
   if (!logits.ok()) return logits.status();
   Loss<T> loss = SoftmaxCrossEntropy<T>(
       *logits, Labels(training_set_.dataset, rows), global_batch_);
   const auto d_input = network_.Backward(
       std::move(loss.d_logits), trail,
-      [this](Parameter<T>& p) { return Tell(hooks_.gradient_ready, p); });
+      [this](Parameter<T>& p) { return Notify(hooks_.gradient_ready, p); });
   if (!d_input.ok()) return d_input.status();
   return loss.value;
 }
 
 template <typename T>
-absl::Status Trainer<T>::Tell(
+absl::Status Trainer<T>::Notify(
     const std::function<absl::Status(Parameter<T>&)>& hook,
     Parameter<T>& parameter) {
   return hook ? hook(parameter) : absl::OkStatus();

@@ -89,7 +89,7 @@ class Trainer {
   // Forward and backward of some rows; the loss.
   absl::StatusOr<double> ComputeLeaf(absl::Span<const int> rows);
   // An empty hook has nothing against it.
-  static absl::Status Tell(
+  static absl::Status Notify(
       const std::function<absl::Status(Parameter<T>&)>& hook,
       Parameter<T>& parameter);
   absl::StatusOr<Verdict> Agree(int64_t step, double loss);

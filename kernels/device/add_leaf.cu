@@ -9,7 +9,7 @@ namespace {
 
 // Travels as an argument of the launch.
 template <class Sum>
-struct Left {
+struct LeftSums {
   const Sum* rows[kLeftSumsMax];
   size_t count;
 };
@@ -17,7 +17,7 @@ struct Left {
 // A thread has an element; `out` may be a row that it has read.
 template <class Sum, class Leaf>
 __global__ void __launch_bounds__(kThreads)
-    AddElements(Left<Sum> left, const Leaf* leaf, Compute<Leaf> weight,
+    AddElements(LeftSums<Sum> left, const Leaf* leaf, Compute<Leaf> weight,
                 Sum* out, size_t count) {
   const size_t stride = size_t{gridDim.x} * kThreads;
   for (size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
@@ -39,7 +39,7 @@ Launched AddLeaf(std::span<const void* const> left, const void* leaf,
   WithFloat(dtype, [&](auto tag) {
     using Leaf = typename decltype(tag)::type;
     using Sum = Compute<Leaf>;
-    Left<Sum> rows{.rows = {}, .count = left.size()};
+    LeftSums<Sum> rows{.rows = {}, .count = left.size()};
     for (size_t k = 0; k < left.size(); ++k) {
       rows.rows[k] = static_cast<const Sum*>(left[k]);
     }

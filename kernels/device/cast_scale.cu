@@ -7,7 +7,7 @@ namespace {
 
 // As many elements as fill 16 bytes of the larger type.
 template <class From, class To>
-struct Group {
+struct ElementVector {
   static constexpr size_t kLength =
       16 / (sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
   struct alignas(sizeof(From) * kLength) Source {
@@ -23,7 +23,7 @@ template <class From, class To, class Factor>
 __global__ void __launch_bounds__(kThreads)
     CastScaleGroups(const From* src, Factor factor, To* dst, size_t groups,
                     size_t count) {
-  using G = Group<From, To>;
+  using G = ElementVector<From, To>;
   const auto* in = reinterpret_cast<const typename G::Source*>(src);
   auto* out = reinterpret_cast<typename G::Target*>(dst);
   const size_t stride = size_t{gridDim.x} * kThreads;
@@ -58,7 +58,7 @@ template <class From, class To>
 Launched Launch(const From* src, double factor, To* dst, size_t count,
                 Stream stream) {
   using C = std::common_type_t<Compute<From>, Compute<To>>;
-  using G = Group<From, To>;
+  using G = ElementVector<From, To>;
   const bool aligned =
       reinterpret_cast<uintptr_t>(src) % alignof(typename G::Source) == 0 &&
       reinterpret_cast<uintptr_t>(dst) % alignof(typename G::Target) == 0;

@@ -19,19 +19,20 @@ constexpr size_t kStage = 512;
 
 // A range, and which runs of the launch are its own: their partial sums lie at
 // these places of the scratch.
-struct Work {
+struct RangeWork {
   size_t offset;
   size_t count;
   size_t first_run;
 };
 
 template <size_t kCapacity>
-using Works = List<Work, kCapacity>;
+using RangeWorks = List<RangeWork, kCapacity>;
 
 // The range whose run this is: the last that begins at or before it. Empty
 // ranges begin where the next one does.
 template <size_t kCapacity>
-__device__ const Work& WorkOf(const Works<kCapacity>& works, size_t run) {
+__device__ const RangeWork& WorkOf(const RangeWorks<kCapacity>& works,
+                                   size_t run) {
   unsigned low = 0;
   unsigned high = works.size;
   while (high - low > 1) {
@@ -73,13 +74,13 @@ __device__ void Stage(const T* run, size_t n, T* stage) {
 // A warp's run.
 template <class T, size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
-    CheckRuns(const __grid_constant__ Works<kCapacity> works, const T* data,
-              size_t runs, double inverse_scale, double* partials,
-              unsigned long long* non_finite) {
+    CheckRuns(const __grid_constant__ RangeWorks<kCapacity> works,
+              const T* data, size_t runs, double inverse_scale,
+              double* partials, unsigned long long* non_finite) {
   __shared__ alignas(16) T stages[kWarps][kStage];
   const size_t run = size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (run >= runs) return;  // the whole warp
-  const Work& work = WorkOf(works, run);
+  const RangeWork& work = WorkOf(works, run);
   const size_t begin = (run - work.first_run) * kSumRun;
   const size_t left = work.count - begin;
   const size_t n = left < kSumRun ? left : kSumRun;
@@ -123,9 +124,9 @@ __device__ double FoldRun(const double* leaves, size_t count, size_t run) {
 // value goes to place r, which belongs to a run that has been read by then.
 template <size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
-    FoldRanges(const __grid_constant__ Works<kCapacity> works,
+    FoldRanges(const __grid_constant__ RangeWorks<kCapacity> works,
                double* partials) {
-  const Work& work = works.items[blockIdx.x];
+  const RangeWork& work = works.items[blockIdx.x];
   double* leaves = partials + work.first_run;
   const size_t warp = threadIdx.x / kWarp;
   for (size_t count = RunsOf(work.count); count > 1; count = RunsOf(count)) {
@@ -141,23 +142,24 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <size_t kCapacity>
-__global__ void AddRanges(const __grid_constant__ Works<kCapacity> works,
+__global__ void AddRanges(const __grid_constant__ RangeWorks<kCapacity> works,
                           const double* partials, FiniteCheck* total) {
   double sum = total->sum_of_squares;
   for (unsigned w = 0; w < works.size; ++w) {
-    const Work& work = works.items[w];
+    const RangeWork& work = works.items[w];
     if (work.count > 0) sum += partials[work.first_run];
   }
   total->sum_of_squares = sum;
 }
 
 template <class T, size_t kCapacity>
-Launched Launch(Works<kCapacity> works, const T* data, double inverse_scale,
-                double* partials, FiniteCheck* total, Stream stream) {
+Launched Launch(RangeWorks<kCapacity> works, const T* data,
+                double inverse_scale, double* partials, FiniteCheck* total,
+                Stream stream) {
   size_t runs = 0;
   bool several = false;  // some range has more than one
   for (unsigned w = 0; w < works.size; ++w) {
-    Work& work = works.items[w];
+    RangeWork& work = works.items[w];
     work.first_run = runs;
     runs += RunsOf(work.count);
     several |= work.count > kSumRun;
@@ -185,17 +187,18 @@ Launched AddFiniteCheck(const void* data, DType dtype,
                         std::span<const ElementRange> ranges,
                         double inverse_scale, void* scratch, FiniteCheck* total,
                         Stream stream) {
-  std::vector<Work> works;
+  std::vector<RangeWork> works;
   for (const ElementRange& range : ranges) {
     works.push_back({range.offset, range.count, 0});
   }
   Launched launched = kLaunched;
   WithFloat(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    launched = ForLists(std::span<const Work>(works), [&](const auto& list) {
-      return Launch(list, static_cast<const T*>(data), inverse_scale,
-                    static_cast<double*>(scratch), total, stream);
-    });
+    launched =
+        ForLists(std::span<const RangeWork>(works), [&](const auto& list) {
+          return Launch(list, static_cast<const T*>(data), inverse_scale,
+                        static_cast<double*>(scratch), total, stream);
+        });
   });
   return launched;
 }

@@ -20,7 +20,7 @@
 
 namespace lockstep::kernels::device {
 
-using Slots = std::span<const Slot>;
+using Slots = std::span<const TensorSlot>;
 
 Launched Pack(Slots slots, DType dtype, void* bucket, Stream stream);
 Launched PackScaled(Slots slots, DType dtype, double weight, void* bucket,

@@ -26,7 +26,7 @@ __device__ T Narrowed(Compute<T> value) {
 
 // The same branch for every thread of a launch.
 template <class C>
-__device__ C Fold(ReduceOp op, C a, C b) {
+__device__ C Reduce(ReduceOp op, C a, C b) {
   switch (op) {
     case ReduceOp::kMin: return Smaller(a, b);
     case ReduceOp::kMax: return Larger(a, b);
@@ -43,21 +43,21 @@ __device__ void ReduceAt(const T* inputs, int rows, T* out, size_t count,
   struct alignas(sizeof(T) * kLength) Group {
     T element[kLength];
   };
-  Compute<T> folded[kLength];
+  Compute<T> reduced[kLength];
   Group group = *reinterpret_cast<const Group*>(inputs + at);
 #pragma unroll
-  for (size_t e = 0; e < kLength; ++e) folded[e] = Widened(group.element[e]);
+  for (size_t e = 0; e < kLength; ++e) reduced[e] = Widened(group.element[e]);
   for (int row = 1; row < rows; ++row) {
     group = *reinterpret_cast<const Group*>(inputs + row * count + at);
 #pragma unroll
     for (size_t e = 0; e < kLength; ++e) {
-      folded[e] = Fold(op, folded[e], Widened(group.element[e]));
+      reduced[e] = Reduce(op, reduced[e], Widened(group.element[e]));
     }
   }
 #pragma unroll
   for (size_t e = 0; e < kLength; ++e) {
-    if (op == ReduceOp::kMean) folded[e] = Product(folded[e], share);
-    group.element[e] = Narrowed<T>(folded[e]);
+    if (op == ReduceOp::kMean) reduced[e] = Product(reduced[e], share);
+    group.element[e] = Narrowed<T>(reduced[e]);
   }
   *reinterpret_cast<Group*>(out + at) = group;
 }

@@ -61,14 +61,14 @@ __device__ void ForPiece(T* tensor, T* bucket, size_t count, const Op& op) {
 // Block k does chunk first_chunk + k of the bucket.
 template <class T, class Op, size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
-    OnSlots(const __grid_constant__ List<Slot, kCapacity> slots,
+    OnSlots(const __grid_constant__ List<TensorSlot, kCapacity> slots,
             size_t first_chunk, T* bucket, Op op) {
   if (!op.Begins()) return;
   const size_t begin = ChunkBegin(first_chunk + blockIdx.x);
   const size_t end = begin + kChunkElements;
   for (size_t s = FirstSlot(slots.items, slots.size, begin);
        s < slots.size && slots.items[s].offset < end; ++s) {
-    const Slot slot = slots.items[s];
+    const TensorSlot slot = slots.items[s];
     const Piece piece = PieceOf(slot, begin, end);
     ForPiece(static_cast<T*>(slot.tensor) + piece.in_tensor,
              bucket + piece.in_bucket, piece.count, op);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, class Op>
-Launched LaunchOnSlots(std::span<const Slot> slots, T* bucket, Op op,
+Launched LaunchOnSlots(std::span<const TensorSlot> slots, T* bucket, Op op,
                        Stream stream) {
   Check(InOrder(slots.data(), slots.size()),
         "slots overlap or are out of order");

@@ -51,7 +51,8 @@ Launched CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
 }
 
 Launched CommitUnpack(const VerdictScalars* verdict, const void* bucket,
-                      std::span<const Slot> slots, DType dtype, Stream stream) {
+                      std::span<const TensorSlot> slots, DType dtype,
+                      Stream stream) {
   Launched launched = kLaunched;
   WithFloat(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

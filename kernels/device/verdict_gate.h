@@ -20,7 +20,8 @@ Launched CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
                     size_t bytes, Stream stream);
 
 Launched CommitUnpack(const VerdictScalars* verdict, const void* bucket,
-                      std::span<const Slot> slots, DType dtype, Stream stream);
+                      std::span<const TensorSlot> slots, DType dtype,
+                      Stream stream);
 
 }  // namespace lockstep::kernels::device
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/words/tensor_type.h"
+#include "protocol/tensor_type.h"
 
 namespace lockstep::plan {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "plan/pipeline/buffers.h"
-#include "plan/pipeline/shape.h"
+#include "plan/schedule/pipeline_shape.h"
 #include "plan/schedule/play.h"
-#include "plan/words/tensor_type.h"
+#include "protocol/tensor_type.h"
 
 namespace lockstep::plan {
 namespace {

@@ -13,9 +13,9 @@
 #include "plan/bucket_transfers.h"
 #include "plan/norm_ranges.h"
 #include "plan/pipeline/flow.h"
-#include "plan/pipeline/shape.h"
 #include "plan/pipeline/shared.h"
 #include "plan/pipeline/stages.h"
+#include "plan/schedule/pipeline_shape.h"
 #include "plan/shard.h"
 
 namespace lockstep::plan {

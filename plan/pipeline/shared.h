@@ -50,14 +50,14 @@ class SharedParameters {
   bool AnyIn(const Bucket& bucket) const;
 
  private:
-  struct Place {
+  struct CopyLocation {
     int bucket = -1;
     int parameter = -1;
   };
 
   const Plan& plan_;
   absl::flat_hash_map<std::string, int> index_;
-  std::vector<std::map<int, Place>> places_;  // of each, by rank
+  std::vector<std::map<int, CopyLocation>> places_;  // of each, by rank
 };
 
 }  // namespace lockstep::plan

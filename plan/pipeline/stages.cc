@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_format.h"
-#include "plan/pipeline/shape.h"
+#include "plan/schedule/pipeline_shape.h"
 
 namespace lockstep::plan {
 namespace {

@@ -154,7 +154,7 @@ class Drawing {
 
   // From the end of the task that made it to the begin of the one that needs
   // it.
-  void DrawMessage(const Place& send, const Place& receive) {
+  void DrawMessage(const PlanNode& send, const PlanNode& receive) {
     const int made_by = At(plan_, send).after_task;
     const int from = row_of_[send.rank];
     const int to = row_of_[receive.rank];
@@ -176,7 +176,7 @@ class Drawing {
         x1, y1, x2, y2);
   }
 
-  int NeededBy(const Place& receive) const {
+  int NeededBy(const PlanNode& receive) const {
     const std::vector<Task>& tasks = plan_.ranks[receive.rank].tasks;
     for (size_t i = 0; i < tasks.size(); ++i) {
       const std::vector<TransferRef>& after = tasks[i].after;

@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/text/rank_list.h"
 #include "plan/digest.h"
-#include "plan/pipeline/shape.h"
+#include "plan/schedule/pipeline_shape.h"
 #include "plan/timeline/operation_list.h"
-#include "plan/words/rank_list.h"
 
 namespace lockstep::plan {
 namespace {
@@ -182,7 +182,7 @@ std::string TreeText(int first, int leaves) {
 }
 
 std::string LeavesText(const Plan& plan, int communicator, int leaves) {
-  const Communicator& group = plan.communicators[communicator];
+  const CommunicatorSpec& group = plan.communicators[communicator];
   std::string text =
       absl::StrFormat("tree of %d leaves over %s: ", leaves, group.name);
   if (leaves <= kLeavesDrawn) {

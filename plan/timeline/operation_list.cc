@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "base/text/rank_list.h"
 #include "plan/local_op_text.h"
-#include "plan/words/rank_list.h"
 
 namespace lockstep::plan {
 namespace {

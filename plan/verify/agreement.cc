@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "plan/words/rank_list.h"
+#include "base/text/rank_list.h"
 
 namespace lockstep::plan {
 namespace {
@@ -18,11 +18,11 @@ auto PointToPointTerms(const Transfer& t) {
   return std::tie(t.tag, t.shape, t.dtype);
 }
 
-using Members = std::vector<std::vector<Place>>;
+using Members = std::vector<std::vector<PlanNode>>;
 
 // Do all members do the same in their `number`-th collective?
 bool Agree(const Plan& plan, const Members& members, size_t number) {
-  for (const std::vector<Place>& member : members) {
+  for (const std::vector<PlanNode>& member : members) {
     if (number >= member.size()) return false;
     if (CollectiveTerms(At(plan, member[number])) !=
         CollectiveTerms(At(plan, members[0][number]))) {
@@ -32,7 +32,7 @@ bool Agree(const Plan& plan, const Members& members, size_t number) {
   return true;
 }
 
-void CheckMembers(const Plan& plan, const Communicator& communicator,
+void CheckMembers(const Plan& plan, const CommunicatorSpec& communicator,
                   const Members& members, Diagnostics& diagnostics) {
   size_t longest = 0;
   for (const auto& member : members) longest = std::max(longest, member.size());
@@ -55,7 +55,7 @@ void CheckMembers(const Plan& plan, const Communicator& communicator,
 }
 
 // What is at a place of a list that may be too short for it.
-std::string Said(const Plan& plan, const std::vector<Place>& places,
+std::string Said(const Plan& plan, const std::vector<PlanNode>& places,
                  size_t number) {
   return number < places.size() ? Describe(plan, places[number]) : "nothing";
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "plan/words/rank_list.h"
+#include "base/text/rank_list.h"
 
 namespace lockstep::plan {
 

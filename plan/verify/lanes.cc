@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "plan/pipeline/shape.h"
+#include "plan/schedule/pipeline_shape.h"
 #include "plan/shard.h"
 #include "plan/verify/operations.h"
 #include "plan/verify/roster.h"

@@ -229,11 +229,11 @@ std::vector<Transfer> VerdictNeeded(const Plan& plan) {
 namespace {
 
 // Elements of a parameter that a rank counts.
-struct Counted {
+struct CountedRange {
   int64_t begin = 0;
   int64_t end = 0;
   int rank = -1;
-  auto operator<=>(const Counted&) const = default;
+  auto operator<=>(const CountedRange&) const = default;
 };
 
 class NormCheck {
@@ -362,8 +362,8 @@ class NormCheck {
                 .first->second;
         counted_of_[slot.parameter] = first;
         if (first == slot.parameter) continue;
-        std::vector<Counted>& all = counted_[first];
-        const std::vector<Counted>& these = counted_[slot.parameter];
+        std::vector<CountedRange>& all = counted_[first];
+        const std::vector<CountedRange>& these = counted_[slot.parameter];
         all.insert(all.end(), these.begin(), these.end());
       }
     }
@@ -392,11 +392,11 @@ class NormCheck {
 
   void CheckParameter(size_t index) {
     const Parameter& parameter = plan_.parameters[index];
-    std::vector<Counted>& all = counted_[index];
+    std::vector<CountedRange>& all = counted_[index];
     std::sort(all.begin(), all.end());
     int64_t next = 0;
     int before = -1;
-    for (const Counted& counted : all) {
+    for (const CountedRange& counted : all) {
       if (counted.begin > next) break;
       if (counted.begin < next) {
         Find(before == counted.rank ? std::vector<int>{before}
@@ -411,7 +411,7 @@ class NormCheck {
     if (next == ElementsOf(parameter)) return;
     const auto behind = std::find_if(
         all.begin(), all.end(),
-        [next](const Counted& counted) { return counted.begin > next; });
+        [next](const CountedRange& counted) { return counted.begin > next; });
     Find({}, "elements %d to %d of %s are counted in the norm by no rank", next,
          behind == all.end() ? ElementsOf(parameter) : behind->begin,
          parameter.name);
@@ -422,8 +422,8 @@ class NormCheck {
   const Pipelines pipelines_;
   const std::set<std::string> shared_;
   Diagnostics& diagnostics_;
-  std::vector<std::vector<Counted>> counted_;  // of each parameter
-  std::vector<int> counted_of_;                // the first of its replicas
+  std::vector<std::vector<CountedRange>> counted_;  // of each parameter
+  std::vector<int> counted_of_;                     // the first of its replicas
 };
 
 }  // namespace

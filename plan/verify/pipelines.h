@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plan/ir.h"
-#include "plan/pipeline/shape.h"
+#include "plan/schedule/pipeline_shape.h"
 
 namespace lockstep::plan {
 

@@ -13,8 +13,9 @@ namespace lockstep::plan {
 
 class CommunicatorMembers {
  public:
-  explicit CommunicatorMembers(const std::vector<Communicator>& communicators) {
-    for (const Communicator& communicator : communicators) {
+  explicit CommunicatorMembers(
+      const std::vector<CommunicatorSpec>& communicators) {
+    for (const CommunicatorSpec& communicator : communicators) {
       std::vector<std::pair<int, int>>& members = members_.emplace_back();
       for (size_t i = 0; i < communicator.ranks.size(); ++i) {
         members.emplace_back(communicator.ranks[i], static_cast<int>(i));

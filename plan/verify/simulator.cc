@@ -15,7 +15,7 @@ constexpr size_t kWaitsShown = 16;
 // What begins and ends as one: a task, a transfer, or neighbours of one group.
 struct SimulatedUnit {
   int queue;
-  std::vector<Place> places;
+  std::vector<PlanNode> places;
   std::vector<int> matches;  // that its places take part in
   int blockers = 1;          // dependencies, and its turn in the queue
   int launched_after = -1;   // a task of the rank, if launches are in order
@@ -27,7 +27,7 @@ struct SimulatedUnit {
 
 // Transfers of different ranks that end together.
 struct Match {
-  std::vector<Place> members;
+  std::vector<PlanNode> members;
   int absent = 0;     // members that have not begun
   int64_t begin = 0;  // of the latest member so far
 };
@@ -68,13 +68,13 @@ class Simulator {
       spans[rank].tasks.resize(plan_.ranks[rank].tasks.size());
     }
     for (const Match& match : matches_) {
-      for (const Place& member : match.members) {
+      for (const PlanNode& member : match.members) {
         spans[member.rank].lanes[member.ref.lane][member.ref.index] = {
             match.begin, units_[UnitOf(member)].end};
       }
     }
     for (const SimulatedUnit& unit : units_) {
-      const Place& place = unit.places[0];
+      const PlanNode& place = unit.places[0];
       if (!IsTask(place)) continue;
       spans[place.rank].tasks[place.ref.index] = {unit.begin, unit.end};
     }
@@ -131,7 +131,7 @@ class Simulator {
     }
   }
 
-  void Enqueue(const Place& place, int queue) {
+  void Enqueue(const PlanNode& place, int queue) {
     if (!JoinsGroup(place)) {
       queues_[queue].push_back(static_cast<int>(units_.size()));
       units_.push_back({.queue = queue});
@@ -141,16 +141,16 @@ class Simulator {
     unit_of_[place.rank][place.ref.lane][place.ref.index] = unit;
   }
 
-  bool JoinsGroup(const Place& place) const {
+  bool JoinsGroup(const PlanNode& place) const {
     const int group = At(plan_, place).group;
     if (group == 0 || place.ref.index == 0) return false;
-    const Place before{place.rank, {place.ref.lane, place.ref.index - 1}};
+    const PlanNode before{place.rank, {place.ref.lane, place.ref.index - 1}};
     return At(plan_, before).group == group;
   }
 
   void Depend(size_t unit) {
-    for (const Place& place : units_[unit].places) {
-      for (const Place& need : NeedsOf(plan_, place)) {
+    for (const PlanNode& place : units_[unit].places) {
+      for (const PlanNode& need : NeedsOf(plan_, place)) {
         dependents_[UnitOf(need)].push_back(static_cast<int>(unit));
         ++units_[unit].blockers;
       }
@@ -166,7 +166,7 @@ class Simulator {
     for (const auto& members : traffic.collectives) {
       for (size_t k = 0; k < members[0].size(); ++k) {
         Match& match = matches_.emplace_back();
-        for (const std::vector<Place>& member : members) {
+        for (const std::vector<PlanNode>& member : members) {
           Invite(member[k], match);
         }
       }
@@ -180,7 +180,7 @@ class Simulator {
     }
   }
 
-  void Invite(const Place& place, Match& match) {
+  void Invite(const PlanNode& place, Match& match) {
     match.members.push_back(place);
     ++match.absent;
     SimulatedUnit& unit = units_[UnitOf(place)];
@@ -206,7 +206,7 @@ class Simulator {
   }
 
   void Compute(int unit, std::vector<int>& ready) {
-    const Place& place = units_[unit].places[0];
+    const PlanNode& place = units_[unit].places[0];
     const Task& task = plan_.ranks[place.rank].tasks[place.ref.index];
     units_[unit].end =
         units_[unit].begin + (durations_ ? durations_->task(task) : 0);
@@ -217,7 +217,7 @@ class Simulator {
     const int64_t end =
         match.begin +
         (durations_ ? durations_->transfer(At(plan_, match.members[0])) : 0);
-    for (const Place& member : match.members) {
+    for (const PlanNode& member : match.members) {
       SimulatedUnit& unit = units_[UnitOf(member)];
       unit.end = std::max(unit.end, end);
       if (--unit.unmet == 0) End(UnitOf(member), ready);
@@ -237,7 +237,7 @@ class Simulator {
 
   // --- Explaining ---
 
-  int UnitOf(const Place& place) const {
+  int UnitOf(const PlanNode& place) const {
     if (IsTask(place)) return unit_of_task_[place.rank][place.ref.index];
     return unit_of_[place.rank][place.ref.lane][place.ref.index];
   }
@@ -257,8 +257,8 @@ class Simulator {
     if (head != index) {
       return {unit.places[0], WaitKind::kBehind, units_[head].places[0]};
     }
-    for (const Place& place : unit.places) {
-      for (const Place& need : NeedsOf(plan_, place)) {
+    for (const PlanNode& place : unit.places) {
+      for (const PlanNode& need : NeedsOf(plan_, place)) {
         if (!HasEnded(UnitOf(need))) return {place, WaitKind::kAfter, need};
       }
     }
@@ -274,13 +274,13 @@ class Simulator {
 
   Wait PartnerWaitOf(int index) const {
     for (const int number : units_[index].matches) {
-      const std::vector<Place>& members = matches_[number].members;
+      const std::vector<PlanNode>& members = matches_[number].members;
       const auto self =
           std::find_if(members.begin(), members.end(),
-                       [&](const Place& p) { return UnitOf(p) == index; });
+                       [&](const PlanNode& p) { return UnitOf(p) == index; });
       const auto absent = std::find_if(
           members.begin(), members.end(),
-          [&](const Place& p) { return units_[UnitOf(p)].blockers > 0; });
+          [&](const PlanNode& p) { return units_[UnitOf(p)].blockers > 0; });
       if (absent != members.end()) return {*self, WaitKind::kPartner, *absent};
     }
     Fatal("a transfer that waits for nothing did not end");
@@ -306,7 +306,7 @@ absl::string_view Verb(WaitKind kind) {
   return "?";
 }
 
-std::string Named(const Plan& plan, const Place& place) {
+std::string Named(const Plan& plan, const PlanNode& place) {
   return absl::StrFormat("rank %d %s", place.rank, Describe(plan, place));
 }
 

@@ -39,9 +39,9 @@ enum class WaitKind {
 };
 
 struct Wait {
-  Place waiter;
+  PlanNode waiter;
   WaitKind kind;
-  Place awaited;
+  PlanNode awaited;
 };
 
 // The play ends with nothing left over: nullopt. Else a circle: each `awaited`

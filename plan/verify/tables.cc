@@ -9,11 +9,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
+#include "base/text/utf8.h"
+#include "lockstep/job_spec.h"
 #include "plan/bucket.h"
 #include "plan/shard.h"
-#include "plan/verify.h"
 #include "plan/verify/structure.h"
-#include "plan/words/utf8.h"
+#include "plan/verify/verify.h"
 
 namespace lockstep::plan {
 namespace {
@@ -44,7 +45,7 @@ void CheckWorld(const Plan& plan, Diagnostics& diagnostics) {
   }
 }
 
-void CheckMembers(const Communicator& communicator, size_t world,
+void CheckMembers(const CommunicatorSpec& communicator, size_t world,
                   Diagnostics& diagnostics) {
   if (communicator.ranks.empty()) {
     diagnostics.Add(
@@ -66,7 +67,7 @@ void CheckMembers(const Communicator& communicator, size_t world,
   }
 }
 
-bool IsWorld(const Communicator& communicator, size_t world) {
+bool IsWorld(const CommunicatorSpec& communicator, size_t world) {
   if (communicator.ranks.size() != world) return false;
   for (size_t i = 0; i < world; ++i) {
     if (communicator.ranks[i] != static_cast<int>(i)) return false;
@@ -82,7 +83,7 @@ void CheckCommunicators(const Plan& plan, Diagnostics& diagnostics) {
         "communicator 0 is not the world in the order of its ranks");
   }
   std::set<std::string> names;
-  for (const Communicator& communicator : plan.communicators) {
+  for (const CommunicatorSpec& communicator : plan.communicators) {
     if (communicator.name.empty() || !IsPrintableUtf8(communicator.name) ||
         !names.insert(communicator.name).second) {
       diagnostics.Add(
@@ -156,12 +157,13 @@ class BucketCheck {
     if (bucket.sharded || bucket.wire) {
       Find("has leaves, and is sharded or cast as well");
     }
-    const bool are_a_tree = bucket.leaves > 0 && bucket.leaves <= kLeavesMax &&
+    const bool are_a_tree = bucket.leaves > 0 &&
+                            bucket.leaves <= ReproducibleSpec::kLeavesMax &&
                             std::has_single_bit(unsigned(bucket.leaves));
     if (!are_a_tree || !std::has_single_bit(static_cast<uint64_t>(ranks)) ||
         bucket.leaves % ranks != 0) {
       Find("has %d leaves for %d ranks: both must be powers of two, up to %d",
-           bucket.leaves, ranks, kLeavesMax);
+           bucket.leaves, ranks, ReproducibleSpec::kLeavesMax);
     }
     const auto first =
         std::find_if(plan_.buckets.begin(), plan_.buckets.end(),

@@ -51,7 +51,7 @@ class TaskCheck {
     auto operator<=>(const Key&) const = default;
   };
   // Where in the order of tasks a stage has a micro-batch.
-  struct Passes {
+  struct TaskPositions {
     int forward = kNone;
     int gradient = kNone;  // of the input
     int end = kNone;
@@ -138,7 +138,7 @@ class TaskCheck {
     for (int stage = 0; stage < pipelines_.stages(); ++stage) {
       if (pipelines_.HolderOf(stage, rank_) != rank_) continue;
       for (int m = 0; m < pipelines_.micro_batches(); ++m) {
-        const Passes passes = passes_[{stage, m}];
+        const TaskPositions passes = passes_[{stage, m}];
         if (passes.end != kNone) continue;
         return Find(Rule::kTasks, "has no %s of stage %d, micro-batch %d",
                     passes.forward == kNone    ? "forward"
@@ -152,7 +152,7 @@ class TaskCheck {
 
   // Forward, then the gradient of the input, then that of the weights.
   bool CheckTurn(int index, const Task& task) {
-    Passes& passes = passes_[{task.stage, task.micro_batch}];
+    TaskPositions& passes = passes_[{task.stage, task.micro_batch}];
     const bool forward = task.work == Work::kForward;
     const bool gradient = GivesInputGradient(task.work);
     const bool late = (forward && passes.forward != kNone) ||
@@ -300,7 +300,7 @@ class TaskCheck {
   const std::vector<Task>& tasks_;
   const int rank_;
   Diagnostics& diagnostics_;
-  std::map<Key, Passes> passes_;
+  std::map<Key, TaskPositions> passes_;
   std::map<int, int> last_of_stage_;
   // By transfer: the first task that waits for it.
   std::vector<std::vector<int>> needed_at_;

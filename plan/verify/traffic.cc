@@ -5,7 +5,7 @@
 namespace lockstep::plan {
 namespace {
 
-void Add(const Transfer& transfer, const Place& place,
+void Add(const Transfer& transfer, const PlanNode& place,
          const CommunicatorMembers& roster, Traffic* traffic) {
   const int communicator = transfer.communicator;
   const int self = roster.PositionOf(place.rank, communicator);
@@ -22,14 +22,14 @@ void Add(const Transfer& transfer, const Place& place,
 
 }  // namespace
 
-const Transfer& At(const Plan& plan, const Place& place) {
+const Transfer& At(const Plan& plan, const PlanNode& place) {
   return plan.ranks[place.rank]
       .lanes[place.ref.lane]
       .transfers[place.ref.index];
 }
 
-std::vector<Place> NeedsOf(const Plan& plan, const Place& place) {
-  std::vector<Place> needs;
+std::vector<PlanNode> NeedsOf(const Plan& plan, const PlanNode& place) {
+  std::vector<PlanNode> needs;
   const auto add = [&](const TransferRef& ref) {
     needs.push_back({place.rank, ref});
   };
@@ -44,7 +44,7 @@ std::vector<Place> NeedsOf(const Plan& plan, const Place& place) {
   return needs;
 }
 
-std::string Describe(const Plan& plan, const Place& place) {
+std::string Describe(const Plan& plan, const PlanNode& place) {
   if (IsTask(place)) {
     return absl::StrFormat(
         "task %d (%s)", place.ref.index,
@@ -58,7 +58,7 @@ std::string Describe(const Plan& plan, const Place& place) {
 Traffic TrafficOf(const Plan& plan) {
   const CommunicatorMembers roster(plan.communicators);
   Traffic traffic;
-  for (const Communicator& communicator : plan.communicators) {
+  for (const CommunicatorSpec& communicator : plan.communicators) {
     traffic.collectives.emplace_back(communicator.ranks.size());
   }
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {

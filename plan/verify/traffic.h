@@ -18,34 +18,36 @@ namespace lockstep::plan {
 
 // A transfer of a plan, or a task: ref.lane is then kTaskLane and ref.index the
 // task's.
-struct Place {
+struct PlanNode {
   int rank = -1;
   TransferRef ref;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const PlanNode&) const = default;
 };
 inline constexpr int kTaskLane = -1;
 
-inline bool IsTask(const Place& place) { return place.ref.lane == kTaskLane; }
+inline bool IsTask(const PlanNode& place) {
+  return place.ref.lane == kTaskLane;
+}
 
 // The transfer at a place that is one.
-const Transfer& At(const Plan& plan, const Place& place);
+const Transfer& At(const Plan& plan, const PlanNode& place);
 
 // What must be done before it begins.
-std::vector<Place> NeedsOf(const Plan& plan, const Place& place);
+std::vector<PlanNode> NeedsOf(const Plan& plan, const PlanNode& place);
 
 // "transfer 3 of lane gradient (all-reduce of 1024 f32, sum, bucket 3)",
 // "task 4 (forward of stage 1, micro-batch 3)"
-std::string Describe(const Plan& plan, const Place& place);
+std::string Describe(const Plan& plan, const PlanNode& place);
 
 struct Channel {
-  std::vector<Place> sends;
-  std::vector<Place> receives;
+  std::vector<PlanNode> sends;
+  std::vector<PlanNode> receives;
 };
 
 // All of it in launch order, which on one communicator is the order of a lane.
 struct Traffic {
   // collectives[c][p]: what member p of communicator c takes part in.
-  std::vector<std::vector<std::vector<Place>>> collectives;
+  std::vector<std::vector<std::vector<PlanNode>>> collectives;
   // By communicator, source and destination (members of it).
   std::map<std::tuple<int, int, int>, Channel> channels;
 };

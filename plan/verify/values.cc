@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "plan/pipeline/shape.h"
 #include "plan/pipeline/shared.h"
+#include "plan/schedule/pipeline_shape.h"
 #include "plan/verify/pipelines.h"
-#include "plan/words/tensor_type.h"
+#include "protocol/tensor_type.h"
 
 namespace lockstep::plan {
 namespace {
@@ -103,7 +103,7 @@ class MessageCheck {
   // Is what the receive brings the result of the task's source?
   bool Brings(const TransferRef& receive, const Task& task,
               const std::optional<PassResult>& source) {
-    const Place& send = sender_of_.at({rank_, receive});
+    const PlanNode& send = sender_of_.at({rank_, receive});
     const int made_by = plan::At(plan_, send).after_task;
     std::optional<PassResult> brought;
     if (made_by >= 0) brought = PassOf(plan_.ranks[send.rank].tasks[made_by]);
@@ -174,9 +174,9 @@ class MessageCheck {
   const Plan& plan_;
   const Pipelines& pipelines_;
   Diagnostics& diagnostics_;
-  std::map<Place, Place> sender_of_;  // each receive: its send
-  int rank_ = 0;                      // that is looked at
-  std::set<TransferRef> awaited_;     // its receives
+  std::map<PlanNode, PlanNode> sender_of_;  // each receive: its send
+  int rank_ = 0;                            // that is looked at
+  std::set<TransferRef> awaited_;           // its receives
 };
 
 // --- Shared parameters ------------------------------------------------------

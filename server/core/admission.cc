@@ -39,12 +39,12 @@ absl::Status IsListed(const JobSpec& spec, const WorkerName& worker) {
                       worker.value, spec.name, NameList(list)));
 }
 
-absl::Status Fenced(const AdmissionState& door, const protocol::Hello& hello,
+absl::Status Fenced(const AdmissionState& state, const protocol::Hello& hello,
                     absl::Time now) {
-  const Worker* holder = door.roster.Find(hello.worker);
+  const Worker* holder = state.roster.Find(hello.worker);
   return absl::FailedPreconditionError(absl::StrFormat(
       "generation %d of %s is over: generation %d%s took the name",
-      hello.generation.value, hello.worker.value, door.newest.generation.value,
+      hello.generation.value, hello.worker.value, state.newest.generation.value,
       holder == nullptr
           ? ""
           : absl::StrFormat(" (host %s, pid %d, since %s)",
@@ -52,12 +52,12 @@ absl::Status Fenced(const AdmissionState& door, const protocol::Hello& hello,
                             HowLong(now - holder->since))));
 }
 
-Stranger NeverAssigned(const AdmissionState& door,
+Stranger NeverAssigned(const AdmissionState& state,
                        const protocol::Hello& hello) {
   return {absl::FailedPreconditionError(absl::StrFormat(
       "generation %d of %s was never assigned here; the newest is %d",
       hello.generation.value, hello.worker.value,
-      door.newest.generation.value))};
+      state.newest.generation.value))};
 }
 
 // The message does not reveal which of the two is wrong.
@@ -93,76 +93,81 @@ std::string Named(const protocol::Launch& launch) {
 
 // Refuses a second launch of the job: each would wait for the ranks that the
 // other holds. Suspects do not count, since their launch may have ended.
-absl::Status IsOfTheirLaunch(const AdmissionState& door,
+absl::Status IsOfTheirLaunch(const AdmissionState& state,
                              const protocol::Hello& hello) {
   if (!hello.launch) return absl::OkStatus();
-  for (const auto& [name, other] : door.roster.workers()) {
+  for (const auto& [name, other] : state.roster.workers()) {
     const bool is_here =
         other.seated() && other.state != WorkerState::kSuspect && other.launch;
     if (!is_here || AreOneParty(*other.launch, *hello.launch)) continue;
     return absl::AlreadyExistsError(absl::StrFormat(
         "job %s is that of another launch: %s (host %s, pid %d) comes from %s, "
         "%s from %s",
-        door.spec.name, name.value, other.process.host, other.process.pid,
+        state.spec.name, name.value, other.process.host, other.process.pid,
         Named(*other.launch), hello.worker.value, Named(*hello.launch)));
   }
   return absl::OkStatus();
 }
 
-Admission AdmitNewcomer(const AdmissionState& door,
+Admission AdmitNewcomer(const AdmissionState& state,
                         const protocol::Hello& hello, absl::Time now) {
-  const Worker* holder = door.roster.Find(hello.worker);
+  const Worker* holder = state.roster.Find(hello.worker);
   const bool is_held = holder != nullptr && holder->seated();
   if (is_held) {
     const bool is_gone =
         holder->state == WorkerState::kSuspect && !holder->awaited;
-    const bool comes_again = !door.epoch_lives && !holder->arrived &&
+    const bool comes_again = !state.epoch_lives && !holder->arrived &&
                              holder->process == hello.process;
     if (!is_gone && !comes_again) return Taken(*holder, now);
   }
-  if (absl::Status one = IsOfTheirLaunch(door, hello); !one.ok()) return one;
+  if (absl::Status one = IsOfTheirLaunch(state, hello); !one.ok()) return one;
   if (is_held) return NewLife{};
-  if (door.epoch_lives || door.roster.seated() >= door.spec.mesh.WorldSize()) {
-    return Full(door, hello.worker);
+  if (state.epoch_lives ||
+      state.roster.seated() >= state.spec.mesh.WorldSize()) {
+    return Full(state, hello.worker);
   }
   return NewLife{};
 }
 
 }  // namespace
 
-absl::Status Full(const AdmissionState& door, const WorkerName& worker) {
+absl::Status Full(const AdmissionState& state, const WorkerName& worker) {
   std::vector<WorkerName> holders;
-  for (const auto& [name, holder] : door.roster.workers()) {
+  for (const auto& [name, holder] : state.roster.workers()) {
     if (holder.seated()) holders.push_back(name);
   }
   return absl::FailedPreconditionError(absl::StrFormat(
       "job %s has no free rank for %s: %d of %d are held, by %s%s",
-      door.spec.name, worker.value, holders.size(), door.spec.mesh.WorldSize(),
-      NameList(holders), door.epoch_lives ? ", and an epoch runs" : ""));
+      state.spec.name, worker.value, holders.size(),
+      state.spec.mesh.WorldSize(), NameList(holders),
+      state.epoch_lives ? ", and an epoch runs" : ""));
 }
 
-Admission Admit(const AdmissionState& door, const protocol::Hello& hello,
+Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
                 absl::Time now) {
   if (absl::Status name = IsName(hello.worker); !name.ok()) return name;
-  if (absl::Status listed = IsListed(door.spec, hello.worker); !listed.ok()) {
+  if (absl::Status listed = IsListed(state.spec, hello.worker); !listed.ok()) {
     return listed;
   }
-  if (hello.life == 0) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s says Hello with incarnation (Hello.life) 0: it draws one at random",
-        hello.worker.value));
+  if (hello.incarnation == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s says Hello with incarnation 0: "
+                        "it draws one at random",
+                        hello.worker.value));
   }
-  const NameHolder& newest = door.newest;
+  const NameHolder& newest = state.newest;
   if (hello.generation.value == 0) {
-    if (hello.life != newest.life) return AdmitNewcomer(door, hello, now);
+    if (hello.incarnation != newest.incarnation)
+      return AdmitNewcomer(state, hello, now);
   } else {
-    if (hello.generation < newest.generation) return Fenced(door, hello, now);
-    if (hello.generation > newest.generation) return NeverAssigned(door, hello);
-    const bool proven = hello.life == newest.life &&
+    if (hello.generation < newest.generation) return Fenced(state, hello, now);
+    if (hello.generation > newest.generation)
+      return NeverAssigned(state, hello);
+    const bool proven = hello.incarnation == newest.incarnation &&
                         SecretOpens(hello.secret, newest.secret_hash);
     if (!proven) return Unproven(hello);
   }
-  const Worker* holder = door.roster.Find(hello.worker);
+  const Worker* holder = state.roster.Find(hello.worker);
   if (holder != nullptr && !holder->exited.empty()) return ProvenDead(*holder);
   return SameLife{};
 }

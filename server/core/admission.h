@@ -36,7 +36,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 #include "server/core/durable_state.h"
 #include "server/core/roster.h"
 
@@ -62,11 +62,11 @@ struct AdmissionState {
 // name is taken, with its holder named). The status of a Stranger is
 // FailedPrecondition (an unknown generation) or PermissionDenied (another
 // incarnation or secret).
-Admission Admit(const AdmissionState& door, const protocol::Hello& hello,
+Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
                 absl::Time now);
 
 // The refusal of a job without a free rank; names its seated workers.
-absl::Status Full(const AdmissionState& door, const WorkerName& worker);
+absl::Status Full(const AdmissionState& state, const WorkerName& worker);
 
 }  // namespace lockstep::core
 

@@ -38,8 +38,8 @@ absl::StatusOr<Adoptions::Taken> Adoptions::Take(absl::Time now,
   Group& group = GroupOf(job, hello);
   const auto [held, is_new] = group.by_rank.try_emplace(resume.rank);
   Offer& offer = held->second;
-  const bool is_anothers =
-      offer.member.worker != hello.worker || offer.life != hello.life;
+  const bool is_anothers = offer.member.worker != hello.worker ||
+                           offer.incarnation != hello.incarnation;
   if (!is_new && is_anothers && offer.holds_until > now) {
     return CannotOffer(job, hello,
                        absl::StrFormat("rank %d is offered by %s", resume.rank,
@@ -50,7 +50,7 @@ absl::StatusOr<Adoptions::Taken> Adoptions::Take(absl::Time now,
                                        ? std::min(offer.leaving_since, now)
                                        : absl::InfiniteFuture();
   offer = {.member = {hello.worker, hello.generation, hello.process},
-           .life = hello.life,
+           .incarnation = hello.incarnation,
            .secret_hash = Sha256(hello.secret),
            .revision = resume.revision,
            .plan_digest = resume.plan_digest,
@@ -137,7 +137,8 @@ std::optional<record::JobAdopted> Adoptions::Complete(const Group& group,
   for (const auto& [rank, offer] : group.by_rank) {
     if (offer.holds_until <= now) return std::nullopt;
     members.push_back(offer.member);
-    adopted.members.push_back({offer.member, offer.life, offer.secret_hash});
+    adopted.members.push_back(
+        {offer.member, offer.incarnation, offer.secret_hash});
     if (offer.wanted.number > adopted.wanted.number) {
       adopted.wanted = offer.wanted;
     }

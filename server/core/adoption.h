@@ -26,9 +26,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
-#include "plan/words/ids.h"
-#include "plan/words/protocol.h"
-#include "plan/words/record.h"
+#include "protocol/ids.h"
+#include "protocol/protocol.h"
+#include "protocol/record.h"
 
 namespace lockstep::core {
 
@@ -58,7 +58,7 @@ class Adoptions {
  private:
   struct Offer {
     protocol::Member member;
-    uint64_t life = 0;
+    uint64_t incarnation = 0;
     std::string secret_hash;
     Revision revision;
     std::string plan_digest;

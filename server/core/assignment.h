@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

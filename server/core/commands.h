@@ -23,8 +23,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "plan/words/job_command.h"
-#include "plan/words/protocol.h"
+#include "protocol/job_command.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "plan/digest.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 
 namespace lockstep::core {
 namespace {

@@ -22,7 +22,7 @@
 #include "lockstep/job_spec.h"
 #include "plan/compile.h"
 #include "plan/ir.h"
-#include "plan/words/ids.h"
+#include "protocol/ids.h"
 
 namespace lockstep::core {
 

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "plan/ir.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

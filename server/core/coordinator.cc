@@ -65,7 +65,7 @@ Effects Coordinator::Step(absl::Time now, const Event& event) {
   Begin(now);
   NoteLate(now);
   EffectSink out(options_.term, &durable_, &sessions_, &compilations_);
-  StepContext context{now, out, secrets_};
+  EventContext context{now, out, secrets_};
   std::visit([&](const auto& e) { On(e, context); }, event);
   ForgetOldest(context);
   for (const JobName& name : std::exchange(touched_, {})) Track(name);
@@ -119,7 +119,7 @@ void Coordinator::Track(const JobName& name) {
 
 // --- Streams ----------------------------------------------------------------
 
-void Coordinator::On(const Received& event, StepContext& context) {
+void Coordinator::On(const MessageReceived& event, EventContext& context) {
   const SessionId session = event.session;
   if (sessions_.IsClosed(session)) return;
   if (shutting_down_) return context.out.Close(session, GoingDown());
@@ -139,8 +139,8 @@ void Coordinator::On(const Received& event, StepContext& context) {
 }
 
 // A refusal is not final while offers are held.
-void Coordinator::RememberRefusal(const Received& event, const EffectSink& out,
-                                  absl::Time now) {
+void Coordinator::RememberRefusal(const MessageReceived& event,
+                                  const EffectSink& out, absl::Time now) {
   const auto* hello = std::get_if<protocol::Hello>(&event.message.body);
   const absl::Status refusal = out.RefusalOf(event.session);
   const bool is_newcomer = hello != nullptr && hello->generation.value == 0;
@@ -152,9 +152,9 @@ void Coordinator::RememberRefusal(const Received& event, const EffectSink& out,
   refusals_.Add(event.message.job, hello->process, refusal);
 }
 
-absl::Status Coordinator::Take(const Received& event,
+absl::Status Coordinator::Take(const MessageReceived& event,
                                const std::optional<Speaker>& speaker,
-                               StepContext& context) {
+                               EventContext& context) {
   const protocol::ToCoordinator& message = event.message;
   const auto* hello = std::get_if<protocol::Hello>(&message.body);
   if (!speaker && hello == nullptr) {
@@ -166,7 +166,7 @@ absl::Status Coordinator::Take(const Received& event,
         speaker->worker.value, speaker->job.value));
   }
   if (hello != nullptr) {
-    return Greet(event.session, message.job, *hello, speaker, context);
+    return OnHello(event.session, message.job, *hello, speaker, context);
   }
   if (Job* job = Reach(message.job)) {
     job->Receive(event.session, speaker->worker, message, context);
@@ -174,10 +174,10 @@ absl::Status Coordinator::Take(const Received& event,
   return absl::OkStatus();
 }
 
-absl::Status Coordinator::Greet(SessionId session, const JobName& name,
-                                const protocol::Hello& hello,
-                                const std::optional<Speaker>& speaker,
-                                StepContext& context) {
+absl::Status Coordinator::OnHello(SessionId session, const JobName& name,
+                                  const protocol::Hello& hello,
+                                  const std::optional<Speaker>& speaker,
+                                  EventContext& context) {
   if (hello.version != protocol::kVersion) {
     const auto differs = absl::FailedPreconditionError(absl::StrFormat(
         "%s speaks protocol version %d, this coordinator version %d",
@@ -209,20 +209,20 @@ absl::Status Coordinator::Greet(SessionId session, const JobName& name,
     newcomer.generation = {};
     newcomer.secret.clear();
     newcomer.resume.reset();
-    return Greet(session, name, newcomer, speaker, context);
+    return OnHello(session, name, newcomer, speaker, context);
   }
   const absl::StatusOr<Job*> job = JobFor(name, hello, context);
   if (absl::IsUnavailable(job.status())) {
     context.out.Close(session, job.status());
     return absl::OkStatus();
   }
-  if (job.ok()) (*job)->Greet(session, hello, context);
+  if (job.ok()) (*job)->OnHello(session, hello, context);
   return job.status();
 }
 
 absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
                                          const protocol::Hello& hello,
-                                         StepContext& context) {
+                                         EventContext& context) {
   if (hello.generation.value == 0) {
     const absl::Status free = NoOffersHold(name, context.now);
     if (!free.ok()) return free;
@@ -264,10 +264,11 @@ bool Coordinator::IsOfJobBesideOurs(const JobName& name,
 
 void Coordinator::LetTrainOn(SessionId session, const JobName& name,
                              const protocol::Hello& hello,
-                             StepContext& context) {
+                             EventContext& context) {
   Job* job = Reach(name);
   if (!hello.resume->ended) job->NoteForeign(hello, context);
-  if (hello.resume->leaving) return LetGo(session, name, hello, context);
+  if (hello.resume->leaving)
+    return ReleaseLeaver(session, name, hello, context);
   context.out.Close(
       session,
       absl::UnavailableError(absl::StrFormat(
@@ -277,8 +278,9 @@ void Coordinator::LetTrainOn(SessionId session, const JobName& name,
 }
 
 // Lets the worker leave: no rank here waits for it.
-void Coordinator::LetGo(SessionId session, const JobName& name,
-                        const protocol::Hello& hello, StepContext& context) {
+void Coordinator::ReleaseLeaver(SessionId session, const JobName& name,
+                                const protocol::Hello& hello,
+                                EventContext& context) {
   context.out.Send(session, name, hello.resume->epoch, protocol::Left{});
   context.out.Close(session, absl::OkStatus());
 }
@@ -296,9 +298,10 @@ bool Coordinator::WaitsElsewhere(const JobName& name,
 // On any error the worker keeps training: only its stream ends.
 void Coordinator::TakeOffer(SessionId session, const JobName& name,
                             const protocol::Hello& hello,
-                            StepContext& context) {
+                            EventContext& context) {
   if (hello.resume->ended) {  // there is nothing to adopt
-    if (hello.resume->leaving) return LetGo(session, name, hello, context);
+    if (hello.resume->leaving)
+      return ReleaseLeaver(session, name, hello, context);
     return context.out.Close(session, UnknownJob(name));
   }
   if (const absl::Status may = MayOffer(name, hello); !may.ok()) {
@@ -308,11 +311,11 @@ void Coordinator::TakeOffer(SessionId session, const JobName& name,
   if (!taken.ok()) return context.out.Close(session, taken.status());
   if (taken->adopted) {
     Adopt(name, *std::move(taken->adopted), context);
-    return Reach(name)->Greet(session, hello, context);
+    return Reach(name)->OnHello(session, hello, context);
   }
   if (taken->leaving_for >= kAdoptionPatience) {
     adoptions_.Drop(name, hello);
-    return LetGo(session, name, hello, context);
+    return ReleaseLeaver(session, name, hello, context);
   }
   const std::string offers = adoptions_.Describe(name, context.now);
   if (Job* created = Reach(name); created != nullptr && !created->over()) {
@@ -345,7 +348,7 @@ absl::Status Coordinator::MayOffer(const JobName& name,
 }
 
 void Coordinator::Adopt(const JobName& name, record::JobAdopted adopted,
-                        StepContext& context) {
+                        EventContext& context) {
   const auto found = jobs_.find(name);
   if (found != jobs_.end() && found->second.over()) {
     Archive(name, context);
@@ -374,7 +377,7 @@ absl::Status Coordinator::NoOffersHold(const JobName& name,
       name.value, offers));
 }
 
-void Coordinator::On(const SessionClosed& event, StepContext& context) {
+void Coordinator::On(const SessionClosed& event, EventContext& context) {
   const Speaker* speaker = sessions_.Find(event.session);
   if (speaker != nullptr && !shutting_down_) {
     const Speaker was = *speaker;
@@ -385,14 +388,14 @@ void Coordinator::On(const SessionClosed& event, StepContext& context) {
   sessions_.Forget(event.session);
 }
 
-void Coordinator::On(const ShuttingDown&, StepContext& context) {
+void Coordinator::On(const ShuttingDown&, EventContext& context) {
   shutting_down_ = true;
   for (const SessionId session : sessions_.Bound()) {
     context.out.Close(session, GoingDown());
   }
 }
 
-void Coordinator::On(const Wake&, StepContext& context) {
+void Coordinator::On(const TimerExpired&, EventContext& context) {
   if (shutting_down_) return;
   // In name order, so that two runs of the same history agree.
   std::vector<JobName> due = wakes_.TakeDue(context.now);
@@ -400,44 +403,45 @@ void Coordinator::On(const Wake&, StepContext& context) {
   for (const JobName& name : due) Reach(name)->Wake(context);
 }
 
-void Coordinator::On(const Compiled& event, StepContext& context) {
+void Coordinator::On(const Compiled& event, EventContext& context) {
   if (shutting_down_) return;
   if (Job* job = Reach(event.job)) job->Take(event, context);
 }
 
 // --- Admin ------------------------------------------------------------------
 
-void Coordinator::On(const CreateJob& event, StepContext& context) {
+void Coordinator::On(const CreateJob& event, EventContext& context) {
   context.out.Answer(
       event.request,
       shutting_down_ ? GoingDown() : Create(event.spec, event.token, context));
 }
 
-void Coordinator::On(const CommandJob& event, StepContext& context) {
+void Coordinator::On(const CommandJob& event, EventContext& context) {
   absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   absl::Status done = job.status();
   if (job.ok()) {
-    done = (*job)->over() ? (*job)->Over()
-                          : (*job)->Obey(event.command, event.reason, context);
+    done = (*job)->over()
+               ? (*job)->Over()
+               : (*job)->ApplyCommand(event.command, event.reason, context);
   }
   context.out.Answer(event.request, std::move(done));
 }
 
-void Coordinator::On(const StopJob& event, StepContext& context) {
+void Coordinator::On(const StopJob& event, EventContext& context) {
   absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   if (job.ok() && (*job)->over()) job = (*job)->Over();
   if (job.ok()) (*job)->Stop(event.reason, context);
   context.out.Answer(event.request, job.status());
 }
 
-void Coordinator::On(const DeleteJob& event, StepContext& context) {
+void Coordinator::On(const DeleteJob& event, EventContext& context) {
   context.out.Answer(event.request, Delete(event, context));
 }
 
-void Coordinator::On(const ReportEvidence& event, StepContext& context) {
+void Coordinator::On(const ReportEvidence& event, EventContext& context) {
   const absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   if (!job.ok()) return context.out.Answer(event.request, job.status());
-  (*job)->Consider(event.evidence, /*accuser=*/{}, context);
+  (*job)->OnEvidence(event.evidence, /*reporter=*/{}, context);
   const absl::Status refusal = refusals_.Of(event.job, event.evidence.process);
   if (refusal.ok()) return context.out.Answer(event.request, refusal);
   context.out.Answer(
@@ -448,7 +452,7 @@ void Coordinator::On(const ReportEvidence& event, StepContext& context) {
 }
 
 absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
-                                 StepContext& context) {
+                                 EventContext& context) {
   if (absl::Status valid = Validate(spec); !valid.ok()) return valid;
   const JobName name{spec.name};
   if (const Job* job = Reach(name)) {
@@ -478,7 +482,8 @@ absl::Status Coordinator::CreateAgain(const Job& job, const JobSpec& spec,
 
 // --- Jobs that are over -----------------------------------------------------
 
-absl::Status Coordinator::Delete(const DeleteJob& event, StepContext& context) {
+absl::Status Coordinator::Delete(const DeleteJob& event,
+                                 EventContext& context) {
   const absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   if (!job.ok()) return job.status();
   if (!(*job)->over()) {
@@ -495,7 +500,7 @@ absl::Status Coordinator::Delete(const DeleteJob& event, StepContext& context) {
 }
 
 // "digits" becomes "digits#1", or the highest existing number plus one.
-void Coordinator::Archive(const JobName& name, StepContext& context) {
+void Coordinator::Archive(const JobName& name, EventContext& context) {
   const std::string prefix =
       absl::StrCat(durable_.jobs.at(name).spec.name, "#");
   uint64_t highest = 0;
@@ -509,7 +514,7 @@ void Coordinator::Archive(const JobName& name, StepContext& context) {
   }
   const JobName as{absl::StrCat(prefix, highest + 1)};
   auto node = jobs_.extract(name);
-  node.mapped().LetGo(context);
+  node.mapped().UnbindAll(context);
   context.out.Record(name, record::JobArchived{as});
   node.key() = as;
   jobs_.insert(std::move(node));
@@ -518,14 +523,14 @@ void Coordinator::Archive(const JobName& name, StepContext& context) {
                                        name.value, as.value));
 }
 
-void Coordinator::Forget(const JobName& name, StepContext& context) {
+void Coordinator::Forget(const JobName& name, EventContext& context) {
   auto node = jobs_.extract(name);
-  node.mapped().LetGo(context);
+  node.mapped().UnbindAll(context);
   context.out.Record(name, record::JobDeleted{});
   context.out.Note(name, absl::StrFormat("job %s is forgotten", name.value));
 }
 
-void Coordinator::ForgetOldest(StepContext& context) {
+void Coordinator::ForgetOldest(EventContext& context) {
   while (durable_.over.size() > kJobsOverMax) {
     Forget(JobName(durable_.over.begin()->second), context);
   }

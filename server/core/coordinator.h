@@ -39,7 +39,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "plan/ir.h"
-#include "plan/words/job_view.h"
+#include "protocol/job_view.h"
 #include "server/core/adoption.h"
 #include "server/core/deadlines.h"
 #include "server/core/durable_state.h"
@@ -72,9 +72,9 @@ class Coordinator {
   // Applies one event. Calls must carry non-decreasing times.
   Effects Step(absl::Time now, const Event& event);
 
-  // When Step(Wake) could have an effect; InfiniteFuture if only an event can.
-  // While workers are connected it is never far away, so that the coordinator
-  // notices when it was itself stopped.
+  // When Step(TimerExpired) could have an effect; InfiniteFuture if only an
+  // event can. While workers are connected it is never far away, so that the
+  // coordinator notices when it was itself stopped.
   absl::Time NextWake() const { return next_wake_; }
 
   // Applies one record of an earlier run, in order, before the first Step.
@@ -94,28 +94,28 @@ class Coordinator {
   const DurableState& durable() const { return durable_; }
 
  private:
-  void On(const Received& event, StepContext& context);
-  void On(const SessionClosed& event, StepContext& context);
-  void On(const CreateJob& event, StepContext& context);
-  void On(const CommandJob& event, StepContext& context);
-  void On(const StopJob& event, StepContext& context);
-  void On(const DeleteJob& event, StepContext& context);
-  void On(const Compiled& event, StepContext& context);
-  void On(const ReportEvidence& event, StepContext& context);
-  void On(const ShuttingDown& event, StepContext& context);
-  void On(const Wake& event, StepContext& context);
+  void On(const MessageReceived& event, EventContext& context);
+  void On(const SessionClosed& event, EventContext& context);
+  void On(const CreateJob& event, EventContext& context);
+  void On(const CommandJob& event, EventContext& context);
+  void On(const StopJob& event, EventContext& context);
+  void On(const DeleteJob& event, EventContext& context);
+  void On(const Compiled& event, EventContext& context);
+  void On(const ReportEvidence& event, EventContext& context);
+  void On(const ShuttingDown& event, EventContext& context);
+  void On(const TimerExpired& event, EventContext& context);
 
-  void RememberRefusal(const Received& event, const EffectSink& out,
+  void RememberRefusal(const MessageReceived& event, const EffectSink& out,
                        absl::Time now);
   // `speaker`: the worker bound to the stream, if any. An error refuses the
   // stream.
-  absl::Status Take(const Received& event,
+  absl::Status Take(const MessageReceived& event,
                     const std::optional<Speaker>& speaker,
-                    StepContext& context);
-  absl::Status Greet(SessionId session, const JobName& name,
-                     const protocol::Hello& hello,
-                     const std::optional<Speaker>& speaker,
-                     StepContext& context);
+                    EventContext& context);
+  absl::Status OnHello(SessionId session, const JobName& name,
+                       const protocol::Hello& hello,
+                       const std::optional<Speaker>& speaker,
+                       EventContext& context);
 
   // --- Running jobs that this coordinator does not know (adoption.h) ---
   // Whether the Hello is from a worker of an unknown job that can be adopted;
@@ -126,31 +126,31 @@ class Coordinator {
   bool IsOfJobBesideOurs(const JobName& name,
                          const protocol::Hello& hello) const;
   void LetTrainOn(SessionId session, const JobName& name,
-                  const protocol::Hello& hello, StepContext& context);
+                  const protocol::Hello& hello, EventContext& context);
   // The Hello is from a worker that another coordinator welcomed and that is in
   // no epoch.
   bool WaitsElsewhere(const JobName& name, const protocol::Hello& hello) const;
   void TakeOffer(SessionId session, const JobName& name,
-                 const protocol::Hello& hello, StepContext& context);
-  void LetGo(SessionId session, const JobName& name,
-             const protocol::Hello& hello, StepContext& context);
+                 const protocol::Hello& hello, EventContext& context);
+  void ReleaseLeaver(SessionId session, const JobName& name,
+                     const protocol::Hello& hello, EventContext& context);
   absl::Status MayOffer(const JobName& name,
                         const protocol::Hello& hello) const;
   void Adopt(const JobName& name, record::JobAdopted adopted,
-             StepContext& context);
+             EventContext& context);
   // OK, or why no job of this name may be created or joined now.
   absl::Status NoOffersHold(const JobName& name, absl::Time now) const;
   // Finds the job, or creates it from the Hello's spec.
   absl::StatusOr<Job*> JobFor(const JobName& name, const protocol::Hello& hello,
-                              StepContext& context);
+                              EventContext& context);
   absl::Status Create(const JobSpec& spec, const std::string& token,
-                      StepContext& context);
+                      EventContext& context);
   absl::Status CreateAgain(const Job& job, const JobSpec& spec,
                            const std::string& token) const;
   // Both need a job that is over.
-  void Archive(const JobName& name, StepContext& context);
-  void Forget(const JobName& name, StepContext& context);
-  absl::Status Delete(const DeleteJob& event, StepContext& context);
+  void Archive(const JobName& name, EventContext& context);
+  void Forget(const JobName& name, EventContext& context);
+  absl::Status Delete(const DeleteJob& event, EventContext& context);
   absl::StatusOr<Job*> Authorized(const JobName& name,
                                   const std::string& token);
   // The job, or nullptr if there is none. Marks it as touched, so that Track
@@ -159,7 +159,7 @@ class Coordinator {
   void Begin(absl::Time now);
   void NoteLate(absl::Time now);
   void Track(const JobName& name);
-  void ForgetOldest(StepContext& context);
+  void ForgetOldest(EventContext& context);
 
   const CoordinatorOptions options_;
   SecretSource secrets_;

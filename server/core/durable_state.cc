@@ -27,8 +27,9 @@ void Adopt(const record::JobAdopted& adopted, DurableJob* job) {
           .wanted = adopted.wanted,
           .adopted = true};
   std::vector<protocol::Member> members;
-  for (const auto& [member, life, secret_hash] : adopted.members) {
-    job->name_holders[member.worker] = {member.generation, life, secret_hash};
+  for (const auto& [member, incarnation, secret_hash] : adopted.members) {
+    job->name_holders[member.worker] = {member.generation, incarnation,
+                                        secret_hash};
     members.push_back(member);
   }
   job->members_digests[adopted.epoch] = plan::DigestOf(members);
@@ -46,13 +47,14 @@ struct Change {
   absl::Status operator()(const record::GenerationAssigned& body) const {
     NameHolder& newest = job.name_holders[body.worker];
     const bool another_secret = body.generation == newest.generation &&
-                                body.life == newest.life && body.life != 0;
+                                body.incarnation == newest.incarnation &&
+                                body.incarnation != 0;
     if (body.generation <= newest.generation && !another_secret) {
       return CannotFollow(absl::StrFormat(
           "generation %d of %s follows generation %d", body.generation.value,
           body.worker.value, newest.generation.value));
     }
-    newest = {body.generation, body.life, body.secret_hash};
+    newest = {body.generation, body.incarnation, body.secret_hash};
     return absl::OkStatus();
   }
 
@@ -90,7 +92,7 @@ struct Change {
     return absl::OkStatus();
   }
 
-  absl::Status operator()(const record::EpochEnded& body) const {
+  absl::Status operator()(const record::EpochFinished& body) const {
     // A repeated end gives the cause more precisely.
     if (body.epoch != job.epoch || body.epoch.value == 0) {
       return CannotFollow(absl::StrFormat(
@@ -207,11 +209,11 @@ absl::Status ApplyBody(const record::Record& record, DurableState* state) {
 
 }  // namespace
 
-JobState StateAfter(record::Outcome outcome) {
+JobState StateAfter(record::JobOutcome outcome) {
   switch (outcome) {
-    case record::Outcome::kCompleted: return JobState::kCompleted;
-    case record::Outcome::kFailed: return JobState::kFailed;
-    case record::Outcome::kStopped: return JobState::kStopped;
+    case record::JobOutcome::kCompleted: return JobState::kCompleted;
+    case record::JobOutcome::kFailed: return JobState::kFailed;
+    case record::JobOutcome::kStopped: return JobState::kStopped;
   }
   return JobState::kFailed;
 }

@@ -20,19 +20,19 @@
 #include "absl/status/status.h"
 #include "lockstep/command.h"
 #include "lockstep/job_spec.h"
-#include "plan/words/ids.h"
-#include "plan/words/job_view.h"
-#include "plan/words/protocol.h"
-#include "plan/words/record.h"
-#include "plan/words/shared_list.h"
+#include "protocol/ids.h"
+#include "protocol/job_view.h"
+#include "protocol/protocol.h"
+#include "protocol/record.h"
+#include "protocol/shared_list.h"
 
 namespace lockstep::core {
 
 // An incarnation of a worker, as the job records it.
 struct NameHolder {
-  Generation generation;    // 0: never assigned
-  uint64_t life = 0;        // Hello::life
-  std::string secret_hash;  // of its Welcome (secret.h)
+  Generation generation;     // 0: never assigned
+  uint64_t incarnation = 0;  // Hello::life
+  std::string secret_hash;   // of its Welcome (secret.h)
   bool operator==(const NameHolder&) const = default;
 };
 
@@ -69,7 +69,7 @@ struct DurableJob {
 };
 
 // Completed, failed or stopped.
-JobState StateAfter(record::Outcome outcome);
+JobState StateAfter(record::JobOutcome outcome);
 
 // At most this many jobs that are over are kept; the one that ended first is
 // forgotten to make room.

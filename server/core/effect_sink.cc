@@ -39,7 +39,7 @@ void EffectSink::Record(const JobName& job, record::Body body) {
 }
 
 void EffectSink::Answer(RequestId request, absl::Status status) {
-  effects_.push_back(core::Answer{request, std::move(status)});
+  effects_.push_back(core::AdminReply{request, std::move(status)});
 }
 
 CompilationId EffectSink::Compile(const JobName& job, CompileInput input) {

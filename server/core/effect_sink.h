@@ -14,9 +14,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "plan/words/ids.h"
-#include "plan/words/protocol.h"
-#include "plan/words/record.h"
+#include "protocol/ids.h"
+#include "protocol/protocol.h"
+#include "protocol/record.h"
 #include "server/core/durable_state.h"
 #include "server/core/event.h"
 #include "server/core/session_table.h"

@@ -21,8 +21,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "plan/ir.h"
-#include "plan/words/protocol.h"
-#include "plan/words/shared_list.h"
+#include "protocol/protocol.h"
+#include "protocol/shared_list.h"
 #include "server/core/compilation.h"
 #include "server/core/connections.h"
 #include "server/core/evidence.h"

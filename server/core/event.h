@@ -16,10 +16,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lockstep/job_spec.h"
-#include "plan/words/ids.h"
-#include "plan/words/job_command.h"
-#include "plan/words/protocol.h"
-#include "plan/words/record.h"
+#include "protocol/ids.h"
+#include "protocol/job_command.h"
+#include "protocol/protocol.h"
+#include "protocol/record.h"
 #include "server/core/compilation.h"
 
 namespace lockstep::core {
@@ -35,7 +35,7 @@ using RequestId = Id<struct RequestTag, uint64_t>;
 
 // A message was received on a stream. The first message on each stream is
 // Hello; any other first message is refused.
-struct Received {
+struct MessageReceived {
   SessionId session;
   protocol::ToCoordinator message;
 };
@@ -91,11 +91,11 @@ struct Compiled {
 struct ShuttingDown {};
 
 // The time of NextWake() has passed.
-struct Wake {};
+struct TimerExpired {};
 
-using Event =
-    std::variant<Received, SessionClosed, CreateJob, CommandJob, StopJob,
-                 DeleteJob, ReportEvidence, Compiled, ShuttingDown, Wake>;
+using Event = std::variant<MessageReceived, SessionClosed, CreateJob,
+                           CommandJob, StopJob, DeleteJob, ReportEvidence,
+                           Compiled, ShuttingDown, TimerExpired>;
 
 // --- Effects ----------------------------------------------------------------
 
@@ -118,7 +118,7 @@ struct Persist {
 };
 
 // The answer to an admin event.
-struct Answer {
+struct AdminReply {
   RequestId request;
   absl::Status status;
 };
@@ -137,7 +137,8 @@ struct Note {
   std::string text;
 };
 
-using Effect = std::variant<Send, CloseSession, Persist, Answer, Compile, Note>;
+using Effect =
+    std::variant<Send, CloseSession, Persist, AdminReply, Compile, Note>;
 using Effects = std::vector<Effect>;
 
 }  // namespace lockstep::core

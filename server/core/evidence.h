@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 #include "server/core/roster.h"
 
 namespace lockstep::core {
@@ -50,7 +50,7 @@ inline Weight Weigh(const protocol::Evidence& evidence, const Worker* subject) {
 }
 
 struct Accusation {
-  WorkerName accuser;
+  WorkerName reporter;
   WorkerName accused;
   std::string what;  // "reset the data connection"
   absl::Time answer_by;
@@ -67,7 +67,7 @@ class Accusations {
   // must not decrease.
   void Add(Accusation accusation) {
     const auto same = [&accusation](const Accusation& other) {
-      return other.accuser == accusation.accuser &&
+      return other.reporter == accusation.reporter &&
              other.accused == accusation.accused;
     };
     if (std::none_of(open_.begin(), open_.end(), same)) {
@@ -77,14 +77,14 @@ class Accusations {
 
   bool HasAccused(const WorkerName& worker) const {
     return std::any_of(open_.begin(), open_.end(), [&worker](const auto& a) {
-      return a.accuser == worker;
+      return a.reporter == worker;
     });
   }
 
   // The worker is gone: removes the accusations by it and against it.
   void Drop(const WorkerName& worker) {
     const auto about = [&worker](const Accusation& accusation) {
-      return accusation.accuser == worker || accusation.accused == worker;
+      return accusation.reporter == worker || accusation.accused == worker;
     };
     open_.erase(std::remove_if(open_.begin(), open_.end(), about), open_.end());
   }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "plan/words/chunks.h"
+#include "protocol/chunks.h"
 
 namespace lockstep::core {
 
@@ -26,12 +26,14 @@ HandleExchange::HandleExchange(const plan::Plan& plan)
   }
 }
 
-const HandleExchange::Place* HandleExchange::PlaceOf(int rank,
-                                                     int communicator) const {
-  const std::vector<Place>& places = places_of_rank_[rank];
-  const auto place = std::lower_bound(
-      places.begin(), places.end(), communicator,
-      [](const Place& place, int c) { return place.communicator < c; });
+const HandleExchange::MemberPosition* HandleExchange::PlaceOf(
+    int rank, int communicator) const {
+  const std::vector<MemberPosition>& places = places_of_rank_[rank];
+  const auto place =
+      std::lower_bound(places.begin(), places.end(), communicator,
+                       [](const MemberPosition& place, int c) {
+                         return place.communicator < c;
+                       });
   if (place == places.end() || place->communicator != communicator) {
     return nullptr;
   }
@@ -50,7 +52,7 @@ absl::StatusOr<std::vector<int>> HandleExchange::Publish(
   std::vector<int> completed;
   for (const protocol::GroupHandle& handle : handles) {
     const int position = PlaceOf(rank, handle.communicator)->position;
-    Exchange& exchange = exchanges_[handle.communicator];
+    GroupExchange& exchange = exchanges_[handle.communicator];
     if (exchange.missing == 0) continue;
     exchange.handles[position] = handle.handle;
     if (exchange.given[position]) continue;
@@ -67,7 +69,7 @@ absl::StatusOr<std::vector<int>> HandleExchange::Publish(
 
 std::vector<int> HandleExchange::CompleteOf(int rank) const {
   std::vector<int> complete;
-  for (const Place& place : places_of_rank_[rank]) {
+  for (const MemberPosition& place : places_of_rank_[rank]) {
     if (exchanges_[place.communicator].missing == 0) {
       complete.push_back(place.communicator);
     }

@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "plan/ir.h"
-#include "plan/words/protocol.h"
-#include "plan/words/shared_list.h"
+#include "protocol/protocol.h"
+#include "protocol/shared_list.h"
 
 namespace lockstep::core {
 
@@ -46,7 +46,7 @@ class HandleExchange {
   bool complete() const { return missing_ == 0; }
 
  private:
-  struct Exchange {
+  struct GroupExchange {
     std::vector<int> ranks;
     std::vector<std::string> handles;  // by position in ranks
     std::vector<bool> given;
@@ -54,16 +54,16 @@ class HandleExchange {
     std::vector<protocol::GroupHandles> pieces;  // once complete
   };
   // A rank's position in one of its communicators.
-  struct Place {
+  struct MemberPosition {
     int communicator;
     int position;
   };
 
   // nullptr: the rank is no member.
-  const Place* PlaceOf(int rank, int communicator) const;
+  const MemberPosition* PlaceOf(int rank, int communicator) const;
 
-  std::vector<Exchange> exchanges_;
-  std::vector<std::vector<Place>> places_of_rank_;  // by communicator
+  std::vector<GroupExchange> exchanges_;
+  std::vector<std::vector<MemberPosition>> places_of_rank_;  // by communicator
   std::vector<int> missing_of_rank_;
   int missing_ = 0;  // communicators
 };

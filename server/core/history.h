@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "plan/words/job_view.h"
+#include "protocol/job_view.h"
 
 namespace lockstep::core {
 

@@ -23,7 +23,7 @@ Job::Job(const DurableJob& durable, absl::Duration stopped_after)
 
 // --- Forming ----------------------------------------------------------------
 
-void Job::Arrive(Worker* worker, StepContext& context) {
+void Job::Arrive(Worker* worker, EventContext& context) {
   roster_.SetArrived(worker, true);
   state_ = JobState::kForming;
   join_by_ = std::min(join_by_, std::max(context.now, first_epoch_from_) +
@@ -34,7 +34,7 @@ void Job::Arrive(Worker* worker, StepContext& context) {
   TryForm(context);
 }
 
-void Job::TryForm(StepContext& context) {
+void Job::TryForm(EventContext& context) {
   const int arrived = static_cast<int>(roster_.arrived().size());
   const bool complete = arrived == spec().mesh.WorldSize();
   if (!complete || !roster_.all_arrived_are_here()) return;
@@ -64,7 +64,7 @@ void Job::DelayFirstEpoch(absl::Time when, const std::string& why) {
   }
 }
 
-void Job::Form(StepContext& context) {
+void Job::Form(EventContext& context) {
   std::vector<protocol::Member> arrived;
   for (const WorkerName& worker : roster_.arrived()) {
     arrived.push_back(roster_.Find(worker)->member());
@@ -88,16 +88,16 @@ void Job::Form(StepContext& context) {
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     Worker* worker = AtRank(rank);
     roster_.SetArrived(worker, false);
-    Tell(*worker,
-         protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
-         context);
+    SendTo(*worker,
+           protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
+           context);
   }
   if (durable_.wanted.number != 0) TellAll(durable_.wanted, context);
 }
 
 // --- Endings ----------------------------------------------------------------
 
-void Job::EndEpoch(Cause cause, Again again, StepContext& context) {
+void Job::EndEpoch(Cause cause, Again again, EventContext& context) {
   const EpochId id = epoch_->id;
   // A failure completes a desired stop or drain early.
   const bool was_failure = again == Again::kIfBudgetAllows;
@@ -124,14 +124,14 @@ void Job::EndEpoch(Cause cause, Again again, StepContext& context) {
                     ByOperator("drained", durable_.wanted.reason));
   }
   const auto members = epoch_->members;
-  context.out.Record(name(), record::EpochEnded{id, cause, step_});
+  context.out.Record(name(), record::EpochFinished{id, cause, step_});
   Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message),
            context);
   epoch_.reset();
   AwaitNextEpoch(context.now);
   const bool final = no_more.has_value();
   if (final) {
-    EndJob(stopped ? record::Outcome::kStopped : record::Outcome::kFailed,
+    EndJob(stopped ? record::JobOutcome::kStopped : record::JobOutcome::kFailed,
            cause, context);
   }
   for (const protocol::Member& member : members) {
@@ -151,7 +151,8 @@ void Job::AwaitNextEpoch(absl::Time now) {
   join_by_ = drained ? absl::InfiniteFuture() : now + spec().timeouts.join;
 }
 
-void Job::EndJob(record::Outcome outcome, Cause cause, StepContext& context) {
+void Job::EndJob(record::JobOutcome outcome, Cause cause,
+                 EventContext& context) {
   context.out.Record(name(), record::JobEnded{outcome, std::move(cause)});
   state_ = StateAfter(outcome);
   epoch_.reset();
@@ -163,25 +164,25 @@ void Job::EndJob(record::Outcome outcome, Cause cause, StepContext& context) {
   Remember(std::string(Over().message()), context);
 }
 
-void Job::Stop(const std::string& reason, StepContext& context) {
+void Job::Stop(const std::string& reason, EventContext& context) {
   Cause cause{.kind = CauseKind::kStopped,
               .message = ByOperator("stopped", reason)};
   if (epoch_) return EndEpoch(std::move(cause), Again::kNever, context);
-  EndJob(record::Outcome::kStopped, cause, context);
+  EndJob(record::JobOutcome::kStopped, cause, context);
   TellTheEnd(cause, context);
 }
 
-void Job::TellTheEnd(const Cause& cause, StepContext& context) {
+void Job::TellTheEnd(const Cause& cause, EventContext& context) {
   for (const auto& [name, worker] : roster_.workers()) {
-    Tell(worker, protocol::EpochEnded{cause, /*final=*/true}, context);
+    SendTo(worker, protocol::EpochEnded{cause, /*final=*/true}, context);
   }
 }
 
 absl::Status Job::Over() const {
   const record::JobEnded& ended = *durable_.ended;
   std::string how = "it completed";
-  if (ended.outcome == record::Outcome::kFailed) how = "it failed";
-  if (ended.outcome == record::Outcome::kStopped) how = "it was stopped";
+  if (ended.outcome == record::JobOutcome::kFailed) how = "it failed";
+  if (ended.outcome == record::JobOutcome::kStopped) how = "it was stopped";
   if (!ended.cause.message.empty()) {
     absl::StrAppend(&how, ": ", ended.cause.message);
   }
@@ -189,7 +190,7 @@ absl::Status Job::Over() const {
       absl::StrFormat("job %s is over: %s", spec().name, how));
 }
 
-void Job::LetGo(StepContext& context) {
+void Job::UnbindAll(EventContext& context) {
   for (auto& [worker_name, worker] : roster_.workers()) {
     context.out.Close(std::exchange(worker.session, {}), Over());
   }
@@ -197,13 +198,13 @@ void Job::LetGo(StepContext& context) {
 
 // --- Questions --------------------------------------------------------------
 
-AdmissionState Job::TheDoor(const WorkerName& worker) const {
-  AdmissionState door{
+AdmissionState Job::AdmissionStateOf(const WorkerName& worker) const {
+  AdmissionState state{
       .spec = spec(), .roster = roster_, .epoch_lives = epoch_.has_value()};
   const auto name_holder = durable_.name_holders.find(worker);
   if (name_holder != durable_.name_holders.end())
-    door.newest = name_holder->second;
-  return door;
+    state.newest = name_holder->second;
+  return state;
 }
 
 int Job::RankOf(const Worker& worker) const {
@@ -223,34 +224,34 @@ std::string Job::WhoIs(const Worker& worker) const {
 
 // --- Doing ------------------------------------------------------------------
 
-void Job::Tell(const Worker& worker, protocol::ToWorkerBody body,
-               StepContext& context) {
+void Job::SendTo(const Worker& worker, protocol::ToWorkerBody body,
+                 EventContext& context) {
   context.out.Send(worker.session, name(), epoch_ ? epoch_->id : EpochId{},
                    std::move(body));
 }
 
-void Job::TellAll(const protocol::ToWorkerBody& body, StepContext& context) {
+void Job::TellAll(const protocol::ToWorkerBody& body, EventContext& context) {
   for (int rank = 0; rank < epoch_->size(); ++rank) {
-    Tell(*AtRank(rank), body, context);
+    SendTo(*AtRank(rank), body, context);
   }
 }
 
-void Job::KeepWarning(const std::string& text, StepContext& context) {
+void Job::KeepWarning(const std::string& text, EventContext& context) {
   constexpr size_t kWarningsMax = 16;
   if (warnings_.size() == kWarningsMax) warnings_.pop_front();
   warnings_.push_back(text);
   Remember(absl::StrCat("warning: ", text), context);
 }
 
-void Job::Warn(const std::string& text, StepContext& context) {
+void Job::Warn(const std::string& text, EventContext& context) {
   KeepWarning(text, context);
   for (int rank = 0; rank < epoch_->size(); ++rank) {
     if (epoch_->left.Has(rank)) continue;
-    return Tell(*AtRank(rank), protocol::Warning{text}, context);
+    return SendTo(*AtRank(rank), protocol::Warning{text}, context);
   }
 }
 
-void Job::Remember(std::string text, StepContext& context) {
+void Job::Remember(std::string text, EventContext& context) {
   history_.Add(context.now, text);
   context.out.Note(name(), std::move(text));
 }

@@ -41,9 +41,9 @@
 
 #include "absl/time/time.h"
 #include "plan/ir.h"
-#include "plan/words/job_command.h"
-#include "plan/words/job_view.h"
-#include "plan/words/protocol.h"
+#include "protocol/job_command.h"
+#include "protocol/job_view.h"
+#include "protocol/protocol.h"
 #include "server/core/admission.h"
 #include "server/core/deadlines.h"
 #include "server/core/durable_state.h"
@@ -60,7 +60,7 @@ namespace lockstep::core {
 
 // The context of one Step: the time, the sink for effects, and the source of
 // secrets.
-struct StepContext {
+struct EventContext {
   absl::Time now;
   EffectSink& out;
   SecretSource& secrets;
@@ -73,31 +73,31 @@ class Job {
 
   // Handles a Hello for this job, on a stream that is not bound to another
   // worker. Binds the stream or refuses it.
-  void Greet(SessionId session, const protocol::Hello& hello,
-             StepContext& context);
+  void OnHello(SessionId session, const protocol::Hello& hello,
+               EventContext& context);
   // Handles any other message, on a stream that is bound to `worker`.
   void Receive(SessionId session, const WorkerName& worker,
-               const protocol::ToCoordinator& message, StepContext& context);
+               const protocol::ToCoordinator& message, EventContext& context);
   void StreamClosed(SessionId session, const WorkerName& worker,
-                    const std::string& why, StepContext& context);
+                    const std::string& why, EventContext& context);
   // `accuser`: the reporting worker; empty if the reporter is no worker.
-  void Consider(const protocol::Evidence& evidence, const WorkerName& accuser,
-                StepContext& context);
-  void Stop(const std::string& reason, StepContext& context);
+  void OnEvidence(const protocol::Evidence& evidence,
+                  const WorkerName& reporter, EventContext& context);
+  void Stop(const std::string& reason, EventContext& context);
   // FailedPrecondition, with no change, if the job cannot obey now. The job
   // must not be over.
-  absl::Status Obey(JobCommand command, const std::string& reason,
-                    StepContext& context);
+  absl::Status ApplyCommand(JobCommand command, const std::string& reason,
+                            EventContext& context);
 
   // The result of a compilation requested by this job; ignored if it is no
   // longer needed.
-  void Take(const Compiled& event, StepContext& context);
+  void Take(const Compiled& event, EventContext& context);
   // Unbinds all streams of a job that is over, before it is archived or
   // deleted.
-  void LetGo(StepContext& context);
+  void UnbindAll(EventContext& context);
 
   // --- Time ---
-  void Wake(StepContext& context);
+  void Wake(EventContext& context);
   absl::Time NextWake() const;
   // The coordinator ran `late` after its wake time. If that is long, silence in
   // this time does not count against any worker.
@@ -108,16 +108,16 @@ class Job {
   // may resume.
   void Revive(absl::Time now);
   // The same after record::JobAdopted, for the members that offered the job.
-  void BeginAdopted(StepContext& context);
+  void BeginAdopted(EventContext& context);
   // Refuses all workers, because another job of this name was adopted.
-  void TurnAway(const absl::Status& why, StepContext& context);
+  void TurnAway(const absl::Status& why, EventContext& context);
   // Delays the first epoch until `when` at least. `why` completes the status
   // text: "for running jobs to ...". Never moves the time back. The job must
   // not have begun.
   void DelayFirstEpoch(absl::Time when, const std::string& why);
   // The worker trains in another job of this name, unknown to every
   // coordinator. Noted once for each epoch of such a job.
-  void NoteForeign(const protocol::Hello& hello, StepContext& context);
+  void NoteForeign(const protocol::Hello& hello, EventContext& context);
 
   // --- Questions ---
   const JobSpec& spec() const { return durable_.spec; }
@@ -144,132 +144,133 @@ class Job {
   };
 
   // --- States and endings (job.cc) ---
-  void Arrive(Worker* worker, StepContext& context);
-  void TryForm(StepContext& context);
+  void Arrive(Worker* worker, EventContext& context);
+  void TryForm(EventContext& context);
   bool FirstEpochIsDelayed(absl::Time now) const;
   std::string WhyDelayed(absl::Time now) const;
-  void Form(StepContext& context);
-  void EndEpoch(protocol::Cause cause, Again again, StepContext& context);
-  void EndJob(record::Outcome outcome, protocol::Cause cause,
-              StepContext& context);
-  void TellTheEnd(const protocol::Cause& cause, StepContext& context);
+  void Form(EventContext& context);
+  void EndEpoch(protocol::Cause cause, Again again, EventContext& context);
+  void EndJob(record::JobOutcome outcome, protocol::Cause cause,
+              EventContext& context);
+  void TellTheEnd(const protocol::Cause& cause, EventContext& context);
   void AwaitNextEpoch(absl::Time now);
 
   // --- Operator commands (job_commands.cc) ---
   bool MayTrain() const;
-  void Want(protocol::DesiredCommands wanted, StepContext& context);
-  void DrainAtOnce(StepContext& context);
-  void EndAfterLastStep(std::optional<Command> command, StepContext& context);
+  void Want(protocol::DesiredCommands wanted, EventContext& context);
+  void DrainAtOnce(EventContext& context);
+  void EndAfterLastStep(std::optional<Command> command, EventContext& context);
 
   // --- Deadlines (job_clock.cc) ---
-  void ExpireLeases(StepContext& context);
-  void ExpireResumes(StepContext& context);
-  void ExpireAccusations(StepContext& context);
+  void ExpireLeases(EventContext& context);
+  void ExpireResumes(EventContext& context);
+  void ExpireAccusations(EventContext& context);
   bool AwaitsTheAccused() const;
-  void ExpireConnecting(StepContext& context);
-  void NameLate(StepContext& context);
-  void CallStuck(StepContext& context);
-  void MissJoinDeadline(StepContext& context);
+  void ExpireConnecting(EventContext& context);
+  void NameLate(EventContext& context);
+  void CallStuck(EventContext& context);
+  void MissJoinDeadline(EventContext& context);
 
   // --- Joining and resuming (job_members.cc) ---
   void GreetAfterEnd(SessionId session, const protocol::Hello& hello,
-                     StepContext& context);
+                     EventContext& context);
   void BeginLife(SessionId session, const protocol::Hello& hello,
-                 StepContext& context);
+                 EventContext& context);
   void ContinueLife(SessionId session, const protocol::Hello& hello,
-                    StepContext& context);
+                    EventContext& context);
   std::string GiveSecret(const WorkerName& worker, Generation generation,
-                         uint64_t life, StepContext& context);
+                         uint64_t incarnation, EventContext& context);
   void Attach(Worker* worker, SessionId session, const protocol::Hello& hello,
-              protocol::Welcome welcome, StepContext& context);
-  void Restate(const Worker& worker, StepContext& context);
+              protocol::Welcome welcome, EventContext& context);
+  void Restate(const Worker& worker, EventContext& context);
 
   // --- Leaving and losses (job_losses.cc) ---
-  void Detach(Worker* worker, absl::Status why, StepContext& context);
+  void Detach(Worker* worker, absl::Status why, EventContext& context);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
-            StepContext& context);
+            EventContext& context);
   void AddProof(const protocol::Evidence& evidence, const Worker* subject,
-                StepContext& context);
+                EventContext& context);
   // Proof about the workers of the cause that `message` does not contain.
   std::string AddedProof(const std::string& message) const;
   void NoteStranger(const protocol::Evidence& evidence, const Worker* subject,
-                    StepContext& context);
+                    EventContext& context);
   void ForgetDeadlineIfNobodyIsHere();
-  void On(Worker* worker, const protocol::Leave& message, StepContext& context);
+  void On(Worker* worker, const protocol::Leave& message,
+          EventContext& context);
   void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
-                  StepContext& context);
+                  EventContext& context);
   void NoteLeft(int rank, uint64_t steps);
   // The rank takes part in no step after these.
   void NoteStopped(int rank, uint64_t steps);
   void EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
-                            const WorkerName& accuser, StepContext& context);
-  void EndIfLeaverIsMissed(StepContext& context);
-  void EndByLeaver(int rank, StepContext& context);
+                            const WorkerName& reporter, EventContext& context);
+  void EndIfLeaverIsMissed(EventContext& context);
+  void EndByLeaver(int rank, EventContext& context);
   protocol::Position LastWordOfLeaver() const;
 
   // --- Messages of members (job_stages.cc) ---
   void Deliver(int rank, const protocol::ToCoordinatorBody& body,
-               StepContext& context);
+               EventContext& context);
   void On(int rank, const protocol::RegisterChunk& message,
-          StepContext& context);
-  void On(int rank, const protocol::PlanAck& message, StepContext& context);
+          EventContext& context);
+  void On(int rank, const protocol::PlanAck& message, EventContext& context);
   void On(int rank, const protocol::PublishHandles& message,
-          StepContext& context);
-  void On(int rank, const protocol::Connected& message, StepContext& context);
-  void On(int rank, const protocol::Progress& message, StepContext& context);
+          EventContext& context);
+  void On(int rank, const protocol::Connected& message, EventContext& context);
+  void On(int rank, const protocol::Progress& message, EventContext& context);
   void On(int rank, const protocol::ValueDigests& message,
-          StepContext& context);
-  void On(int rank, const protocol::Busy& message, StepContext& context);
-  void On(int rank, const protocol::Evidence& message, StepContext& context);
+          EventContext& context);
+  void On(int rank, const protocol::Busy& message, EventContext& context);
+  void On(int rank, const protocol::Evidence& message, EventContext& context);
   void On(int rank, const protocol::LocalFailure& message,
-          StepContext& context);
+          EventContext& context);
   void On(const Worker& worker, const protocol::EpochReport& message,
-          StepContext& context);
-  void CompilePlan(StepContext& context);
-  void AdoptPlan(const CompiledPlan& compiled, StepContext& context);
-  void Start(StepContext& context);
-  void On(int rank, const protocol::ReadyOrder& message, StepContext& context);
-  void EndByMismatch(int rank, const std::string& what, StepContext& context);
-  void Touch(int rank, StepContext& context);
+          EventContext& context);
+  void CompilePlan(EventContext& context);
+  void AdoptPlan(const CompiledPlan& compiled, EventContext& context);
+  void Start(EventContext& context);
+  void On(int rank, const protocol::ReadyOrder& message, EventContext& context);
+  void EndByMismatch(int rank, const std::string& what, EventContext& context);
+  void Touch(int rank, EventContext& context);
 
   // --- Later revisions (job_revisions.cc) ---
   bool OrderMatters() const;
-  void RebuildOnce(StepContext& context);
-  void ResumeRevisions(StepContext& context);
-  absl::Status RebuildNow(StepContext& context);
-  void AskForOrder(StepContext& context);
-  void CompileRecut(StepContext& context);
+  void RebuildOnce(EventContext& context);
+  void ResumeRevisions(EventContext& context);
+  absl::Status RebuildNow(EventContext& context);
+  void AskForOrder(EventContext& context);
+  void CompileRecut(EventContext& context);
   void AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled,
-                  StepContext& context);
+                  EventContext& context);
   void HoldRevision(int rank, const protocol::PlanAck& ack,
-                    StepContext& context);
-  void RunRevision(int rank, Revision revision, StepContext& context);
+                    EventContext& context);
+  void RunRevision(int rank, Revision revision, EventContext& context);
 
   // --- Passes (job_passes.cc) ---
-  void On(int rank, const protocol::Announce& message, StepContext& context);
-  void On(int rank, const protocol::Submitted& message, StepContext& context);
-  void On(int rank, const protocol::Held& message, StepContext& context);
+  void On(int rank, const protocol::Announce& message, EventContext& context);
+  void On(int rank, const protocol::Submitted& message, EventContext& context);
+  void On(int rank, const protocol::Held& message, EventContext& context);
   template <typename Word>
-  void Negotiate(int rank, const Word& word, StepContext& context);
+  void Negotiate(int rank, const Word& word, EventContext& context);
   void BeginNegotiation(Negotiation::Begins begins);
   void ResumePasses(int rank, const protocol::Hello& hello,
-                    StepContext& context);
+                    EventContext& context);
   std::vector<uint64_t> PassesDone() const;
   bool LagsInPass(int rank) const;
 
   // --- After a restart (job_revive.cc) ---
   bool HasStarted(const protocol::Hello& hello) const;
   bool EndWasLost() const;
-  void EndAfterRestart(StepContext& context);
-  void RecognizeStart(const protocol::Hello& hello, StepContext& context);
+  void EndAfterRestart(EventContext& context);
+  void RecognizeStart(const protocol::Hello& hello, EventContext& context);
   bool MayRunForeignPlan() const;
-  void RunForeignPlan(StepContext& context);
+  void RunForeignPlan(EventContext& context);
   bool IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
-                  StepContext& context);
-  void HearEarly(StepContext& context);
+                  EventContext& context);
+  void ReceiveEarly(EventContext& context);
 
   // --- Questions ---
-  AdmissionState TheDoor(const WorkerName& worker) const;
+  AdmissionState AdmissionStateOf(const WorkerName& worker) const;
   int RankOf(const Worker& worker) const;  // -1: no member of a living epoch
   bool IsMember(const Worker& worker) const { return RankOf(worker) >= 0; }
   Worker* AtRank(int rank) { return roster_.Find(NameAt(rank)); }
@@ -301,16 +302,16 @@ class Job {
   WorkerView View(const Worker& worker, absl::Time now) const;
 
   // --- Effects ---
-  void Tell(const Worker& worker, protocol::ToWorkerBody body,
-            StepContext& context);
-  void TellAll(const protocol::ToWorkerBody& body, StepContext& context);
-  void Remember(std::string text, StepContext& context);
+  void SendTo(const Worker& worker, protocol::ToWorkerBody body,
+              EventContext& context);
+  void TellAll(const protocol::ToWorkerBody& body, EventContext& context);
+  void Remember(std::string text, EventContext& context);
   // As Remember; the text also stays in the job's view, and a rank prints it.
-  void Warn(const std::string& text, StepContext& context);
-  void KeepWarning(const std::string& text, StepContext& context);
+  void Warn(const std::string& text, EventContext& context);
+  void KeepWarning(const std::string& text, EventContext& context);
   // Warns of parameters that ranks do not submit and of differing values, once
   // every rank has reported, or `at_once`.
-  void WarnOfWhatIsKnown(bool at_once, StepContext& context);
+  void WarnOfWhatIsKnown(bool at_once, EventContext& context);
   JobName name() const {
     const JobName& archived = durable_.archived_as;
     return archived.value.empty() ? JobName{durable_.spec.name} : archived;

@@ -30,7 +30,7 @@ absl::Time Job::NextWake() const {
   return next;
 }
 
-void Job::Wake(StepContext& context) {
+void Job::Wake(EventContext& context) {
   if (EndWasLost()) EndAfterRestart(context);
   ExpireLeases(context);
   ExpireResumes(context);
@@ -70,7 +70,7 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
   if (form_at_ != absl::InfiniteFuture()) form_at_ = first_epoch_from_ += late;
 }
 
-void Job::ExpireLeases(StepContext& context) {
+void Job::ExpireLeases(EventContext& context) {
   std::vector<Loss> silent;
   for (const WorkerName& name : leases_.TakeDue(context.now)) {
     Worker* worker = roster_.Find(name);
@@ -81,7 +81,7 @@ void Job::ExpireLeases(StepContext& context) {
   Lose(CauseKind::kLeaseExpired, silent, context);
 }
 
-void Job::ExpireResumes(StepContext& context) {
+void Job::ExpireResumes(EventContext& context) {
   std::vector<Loss> gone;
   for (const WorkerName& name : resumes_.TakeDue(context.now)) {
     Worker* worker = roster_.Find(name);
@@ -93,7 +93,7 @@ void Job::ExpireResumes(StepContext& context) {
   Lose(CauseKind::kStreamLost, gone, context);
 }
 
-void Job::ExpireAccusations(StepContext& context) {
+void Job::ExpireAccusations(EventContext& context) {
   if (epoch_->accusations.Next() > context.now) return;
   if (!resumes_.Keys().empty() || AwaitsTheAccused()) {
     // A worker may still turn out to be dead or stopped; its resume window or
@@ -104,14 +104,14 @@ void Job::ExpireAccusations(StepContext& context) {
     return;
   }
   const Accusation& accusation = epoch_->accusations.Weightiest();
-  const Worker& accuser = *roster_.Find(accusation.accuser);
+  const Worker& reporter = *roster_.Find(accusation.reporter);
   const Worker& accused = *roster_.Find(accusation.accused);
   EndEpoch({.kind = CauseKind::kLink,
-            .workers = {accuser.name, accused.name},
+            .workers = {reporter.name, accused.name},
             .message = absl::StrFormat(
                 "%s and %s cannot reach each other, though both live: %s says "
                 "that the other %s",
-                WhoIs(accuser), WhoIs(accused), accuser.name.value,
+                WhoIs(reporter), WhoIs(accused), reporter.name.value,
                 accusation.what)},
            Again::kIfBudgetAllows, context);
 }
@@ -124,7 +124,7 @@ bool Job::AwaitsTheAccused() const {
   });
 }
 
-void Job::ExpireConnecting(StepContext& context) {
+void Job::ExpireConnecting(EventContext& context) {
   if (context.now < epoch_->connect_by) return;
   std::vector<WorkerName> names;
   std::vector<std::string> who;
@@ -141,7 +141,7 @@ void Job::ExpireConnecting(StepContext& context) {
            Again::kIfBudgetAllows, context);
 }
 
-void Job::NameLate(StepContext& context) {
+void Job::NameLate(EventContext& context) {
   if (!epoch_->lags.TakeDue(context.now)) return;
   const Waits waits = WhoWaits();
   int named = 0;
@@ -158,7 +158,7 @@ void Job::NameLate(StepContext& context) {
   if (others > 0) Remember(AndMore(others), context);
 }
 
-void Job::CallStuck(StepContext& context) {
+void Job::CallStuck(EventContext& context) {
   std::vector<int> stuck;
   for (const int rank : epoch_->progress.TakeDue(context.now)) {
     if (epoch_->progress.IsStuck(rank, context.now)) stuck.push_back(rank);
@@ -185,7 +185,7 @@ void Job::CallStuck(StepContext& context) {
   }
 }
 
-void Job::MissJoinDeadline(StepContext& context) {
+void Job::MissJoinDeadline(EventContext& context) {
   if (context.now < join_by_) return;
   const std::set<WorkerName> arrived = roster_.arrived();
   std::string message =
@@ -198,7 +198,7 @@ void Job::MissJoinDeadline(StepContext& context) {
   }
   const protocol::Cause cause{.kind = CauseKind::kJoinDeadline,
                               .message = message};
-  EndJob(record::Outcome::kFailed, cause, context);
+  EndJob(record::JobOutcome::kFailed, cause, context);
   for (const WorkerName& worker : arrived) {
     context.out.Refuse(std::exchange(roster_.Find(worker)->session, {}), name(),
                        absl::DeadlineExceededError(message));

@@ -14,8 +14,8 @@ namespace lockstep::core {
 
 using protocol::CauseKind;
 
-absl::Status Job::Obey(JobCommand command, const std::string& reason,
-                       StepContext& context) {
+absl::Status Job::ApplyCommand(JobCommand command, const std::string& reason,
+                               EventContext& context) {
   if (command == JobCommand::kRebuild) {
     if (state_ == JobState::kRunning) return RebuildNow(context);
     return absl::FailedPreconditionError(
@@ -46,13 +46,13 @@ bool Job::MayTrain() const {
          (epoch_->plan == nullptr && durable_.revision.value != 0);
 }
 
-void Job::Want(protocol::DesiredCommands wanted, StepContext& context) {
+void Job::Want(protocol::DesiredCommands wanted, EventContext& context) {
   context.out.Record(name(), record::CommandsWanted{std::move(wanted)});
   if (epoch_) TellAll(durable_.wanted, context);
 }
 
 // No rank trains: sends every worker away.
-void Job::DrainAtOnce(StepContext& context) {
+void Job::DrainAtOnce(EventContext& context) {
   const protocol::Cause cause{
       .kind = CauseKind::kStopped,
       .message = ByOperator("drained", durable_.wanted.reason)};
@@ -73,7 +73,7 @@ void Job::DrainAtOnce(StepContext& context) {
 
 // All ranks left cleanly: by `command`, or because their work is done.
 void Job::EndAfterLastStep(std::optional<Command> command,
-                           StepContext& context) {
+                           EventContext& context) {
   const protocol::DesiredCommands& wanted = durable_.wanted;
   if (command && Wants(wanted, Command::kStop)) {
     return Stop(wanted.reason, context);
@@ -83,7 +83,7 @@ void Job::EndAfterLastStep(std::optional<Command> command,
                      .message = ByOperator("drained", wanted.reason)},
                     Again::kWhenWorkersCome, context);
   }
-  EndJob(record::Outcome::kCompleted, {}, context);
+  EndJob(record::JobOutcome::kCompleted, {}, context);
 }
 
 }  // namespace lockstep::core

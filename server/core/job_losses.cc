@@ -21,7 +21,7 @@ using protocol::CauseKind;
 // --- Streams ----------------------------------------------------------------
 
 void Job::StreamClosed(SessionId session, const WorkerName& name,
-                       const std::string& why, StepContext& context) {
+                       const std::string& why, EventContext& context) {
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
   worker->session = {};
@@ -33,14 +33,14 @@ void Job::StreamClosed(SessionId session, const WorkerName& name,
            context);
 }
 
-void Job::Detach(Worker* worker, absl::Status why, StepContext& context) {
+void Job::Detach(Worker* worker, absl::Status why, EventContext& context) {
   leases_.Clear(worker->name);
   resumes_.Clear(worker->name);
   context.out.Close(std::exchange(worker->session, {}), std::move(why));
 }
 
 void Job::Lose(CauseKind kind, const std::vector<Loss>& losses,
-               StepContext& context) {
+               EventContext& context) {
   protocol::Cause cause{.kind = kind};
   std::vector<std::string> sentences;
   for (const auto& [worker, what] : losses) {
@@ -78,8 +78,8 @@ void Job::ForgetDeadlineIfNobodyIsHere() {
   }
 }
 
-void Job::Consider(const protocol::Evidence& evidence,
-                   const WorkerName& accuser, StepContext& context) {
+void Job::OnEvidence(const protocol::Evidence& evidence,
+                     const WorkerName& reporter, EventContext& context) {
   Worker* subject = roster_.Find(evidence.subject);
   const Weight weight = Weigh(evidence, subject);
   if (over() && weight != Weight::kNothing) return;
@@ -87,7 +87,7 @@ void Job::Consider(const protocol::Evidence& evidence,
     case Weight::kStranger: return NoteStranger(evidence, subject, context);
     case Weight::kNothing:
       AddProof(evidence, subject, context);
-      return EndIfLeaverBrokeLink(evidence, accuser, context);
+      return EndIfLeaverBrokeLink(evidence, reporter, context);
     case Weight::kProof:
       subject->exited = evidence.detail.empty() ? "no detail" : evidence.detail;
       Detach(subject,
@@ -100,12 +100,13 @@ void Job::Consider(const protocol::Evidence& evidence,
                   context);
     case Weight::kHint: break;
   }
-  const bool between_members = IsMember(*subject) && accuser != subject->name &&
-                               epoch_->RankOf(accuser) >= 0;
+  const bool between_members = IsMember(*subject) &&
+                               reporter != subject->name &&
+                               epoch_->RankOf(reporter) >= 0;
   if (!between_members) return;
   const bool silent = evidence.kind == protocol::EvidenceKind::kPeerSilent;
   epoch_->accusations.Add(
-      {.accuser = accuser,
+      {.reporter = reporter,
        .accused = subject->name,
        .what = absl::StrCat(
            silent ? "is silent on" : "reset", " their data connection",
@@ -118,10 +119,10 @@ void Job::Consider(const protocol::Evidence& evidence,
 
 // A transfer with a rank that has left cleanly has failed.
 void Job::EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
-                               const WorkerName& accuser,
-                               StepContext& context) {
+                               const WorkerName& reporter,
+                               EventContext& context) {
   if (!epoch_ || evidence.kind == protocol::EvidenceKind::kExited) return;
-  const int rank = epoch_->RankOf(accuser);
+  const int rank = epoch_->RankOf(reporter);
   const int subject = epoch_->RankOf(evidence.subject);
   if (rank < 0 || subject < 0 || !epoch_->left.Has(subject)) return;
   if (!epoch_->left.Has(rank)) EndByLeaver(rank, context);
@@ -130,7 +131,7 @@ void Job::EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
 // A survivor's pidfd reports that a process has ended shortly before its
 // launcher reports how: the launcher's detail is added to the displayed cause.
 void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
-                   StepContext& context) {
+                   EventContext& context) {
   const auto& lost = durable_.cause.workers;
   const bool is_about_cause =
       subject->state == WorkerState::kLost &&
@@ -146,7 +147,7 @@ void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
   cause.message += AddedProof(cause.message);
   context.out.Record(
       name(),
-      record::EpochEnded{durable_.epoch, std::move(cause), durable_.steps});
+      record::EpochFinished{durable_.epoch, std::move(cause), durable_.steps});
 }
 
 std::string Job::AddedProof(const std::string& message) const {
@@ -160,7 +161,7 @@ std::string Job::AddedProof(const std::string& message) const {
 
 // Anyone may send such evidence, any number of times: its text is truncated.
 void Job::NoteStranger(const protocol::Evidence& evidence,
-                       const Worker* subject, StepContext& context) {
+                       const Worker* subject, EventContext& context) {
   constexpr size_t kDetailShown = 200;
   const auto [said, is] =
       TellApart(evidence.process,
@@ -183,7 +184,7 @@ void Job::NoteStranger(const protocol::Evidence& evidence,
 // --- Leaving ----------------------------------------------------------------
 
 void Job::On(Worker* worker, const protocol::Leave& leave,
-             StepContext& context) {
+             EventContext& context) {
   const int rank = RankOf(*worker);
   const std::string who = WhoIs(*worker);
   if (rank >= 0) step_ = std::max(step_, leave.steps);
@@ -195,7 +196,7 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
     const bool is_last = epoch_->left.count() + 1 == epoch_->size();
     WarnOfWhatIsKnown(/*at_once=*/is_last, context);
   }
-  Tell(*worker, protocol::Left{}, context);
+  SendTo(*worker, protocol::Left{}, context);
   Detach(worker, absl::OkStatus(), context);
   roster_.Move(worker, WorkerState::kLeft);
   Remember(absl::StrFormat("%s leaves %s after %s%s%s", who,
@@ -208,7 +209,7 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
 }
 
 void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
-                     StepContext& context) {
+                     EventContext& context) {
   if (!leave.clean) {
     std::string message =
         absl::StrFormat("%s left without finishing%s%s, %s",
@@ -250,18 +251,18 @@ void Job::NoteStopped(int rank, uint64_t steps) {
 // needs it: that rank has begun to register although the leaver never will, or
 // has submitted the gradients of a step that the leaver did not train, or a
 // transfer with the leaver has failed. A withdrawn rank counts as a leaver.
-void Job::EndIfLeaverIsMissed(StepContext& context) {
+void Job::EndIfLeaverIsMissed(EventContext& context) {
   if (!epoch_ || epoch_->first_leaver < 0) return;
   for (const Accusation& accusation : epoch_->accusations.open()) {
     const int accused = epoch_->RankOf(accusation.accused);
     if (epoch_->left.Has(accused) || epoch_->progress.of(accused).withdrawn) {
-      return EndByLeaver(epoch_->RankOf(accusation.accuser), context);
+      return EndByLeaver(epoch_->RankOf(accusation.reporter), context);
     }
   }
   const bool all_may_pass =
       epoch_->started && epoch_->progress.Furthest() <= LastWordOfLeaver();
   for (int rank = 0; rank < epoch_->size() && !all_may_pass; ++rank) {
-    const Standing& standing = epoch_->progress.of(rank);
+    const RankProgress& standing = epoch_->progress.of(rank);
     if (!standing.present || standing.withdrawn) continue;
     if (epoch_->started ? standing.position > LastWordOfLeaver()
                         : epoch_->registry.begun(rank)) {
@@ -275,7 +276,7 @@ protocol::Position Job::LastWordOfLeaver() const {
   return {epoch_->left_at, protocol::Phase::kCompute};
 }
 
-void Job::EndByLeaver(int rank, StepContext& context) {
+void Job::EndByLeaver(int rank, EventContext& context) {
   const Worker& leaver = *AtRank(epoch_->first_leaver);
   const bool has_left = epoch_->left.Has(epoch_->first_leaver);
   EndEpoch({.kind = CauseKind::kLeft,

@@ -17,8 +17,8 @@ using protocol::CauseKind;
 
 // --- Joining ----------------------------------------------------------------
 
-void Job::Greet(SessionId session, const protocol::Hello& hello,
-                StepContext& context) {
+void Job::OnHello(SessionId session, const protocol::Hello& hello,
+                  EventContext& context) {
   const auto refuse = [&](const absl::Status& status) {
     context.out.Refuse(session, name(), status);
   };
@@ -33,7 +33,8 @@ void Job::Greet(SessionId session, const protocol::Hello& hello,
     if (!same.ok()) return refuse(same);
   }
 
-  const Admission admission = Admit(TheDoor(hello.worker), hello, context.now);
+  const Admission admission =
+      Admit(AdmissionStateOf(hello.worker), hello, context.now);
   if (const auto* refusal = std::get_if<absl::Status>(&admission)) {
     return refuse(*refusal);
   }
@@ -50,8 +51,9 @@ void Job::Greet(SessionId session, const protocol::Hello& hello,
 // Tells a worker how the last epoch ended, if it was a member or has been in no
 // epoch since.
 void Job::GreetAfterEnd(SessionId session, const protocol::Hello& hello,
-                        StepContext& context) {
-  const Admission admission = Admit(TheDoor(hello.worker), hello, context.now);
+                        EventContext& context) {
+  const Admission admission =
+      Admit(AdmissionStateOf(hello.worker), hello, context.now);
   if (const auto* stranger = std::get_if<Stranger>(&admission)) {
     return context.out.Close(session, stranger->why);
   }
@@ -63,7 +65,7 @@ void Job::GreetAfterEnd(SessionId session, const protocol::Hello& hello,
   }
   Attach(worker, session, hello, {.resumed = true}, context);
   if (worker->state == WorkerState::kLeft) {
-    Tell(*worker, protocol::Left{}, context);
+    SendTo(*worker, protocol::Left{}, context);
     return Detach(worker, absl::OkStatus(), context);
   }
   context.out.Send(session, name(), hello.resume->epoch,
@@ -71,28 +73,28 @@ void Job::GreetAfterEnd(SessionId session, const protocol::Hello& hello,
 }
 
 void Job::BeginLife(SessionId session, const protocol::Hello& hello,
-                    StepContext& context) {
+                    EventContext& context) {
   if (Worker* old = roster_.Find(hello.worker)) {
     if (IsMember(*old)) {
       Lose(CauseKind::kReplaced,
-           {{old, absl::StrFormat("lost its stream (%s), and a new life of it "
-                                  "(host %s, pid %d) took its place",
-                                  old->broke, hello.process.host,
-                                  hello.process.pid)}},
+           {{old, absl::StrFormat(
+                      "lost its stream (%s), and a new incarnation of it "
+                      "(host %s, pid %d) took its place",
+                      old->broke, hello.process.host, hello.process.pid)}},
            context);
       if (over()) return context.out.Refuse(session, name(), Over());
     }
     if (old->session == session) old->session = {};
     Detach(old,
            absl::AbortedError(absl::StrFormat(
-               "generation %d of %s is over: a new life took the name",
+               "generation %d of %s is over: a new incarnation took the name",
                old->generation.value, old->name.value)),
            context);
   }
-  const Generation generation{TheDoor(hello.worker).newest.generation.value +
-                              1};
+  const Generation generation{
+      AdmissionStateOf(hello.worker).newest.generation.value + 1};
   std::string secret =
-      GiveSecret(hello.worker, generation, hello.life, context);
+      GiveSecret(hello.worker, generation, hello.incarnation, context);
   Worker& worker =
       roster_.Begin(hello.worker, generation, hello.process, context.now);
   Attach(&worker, session, hello, {.secret = std::move(secret)}, context);
@@ -102,20 +104,21 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
 // The record stores only the hash: an incarnation that did not receive its
 // secret gets a new one.
 std::string Job::GiveSecret(const WorkerName& worker, Generation generation,
-                            uint64_t life, StepContext& context) {
+                            uint64_t incarnation, EventContext& context) {
   std::string secret = context.secrets.Draw();
-  context.out.Record(name(), record::GenerationAssigned{worker, generation,
-                                                        life, Sha256(secret)});
+  context.out.Record(name(),
+                     record::GenerationAssigned{worker, generation, incarnation,
+                                                Sha256(secret)});
   return secret;
 }
 
 void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
-                       StepContext& context) {
+                       EventContext& context) {
   Worker* worker = roster_.Find(hello.worker);
   if (worker == nullptr) {  // known from before a coordinator restart
-    worker =
-        &roster_.Begin(hello.worker, TheDoor(hello.worker).newest.generation,
-                       hello.process, context.now);
+    worker = &roster_.Begin(hello.worker,
+                            AdmissionStateOf(hello.worker).newest.generation,
+                            hello.process, context.now);
     roster_.Move(worker, WorkerState::kLost);
   }
   const bool member = IsMember(*worker);
@@ -126,21 +129,21 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
       !member && !is_here && !left && held.value != 0 && held <= durable_.epoch;
   const bool comes_again = !member && !is_here && !left && !missed_the_end;
   if (comes_again && !worker->seated()) {
-    const AdmissionState door = TheDoor(hello.worker);
+    const AdmissionState state = AdmissionStateOf(hello.worker);
     if (epoch_ || roster_.seated() >= spec().mesh.WorldSize()) {
-      return context.out.Refuse(session, name(), Full(door, hello.worker));
+      return context.out.Refuse(session, name(), Full(state, hello.worker));
     }
     roster_.Move(worker, WorkerState::kJoining);
   }
 
   protocol::Welcome welcome{.resumed = true};
   if (hello.generation.value == 0) {
-    welcome.secret =
-        GiveSecret(worker->name, worker->generation, hello.life, context);
+    welcome.secret = GiveSecret(worker->name, worker->generation,
+                                hello.incarnation, context);
   }
   Attach(worker, session, hello, std::move(welcome), context);
   if (left) {
-    Tell(*worker, protocol::Left{}, context);
+    SendTo(*worker, protocol::Left{}, context);
     Detach(worker, absl::OkStatus(), context);
   } else if (member) {
     const bool holds = hello.resume && epoch_->started &&
@@ -166,7 +169,7 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
 // Completes and sends `welcome`.
 void Job::Attach(Worker* worker, SessionId session,
                  const protocol::Hello& hello, protocol::Welcome welcome,
-                 StepContext& context) {
+                 EventContext& context) {
   if (worker->session != session) {
     context.out.Close(worker->session, absl::AbortedError(absl::StrFormat(
                                            "%s speaks on another stream now",
@@ -193,33 +196,34 @@ void Job::Attach(Worker* worker, SessionId session,
   welcome.generation = worker->generation;
   welcome.spec = spec();
   welcome.forgot = rank >= 0 && !epoch_->registry.complete(rank);
-  Tell(*worker, std::move(welcome), context);
+  SendTo(*worker, std::move(welcome), context);
 }
 
 // Sends again everything that a member should know; handling is idempotent.
-void Job::Restate(const Worker& worker, StepContext& context) {
+void Job::Restate(const Worker& worker, EventContext& context) {
   const int rank = RankOf(worker);
   epoch_->registry.Repeat(rank);
   epoch_->early.erase(rank);
-  Tell(worker, protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
-       context);
+  SendTo(worker,
+         protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
+         context);
   // After a restart the plan can be fetched only once it is compiled again.
   if (epoch_->plan != nullptr) {
-    Tell(worker, protocol::PlanReady{durable_.revision, durable_.plan_digest},
-         context);
+    SendTo(worker, protocol::PlanReady{durable_.revision, durable_.plan_digest},
+           context);
   }
   if (epoch_->handles) {
     for (const int communicator : epoch_->handles->CompleteOf(rank)) {
       for (const auto& piece : epoch_->handles->Complete(communicator)) {
-        Tell(worker, piece, context);
+        SendTo(worker, piece, context);
       }
     }
   }
-  if (epoch_->started) Tell(worker, protocol::Start{}, context);
+  if (epoch_->started) SendTo(worker, protocol::Start{}, context);
   if (epoch_->poll && epoch_->poll->Wants(rank)) {
-    Tell(worker, protocol::OrderWanted{epoch_->poll->revision()}, context);
+    SendTo(worker, protocol::OrderWanted{epoch_->poll->revision()}, context);
   }
-  if (durable_.wanted.number != 0) Tell(worker, durable_.wanted, context);
+  if (durable_.wanted.number != 0) SendTo(worker, durable_.wanted, context);
 }
 
 }  // namespace lockstep::core

@@ -11,14 +11,14 @@ namespace lockstep::core {
 
 void Job::BeginNegotiation(Negotiation::Begins begins) {
   if (spec().sync != SyncMode::kNegotiated) return;
-  epoch_->negotiation.emplace(std::make_shared<const Groups>(*epoch_->plan),
+  epoch_->negotiation.emplace(std::make_shared<const PassGroups>(*epoch_->plan),
                               begins, epoch_->first_step);
 }
 
 // The rank has a new stream. A member that was started sends Held itself; one
 // that was not has received no decision.
 void Job::ResumePasses(int rank, const protocol::Hello& hello,
-                       StepContext& context) {
+                       EventContext& context) {
   if (spec().sync != SyncMode::kNegotiated) return;
   if (epoch_->negotiation) epoch_->negotiation->Resume(rank);
   if (HasStarted(hello)) return;
@@ -30,33 +30,33 @@ void Job::ResumePasses(int rank, const protocol::Hello& hello,
 }
 
 void Job::On(int rank, const protocol::Announce& message,
-             StepContext& context) {
+             EventContext& context) {
   Negotiate(rank, message, context);
 }
 
 void Job::On(int rank, const protocol::Submitted& message,
-             StepContext& context) {
+             EventContext& context) {
   Negotiate(rank, message, context);
 }
 
-void Job::On(int rank, const protocol::Held& message, StepContext& context) {
+void Job::On(int rank, const protocol::Held& message, EventContext& context) {
   Negotiate(rank, message, context);
 }
 
 template <typename Word>
-void Job::Negotiate(int rank, const Word& word, StepContext& context) {
+void Job::Negotiate(int rank, const Word& word, EventContext& context) {
   if (!epoch_->negotiation) {
     return EndByMismatch(
         rank, "speaks of passes, but the job is not in negotiated mode",
         context);
   }
   const Negotiation::Stated before = epoch_->negotiation->StatedBy(rank);
-  if (const auto objection = epoch_->negotiation->Hear(rank, word)) {
+  if (const auto objection = epoch_->negotiation->Receive(rank, word)) {
     return EndByMismatch(objection->rank, objection->what, context);
   }
   if (epoch_->negotiation->StatedBy(rank) != before) Touch(rank, context);
   for (auto& [told, decide] : epoch_->negotiation->TakeUntold()) {
-    Tell(*AtRank(told), std::move(decide), context);
+    SendTo(*AtRank(told), std::move(decide), context);
   }
 }
 

@@ -33,7 +33,7 @@ bool Job::OrderMatters() const {
          epoch_->plan != nullptr && epoch_->plan->buckets.size() > 1;
 }
 
-void Job::RebuildOnce(StepContext& context) {
+void Job::RebuildOnce(EventContext& context) {
   const bool is_due = spec().buckets.rebuild == Rebuild::kOnce &&
                       durable_.revision.value == 1 && !epoch_->poll &&
                       epoch_->compiling.value == 0;
@@ -42,7 +42,7 @@ void Job::RebuildOnce(StepContext& context) {
 
 // After a coordinator restart, once the plan is compiled again: the
 // announcement of the revision, or the request for one, may have been lost.
-void Job::ResumeRevisions(StepContext& context) {
+void Job::ResumeRevisions(EventContext& context) {
   if (durable_.revision.value > 1) {
     TellAll(protocol::PlanReady{durable_.revision, durable_.plan_digest},
             context);
@@ -50,7 +50,7 @@ void Job::ResumeRevisions(StepContext& context) {
   RebuildOnce(context);
 }
 
-absl::Status Job::RebuildNow(StepContext& context) {
+absl::Status Job::RebuildNow(EventContext& context) {
   const auto refuse = [this](const std::string& why) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "job %s cannot rebuild its buckets now: %s", spec().name, why));
@@ -106,18 +106,18 @@ absl::Status Job::RebuildNow(StepContext& context) {
   return absl::OkStatus();
 }
 
-void Job::AskForOrder(StepContext& context) {
+void Job::AskForOrder(EventContext& context) {
   epoch_->poll.emplace(*epoch_->plan);
   const protocol::OrderWanted wanted{epoch_->poll->revision()};
   for (const int rank : epoch_->poll->DesiredCommands()) {
-    Tell(*AtRank(rank), wanted, context);
+    SendTo(*AtRank(rank), wanted, context);
   }
 }
 
 // --- Adopting ---------------------------------------------------------------
 
 void Job::On(int rank, const protocol::ReadyOrder& message,
-             StepContext& context) {
+             EventContext& context) {
   if (!epoch_->poll || message.revision != epoch_->poll->revision()) return;
   const absl::Status answered = epoch_->poll->Answer(rank, message.parameters);
   if (!answered.ok()) {
@@ -126,7 +126,7 @@ void Job::On(int rank, const protocol::ReadyOrder& message,
   if (epoch_->poll->complete()) CompileRecut(context);
 }
 
-void Job::CompileRecut(StepContext& context) {
+void Job::CompileRecut(EventContext& context) {
   epoch_->recut_order = epoch_->poll->Merged();
   epoch_->poll.reset();
   epoch_->compiling = context.out.Compile(
@@ -134,7 +134,7 @@ void Job::CompileRecut(StepContext& context) {
 }
 
 void Job::AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled,
-                     StepContext& context) {
+                     EventContext& context) {
   const std::vector<uint32_t> order = std::move(epoch_->recut_order);
   const plan::Plan& plan = *epoch_->plan;
   if (!compiled.ok()) {
@@ -170,7 +170,7 @@ void Job::AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled,
 // --- Switching --------------------------------------------------------------
 
 void Job::HoldRevision(int rank, const protocol::PlanAck& ack,
-                       StepContext& context) {
+                       EventContext& context) {
   if (ack.revision != durable_.revision) return;
   if (ack.digest != durable_.plan_digest) {
     return EndByMismatch(
@@ -189,7 +189,7 @@ void Job::HoldRevision(int rank, const protocol::PlanAck& ack,
   }
 }
 
-void Job::RunRevision(int rank, Revision revision, StepContext& context) {
+void Job::RunRevision(int rank, Revision revision, EventContext& context) {
   if (revision.value <= 1 || revision != durable_.revision) return;
   if (epoch_->running.Add(rank) && epoch_->running.full()) {
     Remember(absl::StrFormat("every rank runs revision %d", revision.value),

@@ -67,7 +67,7 @@ void Job::Revive(absl::Time now) {
   }
 }
 
-void Job::BeginAdopted(StepContext& context) {
+void Job::BeginAdopted(EventContext& context) {
   Revive(context.now);
   Remember(
       absl::StrFormat("epoch %d is adopted: all its %s offered it, which "
@@ -76,7 +76,7 @@ void Job::BeginAdopted(StepContext& context) {
       context);
 }
 
-void Job::TurnAway(const absl::Status& why, StepContext& context) {
+void Job::TurnAway(const absl::Status& why, EventContext& context) {
   for (auto& [worker_name, worker] : roster_.workers()) {
     if (worker.session.value == 0) continue;
     context.out.Refuse(std::exchange(worker.session, {}), name(), why);
@@ -94,7 +94,7 @@ bool Job::IsForeign(const protocol::Hello& hello) const {
          ours->second != held.members_digest;
 }
 
-void Job::NoteForeign(const protocol::Hello& hello, StepContext& context) {
+void Job::NoteForeign(const protocol::Hello& hello, EventContext& context) {
   constexpr size_t kForeignMax = 8;
   const protocol::ResumeState& held = *hello.resume;
   if (foreign_.size() == kForeignMax) return;
@@ -120,7 +120,7 @@ bool Job::MayRunForeignPlan() const {
          spec().sync != SyncMode::kNegotiated;
 }
 
-void Job::RunForeignPlan(StepContext& context) {
+void Job::RunForeignPlan(EventContext& context) {
   epoch_->plan.reset();
   epoch_->handles.reset();
   epoch_->digest.clear();
@@ -139,7 +139,7 @@ bool Job::EndWasLost() const {
 }
 
 // The last rank had left, but the end of the epoch or job was not recorded.
-void Job::EndAfterRestart(StepContext& context) {
+void Job::EndAfterRestart(EventContext& context) {
   if (!epoch_) return Stop(durable_.wanted.reason, context);
   // All ranks left by the same verdict, so each departure has the command.
   EndAfterLastStep(durable_.left.begin()->second.command, context);
@@ -152,13 +152,13 @@ bool Job::HasStarted(const protocol::Hello& hello) const {
 
 // Start is sent to all ranks at once, so one that received it proves it for
 // all.
-void Job::RecognizeStart(const protocol::Hello& hello, StepContext& context) {
+void Job::RecognizeStart(const protocol::Hello& hello, EventContext& context) {
   if (HasStarted(hello) && !epoch_->started) Start(context);
 }
 
 // True if the message is about a plan that is not compiled yet; buffers it.
 bool Job::IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
-                     StepContext& context) {
+                     EventContext& context) {
   const bool is_about_plan =
       std::holds_alternative<protocol::PlanAck>(body) ||
       std::holds_alternative<protocol::PublishHandles>(body) ||
@@ -181,7 +181,7 @@ bool Job::IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
   return true;
 }
 
-void Job::HearEarly(StepContext& context) {
+void Job::ReceiveEarly(EventContext& context) {
   const auto early = std::exchange(epoch_->early, {});
   for (const auto& [rank, words] : early) {
     for (const protocol::ToCoordinatorBody& body : words.all()) {

@@ -20,7 +20,7 @@ using protocol::CauseKind;
 
 void Job::Receive(SessionId session, const WorkerName& name,
                   const protocol::ToCoordinator& message,
-                  StepContext& context) {
+                  EventContext& context) {
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
   worker->heard = context.now;
@@ -42,7 +42,7 @@ void Job::Receive(SessionId session, const WorkerName& name,
 }
 
 void Job::Deliver(int rank, const protocol::ToCoordinatorBody& body,
-                  StepContext& context) {
+                  EventContext& context) {
   std::visit(
       [&](const auto& b) {
         if constexpr (requires { On(rank, b, context); }) On(rank, b, context);
@@ -53,7 +53,7 @@ void Job::Deliver(int rank, const protocol::ToCoordinatorBody& body,
 // --- Sealed: registrations --------------------------------------------------
 
 void Job::On(int rank, const protocol::RegisterChunk& message,
-             StepContext& context) {
+             EventContext& context) {
   const bool again = epoch_->plan != nullptr || epoch_->plan_is_foreign ||
                      epoch_->compiling.value != 0;
   if (again) return;  // a repetition
@@ -66,7 +66,7 @@ void Job::On(int rank, const protocol::RegisterChunk& message,
   if (epoch_ && epoch_->registry.complete()) CompilePlan(context);
 }
 
-void Job::CompilePlan(StepContext& context) {
+void Job::CompilePlan(EventContext& context) {
   // After a restart this compiles the adopted revision again.
   Registrations registered = epoch_->registry.Take();
   plan::PlanInput input{.mesh = spec().mesh,
@@ -81,7 +81,7 @@ void Job::CompilePlan(StepContext& context) {
   epoch_->compiling = context.out.Compile(name(), std::move(input));
 }
 
-void Job::Take(const Compiled& event, StepContext& context) {
+void Job::Take(const Compiled& event, EventContext& context) {
   const bool awaited = epoch_ && epoch_->compiling == event.id;
   if (!awaited) return;
   epoch_->compiling = {};
@@ -91,7 +91,7 @@ void Job::Take(const Compiled& event, StepContext& context) {
   EndByMismatch(-1, std::string(event.result.status().message()), context);
 }
 
-void Job::AdoptPlan(const CompiledPlan& compiled, StepContext& context) {
+void Job::AdoptPlan(const CompiledPlan& compiled, EventContext& context) {
   epoch_->digest = compiled.digest;
   epoch_->plan = compiled.plan;
   epoch_->handles.emplace(*epoch_->plan);
@@ -114,7 +114,7 @@ void Job::AdoptPlan(const CompiledPlan& compiled, StepContext& context) {
   BeginNegotiation(again ? Negotiation::Begins::kAgain
                          : Negotiation::Begins::kAnew);
   if (epoch_->started) {  // members hold it, or the previous revision
-    HearEarly(context);
+    ReceiveEarly(context);
     if (epoch_) ResumeRevisions(context);
     return;
   }
@@ -124,12 +124,12 @@ void Job::AdoptPlan(const CompiledPlan& compiled, StepContext& context) {
                            Count(epoch_->plan->buckets.size(), "bucket")),
            context);
   TellAll(protocol::PlanReady{epoch_->plan->revision, epoch_->digest}, context);
-  HearEarly(context);
+  ReceiveEarly(context);
 }
 
 // `rank` -1: about all ranks.
 void Job::EndByMismatch(int rank, const std::string& what,
-                        StepContext& context) {
+                        EventContext& context) {
   protocol::Cause cause{.kind = CauseKind::kMismatch, .message = what};
   if (rank >= 0) {
     cause.workers = {NameAt(rank)};
@@ -140,7 +140,8 @@ void Job::EndByMismatch(int rank, const std::string& what,
 
 // --- Planned: acknowledged, handles, connected ------------------------------
 
-void Job::On(int rank, const protocol::PlanAck& message, StepContext& context) {
+void Job::On(int rank, const protocol::PlanAck& message,
+             EventContext& context) {
   if (epoch_->started) return HoldRevision(rank, message, context);
   if (message.revision != epoch_->plan->revision ||
       message.digest != epoch_->digest) {
@@ -156,7 +157,7 @@ void Job::On(int rank, const protocol::PlanAck& message, StepContext& context) {
 }
 
 void Job::On(int rank, const protocol::PublishHandles& message,
-             StepContext& context) {
+             EventContext& context) {
   if (epoch_->started) return;
   if (!epoch_->acked.Has(rank)) {
     return EndByMismatch(
@@ -172,7 +173,7 @@ void Job::On(int rank, const protocol::PublishHandles& message,
   for (const int communicator : *completed) {
     const auto pieces = epoch_->handles->Complete(communicator);
     for (const int member : epoch_->handles->Members(communicator)) {
-      for (const auto& piece : pieces) Tell(*AtRank(member), piece, context);
+      for (const auto& piece : pieces) SendTo(*AtRank(member), piece, context);
     }
   }
   if (!completed->empty() && epoch_->handles->complete()) {
@@ -181,8 +182,8 @@ void Job::On(int rank, const protocol::PublishHandles& message,
 }
 
 void Job::On(int rank, const protocol::Connected& message,
-             StepContext& context) {
-  if (epoch_->started) return Tell(*AtRank(rank), protocol::Start{}, context);
+             EventContext& context) {
+  if (epoch_->started) return SendTo(*AtRank(rank), protocol::Start{}, context);
   if (!epoch_->acked.Has(rank) || !epoch_->handles->HasAll(rank)) {
     return EndByMismatch(
         rank, "says it is connected, but did not publish its handles", context);
@@ -196,7 +197,7 @@ void Job::On(int rank, const protocol::Connected& message,
   Start(context);
 }
 
-void Job::Start(StepContext& context) {
+void Job::Start(EventContext& context) {
   epoch_->started = true;
   epoch_->connect_by = absl::InfiniteFuture();
   epoch_->progress.BeginAnew(context.now);
@@ -210,7 +211,7 @@ void Job::Start(StepContext& context) {
     if (worker->state == WorkerState::kJoining) {
       roster_.Move(worker, WorkerState::kReady);
     }
-    Tell(*worker, protocol::Start{}, context);
+    SendTo(*worker, protocol::Start{}, context);
   }
   RebuildOnce(context);
 }
@@ -218,7 +219,7 @@ void Job::Start(StepContext& context) {
 // --- Running ----------------------------------------------------------------
 
 void Job::On(int rank, const protocol::Progress& message,
-             StepContext& context) {
+             EventContext& context) {
   const bool all_paused = epoch_->progress.all_paused();
   if (epoch_->progress.Update(rank, message, context.now)) {
     Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), context);
@@ -236,7 +237,7 @@ void Job::On(int rank, const protocol::Progress& message,
 }
 
 void Job::On(int rank, const protocol::ValueDigests& message,
-             StepContext& context) {
+             EventContext& context) {
   // A restarted coordinator has no plan before all ranks have registered.
   if (epoch_->plan == nullptr) return;
   if (!epoch_->values.Add(rank, message, *epoch_->plan)) {
@@ -247,10 +248,10 @@ void Job::On(int rank, const protocol::ValueDigests& message,
 }
 
 // A rank that is beyond a step has sent all its reports about it.
-void Job::WarnOfWhatIsKnown(bool at_once, StepContext& context) {
+void Job::WarnOfWhatIsKnown(bool at_once, EventContext& context) {
   const auto all = [&](const auto& has_said) {
     for (int rank = 0; rank < epoch_->size(); ++rank) {
-      const Standing& standing = epoch_->progress.of(rank);
+      const RankProgress& standing = epoch_->progress.of(rank);
       if (standing.present && !has_said(rank, standing.position.step)) {
         return false;
       }
@@ -273,17 +274,17 @@ void Job::WarnOfWhatIsKnown(bool at_once, StepContext& context) {
   }
 }
 
-void Job::On(int rank, const protocol::Busy& message, StepContext& context) {
+void Job::On(int rank, const protocol::Busy& message, EventContext& context) {
   epoch_->progress.SetBusy(rank, message, context.now);
 }
 
 void Job::On(int rank, const protocol::Evidence& message,
-             StepContext& context) {
-  Consider(message, NameAt(rank), context);
+             EventContext& context) {
+  OnEvidence(message, NameAt(rank), context);
 }
 
 void Job::On(int rank, const protocol::LocalFailure& message,
-             StepContext& context) {
+             EventContext& context) {
   step_ = std::max(step_, message.step);
   const Worker& worker = *AtRank(rank);
   if (message.call.empty()) {
@@ -304,7 +305,7 @@ void Job::On(int rank, const protocol::LocalFailure& message,
 }
 
 void Job::On(const Worker& worker, const protocol::EpochReport& message,
-             StepContext& context) {
+             EventContext& context) {
   step_ = std::max(step_, message.position.step);
   budget_.Correct(step_);
   const uint64_t step = message.position.step;
@@ -318,7 +319,7 @@ void Job::On(const Worker& worker, const protocol::EpochReport& message,
            context);
 }
 
-void Job::Touch(int rank, StepContext& context) {
+void Job::Touch(int rank, EventContext& context) {
   if (epoch_->progress.Touch(rank, context.now)) {
     Remember(absl::StrCat(WhoIs(*AtRank(rank)), " goes on"), context);
   }
@@ -328,7 +329,7 @@ void Job::Touch(int rank, StepContext& context) {
 
 std::string Job::WhereIs(int rank, absl::Time now) const {
   if (epoch_->started) {
-    const Standing& standing = epoch_->progress.of(rank);
+    const RankProgress& standing = epoch_->progress.of(rank);
     return LastHeard(standing.position, now - standing.told);
   }
   return epoch_->plan == nullptr ? "while parameters were registered"

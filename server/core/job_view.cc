@@ -30,7 +30,7 @@ BucketView View(const plan::Bucket& bucket, const plan::Plan& plan) {
 }
 
 // "has not submitted layers.7.weight and 3 more", or empty.
-std::string NotSubmitted(const Standing& standing) {
+std::string NotSubmitted(const RankProgress& standing) {
   if (standing.withdrawn) return "has destroyed its GradientSync";
   const bool computes = standing.position.phase == protocol::Phase::kCompute;
   if (computes && !standing.task.empty()) {
@@ -59,15 +59,15 @@ std::string Job::Behind(int rank) const {
 
 bool Job::IsLate(int rank, const Waits& waits, absl::Time now) const {
   const auto& waiting = epoch_->lags.waiting();
-  const Standing& standing = epoch_->progress.of(rank);
-  return waiting && now - waiting->since >= StragglerTracker::kPatience &&
+  const RankProgress& standing = epoch_->progress.of(rank);
+  return waiting && now - waiting->since >= StragglerTracker::kReportAfter &&
          !epoch_->lags.HasArrived(rank) && standing.present &&
          standing.busy_until <= now && !waits.Any(rank) && waits.Needed(rank);
 }
 
 std::string Job::BlameSentence(int rank, const Waits& waits,
                                absl::Time now) const {
-  const Standing& standing = epoch_->progress.of(rank);
+  const RankProgress& standing = epoch_->progress.of(rank);
   const std::vector<int> waiters = waits.On(rank, epoch_->size());
   const auto& waiting = epoch_->lags.waiting();
   const bool is_late =
@@ -100,7 +100,7 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
   // A worker that left cleanly is still part of the epoch.
   const int rank = epoch_ ? epoch_->RankOf(worker.name) : -1;
   if (rank < 0) return view;
-  const Standing& standing = epoch_->progress.of(rank);
+  const RankProgress& standing = epoch_->progress.of(rank);
   view.rank = rank;
   view.coordinates = spec().mesh.CoordinatesOf(rank);
   view.position = standing.position;

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "lockstep/job_spec.h"
-#include "plan/words/ids.h"
-#include "plan/words/protocol.h"
+#include "protocol/ids.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

@@ -26,8 +26,8 @@ std::string Text(const protocol::Decision& decision) {
 
 }  // namespace
 
-Negotiation::Negotiation(std::shared_ptr<const Groups> groups, Begins begins,
-                         uint64_t first_pass)
+Negotiation::Negotiation(std::shared_ptr<const PassGroups> groups,
+                         Begins begins, uint64_t first_pass)
     : groups_(std::move(groups)),
       first_pass_(first_pass),
       told_(groups_->world_size, 0),
@@ -41,8 +41,8 @@ void Negotiation::Resume(int rank) {
   if (!returns_.empty()) returns_[rank] = {};
 }
 
-Negotiation::Objections Negotiation::Hear(int rank,
-                                          const protocol::Held& held) {
+Negotiation::Objections Negotiation::Receive(int rank,
+                                             const protocol::Held& held) {
   if (returns_.empty()) {
     if (Objections objection = Compare(rank, held)) return objection;
     told_[rank] = EndOf(held);
@@ -102,7 +102,7 @@ Negotiation::Objections Negotiation::Adopt() {
   Objections objection =
       Install(static_cast<int>(longest - returns.begin()), *longest->held);
   for (size_t rank = 0; rank < returns.size() && !objection; ++rank) {
-    objection = Hear(static_cast<int>(rank), *returns[rank].held);
+    objection = Receive(static_cast<int>(rank), *returns[rank].held);
   }
   for (size_t rank = 0; rank < returns.size() && !objection; ++rank) {
     for (const Word& word : returns[rank].words) {
@@ -137,13 +137,13 @@ Negotiation::Objections Negotiation::Install(int rank,
 
 // --- Announced and submitted ------------------------------------------------
 
-Negotiation::Objections Negotiation::Hear(int rank,
-                                          const protocol::Announce& announce) {
+Negotiation::Objections Negotiation::Receive(
+    int rank, const protocol::Announce& announce) {
   if (returns_.empty()) return Take(rank, announce);
   return Keep(rank, announce);
 }
 
-Negotiation::Objections Negotiation::Hear(
+Negotiation::Objections Negotiation::Receive(
     int rank, const protocol::Submitted& submitted) {
   if (returns_.empty()) return Take(rank, submitted);
   return Keep(rank, submitted);
@@ -176,7 +176,7 @@ Negotiation::Objections Negotiation::Take(int rank,
   if (!may_be_ready.ok()) {
     return Objection{rank, std::string(may_be_ready.status().message())};
   }
-  Settle(*may_be_ready);
+  DecideReady(*may_be_ready);
   return std::nullopt;
 }
 
@@ -192,13 +192,13 @@ Negotiation::Objections Negotiation::Take(
   }
   absl::Status taken = open_.Submit(rank, submitted.parameters);
   if (!taken.ok()) return Objection{rank, std::string(taken.message())};
-  Settle(submitted.parameters);
+  DecideReady(submitted.parameters);
   return std::nullopt;
 }
 
 // --- Deciding ---------------------------------------------------------------
 
-void Negotiation::Settle(const std::vector<uint32_t>& candidates) {
+void Negotiation::DecideReady(const std::vector<uint32_t>& candidates) {
   for (const uint32_t parameter : candidates) {
     if (!open_.Ready(parameter)) continue;
     has_untold_ = true;

@@ -40,7 +40,7 @@
 #include <variant>
 #include <vector>
 
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 #include "server/core/pass.h"
 
 namespace lockstep::core {
@@ -57,16 +57,16 @@ class Negotiation {
   enum class Begins { kAnew, kAgain };
 
   // kAgain: a former coordinator made decisions, which the ranks hold.
-  Negotiation(std::shared_ptr<const Groups> groups, Begins begins,
+  Negotiation(std::shared_ptr<const PassGroups> groups, Begins begins,
               uint64_t first_pass = 0);
 
   // --- Messages in ---
 
   // The rank has a new stream: nothing is sent to it until it has sent Held.
   void Resume(int rank);
-  Objections Hear(int rank, const protocol::Held& held);
-  Objections Hear(int rank, const protocol::Announce& announce);
-  Objections Hear(int rank, const protocol::Submitted& submitted);
+  Objections Receive(int rank, const protocol::Held& held);
+  Objections Receive(int rank, const protocol::Announce& announce);
+  Objections Receive(int rank, const protocol::Submitted& submitted);
 
   // --- Decisions out ---
 
@@ -113,10 +113,10 @@ class Negotiation {
   Objections Take(int rank, const protocol::Submitted& submitted);
   template <typename W>
   Objections Keep(int rank, const W& word);
-  void Settle(const std::vector<uint32_t>& candidates);
+  void DecideReady(const std::vector<uint32_t>& candidates);
   void ForgetWhatAllHold();
 
-  std::shared_ptr<const Groups> groups_;
+  std::shared_ptr<const PassGroups> groups_;
   uint64_t first_pass_;
   uint64_t first_ = 0;  // the number of decisions_[0]
   std::vector<protocol::Decision> decisions_;

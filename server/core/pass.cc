@@ -7,7 +7,7 @@
 
 namespace lockstep::core {
 
-Groups::Groups(const plan::Plan& plan)
+PassGroups::PassGroups(const plan::Plan& plan)
     : world_size(plan.mesh.WorldSize()),
       of_parameter(plan.parameters.size(), -1),
       of_rank(world_size) {
@@ -33,13 +33,13 @@ Groups::Groups(const plan::Plan& plan)
   }
 }
 
-Pass::Pass(std::shared_ptr<const Groups> groups, uint64_t number)
+Pass::Pass(std::shared_ptr<const PassGroups> groups, uint64_t number)
     : groups_(std::move(groups)),
       number_(number),
       ranks_(groups_->world_size),
       counts_(groups_->parameters()),
       silent_(groups_->world_size) {
-  for (const Groups::Group& group : groups_->groups) {
+  for (const PassGroups::Group& group : groups_->groups) {
     silent_of_group_.push_back(static_cast<int>(group.ranks.size()));
   }
 }

@@ -24,8 +24,8 @@
 namespace lockstep::core {
 
 // The ranks that reduce each parameter.
-struct Groups {
-  explicit Groups(const plan::Plan& plan);
+struct PassGroups {
+  explicit PassGroups(const plan::Plan& plan);
 
   struct Group {
     std::vector<int> ranks;
@@ -47,7 +47,7 @@ struct Groups {
 
 class Pass {
  public:
-  Pass(std::shared_ptr<const Groups> groups, uint64_t number);
+  Pass(std::shared_ptr<const PassGroups> groups, uint64_t number);
 
   uint64_t number() const { return number_; }
 
@@ -99,7 +99,7 @@ class Pass {
                               const std::vector<uint32_t>& parameters) const;
   absl::Status CheckNamed(const char* did, uint32_t parameter) const;
 
-  std::shared_ptr<const Groups> groups_;
+  std::shared_ptr<const PassGroups> groups_;
   uint64_t number_;
   std::vector<Rank> ranks_;
   std::vector<Counts> counts_;        // by parameter

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "plan/compile.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

@@ -19,7 +19,7 @@ ProgressTracker::ProgressTracker(int world_size, absl::Duration patience,
 
 bool ProgressTracker::Update(int rank, const protocol::Progress& progress,
                              absl::Time now) {
-  Standing& standing = standings_[rank];
+  RankProgress& standing = standings_[rank];
   const bool moved = standing.position != progress.position ||
                      standing.submitted != progress.submitted ||
                      standing.task != progress.task ||
@@ -53,7 +53,7 @@ bool ProgressTracker::Touch(int rank, absl::Time now) {
 
 void ProgressTracker::SetBusy(int rank, const protocol::Busy& busy,
                               absl::Time now) {
-  Standing& standing = standings_[rank];
+  RankProgress& standing = standings_[rank];
   standing.busy = busy.reason;
   standing.busy_until =
       busy.reason.empty() ? absl::InfinitePast() : now + busy.max;
@@ -66,7 +66,7 @@ void ProgressTracker::SetBusy(int rank, const protocol::Busy& busy,
 }
 
 void ProgressTracker::Drop(int rank) {
-  Standing& standing = standings_[rank];
+  RankProgress& standing = standings_[rank];
   if (!standing.present) return;
   SetPaused(standing, false);
   standing.present = false;
@@ -76,7 +76,7 @@ void ProgressTracker::Drop(int rank) {
 }
 
 void ProgressTracker::Begin(absl::Time now) {
-  for (Standing& standing : standings_) standing.told = now;
+  for (RankProgress& standing : standings_) standing.told = now;
   BeginAnew(now);
 }
 
@@ -87,7 +87,7 @@ void ProgressTracker::BeginAnew(absl::Time now) {
 }
 
 bool ProgressTracker::IsStuck(int rank, absl::Time now) const {
-  const Standing& standing = standings_[rank];
+  const RankProgress& standing = standings_[rank];
   return standing.present && !standing.paused &&
          standing.moved + patience_ <= now && standing.busy_until <= now;
 }
@@ -103,7 +103,7 @@ protocol::Position ProgressTracker::Furthest() const {
 }
 
 bool ProgressTracker::Moved(int rank, absl::Time now) {
-  Standing& standing = standings_[rank];
+  RankProgress& standing = standings_[rank];
   standing.moved = now;
   if (standing.present) {
     due_.Set(rank, std::max(now + patience_, standing.busy_until));
@@ -111,7 +111,7 @@ bool ProgressTracker::Moved(int rank, absl::Time now) {
   return std::exchange(standing.called_stuck, false);
 }
 
-void ProgressTracker::SetPaused(Standing& standing, bool paused) {
+void ProgressTracker::SetPaused(RankProgress& standing, bool paused) {
   paused_ += (paused ? 1 : 0) - (standing.paused ? 1 : 0);
   standing.paused = paused;
 }

@@ -20,12 +20,12 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 #include "server/core/deadlines.h"
 
 namespace lockstep::core {
 
-struct Standing {
+struct RankProgress {
   protocol::Position position;
   uint32_t submitted = 0;
   std::vector<std::string> missing;  // as in Progress
@@ -64,7 +64,7 @@ class ProgressTracker {
   // Restarts the progress deadline of every rank.
   void BeginAnew(absl::Time now);
 
-  const Standing& of(int rank) const { return standings_[rank]; }
+  const RankProgress& of(int rank) const { return standings_[rank]; }
   int size() const { return static_cast<int>(standings_.size()); }
 
   // At least one rank is present, and every present rank is paused.
@@ -84,10 +84,10 @@ class ProgressTracker {
  private:
   bool Moved(int rank, absl::Time now);
   void Count(const protocol::Position& position, int sign);
-  void SetPaused(Standing& standing, bool paused);
+  void SetPaused(RankProgress& standing, bool paused);
 
   const absl::Duration patience_;
-  std::vector<Standing> standings_;
+  std::vector<RankProgress> standings_;
   std::map<protocol::Position, int> positions_;  // number of ranks at each
   int present_;
   int paused_ = 0;  // of those

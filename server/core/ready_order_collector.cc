@@ -54,7 +54,7 @@ absl::Status ReadyOrderCollector::Answer(
         parameters.size(), own_[rank].size()));
   }
   for (size_t at = 0; at < parameters.size(); ++at) {
-    Place& place = places_[parameters[at]];
+    ReportedPosition& place = places_[parameters[at]];
     if (place.by == rank) place.at = static_cast<uint32_t>(at);
   }
   wanted_[rank] = false;

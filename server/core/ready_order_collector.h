@@ -21,7 +21,7 @@
 
 #include "absl/status/status.h"
 #include "plan/ir.h"
-#include "plan/words/ids.h"
+#include "protocol/ids.h"
 
 namespace lockstep::core {
 
@@ -47,15 +47,15 @@ class ReadyOrderCollector {
   std::vector<uint32_t> Merged() const;
 
  private:
-  struct Place {
+  struct ReportedPosition {
     int by = -1;  // the reporting rank
     uint32_t at = 0;
   };
 
   Revision revision_;
   std::vector<std::vector<uint32_t>>
-      own_;                    // by rank: its parameters, ascending, if asked
-  std::vector<Place> places_;  // by parameter
+      own_;  // by rank: its parameters, ascending, if asked
+  std::vector<ReportedPosition> places_;  // by parameter
   std::vector<bool> wanted_;
   int wanted_count_ = 0;
 };

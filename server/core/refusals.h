@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "plan/words/ids.h"
-#include "plan/words/protocol.h"
+#include "protocol/ids.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

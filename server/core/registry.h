@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "plan/words/parameter.h"
-#include "plan/words/protocol.h"
-#include "plan/words/transport_facts.h"
+#include "protocol/parameter.h"
+#include "protocol/protocol.h"
+#include "protocol/transport_facts.h"
 
 namespace lockstep::core {
 

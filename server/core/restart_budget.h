@@ -20,7 +20,7 @@
 
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

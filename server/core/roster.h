@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "plan/words/ids.h"
-#include "plan/words/job_view.h"
-#include "plan/words/protocol.h"
+#include "protocol/ids.h"
+#include "protocol/job_view.h"
+#include "protocol/protocol.h"
 #include "server/core/event.h"
 
 namespace lockstep::core {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/words/ids.h"
+#include "protocol/ids.h"
 #include "server/core/event.h"
 
 namespace lockstep::core {

@@ -10,8 +10,8 @@
 
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
-#include "plan/words/ids.h"
-#include "plan/words/protocol.h"
+#include "protocol/ids.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

@@ -7,7 +7,7 @@ namespace lockstep::core {
 void StragglerTracker::Update(int rank, const protocol::Progress& progress,
                               absl::Time now) {
   const auto [step, phase] = progress.position;
-  Standing& standing = standings_[rank];
+  RankLag& standing = standings_[rank];
   if (phase == protocol::Phase::kCompute) {
     standing.last = progress.missing.empty() ? "" : progress.missing.front();
   }
@@ -22,16 +22,16 @@ void StragglerTracker::Arrive(int rank, uint64_t step, absl::Time now) {
     waiting_ = Waiting{step, now};
     named_ = false;
   }
-  Standing& standing = standings_[rank];
+  RankLag& standing = standings_[rank];
   standing.arrived = step;
   if (waiting_->step != step) return;  // an old report
   const double lag = absl::ToDoubleSeconds(now - waiting_->since);
   standing.seconds += kNewest * (lag - standing.seconds);
-  if (lag > 0 && !standing.last.empty()) Blame(rank, standing.last, lag);
+  if (lag > 0 && !standing.last.empty()) Attribute(rank, standing.last, lag);
 }
 
-void StragglerTracker::Blame(int rank, const std::string& parameter,
-                             double seconds) {
+void StragglerTracker::Attribute(int rank, const std::string& parameter,
+                                 double seconds) {
   waited_[{rank, parameter}] += seconds;
   if (waited_.size() <= kKept) return;
   waited_.erase(std::min_element(
@@ -52,7 +52,7 @@ bool StragglerTracker::HasArrived(int rank) const {
 
 absl::Time StragglerTracker::NextDue() const {
   if (!waiting_ || named_) return absl::InfiniteFuture();
-  return waiting_->since + kPatience;
+  return waiting_->since + kReportAfter;
 }
 
 bool StragglerTracker::TakeDue(absl::Time now) {

@@ -1,6 +1,6 @@
 // The slowest ranks of each step: how late they are, and with which gradient.
 //
-//   step 412   first rank has submitted all ── kPatience ──▶ name late ranks
+//   step 412   first rank has submitted all ── kReportAfter ──▶ name late ranks
 //                 │◀── lag of rank 3 ──▶│ (its last: layers.7.weight)
 //                 w0 w2 w1              w3
 //
@@ -23,14 +23,14 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 
 class StragglerTracker {
  public:
   // How long the first rank of a step waits before late ranks are named.
-  static constexpr absl::Duration kPatience = absl::Seconds(2);
+  static constexpr absl::Duration kReportAfter = absl::Seconds(2);
   // A rank that is late in every step is named this often.
   static constexpr absl::Duration kNamedAgain = absl::Minutes(1);
   // The weight of the newest step in the moving average.
@@ -50,7 +50,7 @@ class StragglerTracker {
   const std::optional<Waiting>& waiting() const { return waiting_; }
   bool HasArrived(int rank) const;
 
-  // True once for each step, when kPatience has passed: name the late ranks.
+  // True once for each step, when kReportAfter has passed: name the late ranks.
   bool TakeDue(absl::Time now);
   absl::Time NextDue() const;
   // Records that the rank is named. False if it was named recently.
@@ -68,7 +68,7 @@ class StragglerTracker {
   std::vector<Lag> Longest(size_t max) const;
 
  private:
-  struct Standing {
+  struct RankLag {
     std::optional<uint64_t> arrived;  // the step
     double seconds = 0;
     std::string last;  // the gradient that its last report lacked
@@ -78,11 +78,11 @@ class StragglerTracker {
   static constexpr size_t kKept = 256;
 
   void Arrive(int rank, uint64_t step, absl::Time now);
-  void Blame(int rank, const std::string& parameter, double seconds);
+  void Attribute(int rank, const std::string& parameter, double seconds);
 
   std::optional<Waiting> waiting_;
   bool named_ = false;  // late ranks of this step
-  std::map<int, Standing> standings_;
+  std::map<int, RankLag> standings_;
   std::map<std::pair<int, std::string>, double> waited_;
 };
 

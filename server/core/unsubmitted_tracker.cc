@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "plan/words/rank_list.h"
+#include "base/text/rank_list.h"
 
 namespace lockstep::core {
 namespace {

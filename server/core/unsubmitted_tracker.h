@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::core {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "plan/words/rank_list.h"
+#include "base/text/rank_list.h"
 
 namespace lockstep::core {
 namespace {
@@ -15,7 +15,7 @@ constexpr size_t kNamesMax = 8;
 
 // The lowest rank that holds the parameter of a group.
 int LowestHolder(const plan::Plan& plan, const Parameter& parameter,
-                 const plan::Communicator& group) {
+                 const plan::CommunicatorSpec& group) {
   std::vector<int> place = plan.mesh.CoordinatesOf(group.ranks[0]);
   for (const std::string& axis : parameter.replicated_over) {
     place[plan.mesh.AxisIndex(axis)] = 0;
@@ -48,7 +48,8 @@ void ValueDigestTracker::FindHolders(const plan::Plan& plan) {
   std::map<std::pair<std::string, int>, int> known;
   value_of_.assign(plan.parameters.size(), -1);
   for (const plan::Bucket& bucket : plan.buckets) {
-    const plan::Communicator& group = plan.communicators[bucket.communicator];
+    const plan::CommunicatorSpec& group =
+        plan.communicators[bucket.communicator];
     for (const plan::Slot& slot : bucket.slots) {
       const Parameter& parameter = plan.parameters[slot.parameter];
       const int lowest = LowestHolder(plan, parameter, group);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "plan/ir.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 #include "server/core/rank_set.h"
 
 namespace lockstep::core {

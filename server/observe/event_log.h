@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "plan/words/ids.h"
+#include "protocol/ids.h"
 
 namespace lockstep::observe {
 

@@ -10,7 +10,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "plan/words/utf8.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::observe {
 

@@ -7,9 +7,9 @@
 
 namespace lockstep::rpc {
 
-ConnectionLimit::Decision ConnectionLimit::Accepted(int descriptor,
-                                                    int64_t limit,
-                                                    absl::Time now) {
+ConnectionLimit::AcceptDecision ConnectionLimit::Accepted(int descriptor,
+                                                          int64_t limit,
+                                                          absl::Time now) {
   if (descriptor < limit - kReserve) {
     if (!std::exchange(told_, false)) return {.keep = true};
     return {.keep = true,

@@ -28,14 +28,14 @@ class ConnectionLimit {
   static constexpr int kReserve = 8;
   static constexpr absl::Duration kQuiet = absl::Seconds(30);
 
-  struct Decision {
+  struct AcceptDecision {
     bool keep = false;  // else the connection is closed
     std::string log;    // a line for the log, if not empty
   };
 
   // A connection was accepted as `descriptor`; the process may have `limit`
   // descriptors.
-  Decision Accepted(int descriptor, int64_t limit, absl::Time now);
+  AcceptDecision Accepted(int descriptor, int64_t limit, absl::Time now);
 
   // Accepting failed with `error`, an errno. Returns the log line, if any.
   std::string NotAccepted(int error, absl::Time now);

@@ -36,7 +36,7 @@ class FetchPlanReactor final : public grpc::ServerWriteReactor<v1::PlanChunk> {
   void OnDone() override { delete this; }
   void WriteNext();
 
-  const OpenCalls::Counted counted_;
+  const OpenCalls::CountedCall counted_;
   PlanBytes* const plans_;
   std::string digest_;
   proto::Header header_;

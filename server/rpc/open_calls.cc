@@ -4,8 +4,8 @@
 
 namespace lockstep::rpc {
 
-bool OpenCalls::AwaitNone(absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
+bool OpenCalls::AwaitNone(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
   MutexLock lock(&mutex_);
   while (count_ > 0) {
     const absl::Duration rest = deadline - absl::Now();

@@ -20,12 +20,12 @@ class OpenCalls {
  public:
   // Counts one call until its end; a member of its reactor. A reactor with
   // other owners may outlive the server, so it calls End in OnDone.
-  class Counted {
+  class CountedCall {
    public:
-    explicit Counted(OpenCalls* calls) : calls_(calls) { calls_->Add(1); }
-    ~Counted() { End(); }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
+    explicit CountedCall(OpenCalls* calls) : calls_(calls) { calls_->Add(1); }
+    ~CountedCall() { End(); }
+    CountedCall(const CountedCall&) = delete;
+    CountedCall& operator=(const CountedCall&) = delete;
 
     void End() {
       if (calls_ != nullptr) std::exchange(calls_, nullptr)->Add(-1);
@@ -36,7 +36,7 @@ class OpenCalls {
   };
 
   // False if some are still open after `patience`.
-  bool AwaitNone(absl::Duration patience);
+  bool AwaitNone(absl::Duration timeout);
 
  private:
   void Add(int change) {

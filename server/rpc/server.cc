@@ -200,11 +200,11 @@ void Server::SetServing(bool serving) {
   }
 }
 
-void Server::Shutdown(absl::Duration patience) {
-  parts_->calls.AwaitNone(patience);
+void Server::Shutdown(absl::Duration timeout) {
+  parts_->calls.AwaitNone(timeout);
   // Health watchers receive the new status before their calls are cancelled.
   const auto soon = absl::ToChronoTime(
-      absl::Now() + std::min(patience, absl::Milliseconds(200)));
+      absl::Now() + std::min(timeout, absl::Milliseconds(200)));
   parts_->server->Shutdown(soon);
   if (parts_->health != nullptr) parts_->health->Shutdown(soon);
 }

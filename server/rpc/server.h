@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "plan/words/ids.h"
+#include "protocol/ids.h"
 #include "server/rpc/address.h"
 #include "server/rpc/token_gate.h"
 #include "server/runtime/coordinator_loop.h"
@@ -65,7 +65,7 @@ class Server {
 
   // Waits at most `patience` for open streams to end, then cancels the rest and
   // accepts no new calls. The loop must still run, and be draining.
-  void Shutdown(absl::Duration patience);
+  void Shutdown(absl::Duration timeout);
 
  private:
   struct Parts;

@@ -3,7 +3,7 @@
 #ifndef LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
 #define LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
 
-#include "plan/words/ids.h"
+#include "protocol/ids.h"
 #include "server/rpc/open_calls.h"
 #include "server/rpc/token_gate.h"
 #include "server/runtime/coordinator_loop.h"

@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "base/check.h"
-#include "plan/words/utf8.h"
+#include "base/text/utf8.h"
 #include "proto/codec.h"
 #include "server/rpc/status.h"
 

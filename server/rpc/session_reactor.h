@@ -28,7 +28,7 @@
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "lockstep/v1/session.pb.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 #include "server/core/event.h"
 #include "server/rpc/service_context.h"
 #include "server/runtime/coordinator_loop.h"
@@ -69,7 +69,7 @@ class SessionReactor final
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServiceContext* const context_;
-  OpenCalls::Counted counted_;  // until OnDone
+  OpenCalls::CountedCall counted_;  // until OnDone
   grpc::CallbackServerContext* const call_;
   std::shared_ptr<SessionReactor> self_;  // until OnDone
   core::SessionId session_;

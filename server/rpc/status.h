@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "plan/words/utf8.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::rpc {
 

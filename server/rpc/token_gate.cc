@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/secret_file.h"
-#include "plan/words/token_text.h"
+#include "base/text/token_text.h"
 
 namespace lockstep::rpc {
 namespace {

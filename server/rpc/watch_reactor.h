@@ -43,7 +43,7 @@ class WatchReactor final
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServiceContext* const context_;
-  OpenCalls::Counted counted_;          // until OnDone
+  OpenCalls::CountedCall counted_;      // until OnDone
   std::shared_ptr<WatchReactor> self_;  // until OnDone
   uint64_t watch_ = 0;
   v1::WatchJobResponse out_;  // of the one write

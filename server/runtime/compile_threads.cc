@@ -35,7 +35,7 @@ void CompileThreads::Run(std::shared_ptr<const core::CompileInput> input,
 
 void CompileThreads::Work() {
   while (true) {
-    Task task;
+    CompileTask task;
     {
       MutexLock lock(&mutex_);
       while (!stopping_ && tasks_.empty()) changed_.Wait(&mutex_);

@@ -34,7 +34,7 @@ class CompileThreads {
   void Run(std::shared_ptr<const core::CompileInput> input, Done done);
 
  private:
-  struct Task {
+  struct CompileTask {
     std::shared_ptr<const core::CompileInput> input;
     Done done;
   };
@@ -43,7 +43,7 @@ class CompileThreads {
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::deque<CompileTask> tasks_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -18,7 +18,7 @@ absl::Status GoingDown() {
 
 // The job that an event may have changed; nullptr if unknown.
 const JobName* JobOf(const core::Event& event) {
-  if (const auto* received = std::get_if<core::Received>(&event)) {
+  if (const auto* received = std::get_if<core::MessageReceived>(&event)) {
     return &received->message.job;
   }
   if (const auto* compiled = std::get_if<core::Compiled>(&event)) {
@@ -40,14 +40,15 @@ CoordinatorLoop::CoordinatorLoop(Wiring wiring)
         return wiring_.coordinator->Describe(job, now);
       }),
       loop_("ls-coordinator", wiring_.clock),
-      wake_(&loop_, [this] { Apply(core::Wake{}); }),
+      wake_(&loop_, [this] { Apply(core::TimerExpired{}); }),
       show_(&loop_,
             [this] {
               watches_.Update(loop_.clock().Now());
               ArmTimers();
             }),
       abandon_(&loop_, [this] { AbandonOverdue(); }) {
-  loop_.Post([this] { Apply(core::Wake{}); });  // exports the replayed state
+  loop_.Post(
+      [this] { Apply(core::TimerExpired{}); });  // exports the replayed state
 }
 
 CoordinatorLoop::~CoordinatorLoop() {
@@ -126,7 +127,7 @@ void CoordinatorLoop::Deliver(const core::Persist&) {
   Fatal("the durability gate let a record out");
 }
 
-void CoordinatorLoop::Deliver(const core::Answer& effect) {
+void CoordinatorLoop::Deliver(const core::AdminReply& effect) {
   auto waiting = waiting_.extract(effect.request);
   if (!waiting.empty()) waiting.mapped()(effect.status);
 }
@@ -180,7 +181,7 @@ void CoordinatorLoop::Receive(core::SessionId session,
                               protocol::ToCoordinator message) {
   loop_.Post([this, session, message = std::move(message)]() mutable {
     received_->Add();
-    Apply(core::Received{session, std::move(message)});
+    Apply(core::MessageReceived{session, std::move(message)});
     const auto found = sessions_.find(session);
     if (found != sessions_.end()) found->second->Applied();
   });

@@ -32,8 +32,8 @@
 #include "base/loop.h"
 #include "base/telemetry.h"
 #include "plan/ir.h"
-#include "plan/words/job_view.h"
-#include "plan/words/protocol.h"
+#include "protocol/job_view.h"
+#include "protocol/protocol.h"
 #include "server/core/coordinator.h"
 #include "server/core/event.h"
 #include "server/journal/journal.h"
@@ -125,7 +125,7 @@ class CoordinatorLoop {
   void Deliver(const core::Send& effect);
   void Deliver(const core::CloseSession& effect);
   void Deliver(const core::Persist& effect);
-  void Deliver(const core::Answer& effect);
+  void Deliver(const core::AdminReply& effect);
   void Deliver(const core::Compile& effect);
   void Deliver(const core::Note& effect);
   void Close(core::SessionId session, const absl::Status& status);

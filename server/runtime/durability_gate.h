@@ -17,7 +17,7 @@
 #include <deque>
 #include <vector>
 
-#include "plan/words/record.h"
+#include "protocol/record.h"
 #include "server/core/event.h"
 
 namespace lockstep::runtime {
@@ -37,11 +37,11 @@ class DurabilityGate {
   size_t held() const { return held_.size(); }
 
  private:
-  struct Held {
+  struct HeldEffect {
     uint64_t after;  // the record that must be durable first
     core::Effect effect;
   };
-  std::deque<Held> held_;
+  std::deque<HeldEffect> held_;
   uint64_t admitted_ = 0;  // the newest record seen
   uint64_t durable_ = 0;
 };

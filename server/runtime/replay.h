@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "plan/words/record.h"
+#include "protocol/record.h"
 #include "server/core/coordinator.h"
 #include "server/journal/journal.h"
 

@@ -16,8 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "plan/words/ids.h"
-#include "plan/words/job_view.h"
+#include "protocol/ids.h"
+#include "protocol/job_view.h"
 
 namespace lockstep::runtime {
 

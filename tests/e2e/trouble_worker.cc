@@ -74,27 +74,27 @@ void LimitFiles(int most) {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-void Say(const std::string& what, const absl::Status& status) {
+void Log(const std::string& what, const absl::Status& status) {
   std::printf("%s: %s\n", what.c_str(),
               absl::StatusCodeToString(status.code()).c_str());
   std::fflush(stdout);
 }
 
 void MakeWrongRegistrations(GradientSync& sync) {
-  Say("duplicate", sync.Register({.name = "w", .shape = {4}}).status());
-  Say("integer",
+  Log("duplicate", sync.Register({.name = "w", .shape = {4}}).status());
+  Log("integer",
       sync.Register({.name = "i", .dtype = lockstep::DType::kI32}).status());
-  Say("axis", sync.Register({.name = "a", .axes = {"nowhere"}}).status());
-  Say("unsealed", sync.Finish().status());
+  Log("axis", sync.Register({.name = "a", .axes = {"nowhere"}}).status());
+  Log("unsealed", sync.Finish().status());
 }
 
 void MakeWrongCalls(GradientSync& sync, lockstep::ParameterId id) {
   const float buffer[4] = {};
-  Say("late", sync.Register({.name = "late"}).status());
-  Say("unknown", sync.Submit({17}));
-  Say("size", sync.Submit(id, buffer, sizeof buffer - 1));
-  Say("submit", sync.Submit(id));
-  Say("twice", sync.Submit(id));
+  Log("late", sync.Register({.name = "late"}).status());
+  Log("unknown", sync.Submit({17}));
+  Log("size", sync.Submit(id, buffer, sizeof buffer - 1));
+  Log("submit", sync.Submit(id));
+  Log("twice", sync.Submit(id));
 }
 
 absl::Status Train(Session& session, const Orders& orders) {

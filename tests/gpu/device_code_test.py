@@ -60,7 +60,7 @@ class DeviceCodeTest(unittest.TestCase):
             with self.subTest(kernel):
                 ptx = subprocess.run(
                     [self.nvcc, "-std=c++20", "-arch=sm_80", "--expt-relaxed-constexpr", "-ptx",
-                     f"-I{ROOT}", f"-I{ROOT}/plan/include", f"-I{ROOT}/client/include",
+                     f"-I{ROOT}", f"-I{ROOT}/client/include",
                      ROOT / f"kernels/device/{kernel}.cu", "-o", "/dev/stdout"],
                     capture_output=True, text=True, check=True).stdout
                 self.assertRegex(ptx, rf"ld\.global\S*({WORDS_OF_16_BYTES})")

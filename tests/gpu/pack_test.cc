@@ -36,9 +36,9 @@ class Scene {
     bucket_ = RandomRow<T>(rng, offset + 5);
   }
 
-  using OnHost = std::function<void(std::span<const Slot>, void*)>;
+  using OnHost = std::function<void(std::span<const TensorSlot>, void*)>;
   using OnDevice =
-      std::function<device::Launched(std::span<const Slot>, void*)>;
+      std::function<device::Launched(std::span<const TensorSlot>, void*)>;
   void ExpectTwins(const OnHost& on_host, const OnDevice& on_device) {
     const gpu::Row<T> tensors(tensors_), bucket(bucket_);
     gpu::Require(on_device(SlotsIn(tensors.data()), bucket.data()),
@@ -50,14 +50,14 @@ class Scene {
   }
 
  private:
-  std::vector<Slot> SlotsIn(T* memory) const {
-    std::vector<Slot> slots = slots_;
+  std::vector<TensorSlot> SlotsIn(T* memory) const {
+    std::vector<TensorSlot> slots = slots_;
     for (size_t i = 0; i < slots.size(); ++i) slots[i].tensor = memory + at_[i];
     return slots;
   }
 
   std::vector<size_t> at_;  // of each tensor in the memory
-  std::vector<Slot> slots_;
+  std::vector<TensorSlot> slots_;
   std::vector<T> tensors_;
   std::vector<T> bucket_;
 };

@@ -85,7 +85,7 @@ TYPED_TEST(DeviceCommitUnpackTest, UnpacksWhatItsTwinUnpacks) {
       auto bucket = RandomRow<TypeParam>(rng, 20 * slots + 40'000);
       auto tensors = RandomRow<TypeParam>(rng, bucket.size());
       const gpu::Row<TypeParam> from(bucket), to(tensors);
-      std::vector<Slot> there, here;
+      std::vector<TensorSlot> there, here;
       for (size_t i = 0; i < slots; ++i) {
         const size_t count = i + 1 == slots ? 40'000 : 1 + i % 19;
         there.push_back({to.data() + 20 * i, 20 * i, count});

@@ -66,7 +66,7 @@ class CheckedReduceTest : public testing::Test {
     const FiniteCheck check = CheckFinite(want[0].data(), kDType, count);
     for (auto [from, n] : {std::pair(size_t{0}, cut), {cut, count - cut}}) {
       const auto piece = Each(rows, from);
-      reduce.Fold({piece.begin(), piece.end()}, piece, n);
+      reduce.Reduce({piece.begin(), piece.end()}, piece, n);
     }
     const FiniteCheck got = reduce.Total();
     EXPECT_EQ(RawBits(got.sum_of_squares), RawBits(check.sum_of_squares))
@@ -125,7 +125,7 @@ TYPED_TEST(CheckedReduceTest, NonFiniteResultsAreCountedAndLeftOutOfTheSum) {
   this->ExpectTwoPassesIn(rows, ReduceOp::kSum);
   CheckedReduce reduce(this->kDType, ReduceOp::kSum);
   const auto each = Each(rows);
-  reduce.Fold({each.begin(), each.end()}, each, rows[0].size());
+  reduce.Reduce({each.begin(), each.end()}, each, rows[0].size());
   const FiniteCheck check = reduce.Total();
   EXPECT_EQ(check.non_finite, 2u);
   EXPECT_EQ(check.sum_of_squares, 4.0 * (2 * kSumRun - 2));

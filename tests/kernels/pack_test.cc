@@ -31,8 +31,8 @@ class PackScene {
     bucket_ = RandomRow<T>(rng, offset + 5);
   }
 
-  std::vector<Slot> slots() {
-    std::vector<Slot> slots;
+  std::vector<TensorSlot> slots() {
+    std::vector<TensorSlot> slots;
     for (const auto& [at, slot] : places_) {
       slots.push_back({memory_.data() + at, slot.offset, slot.count});
     }
@@ -49,7 +49,7 @@ class PackScene {
  private:
   struct Place {
     size_t in_memory;
-    Slot slot;
+    TensorSlot slot;
   };
   std::vector<Place> places_;
   std::vector<T> memory_;
@@ -146,7 +146,7 @@ TYPED_TEST(PackArithmeticTest, ScaleSlotsMultipliesInPlace) {
 TYPED_TEST(PackArithmeticTest, WeightedMicroBatchesAddUpExactly) {
   std::vector<TypeParam> gradient(2000, Whole<TypeParam>(3));
   std::vector<TypeParam> bucket(2000, Whole<TypeParam>(99));
-  const std::vector<Slot> slots = {
+  const std::vector<TensorSlot> slots = {
       {.tensor = gradient.data(), .offset = 0, .count = gradient.size()}};
   PackScaled(slots, this->kDType, 1.0, bucket.data());
   gradient.assign(2000, Whole<TypeParam>(5));
@@ -162,7 +162,7 @@ TEST(PackTest, ProductAndSumAreRoundedEachByItself) {
   // with the - (1 + 2^-11) there would be 2^-24 left.
   float gradient = 1 + 0x1p-12f;
   float bucket = -(1 + 0x1p-11f);
-  const Slot slots[] = {{.tensor = &gradient, .offset = 0, .count = 1}};
+  const TensorSlot slots[] = {{.tensor = &gradient, .offset = 0, .count = 1}};
   OnEveryCpu([&] {
     float sum = bucket;
     PackAdded(slots, DType::kF32, gradient, &sum);
@@ -178,14 +178,14 @@ TEST(PackTest, NoSlotsAreNoWork) {
 
 TEST(PackDeathTest, OverlappingSlotsEndTheProcessWithTheReason) {
   float x[4] = {};
-  const Slot slots[] = {{x, 0, 2}, {x + 2, 1, 2}};
+  const TensorSlot slots[] = {{x, 0, 2}, {x + 2, 1, 2}};
   float bucket[4];
   EXPECT_DEATH(Pack(slots, DType::kF32, bucket), "overlap");
 }
 
 TEST(PackDeathTest, IntegersHaveNoWeights) {
   int32_t x[1] = {};
-  const Slot slots[] = {{x, 0, 1}};
+  const TensorSlot slots[] = {{x, 0, 1}};
   int32_t bucket[1];
   EXPECT_DEATH(PackScaled(slots, DType::kI32, 1.0, bucket), "f32");
 }

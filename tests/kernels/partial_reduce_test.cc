@@ -35,14 +35,14 @@ TEST(PartialReduceTest, HasTheBitsOfTheWholeWhereverItIsCut) {
       Values whole(dtype, kCount);
       ReduceRanks(Rows(inputs, 0, 7), whole.data(), kCount, dtype, op);
       for (size_t cut = 1; cut < 6; ++cut) {
-        Values carry(CarryOf(dtype), kCount);
+        Values partial(PartialTypeOf(dtype), kCount);
         Values out(dtype, kCount);
-        ReduceToCarry(nullptr, Rows(inputs, 0, cut), carry.data(), kCount,
-                      dtype, op);
+        ReduceToPartial(nullptr, Rows(inputs, 0, cut), partial.data(), kCount,
+                        dtype, op);
         // A part of one rank, in place.
-        ReduceToCarry(carry.data(), Rows(inputs, cut, cut + 1), carry.data(),
-                      kCount, dtype, op);
-        ReduceFromCarry(carry.data(), Rows(inputs, cut + 1, 7), out.data(),
+        ReduceToPartial(partial.data(), Rows(inputs, cut, cut + 1),
+                        partial.data(), kCount, dtype, op);
+        ReduceFromCarry(partial.data(), Rows(inputs, cut + 1, 7), out.data(),
                         kCount, dtype, op, 7);
         EXPECT_TRUE(out == whole)
             << Name(dtype) << " " << Name(op) << " after " << cut;

@@ -12,8 +12,8 @@ namespace {
 
 using Range = std::pair<size_t, size_t>;  // offset, count
 
-std::vector<Slot> SlotsAt(const std::vector<Range>& ranges) {
-  std::vector<Slot> slots;
+std::vector<TensorSlot> SlotsAt(const std::vector<Range>& ranges) {
+  std::vector<TensorSlot> slots;
   for (const auto& [offset, count] : ranges) {
     slots.push_back({.tensor = nullptr, .offset = offset, .count = count});
   }
@@ -22,7 +22,7 @@ std::vector<Slot> SlotsAt(const std::vector<Range>& ranges) {
 
 // Each element (slot, element of the tensor) in the order in which the chunks
 // visit them, as a launch would: no chunk knows what another did.
-std::vector<Range> Visited(const std::vector<Slot>& slots) {
+std::vector<Range> Visited(const std::vector<TensorSlot>& slots) {
   std::vector<Range> visited;
   const size_t n = slots.size();
   const ChunkRange chunks = ChunksOf(slots.data(), n);
@@ -43,7 +43,7 @@ std::vector<Range> Visited(const std::vector<Slot>& slots) {
   return visited;
 }
 
-std::vector<Range> EveryElement(const std::vector<Slot>& slots) {
+std::vector<Range> EveryElement(const std::vector<TensorSlot>& slots) {
   std::vector<Range> elements;
   for (size_t s = 0; s < slots.size(); ++s) {
     for (size_t i = 0; i < slots[s].count; ++i) elements.push_back({s, i});
@@ -51,7 +51,7 @@ std::vector<Range> EveryElement(const std::vector<Slot>& slots) {
   return elements;
 }
 
-void ExpectEachElementOnce(const std::vector<Slot>& slots) {
+void ExpectEachElementOnce(const std::vector<TensorSlot>& slots) {
   ASSERT_TRUE(InOrder(slots.data(), slots.size()));
   EXPECT_EQ(Visited(slots), EveryElement(slots));
 }
@@ -78,7 +78,7 @@ TEST(SlotsTest, AChunkMayHoldManySlotsAndGaps) {
 }
 
 TEST(SlotsTest, ASingleFarSlotTouchesOnlyItsOwnChunks) {
-  const std::vector<Slot> slots = SlotsAt({{100 * kC + 5, kC}});
+  const std::vector<TensorSlot> slots = SlotsAt({{100 * kC + 5, kC}});
   const ChunkRange chunks = ChunksOf(slots.data(), slots.size());
   EXPECT_EQ(chunks.first, 100u);
   EXPECT_EQ(chunks.end, 102u);
@@ -92,10 +92,10 @@ TEST(SlotsTest, OverlapAndDisorderAreNoticed) {
 }
 
 TEST(SlotsTest, FirstSlotIsTheFirstThatEndsBehindTheElement) {
-  const std::vector<Slot> slots =
+  const std::vector<TensorSlot> slots =
       SlotsAt({{0, 0}, {1, 2}, {3, 0}, {3, 1}, {6, 2}, {8, 0}});
   for (size_t begin = 0; begin < 12; ++begin) {
-    const auto ends_behind = [&](const Slot& slot) {
+    const auto ends_behind = [&](const TensorSlot& slot) {
       return slot.offset + slot.count > begin;
     };
     EXPECT_EQ(FirstSlot(slots.data(), slots.size(), begin),
@@ -107,7 +107,7 @@ TEST(SlotsTest, FirstSlotIsTheFirstThatEndsBehindTheElement) {
 }
 
 TEST(SlotsTest, APieceOfWhereTheSlotIsNotIsEmpty) {
-  const Slot slot = SlotsAt({{10, 5}})[0];
+  const TensorSlot slot = SlotsAt({{10, 5}})[0];
   EXPECT_EQ(PieceOf(slot, 0, 10).count, 0u);
   EXPECT_EQ(PieceOf(slot, 0, 8).count, 0u);
   EXPECT_EQ(PieceOf(slot, 15, 20).count, 0u);

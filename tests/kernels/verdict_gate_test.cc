@@ -42,7 +42,7 @@ TYPED_TEST_SUITE(CommitUnpackTest, FloatTypes);
 TYPED_TEST(CommitUnpackTest, MultipliesByTheClipOnlyIfTheVerdictAllowsIt) {
   std::vector<TypeParam> bucket, tensor(2, Whole<TypeParam>(7));
   for (int i = 0; i < 4; ++i) bucket.push_back(Whole<TypeParam>(8 * i));
-  const Slot slots[] = {{tensor.data(), 2, 2}};
+  const TensorSlot slots[] = {{tensor.data(), 2, 2}};
   const DType dtype = DTypeOf<TypeParam>();
   for (const VerdictScalars& verdict : Forbidding()) {
     CommitUnpack(&verdict, bucket.data(), slots, dtype);

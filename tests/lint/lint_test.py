@@ -12,12 +12,16 @@ sys.path.insert(0, str(ROOT / "tools/lint"))
 import includes  # noqa: E402
 import lint  # noqa: E402
 import programs  # noqa: E402
-import words  # noqa: E402
+import text_rules  # noqa: E402
+import type_names  # noqa: E402
 from tree import Tree  # noqa: E402
 
 HEADERS = {
-    "plan/include/lockstep/dtype.h": "",
+    "client/include/lockstep/dtype.h": "",
     "plan/bucket.h": "",
+    "plan/verify/verify.h": "",
+    "plan/timeline/timeline.h": "",
+    "client/pipeline/runner.h": "",
     "proto/codec.h": "",
     "server/core/event.h": "",
     "client/include/lockstep/session.h": "",
@@ -56,12 +60,19 @@ class IncludesTest(RuleTest):
                 ("tools/x.cc", "server/core/event.h"),
                 ("examples/digits/x.cc", "server/core/event.h"),
                 ("base/x.cc", "plan/bucket.h"),
+                ("spec/x.cc", "plan/bucket.h"),
+                ("plan/x.cc", "plan/verify/verify.h"),
+                ("plan/verify/x.cc", "plan/timeline/timeline.h"),
+                ("client/transport/x.cc", "client/session/loop.h"),
+                ("client/gradient/x.cc", "client/pipeline/runner.h"),
         ]:
             self.refuse(includes.arrows, path, f'#pragma once\n#include "{header}"\n', at_line=2)
 
-    def test_arrows_that_the_house_draws(self):
+    def test_arrows_that_are_allowed(self):
         for path, header in [
                 ("plan/x.cc", "lockstep/dtype.h"),
+                ("plan/verify/x.cc", "plan/bucket.h"),
+                ("client/gradient/x.cc", "client/session/loop.h"),
                 ("server/rpc/x.cc", "server/core/event.h"),
                 ("server/runtime/x.cc", "base/mutex.h"),
                 ("server/core/x.cc", "plan/bucket.h"),
@@ -73,10 +84,10 @@ class IncludesTest(RuleTest):
         ]:
             self.accept(includes.arrows, path, f'#include "{header}"\n')
 
-    def test_a_folder_that_is_no_room(self):
+    def test_a_folder_that_is_no_module(self):
         self.refuse(includes.arrows, "cellar/x.cc", "")
 
-    def test_pure_rooms_know_no_effects(self):
+    def test_pure_modules_know_no_effects(self):
         for path in ("plan/x.cc", "server/core/x.h", "client/session/machine.cc",
                      "client/session/machine_timers.h"):
             for header in ("<thread>", "<mutex>", "<chrono>", "<fstream>", "<grpcpp/grpcpp.h>",
@@ -92,7 +103,7 @@ class IncludesTest(RuleTest):
             self.refuse(includes.pure, "server/core/x.cc", f"#include {header}\n")
         self.accept(includes.pure, "plan/x.cc", "#include <nlohmann/json.hpp>\n")
 
-    def test_impure_rooms_may(self):
+    def test_impure_modules_may(self):
         self.accept(includes.pure, "client/session/loop.cc", "#include <thread>\nabsl::Now();\n")
 
     def test_generated_messages_stay_at_the_edge(self):
@@ -104,68 +115,92 @@ class IncludesTest(RuleTest):
             self.accept(includes.wire_edge, path, include)
 
 
-class WordsTest(RuleTest):
+class TextRulesTest(RuleTest):
 
     def test_locks(self):
         for word in ("Mutex m;", "MutexLock lock(&m);", "Notification done;", "BlockingCounter n(2);"):
-            self.refuse(words.locks, "client/x.cc", "absl::" + word)
-        self.refuse(words.locks, "client/x.h", '#include "absl/synchronization/mutex.h"')
-        self.accept(words.locks, "base/mutex.h", "// absl::Mutex is not for us\nstd::mutex mutex_;")
+            self.refuse(text_rules.locks, "client/x.cc", "absl::" + word)
+        self.refuse(text_rules.locks, "client/x.h", '#include "absl/synchronization/mutex.h"')
+        self.accept(text_rules.locks, "base/mutex.h", "// absl::Mutex is not for us\nstd::mutex mutex_;")
 
     def test_nccl_names(self):
         for path in ("client/transport/gloo/x.cc", "tests/client/x_test.cc"):
-            self.refuse(words.nccl_names, path, "ncclComm_t comm;")
-            self.refuse(words.nccl_names, path, 'dlsym(library, "ncclAllReduce");')
-        self.accept(words.nccl_names, "client/transport/nccl/x.cc", "ncclComm_t comm;")
-        self.accept(words.nccl_names, "client/x.h", "/* ncclComm_t\n is elsewhere */")
+            self.refuse(text_rules.nccl_names, path, "ncclComm_t comm;")
+            self.refuse(text_rules.nccl_names, path, 'dlsym(library, "ncclAllReduce");')
+        self.accept(text_rules.nccl_names, "client/transport/nccl/x.cc", "ncclComm_t comm;")
+        self.accept(text_rules.nccl_names, "client/x.h", "/* ncclComm_t\n is elsewhere */")
 
     def test_launches(self):
-        self.refuse(words.launches, "client/x.cu", "Pack<<<1, 2>>>();")
-        self.refuse(words.launches, "kernels/pack.cu", "Pack<<<1, 2>>>();")
-        self.refuse(words.launches, "kernels/slots.cuh", "Pack<<<1, 2>>>();")
-        self.accept(words.launches, "kernels/device/pack.cu", "LaunchKernel(Pack, 1, 2, stream);")
-        self.accept(words.launches, "examples/digits/device/launch.cu", "Run<<<1, 2>>>();")
-        self.refuse(words.launches, "examples/digits/launch.cu", "Run<<<1, 2>>>();")
-        self.accept(words.launches, "client/x.cc", "// says <<< >>>\nout << a << b;")
+        self.refuse(text_rules.launches, "client/x.cu", "Pack<<<1, 2>>>();")
+        self.refuse(text_rules.launches, "kernels/pack.cu", "Pack<<<1, 2>>>();")
+        self.refuse(text_rules.launches, "kernels/slots.cuh", "Pack<<<1, 2>>>();")
+        self.accept(text_rules.launches, "kernels/device/pack.cu", "LaunchKernel(Pack, 1, 2, stream);")
+        self.accept(text_rules.launches, "examples/digits/device/launch.cu", "Run<<<1, 2>>>();")
+        self.refuse(text_rules.launches, "examples/digits/launch.cu", "Run<<<1, 2>>>();")
+        self.accept(text_rules.launches, "client/x.cc", "// says <<< >>>\nout << a << b;")
 
     def test_comment_openers(self):
         for opener in ("Of", "That", "Its", "Whom"):
-            self.refuse(words.comment_openers, "base/x.h", f"  // {opener} a rank.")
-        self.accept(words.comment_openers, "base/x.h", "// A rank.\n// Its steps.")
-        self.accept(words.comment_openers, "base/x.h", "// Often. Offers of it.")
+            self.refuse(text_rules.comment_openers, "base/x.h", f"  // {opener} a rank.")
+        self.accept(text_rules.comment_openers, "base/x.h", "// A rank.\n// Its steps.")
+        self.accept(text_rules.comment_openers, "base/x.h", "// Often. Offers of it.")
+
+    def test_unique_types(self):
+        for first, second in [
+                ("struct Place {};", "class Place final : public Base {\n};"),
+                ("namespace a {\nstruct Place {};\n}", "namespace b {\nenum class Place : int { kA };\n}"),
+                ("struct Place {};", "class Other {\n  struct Place {};\n};"),
+                ("template <class T>\nstruct Place {};", "struct alignas(64) Place {};"),
+                ("struct Place {};", "int F() {\n  struct Place {};\n}"),
+        ]:
+            tree = Tree({"base/a.h": first, "base/b.h": second})
+            found = list(type_names.unique_types(tree))
+            self.assertEqual([finding.path for finding in found], ["base/b.h"], second)
+        for first, second in [
+                ("class A {\n  struct Place {};\n};", "class B {\n  struct Place {};\n};"),
+                ("struct Place {};", "struct Place;"),
+                ("struct Place {};", "Place F(struct Place& place) {\n}"),
+                ("struct Place {};", "// struct Place {\nconst char* a = \"struct Place {\";"),
+                ("struct Place {};", "template <class Place>\nvoid F() {}"),
+                ("struct Place {};", "class A {\n  Place place_ = {};\n};"),
+        ]:
+            tree = Tree({"base/a.h": first, "base/b.h": second})
+            self.assertEqual(list(type_names.unique_types(tree)), [], second)
+        tree = Tree({"base/a.h": "struct Place {};", "tests/b.h": "struct Place {};"})
+        self.assertEqual(list(type_names.unique_types(tree)), [])
 
     def test_disabled_tests(self):
         name = "DISABLED" + "_Meets"
-        self.refuse(words.disabled_tests, "tests/x_test.cc", f"TEST(A, {name}) {{}}")
-        self.refuse(words.disabled_tests, "tests/CMakeLists.txt",
+        self.refuse(text_rules.disabled_tests, "tests/x_test.cc", f"TEST(A, {name}) {{}}")
+        self.refuse(text_rules.disabled_tests, "tests/CMakeLists.txt",
                     "set_tests_properties(x PROPERTIES DISABLED TRUE)")
 
     def test_machine_paths(self):
         for folder in ("work", "home/ann", "root"):
             path = f"/{folder}/"
-            self.refuse(words.machine_paths, "docs/x.md", f"see\n{path}notes", at_line=2)
-            self.refuse(words.machine_paths, "x.sh", f'cp a "{path}b"')
-        self.accept(words.machine_paths, "docs/x.md", "tests/work/x $HOME/root/ a/home/ann/")
+            self.refuse(text_rules.machine_paths, "docs/x.md", f"see\n{path}notes", at_line=2)
+            self.refuse(text_rules.machine_paths, "x.sh", f'cp a "{path}b"')
+        self.accept(text_rules.machine_paths, "docs/x.md", "tests/work/x $HOME/root/ a/home/ann/")
 
     def test_budgets(self):
         budgets = {"tests/budgets.txt": "# label seconds\nunit 10\nasan 3\n"}
         text = "lockstep_test(a SOURCES a.cc\n  LABELS unit chaos TIMEOUT 3)\n"
-        found = list(words.budgets(Tree({**budgets, "tests/a/CMakeLists.txt": text})))
+        found = list(text_rules.budgets(Tree({**budgets, "tests/a/CMakeLists.txt": text})))
         self.assertEqual([(f.line, "'chaos'" in f.message) for f in found], [(2, True)])
         text = "lockstep_register_test(b COMMAND b LABELS unit)\n"
-        self.assertEqual(list(words.budgets(Tree({**budgets, "tests/CMakeLists.txt": text}))), [])
+        self.assertEqual(list(text_rules.budgets(Tree({**budgets, "tests/CMakeLists.txt": text}))), [])
 
 
     def test_environment(self):
         table = {"docs/environment.md": "| variable |\n| `LOCKSTEP_JOB` | the job |\n"}
         read = {"client/x.cc": '// "LOCKSTEP_OLD"\nstd::getenv("LOCKSTEP_JOB");\n'}
-        self.assertEqual(list(words.environment(Tree({**table, **read}))), [])
-        found = list(words.environment(Tree({**read, "docs/environment.md": ""})))
+        self.assertEqual(list(text_rules.environment(Tree({**table, **read}))), [])
+        found = list(text_rules.environment(Tree({**read, "docs/environment.md": ""})))
         self.assertEqual([(f.path, f.line) for f in found], [("client/x.cc", 2)])
-        found = list(words.environment(Tree(table)))
+        found = list(text_rules.environment(Tree(table)))
         self.assertEqual([(f.path, f.line) for f in found], [("docs/environment.md", 2)])
         door = {"tools/run/common.sh": 'n="${LOCKSTEP_JOBS:-2}"', "tests/x.cc": '"LOCKSTEP_X"'}
-        found = list(words.environment(Tree(door)))
+        found = list(text_rules.environment(Tree(door)))
         self.assertEqual([f.path for f in found], ["tools/run/common.sh"])
 
 

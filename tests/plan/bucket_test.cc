@@ -10,9 +10,9 @@
 namespace lockstep::plan {
 namespace {
 
-const Communicator kWorld{.name = "world", .ranks = {0, 1, 2, 3}};
-const Communicator kLower{.name = "lower", .ranks = {0, 1}};
-const Communicator kUpper{.name = "upper", .ranks = {2, 3}};
+const CommunicatorSpec kWorld{.name = "world", .ranks = {0, 1, 2, 3}};
+const CommunicatorSpec kLower{.name = "lower", .ranks = {0, 1}};
+const CommunicatorSpec kUpper{.name = "upper", .ranks = {2, 3}};
 
 Parameter Floats(int64_t count) { return {.name = "p", .shape = {count}}; }
 
@@ -141,7 +141,7 @@ TEST(BucketTest, EveryRankStartsWithASmallBucket) {
 
 // The rules as a reader would check them, bucket by bucket and rank by rank.
 TEST(BucketTest, KeepsItsRulesOnRandomInput) {
-  const std::vector<Communicator> communicators = {kWorld, kLower, kUpper};
+  const std::vector<CommunicatorSpec> communicators = {kWorld, kLower, kUpper};
   for (uint64_t seed = 0; seed < 300; ++seed) {
     std::mt19937_64 random(seed);
     std::vector<Parameter> parameters;

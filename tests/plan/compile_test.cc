@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/digest.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/plans.h"
 #include "tests/plan/registrations.h"
 
@@ -183,7 +183,7 @@ TEST(CompileTest, AnAxisOfOneRankIsReducedAlone) {
       Alike(mesh, {Over("mine", {"pipe"}), Over("all", {"pipe", "data"})}));
   ASSERT_TRUE(plan.ok()) << plan.status();
   std::map<std::string, std::vector<int>> ranks;
-  for (const Communicator& c : plan->communicators) ranks[c.name] = c.ranks;
+  for (const CommunicatorSpec& c : plan->communicators) ranks[c.name] = c.ranks;
   const std::vector<int> both = {0, 1};
   EXPECT_EQ(ranks, (std::map<std::string, std::vector<int>>{{"verdict", both},
                                                             {"data@0", both},

@@ -9,7 +9,7 @@
 #include "plan/compile.h"
 #include "plan/reduce_slices.h"
 #include "plan/shard.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 
 namespace lockstep::plan {
 namespace {

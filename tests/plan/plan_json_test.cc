@@ -14,7 +14,7 @@
 #include "plan/digest.h"
 #include "plan/plan_json_fields.h"
 #include "plan/summary.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/plans.h"
 #include "tests/plan/schedule/shapes.h"
@@ -152,7 +152,7 @@ TEST(PlanJsonTest, TheDocumentedDefaultsAreThoseOfFieldsThatAreLeftOut) {
     std::set<std::string> fields;
   } records[] = {
       {"the plan", "", FieldsOf<Plan>()},
-      {"a communicator", "/communicators/0", FieldsOf<Communicator>()},
+      {"a communicator", "/communicators/0", FieldsOf<CommunicatorSpec>()},
       {"a parameter", "/parameters/0", FieldsOf<Parameter>()},
       {"a bucket", "/buckets/0", FieldsOf<Bucket>()},
       {"a slot", "/buckets/0/slots/0", FieldsOf<Slot>()},

@@ -1,4 +1,4 @@
-// Registrations and plans for the tests of this room.
+// Registrations and plans for the tests of this folder.
 
 #ifndef LOCKSTEP_TESTS_PLAN_PLANS_H_
 #define LOCKSTEP_TESTS_PLAN_PLANS_H_

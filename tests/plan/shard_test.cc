@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/bucket.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/plans.h"
 
 namespace lockstep::plan {

@@ -1,4 +1,4 @@
-#include "plan/words/chunks.h"
+#include "protocol/chunks.h"
 
 #include <string>
 #include <vector>

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/text/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
-#include "plan/words/utf8.h"
 #include "proto/codec.h"
 #include "proto/decoder.h"
 #include "tests/proto/samples.h"

@@ -341,11 +341,11 @@ class ProtocolTest(unittest.TestCase):
         self.assert_refused(first, code.INVALID_ARGUMENT, worker="")
         self.assert_refused(first, code.INVALID_ARGUMENT, worker="a\nb")
         self.assert_refused(first, code.INVALID_ARGUMENT, worker="x" * 254)
-        self.assert_refused(first, code.INVALID_ARGUMENT, life=0)
+        self.assert_refused(first, code.INVALID_ARGUMENT, incarnation=0)
         first.say_hello()
         first.hear("welcome")
         guess = self.worker(first.spec, "w0")
-        for known in ({}, {"life": first.life}, {"secret": first.secret}):
+        for known in ({}, {"life": first.incarnation}, {"secret": first.secret}):
             guess.generation = first.generation
             guess.say_hello(**known)
             self.assertIsNone(guess.stream.receive(), "a stranger gets no message")
@@ -359,7 +359,7 @@ class ProtocolTest(unittest.TestCase):
     def test_a_job_that_nobody_has_specified_is_not_found(self):
         worker = self.worker(WIRE.JobSpec(name="nobody"), "w0")
         worker.stream = Stream(self.channel, WIRE)
-        worker.say(hello=WIRE.Hello(version=1, worker="w0", life=7, token=WORKER_TOKEN,
+        worker.say(hello=WIRE.Hello(version=1, worker="w0", incarnation=7, token=WORKER_TOKEN,
                                     process=WIRE.ProcessInfo(host="python", pid=1)))
         self.assertEqual(worker.stream.receive().refused.code,
                          grpc.StatusCode.NOT_FOUND.value[0])

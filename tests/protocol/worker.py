@@ -59,7 +59,7 @@ class Worker:
     def __init__(self, channel, wire, spec, name, parameters, token=""):
         self.channel, self.wire, self.spec = channel, wire, spec
         self.name, self.parameters, self.token = name, parameters, token
-        self.life = random.getrandbits(64) | 1
+        self.incarnation = random.getrandbits(64) | 1
         self.secret = b""
         self.generation = self.epoch = self.rank = self.first_step = 0
         self.members, self.revision, self.digest, self.plan = [], 0, "", None
@@ -123,7 +123,7 @@ class Worker:
     def say_hello(self, wait_for_ready=False, **changes):
         self.stream = Stream(self.channel, self.wire, wait_for_ready)
         hello = self.wire.Hello(
-            version=1, worker=self.name, generation=self.generation, life=self.life,
+            version=1, worker=self.name, generation=self.generation, incarnation=self.incarnation,
             spec=self.spec, token=self.token,
             process=self.wire.ProcessInfo(host="python", pid=os.getpid(), boot_id="none"))
         if self.generation:

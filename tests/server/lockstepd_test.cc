@@ -104,7 +104,7 @@ TEST(LockstepdTest, GivesSecretsThatNoOtherDaemonGives) {
     const auto channel = ChannelTo(daemon.address());
     StreamLine line(channel);
     ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
-    worker.SayHello();
+    worker.PostHello();
     const std::string secret = worker.Next<protocol::Welcome>().secret;
     EXPECT_EQ(secret.size(), 64u);
     EXPECT_TRUE(secrets.insert(secret).second);
@@ -141,7 +141,7 @@ TEST(LockstepdTest, ThreadsDoNotGrowWithWorkers) {
     lines.push_back(std::make_unique<StreamLine>(channel));
     ScriptedWorker worker(lines.back().get(), SpecOf("crowd", kWorkers + 1),
                           absl::StrCat("worker-", rank));
-    worker.SayHello();
+    worker.PostHello();
     worker.Next<protocol::Welcome>();
   };
   for (int rank = 0; rank < 20; ++rank) join(rank);  // all pools are there
@@ -194,7 +194,7 @@ TEST(LockstepdTest, OutOfDescriptorsItRefusesAndThenAcceptsAgain) {
   const std::string address(line);
   StreamLine stream(ChannelTo(address));
   ScriptedWorker worker(&stream, SpecOf("digits", 1), "worker-0");
-  worker.SayHello();
+  worker.PostHello();
 
   std::vector<FileDescriptor> strangers;
   for (int i = 0; i < 60; ++i) {
@@ -286,7 +286,7 @@ TEST(LockstepdTest, SignalsEndItInOrder) {
     Lockstepd daemon;
     StreamLine line(ChannelTo(daemon.address()));
     ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
-    worker.SayHello();
+    worker.PostHello();
     worker.Next<protocol::Welcome>();
     EXPECT_EQ(daemon.Stop(signal), 0);
     EXPECT_EQ(line.Finish().code(), StatusCode::kUnavailable);
@@ -313,7 +313,7 @@ TEST(LockstepdTest, AWorkerThatDoesNotReadDoesNotKeepIt) {
   }
   spec.mesh.axes[0].size = 1000;
   ScriptedWorker worker(&line, spec, spec.workers[0]);
-  for (int i = 0; i < 400; ++i) worker.SayHello();  // 12 MB of Welcomes
+  for (int i = 0; i < 400; ++i) worker.PostHello();  // 12 MB of Welcomes
   EXPECT_EQ(daemon.Stop(), 0);
 }
 

@@ -3,7 +3,7 @@
 // Workers of one job take the steps together, each for all before the next for
 // any, so that a test needs no threads:
 //
-//   for (auto& w : workers) w.SayHello();
+//   for (auto& w : workers) w.PostHello();
 //   for (auto& w : workers) w.Register();
 //   ...
 //
@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "plan/ir.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 
 namespace lockstep {
 
@@ -36,8 +36,8 @@ inline JobSpec SpecOf(const std::string& name, int workers) {
 class WorkerLine {
  public:
   virtual ~WorkerLine() = default;
-  virtual void Say(const protocol::ToCoordinator& message) = 0;
-  virtual protocol::ToWorker Hear() = 0;
+  virtual void Post(const protocol::ToCoordinator& message) = 0;
+  virtual protocol::ToWorker Receive() = 0;
 };
 
 class ScriptedWorker {
@@ -46,15 +46,16 @@ class ScriptedWorker {
       : line_(line), spec_(std::move(spec)), name_(std::move(name)) {}
 
   template <typename Body>
-  void Say(Body body) {
-    line_->Say({.job = {spec_.name}, .epoch = epoch_, .body = std::move(body)});
+  void Post(Body body) {
+    line_->Post(
+        {.job = {spec_.name}, .epoch = epoch_, .body = std::move(body)});
   }
 
   // The next message of this kind; others are passed over.
   template <typename Body>
   Body Next() {
     while (true) {
-      const protocol::ToWorker message = line_->Hear();
+      const protocol::ToWorker message = line_->Receive();
       if (const auto* body = std::get_if<Body>(&message.body)) {
         if (message.epoch.value != 0) epoch_ = message.epoch;
         return *body;
@@ -70,7 +71,7 @@ class ScriptedWorker {
 
   protocol::Hello Hello() const {
     return {.worker = {name_},
-            .life = std::hash<std::string>{}(name_) | 1,
+            .incarnation = std::hash<std::string>{}(name_) | 1,
             .spec = spec_,
             .process = {
                 .host = "here", .pid = 1, .boot_id = "boot", .start_time = 7}};
@@ -78,14 +79,14 @@ class ScriptedWorker {
 
   // --- The script -----------------------------------------------------------
 
-  void SayHello() { Say(Hello()); }
+  void PostHello() { Post(Hello()); }
 
   void Register(const std::vector<protocol::RegisterChunk>& chunks) {
     const auto welcome = Next<protocol::Welcome>();
     generation_ = welcome.generation;
     secret_ = welcome.secret;
     rank_ = Next<protocol::EpochFormed>().rank;
-    for (const protocol::RegisterChunk& chunk : chunks) Say(chunk);
+    for (const protocol::RegisterChunk& chunk : chunks) Post(chunk);
   }
   void Register() {
     Register({{.last = true, .parameters = {{.name = "w", .shape = {4}}}}});
@@ -99,7 +100,7 @@ class ScriptedWorker {
   }
 
   void Publish(const plan::Plan& plan) {
-    Say(protocol::PlanAck{revision_, digest_});
+    Post(protocol::PlanAck{revision_, digest_});
     protocol::PublishHandles mine;
     for (size_t i = 0; i < plan.communicators.size(); ++i) {
       const std::vector<int>& ranks = plan.communicators[i].ranks;
@@ -107,12 +108,12 @@ class ScriptedWorker {
       mine.handles.push_back({static_cast<int>(i), absl::StrCat("h", rank_)});
     }
     groups_ = mine.handles.size();
-    Say(mine);
+    Post(mine);
   }
 
   void Connect() {
     for (size_t i = 0; i < groups_; ++i) Next<protocol::GroupHandles>();
-    Say(protocol::Connected{});
+    Post(protocol::Connected{});
   }
 
   void AwaitStart() { Next<protocol::Start>(); }

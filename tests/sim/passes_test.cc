@@ -18,10 +18,10 @@
 namespace lockstep::sim {
 namespace {
 
-std::shared_ptr<const core::Groups> BothInOneGroup() {
+std::shared_ptr<const core::PassGroups> BothInOneGroup() {
   const std::vector<Parameter> both = {{.name = "a", .shape = {2}},
                                        {.name = "b", .shape = {2}}};
-  return std::make_shared<const core::Groups>(
+  return std::make_shared<const core::PassGroups>(
       *plan::Compile({.mesh = {{{"data", kDevices}}},
                       .sync = SyncMode::kNegotiated,
                       .registrations = {both, both}}));

@@ -11,7 +11,7 @@ namespace lockstep::sim {
 
 using Stage = Device::Stage;
 
-PassesWorld::PassesWorld(std::shared_ptr<const core::Groups> groups,
+PassesWorld::PassesWorld(std::shared_ptr<const core::PassGroups> groups,
                          const Bounds& bounds)
     : groups_(std::move(groups)),
       bounds_(bounds),
@@ -103,7 +103,7 @@ void PassesWorld::Announce(int d, unsigned parameters) {
     if (parameters >> p & 1) announce.parameters.push_back(p);
   }
   device.passes.Announce(announce);
-  Say(d, announce);
+  Post(d, announce);
 }
 
 void PassesWorld::Submit(int d, const std::vector<uint32_t>& parameters) {
@@ -111,7 +111,7 @@ void PassesWorld::Submit(int d, const std::vector<uint32_t>& parameters) {
   for (const uint32_t p : parameters) device.submitted |= 1u << p;
   const protocol::Submitted submitted{device.pass, parameters};
   device.passes.Submit(submitted);
-  Say(d, submitted);
+  Post(d, submitted);
 }
 
 void PassesWorld::EnterVerdict(int d) {
@@ -136,14 +136,14 @@ void PassesWorld::PassVerdict(int d) {
   sequence_.erase(sequence_.begin(), sequence_.lower_bound(both));
 }
 
-void PassesWorld::Say(int d, Word word) {
+void PassesWorld::Post(int d, Word word) {
   if (devices_[d].connected) words_[d].push_back(std::move(word));
 }
 
 void PassesWorld::DeliverDecisions(int d) {
   const protocol::Decide decide = decisions_[d].front();
   decisions_[d].pop_front();
-  const auto news = devices_[d].passes.Hear(decide);
+  const auto news = devices_[d].passes.Receive(decide);
   if (!news.ok()) return Break(std::string(news.status().message()));
   for (const protocol::Decision& decision : *news) {
     Reduce(d, devices_[d].heard++, decision);
@@ -183,8 +183,8 @@ void PassesWorld::DeliverWord(int d) {
   words_[d].pop_front();
   std::visit(
       [&](const auto& w) {
-        if constexpr (requires { coordinator_.Hear(d, w); }) {
-          const auto objection = coordinator_.Hear(d, w);
+        if constexpr (requires { coordinator_.Receive(d, w); }) {
+          const auto objection = coordinator_.Receive(d, w);
           if (objection) Break(objection->what);
         }
       },
@@ -214,7 +214,7 @@ void PassesWorld::Crash() {
 void PassesWorld::Reconnect(int d) {
   devices_[d].connected = true;
   coordinator_.Resume(d);
-  for (auto& word : devices_[d].passes.Restate()) Say(d, std::move(word));
+  for (auto& word : devices_[d].passes.Restate()) Post(d, std::move(word));
 }
 
 void PassesWorld::Break(const std::string& promise) {

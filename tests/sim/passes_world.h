@@ -53,7 +53,8 @@ struct Device {
 
 class PassesWorld {
  public:
-  PassesWorld(std::shared_ptr<const core::Groups> groups, const Bounds& bounds);
+  PassesWorld(std::shared_ptr<const core::PassGroups> groups,
+              const Bounds& bounds);
 
   // Every world that one event leads to, with its name.
   std::vector<std::pair<std::string, PassesWorld>> Next() const;
@@ -83,11 +84,11 @@ class PassesWorld {
   void Crash();
   void Reconnect(int d);
 
-  void Say(int d, Word word);
+  void Post(int d, Word word);
   void Reduce(int d, uint64_t number, const protocol::Decision& decision);
   void Break(const std::string& promise);
 
-  std::shared_ptr<const core::Groups> groups_;
+  std::shared_ptr<const core::PassGroups> groups_;
   Bounds bounds_;
   core::Negotiation coordinator_;
   std::array<Device, kDevices> devices_;

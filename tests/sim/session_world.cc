@@ -91,7 +91,7 @@ void SessionWorld::ToCoordinator(uint64_t id, protocol::ToCoordinator message) {
              [this, id, message = std::move(message)]() mutable {
                const Stream& stream = streams_.at(id);
                if (stream.cut || !stream.coordinator_end) return;
-               Apply(core::Received{{id}, std::move(message)});
+               Apply(core::MessageReceived{{id}, std::move(message)});
              });
 }
 
@@ -162,7 +162,7 @@ void SessionWorld::WakeCoordinator() {
   events_.At(wake, [this, wake] {
     if (coordinator_ == nullptr || coordinator_wake_ != wake) return;
     coordinator_wake_ = absl::InfiniteFuture();
-    Apply(core::Wake{});
+    Apply(core::TimerExpired{});
   });
 }
 
@@ -213,7 +213,7 @@ void SessionWorld::StartCoordinator() {
     Check(coordinator_->Replay(record).ok(), "the journal does not replay");
   }
   if (!records_.empty()) Note("    coordinator is back");
-  Apply(core::Wake{});
+  Apply(core::TimerExpired{});
   if (again && journal_is_lost_ && Toss(0.5)) {
     Apply(core::CreateJob{{1}, spec_, ""});
   }

@@ -21,7 +21,7 @@ void SimWorker::StartLife() {
   machine_ = std::make_unique<session::Machine>(
       session::MachineOptions{.job = {"job"},
                               .worker = {name_},
-                              .life = life_,
+                              .incarnation = life_,
                               .spec = world_->spec_,
                               .process = {"host-" + name_, 1, "boot"},
                               .addresses = {"coordinator"},
@@ -49,7 +49,7 @@ void SimWorker::Apply(const session::Event& event) {
     world_->events_.At(wake, [this, wake, incarnation = incarnation_] {
       if (incarnation != incarnation_ || wake != wake_) return;
       wake_ = absl::InfiniteFuture();
-      Apply(session::Wake{});
+      Apply(session::DeadlineExpired{});
     });
   }
   Live();

@@ -6,7 +6,7 @@ namespace lockstep::session {
 
 // --- Streams ----------------------------------------------------------------
 
-void FakeStream::Say(protocol::ToWorker message) {
+void FakeStream::Post(protocol::ToWorker message) {
   MutexLock lock(&mutex_);
   if (handler_ != nullptr) handler_->OnMessage(std::move(message));
 }

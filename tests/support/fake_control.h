@@ -34,7 +34,7 @@ class FakeStream {
 
   const std::string& address() const { return address_; }
 
-  void Say(protocol::ToWorker message);
+  void Post(protocol::ToWorker message);
   // Ends the stream, as a coordinator or a broken network does. False if it had
   // ended before.
   bool Close(const absl::Status& status);

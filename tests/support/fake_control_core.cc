@@ -8,7 +8,7 @@ namespace lockstep::session {
 CoreServer::CoreServer(Clock* clock)
     : clock_(clock),
       loop_("ls-core", clock),
-      wake_(&loop_, [this] { Apply(core::Wake{}); }) {
+      wake_(&loop_, [this] { Apply(core::TimerExpired{}); }) {
   OnLoop([this] { Start(); });
 }
 
@@ -24,12 +24,12 @@ void CoreServer::OnLoop(const std::function<void()>& task) {
 }
 
 void CoreServer::Start() {
-  ++lives_;
+  ++incarnations_;
   core_ = std::make_unique<core::Coordinator>(core::CoordinatorOptions{});
   for (const record::Record& record : records_) {
     Check(core_->Replay(record).ok(), "the journal does not replay");
   }
-  Apply(core::Wake{});
+  Apply(core::TimerExpired{});
 }
 
 // --- Faults -----------------------------------------------------------------
@@ -135,7 +135,7 @@ void CoreServer::Received(const std::shared_ptr<FakeStream>& stream,
                           const protocol::ToCoordinator& message) {
   loop_.Post([this, stream, message] {
     const auto id = ids_.find(stream);
-    if (id != ids_.end()) Apply(core::Received{id->second, message});
+    if (id != ids_.end()) Apply(core::MessageReceived{id->second, message});
   });
 }
 
@@ -165,7 +165,7 @@ void CoreServer::Apply(const core::Event& event) {
 void CoreServer::Do(const core::Effect& effect) {
   if (const auto* send = std::get_if<core::Send>(&effect)) {
     const auto stream = streams_.find(send->session);
-    if (stream != streams_.end()) stream->second->Say(send->message);
+    if (stream != streams_.end()) stream->second->Post(send->message);
   } else if (const auto* close = std::get_if<core::CloseSession>(&effect)) {
     const auto found = streams_.extract(close->session);
     if (found.empty()) return;
@@ -174,12 +174,12 @@ void CoreServer::Do(const core::Effect& effect) {
   } else if (const auto* persist = std::get_if<core::Persist>(&effect)) {
     records_.push_back(persist->record);
   } else if (const auto* compile = std::get_if<core::Compile>(&effect)) {
-    loop_.Post([this, compile = *compile, life = lives_] {
-      if (life != lives_) return;  // it crashed
+    loop_.Post([this, compile = *compile, incarnation = incarnations_] {
+      if (incarnation != incarnations_) return;  // it crashed
       Apply(core::Compiled{compile.id, compile.job,
                            core::MakePlan(*compile.input)});
     });
-  } else if (const auto* answer = std::get_if<core::Answer>(&effect)) {
+  } else if (const auto* answer = std::get_if<core::AdminReply>(&effect)) {
     answers_[answer->request] = answer->status;
   }
 }

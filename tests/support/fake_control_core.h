@@ -74,7 +74,7 @@ class CoreServer : public FakeServer {
   std::map<core::SessionId, std::shared_ptr<FakeStream>> streams_;
   std::map<core::RequestId, absl::Status> answers_;
   uint64_t last_id_ = 0;
-  int lives_ = 0;
+  int incarnations_ = 0;
 
   Loop loop_;
   Loop::Timer wake_;

@@ -58,7 +58,7 @@ void Scheduler::Push(FakeStream* stream, const Piece& piece) {
   ++stream->pushed;
 }
 
-void Scheduler::Turn() {
+void Scheduler::RunOne() {
   if (streams_.empty()) return;
   uint64_t left = 1 + Draw(6);
   const size_t first = Draw(streams_.size());
@@ -250,7 +250,7 @@ class FakeCuda final : public CudaApi {
         no != CudaResult::kSuccess) {
       return no;
     }
-    scheduler_->Turn();
+    scheduler_->RunOne();
     const auto event = Find(handle, "somebody asks about");
     if (event->captured) {
       scheduler_->Violation("somebody asks about a captured event");

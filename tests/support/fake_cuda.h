@@ -95,7 +95,7 @@ class Scheduler {
   transport::nccl::CudaCaptureId NextCapture() { return ++captures_; }
 
   // Runs a few items, if any can run.
-  void Turn();
+  void RunOne();
 
   void StartThread(std::function<void()> run) {
     threads_.emplace_back(std::move(run));

@@ -19,7 +19,7 @@
 namespace lockstep::fake {
 namespace {
 
-using kernels::Slot;
+using kernels::TensorSlot;
 using transport::nccl::CudaResult;
 using transport::nccl::CudaStreamHandle;
 using transport::nccl::KernelApi;
@@ -157,8 +157,8 @@ class FakeKernels final : public KernelApi {
   T* At(T* address) const {
     return scheduler_.memory().Reach(address);
   }
-  std::vector<Slot> At(std::vector<Slot> slots) const {
-    for (Slot& slot : slots) slot.tensor = At(slot.tensor);
+  std::vector<TensorSlot> At(std::vector<TensorSlot> slots) const {
+    for (TensorSlot& slot : slots) slot.tensor = At(slot.tensor);
     return slots;
   }
 

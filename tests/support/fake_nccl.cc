@@ -65,7 +65,7 @@ class FakeNccl final : public NcclApi {
 
   NcclResult CommGetAsyncError(NcclComm handle, NcclResult* error) override {
     MutexLock lock(&scheduler_.mutex());
-    scheduler_.Turn();
+    scheduler_.RunOne();
     Comm* const comm = Use(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     *error = Poll(*comm);

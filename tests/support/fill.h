@@ -22,9 +22,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "plan/ir.h"
-#include "plan/words/job_view.h"
-#include "plan/words/protocol.h"
-#include "plan/words/record.h"
+#include "protocol/job_view.h"
+#include "protocol/protocol.h"
+#include "protocol/record.h"
 
 namespace lockstep::fill {
 
@@ -159,8 +159,8 @@ inline void Fill(Source& s, JobState& v) { FillEnum(s, JobState::kStopped, v); }
 inline void Fill(Source& s, WorkerState& v) {
   FillEnum(s, WorkerState::kLeft, v);
 }
-inline void Fill(Source& s, record::Outcome& v) {
-  FillEnum(s, record::Outcome::kStopped, v);
+inline void Fill(Source& s, record::JobOutcome& v) {
+  FillEnum(s, record::JobOutcome::kStopped, v);
 }
 
 inline void FillShape(Source& s, std::vector<int64_t>& v) {
@@ -278,10 +278,10 @@ inline void Fill(Source& s, protocol::Launch& v) {
   nodes = std::max(nodes, 1);
 }
 inline void Fill(Source& s, protocol::Hello& v) {
-  auto& [version, worker, generation, life, spec, token, process, resume,
+  auto& [version, worker, generation, incarnation, spec, token, process, resume,
          secret, launch] = v;
   version = protocol::kVersion;
-  All(s, worker, generation, life, spec, token, process, resume, launch);
+  All(s, worker, generation, incarnation, spec, token, process, resume, launch);
   FillSecret(s, secret);
 }
 inline void Fill(Source& s, TransportFacts& v) {
@@ -424,8 +424,8 @@ inline void Fill(Source& s, record::JobCreated& v) {
   All(s, spec, token_hash);
 }
 inline void Fill(Source& s, record::GenerationAssigned& v) {
-  auto& [worker, generation, life, secret_hash] = v;
-  All(s, worker, generation, life, secret_hash);
+  auto& [worker, generation, incarnation, secret_hash] = v;
+  All(s, worker, generation, incarnation, secret_hash);
 }
 inline void Fill(Source& s, record::EpochBegan& v) {
   auto& [epoch, members, first_step] = v;
@@ -435,7 +435,7 @@ inline void Fill(Source& s, record::PlanAdopted& v) {
   auto& [epoch, revision, digest, observed_order] = v;
   All(s, epoch, revision, digest, observed_order);
 }
-inline void Fill(Source& s, record::EpochEnded& v) {
+inline void Fill(Source& s, record::EpochFinished& v) {
   auto& [epoch, cause, steps] = v;
   All(s, epoch, cause, steps);
 }
@@ -453,8 +453,8 @@ inline void Fill(Source& s, record::JobArchived& v) {
 }
 inline void Fill(Source&, record::JobDeleted&) {}
 inline void Fill(Source& s, record::AdoptedMember& v) {
-  auto& [member, life, secret_hash] = v;
-  All(s, member, life, secret_hash);
+  auto& [member, incarnation, secret_hash] = v;
+  All(s, member, incarnation, secret_hash);
 }
 inline void Fill(Source& s, record::JobAdopted& v) {
   auto& [spec, token_hash, epoch, members, revision, digest, observed_order,
@@ -467,7 +467,7 @@ inline void Fill(Source& s, record::JobEnded& v) {
   All(s, outcome, cause);
 }
 
-inline void Fill(Source& s, plan::Communicator& v) {
+inline void Fill(Source& s, plan::CommunicatorSpec& v) {
   auto& [name, ranks] = v;
   All(s, name, ranks);
 }

@@ -35,19 +35,19 @@ std::vector<std::string> Split(const std::string& path) {
 
 class MemoryFileSystem::File final : public WritableFile {
  public:
-  File(MemoryFileSystem* files, std::shared_ptr<Node> node, int life)
-      : files_(files), node_(std::move(node)), life_(life) {}
+  File(MemoryFileSystem* files, std::shared_ptr<Node> node, int incarnation)
+      : files_(files), node_(std::move(node)), life_(incarnation) {}
 
   absl::Status Append(absl::string_view bytes) override {
     MutexLock lock(&files_->mutex_);
-    if (life_ != files_->lives_) return Crashed();
+    if (life_ != files_->incarnations_) return Crashed();
     node_->bytes.append(bytes.data(), bytes.size());
     return absl::OkStatus();
   }
 
   absl::Status Sync() override {
     MutexLock lock(&files_->mutex_);
-    if (life_ != files_->lives_) return Crashed();
+    if (life_ != files_->incarnations_) return Crashed();
     node_->durable_bytes = node_->bytes;
     return absl::OkStatus();
   }
@@ -68,7 +68,7 @@ MemoryFileSystem::MemoryFileSystem() : root_(std::make_shared<Node>()) {
 
 void MemoryFileSystem::Crash() {
   MutexLock lock(&mutex_);
-  ++lives_;
+  ++incarnations_;
   Forget(root_.get());
 }
 
@@ -135,7 +135,7 @@ absl::StatusOr<std::unique_ptr<WritableFile>> MemoryFileSystem::Open(
   if (node != nullptr && node->is_directory) return WrongKind(path);
   if (node == nullptr) node = std::make_shared<Node>();
   if (mode == OpenMode::kTruncate) node->bytes.clear();
-  return std::make_unique<File>(this, node, lives_);
+  return std::make_unique<File>(this, node, incarnations_);
 }
 
 absl::StatusOr<std::string> MemoryFileSystem::Read(const std::string& path,

@@ -68,7 +68,7 @@ class MemoryFileSystem final : public FileSystem {
 
   mutable Mutex mutex_;
   const std::shared_ptr<Node> root_;
-  int lives_ ABSL_GUARDED_BY(mutex_) = 1;
+  int incarnations_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace lockstep

@@ -44,7 +44,7 @@ using Tables = transport::nccl::Tables;
 
 // Measures on every rank at once, and calls check(row) with what each says.
 template <typename Decorate, typename Check>
-void MeasureAll(const Options& options, Decorate decorate, Check check) {
+void MeasureAll(const PerfOptions& options, Decorate decorate, Check check) {
   fake::FakeGpus gpus;
   HandlePipes exchange;
   std::vector<std::thread> threads;
@@ -54,7 +54,7 @@ void MeasureAll(const Options& options, Decorate decorate, Check check) {
       decorate(r, &tables);
       auto backend = MakeDeviceBackend(tables);
       ASSERT_TRUE(backend.ok()) << backend.status();
-      Rank rank(options, r, *std::move(backend));
+      PerfRank rank(options, r, *std::move(backend));
       ASSERT_EQ(rank.Connect([&](const std::string& handle) {
         return exchange.Exchange(r, handle);
       }),

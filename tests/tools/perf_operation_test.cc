@@ -39,11 +39,11 @@ void Together(F body) {
 TEST(PerfOperationTest, NothingIsWrongAfterARunAndMuchBefore) {
   for (const std::string& name : OperationNames()) {
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF64}) {
-      Options options{.op = name, .ranks = kRanks, .dtype = dtype};
+      PerfOptions options{.op = name, .ranks = kRanks, .dtype = dtype};
       Together([&](int rank, Communicator& comm) {
-        auto operation = Operation::Create(options, 9000, comm, nullptr);
+        auto operation = PerfOperation::Create(options, 9000, comm, nullptr);
         ASSERT_TRUE(operation.ok()) << operation.status();
-        Operation& op = **operation;
+        PerfOperation& op = **operation;
         HostStream stream;
         op.Fill();
         const bool has_it = name == "broadcast" && rank == options.root;
@@ -61,8 +61,8 @@ TEST(PerfOperationTest, SizesAreThoseOfTheWholeBuffer) {
   const auto bytes_of = [](const std::string& name, size_t bytes) {
     size_t rounded = 0;
     Together([&](int rank, Communicator& comm) {
-      const Options options{.op = name, .ranks = kRanks};
-      const auto op = *Operation::Create(options, bytes, comm, nullptr);
+      const PerfOptions options{.op = name, .ranks = kRanks};
+      const auto op = *PerfOperation::Create(options, bytes, comm, nullptr);
       if (rank == 0) rounded = op->bytes();
     });
     return rounded;
@@ -82,7 +82,7 @@ TEST(PerfOperationTest, BusBandwidthIsThatOfNcclTests) {
 }
 
 TEST(PerfOptionsTest, SizesGrowByAFactorOrAStep) {
-  Options options{.op = "all_reduce", .min_bytes = 1024, .max_bytes = 9000};
+  PerfOptions options{.op = "all_reduce", .min_bytes = 1024, .max_bytes = 9000};
   options.factor = 4;
   EXPECT_EQ(options.Sizes(), (std::vector<size_t>{1024, 4096}));
   options.step_bytes = 4000;
@@ -94,16 +94,17 @@ TEST(PerfOptionsTest, SizesGrowByAFactorOrAStep) {
 TEST(PerfOptionsTest, SizesWithoutAnElementOfEachRankAreLeftOut) {
   for (const std::string& op : OperationNames()) {
     if (op == "barrier") continue;
-    const Options options{
+    const PerfOptions options{
         .op = op, .min_bytes = 1, .max_bytes = 64, .ranks = kRanks};
     Together([&](int, Communicator& comm) {
       for (size_t bytes : options.Sizes()) {
-        const auto operation = Operation::Create(options, bytes, comm, nullptr);
+        const auto operation =
+            PerfOperation::Create(options, bytes, comm, nullptr);
         ASSERT_TRUE(operation.ok()) << operation.status();
         EXPECT_GT((*operation)->count(), 0u) << op << " " << bytes;
       }
-      const auto under =
-          Operation::Create(options, LeastBytes(options) - 1, comm, nullptr);
+      const auto under = PerfOperation::Create(options, LeastBytes(options) - 1,
+                                               comm, nullptr);
       ASSERT_TRUE(under.ok()) << under.status();
       EXPECT_EQ((*under)->count(), 0u) << op;
     });

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plan/words/job_view.h"
+#include "protocol/job_view.h"
 
 namespace lockstep::ctl {
 

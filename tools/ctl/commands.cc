@@ -4,9 +4,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
+#include "base/text/utf8.h"
 #include "base/user_file.h"
-#include "plan/spec_text.h"
-#include "plan/words/utf8.h"
+#include "spec/spec_text.h"
 #include "tools/ctl/choose_job.h"
 #include "tools/ctl/print.h"
 #include "tools/launch/operator_token.h"
@@ -60,7 +60,7 @@ int Create(const CommonOptions& common, const std::string& spec_file) {
   absl::StatusOr<std::string> text =
       ReadUserFile(spec_file, kHandwrittenBytesMax);
   if (!text.ok()) return ExitCode(text.status());
-  absl::StatusOr<JobSpec> spec = plan::ParseJobSpec(*text, spec_file);
+  absl::StatusOr<JobSpec> spec = spec::ParseJobSpec(*text, spec_file);
   if (!spec.ok()) return ExitCode(spec.status());
   absl::Status created = Connect(common).CreateJob(*spec);
   if (created.ok()) absl::PrintF("job %s created\n", spec->name);

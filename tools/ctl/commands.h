@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "plan/words/job_command.h"
+#include "protocol/job_command.h"
 
 namespace lockstep::ctl {
 

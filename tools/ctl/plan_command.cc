@@ -9,18 +9,18 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/text/units.h"
+#include "base/text/utf8.h"
 #include "base/user_file.h"
 #include "plan/compile.h"
 #include "plan/digest.h"
 #include "plan/pairs.h"
 #include "plan/plan_json.h"
-#include "plan/spec_text.h"
 #include "plan/timeline/explain.h"
 #include "plan/timeline/timeline.h"
-#include "plan/verify.h"
-#include "plan/words/units.h"
-#include "plan/words/utf8.h"
+#include "plan/verify/verify.h"
 #include "proto/plan_chunks.h"
+#include "spec/spec_text.h"
 #include "tools/ctl/print.h"
 
 namespace lockstep::ctl {
@@ -56,7 +56,7 @@ absl::StatusOr<plan::Plan> ReadPlan(const std::string& file) {
   if (!text.ok()) return text.status();
   absl::StatusOr<plan::Plan> plan = PlanIn(*text);
   if (plan.ok()) return plan;
-  if (plan::LooksLikeJobSpec(*text)) {
+  if (spec::LooksLikeJobSpec(*text)) {
     return absl::InvalidArgumentError(
         absl::StrCat(file,
                      ": this is a job spec; compile it first: lockstepctl plan "
@@ -79,15 +79,15 @@ absl::StatusOr<plan::Plan> CompileSpec(const std::string& spec_file) {
   const absl::StatusOr<std::string> text =
       ReadUserFile(spec_file, kHandwrittenBytesMax);
   if (!text.ok()) return text.status();
-  const absl::StatusOr<plan::SpecFile> spec =
-      plan::ParseSpecFile(*text, spec_file);
+  const absl::StatusOr<spec::SpecFile> spec =
+      spec::ParseSpecFile(*text, spec_file);
   if (!spec.ok()) {
     const absl::StatusOr<plan::Plan> given = PlanIn(*text);
     if (!given.ok() || given->ranks.empty()) return spec.status();
     return absl::InvalidArgumentError(
         absl::StrCat(spec_file, ": this is a compiled plan, not a job spec"));
   }
-  auto registrations = plan::RegistrationsOf(*spec);
+  auto registrations = spec::RegistrationsOf(*spec);
   if (!registrations.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(spec_file, ":", registrations.status().message()));

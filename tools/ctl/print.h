@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/words/job_command.h"
-#include "plan/words/job_view.h"
+#include "protocol/job_command.h"
+#include "protocol/job_view.h"
 
 namespace lockstep::ctl {
 

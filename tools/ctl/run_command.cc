@@ -20,10 +20,10 @@
 #include "absl/time/time.h"
 #include "base/file_descriptor.h"
 #include "base/process.h"
+#include "base/text/utf8.h"
 #include "base/user_file.h"
-#include "plan/spec_text.h"
-#include "plan/words/job_view.h"
-#include "plan/words/utf8.h"
+#include "protocol/job_view.h"
+#include "spec/spec_text.h"
 #include "tools/ctl/choose_job.h"
 #include "tools/ctl/run_job.h"
 #include "tools/launch/local_daemon.h"
@@ -149,7 +149,7 @@ std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
       admin.DeleteJob(job, /*keep=*/true).IgnoreError();
     }
     const bool told = !view.ok() || IsOver(view->state) ||
-                      WriteAll(into.get(), plan::ToYaml(view->spec));
+                      WriteAll(into.get(), spec::ToYaml(view->spec));
     _exit(told ? 0 : 1);
   }
   into = FileDescriptor();
@@ -158,7 +158,7 @@ std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (status != 0) return std::nullopt;
-  absl::StatusOr<JobSpec> spec = plan::ParseJobSpec(text, job.value);
+  absl::StatusOr<JobSpec> spec = spec::ParseJobSpec(text, job.value);
   if (!spec.ok()) return std::nullopt;
   return *std::move(spec);
 }
@@ -266,7 +266,7 @@ class LocalLaunch {
     scratch_.emplace();
     if (!scratch_->status().ok()) return scratch_->status();
     place_.spec_file = scratch_->path() / "spec.yaml";
-    return WriteUserFile(place_.spec_file, plan::ToYaml(job_.spec));
+    return WriteUserFile(place_.spec_file, spec::ToYaml(job_.spec));
   }
 
   // What the coordinator did not hear of may hold a name of ours.

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "lockstep/mesh.h"
-#include "plan/spec_text.h"
+#include "spec/spec_text.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -20,7 +20,7 @@ int WorldSize(const RunRequest& request) {
 absl::StatusOr<JobSpec> SpecFromFile(const RunRequest& request,
                                      const std::string& spec_text) {
   absl::StatusOr<JobSpec> spec =
-      plan::ParseJobSpec(spec_text, request.spec_file);
+      spec::ParseJobSpec(spec_text, request.spec_file);
   if (!spec.ok()) return spec;
   if (request.job.empty() || request.job == spec->name) return spec;
   return absl::InvalidArgumentError(absl::StrFormat(

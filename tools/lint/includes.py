@@ -1,32 +1,57 @@
-"""Rules about #include: the arrows between rooms, purity, the wire's edge."""
+"""Rules about #include: the arrows between modules, purity, the wire's edge."""
 
 import re
 
 from tree import Finding
 
-# Which rooms a room may include, itself aside. A path belongs to the longest
-# room that it starts with. docs/architecture.md, "Modules", draws the same arrows.
+# Which modules a module may include, itself aside. A path belongs to the longest
+# module that it starts with. docs/architecture.md, "Modules", draws the same arrows.
+_VALUES = "client/include"  # values that specs, plans and the coordinator share
+_API = "the API of workers"
+_TEXT = [_VALUES, "base", "base/text"]
+_PROTOCOL = [*_TEXT, "protocol"]
+_PLAN = [*_PROTOCOL, "plan/schedule", "spec", "plan"]
+_TRANSPORT = [*_PLAN, _API, "kernels", "client/transport"]
+_WORKER = [*_TRANSPORT, "client/executor", "client/session"]
 MAY_INCLUDE = {
-    "base": [],
-    "plan": ["base"],
-    "kernels": ["plan", "base"],
-    "proto": ["plan"],
-    "server": ["server/core", "proto", "plan", "base"],
-    "server/core": ["plan", "base"],
-    "client": ["proto", "plan", "base", "kernels"],
-    "tools": ["client", "proto", "plan", "base", "kernels"],
-    "examples": ["client", "plan", "base", "kernels", "tools"],  # the demo launches its workers
+    _VALUES: [],
+    _API: [_VALUES],
+    "base": ["base/text"],
+    "base/text": [],
+    "protocol": _TEXT,
+    "plan/schedule": _PROTOCOL,
+    "spec": [*_PROTOCOL, "plan/schedule"],
+    "plan": [*_PROTOCOL, "plan/schedule", "spec"],
+    "plan/verify": _PLAN,
+    "plan/timeline": [*_PLAN, "plan/verify"],
+    "kernels": _TEXT,
+    "proto": _PLAN,
+    "server/core": [*_PLAN, "plan/verify"],
+    "server": [*_PLAN, "plan/verify", "proto", "server/core"],
+    "client": [],
+    "client/transport": [*_PLAN, _API, "kernels"],
+    "client/executor": _TRANSPORT,
+    "client/session": [*_TRANSPORT, "plan/verify", "proto", "client/executor"],
+    "client/gradient": _WORKER,
+    "client/pipeline": _WORKER,
+    "tools": [*_PLAN, _API, "plan/verify", "plan/timeline", "proto", "kernels", "client/transport"],
+    # The demonstration launches its workers.
+    "examples": [*_PLAN, _API, "plan/timeline", "kernels", "client/transport", "client/session",
+                 "tools"],
 }
 ANYTHING = ("tests", "bench")
-PUBLIC = ("plan/include", "client/include")
+PUBLIC = (_VALUES,)
+WORKERS_API = {f"client/include/lockstep/{name}.h" for name in (
+    "arena", "captured_step", "communicator", "device_stream", "gradient_sync", "pipeline",
+    "pipeline_stage", "session", "stream", "verdict")}
 
-PURE = ("plan/", "server/core/", "client/session/machine")
+PURE = ("base/text/", "protocol/", "spec/", "plan/", "server/core/", "client/session/machine")
 IMPURE = {
     "thread", "mutex", "shared_mutex", "condition_variable", "future", "semaphore", "latch",
     "barrier", "stop_token", "chrono", "ctime", "time.h", "fstream", "filesystem", "unistd.h",
     "fcntl.h", "absl/time/clock.h",
 }
-PURE_BASE = {"base/check.h"}
+PURE_BASE = ("base/check.h", "base/text/")
 HASHES = {"openssl/crypto.h", "openssl/sha.h"}  # a function of its argument
 IMPURE_FOLDERS = ("grpc", "google/protobuf/", "absl/synchronization/", "base/", "sys/")
 
@@ -45,9 +70,11 @@ def includes(tree):
                 yield path, number, match[2] or match[3], match[3] is not None
 
 
-def room_of(path):
-    rooms = [room for room in MAY_INCLUDE if path == room or path.startswith(room + "/")]
-    return max(rooms, key=len, default=None)
+def module_of(path):
+    if path in WORKERS_API:
+        return _API
+    modules = [module for module in MAY_INCLUDE if path == module or path.startswith(module + "/")]
+    return max(modules, key=len, default=None)
 
 
 def file_of(tree, header):
@@ -55,44 +82,44 @@ def file_of(tree, header):
     for candidate in [header] + [f"{folder}/{header}" for folder in PUBLIC]:
         if candidate in tree.files:
             return candidate
-    # A file of ours that is missing is still of its room.
-    return header if room_of(header) and not header.startswith("lockstep/") else None
+    # A file of ours that is missing is still of its module.
+    return header if module_of(header) and not header.startswith("lockstep/") else None
 
 
 def arrows(tree):
-    """Includes point one way between rooms"""
+    """Includes point one way between modules"""
     for path in tree.cpp():
-        if room_of(path) is None and not path.startswith(ANYTHING):
-            yield Finding(path, 1, f"'{path.partition('/')[0]}' is in no room that "
+        if module_of(path) is None and not path.startswith(ANYTHING):
+            yield Finding(path, 1, f"'{path.partition('/')[0]}' is in no module that "
                           "tools/lint/includes.py knows: say there what it may include")
     for path, line, header, quoted in includes(tree):
-        room, target = room_of(path), file_of(tree, header)
-        if room is None or target is None or not quoted:
+        module, target = module_of(path), file_of(tree, header)
+        if module is None or target is None or not quoted:
             continue
-        if room_of(target) != room and room_of(target) not in MAY_INCLUDE[room]:
-            allowed = ", ".join(MAY_INCLUDE[room]) or "no other room"
-            yield Finding(path, line, f"'{room}' includes \"{header}\" of "
-                          f"'{room_of(target) or target}'; it may include {allowed}")
+        if module_of(target) != module and module_of(target) not in MAY_INCLUDE[module]:
+            allowed = ", ".join(MAY_INCLUDE[module]) or "no other module"
+            yield Finding(path, line, f"'{module}' includes \"{header}\" of "
+                          f"'{module_of(target) or target}'; it may include {allowed}")
 
 
 def pure(tree):
-    """plan, server/core and the session's machine: no RPC, thread, clock, file"""
+    """spec, protocol, plan, server/core, the session's machine: no RPC, thread, clock, file"""
     for path, line, header, quoted in includes(tree):
         if not path.startswith(PURE):
             continue
-        if header in PURE_BASE or header in HASHES:
+        if header.startswith(PURE_BASE) or header in HASHES:
             continue
         if header in IMPURE or header.startswith(IMPURE_FOLDERS) or header.endswith(".pb.h"):
-            yield Finding(path, line, f"<{header}> in a pure room: time, chance and effects "
+            yield Finding(path, line, f"<{header}> in a pure module: time, chance and effects "
                           "are arguments there")
         elif path.startswith("server/core/") and not _is_std_or_ours(tree, header, quoted):
-            yield Finding(path, line, f"<{header}>: server/core includes plan, std and absl only")
+            yield Finding(path, line, f"<{header}>: server/core includes pure modules, std and absl only")
     words = re.compile(r"\babsl::(Now|SleepFor|GetCurrentTimeNanos)\b|\bstd::chrono\b|"
                        r"\bstd::random_device\b")
     for path in tree.cpp():
         for number, text in tree.code_lines(path) if path.startswith(PURE) else ():
             for match in words.finditer(text):
-                yield Finding(path, number, f"{match.group()} in a pure room: time and chance "
+                yield Finding(path, number, f"{match.group()} in a pure module: time and chance "
                               "are arguments there")
 
 

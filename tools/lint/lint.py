@@ -1,4 +1,4 @@
-"""The rules of the house, checked: ./run lint [RULE ...].
+"""Rules of the source tree: ./run lint [RULE ...].
 
 Prints a finding a line, path:line: message [rule], and exits with 1 if there is
 one; with 2 for a rule that does not exist. --list prints the rules.
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import includes
 import programs
-import words
+import text_rules
+import type_names
 from tree import Tree
 
 RULES = {
@@ -18,14 +19,15 @@ RULES = {
     "arrows": includes.arrows,
     "pure": includes.pure,
     "wire-edge": includes.wire_edge,
-    "locks": words.locks,
-    "nccl-names": words.nccl_names,
-    "launches": words.launches,
-    "disabled-tests": words.disabled_tests,
-    "comment-openers": words.comment_openers,
-    "machine-paths": words.machine_paths,
-    "budgets": words.budgets,
-    "environment": words.environment,
+    "locks": text_rules.locks,
+    "nccl-names": text_rules.nccl_names,
+    "launches": text_rules.launches,
+    "disabled-tests": text_rules.disabled_tests,
+    "comment-openers": text_rules.comment_openers,
+    "unique-types": type_names.unique_types,
+    "machine-paths": text_rules.machine_paths,
+    "budgets": text_rules.budgets,
+    "environment": text_rules.environment,
 }
 
 

@@ -16,7 +16,7 @@
 namespace lockstep::perf {
 
 // FailedPrecondition where there is no GPU or no NCCL; says which.
-absl::StatusOr<Backend> MakeGpuGround(const Options& options, int rank);
+absl::StatusOr<Backend> MakeGpuGround(const PerfOptions& options, int rank);
 
 }  // namespace lockstep::perf
 

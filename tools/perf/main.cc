@@ -25,7 +25,7 @@ namespace lockstep::perf {
 namespace {
 
 absl::StatusOr<Backend> OnHost(
-    const Options& options,
+    const PerfOptions& options,
     absl::StatusOr<std::unique_ptr<transport::Transport>> transport) {
   if (!transport.ok()) return transport.status();
   Backend backend;
@@ -37,7 +37,7 @@ absl::StatusOr<Backend> OnHost(
 }
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> MakeAuto(
-    const Options& options, int rank) {
+    const PerfOptions& options, int rank) {
   auto links = transport::MakeGlooLinks({});
   if (!links.ok()) return links.status();
   const std::string host =
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeAuto(
                                       {.pretended_host = host});
 }
 
-absl::StatusOr<Backend> MakeGround(const Options& options, int rank) {
+absl::StatusOr<Backend> MakeGround(const PerfOptions& options, int rank) {
   if (options.transport == "auto" || options.transport == "hierarchical") {
     return OnHost(options, MakeAuto(options, rank));
   }
@@ -59,11 +59,11 @@ absl::StatusOr<Backend> MakeGround(const Options& options, int rank) {
   return MakeGpuGround(options, rank);
 }
 
-absl::Status RunRank(const Options& options, int rank, HandlePipes& exchange,
-                     size_t* wrong) {
+absl::Status RunRank(const PerfOptions& options, int rank,
+                     HandlePipes& exchange, size_t* wrong) {
   auto backend = MakeGround(options, rank);
   if (!backend.ok()) return backend.status();
-  Rank self(options, rank, *std::move(backend));
+  PerfRank self(options, rank, *std::move(backend));
   absl::Status connected = self.Connect([&](const std::string& handle) {
     return exchange.Exchange(handle, options.ranks);
   });
@@ -84,7 +84,7 @@ absl::Status RunRank(const Options& options, int rank, HandlePipes& exchange,
 }
 
 int Main(int argc, char** argv) {
-  Options options;
+  PerfOptions options;
   int exit_code = 0;
   if (!Parse(argc, argv, &options, &exit_code)) return exit_code;
   return RunRanks(options.ranks, [&](int rank, HandlePipes& exchange) {

@@ -113,9 +113,9 @@ class Elements {
 
 // What the kinds of operation share: counts, and memory for `in` and `out`
 // elements.
-class Buffered : public Operation {
+class Buffered : public PerfOperation {
  public:
-  Buffered(const Options& options, Communicator& comm)
+  Buffered(const PerfOptions& options, Communicator& comm)
       : options_(options), comm_(comm) {}
 
  protected:
@@ -161,7 +161,7 @@ class Buffered : public Operation {
   DType dtype() const { return options_.dtype; }
   ReduceOp op() const { return options_.redop; }
 
-  const Options options_;
+  const PerfOptions options_;
   Communicator& comm_;
   const std::unique_ptr<Arena> plain_ = MakePlainArena();
   Memory private_{plain_.get(), nullptr};
@@ -357,10 +357,10 @@ class Barrier final : public Buffered {
 };
 
 template <typename T>
-absl::StatusOr<std::unique_ptr<Operation>> Make(const Options& options,
-                                                size_t bytes,
-                                                Communicator& comm,
-                                                Memory* memory) {
+absl::StatusOr<std::unique_ptr<PerfOperation>> Make(const PerfOptions& options,
+                                                    size_t bytes,
+                                                    Communicator& comm,
+                                                    Memory* memory) {
   auto operation = std::make_unique<T>(options, comm);
   const size_t elements = bytes / SizeOf(options.dtype);
   absl::Status prepared = operation->Prepare(elements, memory);
@@ -384,15 +384,16 @@ double BusFactor(const std::string& op, int ranks) {
   return op == "barrier" ? 0 : others;
 }
 
-size_t LeastBytes(const Options& options) {
+size_t LeastBytes(const PerfOptions& options) {
   const bool divides = options.op == "all_gather" ||
                        options.op == "reduce_scatter" ||
                        options.op == "all_to_all";
   return SizeOf(options.dtype) * (divides ? options.ranks : 1);
 }
 
-absl::StatusOr<std::unique_ptr<Operation>> Operation::Create(
-    const Options& options, size_t bytes, Communicator& comm, Memory* memory) {
+absl::StatusOr<std::unique_ptr<PerfOperation>> PerfOperation::Create(
+    const PerfOptions& options, size_t bytes, Communicator& comm,
+    Memory* memory) {
   const auto make = options.op == "all_reduce"       ? Make<AllReduce>
                     : options.op == "all_gather"     ? Make<AllGather>
                     : options.op == "reduce_scatter" ? Make<ReduceScatter>

@@ -35,15 +35,16 @@ const std::vector<std::string>& OperationNames();
 double BusFactor(const std::string& op, int ranks);
 
 // The smallest size in which there is something to move, and to be wrong.
-size_t LeastBytes(const Options& options);
+size_t LeastBytes(const PerfOptions& options);
 
-class Operation {
+class PerfOperation {
  public:
   // `memory` must outlive it; null: the host's, private. ResourceExhausted if
   // there is no memory.
-  static absl::StatusOr<std::unique_ptr<Operation>> Create(
-      const Options& options, size_t bytes, Communicator& comm, Memory* memory);
-  virtual ~Operation() = default;
+  static absl::StatusOr<std::unique_ptr<PerfOperation>> Create(
+      const PerfOptions& options, size_t bytes, Communicator& comm,
+      Memory* memory);
+  virtual ~PerfOperation() = default;
 
   size_t count() const { return count_; }  // as given to the call
   size_t bytes() const { return bytes_; }  // of the size, rounded

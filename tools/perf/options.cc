@@ -92,7 +92,7 @@ const std::map<std::string, ReduceOp>& ReduceOps() {
 }
 
 // What is wrong with options that are right one by one.
-std::string Contradiction(const Options& options) {
+std::string Contradiction(const PerfOptions& options) {
   if (options.max_bytes < options.min_bytes) {
     return "-e is smaller than -b";
   }
@@ -120,7 +120,7 @@ std::string Contradiction(const Options& options) {
 
 }  // namespace
 
-std::vector<size_t> Options::Sizes() const {
+std::vector<size_t> PerfOptions::Sizes() const {
   if (op == "barrier") return {0};
   std::vector<size_t> sizes;
   const size_t least = LeastBytes(*this);
@@ -134,8 +134,8 @@ std::vector<size_t> Options::Sizes() const {
   return sizes;
 }
 
-bool Parse(int argc, char** argv, Options* options, int* exit_code) {
-  Options& o = *options;
+bool Parse(int argc, char** argv, PerfOptions* options, int* exit_code) {
+  PerfOptions& o = *options;
   CommandLine line(
       "Measures and checks a collective operation between processes "
       "of this machine, as nccl-tests do.",

@@ -15,7 +15,7 @@
 
 namespace lockstep::perf {
 
-struct Options {
+struct PerfOptions {
   std::string op;  // all_reduce, ...: operation.h
   size_t min_bytes = 32 << 20;
   size_t max_bytes = 32 << 20;
@@ -43,7 +43,7 @@ struct Options {
 // True if `options` is filled in and the program should go on. Else what it
 // should exit with is in `exit_code` (0 after --help, 2 for what makes no
 // sense), and what there is to say has been said.
-bool Parse(int argc, char** argv, Options* options, int* exit_code);
+bool Parse(int argc, char** argv, PerfOptions* options, int* exit_code);
 
 }  // namespace lockstep::perf
 

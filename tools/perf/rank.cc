@@ -8,7 +8,7 @@
 
 namespace lockstep::perf {
 
-absl::Status Rank::Connect(const Exchange& exchange) {
+absl::Status PerfRank::Connect(const Exchange& exchange) {
   auto pending = backend_.transport->Prepare(
       {.name = "perf", .rank = rank_, .size = options_.ranks});
   if (!pending.ok()) return pending.status();
@@ -28,10 +28,10 @@ absl::Status Rank::Connect(const Exchange& exchange) {
                       absl::StrCat("the ranks are connected by ", connection_));
 }
 
-absl::StatusOr<Row> Rank::Measure(size_t bytes) {
-  auto operation = Operation::Create(options_, bytes, *comm_, &memory_);
+absl::StatusOr<Row> PerfRank::Measure(size_t bytes) {
+  auto operation = PerfOperation::Create(options_, bytes, *comm_, &memory_);
   if (!operation.ok()) return operation.status();
-  Operation& op = **operation;
+  PerfOperation& op = **operation;
   op.Fill();
   if (absl::Status given = op.Give(); !given.ok()) return given;
   absl::StatusOr<double> warm = SecondsOf(op, options_.warmup);
@@ -54,11 +54,11 @@ absl::StatusOr<Row> Rank::Measure(size_t bytes) {
              .wrong = static_cast<size_t>(totals[1])};
 }
 
-absl::Status Rank::Finished(absl::Status called) {
+absl::Status PerfRank::Finished(absl::Status called) {
   return called.ok() ? backend_.stream->Synchronize() : called;
 }
 
-absl::StatusOr<double> Rank::SecondsOf(Operation& op, int iterations) {
+absl::StatusOr<double> PerfRank::SecondsOf(PerfOperation& op, int iterations) {
   absl::Status ready = Finished(comm_->Barrier(*backend_.stream));
   if (!ready.ok()) return ready;
   const auto begin = std::chrono::steady_clock::now();
@@ -73,7 +73,7 @@ absl::StatusOr<double> Rank::SecondsOf(Operation& op, int iterations) {
       .count();
 }
 
-absl::Status Rank::Sum(double* values, size_t count) {
+absl::Status PerfRank::Sum(double* values, size_t count) {
   auto buffer = memory_.Allocate(count * sizeof(double));
   if (!buffer.ok()) return buffer.status();
   auto* const seen = reinterpret_cast<double*>(buffer->seen());

@@ -32,13 +32,13 @@ struct Backend {
   std::unique_ptr<Stream> stream;
 };
 
-class Rank {
+class PerfRank {
  public:
   // Gives this rank's handle, and gets all ranks'.
   using Exchange =
       std::function<absl::StatusOr<std::vector<std::string>>(std::string)>;
 
-  Rank(const Options& options, int rank, Backend backend)
+  PerfRank(const PerfOptions& options, int rank, Backend backend)
       : options_(options),
         rank_(rank),
         backend_(std::move(backend)),
@@ -55,10 +55,10 @@ class Rank {
  private:
   absl::Status Finished(absl::Status called);
   // Seconds of so many operations, from when all ranks are ready.
-  absl::StatusOr<double> SecondsOf(Operation& op, int iterations);
+  absl::StatusOr<double> SecondsOf(PerfOperation& op, int iterations);
   absl::Status Sum(double* values, size_t count);
 
-  const Options& options_;
+  const PerfOptions& options_;
   const int rank_;
   Backend backend_;
   Memory memory_;

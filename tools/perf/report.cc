@@ -11,15 +11,15 @@
 namespace lockstep::perf {
 namespace {
 
-bool Reduces(const Options& options) {
+bool Reduces(const PerfOptions& options) {
   return options.op == "all_reduce" || options.op == "reduce_scatter";
 }
 
-std::string RedOp(const Options& options) {
+std::string RedOp(const PerfOptions& options) {
   return Reduces(options) ? std::string(Name(options.redop)) : "none";
 }
 
-double BusBandwidth(const Options& options, const Row& row) {
+double BusBandwidth(const PerfOptions& options, const Row& row) {
   return AlgorithmBandwidth(row) * BusFactor(options.op, options.ranks);
 }
 
@@ -30,7 +30,7 @@ double AlgorithmBandwidth(const Row& row) {
                          : 0;
 }
 
-void PrintHeader(const Options& options, const std::string& connection) {
+void PrintHeader(const PerfOptions& options, const std::string& connection) {
   std::printf("# %s: %d ranks over %s, %s buffers, %d iterations after %d\n",
               options.op.c_str(), options.ranks, connection.c_str(),
               options.arena ? "arena" : "private", options.iterations,
@@ -41,7 +41,7 @@ void PrintHeader(const Options& options, const std::string& connection) {
               "", "(us)", "(GB/s)", "(GB/s)", "");
 }
 
-void PrintRow(const Options& options, const Row& row) {
+void PrintRow(const PerfOptions& options, const Row& row) {
   std::printf("%12zu %12zu %6s %6s %11.2f %8.2f %8.2f %6zu\n", row.bytes,
               row.count, std::string(Name(options.dtype)).c_str(),
               RedOp(options).c_str(), row.seconds * 1e6,
@@ -55,7 +55,8 @@ void PrintFooter(const std::vector<Row>& rows) {
   std::printf("# wrong elements: %zu%s\n", wrong, wrong == 0 ? " OK" : "");
 }
 
-absl::Status WriteJson(const Options& options, const std::vector<Row>& rows) {
+absl::Status WriteJson(const PerfOptions& options,
+                       const std::vector<Row>& rows) {
   nlohmann::ordered_json json;
   json["transport"] = options.transport;
   json["ranks"] = options.ranks;

@@ -23,12 +23,13 @@ struct Row {
 double AlgorithmBandwidth(const Row& row);
 
 // `connection`: the transport that connects the ranks, and why.
-void PrintHeader(const Options& options, const std::string& connection);
-void PrintRow(const Options& options, const Row& row);
+void PrintHeader(const PerfOptions& options, const std::string& connection);
+void PrintRow(const PerfOptions& options, const Row& row);
 void PrintFooter(const std::vector<Row>& rows);
 
 // {"rows": [{"op", "bytes", "time_us", "algbw", "busbw", "wrong"}], ...}
-absl::Status WriteJson(const Options& options, const std::vector<Row>& rows);
+absl::Status WriteJson(const PerfOptions& options,
+                       const std::vector<Row>& rows);
 
 }  // namespace lockstep::perf
 

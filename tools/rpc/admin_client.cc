@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/text/utf8.h"
 #include "lockstep/v1/admin.grpc.pb.h"
-#include "plan/words/utf8.h"
 #include "proto/codec.h"
 #include "proto/grpc_process.h"
 

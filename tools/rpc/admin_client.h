@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "plan/words/job_command.h"
-#include "plan/words/job_view.h"
-#include "plan/words/protocol.h"
+#include "protocol/job_command.h"
+#include "protocol/job_view.h"
+#include "protocol/protocol.h"
 
 namespace lockstep::ctl {
 

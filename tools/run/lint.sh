@@ -5,7 +5,7 @@ usage_lint() {
   cat <<TXT
 usage: ./run lint [RULE ...]
 
-Checks every tracked file against the rules of the house, or only against RULE:
+Checks every tracked file against the rules of the source tree, or only against RULE:
 $(python3 tools/lint/lint.py --list 2>/dev/null | sed 's/^/  /')
 TXT
 }

@@ -16,7 +16,7 @@
 namespace lockstep::transport {
 
 // A part of a rank's buffer, in bytes.
-struct Block {
+struct ByteRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
@@ -28,39 +28,39 @@ inline const void* SourceOf(const CollectiveOp& call) {
 
 // The block of SourceOf that `from` sends to `to`; nullopt: no message at all,
 // not even an empty one. `call` is `from`'s; any rank's unless AllToAllV.
-inline std::optional<Block> GivenBlock(const CollectiveOp& call, int from,
-                                       int to) {
+inline std::optional<ByteRange> GivenBlock(const CollectiveOp& call, int from,
+                                           int to) {
   const uint64_t bytes = call.bytes();
   switch (call.kind) {
-    case CollectiveKind::kAllGather: return Block{0, bytes};
-    case CollectiveKind::kAllToAll: return Block{to * bytes, bytes};
+    case CollectiveKind::kAllGather: return ByteRange{0, bytes};
+    case CollectiveKind::kAllToAll: return ByteRange{to * bytes, bytes};
     case CollectiveKind::kAllToAllV:
-      return Block{call.in_offsets[to] * SizeOf(call.dtype),
-                   call.in_counts[to] * SizeOf(call.dtype)};
+      return ByteRange{call.in_offsets[to] * SizeOf(call.dtype),
+                       call.in_counts[to] * SizeOf(call.dtype)};
     case CollectiveKind::kBroadcast:
       if (from != call.peer || to == from) return std::nullopt;
-      return Block{0, bytes};
+      return ByteRange{0, bytes};
     case CollectiveKind::kSend:
       if (to != call.peer) return std::nullopt;
-      return Block{0, bytes};
+      return ByteRange{0, bytes};
     default: return std::nullopt;
   }
 }
 
 // The block of `out` where `to` receives from `from`. `call` is `to`'s.
-inline std::optional<Block> TakenBlock(const CollectiveOp& call, int to,
-                                       int from) {
+inline std::optional<ByteRange> TakenBlock(const CollectiveOp& call, int to,
+                                           int from) {
   const uint64_t bytes = call.bytes();
   switch (call.kind) {
     case CollectiveKind::kAllGather:
-    case CollectiveKind::kAllToAll: return Block{from * bytes, bytes};
+    case CollectiveKind::kAllToAll: return ByteRange{from * bytes, bytes};
     case CollectiveKind::kAllToAllV:
-      return Block{call.out_offsets[from] * SizeOf(call.dtype),
-                   call.out_counts[from] * SizeOf(call.dtype)};
+      return ByteRange{call.out_offsets[from] * SizeOf(call.dtype),
+                       call.out_counts[from] * SizeOf(call.dtype)};
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kRecv:
       if (from != call.peer || to == from) return std::nullopt;
-      return Block{0, bytes};
+      return ByteRange{0, bytes};
     default: return std::nullopt;
   }
 }

@@ -52,7 +52,7 @@ size_t OutCount(const CollectiveOp& call, size_t ranks) {
 }
 
 // On one host each rank reduces a slice (ReduceSliceOf, or its own block).
-class LocalSchedule final : public Schedule {
+class LocalSchedule final : public ChunkSchedule {
  public:
   LocalSchedule(const CollectiveOp& call, int ranks, size_t chunk)
       : call_(call), ranks_(ranks), chunk_(chunk) {}
@@ -61,7 +61,7 @@ class LocalSchedule final : public Schedule {
     return (Slice(0).count + chunk_ - 1) / chunk_;
   }
   Chunk ChunkOf(int index, uint64_t step) const override {
-    const Range slice = Slice(index);
+    const SliceRange slice = Slice(index);
     const size_t begin = std::min<size_t>(step * chunk_, slice.count);
     return {slice.begin + begin, std::min(chunk_, slice.count - begin),
             scatters() ? index : Chunk::kAll};
@@ -70,8 +70,8 @@ class LocalSchedule final : public Schedule {
  private:
   bool scatters() const { return call_.kind == CollectiveKind::kReduceScatter; }
   // No slice is longer than the first.
-  Range Slice(int of) const {
-    return scatters() ? Range{of * call_.count, call_.count}
+  SliceRange Slice(int of) const {
+    return scatters() ? SliceRange{of * call_.count, call_.count}
                       : ReduceSliceOf(call_, ranks_, of);
   }
 
@@ -174,7 +174,7 @@ class ChunkedCollective final : public Collective {
       if (absl::Status found = Find(peer); !found.ok()) return found;
     }
     part_bytes_ = shm_group().mine().shape().chunk_bytes / size();
-    return Cut();
+    return MakeSchedule();
   }
 
   // Sets the addresses where this rank reads `peer`'s contribution, and writes
@@ -185,7 +185,7 @@ class ChunkedCollective final : public Collective {
       return absl::OkStatus();
     }
     if (staged(peer)) return absl::OkStatus();
-    const PublishedCall& published = cell(peer).published;
+    const PublishedCall& published = slot(peer).published;
     SegmentImporter& importer = shm_group().importer(peer);
     if (reduces()) {
       auto source = importer.Resolve(published.in, in_bytes_);
@@ -200,7 +200,7 @@ class ChunkedCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  absl::Status Cut() {
+  absl::Status MakeSchedule() {
     if (!has_hosts()) {
       const size_t bytes = staged_ != 0 ? part_bytes_ : kStepBytes / 4;
       const size_t chunk = WholeRuns(bytes / element_);
@@ -224,7 +224,7 @@ class ChunkedCollective final : public Collective {
 
   // --- Running ---
 
-  absl::StatusOr<Progress> Part() override {
+  absl::StatusOr<AdvanceResult> Part() override {
     bool moved = Put();
     if (has_hosts()) {
       for (absl::StatusOr<bool> acted :
@@ -237,12 +237,12 @@ class ChunkedCollective final : public Collective {
     }
     moved |= Take();
     if (given_ == steps_ && taken_ == steps_) {
-      if (!has_hosts()) return Progress::kDone;
+      if (!has_hosts()) return AdvanceResult::kDone;
       absl::StatusOr<bool> done = transfers_->Done();
       if (!done.ok()) return std::move(done).status();
-      if (*done) return Progress::kDone;
+      if (*done) return AdvanceResult::kDone;
     }
-    return moved ? Progress::kMoved : Progress::kNothing;
+    return moved ? AdvanceResult::kMoved : AdvanceResult::kNothing;
   }
 
   bool Put() {
@@ -278,7 +278,7 @@ class ChunkedCollective final : public Collective {
     if (staged(rank()) && gives()) {
       outs_.push_back(Part(rank(), reduced_, rank()));
     }
-    check_.Fold({chunk.begin, chunk.count}, inputs_, outs_);
+    check_.Reduce({chunk.begin, chunk.count}, inputs_, outs_);
     if (++reduced_ == steps_) check_.End(Out({.begin = Mine(0).begin}));
     Gave();
     return true;
@@ -352,7 +352,7 @@ class ChunkedCollective final : public Collective {
   void Gave() {
     ++given_;
     if (gives() && staged_ != 0) {
-      return Publish(&CollectiveSlot::folded, given_, shm_group().others());
+      return Publish(&CollectiveSlot::reduced, given_, shm_group().others());
     }
     taken_ = given_;  // there is nothing to take
     if (staged_ != 0)
@@ -361,7 +361,7 @@ class ChunkedCollective final : public Collective {
 
   bool Take() {
     if (taken_ == given_ ||
-        !AllHave(&CollectiveSlot::folded, shm_group().others(), taken_ + 1)) {
+        !AllHave(&CollectiveSlot::reduced, shm_group().others(), taken_ + 1)) {
       return false;
     }
     for (int from = 0; from < size(); ++from) {
@@ -378,7 +378,7 @@ class ChunkedCollective final : public Collective {
   const size_t element_;
   const size_t in_bytes_;
   const size_t out_bytes_;
-  std::unique_ptr<const Schedule> schedule_;
+  std::unique_ptr<const ChunkSchedule> schedule_;
   std::unique_ptr<HostTransfers> transfers_;  // null on one host
   absl::Status begun_;
   ReduceCheck check_;
@@ -398,12 +398,12 @@ class ChunkedCollective final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Task> MakeLocalReduction(const CollectiveOp& call,
-                                         ShmGroup& shm_group) {
+std::unique_ptr<CollectiveTask> MakeLocalReduction(const CollectiveOp& call,
+                                                   ShmGroup& shm_group) {
   return std::make_unique<ChunkedCollective>(call, shm_group, nullptr);
 }
 
-std::unique_ptr<Task> MakeHierarchicalCollective(
+std::unique_ptr<CollectiveTask> MakeHierarchicalCollective(
     const CollectiveOp& call, const HierarchicalContext& context) {
   return std::make_unique<ChunkedCollective>(call, context.shm_group, &context);
 }

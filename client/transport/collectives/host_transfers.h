@@ -37,12 +37,12 @@ class HostTransfers {
 
   // All arguments outlive this object.
   HostTransfers(const CollectiveOp& call, const HierarchicalContext& context,
-                const Schedule& schedule)
+                const ChunkSchedule& schedule)
       : call_(call),
         context_(context),
         schedule_(schedule),
         steps_(schedule.steps()),
-        partial_element_(SizeOf(kernels::CarryOf(call.dtype))),
+        partial_element_(SizeOf(kernels::PartialTypeOf(call.dtype))),
         partial_bytes_(context.chunk_bytes / SizeOf(call.dtype) *
                        partial_element_),
         announcements_(call, context.wire()) {}
@@ -95,8 +95,8 @@ class HostTransfers {
         schedule_.partial_from() >= 0 ? PartialIn(step) : nullptr;
     absl::Status posted;
     if (to >= 0) {
-      kernels::ReduceToCarry(onto, inputs, PartialOut(step), chunk.count,
-                             call_.dtype, call_.op);
+      kernels::ReduceToPartial(onto, inputs, PartialOut(step), chunk.count,
+                               call_.dtype, call_.op);
       posted = sending_[step % kWindow].Add(
           context_.link.Send(to, PartialTag(step), PartialOut(step),
                              chunk.count * partial_element_));
@@ -223,7 +223,7 @@ class HostTransfers {
 
   const CollectiveOp& call_;
   const HierarchicalContext& context_;
-  const Schedule& schedule_;
+  const ChunkSchedule& schedule_;
   const uint64_t steps_;
   const size_t partial_element_;
   const size_t partial_bytes_;  // per buffer
@@ -231,7 +231,7 @@ class HostTransfers {
   // Declared before the transfers that use it. kWindow buffers each for
   // received partial sums, for sent ones, and for results.
   Scratch places_;
-  Exchange announcements_;
+  LinkExchange announcements_;
   Slots receiving_partials_;
   Slots receiving_results_;
   Slots sending_;

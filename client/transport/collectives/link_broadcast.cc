@@ -12,9 +12,9 @@ namespace {
 constexpr size_t kBroadcastChunkBytes = 512 << 10;
 constexpr size_t kSpreadBytesMin = 256 << 10;
 
-class Spread final : public Operation {
+class Spread final : public LinkOperation {
  public:
-  Spread(const CollectiveOp& call, Wire wire)
+  Spread(const CollectiveOp& call, LinkContext wire)
       : call_(call),
         wire_(wire),
         slices_(call.count, wire.size() - 1,
@@ -35,22 +35,22 @@ class Spread final : public Operation {
   bool root() const { return wire_.rank() == call_.peer; }
 
   // The owners of the slices are the ranks except the root, in order.
-  Range ChunkOf(int owner, size_t c) const {
+  SliceRange ChunkOf(int owner, size_t c) const {
     return slices_.Chunk(owner - (owner > call_.peer ? 1 : 0), c);
   }
-  std::byte* At(Range range) const {
+  std::byte* At(SliceRange range) const {
     return static_cast<std::byte*>(call_.out) +
            range.begin * SizeOf(call_.dtype);
   }
 
   absl::Status Send(int peer, int owner, size_t c) {
-    const Range range = ChunkOf(owner, c);
+    const SliceRange range = ChunkOf(owner, c);
     if (range.count == 0) return absl::OkStatus();
     return transfers_.Add(wire_.link.Send(peer, call_.tag + 1 + c, At(range),
                                           range.count * SizeOf(call_.dtype)));
   }
   absl::Status Recv(int peer, int owner, size_t c, Transfers& into) {
-    const Range range = ChunkOf(owner, c);
+    const SliceRange range = ChunkOf(owner, c);
     if (range.count == 0) return absl::OkStatus();
     return into.Add(wire_.link.Recv(peer, call_.tag + 1 + c, At(range),
                                     range.count * SizeOf(call_.dtype)));
@@ -100,9 +100,9 @@ class Spread final : public Operation {
   }
 
   const CollectiveOp& call_;
-  const Wire wire_;
+  const LinkContext wire_;
   const Slices slices_;
-  Exchange announcements_;
+  LinkExchange announcements_;
   Transfers own_;  // this rank's slice, from the root; empty on the root
   Transfers transfers_;
 };
@@ -113,7 +113,8 @@ bool IsSpread(const CollectiveOp& call, int ranks) {
   return ranks > 2 && call.bytes() >= kSpreadBytesMin;
 }
 
-std::unique_ptr<Operation> MakeSpread(const CollectiveOp& call, Wire wire) {
+std::unique_ptr<LinkOperation> MakeSpread(const CollectiveOp& call,
+                                          LinkContext wire) {
   return std::make_unique<Spread>(call, wire);
 }
 

@@ -13,7 +13,8 @@ namespace lockstep::transport {
 
 // If false, the root sends all bytes to each rank (Exchange::AddBlocks).
 bool IsSpread(const CollectiveOp& call, int ranks);
-std::unique_ptr<Operation> MakeSpread(const CollectiveOp& call, Wire wire);
+std::unique_ptr<LinkOperation> MakeSpread(const CollectiveOp& call,
+                                          LinkContext wire);
 
 }  // namespace lockstep::transport
 

@@ -34,7 +34,7 @@ absl::Status ForPieces(size_t bytes, Post post) {
 
 }  // namespace
 
-void Exchange::AddBlocks(int peer) {
+void LinkExchange::AddBlocks(int peer) {
   const auto given = GivenBlock(call_, wire_.rank(), peer);
   const auto taken = TakenBlock(call_, wire_.rank(), peer);
   const auto* const in = static_cast<const std::byte*>(SourceOf(call_));
@@ -47,7 +47,7 @@ void Exchange::AddBlocks(int peer) {
   if (taken) Take(peer, out + taken->offset, taken->bytes);
 }
 
-absl::Status Exchange::Start() {
+absl::Status LinkExchange::Start() {
   size_t space = 0;
   for (const Outgoing& give : gives_) space += HeadSpace(give.bytes);
   for (const Incoming& take : takes_) space += HeadSpace(take.bytes);
@@ -62,7 +62,7 @@ absl::Status Exchange::Start() {
   return absl::OkStatus();
 }
 
-absl::Status Exchange::PostTakes() {
+absl::Status LinkExchange::PostTakes() {
   std::byte* head = heads_.data();
   for (Incoming& take : takes_) {
     take.head = head;
@@ -79,7 +79,7 @@ absl::Status Exchange::PostTakes() {
   return absl::OkStatus();
 }
 
-absl::Status Exchange::PostGives() {
+absl::Status LinkExchange::PostGives() {
   std::byte* head = heads_.data();
   for (const Incoming& take : takes_) head += HeadSpace(take.bytes);
   for (const Outgoing& give : gives_) {
@@ -101,7 +101,7 @@ absl::Status Exchange::PostGives() {
   return absl::OkStatus();
 }
 
-absl::Status Exchange::Finish() {
+absl::Status LinkExchange::Finish() {
   if (absl::Status moved = transfers_.WaitAll(); !moved.ok()) return moved;
   for (const Incoming& take : takes_) {
     absl::Status agreed = CheckAnnouncement(

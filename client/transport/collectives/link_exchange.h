@@ -22,10 +22,11 @@ namespace lockstep::transport {
 // The largest payload that is sent inside the announcement.
 inline constexpr size_t kInlineBytes = 32 << 10;
 
-class Exchange final : public Operation {
+class LinkExchange final : public LinkOperation {
  public:
   // `call`: the source of the announcement and of the tags.
-  Exchange(const CollectiveOp& call, Wire wire) : call_(call), wire_(wire) {}
+  LinkExchange(const CollectiveOp& call, LinkContext wire)
+      : call_(call), wire_(wire) {}
 
   // Adds the blocks (blocks.h) that `call` sends to `peer` and receives from
   // it. For this rank itself: the block that it keeps.
@@ -88,7 +89,7 @@ class Exchange final : public Operation {
   absl::Status PostGives();
 
   const CollectiveOp& call_;
-  const Wire wire_;
+  const LinkContext wire_;
   std::vector<Outgoing> gives_;
   std::vector<Incoming> takes_;
   Kept keep_;

@@ -12,9 +12,10 @@ namespace {
 // A dissemination barrier: in round k a rank notifies the rank 2^k ahead, and
 // waits for the notice of the rank 2^k behind. With 4 ranks it is as fast as a
 // message from each to each, with 8 ranks twice as fast.
-class Barrier final : public Operation {
+class LinkBarrier final : public LinkOperation {
  public:
-  Barrier(const CollectiveOp& call, Wire wire) : call_(call), wire_(wire) {}
+  LinkBarrier(const CollectiveOp& call, LinkContext wire)
+      : call_(call), wire_(wire) {}
 
   absl::Status Start() override { return NextRound(); }
 
@@ -41,28 +42,31 @@ class Barrier final : public Operation {
   }
 
   CollectiveOp call_;  // with the tag of the round
-  const Wire wire_;
+  const LinkContext wire_;
   int distance_ = 1;
-  std::optional<Exchange> round_;
+  std::optional<LinkExchange> round_;
 };
 
 // Exchanges a block with each rank, or with one peer.
-std::unique_ptr<Operation> ExchangeBlocks(const CollectiveOp& call, Wire wire) {
-  auto exchange = std::make_unique<Exchange>(call, wire);
+std::unique_ptr<LinkOperation> ExchangeBlocks(const CollectiveOp& call,
+                                              LinkContext wire) {
+  auto exchange = std::make_unique<LinkExchange>(call, wire);
   for (int rank = 0; rank < wire.size(); ++rank) exchange->AddBlocks(rank);
   return exchange;
 }
 
 }  // namespace
 
-std::unique_ptr<Operation> MakeOperation(const CollectiveOp& call, Wire wire) {
+std::unique_ptr<LinkOperation> MakeOperation(const CollectiveOp& call,
+                                             LinkContext wire) {
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduceScatter: return MakeReduction(call, wire);
     case CollectiveKind::kBroadcast:
       if (IsSpread(call, wire.size())) return MakeSpread(call, wire);
       break;
-    case CollectiveKind::kBarrier: return std::make_unique<Barrier>(call, wire);
+    case CollectiveKind::kBarrier:
+      return std::make_unique<LinkBarrier>(call, wire);
     default: break;
   }
   return ExchangeBlocks(call, wire);

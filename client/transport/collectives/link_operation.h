@@ -23,7 +23,7 @@
 namespace lockstep::transport {
 
 // Shared by the operations of one group; outlives them.
-struct Wire {
+struct LinkContext {
   Link& link;
   ScratchPool& scratch;
 
@@ -31,16 +31,17 @@ struct Wire {
   int size() const { return link.size(); }
 };
 
-class Operation {
+class LinkOperation {
  public:
-  virtual ~Operation() = default;
+  virtual ~LinkOperation() = default;
   virtual absl::Status Start() = 0;
   virtual absl::Status Finish() = 0;
 };
 
 // Chooses the algorithm, identically on all ranks. `call` has been checked, and
 // outlives the operation.
-std::unique_ptr<Operation> MakeOperation(const CollectiveOp& call, Wire wire);
+std::unique_ptr<LinkOperation> MakeOperation(const CollectiveOp& call,
+                                             LinkContext wire);
 
 }  // namespace lockstep::transport
 

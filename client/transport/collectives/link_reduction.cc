@@ -25,13 +25,13 @@ std::byte* At(void* data, size_t index, DType dtype) {
 }
 
 // Each rank sends its contribution to every other, and reduces what it needs.
-class SmallReduction final : public Operation {
+class SmallReduction final : public LinkOperation {
  public:
-  SmallReduction(const CollectiveOp& call, Wire wire)
+  SmallReduction(const CollectiveOp& call, LinkContext wire)
       : call_(call), wire_(wire), exchange_(call, wire) {
     for (int peer = 0; peer < wire.size(); ++peer) {
       if (peer == wire.rank()) continue;
-      exchange_.Give(peer, Block(peer), call.bytes());
+      exchange_.Give(peer, ByteRange(peer), call.bytes());
       exchange_.Take(peer, nullptr, call.bytes());
     }
   }
@@ -44,28 +44,28 @@ class SmallReduction final : public Operation {
     for (int rank = 0; rank < wire_.size(); ++rank) {
       const size_t others_before = rank - (rank > wire_.rank() ? 1 : 0);
       inputs.push_back(rank == wire_.rank()
-                           ? Block(rank)
+                           ? ByteRange(rank)
                            : exchange_.received(others_before));
     }
-    FoldRows(inputs, {&call_.out, 1}, call_.count, call_);
+    ReduceRows(inputs, {&call_.out, 1}, call_.count, call_);
     return absl::OkStatus();
   }
 
  private:
   // The part of this rank's input that `rank` reduces.
-  const std::byte* Block(int rank) const {
+  const std::byte* ByteRange(int rank) const {
     const bool scatter = call_.kind == CollectiveKind::kReduceScatter;
     return At(call_.in, scatter ? rank * call_.count : 0, call_.dtype);
   }
 
   const CollectiveOp& call_;
-  const Wire wire_;
-  Exchange exchange_;
+  const LinkContext wire_;
+  LinkExchange exchange_;
 };
 
-class LargeReduction final : public Operation {
+class LargeReduction final : public LinkOperation {
  public:
-  LargeReduction(const CollectiveOp& call, Wire wire)
+  LargeReduction(const CollectiveOp& call, LinkContext wire)
       : call_(call),
         wire_(wire),
         slices_(call.kind == CollectiveKind::kReduceScatter
@@ -95,7 +95,7 @@ class LargeReduction final : public Operation {
     for (size_t c = 0; c < slices_.chunks(); ++c) {
       absl::Status done = contributions_[c % kAhead].WaitAll();
       if (!done.ok()) return done;
-      Fold(c);
+      Reduce(c);
       done.Update(PostResults(c));
       done.Update(PostContributions(c + kAhead));
       done.Update(outgoing_.WaitDownTo(kBehind * 3 * (wire_.size() - 1)));
@@ -106,7 +106,9 @@ class LargeReduction final : public Operation {
 
  private:
   size_t ChunkBytes() const { return slices_.chunk() * SizeOf(call_.dtype); }
-  size_t Bytes(Range range) const { return range.count * SizeOf(call_.dtype); }
+  size_t Bytes(SliceRange range) const {
+    return range.count * SizeOf(call_.dtype);
+  }
   bool scatter() const { return call_.kind == CollectiveKind::kReduceScatter; }
 
   // Message 0: the announcement. Then, per chunk: a contribution, a result.
@@ -133,8 +135,8 @@ class LargeReduction final : public Operation {
 
   absl::Status PostContributions(size_t c) {
     return ForPeers([&](int peer) {
-      const Range mine = slices_.Chunk(wire_.rank(), c);
-      const Range theirs = slices_.Chunk(peer, c);
+      const SliceRange mine = slices_.Chunk(wire_.rank(), c);
+      const SliceRange theirs = slices_.Chunk(peer, c);
       absl::Status posted;
       if (mine.count > 0) {
         posted = contributions_[c % kAhead].Add(wire_.link.Recv(
@@ -150,14 +152,14 @@ class LargeReduction final : public Operation {
   }
 
   // The address of this rank's reduced chunk `mine` in `out`.
-  std::byte* Result(Range mine) const {
+  std::byte* Result(SliceRange mine) const {
     const size_t before =
         scatter() ? slices_.Slice(wire_.rank()).begin : size_t{0};
     return At(call_.out, mine.begin - before, call_.dtype);
   }
 
-  void Fold(size_t c) {
-    const Range mine = slices_.Chunk(wire_.rank(), c);
+  void Reduce(size_t c) {
+    const SliceRange mine = slices_.Chunk(wire_.rank(), c);
     if (mine.count == 0) return;
     inputs_.clear();
     for (int rank = 0; rank < wire_.size(); ++rank) {
@@ -166,7 +168,7 @@ class LargeReduction final : public Operation {
                             : Contribution(rank, c));
     }
     void* const out = Result(mine);
-    FoldRows(inputs_, {&out, 1}, mine.count, call_);
+    ReduceRows(inputs_, {&out, 1}, mine.count, call_);
   }
 
   // A peer sends a result only after it has received all contributions to it.
@@ -174,8 +176,8 @@ class LargeReduction final : public Operation {
   absl::Status PostResults(size_t c) {
     if (scatter()) return absl::OkStatus();
     return ForPeers([&](int peer) {
-      const Range mine = slices_.Chunk(wire_.rank(), c);
-      const Range theirs = slices_.Chunk(peer, c);
+      const SliceRange mine = slices_.Chunk(wire_.rank(), c);
+      const SliceRange theirs = slices_.Chunk(peer, c);
       absl::Status posted;
       if (theirs.count > 0) {
         posted = outgoing_.Add(wire_.link.Recv(
@@ -191,9 +193,9 @@ class LargeReduction final : public Operation {
   }
 
   const CollectiveOp& call_;
-  const Wire wire_;
+  const LinkContext wire_;
   const Slices slices_;
-  Exchange announcements_;
+  LinkExchange announcements_;
   std::vector<const void*> inputs_;
   Scratch room_;  // declared before the transfers that use it
   std::array<Transfers, kAhead> contributions_;
@@ -202,7 +204,8 @@ class LargeReduction final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> MakeReduction(const CollectiveOp& call, Wire wire) {
+std::unique_ptr<LinkOperation> MakeReduction(const CollectiveOp& call,
+                                             LinkContext wire) {
   const size_t given = call.bytes() * (wire.size() - 1);
   if (call.bytes() <= kInlineBytes && given <= 2 * kInlineBytes) {
     return std::make_unique<SmallReduction>(call, wire);

@@ -23,7 +23,8 @@
 
 namespace lockstep::transport {
 
-std::unique_ptr<Operation> MakeReduction(const CollectiveOp& call, Wire wire);
+std::unique_ptr<LinkOperation> MakeReduction(const CollectiveOp& call,
+                                             LinkContext wire);
 
 }  // namespace lockstep::transport
 

@@ -17,7 +17,7 @@ namespace lockstep::transport {
 class Transfers {
  public:
   // Adds the result of a link's Send or Recv; returns its error, if any.
-  absl::Status Add(absl::StatusOr<std::unique_ptr<Transfer>> posted) {
+  absl::Status Add(absl::StatusOr<std::unique_ptr<LinkTransfer>> posted) {
     if (!posted.ok()) return std::move(posted).status();
     posted_.push_back(*std::move(posted));
     return absl::OkStatus();
@@ -47,7 +47,7 @@ class Transfers {
   absl::Status WaitAll() { return WaitDownTo(0); }
 
  private:
-  std::deque<std::unique_ptr<Transfer>> posted_;
+  std::deque<std::unique_ptr<LinkTransfer>> posted_;
 };
 
 }  // namespace lockstep::transport

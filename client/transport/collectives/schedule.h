@@ -33,9 +33,9 @@ struct Chunk {
   }
 };
 
-class Schedule {
+class ChunkSchedule {
  public:
-  virtual ~Schedule() = default;
+  virtual ~ChunkSchedule() = default;
 
   // The maximum number of steps of the ranks on this host.
   virtual uint64_t steps() const = 0;

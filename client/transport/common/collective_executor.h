@@ -21,9 +21,9 @@
 
 namespace lockstep::transport {
 
-class Executor {
+class CollectiveExecutor {
  public:
-  virtual ~Executor() = default;  // nothing runs by then
+  virtual ~CollectiveExecutor() = default;  // nothing runs by then
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -40,11 +40,12 @@ class Executor {
 
   // Ends current and later operations, and leaves the group. `why`: this rank's
   // first error. Does not block. Idempotent.
-  virtual void Cut(const absl::Status& why) = 0;
+  virtual void Shutdown(const absl::Status& why) = 0;
 };
 
 // Runs calls as operations over `link` (link_operation.h).
-std::unique_ptr<Executor> MakeLinkExecutor(std::unique_ptr<Link> link);
+std::unique_ptr<CollectiveExecutor> MakeLinkExecutor(
+    std::unique_ptr<Link> link);
 
 }  // namespace lockstep::transport
 

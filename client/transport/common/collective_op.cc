@@ -23,7 +23,7 @@ struct Extent {
   size_t count = 0;
 };
 
-struct Layout {
+struct BufferLayout {
   Extent in{"in"};
   Extent out{"out"};
   // In place: the offset of `out` from `in` in elements, at which they may
@@ -41,7 +41,7 @@ size_t EndOf(const std::vector<size_t>& counts,
   return reach;
 }
 
-Layout LayoutOf(const CollectiveOp& call, int rank, int size) {
+BufferLayout LayoutOf(const CollectiveOp& call, int rank, int size) {
   const size_t one = call.count;
   const size_t all = call.count * size;
   const ptrdiff_t mine = static_cast<ptrdiff_t>(call.count) * rank;
@@ -92,7 +92,8 @@ absl::Status CheckExtent(const CollectiveOp& call, const Extent& extent) {
                  SizeOf(call.dtype), " bytes");
 }
 
-absl::Status CheckOverlap(const CollectiveOp& call, const Layout& layout) {
+absl::Status CheckOverlap(const CollectiveOp& call,
+                          const BufferLayout& layout) {
   const ptrdiff_t element = static_cast<ptrdiff_t>(SizeOf(call.dtype));
   const intptr_t in = reinterpret_cast<intptr_t>(layout.in.data);
   const intptr_t out = reinterpret_cast<intptr_t>(layout.out.data);
@@ -141,7 +142,7 @@ absl::Status CheckChecks(const CollectiveOp& call, int rank, int size) {
     return Invalid(call, "only all-reduces of floats are checked, not of ",
                    AbslView(Name(call.dtype)));
   }
-  const Range slice = ReduceSliceOf(call, size, rank);
+  const SliceRange slice = ReduceSliceOf(call, size, rank);
   size_t begin = slice.begin;
   for (const CheckedPart& part : call.checks) {
     const size_t end = slice.begin + slice.count;
@@ -195,7 +196,7 @@ std::string_view Name(CollectiveKind kind) {
   return "?";
 }
 
-Range ReduceSliceOf(const CollectiveOp& call, int ranks, int rank) {
+SliceRange ReduceSliceOf(const CollectiveOp& call, int ranks, int rank) {
   return call.in_pairs
              ? PairsSlice(call.count, ranks, rank)
              : ReduceSliceOf(call.count, SizeOf(call.dtype), ranks, rank);
@@ -211,7 +212,7 @@ absl::Status CheckOp(const CollectiveOp& call, int rank, int size) {
   if (absl::Status s = CheckBlocks(call, size); !s.ok()) return s;
   if (absl::Status s = CheckCounts(call, size); !s.ok()) return s;
   if (absl::Status s = CheckChecks(call, rank, size); !s.ok()) return s;
-  const Layout layout = LayoutOf(call, rank, size);
+  const BufferLayout layout = LayoutOf(call, rank, size);
   if (absl::Status s = CheckExtent(call, layout.in); !s.ok()) return s;
   if (absl::Status s = CheckExtent(call, layout.out); !s.ok()) return s;
   return CheckOverlap(call, layout);

@@ -37,7 +37,7 @@ std::string_view Name(CollectiveKind kind);
 // A part of an all-reduce's result, and the total to which its finite check is
 // added.
 struct CheckedPart {
-  Range range;
+  SliceRange range;
   kernels::FiniteCheck* total = nullptr;
 };
 
@@ -73,7 +73,7 @@ struct CollectiveOp {
 
 // The slice of an all-reduce that `rank` reduces and writes to the memory of
 // all ranks (in shared memory).
-Range ReduceSliceOf(const CollectiveOp& call, int ranks, int rank);
+SliceRange ReduceSliceOf(const CollectiveOp& call, int ranks, int rank);
 
 // Moves the caller's `calls` to a vector.
 inline std::vector<CollectiveOp> Moved(std::span<CollectiveOp> calls) {

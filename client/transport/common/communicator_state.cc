@@ -32,7 +32,7 @@ void CommunicatorState::Fail(const absl::Status& error) {
     error_ = Prefixed(where_, error);
     state_ |= kFailed;
   }
-  executor_->Cut(error);
+  executor_->Shutdown(error);
 }
 
 absl::Status CommunicatorState::status() const {

@@ -24,7 +24,8 @@ namespace lockstep::transport {
 class CommunicatorState {
  public:
   // `where`: the prefix of every error, which names the group and the rank.
-  CommunicatorState(std::unique_ptr<Executor> executor, std::string where)
+  CommunicatorState(std::unique_ptr<CollectiveExecutor> executor,
+                    std::string where)
       : executor_(std::move(executor)), where_(std::move(where)) {}
 
   // Executes `calls` as one group, on the calling thread, and blocks until they
@@ -46,7 +47,7 @@ class CommunicatorState {
   bool failed() const { return (state_.load() & kFailed) != 0; }
   absl::Status Leave();  // returns the first error
 
-  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<CollectiveExecutor> executor_;
   const std::string where_;
 
   // The number of running calls of Run, with kFailed after the first error.

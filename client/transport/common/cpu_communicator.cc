@@ -16,7 +16,8 @@ namespace {
 
 class CpuCommunicator final : public CommunicatorBase {
  public:
-  CpuCommunicator(const GroupSpec& group, std::unique_ptr<Executor> executor)
+  CpuCommunicator(const GroupSpec& group,
+                  std::unique_ptr<CollectiveExecutor> executor)
       : CommunicatorBase(executor->rank(), executor->size()),
         transport_(executor->transport()),
         checks_(executor->checks()),
@@ -80,7 +81,7 @@ class CpuCommunicator final : public CommunicatorBase {
 }  // namespace
 
 std::unique_ptr<Communicator> MakeCpuCommunicator(
-    const GroupSpec& group, std::unique_ptr<Executor> executor) {
+    const GroupSpec& group, std::unique_ptr<CollectiveExecutor> executor) {
   return std::make_unique<CpuCommunicator>(group, std::move(executor));
 }
 

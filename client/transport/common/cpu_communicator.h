@@ -26,7 +26,7 @@ namespace lockstep::transport {
 
 // `group` names the group in errors; rank and size are the executor's.
 std::unique_ptr<Communicator> MakeCpuCommunicator(
-    const GroupSpec& group, std::unique_ptr<Executor> executor);
+    const GroupSpec& group, std::unique_ptr<CollectiveExecutor> executor);
 
 // The same with the link executor.
 std::unique_ptr<Communicator> MakeCpuCommunicator(const GroupSpec& group,

@@ -36,9 +36,9 @@ namespace lockstep::transport {
 // A posted send or receive. Destroying it withdraws it: the link no longer
 // accesses its memory. Withdrawing it before it is done makes the link
 // unusable.
-class Transfer {
+class LinkTransfer {
  public:
-  virtual ~Transfer() = default;
+  virtual ~LinkTransfer() = default;
 
   // Blocks until done, broken or cut. Called at most once.
   virtual absl::Status Wait() = 0;
@@ -55,12 +55,14 @@ class Link {
   virtual int size() const = 0;
   virtual std::string_view transport() const = 0;
 
-  virtual absl::StatusOr<std::unique_ptr<Transfer>> Send(int peer, uint64_t tag,
-                                                         const void* data,
-                                                         size_t bytes) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Transfer>> Recv(int peer, uint64_t tag,
-                                                         void* data,
-                                                         size_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LinkTransfer>> Send(int peer,
+                                                             uint64_t tag,
+                                                             const void* data,
+                                                             size_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LinkTransfer>> Recv(int peer,
+                                                             uint64_t tag,
+                                                             void* data,
+                                                             size_t bytes) = 0;
 
   // Sets the callback for a caller that polls Done and sleeps in between. The
   // link calls `news` when a transfer may have become done, from any thread,
@@ -70,7 +72,7 @@ class Link {
   // Wakes every waiter, refuses later transfers, and leaves the group: peers
   // that still wait for this rank get Unavailable. `because`: the failed rank,
   // for the peers' errors, or this one. Does not block. Idempotent.
-  virtual void Cut(int because) = 0;
+  virtual void Shutdown(int because) = 0;
 };
 
 }  // namespace lockstep::transport

@@ -8,7 +8,7 @@
 namespace lockstep::transport {
 namespace {
 
-class LinkExecutor final : public Executor {
+class LinkExecutor final : public CollectiveExecutor {
  public:
   explicit LinkExecutor(std::unique_ptr<Link> link) : link_(std::move(link)) {}
 
@@ -19,10 +19,10 @@ class LinkExecutor final : public Executor {
   bool sums_in_pairs() const override { return true; }
 
   absl::Status Execute(std::span<const CollectiveOp> calls) override {
-    std::vector<std::unique_ptr<Operation>> operations;
+    std::vector<std::unique_ptr<LinkOperation>> operations;
     operations.reserve(calls.size());
     for (const CollectiveOp& call : calls) {
-      operations.push_back(MakeOperation(call, Wire{*link_, scratch_}));
+      operations.push_back(MakeOperation(call, LinkContext{*link_, scratch_}));
       absl::Status started = operations.back()->Start();
       if (!started.ok()) return started;
     }
@@ -33,8 +33,8 @@ class LinkExecutor final : public Executor {
     return absl::OkStatus();
   }
 
-  void Cut(const absl::Status& why) override {
-    link_->Cut(FailedPeer(why).value_or(link_->rank()));
+  void Shutdown(const absl::Status& why) override {
+    link_->Shutdown(FailedPeer(why).value_or(link_->rank()));
   }
 
  private:
@@ -44,7 +44,8 @@ class LinkExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> MakeLinkExecutor(std::unique_ptr<Link> link) {
+std::unique_ptr<CollectiveExecutor> MakeLinkExecutor(
+    std::unique_ptr<Link> link) {
   return std::make_unique<LinkExecutor>(std::move(link));
 }
 

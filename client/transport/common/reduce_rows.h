@@ -14,9 +14,9 @@ namespace lockstep::transport {
 
 // Reduces `inputs`, one per rank, to each of `outs`: in rank order, or in pairs
 // if `call` says so.
-inline void FoldRows(std::span<const void* const> inputs,
-                     std::span<void* const> outs, size_t count,
-                     const CollectiveOp& call) {
+inline void ReduceRows(std::span<const void* const> inputs,
+                       std::span<void* const> outs, size_t count,
+                       const CollectiveOp& call) {
   if (call.in_pairs) {
     kernels::ReducePairsToAll(inputs, outs, count, call.dtype, call.factor);
   } else {

@@ -12,17 +12,18 @@
 
 namespace lockstep::transport {
 
-struct Range {
+struct SliceRange {
   size_t begin = 0;  // elements
   size_t count = 0;
 };
 
 // plan::ReduceSlice as a range: the slice that a rank reduces and writes to the
 // memory of all ranks.
-inline Range ReduceSliceOf(size_t total, size_t element, int ranks, int rank);
+inline SliceRange ReduceSliceOf(size_t total, size_t element, int ranks,
+                                int rank);
 
 // plan::PairsSlice as a range: the same for a sum in pairs.
-inline Range PairsSlice(size_t total, int ranks, int rank);
+inline SliceRange PairsSlice(size_t total, int ranks, int rank);
 
 class Slices {
  public:
@@ -31,14 +32,14 @@ class Slices {
   Slices(size_t total, int ranks, size_t chunk)
       : total_(total), ranks_(ranks), chunk_(chunk) {}
 
-  Range Slice(int rank) const {
+  SliceRange Slice(int rank) const {
     const size_t begin = Begin(rank);
     return {begin, Begin(rank + 1) - begin};
   }
 
   // Chunk `index` of the slice; may be empty at its end.
-  Range Chunk(int rank, size_t index) const {
-    const Range slice = Slice(rank);
+  SliceRange Chunk(int rank, size_t index) const {
+    const SliceRange slice = Slice(rank);
     const size_t begin = std::min(index * chunk_, slice.count);
     return {slice.begin + begin, std::min(chunk_, slice.count - begin)};
   }
@@ -63,13 +64,14 @@ class Slices {
 
 static_assert(plan::kSumRun == kernels::kSumRun);
 
-inline Range ReduceSliceOf(size_t total, size_t element, int ranks, int rank) {
+inline SliceRange ReduceSliceOf(size_t total, size_t element, int ranks,
+                                int rank) {
   const plan::Slice slice = plan::ReduceSlice(
       static_cast<int64_t>(total), static_cast<int64_t>(element), ranks, rank);
   return {static_cast<size_t>(slice.offset), static_cast<size_t>(slice.count)};
 }
 
-inline Range PairsSlice(size_t total, int ranks, int rank) {
+inline SliceRange PairsSlice(size_t total, int ranks, int rank) {
   const plan::Slice slice =
       plan::PairsSlice(static_cast<int64_t>(total), ranks, rank);
   return {static_cast<size_t>(slice.offset), static_cast<size_t>(slice.count)};

@@ -45,7 +45,7 @@ class PendingGlooLink final : public PendingLink {
 
   Link& link() override { return *link_; }
   std::unique_ptr<Link> Take() override { return std::move(link_); }
-  void Abort() override { link_->Cut(link_->rank()); }
+  void Abort() override { link_->Shutdown(link_->rank()); }
 
  private:
   const int size_;

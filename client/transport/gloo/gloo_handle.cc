@@ -11,8 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/text/utf8.h"
 #include "client/transport/failed_peer.h"
-#include "plan/words/utf8.h"
 
 namespace lockstep::transport {
 namespace {

@@ -38,7 +38,7 @@ absl::Status Unreached(const std::vector<int>& ranks) {
 //
 // Gloo's own waits are not used: after an abort they do not report that the
 // bytes were moved, and a timeout breaks all connections.
-class GlooTransfer final : public Transfer,
+class GlooTransfer final : public LinkTransfer,
                            private gloo::transport::tcp::UnboundBuffer {
  public:
   GlooTransfer(GlooLink* link, int peer, bool sends, void* data, size_t bytes)
@@ -168,7 +168,7 @@ absl::Status GlooLink::Connect(const std::vector<GlooHandle>& handles,
     }
   }
   absl::Status met = AwaitConnections(deadline);
-  if (met.ok()) met = Greet(handles, deadline);
+  if (met.ok()) met = Handshake(handles, deadline);
   if (!met.ok()) return met;
   MutexLock lock(&mutex_);
   met_ = true;
@@ -199,8 +199,8 @@ absl::Status GlooLink::AwaitConnections(const Deadline& deadline) {
   }
 }
 
-absl::Status GlooLink::Greet(const std::vector<GlooHandle>& handles,
-                             const Deadline& deadline) {
+absl::Status GlooLink::Handshake(const std::vector<GlooHandle>& handles,
+                                 const Deadline& deadline) {
   const uint64_t group = GroupOf(handles);
   std::vector<Greeting> said(size_);
   std::vector<Greeting> heard(size_);
@@ -240,26 +240,28 @@ absl::StatusOr<std::unique_ptr<GlooTransfer>> GlooLink::Post(
   return transfer;
 }
 
-absl::StatusOr<std::unique_ptr<Transfer>> GlooLink::Send(int peer, uint64_t tag,
-                                                         const void* data,
-                                                         size_t bytes) {
+absl::StatusOr<std::unique_ptr<LinkTransfer>> GlooLink::Send(int peer,
+                                                             uint64_t tag,
+                                                             const void* data,
+                                                             size_t bytes) {
   return Post(peer, tag, /*sends=*/true, const_cast<void*>(data), bytes);
 }
 
-absl::StatusOr<std::unique_ptr<Transfer>> GlooLink::Recv(int peer, uint64_t tag,
-                                                         void* data,
-                                                         size_t bytes) {
+absl::StatusOr<std::unique_ptr<LinkTransfer>> GlooLink::Recv(int peer,
+                                                             uint64_t tag,
+                                                             void* data,
+                                                             size_t bytes) {
   return Post(peer, tag, /*sends=*/false, data, bytes);
 }
 
-void GlooLink::Cut(int because) {
+void GlooLink::Shutdown(int because) {
   {
     MutexLock lock(&mutex_);
     cut_ = true;
     for (GlooTransfer* transfer : transfers_) transfer->Interrupt();
     Changed();
   }
-  Stirred();
+  OnPairProgress();
   for (int peer = 0; peer < size_; ++peer) {
     GlooPair* const pair = context_->pair(peer);
     if (pair != nullptr) pair->Shutdown(because);
@@ -270,7 +272,7 @@ void GlooLink::Cut(int because) {
 // each take one turn of its loop, 10 ms.
 GlooLink::~GlooLink() {
   timer_->Remove(this);
-  Cut(rank_);
+  Shutdown(rank_);
   const Deadline deadline(absl::Milliseconds(200));
   for (;;) {
     const uint64_t seen = changes();
@@ -343,7 +345,7 @@ void GlooLink::Break(const absl::Status& why) {
     broken_ = lost || first_closed_.ok() ? why : first_closed_;
   }
   for (GlooTransfer* transfer : transfers_) transfer->Interrupt();
-  Stirred();
+  OnPairProgress();
 }
 
 uint64_t GlooLink::changes() {
@@ -361,7 +363,7 @@ void GlooLink::OnProgress(std::function<void()> news) {
   news_ = std::move(news);
 }
 
-void GlooLink::Stirred() {
+void GlooLink::OnPairProgress() {
   MutexLock lock(&news_mutex_);
   if (news_) news_();
 }

@@ -46,14 +46,14 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string_view transport() const override { return "gloo"; }
-  absl::StatusOr<std::unique_ptr<Transfer>> Send(int peer, uint64_t tag,
-                                                 const void* data,
-                                                 size_t bytes) override;
-  absl::StatusOr<std::unique_ptr<Transfer>> Recv(int peer, uint64_t tag,
-                                                 void* data,
-                                                 size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<LinkTransfer>> Send(int peer, uint64_t tag,
+                                                     const void* data,
+                                                     size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<LinkTransfer>> Recv(int peer, uint64_t tag,
+                                                     void* data,
+                                                     size_t bytes) override;
   void OnProgress(std::function<void()> news) override;
-  void Cut(int because) override;
+  void Shutdown(int because) override;
 
  private:
   friend class GlooTransfer;
@@ -64,8 +64,8 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
                                                      size_t bytes);
   std::vector<int> Unconnected();
   absl::Status AwaitConnections(const Deadline& deadline);
-  absl::Status Greet(const std::vector<GlooHandle>& handles,
-                     const Deadline& deadline);
+  absl::Status Handshake(const std::vector<GlooHandle>& handles,
+                         const Deadline& deadline);
 
   // Why transfers with `peer` cannot go on; OK if they can.
   absl::Status Trouble(int peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -84,7 +84,7 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Connected(int peer) override;
   void Closed(int peer, const absl::Status& why) override;
-  void Stirred() override;
+  void OnPairProgress() override;
 
   const int rank_;
   const int size_;

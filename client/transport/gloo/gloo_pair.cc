@@ -186,7 +186,7 @@ Op GlooPair::Control(size_t opcode, size_t word) {
   return op;
 }
 
-void GlooPair::HearFarewell() {
+void GlooPair::ReceiveLeave() {
   const size_t because = rx_.preamble.slot;
   if (because < static_cast<size_t>(context_->size)) {
     because_ = static_cast<int>(because);
@@ -265,7 +265,7 @@ size_t GlooPair::Silent() const {
   return silent == callers_.end() ? 0 : silent - callers_.begin();
 }
 
-bool GlooPair::Hear(Caller* caller) {
+bool GlooPair::Receive(Caller* caller) {
   auto* const bytes = reinterpret_cast<char*>(&caller->header);
   while (caller->received < sizeof caller->header) {
     const ssize_t got =
@@ -287,7 +287,7 @@ void GlooPair::HearCallers() {
   size_t next = 0;
   while (next < callers_.size()) {
     Caller& caller = callers_[next];
-    if (!Hear(&caller)) {
+    if (!Receive(&caller)) {
       DropCaller(next);
       continue;
     }
@@ -355,14 +355,14 @@ bool GlooPair::read() {
   try {
     if (!ReadPreamble()) return false;
     if (rx_.nread == sizeof rx_.preamble && IsControl()) {
-      if (rx_.preamble.opcode == kFarewell) HearFarewell();
+      if (rx_.preamble.opcode == kFarewell) ReceiveLeave();
       rx_ = Op();
       return true;
     }
     const size_t before = rx_.nread;
     const bool whole = Pair::read();
     received_ |= whole || rx_.nread != before;
-    if (whole) owner_->Stirred();
+    if (whole) owner_->OnPairProgress();
     return whole;
   } catch (...) {
     Fail(std::current_exception());
@@ -426,7 +426,7 @@ bool GlooPair::write(Op& op) {
   const BrokenPipesQuiet quiet;
   const bool whole = Pair::write(op);
   sent_ |= whole;
-  if (whole) owner_->Stirred();
+  if (whole) owner_->OnPairProgress();
   return whole;
 }
 

@@ -54,7 +54,7 @@ class PairOwner {
   virtual void Connected(int peer) = 0;
   virtual void Closed(int peer, const absl::Status& why) = 0;
   // A message may have moved.
-  virtual void Stirred() = 0;
+  virtual void OnPairProgress() = 0;
 };
 
 // DataLoss, Unavailable or DeadlineExceeded (silence) with `peer` as
@@ -129,7 +129,7 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   void AcceptCallers();
   size_t Silent() const;
   // Reads what a caller has sent so far. False if it is a stranger.
-  bool Hear(Caller* caller);
+  bool Receive(Caller* caller);
   void HearCallers();
   void Admit(size_t caller);
   void DropCaller(size_t caller);
@@ -137,7 +137,7 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   // A control message: an opcode of this class, without a payload.
   static gloo::transport::tcp::Op Control(size_t opcode, size_t word);
   bool IsControl();
-  void HearFarewell();
+  void ReceiveLeave();
   // The reason of the close, as reported to the owner.
   absl::Status WhyClosed() const;
 

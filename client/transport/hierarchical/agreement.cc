@@ -38,35 +38,35 @@ Vote VoteOf(const absl::Status& status) {
 }
 
 // Sleeps until the link reports progress.
-class Doorbell {
+class ProgressNotifier {
  public:
-  explicit Doorbell(Link& link) : link_(link) {
+  explicit ProgressNotifier(Link& link) : link_(link) {
     link.OnProgress([this] {
       MutexLock lock(&mutex_);
-      rung_ = true;
+      notified_ = true;
       bell_.NotifyAll();
     });
   }
-  ~Doorbell() { link_.OnProgress(nullptr); }
+  ~ProgressNotifier() { link_.OnProgress(nullptr); }
 
   void Await(const Deadline& deadline) {
     MutexLock lock(&mutex_);
-    while (!rung_ && !deadline.Passed()) {
+    while (!notified_ && !deadline.Passed()) {
       bell_.WaitFor(&mutex_, deadline.Left());
     }
-    rung_ = false;
+    notified_ = false;
   }
 
  private:
   Link& link_;
   Mutex mutex_;
   CondVar bell_;
-  bool rung_ ABSL_GUARDED_BY(mutex_) = false;
+  bool notified_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 absl::Status ExchangeVotes(Link& link, std::vector<Vote>& votes,
                            const Deadline& deadline) {
-  Doorbell doorbell(link);
+  ProgressNotifier doorbell(link);
   Transfers transfers;
   for (int peer = 0; peer < link.size(); ++peer) {
     if (peer == link.rank()) continue;

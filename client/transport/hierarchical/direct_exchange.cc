@@ -16,7 +16,7 @@
 namespace lockstep::transport {
 namespace {
 
-class DirectExchange final : public Task {
+class DirectExchange final : public CollectiveTask {
  public:
   DirectExchange(const CollectiveOp& call, const HierarchicalContext& context)
       : call_(call),
@@ -36,7 +36,7 @@ class DirectExchange final : public Task {
     here_ = MakeTask(here_call_, context.shm_group);
   }
 
-  absl::StatusOr<Progress> Advance() override {
+  absl::StatusOr<AdvanceResult> Advance() override {
     waits_ = 0;
     bool moved = false;
     if (!started_) {
@@ -45,11 +45,11 @@ class DirectExchange final : public Task {
       started_ = true;
     }
     if (here_ != nullptr) {
-      absl::StatusOr<Progress> progress = here_->Advance();
+      absl::StatusOr<AdvanceResult> progress = here_->Advance();
       if (!progress.ok()) return progress;
-      moved = *progress != Progress::kNothing;
+      moved = *progress != AdvanceResult::kNothing;
       if (!moved) waits_ = here_->waits();
-      if (*progress == Progress::kDone) here_ = nullptr;
+      if (*progress == AdvanceResult::kDone) here_ = nullptr;
     }
     if (beyond_ && beyond_->Moved()) {
       absl::Status finished = beyond_->Finish();
@@ -57,8 +57,8 @@ class DirectExchange final : public Task {
       beyond_.reset();
       moved = true;
     }
-    if (here_ == nullptr && !beyond_) return Progress::kDone;
-    return moved ? Progress::kMoved : Progress::kNothing;
+    if (here_ == nullptr && !beyond_) return AdvanceResult::kDone;
+    return moved ? AdvanceResult::kMoved : AdvanceResult::kNothing;
   }
 
  private:
@@ -75,8 +75,8 @@ class DirectExchange final : public Task {
                       .tag = call_.tag};
     const size_t element = SizeOf(call.dtype);
     for (int rank : context_.placement.members(context_.host())) {
-      const Block given = *GivenBlock(call_, context_.rank, rank);
-      const Block taken = *TakenBlock(call_, context_.rank, rank);
+      const ByteRange given = *GivenBlock(call_, context_.rank, rank);
+      const ByteRange taken = *TakenBlock(call_, context_.rank, rank);
       call.in_offsets.push_back(given.offset / element);
       call.in_counts.push_back(given.bytes / element);
       call.out_offsets.push_back(taken.offset / element);
@@ -88,15 +88,15 @@ class DirectExchange final : public Task {
   const CollectiveOp& call_;
   const HierarchicalContext& context_;
   CollectiveOp here_call_;
-  std::unique_ptr<Task> here_;      // null: none, or done
-  std::optional<Exchange> beyond_;  // nullopt: done
+  std::unique_ptr<CollectiveTask> here_;  // null: none, or done
+  std::optional<LinkExchange> beyond_;    // nullopt: done
   bool started_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> MakeDirectExchange(const CollectiveOp& call,
-                                         const HierarchicalContext& context) {
+std::unique_ptr<CollectiveTask> MakeDirectExchange(
+    const CollectiveOp& call, const HierarchicalContext& context) {
   return std::make_unique<DirectExchange>(call, context);
 }
 

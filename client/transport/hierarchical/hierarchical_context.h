@@ -26,15 +26,15 @@ struct HierarchicalContext {
 
   int host() const { return placement.host(rank); }
   int index() const { return placement.index(rank); }
-  Wire wire() const { return {link, scratch}; }
+  LinkContext wire() const { return {link, scratch}; }
 
   // Converts the failed peer of a link error to an outsider of the ShmGroup.
   // So all errors of a task number ranks alike (ShmGroup::InGroup).
   absl::Status OfLink(absl::Status status) const {
-    const auto blamed = FailedPeer(status);
-    return blamed
-               ? WithFailedPeer(std::move(status), shm_group.Outsider(*blamed))
-               : status;
+    const auto failed_peer = FailedPeer(status);
+    return failed_peer ? WithFailedPeer(std::move(status),
+                                        shm_group.Outsider(*failed_peer))
+                       : status;
   }
 };
 

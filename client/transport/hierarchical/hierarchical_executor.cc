@@ -14,14 +14,15 @@ namespace lockstep::transport {
 namespace {
 
 // A chunk that fits the stages of the host with the most ranks fits all.
-size_t ChunkBytes(const Placement& placement, Traffic traffic) {
+size_t ChunkBytes(const Placement& placement, TrafficClass traffic) {
   const ControlBlock::Shape shape = ShmHost::ShapeOf(placement.most(), traffic);
   return shape.chunk_bytes / placement.most();
 }
 
-class HierarchicalExecutor final : public Executor {
+class HierarchicalExecutor final : public CollectiveExecutor {
  public:
-  HierarchicalExecutor(int rank, const Placement& placement, Traffic traffic,
+  HierarchicalExecutor(int rank, const Placement& placement,
+                       TrafficClass traffic,
                        std::unique_ptr<ShmGroup> shm_group,
                        std::unique_ptr<Link> link)
       : placement_(placement),
@@ -41,20 +42,20 @@ class HierarchicalExecutor final : public Executor {
   bool sums_in_pairs() const override { return false; }
 
   absl::Status Execute(std::span<const CollectiveOp> calls) override {
-    Tasks tasks;
+    CollectiveTasks tasks;
     tasks.reserve(calls.size());
     for (const CollectiveOp& call : calls) tasks.push_back(TaskOf(call));
     return InGroup(RunTasks(std::move(tasks), *shm_group_));
   }
 
-  void Cut(const absl::Status& why) override {
+  void Shutdown(const absl::Status& why) override {
     const int because = FailedPeer(why).value_or(rank());
-    link_->Cut(because);
+    link_->Shutdown(because);
     shm_group_->Leave(OnBoard(because));
   }
 
  private:
-  std::unique_ptr<Task> TaskOf(const CollectiveOp& call) const {
+  std::unique_ptr<CollectiveTask> TaskOf(const CollectiveOp& call) const {
     if (IsSmallReduction(call, placement_)) {
       return MakeSmallReduction(call, context_);
     }
@@ -76,10 +77,10 @@ class HierarchicalExecutor final : public Executor {
                : shm_group_->Outsider(rank);
   }
   absl::Status InGroup(absl::Status status) const {
-    const auto blamed = FailedPeer(status);
-    return blamed
-               ? WithFailedPeer(std::move(status), shm_group_->InGroup(*blamed))
-               : status;
+    const auto failed_peer = FailedPeer(status);
+    return failed_peer ? WithFailedPeer(std::move(status),
+                                        shm_group_->InGroup(*failed_peer))
+                       : status;
   }
 
   const Placement placement_;
@@ -91,8 +92,8 @@ class HierarchicalExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> MakeHierarchicalExecutor(
-    int rank, const Placement& placement, Traffic traffic,
+std::unique_ptr<CollectiveExecutor> MakeHierarchicalExecutor(
+    int rank, const Placement& placement, TrafficClass traffic,
     std::unique_ptr<ShmGroup> shm_group, std::unique_ptr<Link> link) {
   return std::make_unique<HierarchicalExecutor>(
       rank, placement, traffic, std::move(shm_group), std::move(link));

@@ -28,8 +28,8 @@ namespace lockstep::transport {
 
 // Makes the executor of `rank`. `shm_group` has the ranks of its host, by
 // index, with control blocks for `traffic`. The placement has several hosts.
-std::unique_ptr<Executor> MakeHierarchicalExecutor(
-    int rank, const Placement& placement, Traffic traffic,
+std::unique_ptr<CollectiveExecutor> MakeHierarchicalExecutor(
+    int rank, const Placement& placement, TrafficClass traffic,
     std::unique_ptr<ShmGroup> shm_group, std::unique_ptr<Link> link);
 
 }  // namespace lockstep::transport

@@ -30,7 +30,7 @@ Chunk Cut(size_t begin, size_t total, size_t chunk, uint64_t number) {
 }
 
 // The base of all schedules.
-class Base : public Schedule {
+class Base : public ChunkSchedule {
  protected:
   Base(const CollectiveOp& call, const Placement& placement, int rank,
        size_t total, int lines, size_t chunk_bytes)
@@ -261,7 +261,7 @@ class BroadcastSchedule final : public Base {
 
 }  // namespace
 
-std::unique_ptr<const Schedule> MakeHierarchicalSchedule(
+std::unique_ptr<const ChunkSchedule> MakeHierarchicalSchedule(
     const CollectiveOp& call, const Placement& placement, int rank,
     size_t chunk_bytes) {
   switch (call.kind) {

@@ -30,7 +30,7 @@ namespace lockstep::transport {
 
 // The schedule of `rank`. `call` is an AllReduce, a ReduceScatter, an AllGather
 // or a Broadcast; chunks have at most `chunk_bytes`.
-std::unique_ptr<const Schedule> MakeHierarchicalSchedule(
+std::unique_ptr<const ChunkSchedule> MakeHierarchicalSchedule(
     const CollectiveOp& call, const Placement& placement, int rank,
     size_t chunk_bytes);
 

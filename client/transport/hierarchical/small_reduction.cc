@@ -43,7 +43,7 @@ class SmallHierarchicalReduction final : public Collective {
         context_.scratch.Take(BytesOf(context_.host()), &gathered_);
     if (!taken.ok()) return taken;
     for (int from = 0; call().bytes() > 0 && from < size(); ++from) {
-      kernels::Copy(gathered_.data() + from * call().bytes(), cell(from).small,
+      kernels::Copy(gathered_.data() + from * call().bytes(), slot(from).small,
                     call().bytes());
     }
     exchange_.emplace(call(), context_.wire());
@@ -56,27 +56,27 @@ class SmallHierarchicalReduction final : public Collective {
     return context_.OfLink(exchange_->Start());
   }
 
-  absl::StatusOr<Progress> Part() override {
+  absl::StatusOr<AdvanceResult> Part() override {
     if (leads()) return Lead();
-    if (!AllHave(&CollectiveSlot::folded, MaskOf(0), 1))
-      return Progress::kNothing;
+    if (!AllHave(&CollectiveSlot::reduced, MaskOf(0), 1))
+      return AdvanceResult::kNothing;
     if (call().bytes() > 0) {
-      kernels::Copy(Plus(call().out, 0), cell(0).small, call().bytes());
+      kernels::Copy(Plus(call().out, 0), slot(0).small, call().bytes());
     }
-    return Progress::kDone;
+    return AdvanceResult::kDone;
   }
 
-  absl::StatusOr<Progress> Lead() {
-    if (!exchange_->Moved()) return Progress::kNothing;
+  absl::StatusOr<AdvanceResult> Lead() {
+    if (!exchange_->Moved()) return AdvanceResult::kNothing;
     absl::Status finished = exchange_->Finish();
     if (!finished.ok()) return context_.OfLink(finished);
-    if (call().bytes() > 0) Fold();
-    Publish(&CollectiveSlot::folded, 1);
-    return Progress::kDone;
+    if (call().bytes() > 0) Reduce();
+    Publish(&CollectiveSlot::reduced, 1);
+    return AdvanceResult::kDone;
   }
 
   // No other rank reads the leader's contribution, so the result overwrites it.
-  void Fold() {
+  void Reduce() {
     std::vector<const void*> rows;
     size_t takes = 0;
     for (int host = 0; host < context_.placement.hosts(); ++host) {
@@ -87,13 +87,13 @@ class SmallHierarchicalReduction final : public Collective {
         rows.push_back(first + at);
       }
     }
-    FoldRows(rows, {&call().out, 1}, call().count, call());
+    ReduceRows(rows, {&call().out, 1}, call().count, call());
     kernels::Copy(mine().small, call().out, call().bytes());
   }
 
   const HierarchicalContext& context_;
   Scratch gathered_;  // declared before the exchange that uses it
-  std::optional<Exchange> exchange_;
+  std::optional<LinkExchange> exchange_;
 };
 
 }  // namespace
@@ -105,8 +105,8 @@ bool IsSmallReduction(const CollectiveOp& call, const Placement& placement) {
          call.bytes() * placement.most() <= kInlineBytes;
 }
 
-std::unique_ptr<Task> MakeSmallReduction(const CollectiveOp& call,
-                                         const HierarchicalContext& context) {
+std::unique_ptr<CollectiveTask> MakeSmallReduction(
+    const CollectiveOp& call, const HierarchicalContext& context) {
   return std::make_unique<SmallHierarchicalReduction>(call, context);
 }
 

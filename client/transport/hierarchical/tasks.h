@@ -15,18 +15,18 @@ namespace lockstep::transport {
 
 // AllReduce, ReduceScatter, AllGather and Broadcast, by a schedule
 // (collectives/chunked_collective.cc).
-std::unique_ptr<Task> MakeHierarchicalCollective(
+std::unique_ptr<CollectiveTask> MakeHierarchicalCollective(
     const CollectiveOp& call, const HierarchicalContext& context);
 
 // Barrier and small AllReduce: one rank of each host receives all contributions
 // and reduces them.
 bool IsSmallReduction(const CollectiveOp& call, const Placement& placement);
-std::unique_ptr<Task> MakeSmallReduction(const CollectiveOp& call,
-                                         const HierarchicalContext& context);
+std::unique_ptr<CollectiveTask> MakeSmallReduction(
+    const CollectiveOp& call, const HierarchicalContext& context);
 
 // Send, Recv, AllToAll and AllToAllV, directly with each peer.
-std::unique_ptr<Task> MakeDirectExchange(const CollectiveOp& call,
-                                         const HierarchicalContext& context);
+std::unique_ptr<CollectiveTask> MakeDirectExchange(
+    const CollectiveOp& call, const HierarchicalContext& context);
 
 }  // namespace lockstep::transport
 

@@ -19,14 +19,14 @@ constexpr size_t kRowsBytes = 4 << 20;
 constexpr size_t kFewRowsBytes = 64 << 10;
 
 // The range that profilers show for an operation.
-class Range {
+class ProfilerRange {
  public:
-  Range(CudaApi* cuda, const char* name) : cuda_(cuda) {
+  ProfilerRange(CudaApi* cuda, const char* name) : cuda_(cuda) {
     cuda_->RangePush(name);
   }
-  ~Range() { cuda_->RangePop(); }
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
+  ~ProfilerRange() { cuda_->RangePop(); }
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
 
  private:
   CudaApi* const cuda_;
@@ -67,8 +67,8 @@ absl::Status CommState::Begin(const NcclUniqueId& id) {
   NcclConfig config;
   config.blocking = 0;
   config.split_share = 0;
-  if (group_.traffic == Traffic::kSmall) config.max_ctas = kSmallCtas;
-  if (group_.traffic == Traffic::kMessages) config.max_ctas = kMessageCtas;
+  if (group_.traffic == TrafficClass::kSmall) config.max_ctas = kSmallCtas;
+  if (group_.traffic == TrafficClass::kMessages) config.max_ctas = kMessageCtas;
   return Check(*tables_.nccl,
                tables_.nccl->CommInitRankConfig(&comm_, group_.size, id,
                                                 group_.rank, &config),
@@ -100,7 +100,7 @@ absl::Status CommState::MakeStream() {
 }
 
 size_t CommState::rows_bytes() const {
-  return group_.traffic == Traffic::kBulk ? kRowsBytes : kFewRowsBytes;
+  return group_.traffic == TrafficClass::kBulk ? kRowsBytes : kFewRowsBytes;
 }
 
 absl::StatusOr<bool> CommState::Ready() {
@@ -115,7 +115,7 @@ absl::StatusOr<bool> CommState::Ready() {
 
 absl::Status CommState::Enqueue(const QueuedOp& posted,
                                 LaunchSlot* launch_slot) {
-  const Range range(tables_.cuda.get(), group_.name.c_str());
+  const ProfilerRange range(tables_.cuda.get(), group_.name.c_str());
   captured_ = posted.ticket.capture != 0;
   taken_ = 0;
   rows_taken_ = 0;

@@ -58,11 +58,11 @@ struct Device {
   }
 };
 
-class CudaSite final : public DeviceContext::KernelQueue {
+class CudaKernelQueue final : public DeviceContext::KernelQueue {
  public:
   // `mutex`: locked by each call if other threads use the stream too; may be
   // null.
-  CudaSite(Device& device, CudaStream& stream, Mutex* mutex = nullptr)
+  CudaKernelQueue(Device& device, CudaStream& stream, Mutex* mutex = nullptr)
       : cuda_(*device.cuda),
         kernels_(*device.kernels),
         stream_(stream),
@@ -80,8 +80,8 @@ class CudaSite final : public DeviceContext::KernelQueue {
       return cuda_.MemsetAsync(data, 0, bytes, stream);
     });
   }
-  void Pack(std::span<const kernels::Slot> slots, DType dtype, double weight,
-            bool add, void* bucket) override {
+  void Pack(std::span<const kernels::TensorSlot> slots, DType dtype,
+            double weight, bool add, void* bucket) override {
     Do("kernel Pack", [&](CudaStreamHandle stream) {
       if (add) return kernels_.PackAdded(slots, dtype, weight, bucket, stream);
       if (weight == 1.0) return kernels_.Pack(slots, dtype, bucket, stream);
@@ -181,10 +181,10 @@ class CudaSite final : public DeviceContext::KernelQueue {
 class CudaQueue final : public DeviceContext::Queue {
  public:
   CudaQueue(std::shared_ptr<Device> device, std::unique_ptr<CudaStream> stream,
-            std::unique_ptr<CudaStream> aside, std::string name)
+            std::unique_ptr<CudaStream> side_stream, std::string name)
       : device_(std::move(device)),
         stream_(std::move(stream)),
-        aside_(std::move(aside)),
+        side_stream_(std::move(side_stream)),
         driver_(std::move(name)) {}
 
   void Launch(DeviceContext::Operation& operation,
@@ -206,38 +206,38 @@ class CudaQueue final : public DeviceContext::Queue {
   void Drive(DeviceContext::Operation& operation,
              const std::vector<Event>& after) {
     const bool on_side_stream = operation.on_side_stream();
-    if (!on_side_stream && std::exchange(used_aside_, false)) {
-      stream_->WaitFor(aside_->Record());
+    if (!on_side_stream && std::exchange(used_side_stream_, false)) {
+      stream_->WaitFor(side_stream_->Record());
     }
     for (const Event& event : after) stream_->WaitFor(event);
-    CudaSite kernel_queue(*device_, *stream_);
+    CudaKernelQueue kernel_queue(*device_, *stream_);
     absl::Status status = operation.Before(kernel_queue);
     if (status.ok()) status = operation.Communicate(*stream_);
     if (!on_side_stream || !status.ok())
       return operation.Then(kernel_queue, status);
-    aside_->WaitFor(stream_->Record());
-    used_aside_ = true;
-    CudaSite beside(*device_, *aside_);
+    side_stream_->WaitFor(stream_->Record());
+    used_side_stream_ = true;
+    CudaKernelQueue beside(*device_, *side_stream_);
     operation.Then(beside, status);
   }
 
   const std::shared_ptr<Device> device_;
   const std::unique_ptr<CudaStream> stream_;
-  const std::unique_ptr<CudaStream> aside_;
-  bool used_aside_ = false;  // since the stream last waited for it
-  HostStream driver_;        // last: its work uses all of the above
+  const std::unique_ptr<CudaStream> side_stream_;
+  bool used_side_stream_ = false;  // since the stream last waited for it
+  HostStream driver_;              // last: its work uses all of the above
 };
 
 class CudaGraph final : public DeviceContext::Graph {
  public:
-  explicit CudaGraph(std::unique_ptr<nccl::Graph> graph)
+  explicit CudaGraph(std::unique_ptr<nccl::LaunchableGraph> graph)
       : graph_(std::move(graph)) {}
   void Launch(Stream& stream) override {
     graph_->Launch(static_cast<CudaStream&>(stream));
   }
 
  private:
-  const std::unique_ptr<nccl::Graph> graph_;
+  const std::unique_ptr<nccl::LaunchableGraph> graph_;
 };
 
 class CudaStreamGate final : public DeviceContext::StreamGate {
@@ -366,14 +366,14 @@ class CudaDeviceContext final : public DeviceContext {
 
   absl::Status Perform(Stream* stream, Work work) override {
     if (stream == nullptr) {
-      CudaSite kernel_queue(*device_, *device_->own_stream,
-                            &device_->own_stream_mutex);
+      CudaKernelQueue kernel_queue(*device_, *device_->own_stream,
+                                   &device_->own_stream_mutex);
       return work(kernel_queue);
     }
     CudaStream& cuda_stream = static_cast<CudaStream&>(*stream);
     const auto ready = cuda_stream.Ready();
     if (!ready.ok()) return ready.status();
-    CudaSite kernel_queue(*device_, cuda_stream);
+    CudaKernelQueue kernel_queue(*device_, cuda_stream);
     return work(kernel_queue);
   }
 
@@ -406,10 +406,10 @@ class CudaDeviceContext final : public DeviceContext {
   absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
     auto stream = CudaStream::Create(device_->cuda.get());
     if (!stream.ok()) return stream.status();
-    auto aside = CudaStream::Create(device_->cuda.get());
-    if (!aside.ok()) return aside.status();
-    return std::make_unique<CudaQueue>(device_, *std::move(stream),
-                                       *std::move(aside), std::move(name));
+    auto side_stream = CudaStream::Create(device_->cuda.get());
+    if (!side_stream.ok()) return side_stream.status();
+    return std::make_unique<CudaQueue>(
+        device_, *std::move(stream), *std::move(side_stream), std::move(name));
   }
 
  private:

@@ -113,14 +113,15 @@ Event CudaStream::Record() {
 
 void CudaStream::WaitFor(const Event& event) {
   const DeviceScope scope(*cuda_);
-  const auto moment = std::dynamic_pointer_cast<CudaEventState>(event.state());
+  const auto event_state =
+      std::dynamic_pointer_cast<CudaEventState>(event.state());
   const absl::StatusOr<bool> reached =
-      moment == nullptr ? event.Done() : moment->Reached();
+      event_state == nullptr ? event.Done() : event_state->Reached();
   if (!reached.ok()) return error_->Set(reached.status());
   if (*reached) return;
   MutexLock lock(&mutex_);
   JoinPublished();
-  if (moment == nullptr) {
+  if (event_state == nullptr) {
     auto* const waiting = new Event(event);
     const CudaResult result =
         cuda_->LaunchHostFunc(handle_, &AwaitEvent, waiting);
@@ -129,13 +130,13 @@ void CudaStream::WaitFor(const Event& event) {
     error_->Set(Check(*cuda_, result, "LaunchHostFunc"));
     return;
   }
-  for (const auto& recorded : moment->events()) {
+  for (const auto& recorded : event_state->events()) {
     error_->Set(Check(*cuda_,
                       cuda_->StreamWaitEvent(handle_, recorded->handle()),
                       "StreamWaitEvent"));
   }
-  const auto& publications = moment->publications();
-  pending_.insert(pending_.end(), publications.begin(), publications.end());
+  const auto& promises = event_state->promises();
+  pending_.insert(pending_.end(), promises.begin(), promises.end());
 }
 
 absl::Status CudaStream::Synchronize() {

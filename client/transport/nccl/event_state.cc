@@ -12,9 +12,9 @@ namespace {
 
 // Polls often at first, then every 50 us: the device cannot wake a host thread
 // that also has a deadline.
-class Backoff {
+class PollBackoff {
  public:
-  void Turn() {
+  void Wait() {
     if (++turns_ < 200) {
       std::this_thread::yield();
     } else {
@@ -84,13 +84,13 @@ bool EventPromise::Wait(const Deadline& deadline) const {
 }
 
 bool CudaEventState::published() const {
-  return std::all_of(publications_.begin(), publications_.end(),
+  return std::all_of(promises_.begin(), promises_.end(),
                      [](const auto& one) { return one->published(); });
 }
 
 CudaEvents CudaEventState::Known() const {
   CudaEvents known = events_;
-  for (const auto& publication : publications_) {
+  for (const auto& publication : promises_) {
     const CudaEvents more = publication->events();
     known.insert(known.end(), more.begin(), more.end());
   }
@@ -121,7 +121,7 @@ bool CudaEventState::Done() const {
 
 absl::Status CudaEventState::Wait(absl::Duration timeout) const {
   const Deadline deadline(timeout);
-  for (const auto& publication : publications_) {
+  for (const auto& publication : promises_) {
     if (!publication->Wait(deadline)) return Late();
   }
   if (captured()) {
@@ -129,13 +129,13 @@ absl::Status CudaEventState::Wait(absl::Duration timeout) const {
         "the stream is being captured: nothing runs, and nothing can be waited "
         "for");
   }
-  Backoff backoff;
+  PollBackoff backoff;
   for (;;) {
     const absl::StatusOr<bool> reached = Reached();
     if (!reached.ok()) return reached.status();
     if (*reached) return absl::OkStatus();
     if (deadline.Passed()) return Late();
-    backoff.Turn();
+    backoff.Wait();
   }
 }
 

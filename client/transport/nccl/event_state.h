@@ -80,8 +80,8 @@ class EventPromise {
 class CudaEventState final : public Event::State {
  public:
   CudaEventState(CudaEvents events,
-                 std::vector<std::shared_ptr<EventPromise>> publications)
-      : events_(std::move(events)), publications_(std::move(publications)) {}
+                 std::vector<std::shared_ptr<EventPromise>> promises)
+      : events_(std::move(events)), promises_(std::move(promises)) {}
 
   // As Reached, but true after a device error: nothing more will complete.
   bool Done() const override;
@@ -104,13 +104,13 @@ class CudaEventState final : public Event::State {
   absl::Status Join(CudaApi& cuda, CudaStreamHandle stream) const;
 
   const CudaEvents& events() const { return events_; }
-  const std::vector<std::shared_ptr<EventPromise>>& publications() const {
-    return publications_;
+  const std::vector<std::shared_ptr<EventPromise>>& promises() const {
+    return promises_;
   }
 
  private:
   const CudaEvents events_;
-  const std::vector<std::shared_ptr<EventPromise>> publications_;
+  const std::vector<std::shared_ptr<EventPromise>> promises_;
 };
 
 }  // namespace lockstep::transport::nccl

@@ -60,15 +60,15 @@ class Capturer {
 
 }  // namespace
 
-Graph::~Graph() { launcher_->DestroyGraph(captured_); }
+LaunchableGraph::~LaunchableGraph() { launcher_->DestroyGraph(captured_); }
 
-void Graph::Launch(CudaStream& stream) {
+void LaunchableGraph::Launch(CudaStream& stream) {
   stream.EnqueueBehind([&](CudaStream::Ticket ticket) {
     launcher_->PostGraph(captured_, std::move(ticket));
   });
 }
 
-absl::StatusOr<std::unique_ptr<Graph>> Capture(
+absl::StatusOr<std::unique_ptr<LaunchableGraph>> Capture(
     const Transport& transport, CudaStream& stream,
     absl::FunctionRef<absl::Status()> body) {
   const std::shared_ptr<Launcher> launcher = LauncherOf(transport);
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<Graph>> Capture(
   return Capture(launcher, stream, body);
 }
 
-absl::StatusOr<std::unique_ptr<Graph>> Capture(
+absl::StatusOr<std::unique_ptr<LaunchableGraph>> Capture(
     const std::shared_ptr<Launcher>& launcher, CudaStream& stream,
     absl::FunctionRef<absl::Status()> body) {
   const auto captured = std::make_shared<CaptureState>();
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Graph>> Capture(
   captured->status =
       Capturer(launcher.get(), &stream).Run(body, captured.get());
   if (done = launcher->CloseCapture(); !done.ok()) return done;
-  return std::make_unique<Graph>(launcher, captured);
+  return std::make_unique<LaunchableGraph>(launcher, captured);
 }
 
 }  // namespace lockstep::transport::nccl

@@ -47,15 +47,15 @@ namespace lockstep::transport::nccl {
 class Launcher;
 struct CaptureState;
 
-class Graph {
+class LaunchableGraph {
  public:
-  Graph(std::shared_ptr<Launcher> launcher,
-        std::shared_ptr<CaptureState> captured)
+  LaunchableGraph(std::shared_ptr<Launcher> launcher,
+                  std::shared_ptr<CaptureState> captured)
       : launcher_(std::move(launcher)), captured_(std::move(captured)) {}
   // Destroys the graph; a running launch continues.
-  ~Graph();
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
+  ~LaunchableGraph();
+  LaunchableGraph(const LaunchableGraph&) = delete;
+  LaunchableGraph& operator=(const LaunchableGraph&) = delete;
 
   // Enqueues the graph on `stream`, as an operation of a communicator. Errors
   // are reported on the stream.
@@ -68,10 +68,10 @@ class Graph {
 
 // Captures the work that `body` enqueues on `stream`, and on streams that are
 // forked from it and joined again. None of it runs.
-absl::StatusOr<std::unique_ptr<Graph>> Capture(
+absl::StatusOr<std::unique_ptr<LaunchableGraph>> Capture(
     const Transport& transport, CudaStream& stream,
     absl::FunctionRef<absl::Status()> body);
-absl::StatusOr<std::unique_ptr<Graph>> Capture(
+absl::StatusOr<std::unique_ptr<LaunchableGraph>> Capture(
     const std::shared_ptr<Launcher>& launcher, CudaStream& stream,
     absl::FunctionRef<absl::Status()> body);
 

@@ -29,7 +29,7 @@ namespace lockstep::transport::nccl {
 
 class KernelApi {
  public:
-  using Slots = std::span<const kernels::Slot>;
+  using Slots = std::span<const kernels::TensorSlot>;
   using Ranges = std::span<const kernels::ElementRange>;
 
   virtual ~KernelApi() = default;

@@ -24,9 +24,9 @@ constexpr size_t kManySlots = 9;     // more than a short list
 constexpr size_t kManyRuns = 5000;   // more than one run of the sum tree
 
 // Launches the kernels one after the other; keeps the first error.
-class Rehearsal {
+class WarmUpRun {
  public:
-  Rehearsal(CudaApi* cuda, KernelApi* kernels, CudaStreamHandle stream,
+  WarmUpRun(CudaApi* cuda, KernelApi* kernels, CudaStreamHandle stream,
             std::byte* memory)
       : cuda_(*cuda), kernels_(*kernels), stream_(stream), memory_(memory) {}
 
@@ -63,8 +63,8 @@ class Rehearsal {
   }
 
   // Slot lists of both lengths.
-  std::vector<std::vector<kernels::Slot>> Lists() {
-    std::vector<kernels::Slot> many;
+  std::vector<std::vector<kernels::TensorSlot>> Lists() {
+    std::vector<kernels::TensorSlot> many;
     for (size_t i = 0; i < kManySlots; ++i) {
       many.push_back({.tensor = far() + 64 * i, .offset = i, .count = 1});
     }
@@ -142,10 +142,10 @@ absl::Status WarmUpKernels(CudaApi* cuda, KernelApi* kernels) {
   if (!handle.ok()) return handle.status();
   void* memory = nullptr;
   absl::Status done =
-      Check(*cuda, cuda->Malloc(&memory, Rehearsal::kBytes), "Malloc");
+      Check(*cuda, cuda->Malloc(&memory, WarmUpRun::kBytes), "Malloc");
   if (!done.ok()) return done;
   done =
-      Rehearsal(cuda, kernels, *handle, static_cast<std::byte*>(memory)).Run();
+      WarmUpRun(cuda, kernels, *handle, static_cast<std::byte*>(memory)).Run();
   done.Update((*stream)->Synchronize());
   done.Update(Check(*cuda, cuda->Free(memory), "Free"));
   return done;

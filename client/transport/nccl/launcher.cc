@@ -25,14 +25,14 @@ absl::Status Destroyed() {
 
 }  // namespace
 
-void Outcome::Set(absl::Status status) {
+void LaunchResult::Set(absl::Status status) {
   MutexLock lock(&mutex_);
   status_ = std::move(status);
   set_ = true;
   changed_.NotifyAll();
 }
 
-absl::Status Outcome::Wait() {
+absl::Status LaunchResult::Wait() {
   MutexLock lock(&mutex_);
   while (!set_) changed_.Wait(&mutex_);
   return std::move(status_);
@@ -51,7 +51,7 @@ Launcher::~Launcher() {
 }
 
 absl::Status Launcher::Do(absl::AnyInvocable<absl::Status(NcclApi&)> task) {
-  const auto outcome = std::make_shared<Outcome>();
+  const auto outcome = std::make_shared<LaunchResult>();
   Post([&](Inbox& inbox) {
     inbox.tasks.push_back([this, outcome, task = std::move(task)]() mutable {
       outcome->Set(task(*tables_.nccl));
@@ -83,7 +83,7 @@ void Launcher::PostAbort(std::shared_ptr<CommState> member) {
 }
 
 void Launcher::Close(std::shared_ptr<CommState> member) {
-  const auto outcome = std::make_shared<Outcome>();
+  const auto outcome = std::make_shared<LaunchResult>();
   Post([&](Inbox& inbox) {
     inbox.tasks.push_back([this, member = std::move(member), outcome] {
       closing_.push_back({member, outcome, Deadline(kEndTimeout)});

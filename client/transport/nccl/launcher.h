@@ -50,7 +50,7 @@
 namespace lockstep::transport::nccl {
 
 // The result of work that the launch thread does for a waiting thread.
-class Outcome {
+class LaunchResult {
  public:
   void Set(absl::Status status);
   // Moves the status out: call once.
@@ -70,7 +70,7 @@ struct Connecting {
   Deadline deadline;
   // Not OK: give up with this status. Any thread may cause it.
   absl::AnyInvocable<absl::Status()> aborted;
-  std::shared_ptr<Outcome> outcome;
+  std::shared_ptr<LaunchResult> outcome;
 };
 
 class Launcher {
@@ -142,7 +142,7 @@ class Launcher {
   };
   struct Closing {
     std::shared_ptr<CommState> member;
-    std::shared_ptr<Outcome> outcome;
+    std::shared_ptr<LaunchResult> outcome;
     Deadline deadline;
     bool begun = false;
     bool finalized = false;
@@ -150,7 +150,7 @@ class Launcher {
   struct Registering {
     std::shared_ptr<CommState> member;
     std::shared_ptr<Window> window;
-    std::shared_ptr<Outcome> outcome;
+    std::shared_ptr<LaunchResult> outcome;
     Deadline deadline;
   };
   struct Inbox {
@@ -212,9 +212,9 @@ class Launcher {
   std::vector<Connecting> connecting_;
   std::vector<Registering> registering_;
   std::deque<Operation> operations_;
-  std::shared_ptr<CaptureState> open_;  // the open capture, or null
-  std::deque<Operation> captured_;      // its operations still to capture
-  std::shared_ptr<Outcome> drained_;    // set once captured_ is empty
+  std::shared_ptr<CaptureState> open_;     // the open capture, or null
+  std::deque<Operation> captured_;         // its operations still to capture
+  std::shared_ptr<LaunchResult> drained_;  // set once captured_ is empty
   std::vector<std::shared_ptr<CommState>> to_abort_;  // when it is closed
   std::vector<std::shared_ptr<CaptureState>> graphs_;
   std::vector<Closing> closing_;

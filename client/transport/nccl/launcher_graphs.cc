@@ -21,7 +21,7 @@ absl::Status Launcher::OpenCapture(std::shared_ptr<CaptureState> capturing) {
 }
 
 void Launcher::AwaitCaptured() {
-  const auto outcome = std::make_shared<Outcome>();
+  const auto outcome = std::make_shared<LaunchResult>();
   Post([&](Inbox& inbox) {
     inbox.tasks.push_back([this, outcome] { drained_ = outcome; });
   });

@@ -13,7 +13,7 @@ namespace lockstep::transport::nccl {
 absl::StatusOr<std::shared_ptr<Window>> Launcher::Register(
     std::shared_ptr<CommState> member, void* memory, size_t bytes,
     absl::Duration timeout) {
-  const auto outcome = std::make_shared<Outcome>();
+  const auto outcome = std::make_shared<LaunchResult>();
   const auto window = std::make_shared<Window>(memory, bytes);
   Post([&](Inbox& inbox) {
     inbox.tasks.push_back(

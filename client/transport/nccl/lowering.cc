@@ -46,11 +46,11 @@ NcclStep Same(const CollectiveOp& call) {
           .peer = call.peer};
 }
 
-struct Block {
+struct PeerBlock {
   size_t in_at, in_count, out_at, out_count;
 };
 
-Block BlockOf(const CollectiveOp& call, int peer) {
+PeerBlock BlockOf(const CollectiveOp& call, int peer) {
   if (call.kind != CollectiveKind::kAllToAllV) {
     return {peer * call.count, call.count, peer * call.count, call.count};
   }
@@ -62,7 +62,7 @@ void Exchange(const CollectiveOp& call, const LoweringPlace& place,
               Lowering* lowering) {
   const size_t before = lowering->last().steps.size();
   for (int peer = 0; peer < place.size; ++peer) {
-    const Block block = BlockOf(call, peer);
+    const PeerBlock block = BlockOf(call, peer);
     if (block.in_count > 0) {
       lowering->last().steps.push_back(
           {.kind = CollectiveKind::kSend,

@@ -17,7 +17,7 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-class NcclEnlistment final : public Enlistment {
+class NcclEnlistment final : public BufferRegistration {
  public:
   NcclEnlistment(std::shared_ptr<Launcher> launcher,
                  std::shared_ptr<CommState> member,
@@ -25,21 +25,21 @@ class NcclEnlistment final : public Enlistment {
       : launcher_(std::move(launcher)),
         member_(std::move(member)),
         window_(std::move(window)),
-        reach_(window_->reach()) {}
+        kind_(window_->kind()) {}
   ~NcclEnlistment() override { launcher_->Deregister(member_, window_); }
-  Reach reach() const override { return reach_; }
+  RegistrationKind kind() const override { return kind_; }
 
  private:
   const std::shared_ptr<Launcher> launcher_;
   const std::shared_ptr<CommState> member_;
   const std::shared_ptr<Window> window_;
-  const Reach reach_;
+  const RegistrationKind kind_;
 };
 
 // The registration of a buffer too small for NCCL's memory (cuda_arena.h).
-class SmallEnlistment final : public Enlistment {
+class SmallEnlistment final : public BufferRegistration {
  public:
-  Reach reach() const override { return Reach::kPlain; }
+  RegistrationKind kind() const override { return RegistrationKind::kPlain; }
 };
 
 class NcclCommunicator final : public CommunicatorBase {
@@ -62,8 +62,8 @@ class NcclCommunicator final : public CommunicatorBase {
 
   absl::Status status() const override { return member_->status(); }
 
-  absl::StatusOr<std::unique_ptr<Enlistment>> Enlist(const ArenaBuffer& buffer,
-                                                     absl::Duration timeout) {
+  absl::StatusOr<std::unique_ptr<BufferRegistration>> RegisterBuffer(
+      const ArenaBuffer& buffer, absl::Duration timeout) {
     auto window =
         launcher_->Register(member_, buffer.data(), buffer.bytes(), timeout);
     if (!window.ok()) {
@@ -122,7 +122,7 @@ class NcclGroup final : public PendingGroup {
     if (!id.ok()) return id.status();
     const auto member =
         std::make_shared<CommState>(launcher_->tables(), group_);
-    const auto outcome = std::make_shared<Outcome>();
+    const auto outcome = std::make_shared<LaunchResult>();
     launcher_->Connect(
         {.member = member,
          .id = *id,
@@ -142,7 +142,7 @@ class NcclGroup final : public PendingGroup {
 
  private:
   // Polled by the launch thread, also after the group was destroyed.
-  class Cause {
+  class AbortCause {
    public:
     void Set(const absl::Status& status) {
       MutexLock lock(&mutex_);
@@ -161,7 +161,7 @@ class NcclGroup final : public PendingGroup {
   const GroupSpec group_;
   const std::string handle_;
   const std::shared_ptr<Launcher> launcher_;
-  const std::shared_ptr<Cause> aborted_ = std::make_shared<Cause>();
+  const std::shared_ptr<AbortCause> aborted_ = std::make_shared<AbortCause>();
 };
 
 class NcclTransport final : public Transport {
@@ -176,7 +176,7 @@ class NcclTransport final : public Transport {
   std::unique_ptr<Arena> MakeArena() override {
     return MakeCudaArena(launcher_->tables().nccl, launcher_->tables().cuda);
   }
-  absl::StatusOr<std::unique_ptr<Enlistment>> Enlist(
+  absl::StatusOr<std::unique_ptr<BufferRegistration>> RegisterBuffer(
       Communicator& communicator, const ArenaBuffer& buffer,
       absl::Duration timeout) override {
     auto* const mine = dynamic_cast<NcclCommunicator*>(&communicator);
@@ -184,7 +184,7 @@ class NcclTransport final : public Transport {
     if (buffer.bytes() < kNcclMemoryBytesMin) {
       return std::make_unique<SmallEnlistment>();
     }
-    return mine->Enlist(buffer, timeout);
+    return mine->RegisterBuffer(buffer, timeout);
   }
   absl::StatusOr<std::unique_ptr<DeviceContext>> MakeDeviceContext() override {
     return MakeCudaDeviceContext(launcher_);

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/text/utf8.h"
 #include "client/transport/failed_peer.h"
-#include "plan/words/utf8.h"
 
 namespace lockstep::transport::nccl {
 namespace {

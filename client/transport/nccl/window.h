@@ -58,38 +58,38 @@ class Window {
   void End(NcclApi& nccl, NcclComm comm) {
     if (window_ != nullptr) {
       const bool told = nccl.Has(NcclPart::kSymmetryTold);
-      reach_ = told ? Reach::kSymmetric : Reach::kWindow;
+      kind_ = told ? RegistrationKind::kSymmetric : RegistrationKind::kWindow;
     } else if (nccl.Has(NcclPart::kRegistration) &&
                nccl.CommRegister(comm, memory_, bytes_, &handle_) ==
                    NcclResult::kSuccess &&
                handle_ != nullptr) {
-      reach_ = Reach::kRegistered;
+      kind_ = RegistrationKind::kRegistered;
     }
   }
 
   // Deregisters it; no operation of this rank may be using it.
   absl::Status Forget(NcclApi& nccl, NcclComm comm) {
-    switch (std::exchange(reach_, Reach::kPlain)) {
-      case Reach::kPlain: return absl::OkStatus();
-      case Reach::kRegistered:
+    switch (std::exchange(kind_, RegistrationKind::kPlain)) {
+      case RegistrationKind::kPlain: return absl::OkStatus();
+      case RegistrationKind::kRegistered:
         return Check(nccl, nccl.CommDeregister(comm, handle_), "CommDeregister",
                      comm);
-      case Reach::kWindow:
-      case Reach::kSymmetric:
+      case RegistrationKind::kWindow:
+      case RegistrationKind::kSymmetric:
         return Check(nccl, nccl.CommWindowDeregister(comm, window_),
                      "CommWindowDeregister", comm);
     }
     return absl::OkStatus();
   }
 
-  Reach reach() const { return reach_; }
+  RegistrationKind kind() const { return kind_; }
 
  private:
   void* const memory_;
   const size_t bytes_;
   NcclWindow window_ = nullptr;
   void* handle_ = nullptr;
-  Reach reach_ = Reach::kPlain;
+  RegistrationKind kind_ = RegistrationKind::kPlain;
 };
 
 }  // namespace lockstep::transport::nccl

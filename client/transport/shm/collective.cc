@@ -6,21 +6,21 @@
 
 namespace lockstep::transport {
 
-absl::StatusOr<Progress> Collective::Advance() {
+absl::StatusOr<AdvanceResult> Collective::Advance() {
   waits_ = 0;
   const State before = state_;
   switch (state_) {
     case State::kArriving:
       if (number_ > kCollectiveSlots &&
           !shm_group_.AllFinished(number_ - kCollectiveSlots, &waits_)) {
-        return Progress::kNothing;
+        return AdvanceResult::kNothing;
       }
       Arrive();
       state_ = State::kWaiting;
       [[fallthrough]];
     case State::kWaiting: {
       if (!AllHave(&CollectiveSlot::arrived, shm_group_.others(), 0)) {
-        return Progress::kNothing;
+        return AdvanceResult::kNothing;
       }
       absl::Status met = Agree();
       met.Update(AllArrived());
@@ -29,8 +29,8 @@ absl::StatusOr<Progress> Collective::Advance() {
       [[fallthrough]];
     }
     case State::kRunning: {
-      absl::StatusOr<Progress> part = Part();
-      if (!part.ok() || *part != Progress::kDone) return part;
+      absl::StatusOr<AdvanceResult> part = Part();
+      if (!part.ok() || *part != AdvanceResult::kDone) return part;
       if (exported_) Publish(&CollectiveSlot::read, 0, shm_group_.others());
       state_ = State::kLeaving;
       [[fallthrough]];
@@ -39,19 +39,19 @@ absl::StatusOr<Progress> Collective::Advance() {
       if (mine_.published.copy_mode == CopyMode::kDirect &&
           !AllHave(&CollectiveSlot::read, shm_group_.others(), 0)) {
         // kMoved on the transition: a new wait begins.
-        return before == State::kLeaving ? Progress::kNothing
-                                         : Progress::kMoved;
+        return before == State::kLeaving ? AdvanceResult::kNothing
+                                         : AdvanceResult::kMoved;
       }
       shm_group_.Finish(number_);
       FetchNext();
   }
-  return Progress::kDone;
+  return AdvanceResult::kDone;
 }
 
 // Peers have read the next slot's first cache lines since this rank last wrote
 // them: fetches them for writing while this operation ends.
 void Collective::FetchNext() const {
-  const CollectiveSlot& next = shm_group_.mine().cell(number_ + 1);
+  const CollectiveSlot& next = shm_group_.mine().slot(number_ + 1);
   __builtin_prefetch(&next.arrived, /*rw=*/1);
   __builtin_prefetch(next.small, /*rw=*/1);
 }
@@ -67,15 +67,15 @@ absl::Status Collective::Agree() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     // The payload is fetched while the announcement before it is checked.
-    __builtin_prefetch(cell(peer).small);
-    const PublishedCall& published = cell(peer).published;
+    __builtin_prefetch(slot(peer).small);
+    const PublishedCall& published = slot(peer).published;
     absl::Status agreed =
         CheckAnnouncement(&published.call, mine_.published.call, peer);
     if (agreed.ok() && (published.copy_mode < CopyMode::kInline ||
                         published.copy_mode > CopyMode::kStaged)) {
       agreed = WithFailedPeer(
           absl::DataLossError(
-              absl::StrCat("the cell of rank ", peer, " is corrupt: copy_mode ",
+              absl::StrCat("the slot of rank ", peer, " is corrupt: copy_mode ",
                            static_cast<uint32_t>(published.copy_mode))),
           peer);
     }
@@ -98,7 +98,7 @@ bool Collective::AllHave(SharedWord CollectiveSlot::*word, RankMask ranks,
   RankMask missing = 0;
   for (int peer = 0; peer < size(); ++peer) {
     if ((ranks & MaskOf(peer)) == 0 || peer == rank()) continue;
-    if ((cell(peer).*word).load() < Reached(number_, chunks)) {
+    if ((slot(peer).*word).load() < Reached(number_, chunks)) {
       missing |= MaskOf(peer);
     }
   }
@@ -111,7 +111,7 @@ void Collective::Publish(SharedWord CollectiveSlot::*word, uint64_t chunks,
   const uint64_t before = (mine_.*word).load(std::memory_order_relaxed);
   (mine_.*word).store(Reached(number_, chunks));
   shm_group_.WakeIfLast(
-      with, [&](int peer) { return (cell(peer).*word).load() > before; });
+      with, [&](int peer) { return (slot(peer).*word).load() > before; });
 }
 
 }  // namespace lockstep::transport

@@ -22,15 +22,15 @@
 
 namespace lockstep::transport {
 
-class Collective : public Task {
+class Collective : public CollectiveTask {
  public:
   Collective(const CollectiveOp& call, ShmGroup& shm_group)
       : call_(call),
         shm_group_(shm_group),
         number_(call.tag >> 24),
-        mine_(shm_group.mine().cell(number_)) {}
+        mine_(shm_group.mine().slot(number_)) {}
 
-  absl::StatusOr<Progress> Advance() final;
+  absl::StatusOr<AdvanceResult> Advance() final;
 
  protected:
   // Sets the copy mode and the addresses, and copies a small payload to the
@@ -39,7 +39,7 @@ class Collective : public Task {
   // Called once, when all ranks have arrived and agree.
   virtual absl::Status AllArrived() = 0;
   // One step of this rank's part; kDone after the last.
-  virtual absl::StatusOr<Progress> Part() = 0;
+  virtual absl::StatusOr<AdvanceResult> Part() = 0;
 
   const CollectiveOp& call() const { return call_; }
   ShmGroup& shm_group() const { return shm_group_; }
@@ -47,14 +47,14 @@ class Collective : public Task {
   int size() const { return shm_group_.size(); }
   uint64_t number() const { return number_; }
   CollectiveSlot& mine() const { return mine_; }
-  CollectiveSlot& cell(int rank) const {
-    return shm_group_.seat(rank).cell(number_);
+  CollectiveSlot& slot(int rank) const {
+    return shm_group_.control_block(rank).slot(number_);
   }
-  CopyMode copy_mode(int rank) const { return cell(rank).published.copy_mode; }
+  CopyMode copy_mode(int rank) const { return slot(rank).published.copy_mode; }
 
   // The staging buffer of `rank` for chunk `c`.
   std::byte* stage(int rank, uint64_t c) const {
-    return shm_group_.seat(rank).stage(number_, c);
+    return shm_group_.control_block(rank).stage(number_, c);
   }
   // Whether this rank may put chunk `c`: all peers have taken the chunk that
   // occupied its buffer.

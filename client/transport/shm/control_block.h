@@ -85,7 +85,7 @@ struct alignas(64) CollectiveSlot {
   alignas(64) SharedWord staged;  // own chunks copied to the own stage
   alignas(64) SharedWord read;    // no longer reads or writes peers' memory
   alignas(64)
-      SharedWord folded;  // chunks whose own part is reduced in the stage
+      SharedWord reduced;  // chunks whose own part is reduced in the stage
   alignas(64) SharedWord taken;  // chunks copied out of all peers' stages
 };
 
@@ -155,15 +155,15 @@ class ControlBlock {
   ControlBlockHeader& header() const {
     return *reinterpret_cast<ControlBlockHeader*>(data_);
   }
-  CollectiveSlot& cell(uint64_t number) const {
+  CollectiveSlot& slot(uint64_t number) const {
     return reinterpret_cast<CollectiveSlot*>(
         data_ + sizeof(ControlBlockHeader))[number % kCollectiveSlots];
   }
-  SendSlot& mail(int to, uint64_t number) const {
+  SendSlot& send_slot(int to, uint64_t number) const {
     return reinterpret_cast<SendSlot*>(
         data_ + SendSlotsAt())[to * kMessageSlots + number % kMessageSlots];
   }
-  RecvSlot& receipt(int from, uint64_t number) const {
+  RecvSlot& recv_slot(int from, uint64_t number) const {
     return reinterpret_cast<RecvSlot*>(
         data_ +
         RecvSlotsAt(shape_))[from * kMessageSlots + number % kMessageSlots];

@@ -23,7 +23,7 @@ class BlockExchange final : public Collective {
   BlockExchange(const CollectiveOp& call, ShmGroup& shm_group)
       : Collective(call, shm_group), own_(size()), copied_(size()) {
     for (int peer = 0; peer < size(); ++peer) {
-      own_[peer] = GivenBlock(call, rank(), peer).value_or(Block());
+      own_[peer] = GivenBlock(call, rank(), peer).value_or(ByteRange());
     }
   }
 
@@ -36,17 +36,19 @@ class BlockExchange final : public Collective {
 
   // The block that `from` sends to `to`. The call determines it, except in an
   // AllToAllV, where `from` publishes it.
-  Block BlockOf(int from, int to) const {
+  ByteRange BlockOf(int from, int to) const {
     if (from == rank()) return own_[to];
     if (uneven()) return Table(from)[to];
-    return GivenBlock(call(), from, to).value_or(Block());
+    return GivenBlock(call(), from, to).value_or(ByteRange());
   }
 
   // The slot payload of an AllToAllV begins with the table of its blocks.
-  Block* Table(int of) const {
-    return reinterpret_cast<Block*>(cell(of).small);
+  ByteRange* Table(int of) const {
+    return reinterpret_cast<ByteRange*>(slot(of).small);
   }
-  size_t table_bytes() const { return uneven() ? size() * sizeof(Block) : 0; }
+  size_t table_bytes() const {
+    return uneven() ? size() * sizeof(ByteRange) : 0;
+  }
 
   // The offset in the slot payload of `from`'s block for `to`: the same as in
   // the buffer; uneven blocks are packed behind the table.
@@ -59,7 +61,8 @@ class BlockExchange final : public Collective {
 
   // The destination of the block from `from`.
   std::byte* Target(int from) const {
-    const Block taken = TakenBlock(call(), rank(), from).value_or(Block());
+    const ByteRange taken =
+        TakenBlock(call(), rank(), from).value_or(ByteRange());
     return Plus(call().out, taken.offset);
   }
 
@@ -120,7 +123,7 @@ class BlockExchange final : public Collective {
   // Sets the address from which this rank reads the block from `from`, unless
   // that is staged.
   absl::Status FindSource(int from) {
-    const Block block = BlockOf(from, rank());
+    const ByteRange block = BlockOf(from, rank());
     if (uneven() && block.bytes != call().out_counts[from] * element()) {
       return WithFailedPeer(
           absl::DataLossError(absl::StrCat(
@@ -135,14 +138,14 @@ class BlockExchange final : public Collective {
       const size_t place = PlaceInCell(from, rank());
       if (place > kSmallBytes || block.bytes > kSmallBytes - place) {
         return WithFailedPeer(
-            absl::DataLossError(absl::StrCat("the cell of rank ", from,
+            absl::DataLossError(absl::StrCat("the slot of rank ", from,
                                              " is corrupt: a block of ",
                                              block.bytes, " bytes at ", place)),
             from);
       }
-      sources_[from] = cell(from).small + place;
+      sources_[from] = slot(from).small + place;
     } else if (copy_mode(from) == CopyMode::kDirect) {
-      SegmentAddress place = cell(from).published.in;
+      SegmentAddress place = slot(from).published.in;
       place.offset += block.offset;
       auto resolved = shm_group().importer(from).Resolve(place, block.bytes);
       if (!resolved.ok()) return std::move(resolved).status();
@@ -151,13 +154,14 @@ class BlockExchange final : public Collective {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Progress> Part() override {
+  absl::StatusOr<AdvanceResult> Part() override {
     bool moved = PutChunk();
     moved |= TakeChunk();
     moved |= CopyPiece();
-    if (moved) return Progress::kMoved;
+    if (moved) return AdvanceResult::kMoved;
     const bool put = put_ == chunks_ || copy_mode(rank()) != CopyMode::kStaged;
-    return put && taken_ == chunks_ ? Progress::kDone : Progress::kNothing;
+    return put && taken_ == chunks_ ? AdvanceResult::kDone
+                                    : AdvanceResult::kNothing;
   }
 
   // Copies one piece of a block that is not staged.
@@ -177,7 +181,7 @@ class BlockExchange final : public Collective {
   }
 
   // Offset and length of chunk `c` of a block.
-  Block ChunkOf(const Block& block, uint64_t c) const {
+  ByteRange ChunkOf(const ByteRange& block, uint64_t c) const {
     const uint64_t begin = std::min<uint64_t>(c * part_bytes_, block.bytes);
     return {begin, std::min<uint64_t>(part_bytes_, block.bytes - begin)};
   }
@@ -189,7 +193,7 @@ class BlockExchange final : public Collective {
     }
     for (int to = 0; to < size(); ++to) {
       if (to == rank()) continue;
-      const Block chunk = ChunkOf(own_[to], put_);
+      const ByteRange chunk = ChunkOf(own_[to], put_);
       if (chunk.bytes > 0) {
         kernels::Copy(stage(rank(), put_) + (split() ? to * part_bytes_ : 0),
                       Plus(SourceOf(call()), own_[to].offset + chunk.offset),
@@ -208,7 +212,7 @@ class BlockExchange final : public Collective {
     }
     for (int from = 0; from < size(); ++from) {
       if (from == rank() || (staged_ & MaskOf(from)) == 0) continue;
-      const Block chunk = ChunkOf(BlockOf(from, rank()), taken_);
+      const ByteRange chunk = ChunkOf(BlockOf(from, rank()), taken_);
       if (chunk.bytes == 0) continue;
       kernels::Copy(Target(from) + chunk.offset,
                     stage(from, taken_) + (split() ? rank() * part_bytes_ : 0),
@@ -218,7 +222,7 @@ class BlockExchange final : public Collective {
     return true;
   }
 
-  std::vector<Block> own_;
+  std::vector<ByteRange> own_;
   std::vector<const std::byte*> sources_;  // by rank; null: none, or staged
   std::vector<size_t> copied_;             // bytes, by rank
   RankMask staged_ = 0;
@@ -230,8 +234,8 @@ class BlockExchange final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Task> MakeExchange(const CollectiveOp& call,
-                                   ShmGroup& shm_group) {
+std::unique_ptr<CollectiveTask> MakeExchange(const CollectiveOp& call,
+                                             ShmGroup& shm_group) {
   return std::make_unique<BlockExchange>(call, shm_group);
 }
 

@@ -105,8 +105,9 @@ absl::Status SendBytes(int socket, const void* data, size_t bytes,
   return sent < 0 ? Failed("sendmsg") : absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<Received>> ReceiveBytes(int socket, void* data,
-                                                     size_t bytes) {
+absl::StatusOr<std::optional<SocketMessage>> ReceiveBytes(int socket,
+                                                          void* data,
+                                                          size_t bytes) {
   iovec part{data, bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kFilesMax * sizeof(int))] = {};
   msghdr message{};
@@ -120,10 +121,10 @@ absl::StatusOr<std::optional<Received>> ReceiveBytes(int socket, void* data,
         recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    return std::optional<Received>();
+    return std::optional<SocketMessage>();
   }
   if (got < 0) return Failed("recvmsg");
-  Received received{.bytes = static_cast<size_t>(got)};
+  SocketMessage received{.bytes = static_cast<size_t>(got)};
   for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr;
        at = CMSG_NXTHDR(&message, at)) {
     if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) continue;
@@ -141,7 +142,7 @@ absl::StatusOr<std::optional<Received>> ReceiveBytes(int socket, void* data,
     errno = EMFILE;
     return Failed("recvmsg");
   }
-  return std::optional<Received>(std::move(received));
+  return std::optional<SocketMessage>(std::move(received));
 }
 
 // Older C libraries have no pidfd_open.

@@ -32,14 +32,15 @@ bool IsSameUser(int socket);
 absl::Status SendBytes(int socket, const void* data, size_t bytes,
                        const std::vector<int>& files);
 
-struct Received {
+struct SocketMessage {
   size_t bytes = 0;  // 0: the other end is closed
   std::vector<FileDescriptor> files;
 };
 // nullopt if no message is queued. A message longer than `bytes` is cut off;
 // Received::bytes is its whole length.
-absl::StatusOr<std::optional<Received>> ReceiveBytes(int socket, void* data,
-                                                     size_t bytes);
+absl::StatusOr<std::optional<SocketMessage>> ReceiveBytes(int socket,
+                                                          void* data,
+                                                          size_t bytes);
 
 template <typename T>
 absl::Status SendMessage(int socket, const T& message,

@@ -21,13 +21,13 @@
 namespace lockstep::transport {
 namespace {
 
-class Message : public Task {
+class ShmMessage : public CollectiveTask {
  protected:
-  Message(const CollectiveOp& call, ShmGroup& shm_group)
+  ShmMessage(const CollectiveOp& call, ShmGroup& shm_group)
       : call_(call),
         shm_group_(shm_group),
         number_((call.tag & ~(uint64_t{1} << 63)) >> 24),
-        peer_(shm_group.seat(call.peer)),
+        peer_(shm_group.control_block(call.peer)),
         block_bytes_(shm_group.mine().shape().block_bytes),
         chunks_((call.bytes() + block_bytes_ - 1) / block_bytes_) {}
 
@@ -59,119 +59,123 @@ class Message : public Task {
   const uint64_t chunks_;
 };
 
-class Outgoing final : public Message {
+class OutgoingMessage final : public ShmMessage {
  public:
-  Outgoing(const CollectiveOp& call, ShmGroup& shm_group)
-      : Message(call, shm_group),
-        mail_(shm_group.mine().mail(call.peer, number_)),
-        receipt_(peer_.receipt(shm_group.rank(), number_)) {}
+  OutgoingMessage(const CollectiveOp& call, ShmGroup& shm_group)
+      : ShmMessage(call, shm_group),
+        send_slot_(shm_group.mine().send_slot(call.peer, number_)),
+        recv_slot_(peer_.recv_slot(shm_group.rank(), number_)) {}
 
-  absl::StatusOr<Progress> Advance() override {
+  absl::StatusOr<AdvanceResult> Advance() override {
     waits_ = 0;
     if (!posted_) {
-      if (!IsFree(receipt_.done)) return Progress::kNothing;
+      if (!IsFree(recv_slot_.done)) return AdvanceResult::kNothing;
       Post();
-      return mail_.published.copy_mode == CopyMode::kInline ? Progress::kDone
-                                                            : Progress::kMoved;
+      return send_slot_.published.copy_mode == CopyMode::kInline
+                 ? AdvanceResult::kDone
+                 : AdvanceResult::kMoved;
     }
-    if (mail_.published.copy_mode == CopyMode::kDirect) {
-      return Has(receipt_.done, 0) ? Progress::kDone : Progress::kNothing;
+    if (send_slot_.published.copy_mode == CopyMode::kDirect) {
+      return Has(recv_slot_.done, 0) ? AdvanceResult::kDone
+                                     : AdvanceResult::kNothing;
     }
     bool moved = false;
-    while (given_ < put_ && Has(receipt_.taken, given_ + 1)) {
+    while (given_ < put_ && Has(recv_slot_.taken, given_ + 1)) {
       GiveBackBlock();
       moved = true;
     }
-    if (given_ == chunks_) return Progress::kDone;
+    if (given_ == chunks_) return AdvanceResult::kDone;
     moved |= PutBlock();
-    return moved ? Progress::kMoved : Progress::kNothing;
+    return moved ? AdvanceResult::kMoved : AdvanceResult::kNothing;
   }
 
  private:
   void Post() {
-    mail_.published = {.call = Announce(call_, call_.bytes()),
-                       .releases = shm_group_.exporter().releases()};
+    send_slot_.published = {.call = Announce(call_, call_.bytes()),
+                            .releases = shm_group_.exporter().releases()};
     if (call_.bytes() <= kSmallMessageBytes) {
       if (call_.bytes() > 0) {
-        kernels::Copy(mail_.small, call_.in, call_.bytes());
+        kernels::Copy(send_slot_.small, call_.in, call_.bytes());
       }
     } else {
-      mail_.published.copy_mode = CopyMode::kDirect;
-      mail_.published.in = shm_group_.exporter().Offer(call_.in, call_.bytes(),
-                                                       MaskOf(call_.peer));
-      if (mail_.published.in.segment == 0)
-        mail_.published.copy_mode = CopyMode::kStaged;
+      send_slot_.published.copy_mode = CopyMode::kDirect;
+      send_slot_.published.in = shm_group_.exporter().Offer(
+          call_.in, call_.bytes(), MaskOf(call_.peer));
+      if (send_slot_.published.in.segment == 0)
+        send_slot_.published.copy_mode = CopyMode::kStaged;
     }
     posted_ = true;
-    Publish(mail_.arrived, 0);
+    Publish(send_slot_.arrived, 0);
   }
 
   bool PutBlock() {
     if (put_ == chunks_ || put_ - given_ == kBlocksOfMessage ||
-        !Has(receipt_.wanted, 0)) {
+        !Has(recv_slot_.wanted, 0)) {
       return false;
     }
     const std::optional<uint32_t> block = shm_group_.TakeBlock();
     if (!block) return false;
     kernels::Copy(shm_group_.mine().block(*block),
                   Plus(call_.in, put_ * block_bytes_), ChunkBytes(put_));
-    mail_.blocks[put_ % kBlocksOfMessage] = *block;
-    Publish(mail_.staged, ++put_);
+    send_slot_.blocks[put_ % kBlocksOfMessage] = *block;
+    Publish(send_slot_.staged, ++put_);
     return true;
   }
 
   void GiveBackBlock() {
-    shm_group_.GiveBlock(mail_.blocks[given_ % kBlocksOfMessage]);
+    shm_group_.GiveBlock(send_slot_.blocks[given_ % kBlocksOfMessage]);
     ++given_;
   }
 
-  SendSlot& mail_;
-  const RecvSlot& receipt_;
+  SendSlot& send_slot_;
+  const RecvSlot& recv_slot_;
   bool posted_ = false;
   uint64_t put_ = 0;    // blocks
   uint64_t given_ = 0;  // back to the pool
 };
 
-class Incoming final : public Message {
+class IncomingMessage final : public ShmMessage {
  public:
-  Incoming(const CollectiveOp& call, ShmGroup& shm_group)
-      : Message(call, shm_group),
-        mail_(peer_.mail(shm_group.rank(), number_)),
-        receipt_(shm_group.mine().receipt(call.peer, number_)) {}
+  IncomingMessage(const CollectiveOp& call, ShmGroup& shm_group)
+      : ShmMessage(call, shm_group),
+        send_slot_(peer_.send_slot(shm_group.rank(), number_)),
+        recv_slot_(shm_group.mine().recv_slot(call.peer, number_)) {}
 
-  absl::StatusOr<Progress> Advance() override {
+  absl::StatusOr<AdvanceResult> Advance() override {
     waits_ = 0;
     if (!wanted_) {
-      if (!IsFree(receipt_.done)) return Progress::kNothing;
+      if (!IsFree(recv_slot_.done)) return AdvanceResult::kNothing;
       wanted_ = true;
-      Publish(receipt_.wanted, 0);
+      Publish(recv_slot_.wanted, 0);
     }
     if (!met_) {
-      if (!Has(mail_.arrived, 0)) return Progress::kNothing;
+      if (!Has(send_slot_.arrived, 0)) return AdvanceResult::kNothing;
       if (absl::Status met = ConnectAll(); !met.ok()) return met;
       met_ = true;
     }
     if (copied_ < call_.bytes()) {
       const bool moved = source_ != nullptr ? CopyPiece() : TakeBlock();
-      if (!moved) return Progress::kNothing;
-      if (copied_ < call_.bytes()) return Progress::kMoved;
+      if (!moved) return AdvanceResult::kNothing;
+      if (copied_ < call_.bytes()) return AdvanceResult::kMoved;
     }
-    Publish(receipt_.done, 0);
-    return Progress::kDone;
+    Publish(recv_slot_.done, 0);
+    return AdvanceResult::kDone;
   }
 
  private:
   absl::Status ConnectAll() {
     absl::Status agreed = CheckAnnouncement(
-        &mail_.published.call, Announce(call_, call_.bytes()), call_.peer);
-    agreed.Update(CheckCopyMode(mail_.published.copy_mode, call_.bytes(),
+        &send_slot_.published.call, Announce(call_, call_.bytes()), call_.peer);
+    agreed.Update(CheckCopyMode(send_slot_.published.copy_mode, call_.bytes(),
                                 kSmallMessageBytes, call_.peer));
     if (!agreed.ok()) return agreed;
     SegmentImporter& importer = shm_group_.importer(call_.peer);
-    importer.UnmapReleased(mail_.published.releases);
-    if (mail_.published.copy_mode == CopyMode::kInline) source_ = mail_.small;
-    if (mail_.published.copy_mode != CopyMode::kDirect) return absl::OkStatus();
-    auto source = importer.Resolve(mail_.published.in, call_.bytes());
+    importer.UnmapReleased(send_slot_.published.releases);
+    if (send_slot_.published.copy_mode == CopyMode::kInline)
+      source_ = send_slot_.small;
+    if (send_slot_.published.copy_mode != CopyMode::kDirect)
+      return absl::OkStatus();
+    auto source = importer.Resolve(send_slot_.published.in, call_.bytes());
     if (source.ok()) source_ = *source;
     return source.status();
   }
@@ -185,16 +189,16 @@ class Incoming final : public Message {
 
   bool TakeBlock() {
     const uint64_t c = copied_ / block_bytes_;
-    if (!Has(mail_.staged, c + 1)) return false;
-    const uint32_t block = mail_.blocks[c % kBlocksOfMessage] % kBlocks;
+    if (!Has(send_slot_.staged, c + 1)) return false;
+    const uint32_t block = send_slot_.blocks[c % kBlocksOfMessage] % kBlocks;
     kernels::Copy(Plus(call_.out, copied_), peer_.block(block), ChunkBytes(c));
     copied_ += ChunkBytes(c);
-    Publish(receipt_.taken, c + 1);
+    Publish(recv_slot_.taken, c + 1);
     return true;
   }
 
-  const SendSlot& mail_;
-  RecvSlot& receipt_;
+  const SendSlot& send_slot_;
+  RecvSlot& recv_slot_;
   bool wanted_ = false;
   bool met_ = false;
   const std::byte* source_ = nullptr;  // null: the message is staged in blocks
@@ -203,12 +207,12 @@ class Incoming final : public Message {
 
 }  // namespace
 
-std::unique_ptr<Task> MakeMessage(const CollectiveOp& call,
-                                  ShmGroup& shm_group) {
+std::unique_ptr<CollectiveTask> MakeMessage(const CollectiveOp& call,
+                                            ShmGroup& shm_group) {
   if (call.kind == CollectiveKind::kSend) {
-    return std::make_unique<Outgoing>(call, shm_group);
+    return std::make_unique<OutgoingMessage>(call, shm_group);
   }
-  return std::make_unique<Incoming>(call, shm_group);
+  return std::make_unique<IncomingMessage>(call, shm_group);
 }
 
 }  // namespace lockstep::transport

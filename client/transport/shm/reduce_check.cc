@@ -28,9 +28,9 @@ struct ReduceCheck::Rows {
   std::vector<void*> outs;
 };
 
-void ReduceCheck::Begin(const Range& slice, size_t piece) {
+void ReduceCheck::Begin(const SliceRange& slice, size_t piece) {
   slice_begin_ = slice.begin;
-  while_folding_ =
+  while_reducing_ =
       !call_.checks.empty() && piece > 0 && piece % kernels::kSumRun == 0 &&
       std::all_of(call_.checks.begin(), call_.checks.end(),
                   [&](const CheckedPart& part) {
@@ -39,9 +39,10 @@ void ReduceCheck::Begin(const Range& slice, size_t piece) {
                   });
 }
 
-void ReduceCheck::Fold(const Range& range, std::span<const void* const> inputs,
-                       std::span<void* const> outs) {
-  if (!while_folding_) return FoldRows(inputs, outs, range.count, call_);
+void ReduceCheck::Reduce(const SliceRange& range,
+                         std::span<const void* const> inputs,
+                         std::span<void* const> outs) {
+  if (!while_reducing_) return ReduceRows(inputs, outs, range.count, call_);
   Rows rows{{inputs.begin(), inputs.end()}, {outs.begin(), outs.end()}};
   const size_t end = range.begin + range.count;
   for (size_t at = range.begin; at < end;) {
@@ -54,22 +55,22 @@ void ReduceCheck::Fold(const Range& range, std::span<const void* const> inputs,
 
 size_t ReduceCheck::FoldNext(size_t begin, size_t end, const Rows& rows) {
   if (found_.size() < call_.checks.size()) {
-    const Range& part = call_.checks[found_.size()].range;
+    const SliceRange& part = call_.checks[found_.size()].range;
     if (begin >= part.begin) return FoldInPart(part, begin, end, rows);
     end = std::min(end, part.begin);
   }
-  FoldRows(rows.inputs, rows.outs, end - begin, call_);
+  ReduceRows(rows.inputs, rows.outs, end - begin, call_);
   return end - begin;
 }
 
-size_t ReduceCheck::FoldInPart(const Range& part, size_t begin, size_t end,
+size_t ReduceCheck::FoldInPart(const SliceRange& part, size_t begin, size_t end,
                                const Rows& rows) {
   const size_t part_end = part.begin + part.count;
   const size_t count = std::min(end, part_end) - begin;
   if (reduce_ == nullptr) {
     reduce_ = std::make_unique<kernels::CheckedReduce>(ReduceOf(call_));
   }
-  reduce_->Fold(rows.inputs, rows.outs, count);
+  reduce_->Reduce(rows.inputs, rows.outs, count);
   if (begin + count == part_end) {
     found_.push_back(reduce_->Total());
     reduce_ = nullptr;
@@ -80,7 +81,7 @@ size_t ReduceCheck::FoldInPart(const Range& part, size_t begin, size_t end,
 void ReduceCheck::End(const std::byte* result) {
   const size_t element = SizeOf(call_.dtype);
   for (size_t p = found_.size(); p < call_.checks.size(); ++p) {
-    const Range& part = call_.checks[p].range;
+    const SliceRange& part = call_.checks[p].range;
     found_.push_back(
         kernels::CheckFinite(result + (part.begin - slice_begin_) * element,
                              call_.dtype, part.count));

@@ -29,12 +29,12 @@ class ReduceCheck {
 
   // Called first. `slice` is what this rank reduces. `piece`: the elements of
   // each Fold, except the last; 0: they vary.
-  void Begin(const Range& slice, size_t piece);
+  void Begin(const SliceRange& slice, size_t piece);
 
   // Reduces elements `range` of the call; `inputs` and `outs` point to the
   // first of them.
-  void Fold(const Range& range, std::span<const void* const> inputs,
-            std::span<void* const> outs);
+  void Reduce(const SliceRange& range, std::span<const void* const> inputs,
+              std::span<void* const> outs);
 
   // Called last. `result`: the first element of the reduced slice.
   void End(const std::byte* result);
@@ -45,12 +45,12 @@ class ReduceCheck {
   // Reduces the beginning of [begin, end), up to the next border of a part.
   // Returns the number of elements.
   size_t FoldNext(size_t begin, size_t end, const Rows& rows);
-  size_t FoldInPart(const Range& part, size_t begin, size_t end,
+  size_t FoldInPart(const SliceRange& part, size_t begin, size_t end,
                     const Rows& rows);
 
   const CollectiveOp& call_;
   size_t slice_begin_ = 0;
-  bool while_folding_ = false;
+  bool while_reducing_ = false;
   std::vector<kernels::FiniteCheck> found_;         // by part, finished ones
   std::unique_ptr<kernels::CheckedReduce> reduce_;  // the current part's
 };

@@ -72,8 +72,8 @@ absl::Status Stranger(int peer) {
       peer);
 }
 
-absl::Status CheckSeat(const ControlBlockHeader& header,
-                       const ControlBlockHeader& mine, int peer) {
+absl::Status CheckControlBlock(const ControlBlockHeader& header,
+                               const ControlBlockHeader& mine, int peer) {
   const bool sound = header.magic == kControlBlockMagic &&
                      header.version == kControlBlockVersion &&
                      header.rank == static_cast<uint32_t>(peer) &&
@@ -98,7 +98,8 @@ int CoresOf(const std::vector<Peer>& peers) {
   int cores = 0;
   for (int word = 0; word < kCoreWords; ++word) {
     uint64_t any = 0;
-    for (const Peer& peer : peers) any |= peer.seat.header().cores[word];
+    for (const Peer& peer : peers)
+      any |= peer.control_block.header().cores[word];
     cores += std::popcount(any);
   }
   return std::max(cores, 1);
@@ -137,21 +138,22 @@ absl::Status Rendezvous::AllocateControlBlock(
     int rank, const ControlBlock::Shape& shape) {
   absl::StatusOr<Segment> memory = Segment::Create(
       ControlBlock::Bytes(shape),
-      absl::StrCat("a seat in a group of ", shape.size), Lookup::kEachLater);
+      absl::StrCat("a control block in a group of ", shape.size),
+      Lookup::kEachLater);
   if (!memory.ok()) return std::move(memory).status();
   shape_ = shape;
   handle_.rank = rank;
   handle_.size = shape.size;
   peers_.resize(shape.size);
   Peer& me = peers_[rank];
-  me.seat = ControlBlock(memory->data(), shape);
+  me.control_block = ControlBlock(memory->data(), shape);
   me.memory = *std::move(memory);
   return absl::OkStatus();
 }
 
 void Rendezvous::InitializeControlBlock(uint64_t group) {
   group_ = group;
-  ControlBlockHeader& header = peers_[handle_.rank].seat.header();
+  ControlBlockHeader& header = peers_[handle_.rank].control_block.header();
   header.magic = kControlBlockMagic;
   header.version = kControlBlockVersion;
   header.rank = static_cast<uint32_t>(handle_.rank);
@@ -317,7 +319,7 @@ absl::Status Rendezvous::SendHello(int peer) {
 absl::Status Rendezvous::ReadHello(int peer,
                                    std::vector<FileDescriptor> files) {
   if (files.size() != 2) return Stranger(peer);
-  const ControlBlockHeader& mine = peers_[handle_.rank].seat.header();
+  const ControlBlockHeader& mine = peers_[handle_.rank].control_block.header();
   absl::StatusOr<Segment> memory =
       Segment::Map(std::move(files[0]), mine.bytes, Lookup::kEachLater,
                    static_cast<size_t>(peer + 1));
@@ -328,14 +330,15 @@ absl::Status Rendezvous::ReadHello(int peer,
                               " is corrupt: ", memory.status().message())),
                           peer);
   }
-  const ControlBlock seat(memory->data(), shape_);
-  absl::Status sound = CheckSeat(seat.header(), mine, peer);
+  const ControlBlock control_block(memory->data(), shape_);
+  absl::Status sound = CheckControlBlock(control_block.header(), mine, peer);
   if (!sound.ok()) return sound;
-  peers_[peer].seat = seat;
+  peers_[peer].control_block = control_block;
   peers_[peer].memory = *std::move(memory);
   peers_[peer].process = std::move(files[1]);
   stages_[peer] = Stage::kGreeted;
-  seat.header().probe[handle_.rank] = ProbeOf(group_, handle_.rank, peer);
+  control_block.header().probe[handle_.rank] =
+      ProbeOf(group_, handle_.rank, peer);
   absl::Status published =
       SendMessage(peers_[peer].socket.get(),
                   Hello{.rank = static_cast<uint32_t>(handle_.rank),
@@ -346,7 +349,8 @@ absl::Status Rendezvous::ReadHello(int peer,
 
 // The peer has written its number to this rank's control block by now.
 absl::Status Rendezvous::Probe(int peer) {
-  const uint64_t found = peers_[handle_.rank].seat.header().probe[peer];
+  const uint64_t found =
+      peers_[handle_.rank].control_block.header().probe[peer];
   if (found != ProbeOf(group_, peer, handle_.rank)) {
     return WithFailedPeer(
         absl::UnavailableError(absl::StrCat(

@@ -39,7 +39,7 @@ namespace lockstep::transport {
 // A connected member. The entry of the own rank has no socket and no process.
 struct Peer {
   Segment memory;
-  ControlBlock seat;
+  ControlBlock control_block;
   FileDescriptor socket;
   FileDescriptor process;  // a pidfd, readable once the process has ended
 };

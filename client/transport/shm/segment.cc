@@ -106,7 +106,7 @@ absl::StatusOr<FileDescriptor> CreateFile(size_t bytes,
 constexpr size_t kPage = 4096;
 
 // The address range of a segment, with room for its page offset.
-size_t SpaceOf(size_t bytes) { return bytes + Segment::kColours * kPage; }
+size_t SpaceOf(size_t bytes) { return bytes + Segment::kPageOffsets * kPage; }
 
 void* Reserve(size_t bytes) {
   return mmap(nullptr, SpaceOf(bytes), PROT_NONE,
@@ -149,7 +149,7 @@ absl::StatusOr<Segment> Segment::Create(size_t bytes, const std::string& what,
 }
 
 absl::StatusOr<Segment> Segment::Map(FileDescriptor fd, size_t bytes,
-                                     Lookup lookup, size_t colour) {
+                                     Lookup lookup, size_t page_offset) {
   struct stat file {};
   if (fstat(fd.get(), &file) != 0 || !S_ISREG(file.st_mode) ||
       static_cast<uint64_t>(file.st_size) != bytes) {
@@ -168,9 +168,10 @@ absl::StatusOr<Segment> Segment::Map(FileDescriptor fd, size_t bytes,
     return NoMemory(bytes, "another rank's memory", SystemError("mmap"));
   }
   // A mapping needs no descriptor, which would count against the limit.
-  Segment segment(space,
-                  static_cast<std::byte*>(space) + colour % kColours * kPage,
-                  bytes, FileDescriptor());
+  Segment segment(
+      space,
+      static_cast<std::byte*>(space) + page_offset % kPageOffsets * kPage,
+      bytes, FileDescriptor());
   if (!MapAt(segment.data_, fd.get(), bytes, lookup)) {
     return NoMemory(bytes, "another rank's memory", SystemError("mmap"));
   }

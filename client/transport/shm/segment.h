@@ -45,13 +45,13 @@ class Segment {
 
   // The number of page offsets. Map takes its `colour` modulo this; Create uses
   // 0.
-  static constexpr size_t kColours = 64;
+  static constexpr size_t kPageOffsets = 64;
 
   // Maps another process's segment. InvalidArgument unless `fd` is a sealed
   // memfd of this size.
   static absl::StatusOr<Segment> Map(FileDescriptor fd, size_t bytes,
                                      Lookup lookup = Lookup::kAllNow,
-                                     size_t colour = 0);
+                                     size_t page_offset = 0);
 
   Segment() = default;
   Segment(Segment&& other) noexcept { *this = std::move(other); }

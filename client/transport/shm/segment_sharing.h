@@ -88,8 +88,8 @@ class SegmentImporter {
  public:
   // `colour`: the page offset (segment.h). It differs between segments that are
   // used together; the own segments have 0.
-  SegmentImporter(int peer, ControlBlock theirs, int socket, size_t colour)
-      : peer_(peer), theirs_(theirs), socket_(socket), colour_(colour) {}
+  SegmentImporter(int peer, ControlBlock theirs, int socket, size_t page_offset)
+      : peer_(peer), theirs_(theirs), socket_(socket), colour_(page_offset) {}
 
   // The pointer to `place` in this process. DataLoss, with the failed peer, if
   // the peer has not sent that segment, or the range exceeds it.

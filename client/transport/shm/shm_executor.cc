@@ -10,35 +10,36 @@ namespace lockstep::transport {
 namespace {
 
 // Advances each task once, and frees those that are done. kDone when all are.
-absl::StatusOr<Progress> AdvanceAll(Tasks& tasks, RankMask* waits) {
+absl::StatusOr<AdvanceResult> AdvanceAll(CollectiveTasks& tasks,
+                                         RankMask* waits) {
   bool moved = false;
   bool done = true;
-  for (std::unique_ptr<Task>& task : tasks) {
+  for (std::unique_ptr<CollectiveTask>& task : tasks) {
     if (task == nullptr) continue;
-    absl::StatusOr<Progress> progress = task->Advance();
+    absl::StatusOr<AdvanceResult> progress = task->Advance();
     if (!progress.ok()) return progress;
-    if (*progress == Progress::kDone) {
+    if (*progress == AdvanceResult::kDone) {
       task = nullptr;
       moved = true;
       continue;
     }
     done = false;
-    moved |= *progress == Progress::kMoved;
-    if (*progress == Progress::kNothing) *waits |= task->waits();
+    moved |= *progress == AdvanceResult::kMoved;
+    if (*progress == AdvanceResult::kNothing) *waits |= task->waits();
   }
-  if (done) return Progress::kDone;
-  return moved ? Progress::kMoved : Progress::kNothing;
+  if (done) return AdvanceResult::kDone;
+  return moved ? AdvanceResult::kMoved : AdvanceResult::kNothing;
 }
 
-absl::Status RunToTheEnd(Tasks& tasks, ShmGroup& shm_group) {
+absl::Status RunToTheEnd(CollectiveTasks& tasks, ShmGroup& shm_group) {
   Waiter waiter(shm_group);
   for (;;) {
     RankMask waits = 0;
-    absl::StatusOr<Progress> progress = AdvanceAll(tasks, &waits);
+    absl::StatusOr<AdvanceResult> progress = AdvanceAll(tasks, &waits);
     if (!progress.ok()) return std::move(progress).status();
-    if (*progress == Progress::kDone) return absl::OkStatus();
-    if (*progress == Progress::kNothing) {
-      if (absl::Status turn = waiter.Turn(waits); !turn.ok()) return turn;
+    if (*progress == AdvanceResult::kDone) return absl::OkStatus();
+    if (*progress == AdvanceResult::kNothing) {
+      if (absl::Status turn = waiter.WaitOnce(waits); !turn.ok()) return turn;
       continue;
     }
     waiter.Moved();
@@ -46,7 +47,7 @@ absl::Status RunToTheEnd(Tasks& tasks, ShmGroup& shm_group) {
   }
 }
 
-class ShmExecutor final : public Executor {
+class ShmExecutor final : public CollectiveExecutor {
  public:
   explicit ShmExecutor(std::unique_ptr<ShmGroup> shm_group)
       : shm_group_(std::move(shm_group)) {}
@@ -59,14 +60,14 @@ class ShmExecutor final : public Executor {
   bool sums_in_pairs() const override { return true; }
 
   absl::Status Execute(std::span<const CollectiveOp> calls) override {
-    Tasks tasks;
+    CollectiveTasks tasks;
     tasks.reserve(calls.size());
     for (const CollectiveOp& call : calls)
       tasks.push_back(MakeTask(call, *shm_group_));
     return RunTasks(std::move(tasks), *shm_group_);
   }
 
-  void Cut(const absl::Status& why) override {
+  void Shutdown(const absl::Status& why) override {
     shm_group_->Leave(FailedPeer(why).value_or(shm_group_->rank()));
   }
 
@@ -76,7 +77,8 @@ class ShmExecutor final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Task> MakeTask(const CollectiveOp& call, ShmGroup& shm_group) {
+std::unique_ptr<CollectiveTask> MakeTask(const CollectiveOp& call,
+                                         ShmGroup& shm_group) {
   if (IsSmallReduce(call, shm_group.size()))
     return MakeSmallReduce(call, shm_group);
   switch (call.kind) {
@@ -89,13 +91,14 @@ std::unique_ptr<Task> MakeTask(const CollectiveOp& call, ShmGroup& shm_group) {
   }
 }
 
-absl::Status RunTasks(Tasks&& tasks, ShmGroup& shm_group) {
+absl::Status RunTasks(CollectiveTasks&& tasks, ShmGroup& shm_group) {
   absl::Status ended = RunToTheEnd(tasks, shm_group);
   if (!ended.ok()) shm_group.Failed();
   return ended;
 }
 
-std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<ShmGroup> shm_group) {
+std::unique_ptr<CollectiveExecutor> MakeShmExecutor(
+    std::unique_ptr<ShmGroup> shm_group) {
   return std::make_unique<ShmExecutor>(std::move(shm_group));
 }
 

@@ -15,11 +15,12 @@
 
 namespace lockstep::transport {
 
-std::unique_ptr<Executor> MakeShmExecutor(std::unique_ptr<ShmGroup> shm_group);
+std::unique_ptr<CollectiveExecutor> MakeShmExecutor(
+    std::unique_ptr<ShmGroup> shm_group);
 
 // Advances `tasks` in turn until all are done or one fails. Blocks. Cancelled
 // once this rank has left.
-absl::Status RunTasks(Tasks&& tasks, ShmGroup& shm_group);
+absl::Status RunTasks(CollectiveTasks&& tasks, ShmGroup& shm_group);
 
 }  // namespace lockstep::transport
 

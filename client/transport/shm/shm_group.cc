@@ -40,7 +40,7 @@ ShmGroup::ShmGroup(const ShmGroupMembers& roster, std::vector<Peer> peers,
       exporter_(std::move(registry), mine(), Sockets(peers_)) {
   for (int peer = 0; peer < size(); ++peer) {
     importers_.push_back(std::make_unique<SegmentImporter>(
-        peer, seat(peer), peers_[peer].socket.get(),
+        peer, control_block(peer), peers_[peer].socket.get(),
         static_cast<size_t>(peer + 1)));
   }
   for (uint32_t block = 0; block < kBlocks; ++block) {
@@ -49,7 +49,7 @@ ShmGroup::ShmGroup(const ShmGroupMembers& roster, std::vector<Peer> peers,
 }
 
 ShmGroup::~ShmGroup() {
-  LetGo();
+  Release();
   if (!failed_) return;
   const RankMask importers = exporter_.Importers();
   const auto until = WaitPolicy::Clock::now() + kFarewell;
@@ -62,7 +62,7 @@ ShmGroup::~ShmGroup() {
   if (unproven != 0) exporter_.TakeBack(unproven);
 }
 
-void ShmGroup::LetGo() {
+void ShmGroup::Release() {
   for (const auto& importer : importers_) importer->UnmapAll();
   mine().header().let_go = 1;
   for (int peer = 0; peer < size(); ++peer) {
@@ -75,7 +75,7 @@ RankMask ShmGroup::Unproven(RankMask importers) {
   LookForDead(importers);
   RankMask unproven = importers & ~dead_.load();
   for (int peer = 0; peer < size(); ++peer) {
-    if (seat(peer).header().let_go != 0) unproven &= ~MaskOf(peer);
+    if (control_block(peer).header().let_go != 0) unproven &= ~MaskOf(peer);
   }
   return unproven;
 }
@@ -85,7 +85,7 @@ void ShmGroup::Wake() {
 }
 
 void ShmGroup::Wake(int rank) {
-  ControlBlockHeader& header = seat(rank).header();
+  ControlBlockHeader& header = control_block(rank).header();
   if (header.sleepers.load() == 0) return;
   ++header.wakes;
   WakeAll(header.wakes);
@@ -106,7 +106,8 @@ void ShmGroup::WakeIfLast(RankMask ranks,
 RankMask ShmGroup::Gone() const {
   RankMask gone = dead_.load(std::memory_order_relaxed);
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank_ && seat(peer).header().gone != 0) gone |= MaskOf(peer);
+    if (peer != rank_ && control_block(peer).header().gone != 0)
+      gone |= MaskOf(peer);
   }
   return gone;
 }
@@ -149,7 +150,7 @@ int ShmGroup::InGroup(int number) const {
 
 absl::Status ShmGroup::WhyGone(int peer) const {
   const int name = InGroup(peer);
-  const uint32_t because = seat(peer).header().gone;
+  const uint32_t because = control_block(peer).header().gone;
   if (because != 0) {
     const int published = static_cast<int>(because - 1);
     const int origin = InGroup(published) < 0 ? peer : published;
@@ -169,7 +170,7 @@ void ShmGroup::Leave(int because) {
   if (left_.exchange(true)) return;
   mine().header().gone = 1 + static_cast<uint32_t>(because);
   for (int peer = 0; peer < size(); ++peer) {
-    ControlBlockHeader& header = seat(peer).header();
+    ControlBlockHeader& header = control_block(peer).header();
     ++header.wakes;
     WakeAll(header.wakes);
   }
@@ -179,7 +180,7 @@ bool ShmGroup::AllFinished(uint64_t number, RankMask* waits) {
   if (finished_by_all_.load(std::memory_order_relaxed) >= number) return true;
   uint64_t least = UINT64_MAX;
   for (int peer = 0; peer < size(); ++peer) {
-    const uint64_t finished = seat(peer).header().finished.load();
+    const uint64_t finished = control_block(peer).header().finished.load();
     if (finished < number) *waits |= MaskOf(peer) & others_;
     least = std::min(least, finished);
   }
@@ -207,7 +208,7 @@ void ShmGroup::Finish(uint64_t number) {
     mine().header().finished.store(finished_);
   }
   WakeIfLast(others_, [&](int peer) {
-    return seat(peer).header().finished.load() > before;
+    return control_block(peer).header().finished.load() > before;
   });
 }
 

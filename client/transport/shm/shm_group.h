@@ -60,8 +60,10 @@ class ShmGroup {
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   RankMask others() const { return others_; }
 
-  const ControlBlock& mine() const { return peers_[rank_].seat; }
-  const ControlBlock& seat(int rank) const { return peers_[rank].seat; }
+  const ControlBlock& mine() const { return peers_[rank_].control_block; }
+  const ControlBlock& control_block(int rank) const {
+    return peers_[rank].control_block;
+  }
 
   SegmentExporter& exporter() { return exporter_; }
   SegmentImporter& importer(int peer) { return *importers_[peer]; }
@@ -125,7 +127,7 @@ class ShmGroup {
   void GiveBlock(uint32_t block);
 
  private:
-  void LetGo();
+  void Release();
   RankMask Unproven(RankMask importers);
 
   const ShmGroupMembers roster_;

@@ -8,8 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/text/utf8.h"
 #include "client/transport/failed_peer.h"
-#include "plan/words/utf8.h"
 
 namespace lockstep::transport {
 namespace {

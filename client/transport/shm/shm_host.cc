@@ -5,8 +5,8 @@
 namespace lockstep::transport {
 
 // A chunk has one part for each rank, in whole cache lines.
-ControlBlock::Shape ShmHost::ShapeOf(int size, Traffic traffic) {
-  const bool bulk = traffic == Traffic::kBulk;
+ControlBlock::Shape ShmHost::ShapeOf(int size, TrafficClass traffic) {
+  const bool bulk = traffic == TrafficClass::kBulk;
   const size_t unit = 64 * static_cast<size_t>(size);
   const size_t chunk = bulk ? 512 << 10 : 64 << 10;
   return {.size = size,

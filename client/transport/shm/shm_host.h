@@ -25,7 +25,7 @@ class ShmHost {
   explicit ShmHost(absl::Duration silence) : silence_(silence) {}
 
   // The shape of the control blocks in a group of `size`.
-  static ControlBlock::Shape ShapeOf(int size, Traffic traffic);
+  static ControlBlock::Shape ShapeOf(int size, TrafficClass traffic);
 
   // `peers` from Rendezvous::ConnectAll.
   std::unique_ptr<ShmGroup> MakeGroup(const ShmGroupMembers& roster,

@@ -41,22 +41,22 @@ class SmallReduce final : public Collective {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Progress> Part() override {
-    if (call().count > 0) Fold();
-    return Progress::kDone;
+  absl::StatusOr<AdvanceResult> Part() override {
+    if (call().count > 0) Reduce();
+    return AdvanceResult::kDone;
   }
 
-  void Fold() {
+  void Reduce() {
     const bool scatters = call().kind == CollectiveKind::kReduceScatter;
     const size_t block = scatters ? rank() * call().bytes() : 0;
     absl::InlinedVector<const void*, 8> inputs(size());
     for (int from = 0; from < size(); ++from) {
-      inputs[from] = Plus(from == rank() ? call().in : cell(from).small, block);
+      inputs[from] = Plus(from == rank() ? call().in : slot(from).small, block);
     }
     void* const outs[] = {call().out};
-    FoldRows(inputs, outs, call().count, call());
+    ReduceRows(inputs, outs, call().count, call());
     if (call().checks.empty()) return;
-    const Range slice = ReduceSliceOf(call(), size(), rank());
+    const SliceRange slice = ReduceSliceOf(call(), size(), rank());
     ReduceCheck check(call());
     check.Begin(slice, /*piece=*/0);
     check.End(Plus(call().out, slice.begin * SizeOf(call().dtype)));
@@ -71,8 +71,8 @@ bool IsSmallReduce(const CollectiveOp& call, int ranks) {
   return reduces && InBytes(call, ranks) <= kSmallBytes;
 }
 
-std::unique_ptr<Task> MakeSmallReduce(const CollectiveOp& call,
-                                      ShmGroup& shm_group) {
+std::unique_ptr<CollectiveTask> MakeSmallReduce(const CollectiveOp& call,
+                                                ShmGroup& shm_group) {
   return std::make_unique<SmallReduce>(call, shm_group);
 }
 

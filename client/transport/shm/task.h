@@ -14,15 +14,15 @@
 
 namespace lockstep::transport {
 
-enum class Progress { kNothing, kMoved, kDone };
+enum class AdvanceResult { kNothing, kMoved, kDone };
 
-class Task {
+class CollectiveTask {
  public:
-  virtual ~Task() = default;
+  virtual ~CollectiveTask() = default;
 
   // Runs one step of bounded length; the caller checks for aborts in between.
   // Not called again after kDone or an error.
-  virtual absl::StatusOr<Progress> Advance() = 0;
+  virtual absl::StatusOr<AdvanceResult> Advance() = 0;
 
   // After an Advance that returned kNothing: the ranks it waits for.
   RankMask waits() const { return waits_; }
@@ -32,26 +32,27 @@ class Task {
 };
 
 // The tasks of one batch: mostly one.
-using Tasks = absl::InlinedVector<std::unique_ptr<Task>, 1>;
+using CollectiveTasks = absl::InlinedVector<std::unique_ptr<CollectiveTask>, 1>;
 
 // The longest piece that is copied or reduced in one step.
 inline constexpr size_t kStepBytes = 1 << 20;
 
 // `call` and `shm_group` outlive the task.
-std::unique_ptr<Task> MakeTask(const CollectiveOp& call, ShmGroup& shm_group);
+std::unique_ptr<CollectiveTask> MakeTask(const CollectiveOp& call,
+                                         ShmGroup& shm_group);
 
 // MakeTask chooses among these. A reduction among `ranks` is small if each
 // contribution fits a slot; larger ones run in chunks
 // (collectives/chunked_collective.cc).
 bool IsSmallReduce(const CollectiveOp& call, int ranks);
-std::unique_ptr<Task> MakeSmallReduce(const CollectiveOp& call,
-                                      ShmGroup& shm_group);
-std::unique_ptr<Task> MakeLocalReduction(const CollectiveOp& call,
-                                         ShmGroup& shm_group);
-std::unique_ptr<Task> MakeExchange(const CollectiveOp& call,
-                                   ShmGroup& shm_group);
-std::unique_ptr<Task> MakeMessage(const CollectiveOp& call,
-                                  ShmGroup& shm_group);
+std::unique_ptr<CollectiveTask> MakeSmallReduce(const CollectiveOp& call,
+                                                ShmGroup& shm_group);
+std::unique_ptr<CollectiveTask> MakeLocalReduction(const CollectiveOp& call,
+                                                   ShmGroup& shm_group);
+std::unique_ptr<CollectiveTask> MakeExchange(const CollectiveOp& call,
+                                             ShmGroup& shm_group);
+std::unique_ptr<CollectiveTask> MakeMessage(const CollectiveOp& call,
+                                            ShmGroup& shm_group);
 
 }  // namespace lockstep::transport
 

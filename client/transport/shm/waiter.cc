@@ -27,7 +27,7 @@ void Waiter::Moved() {
   Disarm();
 }
 
-absl::Status Waiter::Turn(RankMask ranks) {
+absl::Status Waiter::WaitOnce(RankMask ranks) {
   if (shm_group_.left()) return absl::CancelledError("the group was left");
   if (absl::Status gone = LookForGone(ranks); !gone.ok()) return gone;
   if (armed_) {
@@ -51,7 +51,7 @@ absl::Status Waiter::Turn(RankMask ranks) {
   // Peers that advance after this wake us; the caller polls once more, then the
   // next Turn sleeps.
   ControlBlockHeader& header = shm_group_.mine().header();
-  rung_ = header.wakes;
+  notified_ = header.wakes;
   ++header.sleepers;
   armed_ = true;
   return absl::OkStatus();
@@ -94,11 +94,11 @@ absl::Status Waiter::LookForStopped(RankMask ranks) {
 }
 
 void Waiter::Sleep(RankMask ranks) {
-  SleepOn(shm_group_.mine().header().wakes, rung_,
+  SleepOn(shm_group_.mine().header().wakes, notified_,
           shm_group_.wait_policy().nap);
-  const bool rung = shm_group_.mine().header().wakes != rung_;
+  const bool notified = shm_group_.mine().header().wakes != notified_;
   Moved();
-  if (!rung) shm_group_.LookForDead(ranks);
+  if (!notified) shm_group_.LookForDead(ranks);
 }
 
 void Waiter::Disarm() {

@@ -37,7 +37,7 @@ class Waiter {
   // `ranks` is gone and one more poll has made no progress. DeadlineExceeded,
   // with the failed peer, if its process has been stopped for
   // WaitPolicy::silence.
-  absl::Status Turn(RankMask ranks);
+  absl::Status WaitOnce(RankMask ranks);
 
  private:
   absl::Status LookForGone(RankMask ranks);
@@ -50,7 +50,7 @@ class Waiter {
   uint32_t turns_ = 0;                   // since the last progress
   WaitPolicy::Clock::time_point began_;  // the first reading of the clock
   bool armed_ = false;                   // counted in `sleepers`
-  uint32_t rung_ = 0;                    // `wakes` when it was armed
+  uint32_t notified_ = 0;                // `wakes` when it was armed
   RankMask seen_gone_ = 0;
   // Set at the first sleep: which peers are stopped, and the last check.
   std::optional<Silence> silence_;

@@ -67,7 +67,7 @@ class ExecutorTest : public testing::Test, public LaneOwner {
   // `decided`: the gradient lane is in the order of the MarkReady calls.
   absl::Status Begin(bool one_order = false, bool decided = false) {
     std::vector<std::unique_ptr<Communicator>> communicators;
-    for (const plan::Communicator& c : plan_->communicators) {
+    for (const plan::CommunicatorSpec& c : plan_->communicators) {
       communicators.push_back(std::make_unique<RecordingCommunicator>(
           c.name, std::move(world_.Connect(c.name, 1)[0]), &recorder_));
     }

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/plan_json.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/client/executor/trace.h"
 #include "tests/client/gradient/backend_job.h"
 #include "tests/support/recording_communicator.h"
@@ -22,9 +22,9 @@ namespace {
 
 using gradient::BackendJob;
 using gradient::Engine;
-using gradient::FakeGround;
+using gradient::FakeGpuBackend;
 using gradient::FinishBlocking;
-using gradient::HostGround;
+using gradient::HostMemoryBackend;
 using gradient::MemoryBackend;
 using plan::LaneKind;
 using plan::TransferKind;
@@ -125,8 +125,8 @@ class HaloAndState final : public LaneOwner {
 class HandWrittenPlan : public testing::TestWithParam<bool> {
  protected:
   static std::unique_ptr<MemoryBackend> MakeGround() {
-    if (GetParam()) return std::make_unique<FakeGround>(/*seed=*/5);
-    return std::make_unique<HostGround>();
+    if (GetParam()) return std::make_unique<FakeGpuBackend>(/*seed=*/5);
+    return std::make_unique<HostMemoryBackend>();
   }
 };
 

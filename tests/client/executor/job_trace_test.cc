@@ -90,7 +90,7 @@ class PipelineJobTrace : public testing::TestWithParam<Job> {
          },
          .clock = clock_,
          .process = {"host", number + 1, "boot", 1},
-         .life = ++lives_});
+         .incarnation = ++incarnations_});
     if (!session.ok()) return session.status();
     JobWorker worker(spec, /*fails_at=*/-1, /*kernel_queue=*/nullptr);
     worker.tied = tied;
@@ -99,7 +99,7 @@ class PipelineJobTrace : public testing::TestWithParam<Job> {
   }
 
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> lives_ = 0;
+  std::atomic<uint64_t> incarnations_ = 0;
   session::CoreServer server_{clock_.get()};
   transport::InprocHub hub_;
   std::deque<Recorder> recorders_ = std::deque<Recorder>(4);

@@ -23,9 +23,9 @@ namespace {
 
 using gradient::BackendJob;
 using gradient::Engine;
-using gradient::FakeGround;
+using gradient::FakeGpuBackend;
 using gradient::FinishBlocking;
-using gradient::HostGround;
+using gradient::HostMemoryBackend;
 using gradient::MemoryBackend;
 using testing::HasSubstr;
 
@@ -80,7 +80,7 @@ BackendJob::Options Options(int world = 2) {
 }
 
 TEST(TraceEqualsPlan, Static) {
-  HostGround backend;
+  HostMemoryBackend backend;
   RecordedJob recorded(&backend, Options(3));
   recorded.job().Run([](int, Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {
@@ -92,7 +92,7 @@ TEST(TraceEqualsPlan, Static) {
 }
 
 TEST(TraceEqualsPlan, WhatIsNotSubmitted) {
-  HostGround backend;
+  HostMemoryBackend backend;
   RecordedJob recorded(&backend, Options());
   recorded.job().Run([](int rank, Engine& engine) {
     for (int step = 0; step < kSteps; ++step) {
@@ -104,7 +104,7 @@ TEST(TraceEqualsPlan, WhatIsNotSubmitted) {
 }
 
 TEST(TraceEqualsPlan, Accumulation) {
-  HostGround backend;
+  HostMemoryBackend backend;
   RecordedJob recorded(&backend, Options());
   recorded.job().Run([](int, Engine& engine) {
     const std::vector<float> gradient(129, 1);
@@ -130,7 +130,7 @@ TEST(TraceEqualsPlan, Accumulation) {
 
 TEST(TraceEqualsPlan, WireDtype) {
   for (const bool feeds_back : {false, true}) {
-    HostGround backend;
+    HostMemoryBackend backend;
     BackendJob::Options options = Options();
     options.policy.wire_dtype = DType::kBF16;
     options.policy.error_feedback = feeds_back;
@@ -149,7 +149,7 @@ TEST(TraceEqualsPlan, WireDtype) {
 // communicators could.
 TEST(TraceEqualsPlan, Leaves) {
   for (const bool in_pairs : {true, false}) {
-    HostGround backend;
+    HostMemoryBackend backend;
     BackendJob::Options options = Options();
     options.leaves = 4;
     options.transports_tell = in_pairs;
@@ -173,7 +173,7 @@ TEST(TraceEqualsPlan, Leaves) {
 TEST(TraceEqualsPlan, Sharded) {
   for (const std::optional<DType> wire :
        {std::optional<DType>(), {DType::kF16}}) {
-    HostGround backend;
+    HostMemoryBackend backend;
     BackendJob::Options options = Options(3);
     options.sync = SyncMode::kReduceScatter;
     options.policy.wire_dtype = wire;
@@ -195,7 +195,7 @@ TEST(TraceEqualsPlan, Sharded) {
 // What is enqueued while a step is captured is one step, whatever the number of
 // its launches.
 TEST(TraceEqualsPlan, Captured) {
-  FakeGround backend(/*seed=*/3);
+  FakeGpuBackend backend(/*seed=*/3);
   BackendJob::Options options{
       .world = 2,
       .parameters = {{.name = "w", .shape = {3}, .op = ReduceOp::kSum},
@@ -269,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Operations that nobody planned, one chosen otherwise, and one left out.
 TEST(TraceEqualsPlan, FailsForWhatIsNotPlanned) {
-  HostGround backend;
+  HostMemoryBackend backend;
   RecordedJob recorded(&backend, Options());
   recorded.job().Run([](int, Engine& engine) {
     Submit(engine);

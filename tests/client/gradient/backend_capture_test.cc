@@ -36,11 +36,11 @@ struct Trained {
 
 class CapturedTest : public testing::TestWithParam<int> {
  protected:
-  CapturedTest() : backend_(std::make_unique<FakeGround>(seed())) {}
+  CapturedTest() : backend_(std::make_unique<FakeGpuBackend>(seed())) {}
   ~CapturedTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
 
   uint64_t seed() const { return static_cast<uint64_t>(GetParam()); }
-  FakeGround* backend() { return backend_.get(); }
+  FakeGpuBackend* backend() { return backend_.get(); }
   BackendJob::Options Options(int world = 2) {
     return {.world = world, .parameters = kThree, .policy = kSmallBuckets};
   }
@@ -48,7 +48,7 @@ class CapturedTest : public testing::TestWithParam<int> {
   // Steps for which `captured` says so are launches, the others eager.
   template <typename F>
   Trained Train(int world, F captured) {
-    FakeGround backend(seed());
+    FakeGpuBackend backend(seed());
     Trained trained{std::vector<std::vector<float>>(world),
                     std::vector<std::vector<Verdict>>(world)};
     {
@@ -84,7 +84,7 @@ class CapturedTest : public testing::TestWithParam<int> {
   }
 
  private:
-  std::unique_ptr<FakeGround> backend_;
+  std::unique_ptr<FakeGpuBackend> backend_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Seeds, CapturedTest, testing::Range(1, 6));
@@ -279,7 +279,7 @@ class WrongCaptureTest : public testing::Test {
     return engine().Finish({}, 1, stream).status();
   }
 
-  FakeGround backend_;
+  FakeGpuBackend backend_;
   BackendJob job_{&backend_, {.world = 1, .parameters = kThree}};
   const std::unique_ptr<Stream> stream_ = job_.MakeStream(0);
 };
@@ -337,7 +337,7 @@ TEST_F(WrongCaptureTest, SomebodyElsesCaptureIsRefused) {
 }
 
 TEST(CaptureTest, NotWhereRanksMayGiveZeros) {
-  FakeGround backend;
+  FakeGpuBackend backend;
   BackendJob job(&backend,
                  {.world = 1, .parameters = kThree, .uneven = Uneven::kJoin});
   CaptureRank mine(&job, 0);
@@ -347,7 +347,7 @@ TEST(CaptureTest, NotWhereRanksMayGiveZeros) {
 // A job of one rank refuses to capture, says why, and goes on.
 void ExpectNoCapture(const BackendJob::Options& options,
                      const std::string& because) {
-  FakeGround backend;
+  FakeGpuBackend backend;
   BackendJob job(&backend, options);
   Engine& engine = job.engine(0);
   const auto stream = job.MakeStream(0);
@@ -382,7 +382,7 @@ TEST(CaptureTest, NotWithErrorFeedback) {
   ExpectNoCapture({.world = 1, .parameters = kThree, .policy = policy},
                   "error_feedback");
   policy.error_feedback = false;
-  FakeGround backend;
+  FakeGpuBackend backend;
   BackendJob job(&backend,
                  {.world = 1, .parameters = kThree, .policy = policy});
   CaptureRank mine(&job, 0);
@@ -392,7 +392,7 @@ TEST(CaptureTest, NotWithErrorFeedback) {
 }
 
 TEST(CaptureTest, NotInTheHostsMemory) {
-  HostGround backend;
+  HostMemoryBackend backend;
   BackendJob job(&backend, {.world = 1, .parameters = kThree});
   CaptureRank mine(&job, 0);
   EXPECT_EQ(mine.Capture().code(), kFailedPrecondition);

@@ -26,7 +26,7 @@ class DeviceStepTest : public testing::Test {
                                std::move(open));
   }
 
-  FakeGround backend_;
+  FakeGpuBackend backend_;
 };
 
 TEST_F(DeviceStepTest, UpdatesReadTheirScalarsThoughNobodyKeepsThem) {

@@ -28,7 +28,7 @@ class Drill {
 
   std::string Run() {
     job_.Run([this](int rank, Engine&) { Train(rank); });
-    for (const std::string& violation : backend_.violations()) Say(violation);
+    for (const std::string& violation : backend_.violations()) Post(violation);
     return said_;
   }
 
@@ -43,12 +43,12 @@ class Drill {
                 },
             .on_failure =
                 [this](int rank, const absl::Status& error) {
-                  Say("rank " + std::to_string(rank) + " failed");
+                  Post("rank " + std::to_string(rank) + " failed");
                   job_.AbortAll(error);
                 }};
   }
 
-  void Say(const std::string& what) {
+  void Post(const std::string& what) {
     MutexLock lock(&mutex_);
     said_ += what + "\n";
   }
@@ -70,19 +70,19 @@ class Drill {
       const double g = 3.0 * (step + 1);
       sum += g;
       for (const float weight : mine.weights()) {
-        if (weight != sum) Say("a weight is not what it should be");
+        if (weight != sum) Post("a weight is not what it should be");
       }
       const double elements = step % 2 == 0 ? 3 + 2 / 4.0 + 4 : 3 + 2 / 4.0;
       if (std::abs(verdict->global_norm - g * std::sqrt(elements)) > 1e-9) {
-        Say("the norm is wrong");
+        Post("the norm is wrong");
       }
-      if (verdict->contributed[2] != (step % 2 == 0)) Say("a flag is wrong");
+      if (verdict->contributed[2] != (step % 2 == 0)) Post("a flag is wrong");
     }
   }
 
   Mutex mutex_;
   std::string said_ ABSL_GUARDED_BY(mutex_);
-  FakeGround backend_;
+  FakeGpuBackend backend_;
   BackendJob job_;
 };
 
@@ -147,7 +147,7 @@ TEST(GroundDrillTest, FindsEveryMistake) {
 
 // What all of this stands on.
 TEST(GroundDeathTest, AHostThatTouchesAGradientDies) {
-  FakeGround backend;
+  FakeGpuBackend backend;
   BackendJob job(&backend, {.world = 1, .parameters = kThree});
   const volatile std::byte* gradient = job.engine(0).View(0).data();
   EXPECT_DEATH((void)*gradient, "");

@@ -62,7 +62,7 @@ class BackendJob {
     }
     plan_ = options.plan ? *options.plan : *plan::Compile(input);
     std::vector<std::vector<std::unique_ptr<Communicator>>> all;
-    for (const plan::Communicator& communicator : plan_.communicators) {
+    for (const plan::CommunicatorSpec& communicator : plan_.communicators) {
       all.push_back(
           conformance::Connect(backend_.world(), world_, communicator.name));
     }
@@ -166,10 +166,11 @@ class BackendJob {
         .uses = std::vector<int>(options.parameters.size(), 1),
         .allocate = [arena = made.arena.get()](
                         size_t bytes) { return arena->Allocate(bytes); },
-        .enlist =
+        .register_buffer =
             [&transport](Communicator& communicator,
                          const ArenaBuffer& buffer) {
-              return transport.Enlist(communicator, buffer, absl::Seconds(60));
+              return transport.RegisterBuffer(communicator, buffer,
+                                              absl::Seconds(60));
             },
         .clock = &clock_,
         .on_failure =
@@ -185,7 +186,7 @@ class BackendJob {
     for (const Parameter& parameter : options.parameters) {
       engine.names.push_back(parameter.name);
     }
-    if (options.wrap) engine.enlist = nullptr;
+    if (options.wrap) engine.register_buffer = nullptr;
     std::vector<std::unique_ptr<Communicator>> communicators;
     for (size_t c = 0; c < all.size(); ++c) {
       std::unique_ptr<Communicator> communicator = std::move(all[c][rank]);

@@ -105,7 +105,7 @@ class SteadyStepTest : public testing::TestWithParam<MemoryCase> {
   }
 
   std::atomic<int> calls_{0};
-  FakeGround backend_{
+  FakeGpuBackend backend_{
       1, [this](int, transport::nccl::Tables* tables) {
         tables->cuda = std::make_shared<CountsCuda>(tables->cuda, &calls_);
         tables->nccl = std::make_shared<CountsNccl>(tables->nccl, &calls_);

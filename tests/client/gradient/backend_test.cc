@@ -21,9 +21,9 @@ using ::testing::IsEmpty;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-class GroundTest : public testing::TestWithParam<GroundKind> {
+class BackendTest : public testing::TestWithParam<BackendKind> {
  protected:
-  ~GroundTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
+  ~BackendTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
 
   // A ground of its own for each seed.
   void Renew(uint64_t seed) {
@@ -36,12 +36,12 @@ class GroundTest : public testing::TestWithParam<GroundKind> {
   std::unique_ptr<MemoryBackend> backend_ = GetParam().make(1);
 };
 
-INSTANTIATE_TEST_SUITE_P(On, GroundTest, testing::Values(kHost, kFakeGpus),
-                         [](const testing::TestParamInfo<GroundKind>& info) {
+INSTANTIATE_TEST_SUITE_P(On, BackendTest, testing::Values(kHost, kFakeGpus),
+                         [](const testing::TestParamInfo<BackendKind>& info) {
                            return std::string(info.param.name);
                          });
 
-TEST_P(GroundTest, SumsMeansNormsAndFlags) {
+TEST_P(BackendTest, SumsMeansNormsAndFlags) {
   BackendJob job(backend(), {.world = 3, .parameters = kThree});
   job.Run([&](int rank, Engine& engine) {
     const float r = static_cast<float>(rank);
@@ -65,7 +65,7 @@ TEST_P(GroundTest, SumsMeansNormsAndFlags) {
   });
 }
 
-TEST_P(GroundTest, SeesWhatIsNotFinite) {
+TEST_P(BackendTest, SeesWhatIsNotFinite) {
   BackendJob job(backend(), {.parameters = kThree});
   job.Run([&](int rank, Engine& engine) {
     for (const bool bad : {true, false}) {
@@ -80,7 +80,7 @@ TEST_P(GroundTest, SeesWhatIsNotFinite) {
 }
 
 // A buffer is the caller's again when Submit returns, and so it is overwritten.
-TEST_P(GroundTest, PacksBuffersAndAddsUpWeightedMicroBatches) {
+TEST_P(BackendTest, PacksBuffersAndAddsUpWeightedMicroBatches) {
   BackendJob job(backend(), {.parameters = kThree});
   job.Run([&](int rank, Engine& engine) {
     const ArenaBuffer buffer = job.Buffer(rank, {4, 8, 12});
@@ -107,7 +107,7 @@ TEST_P(GroundTest, PacksBuffersAndAddsUpWeightedMicroBatches) {
   });
 }
 
-TEST_P(GroundTest, UnevenRanksTrainUntilNoneHasData) {
+TEST_P(BackendTest, UnevenRanksTrainUntilNoneHasData) {
   const std::vector<Parameter> one = {
       {.name = "w", .shape = {1}, .op = ReduceOp::kSum}};
   BackendJob job(backend(),
@@ -145,7 +145,7 @@ TEST_P(GroundTest, UnevenRanksTrainUntilNoneHasData) {
 
 // --- Streams ----------------------------------------------------------------
 
-TEST_P(GroundTest, OnAStreamTheUpdateStandsBehindTheVerdict) {
+TEST_P(BackendTest, OnAStreamTheUpdateStandsBehindTheVerdict) {
   constexpr uint64_t kSteps = 6;
   BackendJob job(backend(), {.parameters = kThree});
   job.Run([&](int rank, Engine& engine) {
@@ -166,7 +166,7 @@ TEST_P(GroundTest, OnAStreamTheUpdateStandsBehindTheVerdict) {
   });
 }
 
-TEST_P(GroundTest, BuffersOnAStreamAreReadWhenItGetsThere) {
+TEST_P(BackendTest, BuffersOnAStreamAreReadWhenItGetsThere) {
   BackendJob job(backend(), {.parameters = kThree});
   job.Run([&](int rank, Engine& engine) {
     const auto stream = job.MakeStream(rank);
@@ -189,7 +189,7 @@ TEST_P(GroundTest, BuffersOnAStreamAreReadWhenItGetsThere) {
   });
 }
 
-TEST_P(GroundTest, GradientsMoveBetweenTwoSteps) {
+TEST_P(BackendTest, GradientsMoveBetweenTwoSteps) {
   const BucketPolicy policy = {.first_bytes_max = 8, .bytes_max = 64};
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     Renew(seed);
@@ -224,7 +224,7 @@ TEST_P(GroundTest, GradientsMoveBetweenTwoSteps) {
 
 // Rank 1 dies in the middle of a step; the others have enqueued all of it, the
 // update too. What was committed before stays as it was.
-TEST_P(GroundTest, WeightsStayUnharmedWhenARankFails) {
+TEST_P(BackendTest, WeightsStayUnharmedWhenARankFails) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     Renew(seed);
     BackendJob job(backend(), {.world = 3, .parameters = kThree});
@@ -268,7 +268,7 @@ TEST_P(GroundTest, WeightsStayUnharmedWhenARankFails) {
 
 // An end that comes at any moment: who says that it passed a step has applied
 // it, who does not has not, and they are at most a step apart.
-TEST_P(GroundTest, AnEndAtAnyMomentAppliesWhatItReports) {
+TEST_P(BackendTest, AnEndAtAnyMomentAppliesWhatItReports) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Renew(seed);
     BackendJob job(backend(), {.parameters = kThree});
@@ -307,7 +307,7 @@ TEST_P(GroundTest, AnEndAtAnyMomentAppliesWhatItReports) {
   }
 }
 
-TEST_P(GroundTest, AStreamOfAnotherKindIsRefused) {
+TEST_P(BackendTest, AStreamOfAnotherKindIsRefused) {
   class Foreign : public Stream {
     Event Record() override { return {}; }
     void WaitFor(const Event&) override {}

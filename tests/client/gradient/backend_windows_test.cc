@@ -130,10 +130,10 @@ class WindowsTest : public testing::Test {
 
  private:
   Moved moved_;
-  FakeGround backend_{1, [this](int, transport::nccl::Tables* tables) {
-                        tables->nccl =
-                            std::make_shared<LooksWhere>(tables->nccl, &moved_);
-                      }};
+  FakeGpuBackend backend_{1, [this](int, transport::nccl::Tables* tables) {
+                            tables->nccl = std::make_shared<LooksWhere>(
+                                tables->nccl, &moved_);
+                          }};
 };
 
 TEST_F(WindowsTest, Gradients) {

@@ -22,7 +22,7 @@ class CaptureDrill {
 
   std::string Run() {
     job_.Run([this](int rank, Engine&) { Train(rank); });
-    for (const std::string& violation : backend_.violations()) Say(violation);
+    for (const std::string& violation : backend_.violations()) Post(violation);
     return said_;
   }
 
@@ -37,34 +37,34 @@ class CaptureDrill {
                 },
             .on_failure =
                 [this](int, const absl::Status& error) {
-                  Say("failed: " + std::string(error.message()));
+                  Post("failed: " + std::string(error.message()));
                   job_.AbortAll(error);
                 }};
   }
 
-  void Say(const std::string& what) {
+  void Post(const std::string& what) {
     MutexLock lock(&mutex_);
     said_ += what + "\n";
   }
 
   void Train(int rank) {
     CaptureRank mine(&job_, rank);
-    if (!mine.Capture().ok()) return Say("not captured");
+    if (!mine.Capture().ok()) return Post("not captured");
     float sum = 0;
     for (int step = 0; step < 3; ++step) {
       mine.Load(step == 1 && rank == 1 ? NAN : 1);
       const auto verdict = mine.Launch({.samples = 1.0 + step});
       if (!verdict.ok()) return;
       if (step != 1) sum += 2;
-      if (verdict->samples != 2 + 2 * step) Say("the samples are wrong");
+      if (verdict->samples != 2 + 2 * step) Post("the samples are wrong");
       (void)mine.stream().Synchronize();
-      if (mine.weights()[0] != sum) Say("a weight is not what it should be");
+      if (mine.weights()[0] != sum) Post("a weight is not what it should be");
     }
   }
 
   Mutex mutex_;
   std::string said_ ABSL_GUARDED_BY(mutex_);
-  FakeGround backend_;
+  FakeGpuBackend backend_;
   BackendJob job_;
 };
 

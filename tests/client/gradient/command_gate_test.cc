@@ -43,13 +43,13 @@ TEST(CommandGateTest, NothingIsHeldBeforeAWordIsHeard) {
 
 TEST(CommandGateTest, APauseHoldsUntilTheNextWord) {
   CommandGate gate;
-  gate.Hear(kPauseIsWanted);
+  gate.Receive(kPauseIsWanted);
   const Passage passage(gate, Enter(gate));
   EXPECT_EQ(passage.went_on, 0);
   EXPECT_TRUE(gate.shut());
-  gate.Hear(kPauseIsWanted);
+  gate.Receive(kPauseIsWanted);
   EXPECT_EQ(passage.went_on, 0) << "told again: nothing new";
-  gate.Hear({.number = 6});
+  gate.Receive({.number = 6});
   EXPECT_EQ(passage.went_on, 1);
   EXPECT_FALSE(gate.shut());
 }
@@ -58,9 +58,9 @@ TEST(CommandGateTest, APauseHoldsUntilTheNextWord) {
 // that the others leave.
 TEST(CommandGateTest, AnotherPauseEndsTheOneBefore) {
   CommandGate gate;
-  gate.Hear(kPauseIsWanted);
+  gate.Receive(kPauseIsWanted);
   const Passage first(gate, Enter(gate));
-  gate.Hear({.commands = {Command::kPause}, .number = 7});
+  gate.Receive({.commands = {Command::kPause}, .number = 7});
   EXPECT_EQ(first.went_on, 1);
   const Passage second(gate, Enter(gate));
   EXPECT_EQ(second.went_on, 0) << "a step later";
@@ -68,22 +68,22 @@ TEST(CommandGateTest, AnotherPauseEndsTheOneBefore) {
 
 TEST(CommandGateTest, AWordHeardAfterTheVerdictWasEnteredKeepsItOpen) {
   CommandGate gate;
-  gate.Hear(kPauseIsWanted);
+  gate.Receive(kPauseIsWanted);
   const Verdict verdict = Enter(gate);
-  gate.Hear({.number = 6});
+  gate.Receive({.number = 6});
   EXPECT_EQ(Passage(gate, verdict).went_on, 1);
 }
 
 TEST(CommandGateTest, AnOlderWordChangesNothing) {
   CommandGate gate;
-  gate.Hear(kPauseIsWanted);
-  gate.Hear({.number = 4});
+  gate.Receive(kPauseIsWanted);
+  gate.Receive({.number = 4});
   EXPECT_TRUE(Enter(gate).Holds(Command::kPause));
 }
 
 TEST(CommandGateTest, ACommandThatNotAllHoldByTheSameWordHoldsNobody) {
   CommandGate gate;
-  gate.Hear(kPauseIsWanted);
+  gate.Receive(kPauseIsWanted);
   Verdict verdict = Enter(gate);
   verdict.command_word = 0;  // as Decode says it where words differ
   EXPECT_EQ(Passage(gate, verdict).went_on, 1);
@@ -91,7 +91,7 @@ TEST(CommandGateTest, ACommandThatNotAllHoldByTheSameWordHoldsNobody) {
 
 TEST(CommandGateTest, TheLastStepIsNotPaused) {
   CommandGate gate;
-  gate.Hear(kPauseIsWanted);
+  gate.Receive(kPauseIsWanted);
   Verdict verdict = Enter(gate);
   verdict.ending = Ending::kOutOfData;
   EXPECT_EQ(Passage(gate, verdict).went_on, 1);
@@ -99,7 +99,7 @@ TEST(CommandGateTest, TheLastStepIsNotPaused) {
 
 TEST(CommandGateTest, TheEndOfTheEpochOpensItForGood) {
   CommandGate gate;
-  gate.Hear(kPauseIsWanted);
+  gate.Receive(kPauseIsWanted);
   const Passage held(gate, Enter(gate));
   gate.Open();
   EXPECT_EQ(held.went_on, 1);

@@ -53,8 +53,8 @@ class SpoiledSite final : public DeviceContext::KernelQueue {
     if (norm && fault_ == ComputeFault::kKeepsTheLastNorm) return;
     to_.Zero(data, bytes);
   }
-  void Pack(std::span<const kernels::Slot> slots, DType dtype, double weight,
-            bool add, void* bucket) override {
+  void Pack(std::span<const kernels::TensorSlot> slots, DType dtype,
+            double weight, bool add, void* bucket) override {
     to_.Pack(slots, dtype, weight, add, bucket);
   }
   void WriteFlags(std::span<const uint8_t> on, DType dtype,

@@ -56,7 +56,7 @@ class EngineJob {
     endings_.resize(size_, Ending::kNone);
     // communicators[c][position]
     std::vector<std::vector<std::unique_ptr<Communicator>>> communicators;
-    for (const plan::Communicator& communicator : plan_.communicators) {
+    for (const plan::CommunicatorSpec& communicator : plan_.communicators) {
       communicators.push_back(world_.Connect(
           communicator.name, static_cast<int>(communicator.ranks.size())));
     }

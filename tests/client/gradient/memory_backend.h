@@ -28,7 +28,7 @@ class MemoryBackend {
   virtual std::vector<std::string> violations() = 0;
 };
 
-class HostGround final : public MemoryBackend {
+class HostMemoryBackend final : public MemoryBackend {
  public:
   conformance::World& world() override { return world_; }
   std::byte* Reach(std::byte* at) override { return at; }
@@ -47,10 +47,10 @@ class HostGround final : public MemoryBackend {
   World world_;
 };
 
-class FakeGround final : public MemoryBackend {
+class FakeGpuBackend final : public MemoryBackend {
  public:
-  explicit FakeGround(uint64_t seed = 1,
-                      fake::FakeGpuWorld::Decorate decorate = {})
+  explicit FakeGpuBackend(uint64_t seed = 1,
+                          fake::FakeGpuWorld::Decorate decorate = {})
       : world_({.seed = seed}, std::move(decorate)) {}
 
   conformance::World& world() override { return world_; }
@@ -64,18 +64,18 @@ class FakeGround final : public MemoryBackend {
   fake::FakeGpuWorld world_;
 };
 
-struct GroundKind {
+struct BackendKind {
   const char* name;
   std::unique_ptr<MemoryBackend> (*make)(uint64_t seed);
 };
 
-inline const GroundKind kHost = {
+inline const BackendKind kHost = {
     "Host", [](uint64_t) -> std::unique_ptr<MemoryBackend> {
-      return std::make_unique<HostGround>();
+      return std::make_unique<HostMemoryBackend>();
     }};
-inline const GroundKind kFakeGpus = {
+inline const BackendKind kFakeGpus = {
     "FakeGpus", [](uint64_t seed) -> std::unique_ptr<MemoryBackend> {
-      return std::make_unique<FakeGround>(seed);
+      return std::make_unique<FakeGpuBackend>(seed);
     }};
 
 }  // namespace lockstep::gradient

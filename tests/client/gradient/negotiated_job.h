@@ -98,7 +98,7 @@ class NegotiatedJob : public testing::Test {
   }();
   Mesh mesh_;  // for `world` ranks; without axes: one, "data"
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> lives_ = 0;
+  std::atomic<uint64_t> incarnations_ = 0;
   session::CoreServer server_{clock_.get()};
   transport::InprocHub hub_;
 
@@ -115,7 +115,7 @@ class NegotiatedJob : public testing::Test {
              [this, worker](const JobSpec&) { return MakeTransport(worker); },
          .clock = clock_,
          .process = ProcessOf(worker),
-         .life = ++lives_});
+         .incarnation = ++incarnations_});
     if (!session.ok()) return session.status();
     auto sync = GradientSync::Create(**session);
     if (!sync.ok()) return sync.status();

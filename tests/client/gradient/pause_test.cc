@@ -16,7 +16,7 @@ namespace lockstep::gradient {
 namespace {
 
 constexpr int kWorld = 3;
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 const std::vector<Registered> kOne = {
     {{.name = "w", .shape = {2}, .op = ReduceOp::kSum}}};
@@ -35,7 +35,7 @@ void Linger(int turns) {
 
 // Yields until `holds`; false if it does not in time.
 bool Await(const std::function<bool()>& holds) {
-  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Time deadline = absl::Now() + kTimeout;
   while (!holds()) {
     if (absl::Now() > deadline) return false;
     std::this_thread::yield();
@@ -61,7 +61,7 @@ class Operator {
     for (std::thread& courier : couriers_) courier.join();
   }
 
-  void Say(std::vector<Command> commands) {
+  void Post(std::vector<Command> commands) {
     const size_t number = said_ + 1;
     words_[number] = Word(number, std::move(commands));
     said_ = number;
@@ -85,7 +85,7 @@ class Operator {
       Linger(random() % 2000);
       // The next one, or the newest in place of all that were missed.
       brought = random() % 2 == 0 ? brought + 1 : said_.load();
-      job_.engine(rank).Hear(words_[brought]);
+      job_.engine(rank).Receive(words_[brought]);
       heard_[rank] = brought;
     }
   }
@@ -171,7 +171,7 @@ TEST_P(PauseHistories, AllRanksPauseGoOnAndStopTogether) {
   {
     Operator op(job, seed);
     for (int pauses = 1 + random() % 6; pauses > 0; --pauses) {
-      op.Say({Command::kPause});
+      op.Post({Command::kPause});
       if (random() % 2 == 0) {
         // Whoever has heard it is not in the pause before any more.
         EXPECT_TRUE(Await([&] { return op.AllHeard() && AllPaused(job); }))
@@ -180,12 +180,12 @@ TEST_P(PauseHistories, AllRanksPauseGoOnAndStopTogether) {
       }
       Linger(random() % 3000);
       if (random() % 4 == 0) continue;  // paused again without a word between
-      op.Say({});
+      op.Post({});
       const uint64_t step = job.engine(0).step();
       EXPECT_TRUE(Await([&] { return AllHavePassed(job, step + 3); }))
           << "somebody does not go on";
     }
-    op.Say({random() % 2 == 0 ? Command::kStop : Command::kDrain});
+    op.Post({random() % 2 == 0 ? Command::kStop : Command::kDrain});
     EXPECT_TRUE(Await([&] {
       return std::all_of(ranks.begin(), ranks.end(), [](auto& rank) {
         return rank.wait_for(std::chrono::seconds(0)) ==
@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, PauseHistories,
 TEST(PauseTest, AnAbortReturnsTheCommittedVerdictAtOnce) {
   EngineJob job("data=1", kOne);
   Engine& engine = job.engine(0);
-  engine.Hear(Word(1, {Command::kPause}));
+  engine.Receive(Word(1, {Command::kPause}));
   auto finished =
       std::async(std::launch::async, [&] { return FinishAndWait(engine); });
   ASSERT_TRUE(Await([&] { return engine.progress().paused; }));
@@ -233,17 +233,18 @@ TEST(PauseTest, OneTakenBackWhileRanksEnterTheVerdictHoldsWhoHasNotHeard) {
     return std::async(std::launch::async,
                       [&job, rank] { return FinishAndWait(job.engine(rank)); });
   };
-  for (auto& engine : job.engines()) engine->Hear(Word(1, {Command::kPause}));
+  for (auto& engine : job.engines())
+    engine->Receive(Word(1, {Command::kPause}));
   auto first = finish(0);
   ASSERT_TRUE(Await([&job] {
     return job.engine(0).progress().position.phase == protocol::Phase::kVerdict;
   }));
-  job.engine(0).Hear(Word(2, {}));  // its ballot is cast
+  job.engine(0).Receive(Word(2, {}));  // its ballot is cast
   auto second = finish(1);
   ASSERT_TRUE(first.get().ok()) << "it has heard that the pause is over";
   ASSERT_TRUE(Await([&job] { return job.engine(1).progress().paused; }));
   EXPECT_EQ(job.engine(1).step(), job.engine(0).step());
-  job.engine(1).Hear(Word(2, {}));
+  job.engine(1).Receive(Word(2, {}));
   EXPECT_TRUE(second.get().ok());
 }
 
@@ -251,7 +252,7 @@ TEST(PauseTest, StepsInFlightOnAStreamWaitBehindIt) {
   EngineJob job("data=1", kOne);
   Engine& engine = job.engine(0);
   HostStream stream("test-stream");
-  engine.Hear(Word(1, {Command::kPause}));
+  engine.Receive(Word(1, {Command::kPause}));
   std::vector<std::shared_ptr<PendingVerdict::State>> pending;
   for (int step = 0; step < 2; ++step) {
     auto finished = engine.Finish({}, kInfinity, &stream);
@@ -266,7 +267,7 @@ TEST(PauseTest, StepsInFlightOnAStreamWaitBehindIt) {
   ASSERT_TRUE(Await([&] { return engine.progress().paused; }));
   EXPECT_FALSE(got_there);
   EXPECT_EQ(engine.step(), 1u) << "the second has not begun";
-  engine.Hear(Word(2, {}));
+  engine.Receive(Word(2, {}));
   ASSERT_TRUE(pending[1]->Wait().ok());
   EXPECT_TRUE(stream.Synchronize().ok());
   EXPECT_EQ(engine.step(), 2u);
@@ -278,13 +279,13 @@ TEST(PauseTest, TheTimeOfAPauseIsNotAStepsTime) {
   Engine& engine = job.engine(0);
   ASSERT_TRUE(FinishAndWait(engine).ok());
   engine.progress();  // takes the mean so far
-  engine.Hear(Word(1, {Command::kPause}));
+  engine.Receive(Word(1, {Command::kPause}));
   clock.Advance(absl::Seconds(2));
   auto finished =
       std::async(std::launch::async, [&] { return FinishAndWait(engine); });
   ASSERT_TRUE(Await([&] { return engine.progress().paused; }));
   clock.Advance(absl::Hours(1));
-  engine.Hear(Word(2, {}));
+  engine.Receive(Word(2, {}));
   ASSERT_TRUE(finished.get().ok());
   clock.Advance(absl::Seconds(3));
   ASSERT_TRUE(FinishAndWait(engine).ok());
@@ -294,7 +295,7 @@ TEST(PauseTest, TheTimeOfAPauseIsNotAStepsTime) {
 // Other ranks may not have begun the steps that this one has in flight.
 TEST(StopTest, StepsInFlightBehindTheLastAreCancelledAndDoNotTravel) {
   EngineJob job("data=2", kOne);
-  for (auto& engine : job.engines()) engine->Hear(Word(1, {Command::kStop}));
+  for (auto& engine : job.engines()) engine->Receive(Word(1, {Command::kStop}));
   HostStream stream("test-stream");
   const float gradient[] = {1, 2};
   std::vector<std::shared_ptr<PendingVerdict::State>> pending;

@@ -16,7 +16,7 @@ using testing::Each;
 using testing::ElementsAre;
 
 // The farthest that a test trains to see a switch: each step is some 100 us.
-constexpr uint64_t kPatience = 100'000;
+constexpr uint64_t kTimeout = 100'000;
 const std::vector<std::string> kNames = {"a", "b", "c", "d"};
 
 // One rank's training: gradients become ready as they were registered, which is
@@ -114,7 +114,7 @@ class RebuildTest : public JobFixture {
                   },
                   .clock = clock_,
                   .process = {"host", 1, "boot"},
-                  .life = ++lives_});
+                  .incarnation = ++incarnations_});
   }
 
   // `body` on each rank's thread, with a program that has begun.
@@ -138,7 +138,7 @@ class RebuildTest : public JobFixture {
   // revision before.
   static uint64_t TrainUntilMoved(Program& program) {
     const int moves = program.moves();
-    for (uint64_t i = 0; i < kPatience; ++i) {
+    for (uint64_t i = 0; i < kTimeout; ++i) {
       const auto verdict = program.Step();
       EXPECT_TRUE(verdict.ok()) << verdict.status();
       if (!verdict.ok() || program.moves() > moves) return verdict->step;
@@ -150,7 +150,7 @@ class RebuildTest : public JobFixture {
   // Steps while rank 0 finds that there is a reason to.
   static void TrainWhile(int rank, Program& program,
                          const std::function<bool()>& more) {
-    for (uint64_t i = 0; i < kPatience; ++i) {
+    for (uint64_t i = 0; i < kTimeout; ++i) {
       const auto verdict = program.Step(rank != 0 || more());
       ASSERT_TRUE(verdict.ok()) << verdict.status();
       if (verdict->with_more_data < kWorld) return;
@@ -188,7 +188,7 @@ class RebuildTest : public JobFixture {
   }
 
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> lives_ = 0;
+  std::atomic<uint64_t> incarnations_ = 0;
   CoreServer server_{clock_.get()};
   transport::InprocHub hub_;
 };
@@ -264,7 +264,7 @@ TEST_F(RebuildTest, ARankThatMayNotMoveIsNotAskedInVain) {
 TEST_F(RebuildTest, ItSurvivesCutStreams) {
   JoinAll();
   Train(Everybody, [&](int rank, Program& program) {
-    for (uint64_t i = 0; i < kPatience && program.moves() == 0; ++i) {
+    for (uint64_t i = 0; i < kTimeout && program.moves() == 0; ++i) {
       if (rank == 2 && i % 50 == 0) server_.CutStreams();
       ASSERT_TRUE(program.Step().ok());
     }

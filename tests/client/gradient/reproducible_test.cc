@@ -26,10 +26,10 @@ using ::testing::IsEmpty;
 constexpr int kLeaves = 8;
 
 // Host memory, a transport for each rank, as processes have.
-class ApartGround final : public MemoryBackend {
+class SeparateMemoryBackend final : public MemoryBackend {
  public:
   using Make = std::function<std::unique_ptr<transport::Transport>()>;
-  explicit ApartGround(Make make) : world_(std::move(make)) {}
+  explicit SeparateMemoryBackend(Make make) : world_(std::move(make)) {}
 
   conformance::World& world() override { return world_; }
   std::byte* Reach(std::byte* at) override { return at; }
@@ -52,13 +52,14 @@ class ApartGround final : public MemoryBackend {
   World world_;
 };
 
-const GroundKind kShm = {"Shm", [](uint64_t) -> std::unique_ptr<MemoryBackend> {
-                           return std::make_unique<ApartGround>(
-                               [] { return transport::MakeShmTransport(); });
-                         }};
-const GroundKind kGloo = {
+const BackendKind kShm = {"Shm",
+                          [](uint64_t) -> std::unique_ptr<MemoryBackend> {
+                            return std::make_unique<SeparateMemoryBackend>(
+                                [] { return transport::MakeShmTransport(); });
+                          }};
+const BackendKind kGloo = {
     "Gloo", [](uint64_t) -> std::unique_ptr<MemoryBackend> {
-      return std::make_unique<ApartGround>(
+      return std::make_unique<SeparateMemoryBackend>(
           [] { return *transport::MakeGlooTransport({}); });
     }};
 
@@ -101,7 +102,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-class ReproducibleTest : public testing::TestWithParam<GroundKind> {
+class ReproducibleTest : public testing::TestWithParam<BackendKind> {
  protected:
   static BackendJob::Options Options(int world, int leaves = kLeaves) {
     return {.world = world,
@@ -121,7 +122,7 @@ class ReproducibleTest : public testing::TestWithParam<GroundKind> {
                              const Buffers& buffers = None) {
     return TrainOn(GetParam(), world, submits, buffers);
   }
-  static std::vector<Outcome> TrainOn(const GroundKind& kind, int world,
+  static std::vector<Outcome> TrainOn(const BackendKind& kind, int world,
                                       const Submits& submits,
                                       const Buffers& buffers = None) {
     const std::unique_ptr<MemoryBackend> backend = kind.make(1);
@@ -180,7 +181,7 @@ class ReproducibleTest : public testing::TestWithParam<GroundKind> {
 
 INSTANTIATE_TEST_SUITE_P(On, ReproducibleTest,
                          testing::Values(kHost, kFakeGpus, kShm, kGloo),
-                         [](const testing::TestParamInfo<GroundKind>& info) {
+                         [](const testing::TestParamInfo<BackendKind>& info) {
                            return std::string(info.param.name);
                          });
 
@@ -254,7 +255,7 @@ TEST_P(ReproducibleTest, TheSumIsTheTreesRoundedOnce) {
 // --- Buffers, and wrong calls -----------------------------------------------
 
 TEST(ReproducibleCallsTest, BuffersAreLeavesTimesTheirWeight) {
-  HostGround backend;
+  HostMemoryBackend backend;
   for (const int world : {1, 2}) {
     BackendJob job(
         &backend,
@@ -276,7 +277,7 @@ TEST(ReproducibleCallsTest, BuffersAreLeavesTimesTheirWeight) {
 }
 
 TEST(ReproducibleCallsTest, NoLeafIsInAViewThatHoldsASum) {
-  HostGround backend;
+  HostMemoryBackend backend;
   BackendJob job(&backend,
                  {.world = 1, .parameters = {{.name = "w"}}, .leaves = 2});
   Engine& engine = job.engine(0);
@@ -299,7 +300,7 @@ TEST(ReproducibleCallsTest, NoLeafIsInAViewThatHoldsASum) {
 
 // It is reduced in slices, and every rank has all of it afterwards.
 TEST(ReproducibleCallsTest, EveryRankUpdatesAllOfAParameter) {
-  HostGround backend;
+  HostMemoryBackend backend;
   BackendJob job(
       &backend,
       {.world = 2, .parameters = {{.name = "w", .shape = {100}}}, .leaves = 2});
@@ -309,7 +310,7 @@ TEST(ReproducibleCallsTest, EveryRankUpdatesAllOfAParameter) {
 }
 
 TEST(ReproducibleCallsTest, EachParameterTakesAsManyLeavesAsThereAre) {
-  HostGround backend;
+  HostMemoryBackend backend;
   BackendJob job(&backend,
                  {.world = 1, .parameters = {{.name = "w"}}, .leaves = 2});
   Engine& engine = job.engine(0);

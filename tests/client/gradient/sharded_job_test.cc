@@ -175,7 +175,7 @@ class ShardedJobTest : public JobFixture {
                   },
                   .clock = clock_,
                   .process = {"host", 1, "boot", 1},
-                  .life = ++lives_});
+                  .incarnation = ++incarnations_});
   }
 
   // All ranks join, begin with `values`, live and leave the session.
@@ -217,7 +217,7 @@ class ShardedJobTest : public JobFixture {
   JobView Describe() { return *server_.Describe("job"); }
 
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> lives_ = 0;
+  std::atomic<uint64_t> incarnations_ = 0;
   CoreServer server_{clock_.get()};
   transport::InprocHub hub_;
 };

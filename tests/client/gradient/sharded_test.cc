@@ -25,7 +25,7 @@ const std::vector<Parameter> kSliced = {
 constexpr int kSlicedCount = 3;
 constexpr BucketPolicy kTwoBuckets{.first_bytes_max = 600, .bytes_max = 4096};
 
-class ShardedTest : public testing::TestWithParam<GroundKind> {
+class ShardedTest : public testing::TestWithParam<BackendKind> {
  protected:
   ~ShardedTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
 
@@ -42,7 +42,7 @@ class ShardedTest : public testing::TestWithParam<GroundKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, ShardedTest, testing::Values(kHost, kFakeGpus),
-                         [](const testing::TestParamInfo<GroundKind>& info) {
+                         [](const testing::TestParamInfo<BackendKind>& info) {
                            return std::string(info.param.name);
                          });
 

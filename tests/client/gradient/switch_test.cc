@@ -65,7 +65,7 @@ class SwitchTest : public testing::Test {
   // plans[rank]: what the rank begins with.
   void Begin(const std::vector<plan::Plan>& plans) {
     std::vector<std::vector<std::unique_ptr<Communicator>>> all;
-    for (const plan::Communicator& communicator : plans[0].communicators) {
+    for (const plan::CommunicatorSpec& communicator : plans[0].communicators) {
       all.push_back(world_.Connect(communicator.name, kWorld));
     }
     for (int rank = 0; rank < kWorld; ++rank) {

@@ -23,7 +23,7 @@ const std::vector<Parameter> kCast = {
     {.name = "w", .shape = {3}, .op = ReduceOp::kSum},
     {.name = "v", .shape = {2}, .op = ReduceOp::kSum}};
 
-class WireTest : public testing::TestWithParam<GroundKind> {
+class WireTest : public testing::TestWithParam<BackendKind> {
  protected:
   ~WireTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
   MemoryBackend* backend() { return backend_.get(); }
@@ -33,7 +33,7 @@ class WireTest : public testing::TestWithParam<GroundKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(On, WireTest, testing::Values(kHost, kFakeGpus),
-                         [](const testing::TestParamInfo<GroundKind>& info) {
+                         [](const testing::TestParamInfo<BackendKind>& info) {
                            return std::string(info.param.name);
                          });
 

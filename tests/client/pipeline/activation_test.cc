@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "plan/words/tensor_type.h"
+#include "protocol/tensor_type.h"
 #include "tests/support/inproc_world.h"
 
 namespace lockstep {

@@ -16,7 +16,7 @@
 #include "lockstep/gradient_sync.h"
 #include "lockstep/pipeline.h"
 #include "lockstep/session.h"
-#include "plan/pipeline/shape.h"
+#include "plan/schedule/pipeline_shape.h"
 #include "tests/client/pipeline/model.h"
 #include "tests/client/pipeline/worksite.h"
 

@@ -86,7 +86,7 @@ class PipelineFakeGpuTest : public testing::Test {
              },
          .clock = clock_,
          .process = {"host", number, "boot"},
-         .life = ++lives_});
+         .incarnation = ++incarnations_});
     if (!session.ok()) return session.status();
     GpuSite site(&gpus_, tables);
     JobWorker worker(spec, /*fails_at=*/-1, &site);
@@ -98,7 +98,7 @@ class PipelineFakeGpuTest : public testing::Test {
 
   bool tries_capture_ = false;
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> lives_ = 0;
+  std::atomic<uint64_t> incarnations_ = 0;
   session::CoreServer server_{clock_.get()};
   fake::FakeGpus gpus_{{.seed = 11, .residents_max = 1}};
 };

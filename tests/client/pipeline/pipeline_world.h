@@ -18,7 +18,7 @@
 #include "client/pipeline/runner.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/client/pipeline/model.h"
 #include "tests/client/pipeline/worksite.h"
 #include "tests/plan/pipeline/pipelines.h"
@@ -132,7 +132,7 @@ class PipelineWorld {
   // The rank is gone: nobody is told but by its connections.
   void Leave(int rank) {
     left_ = rank;
-    Tell(absl::UnavailableError(absl::StrCat("rank ", rank, " left")));
+    NotifyAll(absl::UnavailableError(absl::StrCat("rank ", rank, " left")));
     ranks_[rank]->runner = nullptr;
     ranks_[rank]->executor = nullptr;
   }
@@ -177,12 +177,12 @@ class PipelineWorld {
     for (auto& of_rank : communicators_) {
       of_rank.resize(plan_->communicators.size());
     }
-    for (const plan::Communicator& group : plan_->communicators) {
+    for (const plan::CommunicatorSpec& group : plan_->communicators) {
       Connect(group);
     }
   }
 
-  void Connect(const plan::Communicator& group) {
+  void Connect(const plan::CommunicatorSpec& group) {
     const int size = static_cast<int>(group.ranks.size());
     auto members = options_.network == nullptr
                        ? inproc_.Connect(group.name, size)
@@ -201,7 +201,7 @@ class PipelineWorld {
 
   // Over the transports of another world, whose processes are the ranks.
   std::vector<std::unique_ptr<Communicator>> ConnectIn(
-      const plan::Communicator& group) {
+      const plan::CommunicatorSpec& group) {
     const int size = static_cast<int>(group.ranks.size());
     std::vector<std::unique_ptr<transport::PendingGroup>> pending;
     std::vector<std::string> handles;
@@ -235,7 +235,7 @@ class PipelineWorld {
   }
 
   // As the coordinator does: whoever fails, all are told why.
-  void Tell(const absl::Status& cause) {
+  void NotifyAll(const absl::Status& cause) {
     {
       MutexLock lock(&mutex_);
       if (cause_.ok()) cause_ = cause;
@@ -265,7 +265,7 @@ class PipelineWorld {
          .executor = rank->executor,
          .allocate = [arena = rank->arena.get()](
                          size_t bytes) { return arena->Allocate(bytes); },
-         .on_failure = [this](const absl::Status& error) { Tell(error); },
+         .on_failure = [this](const absl::Status& error) { NotifyAll(error); },
          .explain = [this](int, const absl::Status&) { return AwaitCause(); }});
     ASSERT_TRUE(runner.ok()) << runner.status();
     rank->runner = *std::move(runner);

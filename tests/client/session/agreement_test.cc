@@ -18,7 +18,7 @@ class AgreementTest : public PlayedSession {
   }
 
   void Announce(const plan::Plan& plan) {
-    Say(protocol::PlanReady{plan.revision, plan::DigestOf(plan)});
+    Post(protocol::PlanReady{plan.revision, plan::DigestOf(plan)});
   }
 };
 

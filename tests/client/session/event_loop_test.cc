@@ -22,27 +22,27 @@ class DriverTest : public testing::Test {
     event_loop_ =
         std::make_unique<EventLoop>(MachineOptions{.job = {"job"},
                                                    .worker = {"a"},
-                                                   .life = 7,
+                                                   .incarnation = 7,
                                                    .addresses = {"host:1"}},
                                     std::move(channels_), &clock_);
   }
 
-  void Say(FakeStream& stream, protocol::ToWorkerBody body) {
-    stream.Say({{"job"}, {1}, {1}, std::move(body)});
+  void Post(FakeStream& stream, protocol::ToWorkerBody body) {
+    stream.Post({{"job"}, {1}, {1}, std::move(body)});
   }
 
   // Until the epoch is formed; its stream.
   std::shared_ptr<FakeStream> Form() {
     auto stream = server_.Next<protocol::Hello>().first;
-    Say(*stream, protocol::Welcome{{1}, {.name = "job"}});
-    Say(*stream, protocol::EpochFormed{0, {{{"a"}, {1}, {}}}});
+    Post(*stream, protocol::Welcome{{1}, {.name = "job"}});
+    Post(*stream, protocol::EpochFormed{0, {{{"a"}, {1}, {}}}});
     event_loop_->Await(
         [](const View& view) { return view.phase == SessionPhase::kFormed; });
     return stream;
   }
 
   void End(FakeStream& stream) {
-    Say(stream, protocol::EpochEnded{{CauseKind::kLeft, {}, "b left"}});
+    Post(stream, protocol::EpochEnded{{CauseKind::kLeft, {}, "b left"}});
   }
 
   ManualClock clock_;
@@ -84,7 +84,7 @@ TEST_F(DriverTest, CallsEveryWatchOnceWhenTheEpochEnds) {
   std::atomic<int> late = 0;
   event_loop_->AddWatch([&](const absl::Status&) {
     ++late;
-    event_loop_->Nudge();
+    event_loop_->Notify();
   });
   event_loop_->Await([&](const View&) { return late > 0; });
   EXPECT_EQ(early, 1);
@@ -99,7 +99,7 @@ TEST_F(DriverTest, DoesNotCallARemovedWatch) {
   std::atomic<bool> called = false;
   event_loop_->AddWatch([&](const absl::Status&) {
     called = true;
-    event_loop_->Nudge();
+    event_loop_->Notify();
   });
   End(*stream);
   event_loop_->Await([&](const View&) { return called.load(); });
@@ -110,13 +110,13 @@ TEST_F(DriverTest, PullsProgressOnceAnInterval) {
   std::atomic<uint64_t> pulls = 0;
   event_loop_->SetProgressSource([&] {
     protocol::Progress progress{.position = {++pulls}};
-    event_loop_->Nudge();
+    event_loop_->Notify();
     return progress;
   });
   for (uint64_t pull = 1; pull <= 5; ++pull) {
     event_loop_->Await([&](const View&) { return pulls == pull; });
     // A task of ours after the pull: nothing more is pulled at this moment.
-    Say(*stream, protocol::PlanReady{{pull}, "abc"});
+    Post(*stream, protocol::PlanReady{{pull}, "abc"});
     event_loop_->Await(
         [&](const View& view) { return view.revision.value == pull; });
     EXPECT_EQ(pulls, pull);
@@ -132,7 +132,7 @@ TEST_F(DriverTest, AFailureIsToldWithTheStepInWhichItHappened) {
   std::atomic<int> pulls = 0;
   event_loop_->SetProgressSource([&] {
     ++pulls;
-    event_loop_->Nudge();
+    event_loop_->Notify();
     return protocol::Progress{.position = {step}};
   });
   event_loop_->Await([&](const View&) { return pulls == 1; });
@@ -147,10 +147,10 @@ TEST_F(DriverTest, AFailureIsToldWithTheStepInWhichItHappened) {
 
 TEST_F(DriverTest, AFailureBeforeTheFirstStepIsOfTheStepThatTheEpochBeginsAt) {
   auto stream = server_.Next<protocol::Hello>().first;
-  Say(*stream, protocol::Welcome{{1}, {.name = "job"}});
+  Post(*stream, protocol::Welcome{{1}, {.name = "job"}});
   protocol::EpochFormed formed{0, {{{"a"}, {1}, {}}}};
   formed.first_step = 40;
-  Say(*stream, std::move(formed));
+  Post(*stream, std::move(formed));
   event_loop_->Await(
       [](const View& view) { return view.phase == SessionPhase::kFormed; });
   event_loop_->Post(
@@ -161,17 +161,17 @@ TEST_F(DriverTest, AFailureBeforeTheFirstStepIsOfTheStepThatTheEpochBeginsAt) {
 TEST_F(DriverTest, TellsTheListenerWhatAnOperatorWants) {
   auto stream = Form();
   std::atomic<uint64_t> heard{0};
-  Say(*stream, protocol::DesiredCommands{{Command::kPause}, "", 5});
+  Post(*stream, protocol::DesiredCommands{{Command::kPause}, "", 5});
   event_loop_->Await([](const View& view) { return view.wanted.number == 5; });
   event_loop_->SetViewListener([&](const View& view) {
     heard = view.wanted.number;
-    event_loop_->Nudge();
+    event_loop_->Notify();
   });
   event_loop_->Await([&](const View&) { return heard == 5; });  // as it is
-  Say(*stream, protocol::DesiredCommands{.number = 6});
+  Post(*stream, protocol::DesiredCommands{.number = 6});
   event_loop_->Await([&](const View&) { return heard == 6; });
   event_loop_->SetViewListener(nullptr);
-  Say(*stream, protocol::DesiredCommands{.number = 7});
+  Post(*stream, protocol::DesiredCommands{.number = 7});
   event_loop_->Await([](const View& view) { return view.wanted.number == 7; });
   EXPECT_EQ(heard, 6u);
 }
@@ -184,7 +184,7 @@ TEST_F(DriverTest, ComesBackAfterALostStream) {
   auto [second, hello] = server_.Next<protocol::Hello>();
   EXPECT_EQ(hello.generation, Generation{1});
   EXPECT_EQ(hello.resume->epoch, EpochId{1});
-  Say(*second, protocol::Welcome{{1}, {.name = "job"}, true});
+  Post(*second, protocol::Welcome{{1}, {.name = "job"}, true});
   event_loop_->Await([](const View& view) { return view.connected; });
 }
 

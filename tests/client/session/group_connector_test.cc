@@ -16,12 +16,12 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
-using transport::Traffic;
+using transport::TrafficClass;
 
 // Notes what it is told, by the group's name in the plan; never connects.
 class NotesTraffic final : public transport::Transport {
  public:
-  explicit NotesTraffic(std::map<std::string, Traffic>* traffic)
+  explicit NotesTraffic(std::map<std::string, TrafficClass>* traffic)
       : traffic_(*traffic) {}
   std::string_view name() const override { return "notes"; }
   TransportFacts facts() const override { return {}; }
@@ -46,7 +46,7 @@ class NotesTraffic final : public transport::Transport {
     const std::string handle_ = "a handle";
   };
 
-  std::map<std::string, Traffic>& traffic_;
+  std::map<std::string, TrafficClass>& traffic_;
 };
 
 // Tells that all its groups sum in pairs; those of some names cannot.
@@ -110,7 +110,7 @@ class WiringTest : public PlayedSession {
           std::move(parts));
     });
     Welcome();
-    Say(protocol::EpochFormed{0, {{{"a"}, {1}, {"host-a", 11, "boot"}}}});
+    Post(protocol::EpochFormed{0, {{{"a"}, {1}, {"host-a", 11, "boot"}}}});
     auto session = joining.get();
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
@@ -126,17 +126,17 @@ class WiringTest : public PlayedSession {
 
   // Connects all groups of a plan whose only rank this is.
   auto ConnectAlone(const plan::Plan& plan) {
-    Say(protocol::PlanReady{plan.revision, "digest"});
+    Post(protocol::PlanReady{plan.revision, "digest"});
     auto connecting =
         Async([this, plan] { return session_->impl().Connect(plan).status(); });
     for (const auto& [communicator, handle] :
          server_.Next<protocol::PublishHandles>().second.handles) {
-      Say(protocol::GroupHandles{communicator, {{handle}}});
+      Post(protocol::GroupHandles{communicator, {{handle}}});
     }
     return connecting;
   }
 
-  std::map<std::string, Traffic> traffic_;
+  std::map<std::string, TrafficClass> traffic_;
 };
 
 // A group of this rank alone, which one lane uses.
@@ -162,11 +162,11 @@ TEST_F(WiringTest, OnlyGradientsAndStateAreSaidToBeBulk) {
   AddLane(plan, plan::LaneKind::kPipeline, "pipeline");
   AddLane(plan, plan::LaneKind::kState, "state");
   Connect(plan);
-  EXPECT_THAT(traffic_, ElementsAre(Pair("gradient", Traffic::kBulk),
-                                    Pair("halo", Traffic::kMessages),
-                                    Pair("pipeline", Traffic::kMessages),
-                                    Pair("state", Traffic::kBulk),
-                                    Pair("verdict", Traffic::kSmall)));
+  EXPECT_THAT(traffic_, ElementsAre(Pair("gradient", TrafficClass::kBulk),
+                                    Pair("halo", TrafficClass::kMessages),
+                                    Pair("pipeline", TrafficClass::kMessages),
+                                    Pair("state", TrafficClass::kBulk),
+                                    Pair("verdict", TrafficClass::kSmall)));
 }
 
 plan::Plan WithSumsInPairs() {
@@ -196,7 +196,7 @@ TEST_F(WiringTest, AGroupThatThePlanDoesNotAskForPairsNeedNotBeAbleTo) {
   JoinWith(std::make_unique<SomeCannot>("in order"));
   auto connecting = ConnectAlone(WithSumsInPairs());
   server_.Next<protocol::Connected>();
-  Say(protocol::Start{});
+  Post(protocol::Start{});
   EXPECT_EQ(connecting.get(), absl::OkStatus());
 }
 

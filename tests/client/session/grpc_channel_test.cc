@@ -80,7 +80,7 @@ class GrpcChannelTest : public testing::Test {
                            .registrations = {{{.name = "w", .shape = {4}}}}});
   }
 
-  static protocol::ToCoordinator Say(protocol::ToCoordinatorBody body) {
+  static protocol::ToCoordinator Post(protocol::ToCoordinatorBody body) {
     return {.job = {"job"}, .body = std::move(body)};
   }
 
@@ -111,7 +111,7 @@ TEST_F(GrpcChannelTest, CarriesMessagesInOrderAndThenTheStatus) {
   std::vector<std::string> said;
   for (int i = 0; i < 100; ++i) {
     said.push_back(std::to_string(i));
-    stream->Send(Say(protocol::PlanAck{{1}, said.back()}));
+    stream->Send(Post(protocol::PlanAck{{1}, said.back()}));
   }
   EXPECT_EQ(recorder.closed.get_future().get(),
             absl::UnavailableError("going down"));
@@ -121,7 +121,7 @@ TEST_F(GrpcChannelTest, CarriesMessagesInOrderAndThenTheStatus) {
     EXPECT_EQ(std::get<protocol::PlanReady>(recorder.messages[i].body).digest,
               said[i]);
   }
-  stream->Send(Say(protocol::Heartbeat{}));  // goes nowhere
+  stream->Send(Post(protocol::Heartbeat{}));  // goes nowhere
   stream->Cancel();
 }
 
@@ -130,7 +130,7 @@ TEST_F(GrpcChannelTest, AStreamToNobodyClosesAsUnavailable) {
   server_.reset();
   Recorder recorder;
   auto stream = channel_->Open(&recorder);
-  stream->Send(Say(protocol::Heartbeat{}));
+  stream->Send(Post(protocol::Heartbeat{}));
   EXPECT_EQ(recorder.closed.get_future().get().code(),
             absl::StatusCode::kUnavailable);
 }
@@ -186,9 +186,10 @@ TEST_F(GrpcChannelTest, ACoordinatorThatDoesNotReadGetsOnlyTheNewestProgress) {
   const std::vector<std::string> names(8, std::string(1000, 'x'));
   constexpr uint64_t kSteps = 2000;
   for (uint64_t step = 1; step <= kSteps; ++step) {
-    stream->Send(Say(protocol::Progress{.position = {step}, .missing = names}));
+    stream->Send(
+        Post(protocol::Progress{.position = {step}, .missing = names}));
   }
-  stream->Send(Say(protocol::Connected{}));
+  stream->Send(Post(protocol::Connected{}));
   read_on.set_value();
   EXPECT_TRUE(recorder.closed.get_future().get().ok());
   EXPECT_LT(steps.size(), kSteps / 2);

@@ -1,7 +1,7 @@
 // Whole jobs over the real thing: Session::Join, gRPC, Gloo, and the daemon's
 // parts in this process.
 
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 #include "tests/client/session/job_fixture.h"
 #include "tests/server/in_process_daemon.h"
 

@@ -24,7 +24,7 @@ TEST_F(MachineTest, CoalescesProgressAndSendsOnlyTheNewest) {
   EXPECT_EQ(Step(0.22, MovedTo(2)), "");
   EXPECT_EQ(Step(0.24, MovedTo(3)), "");
   EXPECT_EQ(machine_->NextWake(), At(0.2) + absl::Milliseconds(100));
-  EXPECT_EQ(Step(0.31, Wake{}), "send 1: progress step 3");
+  EXPECT_EQ(Step(0.31, DeadlineExpired{}), "send 1: progress step 3");
 }
 
 TEST_F(MachineTest, SendsNothingIfNothingChangedButAHeartbeatInTime) {
@@ -32,12 +32,12 @@ TEST_F(MachineTest, SendsNothingIfNothingChangedButAHeartbeatInTime) {
   Step(0.2, MovedTo(1));
   EXPECT_EQ(Step(0.4, MovedTo(1)), "");
   EXPECT_EQ(machine_->NextWake(), At(0.2) + kLease / 4);
-  EXPECT_EQ(Step(0.7, Wake{}), "send 1: heartbeat");
+  EXPECT_EQ(Step(0.7, DeadlineExpired{}), "send 1: heartbeat");
 }
 
 TEST_F(MachineTest, LivesAudiblyWhileItWaitsForOthers) {
   Welcomed();
-  EXPECT_EQ(Step(0.5, Wake{}), "send 1: heartbeat");
+  EXPECT_EQ(Step(0.5, DeadlineExpired{}), "send 1: heartbeat");
 }
 
 TEST_F(MachineTest, SaysAtMostTenThingsASecondAtAnyStepRate) {
@@ -62,10 +62,10 @@ TEST_F(MachineTest, FrequentPassesDoNotDelayProgress) {
   Planned();
   JobSpec spec = Spec();
   spec.sync = SyncMode::kNegotiated;
-  Hear(0, 1, protocol::Welcome{{3}, spec, true});
-  Hear(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
+  Receive(0, 1, protocol::Welcome{{3}, spec, true});
+  Receive(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
   Step(0, DataPlaneConnected{});
-  Hear(0, 1, protocol::Start{});
+  Receive(0, 1, protocol::Start{});
   std::vector<double> sent;
   double now = 1;
   const auto note = [&](const std::string& said) {
@@ -86,9 +86,9 @@ TEST_F(MachineTest, FrequentPassesDoNotDelayProgress) {
 TEST_F(MachineTest, AnyMessageReplacesAHeartbeat) {
   Running();
   Step(0.2, MovedTo(1));
-  Step(0.5,
-       Accuse{{.subject = {"a"}, .kind = protocol::EvidenceKind::kPeerReset}});
-  EXPECT_EQ(Step(0.7, Wake{}), "");
+  Step(0.5, PeerFailed{{.subject = {"a"},
+                        .kind = protocol::EvidenceKind::kPeerReset}});
+  EXPECT_EQ(Step(0.7, DeadlineExpired{}), "");
   EXPECT_EQ(machine_->NextWake(), At(0.5) + kLease / 4);
 }
 
@@ -113,11 +113,11 @@ TEST_F(MachineTest, TellsThatItIsBusyAgainAfterALostStream) {
 TEST_F(MachineTest, SaysNothingOfItsStepsOutsideAnEpoch) {
   Welcomed();
   EXPECT_EQ(Step(0.2, MovedTo(1)), "");
-  EXPECT_EQ(Hear(0.2, 1, protocol::EpochFormed{1, Members()}),
+  EXPECT_EQ(Receive(0.2, 1, protocol::EpochFormed{1, Members()}),
             "send 1: progress step 1");
   HearEnd(0.3, 1, protocol::CauseKind::kLeft, "x");
   EXPECT_EQ(Step(0.5, MovedTo(2)), "");
-  EXPECT_EQ(Step(0.7, Wake{}), "send 1: heartbeat");
+  EXPECT_EQ(Step(0.7, DeadlineExpired{}), "send 1: heartbeat");
 }
 
 }  // namespace

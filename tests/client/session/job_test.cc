@@ -72,7 +72,7 @@ class JobTest : public JobFixture {
                       },
                   .clock = clock_,
                   .process = kProcess,
-                  .life = ++lives_});
+                  .incarnation = ++incarnations_});
   }
 
   // Waits until the epoch has ended for this rank.
@@ -110,7 +110,7 @@ class JobTest : public JobFixture {
 
   std::string dies_in_connect_;  // this worker
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> lives_ = 0;
+  std::atomic<uint64_t> incarnations_ = 0;
   CoreServer server_{clock_.get()};
   transport::InprocHub hub_;
 };

@@ -27,7 +27,7 @@ class MachineTest : public testing::Test {
 
   // A new machine in the same place.
   void Restart() {
-    MachineOptions options{.job = {"job"}, .worker = {"b"}, .life = 7};
+    MachineOptions options{.job = {"job"}, .worker = {"b"}, .incarnation = 7};
     for (int i = 0; i < addresses_; ++i) {
       options.addresses.push_back("host:" + std::to_string(i));
     }
@@ -39,8 +39,9 @@ class MachineTest : public testing::Test {
   }
 
   // The coordinator says `body` on `stream`.
-  std::string Hear(double seconds, uint64_t stream, protocol::ToWorkerBody body,
-                   uint64_t epoch = 1, uint64_t term = 1) {
+  std::string Receive(double seconds, uint64_t stream,
+                      protocol::ToWorkerBody body, uint64_t epoch = 1,
+                      uint64_t term = 1) {
     return Step(
         seconds,
         StreamMessage{stream, {{"job"}, {epoch}, {term}, std::move(body)}});
@@ -48,45 +49,46 @@ class MachineTest : public testing::Test {
   std::string HearEnd(double seconds, uint64_t stream, protocol::CauseKind kind,
                       const std::string& message, bool final = false,
                       uint64_t epoch = 1) {
-    return Hear(seconds, stream,
-                protocol::EpochEnded{{kind, {{"a"}}, message}, final}, epoch);
+    return Receive(seconds, stream,
+                   protocol::EpochEnded{{kind, {{"a"}}, message}, final},
+                   epoch);
   }
 
   // The stream is cut; the next one, half a second later, says hello: what.
   std::string Reconnect(double seconds, uint64_t old_stream) {
     Step(seconds, StreamClosed{old_stream, absl::UnavailableError("cut")});
-    Step(seconds + 0.5, Wake{});
+    Step(seconds + 0.5, DeadlineExpired{});
     return Step(seconds + 0.5, StreamOpened{old_stream + 1});
   }
   // ... and is welcomed: what is said then.
   std::string Resume(double seconds, uint64_t old_stream) {
     Reconnect(seconds, old_stream);
-    return Hear(seconds + 0.5, old_stream + 1,
-                protocol::Welcome{{3}, Spec(), true});
+    return Receive(seconds + 0.5, old_stream + 1,
+                   protocol::Welcome{{3}, Spec(), true});
   }
 
   // Up to a phase of life, all at second 0, on stream 1.
   void Welcomed() {
     Step(0, Begin{});
     Step(0, StreamOpened{1});
-    Hear(0, 1, protocol::Welcome{{3}, Spec()}, 0);
+    Receive(0, 1, protocol::Welcome{{3}, Spec()}, 0);
   }
   void Formed() {
     Welcomed();
-    Hear(0, 1, protocol::EpochFormed{1, Members()});
+    Receive(0, 1, protocol::EpochFormed{1, Members()});
   }
   void Planned() {
     Formed();
     Step(0, RegisterAll{{{.index = 0}, {.index = 1, .last = true}}});
-    Hear(0, 1, protocol::PlanReady{{1}, "abc"});
+    Receive(0, 1, protocol::PlanReady{{1}, "abc"});
     Step(0, AcceptPlan{{1}, "abc"});
     Step(0, OfferHandles{{{0, "mine"}}});
   }
   void Running() {
     Planned();
-    Hear(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
+    Receive(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
     Step(0, DataPlaneConnected{});
-    Hear(0, 1, protocol::Start{});
+    Receive(0, 1, protocol::Start{});
   }
 
   static JobSpec Spec() {

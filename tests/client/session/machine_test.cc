@@ -14,10 +14,10 @@ using testing::HasSubstr;
 TEST_F(MachineTest, SaysHelloAndLearnsWhoItIs) {
   EXPECT_EQ(Step(0, Begin{}), "open 1 at 0");
   EXPECT_EQ(Step(0, StreamOpened{1}), "send 1: hello gen 0");
-  EXPECT_EQ(Hear(0, 1, protocol::Welcome{{3}, Spec()}, 0), "");
+  EXPECT_EQ(Receive(0, 1, protocol::Welcome{{3}, Spec()}, 0), "");
   EXPECT_TRUE(view().connected);
   EXPECT_EQ(view().generation, Generation{3});
-  Hear(0, 1, protocol::EpochFormed{1, Members()});
+  Receive(0, 1, protocol::EpochFormed{1, Members()});
   EXPECT_EQ(view().phase, SessionPhase::kFormed);
   EXPECT_EQ(view().rank, 1);
   EXPECT_EQ(view().epoch, EpochId{1});
@@ -27,42 +27,42 @@ TEST_F(MachineTest, GoesThroughAgreementToTheStart) {
   Formed();
   EXPECT_EQ(Step(0, RegisterAll{{{.index = 0}, {.index = 1, .last = true}}}),
             "send 1: chunk 0\nsend 1: chunk 1 last");
-  Hear(0, 1, protocol::PlanReady{{1}, "abc"});
+  Receive(0, 1, protocol::PlanReady{{1}, "abc"});
   EXPECT_EQ(view().phase, SessionPhase::kPlanned);
   EXPECT_EQ(Step(0, AcceptPlan{{1}, "abc"}), "send 1: ack abc");
   EXPECT_EQ(Step(0, OfferHandles{{{0, "mine"}}}), "send 1: publish 1");
-  Hear(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
+  Receive(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
   EXPECT_EQ(view().handles.at(0)[1], "mine");
   EXPECT_EQ(Step(0, DataPlaneConnected{}), "send 1: connected");
-  Hear(0, 1, protocol::Start{});
+  Receive(0, 1, protocol::Start{});
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
 }
 
 TEST_F(MachineTest, TakesRepeatedWordsAsOne) {
   Running();
   const uint64_t changes = machine_->changes();
-  Hear(0, 1, protocol::EpochFormed{1, Members()});
-  Hear(0, 1, protocol::PlanReady{{1}, "abc"});
-  Hear(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
-  Hear(0, 1, protocol::Start{});
+  Receive(0, 1, protocol::EpochFormed{1, Members()});
+  Receive(0, 1, protocol::PlanReady{{1}, "abc"});
+  Receive(0, 1, protocol::GroupHandles{0, {"a", "mine"}});
+  Receive(0, 1, protocol::Start{});
   EXPECT_EQ(machine_->changes(), changes);
 }
 
 TEST_F(MachineTest, DoesNotStartBeforeItIsConnectedItself) {
   Planned();
-  Hear(0, 1, protocol::Start{});
+  Receive(0, 1, protocol::Start{});
   EXPECT_EQ(view().phase, SessionPhase::kPlanned);
 }
 
 TEST_F(MachineTest, OnePlanUnderTwoDigestsEndsTheEpoch) {
   Planned();
-  Hear(0, 1, protocol::PlanReady{{1}, "xyz"});
+  Receive(0, 1, protocol::PlanReady{{1}, "xyz"});
   EXPECT_EQ(view().status.code(), absl::StatusCode::kInternal);
 }
 
 TEST_F(MachineTest, ARankOutsideTheWorldIsRefused) {
   Welcomed();
-  Hear(0, 1, protocol::EpochFormed{2, Members()});
+  Receive(0, 1, protocol::EpochFormed{2, Members()});
   EXPECT_EQ(view().phase, SessionPhase::kFailed);
 }
 
@@ -70,11 +70,11 @@ TEST_F(MachineTest, ARankOutsideTheWorldIsRefused) {
 
 TEST_F(MachineTest, AnnouncesALaterRevisionAndSaysWhenItIsHeld) {
   Running();
-  Hear(0, 1, protocol::PlanReady{{2}, "def"});
+  Receive(0, 1, protocol::PlanReady{{2}, "def"});
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
   EXPECT_EQ(view().revision, Revision{2});
   EXPECT_EQ(view().plan_digest, "def");
-  Hear(0, 1, protocol::PlanReady{{1}, "abc"});  // told again, late
+  Receive(0, 1, protocol::PlanReady{{1}, "abc"});  // told again, late
   EXPECT_EQ(view().revision, Revision{2});
   EXPECT_EQ(Step(0, AcceptPlan{{2}, "def"}), "send 1: ack def");
 }
@@ -82,7 +82,7 @@ TEST_F(MachineTest, AnnouncesALaterRevisionAndSaysWhenItIsHeld) {
 TEST_F(MachineTest, AnswersOnceWhoAsksForAnOrder) {
   Running();
   EXPECT_EQ(Step(0, OfferOrder{{{2}, {0, 1}}}), "") << "nobody asked";
-  Hear(0, 1, protocol::OrderWanted{{2}});
+  Receive(0, 1, protocol::OrderWanted{{2}});
   EXPECT_EQ(view().order_wanted, Revision{2});
   EXPECT_EQ(Step(0, OfferOrder{{{3}, {0, 1}}}), "") << "for another";
   EXPECT_EQ(Step(0, OfferOrder{{{2}, {0, 1}}}), "send 1: order of 2");
@@ -92,7 +92,7 @@ TEST_F(MachineTest, AnswersOnceWhoAsksForAnOrder) {
 
 TEST_F(MachineTest, AnOrderIsAskedForAgainOnTheNextStream) {
   Running();
-  Hear(0, 1, protocol::OrderWanted{{2}});
+  Receive(0, 1, protocol::OrderWanted{{2}});
   Step(1, StreamClosed{1, absl::UnavailableError("cut")});
   EXPECT_EQ(view().order_wanted, Revision{}) << "nobody would hear it";
   EXPECT_EQ(Step(1, OfferOrder{{{2}, {0, 1}}}), "");
@@ -102,25 +102,25 @@ TEST_F(MachineTest, AnOrderIsAskedForAgainOnTheNextStream) {
 
 TEST_F(MachineTest, HandlesOfALargeCommunicatorAreHeardInPieces) {
   Planned();
-  Hear(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
+  Receive(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
   EXPECT_TRUE(view().handles.empty());
-  Hear(0, 1, protocol::GroupHandles{0, {"mine"}, 1});
+  Receive(0, 1, protocol::GroupHandles{0, {"mine"}, 1});
   EXPECT_EQ(view().handles.at(0), (SharedList<std::string>{"a", "mine"}));
 }
 
 TEST_F(MachineTest, HandlesBeginAnewOnTheNextStream) {
   Planned();
-  Hear(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
+  Receive(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
   Resume(1, 1);
-  Hear(2, 2, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
-  Hear(2, 2, protocol::GroupHandles{0, {"mine"}, 1});
+  Receive(2, 2, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
+  Receive(2, 2, protocol::GroupHandles{0, {"mine"}, 1});
   EXPECT_EQ(view().handles.at(0), (SharedList<std::string>{"a", "mine"}));
 }
 
 TEST_F(MachineTest, HandlesThatDoNotFollowEndTheStream) {
   Planned();
-  Hear(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
-  EXPECT_THAT(Hear(0, 1, protocol::GroupHandles{0, {"mine"}, 2}),
+  Receive(0, 1, protocol::GroupHandles{0, {"a"}, 0, /*more=*/true});
+  EXPECT_THAT(Receive(0, 1, protocol::GroupHandles{0, {"mine"}, 2}),
               HasSubstr("close 1"));
   EXPECT_TRUE(view().handles.empty());
 }
@@ -128,7 +128,7 @@ TEST_F(MachineTest, HandlesThatDoNotFollowEndTheStream) {
 TEST_F(MachineTest, HandlesThatAreLargeAreOfferedInSeveralMessages) {
   Formed();
   Step(0, RegisterAll{{{.index = 0, .last = true}}});
-  Hear(0, 1, protocol::PlanReady{{1}, "abc"});
+  Receive(0, 1, protocol::PlanReady{{1}, "abc"});
   Step(0, AcceptPlan{{1}, "abc"});
   OfferHandles offer;
   for (int c = 0; c < 6; ++c) {
@@ -142,7 +142,7 @@ TEST_F(MachineTest, HandlesThatAreLargeAreOfferedInSeveralMessages) {
 
 TEST_F(MachineTest, AWarningIsPrinted) {
   Running();
-  EXPECT_EQ(Hear(0.1, 1, protocol::Warning{"no rank submits b"}),
+  EXPECT_EQ(Receive(0.1, 1, protocol::Warning{"no rank submits b"}),
             "warn: no rank submits b");
 }
 
@@ -150,9 +150,9 @@ TEST_F(MachineTest, ValuesAreStatedAgainOnTheNextStream) {
   Running();
   EXPECT_EQ(Step(0, StateValues{{{0, 1}, {7, 8}}}), "send 1: values of 2");
   Step(1, StreamClosed{1, absl::UnavailableError("cut")});
-  Step(1.3, Wake{});
+  Step(1.3, DeadlineExpired{});
   Step(1.3, StreamOpened{2});
-  EXPECT_THAT(Hear(1.3, 2, protocol::Welcome{{3}, Spec(), true}),
+  EXPECT_THAT(Receive(1.3, 2, protocol::Welcome{{3}, Spec(), true}),
               testing::HasSubstr("send 2: values of 2"));
 }
 
@@ -175,10 +175,10 @@ TEST_F(MachineTest, KeepsItsPhaseWhenTheStreamIsLostAndResumes) {
   EXPECT_EQ(Step(1, StreamClosed{1, absl::UnavailableError("cut")}), "");
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
   EXPECT_FALSE(view().connected);
-  EXPECT_EQ(Step(1.3, Wake{}), "open 2 at 0");
+  EXPECT_EQ(Step(1.3, DeadlineExpired{}), "open 2 at 0");
   EXPECT_EQ(Step(1.3, StreamOpened{2}),
             "send 2: hello gen 3 epoch 1 plan 'abc' step 17");
-  EXPECT_EQ(Hear(1.3, 2, protocol::Welcome{{3}, Spec(), true}),
+  EXPECT_EQ(Receive(1.3, 2, protocol::Welcome{{3}, Spec(), true}),
             "send 2: progress step 17");
 }
 
@@ -186,13 +186,13 @@ TEST_F(MachineTest, SaysTheSameHelloUntilItIsWelcomed) {
   Step(0, Begin{});
   const Effects first = machine_->Step(At(0), StreamOpened{1});
   Step(1, StreamClosed{1, absl::UnavailableError("cut")});
-  Step(2, Wake{});
+  Step(2, DeadlineExpired{});
   const Effects second = machine_->Step(At(2), StreamOpened{2});
   EXPECT_EQ(std::get<SendOn>(first[0]).message,
             std::get<SendOn>(second[0]).message);
-  EXPECT_EQ(
-      std::get<protocol::Hello>(std::get<SendOn>(first[0]).message.body).life,
-      7u);
+  EXPECT_EQ(std::get<protocol::Hello>(std::get<SendOn>(first[0]).message.body)
+                .incarnation,
+            7u);
 }
 
 TEST_F(MachineTest, ProvesEachResumeWithTheNewestSecret) {
@@ -200,30 +200,32 @@ TEST_F(MachineTest, ProvesEachResumeWithTheNewestSecret) {
   Step(0, StreamOpened{1});
   const auto hello_after = [this](double seconds, uint64_t stream) {
     Step(seconds, StreamClosed{stream, absl::UnavailableError("cut")});
-    Step(seconds + 0.5, Wake{});
+    Step(seconds + 0.5, DeadlineExpired{});
     const Effects effects =
         machine_->Step(At(seconds + 0.5), StreamOpened{stream + 1});
     return std::get<protocol::Hello>(std::get<SendOn>(effects[0]).message.body);
   };
-  Hear(0, 1,
-       protocol::Welcome{.generation = {3}, .spec = Spec(), .secret = "s"}, 0);
+  Receive(0, 1,
+          protocol::Welcome{.generation = {3}, .spec = Spec(), .secret = "s"},
+          0);
   EXPECT_EQ(hello_after(1, 1).secret, "s");
-  Hear(1.5, 2,
-       protocol::Welcome{.generation = {3}, .spec = Spec(), .resumed = true},
-       0);
+  Receive(1.5, 2,
+          protocol::Welcome{.generation = {3}, .spec = Spec(), .resumed = true},
+          0);
   EXPECT_EQ(hello_after(2, 2).secret, "s") << "an empty one changes nothing";
-  Hear(2.5, 3,
-       protocol::Welcome{.generation = {3}, .spec = Spec(), .secret = "t"}, 0);
+  Receive(2.5, 3,
+          protocol::Welcome{.generation = {3}, .spec = Spec(), .secret = "t"},
+          0);
   EXPECT_EQ(hello_after(3, 3).secret, "t");
 }
 
 // All that a coordinator needs that does not know the job.
 TEST_F(MachineTest, StatesItsWholeEpochWhenItResumes) {
   Running();
-  Hear(0, 1, protocol::DesiredCommands{{Command::kPause}, "", 5});
+  Receive(0, 1, protocol::DesiredCommands{{Command::kPause}, "", 5});
   const auto resume_after = [this](double seconds, uint64_t stream) {
     Step(seconds, StreamClosed{stream, absl::UnavailableError("cut")});
-    Step(seconds + 0.5, Wake{});
+    Step(seconds + 0.5, DeadlineExpired{});
     const Effects effects =
         machine_->Step(At(seconds + 0.5), StreamOpened{stream + 1});
     return std::get<protocol::Hello>(std::get<SendOn>(effects[0]).message.body);
@@ -245,13 +247,13 @@ TEST_F(MachineTest, StatesItsWholeEpochWhenItResumes) {
 
 TEST_F(MachineTest, RankZeroStatesTheOrderOfALaterRevision) {
   Welcomed();
-  Hear(0, 1, protocol::EpochFormed{0, {Members()[1], Members()[0]}});
-  Hear(0, 1, protocol::PlanReady{{1}, "abc"});
+  Receive(0, 1, protocol::EpochFormed{0, {Members()[1], Members()[0]}});
+  Receive(0, 1, protocol::PlanReady{{1}, "abc"});
   Step(0, AcceptPlan{{1}, "abc"});
-  Hear(0, 1, protocol::PlanReady{{2}, "def"});
+  Receive(0, 1, protocol::PlanReady{{2}, "def"});
   Step(0, AcceptPlan{{2}, "def", {1, 0}});
   Step(1, StreamClosed{1, absl::UnavailableError("cut")});
-  Step(1.5, Wake{});
+  Step(1.5, DeadlineExpired{});
   const Effects effects = machine_->Step(At(1.5), StreamOpened{2});
   const auto& resume =
       std::get<protocol::Hello>(std::get<SendOn>(effects[0]).message.body)
@@ -264,7 +266,7 @@ TEST_F(MachineTest, SaysThatItsEpochIsOverWhenItResumes) {
   Running();
   HearEnd(0.1, 1, CauseKind::kLeft, "x");
   Step(1, StreamClosed{1, absl::UnavailableError("cut")});
-  Step(1.5, Wake{});
+  Step(1.5, DeadlineExpired{});
   const Effects effects = machine_->Step(At(1.5), StreamOpened{2});
   EXPECT_TRUE(
       std::get<protocol::Hello>(std::get<SendOn>(effects[0]).message.body)
@@ -283,16 +285,16 @@ TEST_F(MachineTest, KeepsAStatementForTheNextStreamWhileThereIsNone) {
   Formed();
   Step(1, StreamClosed{1, absl::UnavailableError("cut")});
   EXPECT_EQ(Step(1, RegisterAll{{{.index = 0, .last = true}}}), "");
-  Step(2, Wake{});
+  Step(2, DeadlineExpired{});
   Step(2, StreamOpened{2});
-  EXPECT_EQ(Hear(2, 2, protocol::Welcome{{3}, Spec(), true}),
+  EXPECT_EQ(Receive(2, 2, protocol::Welcome{{3}, Spec(), true}),
             "send 2: chunk 0 last");
 }
 
 TEST_F(MachineTest, IgnoresWhatAFormerStreamStillSays) {
   Running();
   Step(1, StreamClosed{1, absl::UnavailableError("cut")});
-  Step(2, Wake{});
+  Step(2, DeadlineExpired{});
   EXPECT_EQ(HearEnd(2, 1, CauseKind::kLeft, "old"), "");
   EXPECT_EQ(Step(2, StreamOpened{1}), "");
   EXPECT_EQ(Step(2, StreamClosed{1, absl::UnavailableError("again")}), "");
@@ -301,8 +303,8 @@ TEST_F(MachineTest, IgnoresWhatAFormerStreamStillSays) {
 
 TEST_F(MachineTest, HangsUpOnALeaderOfALowerTerm) {
   Running();
-  Hear(1, 1, protocol::Start{}, 1, /*term=*/5);
-  EXPECT_EQ(Hear(1, 1, protocol::EpochEnded{}, 1, /*term=*/4), "close 1");
+  Receive(1, 1, protocol::Start{}, 1, /*term=*/5);
+  EXPECT_EQ(Receive(1, 1, protocol::EpochEnded{}, 1, /*term=*/4), "close 1");
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
 }
 
@@ -316,14 +318,14 @@ TEST_F(MachineTest, IgnoresWordsForAnotherJobOrAFormerEpoch) {
 TEST_F(MachineTest, AnEpochThatTheCoordinatorForgotIsOver) {
   Running();
   Reconnect(1, 1);
-  Hear(2, 2, protocol::Welcome{{1}, Spec(), false}, 0);
+  Receive(2, 2, protocol::Welcome{{1}, Spec(), false}, 0);
   EXPECT_EQ(view().phase, SessionPhase::kEnded);
   EXPECT_EQ(view().status.code(), absl::StatusCode::kAborted);
 }
 
 TEST_F(MachineTest, AnotherEpochMeansThatOursIsOver) {
   Running();
-  Hear(1, 1, protocol::EpochFormed{0, Members()}, 2);
+  Receive(1, 1, protocol::EpochFormed{0, Members()}, 2);
   EXPECT_EQ(view().phase, SessionPhase::kEnded);
   EXPECT_EQ(view().epoch, EpochId{1});
 }
@@ -335,7 +337,7 @@ TEST_F(MachineTest, FailsWithTheReasonWhenItIsRefused) {
   Step(0, StreamOpened{1});
   const protocol::Refused refused{absl::StatusCode::kAlreadyExists,
                                   "b is held by pid 5 on x"};
-  EXPECT_EQ(Hear(0, 1, refused, 0), "close 1");
+  EXPECT_EQ(Receive(0, 1, refused, 0), "close 1");
   EXPECT_EQ(view().phase, SessionPhase::kFailed);
   EXPECT_EQ(view().status, absl::AlreadyExistsError("b is held by pid 5 on x"));
 }
@@ -380,9 +382,9 @@ TEST_F(MachineTest, ALocalFailureEndsTheEpochHereAndIsToldUntilHeard) {
        {"rank 1", "b on host-b", "step 4", "Submit", "nan"}) {
     EXPECT_THAT(view().status.message(), HasSubstr(part));
   }
-  Step(2, Wake{});
+  Step(2, DeadlineExpired{});
   Step(2, StreamOpened{2});
-  EXPECT_EQ(Hear(2, 2, protocol::Welcome{{3}, Spec(), true}),
+  EXPECT_EQ(Receive(2, 2, protocol::Welcome{{3}, Spec(), true}),
             "send 2: failure Submit: nan");
   const absl::Status mine = view().status;
   HearEnd(2, 2, CauseKind::kLocalFailure, "b failed");
@@ -398,11 +400,11 @@ TEST_F(MachineTest, ADisagreementOfAllRanksIsNotTheFailureOfThisOne) {
 
 TEST_F(MachineTest, ProofOfAMembersDeathEndsTheEpochAtOnce) {
   Running();
-  EXPECT_EQ(Step(1, Accuse{{{"a"},
-                            {2},
-                            protocol::EvidenceKind::kExited,
-                            "killed by signal 9",
-                            Members()[0].process}}),
+  EXPECT_EQ(Step(1, PeerFailed{{{"a"},
+                                {2},
+                                protocol::EvidenceKind::kExited,
+                                "killed by signal 9",
+                                Members()[0].process}}),
             "send 1: evidence against a: killed by signal 9");
   EXPECT_EQ(view().phase, SessionPhase::kEnded);
   EXPECT_THAT(view().status.message(), HasSubstr("rank 0 (a) died"));
@@ -410,11 +412,11 @@ TEST_F(MachineTest, ProofOfAMembersDeathEndsTheEpochAtOnce) {
 
 TEST_F(MachineTest, TheCoordinatorsSentenceReplacesThatOfADeathSeenHere) {
   Running();
-  Step(1, Accuse{{{"a"},
-                  {2},
-                  protocol::EvidenceKind::kExited,
-                  "killed by signal 9",
-                  Members()[0].process}});
+  Step(1, PeerFailed{{{"a"},
+                      {2},
+                      protocol::EvidenceKind::kExited,
+                      "killed by signal 9",
+                      Members()[0].process}});
   EXPECT_TRUE(view().provisional);
   HearEnd(1, 1, CauseKind::kProcessDied, "a died, last heard at step 7");
   EXPECT_FALSE(view().provisional);
@@ -424,23 +426,24 @@ TEST_F(MachineTest, TheCoordinatorsSentenceReplacesThatOfADeathSeenHere) {
 TEST_F(MachineTest, ProofOfAFormerLifesDeathEndsNothing) {
   Running();
   for (const Generation& generation : {Generation{0}, Generation{1}}) {
-    Step(1, Accuse{{{"a"},
-                    generation,
-                    protocol::EvidenceKind::kExited,
-                    "long ago",
-                    Members()[0].process}});
+    Step(1, PeerFailed{{{"a"},
+                        generation,
+                        protocol::EvidenceKind::kExited,
+                        "long ago",
+                        Members()[0].process}});
   }
   protocol::ProcessInfo former = Members()[0].process;
   --former.start_time;
   Step(1,
-       Accuse{
+       PeerFailed{
            {{"a"}, {2}, protocol::EvidenceKind::kExited, "long ago", former}});
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
 }
 
 TEST_F(MachineTest, AHintIsPassedOnOnceAndAgainAfterALostStream) {
   Running();
-  const Accuse hint{{{"a"}, {2}, protocol::EvidenceKind::kPeerReset, "reset"}};
+  const PeerFailed hint{
+      {{"a"}, {2}, protocol::EvidenceKind::kPeerReset, "reset"}};
   EXPECT_EQ(Step(1, hint), "send 1: evidence against a: reset");
   EXPECT_EQ(Step(1, hint), "");
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
@@ -460,7 +463,7 @@ TEST_F(MachineTest, LeavesWhenTheCoordinatorKnows) {
   Running();
   EXPECT_EQ(Step(1, LeaveNow{{true, 20, ""}}), "send 1: leave clean after 20");
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
-  EXPECT_EQ(Hear(1, 1, protocol::Left{}), "close 1");
+  EXPECT_EQ(Receive(1, 1, protocol::Left{}), "close 1");
   EXPECT_EQ(view().phase, SessionPhase::kLeft);
   EXPECT_TRUE(view().leave_status.ok());
   EXPECT_EQ(machine_->NextWake(), absl::InfiniteFuture());
@@ -470,9 +473,9 @@ TEST_F(MachineTest, LeavesAllTheSameWhenTheCoordinatorIsAway) {
   Running();
   Step(1, StreamClosed{1, absl::UnavailableError("gone")});
   Step(1, LeaveNow{{true, 20, ""}});
-  Step(2.9, Wake{});
+  Step(2.9, DeadlineExpired{});
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
-  Step(3, Wake{});
+  Step(3, DeadlineExpired{});
   EXPECT_EQ(view().phase, SessionPhase::kLeft);
   EXPECT_EQ(view().leave_status.code(), absl::StatusCode::kUnavailable);
 }
@@ -509,13 +512,13 @@ TEST_F(MachineTest, WhoNeverWasWelcomedLeavesWithoutAWord) {
 TEST_F(MachineTest, KeepsTheNewestWordOfWhatAnOperatorWants) {
   Running();
   const protocol::DesiredCommands pause{{Command::kPause}, "lunch", 5};
-  Hear(1, 1, pause);
+  Receive(1, 1, pause);
   EXPECT_EQ(view().wanted, pause);
-  Hear(1, 1, protocol::DesiredCommands{.number = 4});
+  Receive(1, 1, protocol::DesiredCommands{.number = 4});
   EXPECT_EQ(view().wanted, pause) << "an older one";
-  Hear(1, 1, protocol::DesiredCommands{.number = 6}, /*epoch=*/2);
+  Receive(1, 1, protocol::DesiredCommands{.number = 6}, /*epoch=*/2);
   EXPECT_EQ(view().wanted, pause) << "of another epoch";
-  Hear(1, 1, protocol::DesiredCommands{.number = 6});
+  Receive(1, 1, protocol::DesiredCommands{.number = 6});
   EXPECT_EQ(view().wanted, protocol::DesiredCommands{.number = 6});
 }
 

@@ -59,7 +59,7 @@ class PlayedSession : public testing::Test {
             },
             .clock = clock_,
             .process = {"host-a", 11, "boot"},
-            .life = 7};
+            .incarnation = 7};
   }
 
   auto JoinAsync(JoinOptions options = {}) {
@@ -70,25 +70,25 @@ class PlayedSession : public testing::Test {
         [this, options] { return Session::Impl::Join(options, Parts()); });
   }
 
-  void Say(protocol::ToWorkerBody body) {
-    stream_->Say({{"job"}, {1}, {1}, std::move(body)});
+  void Post(protocol::ToWorkerBody body) {
+    stream_->Post({{"job"}, {1}, {1}, std::move(body)});
   }
   void EndEpoch(const std::string& message) {
-    Say(protocol::EpochEnded{
+    Post(protocol::EpochEnded{
         {protocol::CauseKind::kProcessDied, {{"z"}}, message}});
   }
 
   // Answers the next Hello.
   void Welcome(bool resumed = false) {
     stream_ = server_.Next<protocol::Hello>().first;
-    Say(protocol::Welcome{{1}, Spec(), resumed});
+    Post(protocol::Welcome{{1}, Spec(), resumed});
   }
 
   // A session in its epoch.
   void Join() {
     auto joining = JoinAsync();
     Welcome();
-    Say(protocol::EpochFormed{0, {{{"a"}, {1}, {"host-a", 11, "boot"}}}});
+    Post(protocol::EpochFormed{0, {{{"a"}, {1}, {"host-a", 11, "boot"}}}});
     auto session = joining.get();
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
@@ -96,13 +96,13 @@ class PlayedSession : public testing::Test {
 
   void AnswerLeave() {
     server_.Next<protocol::Leave>();
-    Say(protocol::Left{});
+    Post(protocol::Left{});
   }
 
   // Ends the session without a wait for a coordinator that nobody plays.
   void TearDown() override {
     if (session_ == nullptr) return;
-    Say(protocol::EpochEnded{{}, /*final=*/true});
+    Post(protocol::EpochEnded{{}, /*final=*/true});
     session_.reset();
   }
 

@@ -19,29 +19,29 @@ class MachineWithThreeAddresses : public MachineTest {
 TEST_F(MachineWithThreeAddresses, TriesThemInTurn) {
   EXPECT_EQ(Step(0, Begin{}), "open 1 at 0");
   Step(1, StreamClosed{1, kDown});
-  EXPECT_EQ(Step(2, Wake{}), "open 2 at 1");
+  EXPECT_EQ(Step(2, DeadlineExpired{}), "open 2 at 1");
   Step(2, StreamClosed{2, kDown});
-  EXPECT_EQ(Step(3, Wake{}), "open 3 at 2");
+  EXPECT_EQ(Step(3, DeadlineExpired{}), "open 3 at 2");
   Step(3, StreamClosed{3, kDown});
-  EXPECT_EQ(Step(4, Wake{}), "open 4 at 0");
+  EXPECT_EQ(Step(4, DeadlineExpired{}), "open 4 at 0");
 }
 
 TEST_F(MachineWithThreeAddresses, TriesTheOneThatWelcomedItFirst) {
   Step(0, Begin{});
   Step(0, StreamClosed{1, kDown});
-  EXPECT_EQ(Step(1, Wake{}), "open 2 at 1");
+  EXPECT_EQ(Step(1, DeadlineExpired{}), "open 2 at 1");
   Step(1, StreamOpened{2});
-  Hear(1, 2, protocol::Welcome{{3}, Spec()}, 0);
+  Receive(1, 2, protocol::Welcome{{3}, Spec()}, 0);
   Step(2, StreamClosed{2, kDown});
-  EXPECT_EQ(Step(3, Wake{}), "open 3 at 1");
+  EXPECT_EQ(Step(3, DeadlineExpired{}), "open 3 at 1");
 }
 
 TEST_F(MachineWithThreeAddresses, GivesUpACoordinatorThatDoesNotAnswer) {
   Step(0, Begin{});
   Step(0, StreamOpened{1});
-  EXPECT_EQ(Step(4.9, Wake{}), "");
-  EXPECT_EQ(Step(5, Wake{}), "close 1");
-  EXPECT_EQ(Step(6, Wake{}), "open 2 at 1");
+  EXPECT_EQ(Step(4.9, DeadlineExpired{}), "");
+  EXPECT_EQ(Step(5, DeadlineExpired{}), "close 1");
+  EXPECT_EQ(Step(6, DeadlineExpired{}), "open 2 at 1");
 }
 
 TEST_F(MachineTest, WaitsLongerEachTimeAndNeverLongerThanTheMaximum) {
@@ -54,15 +54,16 @@ TEST_F(MachineTest, WaitsLongerEachTimeAndNeverLongerThanTheMaximum) {
     EXPECT_LE(wait, absl::Milliseconds(longest));
     EXPECT_GE(wait, absl::Milliseconds(longest) / 2);
     now += wait;
-    EXPECT_THAT(Describe(machine_->Step(now, Wake{})), HasSubstr("open"));
+    EXPECT_THAT(Describe(machine_->Step(now, DeadlineExpired{})),
+                HasSubstr("open"));
   }
 }
 
 TEST_F(MachineTest, FailsIfNoCoordinatorEverAnswers) {
   Step(0, Begin{});
   Step(1, StreamClosed{1, kDown});
-  Step(29, Wake{});
-  EXPECT_EQ(Step(30, Wake{}), "close 2");
+  Step(29, DeadlineExpired{});
+  EXPECT_EQ(Step(30, DeadlineExpired{}), "close 2");
   EXPECT_EQ(view().phase, SessionPhase::kFailed);
   EXPECT_EQ(view().status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(view().status.message(), HasSubstr("host:0"));
@@ -73,9 +74,9 @@ TEST_F(MachineTest, FailsIfNoCoordinatorEverAnswers) {
 TEST_F(MachineTest, FailsIfTheCoordinatorGoesForGoodWhileItIsNeeded) {
   Formed();
   Step(100, StreamClosed{1, kDown});
-  Step(129, Wake{});
+  Step(129, DeadlineExpired{});
   EXPECT_EQ(view().phase, SessionPhase::kFormed);
-  Step(130, Wake{});
+  Step(130, DeadlineExpired{});
   EXPECT_EQ(view().phase, SessionPhase::kFailed);
 }
 
@@ -84,7 +85,7 @@ TEST_F(MachineTest, RunsOnWithoutACoordinator) {
   for (uint64_t stream = 1; stream < 100; ++stream) {
     const double now = 100 + static_cast<double>(stream);
     Step(now, StreamClosed{stream, kDown});
-    Step(now + 0.5, Wake{});
+    Step(now + 0.5, DeadlineExpired{});
   }
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
 }
@@ -100,7 +101,7 @@ TEST_F(MachineTest, AProxyThatMisbehavesDoesNotStopTraining) {
   Running();
   Step(1, StreamClosed{1, absl::UnimplementedError("what?")});
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
-  EXPECT_EQ(Step(2, Wake{}), "open 2 at 0");
+  EXPECT_EQ(Step(2, DeadlineExpired{}), "open 2 at 0");
 }
 
 }  // namespace

@@ -26,14 +26,14 @@ TEST_F(SessionTest, KnowsItsPlaceOnceItHasJoined) {
 TEST_F(SessionTest, JoinReturnsWhyItWasRefused) {
   auto joining = JoinAsync();
   stream_ = server_.Next<protocol::Hello>().first;
-  Say(protocol::Refused{absl::StatusCode::kPermissionDenied, "the token"});
+  Post(protocol::Refused{absl::StatusCode::kPermissionDenied, "the token"});
   EXPECT_EQ(joining.get().status(), absl::PermissionDeniedError("the token"));
 }
 
 TEST_F(SessionTest, JoinReturnsWhoWasMissing) {
   auto joining = JoinAsync();
   Welcome();
-  Say(protocol::EpochEnded{
+  Post(protocol::EpochEnded{
       {protocol::CauseKind::kJoinDeadline, {{"b"}}, "b is missing"}, true});
   EXPECT_EQ(joining.get().status(),
             absl::DeadlineExceededError("b is missing"));
@@ -68,11 +68,11 @@ TEST_F(SessionTest, AJobThatItCannotTakePartInIsLeft) {
         std::move(parts));
   });
   Welcome();
-  Say(protocol::EpochFormed{0, {{{"a"}, {1}, {}}}});
+  Post(protocol::EpochFormed{0, {{{"a"}, {1}, {}}}});
   const auto leave = server_.Next<protocol::Leave>().second;
   EXPECT_FALSE(leave.clean);
   EXPECT_THAT(leave.reason, HasSubstr("no transport auto"));
-  Say(protocol::Left{});
+  Post(protocol::Left{});
   EXPECT_EQ(joining.get().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -124,7 +124,7 @@ TEST_F(SessionTest, ADeathSeenHereIsToldInTheCoordinatorsWords) {
   Join();
   const absl::Status seen = transport::Proven(transport::WithFailedPeer(
       absl::UnavailableError("its process has ended"), 0));
-  session_->impl().Accuse(std::vector<int>{0}, seen);
+  session_->impl().ReportPeerFailure(std::vector<int>{0}, seen);
   auto explaining =
       Async([&] { return session_->impl().Explain("Finish", seen); });
   server_.Next<protocol::Evidence>();
@@ -138,7 +138,7 @@ TEST_F(SessionTest, ADeathSeenHereIsToldThoughTheCoordinatorIsSilent) {
   Join();
   const absl::Status seen = transport::Proven(transport::WithFailedPeer(
       absl::UnavailableError("its process has ended"), 0));
-  session_->impl().Accuse(std::vector<int>{0}, seen);
+  session_->impl().ReportPeerFailure(std::vector<int>{0}, seen);
   const absl::Status why = PassTimeUntil(
       Async([&] { return session_->impl().Explain("Finish", seen); }), *clock);
   EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
@@ -181,7 +181,7 @@ TEST_F(SessionTest, ALimitOfItsOwnEndsTheEpochAtOnce) {
 
 TEST_F(SessionTest, AccusesThePeerThatIsSilent) {
   Join();
-  session_->impl().Accuse(
+  session_->impl().ReportPeerFailure(
       std::vector<int>{0},
       transport::WithFailedPeer(absl::DeadlineExceededError("silent"), 0));
   EXPECT_EQ(server_.Next<protocol::Evidence>().second.kind,
@@ -190,7 +190,7 @@ TEST_F(SessionTest, AccusesThePeerThatIsSilent) {
 
 TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
   Join();
-  session_->impl().Accuse(
+  session_->impl().ReportPeerFailure(
       std::vector<int>{0},
       transport::WithFailedPeer(absl::UnavailableError("reset"), 0));
   const auto evidence = server_.Next<protocol::Evidence>().second;
@@ -201,7 +201,7 @@ TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
 // A transport knows its group only: "rank 1" there is another rank of the job.
 TEST_F(SessionTest, AccusesAPeerOfAGroupByItsRankInTheJob) {
   Join();
-  session_->impl().Accuse(
+  session_->impl().ReportPeerFailure(
       std::vector<int>{3, 0},
       transport::WithFailedPeer(absl::UnavailableError("rank 1 left the group"),
                                 1));
@@ -213,7 +213,8 @@ TEST_F(SessionTest, AccusesAPeerOfAGroupByItsRankInTheJob) {
 
 TEST_F(SessionTest, AccusesNobodyIfNobodyIsBlamed) {
   Join();
-  session_->impl().Accuse(std::vector<int>{0}, absl::UnavailableError("reset"));
+  session_->impl().ReportPeerFailure(std::vector<int>{0},
+                                     absl::UnavailableError("reset"));
   session_->ReportFailure("x", absl::InternalError("next"));
   server_.Next<protocol::LocalFailure>();  // and nothing before it
 }
@@ -242,7 +243,7 @@ TEST_F(SessionTest, LeavesWithTheStepsThatItsLanesReport) {
   const auto leave = server_.Next<protocol::Leave>().second;
   EXPECT_TRUE(leave.clean);
   EXPECT_EQ(leave.steps, 20u);
-  Say(protocol::Left{});
+  Post(protocol::Left{});
   EXPECT_TRUE(leaving.get().ok());
   EXPECT_EQ(session_->status().code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -261,8 +262,8 @@ TEST_F(SessionTest, LeaveSaysWhyTheEpochEndedBeforeTheLastStep) {
 
 TEST_F(SessionTest, LeaveSaysThatTheJobWasStopped) {
   Join();
-  Say(protocol::EpochEnded{{protocol::CauseKind::kStopped, {}, "maintenance"},
-                           /*final=*/true});
+  Post(protocol::EpochEnded{{protocol::CauseKind::kStopped, {}, "maintenance"},
+                            /*final=*/true});
   session_->impl().Explain("Finish", absl::AbortedError("x")).IgnoreError();
   EXPECT_EQ(session_->Leave(), absl::CancelledError("maintenance"));
 }
@@ -292,7 +293,7 @@ TEST_F(SessionTest, ItsDestructorLeavesUncleanly) {
   Join();
   auto destroying = Async([this] { session_.reset(); });
   EXPECT_FALSE(server_.Next<protocol::Leave>().second.clean);
-  Say(protocol::Left{});
+  Post(protocol::Left{});
   destroying.get();
 }
 

@@ -261,7 +261,7 @@ class Stranger {
     EXPECT_GE(connection_, 0);
   }
 
-  void Say(const std::vector<uint64_t>& words) {
+  void Post(const std::vector<uint64_t>& words) {
     const size_t bytes = words.size() * sizeof(uint64_t);
     EXPECT_EQ(send(connection_, words.data(), bytes, MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes));
@@ -292,7 +292,7 @@ TEST(GlooStrangerTest, NothingThatArrivesEndsTheProcess) {
     const auto member = Prepared(*transport, 0, 2);
     std::thread talk([&] {
       stranger.Meet(member->handle());
-      stranger.Say(saying);
+      stranger.Post(saying);
     });
     const absl::Status ended =
         member
@@ -318,7 +318,7 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
     for (uint64_t word : Message(1, 0, 16)) words.push_back(word);
     for (uint64_t word : {uint64_t{12345}, uint64_t{1}}) words.push_back(word);
     for (uint64_t word : Message(3, 0, 16)) words.push_back(word);
-    stranger.Say(words);
+    stranger.Post(words);
   });
   const absl::Status ended =
       member->Connect({member->handle(), stranger.handle()}, absl::Seconds(60))

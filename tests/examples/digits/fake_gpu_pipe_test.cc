@@ -75,7 +75,7 @@ class FakeGpuPipe : public testing::TestWithParam<Schedule> {
              },
          .clock = clock_,
          .process = {"host", worker, "boot"},
-         .life = ++lives_});
+         .incarnation = ++incarnations_});
     if (!session.ok()) return session.status();
     FakeDevice device(&gpus_, tables, session->get());
     auto weights = TrainPipe({.recipe = recipe_, .device = &device}, **session);
@@ -102,7 +102,7 @@ class FakeGpuPipe : public testing::TestWithParam<Schedule> {
   Recipe recipe_;
   JobSpec spec_{.name = "digits", .transport = "nccl"};
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> lives_ = 0;
+  std::atomic<uint64_t> incarnations_ = 0;
   session::CoreServer server_{clock_.get()};
   fake::FakeGpus gpus_{{.seed = 5}};
 };
@@ -114,8 +114,8 @@ TEST_P(FakeGpuPipe, TrainsWhatOneProcessTrains) {
                                [this, worker] { return Live(worker); }));
   }
   std::vector<NamedWeights> replicas[2];
-  for (auto& life : lives) {
-    absl::StatusOr<Lived> lived = life.get();
+  for (auto& incarnation : lives) {
+    absl::StatusOr<Lived> lived = incarnation.get();
     ASSERT_TRUE(lived.ok()) << lived.status();
     std::vector<NamedWeights>& replica = replicas[lived->rank / 2];
     replica.insert(replica.end(), lived->weights.begin(), lived->weights.end());

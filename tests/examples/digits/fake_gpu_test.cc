@@ -78,7 +78,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
              },
          .clock = clock_,
          .process = {"host", worker, "boot"},
-         .life = ++lives_});
+         .incarnation = ++incarnations_});
     if (!session.ok()) return session.status();
     Network<double> network = DigitsNetwork<double>(recipe_.seed);
     FakeDevice device(&gpus_, tables, session->get());
@@ -97,7 +97,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
   Recipe recipe_;
   JobSpec spec_{.name = "digits", .transport = "nccl"};
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> lives_ = 0;
+  std::atomic<uint64_t> incarnations_ = 0;
   session::CoreServer server_{clock_.get()};
   fake::FakeGpus gpus_{{.seed = 5}};
 };
@@ -115,8 +115,8 @@ TEST_P(FakeGpuDigits, TrainWhatOneProcessTrains) {
   ASSERT_TRUE(trainer.Run(0, recipe_.steps).ok());
 
   std::vector<std::vector<NamedWeights>> learnt;
-  for (auto& life : lives) {
-    absl::StatusOr<std::vector<NamedWeights>> weights = life.get();
+  for (auto& incarnation : lives) {
+    absl::StatusOr<std::vector<NamedWeights>> weights = incarnation.get();
     ASSERT_TRUE(weights.ok()) << weights.status();
     learnt.push_back(*std::move(weights));
   }

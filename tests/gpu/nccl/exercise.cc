@@ -66,12 +66,13 @@ class Rank {
   }
 
   // Both buffers; how they are reached.
-  absl::StatusOr<std::string> Enlist(Communicator& group) {
+  absl::StatusOr<std::string> RegisterBuffer(Communicator& group) {
     std::string reach;
     for (const ArenaBuffer* buffer : {&in_, &out_}) {
-      auto known = transport_->Enlist(group, *buffer, absl::Seconds(60));
+      auto known =
+          transport_->RegisterBuffer(group, *buffer, absl::Seconds(60));
       if (!known.ok()) return known.status();
-      reach = std::string(transport::Name((*known)->reach()));
+      reach = std::string(transport::Name((*known)->kind()));
       enlisted_.push_back(*std::move(known));
     }
     return reach;
@@ -115,7 +116,7 @@ class Rank {
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<CudaStream> stream_;
   ArenaBuffer in_, out_;
-  std::vector<std::unique_ptr<transport::Enlistment>> enlisted_;
+  std::vector<std::unique_ptr<transport::BufferRegistration>> enlisted_;
   void* staging_ = nullptr;
 };
 
@@ -296,7 +297,7 @@ absl::StatusOr<std::string> MoveThroughWindows(const Tables& tables,
   if (absl::Status opened = rank.Open(); !opened.ok()) return opened;
   auto group = rank.Connect("windows");
   if (!group.ok()) return group.status();
-  const auto reach = rank.Enlist(**group);
+  const auto reach = rank.RegisterBuffer(**group);
   if (!reach.ok()) return reach.status();
   Mover mover(&rank, group->get());
   Reduce(&mover);

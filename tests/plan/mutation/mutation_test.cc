@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "plan/plan_json.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/mutation/generic_mutations.h"
 #include "tests/plan/mutation/good_plans.h"
 #include "tests/plan/mutation/judge.h"

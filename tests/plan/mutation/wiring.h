@@ -95,7 +95,7 @@ class Wiring {
   int TransferStep(int rank, const TransferRef& ref) const {
     return number_of_[rank][ref.lane][ref.index];
   }
-  const Communicator& GroupOf(const Step& step) const {
+  const CommunicatorSpec& GroupOf(const Step& step) const {
     return plan_.communicators[step.transfer->communicator];
   }
 

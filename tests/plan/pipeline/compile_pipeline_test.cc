@@ -14,7 +14,7 @@
 #include "plan/schedule/play.h"
 #include "plan/shard.h"
 #include "plan/timeline/timeline.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/registrations.h"
 #include "tests/plan/schedule/shapes.h"
@@ -46,7 +46,8 @@ TEST(CompilePipelineTest, HasALaneForEachNeighbourAndDirection) {
             (std::set<std::string>{"gradient", "to rank 0", "from rank 0",
                                    "to rank 2", "from rank 2", "verdict"}));
   std::set<std::string> communicators;
-  for (const Communicator& c : plan.communicators) communicators.insert(c.name);
+  for (const CommunicatorSpec& c : plan.communicators)
+    communicators.insert(c.name);
   for (const char* name : {"pipe@0>1", "pipe@1>0", "pipe@1>2", "pipe@2>1"}) {
     EXPECT_TRUE(communicators.contains(name)) << name;
   }

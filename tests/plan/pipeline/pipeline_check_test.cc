@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/verify/builder.h"
 
@@ -322,7 +322,7 @@ TEST(PipelineCheckTest, ASumOfSharedParametersOfAnotherReplicaIsRefused) {
   ExpectRefused(
       WithShared(),
       [](Plan& plan) {
-        for (Communicator& communicator : plan.communicators) {
+        for (CommunicatorSpec& communicator : plan.communicators) {
           if (communicator.name == "pipe@0+2") communicator.ranks = {0, 5};
           if (communicator.name == "pipe@3+5") communicator.ranks = {3, 2};
         }

@@ -1,4 +1,4 @@
-// Pipelines for the tests of this room.
+// Pipelines for the tests of this folder.
 
 #ifndef LOCKSTEP_TESTS_PLAN_PIPELINE_PIPELINES_H_
 #define LOCKSTEP_TESTS_PLAN_PIPELINE_PIPELINES_H_

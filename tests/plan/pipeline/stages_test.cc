@@ -11,7 +11,7 @@
 #include "plan/compile.h"
 #include "plan/plan_json.h"
 #include "plan/shard.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/registrations.h"
 #include "tests/plan/schedule/shapes.h"

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "plan/compile.h"
 #include "plan/timeline/timeline.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/plans.h"
 

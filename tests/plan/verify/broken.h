@@ -12,11 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
-#include "plan/verify.h"
 #include "plan/verify/agreement.h"
 #include "plan/verify/diagnostics.h"
 #include "plan/verify/operations.h"
 #include "plan/verify/structure.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/plans.h"
 #include "tests/plan/verify/builder.h"
 

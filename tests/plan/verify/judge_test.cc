@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "plan/verify.h"
 #include "plan/verify/simulator.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/plans.h"
 #include "tests/plan/verify/builder.h"
 
@@ -23,7 +23,7 @@ class Judge {
     for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
       const RankPlan& of_rank = plan.ranks[rank];
       for (size_t lane = 0; lane < of_rank.lanes.size(); ++lane) {
-        std::vector<Place>& queue = queues_.emplace_back();
+        std::vector<PlanNode>& queue = queues_.emplace_back();
         for (const TransferRef& ref : of_rank.launch_order) {
           if (queues == Queues::kEachRank ||
               ref.lane == static_cast<int>(lane)) {
@@ -38,22 +38,22 @@ class Judge {
   bool Runs() {
     while (EndOne()) {
     }
-    for (const std::vector<Place>& queue : queues_) {
+    for (const std::vector<PlanNode>& queue : queues_) {
       if (!queue.empty()) return false;
     }
     return true;
   }
 
  private:
-  const Transfer& Of(const Place& place) const {
+  const Transfer& Of(const PlanNode& place) const {
     return plan_.ranks[place.rank]
         .lanes[place.ref.lane]
         .transfers[place.ref.index];
   }
 
   // The queue whose first transfer the rank could take part with now, or null.
-  std::vector<Place>* Offer(int rank, int communicator) {
-    for (std::vector<Place>& queue : queues_) {
+  std::vector<PlanNode>* Offer(int rank, int communicator) {
+    for (std::vector<PlanNode>& queue : queues_) {
       if (queue.empty() || queue[0].rank != rank) continue;
       const Transfer& first = Of(queue[0]);
       bool free = first.communicator == communicator;
@@ -65,14 +65,14 @@ class Judge {
     return nullptr;
   }
 
-  void End(std::vector<Place>& queue) {
+  void End(std::vector<PlanNode>& queue) {
     ended_.insert(queue[0]);
     queue.erase(queue.begin());
   }
 
   bool EndOne() {
     for (size_t c = 0; c < plan_.communicators.size(); ++c) {
-      std::vector<std::vector<Place>*> offers;
+      std::vector<std::vector<PlanNode>*> offers;
       for (const int rank : plan_.communicators[c].ranks) {
         offers.push_back(Offer(rank, static_cast<int>(c)));
       }
@@ -81,22 +81,22 @@ class Judge {
     return false;
   }
 
-  bool EndCollective(const std::vector<std::vector<Place>*>& offers) {
-    for (const std::vector<Place>* offer : offers) {
+  bool EndCollective(const std::vector<std::vector<PlanNode>*>& offers) {
+    for (const std::vector<PlanNode>* offer : offers) {
       if (offer == nullptr || IsPointToPoint(Of((*offer)[0]).kind)) {
         return false;
       }
     }
-    for (std::vector<Place>* offer : offers) End(*offer);
+    for (std::vector<PlanNode>* offer : offers) End(*offer);
     return true;
   }
 
-  bool EndMessage(const std::vector<std::vector<Place>*>& offers) {
+  bool EndMessage(const std::vector<std::vector<PlanNode>*>& offers) {
     for (size_t from = 0; from < offers.size(); ++from) {
       if (offers[from] == nullptr) continue;
       const Transfer& send = Of((*offers[from])[0]);
       if (send.kind != TransferKind::kSend) continue;
-      std::vector<Place>* const other = offers[send.peer];
+      std::vector<PlanNode>* const other = offers[send.peer];
       if (other == nullptr) continue;
       const Transfer& receive = Of((*other)[0]);
       if (receive.kind == TransferKind::kRecv &&
@@ -110,8 +110,8 @@ class Judge {
   }
 
   const Plan& plan_;
-  std::vector<std::vector<Place>> queues_;
-  std::set<Place> ended_;
+  std::vector<std::vector<PlanNode>> queues_;
+  std::set<PlanNode> ended_;
 };
 
 // A meeting on a random communicator, added at the end of all its members.
@@ -150,7 +150,8 @@ void AddDependency(std::mt19937_64& random, Plan& plan) {
   of_rank.lanes[late.lane].transfers[late.index].after.push_back(early);
 }
 
-// Meetings in one order run; what is done to them afterwards may spoil that.
+// Rendezvouses in one order run; what is done to them afterwards may spoil
+// that.
 Plan RandomPlan(std::mt19937_64& random) {
   PlanBuilder builder(4);
   builder.Group("01", {0, 1});

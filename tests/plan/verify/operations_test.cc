@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "plan/compile.h"
 #include "plan/summary.h"
-#include "plan/verify.h"
+#include "plan/verify/verify.h"
 #include "tests/plan/plans.h"
 
 namespace lockstep::plan {

@@ -56,21 +56,21 @@ std::string Judged(const Case& c) {
     roster.Begin(W(10 + roster.seated()), {1}, process, At(0));
   }
 
-  protocol::Hello hello{.worker = W(1), .life = 8, .process = process};
+  protocol::Hello hello{.worker = W(1), .incarnation = 8, .process = process};
   if (!c.same_process) hello.process.pid = 999;
-  const auto Bears = [&hello](uint64_t life, const std::string& secret) {
+  const auto Bears = [&hello](uint64_t incarnation, const std::string& secret) {
     hello.generation = kNewest;
-    hello.life = life;
+    hello.incarnation = incarnation;
     hello.secret = secret;
   };
   switch (c.speaks) {
     case Speaks::kNewcomer: break;
-    case Speaks::kSameLife: hello.life = 7; break;
+    case Speaks::kSameLife: hello.incarnation = 7; break;
     case Speaks::kNewest: Bears(7, "secret"); break;
     case Speaks::kNewestOfAnotherLife: Bears(8, "secret"); break;
     case Speaks::kNewestWithoutSecret: Bears(7, ""); break;
     case Speaks::kNewestWithAnotherSecret: Bears(7, "secrets"); break;
-    case Speaks::kNewcomerWithoutLife: hello.life = 0; break;
+    case Speaks::kNewcomerWithoutLife: hello.incarnation = 0; break;
     case Speaks::kNewestWithoutLife: Bears(0, "secret"); break;
     case Speaks::kOlder: hello.generation = {2}; break;
     case Speaks::kUnknown: hello.generation = {4}; break;

@@ -27,7 +27,7 @@ class AdoptionTest : public testing::Test {
   void LoseTheCoordinator(absl::Duration window = absl::ZeroDuration()) {
     for (int i = 1; i <= fixture_.world(); ++i) offers_.push_back(OfferOf(i));
     fixture_.Restart(/*forgotten=*/fixture_.records().size(), window);
-    fixture_.Step(Wake{});  // a daemon's first
+    fixture_.Step(TimerExpired{});  // a daemon's first
   }
   void RunAndLoseTheCoordinator(absl::Duration window = absl::ZeroDuration()) {
     fixture_.RunAll();
@@ -36,9 +36,9 @@ class AdoptionTest : public testing::Test {
   }
 
   // Another process than the one that runs, with the name of worker i.
-  protocol::Hello NewcomerOf(int i, uint64_t life = 4711) const {
+  protocol::Hello NewcomerOf(int i, uint64_t incarnation = 4711) const {
     protocol::Hello newcomer = fixture_.HelloOf(i);
-    newcomer.life = life;
+    newcomer.incarnation = incarnation;
     newcomer.process.pid = 900 + i;
     return newcomer;
   }
@@ -150,7 +150,7 @@ TEST_F(AdoptionTest, NobodyMakesAJobOfItsNameMeanwhile) {
   EXPECT_EQ(fixture_.Step(CreateJob{{2}, fixture_.spec(), ""}), "answer 2: OK")
       << "it is the same job";
   protocol::Hello newcomer = fixture_.HelloOf(2);
-  newcomer.life = 4711;
+  newcomer.incarnation = 4711;
   EXPECT_THAT(fixture_.Hello(6, newcomer), HasSubstr("refused ALREADY_EXISTS"));
   EXPECT_EQ(fixture_.ViewOf(2).state, WorkerState::kReady);
 }
@@ -160,7 +160,7 @@ TEST_F(AdoptionTest, AJobThatWasMadeAgainGivesWayToTheRunningOne) {
   RunAndLoseTheCoordinator();
   fixture_.Step(CreateJob{{1}, fixture_.spec(), ""});
   protocol::Hello newcomer = fixture_.HelloOf(2);
-  newcomer.life = 4711;
+  newcomer.incarnation = 4711;
   newcomer.process.pid = 999;
   EXPECT_THAT(fixture_.Hello(5, newcomer),
               HasSubstr("5 <- welcome, generation 1"));
@@ -266,7 +266,7 @@ TEST_F(RestartingAdoptionTest, NorDoesOneThatHasBegunMoreThanOnce) {
   RunAndLoseTheCoordinator();
   AllNewcomers(fixture_.spec());
   fixture_.Closes(5);
-  EXPECT_THAT(fixture_.Hello(7, NewcomerOf(1, /*life=*/4712)),
+  EXPECT_THAT(fixture_.Hello(7, NewcomerOf(1, /*incarnation=*/4712)),
               HasSubstr("welcome, generation 2"));
   EXPECT_THAT(Offer(11, 1),
               AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
@@ -330,7 +330,7 @@ TEST_F(AdoptionWindowTest, NewcomersThatComeAfterAnOfferAreRefused) {
 TEST_F(AdoptionWindowTest, AJobFormsWhenTheWindowIsOver) {
   fixture_.spec().timeouts.join = absl::Seconds(1);
   fixture_.Restart(0, kWindow);
-  fixture_.Step(Wake{});
+  fixture_.Step(TimerExpired{});
   AllNewcomers(fixture_.spec());
   EXPECT_EQ(fixture_.WaitWithHeartbeats(1, {5, 6}), "");
   EXPECT_EQ(fixture_.Wait(0.9), "");
@@ -343,7 +343,7 @@ TEST_F(AdoptionWindowTest, AJobFormsWhenTheWindowIsOver) {
 
 TEST_F(AdoptionWindowTest, ItBeginsWithTheCoordinator) {
   fixture_.Restart(0, kWindow);
-  fixture_.Step(Wake{});
+  fixture_.Step(TimerExpired{});
   fixture_.Pass(1.5);
   AllNewcomers(fixture_.spec());
   EXPECT_THAT(fixture_.Wait(0.5), HasSubstr("epoch 1 begins"));
@@ -351,7 +351,7 @@ TEST_F(AdoptionWindowTest, ItBeginsWithTheCoordinator) {
 
 TEST_F(AdoptionWindowTest, AfterItAJobFormsAtOnce) {
   fixture_.Restart(0, kWindow);
-  fixture_.Step(Wake{});
+  fixture_.Step(TimerExpired{});
   fixture_.Pass(2);
   EXPECT_THAT(AllNewcomers(fixture_.spec()), HasSubstr("epoch 1 begins"));
 }
@@ -359,7 +359,7 @@ TEST_F(AdoptionWindowTest, AfterItAJobFormsAtOnce) {
 TEST_F(AdoptionWindowTest, ACoordinatorWithRecordsHasNone) {
   fixture_.Step(CreateJob{{1}, fixture_.spec(), ""});
   fixture_.Restart(0, kWindow);
-  fixture_.Step(Wake{});
+  fixture_.Step(TimerExpired{});
   EXPECT_THAT(AllNewcomers(fixture_.spec()), HasSubstr("epoch 1 begins"));
 }
 
@@ -442,7 +442,7 @@ TEST_F(AdoptionTest, TheFirstLifeThatOffersARankKeepsIt) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);
   protocol::Hello impostor = offers_[0];
-  impostor.life = 4711;
+  impostor.incarnation = 4711;
   EXPECT_THAT(
       fixture_.Hello(12, impostor),
       HasSubstr("close 12: FAILED_PRECONDITION: job digits is not known "
@@ -538,7 +538,7 @@ TEST_F(AdoptionTest, ANewcomerDoesNotTakeTheNameOfAMemberThatResumesLater) {
   Offer(12, 2);
   ASSERT_EQ(fixture_.ViewOf(1).state, WorkerState::kSuspect);
   protocol::Hello newcomer = fixture_.HelloOf(1);
-  newcomer.life = 4711;
+  newcomer.incarnation = 4711;
   EXPECT_THAT(fixture_.Hello(5, newcomer), HasSubstr("refused ALREADY_EXISTS"));
   EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- start"));
   fixture_.Closes(21, "reset");

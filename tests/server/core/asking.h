@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/words/job_command.h"
-#include "plan/words/protocol.h"
+#include "protocol/job_command.h"
+#include "protocol/protocol.h"
 #include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {

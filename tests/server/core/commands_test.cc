@@ -242,7 +242,7 @@ TEST(StopTest, IsDoneAfterARestartIfOnlyItsEndWasLost) {
   Asks(fixture, JobCommand::kStop, "enough");
   for (const int i : {1, 2}) fixture.Says(i, LeavesBy(Command::kStop, 413));
   fixture.Restart(/*forgotten=*/1);
-  EXPECT_THAT(fixture.Step(Wake{}), HasSubstr("job stopped"));
+  EXPECT_THAT(fixture.Step(TimerExpired{}), HasSubstr("job stopped"));
   EXPECT_EQ(fixture.View().state, JobState::kStopped);
 }
 
@@ -252,7 +252,7 @@ TEST(StopTest, AfterARestartWhoseWorkWasDoneHasCompletedAllTheSame) {
   Asks(fixture, JobCommand::kStop, "enough");
   for (const int i : {1, 2}) fixture.Says(i, protocol::Leave{.steps = 400});
   fixture.Restart(/*forgotten=*/1);
-  EXPECT_THAT(fixture.Step(Wake{}), HasSubstr("job completed"));
+  EXPECT_THAT(fixture.Step(TimerExpired{}), HasSubstr("job completed"));
 }
 
 TEST(StopTest, AfterARestartWithAPlanItWaitsForWhoTrains) {

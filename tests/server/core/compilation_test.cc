@@ -22,7 +22,7 @@ TEST(CompilationTest, OtherJobsGoOnMeanwhile) {
   ASSERT_EQ(fixture.compilations(), 1u);
   protocol::Hello other = fixture.HelloOf(7);
   other.spec->name = "other";
-  EXPECT_THAT(fixture.Step(Received{{7}, {{"other"}, {}, {1}, other}}),
+  EXPECT_THAT(fixture.Step(MessageReceived{{7}, {{"other"}, {}, {1}, other}}),
               HasSubstr("7 <- welcome, generation 1"));
   EXPECT_THAT(
       fixture.FinishCompilations(),

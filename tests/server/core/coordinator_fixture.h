@@ -89,7 +89,7 @@ class CoordinatorFixture {
 
   protocol::Hello HelloOf(int i) const {
     return {.worker = W(i),
-            .life = static_cast<uint64_t>(1000 + i),
+            .incarnation = static_cast<uint64_t>(1000 + i),
             .spec = spec_,
             .process = ProcessOf(i)};
   }
@@ -133,7 +133,8 @@ class CoordinatorFixture {
   }
   std::string Says(uint64_t session, protocol::ToCoordinatorBody body,
                    EpochId epoch) {
-    return Step(Received{{session}, {job(), epoch, {1}, std::move(body)}});
+    return Step(
+        MessageReceived{{session}, {job(), epoch, {1}, std::move(body)}});
   }
   std::string Closes(uint64_t session, const std::string& why = "reset") {
     return Step(SessionClosed{{session}, why});
@@ -145,7 +146,7 @@ class CoordinatorFixture {
     std::string said;
     while (core_->NextWake() <= until) {
       now_ = std::max(now_, core_->NextWake());
-      const std::string now_said = Step(Wake{});
+      const std::string now_said = Step(TimerExpired{});
       if (!now_said.empty()) {
         absl::StrAppend(&said, said.empty() ? "" : "\n", now_said);
       }

@@ -46,14 +46,14 @@ struct DescribeRecord {
   std::string operator()(const record::PlanAdopted& r) const {
     return absl::StrCat("plan of epoch ", r.epoch.value);
   }
-  std::string operator()(const record::EpochEnded& r) const {
+  std::string operator()(const record::EpochFinished& r) const {
     return absl::StrCat("epoch ", r.epoch.value, " ends");
   }
   std::string operator()(const record::JobEnded& r) const {
     switch (r.outcome) {
-      case record::Outcome::kCompleted: return "job completed";
-      case record::Outcome::kFailed: return "job failed";
-      case record::Outcome::kStopped: return "job stopped";
+      case record::JobOutcome::kCompleted: return "job completed";
+      case record::JobOutcome::kFailed: return "job failed";
+      case record::JobOutcome::kStopped: return "job stopped";
     }
     return "?";
   }
@@ -136,7 +136,7 @@ inline std::string Describe(const Effect& effect) {
       return absl::StrCat("persist ", e.record.number, ": ",
                           std::visit(DescribeRecord{}, e.record.body));
     }
-    std::string operator()(const Answer& e) const {
+    std::string operator()(const AdminReply& e) const {
       return absl::StrCat("answer ", e.request.value, ": ",
                           e.status.ToString());
     }

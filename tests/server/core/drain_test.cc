@@ -33,7 +33,7 @@ TEST(DrainTest, TheJobWaitsForWorkersWithoutADeadlineAndFormsAgain) {
 
   for (int i = 1; i <= 2; ++i) {
     protocol::Hello hello = fixture.HelloOf(i);
-    hello.life += 1000;
+    hello.incarnation += 1000;
     fixture.Hello(10 + i, hello);
   }
   EXPECT_EQ(fixture.View().state, JobState::kSealed);
@@ -48,7 +48,7 @@ TEST(DrainTest, WhoComesAgainMustBeFollowedInTime) {
   Drain(fixture);
   fixture.Wait(1000);
   protocol::Hello hello = fixture.HelloOf(1);
-  hello.life += 1000;
+  hello.incarnation += 1000;
   fixture.Hello(11, hello);
   fixture.WaitWithHeartbeats(70, {11});
   EXPECT_EQ(fixture.View().state, JobState::kFailed);
@@ -60,7 +60,7 @@ TEST(DrainTest, StillWaitsAfterTheCoordinatorRestarted) {
   Drain(fixture);
   fixture.Restart();
   EXPECT_EQ(fixture.Wait(100000), "");
-  fixture.Step(Wake{});
+  fixture.Step(TimerExpired{});
   EXPECT_EQ(fixture.View().state, JobState::kForming);
   EXPECT_EQ(fixture.Wait(100000), "");
 }
@@ -129,7 +129,7 @@ TEST(DrainTest, OfADrainedJobSendsAwayWhoHasComeSince) {
   Asks(fixture, JobCommand::kDrain);
   for (const int i : {1, 2}) fixture.Says(i, LeavesBy(Command::kDrain, 413));
   protocol::Hello again = fixture.HelloOf(1);
-  again.life = 77;
+  again.incarnation = 77;
   fixture.Hello(3, again);
   EXPECT_THAT(Asks(fixture, JobCommand::kDrain), HasSubstr("3 <- refused"));
   EXPECT_EQ(fixture.Wait(100000), "") << "no deadline is left";

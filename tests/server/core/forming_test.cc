@@ -170,7 +170,7 @@ TEST(BadHelloTest, ATakenNameIsRefusedWithItsHolder) {
   fixture.Hello(1);
   fixture.Pass(5);
   protocol::Hello hello = fixture.HelloOf(1);
-  hello.life = 77;
+  hello.incarnation = 77;
   hello.process = {.host = "b", .pid = 5};
   EXPECT_THAT(fixture.Hello(9, hello),
               AllOf(HasSubstr("refused ALREADY_EXISTS: the name w-1 is held by "
@@ -246,7 +246,7 @@ TEST(BadHelloTest, AStreamSpeaksForOneWorkerOfOneJob) {
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kSuspect);
   EXPECT_EQ(fixture.ViewOf(2).state, WorkerState::kJoining);
   const std::string said = fixture.Step(
-      Received{{2}, {{"letters"}, {1}, {1}, protocol::Heartbeat{}}});
+      MessageReceived{{2}, {{"letters"}, {1}, {1}, protocol::Heartbeat{}}});
   EXPECT_THAT(said, HasSubstr("2 <- refused INVALID_ARGUMENT: a message for "
                               "job letters"));
 }

@@ -77,13 +77,13 @@ class History {
     switch (ended ? Pick(4) : 0) {
       case 0: return theatre_.Move(actor);
       case 1:
-        return theatre_.Say(actor, protocol::EpochReport{actor.position, ""});
-      case 2: return theatre_.Say(actor, protocol::Leave{.clean = false});
+        return theatre_.Post(actor, protocol::EpochReport{actor.position, ""});
+      case 2: return theatre_.Post(actor, protocol::Leave{.clean = false});
       case 3:
         actor.BeginAgain();
         actor.act = Act::kGreeted;
-        return theatre_.SayHello(actor.session,
-                                 actor.MakeHello(theatre_.spec()));
+        return theatre_.PostHello(actor.session,
+                                  actor.MakeHello(theatre_.spec()));
     }
   }
 
@@ -94,33 +94,33 @@ class History {
       case 1: return theatre_.CutStream(actor);
       case 2: return theatre_.Greet(actor);  // the old stream still open
       case 3:
-        return theatre_.Say(actor, protocol::LocalFailure{.call = "Submit"});
+        return theatre_.Post(actor, protocol::LocalFailure{.call = "Submit"});
       case 4:
-        return theatre_.Say(actor,
-                            protocol::Evidence{.subject = other.name,
-                                               .generation = other.generation,
-                                               .process = other.process});
+        return theatre_.Post(actor,
+                             protocol::Evidence{.subject = other.name,
+                                                .generation = other.generation,
+                                                .process = other.process});
       case 5:
-        return theatre_.Say(
+        return theatre_.Post(
             actor,
             protocol::Evidence{.subject = other.name,
                                .generation = other.generation,
                                .kind = protocol::EvidenceKind::kPeerReset});
       case 6:
-        return theatre_.Say(actor, protocol::Leave{.clean = Pick(2) == 0});
+        return theatre_.Post(actor, protocol::Leave{.clean = Pick(2) == 0});
       case 7:
-        return theatre_.Say(actor,
-                            protocol::Busy{"loading", absl::Seconds(Pick(9))});
+        return theatre_.Post(actor,
+                             protocol::Busy{"loading", absl::Seconds(Pick(9))});
       case 8:
-        return theatre_.Say(actor, protocol::RegisterChunk{
-                                       .index = static_cast<uint32_t>(Pick(3)),
-                                       .last = Pick(2) == 0});
-      case 9: return theatre_.Say(actor, protocol::Connected{});
+        return theatre_.Post(actor, protocol::RegisterChunk{
+                                        .index = static_cast<uint32_t>(Pick(3)),
+                                        .last = Pick(2) == 0});
+      case 9: return theatre_.Post(actor, protocol::Connected{});
       case 10: {
         Actor impostor = other;
         impostor.Die();
-        return theatre_.SayHello(theatre_.NewSession(),
-                                 impostor.MakeHello(theatre_.spec()));
+        return theatre_.PostHello(theatre_.NewSession(),
+                                  impostor.MakeHello(theatre_.spec()));
       }
       case 11:
         if (Pick(3) > 0) return;
@@ -135,14 +135,14 @@ class History {
         return;
       }
       case 13:
-        return theatre_.Say(actor,
-                            protocol::PlanAck{{1}, Pick(2) == 0 ? "feed" : ""});
+        return theatre_.Post(
+            actor, protocol::PlanAck{{1}, Pick(2) == 0 ? "feed" : ""});
       case 14:
         return theatre_.SayIn({77}, actor,
                               protocol::LocalFailure{.call = "Finish"});
       case 15:
-        return theatre_.SayHello(actor.session,
-                                 other.MakeHello(theatre_.spec()));
+        return theatre_.PostHello(actor.session,
+                                  other.MakeHello(theatre_.spec()));
       case 16:
       case 17:
         actor.sulks_until = theatre_.now() + absl::Milliseconds(Pick(15'000));

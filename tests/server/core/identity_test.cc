@@ -81,15 +81,16 @@ TEST(IdentityTest, ANewLifeTakesThePlaceOfASuspectMemberAndEndsTheEpoch) {
   fixture.RunAll();
   fixture.Closes(1, "reset");
   protocol::Hello hello = fixture.HelloOf(1);
-  hello.life = 99;
+  hello.incarnation = 99;
   hello.process.pid = 500;
-  EXPECT_EQ(fixture.Hello(5, hello),
-            "persist 6: epoch 1 ends\n"
-            "2 <- ended 1: w-1 (rank 0, host a, pid 101) lost its stream "
-            "(reset), and a new life of it (host a, pid 500) took its place, "
-            "at step 0 between steps\n"
-            "persist 7: w-1 is generation 2\n"
-            "5 <- welcome, generation 2");
+  EXPECT_EQ(
+      fixture.Hello(5, hello),
+      "persist 6: epoch 1 ends\n"
+      "2 <- ended 1: w-1 (rank 0, host a, pid 101) lost its stream "
+      "(reset), and a new incarnation of it (host a, pid 500) took its place, "
+      "at step 0 between steps\n"
+      "persist 7: w-1 is generation 2\n"
+      "5 <- welcome, generation 2");
   EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kReplaced);
 }
 
@@ -98,7 +99,7 @@ TEST(IdentityTest, AFormerLifeIsFenced) {
   fixture.Hello(1);
   fixture.Closes(1);
   protocol::Hello hello = fixture.HelloOf(1);
-  hello.life = 99;
+  hello.incarnation = 99;
   fixture.Hello(5, hello);
   fixture.Pass(3);
   EXPECT_THAT(fixture.Resume(6, 1, /*generation=*/1),
@@ -117,7 +118,7 @@ TEST(IdentityTest, AGuessedGenerationTakesNothingOver) {
   fixture.RunAll();
   const protocol::ResumeState resume{.epoch = fixture.epoch(), .started = true};
   protocol::Hello another_life = fixture.HelloOf(1);  // bears the right secret
-  another_life.life = 4711;
+  another_life.incarnation = 4711;
   protocol::Hello another_secret = fixture.HelloOf(1);
   another_secret.secret = std::string(64, '0');
   uint64_t session = 5;
@@ -134,11 +135,11 @@ TEST(IdentityTest, AGuessedGenerationTakesNothingOver) {
   }
   protocol::Hello no_life = fixture.HelloOf(1);
   for (const uint64_t generation : {0, 1}) {
-    no_life.life = 0;
+    no_life.incarnation = 0;
     no_life.generation = {generation};
     EXPECT_THAT(fixture.Hello(session, no_life),
                 HasSubstr("refused INVALID_ARGUMENT: w-1 says Hello with "
-                          "incarnation (Hello.life) 0"));
+                          "incarnation 0"));
     ++session;
   }
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
@@ -223,13 +224,13 @@ TEST(IdentityTest, ASurvivorComesAgainAsANewLifeOfTheSameProcess) {
   fixture.RunAll();
   fixture.Says(1, protocol::LocalFailure{.call = "Submit"});
   protocol::Hello again = fixture.HelloOf(1);
-  again.life = 99;
+  again.incarnation = 99;
   EXPECT_THAT(fixture.Hello(5, again),
               AllOf(HasSubstr("close 1: ABORTED"),
                     HasSubstr("5 <- welcome, generation 2")));
 
   protocol::Hello stranger = fixture.HelloOf(2);
-  stranger.life = 98;
+  stranger.incarnation = 98;
   stranger.process.pid = 7777;
   EXPECT_THAT(fixture.Hello(6, stranger), HasSubstr("refused ALREADY_EXISTS"))
       << "w-2 lives and may still come again";
@@ -240,7 +241,7 @@ TEST(IdentityTest, ASurvivorMayComeAgainOnItsOldStream) {
   fixture.RunAll();
   fixture.Says(1, protocol::LocalFailure{.call = "Submit"});
   protocol::Hello again = fixture.HelloOf(1);
-  again.life = 99;
+  again.incarnation = 99;
   EXPECT_EQ(fixture.Hello(1, again),
             "persist 7: w-1 is generation 2\n1 <- welcome, generation 2");
   protocol::Hello other = fixture.HelloOf(2);

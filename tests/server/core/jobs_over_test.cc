@@ -128,7 +128,7 @@ TEST(JobsOverTest, ARestartedCoordinatorKnowsThem) {
   Stops(fixture, "digits");
   Deletes(fixture, "digits");
   fixture.Restart();
-  fixture.Step(Wake{});
+  fixture.Step(TimerExpired{});
   EXPECT_THAT(NamesOfJobs(fixture), ElementsAre("digits#1"));
   EXPECT_EQ(fixture.core().Describe({"digits#1"}, fixture.now())->state,
             JobState::kStopped);
@@ -150,8 +150,8 @@ TEST(JobsOverTest, TheOldestAreForgotten) {
 double MicrosecondsPerHeartbeat(int others, bool over) {
   Coordinator core{CoordinatorOptions{}};
   const JobSpec spec = SpecOf(1, "mine");
-  const protocol::Hello hello{.worker = W(1), .life = 1, .spec = spec};
-  core.Step(At(0), Received{{1}, {{"mine"}, {}, {1}, hello}});
+  const protocol::Hello hello{.worker = W(1), .incarnation = 1, .spec = spec};
+  core.Step(At(0), MessageReceived{{1}, {{"mine"}, {}, {1}, hello}});
   for (int i = 0; i < others; ++i) {
     const std::string name = absl::StrCat("job-", i);
     core.Step(At(0), CreateJob{{1}, SpecOf(2, name), ""});
@@ -160,8 +160,8 @@ double MicrosecondsPerHeartbeat(int others, bool over) {
   constexpr int kHeartbeats = 20'000;
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < kHeartbeats; ++i) {
-    core.Step(At(0),
-              Received{{1}, {{"mine"}, {1}, {1}, protocol::Heartbeat{}}});
+    core.Step(At(0), MessageReceived{
+                         {1}, {{"mine"}, {1}, {1}, protocol::Heartbeat{}}});
   }
   const std::chrono::duration<double> took =
       std::chrono::steady_clock::now() - begin;

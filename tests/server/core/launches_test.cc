@@ -19,10 +19,10 @@ using testing::Not;
 class LaunchesTest : public testing::Test {
  protected:
   std::string Join(uint64_t session, int i, const protocol::Launch& launch,
-                   uint64_t life = 0) {
+                   uint64_t incarnation = 0) {
     protocol::Hello hello = fixture_.HelloOf(i);
     hello.launch = launch;
-    if (life != 0) hello.life = life;
+    if (incarnation != 0) hello.incarnation = incarnation;
     hello.process.pid = static_cast<int>(100 * session) + i;
     return fixture_.Hello(session, hello);
   }
@@ -66,11 +66,12 @@ TEST_F(LaunchesTest, OneThatHasGoneLeavesItsPlace) {
   Join(1, 1, a_);
   Join(2, 2, a_);
   fixture_.Closes(1);
-  EXPECT_THAT(Join(11, 1, b_, /*life=*/4711),
+  EXPECT_THAT(Join(11, 1, b_, /*incarnation=*/4711),
               HasSubstr("refused ALREADY_EXISTS"))
       << "its other worker lives";
   fixture_.Closes(2);
-  EXPECT_THAT(Join(12, 1, b_, /*life=*/4711), HasSubstr("12 <- welcome"));
+  EXPECT_THAT(Join(12, 1, b_, /*incarnation=*/4711),
+              HasSubstr("12 <- welcome"));
   EXPECT_THAT(Join(13, 3, b_), HasSubstr("13 <- welcome"));
 }
 
@@ -82,7 +83,7 @@ class RefusedProcessTest : public LaunchesTest {
     return {.host = "a", .pid = 900, .boot_id = "boot", .start_time = 77};
   }
   std::string Refused(protocol::Hello hello) {
-    hello.life = 4711;
+    hello.incarnation = 4711;
     hello.process = Newcomer();
     return fixture_.Hello(20, hello);
   }
@@ -176,7 +177,7 @@ TEST(CauseViewTest, SaysWhichEpochItEnded) {
               testing::StartsWith("epoch 1 ended: w-1"));
   for (const int i : {1, 2}) {
     protocol::Hello hello = fixture.HelloOf(i);
-    hello.life += 100;
+    hello.incarnation += 100;
     hello.process.pid += 100;
     fixture.Closes(i);
     fixture.Hello(10 + i, hello);

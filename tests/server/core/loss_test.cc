@@ -141,7 +141,7 @@ TEST(EvidenceTest, AnArrivedWorkerThatDiesMakesRoom) {
                      CoordinatorFixture::DeathOf(1, "exited with code 1")});
   EXPECT_EQ(fixture.View().missing, 2);
   protocol::Hello next = fixture.HelloOf(1);
-  next.life = 77;
+  next.incarnation = 77;
   EXPECT_THAT(fixture.Hello(5, next), HasSubstr("5 <- welcome, generation 2"));
 }
 
@@ -317,7 +317,7 @@ TEST(LeaseTest, LeasesBeginAnewWhenTheCoordinatorItselfWasStopped) {
   fixture.RunAll();
   fixture.WaitWithHeartbeats(3, {1, 2});
   fixture.Pass(60);
-  EXPECT_EQ(fixture.Step(Wake{}), "");
+  EXPECT_EQ(fixture.Step(TimerExpired{}), "");
   EXPECT_EQ(fixture.WaitWithHeartbeats(9, {1}), "");
   EXPECT_THAT(fixture.Wait(1), HasSubstr("w-2 (rank 1, host a, pid 102) fell "
                                          "silent"));
@@ -337,7 +337,8 @@ TEST(LeaseTest, NoStopOfAnyLengthLosesAHealthyWorker) {
     }
     fixture.Wait(2.3);  // their next words are about to be sent
     fixture.Pass(tenths / 10.0);
-    EXPECT_EQ(fixture.Step(Wake{}), "") << "stopped for " << tenths / 10.0;
+    EXPECT_EQ(fixture.Step(TimerExpired{}), "")
+        << "stopped for " << tenths / 10.0;
   }
 }
 
@@ -505,7 +506,7 @@ TEST(RestartBudgetTest, AnEpochEndsAndAnotherForms) {
 TEST(RestartBudgetTest, WhenItIsSpentTheJobFails) {
   CoordinatorFixture fixture(RestartingSpec(1, /*max_restarts=*/2));
   fixture.RunAll();
-  for (int life = 0; life < 2; ++life) {
+  for (int incarnation = 0; incarnation < 2; ++incarnation) {
     EXPECT_THAT(fixture.Says(1, protocol::LocalFailure{.call = "f"}),
                 AllOf(HasSubstr("1 <- ended"), Not(HasSubstr("for good"))));
     protocol::Hello again = fixture.HelloOf(1);
@@ -520,7 +521,7 @@ TEST(RestartBudgetTest, WhenItIsSpentTheJobFails) {
 TEST(RestartBudgetTest, RestartsBeforeTheWindowAreForgotten) {
   CoordinatorFixture fixture(RestartingSpec(1, /*max_restarts=*/1));
   fixture.RunAll();
-  for (int life = 0; life < 4; ++life) {
+  for (int incarnation = 0; incarnation < 4; ++incarnation) {
     fixture.Says(1, protocol::LocalFailure{.call = "f"});
     EXPECT_EQ(fixture.View().state, JobState::kEpochEnded);
     protocol::Hello again = fixture.HelloOf(1);
@@ -596,7 +597,7 @@ TEST(GlobalStepsTest, ReportsOfSurvivorsCount) {
     JoinsAgain(fixture, 1);
     fixture.Closes(2);
     protocol::Hello other = fixture.HelloOf(2);
-    other.life = 2000 + step;
+    other.incarnation = 2000 + step;
     fixture.Hello(2, other);
     EXPECT_EQ(FormedIn(fixture).first_step, step);
   }
@@ -636,7 +637,7 @@ TEST(GlobalStepsTest, AShortJobThatIsOverShowsItsSteps) {
   EXPECT_EQ(fixture.View().step, 3u);
   EXPECT_EQ(fixture.core().Jobs()[0].step, 3u);
   fixture.Restart();
-  fixture.Step(Wake{});
+  fixture.Step(TimerExpired{});
   EXPECT_EQ(fixture.View().step, 3u);
 }
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/text/rank_list.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "plan/words/rank_list.h"
 #include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {

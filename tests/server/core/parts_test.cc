@@ -289,7 +289,7 @@ TEST_F(DurableTest, RefusesWhatCannotFollowAndStaysAsItWas) {
   ASSERT_TRUE(Next(record::JobCreated{SpecOf(1), ""}).ok());
   EXPECT_FALSE(Next(record::JobCreated{SpecOf(1), ""}).ok());
   EXPECT_FALSE(Next(record::PlanAdopted{{1}, {1}, "d"}).ok());
-  EXPECT_FALSE(Next(record::EpochEnded{{1}, {}}).ok());
+  EXPECT_FALSE(Next(record::EpochFinished{{1}, {}}).ok());
   ASSERT_TRUE(Next(record::GenerationAssigned{W(1), {2}}).ok());
   EXPECT_FALSE(Next(record::GenerationAssigned{W(1), {2}}).ok());
   ASSERT_TRUE(Next(record::GenerationAssigned{W(1), {3}, 7, "hash"}).ok());
@@ -301,8 +301,8 @@ TEST_F(DurableTest, RefusesWhatCannotFollowAndStaysAsItWas) {
   EXPECT_FALSE(Next(record::EpochBegan{{5}, {}}).ok()) << "the 4th lives";
   ASSERT_TRUE(Next(record::PlanAdopted{{4}, {1}, "d"}).ok());
   EXPECT_FALSE(Next(record::PlanAdopted{{4}, {1}, "d"}).ok());
-  EXPECT_FALSE(Next(record::EpochEnded{{3}, {}}).ok());
-  ASSERT_TRUE(Next(record::EpochEnded{{4}, {}}).ok());
+  EXPECT_FALSE(Next(record::EpochFinished{{3}, {}}).ok());
+  ASSERT_TRUE(Next(record::EpochFinished{{4}, {}}).ok());
   EXPECT_FALSE(Next(record::EpochBegan{{4}, {}}).ok()) << "epochs grow";
   ASSERT_TRUE(Next(record::JobEnded{}).ok());
   const DurableState before = state_;
@@ -335,7 +335,7 @@ TEST_F(DurableTest, AnAdoptedJobTakesThePlaceOfOneWithoutAnEpoch) {
   EXPECT_EQ(job.observed_order, (std::vector<uint32_t>{1, 0}));
   EXPECT_EQ(job.wanted.number, 5u);
   EXPECT_FALSE(Next(adopted).ok()) << "it has an epoch";
-  ASSERT_TRUE(Next(record::EpochEnded{{4}, {}}).ok());
+  ASSERT_TRUE(Next(record::EpochFinished{{4}, {}}).ok());
   EXPECT_FALSE(Next(adopted).ok()) << "it has had one";
 }
 

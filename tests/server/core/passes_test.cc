@@ -29,14 +29,14 @@ JobSpec NegotiatedSpec(int world) {
 }
 
 // What a rank was told to reduce, and the pass.
-struct Told {
+struct SentDecision {
   uint64_t session;
   protocol::Decide decide;
-  bool operator==(const Told&) const = default;
+  bool operator==(const SentDecision&) const = default;
 };
 
-std::vector<Told> TakeTold(const CoordinatorFixture& fixture) {
-  std::vector<Told> told;
+std::vector<SentDecision> TakeSentDecisions(const CoordinatorFixture& fixture) {
+  std::vector<SentDecision> told;
   for (const Effect& effect : fixture.effects()) {
     const auto* send = std::get_if<Send>(&effect);
     if (send == nullptr) continue;
@@ -55,9 +55,10 @@ class PassesOfAJob : public testing::Test {
  protected:
   PassesOfAJob() { fixture_.RunAll(); }
 
-  std::vector<Told> Say(uint64_t session, protocol::ToCoordinatorBody body) {
+  std::vector<SentDecision> Post(uint64_t session,
+                                 protocol::ToCoordinatorBody body) {
     fixture_.Says(session, std::move(body));
-    return TakeTold(fixture_);
+    return TakeSentDecisions(fixture_);
   }
 
   // What worker i says first on a new stream.
@@ -73,31 +74,31 @@ class PassesOfAJob : public testing::Test {
 };
 
 TEST_F(PassesOfAJob, APassFromItsAnnouncementsToItsClose) {
-  EXPECT_THAT(Say(1, Announce{0, {kWeight, kBias}}), ElementsAre());
-  EXPECT_THAT(Say(1, Submitted{0, {kBias}}), ElementsAre());
+  EXPECT_THAT(Post(1, Announce{0, {kWeight, kBias}}), ElementsAre());
+  EXPECT_THAT(Post(1, Submitted{0, {kBias}}), ElementsAre());
   const auto bias = ToAll(0, {{0, kBias, 1}});
-  EXPECT_THAT(Say(2, Announce{0, {kWeight}}),
-              ElementsAre(Told{1, bias}, Told{2, bias}));
-  EXPECT_THAT(Say(2, Submitted{0, {kWeight}}), ElementsAre());
+  EXPECT_THAT(Post(2, Announce{0, {kWeight}}),
+              ElementsAre(SentDecision{1, bias}, SentDecision{2, bias}));
+  EXPECT_THAT(Post(2, Submitted{0, {kWeight}}), ElementsAre());
   const auto rest = ToAll(1, {{0, kWeight, 2}, {0, 0, 0}});
-  EXPECT_THAT(Say(1, Submitted{0, {kWeight}}),
-              ElementsAre(Told{1, rest}, Told{2, rest}));
+  EXPECT_THAT(Post(1, Submitted{0, {kWeight}}),
+              ElementsAre(SentDecision{1, rest}, SentDecision{2, rest}));
 }
 
 TEST_F(PassesOfAJob, WhatBecomesReadyTogetherIsOneMessage) {
-  Say(1, Announce{0, {kWeight, kBias}});
-  Say(2, Announce{0, {}});
-  EXPECT_EQ(Say(1, Submitted{0, {kBias, kWeight}}),
-            (std::vector<Told>{
+  Post(1, Announce{0, {kWeight, kBias}});
+  Post(2, Announce{0, {}});
+  EXPECT_EQ(Post(1, Submitted{0, {kBias, kWeight}}),
+            (std::vector<SentDecision>{
                 {1, ToAll(0, {{0, kBias, 1}, {0, kWeight, 1}, {0, 0, 0}})},
                 {2, ToAll(0, {{0, kBias, 1}, {0, kWeight, 1}, {0, 0, 0}})}}));
 }
 
 TEST_F(PassesOfAJob, APassInWhichNobodyAnnouncesIsClosed) {
-  Say(1, Announce{0, {}});
-  EXPECT_THAT(Say(2, Announce{0, {}}),
-              ElementsAre(Told{1, ToAll(0, {{0, 0, 0}})},
-                          Told{2, ToAll(0, {{0, 0, 0}})}));
+  Post(1, Announce{0, {}});
+  EXPECT_THAT(Post(2, Announce{0, {}}),
+              ElementsAre(SentDecision{1, ToAll(0, {{0, 0, 0}})},
+                          SentDecision{2, ToAll(0, {{0, 0, 0}})}));
 }
 
 // --- Words that make no sense -----------------------------------------------
@@ -174,14 +175,15 @@ TEST(PassesTest, InAStaticJobEndTheEpoch) {
 // --- Resuming ---------------------------------------------------------------
 
 TEST_F(PassesOfAJob, AResumingRankIsToldWhatItMissed) {
-  Say(1, Announce{0, {kWeight}});
-  Say(2, Announce{0, {}});
+  Post(1, Announce{0, {kWeight}});
+  Post(2, Announce{0, {}});
   fixture_.Closes(2);
-  Say(1, Submitted{0, {kWeight}});
+  Post(1, Submitted{0, {kWeight}});
   Resume(12, 2);
-  EXPECT_THAT(TakeTold(fixture_), ElementsAre()) << "it may hold some of it";
-  EXPECT_THAT(Say(12, Held{0, {{0, kWeight, 1}}}),
-              ElementsAre(Told{12, ToAll(1, {{0, 0, 0}})}));
+  EXPECT_THAT(TakeSentDecisions(fixture_), ElementsAre())
+      << "it may hold some of it";
+  EXPECT_THAT(Post(12, Held{0, {{0, kWeight, 1}}}),
+              ElementsAre(SentDecision{12, ToAll(1, {{0, 0, 0}})}));
 }
 
 TEST_F(PassesOfAJob, ARestartedCoordinatorAdoptsTheLongestPrefix) {
@@ -190,21 +192,23 @@ TEST_F(PassesOfAJob, ARestartedCoordinatorAdoptsTheLongestPrefix) {
   fixture_.Restart();
   Resume(11, 1);
   fixture_.Register(11, parameters);
-  Say(11, Held{0, {{0, kBias, 1}, {0, 0, 0}}});
-  Say(11, Announce{1, {kWeight}});
+  Post(11, Held{0, {{0, kBias, 1}, {0, 0, 0}}});
+  Post(11, Announce{1, {kWeight}});
   Resume(12, 2);
   EXPECT_THAT(
-      Say(12, protocol::RegisterChunk{.last = true, .parameters = parameters}),
+      Post(12, protocol::RegisterChunk{.last = true, .parameters = parameters}),
       ElementsAre())
       << "nothing before every rank has said what it holds";
-  EXPECT_THAT(Say(12, Held{0, {}}),
-              ElementsAre(Told{12, ToAll(0, {{0, kBias, 1}, {0, 0, 0}})}));
-  EXPECT_THAT(Say(12, Announce{0, {kBias}}), ElementsAre()) << "closed";
-  EXPECT_THAT(Say(12, Submitted{0, {kBias}}), ElementsAre());
-  Say(12, Announce{1, {}});
-  EXPECT_THAT(Say(11, Submitted{1, {kWeight}}),
-              ElementsAre(Told{11, ToAll(2, {{1, kWeight, 1}, {1, 0, 0}})},
-                          Told{12, ToAll(2, {{1, kWeight, 1}, {1, 0, 0}})}));
+  EXPECT_THAT(
+      Post(12, Held{0, {}}),
+      ElementsAre(SentDecision{12, ToAll(0, {{0, kBias, 1}, {0, 0, 0}})}));
+  EXPECT_THAT(Post(12, Announce{0, {kBias}}), ElementsAre()) << "closed";
+  EXPECT_THAT(Post(12, Submitted{0, {kBias}}), ElementsAre());
+  Post(12, Announce{1, {}});
+  EXPECT_THAT(
+      Post(11, Submitted{1, {kWeight}}),
+      ElementsAre(SentDecision{11, ToAll(2, {{1, kWeight, 1}, {1, 0, 0}})},
+                  SentDecision{12, ToAll(2, {{1, kWeight, 1}, {1, 0, 0}})}));
 }
 
 TEST_F(PassesOfAJob, WhoMissedStartHoldsNothingAndNeedNotSaySo) {
@@ -215,11 +219,11 @@ TEST_F(PassesOfAJob, WhoMissedStartHoldsNothingAndNeedNotSaySo) {
   fixture_.Register(12, parameters);
   Resume(11, 1);
   fixture_.Register(11, parameters);
-  Say(11, Held{});
-  Say(11, Announce{0, {}});
-  EXPECT_THAT(Say(12, Announce{0, {}}),
-              ElementsAre(Told{11, ToAll(0, {{0, 0, 0}})},
-                          Told{12, ToAll(0, {{0, 0, 0}})}));
+  Post(11, Held{});
+  Post(11, Announce{0, {}});
+  EXPECT_THAT(Post(12, Announce{0, {}}),
+              ElementsAre(SentDecision{11, ToAll(0, {{0, 0, 0}})},
+                          SentDecision{12, ToAll(0, {{0, 0, 0}})}));
 }
 
 TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
@@ -230,7 +234,7 @@ TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
     Resume(10 + i, i);
     fixture_.Register(10 + i, parameters);
   }
-  Say(11, Held{0, {{0, kBias, 1}, {0, kWeight, 1}}});
+  Post(11, Held{0, {{0, kBias, 1}, {0, kWeight, 1}}});
   EXPECT_THAT(fixture_.Says(12, Held{0, {{0, kWeight, 1}}}),
               AllOf(HasSubstr("w-2 (rank 1"), HasSubstr("a decision 0 that")));
 }
@@ -241,29 +245,29 @@ TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
 TEST_F(PassesOfAJob, WhatARankWasNotToldIsKeptForIt) {
   const auto pass = [this](uint64_t number) {
     for (const uint64_t session : {1, 2}) {
-      Say(session, Announce{number, {kWeight}});
+      Post(session, Announce{number, {kWeight}});
     }
-    Say(1, Submitted{number, {kWeight}});
+    Post(1, Submitted{number, {kWeight}});
   };
   pass(0);
   fixture_.Closes(2);  // it does not hear what it makes ready
   Resume(12, 2);
-  Say(12, Held{});
-  Say(12, Announce{0, {kWeight}});
+  Post(12, Held{});
+  Post(12, Announce{0, {kWeight}});
   const auto told = ToAll(0, {{0, kWeight, 2}, {0, 0, 0}});
-  EXPECT_THAT(Say(12, Submitted{0, {kWeight}}),
-              ElementsAre(Told{1, told}, Told{12, told}));
+  EXPECT_THAT(Post(12, Submitted{0, {kWeight}}),
+              ElementsAre(SentDecision{1, told}, SentDecision{12, told}));
   fixture_.Closes(12);  // before it heard them
-  Say(1, Announce{1, {}});
+  Post(1, Announce{1, {}});
   Resume(22, 2);
-  EXPECT_THAT(Say(22, Held{}), ElementsAre(Told{22, told}));
+  EXPECT_THAT(Post(22, Held{}), ElementsAre(SentDecision{22, told}));
 }
 
 // --- Who waits for whom -----------------------------------------------------
 
 TEST_F(PassesOfAJob, WhoHasNotAnnouncedIsNamed) {
-  Say(1, Announce{0, {}});
-  Say(1, Stands(0, Phase::kTransfer));
+  Post(1, Announce{0, {}});
+  Post(1, Stands(0, Phase::kTransfer));
   const JobView view = fixture_.View();
   ASSERT_EQ(view.waits.size(), 1u);
   EXPECT_EQ(view.waits[0].waiter, W(1));
@@ -272,11 +276,11 @@ TEST_F(PassesOfAJob, WhoHasNotAnnouncedIsNamed) {
 }
 
 TEST_F(PassesOfAJob, WhoHasNotSubmittedIsBlamedWithItsParameters) {
-  Say(1, Announce{0, {kBias}});
-  Say(1, Submitted{0, {kBias}});
-  Say(1, Stands(0, Phase::kTransfer));
-  Say(2, Announce{0, {kWeight, kBias}});
-  Say(2, Stands(0, Phase::kCompute));
+  Post(1, Announce{0, {kBias}});
+  Post(1, Submitted{0, {kBias}});
+  Post(1, Stands(0, Phase::kTransfer));
+  Post(2, Announce{0, {kWeight, kBias}});
+  Post(2, Stands(0, Phase::kCompute));
   EXPECT_EQ(fixture_.WaitWithHeartbeats(31, {1, 2}), "");
   EXPECT_THAT(fixture_.View().stalls,
               ElementsAre(AllOf(HasSubstr("w-2"),
@@ -286,12 +290,12 @@ TEST_F(PassesOfAJob, WhoHasNotSubmittedIsBlamedWithItsParameters) {
 }
 
 TEST_F(PassesOfAJob, WhoHasSubmittedAllItAnnouncedIsWaitedForByNobody) {
-  Say(1, Announce{0, {}});
-  Say(1, Stands(0, Phase::kTransfer));
-  Say(2, Announce{0, {kBias}});
-  Say(2, Stands(0, Phase::kCompute));
+  Post(1, Announce{0, {}});
+  Post(1, Stands(0, Phase::kTransfer));
+  Post(2, Announce{0, {kBias}});
+  Post(2, Stands(0, Phase::kCompute));
   EXPECT_EQ(fixture_.View().waits.size(), 1u);
-  Say(2, Submitted{0, {kBias}});
+  Post(2, Submitted{0, {kBias}});
   EXPECT_EQ(fixture_.View().waits.size(), 0u);
 }
 

@@ -57,7 +57,7 @@ TEST(StallTest, TheOneThatWaitsForNobodyIsNamedOnce) {
   for (const EventView& event : fixture.View().events) {
     if (event.text.find("layers.7.weight") != std::string::npos) ++told;
   }
-  EXPECT_EQ(told, 2) << "as late and as stuck, and not once for each patience "
+  EXPECT_EQ(told, 2) << "as late and as stuck, and not once for each timeout "
                         "that passes";
 }
 
@@ -468,8 +468,8 @@ TEST(JobsTest, NoneSeesAnother) {
   for (int i : {1, 2}) {
     protocol::Hello hello = fixture.HelloOf(i);
     hello.spec = other;
-    fixture.Step(Received{{static_cast<uint64_t>(10 + i)},
-                          {{"letters"}, {}, {}, hello}});
+    fixture.Step(MessageReceived{{static_cast<uint64_t>(10 + i)},
+                                 {{"letters"}, {}, {}, hello}});
   }
   EXPECT_EQ(fixture.core().Jobs()[1].state, JobState::kSealed);
   fixture.Step(StopJob{{1}, {"letters"}, "", ""});

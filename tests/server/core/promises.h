@@ -54,7 +54,7 @@ class Promises {
     EXPECT_EQ(answers_, questions_) << "a question is answered once";
     questions_ = 0;
     CheckThatAllWereTold();
-    if (std::holds_alternative<Wake>(event)) {
+    if (std::holds_alternative<TimerExpired>(event)) {
       EXPECT_GT(core.NextWake(), now) << "would spin";
     }
   }
@@ -85,7 +85,7 @@ class Promises {
     std::set<std::pair<uint64_t, bool>> ends_told;
   };
   struct Life {
-    uint64_t life = 0;  // Hello::life
+    uint64_t incarnation = 0;  // Hello::life
     absl::Time heard;
     std::optional<absl::Time> broke;
     bool accused = false;
@@ -115,32 +115,32 @@ class Promises {
 
   // --- Events ---
 
-  void Note(const Received& e) {
+  void Note(const MessageReceived& e) {
     opened_.insert(e.session);
     if (const auto* hello = std::get_if<protocol::Hello>(&e.message.body)) {
       greets_ = e.session;
-      greeter_ = hello->worker;
+      newest_hello_ = hello->worker;
     }
     const auto stream = streams_.find(e.session);
     if (stream == streams_.end()) return;
     JobSeen& job = jobs_[stream->second.job];
-    Life& life = job.lives_of[stream->second.worker];
-    life.heard = now_;
+    Life& incarnation = job.lives_of[stream->second.worker];
+    incarnation.heard = now_;
     const bool this_epoch = job.lives && e.message.epoch == job.newest;
     const auto& body = e.message.body;
     if (const auto* leave = std::get_if<protocol::Leave>(&body)) {
-      life.left = true;
-      life.accused |= !leave->clean;
+      incarnation.left = true;
+      incarnation.accused |= !leave->clean;
     }
     if (!this_epoch) return;
     if (std::holds_alternative<protocol::Connected>(body)) {
-      life.said_connected = true;
+      incarnation.said_connected = true;
     }
     if (const auto* ack = std::get_if<protocol::PlanAck>(&body)) {
-      life.acked |= ack->digest == job.digest;
+      incarnation.acked |= ack->digest == job.digest;
     }
     if (const auto* progress = std::get_if<protocol::Progress>(&body)) {
-      life.runs = progress->revision;
+      incarnation.runs = progress->revision;
     }
     if (const auto* evidence = std::get_if<protocol::Evidence>(&body)) {
       Accuse(job, *evidence);
@@ -166,7 +166,7 @@ class Promises {
     Accuse(jobs_[e.job], e.evidence);
   }
   void Note(const ShuttingDown&) {}
-  void Note(const Wake&) {}
+  void Note(const TimerExpired&) {}
 
   void Accuse(JobSeen& job, const protocol::Evidence& evidence) {
     job.lives_of[evidence.subject].accused = true;
@@ -176,7 +176,7 @@ class Promises {
 
   void Check(const core::Note&) {}
   void Check(const Compile&) {}
-  void Check(const Answer&) { ++answers_; }
+  void Check(const AdminReply&) { ++answers_; }
 
   void Check(const Persist& e) {
     EXPECT_EQ(e.record.number, ++records_);
@@ -203,12 +203,13 @@ class Promises {
   void Persisted(JobSeen& job, const record::GenerationAssigned& r) {
     const auto newest = job.lives_of.find(r.worker);
     const bool again = newest != job.lives_of.end() &&
-                       newest->second.life == r.life && r.life != 0;
+                       newest->second.incarnation == r.incarnation &&
+                       r.incarnation != 0;
     if (again) {  // its Welcome was lost: it gets another secret
       EXPECT_EQ(r.generation, job.generations[r.worker]);
     } else {
       EXPECT_GT(r.generation, job.generations[r.worker]);
-      job.lives_of[r.worker] = {.life = r.life, .heard = now_};
+      job.lives_of[r.worker] = {.incarnation = r.incarnation, .heard = now_};
     }
     job.generations[r.worker] = r.generation;
     EXPECT_TRUE(job.secrets.insert(r.secret_hash).second) << "a secret again";
@@ -229,9 +230,10 @@ class Promises {
         const bool same = job.before[had].worker == member.worker;
         EXPECT_TRUE(!same || rank == had) << "a survivor keeps its rank";
       }
-      Life& life = job.lives_of[member.worker];
-      life.said_connected = life.acked = life.accused = life.left = false;
-      life.runs = {};
+      Life& incarnation = job.lives_of[member.worker];
+      incarnation.said_connected = incarnation.acked = incarnation.accused =
+          incarnation.left = false;
+      incarnation.runs = {};
     }
     job.newest = r.epoch;
     job.lives = true;
@@ -253,7 +255,7 @@ class Promises {
     job.revision = r.revision;
     job.digest = r.digest;
   }
-  void Persisted(JobSeen& job, const record::EpochEnded& r) {
+  void Persisted(JobSeen& job, const record::EpochFinished& r) {
     if (!job.lives && job.ended.count(r.epoch) > 0)
       return CauseIsAddedTo(job, r);
     EXPECT_TRUE(job.lives && job.newest == r.epoch);
@@ -266,7 +268,7 @@ class Promises {
     just_ended_ = {{&job, r.epoch}};
   }
   // A later record adds how a lost worker died.
-  void CauseIsAddedTo(JobSeen& job, const record::EpochEnded& r) {
+  void CauseIsAddedTo(JobSeen& job, const record::EpochFinished& r) {
     EXPECT_EQ(job.newest, r.epoch);
     EXPECT_FALSE(job.over);
     EXPECT_EQ(r.cause.kind, job.cause.kind);
@@ -276,7 +278,7 @@ class Promises {
     job.cause = r.cause;
   }
   void Persisted(JobSeen& job, const record::JobEnded& r) {
-    if (r.outcome == record::Outcome::kCompleted) {
+    if (r.outcome == record::JobOutcome::kCompleted) {
       EXPECT_TRUE(job.lives);
       for (const protocol::Member& member : job.members) {
         EXPECT_TRUE(job.lives_of[member.worker].left);
@@ -291,28 +293,28 @@ class Promises {
 
   void CheckCause(JobSeen& job, const protocol::Cause& cause) {
     for (const WorkerName& worker : cause.workers) {
-      const Life& life = job.lives_of[worker];
+      const Life& incarnation = job.lives_of[worker];
       switch (cause.kind) {
         case protocol::CauseKind::kLeaseExpired:
           if (job.spec.on_stuck == OnStuck::kEvict) break;  // alive but stuck
-          EXPECT_GE(now_ - std::max(life.heard, restarted_),
+          EXPECT_GE(now_ - std::max(incarnation.heard, restarted_),
                     job.spec.timeouts.lease)
               << worker.value << " was heard";
           break;
         case protocol::CauseKind::kStreamLost:
-          ASSERT_TRUE(life.broke) << worker.value << " has its stream";
-          EXPECT_GE(now_ - *life.broke, job.spec.timeouts.resume);
+          ASSERT_TRUE(incarnation.broke) << worker.value << " has its stream";
+          EXPECT_GE(now_ - *incarnation.broke, job.spec.timeouts.resume);
           break;
         case protocol::CauseKind::kReplaced:
-          EXPECT_TRUE(life.broke || restarted_ > absl::InfinitePast());
+          EXPECT_TRUE(incarnation.broke || restarted_ > absl::InfinitePast());
           break;
         case protocol::CauseKind::kProcessDied:
         case protocol::CauseKind::kLink:
-          EXPECT_TRUE(life.accused || cause.workers.size() == 2)
+          EXPECT_TRUE(incarnation.accused || cause.workers.size() == 2)
               << "nobody accused " << worker.value;
           break;
         case protocol::CauseKind::kLeft:
-          EXPECT_TRUE(life.left) << worker.value << " did not leave";
+          EXPECT_TRUE(incarnation.left) << worker.value << " did not leave";
           break;
         default: break;
       }
@@ -345,7 +347,7 @@ class Promises {
     JobSeen& job = jobs_[name];
     EXPECT_EQ(welcome.spec, job.spec);
     ASSERT_EQ(session, greets_);
-    const WorkerName worker = greeter_;
+    const WorkerName worker = newest_hello_;
     EXPECT_EQ(welcome.generation, job.generations[worker]);
     const auto speaker = job.speaker.find(worker);
     if (speaker != job.speaker.end() && speaker->second != session) {
@@ -355,9 +357,9 @@ class Promises {
     // Each Hello is answered with the epoch's end again.
     streams_[session] = {
         .job = name, .worker = worker, .generation = welcome.generation};
-    Life& life = job.lives_of[worker];
-    life.heard = now_;
-    life.broke.reset();
+    Life& incarnation = job.lives_of[worker];
+    incarnation.heard = now_;
+    incarnation.broke.reset();
   }
 
   void Told(JobSeen& job, Stream& stream, const protocol::ToWorker& message) {
@@ -448,8 +450,8 @@ class Promises {
   absl::Time restarted_ = absl::InfinitePast();
   uint64_t records_ = 0;
   std::map<JobName, JobSeen> jobs_;
-  SessionId greets_;    // the stream of the Hello in this event
-  WorkerName greeter_;  // the worker of that Hello
+  SessionId greets_;         // the stream of the Hello in this event
+  WorkerName newest_hello_;  // the worker of that Hello
   std::map<SessionId, Stream> streams_;  // welcomed and open
   std::set<SessionId> opened_;
   std::set<SessionId> closed_;

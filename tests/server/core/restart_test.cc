@@ -70,7 +70,7 @@ TEST(RestartTest, TheLastHadLeftAndTheEndWasNotRecorded) {
   fixture.Says(1, protocol::Leave{.steps = 20});
   fixture.Says(2, protocol::Leave{.steps = 20});
   fixture.Restart(/*forgotten=*/1);
-  EXPECT_THAT(fixture.Step(Wake{}), HasSubstr("job completed"));
+  EXPECT_THAT(fixture.Step(TimerExpired{}), HasSubstr("job completed"));
 }
 
 TEST(RestartTest, WhoLeftBeforeItIsMissedByWhoGoesOn) {
@@ -123,18 +123,18 @@ TEST(RestartTest, AnEpochIsNotStartedByWhoWasStartedInAFormerOne) {
   for (const int i : {1, 2}) fixture.Says(i, protocol::Leave{.clean = false});
   fixture.Hello(3, [&] {
     protocol::Hello again = fixture.HelloOf(1);
-    again.life = 98;
+    again.incarnation = 98;
     return again;
   }());
   fixture.Hello(4, [&] {
     protocol::Hello again = fixture.HelloOf(2);
-    again.life = 99;
+    again.incarnation = 99;
     return again;
   }());
   ASSERT_EQ(fixture.epoch(), EpochId{2});
   fixture.Restart();
   late.generation = {2};
-  late.life = 98;
+  late.incarnation = 98;
   EXPECT_THAT(fixture.Hello(13, late), testing::Not(HasSubstr("start")));
 }
 
@@ -156,7 +156,7 @@ TEST(RestartTest, TheNameOfAMemberThatHasNotResumedYetIsTaken) {
   fixture.Restart();
   fixture.Hello(11, Running(fixture, 1));
   protocol::Hello newcomer = fixture.HelloOf(2);
-  newcomer.life = 99;
+  newcomer.incarnation = 99;
   EXPECT_THAT(fixture.Hello(12, newcomer), HasSubstr("refused ALREADY_EXISTS"));
   fixture.WaitWithHeartbeats(11, {11});  // the lease
   EXPECT_THAT(fixture.Hello(13, newcomer),
@@ -237,7 +237,7 @@ TEST(RestartTest, AnEpochThatEndedUnheardIsTold) {
   again.generation = {1};
   fixture.Hello(12, again);
   again = fixture.HelloOf(1);
-  again.life = 99;
+  again.incarnation = 99;
   EXPECT_THAT(fixture.Hello(13, again),
               AllOf(HasSubstr("13 <- welcome, generation 2"),
                     HasSubstr("epoch 2 begins: w-1 w-2")));

@@ -34,7 +34,7 @@ class RevisionsTest : public testing::Test {
     fixture.Step(
         CommandJob{{++request_}, fixture.job(), "", JobCommand::kRebuild});
     for (const Effect& effect : fixture.effects()) {
-      if (const auto* answer = std::get_if<Answer>(&effect)) {
+      if (const auto* answer = std::get_if<AdminReply>(&effect)) {
         return answer->status;
       }
     }

@@ -35,9 +35,9 @@ class ScaleTest : public testing::Test {
   }
 
   Effects Says(int i, protocol::ToCoordinatorBody body) {
-    Effects effects =
-        core_.Step(now_, Received{{static_cast<uint64_t>(i + 1)},
-                                  {{spec_.name}, {1}, {1}, std::move(body)}});
+    Effects effects = core_.Step(
+        now_, MessageReceived{{static_cast<uint64_t>(i + 1)},
+                              {{spec_.name}, {1}, {1}, std::move(body)}});
     for (const Effect& effect : effects) {
       const auto* compile = std::get_if<Compile>(&effect);
       if (compile == nullptr) continue;
@@ -62,7 +62,7 @@ class ScaleTest : public testing::Test {
   }
   protocol::Hello HelloOf(int i) {
     return {.worker = names_[i],
-            .life = static_cast<uint64_t>(i + 1),
+            .incarnation = static_cast<uint64_t>(i + 1),
             .spec = spec_,
             .process = {.host = absl::StrCat("host-", i / 8),
                         .pid = i + 1,
@@ -137,7 +137,7 @@ TEST_F(ScaleTest, NamesEveryMissingWorkerAtTheDeadline) {
     for (int second = 1; second <= 60; ++second) {
       now_ = At(second);
       for (int i = 0; i < kWorkers; i += 2) Says(i, protocol::Heartbeat{});
-      effects = core_.Step(now_, Wake{});
+      effects = core_.Step(now_, TimerExpired{});
     }
   });
   EXPECT_EQ(core_.Jobs()[0].state, JobState::kFailed);
@@ -165,7 +165,7 @@ TEST_F(ScaleTest, FindsTheOneThatAllWaitFor) {
     for (int second = 1; second <= 30; ++second) {
       now_ = At(second);
       AllSay([](int) { return protocol::Heartbeat{}; });
-      core_.Step(now_, Wake{});
+      core_.Step(now_, TimerExpired{});
     }
   });
   const JobView view = *core_.Describe({spec_.name}, now_);

@@ -50,20 +50,20 @@ class SimCluster {
   void Move(Actor& actor) {
     if (actor.session.value == 0) return Greet(actor);
     if (actor.act == Act::kEnded) return ComeAgain(actor);
-    if (now_ < actor.sulks_until) return Say(actor, protocol::Heartbeat{});
+    if (now_ < actor.sulks_until) return Post(actor, protocol::Heartbeat{});
     const auto plan = core_->FindPlan({spec_.name}, actor.digest);
     if (actor.act == Act::kPlanned && plan != nullptr) actor.Fetch(*plan);
     actor.has_next =
         actor.has_next ||
         core_->FindPlan({spec_.name}, actor.next.digest) != nullptr;
     DataPlane& plane = planes_[{spec_.name, actor.epoch}];
-    Say(actor, NextWord(&actor, &plane, steps_));
+    Post(actor, NextWord(&actor, &plane, steps_));
   }
   // Sends Hello on a new stream, whether the worker has a stream or not.
   void Greet(Actor& actor) {
     actor.session = NewSession();
     if (actor.act == Act::kOut) actor.act = Act::kGreeted;
-    SayHello(actor.session, actor.MakeHello(spec_));
+    PostHello(actor.session, actor.MakeHello(spec_));
   }
   // Rejoins after its epoch ended: the same incarnation on the same stream.
   void ComeAgain(Actor& actor) {
@@ -71,26 +71,27 @@ class SimCluster {
     actor.act = Act::kGreeted;
     protocol::Hello hello = actor.MakeHello(spec_);
     hello.resume.reset();
-    SayHello(actor.session, hello);
+    PostHello(actor.session, hello);
   }
   void CutStream(Actor& actor) {
     const SessionId session = actor.session;
     actor.LoseStream();
     if (session.value != 0) Close(session);
   }
-  void Say(Actor& actor, protocol::ToCoordinatorBody body) {
+  void Post(Actor& actor, protocol::ToCoordinatorBody body) {
     SayIn(actor.epoch, actor, std::move(body));
   }
   void SayIn(EpochId epoch, Actor& actor, protocol::ToCoordinatorBody body) {
     if (actor.session.value == 0) return;
     const size_t kind = body.index();
-    Step(Received{actor.session, {{spec_.name}, epoch, {}, std::move(body)}},
+    Step(MessageReceived{actor.session,
+                         {{spec_.name}, epoch, {}, std::move(body)}},
          absl::StrCat(actor.name.value, " on ", actor.session.value,
                       " says message ", kind, " in epoch ", epoch.value));
   }
-  void SayHello(SessionId session, const protocol::Hello& hello) {
+  void PostHello(SessionId session, const protocol::Hello& hello) {
     if (session.value == 0) return;
-    Step(Received{session, {{spec_.name}, {}, {}, hello}},
+    Step(MessageReceived{session, {{spec_.name}, {}, {}, hello}},
          absl::StrCat(hello.worker.value, " on ", session.value,
                       " says Hello of generation ", hello.generation.value));
   }
@@ -102,14 +103,14 @@ class SimCluster {
   }
   void Pass(absl::Duration duration) { now_ += duration; }
   void WakeIfDue() {
-    if (core_->NextWake() <= now_) Step(Wake{}, "wake");
+    if (core_->NextWake() <= now_) Step(TimerExpired{}, "wake");
   }
   // No worker sends anything, but the coordinator handles its wakes.
   void Silence(absl::Duration duration) {
     const absl::Time until = now_ + duration;
     while (core_->NextWake() <= until) {
       now_ = std::max(now_, core_->NextWake());
-      Step(Wake{}, "wake");
+      Step(TimerExpired{}, "wake");
     }
     now_ = until;
   }
@@ -198,7 +199,8 @@ class SimCluster {
   void Deliver(const Effects& effects) {
     for (const Effect& effect : effects) {
       if (const auto* send = std::get_if<Send>(&effect)) {
-        if (Actor* actor = OnStream(send->session)) actor->Hear(send->message);
+        if (Actor* actor = OnStream(send->session))
+          actor->Receive(send->message);
       } else if (const auto* close = std::get_if<CloseSession>(&effect)) {
         if (Actor* actor = OnStream(close->session)) actor->LoseStream();
       }

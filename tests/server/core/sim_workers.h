@@ -24,7 +24,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "plan/ir.h"
-#include "plan/words/protocol.h"
+#include "protocol/protocol.h"
 #include "server/core/event.h"
 
 namespace lockstep::core {
@@ -47,7 +47,7 @@ enum class Act {
 struct Actor {
   WorkerName name;
   protocol::ProcessInfo process;
-  uint64_t life = 1;
+  uint64_t incarnation = 1;
   Act act = Act::kOut;
   SessionId session;
   Generation generation;
@@ -76,8 +76,8 @@ struct Actor {
     protocol::ProcessInfo next = process;
     next.pid += 10;
     ++next.start_time;
-    const uint64_t next_life = life + 1;
-    *this = {.name = same, .process = next, .life = next_life};
+    const uint64_t next_life = incarnation + 1;
+    *this = {.name = same, .process = next, .incarnation = next_life};
   }
 
   // The same process starts another session.
@@ -85,14 +85,14 @@ struct Actor {
     const Actor before = *this;
     *this = {.name = before.name,
              .process = before.process,
-             .life = before.life + 1,
+             .incarnation = before.incarnation + 1,
              .session = before.session};
   }
 
   protocol::Hello MakeHello(const JobSpec& spec) const {
     protocol::Hello hello{.worker = name,
                           .generation = generation,
-                          .life = life,
+                          .incarnation = incarnation,
                           .spec = spec,
                           .process = process};
     if (generation.value == 0) return hello;
@@ -107,7 +107,7 @@ struct Actor {
   }
 
   // Handles a message from the coordinator.
-  void Hear(const protocol::ToWorker& message) {
+  void Receive(const protocol::ToWorker& message) {
     std::visit([&](const auto& body) { On(message.epoch, body); },
                message.body);
   }
@@ -195,7 +195,7 @@ struct Actor {
 };
 
 // The revisions that a member runs and holds when it enters a verdict.
-struct RevisionBallot {
+struct RevisionVotes {
   Revision runs;
   Revision holds;
 };
@@ -204,12 +204,12 @@ struct RevisionBallot {
 // member's contributions remain after it has left.
 struct DataPlane {
   std::map<WorkerName, protocol::Position> reached;
-  std::map<uint64_t, std::map<WorkerName, RevisionBallot>> ballots;
+  std::map<uint64_t, std::map<WorkerName, RevisionVotes>> votes;
 
   // The revision after the verdict of `step`, which all have entered: the next
   // one if all hold it. All must run the same.
   Revision After(uint64_t step) {
-    const auto& all = ballots[step];
+    const auto& all = votes[step];
     const Revision runs = all.begin()->second.runs;
     bool everyone = true;
     for (const auto& [worker, ballot] : all) {
@@ -281,8 +281,8 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
         case Phase::kTransfer:
           if (!all_entered(Phase::kTransfer)) return protocol::Heartbeat{};
           at.phase = Phase::kVerdict;
-          plane->ballots[at.step][actor->name] = {actor->running,
-                                                  actor->revision};
+          plane->votes[at.step][actor->name] = {actor->running,
+                                                actor->revision};
           break;
         case Phase::kVerdict:
           if (!all_entered(Phase::kVerdict)) return protocol::Heartbeat{};

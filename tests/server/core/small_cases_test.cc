@@ -59,9 +59,9 @@ class Play {
       case Happens::kIsCut: return theatre_.CutStream(actor);
       case Happens::kGreetsAnew: return theatre_.Greet(actor);
       case Happens::kLeaves:
-        return theatre_.Say(actor, protocol::Leave{.clean = false});
+        return theatre_.Post(actor, protocol::Leave{.clean = false});
       case Happens::kFails:
-        return theatre_.Say(actor, protocol::LocalFailure{.call = "Submit"});
+        return theatre_.Post(actor, protocol::LocalFailure{.call = "Submit"});
     }
   }
 

@@ -59,7 +59,7 @@ TEST(WarningTest, OutlivesTheRankThatLeavesFirst) {
   EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
 
-TEST(UnsubmittedBoardTest, NamesTheNewOnesAndCountsTheRest) {
+TEST(UnsubmittedTrackerTest, NamesTheNewOnesAndCountsTheRest) {
   UnsubmittedTracker board;
   EXPECT_EQ(board.Take(), "");
   board.Update(0, Lacks(3, {5, {"a", "b"}}));
@@ -72,7 +72,7 @@ TEST(UnsubmittedBoardTest, NamesTheNewOnesAndCountsTheRest) {
                                   Not(HasSubstr("a, "))));
 }
 
-TEST(UnsubmittedBoardTest, PutsTogetherRanksThatLackTheSame) {
+TEST(UnsubmittedTrackerTest, PutsTogetherRanksThatLackTheSame) {
   UnsubmittedTracker board;
   board.Update(1, Lacks(3, {}, {2, {"a", "b"}}));
   board.Update(2, Lacks(3, {}, {2, {"b", "a"}}));

@@ -63,10 +63,10 @@ class StreamLine final : public WorkerLine {
     EXPECT_TRUE(word.ok()) << word.status();
     return *std::move(word);
   }
-  void Say(const protocol::ToCoordinator& message) override {
+  void Post(const protocol::ToCoordinator& message) override {
     EXPECT_TRUE(Write(proto::ToProto(message)));
   }
-  protocol::ToWorker Hear() override {
+  protocol::ToWorker Receive() override {
     auto message = Read();
     if (message) return *std::move(message);
     ADD_FAILURE() << "the stream ended: " << Finish();
@@ -118,7 +118,7 @@ inline void JoinAndStart(
     std::vector<ScriptedWorker>* workers,
     const std::vector<protocol::RegisterChunk>& parameters = {
         {.last = true, .parameters = {{.name = "w", .shape = {4}}}}}) {
-  for (auto& worker : *workers) worker.SayHello();
+  for (auto& worker : *workers) worker.PostHello();
   for (auto& worker : *workers) worker.Register(parameters);
   for (auto& worker : *workers) {
     const auto plan = Fetch(channel, job, worker.AwaitPlan());

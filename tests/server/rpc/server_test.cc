@@ -65,7 +65,7 @@ TEST(StrangersTest, AConnectionWithoutACallEndsAndASilentStreamDoesNot) {
   const auto used = ChannelTo(daemon.address());
   StreamLine line(used);
   ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
-  worker.SayHello();
+  worker.PostHello();
 
   const auto idle = ChannelTo(daemon.address());
   ASSERT_TRUE(IsServing(idle).value());
@@ -129,7 +129,7 @@ class DaemonTokenTest : public testing::Test {
     ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
     protocol::Hello hello = worker.Hello();
     hello.token = token;
-    line.Say({.job = {"digits"}, .body = hello});
+    line.Post({.job = {"digits"}, .body = hello});
     const auto answer = line.Read();
     if (std::holds_alternative<protocol::Welcome>(answer->body)) {
       return StatusCode::kOk;
@@ -188,7 +188,7 @@ TEST(WorkerTokenTest, OpensWhatWorkersNeedAndNothingElse) {
   ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
   protocol::Hello hello = worker.Hello();
   hello.token = "worker";
-  worker.Say(hello);
+  worker.Post(hello);
   worker.Register();
   const std::string digest = worker.AwaitPlan();
   EXPECT_TRUE(Fetch(channel, "digits", digest, "worker").ok());
@@ -241,7 +241,7 @@ TEST_F(DaemonTokenTest, AWorkerOfAnotherVersionLearnsThatFirst) {
   ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
   protocol::Hello hello = worker.Hello();
   hello.version = protocol::kVersion + 1;
-  worker.Say(hello);
+  worker.Post(hello);
   const auto answer = line.Read();
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(std::get<protocol::Refused>(answer->body).code,
@@ -359,7 +359,7 @@ TEST(ShutdownTest, CallsThatDoNotEndAreCancelled) {
   auto daemon = std::make_unique<InProcessDaemon>();
   StreamLine line(ChannelTo(daemon->address()));
   ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
-  worker.SayHello();
+  worker.PostHello();
   worker.Next<protocol::Welcome>();
   daemon->server().Shutdown(absl::ZeroDuration());
   daemon.reset();

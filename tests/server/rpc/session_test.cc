@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/digest.h"
-#include "plan/words/chunks.h"
+#include "protocol/chunks.h"
 #include "tests/server/in_process_daemon.h"
 #include "tests/server/rpc/client.h"
 #include "tests/server/scripted_worker.h"
@@ -97,7 +97,7 @@ TEST_F(SessionTest, AWorkerResumesOnAnotherStream) {
   hello.resume = {.epoch = workers[0].epoch(),
                   .revision = workers[0].revision(),
                   .plan_digest = workers[0].digest()};
-  again.Say(hello);
+  again.Post(hello);
   const auto welcome = again.Next<protocol::Welcome>();
   EXPECT_TRUE(welcome.resumed);
   EXPECT_EQ(welcome.generation, workers[0].generation());
@@ -108,7 +108,7 @@ TEST_F(SessionTest, AWorkerThatLeavesIsToldAndItsStreamEnds) {
   std::vector<ScriptedWorker> workers;
   workers.emplace_back(&Open(), SpecOf("digits", 1), "worker-0");
   JoinAndStart(channel_, "digits", &workers);
-  workers[0].Say(protocol::Leave{});
+  workers[0].Post(protocol::Leave{});
   workers[0].Next<protocol::Left>();
   EXPECT_EQ(lines_[0]->Finish(), absl::OkStatus());
 }
@@ -139,7 +139,7 @@ TEST_F(SessionTest, AFieldOutOfItsDomainIsNamed) {
 }
 
 TEST_F(SessionTest, AnotherProtocolVersionIsRefusedWithBoth) {
-  protocol::Hello hello{.version = 77, .worker = {"w"}, .life = 1};
+  protocol::Hello hello{.version = 77, .worker = {"w"}, .incarnation = 1};
   std::string why;
   EXPECT_EQ(RefusalOf({.job = {"digits"}, .body = hello}, &why),
             StatusCode::kFailedPrecondition);
@@ -148,7 +148,7 @@ TEST_F(SessionTest, AnotherProtocolVersionIsRefusedWithBoth) {
 }
 
 TEST_F(SessionTest, AnUnknownJobIsRefused) {
-  protocol::Hello hello{.worker = {"w"}, .life = 1};
+  protocol::Hello hello{.worker = {"w"}, .incarnation = 1};
   std::string why;
   EXPECT_EQ(RefusalOf({.job = {"nowhere"}, .body = hello}, &why),
             StatusCode::kNotFound);
@@ -205,7 +205,7 @@ TEST_F(SessionTest, StreamsComeAndGoInEveryWay) {
         ScriptedWorker worker(&line, SpecOf(absl::StrCat("job-", t, "-", i), 2),
                               "worker-0");
         const bool speaks = random() % 4 > 0;
-        if (speaks) worker.SayHello();
+        if (speaks) worker.PostHello();
         if (speaks && random() % 2 > 0) (void)line.Read();
         const uint64_t end = random() % 3;
         if (end == 0) line.Cancel();

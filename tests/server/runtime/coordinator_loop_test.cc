@@ -27,10 +27,10 @@ struct FakeLine final : WorkerLine {
       : loop(loop),
         stream(std::make_shared<FakeStream>(room)),
         session(loop->Open(stream)) {}
-  void Say(const protocol::ToCoordinator& message) override {
+  void Post(const protocol::ToCoordinator& message) override {
     loop->Receive(session, message);
   }
-  protocol::ToWorker Hear() override { return stream->Next(); }
+  protocol::ToWorker Receive() override { return stream->Next(); }
 
   CoordinatorLoop* const loop;
   const std::shared_ptr<FakeStream> stream;
@@ -90,7 +90,7 @@ class CoordinatorLoopTest : public testing::Test {
         [&](auto reply) { loop_.FindPlan(job, "", digest, std::move(reply)); });
   }
   // Whatever was posted before has been applied then.
-  void Settle() { (void)Describe({"no such job"}); }
+  void AwaitIdle() { (void)Describe({"no such job"}); }
 
   template <typename T, typename Ask>
   T Await(Ask ask) {
@@ -115,28 +115,30 @@ TEST_F(CoordinatorLoopTest, AnotherJobIsAnsweredWhileALargePlanCompiles) {
   JobSpec large = SpecOf("large", 1);
   large.buckets.bytes_max = 1;
   FakeLine& line = Open();
-  line.Say({{"large"},
-            {},
-            {},
-            protocol::Hello{.worker = {"w"}, .life = 1, .spec = large}});
-  line.Hear();  // Welcome
-  line.Hear();  // EpochFormed
+  line.Post(
+      {{"large"},
+       {},
+       {},
+       protocol::Hello{.worker = {"w"}, .incarnation = 1, .spec = large}});
+  line.Receive();  // Welcome
+  line.Receive();  // EpochFormed
   protocol::RegisterChunk chunk{.last = true};
   for (int p = 0; p < 30'000; ++p) {
     chunk.parameters.push_back({.name = absl::StrCat("p", p), .shape = {1}});
   }
   FakeLine& other = Open();
-  line.Say({{"large"}, {1}, {}, std::move(chunk)});
-  other.Say({{"small"},
-             {},
-             {},
-             protocol::Hello{
-                 .worker = {"w"}, .life = 1, .spec = SpecOf("small", 2)}});
-  EXPECT_TRUE(std::holds_alternative<protocol::Welcome>(other.Hear().body));
-  other.Say({{"small"}, {}, {}, protocol::Heartbeat{}});
+  line.Post({{"large"}, {1}, {}, std::move(chunk)});
+  other.Post(
+      {{"small"},
+       {},
+       {},
+       protocol::Hello{
+           .worker = {"w"}, .incarnation = 1, .spec = SpecOf("small", 2)}});
+  EXPECT_TRUE(std::holds_alternative<protocol::Welcome>(other.Receive().body));
+  other.Post({{"small"}, {}, {}, protocol::Heartbeat{}});
   other.stream->WaitUntilApplied(2);
   EXPECT_EQ(line.stream->sent(), 2u) << "its plan is ready already";
-  EXPECT_TRUE(std::holds_alternative<protocol::PlanReady>(line.Hear().body));
+  EXPECT_TRUE(std::holds_alternative<protocol::PlanReady>(line.Receive().body));
 }
 
 TEST_F(CoordinatorLoopTest, TwoWorkersJoinAndStart) {
@@ -144,7 +146,7 @@ TEST_F(CoordinatorLoopTest, TwoWorkersJoinAndStart) {
   for (const char* name : {"worker-0", "worker-1"}) {
     workers.emplace_back(&Open(), SpecOf("digits", 2), name);
   }
-  for (auto& worker : workers) worker.SayHello();
+  for (auto& worker : workers) worker.PostHello();
   for (auto& worker : workers) worker.Register();
   for (auto& worker : workers) worker.AwaitPlan();
   const auto plan = FindPlan({"digits"}, workers[0].digest());
@@ -168,9 +170,9 @@ TEST_F(CoordinatorLoopTest, PromisesNothingBeforeTheJournalHasIt) {
   disk_.SetQuick(false);
   FakeLine& line = Open();
   ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
-  worker.SayHello();
+  worker.PostHello();
   disk_.WaitForRecords(2);  // the job, the generation
-  Settle();
+  AwaitIdle();
   EXPECT_EQ(line.stream->sent(), 0u);
   disk_.Finish(absl::OkStatus());
   disk_.SetQuick(true);
@@ -184,7 +186,7 @@ TEST_F(CoordinatorLoopTest, AnAnswerWaitsForItsRecordToo) {
   loop_.CreateJob(SpecOf("digits", 1), "",
                   [&](absl::Status status) { created.set_value(status); });
   disk_.WaitForRecords(1);
-  Settle();
+  AwaitIdle();
   EXPECT_EQ(future.wait_for(std::chrono::seconds(0)),
             std::future_status::timeout);
   disk_.Finish(absl::OkStatus());
@@ -194,21 +196,21 @@ TEST_F(CoordinatorLoopTest, AnAnswerWaitsForItsRecordToo) {
 TEST_F(CoordinatorLoopTest, AJournalThatFailsIsReportedAndNothingIsPromised) {
   disk_.SetQuick(false);
   FakeLine& line = Open();
-  ScriptedWorker(&line, SpecOf("digits", 1), "worker-0").SayHello();
+  ScriptedWorker(&line, SpecOf("digits", 1), "worker-0").PostHello();
   disk_.WaitForRecords(1);
-  Settle();
+  AwaitIdle();
   disk_.Finish(absl::DataLossError("the disk is gone"));
   EXPECT_EQ(journal_failed_.get_future().get().code(),
             absl::StatusCode::kDataLoss);
-  Settle();
+  AwaitIdle();
   EXPECT_EQ(line.stream->sent(), 0u);
 }
 
 TEST_F(CoordinatorLoopTest, ReadsOnOnlyAfterAMessageWasApplied) {
   FakeLine& line = Open();
   ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
-  worker.SayHello();
-  worker.Say(protocol::Heartbeat{});
+  worker.PostHello();
+  worker.Post(protocol::Heartbeat{});
   line.stream->WaitUntilApplied(2);
 }
 
@@ -217,13 +219,13 @@ TEST_F(CoordinatorLoopTest, DeadlinesPassByTheClockAlone) {
   spec.timeouts.join = absl::Seconds(30);
   FakeLine& line = Open();
   ScriptedWorker worker(&line, spec, "worker-0");
-  worker.SayHello();
+  worker.PostHello();
   worker.Next<protocol::Welcome>();
-  Settle();
+  AwaitIdle();
   // In steps: a coordinator that finds itself late begins all leases anew.
   for (int i = 0; i < 300; ++i) {
-    worker.Say(protocol::Heartbeat{});
-    Settle();
+    worker.Post(protocol::Heartbeat{});
+    AwaitIdle();
     clock_.Advance(absl::Milliseconds(101));
   }
   EXPECT_EQ(worker.Next<protocol::Refused>().code,
@@ -235,25 +237,25 @@ TEST_F(CoordinatorLoopTest, DeadlinesPassByTheClockAlone) {
 TEST_F(CoordinatorLoopTest, AStreamThatReadsTooSlowlyIsClosedThenAbandoned) {
   FakeLine& slow = Open(/*room=*/1);
   ScriptedWorker worker(&slow, SpecOf("digits", 1), "worker-0");
-  worker.SayHello();  // Welcome fits, EpochFormed does not
+  worker.PostHello();  // Welcome fits, EpochFormed does not
   EXPECT_EQ(slow.stream->WaitUntilClosed().code(),
             absl::StatusCode::kResourceExhausted);
-  Settle();
+  AwaitIdle();
   EXPECT_FALSE(slow.stream->abandoned());
   clock_.Advance(CoordinatorLoop::kClosePatience);
-  Settle();
+  AwaitIdle();
   EXPECT_TRUE(slow.stream->abandoned());
 }
 
 TEST_F(CoordinatorLoopTest, AStreamThatEndedInTimeIsNotAbandoned) {
   FakeLine& line = Open();
-  line.Say({.job = {"digits"}, .body = protocol::Heartbeat{}});  // no Hello
+  line.Post({.job = {"digits"}, .body = protocol::Heartbeat{}});  // no Hello
   EXPECT_EQ(line.stream->WaitUntilClosed().code(),
             absl::StatusCode::kInvalidArgument);
   loop_.Closed(line.session, "gone");
-  Settle();
+  AwaitIdle();
   clock_.Advance(CoordinatorLoop::kClosePatience);
-  Settle();
+  AwaitIdle();
   EXPECT_FALSE(line.stream->abandoned());
   EXPECT_EQ(metrics_.Value({"lockstep_sessions"}), 0);
 }
@@ -263,7 +265,7 @@ TEST_F(CoordinatorLoopTest, AClosedStreamIsLetGo) {
   const std::weak_ptr<FakeStream> weak = stream;
   const core::SessionId session = loop_.Open(std::move(stream));
   loop_.Closed(session, "gone");
-  Settle();
+  AwaitIdle();
   loop_.Stop();
   EXPECT_TRUE(weak.expired());
 }
@@ -302,19 +304,19 @@ TEST_F(CoordinatorLoopTest, AWatcherSeesChangesUntilTheJobIsOver) {
   ASSERT_TRUE(Create(SpecOf("digits", 2)).ok());
   auto eyes = std::make_shared<SharedEyes>();
   loop_.Watch({"digits"}, "", eyes);
-  Settle();
+  AwaitIdle();
   EXPECT_EQ(eyes->seen(), 1u);
   ScriptedWorker worker(&Open(), SpecOf("digits", 2), "worker-0");
-  worker.SayHello();
+  worker.PostHello();
   worker.Next<protocol::Welcome>();
-  Settle();
+  AwaitIdle();
   EXPECT_EQ(eyes->seen(), 1u);  // too soon
   clock_.Advance(Watches::kInterval);
-  Settle();
+  AwaitIdle();
   EXPECT_EQ(eyes->seen(), 2u);
 
   loop_.StopJob({"digits"}, "", "enough", [](const absl::Status&) {});
-  Settle();
+  AwaitIdle();
   clock_.Advance(Watches::kInterval);
   EXPECT_TRUE(eyes->ended.get_future().get().ok());
 }
@@ -325,7 +327,7 @@ TEST_F(CoordinatorLoopTest, AWatcherThatGoesIsLetGo) {
   const std::weak_ptr<SharedEyes> weak = eyes;
   const uint64_t watch = loop_.Watch({"digits"}, "", std::move(eyes));
   loop_.Unwatch(watch);
-  Settle();
+  AwaitIdle();
   loop_.Stop();
   EXPECT_TRUE(weak.expired());
 }
@@ -336,7 +338,7 @@ TEST_F(CoordinatorLoopTest, DrainingEndsEverythingButTheJobs) {
   FakeLine& silent = Open();  // never said Hello
   FakeLine& line = Open();
   ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
-  worker.SayHello();
+  worker.PostHello();
   worker.Next<protocol::Welcome>();
   auto eyes = std::make_shared<SharedEyes>();
   loop_.Watch({"digits"}, "", eyes);
@@ -362,7 +364,7 @@ TEST_F(CoordinatorLoopTest, AnswersThatWaitForTheJournalEndWithTheDrain) {
   loop_.Drain();
   EXPECT_EQ(created.get_future().get().code(), absl::StatusCode::kUnavailable);
   disk_.Finish(absl::OkStatus());
-  Settle();
+  AwaitIdle();
 }
 
 TEST_F(CoordinatorLoopTest, ManyThreadsMayTalkAtOnce) {
@@ -372,14 +374,14 @@ TEST_F(CoordinatorLoopTest, ManyThreadsMayTalkAtOnce) {
     threads.emplace_back([this, t] {
       FakeLine line(&loop_, 1000);
       ScriptedWorker worker(&line, SpecOf(absl::StrCat("job-", t), 2), "w");
-      worker.SayHello();
-      for (int i = 0; i < 200; ++i) worker.Say(protocol::Heartbeat{});
+      worker.PostHello();
+      for (int i = 0; i < 200; ++i) worker.Post(protocol::Heartbeat{});
       line.stream->WaitUntilApplied(201);
       loop_.Closed(line.session, "done");
     });
   }
   for (std::thread& thread : threads) thread.join();
-  Settle();
+  AwaitIdle();
   EXPECT_EQ(metrics_.Value({"lockstep_received_total"}), kThreads * 201);
 }
 

@@ -12,14 +12,14 @@
 #include "base/deadline.h"
 #include "base/mutex.h"
 #include "client/transport/failed_peer.h"
-#include "tests/support/inproc/room.h"
+#include "tests/support/inproc/local_exchange.h"
 
 namespace lockstep::transport {
 
 // A group whose members are still connecting.
 struct InprocRendezvous {
   explicit InprocRendezvous(int size)
-      : room(std::make_shared<Room>(size)), come(size) {}
+      : room(std::make_shared<LocalExchange>(size)), come(size) {}
 
   bool complete() const {
     return std::count(come.begin(), come.end(), true) ==
@@ -36,12 +36,12 @@ struct InprocRendezvous {
     return missing.size() == 1 ? WithFailedPeer(late, missing[0]) : late;
   }
 
-  const std::shared_ptr<Room> room;
+  const std::shared_ptr<LocalExchange> room;
   std::vector<bool> come;
 };
 
 // All groups that are connecting, by the handles of their members.
-class InprocHub::Meetings {
+class InprocHub::Rendezvouses {
  public:
   uint64_t NextNumber() {
     MutexLock lock(&mutex_);
@@ -50,10 +50,9 @@ class InprocHub::Meetings {
 
   // Blocks until all members have called it, `deadline` has passed, or
   // `aborted` is not OK.
-  absl::StatusOr<std::shared_ptr<Room>> Meet(const std::string& key,
-                                             const GroupSpec& group,
-                                             const Deadline& deadline,
-                                             const absl::Status& aborted) {
+  absl::StatusOr<std::shared_ptr<LocalExchange>> Meet(
+      const std::string& key, const GroupSpec& group, const Deadline& deadline,
+      const absl::Status& aborted) {
     MutexLock lock(&mutex_);
     std::shared_ptr<InprocRendezvous>& entry = rendezvous_[key];
     if (entry == nullptr)
@@ -85,14 +84,14 @@ class InprocHub::Meetings {
       ABSL_GUARDED_BY(mutex_);
 };
 
-InprocHub::InprocHub() : rendezvous_(std::make_unique<Meetings>()) {}
+InprocHub::InprocHub() : rendezvous_(std::make_unique<Rendezvouses>()) {}
 InprocHub::~InprocHub() = default;
 
 namespace {
 
 class PendingInprocLink final : public PendingLink {
  public:
-  PendingInprocLink(InprocHub::Meetings* meetings, const GroupSpec& group)
+  PendingInprocLink(InprocHub::Rendezvouses* meetings, const GroupSpec& group)
       : rendezvous_(meetings),
         group_(group),
         handle_(absl::StrCat("inproc ", group.rank, "/", group.size, " #",
@@ -106,7 +105,7 @@ class PendingInprocLink final : public PendingLink {
       absl::Status checked = CheckHandle(handles[rank], rank);
       if (!checked.ok()) return checked;
     }
-    absl::StatusOr<std::shared_ptr<Room>> room = rendezvous_->Meet(
+    absl::StatusOr<std::shared_ptr<LocalExchange>> room = rendezvous_->Meet(
         absl::StrJoin(handles, "\n"), group_, deadline, aborted_);
     if (!room.ok()) return std::move(room).status();
     MutexLock lock(&mutex_);
@@ -121,7 +120,7 @@ class PendingInprocLink final : public PendingLink {
     rendezvous_->Abort(absl::CancelledError("the group was aborted"),
                        &aborted_);
     MutexLock lock(&mutex_);
-    if (link_ != nullptr) link_->Cut(link_->rank());
+    if (link_ != nullptr) link_->Shutdown(link_->rank());
   }
 
  private:
@@ -136,7 +135,7 @@ class PendingInprocLink final : public PendingLink {
         rank);
   }
 
-  InprocHub::Meetings* const rendezvous_;
+  InprocHub::Rendezvouses* const rendezvous_;
   const GroupSpec group_;
   const std::string handle_;
   absl::Status aborted_;  // guarded by the meetings' mutex

@@ -29,11 +29,11 @@ class InprocHub {
   InprocHub(const InprocHub&) = delete;
   InprocHub& operator=(const InprocHub&) = delete;
 
-  class Meetings;
-  Meetings& meetings() { return *rendezvous_; }
+  class Rendezvouses;
+  Rendezvouses& meetings() { return *rendezvous_; }
 
  private:
-  std::unique_ptr<Meetings> rendezvous_;
+  std::unique_ptr<Rendezvouses> rendezvous_;
 };
 
 std::unique_ptr<Transport> MakeInprocTransport(InprocHub* hub);

@@ -18,7 +18,7 @@
 #include "plan/pairs.h"
 #include "tests/client/transport/hierarchical/pretended_hosts.h"
 #include "tests/support/inproc/inproc.h"
-#include "tests/support/inproc/room.h"
+#include "tests/support/inproc/local_exchange.h"
 
 namespace lockstep::transport {
 namespace {
@@ -173,12 +173,12 @@ TEST(AutoTest, ALossOnAnotherHostIsNamedToAll) {
 std::vector<absl::StatusOr<std::string>> Vote(
     const std::vector<absl::Status>& votes) {
   const int size = static_cast<int>(votes.size());
-  const auto room = std::make_shared<Room>(size);
+  const auto exchange = std::make_shared<LocalExchange>(size);
   std::vector<absl::StatusOr<std::string>> results(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto link = MakeInprocLink(room, rank, size);
+      const auto link = MakeInprocLink(exchange, rank, size);
       results[rank] = Agree(*link, votes[rank], Deadline(absl::Seconds(60)));
     });
   }
@@ -205,13 +205,13 @@ TEST(AgreementTest, TellsAllWhoHasAReasonOfItsOwn) {
 }
 
 TEST(AgreementTest, DoesNotWaitForever) {
-  const auto room = std::make_shared<Room>(2);
-  const auto link = MakeInprocLink(room, 0, 2);
+  const auto exchange = std::make_shared<LocalExchange>(2);
+  const auto link = MakeInprocLink(exchange, 0, 2);
   EXPECT_TRUE(absl::IsDeadlineExceeded(
       Agree(*link, absl::OkStatus(), Deadline(absl::Milliseconds(10)))
           .status()));
-  const auto other = MakeInprocLink(room, 1, 2);
-  link->Cut(0);
+  const auto other = MakeInprocLink(exchange, 1, 2);
+  link->Shutdown(0);
   EXPECT_TRUE(absl::IsUnavailable(
       Agree(*other, absl::OkStatus(), Deadline(absl::Seconds(60))).status()));
 }

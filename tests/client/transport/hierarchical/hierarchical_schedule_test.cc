@@ -39,7 +39,7 @@ struct Play {
 
   const CollectiveOp call;
   const Placement placement;
-  std::vector<std::unique_ptr<const Schedule>> schedules;
+  std::vector<std::unique_ptr<const ChunkSchedule>> schedules;
 };
 
 // From, to, message, begin, count.
@@ -48,7 +48,7 @@ using Message = std::tuple<int, int, uint64_t, size_t, size_t>;
 std::set<Message> Sent(const Play& play) {
   std::set<Message> sent;
   for (int rank = 0; rank < play.placement.ranks(); ++rank) {
-    const Schedule& schedule = *play.schedules[rank];
+    const ChunkSchedule& schedule = *play.schedules[rank];
     for (uint64_t step = 0; step < schedule.steps(); ++step) {
       const Chunk chunk = play.Own(rank, step);
       if (chunk.count == 0) continue;
@@ -67,7 +67,7 @@ std::set<Message> Sent(const Play& play) {
 std::set<Message> Expected(const Play& play) {
   std::set<Message> expected;
   for (int rank = 0; rank < play.placement.ranks(); ++rank) {
-    const Schedule& schedule = *play.schedules[rank];
+    const ChunkSchedule& schedule = *play.schedules[rank];
     for (uint64_t step = 0; step < schedule.steps(); ++step) {
       const Chunk chunk = play.Own(rank, step);
       const int from = chunk.count > 0 ? schedule.ResultFrom(step) : -1;
@@ -84,9 +84,9 @@ std::set<Message> Expected(const Play& play) {
 }
 
 // How often each element reaches `rank` from the givers of its host.
-std::vector<int> Received(const Play& play, int rank, size_t total) {
+std::vector<int> SocketMessage(const Play& play, int rank, size_t total) {
   std::vector<int> times(total);
-  const Schedule& schedule = *play.schedules[rank];
+  const ChunkSchedule& schedule = *play.schedules[rank];
   const int index = play.placement.index(rank);
   const auto& here = play.placement.members(play.placement.host(rank));
   for (uint64_t step = 0; step < schedule.steps(); ++step) {
@@ -126,7 +126,7 @@ TEST(HierarchicalScheduleTest, GivesEverythingOnceAndSendsWhatIsExpected) {
                            setting.kind == CollectiveKind::kBroadcast;
         const size_t total = whole ? count : count * ranks;
         for (int rank = 0; rank < ranks; ++rank) {
-          const std::vector<int> times = Received(play, rank, total);
+          const std::vector<int> times = SocketMessage(play, rank, total);
           for (size_t i = 0; i < total; ++i) {
             const bool wanted =
                 setting.kind != CollectiveKind::kReduceScatter ||
@@ -148,7 +148,7 @@ TEST(HierarchicalScheduleTest,
     const Play play(kind, 3000, 0, "aabbbcc");
     const Placement& placement = play.placement;
     for (int rank = 0; rank < placement.ranks(); ++rank) {
-      const Schedule& schedule = *play.schedules[rank];
+      const ChunkSchedule& schedule = *play.schedules[rank];
       const int next = schedule.partial_to();
       const bool in_line = placement.index(rank) < placement.lines();
       EXPECT_EQ(next >= 0,

@@ -21,7 +21,7 @@ class Rendezvous {
  public:
   explicit Rendezvous(int size) : lines_(size) {}
 
-  std::vector<std::string> Tell(int rank, const std::string& line) {
+  std::vector<std::string> Report(int rank, const std::string& line) {
     MutexLock lock(&mutex_);
     lines_[rank] = line;
     const int round = round_;
@@ -54,7 +54,7 @@ void OnRanks(int size, const std::function<void(const transport::nccl::Tables&,
       work(tables, {.rank = rank,
                     .size = size,
                     .exchange = [&, rank](const std::string& line) {
-                      return rendezvous.Tell(rank, line);
+                      return rendezvous.Report(rank, line);
                     }});
     });
   }

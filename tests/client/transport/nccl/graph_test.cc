@@ -26,7 +26,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using transport::nccl::Capture;
 using transport::nccl::CudaStream;
-using transport::nccl::Graph;
+using transport::nccl::LaunchableGraph;
 
 constexpr size_t kCount = 5;
 
@@ -157,7 +157,7 @@ class GraphTest : public testing::TestWithParam<int> {
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<std::vector<float>> given_, mean_, used_;
   std::vector<float> stamps_;
-  std::vector<std::unique_ptr<Graph>> graphs_;
+  std::vector<std::unique_ptr<LaunchableGraph>> graphs_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GraphTest, testing::Range(1, 9));

@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 using fake::FakeGpus;
-using kernels::Slot;
+using kernels::TensorSlot;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using transport::nccl::CudaResult;
@@ -80,7 +80,7 @@ TEST_F(KernelsTest, RunInTheOrderOfTheirStreamOnListsOfTheirOwn) {
   const ArenaBuffer tensor = Allocate(8);
   const ArenaBuffer bucket = Allocate(16);
   {
-    std::vector<Slot> slots = {{tensor.data(), 1, 2}};
+    std::vector<TensorSlot> slots = {{tensor.data(), 1, 2}};
     ASSERT_EQ(
         tables_.kernels->ZeroSlots(bucket.data(), slots, DType::kF32, handle()),
         CudaResult::kSuccess);

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/transport/nccl/drill.h"
+#include "tests/client/transport/nccl/fault_suite.h"
 #include "tests/client/transport/nccl/faults.h"
 #include "tests/support/sanitizers.h"
 

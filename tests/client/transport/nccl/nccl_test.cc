@@ -256,10 +256,10 @@ TEST(CudaStreamTest, WaitsForEventsOfTheHostToo) {
 
 // Those that run beside the layers leave the device to them.
 TEST(NcclChannelsTest, WhatIsSmallOrBetweenNeighboursHasFew) {
-  using transport::Traffic;
+  using transport::TrafficClass;
   FakeGpuWorld world;
-  for (const Traffic traffic :
-       {Traffic::kSmall, Traffic::kMessages, Traffic::kBulk}) {
+  for (const TrafficClass traffic :
+       {TrafficClass::kSmall, TrafficClass::kMessages, TrafficClass::kBulk}) {
     auto pending = world.at(0).Prepare({.name = "g", .traffic = traffic});
     ASSERT_TRUE(pending.ok()) << pending.status();
     const std::vector<std::string> handles = {(*pending)->handle()};

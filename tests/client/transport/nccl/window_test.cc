@@ -24,8 +24,8 @@ using testing::Contains;
 using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using transport::Enlistment;
-using transport::Reach;
+using transport::BufferRegistration;
+using transport::RegistrationKind;
 using transport::nccl::kNcclMemoryBytesMin;
 using transport::nccl::NcclPart;
 
@@ -56,18 +56,18 @@ class Windows {
     for (std::thread& thread : threads) thread.join();
   }
 
-  void Enlist() {
+  void RegisterBuffer() {
     Together([this](int rank) {
-      auto enlisted = world_.at(rank).Enlist(*group_[rank], buffers_[rank],
-                                             absl::Seconds(60));
-      ASSERT_TRUE(enlisted.ok()) << enlisted.status();
-      enlisted_[rank] = *std::move(enlisted);
+      auto registered = world_.at(rank).RegisterBuffer(
+          *group_[rank], buffers_[rank], absl::Seconds(60));
+      ASSERT_TRUE(registered.ok()) << registered.status();
+      enlisted_[rank] = *std::move(registered);
     });
   }
-  std::vector<Reach> Reaches() {
-    std::vector<Reach> reaches;
-    for (const auto& one : enlisted_) reaches.push_back(one->reach());
-    return reaches;
+  std::vector<RegistrationKind> Reaches() {
+    std::vector<RegistrationKind> kinds;
+    for (const auto& one : enlisted_) kinds.push_back(one->kind());
+    return kinds;
   }
 
   // Sums ranks over the buffer, from `offset` bytes on.
@@ -95,7 +95,9 @@ class Windows {
   Communicator& communicator(int rank) { return *group_[rank]; }
   Stream& stream(int rank) { return *streams_[rank]; }
   const ArenaBuffer& buffer(int rank) { return buffers_[rank]; }
-  std::vector<std::unique_ptr<Enlistment>>& enlisted() { return enlisted_; }
+  std::vector<std::unique_ptr<BufferRegistration>>& registered() {
+    return enlisted_;
+  }
   std::vector<std::string> violations() { return world_.gpus().violations(); }
 
  private:
@@ -103,14 +105,14 @@ class Windows {
   std::vector<std::unique_ptr<Communicator>> group_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<ArenaBuffer> buffers_;
-  std::vector<std::unique_ptr<Enlistment>> enlisted_;
+  std::vector<std::unique_ptr<BufferRegistration>> enlisted_;
 };
 
 TEST(WindowTest, ABufferIsAWindowOnAllRanks) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     Windows windows({.seed = seed, .nccl_version = 22907});
-    windows.Enlist();
-    EXPECT_THAT(windows.Reaches(), Each(Reach::kSymmetric));
+    windows.RegisterBuffer();
+    EXPECT_THAT(windows.Reaches(), Each(RegistrationKind::kSymmetric));
     windows.AllReduce([](int) { return 0; });
     windows.ForgetAll();
     windows.AllReduce([](int) { return 0; });
@@ -121,8 +123,8 @@ TEST(WindowTest, ABufferIsAWindowOnAllRanks) {
 
 TEST(WindowTest, AReleaseThatDoesNotTellIsNotTakenForMore) {
   Windows windows({.nccl_version = 22809});
-  windows.Enlist();
-  EXPECT_THAT(windows.Reaches(), Each(Reach::kWindow));
+  windows.RegisterBuffer();
+  EXPECT_THAT(windows.Reaches(), Each(RegistrationKind::kWindow));
   windows.AllReduce([](int) { return 0; });
   windows.ForgetAll();
   windows.CloseAll();
@@ -132,10 +134,10 @@ TEST(WindowTest, AReleaseThatDoesNotTellIsNotTakenForMore) {
 TEST(WindowTest, AReleaseThatReadsBesideItMakesNone) {
   for (const int version : {22799, 22800, 22803, 22806, 22807}) {
     Windows windows({.nccl_version = version});
-    windows.Enlist();
+    windows.RegisterBuffer();
     const bool wrong = version >= 22800 && version < 22807;
-    EXPECT_THAT(windows.Reaches(),
-                Each(wrong ? Reach::kRegistered : Reach::kWindow))
+    EXPECT_THAT(windows.Reaches(), Each(wrong ? RegistrationKind::kRegistered
+                                              : RegistrationKind::kWindow))
         << version;
     windows.AllReduce([](int) { return 0; });
     windows.ForgetAll();
@@ -146,8 +148,8 @@ TEST(WindowTest, AReleaseThatReadsBesideItMakesNone) {
 
 TEST(WindowTest, AnOlderReleaseRegistersIt) {
   Windows windows({.nccl_version = 22600});
-  windows.Enlist();
-  EXPECT_THAT(windows.Reaches(), Each(Reach::kRegistered));
+  windows.RegisterBuffer();
+  EXPECT_THAT(windows.Reaches(), Each(RegistrationKind::kRegistered));
   windows.AllReduce([](int) { return 0; });
   windows.ForgetAll();
   windows.CloseAll();
@@ -156,9 +158,12 @@ TEST(WindowTest, AnOlderReleaseRegistersIt) {
 
 TEST(ReachTest, IsDescribedForPeople) {
   EXPECT_EQ(transport::Describe({}), "");
-  EXPECT_EQ(transport::Describe({Reach::kWindow, Reach::kWindow}), "window");
   EXPECT_EQ(transport::Describe(
-                {Reach::kPlain, Reach::kSymmetric, Reach::kSymmetric}),
+                {RegistrationKind::kWindow, RegistrationKind::kWindow}),
+            "window");
+  EXPECT_EQ(transport::Describe({RegistrationKind::kPlain,
+                                 RegistrationKind::kSymmetric,
+                                 RegistrationKind::kSymmetric}),
             "2 symmetric, 1 plain");
 }
 
@@ -218,8 +223,8 @@ Windows::Decorate With() {
 
 TEST(WindowTest, WithoutAnyOfItMemoryIsPlain) {
   Windows windows({}, With<KnowsNoMemory>());
-  windows.Enlist();
-  EXPECT_THAT(windows.Reaches(), Each(Reach::kPlain));
+  windows.RegisterBuffer();
+  EXPECT_THAT(windows.Reaches(), Each(RegistrationKind::kPlain));
   windows.AllReduce([](int) { return 0; });
   windows.CloseAll();
   EXPECT_THAT(windows.violations(), IsEmpty());
@@ -227,8 +232,8 @@ TEST(WindowTest, WithoutAnyOfItMemoryIsPlain) {
 
 TEST(WindowTest, WhereThereCanBeNoWindowItIsRegistered) {
   Windows windows({}, With<GivesNoWindow>());
-  windows.Enlist();
-  EXPECT_THAT(windows.Reaches(), Each(Reach::kRegistered));
+  windows.RegisterBuffer();
+  EXPECT_THAT(windows.Reaches(), Each(RegistrationKind::kRegistered));
   windows.ForgetAll();
   windows.CloseAll();
   EXPECT_THAT(windows.violations(), IsEmpty());
@@ -237,8 +242,8 @@ TEST(WindowTest, WhereThereCanBeNoWindowItIsRegistered) {
 TEST(WindowTest, WhatIsNotRegisteredIsPlain) {
   for (const auto& with : {With<GivesNothing>(), With<RefusesToRegister>()}) {
     Windows windows({}, with);
-    windows.Enlist();
-    EXPECT_THAT(windows.Reaches(), Each(Reach::kPlain));
+    windows.RegisterBuffer();
+    EXPECT_THAT(windows.Reaches(), Each(RegistrationKind::kPlain));
     windows.AllReduce([](int) { return 0; });
     windows.ForgetAll();
     windows.CloseAll();
@@ -259,9 +264,9 @@ class RefusesAWindow final : public ForwardingNccl {
 TEST(WindowTest, ARefusedWindowEndsTheCommunicator) {
   Windows windows({}, With<RefusesAWindow>());
   windows.Together([&](int rank) {
-    const auto enlisted = windows.world().at(rank).Enlist(
+    const auto registered = windows.world().at(rank).RegisterBuffer(
         windows.communicator(rank), windows.buffer(rank), absl::Seconds(60));
-    EXPECT_FALSE(enlisted.ok());
+    EXPECT_FALSE(registered.ok());
     EXPECT_FALSE(windows.communicator(rank).status().ok());
   });
   windows.CloseAll();
@@ -272,9 +277,9 @@ TEST(WindowTest, ARefusedWindowEndsTheCommunicator) {
 TEST(WindowTest, AnAbortEndsTheWait) {
   Windows windows;
   std::thread waits([&] {
-    const auto enlisted = windows.world().at(0).Enlist(
+    const auto registered = windows.world().at(0).RegisterBuffer(
         windows.communicator(0), windows.buffer(0), absl::Seconds(600));
-    EXPECT_THAT(enlisted.status().message(), HasSubstr("rank 2 was lost"));
+    EXPECT_THAT(registered.status().message(), HasSubstr("rank 2 was lost"));
   });
   windows.communicator(0).Abort("rank 2 was lost");
   waits.join();
@@ -282,13 +287,13 @@ TEST(WindowTest, AnAbortEndsTheWait) {
 
 TEST(WindowTest, SmallBuffersAreNotWorthOne) {
   Windows windows({}, {}, kNcclMemoryBytesMin - 1);
-  windows.Enlist();
-  EXPECT_THAT(windows.Reaches(), Each(Reach::kPlain));
+  windows.RegisterBuffer();
+  EXPECT_THAT(windows.Reaches(), Each(RegistrationKind::kPlain));
 }
 
 TEST(WindowTest, ACommunicatorForgetsBeforeItEnds) {
   Windows windows;
-  windows.Enlist();
+  windows.RegisterBuffer();
   windows.CloseAll();
   windows.ForgetAll();
   EXPECT_THAT(windows.violations(), IsEmpty());
@@ -296,7 +301,7 @@ TEST(WindowTest, ACommunicatorForgetsBeforeItEnds) {
 
 TEST(WindowTest, AnAbortUnderAWindow) {
   Windows windows;
-  windows.Enlist();
+  windows.RegisterBuffer();
   windows.communicator(1).Abort("over");
   windows.ForgetAll();
   windows.Together([&](int rank) { windows.communicator(rank).Abort("over"); });
@@ -306,9 +311,9 @@ TEST(WindowTest, AnAbortUnderAWindow) {
 
 TEST(WindowTest, APeerThatDoesNotComeIsNotWaitedForForEver) {
   Windows windows;
-  const auto enlisted = windows.world().at(0).Enlist(
+  const auto registered = windows.world().at(0).RegisterBuffer(
       windows.communicator(0), windows.buffer(0), absl::Milliseconds(50));
-  EXPECT_EQ(enlisted.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(registered.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_FALSE(windows.communicator(0).status().ok());
 }
 
@@ -316,7 +321,7 @@ TEST(WindowTest, APeerThatDoesNotComeIsNotWaitedForForEver) {
 
 TEST(WindowTest, OtherOffsetsAreNoticed) {
   Windows windows;
-  windows.Enlist();
+  windows.RegisterBuffer();
   windows.AllReduce([](int rank) { return rank == 1 ? 256 : 0; });
   EXPECT_THAT(windows.violations(), Contains(HasSubstr("different offsets")));
 }
@@ -324,7 +329,7 @@ TEST(WindowTest, OtherOffsetsAreNoticed) {
 // What only this rank touches may be anywhere.
 TEST(WindowTest, PartsOfOneBufferMayBeAnywhere) {
   Windows windows;
-  windows.Enlist();
+  windows.RegisterBuffer();
   constexpr size_t kCount = 1000;
   windows.Together([&](int rank) {
     Communicator& group = windows.communicator(rank);
@@ -340,7 +345,7 @@ TEST(WindowTest, PartsOfOneBufferMayBeAnywhere) {
 
 TEST(WindowTest, AWindowThatIsLeftBehindIsNoticed) {
   Windows windows({}, With<ForgetsNoWindow>());
-  windows.Enlist();
+  windows.RegisterBuffer();
   windows.CloseAll();
   EXPECT_THAT(windows.violations(), Contains(HasSubstr("that knows memory")));
 }
@@ -350,8 +355,9 @@ TEST(WindowTest, MemoryThatIsFreedUnderAWindowIsNoticed) {
   {
     auto group = conformance::Connect(world, 1, "gradient");
     auto buffer = *world.at(0).MakeArena()->Allocate(kNcclMemoryBytesMin);
-    auto enlisted = world.at(0).Enlist(*group[0], buffer, absl::Seconds(60));
-    ASSERT_TRUE(enlisted.ok()) << enlisted.status();
+    auto registered =
+        world.at(0).RegisterBuffer(*group[0], buffer, absl::Seconds(60));
+    ASSERT_TRUE(registered.ok()) << registered.status();
     buffer = ArenaBuffer();
   }
   EXPECT_THAT(world.gpus().violations(),

@@ -51,22 +51,23 @@ TEST_P(CorruptSeatTest, ACellIsBlamedOnItsRank) {
   for (CollectiveKind kind :
        {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter}) {
     SCOPED_TRACE(Name(kind));
-    Boards shm_groups(2);
+    ShmGroups shm_groups(2);
     const CollectiveOp call = MakeCall(kind, /*point_to_point=*/false);
     const auto theirs = MakeTask(call, shm_groups.at(0));
     ASSERT_TRUE(theirs->Advance().ok());
-    shm_groups.at(0).mine().cell(1).published.copy_mode = GetParam().copy_mode;
+    shm_groups.at(0).mine().slot(1).published.copy_mode = GetParam().copy_mode;
     ExpectBlamed(MakeTask(call, shm_groups.at(1))->Advance().status());
   }
 }
 
 TEST_P(CorruptSeatTest, AMailIsBlamedOnItsRank) {
-  Boards shm_groups(2);
+  ShmGroups shm_groups(2);
   CollectiveOp send = MakeCall(CollectiveKind::kSend, /*point_to_point=*/true);
   send.peer = 1;
   const auto theirs = MakeTask(send, shm_groups.at(0));
   ASSERT_TRUE(theirs->Advance().ok());
-  shm_groups.at(0).mine().mail(1, 1).published.copy_mode = GetParam().copy_mode;
+  shm_groups.at(0).mine().send_slot(1, 1).published.copy_mode =
+      GetParam().copy_mode;
   CollectiveOp receive =
       MakeCall(CollectiveKind::kRecv, /*point_to_point=*/true);
   receive.peer = 0;

@@ -19,7 +19,7 @@ constexpr size_t kBytes = 2 * kSmallMessageBytes;
 // A sender destroys a failed message, and continues with another one until it
 // learns that the group has failed.
 TEST(MessageTest, ABlockOfAFailedMessageIsNotFilledAgain) {
-  Boards shm_groups(2);
+  ShmGroups shm_groups(2);
   const std::vector<std::byte> ones(kBytes, std::byte{1});
   const std::vector<std::byte> twos(kBytes, std::byte{2});
   std::vector<std::byte> out(kBytes), other(kBytes);
@@ -38,7 +38,7 @@ TEST(MessageTest, ABlockOfAFailedMessageIsNotFilledAgain) {
   send[1].in = twos.data();
   receive[0].out = out.data();
   receive[1].out = other.data();
-  std::unique_ptr<Task> sends[2], receives[2];
+  std::unique_ptr<CollectiveTask> sends[2], receives[2];
   for (int i = 0; i < 2; ++i) {
     sends[i] = MakeTask(send[i], shm_groups.at(0));
     receives[i] = MakeTask(receive[i], shm_groups.at(1));
@@ -47,7 +47,7 @@ TEST(MessageTest, ABlockOfAFailedMessageIsNotFilledAgain) {
   }
   ASSERT_TRUE(sends[0]->Advance().ok());  // puts a block
   sends[0] = nullptr;
-  while (*sends[1]->Advance() == Progress::kMoved) {
+  while (*sends[1]->Advance() == AdvanceResult::kMoved) {
   }
   ASSERT_TRUE(receives[0]->Advance().ok());  // takes the block
   const size_t block = shm_groups.at(0).mine().shape().block_bytes;

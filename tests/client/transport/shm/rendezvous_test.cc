@@ -115,14 +115,14 @@ TEST(CoresOfTest, CountsTheCoresOfAllRanks) {
   std::vector<Peer> peers(3);
   for (Peer& peer : peers) {
     peer.memory = *Segment::Create(ControlBlock::Bytes(shape), "a seat");
-    peer.seat = ControlBlock(peer.memory.data(), shape);
+    peer.control_block = ControlBlock(peer.memory.data(), shape);
   }
   EXPECT_EQ(CoresOf(peers), 1) << "nobody published: there is one at least";
-  peers[0].seat.header().cores[0] = 1;
-  peers[1].seat.header().cores[0] = 2;
-  peers[2].seat.header().cores[3] = 1;
+  peers[0].control_block.header().cores[0] = 1;
+  peers[1].control_block.header().cores[0] = 2;
+  peers[2].control_block.header().cores[3] = 1;
   EXPECT_EQ(CoresOf(peers), 3);
-  for (Peer& peer : peers) peer.seat.header().cores[0] = 3;
+  for (Peer& peer : peers) peer.control_block.header().cores[0] = 3;
   EXPECT_EQ(CoresOf(peers), 3);
 }
 

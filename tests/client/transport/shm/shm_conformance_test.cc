@@ -88,9 +88,9 @@ constexpr double kFactor = 0.125;  // for sums in pairs
 // Up to three parts of the slice that `rank` reduces. The first begins with the
 // slice and has whole runs. The second follows it. There is a gap before the
 // third.
-std::vector<transport::Range> PartsOf(const Buffer& buffer, int ranks,
-                                      int rank) {
-  const transport::Range slice =
+std::vector<transport::SliceRange> PartsOf(const Buffer& buffer, int ranks,
+                                           int rank) {
+  const transport::SliceRange slice =
       buffer.in_pairs ? transport::PairsSlice(buffer.count, ranks, rank)
                       : transport::ReduceSliceOf(
                             buffer.count, SizeOf(buffer.dtype), ranks, rank);
@@ -109,8 +109,9 @@ class CheckedMember {
   CheckedMember(const Buffer& buffer, int ranks, int rank)
       : buffer_(buffer),
         rank_(rank),
-        parts_(rank > 0 || buffer.all_check ? PartsOf(buffer, ranks, rank)
-                                            : std::vector<transport::Range>()),
+        parts_(rank > 0 || buffer.all_check
+                   ? PartsOf(buffer, ranks, rank)
+                   : std::vector<transport::SliceRange>()),
         totals_(parts_.size(), {.sum_of_squares = 1, .non_finite = 2}) {}
 
   // Reduces `own`, and expects the bits of a reduction followed by a check.
@@ -161,7 +162,7 @@ class CheckedMember {
 
   const Buffer buffer_;
   const int rank_;
-  const std::vector<transport::Range> parts_;
+  const std::vector<transport::SliceRange> parts_;
   std::vector<kernels::FiniteCheck> totals_;
 };
 

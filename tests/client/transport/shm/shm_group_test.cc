@@ -31,7 +31,7 @@ constexpr WaitPolicy kSleepsAtOnce{.looks = std::chrono::nanoseconds(0),
                                    .nap = std::chrono::hours(1)};
 
 // How often each rank has been woken.
-std::vector<uint32_t> Bells(Boards& shm_groups) {
+std::vector<uint32_t> Bells(ShmGroups& shm_groups) {
   std::vector<uint32_t> bells;
   for (int rank = 0; rank < shm_groups.size(); ++rank) {
     bells.push_back(shm_groups.at(rank).mine().header().wakes);
@@ -39,14 +39,14 @@ std::vector<uint32_t> Bells(Boards& shm_groups) {
   return bells;
 }
 
-void AllSleep(Boards& shm_groups) {
+void AllSleep(ShmGroups& shm_groups) {
   for (int rank = 0; rank < shm_groups.size(); ++rank) {
     ++shm_groups.at(rank).mine().header().sleepers;
   }
 }
 
-TEST(BoardTest, WhoWaitsForAllIsWokenByTheLast) {
-  Boards shm_groups(3);
+TEST(ShmGroupTest, WhoWaitsForAllIsWokenByTheLast) {
+  ShmGroups shm_groups(3);
   AllSleep(shm_groups);
   shm_groups.at(1).Finish(1);
   EXPECT_THAT(Bells(shm_groups), Each(0)) << "two are missing";
@@ -57,8 +57,8 @@ TEST(BoardTest, WhoWaitsForAllIsWokenByTheLast) {
   EXPECT_THAT(Bells(shm_groups), ElementsAre(2, 1, 1));
 }
 
-TEST(BoardTest, TheLastWakesThoughItGoesFurtherThanOthers) {
-  Boards shm_groups(3);
+TEST(ShmGroupTest, TheLastWakesThoughItGoesFurtherThanOthers) {
+  ShmGroups shm_groups(3);
   AllSleep(shm_groups);
   shm_groups.at(0).Finish(1);
   shm_groups.at(1).Finish(1);
@@ -70,11 +70,11 @@ TEST(BoardTest, TheLastWakesThoughItGoesFurtherThanOthers) {
               ElementsAre(before[0] + 1, before[1] + 1, before[2] + 1));
 }
 
-using Executors = std::vector<std::unique_ptr<Executor>>;
+using Executors = std::vector<std::unique_ptr<CollectiveExecutor>>;
 
 // Every rank runs its own `calls` on its own thread.
 Executors RunRanks(
-    Boards& shm_groups,
+    ShmGroups& shm_groups,
     const std::function<std::vector<CollectiveOp>(int rank)>& calls) {
   Executors executors(shm_groups.size());
   std::vector<std::thread> threads;
@@ -141,7 +141,7 @@ TEST_P(NobodySleepsForEverTest, InAnyCollective) {
   constexpr int kRanks = 4;
   constexpr int kRounds = 60;
   const size_t count = GetParam().count;
-  Boards shm_groups(kRanks, kSleepsAtOnce);
+  ShmGroups shm_groups(kRanks, kSleepsAtOnce);
   std::vector<ArenaBuffer> memory;
   for (int rank = 0; rank < kRanks; ++rank) {
     const auto arena = GetParam().in_arena
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, NobodySleepsForEverTest,
                                          Sizes{"DirectExchange", 4096, true}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(PatienceTest,
+TEST(WaitPolicyTest,
      RanksThatShareCoresGiveThemAwayFromTheBeginningAndForLonger) {
   constexpr std::chrono::nanoseconds kCost{10'000};
   const WaitPolicy alone = WaitPolicyFor(2, 2, kCost);
@@ -205,7 +205,7 @@ class AfterwardsTest : public testing::Test {
             .tag = FirstTag(false, number)};
   }
 
-  Boards boards_{2, kSleepsAtOnce};
+  ShmGroups boards_{2, kSleepsAtOnce};
   std::vector<ArenaBuffer> memory_;
 };
 
@@ -224,7 +224,7 @@ TEST_F(AfterwardsTest, WhatSomebodyMayStillWriteToIsReplaced) {
     return std::vector<CollectiveOp>{Sum(rank, 1)};
   });
   data(0)[7] = 7;
-  executors[1]->Cut(absl::CancelledError("it has enough"));
+  executors[1]->Shutdown(absl::CancelledError("it has enough"));
   const CollectiveOp alone = Sum(0, 2);
   EXPECT_TRUE(absl::IsUnavailable(executors[0]->Execute({&alone, 1})));
   executors[0] = nullptr;
@@ -237,11 +237,11 @@ TEST_F(AfterwardsTest, AWaitThatBeginsIsSaidToHaveMoved) {
   const CollectiveOp calls[] = {Sum(0, 1), Sum(1, 1)};
   const auto first = MakeTask(calls[0], boards_.at(0));
   const auto second = MakeTask(calls[1], boards_.at(1));
-  EXPECT_EQ(*first->Advance(), Progress::kNothing);
-  EXPECT_EQ(*second->Advance(), Progress::kMoved);
-  EXPECT_EQ(*second->Advance(), Progress::kNothing);
-  EXPECT_EQ(*first->Advance(), Progress::kDone);
-  EXPECT_EQ(*second->Advance(), Progress::kDone);
+  EXPECT_EQ(*first->Advance(), AdvanceResult::kNothing);
+  EXPECT_EQ(*second->Advance(), AdvanceResult::kMoved);
+  EXPECT_EQ(*second->Advance(), AdvanceResult::kNothing);
+  EXPECT_EQ(*first->Advance(), AdvanceResult::kDone);
+  EXPECT_EQ(*second->Advance(), AdvanceResult::kDone);
 }
 
 // --- Limits of this process --------------------------------------------------

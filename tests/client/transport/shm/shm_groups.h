@@ -16,9 +16,9 @@
 
 namespace lockstep::transport {
 
-class Boards {
+class ShmGroups {
  public:
-  explicit Boards(int size, const WaitPolicy& wait_policy = {}) {
+  explicit ShmGroups(int size, const WaitPolicy& wait_policy = {}) {
     const ControlBlock::Shape shape{
         .size = size,
         .chunk_bytes = 64 * static_cast<size_t>(size),
@@ -55,7 +55,7 @@ class Boards {
     Peer peer;
     peer.memory = *Segment::Map(FileDescriptor(dup(memory.fd())),
                                 ControlBlock::Bytes(shape));
-    peer.seat = ControlBlock(peer.memory.data(), shape);
+    peer.control_block = ControlBlock(peer.memory.data(), shape);
     return peer;
   }
 

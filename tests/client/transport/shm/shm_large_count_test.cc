@@ -31,7 +31,7 @@ constexpr size_t kCount = kPieces * kPiece + kTail;
 class FoldedBuffer {
  public:
   explicit FoldedBuffer(uint8_t value) {
-    FileDescriptor file(memfd_create("folded", 0));
+    FileDescriptor file(memfd_create("reduced", 0));
     Check(ftruncate(file.get(), kPiece + kTail) == 0, "no memory file");
     space_ = mmap(nullptr, kCount, PROT_NONE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

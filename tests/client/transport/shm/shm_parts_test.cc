@@ -62,13 +62,14 @@ TEST(SegmentTest, IsTheSameMemoryForWhoMapsIt) {
 TEST(SegmentTest, AColourShiftsItByPagesAndChangesNothingElse) {
   auto segment = Segment::Create(8192, "a test");
   ASSERT_TRUE(segment.ok());
-  for (size_t colour : {size_t{1}, Segment::kColours - 1, Segment::kColours}) {
+  for (size_t page_offset :
+       {size_t{1}, Segment::kPageOffsets - 1, Segment::kPageOffsets}) {
     auto other = Segment::Map(FileDescriptor(dup(segment->fd())), 8192,
-                              Lookup::kEachLater, colour);
+                              Lookup::kEachLater, page_offset);
     ASSERT_TRUE(other.ok()) << other.status();
     EXPECT_EQ(reinterpret_cast<uintptr_t>(other->data()) % 4096, 0u);
-    other->data()[8191] = std::byte(colour + 1);
-    EXPECT_EQ(segment->data()[8191], std::byte(colour + 1));
+    other->data()[8191] = std::byte(page_offset + 1);
+    EXPECT_EQ(segment->data()[8191], std::byte(page_offset + 1));
   }
 }
 
@@ -189,7 +190,7 @@ TEST(SharedArenaTest, ABufferOutlivesItsArenaAndItsBook) {
   EXPECT_EQ(buffer->as<double>()[1000], 2.5);
 }
 
-TEST(ArenaBookTest, FindsWhatLiesWhollyInASegment) {
+TEST(SegmentRegistryTest, FindsWhatLiesWhollyInASegment) {
   const auto registry = std::make_shared<SegmentRegistry>();
   const auto arena = MakeSharedArena(registry);
   auto buffer = *arena->Allocate(2 << 20);
@@ -202,7 +203,7 @@ TEST(ArenaBookTest, FindsWhatLiesWhollyInASegment) {
   EXPECT_EQ(registry->Find(&buffer, 1).segment, nullptr);
 }
 
-TEST(ArenaBookTest, ForgetsAndCountsWhatIsReleased) {
+TEST(SegmentRegistryTest, ForgetsAndCountsWhatIsReleased) {
   const auto registry = std::make_shared<SegmentRegistry>();
   const auto arena = MakeSharedArena(registry);
   auto buffer = *arena->Allocate(2 << 20);
@@ -213,7 +214,7 @@ TEST(ArenaBookTest, ForgetsAndCountsWhatIsReleased) {
   EXPECT_EQ(registry->Find(data, 1).segment, nullptr);
 }
 
-TEST(ArenaBookTest, ARenewedSegmentHasAnotherId) {
+TEST(SegmentRegistryTest, ARenewedSegmentHasAnotherId) {
   const auto registry = std::make_shared<SegmentRegistry>();
   const auto segment = *registry->Create(4096);
   const uint64_t id = segment->id;
@@ -226,7 +227,7 @@ TEST(ArenaBookTest, ARenewedSegmentHasAnotherId) {
 }
 
 // Find also looks into a segment for an address below it.
-TEST(ArenaBookTest, MayLoseASegmentWhileSomebodyLooks) {
+TEST(SegmentRegistryTest, MayLoseASegmentWhileSomebodyLooks) {
   const auto registry = std::make_shared<SegmentRegistry>();
   std::atomic<bool> over{false};
   std::thread looks([&] {
@@ -239,7 +240,7 @@ TEST(ArenaBookTest, MayLoseASegmentWhileSomebodyLooks) {
   looks.join();
 }
 
-TEST(ArenaBookTest, WhatCannotBeRenewedIsLentNoMoreAndIsSaid) {
+TEST(SegmentRegistryTest, WhatCannotBeRenewedIsLentNoMoreAndIsSaid) {
   const auto registry = std::make_shared<SegmentRegistry>();
   auto segment = *registry->Create(1 << 20);
   std::byte* const data = segment->memory.data();

@@ -1,0 +1,29 @@
+// Sizes and durations as people write them: "25MiB", "500ms".
+
+#ifndef LOCKSTEP_BASE_TEXT_UNITS_H_
+#define LOCKSTEP_BASE_TEXT_UNITS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace lockstep {
+
+// The bytes in the largest of KiB, MiB, GiB, TiB that divides them, else bare:
+// "25MiB", "4097". ParseSize reads it back; also a bare number and "B", always
+// whole and not negative. nullopt for anything else, or beyond 63 bits.
+std::string SizeText(int64_t bytes);
+std::optional<int64_t> ParseSize(absl::string_view text);
+
+// "5m", "1m30s", "500ms". ParseDuration reads it back; a unit is required
+// (ns, us, ms, s, m, h), except for 0. nullopt for anything else, and for
+// endless or negative ones.
+std::string DurationText(absl::Duration duration);
+std::optional<absl::Duration> ParseDuration(absl::string_view text);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_BASE_TEXT_UNITS_H_

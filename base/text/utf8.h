@@ -1,0 +1,40 @@
+// Text from outside: is it UTF-8, and can a terminal or a log show it safely?
+//
+// A string that another process chose may hold escape sequences that rewrite a
+// terminal, line breaks that forge log lines, and marks that reverse the order
+// in which text is displayed. Every string that enters Lockstep passes one of
+// two functions: a name must be printable (IsPrintableUtf8), any other text is
+// escaped (Printable).
+//
+// Not printable are: bytes that are not well-formed UTF-8 (RFC 3629: no
+// overlong forms, no surrogates, at most U+10FFFF), control characters (U+0000
+// to U+001F, U+007F to U+009F), line and paragraph separators (U+2028, U+2029),
+// and the bidirectional marks of Unicode (U+061C, U+200E, U+200F, U+202A to
+// U+202E, U+2066 to U+2069).
+//
+// Threads: pure functions.
+
+#ifndef LOCKSTEP_BASE_TEXT_UTF8_H_
+#define LOCKSTEP_BASE_TEXT_UTF8_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace lockstep {
+
+bool IsPrintableUtf8(absl::string_view text);
+
+// `text` with everything that is not printable replaced by an escape: "\n",
+// "\r", "\t", "\x1b" for ASCII and for bytes that are not UTF-8, "\u202e" for
+// the rest. A backslash stays as it is, so that Printable(Printable(t)) equals
+// Printable(t).
+std::string Printable(absl::string_view text);
+
+// `text` with each byte that is not part of well-formed UTF-8 replaced by
+// U+FFFD: receivers drop a message whose strings are not UTF-8.
+std::string ToUtf8(absl::string_view text);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_BASE_TEXT_UTF8_H_

@@ -1,0 +1,36 @@
+// What an operator asks of a running job through the verdict.
+
+#ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_COMMAND_H_
+#define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_COMMAND_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+// All ranks act at the same step: the first whose verdict shows that every rank
+// holds the command. The values are the wire's: never renumber.
+enum class Command : uint8_t {
+  kPause = 1,  // Finish returns once the operator resumes
+  kStop = 2,   // the step was the job's last
+  // Every worker leaves; the job stays, for workers that come later.
+  kDrain = 3,
+};
+inline constexpr int kCommands = 3;
+
+// 0 to kCommands - 1.
+constexpr int IndexOf(Command command) { return static_cast<int>(command) - 1; }
+
+// "pause", "stop", ...; "?" for a value that is none.
+constexpr std::string_view Name(Command command) {
+  switch (command) {
+    case Command::kPause: return "pause";
+    case Command::kStop: return "stop";
+    case Command::kDrain: return "drain";
+  }
+  return "?";
+}
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_COMMAND_H_

@@ -1,0 +1,135 @@
+// What an operator sees of a job: the answer of `lockstepctl describe`.
+//
+// Values, filled by the core and printed by tools; nothing is decided on them.
+
+#ifndef LOCKSTEP_PROTOCOL_JOB_VIEW_H_
+#define LOCKSTEP_PROTOCOL_JOB_VIEW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "lockstep/job_spec.h"
+#include "protocol/ids.h"
+#include "protocol/parameter.h"
+#include "protocol/protocol.h"
+
+namespace lockstep {
+
+enum class JobState : uint8_t {
+  kForming = 1,  // workers arrive
+  kSealed = 2,   // all ranks are there and register parameters
+  kPlanned = 3,  // the plan is out; handles are exchanged
+  kRunning = 4,
+  kEpochEnded = 5,  // somebody was lost; waits for the next epoch to form
+  kCompleted = 6,
+  kFailed = 7,
+  kStopped = 8,
+};
+
+enum class WorkerState : uint8_t {
+  kJoining = 1,  // arrived; the data plane is not connected yet
+  kReady = 2,    // connected: trains, or could
+  kSuspect = 3,  // its stream broke; it may resume
+  kLost = 4,
+  kLeft = 5,
+};
+
+std::string_view Name(JobState state);     // "forming", "running", ...
+std::string_view Name(WorkerState state);  // "ready", "suspect", ...
+std::string_view Name(Overlap overlap);    // "inline", "thread", "auto"
+
+struct WorkerView {
+  WorkerName name;
+  Generation generation;
+  WorkerState state = WorkerState::kJoining;
+  int rank = -1;  // -1: has none yet
+  std::vector<int> coordinates;
+  protocol::ProcessInfo process;
+  protocol::Position position;
+  double step_seconds = 0;
+  double exposed_seconds = 0;  // of these, communication held its thread
+  Overlap overlap =
+      Overlap::kAuto;  // who runs its transfers; kAuto: no step has passed
+  absl::Duration silent_for;       // since it was last heard
+  absl::Duration no_progress_for;  // since its position last changed
+  std::string busy;                // why it makes no progress, if it said so
+  Revision revision;               // of the plan that it runs
+  bool paused = false;
+  // How much later than the first rank it submits its last gradient, in the
+  // mean of the last steps; 0 for one that is never last.
+  double lag_seconds = 0;
+  std::string memory;  // as in Progress
+  bool operator==(const WorkerView&) const = default;
+};
+
+// `waiter` cannot go on before `waited_for` does.
+struct WaitView {
+  WorkerName waiter;
+  WorkerName waited_for;
+  std::string why;  // "has not submitted layers.7.weight"
+  bool operator==(const WaitView&) const = default;
+};
+
+struct BucketView {
+  std::string communicator;
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kMean;
+  int64_t bytes = 0;
+  std::vector<std::string> parameters;
+  bool operator==(const BucketView&) const = default;
+};
+
+// What ranks waited for in the running epoch, and for how long in all.
+struct LagView {
+  WorkerName worker;      // who was late
+  std::string parameter;  // its gradient that came last
+  double seconds = 0;
+  bool operator==(const LagView&) const = default;
+};
+
+// A line of the job's history.
+struct EventView {
+  absl::Duration ago;
+  std::string text;
+  bool operator==(const EventView&) const = default;
+};
+
+struct JobView {
+  JobSpec spec;
+  // The spec's; "digits#1" of a job that is over and whose name was taken.
+  JobName name;
+  JobState state = JobState::kForming;
+  EpochId epoch;
+  Revision revision;
+  std::string plan_digest;
+  int missing = 0;                  // ranks that nobody holds yet
+  std::vector<WorkerView> workers;  // by rank, then by name
+  std::vector<Parameter> parameters;
+  std::vector<BucketView> buckets;
+  std::vector<WaitView> waits;
+  std::vector<std::string> stalls;    // one sentence for each stuck worker
+  std::vector<LagView> lags;          // the longest first, at most 8
+  protocol::DesiredCommands wanted;   // by an operator, and not done yet
+  protocol::Cause cause;              // of the last epoch's end
+  std::vector<EventView> events;      // the newest 100, oldest first
+  uint64_t step = 0;                  // the highest any worker reported
+  std::vector<std::string> warnings;  // the newest 16, oldest first
+  bool operator==(const JobView&) const = default;
+};
+
+// A line of `lockstepctl jobs`.
+struct JobSummary {
+  JobName name;
+  JobState state = JobState::kForming;
+  EpochId epoch;
+  int ready = 0;
+  int world_size = 0;
+  uint64_t step = 0;  // the highest any worker reported
+  bool operator==(const JobSummary&) const = default;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_PROTOCOL_JOB_VIEW_H_

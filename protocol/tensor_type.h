@@ -1,0 +1,40 @@
+// Types of tensors and of activations as people write them:
+//
+//   f32[4,128]           a tensor; f32[] is a scalar
+//   f32[4,128]+i32[4]    an activation of two parts
+
+#ifndef LOCKSTEP_PROTOCOL_TENSOR_TYPE_H_
+#define LOCKSTEP_PROTOCOL_TENSOR_TYPE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "lockstep/pipeline_spec.h"
+
+namespace lockstep {
+
+std::string TypeText(const TensorType& type);
+std::string TypeText(const Activation& activation);
+
+// Reads back what TypeText gives. nullopt for anything else: an unknown dtype,
+// a negative extent, a part missing, or a tensor of more than 1 TiB.
+std::optional<TensorType> ParseTensorType(absl::string_view text);
+std::optional<Activation> ParseActivation(absl::string_view text);
+
+// Why it is none that can be sent: a dtype or extent out of range, or more than
+// 1 TiB; empty if it can.
+std::string FaultOf(const TensorType& type);
+
+// The type must have no fault.
+int64_t ElementsOf(const TensorType& type);
+int64_t BytesOf(const TensorType& type);
+int64_t BytesOf(const Activation& activation);
+
+// The parts that are floating point: what comes back as a gradient.
+Activation GradientOf(const Activation& activation);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_PROTOCOL_TENSOR_TYPE_H_

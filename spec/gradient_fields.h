@@ -1,0 +1,44 @@
+// The forms of the fields that say how gradients travel, whose domains depend
+// on each other. spec_form.h says what a form is.
+
+#ifndef LOCKSTEP_SPEC_GRADIENT_FIELDS_H_
+#define LOCKSTEP_SPEC_GRADIENT_FIELDS_H_
+
+#include <optional>
+#include <string>
+
+#include "lockstep/dtype.h"
+#include "spec/value_format.h"
+
+namespace lockstep::spec {
+
+// A half, or "none".
+struct WireDTypeForm {
+  std::string Type() const { return "word"; }
+  std::string Domain() const { return "none, bf16, f16"; }
+  Written Print(std::optional<DType> value) const;
+  absl::StatusOr<std::optional<DType>> Read(const Written& written) const;
+  std::string Fault(std::optional<DType> value, const JobSpec& spec) const;
+};
+
+// True only where gradients are cast, in an order that the plan fixes.
+struct ErrorFeedbackForm {
+  std::string Type() const { return "word"; }
+  std::string Domain() const { return "false, true"; }
+  Written Print(bool value) const { return value ? "true" : "false"; }
+  absl::StatusOr<bool> Read(const Written& written) const;
+  std::string Fault(bool value, const JobSpec& spec) const;
+};
+
+// Leaves of the tree of sums, or none.
+struct LeavesForm {
+  std::string Type() const { return "number"; }
+  std::string Domain() const { return "0, or a power of two, up to 1024"; }
+  Written Print(int value) const { return std::to_string(value); }
+  absl::StatusOr<int> Read(const Written& written) const;
+  std::string Fault(int value, const JobSpec& spec) const;
+};
+
+}  // namespace lockstep::spec
+
+#endif  // LOCKSTEP_SPEC_GRADIENT_FIELDS_H_

@@ -1,0 +1,40 @@
+// A YAML or JSON text as a tree that keeps lines and repeated keys.
+//
+// Built from the parser's events and not from yaml-cpp's own tree, because that
+// forgets where a missing value belongs, resolves aliases into circles, and its
+// reader of several documents never returns from a text such as ",".
+
+#ifndef LOCKSTEP_SPEC_YAML_TREE_H_
+#define LOCKSTEP_SPEC_YAML_TREE_H_
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace lockstep::spec {
+
+struct YamlNode {
+  enum class Kind { kNothing, kWord, kList, kMap };
+  Kind kind = Kind::kNothing;
+  int line = 1;      // where it begins
+  std::string word;  // quoted or not
+  std::vector<YamlNode> elements;
+  std::vector<std::pair<YamlNode, YamlNode>> entries;  // in written order
+};
+
+struct YamlError {
+  int line = 1;
+  std::string what;
+};
+
+// The only document in the text. An error for anything else: no YAML, several
+// documents, aliases, more than 1 MiB, lists and maps nested deeper than 64.
+// Throws nothing.
+std::variant<YamlNode, YamlError> ParseYaml(absl::string_view text);
+
+}  // namespace lockstep::spec
+
+#endif  // LOCKSTEP_SPEC_YAML_TREE_H_

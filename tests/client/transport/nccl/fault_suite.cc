@@ -1,0 +1,212 @@
+#include "tests/client/transport/nccl/fault_suite.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "tests/client/transport/nccl/fault_rank.h"
+
+namespace lockstep::fake {
+namespace {
+
+constexpr int kRounds = 12;
+constexpr int kLaunches = 3;
+// A mistake may also make it hang: then it dies of that.
+constexpr unsigned kLifeSeconds = 30;
+
+// The whole exercise, for one world.
+class Exercise {
+ public:
+  Exercise(const DrillOptions& options, int to)
+      : options_(options), reporter_(to) {}
+
+  void Run() {
+    Steps();
+    Graphs();
+    Abort();
+    AbortsGraph();
+    LosesPeer();
+    Windows();  // last: who writes too late may write to memory that is freed
+  }
+
+ private:
+  using Body = std::function<void(Rank&, int)>;
+
+  // Two connected ranks do `body`; then nothing may have been violated.
+  void With(const Body& body, const std::function<void(FakeGpuWorld&)>& after) {
+    FakeGpuWorld world({.seed = options_.seed}, options_.decorate);
+    reporter_.set_world(&world);
+    std::vector<std::unique_ptr<Rank>> ranks;
+    std::vector<std::string> handles[2];
+    for (int r = 0; r < kRanks; ++r) {
+      ranks.push_back(std::make_unique<Rank>(&world, &reporter_, &memory_, r,
+                                             options_.patience));
+      for (int group : {0, 1})
+        handles[group].push_back(ranks[r]->Prepare(group));
+      ranks[r]->Open();
+    }
+    std::vector<std::thread> threads;
+    for (int r = 0; r < kRanks; ++r) {
+      threads.emplace_back([&, r] {
+        for (int group : {0, 1}) ranks[r]->Connect(handles[group], group);
+        body(*ranks[r], r);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    after(world);
+    reporter_.Report();
+    ranks.clear();
+    reporter_.Report();
+  }
+
+  void Steps() {
+    std::atomic<int> come{0};
+    With(
+        [&](Rank& rank, int) {
+          for (int round = 1; round <= kRounds; ++round) {
+            rank.Step(round);
+            rank.Meets(&come, round);
+          }
+          rank.Propagates();
+          rank.Leave();  // whoever is done may go
+        },
+        [&](FakeGpuWorld& world) {
+          for (int r = 0; r < kRanks; ++r) {
+            reporter_.Expect(world.gpus().AbortsOf(r).empty(),
+                             "aborted though all was done");
+          }
+        });
+  }
+
+  void Graphs() {
+    With(
+        [&](Rank& rank, int) {
+          rank.CaptureStep();
+          for (int round = 1; round <= kLaunches; ++round) {
+            rank.LaunchStep(round);
+            rank.Step(round);
+          }
+          rank.Leave();  // the graph is still there
+          rank.ForgetStep();
+        },
+        [](FakeGpuWorld&) {});
+  }
+
+  void AbortsGraph() {
+    With(
+        [&](Rank& rank, int r) {
+          rank.CaptureStep();
+          if (r != 0) return rank.ForgetStep();  // never comes
+          rank.BeginStep();
+          rank.gradient().Abort("the drill says so");
+          const absl::Status ended =
+              rank.Await(rank.first(), "the end of a graph that was aborted");
+          reporter_.Expect(absl::IsAborted(ended),
+                           "a graph: completed is not succeeded");
+          rank.ForgetStep();
+        },
+        [](FakeGpuWorld&) {});
+  }
+
+  void Abort() {
+    With(
+        [&](Rank& rank, int r) {
+          rank.EnlistBucket();
+          if (r != 0) return;  // never comes
+          float* const value = memory_.Take(0);
+          for (Communicator* group : {&rank.verdict(), &rank.gradient()}) {
+            rank.Posted(group->AllReduce(value, value, kCount, DType::kF32,
+                                         ReduceOp::kSum, rank.first()));
+          }
+          rank.Kernel(rank.first(), [] {});  // both are queued by now
+          bool ran = false;
+          rank.gradient().Abort("the drill says so");
+          const absl::Status ended =
+              rank.Await(rank.first(), "the end of what was aborted");
+          rank.Kernel(rank.first(), [&] { ran = true; });
+          (void)rank.Await(rank.first(), "the stream after an abort");
+          reporter_.Expect(absl::IsAborted(ended),
+                           "completed is not succeeded");
+          reporter_.Expect(ran, "the stream does not run on");
+          rank.ForgetBucket();
+        },
+        [&](FakeGpuWorld& world) {
+          const std::vector<int> aborts = world.gpus().AbortsOf(0);
+          reporter_.Expect(aborts == std::vector<int>{0, 1},
+                           "abort order: " + absl::StrJoin(aborts, " "));
+        });
+  }
+
+  void LosesPeer() {
+    With(
+        [&](Rank& rank, int r) {
+          if (r != 0) return;
+          float* const value = memory_.Take(0);
+          rank.Posted(rank.gradient().AllReduce(
+              value, value, kCount, DType::kF32, ReduceOp::kSum, rank.first()));
+          rank.Kernel(rank.first(), [] {});  // it is queued by now
+          rank.BreakNetwork();
+          const absl::Status ended =
+              rank.Await(rank.first(), "the news of a lost peer");
+          reporter_.Expect(absl::IsUnavailable(ended),
+                           "a lost peer: " + ended.ToString());
+        },
+        [](FakeGpuWorld&) {});
+  }
+
+  // Three revisions, the second in the memory of the first.
+  void Windows() {
+    With(
+        [&](Rank& rank, int) {
+          for (int revision = 1; revision <= 3; ++revision) {
+            rank.EnlistBucket(/*same_memory=*/revision == 2);
+            rank.StepInBucket(revision);
+          }
+          rank.PropagatesMuch();
+          rank.Leave();  // the window is still there
+          rank.ForgetBucket();
+        },
+        [&](FakeGpuWorld& world) {
+          for (int r = 0; r < kRanks; ++r) {
+            const std::vector<int> channels = world.gpus().ChannelsOf(r);
+            reporter_.Expect(channels == std::vector<int>{2, 0},
+                             "channels: " + absl::StrJoin(channels, " "));
+          }
+        });
+  }
+
+  const DrillOptions options_;
+  Reporter reporter_;
+  Memory memory_;
+};
+
+}  // namespace
+
+std::string Drill(const DrillOptions& options) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    alarm(kLifeSeconds);
+    Exercise(options, ends[1]).Run();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string said;
+  char buffer[4096];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
+    said.append(buffer, got);
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) absl::StrAppend(&said, "died: ", status, "\n");
+  return said;
+}
+
+}  // namespace lockstep::fake
