@@ -22,8 +22,8 @@ uintptr_t Address(const void* data) {
   return reinterpret_cast<uintptr_t>(data);
 }
 
-// A range of the caller's memory and its double in the arena, as far from a
-// cache line as the original.
+// A range of the caller's memory and its copy in the arena, at the same offset
+// from a cache line.
 struct Twin {
   Twin(Arena& arena, const void* data, size_t bytes)
       : begin(Address(data)),
@@ -144,7 +144,7 @@ class ArenaCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  // What is copied back once the operation has run.
+  // A copy from the arena to the caller's memory, made after the operation.
   struct Later {
     std::vector<Twin> twins;
     void* out;
@@ -162,8 +162,8 @@ class ArenaCommunicator final : public ForwardingCommunicator {
     return reach;
   }
 
-  // Calls call(in, out) with their doubles. What is wrong with the originals is
-  // for the inner communicator to say.
+  // Calls call(in, out) with the copies. The inner communicator reports errors
+  // in the arguments.
   template <typename F>
   absl::Status Moved(const void* in, size_t in_count, void* out,
                      size_t out_count, DType dtype, Stream& stream, F call) {
@@ -223,7 +223,7 @@ class ArenaCommunicator final : public ForwardingCommunicator {
     return original;
   }
 
-  // The twins live until then, also if there is nothing to copy.
+  // Keeps the twins alive until then, also if there is nothing to copy.
   static void CopyBack(const Later& later, HostStream& stream) {
     stream.Enqueue([later] {
       if (later.bytes > 0) {

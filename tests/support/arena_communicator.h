@@ -1,10 +1,10 @@
-// A decorator that moves every buffer into an arena: the suite of communicators
-// then runs over memory that the transport uses without a copy.
+// A decorator that copies every buffer into an arena, so that the conformance
+// suite covers memory that the transport uses without a copy.
 //
 //   caller's in ──copy──▶ arena ── the operation ──▶ arena ──copy──▶ out
 //
-// All on the caller's stream, so that it looks the same from outside. Buffers
-// that overlap (in place) overlap in the arena too.
+// All copies are on the caller's stream, so the decorator is invisible to the
+// caller. Buffers that overlap (in place) overlap in the arena too.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_ARENA_COMMUNICATOR_H_
 #define LOCKSTEP_TESTS_SUPPORT_ARENA_COMMUNICATOR_H_
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// A transport whose communicators do so, each in an arena of `transport`'s.
+// A transport of such communicators, each with an arena made by `transport`.
 std::unique_ptr<transport::Transport> MakeArenaTransport(
     std::unique_ptr<transport::Transport> transport);
 

@@ -25,7 +25,7 @@ bool FakeStream::Close(const absl::Status& status) {
 
 namespace {
 
-// The worker's end.
+// The worker's end of a stream.
 class WorkersEnd : public ControlStream {
  public:
   WorkersEnd(std::shared_ptr<FakeStream> stream, FakeServer* server)

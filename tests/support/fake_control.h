@@ -1,8 +1,8 @@
 // Coordinators for the session's tests, behind its channel seam and without a
 // network.
 //
-//   session ─▶ ControlChannel ─▶ FakeServer   whatever a test puts there:
-//                                 ├─ PlayedServer  the test plays it by hand
+//   session ─▶ ControlChannel ─▶ FakeServer   implemented by:
+//                                 ├─ PlayedServer  the test scripts it
 //                                 └─ CoreServer    the real core
 //                                                  (fake_control_core.h)
 //
@@ -26,7 +26,7 @@
 
 namespace lockstep::session {
 
-// The coordinator's end of a stream. What is said after its end goes nowhere.
+// The coordinator's end of a stream. Messages sent after its end are dropped.
 class FakeStream {
  public:
   FakeStream(std::string address, StreamHandler* handler)
@@ -35,8 +35,8 @@ class FakeStream {
   const std::string& address() const { return address_; }
 
   void Post(protocol::ToWorker message);
-  // Ends the stream, as a coordinator or a broken network does. False if it had
-  // ended before.
+  // Ends the stream, as a coordinator or a broken network does. Returns false
+  // if it had already ended.
   bool Close(const absl::Status& status);
 
  private:
@@ -51,21 +51,21 @@ class FakeStream {
 class FakeServer {
  public:
   virtual ~FakeServer() = default;
-  // OK, or how a stream to this address ends at once.
+  // OK, or the error that ends a stream to this address at once.
   virtual absl::Status Accept(const std::string& address) = 0;
   virtual void Opened(std::shared_ptr<FakeStream> stream) = 0;
   virtual void Received(const std::shared_ptr<FakeStream>& stream,
                         const protocol::ToCoordinator& message) = 0;
-  // The worker ended it.
+  // The worker cancelled the stream.
   virtual void Cancelled(const std::shared_ptr<FakeStream>& stream) = 0;
   virtual absl::StatusOr<plan::Plan> Fetch(const PlanRequest& request) = 0;
 };
 
-// Channels to `server`, which must outlive the sessions. Any address but
-// "malformed" is taken.
+// Channels to `server`, which must outlive the sessions. Accepts any address
+// but "malformed".
 std::unique_ptr<ChannelFactory> MakeFakeChannels(FakeServer* server);
 
-// A test plays it: what workers say waits in a queue.
+// A server that a test scripts: messages of workers wait in a queue.
 class PlayedServer : public FakeServer {
  public:
   struct Said {
@@ -73,12 +73,12 @@ class PlayedServer : public FakeServer {
     protocol::ToCoordinator message;
   };
 
-  // The next message that any worker said; blocks for it, and ends the test
-  // program if none comes in a minute.
+  // The next message of any worker. Blocks until there is one; aborts the test
+  // program after a minute without one.
   Said Next();
 
-  // The next message with this body; heartbeats and progress are skipped, any
-  // other before it is a failure.
+  // The next message with this body. Skips heartbeats and progress; any other
+  // message before it is a failure.
   template <typename Body>
   std::pair<std::shared_ptr<FakeStream>, Body> Next() {
     for (;;) {
@@ -90,7 +90,7 @@ class PlayedServer : public FakeServer {
     }
   }
 
-  // Streams are refused with this from now on.
+  // Refuses later streams with this status.
   void SetAccept(const absl::Status& status);
   void SetPlan(const absl::StatusOr<plan::Plan>& plan);
   int fetches();

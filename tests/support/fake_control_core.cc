@@ -175,7 +175,7 @@ void CoreServer::Do(const core::Effect& effect) {
     records_.push_back(persist->record);
   } else if (const auto* compile = std::get_if<core::Compile>(&effect)) {
     loop_.Post([this, compile = *compile, incarnation = incarnations_] {
-      if (incarnation != incarnations_) return;  // it crashed
+      if (incarnation != incarnations_) return;  // the core has crashed since
       Apply(core::Compiled{compile.id, compile.job,
                            core::MakePlan(*compile.input)});
     });

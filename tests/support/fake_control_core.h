@@ -5,8 +5,8 @@
 //   CoreServer server(&clock);
 //   ... sessions with MakeFakeChannels(&server) ...
 //
-// Threads: one loop thread, "ls-core", owns the core. All methods from any
-//          other thread; those that answer block until they can.
+// Threads: one loop thread, "ls-core", owns the core. All methods may be called
+//          from any other thread; those that return an answer block for it.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_CONTROL_CORE_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_CONTROL_CORE_H_
@@ -29,20 +29,20 @@ namespace lockstep::session {
 class CoreServer : public FakeServer {
  public:
   explicit CoreServer(Clock* clock);
-  // After the last session.
+  // Destroy it after the last session.
   ~CoreServer() override;
 
-  // The process dies: every stream breaks, none is accepted.
+  // Kills the coordinator: every stream breaks, and new ones are refused.
   void Crash();
-  // It is started again and replays what it had recorded.
+  // Starts it again; it replays its journal.
   void Restart();
-  // Every stream breaks, at both ends.
+  // Breaks every stream at both ends.
   void CutStreams();
 
-  // How many are open.
+  // The number of open streams.
   int streams();
 
-  // An operator's or a launcher's word.
+  // Sends a command of an operator or a launcher and waits for the reply.
   absl::Status Ask(const std::function<core::Event(core::RequestId)>& question);
 
   absl::StatusOr<JobView> Describe(const std::string& job);
@@ -67,7 +67,7 @@ class CoreServer : public FakeServer {
   Mutex mutex_;
   bool up_ ABSL_GUARDED_BY(mutex_) = true;
 
-  // The loop thread's own.
+  // Used on the loop thread only.
   std::unique_ptr<core::Coordinator> core_;
   std::vector<record::Record> records_;
   std::map<std::shared_ptr<FakeStream>, core::SessionId> ids_;

@@ -65,7 +65,7 @@ void Scheduler::RunOne() {
   for (size_t i = 0; i < streams_.size() && left > 0; ++i) {
     FakeStream& stream = *streams_[(first + i) % streams_.size()];
     if (broken_.count(stream.device) > 0) continue;
-    // A stream may run on for a while, or not at all this time.
+    // Runs a random number of items, possibly none.
     while (left > 0 && !stream.items.empty() && stream.items.front()()) {
       stream.items.pop_front();
       ++stream.run;
@@ -90,7 +90,7 @@ class FakeCuda final : public CudaApi {
   CudaResult EnterThread(CudaThread* before) override {
     MutexLock lock(&scheduler_->mutex());
     FakeThread& mine = scheduler_->thread();
-    // A context as the driver's: null is none.
+    // A made-up CUcontext of the device; null if the thread has none.
     before->context = reinterpret_cast<void*>(
         static_cast<intptr_t>(mine.device - FakeThread::kNoDevice));
     before->capture_mode = mine.relaxed ? 1 : 0;
@@ -157,7 +157,7 @@ class FakeCuda final : public CudaApi {
         no != CudaResult::kSuccess) {
       return no;
     }
-    StreamOf(stream)->destroyed = true;  // what it holds still runs
+    StreamOf(stream)->destroyed = true;  // its queued work still runs
     return CudaResult::kSuccess;
   }
 
@@ -194,7 +194,7 @@ class FakeCuda final : public CudaApi {
         no != CudaResult::kSuccess) {
       return no;
     }
-    // Not on the thread that happens to run the stream: it may block.
+    // Not on the thread that polls the stream: the function may block.
     const Piece piece = [this, run, argument](const auto&, FakeStream*) {
       return [this, run, argument, begun = false,
               done = std::make_shared<bool>(false)]() mutable {
@@ -317,7 +317,7 @@ class FakeCuda final : public CudaApi {
     }
     *memory = scheduler_->memory().Allocate(bytes);
     if (const auto& capture = StreamOf(stream)->capture; capture != nullptr) {
-      // As long as the graph; freeing it inside only ends its use.
+      // Allocated as long as the graph is; a free inside it only ends its use.
       capture->holds.push_back(std::shared_ptr<void>(
           *memory, [this](void* held) { scheduler_->memory().Free(held); }));
     }
@@ -435,7 +435,8 @@ class FakeCuda final : public CudaApi {
     return scheduler_->Refusal(device_, call);
   }
 
-  // `use` says what for, if it must have been recorded and still be there.
+  // `use`, if given, names a use that requires an event that was recorded and
+  // is not destroyed; anything else is a violation.
   std::shared_ptr<FakeEvent> Find(CudaEventHandle handle, const char* use) {
     const auto event = events_.at(handle);
     if (use == nullptr) return event;
@@ -455,12 +456,12 @@ class FakeCuda final : public CudaApi {
   }
 
   Scheduler* const scheduler_;
-  // Pinned memory that a failed device did not free: it lasts as long as the
-  // process, here as long as the fake.
+  // Pinned memory that a failed device did not free. It leaks until the process
+  // exits, here until the fake is destroyed.
   std::map<void*, std::unique_ptr<void, void (*)(void*)>> refused_;
   FakeGraphs graphs_;
   const int device_, driver_, runtime_, devices_;
-  // Destroyed ones too, so that they are known as such.
+  // Includes destroyed events, so that their use is recognised.
   std::map<CudaEventHandle, std::shared_ptr<FakeEvent>> events_;
 };
 

@@ -1,21 +1,22 @@
-// Streams and events of devices that are none.
+// Streams and events of fake devices.
 //
 //   stream   [record a][kernel][wait b][...]   each item runs, or cannot yet
 //
-// As CUDA: a wait for an event that was never recorded waits for nothing, a
-// wait stands for the latest record before the call, an event may be destroyed
-// while a stream waits for it. Graphs: fake_graph.h. Violations, though CUDA
-// says nothing: waiting for or asking about an event that was never recorded or
-// is destroyed, recording one twice (what waits for its first moment would see
-// its second), freeing what is not allocated.
+// As in CUDA: a wait for an event that was never recorded returns at once, a
+// wait refers to the latest record before the call, and an event may be
+// destroyed while a stream waits for it. Graphs: fake_graph.h. The following
+// are violations, though CUDA reports none of them: waiting for or querying an
+// event that was never recorded or is destroyed, recording an event twice (a
+// waiter for the first record would see the second), freeing memory that is not
+// allocated.
 //
-// Each thread has a current device, none at first, a capture mode and a last
+// Each thread has a current device (none at first), a capture mode and a last
 // error. A call from a thread whose device is another one, or none, is a
-// violation: CUDA would make a context there, or refuse. While somebody
-// captures in global mode, any call from a thread that is not in relaxed mode
-// fails and makes that capture invalid (CUDA so answers a part of them,
-// cudaEventQuery among these). A device can fail: its streams run no more, and
-// all calls return its error; NCCL does not tell.
+// violation: CUDA would create a context there, or refuse. During a capture in
+// global mode, any call from a thread that is not in relaxed mode fails and
+// invalidates that capture (CUDA does so for some calls, cudaEventQuery among
+// them). A device can fail: its streams stop, and all calls return its error;
+// NCCL does not report it.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_CUDA_H_
@@ -44,10 +45,10 @@ struct FakeStream {
   uint64_t run = 0;     // items that have run
   uint64_t pushed = 0;  // the number of the last item
   bool destroyed = false;
-  std::shared_ptr<FakeCapture> capture;  // that it is part of
+  std::shared_ptr<FakeCapture> capture;  // the capture it is part of
 };
 
-// What CUDA keeps for a thread.
+// CUDA's state of a thread.
 struct FakeThread {
   static constexpr int kNoDevice = -1;
   int device = kNoDevice;
@@ -56,8 +57,8 @@ struct FakeThread {
       transport::nccl::CudaResult::kSuccess;
 };
 
-// All streams, all memory, and the one lock over everything that is fake.
-// Methods but for the constructor are called with the lock held.
+// All streams, all memory, and the one lock over all fakes. Except for the
+// constructor, methods are called with the lock held.
 class Scheduler {
  public:
   using CudaResult = transport::nccl::CudaResult;
@@ -73,13 +74,13 @@ class Scheduler {
 
   // --- The calling thread ---
   FakeThread& thread() { return thread_states_[std::this_thread::get_id()]; }
-  // What stands in the way of a call through the tables of `device`: the
-  // call's result then. kSuccess: nothing.
+  // The error of a call through the tables of `device` that must be refused;
+  // kSuccess: none.
   CudaResult Refusal(int device, const char* call);
-  // `error` becomes the thread's last one.
+  // Sets the thread's last error.
   CudaResult Failed(CudaResult error) { return thread().last_error = error; }
 
-  // --- What a test makes happen ---
+  // --- Faults that a test injects ---
   void Break(int device, CudaResult error) { broken_[device] = error; }
   void BeginForeignCapture() { foreign_capture_ = foreign_valid_ = true; }
   bool EndForeignCapture() {
@@ -88,19 +89,19 @@ class Scheduler {
   }
 
   FakeStream* MakeStream(int device);
-  // To the end of the stream; or, if it is being captured, of its branch, for
-  // each launch. An item with a state of its own wants a piece that makes it.
+  // Appends to the stream or, if it is being captured, to its branch, for each
+  // launch. An item with state needs a Piece, which makes one for each launch.
   void Push(FakeStream* stream, Item item);
   void Push(FakeStream* stream, const Piece& piece);
   transport::nccl::CudaCaptureId NextCapture() { return ++captures_; }
 
-  // Runs a few items, if any can run.
+  // Runs a few items, if any is ready.
   void RunOne();
 
   void StartThread(std::function<void()> run) {
     threads_.emplace_back(std::move(run));
   }
-  // At the end, without the lock.
+  // Called at the end, without the lock.
   void JoinThreads() {
     for (std::thread& thread : threads_) thread.join();
   }

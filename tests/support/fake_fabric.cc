@@ -1,4 +1,5 @@
-// Where the devices meet: what begins when, what waits for whom.
+// The scheduling of NCCL operations on fake devices: when each begins and ends,
+// and which operation waits for which.
 
 #include <algorithm>
 #include <cstring>
@@ -102,16 +103,16 @@ bool Fabric::Run(Comm* comm, Launch& launch) {
   for (const auto& [rendezvous, who] : launch.meetings) {
     over &= rendezvous->over && !rendezvous->broken;
   }
-  // Ranks learn that it is over at moments of their own.
+  // Each rank notices the end after a delay of its own.
   if (!over || launch.lag-- > 0) return false;
   for (const auto& [rendezvous, who] : launch.meetings)
     rendezvous->ended.insert(who);
-  launch.parts.clear();  // nothing to poison
+  launch.parts.clear();  // nothing left to poison
   Leave(comm, launch);
   return true;
 }
 
-// Those before it begin first, if they can.
+// Operations queued before it begin first, if they can.
 bool Fabric::MayBegin(const Comm& comm, const Launch& launch) const {
   const Device& device = *comm.device;
   if (static_cast<int>(device.residents.size()) >= residents_max_) return false;
@@ -202,7 +203,8 @@ void Fabric::Hold(const Clique& clique, Rendezvous& rendezvous) {
   rendezvous.over = true;
 }
 
-// Aborted, or over: `parts` left have not become what they should.
+// The operation is aborted, or complete. Parts still in `parts` are unfinished,
+// and their buffers get 0xff.
 void Fabric::Leave(Comm* comm, Launch& launch) {
   Device& device = *comm->device;
   const int size = static_cast<int>(comm->clique->comms.size());
@@ -227,7 +229,7 @@ void Fabric::Abort(Comm* comm) {
   comm->in_progress = nullptr;
   comm->device->aborts.push_back(comm->made);
   for (const auto& [rendezvous, who] : comm->meetings) {
-    // Whoever has not heard of its end waits for this rank, and for ever.
+    // Ranks that have not noticed its end wait for this rank for ever.
     if (rendezvous->ended.size() < rendezvous->needed.size())
       rendezvous->broken = true;
   }
@@ -242,7 +244,7 @@ bool Fabric::Peaceful(const Comm& comm) const {
       });
 }
 
-// Full devices whose operations a full device waits for.
+// The full devices whose operations a full device waits for.
 std::set<Device*> Fabric::WaitsFor(const Device& device) const {
   std::set<Device*> found;
   for (const auto& [comm, launch] : device.residents) {

@@ -15,12 +15,12 @@ struct FakeGpus::World {
       : options(options),
         scheduler(options.seed),
         fabric(&scheduler, options.polls_max, options.residents_max) {}
-  ~World() { scheduler.JoinThreads(); }  // they use the tables
+  ~World() { scheduler.JoinThreads(); }  // the threads use the tables
 
   const GpuOptions options;
   mutable Scheduler scheduler;
   Fabric fabric;
-  std::vector<Tables> made;  // streams hold work of theirs to the end
+  std::vector<Tables> made;  // queued work uses them until it has run
 };
 
 FakeGpus::FakeGpus(const GpuOptions& options)

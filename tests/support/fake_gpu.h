@@ -1,17 +1,17 @@
-// GPUs and NCCL without either, meaner than the real ones: every order and
-// every delay that CUDA and NCCL allow may happen, and what they would answer
-// with silence or corruption is written down.
+// Fake GPUs and a fake NCCL, stricter than the real ones: every order and every
+// delay that CUDA and NCCL allow may happen, and misuse that they ignore, or
+// answer with corrupt data, is recorded as a violation.
 //
 //   FakeGpus gpus({.seed = 7});
 //   auto transport = nccl::MakeTransport(gpus.TablesOf(rank));   // one device
 //   ...                                                          // a rank
 //   EXPECT_THAT(gpus.violations(), IsEmpty());
 //
-// Device memory lies where the host cannot reach it (fake_memory.h), kernels
-// are their host twins, sums are made in rank order. Devices have no threads:
-// work runs, one piece at a time, in an order drawn from the seed, while
-// somebody asks the device for something. What is modelled of NCCL
-// (fake_nccl.h) and CUDA (fake_cuda.h) is said there.
+// The host cannot access device memory (fake_memory.h), kernels are their host
+// references, and sums are made in rank order. Devices have no threads: work
+// runs, one piece at a time, in an order drawn from the seed, during calls to
+// the device. fake_nccl.h and fake_cuda.h describe what is modelled of NCCL and
+// CUDA.
 //
 // Threads: any.
 
@@ -31,12 +31,12 @@ namespace lockstep::fake {
 
 struct GpuOptions {
   uint64_t seed = 1;
-  // A call is in progress for 0 to this many polls.
+  // A call stays in progress for 0 to this many polls.
   int polls_max = 4;
-  // Operations of NCCL that run on one device at once.
+  // NCCL operations that run on one device at once.
   int residents_max = 1;
   int nccl_version = 22809;
-  int cuda_driver = 13000;  // 0: none
+  int cuda_driver = 13000;  // 0: no driver
   int cuda_runtime = 13000;
   int devices = 1;
 };
@@ -51,46 +51,46 @@ class FakeGpus {
   // The tables of device `device`; they must not outlive this object.
   transport::nccl::Tables TablesOf(int device);
 
-  // Where the host finds what lies at a device's address; any other address is
-  // itself. For kernels of a test's own, and for a test that looks while no
-  // stream has work.
+  // Translates a device address into one that the host can access, and returns
+  // any other address unchanged. For kernels of a test, and for a test that
+  // reads memory while no stream has work.
   template <typename T>
   T* Reach(T* address) const {
     return static_cast<T*>(const_cast<void*>(Find(address)));
   }
 
-  // A kernel of the test's own. It runs under the lock of all devices, so it
-  // must call nothing of this class: what it needs of Reach comes before.
+  // Launches a kernel of the test. It runs under the lock of all devices, so it
+  // must not call this class: call Reach before.
   void LaunchKernel(transport::nccl::CudaStreamHandle stream,
                     std::function<void()> kernel);
 
-  // The stream goes on only once `open` is true, which is called as a kernel.
+  // Stalls the stream until `open`, called as a kernel, returns true.
   void StallUntil(transport::nccl::CudaStreamHandle stream,
                   std::function<bool()> open);
 
-  // Every communicator of the device hears from now on that a peer is gone.
+  // From then on, every communicator of the device reports a lost peer.
   void BreakNetworkOf(int device);
 
-  // From now on the device runs nothing, and all calls return an error, as
-  // after a kernel that wrote where it must not.
+  // From then on, the device runs nothing, and all calls return an error, as
+  // after a kernel's illegal memory access.
   void BreakDevice(int device);
 
-  // Somebody else captures a stream in global mode, as torch does, until End,
-  // which says whether that was left valid.
+  // Another library captures a stream in global mode, as torch does, until End,
+  // which returns whether that capture is still valid.
   void BeginForeignCapture();
   bool EndForeignCapture();
 
-  // What CUDA keeps for the calling thread.
+  // CUDA's state of the calling thread.
   FakeThread CallingThread() const;
   void SetCallingThread(const FakeThread& thread);
 
-  // What was done that must not be done, in order.
+  // All violations, in order.
   std::vector<std::string> violations() const;
-  // In which order the device's communicators were aborted, by the order in
-  // which they were made on it.
+  // The order in which the device's communicators were aborted; a
+  // communicator's number is the order of its creation on the device.
   std::vector<int> AbortsOf(int device) const;
-  // How many channels each of the device's communicators may have, in the order
-  // in which they were made; 0: as many as NCCL likes.
+  // The channel limits of the device's communicators, in the order of creation;
+  // 0: NCCL's default.
   std::vector<int> ChannelsOf(int device) const;
 
  private:

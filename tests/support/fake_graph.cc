@@ -103,7 +103,7 @@ void FakeGraphs::Record(const std::shared_ptr<FakeEvent>& event,
   event->capture = stream->capture;
   event->stream = stream;
   event->work = branch.work;
-  // Known by its address: it may be destroyed long before a launch.
+  // Identified by its address: it may be destroyed long before a launch.
   branch.pieces.push_back(
       [at = event.get()](const std::shared_ptr<GraphRun>& run, FakeStream*) {
         return [run, at] {

@@ -1,20 +1,20 @@
-// Captures and graphs of devices that are none.
+// Captures and graphs of fake devices.
 //
 //   capture    stream s  [a][record e]          [wait f][b]     kept, not run
 //              stream t              [wait e][c][record f]
-//   launch     two streams of its own: the same pieces, with moments of its own
+//   launch     two streams of its own: the same pieces, with fresh events
 //
-// A stream becomes part of a capture by waiting for an event of it, as with
-// CUDA. A graph, and what is instantiated of it, hold the communicators whose
-// operations they have (fake_nccl.h), until they are destroyed.
+// As in CUDA, a stream joins a capture by waiting for one of its events. A
+// graph, and what is instantiated from it, holds references to the
+// communicators of its operations (fake_nccl.h) until it is destroyed.
 //
-// As CUDA answers: waiting inside a capture for an event from outside
-// (kCaptureIsolation, and the capture is no good any more), ending a capture in
-// which a stream has work that the first does not wait for (kCaptureUnjoined).
-// Violations: asking about a captured event, waiting for one when its capture
-// is over, launching or destroying a graph that is destroyed.
+// Errors, as in CUDA: waiting inside a capture for an event from outside
+// (kCaptureIsolation, which invalidates the capture), ending a capture in which
+// the origin stream does not wait for all work of another (kCaptureUnjoined).
+// Violations: querying a captured event, waiting for one after its capture,
+// launching or destroying a graph that is destroyed.
 //
-// Threads: with the scheduler's lock held.
+// Threads: any, with the scheduler's lock held.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_GRAPH_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_GRAPH_H_
@@ -38,7 +38,7 @@ struct FakeEvent {
   int records = 0;
   bool reached = false;
   bool destroyed = false;
-  // Where it was last recorded, if that was captured, and behind how much work.
+  // If the last record was captured: in which capture, and after how much work.
   bool captured = false;
   std::weak_ptr<FakeCapture> capture;
   FakeStream* stream = nullptr;
@@ -49,23 +49,23 @@ struct FakeEvent {
 struct GraphRun {
   bool begun = false;
   std::set<const FakeEvent*> reached;
-  size_t ended = 0;  // branches
+  size_t ended = 0;  // branches that have ended
 };
 
-// What a stream does next: true once it has done it.
+// A stream's next action; returns true once it is done.
 using Item = std::function<bool()>;
 
-// Makes the item of one launch, which goes to the end of `stream`. Outside of
-// graphs there is no run.
+// Makes the item of one launch, to be appended to `stream`. `run` is null
+// outside of graphs.
 using Piece =
     std::function<Item(const std::shared_ptr<GraphRun>& run, FakeStream*)>;
 
 struct FakeCapture {
   struct Branch {
     std::vector<Piece> pieces;
-    uint64_t work = 0;  // pieces that are more than waits and records
+    uint64_t work = 0;  // pieces other than waits and records
   };
-  // `waiter` comes after the first `work` pieces of `recorder`'s work.
+  // `waiter` runs after the first `work` pieces of `recorder`.
   struct Wait {
     FakeStream* waiter;
     FakeStream* recorder;
@@ -78,10 +78,10 @@ struct FakeCapture {
   bool valid = true;
   std::map<FakeStream*, Branch> branches;
   std::vector<Wait> waits;
-  // What it keeps from being ended or freed until it is destroyed.
+  // References kept until it is destroyed.
   std::vector<std::shared_ptr<void>> holds;
 
-  // Whether all work comes before the end of `origin`.
+  // Whether the end of `origin` waits for all work.
   bool Joined() const;
 };
 
@@ -107,10 +107,10 @@ class FakeGraphs {
  private:
   struct Graph {
     std::shared_ptr<FakeCapture> capture;        // null once destroyed
-    std::map<FakeStream*, FakeStream*> streams;  // what its launches run on
+    std::map<FakeStream*, FakeStream*> streams;  // the streams of its launches
   };
   Graph* Add(std::shared_ptr<FakeCapture> capture);
-  // Null, and a violation, if it is destroyed.
+  // Null, and a violation, if the graph is destroyed.
   Graph* Find(const void* handle);
   Result Destroy(const void* handle);
 

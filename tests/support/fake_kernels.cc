@@ -1,4 +1,4 @@
-// The kernels of devices that are none: their host twins, in stream order.
+// The kernels of fake devices: their host references, in stream order.
 
 #include <cstring>
 #include <functional>
@@ -124,7 +124,8 @@ class FakeKernels final : public KernelApi {
                             kernels::FiniteCheck* total,
                             CudaStreamHandle stream) override {
     return Launch(stream, [=, this, list = Copy(ranges)] {
-      // The device's kernel writes there: too little is noticed here too.
+      // The device's kernel writes this scratch, so that one too small is
+      // noticed.
       const size_t bytes = kernels::FiniteCheckScratchBytes(list);
       if (bytes > 0) std::memset(At(scratch), 0xff, bytes);
       kernels::AddFiniteCheck(At(data), dtype, list, inverse_scale, At(total));
@@ -152,7 +153,7 @@ class FakeKernels final : public KernelApi {
     return {list.begin(), list.end()};
   }
 
-  // Looked up when the kernel runs: memory may be gone by then, and is noticed.
+  // Looked up when the kernel runs, so that memory freed before is noticed.
   template <typename T>
   T* At(T* address) const {
     return scheduler_.memory().Reach(address);

@@ -1,11 +1,10 @@
-// Memory of devices that are none: at an address where the host cannot read or
-// write it.
+// Memory of fake devices, at addresses that the host cannot access.
 //
-//   what Malloc gives   [ no access      ]  a host that looks there crashes
-//   what kernels see    [ the same bytes ]  at another address: Reach
+//   address from Malloc  [ no access      ]  a host access crashes
+//   address from Reach   [ the same bytes ]  kernels use this one
 //
-// So code that takes device memory for its own is found at once, and so is one
-// that uses it after it was freed. Fresh memory is full of 0xff.
+// So host code that accesses device memory, and any use after a free, is found
+// at once. Fresh memory is full of 0xff.
 //
 // Threads: not thread-safe.
 
@@ -25,11 +24,11 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   void* Allocate(size_t bytes);
-  // False if there is no such memory.
+  // Returns false if there is no such memory.
   bool Free(void* memory);
 
-  // Where the host finds what lies at a device's address; any other address is
-  // itself (memory of the host, which devices here reach too).
+  // Translates a device address into one that the host can access, and returns
+  // any other address unchanged (host memory, which fake devices access too).
   template <typename T>
   T* Reach(T* address) const {
     return static_cast<T*>(const_cast<void*>(Find(address)));

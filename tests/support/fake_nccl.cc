@@ -216,7 +216,7 @@ class FakeNccl final : public NcclApi {
   }
 
  private:
-  // NCCL works on the calling thread's device.
+  // NCCL uses the calling thread's current device.
   bool Refused(const char* call) {
     return scheduler_.Refusal(device_.number, call) != CudaResult::kSuccess;
   }
@@ -229,7 +229,7 @@ class FakeNccl final : public NcclApi {
     return NcclResult::kSuccess;
   }
 
-  // A communicator that may be called at all.
+  // A communicator on which any call is allowed.
   Comm* Use(NcclComm handle) {
     Comm* const comm = CommOf(handle);
     if (comm == nullptr || comm->over) {
@@ -242,7 +242,7 @@ class FakeNccl final : public NcclApi {
     return comm;
   }
 
-  // One that may be asked for something new.
+  // A communicator on which a new operation is allowed.
   Comm* UseNow(NcclComm handle) {
     Comm* const comm = Use(handle);
     if (comm == nullptr) return nullptr;
@@ -278,7 +278,7 @@ class FakeNccl final : public NcclApi {
     }
     Comm* const comm = UseNow(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
-    if (part.count > 0) {  // NCCL does nothing for nothing
+    if (part.count > 0) {  // NCCL skips empty operations
       std::shared_ptr<Launch>& launch = group_[comm];
       if (launch == nullptr) launch = std::make_shared<Launch>();
       launch->stream = StreamOf(stream);

@@ -1,33 +1,35 @@
-// NCCL between devices that are none.
+// NCCL between fake devices.
 //
-// A call on a communicator is in progress for a drawn number of polls; only
-// then is its operation on the stream (an event recorded before is not behind
+// A call on a communicator is in progress for a random number of polls; only
+// then is its operation on the stream (an event recorded before does not cover
 // it). An operation begins on a device when it is first in its stream and fewer
 // than residents_max run there; among those that could begin, the one launched
 // first does. It ends once every rank that it needs has begun its part.
 //
-// Aborted operations leave 0xff in their buffers, their streams run on, and who
-// has begun with them waits for ever. A communicator ends in peace only when
-// all that it took part in has ended on every rank.
+// Aborted operations leave 0xff in their buffers, and their streams continue;
+// the ranks that have begun the same operation wait for ever. A communicator
+// can be destroyed without an abort only when all its operations have ended on
+// every rank.
 //
-// Captured operations run with each launch of their graph. NCCL does not end a
-// communicator, by an abort neither, while a graph holds it.
+// Captured operations run with each launch of their graph. While a graph refers
+// to a communicator, NCCL does not end it, not even by an abort.
 //
-// A window is made once every rank has asked for it. What peers reach in a
-// window begins at the same offset of it on every rank, or NCCL would add up
-// what does not belong together. The caller has it when the communicator is
-// ready, not before. Symmetric kernels of 2.28.0 to 2.28.6 add up what lies at
-// a wrong offset of it, 0xff here, and say nothing.
+// A window is made once every rank has registered. The part of a window that
+// peers access begins at the same offset on every rank; NCCL would otherwise
+// reduce unrelated elements. The caller has the window when the communicator is
+// ready, not before. Symmetric kernels of 2.28.0 to 2.28.6 reduce from a wrong
+// offset, here 0xff, without an error.
 //
-// Violations: windows of different sizes, or over memory that is not NCCL's;
-// memory that is registered twice, freed while a communicator knows it, or
-// still known when one is destroyed in peace; ending one that a graph holds
-// (nothing happens then), a graph's launch on one that has ended, a captured
-// call in progress when its capture ends, two operations of one at once, a call
-// from another thread than the communicator's, or while another is in progress,
-// or after its end; an abort outside a group; a blocking communicator; ranks
-// that call different operations, or one of them in a graph and another not;
-// launches in an order that cannot end (both devices' orders are told, and the
+// Violations: windows of different sizes, or over memory that NCCL did not
+// allocate; memory that is registered twice, freed while registered with a
+// communicator, or still registered when the communicator is destroyed; ending
+// a communicator while a graph refers to it (nothing happens then), launching a
+// graph on an ended communicator, a captured call in progress when its capture
+// ends, two operations of one communicator at once, a call from another thread
+// than the communicator's, or while another call is in progress, or after its
+// end; an abort outside a group; a blocking communicator; ranks that call
+// different operations, or one of them in a graph and another not; launches in
+// an order that deadlocks (the violation has both devices' orders, and the
 // communicators fail).
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
@@ -51,7 +53,7 @@
 
 namespace lockstep::fake {
 
-// One rank's part in one function of NCCL.
+// One rank's part in one NCCL operation.
 struct Part {
   transport::CollectiveKind kind;
   const void* in = nullptr;
@@ -60,10 +62,10 @@ struct Part {
   transport::nccl::NcclDType dtype = transport::nccl::NcclDType::kUint8;
   transport::nccl::NcclOp op = transport::nccl::NcclOp::kSum;
   int peer = 0;
-  bool in_graph = false;  // it runs in a graph's launch
-  // Where `in` and `out` lie in windows, if they do and peers reach them there.
+  bool in_graph = false;  // runs in a graph's launch
+  // The offsets of `in` and `out` in windows that peers access.
   std::array<std::optional<size_t>, 2> window_offsets = {};
-  // Peers find `in` at a wrong offset of the window.
+  // Peers read `in` at a wrong offset of the window.
   bool read_elsewhere = false;
 
   bool point_to_point() const {
@@ -74,32 +76,32 @@ struct Part {
 
 struct Comm;
 
-// What the ranks of a clique do together: a collective, or one message.
+// An operation of several ranks: a collective, or one message.
 struct Rendezvous {
-  std::map<int, Part> come;     // by rank; of a message: 0 sends, 1 receives
-  std::map<int, Comm*> needed;  // whom it needs, by the same keys
-  std::set<int> ended;          // who knows that it is over
+  std::map<int, Part> come;     // by rank; for a message: 0 sends, 1 receives
+  std::map<int, Comm*> needed;  // the ranks it needs, by the same keys
+  std::set<int> ended;          // the ranks that have noticed its end
   bool over = false;
-  bool broken = false;  // a rank that had come was aborted
+  bool broken = false;  // a rank that had arrived was aborted
 };
 
 struct Clique;
 struct Device;
 
 struct Launch {
-  uint64_t number = 0;  // on its device
+  uint64_t number = 0;  // its number on the device
   FakeStream* stream = nullptr;
   uint64_t item = 0;
   std::vector<Part> parts;
-  std::weak_ptr<FakeCapture> capture;  // that it is to be part of
+  std::weak_ptr<FakeCapture> capture;  // the capture it becomes part of
   bool captured = false;
-  // Once it has begun: where, and as whom.
+  // Once it has begun: its rendezvous, and its key in each.
   std::vector<std::pair<std::shared_ptr<Rendezvous>, int>> meetings;
   bool begun = false;
-  int lag = 0;  // how often the device looks again after it is over
+  int lag = 0;  // polls of the device until it notices the end
 };
 
-// Memory that a communicator knows of.
+// Memory that is registered with a communicator.
 struct Known {
   size_t bytes;
   bool window;
@@ -112,25 +114,25 @@ struct Comm {
   int made = 0;  // its number on the device
   std::thread::id thread;
   int polls_left = 0;
-  std::shared_ptr<Launch> in_progress;  // queued after polls_left
+  std::shared_ptr<Launch> in_progress;  // queued once polls_left is 0
   transport::nccl::NcclResult error = transport::nccl::NcclResult::kSuccess;
   bool finalizing = false;
   bool aborted = false;
   bool over = false;  // aborted or destroyed
   uint64_t collectives = 0;
   std::map<int, uint64_t> sent, received;
-  std::map<const std::byte*, Known> known;  // memory, by where it begins
+  std::map<const std::byte*, Known> known;  // memory, by its first address
   uint64_t windows = 0;                     // registered so far
-  // What writes the last of them, once every rank has asked for it.
+  // Writes the last window's handle, once every rank has registered.
   std::function<void()> registering;
   std::vector<std::pair<std::shared_ptr<Rendezvous>, int>> meetings;
-  // Held by every capture and graph that has an operation of it.
+  // Referenced by every capture and graph that has one of its operations.
   std::shared_ptr<void> pin = std::make_shared<int>();
 };
 
 struct Clique {
   int number = 0;
-  std::vector<Comm*> comms;  // by rank; null: has not come
+  std::vector<Comm*> comms;  // by rank; null: has not joined
   bool connected = false;
   std::map<uint64_t, std::shared_ptr<Rendezvous>> collectives;
   std::map<std::array<uint64_t, 3>, std::shared_ptr<Rendezvous>> messages;
@@ -139,18 +141,18 @@ struct Clique {
 
 struct Device {
   int number = 0;
-  std::vector<Comm*> comms;  // in the order of making
+  std::vector<Comm*> comms;  // in order of creation
   std::vector<int> aborts;
-  std::vector<int> channels;  // at most, in the order of making; 0: any number
+  std::vector<int> channels;  // limits, in order of creation; 0: none
   std::deque<std::pair<Comm*, std::shared_ptr<Launch>>> waiting;  // to begin
   std::vector<std::pair<Comm*, std::shared_ptr<Launch>>> residents;
-  std::vector<int> order;  // cliques, as they were launched
+  std::vector<int> order;  // in order of launch, as cliques
   uint64_t launches = 0;
   int nccl_version = 0;
   bool network_broken = false;
 };
 
-// The methods are called with the scheduler's lock held.
+// Methods are called with the scheduler's lock held.
 class Fabric {
  public:
   Fabric(Scheduler* scheduler, int polls_max, int residents_max)
@@ -165,11 +167,11 @@ class Fabric {
              int rank);
 
   int DrawPolls() { return static_cast<int>(scheduler_.Draw(polls_max_ + 1)); }
-  // Puts it on its stream: to run, or into a capture.
+  // Queues it on its stream, to run or into a capture.
   void Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch);
   void Abort(Comm* comm);
-  // A violation if a graph lives that has an operation of it: NCCL would wait
-  // for the graph's end.
+  // A violation if a live graph has one of its operations: NCCL would wait for
+  // the graph's end.
   bool Pinned(const Comm& comm);
   bool Peaceful(const Comm& comm) const;
 
@@ -209,9 +211,9 @@ class Fabric {
 std::unique_ptr<transport::nccl::NcclApi> MakeFakeNccl(Fabric* fabric,
                                                        int device, int version);
 
-// What the parts of a whole meeting do to their buffers.
+// Performs a complete rendezvous on the buffers of its parts.
 void Execute(const Rendezvous& rendezvous);
-// How many bytes of `part.out` it writes.
+// The number of bytes of `part.out` that it writes.
 size_t OutBytes(const Part& part, int size);
 
 }  // namespace lockstep::fake

@@ -1,4 +1,4 @@
-// What NCCL's functions do to buffers, by the host twins.
+// The effect of NCCL's operations on buffers, computed by the host references.
 
 #include <algorithm>
 #include <cstring>
@@ -99,7 +99,7 @@ void Broadcast(const Rendezvous& rendezvous) {
   }
 }
 
-// A rank's message to itself is a meeting of one with both sides in it.
+// A rank's message to itself is a rendezvous of one rank with both sides.
 void Message(const Rendezvous& rendezvous) {
   const Part* send = nullptr;
   const Part* recv = nullptr;

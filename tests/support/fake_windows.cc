@@ -1,4 +1,4 @@
-// Memory that NCCL knows of, on devices that are none.
+// Windows and registered memory of NCCL, on fake devices.
 
 #include <utility>
 
@@ -28,7 +28,7 @@ void Fabric::MemFree(void* memory) {
   }
 }
 
-// Windows are made in rounds: the n-th of every rank together.
+// Windows are registered in order: the n-th of every rank belong together.
 void Fabric::RegisterWindow(Comm* comm, void* memory, size_t bytes,
                             std::function<void()> registered) {
   if (allocated_.count(memory) == 0) {

@@ -1,12 +1,12 @@
-// Faults of the data plane, by seed: a Communicator around another, whose
-// operations come late, and which fails when it is told to.
+// Seeded faults of the data plane: a decorator that delays operations and fails
+// on request.
 //
 //   FaultyCommunicator comm(std::move(inner), {.seed = 7, .late = 0.3});
 //   comm.AllReduce(...)   sometimes waits on the stream before it begins
 //
 // The same seed gives the same faults for the same calls.
 //
-// Threads: as Communicator. Delays pass on the stream's thread.
+// Threads: as Communicator. The stream's thread waits out the delays.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAULTY_COMMUNICATOR_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAULTY_COMMUNICATOR_H_
@@ -30,7 +30,7 @@ struct Faults {
   static constexpr int kNever = std::numeric_limits<int>::max();
 
   uint64_t seed = 0;
-  double late = 0;  // the share of operations that come late
+  double late = 0;  // the share of operations that are delayed
   absl::Duration late_max = absl::Microseconds(300);
   // The first call is number 0.
   int refuse_at = kNever;  // this call returns Internal, nothing is enqueued
@@ -45,7 +45,7 @@ class FaultyCommunicator final : public ForwardingCommunicator {
         random_(faults.seed) {}
 
  private:
-  // The faults of the call; not OK if it is refused.
+  // Injects the faults of the call; returns an error to refuse it.
   absl::Status Before(const transport::CollectiveOp&, Stream& stream) override;
 
   const Faults faults_;
@@ -53,8 +53,8 @@ class FaultyCommunicator final : public ForwardingCommunicator {
   int calls_ = 0;
 };
 
-// A transport whose communicators have these faults; each rank of each group
-// draws its own from the seed.
+// A transport of communicators with these faults. Each rank of each group draws
+// its own faults from the seed.
 std::unique_ptr<transport::Transport> MakeFaultyTransport(
     std::unique_ptr<transport::Transport> inner, const Faults& faults);
 

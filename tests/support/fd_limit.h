@@ -1,4 +1,4 @@
-// A process that may open no more files than so many.
+// Limits the number of files that this process may open.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FD_LIMIT_H_
 #define LOCKSTEP_TESTS_SUPPORT_FD_LIMIT_H_
@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-// While it lives, this process can have `more` further descriptors.
+// While it exists, this process can open at most `more` further descriptors.
 class FdLimit {
  public:
   explicit FdLimit(int more) {
     getrlimit(RLIMIT_NOFILE, &before_);
-    const int next = dup(STDIN_FILENO);  // the lowest that is free
+    const int next = dup(STDIN_FILENO);  // the lowest free one
     close(next);
     rlimit few = before_;
     few.rlim_cur = static_cast<rlim_t>(next + more);

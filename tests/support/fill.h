@@ -1,11 +1,12 @@
-// Values for every field of the words: at random, or fixed ones for examples.
+// Fills every field of the protocol's messages and records: at random, or with
+// fixed values for examples.
 //
 //   RandomSource source(seed);
 //   auto hello = Filled<protocol::Hello>(source);
 //
-// The lists of fields are structured bindings: a field that is added to a word
-// and not here does not compile. What comes out is well-formed for the codec,
-// not necessarily sensible.
+// The lists of fields are structured bindings: a field that is added to a
+// message and not here does not compile. The values are well-formed for the
+// codec, but not necessarily sensible.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FILL_H_
 #define LOCKSTEP_TESTS_SUPPORT_FILL_H_
@@ -28,19 +29,19 @@
 
 namespace lockstep::fill {
 
-// Where values come from.
+// The source of values.
 class Source {
  public:
   virtual ~Source() = default;
-  // A new value begins.
+  // Begins a new value.
   virtual void Begin() {}
   virtual uint64_t Number(uint64_t max) = 0;  // in [0, max]
   virtual std::string Text() = 0;
   virtual bool Bool() = 0;
-  virtual int Count() = 0;  // of a list's entries, at most 3
+  virtual int Count() = 0;  // the number of a list's entries, at most 3
 };
 
-// Any value, the extremes often.
+// Random values, often the extremes.
 class RandomSource final : public Source {
  public:
   explicit RandomSource(uint64_t seed) : random_(seed) {}
@@ -64,7 +65,7 @@ class RandomSource final : public Source {
   std::mt19937_64 random_;
 };
 
-// Every field set, each to a number of its own: 1, 2, 3, ... from each Begin.
+// Sets every field to a number of its own: 1, 2, 3, ... from each Begin.
 class ExampleSource final : public Source {
  public:
   void Begin() override { next_ = 0; }
@@ -126,7 +127,7 @@ inline void Fill(Source& s, absl::StatusCode& v) {
   FillEnum(s, absl::StatusCode::kUnauthenticated, v);
 }
 inline void Fill(Source& s, protocol::Phase& v) {
-  using enum protocol::Phase;  // 4 is none
+  using enum protocol::Phase;  // 4 is not a phase
   constexpr protocol::Phase kAll[] = {kIdle, kCompute, kTransfer, kVerdict};
   v = kAll[s.Number(std::size(kAll) - 1)];
 }
@@ -167,7 +168,7 @@ inline void FillShape(Source& s, std::vector<int64_t>& v) {
   v.resize(s.Count());
   for (int64_t& size : v) size = static_cast<int64_t>(s.Number(1 << 19));
 }
-// A session's: at most 64 bytes.
+// A session's secret: at most 64 bytes.
 inline void FillSecret(Source& s, std::string& v) {
   v = s.Text().substr(0, 64);
 }
@@ -178,7 +179,7 @@ inline void FillIndex(Source& s, int& v) {
 }
 
 // --- Lists and options ------------------------------------------------------
-// The overloads for words are found by argument-dependent lookup of Source.
+// The overloads for messages are found by argument-dependent lookup of Source.
 
 template <typename T>
 void Fill(Source& s, std::vector<T>& v);
@@ -190,7 +191,7 @@ void All(Source& s, Fields&... fields) {
   (Fill(s, fields), ...);
 }
 
-// --- Words ------------------------------------------------------------------
+// --- Messages and records ----------------------------------------------------
 
 inline void Fill(Source& s, MeshAxis& v) {
   auto& [name, size] = v;
@@ -315,7 +316,7 @@ inline void Fill(Source& s, protocol::Connected& v) {
 inline void Fill(Source& s, protocol::ParameterNames& v) {
   auto& [count, names] = v;
   All(s, count, names);
-  count = static_cast<uint32_t>(names.size());  // none has none
+  count = static_cast<uint32_t>(names.size());  // none has no names
 }
 inline void Fill(Source& s, protocol::Progress& v) {
   auto& [position, submitted, missing, step_seconds, exposed_seconds, overlap,
@@ -563,7 +564,7 @@ inline void Fill(Source& s, JobSummary& v) {
   All(s, name, state, epoch, ready, world_size, step);
 }
 
-// --- Envelopes: the alternative that the body holds is filled ---------------
+// --- Envelopes: fills the alternative that the body holds --------------------
 
 template <typename... Ts>
 void Fill(Source& s, std::variant<Ts...>& v) {

@@ -1,9 +1,9 @@
-// A Communicator around another, which passes everything on: the base of those
-// that do something else besides.
+// A decorator that forwards every call: the base of decorators that add to some
+// of them.
 //
 //   class Counting final : public ForwardingCommunicator {
 //     using ForwardingCommunicator::ForwardingCommunicator;
-//     absl::Status Before(const transport::Call&, Stream&) override {
+//     absl::Status Before(const transport::CollectiveOp&, Stream&) override {
 //       ++calls;
 //       return absl::OkStatus();
 //     }
@@ -78,8 +78,8 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
   explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner)
       : inner_(std::move(inner)) {}
 
-  // Called with each operation before it is passed on; an error is returned in
-  // its place. A checked all-reduce comes without its checks.
+  // Called with each operation before it is forwarded; an error is returned in
+  // its place. A checked all-reduce has no checks here.
   virtual absl::Status Before(const transport::CollectiveOp&, Stream&) {
     return absl::OkStatus();
   }

@@ -1,4 +1,4 @@
-// Tables that pass every call on, for tests that make a few of them wrong.
+// Tables that forward every call, for tests that replace a few of them.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FORWARDING_TABLES_H_
 #define LOCKSTEP_TESTS_SUPPORT_FORWARDING_TABLES_H_

@@ -1,8 +1,8 @@
 // Files in memory, whose Crash() loses what was not synced.
 //
-// The cruellest machine that still keeps its promises: bytes that were appended
-// but not synced, and names that were changed in a directory that was not
-// synced, are all lost. Paths are absolute; the root exists and is durable.
+// The worst crash that POSIX allows: appended bytes that were not synced, and
+// names that were changed in a directory that was not synced, are all lost.
+// Paths are absolute; the root exists and is durable.
 //
 // Threads: all methods from any thread.
 
@@ -25,8 +25,8 @@ class MemoryFileSystem final : public FileSystem {
  public:
   MemoryFileSystem();
 
-  // The machine stops and starts again. Files that were open fail from here
-  // on, with Aborted.
+  // Simulates a crash and a restart. Files that were open fail from then on,
+  // with Aborted.
   void Crash();
 
   absl::StatusOr<FileKind> KindOf(const std::string& path) override;
@@ -44,13 +44,13 @@ class MemoryFileSystem final : public FileSystem {
 
  private:
   class File;
-  // A file or a directory, as programs see it and as the disk has it.
+  // A file or a directory, as programs see it and as it is on disk.
   struct Node {
     bool is_directory = false;
     std::string bytes, durable_bytes;
     std::map<std::string, std::shared_ptr<Node>> names, durable_names;
   };
-  // Where a path leads: a directory, and a name in it that may not exist.
+  // A resolved path: a directory, and a name in it that may not exist.
   struct Place {
     Node* parent = nullptr;
     std::string name;

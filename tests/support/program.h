@@ -1,5 +1,5 @@
-// A program of ours, which a test tells what to do, and whose output, errors
-// and exit status a test looks at. It ends with the test at the latest.
+// A subprocess of a test, with its input, output, errors and exit status. It is
+// killed at the end of the test at the latest.
 //
 //   Program daemon({LOCKSTEPD, "--listen", "127.0.0.1:0"});
 //   const std::string line = daemon.ReadLine();
@@ -24,7 +24,7 @@ class Program {
  public:
   // `command[0]` is a path.
   explicit Program(const std::vector<std::string>& command);
-  // Kills what still runs.
+  // Kills the program if it still runs.
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -32,21 +32,21 @@ class Program {
   pid_t pid() const { return pid_; }
   void Signal(int signal);
 
-  // Stops it by SIGSTOP. Blocks until it has stopped.
+  // Stops the program by SIGSTOP. Blocks until it has stopped.
   void Stop();
 
-  // Gives it a line of standard input.
+  // Writes a line to its standard input.
   void WriteLine(const std::string& line);
 
-  // The next line of its standard output, without the newline; empty at its
+  // The next line of its standard output, without the newline; empty at the
   // end. Blocks.
   std::string ReadLine();
-  // The rest of its standard output. Blocks until it is closed.
+  // The rest of its standard output. Blocks until the end.
   std::string ReadAll();
-  // What it has written to standard error up to now.
+  // Returns its standard error so far.
   std::string Errors() const;
 
-  // The program's exit status, or minus the signal that ended it. A program
+  // The program's exit status, or minus the signal that killed it. A program
   // that still runs after a minute fails the test and is killed.
   int Wait();
 

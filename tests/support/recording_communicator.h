@@ -1,13 +1,13 @@
-// What a rank asked its communicators to do, call by call: for tests that
-// compare it with the plan.
+// Records the operations of a rank's communicators, for tests that compare them
+// with the plan.
 //
 //   Recorder recorder;                    // of one rank
 //   RecordingCommunicator comm("data@0", std::move(inner), &recorder);
 //   comm.AllReduce(...)                   recorder.calls(): one all-reduce
 //
-// A checked all-reduce is recorded as the all-reduce that it is.
+// A checked all-reduce is recorded as an all-reduce.
 //
-// Threads: as Communicator; a Recorder's from any.
+// Threads: as Communicator; any for a Recorder.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_RECORDING_COMMUNICATOR_H_
 #define LOCKSTEP_TESTS_SUPPORT_RECORDING_COMMUNICATOR_H_
@@ -82,15 +82,15 @@ class RecordingCommunicator final : public ForwardingCommunicator {
   absl::Status Group(absl::FunctionRef<absl::Status()> body) override;
 
  private:
-  // An all-to-all of uneven blocks is refused: the plan has none.
+  // Refuses an all-to-all of uneven blocks: plans have none.
   absl::Status Before(const transport::CollectiveOp& call, Stream&) override;
 
   const std::string name_;
   Recorder& recorder_;
 };
 
-// A transport whose communicators, called as their groups, record what one
-// rank does.
+// A transport whose communicators are named after their groups, and record the
+// operations of one rank.
 std::unique_ptr<transport::Transport> MakeRecordingTransport(
     std::unique_ptr<transport::Transport> inner, Recorder* recorder);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run_in_venv.sh PYTHON VENV SCRIPT ARGS...: runs SCRIPT with what the requirements.txt
-# beside it pins. The venv is made once, and again when the pins change.
+# run_in_venv.sh PYTHON VENV SCRIPT ARGS...: runs SCRIPT with the packages pinned by the
+# requirements.txt beside it. The venv is made once, and again when the pins change.
 set -euo pipefail
 python="$1" venv="$2" script="$3"
 shift 3

@@ -1,5 +1,5 @@
-// Which sanitizer a test is built with: under one everything takes many times
-// as long, and a test that only repeats itself at more sizes does fewer.
+// The sanitizer that a test is built with. Under one everything takes many
+// times as long, so tests that repeat themselves at many sizes use fewer.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_SANITIZERS_H_
 #define LOCKSTEP_TESTS_SUPPORT_SANITIZERS_H_

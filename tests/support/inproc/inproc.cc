@@ -69,7 +69,7 @@ class InprocHub::Rendezvouses {
     return rendezvous->room;
   }
 
-  // Sets `*aborted`, on which a Meet may wait, unless it is set.
+  // Sets `*aborted`, which a Meet may wait for, unless it is set.
   void Abort(absl::Status cause, absl::Status* aborted) {
     MutexLock lock(&mutex_);
     if (aborted->ok()) *aborted = std::move(cause);
@@ -138,7 +138,7 @@ class PendingInprocLink final : public PendingLink {
   InprocHub::Rendezvouses* const rendezvous_;
   const GroupSpec group_;
   const std::string handle_;
-  absl::Status aborted_;  // guarded by the meetings' mutex
+  absl::Status aborted_;  // guarded by the mutex of Rendezvouses
   Mutex mutex_;
   std::unique_ptr<Link> link_;  // set under mutex_
 };

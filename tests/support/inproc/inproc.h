@@ -1,6 +1,6 @@
 // A transport between threads of one process, for tests that need no network.
-// It has rendezvous semantics (a send is done only with its receive), and uses
-// no sockets and no library.
+// It has rendezvous semantics (a send completes only with its receive), and
+// uses no sockets and no library.
 //
 //   InprocHub hub;                      // one per test: the "network"
 //   auto transport = MakeInprocTransport(&hub);

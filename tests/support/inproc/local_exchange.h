@@ -45,7 +45,7 @@ class LocalExchange {
   bool IsOver(const Half& half);
   void Withdraw(Half& half);
 
-  // `news` is called whenever a half of `rank` is over.
+  // Calls `news` whenever a half of `rank` has ended.
   void OnProgress(int rank, std::function<void()> news);
 
   // Ends the halves of `rank`, and all halves of the ranks that wait for it.
@@ -62,7 +62,7 @@ class LocalExchange {
     bool left = false;
     absl::Status first_gone;  // names the rank that left first
     absl::Status broken;      // why the waits of this rank cannot succeed
-    CondVar changed;          // one of its halves is over
+    CondVar changed;          // one of its halves has ended
     std::function<void()> news;
   };
 
