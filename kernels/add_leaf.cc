@@ -10,7 +10,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// The leaf, then what is to its left: folded in this order, it is the tree.
+// The leaf, then the sums to its left: reduced in this order, they form the
+// tree.
 class Addends {
  public:
   Addends(std::span<const void* const> left, const void* leaf)
@@ -40,7 +41,7 @@ class Addends {
   size_t count_;
 };
 
-// Tile by tile: the leaf is rounded and widened on its way.
+// Rounds and widens the leaf tile by tile.
 template <class Leaf, class Sum>
 void AddByTiles(Addends addends, const Leaf* leaf, double weight, Sum* out,
                 DType out_dtype, size_t count) {

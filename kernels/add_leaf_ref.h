@@ -1,4 +1,4 @@
-// What AddLeaf must compute, in the fewest words.
+// Reference for AddLeaf: the definition that tests compare with.
 
 #ifndef LOCKSTEP_KERNELS_ADD_LEAF_REF_H_
 #define LOCKSTEP_KERNELS_ADD_LEAF_REF_H_
@@ -10,7 +10,7 @@
 
 namespace lockstep::kernels {
 
-// Element i of it.
+// Element i of AddLeaf's output.
 template <class Sum, class Leaf>
 LOCKSTEP_HD Sum AddLeafRef(const Sum* const* left, size_t sums,
                            const Leaf* leaf, Compute<Leaf> weight, size_t i) {

@@ -55,7 +55,8 @@ void FoldTyped(ReduceOp op, const T* src, T* acc, size_t n) {
   Fatal("a fold takes sum, min, max or prod");
 }
 
-// Each pair is read before it is written, so that the rows may be the same.
+// Reads each pair before writing it, so inputs and outputs may be the same
+// rows.
 template <class T, class F>
 HWY_INLINE void ToTwo(const T* a, const T* b, T* out, T* copy, size_t n, F f) {
   LOCKSTEP_EACH_ALONE

@@ -1,4 +1,4 @@
-// What CastFeedback must compute, in the fewest words.
+// Reference for CastFeedback: the definition that tests compare with.
 
 #ifndef LOCKSTEP_KERNELS_CAST_FEEDBACK_REF_H_
 #define LOCKSTEP_KERNELS_CAST_FEEDBACK_REF_H_

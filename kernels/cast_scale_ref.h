@@ -1,4 +1,4 @@
-// What CastScale must compute, in the fewest words.
+// Reference for CastScale: the definition that tests compare with.
 
 #ifndef LOCKSTEP_KERNELS_CAST_SCALE_REF_H_
 #define LOCKSTEP_KERNELS_CAST_SCALE_REF_H_

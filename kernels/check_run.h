@@ -1,6 +1,5 @@
-// The finite check of one run of sum_tree.h: at most kSumRun elements.
-//
-// For kernels/*.cc.
+// The finite check of one run of sum_tree.h: at most kSumRun elements. Internal
+// to kernels/*.cc.
 
 #ifndef LOCKSTEP_KERNELS_CHECK_RUN_H_
 #define LOCKSTEP_KERNELS_CHECK_RUN_H_
@@ -22,7 +21,7 @@ double SumRun(const T* run, size_t n, double inverse_scale) {
   return FoldLanes(lanes);
 }
 
-// What counts as 0 in the sum is 0 in this copy.
+// Sums a copy of the run in which elements that are not finite are 0.
 template <class T>
 FiniteCheck CheckSuspectRun(const T* run, size_t n, double inverse_scale) {
   T finite[kSumRun];
@@ -35,9 +34,9 @@ FiniteCheck CheckSuspectRun(const T* run, size_t n, double inverse_scale) {
           .non_finite = non_finite};
 }
 
-// `sum` is SumRun's. One infinity or NaN among the squares makes the sum one
-// too, so a finite sum needs no second look: this is the path of nearly every
-// run.
+// `sum`: the result of SumRun. An infinity or NaN among the squares makes the
+// sum infinite or NaN, so a finite sum needs no second pass. Nearly every run
+// takes this path.
 template <class T>
 FiniteCheck CheckSummedRun(const T* run, size_t n, double inverse_scale,
                            double sum) {

@@ -13,7 +13,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// All rows, from `bytes` on.
+// Advances all rows by `bytes`.
 template <class Pointer>
 void Advance(std::vector<Pointer>& rows, size_t bytes) {
   using Byte = std::conditional_t<std::is_same_v<Pointer, void*>, std::byte,

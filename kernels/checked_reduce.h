@@ -1,15 +1,20 @@
-// A reduction that looks at what it makes while it has it at hand: reduce.h or
-// reduce_pairs.h, and finite_check.h, in one pass over memory.
+// CheckedReduce reduces rows (reduce.h or reduce_pairs.h) and checks the result
+// (finite_check.h) in one pass over memory.
 //
 //   rank 0  [a0 a1 a2 ...]
-//   rank 1  [b0 b1 b2 ...]  ── fold ──┬─▶ outs
-//                                     └─ squared ─▶ FiniteCheck
+//   rank 1  [b0 b1 b2 ...]  ── reduce ─┬─▶ outs
+//                                      └─ squared ─▶ FiniteCheck
 //
-// What a rank sums of gradients is more than its cache holds, so a second pass
-// for the global norm would cost half as much as the first.
+// A rank's gradients exceed its cache, so a second pass for the global norm
+// would cost half as much as the first.
 //
-// Bits: of ReduceRanksToAll or ReducePairsToAll in the rows, and of CheckFinite
-// over all pieces of the first of them, as one buffer, in the check.
+// The outputs have the bits of ReduceRanksToAll or ReducePairsToAll. The check
+// has the bits of CheckFinite over the first output, all pieces as one buffer.
+//
+// Work:    the calling thread, runs of 4096 elements in order.
+// Bytes:   per element: reads every input once, writes every output once.
+// Run:     build/release/bin/kernels_test --gtest_filter='CheckedReduce*'
+// Bench:   ./run bench kernels
 
 #ifndef LOCKSTEP_KERNELS_CHECKED_REDUCE_H_
 #define LOCKSTEP_KERNELS_CHECKED_REDUCE_H_
@@ -27,7 +32,7 @@ namespace lockstep::kernels {
 
 class CheckedReduce {
  public:
-  // Adds rows of a float type in rank order.
+  // Reduces rows of a float type in rank order.
   CheckedReduce(DType dtype, ReduceOp op) : dtype_(dtype), op_(op) {}
   // Adds rows of f32 or f64 in pairs, then multiplies by `factor`.
   static CheckedReduce InPairs(DType dtype, double factor) {
@@ -36,12 +41,12 @@ class CheckedReduce {
     return reduce;
   }
 
-  // The rows' next piece: a multiple of kSumRun elements, but for
-  // the last.
+  // Reduces the next piece of the rows. Every piece but the last is a multiple
+  // of kSumRun elements.
   void Reduce(std::span<const void* const> inputs, std::span<void* const> outs,
               size_t count);
 
-  // The check of all pieces together. Call it once, last.
+  // Returns the check of all pieces together. Call it once, last.
   FiniteCheck Total() {
     return {.sum_of_squares = tree_.Total(), .non_finite = non_finite_};
   }

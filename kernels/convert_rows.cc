@@ -10,8 +10,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::kernels::HWY_NAMESPACE {
 
-// CPUs with AVX2 convert f16 themselves, several times as fast, to the same
-// bits. Both functions say how many elements they did: whole vectors.
+// CPUs with AVX2 convert f16 in hardware, several times as fast, to the same
+// bits. Both functions return the number of converted elements: whole vectors.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;

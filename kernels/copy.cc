@@ -17,8 +17,8 @@ namespace lockstep::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors by name: a plain loop over bytes becomes a call of memcpy again.
-// Stores them with `store`(vector, to).
+// Explicit vectors: the compiler would turn a plain loop over bytes into a call
+// of memcpy again. `store`(vector, to) stores them.
 template <class Store>
 HWY_INLINE void CopyBy(Store store, uint8_t* dst, const uint8_t* src,
                        size_t bytes) {
@@ -44,7 +44,7 @@ void CopyVectors(uint8_t* dst, const uint8_t* src, size_t bytes) {
          bytes);
 }
 
-// Lines that are written whole need not be read before.
+// Non-temporal stores of whole cache lines do not read the destination.
 void CopyVectorsPast(uint8_t* dst, const uint8_t* src, size_t bytes) {
   const hn::ScalableTag<uint8_t> tag;
   const size_t to_line =

@@ -1,4 +1,4 @@
-// From a DType known at run time to the C++ type that holds its elements.
+// Dispatch from a DType known at run time to its C++ element type.
 
 #ifndef LOCKSTEP_KERNELS_DISPATCH_H_
 #define LOCKSTEP_KERNELS_DISPATCH_H_
@@ -12,7 +12,7 @@
 
 namespace lockstep::kernels {
 
-// Calls f(std::type_identity<T>{}) with the float type that `dtype` names.
+// Calls f(std::type_identity<T>{}), where T is the float type of `dtype`.
 template <class F>
 void WithFloat(DType dtype, F&& f) {
   switch (dtype) {
@@ -24,7 +24,7 @@ void WithFloat(DType dtype, F&& f) {
   }
 }
 
-// The same for halves alone, and for what is longer.
+// The same for f16 and bf16 only, and for f32 and f64 only.
 template <class F>
 void WithHalf(DType dtype, F&& f) {
   switch (dtype) {

@@ -1,9 +1,9 @@
-// What happens to one element: the arithmetic of every kernel, one definition
-// for the host loops and the CUDA kernels.
+// The arithmetic on one element: one definition for the host loops and the CUDA
+// kernels.
 //
-// A sum or product is rounded by itself: no fused multiply-add, on any
-// processor. (This module is compiled with -ffp-contract=off; its CUDA sources
-// need --fmad=false.)
+// Each sum and product is rounded separately: no fused multiply-add on any
+// processor. This module is compiled with -ffp-contract=off, its CUDA sources
+// with --fmad=false.
 
 #ifndef LOCKSTEP_KERNELS_ELEMENT_H_
 #define LOCKSTEP_KERNELS_ELEMENT_H_
@@ -15,7 +15,8 @@
 
 namespace lockstep::kernels {
 
-// Integers wrap: computed without a sign, in a type too wide to be promoted.
+// Integers wrap: they are computed in an unsigned type of at least 32 bits,
+// which is not promoted.
 template <class T>
 using Wrapping = std::conditional_t<(sizeof(T) > 4), uint64_t, uint32_t>;
 
@@ -39,7 +40,7 @@ LOCKSTEP_HD T Product(T a, T b) {
   }
 }
 
-// The first of equal values (-0 and +0 are equal); NaN if either is NaN.
+// If the values are equal (-0 and +0 are), the first; NaN if either is NaN.
 template <class T>
 LOCKSTEP_HD T Smaller(T a, T b) {
   return (b < a || b != b) ? b : a;
@@ -50,7 +51,7 @@ LOCKSTEP_HD T Larger(T a, T b) {
   return (b > a || b != b) ? b : a;
 }
 
-// round(src * factor), in f32, or in f64 if a type or the factor's is f64.
+// round(src * factor), in f64 if a type or the factor is f64, else in f32.
 template <class To, class From, class Factor>
 LOCKSTEP_HD To Scaled(From from, Factor factor) {
   return ConvertTo<To>(ConvertTo<Factor>(from) * factor);

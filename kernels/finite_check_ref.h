@@ -1,5 +1,5 @@
-// What CheckFinite must compute, in the fewest words: all leaves in memory, and
-// the tree of sum_tree.h as one recursive sentence.
+// Reference for CheckFinite: all leaves in memory, and the tree of sum_tree.h
+// as one recursive function.
 
 #ifndef LOCKSTEP_KERNELS_FINITE_CHECK_REF_H_
 #define LOCKSTEP_KERNELS_FINITE_CHECK_REF_H_

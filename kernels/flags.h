@@ -1,11 +1,14 @@
-// Flags: one element per parameter in its bucket, 1 if this rank contributed a
-// gradient and 0 if not. They travel with the gradients, so that after the
-// reduction any bit that is set says that some rank did.
+// WriteFlags writes one element per parameter of a bucket: 1 if this rank
+// contributed a gradient, else 0. The flags are reduced with the gradients. A
+// result with any bit set means that some rank contributed.
 //
-//   flags  [1 0 1 1]   of the bucket's float type
+//   flags  [1 0 1 1]   in the bucket's float type
 //
-// Threads: any, at the same time on different flags.
-// Errors:  a dtype that is no float ends the process.
+// Work:    the calling thread, flags in order.
+// Bytes:   per flag: reads 1, writes one element of the float type.
+// Threads: any, concurrently on different flags.
+// Errors:  a dtype that is not a float aborts the process.
+// Run:     build/release/bin/kernels_test --gtest_filter='Flags*'
 
 #ifndef LOCKSTEP_KERNELS_FLAGS_H_
 #define LOCKSTEP_KERNELS_FLAGS_H_
@@ -17,7 +20,7 @@
 
 namespace lockstep::kernels {
 
-// flags[i] = on[i] == 0 ? 0 : 1, aligned to their element.
+// flags[i] = on[i] == 0 ? 0 : 1; `flags` is aligned to its element.
 void WriteFlags(std::span<const uint8_t> on, DType dtype, void* flags);
 
 }  // namespace lockstep::kernels

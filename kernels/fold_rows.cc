@@ -41,8 +41,8 @@ struct Greatest {
   }
 };
 
-// How elements of a type become vectors of what they are computed in, and back.
-// `kWhole`: this CPU does it; else all is left to the loop for the rest.
+// Loads elements of a type as vectors of its Compute type, and stores them.
+// `kWhole`: whether this CPU supports it; if not, FoldRest does all elements.
 template <class T>
 struct Lanes {
   static constexpr bool kWhole = true;
@@ -56,7 +56,7 @@ struct Lanes {
   }
 };
 
-// As half.h's ToF32 and ToBF16; a NaN is made quiet at the end only.
+// As half.h's ToF32 and ToBF16; a NaN becomes quiet in Narrow only.
 template <>
 struct Lanes<BF16> {
   static constexpr bool kWhole = true;
@@ -75,7 +75,7 @@ struct Lanes<BF16> {
     const auto bits = hn::BitCast(words, value);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1u));
     const auto rounded = hn::Add(bits, hn::Add(hn::Set(words, 0x7fffu), odd));
-    // Rounding a NaN up could carry it away.
+    // Rounding up could turn the bits of a NaN into another value.
     const auto quiet = hn::Or(bits, hn::Set(words, 0x00400000u));
     const auto kept =
         hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(value)), quiet, rounded);
@@ -120,10 +120,11 @@ struct TypedRows {
   HWY_INLINE T* To(size_t row) const { return static_cast<T*>(out[row]); }
 };
 
-// A block of four vectors stays in registers while all rows are folded into it,
-// and is written to all: a row is touched once for reading and once for
-// writing, while it is in the first cache. `kIn` and `kOut` are the numbers of
-// rows, 0 for any: two of each, the most common, are a loop without loops.
+// A block of four vectors stays in registers while all rows are reduced into
+// it, and is then written to all outputs: each row is read and written once,
+// while it is in the L1 cache. `kIn` and `kOut`: the numbers of rows; 0: any
+// number. For two of each, the most common case, the loops over rows are
+// unrolled.
 template <size_t kIn, size_t kOut, class T, class Op, class Also>
 HWY_INLINE size_t FoldBlocks(const TypedRows<T>& rows, size_t n,
                              const Compute<T>* share, Op op, Also& also) {
@@ -194,13 +195,13 @@ size_t FoldWhatFillsBlocks(const TypedRows<T>& rows, size_t n, ReduceOp op,
   Fatal("no such ReduceOp");
 }
 
-// What a mean multiplies the sum by.
+// The factor that turns a sum into a mean.
 template <class T>
 Compute<T> ShareOf(int divisor) {
   return Compute<T>{1} / static_cast<Compute<T>>(divisor);
 }
 
-// What is left from `begin` on.
+// The elements from `begin` on, one at a time.
 template <class T>
 void FoldRest(const TypedRows<T>& rows, size_t begin, size_t n, ReduceOp op,
               Compute<T> share) {
@@ -249,7 +250,7 @@ void FoldF32Squaring(ReduceOp op, std::span<const void* const> in,
   AddSquaresRow(rows.To(0) + rest, 1.0, lanes, n - rest);
 }
 #else
-// In two passes: the row is still in the first cache.
+// In two passes: the row is still in the L1 cache.
 void FoldF32Squaring(ReduceOp op, std::span<const void* const> in,
                      std::span<void* const> out, size_t n, double* lanes) {
   const TypedRows<float> rows{in, out};

@@ -4,15 +4,15 @@
 //   f16      1       5        10       finite to 65504, smallest 2^-24
 //   bf16     1       8         7       the upper half of an f32
 //
-// One definition for host and device: the loops of the host twins and the CUDA
-// kernels inline these functions. They use integers, and floats that are never
-// subnormal, so that a flush-to-zero mode of the caller changes nothing but
-// what it does to f32 and f64 values themselves.
+// One definition for host and device: the host loops and the CUDA kernels
+// inline these functions. They use integers, and floats that are never
+// subnormal. So a flush-to-zero mode set by the caller changes only f32 and f64
+// values themselves.
 //
-// Rounding: to nearest, ties to even, once, also from f64 to a half. What is
-//           too large becomes infinity; subnormals are kept.
-// NaN:      becomes a quiet NaN with the sign and the upper bits of the payload
-//           (what x86's and ARM's own conversions do).
+// Rounding: once, to nearest even, also from f64 to a half. An overflow
+//           becomes infinity; subnormals are kept.
+// NaN:      becomes a quiet NaN with the sign and the upper payload bits, as
+//           the conversion instructions of x86 and ARM do.
 
 #ifndef LOCKSTEP_KERNELS_HALF_H_
 #define LOCKSTEP_KERNELS_HALF_H_
@@ -55,8 +55,8 @@ LOCKSTEP_HD uint64_t BitsOf(double value) {
   return bits;
 }
 
-// `yes` if a > b else `no`, for values below 2^31, without a branch: GCC then
-// turns loops over the conversions below into vector code for every CPU.
+// `yes` if a > b, else `no`, for values below 2^31, without a branch: GCC then
+// vectorises the loops over the conversions below for every CPU.
 LOCKSTEP_HD uint32_t IfGreater(uint32_t a, uint32_t b, uint32_t yes,
                                uint32_t no) {
   const bool greater = static_cast<int32_t>(a) > static_cast<int32_t>(b);
@@ -64,7 +64,7 @@ LOCKSTEP_HD uint32_t IfGreater(uint32_t a, uint32_t b, uint32_t yes,
   return no ^ ((yes ^ no) & mask);
 }
 
-// Exact.
+// Exact: every f16 is an f32.
 LOCKSTEP_HD float ToF32(F16 half) {
   constexpr uint32_t kRebias = (127u - 15u) << 23;
   constexpr uint32_t kOneExponent = 1u << 23;
@@ -115,9 +115,9 @@ LOCKSTEP_HD BF16 ToBF16(float value) {
       IfGreater(bits & 0x7fffffffu, 0x7f800000u, quiet, rounded))};
 }
 
-// An f64 on its way to a half: f32, but rounded to *odd* (towards zero, then
-// the last bit set if anything was lost), so that the second rounding sees on
-// which side of a tie the f64 lay.
+// Converts f64 to f32, the first step to a half, rounding to *odd*: towards
+// zero, then the last bit is set if the value was inexact. So the second
+// rounding knows on which side of a tie the f64 was.
 LOCKSTEP_HD float ToF32Odd(double value) {
   const float nearest = static_cast<float>(value);
   const double back = nearest;
@@ -127,8 +127,7 @@ LOCKSTEP_HD float ToF32Odd(double value) {
   return FloatOf(inexact ? (bits - (away ? 1u : 0u)) | 1u : bits);
 }
 
-// Value-preserving conversion between any two of F16, BF16, float, double,
-// rounded once.
+// Converts between any two of F16, BF16, float and double; rounds once.
 template <class To, class From>
 LOCKSTEP_HD To ConvertTo(From from) {
   if constexpr (std::is_same_v<To, From> && !kIsHalf<To>) {

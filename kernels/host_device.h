@@ -7,8 +7,8 @@
 #ifdef __CUDACC__
 #define LOCKSTEP_HD __host__ __device__ __forceinline__
 #else
-// Always inlined: a loop compiled for a newer CPU takes the function in as
-// instructions of its own, else it would call one compiled for any CPU.
+// Always inlined: otherwise a loop compiled for a newer CPU would call a
+// function compiled for any CPU.
 #define LOCKSTEP_HD [[gnu::always_inline]] inline
 #endif
 

@@ -10,8 +10,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// Calls f(tensor, bucket element, count) for each piece, chunk after chunk, as
-// the blocks of a launch would.
+// Calls f(tensor, bucket element, count) for each piece, in order of the
+// chunks.
 template <class F>
 void ForPieces(std::span<const TensorSlot> slots, size_t element_bytes, F&& f) {
   const size_t n = slots.size();
@@ -52,8 +52,8 @@ Compute<T> Factor(const T*, double factor) {
 
 }  // namespace
 
-// A bucket with more than this in it is reduced when the caches nearest to the
-// core have forgotten it.
+// A larger bucket is evicted from the caches near the core before it is
+// reduced.
 constexpr size_t kNearBytes = 1 << 20;
 
 void Pack(std::span<const TensorSlot> slots, DType dtype, void* bucket) {

@@ -1,22 +1,28 @@
-// Pack and unpack: many tensors into one contiguous bucket and back.
+// Pack and unpack copy many tensors into one contiguous bucket and back.
 //
-//   tensors  [g0 ][g1      ][g2 ]      anywhere
-//              │      │       │  × weight, or added to what is there
+//   tensors  [g0 ][g1      ][g2 ]      at any addresses
+//              │      │       │  × weight, or added to the bucket
 //   bucket   [g0 |g1      |g2 ]        one buffer, one collective
 //              │      │       │  × factor
 //   tensors  [g0 ][g1      ][g2 ]
 //
-// slots.h says where each tensor lies. Bucket elements that no slot names are
-// neither read nor written. Tensors and bucket are of one dtype; weights and
-// factors are rounded to f32 first, except for f64. Every product and every sum
-// is computed in f32 (f64 for f64) and rounded by itself, the result then to
-// the dtype once; NaN and infinity come through.
+// Slots (slots.h) map each tensor to its range of the bucket. Bucket elements
+// outside all slots are neither read nor written. Tensors and bucket have one
+// dtype. Weights and factors are rounded to f32 first, except for f64. Each
+// product and each sum is computed in f32 (f64 for f64) and rounded separately;
+// the result is rounded to the dtype once. NaN and infinity are kept.
 //
-// Shapes:  all counts are elements; pointers are aligned to their element, no
-//          more. Neither tensors nor bucket may overlap each other.
-// Dtypes:  copies and Zero take all ten, whatever multiplies only the floats.
-// Threads: any, at the same time on different buckets and tensors.
-// Errors:  slots out of order, or a dtype as above, end the process.
+// Work:    the calling thread, chunks of the bucket in order.
+// Bytes:   per element: reads 1 and writes 1 element; PackAdded reads 2;
+//          ZeroSlots reads none.
+// Shapes:  all counts are elements; pointers are aligned to their element.
+//          Tensors and bucket do not overlap.
+// Dtypes:  Pack, Unpack and ZeroSlots take all ten, the other functions only
+//          floats.
+// Threads: any, concurrently on different buckets and tensors.
+// Errors:  slots out of order, or another dtype, abort the process.
+// Run:     build/release/bin/kernels_test --gtest_filter='Pack*'
+// Bench:   //          ./run bench kernels
 
 #ifndef LOCKSTEP_KERNELS_PACK_H_
 #define LOCKSTEP_KERNELS_PACK_H_
@@ -28,29 +34,30 @@
 
 namespace lockstep::kernels {
 
-// bucket = tensor, the same bits.
+// bucket = tensor, bit for bit.
 void Pack(std::span<const TensorSlot> slots, DType dtype, void* bucket);
 
-// bucket = tensor * weight. The first micro-batch of a step.
+// bucket = tensor * weight, for the first micro-batch of a step.
 void PackScaled(std::span<const TensorSlot> slots, DType dtype, double weight,
                 void* bucket);
 
-// bucket = bucket + tensor * weight. The micro-batches after it.
+// bucket = bucket + tensor * weight, for the later micro-batches.
 void PackAdded(std::span<const TensorSlot> slots, DType dtype, double weight,
                void* bucket);
 
-// tensor = bucket, the same bits.
+// tensor = bucket, bit for bit.
 void Unpack(const void* bucket, std::span<const TensorSlot> slots, DType dtype);
 
 // tensor = bucket * factor.
 void UnpackScaled(const void* bucket, std::span<const TensorSlot> slots,
                   DType dtype, double factor);
 
-// bucket = bucket * factor, in the slots only; their tensors are not touched.
+// bucket = bucket * factor, in the slots only. Does not access the tensors.
 void ScaleSlots(void* bucket, std::span<const TensorSlot> slots, DType dtype,
                 double factor);
 
-// bucket = 0, in the slots only: what a parameter without gradient contributes.
+// bucket = 0, in the slots only: the contribution of a parameter without a
+// gradient.
 void ZeroSlots(void* bucket, std::span<const TensorSlot> slots, DType dtype);
 
 }  // namespace lockstep::kernels

@@ -1,4 +1,4 @@
-// What pack.h's functions must compute, in the fewest words.
+// Reference for pack.h: the definitions that tests compare with.
 
 #ifndef LOCKSTEP_KERNELS_PACK_REF_H_
 #define LOCKSTEP_KERNELS_PACK_REF_H_

@@ -16,7 +16,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Inputs = std::span<const void* const>;
 using Outputs = std::span<void* const>;
 
-// One element at a time: what does not fill a vector.
+// The elements that do not fill a vector, one at a time.
 template <class T>
 struct One {
   static HWY_INLINE T Load(const T* from) { return *from; }
@@ -37,8 +37,7 @@ struct Many {
   static HWY_INLINE void Store(V value, T* to) { hn::StoreU(value, D(), to); }
 };
 
-// The tree over a number of rows that is known when it is compiled: all of it
-// stays in registers.
+// The tree over a number of rows known at compile time: all in registers.
 template <class L, size_t kRows, class T>
 HWY_INLINE auto SumOf(Inputs in, size_t at, const T* tag) {
   if constexpr (kRows == 1) {
@@ -49,7 +48,7 @@ HWY_INLINE auto SumOf(Inputs in, size_t at, const T* tag) {
   }
 }
 
-// ... and over more: trees of eight.
+// The tree over more rows: subtrees of eight.
 template <class L, class T>
 auto SumOfMany(Inputs in, size_t at, const T* tag)
     -> decltype(SumOf<L, 1>(in, at, tag)) {
@@ -73,7 +72,7 @@ HWY_INLINE auto ScaledTree(Inputs in, size_t at, T factor) {
   return L::Scale(TreeOf<L, kRows>(in, at, &factor), factor);
 }
 
-// Four vectors at a time: `also` gets them while they are in registers.
+// Four vectors at a time. `also` receives them while they are in registers.
 template <size_t kRows, class T, class Also>
 HWY_INLINE size_t FoldBlocks(Inputs in, Outputs out, size_t n, T factor,
                              Also& also) {
@@ -100,7 +99,7 @@ HWY_INLINE size_t FoldBlocks(Inputs in, Outputs out, size_t n, T factor,
   return at;
 }
 
-// How much of it was blocks. kRows of more than 8: as many as there are.
+// Returns how many elements were in blocks. kRows > 8: any number of rows.
 template <size_t kRows, class T, class Also>
 size_t FoldTyped(Inputs in, Outputs out, size_t n, T factor, Also& also) {
   const size_t blocks = FoldBlocks<kRows>(in, out, n, factor, also);

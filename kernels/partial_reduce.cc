@@ -19,7 +19,7 @@ bool IsHalf(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// A tile of the carry and of halves, in `acc`.
+// Reduces one tile of the partial result and of rows of halves into `acc`.
 template <class T>
 void ReduceHalves(const void* partial, std::span<const void* const> inputs,
                   size_t begin, size_t n, ReduceOp op, float* acc) {
@@ -40,7 +40,7 @@ void ReduceHalves(const void* partial, std::span<const void* const> inputs,
   }
 }
 
-// What needs no widening is a reduction of one more row.
+// Types that need no widening: the partial result is one more row.
 void ReduceRows(const void* partial, std::span<const void* const> inputs,
                 void* out, size_t count, DType dtype, ReduceOp op) {
   if (partial == nullptr) {
@@ -51,7 +51,7 @@ void ReduceRows(const void* partial, std::span<const void* const> inputs,
   ReduceRanks(rows, out, count, dtype, FoldOf(op));
 }
 
-// 1 / divisor as `dtype` has it.
+// 1 / divisor, rounded as `dtype` is computed.
 double Share(DType dtype, int divisor) {
   if (dtype == DType::kF64) return 1.0 / divisor;
   return static_cast<double>(1.0f / static_cast<float>(divisor));

@@ -1,17 +1,22 @@
-// A reduction in parts: some ranks' rows are folded here, the others' where the
-// carry gets to, and the bits are those of ReduceRanks (reduce.h) over all.
+// A reduction in parts: some ranks' rows are reduced here into a partial
+// result, and the process that receives it adds the other rows. The bits are
+// those of ReduceRanks (reduce.h) over all rows.
 //
-//   rows 0, 1 ── ReduceToPartial ──▶ carry ─┐
-//                              rows 2, 3 ─┴─ ReduceFromCarry ──▶ out
+//   rows 0, 1 ── ReduceToPartial ──▶ partial ─┐
+//                               rows 2, 3 ────┴─ ReduceFromCarry ──▶ out
 //
-// A carry is what ReduceRanks has between two rows: unrounded, so halves are
-// carried in f32 (twice their bytes), other types in themselves.
+// A partial result is the value that ReduceRanks has between two rows. It is
+// not rounded, so halves are kept in f32 (twice their bytes), other types in
+// their own type.
 //
-// Shapes:  `count` elements, 0 included; aligned to their element, no more. Out
-//          may be the carry or one of the inputs, where the types agree, and
+// Work:    the calling thread, tiles of 1024 elements.
+// Bytes:   per element: reads the partial result and every input, writes out.
+// Shapes:  `count` elements (0 is allowed), aligned to their element. `out` may
+//          be the partial result or one of the inputs if the types agree, and
 //          may not overlap otherwise.
 // Threads: any.
-// Errors:  no inputs, or the mean of integers, ends the process.
+// Errors:  no inputs, or the mean of integers, abort the process.
+// Run:     build/release/bin/kernels_test --gtest_filter='PartialReduce*'
 
 #ifndef LOCKSTEP_KERNELS_PARTIAL_REDUCE_H_
 #define LOCKSTEP_KERNELS_PARTIAL_REDUCE_H_
@@ -23,15 +28,15 @@
 
 namespace lockstep::kernels {
 
-// The type of a carry.
+// The dtype of a partial result.
 DType PartialTypeOf(DType dtype);
 
-// `carry` goes first, then the inputs in their order. Without one (null) the
-// first input begins.
+// Reduces `partial` first, then the inputs in order. If `partial` is null,
+// starts with the first input.
 void ReduceToPartial(const void* partial, std::span<const void* const> inputs,
                      void* out, size_t count, DType dtype, ReduceOp op);
 
-// The end: a mean is divided by `divisor`, and halves are rounded.
+// The last part: divides a mean by `divisor` and rounds halves.
 void ReduceFromCarry(const void* partial, std::span<const void* const> inputs,
                      void* out, size_t count, DType dtype, ReduceOp op,
                      int divisor);

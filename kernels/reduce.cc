@@ -9,14 +9,14 @@
 namespace lockstep::kernels {
 namespace {
 
-// Where a tile of results goes.
+// The outputs that a tile of results is written to.
 struct Rows {
   std::span<void* const> rows;
 
   std::byte* At(size_t row, size_t bytes) const {
     return static_cast<std::byte*>(rows[row]) + bytes;
   }
-  // The tile in the first, at `begin`, to the others.
+  // Copies the tile at `begin` of the first row to the other rows.
   void Spread(size_t begin, size_t bytes) const {
     for (size_t row = 1; row < rows.size(); ++row) {
       std::memcpy(At(row, begin), At(0, begin), bytes);
@@ -41,7 +41,7 @@ void ReduceIntegers(std::span<const void* const> inputs, Rows outs,
   });
 }
 
-// Two rows, the most common: a loop of its own is a quarter faster.
+// Two rows, the most common case: a separate loop is a quarter faster.
 bool IsPair(size_t inputs, size_t outs, DType dtype, ReduceOp op) {
   return inputs == 2 && outs <= 2 && op != ReduceOp::kMean &&
          dtype != DType::kF16 && dtype != DType::kBF16;

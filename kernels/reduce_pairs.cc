@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kLevels = std::bit_width(unsigned{kPairedRowsMax});
 
-// Sums that wait for their right neighbours, as the digits of a binary counter:
-// levels[k] is the sum of 2^k rows.
+// Sums that wait for their right neighbour, like the digits of a binary
+// counter: levels[k] is the sum of 2^k rows.
 template <class T>
 void ReduceTile(const T* inputs, int rows, size_t stride, T* levels, size_t n) {
   for (int row = 0; row < rows; ++row) {

@@ -1,4 +1,4 @@
-// What ReducePairs must compute, in the fewest words.
+// Reference for ReducePairs: the definition that tests compare with.
 
 #ifndef LOCKSTEP_KERNELS_REDUCE_PAIRS_REF_H_
 #define LOCKSTEP_KERNELS_REDUCE_PAIRS_REF_H_

@@ -1,4 +1,4 @@
-// What ReduceRanks must compute, in the fewest words.
+// Reference for ReduceRanks: the definition that tests compare with.
 
 #ifndef LOCKSTEP_KERNELS_REDUCE_REF_H_
 #define LOCKSTEP_KERNELS_REDUCE_REF_H_

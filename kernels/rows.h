@@ -1,13 +1,15 @@
-// The inner loops of the host twins: straight runs over contiguous elements,
+// The inner loops of the host kernels, over contiguous elements. They are
 // compiled once per generation of CPU and chosen at run time (Highway).
 //
-// For kernels/*.cc; everyone else calls what is named after a purpose (pack.h,
-// reduce.h, ...). There is no arithmetic on halves here but in fold_rows.cc:
-// see tiles.h.
+// Internal to kernels/*.cc; other modules call the functions of pack.h,
+// reduce.h and the other headers. Only fold_rows.cc computes on halves here;
+// the others widen them first (tiles.h).
 //
-// Rows:    `n` elements, any n. Source and destination are the same address or
-//          do not overlap. Aligned to their element.
-// Bits:    those of half.h and element.h, whatever the CPU.
+// Rows:    `n` elements, any n, aligned to their element. Source and
+//          destination are the same address or do not overlap.
+// Bits:    those of half.h and element.h, on every CPU.
+// Work:    the calling thread, elements in order.
+// Bytes:   per element: reads each source once, writes each destination once.
 
 #ifndef LOCKSTEP_KERNELS_ROWS_H_
 #define LOCKSTEP_KERNELS_ROWS_H_
@@ -38,33 +40,33 @@ void ScaleRow(const double* src, double factor, double* dst, size_t n);
 void AddScaledRow(const float* src, float weight, float* sum, size_t n);
 void AddScaledRow(const double* src, double weight, double* sum, size_t n);
 
-// acc[i] = op(acc[i], src[i]); sum, min, max or prod of any type but the
+// acc[i] = op(acc[i], src[i]): sum, min, max or prod of any type but the
 // halves.
 void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n);
 
-// out[i] = copy[i] = op(a[i], b[i]), in one pass; as FoldRow. `out` and `copy`
-// may be `a` or `b`.
+// out[i] = copy[i] = op(a[i], b[i]), in one pass, for the types and operations
+// of FoldRow. `out` and `copy` may be `a` or `b`.
 void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
                    void* out, void* copy, size_t n);
 
 // fold_rows.cc: each out[r][i] = in[0][i] op in[1][i] op ..., for a mean times
-// 1 / divisor, in one pass; of any float type, halves in f32 and rounded once.
-// An `out` may be one of `in`.
+// 1 / divisor, in one pass. Takes any float type; halves are computed in f32
+// and rounded once. An `out` may be one of `in`.
 void FoldFloatRows(DType dtype, ReduceOp op, int divisor,
                    std::span<const void* const> in, std::span<void* const> out,
                    size_t n);
 
-// The same of f32, with the number of rows as divisor, and AddSquaresRow of
-// out[0] with the scale 1.
+// The same for f32, with the number of rows as divisor; also AddSquaresRow of
+// out[0] with scale 1.
 void FoldF32RowsSquaring(ReduceOp op, std::span<const void* const> in,
                          std::span<void* const> out, size_t n, double* lanes);
 
 // pair_rows.cc: each out[r][i] = (sum of in[..][i], in pairs) * factor, in one
-// pass; of f32 or f64, and 1, 2, 4, ... rows. An `out` may be one of `in`.
+// pass, for f32 or f64 and 1, 2, 4, ... rows. An `out` may be one of `in`.
 void FoldPairedRows(DType dtype, std::span<const void* const> in,
                     std::span<void* const> out, size_t n, double factor);
 
-// The same of f32, and AddSquaresRow of out[0] with the scale 1.
+// The same for f32; also AddSquaresRow of out[0] with scale 1.
 void FoldPairedF32RowsSquaring(std::span<const void* const> in,
                                std::span<void* const> out, size_t n,
                                double factor, double* lanes);

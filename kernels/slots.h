@@ -1,14 +1,15 @@
-// Slots: where each of many tensors lies in one contiguous bucket, and how the
-// work over them is cut. Shared by the host loops and the CUDA kernels.
+// A slot maps one tensor to its range of a contiguous bucket. Slots also define
+// how the work over them is split. Shared by the host loops and the CUDA
+// kernels.
 //
-//   tensors   [a        ]   [b ]     [c              ]     anywhere
+//   tensors   [a        ]   [b ]     [c              ]     any addresses
 //   bucket    [a         ][b ]...[c              ]         offsets ascend; gaps
-//   chunks    |0      |1      |2      |3      |4   |       (...) may be left
+//   chunks    |0      |1      |2      |3      |4   |       (...) are allowed
 //
 // A chunk is kChunkElements of the *bucket*: chunk k is elements [k, k + 1) *
-// kChunkElements. So the bucket's side of every access is aligned, a launch of
-// one block per chunk covers any number of tensors evenly, and a block with
-// many small tensors walks over them:
+// kChunkElements. So every access to the bucket is aligned, and a launch of one
+// block per chunk covers any number of tensors evenly. A block with many small
+// tensors loops over them:
 //
 //   for (size_t s = FirstSlot(slots, n, ChunkBegin(k));
 //        s < n && slots[s].offset < ChunkBegin(k + 1); ++s) {
@@ -16,7 +17,7 @@
 //   }
 //
 // Order: offsets ascend and slots do not overlap in the bucket (InOrder).
-//        Empty slots are legal anywhere in that order.
+//        Empty slots are allowed anywhere in that order.
 
 #ifndef LOCKSTEP_KERNELS_SLOTS_H_
 #define LOCKSTEP_KERNELS_SLOTS_H_
@@ -27,7 +28,7 @@
 
 namespace lockstep::kernels {
 
-// One tensor's place in the bucket; all counts are elements.
+// The range of one tensor in the bucket; all counts are elements.
 struct TensorSlot {
   void* tensor;   // `count` elements, aligned to their type; not owned
   size_t offset;  // of the tensor's first element in the bucket
@@ -42,7 +43,7 @@ struct ChunkRange {
   size_t end;
 };
 
-// The part of one slot that lies in one chunk; `count` is 0 if none does.
+// The part of one slot in one chunk; `count` is 0 if they do not overlap.
 struct Piece {
   size_t in_tensor;  // first element in the tensor
   size_t in_bucket;  // the same element in the bucket
@@ -82,7 +83,7 @@ LOCKSTEP_HD Piece PieceOf(const TensorSlot& slot, size_t begin, size_t end) {
   return {from - slot.offset, from, from < to ? to - from : 0};
 }
 
-// Whether the slots keep the order that all functions here rely on.
+// Whether the slots are in the order that all functions here require.
 inline bool InOrder(const TensorSlot* slots, size_t slot_count) {
   for (size_t i = 1; i < slot_count; ++i) {
     if (slots[i - 1].offset + slots[i - 1].count > slots[i].offset) {

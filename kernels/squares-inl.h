@@ -1,10 +1,10 @@
-// The squares of what a fold has in registers, summed beside it.
+// Sums the squares of values that a reduction has in registers.
 //
-//   block of a fold   [v0 v1 v2 v3] ──▶ its rows
+//   block of rows     [v0 v1 v2 v3] ──▶ the output rows
 //                       └─ widened, squared ──▶ lanes of sum_tree.h
 //
-// Compiled with the file that includes it, for each of its targets: behind
-// hwy/highway.h.
+// Compiled with the including file, once for each of its targets; include it
+// after hwy/highway.h.
 
 #if defined(LOCKSTEP_KERNELS_SQUARES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_KERNELS_SQUARES_INL_H_
@@ -18,8 +18,9 @@
 #include "hwy/highway.h"
 #include "kernels/sum_tree.h"
 
-// Where a block is a whole number of rounds over the lanes. Elsewhere a second
-// pass over a run that is still in the first cache sums them.
+// On these targets a block of four vectors fills every lane a whole number of
+// times. The other targets sum the squares in a second pass over a run that is
+// still in the L1 cache.
 #undef LOCKSTEP_SQUARES_IN_REGISTERS
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 #define LOCKSTEP_SQUARES_IN_REGISTERS 1
@@ -31,15 +32,15 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What else is done with the blocks that are written: nothing.
+// The variant that sums no squares.
 struct NoSquares {
   template <size_t kVector, class V>
   HWY_INLINE void Add(V) {}
 };
 
 #if LOCKSTEP_SQUARES_IN_REGISTERS
-// Their squares are summed, in the lanes of sum_tree.h: a block is a whole
-// number of rounds over them.
+// Sums the squares in the lanes of sum_tree.h. A block fills every lane a whole
+// number of times.
 class Squares {
  public:
   explicit Squares(const double* lanes) {

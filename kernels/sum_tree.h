@@ -1,16 +1,16 @@
-// The order in which a long sum is added up: one fixed tree, so that a host
+// The order in which a long sum is computed: one fixed tree, so that a host
 // with any vector width and a GPU with any grid give the same bits.
 //
-//   leaves        x0 x1 x2 ... x31 | x32 x33 ...        leaf i goes to lane
+//   leaves        x0 x1 x2 ... x31 | x32 x33 ...        leaf i is added to lane
 //   run of 4096    │  │  │      │     │   │             i % 32, in order of i
 //   32 lanes      (+)(+)(+) .. (+) ◀──┴───┘
 //   fold          lane l += lane l + 16, then + 8, + 4, + 2, + 1
-//   run's value    └──▶ is a leaf of the next level; and so on to one value
+//   run's value    └──▶ is a leaf of the next level, up to one value
 //
-// A run is a warp's work: thread l owns lane l, the fold is five shuffles down.
-// A run that is not full ends early; what is missing counts as +0, which
-// changes no bit of a sum of squares. So one value alone goes up unchanged, and
-// the number of levels does not matter.
+// On a GPU a warp sums a run: thread l has lane l, and the fold is five
+// shuffles. In a partial run the missing leaves count as +0, which changes no
+// bit of a sum of squares. So a single value passes a level unchanged, and the
+// number of levels does not matter.
 //
 // Bound: 4096^5 leaves.
 
@@ -27,12 +27,12 @@ namespace lockstep::kernels {
 inline constexpr size_t kSumLanes = 32;
 inline constexpr size_t kSumRun = 4096;
 
-// How many runs this many leaves make.
+// The number of runs for this many leaves.
 LOCKSTEP_HD size_t RunsOf(size_t leaves) {
   return (leaves + kSumRun - 1) / kSumRun;
 }
 
-// The value of a run, from its lanes, which it overwrites.
+// The value of a run. Overwrites the lanes.
 LOCKSTEP_HD double FoldLanes(double* lanes) {
   for (size_t half = kSumLanes / 2; half > 0; half /= 2) {
     for (size_t lane = 0; lane < half; ++lane) {
@@ -42,13 +42,13 @@ LOCKSTEP_HD double FoldLanes(double* lanes) {
   return lanes[0];
 }
 
-// The levels above the first: takes the values of its runs in order, keeps one
-// unfinished run per level, allocates nothing.
+// The levels above the first. Takes the values of the runs in order, stores one
+// unfinished run per level, and does not allocate.
 class SumTree {
  public:
   void Add(double run_value) { AddAt(0, run_value); }
 
-  // The sum of all that was added. Ends the tree's life: call it once.
+  // Returns the sum of all added values. Call it once, last.
   double Total() {
     for (size_t k = 0; k + 1 < kLevels; ++k) {
       if (levels_[k].leaves > 0) AddAt(k + 1, FoldLanes(levels_[k].lanes));

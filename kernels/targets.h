@@ -1,9 +1,9 @@
-// Which generations of CPU the rows are compiled for. Include before
+// The generations of CPU that the rows are compiled for. Include before
 // hwy/foreach_target.h, which compiles the including file once for each.
 //
-// On x86: any CPU (SSE2), AVX2 and AVX-512; what lies between gains nothing
-// here. LOCKSTEP_EACH_ALONE says of a loop that its iterations do not depend on
-// each other, though source and destination may be the same row.
+// On x86: any CPU (SSE2), AVX2 and AVX-512; the generations between them are
+// not faster here. LOCKSTEP_EACH_ALONE tells the compiler that the iterations
+// of a loop are independent, even if source and destination are the same row.
 
 #ifndef LOCKSTEP_KERNELS_TARGETS_H_
 #define LOCKSTEP_KERNELS_TARGETS_H_

@@ -1,9 +1,9 @@
-// Tiles: a long row in pieces small enough for the first cache, so that halves
-// can be widened, computed on and narrowed without a trip to memory.
+// Tiles split a long row into pieces that fit the L1 cache, so that halves are
+// widened, computed and narrowed without accesses to memory.
 //
 //   f16 row ──▶ Widened ──▶ f32 tile ──▶ rows.h ──▶ Narrow ──▶ f16 row
 //
-// For kernels/*.cc. A row that needs no widening is used where it lies.
+// Internal to kernels/*.cc. A row that needs no widening is used in place.
 
 #ifndef LOCKSTEP_KERNELS_TILES_H_
 #define LOCKSTEP_KERNELS_TILES_H_
@@ -18,8 +18,7 @@ namespace lockstep::kernels {
 
 inline constexpr size_t kTile = 1024;
 
-// Calls f(begin, n) for consecutive pieces, n <= kTile, that make up [0,
-// count).
+// Calls f(begin, n) for consecutive pieces, n <= kTile, that cover [0, count).
 template <class F>
 void ForTiles(size_t count, F&& f) {
   for (size_t begin = 0; begin < count; begin += kTile) {
@@ -27,7 +26,7 @@ void ForTiles(size_t count, F&& f) {
   }
 }
 
-// `n` elements as C (float, or double): `src` itself, or converted into `tile`.
+// `n` elements as C (float or double): `src` itself, or converted into `tile`.
 template <class C, class T>
 const C* Widened(const T* src, C* tile, size_t n) {
   if constexpr (std::is_same_v<T, C>) {

@@ -7,14 +7,14 @@
 namespace lockstep::kernels::device {
 namespace {
 
-// Travels as an argument of the launch.
+// Passed as a kernel parameter.
 template <class Sum>
 struct LeftSums {
   const Sum* rows[kLeftSumsMax];
   size_t count;
 };
 
-// A thread has an element; `out` may be a row that it has read.
+// One thread per element. `out` may be a row that it has read.
 template <class Sum, class Leaf>
 __global__ void __launch_bounds__(kThreads)
     AddElements(LeftSums<Sum> left, const Leaf* leaf, Compute<Leaf> weight,

@@ -1,6 +1,11 @@
-// kernels/add_leaf.h on the device: the same bits.
+// AddLeaf on the device, with the same bits as kernels/add_leaf.h.
 //
-// launch.h says what holds for every function here; `left` is read in the call.
+// Threads: one thread per element, 256 per block, grid-stride, at most 8192
+//          blocks; the accesses of a warp are contiguous.
+// Bytes:   per element: reads the leaf and each left sum, writes out.
+// Run:     build/gpu-bundle/run device_kernels_test
+//
+// `left` is read during the call. launch.h has the rules of every launch.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_ADD_LEAF_H_
 #define LOCKSTEP_KERNELS_DEVICE_ADD_LEAF_H_

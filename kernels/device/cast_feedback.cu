@@ -4,8 +4,9 @@
 namespace lockstep::kernels::device {
 namespace {
 
-// Neighbouring threads take neighbouring elements: each access of a warp is
-// contiguous. Three streams of the wide type hide the half's short ones.
+// Adjacent threads take adjacent elements: each access of a warp is contiguous.
+// The three arrays of the wide type dominate; the narrow stores of the half
+// cost little.
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads)
     FeedbackElements(const From* src, const From* residual, To* dst, From* next,

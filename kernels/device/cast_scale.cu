@@ -5,7 +5,7 @@
 namespace lockstep::kernels::device {
 namespace {
 
-// As many elements as fill 16 bytes of the larger type.
+// The elements that fill 16 bytes of the larger type.
 template <class From, class To>
 struct ElementVector {
   static constexpr size_t kLength =
@@ -18,7 +18,7 @@ struct ElementVector {
   };
 };
 
-// Blocks stride over groups; block 0 does what is left over.
+// Grid-stride over groups; block 0 also does the elements after the last group.
 template <class From, class To, class Factor>
 __global__ void __launch_bounds__(kThreads)
     CastScaleGroups(const From* src, Factor factor, To* dst, size_t groups,
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Neither side needs to be aligned to more than its element.
+// For src or dst that is aligned only to its element.
 template <class From, class To, class Factor>
 __global__ void __launch_bounds__(kThreads)
     CastScaleElements(const From* src, Factor factor, To* dst, size_t count) {

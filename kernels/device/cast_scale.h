@@ -1,6 +1,13 @@
-// kernels/cast_scale.h on the device: the same bits.
+// CastScale on the device, with the same bits as kernels/cast_scale.h.
 //
-// launch.h says what holds for every function here.
+// Threads: a thread takes 16 bytes of the larger type per access; if src or dst
+//          is not aligned to that, one element. 256 per block, grid-stride, at
+//          most 8192 blocks.
+// Bytes:   per element: reads src once, writes dst once.
+// Run:     build/gpu-bundle/run device_kernels_test
+// Bench:   //          build/gpu-bundle/run gpu_kernels_bench
+//
+// launch.h has the rules of every launch.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_CAST_SCALE_H_
 #define LOCKSTEP_KERNELS_DEVICE_CAST_SCALE_H_

@@ -1,5 +1,5 @@
-// From a DType known at run time to the kernel of its type, and the shape of
-// launches. For kernels/device/*.cu.
+// Dispatch from a DType known at run time to the kernel of its type; grid
+// sizes; LaunchKernel. Internal to kernels/device/*.cu.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_DISPATCH_CUH_
 #define LOCKSTEP_KERNELS_DEVICE_DISPATCH_CUH_
@@ -14,19 +14,19 @@
 
 namespace lockstep::kernels::device {
 
-inline constexpr unsigned kThreads = 256;  // of a block
+inline constexpr unsigned kThreads = 256;  // per block
 inline constexpr unsigned kWarp = 32;
-// A grid's first dimension goes no further.
+// The limit of a grid's first dimension.
 inline constexpr size_t kBlocksMax = 0x7fffffff;
 
-// 16 bytes: what one access of a thread moves at best.
+// 16 bytes: the widest access of a thread.
 template <class T>
 struct alignas(16) Vector {
   static constexpr size_t kLength = 16 / sizeof(T);
   T element[kLength];
 };
 
-// How many elements come before the first that begins at 16 bytes.
+// The number of elements before the first 16-byte boundary, at most `count`.
 template <class T>
 __device__ __forceinline__ size_t Head(const T* data, size_t count) {
   const size_t past = reinterpret_cast<uintptr_t>(data) % sizeof(Vector<T>);
@@ -40,22 +40,22 @@ __device__ __forceinline__ bool AlignedAlike(const A* a, const B* b) {
                                        reinterpret_cast<uintptr_t>(b) % 16;
 }
 
-// Blocks for `items` pieces of work that blocks stride over.
+// The number of blocks for `items` items in a grid-stride loop.
 inline unsigned BlocksFor(size_t items) {
-  constexpr size_t kEnough = 8192;  // keeps every device busy
+  constexpr size_t kEnough = 8192;  // fills every device
   const size_t blocks = (items + kThreads - 1) / kThreads;
   return static_cast<unsigned>(blocks < 1         ? 1
                                : blocks < kEnough ? blocks
                                                   : kEnough);
 }
 
-// Enqueues `kernel` on `stream`, and returns what came of this launch and of no
-// other.
+// Enqueues `kernel` on `stream`; returns the result of this launch only.
 //
-// CUDA keeps the last error of each thread. `<<<>>>` tells its own only there,
-// where it may be one that the caller made before and has not looked at yet;
-// and who takes it away takes the caller's. So the call's own result is asked.
-// Of a launch that fails nothing stays there; one that does not leaves what the
+// CUDA keeps the last error of each thread. `<<<>>>` reports its error only
+// there, where an earlier error of the caller may be pending; clearing it would
+// hide the caller's error. So this uses the result of cudaLaunchKernel. If the
+// launch fails, it clears the error that the launch left. If not, a pending
+// error of the caller stays.
 // caller has there alone.
 template <class... Parameters>
 Launched LaunchKernel(void (*kernel)(Parameters...), unsigned blocks,

@@ -11,14 +11,14 @@ namespace {
 
 static_assert(kSumLanes == kWarp, "a run is a warp's work");
 
-constexpr unsigned kAll = 0xffffffff;  // threads of a warp
+constexpr unsigned kAll = 0xffffffff;  // mask: all threads of a warp
 constexpr size_t kWarps = kThreads / kWarp;
-// Elements that a warp stages at a time: they are read with 16 bytes a thread,
-// and summed in the order of the tree, which is another one.
+// The elements that a warp stages at a time. They are read with 16 bytes per
+// thread, and summed in the order of the tree, which differs.
 constexpr size_t kStage = 512;
 
-// A range, and which runs of the launch are its own: their partial sums lie at
-// these places of the scratch.
+// A range and its first run in the launch. Run r of the range has its partial
+// sum at scratch[first_run + r].
 struct RangeWork {
   size_t offset;
   size_t count;
@@ -28,8 +28,8 @@ struct RangeWork {
 template <size_t kCapacity>
 using RangeWorks = List<RangeWork, kCapacity>;
 
-// The range whose run this is: the last that begins at or before it. Empty
-// ranges begin where the next one does.
+// The range of `run`: the last that begins at or before it. An empty range
+// begins where the next one does.
 template <size_t kCapacity>
 __device__ const RangeWork& WorkOf(const RangeWorks<kCapacity>& works,
                                    size_t run) {
@@ -55,7 +55,7 @@ __device__ double FoldWarp(double lane) {
   return lane;
 }
 
-// Brings run[0, n), n <= kStage, into the warp's stage.
+// Copies run[0, n), n <= kStage, to the warp's stage in shared memory.
 template <class T>
 __device__ void Stage(const T* run, size_t n, T* stage) {
   using V = Vector<T>;
@@ -71,7 +71,7 @@ __device__ void Stage(const T* run, size_t n, T* stage) {
   __syncwarp();
 }
 
-// A warp's run.
+// One warp sums one run.
 template <class T, size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
     CheckRuns(const __grid_constant__ RangeWorks<kCapacity> works,
@@ -120,8 +120,8 @@ __device__ double FoldRun(const double* leaves, size_t count, size_t run) {
   return FoldWarp(lane);
 }
 
-// A block's range: level by level, each written over the one below. Run r's
-// value goes to place r, which belongs to a run that has been read by then.
+// One block reduces one range, level by level in place. Run r's value is
+// written to leaves[r], which belongs to a run that has been read by then.
 template <size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
     FoldRanges(const __grid_constant__ RangeWorks<kCapacity> works,
@@ -157,7 +157,7 @@ Launched Launch(RangeWorks<kCapacity> works, const T* data,
                 double inverse_scale, double* partials, FiniteCheck* total,
                 Stream stream) {
   size_t runs = 0;
-  bool several = false;  // some range has more than one
+  bool several = false;  // some range has more than one run
   for (unsigned w = 0; w < works.size; ++w) {
     RangeWork& work = works.items[w];
     work.first_run = runs;

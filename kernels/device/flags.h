@@ -1,5 +1,11 @@
-// kernels/flags.h on the device. The list is the host's and is copied in the
-// call; launch.h says what else holds.
+// WriteFlags on the device, with the same bits as kernels/flags.h.
+//
+// Threads: one block of 256 per launch of up to 1,024 flags.
+// Bytes:   per flag: 1 of kernel parameters, writes one element.
+// Run:     build/gpu-bundle/run device_kernels_test
+//
+// `on` is in host memory and copied during the call. launch.h has the rules of
+// every launch.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_FLAGS_H_
 #define LOCKSTEP_KERNELS_DEVICE_FLAGS_H_

@@ -1,15 +1,15 @@
-// What every kernel's launch has in common. Compiles without CUDA.
+// The rules of every kernel launch. Compiles without CUDA.
 //
-// A launch enqueues on `stream` and returns; it never synchronises and takes no
-// memory. All pointers are to memory that the device can reach, and must stay
-// until the stream has passed the launch.
+// A launch enqueues on `stream` and returns. It never synchronises and does not
+// allocate. All pointers are to memory that the device can access, which must
+// stay valid until the stream has passed the launch.
 //
 // Threads: any; one stream by one thread at a time.
-// Errors:  kLaunched, or the code of the CUDA runtime's error, which the caller
-//          turns into a status at its border: the launch's own, of which the
-//          thread's last error keeps nothing. An error that was there before
-//          stays there and is not taken for the launch's. A wrong argument ends
-//          the process as it does on the host.
+// Errors:  returns kLaunched or the error code of the CUDA runtime, which the
+//          caller converts to a status. The code is this launch's own; it does
+//          not stay in the thread's last error. An earlier pending error of the
+//          thread stays and is not reported. A wrong argument aborts the
+//          process as it does on the host.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_LAUNCH_H_
 #define LOCKSTEP_KERNELS_DEVICE_LAUNCH_H_

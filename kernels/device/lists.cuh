@@ -1,12 +1,12 @@
-// Lists in a kernel's parameters: which tensors a launch works on travels with
-// the launch, so there is no table in the device's memory to make, to fill or
-// to keep. A captured launch keeps its list.
+// Lists in kernel parameters: the tensors of a launch are passed with the
+// launch, so no table in device memory is allocated, filled or kept. A captured
+// launch keeps its list.
 //
 //   host list  [s0 s1 ... s1500]
 //   launches   [s0 ... s1023] [s1024 ... s1500]
 //
-// A short list has a kernel of its own, because a launch copies all of its
-// parameters. For kernels/device/*.cu.
+// Short lists have a separate kernel, because a launch copies all of its
+// parameters. Internal to kernels/device/*.cu.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_LISTS_CUH_
 #define LOCKSTEP_KERNELS_DEVICE_LISTS_CUH_
@@ -21,7 +21,7 @@
 namespace lockstep::kernels::device {
 
 inline constexpr size_t kShortList = 8;
-// Parameters may take 32,764 bytes.
+// Kernel parameters are limited to 32,764 bytes.
 inline constexpr size_t kLongList = 1024;
 
 template <class T, size_t kCapacity>
@@ -42,7 +42,8 @@ List<T, kCapacity> ListOf(std::span<const T> items) {
 template <class AnyList>
 inline constexpr size_t kItemsMaxOf = std::remove_cvref_t<AnyList>::kItemsMax;
 
-// Calls launch(list) for consecutive parts of `items`; the first error ends it.
+// Calls launch(list) for consecutive parts of `items`; stops at the first
+// error.
 template <class T, class Launch>
 Launched ForLists(std::span<const T> items, Launch launch) {
   Launched launched = kLaunched;

@@ -59,7 +59,8 @@ struct ScaleThere : Always {
   __device__ void operator()(T&, T& b) const { b = Scaled<T>(b, factor); }
 };
 
-// Copies do not look at what they copy: a word of the dtype's size will do.
+// Copies do not interpret elements, so an integer of the same size replaces the
+// dtype.
 template <template <class> class Op>
 Launched LaunchCopy(Slots slots, DType dtype, void* bucket, Stream stream) {
   const auto launch = [&](auto word) {

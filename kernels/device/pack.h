@@ -1,13 +1,19 @@
-// kernels/pack.h on the device: the same bits, one launch for up to 1,024
-// tensors.
+// Pack and unpack on the device, with the same bits as kernels/pack.h; one
+// launch for up to 1,024 tensors.
 //
 //   block k ── chunk k of the bucket: 16384 elements
-//              ├─ piece of g0   16-byte accesses where tensor and bucket are
-//              ├─ g1            aligned alike, else element by element
+//              ├─ piece of g0   16-byte accesses if tensor and bucket have the
+//              ├─ g1            same alignment, else element by element
 //              └─ g2 (part)
 //
-// The list of slots is the host's and is copied in the call; tensors and bucket
-// are the device's. launch.h says what holds for every function here.
+// Threads: one block of 256 per chunk; adjacent threads take adjacent vectors.
+// Bytes:   per element: reads 1 and writes 1 element; PackAdded reads 2;
+//          ZeroSlots reads none.
+// Run:     build/gpu-bundle/run device_kernels_test
+// Bench:   //          build/gpu-bundle/run gpu_kernels_bench
+//
+// `slots` is in host memory and copied during the call; tensors and bucket are
+// in device memory. launch.h has the rules of every launch.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_PACK_H_
 #define LOCKSTEP_KERNELS_DEVICE_PACK_H_

@@ -5,7 +5,7 @@
 namespace lockstep::kernels::device {
 namespace {
 
-// As wide as T is computed; the integers are computed in themselves.
+// Converts to Compute<T>; an integer is computed in its own type.
 template <class T>
 __device__ Compute<T> Widened(T value) {
   if constexpr (kIsHalf<T>) {
@@ -24,7 +24,7 @@ __device__ T Narrowed(Compute<T> value) {
   }
 }
 
-// The same branch for every thread of a launch.
+// All threads of a launch take the same branch.
 template <class C>
 __device__ C Reduce(ReduceOp op, C a, C b) {
   switch (op) {
@@ -35,8 +35,8 @@ __device__ C Reduce(ReduceOp op, C a, C b) {
   }
 }
 
-// kLength elements of each row from `at` on, which must be whole vectors of
-// every row if kLength > 1.
+// Reduces kLength elements from `at` on. If kLength > 1, each
+// row must be aligned to 16 bytes at `at`.
 template <class T, size_t kLength>
 __device__ void ReduceAt(const T* inputs, int rows, T* out, size_t count,
                          size_t at, ReduceOp op, Compute<T> share) {
@@ -62,7 +62,7 @@ __device__ void ReduceAt(const T* inputs, int rows, T* out, size_t count,
   *reinterpret_cast<Group*>(out + at) = group;
 }
 
-// Blocks stride over groups; block 0 does what is left over.
+// Grid-stride over groups; block 0 also does the elements after the last group.
 template <class T, size_t kLength>
 __global__ void __launch_bounds__(kThreads)
     Reduce(const T* inputs, int rows, T* out, size_t count, ReduceOp op,

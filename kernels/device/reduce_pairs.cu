@@ -9,8 +9,8 @@
 namespace lockstep::kernels::device {
 namespace {
 
-// A thread has an element; the rows' loads of a warp are contiguous. The number
-// of rows is known when it is compiled, so the tree is all registers.
+// One thread per element; a warp's loads of a row are contiguous. The number of
+// rows is a template argument, so the tree is in registers.
 template <int kRows, class T>
 __device__ __forceinline__ T SumOfPairs(const T* inputs, size_t count) {
   if constexpr (kRows == 1) {
@@ -21,7 +21,7 @@ __device__ __forceinline__ T SumOfPairs(const T* inputs, size_t count) {
   }
 }
 
-// Trees of kRows rows, folded as the digits of a binary counter.
+// Adds trees of kRows rows like the digits of a binary counter.
 template <int kRows, class T, class Out, class Factor>
 __global__ void __launch_bounds__(kThreads)
     ReduceElements(const T* inputs, int trees, Factor factor, Out* out,

@@ -1,6 +1,11 @@
-// kernels/reduce_pairs.h on the device: the same bits.
+// ReducePairs on the device, with the same bits as kernels/reduce_pairs.h.
 //
-// launch.h says what holds for every function here.
+// Threads: one thread per element, 256 per block, grid-stride, at most 8192
+//          blocks; the accesses of a warp are contiguous.
+// Bytes:   per element: reads it in every row, writes it once.
+// Run:     build/gpu-bundle/run device_kernels_test
+//
+// launch.h has the rules of every launch.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_REDUCE_PAIRS_H_
 #define LOCKSTEP_KERNELS_DEVICE_REDUCE_PAIRS_H_

@@ -1,6 +1,6 @@
-// A launch over slots: what is done to each pair of a tensor's and the bucket's
-// elements is the only thing that the kernels of pack.cu and verdict_gate.cu do
-// not share.
+// A launch over slots, shared by the kernels of pack.cu and verdict_gate.cu,
+// which differ only in the operation on each pair of a tensor's and the
+// bucket's elements. One block of 256 threads per chunk.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_SLOTS_CUH_
 #define LOCKSTEP_KERNELS_DEVICE_SLOTS_CUH_
@@ -12,9 +12,9 @@
 
 namespace lockstep::kernels::device {
 
-// An operation on elements, also on vectors of them: all that one access reads
-// is read before anything is written. Begins is asked first, by every thread;
-// it may say no, and may read what the operation needs.
+// An operation on elements or on vectors of them. A vector access reads all its
+// elements before it writes any. Every thread calls Begins first: it loads the
+// values that the operation needs, and may return false to skip the launch.
 template <class T, class Element>
 struct OnPairs {
   Element element;
@@ -32,12 +32,13 @@ struct OnPairs {
   }
 };
 
-// The other operations always begin.
+// For operations that are never skipped.
 struct Always {
   __device__ bool Begins() const { return true; }
 };
 
-// Applies `op` to each pair of a piece, the block's threads side by side.
+// Applies `op` to each pair of a piece; adjacent threads take adjacent
+// elements.
 template <class T, class Op>
 __device__ void ForPiece(T* tensor, T* bucket, size_t count, const Op& op) {
   size_t head = count;
@@ -58,7 +59,7 @@ __device__ void ForPiece(T* tensor, T* bucket, size_t count, const Op& op) {
   }
 }
 
-// Block k does chunk first_chunk + k of the bucket.
+// Block k handles chunk first_chunk + k of the bucket.
 template <class T, class Op, size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
     OnSlots(const __grid_constant__ List<TensorSlot, kCapacity> slots,

@@ -4,7 +4,7 @@
 namespace lockstep::kernels::device {
 namespace {
 
-// Every thread reads the scalars for itself: one line that all of a block hit.
+// Every thread reads the scalars itself: one cache line, shared by the block.
 template <class T>
 struct CommitOut {
   static constexpr bool kReadsTensor = false, kReadsBucket = true;

@@ -1,7 +1,14 @@
-// kernels/verdict_gate.h on the device. The scalars may lie in the device's
-// memory or in pinned memory of the host: the kernels read them when they run.
+// The verdict gate on the device, with the same results as
+// kernels/verdict_gate.h. The scalars may be in device memory or in pinned host
+// memory: the kernels read them when they run.
 //
-// launch.h says what holds for every function here.
+// Threads: CommitCopy:16 bytes per thread if `from` and `to` have the same
+//          alignment, 256 per block, grid-stride. CommitUnpack: as pack.h.
+// Bytes:   per element: reads 1 and writes 1; none if the gate is closed.
+// Run:     build/gpu-bundle/run device_kernels_test
+// Bench:   //          build/gpu-bundle/run gpu_kernels_bench
+//
+// launch.h has the rules of every launch.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_VERDICT_GATE_H_
 #define LOCKSTEP_KERNELS_DEVICE_VERDICT_GATE_H_
