@@ -29,7 +29,7 @@ using testing::IsEmpty;
 
 constexpr TransferRef kVerdict = {2, 0};
 
-// One rank that is alone in its groups: what it launches is over at once.
+// The only rank of its groups, so each operation completes when it is launched.
 //
 //   lane 0  gradient  three all-reduces, of 1, 2 and 3 elements
 //   lane 1  shared    an all-reduce of 9 elements, after the only task
@@ -64,7 +64,7 @@ class ExecutorTest : public testing::Test, public LaneOwner {
     return plan_->ranks[0].lanes[lane].transfers[index];
   }
 
-  // `decided`: the gradient lane is in the order of the MarkReady calls.
+  // `decided`: the gradient lane runs in the order of the MarkReady calls.
   absl::Status Begin(bool one_order = false, bool decided = false) {
     std::vector<std::unique_ptr<Communicator>> communicators;
     for (const plan::CommunicatorSpec& c : plan_->communicators) {
@@ -114,7 +114,7 @@ class ExecutorTest : public testing::Test, public LaneOwner {
     return ran;
   }
 
-  // Lanes run at the same time.
+  // Called by several lanes at once.
   Operands OperandsOf(TransferRef ref, const Transfer&) override {
     return {memory_[ref.lane], memory_[ref.lane]};
   }
@@ -175,7 +175,7 @@ TEST_F(ExecutorTest, WhatIsReadyTwiceInAStepIsRefused) {
 }
 
 TEST_F(ExecutorTest, ATransferThatWaitsForSeveralThingsGetsAllOfThem) {
-  At(0, 0).group = At(0, 1).group = 7;  // one unit, of which each is marked
+  At(0, 0).group = At(0, 1).group = 7;  // one group of two
   ASSERT_EQ(Begin(), absl::OkStatus());
   Ready({0, 1});
   EXPECT_THAT(Ran(), IsEmpty());
@@ -207,7 +207,7 @@ TEST_F(ExecutorTest, AnotherLaneIsSkippedInAStepThatDoesNotRunIt) {
   executor_->EndStep();
   Ready(kVerdict);
   EXPECT_THAT(Ran(), ElementsAre(1, 2, 3, 13, 8));
-  // In the next step it is waited for again.
+  // The next step waits for it again.
   for (const int i : {0, 1, 2}) Ready({0, i});
   EXPECT_THAT(Ran(), ElementsAre(1, 2, 3, 13, 8, 1));
 }
@@ -224,7 +224,7 @@ TEST_F(ExecutorTest, ASecondRunOfAnotherLaneBeginsAnew) {
   EXPECT_THAT(Ran(), ElementsAre(9, 9));
 }
 
-// A pipeline's receives wait for nothing but their run.
+// A pipeline's receives wait only for their run.
 TEST_F(ExecutorTest, APipelineLaneIsLaunchedInARunOnly) {
   At(1, 0).after_task = -1;
   ASSERT_EQ(Begin(), absl::OkStatus());
@@ -317,7 +317,7 @@ TEST_F(ExecutorTest, OnCloseNothingRunsBeforeTheVerdictIsLaunched) {
   Ready(kVerdict);
   for (const int i : {0, 1}) Ready({0, i});
   EXPECT_THAT(recorder_.calls(), IsEmpty());
-  Ready({0, 2});  // and the thread that launches the verdict runs the step
+  Ready({0, 2});  // the thread that launches the verdict also runs the step
   EXPECT_EQ(recorder_.calls().size(), 5u);
 }
 

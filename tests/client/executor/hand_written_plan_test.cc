@@ -1,4 +1,4 @@
-// A plan that no compiler makes runs as well: lanes of every kind, beside the
+// A plan that no compiler generates also runs: lanes of every kind, beside the
 // gradients.
 
 #include <array>
@@ -34,8 +34,8 @@ using testing::HasSubstr;
 
 constexpr int kHandWrittenSteps = 3;
 
-// The lanes of a rank: $SEND and $RECV are the tags of what it sends and
-// receives, $PEER is the other rank, $NORM its share of the norm.
+// The lanes of a rank: $SEND and $RECV are the tags of its sends and receives,
+// $PEER is the other rank, $NORM its share of the norm.
 constexpr char kRank[] = R"({
   "lanes": [
     {"kind": "gradient", "name": "gradient", "transfers": [
@@ -152,8 +152,8 @@ TEST_P(HandWrittenPlan, RunsHaloAndStateBesideGradients) {
     HaloAndState mine(&job, rank);
     executor.SetOwner(LaneKind::kHalo, &mine);
     executor.SetOwner(LaneKind::kState, &mine);
-    // Ready in another order on each rank; each lane goes on by itself or, on a
-    // device, in the plan's one order.
+    // Ready in a different order on each rank. Each lane proceeds independently
+    // or, on a device, in the plan's single order.
     std::vector<TransferRef> order = {{3, 0}, {2, 0}, {2, 1}, {1, 0}};
     if (rank == 1) order = {{1, 0}, {2, 1}, {3, 0}, {2, 0}};
     for (int step = 0; step < kHandWrittenSteps; ++step) {
@@ -199,7 +199,8 @@ TEST_P(HandWrittenPlan, RunsHaloAndStateBesideGradients) {
   }
 }
 
-// What the plan says of other lanes is what runs: another root, another value.
+// The executor takes the plan's parameters of other lanes: a different root
+// sends a different value.
 TEST_P(HandWrittenPlan, AnotherRootBringsAnotherValue) {
   const absl::StatusOr<plan::Plan> plan = plan::PlanFromJson(
       absl::StrReplaceAll(Text(), {{R"("root": 0)", R"("root": 1)"}}));

@@ -1,5 +1,5 @@
-// What moves is what the plan says, in whole jobs: sessions over the real core,
-// each with a transport that records.
+// Whole jobs execute exactly the transfers of their plan: sessions over the
+// real core, each with a recording transport.
 
 #include <atomic>
 #include <deque>
@@ -25,7 +25,7 @@ using pipeline::JobWorker;
 using pipeline::Seen;
 using pipeline::Tied;
 
-// The plan of the job, of what JobWorker registers.
+// The job's plan for the registrations of JobWorker.
 plan::Plan PlanOf(const JobSpec& spec) {
   plan::PlanInput input{.mesh = spec.mesh,
                         .sync = spec.sync,
@@ -158,7 +158,7 @@ class NegotiatedTrace : public gradient::NegotiatedJob {
   std::deque<Recorder> recorders_ = std::deque<Recorder>(3);
 };
 
-// The coordinator decides the order, so that of the plan is no other.
+// The coordinator decides the order, so the plan's order is not enforced.
 TEST_F(NegotiatedTrace, EqualsPlanInSomeOrder) {
   const std::vector<ParameterOptions> parameters = {
       {.name = "w", .shape = {3}},

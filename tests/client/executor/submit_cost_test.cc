@@ -1,6 +1,7 @@
-// What a Submit costs that completes a bucket: locks and allocations of the
-// calling thread, counted by stand-ins for pthread_mutex_lock and operator new.
-// In a program of its own, for these stand-ins are its whole process's.
+// The cost of a Submit that completes a bucket: locks and allocations of the
+// calling thread, counted by replacements of pthread_mutex_lock and operator
+// new. The test is a program of its own, since they replace them for a whole
+// process.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -30,7 +31,8 @@ extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
   return real(mutex);
 }
 
-// Not inlined: the compiler would see malloc's memory being deleted.
+// noinline: the compiler would otherwise warn that delete frees malloc's
+// memory.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   ++counts.allocations;
   if (void* const memory = std::malloc(bytes)) return memory;
@@ -46,7 +48,7 @@ extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
 namespace lockstep::gradient {
 namespace {
 
-constexpr int kWarmUp = 40;  // the queue's memory has grown by then
+constexpr int kWarmUp = 40;  // by then, the queue's memory has grown
 constexpr int kSteps = 5;
 
 const std::vector<Registered> kParameters = {
@@ -54,7 +56,7 @@ const std::vector<Registered> kParameters = {
     {{.name = "b", .shape = {1000}, .op = ReduceOp::kSum}},
     {{.name = "v", .shape = {1000}, .op = ReduceOp::kSum}}};
 
-// The most that a Submit took, of those that complete a bucket.
+// The maximum over all Submits that complete a bucket.
 Counts MostOfSubmits(Overlap overlap, bool from_buffer) {
   // A bucket for each parameter.
   EngineJob job("data=2", kParameters, {.first_bytes_max = 1, .bytes_max = 1},
@@ -96,7 +98,7 @@ TEST(SubmitCostTest, CompletesABucketWithThreeLocksAndNoAllocation) {
   }
 }
 
-// The stand-ins count what they stand for.
+// The replacements count what they replace.
 TEST(SubmitCostTest, CountsLocksAndAllocations) {
   const Counts before = counts;
   Mutex mutex;

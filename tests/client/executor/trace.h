@@ -1,4 +1,4 @@
-// Is what a rank asked its communicators to do what its plan says?
+// Compares a rank's recorded communicator calls with its plan.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_EXECUTOR_TRACE_H_
 #define LOCKSTEP_TESTS_CLIENT_EXECUTOR_TRACE_H_
@@ -20,7 +20,7 @@ namespace lockstep::executor {
 
 class Trace {
  public:
-  // What the rank did in so many whole steps.
+  // `calls`: the rank's calls in `steps` whole steps.
   Trace(const plan::Plan& plan, int rank, std::vector<RecordedCall> calls,
         int steps)
       : plan_(plan), mine_(plan.ranks[rank]), calls_(std::move(calls)) {
@@ -53,7 +53,7 @@ class Trace {
     return "";
   }
 
-  // The same, where the coordinator decides the order within each step.
+  // As Difference, where the coordinator decides the order within each step.
   std::string DifferenceInAnyOrder() const {
     std::vector<const plan::Transfer*> left;
     const auto refill = [&] {
@@ -79,7 +79,8 @@ class Trace {
   }
 
  private:
-  // A job's groups have the revision, or the epoch, before the plan's name.
+  // The names of a job's groups have a revision or an epoch before the plan's
+  // name.
   static bool IsOn(const RecordedCall& call, const std::string& name) {
     return call.communicator == name ||
            absl::EndsWith(call.communicator, absl::StrCat("/", name));

@@ -1,5 +1,6 @@
-// What moves is what the plan says, in every mode: a recording communicator
-// logs each call of each rank, and the log of each lane is the plan's list.
+// Every mode executes exactly the transfers of its plan: recording
+// communicators log the calls of each rank, and the log of each lane equals the
+// plan's list.
 
 #include "tests/client/executor/trace.h"
 
@@ -32,7 +33,7 @@ using testing::HasSubstr;
 constexpr int kSteps = 3;
 constexpr BucketPolicy kTwoBuckets{.first_bytes_max = 600, .bytes_max = 4096};
 
-// Two buckets, of which one has two parameters.
+// Two buckets; one of them has two parameters.
 const std::vector<Parameter> kParameters = {
     {.name = "w", .shape = {70}, .op = ReduceOp::kSum},
     {.name = "b", .shape = {3}, .op = ReduceOp::kSum},
@@ -145,8 +146,8 @@ TEST(TraceEqualsPlan, WireDtype) {
   }
 }
 
-// With sums in pairs; and without where the plan has none, though the
-// communicators could.
+// With reduction in pairs; and without it where the plan has none, though the
+// communicators support it.
 TEST(TraceEqualsPlan, Leaves) {
   for (const bool in_pairs : {true, false}) {
     HostMemoryBackend backend;
@@ -192,8 +193,7 @@ TEST(TraceEqualsPlan, Sharded) {
   }
 }
 
-// What is enqueued while a step is captured is one step, whatever the number of
-// its launches.
+// A captured step is recorded once, however often it is launched.
 TEST(TraceEqualsPlan, Captured) {
   FakeGpuBackend backend(/*seed=*/3);
   BackendJob::Options options{
@@ -226,7 +226,8 @@ TEST_P(PipelineTrace, EqualsPlan) {
           ? 2
           : 1};
   for (const bool shared : {false, true}) {
-    // There the first and the last stage are on one rank: nothing to add up.
+    // With ZB-V the first and the last stage are on one rank: nothing to
+    // reduce.
     if (shared && GetParam() == PipelineSchedule::kZbV) continue;
     std::deque<Recorder> recorders(shape.ranks);
     pipeline::PipelineWorld world(
@@ -240,7 +241,7 @@ TEST_P(PipelineTrace, EqualsPlan) {
     for (int step = 0; step < kSteps; ++step) {
       world.ExpectEqualToOneProcess(step);
     }
-    // Here run neither gradients nor a verdict.
+    // This world runs neither gradients nor a verdict.
     plan::Plan plan = world.plan();
     for (plan::RankPlan& rank : plan.ranks) {
       for (plan::Lane& lane : rank.lanes) {
@@ -267,7 +268,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // --- The test of the test ---------------------------------------------------
 
-// Operations that nobody planned, one chosen otherwise, and one left out.
+// Operations that are not in the plan, one that differs from it, and one
+// missing.
 TEST(TraceEqualsPlan, FailsForWhatIsNotPlanned) {
   HostMemoryBackend backend;
   RecordedJob recorded(&backend, Options());

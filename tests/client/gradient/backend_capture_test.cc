@@ -27,7 +27,7 @@ float BatchOf(uint64_t seed, int rank, uint64_t step) {
   return std::uniform_real_distribution<float>(-9, 9)(random);
 }
 
-// What a training leaves on each rank.
+// The state of each rank after a training.
 struct Trained {
   std::vector<std::vector<float>> weights;
   std::vector<std::vector<Verdict>> verdicts;
@@ -45,7 +45,8 @@ class CapturedTest : public testing::TestWithParam<int> {
     return {.world = world, .parameters = kThree, .policy = kSmallBuckets};
   }
 
-  // Steps for which `captured` says so are launches, the others eager.
+  // Launches the steps for which `captured` returns true; runs the others
+  // eagerly.
   template <typename F>
   Trained Train(int world, F captured) {
     FakeGpuBackend backend(seed());
@@ -122,7 +123,7 @@ TEST_P(CapturedTest, WhatIsNotFiniteIsNotApplied) {
 
 // As launches of a graph, and eagerly.
 TEST_P(CapturedTest, NobodyUpdatesIfTheTermsDiffer) {
-  // The rank that sees it first aborts its groups; the coordinator tells the
+  // The first rank that notices aborts its groups; the coordinator tells the
   // others.
   BackendJob* all = nullptr;
   BackendJob::Options options = Options();
@@ -149,7 +150,7 @@ TEST_P(CapturedTest, NobodyUpdatesIfTheTermsDiffer) {
     }
     EXPECT_EQ(verdict.status().code(), absl::StatusCode::kAborted);
     EXPECT_EQ(engine.step(), 1u);
-    (void)mine.stream().Synchronize();  // whether it fails or not
+    (void)mine.stream().Synchronize();  // may fail or not
     EXPECT_EQ(mine.weights(), before);
   });
 }
@@ -164,7 +165,7 @@ TEST_P(CapturedTest, ARevisionMakesItStale) {
     ASSERT_EQ(mine.Capture(), absl::OkStatus());
     float sum = 0;
     for (uint64_t step = 0; step < kTrainedSteps; ++step) {
-      if (step == hold_at + rank) {  // the last decides
+      if (step == hold_at + rank) {  // the last rank decides
         ASSERT_EQ(engine.Stage(next), absl::OkStatus());
       }
       ASSERT_EQ(mine.stale(), step == hold_at + 2);
@@ -188,7 +189,7 @@ TEST_P(CapturedTest, ARevisionMakesItStale) {
 
 // --- Endings ----------------------------------------------------------------
 
-// Rank 1 dies; the others have launched the step, update and all.
+// Rank 1 dies after the others have launched the step with its update.
 TEST_P(CapturedTest, AnAbortUnderALaunchEndsIt) {
   BackendJob job(backend(), Options(3));
   std::latch all_are_waiting(3);
@@ -231,7 +232,7 @@ TEST_P(CapturedTest, AnEndAtAnyMomentAppliesWhatItReports) {
   job.Run([&](int rank, Engine& engine) {
     CaptureRank mine(&job, rank);
     ASSERT_EQ(mine.Capture(), absl::OkStatus());
-    mine.Load(1);  // the norm stays below the most: a clip of 1
+    mine.Load(1);  // the norm stays below max_norm: a clip of 1
     for (uint64_t step = 0;; ++step) {
       if (step == end) near_the_end.count_down();
       if (!mine.Launch().ok()) break;
@@ -265,7 +266,7 @@ TEST_P(CapturedTest, OneThatIsGivenBackUnderALaunchFinishesIt) {
 class WrongCaptureTest : public testing::Test {
  protected:
   ~WrongCaptureTest() override {
-    EXPECT_TRUE(FinishBlocking(engine()).ok());  // and it goes on
+    EXPECT_TRUE(FinishBlocking(engine()).ok());  // training continues
     EXPECT_THAT(backend_.violations(), IsEmpty());
   }
   Engine& engine() { return job_.engine(0); }
@@ -344,7 +345,7 @@ TEST(CaptureTest, NotWhereRanksMayGiveZeros) {
   EXPECT_EQ(mine.Capture().code(), kFailedPrecondition);
 }
 
-// A job of one rank refuses to capture, says why, and goes on.
+// A job of one rank refuses to capture, with the reason, and continues.
 void ExpectNoCapture(const BackendJob::Options& options,
                      const std::string& because) {
   FakeGpuBackend backend;
@@ -376,7 +377,7 @@ TEST(CaptureTest, NotWithLeaves) {
   ExpectNoCapture({.world = 1, .parameters = kThree, .leaves = 2}, "leaves");
 }
 
-// A wire dtype alone changes nothing from step to step.
+// A wire dtype without error feedback has no state between steps.
 TEST(CaptureTest, NotWithErrorFeedback) {
   BucketPolicy policy{.wire_dtype = DType::kBF16, .error_feedback = true};
   ExpectNoCapture({.world = 1, .parameters = kThree, .policy = policy},

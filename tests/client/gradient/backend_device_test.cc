@@ -35,7 +35,7 @@ TEST_F(DeviceStepTest, UpdatesReadTheirScalarsThoughNobodyKeepsThem) {
     StreamRank mine(&job, rank);
     mine.Fetch();
     ASSERT_EQ(mine.Submit(0), absl::OkStatus());
-    // The device is late with the update, and the host is at the next step.
+    // The device is late with the update while the host is in the next step.
     std::atomic<bool> open{false};
     auto first = mine.FinishAndUpdate(
         [&] { StallUntil(mine.stream(), [&] { return open.load(); }); });
@@ -46,7 +46,7 @@ TEST_F(DeviceStepTest, UpdatesReadTheirScalarsThoughNobodyKeepsThem) {
     ASSERT_EQ(mine.Submit(1), absl::OkStatus());
     auto second = mine.FinishAndUpdate([&] {
       const std::unique_ptr<Stream> other = job.MakeStream(rank);
-      for (int turn = 0; turn < 100; ++turn) {  // the device does what it can
+      for (int turn = 0; turn < 100; ++turn) {  // lets the device run
         EXPECT_TRUE(other->Synchronize().ok());
       }
       open = true;
@@ -58,7 +58,7 @@ TEST_F(DeviceStepTest, UpdatesReadTheirScalarsThoughNobodyKeepsThem) {
   });
 }
 
-// The results are not what the reductions would have made of them.
+// The results differ from those of the reductions.
 TEST_F(DeviceStepTest, ADeviceThatFailsEndsTheStepWithItsError) {
   BackendJob job(&backend_, {.parameters = kThree});
   std::latch gone(1);

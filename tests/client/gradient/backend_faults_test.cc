@@ -1,5 +1,5 @@
-// A training on fake GPUs finds nothing in the engine's device path, and every
-// mistake that is put in.
+// A training on fake GPUs detects no error in the engine's device path, and
+// every fault that is injected.
 
 #include <algorithm>
 #include <cmath>
@@ -17,10 +17,10 @@ namespace lockstep::gradient {
 namespace {
 
 constexpr uint64_t kSteps = 4;
-constexpr int kLag = 400;  // kernels that do nothing
+constexpr int kLag = 400;  // empty kernels
 
-// What went wrong, as sentences. A step that failed on one rank is ended on
-// all, as the coordinator would.
+// Collects the errors of a training, in words. A step that failed on one rank
+// is aborted on all, as the coordinator would.
 class Drill {
  public:
   Drill(ComputeFault fault, uint64_t seed)
@@ -53,13 +53,14 @@ class Drill {
     said_ += what + "\n";
   }
 
-  // v gets a gradient in every other step only.
+  // v gets a gradient only in every other step.
   void Train(int rank) {
     StreamRank mine(&job_, rank);
     mine.Fetch();
     double sum = 0;
     for (uint64_t step = 0; step < kSteps; ++step) {
-      // The device is behind: who does not wait for the gradients has none.
+      // The device is behind: work that does not wait for the gradients reads
+      // none.
       for (int i = 0; i < kLag; ++i) job_.Enqueue(mine.stream(), [] {});
       if (!mine.Submit(step, /*all=*/step % 2 == 0).ok()) return;
       auto pending = mine.FinishAndUpdate();
@@ -95,7 +96,7 @@ TEST(GroundDrillTest, FindsNothingInTheEngine) {
 struct Mistake {
   const char* name;
   ComputeFault fault;
-  std::vector<std::string> signs;  // by any of which it is noticed
+  std::vector<std::string> signs;  // any of them shows the fault
 };
 
 bool IsNoticed(const Mistake& mistake, const std::string& said) {
@@ -113,7 +114,7 @@ TEST(GroundDrillTest, FindsEveryMistake) {
       {"host reads before the copy is there",
        ComputeFault::kReadsBeforeTheCopyIsThere,
        {"failed"}},
-      // As late as the gradients come: a weight, the norm, or both.
+      // Depending on how late the gradients are: a weight, the norm, or both.
       {"reduction before the gradients",
        ComputeFault::kReducesBeforeTheGradients,
        {"a weight is not", "the norm is wrong"}},
@@ -145,7 +146,7 @@ TEST(GroundDrillTest, FindsEveryMistake) {
   }
 }
 
-// What all of this stands on.
+// The host cannot access device memory; the other tests rely on it.
 TEST(GroundDeathTest, AHostThatTouchesAGradientDies) {
   FakeGpuBackend backend;
   BackendJob job(&backend, {.world = 1, .parameters = kThree});

@@ -1,5 +1,5 @@
-// In device memory: a step takes none and makes nothing, the first one neither.
-// Taking memory waits for the device, and so for a peer.
+// In device memory, a step allocates no memory and creates no CUDA objects, not
+// even the first step. An allocation waits for the device, and so for a peer.
 
 #include <atomic>
 #include <limits>
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kElements = 20000;
 constexpr int kSteadySteps = 6;
 
-// Counts what may wait for the device.
+// Counts the calls that may wait for the device.
 class CountsCuda final : public fake::ForwardingCuda {
  public:
   CountsCuda(std::shared_ptr<CudaApi> inner, std::atomic<int>* calls)
@@ -129,7 +129,7 @@ TEST_P(SteadyStepTest, TakesNoMemoryOnTheHostsThread) {
   EXPECT_EQ(calls_, made);
 }
 
-// The scalars that the stream stands behind, too.
+// Including the scalars that the stream waits for.
 TEST_P(SteadyStepTest, TakesNoMemoryOnAStream) {
   BackendJob job(&backend_, OptionsOf(GetParam()));
   std::vector<std::unique_ptr<Stream>> streams;

@@ -31,13 +31,13 @@ std::vector<ParameterOptions> Four(int) {
   return parameters;
 }
 
-// The same on every rank: who announces what.
+// Whether `rank` announces `parameter`; the same function on every rank.
 bool Announces(int rank, int pass, int parameter) {
   std::mt19937 random(
       static_cast<unsigned>((pass * kParameters + parameter) * kWorld + rank));
   return random() % 3 != 0;
 }
-// The mean over one, two or three ranks is a whole number that bf16 holds.
+// The mean over one, two or three ranks is a whole number that bf16 represents.
 float ValueOf(int rank, int pass, int parameter) {
   return static_cast<float>(6 * (rank + 1 + pass % 4 + parameter));
 }

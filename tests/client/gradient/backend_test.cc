@@ -1,4 +1,4 @@
-// What the engine promises, in the host's memory and on fake GPUs alike.
+// The engine's contract, in host memory and on fake GPUs.
 
 #include <atomic>
 #include <cmath>
@@ -25,7 +25,7 @@ class BackendTest : public testing::TestWithParam<BackendKind> {
  protected:
   ~BackendTest() override { EXPECT_THAT(backend_->violations(), IsEmpty()); }
 
-  // A ground of its own for each seed.
+  // A new backend for each seed.
   void Renew(uint64_t seed) {
     EXPECT_THAT(backend_->violations(), IsEmpty());
     backend_ = GetParam().make(seed);
@@ -50,7 +50,7 @@ TEST_P(BackendTest, SumsMeansNormsAndFlags) {
       ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
       job.Put(rank, 0, {r + 1, 1, 2});
       ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
-      job.Put(rank, 2, {9, 9, 9, 9});  // not submitted: zeros travel
+      job.Put(rank, 2, {9, 9, 9, 9});  // not submitted: zeros are reduced
       const auto verdict = FinishBlocking(engine, {.samples = 1.0 + rank});
       ASSERT_TRUE(verdict.ok()) << verdict.status();
       EXPECT_EQ(verdict->step, step);
@@ -79,7 +79,7 @@ TEST_P(BackendTest, SeesWhatIsNotFinite) {
   });
 }
 
-// A buffer is the caller's again when Submit returns, and so it is overwritten.
+// The caller owns a buffer again when Submit returns, so it is overwritten.
 TEST_P(BackendTest, PacksBuffersAndAddsUpWeightedMicroBatches) {
   BackendJob job(backend(), {.parameters = kThree});
   job.Run([&](int rank, Engine& engine) {
@@ -157,7 +157,7 @@ TEST_P(BackendTest, OnAStreamTheUpdateStandsBehindTheVerdict) {
       auto pending = mine.FinishAndUpdate();
       ASSERT_TRUE(pending.ok()) << pending.status();
       sum += static_cast<float>(3 * (step + 1));
-      if (step % 2 == 0) continue;  // now and then two are in flight
+      if (step % 2 == 0) continue;  // sometimes two are in flight
       ASSERT_TRUE(pending->Wait().ok());
       ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
       EXPECT_THAT(mine.weights(), Each(sum));
@@ -222,8 +222,8 @@ TEST_P(BackendTest, GradientsMoveBetweenTwoSteps) {
 
 // --- Endings ----------------------------------------------------------------
 
-// Rank 1 dies in the middle of a step; the others have enqueued all of it, the
-// update too. What was committed before stays as it was.
+// Rank 1 dies during a step; the others have enqueued the whole step and its
+// update. Committed updates stay.
 TEST_P(BackendTest, WeightsStayUnharmedWhenARankFails) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     Renew(seed);
@@ -249,7 +249,7 @@ TEST_P(BackendTest, WeightsStayUnharmedWhenARankFails) {
       auto state = engine.Finish({.samples = 1}, kInfinity, &mine.stream());
       ASSERT_TRUE(state.ok()) << state.status();
       all_are_waiting.count_down();
-      // It may be launched once the verdict is known, and then must do nothing.
+      // It may be launched once the verdict is known, and must then do nothing.
       PendingVerdict pending(*state);
       const auto* const verdict =
           reinterpret_cast<const VerdictScalars*>(job.Reach(pending.scalars()));
@@ -266,8 +266,8 @@ TEST_P(BackendTest, WeightsStayUnharmedWhenARankFails) {
   }
 }
 
-// An end that comes at any moment: who says that it passed a step has applied
-// it, who does not has not, and they are at most a step apart.
+// An abort at any time: a rank has applied exactly the steps that it reports as
+// passed, and ranks differ by at most one step.
 TEST_P(BackendTest, AnEndAtAnyMomentAppliesWhatItReports) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Renew(seed);

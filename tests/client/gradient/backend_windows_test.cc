@@ -1,5 +1,5 @@
-// In device memory: what NCCL moves in a step lies in windows that all ranks
-// have made, whatever travels.
+// In device memory: all buffers that NCCL uses in a step are in windows that
+// all ranks have registered, in every mode.
 
 #include <map>
 #include <memory>
@@ -21,17 +21,17 @@ using fake::ForwardingNccl;
 using testing::Each;
 using testing::IsEmpty;
 
-// Elements, so that halves of a bucket's half are still memory of NCCL's.
+// Elements, so that a half of a bucket's half still is memory from NCCL.
 constexpr int64_t kLarge = 2 * transport::nccl::kNcclMemoryBytesMin;
 
-// What was moved on all ranks.
+// The transfers of all ranks.
 struct Moved {
   Mutex mutex;
   int in_windows ABSL_GUARDED_BY(mutex) = 0;
   int elsewhere ABSL_GUARDED_BY(mutex) = 0;
 };
 
-// Looks where each large transfer reads and writes.
+// Records the addresses that each large transfer reads and writes.
 class LooksWhere final : public ForwardingNccl {
  public:
   LooksWhere(std::shared_ptr<NcclApi> inner, Moved* moved)
@@ -46,7 +46,7 @@ class LooksWhere final : public ForwardingNccl {
   }
   Result CommWindowDeregister(Comm comm,
                               transport::nccl::NcclWindow window) override {
-    windows_.erase(reinterpret_cast<std::byte*>(window));  // the fake's
+    windows_.erase(reinterpret_cast<std::byte*>(window));  // an address here
     return ForwardingNccl::CommWindowDeregister(comm, window);
   }
   Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
@@ -91,7 +91,7 @@ class LooksWhere final : public ForwardingNccl {
   }
 
   Moved& moved_;
-  std::map<const std::byte*, size_t> windows_;  // the launch thread's
+  std::map<const std::byte*, size_t> windows_;  // used by the launch thread
 };
 
 class WindowsTest : public testing::Test {
@@ -114,7 +114,7 @@ class WindowsTest : public testing::Test {
     return parameters;
   }
 
-  // Every rank gives so many gradients of ones for each parameter.
+  // Every rank submits `leaves` gradients of ones for each parameter.
   static void Step(BackendJob& job, int rank, int leaves = 1) {
     Engine& engine = job.engine(rank);
     const int parameters = static_cast<int>(job.plan().parameters.size());
@@ -175,7 +175,7 @@ TEST_F(WindowsTest, SlicesAndParameters) {
   });
 }
 
-// A later revision's buckets too, from its first step on.
+// Also for the buckets of a later revision, from its first step on.
 TEST_F(WindowsTest, BucketsThatHaveMoved) {
   const BucketPolicy policy = {.first_bytes_max = kLarge,
                                .bytes_max = 4 * kLarge};
@@ -194,7 +194,7 @@ TEST_F(WindowsTest, BucketsThatHaveMoved) {
   });
 }
 
-// What the fixture looks for at its end are large transfers.
+// The fixture's final check expects large transfers.
 TEST_F(WindowsTest, SmallBucketsArePlainAndSaidToBe) {
   std::vector<Parameter> parameters = Parameters(2);
   parameters[0].shape = {3};

@@ -1,5 +1,5 @@
-// What a program may call in whole jobs: with wrong arguments and too early, on
-// every kind of stream, and with gradients that are empty or halves.
+// Calls of programs in whole jobs: with wrong arguments and too early, on every
+// kind of stream, and with gradients that are empty or 16-bit floats.
 
 #include <cmath>
 #include <functional>
@@ -67,7 +67,7 @@ TEST_F(WrongCallsTest, EndAsAStatusThatNamesTheParameter) {
     }
     EXPECT_EQ(sync.Value<float>(device.ids[0]).status().code(),
               absl::StatusCode::kFailedPrecondition);
-    // Nothing has changed, and what was set before Seal holds.
+    // Nothing has changed, and settings from before Seal persist.
     const float gradient[] = {2, 4, 6};
     LOCKSTEP_TEST_TRY(sync.Submit(device.ids[0], gradient, sizeof gradient));
     const absl::StatusOr<Verdict> verdict = sync.Finish();
@@ -78,7 +78,7 @@ TEST_F(WrongCallsTest, EndAsAStatusThatNamesTheParameter) {
   });
 }
 
-// The same size is not the same type; a half's bits are 16.
+// An equal size does not make an equal type; a half is viewed as uint16_t.
 TEST_F(WrongCallsTest, AViewOfIntegersIsNoViewOfFloats) {
   const auto two = [](int) -> std::vector<ParameterOptions> {
     return {{.name = "w", .shape = {3}},
@@ -136,7 +136,7 @@ class StreamKindsTest : public NegotiatedJob,
     return {{.name = "w", .shape = {3}, .op = ReduceOp::kSum},
             {.name = "v", .shape = {2}, .op = ReduceOp::kSum}};
   }
-  // Each element of both views, enqueued, and both submitted behind it.
+  // Enqueues kernels that fill both views, then submits both.
   static absl::Status Submit(Device& device, float value, HostStream& stream) {
     stream.Enqueue([&device, value] {
       std::fill_n(device.view(0), 3, value);
@@ -183,8 +183,8 @@ TEST_P(StreamKindsTest, AVerdictCanBeWaitedFor) {
   });
 }
 
-// Two are in flight (but on a stream that its caller runs), and the second is
-// waited for first.
+// Two steps are in flight (except on a stream that its caller runs), and the
+// second is awaited first.
 TEST_P(StreamKindsTest, StepsInFlightAreRunInOrder) {
   RunWell(2, Two, [](Device& device) -> absl::Status {
     HostStream stream("ls-test", GetParam().execution);
@@ -326,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(Each, HalfMeansTest,
 
 constexpr int kHalves = 500;
 
-// Values of one rank, as halves.
+// One rank's values, as halves.
 std::vector<uint16_t> HalvesOf(int rank, DType dtype) {
   std::mt19937 random(17 + rank);
   std::uniform_real_distribution<float> some(-3, 3);
@@ -338,7 +338,7 @@ std::vector<uint16_t> HalvesOf(int rank, DType dtype) {
   return halves;
 }
 
-// The mean over the first `ranks`, summed in f32 and rounded once.
+// The mean over the first `ranks` ranks, summed in f32 and rounded once.
 std::vector<uint16_t> MeanOf(int ranks, DType dtype) {
   std::vector<float> sum(kHalves, 0);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -400,7 +400,7 @@ class WarningsTest : public NegotiatedJob {
   std::vector<std::string> Warnings() {
     return server_.Describe("job")->warnings;
   }
-  // Steps in which each rank submits what `gives` says.
+  // Runs steps in which each rank submits the parameters that `gives` selects.
   using Gives = std::function<bool(int rank, int parameter, int step)>;
   absl::Status Train(Device& device, int steps, const Gives& gives) {
     for (int step = 0; step < steps; ++step) {
@@ -423,8 +423,8 @@ class WarningsTest : public NegotiatedJob {
     }
     return absl::OkStatus();
   }
-  // The same until the job has so many warnings: what one rank has seen, the
-  // verdict tells all.
+  // As Train, until the job has `warnings` warnings: the verdict sends what one
+  // rank has observed to all.
   absl::Status TrainUntil(Device& device, size_t warnings, const Gives& gives) {
     for (int step = 0;; ++step) {
       for (int p = 0; p < 3; ++p) {
@@ -441,12 +441,12 @@ class WarningsTest : public NegotiatedJob {
 
 TEST_F(WarningsTest, NameWhatNobodySubmitsAndWhatSomeDoNot) {
   RunWell(3, Three, [this](Device& device) -> absl::Status {
-    // Nobody gives b, and rank 1 does not give c.
+    // No rank submits b, and rank 1 does not submit c.
     const Gives gives = [](int rank, int p, int) {
       return p == 0 || (p == 2 && rank != 1);
     };
     LOCKSTEP_TEST_TRY(TrainUntil(device, 1, gives));
-    // More steps change nothing.
+    // More steps add no warnings.
     return Train(device, 20, gives);
   });
   const std::vector<std::string> warnings = Warnings();
@@ -474,7 +474,7 @@ TEST_F(WarningsTest, ComeOnceMoreWhenItChanges) {
     };
     LOCKSTEP_TEST_TRY(TrainUntil(device, 1, without(1)));
     LOCKSTEP_TEST_TRY(TrainUntil(device, 2, without(2)));
-    return Train(device, 5, without(1));  // told before
+    return Train(device, 5, without(1));  // already warned
   });
   ASSERT_EQ(Warnings().size(), 2u);
   EXPECT_THAT(Warnings()[0], HasSubstr("no rank submits b:"));
@@ -498,7 +498,7 @@ TEST_F(WarningsTest, AreNotGivenToWhoMeansIt) {
   EXPECT_THAT(Warnings(), testing::IsEmpty());
 }
 
-// It gives nothing because it has nothing.
+// It submits nothing because it has no data.
 TEST_F(WarningsTest, AreNotGivenForARankWithoutData) {
   spec_.uneven = Uneven::kJoin;
   RunWell(2, Three, [](Device& device) -> absl::Status {
@@ -520,7 +520,7 @@ TEST_F(WarningsTest, NameWhatNobodyEverAnnounced) {
   spec_.sync = SyncMode::kNegotiated;
   RunWell(2, Three, [](Device& device) -> absl::Status {
     for (int pass = 0; pass < 25; ++pass) {
-      // One gives c now and then, nobody b.
+      // Sometimes one rank submits c; none submits b.
       const bool both = pass % 7 == device.rank();
       std::vector<ParameterId> ids = {device.ids[0]};
       if (both) ids.push_back(device.ids[2]);
@@ -536,7 +536,7 @@ TEST_F(WarningsTest, NameWhatNobodyEverAnnounced) {
   EXPECT_THAT(Warnings()[0], HasSubstr("no rank submits b:"));
 }
 
-// Where a rank has more leaves than one, one Submit a step is not enough.
+// Where a rank has several leaves, one Submit a step is not enough.
 TEST_F(WarningsTest, NameLeavesThatARankDoesNotSubmit) {
   spec_.reproducible.leaves = 4;
   RunWell(2, Three, [this](Device& device) -> absl::Status {
@@ -553,7 +553,7 @@ TEST_F(WarningsTest, AreNotGivenWhereAllLeavesAreSubmitted) {
   spec_.reproducible.leaves = 4;
   RunWell(2, Three, [](Device& device) -> absl::Status {
     for (int step = 0; step < 10; ++step) {
-      // A batch may be short now and then, and is at the end.
+      // A batch may be short in some steps, and is in the last.
       const int leaves = step % 3 == 0 || step == 9 ? 1 : 2;
       for (int leaf = 0; leaf < leaves; ++leaf) {
         for (const ParameterId id : device.ids) {
@@ -580,7 +580,7 @@ TEST_F(WarningsTest, AreNotGivenOfLeavesToWhoMeansIt) {
 
 TEST_F(WarningsTest, NameParametersThatRanksBeginWithOtherValuesOf) {
   RunWell(4, Three, [this](Device& device) -> absl::Status {
-    // w is the same everywhere, b is rank 2's own, c differs from half to half.
+    // w is equal everywhere, b differs on rank 2, c differs from half to half.
     const float first = device.rank() == 2 ? 5.0f : 1.0f;
     const float values[3][2] = {
         {1, 2}, {first, 2}, {device.rank() < 2 ? 0.5f : 0.25f, 0}};
@@ -619,7 +619,7 @@ TEST_F(WarningsTest, AreNotGivenForEqualValues) {
   EXPECT_THAT(Warnings(), testing::IsEmpty());
 }
 
-// The first gather makes them equal, with one rank's slice of each.
+// The first gather makes them equal, from one rank's slice of each.
 TEST_F(WarningsTest, CompareWhatRanksHadBeforeTheFirstGather) {
   spec_.sync = SyncMode::kReduceScatter;
   RunWell(4, Three, [](Device& device) -> absl::Status {
@@ -634,7 +634,7 @@ TEST_F(WarningsTest, CompareWhatRanksHadBeforeTheFirstGather) {
   EXPECT_THAT(Warnings()[0], HasSubstr("b: ranks 0-2 and rank 3 begin"));
 }
 
-// From its part of a checkpoint, say.
+// As a rank does that loads its part of a checkpoint.
 TEST_F(WarningsTest, AreNotGivenToRanksThatSetTheirSlicesAlone) {
   spec_.sync = SyncMode::kReduceScatter;
   RunWell(2, Three, [](Device& device) -> absl::Status {
@@ -648,8 +648,8 @@ TEST_F(WarningsTest, AreNotGivenToRanksThatSetTheirSlicesAlone) {
   EXPECT_THAT(Warnings(), testing::IsEmpty());
 }
 
-// Values that live in the library's memory need nobody to ask for it: each
-// replica's own are gathered, but those of another replica differ.
+// Values in the library's memory are compared without a gather by the program:
+// each replica's values are gathered, and those of another replica differ.
 TEST_F(WarningsTest, CompareWhatWasGathered) {
   spec_.sync = SyncMode::kReduceScatter;
   mesh_ = {{{"data", 2}, {"model", 2}}};

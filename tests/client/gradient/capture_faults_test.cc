@@ -1,5 +1,5 @@
-// A training by captured steps finds nothing in the engine, and every mistake
-// that is put in.
+// A training by captured steps detects no error in the engine, and every fault
+// that is injected.
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace lockstep::gradient {
 namespace {
 
-// Three launches, the second with a gradient that is not a number.
+// Three launches; the second has a gradient that is not a number.
 class CaptureDrill {
  public:
   CaptureDrill(ComputeFault fault, uint64_t seed)

@@ -1,5 +1,5 @@
-// One rank that trains by a captured step: its kernels read what the host has
-// put down before each launch.
+// One rank that trains by a captured step: its kernels read values that the
+// host stores before each launch.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_CAPTURE_RANK_H_
 #define LOCKSTEP_TESTS_CLIENT_GRADIENT_CAPTURE_RANK_H_
@@ -14,8 +14,8 @@
 namespace lockstep::gradient {
 
 // A rank of a job of kThree. The gradients of w (in its view) and v (from a
-// buffer, in two micro-batches) are made of the batch, b gets none; w's times
-// the clip coefficient is added to the weights.
+// buffer, in two micro-batches) are computed from the batch, b gets none. The
+// update adds w's gradient, times the clip coefficient, to the weights.
 class CaptureRank {
  public:
   CaptureRank(BackendJob* job, int rank)
@@ -29,10 +29,10 @@ class CaptureRank {
   Engine& engine() { return job_.engine(rank_); }
   Stream& stream() { return *stream_; }
   std::vector<float> weights() { return job_.Get(weights_.data(), 3); }
-  // For the next step; while none is under way.
+  // Sets the batch of the next step. Call it while no step is in flight.
   void Load(float batch) { *batch_ = batch; }
 
-  // One step, enqueued: captured or not.
+  // Enqueues one step, captured or not.
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Enqueue(
       const FinishOptions& options) {
     engine().SetMicroBatchWeight(0.5);
@@ -61,7 +61,7 @@ class CaptureRank {
     return step.status();
   }
 
-  // The captured step; its verdict.
+  // Launches the captured step and returns its verdict.
   absl::StatusOr<Verdict> Launch(const FinishOptions& options = {
                                      .samples = 1}) {
     auto verdict = engine().Launch(step_, options, *stream_);

@@ -10,7 +10,7 @@ using protocol::DesiredCommands;
 const DesiredCommands kPauseIsWanted{.commands = {Command::kPause},
                                      .number = 5};
 
-// What all ranks see when each of `world` entered with this ballot.
+// The verdict of all ranks when each of `world` entered this summary.
 Verdict SeenByAll(const StepSummary& summary, int world = 3) {
   Verdict verdict{.command_word = summary.word, .world_size = world};
   for (int c = 0; c < kCommands; ++c) {
@@ -25,7 +25,7 @@ Verdict Enter(const CommandGate& gate) {
   return SeenByAll(summary);
 }
 
-// Passes it, and says whether it went on at once.
+// Passes the gate, and records whether that returned at once.
 struct Passage {
   Passage(CommandGate& gate, const Verdict& verdict) {
     gate.Pass(verdict, [this] { ++went_on; });
@@ -54,8 +54,8 @@ TEST(CommandGateTest, APauseHoldsUntilTheNextWord) {
   EXPECT_FALSE(gate.shut());
 }
 
-// The word between, "go on", was missed: this rank must still leave the pause
-// that the others leave.
+// This rank missed the command in between, "resume", and must still leave the
+// pause that the others leave.
 TEST(CommandGateTest, AnotherPauseEndsTheOneBefore) {
   CommandGate gate;
   gate.Receive(kPauseIsWanted);
@@ -85,7 +85,7 @@ TEST(CommandGateTest, ACommandThatNotAllHoldByTheSameWordHoldsNobody) {
   CommandGate gate;
   gate.Receive(kPauseIsWanted);
   Verdict verdict = Enter(gate);
-  verdict.command_word = 0;  // as Decode says it where words differ
+  verdict.command_word = 0;  // Decode returns this where commands differ
   EXPECT_EQ(Passage(gate, verdict).went_on, 1);
 }
 

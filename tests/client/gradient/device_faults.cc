@@ -13,7 +13,7 @@ namespace {
 
 using transport::DeviceContext;
 
-// What is put around the host's parts of a graph.
+// Wrappers of the host calls in a graph.
 struct Wrapped {
   std::deque<absl::AnyInvocable<void()>> calls;
   void* staged_ballot = nullptr;
@@ -175,7 +175,7 @@ class IdleGraph final : public DeviceContext::Graph {
   void Launch(Stream&) override {}
 };
 
-// Let go before the verdict; later words come too late.
+// Releases the gate before the verdict; ignores later releases.
 class EarlyHold final : public DeviceContext::StreamGate {
  public:
   explicit EarlyHold(std::shared_ptr<StreamGate> inner)
@@ -245,9 +245,9 @@ class SpoiledCompute final : public DeviceContext {
 
  private:
   const ComputeFault fault_;
-  Wrapped wrapped_;  // by one thread at a time
+  Wrapped wrapped_;  // used by one thread at a time
   const std::unique_ptr<DeviceContext> inner_;
-  const std::unique_ptr<Stream> other_stream_;  // that nobody uses
+  const std::unique_ptr<Stream> other_stream_;  // no work is enqueued on it
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Mistakes of an engine's device path, put between the engine and its compute.
+// Faults of an engine's device path, injected between the engine and its
+// DeviceContext.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_DEVICE_FAULTS_H_
 #define LOCKSTEP_TESTS_CLIENT_GRADIENT_DEVICE_FAULTS_H_
@@ -24,8 +25,8 @@ enum class ComputeFault {
   kLaunchesNothing,
 };
 
-// Passes everything on but what the fault spoils. `other_stream`, which nobody
-// else uses, is held where nothing should be.
+// Forwards every call except those that the fault changes. No work is enqueued
+// on `other_stream`; kHoldsNothing stalls it in place of the caller's stream.
 std::unique_ptr<transport::DeviceContext> Spoil(
     ComputeFault fault, std::unique_ptr<transport::DeviceContext> inner,
     std::unique_ptr<Stream> other_stream);

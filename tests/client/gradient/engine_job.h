@@ -1,5 +1,5 @@
-// A job's ranks in one process over the in-process transport: each has an
-// engine, and Run gives each a thread.
+// The ranks of a job in one process, over the in-process transport: each has an
+// engine, and Run starts a thread for each.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_ENGINE_JOB_H_
 #define LOCKSTEP_TESTS_CLIENT_GRADIENT_ENGINE_JOB_H_
@@ -29,7 +29,7 @@ struct Registered {
 
 struct EngineExtras {
   Overlap overlap = Overlap::kThread;
-  const Clock* clock = nullptr;  // null: the system's
+  const Clock* clock = nullptr;  // null: the system's clock
 };
 
 class EngineJob {

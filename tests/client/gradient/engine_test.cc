@@ -49,7 +49,7 @@ TEST(EngineTest, SumsAndMeansOverAllRanks) {
 TEST(EngineTest, AParameterWithoutAGradientContributesZeros) {
   Job job("data=2", kTwo);
   job.Run([](int rank, Engine& engine) {
-    // Rubbish from an earlier step must not travel.
+    // Values left from an earlier step must not be reduced.
     FillView(engine, 0, 99);
     FillView(engine, 1, 99);
     if (rank == 1) {
@@ -79,7 +79,7 @@ TEST(EngineTest, PacksExternalBuffersAndAccumulatesWeightedMicroBatches) {
     ASSERT_TRUE(verdict.ok()) << verdict.status();
     EXPECT_THAT(Floats(engine, 0), ElementsAre(42, 84, 126)) << "rank " << rank;
 
-    // The next step starts from nothing.
+    // The next step starts with zeros.
     engine.SetMicroBatchWeight(1);
     ASSERT_TRUE(engine.Submit(0, first, sizeof first, nullptr).ok());
     ASSERT_TRUE(FinishAndWait(engine).ok());
@@ -115,7 +115,7 @@ TEST(EngineTest, WhatWasAccumulatedTravelsThoughTheLastPassDidNotTouchIt) {
   });
 }
 
-// As DDP's no_sync: all micro-batches but the last in one scope.
+// As DDP's no_sync: all micro-batches except the last in one scope.
 TEST(EngineTest, ANoSyncScopeHoldsManyBackwardPasses) {
   Job job("data=2", kTwo);
   job.Run([](int, Engine& engine) {
@@ -249,7 +249,8 @@ TEST(EngineTest, ATiedParameterAddsUpItsUses) {
   });
 }
 
-// Each wrong call names what is wrong, and nothing is lost: the step goes on.
+// Each wrong call returns a precise error and changes nothing: the step
+// continues.
 TEST(EngineTest, WrongCallsChangeNothing) {
   Job job("data=2", kTwo);
   job.Run([](int, Engine& engine) {
@@ -297,7 +298,7 @@ TEST(EngineTest, SeesNonFiniteGradientsOnEveryRank) {
   });
 }
 
-// Every dtype through a reduction whose answer is exact in each of them.
+// Every dtype, with a reduction whose answer is exact in each of them.
 class EngineDTypes : public testing::TestWithParam<DType> {};
 
 TEST_P(EngineDTypes, ReduceExactly) {
@@ -379,8 +380,8 @@ TEST(EngineTest, GroupsReduceOverTheirOwnRanks) {
   });
 }
 
-// Ranks submit in orders of their own, from streams of their own, several steps
-// in flight; the result is that of doing it one by one.
+// Each rank submits in its own order from its own streams, with several steps
+// in flight; the result equals that of a sequential run.
 class EngineHistories : public testing::TestWithParam<int> {};
 
 TEST_P(EngineHistories, AreTheSameWhateverTheOrder) {
@@ -447,7 +448,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, EngineHistories, testing::Range(0, 20));
 TEST(EngineTest, ASubmitWithoutAStreamWaitsForTheVerdictBefore) {
   Job job("data=2", kTwo);
   HostStream stream("test-stream");
-  // Rank 1 has not come: the verdict cannot be there.
+  // Rank 1 has not arrived: the verdict cannot be known.
   auto pending = job.engine(0).Finish({}, kInfinity, &stream);
   ASSERT_TRUE(pending.ok());
   EXPECT_EQ(job.engine(0).Submit(0, nullptr, 0, nullptr).code(),
@@ -474,7 +475,7 @@ TEST(EngineTest, ZeroGradientsLeavesAloneWhatTravels) {
   ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
   auto pending = engine.Finish({}, kInfinity, &stream);
   ASSERT_TRUE(pending.ok());
-  engine.ZeroGradients();  // rank 1 has not come: all of it is in flight
+  engine.ZeroGradients();  // the whole step is in flight
   ASSERT_TRUE(FinishAndWait(job.engine(1)).ok());
   ASSERT_TRUE((*pending)->Wait().ok());
   EXPECT_THAT(Floats(engine, 0), ElementsAre(3, 3, 3));
@@ -502,7 +503,7 @@ TEST(EngineTest, AbortUnblocksAFinishThatWaitsForAnotherRank) {
     EXPECT_EQ(job.engine(0).Submit(0, nullptr, 0, nullptr),
               absl::AbortedError("worker-1 (rank 1) died"));
   });
-  // Once it is in the transfer it can only wait: rank 1 never comes.
+  // In the transfer phase it can only wait: rank 1 never arrives.
   while (job.engine(0).progress().position.phase !=
          protocol::Phase::kTransfer) {
     std::this_thread::yield();
@@ -539,7 +540,7 @@ TEST(EngineTest, AbortCompletesAStepWhoseStreamNeverGetsThere) {
   EXPECT_FALSE(stream.Synchronize().ok());
 }
 
-// The engine's stream tells when a step has got somewhere.
+// The engine's stream reports the phase of a step.
 TEST(EngineTest, AStepIsWhereItsStreamIs) {
   Job job("data=1", kTwo);
   Engine& engine = job.engine(0);

@@ -68,7 +68,7 @@ TEST_F(TallyTest, ANoSyncScopeHoldsManyPasses) {
   EXPECT_TRUE(absl::IsInvalidArgument(tracker_.Submit(0).status()));
 }
 
-// With reproducible.leaves a parameter has no uses, but leaves.
+// With reproducible.leaves a parameter has leaves instead of uses.
 TEST_F(TallyTest, OneSubmitTooManyIsExplainedByUsesOrLeaves) {
   ASSERT_TRUE(tracker_.Submit(0).ok());
   const std::string refused(tracker_.Submit(0).status().message());

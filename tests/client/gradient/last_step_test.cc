@@ -1,5 +1,5 @@
-// How a whole job ends after the verdict that is the last, for a program that
-// has further steps in flight then.
+// How a whole job ends after its last verdict, for a program with further steps
+// in flight.
 
 #include <future>
 #include <vector>
@@ -14,7 +14,7 @@ class LastStepTest : public NegotiatedJob {
   LastStepTest() { spec_.sync = SyncMode::kStatic; }
 };
 
-// Three steps, begun before the first has passed.
+// Three steps, all begun before the first has passed.
 absl::Status RunPastTheLast(Device& device) {
   std::promise<void> begun;
   HostStream stream("test-stream");

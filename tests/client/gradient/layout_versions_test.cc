@@ -111,13 +111,13 @@ TEST_F(LayoutsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
   EXPECT_EQ(views[1].data(), versions_.current().store().View(1).data());
 }
 
-// Memory that another thread writes meanwhile, of which only this is asked.
+// Reads memory that another thread writes meanwhile.
 __attribute__((no_sanitize("thread"))) bool IsZero(const volatile float* at) {
   return *at == 0;
 }
 
-// Who asks once the copy has begun is answered before it has ended, unless it
-// does not get to run in time: then the next copy shows it.
+// A call after the copy has begun returns before the copy ends, unless the
+// thread is scheduled too late: then the next copy is tried.
 TEST_F(LayoutsTest, NobodyWaitsForTheGradientsToBeCopied) {
   const plan::Plan big = PlanOfTwo(4 << 20);
   bool answered = false;

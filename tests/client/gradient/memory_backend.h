@@ -1,7 +1,7 @@
 // The memory of a job's gradients: host memory, moved by the in-process
 // transport, or fake GPUs, moved by NCCL. The engine's contract holds on both.
 //
-// Threads: as the world's.
+// Threads: as for the world.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_MEMORY_BACKEND_H_
 #define LOCKSTEP_TESTS_CLIENT_GRADIENT_MEMORY_BACKEND_H_

@@ -52,7 +52,7 @@ class NegotiatedJob : public testing::Test {
     return ended;
   }
 
-  // The same, and expects every status to be OK.
+  // As Run, and expects every status to be OK.
   void RunWell(int world, const Registration& registration,
                const Program& program) {
     for (const absl::Status& ended : Run(world, registration, program)) {

@@ -1,5 +1,6 @@
-// What goes wrong in burn's gradient sync server, one test for each, and what
-// happens here instead; and passes of random graphs against a single process.
+// The defects of burn's gradient sync server, one test for each, and this
+// library's behaviour; and passes of random graphs compared with a single
+// process.
 
 #include <algorithm>
 #include <latch>
@@ -45,7 +46,7 @@ void ExpectView(Device& device, int parameter, float value) {
 
 class BurnsDefect : public NegotiatedJob {};
 
-// Not checked there: handed to NCCL with each rank's own byte count.
+// burn does not check this: NCCL gets each rank's own byte count.
 TEST_F(BurnsDefect, ShapesDiffer) {
   const auto ended = Run(
       3,
@@ -78,7 +79,7 @@ TEST_F(BurnsDefect, DtypesDiffer) {
   }
 }
 
-// It cannot there: one operation for the whole server.
+// Impossible in burn: one operation for the whole server.
 TEST_F(BurnsDefect, OperationsDiffer) {
   const auto ended = Run(
       2,
@@ -95,7 +96,7 @@ TEST_F(BurnsDefect, OperationsDiffer) {
   }
 }
 
-// The others get no gradient there, and it is not even said which they are.
+// In burn the other ranks get no gradient, and no message names them.
 TEST_F(BurnsDefect, AParameterIsInTheGraphOfSomeDevicesOnly) {
   RunWell(3, WeightAndBias, [](Device& device) -> absl::Status {
     const bool gives = device.rank() != 1;
@@ -115,7 +116,7 @@ TEST_F(BurnsDefect, AParameterIsInTheGraphOfSomeDevicesOnly) {
   });
 }
 
-// What it left in the view would update its copy, and no other rank's.
+// Values left in the view would update this rank's copy only.
 TEST_F(BurnsDefect, AViewThatNobodyAnnouncesIsZero) {
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
     for (const std::vector<int>& announced : {std::vector<int>{kWeight}, {}}) {
@@ -135,7 +136,7 @@ TEST_F(BurnsDefect, AViewThatNobodyAnnouncesIsZero) {
   });
 }
 
-// Counted twice there, under a communicator key that is broken.
+// burn counts it twice, under a wrong communicator key.
 TEST_F(BurnsDefect, TheSameParameterTwice) {
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
     const ParameterId weight = device.ids[kWeight];
@@ -151,7 +152,7 @@ TEST_F(BurnsDefect, TheSameParameterTwice) {
   });
 }
 
-// All devices block for ever there.
+// In burn all devices block for ever.
 TEST_F(BurnsDefect, AnnouncedButNeverSubmitted) {
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
     LOCKSTEP_TEST_TRY(Begin(device, {kWeight, kBias}));
@@ -164,7 +165,7 @@ TEST_F(BurnsDefect, AnnouncedButNeverSubmitted) {
   });
 }
 
-// The others wait for ever there.
+// In burn the others wait for ever.
 TEST_F(BurnsDefect, ADeviceWithoutParameters) {
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
     for (int pass = 0; pass < 3; ++pass) {
@@ -179,11 +180,11 @@ TEST_F(BurnsDefect, ADeviceWithoutParameters) {
   });
 }
 
-// A deadlock there from the second iteration on.
+// In burn a deadlock from the second iteration on.
 TEST_F(BurnsDefect, IterationsOverlap) {
   RunWell(3, WeightAndBias, [](Device& device) -> absl::Status {
     for (int pass = 0; pass < 200; ++pass) {
-      // One of them is always in a hurry, and another one late.
+      // One rank is always early, and another one late.
       if ((pass + device.rank()) % 3 == 0) std::this_thread::yield();
       LOCKSTEP_TEST_TRY(Begin(device, {kWeight, kBias}));
       LOCKSTEP_TEST_TRY(Give(device, kWeight, static_cast<float>(pass)));
@@ -196,7 +197,7 @@ TEST_F(BurnsDefect, IterationsOverlap) {
   });
 }
 
-// Two of them reset the counters in the middle of a pass there.
+// In burn two of them reset the counters in the middle of a pass.
 TEST_F(BurnsDefect, ExtraSyncs) {
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
     for (int pass = 0; pass < 20; ++pass) {
@@ -214,7 +215,7 @@ TEST_F(BurnsDefect, ExtraSyncs) {
   });
 }
 
-// The others block for ever there.
+// In burn the others block for ever.
 TEST_F(BurnsDefect, ADeviceDies) {
   const auto ended = Run(3, WeightAndBias, [&](Device& device) {
     absl::Status begun = Begin(device, {kWeight});
@@ -224,7 +225,7 @@ TEST_F(BurnsDefect, ADeviceDies) {
       return absl::CancelledError("dead");
     }
     absl::Status given = Give(device, kWeight, 1);
-    // The death may be known by then.
+    // The death may already be known.
     return given.ok() ? device.sync.Finish().status() : given;
   });
   for (const int survivor : {0, 2}) {
@@ -233,7 +234,7 @@ TEST_F(BurnsDefect, ADeviceDies) {
   }
 }
 
-// Copied there with an addition of zero before the reduction in place.
+// burn copies it by adding zero before the reduction in place.
 TEST_F(BurnsDefect, ABufferIsNotTheBuckets) {
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
     const std::vector<float> shared = {1, 2, 3};
@@ -252,9 +253,9 @@ TEST_F(BurnsDefect, ABufferIsNotTheBuckets) {
   });
 }
 
-// Not supported there, and found out when it is reduced.
+// burn does not support it, and fails only at the reduction.
 TEST_F(BurnsDefect, AQuantizedGradient) {
-  std::latch both_are_there(2);  // or one would hear that the other has left
+  std::latch both_are_there(2);  // else one might see that the other has left
   const auto ended = Run(
       2,
       [&](int) -> std::vector<ParameterOptions> {
@@ -268,7 +269,7 @@ TEST_F(BurnsDefect, AQuantizedGradient) {
   }
 }
 
-// unimplemented!() there.
+// In burn: unimplemented!().
 TEST_F(BurnsDefect, ACpuIsNoDevice) {
   RunWell(2, WeightAndBias, [](Device& device) -> absl::Status {
     LOCKSTEP_TEST_TRY(Begin(device, {kWeight}));
@@ -334,10 +335,10 @@ std::vector<ParameterOptions> ManyKinds(int) {
   };
 }
 
-// What everybody does in one pass: all of it follows from the seed.
+// The actions of all ranks in one pass, derived from the seed.
 struct Graph {
-  // By rank: what it announces, in the order in which it submits it; what it
-  // announces and does not submit.
+  // By rank: the parameters it announces, in the order in which it submits
+  // them; the ones it announces and does not submit.
   std::vector<std::vector<int>> submitted;
   std::vector<std::vector<int>> withheld;
 
@@ -363,7 +364,7 @@ struct Graph {
     return static_cast<float>((pass * 7 + rank * 3 + p) % 16);
   }
 
-  // What one process would have computed for this rank.
+  // This rank's result if one process computed everything.
   float Expected(uint64_t pass, int rank, int p) const {
     if (!Announces(rank, p)) return 0;
     float sum = 0;
@@ -417,7 +418,8 @@ TEST_P(RandomGraphs, EqualASingleProcess) {
   });
 }
 
-// The coordinator dies and comes back, streams break, wherever the passes are.
+// The coordinator crashes and restarts, and streams break, at any point of a
+// pass.
 TEST_P(RandomGraphs, EqualASingleProcessWhileTheCoordinatorRestarts) {
   std::mt19937_64 random(GetParam());
   std::atomic<uint64_t> furthest = 0;
@@ -448,8 +450,8 @@ TEST_P(RandomGraphs, EqualASingleProcessWhileTheCoordinatorRestarts) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, testing::Range(0, 8));
 
-// Steps far shorter than the interval of Progress, for longer than a rank may
-// stand still.
+// Steps much shorter than the interval of Progress, for longer than a rank may
+// go without progress.
 TEST_F(NegotiatedJob, NobodyIsEvictedWhileStepsAreShort) {
   spec_.on_stuck = OnStuck::kEvict;
   spec_.timeouts.progress = absl::Seconds(1);

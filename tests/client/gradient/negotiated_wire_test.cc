@@ -1,5 +1,5 @@
-// Means of negotiated mode over a wire of halves: each is the sum of those who
-// announced the gradient, divided by their number, and rounded once.
+// Means of negotiated mode with a 16-bit wire dtype: the sum over the ranks
+// that announced the gradient, divided by their number, and rounded once.
 
 #include <algorithm>
 #include <cmath>
@@ -44,7 +44,8 @@ class NegotiatedWireTest : public NegotiatedJob,
     return {{.name = "w", .shape = {3}}};
   }
 
-  // Each rank of the first `announcers` gives these; what they all then have.
+  // Each of the first `announcers` ranks submits `gradient`, which is also the
+  // expected mean.
   void ExpectMeanOf(int announcers, const std::vector<float>& gradient) {
     RunWell(kWireRanks, OneMean, [&](Device& device) -> absl::Status {
       const bool gives = device.rank() < announcers;
@@ -79,7 +80,7 @@ TEST_P(NegotiatedWireTest, TheSmallestGradientOfOneRankIsItsMean) {
   ExpectMeanOf(1, {smallest, -smallest, 3 * smallest});
 }
 
-// Their sum is too large for f16.
+// Their sum overflows f16.
 TEST_P(NegotiatedWireTest, TheLargestGradientsOfSomeRanksAreTheirMean) {
   ExpectMeanOf(4, {60928, -60928, 32768});
 }
@@ -89,7 +90,7 @@ TEST_P(NegotiatedWireTest, TheLargestGradientsOfSomeRanksAreTheirMean) {
 constexpr int kWireElements = 40;
 constexpr int kWirePasses = 30;
 
-// What all ranks do in one pass.
+// The actions of all ranks in one pass.
 struct WirePass {
   std::vector<bool> announces;                // by rank, at least one
   std::vector<std::vector<float>> gradients;  // by rank
@@ -106,7 +107,7 @@ struct WirePass {
         const double fraction =
             1 + static_cast<double>(random() % 65536) / 65536;
         const double sign = random() % 2 == 0 ? 1 : -1;
-        // Ranks have gradients of one order of magnitude.
+        // All ranks' gradients have one order of magnitude.
         const int exponent = half.exponent_min + i * range / kWireElements +
                              static_cast<int>(random() % 3);
         gradient.push_back(
@@ -120,7 +121,8 @@ struct WirePass {
         std::count(announces.begin(), announces.end(), true));
   }
 
-  // The bits: halves added in f32 in rank order, divided and rounded once.
+  // The exact bits: halves added in f32 in rank order, divided and rounded
+  // once.
   float Mean(const WireType& half, int i) const {
     float sum = 0;
     for (int rank = 0; rank < kWireRanks; ++rank) {
@@ -129,8 +131,8 @@ struct WirePass {
     return Rounded(half, sum * (1.0f / static_cast<float>(announcers())));
   }
 
-  // The exact mean, and how far from it a mean of static mode may be that is
-  // over these ranks alone: each gradient is rounded once, and so is the mean.
+  // The exact mean, and the largest error of a mean in static mode over these
+  // ranks alone: each gradient is rounded once, and so is the mean.
   struct Bounded {
     double mean = 0;
     double error_max = 0;

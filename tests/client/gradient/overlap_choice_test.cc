@@ -12,7 +12,7 @@ namespace {
 
 using Seconds = std::function<double(Overlap form, int step)>;
 
-// What becomes of `steps` steps that take so long.
+// The choices in `steps` steps of these durations.
 std::vector<Overlap> Forms(OverlapChoice choice, int steps,
                            const Seconds& seconds) {
   std::vector<Overlap> forms;
@@ -70,8 +70,8 @@ TEST(OverlapChoiceTest, AFormGivesWayOnlyToOneThatIsBetterByTheMargin) {
       Overlap::kThread);
 }
 
-// A data loader that reads ahead in every second step, and a machine that gets
-// slower: neither speaks for a form.
+// A data loader that prefetches in every second step, and a machine that gets
+// slower: neither favours a mode.
 TEST(OverlapChoiceTest, DriftAndAlternatingWorkDoNotDecide) {
   const std::vector<Seconds> disturbed = {
       [](Overlap, int step) { return step % 2 == 0 ? 0.050 : 0.080; },
@@ -99,7 +99,7 @@ TEST(OverlapChoiceTest, TriesAgainEverMoreRarely) {
   constexpr int kSteps = 20000;
   const auto forms =
       Forms(OverlapChoice(Overlap::kAuto), kSteps, Constant(1, 2));
-  std::vector<int> tried;  // the first step of each trial's other form
+  std::vector<int> tried;  // the first step of each trial of the other mode
   for (int step = 1; step < kSteps; ++step) {
     const bool begins = forms[step] == Overlap::kThread &&
                         (tried.empty() || step - tried.back() > 50);
@@ -127,7 +127,7 @@ TEST(OverlapChoiceTest, ChangesItsMindWhenTheJobChanges) {
   EXPECT_EQ(forms.back(), Overlap::kThread);
 }
 
-// Each rank has its own, fed with the same numbers.
+// Each rank has an OverlapChoice of its own, with the same inputs.
 TEST(OverlapChoiceTest, EqualNumbersMakeEqualChoices) {
   for (int seed = 0; seed < 50; ++seed) {
     OverlapChoice a(Overlap::kAuto), b(Overlap::kAuto);

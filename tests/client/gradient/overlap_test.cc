@@ -1,5 +1,5 @@
-// Who runs a step's transfers, a helper or who closes it: the same bits, the
-// same promises, and what is measured of it.
+// A step's transfers on a helper thread or on the thread that closes the step:
+// the same bits, the same contract, and the measurements of it.
 
 #include <barrier>
 #include <future>
@@ -27,7 +27,7 @@ std::vector<Registered> Several() {
 
 constexpr BucketPolicy kSmall = {.first_bytes_max = 128, .bytes_max = 256};
 
-// All that came out on rank 0, in `steps` steps of random gradients.
+// All results of rank 0, in `steps` steps of random gradients.
 std::vector<float> Train(Overlap overlap, int steps) {
   EngineJob job("data=3", Several(), kSmall, {}, Uneven::kStop,
                 {.overlap = overlap});
@@ -60,7 +60,7 @@ TEST(OverlapTest, WhoRunsTheTransfersDoesNotChangeABit) {
   EXPECT_EQ(Train(Overlap::kAuto, kSteps), thread);
 }
 
-// One thread plays both ranks: a Submit that waited for the other would hang.
+// One thread runs both ranks: a Submit that waited for the other would hang.
 TEST(OverlapTest, WithoutAHelperSubmitDoesNotWaitAndNothingTravelsYet) {
   EngineJob job("data=2", kOne, {}, {}, Uneven::kStop,
                 {.overlap = Overlap::kInline});
@@ -75,7 +75,7 @@ TEST(OverlapTest, WithoutAHelperSubmitDoesNotWaitAndNothingTravelsYet) {
   });
 }
 
-// The last gradient comes on a stream, after Finish was called: then the stream
+// The last gradient is submitted on a stream, after Finish: then the stream
 // runs the step.
 TEST(OverlapTest, WithoutAHelperWhoBringsTheLastGradientRunsTheStep) {
   EngineJob job("data=2", Several(), kSmall, {}, Uneven::kStop,
@@ -164,7 +164,7 @@ TEST(OverlapTest, AllRanksChooseWhatTakesLessTimeOnTheMean) {
   std::barrier both(2);
   job.Run([&](int rank, Engine& engine) {
     for (int step = 0; step < 40; ++step) {
-      // Only rank 0 can see what a form costs.
+      // Only rank 0 can measure a difference.
       if (rank == 0) {
         clock.Advance(absl::Seconds(
             engine.overlap() == Overlap::kInline ? 0.060 : 0.050));
@@ -195,7 +195,7 @@ TEST(OverlapTest, ExposedIsTheTimeFromFinishToTheVerdict) {
   EXPECT_EQ(progress.overlap, Overlap::kThread);
 }
 
-// Finish was called long before the stream got there.
+// Finish was called long before the stream reached it.
 TEST(OverlapTest, OnAStreamExposedBeginsWhereTheStreamGotToFinish) {
   ManualClock clock;
   EngineJob job("data=2", kOne, {}, {}, Uneven::kStop, {.clock = &clock});

@@ -1,6 +1,6 @@
-// Pause, resume and stop: all ranks at the same step, whenever words reach
-// them. Ranks are threads; each has a courier of its own who brings the
-// operator's words late, and some of them not at all.
+// Pause, resume and stop: all ranks stop at the same step, whenever commands
+// arrive. Ranks are threads; each has a courier thread that delivers the
+// operator's commands late, and skips some.
 
 #include <array>
 #include <atomic>
@@ -25,15 +25,15 @@ protocol::DesiredCommands Word(uint64_t number, std::vector<Command> commands) {
   return {.commands = std::move(commands), .number = number};
 }
 
-// A moment, about a tenth of a microsecond a turn. It is not given away: on a
-// busy machine whoever yields comes back milliseconds later.
+// Spins for about a tenth of a microsecond for each of `turns`. It does not
+// yield: on a busy machine a thread that yields resumes milliseconds later.
 void Linger(int turns) {
   for (int spin = 300 * turns; spin > 0; --spin) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
 }
 
-// Yields until `holds`; false if it does not in time.
+// Yields until `holds` returns true; returns false on a timeout.
 bool Await(const std::function<bool()>& holds) {
   const absl::Time deadline = absl::Now() + kTimeout;
   while (!holds()) {
@@ -43,12 +43,11 @@ bool Await(const std::function<bool()>& holds) {
   return true;
 }
 
-// Reduced over one rank: ranks meet in the verdict only, and wait for each
-// other there.
+// Reduced over one rank: ranks synchronise only in the verdict.
 const std::vector<Registered> kAlone = {
     {{.name = "w", .shape = {2}, .op = ReduceOp::kSum, .axes = {"alone"}}}};
 
-// What an operator says, and couriers who bring it.
+// The operator's commands, and the courier threads that deliver them.
 class Operator {
  public:
   Operator(EngineJob& job, int seed) : job_(job), words_(kMaxWords) {
@@ -66,7 +65,7 @@ class Operator {
     words_[number] = Word(number, std::move(commands));
     said_ = number;
   }
-  // Every rank has heard the newest word.
+  // Whether every rank has received the newest command.
   bool AllHeard() const {
     return std::all_of(heard_.begin(), heard_.end(),
                        [this](const auto& heard) { return heard == said_; });
@@ -83,7 +82,7 @@ class Operator {
         continue;
       }
       Linger(random() % 2000);
-      // The next one, or the newest in place of all that were missed.
+      // Delivers the next command, or only the newest.
       brought = random() % 2 == 0 ? brought + 1 : said_.load();
       job_.engine(rank).Receive(words_[brought]);
       heard_[rank] = brought;
@@ -98,13 +97,13 @@ class Operator {
   std::vector<std::thread> couriers_;
 };
 
-// The verdicts of a rank that trains until one is the last.
+// The verdicts of a rank that trains until one of them is the last.
 using Verdicts = std::vector<Verdict>;
 Verdicts Train(Engine& engine, std::mt19937 random) {
   Verdicts verdicts;
   do {
-    // Often short; sometimes so long that words reach those who wait for it in
-    // the verdict.
+    // Mostly short; sometimes so long that a command arrives while ranks wait
+    // in the verdict.
     const int most = random() % 16 == 0 ? 1000 : 50;
     Linger(random() % most);
     FillView(engine, 0, 1);
@@ -173,13 +172,13 @@ TEST_P(PauseHistories, AllRanksPauseGoOnAndStopTogether) {
     for (int pauses = 1 + random() % 6; pauses > 0; --pauses) {
       op.Post({Command::kPause});
       if (random() % 2 == 0) {
-        // Whoever has heard it is not in the pause before any more.
+        // A rank that has received it has left the previous pause.
         EXPECT_TRUE(Await([&] { return op.AllHeard() && AllPaused(job); }))
             << "not all ranks pause";
         ExpectThatAllStayAtOneStep(job);
       }
       Linger(random() % 3000);
-      if (random() % 4 == 0) continue;  // paused again without a word between
+      if (random() % 4 == 0) continue;  // no command between two pauses
       op.Post({});
       const uint64_t step = job.engine(0).step();
       EXPECT_TRUE(Await([&] { return AllHavePassed(job, step + 3); }))
@@ -239,7 +238,7 @@ TEST(PauseTest, OneTakenBackWhileRanksEnterTheVerdictHoldsWhoHasNotHeard) {
   ASSERT_TRUE(Await([&job] {
     return job.engine(0).progress().position.phase == protocol::Phase::kVerdict;
   }));
-  job.engine(0).Receive(Word(2, {}));  // its ballot is cast
+  job.engine(0).Receive(Word(2, {}));  // its summary has been sent
   auto second = finish(1);
   ASSERT_TRUE(first.get().ok()) << "it has heard that the pause is over";
   ASSERT_TRUE(Await([&job] { return job.engine(1).progress().paused; }));
@@ -278,7 +277,7 @@ TEST(PauseTest, TheTimeOfAPauseIsNotAStepsTime) {
   EngineJob job("data=1", kOne, {}, {}, Uneven::kStop, {.clock = &clock});
   Engine& engine = job.engine(0);
   ASSERT_TRUE(FinishAndWait(engine).ok());
-  engine.progress();  // takes the mean so far
+  engine.progress();  // resets the mean
   engine.Receive(Word(1, {Command::kPause}));
   clock.Advance(absl::Seconds(2));
   auto finished =
@@ -292,7 +291,7 @@ TEST(PauseTest, TheTimeOfAPauseIsNotAStepsTime) {
   EXPECT_EQ(engine.progress().step_seconds, 3);
 }
 
-// Other ranks may not have begun the steps that this one has in flight.
+// Other ranks may not have begun the steps that this rank has in flight.
 TEST(StopTest, StepsInFlightBehindTheLastAreCancelledAndDoNotTravel) {
   EngineJob job("data=2", kOne);
   for (auto& engine : job.engines()) engine->Receive(Word(1, {Command::kStop}));

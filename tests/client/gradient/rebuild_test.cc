@@ -1,4 +1,4 @@
-// Whole jobs whose buckets are cut anew while they train: GradientSync, the
+// Whole jobs whose buckets are rebuilt during training: GradientSync, the
 // session and the real coordinator core, in one process.
 
 #include <atomic>
@@ -15,12 +15,13 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-// The farthest that a test trains to see a switch: each step is some 100 us.
+// The step limit of a test that waits for a switch; each step takes some 100
+// us.
 constexpr uint64_t kTimeout = 100'000;
 const std::vector<std::string> kNames = {"a", "b", "c", "d"};
 
-// One rank's training: gradients become ready as they were registered, which is
-// the worst order for the first buckets. Views are kept.
+// One rank's training: gradients become ready in the order of registration, the
+// worst order for the first buckets. Views are kept.
 class Program {
  public:
   absl::Status Begin(Session& session, bool may_move) {
@@ -30,7 +31,7 @@ class Program {
     if (!sync.ok()) return sync.status();
     sync_ = *std::move(sync);
     for (const std::string& name : kNames) {
-      // Half of them are of one row of the mesh only.
+      // Half of them are reduced over one row of the mesh only.
       const bool shared = name == "a" || name == "c";
       auto id =
           sync_->Register({.name = name,
@@ -77,7 +78,7 @@ class Program {
       views_.push_back(*sync_->Gradient<float>(id));
     }
   }
-  // Over the world, or over the ranks of this column of data=2,pipe=2.
+  // The sum over the world, or over the ranks of this column of data=2,pipe=2.
   float Sum(size_t p, float step) const {
     float sum = 0;
     for (int rank = 0; rank < world_; ++rank) {
@@ -117,7 +118,7 @@ class RebuildTest : public JobFixture {
                   .incarnation = ++incarnations_});
   }
 
-  // `body` on each rank's thread, with a program that has begun.
+  // Runs `body` on each rank's thread, with a Program that has begun.
   void Train(const std::function<bool(int rank)>& may_move,
              const std::function<void(int rank, Program& program)>& body) {
     std::vector<Program> programs(kWorld);
@@ -134,8 +135,8 @@ class RebuildTest : public JobFixture {
     for (Program& program : programs) program.End();
   }
 
-  // Steps until the buckets have moved; the number of the last step of the
-  // revision before.
+  // Steps until the buckets have moved; returns the last step of the previous
+  // revision.
   static uint64_t TrainUntilMoved(Program& program) {
     const int moves = program.moves();
     for (uint64_t i = 0; i < kTimeout; ++i) {
@@ -147,7 +148,7 @@ class RebuildTest : public JobFixture {
     return 0;
   }
 
-  // Steps while rank 0 finds that there is a reason to.
+  // Steps while `more` returns true on rank 0.
   static void TrainWhile(int rank, Program& program,
                          const std::function<bool()>& more) {
     for (uint64_t i = 0; i < kTimeout; ++i) {
@@ -157,7 +158,8 @@ class RebuildTest : public JobFixture {
     }
     ADD_FAILURE() << "what was waited for does not come";
   }
-  // A refusal because of this one worker, which is told what it lacks.
+  // Whether Rebuild was refused because of this worker only, and the message
+  // says what it lacks.
   static bool HoldsOnly(const std::string& worker,
                         const absl::Status& refused) {
     const std::string message(refused.message());
@@ -173,7 +175,7 @@ class RebuildTest : public JobFixture {
     });
   }
   JobView Describe() { return *server_.Describe("job"); }
-  // As the coordinator sees it, within moments.
+  // The workers' revisions in the coordinator's view, once all are `revision`.
   std::vector<uint64_t> RevisionsOnceAllAre(uint64_t revision) {
     std::vector<uint64_t> revisions;
     const absl::Time deadline = clock_->Now() + absl::Seconds(20);
@@ -239,7 +241,7 @@ TEST_F(RebuildTest, OneRankThatCannotMoveKeepsTheBucketsOfAll) {
   JoinAll();
   Train([](int rank) { return rank != 3; },
         [&](int rank, Program& program) {
-          // Until the others have taken it over and wait for the one.
+          // Until only this worker has not taken the revision over.
           absl::Status refused;
           TrainWhile(rank, program, [&] {
             refused = Rebuild();

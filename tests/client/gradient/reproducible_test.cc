@@ -1,4 +1,4 @@
-// Sums with the same bits on 1, 2, 4 and 8 ranks, over every transport.
+// Bit-equal sums on 1, 2, 4 and 8 ranks, over every transport.
 
 #include <cstring>
 #include <functional>
@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 
 constexpr int kLeaves = 8;
 
-// Host memory, a transport for each rank, as processes have.
+// Host memory, with a transport for each rank, as in separate processes.
 class SeparateMemoryBackend final : public MemoryBackend {
  public:
   using Make = std::function<std::unique_ptr<transport::Transport>()>;
@@ -63,8 +63,8 @@ const BackendKind kGloo = {
           [] { return *transport::MakeGlooTransport({}); });
     }};
 
-// All dtypes, both ops, counts that no number of ranks divides; one with a norm
-// in several parts.
+// All dtypes, both ops, counts that no number of ranks divides; one parameter
+// has a norm in several parts.
 const std::vector<Parameter> kMixed = {
     {.name = "w", .shape = {131}, .op = ReduceOp::kMean},
     {.name = "b", .shape = {3}, .op = ReduceOp::kSum},
@@ -79,8 +79,8 @@ size_t BytesOf(int p) {
   return ElementsOf(kMixed[p]) * SizeOf(kMixed[p].dtype);
 }
 
-// The gradient of parameter p in a leaf: f32 rounded to its dtype, of sizes
-// that are far apart, so that the order of a sum shows.
+// The gradient of parameter p in a leaf: f32 rounded to its dtype, with
+// magnitudes so different that the order of a sum matters.
 Bytes LeafOf(int p, int leaf, int step) {
   std::mt19937_64 random(p * 1000 + leaf * 10 + step);
   std::vector<float> values(ElementsOf(kMixed[p]));
@@ -95,7 +95,7 @@ Bytes LeafOf(int p, int leaf, int step) {
   return bytes;
 }
 
-// What every rank has after a step: the gradients, and the norm's bits.
+// Every rank's state after a step: the gradients, and the norm's bits.
 struct Outcome {
   std::vector<Bytes> gradients;
   double norm = 0;
@@ -111,13 +111,13 @@ class ReproducibleTest : public testing::TestWithParam<BackendKind> {
             .leaves = leaves};
   }
 
-  // Which leaves are submitted; the rest contributes nothing.
+  // Selects the leaves that are submitted; the others contribute nothing.
   using Submits = std::function<bool(int p, int leaf)>;
-  // Which of them come from buffers, the rest from views.
+  // Selects those that are submitted from buffers, the others from views.
   using Buffers = std::function<bool(int p, int nth)>;
   static bool None(int, int) { return false; }
 
-  // Trains some steps on so many ranks, all of which must agree.
+  // Trains some steps on `world` ranks, whose results must agree.
   std::vector<Outcome> Train(int world, const Submits& submits,
                              const Buffers& buffers = None) {
     return TrainOn(GetParam(), world, submits, buffers);
@@ -202,7 +202,7 @@ TEST_P(ReproducibleTest, EveryTransportGivesTheBitsOfThisOne) {
   EXPECT_TRUE(Train(2, all) == TrainOn(kHost, 2, all));
 }
 
-// Sums lie elsewhere then; where some do, ZeroGradients leaves them alone.
+// Buffers place the sums elsewhere; ZeroGradients must not clear them there.
 TEST_P(ReproducibleTest, LeavesOfBuffersGiveTheBitsOfViews) {
   const auto all = [](int, int) { return true; };
   const auto some = [](int p, int leaf) { return leaf < 3 + p; };
@@ -218,9 +218,9 @@ TEST_P(ReproducibleTest, LeavesOfBuffersGiveTheBitsOfViews) {
   }
 }
 
-// A leaf that is missing is one of zeros, wherever it would have been added; a
-// parameter that nobody submits is zeros. What is missing are a rank's last
-// leaves: so here the job's.
+// A missing leaf counts as zeros, wherever it would have been added; a
+// parameter that no rank submits is zeros. Only a rank's last leaves can be
+// missing, here the job's last.
 TEST_P(ReproducibleTest, SoDoLeavesThatAreMissing) {
   const auto some = [](int p, int leaf) { return p != 1 && leaf < 4 + p; };
   const std::vector<Outcome> alone = Train(1, some);
@@ -292,13 +292,13 @@ TEST(ReproducibleCallsTest, NoLeafIsInAViewThatHoldsASum) {
   EXPECT_TRUE(from_buffer().ok());
   EXPECT_TRUE(FinishBlocking(engine).ok());
   EXPECT_THAT(job.Get(0, 0), ElementsAre(3)) << "a mean";
-  // The next step begins anew.
+  // The next step starts afresh.
   EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
   EXPECT_TRUE(from_buffer().ok());
   EXPECT_TRUE(FinishBlocking(engine).ok());
 }
 
-// It is reduced in slices, and every rank has all of it afterwards.
+// It is reduced in slices, and afterwards every rank has all slices.
 TEST(ReproducibleCallsTest, EveryRankUpdatesAllOfAParameter) {
   HostMemoryBackend backend;
   BackendJob job(

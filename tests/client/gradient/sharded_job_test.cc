@@ -19,7 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Parameters of counts that four ranks do not divide, in two buckets.
+// Parameters whose counts are no multiples of four ranks, in two buckets.
 constexpr size_t kSizes[] = {70, 3, 129};
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 using Values = std::vector<std::vector<float>>;  // by parameter
@@ -28,12 +28,12 @@ using Values = std::vector<std::vector<float>>;  // by parameter
 float Pattern(size_t p, size_t i) {
   return static_cast<float>(p + 1) + static_cast<float>(i % 7);
 }
-// What scales it: whole numbers, so that all sums are exact.
+// Scales the gradient: whole numbers, so that all sums are exact.
 float ScaleOf(int rank, uint64_t step) {
   return static_cast<float>((rank + 1) * (step % 4 + 1));
 }
 
-// One process that trains what `ranks` ranks do.
+// One process that trains on the data of `ranks` ranks.
 class Alone {
  public:
   explicit Alone(int ranks) : ranks_(ranks) {
@@ -76,7 +76,7 @@ class Alone {
 // One rank's training.
 class Program {
  public:
-  // Begins with these values, or zeros, after so many steps.
+  // Begins at `step` with these values, or with zeros.
   absl::Status Begin(Session& session, const Values& values, uint64_t step) {
     rank_ = session.rank();
     step_ = step;
@@ -98,7 +98,8 @@ class Program {
     return absl::OkStatus();
   }
 
-  // What the others have updated; then all values are of the same step.
+  // Gathers the slices that others have updated; then all values are of one
+  // step.
   absl::Status Gather() {
     absl::Status gathered = sync_->GatherParameters();
     for (const ParameterId id : ids_) {
@@ -107,7 +108,7 @@ class Program {
     return gathered;
   }
 
-  // The rest of a step; updates this rank's slices.
+  // Runs the rest of a step and updates this rank's slices.
   absl::StatusOr<Verdict> Finish(double max_norm = kNoLimit, bool more = true) {
     for (size_t p = 0; p < ids_.size(); ++p) {
       const absl::Span<float> gradient = *sync_->Gradient<float>(ids_[p]);
@@ -178,7 +179,7 @@ class ShardedJobTest : public JobFixture {
                   .incarnation = ++incarnations_});
   }
 
-  // All ranks join, begin with `values`, live and leave the session.
+  // All ranks join, begin with `values`, run `live` and leave the session.
   void Epoch(const Values& values, uint64_t step,
              const std::function<void(int rank, Program& program)>& live) {
     JoinAll();
@@ -222,8 +223,8 @@ class ShardedJobTest : public JobFixture {
   transport::InprocHub hub_;
 };
 
-// Rank 2 dies in step 3, after the gather at its beginning. The survivors have
-// what one process had then, all of it, and the step is done again from there.
+// Rank 2 dies in step 3, after the gather at its beginning. The survivors then
+// have all values of the reference process, and repeat the step.
 TEST_F(ShardedJobTest, AStepThatIsLostIsDoneAgainInTheNextEpoch) {
   constexpr int kVictim = 2;
   std::vector<Values> kept(kWorld);
@@ -256,7 +257,7 @@ TEST_F(ShardedJobTest, AStepThatIsLostIsDoneAgainInTheNextEpoch) {
   EXPECT_EQ(Describe().epoch, EpochId{2});
 }
 
-// Ranks stop between a verdict and the update of their slices.
+// Ranks pause between a verdict and the update of their slices.
 TEST_F(ShardedJobTest, PausesAndGoesOnWithWhatItHad) {
   std::atomic<uint64_t> passed = 0;
   std::atomic<bool> enough = false;
@@ -294,7 +295,7 @@ TEST_F(ShardedJobTest, PausesAndGoesOnWithWhatItHad) {
   operators.join();
 }
 
-// Each rank sees a part of the gradients only; the norm is that of all.
+// Each rank has only a part of the gradients; the norm covers all.
 TEST_F(ShardedJobTest, ClipsByTheNormOfAllSlices) {
   constexpr double kMaxNorm = 100;
   Epoch({}, 0, [&](int rank, Program& program) {

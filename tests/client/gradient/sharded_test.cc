@@ -1,5 +1,4 @@
-// Ranks that update slices of the parameters, in the host's memory and on fake
-// GPUs alike.
+// Ranks that update slices of the parameters, in host memory and on fake GPUs.
 
 #include <cmath>
 #include <latch>
@@ -17,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Parameters of counts that no world divides, in two buckets.
+// Parameters whose counts no number of ranks divides, in two buckets.
 const std::vector<Parameter> kSliced = {
     {.name = "w", .shape = {70}, .op = ReduceOp::kSum},
     {.name = "b", .shape = {3}, .op = ReduceOp::kSum},
@@ -54,7 +53,7 @@ std::vector<float> Value(BackendJob& job, int rank, int p) {
   return job.Get(job.engine(rank).Value(p).data(), SizeOfParameter(p));
 }
 
-// Element i of parameter p: a gradient that only rank and step scale.
+// Element i of the gradient of parameter p, before scaling by rank and step.
 float Pattern(int p, size_t i) {
   return static_cast<float>(p + 1) + static_cast<float>(i % 7);
 }
@@ -78,7 +77,7 @@ void SubmitAll(BackendJob& job, int rank, float scale) {
   }
 }
 
-// value -= gradient, of this rank's slices.
+// Subtracts the gradient from this rank's slices.
 void Update(BackendJob& job, int rank) {
   Engine& engine = job.engine(rank);
   for (int p = 0; p < kSlicedCount; ++p) {
@@ -149,7 +148,7 @@ TEST_P(ShardedTest, TrainsAsOneProcessWould) {
   }
 }
 
-// What each rank had before is overwritten with what the slice's rank has.
+// Each rank's earlier values are overwritten with the slice owner's values.
 TEST_P(ShardedTest, TheFirstGatherMakesRanksAlike) {
   BackendJob job(backend(), Options(3));
   job.Run([&](int rank, Engine& engine) {
@@ -178,7 +177,7 @@ TEST_P(ShardedTest, FlagsAndWhatIsNotFiniteAreTheWorlds) {
   job.Run([&](int rank, Engine& engine) {
     ASSERT_TRUE(GatherAll(engine).ok());
     std::vector<float> gradient(SizeOfParameter(0), 1);
-    // One in each rank's slice, if both have a part of it.
+    // One in each rank's slice, if both ranks have a part of it.
     gradient.front() = gradient.back() = rank == 1 ? NAN : 1;
     job.Put(rank, 0, gradient);
     ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
@@ -283,8 +282,8 @@ TEST_P(ShardedTest, StepsInFlightGatherBehindTheirUpdates) {
 
 // --- What ends early --------------------------------------------------------
 
-// Rank 1 dies while rank 0 gathers: rank 0's own slices are as they were, and
-// the same gather in another epoch gives what it should have given.
+// Rank 1 dies while rank 0 gathers: rank 0's own slices are unchanged, and the
+// same gather in another epoch gives the expected result.
 TEST_P(ShardedTest, AnInterruptedGatherCanBeDoneAgain) {
   std::vector<std::vector<float>> kept(kSlicedCount);
   {
@@ -328,7 +327,7 @@ TEST_P(ShardedTest, AnInterruptedGatherCanBeDoneAgain) {
 TEST_P(ShardedTest, AStepThatIsGivenUpLeavesTheParameters) {
   BackendJob job(backend(), Options(2));
   job.Run([&](int, Engine& engine) { ASSERT_TRUE(GatherAll(engine).ok()); });
-  SubmitAll(job, 0, 1);  // rank 1 dies instead
+  SubmitAll(job, 0, 1);  // rank 1 dies here
   job.AbortAll(absl::UnavailableError("rank 1 died"));
   EXPECT_FALSE(FinishBlocking(job.engine(0)).ok());
   for (int rank = 0; rank < 2; ++rank) ExpectValues(job, rank, 0);

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr StepId kStamp{.epoch = {3}, .revision = {1}, .step = 41};
 
-// What the two all-reduces do.
+// The result of the two all-reduces.
 SummaryVectors Reduce(const std::vector<SummaryVectors>& ranks) {
   SummaryVectors reduced = ranks[0];
   for (size_t r = 1; r < ranks.size(); ++r) {
@@ -90,7 +90,7 @@ TEST(BallotTest, ACommandIsNotHeldByDifferentWords) {
   EXPECT_FALSE(verdict->Holds(Command::kPause));
 }
 
-// All ranks must notice, whatever side they are on.
+// All ranks must notice it, whichever terms they have.
 TEST(BallotTest, NobodyCommitsIfTheTermsOfTheUpdateDiffer) {
   const double next = std::nextafter(1.0, 2.0);
   const std::pair<UpdateTerms, UpdateTerms> kDiffer[] = {
@@ -114,7 +114,7 @@ TEST(BallotTest, NobodyCommitsIfTheTermsOfTheUpdateDiffer) {
   }
 }
 
-// A rank that waits for Finish says nothing of clipping.
+// A rank that waits for Finish enters no clipping terms.
 TEST(BallotTest, RanksThatAgreeOnTheTermsCommit) {
   for (const UpdateTerms& one :
        {UpdateTerms{}, UpdateTerms{.inverse_scale = 0.25, .max_norm = 0},
@@ -158,7 +158,7 @@ TEST(BallotTest, NobodyCommitsIfAStampIsMissing) {
             absl::StatusCode::kAborted);
 }
 
-// Every rank must notice, the one that is out of step and the others.
+// Every rank must notice it, the one that is out of step and the others.
 TEST(BallotTest, NobodyCommitsIfARankIsOutOfStep) {
   for (const StepId& other : {StepId{{3}, {1}, 42}, StepId{{3}, {1}, 40},
                               StepId{{4}, {1}, 41}, StepId{{3}, {2}, 41}}) {

@@ -1,5 +1,5 @@
-// One rank that trains on a stream: kernels make its gradients and change its
-// weights, and the host runs ahead as far as it may.
+// One rank that trains on a stream: kernels compute its gradients and update
+// its weights, and the host runs as far ahead as it may.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_STREAM_RANK_H_
 #define LOCKSTEP_TESTS_CLIENT_GRADIENT_STREAM_RANK_H_
@@ -20,7 +20,7 @@ inline const std::vector<Parameter> kThree = {
     {.name = "b", .shape = {2}, .op = ReduceOp::kMean},
     {.name = "v", .shape = {4}, .op = ReduceOp::kSum}};
 
-// A rank of a job of kThree, whose gradient of w is added to the weights.
+// A rank of a job of kThree; its update adds w's gradient to the weights.
 class StreamRank {
  public:
   StreamRank(BackendJob* job, int rank)
@@ -33,8 +33,8 @@ class StreamRank {
   Stream& stream() { return *stream_; }
   std::vector<float> weights() { return job_.Get(weights_.data(), 3); }
 
-  // Backward: gradient = (rank + 1) * (step + 1) in the view; not `all`: all
-  // but v's.
+  // Backward: gradient = (rank + 1) * (step + 1) in the view, for all
+  // parameters or, unless `all`, for all except v.
   absl::Status Submit(uint64_t step, bool all = true) {
     Engine& engine = job_.engine(rank_);
     const float value = static_cast<float>((rank_ + 1) * (step + 1));
@@ -50,9 +50,9 @@ class StreamRank {
     return absl::OkStatus();
   }
 
-  // FinishAsync, and the update behind it: weights += gradient of w. Its
-  // scalars live as long as this, or until they are forgotten.
-  // `before_update` runs between the two.
+  // FinishAsync, followed by the update: weights += gradient of w. The scalars
+  // are kept until ForgetScalars or destruction. `before_update` runs between
+  // the two.
   absl::StatusOr<PendingVerdict> FinishAndUpdate(
       const std::function<void()>& before_update = [] {}) {
     Engine& engine = job_.engine(rank_);
@@ -74,7 +74,8 @@ class StreamRank {
 
   void ForgetScalars() { pending_.clear(); }
 
-  // Where the kernels find the gradient of w; while no stream has work.
+  // Looks up the address of w's gradient for kernels. Call it while no stream
+  // has work.
   void Fetch() {
     gradient_ = reinterpret_cast<const float*>(
         job_.Reach(job_.engine(rank_).View(0).data()));

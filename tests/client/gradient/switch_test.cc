@@ -1,5 +1,5 @@
-// Engines that switch to a later revision while they train, over the in-process
-// transport: every rank is a thread, and holds the revision when chance says.
+// Engines that switch to a later revision during training, over the in-process
+// transport: every rank is a thread, and stages the revision at a random step.
 
 #include <algorithm>
 #include <cmath>
@@ -29,7 +29,7 @@ constexpr int kParameters = 5;
 const std::vector<int> kSizes = {3, 40, 1, 17, 64};  // elements
 const BucketPolicy kPolicy = {.first_bytes_max = 64, .bytes_max = 512};
 
-// What a rank gives for a parameter in a step: sums of it are exact.
+// A rank's gradient for a parameter in a step: sums of it are exact.
 float GradientOf(int rank, int parameter, uint64_t step) {
   return static_cast<float>((rank + 1) * (parameter + 1) * 8 + step % 8);
 }
@@ -62,7 +62,7 @@ std::vector<uint32_t> Shuffled(std::mt19937& random) {
 
 class SwitchTest : public testing::Test {
  protected:
-  // plans[rank]: what the rank begins with.
+  // plans[rank]: the rank's first revision.
   void Begin(const std::vector<plan::Plan>& plans) {
     std::vector<std::vector<std::unique_ptr<Communicator>>> all;
     for (const plan::CommunicatorSpec& communicator : plans[0].communicators) {
@@ -78,7 +78,7 @@ class SwitchTest : public testing::Test {
           .uses = {1, 1, 1, 1, 1},
           .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); },
           .clock = &clock_,
-          // Somebody has to tell the others.
+          // Aborts the others, as the coordinator would.
           .on_failure =
               [this](int, const absl::Status& error) {
                 MutexLock lock(&mutex_);
@@ -108,7 +108,7 @@ class SwitchTest : public testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // From buffers of the caller's, in any order.
+  // Submits from the caller's buffers, in any order.
   static void SubmitAll(int rank, Engine& engine, uint64_t step,
                         const std::vector<uint32_t>& order) {
     for (const uint32_t p : order) {
@@ -142,7 +142,7 @@ class SwitchTest : public testing::Test {
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
-// Three revisions; when each rank holds the next is drawn.
+// Three revisions; each rank stages the next at a random step.
 TEST_F(SwitchTest, AllRanksSwitchAfterTheFirstStepInWhichAllHold) {
   for (int seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
@@ -150,8 +150,8 @@ TEST_F(SwitchTest, AllRanksSwitchAfterTheFirstStepInWhichAllHold) {
     Begin();
     std::mt19937 random(seed);
     std::vector<plan::Plan> plans = {FirstPlan()};
-    // held[r][rank]: before which step the rank holds plans[r]; ends[r]: the
-    // last step of revision r.
+    // held[r][rank]: the step before which the rank stages plans[r]; ends[r]:
+    // the last step of revision r.
     std::vector<std::vector<uint64_t>> held(3, std::vector<uint64_t>(kWorld));
     std::vector<uint64_t> ends(3);
     for (int r = 1; r < 3; ++r) {
@@ -163,7 +163,7 @@ TEST_F(SwitchTest, AllRanksSwitchAfterTheFirstStepInWhichAllHold) {
     const uint64_t steps = ends[2] + 3;
     const auto order = Shuffled(random);
     Run([&](int rank, Engine& engine) {
-      engine.OnMoved([] {});  // views are fetched anew in every step
+      engine.OnMoved([] {});  // views are fetched again in every step
       for (uint64_t step = 0; step < steps; ++step) {
         for (int r = 1; r < 3; ++r) {
           if (held[r][rank] != step) continue;
@@ -193,7 +193,7 @@ TEST_F(SwitchTest, StepsInFlightSwitchBetweenThem) {
     engine.OnMoved([] {});
     std::vector<std::vector<std::vector<float>>> gradients(kSteps);
     std::vector<std::shared_ptr<PendingVerdict::State>> pending;
-    std::thread other([&] {  // holds while steps are in flight
+    std::thread other([&] {  // stages while steps are in flight
       EXPECT_EQ(engine.Stage(next), absl::OkStatus());
     });
     HostStream stream;
@@ -212,7 +212,7 @@ TEST_F(SwitchTest, StepsInFlightSwitchBetweenThem) {
         CheckReduced(engine, step);
         return absl::OkStatus();
       });
-      // A few in flight, not all: the switch comes somewhere in the middle.
+      // A few steps in flight, so that the switch is in the middle of them.
       if (step >= 4) {
         const auto passed = pending[step - 4]->Wait();
         ASSERT_TRUE(passed.ok()) << passed.status();
@@ -263,7 +263,7 @@ TEST_F(SwitchTest, AHandlerRunsBeforeTheVerdictIsReturned) {
   });
 }
 
-// The step has passed by then, whatever it still brings with it.
+// The step has passed by then, whatever else its verdict contains.
 TEST_F(SwitchTest, AHandlerRunsBetweenTheSteps) {
   Begin();
   const plan::Plan next = *plan::Recut(FirstPlan(), kPolicy, {0, 2, 4, 1, 3});
@@ -298,7 +298,7 @@ TEST_F(SwitchTest, ARankThatCannotMoveKeepsAllInTheRevisionBefore) {
   Begin();
   const plan::Plan next = *plan::Recut(FirstPlan(), kPolicy, {0, 2, 4, 1, 3});
   Run([&](int rank, Engine& engine) {
-    if (rank == 1) engine.View(0);  // and no handler
+    if (rank == 1) engine.View(0);  // without a handler
     if (rank != 1) engine.OnMoved([] {});
     EXPECT_EQ(engine.Stage(next).code(),
               rank == 1 ? absl::StatusCode::kFailedPrecondition
@@ -315,8 +315,8 @@ TEST_F(SwitchTest, ARankThatCannotMoveKeepsAllInTheRevisionBefore) {
   });
 }
 
-// What a rank that switched one step too early would be, and worse: both plans
-// move the same bytes, so that only the verdict can tell.
+// A rank that switched one step too early. Worse, both plans transfer the same
+// bytes, so that only the verdict can detect it.
 TEST_F(SwitchTest, ARankInAnotherRevisionIsCaughtByTheVerdict) {
   std::vector<plan::Plan> plans(kWorld, FirstPlan());
   plans[1].revision = {2};
@@ -335,7 +335,7 @@ TEST_F(SwitchTest, ARankWithOtherBucketsNeverPassesAStep) {
   plans[1] = *plan::Recut(plans[1], kPolicy, {0, 2, 4, 1, 3});
   Begin(plans);
   Run([&](int rank, Engine& engine) {
-    // Refused, or ended by another rank's failure, on the way already.
+    // May be refused, or ended by another rank's failure, before that.
     for (int p = 0; p < kParameters; ++p) {
       const std::vector<float> gradient(kSizes[p], 1);
       engine.Submit(p, gradient.data(), gradient.size() * 4, nullptr)
@@ -362,7 +362,7 @@ TEST_F(SwitchTest, TellsTheOrderOfTheNextStepThatHasOne) {
   });
 }
 
-// It will not have another step to tell of.
+// Such a rank has no further step in which to report an order.
 TEST_F(SwitchTest, ARankWithoutDataTellsTheOrderOfThePlan) {
   Begin();
   Run([&](int rank, Engine& engine) {

@@ -1,4 +1,5 @@
-// Ranks with different amounts of data, against one process that has all of it.
+// Ranks with different amounts of data, compared with one process that has all
+// of it.
 
 #include <cmath>
 #include <random>
@@ -54,7 +55,7 @@ void AddGradient(const Weights& w, const Batch& batch, double* gradient) {
   }
 }
 
-// All samples of a step in one process: the mean over them, clipped.
+// All samples of a step in one process: the clipped mean over them.
 Weights TrainAlone(const std::vector<std::vector<Batch>>& cut, size_t steps) {
   Weights w(kFeatures);
   for (size_t step = 0; step < steps; ++step) {
@@ -199,7 +200,7 @@ TEST(UnevenTest, NormAndFactorAreOfTheMeanOverSamples) {
   });
 }
 
-// What gradient_sync.h warns of.
+// gradient_sync.h warns of this.
 TEST(UnevenTest, AMeanCountsARankWithoutDataAsZero) {
   EngineJob job("data=2", kMean, {}, {}, Uneven::kJoin);
   job.Run([](int rank, Engine& engine) {
@@ -257,7 +258,7 @@ TEST(UnevenTest, SumsOverSamplesMustBeSums) {
   EXPECT_TRUE(FinishAndWait(job.engine(0)).ok());
 }
 
-// The loss scale of one rank backed off alone, say.
+// For example, only one rank's loss scaler backed off.
 TEST(UnevenTest, NobodyUpdatesIfLossScalesDiffer) {
   EngineJob job("data=2", kSum);
   job.Run([](int rank, Engine& engine) {

@@ -1,4 +1,4 @@
-// Gradients that travel as halves, in the host's memory and on fake GPUs alike.
+// Gradients with a 16-bit wire dtype, in host memory and on fake GPUs.
 
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// bf16 has 8 significant bits: next to 256 every second whole number.
+// bf16 has 8 significant bits: above 256 it has only every second whole number.
 constexpr float kOdd = 257;
 constexpr float kOddAsBf16 = 256;
 
@@ -103,7 +103,7 @@ TEST_P(WireTest, FeedbackBringsBackWhatRoundingTook) {
   });
 }
 
-// It waits for the rank's next gradient: nobody gave one, so there is none.
+// The residual waits for the rank's next gradient: no rank submitted one.
 TEST_P(WireTest, WhatARankDoesNotGiveKeepsItsResidual) {
   BackendJob job(backend(), {.parameters = kCast,
                              .policy = {.wire_dtype = DType::kBF16,
@@ -125,7 +125,7 @@ TEST_P(WireTest, WhatARankDoesNotGiveKeepsItsResidual) {
   });
 }
 
-// Rank 0's zeros bring nothing of it: rank 1's residual waits for rank 1.
+// Rank 0's zeros do not consume it: rank 1's residual waits for rank 1.
 TEST_P(WireTest, ARanksResidualWaitsWhileOtherRanksGive) {
   BackendJob job(backend(), {.parameters = kCast,
                              .policy = {.wire_dtype = DType::kBF16,
@@ -148,8 +148,8 @@ TEST_P(WireTest, ARanksResidualWaitsWhileOtherRanksGive) {
   });
 }
 
-// The gradient that overflowed is not applied; what was lost before it is still
-// to be added.
+// The overflowed gradient is not applied; residuals from before it are still to
+// be added.
 TEST_P(WireTest, AStepThatIsNotFiniteLeavesTheResidual) {
   BackendJob job(backend(), {.parameters = kCast,
                              .policy = {.wire_dtype = DType::kBF16,
@@ -171,7 +171,7 @@ TEST_P(WireTest, AStepThatIsNotFiniteLeavesTheResidual) {
 
 class WireCastTest : public testing::Test {
  protected:
-  // Casts these gradients; what travels, as f32.
+  // Casts these gradients; returns the wire values as f32.
   std::vector<float> Out(std::vector<float> gradients) {
     std::vector<float> sent(gradients.size());
     EXPECT_TRUE(
@@ -230,7 +230,7 @@ absl::Status RunLocalOps(const plan::Plan& plan, int bucket, BucketStore& store,
   return absl::OkStatus();
 }
 
-// Buckets that are cut anew hold what the ones before had lost.
+// Rebuilt buckets keep the residuals of the previous ones.
 TEST(WireStoreTest, AResidualMovesWithItsGradient) {
   plan::PlanInput input{
       .mesh = {{{"data", 1}}},
@@ -249,8 +249,8 @@ TEST(WireStoreTest, AResidualMovesWithItsGradient) {
   BucketStore to =
       *BucketStore::Create(apart, 0, {0, 1}, compute.get(), allocate);
 
-  // The local operations of the bucket's all-reduce, which of one rank is what
-  // it was.
+  // Runs the local operations of the bucket's all-reduce, which on one rank is
+  // the identity.
   const auto travel = [&](const plan::Plan& plan, BucketStore& store) {
     auto* const v = reinterpret_cast<float*>(store.View(1).data());
     v[1] = kOdd;

@@ -1,4 +1,4 @@
-// A rank that gives up its GradientSync while the others train on, in each
+// A rank that destroys its GradientSync while the others train on, in each
 // mode.
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int kQuits = 1;  // this rank
-constexpr int kSteps = 2;  // that it trains
+constexpr int kSteps = 2;  // before it quits
 
 class WithdrawalJob : public NegotiatedJob,
                       public testing::WithParamInterface<SyncMode> {
@@ -32,7 +32,7 @@ class WithdrawalJob : public NegotiatedJob,
     return sync.Finish().status();
   }
 
-  // The rank's program does something else, until the epoch is over.
+  // The rank's program does something else until the epoch ends.
   static absl::Status Withdraw(Device& device) {
     device.owner.reset();
     while (device.session.status().ok()) absl::SleepFor(absl::Milliseconds(1));
@@ -56,7 +56,7 @@ TEST_P(WithdrawalJob, EndsTheEpochOfAllAndIsNamed) {
   }
 }
 
-// As many steps on every rank: nobody is missed.
+// All ranks have run the same steps, so the others do not fail.
 TEST_P(WithdrawalJob, AfterTheSameStepsOnEveryRankIsNoFailure) {
   const auto one = [](int) -> std::vector<ParameterOptions> {
     return {{.name = "w", .shape = {30}, .op = ReduceOp::kSum}};
