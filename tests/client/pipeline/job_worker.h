@@ -1,4 +1,4 @@
-// One worker of a job that is a pipeline: its session is made by the test.
+// One worker of a job with a pipeline; the test makes its session.
 //
 //   mesh data=2,pipe=2: two replicas of a pipeline of two ranks
 
@@ -25,16 +25,16 @@ namespace lockstep::pipeline {
 inline constexpr int kMicroBatches = 4;
 inline constexpr int kSteps = 3;
 
-// A parameter that the first and the last stage share, if there is one.
+// A parameter that the first and the last stage share, if any.
 struct Tied {
   enum class Stage { kNoParameter, kItsOwn, kNone };
-  Stage registered = Stage::kNoParameter;  // with which stage
+  Stage registered = Stage::kNoParameter;  // the stage it is registered with
   bool in_view = false;  // submitted from its view, else from a buffer
-  // In the middle of the run, not when the rank's last stage is done. The
-  // stages that share it have no other parameter, so nothing else holds it
-  // back.
+  // Submitted in the middle of the run, not when the rank's last stage is done.
+  // The stages that share it have no other parameter, so only this one delays
+  // them.
   bool in_run = false;
-  bool before_run = false;  // likewise, before the run
+  bool before_run = false;  // submitted before the run
 };
 
 struct Job {
@@ -67,7 +67,7 @@ inline JobSpec SpecOf(const Job& job) {
           .overlap = job.overlap};
 }
 
-// What one worker saw.
+// One worker's results.
 struct Seen {
   absl::Status status;
   int rank = -1;
@@ -75,12 +75,12 @@ struct Seen {
   std::vector<int> stages_done;                // in the last step, in order
   std::vector<double> losses;                  // by step
   std::vector<std::vector<Matrix>> gradients;  // by step: of its stages
-  std::vector<ParameterSlice> slices;          // of these, which are reduced
-  std::vector<Matrix> tied;                    // by step: the shared gradient
+  std::vector<ParameterSlice> slices;  // the reduced parts of `gradients`
+  std::vector<Matrix> tied;            // by step: the shared gradient
 };
 
-// A stage with a gradient that it shares: a copy of its own, added there at the
-// end of its last pass.
+// A stage that shares a parameter: it adds its gradient to its own copy of the
+// shared gradient at the end of its last pass.
 class SharingStage final : public TanhStage {
  public:
   using TanhStage::TanhStage;
@@ -94,12 +94,13 @@ class SharingStage final : public TanhStage {
   }
 };
 
-// The samples of a replica's step: a number of their own.
+// The samples of a replica's step, different for each step and replica.
 inline int SamplesOf(int step, int replica) { return 10 * step + replica; }
 
 class JobWorker {
  public:
-  // `site`: where the stages enqueue their work; null: they do it at once.
+  // `site`: where the stages enqueue their work; null: they compute
+  // synchronously.
   JobWorker(const JobSpec& spec, int fails_at, Worksite* site)
       : spec_(spec), fails_at_(fails_at), site_(site) {}
 
@@ -159,23 +160,24 @@ class JobWorker {
     return absl::OkStatus();
   }
 
-  // Stages whose gradients the worker keeps to itself.
+  // Stages whose gradients the worker does not submit.
   std::vector<int> forgets;
-  // How it uses the parameter that two stages share.
+  // How the worker uses the parameter that two stages share.
   Tied tied;
   // Tries to capture a step into a graph, before the first.
   bool tries_capture = false;
-  // Tries what is out of turn in every step: it is refused and changes nothing.
+  // Makes calls out of order in every step; they are refused and change
+  // nothing.
   bool calls_out_of_turn = false;
-  // What it does at the begin of the step that it fails in; null: nothing.
+  // Called at the beginning of the step that fails; null: nothing.
   std::function<absl::Status()> fails_before;
-  // Does what it fails with, in the middle of a step.
+  // Called in the middle of the step that fails; returns its error.
   std::function<absl::Status()> fails_with = [] {
     return absl::DataLossError("a sample cannot be read");
   };
 
  private:
-  // A graph would hold the launches of one moment, and no part of the host's.
+  // A graph would have the launches of one step, and none of the host's work.
   void TryCapture(GradientSync& sync, Pipeline& pipeline,
                   std::vector<SharingStage>& stages, Seen& seen) {
     const auto captured = sync.Capture(
@@ -273,7 +275,7 @@ class JobWorker {
                         : Submit(sync, tied_id_, shared_);
   }
 
-  // Where the stages add the gradient that they share: a buffer, or its view.
+  // Sets where the stages add their shared gradient: a buffer, or its view.
   void ShareGradient(GradientSync& sync, std::vector<SharingStage>& stages,
                      const Seen& seen, PipelineStep& work) {
     shared_.assign(kWidth * kWidth, 0);
@@ -322,13 +324,13 @@ class JobWorker {
   const int fails_at_;
   Worksite* const site_;
   std::vector<ParameterId> ids_;
-  std::vector<int> tied_stages_;  // the rank's that share a parameter
+  std::vector<int> tied_stages_;  // the rank's stages that share a parameter
   ParameterId tied_id_;
   Matrix shared_;
 };
 
-// Four workers' losses and gradients are those of the model in one process,
-// each replica on its samples, averaged over the two.
+// Expects that the four workers' losses and gradients equal those of the model
+// in one process: each replica on its samples, averaged over the two.
 inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job) {
   const int stages = 2 * job.virtual_stages;
   const std::vector<double> weights(kMicroBatches, 1.0 / kMicroBatches);
@@ -354,7 +356,7 @@ inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job) {
         const Matrix& b = alone[1].gradients[seen.stages[i]];
         const auto [begin, count] = seen.slices[i];
         for (size_t k = begin; k < begin + count; ++k) {
-          // Mean is a sum times 1/2, in f64.
+          // The mean is a sum times 1/2, in f64.
           ASSERT_NEAR(seen.gradients[step][i][k], (a[k] + b[k]) / 2, 1e-12);
         }
       }

@@ -1,4 +1,4 @@
-// A small model in f64, cut into stages, and the same in one process.
+// A small model in f64, divided into stages, and the same model in one process.
 //
 //   stage i   y = tanh(x W_i),  x of 3 samples
 //   loss      0.5 |y - target|^2
@@ -58,7 +58,7 @@ inline void Put(const Matrix& matrix, const TensorView& view) {
   std::copy(matrix.begin(), matrix.end(), view.as<double>().begin());
 }
 
-// One stage. Keeps its output for the backward pass.
+// One stage. It keeps its output for the backward pass.
 class TanhStage : public PipelineStage {
  public:
   explicit TanhStage(Matrix weight)
@@ -119,13 +119,13 @@ class TanhStage : public PipelineStage {
 
   Matrix& gradient() { return gradient_; }
   size_t kept() const { return inputs_.size(); }
-  // Micro-batches of this step that are over.
+  // Micro-batches of this step that have ended.
   int passes() const { return passes_; }
 
   std::function<absl::Status(int micro_batch)> fail;
 
  private:
-  // Through the tanh.
+  // The gradient before the tanh.
   Matrix Inner(int m, Matrix gradient) const {
     const Matrix& y = outputs_.at(m);
     for (size_t i = 0; i < gradient.size(); ++i) {

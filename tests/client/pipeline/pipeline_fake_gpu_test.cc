@@ -24,7 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Kernels on memory that the host cannot reach.
+// Runs stages as kernels on memory that the host cannot access.
 class GpuSite final : public Worksite {
  public:
   GpuSite(fake::FakeGpus* gpus, const transport::nccl::Tables& tables)
@@ -47,12 +47,12 @@ class GpuSite final : public Worksite {
 
 class PipelineFakeGpuTest : public testing::Test {
  protected:
-  // `forgets`: of worker 0.
+  // `forgets`: for worker 0.
   std::vector<Seen> Run(const Job& job, std::vector<int> forgets = {}) {
     JobSpec spec = SpecOf(job);
     spec.timeouts = {.join = absl::Seconds(60),
                      .lease = absl::Seconds(60),
-                     .resume = absl::Seconds(60)};  // of slow machines
+                     .resume = absl::Seconds(60)};  // for slow machines
     std::vector<std::future<Seen>> running;
     for (int i = 0; i < 4; ++i) {
       running.push_back(std::async(std::launch::async, [&, i] {

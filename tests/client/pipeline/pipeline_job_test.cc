@@ -1,4 +1,4 @@
-// Whole jobs over the real thing: Session::Join, gRPC, GradientSync and
+// Whole jobs over real transports: Session::Join, gRPC, GradientSync and
 // Pipeline, on Gloo and on shared memory, with the daemon's parts in this
 // process.
 
@@ -41,7 +41,7 @@ absl::Status Live(const std::string& address, const Job& job, int number,
       return absl::CancelledError("has left");
     };
   }
-  // The worker's program does something else, for ever.
+  // The worker's program hangs for ever.
   if (trouble == Trouble::kRests) {
     worker.fails_before = [&session] {
       while ((*session)->status().ok()) absl::SleepFor(absl::Milliseconds(5));
@@ -91,9 +91,8 @@ INSTANTIATE_TEST_SUITE_P(
         Job{"shm", PipelineSchedule::kGPipe},
         Job{"shm", PipelineSchedule::kZbH1},
         Job{"shm", PipelineSchedule::kZbV, 2},
-        // Slices are gathered before the first stage computes, and
-        // reduced among its last transfers; so are leaves, one to
-        // a replica.
+        // Slices are gathered before the first stage computes, and reduced
+        // among its last transfers; so are micro-shards, one for each replica.
         Job{"gloo", PipelineSchedule::kZbH1, 1, SyncMode::kReduceScatter},
         Job{"shm", PipelineSchedule::kInterleaved, 2, SyncMode::kReduceScatter},
         Job{"gloo", PipelineSchedule::kZbV, 2, SyncMode::kStatic,
@@ -122,7 +121,7 @@ struct TiedCase {
 
 class TiedWeightTest : public testing::TestWithParam<TiedCase> {};
 
-// Whoever runs the transfers, and wherever the gradient lies.
+// On either thread that runs the transfers, from a view or a buffer.
 TEST_P(TiedWeightTest, HasTheGradientOfOneProcess) {
   const auto [schedule, registered] = GetParam();
   const bool two = schedule == PipelineSchedule::kInterleaved ||
@@ -139,7 +138,7 @@ TEST_P(TiedWeightTest, HasTheGradientOfOneProcess) {
                     .overlap = overlap};
       const std::vector<Seen> all = RunJob(job);
       for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
-      // Replica 0 has its first and its last stage on these ranks.
+      // In replica 0 these ranks have the first and the last stage.
       ASSERT_FALSE(all[0].tied.empty());
       ASSERT_EQ(all[1].tied.empty(), schedule == PipelineSchedule::kZbV);
       ExpectOneProcess(all, job);
@@ -168,8 +167,8 @@ INSTANTIATE_TEST_SUITE_P(
                                     : "_of_no_stage");
     });
 
-// Before the run, or in its third micro-batch: before the two ranks have added
-// up theirs.
+// Submits before the run, or in its third micro-batch: both before the two
+// ranks have reduced their gradients.
 Job SubmitsBeforeTheSum(bool in_view, bool in_run) {
   return {.transport = "shm",
           .schedule = PipelineSchedule::kInterleaved,
@@ -197,8 +196,8 @@ TEST(TiedWeightOrderTest, ThatIsCopiedBeforeTheSumIsRefused) {
   for (const Seen& seen : RunJob(SubmitsBeforeTheSum(false, /*in_run=*/true))) {
     EXPECT_THAT(std::string(seen.status.message()), HasSubstr(sentence));
   }
-  // Before the run it is a wrong call, which the caller alone is told; then the
-  // test's worker leaves.
+  // Before the run it is a wrong call, so only its caller gets the error; then
+  // the test's worker leaves.
   int told = 0;
   for (const Seen& seen :
        RunJob(SubmitsBeforeTheSum(false, /*in_run=*/false))) {
@@ -225,7 +224,7 @@ TEST(PipelineFailureTest, ARankThatLeavesInTheMiddleEndsTheStepOfAll) {
                Trouble::kLeaves);
     for (const Seen& seen : all) {
       EXPECT_FALSE(seen.status.ok()) << "rank " << seen.rank;
-      // Who has left hears only of itself.
+      // The rank that left gets only its own error.
       const bool left = seen.rank == 1;
       EXPECT_THAT(std::string(seen.status.message()),
                   HasSubstr(left ? "has left" : "worker-1"));
@@ -233,7 +232,8 @@ TEST(PipelineFailureTest, ARankThatLeavesInTheMiddleEndsTheStepOfAll) {
   }
 }
 
-// Those that wait for its messages are not, though they have submitted nothing.
+// Ranks that wait for its messages are not stuck, though they have submitted
+// nothing.
 TEST(PipelineFailureTest, WhoDoesNotRunIsStuckAndNotWhoWaitsForItsMessages) {
   for (const int resting : {0, 1}) {
     for (const Seen& seen : RunJob({"shm", PipelineSchedule::kOneFOneB},

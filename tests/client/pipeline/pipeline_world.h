@@ -1,4 +1,4 @@
-// All ranks of a pipeline in one process: a thread and a runner each.
+// All ranks of a pipeline in one process, each with a thread and a runner.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_PIPELINE_PIPELINE_WORLD_H_
 #define LOCKSTEP_TESTS_CLIENT_PIPELINE_PIPELINE_WORLD_H_
@@ -27,15 +27,15 @@
 
 namespace lockstep::pipeline {
 
-// What connects the ranks, if not inproc: a process for each. It may also be
-// where the stages enqueue their work.
+// Connects the ranks in place of inproc, as a process for each. It may also
+// have the stages enqueue their work.
 class Network {
  public:
   virtual ~Network() = default;
   virtual transport::Transport& at(int rank) = 0;
-  // Null: the stages of the rank are done when they return.
+  // Null: the rank's stages compute synchronously.
   virtual Worksite* SiteOf(int) { return nullptr; }
-  // Where the rank's messages lie.
+  // The memory of the rank's messages.
   virtual std::unique_ptr<Arena> MakeArena(int) { return MakePlainArena(); }
 };
 
@@ -45,9 +45,9 @@ class PipelineWorld {
     plan::ScheduleShape shape;
     std::vector<double> weights;
     bool shared = false;         // the first and the last stage have one weight
-    double late = 0;             // the share of transfers that come late
+    double late = 0;             // the share of transfers that are delayed
     Network* network = nullptr;  // none: inproc
-    // Puts something before each communicator of a rank.
+    // Wraps each communicator of a rank.
     std::function<std::unique_ptr<Communicator>(
         int rank, const std::string& name, std::unique_ptr<Communicator>)>
         wrap = {};
@@ -74,7 +74,7 @@ class PipelineWorld {
     for (int rank = 0; rank < options.shape.ranks; ++rank) AddRank(rank);
   }
 
-  // One step on all ranks: the status of each.
+  // Runs one step on all ranks; returns the status of each.
   std::vector<absl::Status> Run(int step) {
     std::vector<absl::Status> statuses(ranks_.size());
     std::vector<std::thread> threads;
@@ -129,7 +129,8 @@ class PipelineWorld {
     return *ranks_[0]->stages[0];
   }
 
-  // The rank is gone: nobody is told but by its connections.
+  // Destroys the rank's runner; all ranks get an error, as from the
+  // coordinator.
   void Leave(int rank) {
     left_ = rank;
     NotifyAll(absl::UnavailableError(absl::StrCat("rank ", rank, " left")));
@@ -138,11 +139,11 @@ class PipelineWorld {
   }
 
   Runner& runner(int rank) { return *ranks_[rank]->runner; }
-  // In the last step: the rank's stages in the order in which they were done.
+  // The rank's stages in the order in which they were done, in the last step.
   const std::vector<int>& StagesDone(int rank) const {
     return ranks_[rank]->stages_done;
   }
-  // How many tasks that ended a micro-batch it had done then.
+  // The number of the rank's tasks that had ended a micro-batch by then.
   int PassesWhenDone(int rank, int stage) const {
     return ranks_[rank]->passes_at_end.at(stage);
   }
@@ -158,7 +159,7 @@ class PipelineWorld {
     std::unique_ptr<Runner> runner;
     double loss = 0;
     std::vector<int> stages_done;
-    std::map<int, int> passes_at_end;  // of all its stages, by stage
+    std::map<int, int> passes_at_end;  // over all its stages, by stage
   };
 
   Matrix Weight(int stage) const {
@@ -199,7 +200,8 @@ class PipelineWorld {
     }
   }
 
-  // Over the transports of another world, whose processes are the ranks.
+  // Connects over the transports of another world, whose processes are the
+  // ranks.
   std::vector<std::unique_ptr<Communicator>> ConnectIn(
       const plan::CommunicatorSpec& group) {
     const int size = static_cast<int>(group.ranks.size());
@@ -234,7 +236,7 @@ class PipelineWorld {
                                        : options_.network->SiteOf(rank);
   }
 
-  // As the coordinator does: whoever fails, all are told why.
+  // Aborts all ranks with one cause, as the coordinator does.
   void NotifyAll(const absl::Status& cause) {
     {
       MutexLock lock(&mutex_);
@@ -287,7 +289,7 @@ class PipelineWorld {
       step.stages.push_back(rank.stages[i].get());
       const bool end =
           stages[i] == 0 || stages[i] == options_.shape.stages() - 1;
-      // A rank with both ends needs no views: it adds the gradients up itself.
+      // A rank with both stages needs no views: it adds the gradients itself.
       const bool has_both =
           stages.front() == 0 && stages.back() == options_.shape.stages() - 1;
       if (!options_.shared || !end || has_both) continue;
@@ -296,7 +298,7 @@ class PipelineWorld {
     }
     step.on_stage_done = [&](int stage) {
       rank.stages_done.push_back(stage);
-      // What is enqueued counts on a thread of its own.
+      // Enqueued work takes its time on another thread.
       if (SiteOf(rank.number) != nullptr) return absl::OkStatus();
       rank.passes_at_end[stage] = 0;
       for (const auto& each : rank.stages) {

@@ -1,5 +1,5 @@
-// Pipelines through the NCCL adapter, over fake GPUs on which one operation at
-// a time is resident: there a launch order that could wait in a circle does.
+// Pipelines through the NCCL adapter, over fake GPUs that run one operation at
+// a time: a launch order that could deadlock does so there.
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,7 @@
 #include "tests/plan/schedule/shapes.h"
 
 namespace lockstep {
-// The suite is linked for the world of fake GPUs alone.
+// This program uses only the FakeGpuWorld of the suite.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorConformance);
 }  // namespace lockstep
 
@@ -44,7 +44,7 @@ class FakeGpuNetwork final : public Network {
   }
 
  private:
-  // Kernels on memory that the host cannot reach.
+  // Runs stages as kernels on memory that the host cannot access.
   class Site final : public Worksite {
    public:
     Site(fake::FakeGpuWorld* world, int rank)
@@ -92,7 +92,7 @@ TEST(RunnerNcclTest, EveryScheduleRunsWithOneResidentOperation) {
   RunEverySchedule(FakeGpuNetwork::Stages::kHost);
 }
 
-// The host launches a whole step ahead; the device keeps it all in order.
+// The host launches a whole step ahead; the device keeps the order.
 TEST(RunnerNcclTest, EveryScheduleRunsAsKernelsInDeviceMemory) {
   RunEverySchedule(FakeGpuNetwork::Stages::kKernels);
 }

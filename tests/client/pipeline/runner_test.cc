@@ -1,4 +1,4 @@
-// A pipeline computes what one process does, whatever the schedule. Sends are
+// A pipeline computes the same as one process, with every schedule. Sends are
 // rendezvous: inproc has no others.
 
 #include "client/pipeline/runner.h"
@@ -80,7 +80,7 @@ TEST(RunnerTest, MicroBatchesCountByTheirWeights) {
 
 TEST(RunnerTest, SharedGradientsAreThoseOfBothStages) {
   for (const ScheduleShape& shape : Shapes()) {
-    // In a V the first and the last stage are on one rank.
+    // With ZB-V the first and the last stage are on one rank.
     if (shape.kind == kZbV || shape.ranks > 4) continue;
     SCOPED_TRACE(testing::PrintToString(shape));
     PipelineWorld world({.shape = shape, .shared = true});
@@ -88,7 +88,7 @@ TEST(RunnerTest, SharedGradientsAreThoseOfBothStages) {
   }
 }
 
-// In a process each; the stages of a rank enqueue on a stream of its own.
+// One process for each rank; each rank's stages enqueue on a stream.
 class EnqueueingNetwork final : public Network {
  public:
   explicit EnqueueingNetwork(int ranks) : sites_(ranks) {}
@@ -159,7 +159,7 @@ TEST(RunnerTest, ACallbackThatFailsIsToldToEveryRank) {
                   AllOf(HasSubstr("forward of stage 1, micro-batch 2"),
                         HasSubstr("the loss is not finite")));
     }
-    // There is no step after that.
+    // No step runs after that.
     for (const absl::Status& status : world.Run(2)) EXPECT_FALSE(status.ok());
   }
 }
@@ -196,7 +196,7 @@ TEST(RunnerTest, AStepThatDoesNotFitThePlanIsRefused) {
   world.ExpectEqualToOneProcess(0);
 }
 
-// The lanes would add up other memory than the plan says.
+// The lanes would reduce other memory than planned.
 TEST(RunnerTest, SharedGradientsOfAnotherTypeAreRefused) {
   PipelineWorld world({.shape = {kOneFOneB, 2, 2, 1}, .shared = true});
   TanhStage stage(WeightOf(0));

@@ -1,4 +1,4 @@
-// Stages that enqueue their work on a stream and return: on a host's stream, or
+// Stages that enqueue their work on a stream and return: on a host stream, or
 // as kernels of a device.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_PIPELINE_WORKSITE_H_
@@ -15,13 +15,13 @@
 
 namespace lockstep::pipeline {
 
-// A rank's stream, and what work on it sees.
+// A rank's stream, and the addresses that its work uses.
 class Worksite {
  public:
   virtual ~Worksite() = default;
   virtual Stream& stream() = 0;
   virtual absl::Status Enqueue(std::function<void()> work) = 0;
-  // Where work finds what lies there.
+  // The address that work uses for the memory at `at`.
   virtual void* Reach(void* at) { return at; }
 
   std::vector<TensorView> Reach(TensorViews views) {
@@ -75,7 +75,7 @@ class EnqueuedStage final : public PipelineStage {
   Worksite& site_;
 };
 
-// Waits for the value, which is the host's.
+// Waits for the loss, which the host computes.
 class EnqueuedLoss final : public PipelineLoss {
  public:
   EnqueuedLoss(PipelineLoss* loss, Worksite* site)
@@ -97,7 +97,7 @@ class EnqueuedLoss final : public PipelineLoss {
   Worksite& site_;
 };
 
-// The step as it is, or with its stages enqueued on a site.
+// A step whose stages compute synchronously, or enqueue on a site.
 class Enqueued {
  public:
   Enqueued(const PipelineStep& step, Worksite* site) : step_(step) {

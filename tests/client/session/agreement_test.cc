@@ -1,4 +1,4 @@
-// From parameters to a plan that was fetched, checked and accepted.
+// From parameters to a plan that is fetched, checked and accepted.
 
 #include "tests/client/session/played_session.h"
 

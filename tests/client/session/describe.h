@@ -1,4 +1,4 @@
-// One line of text for each effect: what transcripts and failures show.
+// One line of text for each effect, for transcripts and failure messages.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_SESSION_DESCRIBE_H_
 #define LOCKSTEP_TESTS_CLIENT_SESSION_DESCRIBE_H_

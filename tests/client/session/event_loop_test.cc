@@ -13,7 +13,7 @@ namespace {
 
 using protocol::CauseKind;
 
-// One worker of a job of one, on a clock that stands still.
+// The only worker of a job, on a manual clock.
 class DriverTest : public testing::Test {
  protected:
   DriverTest() {
@@ -31,7 +31,7 @@ class DriverTest : public testing::Test {
     stream.Post({{"job"}, {1}, {1}, std::move(body)});
   }
 
-  // Until the epoch is formed; its stream.
+  // Runs the session until the epoch is formed; returns its stream.
   std::shared_ptr<FakeStream> Form() {
     auto stream = server_.Next<protocol::Hello>().first;
     Post(*stream, protocol::Welcome{{1}, {.name = "job"}});
@@ -115,7 +115,8 @@ TEST_F(DriverTest, PullsProgressOnceAnInterval) {
   });
   for (uint64_t pull = 1; pull <= 5; ++pull) {
     event_loop_->Await([&](const View&) { return pulls == pull; });
-    // A task of ours after the pull: nothing more is pulled at this moment.
+    // Wait for a message sent after the pull: until then, nothing else is
+    // pulled.
     Post(*stream, protocol::PlanReady{{pull}, "abc"});
     event_loop_->Await(
         [&](const View& view) { return view.revision.value == pull; });
@@ -125,7 +126,7 @@ TEST_F(DriverTest, PullsProgressOnceAnInterval) {
   event_loop_->SetProgressSource(nullptr);
 }
 
-// Between two pulls a rank may pass many steps.
+// A rank may pass many steps between two pulls.
 TEST_F(DriverTest, AFailureIsToldWithTheStepInWhichItHappened) {
   auto stream = Form();
   std::atomic<uint64_t> step = 0;
@@ -167,7 +168,7 @@ TEST_F(DriverTest, TellsTheListenerWhatAnOperatorWants) {
     heard = view.wanted.number;
     event_loop_->Notify();
   });
-  event_loop_->Await([&](const View&) { return heard == 5; });  // as it is
+  event_loop_->Await([&](const View&) { return heard == 5; });  // at once
   Post(*stream, protocol::DesiredCommands{.number = 6});
   event_loop_->Await([&](const View&) { return heard == 6; });
   event_loop_->SetViewListener(nullptr);
@@ -190,7 +191,7 @@ TEST_F(DriverTest, ComesBackAfterALostStream) {
 
 TEST_F(DriverTest, CanBeDestroyedAtAnyMoment) {
   server_.Next<protocol::Hello>();
-  event_loop_.reset();  // with a stream that is open and not welcomed
+  event_loop_.reset();  // its stream is open, without a Welcome
 }
 
 TEST_F(DriverTest, CanBeDestroyedWhileItWaitsToTryAgain) {

@@ -1,5 +1,5 @@
-// The groups of a plan: what each is said to carry when its transport makes it
-// ready, and that each can do what the plan has in it.
+// The groups of a plan: the traffic that each group's transport prepares for,
+// and that each group supports the plan's operations.
 
 #include <map>
 #include <memory>
@@ -18,7 +18,8 @@ using testing::HasSubstr;
 using testing::Pair;
 using transport::TrafficClass;
 
-// Notes what it is told, by the group's name in the plan; never connects.
+// Records the traffic of each group, by the group's name in the plan; never
+// connects.
 class NotesTraffic final : public transport::Transport {
  public:
   explicit NotesTraffic(std::map<std::string, TrafficClass>* traffic)
@@ -49,7 +50,7 @@ class NotesTraffic final : public transport::Transport {
   std::map<std::string, TrafficClass>& traffic_;
 };
 
-// Tells that all its groups sum in pairs; those of some names cannot.
+// Reports that all its groups sum in pairs; the groups of one name cannot.
 class SomeCannot final : public transport::Transport {
  public:
   explicit SomeCannot(std::string cannot)
@@ -97,7 +98,7 @@ class SomeCannot final : public transport::Transport {
 
 class WiringTest : public PlayedSession {
  protected:
-  // In place of the transport that never gets so far.
+  // Joins with `transport` in place of NoTransport.
   void JoinWith(std::unique_ptr<transport::Transport> transport) {
     auto joining = Async([&] {
       auto parts = Parts();
@@ -124,7 +125,7 @@ class WiringTest : public PlayedSession {
     EXPECT_EQ(connecting.get(), absl::AbortedError("that was all"));
   }
 
-  // Connects all groups of a plan whose only rank this is.
+  // Connects all groups of a plan whose only rank is this one.
   auto ConnectAlone(const plan::Plan& plan) {
     Post(protocol::PlanReady{plan.revision, "digest"});
     auto connecting =
@@ -139,7 +140,7 @@ class WiringTest : public PlayedSession {
   std::map<std::string, TrafficClass> traffic_;
 };
 
-// A group of this rank alone, which one lane uses.
+// Adds a lane, and a group of this rank alone for it.
 void AddLane(plan::Plan& plan, plan::LaneKind kind, const std::string& name,
              plan::TransferKind transfer = plan::TransferKind::kBarrier) {
   const int communicator = static_cast<int>(plan.communicators.size());

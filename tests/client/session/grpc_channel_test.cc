@@ -1,4 +1,4 @@
-// The channel seam over gRPC, against a service that says what a test wants.
+// The channel seam over gRPC, against a service that a test scripts.
 
 #include "client/session/grpc_channel.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Synchronous: a test writes what happens as straight code.
+// Synchronous, so that a test is sequential code.
 class ScriptedService : public v1::Coordinator::Service {
  public:
   using Stream = grpc::ServerReaderWriter<v1::ToWorker, v1::ToCoordinator>;
@@ -42,7 +42,7 @@ class ScriptedService : public v1::Coordinator::Service {
   }
 };
 
-// What a stream told, once it has ended.
+// A stream's messages and final status, once it has ended.
 class Recorder : public StreamHandler {
  public:
   void OnOpened() override { opened.set_value(); }
@@ -121,7 +121,7 @@ TEST_F(GrpcChannelTest, CarriesMessagesInOrderAndThenTheStatus) {
     EXPECT_EQ(std::get<protocol::PlanReady>(recorder.messages[i].body).digest,
               said[i]);
   }
-  stream->Send(Post(protocol::Heartbeat{}));  // goes nowhere
+  stream->Send(Post(protocol::Heartbeat{}));  // is dropped
   stream->Cancel();
 }
 
@@ -182,7 +182,7 @@ TEST_F(GrpcChannelTest, ACoordinatorThatDoesNotReadGetsOnlyTheNewestProgress) {
   Serve();
   Recorder recorder;
   auto stream = channel_->Open(&recorder);
-  // Far more than a connection's windows take.
+  // Far more than a connection's flow-control windows.
   const std::vector<std::string> names(8, std::string(1000, 'x'));
   constexpr uint64_t kSteps = 2000;
   for (uint64_t step = 1; step <= kSteps; ++step) {

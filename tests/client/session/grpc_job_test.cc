@@ -1,4 +1,4 @@
-// Whole jobs over the real thing: Session::Join, gRPC, Gloo, and the daemon's
+// Whole jobs over real transports: Session::Join, gRPC, Gloo, and the daemon's
 // parts in this process.
 
 #include "protocol/protocol.h"
@@ -16,7 +16,8 @@ class GrpcJobTest : public JobFixture {
   GrpcJobTest() { Restart(); }
   ~GrpcJobTest() override { sessions_.clear(); }
 
-  // The daemon, at first on any port, then on the same with the same journal.
+  // Starts the daemon: first on any port, later on the same one with the same
+  // journal.
   void Restart(rpc::ServerOptions options = {}) {
     daemon_.reset();
     daemon_ =
@@ -165,7 +166,7 @@ TEST_F(GrpcJobTest, TheDaemonsTokenOpensItsDoor) {
   options.token = "secret";
   Joined session = Join(options);
   ASSERT_TRUE(session.ok()) << session.status();
-  // The plan is fetched with it too.
+  // The plan is fetched with the same token.
   EXPECT_TRUE((*session)->impl().AgreeOnPlan({{.name = "w"}}).ok());
 }
 

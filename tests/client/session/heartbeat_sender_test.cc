@@ -1,4 +1,4 @@
-// What a worker says while all is well, and how often.
+// A worker's messages without failures, and their intervals.
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Whole jobs of four ranks in one process, whatever their coordinator is.
+// Whole jobs of four ranks in one process, with any coordinator.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_SESSION_JOB_FIXTURE_H_
 #define LOCKSTEP_TESTS_CLIENT_SESSION_JOB_FIXTURE_H_
@@ -24,7 +24,7 @@ class JobFixture : public testing::Test {
 
   JobFixture() {
     spec_.timeouts.join = absl::Seconds(20);
-    spec_.timeouts.resume = absl::Seconds(10);  // of slow machines
+    spec_.timeouts.resume = absl::Seconds(10);  // for slow machines
   }
 
   JoinOptions OptionsOf(int worker) {
@@ -42,7 +42,7 @@ class JobFixture : public testing::Test {
                       [this, options] { return Join(options); });
   }
 
-  // All ranks, by rank.
+  // Joins all ranks, in order.
   void JoinAll() {
     Each<Joined> joining;
     for (int i = 0; i < kWorld; ++i) joining.push_back(JoinAsync(OptionsOf(i)));
@@ -53,7 +53,7 @@ class JobFixture : public testing::Test {
     }
   }
 
-  // `call` of (internals, rank), on all ranks at once.
+  // Runs call(internals, rank) on all ranks concurrently.
   template <typename Call>
   auto OnAll(Call call) {
     using Result = decltype(call(sessions_[0]->impl(), 0));

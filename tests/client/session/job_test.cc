@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 const protocol::ProcessInfo kProcess{"host", 1, "boot", 1};
 
-// A transport whose process dies when it is asked to connect.
+// A transport whose process dies when it connects.
 class DyingTransport : public transport::Transport {
  public:
   DyingTransport(std::unique_ptr<transport::Transport> inner,
@@ -108,7 +108,7 @@ class JobTest : public JobFixture {
         [this, worker] { EXPECT_TRUE(ReportDeath(worker).ok()); });
   }
 
-  std::string dies_in_connect_;  // this worker
+  std::string dies_in_connect_;  // the worker that dies
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::atomic<uint64_t> incarnations_ = 0;
   CoreServer server_{clock_.get()};

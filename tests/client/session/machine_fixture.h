@@ -1,4 +1,4 @@
-// A machine that a test speaks to in words, as its user and as its coordinator.
+// A machine whose user and coordinator are a test, with effects as text.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_SESSION_MACHINE_FIXTURE_H_
 #define LOCKSTEP_TESTS_CLIENT_SESSION_MACHINE_FIXTURE_H_
@@ -25,7 +25,7 @@ class MachineTest : public testing::Test {
  protected:
   explicit MachineTest(int addresses = 1) : addresses_(addresses) { Restart(); }
 
-  // A new machine in the same place.
+  // Replaces the machine, as a new process of the worker would.
   void Restart() {
     MachineOptions options{.job = {"job"}, .worker = {"b"}, .incarnation = 7};
     for (int i = 0; i < addresses_; ++i) {
@@ -38,7 +38,7 @@ class MachineTest : public testing::Test {
     return Describe(machine_->Step(At(seconds), event));
   }
 
-  // The coordinator says `body` on `stream`.
+  // Sends `body` from the coordinator on `stream`.
   std::string Receive(double seconds, uint64_t stream,
                       protocol::ToWorkerBody body, uint64_t epoch = 1,
                       uint64_t term = 1) {
@@ -54,20 +54,21 @@ class MachineTest : public testing::Test {
                    epoch);
   }
 
-  // The stream is cut; the next one, half a second later, says hello: what.
+  // Breaks the stream; returns the effects when the next one opens, 0.5 s
+  // later.
   std::string Reconnect(double seconds, uint64_t old_stream) {
     Step(seconds, StreamClosed{old_stream, absl::UnavailableError("cut")});
     Step(seconds + 0.5, DeadlineExpired{});
     return Step(seconds + 0.5, StreamOpened{old_stream + 1});
   }
-  // ... and is welcomed: what is said then.
+  // As Reconnect, followed by a Welcome; returns the effects of that.
   std::string Resume(double seconds, uint64_t old_stream) {
     Reconnect(seconds, old_stream);
     return Receive(seconds + 0.5, old_stream + 1,
                    protocol::Welcome{{3}, Spec(), true});
   }
 
-  // Up to a phase of life, all at second 0, on stream 1.
+  // Advance to a phase of the session, all at second 0, on stream 1.
   void Welcomed() {
     Step(0, Begin{});
     Step(0, StreamOpened{1});

@@ -74,7 +74,7 @@ TEST_F(MachineTest, AnnouncesALaterRevisionAndSaysWhenItIsHeld) {
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
   EXPECT_EQ(view().revision, Revision{2});
   EXPECT_EQ(view().plan_digest, "def");
-  Receive(0, 1, protocol::PlanReady{{1}, "abc"});  // told again, late
+  Receive(0, 1, protocol::PlanReady{{1}, "abc"});  // repeated, late
   EXPECT_EQ(view().revision, Revision{2});
   EXPECT_EQ(Step(0, AcceptPlan{{2}, "def"}), "send 1: ack def");
 }
@@ -156,7 +156,7 @@ TEST_F(MachineTest, ValuesAreStatedAgainOnTheNextStream) {
               testing::HasSubstr("send 2: values of 2"));
 }
 
-// However soon behind the Progress before it.
+// Even right after the previous Progress.
 TEST_F(MachineTest, LeavesNoWarningUnsaid) {
   Running();
   Step(0, MovedTo(1));
@@ -219,7 +219,7 @@ TEST_F(MachineTest, ProvesEachResumeWithTheNewestSecret) {
   EXPECT_EQ(hello_after(3, 3).secret, "t");
 }
 
-// All that a coordinator needs that does not know the job.
+// Sends everything that a coordinator without knowledge of the job needs.
 TEST_F(MachineTest, StatesItsWholeEpochWhenItResumes) {
   Running();
   Receive(0, 1, protocol::DesiredCommands{{Command::kPause}, "", 5});

@@ -1,4 +1,4 @@
-// A session whose coordinator a test plays by hand.
+// A session whose coordinator a test scripts.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_SESSION_PLAYED_SESSION_H_
 #define LOCKSTEP_TESTS_CLIENT_SESSION_PLAYED_SESSION_H_
@@ -20,7 +20,7 @@
 
 namespace lockstep::session {
 
-// For sessions that do not get as far as a data plane.
+// For sessions that fail before they connect a transport.
 class NoTransport : public transport::Transport {
  public:
   std::string_view name() const override { return "none"; }
@@ -84,7 +84,7 @@ class PlayedSession : public testing::Test {
     Post(protocol::Welcome{{1}, Spec(), resumed});
   }
 
-  // A session in its epoch.
+  // Joins, and forms the epoch.
   void Join() {
     auto joining = JoinAsync();
     Welcome();
@@ -99,14 +99,14 @@ class PlayedSession : public testing::Test {
     Post(protocol::Left{});
   }
 
-  // Ends the session without a wait for a coordinator that nobody plays.
+  // Ends the session without waiting for the coordinator.
   void TearDown() override {
     if (session_ == nullptr) return;
     Post(protocol::EpochEnded{{}, /*final=*/true});
     session_.reset();
   }
 
-  // Lets time pass until the call has returned.
+  // Advances the clock until the call has returned.
   template <typename Result>
   Result PassTimeUntil(std::future<Result> call, ManualClock& clock) {
     while (call.wait_for(std::chrono::milliseconds(1)) !=

@@ -1,4 +1,4 @@
-// The public face of a session whose coordinator is played.
+// The public API of a session with a scripted coordinator.
 
 #include "lockstep/session.h"
 
@@ -117,8 +117,8 @@ TEST_F(SessionTest, ExplainEndsTheEpochIfTheCoordinatorDoesNot) {
   EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.call, "Finish");
 }
 
-// The others get the coordinator's sentence: the rank that saw the death waits
-// for it, though no time passes.
+// The other ranks get the coordinator's message; the rank that detected the
+// death waits for it, even with a manual clock.
 TEST_F(SessionTest, ADeathSeenHereIsToldInTheCoordinatorsWords) {
   clock_ = std::make_shared<ManualClock>();
   Join();
@@ -163,12 +163,12 @@ TEST_F(SessionTest, AWorkerThatHearsNobodyFencesItself) {
   EXPECT_THAT(why.message(), testing::AllOf(HasSubstr("rank 3 is silent"),
                                             HasSubstr("has fenced itself")));
   EXPECT_EQ(session_->status(), why);
-  // Nobody else lets time pass while it leaves.
+  // No other thread advances the clock during Leave.
   PassTimeUntil(Async([this] { return session_->Leave(); }), *clock)
       .IgnoreError();
 }
 
-// No time needs to pass: the coordinator cannot know more of it.
+// No time needs to pass: the coordinator cannot add anything.
 TEST_F(SessionTest, ALimitOfItsOwnEndsTheEpochAtOnce) {
   clock_ = std::make_shared<ManualClock>();
   Join();
@@ -198,7 +198,8 @@ TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
   EXPECT_EQ(evidence.kind, protocol::EvidenceKind::kPeerReset);
 }
 
-// A transport knows its group only: "rank 1" there is another rank of the job.
+// A transport has only its group's ranks: its "rank 1" is another rank of the
+// job.
 TEST_F(SessionTest, AccusesAPeerOfAGroupByItsRankInTheJob) {
   Join();
   session_->impl().ReportPeerFailure(
@@ -216,7 +217,7 @@ TEST_F(SessionTest, AccusesNobodyIfNobodyIsBlamed) {
   session_->impl().ReportPeerFailure(std::vector<int>{0},
                                      absl::UnavailableError("reset"));
   session_->ReportFailure("x", absl::InternalError("next"));
-  server_.Next<protocol::LocalFailure>();  // and nothing before it
+  server_.Next<protocol::LocalFailure>();  // with no message before it
 }
 
 TEST_F(SessionTest, OfSeveralBusyScopesTheNewestIsTold) {
@@ -248,7 +249,7 @@ TEST_F(SessionTest, LeavesWithTheStepsThatItsLanesReport) {
   EXPECT_EQ(session_->status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// A program that ignores its loop's error still learns that it has failed.
+// A program that ignores an error in its loop still gets it from Leave.
 TEST_F(SessionTest, LeaveSaysWhyTheEpochEndedBeforeTheLastStep) {
   Join();
   EndEpoch("z died on host-z");
