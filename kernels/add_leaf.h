@@ -17,7 +17,7 @@
 // Threads: any, concurrently on different outputs.
 // Errors:  other dtypes, or too many sums, abort the process.
 // Run:     build/release/bin/kernels_test --gtest_filter='AddLeaf*'
-// Bench:   //          ./run bench reproducible
+// Bench:   ./run bench reproducible
 
 #ifndef LOCKSTEP_KERNELS_ADD_LEAF_H_
 #define LOCKSTEP_KERNELS_ADD_LEAF_H_

@@ -22,7 +22,7 @@
 // Threads: any, concurrently on different buckets and tensors.
 // Errors:  slots out of order, or another dtype, abort the process.
 // Run:     build/release/bin/kernels_test --gtest_filter='Pack*'
-// Bench:   //          ./run bench kernels
+// Bench:   ./run bench kernels
 
 #ifndef LOCKSTEP_KERNELS_PACK_H_
 #define LOCKSTEP_KERNELS_PACK_H_

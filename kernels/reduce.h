@@ -21,7 +21,7 @@
 //          row may be split anywhere, with the same bits.
 // Errors:  no ranks, or the mean of integers, abort the process.
 // Run:     build/release/bin/kernels_test --gtest_filter='*Reduce*'
-// Bench:   //          ./run bench kernels
+// Bench:   ./run bench kernels
 
 #ifndef LOCKSTEP_KERNELS_REDUCE_H_
 #define LOCKSTEP_KERNELS_REDUCE_H_

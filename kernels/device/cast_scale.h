@@ -5,7 +5,7 @@
 //          most 8192 blocks.
 // Bytes:   per element: reads src once, writes dst once.
 // Run:     build/gpu-bundle/run device_kernels_test
-// Bench:   //          build/gpu-bundle/run gpu_kernels_bench
+// Bench:   build/gpu-bundle/run gpu_kernels_bench
 //
 // launch.h has the rules of every launch.
 

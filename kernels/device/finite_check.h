@@ -9,7 +9,7 @@
 //          range, the third one thread.
 // Bytes:   per element: reads it once; per run of 4096: writes and reads 8.
 // Run:     build/gpu-bundle/run device_kernels_test
-// Bench:   //          build/gpu-bundle/run gpu_kernels_bench
+// Bench:   build/gpu-bundle/run gpu_kernels_bench
 //
 // `ranges` is in host memory and copied during the call. launch.h has the rules
 // of every launch.

@@ -10,7 +10,7 @@
 // Bytes:   per element: reads 1 and writes 1 element; PackAdded reads 2;
 //          ZeroSlots reads none.
 // Run:     build/gpu-bundle/run device_kernels_test
-// Bench:   //          build/gpu-bundle/run gpu_kernels_bench
+// Bench:   build/gpu-bundle/run gpu_kernels_bench
 //
 // `slots` is in host memory and copied during the call; tensors and bucket are
 // in device memory. launch.h has the rules of every launch.

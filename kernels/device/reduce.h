@@ -10,7 +10,7 @@
 //          256 per block, grid-stride, at most 8192 blocks.
 // Bytes:   per element: reads it in every row, writes it once.
 // Run:     build/gpu-bundle/run device_kernels_test
-// Bench:   //          build/gpu-bundle/run gpu_kernels_bench
+// Bench:   build/gpu-bundle/run gpu_kernels_bench
 //
 // launch.h has the rules of every launch.
 

@@ -6,7 +6,7 @@
 //          alignment, 256 per block, grid-stride. CommitUnpack: as pack.h.
 // Bytes:   per element: reads 1 and writes 1; none if the gate is closed.
 // Run:     build/gpu-bundle/run device_kernels_test
-// Bench:   //          build/gpu-bundle/run gpu_kernels_bench
+// Bench:   build/gpu-bundle/run gpu_kernels_bench
 //
 // launch.h has the rules of every launch.
 
