@@ -1,7 +1,7 @@
-// Cuts gradients into buckets: which of them travel together.
+// Assigns gradients to buckets: which gradients are reduced together.
 //
-//   order      d  c  b  a          (as they become ready)
-//   buckets   |d c| b |a|          first bound, bound, another dtype
+//   order      d  c  b  a          (in the order in which they become ready)
+//   buckets   |d c| b |a|          closed by: first bound, bound, another dtype
 
 #ifndef LOCKSTEP_PLAN_BUCKET_H_
 #define LOCKSTEP_PLAN_BUCKET_H_
@@ -21,17 +21,17 @@ inline constexpr int64_t kSlotAlignmentBytes = 64;
 // The first multiple of kSlotAlignmentBytes at or after `offset`, in elements.
 int64_t AlignedOffset(int64_t offset, DType dtype);
 
-// Walks `order` (indices of `parameters`, as their gradients become ready) and
-// gives each parameter a slot. A rank has one open bucket at a time: it closes
-// when the rank's next parameter has another dtype, op, stage or communicator,
-// or would end beyond the bound of `policy` (bytes on the wire: padding counts,
-// flags do not). The
-// first bucket of a rank obeys first_bytes_max. Buckets of ranks that share
-// nothing (other pipeline stages, say) do not close each other.
+// Processes `order` (indices of `parameters`, as their gradients become ready)
+// and assigns a slot to each parameter. A rank has one open bucket at a time.
+// The bucket closes when the rank's next parameter has another dtype, op, stage
+// or communicator, or would exceed the bound of `policy` (bytes on the wire,
+// with padding, without flags). The bound of a rank's first bucket is
+// first_bytes_max. Buckets of disjoint sets of ranks, as of different pipeline
+// stages, do not close each other.
 //
 // communicator_of[p] is the communicator of parameter p. Each parameter must be
-// valid. Buckets come in the order of their first slots, so their order seen
-// from any rank is the order in which they can be launched. Deterministic.
+// valid. The result is in the order of the buckets' first slots, so every rank
+// can launch its buckets in this order. Deterministic.
 std::vector<Bucket> CutBuckets(
     const std::vector<Parameter>& parameters,
     const std::vector<CommunicatorSpec>& communicators,

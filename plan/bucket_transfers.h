@@ -1,5 +1,5 @@
-// The transfers of one rank for one bucket, and for the verdict, with the local
-// operations on their sides (LocalOp).
+// The transfers of one rank for one bucket and for the verdict, with the local
+// operations before and after them (LocalOp).
 //
 //   whole     cast, write-flags | all-reduce | cast, read-flags, norm
 //   sharded   cast | reduce-scatter | cast, norm
@@ -14,11 +14,11 @@
 //             read-flags, rescale, norm, zero-unless-given
 //   verdict   write-summary | all-reduces over the world | read-summary
 //
-// Casts are there only where the transfer's dtype is not the bucket's. A mean
-// over the ranks that announced a gradient is a sum, rescaled behind it; of
-// halves the sum is taken in f32 and rescaled before it is rounded. With a wire
-// of halves, where a sum can overflow, the transfer itself takes the mean over
-// those ranks, and nothing is rescaled.
+// Casts exist only if the transfer's dtype differs from the bucket's. A mean
+// over the ranks that announced a gradient is a sum that is rescaled after the
+// transfer; a sum of halves is computed in f32 and rescaled before it is
+// rounded. With a wire of halves, where a sum can overflow, the transfer itself
+// computes the mean over those ranks, and no rescale follows.
 
 #ifndef LOCKSTEP_PLAN_BUCKET_TRANSFERS_H_
 #define LOCKSTEP_PLAN_BUCKET_TRANSFERS_H_
@@ -29,16 +29,15 @@
 
 namespace lockstep::plan {
 
-// In order; all but their `after` and `after_task`. `position` is that of the
-// rank in the bucket's communicator, `counted` is CountedParameters(plan)
-// (norm_ranges.h). `sums_in_pairs`: the communicator can add the sums of leaves
-// in pairs by itself. The gather of a sharded bucket's
-// parameters is not one of them.
+// The transfers in order, without `after` and `after_task`, and without the
+// gather of a sharded bucket's parameters. `position`: of the rank in the
+// bucket's communicator. `counted`: CountedParameters(plan) (norm_ranges.h).
+// `sums_in_pairs`: whether the communicator has an all-reduce in pairs.
 std::vector<Transfer> BucketTransfers(const Plan& plan, int bucket,
                                       int position, bool sums_in_pairs,
                                       const std::vector<bool>& counted);
 
-// One group, the same on all ranks.
+// One group of transfers, the same on all ranks.
 std::vector<Transfer> VerdictTransfers(const Plan& plan);
 
 }  // namespace lockstep::plan

@@ -1,10 +1,10 @@
-// From what was registered to a plan.
+// Compiles the registrations of all ranks into a plan.
 //
 //   mesh, registrations ─▶ Merge ─▶ order, policy ─▶ CutBuckets ─▶
 //   pipeline ─▶ BuildLanes ─▶ Plan
 //
-// Pure and deterministic: the same input gives the same plan, byte for byte of
-// its digest, on every machine.
+// Pure and deterministic: the same input gives a plan with the same digest on
+// every machine.
 
 #ifndef LOCKSTEP_PLAN_COMPILE_H_
 #define LOCKSTEP_PLAN_COMPILE_H_
@@ -20,58 +20,58 @@
 
 namespace lockstep::plan {
 
-// In negotiated mode a rank states the decisions of two passes in one message
-// (protocol::Held), which with this many stays below the 4 MiB that gRPC takes.
+// In negotiated mode one message of a rank has the decisions of two passes
+// (protocol::Held). With this many parameters it is below gRPC's limit of 4
+// MiB.
 inline constexpr size_t kNegotiatedParametersMax = 100'000;
 
 struct PlanInput {
   Mesh mesh;
-  // kNegotiated: each parameter has a bucket of its own, whatever the policy's
+  // kNegotiated: each parameter has a separate bucket, whatever the policy's
   // bounds. kReduceScatter: buckets are sharded.
   SyncMode sync = SyncMode::kStatic;
   BucketPolicy policy;
   Revision revision{1};
-  // registrations[rank]: that rank's parameters, in registration order.
+  // registrations[rank]: the parameters of that rank, in registration order.
   std::vector<std::vector<Parameter>> registrations;
-  // transports[rank]: what that rank's transport can do. Empty: not known of
-  // any.
+  // transports[rank]: the abilities of that rank's transport. Empty: unknown.
   std::vector<TransportFacts> transports;
-  // Indices of the plan's parameters, in the order in which gradients became
-  // ready in an earlier revision: each once, or empty. Empty: the reverse of
-  // the registration order, which is what a backward pass does. (Parameters and
-  // communicators are the same in every revision.)
+  // Indices of the plan's parameters in the order in which gradients became
+  // ready in an earlier revision: a permutation, or empty. Empty: the reverse
+  // of the registration order, the usual order of a backward pass. (Parameters
+  // and communicators are the same in every revision.)
   std::vector<uint32_t> observed_order;
   PipelineSpec pipeline;
-  int leaves = 0;  // of every bucket
+  int leaves = 0;  // of every bucket; 0: no reduction tree
 };
 
-// InvalidArgument: a world of another size than registrations.size(), an
-// observed_order that is no permutation, more parameters than negotiated mode
-// takes (kNegotiatedParametersMax), a parameter that is malformed (says
-// which field), registered twice by one rank, or registered differently or not
-// at all by a rank of its group. The message of a mismatch groups the ranks by
-// what they said: `w: ranks 0-2: [128,64] f32 mean; rank 3: missing`; the first
-// 20 parameters in full, the others by name as far as 64 KiB hold them, the
-// rest as a number. Also a pipeline that pipeline/lanes.h refuses, a parameter
-// of a stage that is not there, and leaves that the ranks of a group do not
-// divide.
+// InvalidArgument:
+// - a world of another size than registrations.size()
+// - an observed_order that is not a permutation
+// - in negotiated mode, more than kNegotiatedParametersMax parameters
+// - a malformed parameter (names the field), or one that a rank registers twice
+// - a parameter that ranks of its group register differently or not at all. The
+//   message groups the ranks by their registration: `w: ranks 0-2: [128,64] f32
+//   mean; rank 3: missing`. It has the first 20 parameters in full, the names
+//   of others up to 64 KiB, and the number of the rest.
+// - a pipeline that pipeline/lanes.h refuses, a parameter of a stage that does
+//   not exist, or leaves that the ranks of a group do not divide
 //
-// Ranks may register in different orders: the order of the lowest rank holds.
+// Ranks may register in different orders: the order of the lowest rank is used.
 absl::StatusOr<Plan> Compile(const PlanInput& input);
 
-// The order of the parameters in the buckets of `plan`: the observed_order of
-// its revision, if that is after the first.
+// The order of the parameters in the buckets of `plan`: from the second
+// revision on, the observed_order of its revision.
 std::vector<uint32_t> OrderOf(const Plan& plan);
 
-// The next revision of `plan`: its buckets cut anew in `observed_order`. Equal
-// to what Compile makes of the plan's input with that order and revision.
+// The next revision of `plan`, with new buckets by `observed_order`. Equal to
+// the result of Compile on the plan's input with that order and revision.
 // InvalidArgument: as Compile, for the order.
 absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
                            const std::vector<uint32_t>& observed_order);
 
-// Do the same parameters travel together, bucket after bucket? Then to switch
-// from one to the other changes nothing that a network could see. For two
-// revisions of one epoch.
+// Whether both revisions of one epoch have the same parameters in each bucket.
+// Then a switch between them changes nothing on the network.
 bool CutAlike(const Plan& a, const Plan& b);
 
 }  // namespace lockstep::plan

@@ -1,8 +1,8 @@
-// The name of a plan, or of a membership: 128 bits of everything in it, as 32
+// The digest of a plan or of a membership: 128 bits over all its content, as 32
 // hexadecimal digits.
 //
-// Workers compute it from what they decoded, so that a digest all agree on
-// means a plan all agree on, whatever carried it. Not a defence against
+// Workers compute it from the decoded plan, so equal digests on all workers
+// mean equal plans, however they were transferred. Not a defence against
 // forgery.
 
 #ifndef LOCKSTEP_PLAN_DIGEST_H_
@@ -18,7 +18,7 @@ namespace lockstep::plan {
 
 std::string DigestOf(const Plan& plan);
 
-// `members` in rank order. session.proto says over which bytes.
+// `members` in rank order. session.proto defines the bytes.
 std::string DigestOf(const std::vector<protocol::Member>& members);
 
 }  // namespace lockstep::plan

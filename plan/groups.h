@@ -1,4 +1,4 @@
-// Which communicator a parameter is reduced over.
+// Finds the communicator that a parameter is reduced over.
 
 #ifndef LOCKSTEP_PLAN_GROUPS_H_
 #define LOCKSTEP_PLAN_GROUPS_H_
@@ -12,17 +12,17 @@
 
 namespace lockstep::plan {
 
-// The communicators of a plan, made as they are asked for. [0] is the whole
-// world's and the verdict's alone.
-// Groups of the same ranks are one communicator, whatever axes they are named
-// by: axes are taken in the order of the mesh, and axes of size 1 do not count.
+// The communicators of a plan, created on demand. [0] is the world's, for the
+// verdict only. Groups with the same ranks share one communicator, whatever
+// axes name them: axes are used in the order of the mesh, and axes of size 1
+// are ignored.
 class Groups {
  public:
   // `mesh` must be valid and outlive this.
   explicit Groups(const Mesh& mesh);
 
-  // The communicator of the ranks that differ from `rank` only in `axes`
-  // (distinct axes of the mesh; none: the world).
+  // Finds or creates the communicator of the ranks that differ from `rank` only
+  // in `axes` (distinct axes of the mesh; empty: the world).
   int Find(int rank, const std::vector<std::string>& axes);
 
   const std::vector<CommunicatorSpec>& communicators() const {
@@ -34,7 +34,7 @@ class Groups {
 
   const Mesh& mesh_;
   std::vector<CommunicatorSpec> communicators_;
-  // Per axes in mesh order: the communicator of each rank, -1 if not yet made.
+  // By axes in mesh order: the communicator of each rank; -1: not created yet.
   std::map<std::vector<std::string>, std::vector<int>> index_of_;
 };
 

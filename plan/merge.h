@@ -1,7 +1,8 @@
-// What all ranks registered, as one list that they agree on.
+// Merges the registrations of all ranks into one list, and checks that they
+// agree.
 //
-//   rank 0: w b     rank 1: w b     rank 2: w c      (axes of c: none but 2)
-//                        ▼
+//   rank 0: w b     rank 1: w b     rank 2: w c      (c is reduced over rank 2
+//                        ▼                            only)
 //   w over {0,1,2}    b over {0,1}    c over {2}
 
 #ifndef LOCKSTEP_PLAN_MERGE_H_
@@ -23,11 +24,11 @@ struct Merged {
   std::vector<CommunicatorSpec> communicators;
 };
 
-// Every rank of a parameter's group must have registered it, and the same.
-// registrations[rank], one for each rank of the valid `mesh`.
+// Every rank of a parameter's group must have registered the same parameter.
+// registrations[rank]: one for each rank of the valid `mesh`.
 //
 // InvalidArgument: a malformed parameter, a name that a rank registers twice
-// (the ranks are named), or mismatches between ranks as compile.h says.
+// (names the ranks), or mismatches between ranks as in compile.h.
 absl::StatusOr<Merged> Merge(
     const Mesh& mesh, const std::vector<std::vector<Parameter>>& registrations);
 

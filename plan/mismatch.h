@@ -1,5 +1,4 @@
-// What ranks registered under one name when they should have registered the
-// same, and how that is told.
+// Different registrations under one name, and their error message.
 //
 //   w: ranks 0-2: [128,64] f32 mean; rank 3: [128,65] f32 mean
 //   model/w: ranks 0-2: [8] f32 mean; rank 3: missing (it has model_1/w)
@@ -16,7 +15,7 @@
 
 namespace lockstep::plan {
 
-// What one rank registered under a name.
+// The registration of one rank under a name.
 struct Claim {
   int rank;
   const Parameter* parameter;
@@ -30,16 +29,16 @@ struct ClaimsOfName {
 // The rank's position in `claims`, or -1.
 int ClaimIndex(int rank, const std::vector<Claim>& claims);
 
-// A name on which ranks disagree, and the ranks that it concerns.
+// A name whose registrations differ, and the ranks concerned.
 struct Mismatch {
   const ClaimsOfName* claims;
   std::set<int> ranks;
 };
 
-// InvalidArgument with every one of `mismatches`, at least one: the first 20 in
-// full, ranks that said the same put together, the others by name as far as 64
-// KiB hold them, the rest as a number. Where a rank lacks a name and has one
-// that looks like it, on which there is disagreement too, that one is named.
+// InvalidArgument with all `mismatches` (at least one): the first 20 in full,
+// with equal registrations grouped; the names of others up to 64 KiB; the
+// number of the rest. If a rank lacks a name but has a similar one that also
+// mismatches, the message names it.
 absl::Status MismatchError(const std::vector<Mismatch>& mismatches);
 
 }  // namespace lockstep::plan

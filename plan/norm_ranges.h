@@ -1,14 +1,15 @@
-// Which elements of the reduced gradients each rank counts in the global norm.
+// The elements of the reduced gradients that each rank counts in the global
+// norm.
 //
-// After the reduction all members of a bucket's communicator hold the same
-// gradients, so they share the work. A rank counts the slice that it reduces
-// where transports cut the work (reduce_slices.h), and can then count it while
-// it reduces. In a sharded bucket it counts its slice. A bucket with leaves is
-// cut in as many parts, and a rank counts one part for each of its leaves: the
-// parts, and so the bits of their norms, do not depend on the number of ranks.
-// If several groups hold replicas of a parameter, only the group with the
+// After the reduction all ranks of a bucket's communicator have the same
+// gradients, so they share the work. A rank counts the slice that it reduces if
+// transports split the reduction (reduce_slices.h), and can then count during
+// the reduction. In a sharded bucket it counts its slice. A bucket with leaves
+// is split into as many parts, and a rank counts one part for each of its
+// leaves, so the bits of the parts' norms do not depend on the number of ranks.
+// If several groups have replicas of a parameter, only the group with the
 // lowest rank counts it. Together the ranks count every logical element once.
-// Padding is zeros, and adds nothing.
+// Padding is zero and adds nothing.
 
 #ifndef LOCKSTEP_PLAN_NORM_RANGES_H_
 #define LOCKSTEP_PLAN_NORM_RANGES_H_
@@ -20,23 +21,23 @@
 
 namespace lockstep::plan {
 
-// By parameter of the plan: is it counted, and not a replica of it? The plan
-// has its buckets.
+// For each parameter of the plan: true if it is counted, false for a replica of
+// a counted one. The plan has its buckets.
 std::vector<bool> CountedParameters(const Plan& plan);
 
-// `position` is that of the rank in the bucket's communicator; `counted` is
-// CountedParameters(plan), which costs as much as the plan has parameters.
+// `position`: of the rank in the bucket's communicator. `counted`:
+// CountedParameters(plan), whose cost is linear in the plan's parameters.
 
-// Does the rank count all of its slice, or of its leaves' parts, up to the
-// flags? False for a sharded bucket.
+// Whether the rank counts all of its slice, or of its leaves' parts, up to the
+// flags. False for a sharded bucket.
 bool CountsWholeSlice(const Bucket& bucket, const std::vector<bool>& counted);
 
 // The elements, from the bucket's start, that the rank counts of a bucket
-// without leaves: in order, none empty, one range if CountsWholeSlice.
+// without leaves: in order, none empty; one range if CountsWholeSlice.
 std::vector<Slice> NormRanges(const Plan& plan, const Bucket& bucket,
                               int position, const std::vector<bool>& counted);
 
-// The same of a bucket with leaves, for each of the rank's leaves in order.
+// The same for a bucket with leaves, for each of the rank's leaves in order.
 struct LeafNormRanges {
   int leaf = 0;  // of the job
   std::vector<Slice> ranges;

@@ -1,4 +1,4 @@
-// A plan as JSON: for people who read one, and for plans written by hand.
+// A plan as JSON, for reading and for plans written by hand.
 //
 //   {"mesh": "pipe=2",
 //    "communicators": [{"name": "verdict", "ranks": [0, 1]},
@@ -11,9 +11,9 @@
 //        {"kind": "recv", "communicator": 1, "shape": [8], "peer": 0}]}],
 //      "launch_order": [[0, 0]]}]}
 //
-// The fields are those of plan/ir.h, in its words; a transfer is named
-// [lane, index]. What has its default may be left out. docs/pipeline.md lists
-// them all.
+// The fields are those of plan/ir.h, with the same names; a transfer is
+// referred to as [lane, index]. A field with its default value may be left out.
+// docs/pipeline.md lists them all.
 
 #ifndef LOCKSTEP_PLAN_PLAN_JSON_H_
 #define LOCKSTEP_PLAN_PLAN_JSON_H_
@@ -26,12 +26,13 @@
 
 namespace lockstep::plan {
 
-// Ends with a newline. PlanFromJson reads it back to an equal plan.
+// Ends with a newline. PlanFromJson reads it back as an equal plan.
 std::string PlanToJson(const Plan& plan);
 
-// Does not verify the plan. InvalidArgument: text that is no JSON, an unknown
-// field or word (with the nearest known one), a value of the wrong form; the
-// message begins with its place, "ranks[0].lanes[1].transfers[3].peer: ".
+// Does not verify the plan. InvalidArgument: text that is not JSON, an unknown
+// field or enumerator (names the nearest known one), or a value of the wrong
+// form. The message begins with the path, "ranks[0].lanes[1].transfers[3].peer:
+// ".
 absl::StatusOr<Plan> PlanFromJson(absl::string_view text);
 
 }  // namespace lockstep::plan

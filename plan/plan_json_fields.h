@@ -1,6 +1,5 @@
-// The one listing of a plan's fields for its JSON form: reader and writer
-// follow it. Fields<T>(visit) calls visit("name", &T::member) for each member
-// of T.
+// The fields of a plan in its JSON form, listed once for reader and writer.
+// Fields<T>(visit) calls visit("name", &T::member) for each member of T.
 
 #ifndef LOCKSTEP_PLAN_PLAN_JSON_FIELDS_H_
 #define LOCKSTEP_PLAN_PLAN_JSON_FIELDS_H_
@@ -120,13 +119,13 @@ void Fields(Visit&& visit) {
   }
 }
 
-// Fields that are written even if they have their default, for readers.
+// Fields that are written even with their default value, for readability.
 inline bool IsTold(std::string_view field) {
   return field == "kind" || field == "work" || field == "transfers" ||
          field == "revision";
 }
 
-// The enumerators of E and their words, Name(E).
+// The enumerators of E with their names, Name(E).
 template <typename E>
 std::vector<std::pair<std::string, E>> WordsOf() {
   std::vector<std::pair<std::string, E>> words;

@@ -1,6 +1,6 @@
-// Which elements of an all-reduce each rank reduces for all ranks, where
-// transports cut the work. The plan counts norms by the same slices, so that a
-// rank can check elements while it reduces them.
+// The elements of an all-reduce that each rank reduces for all ranks, if the
+// transport splits the reduction. The plan counts norms by the same slices, so
+// that a rank can check elements while it reduces them.
 
 #ifndef LOCKSTEP_PLAN_REDUCE_SLICES_H_
 #define LOCKSTEP_PLAN_REDUCE_SLICES_H_
@@ -12,12 +12,12 @@
 
 namespace lockstep::plan {
 
-// Elements of a run of the sum tree, kernels::kSumRun.
+// Elements of a run of the sum tree; equals kernels::kSumRun.
 inline constexpr int64_t kSumRun = 4096;
 
 // The slice of `total` elements of `element` bytes that a rank reduces. Slices
-// begin with a cache line where they can: ranks that write to one line slow
-// each other down.
+// start at cache lines if possible: ranks that write to one line slow each
+// other down (false sharing).
 inline Slice ReduceSlice(int64_t total, int64_t element, int ranks, int rank) {
   const int64_t line = 64 / element;
   const int64_t lines = (total + line - 1) / line;
@@ -28,9 +28,9 @@ inline Slice ReduceSlice(int64_t total, int64_t element, int ranks, int rank) {
   return {.offset = begin(rank), .count = begin(rank + 1) - begin(rank)};
 }
 
-// The same of a sum in pairs: whole runs of the sum tree. The slices of twice
-// as many ranks are halves of these, so the elements that are summed together
-// do not depend on the number of ranks:
+// The same for an all-reduce in pairs: whole runs of the sum tree. Twice as
+// many ranks have halves of these slices, so the elements that are summed
+// together do not depend on the number of ranks:
 //
 //   2 ranks   [         0         |         1         ]
 //   4 ranks   [    0    |    1    |    2    |    3    ]

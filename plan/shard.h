@@ -1,12 +1,12 @@
-// Slices: which part of a sharded bucket, or of one with leaves, belongs to
-// which rank.
+// Slices: the part of a sharded bucket, or of one with leaves, that belongs to
+// each rank.
 //
 //   | slot 0 |pad| slot 1          |pad| slot 2 |   pad    | flags |
 //   0         ▲           ▲            ▲        ▲          flags_offset
 //   |─ rank 0 ─|─ rank 1 ─|─ rank 2 ─|─ rank 3 ─|
 //
-// Slices are of equal counts and start at multiples of 64 bytes. They cut slots
-// where they fall: what counts is that all ranks have as much to do.
+// Slices have equal counts and start at multiples of 64 bytes. Their borders
+// ignore slots, so all ranks have the same amount of work.
 
 #ifndef LOCKSTEP_PLAN_SHARD_H_
 #define LOCKSTEP_PLAN_SHARD_H_
@@ -24,8 +24,8 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// Makes room in `bucket`, of which slots and dtype are known, for equal slices
-// for so many ranks, or leaves: its flags go behind the padding of the last.
+// Pads `bucket`, whose slots and dtype are set, for equal slices for `ranks`
+// ranks (or leaves). The flags follow the padding of the last slice.
 void PadToSlices(Bucket* bucket, int ranks);
 
 inline bool HasSlices(const Bucket& bucket) {
@@ -33,15 +33,15 @@ inline bool HasSlices(const Bucket& bucket) {
 }
 
 // The slice of the rank at this position of the bucket's communicator, which
-// has `ranks`; of a bucket without slices, all but the flags.
+// has `ranks`. For a bucket without slices: all elements but the flags.
 Slice SliceOf(const Bucket& bucket, int ranks, int position);
 
-// The part of a slice that lies in a slot, from the slot's start; count 0 if
-// there is none.
+// The part of a slice in a slot, from the slot's start; count 0 if they do not
+// overlap.
 Slice PartIn(const Slot& slot, const Slice& slice);
 
-// Brings what other ranks updated of a sharded bucket's parameters, before the
-// step: of a bucket's transfers the one that no gradient is needed for.
+// Whether `transfer` gathers a sharded bucket's updated parameters before the
+// step: the only transfer of a bucket that needs no gradient.
 bool GathersParameters(const Plan& plan, const Transfer& transfer);
 
 }  // namespace lockstep::plan

@@ -1,5 +1,5 @@
-// The step summary that the verdict lane reduces over the whole world, as two
-// vectors. client/gradient/step_summary.h says what their elements are.
+// The step summary that the verdict lane reduces over the whole world, as
+// vectors. client/gradient/step_summary.h defines their elements.
 //
 //   f64, sum   kSummarySums elements
 //   u64, max   kSummaryMaxima elements

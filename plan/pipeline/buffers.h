@@ -1,13 +1,13 @@
-// Which buffer each message of a pipeline lies in, on both sides.
+// Assigns a buffer to each message of a pipeline, on both sides.
 //
-//   received  as few as keep every sender from waiting: the next message takes
-//             the buffer that has been free for longest, if it was free before
-//             the message is sent. One that is freed at that very moment would
-//             be free too late if sending takes time.
-//   sent      two of a type and direction in turn, so that one is sent while
-//             the next is computed
+//   received  as few buffers as possible without making a sender wait: the next
+//             message uses the buffer that has been free for longest, if it was
+//             free before the message is sent. A buffer freed at the same time
+//             is not used: it would be late if sending takes time.
+//   sent      two buffers per type and direction, used alternately, so that one
+//             is sent while the next is computed
 //
-// ir.h says how long a message holds its buffer.
+// ir.h defines how long a message uses its buffer.
 
 #ifndef LOCKSTEP_PLAN_PIPELINE_BUFFERS_H_
 #define LOCKSTEP_PLAN_PIPELINE_BUFFERS_H_
@@ -23,7 +23,7 @@
 
 namespace lockstep::plan {
 
-// The task after which a receiver's buffer is free, and the moment of its end.
+// The task after which a receiver's buffer is free, and the time when it ends.
 struct Release {
   int task = -1;
   int64_t at = 0;
@@ -31,13 +31,13 @@ struct Release {
 
 class BufferPools {
  public:
-  // Gives every part of the message its buffers. Messages come in the order of
-  // the flow, `number` counts them.
+  // Assigns buffers to every part of the message. Call it in the order of the
+  // flow; `number` is the index of the message.
   void Place(Message& message, int number, const Release& release);
 
  private:
-  // Buffers that can stand for each other: rank, sent or received, activation
-  // or gradient, type.
+  // Interchangeable buffers: equal rank, direction (sent or received), kind
+  // (activation or gradient) and type.
   using Class = std::tuple<int, bool, bool, std::string>;
 
   struct Received {
@@ -53,7 +53,7 @@ class BufferPools {
   void PlaceReceived(const Message& message, const Release& release,
                      MessagePart& part);
 
-  std::map<int, int> buffers_;  // of each rank
+  std::map<int, int> buffers_;  // number of buffers of each rank
   std::map<Class, std::vector<Received>> received_;
   std::map<Class, std::deque<Sent>> sent_;  // the oldest first
 };

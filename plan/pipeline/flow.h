@@ -1,15 +1,15 @@
 // The messages of a schedule, in the one order in which all ranks launch them.
 //
-//   rank 0  F0 ─▶ F1 ─▶           a message is placed where its sender is done
-//   rank 1     F0 B0 ─▶ F1 B1     in a play of the schedule in which sending
-//                                 takes no time: 0>1 F0, 0>1 F1, 0<1 B0, ...
+//   rank 0  F0 ─▶ F1 ─▶           a message is ordered by the end of its task
+//   rank 1     F0 B0 ─▶ F1 B1     in a simulation in which sending takes no
+//                                 time: 0>1 F0, 0>1 F1, 0<1 B0, ...
 //
-// At one moment gradients come first, those of higher ranks before those of
-// lower ones, then activations, the other way round.
+// Messages of equal time: gradients first, those of higher ranks before those
+// of lower ranks; then activations, lower ranks first.
 //
-// Whatever waits for whom in a plan made of this, tasks and buffers included,
-// waits for something earlier in this order: so it cannot come to a circle,
-// also if a rank can only do one transfer at a time.
+// In a plan with this order, every wait, also of tasks and buffers, is for
+// something earlier in the order. So there is no deadlock, even if a rank can
+// run only one transfer at a time.
 
 #ifndef LOCKSTEP_PLAN_PIPELINE_FLOW_H_
 #define LOCKSTEP_PLAN_PIPELINE_FLOW_H_
@@ -30,25 +30,25 @@ struct MessagePart {
   uint64_t tag = 0;
   int send_buffer = -1;
   int recv_buffer = -1;
-  int recv_after_task = -1;  // of the receiver: frees recv_buffer; -1 none
-  // An earlier message and its part that used send_buffer; -1 none.
+  int recv_after_task = -1;  // receiver's task that frees recv_buffer; or -1
+  // The earlier message that used send_buffer; -1: none.
   int reuses_message = -1;
 };
 
-// Ranks are places in the pipeline, tasks are positions in their orders.
+// Ranks are positions in the pipeline, tasks are positions in their orders.
 struct Message {
   int boundary = -1;
   int micro_batch = -1;
   bool is_gradient = false;
   int from = -1;
-  int from_task = -1;  // makes it
+  int from_task = -1;  // produces it
   int to = -1;
-  int to_task = -1;  // needs it
-  int64_t at = 0;    // the moment
+  int to_task = -1;  // consumes it
+  int64_t at = 0;    // time
   std::vector<MessagePart> parts;
 };
 
-// When a stage has done its last task, and which of its rank's tasks that is.
+// When a stage ends its last task, and the position of that task on its rank.
 struct StageEnd {
   int task = -1;
   int64_t at = 0;
@@ -57,11 +57,11 @@ struct StageEnd {
 struct Flow {
   Schedule schedule;
   std::vector<Message> messages;
-  std::vector<int64_t> ends;  // when each rank has done its last task
+  std::vector<int64_t> ends;  // when each rank ends its last task
   std::vector<StageEnd> stage_ends;
 };
 
-// InvalidArgument as Validate (shape.h) says.
+// InvalidArgument: as Validate in plan/schedule/pipeline_shape.h.
 absl::StatusOr<Flow> FlowOf(const PipelineSpec& spec, const Mesh& mesh);
 
 }  // namespace lockstep::plan

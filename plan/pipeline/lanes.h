@@ -1,17 +1,17 @@
-// Turns the parameters, buckets and pipeline of a plan into what each rank
-// does: lanes, tasks, and the one order in which it launches.
+// Builds each rank's lanes, tasks and launch order from the parameters, buckets
+// and pipeline of a plan.
 //
 //   gradient                 its buckets, in the order of Plan::buckets
-//   to rank 5, from rank 5   messages of the pipeline, one lane for each
-//                            neighbour and direction, each with a communicator
+//   to rank 5, from rank 5   messages of the pipeline: one lane, with its own
+//                            communicator, for each neighbour and direction
 //   shared                   parameters of the first and the last stage
 //   verdict                  the step's summary, over the world
 //
-// In the launch order messages come as in their flow (flow.h); a bucket comes
-// once its gradients are complete on all ranks that hold it (stages.h). Of
-// sharded buckets the parameters are gathered before all else, in the gradient
-// lane too. The verdict is launched last. bucket_transfers.h has the operations
-// of a bucket and of the verdict.
+// The launch order has messages in the order of their flow (flow.h), and each
+// bucket once its gradients are complete on all its ranks (stages.h). The
+// parameters of sharded buckets are gathered first, in the gradient lane. The
+// verdict is last. bucket_transfers.h has the operations of a bucket and of the
+// verdict.
 
 #ifndef LOCKSTEP_PLAN_PIPELINE_LANES_H_
 #define LOCKSTEP_PLAN_PIPELINE_LANES_H_
@@ -23,11 +23,11 @@
 
 namespace lockstep::plan {
 
-// Fills plan->ranks, and adds the pipeline's communicators if they are not yet
-// there. sums_in_pairs[c]: communicator c of a bucket adds sums of leaves in
-// pairs by itself. InvalidArgument: a pipeline that shape.h refuses; a shared
-// parameter that the first and the last stage have not both, or not alike; a
-// parameter of a stage on a rank that does not have it.
+// Fills plan->ranks and adds the pipeline's communicators if they are missing.
+// sums_in_pairs[c]: communicator c of a bucket has an all-reduce in pairs.
+// InvalidArgument: a pipeline that plan/schedule/pipeline_shape.h refuses; a
+// shared parameter that the first and the last stage do not both have, or not
+// equally; a parameter of a stage on a rank that does not have it.
 absl::Status BuildLanes(Plan* plan, const std::vector<bool>& sums_in_pairs);
 
 }  // namespace lockstep::plan

@@ -1,5 +1,5 @@
-// One function for each schedule: the order of one rank, or of all of them.
-// schedule.h says what they are; the shape is inside of its domain.
+// One function for each schedule: the order of one rank, or of all. schedule.h
+// defines the schedules; the shape must be in the schedule's domain.
 
 #ifndef LOCKSTEP_PLAN_SCHEDULE_ORDERS_H_
 #define LOCKSTEP_PLAN_SCHEDULE_ORDERS_H_
@@ -16,7 +16,7 @@ Order GPipeOrder(const ScheduleShape& shape, int rank);
 Order OneFOneBOrder(const ScheduleShape& shape, int rank);
 Order InterleavedOrder(const ScheduleShape& shape, int rank);
 Order ZbH1Order(const ScheduleShape& shape, int rank);
-// Orders of all ranks: where weight gradients fit is found by playing them
+// The orders of all ranks: weight gradients are placed by simulating all ranks
 // together.
 std::vector<Order> ZbVOrders(const ScheduleShape& shape);
 

@@ -1,4 +1,4 @@
-// What a pipeline spec says, in the words of schedules and transfers.
+// Derives the shape of schedules and messages from a pipeline spec.
 
 #ifndef LOCKSTEP_PLAN_SCHEDULE_PIPELINE_SHAPE_H_
 #define LOCKSTEP_PLAN_SCHEDULE_PIPELINE_SHAPE_H_
@@ -21,10 +21,10 @@ inline bool HasPipeline(const PipelineSpec& spec) {
 // The axis must be one of the mesh.
 ScheduleShape ShapeOf(const PipelineSpec& spec, const Mesh& mesh);
 
-// What goes from stage `boundary` to the next; the spec must be valid.
+// The activation from stage `boundary` to the next; the spec must be valid.
 const Activation& ActivationAt(const PipelineSpec& spec, int boundary);
 
-// Tags fit the 32 bits that every transport and every peer can hold.
+// Tags fit in 32 bits, which every transport supports.
 inline constexpr uint64_t kTagMax = 0xffffffff;
 
 // A message between two stages.
@@ -35,20 +35,19 @@ struct MessageName {
   int part = 0;
 };
 
-// The message's tag, different from that of every other message of the same
-// ranks:
+// The message's tag, unique among the messages of the same ranks:
 //
 //   safe    tag_base + ((boundary * M + micro_batch) * 2 + gradient) * P + part
 //           P: the most parts of any activation
 //   paired  tag_base + 2 * micro_batch + gradient
 //
-// OutOfRange if it is beyond kTagMax: says tag and limit.
+// OutOfRange if it exceeds kTagMax; the message has both values.
 absl::StatusOr<uint64_t> TagOf(const PipelineSpec& spec,
                                const MessageName& message);
 
-// Why a field of the spec is out of its domain, which is said; empty if it is
-// not, and always without a pipeline. Each takes for granted that those before
-// it have no fault.
+// Why a field of the spec is out of its domain, with the domain; empty if it is
+// not, and always without a pipeline. Each function assumes that the fields of
+// the earlier ones are valid.
 std::string AxisFault(const PipelineSpec& spec, const Mesh& mesh);
 std::string ScheduleFault(const PipelineSpec& spec, const Mesh& mesh);
 std::string ActivationsFault(const PipelineSpec& spec, const Mesh& mesh);

@@ -1,9 +1,10 @@
-// When each action of a schedule runs, if computing takes time and messages
-// take none; and how much of the ranks' time is lost.
+// Computes when each action of a schedule runs, if tasks take given times and
+// messages take none, and the share of the ranks' time that is idle (the
+// bubble).
 //
 //   bubble = 1 - busy / (S x makespan)
 //
-//   rank 0  F0 F1 .. B0 F2 B1 .. B2     S = 2, M = 3: 12 of 16 moments busy,
+//   rank 0  F0 F1 .. B0 F2 B1 .. B2     S = 2, M = 3: 12 of 16 steps busy,
 //   rank 1  .. F0 B0 F1 B1 F2 B2 ..     bubble 25 %
 //
 // Pure functions.
@@ -20,8 +21,8 @@
 
 namespace lockstep::plan {
 
-// Durations of one stage, the same for all stages, in any unit; each at
-// least 1.
+// Durations of one stage, the same for all stages, in any unit; each at least
+// 1.
 struct WorkTimes {
   int64_t forward = 1;
   int64_t backward_input = 1;
@@ -41,19 +42,19 @@ struct PlayedSchedule {
   double bubble = 0;
 };
 
-// FailedPrecondition if the orders contradict each other, which those of
-// MakeSchedule never do: names a rank and the action it waits with for ever.
+// FailedPrecondition if the orders deadlock, which those of MakeSchedule never
+// do: names a rank and the action that it waits with.
 absl::StatusOr<PlayedSchedule> Play(const Schedule& schedule,
                                     const WorkTimes& times);
 
-// The bubble that the schedule's authors prove, for a shape in its domain:
+// The bubble proven by the schedule's authors, for a shape in its domain:
 //
 //   gpipe, 1f1b   (S-1) / (M+S-1)
 //   interleaved   (S-1) / (V M+S-1)
 //   zb-h1         (S-1)(F+B-W) / (M (F+B+W) + (S-1)(F+B-W)), if W <= F, B
 //   zb-v          (S-1) / (6 M+S-1), if F = B = W
 //
-// nullopt for times of which nothing is proven.
+// nullopt if nothing is proven for these times.
 std::optional<double> ProvenBubble(const ScheduleShape& shape,
                                    const WorkTimes& times);
 

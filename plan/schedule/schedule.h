@@ -1,8 +1,8 @@
-// Pipeline schedules: what each rank computes, in which order.
+// Pipeline schedules: the order of the passes that each rank computes.
 //
-// S ranks in a row, M micro-batches, V virtual stages of each rank. F is a
-// forward pass, B a backward pass, I and W its two halves (the gradient of the
-// input and that of the weights); time runs to the right:
+// S ranks in a row, M micro-batches, V virtual stages per rank. F is a forward
+// pass, B a backward pass, I and W its two halves (the gradients of the input
+// and of the weights). Time runs to the right:
 //
 //   gpipe, S=2, M=3      rank 0  F0 F1 F2 .. .. .. B0 B1 B2
 //                        rank 1  .. F0 F1 F2 B0 B1 B2
@@ -12,13 +12,13 @@
 //                        rank 1  .. F0 I0 F1 I1 W0 F2 I2 W1 W2
 //
 //   gpipe        all forward, all backward
-//   1f1b         as many forward as there are later ranks, then one forward and
-//                one backward in turn: at most S - rank activations are kept
+//   1f1b         one forward for each later rank, then one forward and one
+//                backward alternately: at most S - rank activations are stored
 //   interleaved  the same over V virtual stages, in rounds of S micro-batches
 //                (Megatron-LM, arXiv 2104.04473)
-//   zb-h1        1F1B whose weight gradients wait, rank by rank longer, and
+//   zb-h1        1F1B with weight gradients delayed, more on later ranks, to
 //                fill the end (arXiv 2401.10241)
-//   zb-v         two virtual stages of which the second runs back (the same)
+//   zb-v         two virtual stages, the second in reverse order (the same)
 //
 // Pure functions: the same shape gives the same schedule on every machine.
 
@@ -34,22 +34,22 @@
 
 namespace lockstep::plan {
 
-// The values are the wire's: never renumber.
+// The values are part of the wire format: never renumber.
 enum class Work : uint8_t {
   kForward = 1,
   kBackward = 2,        // both gradients
-  kBackwardInput = 3,   // of the input: what the stage before waits for
-  kBackwardWeight = 4,  // of the weights: nobody waits for it
+  kBackwardInput = 3,   // of the input: the stage before waits for it
+  kBackwardWeight = 4,  // of the weights: no other stage waits for it
 };
 
 // "forward", "backward", "input gradient", "weight gradient"; "?" for none.
 std::string_view Name(Work work);
 
-// Does its result go to the stage before?
+// Whether the stage before needs its result.
 constexpr bool GivesInputGradient(Work work) {
   return work == Work::kBackward || work == Work::kBackwardInput;
 }
-// Is the micro-batch over for the stage with it?
+// Whether it is the stage's last pass of the micro-batch.
 constexpr bool EndsMicroBatch(Work work) {
   return work == Work::kBackward || work == Work::kBackwardWeight;
 }
@@ -71,7 +71,7 @@ struct ScheduleShape {
   int stages() const { return ranks * virtual_stages; }
 };
 
-// Where a stage lives, among S ranks: in turn, or there and back for zb-v.
+// The rank of a stage, among S ranks: round-robin; for zb-v up, then down.
 int RankOf(const ScheduleShape& shape, int stage);
 // The rank's chunk-th stage, the earliest in the model first.
 int StageOf(const ScheduleShape& shape, int rank, int chunk);
@@ -81,10 +81,10 @@ struct Schedule {
   std::vector<std::vector<Action>> ranks;
 };
 
-// Every stage has each micro-batch once, forward before backward. An order may
-// contradict no other: all ranks together run to the end.
+// Every stage has each micro-batch once, forward before backward. The orders of
+// all ranks together have no deadlock.
 //
-// InvalidArgument outside of the domain, which is named:
+// InvalidArgument outside of the domain, which the message names:
 //   all          S, M, V of at least 1, S * V * M of at most 2^20
 //   gpipe, 1f1b  V = 1
 //   interleaved  V >= 2, M a multiple of S
@@ -92,7 +92,7 @@ struct Schedule {
 //   zb-v         V = 2, M >= S
 absl::StatusOr<Schedule> MakeSchedule(const ScheduleShape& shape);
 
-// What MakeSchedule refuses, without making it.
+// The error of MakeSchedule, without making the schedule.
 absl::Status ValidateShape(const ScheduleShape& shape);
 
 }  // namespace lockstep::plan
