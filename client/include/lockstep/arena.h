@@ -1,12 +1,11 @@
 // Memory that every transport of the job can use without a copy.
 //
-// Gradient buckets live in an arena, and so may anything a user sends often.
-// It is memory of the process, or, where the transport moves device memory, of
-// the device: then the host must not touch it.
+// Gradient buckets are allocated in an arena. Programs may allocate there what
+// they send often. It is host memory or, where the transport moves device
+// memory, device memory, which the host must not access.
 //
 // Threads: Allocate and the buffers' destructors may be called from any thread.
-// Ownership: a buffer keeps its arena's memory alive; it is freed with the
-// last.
+// Ownership: buffers keep their arena's memory alive; the last one frees it.
 
 #ifndef LOCKSTEP_ARENA_H_
 #define LOCKSTEP_ARENA_H_
@@ -21,8 +20,8 @@
 
 namespace lockstep {
 
-// A piece of an arena, aligned to 256 bytes and zeroed. Move-only; frees
-// itself.
+// A block of an arena, aligned to 256 bytes and zeroed. Move-only; the
+// destructor frees it.
 class LOCKSTEP_EXPORT ArenaBuffer {
  public:
   ArenaBuffer() = default;
@@ -39,7 +38,7 @@ class LOCKSTEP_EXPORT ArenaBuffer {
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   size_t bytes() const { return bytes_; }
 
-  // The buffer as elements of T; `bytes() / sizeof(T)` of them.
+  // The buffer as `bytes() / sizeof(T)` elements of T.
   template <typename T>
   absl::Span<T> as() const {
     return {static_cast<T*>(data_), bytes_ / sizeof(T)};
@@ -57,7 +56,7 @@ class LOCKSTEP_EXPORT Arena {
 
   virtual ~Arena() = default;
 
-  // ResourceExhausted if the memory cannot be had; InvalidArgument for 0 bytes.
+  // Errors: ResourceExhausted (out of memory), InvalidArgument (0 bytes).
   virtual absl::StatusOr<ArenaBuffer> Allocate(size_t bytes) = 0;
 };
 

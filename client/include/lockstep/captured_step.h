@@ -15,7 +15,7 @@
 //   };
 //   auto step = capture();
 //   for (;;) {
-//     if ((*step)->stale()) step = capture();      // buckets were cut anew
+//     if ((*step)->stale()) step = capture();      // buckets have moved
 //     Load(&batch);                                // into the same memory
 //     auto pending = (*step)->Launch({.samples = 64}, **stream);
 //     auto verdict = pending->Wait();
@@ -23,38 +23,37 @@
 //   }
 //
 //   graph  [backward][pack][all-reduce] ..(host)[verdict](host)[update, gated]
-//                     └ this library's ┘  └ this rank's ballot; pass or not
+//                     └ the library ───┘  └ step summary └ judges the verdict
 //
-// What a launch does is what the same calls would have done one by one, bit for
-// bit: the buckets' reductions overlap backward as they were captured to. What
-// is captured are addresses, lists and numbers of the body's calls: gradients,
-// buckets, weights of micro-batches, FinishAsync's max_norm. What is not: the
-// step's number, samples, loss scale, more_data and the operator's word, which
-// each launch says anew. Data of a batch goes into memory that the captured
-// kernels read.
+// A launch has the same results, bit for bit, as the captured calls made one by
+// one, and its reductions overlap the backward pass in the same way. The graph
+// contains the addresses, lists and numbers of the body's calls: gradients,
+// buckets, micro-batch weights, FinishAsync's max_norm. Each launch supplies
+// the step number, samples, loss scale, more_data and the operator's command.
+// The program writes each batch into the memory that the captured kernels read.
 //
-// The update must ask the scalars (verdict_scalars.h): it runs in the same
-// graph as the verdict, and the host lets it, in the middle of the graph, only
-// if the step has passed. Nothing else of a graph may change registered state.
+// The update must check the scalars (verdict_scalars.h): it runs in the same
+// graph as the verdict, and a host node in the graph permits it only if the
+// step has passed. Nothing else in a graph may change registered state.
 //
-// All ranks capture, and launch, the same steps: NCCL's operations are captured
-// on all ranks of a communicator or on none, and a launched graph meets the
-// others' launches of theirs. Eager steps may come between, on all ranks.
+// All ranks capture, and launch, the same steps: NCCL operations are captured
+// on all ranks of a communicator or on none, and the launches of all ranks
+// communicate with each other. Eager steps are allowed in between, on all
+// ranks.
 //
-// A later revision of the plan cuts buckets anew, between two steps, on all
-// ranks after the same verdict. A graph has the buckets of its capture, and so
-// is stale from then on: it is never launched, and every rank captures again.
-// A program without OnMoved keeps its buckets, and its graphs.
+// A later revision of the plan moves the buckets between two steps, on all
+// ranks after the same verdict. A graph has the buckets of its capture and is
+// then stale: it is never launched again, and every rank captures a new one. A
+// program without OnMoved keeps its buckets and its graphs.
 //
-// The executable graph is this object's: the library destroys it before it ends
-// the communicators that it holds, when the epoch ends too; what is left is a
-// shell whose Launch says why.
+// The library owns the executable graph and destroys it before its
+// communicators, also when the epoch ends. After that Launch returns the cause.
 //
-// Threads: as GradientSync's step calls. The body runs on the calling thread.
-//          Meanwhile no communicator of the process may be used for anything
-//          else, and the body must not wait for the device.
-// Ownership: the GradientSync must outlive it. A launch that is under way goes
-//          on when it is destroyed.
+// Threads: as the step calls of GradientSync. The body runs on the calling
+//          thread. During the capture the process must not use its
+//          communicators otherwise, and the body must not wait for the device.
+// Ownership: the GradientSync must outlive this object. Destruction does not
+//          stop a launch in progress.
 
 #ifndef LOCKSTEP_CAPTURED_STEP_H_
 #define LOCKSTEP_CAPTURED_STEP_H_
@@ -74,18 +73,18 @@ class LOCKSTEP_EXPORT CapturedStep {
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
-  // One step, behind what `stream` holds: as the body's Submits and
-  // FinishAsync, and later work on `stream` starts after its verdict. Blocks
-  // until the host has let go of the step before. Errors: FailedPrecondition
-  // once it is stale, or in the middle of another step; as FinishAsync.
+  // Runs one step after the work enqueued on `stream`: the body's Submits and
+  // FinishAsync. Later work on `stream` starts after the verdict. Blocks until
+  // the host has completed the previous step. Errors: FailedPrecondition once
+  // it is stale, or in the middle of another step; as FinishAsync.
   absl::StatusOr<PendingVerdict> Launch(const FinishOptions& options,
                                         Stream& stream);
 
-  // Buckets have been cut anew since it was captured: capture again. Changes
-  // only while a verdict is exchanged, and with it on all ranks.
+  // True if buckets have moved since the capture: capture again. Changes only
+  // with a verdict, the same one on all ranks.
   bool stale() const;
 
-  // The library's own side.
+  // Internal.
   class LOCKSTEP_HIDDEN State;
   explicit CapturedStep(std::unique_ptr<State> state);
 

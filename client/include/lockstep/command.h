@@ -1,4 +1,4 @@
-// What an operator asks of a running job through the verdict.
+// Commands of an operator that the ranks of a running job obey together.
 
 #ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_COMMAND_H_
 #define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_COMMAND_H_
@@ -8,12 +8,13 @@
 
 namespace lockstep {
 
-// All ranks act at the same step: the first whose verdict shows that every rank
-// holds the command. The values are the wire's: never renumber.
+// All ranks obey after the same step: the first one whose verdict shows that
+// every rank has received the command. The values are part of the wire format:
+// never renumber.
 enum class Command : uint8_t {
   kPause = 1,  // Finish returns once the operator resumes
   kStop = 2,   // the step was the job's last
-  // Every worker leaves; the job stays, for workers that come later.
+  // Every worker leaves; the job remains and accepts new workers.
   kDrain = 3,
 };
 inline constexpr int kCommands = 3;
@@ -21,7 +22,7 @@ inline constexpr int kCommands = 3;
 // 0 to kCommands - 1.
 constexpr int IndexOf(Command command) { return static_cast<int>(command) - 1; }
 
-// "pause", "stop", ...; "?" for a value that is none.
+// "pause", "stop", ...; "?" for an invalid value.
 constexpr std::string_view Name(Command command) {
   switch (command) {
     case Command::kPause: return "pause";

@@ -1,20 +1,20 @@
-// A CUDA stream of the caller's, behind the Stream seam: for jobs whose
-// gradients are in device memory (`transport: nccl`).
+// A CUDA stream of the caller as a Stream, for jobs whose gradients are in
+// device memory (`transport: nccl`).
 //
 //   auto stream = DeviceStream::Wrap(*session, cuda_stream);  // a cudaStream_t
 //   Backward<<<..., cuda_stream>>>(...);                      // the caller's
-//   sync->Submit(id, **stream);                               // behind it
+//   sync->Submit(id, **stream);                               // after Backward
 //   auto pending = sync->FinishAsync({}, 1.0, **stream);
-//   (*stream)->AwaitQueued();                                 // before more
-//   Update<<<..., cuda_stream>>>(pending->scalars(), ...);    // behind that
+//   (*stream)->AwaitQueued();                                 // then launch
+//   Update<<<..., cuda_stream>>>(pending->scalars(), ...);    // after verdict
 //
-// Why one must wait before launching. What the library enqueues behind other
-// streams' work is not in the CUDA stream until that work is queued, and behind
-// FinishAsync nothing may be until the host has seen the verdict: a kernel that
-// was launched before would run too early, and nobody would notice.
+// Call AwaitQueued before a launch. The library queues its work in the CUDA
+// stream only once the work of other streams that it depends on is queued;
+// after FinishAsync, only once the host has seen the verdict. A kernel that is
+// launched earlier runs too early, without an error.
 //
-// Threads: one at a time. The CUDA stream and the session must outlive it; its
-//          destructor waits for what the library has enqueued.
+// Threads: one at a time. The CUDA stream and the session must outlive this
+//          object. The destructor waits for the work that the library enqueued.
 
 #ifndef LOCKSTEP_DEVICE_STREAM_H_
 #define LOCKSTEP_DEVICE_STREAM_H_
@@ -31,14 +31,14 @@ namespace lockstep {
 
 class LOCKSTEP_EXPORT DeviceStream : public Stream {
  public:
-  // `cuda_stream` is a cudaStream_t of the device that the session uses
-  // (JoinOptions::device): InvalidArgument for another one's.
-  // FailedPrecondition if the transport moves host memory.
+  // `cuda_stream` is a cudaStream_t of the session's device
+  // (JoinOptions::device). Errors: InvalidArgument (a stream of another
+  // device), FailedPrecondition (the transport moves host memory).
   static absl::StatusOr<std::unique_ptr<DeviceStream>> Wrap(Session& session,
                                                             void* cuda_stream);
 
-  // Blocks until all that was enqueued through this object is queued on the
-  // device: what the caller launches then comes behind it.
+  // Blocks until all work enqueued through this object is in the CUDA stream:
+  // kernels that the caller launches afterwards run after it.
   virtual absl::Status AwaitQueued() = 0;
 };
 

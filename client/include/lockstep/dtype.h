@@ -1,5 +1,5 @@
-// Element types and reduction operators, as all modules and users name
-// them. Nothing but the standard library: CUDA sources include this file.
+// Element types and reduction operators. Depends on the standard library only:
+// CUDA sources include this file.
 
 #ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_DTYPE_H_
 #define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_DTYPE_H_
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// The values are the wire's and the journal's: never renumber.
+// The values are part of the wire format and the journal: never renumber.
 enum class DType : uint8_t {
   kU8 = 1,
   kI8 = 2,
@@ -29,7 +29,7 @@ inline constexpr DType kAllDTypes[] = {
     DType::kU8,  DType::kI8,  DType::kI32,  DType::kU32, DType::kI64,
     DType::kU64, DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
 
-// How the contributions of a group become one value. Mean is the sum times
+// How the values of all ranks of a group are reduced. Mean is the sum times
 // 1/size, multiplied once in f32 (f64 for f64); floating point only.
 enum class ReduceOp : uint8_t {
   kSum = 1,
@@ -39,7 +39,7 @@ enum class ReduceOp : uint8_t {
   kProd = 5
 };
 
-// Bytes of one element; 0 for a value that names no type.
+// Bytes of one element; 0 for an invalid value.
 constexpr size_t SizeOf(DType dtype) {
   switch (dtype) {
     case DType::kU8:
@@ -61,7 +61,7 @@ constexpr bool IsFloat(DType dtype) {
          dtype == DType::kF32 || dtype == DType::kF64;
 }
 
-// "f32", "bf16", "u8", ...; "?" for a value that names no type.
+// "f32", "bf16", "u8", ...; "?" for an invalid value.
 constexpr std::string_view Name(DType dtype) {
   switch (dtype) {
     case DType::kU8: return "u8";

@@ -1,5 +1,5 @@
-// Marks what liblockstep_client.so shows of itself; all else is hidden. The
-// private parts of a shown class are marked hidden again.
+// LOCKSTEP_EXPORT marks the symbols that liblockstep_client.so exports; all
+// others are hidden. LOCKSTEP_HIDDEN hides internal parts of an exported class.
 
 #ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_EXPORT_H_
 #define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_EXPORT_H_

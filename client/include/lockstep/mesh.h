@@ -1,4 +1,4 @@
-// Named axes with sizes, and ranks as points in them.
+// A mesh of ranks: named axes with sizes; each rank is a point.
 //
 // Row-major, the last axis fastest: in data=2,pipe=3 rank 4 is data 1, pipe 1.
 //
@@ -39,22 +39,22 @@ struct LOCKSTEP_EXPORT Mesh {
   // One coordinate per axis, each in range.
   int RankAt(const std::vector<int>& coordinates) const;
 
-  // The ranks that differ from `rank` only in the named axes, `rank` included,
-  // in the order of the listing: the last named axis is fastest (reductions add
-  // up in the order of world ranks, whatever the listing). No names: the
-  // rank alone. The names must be distinct axes of the mesh.
+  // The ranks that differ from `rank` only in the named axes, including `rank`.
+  // The order is row-major over `names`: the last named axis is fastest. (A
+  // reduction sums in the order of world ranks, whatever the order here.)
+  // Without names: `rank` only. The names must be distinct axes of the mesh.
   std::vector<int> GroupOf(int rank,
                            const std::vector<std::string>& names) const;
 
-  // Every such group once, ordered by its first rank.
+  // All groups of GroupOf, each once, ordered by first rank.
   std::vector<std::vector<int>> GroupsOver(
       const std::vector<std::string>& names) const;
 
   bool operator==(const Mesh&) const = default;
 };
 
-// "data=2,pipe=3" and back. InvalidArgument names what is wrong: an empty or
-// repeated name, a size below 1, a world of more than 1,048,576 ranks.
+// Conversion from and to text: "data=2,pipe=3". InvalidArgument reports an
+// empty or repeated name, a size below 1, a world of more than 1,048,576 ranks.
 LOCKSTEP_EXPORT absl::StatusOr<Mesh> ParseMesh(absl::string_view text);
 LOCKSTEP_EXPORT std::string ToString(const Mesh& mesh);
 LOCKSTEP_EXPORT absl::Status Validate(const Mesh& mesh);

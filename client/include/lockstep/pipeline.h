@@ -1,4 +1,4 @@
-// Runs this rank's stages of a pipeline, as the job's plan says.
+// Runs this rank's stages of a pipeline in the order of the job's plan.
 //
 //   auto sync = GradientSync::Create(*session);     // spec: pipeline: {...}
 //   ... Register the parameters of this rank's stages, axes: {"data"} ...
@@ -15,29 +15,30 @@
 //
 // A rank calls Run once in each step that it has data for, and then Finish.
 //
-// Run computes forward and backward passes of all micro-batches in the order of
-// the schedule, while activations and gradients travel between the stages. It
-// returns once all of this rank's work of the step is done; the gradients of a
-// stage are complete when on_stage_done is called. A rank with several stages
-// that registers each parameter with its stage (ParameterOptions::stage) is
-// called for each as soon as it is done, while the others still compute.
+// Run computes the forward and backward passes of all micro-batches in the
+// order of the schedule, while activations and gradients are sent between the
+// stages. It returns once all work of this rank in the step is done. The
+// gradients of a stage are complete when on_stage_done is called. If a rank has
+// several stages and registers each parameter with its stage
+// (ParameterOptions::stage), on_stage_done is called for each stage as soon as
+// it is done, while the other stages still compute.
 //
-// The memory of messages is made once, by Create: buffer_bytes, which the plan
-// fixes. docs/pipeline.md has schedules and timelines.
+// Create allocates the memory of all messages: buffer_bytes, which the plan
+// determines. docs/pipeline.md has schedules and timelines.
 //
-// Device memory. In a job whose transport moves it (nccl), all TensorViews are
-// the device's. Stages that enqueue their work on a stream of theirs and return
-// before it is done give that stream (PipelineStep::stream): messages then wait
-// for it and it for messages, on the device, and a callback's kernels come
-// behind what it needs. In the host a stream of the kind HostStream does the
-// same. The loss value is the host's: Loss waits for it, or returns 0 and keeps
-// it on the device.
+// Device memory. In a job whose transport moves device memory (nccl), all
+// TensorViews are in device memory. Stages that enqueue their work on a stream
+// and return before it is done pass that stream (PipelineStep::stream).
+// Messages and stage work are then ordered on the device, and kernels that a
+// callback enqueues run after the work that they need. A HostStream does the
+// same for host memory. The loss value is in host memory: Loss waits for it, or
+// returns 0 and keeps it on the device.
 //
-// Threads:   Run from one thread, which may be that of GradientSync.
-// Ownership: the session must outlive it.
-// Errors:    a stage or loss that fails ends the epoch: every rank gets this
-//            rank, stage, micro-batch and message. A transfer that fails: what
-//            is behind it (Session::status). After that Run returns why.
+// Threads:   Run is called from one thread, which may be GradientSync's.
+// Ownership: the session must outlive this object.
+// Errors:    a failing stage or loss ends the epoch: every rank gets this rank,
+//            stage, micro-batch and message. A failing transfer ends it with
+//            its cause (Session::status). Run returns that error from then on.
 
 #ifndef LOCKSTEP_PIPELINE_H_
 #define LOCKSTEP_PIPELINE_H_
@@ -55,28 +56,29 @@
 
 namespace lockstep {
 
-// One step. All is the caller's and must live until Run returns.
+// One step. The caller owns everything in it until Run returns.
 struct PipelineStep {
   // The rank's stages, in the order of Pipeline::stages.
   std::vector<PipelineStage*> stages;
-  // On the rank of the last stage: its loss, and what its output is.
+  // On the rank of the last stage: the loss, and the type of that stage's
+  // output.
   PipelineLoss* loss = nullptr;
   Activation output;
-  // By micro-batch; none: 1 / micro_batches each.
+  // Weight of each micro-batch; empty: 1 / micro_batches each.
   std::vector<double> weights;
-  // Gradients of the spec's pipeline.shared parameters, in its order, on the
-  // ranks of the first and the last stage: added up between the two, in place,
-  // before on_stage_done is told of these stages; the norm counts them once. A
-  // rank that has both adds them up itself.
+  // On the ranks of the first and the last stage: gradients of the parameters
+  // in the spec's pipeline.shared, in that order. Run sums them over the two
+  // ranks, in place, before it calls on_stage_done for these stages; the norm
+  // counts them once. A rank that has both stages sums them itself.
   std::vector<TensorView> shared;
-  // The stage's gradients are complete, shared ones added up, or will be once
-  // `stream` has run: the place for GradientSync::Submit. What was registered
-  // with this stage must be submitted when it returns. A shared gradient that
-  // is submitted earlier, in its view, is reduced behind the sum; a copy of it,
-  // from a buffer, is FailedPrecondition.
+  // Called when the stage's gradients are complete, including the sums of
+  // shared ones, or will be once `stream` has run: call GradientSync::Submit
+  // here. Parameters registered with this stage must be submitted before it
+  // returns. A shared gradient may be submitted earlier if it is in its view:
+  // it is reduced after the sum. From a buffer that is FailedPrecondition.
   std::function<absl::Status(int stage)> on_stage_done;
-  // Where stages and loss enqueue their work. Null: it is done when they
-  // return.
+  // The stream on which stages and loss enqueue their work. Null: their work is
+  // done when they return.
   Stream* stream = nullptr;
 };
 
@@ -86,20 +88,20 @@ class LOCKSTEP_EXPORT Pipeline {
   // FailedPrecondition (the spec has no pipeline, Seal was not called, a second
   // Pipeline of the session), ResourceExhausted, those of the device.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Session& session);
-  // Ends what this rank still has on the way.
+  // Waits until the executor no longer uses this rank's message buffers.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // The stages of the model that this rank has, ascending.
+  // The stages of this rank, ascending.
   const std::vector<int>& stages() const;
-  // Bytes that the messages of this rank lie in.
+  // Bytes of this rank's message buffers.
   size_t buffer_bytes() const;
 
-  // The weighted sum of the losses, on the rank of the last stage; 0 elsewhere.
-  // InvalidArgument, with nothing done, for a step that does not fit the plan
-  // or a stream of another kind than the job's memory; FailedPrecondition,
-  // likewise, during another Run and a second time before Finish.
+  // Returns the weighted sum of the losses on the rank of the last stage, 0 on
+  // other ranks. Errors without effect: InvalidArgument (a step that does not
+  // match the plan, a stream of another kind than the job's memory),
+  // FailedPrecondition (during another Run, or twice before Finish).
   absl::StatusOr<double> Run(const PipelineStep& step);
 
  private:

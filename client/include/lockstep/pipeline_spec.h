@@ -1,10 +1,10 @@
-// How a model is cut into pipeline stages, and how micro-batches flow through
-// them: the `pipeline` section of a job spec.
+// The `pipeline` section of a job spec: the stages of a model, and the schedule
+// of micro-batches.
 //
 //   rank 0  stage 0 ──activation──▶ rank 1  stage 1 ──▶ ... rank S-1  stage S-1
 //                   ◀──gradient───                  ◀──
 //
-// With virtual stages a rank holds several parts of the model:
+// With virtual stages a rank has several parts of the model:
 //
 //   interleaved, 2 ranks, 2 each     rank 0: stages 0, 2    rank 1: 1, 3
 //   zb-v, 2 ranks                    rank 0: stages 0, 3    rank 1: 1, 2
@@ -21,15 +21,15 @@
 
 namespace lockstep {
 
-// In which order each rank does its forward and backward passes. The values are
-// the wire's and the journal's: never renumber.
+// The order in which each rank runs its forward and backward passes. The values
+// are part of the wire format and the journal: never renumber.
 enum class PipelineSchedule : uint8_t {
   kNone = 1,         // no pipeline
   kGPipe = 2,        // all forward, then all backward
-  kOneFOneB = 3,     // backward as early as possible: fewer activations kept
+  kOneFOneB = 3,     // backward as early as possible: fewer live activations
   kInterleaved = 4,  // 1F1B over several virtual stages: a smaller bubble
   kZbH1 = 5,         // weight gradients fill the end: a third of the bubble
-  kZbV = 6,          // two virtual stages in a V: next to no bubble
+  kZbV = 6,          // two virtual stages in a V: almost no bubble
 };
 
 inline constexpr PipelineSchedule kAllPipelineSchedules[] = {
@@ -37,8 +37,8 @@ inline constexpr PipelineSchedule kAllPipelineSchedules[] = {
     PipelineSchedule::kOneFOneB, PipelineSchedule::kInterleaved,
     PipelineSchedule::kZbH1,     PipelineSchedule::kZbV};
 
-// "none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"; "?" for a value that
-// is none.
+// "none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"; "?" for an invalid
+// value.
 constexpr std::string_view Name(PipelineSchedule schedule) {
   switch (schedule) {
     case PipelineSchedule::kNone: return "none";
@@ -51,12 +51,13 @@ constexpr std::string_view Name(PipelineSchedule schedule) {
   return "?";
 }
 
-// How messages between stages are numbered. The values are the wire's.
+// How messages between stages are numbered. The values are part of the wire
+// format.
 enum class PipelineTags : uint8_t {
   // One number for each (boundary, micro-batch, direction, part).
   kSafe = 1,
-  // tag_base + 2 * micro_batch, + 1 for gradients: what other programs expect.
-  // Only where that names one message: one virtual stage, one part.
+  // tag_base + 2 * micro_batch, + 1 for gradients, for compatibility with other
+  // programs. Allowed only where this is unique: one virtual stage, one part.
   kPaired = 2,
 };
 
@@ -68,15 +69,15 @@ constexpr std::string_view Name(PipelineTags tags) {
   return "?";
 }
 
-// The type of a tensor whose shape the plan knows: f32[4,128].
+// The type of a tensor with a fixed shape: f32[4,128].
 struct TensorType {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
   bool operator==(const TensorType&) const = default;
 };
 
-// What a stage hands to the next: one tensor or several parts. The gradient
-// that comes back has the parts that are floating point.
+// The message from a stage to the next: one tensor or several parts. The
+// gradient in the other direction has the floating-point parts only.
 struct Activation {
   std::vector<TensorType> parts;
   bool operator==(const Activation&) const = default;
@@ -85,14 +86,14 @@ struct Activation {
 struct PipelineSpec {
   PipelineSchedule schedule = PipelineSchedule::kNone;
   std::string axis = "pipe";  // the mesh axis of the stages
-  int micro_batches = 1;      // of each step
-  int virtual_stages = 1;     // of each rank
-  // One for each boundary between stages, or one for all of them.
+  int micro_batches = 1;      // per step
+  int virtual_stages = 1;     // per rank
+  // One for each boundary between stages, or a single one for all boundaries.
   std::vector<Activation> activations;
   PipelineTags tags = PipelineTags::kSafe;
   uint64_t tag_base = 0;
-  // Parameters that the first and the last stage share (tied embeddings): their
-  // gradients are added up between the two.
+  // Names of the parameters that the first and the last stage share (tied
+  // embeddings): their gradients are summed over the two.
   std::vector<std::string> shared;
   bool operator==(const PipelineSpec&) const = default;
 };

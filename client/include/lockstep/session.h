@@ -1,20 +1,21 @@
-// One worker's membership in a job: the first thing a worker program makes.
+// One worker's membership in a job: the first object that a worker creates.
 //
 //   auto session = lockstep::Session::Join({});         // from the environment
 //   auto sync = lockstep::GradientSync::Create(**session);
 //   ...
 //   (*session)->Leave();
 //
-// Join blocks until every rank of the job is there. From then on a thread of
-// the session talks to the coordinator; no call of a training step waits for
-// it, and a coordinator that is away changes nothing until it is needed.
+// Join blocks until every rank of the job has joined. Then a thread of the
+// session exchanges messages with the coordinator. No call of a training step
+// waits for it, and training continues while the coordinator is unreachable.
 //
-// When the epoch ends (a worker died, somebody failed, an operator stopped the
-// job), everything that waits in this process returns within 100 ms with
-// status(), which says who, where and since when. A program that wants to go on
-// destroys the session and joins again under the same name.
+// When the epoch ends (a worker died or failed, an operator stopped the job),
+// every blocked call in this process returns within 100 ms with status(), which
+// names the worker, the call and the time. To continue, a program destroys the
+// session and joins again under the same name.
 //
-// Threads: all methods from any thread, Join and the destructor from one.
+// Threads: all methods may be called from any thread; Join and the destructor
+//          from one thread.
 // Ownership: GradientSync and communicators must be destroyed before it.
 
 #ifndef LOCKSTEP_SESSION_H_
@@ -35,45 +36,45 @@
 
 namespace lockstep {
 
-// Empty fields are taken from the environment: what `lockstepctl run` sets.
+// Empty fields are read from the environment, which `lockstepctl run` sets.
 struct JoinOptions {
   // HOST:PORT of each coordinator, tried in turn. LOCKSTEP_ADDRESS (comma
   // separated), else 127.0.0.1:7070.
   std::vector<std::string> addresses;
-  // LOCKSTEP_JOB; may be left empty if a spec is given, which has the name.
+  // LOCKSTEP_JOB; may be empty if `spec` is set, which contains the name.
   std::string job;
   // LOCKSTEP_WORKER_NAME, else "HOST-PID".
   std::string worker;
-  // Creates the job if it does not exist; if it does, it must be equal.
+  // Creates the job if it does not exist; else it must equal the job's spec.
   std::optional<JobSpec> spec;
   // LOCKSTEP_TOKEN.
   std::string token;
-  // The address that other workers reach this one at: LOCKSTEP_HOST_ADDRESS,
+  // The address at which other workers reach this one: LOCKSTEP_HOST_ADDRESS,
   // else 127.0.0.1.
   std::string host_address;
-  // transport: nccl only: the CUDA device of this process, as CUDA numbers
-  // those that it sees. Negative: LOCAL_RANK, unless only one is to be seen;
-  // else the current device of the thread that calls Join. The current device
-  // of the caller's threads is not changed by any call.
+  // transport: nccl only: the CUDA device of this process, numbered as CUDA
+  // numbers the visible devices. Negative: LOCAL_RANK, unless only one device
+  // is visible; else the current device of the thread that calls Join. No call
+  // changes the current device of the caller's threads.
   int device = -1;
-  // How long to try to reach a coordinator at all. Once it answers, the job's
-  // own join deadline holds.
+  // How long to try to reach a coordinator. Once it has answered, the job's
+  // join timeout applies.
   absl::Duration connect_timeout = absl::Seconds(30);
 };
 
 class LOCKSTEP_EXPORT Session {
  public:
   // Errors: Unavailable (no coordinator answered), InvalidArgument (another
-  // spec: the differing fields are named; no job name), AlreadyExists (the name
-  // is held by a living worker, which is named), DeadlineExceeded (the missing
-  // workers are named), FailedPrecondition (another protocol version, a job
-  // that is over, a job that is full), PermissionDenied (the token),
-  // ResourceExhausted (a limit, which is named).
+  // spec, with the differing fields; no job name), AlreadyExists (a living
+  // worker has this name), DeadlineExceeded (with the missing workers),
+  // FailedPrecondition (another protocol version, a job that is over, a job
+  // that is full), PermissionDenied (wrong token), ResourceExhausted (a limit,
+  // which is named).
   static absl::StatusOr<std::unique_ptr<Session>> Join(
       const JoinOptions& options);
 
-  // Leaves, uncleanly if Leave was not called; then it waits for the
-  // coordinator as Leave does.
+  // Leaves the job. Without a call of Leave before, the worker leaves
+  // uncleanly, and the destructor waits for the coordinator as Leave does.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -85,16 +86,16 @@ class LOCKSTEP_EXPORT Session {
   int rank() const;
   int world_size() const;
 
-  // OK while the epoch lives; then why it ended.
+  // OK until the epoch ends; then the cause.
   absl::Status status() const;
 
-  // Memory that the job's transports can use without a copy. Zeroed, aligned to
-  // 256 bytes.
+  // Allocates memory that the job's transports can use without a copy. Zeroed,
+  // aligned to 256 bytes.
   absl::StatusOr<ArenaBuffer> Allocate(size_t bytes);
 
-  // Tells the coordinator that no progress is to be expected for at most `max`:
-  // validation, loading, compiling. Ends with the returned object. Of several
-  // at once the newest is told.
+  // Tells the coordinator to expect no progress for at most `max`, until the
+  // returned object is destroyed: for validation, loading, compiling. With
+  // several scopes at once, the newest one is reported.
   class BusyScope {
    public:
     BusyScope(BusyScope&& other) noexcept
@@ -112,15 +113,15 @@ class LOCKSTEP_EXPORT Session {
   [[nodiscard]] BusyScope Busy(const std::string& reason, absl::Duration max);
 
   // Ends the epoch for every rank: all get this rank, `call` and the message.
-  // The gradient lane does this by itself for failures of its own calls.
+  // GradientSync does this for failures of its own calls.
   void ReportFailure(const std::string& call, const absl::Status& failure);
 
-  // Leaves in order, after the last step; if the epoch ended before that, says
-  // why, as status() does. Waits at most 2 s for the coordinator: Unavailable
-  // if it did not answer (this worker is gone all the same).
+  // Leaves the job after the last step. If the epoch has ended before, returns
+  // the cause, as status() does. Waits at most 2 s for the coordinator:
+  // Unavailable if it did not answer (the worker has left nevertheless).
   absl::Status Leave();
 
-  // The library's own side: what GradientSync and its like are built on.
+  // Internal: what GradientSync and Pipeline use.
   class LOCKSTEP_HIDDEN Impl;
   Impl& impl() { return *impl_; }
 

@@ -1,17 +1,17 @@
-// An ordered queue of work, and the moments that can be waited for in it.
+// Streams (ordered queues of work) and events (points in a stream).
 //
-// A Stream is where operations of the data plane are enqueued: a host queue
-// with a thread of its own, or (with NCCL) a CUDA stream. Work enqueued on one
-// stream runs in order; two streams are ordered only by events:
+// Operations of the data plane are enqueued on a Stream: a queue on the host or
+// (with NCCL) a CUDA stream. Work on one stream runs in order; only events
+// order the work of two streams:
 //
 //   compute   [backward layer 9][backward layer 8]──Record()──▶ Event
 //   comm                                             Wait(event)─▶[all-reduce]
 //
-// Threads: every method may be called from any thread; the order of calls from
-//          different threads is the order in which they got in.
-// Errors:  work that fails makes the *stream's* first error, which Synchronize
-//          returns; later work still runs (operations of an aborted
-//          communicator return at once), so that no waiter is left behind.
+// Threads: every method may be called from any thread. Calls from different
+//          threads take effect in the order in which they acquire the lock.
+// Errors:  the first failing work sets the error of the *stream*, which
+//          Synchronize returns. Later work still runs (operations of an aborted
+//          communicator return immediately), so that every wait ends.
 
 #ifndef LOCKSTEP_STREAM_H_
 #define LOCKSTEP_STREAM_H_
@@ -28,11 +28,11 @@
 
 namespace lockstep {
 
-// A moment in a stream. A value: copies speak of the same moment. A default
-// constructed event is already complete.
+// A point in a stream. A value: copies refer to the same point. A default
+// constructed event is complete.
 class LOCKSTEP_EXPORT Event {
  public:
-  // The moment as the kind of stream that recorded it knows it.
+  // Implemented by each kind of stream.
   class LOCKSTEP_EXPORT State {
    public:
     virtual ~State() = default;
@@ -46,15 +46,15 @@ class LOCKSTEP_EXPORT Event {
   // True once all work enqueued before the event has run.
   bool Done() const { return state_ == nullptr || state_->Done(); }
 
-  // Blocks until Done or until `timeout` has passed (DeadlineExceeded). Says
-  // nothing about whether that work succeeded. FailedPrecondition in work of
-  // the stream itself, which it would wait for.
+  // Blocks until Done or until `timeout` has passed (DeadlineExceeded). OK does
+  // not mean that the work succeeded. FailedPrecondition if called from work of
+  // the same stream, which would wait for itself.
   absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const {
     return state_ == nullptr ? absl::OkStatus() : state_->Wait(timeout);
   }
 
-  // For streams, which know the moments of their own kind. Null if complete
-  // from the start.
+  // For implementations of Stream, which recognise their own State. Null for a
+  // default constructed event.
   const std::shared_ptr<State>& state() const { return state_; }
 
  private:
@@ -67,36 +67,37 @@ class LOCKSTEP_EXPORT Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // The moment when all that was enqueued so far has run. Does not block.
+  // Returns the point after all work enqueued so far. Does not block.
   virtual Event Record() = 0;
 
   // Later work on this stream starts only after `event`. Does not block.
   virtual void WaitFor(const Event& event) = 0;
 
-  // Blocks until all that was enqueued has run; the stream's first error, which
-  // it clears. FailedPrecondition in work of the stream itself.
+  // Blocks until all enqueued work has run. Returns and clears the stream's
+  // first error. FailedPrecondition if called from work of the same stream.
   virtual absl::Status Synchronize() = 0;
 
  protected:
   Stream() = default;
 };
 
-// A host queue: runs work in order, on one thread of its own, or on the threads
-// of its callers, or of who waits for it.
+// A queue on the host that runs work in order: on its own thread, on the
+// threads that enqueue, or on the threads that wait.
 //
-// kThread: the thread is named `name` (cut to 15 bytes; shown by ps and
-//          debuggers), starts with the first work and takes no signals.
-// kInline: whoever enqueues runs what is queued before the call returns, unless
-//          another caller is at it. For callers that would wait at once anyway:
-//          it saves two switches of threads, many times a small operation's
-//          own time. Nothing then overlaps with the caller, and an operation
-//          must not need what the same thread would do next.
-// kOnWait: nobody runs anything until somebody waits for it, for an Event or by
-//          Synchronize: who does runs what is queued up to there. For callers
-//          that must not block where they enqueue and will wait later.
+// kThread: one thread of the stream, named `name` (truncated to 15 bytes; shown
+//          by ps and debuggers). It starts with the first work and blocks all
+//          signals.
+// kInline: the enqueuing thread runs the queued work before the call returns,
+//          unless another caller is already running it. For callers that would
+//          wait immediately: this saves two context switches, which cost many
+//          times a small operation. Nothing overlaps with the caller, and work
+//          must not depend on what the same thread does next.
+// kOnWait: work runs only when a thread waits, for an Event or in Synchronize:
+//          that thread runs the work queued up to there. For callers that must
+//          not block when they enqueue and wait later.
 //
-// Destruction runs all that was enqueued; it must not happen in the stream's
-// own work.
+// The destructor runs all enqueued work; it must not be called from work of the
+// stream.
 class LOCKSTEP_EXPORT HostStream final : public Stream {
  public:
   enum class Execution { kThread, kInline, kOnWait };
@@ -105,20 +106,19 @@ class LOCKSTEP_EXPORT HostStream final : public Stream {
                       Execution execution = Execution::kThread);
   ~HostStream() override;
 
-  // From kThread to kOnWait, or back. What was enqueued before is run as it
-  // would have been; the order stays. InvalidArgument, and no change, from or
-  // to kInline.
+  // Switches between kThread and kOnWait. Work enqueued before runs as before;
+  // the order is kept. InvalidArgument without effect from or to kInline.
   absl::Status SetExecution(Execution execution);
   Execution execution() const;
 
-  // Enqueues `work`; does not block, unless it runs it. Its status, if not OK,
-  // becomes the stream's first error. `work` is destroyed before later work
-  // runs.
+  // Enqueues `work`; does not block, unless it runs the work (kInline). A
+  // status that is not OK becomes the stream's error if it is the first. `work`
+  // is destroyed before later work runs.
   void Enqueue(absl::AnyInvocable<absl::Status()> work);
 
-  // Enqueues `work` if the call would run it first, of all that is queued: on a
-  // kInline stream that is idle. Else false, and nothing has happened. For work
-  // that is small beside what it costs to keep it.
+  // Runs `work` immediately if the stream is kInline and idle. Otherwise
+  // returns false without effect. For work that is cheap relative to enqueuing
+  // it.
   bool TryRun(absl::FunctionRef<absl::Status()> work);
 
   Event Record() override;
@@ -128,7 +128,7 @@ class LOCKSTEP_EXPORT HostStream final : public Stream {
  private:
   class LOCKSTEP_HIDDEN Queue;
   class LOCKSTEP_HIDDEN EventState;
-  std::shared_ptr<Queue> queue_;  // events know it
+  std::shared_ptr<Queue> queue_;  // shared with events
 };
 
 }  // namespace lockstep

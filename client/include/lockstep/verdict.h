@@ -1,4 +1,5 @@
-// The verdict: one small all-reduce over the whole world that ends every step.
+// The verdict: the result of a small all-reduce over the world that ends a
+// step.
 //
 // A step is committed if every rank took part and all were at the same step of
 // the same epoch and revision. Only then may the update be applied:
@@ -7,7 +8,7 @@
 //   if (verdict->finite) optimizer.Step(verdict->UpdateFactor(1.0));
 //   if (verdict->IsLast()) break;
 //
-// All ranks see the same verdict, bit for bit.
+// All ranks get the same verdict, bit for bit.
 
 #ifndef LOCKSTEP_VERDICT_H_
 #define LOCKSTEP_VERDICT_H_
@@ -20,81 +21,79 @@
 
 namespace lockstep {
 
-// Why a step is the last of all ranks.
+// Why a step is the last one, on all ranks.
 enum class Ending : uint8_t {
-  kNone = 0,       // it is not
-  kOutOfData = 1,  // of one rank (uneven: stop) or of all (uneven: join)
+  kNone = 0,       // it is not the last
+  kOutOfData = 1,  // one rank (uneven: stop) or all ranks (uneven: join)
   kDrain = 2,      // the operator's command
   kStop = 3,       // the operator's command
 };
 
 struct LOCKSTEP_EXPORT Verdict {
-  uint64_t step = 0;       // the step that it ends
+  uint64_t step = 0;       // the step that the verdict ends
   bool committed = false;  // always true in a verdict that Finish returns
-  // No rank's reduced gradients hold NaN or infinity.
+  // The reduced gradients of no rank contain NaN or infinity.
   bool finite = true;
   // The 2-norm of all reduced gradients, unscaled (see FinishOptions), summed
-  // in f64, each logical element counted once in the world. Over the finite
-  // elements only, if not all are. Infinite if their squares are too large for
-  // f64 (elements beyond 1e154): UpdateFactor is then 0.
+  // in f64; each logical element counts once in the world. Non-finite elements
+  // are left out. Infinite if a square overflows f64 (elements beyond 1e154):
+  // UpdateFactor is then 0.
   double global_norm = 0;
   int64_t nonfinite = 0;   // elements that are NaN or infinite
   double samples = 0;      // over all ranks
-  int with_more_data = 0;  // ranks that said they have another batch
-  // Ranks that hold the next revision of the plan, with buckets cut anew. If
-  // all do, the step is the last of the revision before (OnMoved,
-  // gradient_sync.h).
+  int with_more_data = 0;  // ranks with FinishOptions::more_data
+  // Ranks that have staged the next revision of the plan, with other buckets.
+  // If all have, buckets move after this step (GradientSync::OnMoved).
   int revision_holders = 0;
   int command_holders[kCommands] = {};  // ranks, by IndexOf(command)
-  // The number of the operator's command that every rank holds; 0 if they hold
-  // none, or not all the same.
+  // The number of the operator's command that every rank has received; 0 if
+  // there is none, or if ranks have different ones.
   uint64_t command_word = 0;
   int world_size = 1;
   double inverse_scale = 1;  // as given to Finish
   bool per_sample = false;   // as given to Finish
   Ending ending = Ending::kNone;
 
-  // By ParameterId::index: did any rank of the group that reduces the parameter
-  // with this one contribute a gradient in this step? The others hold zeros; an
-  // optimizer may want to skip them. So ranks of different groups may differ in
-  // it. In negotiated mode too it speaks of any rank of the group: one that did
-  // not announce a parameter holds zeros, also where another's gradient makes
-  // this true.
+  // By ParameterId::index: whether any rank of this rank's reduction group
+  // contributed a gradient of the parameter in this step. Otherwise the reduced
+  // gradient is zero, and an optimizer may skip it. Ranks of different groups
+  // may have different values. In negotiated mode a rank that did not announce
+  // a parameter has zeros, even where another rank's gradient makes this true.
   std::vector<bool> contributed;
 
-  // The step is the last, here and on every other rank: apply the update, leave
-  // the loop, call Session::Leave. A further step call is Cancelled.
+  // True if the step is the last, on all ranks: apply the update, leave the
+  // loop, call Session::Leave. Further step calls are Cancelled.
   bool IsLast() const { return ending != Ending::kNone; }
 
-  // Every rank holds this command, by the same word: act on it now. Finish
-  // itself acts on a pause, and IsLast tells of stop and drain.
+  // True if every rank has received this command, with the same number: obey
+  // it now. Finish itself obeys a pause; IsLast covers stop and drain.
   bool Holds(Command command) const {
     return command_word != 0 && command_holders[IndexOf(command)] == world_size;
   }
 
-  // Undoes the loss scale and, for sums over samples (per_sample), divides by
-  // the samples of all ranks; 0 if there were none: nothing to apply.
+  // The factor that undoes the loss scale and, for sums over samples
+  // (per_sample), divides by the samples of all ranks; 0 without samples.
   double GradientScale() const;
 
   // min(1, max_norm / global_norm); 1 for a norm of 0. `max_norm` > 0.
   double ClipCoefficient(double max_norm) const;
 
-  // What to multiply the gradients in the buckets with before the update:
-  // GradientScale, then clipping to `max_norm` (infinity: does not clip).
+  // The factor for the gradients in the buckets before the update:
+  // GradientScale times ClipCoefficient(max_norm). Infinity: no clipping.
   double UpdateFactor(double max_norm) const;
 
   bool operator==(const Verdict&) const = default;
 };
 
-// Dynamic loss scaling for f16: scales the loss up so that small gradients
-// survive, backs off when a step overflows.
+// Dynamic loss scaling for f16: increases the scale so that small gradients do
+// not underflow, decreases it when a step overflows.
 //
 //   loss = scaler.scale() * loss;  ... backward ...
 //   verdict = sync.Finish({.inverse_scale = 1 / scaler.scale()});
 //   if (scaler.Update(*verdict))
-//   optimizer.Step(verdict->UpdateFactor(max_norm));
+//     optimizer.Step(verdict->UpdateFactor(max_norm));
 //
-// Driven by verdicts alone, so that all ranks keep the same scale.
+// It depends on verdicts only, so all ranks have the same scale.
 class LOCKSTEP_EXPORT LossScaler {
  public:
   struct Options {
@@ -110,8 +109,8 @@ class LOCKSTEP_EXPORT LossScaler {
 
   double scale() const { return scale_; }
 
-  // Takes note of a committed step. False: skip this update, the gradients
-  // overflowed and the scale is now smaller.
+  // Call with the verdict of each committed step. False: the gradients
+  // overflowed; skip the update. The scale is now smaller.
   bool Update(const Verdict& verdict);
 
  private:

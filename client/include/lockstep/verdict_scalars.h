@@ -1,30 +1,29 @@
-// The verdict as numbers that a stream's work can read: the gate before the
+// The verdict as numbers that work on a stream can read: the gate before the
 // update.
 //
-//   stream   [backward] [FinishAsync] [your update, gated] [forward of the
-//   next]
+//   stream   [backward] [FinishAsync] [your update, gated] [next forward]
 //                           └─ scalars written ─▶ read
 //
-// FinishAsync returns before the host has seen the verdict, so what is enqueued
-// behind it runs whatever the verdict says; and after an abort a stream runs on
-// as if nothing had been. *Completed is not succeeded.* So whatever is enqueued
-// there and changes the training's state must ask first:
+// FinishAsync returns before the host has seen the verdict. Work enqueued after
+// it runs whether or not the step commits, and a stream continues after an
+// abort. *Completed does not mean succeeded.* Work on that stream that changes
+// training state must therefore check the scalars first:
 //
 //   __global__ void Sgd(const VerdictScalars* verdict, float* w,
 //                       const float* g, float rate, size_t n) {
-//     if (!MayUpdate(*verdict)) return;          // every thread, first of all
+//     if (!MayUpdate(*verdict)) return;          // first, in every thread
 //     const float scale = rate * static_cast<float>(verdict->clip);
 //     ... w[i] -= scale * g[i];
 //   }
-//   const VerdictScalars* verdict = pending->scalars();   // not to be copied
-//   Sgd<<<..., stream>>>(verdict, ...);                   // on the host
+//   const VerdictScalars* verdict = pending->scalars();   // on the host
+//   Sgd<<<..., stream>>>(verdict, ...);                   // the pointer
 //
-// The pointer is passed, never the values: they are not there yet. What cannot
-// ask (a library's kernel) works on a copy of the state, which
-// KernelApi::CommitCopy (kernels/verdict_gate.h) brings over if it may.
+// Pass the pointer, never the values: they are not written yet at the launch. A
+// kernel that cannot check (a library's) works on a copy of the state, which
+// KernelApi::CommitCopy (kernels/verdict_gate.h) copies back if the step
+// passed.
 //
-// This header needs neither CUDA nor anything else of this library, so that
-// device code includes it cheaply.
+// This header includes neither CUDA nor other headers of this library.
 
 #ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_VERDICT_SCALARS_H_
 #define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_VERDICT_SCALARS_H_
@@ -37,16 +36,16 @@
 
 namespace lockstep {
 
-// What FinishAsync leaves; valid once the stream has passed it.
+// Written by FinishAsync; valid once the stream has passed it.
 struct VerdictScalars {
-  double commit = 0;  // 1: committed. Anything else: do not update
+  double commit = 0;  // 1: committed. Any other value: do not update
   double finite = 0;  // 1 or 0
   double clip = 1;    // UpdateFactor(FinishAsync's max_norm)
   double samples = 0;
 };
 
-// Whether the state may change with this step: it is committed, and no gradient
-// is infinite or NaN.
+// True if the update may be applied: the step is committed, and no gradient is
+// infinite or NaN.
 LOCKSTEP_ON_DEVICE_TOO inline bool MayUpdate(const VerdictScalars& verdict) {
   return verdict.commit == 1 && verdict.finite == 1;
 }
