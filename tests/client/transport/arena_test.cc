@@ -20,7 +20,7 @@ bool AllZero(const ArenaBuffer& buffer) {
 TEST(PlainArenaTest, GivesAlignedZeroedMemoryOfAnySize) {
   const std::unique_ptr<Arena> arena = MakePlainArena();
   for (size_t bytes : {1, 255, 256, 4097, 1 << 20, (1 << 20) + 1, 9 << 20}) {
-    // Twice, so that memory that was used before is given again.
+    // Twice, so that freed memory is allocated again.
     for (int round = 0; round < 2; ++round) {
       absl::StatusOr<ArenaBuffer> buffer = arena->Allocate(bytes);
       ASSERT_TRUE(buffer.ok()) << buffer.status();

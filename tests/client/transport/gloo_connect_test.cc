@@ -1,4 +1,4 @@
-// How Gloo groups form, or fail to.
+// How Gloo groups connect, or fail to.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -115,7 +115,7 @@ TEST(GlooConnectTest, NamesTheRankThatDoesNotCome) {
   const auto transport = Gloo();
   const auto group = PreparedGroup(*transport, 2);
   const auto handles = HandlesOf(group);
-  // Rank 1 listens, and may even be reached, but does not connect.
+  // Rank 1 listens, and may even accept, but does not connect.
   const absl::Status late =
       group[0]->Connect(handles, absl::Milliseconds(50)).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
@@ -128,7 +128,7 @@ TEST(GlooConnectTest, NamesTheRankThatIsGone) {
   const auto transport = Gloo();
   auto group = PreparedGroup(*transport, 2);
   const auto handles = HandlesOf(group);
-  // One of the two connects to the other, by their ports: try both.
+  // The ports decide which of the two connects to the other: try both.
   for (int survivor : {0, 1}) {
     group = PreparedGroup(*transport, 2);
     const auto handles = HandlesOf(group);
@@ -183,7 +183,8 @@ TEST(GlooConnectTest, ManyGroupsShareOneThread) {
   EXPECT_EQ(gloo_threads, 1);
 }
 
-// Without a helper thread the member's own thread writes, which takes SIGPIPE.
+// Without a helper thread the member's own thread writes, and would get
+// SIGPIPE.
 TEST(GlooConnectTest, APeerThatGoesWhileItIsSentToEndsTheSendOnly) {
   const auto transport = Gloo();
   const std::vector<char> much(1 << 20);
@@ -218,8 +219,7 @@ int ConnectTo(const sockaddr_storage& at) {
   return connection;
 }
 
-// A member that speaks another protocol: a socket that pretends to be rank 1
-// of 2.
+// A member that uses another protocol: a socket that poses as rank 1 of 2.
 class Stranger {
  public:
   Stranger() : listener_(Socket()) {
@@ -281,9 +281,9 @@ std::vector<uint64_t> Message(uint64_t opcode, uint64_t slot, uint64_t length) {
 TEST(GlooStrangerTest, NothingThatArrivesEndsTheProcess) {
   const auto transport = Gloo();
   const std::vector<std::vector<uint64_t>> sayings = {
-      Message(1, 0, 17),  // of a size that nobody asked for
+      Message(1, 0, 17),  // of an unexpected size
       Message(1, 0, uint64_t{1} << 60),
-      Message(1, 99, 8),  // in a slot that nobody asked for
+      Message(1, 99, 8),  // in an unexpected slot
       Message(0, 0, 8),   // to a buffer of another kind
       {0x2f20544547, 0x302e312f50545448, 7, 7, 7, 7},  // "GET / HTTP/1.0"
   };
@@ -312,8 +312,8 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
   std::thread talk([&] {
     stranger.Meet(member->handle());
     // "I will send to slot 0", a greeting, "I will receive from slot 0": in one
-    // piece, for the greeting is all that the member waits for before it cuts
-    // the stranger off.
+    // write, because the member closes the connection right after it has the
+    // greeting.
     std::vector<uint64_t> words = Message(2, 0, 16);
     for (uint64_t word : Message(1, 0, 16)) words.push_back(word);
     for (uint64_t word : {uint64_t{12345}, uint64_t{1}}) words.push_back(word);
@@ -330,14 +330,14 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
 
 // --- Somebody else before the door -------------------------------------------
 
-// What a stranger sends to a port where `to` waits for `from`.
+// The bytes that a stranger sends to a port where `to` waits for `from`.
 using Saying = std::function<std::string(int from, int to)>;
 
 std::string BytesOf(const ConnectionHeader& header) {
   return {reinterpret_cast<const char*>(&header), sizeof header};
 }
 
-// Connects to every port that the group listens on, and says something there.
+// Connects to every port that the group listens on, and sends bytes there.
 std::vector<FileDescriptor> ConnectEverywhere(
     const std::vector<std::string>& handles, const Saying& saying) {
   const int size = static_cast<int>(handles.size());
@@ -356,7 +356,7 @@ std::vector<FileDescriptor> ConnectEverywhere(
   return connections;
 }
 
-// All members connect; the status of each.
+// Connects all members; returns the status of each.
 std::vector<absl::Status> ConnectAll(
     const std::vector<std::unique_ptr<PendingGroup>>& group) {
   const auto handles = HandlesOf(group);
@@ -394,7 +394,7 @@ TEST(GlooStrangerTest, OneThatConnectsDuringSetUpIsDropped) {
   const auto transport = Gloo();
   for (const auto& [kind, saying] : kinds) {
     const auto group = PreparedGroup(*transport, 3);
-    // First, so that whoever takes the first takes a stranger.
+    // Connect the strangers first, so that members accept a stranger first.
     const auto strangers = ConnectEverywhere(HandlesOf(group), saying);
     for (const absl::Status& ended : ConnectAll(group)) {
       EXPECT_TRUE(ended.ok()) << kind << ": " << ended;
@@ -424,8 +424,8 @@ TEST(GlooStrangerTest, ACrowdOfThemIsDropped) {
   }
 }
 
-// While the members connect, too; and who has left before the others came is
-// missed as without strangers.
+// Also while the members connect. A member that left before the others arrived
+// is reported as missing, as without strangers.
 TEST(GlooStrangerTest, OnesThatKeepComingDoNotHideAMissingMember) {
   const auto transport = Gloo();
   auto group = PreparedGroup(*transport, 2);
@@ -442,8 +442,8 @@ TEST(GlooStrangerTest, OnesThatKeepComingDoNotHideAMissingMember) {
 
 // --- Open files --------------------------------------------------------------
 
-// With every number of files from none on: an error that names the limit and
-// blames nobody, or a group.
+// For every limit of open files from none on: either an error that names the
+// limit and no peer, or a group.
 TEST(GlooFilesTest, AMemberWithTooFewOpenFilesNamesTheLimit) {
   int exhausted = 0;
   for (int more = 0; more <= 16; ++more) {
@@ -468,7 +468,7 @@ TEST(GlooFilesTest, AMemberWithTooFewOpenFilesNamesTheLimit) {
   EXPECT_LT(exhausted, 16);
 }
 
-// The others connect to it, and there is no file for the connection.
+// The others connect to it, but it has no descriptor for the connection.
 TEST(GlooFilesTest, AMemberThatCannotAcceptBlamesNobody) {
   const auto transport = Gloo();
   int exhausted = 0;
@@ -480,7 +480,7 @@ TEST(GlooFilesTest, AMemberThatCannotAcceptBlamesNobody) {
     {
       const FdLimit none(0);
       std::thread peer([&] {
-        // The limit is this process's, so it may be the peer that meets it.
+        // The limit is per process, so the peer may run into it first.
         group[1]->Connect(handles, absl::Seconds(5)).IgnoreError();
       });
       ended = group[0]->Connect(handles, absl::Seconds(5)).status();

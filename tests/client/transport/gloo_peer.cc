@@ -1,14 +1,14 @@
 // A member of a Gloo group in a process of its own, for tests that stop and
-// kill processes. Told by its standard input what to do:
+// kill processes. It reads its commands from standard input:
 //
 //   gloo_peer RANK SIZE COUNT SILENCE    prints its handle, a line; SILENCE as
 //                                        GlooOptions::silence
 //   < one handle a line, SIZE lines  connects, prints "connected"
-//   < go                             all-reduces COUNT ones, prints the first
+//   < go                             all-reduces COUNT ones, prints a sum
 //   < recv R                         receives COUNT numbers from rank R alone
-//   sum < forever                        all-reduces COUNT ones until an error
+//   < forever                        all-reduces COUNT ones until an error
 //
-// It ends when its input does.
+// It exits at the end of its input.
 
 #include <cstdlib>
 #include <iostream>

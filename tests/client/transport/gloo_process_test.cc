@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// Travels in one message; moves in chunks, larger than any socket's buffer.
+// Sent in one message; or in chunks, larger than any socket's buffer.
 constexpr size_t kSmall = 100;
 constexpr size_t kLarge = 8 << 20;
 
@@ -79,7 +79,7 @@ class Party {
   std::unique_ptr<transport::Transport> transport_;
   std::vector<std::unique_ptr<Program>> peers_;
   std::unique_ptr<Communicator> comm_;
-  HostStream stream_;  // ends before the buffers that its work uses
+  HostStream stream_;  // destroyed before the buffers that its work uses
 };
 
 TEST(GlooProcessTest, ReducesAcrossProcesses) {
@@ -89,7 +89,7 @@ TEST(GlooProcessTest, ReducesAcrossProcesses) {
       party.SayToAll("go");
       party.Enqueue(1);
       ASSERT_TRUE(party.stream().Synchronize().ok());
-      // This rank's ones are sums from round 2 on.
+      // From round 2 on, this rank contributes sums instead of ones.
       const std::string sum = round == 1 ? "3" : "5";
       EXPECT_EQ(party.peer(1).ReadLine(), sum);
       EXPECT_EQ(party.peer(2).ReadLine(), sum);
@@ -97,7 +97,7 @@ TEST(GlooProcessTest, ReducesAcrossProcesses) {
   }
 }
 
-// How long from Abort until the waiter has returned, over and over.
+// The latencies from Abort until the waiter has returned.
 std::vector<absl::Duration> AbortLatencies(size_t count, int rounds) {
   std::vector<absl::Duration> latencies;
   for (int round = 0; round < rounds; ++round) {
@@ -106,7 +106,8 @@ std::vector<absl::Duration> AbortLatencies(size_t count, int rounds) {
     party.Enqueue(1 + round % 3);
     EXPECT_TRUE(party.stream().Synchronize().ok());
     party.peer(1).Stop();
-    // What it sent before it stopped is enough for two of these at most.
+    // The data that the peer sent before it stopped completes at most two of
+    // these.
     party.Enqueue(4);
     const Event all = party.stream().Record();
     const absl::Time begin = absl::Now();
@@ -129,7 +130,7 @@ TEST(GlooProcessTest, AbortNeedsNothingFromAStoppedPeer) {
                 absl::FormatDuration(worst).c_str());
     RecordProperty(absl::StrCat("abort_median_us_", count),
                    static_cast<int>(absl::ToInt64Microseconds(median)));
-    // The promise is 100 ms; this machine may be busy with other things.
+    // The documented bound is 100 ms; the machine may be busy.
     EXPECT_LT(worst, absl::Seconds(1));
   }
 }
@@ -154,13 +155,13 @@ TEST(GlooProcessTest, AKilledPeerEndsTheGroupForAllOthers) {
     party.peer(2).Signal(SIGKILL);
     const absl::Status ended = party.stream().Synchronize();
     EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
-    // Rank 2, or rank 1 if its hanging up was heard before.
+    // Rank 2, or rank 1 if its disconnect was noticed first.
     EXPECT_TRUE(transport::FailedPeer(ended).has_value()) << ended;
     EXPECT_NE(party.peer(1).ReadLine().find("UNAVAILABLE"), std::string::npos);
   }
 }
 
-// Gloo by itself tells nobody about a message that was half read or written.
+// Gloo alone reports nothing about a partially received or sent message.
 TEST(GlooProcessTest, APeerKilledWithinAMessageIsNoticed) {
   for (int round = 0; round < 5; ++round) {
     Party party(2, kLarge);
@@ -182,7 +183,7 @@ TEST(GlooSilenceTest, AStoppedPeerThatOwesIsSilent) {
     Party party(2, count, kSilence);
     party.peer(1).Stop();
     const absl::Time begin = absl::Now();
-    party.Enqueue(4);  // more than what it sent before it stopped is enough for
+    party.Enqueue(4);  // more than the peer's data of before completes
     const absl::Status ended = party.stream().Synchronize();
     EXPECT_TRUE(absl::IsDeadlineExceeded(ended)) << ended;
     EXPECT_EQ(transport::FailedPeer(ended), 1) << ended;
@@ -191,7 +192,7 @@ TEST(GlooSilenceTest, AStoppedPeerThatOwesIsSilent) {
   }
 }
 
-// In the middle of a message, too, whichever side sends.
+// Also in the middle of a message, on either side.
 TEST(GlooSilenceTest, APeerThatIsStoppedWithinAMessageIsSilent) {
   for (int round = 0; round < 4; ++round) {
     Party party(2, kLarge, kSilence);
@@ -206,7 +207,7 @@ TEST(GlooSilenceTest, APeerThatIsStoppedWithinAMessageIsSilent) {
   }
 }
 
-// It computes, or waits for its data: as long as it likes.
+// A peer may compute, or wait for its data, for any time.
 TEST(GlooSilenceTest, AnIdlePeerIsNotSilent) {
   Party party(2, kSmall, kSilence);
   party.Enqueue(1);
@@ -218,12 +219,12 @@ TEST(GlooSilenceTest, AnIdlePeerIsNotSilent) {
   EXPECT_EQ(party.peer(1).ReadLine(), "2");
 }
 
-// A last word says because of whom a link is shut down.
+// The last message of a link has the cause of its shutdown.
 TEST(GlooSilenceTest, WhoHearsOfAFailureFromANeighbourNamesTheCause) {
   Party party(3, kSmall, kSilence);
   party.peer(2).Stop();
   party.peer(1).WriteLine("recv 2");
-  party.Receive(1);  // so it knows nothing of rank 2
+  party.Receive(1);  // so it does not know about rank 2
   const absl::Status ended = party.stream().Synchronize();
   EXPECT_TRUE(absl::IsUnavailable(ended)) << ended;
   EXPECT_EQ(transport::FailedPeer(ended), 2) << ended;

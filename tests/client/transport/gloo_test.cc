@@ -1,4 +1,5 @@
-// The Gloo transport, held to the suite of the interface; and what is its own.
+// Runs the conformance suite on the Gloo transport; and tests of its own
+// features.
 
 #include "client/transport/gloo/gloo.h"
 

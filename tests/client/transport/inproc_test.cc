@@ -1,5 +1,5 @@
-// The in-process transport, held to the suite of the interface, also where
-// ranks come late to what they do together.
+// Runs the conformance suite on the in-process transport, also with delayed
+// operations.
 
 #include "tests/support/inproc/inproc.h"
 

@@ -21,7 +21,7 @@ TEST(ScratchTest, IsGivenAgainOnceItIsGivenBack) {
   EXPECT_EQ(one.data(), first);
 }
 
-// A sanitizer ends the process itself when it is asked for a petabyte.
+// A sanitizer ends the process when it is asked for a petabyte.
 constexpr size_t kTooMuch = kIsSlow ? SIZE_MAX : size_t{1} << 50;
 
 TEST(ScratchTest, SaysWhenThereIsNoMemoryAndGoesOn) {

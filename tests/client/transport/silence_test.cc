@@ -24,7 +24,7 @@ TEST(SilenceTest, AnyWordEndsIt) {
   Silence silence(1, kBound);
   for (int tick = 0; tick < 96; ++tick) {
     silence.Tick(0, kTick, tick % 8 == 7,
-                 true);  // seven quiet ticks, then a word
+                 true);  // seven quiet ticks, then data
     EXPECT_FALSE(silence.IsSilent(0)) << tick;
   }
   silence.Tick(0, kTick, false, true);
@@ -42,7 +42,7 @@ TEST(SilenceTest, APeerThatOwesNothingIsNotMissedForWhatItWasBefore) {
   EXPECT_TRUE(silence.IsSilent(0));
 }
 
-// Neither a stop of its own nor a core it did not get, for however long.
+// Neither after being stopped nor without a free core, for any time.
 TEST(SilenceTest, AWatcherThatWasStoppedBlamesNobody) {
   for (const absl::Duration stop : {absl::Seconds(3), absl::Hours(3)}) {
     Silence silence(1, kBound);
@@ -50,7 +50,7 @@ TEST(SilenceTest, AWatcherThatWasStoppedBlamesNobody) {
     silence.Tick(0, stop, false, true);
     EXPECT_FALSE(silence.IsSilent(0));
     EXPECT_EQ(silence.quiet(0), 2 * kTick);
-    // What had come in the meantime is read after the first tick.
+    // Data that arrived in the meantime is read after the first tick.
     silence.Tick(0, kTick, true, true);
     EXPECT_EQ(silence.quiet(0), absl::ZeroDuration());
   }

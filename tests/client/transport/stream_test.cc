@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// A moment that comes when the test says so.
+// An event that completes at Open.
 class Gate {
  public:
   ~Gate() { Open(); }
@@ -166,7 +166,7 @@ TEST(StreamTest, TakesWorkFromManyThreadsAndFromItsOwnWork) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // The first wait sees all outer work, the second all that it enqueued.
+  // The first wait covers all outer work, the second all work that it enqueued.
   ASSERT_TRUE(stream.Synchronize().ok());
   ASSERT_TRUE(stream.Synchronize().ok());
   EXPECT_EQ(ran.load(), 400);
@@ -273,7 +273,7 @@ TEST(InlineStreamTest, WaitsForAnEventOfAnotherStream) {
 
 TEST(InlineStreamTest, CallersOnManyThreadsRunOneAtATimeAndNothingIsLost) {
   HostStream stream("inline", HostStream::Execution::kInline);
-  int ran = 0;  // guarded by the stream: work runs one at a time
+  int ran = 0;  // guarded by the stream, which runs one work at a time
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&] {
@@ -422,7 +422,7 @@ TEST(OnWaitStreamTest, AChangeOfWhoRunsLosesNothingAndKeepsTheOrder) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(ran[i], i);
 }
 
-// The thread is there, and sees that others run what is not its own.
+// The thread remains, and ignores work that a waiter runs.
 TEST(OnWaitStreamTest, AThreadThatWasPassedOverComesBack) {
   HostStream stream("changing", kThread);
   int ran = 0;

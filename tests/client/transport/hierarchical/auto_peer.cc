@@ -1,16 +1,16 @@
-// A member of a group by `transport: auto` in a process of its own, for tests
-// that kill processes, and that have hosts. Told by its standard input what to
-// do:
+// A member of a group with `transport: auto` in a process of its own, for tests
+// that kill processes, and tests with several hosts. It reads its commands from
+// standard input:
 //
 //   auto_peer RANK SIZE COUNT ADDRESS [HOST [SILENCE]]    prints its handle, a
-//                             line; it pretends to run on HOST, if there is one
+//                             line; it pretends to run on HOST, if given
 //   < one handle a line, SIZE lines  connects, prints the transport
 //   < go                             all-reduces COUNT ones, in the arena,
 //                                    prints the first sum
 //   < forever                        all-reduces until an error, prints it, and
 //                                    "proven" before it if there is proof
 //
-// It ends when its input does.
+// It exits at the end of its input.
 
 #include <cstdlib>
 #include <iostream>
@@ -84,7 +84,7 @@ int Main(int argc, char** argv) {
   if (done.ok()) return 0;
   std::cout << (transport::IsProven(done) ? "proven " : "") << done
             << std::endl;
-  // It goes when it is told to, so that the others see one death only.
+  // It exits only on request, so that the others see one death only.
   std::string word;
   while (std::getline(std::cin, word)) continue;
   return 1;

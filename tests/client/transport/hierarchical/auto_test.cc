@@ -1,4 +1,4 @@
-// What `transport: auto` chooses, and that all choose alike.
+// The choice of `transport: auto`, which is identical on all ranks.
 
 #include "client/transport/hierarchical/auto.h"
 
@@ -67,8 +67,8 @@ TEST(AutoTest, ChoosesByWhereTheRanksRun) {
   }
 }
 
-// What the coordinator is told of the transport, before a group is connected,
-// is what the group can do then.
+// The facts that the coordinator gets before a group is connected match the
+// group's capabilities.
 TEST(AutoTest, TellsWhichGroupsWillSumInPairs) {
   for (const std::string hosts : {"a", "aa", "ab", "aaa", "abc", "aaaa", "abcd",
                                   "aaab", "aabb", "abab"}) {
@@ -88,7 +88,7 @@ TEST(AutoTest, TellsWhichGroupsWillSumInPairs) {
   }
 }
 
-// `lockstepctl plan compile` has no transports to ask.
+// `lockstepctl plan compile` has no transports to query.
 TEST(AutoTest, ASpecAloneIsTakenForWhatItsTransportTells) {
   InprocHub hub;
   for (auto& [name, told] :
@@ -102,7 +102,7 @@ TEST(AutoTest, ASpecAloneIsTakenForWhatItsTransportTells) {
   }
 }
 
-// More than shared memory connects: nobody does without the others' knowing.
+// More ranks than shared memory connects: all ranks agree to do without it.
 TEST(AutoTest, DoesWithoutSharedMemoryWhereItCannotBeHad) {
   PretendedHostsInProcess world(std::string(kRanksMax + 1, 'a') + "b");
   for (const Member& member : ConnectAll(world, kRanksMax + 2)) {
@@ -142,8 +142,8 @@ TEST(AutoTest, AbortEndsConnecting) {
   }
 }
 
-// Rank 1 has no connection with rank 2 that it would look at; it hears of it
-// from rank 0, in shared memory.
+// Rank 1 has no connection to rank 2 on which it waits; it learns of the loss
+// from rank 0, through shared memory.
 TEST(AutoTest, ALossOnAnotherHostIsNamedToAll) {
   for (size_t count : {10, 100'000}) {
     PretendedHostsInProcess world("aab");

@@ -1,6 +1,6 @@
-// Groups over several hosts, held to the suite of the interface: with private
-// buffers and in the arena, with equal and unequal hosts, with hosts of
-// neighbours, which keep the ranks' order, and of ranks here and there.
+// Runs the conformance suite on groups over several hosts: with private buffers
+// and in the arena, with equal and unequal hosts, with hosts whose ranks are
+// consecutive, which keeps the rank order, and with interleaved ranks.
 
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// Groups over several hosts with Gloo between them, held to the suite of the
-// interface.
+// Runs the conformance suite on groups over several hosts, with Gloo between
+// them.
 
 #include <memory>
 #include <vector>

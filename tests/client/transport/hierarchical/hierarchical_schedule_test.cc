@@ -1,5 +1,5 @@
-// Every schedule, played on paper for many placements: what is given on each
-// host is everything once, and what one rank sends another expects.
+// Simulates every schedule for many placements: each host sends every element
+// once, and every message has a matching receive.
 
 #include "client/transport/hierarchical/hierarchical_schedule.h"
 
@@ -23,7 +23,7 @@ Placement PlacementOf(const std::string& hosts) {
   return Placement(names);
 }
 
-// All ranks' schedules of one call.
+// All ranks' schedules of one operation.
 struct Play {
   Play(CollectiveKind kind, size_t count, int root, const std::string& hosts)
       : call{.kind = kind, .count = count, .dtype = kType, .peer = root},
@@ -42,7 +42,7 @@ struct Play {
   std::vector<std::unique_ptr<const ChunkSchedule>> schedules;
 };
 
-// From, to, message, begin, count.
+// Sender, receiver, message, begin, count.
 using Message = std::tuple<int, int, uint64_t, size_t, size_t>;
 
 std::set<Message> Sent(const Play& play) {
@@ -83,7 +83,7 @@ std::set<Message> Expected(const Play& play) {
   return expected;
 }
 
-// How often each element reaches `rank` from the givers of its host.
+// How often `rank` gets each element from the senders of its host.
 std::vector<int> SocketMessage(const Play& play, int rank, size_t total) {
   std::vector<int> times(total);
   const ChunkSchedule& schedule = *play.schedules[rank];
@@ -140,7 +140,8 @@ TEST(HierarchicalScheduleTest, GivesEverythingOnceAndSendsWhatIsExpected) {
   }
 }
 
-// A line's partial sums name each other, and its ranks reduce the same chunks.
+// Partial sums of a chain refer to each other, and its ranks reduce the same
+// chunks.
 TEST(HierarchicalScheduleTest,
      PartialSumsGoAlongALineFromTheFirstHostToTheLast) {
   for (CollectiveKind kind :

@@ -1,5 +1,5 @@
 // Groups over several hosts with real processes, which are killed and stopped;
-// and with hosts that are what containers are: namespaces.
+// hosts are also simulated by namespaces, as in containers.
 
 #include <signal.h>
 
@@ -21,17 +21,17 @@
 namespace lockstep {
 namespace {
 
-// Passes the first ranks' leader alone; cut in pieces.
+// Through the first rank's leader only; in several chunks.
 constexpr size_t kCounts[] = {100, 1 << 20};
 
 constexpr int kKills = kIsSlow ? 8 : 40;
 
 using Command = std::vector<std::string>;
 
-// All ranks are programs; this process passes their handles.
+// All ranks are programs; this process distributes their handles.
 class Party {
  public:
-  // `where[r]`: what begins rank r's command, its address and its pretended
+  // `where[r]`: the prefix of rank r's command, its address and its pretended
   // host.
   struct Where {
     Command prefix;
@@ -88,9 +88,9 @@ TEST(HostProcessTest, ReducesAcrossHosts) {
   }
 }
 
-// Killed at any moment of an all-reduce. Its host has proof, and names it. The
-// other learns of it by connections that close, and names it or, if its word is
-// heard first, who went because of it.
+// A rank is killed at any time of an all-reduce. Its own host has proof and
+// names it. The other host notices closed connections, and names it or, if a
+// neighbour's message arrives first, the rank that left because of it.
 TEST(HostProcessTest, AKilledRankEndsTheGroupOnAllHosts) {
   std::vector<absl::Duration> latencies;
   for (int round = 0; round < kKills; ++round) {
@@ -117,14 +117,14 @@ TEST(HostProcessTest, AKilledRankEndsTheGroupOnAllHosts) {
   std::printf("told of a death on two hosts: median %s, worst %s\n",
               absl::FormatDuration(latencies[latencies.size() / 2]).c_str(),
               absl::FormatDuration(latencies.back()).c_str());
-  // The promise is 100 ms; this machine may be busy with other things.
+  // The documented bound is 100 ms; the machine may be busy.
   EXPECT_LT(latencies.back(), absl::Seconds(2));
 }
 
 TEST(HostProcessTest, WhoSeesADeathOnItsHostHasProof) {
   Party party(Pretended("abb"), kCounts[1]);
   party.ExpectFromAll("hierarchical");
-  // Rank 0 takes no part: what rank 1 misses is rank 2 alone.
+  // Rank 0 takes no part: rank 1 waits only for rank 2.
   party.peer(2).Signal(SIGKILL);
   party.peer(1).WriteLine("go");
   const std::string told = party.peer(1).ReadLine();
@@ -134,10 +134,10 @@ TEST(HostProcessTest, WhoSeesADeathOnItsHostHasProof) {
 
 // --- Namespaces -------------------------------------------------------------
 
-// Two network and mount namespaces with a cable between them.
+// Two network and mount namespaces, connected by a virtual cable.
 class TwoHosts {
  public:
-  // Why there are none.
+  // Returns why there are none; empty on success.
   std::string Make() {
     if (!Hold(first_, {"/usr/bin/unshare", "-Urnm"})) {
       return "no namespaces can be made here: " + first_->Errors();
@@ -162,8 +162,8 @@ class TwoHosts {
     return "";
   }
 
-  // From now on what `host` sends to the other arrives nowhere: on the cable it
-  // bears the address of a card that there is not.
+  // Drops everything that `host` sends from then on: its packets go to the MAC
+  // address of a card that does not exist.
   void BlackHole(int host) {
     const std::string why =
         Run(host == 0 ? *first_ : *second_,
@@ -179,7 +179,7 @@ class TwoHosts {
   }
 
  private:
-  // A program that keeps the namespaces that `prefix` makes.
+  // Starts a program that keeps alive the namespaces that `prefix` creates.
   static bool Hold(std::unique_ptr<Program>& holder, Command prefix) {
     prefix.insert(prefix.end(), {"/bin/sh", "-c", "echo here; exec cat"});
     holder = std::make_unique<Program>(prefix);
@@ -191,7 +191,7 @@ class TwoHosts {
     command.insert(command.end(), kinds.begin(), kinds.end());
     return command;
   }
-  // Why it failed.
+  // Returns the error; empty on success.
   static std::string Run(const Program& host, const Command& words) {
     Command command = Inside(host, {"-U", "-n"});
     command.push_back(Ip());
@@ -231,7 +231,8 @@ constexpr absl::Duration kSilence = absl::Milliseconds(500);
 // The kernel gives up after minutes.
 constexpr absl::Duration kSoon = absl::Seconds(15);
 
-// Both sides notice, within their bound, and name a rank of the other host.
+// Both sides detect the silence within their bound, and name a rank of the
+// other host.
 void ExpectSilenceIsNoticed(Party& party, const std::vector<int>& host_of) {
   party.SayToAll("forever");
   const absl::Time begin = absl::Now();

@@ -1,5 +1,5 @@
-// A job whose processes pretend to run on several hosts: each connects by a
-// transport `auto` of its own.
+// A job whose processes pretend to run on several hosts: each connects by its
+// own transport `auto`.
 //
 //   PretendedHosts world("aab", make_links);    ranks 0 and 1 on a, 2 on b
 
@@ -24,7 +24,7 @@ class PretendedHosts : public conformance::World {
   using Decorate = std::function<std::unique_ptr<transport::Transport>(
       std::unique_ptr<transport::Transport>)>;
 
-  // The host of rank r is hosts[r].
+  // Rank r is on hosts[r].
   PretendedHosts(std::string hosts, MakeLinks make_links,
                  Decorate decorate = nullptr)
       : hosts_(std::move(hosts)),
@@ -48,7 +48,7 @@ class PretendedHosts : public conformance::World {
   std::map<int, std::unique_ptr<transport::Transport>> transports_;
 };
 
-// With links between the threads of this process.
+// Links between threads of this process.
 class PretendedHostsInProcess final : public PretendedHosts {
  public:
   explicit PretendedHostsInProcess(const std::string& hosts,

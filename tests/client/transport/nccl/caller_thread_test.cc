@@ -1,5 +1,5 @@
-// What calls leave of the thread that makes them: its current device, its last
-// error, and captures that somebody else has begun.
+// Calls preserve the calling thread's state: its current device, its last
+// error, and captures that another library has begun.
 
 #include <functional>
 #include <memory>
@@ -40,14 +40,14 @@ class WorkBefore final : public DeviceContext::Operation {
   DeviceContext::Work work_;
 };
 
-// Two ranks, of which this thread calls everything of rank 1's.
+// Two ranks; this thread makes all calls of rank 1.
 class CallerThreadTest : public testing::Test {
  protected:
   ~CallerThreadTest() override {
     EXPECT_THAT(world_.gpus().violations(), IsEmpty());
   }
 
-  // Every call that a program's thread makes, `between` each two.
+  // Makes every call of a program's thread, and calls `between` after each.
   void CallEverything(const std::function<void(const std::string&)>& between) {
     const auto group = conformance::Connect(world_, 2, "gradient");
     ASSERT_EQ(group.size(), 2u);
@@ -168,7 +168,7 @@ TEST_F(CallerThreadTest, KeepsItsDevice) {
   }
 }
 
-// A query that has to be repeated is an error too, for CUDA.
+// CUDA reports an unfinished query as an error too.
 TEST_F(CallerThreadTest, FindsNoErrorOfOurs) {
   CallEverything([&](const std::string& call) {
     EXPECT_EQ(world_.gpus().CallingThread().last_error, CudaResult::kSuccess)
@@ -188,7 +188,7 @@ TEST_F(CallerThreadTest, KeepsItsErrorWhereNothingOfOursFails) {
   world_.gpus().SetCallingThread({});
 }
 
-// As torch captures: in global mode, while other threads go on.
+// As torch captures: in global mode, while other threads make calls.
 TEST(ForeignCaptureTest, NoCallMakesItInvalid) {
   FakeGpuWorld world;
   const auto group = conformance::Connect(world, 2, "gradient");
@@ -221,7 +221,7 @@ TEST(ForeignCaptureTest, NoCallMakesItInvalid) {
   for (const auto& one : group) EXPECT_TRUE(one->status().ok());
 }
 
-// The fake notices who makes no scope, or ends none.
+// The fake detects a missing scope, and a scope that never ends.
 class NeverEnters final : public fake::ForwardingCuda {
  public:
   using ForwardingCuda::ForwardingCuda;

@@ -1,4 +1,4 @@
-// What a device's compute keeps for work that the device has not got to yet.
+// The memory that a CudaDeviceContext keeps for work that has not yet run.
 
 #include "client/transport/nccl/cuda_device_context.h"
 
@@ -22,7 +22,7 @@ using transport::DeviceContext;
 using transport::nccl::CudaStream;
 using transport::nccl::CudaStreamHandle;
 
-// Holds of one stream, whose message is a number.
+// Gates of one stream, whose message is a number.
 class CudaHoldTest : public testing::Test {
  protected:
   CudaHoldTest()
@@ -44,13 +44,13 @@ class CudaHoldTest : public testing::Test {
     return *static_cast<CudaStream&>(*stream_).Ready();
   }
 
-  // The stream gets no further until stalled_ is false.
+  // Stalls the stream until stalled_ is false.
   void Stall() {
     stalled_ = true;
     world_.gpus().StallUntil(handle(), [this] { return !stalled_; });
   }
 
-  // A kernel that reads the message, launched without another look at the
+  // Launches a kernel that reads the message, without a call that polls the
   // library's streams.
   void Read(CudaStreamHandle on, const DeviceContext::StreamGate& hold,
             int* into) {
@@ -59,7 +59,8 @@ class CudaHoldTest : public testing::Test {
     world_.gpus().LaunchKernel(on, [message, into] { *into = *message; });
   }
 
-  // Until all that the compute has enqueued on streams of its own has run.
+  // Waits until everything that the context enqueued on its own streams has
+  // run.
   void RunOwnStream() {
     Event done;
     ASSERT_TRUE(compute_
@@ -90,7 +91,7 @@ TEST_F(CudaHoldTest, MemoryIsNotTakenAgainWhileTheStreamReadsIt) {
   Read(on, *first, &read);
   first.reset();
 
-  auto second = Hold();  // cleared on a stream of its own
+  auto second = Hold();  // cleared on the context's own stream
   RunOwnStream();
   stalled_ = false;
   second->Release(absl::OkStatus(), &message);
@@ -122,7 +123,7 @@ TEST_F(CudaHoldTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
   ASSERT_TRUE(stream_->Synchronize().ok());
   first.reset();
 
-  // The compute's own stream is late with clearing.
+  // The context's own stream is late with clearing.
   std::atomic<bool> late{true};
   absl::AnyInvocable<void()> wait = [&late] { late.wait(true); };
   ASSERT_TRUE(compute_
@@ -135,7 +136,7 @@ TEST_F(CudaHoldTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
   auto second = Hold();
   int read = -1;
   Read(on, *second, &read);
-  // The device runs what it can meanwhile.
+  // Let the device run meanwhile.
   const std::unique_ptr<Stream> other = world_.MakeStream(0, "");
   for (int turn = 0; turn < 100; ++turn) EXPECT_TRUE(other->Synchronize().ok());
   late = false;
@@ -146,7 +147,7 @@ TEST_F(CudaHoldTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
   EXPECT_EQ(read, 0);
 }
 
-// Nothing can be recorded on a stream that is being captured.
+// No event can be recorded on a stream that is being captured.
 TEST_F(CudaHoldTest, MayBeDestroyedWhileItsStreamIsCaptured) {
   const int message = 7;
   auto& cuda = *world_.TablesOf(0).cuda;

@@ -1,5 +1,5 @@
-// A device that fails: what was enqueued has not run, and everybody hears of
-// it.
+// A device that fails: enqueued work has not run, and all callers get the
+// error.
 
 #include <atomic>
 #include <memory>
@@ -26,7 +26,7 @@ class DeviceFaultTest : public testing::Test {
     EXPECT_THAT(world_.gpus().violations(), IsEmpty());
   }
 
-  // Device `rank` fails while `stream` stands before work.
+  // Device `rank` fails while `stream` is stalled before its work.
   void BreakUnder(Stream& stream, int rank) {
     world_.gpus().StallUntil(*static_cast<CudaStream&>(stream).Ready(),
                              [] { return false; });
@@ -46,7 +46,7 @@ TEST_F(DeviceFaultTest, AnEventThatNeverComesIsAnError) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(event.Wait(absl::ZeroDuration())));
   Break();
   EXPECT_TRUE(absl::IsInternal(event.Wait())) << event.Wait();
-  EXPECT_TRUE(event.Done());  // there is nothing to wait for
+  EXPECT_TRUE(event.Done());  // nothing to wait for
   EXPECT_TRUE(absl::IsInternal(stream->Synchronize()));
 }
 
@@ -60,7 +60,7 @@ TEST_F(DeviceFaultTest, AStreamThatWaitsForItHasTheError) {
   EXPECT_TRUE(absl::IsInternal(other->Synchronize()));
 }
 
-// NCCL itself says nothing. The peer hears it from the coordinator.
+// NCCL reports nothing. The peer learns of it from the coordinator.
 TEST_F(DeviceFaultTest, ItsCommunicatorsFail) {
   auto group = conformance::Connect(world_, 2, "gradient");
   std::vector<std::unique_ptr<Stream>> streams;
@@ -82,7 +82,7 @@ TEST_F(DeviceFaultTest, ItsCommunicatorsFail) {
   EXPECT_FALSE(streams[1]->Synchronize().ok());
 }
 
-// Only asks in vain, and says so.
+// Only queries fail, and return an error.
 class FailsToAsk final : public fake::ForwardingCuda {
  public:
   FailsToAsk(std::shared_ptr<CudaApi> inner, const std::atomic<bool>* fails)

@@ -1,5 +1,5 @@
-// The bench of an operation's cost on the host keeps NCCL's rules, which real
-// communicators enforce: those of its own that do not block are polled.
+// The benchmark of an operation's host cost follows NCCL's rules: it polls its
+// own non-blocking communicators.
 
 #include "bench/enqueue_cost.h"
 
@@ -17,8 +17,8 @@
 namespace lockstep {
 namespace {
 
-// As NCCL: a communicator that does not block takes nothing new before it was
-// asked whether it is ready.
+// As NCCL: a non-blocking communicator accepts no new call before it was
+// polled.
 class StrictNccl final : public fake::ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
@@ -58,12 +58,12 @@ TEST(EnqueueCostTest, PollsWhatDoesNotBlock) {
   const auto cost = bench::MeasureEnqueue(
       tables, {}, {.batches = 3, .calls = kCalls, .with_raw = true});
   ASSERT_TRUE(cost.ok()) << cost.status();
-  // NCCL's own calls and ours, in each round.
+  // Direct NCCL calls and ours, in each round.
   EXPECT_GE(strict->calls(), 2 * kCalls);
   EXPECT_EQ(strict->calls() % (2 * kCalls), 0);
 }
 
-// How many ranks the communicators have.
+// Records the sizes of the communicators.
 class SizesNccl final : public fake::ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
@@ -78,7 +78,7 @@ class SizesNccl final : public fake::ForwardingNccl {
   std::vector<int> sizes_;
 };
 
-// With one rank NCCL does something else.
+// With one rank NCCL takes another code path.
 TEST(EnqueueCostTest, MeasuresCommunicatorsOfAllItsRanks) {
   constexpr int kRanks = 2;
   fake::FakeGpus gpus;

@@ -8,7 +8,7 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-// Events that are addresses.
+// Events are mere addresses here.
 class EventPoolTest : public testing::Test {
  protected:
   EventPool::Source Source() {

@@ -1,5 +1,5 @@
-// What runs on real GPUs (tests/gpu/nccl) is right itself: over the fake, ranks
-// being threads.
+// Tests the exercise of tests/gpu/nccl itself: over the fake, with threads as
+// ranks.
 
 #include "tests/gpu/nccl/exercise.h"
 
@@ -16,7 +16,7 @@
 namespace lockstep::gpu {
 namespace {
 
-// Ranks tell each other a line, round after round.
+// The ranks exchange one line each, round after round.
 class Rendezvous {
  public:
   explicit Rendezvous(int size) : lines_(size) {}

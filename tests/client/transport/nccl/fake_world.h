@@ -1,4 +1,4 @@
-// Processes with a fake GPU each.
+// A fake GPU for each process.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAKE_WORLD_H_
 #define LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAKE_WORLD_H_
@@ -20,7 +20,7 @@ namespace lockstep::fake {
 
 class FakeGpuWorld final : public conformance::World {
  public:
-  // `decorate` may put other tables before those of a rank.
+  // `decorate` may wrap the tables of a rank.
   using Decorate = std::function<void(int rank, transport::nccl::Tables*)>;
 
   explicit FakeGpuWorld(const GpuOptions& options = {}, Decorate decorate = {})

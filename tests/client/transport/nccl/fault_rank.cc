@@ -25,7 +25,7 @@ void Rank::Step(int round) {
   float* const got = memory_.Take(0);
   float* const stamp = memory_.Take(0);
   float* const seen = memory_.Take(0);
-  // A backward pass is long: who does not wait for it is early.
+  // A long backward pass: work that does not wait for it runs too early.
   for (int layer = 0; layer < kLayers; ++layer) Kernel(first(), [] {});
   Kernel(first(), [=] { std::fill_n(gradient, kCount, mine); });
   Kernel(second(), [=] { *stamp = 1; });

@@ -1,4 +1,4 @@
-// One rank's side of the drill: what it does, and what it finds.
+// One rank of the fault suite: its operations and its findings.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULT_RANK_H_
 #define LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULT_RANK_H_
@@ -22,7 +22,7 @@ namespace lockstep::fake {
 inline constexpr int kRanks = 2;
 inline constexpr size_t kCount = 7;
 
-// Says what went wrong, on a pipe; what is late ends the process.
+// Writes findings to a pipe; a timeout ends the process.
 class Reporter {
  public:
   explicit Reporter(int to) : to_(to) {}
@@ -40,7 +40,7 @@ class Reporter {
     _exit(0);
   }
 
-  // Whose violations are told: set while no rank runs.
+  // The world whose violations are reported. Set it while no rank runs.
   void set_world(FakeGpuWorld* world) { world_ = world; }
   void Report() {
     for (const std::string& violation : world_->gpus().violations()) {
@@ -53,7 +53,7 @@ class Reporter {
   FakeGpuWorld* world_ = nullptr;
 };
 
-// Buffers that outlive a mistake: who writes too late writes here.
+// Buffers that outlive a fault: late writes end up here.
 class Memory {
  public:
   float* Take(float value, size_t count = kCount) {
@@ -67,7 +67,7 @@ class Memory {
   std::deque<std::vector<float>> buffers_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One rank's side of the exercise.
+// One rank of the suite.
 class Rank {
  public:
   Rank(FakeGpuWorld* world, Reporter* reporter, Memory* memory, int rank,
@@ -128,16 +128,16 @@ class Rank {
     for (auto& group : groups_) group.reset();
   }
 
-  // What a step is: gradients that a kernel makes, their mean, which a kernel
-  // uses, beside a message and a verdict on another stream.
+  // One step: a kernel computes gradients, a kernel uses their mean, and a
+  // message and a verdict are on another stream.
   void Step(int round);
   void Propagates();
-  // More than the verdict's group has memory for at once.
+  // More elements than the verdict's group has memory for at once.
   void PropagatesMuch();
   void Meets(std::atomic<int>* come, int round);
 
-  // The same as a graph: captured once, launched for some steps; the graph
-  // stays, for who ends the communicators to deal with.
+  // The step as a graph: captured once, launched for some steps. The graph
+  // remains, for tests that end the communicators before it.
   void CaptureStep();
   void LaunchStep(int round);
   void BeginStep() {
@@ -145,7 +145,7 @@ class Rank {
   }
   void ForgetStep() { graph_ = nullptr; }
 
-  // A bucket that the gradient's group knows of, in place of the one before,
+  // Registers a bucket with the gradient's group in place of the previous one,
   // whose memory it may keep: as after a switch of revisions.
   void EnlistBucket(bool same_memory = false);
   void StepInBucket(int round);
@@ -162,11 +162,11 @@ class Rank {
   std::unique_ptr<Communicator> groups_[2];
   std::unique_ptr<Stream> first_, second_;
   std::unique_ptr<transport::nccl::LaunchableGraph> graph_;
-  float* given_ = nullptr;  // of the captured step
+  float* given_ = nullptr;  // input of the captured step
   float* used_ = nullptr;
   ArenaBuffer bucket_;
   std::unique_ptr<transport::BufferRegistration>
-      enlisted_;  // dies before the memory
+      enlisted_;  // destroyed before the memory
 };
 
 }  // namespace lockstep::fake

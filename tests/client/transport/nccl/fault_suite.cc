@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kRounds = 12;
 constexpr int kLaunches = 3;
-// A mistake may also make it hang: then it dies of that.
+// A fault may also hang the process, which this timeout kills.
 constexpr unsigned kLifeSeconds = 30;
 
-// The whole exercise, for one world.
+// The whole suite, for one world.
 class Exercise {
  public:
   Exercise(const DrillOptions& options, int to)
@@ -30,13 +30,13 @@ class Exercise {
     Abort();
     AbortsGraph();
     LosesPeer();
-    Windows();  // last: who writes too late may write to memory that is freed
+    Windows();  // last: late writes may be to freed memory
   }
 
  private:
   using Body = std::function<void(Rank&, int)>;
 
-  // Two connected ranks do `body`; then nothing may have been violated.
+  // Runs `body` on two connected ranks; then no violation may be recorded.
   void With(const Body& body, const std::function<void(FakeGpuWorld&)>& after) {
     FakeGpuWorld world({.seed = options_.seed}, options_.decorate);
     reporter_.set_world(&world);
@@ -72,7 +72,7 @@ class Exercise {
             rank.Meets(&come, round);
           }
           rank.Propagates();
-          rank.Leave();  // whoever is done may go
+          rank.Leave();  // ranks may leave at different times
         },
         [&](FakeGpuWorld& world) {
           for (int r = 0; r < kRanks; ++r) {
@@ -90,7 +90,7 @@ class Exercise {
             rank.LaunchStep(round);
             rank.Step(round);
           }
-          rank.Leave();  // the graph is still there
+          rank.Leave();  // the graph still exists
           rank.ForgetStep();
         },
         [](FakeGpuWorld&) {});
@@ -100,7 +100,7 @@ class Exercise {
     With(
         [&](Rank& rank, int r) {
           rank.CaptureStep();
-          if (r != 0) return rank.ForgetStep();  // never comes
+          if (r != 0) return rank.ForgetStep();  // never arrives
           rank.BeginStep();
           rank.gradient().Abort("the drill says so");
           const absl::Status ended =
@@ -116,13 +116,13 @@ class Exercise {
     With(
         [&](Rank& rank, int r) {
           rank.EnlistBucket();
-          if (r != 0) return;  // never comes
+          if (r != 0) return;  // never arrives
           float* const value = memory_.Take(0);
           for (Communicator* group : {&rank.verdict(), &rank.gradient()}) {
             rank.Posted(group->AllReduce(value, value, kCount, DType::kF32,
                                          ReduceOp::kSum, rank.first()));
           }
-          rank.Kernel(rank.first(), [] {});  // both are queued by now
+          rank.Kernel(rank.first(), [] {});  // both are queued by then
           bool ran = false;
           rank.gradient().Abort("the drill says so");
           const absl::Status ended =
@@ -148,7 +148,7 @@ class Exercise {
           float* const value = memory_.Take(0);
           rank.Posted(rank.gradient().AllReduce(
               value, value, kCount, DType::kF32, ReduceOp::kSum, rank.first()));
-          rank.Kernel(rank.first(), [] {});  // it is queued by now
+          rank.Kernel(rank.first(), [] {});  // it is queued by then
           rank.BreakNetwork();
           const absl::Status ended =
               rank.Await(rank.first(), "the news of a lost peer");
@@ -158,7 +158,7 @@ class Exercise {
         [](FakeGpuWorld&) {});
   }
 
-  // Three revisions, the second in the memory of the first.
+  // Three revisions; the second uses the memory of the first.
   void Windows() {
     With(
         [&](Rank& rank, int) {
@@ -167,7 +167,7 @@ class Exercise {
             rank.StepInBucket(revision);
           }
           rank.PropagatesMuch();
-          rank.Leave();  // the window is still there
+          rank.Leave();  // the window still exists
           rank.ForgetBucket();
         },
         [&](FakeGpuWorld& world) {

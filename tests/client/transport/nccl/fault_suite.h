@@ -1,5 +1,5 @@
-// One exercise of the adapter over the fake that shows every rule it must keep:
-// what goes wrong in it comes back as sentences.
+// Runs the adapter over the fake through every rule that it must keep, and
+// returns the findings as text.
 //
 // Two ranks, a verdict's communicator and a gradient's. It runs in a process of
 // its own, because an adapter that breaks a rule may wait for ever.
@@ -19,11 +19,11 @@ namespace lockstep::fake {
 struct DrillOptions {
   uint64_t seed = 1;
   FakeGpuWorld::Decorate decorate = {};
-  // After which something that has not happened is late.
+  // The timeout of each wait.
   absl::Duration patience = absl::Seconds(30);
 };
 
-// What went wrong, a line each; empty if nothing did.
+// Runs the suite; returns a line for each finding, empty without findings.
 std::string Drill(const DrillOptions& options);
 
 }  // namespace lockstep::fake

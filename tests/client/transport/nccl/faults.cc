@@ -17,7 +17,7 @@ using transport::nccl::Tables;
 
 // --- Events and streams ---
 
-// Knows the communicators' streams by their priority.
+// Recognises the communicators' streams by their priority.
 class StreamsKnown : public ForwardingCuda {
  public:
   using ForwardingCuda::ForwardingCuda;
@@ -60,7 +60,8 @@ class ForgetsTheConsumer final : public StreamsKnown {
   }
 };
 
-// Drops a wait that an event's record follows at once: the wait for the turn.
+// Drops a wait that is directly followed by an event's record: the wait for the
+// launch slot.
 class ForgetsTheTurn final : public StreamsKnown {
  public:
   using StreamsKnown::StreamsKnown;
@@ -122,8 +123,8 @@ class FreesEventsEarly final : public ForwardingCuda {
   Result EventDestroy(EventHandle) override { return Result::kSuccess; }
 };
 
-// What RecordsBeforeThePoll's two tables share: the event that was recorded
-// right after the enqueue, and what it is taken for.
+// Shared by the two tables of RecordsBeforeThePoll: the event recorded right
+// after the enqueue, and the events that it replaces.
 struct EarlyEvents {
   Mutex mutex;
   std::map<transport::nccl::CudaStreamHandle, transport::nccl::CudaEventHandle>

@@ -1,5 +1,5 @@
-// Mistakes that an adapter could make, as tables that make them for it: the
-// adapter itself has no switch for being wrong.
+// Faults of an adapter, injected by wrapping the tables: the adapter itself has
+// no test switches.
 
 #ifndef LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULTS_H_
 #define LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULTS_H_
@@ -13,7 +13,7 @@ namespace lockstep::fake {
 
 struct Fault {
   std::string name;
-  // What the drill says of it.
+  // A part of the suite's finding.
   std::string noticed;
   FakeGpuWorld::Decorate decorate;
 };

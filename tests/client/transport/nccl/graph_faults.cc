@@ -1,4 +1,4 @@
-// Mistakes with captures and graphs.
+// Faults with captures and graphs.
 
 #include <map>
 #include <set>
@@ -33,7 +33,7 @@ class DestroysGraphsTwice final : public ForwardingCuda {
   }
 };
 
-// Takes a captured stream for one that runs.
+// Reports that no stream is being captured.
 class OverlooksCaptures final : public ForwardingCuda {
  public:
   using ForwardingCuda::ForwardingCuda;
@@ -43,8 +43,8 @@ class OverlooksCaptures final : public ForwardingCuda {
   }
 };
 
-// Knows the streams that graphs are launched on by their first launch: before,
-// waits on them go through.
+// Drops waits of a stream on which a graph was launched. A stream is recognised
+// at its first launch, so earlier waits have their effect.
 class LaunchesGraphsEarly final : public ForwardingCuda {
  public:
   using ForwardingCuda::ForwardingCuda;
@@ -90,8 +90,8 @@ class PublishesGraphsEarly final : public ForwardingCuda {
   std::map<StreamHandle, GraphExecHandle> held_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Drops the waits of streams that are captured but do not belong to a
-// communicator: those of who uses what has been reduced.
+// Drops the waits of the origin stream of a capture: those of work that uses a
+// reduction's result.
 class LeavesWorkUnjoined final : public ForwardingCuda {
  public:
   using ForwardingCuda::ForwardingCuda;

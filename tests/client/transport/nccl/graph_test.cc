@@ -30,7 +30,7 @@ using transport::nccl::LaunchableGraph;
 
 constexpr size_t kCount = 5;
 
-// While it is held, reductions that are asked for are not queued.
+// While it is held, it queues no reductions.
 class HeldNccl final : public fake::ForwardingNccl {
  public:
   HeldNccl(std::shared_ptr<NcclApi> inner, const std::atomic<bool>* held)
@@ -50,11 +50,11 @@ class HeldNccl final : public fake::ForwardingNccl {
 
  private:
   const std::atomic<bool>& held_;
-  std::set<Comm> queueing_;  // the launch thread's
+  std::set<Comm> queueing_;  // used by the launch thread
 };
 
-// Two ranks with a verdict's communicator and a gradient's, and on each a
-// gradient that a kernel makes and one that uses the mean.
+// Two ranks with a verdict's communicator and a gradient's. On each, one kernel
+// computes a gradient and another uses the mean.
 class GraphTest : public testing::TestWithParam<int> {
  protected:
   static constexpr int kRanks = 2;
@@ -83,7 +83,7 @@ class GraphTest : public testing::TestWithParam<int> {
     EXPECT_THAT(world_.gpus().violations(), IsEmpty());
   }
 
-  // Members leave together, as their processes do.
+  // Members leave concurrently, as their processes do.
   static void CloseAll(std::vector<std::unique_ptr<Communicator>>& group) {
     std::vector<std::thread> threads;
     for (auto& one : group) threads.emplace_back([&one] { one.reset(); });
@@ -94,7 +94,7 @@ class GraphTest : public testing::TestWithParam<int> {
     return static_cast<CudaStream&>(*streams_[rank]);
   }
 
-  // A step's piece: what is captured reads and writes these buffers.
+  // The captured part of a step reads and writes these buffers.
   absl::Status Enqueue(int rank) {
     world_.Enqueue(stream(rank), [this, rank] {
       for (float& value : mean_[rank]) value = given_[rank][0];
@@ -134,7 +134,7 @@ class GraphTest : public testing::TestWithParam<int> {
     }
   }
 
-  // One that has nothing to do with a graph still works.
+  // Expects that a communicator outside the graph still works.
   void ExpectApartWorks() {
     float ones[kRanks] = {1, 1};
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -153,7 +153,7 @@ class GraphTest : public testing::TestWithParam<int> {
   std::atomic<bool> held_ = false;
   FakeGpuWorld world_;
   std::vector<std::unique_ptr<Communicator>> verdict_, gradient_;
-  std::vector<std::unique_ptr<Communicator>> apart_;  // in no graph
+  std::vector<std::unique_ptr<Communicator>> apart_;  // not in the graph
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<std::vector<float>> given_, mean_, used_;
   std::vector<float> stamps_;
@@ -171,9 +171,9 @@ TEST_P(GraphTest, RunsWhatWasCapturedAtEachLaunch) {
   }
 }
 
-// The launch order is one over graphs and operations, whichever was ready
-// first: what was posted before a graph begins before it, and what was posted
-// behind it after its end.
+// Graphs and operations have one launch order, whichever is ready first: an
+// operation posted before a graph begins before it, and one posted after it
+// begins after its end.
 TEST_P(GraphTest, TakesItsTurnAmongOperations) {
   CaptureOnAll();
   std::vector<std::unique_ptr<Stream>> others;
@@ -186,7 +186,7 @@ TEST_P(GraphTest, TakesItsTurnAmongOperations) {
         &verdict_, &gradient_, &apart_};
     for (int when : {0, 1}) {
       for (int rank = 0; rank < kRanks; ++rank) {
-        // One rank's is long in coming, now this one's and now that one's.
+        // In turn, one rank's gradient is late.
         for (int layer = 0; rank == round % kRanks && layer < 50; ++layer) {
           world_.Enqueue(*others[rank], [] {});
         }
@@ -249,7 +249,7 @@ TEST_P(GraphTest, SaysWhatCannotBeCaptured) {
   EXPECT_TRUE(nested.ok()) << nested.status();
 }
 
-// Nobody could destroy it in time.
+// The adapter could not destroy it in time.
 TEST_P(GraphTest, RefusesACaptureThatSomebodyElseBegan) {
   auto tables = world_.TablesOf(0);
   const transport::nccl::DeviceScope scope(*tables.cuda);
@@ -263,7 +263,7 @@ TEST_P(GraphTest, RefusesACaptureThatSomebodyElseBegan) {
 
 TEST_P(GraphTest, AreDestroyedBeforeTheirCommunicatorsAreAborted) {
   CaptureOnAll();
-  graphs_[0]->Launch(stream(0));  // rank 1 never comes
+  graphs_[0]->Launch(stream(0));  // rank 1 never arrives
   gradient_[0]->Abort("the test says so");
   const absl::Status ended = stream(0).Synchronize();
   EXPECT_TRUE(absl::IsAborted(ended)) << ended;
@@ -293,8 +293,7 @@ TEST_P(GraphTest, SaysThatItsCommunicatorEndedAndHarmsNoOther) {
   EXPECT_THAT(world_.gpus().AbortsOf(0), IsEmpty());
 }
 
-// A launch that is still to come is an operation of each communicator that the
-// graph holds.
+// A pending launch counts as an operation of each communicator in the graph.
 TEST_P(GraphTest, ALaunchThatWaitsEndsWithItsCommunicator) {
   CaptureOnAll();
   std::vector<std::unique_ptr<Stream>> others;
@@ -309,7 +308,7 @@ TEST_P(GraphTest, ALaunchThatWaitsEndsWithItsCommunicator) {
     graphs_[rank]->Launch(stream(rank));
   }
   CloseAll(gradient_);
-  for (int rank = 0; rank < kRanks; ++rank) {  // not in peace, and alone
+  for (int rank = 0; rank < kRanks; ++rank) {  // by abort, one after the other
     EXPECT_THAT(world_.gpus().AbortsOf(rank), testing::ElementsAre(1));
   }
   held_ = false;
@@ -334,8 +333,8 @@ TEST_P(GraphTest, AnAbortWaitsForTheEndOfACapture) {
   EXPECT_THAT(world_.gpus().AbortsOf(0), testing::ElementsAre(0, 1, 2));
 }
 
-// What is not captured goes on behind the capture, by a communicator that takes
-// part in it; another one does not wait.
+// An operation that is not captured runs after the capture if its communicator
+// is part of it; that of another communicator does not wait.
 TEST_P(GraphTest, WhatIsPostedMeanwhileIsNotCaptured) {
   std::vector<std::unique_ptr<Stream>> others;
   float loose[kRanks] = {1, 1}, free[kRanks] = {1, 1};

@@ -1,4 +1,4 @@
-// Every kernel that a step could launch has been launched at Join.
+// Every kernel that a step can launch has been launched at Join.
 
 #include "client/transport/nccl/kernel_warmup.h"
 
@@ -24,7 +24,7 @@ constexpr DType kFloats[] = {DType::kF16, DType::kBF16, DType::kF32,
                              DType::kF64};
 constexpr const char* kLists[] = {"short", "long"};
 
-// As in kernels/device/lists.cuh: a short list has a kernel of its own.
+// As in kernels/device/lists.cuh: short lists have a kernel of their own.
 std::string ListOf(size_t size) { return size <= 8 ? "short" : "long"; }
 
 template <typename... Parts>
@@ -39,7 +39,8 @@ bool Aligned(const void* at) {
   return reinterpret_cast<uintptr_t>(at) % 16 == 0;
 }
 
-// Notes which kernel of kernels/device each launch is. Copies are of words.
+// Records which kernel of kernels/device each launch is. Copies are of
+// uint32_t.
 class NotesKernels final : public fake::ForwardingKernels {
  public:
   NotesKernels(std::shared_ptr<KernelApi> inner, std::set<std::string>* seen)

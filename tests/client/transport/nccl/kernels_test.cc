@@ -1,4 +1,4 @@
-// Memory of the device, and kernels in the order of a stream: over the fake.
+// Device memory, and kernels in stream order, over the fake.
 
 #include <algorithm>
 #include <limits>
@@ -47,7 +47,7 @@ class KernelsTest : public testing::Test {
     const float* at = gpus_.Reach(buffer.as<float>().data());
     return {at, at + buffer.bytes() / sizeof(float)};
   }
-  // A kernel that writes this there.
+  // A kernel that writes `values` to `buffer`.
   void Fill(const ArenaBuffer& buffer, std::vector<float> values) {
     float* const at = gpus_.Reach(buffer.as<float>().data());
     gpus_.LaunchKernel(handle(), [at, values] {
@@ -74,8 +74,8 @@ TEST_F(KernelsTest, TheHostCannotTouchADevicesMemory) {
   EXPECT_DEATH(*buffer.as<volatile float>().data() = 1, "");
 }
 
-// A list may go as soon as the call has returned, and a kernel reads what is
-// there when the stream gets to it.
+// The caller may free a list when the call has returned; a kernel reads the
+// memory as it is when the stream reaches it.
 TEST_F(KernelsTest, RunInTheOrderOfTheirStreamOnListsOfTheirOwn) {
   const ArenaBuffer tensor = Allocate(8);
   const ArenaBuffer bucket = Allocate(16);
@@ -113,7 +113,7 @@ TEST_F(KernelsTest, AFiniteCheckAddsUpInTheDevicesMemory) {
   EXPECT_EQ(got.non_finite, 2u);
 }
 
-// What is enqueued behind a verdict that nobody has seen yet.
+// An update enqueued before the verdict is known.
 TEST_F(KernelsTest, AnUpdateBehindAVerdictAsksItWhenItRuns) {
   const ArenaBuffer update = Allocate(8);
   const ArenaBuffer state = Allocate(8);

@@ -1,4 +1,4 @@
-// The NCCL adapter over the fake, held to the suite of the interface.
+// Runs the conformance suite on the NCCL adapter over the fake.
 
 #include <algorithm>
 #include <memory>
@@ -17,7 +17,7 @@ namespace {
 using fake::FakeGpuWorld;
 using fake::GpuOptions;
 
-// A world in which nothing was done that must not be done.
+// A world that expects no violations.
 class CleanWorld final : public conformance::World {
  public:
   explicit CleanWorld(const GpuOptions& options) : world_(options) {}
@@ -38,15 +38,15 @@ class CleanWorld final : public conformance::World {
   FakeGpuWorld world_;
 };
 
-// NCCL's ranks are not told of each other's mistakes and ends.
+// NCCL's ranks do not learn of each other's errors and departure.
 constexpr conformance::Promises kNccl = {.rank_order = false,
                                          .sums_in_pairs = false,
                                          .notices_disagreement = false,
                                          .notices_who_goes = false,
                                          .any_order_between_groups = false};
 
-// More ranks than three are more of the same threads, and hold no race that
-// three do not.
+// More than three ranks add threads of the same kinds, and no race that three
+// do not have.
 std::vector<conformance::Case> AllCases() {
   std::vector<conformance::Case> cases = conformance::Cases(
       [] { return std::make_unique<CleanWorld>(GpuOptions{.seed = 1}); },
@@ -62,7 +62,7 @@ std::vector<conformance::Case> AllCases() {
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance,
                          testing::ValuesIn(AllCases()), conformance::CaseName);
 
-// Calls that stay in progress for long are the same threads, only longer.
+// Calls with long progress only make the same threads slower.
 std::vector<conformance::Case> SlowCases() {
   std::vector<conformance::Case> cases;
   for (int size : {2, 3}) {

@@ -1,4 +1,4 @@
-// The drill finds nothing in the adapter, and every mistake that is put in.
+// The suite finds no error in the adapter, and every fault that is injected.
 
 #include <iostream>
 #include <string>

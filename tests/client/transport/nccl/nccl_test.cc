@@ -1,5 +1,5 @@
-// What the NCCL transport says before it connects, while it connects, and about
-// the host it is on.
+// The NCCL transport's errors and facts before it connects, while it connects,
+// and about its host.
 
 #include "client/transport/nccl/nccl.h"
 
@@ -66,7 +66,7 @@ TEST(NcclGpuTest, TheRealTablesAreThereOrSayWhatThisHostLacks) {
 
 class ChooseDeviceTest : public testing::Test {
  protected:
-  // On a machine with `devices`, by a thread whose current one is `current`.
+  // On a machine with `devices` devices, by a thread whose device is `current`.
   static absl::StatusOr<int> Choose(int wanted, const std::string& local_rank,
                                     int devices = 4, int current = 2) {
     FakeGpus gpus({.devices = devices});
@@ -91,7 +91,7 @@ TEST_F(ChooseDeviceTest, TheOptionThenTheLocalRankThenTheCurrentOne) {
   EXPECT_EQ(*Choose(-1, "", 4, fake::FakeThread::kNoDevice), 0);
 }
 
-// A launcher that shows each process its own device numbers it 0.
+// A launcher that shows each process only its own device numbers it 0.
 TEST_F(ChooseDeviceTest, TheOnlyOneWhateverTheLocalRank) {
   EXPECT_EQ(*Choose(-1, "3", 1, 0), 0);
 }
@@ -164,7 +164,7 @@ TEST(NcclHandleTest, IsReadAsItWasWritten) {
 
 class NcclConnectTest : public testing::Test {
  protected:
-  // The halves of ranks 0 and 1, of which only some connect.
+  // Pending groups of ranks 0 and 1, of which only some connect.
   void SetUp() override {
     for (int rank : {0, 1}) {
       auto made =
@@ -203,8 +203,8 @@ TEST_F(NcclConnectTest, TakesOnlyItsOwnHandles) {
           .status()));
 }
 
-// The fake notices what no adapter can mend: ranks that launch in different
-// orders. Both orders are told.
+// The fake detects an error that no adapter can prevent: ranks that launch in
+// different orders. The message has both orders.
 TEST(FakeNcclTest, TellsOfLaunchesThatCannotEnd) {
   FakeGpuWorld world;
   const auto first = conformance::Connect(world, 2, "first");
@@ -254,7 +254,7 @@ TEST(CudaStreamTest, WaitsForEventsOfTheHostToo) {
   EXPECT_TRUE(ran);
 }
 
-// Those that run beside the layers leave the device to them.
+// Operations that overlap with the layers leave them the device.
 TEST(NcclChannelsTest, WhatIsSmallOrBetweenNeighboursHasFew) {
   using transport::TrafficClass;
   FakeGpuWorld world;
@@ -269,7 +269,7 @@ TEST(NcclChannelsTest, WhatIsSmallOrBetweenNeighboursHasFew) {
   EXPECT_THAT(world.gpus().ChannelsOf(0), ElementsAre(2, 8, 0));
 }
 
-// What a profiler would show, of one thread: it has one range open at a time.
+// A profiler's view of one thread: it has one range open at a time.
 class NotesRanges final : public fake::ForwardingCuda {
  public:
   NotesRanges(std::shared_ptr<CudaApi> inner, std::vector<std::string>* ranges)
@@ -295,7 +295,7 @@ TEST(NcclRangesTest, AnOperationIsARangeOfItsGroupsName) {
   EXPECT_THAT(ranges, ElementsAre("first", "end", "second", "end"));
 }
 
-// Counts what is taken in the order of a stream.
+// Counts stream-ordered allocations.
 class CountsMemory final : public fake::ForwardingCuda {
  public:
   CountsMemory(std::shared_ptr<CudaApi> inner, std::atomic<int>* taken)
@@ -333,13 +333,13 @@ TEST(NcclMemoryTest, WhatReductionsNeedIsTakenWhenTheyConnect) {
   const int at_the_beginning = taken;
   reduce(50);
   EXPECT_EQ(taken, at_the_beginning);
-  // Calls of one group have no turns to take.
+  // Calls of one group need no launch slots of their own.
   for (int i = 0; i < 3; ++i) reduce(700 << 10);
   EXPECT_EQ(taken, at_the_beginning + 1);
   EXPECT_THAT(world.gpus().violations(), IsEmpty());
 }
 
-// More than there is memory for: in rounds, and in place.
+// More elements than there is memory for: in rounds, and in place.
 TEST(NcclMemoryTest, MinAndMaxOfMuchTakeNoMore) {
   constexpr int kRanks = 3;
   constexpr size_t kCount = 300001;
@@ -393,7 +393,7 @@ TEST(NcclMemoryTest, MinAndMaxOfMuchTakeNoMore) {
   EXPECT_THAT(world.gpus().violations(), IsEmpty());
 }
 
-// A publication that comes early hides nothing that was before it.
+// An operation that is published early does not hide earlier ones.
 TEST(CudaStreamTest, WaitsForWhatRunsWhenALaterPublicationIsEarly) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     FakeGpuWorld world({.seed = seed});
@@ -419,7 +419,7 @@ TEST(CudaStreamTest, WaitsForWhatRunsWhenALaterPublicationIsEarly) {
   }
 }
 
-// The one that is given up was all that the stream had left to wait for.
+// The operation that is given up was the last one that the stream waits for.
 TEST(CudaStreamTest, WaitsForWhatRunsWhenALaterOperationIsGivenUp) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     FakeGpuWorld world({.seed = seed});

@@ -1,5 +1,5 @@
-// Mistakes with memory that NCCL knows of, and with what each communicator
-// takes of the device.
+// Faults with registered memory, and with each communicator's share of the
+// device.
 
 #include <climits>
 #include <functional>
@@ -22,7 +22,7 @@ using transport::nccl::Tables;
 
 // --- Windows ---
 
-// Takes a window for made before every rank has asked for it.
+// Uses a window before every rank has registered.
 class SkipsThePollOfWindows final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
@@ -59,7 +59,7 @@ class AllocatesWithoutNccl final : public ForwardingNccl {
   const std::shared_ptr<CudaApi> cuda_;
 };
 
-// Puts a rank's bucket behind something else of its segment.
+// Places one rank's bucket behind other memory of its segment.
 class PlacesRanksApart final : public ForwardingNccl {
  public:
   PlacesRanksApart(std::shared_ptr<NcclApi> inner, int rank)
@@ -213,7 +213,7 @@ class TakesChannels final : public ForwardingNccl {
   int made_ = 0;
 };
 
-// Reductions of rows that wait until something comes behind them.
+// Row reductions that are delayed until the next call on the stream.
 struct HeldReductions {
   Mutex mutex;
   std::map<CudaStreamHandle, std::function<void()>> held ABSL_GUARDED_BY(mutex);
@@ -227,7 +227,7 @@ struct HeldReductions {
   }
 };
 
-// Gathers the next rows before those that lie there have been reduced.
+// Gathers the next rows before the previous ones have been reduced.
 class ReducesLate final : public ForwardingKernels {
  public:
   ReducesLate(std::shared_ptr<KernelApi> inner,

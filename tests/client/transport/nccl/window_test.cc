@@ -1,4 +1,4 @@
-// Memory that NCCL knows of, over the fake.
+// Memory that is registered with NCCL, over the fake.
 
 #include "client/transport/nccl/window.h"
 
@@ -31,7 +31,7 @@ using transport::nccl::NcclPart;
 
 constexpr int kRanks = 3;
 
-// Ranks with one group, and in each an arena buffer that the group knows.
+// Ranks of one group, each with an arena buffer that is registered with it.
 class Windows {
  public:
   using Decorate = FakeGpuWorld::Decorate;
@@ -70,7 +70,7 @@ class Windows {
     return kinds;
   }
 
-  // Sums ranks over the buffer, from `offset` bytes on.
+  // Sums over the ranks, from byte `offset` of the buffer on.
   void AllReduce(const std::function<size_t(int rank)>& offset) {
     Together([&](int rank) {
       std::byte* const at = buffers_[rank].data() + offset(rank);
@@ -173,7 +173,7 @@ class KnowsNoMemory final : public ForwardingNccl {
   bool Has(NcclPart) const override { return false; }
 };
 
-// A topology without symmetric memory: the call succeeds, and gives none.
+// A topology without symmetric memory: the call succeeds without a window.
 class GivesNoWindow final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
@@ -183,7 +183,7 @@ class GivesNoWindow final : public ForwardingNccl {
   }
 };
 
-// Registering is switched off: the call succeeds, and does nothing.
+// Registration is disabled: the call succeeds without an effect.
 class GivesNothing final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
@@ -251,7 +251,7 @@ TEST(WindowTest, WhatIsNotRegisteredIsPlain) {
   }
 }
 
-// A refused window is no fallback: peers may have one.
+// A refused window is an error without fallback: peers may have one.
 class RefusesAWindow final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
@@ -273,7 +273,7 @@ TEST(WindowTest, ARefusedWindowEndsTheCommunicator) {
   EXPECT_THAT(windows.violations(), IsEmpty());
 }
 
-// Each rank waits for the other two, who never come, until somebody says so.
+// Each rank waits for the other two, who never arrive, until an abort.
 TEST(WindowTest, AnAbortEndsTheWait) {
   Windows windows;
   std::thread waits([&] {
@@ -326,7 +326,7 @@ TEST(WindowTest, OtherOffsetsAreNoticed) {
   EXPECT_THAT(windows.violations(), Contains(HasSubstr("different offsets")));
 }
 
-// What only this rank touches may be anywhere.
+// Memory that peers do not access may be anywhere.
 TEST(WindowTest, PartsOfOneBufferMayBeAnywhere) {
   Windows windows;
   windows.RegisterBuffer();

@@ -25,7 +25,7 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-// With a lost wake-up a test does not end.
+// A lost wake-up hangs the test.
 constexpr WaitPolicy kSleepsAtOnce{.looks = std::chrono::nanoseconds(0),
                                    .all = std::chrono::nanoseconds(0),
                                    .nap = std::chrono::hours(1)};
@@ -65,7 +65,7 @@ TEST(ShmGroupTest, TheLastWakesThoughItGoesFurtherThanOthers) {
   const std::vector<uint32_t> before = Bells(shm_groups);
   shm_groups.at(2).Finish(2);  // out of order: 1 is not finished
   EXPECT_EQ(Bells(shm_groups), before);
-  shm_groups.at(2).Finish(1);  // now both are
+  shm_groups.at(2).Finish(1);  // now both are finished
   EXPECT_THAT(Bells(shm_groups),
               ElementsAre(before[0] + 1, before[1] + 1, before[2] + 1));
 }
