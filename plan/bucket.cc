@@ -24,7 +24,7 @@ void PlaceFlags(Bucket& bucket) {
       bucket.flags_offset + static_cast<int64_t>(bucket.slots.size());
 }
 
-// The buckets so far, and which of them is open on each rank.
+// The buckets so far, and the open bucket of each rank.
 class Cutter {
  public:
   Cutter(const std::vector<CommunicatorSpec>& communicators,
@@ -77,7 +77,7 @@ class Cutter {
     return end * static_cast<int64_t>(SizeOf(WireOf(bucket))) <= bound_[index];
   }
 
-  // What is as short already travels as it is.
+  // A dtype that is no longer than the wire's is sent uncast.
   std::optional<DType> WireFor(DType dtype) const {
     const bool casts =
         policy_.wire_dtype && SizeOf(dtype) > SizeOf(*policy_.wire_dtype);

@@ -111,7 +111,7 @@ class BucketOnRank {
   }
 
  private:
-  // As of a whole bucket.
+  // The all-reduce of a whole bucket.
   Transfer Reduction() const {
     return {.kind = TransferKind::kAllReduce,
             .communicator = bucket_.communicator,
@@ -121,7 +121,7 @@ class BucketOnRank {
             .bucket = index_};
   }
 
-  // Beside slices, as one operation with them.
+  // The all-reduce of the flags only, in one group with the slices.
   Transfer FlagsAlone() const {
     Transfer flags = Reduction();
     flags.shape = {static_cast<int64_t>(bucket_.slots.size())};

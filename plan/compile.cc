@@ -18,8 +18,8 @@
 namespace lockstep::plan {
 namespace {
 
-// The order that was observed, which must name every parameter once; without
-// one, as gradients are expected to become ready.
+// The observed order, which must have every parameter once; without one, the
+// order in which gradients are expected to become ready.
 absl::StatusOr<std::vector<int>> ReadyOrder(
     const std::vector<uint32_t>& observed,
     const std::vector<Parameter>& parameters) {
@@ -47,12 +47,12 @@ absl::StatusOr<std::vector<int>> ReadyOrder(
   return order;
 }
 
-// How all buckets of a job are summed.
+// How the buckets of a job are summed.
 struct Sums {
   bool sharded = false;
   int leaves = 0;
   bool announced = false;
-  std::vector<bool> in_pairs;  // of each communicator: leaves in one operation
+  std::vector<bool> in_pairs;  // by communicator: leaves in one operation
 };
 
 std::vector<bool> EachSumsInPairs(
@@ -65,7 +65,7 @@ std::vector<bool> EachSumsInPairs(
   return in_pairs;
 }
 
-// As in an earlier revision.
+// The same as in an earlier revision.
 std::vector<bool> EachSumsInPairs(const Plan& plan) {
   std::vector<bool> in_pairs(plan.communicators.size(), false);
   for (const RankPlan& rank : plan.ranks) {
@@ -79,7 +79,7 @@ std::vector<bool> EachSumsInPairs(const Plan& plan) {
   return in_pairs;
 }
 
-// Each rank has as many leaves of a tree, and its sum is a part of it.
+// All ranks have equally many leaves of the tree, as one subtree each.
 absl::Status CheckLeaves(const Plan& plan) {
   for (const Bucket& bucket : plan.buckets) {
     if (bucket.leaves == 0) continue;
@@ -94,7 +94,7 @@ absl::Status CheckLeaves(const Plan& plan) {
   return absl::OkStatus();
 }
 
-// Buckets and lanes of a plan that has its parameters and communicators.
+// Adds buckets and lanes to a plan that has its parameters and communicators.
 absl::Status Cut(const std::vector<int>& communicator_of,
                  std::vector<int> order, const BucketPolicy& policy,
                  const Sums& sums, Plan* plan) {
@@ -109,7 +109,8 @@ absl::Status Cut(const std::vector<int>& communicator_of,
     bucket.leaves = sums.leaves;
     bucket.announced = sums.announced;
     if (HasSlices(bucket)) {
-      // By leaves: then where its elements lie does not depend on the ranks.
+      // Padded for the leaves: so the layout does not depend on the number of
+      // ranks.
       PadToSlices(&bucket, sums.leaves > 0
                                ? sums.leaves
                                : static_cast<int>(members.ranks.size()));
@@ -125,7 +126,7 @@ std::set<int> ParametersOf(const Bucket& bucket) {
   return parameters;
 }
 
-// Nothing fits beside another parameter, not even an empty one.
+// Bounds that no second parameter fits, not even an empty one.
 BucketPolicy AloneBy(BucketPolicy policy) {
   policy.first_bytes_max = policy.bytes_max = -1;
   return policy;

@@ -12,12 +12,13 @@
 namespace lockstep::plan {
 namespace {
 
-// Raised when the walk below changes: digests of old and new never mix.
+// Increment it when the walk below changes, so old and new digests differ.
 constexpr absl::string_view kFormat = "lockstep plan 2";
 constexpr absl::string_view kMembersFormat = "lockstep members 1";
 
-// Takes the fields in one fixed order. Numbers are eight bytes, little endian;
-// strings and lists begin with their length, so that no two plans read alike.
+// Hashes the fields in one fixed order. Numbers are eight bytes, little endian;
+// strings and lists start with their length, so different plans have different
+// bytes.
 class Walk {
  public:
   Walk() { XXH3_128bits_reset(&state_); }

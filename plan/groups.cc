@@ -9,7 +9,7 @@
 namespace lockstep::plan {
 namespace {
 
-// Those of `axes` that cut the world at all, in the order of the mesh.
+// The axes of size above 1, in the order of the mesh.
 std::vector<std::string> InMeshOrder(const Mesh& mesh,
                                      const std::vector<std::string>& axes) {
   std::vector<std::string> ordered;

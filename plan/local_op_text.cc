@@ -16,7 +16,8 @@ bool HasTypes(const LocalOp& op) {
 std::string Describe(const LocalOp& op) {
   std::string text(Name(op.kind));
   if (op.offset != 0 || op.count != 0) {
-    // Unsigned: a plan that is not verified may have any numbers.
+    // Unsigned, so that the sum of any numbers of an unverified plan is
+    // defined.
     absl::StrAppend(&text, " of elements ", op.offset, " to ",
                     static_cast<int64_t>(static_cast<uint64_t>(op.offset) +
                                          static_cast<uint64_t>(op.count)));

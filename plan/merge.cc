@@ -15,14 +15,14 @@
 namespace lockstep::plan {
 namespace {
 
-// True if the rank before registered the same at this place, as most do.
+// True if the previous rank registered the same at this index, as most do.
 bool SameAsRankBefore(const std::vector<std::vector<Parameter>>& registrations,
                       size_t rank, size_t place) {
   return rank > 0 && place < registrations[rank - 1].size() &&
          registrations[rank - 1][place] == registrations[rank][place];
 }
 
-// The same malformed parameter on many ranks is one error.
+// Reports the same malformed parameter on many ranks once.
 absl::Status ValidateAll(
     const Mesh& mesh,
     const std::vector<std::vector<Parameter>>& registrations) {
@@ -43,10 +43,11 @@ absl::Status ValidateAll(
                       absl::StrCat(RankList(ranks), ": ", first.message()));
 }
 
-// Names that were seen, numbered in the order of first registration.
+// Names seen so far, numbered in the order of first registration.
 class NameIndex {
  public:
-  // Where the last rank had a name, the next one mostly has it too.
+  // At the index where the previous rank has a name, the next one usually has
+  // it too.
   size_t Of(absl::string_view name, size_t place) {
     if (place < last_at_.size() && names_[last_at_[place]] == name) {
       return last_at_[place];
@@ -62,10 +63,10 @@ class NameIndex {
  private:
   absl::flat_hash_map<absl::string_view, size_t> index_of_;
   std::vector<absl::string_view> names_;
-  std::vector<size_t> last_at_;  // by place in the registration
+  std::vector<size_t> last_at_;  // by index in the registration
 };
 
-// Collects the claims of each name, in the order of first registration.
+// Collects the registrations of each name, in the order of first registration.
 absl::StatusOr<std::vector<ClaimsOfName>> CollectClaims(
     const std::vector<std::vector<Parameter>>& registrations) {
   std::vector<ClaimsOfName> names;
@@ -97,8 +98,8 @@ absl::StatusOr<std::vector<ClaimsOfName>> CollectClaims(
                       RankList(ranks)));
 }
 
-// Adds the parameters of one name, one for each group that claims it, or finds
-// the ranks that disagree.
+// Adds the parameters of one name, one for each group that registers it, or
+// finds the ranks that disagree.
 class Agreement {
  public:
   Agreement(const ClaimsOfName& of_name, Groups& groups, Merged& merged)
@@ -107,7 +108,7 @@ class Agreement {
         merged_(merged),
         settled_(claims_.size(), false) {}
 
-  // The ranks concerned by disagreement; empty if all agree.
+  // The ranks concerned by a disagreement; empty if all agree.
   std::set<int> Judge() {
     for (size_t i = 0; i < claims_.size(); ++i) {
       if (settled_[i]) continue;
@@ -136,7 +137,7 @@ class Agreement {
     }
   }
 
-  // Once for each group: there may be very many ranks that disagree.
+  // Once for each group: many ranks may disagree.
   void Concern(int group) {
     if (!concerned_groups_.insert(group).second) return;
     const std::vector<int>& ranks = groups_.communicators()[group].ranks;

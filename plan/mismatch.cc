@@ -15,10 +15,10 @@ namespace {
 
 constexpr size_t kMismatchesInFull = 20;
 constexpr size_t kMessageBytesMax = 64 << 10;
-// A look-alike is sought among so many names of a rank.
+// The number of names of a rank that are searched for a similar name.
 constexpr size_t kCandidatesMax = 200;
 
-// Explains the mismatches of one registration, one after the other.
+// Describes the mismatches of all registrations, one at a time.
 class Explanation {
  public:
   explicit Explanation(const std::vector<Mismatch>& mismatches) {
@@ -43,7 +43,7 @@ class Explanation {
   }
 
  private:
-  // Candidates of one name, for ranks that registered the same ones.
+  // Similar names for one name, shared by ranks with the same candidates.
   using LookAlikes = std::map<std::vector<std::string>, std::string>;
 
   std::string Said(const ClaimsOfName& of_name, int rank,
@@ -58,14 +58,13 @@ class Explanation {
     return absl::StrCat("missing (it has ", like->second, ")");
   }
 
-  // By rank: of the names on which ranks disagree, the first that it has.
+  // By rank: its first names among those on which ranks disagree.
   std::map<int, std::vector<std::string>> names_of_;
 };
 
 }  // namespace
 
-// Mostly all ranks claim a name, and then a rank's claim is at its own
-// position.
+// Usually all ranks register a name, and then a rank's claim is at its index.
 int ClaimIndex(int rank, const std::vector<Claim>& claims) {
   const size_t guess = static_cast<size_t>(rank);
   if (guess < claims.size() && claims[guess].rank == rank) return rank;

@@ -10,7 +10,7 @@
 namespace lockstep::plan {
 namespace {
 
-// One rank that takes part in a bucket.
+// One rank of a bucket's communicator.
 class NormMember {
  public:
   NormMember(const Plan& plan, const Bucket& bucket, int position,
@@ -28,7 +28,7 @@ class NormMember {
                        position_);
   }
 
-  // All of `slice` at once, up to the flags, or slot by slot.
+  // All of `slice` as one range, up to the flags, or slot by slot.
   std::vector<Slice> CountedIn(const Slice& slice) const {
     std::vector<Slice> ranges;
     const auto add = [&](const Slot& slot) {
@@ -57,7 +57,7 @@ class NormMember {
   const std::vector<bool>& counted_;
 };
 
-// The coordinates that the replicas of a parameter on `rank` have in common.
+// The coordinates shared by all replicas of a parameter on `rank`.
 std::vector<int> PlaceOfReplicas(const Mesh& mesh, const Parameter& parameter,
                                  int rank) {
   std::vector<int> place = mesh.CoordinatesOf(rank);

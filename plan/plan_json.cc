@@ -33,7 +33,7 @@ requires std::is_enum_v<E> Json Tree(E value) {
 template <typename T>
 requires json::kIsRecord<T> Json Tree(const T& record);
 
-// Written only if it is there.
+// Written only if it has a value.
 template <typename T>
 Json Tree(const std::optional<T>& value) {
   return Tree(*value);
@@ -63,7 +63,7 @@ std::string Short(const Json& tree) {
   return tree.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// What fits in a line stays in one: a transfer, a list of ranks.
+// A tree that fits in a line is one line: a transfer, a list of ranks.
 void Print(const Json& tree, int depth, std::string* out) {
   const std::string text = Short(tree);
   const bool is_long = text.size() + 2 * depth > kLineMax;

@@ -27,7 +27,7 @@ std::string Meant(const std::string& word,
              : absl::StrCat("; did you mean ", nearest, "?");
 }
 
-// Reads a tree into values and keeps the first fault with its place.
+// Reads a tree into values and stores the first fault with its path.
 class PlanReader {
  public:
   absl::Status status() const { return status_; }
@@ -54,7 +54,7 @@ class PlanReader {
         absl::StrCat(path_.empty() ? "the plan" : path_, ": ", what));
   }
 
-  // Reads a part of what is being read, under its name.
+  // Reads a field or element of the current value; `step` extends the path.
   template <typename T>
   void ReadAt(const std::string& step, const Json& tree, T* value) {
     if (!status_.ok()) return;

@@ -56,7 +56,6 @@ inline unsigned BlocksFor(size_t items) {
 // hide the caller's error. So this uses the result of cudaLaunchKernel. If the
 // launch fails, it clears the error that the launch left. If not, a pending
 // error of the caller stays.
-// caller has there alone.
 template <class... Parameters>
 Launched LaunchKernel(void (*kernel)(Parameters...), unsigned blocks,
                       unsigned threads, Stream stream,

@@ -22,7 +22,7 @@ void BufferPools::PlaceSent(const Message& message, int number,
                             MessagePart& part) {
   std::deque<Sent>& pool =
       sent_[{message.from, true, message.is_gradient, TypeText(part.type)}];
-  // A message has no two parts in one buffer, whatever their number.
+  // Parts of one message never share a buffer, whatever their number.
   const bool reuses = pool.size() >= kSendBuffers * message.parts.size();
   if (reuses) {
     part.send_buffer = pool.front().buffer;

@@ -14,7 +14,7 @@
 namespace lockstep::plan {
 namespace {
 
-// Where in its rank's order each pass of a stage is.
+// The position of each pass of a stage in its rank's order.
 class TaskIndex {
  public:
   explicit TaskIndex(const Schedule& schedule)
@@ -52,8 +52,8 @@ class TaskIndex {
   std::vector<int> end_;
 };
 
-// The message that the result of an action is, between two ranks; `from` is -1
-// if it goes nowhere, or stays on its rank.
+// The message that sends the result of an action to another rank; `from` is -1
+// if no other rank needs the result.
 Message MessageOf(const ScheduleShape& shape, const TaskIndex& index,
                   const Action& action, int rank, int task) {
   const bool is_gradient = GivesInputGradient(action.work);
@@ -86,9 +86,9 @@ std::vector<Message> MessagesOf(const Schedule& schedule,
       messages.push_back(std::move(message));
     }
   }
-  // A rank ends one task at a time, so no two messages of a rank are equal. Of
-  // those of one moment a rank launches what it receives before what it sends,
-  // where it can: a send that waits for its task would hold up the receive.
+  // A rank ends one task at a time, so no two messages of a rank are equal. At
+  // equal times a rank launches receives before sends where possible: a send
+  // that waits for its task would delay the receive.
   const auto key = [](const Message& m) {
     return std::tuple(m.at, !m.is_gradient, m.is_gradient ? -m.from : m.from);
   };

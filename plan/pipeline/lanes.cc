@@ -23,11 +23,11 @@ namespace {
 
 constexpr int kGradientLane = 0;
 
-// What is launched on the ranks of one communicator at one moment.
+// A launch on all ranks of one communicator at one time.
 struct PlannedLaunch {
   int64_t at = 0;
   enum class Kind { kGather, kMessage, kShared, kBucket } kind = Kind::kMessage;
-  int index = 0;  // of the message, the shared parameter or the bucket; of a
+  int index = 0;  // of the message, shared parameter or bucket; of a
                   // gather, the bucket's counted from the last
   auto operator<=>(const PlannedLaunch&) const = default;
 };
@@ -59,7 +59,7 @@ class RankBuilder {
     return ref;
   }
 
-  // Tasks come in any order, each with its position.
+  // May be called in any order of tasks.
   void Need(int task, const TransferRef& ref) {
     rank_.tasks[task].after.push_back(ref);
   }
@@ -129,7 +129,7 @@ class Layer {
     }
   }
 
-  // The rank of a column that has the last stage.
+  // The rank of a column (one pipeline) that has the last stage.
   int EndOf(const std::vector<int>& column) const {
     const ScheduleShape& shape = flow_.schedule.shape;
     return column[RankOf(shape, shape.stages() - 1)];
@@ -161,8 +161,8 @@ class Layer {
     return end;
   }
 
-  // A rank's buckets come in the order of Plan::buckets, whatever else its
-  // members wait for.
+  // The buckets of a rank keep the order of Plan::buckets, even if another
+  // member is ready for a later one first.
   void AddBuckets(std::vector<PlannedLaunch>& launches) const {
     std::vector<int64_t> latest(plan_.ranks.size(), 0);
     for (size_t i = 0; i < plan_.buckets.size(); ++i) {
@@ -179,8 +179,9 @@ class Layer {
     }
   }
 
-  // What the step before has updated, before all else. Forward needs first what
-  // backward made last: the buckets come in reverse.
+  // Gathers the parameters updated in the last step, before all other
+  // transfers. The forward pass first needs the parameters whose gradients are
+  // ready last, so the buckets are in reverse order.
   void AddGathers(std::vector<PlannedLaunch>& launches) const {
     for (size_t i = 0; i < plan_.buckets.size(); ++i) {
       if (!plan_.buckets[BucketOfGather(i)].sharded) continue;
@@ -268,8 +269,8 @@ class Layer {
     return plan_.ranks[rank].lanes[ref.lane].transfers[ref.index];
   }
 
-  // The gradients of a parameter on the first and the last stage, added up
-  // before each is reduced over its replicas.
+  // Sums the gradients of a parameter of the first and the last stage before
+  // each is reduced over its replicas.
   void AppendShared(int index, const std::vector<int>& column) {
     const int first = column.front();
     const int last = EndOf(column);
@@ -323,7 +324,7 @@ class Layer {
     for (size_t i = 0; i < transfers.size(); ++i) {
       Transfer& transfer = transfers[i];
       transfer.after_task = task;
-      // What follows an exchange in the lane comes behind it.
+      // The all-gather waits for the exchange before it in the lane.
       const bool follows = bucket.leaves > 0 && i > 0;
       for (const auto& [holder, ref] : after_[index]) {
         if (holder == rank && !follows) transfer.after.push_back(ref);
@@ -332,7 +333,7 @@ class Layer {
     }
   }
 
-  // Behind all else, on every rank.
+  // Last on every rank.
   void AppendVerdict() {
     const std::vector<Transfer> transfers = VerdictTransfers(plan_);
     for (RankBuilder& builder : builders_) {
@@ -355,14 +356,14 @@ class Layer {
   const std::vector<bool> counted_;  // of the parameters
   std::vector<RankBuilder> builders_;
   Flow flow_;
-  std::vector<std::vector<int>> columns_;  // ranks of each pipeline
-  std::vector<int> place_;                 // of each rank in its pipeline
+  std::vector<std::vector<int>> columns_;  // the ranks of each pipeline
+  std::vector<int> place_;  // position of each rank in its pipeline
   std::optional<SharedParameters> shared_;
   std::optional<Completions> completions_;
   absl::flat_hash_map<std::string, int> communicator_called_;
-  // By bucket: what it comes after, and on which rank.
+  // By bucket: the transfers that it depends on, with their ranks.
   std::vector<std::vector<std::pair<int, TransferRef>>> after_;
-  // By rank and message: the message's parts.
+  // By rank and message: the sends of the message's parts.
   std::map<std::pair<int, int>, std::vector<TransferRef>> sends_;
 };
 

@@ -13,7 +13,7 @@ bool Names(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Those that cut the world at all.
+// The axes with a size above 1.
 std::set<std::string> CuttingAxes(const Mesh& mesh,
                                   const std::vector<std::string>& names) {
   std::set<std::string> axes;
@@ -25,7 +25,7 @@ std::set<std::string> CuttingAxes(const Mesh& mesh,
   return axes;
 }
 
-// Do both ends hold the same gradient, once it is added up and reduced?
+// Whether both ends have the same gradient after the sum and the reduction.
 bool AreAlike(const Mesh& mesh, const Parameter& a, const Parameter& b) {
   const auto replicas = [](const Parameter& parameter) {
     return std::set<std::string>(parameter.replicated_over.begin(),
@@ -54,7 +54,8 @@ void DeclareSharedReplicas(const std::vector<int>& communicator_of,
         Names(parameter.replicated_over, spec.axis)) {
       continue;
     }
-    // Not reduced over the axis: all ranks of the group are at one place of it.
+    // Not reduced over the axis: all ranks of the group have one coordinate on
+    // it.
     const int rank = plan->communicators[communicator_of[i]].ranks[0];
     const int place = plan->mesh.CoordinatesOf(rank)[axis];
     if (place == 0 || place == last) {

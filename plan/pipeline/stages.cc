@@ -16,7 +16,7 @@ bool SharesParameters(const PipelineSpec& spec, const Flow& flow, int stage) {
   return stage == 0 || stage == flow.schedule.shape.stages() - 1;
 }
 
-// Where the gradients of shared parameters are added up.
+// The time when the gradients of shared parameters are summed.
 int64_t LastEnd(const Flow& flow) {
   return *std::max_element(flow.ends.begin(), flow.ends.end());
 }

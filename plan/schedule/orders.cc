@@ -5,7 +5,7 @@
 namespace lockstep::plan {
 namespace {
 
-// Appends actions of one stage, each kind counting its micro-batches.
+// Appends actions of one stage; each kind counts its micro-batches.
 class StageOrder {
  public:
   explicit StageOrder(int stage) : stage_(stage) {}
@@ -32,13 +32,13 @@ class StageOrder {
   Order order_;
 };
 
-// Forward passes until the first gradient can be back.
+// Forward passes before the first gradient can arrive.
 int WarmUp(const ScheduleShape& shape, int rank) {
   return std::min(shape.ranks - rank - 1, shape.micro_batches);
 }
 
 // The number-th pass of a rank with virtual stages: rounds of S micro-batches,
-// each of which goes through all of the rank's stages.
+// each over all of the rank's stages.
 Action InterleavedPass(const ScheduleShape& shape, int rank, Work work,
                        int number) {
   const int round = shape.ranks * shape.virtual_stages;
@@ -88,8 +88,8 @@ Order InterleavedOrder(const ScheduleShape& shape, int rank) {
 }
 
 // Rank r computes a weight gradient r micro-batches late. So the last rank
-// hands back gradients without a pause, and what it put off fills the time in
-// which the first ranks still wait. No rank keeps more than S activations.
+// returns gradients without a pause, and its delayed work fills the time in
+// which the first ranks still wait. No rank stores more than S activations.
 Order ZbH1Order(const ScheduleShape& shape, int rank) {
   StageOrder order(rank);
   for (int i = WarmUp(shape, rank); i > 0; --i) order.Forward();

@@ -17,7 +17,7 @@ size_t PartsMax(const PipelineSpec& spec) {
   return parts;
 }
 
-// Both are at most kTagMax, so the sum does not wrap.
+// Both are at most kTagMax, so the sum does not overflow.
 absl::StatusOr<uint64_t> Bounded(uint64_t base, uint64_t number) {
   const uint64_t tag = base + number;
   if (base <= kTagMax && number <= kTagMax && tag <= kTagMax) return tag;
@@ -25,8 +25,8 @@ absl::StatusOr<uint64_t> Bounded(uint64_t base, uint64_t number) {
       "tag %d + %d is beyond the largest, %d", base, number, kTagMax));
 }
 
-// Stages, micro-batches and parts are bounded by what a spec may say: less than
-// 2^20 messages of a direction, and parts that fit in a text of 1 MiB.
+// The limits of a spec bound stages, micro-batches and parts: less than 2^20
+// messages per direction, and parts that fit in a text of 1 MiB.
 uint64_t SafeNumber(const PipelineSpec& spec, const MessageName& message) {
   const uint64_t of_boundary =
       static_cast<uint64_t>(message.boundary) * spec.micro_batches;

@@ -51,7 +51,7 @@ class SchedulePlayer {
                          micro_batch];
   }
 
-  // When all that the action needs is there; kNotYet if something is not.
+  // When all inputs of the action exist; kNotYet if one does not.
   int64_t ReadyAt(const Action& action) {
     const int m = action.micro_batch;
     switch (action.work) {
@@ -119,11 +119,11 @@ class SchedulePlayer {
   const Schedule& schedule_;
   const ScheduleShape& shape_;
   const WorkTimes& times_;
-  std::vector<size_t> next_;      // action of each rank
-  std::vector<int64_t> free_at_;  // when each rank is
+  std::vector<size_t> next_;      // next action of each rank
+  std::vector<int64_t> free_at_;  // when each rank is free
   std::vector<int64_t> forward_end_;
   std::vector<int64_t> gradient_end_;  // of the input
-  std::deque<int> awake_;              // ranks that may be able to go on
+  std::deque<int> awake_;              // ranks that may be able to continue
   PlayedSchedule played_;
 };
 

@@ -1,13 +1,13 @@
-// The schedule zb-v. A rank has a stage of the way down (0) and one of the way
-// back (1); both of a micro-batch meet on the last rank:
+// The schedule zb-v. A rank has one stage of the way down (0) and one of the
+// way back (1); both of a micro-batch meet on the last rank:
 //
 //   rank 0   stage 0 ─┐       ┌─▶ stage 5
 //   rank 1   stage 1 ─┤       ├─▶ stage 4
 //   rank 2   stage 2 ─┴───────┴─▶ stage 3
 //
-// Forward passes and input gradients come in a fixed order; weight gradients
-// fill the moments in which that order waits, or make room when as many
-// activations are kept as 1F1B keeps (2 S of half the size).
+// Forward passes and input gradients are in a fixed order. Weight gradients
+// fill the times in which that order waits, or free memory when as many
+// activations are stored as in 1F1B (2 S of half the size).
 
 #include <algorithm>
 #include <array>
@@ -20,7 +20,7 @@
 namespace lockstep::plan {
 namespace {
 
-// Forward passes and input gradients of one rank.
+// The fixed order of forward passes and input gradients of one rank.
 class CriticalOrder {
  public:
   CriticalOrder(const ScheduleShape& shape, int rank)
@@ -71,7 +71,8 @@ class CriticalOrder {
   Order order_;
 };
 
-// Plays all ranks in steps of one action and lets weight gradients fill.
+// Simulates all ranks in steps of one action and fills the gaps with weight
+// gradients.
 class Filler {
  public:
   explicit Filler(const ScheduleShape& shape) : shape_(shape) {
@@ -86,7 +87,7 @@ class Filler {
 
   std::vector<Order> Run() {
     const int64_t actions = 3 * int64_t{shape_.stages()} * shape_.micro_batches;
-    // Each moment somebody does something, or the orders contradict.
+    // At each step at least one rank acts, unless the orders deadlock.
     for (int64_t done = 0, now = 0; done < actions; ++now) {
       const int64_t before = done;
       for (Rank& rank : ranks_) done += Act(rank, now);
@@ -102,9 +103,9 @@ class Filler {
 
   struct Rank {
     Order critical;
-    size_t next = 0;  // of critical
+    size_t next = 0;  // index into critical
     std::deque<Action> weights;
-    int kept = 0;  // activations
+    int kept = 0;  // stored activations
     Order made;
   };
 
@@ -128,7 +129,7 @@ class Filler {
     return action.work != Work::kForward || rank.kept < 2 * shape_.ranks;
   }
 
-  // How many actions it did: one or none.
+  // Returns the number of actions done: 0 or 1.
   int Act(Rank& rank, int64_t now) {
     if (rank.next < rank.critical.size()) {
       const Action& action = rank.critical[rank.next];
@@ -160,7 +161,7 @@ class Filler {
 
   const ScheduleShape& shape_;
   std::vector<Rank> ranks_;
-  std::vector<int64_t> forward_at_;  // when it is done, by stage, micro-batch
+  std::vector<int64_t> forward_at_;  // end time, by stage and micro-batch
   std::vector<int64_t> backward_at_;
 };
 

@@ -1,14 +1,14 @@
-// The picture of a timeline.
+// Draws a timeline.
 //
 //   title                                     bubble: 27.3 %
 //   rank 0  [0][1][2][3]      [ 0 ]...        a bar for each task: its
-//             \  \  \         /              colour the work, its number the
+//             \  \  \         /              colour is the work, its number the
 //   rank 1     [0][1]...                      micro-batch; an arrow for each
 //   legend                                    message
 //
-// Arrows lie under the bars: one that passes a rank on its way to another is
-// seen between the rows and never through a number. The two directions at one
-// moment cross instead of covering each other.
+// Arrows are under the bars: an arrow that crosses a rank is visible between
+// the rows and never covers a number. Arrows of both directions at one time
+// cross and do not overlap.
 
 #include <algorithm>
 #include <string>
@@ -32,9 +32,9 @@ constexpr double kPictureMin = 620;  // for title and legend
 constexpr double kLegendStep = 124;
 constexpr int kVerdict = 4;  // width of its bar
 constexpr char kVerdictColour[] = "#7f5fa8";
-constexpr double kLean = 5;  // of an arrow between neighbouring moments
+constexpr double kLean = 5;  // lean of an arrow between adjacent times
 
-// Lighter for a rank's later stages.
+// Lighter colours for a rank's later stages.
 const char* ColourOf(Work work, bool later) {
   switch (work) {
     case Work::kForward: return later ? "#a9cdf2" : "#5b9bd5";
@@ -124,7 +124,7 @@ class Drawing {
     }
   }
 
-  // Behind all else; most of the time it takes next to none.
+  // After all other transfers; its time is usually near zero.
   void DrawVerdict(size_t rank) {
     for (const Lane& lane : plan_.ranks[rank].lanes) {
       if (lane.kind != LaneKind::kVerdict) continue;
@@ -152,8 +152,8 @@ class Drawing {
                           X(span.begin) + width / 2, y + 18, task.micro_batch);
   }
 
-  // From the end of the task that made it to the begin of the one that needs
-  // it.
+  // From the end of the task that produces the message to the start of the task
+  // that consumes it.
   void DrawMessage(const PlanNode& send, const PlanNode& receive) {
     const int made_by = At(plan_, send).after_task;
     const int from = row_of_[send.rank];

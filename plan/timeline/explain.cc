@@ -62,7 +62,7 @@ std::string RowOf(const RankPlan& rank, const RankSpans& spans, int64_t columns,
   return row;
 }
 
-// Ranks of the same row are one line.
+// Ranks with equal rows are merged into one line.
 std::string Rows(const Plan& plan, const Timeline& timeline) {
   const int64_t columns = timeline.compute_end;
   if (columns > kColumnsMax) {
@@ -172,7 +172,7 @@ std::string Gradients(const Plan& plan) {
 constexpr int kLeavesDrawn = 16;
 constexpr size_t kRanksListed = 16;
 
-// "(0+1)+(2+3)": neighbours are added first, then their sums.
+// "(0+1)+(2+3)": adjacent leaves are added first, then their sums.
 std::string TreeText(int first, int leaves) {
   if (leaves == 1) return absl::StrCat(first);
   const int half = leaves / 2;
@@ -209,7 +209,7 @@ std::string LeavesText(const Plan& plan, int communicator, int leaves) {
   return absl::StrCat(text, "  ", absl::StrJoin(parts, ", "), "\n");
 }
 
-// The tree of each group that sums buckets in one.
+// The tree of each group that sums buckets with leaves.
 std::string Trees(const Plan& plan) {
   std::map<int, int> leaves_of;
   for (const Bucket& bucket : plan.buckets) {

@@ -1,4 +1,4 @@
-// A plan's timeline for people: as text, and as a picture.
+// A plan's timeline for people: as text, and as an SVG picture.
 //
 //   rank 0  F0 F1 F2 F3 .. .. .. .. .. B0 -- F4 ...
 //   rank 1  .. F0 F1 F2 ...
@@ -17,15 +17,14 @@ namespace lockstep::plan {
 // "1f1b: 4 stages on 4 ranks, 8 micro-batches".
 std::string Headline(const Plan& plan);
 
-// What each rank computes when, the bubble, bytes on each link, activations
-// kept by each stage, buffers, gradients, trees of leaves, and the operations
-// of each rank (operation_list.h). Each line ends with a newline. The timeline
-// must be in small units: the costs of which TimelineOf is made by default.
+// When each rank computes each task, the bubble, bytes on each link, stored
+// activations of each stage, buffers, gradients, trees of leaves, and the
+// operations of each rank (operation_list.h). Each line ends with a newline.
+// The timeline must be in small units: that of the default costs of TimelineOf.
 std::string ExplainText(const Plan& plan, const Timeline& timeline);
 
 // An SVG with one row for each rank, a bar for each task and for the verdict,
-// and an arrow for each message. Large plans are drawn with their first 64
-// ranks.
+// and an arrow for each message. At most the first 64 ranks are drawn.
 std::string ExplainSvg(const Plan& plan, const Timeline& timeline);
 
 // "27.3 %", "6.0 MiB".

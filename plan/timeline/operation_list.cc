@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kLaunchesMax = 48;  // of a rank
 constexpr size_t kRangesMax = 4;     // of norms
 
-// Messages that follow each other, or the transfers of one group.
+// Consecutive messages, or the transfers of one group.
 struct OneLaunch {
   bool are_messages = false;
   std::vector<TransferRef> transfers;
@@ -80,7 +80,7 @@ class LaunchesOfRank {
     return text;
   }
 
-  // The same for ranks that differ only in elements and neighbours.
+  // A text that is equal for ranks that differ only in elements and neighbours.
   std::string Shape() const {
     std::string shape =
         absl::StrCat(rank_.tasks.empty() ? -1 : rank_.tasks[0].stage, "|");
@@ -142,8 +142,8 @@ class LaunchesOfRank {
     return text;
   }
 
-  // "messages: 4 to rank 1, 6 in 3 groups from rank 1": lanes as they come
-  // first.
+  // "messages: 4 to rank 1, 6 in 3 groups from rank 1", lanes in the order of
+  // their first messages.
   std::string MessagesText(const OneLaunch& launch) const {
     struct Messages {
       int lane = 0;

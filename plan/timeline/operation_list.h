@@ -1,4 +1,4 @@
-// The operations of each rank, for people: what `plan explain` lists.
+// The operations of each rank as text, for `plan explain`.
 //
 //   operations of ranks 0, 2, with the elements and messages of rank 0:
 //     messages: 4 to rank 1, 4 from rank 1
@@ -20,11 +20,11 @@
 
 namespace lockstep::plan {
 
-// Ranks that differ only in elements and neighbours are listed once, each in
-// its launch order: transfers with what is done on their sides, those of one
-// group under a line of its own, and the messages of the pipeline between them
-// as numbers. The first 48 launches of a rank. The plan must be verified. Each
-// line ends with a newline.
+// Ranks that differ only in elements and neighbours are listed once. Each rank
+// is in its launch order: transfers with their local operations, those of one
+// group under a separate line, and the pipeline messages between them as
+// counts. At most the first 48 launches of a rank. The plan must be verified.
+// Each line ends with a newline.
 std::string OperationList(const Plan& plan);
 
 }  // namespace lockstep::plan

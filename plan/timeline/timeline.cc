@@ -12,7 +12,7 @@ int64_t BytesOf(const Transfer& transfer) {
   return CountOf(transfer) * static_cast<int64_t>(SizeOf(transfer.dtype));
 }
 
-// What a rank sends: of an all-reduce twice its share of all slices but one.
+// The bytes that a rank sends: in an all-reduce twice all slices but its own.
 double BytesSent(const Plan& plan, const Transfer& transfer) {
   if (transfer.kind == TransferKind::kBarrier) return 0;
   const double bytes = static_cast<double>(BytesOf(transfer));

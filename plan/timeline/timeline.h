@@ -1,5 +1,5 @@
-// What a plan costs: when everything in it would happen if computing and links
-// took given times, and what the ranks lose by waiting.
+// The timeline of a plan: when every task and transfer happens, given the times
+// of tasks and links, and how long the ranks are idle.
 
 #ifndef LOCKSTEP_PLAN_TIMELINE_TIMELINE_H_
 #define LOCKSTEP_PLAN_TIMELINE_TIMELINE_H_
@@ -17,33 +17,33 @@
 
 namespace lockstep::plan {
 
-// Times in one unit of the caller's choice. Local operations (LocalOp) take no
-// time: what they cost is not a property of the plan.
+// Times in any one unit. Local operations (LocalOp) take no time: their cost is
+// not a property of the plan.
 struct CostModel {
   // One entry for each stage, or one for all.
   std::vector<WorkTimes> stages = {{}};
-  int64_t latency = 0;  // of a transfer
-  double per_byte = 0;  // of what a rank sends in it
+  int64_t latency = 0;  // per transfer
+  double per_byte = 0;  // per byte that a rank sends in it
 };
 
 struct Timeline {
   std::vector<RankSpans> ranks;
-  int64_t compute_end = 0;  // of the last task
-  int64_t end = 0;          // of the last task or transfer
-  // A fraction of the time until compute_end, on the ranks that have tasks: the
-  // share in which they compute nothing. 0 if none has.
+  int64_t compute_end = 0;  // end of the last task
+  int64_t end = 0;          // end of the last task or transfer
+  // The idle fraction of the time until compute_end, over the ranks that have
+  // tasks. 0 if none has.
   double bubble = 0;
 };
 
-// The plan must have been verified. InvalidArgument if there are neither one
-// nor as many stage times as stages, or if one is less than 1 or a cost of a
-// transfer is negative.
+// The plan must be verified. InvalidArgument if the number of stage times is
+// neither one nor the number of stages, if a stage time is less than 1, or if a
+// transfer cost is negative.
 absl::StatusOr<Timeline> TimelineOf(const Plan& plan, const CostModel& costs);
 
-// Stages of the plan's tasks: 1 + the highest.
+// The number of stages of the plan's tasks: 1 + the highest.
 int StagesOf(const Plan& plan);
 
-// What goes over a link in one step, by sender and receiver.
+// The data sent over a link in one step, by sender and receiver.
 struct LinkTraffic {
   int64_t messages = 0;
   int64_t bytes = 0;
@@ -51,11 +51,12 @@ struct LinkTraffic {
 };
 std::map<std::pair<int, int>, LinkTraffic> LinksOf(const Plan& plan);
 
-// The most micro-batches of a stage that are between its forward pass and the
-// end of its backward pass at once: the activations that it must keep.
+// The most micro-batches of a stage that are at the same time between the start
+// of their forward pass and the end of their backward pass: the activations
+// that the stage must store.
 std::map<int, int> ActivationsKept(const RankPlan& rank);
 
-// Bytes of the buffers that a rank's messages lie in.
+// Bytes of the buffers of a rank's messages.
 int64_t BufferBytes(const RankPlan& rank);
 
 }  // namespace lockstep::plan

@@ -20,7 +20,7 @@ auto PointToPointTerms(const Transfer& t) {
 
 using Members = std::vector<std::vector<PlanNode>>;
 
-// Do all members do the same in their `number`-th collective?
+// Whether all members' `number`-th collectives have equal fields.
 bool Agree(const Plan& plan, const Members& members, size_t number) {
   for (const std::vector<PlanNode>& member : members) {
     if (number >= member.size()) return false;
@@ -54,7 +54,7 @@ void CheckMembers(const Plan& plan, const CommunicatorSpec& communicator,
                       number, communicator.name, WhoSaidWhat(said_by_rank)));
 }
 
-// What is at a place of a list that may be too short for it.
+// Describes the entry at an index of a list, or "nothing" beyond its end.
 std::string Said(const Plan& plan, const std::vector<PlanNode>& places,
                  size_t number) {
   return number < places.size() ? Describe(plan, places[number]) : "nothing";

@@ -1,4 +1,4 @@
-// Do the ranks mean the same where they meet?
+// Whether the ranks agree on their common transfers.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_AGREEMENT_H_
 #define LOCKSTEP_PLAN_VERIFY_AGREEMENT_H_

@@ -1,4 +1,4 @@
-// What the verifier found wrong, for machines and for people.
+// The findings of the verifier, for machines and for people.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_DIAGNOSTICS_H_
 #define LOCKSTEP_PLAN_VERIFY_DIAGNOSTICS_H_
@@ -20,25 +20,25 @@ enum class Rule : uint8_t {
   kLanes,           // names, and one lane for each communicator
   kTransfers,       // the fields of one transfer
   kBucketCoverage,  // each bucket once on every member
-  kOperations,      // what a rank does on the sides of its transfers
+  kOperations,      // local operations before and after transfers
   kVerdict,         // the last lane of every rank
   kNorms,           // each element counted once
   kLaunchOrder,     // every transfer once, lanes in order, groups together
-  kCollectives,     // members agree on what they do together
+  kCollectives,     // members agree on their common operations
   kPointToPoint,    // every send has its receive
-  kTasks,           // what a rank computes, each once and in an order
-  kBuffers,         // no two messages in one buffer at once
-  kValues,          // each task and sum is given what it needs
+  kTasks,           // a rank's tasks, each once and in order
+  kBuffers,         // no two messages in one buffer at a time
+  kValues,          // each task and sum receives its inputs
 };
 
 struct Diagnostic {
   Rule rule;
-  std::vector<int> ranks;  // whom it concerns; none: the plan as a whole
+  std::vector<int> ranks;  // concerned; none: the plan as a whole
   std::string text;
 };
 
-// Keeps the first few findings and counts the others: a plan that is wrong in
-// one way is often wrong a million times.
+// Stores the first few findings and counts the others: a plan with one kind of
+// fault often has it a million times.
 class Diagnostics {
  public:
   static constexpr size_t kKept = 8;
@@ -46,11 +46,11 @@ class Diagnostics {
   void Add(Rule rule, std::vector<int> ranks, std::string text);
 
   bool empty() const { return count_ == 0; }
-  // Nothing more will be kept.
+  // Whether no more findings are stored.
   bool full() const { return kept_.size() == kKept; }
   const std::vector<Diagnostic>& kept() const { return kept_; }
 
-  // OK if there are none, else InvalidArgument with those kept.
+  // OK if there are none, else InvalidArgument with the stored findings.
   absl::Status ToStatus() const;
 
  private:

@@ -1,4 +1,4 @@
-// What each rank of a plan does: its lanes, its transfers, its launch order.
+// Checks each rank's lanes, transfers and launch order.
 
 #include <algorithm>
 #include <map>
@@ -17,7 +17,7 @@
 namespace lockstep::plan {
 namespace {
 
-// The transfers that a bucket needs, once each on every rank that holds it.
+// The transfers that a bucket needs, once each on every rank that has it.
 std::span<const TransferKind> KindsOf(const Bucket& bucket, bool in_pairs) {
   static constexpr TransferKind kWhole[] = {TransferKind::kAllReduce};
   static constexpr TransferKind kSharded[] = {TransferKind::kAllGather,
@@ -41,8 +41,8 @@ bool InOneGroup(const Lane& lane, int earlier, int later) {
 // One rank's lanes.
 class RankCheck {
  public:
-  // The rank's buckets should be in so many transfers; `in_pairs` says which
-  // are summed in pairs.
+  // The rank must have `moves_needed` transfers of buckets; `in_pairs` has the
+  // buckets that are summed in pairs.
   RankCheck(const Plan& plan, const CommunicatorMembers& roster, int rank,
             size_t moves_needed, const std::vector<bool>& in_pairs,
             const std::vector<Transfer>& verdict_needed,
@@ -131,7 +131,7 @@ class RankCheck {
     }
   }
 
-  // A bucket in slices and its flags are one operation on all ranks.
+  // The slices of a bucket and its flags are one group on all ranks.
   void CheckBesideFlags(const Lane& lane, size_t index) {
     const Transfer& transfer = lane.transfers[index];
     if (transfer.bucket < 0 || transfer.group == 0 ||
@@ -174,7 +174,7 @@ class RankCheck {
     }
   }
 
-  // The communicator and all numbers have passed.
+  // Assumes a valid communicator and valid numbers.
   static std::string VerdictFault(const Transfer& given,
                                   const Transfer& needed) {
     Transfer without_ops = given;
@@ -237,7 +237,7 @@ class RankCheck {
     }
   }
 
-  // What was moved are buckets of the rank's, each counted once.
+  // The rank's transfers name only its buckets, and no bucket twice.
   void CheckCoverage() {
     if (moved_.size() == moves_needed_) return;
     for (size_t i = 0; i < plan_.buckets.size(); ++i) {
@@ -251,8 +251,8 @@ class RankCheck {
     }
   }
 
-  // Lanes are walked in step with the order: each entry must be the next of
-  // its lane, which leaves no room for gaps or repetitions.
+  // Advances each lane with the order: each entry must be the next of its lane,
+  // so there are no gaps or repetitions.
   void CheckLaunchOrder() {
     std::vector<int> next(lanes_.size(), 0);
     TransferRef previous;
@@ -298,7 +298,7 @@ class RankCheck {
     }
   }
 
-  // What the last step updated is there for all of this one.
+  // The parameters updated in the last step must be complete before this step.
   void CheckGatheredFirst(const Transfer& t, bool others_before) {
     if (!GathersParameters(plan_, t) || !others_before) return;
     Find(Rule::kLaunchOrder,
@@ -356,7 +356,7 @@ std::vector<bool> SummedInPairs(const Plan& plan, Diagnostics& diagnostics) {
   return in_pairs;
 }
 
-// How many transfers each rank is to have of its buckets.
+// The number of bucket transfers that each rank must have.
 std::vector<size_t> MovesNeeded(const Plan& plan,
                                 const std::vector<bool>& in_pairs) {
   std::vector<size_t> on_communicator(plan.communicators.size(), 0);

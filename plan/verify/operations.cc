@@ -23,7 +23,7 @@ LocalOp Op(LocalKind kind, const Slice& elements) {
   return {.kind = kind, .offset = elements.offset, .count = elements.count};
 }
 
-// What a transfer does with its bucket on one rank.
+// The operations that a transfer needs for its bucket on one rank.
 class Needs {
  public:
   Needs(const Plan& plan, const Transfer& transfer, int position)
@@ -37,7 +37,7 @@ class Needs {
   std::vector<LocalOp> Before() const {
     std::vector<LocalOp> ops;
     if (IsAnnounced()) ops.push_back(ZeroUnlessGiven());
-    // Sums of leaves are in the type of the transfer from the first.
+    // Sums of leaves have the transfer's type from the start.
     const bool sends_gradients = MovesGradients() && !Exchanges() &&
                                  t_.kind != TransferKind::kAllReducePairs;
     if (sends_gradients && t_.dtype != bucket_.dtype) {
@@ -49,7 +49,7 @@ class Needs {
     return ops;
   }
 
-  // But for norms.
+  // Without norms.
   std::vector<LocalOp> Behind() const {
     std::vector<LocalOp> ops = BehindUpToNorms();
     if (IsAnnounced()) ops.push_back(ZeroUnlessGiven());
@@ -65,7 +65,7 @@ class Needs {
       ops.back().divisor = IsMean() ? bucket_.leaves : 1;
     }
     const bool casts = BringsGradients() && t_.dtype != bucket_.dtype;
-    // With a wire the transfer takes the mean.
+    // With a wire dtype the transfer computes the mean.
     const bool rescales = IsAnnounced() && IsMean() && !bucket_.wire;
     const bool rescales_copy = rescales && casts;
     if (rescales_copy) ops.push_back(Rescale());
@@ -82,7 +82,7 @@ class Needs {
   bool BringsGradients() const { return MovesGradients() && !Exchanges(); }
 
  private:
-  // The flags of slices are reduced beside the gradients.
+  // The flags of slices are reduced by a separate all-reduce.
   bool MovesFlags() const {
     return t_.kind == TransferKind::kAllReduce ||
            t_.kind == TransferKind::kAllReducePairs;
@@ -125,7 +125,7 @@ int64_t CountOfKind(const std::vector<LocalOp>& ops, LocalKind kind) {
                        [kind](const LocalOp& op) { return op.kind == kind; });
 }
 
-// What is wrong with norms: they are neighbours, behind `before` operations.
+// The fault of the norms: they must be consecutive, after `before` operations.
 std::string NormsFault(const std::vector<LocalOp>& then, size_t before,
                        bool may_have) {
   for (size_t i = 0; i < then.size(); ++i) {
@@ -169,7 +169,7 @@ std::string SideFault(const std::vector<LocalOp>& given,
                              side);
     }
   }
-  // The same kinds.
+  // The kinds are the same; only order or fields differ.
   if (at->kind != wanted->kind) {
     return absl::StrFormat("has the %s %s it out of its order", Describe(*at),
                            side);
@@ -228,7 +228,7 @@ std::vector<Transfer> VerdictNeeded(const Plan& plan) {
 
 namespace {
 
-// Elements of a parameter that a rank counts.
+// The elements of a parameter that a rank counts.
 struct CountedRange {
   int64_t begin = 0;
   int64_t end = 0;
@@ -342,8 +342,8 @@ class NormCheck {
     }
   }
 
-  // Replicas are parameters of one name, of groups that differ in the axes over
-  // which they are replicated. The first of them gets what all count.
+  // Replicas are parameters of one name in groups that differ only in the axes
+  // of replication. The first of them collects the ranges of all.
   void ShareAmongReplicas() {
     std::map<std::pair<std::string, std::vector<int>>, int> first_of;
     counted_of_.resize(plan_.parameters.size());
@@ -373,11 +373,11 @@ class NormCheck {
     return pipelines_.exist() && shared_.contains(parameter.name);
   }
 
-  // The coordinates that replicas have in common.
+  // The coordinates shared by all replicas.
   std::vector<int> PlaceOf(const Parameter& parameter, int rank) const {
     const int last = pipelines_.stages() - 1;
     if (IsShared(parameter) && rank == pipelines_.HolderOf(last, rank)) {
-      // It has what the first stage has.
+      // The last stage's rank has the replica of the first stage's rank.
       rank = pipelines_.HolderOf(0, rank);
     }
     std::vector<int> place = plan_.mesh.CoordinatesOf(rank);

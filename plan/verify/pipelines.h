@@ -1,4 +1,4 @@
-// Which rank has which stage, by what the plan's pipeline spec and mesh say.
+// The rank of each stage, from the plan's pipeline spec and mesh.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_PIPELINES_H_
 #define LOCKSTEP_PLAN_VERIFY_PIPELINES_H_
@@ -11,7 +11,7 @@
 namespace lockstep::plan {
 
 // The replicas of a plan's pipeline: groups of ranks along its axis, each of
-// which has every stage once. Without a pipeline there are none.
+// which has every stage once. None without a pipeline.
 class Pipelines {
  public:
   // The plan's mesh and pipeline spec must be valid.
@@ -32,7 +32,7 @@ class Pipelines {
   int stages() const { return shape_.stages(); }
   int micro_batches() const { return shape_.micro_batches; }
 
-  // The rank that has the stage, of the replica that `rank` belongs to.
+  // The rank of the stage, in the replica of `rank`.
   int HolderOf(int stage, int rank) const {
     return replicas_[replica_of_[rank]][RankOf(shape_, stage)];
   }

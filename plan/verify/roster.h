@@ -1,4 +1,4 @@
-// Who is who in each communicator.
+// The positions of ranks in each communicator.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_ROSTER_H_
 #define LOCKSTEP_PLAN_VERIFY_ROSTER_H_

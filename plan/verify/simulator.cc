@@ -12,16 +12,16 @@ namespace {
 
 constexpr size_t kWaitsShown = 16;
 
-// What begins and ends as one: a task, a transfer, or neighbours of one group.
+// A unit that begins and ends as one: a task, a transfer, or a group.
 struct SimulatedUnit {
   int queue;
   std::vector<PlanNode> places;
-  std::vector<int> matches;  // that its places take part in
-  int blockers = 1;          // dependencies, and its turn in the queue
+  std::vector<int> matches;  // of its places
+  int blockers = 1;          // dependencies, and its position in the queue
   int launched_after = -1;   // a task of the rank, if launches are in order
-  int unmet = 0;             // meetings that have not taken place
-  int64_t begin = 0;         // when the last blocker was gone
-  int64_t end = 0;           // of what has ended so far
+  int unmet = 0;             // matches that have not taken place
+  int64_t begin = 0;         // when the last blocker ended
+  int64_t end = 0;           // the latest end so far
   bool ended = false;
 };
 
@@ -34,7 +34,7 @@ struct Match {
 
 class Simulator {
  public:
-  // Without durations everything takes no time.
+  // Without durations all times are zero.
   Simulator(const Plan& plan, const Traffic& traffic, Queues queues,
             const Durations* durations = nullptr)
       : plan_(plan), durations_(durations) {
@@ -84,7 +84,8 @@ class Simulator {
   std::optional<std::vector<Wait>> FindCircle() const {
     int unit = FirstUnended();
     if (unit < 0) return std::nullopt;
-    // Everything unended waits for something unended, so the walk comes back.
+    // Every unit that has not ended waits for another one, so the walk closes a
+    // cycle.
     std::vector<Wait> walk;
     std::map<int, size_t> visited;
     while (visited.try_emplace(unit, walk.size()).second) {
@@ -107,7 +108,7 @@ class Simulator {
     const int first = static_cast<int>(queues_.size());
     const bool one = queues == Queues::kEachRank;
     queues_.resize(queues_.size() + (one ? 1 : ranks_plan.lanes.size()));
-    int launched_after = -1;  // the latest task that anything so far waits for
+    int launched_after = -1;  // the latest task awaited so far
     for (const TransferRef& ref : ranks_plan.launch_order) {
       Enqueue({rank, ref}, first + (one ? 0 : ref.lane));
       if (queues != Queues::kInLaunchOrder) continue;

@@ -1,15 +1,15 @@
-// Plays all ranks of a plan against each other and finds who waits in a circle.
+// Simulates all ranks of a plan together and finds cycles of waits (deadlocks).
 //
-// Rendezvous: a transfer ends only when all that take part in it have begun it.
+// Rendezvous: a transfer ends only after all its participants have begun it.
 //
 //   rank 0   [send to 1] [recv from 1]       both begin with a send, and
 //   rank 1   [send to 0] [recv from 0]       neither send ever ends
 //
-// A queue begins its next transfer when the one before has ended and all that
-// it comes after have. Neighbours of one group begin and end together. A rank's
-// tasks are a queue too, beside the others; a task ends by itself. No transfer
-// can be lost or overtaken here, so the outcome does not depend on the speed of
-// any rank: one play is a proof.
+// A queue begins its next transfer when the previous one and all its
+// dependencies have ended. Adjacent transfers of one group begin and end
+// together. A rank's tasks are a separate queue; a task needs no partner. No
+// transfer is lost or overtaken, so the outcome does not depend on the speed of
+// any rank: one simulation is a proof.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_SIMULATOR_H_
 #define LOCKSTEP_PLAN_VERIFY_SIMULATOR_H_
@@ -25,16 +25,17 @@
 
 namespace lockstep::plan {
 
-// What queues up behind what. kEachRank is what a device does that can hold one
-// operation at a time; a plan that passes it passes the others as well, so
-// kEachLane only tells which plans cannot run anywhere. kInLaunchOrder is what
-// happens else: lanes run by themselves, but a rank launches in its launch
-// order, and what waits for a task holds up what is launched behind it.
+// Which operations share a queue. kEachRank: all transfers of a rank, as on a
+// device that runs one operation at a time; a plan that passes it passes the
+// others too. kEachLane: lanes are independent; a plan that fails it cannot run
+// anywhere. kInLaunchOrder, the usual case: lanes run independently, but a rank
+// launches in its launch order, so a transfer that waits for a task delays the
+// later launches.
 enum class Queues { kEachLane, kInLaunchOrder, kEachRank };
 
 enum class WaitKind {
-  kBehind,   // something earlier in the same queue
-  kAfter,    // what it depends on
+  kBehind,   // an earlier entry of the same queue
+  kAfter,    // a dependency
   kPartner,  // the other side, which has not begun
 };
 
@@ -44,16 +45,16 @@ struct Wait {
   PlanNode awaited;
 };
 
-// The play ends with nothing left over: nullopt. Else a circle: each `awaited`
-// is, or is of one group with, the next `waiter`, and the last is the first's.
+// nullopt if the simulation completes. Else a cycle: each `awaited` is the next
+// `waiter`, or in one group with it; the last is that of the first.
 //
 // The plan must have passed all other checks.
 std::optional<std::vector<Wait>> FindDeadlock(const Plan& plan,
                                               const Traffic& traffic,
                                               Queues queues);
 
-// How long things take, in any unit, not negative. A transfer takes its time
-// from the moment when all that take part have begun it.
+// Durations in any unit, not negative. A transfer starts when all its
+// participants have begun it.
 struct Durations {
   std::function<int64_t(const Task&)> task;
   std::function<int64_t(const Transfer&)> transfer;
@@ -70,14 +71,14 @@ struct RankSpans {
   std::vector<Span> tasks;
 };
 
-// When everything happens, each as early as it can and without getting in each
-// other's way; nullopt if the plan deadlocks. As FindDeadlock otherwise.
+// The times of all tasks and transfers, each as early as possible and without
+// contention; nullopt if the plan deadlocks. Otherwise as FindDeadlock.
 std::optional<std::vector<RankSpans>> PlayInTime(const Plan& plan,
                                                  const Traffic& traffic,
                                                  Queues queues,
                                                  const Durations& durations);
 
-// The circle, for people. The first 16 waits of it.
+// The cycle as text: its first 16 waits.
 std::string Describe(const Plan& plan, const std::vector<Wait>& circle);
 
 }  // namespace lockstep::plan

@@ -1,5 +1,5 @@
-// Is the plan well-formed? Everything that can be judged by looking at one
-// thing at a time; what the other parts of the verifier may then rely on.
+// Checks that a plan is well-formed: everything that can be checked on one
+// object at a time. The other parts of the verifier rely on it.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_STRUCTURE_H_
 #define LOCKSTEP_PLAN_VERIFY_STRUCTURE_H_
@@ -9,14 +9,15 @@
 
 namespace lockstep::plan {
 
-// What all ranks share: mesh, communicators, parameters, buckets.
+// Checks the tables that all ranks share: mesh, communicators, parameters,
+// buckets.
 void CheckTables(const Plan& plan, Diagnostics& diagnostics);
 
-// What each rank does: lanes, transfers, launch order. The tables must have
+// Checks each rank's lanes, transfers and launch order. The tables must have
 // passed.
 void CheckLanes(const Plan& plan, Diagnostics& diagnostics);
 
-// What each rank computes, and the buffers of its messages. The lanes must have
+// Checks each rank's tasks and the buffers of its messages. The lanes must have
 // passed.
 void CheckTasks(const Plan& plan, Diagnostics& diagnostics);
 

@@ -1,4 +1,4 @@
-// The tables that all ranks of a plan share.
+// Checks the tables that all ranks of a plan share.
 
 #include <algorithm>
 #include <bit>
@@ -152,7 +152,7 @@ class BucketCheck {
     CheckGroups(bucket);
   }
 
-  // A rank's leaves are a subtree.
+  // The leaves of a rank form a subtree.
   void CheckLeaves(const Bucket& bucket, int64_t ranks) {
     if (bucket.sharded || bucket.wire) {
       Find("has leaves, and is sharded or cast as well");
@@ -187,7 +187,7 @@ class BucketCheck {
     if (bucket.leaves != 0) CheckLeaves(bucket, ranks);
   }
 
-  // Ranks announce one gradient at a time, and not all of them give it.
+  // A rank announces one gradient at a time, and may announce none of a bucket.
   void CheckAnnounced(const Bucket& bucket) {
     if (!bucket.announced) return;
     if (bucket.slots.size() > 1) {
@@ -265,7 +265,8 @@ class BucketCheck {
   }
 
   // The ranks of the communicator are those that differ only in the axes of
-  // each parameter. Neighbours mostly share their axes: those are seen once.
+  // each parameter. Adjacent parameters often have equal axes, which are
+  // checked once.
   void CheckGroups(const Bucket& bucket) {
     const std::vector<std::string>* judged = nullptr;
     for (const Slot& slot : bucket.slots) {
@@ -304,7 +305,7 @@ class BucketCheck {
     }
   }
 
-  // Parameters of one name lie on communicators that have no rank in common.
+  // Parameters of one name are on disjoint communicators.
   void CheckNamesOnEachRank() {
     absl::flat_hash_map<absl::string_view, std::vector<int>> communicators_of;
     for (size_t i = 0; i < plan_.parameters.size(); ++i) {
@@ -324,7 +325,7 @@ class BucketCheck {
     }
   }
 
-  // A rank that is in two of the communicators, or -1.
+  // A rank that two of the communicators share, or -1.
   int CommonRank(const std::vector<int>& communicators) {
     const auto [known, is_new] =
         common_rank_.try_emplace(communicators, kUnknown);
@@ -342,7 +343,7 @@ class BucketCheck {
   Diagnostics& diagnostics_;
   std::vector<int> bucket_of_;  // of each parameter
   int index_ = 0;               // of the bucket being checked
-  // Answers that many buckets and parameters ask for.
+  // Cached answers, shared by many buckets and parameters.
   std::map<std::pair<int, std::vector<std::string>>, bool> is_group_;
   std::map<std::vector<int>, int> common_rank_;
 };

@@ -1,4 +1,4 @@
-// What each rank of a plan computes, and where its messages lie.
+// Checks each rank's tasks and the buffers of its messages.
 
 #include <map>
 #include <string>
@@ -50,7 +50,7 @@ class TaskCheck {
     int micro_batch;
     auto operator<=>(const Key&) const = default;
   };
-  // Where in the order of tasks a stage has a micro-batch.
+  // The positions of a stage's passes of one micro-batch in the order of tasks.
   struct TaskPositions {
     int forward = kNone;
     int gradient = kNone;  // of the input
@@ -121,7 +121,7 @@ class TaskCheck {
                 Describe(task), holder);
   }
 
-  // Is what it is computed from made by this rank, and not yet?
+  // Whether this rank produces the task's input, but has not yet.
   bool ComesBeforeItsSource(const Task& task) const {
     const bool forward = task.work == Work::kForward;
     if (!forward && !GivesInputGradient(task.work)) return false;
@@ -150,7 +150,7 @@ class TaskCheck {
     return true;
   }
 
-  // Forward, then the gradient of the input, then that of the weights.
+  // The order is forward, gradient of the input, gradient of the weights.
   bool CheckTurn(int index, const Task& task) {
     TaskPositions& passes = passes_[{task.stage, task.micro_batch}];
     const bool forward = task.work == Work::kForward;
@@ -194,8 +194,8 @@ class TaskCheck {
 
   // --- Gradients ---
 
-  // They are complete with their stage's last task; those of no stage with the
-  // rank's.
+  // Gradients are complete after their stage's last task; those without a stage
+  // after the rank's.
   void CheckReduction(const TransferRef& ref) {
     const Transfer& transfer = At(ref);
     if (transfer.bucket < 0 || tasks_.empty()) return;
@@ -272,7 +272,7 @@ class TaskCheck {
     last->second = ref;
   }
 
-  // The last task that uses what the transfer brings.
+  // The last task that uses the received data.
   int ReleaseOf(const TransferRef& ref) const {
     const int needed_at = needed_at_[ref.lane][ref.index];
     if (needed_at == kNone) return kNone;

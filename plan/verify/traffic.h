@@ -1,8 +1,8 @@
-// Which transfers of different ranks belong together.
+// Matches transfers of different ranks with each other.
 //
-// Below the plan there are no tags: what meets on a communicator is decided by
-// order alone. The k-th collective of one member meets the k-th of all others;
-// the k-th send from a to b meets b's k-th receive from a.
+// Below the plan there are no tags: the order on a communicator decides which
+// transfers match. The k-th collective of one member matches the k-th of all
+// others; the k-th send from a to b matches b's k-th receive from a.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_TRAFFIC_H_
 #define LOCKSTEP_PLAN_VERIFY_TRAFFIC_H_
@@ -17,7 +17,7 @@
 namespace lockstep::plan {
 
 // A transfer of a plan, or a task: ref.lane is then kTaskLane and ref.index the
-// task's.
+// index of the task.
 struct PlanNode {
   int rank = -1;
   TransferRef ref;
@@ -29,10 +29,10 @@ inline bool IsTask(const PlanNode& place) {
   return place.ref.lane == kTaskLane;
 }
 
-// The transfer at a place that is one.
+// The transfer of a node that is not a task.
 const Transfer& At(const Plan& plan, const PlanNode& place);
 
-// What must be done before it begins.
+// The nodes that must end before it begins.
 std::vector<PlanNode> NeedsOf(const Plan& plan, const PlanNode& place);
 
 // "transfer 3 of lane gradient (all-reduce of 1024 f32, sum, bucket 3)",
@@ -44,15 +44,16 @@ struct Channel {
   std::vector<PlanNode> receives;
 };
 
-// All of it in launch order, which on one communicator is the order of a lane.
+// All transfers in launch order, which on one communicator is the order of a
+// lane.
 struct Traffic {
-  // collectives[c][p]: what member p of communicator c takes part in.
+  // collectives[c][p]: the collectives of member p of communicator c.
   std::vector<std::vector<std::vector<PlanNode>>> collectives;
-  // By communicator, source and destination (members of it).
+  // By communicator, source and destination (positions in it).
   std::map<std::tuple<int, int, int>, Channel> channels;
 };
 
-// The structure of the plan must have passed, but for its launch orders.
+// The structure of the plan must have passed, except its launch orders.
 Traffic TrafficOf(const Plan& plan);
 
 }  // namespace lockstep::plan

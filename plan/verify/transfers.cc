@@ -18,7 +18,7 @@ bool Reduces(TransferKind kind) {
          kind == TransferKind::kReduceScatter;
 }
 
-// Extents not negative, and their product small enough to count with.
+// Extents are not negative, and their product does not overflow.
 bool IsShape(const std::vector<int64_t>& shape) {
   int64_t elements = 1;
   for (const int64_t extent : shape) {
@@ -35,7 +35,7 @@ bool IsShape(const std::vector<int64_t>& shape) {
 std::string TransferCheck::FaultOf(int rank, LaneKind lane,
                                    const Transfer& t) const {
   std::string fault = MemberFault(rank, lane, t);
-  // In this order: the later ones count elements.
+  // In this order: the later functions count elements.
   if (fault.empty()) fault = PayloadFault(t);
   if (fault.empty()) fault = OpFault(t);
   if (fault.empty()) fault = PartnerFault(rank, t);

@@ -1,4 +1,4 @@
-// Is one transfer well-formed?
+// Checks that one transfer is well-formed.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_TRANSFERS_H_
 #define LOCKSTEP_PLAN_VERIFY_TRANSFERS_H_
@@ -11,17 +11,17 @@
 
 namespace lockstep::plan {
 
-// Judges transfers by their own fields and by the bucket that they name. The
-// plan's tables must have passed; plan and roster outlive this.
+// Checks transfers by their own fields and by their bucket. The plan's tables
+// must have passed; plan and roster outlive this.
 class TransferCheck {
  public:
   TransferCheck(const Plan& plan, const CommunicatorMembers& roster)
       : plan_(plan), roster_(roster) {}
 
-  // What is wrong with the first field that is, or nothing: "has no dtype".
+  // The fault of the first invalid field, "has no dtype"; empty if none is.
   std::string FaultOf(int rank, LaneKind lane, const Transfer& t) const;
 
-  // The same of the local operations, once the fields have passed.
+  // The same for the local operations of a transfer with valid fields.
   std::string OpsFault(int rank, const Transfer& t) const;
 
  private:
@@ -31,7 +31,7 @@ class TransferCheck {
   std::string OpFault(const Transfer& t) const;
   std::string PartnerFault(int rank, const Transfer& t) const;
   std::string BucketFault(LaneKind lane, const Transfer& t) const;
-  // What the bucket asks for that is most like `t`, which names one.
+  // The transfer that the bucket of `t` needs and that is most similar to `t`.
   Transfer AskedOf(const Transfer& t) const;
   static void AskOfSlices(TransferKind kind, const Bucket& bucket,
                           int64_t slice, Transfer& asked);

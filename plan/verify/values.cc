@@ -17,7 +17,7 @@
 namespace lockstep::plan {
 namespace {
 
-// A result that another stage needs.
+// A result that another stage consumes.
 struct PassResult {
   bool is_gradient = false;
   int stage = -1;
@@ -30,7 +30,7 @@ std::optional<PassResult> PassOf(const Task& task) {
   return PassResult{task.work != Work::kForward, task.stage, task.micro_batch};
 }
 
-// The pass whose result this one needs, if it is not the first.
+// The pass that produces the input of this one; none for the first.
 std::optional<PassResult> SourceOf(const PassResult& pass, int stages) {
   const int stage = pass.stage + (pass.is_gradient ? 1 : -1);
   if (stage < 0 || stage >= stages) return std::nullopt;
@@ -100,7 +100,7 @@ class MessageCheck {
     }
   }
 
-  // Is what the receive brings the result of the task's source?
+  // Whether the receive matches a send of the result of the task's source.
   bool Brings(const TransferRef& receive, const Task& task,
               const std::optional<PassResult>& source) {
     const PlanNode& send = sender_of_.at({rank_, receive});
@@ -122,7 +122,7 @@ class MessageCheck {
         send.rank, holder);
   }
 
-  // Every part once: a task finds the parts by their tags.
+  // Each part exactly once: a task identifies parts by their tags.
   void CheckParts(const Task& task, const PassResult& source,
                   const std::vector<const Transfer*>& arrived) {
     const int boundary = std::min(task.stage, source.stage);
@@ -130,7 +130,7 @@ class MessageCheck {
     if (source.is_gradient) message = GradientOf(message);
     std::multiset<std::pair<uint64_t, std::string>> expected;
     for (size_t i = 0; i < message.parts.size(); ++i) {
-      // Those of a valid spec have no tag that is out of range.
+      // The tags of a valid spec are in range.
       const auto tag = TagOf(plan_.pipeline, {.boundary = boundary,
                                               .micro_batch = task.micro_batch,
                                               .is_gradient = source.is_gradient,
@@ -174,14 +174,14 @@ class MessageCheck {
   const Plan& plan_;
   const Pipelines& pipelines_;
   Diagnostics& diagnostics_;
-  std::map<PlanNode, PlanNode> sender_of_;  // each receive: its send
-  int rank_ = 0;                            // that is looked at
-  std::set<TransferRef> awaited_;           // its receives
+  std::map<PlanNode, PlanNode> sender_of_;  // by receive
+  int rank_ = 0;                            // being checked
+  std::set<TransferRef> awaited_;  // the receives that its tasks wait for
 };
 
 // --- Shared parameters ------------------------------------------------------
 
-// The transfer that takes a bucket's gradients, on a rank that has it.
+// The transfer that reads a bucket's gradients, on a rank that has the bucket.
 std::optional<TransferRef> ReductionOf(const Plan& plan, int rank, int bucket) {
   const auto takes = [&](TransferKind kind) {
     if (plan.buckets[bucket].leaves > 0) {
@@ -244,7 +244,8 @@ class SharedCheck {
     return plan_.ranks[rank_].lanes[ref.lane].name;
   }
 
-  // `partner` has the other end; -1: the rank has neither, or both.
+  // `partner`: the rank with the other end; -1: the rank has neither end or
+  // both.
   void CheckRank(int partner) {
     const size_t needed = partner < 0 ? 0 : shared_.size();
     size_t number = 0;
@@ -296,7 +297,7 @@ class SharedCheck {
                                  parameter);
   }
 
-  // With the stage's last task; of no stage, with the rank's.
+  // The stage's last task; without a stage, the rank's.
   int LastTaskOf(int stage) const {
     const std::vector<Task>& tasks = plan_.ranks[rank_].tasks;
     int last = static_cast<int>(tasks.size()) - 1;
@@ -304,7 +305,7 @@ class SharedCheck {
     return last;
   }
 
-  // A lane runs in order: what an earlier transfer of it comes after will do.
+  // A lane runs in order, so a dependency of an earlier transfer suffices.
   bool CheckBucketComesAfter(const TransferRef& sum, int bucket,
                              const Parameter& parameter) {
     const std::optional<TransferRef> reduction =
@@ -328,7 +329,7 @@ class SharedCheck {
   const Pipelines& pipelines_;
   const SharedParameters shared_;
   Diagnostics& diagnostics_;
-  int rank_ = 0;  // that is looked at
+  int rank_ = 0;  // being checked
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace lockstep::plan {
 namespace {
 
-// Are the launch orders all that is wrong?
+// Whether all findings are about launch orders.
 bool OnlyLaunchOrders(const Diagnostics& diagnostics) {
   for (const Diagnostic& diagnostic : diagnostics.kept()) {
     if (diagnostic.rule != Rule::kLaunchOrder) return false;
@@ -25,8 +25,8 @@ absl::Status CheckStructure(const Plan& plan) {
   Diagnostics diagnostics;
   CheckTables(plan, diagnostics);
   if (diagnostics.empty()) CheckLanes(plan, diagnostics);
-  // A transfer that was taken out is missed by its launch order; say as well
-  // who waits for it.
+  // If a transfer was removed, the launch order refers to nothing. Report also
+  // the ranks that wait for it.
   if (OnlyLaunchOrders(diagnostics)) {
     const Traffic traffic = TrafficOf(plan);
     CheckCollectives(plan, traffic, diagnostics);
