@@ -1,4 +1,4 @@
-// Conformance: arguments that cannot be executed.
+// Conformance: invalid arguments.
 
 #include <functional>
 #include <limits>
@@ -120,7 +120,7 @@ TEST_P(CommunicatorConformance, RefusesWhatCannotBeExecuted) {
       EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument)
           << bad.what << ": " << refused;
     }
-    // Nothing was enqueued, and nothing is broken.
+    // Nothing was enqueued, and the communicator still works.
     int64_t one = 1;
     ASSERT_TRUE(
         m.comm.AllReduce(&one, &one, 1, DType::kI64, ReduceOp::kSum, m.stream)

@@ -1,4 +1,4 @@
-// What every Communicator promises, as tests: the suite belongs to the
+// The contract of every Communicator, as tests: the suite belongs to the
 // interface, and each transport instantiates it in a few lines.
 //
 //   class GlooWorld final : public conformance::World { ... };
@@ -9,7 +9,7 @@
 //       conformance::CaseName);
 //
 // and links the object library communicator_conformance. Members of a group are
-// threads of the test; what needs processes is the transport's own test.
+// threads of the test; each transport has its own tests with processes.
 
 #ifndef LOCKSTEP_TESTS_CONFORMANCE_COMMUNICATOR_CONFORMANCE_H_
 #define LOCKSTEP_TESTS_CONFORMANCE_COMMUNICATOR_CONFORMANCE_H_
@@ -28,16 +28,17 @@
 
 namespace lockstep::conformance {
 
-// What only some transports promise: true is what a host transport does.
+// Guarantees of only some transports; the defaults are those of a host
+// transport.
 struct Promises {
-  // Sums are made in rank order, halves in f32, rounded once.
+  // Sums are made in rank order, 16-bit types in f32, and rounded once.
   bool rank_order = true;
-  // Powers of two of ranks can sum in pairs.
+  // Groups whose size is a power of two can sum in pairs.
   bool sums_in_pairs = true;
-  // Ranks that call different operations are told so (DataLoss).
+  // Ranks that call different operations get an error (DataLoss).
   bool notices_disagreement = true;
-  // Who waits for a peer that has gone is told so (Unavailable, and who);
-  // otherwise it waits for an abort of its own.
+  // A rank that waits for a lost peer gets an error (Unavailable, with the
+  // peer); otherwise it waits until it is aborted.
   bool notices_who_goes = true;
   // Ranks may interleave the operations of two communicators differently.
   bool any_order_between_groups = true;
@@ -84,15 +85,15 @@ class CommunicatorConformance
   int size() const { return GetParam().size; }
   const conformance::Promises& promises() const { return GetParam().promises; }
 
-  // Calls `body` for every rank of the test's group at once, each on a thread
-  // of its own, and returns when all have.
+  // Calls `body` for every rank of the test's group concurrently, each on its
+  // own thread, and returns when all have returned.
   void Together(const std::function<void(conformance::Member&)>& body);
 
-  // Connects the test's group anew, after what ended the last one.
+  // Connects the test's group again, after a test has ended it.
   void Reconnect();
 
-  // Ends `rank`'s communicator, as if its process were gone. From within
-  // Together, only by that rank.
+  // Destroys `rank`'s communicator, as if its process had exited. Within
+  // Together, only that rank may call it.
   void Drop(int rank) { comms_[rank] = nullptr; }
   conformance::World& world() { return *world_; }
 

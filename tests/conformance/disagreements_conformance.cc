@@ -1,5 +1,5 @@
-// Conformance: ranks that disagree about what they are doing get an error, not
-// each other's bytes, and not a wait without end.
+// Conformance: ranks that call different operations get an error; they do not
+// get each other's bytes, and do not hang.
 
 #include <functional>
 #include <vector>
@@ -18,7 +18,7 @@ using conformance::Values;
 
 constexpr size_t kLarge = 400'000;
 
-// What one rank calls; the last rank is the one that differs.
+// One rank's call; the last rank makes a different one.
 struct Disagreement {
   const char* about;
   std::function<absl::Status(Member& m, bool last, void* in, void* out)> call;
@@ -97,7 +97,7 @@ std::vector<Disagreement> Disagreements() {
   };
 }
 
-// What the ranks saw: an error on each, DataLoss on one at least.
+// The errors of all ranks: one on each, DataLoss on at least one.
 class Verdict {
  public:
   explicit Verdict(const char* about) : about_(about) {}
@@ -118,7 +118,7 @@ class Verdict {
 };
 
 TEST_P(CommunicatorConformance, NoticesThatRanksDisagree) {
-  if (size() == 1) return;  // there is nobody to disagree with
+  if (size() == 1) return;  // a single rank cannot disagree
   if (!promises().notices_disagreement) return;
   for (const Disagreement& disagreement : Disagreements()) {
     Reconnect();
@@ -129,8 +129,8 @@ TEST_P(CommunicatorConformance, NoticesThatRanksDisagree) {
       const bool last = m.rank == m.size - 1;
       EXPECT_TRUE(disagreement.call(m, last, in.data(), out.data()).ok());
       (void)m.stream.Synchronize();
-      // Who had no part in it, or was done before the others noticed, hears of
-      // it with the next operation.
+      // A rank that was not involved, or had finished before the others
+      // noticed, gets the error from its next operation.
       if (m.comm.status().ok()) {
         EXPECT_TRUE(m.comm.Barrier(m.stream).ok());
       }

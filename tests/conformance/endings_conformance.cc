@@ -1,4 +1,4 @@
-// Conformance: aborts, peers that go, communicators destroyed at work.
+// Conformance: aborts, lost peers, communicators destroyed during operations.
 
 #include <atomic>
 #include <random>
@@ -32,7 +32,7 @@ TEST_P(CommunicatorConformance, AbortEndsWhatWaitsAndWhatIsQueued) {
   for (size_t count : kCounts) {
     Reconnect();
     Together([&](Member& m) {
-      if (m.rank != 0) return;  // the others never come
+      if (m.rank != 0) return;  // the others never arrive
       Values values(DType::kF32, count);
       const std::unique_ptr<Stream> other = m.MakeStream();
       for (int i = 0; i < 20; ++i) {
@@ -75,7 +75,7 @@ TEST_P(CommunicatorConformance, TheFirstCauseStaysAndLaterOperationsReturn) {
 }
 
 TEST_P(CommunicatorConformance, AbortByOneEndsAllAtAnyMoment) {
-  if (size() == 1) return;  // there is nobody else
+  if (size() == 1) return;  // no other rank
   std::mt19937 random(20221101);
   for (int round = 0; round < 6; ++round) {
     Reconnect();
@@ -94,7 +94,7 @@ TEST_P(CommunicatorConformance, AbortByOneEndsAllAtAnyMoment) {
           aborted = true;
         });
       } else if (!promises().notices_who_goes) {
-        // Told by another way, as a session's watch does.
+        // Aborted by another thread, as a session does.
         aborter = std::thread([&] {
           while (!aborted) std::this_thread::yield();
           m.comm.Abort("another rank aborted");
@@ -115,7 +115,7 @@ TEST_P(CommunicatorConformance, AbortByOneEndsAllAtAnyMoment) {
 }
 
 TEST_P(CommunicatorConformance, APeerThatGoesIsNamed) {
-  if (size() == 1) return;  // there is no peer
+  if (size() == 1) return;  // no peer
   if (!promises().notices_who_goes) return;
   for (size_t count : kCounts) {
     Reconnect();
@@ -132,7 +132,7 @@ TEST_P(CommunicatorConformance, APeerThatGoesIsNamed) {
       EXPECT_TRUE(transport::FailedPeer(ended).has_value()) << ended;
       blamed += transport::FailedPeer(ended) == goner;
     });
-    // The others may have heard of each other's end first.
+    // The others may have noticed each other's end first.
     EXPECT_GE(blamed, 1);
   }
 }
@@ -141,7 +141,7 @@ TEST_P(CommunicatorConformance, DestructionEndsWhatIsUnderWay) {
   for (size_t count : kCounts) {
     Reconnect();
     Together([&](Member& m) {
-      if (m.rank == 0 && m.size > 1) return;  // never comes
+      if (m.rank == 0 && m.size > 1) return;  // never arrives
       Values values(DType::kF32, count);
       Stream& stream = m.stream;
       for (int i = 0; i < 5; ++i) ASSERT_TRUE(Sum(m, values).ok());
@@ -155,7 +155,7 @@ TEST_P(CommunicatorConformance, DestructionEndsWhatIsUnderWay) {
   }
 }
 
-// Dropping a communicator whose work is done does not take back what it gave.
+// Destroying a communicator after its work keeps the data that it sent.
 TEST_P(CommunicatorConformance, WhoIsDoneMayGo) {
   for (int round = 0; round < 10; ++round) {
     Reconnect();

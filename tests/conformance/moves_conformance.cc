@@ -1,4 +1,4 @@
-// Conformance: the operations that only move bytes.
+// Conformance: the operations that only copy bytes.
 
 #include <atomic>
 #include <numeric>
@@ -15,10 +15,10 @@ using conformance::Input;
 using conformance::Member;
 using conformance::Values;
 
-// Nothing; inside an announcement; in pieces.
+// Empty; small enough for an announcement; in several pieces.
 constexpr size_t kCounts[] = {0, 333, 300'007};
 
-// All dtypes where it is cheap: bytes are bytes.
+// All dtypes where that is cheap: the operations only copy bytes.
 std::vector<DType> DTypesFor(size_t count) {
   if (count != 333) return {DType::kF32};
   return {std::begin(kAllDTypes), std::end(kAllDTypes)};
@@ -71,7 +71,7 @@ TEST_P(CommunicatorConformance, BroadcastsFromEveryRoot) {
   }
 }
 
-// The block that `from` gives to `to`.
+// The block that `from` sends to `to`.
 Values Block(DType dtype, size_t count, int from, int to) {
   return Values(dtype, count, Draw::kWild, 7000 + 10 * from + to);
 }
@@ -98,7 +98,7 @@ TEST_P(CommunicatorConformance, ExchangesBlocksAllToAll) {
 }
 
 TEST_P(CommunicatorConformance, ExchangesUnevenBlocks) {
-  // Some pairs exchange nothing, some a piece and a bit.
+  // Some pairs exchange nothing, others a piece and a part of one.
   const auto count_of = [](int from, int to, size_t scale) {
     return static_cast<size_t>((from * 3 + to * 5) % 4) * scale;
   };
@@ -106,7 +106,7 @@ TEST_P(CommunicatorConformance, ExchangesUnevenBlocks) {
     Together([&](Member& m) {
       std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
       size_t in_total = 0;
-      size_t out_total = 3;  // a gap that nobody may write to
+      size_t out_total = 3;  // a gap that must not be written
       for (int r = 0; r < m.size; ++r) {
         in_counts.push_back(count_of(m.rank, r, scale));
         in_offsets.push_back(in_total);
@@ -158,7 +158,7 @@ TEST_P(CommunicatorConformance, PassesBytesRoundARing) {
 }
 
 TEST_P(CommunicatorConformance, KeepsTheOrderOfSendsBetweenTwoRanks) {
-  if (size() == 1) return;  // there is no other rank
+  if (size() == 1) return;  // no other rank
   Together([&](Member& m) {
     std::vector<int64_t> values(50);
     std::iota(values.begin(), values.end(), m.rank * 1000);

@@ -1,4 +1,4 @@
-// Conformance: what runs together, what waits for what.
+// Conformance: concurrency and ordering of operations.
 
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
@@ -12,13 +12,13 @@ using conformance::Member;
 using conformance::Reduced;
 using conformance::Values;
 
-// Small enough to travel in an announcement; in pieces and chunks.
+// Small enough to be sent in an announcement; in pieces and chunks.
 constexpr size_t kCounts[] = {5, 300'001};
 
 TEST_P(CommunicatorConformance, AGroupOfSendsAndReceivesMayBeginAnyWay) {
   for (size_t count : kCounts) {
     Together([&](Member& m) {
-      // Everybody sends to everybody first, then receives.
+      // All ranks first send to all, then receive.
       const Values in = Input(DType::kF32, count, Draw::kWild, 1, m.rank);
       std::vector<Values> out(m.size, Values(DType::kF32, count));
       const absl::Status grouped = m.comm.Group([&] {
@@ -47,10 +47,10 @@ TEST_P(CommunicatorConformance, AGroupOfSendsAndReceivesMayBeginAnyWay) {
 }
 
 TEST_P(CommunicatorConformance, MembersOfAGroupDoNotWaitForEachOther) {
-  if (size() == 1) return;  // there is no other rank
+  if (size() == 1) return;  // no other rank
   // Rank 0 receives from the last rank in the same group in which it sends to
-  // rank 1; but the last rank sends only after it heard from its neighbour, and
-  // so on back to rank 1.
+  // rank 1; but the last rank sends only after it has received from its
+  // neighbour, and so on back to rank 1.
   for (size_t count : kCounts) {
     Together([&](Member& m) {
       Values token = Input(DType::kF32, count, Draw::kWild, 2, 0);
@@ -114,7 +114,7 @@ TEST_P(CommunicatorConformance, AGroupHoldsCollectivesAndSendsInAnyMixture) {
                         status.Update(m.comm.AllReduce(
                             a.data(), a.data(), count, DType::kF64,
                             ReduceOp::kSum, m.stream));
-                        // A group in a group is part of it.
+                        // A nested group is part of the outer one.
                         status.Update(m.comm.Group([&] {
                           return m.comm.AllReduce(b.data(), b.data(), count,
                                                   DType::kI32, ReduceOp::kMax,
@@ -149,7 +149,7 @@ TEST_P(CommunicatorConformance, AGroupWhoseBodyFailsEnqueuesNothing) {
     ASSERT_TRUE(m.stream.Synchronize().ok());
     EXPECT_EQ(value, 1);
     EXPECT_TRUE(m.comm.Group([] { return absl::OkStatus(); }).ok()) << "empty";
-    // Nothing was left behind on any rank, so this one meets.
+    // The calls left nothing behind on any rank, so the next operation works.
     ASSERT_TRUE(
         m.comm
             .AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, m.stream)
@@ -198,7 +198,7 @@ TEST_P(CommunicatorConformance, TwoCommunicatorsRunOnTwoStreams) {
     const std::unique_ptr<Stream> other = m.MakeStream();
     Values a = Input(DType::kF32, kCount, draw, 6, m.rank);
     Values b = a;
-    // Ranks interleave them differently; each stream has its own order.
+    // Ranks interleave them differently; each stream keeps its order.
     const int turn = promises().any_order_between_groups ? m.rank : 0;
     for (int i = 0; i < 2; ++i) {
       const bool first = (turn + i) % 2 == 0;
@@ -209,7 +209,7 @@ TEST_P(CommunicatorConformance, TwoCommunicatorsRunOnTwoStreams) {
                                  first ? m.stream : *other)
                       .ok());
     }
-    // One stream waits for the other by an event.
+    // One stream waits for an event of the other.
     m.stream.WaitFor(other->Record());
     const Event both = m.stream.Record();
     ASSERT_TRUE(both.Wait().ok());

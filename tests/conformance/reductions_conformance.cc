@@ -18,13 +18,14 @@ using conformance::OpsOf;
 using conformance::Reduced;
 using conformance::Values;
 
-// One that is divisible by no group size but 1; then the smallest there are.
+// A size that is a multiple of no group size but 1; then the smallest sizes.
 constexpr size_t kOdd = 1001;
 constexpr size_t kSmallest[] = {0, 1, 7};
-// Cut in more chunks than are under way at once.
+// Divided into more chunks than are in flight at once.
 constexpr size_t kLargeCount = 1'100'023;
 
-// Reference values are the slow part of a test: once, for all ranks.
+// Reference values are the slow part of a test, so they are computed once for
+// all ranks.
 struct Job {
   Job(DType dtype, ReduceOp op, size_t count, Draw draw, int size)
       : dtype(dtype),
@@ -94,7 +95,7 @@ TEST_P(CommunicatorConformance, SumsInRankOrderAndRoundsOnce) {
     for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kProd}) {
       jobs.emplace_back(dtype, op, 501, Draw::kWild, size());
     }
-    // Large enough to be cut in slices.
+    // Large enough to be divided into slices.
     jobs.emplace_back(dtype, ReduceOp::kSum, 20'001, Draw::kWild, size());
   }
   Together([&](Member& m) {
@@ -125,7 +126,7 @@ TEST_P(CommunicatorConformance, GivesNaNWhereAnyRankHasNaN) {
   for (size_t count : {size_t{9}, size_t{100'000}}) {
     Together([&](Member& m) {
       Values in = Input(DType::kF32, count, Draw::kExact, 1, m.rank);
-      // Element r is rank r's NaN; the last is nobody's.
+      // Element r is NaN on rank r only; the last element on no rank.
       in.Set(m.rank, std::numeric_limits<float>::quiet_NaN());
       for (ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kSum}) {
         Values out(DType::kF32, count);
@@ -158,10 +159,10 @@ TEST_P(CommunicatorConformance, MakesTheMeanByOneMultiply) {
   });
 }
 
-// A mean over some ranks, to which the other ranks give zeros.
+// A mean over some ranks, to which the other ranks contribute zeros.
 TEST_P(CommunicatorConformance, DividesAMeanByWhatItIsGiven) {
-  std::vector<std::pair<Values, int>> jobs;  // and the divisors
-  // Sums that are exact, unless the transport adds in rank order.
+  std::vector<std::pair<Values, int>> jobs;  // with the divisors
+  // Exact sums, unless the transport adds in rank order.
   const Draw draw = promises().rank_order ? Draw::kWild : Draw::kExact;
   for (DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     for (const size_t count : {0, 1, 501, 20'001}) {
@@ -190,7 +191,7 @@ TEST_P(CommunicatorConformance, DividesAMeanByWhatItIsGiven) {
       EXPECT_TRUE(absl::IsInvalidArgument(
           transport::AllReduceMean(m.comm, &one, 1, dtype, divisor, m.stream)));
     }
-    // Whoever looks at `one` before the call has done so.
+    // All reads of `one` from before the call have ended.
     EXPECT_TRUE(m.stream.Synchronize().ok());
   });
 }
@@ -252,7 +253,7 @@ TEST_P(CommunicatorConformance, SumsInPairsWhereItSaysSo) {
             .code(),
         can ? absl::StatusCode::kInvalidArgument
             : absl::StatusCode::kUnimplemented);
-    // Whoever looks at `one` before the call has done so.
+    // All reads of `one` from before the call have ended.
     EXPECT_TRUE(m.stream.Synchronize().ok());
   });
 }

@@ -1,5 +1,5 @@
 // Buffers of any dtype for tests: filled from a seed, compared bit by bit, and
-// reduced by the kernels' obvious twin.
+// reduced by the kernels' reference.
 
 #ifndef LOCKSTEP_TESTS_CONFORMANCE_VALUES_H_
 #define LOCKSTEP_TESTS_CONFORMANCE_VALUES_H_
@@ -26,7 +26,7 @@ enum class Draw {
 class Values {
  public:
   Values() = default;
-  // Zeros.
+  // All zeros.
   Values(DType dtype, size_t count)
       : dtype_(dtype), count_(count), bytes_(count * SizeOf(dtype)) {}
   Values(DType dtype, size_t count, Draw draw, uint64_t seed)
@@ -45,7 +45,7 @@ class Values {
   size_t count() const { return count_; }
   size_t bytes() const { return bytes_.size(); }
 
-  // Never null, so that only the tests of null pass null.
+  // Never null, so that only the tests of null pointers pass null.
   void* data() { return count_ == 0 ? Nowhere() : bytes_.data(); }
   const void* data() const { return const_cast<Values*>(this)->data(); }
   std::byte* at(size_t index) { return bytes_.data() + index * SizeOf(dtype_); }
@@ -85,7 +85,7 @@ class Values {
       return static_cast<T>(value);
     }
   }
-  // SplitMix64: these tests draw tens of millions.
+  // SplitMix64, which is fast: the tests draw tens of millions of values.
   class Source {
    public:
     explicit Source(uint64_t seed) : state_(seed) {}
@@ -119,14 +119,14 @@ class Values {
   std::vector<std::byte> bytes_;
 };
 
-// What each rank gives: rank r's input of a collective with this seed.
+// Rank r's input of a collective with this seed.
 inline Values Input(DType dtype, size_t count, Draw draw, uint64_t seed,
                     int rank) {
   return Values(dtype, count, draw, seed * 1000 + rank);
 }
 
-// The reduction of Input of all ranks, in rank order. `divisor`: of a mean; 0:
-// `size`.
+// The reduction of all ranks' Input, in rank order. `divisor`: that of a mean;
+// 0: `size`.
 inline Values Reduced(DType dtype, size_t count, Draw draw, uint64_t seed,
                       int size, ReduceOp op, int divisor = 0) {
   std::vector<Values> inputs;

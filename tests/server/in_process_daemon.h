@@ -1,7 +1,7 @@
 // The whole coordinator in this process, served over gRPC on a free port.
 //
-// The clock is the machine's, the journal a memory; given the store and the
-// address of an earlier daemon, it is that daemon started again.
+// It uses the system clock and a journal in memory. With the store and the
+// address of an earlier daemon, it is a restart of that daemon.
 
 #ifndef LOCKSTEP_TESTS_SERVER_IN_PROCESS_DAEMON_H_
 #define LOCKSTEP_TESTS_SERVER_IN_PROCESS_DAEMON_H_

@@ -1,4 +1,5 @@
-// The daemon as a program: what it prints, serves, refuses, and leaves behind.
+// The daemon as a program: its output, its service, its refusals, and its
+// shutdown.
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -68,7 +69,7 @@ class Lockstepd {
   std::string address_;
 };
 
-// What a daemon that does not start says, and with which exit status.
+// The errors and the exit status of a daemon that refuses to start.
 int Refused(const std::vector<std::string>& flags, std::string* errors) {
   Program process(Command(flags));
   const int result = process.Wait();
@@ -96,7 +97,7 @@ TEST(LockstepdTest, ServesAJobAndItsHealthAndItsServices) {
   EXPECT_THAT(daemon.process().Errors(), HasSubstr("job digits: "));
 }
 
-// They come from a seed that each daemon draws.
+// Secrets derive from a random seed of each daemon.
 TEST(LockstepdTest, GivesSecretsThatNoOtherDaemonGives) {
   std::set<std::string> secrets;
   for (int i = 0; i < 2; ++i) {
@@ -144,14 +145,14 @@ TEST(LockstepdTest, ThreadsDoNotGrowWithWorkers) {
     worker.PostHello();
     worker.Next<protocol::Welcome>();
   };
-  for (int rank = 0; rank < 20; ++rank) join(rank);  // all pools are there
+  for (int rank = 0; rank < 20; ++rank) join(rank);  // all pools are allocated
   const size_t before = daemon.Threads();
   for (int rank = 20; rank < kWorkers; ++rank) join(rank);
   EXPECT_LE(daemon.Threads(), before + 4);
 }
 
-// Workers of a coordinator that was killed can only find the next one at the
-// same port.
+// Workers of a coordinator that was killed find the next one only at the same
+// port.
 TEST(LockstepdTest, WaitsForRunningJobsIfItsPortIsKnown) {
   const auto said = [](const std::vector<std::string>& flags) {
     Program process(Command(flags));
@@ -174,7 +175,7 @@ TEST(LockstepdTest, WaitsForRunningJobsIfItsPortIsKnown) {
 
 // --- Out of descriptors -----------------------------------------------------
 
-// A daemon that may have `limit` descriptors.
+// A daemon with `limit` descriptors.
 std::vector<std::string> WithFewFiles(int limit) {
   return {"/bin/sh",
           "-c",
@@ -202,7 +203,7 @@ TEST(LockstepdTest, OutOfDescriptorsItRefusesAndThenAcceptsAgain) {
   }
   EXPECT_TRUE(IsClosedByPeer(strangers.back()));
   EXPECT_THAT(daemon.Errors(), HasSubstr("32 of 40 file descriptors"));
-  worker.Register();  // who is there goes on
+  worker.Register();  // existing sessions continue
   EXPECT_NE(worker.AwaitPlan(), "");
 
   strangers.clear();
@@ -303,7 +304,8 @@ TEST(LockstepdTest, HealthSaysSoFirst) {
   EXPECT_EQ(daemon.process().Wait(), 0);
 }
 
-// It does not wait for ever for those who do not read, nor lets them go on.
+// It neither waits for ever for workers that do not read, nor lets them
+// continue.
 TEST(LockstepdTest, AWorkerThatDoesNotReadDoesNotKeepIt) {
   Lockstepd daemon;
   StreamLine line(ChannelTo(daemon.address()));

@@ -1,13 +1,13 @@
-// A worker that says its lines: from Hello to Start, one word at a time.
+// A worker that a test scripts: from Hello to Start, one message at a time.
 //
-// Workers of one job take the steps together, each for all before the next for
-// any, so that a test needs no threads:
+// Workers of one job take the steps together, each step for all workers before
+// the next step, so that a test needs no threads:
 //
 //   for (auto& w : workers) w.PostHello();
 //   for (auto& w : workers) w.Register();
 //   ...
 //
-// Works over any stream, a fake one or gRPC's.
+// It works over any stream, a fake one or gRPC's.
 
 #ifndef LOCKSTEP_TESTS_SERVER_SCRIPTED_WORKER_H_
 #define LOCKSTEP_TESTS_SERVER_SCRIPTED_WORKER_H_
@@ -32,7 +32,7 @@ inline JobSpec SpecOf(const std::string& name, int workers) {
   return spec;
 }
 
-// The worker's end of a stream. Hear waits; a test fails if the stream ends.
+// The worker's end of a stream. Hear blocks; a test fails if the stream ends.
 class WorkerLine {
  public:
   virtual ~WorkerLine() = default;
@@ -51,7 +51,7 @@ class ScriptedWorker {
         {.job = {spec_.name}, .epoch = epoch_, .body = std::move(body)});
   }
 
-  // The next message of this kind; others are passed over.
+  // The next message of this kind; others are skipped.
   template <typename Body>
   Body Next() {
     while (true) {

@@ -1,4 +1,4 @@
-// The rule of the door, against its own table.
+// The admission rule, compared with a table of its own.
 
 #include "server/core/admission.h"
 
@@ -89,7 +89,7 @@ std::string Judged(const Case& c) {
   return absl::StatusCodeToString(std::get<absl::Status>(admission).code());
 }
 
-// The table of admission.h once more, in the order of its lines.
+// The table of admission.h, repeated in the order of its lines.
 std::string Expected(const Case& c) {
   const bool nobody = c.holder == Holder::kNobody;
   const bool gone = nobody || c.holder >= Holder::kLost;

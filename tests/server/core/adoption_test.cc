@@ -1,4 +1,4 @@
-// A coordinator without a journal takes the place of another while a job runs.
+// A coordinator without a journal replaces another while a job runs.
 
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// A running job, and then a coordinator that knows nothing.
+// A running job, followed by a coordinator without any records.
 class AdoptionTest : public testing::Test {
  protected:
   explicit AdoptionTest(JobSpec spec = SpecOf(2)) : fixture_(std::move(spec)) {}
@@ -27,7 +27,7 @@ class AdoptionTest : public testing::Test {
   void LoseTheCoordinator(absl::Duration window = absl::ZeroDuration()) {
     for (int i = 1; i <= fixture_.world(); ++i) offers_.push_back(OfferOf(i));
     fixture_.Restart(/*forgotten=*/fixture_.records().size(), window);
-    fixture_.Step(TimerExpired{});  // a daemon's first
+    fixture_.Step(TimerExpired{});  // a daemon's first one
   }
   void RunAndLoseTheCoordinator(absl::Duration window = absl::ZeroDuration()) {
     fixture_.RunAll();
@@ -35,14 +35,14 @@ class AdoptionTest : public testing::Test {
     LoseTheCoordinator(window);
   }
 
-  // Another process than the one that runs, with the name of worker i.
+  // A process other than the running one, with the name of worker i.
   protocol::Hello NewcomerOf(int i, uint64_t incarnation = 4711) const {
     protocol::Hello newcomer = fixture_.HelloOf(i);
     newcomer.incarnation = incarnation;
     newcomer.process.pid = 900 + i;
     return newcomer;
   }
-  // What the newcomers of all ranks are told, on streams 5, 6, ...
+  // The replies to newcomers for all ranks, on streams 5, 6, ...
   std::string AllNewcomers(const JobSpec& spec) {
     std::string said;
     for (int i = 1; i <= fixture_.world(); ++i) {
@@ -65,7 +65,7 @@ class AdoptionTest : public testing::Test {
     return notes;
   }
 
-  // What worker i says when it resumes.
+  // The Hello of worker i when it resumes.
   protocol::Hello OfferOf(int i) const {
     const DurableJob& durable = fixture_.durable_job();
     protocol::Hello hello = fixture_.HelloOf(i);
@@ -155,7 +155,7 @@ TEST_F(AdoptionTest, NobodyMakesAJobOfItsNameMeanwhile) {
   EXPECT_EQ(fixture_.ViewOf(2).state, WorkerState::kReady);
 }
 
-// `create -f`, or a launcher, may come before the first worker resumes.
+// `create -f`, or a launcher, may run before the first worker resumes.
 TEST_F(AdoptionTest, AJobThatWasMadeAgainGivesWayToTheRunningOne) {
   RunAndLoseTheCoordinator();
   fixture_.Step(CreateJob{{1}, fixture_.spec(), ""});
@@ -261,7 +261,7 @@ class RestartingAdoptionTest : public AdoptionTest {
   RestartingAdoptionTest() : AdoptionTest(RestartingSpec(2)) {}
 };
 
-// The running job's generations are lower then, like those of fenced workers.
+// The running job's generations are then lower, like those of fenced workers.
 TEST_F(RestartingAdoptionTest, NorDoesOneThatHasBegunMoreThanOnce) {
   RunAndLoseTheCoordinator();
   AllNewcomers(fixture_.spec());
@@ -409,7 +409,7 @@ TEST_F(AdoptionTest, OffersThatDisagreeAreNotAdopted) {
   wrong[1].resume->members_digest = "feed";
   wrong[2].resume->plan_digest = "feed";
   wrong[3].spec->seed = 4711;
-  wrong[4].process.pid = 999;  // not a member of that digest
+  wrong[4].process.pid = 999;  // not a member in that digest
   uint64_t session = 20;
   for (const protocol::Hello& hello : wrong) {
     EXPECT_THAT(fixture_.Hello(session, hello),
@@ -427,7 +427,7 @@ TEST_F(AdoptionTest, WhatCannotBeAnOfferEndsItsStreamAndNothingElse) {
   wrong[0].spec.reset();
   wrong[1].resume->rank = 2;
   wrong[2].resume->rank = -1;
-  wrong[3].resume->rank = 0;  // of another, whose offer holds
+  wrong[3].resume->rank = 0;  // that of another member with a valid offer
   uint64_t session = 20;
   for (const protocol::Hello& hello : wrong) {
     EXPECT_THAT(fixture_.Hello(session, hello),
@@ -490,7 +490,7 @@ TEST_F(AdoptionTest, WhatAnOperatorWantsIsKept) {
   Asks(fixture_, JobCommand::kPause, "look");
   const protocol::DesiredCommands wanted = fixture_.durable_job().wanted;
   LoseTheCoordinator();
-  offers_[1].resume->wanted = wanted;  // the other had not heard it
+  offers_[1].resume->wanted = wanted;  // the other had not received it
   Offer(11, 1);
   EXPECT_THAT(Offer(12, 2), HasSubstr("12 <- wanted: pause"));
   EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- wanted: pause"));
@@ -530,8 +530,8 @@ TEST_F(AdoptionTest, AnEpochThatIsOverIsNotAdopted) {
   EXPECT_EQ(Offer(13, 1), "13 <- left\nclose 13: OK");
 }
 
-// It has offered the job and trains: that it has not resumed yet is no sign of
-// its death.
+// The member has offered the job and trains: that it has not resumed yet does
+// not mean that it died.
 TEST_F(AdoptionTest, ANewcomerDoesNotTakeTheNameOfAMemberThatResumesLater) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);
@@ -555,7 +555,7 @@ TEST_F(AdoptionTest, AMemberThatIsLostAfterwardsEndsTheEpoch) {
                         "fell silent"));
 }
 
-// It has nothing to lose, and no other way to go on.
+// It has no state to lose, and no other way to continue.
 TEST_F(AdoptionTest, AWorkerThatWaitsForAnEpochIsANewcomer) {
   fixture_.Hello(1);
   protocol::Hello waiting = fixture_.HelloOf(1);
@@ -624,7 +624,7 @@ TEST_F(RevisedAdoptionTest, ALaterRevisionIsCompiledAgain) {
   EXPECT_EQ(plan::OrderOf(*plan), fixture_.durable_job().observed_order);
   before_ = fixture_.View();
   LoseTheCoordinator();
-  offers_[1].resume->revision = {1};  // it had not taken it over yet
+  offers_[1].resume->revision = {1};  // it had not yet taken the revision over
   offers_[1].resume->plan_digest = "of the first";
   Offer(11, 1);
   Offer(12, 2);
@@ -647,7 +647,8 @@ class NegotiatedAdoptionTest : public AdoptionTest {
         }()) {}
 };
 
-// There the coordinator decides what moves: without the plan it cannot.
+// In negotiated mode the coordinator decides what is reduced, so it needs the
+// plan.
 TEST_F(NegotiatedAdoptionTest, APlanThatIsCompiledOtherwiseHereIsTheEnd) {
   RunAndLoseTheCoordinator();
   for (protocol::Hello& offer : offers_) offer.resume->plan_digest = "feed";

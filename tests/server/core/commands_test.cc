@@ -1,4 +1,4 @@
-// What an operator asks of a job: pause, resume, stop (drain_test.cc: drain).
+// An operator's commands: pause, resume, stop (drain_test.cc: drain).
 
 #include "server/core/commands.h"
 
@@ -147,7 +147,8 @@ TEST(PauseTest, OutlivesTheCoordinatorAndTheEpoch) {
   fixture.Says(11, protocol::Leave{.clean = false, .reason = "tired"});
   EXPECT_EQ(fixture.View().state, JobState::kEpochEnded);
   EXPECT_THAT(fixture.View().wanted.commands, ElementsAre(Command::kPause));
-  // A word after the restart is newer than all before.
+  // A command after the restart is newer than all earlier ones. They may have
+  // left because of the drain.
   Asks(fixture, JobCommand::kResume);
   EXPECT_GT(fixture.View().wanted.number, number);
 }
@@ -228,7 +229,7 @@ TEST(StopTest, AnEpochThatEndsBeforeItTookEffectIsTheLast) {
 }
 
 TEST(StopTest, ADeathBeforeItTookEffectIsNoFailureOfTheJob) {
-  CoordinatorFixture fixture(SpecOf(2));  // may not form again
+  CoordinatorFixture fixture(SpecOf(2));  // may not restart
   fixture.RunAll();
   Asks(fixture, JobCommand::kStop);
   fixture.Says(2, LeavesBy(Command::kStop, 413));

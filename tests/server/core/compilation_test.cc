@@ -1,4 +1,4 @@
-// Plans are compiled beside the state machine: what goes on meanwhile.
+// Plans are compiled outside the state machine: events during a compilation.
 
 #include <string>
 
@@ -58,7 +58,7 @@ TEST(CompilationTest, AnEpochThatEndedMeanwhileIgnoresIt) {
   EXPECT_TRUE(fixture.durable_job().plan_digest.empty());
 }
 
-// An old result must not be taken for that of the epoch that lives now.
+// An old result must not be used for the present epoch.
 TEST(CompilationTest, TheNextEpochWaitsForItsOwn) {
   CoordinatorFixture fixture(RestartingSpec(1));
   fixture.HoldCompilations();
@@ -108,8 +108,8 @@ TEST(CompilationTest, ACoordinatorThatDiesMeanwhileCompilesAgain) {
       AllOf(HasSubstr("11 <- plan ready"), HasSubstr("12 <- plan ready")));
 }
 
-// In any order of registration, and again after a restart: the plan that is
-// compiled again has the same input.
+// In any order of registration, and again after a restart: the repeated
+// compilation has the same input.
 TEST(CompilationTest, TheInputHasTheFactsOfEachRanksTransport) {
   const auto chunk = [](const std::string& place) {
     return protocol::RegisterChunk{
@@ -144,7 +144,7 @@ TEST(CompilationTest, NothingIsKnownOfATransportThatARankDidNotTell) {
   CoordinatorFixture fixture;
   fixture.HoldCompilations();
   fixture.JoinAll();
-  // Facts come with the last chunk only.
+  // Only the last chunk has the facts.
   fixture.Says(1, protocol::RegisterChunk{
                       .index = 0, .transport = {.pairs_in_one_place = true}});
   fixture.Says(1, protocol::RegisterChunk{.index = 1, .last = true});

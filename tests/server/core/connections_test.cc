@@ -29,7 +29,7 @@ TEST(ConnectionsTest, NamesAFewOfMany) {
             ": shm connects c0, c1, c2, c3 and 3 more");
 }
 
-// A worker's word is not to be trusted with an index.
+// A worker's message is not trusted as an index.
 TEST(ConnectionsTest, LeavesOutCommunicatorsThatAreNot) {
   Connections said;
   said.Add({.groups = {{9, "shm"}}});

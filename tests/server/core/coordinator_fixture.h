@@ -155,7 +155,7 @@ class CoordinatorFixture {
     now_ = until;
     return said;
   }
-  // The same, with heartbeats of these streams every second.
+  // As Wait, with heartbeats of these streams every second.
   std::string WaitWithHeartbeats(int seconds,
                                  const std::vector<uint64_t>& sessions) {
     std::string said;
@@ -256,7 +256,7 @@ class CoordinatorFixture {
   std::vector<record::Record> records() const { return records_; }
 
   // Replaces the coordinator by one of the next term, which replays the records
-  // but for the last `forgotten`, which were not durable.
+  // except the last `forgotten`, which were not durable.
   void Restart(size_t forgotten = 0,
                absl::Duration adoption_window = absl::ZeroDuration()) {
     records_.resize(records_.size() - forgotten);

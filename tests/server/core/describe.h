@@ -4,7 +4,7 @@
 //   1 <- formed 1: rank 0 of w-0 w-1
 //   close 2: ALREADY_EXISTS: the name w-0 is held by ...
 //
-// Notes and compilations are left out.
+// Notes and compilations are omitted.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_

@@ -1,4 +1,4 @@
-// A job that an operator drains: its workers go, and it waits for others.
+// A job that an operator drains: its workers leave, and it waits for others.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,7 +21,7 @@ void Drain(CoordinatorFixture& fixture) {
 
 TEST(DrainTest, TheJobWaitsForWorkersWithoutADeadlineAndFormsAgain) {
   CoordinatorFixture fixture(
-      SpecOf(2));  // max_restarts 0: a drain is no restart
+      SpecOf(2));  // max_restarts 0: a drain does not count
   fixture.RunAll();
   Drain(fixture);
   EXPECT_EQ(fixture.View().state, JobState::kForming);
@@ -96,7 +96,7 @@ TEST(DrainTest, AnEpochThatEndsBeforeItTookEffectDrainsIt) {
 }
 
 TEST(DrainTest, ADeathBeforeItTookEffectIsNoFailureOfTheJob) {
-  CoordinatorFixture fixture(SpecOf(2));  // may not form again
+  CoordinatorFixture fixture(SpecOf(2));  // may not restart
   fixture.RunAll();
   Asks(fixture, JobCommand::kDrain);
   fixture.Says(2, LeavesBy(Command::kDrain, 413));

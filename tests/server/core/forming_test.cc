@@ -1,5 +1,5 @@
-// Joining: who is let in, who gets which rank, and what a job does while it is
-// not complete.
+// Joining: which workers are admitted, the ranks they get, and the state of a
+// job that is incomplete.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -63,7 +63,7 @@ TEST(FormingTest, AWorkerWhoseStreamBreaksIsWaitedForAndThenForgotten) {
   EXPECT_EQ(other.View().missing, 2);
 }
 
-// Or it would wait for ever for an epoch that it is no part of.
+// It would otherwise wait for ever for an epoch without it.
 TEST(FormingTest, WhoFellSilentIsSentAwayToComeAgain) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.Hello(1);

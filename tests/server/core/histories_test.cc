@@ -1,5 +1,5 @@
-// Seeded histories of misbehaving workers, cut streams, stops and restarts of
-// the coordinator, judged by promises.h.
+// Seeded histories of misbehaving workers, broken streams, stops and restarts
+// of the coordinator, checked by promises.h.
 
 #include <map>
 #include <random>
@@ -35,8 +35,7 @@ class History {
     }
   }
 
-  // From whatever has become of it, a job must come to its end if everybody
-  // behaves.
+  // From any state, a job must complete once all workers follow the protocol.
   void Calm() {
     const int completed = promises().completed();
     theatre_.HoldCompilations(false);
@@ -92,7 +91,7 @@ class History {
     switch (Pick(20)) {
       case 0:
       case 1: return theatre_.CutStream(actor);
-      case 2: return theatre_.Greet(actor);  // the old stream still open
+      case 2: return theatre_.Greet(actor);  // the old stream is still open
       case 3:
         return theatre_.Post(actor, protocol::LocalFailure{.call = "Submit"});
       case 4:
@@ -130,7 +129,7 @@ class History {
             "stop");
       case 12: {
         const SessionId closes = actor.session;
-        actor.Die();  // its stream breaks a moment later
+        actor.Die();  // its stream breaks later
         if (closes.value != 0) theatre_.Close(closes);
         return;
       }
@@ -160,8 +159,8 @@ class History {
     }
   }
 
-  // The actors do not act on what they are asked; the job keeps it through
-  // whatever else happens.
+  // Posts an operator command. The actors ignore commands; the job keeps them
+  // through all other events.
   void Ask() {
     JobCommand command = JobCommand::kRebuild;
     if (Pick(2) == 0) command = JobCommand::kPause;
@@ -180,7 +179,7 @@ class History {
     spec.timeouts.progress = absl::Seconds(7);
     spec.timeouts.connect = absl::Milliseconds(Pick(4) == 0 ? 100 : 6000);
     spec.limits.max_restarts = Pick(8);
-    // Buckets whose order matters.
+    // Small buckets, so that their order matters.
     if (Pick(2) == 0) spec.buckets = {.first_bytes_max = 1, .bytes_max = 1};
     spec.on_stuck = Pick(2) == 0 ? OnStuck::kReport : OnStuck::kEvict;
     theatre_.StartJob(spec);
@@ -207,7 +206,7 @@ TEST_P(CoordinatorHistories, KeepTheirPromises) {
 INSTANTIATE_TEST_SUITE_P(Seeds, CoordinatorHistories,
                          testing::Range(0, kIsSlow ? 30 : 200));
 
-// Together the histories meet everything that may happen to an epoch.
+// Together the histories cover every cause of an epoch's end.
 TEST(CoordinatorHistoriesTest, MeetEveryCause) {
   std::map<protocol::CauseKind, int> causes;
   int starts = 0;

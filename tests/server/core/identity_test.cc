@@ -1,4 +1,4 @@
-// Lives of a worker: resumed, replaced, fenced.
+// Incarnations of a worker: resumed, replaced, fenced.
 
 #include <set>
 #include <string>
@@ -111,13 +111,13 @@ TEST(IdentityTest, AFormerLifeIsFenced) {
                         "never assigned here; the newest is 2"));
 }
 
-// The claims of a process that may speak to the coordinator, but was not given
-// the name.
+// Claims of a process that may connect to the coordinator, but does not own the
+// name.
 TEST(IdentityTest, AGuessedGenerationTakesNothingOver) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   const protocol::ResumeState resume{.epoch = fixture.epoch(), .started = true};
-  protocol::Hello another_life = fixture.HelloOf(1);  // bears the right secret
+  protocol::Hello another_life = fixture.HelloOf(1);  // with the right secret
   another_life.incarnation = 4711;
   protocol::Hello another_secret = fixture.HelloOf(1);
   another_secret.secret = std::string(64, '0');
@@ -147,7 +147,7 @@ TEST(IdentityTest, AGuessedGenerationTakesNothingOver) {
       << "nothing has changed";
 }
 
-// Nor after the end, where a stranger would cut the worker's stream.
+// Nor after the end, where it would close the worker's stream.
 TEST(IdentityTest, AGuessedGenerationIsNotToldHowTheJobEnded) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();

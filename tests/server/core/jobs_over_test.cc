@@ -1,5 +1,5 @@
-// Jobs that are over: deleted, archived under another name, forgotten when
-// there are many; and what they cost.
+// Jobs that have ended: deleted, archived under another name, dropped when
+// there are many; and their cost.
 
 #include <chrono>
 #include <iostream>
@@ -102,7 +102,7 @@ TEST(JobsOverTest, OnlyItsTokenFreesTheName) {
   EXPECT_THAT(Creates(fixture, SpecOf(2), "secret"), HasSubstr("answer 5: OK"));
 }
 
-// A worker that comes late must not begin a finished job anew.
+// A late worker must not start a finished job again.
 TEST(JobsOverTest, AHelloDoesNotTakeTheNameOver) {
   CoordinatorFixture fixture;
   fixture.RunAll();
@@ -168,7 +168,8 @@ double MicrosecondsPerHeartbeat(int others, bool over) {
   return took.count() * 1e6 / kHeartbeats;
 }
 
-// Printed, and judged by a factor that a loop over jobs exceeds by far.
+// The times are printed, and compared with a bound that a loop over all jobs
+// exceeds by far.
 TEST(JobsOverTest, OtherJobsCostAHeartbeatNothing) {
   const int many = kIsSlow ? 1000 : 10'000;
   const double alone = MicrosecondsPerHeartbeat(0, false);

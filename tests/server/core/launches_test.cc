@@ -1,4 +1,4 @@
-// Launches of one job, and what their launchers are told.
+// Launches of one job, and the replies to their launchers.
 
 #include <string>
 #include <vector>
@@ -129,8 +129,8 @@ TEST_F(RefusedProcessTest, NorOneThatWasTakenAfterAll) {
   EXPECT_EQ(Report(Newcomer()).find("FAILED_PRECONDITION"), std::string::npos);
 }
 
-// A worker of a running job, which this coordinator does not know yet, is not a
-// reason for ever.
+// A running job's worker that this coordinator does not know yet is only a
+// temporary reason.
 TEST_F(RefusedProcessTest, NorOneThatAnOfferKeepsOut) {
   protocol::Hello offer = fixture_.HelloOf(1);
   offer.generation = {1};

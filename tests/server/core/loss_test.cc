@@ -1,5 +1,5 @@
-// How members are lost: by proof, by silence, by failing, by leaving; and what
-// the others are told.
+// Lost members: by proof, silence, failure or leaving; and the other members'
+// error.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -45,8 +45,8 @@ TEST(EvidenceTest, ProofOfAnotherLifeIsNothing) {
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
 }
 
-// A second launch of the job: its workers bear the names of the members, are
-// refused, and exit.
+// A second launch of the job: its workers have the members' names, are refused,
+// and exit.
 TEST(EvidenceTest, ProofOfAnotherProcessIsNotedAndNothingElse) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
@@ -182,7 +182,7 @@ TEST(EvidenceTest, AHintAgainstASuspectWaitsForItsOwnWindow) {
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kStreamLost);
 }
 
-// Survivors of a death cut their links, and then accuse one another.
+// Survivors of a death close their links, and then report each other.
 TEST(EvidenceTest, AHintAgainstOneThatLivesWaitsForASuspectsWindow) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
@@ -205,7 +205,7 @@ TEST(EvidenceTest, AHintAgainstOneThatLeavesEndsTheEpoch) {
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(2)});
 }
 
-// A cut link: both ends say so, and both are heard.
+// A broken link: both ends report it, and both are alive.
 TEST(EvidenceTest, ASilentLinkIsNamedOnceTheAccusedIsHeard) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
@@ -213,7 +213,7 @@ TEST(EvidenceTest, ASilentLinkIsNamedOnceTheAccusedIsHeard) {
                                      .generation = {1},
                                      .kind = EvidenceKind::kPeerSilent,
                                      .detail = "nothing came for 10s"});
-  // It cut its links because of that, and a third says what it saw.
+  // Worker 1 closed its links because of that, and a third worker reports it.
   fixture.Says(2, CoordinatorFixture::ResetBy(1));
   EXPECT_EQ(fixture.WaitWithHeartbeats(2, {1, 2}), "");
   EXPECT_EQ(fixture.Says(3, protocol::Heartbeat{}), "");
@@ -243,7 +243,7 @@ TEST(EvidenceTest, ASilentPeerThatIsStoppedIsNamedByItsLease) {
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(3)});
 }
 
-// Whatever the ends of a cut link say of where they are, they are not stuck.
+// Whatever progress the ends of a broken link report, they are not stuck.
 TEST(EvidenceTest, ACutLinkEvictsNobody) {
   JobSpec spec = SpecOf(3);
   spec.on_stuck = OnStuck::kEvict;
@@ -311,7 +311,7 @@ TEST(LeaseTest, AShortLeaseCountsEvenForASuspect) {
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeaseExpired);
 }
 
-// A coordinator that was stopped finds everybody silent; it was not they.
+// After a stop of the coordinator all workers look silent; none is lost.
 TEST(LeaseTest, LeasesBeginAnewWhenTheCoordinatorItselfWasStopped) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
@@ -323,8 +323,8 @@ TEST(LeaseTest, LeasesBeginAnewWhenTheCoordinatorItselfWasStopped) {
                                          "silent"));
 }
 
-// However short the stop: it is never the reason why a worker is lost that
-// heartbeats four times a lease.
+// After a stop of any length, a worker with four heartbeats for each lease is
+// not lost.
 TEST(LeaseTest, NoStopOfAnyLengthLosesAHealthyWorker) {
   for (int tenths = 0; tenths <= 300; ++tenths) {
     CoordinatorFixture fixture(SpecOf(2));
@@ -335,7 +335,7 @@ TEST(LeaseTest, NoStopOfAnyLengthLosesAHealthyWorker) {
         fixture.Says(session, protocol::Heartbeat{});
       }
     }
-    fixture.Wait(2.3);  // their next words are about to be sent
+    fixture.Wait(2.3);  // their next heartbeats are due
     fixture.Pass(tenths / 10.0);
     EXPECT_EQ(fixture.Step(TimerExpired{}), "")
         << "stopped for " << tenths / 10.0;
@@ -360,7 +360,7 @@ TEST(LocalFailureTest, AllGetRankCallAndMessage) {
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLocalFailure);
 }
 
-// Each rank finds it out, and one is the first to say so: nobody's fault.
+// Every rank detects it, and one reports it first: no rank is blamed.
 TEST(LocalFailureTest, RanksThatDifferBlameNobody) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
@@ -568,7 +568,7 @@ std::string JoinsAgain(CoordinatorFixture& fixture, int i) {
   return fixture.Hello(i, again);
 }
 
-// Each epoch does five steps more than the one before, and fails.
+// Each epoch commits five steps more than the one before, and fails.
 TEST(GlobalStepsTest, FailuresAtFiveTenAndFifteenAreNotTheSame) {
   CoordinatorFixture fixture(RestartingSpec(1));
   fixture.JoinAll();
@@ -583,7 +583,7 @@ TEST(GlobalStepsTest, FailuresAtFiveTenAndFifteenAreNotTheSame) {
   }
 }
 
-// Progress may be a tenth of a second old; what survivors report is exact.
+// Progress may be 0.1 s old; the reports of survivors are exact.
 TEST(GlobalStepsTest, ReportsOfSurvivorsCount) {
   CoordinatorFixture fixture(RestartingSpec(2));
   fixture.JoinAll();

@@ -1,7 +1,7 @@
-// Ranks that registered differently: before any byte moves and within one round
-// trip, every rank gets the same error, and it says what each of them said.
+// Ranks that registered differently: before any transfer and within one round
+// trip, every rank gets the same error, with each rank's registration.
 //
-//   what differs  x  which ranks differ  x  who registers last
+//   what differs  x  which ranks differ  x  which rank registers last
 
 #include <algorithm>
 #include <functional>
@@ -89,7 +89,7 @@ class MismatchTest : public testing::Test {
     said_.clear();
   }
 
-  // All register, `last` last. What was said at the end.
+  // All workers register, `last` last. Records the effects of that.
   void Register(const Difference& difference, const std::vector<int>& differing,
                 int last) {
     stage_->JoinAll();
@@ -104,7 +104,7 @@ class MismatchTest : public testing::Test {
     }
   }
 
-  // The ends of the epoch that were sent, by session.
+  // The epoch ends that were sent, by session.
   std::map<uint64_t, protocol::Cause> Ends() const {
     std::map<uint64_t, protocol::Cause> ends;
     for (const Effect& effect : stage_->effects()) {

@@ -1,4 +1,4 @@
-// The small parts, each against what it promises or a slower version of itself.
+// The small parts, each compared with its contract or a slower version.
 
 #include <algorithm>
 #include <limits>
@@ -59,7 +59,7 @@ TEST(AssignmentTest, SurvivorsStayAndNewcomersFillHolesOfTheirHostFirst) {
             "w-0 y x w-3");
 }
 
-// Whoever is there, each gets exactly one rank and who was there keeps it.
+// Each worker gets exactly one rank, and former members keep theirs.
 TEST(AssignmentTest, IsAPermutationThatMovesNobody) {
   std::mt19937 rng(1);
   for (int round = 0; round < 2000; ++round) {
@@ -167,9 +167,9 @@ TEST(DeadlinesTest, AgreesWithAPlainMap) {
 
 // --- Waits ------------------------------------------------------------------
 
-// The rule in one sentence for two ranks: w needs o if both are there and o is
-// behind what w waits in, among its group for a transfer and among all for the
-// verdict.
+// The rule for two ranks, in one sentence: w needs o if both are present and o
+// has not reached what w waits in: among its group for a transfer, among all
+// ranks for the verdict.
 bool NeedsPlainly(const ProgressTracker& board, const plan::Plan& plan, int w,
                   int o) {
   if (!board.of(w).present || !board.of(o).present) return false;

@@ -1,4 +1,4 @@
-// One job from its first Hello to its end, in the coordinator's own words.
+// One job from its first Hello to its end, as a transcript of effects.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-// Passes of a job in negotiated mode, as its members meet them.
+// Passes of a job in negotiated mode, from the members' view.
 
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Parameters as the plan numbers them.
+// Parameters by their numbers in the plan.
 constexpr uint32_t kWeight = 0;
 constexpr uint32_t kBias = 1;
 
@@ -28,7 +28,7 @@ JobSpec NegotiatedSpec(int world) {
   return spec;
 }
 
-// What a rank was told to reduce, and the pass.
+// A decision that was sent to a rank, with its pass.
 struct SentDecision {
   uint64_t session;
   protocol::Decide decide;
@@ -61,7 +61,7 @@ class PassesOfAJob : public testing::Test {
     return TakeSentDecisions(fixture_);
   }
 
-  // What worker i says first on a new stream.
+  // Worker i resumes on a new stream.
   std::string Resume(uint64_t session, int i, bool started = true) {
     protocol::Hello hello = fixture_.HelloOf(i);
     hello.generation = {1};
@@ -239,9 +239,9 @@ TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
               AllOf(HasSubstr("w-2 (rank 1"), HasSubstr("a decision 0 that")));
 }
 
-// A rank announces pass p + 1 once it has heard the close of p. So what every
-// rank announced after it, every rank holds, and nothing that is forgotten is
-// asked for.
+// A rank announces pass p + 1 once it has received the close of p. So every
+// rank has all decisions from before the ranks' newest announcements, and no
+// rank requests a decision that was dropped.
 TEST_F(PassesOfAJob, WhatARankWasNotToldIsKeptForIt) {
   const auto pass = [this](uint64_t number) {
     for (const uint64_t session : {1, 2}) {
@@ -250,14 +250,14 @@ TEST_F(PassesOfAJob, WhatARankWasNotToldIsKeptForIt) {
     Post(1, Submitted{number, {kWeight}});
   };
   pass(0);
-  fixture_.Closes(2);  // it does not hear what it makes ready
+  fixture_.Closes(2);  // it does not receive these decisions
   Resume(12, 2);
   Post(12, Held{});
   Post(12, Announce{0, {kWeight}});
   const auto told = ToAll(0, {{0, kWeight, 2}, {0, 0, 0}});
   EXPECT_THAT(Post(12, Submitted{0, {kWeight}}),
               ElementsAre(SentDecision{1, told}, SentDecision{12, told}));
-  fixture_.Closes(12);  // before it heard them
+  fixture_.Closes(12);  // before it received them
   Post(1, Announce{1, {}});
   Resume(22, 2);
   EXPECT_THAT(Post(22, Held{}), ElementsAre(SentDecision{22, told}));
@@ -301,7 +301,8 @@ TEST_F(PassesOfAJob, WhoHasSubmittedAllItAnnouncedIsWaitedForByNobody) {
 
 // --- Progress ---------------------------------------------------------------
 
-// A rank that announces and submits moves on, whatever it says of its position.
+// A rank that announces and submits makes progress, whatever position it
+// reports.
 TEST(PassesTest, WhatIsNewInAPassIsProgress) {
   JobSpec spec = NegotiatedSpec(2);
   spec.on_stuck = OnStuck::kEvict;

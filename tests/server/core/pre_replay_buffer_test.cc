@@ -13,7 +13,7 @@ std::vector<uint32_t> Parameters(size_t count) {
   return parameters;
 }
 
-// Messages of the largest job that negotiated mode takes.
+// The messages of the largest job that negotiated mode allows.
 TEST(EarlyWordsTest, HoldAllThatAnHonestRankSays) {
   const size_t count = plan::kNegotiatedParametersMax;
   PreReplayBuffer words;

@@ -1,4 +1,4 @@
-// Who is stuck, who waits for whom, and what an operator sees.
+// Stuck ranks, the ranks they wait for, and the operator's view.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -217,7 +217,7 @@ TEST(PipelineStallTest, TheNextTaskIsProgress) {
   EXPECT_THAT(fixture.View().stalls, IsEmpty());
 }
 
-// A message of a rank that is further was sent: what it says of who waits is
+// A rank that is further has sent the message: the waiting rank's report is
 // old.
 TEST(PipelineStallTest, NobodyWaitsForAMessageOfWhoIsFurther) {
   CoordinatorFixture fixture(SpecOf(2));
@@ -234,7 +234,7 @@ TEST(PipelineStallTest, RanksThatWaitInACircleAreNamedAndWhoWaitsForThemIsNot) {
   fixture.Says(1, Awaits(1));
   fixture.Says(2, Awaits(2));
   fixture.Says(3, Awaits(1));
-  fixture.Says(4, Awaits(3));  // itself, which cannot be
+  fixture.Says(4, Awaits(3));  // itself, which is impossible
   fixture.Says(5, Awaits(77));
   fixture.WaitWithHeartbeats(31, {1, 2, 3, 4, 5});
   EXPECT_THAT(fixture.View().stalls,
@@ -281,7 +281,7 @@ TEST(WithdrawalTest, WhoMeetsABrokenLinkWithItMissesIt) {
   }
 }
 
-// So with one that has left in order, before the others.
+// The same holds for a rank that left in order, before the others.
 TEST(LeaverTest, WhoMeetsABrokenLinkWithItMissesIt) {
   for (const bool link_first : {false, true}) {
     CoordinatorFixture fixture(SpecOf(2));
@@ -296,7 +296,7 @@ TEST(LeaverTest, WhoMeetsABrokenLinkWithItMissesIt) {
   }
 }
 
-// It leaves because of a link, which is another's fault.
+// It leaves because of a link, for which another rank is to blame.
 TEST(LeaverTest, WhoAccusesAnotherIsNotMissed) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();

@@ -85,7 +85,7 @@ class Promises {
     std::set<std::pair<uint64_t, bool>> ends_told;
   };
   struct Life {
-    uint64_t incarnation = 0;  // Hello::life
+    uint64_t incarnation = 0;  // Hello::incarnation
     absl::Time heard;
     std::optional<absl::Time> broke;
     bool accused = false;

@@ -1,4 +1,4 @@
-// A coordinator dies and another replays its records.
+// A coordinator crashes and another replays its records.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -11,7 +11,7 @@ using protocol::Phase;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// What worker i says first on a new stream once it has accepted the plan ...
+// The Hello of worker i on a new stream after it has accepted the plan ...
 protocol::Hello Holding(const CoordinatorFixture& fixture, int i) {
   protocol::Hello hello = fixture.HelloOf(i);
   hello.generation = {1};
@@ -22,7 +22,7 @@ protocol::Hello Holding(const CoordinatorFixture& fixture, int i) {
   return hello;
 }
 
-// ... and once it was started.
+// ... and after Start.
 protocol::Hello Running(const CoordinatorFixture& fixture, int i) {
   protocol::Hello hello = Holding(fixture, i);
   hello.resume->position = {12, Phase::kCompute};
@@ -177,9 +177,8 @@ TEST(RestartTest, WhileRegisteringEveryoneSaysItAgain) {
               HasSubstr("11 <- plan ready\n12 <- plan ready"));
 }
 
-// The plan's bytes are not journaled: members that were not started yet say
-// everything again, in whatever order they come back, and the plan is compiled
-// again.
+// The plan's bytes are not journaled: members that were not started yet
+// register again, in any order, and the plan is compiled again.
 TEST(RestartTest, WhileConnectingThePlanIsCompiledAgain) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();

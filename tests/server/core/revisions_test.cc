@@ -1,5 +1,5 @@
-// Buckets cut anew while steps run: who is asked, what is adopted, and when the
-// next may come.
+// Buckets rebuilt while steps run: which ranks are asked, which revision is
+// adopted, and when the next may follow.
 
 #include <algorithm>
 #include <numeric>
@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// Every parameter has a bucket of its own: "bias" first, then "weight".
+// Each parameter has its own bucket: "bias" first, then "weight".
 JobSpec SpecWithBuckets(int world, Rebuild rebuild = Rebuild::kOnce) {
   JobSpec spec = SpecOf(world);
   spec.buckets = {.first_bytes_max = 1, .bytes_max = 1, .rebuild = rebuild};
@@ -55,7 +55,7 @@ class RevisionsTest : public testing::Test {
     }
     return text;
   }
-  // To a job whose revision 2 is adopted.
+  // Advances a job until its revision 2 is adopted.
   static void Adopt(CoordinatorFixture& fixture) {
     fixture.RunAll();
     fixture.Says(1, protocol::ReadyOrder{{2}, kOther});
@@ -217,7 +217,7 @@ TEST_F(RevisionsTest, ARestartedCoordinatorKnowsThatStepsRun) {
   const DurableJob before = fixture.durable_job();
   fixture.Restart();
   EXPECT_TRUE(fixture.durable_job() == before);
-  // Neither had fetched the revision, and neither need have.
+  // Neither had fetched the revision, and neither needs to.
   EXPECT_THAT(fixture.Resume(11, 1), HasSubstr("11 <- start"));
   EXPECT_THAT(fixture.Resume(12, 2), HasSubstr("12 <- start"));
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
@@ -235,7 +235,7 @@ TEST_F(RevisionsTest, TheAdoptedRevisionIsCompiledAgainAndAnnouncedAgain) {
   fixture.Restart();
   for (const int i : {1, 2}) fixture.Resume(10 + i, i);
   fixture.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
-  // Whoever had not heard of it hears it now.
+  // Members that did not know of it are told now.
   EXPECT_EQ(
       fixture.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
       "11 <- plan ready\n12 <- plan ready");
@@ -288,8 +288,8 @@ TEST_F(RevisionsTest, AnEpochBeginsWithRevisionOne) {
 
 // --- The merge of orders ----------------------------------------------------
 
-// Parameters 0: "w" of ranks 0 and 2, 1: "w" of ranks 1 and 3, 2: "head" of
-// all, 3: "tail" of all.
+// Parameters 0: "w" of ranks 0 and 2, 1: "w" of ranks 1 and 3, 2: "head" and 3:
+// "tail" of all ranks.
 plan::Plan PlanOfTwoStages() {
   plan::PlanInput input{.mesh = {{{"data", 2}, {"stage", 2}}}};
   input.registrations.assign(4, {{.name = "w", .shape = {8}, .axes = {"data"}},
@@ -298,7 +298,7 @@ plan::Plan PlanOfTwoStages() {
   return *plan::Compile(input);
 }
 
-// The rank's parameters, as `names` say.
+// The rank's parameters in the order of `names`.
 std::vector<uint32_t> OrderOf(const plan::Plan& plan, int rank,
                               const std::vector<std::string>& names) {
   std::vector<uint32_t> order;
@@ -327,13 +327,13 @@ TEST(OrderPollTest, AParametersPlaceIsThatOfTheLowestRankOfItsGroup) {
   const plan::Plan plan = PlanOfTwoStages();
   ReadyOrderCollector poll(plan);
   const auto first = OrderOf(plan, 0, {"tail", "w", "head"});
-  // What rank 1 says of head and tail does not count.
+  // Rank 1's order of head and tail does not count.
   const auto second = OrderOf(plan, 1, {"w", "head", "tail"});
   EXPECT_EQ(poll.Answer(1, second), absl::OkStatus());
   EXPECT_FALSE(poll.Wants(1));
   EXPECT_EQ(poll.Answer(0, first), absl::OkStatus());
   ASSERT_TRUE(poll.complete());
-  // Both were first somewhere: rank 0 comes before rank 1.
+  // Both were first on one rank: rank 0 has precedence over rank 1.
   EXPECT_THAT(poll.Merged(),
               ElementsAre(first[0], second[0], first[1], first[2]));
 }

@@ -1,6 +1,6 @@
-// Ten thousand workers in one coordinator: what must not grow with the square
-// of their number. Times are printed, not judged; a quadratic cost would show
-// as minutes and as the test's timeout.
+// Ten thousand workers in one coordinator: costs that must not be quadratic in
+// their number. Times are printed, not checked; a quadratic cost would exceed
+// the test's timeout.
 
 #include <chrono>
 #include <functional>
@@ -49,7 +49,7 @@ class ScaleTest : public testing::Test {
   void AllSay(const std::function<protocol::ToCoordinatorBody(int)>& body) {
     for (int i = 0; i < kWorkers; ++i) Says(i, body(i));
   }
-  // Every communicator of this job is the whole world.
+  // Every communicator of this job has all ranks.
   protocol::PublishHandles HandlesOf(int i) {
     const auto plan = core_.FindPlan(
         {spec_.name}, core_.durable().jobs.at({spec_.name}).plan_digest);

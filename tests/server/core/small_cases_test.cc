@@ -1,6 +1,6 @@
-// Every order of events that a small job can meet, up to a depth: two workers
-// that join, lose their streams, resume, go on, leave; and time that passes. In
-// every state the promises hold, and everybody behaving leads to an end.
+// Every order of events of a small job, up to a depth: two workers that join,
+// lose their streams, resume, train, leave; and time that passes. In every
+// state the promises hold, and following the protocol completes the job.
 
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ constexpr Happens kAll[] = {Happens::kGoesOn, Happens::kIsCut,
                             Happens::kGreetsAnew, Happens::kLeaves,
                             Happens::kFails};
 
-struct Turnout {  // one move: what happens to whom, or (-1) time passes
+struct Turnout {  // one move: a worker's event, or (-1) time passes
   int actor = -1;
   Happens what = Happens::kGoesOn;
 };
@@ -81,7 +81,7 @@ class Play {
   SimCluster theatre_{2, /*steps=*/1};
 };
 
-// Plays every sequence of `depth` moves after `opening`; returns how many.
+// Runs every sequence of `depth` moves after `opening`; returns their number.
 int PlayAll(const std::vector<Happens>& repertoire, std::vector<Turnout> moves,
             int depth) {
   Play play(repertoire);
@@ -107,7 +107,7 @@ int PlayAll(const std::vector<Happens>& repertoire, std::vector<Turnout> moves,
   return played;
 }
 
-// The deepest moves are left out where everything is slow.
+// Sanitized builds skip the deepest moves.
 constexpr int kShallower = kIsSlow ? 1 : 0;
 
 TEST(SmallCasesTest, EveryOrderFromTheFirstHello) {

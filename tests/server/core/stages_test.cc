@@ -1,4 +1,4 @@
-// From registrations to Start, and what ends an epoch on the way.
+// From registrations to Start, and the failures on the way.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -36,7 +36,7 @@ TEST(StagesTest, ChunksAreCollectedInTheirOrder) {
 
 TEST(StagesTest, ADifferenceIsOneErrorToEveryRank) {
   JobSpec spec = SpecOf(3);
-  spec.limits.max_restarts = 5;  // would not help
+  spec.limits.max_restarts = 5;  // they would not help
   CoordinatorFixture fixture(spec);
   fixture.JoinAll();
   fixture.Register(1, {ParameterNamed("a")});

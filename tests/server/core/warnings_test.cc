@@ -1,5 +1,5 @@
-// What people are told of a job that goes on: parameters that are not
-// submitted, and values that differ.
+// Warnings of a job that continues: parameters that are not submitted, and
+// values that differ.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,7 +41,7 @@ TEST(WarningTest, ComesOnceAllRanksHaveSaidWhatTheyLack) {
             Not(HasSubstr("2 <- "))));
   ASSERT_EQ(fixture.View().warnings.size(), 1u);
   EXPECT_THAT(fixture.View().events.back().text, HasSubstr("warning: no rank"));
-  // The same words again are no news.
+  // A repeated report has no effects.
   EXPECT_EQ(fixture.Says(2, Lacks(6, {1, {"bias"}}, {1, {"weight"}})), "");
   EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
@@ -98,7 +98,7 @@ TEST(ValuesTest, ThatDifferAreNamedOnceAllRanksHaveSaidTheirs) {
   EXPECT_THAT(fixture.Says(3, Digests({7, 9})),
               HasSubstr("warning: bias: ranks 1-2 and rank 0 begin with "
                         "different values"));
-  // A rank that resumes says it again.
+  // A rank that resumes repeats its report.
   EXPECT_EQ(fixture.Says(2, Digests({7, 9})), "");
   EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
@@ -114,7 +114,7 @@ TEST(ValuesTest, ARankThatSaysNothingIsNotWaitedFor) {
               ElementsAre(HasSubstr("weight: rank 0 and rank 1 begin with")));
 }
 
-// The words of different ranks arrive in any order.
+// The reports of different ranks arrive in any order.
 TEST(ValuesTest, AreAwaitedThoughAnotherRankLeavesBefore) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();

@@ -28,7 +28,7 @@ TEST(FrameTest, ReadsBackWhatItWrote) {
   EXPECT_EQ(Encode(frame).size(), kFrameHeaderBytes + 3);
 }
 
-// The journal outlives the program that wrote it.
+// The format is fixed: a journal outlives the program that wrote it.
 TEST(FrameTest, LiesAsItEverLay) {
   EXPECT_EQ(Encode({.number = 1, .predecessor = 2, .payload = "a"}),
             std::string("\x01\0\0\0"

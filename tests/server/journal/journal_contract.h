@@ -1,7 +1,7 @@
-// What every journal promises, as tests that the interface owns.
+// The contract of every journal, as tests that belong to the interface.
 //
-// An implementation says how its store is opened again and how it is damaged,
-// and instantiates the suite:
+// An implementation defines how its store is opened again and damaged, and
+// instantiates the suite:
 //
 //   class MemoryShelf : public JournalShelf { ... };
 //   INSTANTIATE_TEST_SUITE_P(Memory, JournalContract,
@@ -25,20 +25,20 @@
 
 namespace lockstep::journal {
 
-// One store, outliving the journals that are opened on it one after another.
+// One store, which outlives the journals that are opened on it in turn.
 class JournalShelf {
  public:
   virtual ~JournalShelf() = default;
   virtual std::unique_ptr<Journal> Open() = 0;
-  // Flips a bit of record `number` (1, 2, ...) where it lies.
+  // Flips a bit of record `number` (1, 2, ...) in the store.
   virtual void FlipBit(int number) = 0;
-  // Takes record `number` away.
+  // Removes record `number`.
   virtual void Remove(int number) = 0;
-  // Leaves only a part of the last record, as a crash would.
+  // Truncates the last record, as a crash would.
   virtual void TearLast() = 0;
 };
 
-// Appends and waits; remembers in which order callbacks came.
+// Appends and waits; records the order of the callbacks.
 class Appender {
  public:
   explicit Appender(Journal* journal) : journal_(journal) {}

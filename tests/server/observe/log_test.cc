@@ -15,7 +15,7 @@ TEST(LogTest, WritesLinesToStandardErrorOnly) {
   testing::internal::CaptureStdout();
   const auto log = Log::Make("info");
   ASSERT_TRUE(log.ok());
-  (*log)->Note({"digits"}, "epoch 1 begins {}");  // no format string
+  (*log)->Note({"digits"}, "epoch 1 begins {}");  // not a format string
   (*log)->Note({}, "going down");
   (*log)->Error("no disk");
   EXPECT_THAT(testing::internal::GetCapturedStderr(),

@@ -1,4 +1,4 @@
-// Operators' calls.
+// The RPCs of operators.
 
 #include <memory>
 #include <string>
@@ -130,7 +130,7 @@ TEST_F(AdminTest, ASpecOutOfItsDomainIsRefused) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("bytes_max"));
 
-  auto request = About<v1::CreateJobRequest>("digits");  // no spec at all
+  auto request = About<v1::CreateJobRequest>("digits");  // without a spec
   EXPECT_EQ(Call(&v1::Admin::Stub::CreateJob, request).code(),
             StatusCode::kInvalidArgument);
   EXPECT_THAT(List(), testing::IsEmpty());
@@ -181,7 +181,8 @@ class WatchTest : public AdminTest {
     SetDeadline(&call_);
     stream_ = admin_->WatchJob(&call_, About<v1::WatchJobRequest>(job, token));
   }
-  // The next view in this state; the watch must not end before.
+  // Reads the watch's views up to one in this state; the watch must not end
+  // before.
   void AwaitState(JobState state) {
     v1::WatchJobResponse response;
     while (stream_->Read(&response)) {

@@ -1,5 +1,5 @@
-// A client made of nothing but generated stubs and bytes: what the server must
-// put up with.
+// A client of generated stubs and raw bytes only, for valid and invalid
+// requests.
 
 #ifndef LOCKSTEP_TESTS_SERVER_RPC_CLIENT_H_
 #define LOCKSTEP_TESTS_SERVER_RPC_CLIENT_H_
@@ -24,7 +24,7 @@
 
 namespace lockstep::rpc {
 
-// No call of a test waits longer: a server that hangs fails it.
+// Sets the deadline of every call of a test, so that a hanging server fails it.
 inline void SetDeadline(grpc::ClientContext* call) {
   call->set_deadline(std::chrono::system_clock::now() +
                      std::chrono::seconds(60));
@@ -75,7 +75,7 @@ class StreamLine final : public WorkerLine {
 
   void WritesDone() { stream_->WritesDone(); }
   void Cancel() { call_.TryCancel(); }
-  // Reads what is left, and says how the stream ended.
+  // Reads the remaining messages, and returns the stream's status.
   absl::Status Finish() {
     v1::ToWorker left_over;
     while (stream_->Read(&left_over)) {
@@ -112,7 +112,7 @@ inline absl::StatusOr<plan::Plan> Fetch(
   return assembler.Finish();
 }
 
-// Takes workers of one job from Hello to Start.
+// Takes the workers of one job from Hello to Start.
 inline void JoinAndStart(
     const std::shared_ptr<grpc::Channel>& channel, const std::string& job,
     std::vector<ScriptedWorker>* workers,
@@ -129,7 +129,7 @@ inline void JoinAndStart(
   for (auto& worker : *workers) worker.AwaitStart();
 }
 
-// A call of any method in plain bytes: one message there, one back.
+// A unary call of any method, with the messages as bytes.
 inline absl::StatusOr<std::string> CallWithBytes(
     const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
     const std::string& request) {
@@ -155,7 +155,8 @@ inline absl::StatusOr<std::string> CallWithBytes(
                      bytes.size());
 }
 
-// grpc.health.v1: field 1 is the service; the answer's field 1 the status.
+// grpc.health.v1: field 1 of the request is the service; of the reply, the
+// status.
 inline absl::StatusOr<bool> IsServing(
     const std::shared_ptr<grpc::Channel>& channel,
     const std::string& service = "") {
@@ -170,7 +171,7 @@ inline absl::StatusOr<bool> IsServing(
   return *response == "\x08\x01";
 }
 
-// The health service's Watch: one answer for each change.
+// The health service's Watch: one reply for each change.
 class HealthWatch {
  public:
   explicit HealthWatch(const std::shared_ptr<grpc::Channel>& channel)
@@ -180,7 +181,7 @@ class HealthWatch {
         stub_.PrepareCall(&call_, "/grpc.health.v1.Health/Watch", &queue_);
     stream_->StartCall(nullptr);
     EXPECT_TRUE(Done());
-    const grpc::Slice empty;  // a request of all defaults
+    const grpc::Slice empty;  // a request without fields
     stream_->WriteLast(grpc::ByteBuffer(&empty, 1), {}, nullptr);
     EXPECT_TRUE(Done());
   }
@@ -191,7 +192,7 @@ class HealthWatch {
     Done();
   }
 
-  // The answer's bytes; empty at the end.
+  // The reply's bytes; empty at the end.
   std::string Next() {
     grpc::ByteBuffer answer;
     stream_->Read(&answer, nullptr);
@@ -214,7 +215,7 @@ class HealthWatch {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
 };
 
-// grpc.reflection.v1alpha: field 7 asks for the list of services.
+// grpc.reflection.v1alpha: field 7 requests the list of services.
 inline absl::StatusOr<std::string> ListServices(
     const std::shared_ptr<grpc::Channel>& channel) {
   return CallWithBytes(

@@ -1,4 +1,4 @@
-// The listener: which connections are kept, and that no error ends it.
+// The listener: which connections it accepts, and that no error ends it.
 
 #include "server/rpc/listener.h"
 
@@ -61,7 +61,7 @@ TEST(ConnectionLimitTest, SaysThatItIsOverAndHowManyWereRefused) {
   EXPECT_EQ(limit.Accepted(5, kLimit, At(3)).log, "");
 }
 
-// Connections that come and go at the limit do not fill the log.
+// Connections that open and close at the limit do not fill the log.
 TEST(ConnectionLimitTest, AFloodIsTwoLinesInThirtySeconds) {
   ConnectionLimit limit;
   int lines = 0;
@@ -81,7 +81,7 @@ TEST(ConnectionLimitTest, NamesTheErrorIfNothingCouldBeAccepted) {
 
 // --- The sockets ------------------------------------------------------------
 
-// What a listener gives away, for one thread to wait for.
+// The connections and warnings of a listener, for a thread to wait for.
 class Accepted {
  public:
   Listener::Callbacks Callbacks() {
@@ -186,7 +186,7 @@ TEST(ListenerTest, SaysWhyItCannotListen) {
     std::string why;
   } cases[] = {{first->address(), strerror(EADDRINUSE)},
                {{"192.0.2.1", 0}, strerror(EADDRNOTAVAIL)},
-               // No name server is asked for a label that is longer than 63.
+               // A longer label than 63 is not looked up.
                {{std::string(64, 'a'), 0}, "aaaa"}};
   for (const auto& wrong : cases) {
     const absl::Status status = Listener::Bind(wrong.address).status();

@@ -1,4 +1,4 @@
-// A TCP connection of somebody who does not speak gRPC.
+// A TCP connection whose client does not use gRPC.
 
 #ifndef LOCKSTEP_TESTS_SERVER_RPC_RAW_CONNECTION_H_
 #define LOCKSTEP_TESTS_SERVER_RPC_RAW_CONNECTION_H_
@@ -17,7 +17,7 @@
 
 namespace lockstep::rpc {
 
-// `address` is numeric and one of IPv4.
+// `address` is numeric IPv4.
 inline FileDescriptor ConnectTo(const Address& address) {
   sockaddr_in to{.sin_family = AF_INET,
                  .sin_port = htons(static_cast<uint16_t>(address.port))};
@@ -29,8 +29,8 @@ inline FileDescriptor ConnectTo(const Address& address) {
   return connection;
 }
 
-// Reads until the other side has closed the connection; false if it has not
-// within a minute.
+// Reads until the peer has closed the connection; false if it has not within a
+// minute.
 inline bool IsClosedByPeer(const FileDescriptor& connection) {
   char bytes[4096];
   pollfd readable{.fd = connection.get(), .events = POLLIN};

@@ -1,4 +1,4 @@
-// Listeners, health, reflection, the daemon's token, and going down.
+// Listeners, health, reflection, the daemon's token, and shutdown.
 
 #include "server/rpc/server.h"
 
@@ -178,7 +178,7 @@ TEST_F(DaemonTokenTest, WhoBearsItComesIn) {
             StatusCode::kNotFound);
 }
 
-// A worker creates and joins jobs; only the operator sees and ends them.
+// A worker creates and joins jobs; only the operator views and ends them.
 TEST(WorkerTokenTest, OpensWhatWorkersNeedAndNothingElse) {
   ServerOptions options;
   options.gate = TokenGate("operator", "worker");

@@ -1,4 +1,4 @@
-// Workers' streams, as a client of bytes sees them.
+// Workers' streams, from the view of a client of bytes.
 
 #include <memory>
 #include <random>
@@ -29,8 +29,8 @@ class SessionTest : public testing::Test {
     return *lines_.back();
   }
 
-  // What the coordinator says to one message on a new stream: the code of its
-  // Refused, which must be that of the stream's status too.
+  // The refusal of a message on a new stream: the code of the Refused, which
+  // must equal that of the stream's status.
   StatusCode RefusalOf(const v1::ToCoordinator& message, std::string* why) {
     StreamLine& line = Open();
     line.Write(message);
@@ -175,7 +175,7 @@ TEST_F(SessionTest, BytesThatAreNoMessageEndTheStream) {
 
 TEST_F(SessionTest, AWorkerThatDoesNotReadIsDisconnected) {
   JobSpec spec = SpecOf("digits", 2);
-  for (int i = 0; i < 500; ++i) {  // so that each Welcome is large
+  for (int i = 0; i < 500; ++i) {  // makes each Welcome large
     spec.workers.push_back(absl::StrCat("worker-with-a-long-name-", i));
   }
   spec.mesh.axes[0].size = 500;
@@ -216,7 +216,7 @@ TEST_F(SessionTest, StreamsComeAndGoInEveryWay) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // A stream is gone a moment after its client knows.
+  // A stream is closed shortly after its client knows.
   while (daemon_.metrics().Value({"lockstep_sessions"}) > 0) {
     std::this_thread::yield();
   }

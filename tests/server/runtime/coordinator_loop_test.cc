@@ -89,7 +89,7 @@ class CoordinatorLoopTest : public testing::Test {
     return Await<absl::StatusOr<std::shared_ptr<const plan::Plan>>>(
         [&](auto reply) { loop_.FindPlan(job, "", digest, std::move(reply)); });
   }
-  // Whatever was posted before has been applied then.
+  // Waits until everything posted before has been applied.
   void AwaitIdle() { (void)Describe({"no such job"}); }
 
   template <typename T, typename Ask>
@@ -109,8 +109,8 @@ class CoordinatorLoopTest : public testing::Test {
   CoordinatorLoop loop_;
 };
 
-// A plan of many parameters takes far longer to compile than another worker's
-// Hello to be answered.
+// A plan of many parameters takes far longer to compile than the reply to
+// another worker's Hello.
 TEST_F(CoordinatorLoopTest, AnotherJobIsAnsweredWhileALargePlanCompiles) {
   JobSpec large = SpecOf("large", 1);
   large.buckets.bytes_max = 1;
@@ -222,7 +222,7 @@ TEST_F(CoordinatorLoopTest, DeadlinesPassByTheClockAlone) {
   worker.PostHello();
   worker.Next<protocol::Welcome>();
   AwaitIdle();
-  // In steps: a coordinator that finds itself late begins all leases anew.
+  // In steps: a coordinator that is late restarts all leases.
   for (int i = 0; i < 300; ++i) {
     worker.Post(protocol::Heartbeat{});
     AwaitIdle();
@@ -335,7 +335,7 @@ TEST_F(CoordinatorLoopTest, AWatcherThatGoesIsLetGo) {
 // --- The end ----------------------------------------------------------------
 
 TEST_F(CoordinatorLoopTest, DrainingEndsEverythingButTheJobs) {
-  FakeLine& silent = Open();  // never said Hello
+  FakeLine& silent = Open();  // never sends a Hello
   FakeLine& line = Open();
   ScriptedWorker worker(&line, SpecOf("digits", 2), "worker-0");
   worker.PostHello();

@@ -71,7 +71,8 @@ TEST(DurabilityGateTest, ALaterRecordCoversTheEarlierOnes) {
   EXPECT_THAT(Texts(gate.Release()), ElementsAre("a", "b"));
 }
 
-// Whatever the history: order is kept, and nothing is out before its record.
+// For any history: the order is kept, and no effect is released before its
+// record.
 TEST(DurabilityGateTest, NeverPromisesTooEarly) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

@@ -1,4 +1,4 @@
-// Streams, journals and logs that a test can look into.
+// Fake streams, journals and logs that a test can inspect.
 
 #ifndef LOCKSTEP_TESTS_SERVER_RUNTIME_FAKES_H_
 #define LOCKSTEP_TESTS_SERVER_RUNTIME_FAKES_H_
@@ -81,7 +81,7 @@ class FakeStream final : public SessionStream {
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// A disk that is as slow as the test wants. Its state outlives the journal.
+// A disk whose speed the test controls. Its state outlives the journal.
 class SlowDisk {
  public:
   // Whether records become durable at once.
@@ -101,7 +101,7 @@ class SlowDisk {
     }
     durable(absl::OkStatus());
   }
-  // Says so of all records that wait, from the test's thread.
+  // Completes all waiting records, on the test's thread.
   void Finish(const absl::Status& status) {
     std::deque<journal::Journal::Durable> waiting;
     {

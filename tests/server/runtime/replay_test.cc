@@ -13,7 +13,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// Stands for the codec: the text of a record is its number.
+// In place of the codec: the text of a record is its number.
 class ReplayTest : public testing::Test {
  protected:
   void Keep(const record::Record& record) {

@@ -33,7 +33,7 @@ class WatchesTest : public testing::Test {
   absl::Time At(int milliseconds) {
     return absl::UnixEpoch() + absl::Milliseconds(milliseconds);
   }
-  // What the core would tell: durations grow with every question.
+  // The core's view: durations grow with every call.
   absl::StatusOr<JobView> Describe(const JobName& job, absl::Time now) {
     ++questions_;
     if (jobs_.count(job) == 0) return absl::NotFoundError("no such job");
@@ -130,7 +130,7 @@ TEST_F(WatchesTest, SeveralSeeTheSameAndOneMayGo) {
   EXPECT_TRUE(first->ends.empty());
 }
 
-// The second watcher's first view is newer than what the first has seen.
+// The second watcher's first view is newer than the first watcher's last.
 TEST_F(WatchesTest, ALateWatcherDoesNotHideAChangeFromTheOthers) {
   const auto first = Watch(1, 0);
   ++jobs_[kJob].missing;
