@@ -22,7 +22,7 @@ std::vector<int> Forward(size_t count) {
   return order;
 }
 
-// Which parameters each bucket holds.
+// The parameters of each bucket.
 std::vector<std::vector<int>> Contents(const std::vector<Bucket>& buckets) {
   std::vector<std::vector<int>> contents;
   for (const Bucket& bucket : buckets) {
@@ -139,7 +139,7 @@ TEST(BucketTest, EveryRankStartsWithASmallBucket) {
             (Cuts{{0}, {1, 2}, {3}, {4, 5}}));
 }
 
-// The rules as a reader would check them, bucket by bucket and rank by rank.
+// Checks the rules independently, bucket by bucket and rank by rank.
 TEST(BucketTest, KeepsItsRulesOnRandomInput) {
   const std::vector<CommunicatorSpec> communicators = {kWorld, kLower, kUpper};
   for (uint64_t seed = 0; seed < 300; ++seed) {

@@ -1,4 +1,4 @@
-// What each form of a bucket runs, operation by operation.
+// The operations of each kind of bucket, one by one.
 
 #include "plan/bucket_transfers.h"
 
@@ -30,7 +30,7 @@ std::string Text(const LocalOp& op) {
   return text;
 }
 
-// Transfers with what is before and behind them, one a line.
+// Transfers with their local operations before and after, one on each line.
 std::vector<std::string> Lines(const std::vector<Transfer>& transfers) {
   std::vector<std::string> lines;
   for (const Transfer& transfer : transfers) {
@@ -43,7 +43,7 @@ std::vector<std::string> Lines(const std::vector<Transfer>& transfers) {
   return lines;
 }
 
-// 40 elements in 48, or in slices of 32 for two ranks.
+// 40 elements in a bucket of 48, or in slices of 32 for two ranks.
 PlanInput OneParameter(DType dtype = DType::kF32,
                        ReduceOp op = ReduceOp::kMean) {
   return Alike(MeshOf({{"data", 2}}),
@@ -104,7 +104,7 @@ TEST(BucketTransfersTest, ExchangedLeaves) {
                           "norm 0+128 leaf 0", "write-flags 128+1",
                           "| all-reduce of 1 bf16, mean, bucket 0, grouped",
                           "read-flags 128+1"));
-  // The only run of the sum tree is of rank 0's first leaf.
+  // The only run of the sum tree belongs to rank 0's first leaf.
   EXPECT_THAT(LinesOf(input, 1),
               ElementsAre("| all-to-all of 128 f32, bucket 0",
                           "sum-pairs f32>bf16 64+64 by 4",
@@ -125,7 +125,7 @@ TEST(BucketTransfersTest, LeavesInPairs) {
                           "| all-reduce-pairs of 129 f32, bucket 0 by 4",
                           "cast f32>bf16 0+128", "read-flags 128+1",
                           "norm 0+128 leaf 0"));
-  // A later revision does as the first.
+  // A later revision has the same operations.
   const Plan next = *Recut(plan, BucketPolicy{}, {0});
   EXPECT_EQ(next.ranks, plan.ranks);
 }
@@ -162,7 +162,7 @@ TEST(BucketTransfersTest, AnAnnouncedMeanIsASumThatIsRescaled) {
                   "rescale 0+40", "norm 24+16", "zero-unless-given 0+40"));
 }
 
-// Rank 1's part of three cache lines is the third: nothing but the flags.
+// Rank 1's part of three cache lines is the third, which has only the flags.
 TEST(BucketTransfersTest, AnAnnouncedMeanOfHalvesIsRoundedOnce) {
   EXPECT_THAT(
       LinesOf(Negotiated(DType::kF16, ReduceOp::kMean)),
@@ -172,8 +172,8 @@ TEST(BucketTransfersTest, AnAnnouncedMeanOfHalvesIsRoundedOnce) {
                   "zero-unless-given 0+64"));
 }
 
-// Sums of halves may overflow; a mean over the group, of few announcers, may
-// underflow.
+// Sums of 16-bit floats may overflow; a mean over the group, with few
+// announcers, may underflow.
 TEST(BucketTransfersTest, AnAnnouncedMeanWithAWireIsOneOfItsTransfer) {
   PlanInput input = Negotiated(DType::kF32, ReduceOp::kMean);
   input.policy.wire_dtype = DType::kF16;

@@ -226,8 +226,7 @@ TEST(CompileTest, EveryRankHoldsExactlyWhatItRegistered) {
   }
 }
 
-// A scale that once took minutes elsewhere; a quadratic step would show as a
-// test that runs into its time limit.
+// A quadratic step would exceed the test's time limit.
 TEST(CompileTest, TakesAHundredThousandParameters) {
   std::vector<Parameter> parameters;
   for (int i = 0; i < 100'000; ++i) {

@@ -11,7 +11,7 @@
 namespace lockstep::plan {
 namespace {
 
-// A small plan in which every field has a value of its own.
+// A small plan in which every field has a different value.
 Plan Sample() {
   Plan plan{.revision = {3}, .mesh = MeshOf({{"data", 2}})};
   plan.communicators = {{.name = "world", .ranks = {0, 1}}};
@@ -182,8 +182,8 @@ TEST(DigestTest, IsTheSameForTheSameInput) {
   }
 }
 
-// Written down so that a change of the walk, of the compiler or of the hash is
-// noticed: digests are journaled.
+// Golden values, so that a change of the fields, of the compiler or of the hash
+// is noticed: digests are journaled.
 TEST(DigestTest, GoldenValues) {
   EXPECT_EQ(DigestOf(Plan{}), "b4edb7f17ec4901b63c12eff12f57cf7");
   EXPECT_EQ(DigestOf(Sample()), "0d9b4dd885c79a1f0b018bb8e0c7b5a2");

@@ -53,7 +53,7 @@ TEST(NormRangesTest, ElementsThatAnotherRankCountsAreLeftOut) {
   }
 }
 
-// The part of a bucket's range that lies in slots.
+// The number of elements of a bucket's range that are in slots.
 int64_t InSlots(const Bucket& bucket, const Slice& range) {
   int64_t count = 0;
   for (const Slot& slot : bucket.slots) count += PartIn(slot, range).count;
@@ -102,7 +102,7 @@ TEST(NormRangesTest, TheWorldCountsEachLogicalElementOnce) {
   }
 }
 
-// Replicas need not be at coordinate 0: the lowest rank that has one counts.
+// Replicas need not be at coordinate 0: the lowest rank with a replica counts.
 TEST(NormRangesTest, TheLowestReplicaIsCounted) {
   const Parameter everywhere{.name = "w", .shape = {40}, .axes = {"data"}};
   Parameter tied = everywhere;

@@ -11,7 +11,7 @@
 namespace lockstep::plan {
 namespace {
 
-// One rank at each of these places; a blank: not known.
+// One rank at each of these places; a blank: unknown.
 std::vector<TransportFacts> At(const std::string& places,
                                TransportFacts facts) {
   std::vector<TransportFacts> transports;
@@ -57,7 +57,7 @@ TEST(PairsTest, DependsOnTheNumberOfRanksAndTheirPlaces) {
            {"aaaaaaaa", false, true, true, false, true},
            {"abcdefgh", false, false, true, false, true},
            {"abcdefga", false, false, false, true, true},
-           // It may be any place: only a transport that does not care is sure.
+           // Any place: certain only for a transport that ignores places.
            {" ", false, false, false, false, true},
            {"  ", false, false, false, false, true},
            {"a ", false, false, false, false, true},

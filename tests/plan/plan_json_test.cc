@@ -76,7 +76,7 @@ TEST(PlanJsonTest, APlanWrittenByHandIsVerified) {
   EXPECT_EQ(Verify(*plan), absl::OkStatus());
 }
 
-// What is wrong is said with its place.
+// Errors name their position in the document.
 TEST(PlanJsonTest, FaultsAreNamedWithTheirPlace) {
   const struct {
     const char* old_text;
@@ -180,7 +180,7 @@ TEST(PlanJsonTest, TheDocumentedDefaultsAreThoseOfFieldsThatAreLeftOut) {
       ASSERT_TRUE(written.ok()) << written.status();
       EXPECT_EQ(*left_out, *written) << field;
     }
-    // What is not there has no value to write: no cast.
+    // A missing wire means no cast, which the writer omits.
     if (record.of == std::string("a bucket")) documented.insert("wire");
     EXPECT_EQ(documented, record.fields);
   }

@@ -24,7 +24,7 @@ inline PlanInput Alike(const Mesh& mesh, std::vector<Parameter> parameters) {
 
 inline Mesh MeshOf(std::vector<MeshAxis> axes) { return {std::move(axes)}; }
 
-// Takes any vector; an element of it, by reference.
+// Returns a random element of any vector, by reference.
 template <typename Choices>
 auto& OneOf(std::mt19937_64& random, Choices& choices) {
   return choices[random() % choices.size()];
@@ -59,7 +59,7 @@ inline Parameter RandomParameter(std::mt19937_64& random, const Mesh& mesh,
 }
 
 // A world in which each parameter belongs to some of the groups over its axes
-// (all ranks of a group register it), in an order of each rank's own.
+// (all ranks of a group register it), in a different order on each rank.
 inline PlanInput RandomInput(uint64_t seed) {
   std::mt19937_64 random(seed);
   PlanInput input{.mesh = RandomMesh(random)};

@@ -1,4 +1,4 @@
-// Ranks that register what cannot become a plan: each is told who said what.
+// Invalid registrations: the error names the ranks and what each registered.
 
 #include <string>
 #include <vector>

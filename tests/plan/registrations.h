@@ -1,4 +1,4 @@
-// Small registrations, and what the compiler says of those it refuses.
+// Small registrations, and the compiler's errors for invalid ones.
 
 #ifndef LOCKSTEP_TESTS_PLAN_REGISTRATIONS_H_
 #define LOCKSTEP_TESTS_PLAN_REGISTRATIONS_H_

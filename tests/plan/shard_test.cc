@@ -34,7 +34,7 @@ TEST(ShardTest, SlicesAreEqualAlignedAndHoldAll) {
         }
         EXPECT_EQ(next, bucket.flags_offset);
         EXPECT_GE(bucket.flags_offset, end);
-        // No more padding than one alignment for each rank.
+        // The padding is at most one alignment for each rank.
         EXPECT_LE(bucket.flags_offset, end + ranks * AlignedOffset(1, dtype));
       }
     }
@@ -116,7 +116,7 @@ TEST(ShardedPlanTest, OtherModesRefuseIt) {
   EXPECT_FALSE(CheckSync(whole, SyncMode::kReduceScatter).ok());
 }
 
-// Transfers of the gradient lane.
+// Removes the last transfer of the gradient lane.
 void DropLastLaunch(RankPlan& rank) {
   const int count = static_cast<int>(rank.lanes[0].transfers.size());
   std::erase(rank.launch_order, TransferRef{0, count});

@@ -1,6 +1,6 @@
-// A simulated time: what shall happen, in the order of its moments.
+// Simulated time: a queue of events, ordered by their time.
 //
-// Two things of one moment happen in the order in which they were planned, so a
+// Events of equal time run in the order in which they were scheduled, so a
 // history is a function of its seed.
 
 #ifndef LOCKSTEP_TESTS_SIM_EVENT_QUEUE_H_
@@ -27,7 +27,7 @@ class EventQueue {
     At(now_ + delay, std::move(what));
   }
 
-  // False if nothing is left to happen before `end`.
+  // Runs the next event; false if none is scheduled before `end`.
   bool RunOne(absl::Time end) {
     if (queue_.empty() || queue_.begin()->first.first > end) return false;
     auto entry = queue_.extract(queue_.begin());

@@ -1,8 +1,7 @@
-// Every order of events that two devices and a coordinator can meet in
-// negotiated mode: each device announces any of the parameters in each pass and
-// submits them in any order, every word and every decision arrives at any time.
-// In every state the promises hold, and whatever has happened, all come to the
-// end.
+// Every order of events of two devices and a coordinator in negotiated mode:
+// each device announces any of the parameters in each pass and submits them in
+// any order, and every message and every decision arrives at any time. In every
+// state the promises hold, and every history can be completed.
 
 #include <cstdio>
 #include <string>

@@ -128,7 +128,7 @@ void PassesWorld::PassVerdict(int d) {
   device.stage = Stage::kBetween;
   device.announced = device.submitted = device.reduced = 0;
   device.closed = false;
-  // What both are done with is no part of the state any more.
+  // State that both devices have passed is dropped.
   const auto [behind, ahead] = std::minmax(devices_[0].pass, devices_[1].pass);
   if (ahead > behind + 1) Break("at most one pass apart");
   announced_.erase(announced_.begin(), announced_.lower_bound(behind));

@@ -1,13 +1,14 @@
-// Two devices and a coordinator in negotiated mode, as a value: every order of
-// what they may do next can be tried, and two orders that lead to the same
-// state are one.
+// Two devices and a coordinator in negotiated mode, as a value: a test can try
+// every order of their next events, and two orders with equal results are one
+// state.
 //
-//   Device 0 ─ session::Passes ─┐ words, in order   ┌─ core::Negotiation
-//   Device 1 ─ session::Passes ─┴───── decisions ───┘     │ dies: another
+//   Device 0 ─ session::Passes ─┐ messages, in order ┌─ core::Negotiation
+//   Device 1 ─ session::Passes ─┴───── decisions ────┘     │ crash, replay
 //
-// The data plane and the verdict are simulated: a reduction has taken place
-// when its decision was heard, and nobody passes a verdict that not all have
-// entered. While a stream is broken, words are not sent and decisions are lost.
+// The data plane and the verdict are simulated: a reduction is complete when
+// its decision is received, and no device passes a verdict that not all have
+// entered. While a stream is broken, messages are not sent and decisions are
+// lost.
 
 #ifndef LOCKSTEP_TESTS_SIM_PASSES_WORLD_H_
 #define LOCKSTEP_TESTS_SIM_PASSES_WORLD_H_
@@ -28,7 +29,7 @@ namespace lockstep::sim {
 inline constexpr int kDevices = 2;
 inline constexpr int kParameters = 2;
 
-// What may happen in a history.
+// The faults of a history.
 struct Bounds {
   uint64_t passes = 3;
   int crashes = 0;  // of the coordinator
@@ -41,12 +42,12 @@ struct Device {
   session::Passes passes;
   uint64_t pass = 0;
   Stage stage = Stage::kBetween;
-  unsigned announced = 0;  // sets of parameters, as bits; of this pass
+  unsigned announced = 0;  // parameters announced in this pass, as bits
   unsigned submitted = 0;
   unsigned reduced = 0;
-  bool closed = false;    // it has heard that the pass is
+  bool closed = false;    // it has received the pass's close
   bool connected = true;  // its stream is up
-  uint64_t heard = 0;     // decisions, ever
+  uint64_t heard = 0;     // decisions received in all
 
   bool operator==(const Device&) const = default;
 };
@@ -56,12 +57,12 @@ class PassesWorld {
   PassesWorld(std::shared_ptr<const core::PassGroups> groups,
               const Bounds& bounds);
 
-  // Every world that one event leads to, with its name.
+  // Every world that one event leads to, with the event's name.
   std::vector<std::pair<std::string, PassesWorld>> Next() const;
 
-  // All have passed all passes.
+  // Whether both have passed all passes.
   bool Over() const;
-  // Empty: every promise holds so far.
+  // The first promise that is broken; empty: none.
   const std::string& broken() const { return broken_; }
 
   size_t Hash() const;
@@ -94,8 +95,8 @@ class PassesWorld {
   std::array<Device, kDevices> devices_;
   std::array<std::deque<Word>, kDevices> words_;
   std::array<std::deque<protocol::Decide>, kDevices> decisions_;
-  // Passes in progress: what each device announced, and what was the
-  // first heard under each number.
+  // Passes in progress: what each device announced, and the first decision
+  // received under each number.
   std::map<uint64_t, std::array<unsigned, kDevices>> announced_;
   std::map<uint64_t, protocol::Decision> sequence_;
   std::string broken_;

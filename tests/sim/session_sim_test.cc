@@ -1,5 +1,5 @@
-// Promises of the client's and the coordinator's machines together, held over
-// seeded histories of broken streams, crashes and mistakes.
+// Promises of the client's and the coordinator's state machines together, over
+// seeded histories of broken streams, crashes and errors.
 
 #include <set>
 
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kSeeds = 500;
 
-// What holds in every history.
+// Holds in every history.
 void ExpectClearEnds(const SessionWorld& world) {
   for (const SimWorker& worker : world.workers()) {
     EXPECT_TRUE(worker.done()) << worker.name() << " goes on for ever";
@@ -32,7 +32,7 @@ void ExpectClearEnds(const SessionWorld& world) {
   }
 }
 
-// All trained to the end, in one epoch, each with a rank of its own.
+// Expects that all trained to the end, in one epoch, with different ranks.
 void ExpectOneEpochTrainedByAll(SessionWorld& world) {
   std::set<int> ranks;
   for (const SimWorker& worker : world.workers()) {
@@ -49,7 +49,7 @@ void ExpectOneEpochTrainedByAll(SessionWorld& world) {
             JobState::kCompleted);
 }
 
-// Plays a history for every seed; stops at the first that breaks a promise.
+// Runs a history for every seed; stops at the first that breaks a promise.
 template <typename Check>
 void ForEverySeed(const Faults& faults, int max_restarts, const Check& check) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {

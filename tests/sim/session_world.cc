@@ -112,7 +112,7 @@ void SessionWorld::ToWorker(uint64_t id, protocol::ToWorker message) {
   });
 }
 
-// The end comes after all that was said before.
+// The end arrives after all messages sent before it.
 void SessionWorld::EndAtWorker(uint64_t id, absl::Status status) {
   Stream& stream = streams_.at(id);
   const absl::Time when = std::max(stream.to_worker, now()) + Draw(kLatencyMax);
@@ -180,7 +180,7 @@ void SessionWorld::Do(const core::Effect& effect) {
   } else if (const auto* compile = std::get_if<core::Compile>(&effect)) {
     events_.After(Draw(absl::Milliseconds(20)),
                   [this, compile = *compile, coordinator = coordinators_] {
-                    if (coordinator != coordinators_) return;  // it crashed
+                    if (coordinator != coordinators_) return;  // it has crashed
                     Apply(core::Compiled{compile.id, compile.job,
                                          core::MakePlan(*compile.input)});
                   });
@@ -256,11 +256,12 @@ void SessionWorld::PlanFaults(const Faults& faults) {
   for (int i = 0; i < faults.worker_crashes; ++i) {
     events_.After(Draw(absl::Seconds(4)), [this] {
       SimWorker& worker = SomeWorker();
-      // In the last step the others may be gone when it comes back.
+      // In the last step the others may have left when it rejoins.
       if (worker.done() || worker.step_ + 1 >= kSteps) return;
       if (!worker.alive()) return;
       worker.Crash();
-      // Not before its stream is known to be broken: its name is taken so long.
+      // Not before the coordinator sees its broken stream: until then its name
+      // is taken.
       events_.After(absl::Milliseconds(200) + Draw(absl::Seconds(1)),
                     [&worker] { worker.StartLife(); });
     });

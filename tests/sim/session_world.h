@@ -1,13 +1,13 @@
-// Workers and a coordinator, both real machines, joined by a network that
-// delays, cuts and reorders streams; all from one seed and without a thread.
+// Workers and a coordinator, both real state machines, joined by a network that
+// delays, cuts and reorders streams; all from one seed and without threads.
 //
 //   SimWorker ─ session::Machine ─┐                ┌─ core::Coordinator
 //   SimWorker ─ session::Machine ─┼─ SimStreams ───┤      │ crash, replay
 //   SimWorker ─ session::Machine ─┘                └─ records
 //
-// Inside a stream nothing is lost or reordered: it is TCP. A cut loses what is
-// in flight, and both ends notice at different moments, so that a new stream's
-// Hello may come before the old one's end.
+// As in TCP, nothing within a stream is lost or reordered. A cut loses the data
+// in flight, and both ends notice it at different times, so the Hello of a new
+// stream may arrive before the end of the old one.
 
 #ifndef LOCKSTEP_TESTS_SIM_SESSION_WORLD_H_
 #define LOCKSTEP_TESTS_SIM_SESSION_WORLD_H_
@@ -27,19 +27,19 @@
 
 namespace lockstep::sim {
 
-// What may go wrong in a history.
+// The faults of a history.
 struct Faults {
   // Intervals between cuts of each worker's stream; zero: never. Cuts of one
   // worker are at least 0.7 s apart.
   absl::Duration mean_between_cuts = absl::ZeroDuration();
-  // While all train; that a worker has left in order is not journaled, so a
-  // crash between two Leaves ends the job as failed.
+  // Only while all train: a worker's regular Leave is not journaled, so a crash
+  // between two Leaves ends the job as failed.
   int coordinator_crashes = 0;
-  // Another coordinator comes that has no record of the job, which an operator
-  // may create again. Only while all run.
+  // Another coordinator takes over without a record of the job, which an
+  // operator may create again. Only while all run.
   bool journal_is_lost = false;
   absl::Duration outage_max = absl::Milliseconds(800);
-  int worker_crashes = 0;  // each comes back under its name
+  int worker_crashes = 0;  // each rejoins under its name
   bool one_is_missing = false;
   bool one_fails_locally = false;
   bool one_registers_otherwise = false;
@@ -47,8 +47,8 @@ struct Faults {
 
 class SessionWorld;
 
-// One worker's program: joins, agrees, trains in step with the others, leaves;
-// joins again when an epoch ends and the job goes on.
+// One worker's program: joins, agrees on the plan, trains in step with the
+// others, leaves; joins again when an epoch ends and the job continues.
 class SimWorker {
  public:
   SimWorker(SessionWorld* world, std::string name)
@@ -61,7 +61,7 @@ class SimWorker {
   const session::View& view() const { return machine_->view(); }
   const std::string& name() const { return name_; }
   bool alive() const { return machine_ != nullptr; }
-  // It has done all it will do.
+  // The program has ended.
   bool done() const { return done_; }
   bool trained_all() const { return trained_all_; }
   // Progress, Busy and Heartbeat sent while running.
@@ -75,7 +75,7 @@ class SimWorker {
 
   void Apply(const session::Event& event);
   void Do(const session::Effect& effect);
-  // Does, a little later, what the program does in this phase of its life.
+  // Schedules the program's action in its present stage.
   void Live();
   void Once(int stage, std::function<void()> act);
   void Register();
@@ -84,20 +84,20 @@ class SimWorker {
   void Train();
   void PassStep();
   void EndLife();
-  // The step of this incarnation, as the job counts.
+  // The step of this incarnation in the job's numbering.
   uint64_t JobStep() const { return view().first_step + step_; }
 
   SessionWorld* const world_;
   const std::string name_;
   std::unique_ptr<session::Machine> machine_;
   uint64_t life_ = 0;
-  uint64_t incarnation_ = 0;  // of StartLife: what was planned before is void
-  int stage_ = 0;             // what the program has begun in this life
+  uint64_t incarnation_ = 0;  // events of earlier ones are void
+  int stage_ = 0;             // the program's progress in this incarnation
   uint64_t step_ = 0;
   bool done_ = false;
   bool trained_all_ = false;
   absl::Time wake_ = absl::InfiniteFuture();
-  std::map<uint64_t, uint64_t> streams_;  // the machine's number to the world's
+  std::map<uint64_t, uint64_t> streams_;  // by the machine's number: ours
   std::vector<absl::Time> pulses_;
 };
 
@@ -109,27 +109,27 @@ class SessionWorld {
                int max_restarts);
   ~SessionWorld();
 
-  // Until all workers are done, or far too much time has passed.
+  // Runs until all workers are done, or a time limit.
   void Run();
 
   const std::deque<SimWorker>& workers() const { return workers_; }
   core::Coordinator& coordinator() { return *coordinator_; }
   absl::Time now() const { return events_.now(); }
-  // What happened, newest last: printed when a promise was broken.
+  // The newest events, in order; printed when a promise was broken.
   std::string Story() const;
 
  private:
   friend class SimWorker;
 
-  // A stream; each end may know of its end at another time.
+  // A stream; its two ends may notice its end at different times.
   struct Stream {
     SimWorker* worker;
     uint64_t incarnation;
-    uint64_t number;         // the machine's
-    bool worker_end = true;  // the worker takes it for open
+    uint64_t number;         // in the machine
+    bool worker_end = true;  // open from the worker's view
     bool coordinator_end = false;
-    bool cut = false;           // nothing arrives any more
-    absl::Time to_coordinator;  // when the last of it arrives
+    bool cut = false;           // nothing arrives after it
+    absl::Time to_coordinator;  // when its last message arrives
     absl::Time to_worker;
   };
 
@@ -167,7 +167,7 @@ class SessionWorld {
   std::deque<SimWorker> workers_;
   std::unique_ptr<core::Coordinator> coordinator_;
   absl::Time coordinator_wake_ = absl::InfiniteFuture();
-  uint64_t coordinators_ = 0;  // that were started
+  uint64_t coordinators_ = 0;  // started so far
   bool crash_in_next_step_ = false;
   bool journal_is_lost_ = false;
   absl::Duration outage_;
@@ -175,7 +175,8 @@ class SessionWorld {
   std::map<uint64_t, Stream> streams_;
   uint64_t last_stream_ = 0;
   uint64_t last_life_ = 0;
-  // By epoch and step: who has all its gradients of it, and in which life.
+  // By epoch and step: the workers that have entered it, with their
+  // incarnation.
   std::map<std::pair<uint64_t, uint64_t>,
            std::vector<std::pair<SimWorker*, uint64_t>>>
       arrived_;

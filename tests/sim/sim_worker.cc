@@ -8,7 +8,7 @@ namespace lockstep::sim {
 
 using session::SessionPhase;
 
-// The stages of a life's program, in order.
+// The stages of an incarnation's program, in order.
 enum Stage { kBorn, kRegistered, kFetching, kConnecting, kTraining, kLeaving };
 
 void SimWorker::StartLife() {
@@ -168,7 +168,7 @@ void SimWorker::PassStep() {
 }
 
 void SimWorker::EndLife() {
-  ++incarnation_;  // nothing of this life goes on
+  ++incarnation_;  // cancels this incarnation's events
   const bool again =
       view().phase == SessionPhase::kLeft && !trained_all_ && !view().job_over;
   world_->Note(name_ + " is at its end: " + view().status.ToString());

@@ -32,7 +32,7 @@ Value ValueOf(uint64_t sum, DType dtype) {
   return {.is_garbage = false, .sum = sum, .dtype = dtype};
 }
 
-// Values of ranges of elements that nothing cuts, by their position.
+// Values by position, one for each range of elements between cuts.
 using Cells = std::vector<Value>;
 
 Value CastTo(const Value& value, DType from, DType to, bool feeds_back) {
@@ -61,12 +61,12 @@ Value SumOf(const std::vector<const Value*>& values, DType dtype) {
 
 struct RankMemory {
   Cells gradients;
-  Cells copy;                    // in the dtype of a transfer
-  std::vector<Cells> rows;       // that an exchange has brought, of each rank
+  Cells copy;                    // in the transfer's dtype
+  std::vector<Cells> rows;       // received in an exchange, by rank
   std::vector<bool> flags_read;  // of all ranks, of each slot
 };
 
-// How often elements of a bucket are counted in the norm, by all its ranks.
+// How often all ranks of a bucket count its elements in the norm.
 using Counted = std::vector<int>;
 
 class BucketRun {
@@ -82,7 +82,8 @@ class BucketRun {
     Cut();
   }
 
-  // With the ranks that `gives` names; all count for *counted.
+  // Runs the bucket; `gives` selects the ranks that contribute. Their counts
+  // are added to *counted.
   std::optional<Fault> Run(const std::vector<bool>& gives, Counted* counted) {
     gives_ = gives;
     counted_ = counted;
@@ -160,7 +161,7 @@ class BucketRun {
     if (bucket_.sharded || bucket_.leaves > 0) {
       for (int i = 0; i < ranks(); ++i) cuts.insert(i * SliceSize());
     }
-    // Leaves are cut where runs of the sum begin.
+    // Leaves are cut at the beginnings of the sum's runs.
     for (int64_t at = 0; at < end_; at += 4096) cuts.insert(at);
     for (const auto& of_rank : units_) {
       for (const Unit& unit : of_rank) {
@@ -380,7 +381,7 @@ class BucketRun {
     });
   }
 
-  // The leaf whose runs of 4096 elements the cell is in; -1 without leaves.
+  // The leaf with the cell's run of 4096 elements; -1 without leaves.
   int LeafAt(size_t cell) const {
     if (bucket_.leaves == 0) return -1;
     const int64_t runs = (bucket_.total + 4095) / 4096;
@@ -413,8 +414,8 @@ class BucketRun {
     }
   }
 
-  // Sources of elements for one rank, or for all (-1). The sources are read
-  // before anything is written, which matters for no other rank's slice.
+  // Reduces elements into one rank, or into all (-1). The sources are read
+  // before anything is written, which matters only for the rank's own slice.
   void Reduce(size_t u, size_t k, int64_t begin, int64_t end, int only) {
     Each(begin, end, [&](size_t cell) {
       std::vector<const Value*> values;
@@ -523,7 +524,7 @@ class BucketRun {
 
 // --- All buckets ------------------------------------------------------------
 
-// The elements of a parameter, wherever it is replicated.
+// The elements of a parameter, on all its replicas.
 class Norms {
  public:
   explicit Norms(const Plan& plan) : plan_(plan) {}
@@ -561,7 +562,7 @@ class Norms {
                        [&](const Task& task) { return task.stage == stage; });
   }
 
-  // The ranks of the first and the last stage add up what they share.
+  // The ranks of the first and the last stage sum the shared gradients.
   bool IsAddedUp(const Parameter& parameter, int rank) const {
     const std::vector<std::string>& shared = plan_.pipeline.shared;
     if (std::find(shared.begin(), shared.end(), parameter.name) ==

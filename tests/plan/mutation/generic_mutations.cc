@@ -106,7 +106,7 @@ class GenericMutator {
     std::swap(order[i], order[i + 1]);
   }
 
-  // All launches of one lane together go earlier or later, in their order.
+  // Moves all launches of one lane together, and keeps their order.
   void MoveLaunch() {
     std::vector<TransferRef>& order = AnyRank().launch_order;
     if (order.size() < 2) return;
@@ -115,7 +115,7 @@ class GenericMutator {
     const TransferRef moved = order[from];
     order.erase(order.begin() + from);
     order.insert(order.begin() + to, moved);
-    // The lane keeps its order: the launches are named anew.
+    // The lane keeps its order: its launches are renumbered.
     int index = 0;
     for (TransferRef& ref : order) {
       if (ref.lane == moved.lane) ref.index = index++;
@@ -174,7 +174,7 @@ class GenericMutator {
     return static_cast<int>(random_() % std::max<size_t>(count, 1));
   }
   RankPlan& AnyRank() { return plan_.ranks[Draw(plan_.ranks.size())]; }
-  // A lane that is not empty; null if the draw finds none.
+  // A lane that is not empty; null if none was drawn.
   Lane* AnyLane(RankPlan& rank) {
     for (int tries = 0; tries < 8; ++tries) {
       Lane& lane = rank.lanes[Draw(rank.lanes.size())];

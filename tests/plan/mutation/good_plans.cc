@@ -181,7 +181,7 @@ void AddAnnounced(std::vector<GoodPlan>& plans) {
   }
 }
 
-// Halves, and parameters that are the same on several ranks.
+// 16-bit floats, and parameters that are replicated on several ranks.
 void AddReplicated(std::vector<GoodPlan>& plans) {
   for (size_t sum = 0; sum < kAllSums.size(); ++sum) {
     PlanInput input{.mesh = {{{"data", 2}, {"model", 2}}}};

@@ -4,9 +4,8 @@
 //                                the receive; read by the send or by tasks
 //   gradient  (rank, parameter)  added to by the last task of each micro-batch,
 //                                replaced by shared sums, read by reductions
-//   partial   (rank, bucket)     with leaves: written by the exchange of
-//   slices,
-//                                read by the gather of sums
+//   partial   (rank, bucket)     with leaves: written by the exchange
+//                                of slices, read by the gather of sums
 
 #ifndef LOCKSTEP_TESTS_PLAN_MUTATION_MEMORY_H_
 #define LOCKSTEP_TESTS_PLAN_MUTATION_MEMORY_H_

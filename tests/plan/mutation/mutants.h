@@ -1,8 +1,8 @@
 // Mutants: good plans after one or two random changes.
 //
 //   generic_mutations.h  edit any field, and mostly break the plan at once
-//   wrong_kinds.h        make plans that still run to the end, but compute
-//                        something else or contain something that nothing runs
+//   wrong_kinds.h        make plans that still complete, but compute other
+//                        values or contain something that nothing runs
 
 #ifndef LOCKSTEP_TESTS_PLAN_MUTATION_MUTANTS_H_
 #define LOCKSTEP_TESTS_PLAN_MUTATION_MUTANTS_H_

@@ -54,7 +54,7 @@ std::vector<GoodPlan> TinyPlans() {
     size_t steps = 0;
     for (const RankPlan& rank : good.plan.ranks) {
       steps += rank.tasks.size() + rank.launch_order.size();
-      // The verdict is behind all else, in one order.
+      // The verdict is last, in one order.
       for (const Lane& lane : rank.lanes) {
         steps -= lane.kind == LaneKind::kVerdict ? lane.transfers.size() : 0;
       }
@@ -64,7 +64,7 @@ std::vector<GoodPlan> TinyPlans() {
   return tiny;
 }
 
-// All mutations that a pipeline has a place for.
+// All mutations that apply to a pipeline.
 std::vector<Mutation> AllButPlain() {
   std::vector<Mutation> mutations = GenericMutations();
   mutations.insert(mutations.end(), WrongKinds().begin(), WrongKinds().end());
@@ -74,7 +74,7 @@ std::vector<Mutation> AllButPlain() {
   return mutations;
 }
 
-// The partial-order reduction (order.h) loses no fault.
+// The partial-order reduction (order.h) misses no fault.
 TEST(OracleTest, ReducedSearchFindsWhatTheWholeOneFinds) {
   const std::vector<GoodPlan> tiny = TinyPlans();
   ASSERT_GT(tiny.size(), 20u);
@@ -115,7 +115,7 @@ TEST(OracleTest, RandomRunsFindNothingThatTheSearchMisses) {
   EXPECT_GT(ran, static_cast<int>(seeds) / 20);
 }
 
-// How often mutants of a kind have a fate, of 60.
+// The number of mutants of a kind with a fate, out of 60.
 int FatesOf(const char* kind, Fate fate) {
   static const auto* const plans = new std::vector<GoodPlan>(GoodPipelines());
   std::vector<Mutation> all = GenericMutations();

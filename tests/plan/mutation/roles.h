@@ -11,8 +11,7 @@
 //
 // Faults:
 //   - tasks other than those of the rank's stages, each micro-batch once; a
-//   task
-//     before the local task that feeds it
+//     task before the local task that feeds it
 //   - a message without a task at either end, or with another type
 //   - a transfer in a lane that nothing runs, or on the verdict's communicator
 //   - a buffer index that is missing or out of range; a buffer of two types or

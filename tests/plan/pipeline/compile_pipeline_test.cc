@@ -1,4 +1,4 @@
-// Pipelines as the compiler lays them out, and what the verifier says of them.
+// Compiled pipelines, and the verifier's findings on them.
 
 #include <algorithm>
 #include <map>
@@ -79,7 +79,7 @@ TEST(CompilePipelineTest, LanesAreInOrderOfMicroBatchAndPart) {
   EXPECT_EQ(Verify(plan), absl::OkStatus());
 }
 
-// Any order of ranks, tasks and transfers that somebody relies on.
+// Any valid order of ranks, tasks and transfers.
 TEST(CompilePipelineTest, EveryValidScheduleVerifiesAndMeetsItsBubble) {
   for (const ScheduleShape& shape : AllShapes()) {
     const absl::StatusOr<Plan> plan = Compile(PipelineInput(shape));
@@ -152,8 +152,9 @@ TEST(CompilePipelineTest, SafeTagsThatOverflowAreRefused) {
 TEST(CompilePipelineTest, KeepsFewBuffers) {
   const Plan plan = *Compile(PipelineInput({kOneFOneB, 4, 16, 1}));
   const int64_t message = 4 * 8 * 4;
-  // Rank 1 holds as many activations as 1F1B keeps and receives the next
-  // meanwhile; it holds one gradient, and two of each that it sends.
+  // Rank 1 keeps as many activations as 1F1B and receives the next one
+  // meanwhile; it keeps one gradient, and two buffers of each kind that it
+  // sends.
   EXPECT_EQ(BufferBytes(plan.ranks[1]), (3 + 1 + 1 + 2 + 2) * message);
   EXPECT_EQ(BufferBytes(plan.ranks[3]), (1 + 1 + 2) * message);
   EXPECT_EQ(ActivationsKept(plan.ranks[0]), (std::map<int, int>{{0, 4}}));
@@ -170,7 +171,7 @@ TEST(CompilePipelineTest, GradientsFollowTheLastTaskOfAllWhoHoldThem) {
     for (const Transfer& reduction : rank.lanes[0].transfers) {
       EXPECT_EQ(reduction.after_task, static_cast<int>(rank.tasks.size()) - 1);
     }
-    // In the order of the buckets, and behind all messages.
+    // In bucket order, after all messages.
     const int verdict = static_cast<int>(rank.lanes.size()) - 1;
     std::vector<int> lanes;
     for (const TransferRef& ref : rank.launch_order) lanes.push_back(ref.lane);
@@ -205,8 +206,8 @@ TEST(CompilePipelineTest, SharedParametersMeetBeforeTheirReplicasDo) {
 
 // --- Shared parameters in the norm ------------------------------------------
 
-// A shared parameter of 14 elements on the places of the pipeline that have the
-// first and the last stage, and on `also`.
+// A shared parameter of 14 elements, registered on the pipeline positions with
+// the first and the last stage, and on `also`.
 PlanInput WithShared(const ScheduleShape& shape, int data,
                      const Parameter& tied, std::set<int> also = {}) {
   PlanInput input = PipelineInput(shape, data);
@@ -279,13 +280,13 @@ TEST(SharedParametersTest, KeepTheReplicasThatAreStated) {
   const ScheduleShape shape{kOneFOneB, 3, 4, 1};
   EXPECT_EQ(*Compile(WithShared(shape, 2, kTied)),
             *Compile(WithShared(shape, 2, stated)));
-  // Place 1 of the pipeline is not in the sum: its gradient is another, unless
-  // the registration says that it is the same.
+  // Position 1 of the pipeline is not in the sum: its gradient differs, unless
+  // the registration declares it a replica.
   EXPECT_EQ(CountedOf(*Compile(WithShared(shape, 2, kTied, {1})), "tied"), 28);
   EXPECT_EQ(CountedOf(*Compile(WithShared(shape, 2, stated, {1})), "tied"), 14);
 }
 
-// A copy of the parameter that only one end states to be a replica.
+// Only one end declares its copy a replica.
 TEST(SharedParametersTest, AreCountedOnceIfOneEndStatesItsReplicas) {
   PlanInput input = WithShared({kOneFOneB, 2, 4, 1}, 1, kTied);
   input.registrations[1].back().replicated_over = {"pipe"};
@@ -294,7 +295,7 @@ TEST(SharedParametersTest, AreCountedOnceIfOneEndStatesItsReplicas) {
   EXPECT_EQ(Verify(plan), absl::OkStatus());
 }
 
-// The two stages have added them up: a sum over both would add them again.
+// The two stages have summed them: a reduction over both would sum them again.
 TEST(SharedParametersTest, AreNotReducedOverThePipelineAsWell) {
   const ScheduleShape shape{kOneFOneB, 2, 4, 1};
   for (const std::vector<std::string>& axes :
@@ -306,7 +307,7 @@ TEST(SharedParametersTest, AreNotReducedOverThePipelineAsWell) {
         HasSubstr("pipeline.shared names tied, which is reduced over pipe as "
                   "well"));
   }
-  // Both stages on one rank, which adds them up itself.
+  // Both stages are on one rank, which adds their gradients itself.
   Parameter everywhere = kTied;
   everywhere.axes = {};
   EXPECT_TRUE(Compile(WithShared({kZbV, 2, 4, 2}, 1, everywhere, {1})).ok());
@@ -427,9 +428,9 @@ TEST(CompilePipelineTest, AThousandParametersOnSixtyFourWorkers) {
   EXPECT_EQ(Verify(*plan), absl::OkStatus());
 }
 
-// Transfers that take a quarter of a forward pass, in the order in which a rank
-// launches them, cost no more than this: no sender waits for a buffer, and no
-// receive for a task that it does not need.
+// With transfers of a quarter of a forward pass, in launch order, this is the
+// cost limit: no send waits for a buffer, and no receive for a task that it
+// does not need.
 TEST(CompilePipelineTest, TransfersThatTakeTimeCostLittle) {
   const struct {
     ScheduleShape shape;

@@ -1,5 +1,5 @@
-// What the verifier says of tasks, buffers and values of a pipeline that are
-// not what the pipeline's spec asks for.
+// The verifier's findings on tasks, buffers and values of a pipeline that
+// differ from its spec.
 
 #include <functional>
 #include <string>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using enum PipelineSchedule;
 
 // Rank 0: F0 F1 B0 F2 B1 F3 B2 B3, rank 1: F0 B0 F1 B1 F2 B2 F3 B3. Lanes:
-// gradient, to rank 1, from rank 1 (and the other way round).
+// gradient, to rank 1, from rank 1 (and vice versa).
 Plan TwoStages() { return *Compile(PipelineInput({kOneFOneB, 2, 4, 1})); }
 
 int LaneIndex(const RankPlan& rank, const std::string& name) {
@@ -52,7 +52,7 @@ void ExpectRefused(const std::function<void(Plan&)>& damage,
   ExpectRefused(TwoStages(), damage, why);
 }
 
-// Every message of a rank in a buffer of its own.
+// Gives every message of a rank a buffer of its own.
 void PartBuffers(Plan& plan) {
   for (RankPlan& rank : plan.ranks) {
     int next = 0;
@@ -70,7 +70,7 @@ Plan TwoReplicas() { return *Compile(PipelineInput({kOneFOneB, 2, 4, 1}, 2)); }
 Plan ThereAndBack() { return *Compile(PipelineInput({kZbV, 2, 2, 2})); }
 
 // Three replicas of three stages; the first and the last share `e`, and also
-// `f`, which looks like it.
+// `f`, which has the same shape.
 Plan WithShared() {
   PlanInput input = PipelineInput({kOneFOneB, 3, 3, 1}, 3);
   for (int rank = 0; rank < 9; ++rank) {
@@ -88,7 +88,8 @@ std::vector<Transfer>& SharedSums(RankPlan& rank) {
   return rank.lanes[LaneIndex(rank, "shared")].transfers;
 }
 
-// Takes the last task of a kind out, and what names it.
+// Removes a task and renumbers the references to later ones. It must be the
+// last task of its kind.
 void TakeOut(RankPlan& rank, int task) {
   rank.tasks.erase(rank.tasks.begin() + task);
   for (Lane& lane : rank.lanes) {
@@ -192,7 +193,8 @@ TEST(PipelineCheckTest, ATaskBeforeTheLocalOneThatFeedsItIsRefused) {
 }
 
 TEST(PipelineCheckTest, AnActivationOfAnotherReplicaIsRefused) {
-  // Each replica's first stage sends to the other's second, which is alike.
+  // Each replica's first stage sends to the other's second stage, of equal
+  // type.
   ExpectRefused(
       TwoReplicas(),
       [](Plan& plan) {
@@ -273,7 +275,7 @@ TEST(PipelineCheckTest, ABufferThatIsAbsentOrOutOfRangeIsRefused) {
 }
 
 TEST(PipelineCheckTest, PartsOfAMessageThatChangePlacesAreRefused) {
-  // Equal types: only the tag says which is which.
+  // Equal types: only the tags distinguish them.
   const auto plan = Compile(PipelineInput(
       {kOneFOneB, 2, 2, 1}, 1, {{DType::kF32, {4}}, {DType::kI32, {2}}}));
   ExpectRefused(

@@ -12,8 +12,8 @@
 
 namespace lockstep::plan {
 
-// `replicas` pipelines of the shape side by side; a stage's ranks hold one
-// parameter, which is known to be the stage's.
+// `replicas` pipelines of the shape; a stage's ranks have one parameter, which
+// is registered with the stage.
 inline PlanInput PipelineInput(const ScheduleShape& shape, int replicas = 1,
                                const std::vector<TensorType>& parts = {
                                    {DType::kF32, {4, 8}}}) {

@@ -1,4 +1,4 @@
-// When the gradients of a rank's stages travel.
+// When the gradients of a rank's stages are reduced.
 
 #include "plan/pipeline/stages.h"
 
@@ -40,7 +40,7 @@ std::vector<int> StagesInLane(const Plan& plan, int rank) {
   return stages;
 }
 
-// How many messages the rank launches after its reduction of the stage.
+// The number of messages that the rank launches after the stage's reduction.
 int MessagesBehind(const Plan& plan, int rank, int stage) {
   const RankPlan& mine = plan.ranks[rank];
   int behind = -1;
@@ -59,7 +59,7 @@ int MessagesBehind(const Plan& plan, int rank, int stage) {
 TEST(StagesTest, AStagesGradientsTravelOnceItIsDone) {
   const Plan plan = *Compile(PipelineInput({kInterleaved, 2, 4, 2}, 2));
   ASSERT_EQ(Verify(plan), absl::OkStatus());
-  // Stage 2 is rank 0's second, and done first; stage 0's end is the rank's.
+  // Stage 2 is rank 0's second and is done first; stage 0 is done at the end.
   EXPECT_THAT(StagesInLane(plan, 0), ElementsAre(2, 0));
   EXPECT_THAT(StagesInLane(plan, 1), ElementsAre(3, 1));
   for (const RankPlan& rank : plan.ranks) {
@@ -92,7 +92,7 @@ TEST(StagesTest, EverySchedulesReductionsFollowTheirStage) {
   }
 }
 
-// In slices and by leaves too. Parameters are gathered before any task.
+// Also with slices and leaves. Parameters are gathered before any task.
 TEST(StagesTest, EveryModesReductionsFollowTheirStage) {
   for (const ScheduleShape& shape : AllShapes(3, 4, 2)) {
     SCOPED_TRACE(testing::PrintToString(shape));
@@ -122,7 +122,7 @@ TEST(StagesTest, TheOrderOfRegistrationChangesNothing) {
   }
   const Plan reversed = *Compile(input);
   EXPECT_THAT(StagesInLane(reversed, 0), ElementsAre(2, 0));
-  // Nor does an order that was observed.
+  // An observed order does not change it either.
   std::vector<uint32_t> order;
   for (uint32_t i = 0; i < plan.parameters.size(); ++i) order.push_back(i);
   for (int turn = 0; turn < 2; ++turn) {
@@ -143,8 +143,8 @@ TEST(StagesTest, StagesDoNotShareABucket) {
   EXPECT_EQ(Compile(input)->buckets.size(), 2u);
 }
 
-// Nobody knows when the gradient of a parameter of no stage is complete, and
-// its bucket may not come before others that are not.
+// The end of the gradient of a parameter without a stage is unknown, and its
+// bucket keeps its place before others whose end is unknown.
 TEST(StagesTest, WithAParameterOfNoStageARankWaitsForItsLastTask) {
   PlanInput input = PipelineInput({kInterleaved, 2, 4, 2}, 2);
   for (const int rank : {0, 2}) {
@@ -176,7 +176,8 @@ TEST(StagesTest, StagesThatShareParametersWaitForEachOther) {
     if (StageOf(plan, plan.buckets[t.bucket]) != 3) continue;
     EXPECT_EQ(t.after_task, static_cast<int>(last.tasks.size()) - 1);
   }
-  // Nothing of a stage comes before the sum: it is done with all its gradients.
+  // No bucket of a stage precedes the sum: the stage is done with all its
+  // gradients.
   for (const RankPlan& rank : {plan.ranks[0], last}) {
     const auto place = [&](const auto& is_it) {
       return std::find_if(rank.launch_order.begin(), rank.launch_order.end(),
@@ -198,7 +199,7 @@ TEST(StagesTest, StagesThatShareParametersWaitForEachOther) {
     ASSERT_NE(first, rank.launch_order.end());
     EXPECT_LT(sum, first);
   }
-  // Stage 2 shares nothing.
+  // Stage 2 shares no parameter.
   EXPECT_LT(plan.ranks[0].lanes[0].transfers[0].after_task + 1,
             static_cast<int>(plan.ranks[0].tasks.size()));
 }

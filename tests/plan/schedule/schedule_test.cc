@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 using enum PipelineSchedule;
 
-// "F0 F1 B0": the micro-batches of one rank; of virtual stages with the stage,
+// "F0 F1 B0": the micro-batches of one rank; for virtual stages with the stage,
 // "F0@3".
 std::string OrderOf(const ScheduleShape& shape, int rank) {
   const absl::StatusOr<Schedule> schedule = MakeSchedule(shape);
@@ -119,7 +119,7 @@ TEST(ScheduleTest, EveryScheduleMeetsItsProvenBubble) {
   EXPECT_GT(proven, 5000);
 }
 
-// Activations a rank keeps: forward done, weight gradient not.
+// Activations that a rank keeps: forward done, weight gradient not yet.
 int MostKept(const std::vector<Action>& order) {
   int kept = 0;
   int most = 0;

@@ -1,4 +1,4 @@
-// Every small schedule there is.
+// All small schedules.
 
 #ifndef LOCKSTEP_TESTS_PLAN_SCHEDULE_SHAPES_H_
 #define LOCKSTEP_TESTS_PLAN_SCHEDULE_SHAPES_H_

@@ -1,4 +1,4 @@
-// What `plan explain` prints, word by word.
+// The exact output of `plan explain`.
 
 #include "plan/timeline/explain.h"
 
@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using enum PipelineSchedule;
 
-// From the line that begins with `from` on.
+// The output from the line that begins with `from` on.
 std::string Explained(const PlanInput& input, const std::string& from) {
   const absl::StatusOr<Plan> plan = Compile(input);
   EXPECT_TRUE(plan.ok()) << plan.status();
@@ -33,8 +33,8 @@ std::string Explained(const PlanInput& input, const std::string& from) {
 
 // --- A tied weight ----------------------------------------------------------
 
-// Ranks of one stage are told once; messages, the sum of the tied weight and
-// the buckets that wait for it stand in launch order.
+// Ranks of one stage are listed once; messages, the sum of the tied weight and
+// the buckets that wait for it are in launch order.
 TEST(ExplainTest, SharedSumsAndMessagesStandInTheOrderOfLaunches) {
   PlanInput input = PipelineInput({kOneFOneB, 2, 2, 1}, 2);
   for (std::vector<Parameter>& registered : input.registrations) {
@@ -77,7 +77,8 @@ operations of ranks 1, 3, with the elements and messages of rank 1:
 )");
 }
 
-// The parts of an activation are sent as one; gradients have the float part.
+// The parts of an activation are sent as one group; gradients have the float
+// part.
 TEST(ExplainTest, MessagesOfSeveralPartsAreGroups) {
   const PlanInput input = PipelineInput(
       {kGPipe, 2, 3, 1}, 1, {{DType::kF32, {4}}, {DType::kI32, {2}}});

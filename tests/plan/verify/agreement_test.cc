@@ -1,4 +1,4 @@
-// Plans whose ranks do not mean the same where they meet.
+// Plans whose ranks disagree about a transfer.
 
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 const std::vector<int> kEverybody = {0, 1, 2, 3};
 
-// One more all-reduce of everybody, altered on rank 3.
+// Appends an all-reduce over all ranks, altered on rank 3.
 void AppendOnWorld(Plan& plan, void (*alter)(Transfer&)) {
   for (const int rank : kEverybody) {
     Transfer transfer = Together(Everybody(plan));

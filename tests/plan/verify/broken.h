@@ -1,4 +1,4 @@
-// One good plan, and how the tests of each rule break it.
+// One valid plan, and changes that break each rule.
 
 #ifndef LOCKSTEP_TESTS_PLAN_VERIFY_BROKEN_H_
 #define LOCKSTEP_TESTS_PLAN_VERIFY_BROKEN_H_
@@ -24,8 +24,8 @@ namespace lockstep::plan {
 
 // Two stages of two replicas (ranks 0, 2 and 1, 3) in three gradient buckets
 // each, with a message from stage to stage and, between replicas, an exchange
-// that is one group. The last communicator is everybody's; before the verdict
-// there is an empty lane.
+// that is one group. The last communicator has all ranks; an empty lane
+// precedes the verdict.
 inline Plan GoodPlan() {
   PlanInput input = Alike(MeshOf({{"data", 2}, {"pipe", 2}}),
                           {{.name = "head", .shape = {40}},
@@ -128,7 +128,8 @@ inline void ExpectRefused(const Broken& broken) {
   EXPECT_EQ(Verify(plan).code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Every plan is refused, and every one of `rules` is the reason once.
+// Expects that every plan is refused, and that each of `rules` is the reason
+// once.
 inline void ExpectRefused(const std::vector<Broken>& plans,
                           std::set<Rule> rules) {
   for (const Broken& broken : plans) {

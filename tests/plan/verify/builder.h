@@ -1,4 +1,4 @@
-// Plans written by hand, for the verifier's tests.
+// Hand-written plans for the verifier's tests.
 
 #ifndef LOCKSTEP_TESTS_PLAN_VERIFY_BUILDER_H_
 #define LOCKSTEP_TESTS_PLAN_VERIFY_BUILDER_H_
@@ -33,7 +33,7 @@ inline Transfer Together(int communicator) {
           .shape = {4}};
 }
 
-// A communicator of PlanBuilder's.
+// The PlanBuilder's communicator of all ranks.
 inline constexpr int kEveryone = 1;
 
 // Transfers are launched in the order in which they are added.
@@ -78,7 +78,7 @@ class PlanBuilder {
   Plan plan_;
 };
 
-// The plan with a verdict behind all else on ranks that have none.
+// The plan with a verdict after all transfers, on ranks that have none.
 inline Plan WithVerdicts(Plan plan) {
   for (RankPlan& rank : plan.ranks) {
     if (!rank.lanes.empty() && rank.lanes.back().kind == LaneKind::kVerdict) {
@@ -94,7 +94,7 @@ inline Plan WithVerdicts(Plan plan) {
   return plan;
 }
 
-// Before the launches of the rank's verdict, if it has one.
+// Inserts a launch before the rank's verdict, if it has one.
 inline void Launch(RankPlan& rank, TransferRef ref) {
   std::vector<TransferRef>& order = rank.launch_order;
   auto at = order.end();

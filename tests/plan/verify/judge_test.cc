@@ -1,4 +1,4 @@
-// The verifier against a judge that shares no code with it.
+// The verifier, compared with a judge that shares no code with it.
 
 #include <random>
 #include <set>
@@ -16,7 +16,8 @@
 namespace lockstep::plan {
 namespace {
 
-// Brute force: as long as anything can end, one meeting ends. Knows no groups.
+// Brute force: completes one rendezvous after another while any can complete.
+// It does not support groups.
 class Judge {
  public:
   Judge(const Plan& plan, Queues queues) : plan_(plan) {
@@ -51,7 +52,7 @@ class Judge {
         .transfers[place.ref.index];
   }
 
-  // The queue whose first transfer the rank could take part with now, or null.
+  // The queue whose first transfer the rank can take part in now, or null.
   std::vector<PlanNode>* Offer(int rank, int communicator) {
     for (std::vector<PlanNode>& queue : queues_) {
       if (queue.empty() || queue[0].rank != rank) continue;
@@ -114,7 +115,7 @@ class Judge {
   std::set<PlanNode> ended_;
 };
 
-// A meeting on a random communicator, added at the end of all its members.
+// Appends a rendezvous on a random communicator to all its members.
 void AddMeeting(std::mt19937_64& random, PlanBuilder& builder) {
   const int c =
       kEveryone +
@@ -131,7 +132,7 @@ void AddMeeting(std::mt19937_64& random, PlanBuilder& builder) {
   builder.Add(ranks[to], lane, RecvFrom(c, static_cast<int>(from)));
 }
 
-// Neighbours of different lanes change places in the launch order.
+// Swaps neighbours of different lanes in the launch order.
 void SwapLaunches(std::mt19937_64& random, Plan& plan) {
   std::vector<TransferRef>& order = OneOf(random, plan.ranks).launch_order;
   if (order.size() < 2) return;
@@ -139,7 +140,7 @@ void SwapLaunches(std::mt19937_64& random, Plan& plan) {
   if (order[i].lane != order[i + 1].lane) std::swap(order[i], order[i + 1]);
 }
 
-// Mostly on something earlier, sometimes on something later.
+// Mostly on an earlier transfer, sometimes on a later one.
 void AddDependency(std::mt19937_64& random, Plan& plan) {
   RankPlan& of_rank = OneOf(random, plan.ranks);
   if (of_rank.launch_order.size() < 2) return;
@@ -150,7 +151,7 @@ void AddDependency(std::mt19937_64& random, Plan& plan) {
   of_rank.lanes[late.lane].transfers[late.index].after.push_back(early);
 }
 
-// Rendezvouses in one order run; what is done to them afterwards may spoil
+// Rendezvouses in one order complete; the changes made afterwards may prevent
 // that.
 Plan RandomPlan(std::mt19937_64& random) {
   PlanBuilder builder(4);

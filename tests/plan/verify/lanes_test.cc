@@ -1,4 +1,4 @@
-// Plans in which one rank's lanes are wrong, one for every way.
+// Plans with one wrong lane of one rank, one plan for each rule.
 
 #include <utility>
 #include <vector>
@@ -227,7 +227,7 @@ std::vector<Broken> BrokenLanes() {
        {0},
        [](Plan& p) {
          std::vector<TransferRef>& order = p.ranks[0].launch_order;
-         // Behind them are the two of the verdict.
+         // After them are the verdict's two launches.
          std::swap(order[order.size() - 4], order[order.size() - 5]);
        }},
   };

@@ -1,5 +1,5 @@
-// What the verifier says of local operations, norms and verdicts that are not
-// what the buckets need.
+// The verifier's findings on local operations, norms and verdicts that do not
+// fit the buckets.
 
 #include "plan/verify/operations.h"
 

@@ -24,8 +24,8 @@ void ExpectRuns(const Plan& plan) {
   EXPECT_EQ(Verify(WithVerdicts(plan)), absl::OkStatus());
 }
 
-// Each wait is followed by a wait of the transfer (or its group) that it is
-// for, and the last leads back to the first.
+// Expects that each wait is followed by a wait of the transfer (or its group)
+// that it waits for, and that the last leads back to the first.
 void ExpectCircle(const Plan& plan, const std::vector<Wait>& circle) {
   ASSERT_FALSE(circle.empty());
   for (size_t i = 0; i < circle.size(); ++i) {
@@ -106,7 +106,7 @@ TEST(PlayerTest, ARingWithOneRankThatReceivesFirstRuns) {
   ExpectRuns(builder.plan());
 }
 
-// What NCCL users meet: two communicators, two orders.
+// A typical NCCL deadlock: two communicators, two orders.
 PlanBuilder TwoLanesOnTwoRanks(bool contradict) {
   PlanBuilder builder(2);
   const int other = builder.Group("other", {0, 1});
@@ -239,9 +239,9 @@ TEST(PlayerTest, AGPipeScheduleRuns) {
   ExpectRuns(Pipeline({"FFFFBBBB", "FFFFBBBB", "FFFFBBBB"}));
 }
 
-// With rendezvous sends and one operation at a time, 1F1B hangs where a stage
-// sends a second activation while its successor sends a gradient back: the
-// reason why launch orders are made by the compiler and not by hand.
+// With rendezvous sends and one operation at a time, 1F1B deadlocks where a
+// stage sends a second activation while its successor sends a gradient back:
+// the reason why the compiler makes launch orders.
 TEST(PlayerTest, AOneFOneBScheduleNeedsItsLanes) {
   const Plan plan = Pipeline({"FFBFBB", "FBFBFB"});
   EXPECT_FALSE(Circle(plan, Queues::kEachLane).has_value());

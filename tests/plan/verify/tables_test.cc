@@ -1,4 +1,4 @@
-// Plans whose tables are wrong, one for every way.
+// Plans with wrong tables, one plan for each rule.
 
 #include <string>
 #include <vector>
@@ -181,7 +181,7 @@ TEST(TablesTest, EveryBrokenOneIsRefused) {
                                  Rule::kParameters, Rule::kBuckets});
 }
 
-// There is always a next revision, and a reader of JSON sees the right number.
+// There is always a next revision, and JSON represents the number exactly.
 TEST(TablesTest, RevisionsAreCountedUpToALargest) {
   Plan plan = GoodPlan();
   plan.revision = {kRevisionMax};
