@@ -13,7 +13,7 @@
 namespace lockstep::spec {
 namespace {
 
-// A member of a spec, or of one of its sections.
+// A member of a spec or of one of its sections.
 template <typename T>
 struct MemberOfSpec {
   T JobSpec::*member;

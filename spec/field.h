@@ -1,6 +1,6 @@
-// The table of a job spec's fields: what FieldsOf, Differences, Validate, the
-// reader and the writer of spec files and the test of docs/spec.md all follow.
-// A new field is one more line of it.
+// The table of a job spec's fields. FieldsOf, Differences, Validate, the reader
+// and the writer of spec files and the test of docs/spec.md all use it. To add
+// a field, add a line to the table.
 
 #ifndef LOCKSTEP_SPEC_FIELD_H_
 #define LOCKSTEP_SPEC_FIELD_H_
@@ -21,13 +21,13 @@ struct SpecFieldRule {
   std::string domain;     // "1 to 1TiB"
   bool required = false;  // a spec file must have it
   std::function<Written(const JobSpec&)> print;
-  // InvalidArgument says what the text is not; it does not name the field.
+  // InvalidArgument says why the text is invalid; it does not name the field.
   std::function<absl::Status(const Written&, JobSpec*)> read;
   // Why the field is out of its domain; empty if it is not.
   std::function<std::string(const JobSpec&)> fault;
 };
 
-// In the order in which a spec is printed; fields of a section are neighbours.
+// In the order in which a spec is printed; fields of a section are adjacent.
 const std::vector<SpecFieldRule>& SpecFields();
 
 // The value of a field on one line: "data=2,pipe=4", "[a, b]".

@@ -1,5 +1,5 @@
-// The forms of the fields that say how gradients travel, whose domains depend
-// on each other. spec_form.h says what a form is.
+// The forms (value_format.h) of the fields about gradient transfers, whose
+// domains depend on each other.
 
 #ifndef LOCKSTEP_SPEC_GRADIENT_FIELDS_H_
 #define LOCKSTEP_SPEC_GRADIENT_FIELDS_H_
@@ -21,7 +21,7 @@ struct WireDTypeForm {
   std::string Fault(std::optional<DType> value, const JobSpec& spec) const;
 };
 
-// True only where gradients are cast, in an order that the plan fixes.
+// True is allowed only if gradients are cast, in an order that the plan fixes.
 struct ErrorFeedbackForm {
   std::string Type() const { return "word"; }
   std::string Domain() const { return "false, true"; }
@@ -30,7 +30,7 @@ struct ErrorFeedbackForm {
   std::string Fault(bool value, const JobSpec& spec) const;
 };
 
-// Leaves of the tree of sums, or none.
+// The number of leaves of the reduction tree, or none.
 struct LeavesForm {
   std::string Type() const { return "number"; }
   std::string Domain() const { return "0, or a power of two, up to 1024"; }

@@ -15,7 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kWorldSizeMax = 1 << 20;
-constexpr size_t kAxesMax = 64;  // what a message may hold
+constexpr size_t kAxesMax = 64;  // limit of a message
 constexpr size_t kAxisNameBytesMax = 63;
 
 bool IsAxisName(absl::string_view name) {
@@ -39,7 +39,7 @@ std::vector<int> AxisIndicesOf(const Mesh& mesh,
   return indices;
 }
 
-// The product of all sizes, or anything above the maximum if that is passed.
+// The product of all sizes, or some value above the maximum if it is exceeded.
 int64_t RanksIn(const std::vector<MeshAxis>& axes) {
   int64_t ranks = 1;
   for (const MeshAxis& axis : axes) {
@@ -92,7 +92,7 @@ std::vector<int> Mesh::GroupOf(int rank,
   std::vector<int> group;
   for (;;) {
     group.push_back(RankAt(coordinates));
-    // Counts up like an odometer, its last wheel the last named axis.
+    // Counts up like an odometer; the last named axis changes fastest.
     size_t wheel = indices.size();
     while (wheel > 0) {
       const int index = indices[wheel - 1];

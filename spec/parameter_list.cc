@@ -19,10 +19,10 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-// What is wrong with a value; nothing if it was read.
+// Why a value is invalid; nullopt if it was read.
 using Fault = std::optional<std::string>;
 
-// A list of words, or a single one.
+// The words of a list, or a single word.
 std::optional<std::vector<std::string>> WordsIn(const YamlNode& node) {
   if (node.kind == Kind::kWord) return std::vector<std::string>{node.word};
   if (node.kind != Kind::kList) return std::nullopt;
@@ -163,7 +163,7 @@ absl::Status At(const DeclaredParameter& declared, absl::string_view what) {
       "%d: parameters: %s %s", declared.line, declared.parameter.name, what));
 }
 
-// As the ranks of a stage register it.
+// The parameter as the ranks of its stage register it.
 absl::StatusOr<Parameter> OfStage(const JobSpec& spec,
                                   const DeclaredParameter& declared) {
   Parameter parameter = declared.parameter;
@@ -182,8 +182,8 @@ absl::StatusOr<Parameter> OfStage(const JobSpec& spec,
   return parameter;
 }
 
-// The places in a pipeline that have one of the stages, each with that stage,
-// or with -1 if it has several.
+// The positions in a pipeline that have one of the stages, each with that
+// stage, or with -1 if it has several.
 absl::StatusOr<std::map<int, int>> PlacesOf(const JobSpec& spec,
                                             const DeclaredParameter& declared) {
   const plan::ScheduleShape shape = plan::ShapeOf(spec.pipeline, spec.mesh);
@@ -200,7 +200,7 @@ absl::StatusOr<std::map<int, int>> PlacesOf(const JobSpec& spec,
   return places;
 }
 
-// With the coordinator's limit, under which workers register.
+// Applies the coordinator's limit on the parameters of a worker.
 absl::Status Register(const JobSpec& spec, const DeclaredParameter& declared,
                       const Parameter& parameter, size_t rank,
                       std::vector<std::vector<Parameter>>* registrations) {

@@ -1,5 +1,5 @@
-// The forms of the fields of `pipeline`, whose domains depend on each other and
-// on the mesh. spec_form.h says what a form is.
+// The forms (value_format.h) of the fields of `pipeline`, whose domains depend
+// on each other and on the mesh.
 
 #ifndef LOCKSTEP_SPEC_PIPELINE_FIELDS_H_
 #define LOCKSTEP_SPEC_PIPELINE_FIELDS_H_
@@ -25,7 +25,7 @@ struct PipelineScheduleForm : ChoiceForm<PipelineSchedule> {
   std::string Fault(PipelineSchedule value, const JobSpec& spec) const;
 };
 
-// f32[4,128], with a + between parts; a single one needs no list.
+// f32[4,128], with a + between parts; a single activation needs no list.
 struct ActivationsForm {
   std::string Type() const { return "list of types"; }
   std::string Domain() const;

@@ -8,11 +8,12 @@
 namespace lockstep {
 namespace {
 
-// Enough that the order looks random for ranges of a few samples as well: a
-// round mixes only half of the bits.
+// Enough rounds to make the order look random even for a few samples: a round
+// mixes only half of the bits.
 constexpr int kRounds = 12;
 
-// The finaliser of SplitMix64: every bit of the input moves every bit out.
+// The finaliser of SplitMix64: every bit of the input affects every bit of the
+// output.
 uint64_t Mix(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -37,8 +38,8 @@ struct Feistel {
   }
 };
 
-// A permutation of [0, size): a value outside is permuted again until it lies
-// inside, which it must, for the walk is on the cycle that it started from.
+// A permutation of [0, size): permutes a value outside again until it is
+// inside. This terminates, because the walk is on the cycle of `value`.
 uint64_t Permuted(uint64_t value, uint64_t size, uint64_t key) {
   const int bits = std::bit_width(size - 1);
   const Feistel feistel{.key = key, .half_bits = (bits + 1) / 2};

@@ -25,7 +25,7 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-// Not a field of the job, whose workers register what they have.
+// Not a field of the job: workers register their parameters.
 constexpr char kParameters[] = "parameters";
 
 const SpecFieldRule* FindField(absl::string_view name) {
@@ -48,8 +48,8 @@ std::vector<std::string> FieldsOfSection(absl::string_view section) {
   return names;
 }
 
-// What `name` is likely to mean: a field or a section like it, or a field that
-// is called so in a section.
+// A suggestion for `name`: a similar field or section, or a field of this name
+// in a section.
 std::string Suggestion(absl::string_view name) {
   std::vector<std::string> known = {kParameters};
   for (const SpecFieldRule& rule : SpecFields()) {
@@ -64,8 +64,7 @@ std::string Suggestion(absl::string_view name) {
   return "";
 }
 
-// Reads a spec from its tree, and remembers which fields it has seen in which
-// line.
+// Reads a spec from its tree, and stores the line of each field it has read.
 class Reader {
  public:
   explicit Reader(absl::string_view file) : file_(file) {}
@@ -205,7 +204,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // The line of the field; if it is not written, its section's; else 1.
+  // The line of the field; if the text does not have it, its section's; else 1.
   int LineOf(const std::string& name) const {
     const auto written = line_of_.find(name);
     if (written != line_of_.end()) return written->second;
@@ -222,7 +221,7 @@ class Reader {
   const std::string file_;
   JobSpec spec_;
   std::vector<DeclaredParameter> parameters_;
-  std::map<std::string, int> line_of_;  // fields and sections that were seen
+  std::map<std::string, int> line_of_;  // of fields and sections read so far
 };
 
 void Emit(YAML::Emitter& out, const Written& written) {

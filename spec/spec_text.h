@@ -24,17 +24,17 @@
 
 namespace lockstep::spec {
 
-// `file` is only for messages. The parameters that the text declares are judged
-// and left out: workers register theirs.
+// `file` is used only in messages. The declared parameters are validated but
+// not returned: workers register theirs.
 absl::StatusOr<JobSpec> ParseJobSpec(absl::string_view text,
                                      absl::string_view file);
 
-// With the parameters that it declares.
+// Returns the declared parameters too.
 absl::StatusOr<SpecFile> ParseSpecFile(absl::string_view text,
                                        absl::string_view file);
 
-// Is the text meant as a job spec, right or wrong: a map that names a job, and
-// has no ranks as a plan does? For messages to those who mistake their files.
+// Whether the text is meant as a job spec, valid or not: a map with a job's
+// name and without a plan's ranks. For messages about mistaken files.
 bool LooksLikeJobSpec(absl::string_view text);
 
 // The spec as YAML that ParseJobSpec reads back to an equal spec.

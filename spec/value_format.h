@@ -1,8 +1,8 @@
 // The forms of a spec's values: how a value of each type is written, read and
-// bounded. The table of fields (spec_field.cc) picks one for each field.
+// bounded. The table of fields (field.cc) uses one for each field.
 //
 // A form has
-//   Type, Domain   for people, as docs/spec.md has them
+//   Type, Domain   for people, as in docs/spec.md
 //   Print, Read    the canonical text, and the value of any accepted text;
 //                  Read(Print(v)) is v for every v in the domain
 //   Fault          why a value is out of its domain; empty if it is not
@@ -23,13 +23,12 @@
 
 namespace lockstep::spec {
 
-// What stood in the text for one field: a word, a list, or a map in the order
-// in which it was written.
+// The text of one field: a word, a list, or a map in written order.
 using WrittenList = std::vector<std::string>;
 using WrittenMap = std::vector<std::pair<std::string, std::string>>;
 using Written = std::variant<std::string, WrittenList, WrittenMap>;
 
-// The only word there; InvalidArgument for a list or a map.
+// The word, if it is a single one; InvalidArgument for a list or a map.
 absl::StatusOr<std::string> WordOf(const Written& written);
 
 // A whole number.
@@ -54,7 +53,7 @@ struct SizeForm {
   std::string Fault(int64_t value, const JobSpec& spec) const;
 };
 
-// Whole milliseconds, so that the wire keeps them exactly.
+// Whole milliseconds, which messages represent exactly.
 struct DurationForm {
   absl::Duration min;
   absl::Duration max;
@@ -65,7 +64,7 @@ struct DurationForm {
   std::string Fault(absl::Duration value, const JobSpec& spec) const;
 };
 
-// One of a few words, each of which stands for a value.
+// One of a few words, each with its value.
 template <typename T>
 struct ChoiceForm {
   std::vector<std::pair<std::string, T>> choices;
@@ -85,7 +84,7 @@ struct NameForm {
   std::string Fault(const std::string& value, const JobSpec& spec) const;
 };
 
-// None, or one name for each rank of the mesh.
+// Empty, or one name for each rank of the mesh.
 struct WorkersForm {
   std::string Type() const { return "list of names"; }
   std::string Domain() const;

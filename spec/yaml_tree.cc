@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kTextBytesMax = 1 << 20;
 constexpr size_t kDepthMax = 64;  // the parser recurses
 
-// Lines count from 1; a mark of nowhere is the first line.
+// Lines count from 1; an unknown position is on the first line.
 int LineOf(const YAML::Mark& mark) { return std::max(mark.line, 0) + 1; }
 
 // Builds the tree of one document.
@@ -50,7 +50,7 @@ class TreeBuilder : public YAML::EventHandler {
   YamlNode TakeRoot() { return std::move(root_); }
 
  private:
-  // A list or map that has begun, and the key that waits for its value.
+  // An open list or map, and the key that waits for its value.
   struct Open {
     YamlNode node;
     YamlNode key;
@@ -92,7 +92,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Open> open_;
 };
 
-// Remembers only where the document begins.
+// Stores only the position where the document starts.
 class BeginningFinder : public TreeBuilder {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -104,7 +104,7 @@ class BeginningFinder : public TreeBuilder {
   int line_ = 1;
 };
 
-// In a list or map in brackets "f32[4,8]" without quotes ends at its "[".
+// In a list or map in brackets, an unquoted "f32[4,8]" ends at its "[".
 absl::string_view HintFor(const std::string& error) {
   for (const char* in_brackets :
        {YAML::ErrorMsg::END_OF_SEQ_FLOW, YAML::ErrorMsg::END_OF_MAP_FLOW,

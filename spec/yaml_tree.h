@@ -1,8 +1,8 @@
 // A YAML or JSON text as a tree that keeps lines and repeated keys.
 //
-// Built from the parser's events and not from yaml-cpp's own tree, because that
-// forgets where a missing value belongs, resolves aliases into circles, and its
-// reader of several documents never returns from a text such as ",".
+// Built from the parser's events instead of yaml-cpp's own tree, because that
+// tree loses the position of a missing value and resolves aliases into cycles,
+// and its reader of several documents does not terminate on a text such as ",".
 
 #ifndef LOCKSTEP_SPEC_YAML_TREE_H_
 #define LOCKSTEP_SPEC_YAML_TREE_H_
@@ -19,7 +19,7 @@ namespace lockstep::spec {
 struct YamlNode {
   enum class Kind { kNothing, kWord, kList, kMap };
   Kind kind = Kind::kNothing;
-  int line = 1;      // where it begins
+  int line = 1;      // where it starts
   std::string word;  // quoted or not
   std::vector<YamlNode> elements;
   std::vector<std::pair<YamlNode, YamlNode>> entries;  // in written order
@@ -30,9 +30,9 @@ struct YamlError {
   std::string what;
 };
 
-// The only document in the text. An error for anything else: no YAML, several
-// documents, aliases, more than 1 MiB, lists and maps nested deeper than 64.
-// Throws nothing.
+// The only document in the text. Returns an error for invalid YAML, several
+// documents, aliases, more than 1 MiB, or nesting deeper than 64. Does not
+// throw.
 std::variant<YamlNode, YamlError> ParseYaml(absl::string_view text);
 
 }  // namespace lockstep::spec
