@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kHandleOverhead = 24;  // lengths and the communicator
 
-// At least what the parameter takes on the wire: strings with their lengths,
-// numbers at their longest.
+// An upper bound of the parameter's bytes on the wire: strings with their
+// lengths, numbers at their longest.
 size_t WireBytes(const Parameter& parameter) {
   constexpr size_t kNumber = 12;
   size_t bytes = 4 * kNumber + parameter.name.size();

@@ -1,4 +1,4 @@
-// Cuts what may be large into messages that every receiver takes.
+// Splits large data into messages that every receiver accepts.
 
 #ifndef LOCKSTEP_PROTOCOL_CHUNKS_H_
 #define LOCKSTEP_PROTOCOL_CHUNKS_H_
@@ -13,20 +13,20 @@
 
 namespace lockstep::protocol {
 
-// Far below the 1 MiB that the protocol promises and the 4 MiB that gRPC takes.
+// Far below the 1 MiB that the protocol guarantees and the 4 MiB limit of gRPC.
 inline constexpr size_t kChunkBytesMax = 256 << 10;
 
-// At least one chunk; the last one says so. InvalidArgument for a parameter
-// that alone would not fit.
+// At least one chunk; `last` is set on the last one. InvalidArgument for a
+// parameter that exceeds a chunk.
 absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
     const std::vector<Parameter>& parameters);
 
-// A rank's handles, in order. A handle that alone is larger gets a message of
-// its own; the codec refuses those above 64 KiB.
+// A rank's handles, in order. A handle that exceeds kChunkBytesMax has a
+// separate message; the codec refuses handles above 64 KiB.
 std::vector<PublishHandles> CutIntoMessages(std::vector<GroupHandle> handles);
 
-// All handles of a communicator. At least one piece; `more` on all but the
-// last.
+// All handles of a communicator. At least one message; `more` is set on all but
+// the last.
 std::vector<GroupHandles> CutIntoPieces(int communicator,
                                         std::vector<std::string> handles);
 

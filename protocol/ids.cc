@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Takes the digits at the front of `text`, without their leading zeros.
+// Takes the digits at the start of `text`, without their leading zeros.
 absl::string_view TakeNumber(absl::string_view* text) {
   const size_t length = static_cast<size_t>(
       std::find_if_not(text->begin(), text->end(), absl::ascii_isdigit) -

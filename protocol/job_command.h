@@ -1,4 +1,4 @@
-// What an operator tells a job to do while it runs (Admin.CommandJob).
+// The commands of an operator to a running job (Admin.CommandJob).
 
 #ifndef LOCKSTEP_PROTOCOL_JOB_COMMAND_H_
 #define LOCKSTEP_PROTOCOL_JOB_COMMAND_H_
@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-// The values are the wire's: never renumber.
+// The values are part of the wire format: never renumber.
 enum class JobCommand : uint8_t {
   kPause = 1,    // all ranks wait at the end of one common step
-  kResume = 2,   // they go on; what was asked before is taken back
+  kResume = 2,   // all ranks continue; cancels earlier commands
   kStop = 3,     // one common step is the job's last
   kDrain = 4,    // the workers leave after it; the job stays
-  kRebuild = 5,  // buckets are cut anew, as gradients become ready
+  kRebuild = 5,  // rebuild buckets in the order of readiness
 };
 
-// "pause", "resume", ...; "?" for a value that is none.
+// "pause", "resume", ...; "?" for any other value.
 constexpr std::string_view Name(JobCommand command) {
   switch (command) {
     case JobCommand::kPause: return "pause";

@@ -1,6 +1,6 @@
-// What an operator sees of a job: the answer of `lockstepctl describe`.
+// The operator's view of a job: the answer of `lockstepctl describe`.
 //
-// Values, filled by the core and printed by tools; nothing is decided on them.
+// Values, filled by the core and printed by tools; no decision depends on them.
 
 #ifndef LOCKSTEP_PROTOCOL_JOB_VIEW_H_
 #define LOCKSTEP_PROTOCOL_JOB_VIEW_H_
@@ -19,10 +19,10 @@ namespace lockstep {
 
 enum class JobState : uint8_t {
   kForming = 1,  // workers arrive
-  kSealed = 2,   // all ranks are there and register parameters
-  kPlanned = 3,  // the plan is out; handles are exchanged
+  kSealed = 2,   // all ranks are present and register parameters
+  kPlanned = 3,  // the plan was sent; handles are exchanged
   kRunning = 4,
-  kEpochEnded = 5,  // somebody was lost; waits for the next epoch to form
+  kEpochEnded = 5,  // a worker was lost; the next epoch forms
   kCompleted = 6,
   kFailed = 7,
   kStopped = 8,
@@ -30,7 +30,7 @@ enum class JobState : uint8_t {
 
 enum class WorkerState : uint8_t {
   kJoining = 1,  // arrived; the data plane is not connected yet
-  kReady = 2,    // connected: trains, or could
+  kReady = 2,    // connected: trains, or can
   kSuspect = 3,  // its stream broke; it may resume
   kLost = 4,
   kLeft = 5,
@@ -44,27 +44,27 @@ struct WorkerView {
   WorkerName name;
   Generation generation;
   WorkerState state = WorkerState::kJoining;
-  int rank = -1;  // -1: has none yet
+  int rank = -1;  // -1: not assigned yet
   std::vector<int> coordinates;
   protocol::ProcessInfo process;
   protocol::Position position;
   double step_seconds = 0;
-  double exposed_seconds = 0;  // of these, communication held its thread
+  double exposed_seconds = 0;  // of these, waiting for communication
   Overlap overlap =
-      Overlap::kAuto;  // who runs its transfers; kAuto: no step has passed
-  absl::Duration silent_for;       // since it was last heard
+      Overlap::kAuto;         // executor of its transfers; kAuto: no step yet
+  absl::Duration silent_for;  // since its last message
   absl::Duration no_progress_for;  // since its position last changed
-  std::string busy;                // why it makes no progress, if it said so
-  Revision revision;               // of the plan that it runs
+  std::string busy;                // its reason for no progress, if it gave one
+  Revision revision;               // of the plan in use
   bool paused = false;
-  // How much later than the first rank it submits its last gradient, in the
-  // mean of the last steps; 0 for one that is never last.
+  // The mean delay of its last gradient behind the first rank's, over the last
+  // steps; 0 if it is never last.
   double lag_seconds = 0;
   std::string memory;  // as in Progress
   bool operator==(const WorkerView&) const = default;
 };
 
-// `waiter` cannot go on before `waited_for` does.
+// `waiter` cannot continue before `waited_for` does.
 struct WaitView {
   WorkerName waiter;
   WorkerName waited_for;
@@ -81,9 +81,9 @@ struct BucketView {
   bool operator==(const BucketView&) const = default;
 };
 
-// What ranks waited for in the running epoch, and for how long in all.
+// A worker that ranks waited for in the running epoch, and the total time.
 struct LagView {
-  WorkerName worker;      // who was late
+  WorkerName worker;      // the late worker
   std::string parameter;  // its gradient that came last
   double seconds = 0;
   bool operator==(const LagView&) const = default;
@@ -98,13 +98,13 @@ struct EventView {
 
 struct JobView {
   JobSpec spec;
-  // The spec's; "digits#1" of a job that is over and whose name was taken.
+  // The spec's name; "digits#1" for a finished job whose name was reused.
   JobName name;
   JobState state = JobState::kForming;
   EpochId epoch;
   Revision revision;
   std::string plan_digest;
-  int missing = 0;                  // ranks that nobody holds yet
+  int missing = 0;                  // ranks without a worker
   std::vector<WorkerView> workers;  // by rank, then by name
   std::vector<Parameter> parameters;
   std::vector<BucketView> buckets;
@@ -114,7 +114,7 @@ struct JobView {
   protocol::DesiredCommands wanted;   // by an operator, and not done yet
   protocol::Cause cause;              // of the last epoch's end
   std::vector<EventView> events;      // the newest 100, oldest first
-  uint64_t step = 0;                  // the highest any worker reported
+  uint64_t step = 0;                  // the highest that any worker reported
   std::vector<std::string> warnings;  // the newest 16, oldest first
   bool operator==(const JobView&) const = default;
 };
@@ -126,7 +126,7 @@ struct JobSummary {
   EpochId epoch;
   int ready = 0;
   int world_size = 0;
-  uint64_t step = 0;  // the highest any worker reported
+  uint64_t step = 0;  // the highest that any worker reported
   bool operator==(const JobSummary&) const = default;
 };
 

@@ -52,7 +52,7 @@ absl::Status ValidateShape(const Parameter& parameter) {
       return Malformed(parameter, "shape %s has a negative extent",
                        ShapeText(parameter.shape));
     }
-    // An extent of 0 makes no room for others of any size.
+    // A shape with an extent of 0 has the same limit for the others.
     if (extent > elements_max / std::max<int64_t>(elements, 1)) {
       return Malformed(parameter, "shape %s is more than %d bytes of %s",
                        ShapeText(parameter.shape), kParameterBytesMax,

@@ -1,4 +1,4 @@
-// A parameter as a worker registers it, and as all ranks must agree on it.
+// A parameter as a worker registers it. All ranks must agree on it.
 
 #ifndef LOCKSTEP_PROTOCOL_PARAMETER_H_
 #define LOCKSTEP_PROTOCOL_PARAMETER_H_
@@ -29,13 +29,13 @@ struct Parameter {
   // in any order. Empty: over the whole world.
   std::vector<std::string> axes;
 
-  // Mesh axes (beyond `axes`) along which other ranks hold the same logical
+  // Mesh axes (beyond `axes`) along which other ranks have a replica of the
   // parameter: only the lowest of them counts it in the global norm.
   std::vector<std::string> replicated_over;
 
-  // The stage of the job's pipeline whose backward passes make the gradient: it
-  // is complete, and may travel, with the last of them. -1: of none, or of
-  // several that one rank has.
+  // The stage of the job's pipeline whose backward passes produce the gradient.
+  // The gradient is complete, and can be reduced, after the last of them. -1:
+  // none, or several stages of one rank.
   int stage = -1;
 
   bool operator==(const Parameter&) const = default;
@@ -44,12 +44,12 @@ struct Parameter {
 // The product of the shape; 1 for a scalar. The parameter must be valid.
 int64_t ElementsOf(const Parameter& parameter);
 
-// "[128,64] f32 mean over data", for messages to people: everything but the
-// name, so two parameters that differ in anything else read differently.
+// "[128,64] f32 mean over data", for messages: everything but the name, so
+// different parameters have different texts.
 std::string Describe(const Parameter& parameter);
 
-// InvalidArgument names the parameter, the field that is malformed and its
-// value: what any single rank can judge, before anybody compares.
+// InvalidArgument names the parameter, the malformed field and its value.
+// Checks what a single rank can check, before ranks are compared.
 absl::Status Validate(const Parameter& parameter, const Mesh& mesh);
 
 }  // namespace lockstep

@@ -1,44 +1,44 @@
-// What workers and the coordinator say to each other, in words.
+// The messages between workers and the coordinator.
 //
-// Plain values: the codec (proto/codec.h) turns them into wire messages, the
-// two state machines (server/core, client/session/machine.h) speak nothing
-// else, and a test can join the two without a network.
+// Plain structs. The codec (proto/codec.h) converts them to wire messages, the
+// two state machines (server/core, client/session/machine.h) use only these,
+// and a test can connect the two without a network.
 //
 //   worker                                coordinator
-//   Hello ───────────────────────────────▶ new life, or resume of one
+//   Hello ───────────────────────────────▶ new incarnation, or resume
 //         ◀────────────────────────────── Welcome | Refused
-//         ◀────────────────────────────── EpochFormed     all ranks are there
+//         ◀────────────────────────────── EpochFormed    all ranks are present
 //   RegisterChunk... ────────────────────▶
 //         ◀────────────────────────────── PlanReady | EpochEnded (mismatch)
-//   PlanAck ─────────────────────────────▶   (after FetchPlan)
+//   PlanAck ─────────────────────────────▶ (after FetchPlan)
 //   PublishHandles ──────────────────────▶
 //         ◀────────────────────────────── GroupHandles... of its groups
 //   Connected ───────────────────────────▶
-//         ◀────────────────────────────── Start           all are connected
-//   Progress, Heartbeat, Busy ───────────▶   at most 10 a second
-//   ValueDigests ────────────────────────▶   with the first step, if at all
-//         ◀────────────────────────────── Warning         one rank prints it
-//         ◀────────────────────────────── DesiredCommands          pause, stop,
-//         drain ◀────────────────────────────── OrderWanted
-//   ReadyOrder ──────────────────────────▶   a later revision is compiled
+//         ◀────────────────────────────── Start          all are connected
+//   Progress, Heartbeat, Busy ───────────▶ at most 10 a second
+//   ValueDigests ────────────────────────▶ with the first step, if at all
+//         ◀────────────────────────────── Warning        one rank prints it
+//         ◀────────────────────────────── DesiredCommands  pause, stop, drain
+//         ◀────────────────────────────── OrderWanted
+//   ReadyOrder ──────────────────────────▶ compiles a later revision
 //         ◀────────────────────────────── PlanReady (the next revision)
-//   PlanAck ─────────────────────────────▶   held; the verdict switches
-//   Announce, Submitted ─────────────────▶   negotiated mode only
+//   PlanAck ─────────────────────────────▶ received; the verdict switches
+//   Announce, Submitted ─────────────────▶ negotiated mode only
 //         ◀────────────────────────────── Decide
 //   Evidence, LocalFailure ──────────────▶
 //         ◀────────────────────────────── EpochEnded(cause)
 //   EpochReport ─────────────────────────▶
 //   Leave ───────────────────────────────▶
-//         ◀────────────────────────────── Left            told that it is known
+//         ◀────────────────────────────── Left           acknowledges Leave
 //
-// Every message travels in an Envelope. A worker refuses a lower term than it
-// has heard; the coordinator ignores messages of another epoch than the one it
-// is in, except Hello, Heartbeat and Leave.
+// Every message is sent in an Envelope. A worker refuses a term lower than the
+// highest it has received. The coordinator ignores messages of another epoch
+// than its current one, except Hello, Heartbeat and Leave.
 //
-// Resume is state, not messages: after a broken stream the worker says Hello
-// with its generation and where it is, and the coordinator repeats whatever
-// that worker should know (EpochFormed, PlanReady, GroupHandles, Start,
-// DesiredCommands, EpochEnded). The worker takes each of them as idempotent.
+// Resume transfers state, not missed messages: after a broken stream the worker
+// sends Hello with its generation and position. The coordinator repeats
+// everything that the worker needs (EpochFormed, PlanReady, GroupHandles,
+// Start, DesiredCommands, EpochEnded). Each of these is idempotent.
 
 #ifndef LOCKSTEP_PROTOCOL_PROTOCOL_H_
 #define LOCKSTEP_PROTOCOL_PROTOCOL_H_
@@ -60,12 +60,13 @@
 
 namespace lockstep::protocol {
 
-// Raised when a message changes its meaning; both sides must speak the same.
+// Incremented when a message changes its meaning; both sides must have the same
+// version.
 inline constexpr uint32_t kVersion = 1;
 
-// --- Shared words -----------------------------------------------------------
+// --- Shared types -----------------------------------------------------------
 
-// Where in a step a worker is (docs/architecture.md, "Step agreement").
+// The phase of a worker within a step (docs/architecture.md, "Step agreement").
 // Ordered.
 enum class Phase : uint8_t {
   kIdle = 1,      // between steps, or not yet training
@@ -75,23 +76,23 @@ enum class Phase : uint8_t {
 };
 
 struct Position {
-  // The step in progress: as many have committed in the job's whole life
+  // The current step: the number of steps committed in the job's lifetime
   // (EpochFormed::first_step).
   uint64_t step = 0;
   Phase phase = Phase::kIdle;
   auto operator<=>(const Position&) const = default;
 };
 
-// Which process it is, and where. For people, and for evidence of its death.
+// Identifies a process and its host. For people, and to report its death.
 struct ProcessInfo {
   std::string host;
   int64_t pid = 0;
   std::string boot_id;
-  // In clock ticks since boot: field 22 of /proc/PID/stat. The kernel uses a
-  // pid again, but not with the same start time.
+  // In clock ticks since boot: field 22 of /proc/PID/stat. The kernel reuses a
+  // pid, but not with the same start time.
   uint64_t start_time = 0;
 
-  // True if no other process is equal to it.
+  // True if no other process can be equal to it.
   bool identifies() const {
     return pid != 0 && start_time != 0 && !boot_id.empty();
   }
@@ -105,67 +106,67 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-// Why an epoch ended or a job failed. For people; `kind` for machines.
+// Why an epoch ended or a job failed. For people; `kind` is for programs.
 enum class CauseKind : uint8_t {
   kNone = 0,
   kProcessDied = 1,     // proof: waitpid or pidfd
-  kLeaseExpired = 2,    // silence
+  kLeaseExpired = 2,    // no heartbeat in time
   kStreamLost = 3,      // stream broke and did not resume
   kLocalFailure = 4,    // a step call failed on one rank
   kMismatch = 5,        // registrations or plans differ
   kJoinDeadline = 6,    // workers missing
   kLeft = 7,            // a worker left while others train
   kStopped = 8,         // by an operator
-  kReplaced = 9,        // a new life of a member arrived
+  kReplaced = 9,        // a new incarnation of a member arrived
   kConnectFailed = 10,  // the data plane could not be connected
   kLink = 11,           // two living members cannot reach each other
 };
 
 struct Cause {
   CauseKind kind = CauseKind::kNone;
-  std::vector<WorkerName> workers;  // whom it is about, in rank order
-  std::string message;              // one sentence: who, where, since when
+  std::vector<WorkerName> workers;  // concerned, in rank order
+  std::string message;              // one sentence: worker, place, time
   bool operator==(const Cause&) const = default;
 };
 
-// What an operator wants of the job: the whole of it, the newest word replaces
-// all earlier ones. A rank holds what is wanted when it enters a verdict, and
-// all act at the step whose verdict shows that every rank holds this same word
+// The commands of an operator for the job; each message replaces all earlier
+// ones. A rank reports the commands it has when it enters a verdict, and all
+// act at the step whose verdict shows that every rank has the same message
 // (client/gradient/command_gate.h says why it must be the same).
 struct DesiredCommands {
   std::vector<Command> commands;  // ascending, each once
   std::string reason;             // for people
-  // Commands of a job are numbered 1, 2, 3, ...; 0: there was none.
+  // The commands of a job are numbered 1, 2, 3, ...; 0: none so far.
   uint64_t number = 0;
   bool operator==(const DesiredCommands&) const = default;
 };
 
 // --- Worker to coordinator --------------------------------------------------
 
-// What a resuming worker still holds.
+// The state that a resuming worker still has.
 struct ResumeState {
   EpochId epoch;
   Revision revision;
   std::string plan_digest;  // empty before a plan was acknowledged
   Position position;
-  bool started = false;  // Start was heard in this epoch
+  bool started = false;  // Start was received in this epoch
 
-  // What a coordinator that does not know the job needs to adopt its epoch
+  // For a coordinator that does not know the job: needed to adopt its epoch
   // (docs/decisions/0017-adoption-of-running-jobs.md).
   int rank = -1;               // -1: in no epoch
   std::string members_digest;  // plan::DigestOf(members); empty: in no epoch
-  // The rest of the input of `plan_digest`, as in record::PlanAdopted: stated
-  // by rank 0, in revisions after the first.
+  // The rest of the input of `plan_digest`, as in record::PlanAdopted. Rank 0
+  // sets it in revisions after the first.
   std::vector<uint32_t> observed_order;
-  DesiredCommands wanted;   // the newest heard
+  DesiredCommands wanted;   // the newest received
   bool ended = false;       // the epoch is over for this worker
-  bool leaving = false;     // Leave was stated and is not answered yet
+  bool leaving = false;     // Leave was sent and is not answered yet
   uint64_t first_step = 0;  // as in EpochFormed
   bool operator==(const ResumeState&) const = default;
 };
 
-// The launch that started a worker. Workers of one job come from one launch, or
-// from several that are each of a node of their own.
+// The launch that started a worker. Workers of one job are from one launch, or
+// from several launches, one per node.
 struct Launch {
   std::string id;  // drawn by the launcher; equal launches have equal ids
   int nodes = 1;   // launchers that start the job together
@@ -176,17 +177,17 @@ struct Launch {
 struct Hello {
   uint32_t version = kVersion;
   WorkerName worker;
-  Generation generation;  // 0: never welcomed yet
-  // The worker's incarnation: drawn at random once for each life, never 0, the
-  // same in all its Hellos. A worker whose Welcome was lost says Hello with
-  // generation 0 again and is told its generation again.
+  Generation generation;  // 0: no Welcome yet
+  // The worker's incarnation: random, never 0, the same in all Hellos of one
+  // incarnation. A worker whose Welcome was lost sends Hello with generation 0
+  // again and receives the same generation again.
   uint64_t incarnation = 0;
   std::optional<JobSpec> spec;  // creates the job, or must equal its spec
   std::string token;            // of the job; empty if it has none
   ProcessInfo process;
   std::optional<ResumeState> resume;  // with a generation
   std::string secret;  // of the newest Welcome that had one; with a generation
-  std::optional<Launch> launch;  // absent: not started by a launcher of ours
+  std::optional<Launch> launch;  // absent: not started by a Lockstep launcher
   bool operator==(const Hello&) const = default;
 };
 
@@ -195,12 +196,12 @@ struct RegisterChunk {
   uint32_t index = 0;  // 0, 1, 2, ...
   bool last = false;
   std::vector<Parameter> parameters;
-  // With the last chunk: the plan depends on it as it does on the parameters.
+  // With the last chunk: the plan depends on it and on the parameters.
   TransportFacts transport;
   bool operator==(const RegisterChunk&) const = default;
 };
 
-// The worker fetched this plan, and it decodes, verifies and has this digest.
+// The worker fetched and decoded this plan, verified it, and found this digest.
 struct PlanAck {
   Revision revision;
   std::string digest;
@@ -213,15 +214,15 @@ struct GroupHandle {
   bool operator==(const GroupHandle&) const = default;
 };
 
-// Handles of communicators that the rank is a member of: all of them once, in
-// as many of these messages as keep each below 1 MiB (chunks.h).
+// Handles of communicators that the rank is a member of: each once, in enough
+// messages to keep each below 1 MiB (chunks.h).
 struct PublishHandles {
   std::vector<GroupHandle> handles;
   bool operator==(const PublishHandles&) const = default;
 };
 
-// How the members of one communicator are connected, and why: "shm", or
-// "hierarchical (4 ranks on 2 hosts)".
+// The transport that connects the members of one communicator, and why: "shm",
+// or "hierarchical (4 ranks on 2 hosts)".
 struct GroupTransport {
   int communicator = 0;   // index in the plan
   std::string transport;  // for people
@@ -234,47 +235,48 @@ struct Connected {
   bool operator==(const Connected&) const = default;
 };
 
-// Parameters of a rank, for people: how many, and the newest of them.
+// Parameters of a rank, for people: their number, and the newest names.
 struct ParameterNames {
   uint32_t count = 0;
   std::vector<std::string> names;  // at most 8, the newest first
   bool operator==(const ParameterNames&) const = default;
 };
 
-// Where the worker is: the newest word replaces all earlier ones.
+// The worker's position; each message replaces all earlier ones.
 struct Progress {
   Position position;
-  // While computing: how many of its parameters it has submitted, and the first
-  // few that it has not.
+  // While computing: the number of submitted parameters, and the first few that
+  // are missing.
   uint32_t submitted = 0;
   std::vector<std::string> missing;  // at most 8 names
-  // Means of the steps since the last Progress: of their time, and of how long
-  // communication held the training thread (GradientSync::exposed_seconds).
+  // Means over the steps since the last Progress: the step's time, and how long
+  // the training thread waited for communication
+  // (GradientSync::exposed_seconds).
   double step_seconds = 0;
   double exposed_seconds = 0;
-  // Who runs the transfers of the step in progress; kAuto: there is none.
+  // The executor of the current step's transfers; kAuto: no step.
   Overlap overlap = Overlap::kAuto;
-  Revision revision;    // of the plan that the step in progress runs
+  Revision revision;    // of the plan in use
   bool paused = false;  // between steps, by command
-  // How transfers reach the gradients' memory, for people: "symmetric", or
-  // "12 symmetric, 1 plain" buffers; empty where there is only one way.
+  // How transfers access the gradients' memory, for people: "symmetric", or "12
+  // symmetric, 1 plain" buffers; empty if there is only one way.
   std::string memory;
-  // Parameters of the rank that it did not submit in several steps running:
-  // nobody did, or other ranks did. They only grow in an epoch; empty with
-  // on_unsubmitted: ignore.
+  // Parameters of the rank that it did not submit in several consecutive steps:
+  // no rank did, or only other ranks did. They only grow in an epoch; empty
+  // with on_unsubmitted: ignore.
   ParameterNames unsubmitted_by_all;
   ParameterNames unsubmitted_here;
-  // In a pipeline's run: the task that is computed next, for people, and the
-  // rank whose message it waits for; -1: none.
+  // In a pipeline: the next task, for people, and the rank whose message it
+  // waits for; -1: none.
   std::string task;
   int awaits = -1;
-  // The rank's GradientSync is gone: it takes part in no further step.
+  // The rank's GradientSync was destroyed: it takes part in no further step.
   bool withdrawn = false;
   bool operator==(const Progress&) const = default;
 };
 
-// What values this rank begins with: digests[i] is of the plan's parameter
-// parameters[i]. Said once, with the first step, and again on a new stream.
+// Digests of this rank's initial values: digests[i] is of the plan's parameter
+// parameters[i]. Sent once, with the first step, and again on a new stream.
 struct ValueDigests {
   std::vector<uint32_t> parameters;
   std::vector<uint64_t> digests;
@@ -285,28 +287,28 @@ struct Heartbeat {
   bool operator==(const Heartbeat&) const = default;
 };
 
-// The worker will make no progress for a while, and says why.
+// The worker will make no progress for a while; `reason` says why.
 struct Busy {
   std::string reason;  // empty: not busy any more
   absl::Duration max;
   bool operator==(const Busy&) const = default;
 };
 
-// What somebody knows of another process.
+// How the sender knows of another process's failure.
 enum class EvidenceKind : uint8_t {
-  kExited = 1,      // proof: waitpid or pidfd of that very process
+  kExited = 1,      // proof: waitpid or pidfd of that process
   kPeerReset = 2,   // hint: its data socket was reset
-  kPeerSilent = 3,  // hint: its data socket says nothing
+  kPeerSilent = 3,  // hint: its data socket is silent
 };
 
 struct Evidence {
   WorkerName subject;
-  // 0: the accuser does not know it, as a launcher; then `process` says which
-  // life is meant.
+  // 0: the sender, as a launcher, does not know it; then `process` identifies
+  // the incarnation.
   Generation generation;
   EvidenceKind kind = EvidenceKind::kExited;
   std::string detail;  // "killed by signal 9"
-  // Proof (kExited) has effect only if it names the process of the member.
+  // Proof (kExited) takes effect only if it names the process of the member.
   ProcessInfo process;
   bool operator==(const Evidence&) const = default;
 };
@@ -320,7 +322,7 @@ struct LocalFailure {
   bool operator==(const LocalFailure&) const = default;
 };
 
-// Sent once after EpochEnded: this rank has quiesced and stands here.
+// Sent once after EpochEnded: this rank has quiesced, at this position.
 struct EpochReport {
   Position position;
   std::string
@@ -328,9 +330,9 @@ struct EpochReport {
   bool operator==(const EpochReport&) const = default;
 };
 
-// In which order this rank's gradients became complete in one step: indices of
-// the plan's parameters, each of the rank's own once; those that were not
-// submitted come last, in the plan's order. The answer to OrderWanted.
+// The order in which this rank's gradients became complete in one step: indices
+// of the plan's parameters, each of the rank's once; those not submitted are
+// last, in the plan's order. The answer to OrderWanted.
 struct ReadyOrder {
   Revision revision;  // of OrderWanted
   std::vector<uint32_t> parameters;
@@ -339,14 +341,15 @@ struct ReadyOrder {
 
 // --- Negotiated mode: worker to coordinator ---------------------------------
 //
-// A pass is a step of a job whose graph may differ from step to step, with the
-// step's number. Parameters are indices of the plan's. All of it may be said
-// twice and then changes nothing.
+// A pass is a step of a job whose graph may differ from step to step, and has
+// the step's number. Parameters are indices in the plan. All of these messages
+// are idempotent.
 
-// A parameter's reduction in a pass: `announcers` ranks, at least one, give a
-// gradient. With 0 announcers it closes the pass (`parameter` is 0): no further
-// reduction of the pass follows in the sequence, so who has come to it may
-// enter the verdict of the pass, and all ranks do so after the same reductions.
+// A parameter's reduction in a pass: `announcers` ranks, at least one,
+// contribute a gradient. With 0 announcers it closes the pass (`parameter` is
+// 0): the sequence has no further reduction of the pass. A rank that reaches it
+// may enter the verdict of the pass, and all ranks do so after the same
+// reductions.
 struct Decision {
   uint64_t pass = 0;
   uint32_t parameter = 0;
@@ -354,8 +357,8 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
-// The parameters that this rank will submit in this pass: all of them, once; a
-// rank that has none says so. A parameter is decided when all of its group have
+// The parameters that this rank will submit in this pass: all of them, sent
+// once, also if empty. A parameter is decided when all ranks of its group have
 // announced and those that announced it have submitted it.
 struct Announce {
   uint64_t pass = 0;
@@ -363,29 +366,30 @@ struct Announce {
   bool operator==(const Announce&) const = default;
 };
 
-// Further ones of the announced are submitted.
+// More of the announced parameters are submitted.
 struct Submitted {
   uint64_t pass = 0;
   std::vector<uint32_t> parameters;
   bool operator==(const Submitted&) const = default;
 };
 
-// The decisions that a rank which was started holds: decisions[i] is number
-// `first` + i of the epoch. The first word of its passes on every new stream,
-// before it announces and submits again what it did in the pass in progress.
-// Decisions before the last two passes may be left out: nobody lacks them.
+// The decisions that a started rank has: decisions[i] is number `first` + i of
+// the epoch. On every new stream it is the first message about passes. Then the
+// rank announces and submits again for the current pass. Decisions before the
+// last two passes may be left out: every rank has them.
 struct Held {
   uint64_t first = 0;
   std::vector<Decision> decisions;
   bool operator==(const Held&) const = default;
 };
 
-// The worker goes on purpose; a clean one has finished its steps.
+// The worker leaves on purpose; `clean` if it has finished its steps.
 struct Leave {
   bool clean = true;
   uint64_t steps = 0;  // committed
   std::string reason;
-  // The one of an operator that made the last of them the last of all ranks.
+  // The operator's command that made the last of these steps the last of all
+  // ranks.
   std::optional<Command> command;
   bool operator==(const Leave&) const = default;
 };
@@ -395,17 +399,18 @@ struct Leave {
 struct Welcome {
   Generation generation;
   JobSpec spec;
-  bool resumed = false;  // the former state of this generation still holds
-  // The coordinator does not have this rank's registration (it restarted, say):
-  // state it again, even after Start.
+  bool resumed = false;  // the coordinator still has this generation's state
+  // The coordinator does not have this rank's registration (as after a
+  // restart): send it again, even after Start.
   bool forgot = false;
-  // Authenticates each later Hello of this generation. In answer to a Hello of
-  // generation 0 only, each time another; empty: the former one holds.
+  // Authenticates each later Hello of this generation. Set, to a new value each
+  // time, only in answer to a Hello of generation 0; empty: the earlier one
+  // stays valid.
   std::string secret;
   bool operator==(const Welcome&) const = default;
 };
 
-// The last word on this stream; the worker does not try again.
+// The last message on this stream; the worker does not retry.
 struct Refused {
   absl::StatusCode code = absl::StatusCode::kUnknown;
   std::string message;
@@ -415,8 +420,8 @@ struct Refused {
 struct EpochFormed {
   int rank = -1;
   SharedList<Member> members;  // in rank order
-  // The number of the epoch's first step: steps are counted over the whole life
-  // of a job, so it is as many as were committed in the epochs before.
+  // The number of the epoch's first step: the number of steps committed in all
+  // earlier epochs of the job.
   uint64_t first_step = 0;
   bool operator==(const EpochFormed&) const = default;
 };
@@ -427,13 +432,13 @@ struct PlanReady {
   bool operator==(const PlanReady&) const = default;
 };
 
-// The handles of one communicator, in its rank order. Those of a large one are
-// sent in pieces, in order, each below 1 MiB.
+// The handles of one communicator, in its rank order. A large list is split
+// into messages below 1 MiB, sent in order.
 struct GroupHandles {
   int communicator = -1;
   SharedList<std::string> handles;
-  uint32_t first = 0;  // the place of handles[0] in the communicator
-  bool more = false;   // further pieces follow
+  uint32_t first = 0;  // position of handles[0] in the communicator
+  bool more = false;   // further messages follow
   bool operator==(const GroupHandles&) const = default;
 };
 
@@ -441,10 +446,10 @@ struct Start {
   bool operator==(const Start&) const = default;
 };
 
-// Say in which order gradients become complete in the next step (ReadyOrder),
-// for a revision with buckets in that order.
+// Requests the order in which gradients become complete in the next step
+// (ReadyOrder), for a revision with buckets in that order.
 struct OrderWanted {
-  Revision revision;  // that is to be compiled
+  Revision revision;  // to be compiled
   bool operator==(const OrderWanted&) const = default;
 };
 
@@ -458,11 +463,11 @@ struct Decide {
 
 struct EpochEnded {
   Cause cause;
-  bool final = false;  // the job is over: nobody need join again
+  bool final = false;  // the job is over: no worker need join again
   bool operator==(const EpochEnded&) const = default;
 };
 
-// What people should know of the job, though it goes on. One rank is told, and
+// A message for people about a job that continues. Sent to one rank, which
 // prints it.
 struct Warning {
   std::string text;

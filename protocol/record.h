@@ -1,7 +1,7 @@
-// What survives a crash of the coordinator: one record for each promise.
+// The journal's records: the coordinator's durable state.
 //
-// The durable state of the coordinator is a fold over its records; live and on
-// replay the same function applies them (server/core/coordinator.h).
+// The state is computed from its records; the same function applies them live
+// and on replay (server/core/coordinator.h).
 
 #ifndef LOCKSTEP_PROTOCOL_RECORD_H_
 #define LOCKSTEP_PROTOCOL_RECORD_H_
@@ -25,11 +25,12 @@ struct JobCreated {
   bool operator==(const JobCreated&) const = default;
 };
 
-// A generation, or another secret for the newest one: its Welcome was lost.
+// A new generation, or a new secret for the newest one after its Welcome was
+// lost.
 struct GenerationAssigned {
   WorkerName worker;
   Generation generation;
-  uint64_t incarnation = 0;  // of the Hello that asked for it
+  uint64_t incarnation = 0;  // of the Hello that requested it
   std::string secret_hash;   // of Welcome::secret: its SHA-256
   bool operator==(const GenerationAssigned&) const = default;
 };
@@ -41,15 +42,15 @@ struct EpochBegan {
   bool operator==(const EpochBegan&) const = default;
 };
 
-// The plan's digest; its input is the registrations, which after a restart all
-// ranks tell again with the facts of their transports. Its bytes are
+// The plan's digest. Its input is the registrations, which all ranks send again
+// after a restart, with the facts of their transports. Its bytes are
 // recomputed.
 struct PlanAdopted {
   EpochId epoch;
   Revision revision;
   std::string digest;
   // For revisions after the first: indices of the plan's parameters, in the
-  // order of their buckets. It is the rest of the input.
+  // order of their buckets. The rest of the plan's input.
   std::vector<uint32_t> observed_order;
   bool operator==(const PlanAdopted&) const = default;
 };
@@ -57,7 +58,7 @@ struct PlanAdopted {
 struct EpochFinished {
   EpochId epoch;
   protocol::Cause cause;
-  uint64_t steps = 0;  // committed in the job's life, as far as known then
+  uint64_t steps = 0;  // committed in the job's lifetime, as far as known then
   bool operator==(const EpochFinished&) const = default;
 };
 
@@ -69,34 +70,34 @@ struct JobEnded {
   bool operator==(const JobEnded&) const = default;
 };
 
-// A member left in order.
+// A member left cleanly.
 struct WorkerLeft {
   EpochId epoch;
   WorkerName worker;
-  uint64_t steps = 0;  // that it has committed
+  uint64_t steps = 0;  // committed by it
   // As in Leave: the command that made its last step the last of all ranks.
   std::optional<Command> command;
   bool operator==(const WorkerLeft&) const = default;
 };
 
-// All that an operator wants of the job now: protocol::DesiredCommands.
+// All current commands of the operator: protocol::DesiredCommands.
 struct CommandsWanted {
   protocol::DesiredCommands wanted;
   bool operator==(const CommandsWanted&) const = default;
 };
 
-// A job that is over gives its name to a new one, and is kept under another.
+// Renames a finished job, so that a new job can have its name.
 struct JobArchived {
   JobName as;  // "digits#1"
   bool operator==(const JobArchived&) const = default;
 };
 
-// A job that is over is forgotten.
+// Deletes a finished job.
 struct JobDeleted {
   bool operator==(const JobDeleted&) const = default;
 };
 
-// A member of an epoch that is adopted: as it was welcomed elsewhere.
+// A member of an adopted epoch, as another coordinator welcomed it.
 struct AdoptedMember {
   protocol::Member member;
   uint64_t incarnation = 0;
@@ -104,9 +105,9 @@ struct AdoptedMember {
   bool operator==(const AdoptedMember&) const = default;
 };
 
-// A running job that this coordinator did not know, as its workers offered it:
-// one record, so that it is adopted whole or not at all. Takes the place of a
-// job of the same token that has had no epoch.
+// A running job that this coordinator did not know, as its workers reported it:
+// one record, so it is adopted completely or not at all. Replaces a job of the
+// same token that has had no epoch.
 struct JobAdopted {
   JobSpec spec;
   std::string token_hash;  // empty: the job has no token

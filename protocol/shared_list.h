@@ -1,10 +1,10 @@
-// A list that is written once and then copied for nothing.
+// An immutable list whose copies share memory.
 //
-// What every rank is told about all ranks (members, handles) would take memory
-// that grows with the square of the world if each message held its own copy.
-// Made from a vector and read like one.
+// Lists of all ranks (members, handles) are sent to every rank. If each message
+// had its own copy, they would use memory quadratic in the world size. Made
+// from a vector and read like one.
 //
-// Threads: values; copies may be read by several threads at once.
+// Threads: values; several threads may read copies concurrently.
 
 #ifndef LOCKSTEP_PROTOCOL_SHARED_LIST_H_
 #define LOCKSTEP_PROTOCOL_SHARED_LIST_H_
@@ -38,7 +38,7 @@ class SharedList {
   auto begin() const { return items().begin(); }
   auto end() const { return items().end(); }
 
-  // Equal contents, whoever holds them.
+  // Equal contents, whether shared or not.
   bool operator==(const SharedList& other) const {
     return items_ == other.items_ || items() == other.items();
   }

@@ -1,4 +1,4 @@
-// Types of tensors and of activations as people write them:
+// Text forms of tensor and activation types:
 //
 //   f32[4,128]           a tensor; f32[] is a scalar
 //   f32[4,128]+i32[4]    an activation of two parts
@@ -18,13 +18,13 @@ namespace lockstep {
 std::string TypeText(const TensorType& type);
 std::string TypeText(const Activation& activation);
 
-// Reads back what TypeText gives. nullopt for anything else: an unknown dtype,
-// a negative extent, a part missing, or a tensor of more than 1 TiB.
+// The inverse of TypeText. nullopt for anything else: an unknown dtype, a
+// negative extent, a missing part, or a tensor of more than 1 TiB.
 std::optional<TensorType> ParseTensorType(absl::string_view text);
 std::optional<Activation> ParseActivation(absl::string_view text);
 
-// Why it is none that can be sent: a dtype or extent out of range, or more than
-// 1 TiB; empty if it can.
+// Why the type cannot be sent: a dtype or extent out of range, or more than 1
+// TiB; empty if it can.
 std::string FaultOf(const TensorType& type);
 
 // The type must have no fault.
@@ -32,7 +32,7 @@ int64_t ElementsOf(const TensorType& type);
 int64_t BytesOf(const TensorType& type);
 int64_t BytesOf(const Activation& activation);
 
-// The parts that are floating point: what comes back as a gradient.
+// The floating-point parts: those that have a gradient.
 Activation GradientOf(const Activation& activation);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// What a worker's transport can do, told with its registration, before a plan
-// is compiled. The plan takes an operation only where these facts allow it
+// The abilities of a worker's transport, sent with its registration, before a
+// plan is compiled. The plan uses an operation only if these facts allow it
 // (plan/pairs.h).
 
 #ifndef LOCKSTEP_PROTOCOL_TRANSPORT_FACTS_H_
@@ -9,17 +9,17 @@
 
 namespace lockstep {
 
-// The default value says that nothing is known, and allows nothing.
+// By default nothing is known, and nothing is allowed.
 struct TransportFacts {
-  // Where the worker runs, as its transport compares it: how a group is
-  // connected depends only on which of its ranks have equal places. Empty: not
-  // known.
+  // The worker's location as its transport compares it: the connection of a
+  // group depends only on which of its ranks have equal places. Empty: unknown.
   std::string place;
 
-  // Does a group of the transport sum in pairs (TransferKind::kAllReducePairs),
-  // if its ranks are a power of two, and
+  // Whether a group of the transport can reduce in pairs
+  // (TransferKind::kAllReducePairs) if the number of its ranks is a power of
+  // two, and
   bool pairs_in_one_place = false;     // all have one place
-  bool pairs_across_places = false;    // each has a place of its own
+  bool pairs_across_places = false;    // each has a different place
   bool pairs_in_mixed_places = false;  // some share a place, others do not
 
   bool operator==(const TransportFacts&) const = default;
