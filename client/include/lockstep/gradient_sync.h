@@ -306,9 +306,9 @@ class LOCKSTEP_EXPORT GradientSync {
   // forks and joins; it must make no call without such a stream. Nothing runs
   // during the capture, and the PendingVerdict in `body` has no verdict.
   // Errors: those of `body`; FailedPrecondition for host memory, in the middle
-  // of a step, for sync: negotiated, for uneven: join (a graph with gradients
-  // cannot contribute none), and for a body that does not finish; Internal for
-  // what CUDA cannot capture, which may end the epoch.
+  // of a step, for modes that cannot be captured (docs/gradients.md, "Captured
+  // steps"), and for a body that does not finish; Internal for what CUDA cannot
+  // capture, which may end the epoch.
   absl::StatusOr<std::unique_ptr<CapturedStep>> Capture(
       Stream& stream, absl::FunctionRef<absl::Status()> body);
 

@@ -10,11 +10,11 @@
 // raises SIGBUS, whatever a peer does to the file. (If a peer punches a hole,
 // the next access finds a zeroed page.)
 //
-// Page offsets (`colour`): AMD processors predict the L1 way of a line by a
-// hash of address bits 12 to 27. A reduction reads the same offset of several
-// segments in turn. If the addresses have the same hash, each prediction is
-// wrong, and it runs at an eighth of its speed. So segments that are used
-// together are mapped at different page offsets.
+// Page offsets: AMD processors predict the L1 way of a line by a hash of
+// address bits 12 to 27. A reduction reads the same offset of several segments
+// in turn. If the addresses have the same hash, each prediction is wrong, and
+// it runs at an eighth of its speed. So segments that are used together are
+// mapped at different page offsets.
 //
 // Threads: any, one at a time; data() and bytes() from any.
 
@@ -43,8 +43,8 @@ class Segment {
   static absl::StatusOr<Segment> Create(size_t bytes, const std::string& what,
                                         Lookup lookup = Lookup::kAllNow);
 
-  // The number of page offsets. Map takes its `colour` modulo this; Create uses
-  // 0.
+  // The number of page offsets. Map takes `page_offset` modulo this; Create
+  // uses 0.
   static constexpr size_t kPageOffsets = 64;
 
   // Maps another process's segment. InvalidArgument unless `fd` is a sealed
