@@ -1,4 +1,4 @@
-// How `./run demo` ends: what it says it has and has not reached.
+// How `./run demo` ends, and its summary of results.
 
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -21,8 +21,8 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Runs the demo as RunTool does; `on_address` is called once, with the address
-// of its coordinator.
+// Runs the demo as RunTool does; calls `on_address` once, with the address of
+// its coordinator.
 Outcome RunDemo(std::vector<std::string> flags,
                 const std::function<void(const std::string&)>& on_address) {
   flags.insert(flags.begin(),
@@ -42,7 +42,7 @@ Outcome RunDemo(std::vector<std::string> flags,
   return outcome;
 }
 
-// Once its job has trained some steps, as an operator.
+// Runs the demo, and an operator's command once its job has trained some steps.
 Outcome RunDemoAndEnd(const std::vector<std::string>& flags,
                       const std::vector<std::string>& command) {
   return RunDemo(flags, [&](const std::string& address) {
@@ -73,7 +73,7 @@ TEST(DemoEndingsTest, AShortRunIsNotJudgedByItsAccuracy) {
                     EndsWith("demo: PASS\n")));
 }
 
-// As many lines of stderr as of stdout, in one pipe.
+// It writes as many lines to stderr as to stdout, both into one pipe.
 TEST(DemoEndingsTest, LinesComeInTheOrderInWhichTheyAreSaid) {
   const Outcome demo =
       RunTool({"lockstep-demo", "--workers", "2", "--steps", "10"});
@@ -111,7 +111,7 @@ TEST(DemoEndingsTest, AnOperatorWhoEndsItAtOnceIsNoFailure) {
                                  EndsWith("demo: ENDED by an operator\n")));
 }
 
-// With an end of its own, too: what it has is not what it was to have.
+// With --steps as well: the run has not reached the number of steps.
 TEST(DemoEndingsTest, ARunThatAnOperatorEndsEarlyIsNotCompared) {
   const Outcome demo = RunDemoAndEnd({"--workers", "2", "--steps", "1000000"},
                                      {"stop", "digits"});

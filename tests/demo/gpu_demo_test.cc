@@ -1,4 +1,4 @@
-// `./run demo --device cuda` where there is no GPU: it says so at once.
+// `./run demo --device cuda` without a GPU: fails at once with the reason.
 
 #include <algorithm>
 #include <string>
@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 TEST(GpuDemoTest, SaysInOneLineWhyThereIsNoGpu) {
-  // Nor on a machine that has one.
+  // Hides the GPU of a machine that has one.
   Program demo({"/usr/bin/env", "CUDA_VISIBLE_DEVICES=", LOCKSTEP_DEMO,
                 "--device", "cuda"});
   EXPECT_EQ(demo.ReadAll(), "");

@@ -1,4 +1,4 @@
-// Weights with the same bits, however many workers trained them.
+// Bit-equal weights for any number of workers.
 
 #include <filesystem>
 #include <fstream>
@@ -33,7 +33,7 @@ class ReproducibleDigitsTest : public testing::Test {
   }
   ~ReproducibleDigitsTest() override { fs::remove_all(folder_); }
 
-  // What the first worker has learnt; all must have learnt the same.
+  // The weights of the first worker; those of all others must be equal.
   std::string Train(int workers, const std::string& transport) {
     Supervisor supervisor(
         {.on_ending =

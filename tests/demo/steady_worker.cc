@@ -1,8 +1,8 @@
-// A worker that only synchronises: many small steps, as fast as they go.
+// A worker that only synchronises: many small steps, as fast as possible.
 //
 //   steady_worker STEPS
 //
-// Worker 0 says where it is, for the test that watches:
+// Worker 0 prints its progress for the test:
 //
 //   step 500 312        steps done, median microseconds of the last 500
 //   done 10000 57 14.2  steps, messages to the coordinator, seconds

@@ -1,5 +1,5 @@
-// lockstepd is killed and started again while a job trains. It has no journal;
-// somebody creates the job again, and a new worker of its name comes.
+// lockstepd is killed and restarted while a job trains. It has no journal; the
+// job is created again, and a new worker with a member's name joins.
 
 #include <poll.h>
 #include <signal.h>
@@ -68,7 +68,7 @@ class Daemon {
     return argv;
   }
 
-  // Empty at the end of its output.
+  // The next line; empty at the end of the output.
   std::string ReadLine() {
     std::string line;
     for (char c = 0; c != '\n';) {
@@ -113,9 +113,9 @@ class AdoptionE2eTest : public testing::Test {
             .capture_output = true};
   }
 
-  // Two workers train `steps` steps; `meanwhile` is called once they do. They
-  // write more lines than their pipes hold, so they do not end before it has.
-  // It gets what supervises them.
+  // Two workers train `steps` steps; `meanwhile` is called once they do, with
+  // their supervisor. They write more lines than their pipes hold, so they do
+  // not end before it returns.
   void Train(
       const std::string& steps,
       const std::function<void(launch::Supervisor* supervisor)>& meanwhile) {
@@ -147,8 +147,8 @@ class AdoptionE2eTest : public testing::Test {
     ASSERT_EQ(daemon_->address(), address);
   }
 
-  // Until `describe` says so. Each call takes as long as a program takes to
-  // start.
+  // Waits until `describe` prints `text`. Each call takes the start of a
+  // program.
   void AwaitInDescription(const std::string& text) {
     Outcome outcome;
     for (int i = 0; i < 500; ++i) {

@@ -1,4 +1,4 @@
-// A coordinator and its workers as processes on this machine, for a test.
+// A test's coordinator and workers, as processes on this machine.
 
 #ifndef LOCKSTEP_TESTS_E2E_CLUSTER_H_
 #define LOCKSTEP_TESTS_E2E_CLUSTER_H_
@@ -26,7 +26,7 @@ namespace lockstep::e2e {
 
 class Cluster {
  public:
-  // Workers get `spec` as their job's; empty: a mesh data=world_size.
+  // `spec` is the workers' job spec; empty: a mesh data=world_size.
   Cluster(int world_size, const std::string& spec)
       : world_size_(world_size),
         supervisor_(
@@ -64,9 +64,9 @@ class Cluster {
 
   struct Worker {
     std::string name;
-    std::vector<std::string> orders;  // of the program
-    std::string child;                // what the test calls it; empty: its name
-    std::string spec_file;            // empty: the cluster's
+    std::vector<std::string> orders;  // the program's arguments
+    std::string child;      // its name in the test; empty: its worker name
+    std::string spec_file;  // empty: the cluster's
     std::string program = "trouble_worker";
   };
   void Start(const Worker& worker) {

@@ -1,5 +1,5 @@
-// lockstepctl and lockstepd as an operator meets them: exit codes, messages,
-// and what `describe` shows while a job trains.
+// lockstepctl and lockstepd from an operator's view: exit codes, messages, and
+// the output of `describe` while a job trains.
 
 #include <signal.h>
 
@@ -27,7 +27,7 @@ constexpr char kSpec[] =
     "mesh: data=2\n"
     "timeouts: {join: 60s, lease: 5s}\n";
 
-// A daemon for as long as the test lasts: its only "worker" is the test itself.
+// Runs a daemon for each test, whose only "worker" is the test itself.
 class CtlTest : public OperatedTest {
  protected:
   CtlTest() : OperatedTest(kSpec) {}
@@ -156,8 +156,8 @@ TEST(LauncherTest, RunsAJobUnderAPrivateCoordinator) {
   EXPECT_THAT(killed.output, HasSubstr("killed by signal 9"));
 }
 
-// The command that it prints, typed in another terminal; and what one gets who
-// types it without the address.
+// Runs the command that it prints, in another terminal; and the same command
+// without the address.
 TEST(LauncherTest, SaysWhereThePrivateCoordinatorIs) {
   std::string folder = testing::TempDir() + "launcher-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
@@ -213,7 +213,7 @@ TEST(LauncherTest, NumbersTheWorkersOfAHostForTheirGpus) {
                                 HasSubstr("[worker-1] rank 1\n")));
 }
 
-// A program is named after what it does, a job after what is trained.
+// A job is named after what is trained, not after the program.
 TEST_F(CtlTest, TheLauncherTakesTheJobsNameFromItsSpec) {
   const std::string worker = launch::OwnFolder() + "/trouble_worker";
   const Outcome run = Ctl(
@@ -223,7 +223,7 @@ TEST_F(CtlTest, TheLauncherTakesTheJobsNameFromItsSpec) {
             "completed");
 }
 
-// Before any worker starts, and once.
+// It does so before any worker starts, and once.
 TEST_F(CtlTest, TheLauncherRefusesASpecInOneLine) {
   const std::string worker = launch::OwnFolder() + "/trouble_worker";
   cluster_.WriteFile("bad.yaml", "name: trouble\nmesh: data=2\ncolour: red\n");
@@ -244,7 +244,7 @@ TEST_F(CtlTest, TheLauncherRefusesASpecInOneLine) {
   EXPECT_EQ(Ctl({"describe"}).code, 1) << "there is no job";
 }
 
-// The coordinator knows the spec: nobody has to say it again.
+// The coordinator has the spec, so no -f is needed.
 TEST_F(CtlTest, TheLauncherTakesTheSpecOfTheJobThatExists) {
   const std::string worker = launch::OwnFolder() + "/trouble_worker";
   cluster_.WriteFile("neg.yaml",
@@ -278,7 +278,7 @@ TEST_F(CtlTest, TextThatIsNotUtf8IsRefusedOrReplaced) {
   EXPECT_EQ(reason.output, "lockstepctl: there is no job none here\n");
 }
 
-// Life 0 of worker-1 dies at step 3; the next lives train to their end.
+// The first run of worker-1 dies at step 3; the next one trains to the end.
 std::vector<std::string> DiesOnce() {
   const std::string worker = launch::OwnFolder() + "/trouble_worker";
   return {"--", "sh", "-c",

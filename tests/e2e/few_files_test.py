@@ -10,7 +10,8 @@ import unittest
 from pathlib import Path
 
 BIN = Path(sys.argv.pop(1)).resolve()
-# Beyond it a worker waits for a coordinator that does not answer.
+# With more files than this a worker waits for a coordinator that does not
+# answer.
 WORKER_FILES_MAX = 10
 
 

@@ -1,4 +1,4 @@
-// A cluster, and an operator with lockstepctl.
+// A cluster with an operator who uses lockstepctl.
 
 #ifndef LOCKSTEP_TESTS_E2E_OPERATED_H_
 #define LOCKSTEP_TESTS_E2E_OPERATED_H_

@@ -1,11 +1,12 @@
 // A worker whose gradients become ready in the order of registration, the worst
-// for the first buckets, until rank 0 finds the file that it was given.
+// order for the first buckets, until rank 0 finds FILE.
 //
 //   rebuild_worker FILE
 //
-// Weights begin at 0 and lose the reduced gradient of each step: the sum over
+// Weights begin at 0; each step subtracts the reduced gradient, the sum over
 // ranks of (rank + 1) * (parameter + 1). Prints "moved STEP" when its buckets
-// have, and at the end "done STEPS WEIGHT...", one weight for each parameter.
+// have moved, and at the end "done STEPS WEIGHT...", one weight for each
+// parameter.
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What a launcher reports reaches the member that it is about, and no other.
+// A launcher's death report applies to its own worker only.
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ class SecondLaunchTest : public OperatedTest {
             "timeouts: {join: 60s, lease: 20s, resume: 20s}\n"
             "transport: gloo\n") {}
 
-  // `lockstepctl run` of the same job, with the names of its workers.
+  // Runs `lockstepctl run` of the same job, with the same worker names.
   Outcome Launch(std::vector<std::string> orders) {
     std::vector<std::string> words = {"run",
                                       "-n",
@@ -57,7 +57,7 @@ TEST_F(SecondLaunchTest, IsRefusedAndTheRunningJobCompletes) {
               HasSubstr("evidence about worker-1 has no effect"),
               HasSubstr("exited with code 1"), HasSubstr("\"running\"")));
   };
-  // More lines than a pipe holds: the job cannot end while nobody reads them.
+  // More lines than a pipe holds: the job cannot end while none are read.
   cluster_.Start({"worker-0", {"10000"}});
   cluster_.Start({"worker-1", {"10000"}});
   EXPECT_EQ(cluster_.Run(), 0);
@@ -66,7 +66,7 @@ TEST_F(SecondLaunchTest, IsRefusedAndTheRunningJobCompletes) {
   EXPECT_EQ(cluster_.LastLine("worker-1"), "done");
 }
 
-// The first launch has a worker that joins late, which gives the second one the
+// The first launch has a worker that joins late, so that the second one has
 // time to take its rank.
 TEST_F(SecondLaunchTest, TwoAtOnceDoNotShareTheRanks) {
   const std::string fifo = cluster_.File("go");
@@ -83,7 +83,7 @@ TEST_F(SecondLaunchTest, TwoAtOnceDoNotShareTheRanks) {
                   .capture_output = true})
           .ok());
   std::string described;
-  for (int i = 0; i < 500; ++i) {  // each takes as long as a program to start
+  for (int i = 0; i < 500; ++i) {  // each takes the start of a program
     described = Ctl({"describe", "trouble"}).output;
     if (absl::StrContains(described, "1 of 2 are here")) break;
   }
@@ -99,7 +99,7 @@ TEST_F(SecondLaunchTest, TwoAtOnceDoNotShareTheRanks) {
   EXPECT_EQ(cluster_.Run(), 0);
 }
 
-// The program brings a spec of its own, of which its launcher does not know.
+// The program has a different spec, of which its launcher does not know.
 TEST_F(SecondLaunchTest, WhatIsRefusedForGoodIsNotTriedAgain) {
   const std::string spec =
       "name: trouble\nmesh: data=2\ntransport: gloo\n"
@@ -120,7 +120,7 @@ TEST_F(SecondLaunchTest, WhatIsRefusedForGoodIsNotTriedAgain) {
             Not(HasSubstr("start again"))));
 }
 
-// Streams and leases would take 20 s to tell.
+// Streams and leases would take 20 s to show it.
 TEST_F(SecondLaunchTest, OfItsOwnWorkersALauncherProvesTheDeath) {
   EXPECT_EQ(Launch({"100000", "die=3"}).code, 128 + SIGKILL);
   EXPECT_THAT(Ctl({"describe", "trouble", "--json"}).output,

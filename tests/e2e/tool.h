@@ -1,4 +1,4 @@
-// Runs a program to its end and keeps what it printed.
+// Runs a program to its end and keeps its output.
 
 #ifndef LOCKSTEP_TESTS_E2E_TOOL_H_
 #define LOCKSTEP_TESTS_E2E_TOOL_H_
@@ -18,7 +18,7 @@ struct Outcome {
   std::string output;  // stdout and stderr
 };
 
-// argv[0] is a program beside the test's own.
+// argv[0] is a program in the test's folder.
 inline Outcome RunTool(std::vector<std::string> argv) {
   argv[0] = absl::StrCat(launch::OwnFolder(), "/", argv[0]);
   Outcome outcome;

@@ -1,4 +1,4 @@
-// What every worker of a real job is told when something goes wrong with one.
+// The errors of all workers of a real job when one of them fails.
 
 #include <signal.h>
 
@@ -15,14 +15,14 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
-// Short waits, so that the tests are short; nothing depends on how short.
+// Short timeouts for short tests; no test depends on their length.
 std::string Spec(int world_size, const std::string& more = "") {
   return absl::StrCat("name: trouble\nmesh: data=", world_size,
                       "\ntimeouts: {join: 60s, lease: 2s, resume: 500ms}\n",
                       more);
 }
 
-// What a transport may see in its own way.
+// Failures that each transport detects in its own way.
 class TransportTroubleTest : public testing::TestWithParam<std::string> {
  protected:
   static std::string Spec(int world_size) {
@@ -59,7 +59,7 @@ TEST_P(TransportTroubleTest, AWorkerThatVanishesIsNamed) {
               AllOf(StartsWith("error "), HasSubstr("worker-1")));
 }
 
-// Alive for the kernel, silent for the coordinator: only the lease can tell.
+// The process exists but does not run: only the lease expires.
 TEST_P(TransportTroubleTest, AStoppedWorkerIsGivenUpWhenItsLeaseRunsOut) {
   Cluster cluster(2, Spec(2));
   cluster.on_ending = [&](const std::string& name, pid_t,
@@ -73,8 +73,8 @@ TEST_P(TransportTroubleTest, AStoppedWorkerIsGivenUpWhenItsLeaseRunsOut) {
               AllOf(StartsWith("error "), HasSubstr("worker-1")));
 }
 
-// The peers miss the worker long before its lease has run out; all are told of
-// it, and not of the links that its silence ends.
+// The peers notice the silence long before the lease expires; all ranks get its
+// name, and no error about the links that it broke.
 TEST_P(TransportTroubleTest, AStoppedWorkerIsNamedThoughItsPeersMissItFirst) {
   Cluster cluster(3, SpecOfShortSilence(3));
   int ended = 0;
@@ -94,7 +94,7 @@ TEST_P(TransportTroubleTest, AStoppedWorkerIsNamedThoughItsPeersMissItFirst) {
   }
 }
 
-// Nobody else could tell: the coordinator is stopped, too.
+// No other detection is possible: the coordinator is stopped, too.
 TEST_P(TransportTroubleTest, AStoppedWorkerIsMissedWithoutACoordinator) {
   Cluster cluster(2, SpecOfShortSilence(2));
   cluster.on_line = [&](const std::string& name, const std::string& line) {
@@ -116,7 +116,7 @@ TEST_P(TransportTroubleTest, AStoppedWorkerIsMissedWithoutACoordinator) {
                     HasSubstr("has fenced itself")));
 }
 
-// Steps are counted by Finish: nobody can tell which one a rank has left out.
+// Finish counts the steps: a skipped one is not identified.
 TEST(TroubleTest, ALoopThatSkipsAStepIsToldWhenTheRankLeavesEarly) {
   Cluster cluster(2, Spec(2));
   cluster.Start({"worker-0", {"12"}});
@@ -152,8 +152,9 @@ TEST(TroubleTest, ALocalFailureIsToldToAllWithRankCallAndMessage) {
   }
 }
 
-// Whatever it cannot open: the loop of the transport, a listener, a connection,
-// memory. It says so, no other worker is blamed, and nobody crashes.
+// In any place that opens a file: the transport's loop, a listener, a
+// connection, memory. The worker reports it, no other worker is blamed, and
+// none crashes.
 TEST(TroubleTest, AWorkerWithFewOpenFilesNamesTheLimitToAll) {
   int exhausted = 0;
   for (const int files : {12, 14, 15, 16, 18, 19, 21}) {
@@ -179,7 +180,7 @@ TEST(TroubleTest, ATakenNameIsRefusedAndItsHolderIsNamed) {
   std::string refused;
   cluster.on_ending = [&](const std::string& name, pid_t,
                           const launch::ProcessExit&) {
-    // Whoever came second; the first goes on waiting for a worker-1.
+    // The second one was refused; the first one waits for a worker-1.
     if (!refused.empty() || name == "lockstepd") return;
     refused = cluster.LastLine(name);
     cluster.supervisor().Signal(name == "first" ? "second" : "first", SIGKILL);
@@ -209,7 +210,7 @@ TEST(TroubleTest, AWorkerBeyondTheWorldIsRefused) {
   cluster.Start({"worker-0", {"20"}});
   cluster.Start({"worker-1", {"20"}});
   EXPECT_EQ(cluster.Run(), 1);
-  // Either may have been first; the other finds the job full, or over.
+  // Either may have been first; the other finds the job full, or ended.
   EXPECT_THAT(
       (std::vector<std::string>{cluster.LastLine("worker-0"),
                                 cluster.LastLine("worker-1")}),

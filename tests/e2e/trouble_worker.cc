@@ -1,4 +1,4 @@
-// A worker that does what a test tells it, and says what came of it.
+// A worker that fails on request, and prints the result.
 //
 //   trouble_worker STEPS [die=N] [fail=N] [stop=N] [vanish=N] [shape=K]
 //   [wrong_calls]
@@ -7,13 +7,13 @@
 //   stop=N         raises SIGSTOP before step N
 //   fail=N         reports a failure of its own at step N
 //   vanish=N       exits at step N without leaving
-//   skip=N         has no step N: neither Submit nor Finish
-//   unfinished=N   leaves out the Finish of step N
+//   skip=N         skips step N: neither Submit nor Finish
+//   unfinished=N   omits the Finish of step N
 //   shape=K        registers its parameter with K elements instead of 4
 //   name=NAME      the parameter's name, instead of w
-//   quiet=N        says no more where it is from step N on
+//   quiet=N        prints no more positions from step N on
 //   files=N        may have N open files, from the beginning
-//   wrong_calls    makes every wrong call first, and says what it got
+//   wrong_calls    makes every wrong call first, and prints the results
 //
 // Prints "at N" before each step, "last N" if the verdict of step N is the last
 // of all ranks, then "done" or "error CODE: message".
@@ -65,7 +65,7 @@ Orders Parse(int argc, char** argv) {
   return orders;
 }
 
-// Files that were inherited from whoever runs the test do not count.
+// Inherited files do not count.
 void LimitFiles(int most) {
   close_range(STDERR_FILENO + 1, ~0U, 0);
   rlimit files{};

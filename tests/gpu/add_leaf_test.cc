@@ -1,4 +1,4 @@
-// The device's leaves give their host twin's bits.
+// The device's AddLeaf is bit-equal to its host reference.
 
 #include "kernels/device/add_leaf.h"
 

@@ -1,4 +1,4 @@
-// The device's cast with error feedback gives its host twin's bits.
+// The device's cast with error feedback is bit-equal to its host reference.
 
 #include "kernels/device/cast_feedback.h"
 

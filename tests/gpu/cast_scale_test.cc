@@ -1,4 +1,4 @@
-// The device's cast and scale gives its host twin's bits.
+// The device's cast and scale is bit-equal to its host reference.
 
 #include "kernels/device/cast_scale.h"
 

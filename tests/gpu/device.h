@@ -1,4 +1,4 @@
-// The GPU of this machine, for tests: is there one, and memory on it.
+// The GPU of this machine, for tests: whether it has one, and device memory.
 
 #ifndef LOCKSTEP_TESTS_GPU_DEVICE_H_
 #define LOCKSTEP_TESTS_GPU_DEVICE_H_
@@ -9,17 +9,17 @@
 
 namespace lockstep::gpu {
 
-// Empty if kernels can run here; else what is lacking: no driver, a driver too
-// old, or no device.
+// Empty if kernels can run here; otherwise the reason: no driver, an old
+// driver, or no device.
 std::string WhyNoGpu();
 
-// Ends the process, naming the error, if `error` (a cudaError_t) is one.
+// Exits the process with the error if `error` (a cudaError_t) is one.
 void Require(int error, const char* what);
 
-// Waits for all the device does.
+// Waits for all work on the device.
 void Synchronize();
 
-// Bytes on the device.
+// Device memory.
 class Memory {
  public:
   explicit Memory(size_t bytes);
@@ -35,7 +35,7 @@ class Memory {
   std::byte* data_ = nullptr;
 };
 
-// A vector's elements on the device, after `skipped` unused ones.
+// A vector's elements on the device, after `skipped` unused elements.
 template <class T>
 class Row {
  public:

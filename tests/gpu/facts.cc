@@ -1,5 +1,5 @@
-// What the GPU programs will run on: the device and its driver, and which NCCL
-// is found. For people; ends with 0 whatever it finds.
+// Prints the environment of the GPU programs: the device and its driver, and
+// the NCCL library. For people; exits with 0 always.
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// The device's finite check gives its host twin's bits, whatever the length.
+// The device's finite check is bit-equal to its host reference, for any length.
 
 #include "kernels/device/finite_check.h"
 
@@ -14,7 +14,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Both add to what is there already.
+// Both add to previous results.
 constexpr FiniteCheck kBefore = {.sum_of_squares = 3, .non_finite = 2};
 
 template <class T>
@@ -75,7 +75,7 @@ TYPED_TEST(DeviceFiniteCheckTest, CountsWhatIsNotFiniteAndLeavesItOut) {
   ExpectTwins(row, 0, 0.5);
 }
 
-// Few, many, and more than one launch takes; empty ones everywhere.
+// Few, many, and more ranges than one launch takes; with empty ones.
 TYPED_TEST(DeviceFiniteCheckTest, AddsRangesInOrder) {
   Rng rng(9);
   for (const size_t ranges : {2, 8, 9, 1024, 2500}) {

@@ -1,4 +1,4 @@
-// The device's flags are its host twin's bits, for any number of them.
+// The device's flags are bit-equal to the host reference's, for any number.
 
 #include "kernels/device/flags.h"
 

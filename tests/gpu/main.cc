@@ -1,4 +1,4 @@
-// Skipped, for ctest, where there is no GPU.
+// Makes ctest skip the tests where there is no GPU.
 
 #include <cstdio>
 

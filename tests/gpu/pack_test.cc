@@ -1,5 +1,5 @@
-// The device's pack and unpack give their host twins' bits, in one launch over
-// many tensors, and touch nothing else.
+// The device's pack and unpack are bit-equal to their host references, in one
+// launch over many tensors, and write nothing else.
 
 #include "kernels/device/pack.h"
 
@@ -15,7 +15,7 @@ namespace lockstep::kernels {
 namespace {
 
 // Tensors of many sizes, some aligned like the bucket and some not, in one
-// memory; a bucket with gaps. Once on the host and once on the device.
+// memory block; a bucket with gaps. Once on the host and once on the device.
 template <class T>
 class Scene {
  public:
@@ -56,7 +56,7 @@ class Scene {
     return slots;
   }
 
-  std::vector<size_t> at_;  // of each tensor in the memory
+  std::vector<size_t> at_;  // offset of each tensor in the memory
   std::vector<TensorSlot> slots_;
   std::vector<T> tensors_;
   std::vector<T> bucket_;

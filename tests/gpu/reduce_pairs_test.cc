@@ -1,4 +1,4 @@
-// The device's reduction in pairs gives its host twin's bits.
+// The device's reduction in pairs is bit-equal to its host reference.
 
 #include "kernels/device/reduce_pairs.h"
 

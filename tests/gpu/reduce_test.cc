@@ -1,4 +1,5 @@
-// The device's reduction of rows gives its host twin's bits, aligned or not.
+// The device's reduction of rows is bit-equal to its host reference, aligned or
+// not.
 
 #include "kernels/device/reduce.h"
 

@@ -1,5 +1,5 @@
-// The device's gate lets the same bits through as its host twin, or none. The
-// scalars lie where FinishAsync leaves them: in pinned memory of the host.
+// The device's gate writes the same bits as its host reference, or none. The
+// scalars are where FinishAsync stores them: in pinned host memory.
 
 #include "kernels/device/verdict_gate.h"
 
@@ -39,7 +39,7 @@ std::vector<VerdictScalars> Verdicts() {
           {.commit = kNaN, .finite = kNaN, .clip = kNaN, .samples = kNaN}};
 }
 
-// The caller's own, from before: no launch takes it for its own, or away.
+// An earlier error of the caller: no launch reports or clears it.
 TEST(DeviceVerdictGateTest, ALaunchIsNotJudgedByTheCallersLastError) {
   const Pinned pinned({.commit = 1, .finite = 1});
   const gpu::Memory memory(32);

@@ -9,7 +9,7 @@
 namespace lockstep::kernels {
 namespace {
 
-// Rows of one case, and what must come of them.
+// Rows of one case, and their expected result.
 template <class Leaf>
 struct Rows {
   using Sum = Compute<Leaf>;

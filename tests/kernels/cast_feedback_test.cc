@@ -39,7 +39,7 @@ TEST(CastFeedbackTest, GivesTheBitsOfTheReference) {
   });
 }
 
-// A sixth of bf16's step at 1: lost in every plain cast, for ever.
+// A sixth of bf16's step at 1: a plain cast loses it every time.
 TEST(CastFeedbackTest, LosesNothingOverManySteps) {
   const float gradient = 1 + 0x1p-8f / 3;
   float residual = 0;

@@ -36,8 +36,8 @@ class CheckedReduceTest : public testing::Test {
     return rows;
   }
 
-  // In place into all rows, in two pieces if `cut` is not 0, beside the two
-  // passes that it stands for.
+  // Reduces in place into all rows, in two parts if `cut` is not 0, and
+  // compares it with a reduction followed by a check.
   static void ExpectTwoPassesIn(const std::vector<std::vector<T>>& rows,
                                 ReduceOp op, size_t cut = 0) {
     std::vector<std::vector<T>> want = rows;
@@ -48,7 +48,7 @@ class CheckedReduceTest : public testing::Test {
     ExpectSame(CheckedReduce(kDType, op), rows, want, cut);
   }
 
-  // Likewise of a sum in pairs.
+  // The same for a sum in pairs.
   static void ExpectTwoPassesInPairs(const std::vector<std::vector<T>>& rows,
                                      double factor, size_t cut = 0) {
     std::vector<std::vector<T>> want = rows;

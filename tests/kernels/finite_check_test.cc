@@ -88,8 +88,8 @@ TEST(FiniteCheckRangeTest, FiniteF64ElementsMayHaveAnInfiniteSum) {
   EXPECT_TRUE(std::isinf(check.sum_of_squares));
 }
 
-// 2^53 + 1 is a tie that goes back to 2^53; 2^53 + 2 is exact. So two ones
-// count only if they meet each other before they meet lane 0.
+// 2^53 + 1 is a tie that rounds to 2^53; 2^53 + 2 is exact. So two ones count
+// only if they are added to each other before lane 0.
 double FoldOfOnesAt(size_t a, size_t b) {
   double lanes[kSumLanes] = {0x1p53};
   lanes[a] = lanes[b] = 1;
@@ -104,7 +104,7 @@ TEST(SumTreeTest, LanesMeetThoseHalfOfWhatIsLeftAway) {
   EXPECT_EQ(FoldOfOnesAt(8, 16), 0);
 }
 
-// Through three levels of the tree.
+// Covers three levels of the tree.
 TEST(SumTreeTest, GivesTheBitsOfTheRecursiveSentence) {
   for (size_t count : {size_t{0}, size_t{1}, size_t{40}, kSumRun, kSumRun + 1,
                        5 * kSumRun + 9, kSumRun * kSumRun + 3}) {

@@ -50,9 +50,8 @@ class HalfTest : public testing::Test {
 
   static H Of(uint32_t bits) { return {static_cast<uint16_t>(bits)}; }
 
-  // What rounding to nearest even makes of a value between the positive
-  // neighbours `bits` and `bits + 1`; the infinity is a neighbour as if it were
-  // the next power of two.
+  // The midpoint between the positive neighbours `bits` and `bits + 1`, above
+  // which values round up; infinity counts as the next power of two.
   static double Midpoint(uint32_t bits) {
     const double low = ValueOf(Of(bits));
     if (bits + 1 < kInfinity) return (low + ValueOf(Of(bits + 1))) / 2;
@@ -65,7 +64,7 @@ class HalfTest : public testing::Test {
     ASSERT_EQ(ConvertTo<H>(-value).bits, positive_bits | 0x8000u) << -value;
   }
 
-  // Around every tie there is: below, on and above it.
+  // Below, on and above every tie.
   template <class F>
   static void ExpectTiesGoToEven() {
     const F infinity = std::numeric_limits<F>::infinity();
@@ -145,7 +144,7 @@ TYPED_TEST(HalfTest, RowsWidenEveryValueToTheBitsOfTheScalarCode) {
   });
 }
 
-// One f32 in 4,093, so each of them falls elsewhere between two halves.
+// One f32 in 4,093, so that each has another place between two 16-bit values.
 TYPED_TEST(HalfTest, RowsNarrowToTheBitsOfTheScalarCode) {
   std::vector<float> floats;
   for (uint64_t bits = 0; bits <= 0xffffffffu; bits += 4093) {

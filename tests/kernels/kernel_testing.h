@@ -1,5 +1,5 @@
-// What the kernel tests share: rows of every kind of value from a seed, a
-// comparison by bits, and every generation of CPU that this machine can be.
+// Shared by the kernel tests: random rows with all kinds of values, a bitwise
+// comparison, and every CPU target that this machine can execute.
 
 #ifndef LOCKSTEP_TESTS_KERNELS_KERNEL_TESTING_H_
 #define LOCKSTEP_TESTS_KERNELS_KERNEL_TESTING_H_
@@ -16,7 +16,7 @@
 #include "kernels/targets.h"
 #include "lockstep/dtype.h"
 
-// After kernels/targets.h, which says what to look for.
+// After kernels/targets.h, which selects the targets.
 #include "hwy/targets.h"
 
 namespace lockstep::kernels {
@@ -54,8 +54,8 @@ T Whole(int value) {
 
 using Rng = std::mt19937_64;
 
-// Half of the values are any bits at all (so infinities, NaN, subnormals come
-// up), half are of the size of gradients.
+// Half of the values are arbitrary bits (with infinities, NaN and subnormals),
+// half have the magnitude of gradients.
 template <class T>
 T RandomValue(Rng& rng) {
   const uint64_t bits = rng();
@@ -94,7 +94,8 @@ bool IsNaN(T value) {
   }
 }
 
-// Equal bits; any NaN equals any NaN, for arithmetic leaves its payload open.
+// Equal bits; any NaN equals any NaN, because arithmetic leaves its payload
+// open.
 template <class T>
 testing::AssertionResult SameBits(std::span<const T> got,
                                   std::span<const T> want) {
@@ -118,8 +119,8 @@ testing::AssertionResult SameBits(const std::vector<T>& got,
   return SameBits(std::span<const T>(got), std::span<const T>(want));
 }
 
-// Runs `test` once for each generation of CPU that the rows are compiled for
-// and this machine can execute.
+// Runs `test` once for each CPU target that is compiled and that this machine
+// can execute.
 template <class F>
 void OnEveryCpu(F&& test) {
   for (int64_t target : hwy::SupportedAndGeneratedTargets()) {

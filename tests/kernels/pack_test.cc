@@ -11,8 +11,8 @@ namespace lockstep::kernels {
 namespace {
 
 // Tensors of many sizes and a bucket with gaps, all random. Copies are equal
-// and share nothing. Tensors begin at odd elements, so that few pointers are
-// aligned to more than their element.
+// and share no memory. Tensors begin at odd elements, so that few pointers have
+// more than their element's alignment.
 template <class T>
 class PackScene {
  public:
@@ -40,7 +40,7 @@ class PackScene {
   }
   T* bucket() { return bucket_.data(); }
 
-  // Not only the slots: what lies between them must be as it was.
+  // Compares the gaps between slots too, which must be unchanged.
   testing::AssertionResult Equals(const PackScene& other) const {
     auto memory = SameBits(memory_, other.memory_);
     return memory ? SameBits(bucket_, other.bucket_) : memory << " (tensors)";
@@ -56,7 +56,7 @@ class PackScene {
   std::vector<T> bucket_;
 };
 
-// `kernel` and `reference` take a copy each of the same scene.
+// `kernel` and `reference` each get a copy of the same scene.
 template <class T, class Kernel, class Reference>
 void ExpectTwins(Kernel&& kernel, Reference&& reference) {
   for (int seed = 0; seed < 4; ++seed) {

@@ -1,4 +1,4 @@
-// A reduction in parts has the bits of one in a piece.
+// A reduction in parts is bit-equal to one in a single call.
 
 #include "kernels/partial_reduce.h"
 
@@ -16,7 +16,7 @@ using conformance::Input;
 using conformance::OpsOf;
 using conformance::Values;
 
-constexpr size_t kCount = 3 * 1024 + 7;  // more than a tile, and not whole ones
+constexpr size_t kCount = 3 * 1024 + 7;  // one tile is not full
 
 std::vector<const void*> Rows(const std::vector<Values>& values, size_t begin,
                               size_t end) {

@@ -36,7 +36,7 @@ TEST(ReducePairsTest, GivesTheBitsOfTheReference) {
   });
 }
 
-// What ranks with two, four ... rows each make of their own rows first.
+// Ranks with two, four, ... rows each first reduce their own rows.
 TEST(ReducePairsTest, AnyCutIntoPowersOfTwoGivesTheSameBits) {
   constexpr int kRows = 16;
   constexpr size_t kCount = 3000;
@@ -59,8 +59,8 @@ TEST(ReducePairsTest, AnyCutIntoPowersOfTwoGivesTheSameBits) {
   }
 }
 
-// Rows anywhere, into several, among them the rows themselves: what ranks do
-// that share their memory.
+// Rows at any address, into several outputs, among them the rows themselves: as
+// ranks with shared memory do.
 template <class T>
 void ExpectAllHaveTheSum(size_t rows, size_t outs, double factor) {
   for (const size_t count : {0, 1, 7, 63, 1025}) {

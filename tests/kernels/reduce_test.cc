@@ -182,7 +182,7 @@ TYPED_TEST(FloatReduceTest, TheMeanIsTheSumTimesOneReciprocal) {
 }
 
 TEST(ReduceRanksTest, HalvesAreRoundedOnceAfterAllRanks) {
-  // In bf16, 256 + 1 is a tie that goes back to 256; 256 + 1 + 1 is exact.
+  // In bf16, 256 + 1 is a tie that rounds to 256; 256 + 1 + 1 is exact.
   BF16 large = ToBF16(256);
   const BF16 one = ToBF16(1);
   const void* ranks[] = {&large, &one, &one};

@@ -21,7 +21,7 @@ std::vector<TensorSlot> SlotsAt(const std::vector<Range>& ranges) {
 }
 
 // Each element (slot, element of the tensor) in the order in which the chunks
-// visit them, as a launch would: no chunk knows what another did.
+// visit them, as in a launch: chunks share no state.
 std::vector<Range> Visited(const std::vector<TensorSlot>& slots) {
   std::vector<Range> visited;
   const size_t n = slots.size();

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// What a verdict may look like that allows nothing: not committed, not finite,
-// or memory that nobody has written yet.
+// Verdicts that allow no update: not committed, not finite, or memory that was
+// never written.
 std::vector<VerdictScalars> Forbidding() {
   return {{},
           {.commit = 0, .finite = 1},

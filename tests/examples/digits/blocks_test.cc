@@ -59,7 +59,7 @@ class BlockTest : public ::testing::TestWithParam<BlockCase> {
     return Dot(block_->Forward(input_, /*saved=*/nullptr), d_output_);
   }
 
-  // What each parameter's gradient holds, one after the other.
+  // All parameters' gradients, concatenated.
   Doubles Gradients() {
     Doubles gradients;
     for (const Parameter<double>* parameter : block_->parameters()) {
@@ -132,7 +132,7 @@ TEST_P(BlockTest, AbortsOnABatchOfAnotherShape) {
                GetParam().name);
 }
 
-// Channels of 1, 5, 8 and 24 take every path of the product's lanes.
+// Channels of 1, 5, 8 and 24 cover every vector path of the product.
 INSTANTIATE_TEST_SUITE_P(
     Blocks, BlockTest,
     ::testing::Values(
@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         CaseOf<Dense<double>>("dense", Shape{2, 3, 4}, 10, 1)),
     [](const auto& info) { return info.param.name; });
 
-// The definition again, value by value.
+// The definition, value by value.
 double CorrelationAt(const Tensor<double>& padded,
                      const std::vector<double>& kernel, double bias, int out,
                      int y, int x, int o) {

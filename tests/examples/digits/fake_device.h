@@ -1,5 +1,5 @@
-// A digits device on a fake GPU: bodies run in stream order, when the fake says
-// so, on memory that the host cannot touch.
+// A digits device on a fake GPU: kernels run in stream order, when the fake
+// schedules them, on memory that the host cannot access.
 
 #ifndef LOCKSTEP_TESTS_EXAMPLES_DIGITS_FAKE_DEVICE_H_
 #define LOCKSTEP_TESTS_EXAMPLES_DIGITS_FAKE_DEVICE_H_
@@ -21,7 +21,7 @@ namespace lockstep::digits {
 
 class FakeDevice final : public Device {
  public:
-  // All must outlive it. `tables` are the rank's.
+  // The arguments must outlive it. `tables` are the rank's.
   FakeDevice(fake::FakeGpus* gpus, const transport::nccl::Tables& tables,
              Session* session)
       : gpus_(*gpus),
@@ -75,13 +75,13 @@ class FakeDevice final : public Device {
         body);
   }
 
-  // What an MMU does: every address of the device among a kernel's arguments
-  // becomes the one where the bytes are.
+  // Translates every device address among a kernel's arguments into the host
+  // address of its bytes, as an MMU would.
   template <typename B>
   B Reached(const B& body) const {
     static_assert(std::is_trivially_copyable_v<B> &&
                   alignof(B) == alignof(void*));
-    // What lies behind an odd number of ints must not look like an address.
+    // Padding after an odd number of ints must not look like an address.
     B defined = body;
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&defined);

@@ -1,5 +1,5 @@
-// The digits as pipelines on fake GPUs: two replicas of two ranks, each a
-// thread, with the real coordinator core, and compared with one process.
+// The digits as pipelines on fake GPUs: two replicas of two ranks, one thread
+// each, with the real coordinator core; compared with one process.
 
 #include <algorithm>
 #include <atomic>
@@ -52,7 +52,7 @@ class FakeGpuPipe : public testing::TestWithParam<Schedule> {
           {{{DType::kF64, {samples, OutputOfStage(stage, stages).size()}}}});
     }
     spec_.timeouts.join = absl::Seconds(60);
-    spec_.timeouts.resume = absl::Seconds(60);  // of slow machines
+    spec_.timeouts.resume = absl::Seconds(60);  // for slow machines
     spec_.timeouts.lease = absl::Seconds(60);
   }
 

@@ -1,5 +1,6 @@
-// The digits on fake GPUs: a whole job in one process, each rank a thread, with
-// the real coordinator core, and compared with the host's network in one.
+// The digits on fake GPUs: a whole job in one process, one thread for each
+// rank, with the real coordinator core; compared with the network in one
+// process.
 
 #include <atomic>
 #include <future>
@@ -53,7 +54,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
     spec_.sync = GetParam().sync;
     spec_.buckets = {.first_bytes_max = 8 << 10, .bytes_max = 32 << 10};
     spec_.timeouts.join = absl::Seconds(60);
-    spec_.timeouts.resume = absl::Seconds(60);  // of slow machines
+    spec_.timeouts.resume = absl::Seconds(60);  // for slow machines
     spec_.timeouts.lease = absl::Seconds(60);
   }
 
@@ -63,7 +64,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
             .global_batch = recipe_.global_batch};
   }
 
-  // One worker's life; its weights, or why there are none.
+  // Runs one worker; returns its weights or an error.
   absl::StatusOr<std::vector<NamedWeights>> Live(int worker) {
     const transport::nccl::Tables tables = gpus_.TablesOf(worker);
     auto session = Session::Impl::Join(

@@ -16,7 +16,7 @@ namespace lockstep::digits {
 //   (loss(variable[i] + h) - loss(variable[i] - h)) / 2h
 //
 // over every i, relative to the largest component of the gradient. `loss`
-// reads the variable, which is back in its place afterwards.
+// reads the variable, which is restored afterwards.
 inline double GradientError(absl::Span<double> variable,
                             absl::Span<const double> gradient,
                             absl::FunctionRef<double()> loss,

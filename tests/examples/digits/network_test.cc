@@ -93,7 +93,7 @@ TEST_F(NetworkTest, GradientAgreesWithCentralDifferences) {
       SoftmaxCrossEntropy<double>(logits_, labels, kBatch).d_logits;
   ASSERT_TRUE(network_.Backward(std::move(d_logits), trail_, Ignore).ok());
   for (Parameter<double>* parameter : network_.parameters()) {
-    // The first values of each: all of them would take a minute.
+    // Only the first values of each: all of them would take a minute.
     const size_t count = std::min<size_t>(parameter->size(), 32);
     EXPECT_LE(GradientError(parameter->value().first(count),
                             parameter->gradient().first(count), loss, 1e-5),

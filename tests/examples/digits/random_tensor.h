@@ -1,4 +1,4 @@
-// Tensors full of chance, for tests.
+// Random tensors for tests.
 
 #ifndef LOCKSTEP_TESTS_EXAMPLES_DIGITS_RANDOM_TENSOR_H_
 #define LOCKSTEP_TESTS_EXAMPLES_DIGITS_RANDOM_TENSOR_H_
@@ -12,8 +12,8 @@
 
 namespace lockstep::digits {
 
-// Values in -1..1, none closer to 0 than 1/16: the kink of a ReLU is farther
-// away than the steps of a difference quotient.
+// Values in -1..1, none closer to 0 than 1/16: farther from the kink of a ReLU
+// than the step of a difference quotient.
 inline void Fill(absl::string_view name, absl::Span<double> values) {
   const Dice dice(1, name);
   uint64_t index = 0;

@@ -192,8 +192,8 @@ TEST_F(TrainerTest, AFailedStepCanBeRunAgain) {
   EXPECT_EQ(Difference(network_, smooth), 0);
 }
 
-// A worker of a pretended job: its own network, whose gradients lie in one
-// bucket, and its own quarter of every batch.
+// A worker of a simulated job: its own network, with gradients in one bucket,
+// and its own quarter of every batch.
 class PretendedWorker {
  public:
   PretendedWorker(const Recipe& recipe, int rank, int world)
@@ -233,7 +233,7 @@ class PretendedWorker {
 
 using Job = std::vector<std::unique_ptr<PretendedWorker>>;
 
-// Every bucket becomes the sum of all, added in the order of ranks.
+// Every bucket becomes the sum of all, added in rank order.
 void AllReduce(const Job& job) {
   std::vector<double> sum = job[0]->bucket();
   for (size_t rank = 1; rank < job.size(); ++rank) {

@@ -17,14 +17,14 @@ template <class Half>
 constexpr DType kWire =
     std::is_same_v<Half, kernels::BF16> ? DType::kBF16 : DType::kF16;
 
-// One element of `ranks` ranks, step after step.
+// One element on `ranks` ranks, over several steps.
 template <class Half, class T>
 class Element {
  public:
   Element(int ranks, bool feedback)
       : feedback_(feedback), carries_(ranks), carried_(ranks) {}
 
-  // The error of this step's sum, as a part of its bound.
+  // The error of this step's sum, relative to its bound.
   double Error(const std::vector<T>& gradients) {
     const int ranks = static_cast<int>(gradients.size());
     WireBound bound(kWire<Half>,
@@ -51,7 +51,7 @@ class Element {
   std::vector<double> carried_;
 };
 
-// All magnitudes that the half has, down to less than its smallest.
+// Tries all magnitudes of the 16-bit type, down to below its smallest.
 template <class Half, class T>
 double WorstOf(int ranks, bool feedback) {
   constexpr int kElements = 5000;

@@ -1,5 +1,5 @@
-// The real adapter on a real GPU, held to the suite of the interface, one rank:
-// more of them are processes (processes_test.cc).
+// Runs the conformance suite on the real adapter on a real GPU, with one rank;
+// processes_test.cc has several ranks.
 
 #include <cstdio>
 #include <cstdlib>

@@ -65,7 +65,7 @@ class Rank {
                                absl::Seconds(60));
   }
 
-  // Both buffers; how they are reached.
+  // Registers both buffers; returns the kind of registration.
   absl::StatusOr<std::string> RegisterBuffer(Communicator& group) {
     std::string reach;
     for (const ArenaBuffer* buffer : {&in_, &out_}) {
@@ -86,7 +86,7 @@ class Rank {
   float* in() const { return in_.as<float>().data(); }
   float* out() const { return out_.as<float>().data(); }
 
-  // In the order of the stream; returns when it is done.
+  // Writes in stream order; returns when it is done.
   absl::Status Write(float* to, const Floats& values) {
     std::memcpy(staging_, values.data(), values.size() * sizeof(float));
     return Copy(to, staging_, values.size() * sizeof(float));
@@ -110,7 +110,7 @@ class Rank {
   }
 
   const Tables tables_;
-  const transport::nccl::DeviceScope scope_;  // of the rank's thread
+  const transport::nccl::DeviceScope scope_;  // for the rank's thread
   const Place place_;
   const std::unique_ptr<Arena> arena_;
   std::unique_ptr<transport::Transport> transport_;
@@ -131,7 +131,7 @@ Floats ValuesOf(int rank) {
   return values;
 }
 
-// Moves all ranks' values and compares what came out.
+// Runs operations on all ranks' values and checks the results.
 class Mover {
  public:
   Mover(Rank* rank, Communicator* group) : rank_(*rank), group_(*group) {}
@@ -139,7 +139,7 @@ class Mover {
   using Enqueue = std::function<absl::Status(Stream&)>;
   using Expected = std::function<float(size_t i)>;
 
-  // The first error stays.
+  // Keeps the first error.
   void Move(const char* what, const Floats& in, const Enqueue& enqueue,
             size_t count, const Expected& expected) {
     if (!first_.ok()) return;
@@ -178,7 +178,7 @@ class Mover {
   absl::Status first_;
 };
 
-// A host's part of a graph.
+// A host function in a graph.
 void Visit(void* visits) { ++*static_cast<std::atomic<int>*>(visits); }
 
 void Reduce(Mover* mover) {
@@ -201,7 +201,7 @@ void Reduce(Mover* mover) {
   mover->Move(
       "a mean", mine, all_reduce(ReduceOp::kMean), kCount,
       [&](size_t i) { return sum(i) * (1.0f / static_cast<float>(n)); });
-  // One rank has a NaN, which NCCL's own maximum would lose.
+  // One rank has a NaN, which NCCL's own maximum ignores.
   Floats with_nan = mine;
   if (rank.rank() == n - 1)
     with_nan[3] = std::numeric_limits<float>::quiet_NaN();
@@ -224,7 +224,7 @@ void PassRound(Mover* mover) {
   Rank& rank = mover->rank();
   Communicator& group = mover->group();
   const int n = rank.size();
-  if (n == 1) return;  // nobody sends to himself
+  if (n == 1) return;  // no peer to send to
   const Floats mine = ValuesOf(rank.rank());
   const int previous = (rank.rank() + n - 1) % n;
   mover->Move(
@@ -301,7 +301,7 @@ absl::StatusOr<std::string> MoveThroughWindows(const Tables& tables,
   if (!reach.ok()) return reach.status();
   Mover mover(&rank, group->get());
   Reduce(&mover);
-  group->reset();  // while they are enlisted
+  group->reset();  // while they are registered
   if (!mover.status().ok()) return mover.status();
   return reach;
 }
@@ -342,7 +342,7 @@ absl::Status ReplayAGraph(const Tables& tables, const Place& place) {
           return total * (1.0f / static_cast<float>(place.size));
         });
   }
-  group->reset();  // while the graph lives
+  group->reset();  // while the graph exists
   if (mover.status().ok() && visits != 3) {
     return absl::DataLossError(
         absl::StrCat("the host's part ran ", visits.load(), " times"));

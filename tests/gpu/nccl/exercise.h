@@ -1,9 +1,9 @@
-// What one rank does with the real adapter on a real GPU, and how it sees that
-// it was right. It works over any tables: over the fake the exercise itself is
-// tested, on any machine.
+// One rank's operations with the real adapter on a real GPU, with checks of the
+// results. It works with any tables: a test over the fake checks the exercise
+// itself, on any machine.
 //
-// Function, not speed: at most 1 MiB an operation, because ranks may share one
-// device.
+// It tests function, not speed: at most 1 MiB for each operation, because ranks
+// may share one device.
 
 #ifndef LOCKSTEP_TESTS_GPU_NCCL_EXERCISE_H_
 #define LOCKSTEP_TESTS_GPU_NCCL_EXERCISE_H_
@@ -19,7 +19,7 @@
 
 namespace lockstep::gpu {
 
-// A rank among others, whom it can tell a line, and who all tell theirs.
+// A rank and its means to exchange a line with all other ranks.
 struct Place {
   int rank = 0;
   int size = 1;
@@ -30,18 +30,19 @@ struct Place {
 absl::Status MoveEverything(const transport::nccl::Tables& tables,
                             const Place& place);
 
-// Reductions in buffers that all ranks know of; in what way, for people.
+// Reductions in buffers that are registered on all ranks. Returns the kind of
+// registration, for people.
 absl::StatusOr<std::string> MoveThroughWindows(
     const transport::nccl::Tables& tables, const Place& place);
 
-// An operation and a host's part behind it, captured into a CUDA graph and
-// launched with three inputs; then the communicators end while the graph lives.
+// An operation and a host function after it, captured into a CUDA graph and
+// launched with three inputs; then the communicators end before the graph.
 absl::Status ReplayAGraph(const transport::nccl::Tables& tables,
                           const Place& place);
 
-// `times` over: connects, waits in an all-reduce for ranks that never come, and
-// aborts. How long the aborts took, until the stream ran on; on rank 0, who
-// waits. The process lives and connects again.
+// Repeats `times` times: connects, waits in an all-reduce for ranks that never
+// arrive, and aborts. Returns, on the waiting rank 0, the durations from Abort
+// until the stream continued. The process can connect again.
 absl::StatusOr<std::vector<absl::Duration>> AbortWhatIsWedged(
     const transport::nccl::Tables& tables, const Place& place, int times);
 

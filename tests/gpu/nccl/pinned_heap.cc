@@ -13,9 +13,9 @@
 namespace {
 
 constexpr size_t kBytes = size_t{1} << 30;
-constexpr size_t kLargest = size_t{16} << 20;  // what is used again
+constexpr size_t kLargest = size_t{16} << 20;  // larger blocks are not reused
 
-// Before each block: its size, and whose it is.
+// Precedes each block: its size, and which allocator it is from.
 struct alignas(64) Header {
   size_t bytes;
   bool pinned;
@@ -32,7 +32,7 @@ struct Heap {
   std::pmr::unsynchronized_pool_resource pool;
 };
 
-Heap* heap = nullptr;  // never closed: blocks live to the end of the process
+Heap* heap = nullptr;  // never destroyed: blocks live until the process ends
 
 void* Allocate(size_t bytes) {
   const size_t whole = bytes + sizeof(Header);

@@ -1,15 +1,15 @@
-// A heap that the GPU reaches: the suite of the interface keeps its buffers in
-// vectors, and NCCL takes pinned memory of the host as it takes a device's.
+// A heap that the GPU can access: the conformance suite has its buffers in
+// vectors, and NCCL accepts pinned host memory like device memory.
 //
-// Replaces operator new of the program. Until Open there is no GPU, and memory
-// is malloc's.
+// It replaces the program's operator new. Until Open there is no GPU, and
+// memory is from malloc.
 
 #ifndef LOCKSTEP_TESTS_GPU_NCCL_PINNED_HEAP_H_
 #define LOCKSTEP_TESTS_GPU_NCCL_PINNED_HEAP_H_
 
 namespace lockstep::gpu {
 
-// Ends the process if the memory cannot be had.
+// Exits the process if the memory cannot be allocated.
 void OpenPinnedHeap();
 
 }  // namespace lockstep::gpu

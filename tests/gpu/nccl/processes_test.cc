@@ -1,10 +1,10 @@
 // The real adapter between processes that share one GPU, and alone. Each has an
-// NCCL_HOSTID of its own: NCCL takes them for as many hosts, or it would refuse
-// a device that has two ranks.
+// NCCL_HOSTID of its own: NCCL then sees as many hosts, and does not refuse a
+// device with two ranks.
 //
 //   test ─spawns─▶ --peer WHAT RANK SIZE     this program, once for each rank
-//        ◀─"exchange LINE"── all lines ─▶ each, until it says "ok ..." or what
-//                                         failed
+//        ◀─"exchange LINE"── all lines ─▶ each, until it prints "ok ..." or an
+//                                         error
 
 #include <algorithm>
 #include <cstdlib>
@@ -83,7 +83,7 @@ int RunPeer(const std::string& what, int rank, int size) {
 
 // --- The test ---
 
-// Which has no GPU of its own while the ranks run.
+// The test itself does not use the GPU while the ranks run.
 class ProcessesTest : public testing::Test {
  protected:
   static void ExpectAllOk(const std::string& what, int size) {
@@ -98,7 +98,8 @@ class ProcessesTest : public testing::Test {
   }
 
  private:
-  // One line of each to all. False once they have said how it ended.
+  // Sends one line of each rank to all. False once they have printed their
+  // result.
   static bool PassOn(std::vector<std::unique_ptr<Program>>& ranks) {
     std::vector<std::string> lines;
     bool over = false;
@@ -118,7 +119,7 @@ class ProcessesTest : public testing::Test {
     return true;
   }
 
-  // NCCL may say things of its own (NCCL_DEBUG).
+  // Skips lines that NCCL prints (NCCL_DEBUG).
   static std::string NextWord(Program& rank) {
     std::string line;
     do {
