@@ -1,5 +1,5 @@
-// The same characters as abseil's own view, which before its C++17 builds is
-// not std::string_view: absl::StrCat and the like take only this one.
+// Converts to absl::string_view, which is not std::string_view in abseil builds
+// before C++17. absl::StrCat and similar functions take only the former.
 
 #ifndef LOCKSTEP_BASE_ABSL_VIEW_H_
 #define LOCKSTEP_BASE_ABSL_VIEW_H_

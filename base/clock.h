@@ -1,8 +1,9 @@
-// What time it is: a seam with the machine's clock behind it, or a test.
+// The current time: an interface with the machine's clock, or a test's clock,
+// behind it.
 //
-// Only loops and adapters hold a Clock; state machines get the time as an
-// argument. Times of one clock compare with each other and with nothing else:
-// for people, a SystemClock is near the wall clock, but it never jumps with it.
+// Only loops and adapters have a Clock; state machines get the time as an
+// argument. Times are comparable only with times of the same clock. A
+// SystemClock is near the wall clock, for people, but does not jump with it.
 //
 // Threads: all methods from any thread.
 
@@ -15,11 +16,12 @@ namespace lockstep {
 
 class Clock {
  public:
-  // Somebody who sleeps until a moment of this clock.
+  // Sleeps until a time of this clock.
   class Sleeper {
    public:
     virtual ~Sleeper() = default;
-    // Look at the time again. Called on any thread; must not call the clock.
+    // The time may have changed: read it again. Called on any thread; must not
+    // call the clock.
     virtual void TimeChanged() = 0;
   };
 
@@ -28,17 +30,17 @@ class Clock {
   // Never decreases.
   virtual absl::Time Now() const = 0;
 
-  // How long to sleep before `moment` may have come: InfiniteDuration if only
-  // TimeChanged will tell.
+  // How long to sleep until `moment`. InfiniteDuration if only TimeChanged
+  // announces it.
   virtual absl::Duration RealTimeUntil(absl::Time moment) const = 0;
 
-  // From AddSleeper until RemoveSleeper returns, `sleeper` is told of every
-  // jump of a clock that does not run by itself.
+  // Between AddSleeper and the return of RemoveSleeper, `sleeper` is notified
+  // of every jump of a manual clock.
   virtual void AddSleeper(Sleeper* sleeper) = 0;
   virtual void RemoveSleeper(Sleeper* sleeper) = 0;
 };
 
-// CLOCK_MONOTONIC, mapped once, at construction, to the wall clock's time.
+// CLOCK_MONOTONIC plus an offset to the wall clock, read once at construction.
 class SystemClock final : public Clock {
  public:
   SystemClock();

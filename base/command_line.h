@@ -1,5 +1,5 @@
-// The options and commands of a program: declared one by one, then read from
-// argv into the variables that they were declared with.
+// The options and commands of a program: declared one at a time, then parsed
+// from argv into the declared variables.
 //
 //   CommandLine line("Trains the digits.", "digits");
 //   line.Add("--steps", &steps, "optimizer steps").Positive().ShowDefault();
@@ -7,8 +7,8 @@
 //     return *exit_code;
 //   }
 //
-// Wraps CLI11, whose headers take the compiler six seconds in each file that
-// includes them: only command_line.cc does.
+// Wraps CLI11, whose headers take six seconds to compile: only command_line.cc
+// includes them.
 //
 // Variables must outlive Parse. Not thread-safe.
 
@@ -29,29 +29,29 @@ class Option;
 
 namespace lockstep {
 
-// One option, to be narrowed down; its CommandLine owns it.
+// One option, to be refined; its CommandLine owns it.
 class CommandLineOption {
  public:
   explicit CommandLineOption(CLI::Option* option) : option_(option) {}
 
   CommandLineOption Required() const;
-  // --help prints the variable's present value, or `text` in its place.
+  // --help prints the variable's current value, or `text` instead.
   CommandLineOption ShowDefault() const;
   CommandLineOption ShowDefault(const std::string& text) const;
   CommandLineOption OneOf(const std::vector<std::string>& words) const;
   CommandLineOption Between(int64_t least, int64_t most) const;
   CommandLineOption Positive() const;
   CommandLineOption NotNegative() const;
-  // `fault` says what is wrong with the text, or nothing; --help names
-  // `domain`.
+  // `fault` returns what is wrong with the text, or an empty string; --help
+  // prints `domain`.
   CommandLineOption CheckedBy(
       std::function<std::string(const std::string&)> fault,
       const std::string& domain) const;
   CommandLineOption ExistingFile() const;
-  // Taken from this environment variable if it is not on the command line.
+  // Read from this environment variable if it is not on the command line.
   CommandLineOption FromVariable(const std::string& name) const;
   CommandLineOption SeparatedBy(char delimiter) const;
-  // All that is left of the command line, one word at least.
+  // Takes the rest of the command line, at least one word.
   CommandLineOption TakesTheRest() const;
   CommandLineOption Needs(const CommandLineOption& other) const;
   CommandLineOption Excludes(const CommandLineOption& other) const;
@@ -60,12 +60,13 @@ class CommandLineOption {
   CLI::Option* option_;
 };
 
-// A program, or one of its commands (`lockstepctl run`); owned as options are.
+// A program, or one of its commands (`lockstepctl run`). Its CommandLine owns
+// it.
 class ProgramCommand {
  public:
   explicit ProgramCommand(CLI::App* app) : app_(app) {}
 
-  // `names`: "-n,--workers", or "JOB" for a word without a dash.
+  // `names`: "-n,--workers" for an option, or "JOB" for a positional argument.
   CommandLineOption Add(const std::string& names, std::string* value,
                         const std::string& help) const;
   CommandLineOption Add(const std::string& names, int* value,
@@ -79,7 +80,8 @@ class ProgramCommand {
   CommandLineOption Add(const std::string& names,
                         std::vector<std::string>* value,
                         const std::string& help) const;
-  // `read` takes the text and returns what is wrong with it, or nothing.
+  // `read` parses the text and returns what is wrong with it, or an empty
+  // string.
   CommandLineOption Add(const std::string& names,
                         std::function<std::string(const std::string&)> read,
                         const std::string& help) const;
@@ -90,7 +92,7 @@ class ProgramCommand {
                             const std::string& help) const;
   // One of the commands must be given.
   void RequireCommand() const;
-  // What is declared here may also be given behind a command.
+  // Options of this command may also follow one of its subcommands.
   void TakeOptionsBehindCommands() const;
   // Called by Parse if this command is given.
   void WhenGiven(std::function<void()> call) const;
@@ -108,11 +110,11 @@ class CommandLine final : public ProgramCommand {
   CommandLine(const std::string& description, const std::string& name);
   ~CommandLine();
 
-  // Nothing if the program shall go on; else its exit code: 0 after --help and
-  // --version, 2 if the command line is wrong, which has been said on stderr.
+  // nullopt if the program shall continue. Else its exit code: 0 after --help
+  // and --version, 2 after an error, which was printed to stderr.
   std::optional<int> Parse(int argc, char** argv);
 
-  // Says what is wrong with options that are right one by one; 2.
+  // Prints an error about valid options in combination; returns 2.
   int Refuse(const std::string& wrong);
 
  private:

@@ -1,5 +1,5 @@
-// A moment up to which somebody is willing to wait, on the monotonic clock: for
-// adapters that really block. (State machines get the time as an argument.)
+// A time limit on the monotonic clock, for adapters that block. (State machines
+// get the time as an argument.)
 
 #ifndef LOCKSTEP_BASE_DEADLINE_H_
 #define LOCKSTEP_BASE_DEADLINE_H_
@@ -13,7 +13,7 @@ namespace lockstep {
 
 class Deadline {
  public:
-  // Never passes if `timeout` is longer than a year.
+  // Infinite if `timeout` is longer than a year.
   explicit Deadline(absl::Duration timeout)
       : never_(timeout > absl::Hours(24 * 365)),
         at_(never_ ? Clock::time_point::max()

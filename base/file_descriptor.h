@@ -1,4 +1,4 @@
-// A file descriptor with an owner.
+// An owned file descriptor.
 
 #ifndef LOCKSTEP_BASE_FILE_DESCRIPTOR_H_
 #define LOCKSTEP_BASE_FILE_DESCRIPTOR_H_

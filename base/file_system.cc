@@ -115,7 +115,7 @@ absl::StatusOr<std::string> PosixFileSystem::Read(const std::string& path,
         pread(fd->get(), text.data() + done, text.size() - done, offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Failed("read", path);
-    if (got == 0) break;  // it was cut meanwhile
+    if (got == 0) break;  // truncated meanwhile
     done += got;
   }
   text.resize(done);
@@ -168,7 +168,7 @@ absl::Status PosixFileSystem::Remove(const std::string& path) {
   return remove(path.c_str()) == 0 ? absl::OkStatus() : Failed("remove", path);
 }
 
-// --- In terms of the seam ---------------------------------------------------
+// --- In terms of FileSystem --------------------------------------------------
 
 absl::StatusOr<std::string> ReadWhole(FileSystem* files,
                                       const std::string& path) {
@@ -190,11 +190,11 @@ absl::Status MayReplace(FileSystem* files, const std::string& path) {
                              : " is a link or a device, not a regular file"));
 }
 
-// How many names beside a file are tried; a crash leaves one behind.
+// The number of temporary names that are tried; a crash leaves one behind.
 constexpr int kNamesBeside = 100;
 
-// A file beside another, made by this call: PATH.new, or PATH.new1 and so on if
-// there is something of that name, which is not touched.
+// A temporary file in the same directory, created by this call: PATH.new, or
+// PATH.new1 and so on if the name exists. An existing file is not changed.
 struct Beside {
   std::string path;
   std::unique_ptr<WritableFile> file;
@@ -215,7 +215,7 @@ absl::StatusOr<Beside> OpenBeside(FileSystem* files, const std::string& path) {
                    kNamesBeside - 1, " exist; remove them"));
 }
 
-// Nothing is left beside `path` after an error.
+// Removes the temporary file after an error.
 absl::Status WriteBeside(FileSystem* files, const std::string& path,
                          absl::string_view bytes, bool sync) {
   absl::StatusOr<Beside> beside = OpenBeside(files, path);

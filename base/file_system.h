@@ -1,15 +1,16 @@
-// Files: a seam with the disk behind it, or a memory that forgets.
+// Files: an interface with the disk, or a simulated disk, behind it.
 //
-// What was written is durable only when it was synced: a file's bytes by
-// WritableFile::Sync, the names in a directory (of what was created, renamed or
-// removed there) by SyncDirectory. Whoever makes promises tests against the
-// memory (tests/support/memory_file_system.h), which loses the rest at a crash.
+// Writes are durable only after a sync: a file's bytes after
+// WritableFile::Sync, the names in a directory (created, renamed or removed)
+// after SyncDirectory. Test code that needs durability with
+// tests/support/memory_file_system.h, which drops everything else at a
+// simulated crash.
 //
-// Threads: all methods from any thread; a WritableFile is one caller's own.
+// Threads: all methods from any thread; a WritableFile has one caller.
 // Errors:  NotFound, AlreadyExists, FailedPrecondition (a directory that is not
-//          empty, or not a directory, or is one where a file is meant),
-//          PermissionDenied, ResourceExhausted (no space), else Unknown or what
-//          absl::ErrnoToStatus says. Messages name the path.
+//          empty, or a file of the wrong kind), PermissionDenied,
+//          ResourceExhausted (no space), else Unknown or the code of
+//          absl::ErrnoToStatus. Messages name the path.
 
 #ifndef LOCKSTEP_BASE_FILE_SYSTEM_H_
 #define LOCKSTEP_BASE_FILE_SYSTEM_H_
@@ -25,21 +26,22 @@
 
 namespace lockstep {
 
-// Closed by its destructor, which drops nothing that was appended and promises
-// nothing that was not synced.
+// The destructor closes the file. It keeps everything appended, and does not
+// sync.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  // All of it, or an error after which the end of the file is undefined.
+  // Appends all bytes, or returns an error after which the end of the file is
+  // undefined.
   virtual absl::Status Append(absl::string_view bytes) = 0;
-  // Durable from here on.
+  // Makes all appended bytes durable.
   virtual absl::Status Sync() = 0;
 };
 
 enum class OpenMode : uint8_t {
-  kCreate = 1,  // AlreadyExists if there is such a name
-  kTruncate,    // made if it does not exist, emptied if it does
-  kAppend,      // made if it does not exist
+  kCreate = 1,  // AlreadyExists if the name exists
+  kTruncate,    // created if it does not exist, else emptied
+  kAppend,      // created if it does not exist
 };
 
 enum class FileKind : uint8_t {
@@ -52,13 +54,13 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // What the name stands for; a symbolic link is not followed.
+  // The kind of the entry; does not follow a symbolic link.
   virtual absl::StatusOr<FileKind> KindOf(const std::string& path) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Open(
       const std::string& path, OpenMode mode) = 0;
 
-  // At most `bytes` from `offset`; less only at the end of the file.
+  // At most `bytes` from `offset`; fewer only at the end of the file.
   virtual absl::StatusOr<std::string> Read(const std::string& path,
                                            uint64_t offset, size_t bytes) = 0;
   virtual absl::StatusOr<uint64_t> Size(const std::string& path) = 0;
@@ -70,10 +72,10 @@ class FileSystem {
       const std::string& directory) = 0;
   virtual absl::Status SyncDirectory(const std::string& directory) = 0;
 
-  // Files and directories. An existing file `to` is replaced in one instant.
+  // Renames a file or directory. Atomically replaces an existing file `to`.
   virtual absl::Status Rename(const std::string& from,
                               const std::string& to) = 0;
-  // A file, or an empty directory.
+  // Removes a file or an empty directory.
   virtual absl::Status Remove(const std::string& path) = 0;
 };
 
@@ -93,26 +95,26 @@ class PosixFileSystem : public FileSystem {
   absl::Status Remove(const std::string& path) override;
 };
 
-// --- In terms of the seam ---------------------------------------------------
+// --- In terms of FileSystem --------------------------------------------------
 
 absl::StatusOr<std::string> ReadWhole(FileSystem* files,
                                       const std::string& path);
 
-// Puts a file there for others to read: whole once it is there, but not safe
-// from a crash. Nothing is done after that: who has read it may take away even
+// Publishes a file for other processes: they see it only complete. Not durable.
+// Publishing is the last action, because a reader may then remove the file and
 // its directory.
 //
-// Writes beside it, in a new file PATH.new (or PATH.new1, ...), follows no
-// symbolic link there and removes nothing that it has not made: others may be
-// able to make names in the folder. FailedPrecondition if `path`
-// is there and is not a regular file: renaming would take the place of a
-// device, a FIFO or a link.
+// Writes to a new file PATH.new (or PATH.new1, ...) in the same directory.
+// Follows no symbolic link and removes only files that it created, since other
+// users may be able to create names in the directory. FailedPrecondition if
+// `path` exists and is not a regular file: renaming would replace a device, a
+// FIFO or a link.
 absl::Status PublishFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes);
 
-// `path` holds the old bytes or the new ones, whatever happens meanwhile, and
-// the new ones for good after OK. Writes beside it as PublishFile does, with
-// the same error.
+// Atomically replaces `path`: after a crash it has the old bytes or the new
+// ones, and after OK the new ones durably. Uses a temporary file as PublishFile
+// does, with the same error.
 absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes);
 

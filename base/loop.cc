@@ -14,10 +14,10 @@
 namespace lockstep {
 namespace {
 
-// A CondVar takes more than a day for "for ever".
+// A CondVar treats more than a day as infinite.
 constexpr absl::Duration kLongestSleep = absl::Hours(1);
 
-// Above every timer in the order of pointers.
+// Greater than every Timer*.
 Loop::Timer* const kLast =
     reinterpret_cast<Loop::Timer*>(std::numeric_limits<uintptr_t>::max());
 
@@ -25,11 +25,11 @@ Loop::Timer* const kLast =
 
 Loop::Loop(const std::string& name, Clock* clock) : clock_(clock) {
   clock_->AddSleeper(this);
-  MutexLock lock(&mutex_);  // the thread starts to work when id_ is known
+  MutexLock lock(&mutex_);  // id_ is set before the thread runs
   thread_ = std::thread([this] { Run(); });
   id_ = thread_.get_id();
   Check(name.size() <= 15, "a thread's name has at most 15 characters");
-  // It opens a file, and there may be none; then the thread has no name.
+  // Opens a file in /proc, which can fail; then the thread has no name.
   pthread_setname_np(thread_.native_handle(), name.c_str());
 }
 
@@ -86,7 +86,8 @@ void Loop::RunDueTimers() {
   const std::vector<std::pair<absl::Time, Timer*>> due(
       timers_.begin(), timers_.upper_bound({now, kLast}));
   for (const auto& [when, timer] : due) {
-    // An earlier one's task may have moved, cleared or destroyed this one.
+    // The task of an earlier timer may have reset, cleared or destroyed this
+    // one.
     if (timers_.erase({when, timer}) == 0) continue;
     timer->when_ = absl::InfiniteFuture();
     timer->task_();

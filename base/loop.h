@@ -1,17 +1,17 @@
-// One named thread that owns a state machine; everyone else posts to it.
+// One named thread that owns a state machine. Other threads post tasks to it.
 //
 //   Loop loop("ls-core", &clock);
 //   Loop::Timer wake(&loop, [&] { Apply(Wake{}); });
 //   loop.Post([&] { Apply(event); wake.Set(machine.NextWake()); });
 //
-// Tasks run one at a time, in the order of their posting. Timers that are due
-// run before the tasks that were posted after their moment, so that a test with
-// a manual clock knows what has happened once a task of its own has run.
+// Tasks run one at a time, in the order of their posting. A due timer runs
+// before the tasks that were posted after its time. So in a test with a manual
+// clock, once a posted task has run, all timers due before it have run.
 //
 // Threads:   Post, OnThread and clock() from any thread; Stop and the
-//            destructor from any thread but the loop's own.
-// Ownership: what tasks and timers refer to must live until Stop returned. An
-//            owner with a Loop among its members calls Stop first thing in its
+//            destructor from any thread but the loop's.
+// Ownership: objects that tasks and timers refer to must live until Stop
+//            returns. A class with a Loop member calls Stop first in its
 //            destructor.
 
 #ifndef LOCKSTEP_BASE_LOOP_H_
@@ -36,18 +36,18 @@ class Loop : private Clock::Sleeper {
   using Task = absl::AnyInvocable<void()>;
   class Timer;
 
-  // Starts the thread. `name` is what ps and debuggers show: at most 15
-  // characters. `clock` must outlive the loop.
+  // Starts the thread. ps and debuggers show `name`: at most 15 characters.
+  // `clock` must outlive the loop.
   Loop(const std::string& name, Clock* clock);
   ~Loop() override;
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // Never blocks. False after Stop has begun: the task was dropped.
+  // Never blocks. Returns false, and drops the task, after Stop has begun.
   bool Post(Task task);
 
-  // Runs what was posted before, then ends the thread. Timers do not run any
-  // more. May be called again.
+  // Runs the tasks posted before, then ends the thread. Timers no longer run.
+  // May be called again.
   void Stop();
 
   bool OnThread() const { return std::this_thread::get_id() == id_; }
@@ -55,7 +55,7 @@ class Loop : private Clock::Sleeper {
 
  private:
   void Run();
-  // False once there is nothing left to do for good.
+  // Returns false after Stop, once no posted task is left.
   bool WaitForWork(std::vector<Task>* tasks);
   void RunDueTimers();
   void TimeChanged() override;
@@ -67,16 +67,16 @@ class Loop : private Clock::Sleeper {
   bool time_changed_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // The loop thread's own.
+  // Used by the loop's thread only.
   std::set<std::pair<absl::Time, Timer*>> timers_;
 
   std::thread thread_;
   std::thread::id id_;
 };
 
-// Calls `task` on the loop once after each Set. Lives on the loop: Set, Clear
-// and the destructor are called on its thread, or after Stop. Its own task must
-// not destroy it.
+// Calls `task` on the loop once after each Set. Set, Clear and the destructor
+// are called on the loop's thread, or after Stop. The task must not destroy its
+// own timer.
 class Loop::Timer {
  public:
   Timer(Loop* loop, Task task);
@@ -84,9 +84,8 @@ class Loop::Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  // At `when` or as soon after as the loop can; replaces an earlier Set.
-  // InfiniteFuture clears. A moment that has passed is due at once, but other
-  // tasks run in between.
+  // Due at `when`; replaces an earlier Set. InfiniteFuture clears. A time in
+  // the past is due immediately, but other tasks may run first.
   void Set(absl::Time when);
   void Clear();
 

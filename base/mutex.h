@@ -1,8 +1,7 @@
 // A std::mutex with abseil's thread annotations.
 //
-// abseil's own Mutex is not used in this project: the distribution's build of
-// it is not instrumented, so ThreadSanitizer would report correct code as a
-// race.
+// This project does not use abseil's Mutex: the distribution's build of it is
+// not instrumented, so ThreadSanitizer would report correct code as a race.
 
 #ifndef LOCKSTEP_BASE_MUTEX_H_
 #define LOCKSTEP_BASE_MUTEX_H_
@@ -49,7 +48,7 @@ class CondVar {
     lock.release();
   }
 
-  // False if `timeout` passed first. Longer than a day means for ever.
+  // Returns false on a timeout. A timeout of more than a day is infinite.
   bool WaitFor(Mutex* mutex, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (timeout > absl::Hours(24)) {

@@ -38,7 +38,7 @@ void RaiseOpenFilesLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);  // else it stays as it is
+  setrlimit(RLIMIT_NOFILE, &limit);  // on failure the limit is unchanged
 }
 
 bool IsOutOfFiles(int error) {
@@ -62,7 +62,7 @@ absl::Status RequireOpenFiles(int more) {
   for (int i = 0; i < more; ++i) {
     files.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (files.back().valid() || !IsOutOfFiles(errno)) continue;
-    // The machine has no file left, not this process.
+    // The limit of the machine, not of this process.
     if (errno != EMFILE) return OutOfFiles(std::strerror(errno));
     const int64_t limit = OpenFilesLimit();
     return absl::ResourceExhaustedError(

@@ -1,5 +1,4 @@
-// A process's limit of open files, for those who meet it: sockets, memory and
-// timers are files, too.
+// A process's limit of open files. Sockets, shared memory and timers count too.
 
 #ifndef LOCKSTEP_BASE_OPEN_FILES_H_
 #define LOCKSTEP_BASE_OPEN_FILES_H_
@@ -11,27 +10,27 @@
 
 namespace lockstep {
 
-// Whether a call that failed with `error`, an errno, found no free descriptor,
-// or no memory of the kernel's for one.
+// Whether `error`, the errno of a failed call, means that no descriptor was
+// free, or no kernel memory for one.
 bool IsOutOfFiles(int error);
 
-// How many descriptors this process may have: the soft limit of now.
+// The current soft limit of descriptors of this process.
 int64_t OpenFilesLimit();
 
-// Raises the soft limit to the hard one. For daemons, which do not call
-// select(); a child would inherit it.
+// Raises the soft limit to the hard one. For daemons that do not call select().
+// Child processes inherit it.
 void RaiseOpenFilesLimit();
 
-// Whether one more file can be opened now: for errors of libraries that do not
-// say why. It opens one.
+// Whether one more file can be opened now, for errors of libraries without a
+// reason. Opens and closes one.
 bool CanOpenFile();
 
-// Whether `more` files can be opened beside those that are; ResourceExhausted
-// names the limit that would do. For libraries that abort when they find none.
+// OK if `more` files can be opened; else ResourceExhausted, with the limit that
+// suffices. For libraries that abort without a free descriptor.
 absl::Status RequireOpenFiles(int more);
 
-// ResourceExhausted: names the limit, what failed (`said`: "socket: Too many
-// open files") and what to do.
+// ResourceExhausted: names the limit, the error (`said`: "socket: Too many open
+// files") and a remedy.
 absl::Status OutOfFiles(absl::string_view said);
 
 }  // namespace lockstep

@@ -13,11 +13,12 @@
 namespace lockstep {
 namespace {
 
-// Fields of /proc/PID/stat, from 3 (the state) on; none if there is no such
-// process. Field 2 is the program's name in parentheses and may hold anything.
+// The fields of /proc/PID/stat from field 3 (the state) on; empty if there is
+// no such process. Field 2 is the program's name in parentheses and may have
+// any characters.
 std::vector<std::string> StatFieldsOf(pid_t pid) {
   constexpr size_t kStatBytesMax = 1 << 16;
-  // An error: it has ended, before or while it was read.
+  // An error: the process has ended, before or during the read.
   const std::string stat =
       ReadUserFile(absl::StrCat("/proc/", pid, "/stat"), kStatBytesMax)
           .value_or("");

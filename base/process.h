@@ -1,7 +1,7 @@
-// Facts that tell one process from all others, as the kernel knows them.
+// Facts that identify a process, as known to the kernel.
 //
-// A pid is used again; together with the kernel's boot id and the time at which
-// the process started it is not.
+// The kernel reuses pids. A pid with the boot id and the process's start time
+// is unique.
 //
 // Threads: pure reads of /proc, from any thread.
 
@@ -18,15 +18,15 @@ namespace lockstep {
 // "localhost" if the machine has no name.
 std::string HostName();
 
-// The running kernel's; empty if /proc does not tell.
+// The running kernel's; empty if /proc does not have it.
 std::string BootId();
 
 // In clock ticks since boot: field 22 of /proc/PID/stat. 0 if there is no such
-// process. A child that was not waited for yet still has one.
+// process. A zombie child still has one.
 uint64_t StartTimeOf(pid_t pid);
 
-// By SIGSTOP, a terminal or a debugger: signals other than SIGKILL and SIGCONT
-// do not reach it. False if there is no such process.
+// Stopped by SIGSTOP, a terminal or a debugger: signals other than SIGKILL and
+// SIGCONT stay pending. False if there is no such process.
 bool IsStopped(pid_t pid);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
-// A first-in-first-out queue that keeps its memory: once it has grown to the
-// longest that a program needs, it allocates nothing. std::deque allocates and
-// frees a block every few elements.
+// A FIFO queue that keeps its memory: once it has reached its maximum length,
+// it does not allocate. std::deque allocates and frees a block every few
+// elements.
 //
 // T: default constructible, movable. Threads: not thread-safe.
 
@@ -25,7 +25,8 @@ class Ring {
     ++size_;
   }
 
-  // The oldest element, which must be there; its slot is left empty.
+  // Removes and returns the oldest element, which must exist; its slot becomes
+  // empty.
   T pop_front() {
     T value = std::exchange(slots_[first_], T());
     first_ = (first_ + 1) % slots_.size();

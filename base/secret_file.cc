@@ -53,7 +53,7 @@ std::string DrawSecret() {
 }
 
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
-  // Without O_NONBLOCK a FIFO would keep the caller waiting for a writer.
+  // Without O_NONBLOCK, open() of a FIFO would wait for a writer.
   const FileDescriptor fd(
       open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return Failed("open", path);

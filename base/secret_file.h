@@ -16,10 +16,10 @@
 
 namespace lockstep {
 
-// 256 random bits of the kernel, as 64 hexadecimal digits.
+// 256 random bits from the kernel, as 64 hexadecimal digits.
 std::string DrawSecret();
 
-// The first line of a file, without its end.
+// The first line of a file, without its line break.
 //
 // FailedPrecondition if other users can read or change the file: it must be a
 // regular file of this user with mode 0600 or less, or one of root with mode
@@ -27,12 +27,12 @@ std::string DrawSecret();
 // line is empty.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
-// Creates `path` with mode 0600 and writes `secret` and a newline. A file that
-// is there is replaced, but a symbolic link is never followed.
+// Creates `path` with mode 0600 and writes `secret` and a newline. Replaces an
+// existing file, but never follows a symbolic link.
 absl::Status WriteSecretFile(const std::string& path, absl::string_view secret);
 
-// Creates `path` with mode 0700, or takes an existing directory that belongs to
-// this user and that no other user can change; else FailedPrecondition.
+// Creates `path` with mode 0700, or accepts an existing directory that this
+// user owns and no other user can change; else FailedPrecondition.
 absl::Status MakePrivateDirectory(const std::string& path);
 
 }  // namespace lockstep

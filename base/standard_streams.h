@@ -1,13 +1,13 @@
-// The standard streams of a program that was started without them.
+// Opens missing standard streams before the program starts.
 //
-// Each of the descriptors 0, 1 and 2 that is closed, as a shell's `>&-` or a
-// supervisor leaves it, is opened on /dev/null. Without that the next file or
-// socket that is opened gets its number, and what is printed is written into
-// it. Shared libraries open files when they are loaded (gRPC 1.51 an eventfd),
-// before main and before constructors of ours: therefore .preinit_array, which
-// only an executable can have.
+// Opens /dev/null on each of the descriptors 0, 1 and 2 that is closed, as by a
+// shell's `>&-` or a supervisor. Otherwise the next opened file or socket would
+// get that number, and printed text would be written to it. Shared libraries
+// open files when they are loaded (gRPC 1.51 an eventfd), before main and
+// before constructors. So this uses .preinit_array, which only an executable
+// can have.
 //
-// Included by a file with main(), which needs to do nothing more.
+// Include it in a file with main(); nothing else is needed.
 
 #ifndef LOCKSTEP_BASE_STANDARD_STREAMS_H_
 #define LOCKSTEP_BASE_STANDARD_STREAMS_H_

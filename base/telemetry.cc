@@ -25,13 +25,13 @@ Nothing* TheNothing() {
 
 }  // namespace
 
-// --- Nothing ----------------------------------------------------------------
+// --- NullMetrics -------------------------------------------------------------
 
 Counter* NullMetrics::GetCounter(const MetricId&) { return TheNothing(); }
 Gauge* NullMetrics::GetGauge(const MetricId&) { return TheNothing(); }
 Histogram* NullMetrics::GetHistogram(const MetricId&) { return TheNothing(); }
 
-// --- Everything -------------------------------------------------------------
+// --- RecordingMetrics --------------------------------------------------------
 
 class RecordingMetrics::Recorded final : public Counter,
                                          public Gauge,

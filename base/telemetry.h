@@ -1,13 +1,14 @@
-// Metrics: a sink that drops everything, and one that keeps it for tests.
+// Metrics: one sink that drops everything, and one that records it for tests.
 //
-//   Counter* steps = metrics->GetCounter({"lockstep_steps_total", {{"job",
-//   j}}}); steps->Add();
+//   Counter* steps =
+//       metrics->GetCounter({"lockstep_steps_total", {{"job", j}}});
+//   steps->Add();
 //
-// Names follow Prometheus: lockstep_ first, the unit and _total last. The same
-// name and labels are the same metric; the same name is always of one kind.
+// Names follow Prometheus: lockstep_ first, the unit and _total last. Equal
+// names and labels are the same metric; metrics of one name have one kind.
 //
 // Threads:   all methods from any thread; Add, Set and Observe do not block for
-//            long and may stand on a hot path.
+//            long and may be used on a hot path.
 // Ownership: metrics belong to the sink and live as long.
 
 #ifndef LOCKSTEP_BASE_TELEMETRY_H_
@@ -66,7 +67,7 @@ class NullMetrics final : public MetricSink {
   Histogram* GetHistogram(const MetricId& id) override;
 };
 
-// Remembers; reads are for tests.
+// Records all values, for tests.
 class RecordingMetrics final : public MetricSink {
  public:
   RecordingMetrics();
@@ -75,7 +76,7 @@ class RecordingMetrics final : public MetricSink {
   Gauge* GetGauge(const MetricId& id) override;
   Histogram* GetHistogram(const MetricId& id) override;
 
-  // A counter's sum, a gauge's value; 0 for what was never asked for.
+  // A counter's sum, or a gauge's value; 0 for an unknown metric.
   double Value(const MetricId& id) const;
   std::vector<double> Observations(const MetricId& id) const;
 

@@ -1,9 +1,9 @@
-// Threads of the library's own: named, and deaf to signals. And how the library
-// behaves on a thread of the program's.
+// Threads of the library: named, with signals blocked. Also guards for library
+// code on the program's threads.
 //
-// The program's signal handlers run on the program's threads, and a write to a
+// The program's signal handlers run on the program's threads. A write to a
 // broken connection is an error to handle, not a SIGPIPE that ends the process.
-// Signals that say "this thread has a bug" are not blocked.
+// Signals that report a fault of the thread (SIGSEGV, ...) are not blocked.
 
 #ifndef LOCKSTEP_BASE_THREAD_H_
 #define LOCKSTEP_BASE_THREAD_H_
@@ -39,11 +39,11 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// A write to a broken connection on the calling thread, whosever it is, returns
-// EPIPE and leaves no signal behind, while alive. For libraries whose writes
-// cannot be told MSG_NOSIGNAL.
+// While alive, a write to a broken connection on the calling thread returns
+// EPIPE and leaves no pending signal. For libraries whose writes cannot use
+// MSG_NOSIGNAL, also on the program's threads.
 //
-// A SIGPIPE that another process sends in the meantime is lost, too.
+// A SIGPIPE that another process sends in the meantime is lost.
 class BrokenPipesQuiet {
  public:
   BrokenPipesQuiet() {
@@ -54,7 +54,7 @@ class BrokenPipesQuiet {
     blocks_ = sigismember(&before, SIGPIPE) == 0;
   }
   ~BrokenPipesQuiet() {
-    if (!blocks_) return;  // so does the thread; nothing is delivered
+    if (!blocks_) return;  // the thread blocks SIGPIPE already
     constexpr timespec kNow{};
     while (sigtimedwait(&sigpipe_, nullptr, &kNow) < 0 && errno == EINTR) {
     }
@@ -65,10 +65,10 @@ class BrokenPipesQuiet {
 
  private:
   sigset_t sigpipe_;
-  bool blocks_ = false;  // and was not blocked before
+  bool blocks_ = false;  // SIGPIPE, which was not blocked before
 };
 
-// `name` is shown by ps and debuggers; cut to the kernel's 15 bytes.
+// ps and debuggers show `name`, cut to the kernel's 15 bytes.
 template <typename F>
 std::thread StartThread(const std::string& name, F run) {
   SignalsBlocked blocked;

@@ -1,11 +1,10 @@
-// Files that people name, whole: specs, plans, data, drawings.
+// Reads and writes whole files that users name: specs, plans, data, drawings.
 //
-// A name can stand for anything: a directory, a pipe of the shell's
-// (`-f <(make-spec)`), a device without an end. Read are regular files, pipes
-// and devices, up to a bound.
+// A name can refer to a directory, a shell's pipe (`-f <(make-spec)`), or an
+// endless device. Regular files, pipes and devices are read, up to a limit.
 //
-// Threads: all functions from any thread. Blocking: a pipe is read to its end.
-// Errors:  name the path, and what is wrong with it.
+// Threads:  all functions from any thread. Blocking: a pipe is read to its end.
+// Errors:   name the path and the fault.
 
 #ifndef LOCKSTEP_BASE_USER_FILE_H_
 #define LOCKSTEP_BASE_USER_FILE_H_
@@ -19,15 +18,15 @@
 
 namespace lockstep {
 
-// NotFound, PermissionDenied and what else the kernel says; InvalidArgument: a
+// NotFound, PermissionDenied and other errors of the kernel; InvalidArgument: a
 // directory, or more than `bytes_max`.
 absl::StatusOr<std::string> ReadUserFile(const std::string& path,
                                          size_t bytes_max);
 
-// Replaces what was there. After an error the file may hold a part.
+// Replaces an existing file. After an error the file may be incomplete.
 absl::Status WriteUserFile(const std::string& path, absl::string_view bytes);
 
-// A bound for files that are written by hand, such as specs.
+// The limit for handwritten files, such as specs.
 inline constexpr size_t kHandwrittenBytesMax = size_t{64} << 20;
 
 }  // namespace lockstep

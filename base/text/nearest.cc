@@ -6,7 +6,8 @@
 namespace lockstep {
 
 int EditDistance(absl::string_view a, absl::string_view b) {
-  // row[j]: from the letters of `a` so far to the first j letters of `b`.
+  // row[j]: distance from the letters of `a` so far to the first j letters of
+  // `b`.
   std::vector<int> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (size_t i = 0; i < a.size(); ++i) {

@@ -1,4 +1,4 @@
-// Which known word did somebody mean?
+// Suggests the known word that the user probably meant.
 
 #ifndef LOCKSTEP_BASE_TEXT_NEAREST_H_
 #define LOCKSTEP_BASE_TEXT_NEAREST_H_
@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-// How many letters must be inserted, removed or replaced to make b of a.
+// The number of letters to insert, remove or replace to turn a into b.
 int EditDistance(absl::string_view a, absl::string_view b);
 
-// The known word that is nearest to `word`, the first of several; empty if none
-// is near: if more than a third of its letters would have to change.
+// The known word that is nearest to `word`, the first of several; empty if more
+// than a third of its letters would have to change.
 std::string Nearest(absl::string_view word,
                     const std::vector<std::string>& known);
 

@@ -1,6 +1,5 @@
-// What a token may be: any text. The protocol's strings are UTF-8, and a
-// message with another one is not sent: such a token is refused where it is
-// read.
+// Checks tokens where they are read. A token may be any UTF-8 text: gRPC does
+// not send a message with other strings.
 
 #ifndef LOCKSTEP_BASE_TEXT_TOKEN_TEXT_H_
 #define LOCKSTEP_BASE_TEXT_TOKEN_TEXT_H_
@@ -12,7 +11,7 @@
 
 namespace lockstep {
 
-// InvalidArgument names the `source`, a file, an option or a variable, and not
+// InvalidArgument names the `source` (a file, an option or a variable), and not
 // the token.
 inline absl::Status CheckToken(absl::string_view token,
                                absl::string_view source) {

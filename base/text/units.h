@@ -12,15 +12,16 @@
 
 namespace lockstep {
 
-// The bytes in the largest of KiB, MiB, GiB, TiB that divides them, else bare:
-// "25MiB", "4097". ParseSize reads it back; also a bare number and "B", always
-// whole and not negative. nullopt for anything else, or beyond 63 bits.
+// The bytes in the largest of KiB, MiB, GiB, TiB that divides them, else
+// without a unit: "25MiB", "4097". ParseSize is the inverse; it also takes a
+// number without a unit, or with "B". nullopt for anything else, for fractions
+// and negative numbers, and above 63 bits.
 std::string SizeText(int64_t bytes);
 std::optional<int64_t> ParseSize(absl::string_view text);
 
-// "5m", "1m30s", "500ms". ParseDuration reads it back; a unit is required
-// (ns, us, ms, s, m, h), except for 0. nullopt for anything else, and for
-// endless or negative ones.
+// "5m", "1m30s", "500ms". ParseDuration is the inverse. A unit (ns, us, ms, s,
+// m, h) is required, except for 0. nullopt for anything else, and for infinite
+// or negative durations.
 std::string DurationText(absl::Duration duration);
 std::optional<absl::Duration> ParseDuration(absl::string_view text);
 

@@ -11,11 +11,11 @@ namespace {
 
 struct Character {
   uint32_t code = 0;
-  size_t bytes = 0;  // 0: the text does not begin with well-formed UTF-8
+  size_t bytes = 0;  // 0: the text does not start with well-formed UTF-8
 };
 
-// The bytes of a character whose first byte is `first`; 0 for a continuation
-// byte and for bytes that begin no character.
+// The bytes of a character with first byte `first`; 0 for a continuation byte
+// and for bytes that start no character.
 size_t LengthFrom(uint8_t first) {
   if (first < 0x80) return 1;
   if (first < 0xC2) return 0;

@@ -1,10 +1,9 @@
-// Text from outside: is it UTF-8, and can a terminal or a log show it safely?
+// Validates and escapes text from other processes for terminals and logs.
 //
-// A string that another process chose may hold escape sequences that rewrite a
-// terminal, line breaks that forge log lines, and marks that reverse the order
-// in which text is displayed. Every string that enters Lockstep passes one of
-// two functions: a name must be printable (IsPrintableUtf8), any other text is
-// escaped (Printable).
+// Such a string can have escape sequences that rewrite a terminal, line breaks
+// that forge log lines, and marks that reverse the displayed order. Every
+// string that enters Lockstep is checked by one of two functions: a name must
+// be printable (IsPrintableUtf8), any other text is escaped (Printable).
 //
 // Not printable are: bytes that are not well-formed UTF-8 (RFC 3629: no
 // overlong forms, no surrogates, at most U+10FFFF), control characters (U+0000
@@ -27,12 +26,12 @@ bool IsPrintableUtf8(absl::string_view text);
 
 // `text` with everything that is not printable replaced by an escape: "\n",
 // "\r", "\t", "\x1b" for ASCII and for bytes that are not UTF-8, "\u202e" for
-// the rest. A backslash stays as it is, so that Printable(Printable(t)) equals
+// the rest. A backslash is kept, so Printable(Printable(t)) equals
 // Printable(t).
 std::string Printable(absl::string_view text);
 
 // `text` with each byte that is not part of well-formed UTF-8 replaced by
-// U+FFFD: receivers drop a message whose strings are not UTF-8.
+// U+FFFD: receivers drop a message with strings that are not UTF-8.
 std::string ToUtf8(absl::string_view text);
 
 }  // namespace lockstep
