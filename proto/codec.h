@@ -1,13 +1,13 @@
-// The only place that sees both protobuf and the words.
+// The only module that uses both protobuf classes and protocol structs.
 //
-// ToProto cannot fail: what our own state machines say is sayable. (Text that
-// is not UTF-8 arrives with U+FFFD in its place.) FromProto judges everything,
-// for it may come from anywhere: enum values, signs, sizes, finite numbers, the
-// presence of what must be there. Names must be printable, and texts for people
-// are escaped, so that nothing that a stranger wrote reaches a log, a terminal
-// or an error as control characters. Its error is InvalidArgument and names the
-// field: "Hello: spec.timeouts.lease: -5 s is negative". What a value means, a
-// mesh with a repeated axis for example, is validated by its own module.
+// ToProto cannot fail: it encodes structs of Lockstep's own state machines. (It
+// replaces bytes that are not UTF-8 by U+FFFD.) FromProto validates everything,
+// since a message may be from any sender: enum values, signs, sizes, finite
+// numbers, required fields. Names must be printable and texts for people are
+// escaped, so no control characters of a sender reach a log, a terminal or an
+// error. Its error is InvalidArgument and names the field: "Hello:
+// spec.timeouts.lease: -5 s is negative". The meaning of a value, such as a
+// mesh with a repeated axis, is validated by its own module.
 //
 // Threads: pure functions.
 
@@ -33,7 +33,7 @@
 
 namespace lockstep::proto {
 
-// Who a message is about, for messages that have no word of their own.
+// The header of a message without a protocol struct.
 struct Header {
   JobName job;
   EpochId epoch;
@@ -53,8 +53,8 @@ v1::Plan ToProto(const plan::Plan& plan);
 v1::Record ToProto(const record::Record& record);
 
 absl::StatusOr<Header> FromProto(const v1::Header& header);
-// A Hello of another protocol version has only its version and worker: the rest
-// may mean something else there.
+// From a Hello of another protocol version only version and worker are decoded:
+// its other fields may have another meaning.
 absl::StatusOr<protocol::ToCoordinator> FromProto(
     const v1::ToCoordinator& message);
 absl::StatusOr<protocol::ToWorker> FromProto(const v1::ToWorker& message);
@@ -66,14 +66,14 @@ absl::StatusOr<JobCommand> FromProto(v1::JobCommand command);
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan);
 absl::StatusOr<record::Record> FromProto(const v1::Record& record);
 
-// Strings of requests that have no word of their own. A name that is not
-// printable is refused; a text is escaped. `field` is named in the error.
+// Strings of requests without a protocol struct. A name that is not printable
+// is refused; a text is escaped. The error names `field`.
 absl::StatusOr<std::string> NameFromProto(const char* field,
                                           const std::string& name);
 absl::StatusOr<std::string> TextFromProto(const char* field,
                                           const std::string& text);
 
-// --- The bytes that a journal keeps -----------------------------------------
+// --- The bytes of a journal's record -----------------------------------------
 
 std::string RecordBytes(const record::Record& record);
 absl::StatusOr<record::Record> ParseRecord(absl::string_view bytes);

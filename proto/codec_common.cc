@@ -122,7 +122,7 @@ void Read(const v1::Member& from, protocol::Member* to, Decoder* d) {
   d->Message("process", from.has_process(), from.process(), &to->process);
 }
 
-// --- Where a worker is, and what went wrong ---------------------------------
+// --- Positions and failures --------------------------------------------------
 
 void Write(const protocol::Position& from, v1::Position* to) {
   to->set_step(from.step);

@@ -1,4 +1,4 @@
-// Translations that more than one of the codec's files needs.
+// Conversions that several files of the codec use.
 
 #ifndef LOCKSTEP_PROTO_CODEC_COMMON_H_
 #define LOCKSTEP_PROTO_CODEC_COMMON_H_
@@ -18,7 +18,7 @@
 
 namespace lockstep::proto {
 
-// The enumerators of words and wire have the same values.
+// The enumerators of structs and wire have the same values.
 template <typename WireEnum, typename E>
 WireEnum WireOf(E value) {
   return static_cast<WireEnum>(value);
@@ -55,7 +55,7 @@ void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
 inline void ReadDType(int from, DType* to, Decoder* d) {
   d->Enum("dtype", from, &v1::DType_IsValid, to);
 }
-// Nothing for the value that says nothing.
+// nullopt for the unspecified value.
 inline void ReadDTypeIfAny(const char* field, int from,
                            std::optional<DType>* to, Decoder* d) {
   if (from == v1::DTYPE_UNSPECIFIED) return;
@@ -70,7 +70,7 @@ inline void WriteNumbers(const std::vector<uint32_t>& from,
   to->Add(from.begin(), from.end());
 }
 
-// The head of an envelope: anything with job, epoch and term.
+// The header of an envelope: any struct with job, epoch and term.
 template <typename Envelope>
 void WriteHeader(const Envelope& from, v1::Header* to) {
   to->set_job(ToUtf8(from.job.value));

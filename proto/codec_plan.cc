@@ -1,4 +1,4 @@
-// The plan.
+// The codec of the plan.
 
 #include "proto/codec.h"
 #include "proto/codec_common.h"
@@ -80,7 +80,7 @@ void Read(const v1::TransferRef& from, plan::TransferRef* to, Decoder* d) {
   d->Int("index", from.index(), 0, &to->index);
 }
 
-// The wire has 0 in place of the usual divisor.
+// The wire has 0 for the default divisor.
 uint32_t DivisorOnWire(int divisor) { return divisor == 1 ? 0 : divisor; }
 
 void ReadDivisor(uint32_t from, int* to, Decoder* d) {
@@ -120,7 +120,7 @@ void Write(const plan::Transfer& from, v1::Transfer* to) {
   to->set_bucket(from.bucket);
   to->set_group(from.group);
   for (const plan::TransferRef& ref : from.after) Write(ref, to->add_after());
-  // The wire counts from 1, so that a transfer that has none needs no bytes.
+  // The wire counts from 1, so that a transfer without them needs no bytes.
   to->set_after_task(static_cast<uint32_t>(from.after_task) + 1);
   to->set_buffer(static_cast<uint32_t>(from.buffer) + 1);
   to->set_divisor(DivisorOnWire(from.divisor));
@@ -191,7 +191,7 @@ void Read(const v1::RankPlan& from, plan::RankPlan* to, Decoder* d) {
   d->Each("tasks", from.tasks(), kManyMax, &to->tasks);
 }
 
-// --- The whole --------------------------------------------------------------
+// --- The whole plan ----------------------------------------------------------
 
 v1::Plan ToProto(const plan::Plan& plan) {
   v1::Plan to;

@@ -1,4 +1,4 @@
-// What the journal keeps.
+// The codec of the journal's records.
 
 #include <string>
 #include <variant>
@@ -179,7 +179,7 @@ void Read(const v1::JobAdoptedRecord& from, record::JobAdopted* to,
 
 namespace {
 
-// Which field of the record a body goes to.
+// Returns the record's field for each body.
 struct Field {
   v1::Record* to;
   auto* operator()(const record::JobCreated&) {

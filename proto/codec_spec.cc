@@ -1,4 +1,4 @@
-// The job spec.
+// The codec of the job spec.
 
 #include "proto/codec.h"
 #include "proto/codec_common.h"

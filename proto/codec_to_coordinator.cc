@@ -1,4 +1,4 @@
-// What workers say.
+// The codec of messages from workers.
 
 #include <string>
 #include <variant>
@@ -333,7 +333,7 @@ void Read(const v1::ValueDigests& from, protocol::ValueDigests* to,
 
 namespace {
 
-// Which field of the envelope a body goes to.
+// Returns the envelope's field for each body.
 struct ToCoordinatorField {
   v1::ToCoordinator* to;
   auto* operator()(const protocol::Hello&) { return to->mutable_hello(); }

@@ -1,4 +1,4 @@
-// What the coordinator says to workers.
+// The codec of messages to workers.
 
 #include <string>
 #include <utility>
@@ -136,7 +136,7 @@ void Read(const v1::Left&, protocol::Left*, Decoder*) {}
 
 namespace {
 
-// Which field of the envelope a body goes to.
+// Returns the envelope's field for each body.
 struct ToWorkerField {
   v1::ToWorker* to;
   auto* operator()(const protocol::Welcome&) { return to->mutable_welcome(); }

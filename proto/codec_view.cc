@@ -1,4 +1,4 @@
-// What operators see.
+// The codec of operators' views.
 
 #include <string>
 

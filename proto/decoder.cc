@@ -58,7 +58,7 @@ void Decoder::Shape(const char* field,
                     std::vector<int64_t>* to) {
   constexpr int64_t kElementsMax = std::numeric_limits<int64_t>::max() / 8;
   if (!Count(field, from.size(), kDimensionsMax)) return;
-  int64_t elements = 1;  // of all sizes but zeros, so that order is no matter
+  int64_t elements = 1;  // of all sizes but zeros, independent of their order
   for (const int64_t size : from) {
     if (size < 0) return Fail(field, absl::StrCat(size, " is negative"));
     if (size > kElementsMax / elements) {

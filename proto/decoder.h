@@ -1,13 +1,13 @@
-// What FromProto is made of: reads fields, judges them, and keeps the first
-// fault with the path of fields that led to it.
+// The base of FromProto: reads fields, validates them, and stores the first
+// fault with the path of its field.
 //
 //   void Read(const v1::MeshAxis& from, MeshAxis* to, Decoder* d) {
 //     d->Name("name", from.name(), &to->name);
 //     d->Positive("size", from.size(), &to->size);
 //   }
 //
-// Only for the codec's own files. Read goes on after a fault, so that every
-// Read is a plain list; the value is then of no use.
+// Internal to the codec. Reading continues after a fault, so that every Read is
+// a plain list of fields; the result is then unusable.
 
 #ifndef LOCKSTEP_PROTO_DECODER_H_
 #define LOCKSTEP_PROTO_DECODER_H_
@@ -29,8 +29,8 @@
 
 namespace lockstep::proto {
 
-// Upper bounds of what comes from outside. Counts that are not listed are
-// bounded by the size of a message.
+// Upper limits of received data. Counts that are not listed are limited by the
+// size of a message.
 inline constexpr size_t kNameBytesMax = 4096;  // names, digests, tokens
 inline constexpr size_t kTextBytesMax = 1 << 20;
 inline constexpr size_t kOpaqueBytesMax = 1 << 16;    // handles, verdicts
@@ -42,25 +42,25 @@ inline constexpr int kManyMax = 1 << 24;  // parameters, transfers of a plan
 
 class Decoder {
  public:
-  // `message` is what the error begins with.
+  // Errors start with `message`.
   explicit Decoder(absl::string_view message) : message_(message) {}
 
   void Fail(const char* field, absl::string_view why);
   const absl::Status& status() const { return status_; }
 
   // --- Single fields ---
-  // A name is compared with others, so it is taken as it is or refused: it must
-  // be printable (base/text/utf8.h).
+  // A name is compared with others, so it is not changed: if it is not
+  // printable (base/text/utf8.h), it is refused.
   void Name(const char* field, const std::string& from, std::string* to);
-  // A text is for people: what is not printable in it is escaped. The limit is
-  // that of the escaped text.
+  // A text is for people, so it is escaped where it is not printable. The limit
+  // is for the escaped text.
   void Label(const char* field, const std::string& from, std::string* to) {
     Bytes(field, Printable(from), kNameBytesMax, to);
   }
   void Text(const char* field, const std::string& from, std::string* to) {
     Bytes(field, Printable(from), kTextBytesMax, to);
   }
-  // Never displayed.
+  // Not validated for display, since it is never displayed.
   void Secret(const char* field, const std::string& from, std::string* to) {
     Bytes(field, from, kNameBytesMax, to);
   }
@@ -72,10 +72,10 @@ class Decoder {
     Bytes(field, from, kSessionSecretBytesMax, to);
   }
 
-  // Integers of the wire into [least, INT_MAX].
+  // An integer in [least, INT_MAX].
   void Int(const char* field, int64_t from, int least, int* to);
   void NotNegative(const char* field, int64_t from, int64_t* to);
-  // At most kDimensionsMax sizes whose product, in bytes, an int64 can hold.
+  // At most kDimensionsMax sizes whose product, in bytes, fits in an int64.
   void Shape(const char* field,
              const google::protobuf::RepeatedField<int64_t>& from,
              std::vector<int64_t>* to);
@@ -83,7 +83,7 @@ class Decoder {
   void Seconds(const char* field, double from, double* to);
   void Duration(const char* field, const google::protobuf::Duration& from,
                 absl::Duration* to);
-  // As they are.
+  // Copies the numbers.
   void Numbers(const char* field,
                const google::protobuf::RepeatedField<uint32_t>& from,
                int count_max, std::vector<uint32_t>* to) {
@@ -103,14 +103,14 @@ class Decoder {
   }
 
   // --- Messages and lists ---
-  // A message that must be there.
+  // A required message.
   template <typename Wire, typename Word>
   void Message(const char* field, bool present, const Wire& from, Word* to) {
     if (!present) return Fail(field, "is missing");
     Nested(field, -1, from, to);
   }
 
-  // A message that the oneof says is there.
+  // A message whose presence the oneof states.
   template <typename Word, typename Wire, typename Variant>
   void Body(const char* field, const Wire& from, Variant* to) {
     Nested(field, -1, from, &to->template emplace<Word>());
@@ -147,7 +147,7 @@ class Decoder {
     }
   }
 
-  // A list that is as long as `from` is acceptable.
+  // Checks the length of a list.
   bool Count(const char* field, int count, int count_max);
 
  private:
@@ -157,7 +157,7 @@ class Decoder {
   template <typename Wire, typename Word>
   void Nested(const char* field, int index, const Wire& from, Word* to) {
     path_.emplace_back(field, index);
-    Read(from, to, this);  // the overloads of the codec
+    Read(from, to, this);  // an overload of the codec
     path_.pop_back();
   }
 

@@ -1,4 +1,5 @@
-// Durations on the wire: google.protobuf.Duration, its largest for "for ever".
+// Durations on the wire: google.protobuf.Duration, whose largest value is
+// infinite.
 
 #ifndef LOCKSTEP_PROTO_DURATION_H_
 #define LOCKSTEP_PROTO_DURATION_H_

@@ -1,9 +1,8 @@
-// gRPC, from its first use to the end of the process.
+// Starts gRPC for the lifetime of the process.
 //
-// The library stops when the last of its objects is destroyed, and its
-// destructor then waits for gRPC's threads: up to 10 s for one that polls an
-// idle connection. Daemon, workers and tools therefore start it once and leave
-// its end to the process.
+// gRPC stops when its last object is destroyed, and its destructor then waits
+// for gRPC's threads: up to 10 s for a thread that polls an idle connection. So
+// daemon, workers and tools start it once and never stop it.
 
 #ifndef LOCKSTEP_PROTO_GRPC_PROCESS_H_
 #define LOCKSTEP_PROTO_GRPC_PROCESS_H_
@@ -12,11 +11,12 @@
 
 namespace lockstep::proto {
 
-// gRPC ends the process if it finds no descriptor for its loop and its first
-// connection: to be asked for (base/open_files.h) before it is started.
+// gRPC aborts the process if there are no descriptors for its loop and its
+// first connection: check (base/open_files.h) before starting it.
 inline constexpr int kFilesOfGrpc = 8;
 
-// Before the first server or channel is made. Any thread, any number of times.
+// Call before creating the first server or channel. Any thread, any number of
+// times.
 inline void StartGrpc() {
   static const bool started = (grpc_init(), true);
   (void)started;

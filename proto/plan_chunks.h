@@ -1,6 +1,6 @@
-// A plan is larger than a message, and travels in pieces.
+// Splits a plan, which exceeds a message, into chunks, and joins them.
 //
-// Threads: pure functions; a PlanAssembler is one caller's own.
+// Threads: pure functions; a PlanAssembler has one caller.
 
 #ifndef LOCKSTEP_PROTO_PLAN_CHUNKS_H_
 #define LOCKSTEP_PROTO_PLAN_CHUNKS_H_
@@ -18,25 +18,28 @@ namespace lockstep::proto {
 inline constexpr size_t kChunkBytes = 512 << 10;
 inline constexpr uint64_t kPlanBytesMax = 1 << 30;
 
-// A plan as FetchPlan's chunks carry it, joined: also the form of plan files.
+// The serialised plan, as FetchPlan's chunks transfer it; also the format of
+// plan files.
 std::string PlanBytes(const plan::Plan& plan);
 
-// Reads it back. InvalidArgument if the bytes are no plan. Does not verify it.
+// The inverse of PlanBytes. InvalidArgument if the bytes are not a plan. Does
+// not verify it.
 absl::StatusOr<plan::Plan> PlanFromBytes(const std::string& bytes);
 
-// The chunk of PlanBytes that begins at `offset`.
+// The chunk of PlanBytes that starts at `offset`.
 v1::PlanChunk PlanChunkAt(const Header& header, const std::string& plan_bytes,
                           size_t offset, size_t bytes_max = kChunkBytes);
 
 // Joins the chunks of one plan.
 class PlanAssembler {
  public:
-  // InvalidArgument: a chunk that does not follow, is empty, goes beyond the
-  // whole or says another size of it; ResourceExhausted: more than
+  // InvalidArgument: a chunk that does not follow the previous one, is empty,
+  // exceeds the total, or has another total; ResourceExhausted: more than
   // kPlanBytesMax.
   absl::Status Add(const v1::PlanChunk& chunk);
 
-  // DataLoss if chunks are missing, InvalidArgument if the bytes are no plan.
+  // DataLoss if chunks are missing, InvalidArgument if the bytes are not a
+  // plan.
   absl::StatusOr<plan::Plan> Finish() const;
 
  private:
