@@ -1,22 +1,23 @@
-# Are the GPU parts built? LOCKSTEP_CUDA says when:
+# Whether the GPU parts are built, by the option LOCKSTEP_CUDA:
 #
-#   TOOLKIT  where the CUDA toolkit is (nvcc); if nothing is said
-#   DRIVER   where there is an NVIDIA driver, too: the preset `user`, whose kernels
+#   TOOLKIT  if there is a CUDA toolkit (nvcc); the default
+#   DRIVER   if there is also an NVIDIA driver: the preset `user`, whose kernels
 #            are for this machine
 #   ON       always: without the toolkit the configuration fails
-#   OFF      never, as on a machine without CUDA
+#   OFF      never
 #
-# One line says what was decided; LOCKSTEP_HAS_CUDA is true if they are built.
-# LOCKSTEP_CUDA_RUNTIME is the runtime to link, if that and NCCL's header are there
-# too, and LOCKSTEP_DEVICE_LIBRARIES what the client has of device code then. Sanitizer
-# presets leave them out.
+# Prints one line with the decision; LOCKSTEP_HAS_CUDA is true if they are
+# built. LOCKSTEP_CUDA_RUNTIME is the runtime to link if it and NCCL's header
+# exist; LOCKSTEP_DEVICE_LIBRARIES are then the client's libraries of device
+# code. Sanitizer presets have neither.
 #
-#   lockstep_kernel(NAME  SOURCES a.cu ...  DEPS ...)  device code for Ampere and
-#                                                      Hopper, and PTX for later
-#   lockstep_gpu_programs(NAME ...)                    go into ./run gpu-bundle
-#   lockstep_gpu_demo(NAME ...)                        go there too, as its demonstration
+#   lockstep_kernel(NAME  SOURCES a.cu ...  DEPS ...)  device code for Ampere
+#                                                      and Hopper, later: PTX
+#   lockstep_gpu_programs(NAME ...)                    adds programs to
+#                                                      ./run gpu-bundle
+#   lockstep_gpu_demo(NAME ...)                        adds its demonstration
 #
-# Products and sums are rounded one by one, as on the host: no fused
+# Products and sums are rounded separately, as on the host: no fused
 # multiply-add.
 
 include_guard(GLOBAL)
@@ -27,7 +28,7 @@ if(NOT LOCKSTEP_CUDA MATCHES "^(TOOLKIT|DRIVER|ON|OFF)$")
   message(FATAL_ERROR "LOCKSTEP_CUDA is '${LOCKSTEP_CUDA}': it takes TOOLKIT, DRIVER, ON or OFF")
 endif()
 
-# The driver's device, or that of Windows under its Linux.
+# The driver's device node, or the one of WSL.
 set(LOCKSTEP_HAS_DRIVER OFF)
 if(EXISTS /dev/nvidiactl OR EXISTS /dev/dxg)
   set(LOCKSTEP_HAS_DRIVER ON)
@@ -65,10 +66,11 @@ if(LOCKSTEP_HAS_CUDA)
   enable_language(CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  # CMake 3.25 does not know it of nvcc 13.
+  # CMake 3.25 does not know this option of nvcc 13.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   find_package(CUDAToolkit REQUIRED)
-  # Code for each device, a sixth of its size: ./run gpu-bundle has it many times.
+  # Compresses device code to a sixth of its size: ./run gpu-bundle has it many
+  # times.
   if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.9)
     set(LOCKSTEP_CUDA_COMPRESS $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
   endif()
@@ -86,8 +88,8 @@ function(lockstep_kernel name)
   target_include_directories(${name} SYSTEM PUBLIC "${LOCKSTEP_CUDA_INCLUDE}")
 endfunction()
 
-# They run on another machine, with its libstdc++: the libraries that go along
-# need it anyhow, and the static one needs a younger libc than all the rest.
+# The programs use the libstdc++ of the machine they run on: the bundled
+# libraries need it anyway, and a static one would need a newer libc.
 function(lockstep_gpu_programs)
   foreach(name IN LISTS ARGN)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_PROGRAMS "$<TARGET_FILE:${name}>")
@@ -100,7 +102,8 @@ function(lockstep_gpu_demo)
   endforeach()
 endfunction()
 
-# Last in the top CMakeLists.txt: their paths, a line each, for ./run gpu-bundle.
+# Called last in the top CMakeLists.txt: writes their paths, one per line, for
+# ./run gpu-bundle.
 function(lockstep_list_gpu_programs)
   foreach(kind PROGRAMS DEMO)
     get_property(programs GLOBAL PROPERTY LOCKSTEP_GPU_${kind})

@@ -1,5 +1,5 @@
-# What `cmake --install build/user --prefix P` gives, and how the client
-# library is put together.
+# The installation by `cmake --install build/user --prefix P`, and the client
+# library.
 #
 #   bin/        lockstepd, lockstepctl, lockstep-perf
 #   lib/        liblockstep_client.so, liblockstep_client.a
@@ -7,22 +7,22 @@
 #   lib/cmake/  lockstep: find_package(lockstep) with lockstep::client (shared), and
 #               lockstep::client_static with COMPONENTS static
 #
-# What was not built before is built by the installation.
+# Targets that are not built yet are built by the installation.
 #
 #   lockstep_client_library(LIBRARIES lockstep_base lockstep_plan ...
 #                           STATIC_PACKAGES gRPC ...)
 #
-# makes both libraries from the objects of the libraries. The list is explicit, and
-# closed: a library that another one needs and that is not listed is an error here
-# rather than an undefined symbol in a consumer's build. What the libraries need
-# of others becomes private to the shared library; the static one passes it on, and STATIC_PACKAGES
-# are where its consumers find it.
+# makes both libraries from the objects of the listed libraries. The list must
+# be complete: a missing Lockstep library that a listed one needs is an error
+# here rather than an undefined symbol in a consumer's build. Third-party
+# dependencies are private to the shared library; the static one passes them on,
+# and its consumers find them by STATIC_PACKAGES.
 
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# What the public headers include of others, in every consumer's way.
+# Third-party packages of the public headers, which every consumer includes.
 set(LOCKSTEP_PUBLIC_DEPS absl::any_invocable absl::function_ref absl::span absl::status
     absl::statusor absl::time)
 
@@ -62,7 +62,7 @@ function(lockstep_client_library)
   _lockstep_install_client()
 endfunction()
 
-# Has what follows in the installation find the targets built, whatever was built before.
+# Builds the targets of the install rules that follow if a file is missing.
 function(_lockstep_build_before_install)
   set(files)
   foreach(target ${ARGN})
@@ -88,7 +88,7 @@ function(_lockstep_install_client)
   foreach(export lockstepTargets lockstepStaticTargets)
     install(EXPORT ${export} NAMESPACE lockstep:: DESTINATION "${package_dir}")
   endforeach()
-  # No public call gives a communicator: its header is the library's own.
+  # No public function returns a communicator: its header is internal.
   install(DIRECTORY client/include/ TYPE INCLUDE
     FILES_MATCHING PATTERN "*.h" PATTERN "communicator.h" EXCLUDE)
 
@@ -111,8 +111,9 @@ function(lockstep_install_programs)
   endforeach()
 endfunction()
 
-# Walks from the libraries over their links. Ours must be among the libraries, or be
-# only a bundle of headers, which is walked through; theirs go to `out`.
+# Walks the link dependencies of the libraries. A Lockstep library must be
+# listed, or be a header-only target, which is walked through; third-party ones
+# are added to `out`.
 function(_lockstep_needs_of_others out libraries)
   set(needs)
   set(todo ${libraries})

@@ -1,4 +1,5 @@
-# How a target is made, so that a folder's CMakeLists.txt is a list of names.
+# Functions that make targets, so that a folder's CMakeLists.txt is a list of
+# names.
 #
 #   lockstep_library(NAME  SOURCES a.cc ...  DEPS other ... absl::status ...
 #                          [PCH <a.h> ...] [NO_UNITY])
@@ -14,23 +15,25 @@
 #                       [TIMEOUT seconds] [SERIAL])    see tests/regressions/README.md
 #   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
-# A library is static, position independent and hidden: lockstep::client is put
-# together from the objects of the libraries it needs. A test is one binary and one
-# ctest entry, "<preset>.<name>"; beside its own labels it carries the preset's
-# name as a label if that is asan or tsan. A test that cannot run here (no GPU)
-# exits with 77 and is listed as skipped. PROCESSORS says how many cores a test
-# keeps busy, SERIAL that it must be alone. A program that is a target of ours and
-# depends on all that it starts (add_dependencies) can be built and run without
-# the rest; any other COMMAND has all built first, or what it NEEDS. ONE_THREAD says that there is nothing
-# in it for ThreadSanitizer to see: the tsan preset leaves it out.
+# A library is static, position independent and has hidden symbols:
+# lockstep::client is made from the objects of the libraries it needs. A test is
+# one binary and one ctest entry, "<preset>.<name>"; besides its own labels it
+# has the preset's name as a label if that is asan or tsan. A test that cannot
+# run here (no GPU) exits with 77 and is listed as skipped. PROCESSORS: how many
+# cores a test uses. SERIAL: no other test runs meanwhile. A program that is a
+# target of this project and depends on all programs that it starts
+# (add_dependencies) can be built and run alone; any other COMMAND needs all
+# targets, or those of NEEDS. ONE_THREAD: has nothing for ThreadSanitizer to
+# find; the tsan preset leaves it out.
 #
-# PCH precompiles headers of others for a target (`<grpcpp/grpcpp.h>`): it pays
-# from about three files that include gRPC, 4.1 s each without and 2.3 s with.
+# PCH precompiles third-party headers for a target (`<grpcpp/grpcpp.h>`): it
+# pays from about three files that include gRPC, 4.1 s each without and 2.3 s
+# with.
 #
 # With LOCKSTEP_UNITY the sources of a target are compiled 12 at a time as one:
-# half the compiler's time from nothing, more of it after an edit. So what is in
-# an anonymous namespace has a name of its own in its target. NO_UNITY is for
-# sources that cannot be joined (Highway compiles its files several times).
+# half the compile time of a clean build, but more after an edit. So names in
+# anonymous namespaces must be unique in their target. NO_UNITY is for sources
+# that cannot be joined (Highway compiles its files several times).
 
 include_guard(GLOBAL)
 
@@ -46,7 +49,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 set(LOCKSTEP_PRESET "" CACHE STRING "Name of the preset, in the names of tests")
 
-# Debian's own, for tests written in Python (standard library only).
+# Debian's Python, for tests written in Python (standard library only).
 find_program(LOCKSTEP_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
 find_program(LOCKSTEP_PYTHON python3 REQUIRED)
 
@@ -54,10 +57,10 @@ find_package(Threads REQUIRED)
 find_package(absl REQUIRED CONFIG)
 
 add_library(lockstep_warnings INTERFACE)
-# Joined sources get warnings that none of them deserves: GCC 12 inlines more and
-# then takes empty optionals for uninitialised, and to it only the file that
-# includes the others is a main file. One by one they are checked for both. And no
-# warning of a younger compiler stops a user.
+# Joined sources get warnings that their files do not: GCC 12 inlines more and
+# then takes empty optionals for uninitialised, and regards only the including
+# file as a main file. Builds without unity check for both. Warnings of a newer
+# compiler must not stop a user.
 if(LOCKSTEP_UNITY)
   target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
                          -Wno-maybe-uninitialized -Wno-subobject-linkage)
@@ -148,8 +151,9 @@ function(lockstep_register_test name)
     PROCESSORS ${ARG_PROCESSORS} RUN_SERIAL ${ARG_SERIAL} SKIP_RETURN_CODE 77)
 endfunction()
 
-# The cases of a test, or a command, once more under the label `regressions` and the
-# number of the defect. Not under sanitizers: the test itself runs there.
+# Registers the cases of a test, or a command, again under the label
+# `regressions` and the number of the defect. Not under sanitizers: the test
+# itself runs there.
 function(lockstep_regression number name)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "CASES;COMMAND;NEEDS" ${ARGN})
   if(LOCKSTEP_PRESET MATCHES "^(asan|tsan)$")
@@ -173,14 +177,15 @@ function(lockstep_regression number name)
                          LABELS regressions TIMEOUT ${ARG_TIMEOUT} ${ARG_SERIAL})
 endfunction()
 
-# What each test needs built: a line "ENTRY TARGET ...", none if it needs everything.
+# Writes the targets that each test needs: lines "ENTRY TARGET ...", no line if
+# it needs everything.
 function(lockstep_list_test_targets)
   get_property(lines GLOBAL PROPERTY LOCKSTEP_TEST_TARGETS)
   file(WRITE "${PROJECT_BINARY_DIR}/test_targets.txt" "${lines}")
 endfunction()
 
-# Classes of .proto files and their gRPC services. Paths are relative to the
-# repository root's proto/, so that an import reads "lockstep/v1/x.proto".
+# Classes of .proto files and their gRPC services. Paths are relative to proto/
+# of the repository root, so an import reads "lockstep/v1/x.proto".
 function(lockstep_proto name)
   cmake_parse_arguments(ARG "" "" "PROTOS" ${ARGN})
   find_package(Protobuf REQUIRED)
@@ -209,6 +214,7 @@ function(lockstep_proto name)
   add_library(${name} STATIC ${generated})
   target_include_directories(${name} SYSTEM PUBLIC "${out}")
   target_link_libraries(${name} PUBLIC gRPC::grpc++ protobuf::libprotobuf)
-  # Not ours to check, and under a sanitizer it compiles 2.5 times as long.
+  # Third-party code: not checked; under a sanitizer it compiles 2.5 times as
+  # long.
   target_compile_options(${name} PRIVATE $<$<STREQUAL:${LOCKSTEP_PRESET},asan>:-fno-sanitize=all>)
 endfunction()
