@@ -53,7 +53,7 @@ TEST(CommandLineTest, ReadsEachType) {
   EXPECT_EQ(read, "x");
 }
 
-// What `words` make of an option that `narrow` narrows down.
+// Parses `words` with an option that `narrow` restricts.
 template <typename T, typename Narrow>
 std::optional<int> ParseOption(Narrow narrow, std::vector<std::string> words) {
   T value{};

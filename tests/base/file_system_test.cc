@@ -1,4 +1,4 @@
-// What every file system promises, and what the memory adds: a crash.
+// The contract of every file system, and crashes of the one in memory.
 
 #include "base/file_system.h"
 
@@ -176,8 +176,8 @@ TYPED_TEST(FileSystemContract, PublishFileLeavesNothingBesides) {
             kNotFound);
 }
 
-// A crash, or another user of a folder that both can write to, has left a name
-// where the new bytes are written first.
+// A crash, or another user of a shared folder, has left a file with the name
+// that the new bytes are first written to.
 TYPED_TEST(FileSystemContract, AFileThatIsPublishedDoesNotUseWhatIsBesideIt) {
   ASSERT_TRUE(this->Put("a.new", "left by a crash").ok());
   ASSERT_TRUE(this->files().MakeDirectory(this->At("a.new1")).ok());
@@ -237,7 +237,7 @@ TEST_F(PlantedNamesTest, ALinkBesideTheFileIsNotFollowed) {
   EXPECT_EQ(posix_.files_.KindOf(At("a.new")).value(), FileKind::kOther);
 }
 
-// Everything can be made and nothing written.
+// Files can be created but not written.
 class FullDisk final : public PosixFileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
@@ -273,7 +273,7 @@ TEST_F(PlantedNamesTest, WhatIsNoRegularFileIsRefusedAndStays) {
   EXPECT_EQ(Get("victim"), "precious");
 }
 
-// Whoever waits for a file takes it, and its folder, as soon as it is there.
+// The reader of a published file removes it, and its folder, at once.
 class Taken final : public PosixFileSystem {
  public:
   absl::Status Rename(const std::string& from, const std::string& to) override {

@@ -16,8 +16,8 @@ namespace {
 
 class LoopTest : public testing::Test {
  protected:
-  // Runs `task` on the loop and waits for it. Whatever was due or posted before
-  // has run then.
+  // Runs `task` on the loop and waits for it. Everything due or posted before
+  // has then run.
   void On(Loop::Task task = [] {}) {
     std::promise<void> done;
     ASSERT_TRUE(loop_.Post([&] {
@@ -42,7 +42,7 @@ TEST_F(LoopTest, RunsTasksInTheOrderOfTheirPosting) {
 
 TEST_F(LoopTest, RunsTasksOfManyThreadsOneAtATimeOnItsOwnThread) {
   constexpr int kThreads = 4, kEach = 1000;
-  int count = 0;  // not atomic: only the loop touches it
+  int count = 0;  // used by the loop only, so not atomic
   bool elsewhere = false;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
@@ -81,7 +81,7 @@ TEST_F(LoopTest, AMovedClockWakesASleepingLoop) {
   Loop::Timer timer(&loop_, [&] { rang.set_value(); });
   On([&] { timer.Set(clock_.Now() + absl::Hours(100)); });
   clock_.Advance(absl::Hours(100));
-  rang.get_future().wait();  // nobody posts anything
+  rang.get_future().wait();  // no task is posted
 }
 
 TEST_F(LoopTest, SettingATimerReplacesItsFormerMoment) {

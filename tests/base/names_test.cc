@@ -1,4 +1,4 @@
-// Names, ranks, sizes and durations as people read and write them.
+// Names, ranks, sizes and durations in their text form.
 
 #include <algorithm>
 #include <random>
@@ -169,8 +169,8 @@ TEST(ToUtf8Test, KeepsWhatIsWellFormed) {
 TEST(ToUtf8Test, ReplacesWhatIsNot) {
   const std::string r = "\xEF\xBF\xBD";
   EXPECT_EQ(ToUtf8("a\xFFz"), "a" + r + "z");
-  EXPECT_EQ(ToUtf8("\xC3"), r);                          // cut off
-  EXPECT_EQ(ToUtf8("\x80"), r);                          // no lead
+  EXPECT_EQ(ToUtf8("\xC3"), r);                          // truncated
+  EXPECT_EQ(ToUtf8("\x80"), r);                          // no lead byte
   EXPECT_EQ(ToUtf8("\xC0\xAF"), r + r);                  // overlong
   EXPECT_EQ(ToUtf8("\xE0\x80\x80"), r + r + r);          // overlong
   EXPECT_EQ(ToUtf8("\xED\xA0\x80"), r + r + r);          // a surrogate

@@ -17,7 +17,7 @@ TEST(ProcessTest, AProcessKeepsItsStartTime) {
   EXPECT_GT(StartTimeOf(getppid()), 0u);
 }
 
-// A program may call itself what it likes.
+// A program may change its name.
 TEST(ProcessTest, TheNameInTheLineDoesNotMatter) {
   const uint64_t start = StartTimeOf(getpid());
   char name[16] = {};

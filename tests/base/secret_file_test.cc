@@ -86,7 +86,7 @@ TEST_F(SecretFileTest, WhatOthersCanReadOrChangeIsRefused) {
     EXPECT_EQ(ReadSecretFile(Put("b", "secret\n", mode)).value(), "secret");
     std::filesystem::remove(At("b"));
   }
-  // Root's files may be for a group: orchestrators mount them so.
+  // Root's files may be readable by a group: orchestrators mount them so.
   EXPECT_EQ(ReadSecretFile(Put("c", "secret\n", 0640)).ok(), geteuid() == 0);
 }
 

@@ -1,4 +1,4 @@
-// What every sink promises, and what the recording ones remember.
+// The contract of every sink, and the records of the recording ones.
 
 #include "base/telemetry.h"
 

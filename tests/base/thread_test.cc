@@ -1,4 +1,4 @@
-// What threads hear of signals.
+// Which signals threads receive.
 
 #include "base/thread.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 int heard = 0;
 
-// Counts the SIGPIPEs that are delivered, while alive.
+// Counts the SIGPIPEs that are delivered during its lifetime.
 class Ear {
  public:
   Ear() {

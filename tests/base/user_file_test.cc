@@ -1,4 +1,4 @@
-// Files that people name.
+// Files that are named by users.
 
 #include "base/user_file.h"
 
@@ -80,7 +80,8 @@ TEST_F(UserFileTest, ErrorsNameTheFileAndTheReason) {
               AllOf(HasSubstr("/dev/full"), HasSubstr(strerror(ENOSPC))));
 }
 
-// What a process that has just ended leaves in /proc is opened and not read.
+// The files in /proc of a process that has just ended can be opened but not
+// read.
 TEST_F(UserFileTest, AFileThatIsOpenedAndNotReadIsAnError) {
   const absl::Status status = ReadUserFile("/proc/self/mem", 10).status();
   EXPECT_FALSE(status.ok());

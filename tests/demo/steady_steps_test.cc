@@ -1,5 +1,5 @@
-// Steady steps do not need the coordinator: while it is stopped, training goes
-// on for thousands of steps, and no more messages are sent than a worker may.
+// Steady steps do not need the coordinator: while it is stopped, training
+// continues for thousands of steps, and workers keep their message rate limit.
 
 #include <signal.h>
 
@@ -63,7 +63,7 @@ TEST(SteadyStepsTest, TenThousandStepsGoOnWithTheCoordinatorStopped) {
               double seconds = 0;
               ASSERT_TRUE(absl::SimpleAtod(words[2], &messages));
               ASSERT_TRUE(absl::SimpleAtod(words[3], &seconds));
-              // 10 a second, and a few to join and to start.
+              // 10 a second, and a few for join and start.
               EXPECT_LE(messages, 10 * seconds + 20) << name;
               EXPECT_GT(messages, 0) << name;
               std::printf("%s: %.0f messages in %.1f s\n", name.c_str(),

@@ -15,9 +15,9 @@ FOLDERS = ("base", "plan", "proto", "server", "client", "tools")
 CODES = ("CANCELLED", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
          "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",
          "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
-WORDS_MIN = 2  # of a run that identifies a message
+WORDS_MIN = 2  # in a run of words that identifies a message
 
-# Where the code is not written beside the text: what makes it.
+# Messages whose code is not beside the text: where it is.
 MADE_ELSEWHERE = {
     "by an operator": ("CANCELLED", "client/session/cause.cc", "kStopped"),
     "kernel, for the first": ("INTERNAL", "client/transport/nccl/gpu_status.cc", "Internal"),

@@ -1,4 +1,4 @@
-// The README shows the program that is compiled, not one like it.
+// The README shows exactly the program that is compiled.
 
 #include <fstream>
 #include <iterator>
@@ -22,7 +22,7 @@ TEST(ReadmeTest, ShowsTheMinimalProgramToTheLetter) {
       << "README.md and examples/minimal/minimal.cc differ";
 }
 
-// A step with an infinite or undefined gradient leaves no weight to train on.
+// A step with an infinite or NaN gradient would destroy the weights.
 TEST(ReadmeTest, UpdatesNothingWithGradientsThatAreNotFinite) {
   const std::string program = Read("examples/minimal/minimal.cc");
   const size_t update = program.find("w -= ");

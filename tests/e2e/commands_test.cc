@@ -1,5 +1,5 @@
-// pause, resume, drain and stop as an operator meets them: what describe shows,
-// and with what the workers and their launcher exit.
+// pause, resume, drain and stop from an operator's view: the output of
+// describe, and the exit codes of the workers and their launcher.
 
 #include <nlohmann/json.hpp>
 
@@ -33,7 +33,7 @@ class CommandsTest : public OperatedTest {
                        /*allow_exceptions=*/false);
   }
 
-  // Asks until it holds, for a minute at most.
+  // Runs describe until `holds`, for a minute at most.
   Json DescribeOnce(const std::function<bool(const Json&)>& holds) {
     const absl::Time deadline = absl::Now() + absl::Minutes(1);
     Json job;
@@ -66,7 +66,7 @@ class CommandsTest : public OperatedTest {
             "quiet=30"};
   }
 
-  // A launcher as a child; `at_20` is called once, when its job trains.
+  // Runs a launcher as a child; calls `at_20` once, when its job trains.
   void Launch(const std::function<void()>& at_20) {
     std::vector<std::string> argv = {launch::OwnFolder() + "/lockstepctl",
                                      "--address", cluster_.address()};
@@ -82,7 +82,7 @@ class CommandsTest : public OperatedTest {
     ASSERT_TRUE(started.ok()) << started;
   }
 
-  // The steps that workers said were the last.
+  // The last steps that the workers printed.
   std::vector<std::string> LastSteps() {
     std::vector<std::string> last;
     for (const std::string& line : cluster_.Lines("launcher")) {
@@ -97,7 +97,7 @@ class CommandsTest : public OperatedTest {
     return lines;
   }
 
-  std::function<void()> when_done;  // both workers
+  std::function<void()> when_done;  // called when both workers are done
 
  private:
   bool trains_ = false;
@@ -124,7 +124,7 @@ TEST_F(CommandsTest, AllRanksPauseGoOnAndStopAtOneStep) {
                                           std::to_string(step - 1)));
     EXPECT_THAT(Ctl({"describe"}).output, HasSubstr("paused (lunch)"));
 
-    // Longer than a rank that makes no progress may take.
+    // Longer than a rank may go without progress.
     const Json later = DescribeOnce([](const Json& job) {
       return job["workers"][0]["no_progress_seconds"] > 1.5;
     });

@@ -1,5 +1,5 @@
-// Buckets that are cut anew while real workers train over Gloo: what an
-// operator sees of it, and that training does not.
+// Buckets are rebuilt while real workers train over Gloo: the operator sees it,
+// and training does not notice.
 
 #include <nlohmann/json.hpp>
 
@@ -35,7 +35,8 @@ class RebuildTest : public testing::Test {
   }
   Json Describe() { return Json::parse(Ctl({"describe", "--json"}).output); }
 
-  // Progress is told a few times a second.
+  // Waits until all workers are at `revision`; they report a few times a
+  // second.
   std::vector<int> RevisionsOnceAllAre(int revision) {
     std::vector<int> revisions;
     const absl::Time deadline = absl::Now() + absl::Seconds(20);
@@ -50,7 +51,8 @@ class RebuildTest : public testing::Test {
     return revisions;
   }
 
-  // Until all have ended; `moved` is called once every worker has moved.
+  // Runs until all workers have ended; calls `moved` once every worker has
+  // moved.
   void Train(const char* rebuild, const std::function<void()>& begun,
              const std::function<void()>& moved) {
     cluster_.emplace(kWorld, Spec(rebuild));
@@ -74,7 +76,7 @@ class RebuildTest : public testing::Test {
     }
   }
 
-  // "done STEPS WEIGHT...": what one process would have made of it.
+  // Compares "done STEPS WEIGHT..." with the result of one process.
   static void CheckWeights(const std::string& line) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     ASSERT_EQ(words.size(), 2u + kParameters) << line;

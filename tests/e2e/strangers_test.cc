@@ -1,5 +1,5 @@
-// Another user of this machine: what he can find out about a job of
-// `lockstepctl run`, and what he can do to it. Nothing.
+// Another user of this machine can neither get information about a job of
+// `lockstepctl run`, nor change it.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -45,8 +45,8 @@ std::string Contents(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// A program beside the test's own, run by nobody: it is opened before the
-// privileges go, for the folders on the way may be private.
+// Runs a program from the test's folder as the user nobody. It is opened before
+// the privileges are dropped, because parent folders may be private.
 Outcome RunAsNobody(std::vector<std::string> argv,
                     const std::vector<std::string>& environment) {
   const std::string program = absl::StrCat(launch::OwnFolder(), "/", argv[0]);
@@ -77,7 +77,7 @@ Outcome RunAsNobody(std::vector<std::string> argv,
   return outcome;
 }
 
-// Whether nobody can do what `act` does (it returns true then).
+// Whether `act` returns true when run as nobody.
 bool NobodyCan(const std::function<bool()>& act) {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -101,7 +101,7 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
-// The process and all below it.
+// The process and all its descendants.
 std::vector<pid_t> Family(pid_t root) {
   std::vector<pid_t> family = {root};
   for (size_t i = 0; i < family.size(); ++i) {
@@ -114,7 +114,7 @@ std::vector<pid_t> Family(pid_t root) {
   return family;
 }
 
-// The variables that a test sets are as before after it.
+// Restores, at the end, the environment variables that a test sets.
 class SavedEnvironment {
  public:
   explicit SavedEnvironment(std::vector<std::string> names) {
@@ -139,8 +139,7 @@ class SavedEnvironment {
   std::vector<std::pair<std::string, std::optional<std::string>>> before_;
 };
 
-// A job of two workers under `lockstepctl run`, that trains until it is
-// stopped.
+// A job of two workers under `lockstepctl run` that trains until it is stopped.
 class StrangersTest : public testing::Test {
  protected:
   StrangersTest() {
@@ -165,7 +164,7 @@ class StrangersTest : public testing::Test {
     fs::remove_all(folder_);
   }
 
-  // What the operator, who started it, does without knowing of tokens.
+  // Runs lockstepctl as the operator who started the job, without tokens.
   Outcome Ctl(std::vector<std::string> words) {
     words.insert(words.begin(), {"lockstepctl", "--address", address_});
     return RunTool(words);
@@ -232,8 +231,8 @@ TEST_F(StrangersTest, AWorkersTokenOperatesNothing) {
 
 TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  // He knows the address and all names; HOME and the runtime folder are those
-  // of the job's owner.
+  // The stranger knows the address and all names; HOME and the runtime folder
+  // are those of the job's owner.
   const std::vector<std::string> environment = {"HOME=/root",
                                                 "XDG_RUNTIME_DIR=" + folder_,
                                                 "LOCKSTEP_ADDRESS=" + address_,
@@ -262,7 +261,7 @@ TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
       RunAsNobody({"lockstepctl", "stop", "guarded"}, no_folders).output,
       HasSubstr("needs a token"));
 
-  // The job has noticed nothing of it.
+  // The job has not noticed it.
   const Outcome view = Ctl({"describe"});
   EXPECT_THAT(view.output, AllOf(HasSubstr("running"), HasSubstr("epoch 1")));
 }
@@ -286,7 +285,7 @@ TEST_F(StrangersTest, AnotherUserReadsNeitherTokensNorGradients) {
     EXPECT_FALSE(can_open(process + "/environ"));
     EXPECT_FALSE(can_open(process + "/mem"));
     EXPECT_FALSE(can_open(process + "/fd"));
-    // Anybody can read a command line.
+    // Every user can read a command line.
     const std::string command = Contents(process + "/cmdline");
     EXPECT_THAT(command, Not(HasSubstr(token)));
     for (const std::string& fd : NamesIn(process + "/fd")) {

@@ -16,7 +16,7 @@ from pathlib import Path
 BUILD = Path(sys.argv[1])
 CONSUMER = Path(__file__).resolve().parent / "consumer"
 
-# What the static library links, and what that looks for in turn.
+# The static library's dependencies, and those that they look for.
 NOT_FOR_SHARED = ("c-ares", "gRPC", "Gloo", "hwy", "OpenSSL", "Protobuf", "protobuf", "re2",
                   "yaml-cpp", "ZLIB")
 
@@ -83,7 +83,8 @@ class InstallTest(unittest.TestCase):
         self.assertLessEqual(programs, {"lockstepd", "lockstepctl", "lockstep-perf"})
         headers = {file.name for file in (self.prefix / "include/lockstep").iterdir()}
         self.assertLessEqual({"session.h", "gradient_sync.h", "pipeline.h", "mesh.h"}, headers)
-        # What no public call gives is not there: no communicator, and nothing that needs one.
+        # Types without a public call are not installed: no communicator, nor
+        # what needs one.
         for header in sorted(headers):
             text = (self.prefix / "include/lockstep" / header).read_text()
             self.assertNotRegex(text, r"\bclass .*Communicator\b|\b(Send|Recv)Activation\b", header)

@@ -1,11 +1,11 @@
 // The bytes of every message, kept in tests/golden/wire: a change to the wire
-// is noticed, and the file's two halves say what changed. A change that is
-// meant is written down with
+// is noticed, and each file has the text beside the bytes. An intended change
+// is written with
 //
 //   LOCKSTEP_UPDATE_GOLDEN=1 build/release/bin/proto_test
 //
-// and judged in the review of the files: new lines only, and no number that
-// changed its meaning.
+// and judged in the review of the files: new lines only, and no field number
+// with a new meaning.
 
 #include <cstdlib>
 #include <filesystem>
@@ -69,7 +69,7 @@ Response AdminResponse() {
   return response;
 }
 
-// What has no word of its own.
+// Requests and responses without a type in protocol/.
 std::vector<Golden> RequestsAndResponses() {
   fill::ExampleSource source;
   auto create = AdminRequest<v1::CreateJobRequest>();
@@ -119,7 +119,7 @@ std::vector<Golden> RequestsAndResponses() {
 
 std::vector<Golden> AllGoldens() {
   std::vector<Golden> goldens;
-  fill::ExampleSource source;  // begins anew for each: a change stays local
+  fill::ExampleSource source;  // anew for each, so that changes stay local
   for (const Sample& sample : WordSamples(source)) {
     goldens.push_back(GoldenOf(sample.name, *sample.wire));
   }

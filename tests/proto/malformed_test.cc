@@ -21,8 +21,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// Calls `visit` for each field that is set in the message or below it; for
-// lists, with the first entry's index.
+// Calls `visit` for each set field of the message and its submessages; of a
+// list, only for the first entry.
 void ForEachField(
     Message* message,
     const std::function<void(Message*, const FieldDescriptor*)>& visit) {
@@ -39,7 +39,7 @@ void ForEachField(
   }
 }
 
-// Sets a field, or the first entry of a list, and puts the old value back.
+// Changes a field, or the first entry of a list, and restores it at the end.
 class Spoil {
  public:
   Spoil(Message* message, const FieldDescriptor* field)
@@ -88,11 +88,11 @@ class Spoil {
   Message* const before_;
 };
 
-// What is wrong on purpose in each field of every message must be refused.
+// An invalid value in any field of any message must be refused.
 class EveryFieldTest : public testing::Test {
  protected:
-  // Spoils the fields that `spoil` wants (it returns false for the others) and
-  // expects InvalidArgument that names the field.
+  // Changes each field for which `spoil` returns true, and expects
+  // InvalidArgument with the field's name.
   void Refuses(
       const std::function<bool(const FieldDescriptor*, Spoil*)>& spoil) {
     fill::ExampleSource source;
@@ -166,7 +166,7 @@ TEST_F(EveryFieldTest, RefusesACountThatAnIntCannotHold) {
       "lockstep.v1.JobAdoptedRecord.observed_order",
       "lockstep.v1.ResumeState.observed_order",
       "lockstep.v1.ValueDigests.parameters",
-      // Another version: judged by the coordinator, with a better message.
+      // Another version: the coordinator refuses it, with a better message.
       "lockstep.v1.Hello.version"};
   Refuses([&](const FieldDescriptor* field, Spoil* spoil) {
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_UINT32) return false;
@@ -231,8 +231,8 @@ void ExpectPrintable(const Message& message) {
   }
 }
 
-// In every string of every message: refused with a printable error, or taken
-// without it.
+// In every string of every message: refused with a printable error, or accepted
+// without the bytes.
 TEST_F(EveryFieldTest, NothingUnprintableGetsThrough) {
   fill::ExampleSource source;
   int taken = 0, refused = 0;
@@ -337,7 +337,7 @@ TEST(MalformedTest, ARankOutsideItsMembersIsRefused) {
   EXPECT_FALSE(FromProto(message).ok());
 }
 
-// The coordinator answers it; so it must get through.
+// The coordinator replies to it, so the codec must accept it.
 TEST(MalformedTest, AHelloOfAnotherVersionKeepsVersionAndWorkerOnly) {
   v1::ToCoordinator message;
   message.mutable_hello()->set_version(protocol::kVersion + 1);
@@ -370,7 +370,7 @@ TEST(MalformedTest, UnknownFieldsAreIgnoredAtEveryDepth) {
 }
 
 TEST(MalformedTest, BrokenBytesAreRefusedOrMeanSomething) {
-  google::protobuf::LogSilencer silent;  // it tells of every broken string
+  google::protobuf::LogSilencer silent;  // it would log every invalid string
   int accepted = 0, refused = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);

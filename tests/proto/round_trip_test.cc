@@ -20,7 +20,7 @@ using google::protobuf::Message;
 
 constexpr uint64_t kSeeds = 300;
 
-// There and back as bytes, as on the wire.
+// Encodes to bytes and decodes, as on the wire.
 template <typename Word>
 void ExpectRoundTrip(const Word& word, uint64_t seed) {
   decltype(ToProto(word)) received;

@@ -1,5 +1,4 @@
-// Every message that travels, as generated classes: what the tests of the codec
-// go through.
+// Every message on the wire, as generated classes, for the tests of the codec.
 
 #ifndef LOCKSTEP_TESTS_PROTO_SAMPLES_H_
 #define LOCKSTEP_TESTS_PROTO_SAMPLES_H_
@@ -16,20 +15,20 @@
 
 namespace lockstep::proto {
 
-// One message on the wire, and what the codec makes of others of its type.
+// One message on the wire, and the codec's functions for its type.
 struct Sample {
   std::string name;  // "to_worker.welcome"
   std::shared_ptr<google::protobuf::Message> wire;
-  // What FromProto says of a message of this type. When it says OK, checks
-  // besides that the value survives another journey.
+  // FromProto's status for a message of this type. If it is OK, also checks
+  // that the value survives another round trip.
   absl::Status (*judge)(const google::protobuf::Message&);
-  // What FromProto takes from a message of this type, on the wire again.
+  // FromProto's value for a message of this type, encoded again.
   absl::StatusOr<std::shared_ptr<google::protobuf::Message>> (*taken)(
       const google::protobuf::Message&);
 };
 
-// Every message that has a word, filled from `source`; envelopes once for each
-// body.
+// Every message with a type in protocol/, filled from `source`; envelopes once
+// for each body.
 std::vector<Sample> WordSamples(fill::Source& source);
 
 }  // namespace lockstep::proto

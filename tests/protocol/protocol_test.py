@@ -276,7 +276,7 @@ class ProtocolTest(unittest.TestCase):
             if not worker.started:
                 worker.hear("start")
         one.resume()
-        one.hear("start")  # it is said again, too
+        one.hear("start")  # sent again, too
         for worker in workers:
             worker.progress(one.first_step, WIRE.Phase.PHASE_VERDICT)
             worker.leave(steps=one.first_step + 1)
@@ -315,7 +315,7 @@ class ProtocolTest(unittest.TestCase):
         self.assert_closes(workers, first, [(0, 2)])
         self.stop_daemon()
         self.assertEqual(self.start_daemon(self.address), self.address)
-        # The first to come is told to come again: not all ranks have offered the job.
+        # The first one is told to retry: not all ranks have offered the job.
         one.stream.cancel()
         one.say_hello(wait_for_ready=True)
         self.assertIsNone(one.stream.receive())

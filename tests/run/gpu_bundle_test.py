@@ -18,7 +18,7 @@ class BundleTest(unittest.TestCase):
         self.root = Path(folder.name)
         (self.root / "bin").mkdir()
         shutil.copy(ROOT / "tools/run/gpu_bundle_run.sh", self.root / "run")
-        # This machine's loader, and its Pythons, as the tests want them.
+        # This machine's loader and Python programs, as the tests set them.
         self.machine = self.root / "machine"
         self.machine.mkdir()
         self.loader_has("libnccl.so.2", "libibverbs.so.1")

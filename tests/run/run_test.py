@@ -21,7 +21,7 @@ PRESETS = {
     "buildPresets": [{"name": n, "configurePreset": n} for n in ("release", "asan", "tsan")],
 }
 
-# Each preset's build leaves a file behind, so that a test can see it happened.
+# Each preset's build leaves a file, so that a test can see that it ran.
 CMAKE = """
 cmake_minimum_required(VERSION 3.25)
 project(house LANGUAGES NONE)
@@ -41,7 +41,8 @@ else()
 endif()
 """
 
-# Programs of a Debian: packages are files in $DEBIAN, calls are lines in $DEBIAN/calls.
+# Fake programs of a Debian: packages are files in $DEBIAN, calls are lines in
+# $DEBIAN/calls.
 DEBIAN = {
     "dpkg-query": """
         shift 2

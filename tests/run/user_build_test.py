@@ -99,7 +99,7 @@ class PresetTest(unittest.TestCase):
         self.assertNotEqual(files, set())
         ours = [name for name in files if re.search(r"/(tests|bench)/", name.removeprefix(str(BUILD)))]
         self.assertEqual(ours, [])
-        # A file that is joined with others costs a fifth of one that stands alone.
+        # A file in a unity build costs a fifth of one compiled alone.
         self.assertLess(len(files), 100, files)
 
     def test_the_demonstration_compiles(self):

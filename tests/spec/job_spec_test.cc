@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// With what a pipeline over its axis would need, and none.
+// Has what a pipeline over its axis would need, but no pipeline.
 JobSpec Digits() {
   return {
       .name = "digits",
@@ -67,8 +67,8 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
   }
 }
 
-// Every leaf of the struct, bound by name: a new field breaks this function,
-// and then belongs into the table as well.
+// Binds every leaf of the struct by name: a new field breaks this function, and
+// then needs a row in the table as well.
 size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
                                 reproducible, pipeline, timeouts, limits,
@@ -149,7 +149,7 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
   };
 }
 
-// What it is a change of: errors are fed back only where there is a cast.
+// The spec that the change applies to: error feedback needs a cast.
 JobSpec Before(const std::string& field) {
   JobSpec spec = Digits();
   if (field == "buckets.error_feedback") {

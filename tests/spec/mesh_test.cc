@@ -40,7 +40,7 @@ TEST(MeshTest, AGroupListsTheLastNamedAxisFastest) {
   EXPECT_EQ(Cube().GroupOf(3, {}), std::vector<int>{3});
 }
 
-// The definition, read literally: who differs from `rank` in named axes only.
+// The definition, read literally: the ranks differ in named axes only.
 bool InGroup(const Mesh& mesh, int rank, int other,
              const std::vector<std::string>& names) {
   for (size_t i = 0; i < mesh.axes.size(); ++i) {
@@ -111,7 +111,7 @@ TEST(MeshDeathTest, AsksOnlyForRanksThatExist) {
   EXPECT_DEATH(Cube().GroupOf(0, {"a", "a"}), "twice");
 }
 
-// A message holds no more.
+// A message has no more.
 TEST(MeshTest, HasNoMoreAxesThanAMessageHolds) {
   Mesh mesh;
   for (int i = 0; i < 64; ++i) mesh.axes.push_back({absl::StrCat("a", i), 1});

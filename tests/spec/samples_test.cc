@@ -41,8 +41,8 @@ TEST(SamplesTest, PassesAndSeedsDiffer) {
   EXPECT_EQ(Pass(one, 3), Pass(one, 3));
 }
 
-// For every small data set each sample comes first about equally often: with
-// 4,000 passes a fair count deviates by less than six of its own deviations.
+// In every small data set each sample comes first about equally often: in 4,000
+// passes a fair count deviates by less than six standard deviations.
 TEST(SamplesTest, NoSampleIsFavoured) {
   constexpr int kPasses = 4000;
   for (int64_t size = 2; size <= 17; ++size) {
@@ -98,7 +98,7 @@ TEST(SamplesTest, SharesAreTheWholeInAnyWorld) {
   }
 }
 
-// Written down so that a change, which would shuffle every job, is noticed.
+// Golden values, so that a change, which would shuffle every job, is noticed.
 TEST(SamplesTest, GoldenValues) {
   const std::vector<int64_t> digits =
       SamplesOfStep({.seed = 1, .dataset_size = 1797, .global_batch = 8}, 0);

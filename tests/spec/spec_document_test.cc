@@ -1,4 +1,4 @@
-// docs/spec.md says what the table of fields says, and its examples are specs.
+// docs/spec.md equals the table of fields, and its examples are valid specs.
 
 #include <fstream>
 #include <sstream>
@@ -31,7 +31,7 @@ std::vector<std::string> Rows() {
   return rows;
 }
 
-// What is fenced as `language`.
+// The block that is fenced as `language`.
 std::string Example(const std::string& language) {
   const std::string document = SpecDocument();
   const std::string fence = "\n```" + language + "\n";

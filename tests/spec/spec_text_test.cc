@@ -155,7 +155,7 @@ struct BadText {
 std::vector<BadText> BadTexts() {
   const std::string good = "name: x\nmesh: data=4\n";
   return {
-      // Text that is no spec at all.
+      // Text that is not a spec.
       {"", 1, "", "empty"},
       {"# nothing\n", 1, "", "empty"},
       {"name: [a\nmesh: data=4\n", 2, "", "YAML"},
@@ -184,7 +184,7 @@ std::vector<BadText> BadTexts() {
       {good + "<<: {seed: 1}\n", 3, "<<", "no field"},
       {good + "buckets: {buckets: {bytes_max: 1}}\n", 3, "buckets.buckets",
        "no field"},
-      // How gradients travel.
+      // The wire type of gradients.
       {good + "buckets: {wire_dtype: f8}\n", 3, "buckets.wire_dtype",
        "none, bf16, f16"},
       {good + "buckets: {wire_dtype: f32}\n", 3, "buckets.wire_dtype", "f32"},
@@ -316,8 +316,8 @@ TEST(SpecTextTest, WritesYamlAsPeopleDo) {
   EXPECT_THAT(yaml, HasSubstr("\nbuckets:\n  first_bytes_max: 1MiB\n"));
 }
 
-// Whatever the bytes: an answer, no exception, no crash. Damaged specs are
-// nearer to the interesting places than noise is.
+// Any bytes give a result without an exception or a crash. Damaged specs reach
+// more code than noise.
 TEST(SpecTextTest, SurvivesDamagedText) {
   const std::string good = ToYaml(RandomSpec(1));
   const std::string specials = "{}[]:,&*#?|-<>=!%@\"'\\\n\t ~\x01\xff";

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// Where ranks that are threads leave their handles.
+// Exchanges the handles of ranks that are threads.
 class HandlePipes {
  public:
   std::vector<std::string> Exchange(int rank, const std::string& handle) {
@@ -42,7 +42,7 @@ class HandlePipes {
 
 using Tables = transport::nccl::Tables;
 
-// Measures on every rank at once, and calls check(row) with what each says.
+// Measures on every rank concurrently, and calls check(row) with each result.
 template <typename Decorate, typename Check>
 void MeasureAll(const PerfOptions& options, Decorate decorate, Check check) {
   fake::FakeGpus gpus;
@@ -82,8 +82,8 @@ TEST(PerfDeviceTest, EveryOperationIsRight) {
   }
 }
 
-// The barriers wait for nobody, but that of rank 0 comes only when the others
-// have left theirs, and tell of it.
+// Barriers that do not wait, except that rank 0's ends only after the others
+// have left theirs.
 class BrokenBarriers final : public fake::ForwardingNccl {
  public:
   BrokenBarriers(std::shared_ptr<NcclApi> inner, int rank,

@@ -1,4 +1,4 @@
-// What lockstep-perf counts as wrong.
+// Which results lockstep-perf counts as wrong.
 
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// Calls body(rank, communicator) for all ranks of a group at once.
+// Calls body(rank, communicator) for all ranks of a group concurrently.
 template <typename F>
 void Together(F body) {
   transport::InprocHub hub;
@@ -68,7 +68,7 @@ TEST(PerfOperationTest, SizesAreThoseOfTheWholeBuffer) {
     return rounded;
   };
   EXPECT_EQ(bytes_of("all_reduce", 1030), 1028u);
-  EXPECT_EQ(bytes_of("all_gather", 1030), 1020u);  // 85 elements a rank
+  EXPECT_EQ(bytes_of("all_gather", 1030), 1020u);  // 85 elements on each rank
   EXPECT_EQ(bytes_of("barrier", 0), 0u);
 }
 

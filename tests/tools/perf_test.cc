@@ -23,7 +23,7 @@ Outcome RunPerf(std::vector<std::string> arguments) {
   return e2e::RunTool(std::move(arguments));
 }
 
-// A file that goes away with it.
+// Removes the file at its end.
 class ScratchFile {
  public:
   ScratchFile()

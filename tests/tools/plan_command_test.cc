@@ -1,4 +1,4 @@
-// `lockstepctl plan` as people meet it: files, exit codes, what is printed.
+// `lockstepctl plan` from a user's view: files, exit codes, output.
 
 #include <algorithm>
 #include <fstream>
@@ -28,8 +28,8 @@ using Json = nlohmann::json;
 
 const std::string kSpecs = LOCKSTEP_SOURCE_DIR "/examples/specs/";
 
-// Regressions run cases of this test beside it: each process has files of its
-// own.
+// Regressions run cases of this test at the same time, so each process has its
+// own files.
 std::string TempFile(const std::string& name) {
   static const launch::ScratchFolder folder;
   EXPECT_EQ(folder.status(), absl::OkStatus());
@@ -82,8 +82,8 @@ TEST(PlanCommandTest, CompilesVerifiesAndExplainsTheExamples) {
 
 // --- Every operation that runs ----------------------------------------------
 
-// The operations of rank 0 in launch order: transfers as "all-reduce bf16",
-// between them what is done on their sides, as "cast f32>bf16".
+// The operations of rank 0 in launch order: transfers as "all-reduce bf16", and
+// their local operations, as "cast f32>bf16".
 std::vector<std::string> OperationsIn(const Json& plan) {
   std::vector<std::string> operations;
   const auto add_side = [&](const Json& transfer, const char* side) {
@@ -220,7 +220,7 @@ TEST(PlanCommandTest, TheDocumentedOperationsAreThoseOfTheExample) {
   ASSERT_NE(begin, std::string::npos);
   const std::string block = doc.substr(begin, doc.find("```", begin) - begin);
   const std::string explained = Plan({"explain", Compiled("wire")}).output;
-  // Beginning and end of what is printed.
+  // The beginning and the end of the output.
   const std::vector<std::string> parts = absl::StrSplit(block, "  ...\n");
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_THAT(explained, HasSubstr(parts[0]));
@@ -286,7 +286,7 @@ TEST(PlanCommandTest, WhoDeadlocksIsTold) {
   const std::string json = TempFile("plan.json");
   EXPECT_EQ(Plan({"export", Compiled("gpt-pipe4"), "-o", json}).code, 0);
   Json plan = Json::parse(Contents(json));
-  // Rank 1 wants the first gradient before it sends any activation.
+  // Rank 1 needs the first gradient before it sends any activation.
   Json& order = plan["ranks"][1]["launch_order"];
   const auto& lanes = plan["ranks"][1]["lanes"];
   size_t from_rank_2 = 0;
@@ -341,7 +341,7 @@ TEST(PlanCommandTest, ASpecGivenForAPlanIsToBeCompiledFirst) {
   const std::string yaml = kSpecs + "gpt-pipe4.yaml";
   const std::string json = TempFile("spec.json");
   Write(json, R"({"name": "digits", "mesh": {"data": 4}})");
-  // It would be refused, but as a spec.
+  // It is invalid, but as a spec.
   const std::string wrong = TempFile("wrong_spec.yaml");
   Write(wrong, "name: digits\nmesh: data=4\nmicro_batches: 3\n");
   for (const std::string& file : {yaml, json, wrong}) {
@@ -356,7 +356,7 @@ TEST(PlanCommandTest, ASpecGivenForAPlanIsToBeCompiledFirst) {
           << command;
     }
   }
-  // Neither a spec nor a plan: what is wrong with the plan is said.
+  // Neither a spec nor a plan: the error is the plan's.
   const std::string neither = TempFile("neither.json");
   Write(neither, R"({"mesh": "data=4", "ranks": 3})");
   EXPECT_THAT(Plan({"explain", neither}).output,

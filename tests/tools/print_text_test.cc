@@ -1,4 +1,4 @@
-// What describe, watch and jobs show people.
+// The output of describe, watch and jobs for people.
 
 #include <string>
 #include <utility>
@@ -41,7 +41,7 @@ JobView Running(std::vector<WorkerView> workers) {
           .step = 412};
 }
 
-// Heartbeats of this lease come every 2.5 s.
+// With this lease, heartbeats are 2.5 s apart.
 TEST(PrintTextTest, ShowsAWorkerThatIsSilentBeforeItsLeaseExpires) {
   const std::string text = JobAsText(Running(
       {Worker(0, absl::Seconds(2)), Worker(1, absl::Milliseconds(4260))}));

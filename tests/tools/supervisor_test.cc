@@ -27,7 +27,7 @@ ChildCommand Shell(const std::string& script) {
   return {.argv = {"sh", "-c", script}, .capture_output = true};
 }
 
-// True once no process has this id: a zombie of ours counts as gone.
+// True once no process has this id; a zombie child counts as gone.
 bool Gone(pid_t pid) { return kill(pid, 0) != 0; }
 
 class SupervisorTest : public testing::Test {
@@ -77,7 +77,7 @@ TEST_F(SupervisorTest, TellsASignalFromAnExit) {
   EXPECT_EQ(Describe(ending_["shot"]), "killed by signal 9 (Killed)");
 }
 
-// With the pid it says which process has ended.
+// Together with the pid, the start time identifies the process.
 TEST_F(SupervisorTest, TellsWhenAChildThatEndedHadStarted) {
   Supervisor supervisor(Options(absl::Seconds(10)));
   ASSERT_TRUE(supervisor.Start("a", Shell("cat /proc/$$/stat; exit 3")).ok());
@@ -127,7 +127,7 @@ TEST_F(SupervisorTest, ForwardsASignalAndExitsWithIt) {
                   .ok());
   EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
   EXPECT_EQ(supervisor.interrupted_by(), SIGTERM);
-  // A shell may add that its sleep was terminated.
+  // A shell may report that its sleep was terminated.
   EXPECT_THAT(lines_["w"], AllOf(Contains("ready"), Contains("bye")));
 }
 
@@ -189,7 +189,7 @@ TEST_F(SupervisorTest, BlamesNoOtherSignalOnItself) {
                   .Start("w", Shell("trap 'kill -9 $$' TERM; echo ready; "
                                     "while :; do sleep 0.01; done"))
                   .ok());
-  // The shell may say "Terminated" of its own child.
+  // The shell may print "Terminated" for its own child.
   on_line_ = [](const std::string& line) {
     if (line == "ready") kill(getpid(), SIGTERM);
   };
@@ -311,7 +311,7 @@ TEST_F(SupervisorTest, LeavesNoGrandchildBehind) {
   EXPECT_EQ(supervisor.Run(), 0);
   pid_t grandchild = 0;
   ASSERT_TRUE(absl::SimpleAtoi(lines_["w"].at(0), &grandchild));
-  // It was sent SIGKILL; init, or nobody, collects it.
+  // SIGKILL was sent; init, or no process, reaps it.
   const std::string stat = "/proc/" + std::to_string(grandchild) + "/stat";
   for (int i = 0; i < 2000 && !Gone(grandchild); ++i) {
     FILE* file = fopen(stat.c_str(), "r");

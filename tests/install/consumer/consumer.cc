@@ -1,5 +1,5 @@
-// A project that knows Lockstep only as installed. Nobody listens at the
-// address, and that is what Join has to say.
+// A project that uses the installed Lockstep only. No process listens at the
+// address, so Join returns that error.
 
 #include <iostream>
 
