@@ -1,4 +1,4 @@
-// The job that is meant when JOB is left out.
+// Chooses the job of a command without JOB.
 
 #ifndef LOCKSTEP_TOOLS_CTL_CHOOSE_JOB_H_
 #define LOCKSTEP_TOOLS_CTL_CHOOSE_JOB_H_
@@ -10,12 +10,11 @@
 
 namespace lockstep::ctl {
 
-// Completed, failed or stopped.
+// True for completed, failed and stopped jobs.
 bool IsOver(JobState state);
 
-// The only job, or the only one that is not over. NotFound if there is no job;
-// InvalidArgument, with the names of those that could be meant, if there are
-// several.
+// Returns the only job, or the only one that is not over. Errors: NotFound (no
+// job), InvalidArgument (several candidates, which are listed).
 absl::StatusOr<JobName> OnlyJob(const std::vector<JobSummary>& jobs);
 
 }  // namespace lockstep::ctl

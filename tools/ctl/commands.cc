@@ -15,7 +15,7 @@
 namespace lockstep::ctl {
 namespace {
 
-// The jobs of this user's private coordinators, which have ports of their own.
+// Prints the jobs of this user's private coordinators, each on its own port.
 void NamePrivateJobs() {
   for (const std::string& address : launch::PublishedAddresses()) {
     const absl::StatusOr<std::string> token =
@@ -23,7 +23,7 @@ void NamePrivateJobs() {
     if (!token.ok()) continue;
     AdminClient admin(
         {.addresses = address, .token = *token, .deadline = absl::Seconds(1)});
-    // An error: a launcher that was killed has left its file.
+    // Fails if a killed launcher left its file behind: no jobs then.
     const auto jobs = admin.ListJobs().value_or(std::vector<JobSummary>());
     for (const JobSummary& job : jobs) {
       absl::FPrintF(stderr,
@@ -46,7 +46,7 @@ AdminClient Connect(const CommonOptions& common) {
   return AdminClient({.addresses = common.address, .token = common.token});
 }
 
-// The job that is meant: the one named, or the only one (choose_job.h).
+// `job`, or the only job if it is empty (choose_job.h).
 absl::StatusOr<JobName> Choose(AdminClient& admin, const std::string& job) {
   if (!job.empty()) return JobName{job};
   absl::StatusOr<std::vector<JobSummary>> jobs = admin.ListJobs();

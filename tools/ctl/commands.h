@@ -1,5 +1,5 @@
-// What lockstepctl does, one function a subcommand. Each returns the exit code:
-// 0 ok, 1 refused, 3 unreachable.
+// The subcommands of lockstepctl, one function each. Each returns the exit
+// code: 0 ok, 1 refused, 3 unreachable.
 
 #ifndef LOCKSTEP_TOOLS_CTL_COMMANDS_H_
 #define LOCKSTEP_TOOLS_CTL_COMMANDS_H_
@@ -21,10 +21,10 @@ int Jobs(const CommonOptions& common);
 // An empty `job` means the only one (choose_job.h).
 int DescribeJob(const CommonOptions& common, const std::string& job);
 int Watch(const CommonOptions& common, const std::string& job);
-// Asks something of a running job.
+// Sends a command to a running job.
 int SendCommand(const CommonOptions& common, const std::string& job,
                 JobCommand command, const std::string& reason);
-// A job that is over: forgotten, with all that describe shows of it.
+// Deletes a job that is over, with everything that describe shows of it.
 int Delete(const CommonOptions& common, const std::string& job);
 int StopNow(const CommonOptions& common, const std::string& job,
             const std::string& reason);

@@ -1,7 +1,8 @@
 // lockstepctl: operate a coordinator, launch workers on this machine, and work
 // with plans offline.
 //
-// Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` has its workers'.
+// Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` returns its
+// workers' code.
 
 #include <cstdio>
 #include <cstdlib>
@@ -46,7 +47,7 @@ struct Arguments {
   double grace_seconds = 10;
 };
 
-// Adds a command; its --help ends with where the common options are told.
+// Adds a command; its --help ends with a reference to the common options.
 lockstep::ProgramCommand AddCommand(const lockstep::CommandLine& line,
                                     const std::string& name,
                                     const std::string& description) {
@@ -67,7 +68,7 @@ lockstep::ProgramCommand AddQuery(const lockstep::CommandLine& line,
   return command;
 }
 
-// The commands that ask something of a job.
+// The commands that are sent to a job.
 class JobCommands {
  public:
   JobCommands(const lockstep::CommandLine& line, Arguments& arguments) {
@@ -91,7 +92,7 @@ class JobCommands {
         "Cut the buckets anew, as gradients become ready");
   }
 
-  // The one that was given, if one was.
+  // The command that was given, if any.
   std::optional<lockstep::JobCommand> Given() const {
     for (const auto& [command, added] : commands_) {
       if (added.given()) return command;
@@ -165,14 +166,14 @@ bool IsAddress(absl::string_view text) {
       port > 65535) {
     return false;
   }
-  // An IPv6 address has brackets; gRPC knows schemes, too ("dns:///host:1").
+  // An IPv6 address has brackets; gRPC accepts schemes, too ("dns:///host:1").
   const absl::string_view host = text.substr(0, colon);
   return host.find(':') == absl::string_view::npos ||
          host.find('/') != absl::string_view::npos ||
          (host.front() == '[' && host.back() == ']');
 }
 
-// gRPC would try port 0 or 443, and say that nobody answers there.
+// gRPC would try port 0 or 443, and report that no server answers there.
 absl::Status CheckAddresses(const std::string& addresses) {
   const std::vector<std::string> parts =
       absl::StrSplit(addresses, ',', absl::SkipWhitespace());
@@ -186,16 +187,16 @@ absl::Status CheckAddresses(const std::string& addresses) {
       absl::StrCat("--address: \"", addresses, "\" names no address"));
 }
 
-// How many a command opens. A launcher has a few of its own, among them the
-// pipes to a child that starts, and one for the output of each worker.
+// The descriptors that a command opens. A launcher opens a few, among them the
+// pipes to a starting child, and one for the output of each worker.
 int FilesFor(bool runs, const Arguments& arguments) {
   constexpr int kOfLauncher = 8;
   if (!runs) return lockstep::proto::kFilesOfGrpc;
   return lockstep::proto::kFilesOfGrpc + kOfLauncher + arguments.run.workers;
 }
 
-// The token of --token, --token-file or LOCKSTEP_TOKEN; else the one that the
-// launcher of a private coordinator at the address has left for its user.
+// The token of --token, --token-file or LOCKSTEP_TOKEN; else the token in the
+// file of the private coordinator at the address (operator_token.h).
 absl::StatusOr<std::string> TokenFor(const Arguments& arguments) {
   const auto checked = [](absl::StatusOr<std::string> token,
                           const std::string& source) {
@@ -217,8 +218,8 @@ absl::StatusOr<std::string> TokenFor(const Arguments& arguments) {
   return lockstep::launch::FindOperatorToken(arguments.common.address);
 }
 
-// What could not be printed is an error: on a full disk a list of no jobs must
-// not look like one.
+// Failed output is an error: on a full disk an empty list of jobs must not look
+// like a success.
 int WithOutputChecked(int code) {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout) {
@@ -267,7 +268,7 @@ int Main(int argc, char** argv) {
       !files.ok()) {
     return Refuse(files, runs ? kUsage : 1);
   }
-  // A launcher without an address has a coordinator of its own.
+  // A launcher without an address starts a private coordinator.
   if (arguments.common.address.empty() && !runs) {
     arguments.common.address = "127.0.0.1:7070";
   }

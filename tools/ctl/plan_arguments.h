@@ -1,4 +1,4 @@
-// The words of `lockstepctl plan` on the command line.
+// The command-line arguments of `lockstepctl plan`.
 
 #ifndef LOCKSTEP_TOOLS_CTL_PLAN_ARGUMENTS_H_
 #define LOCKSTEP_TOOLS_CTL_PLAN_ARGUMENTS_H_
@@ -12,7 +12,8 @@
 
 namespace lockstep::ctl {
 
-// Adds the subcommand and its own; Run does what was chosen.
+// Adds the subcommand `plan` and its own subcommands; Run executes the chosen
+// one.
 class PlanArguments {
  public:
   void AddTo(const CommandLine& line) {

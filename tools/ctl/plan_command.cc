@@ -26,7 +26,7 @@
 namespace lockstep::ctl {
 namespace {
 
-// A message has several lines, and may quote what a file holds.
+// A message may have several lines, and may quote the contents of a file.
 int Refuse(const absl::Status& status) {
   std::vector<std::string> lines;
   for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
@@ -37,11 +37,11 @@ int Refuse(const absl::Status& status) {
 }
 
 constexpr size_t kPlanBytesMax = size_t{1} << 30;
-// Sums of these over any plan are far from the end of int64 nanoseconds.
+// Sums of such times over any plan fit into int64 nanoseconds.
 constexpr absl::Duration kTimeMax = absl::Hours(1);
 constexpr int64_t kBandwidthMin = int64_t{1} << 20;
 
-// A JSON text begins with a brace, which no plan on the wire does.
+// JSON text begins with a brace; a serialised plan never does.
 bool IsJson(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first != std::string::npos && text[first] == '{';
@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<int64_t>> NanosecondsOf(
   return times;
 }
 
-// Each list has one entry for all stages, or one for each.
+// Each list has one entry for all stages, or one per stage.
 absl::StatusOr<std::vector<plan::WorkTimes>> StageTimes(
     const SimulateOptions& options) {
   const auto forward = NanosecondsOf(options.forward);

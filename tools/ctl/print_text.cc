@@ -12,7 +12,7 @@ namespace {
 
 std::string Text(std::string_view text) { return std::string(text); }
 
-// A line a row; each column is as wide as its longest cell.
+// One line per row; each column is as wide as its longest cell.
 std::string Aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {
@@ -43,8 +43,8 @@ int CountReady(const JobView& view) {
       }));
 }
 
-// A worker sends something at least four times a lease: one that is overdue is
-// silent.
+// A worker sends at least four messages per lease: it is silent if one is
+// overdue.
 bool IsSilent(const WorkerView& worker, const JobView& view) {
   const bool may_speak = worker.state == WorkerState::kJoining ||
                          worker.state == WorkerState::kReady ||
@@ -93,7 +93,7 @@ std::string WantedText(const JobView& view, Command command) {
   return absl::StrCat(Text(Name(command)), " is wanted", reason);
 }
 
-// What is known of the worker beside the columns.
+// The remarks on a worker that no column shows.
 std::string RemarksOn(const WorkerView& worker, const JobView& view) {
   std::string text;
   const bool is_behind =
@@ -117,7 +117,7 @@ std::vector<std::string> WorkerRow(const WorkerView& worker,
     point.push_back(absl::StrCat(view.spec.mesh.axes[axis].name, "=",
                                  worker.coordinates[axis]));
   }
-  // A worker that is in no epoch has no position.
+  // A worker outside an epoch has no position.
   const bool has_rank = worker.rank >= 0;
   const auto if_ranked = [has_rank](const std::string& text) {
     return has_rank ? text : "-";
@@ -210,7 +210,7 @@ std::string JobAsLine(const JobView& view) {
   }
   for (const std::string& stall : view.stalls)
     absl::StrAppend(&line, "  ", stall);
-  // While the next epoch runs this is history.
+  // While the next epoch runs, this cause is history.
   if (view.state != JobState::kRunning && !view.cause.message.empty()) {
     absl::StrAppend(&line, "  ", view.cause.message);
   }

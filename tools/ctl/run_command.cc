@@ -54,7 +54,7 @@ absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
   return DecideJob(RequestOf(options), *spec_text);
 }
 
-// A pipe, such as the shell's <(make-spec), or the standard input.
+// A pipe, such as the shell's <(make-spec), or standard input.
 bool IsReadOnce(const std::string& file) {
   std::error_code error;
   return !file.empty() && !std::filesystem::is_regular_file(file, error);
@@ -64,7 +64,8 @@ void Complain(const absl::Status& status) {
   absl::FPrintF(stderr, "lockstepctl: %s\n", Printable(status.message()));
 }
 
-// Tells the coordinator of each end: proof, since we waited for the process.
+// Reports the exit of each worker to the coordinator. The exit is proven: the
+// launcher has waited for the process.
 class Witness {
  public:
   Witness(const std::string& job, const std::string& address,
@@ -74,13 +75,14 @@ class Witness {
                .token = token,
                .deadline = absl::Seconds(1)} {}
 
-  // FailedPrecondition: the process was refused for good.
+  // FailedPrecondition: the coordinator has permanently refused the process.
   absl::Status Saw(const std::string& worker, pid_t pid,
                    const launch::ProcessExit& ending) {
-    // A coordinator that is away learns of it by the worker's lease. No
-    // connection stays open: a draining coordinator would wait for us. Whether
-    // it took this process for a member, and not another of that name, only the
-    // coordinator knows: so the process is named, and not a generation.
+    // A coordinator that is unreachable detects the death by the worker's
+    // lease. No connection stays open: a draining coordinator would wait for
+    // it. Only the coordinator knows whether this process is the member, or
+    // another process of that name: so the report names the process, not a
+    // generation.
     return AdminClient(admin_).ReportEvidence(
         job_,
         {.subject = {worker},
@@ -93,8 +95,8 @@ class Witness {
                      .start_time = ending.start_time}});
   }
 
-  // Why the job can have no further epoch; empty if it can, as far as one
-  // knows: the workers' token does not open a job's description.
+  // Why the job can have no further epoch. Empty if it can, or if that is
+  // unknown: the workers' token does not allow describe.
   std::string WhyOver() {
     const absl::StatusOr<JobView> view = AdminClient(admin_).DescribeJob(job_);
     if (!view.ok()) return "";
@@ -118,7 +120,7 @@ bool WriteAll(int pipe, absl::string_view text) {
   return true;
 }
 
-// Everything up to the end of the pipe.
+// Reads to the end of the pipe.
 std::string ReadToEnd(int pipe) {
   std::string text;
   char chunk[4096];
@@ -130,17 +132,16 @@ std::string ReadToEnd(int pipe) {
   return text;
 }
 
-// The spec of the job of this name, if there is one that is not over; one that
-// is over gives its name away. Nothing if the coordinator does not tell: the
-// workers' token does not open a job's description. Whatever is wrong, the
-// workers say.
+// The spec of the job of this name, unless the job is over, which frees its
+// name. Empty if the coordinator does not answer or refuses: the workers' token
+// does not allow describe. The workers then report the error.
 std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
                                  const std::string& token) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
   const FileDescriptor from(ends[0]);
   FileDescriptor into(ends[1]);
-  // In a process of its own: gRPC's threads do not survive the forks that come.
+  // In a child process: gRPC's threads do not survive the later forks.
   const pid_t child = fork();
   if (child == 0) {
     AdminClient admin({.addresses = address, .token = token});
@@ -163,7 +164,7 @@ std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
   return *std::move(spec);
 }
 
-// The workers of this host, through their restarts.
+// The workers of this host, with their restarts.
 class LocalLaunch {
  public:
   LocalLaunch(const RunOptions& options, const RunJob& job)
@@ -185,7 +186,7 @@ class LocalLaunch {
     if (absl::Status started = StartWorkers(); !started.ok()) {
       return Complain(started), 2;
     }
-    // After the first forks; children forked later only exec.
+    // Created after the first forks. Children that are forked later only exec.
     witness_ = std::make_unique<Witness>(
         job_.spec.name, place_.address,
         daemon_ ? daemon_->operator_token : options_.token);
@@ -217,7 +218,7 @@ class LocalLaunch {
                 }};
   }
 
-  // Nobody else draws it; for people, it says which launcher that is.
+  // A random id of this launch, which is unique and identifies the launcher.
   std::string DrawLaunch() const {
     const std::string id = absl::StrFormat("%s-%d-%08x", HostName(), getpid(),
                                            std::random_device()());
@@ -245,7 +246,7 @@ class LocalLaunch {
     return absl::OkStatus();
   }
 
-  // Nobody else knows the port.
+  // Prints the address, which only this launcher knows.
   void SayWhere() const {
     absl::FPrintF(stderr, "lockstepctl: job %s has a private coordinator at %s",
                   job_.spec.name, place_.address);
@@ -257,8 +258,8 @@ class LocalLaunch {
     absl::FPrintF(stderr, "\n");
   }
 
-  // The workers read what the file does not say, or cannot say twice, from a
-  // file of ours.
+  // Writes the workers' spec to a temporary file if the given file lacks
+  // something or can be read only once.
   absl::Status WriteSpec() {
     if (!job_.differs_from_file && !IsReadOnce(options_.spec_file)) {
       return absl::OkStatus();
@@ -269,7 +270,7 @@ class LocalLaunch {
     return WriteUserFile(place_.spec_file, spec::ToYaml(job_.spec));
   }
 
-  // What the coordinator did not hear of may hold a name of ours.
+  // Without a report the coordinator may still reserve a worker's name.
   void NoteReport(const absl::Status& reported) {
     if (absl::IsFailedPrecondition(reported)) {
       if (refusal_.empty()) refusal_ = std::string(reported.message());
@@ -294,8 +295,8 @@ class LocalLaunch {
     return absl::OkStatus();
   }
 
-  // One or more have failed, and all have ended. Called again after the time
-  // that it returns.
+  // Called when at least one worker has failed and all have ended. It is called
+  // again after the duration that it returns.
   absl::Duration Restart() {
     if (options_.restarts == 0 || supervisor_.Ended(kDaemon)) {
       return absl::ZeroDuration();
@@ -316,7 +317,7 @@ class LocalLaunch {
     return absl::ZeroDuration();
   }
 
-  // Empty if they may be started again.
+  // Empty if the workers may be restarted.
   std::string WhyNoRestart() {
     if (!refusal_.empty() && all_reported_) return refusal_;
     if (const std::string why = witness_->WhyOver(); !why.empty()) return why;
@@ -325,7 +326,7 @@ class LocalLaunch {
                            options_.restarts);
   }
 
-  // Twice as long each time, unless the workers had run for a while.
+  // Doubles with each restart, unless the workers had run for a while.
   absl::Duration Pause() {
     const bool ran = absl::Now() - started_at_ >= kRunsLong;
     pause_ = ran ? kPauseMin : std::min(2 * pause_, kPauseMax);
@@ -334,7 +335,7 @@ class LocalLaunch {
     return pause_;
   }
 
-  // Pauses between restarts in a row.
+  // Bounds of the pauses between consecutive restarts.
   static constexpr absl::Duration kPauseMin = absl::Milliseconds(100);
   static constexpr absl::Duration kPauseMax = absl::Seconds(30);
   static constexpr absl::Duration kRunsLong = absl::Minutes(1);
@@ -343,13 +344,13 @@ class LocalLaunch {
 
   const RunOptions& options_;
   const RunJob& job_;
-  launch::WorkerPlace place_;  // of the worker that is started next
-  std::optional<launch::LocalDaemon> daemon_;  // if it is a private one
+  launch::WorkerPlace place_;                  // of the next worker to start
+  std::optional<launch::LocalDaemon> daemon_;  // if it is private
   std::optional<launch::ScratchFolder> scratch_;
   std::unique_ptr<Witness> witness_;
-  std::string refusal_;  // of one of the workers, for good
+  std::string refusal_;  // permanent, of one worker
   bool all_reported_ = true;
-  absl::Time started_at_;  // the workers
+  absl::Time started_at_;  // when the workers started
   bool is_pausing_ = false;
   absl::Duration pause_ = kPauseMin / 2;
   launch::Supervisor supervisor_;

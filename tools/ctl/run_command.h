@@ -1,5 +1,5 @@
-// `lockstepctl run`: starts the workers of a job on this machine and sees them
-// through to their end.
+// `lockstepctl run`: starts the workers of a job on this machine and waits for
+// their end.
 
 #ifndef LOCKSTEP_TOOLS_CTL_RUN_COMMAND_H_
 #define LOCKSTEP_TOOLS_CTL_RUN_COMMAND_H_
@@ -12,40 +12,42 @@
 namespace lockstep::ctl {
 
 struct RunOptions {
-  int workers = 1;        // on this host, as on each
-  int nodes = 1;          // hosts, each with a launcher of its own
+  int workers = 1;        // on each host
+  int nodes = 1;          // hosts, each with its own launcher
   int node_rank = 0;      // of this host
-  int restarts = 0;       // of all workers of this host, after one has failed
+  int restarts = 0;       // of this host's workers, after a failure
   std::string address;    // empty: a private daemon is started
   std::string job;        // empty: the spec's name, else the program's
   std::string spec_file;  // empty: a job with mesh data=workers
-  // The token of the coordinator at `address`: the workers get it too, so the
-  // workers' token is enough. A private daemon takes it as the operator's.
+  // The token of the coordinator at `address`, also passed to the workers, so
+  // the workers' token suffices. A private daemon uses it as the operator's
+  // token.
   std::string token;
-  std::string
-      host_address;    // empty: as the workers take it from elsewhere, or,
-                       // on several nodes, where the coordinator is reached
-  bool label = false;  // puts the worker's name before each line of output
+  // The workers' host address. Empty: they use their default or, on several
+  // nodes, the address from which this host reaches the coordinator.
+  std::string host_address;
+  bool label = false;  // prefixes each output line with the worker's name
   absl::Duration grace = absl::Seconds(10);
   std::vector<std::string> program;
 };
 
-// Blocks. 0 if all workers ended well; else the code of the first that did not,
-// 128 + signal if it was killed; 2 for a job that run_job.h refuses, in one
-// line, or a program that cannot be run; 3 if no coordinator can be started.
+// Blocks until all workers have ended. Returns 0 if all succeeded; the code of
+// the first worker that failed, 128 + signal if it was killed; 2 for a job that
+// run_job.h refuses or a program that cannot be run; 3 if no coordinator can be
+// started.
 //
-// With `restarts` the workers of this host start again, all of them, after one
-// has failed and the others have ended, unless the job is over, a worker was
-// refused for good or the launcher was interrupted; the code is that of the
-// last try.
+// With `restarts`, all workers of this host are restarted once one has failed
+// and the others have ended, unless the job is over, a worker was permanently
+// refused or the launcher was interrupted. The code is that of the last
+// attempt.
 //
-// Each worker finds in its environment LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
+// The environment of each worker has LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
 // LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT,
 // LOCAL_RANK (its number on this host), LOCKSTEP_LAUNCH, LOCKSTEP_SPEC if
 // given, and LOCKSTEP_TOKEN: `token`, or the workers' token of a private
-// daemon; on several nodes LOCKSTEP_HOST_ADDRESS, too. The end of each is
-// reported to the coordinator as proof, so that the others learn of a death at
-// once.
+// daemon; on several nodes also LOCKSTEP_HOST_ADDRESS. The launcher reports the
+// exit of each worker to the coordinator as proof, so that the other workers
+// detect a death immediately.
 int Run(const RunOptions& options);
 
 }  // namespace lockstep::ctl

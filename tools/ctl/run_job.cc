@@ -68,7 +68,7 @@ absl::Status CheckNode(const RunRequest& request) {
       request.node_rank, request.nodes));
 }
 
-// A spec that does not mention restarts gets as many as the launcher makes.
+// A spec without max_restarts gets the number of the launcher's restarts.
 absl::Status AllowRestarts(const RunRequest& request, RunJob* job) {
   int& allowed = job->spec.limits.max_restarts;
   if (allowed >= request.restarts) return absl::OkStatus();

@@ -55,20 +55,20 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Where the new process's output goes; -1: where ours does.
+// The descriptors of the new process's output; -1: inherited.
 struct Redirection {
   int out = -1;
   int err = -1;
 };
 
-// Runs in the new process, between fork and exec: only async-signal-safe calls.
-// Tells why it failed through `report`, which exec closes.
+// Runs in the new process between fork and exec: async-signal-safe calls only.
+// Reports a failure through `report`; exec closes it.
 [[noreturn]] void BecomeProgram(pid_t parent, char* const argv[],
                                 char* const environment[],
                                 const Redirection& redirect, int report) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // died before the kernel watched
+  if (getppid() != parent) _exit(127);  // the parent died before prctl
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -135,7 +135,7 @@ absl::StatusOr<Child> Child::Start(const ChildCommand& command) {
   return ExecError(command.argv[0], error);
 }
 
-// Nobody else can have the pid before we wait for the child.
+// The pid cannot be reused before the child is reaped.
 Child::Child(pid_t pid, int output)
     : pid_(pid), start_time_(pid > 0 ? StartTimeOf(pid) : 0), output_(output) {}
 
@@ -185,7 +185,7 @@ ProcessExit Child::Wait() {
 }
 
 void Child::Collect(int status) {
-  // What it started and left behind ends with it.
+  // Processes that the child started and left behind end with it.
   kill(-pid_, SIGKILL);
   if (WIFSIGNALED(status)) {
     ending_ = ProcessExit{.code = 128 + WTERMSIG(status),

@@ -1,10 +1,10 @@
-// A process that we started: its pipe, its end, and nothing left behind.
+// A child process: its output pipe, its exit status, and its cleanup.
 //
-// A child leads a process group of its own, so that a Ctrl-C in the terminal
-// reaches it once, through us; and the kernel kills it if we die first.
+// A child leads its own process group, so Ctrl-C in the terminal reaches it
+// only through its launcher. The kernel kills it if the launcher dies first.
 //
-// Threads: one thread uses a Child. Start must be called from a thread that
-//          lives as long as the child should (the kernel watches the thread).
+// Threads: one thread uses a Child. The thread that calls Start must live as
+//          long as the child, because the kernel's death signal is tied to it.
 
 #ifndef LOCKSTEP_TOOLS_LAUNCH_CHILD_H_
 #define LOCKSTEP_TOOLS_LAUNCH_CHILD_H_
@@ -23,19 +23,20 @@ namespace lockstep::launch {
 
 struct ChildCommand {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
-  // Added to our own environment, replacing what has the same name.
+  // Added to the launcher's environment; replaces variables of the same name.
   std::vector<std::pair<std::string, std::string>> environment;
   bool capture_output = false;  // stdout and stderr go to output()
-  bool quiet_stdout = false;    // stdout goes nowhere
+  bool quiet_stdout = false;    // discards stdout
 };
 
 // How a process ended.
 struct ProcessExit {
-  int code = 0;    // of exit; 128 + signal if it was killed
+  int code = 0;    // exit code; 128 + signal if it was killed
   int signal = 0;  // 0: it exited by itself
-  // When the process started (base/process.h): which of those with its pid.
+  // When the process started (base/process.h); distinguishes reused pids.
   uint64_t start_time = 0;
-  // Why the supervisor sent the signal that killed it; empty: it did not.
+  // Why the supervisor sent the signal that killed the process; empty if it did
+  // not.
   std::string why_signalled;
   bool ok() const { return code == 0; }
 };
@@ -46,26 +47,27 @@ std::string Describe(const ProcessExit& ending);
 
 class Child {
  public:
-  // NotFound or PermissionDenied with the program's name if it cannot run;
-  // ResourceExhausted if the system has no room for it.
+  // Errors: NotFound or PermissionDenied with the program's name if it cannot
+  // run; ResourceExhausted if the system lacks resources.
   static absl::StatusOr<Child> Start(const ChildCommand& command);
 
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;
-  // Kills the group if it still runs, and collects it.
+  // Kills the process group if it still runs, and reaps the child.
   ~Child();
 
   pid_t pid() const { return pid_; }
-  // Readable end of its output, non-blocking; -1 if it is not captured or over.
+  // Non-blocking read end of the child's output; -1 if it is not captured, or
+  // at its end.
   int output() const { return output_; }
   void CloseOutput();
 
-  // To its whole group. Nothing happens if it has ended.
+  // Signals the whole process group. No effect if the child has ended.
   void Signal(int signal);
 
-  // How it ended, if it has. Never blocks.
+  // The exit of the child, if it has ended. Never blocks.
   const std::optional<ProcessExit>& Poll();
-  // Blocks.
+  // As Poll, but blocks until the child has ended.
   ProcessExit Wait();
 
  private:

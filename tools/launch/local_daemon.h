@@ -1,8 +1,8 @@
-// A private coordinator on this machine: for the launcher and for the demo.
+// Starts a private coordinator on this machine, for the launcher and the demo.
 //
-// Starts the lockstepd that lies beside our own program on a port the kernel
-// picks, and tells where it listens. Every user of the machine can connect to
-// that port, so the coordinator gets two random tokens: one for the workers,
+// Starts the lockstepd in the folder of the running program, on a port that the
+// kernel picks, and returns its address. Every user of the machine can connect
+// to that port, so the coordinator gets two random tokens: one for the workers,
 // and one for operators (operator_token.h), which only this user can read. They
 // are passed in files, never in arguments.
 
@@ -25,15 +25,17 @@ struct LocalDaemon {
   std::string address;         // HOST:PORT
   std::string worker_token;    // for WorkerPlace::token
   std::string operator_token;  // opens every call
-  // Removed with this: keep it until the daemon is not needed any more.
+  // The file with the operator's token. Its destructor removes the file: keep
+  // it as long as the daemon is needed.
   PublishedToken published;
 };
 
 // Adds the daemon to `supervisor` as a background child and waits until it
-// listens. `operator_token`: one to use instead of a random one; may be empty.
-// NotFound if there is no lockstepd, Unavailable if it ended or did not listen
-// within `patience`. If the operator's token cannot be published, a warning on
-// standard error says why and that only this launcher can operate the job.
+// listens. `operator_token` replaces the random one; it may be empty. Errors:
+// NotFound (no lockstepd), Unavailable (the daemon ended, or did not listen
+// within `patience`). If the operator's token cannot be published, a warning on
+// standard error has the reason and states that only this launcher can operate
+// the job.
 absl::StatusOr<LocalDaemon> StartLocalDaemon(
     Supervisor& supervisor, const std::string& operator_token = "",
     absl::Duration patience = absl::Seconds(20));

@@ -14,7 +14,7 @@
 namespace lockstep::launch {
 namespace {
 
-// HOST of "HOST:PORT" or "[HOST]:PORT", PORT behind it.
+// Splits "HOST:PORT" or "[HOST]:PORT" into HOST and PORT.
 std::pair<std::string, std::string> SplitPort(const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return {address, ""};
@@ -25,7 +25,7 @@ std::pair<std::string, std::string> SplitPort(const std::string& address) {
   return {host, address.substr(colon + 1)};
 }
 
-// "" if no route leads to `peer`.
+// Empty if no route leads to `peer`.
 std::string SourceAddress(const addrinfo& peer) {
   const int fd = socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return "";

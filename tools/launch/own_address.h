@@ -1,4 +1,4 @@
-// The address of this host that others reach.
+// The address at which other hosts reach this host.
 
 #ifndef LOCKSTEP_TOOLS_LAUNCH_OWN_ADDRESS_H_
 #define LOCKSTEP_TOOLS_LAUNCH_OWN_ADDRESS_H_
@@ -9,9 +9,9 @@
 
 namespace lockstep::launch {
 
-// The numeric address from which this host reaches the first of `addresses`
-// (HOST:PORT, comma separated): what the routing table says; nothing is sent.
-// Unavailable if HOST has no address, or no route leads there.
+// The numeric source address for connections to the first of `addresses`
+// (HOST:PORT, comma separated), from the routing table; sends nothing.
+// Unavailable if HOST has no address or no route.
 absl::StatusOr<std::string> OwnAddressTowards(const std::string& addresses);
 
 }  // namespace lockstep::launch

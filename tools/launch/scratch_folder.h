@@ -1,4 +1,4 @@
-// A folder for temporary files of this user alone, which goes away with it.
+// A private folder for temporary files; the destructor removes it.
 
 #ifndef LOCKSTEP_TOOLS_LAUNCH_SCRATCH_FOLDER_H_
 #define LOCKSTEP_TOOLS_LAUNCH_SCRATCH_FOLDER_H_
@@ -38,9 +38,9 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
-  // Why there is none.
+  // Why the folder could not be created; else OK.
   const absl::Status& status() const { return status_; }
-  // Empty if there is none.
+  // Empty if the folder could not be created.
   const std::filesystem::path& path() const { return path_; }
 
  private:

@@ -39,8 +39,8 @@ Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)) {
   const sigset_t watched = WatchedSignals();
   pthread_sigmask(SIG_BLOCK, &watched, &mask_before_);
-  // A shell starts its background jobs with SIGINT ignored, and what is ignored
-  // never arrives, blocked or not.
+  // A shell starts its background jobs with SIGINT ignored. An ignored signal
+  // is never delivered, blocked or not.
   for (int ignored : {SIGINT, SIGTERM, SIGHUP, SIGCHLD})
     signal(ignored, SIG_DFL);
   signals_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -181,8 +181,8 @@ ProcessExit Supervisor::EndingOf(Entry& entry) {
   return ending;
 }
 
-// True if others were started in place of the workers, which all have ended, or
-// may be yet.
+// All workers have ended. True if new ones were started in their place, or may
+// be started later.
 bool Supervisor::ReplaceWorkers() {
   if (absl::Time due = std::exchange(ask_again_at_, absl::InfiniteFuture());
       due != absl::InfiniteFuture() && interrupted_by_ == 0 &&
@@ -194,7 +194,7 @@ bool Supervisor::ReplaceWorkers() {
   const auto before = static_cast<ptrdiff_t>(entries_.size());
   const absl::Duration pause = options_.on_workers_ended(first_failure_);
   if (static_cast<ptrdiff_t>(entries_.size()) == before) {
-    terminate_at_ = absl::InfiniteFuture();  // nobody is left to be ended
+    terminate_at_ = absl::InfiniteFuture();  // no worker is left to terminate
     if (pause > absl::ZeroDuration()) ask_again_at_ = absl::Now() + pause;
     return pause > absl::ZeroDuration();
   }
@@ -236,7 +236,8 @@ void Supervisor::EnforceDeadlines(absl::Time now) {
 
 void Supervisor::SignalAll(int signal, const std::string& why) {
   for (Entry& entry : entries_) {
-    // The coordinator outlives an interruption until the workers have gone.
+    // After an interruption the coordinator is ended only when the workers
+    // have.
     const bool spared =
         entry.role == Role::kBackground && !WorkersEnded() && signal != SIGKILL;
     if (spared || entry.child.Poll()) continue;

@@ -1,15 +1,16 @@
-// Runs a set of named children to their end, on the calling thread.
+// Runs named child processes until all have ended, on the calling thread.
 //
-//   SIGINT, SIGTERM, SIGHUP ──▶ forwarded; again, or after `grace`: SIGKILL
-//   a child ends ─────────────▶ on_ending (a launcher reports it as evidence)
-//   one ends badly ───────────▶ the others may end by themselves for `grace`,
-//                               then get SIGTERM, then SIGKILL
-//   all have ended ───────────▶ on_workers_ended, which may start others
-//   instead output ───────────────────▶ on_output, a line at a time
+//   SIGINT, SIGTERM, SIGHUP ─▶ forwarded; again, or after `grace`: SIGKILL
+//   a child ends ────────────▶ on_ending (a launcher reports it as evidence)
+//   a child fails ───────────▶ the others may end by themselves for `grace`,
+//                              then get SIGTERM, then SIGKILL
+//   all have ended ──────────▶ on_workers_ended, which may start new workers
+//   output ──────────────────▶ on_output, line by line
 //
-// While Run is on, the three signals are blocked and read by it; SIGCHLD too.
+// During Run, SIGINT, SIGTERM, SIGHUP and SIGCHLD are blocked, and Run reads
+// them.
 //
-// Threads: everything happens in Run, on its caller.
+// Threads: Run does everything, on its calling thread.
 
 #ifndef LOCKSTEP_TOOLS_LAUNCH_SUPERVISOR_H_
 #define LOCKSTEP_TOOLS_LAUNCH_SUPERVISOR_H_
@@ -29,16 +30,16 @@ namespace lockstep::launch {
 
 struct SupervisorOptions {
   absl::Duration grace = absl::Seconds(10);
-  // Called as each child ends, in the order of their ends. The ending of one
-  // that this supervisor has ended says why.
+  // Called when a child ends, in the order in which they end. If the supervisor
+  // ended the child, ProcessExit::why_signalled has the reason.
   std::function<void(const std::string& name, pid_t pid, const ProcessExit&)>
       on_ending;
   // Called when no worker is left, before background children are ended, and
-  // not after a signal was forwarded; `failure` is the code of the first worker
-  // that ended badly, or 0. Workers that it starts take the place of those
-  // before, whose failure does not count any more. If it starts none and
-  // returns more than zero, it is called again after that time; the failure
-  // counts as long as there are no others.
+  // not after a signal was forwarded. `failure` is the exit code of the first
+  // worker that failed, or 0. It may start new workers: they replace the old
+  // ones, whose failure no longer counts. If it starts none and returns a
+  // positive duration, it is called again after that time; the failure counts
+  // until new workers start.
   std::function<absl::Duration(int failure)> on_workers_ended;
   // Lines of children whose output is captured, without the newline.
   std::function<void(const std::string& name, absl::string_view line)>
@@ -52,24 +53,24 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // A background child (a daemon) is ended, with SIGTERM, once all others have
-  // ended; its ending counts only if it comes before theirs.
+  // A background child (a daemon) gets SIGTERM once all others have ended. Its
+  // exit status counts only if it ends before them.
   enum class Role { kWorker, kBackground };
   absl::Status Start(const std::string& name, const ChildCommand& command,
                      Role role = Role::kWorker);
 
-  // Blocks until every child has ended. The code to exit with: 0 if all workers
-  // ended well, 128 + the signal that was forwarded, else the code of the first
-  // that did not.
+  // Blocks until every child has ended. Returns the exit code for the program:
+  // 0 if all workers succeeded, 128 + the forwarded signal, else the code of
+  // the first worker that failed.
   int Run();
 
-  // Has the child of that name ended?
+  // Whether the child of that name has ended.
   bool Ended(const std::string& name);
 
-  // Sends a signal to the child of that name. False if it has ended.
+  // Sends a signal to the child of that name. False if the child has ended.
   bool Signal(const std::string& name, int signal);
 
-  // What was forwarded, or 0.
+  // The signal that was forwarded, or 0.
   int interrupted_by() const { return interrupted_by_; }
 
  private:
@@ -100,12 +101,12 @@ class Supervisor {
   sigset_t mask_before_;
   int interrupted_by_ = 0;
   int first_failure_ = 0;
-  bool background_told_ = false;  // that it is to end
+  bool background_told_ = false;  // whether it got SIGTERM
   absl::Time terminate_at_ = absl::InfiniteFuture();
   std::string why_terminate_;
   absl::Time kill_at_ = absl::InfiniteFuture();
   std::string why_kill_;
-  absl::Time ask_again_at_ = absl::InfiniteFuture();  // on_workers_ended
+  absl::Time ask_again_at_ = absl::InfiniteFuture();  // next on_workers_ended
 };
 
 }  // namespace lockstep::launch

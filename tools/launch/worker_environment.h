@@ -1,4 +1,5 @@
-// What a launcher tells its workers: the variables that Session::Join reads.
+// The environment variables that a launcher sets for its workers;
+// Session::Join reads them.
 
 #ifndef LOCKSTEP_TOOLS_LAUNCH_WORKER_ENVIRONMENT_H_
 #define LOCKSTEP_TOOLS_LAUNCH_WORKER_ENVIRONMENT_H_
@@ -16,13 +17,14 @@ struct WorkerPlace {
   std::string job;
   std::string worker;
   int world_size = 1;
-  int local_rank = 0;        // among the launcher's workers: picks the GPU
+  int local_rank = 0;        // among the launcher's workers; selects the GPU
   std::string spec_file;     // empty: the job is a mesh data=world_size
   std::string token;         // empty: none
-  int restart_count = 0;     // how often the launcher has restarted this worker
-  std::string host_address;  // at which other hosts reach it; empty: unset
-  // "ID" or "ID NODE_RANK/NODES": workers of one job are of one launch, or of
-  // one for each node; empty: unset
+  int restart_count = 0;     // earlier restarts of this worker
+  std::string host_address;  // for other hosts to reach this one; empty: unset
+  // "ID" or "ID NODE_RANK/NODES": the launch that started the worker. The
+  // workers of a job belong to one launch, or to one for each node. Empty:
+  // unset.
   std::string launch;
 };
 

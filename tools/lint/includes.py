@@ -1,11 +1,11 @@
-"""Rules about #include: the arrows between modules, purity, the wire's edge."""
+"""Rules about #include: the arrows between modules, purity, generated messages."""
 
 import re
 
 from tree import Finding
 
-# Which modules a module may include, itself aside. A path belongs to the longest
-# module that it starts with. docs/architecture.md, "Modules", draws the same arrows.
+# The other modules that a module may include. A path belongs to the longest
+# module that is its prefix. docs/architecture.md, "Modules", draws the same arrows.
 _VALUES = "client/include"  # values that specs, plans and the coordinator share
 _API = "the API of workers"
 _TEXT = [_VALUES, "base", "base/text"]
@@ -55,7 +55,7 @@ PURE_BASE = ("base/check.h", "base/text/")
 HASHES = {"openssl/crypto.h", "openssl/sha.h"}  # a function of its argument
 IMPURE_FOLDERS = ("grpc", "google/protobuf/", "absl/synchronization/", "base/", "sys/")
 
-# Who may see generated messages, beside tests and benches.
+# Modules that may include generated messages, besides tests and benches.
 WIRE_EDGE = re.compile(r"^proto/|(^|/)rpc/|^client/session/grpc|^(tests|bench)/")
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(<([^>]+)>|"([^"]+)")')
@@ -78,11 +78,11 @@ def module_of(path):
 
 
 def file_of(tree, header):
-    """Our file that `header` names, or None: someone else's or generated."""
+    """The file of this repository that `header` names, or None (external or generated)."""
     for candidate in [header] + [f"{folder}/{header}" for folder in PUBLIC]:
         if candidate in tree.files:
             return candidate
-    # A file of ours that is missing is still of its module.
+    # A missing file still belongs to its module.
     return header if module_of(header) and not header.startswith("lockstep/") else None
 
 

@@ -1,7 +1,7 @@
 """Rules of the source tree: ./run lint [RULE ...].
 
-Prints a finding a line, path:line: message [rule], and exits with 1 if there is
-one; with 2 for a rule that does not exist. --list prints the rules.
+Prints one finding per line, path:line: message [rule]. Exits with 1 if there are
+findings, with 2 for an unknown rule. --list prints the rules.
 """
 
 import sys

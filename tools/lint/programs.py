@@ -1,4 +1,4 @@
-"""Rules that a program of Debian judges: the format of C++, shell scripts."""
+"""Rules that an external program checks: the format of C++, shell scripts."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ from tree import Finding
 
 
 def cpp_format(tree):
-    """C++ is as clang-format 14 leaves it"""
+    """C++ is formatted by clang-format 14"""
     paths = tree.cpp()
     if not paths:
         return

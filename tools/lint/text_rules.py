@@ -1,4 +1,4 @@
-"""Rules about words that may stand only in some places, or nowhere."""
+"""Rules about text that is allowed only in some files, or nowhere."""
 
 import re
 
@@ -6,14 +6,14 @@ from tree import CPP_ENDINGS, Finding, find_words
 
 
 def locks(tree):
-    """No absl::Mutex and kin of ours: Debian's abseil is not built for TSan"""
+    """No absl::Mutex and similar locks: Debian's abseil is not built for TSan"""
     kin = "Mutex|MutexLock|ReaderMutexLock|WriterMutexLock|CondVar|Notification|BlockingCounter|Barrier"
     return find_words(tree, tree.cpp(), rf"\babsl::({kin})\b|absl/synchronization/\w+\.h",
                       "{}: use lockstep::Mutex (base/mutex.h), which ThreadSanitizer understands")
 
 
 def nccl_names(tree):
-    """ncclX names stand in client/transport/nccl only"""
+    """Names of NCCL occur in client/transport/nccl only"""
     paths = [path for path in tree.cpp() if "client/transport/nccl/" not in path]
     return find_words(tree, paths, r"\bnccl[A-Z]\w*",
                       "{}: names of NCCL stand in client/transport/nccl only")
@@ -42,7 +42,7 @@ def comment_openers(tree):
     """A comment begins with its subject, not with Of, That, Its or Whom"""
     opener = re.compile(r"\s*//+<?\s*(Of|That|Its|Whom)\b")
     for path in tree.cpp():
-        is_inside = False  # a comment that began on a line before
+        is_inside = False  # a comment that began on an earlier line
         for number, line in tree.lines(path):
             match = None if is_inside else opener.match(line)
             if match:
@@ -52,7 +52,7 @@ def comment_openers(tree):
 
 
 def machine_paths(tree):
-    """No path of somebody's machine"""
+    """No path of a developer's machine"""
     expression = re.compile(r"(?<![\w.$}*-])/(work|farm|root|home/\w+|Users/\w+)/")
     for path in tree.files:
         for number, line in tree.lines(path):
@@ -72,7 +72,7 @@ def budgets(tree):
 
 
 def environment(tree):
-    """Every variable that a program reads is in docs/environment.md, and no other"""
+    """docs/environment.md lists exactly the variables that programs read"""
     document = "docs/environment.md"
     said = {}
     for number, line in tree.lines(document) if document in tree.files else ():

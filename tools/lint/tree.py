@@ -1,7 +1,7 @@
-"""The files that the rules judge: text by path, and where they lie.
+"""The files that the rules check: text by path, and the root folder.
 
-A rule is a function (Tree) -> iterable of Finding. It looks only at the tree it
-is given, so that its test can hand it a tree of three lines.
+A rule is a function (Tree) -> iterable of Finding. It reads only the tree that it
+is given, so its test can pass a tree of three lines.
 """
 
 import re
@@ -30,7 +30,7 @@ class Tree:
 
     @staticmethod
     def of_repository(root):
-        """What git tracks, and what it would if asked to add all; no binaries."""
+        """Tracked and untracked files that git does not ignore; no binaries."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=root, check=True, capture_output=True).stdout

@@ -1,4 +1,4 @@
-"""One name, one type: what the classes, structs, unions and enums of the product are called."""
+"""No two types of the product have one name: classes, structs, unions and enums."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-// A rank's backend on a device that is given as tables of functions.
+// A rank's backend on a device whose functions are given as interfaces.
 
 #ifndef LOCKSTEP_TOOLS_PERF_DEVICE_BACKEND_H_
 #define LOCKSTEP_TOOLS_PERF_DEVICE_BACKEND_H_
@@ -9,7 +9,7 @@
 
 namespace lockstep::perf {
 
-// Errors of the device, and nccl.h's.
+// Errors: those of the device and of nccl.h.
 absl::StatusOr<Backend> MakeDeviceBackend(
     const transport::nccl::Tables& tables);
 

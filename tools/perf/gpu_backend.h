@@ -2,9 +2,9 @@
 //
 //   ranks 0 1 2 3 on 2 GPUs    rank 0, 2: GPU 0    rank 1, 3: GPU 1
 //
-// NCCL takes each GPU once for a group, and so for a host: ranks that share
-// one say that they are on hosts of their own (NCCL_HOSTID), and move bytes
-// through sockets. That shows that it works, not how fast.
+// NCCL accepts each GPU once per group and host. Ranks that share a GPU
+// therefore claim to be on different hosts (NCCL_HOSTID), and send through
+// sockets: a test of correctness, not of speed.
 
 #ifndef LOCKSTEP_TOOLS_PERF_GPU_BACKEND_H_
 #define LOCKSTEP_TOOLS_PERF_GPU_BACKEND_H_
@@ -15,7 +15,7 @@
 
 namespace lockstep::perf {
 
-// FailedPrecondition where there is no GPU or no NCCL; says which.
+// FailedPrecondition without a GPU or without NCCL; the message says which.
 absl::StatusOr<Backend> MakeGpuGround(const PerfOptions& options, int rank);
 
 }  // namespace lockstep::perf

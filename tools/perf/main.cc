@@ -1,10 +1,10 @@
-// lockstep-perf: how fast a collective operation is, and whether it is right.
+// lockstep-perf: measures and checks a collective operation.
 //
 //   lockstep-perf all_reduce -b 1K -e 64M -f 4 --ranks 2 --transport shm
 //   --arena
 //
-// Starts its ranks itself, as processes of this machine; rank 0 prints. Exits
-// with 1 if an element was wrong or a rank failed, 2 if it was called wrongly.
+// Starts its ranks as processes of this machine; rank 0 prints. Exit codes: 1
+// if an element was wrong or a rank failed, 2 for invalid options.
 
 #include <cstdio>
 #include <memory>

@@ -1,8 +1,8 @@
-// Where an operation's buffers are, and where the host sees what is in them.
+// Buffers of an operation, and their copies on the host.
 //
 //   host     [buffer]                          one memory for both
-//   device   [buffer] ◀─Give─ [host's copy]    pinned; filled and judged there
-//                     ─Take─▶
+//   device   [buffer] ◀─Give─ [host's copy]    pinned; the host fills and
+//                     ─Take─▶                  checks it
 //
 // Threads: one.
 
@@ -27,9 +27,9 @@ class Memory {
         : memory_(std::move(memory)), copy_(std::move(copy)) {}
 
     size_t bytes() const { return memory_.bytes(); }
-    // What the operation gets.
+    // The memory that the operation uses.
     std::byte* data() const { return memory_.data(); }
-    // Where the host reads and writes.
+    // The memory that the host reads and writes.
     std::byte* seen() const { return copied() ? copy_.data() : data(); }
     bool copied() const { return copy_.bytes() > 0; }
 
@@ -38,7 +38,7 @@ class Memory {
     ArenaBuffer copy_;
   };
 
-  // `device` null: the arena's memory is the host's.
+  // `device` null: the arena's memory is host memory.
   Memory(Arena* arena, transport::DeviceContext* device)
       : arena_(*arena), device_(device) {}
 
@@ -51,7 +51,7 @@ class Memory {
     return Buffer(*std::move(memory), *std::move(copy));
   }
 
-  // Each returns once it is done; nothing to do where there is one memory.
+  // Both block until the copy is done; no effect where there is one memory.
   absl::Status Give(const Buffer& buffer) {
     return Copy(buffer, buffer.seen(), buffer.data());
   }

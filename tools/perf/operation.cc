@@ -13,14 +13,14 @@
 namespace lockstep::perf {
 namespace {
 
-// What `rank` gives to a reduction: 1 or 2, so that every reduction of a few
-// dozen is exact in every type but the products; those are of ones.
+// The input of `rank` to a reduction: 1 or 2, so that reductions over a few
+// dozen ranks are exact in every type. Products use ones only.
 int Reduced(int rank, size_t index, ReduceOp op) {
   if (op == ReduceOp::kProd) return 1;
   return 1 + static_cast<int>((index + static_cast<size_t>(rank)) % 2);
 }
 
-// What `rank` gives to be moved: at each index something else than the others.
+// The input of `rank` to a copy: different from the other ranks at each index.
 int Moved(int rank, size_t index) {
   return 1 + static_cast<int>((index * 7 + static_cast<size_t>(rank)) % 64);
 }
@@ -61,8 +61,8 @@ class Elements {
     });
   }
 
-  // How many of these, which begin at element `begin` of what `rank` filled
-  // in, are not what it was.
+  // The number of these elements that differ from what `rank` sent, beginning
+  // at its element `begin`.
   size_t WrongCopies(int rank, size_t begin) const {
     size_t wrong = 0;
     kernels::WithType(dtype_, [&](auto tag) {
@@ -76,7 +76,7 @@ class Elements {
   }
 
   // The same for the reduction over `ranks`. Values repeat with the parity of
-  // their index, so that two are computed and all are compared.
+  // the index, so two are computed and all are compared.
   size_t WrongSums(int ranks, size_t begin, ReduceOp op) const {
     size_t wrong = 0;
     kernels::WithType(dtype_, [&](auto tag) {
@@ -111,7 +111,7 @@ class Elements {
   DType dtype_ = DType::kU8;
 };
 
-// What the kinds of operation share: counts, and memory for `in` and `out`
+// Common to all kinds of operation: counts, and memory for `in` and `out`
 // elements.
 class Buffered : public PerfOperation {
  public:
@@ -167,10 +167,10 @@ class Buffered : public PerfOperation {
   Memory private_{plain_.get(), nullptr};
   Memory* memory_ = &private_;
   Memory::Buffer in_buffer_, out_buffer_;
-  Elements in_, out_;  // as the host sees them
+  Elements in_, out_;  // in the host's memory
 };
 
-// In place, as training does it.
+// In place, as in training.
 class AllReduce final : public Buffered {
  public:
   using Buffered::Buffered;
@@ -275,7 +275,7 @@ class AllToAll final : public Buffered {
   }
 };
 
-// To the next rank, and from the one before.
+// Sends to the next rank, and receives from the previous one.
 class SendRecv final : public Buffered {
  public:
   using Buffered::Buffered;
@@ -303,7 +303,8 @@ class SendRecv final : public Buffered {
   int previous() const { return (rank() + ranks() - 1) % ranks(); }
 };
 
-// Ranks of one machine have one clock: nobody may leave before all have come.
+// Ranks of one machine share a clock: no rank may leave before all have
+// arrived.
 class Barrier final : public Buffered {
  public:
   using Buffered::Buffered;

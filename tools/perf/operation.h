@@ -1,7 +1,7 @@
-// One operation of lockstep-perf on one rank, at one size: its buffers, how it
-// is called, and what must come out.
+// One operation of lockstep-perf on one rank, at one size: its buffers, its
+// call and its expected result.
 //
-// The size is that of nccl-tests: of the whole buffer that is spread or
+// Sizes follow nccl-tests: the size of the whole buffer that is scattered or
 // gathered, rounded down to whole elements on each rank.
 //
 //   op               size is       busbw / algbw
@@ -34,33 +34,33 @@ const std::vector<std::string>& OperationNames();
 // busbw / algbw.
 double BusFactor(const std::string& op, int ranks);
 
-// The smallest size in which there is something to move, and to be wrong.
+// The smallest size with at least one element to send and check.
 size_t LeastBytes(const PerfOptions& options);
 
 class PerfOperation {
  public:
-  // `memory` must outlive it; null: the host's, private. ResourceExhausted if
-  // there is no memory.
+  // `memory` must outlive the operation; null: private host memory.
+  // ResourceExhausted if the memory cannot be allocated.
   static absl::StatusOr<std::unique_ptr<PerfOperation>> Create(
       const PerfOptions& options, size_t bytes, Communicator& comm,
       Memory* memory);
   virtual ~PerfOperation() = default;
 
-  size_t count() const { return count_; }  // as given to the call
-  size_t bytes() const { return bytes_; }  // of the size, rounded
+  size_t count() const { return count_; }  // as passed to the call
+  size_t bytes() const { return bytes_; }  // the size, rounded
 
-  // Enqueues it once.
+  // Enqueues the operation once.
   virtual absl::Status Run(Stream& stream) = 0;
 
-  // Writes the inputs of this rank, and what must not stay into the outputs.
+  // Writes this rank's inputs, and values into the outputs that must change.
   virtual void Fill() = 0;
-  // Then brings them to where the operation works ...
+  // Copies the host's buffers to the operation's memory.
   virtual absl::Status Give() = 0;
-  // ... and, once a Run is over, what is there to where Wrong looks. All ranks
-  // together: of a barrier, they tell each other when they came.
+  // After a Run, copies the results to the host, where Wrong checks them.
+  // Collective: the ranks of a barrier exchange their arrival times.
   virtual absl::Status Take(Stream& stream) = 0;
-  // How many elements are wrong after one Run from what Fill wrote; of a
-  // barrier, how many ranks had not come when this one left.
+  // The number of wrong elements after Fill and one Run. For a barrier: the
+  // number of ranks that had not arrived when this one left.
   virtual size_t Wrong() const = 0;
 
  protected:

@@ -34,7 +34,7 @@ std::string ReadSize(const std::string& text, size_t* bytes) {
   return "";
 }
 
-// As ReadSize takes it.
+// The format that ReadSize parses.
 std::string SizeText(size_t bytes) {
   for (const auto& [unit, shift] : {std::pair{"G", 30}, {"M", 20}, {"K", 10}}) {
     if (bytes > 0 && bytes % (size_t{1} << shift) == 0) {
@@ -52,7 +52,7 @@ CommandLineOption AddSize(const CommandLine& line, const std::string& names,
   return line.Add(names, read, what);
 }
 
-// The name of one of `all`.
+// Accepts only names in `all`.
 template <typename T>
 CommandLineOption AddNamed(const CommandLine& line, const std::string& names,
                            const std::map<std::string, T>& all, T* value,
@@ -91,7 +91,7 @@ const std::map<std::string, ReduceOp>& ReduceOps() {
   return *ops;
 }
 
-// What is wrong with options that are right one by one.
+// Describes a conflict between options that are valid one by one.
 std::string Contradiction(const PerfOptions& options) {
   if (options.max_bytes < options.min_bytes) {
     return "-e is smaller than -b";

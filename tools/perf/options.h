@@ -1,4 +1,4 @@
-// What lockstep-perf is asked to do, with the habits of nccl-tests.
+// The command line of lockstep-perf, with the options of nccl-tests.
 //
 //   lockstep-perf OP -b 1K -e 256M -f 2 -n 20 -w 5 --ranks 4
 //                 --transport auto|shm|gloo|hierarchical|nccl [--hosts 2]
@@ -19,7 +19,7 @@ struct PerfOptions {
   std::string op;  // all_reduce, ...: operation.h
   size_t min_bytes = 32 << 20;
   size_t max_bytes = 32 << 20;
-  size_t step_bytes = 0;  // 0: factor counts
+  size_t step_bytes = 0;  // 0: use factor
   int factor = 2;
   int iterations = 20;
   int warmup = 5;
@@ -28,21 +28,21 @@ struct PerfOptions {
   DType dtype = DType::kF32;
   ReduceOp redop = ReduceOp::kSum;
   std::string transport = "shm";
-  int hosts = 0;  // that the ranks pretend to run on; 0: this one
+  int hosts = 0;  // simulated hosts of the ranks; 0: this host
   bool arena = false;
-  std::string json;  // a file to write; empty: none
+  std::string json;  // output file; empty: none
 
-  // The host that `rank` pretends to run on; neighbours share one.
+  // The simulated host of `rank`; neighbours share a host.
   int HostOf(int rank) const { return rank * hosts / ranks; }
 
-  // Every size to measure, ascending: of those asked for, the ones that hold
-  // an element of each rank. One, 0, for a barrier.
+  // All sizes to measure, ascending: the requested sizes with at least one
+  // element per rank. For a barrier one size, 0.
   std::vector<size_t> Sizes() const;
 };
 
-// True if `options` is filled in and the program should go on. Else what it
-// should exit with is in `exit_code` (0 after --help, 2 for what makes no
-// sense), and what there is to say has been said.
+// Returns true if `options` is filled in and the program should continue.
+// Otherwise `exit_code` is set (0 after --help, 2 for invalid options) and the
+// message has been printed.
 bool Parse(int argc, char** argv, PerfOptions* options, int* exit_code);
 
 }  // namespace lockstep::perf

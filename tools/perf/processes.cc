@@ -14,7 +14,7 @@
 namespace lockstep::perf {
 namespace {
 
-// The next line, without its end; empty if there is none.
+// The next line, without its newline; empty if there is none.
 std::string ReadLine(int socket) {
   std::string line;
   for (char c; read(socket, &c, 1) == 1 && c != '\n';) line += c;
@@ -49,7 +49,7 @@ RankProcess Start(int rank, const std::vector<RankProcess>& others,
     close(ends[1]);
     return {pid, FileDescriptor(ends[0])};
   }
-  // Ends with its parent, however that ends.
+  // The kernel kills this process when its parent dies.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) std::_Exit(1);
   close(ends[0]);
@@ -60,7 +60,7 @@ RankProcess Start(int rank, const std::vector<RankProcess>& others,
   std::_Exit(code);
 }
 
-// From each to all, as often as they ask; until one has ended.
+// Sends each process's line to all, round by round, until one has ended.
 void PassHandles(const std::vector<RankProcess>& children) {
   for (;;) {
     std::string all;

@@ -1,7 +1,7 @@
-// Starts a process for each rank, and passes the ranks' handles among them, as
-// a coordinator would.
+// Starts a process for each rank, and exchanges the ranks' handles, as a
+// coordinator would.
 //
-// Threads: none may have been started before.
+// Threads: the process must have a single thread.
 
 #ifndef LOCKSTEP_TOOLS_PERF_PROCESSES_H_
 #define LOCKSTEP_TOOLS_PERF_PROCESSES_H_
@@ -14,13 +14,13 @@
 
 namespace lockstep::perf {
 
-// A rank's way to the others' handles.
+// Exchanges handles with the other ranks.
 class HandlePipes {
  public:
   explicit HandlePipes(int socket) : socket_(socket) {}
 
-  // Gives this rank's line, not empty; all ranks' in their order. Every rank
-  // must. Unavailable if another rank has ended.
+  // Sends this rank's line, which must not be empty, and returns the lines of
+  // all ranks in rank order. Collective. Unavailable if another rank has ended.
   absl::StatusOr<std::vector<std::string>> Exchange(const std::string& own,
                                                     int ranks);
 
@@ -28,8 +28,8 @@ class HandlePipes {
   const int socket_;
 };
 
-// Runs `rank_main` in `ranks` processes and waits for all: 0 if each returned
-// 0, else 1. Must be called while there is one thread.
+// Runs `rank_main` in `ranks` processes and waits for all. Returns 0 if each
+// returned 0, else 1. Must be called while the process has one thread.
 int RunRanks(int ranks,
              const std::function<int(int rank, HandlePipes&)>& rank_main);
 

@@ -40,7 +40,7 @@ absl::StatusOr<Row> PerfRank::Measure(size_t bytes) {
   if (!seconds.ok()) return seconds.status();
   op.Fill();
   if (absl::Status given = op.Give(); !given.ok()) return given;
-  // Nobody's input may be read before it is there.
+  // All ranks' inputs must be written before any rank reads them.
   absl::StatusOr<double> checked = SecondsOf(op, 1);
   if (!checked.ok()) return checked.status();
   absl::Status taken = op.Take(*backend_.stream);

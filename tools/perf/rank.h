@@ -1,6 +1,6 @@
-// One rank of lockstep-perf: connected, it measures sizes one after the other.
+// One rank of lockstep-perf: connects, then measures one size after the other.
 //
-//   Barrier ─▶ warm-up ─▶ Barrier ─▶ timed ─▶ fresh inputs ─▶ once ─▶ judged
+//   Barrier ─▶ warm-up ─▶ Barrier ─▶ timed ─▶ new inputs ─▶ once ─▶ checked
 //
 // Threads: one.
 
@@ -24,17 +24,17 @@
 
 namespace lockstep::perf {
 
-// What a rank moves bytes with. Members that are destroyed first come last.
+// The rank's transport and memory. The last members are destroyed first.
 struct Backend {
   std::unique_ptr<transport::Transport> transport;
   std::unique_ptr<Arena> arena;
-  std::unique_ptr<transport::DeviceContext> device;  // null: the host's memory
+  std::unique_ptr<transport::DeviceContext> device;  // null: host memory
   std::unique_ptr<Stream> stream;
 };
 
 class PerfRank {
  public:
-  // Gives this rank's handle, and gets all ranks'.
+  // Sends this rank's handle, and returns all ranks' handles.
   using Exchange =
       std::function<absl::StatusOr<std::vector<std::string>>(std::string)>;
 
@@ -46,15 +46,15 @@ class PerfRank {
 
   absl::Status Connect(const Exchange& exchange);
 
-  // The transport that connects the ranks, and what decided it.
+  // The transport that connects the ranks, and the reason for it.
   const std::string& connection() const { return connection_; }
 
-  // The same size on all ranks.
+  // Collective; `bytes` is equal on all ranks.
   absl::StatusOr<Row> Measure(size_t bytes);
 
  private:
   absl::Status Finished(absl::Status called);
-  // Seconds of so many operations, from when all ranks are ready.
+  // Seconds of `iterations` operations, from when all ranks are ready.
   absl::StatusOr<double> SecondsOf(PerfOperation& op, int iterations);
   absl::Status Sum(double* values, size_t count);
 

@@ -1,4 +1,4 @@
-// What lockstep-perf prints: nccl-tests' columns, and a JSON file.
+// The output of lockstep-perf: the columns of nccl-tests, and a JSON file.
 
 #ifndef LOCKSTEP_TOOLS_PERF_REPORT_H_
 #define LOCKSTEP_TOOLS_PERF_REPORT_H_
@@ -15,11 +15,11 @@ namespace lockstep::perf {
 struct Row {
   size_t bytes = 0;
   size_t count = 0;
-  double seconds = 0;  // of one call, the mean over calls and ranks
+  double seconds = 0;  // per call, the mean over calls and ranks
   size_t wrong = 0;    // elements, on all ranks
 };
 
-// GB/s, of 10^9 bytes; 0 if there is nothing to divide.
+// GB/s (10^9 bytes); 0 if the time is 0.
 double AlgorithmBandwidth(const Row& row);
 
 // `connection`: the transport that connects the ranks, and why.

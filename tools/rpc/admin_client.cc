@@ -31,11 +31,11 @@ Request About(const JobName& job, const std::string& token) {
 
 }  // namespace
 
-// One stub an address; the one that answered last comes first.
+// One stub per address; the one that answered last is first.
 struct AdminClient::Stubs {
   std::vector<std::unique_ptr<v1::Admin::Stub>> by_address;
 
-  // Calls each coordinator in turn until one is there.
+  // Calls each coordinator in turn until one answers.
   template <typename Call>
   absl::Status Try(const AdminClientOptions& options, Call call) {
     grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");

@@ -1,8 +1,9 @@
-// The Admin service of one coordinator, in words.
+// A client of the Admin service, in terms of the plain structs of protocol/.
 //
-// Threads: one at a time. Blocking calls.
-// Errors:  Unavailable if no coordinator answers within the deadline, whose
-//          addresses are named; else what the service said.
+// Threads: one at a time. Calls block.
+// Errors:  Unavailable, with the addresses, if no coordinator answers within
+// the
+//          deadline; else the status of the service.
 
 #ifndef LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
 #define LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
@@ -40,7 +41,7 @@ class AdminClient {
   absl::Status CommandJob(const JobName& job, JobCommand command,
                           const std::string& reason);
   absl::Status StopJob(const JobName& job, const std::string& reason);
-  // Forgets a job that is over; `keep`: only frees its name.
+  // Deletes a job that is over; `keep`: only frees its name.
   absl::Status DeleteJob(const JobName& job, bool keep);
   absl::Status ReportEvidence(const JobName& job,
                               const protocol::Evidence& evidence);

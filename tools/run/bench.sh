@@ -30,7 +30,7 @@ run_bench() {
   fi
   if is_one_of data_plane_bench "${names[@]}"; then
     require mpi
-    configure release # finds the MPIs' compilers
+    configure release # detects the MPIs' compilers
   fi
   if is_one_of training_step_bench "${names[@]}"; then require torch; fi
   compile release "${names[@]}"
@@ -38,7 +38,7 @@ run_bench() {
     say "${name%_bench}"
     local status=0
     "build/release/bin/$name" "$@" || status=$?
-    [[ $status -eq 0 || $status -eq 77 ]] || exit "$status" # 77: it says why it cannot run here
+    [[ $status -eq 0 || $status -eq 77 ]] || exit "$status" # 77: it cannot run here, and says why
   done
 }
 

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Words that the commands of ./run share. Sourced, from the repository's root.
+# Functions that the commands of ./run share. Sourced in the repository's root.
 
-# What the caller typed is wrong: says so and ends with 2.
+# Reports a usage error and exits with 2.
 refuse() {
   printf 'run: %s\n' "$1" >&2
   exit 2
 }
 
-# Something else is wrong: says so and ends with 1.
+# Reports any other error and exits with 1.
 fail() {
   printf 'run: %s\n' "$1" >&2
   exit 1
@@ -34,15 +34,15 @@ jobs_count() { printf '%s' "${LOCKSTEP_JOBS:-$(nproc)}"; }
 
 presets() { cmake --list-presets | sed -n 's/^ *"\([^"]*\)".*/\1/p'; }
 
-# configure PRESET: quiet but for what the build itself has to say.
+# configure PRESET: prints notices and errors only.
 configure() { cmake --preset "$1" --log-level=NOTICE >/dev/null; }
 
-# As above, but not again: the build notices by itself what changes later.
+# As above, unless it is configured already: the build detects later changes.
 configure_once() {
   [[ "build/$1/build.ninja" -nt CMakePresets.json ]] || configure "$1"
 }
 
-# compile PRESET [TARGET ...]: configured before.
+# compile PRESET [TARGET ...]: the preset must be configured.
 compile() {
   local preset="$1"
   shift

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ./run demo [FLAGS]: builds what the demonstration needs and becomes it.
+# ./run demo [FLAGS]: builds the demonstration and executes it.
 
 usage_demo() {
   cat <<TXT
@@ -32,7 +32,7 @@ and exits with 77.
 TXT
 }
 
-# The program's own, held to them by tests/docs/commands_test.py.
+# The options of lockstep-demo; tests/docs/commands_test.py compares them.
 readonly demo_options=(--workers --mesh --schedule --steps --seed --sync --transport --device
   --wire-dtype --leaves)
 readonly demo_switches=(--error-feedback --hold)
@@ -43,13 +43,13 @@ run_demo() {
   require build
   configure_once "$preset"
   local targets=(lockstep-demo)
-  # Only a job that goes on is operated.
+  # lockstepctl is needed only if the job keeps running.
   ! is_one_of --hold "$@" || targets+=(lockstepctl)
   compile "$preset" "${targets[@]}"
   exec "build/$preset/bin/lockstep-demo" "$@"
 }
 
-# Before minutes of building, not after; the values are the program's to judge.
+# Checked before the build, which takes minutes; the program checks the values.
 refuse_unknown_demo_flags() {
   local name
   while [[ $# -gt 0 ]]; do

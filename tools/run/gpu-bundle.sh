@@ -43,7 +43,7 @@ make_gpu_bundle() {
     "for machines with $(needed GLIBC), $(needed GLIBCXX)"
 }
 
-# The youngest version of these symbols that something in the bundle asks for.
+# The newest version of these symbols that a file of the bundle requires.
 needed() {
   find "$gpu_bundle" -type f -exec objdump -T {} + 2>/dev/null | grep -oE "\b$1_[0-9.]+" | sort -uV | tail -1
 }
@@ -58,8 +58,9 @@ copy_programs() {
   done
 }
 
-# What `program` loads, but for what the other machine has. What belongs to its
-# network adapters lies apart: it is used only where that machine has none.
+# Copies the libraries that the program loads, except those that the target
+# machine provides. Libraries for network adapters are in a folder of their own:
+# they are used only where the target machine lacks them.
 copy_libraries() {
   local library folder
   local verbs='/(libibverbs|librdmacm|libmlx[0-9]+|libefa|libnl-3|libnl-route-3)[.]so'

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Runs the programs of this bundle on this machine's GPU.
 #
-#   run                      all of them; what moves through NCCL's windows last
-#   run NAME...              these
+#   run                      all of them; programs that use NCCL's windows last
+#   run NAME...              these only
 #   run --strict [NAME...]   a program that is skipped counts as failed
 #   run --list               their names
 #
-# NCCL is LOCKSTEP_NCCL_LIBRARY, if that is set; else the loader's; else the one
-# that a Python of this machine has in its packages, as PyTorch brings it.
-# Says first which NCCL, driver and device there are (gpu_facts).
+# NCCL is LOCKSTEP_NCCL_LIBRARY, if that is set; else the one that the loader
+# finds; else the one in the packages of a Python on this machine (PyTorch's).
+# The first program prints the versions of NCCL, driver and device (gpu_facts).
 #
-# What a program says is kept in results/NAME.log beside this script, and what
-# NCCL warns of in results/NAME.nccl.HOST.PID.log. LOCKSTEP_RESULTS names another
+# The output of a program is kept in results/NAME.log beside this script, and
+# NCCL's warnings in results/NAME.nccl.HOST.PID.log. LOCKSTEP_RESULTS sets another
 # folder, NCCL_DEBUG another level than WARN.
 #
 # Exits with 0 if all passed, 1 if one failed, 77 if all were skipped.
@@ -28,7 +28,7 @@ names() {
 }
 
 # The demonstration is several programs; it also trains as pipelines. Windows
-# come last: should they wedge the device, the rest has been seen.
+# come last: if they hang the device, the other programs have already run.
 run_one() {
   case "$1" in
     demo) "$here/demo/lockstep-demo" --device cuda ;;
@@ -57,7 +57,7 @@ loader_has() {
   grep -qF "$1 " <<<"$(PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null)"
 }
 
-# The Pythons of this machine, first choice first.
+# The Pythons of this machine, in order of preference.
 pythons() {
   local root
   for root in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}"; do
@@ -110,8 +110,8 @@ done
 
 find_nccl
 make_results
-# NCCL opens libibverbs, too: it must be this machine's, which knows its
-# adapters, if there is one.
+# NCCL also opens libibverbs: this machine's version, if it has one, because
+# only that supports its adapters.
 libraries="$here/lib"
 loader_has libibverbs.so.1 || libraries+=":$here/lib-verbs"
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

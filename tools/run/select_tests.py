@@ -2,10 +2,9 @@
 
     ctest --show-only=json-v1 | select_tests.py [--list] [FILTER]
 
-With --list prints their names, one a line. Else prints how ctest shall choose (all, label, name), then a line for each preset
-that has such tests: its name, and the targets to build for them; no targets: all;
-"-": none.
-Exits with 2, the labels listed, if no test matches.
+With --list prints their names, one per line. Otherwise prints how ctest selects them (all, label,
+name), then a line for each preset that has such tests: its name, and the targets to build for
+them (no targets: all; "-": none). Exits with 2, and lists the labels, if no test matches.
 """
 
 import re
@@ -32,7 +31,7 @@ def targets_of(preset):
 
 
 def to_build(preset, tests):
-    """What `tests` of a preset need; nothing: all."""
+    """The targets that `tests` of a preset need; empty: all."""
     targets = targets_of(preset)
     if any(test.name not in targets for test in tests):
         return []

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the commands of ./run need of Debian 12. None of these packages, nor what
-# they depend on, starts a daemon; recommended packages are left out.
+# The Debian 12 packages that the commands of ./run need. Neither they nor their
+# dependencies start a daemon; recommended packages are not installed.
 
 # shellcheck disable=SC2034  # read by name in require
 {
@@ -16,7 +16,7 @@
   readonly packages_lint=(git python3 clang-format-14 shellcheck)
 }
 
-# require GROUP ...: installs what is missing of packages_<GROUP>, saying so first.
+# require GROUP ...: reports and installs the missing packages of packages_<GROUP>.
 require() {
   local wanted=() missing=() group
   for group in "$@"; do

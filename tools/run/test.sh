@@ -38,7 +38,7 @@ run_test() {
     ctest_json | python3 tools/run/select_tests.py --list "$filter"
     return
   fi
-  # Line 1: how to choose (all, label, name); then one preset a line, with targets.
+  # Line 1: how ctest selects (all, label, name); then one preset per line, with targets.
   selection="$(ctest_json | python3 tools/run/select_tests.py "$filter")" || exit $?
   local lines choice=() words chosen=()
   mapfile -t lines <<<"$selection"
@@ -58,7 +58,7 @@ run_test() {
   run_and_report $((SECONDS - started)) "${choice[@]}"
 }
 
-# One tree of tests over the presets: `ctest --test-dir build` sees all of them.
+# One test tree for all presets: `ctest --test-dir build` runs all of them.
 join_presets() {
   printf 'subdirs("%s")\n' "$@" >build/CTestTestfile.cmake
 }
