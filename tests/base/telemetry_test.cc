@@ -50,7 +50,7 @@ TYPED_TEST(MetricSinkContract, TakesNumbersFromManyThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// --- What is remembered -----------------------------------------------------
+// --- Recorded values --------------------------------------------------------
 
 TEST(RecordingMetricsTest, RemembersWhatItWasTold) {
   RecordingMetrics sink;

@@ -1,5 +1,5 @@
-"""deploy/ is true: its manifests are valid, its parts agree with each other, and
-with the programs that are given.
+"""Checks deploy/: its manifests are valid, and its parts agree with each other and
+with the given programs.
 
     deploy_test.py [lockstepd] [lockstepctl] [digits]
 """
@@ -26,7 +26,7 @@ PROGRAMS = {Path(path).name: Path(path) for path in sys.argv[1:]}
 
 
 class Daemon:
-    """lockstepd with the given flags, but on free ports; ended with its block."""
+    """lockstepd with the given flags, but on free ports; stopped at the end of its `with` block."""
 
     def __init__(self, words, folder):
         self._port_file = Path(folder) / "port"
@@ -139,7 +139,7 @@ class UnitTest(unittest.TestCase):
 
 @unittest.skipUnless("lockstepd" in PROGRAMS, "needs lockstepd")
 class DaemonTest(unittest.TestCase):
-    """What deploy/ says to lockstepd is what lockstepd understands."""
+    """lockstepd accepts its flags and settings in deploy/."""
 
     def commands(self):
         (docker,) = Dockerfile().all("coordinator", "CMD")
@@ -217,14 +217,14 @@ def output_of(*command):
 
 
 def linked_libraries(program):
-    """Paths of what the program itself names, not of what that needs in turn."""
+    """Paths of the libraries that the program itself names, without their dependencies."""
     named = re.findall(r"NEEDED.*\[(.*)\]", output_of("readelf", "-d", program))
     found = dict(re.findall(r"(\S+) => (\S+)", output_of("ldd", program)))
     return {found[name] for name in named if name in found}
 
 
 def owner_of(path):
-    """The Debian package; a file may be listed with or without the /usr of its path."""
+    """The Debian package of a file, which may be listed with or without the /usr of its path."""
     for candidate in (path, path.removeprefix("/usr"), "/usr" + path):
         said = subprocess.run(["dpkg", "-S", candidate], capture_output=True, text=True, check=False)
         if said.returncode == 0:

@@ -18,7 +18,7 @@ def by_name(documents):
 
 
 def render_plainly(folder):
-    """A kustomization of nothing but resources, without kubectl."""
+    """Renders a kustomization that has only resources, without kubectl."""
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     extra = set(kustomization) - {"apiVersion", "kind", "resources"}
     if extra:
@@ -79,12 +79,12 @@ def unit_text():
 
 
 def unit_command():
-    """The words of the unit's ExecStart."""
+    """The command line of the unit's ExecStart."""
     return shlex.split(re.search(r"^ExecStart=(.*)$", unit_text(), re.M)[1])
 
 
 def complaints_of_systemd(unit):
-    """What systemd-analyze says about a unit's text; "" if it is not there."""
+    """The output of systemd-analyze for a unit's text; "" if it is not installed."""
     if not shutil.which("systemd-analyze"):
         return ""
     with tempfile.TemporaryDirectory() as folder:

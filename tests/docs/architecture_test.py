@@ -1,9 +1,9 @@
-"""docs/architecture.md and tests/README.md speak of the code as it is.
+"""docs/architecture.md and tests/README.md refer to existing code.
 
     architecture_test.py SOURCE_FOLDER
 
 Each term of the glossary is an identifier of the product, outside of comments. Each path exists.
-Each name in mixed case is somewhere in the sources. Each section that a comment cites exists.
+Each name in mixed case occurs in the sources. Each section that a comment cites exists.
 """
 
 import pathlib
@@ -71,7 +71,7 @@ def term_faults(product):
 
 
 def path_faults(document, names):
-    """A path begins with a folder of the repository, or of the document's; else it is a name."""
+    """Missing paths. A path begins with a folder of the repository or beside the document."""
     roots = [ROOT, (ROOT / document).parent]
     for number, line in enumerate(read(document).splitlines(), 1):
         for path in PATH.findall(line):

@@ -1,9 +1,9 @@
-"""Every command that README.md, docs/ and tests/README.md show works as a person types it.
+"""Every command that README.md, docs/ and tests/README.md show works as typed.
 
     commands_test.py BUILD_FOLDER
 
-Commands are the lines of fenced blocks and the inline code that begin with a program of
-ours. Each is handled by the first rule of RULES that matches it; a command without a rule
+Commands are the lines of fenced blocks and the inline code that begin with one of our
+programs. Each is handled by the first rule of RULES that matches it; a command without a rule
 and a rule without a command are failures. Every --option in inline code is in the --help of
 some program.
 """
@@ -69,7 +69,7 @@ def options_in_documents():
 
 
 def run(words, **options):
-    """The words as bash takes them, in the checkout; its programs are those of BUILD."""
+    """Runs a bash command line in the checkout, with the programs of BUILD."""
     environment = {**os.environ, "LOCKSTEP_PRESET": BUILD.name, "LOCKSTEP_ADDRESS": "",
                    "PATH": f"{BIN}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", words], env=environment, text=True, check=False,
@@ -95,7 +95,7 @@ def options_of(text):
 
 
 def all_help():
-    """{the words of a command: its help}, of every program that documents name."""
+    """{command as a tuple: its help}, for every program in the documents."""
     found = {("./run", name): help_of("./run", name)
              for name in ("demo", "test", "build", "bench", "lint", "gpu-bundle", "gpu-test")}
     found[("./run",)] = help_of("./run")
@@ -119,7 +119,7 @@ class CommandsTest(unittest.TestCase):
         cls.scratch = Path(folder.name)
         (cls.scratch / "examples").symlink_to(ROOT / "examples")
 
-    # What a rule does with a command that it matches.
+    # The actions of rules on the commands that they match.
 
     def succeeds(self, words, **options):
         code, output = run(words, **options)
@@ -146,7 +146,7 @@ class CommandsTest(unittest.TestCase):
         self.succeeds(words.replace("64M", "64K") + " -n 2 -w 1")
 
     def is_in_help(self, words):
-        """A mention, or with placeholders: the subcommand is there, and has the options."""
+        """A mention, or with placeholders: the subcommand exists and has the options."""
         program, *rest = words.split()
         path = (program.rpartition("/")[2] if "/bin/" in program else program,)
         for word in rest:
@@ -191,7 +191,7 @@ class CommandsTest(unittest.TestCase):
 
 
 RULES = [
-    # (what is matched, the method, why it is enough)
+    # (pattern, method, why that is enough)
     (r"\./run demo --wire-dtype$", CommandsTest.is_in_help, "the option alone"),
     (r"\./run demo( |$)", CommandsTest.trains_a_little, "runs, with fewer steps"),
     (r"\./run test [a-z-]+$", CommandsTest.names_a_label, "minutes"),
@@ -242,7 +242,7 @@ class DocumentsTest(CommandsTest):
         self.assertEqual(options_of(shown) | {"--help"}, options_of(program))
         for option in options_of(program) - {"--help"}:
             takes_value = re.search(rf"{option} +[A-Z]{{2,}}", program) is not None
-            # The first unknown word is refused before anything is built: the option is not it.
+            # ./run refuses the first unknown option before it builds: here not this one.
             code, output = run(f"./run demo {option} {'1' if takes_value else ''} --no-such-option")
             self.assertEqual(code, 2)
             self.assertIn("unknown argument '--no-such-option'", output)

@@ -1,9 +1,9 @@
-"""docs/errors.md names only codes that arrive.
+"""docs/errors.md has only codes that the sources return.
 
     errors_test.py SOURCE_FOLDER
 
 A row that begins with a code quotes a message. The longest run of its words that is in a
-string of the sources must be there, and a status of that code must be made around it.
+string of the sources must exist, and a status of that code must be made around it.
 """
 
 import pathlib
@@ -42,7 +42,7 @@ def quoted_messages():
 
 
 def runs(message):
-    """Its runs of words, longest first; placeholders, code marks and "..." divide it."""
+    """The message's runs of words, longest first; placeholders, code marks and "..." end a run."""
     message = re.split(r"`, `", message)[0]
     parts = re.split(r"`?\*[^*`]+\*?`?|…|`|\(|\)", message)
     words = [part.strip(" ,;").split() for part in parts]

@@ -1,4 +1,4 @@
-"""Programs that may have few open files say so: none is ended by a signal, none is silent.
+"""Programs with few open files report it: none is killed by a signal, none prints nothing.
 
     few_files_test.py BIN_FOLDER
 """
@@ -16,7 +16,7 @@ WORKER_FILES_MAX = 10
 
 
 def run(files, *words):
-    """What a program does that may have `files` descriptors, the standard ones among them."""
+    """Runs a program with at most `files` descriptors, including the standard ones."""
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     environment = {"LOCKSTEP_ADDRESS": "127.0.0.1:1", "LOCKSTEP_JOB": "j",
@@ -30,7 +30,7 @@ def run(files, *words):
 
 class FdLimit(unittest.TestCase):
     def expect_refusals(self, words, limits):
-        """Every run ends by itself and badly, with a line on stderr."""
+        """Every run exits with an error and a line on stderr."""
         for files in limits:
             done = run(files, *words)
             told = f"{words} with {files} files: {done.returncode}: {done.stderr}"

@@ -1,4 +1,4 @@
-"""The names of jobs that are over: taken over by create and run, freed by delete.
+"""The names of jobs that have ended: taken over by create and run, freed by delete.
 
     job_names_test.py BIN_FOLDER
 """

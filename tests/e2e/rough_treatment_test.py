@@ -2,7 +2,7 @@
 
     rough_treatment_test.py BIN_FOLDER
 
-None may be ended by a signal of its own making, hang, or succeed without having done its work.
+None may kill itself by a signal, hang, or succeed without having done its work.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""What was compiled for devices: machine code for Ampere and Hopper and PTX for
+"""Checks the compiled device code: machine code for Ampere and Hopper and PTX for
 later ones in every fat binary, and accesses of 16 bytes.
 
     device_code_test.py PROGRAM NVCC
 
-A fat binary is a header and one entry after the other, each with its own header:
+A fat binary is a header and a sequence of entries, each with its own header:
 
     magic 4 | version 2 | header 2 | bytes 8
     kind 2 (1: PTX, 2: machine code) | 2 | header 4 | bytes 8 | ... | at 28: architecture 4

@@ -1,5 +1,5 @@
-"""What `cmake --install` gives: a consumer builds against it and runs, with the
-shared library and with the static one; the shared one shows only our names.
+"""Checks the installed tree: a consumer builds against it and runs, with the
+shared library and with the static one; the shared one exports only our names.
 
     install_test.py BUILD_FOLDER [TEST...]
 """
@@ -94,7 +94,7 @@ class InstallTest(unittest.TestCase):
 
 
 class ComponentsTest(unittest.TestCase):
-    """The package's own file, beside targets that are none."""
+    """The package's configuration file, beside fake target files."""
 
     def find(self, components):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Each rule of tools/lint refuses what it is there to refuse, and nothing near it."""
+"""Each rule of tools/lint refuses what it should, and accepts similar text."""
 
 import sys
 import tempfile

@@ -199,7 +199,7 @@ TEST_F(EveryFieldTest, RefusesATextThatIsTooLong) {
   EXPECT_GE(spoiled_, 60);
 }
 
-// --- Text that a terminal must not get --------------------------------------
+// --- Unprintable text -------------------------------------------------------
 
 bool IsText(const FieldDescriptor* field) {
   return field->type() == FieldDescriptor::TYPE_STRING;
@@ -352,7 +352,7 @@ TEST(MalformedTest, AHelloOfAnotherVersionKeepsVersionAndWorkerOnly) {
   EXPECT_FALSE(hello.spec.has_value());
 }
 
-// --- What is not known, and what is broken ----------------------------------
+// --- Unknown fields and invalid bytes ---------------------------------------
 
 TEST(MalformedTest, UnknownFieldsAreIgnoredAtEveryDepth) {
   fill::ExampleSource source;

@@ -65,7 +65,7 @@ TEST(RoundTripTest, Views) {
 }
 TEST(RoundTripTest, Evidence) { ExpectRoundTrips<protocol::Evidence>(); }
 
-// --- No field is forgotten --------------------------------------------------
+// --- Completeness -----------------------------------------------------------
 
 void NoteSetFields(const Message& message, std::set<std::string>* seen) {
   std::vector<const FieldDescriptor*> fields;

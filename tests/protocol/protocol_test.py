@@ -1,4 +1,4 @@
-"""The protocol, spoken by a client that was written from the .proto files alone.
+"""The protocol, used by a client that was written from the .proto files alone.
 
     protocol_test.py PROTOC PROTO_FOLDER LOCKSTEPD LOCKSTEPCTL
 
@@ -115,7 +115,7 @@ class DigestTest(unittest.TestCase):
 
 
 class ProtocolTest(unittest.TestCase):
-    """A coordinator of each test's own, with a token for workers and one for operators."""
+    """Each test has its own coordinator, with a token for workers and one for operators."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -136,7 +136,7 @@ class ProtocolTest(unittest.TestCase):
         self.addCleanup(self.channel.close)
 
     def start_daemon(self, address):
-        """Returns where it listens."""
+        """Returns its address."""
         self.daemon = subprocess.Popen(
             [LOCKSTEPD, "--listen", address, "--log_level", "off", *self.flags],
             stdout=subprocess.PIPE, text=True)
@@ -173,7 +173,7 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(client.stream.code(), code)
 
     def assert_ends_epoch(self, workers, kind):
-        """The epoch ends for all because of what was just said."""
+        """The epoch ends for all because of the previous message."""
         for worker in workers:
             message = worker.stream.receive()
             while message.WhichOneof("body") != "epoch_ended":
@@ -182,7 +182,7 @@ class ProtocolTest(unittest.TestCase):
                              getattr(WIRE.CauseKind, f"CAUSE_KIND_{kind}"), message)
 
     def assert_closes(self, workers, number, reductions):
-        """All hear the same reductions of a pass in one order, whichever it is."""
+        """All receive the same reductions of a pass in one order, whichever it is."""
         heard = [worker.await_close(number) for worker in workers]
         self.assertEqual(heard, [heard[0]] * len(workers))
         self.assertEqual(sorted(heard[0]), reductions)
@@ -331,7 +331,7 @@ class ProtocolTest(unittest.TestCase):
         self.assert_state("COMPLETED")
         self.assertEqual(self.describe().epoch, one.epoch)
 
-    # --- What is refused --------------------------------------------------------
+    # --- Refusals -------------------------------------------------------------
 
     def test_a_hello_is_refused_with_the_documented_code(self):
         code = grpc.StatusCode

@@ -1,6 +1,6 @@
 """A worker of Lockstep's protocol, written from proto/lockstep/v1/*.proto alone.
 
-It has no data plane: its handles are any bytes, and nothing is reduced. A test plays all
+It has no data plane: its handles are arbitrary bytes, and nothing is reduced. A test runs all
 workers of a job, each for one message at a time, so there are no threads here.
 """
 
@@ -28,7 +28,7 @@ def method(channel, wire, name, service="Coordinator"):
 
 
 class Stream:
-    """One call of Session: messages are put in and taken out one at a time."""
+    """One call of Session: messages are sent and received one at a time."""
 
     def __init__(self, channel, wire, wait_for_ready=False):
         self._out = queue.SimpleQueue()
@@ -54,7 +54,7 @@ class Stream:
 
 
 class Worker:
-    """What one worker knows. `parameters` are Parameter messages."""
+    """The state of one worker. `parameters` are Parameter messages."""
 
     def __init__(self, channel, wire, spec, name, parameters, token=""):
         self.channel, self.wire, self.spec = channel, wire, spec
@@ -78,7 +78,7 @@ class Worker:
         self.stream.send(message)
 
     def hear(self, kind):
-        """The next message of this kind; what comes before it is taken in, too."""
+        """The next message of this kind; earlier messages are handled too."""
         while True:
             message = self.stream.receive()
             if message is None:
@@ -118,7 +118,7 @@ class Worker:
         if not self.started:
             self.step = self.first_step
 
-    # --- The way to Start -------------------------------------------------------
+    # --- From Hello to Start --------------------------------------------------
 
     def say_hello(self, wait_for_ready=False, **changes):
         self.stream = Stream(self.channel, self.wire, wait_for_ready)
@@ -211,7 +211,7 @@ class Worker:
         return [decision for decision in self.decisions if getattr(decision, "pass") == number]
 
     def await_close(self, number):
-        """Hears decisions until the pass is closed; its reductions, in order."""
+        """Receives decisions until the pass is closed; returns its reductions, in order."""
         while all(decision.announcers for decision in self.decided(number)):
             self.hear("decide")
         *reductions, close = self.decided(number)
@@ -221,7 +221,7 @@ class Worker:
     # --- Resuming and leaving ---------------------------------------------------
 
     def resume(self):
-        """A new stream in place of the broken one, and all that is to be said again."""
+        """Opens a new stream in place of the broken one, and repeats the required messages."""
         self.stream.cancel()
         self.say_hello()
         welcome = self.hear("welcome")
@@ -249,7 +249,7 @@ class Worker:
 
 
 def bring_to_start(workers):
-    """Takes all workers of a job from nothing to Start."""
+    """Takes all workers of a job from Hello to Start."""
     for worker in workers:
         worker.say_hello()
     for worker in workers:

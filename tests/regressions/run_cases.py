@@ -1,9 +1,9 @@
-"""Runs the cases of a GoogleTest program that a filter names; no such case is a failure.
+"""Runs the cases of a GoogleTest program that match a filter; none is a failure.
 
     run_cases.py PROGRAM FILTER
 
-GoogleTest itself calls a filter that matches nothing a success, so a renamed case would
-leave its regression untested without a word.
+For GoogleTest a filter without a match is a success, so after renaming a case its
+regression would silently not be tested.
 """
 
 import subprocess

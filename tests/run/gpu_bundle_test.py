@@ -1,4 +1,4 @@
-"""The bundle's own `run`, in a bundle whose programs say what they end with."""
+"""The bundle's own `run`, in a bundle of fake programs with a chosen exit status."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ class BundleTest(unittest.TestCase):
         self.script(self.machine / "ldconfig", f"printf '{lines}'")
 
     def python_with_nccl(self, file):
-        """A Python whose packages have an NCCL, which it returns."""
+        """Installs a Python whose packages have an NCCL; returns that library."""
         site = file.parent.parent / f"site-of-{file.name}"
         library = site / "nvidia/nccl/lib/libnccl.so.2"
         library.parent.mkdir(parents=True)
@@ -59,7 +59,7 @@ class BundleTest(unittest.TestCase):
         return done.returncode, done.stdout.splitlines()
 
     def said(self, name, variable):
-        """What a program finds in a variable."""
+        """The value of a variable in a program's environment."""
         self.program(name, 0, does=f'echo "{variable}=${variable}"')
         code, lines = self.run_it(name)
         self.assertEqual(code, 0, lines)

@@ -1,5 +1,5 @@
-"""./run, held to its word on a house of its own: a copy of the script in a
-folder with three presets of one-line tests, and a Debian whose packages are
+"""Tests ./run in a source tree of its own: a copy of the script in a folder
+with three presets of one-line tests, and a fake Debian whose packages are
 files. Nothing is compiled and nothing is installed."""
 
 import json
@@ -90,7 +90,7 @@ class House(unittest.TestCase):
             env={**os.environ, "PATH": path, "DEBIAN": str(self.debian), **environment})
 
     def built(self, what="built"):
-        """The presets in which it was."""
+        """The presets in which it was built."""
         return {file.parent.name for file in self.root.glob(f"build/*/{what}")}
 
     def calls(self):

@@ -1,5 +1,5 @@
-"""The build for users: what the preset `user` leaves out and when it builds GPU
-parts; and it compiles, in a folder of its own, what `./run demo` needs.
+"""The build for users: what the preset `user` omits and when it builds GPU parts.
+Also compiles, in a folder of its own, the programs that `./run demo` needs.
 
     user_build_test.py BUILD_FOLDER [TEST...]
 """
@@ -23,7 +23,7 @@ def call(*command, **options):
 
 
 class CudaTest(unittest.TestCase):
-    """lockstep_cuda.cmake on a machine with a toolkit that compiles nothing."""
+    """lockstep_cuda.cmake with a toolkit whose compiler always fails."""
 
     def configure(self, when, toolkit=True):
         with tempfile.TemporaryDirectory() as folder:

@@ -173,7 +173,7 @@ TEST(LockstepdTest, WaitsForRunningJobsIfItsPortIsKnown) {
               HasSubstr("for 1m30s no job forms"));
 }
 
-// --- Out of descriptors -----------------------------------------------------
+// --- Without free descriptors -----------------------------------------------
 
 // A daemon with `limit` descriptors.
 std::vector<std::string> WithFewFiles(int limit) {
@@ -280,7 +280,7 @@ TEST(LockstepdTest, TellsItsVersion) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
-// --- Going down -------------------------------------------------------------
+// --- Shutdown ---------------------------------------------------------------
 
 TEST(LockstepdTest, SignalsEndItInOrder) {
   for (const int signal : {SIGTERM, SIGINT}) {

@@ -118,7 +118,7 @@ class ScriptedWorker {
 
   void AwaitStart() { Next<protocol::Start>(); }
 
-  // --- What it knows --------------------------------------------------------
+  // --- State ----------------------------------------------------------------
 
   const std::string& name() const { return name_; }
   Generation generation() const { return generation_; }

@@ -17,7 +17,7 @@ PassesWorld::PassesWorld(std::shared_ptr<const core::PassGroups> groups,
       bounds_(bounds),
       coordinator_(groups_, core::Negotiation::Begins::kAnew) {}
 
-// --- What may happen --------------------------------------------------------
+// --- Possible events --------------------------------------------------------
 
 template <typename Event>
 void PassesWorld::Branch(std::vector<std::pair<std::string, PassesWorld>>* next,
@@ -221,7 +221,7 @@ void PassesWorld::Break(const std::string& promise) {
   if (broken_.empty()) broken_ = promise;
 }
 
-// --- As a value -------------------------------------------------------------
+// --- Comparison and hash ----------------------------------------------------
 
 size_t PassesWorld::Hash() const {
   size_t hash = absl::HashOf(bounds_.crashes, bounds_.cuts);

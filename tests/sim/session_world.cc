@@ -49,7 +49,7 @@ void SessionWorld::Note(std::string line) {
   if (story_.size() > kStoryLines) story_.pop_front();
 }
 
-// --- Chance -----------------------------------------------------------------
+// --- Random draws -----------------------------------------------------------
 
 absl::Duration SessionWorld::Draw(absl::Duration max) {
   return max * std::uniform_real_distribution<double>(0, 1)(random_);

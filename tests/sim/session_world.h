@@ -133,7 +133,7 @@ class SessionWorld {
     absl::Time to_worker;
   };
 
-  // --- Chance ---
+  // --- Random draws ---
   absl::Duration Draw(absl::Duration max);
   bool Toss(double probability);
   SimWorker& SomeWorker();

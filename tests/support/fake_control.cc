@@ -98,7 +98,7 @@ std::unique_ptr<ChannelFactory> MakeFakeChannels(FakeServer* server) {
   return std::make_unique<FakeChannelFactory>(server);
 }
 
-// --- A server played by hand ------------------------------------------------
+// --- A scripted server ------------------------------------------------------
 
 PlayedServer::Said PlayedServer::Next() {
   MutexLock lock(&mutex_);

@@ -72,7 +72,7 @@ int CoreServer::streams() {
   return static_cast<int>(count);
 }
 
-// --- Questions --------------------------------------------------------------
+// --- Queries ----------------------------------------------------------------
 
 absl::Status CoreServer::Ask(
     const std::function<core::Event(core::RequestId)>& question) {

@@ -80,7 +80,7 @@ TEST(PlanCommandTest, CompilesVerifiesAndExplainsTheExamples) {
   }
 }
 
-// --- Every operation that runs ----------------------------------------------
+// --- Printed operations -----------------------------------------------------
 
 // The operations of rank 0 in launch order: transfers as "all-reduce bf16", and
 // their local operations, as "cast f32>bf16".
@@ -201,7 +201,7 @@ TEST(PlanCommandTest, ExplainListsOperationsOnTheSidesOfTheirTransfers) {
                              " u64, max\n      behind: read-summary\n")));
 }
 
-// --- What the documentation prints ------------------------------------------
+// --- Output in the documentation --------------------------------------------
 
 const std::string kPipelineDoc = LOCKSTEP_SOURCE_DIR "/docs/pipeline.md";
 
@@ -335,7 +335,7 @@ TEST(PlanCommandTest, WhatIsNoPlanOrNoSpecIsRefused) {
   EXPECT_EQ(Plan({}).code, 2);
 }
 
-// --- A spec where a plan is wanted ------------------------------------------
+// --- A spec in place of a plan ----------------------------------------------
 
 TEST(PlanCommandTest, ASpecGivenForAPlanIsToBeCompiledFirst) {
   const std::string yaml = kSpecs + "gpt-pipe4.yaml";

@@ -266,7 +266,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// --- The test of the test ---------------------------------------------------
+// --- Wrong traces are detected ----------------------------------------------
 
 // Operations that are not in the plan, one that differs from it, and one
 // missing.

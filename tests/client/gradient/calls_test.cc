@@ -313,7 +313,7 @@ TEST_P(EmptyParametersTest, AreReducedBesideOthers) {
   });
 }
 
-// --- Means of halves ---------------------------------------------------------
+// --- Means of 16-bit floats --------------------------------------------------
 
 class HalfMeansTest : public NegotiatedJob,
                       public testing::WithParamInterface<DType> {};
@@ -386,7 +386,7 @@ TEST_P(HalfMeansTest, OverSomeAnnouncersAreRoundedOnce) {
       });
 }
 
-// --- What people are warned of -----------------------------------------------
+// --- Warnings ----------------------------------------------------------------
 
 class WarningsTest : public NegotiatedJob {
  protected:
@@ -576,7 +576,7 @@ TEST_F(WarningsTest, AreNotGivenOfLeavesToWhoMeansIt) {
   EXPECT_THAT(Warnings(), testing::IsEmpty());
 }
 
-// --- Values that ranks begin with --------------------------------------------
+// --- Initial values ----------------------------------------------------------
 
 TEST_F(WarningsTest, NameParametersThatRanksBeginWithOtherValuesOf) {
   RunWell(4, Three, [this](Device& device) -> absl::Status {

@@ -12,16 +12,16 @@ namespace lockstep::gradient {
 
 enum class ComputeFault {
   kNone,
-  kReadsBeforeTheCopyIsThere,  // every Done has come
-  kReducesBeforeTheGradients,  // a Transfer waits for nothing
-  kUpdatesBeforeTheVerdict,    // a Hold lets go at once, with a yes
-  kHoldsNothing,               // FinishAsync lets the stream run on
-  kKeepsTheLastNorm,           // what gathers is not cleared
-  kForgetsTheFlags,            // they stay in the bucket as they were
-  kEverythingAside,            // no transfer waits for what is aside
+  kReadsBeforeTheCopyIsThere,  // every Done event is complete at once
+  kReducesBeforeTheGradients,  // transfers do not wait for their events
+  kUpdatesBeforeTheVerdict,    // a StreamGate opens at once, with a commit
+  kHoldsNothing,               // FinishAsync does not stall the stream
+  kKeepsTheLastNorm,           // the norm's accumulator is not cleared
+  kForgetsTheFlags,            // the flags in the bucket are not written
+  kEverythingAside,            // all operations run on the side stream
   // With captured steps:
-  kKeepsTheFirstBallot,  // a launch gives what the one before gave
-  kSaysYesInTheGraph,    // the scalars, whatever the host has judged
+  kKeepsTheFirstBallot,  // every launch sends the first launch's summary
+  kSaysYesInTheGraph,    // the scalars always commit
   kLaunchesNothing,
 };
 

@@ -321,7 +321,7 @@ TEST_F(NegotiatedJob, AStaticJobHasNoPasses) {
   });
 }
 
-// --- Against a single process -----------------------------------------------
+// --- Compared with a single process -----------------------------------------
 
 constexpr int kWorld = 3;
 

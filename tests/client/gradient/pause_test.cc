@@ -205,7 +205,7 @@ TEST_P(PauseHistories, AllRanksPauseGoOnAndStopTogether) {
 INSTANTIATE_TEST_SUITE_P(Seeds, PauseHistories,
                          testing::Range(0, kIsSlow ? 12 : 60));
 
-// --- One by one -------------------------------------------------------------
+// --- Single cases -----------------------------------------------------------
 
 TEST(PauseTest, AnAbortReturnsTheCommittedVerdictAtOnce) {
   EngineJob job("data=1", kOne);

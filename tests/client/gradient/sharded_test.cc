@@ -280,7 +280,7 @@ TEST_P(ShardedTest, StepsInFlightGatherBehindTheirUpdates) {
   });
 }
 
-// --- What ends early --------------------------------------------------------
+// --- Interrupted steps ------------------------------------------------------
 
 // Rank 1 dies while rank 0 gathers: rank 0's own slices are unchanged, and the
 // same gather in another epoch gives the expected result.

@@ -167,7 +167,7 @@ TEST_P(UnevenCuts, StopEndsAllRanksWithTheFirst) {
 INSTANTIATE_TEST_SUITE_P(Seeds, UnevenCuts,
                          testing::Range(0, kIsSlow ? 8 : 25));
 
-// --- One by one -------------------------------------------------------------
+// --- Single cases -----------------------------------------------------------
 
 const std::vector<Registered> kSum = {
     {{.name = "w", .shape = {1}, .op = ReduceOp::kSum}}};

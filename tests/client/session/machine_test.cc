@@ -9,7 +9,7 @@ namespace {
 using protocol::CauseKind;
 using testing::HasSubstr;
 
-// --- The way to the start ---------------------------------------------------
+// --- From Hello to Start ----------------------------------------------------
 
 TEST_F(MachineTest, SaysHelloAndLearnsWhoItIs) {
   EXPECT_EQ(Step(0, Begin{}), "open 1 at 0");
@@ -330,7 +330,7 @@ TEST_F(MachineTest, AnotherEpochMeansThatOursIsOver) {
   EXPECT_EQ(view().epoch, EpochId{1});
 }
 
-// --- Ends -------------------------------------------------------------------
+// --- Ends of epochs and sessions --------------------------------------------
 
 TEST_F(MachineTest, FailsWithTheReasonWhenItIsRefused) {
   Step(0, Begin{});

@@ -207,7 +207,7 @@ TEST(GlooConnectTest, APeerThatGoesWhileItIsSentToEndsTheSendOnly) {
   }
 }
 
-// --- Somebody else at the door -----------------------------------------------
+// --- A stranger as a member --------------------------------------------------
 
 int Socket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
 
@@ -273,7 +273,7 @@ class Stranger {
   std::string handle_;
 };
 
-// Gloo's message: bytes in all, opcode, slot, offset, length, remote offset.
+// Gloo's message: total bytes, opcode, slot, offset, length, remote offset.
 std::vector<uint64_t> Message(uint64_t opcode, uint64_t slot, uint64_t length) {
   return {48 + length, opcode, slot, 0, length, 0};
 }
@@ -328,7 +328,7 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
   EXPECT_EQ(FailedPeer(ended), 1) << ended;
 }
 
-// --- Somebody else before the door -------------------------------------------
+// --- Strangers at the listeners ----------------------------------------------
 
 // The bytes that a stranger sends to a port where `to` waits for `from`.
 using Saying = std::function<std::string(int from, int to)>;

@@ -290,7 +290,7 @@ TEST(InlineStreamTest, CallersOnManyThreadsRunOneAtATimeAndNothingIsLost) {
   EXPECT_EQ(ran, 2000);
 }
 
-// --- Streams that are run by who waits
+// --- Streams that run on waiting threads
 // --------------------------------------------------------------
 
 constexpr auto kThread = HostStream::Execution::kThread;

@@ -37,7 +37,7 @@ TransferRef InsertBehind(RankPlan& rank, TransferRef before, Transfer transfer);
 void SwapWhole(RankPlan& rank, int lane, int a, int b);
 
 // The after_task of transfers follows the tasks. A transfer after a removed
-// task comes after the task before that.
+// task then is after the preceding task.
 void MoveTask(RankPlan& rank, int from, int to);
 void RemoveTask(RankPlan& rank, int task);
 

@@ -1,4 +1,4 @@
-// Random edits that know nothing of what a plan is for:
+// Random edits of any field, without regard to its meaning:
 //
 //   drop      a transfer, or a message on both sides
 //   swap      two transfers of a lane, or inside a group; on one side or both
@@ -6,7 +6,7 @@
 //   reshape   another shape or dtype
 //   redirect  another peer or communicator, or a send for a receive
 //   reorder   launches, of other lanes or of one, or tasks
-//   untie     or tie: what waits for what, which task, buffer, group
+//   untie     or tie: dependencies, tasks, buffers, groups
 
 #ifndef LOCKSTEP_TESTS_PLAN_MUTATION_GENERIC_MUTATIONS_H_
 #define LOCKSTEP_TESTS_PLAN_MUTATION_GENERIC_MUTATIONS_H_

@@ -31,7 +31,7 @@ std::string Explained(const PlanInput& input, const std::string& from) {
   return text.substr(begin + 1);
 }
 
-// --- A tied weight ----------------------------------------------------------
+// --- A shared parameter -----------------------------------------------------
 
 // Ranks of one stage are listed once; messages, the sum of the tied weight and
 // the buckets that wait for it are in launch order.

@@ -20,7 +20,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
-// --- What may be asked beside what is wanted --------------------------------
+// --- Which commands may follow which ----------------------------------------
 
 TEST(AskTest, EachCommandBesideEachOther) {
   const struct {

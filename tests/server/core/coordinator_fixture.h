@@ -223,7 +223,7 @@ class CoordinatorFixture {
     EXPECT_EQ(View().state, JobState::kRunning);
   }
 
-  // --- Questions ---
+  // --- Queries -----
   JobName job() const { return {spec_.name}; }
   const JobSpec& spec() const { return spec_; }
   JobSpec& spec() { return spec_; }

@@ -75,7 +75,7 @@ TEST_F(LaunchesTest, OneThatHasGoneLeavesItsPlace) {
   EXPECT_THAT(Join(13, 3, b_), HasSubstr("13 <- welcome"));
 }
 
-// --- What a launcher is told ------------------------------------------------
+// --- Replies to a launcher --------------------------------------------------
 
 class RefusedProcessTest : public LaunchesTest {
  protected:
@@ -144,7 +144,7 @@ TEST_F(RefusedProcessTest, NorOneThatAnOfferKeepsOut) {
   EXPECT_EQ(Report(Newcomer()), "answer 9: OK");
 }
 
-// --- What people read -------------------------------------------------------
+// --- Text for people --------------------------------------------------------
 
 TEST_F(RefusedProcessTest, EvidenceSaysInWhatProcessesDiffer) {
   Join(1, 1, a_);

@@ -482,7 +482,7 @@ TEST(LeaveTest, ADeathAfterALeaveIsADeath) {
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kProcessDied);
 }
 
-// --- Forming again ----------------------------------------------------------
+// --- The next epoch ---------------------------------------------------------
 
 TEST(RestartBudgetTest, AnEpochEndsAndAnotherForms) {
   CoordinatorFixture fixture(RestartingSpec(2));
@@ -548,7 +548,7 @@ TEST(RestartBudgetTest, AStepThatFailsThreeTimesFailsTheJobWithAllCauses) {
                   HasSubstr("second failed"), HasSubstr("for good")));
 }
 
-// --- Steps are counted over the job's life -----------------------------------
+// --- Steps are counted over all epochs of a job ------------------------------
 
 protocol::EpochFormed FormedIn(const CoordinatorFixture& fixture) {
   for (const Effect& effect : fixture.effects()) {

@@ -88,7 +88,7 @@ TEST(AssignmentTest, IsAPermutationThatMovesNobody) {
   }
 }
 
-// --- Missing ----------------------------------------------------------------
+// --- Missing workers --------------------------------------------------------
 
 std::string Missing(int world, const std::set<WorkerName>& arrived) {
   return DescribeMissing(SpecOf(world), arrived, {});
@@ -255,7 +255,7 @@ TEST(TokenTest, OpensOnlyWithTheTokenUnlessThereIsNone) {
   EXPECT_TRUE(TokenOpens("anything", HashOfToken("")));
 }
 
-// --- Sentences --------------------------------------------------------------
+// --- Status text ------------------------------------------------------------
 
 TEST(SentencesTest, ListNamesShortenLongLists) {
   EXPECT_EQ(NameList(std::vector<std::string>{}), "");

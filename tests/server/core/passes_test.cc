@@ -101,7 +101,7 @@ TEST_F(PassesOfAJob, APassInWhichNobodyAnnouncesIsClosed) {
                           SentDecision{2, ToAll(0, {{0, 0, 0}})}));
 }
 
-// --- Words that make no sense -----------------------------------------------
+// --- Invalid messages -------------------------------------------------------
 
 TEST_F(PassesOfAJob, APassTooFarEndsTheEpoch) {
   EXPECT_THAT(fixture_.Says(2, Announce{1, {kWeight}}),
@@ -263,7 +263,7 @@ TEST_F(PassesOfAJob, WhatARankWasNotToldIsKeptForIt) {
   EXPECT_THAT(Post(22, Held{}), ElementsAre(SentDecision{22, told}));
 }
 
-// --- Who waits for whom -----------------------------------------------------
+// --- Waits ------------------------------------------------------------------
 
 TEST_F(PassesOfAJob, WhoHasNotAnnouncedIsNamed) {
   Post(1, Announce{0, {}});

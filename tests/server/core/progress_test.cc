@@ -242,7 +242,7 @@ TEST(PipelineStallTest, RanksThatWaitInACircleAreNamedAndWhoWaitsForThemIsNot) {
                           HasSubstr("w-4 (rank 3"), HasSubstr("w-5 (rank 4")));
 }
 
-// --- A GradientSync that is gone ---
+// --- A GradientSync that was destroyed ---
 
 protocol::Progress Withdrawn(uint64_t step) {
   return {.position = {step, Phase::kIdle}, .withdrawn = true};

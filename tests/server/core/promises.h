@@ -10,9 +10,9 @@
 //   * nothing is promised before its record: membership, plan, ends
 //   * a revision is adopted when all run the previous one
 //   * a plan starts when every member has acknowledged it and is connected
-//   * every reachable member of an ended epoch is told, at once, and once per
-//     Hello
-//   * a lost worker was silent, gone, or accused
+//   * every reachable member of an ended epoch gets its end, at once, and once
+//     per Hello
+//   * a lost worker was silent, had left, or was reported by a peer
 //   * every request is answered once
 //
 // Failures are gtest failures; the test prints the history that led to one.

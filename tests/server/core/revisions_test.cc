@@ -286,7 +286,7 @@ TEST_F(RevisionsTest, AnEpochBeginsWithRevisionOne) {
   EXPECT_EQ(Bucket(fixture, 0), "bias");
 }
 
-// --- The merge of orders ----------------------------------------------------
+// --- Merging orders ---------------------------------------------------------
 
 // Parameters 0: "w" of ranks 0 and 2, 1: "w" of ranks 1 and 3, 2: "head" and 3:
 // "tail" of all ranks.

@@ -150,7 +150,7 @@ class SimCluster {
     }
   }
 
-  // --- Questions ---
+  // --- Queries -----
   bool JobIsOver() const {
     return core_->durable().jobs.at({spec_.name}).ended.has_value();
   }

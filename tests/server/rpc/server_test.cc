@@ -337,7 +337,7 @@ TEST(AddressTest, KnowsWhatOnlyThisMachineCanReach) {
   }
 }
 
-// --- Going down -------------------------------------------------------------
+// --- Shutdown ---------------------------------------------------------------
 
 TEST(ShutdownTest, StreamsEndWithUnavailableAndJobsLiveOn) {
   InProcessDaemon daemon;

@@ -192,7 +192,7 @@ TEST_F(SessionTest, AWorkerThatDoesNotReadIsDisconnected) {
       << status;
 }
 
-// --- Many -------------------------------------------------------------------
+// --- Many workers -----------------------------------------------------------
 
 TEST_F(SessionTest, StreamsComeAndGoInEveryWay) {
   constexpr int kThreads = 6, kStreams = 40;
@@ -222,7 +222,7 @@ TEST_F(SessionTest, StreamsComeAndGoInEveryWay) {
   }
 }
 
-// --- Plans that are not there -----------------------------------------------
+// --- Missing plans ----------------------------------------------------------
 
 TEST_F(SessionTest, FetchPlanNeedsAJobAndItsPlan) {
   EXPECT_EQ(Fetch(channel_, "nowhere", "d").status().code(),

@@ -74,7 +74,7 @@ class CoordinatorLoopTest : public testing::Test {
     return *lines_.back();
   }
 
-  // --- Questions, and their answers waited for ---
+  // --- Queries that wait for their reply ---------
   absl::StatusOr<JobView> Describe(const JobName& job,
                                    const std::string& token = "") {
     return Await<absl::StatusOr<JobView>>(

@@ -225,7 +225,7 @@ TEST(HostProcessTest, TwoNamespacesAreTwoHosts) {
   together.ExpectFromAll("shm");
 }
 
-// --- Networks that are cut ---------------------------------------------------
+// --- Broken networks ---------------------------------------------------------
 
 constexpr absl::Duration kSilence = absl::Milliseconds(500);
 // The kernel gives up after minutes.

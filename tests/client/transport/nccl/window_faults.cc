@@ -197,7 +197,7 @@ class ForgetsBehindAnAbort final : public ForwardingNccl {
   std::map<Comm, NcclWindow*> known_;
 };
 
-// --- What a communicator takes of the device ---
+// --- A communicator's share of the device ------
 
 template <int kFirst, int kLater>
 class TakesChannels final : public ForwardingNccl {

@@ -317,7 +317,7 @@ TEST(WindowTest, APeerThatDoesNotComeIsNotWaitedForForEver) {
   EXPECT_FALSE(windows.communicator(0).status().ok());
 }
 
-// --- What the fake notices --------------------------------------------------
+// --- The fake's violations --------------------------------------------------
 
 TEST(WindowTest, OtherOffsetsAreNoticed) {
   Windows windows;
