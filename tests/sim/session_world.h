@@ -2,7 +2,7 @@
 // delays, cuts and reorders streams; all from one seed and without threads.
 //
 //   SimWorker ─ session::Machine ─┐                ┌─ core::Coordinator
-//   SimWorker ─ session::Machine ─┼─ SimStreams ───┤      │ crash, replay
+//   SimWorker ─ session::Machine ─┼─ streams ──────┤      │ crash, replay
 //   SimWorker ─ session::Machine ─┘                └─ records
 //
 // As in TCP, nothing within a stream is lost or reordered. A cut loses the data

@@ -123,7 +123,7 @@ class FreesEventsEarly final : public ForwardingCuda {
   Result EventDestroy(EventHandle) override { return Result::kSuccess; }
 };
 
-// Shared by the two tables of RecordsBeforeThePoll: the event recorded right
+// Shared by the two tables of RecordBeforeThePoll: the event recorded right
 // after the enqueue, and the events that it replaces.
 struct EarlyEvents {
   Mutex mutex;
