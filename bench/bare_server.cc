@@ -17,7 +17,7 @@ namespace {
 
 class Stream;
 
-// Counts what was written, and answers all.
+// Counts the streams that have written, and answers all of them.
 class Round {
  public:
   explicit Round(int streams) : streams_(streams) {

@@ -1,5 +1,5 @@
-// What this library adds to the host's cost of an operation: the NCCL adapter
-// over tables that do nothing, on any machine.
+// The host cost that this library adds to an operation: the NCCL adapter over
+// interfaces that do nothing, on any machine.
 
 #include <cstdio>
 

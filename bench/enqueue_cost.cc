@@ -43,7 +43,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// NCCL as it comes: one thread, one stream.
+// Plain NCCL: one thread, one stream.
 class Raw {
  public:
   Raw(const Tables& tables, const EnqueuePlace& place, bool blocking, float* in,
@@ -96,7 +96,7 @@ class Raw {
   }
 
  private:
-  // Rank 0's, for all.
+  // Sends rank 0's id to all ranks.
   absl::StatusOr<NcclUniqueId> ShareId() {
     NcclUniqueId id{};
     absl::Status made;
@@ -114,7 +114,7 @@ class Raw {
     return id;
   }
 
-  // Until NCCL has done what it was asked for.
+  // Waits until NCCL has completed the asynchronous call.
   absl::Status Poll() {
     NcclResult error =
         blocking_ ? NcclResult::kSuccess : NcclResult::kInProgress;
@@ -127,7 +127,7 @@ class Raw {
 
   const Tables tables_;
   const EnqueuePlace& place_;
-  const transport::nccl::DeviceScope scope_;  // of the measuring thread
+  const transport::nccl::DeviceScope scope_;  // for the measuring thread
   const bool blocking_;
   float* const in_;
   float* const out_;
@@ -205,7 +205,7 @@ absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables,
     called.push_back(ours->call_us);
     queued.push_back(ours->queued_us);
   }
-  (void)place.exchange("measured");  // nobody leaves before all have
+  (void)place.exchange("measured");  // no rank leaves before all have measured
   return EnqueueCost{.raw_us = load.with_raw ? Median(raws) : 0,
                      .polled_us = load.with_raw ? Median(polls) : 0,
                      .call_us = Median(called),

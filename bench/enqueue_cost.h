@@ -1,21 +1,21 @@
-// What the host pays to enqueue an all-reduce of few bytes.
+// The host cost of enqueuing an all-reduce of a few bytes.
 //
 //   raw       ncclAllReduce on a blocking communicator, call after call
-//   polled    the same on a non-blocking one, as ours is, each polled until it
-//             is queued: what can be aborted costs that much
-//   call      AllReduce of this library: what the training thread pays, beside
-//             raw
-//   queued    the same, until the launch thread has queued the last, beside
-//             polled
+//   polled    the same on a non-blocking communicator, as in this library, each
+//             polled until it is queued: the cost of being able to abort
+//   call      AllReduce of this library: the cost for the training thread;
+//             compare with raw
+//   queued    the same, until the launch thread has queued the last operation;
+//             compare with polled
 //
 //   [64 calls]──waits──[64 calls]──waits──...     only the calls are timed
 //
-// Ranks: with one NCCL takes a short cut, a copy without its kernel, so a
-// figure that says something is of two. Calls come in batches that a device's
-// queue has room for, and between two the stream runs empty: else the host
-// waits for the device, and the device's time is what is measured.
+// Ranks: with one rank NCCL copies without running its kernel, so meaningful
+// figures need two. A batch of calls fits into the device's queue, and the
+// stream is drained between batches. Otherwise the host would wait for the
+// device, and the measurement would be the device's time.
 //
-// Medians of the batches, in microseconds an operation.
+// Medians over the batches, in microseconds per operation.
 
 #ifndef LOCKSTEP_BENCH_ENQUEUE_COST_H_
 #define LOCKSTEP_BENCH_ENQUEUE_COST_H_
@@ -29,7 +29,8 @@
 
 namespace lockstep::bench {
 
-// A rank, which tells all ranks a line and hears theirs, in rank order.
+// A rank. `exchange` sends a line to all ranks and returns their lines, in rank
+// order.
 struct EnqueuePlace {
   int rank = 0;
   int size = 1;
@@ -39,8 +40,8 @@ struct EnqueuePlace {
 
 struct EnqueueLoad {
   int batches = 50;
-  int calls = 64;         // of a batch
-  bool with_raw = false;  // the tables are real ones
+  int calls = 64;         // per batch
+  bool with_raw = false;  // the interfaces are real, not fakes
 };
 
 struct EnqueueCost {
@@ -50,7 +51,7 @@ struct EnqueueCost {
   double queued_us = 0;
 };
 
-// On every rank alike.
+// Collective: every rank passes the same load.
 absl::StatusOr<EnqueueCost> MeasureEnqueue(
     const transport::nccl::Tables& tables, const EnqueuePlace& place,
     const EnqueueLoad& load);

@@ -1,4 +1,4 @@
-// What a bench promises and what it measured; and on which machine.
+// Targets of a benchmark, the measured values, and the machine.
 
 #ifndef LOCKSTEP_BENCH_FIGURES_H_
 #define LOCKSTEP_BENCH_FIGURES_H_
@@ -9,10 +9,10 @@
 
 namespace lockstep::bench {
 
-// A promise, and what was measured for it.
+// A target and the measured value.
 struct Figure {
   std::string what;
-  double promised = 0;  // 0: nothing, it explains the one before
+  double promised = 0;  // 0: no target; explains the previous figure
   double measured = 0;
   bool at_most = false;  // else at least
 
@@ -21,16 +21,16 @@ struct Figure {
   }
 };
 
-// A table, with reached or NOT REACHED beside each.
+// Prints a table with "reached" or "NOT REACHED" for each figure.
 void Print(const std::vector<Figure>& figures);
 nlohmann::ordered_json ToJson(const std::vector<Figure>& figures);
 
-// Processor, cores, kernel, date; who has versions of peers adds them.
+// Processor, cores, kernel, date. Callers add the versions of other libraries.
 nlohmann::ordered_json Machine();
-// What `command` says of its version, or that it is not there.
+// The first line of output of `command`, or a note that it is not installed.
 std::string FirstLineOf(const char* command);
 
-// The middle of an odd number of values, else the upper of the two middle ones.
+// The median; for an even number of values, the upper of the two middle values.
 // `values` must not be empty.
 double Median(std::vector<double> values);
 

@@ -1,5 +1,5 @@
-// All-reduce through a Communicator over Gloo, beside Gloo's own, in one run:
-// two ranks, f32 sums in place, taking turns; medians of single calls.
+// All-reduce through a Communicator over Gloo, compared to Gloo's own: two
+// ranks, f32 sums in place, alternating in one run; medians of single calls.
 //
 //   bytes       ours   gloo's   ratio (above 1: ours is faster)
 
@@ -121,7 +121,7 @@ void Compare(Ours& ours, Theirs& theirs, size_t bytes, int rounds) {
     for (int round = -2; round < rounds; ++round) {
       const double our_time = SecondsOf(our, values);
       const double their_time = SecondsOf(their, values);
-      if (round < 0 || rank != 0) continue;  // warming up; one rank counts
+      if (round < 0 || rank != 0) continue;  // warm-up; rank 0 measures
       our_seconds.push_back(our_time);
       their_seconds.push_back(their_time);
     }

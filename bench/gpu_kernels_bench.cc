@@ -1,12 +1,12 @@
-// The device kernels beside the device's own copy, in one run: bytes read and
-// written in a second, by CUDA events, medians of rounds that take turns.
+// The device kernels compared to the device's memcpy, in one run: bytes read
+// and written per second, by CUDA events, medians of alternating rounds.
 //
 //   inputs rotate over more than 1 GiB, so that no cache serves them
 //
 //   kernel            GB/s   of copy
 //
-// Exits with 1 if a kernel has less than 0.85 of the copy's speed, and with 77
-// where there is no GPU.
+// Exit code 1 if a kernel has less than 0.85 of the speed of the copy, 77
+// without a GPU.
 
 #include <cuda_runtime.h>
 
@@ -27,8 +27,8 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr size_t kBytes = 256 << 20;  // of one bucket
-constexpr int kBuckets = 6;           // 1.5 GiB in all, and as much of tensors
+constexpr size_t kBytes = 256 << 20;  // per bucket
+constexpr int kBuckets = 6;  // 1.5 GiB in total, and as much of tensors
 constexpr int kRounds = 21;
 constexpr size_t kTensors = 1000;
 constexpr double kOfCopyMin = 0.85;
@@ -39,7 +39,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds that `work` takes on the device.
+// Measures the seconds that `work` takes on the device.
 class Stopwatch {
  public:
   Stopwatch() {
@@ -65,7 +65,7 @@ class Stopwatch {
   cudaEvent_t begin_, end_;
 };
 
-// A bucket with 1,000 f32 tensors of equal size, which lie in `tensors`.
+// A bucket of 1,000 f32 tensors of equal size, which are stored in `tensors`.
 struct Bucket {
   Bucket() : bucket(kBytes), tensors(kBytes) {
     const size_t count = kBytes / sizeof(float) / kTensors / 16 * 16;
@@ -86,7 +86,7 @@ struct Bucket {
 
 struct Kernel {
   std::string name;
-  double passes;  // over the bucket's bytes, read or written
+  double passes;  // times the bucket's bytes, read or written
   std::function<int(const Bucket&)> launch;
   std::vector<double> seconds = {};
 };
@@ -142,7 +142,7 @@ std::vector<Kernel> Kernels(const gpu::Memory& scratch,
          return device::Scale(b.bucket.data(), DType::kF32, 0.5, kFloats,
                               nullptr);
        }},
-      {"reduce 4 rows f32", 1.25,  // rows of a quarter each
+      {"reduce 4 rows f32", 1.25,  // each row is a quarter
        [](B b) {
          return device::ReduceRows(b.tensors.data(), 4, b.bucket.data(),
                                    kFloats / 4, DType::kF32, ReduceOp::kMax,

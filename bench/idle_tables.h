@@ -1,5 +1,5 @@
-// Tables that do nothing: what an operation costs over them is what this
-// library costs.
+// Interfaces that do nothing: the cost of an operation over them is the cost of
+// this library.
 
 #ifndef LOCKSTEP_BENCH_IDLE_TABLES_H_
 #define LOCKSTEP_BENCH_IDLE_TABLES_H_
@@ -15,7 +15,7 @@
 
 namespace lockstep::bench {
 
-// Streams and events that have always got there. The rest is the fake's.
+// Streams and events that are always done. The rest is the fake's.
 class IdleCuda final : public fake::ForwardingCuda {
  public:
   using ForwardingCuda::ForwardingCuda;
@@ -44,7 +44,7 @@ class IdleCuda final : public fake::ForwardingCuda {
   std::atomic<uintptr_t> events_{0};
 };
 
-// Calls that are done when they return; connecting is the fake's.
+// Calls that complete immediately; connecting is the fake's.
 class IdleNccl final : public fake::ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;

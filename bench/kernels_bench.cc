@@ -1,5 +1,5 @@
-// Bytes per second of the kernels' host twins, beside memcpy. "Bytes" are those
-// read plus those written. 8 Ki elements lie in cache, 16 Mi in memory.
+// Bytes per second of the host kernels, compared to memcpy. "Bytes" are those
+// read plus those written. 8 Ki elements fit into the cache, 16 Mi do not.
 
 #include <algorithm>
 #include <cstddef>
@@ -70,7 +70,7 @@ CAST(bf16_bf16, kBF16, kBF16);
 CAST(f64_f32, kF64, kF32);
 CAST(f64_f16, kF64, kF16);
 
-// As many slots as a bucket of small layers has: 1,000 elements each.
+// As many slots as in a bucket of small layers: 1,000 elements each.
 void BM_Pack(benchmark::State& state, DType dtype, bool added) {
   const size_t count = state.range(0);
   std::vector<std::byte> tensors = Row(dtype, count);
@@ -100,7 +100,8 @@ PACK(added_f32, kF32, true);
 PACK(added_f16, kF16, true);
 PACK(added_bf16, kBF16, true);
 
-// What a rank of two does with its slice in the arena, and the norm of it.
+// The reduction of one of two ranks in the arena: its slice, and the slice's
+// norm.
 void BM_ToBoth(benchmark::State& state, ReduceOp op, bool checked) {
   const size_t count = state.range(0);
   std::vector<std::vector<std::byte>> rows(2, Row(DType::kF32, count));
@@ -126,7 +127,7 @@ TO_BOTH(max, kMax, false);
 TO_BOTH(mean, kMean, false);
 TO_BOTH(mean_checked, kMean, true);
 
-// The same of sums in pairs.
+// The same for sums in pairs.
 void BM_PairsToBoth(benchmark::State& state, bool checked) {
   const size_t count = state.range(0);
   std::vector<std::vector<std::byte>> rows(2, Row(DType::kF32, count));

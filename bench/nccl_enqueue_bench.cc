@@ -1,16 +1,16 @@
-// The host's cost of an operation on a real GPU, beside NCCL as it comes.
+// The host cost of an operation on a real GPU, compared to plain NCCL.
 //
 //   main ──forks──▶ rank 0 ◀──lines──▶ rank 1
 //
-// Two processes, because with one rank NCCL takes a short cut. Where there is
-// one GPU they share it, and each says that it is a host of its own
-// (NCCL_HOSTID), or NCCL would refuse it; their operations then go over
-// sockets. That makes the operations slow, and not the host's calls, of which
-// the device has no more at a time than its queue has room for
+// Two processes, because with one rank NCCL does not run its kernel. With a
+// single GPU they share it, and each claims to be on a different host
+// (NCCL_HOSTID), because NCCL would refuse otherwise; their operations then go
+// over sockets. That slows down the operations, but not the host's calls, of
+// which no more are in flight than the device's queue has room for
 // (enqueue_cost.h).
 //
-// Exits with 1 if ours costs 3 us more, and with 77 where there is no GPU or no
-// NCCL.
+// Exit code 1 if this library costs more than 3 us in addition, 77 without a
+// GPU or NCCL.
 
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -44,7 +44,7 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
-// Lines between two ranks. One that has gone sends empty ones.
+// Exchanges lines between two ranks. A rank that has ended sends empty lines.
 class Line {
  public:
   explicit Line(int socket) : socket_(socket) {}
@@ -62,7 +62,7 @@ class Line {
   const int socket_;
 };
 
-// Where this rank's device is, in words.
+// Prints this rank's device and where it is.
 absl::StatusOr<int> DevicesHere() {
   const auto cuda = transport::nccl::LoadCuda(0);
   if (!cuda.ok()) return cuda.status();
@@ -130,7 +130,7 @@ int RunRank(int rank, Line line) {
   return rank == 0 ? Report(*cost, load, *devices) : 0;
 }
 
-// What came of a child: its exit status, or 1 for a signal.
+// The exit status of a child, or 1 if a signal killed it.
 int CodeOf(pid_t child) {
   int status = 0;
   if (waitpid(child, &status, 0) != child) return 1;
@@ -139,7 +139,7 @@ int CodeOf(pid_t child) {
   return 1;
 }
 
-// No CUDA before: a process that has begun with it must not fork.
+// No CUDA before the fork: a process that has initialised CUDA must not fork.
 int Main() {
   int sockets[kRanks];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {

@@ -1,9 +1,9 @@
-// How long a decision of negotiated mode takes, beside a bare gRPC server that
-// answers N streams once the last has written: the same client, the same
-// messages, N streams each, round by round in turns.
+// The latency of a decision in negotiated mode, compared to a bare gRPC server
+// that answers N streams once the last has written: the same client, the same
+// messages, N streams each, in alternating rounds.
 //
-//   all but one rank have submitted ── 1 ms ──▶ the last writes  t0
-//                                               all N have heard t1
+//   all but one rank have submitted ── 1 ms ──▶ the last writes     t0
+//                                               all N have received t1
 //
 //   streams   ours p50    p99   bare p50    p99   ratio of the medians
 //
@@ -52,7 +52,7 @@ class Line {
           "the stream ended");
   }
 
-  // The next message of this kind.
+  // Returns the next message of this kind.
   template <typename Body>
   Body Receive() {
     v1::ToWorker wire;
@@ -150,7 +150,7 @@ void Form(const std::shared_ptr<grpc::Channel>& channel,
 
 // --- Rounds -----------------------------------------------------------------
 
-// Seconds from the last word to the last answer.
+// Seconds from the last message sent to the last answer received.
 double Decide(Lines& lines, const protocol::ToCoordinatorBody& word) {
   for (size_t i = 0; i + 1 < lines.size(); ++i) lines[i]->Post(word);
   std::this_thread::sleep_for(std::chrono::milliseconds(1));

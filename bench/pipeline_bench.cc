@@ -1,22 +1,22 @@
-// The bubble of each schedule as it is measured: stages that sleep instead of
-// computing, on ranks that are threads of this process.
+// The measured bubble of each schedule: stages that sleep instead of computing,
+// on ranks that are threads of this process.
 //
-//   pipeline_bench [MILLISECONDS [STEPS]]    of a sleep; the median of STEPS
+//   pipeline_bench [MILLISECONDS [STEPS]]    per sleep; the median of STEPS
 //
-//   bubble      1 - busy / (S x makespan), busy being what the sleeps took by
-//               the clock, not what they were asked for
-//   analytic    what the schedule's authors prove (plan/schedule/play.h)
-//   message     what one takes from rank to rank, with all hand-overs between
-//               threads: a pipeline of one micro-batch does one thing at a
-//               time, so it is that step's makespan beyond its sleeps, divided
-//               by its messages
-//   transfers   what such messages add to the bubble if the plan is played with
-//               them and with sleeps as long as the measured ones
+//   bubble      1 - busy / (S x makespan); busy is the measured time of the
+//               sleeps, not the requested one
+//   analytic    the formula of the schedule's authors (plan/schedule/play.h)
+//   message     the time of a message between ranks, including all hand-overs
+//               between threads: with one micro-batch nothing overlaps, so it
+//               is that step's makespan minus its sleeps, divided by the number
+//               of its messages
+//   transfers   what such messages add to the bubble, by a simulation of the
+//               plan with them and with sleeps of the measured length
 //   promised    1.05 x analytic + transfers
 //
-// A sleep leaves the processor to the others, so this needs no cores of its
-// own. What is beyond the promised bubble is lost by the executor: messages
-// launched late, waited for too long, or behind each other.
+// A sleep leaves the core to other threads, so the benchmark needs no core per
+// rank. Anything beyond the promised bubble is lost by the executor: messages
+// launched late, waited for too long, or queued behind each other.
 
 #include <sys/prctl.h>
 
@@ -50,7 +50,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr int kRanks = 4;
 constexpr int kMicroBatches = 8;
 
-// Durations of one kind of pass.
+// The measured durations of one kind of pass.
 struct Slept {
   double seconds = 0;
   int times = 0;
@@ -79,7 +79,7 @@ struct Sleeps {
   }
 };
 
-// All stages of one rank.
+// Implements all stages of one rank.
 class SleepingStage final : public PipelineStage {
  public:
   explicit SleepingStage(int milliseconds) : time_(milliseconds) {}
@@ -112,7 +112,7 @@ class NoLoss final : public PipelineLoss {
   }
 };
 
-// By rank and communicator of the plan.
+// Indexed by rank and communicator of the plan.
 using Communicators = std::vector<std::vector<std::unique_ptr<Communicator>>>;
 
 Communicators Connect(const plan::Plan& plan, transport::Transport& network) {
@@ -139,7 +139,7 @@ Communicators Connect(const plan::Plan& plan, transport::Transport& network) {
   return all;
 }
 
-// One step of all ranks.
+// The times of one step of all ranks.
 struct StepTimes {
   double makespan = 0;  // seconds
   Sleeps sleeps;        // of all ranks
@@ -183,7 +183,7 @@ class World {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < shape_.ranks; ++rank) {
       threads.emplace_back([&, rank] {
-        // Or a sleep takes up to 50 us longer than it must.
+        // Otherwise a sleep takes up to 50 us longer than requested.
         prctl(PR_SET_TIMERSLACK, 1);
         NoLoss loss;
         Step step{.loss = &loss, .output = {{{DType::kF32, {4, 8}}}}};

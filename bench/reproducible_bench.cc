@@ -1,8 +1,8 @@
-// What sums with the same bits on any number of ranks cost: steps of a job with
-// reproducible.leaves beside those of the same job without, in one run, taking
-// turns; medians. Two ranks, 25 MiB of f32 gradients in four buckets, each
-// packed from a buffer of the caller's; with more leaves than ranks the job
-// without accumulates as many micro-batches (NoSync).
+// The cost of sums with the same bits on any number of ranks: steps of a job
+// with reproducible.leaves compared to those of the same job without,
+// alternating in one run; medians. Two ranks, 25 MiB of f32 gradients in four
+// buckets, each copied from a buffer of the caller. With more leaves than ranks
+// the job without accumulates as many micro-batches (NoSync).
 //
 //   transport leaves   plain ms   reproducible ms   ratio
 
@@ -62,7 +62,7 @@ class Job {
     gradient_.assign(kElements, 0.5f);
   }
 
-  // Milliseconds of a step.
+  // Returns the duration of a step in milliseconds.
   double Step() {
     const auto began = std::chrono::steady_clock::now();
     OnEachRank([this](int rank) { StepOn(*ranks_[rank].engine); });
@@ -162,7 +162,7 @@ void Compare(const char* name, const MakeTransport& make, int leaves) {
   for (int round = -2; round < kRounds; ++round) {
     const double a = plain.Step();
     const double b = reproducible.Step();
-    if (round < 0) continue;  // memory is touched for the first time
+    if (round < 0) continue;  // the first round touches the memory
     plain_ms.push_back(a);
     reproducible_ms.push_back(b);
   }

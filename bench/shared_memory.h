@@ -1,4 +1,4 @@
-// What the processes of a bench share: memory made before they are forked.
+// Memory that the processes of a benchmark share: allocated before they fork.
 
 #ifndef LOCKSTEP_BENCH_SHARED_MEMORY_H_
 #define LOCKSTEP_BENCH_SHARED_MEMORY_H_
@@ -14,7 +14,7 @@
 
 namespace lockstep::bench {
 
-// A T in shared memory, for as long as this lives in the process that made it.
+// A T in shared memory, valid until the creating process destroys this object.
 template <typename T>
 class SharedMemory {
  public:
@@ -37,10 +37,10 @@ class SharedMemory {
   T* value_;
 };
 
-// Where all ranks wait for each other. In shared memory.
+// A barrier of all ranks. Must be in shared memory.
 class Barrier {
  public:
-  // Yields, for there may be more ranks than cores.
+  // Yields, because there may be more ranks than cores.
   void Wait(int ranks) {
     const int now = round_.load();
     if (come_.fetch_add(1) + 1 == ranks) {

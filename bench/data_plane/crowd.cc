@@ -19,7 +19,7 @@ const Size kSizes[] = {{64 * kKiB, "64 KiB"},
                        {16 * kMiB, "16 MiB"},
                        {64 * kMiB, "64 MiB"}};
 
-// What each round measured, by name.
+// The measurements of each round, by name.
 class Rounds {
  public:
   void Add(const std::string& what, double seconds) {
@@ -53,7 +53,8 @@ std::string OnThreads(const std::string& size) {
   return size + ", " + std::to_string(kCrowd) + " ranks' loops on 2 threads";
 }
 
-// What the caches and memory allow a crowd: its loops, with nobody to wait for.
+// The same loops of a crowd without synchronisation: bounded by caches and
+// memory.
 constexpr int kEach = kCrowd / 2;
 Times OnTwoThreads() {
   std::vector<size_t> sizes;

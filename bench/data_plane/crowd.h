@@ -1,9 +1,9 @@
 // The smallest all-reduces, and those of more ranks than cores.
 //
-// What bounds eight ranks on two cores: small, that each must be given a core
-// twice (once to come, once to find that all have read), so one of 8 bytes,
-// which needs it once, is shown beside; large, that the buffers of eight are
-// four times those of two, so that they leave the caches earlier.
+// Bounds for eight ranks on two cores. Small messages: each rank must get a
+// core twice (to arrive, and to see that all have read); 8 bytes need a core
+// once and are shown for comparison. Large messages: the buffers of eight ranks
+// are four times those of two, so they exceed the caches earlier.
 
 #ifndef LOCKSTEP_BENCH_DATA_PLANE_CROWD_H_
 #define LOCKSTEP_BENCH_DATA_PLANE_CROWD_H_
@@ -14,8 +14,7 @@ namespace lockstep::bench {
 
 inline constexpr int kCrowd = 8;  // ranks
 
-// Adds times and figures: medians of `rounds`, each of which measures all in
-// turn.
+// Adds times and figures: medians over `rounds`. Each round measures all sides.
 void MeasureCrowd(int rounds, Report& report);
 
 }  // namespace lockstep::bench

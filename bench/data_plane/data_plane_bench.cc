@@ -1,16 +1,17 @@
-// The data plane beside its peers, in one run: `./run bench data-plane`.
+// The data plane compared to other libraries, in one run:
+// `./run bench data-plane`.
 //
 //   data_plane_bench [ROUNDS [MAX_MIB [SIDE ...]]]
 //
-// 7 rounds, up to 256 MiB, all sides. With SIDEs it is for who tunes: only
-// those are run, and nothing is written. `crowd` is one, of the smallest sizes
-// and of more ranks than cores, and so is `hosts`, of groups over two.
+// Default: 7 rounds, up to 256 MiB, all sides. With SIDEs, for tuning, only
+// those run, and no file is written. `crowd` measures the smallest sizes and
+// more ranks than cores, `hosts` groups over two hosts.
 //
-// Who works on memory has a core for each rank; who works through the kernel or
-// brings a launcher is left to that. Each round runs the whole sweep of every
-// side in turn, in processes of their own, so that a machine that changes its
-// mind changes it for all. Exits with 0 whether figures are reached or not: it
-// says so.
+// Sides that use memory only have ranks pinned to cores; sides that use the
+// kernel or a launcher are not pinned. Each round runs the whole sweep of every
+// side in turn, in separate processes, so that changes of the machine affect
+// all sides. The exit code is 0 whether or not figures are reached; the output
+// states it.
 
 #include <algorithm>
 #include <cstdio>
@@ -35,7 +36,7 @@ std::string OwnFolder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
 
-// The middle of what each round measured.
+// The median over the rounds.
 class Rounds {
  public:
   void Add(const std::string& side, const Times& times) {
@@ -85,7 +86,7 @@ std::vector<NamedSide> Sides() {
           {"openmpi", mpi("openmpi", " --allow-run-as-root --bind-to none")}};
 }
 
-// How many times faster `ours` is at its worst size in [from, to].
+// The speedup of `ours` over `theirs` at the worst size in [from, to].
 double WorstRatio(const Times& ours, const Times& theirs, size_t from,
                   size_t to) {
   double worst = 1e9;

@@ -1,9 +1,9 @@
-// Several hosts, pretended on this one: shared memory on each and Gloo between,
-// beside Gloo alone between all ranks.
+// Several hosts, simulated on this one: shared memory on each host and Gloo
+// between hosts, compared to Gloo between all ranks.
 //
-// What crosses between the hosts crosses this machine's loopback, as all of
-// flat Gloo's bytes do: so both pay the same for a byte, and the figure is for
-// how few are sent.
+// Bytes between hosts go through this machine's loopback, as do all bytes of
+// flat Gloo. So both have the same cost per byte, and the figure shows how many
+// fewer bytes are sent.
 
 #ifndef LOCKSTEP_BENCH_DATA_PLANE_HOSTS_H_
 #define LOCKSTEP_BENCH_DATA_PLANE_HOSTS_H_
@@ -15,8 +15,7 @@ namespace lockstep::bench {
 inline constexpr int kHosts = 2;
 inline constexpr int kRanksOnHosts = 4;
 
-// Adds times and figures: medians of `rounds`, each of which measures all in
-// turn.
+// Adds times and figures: medians over `rounds`. Each round measures all sides.
 void MeasureHosts(int rounds, Report& report);
 
 }  // namespace lockstep::bench

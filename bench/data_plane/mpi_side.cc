@@ -1,5 +1,5 @@
-// An MPI's all-reduce, measured as sweep.h says. Compiled by each MPI's own
-// compiler, run by its launcher:
+// The all-reduce of an MPI, measured as in sweep.h. Compiled with each MPI's
+// own compiler, and run by its launcher:
 //
 //   mpirun -n 2 mpi_side SECONDS BYTES ...     prints "BYTES seconds" lines
 

@@ -1,5 +1,5 @@
-// What a run of the data plane's bench found: figures reached or not, a table,
-// a picture and a file for machines.
+// The result of a data-plane benchmark: figures with their targets, a table, a
+// picture and a JSON file.
 
 #ifndef LOCKSTEP_BENCH_DATA_PLANE_REPORT_H_
 #define LOCKSTEP_BENCH_DATA_PLANE_REPORT_H_
@@ -14,7 +14,7 @@
 namespace lockstep::bench {
 
 struct Report {
-  std::vector<std::string> order;      // of the sides
+  std::vector<std::string> order;      // sides, in order of output
   std::map<std::string, Times> sides;  // medians over the rounds
   std::vector<Figure> figures;
   std::map<std::string, double> single;  // other times, seconds
@@ -23,7 +23,7 @@ struct Report {
 
 void Print(const Report& report);
 
-// PATH.json and PATH.svg; false if they cannot be written.
+// Writes PATH.json and PATH.svg; false on failure.
 bool Write(const Report& report, const std::string& path);
 
 }  // namespace lockstep::bench

@@ -1,4 +1,4 @@
-// The sides that run in this program: the limit, ours, and Gloo.
+// The sides that run in this program: the limit, this library, and Gloo.
 
 #include <fcntl.h>
 #include <gloo/allreduce.h>
@@ -25,8 +25,8 @@
 namespace lockstep::bench {
 namespace {
 
-// This rank's slice of its own buffer and of another: read both, add, write
-// both. No other rank touches either.
+// This rank's slice of its own buffer and of another: reads both, adds, writes
+// both. No other rank accesses either.
 class LimitSide final : public Side {
  public:
   explicit LimitSide(int ranks) : ranks_(ranks) {}
@@ -55,10 +55,10 @@ class LimitSide final : public Side {
 };
 
 // The in-arena reduction without a library: each rank's slice of all buffers,
-// which their owners have just written. What it is slower than the limit is
-// what the cores need to hand the bytes over. `crew`: how many buffers, equal
-// parts of the whole, each rank has and folds a slice for, as if it were as
-// many ranks.
+// which their owners have just written. The difference to the limit is the cost
+// of moving the cache lines between cores. `crew`: the number of buffers of
+// each rank, equal parts of the whole; the rank reduces a slice for each, as if
+// it were that many ranks.
 class HandoverSide final : public Side {
  public:
   HandoverSide(int rank, int ranks, int crew, const Exchange& exchange)
@@ -73,7 +73,7 @@ class HandoverSide final : public Side {
       Check(mapped != MAP_FAILED, "no shared memory");
       rows_.push_back(static_cast<float*>(mapped));
     }
-    exchange("mapped");  // files stay open until all have
+    exchange("mapped");  // files stay open until all ranks have mapped them
     Check(static_cast<int>(rows_.size()) == ranks, "a rank is missing");
   }
 
@@ -100,7 +100,7 @@ class HandoverSide final : public Side {
     kernels::ReduceRanksToAll(inputs, outs, slice, DType::kF32, ReduceOp::kSum);
   }
 
-  // Not powers of two, as segment.h says of colours.
+  // Not a power of two: see the page offsets in segment.h.
   static constexpr size_t kBytesMax = (256 << 20) + (64 << 10);
   static constexpr size_t kColour = (4 << 10) / sizeof(float) + 64;
   const int rank_;
@@ -125,7 +125,7 @@ class CopySide final : public Side {
   std::vector<float> from_, to_;
 };
 
-// Ours, over a transport.
+// This library, over a transport.
 class OurSide final : public Side {
  public:
   OurSide(std::unique_ptr<transport::Transport> transport, bool in_arena,
@@ -159,7 +159,8 @@ class OurSide final : public Side {
   HostStream stream_{"bench", HostStream::Execution::kInline};
 };
 
-// Where Gloo's ranks meet: a folder that rank 0 makes, and takes away.
+// The folder in which Gloo's ranks exchange addresses; rank 0 creates and
+// removes it.
 class ExchangeFolder {
  public:
   ExchangeFolder(int rank, const Exchange& exchange) : rank_(rank) {

@@ -28,7 +28,7 @@ double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What the ranks share beside the side under test.
+// Memory that the ranks share in addition to that of the side under test.
 struct Common : Barrier {
   std::atomic<int> iterations{0};
   size_t bytes[kTimesMax] = {};
@@ -62,7 +62,7 @@ class RankSweep {
     data_ = side_.Prepare(bytes);
     count_ = bytes / sizeof(float);
     for (int i = 0; i < 2; ++i) Once();
-    // How many more, rank 0 decides for all.
+    // Rank 0 determines the number of further iterations for all ranks.
     const double one = Once();
     if (rank_ == 0) {
       common_.iterations =
@@ -138,7 +138,7 @@ Times SweepOfMpi(const std::string& launcher, const std::string& program,
 
 namespace {
 
-// Rank 0's median of what `trip` takes it.
+// Returns the median duration of `trip` on rank 0.
 double RoundTrip(bool pinned, int trips, const std::function<void(int)>& trip) {
   const SharedMemory<Common> common;
   perf::RunRanks(2, [&](int rank, perf::HandlePipes&) {
@@ -166,7 +166,7 @@ double CacheLineRoundTrip() {
   void* const memory = mmap(nullptr, sizeof(Lines), PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Lines& lines = *new (memory) Lines;
-  // In batches: the clock costs a good part of one.
+  // In batches, because reading the clock costs a large part of one iteration.
   constexpr int kBatch = 100;
   return RoundTrip(/*pinned=*/true, 500,
                    [&, next = 0](int rank) mutable {

@@ -13,7 +13,7 @@
 namespace lockstep::bench {
 namespace {
 
-// One tensor a line; goes away with it.
+// A temporary file with one tensor per line.
 class ShapesFile {
  public:
   explicit ShapesFile(const Inventory& inventory)
@@ -39,7 +39,7 @@ class ShapesFile {
 std::optional<DdpSeconds> MeasureDdp(const std::string& script,
                                      const Inventory& inventory, int steps) {
   const ShapesFile shapes(inventory);
-  // Debian's, whatever other Python comes first in the path.
+  // Debian's Python, even if another one is first in PATH.
   const std::string command =
       absl::StrCat("/usr/bin/python3 ", script, " ", shapes.path(), " ", steps);
   std::FILE* const pipe = popen(command.c_str(), "r");

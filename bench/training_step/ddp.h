@@ -1,4 +1,4 @@
-// PyTorch DDP with Gloo beside us: ddp_side.py, under Debian's Python.
+// PyTorch DDP with Gloo, for comparison: ddp_side.py, run by Debian's Python.
 
 #ifndef LOCKSTEP_BENCH_TRAINING_STEP_DDP_H_
 #define LOCKSTEP_BENCH_TRAINING_STEP_DDP_H_
@@ -10,7 +10,7 @@
 
 namespace lockstep::bench {
 
-// Seconds of a backward pass whose gradients lie ready, as ddp_side.py says.
+// Seconds of a backward pass whose gradients are precomputed; see ddp_side.py.
 struct DdpSeconds {
   double synchronised = 0;
   double alone = 0;
@@ -19,8 +19,8 @@ struct DdpSeconds {
   double synchronisation() const { return synchronised - alone; }
 };
 
-// `script` is ddp_side.py. None if it could not run: there is no PyTorch, then
-// standard error says why.
+// `script` is the path of ddp_side.py. Empty if it could not run because
+// PyTorch is not installed; standard error has the reason.
 std::optional<DdpSeconds> MeasureDdp(const std::string& script,
                                      const Inventory& inventory, int steps);
 

@@ -1,13 +1,13 @@
 """PyTorch DDP with Gloo, on tensors of given shapes, between two processes.
 
-    ddp_side.py SHAPES STEPS        SHAPES: a file, one tensor a line: "64 3 7 7"
+    ddp_side.py SHAPES STEPS        SHAPES: a file, one tensor per line: "64 3 7 7"
 
 Prints "with SECONDS without SECONDS VERSION": rank 0's medians of loss.backward()
-with DDP's synchronisation and without it (inside no_sync). Both do the same
-otherwise: a function of all parameters whose backward gives each a gradient that
-lies ready, and autograd adds it into parameter.grad, which is zero, one pass over
-the gradients. What one takes longer than the other is DDP's: its hooks, and Gloo's
-all-reduce of its buckets. It is DDP at its best: gradients are views of the buckets
+with DDP's synchronisation and without it (inside no_sync). Otherwise both are the
+same: the backward of a function of all parameters returns precomputed gradients,
+and autograd adds each to parameter.grad, which is zero: one pass over the
+gradients. The difference is the cost of DDP: its hooks, and Gloo's all-reduce of
+its buckets. The settings favour DDP: gradients are views of the buckets
 (gradient_as_bucket_view), buckets have the default size, the graph does not change.
 """
 
@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 RANKS = 2
-WARM_UP = 4  # DDP cuts its buckets anew after the first
+WARM_UP = 4  # DDP cuts its buckets again after the first step
 
 
 class ReadyGradients(torch.autograd.Function):

@@ -14,7 +14,7 @@ void AddConvolution(Inventory& to, const std::string& name, int64_t out,
   to.push_back({name + ".weight", {out, in, kernel, kernel}});
 }
 
-// A weight and a bias of one number for each of `width` channels.
+// Adds a weight and a bias with one number per channel each.
 void AddNorm(Inventory& to, const std::string& name, int64_t width) {
   to.push_back({name + ".weight", {width}});
   to.push_back({name + ".bias", {width}});
@@ -34,7 +34,7 @@ void AddBottleneck(Inventory& to, const std::string& name, int64_t in,
   AddNorm(to, name + ".downsample.1", out);
 }
 
-// GPT-2's weights are [in, out].
+// The shape of GPT-2's weights is [in, out].
 void AddLinear(Inventory& to, const std::string& name, int64_t in,
                int64_t out) {
   to.push_back({name + ".weight", {in, out}});

@@ -1,5 +1,5 @@
-// The gradients of models that are known well, by shape, in the order in which
-// the model defines its parameters.
+// The gradients of well-known models, by shape, in the order in which the model
+// defines its parameters.
 
 #ifndef LOCKSTEP_BENCH_TRAINING_STEP_INVENTORY_H_
 #define LOCKSTEP_BENCH_TRAINING_STEP_INVENTORY_H_

@@ -27,7 +27,7 @@ double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What the ranks share beside the library.
+// Memory that the ranks share, apart from the library's.
 struct Common : Barrier {
   double step[kStepsMax] = {};
   double exposed[kStepsMax] = {};
@@ -38,7 +38,7 @@ struct Common : Barrier {
 // --- Stand-ins for the backward pass
 // --------------------------------------------
 
-// Multiplications of small matrices, as a layer does: all in the nearest cache.
+// Multiplies small matrices, as a layer does: all in the L1 cache.
 class Compute {
  public:
   void Run(int64_t rounds) {
@@ -55,7 +55,7 @@ class Compute {
     }
   }
 
-  // Rounds of a second, on this core as it is now.
+  // Measures the rounds per second on this core.
   int64_t RoundsPerSecond() {
     std::vector<double> seconds;
     constexpr int64_t kRounds = 2000;
@@ -74,7 +74,7 @@ class Compute {
   std::vector<float> c_ = std::vector<float>(kWidth * kWidth, 0);
 };
 
-// The part of a backward pass that belongs to one parameter.
+// The part of a backward pass for one parameter.
 class Part {
  public:
   Part(const Backward& backward, int parts, int64_t rounds_per_second)
@@ -85,8 +85,8 @@ class Part {
 
   void Begin() { begin_ = Clock::now(); }
 
-  // The `number`th since Begin. Who sleeps keeps to the clock, so that what the
-  // machine is late does not add up.
+  // Runs part `number` since Begin. A sleeping part sleeps until an absolute
+  // time, so that delays of the machine do not add up.
   void Run(int number) {
     switch (kind_) {
       case Backward::Kind::kNone: return;

@@ -1,13 +1,13 @@
-// A training program that only communicates: parameters as a model has them, a
-// stand-in for the backward pass, the library as a program uses it, and how
-// long a step takes.
+// A training program that only communicates: the parameters of a model, a
+// stand-in for the backward pass, the calls of the library that a program
+// makes, and the duration of a step.
 //
-//   owners write their gradients │ meet │ backward ┐ Submit, last layer first
-//          (not timed)                             └▶ ... ▶ Finish │
-//                                └──────────── a step ─────────────┘
+//   owners write gradients │ barrier │ backward ┐ Submit, last layer first
+//        (not timed)                            └▶ ... ▶ Finish │
+//                                    └───────── a step ─────────┘
 //
-// Ranks are processes of this machine, and the coordinator is a lockstepd. What
-// counts is the median over the steps of rank 0.
+// Ranks are processes of this machine; the coordinator is a lockstepd. The
+// result is the median over the steps of rank 0.
 
 #ifndef LOCKSTEP_BENCH_TRAINING_STEP_STEPS_H_
 #define LOCKSTEP_BENCH_TRAINING_STEP_STEPS_H_
@@ -34,22 +34,22 @@ struct StepsOptions {
   Overlap overlap = Overlap::kAuto;
   BucketPolicy buckets;
   Backward backward;
-  // Each step is done twice: with the library, and with a barrier in its stead.
+  // Runs each step twice: with the library, and with a barrier in its place.
   bool also_bare = false;
-  int warm_up = 20;  // a trial of who communicates is over by then
+  int warm_up = 20;  // the trial of the overlap forms ends earlier
   int steps = 9;
 };
 
-// Medians.
+// Medians over the steps.
 struct StepSeconds {
   double step = 0;
-  double exposed = 0;             // as GradientSync says
+  double exposed = 0;             // GradientSync::exposed_seconds
   double bare = 0;                // of the step with a barrier
-  Overlap form = Overlap::kAuto;  // in which the last step was
+  Overlap form = Overlap::kAuto;  // of the last step
 };
 
-// At `daemon`, a HOST:PORT. Ends the process if a rank fails. Must be called
-// while there is one thread.
+// Runs a job at `daemon`, a HOST:PORT. Ends the process if a rank fails. Must
+// be called while the process has one thread.
 StepSeconds MeasureSteps(const std::string& daemon, const std::string& token,
                          const StepsOptions& options);
 

@@ -1,19 +1,20 @@
-// A training step's communication: `./run bench training-step`.
+// The communication of a training step: `./run bench training-step`.
 //
 //   training_step_bench [ROUNDS [PART ...]]
 //
-// 7 rounds, all parts, which are
+// Default: 7 rounds, all parts:
 //   overhead   a step of 50 ms with 1,000 parameters, with the library and with
-//              a barrier in its stead
-//   overlap    how much of a step's communication hides behind a backward pass
-//              that sleeps
+//              a barrier in its place
+//   overlap    the share of a step's communication that is hidden behind a
+//              backward pass that sleeps
 //   cores      the same behind one that computes on all cores, in each form
-//   ddp        ResNet-50's and GPT-2 small's gradients, beside PyTorch DDP with
-//              Gloo
+//   ddp        ResNet-50's and GPT-2 small's gradients, compared to PyTorch DDP
+//              with Gloo
 //
-// Every round runs all sides of a part in turn, in processes of their own, and
-// the medians of the rounds count. With PARTs it is for who tunes, and nothing
-// is written. Exits with 0 whether figures are reached or not: it says so.
+// Every round runs all sides of a part in turn, in separate processes; the
+// result is the median over the rounds. With PARTs, for tuning, no file is
+// written. The exit code is 0 whether or not figures are reached; the output
+// states it.
 
 #include <algorithm>
 #include <cstdio>
@@ -37,7 +38,7 @@ namespace {
 
 using Kind = Backward::Kind;
 
-// What each round measured, by name; seconds.
+// The measurements of each round, by name; seconds.
 class Rounds {
  public:
   void Add(const std::string& what, double seconds) {
@@ -70,7 +71,7 @@ struct Run {
   }
 };
 
-// A part: what a round of it measures, and what that promises.
+// A part: its measurement in a round, and its targets.
 struct Part {
   std::string name;
   std::function<void(Run&)> measure;
@@ -102,7 +103,7 @@ void JudgeOverhead(Run& run) {
 // --- Overlap
 // ----------------------------------------------------------------
 
-// A model of which no gradient is large, as the last cannot be hidden.
+// A model without a large gradient, because the last one cannot be hidden.
 StepsOptions Asleep(Overlap overlap) {
   return {.inventory = Equal(512, 1 << 18),
           .overlap = overlap,
@@ -154,14 +155,14 @@ void JudgeCores(Run& run) {
 struct Model {
   const char* name;
   Inventory inventory;
-  double in_arena, from_private;  // times faster; 0: only told
+  double in_arena, from_private;  // target speedup; 0: report only
 };
 
 std::vector<Model> Models() {
   return {{"ResNet-50", ResNet50(), 0, 0}, {"GPT-2 small", Gpt2Small(), 10, 3}};
 }
 
-// Where the script lies in the repository, beside this file.
+// The path of the script in the repository.
 std::string Script() { return "bench/training_step/ddp_side.py"; }
 
 void MeasureDdpRound(Run& run) {

@@ -1,9 +1,8 @@
 // A client of the Admin service, in terms of the plain structs of protocol/.
 //
 // Threads: one at a time. Calls block.
-// Errors:  Unavailable, with the addresses, if no coordinator answers within
-// the
-//          deadline; else the status of the service.
+// Errors:  Unavailable, with the addresses, if no coordinator answers in time;
+//          else the status of the service.
 
 #ifndef LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
 #define LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
