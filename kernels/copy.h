@@ -6,7 +6,7 @@
 // alignment, and staging buffers begin at a page.
 //
 // Work:    the calling thread, in order, four vectors at a time.
-// Bytes:   per byte: reads 1, writes 1; Copy reads the destination too.
+// Bytes:   per byte: reads 1, writes 1; Copy also fetches the destination.
 // Threads: any, concurrently on different destinations.
 // Run:     build/release/bin/kernels_test --gtest_filter='*CopyTest*'
 

@@ -13,7 +13,7 @@
 //           divisor is the number of ranks unless one is given. Integers wrap.
 //           Min and max give NaN if any rank has NaN; of -0 and +0, the value
 //           of the first rank.
-// Work:    the calling thread, tiles of 1024 elements.
+// Work:    the calling thread, elements in order.
 // Bytes:   per element: reads every input once, writes every output once.
 // Shapes:  `count` elements (0 is allowed), aligned to their element. `out` may
 //          be one of the inputs, and may not overlap otherwise.

@@ -84,7 +84,7 @@ struct BucketView {
 // A worker that ranks waited for in the running epoch, and the total time.
 struct LagView {
   WorkerName worker;      // the late worker
-  std::string parameter;  // its gradient that came last
+  std::string parameter;  // the gradient that it submitted last
   double seconds = 0;
   bool operator==(const LagView&) const = default;
 };

@@ -110,7 +110,7 @@ struct Member {
 enum class CauseKind : uint8_t {
   kNone = 0,
   kProcessDied = 1,     // proof: waitpid or pidfd
-  kLeaseExpired = 2,    // no heartbeat in time
+  kLeaseExpired = 2,    // no message in time
   kStreamLost = 3,      // stream broke and did not resume
   kLocalFailure = 4,    // a step call failed on one rank
   kMismatch = 5,        // registrations or plans differ
@@ -168,7 +168,7 @@ struct ResumeState {
 // The launch that started a worker. Workers of one job are from one launch, or
 // from several launches, one per node.
 struct Launch {
-  std::string id;  // drawn by the launcher; equal launches have equal ids
+  std::string id;  // random; equal launches have equal ids
   int nodes = 1;   // launchers that start the job together
   int node_rank = 0;
   bool operator==(const Launch&) const = default;
@@ -313,7 +313,7 @@ struct Evidence {
   bool operator==(const Evidence&) const = default;
 };
 
-// A step call failed on this rank; the step cannot complete anywhere.
+// A step call failed on this rank; the step cannot complete on any rank.
 struct LocalFailure {
   uint64_t step = 0;
   std::string call;  // "GradientSync::Submit"

@@ -9,8 +9,8 @@
 // docs/spec.md lists every field. Errors are InvalidArgument of the form
 // "FILE:LINE: FIELD: what is wrong", for: an unknown or repeated key (with the
 // nearest known one), a value of the wrong form or out of its domain, a missing
-// field; and "FILE:LINE: what is wrong" for text that is no YAML, that is not
-// one map, or that is longer than 1 MiB. No exception leaves these functions.
+// field; and "FILE:LINE: what is wrong" for text that is not YAML, is not
+// one map, or is longer than 1 MiB. These functions do not throw.
 
 #ifndef LOCKSTEP_SPEC_SPEC_TEXT_H_
 #define LOCKSTEP_SPEC_SPEC_TEXT_H_

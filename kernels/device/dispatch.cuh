@@ -54,7 +54,7 @@ inline unsigned BlocksFor(size_t items) {
 // CUDA keeps the last error of each thread. `<<<>>>` reports its error only
 // there, where an earlier error of the caller may be pending; clearing it would
 // hide the caller's error. So this uses the result of cudaLaunchKernel. If the
-// launch fails, it clears the error that the launch left. If not, a pending
+// launch fails, it clears the error that the launch left. Otherwise a pending
 // error of the caller stays.
 template <class... Parameters>
 Launched LaunchKernel(void (*kernel)(Parameters...), unsigned blocks,

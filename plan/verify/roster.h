@@ -24,7 +24,7 @@ class CommunicatorMembers {
     }
   }
 
-  // The rank's position in the communicator, or -1 if it is no member.
+  // The rank's position in the communicator, or -1 if it is not a member.
   int PositionOf(int rank, int communicator) const {
     const std::vector<std::pair<int, int>>& members = members_[communicator];
     const auto found = std::lower_bound(members.begin(), members.end(),
