@@ -143,8 +143,8 @@ TEST(StagesTest, StagesDoNotShareABucket) {
   EXPECT_EQ(Compile(input)->buckets.size(), 2u);
 }
 
-// The end of the gradient of a parameter without a stage is unknown, and its
-// bucket keeps its place before others whose end is unknown.
+// A parameter without a stage may get its gradient as late as in the rank's
+// last task, so no bucket of that rank is launched before the task.
 TEST(StagesTest, WithAParameterOfNoStageARankWaitsForItsLastTask) {
   PlanInput input = PipelineInput({kInterleaved, 2, 4, 2}, 2);
   for (const int rank : {0, 2}) {

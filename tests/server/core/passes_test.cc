@@ -239,9 +239,9 @@ TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
               AllOf(HasSubstr("w-2 (rank 1"), HasSubstr("a decision 0 that")));
 }
 
-// A rank announces pass p + 1 once it has received the close of p. So every
-// rank has all decisions from before the ranks' newest announcements, and no
-// rank requests a decision that was dropped.
+// A rank announces pass p + 1 once it has received the close of p. So once
+// every rank has announced p + 1, every rank has all decisions of p, and none
+// requests a decision that was dropped.
 TEST_F(PassesOfAJob, WhatARankWasNotToldIsKeptForIt) {
   const auto pass = [this](uint64_t number) {
     for (const uint64_t session : {1, 2}) {

@@ -140,7 +140,7 @@ TEST(HierarchicalScheduleTest, GivesEverythingOnceAndSendsWhatIsExpected) {
   }
 }
 
-// Partial sums of a chain refer to each other, and its ranks reduce the same
+// Partial sums of a line refer to each other, and its ranks reduce the same
 // chunks.
 TEST(HierarchicalScheduleTest,
      PartialSumsGoAlongALineFromTheFirstHostToTheLast) {

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-// Through the first rank's leader only; in several chunks.
+// In one chunk, over the first line only; in many chunks.
 constexpr size_t kCounts[] = {100, 1 << 20};
 
 constexpr int kKills = kIsSlow ? 8 : 40;

@@ -128,8 +128,8 @@ class Rank {
     for (auto& group : groups_) group.reset();
   }
 
-  // One step: a kernel computes gradients, a kernel uses their mean, and a
-  // message and a verdict are on another stream.
+  // One step: a kernel computes gradients, a kernel uses their mean; also a
+  // message, and a verdict on another stream.
   void Step(int round);
   void Propagates();
   // More elements than the verdict's group has memory for at once.

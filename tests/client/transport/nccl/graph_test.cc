@@ -308,7 +308,7 @@ TEST_P(GraphTest, ALaunchThatWaitsEndsWithItsCommunicator) {
     graphs_[rank]->Launch(stream(rank));
   }
   CloseAll(gradient_);
-  for (int rank = 0; rank < kRanks; ++rank) {  // by abort, one after the other
+  for (int rank = 0; rank < kRanks; ++rank) {  // this one only was aborted
     EXPECT_THAT(world_.gpus().AbortsOf(rank), testing::ElementsAre(1));
   }
   held_ = false;

@@ -39,8 +39,8 @@ bool Aligned(const void* at) {
   return reinterpret_cast<uintptr_t>(at) % 16 == 0;
 }
 
-// Records which kernel of kernels/device each launch is. Copies are of
-// uint32_t.
+// Records which kernel of kernels/device each launch is. Kernels that only copy
+// are selected by element size, not by dtype.
 class NotesKernels final : public fake::ForwardingKernels {
  public:
   NotesKernels(std::shared_ptr<KernelApi> inner, std::set<std::string>* seen)

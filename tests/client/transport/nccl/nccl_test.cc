@@ -333,7 +333,7 @@ TEST(NcclMemoryTest, WhatReductionsNeedIsTakenWhenTheyConnect) {
   const int at_the_beginning = taken;
   reduce(50);
   EXPECT_EQ(taken, at_the_beginning);
-  // Calls of one group need no launch slots of their own.
+  // The calls of one group have no launch order among them.
   for (int i = 0; i < 3; ++i) reduce(700 << 10);
   EXPECT_EQ(taken, at_the_beginning + 1);
   EXPECT_THAT(world.gpus().violations(), IsEmpty());
