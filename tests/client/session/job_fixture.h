@@ -42,7 +42,7 @@ class JobFixture : public testing::Test {
                       [this, options] { return Join(options); });
   }
 
-  // Joins all ranks, in order.
+  // Joins all ranks concurrently; sessions_ is in rank order.
   void JoinAll() {
     Each<Joined> joining;
     for (int i = 0; i < kWorld; ++i) joining.push_back(JoinAsync(OptionsOf(i)));
