@@ -8,8 +8,8 @@
 namespace lockstep::digits {
 namespace {
 
-// Calls body(big, small) with the position of each value of a `big` image and
-// that of the square's value in the halved image.
+// Calls body(big, small) for each value of a `big` image: its position, and the
+// position of its square's mean in the halved image.
 template <typename Body>
 void ForEachInSquares(const Shape& big, Body body) {
   const int channels = big.channels;

@@ -1,7 +1,7 @@
 // The mean of each 2x2 square: height and width are halved.
 //
-// A mean, not a maximum: it is smooth, so that two runs whose sums were
-// bracketed differently stay as close as their rounding.
+// A mean is smooth, unlike a maximum: two runs that add in different orders
+// differ only by rounding.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_AVERAGE_POOL_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_AVERAGE_POOL_H_

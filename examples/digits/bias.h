@@ -1,4 +1,4 @@
-// The gradient of a bias, which is the same for every block that adds one.
+// The gradient of a bias; the same for every block with a bias.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_BIAS_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_BIAS_H_

@@ -1,22 +1,21 @@
-// A link of the network: from a batch of activations to a batch of activations.
+// A layer of the network: maps a batch of activations to another batch.
 //
-//   input ──Forward──▶ output              keeps `saved` for the way back
-//   d_input ◀──BackwardInput── d_output      what the block before waits for
-//             BackwardWeights── d_output      parameter gradients += theirs
+//   input ──Forward──▶ output              keeps `saved` for the backward pass
+//   d_input ◀──BackwardInput── d_output      needed by the previous block
+//             BackwardWeights── d_output      adds to the parameters' gradients
 //
 // The two halves of backward are independent: the first is on the critical path
 // of a pipeline, the second may run at any later time, as long as `saved` and
 // `d_output` are kept. A block has no other state that changes between forward
-// and backward, so several micro-batches may be under way at once, each with
-// its own `saved`; and the boundary after any block can be a boundary between
-// pipeline stages.
+// and backward, so several micro-batches may be in flight at once, each with
+// its own `saved`, and a pipeline may be cut after any block.
 //
-// "d_x" is dLoss/dx everywhere.
+// "d_x" means dLoss/dx.
 //
-// Threads: none of its own. BackwardWeights writes gradients; two calls on one
-// block must not run at the same time.
-// Errors:  a batch of another shape than the block was made for aborts, and so
-// does a `saved` of another batch.
+// Threads: none of its own. BackwardWeights writes gradients: two calls on one
+//          block must not be concurrent.
+// Errors:  aborts for a batch whose shape is not the block's, and for a `saved`
+//          of another batch.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_BLOCK_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_BLOCK_H_
@@ -37,13 +36,13 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  // "conv1": the same on every rank that holds it.
+  // "conv1": the same on every rank that has the block.
   const std::string& name() const { return name_; }
   // The shapes of one sample; the batch may have any size.
   const Shape& input_shape() const { return input_shape_; }
   const Shape& output_shape() const { return output_shape_; }
 
-  // Fills `saved` with what backward will need; null if there will be none.
+  // Fills `saved` with what backward needs; null: there is no backward pass.
   virtual Tensor<T> Forward(Tensor<T> input, Tensor<T>* saved) const = 0;
 
   virtual Tensor<T> BackwardInput(const Tensor<T>& d_output,
@@ -53,7 +52,7 @@ class Block {
   virtual void BackwardWeights(const Tensor<T>& /*d_output*/,
                                const Tensor<T>& /*saved*/) {}
 
-  // In the order of the forward pass; they live as long as the block.
+  // In the order of the forward pass; valid as long as the block.
   virtual std::vector<Parameter<T>*> parameters() { return {}; }
 
  protected:
@@ -62,7 +61,7 @@ class Block {
 
   void CheckInput(const Tensor<T>& input) const;
   void CheckOutput(const Tensor<T>& d_output) const;
-  // The same batch went forward.
+  // Checks that `saved` is of the same batch.
   void CheckSaved(const Tensor<T>& d_output, const Tensor<T>& saved) const;
 
  private:
@@ -71,9 +70,9 @@ class Block {
   const Shape output_shape_;
 };
 
-// Fills a weight with a uniform throw of variance 2 / fan_in (He et al. 2015),
-// the same for a seed and a name on every rank and every platform: it needs
-// nothing but products and one square root, which IEEE 754 rounds exactly.
+// Fills a weight with uniform random numbers of variance 2 / fan_in (He et al.
+// 2015). Equal seeds and names give equal bits on every rank and platform: it
+// uses only products and one square root, which IEEE 754 rounds exactly.
 template <typename T>
 void Initialise(uint64_t seed, int fan_in, Parameter<T>* weight);
 

@@ -1,8 +1,8 @@
-// A network's gradients in the buckets of a job: registered, bound to their
-// views, and bound again whenever the buckets move.
+// Registers a network's gradients in a job, binds them to their views in the
+// buckets, and binds them again whenever the buckets move.
 //
-// `Net` has parameters(), pointers to something with name(), shape() and
-// BindGradient(T*); it must outlive this.
+// `Net` has parameters(), pointers to objects with name(), shape() and
+// BindGradient(T*); it must outlive this object.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_BOUND_GRADIENTS_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_BOUND_GRADIENTS_H_
@@ -29,7 +29,7 @@ class BoundGradients {
   using Parameter = std::remove_pointer_t<typename std::decay_t<
       decltype(std::declval<Net&>().parameters())>::value_type>;
 
-  // Blocks until every rank of the job has come here.
+  // Blocks until every rank of the job has called it.
   static absl::StatusOr<BoundGradients> Bind(Net& network, Session& session) {
     absl::StatusOr<std::unique_ptr<GradientSync>> sync =
         GradientSync::Create(session);
@@ -37,7 +37,8 @@ class BoundGradients {
     BoundGradients bound;
     bound.sync_ = *std::move(sync);
     for (Parameter* parameter : network.parameters()) {
-      // The loss is the mean over the global batch already: shares add up.
+      // The loss is already the mean over the global batch: gradients are
+      // summed.
       absl::StatusOr<ParameterId> id =
           bound.sync_->Register({.name = parameter->name(),
                                  .shape = parameter->shape(),
@@ -57,8 +58,8 @@ class BoundGradients {
     return bound;
   }
 
-  // For a job whose ranks update slices: the values live with the gradients,
-  // and this process updates its part of each, until Settle.
+  // For jobs whose ranks update slices: binds the values to the library's
+  // memory, and this process updates its slice of each, until Settle.
   void BindValues() {
     for (const auto& [parameter, id] : ids_) {
       const ParameterSlice slice = *sync_->Slice(id);
@@ -69,7 +70,8 @@ class BoundGradients {
   absl::Status Await(Parameter& parameter) {
     return sync_->AwaitParameter(ids_.at(&parameter));
   }
-  // What the last step made, of all ranks, in the network's own memory.
+  // Copies the parameters of all ranks after the last step to the network's
+  // memory.
   absl::Status Settle() {
     absl::Status settled = sync_->GatherParameters();
     for (const auto& [parameter, id] : ids_) {
@@ -79,7 +81,7 @@ class BoundGradients {
     return settled;
   }
 
-  // All of them, since this network's graph is always the same.
+  // Announces all parameters, since this network's graph never changes.
   absl::Status BeginPass() {
     std::vector<ParameterId> all;
     for (const auto& [parameter, id] : ids_) all.push_back(id);

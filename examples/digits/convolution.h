@@ -1,6 +1,6 @@
-// A 3x3 convolution with zero padding: height and width stay as they are.
+// A 3x3 convolution with zero padding: keeps height and width.
 //
-//   weight[3][3][in][out], bias[out]; correlation.h says the arithmetic.
+//   weight[3][3][in][out], bias[out]; the arithmetic is in correlation.h.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_CONVOLUTION_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_CONVOLUTION_H_

@@ -54,7 +54,7 @@ void AddKernelGradient(const Tensor<T>& padded, const Tensor<T>& d_output,
   const int in = padded.shape().channels;
   const auto [height, width, out] = d_output.shape();
   const int padded_row = padded.shape().width * in;
-  // One tap of one input channel sees the whole image, shifted by the tap.
+  // One tap of one input channel reads the whole image, shifted by the tap.
   const Walk rows{height, padded_row, width * out};
   const Walk row{width, in, out};
 

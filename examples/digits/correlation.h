@@ -1,4 +1,4 @@
-// The arithmetic of a 3x3 convolution with zero padding, free of any block.
+// The arithmetic of a 3x3 convolution with zero padding, independent of blocks.
 //
 //   padded      (height + 2) x (width + 2) x in     the image in a frame
 //   kernel[3][3][in][out]                           a matrix per offset
@@ -7,8 +7,9 @@
 //   output(y, x, o) = bias[o] + sum over dy, dx, i of
 //                     padded(y + dy, x + dx, i) * kernel[dy][dx][i][o]
 //
-// A frame of zeros is "same" padding. Where the image is cut among several
-// ranks, the frame's rows are the neighbours' and the rest is unchanged.
+// A frame of zeros is "same" padding. If the image is divided among several
+// ranks, the rows of the frame are the neighbours' rows, and the rest is
+// unchanged.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_CORRELATION_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_CORRELATION_H_
@@ -23,7 +24,7 @@ namespace lockstep::digits {
 inline constexpr int kKernelSide = 3;
 inline constexpr int kTaps = kKernelSide * kKernelSide;
 
-// The images, each in a frame of zeros one pixel wide.
+// Returns the images, each in a frame of zeros one pixel wide.
 template <typename T>
 Tensor<T> Frame(const Tensor<T>& images);
 
@@ -38,8 +39,8 @@ template <typename T>
 void AddKernelGradient(const Tensor<T>& padded, const Tensor<T>& d_output,
                        absl::Span<T> kernel_gradient);
 
-// The kernel whose correlation with Frame(d_output) is dLoss/dimages: turned by
-// 180 degrees, with input and output channels exchanged.
+// The kernel whose correlation with Frame(d_output) is dLoss/dimages: rotated
+// by 180 degrees, with input and output channels exchanged.
 template <typename T>
 std::vector<T> Adjoint(absl::Span<const T> kernel, int in, int out);
 

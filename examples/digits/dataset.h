@@ -1,11 +1,11 @@
 // The UCI hand-written digits: 1,797 images of 8x8 pixels with their labels.
 //
-// Text form, one image a line: 64 pixels row by row, then the label.
+// Text form, one image per line: 64 pixels row by row, then the label.
 //
 //   0,0,5,13,9,1,0,0, ... ,10,0,0,0,0
 //   └──── 64 pixels, 0..16 ───┘     └ label, 0..9
 //
-// The file is part of the program (data/SOURCE.md says where it is from).
+// The file is embedded in the program (data/SOURCE.md has its origin).
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DATASET_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DATASET_H_
@@ -34,26 +34,26 @@ struct Digit {
 
 using Dataset = std::vector<Digit>;
 
-// Errors: InvalidArgument naming line and field (both from 1) and what stands
-// there, or that there is no line at all.
+// InvalidArgument names line and field (both from 1) and the text there, or
+// reports that there are no lines.
 absl::StatusOr<Dataset> ParseDigits(std::string_view csv);
 
-// As ParseDigits, with the path in front of every message. NotFound if the
-// file cannot be read.
+// As ParseDigits, with the path before every message. NotFound if the file
+// cannot be read.
 absl::StatusOr<Dataset> ReadDigits(const std::string& path);
 
-// The text of data/digits.csv as it was when this program was built.
+// The text of data/digits.csv at the time of the build.
 std::string_view EmbeddedCsv();
 
-// What is learnt from and what is judged by: rows of the dataset.
+// The rows for training and for testing.
 struct Split {
   std::vector<int> train;
   std::vector<int> test;
 };
 
-// Every fifth row of a fixed permutation is for the test: 1,437 and 360 rows
-// of the whole dataset, the same in every run. InvalidArgument for less than
-// two rows.
+// Every fifth row of a fixed permutation is for testing: 1,437 and 360 rows of
+// the whole dataset, the same in every run. InvalidArgument for fewer than two
+// rows.
 absl::StatusOr<Split> SplitRows(int rows);
 
 // The images of these rows, each pixel in -1..1, where -1 is empty.

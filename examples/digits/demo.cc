@@ -1,16 +1,17 @@
-// `./run demo`: a coordinator, its workers, and the proof that they train what
-// one process would have trained.
+// `./run demo`: a coordinator and its workers, and a comparison with the
+// training of one process.
 //
 //   lockstepd ── worker-0 .. worker-3 ──▶ weights of every worker ─┐
 //   digits_local, same seed and steps ──▶ weights of one process ──┴─▶ compare
 //
-// Passes if no weight differs by more than 1e-9, for sums in another order, and
-// 95 % of the test images are read correctly; a run too short for that figure
-// is not judged by it. A job that an operator ends (lockstepctl stop or drain)
-// passes, too, if its workers end at one step with the same weights. With
-// halves on the wire every worker compares every step's gradients with one
-// process's instead, from equal weights, within the bound of rounding
+// Passes if no weight differs by more than 1e-9 (sums have another order), and
+// 95 % of the test images are classified correctly; short runs are exempt from
+// the second condition. A job that an operator ends (lockstepctl stop or drain)
+// also passes if its workers end at one step with the same weights. With halves
+// on the wire, every worker instead compares every step's gradients with those
+// of one process, from equal weights, within the bound of rounding
 // (wire_bound.h). With --device cuda the workers train on the GPUs of this
+// machine (gpu_workers.h), and the one process on the host.
 // machine (gpu_workers.h), the one process still on the host.
 
 #include <signal.h>
@@ -51,7 +52,7 @@ int End() {
   return 0;
 }
 
-// `lockstepctl stop --now`: the workers returned errors, as they should.
+// `lockstepctl stop --now`: the workers returned errors, as expected.
 int EndedAtOnce(const Screen& screen) {
   absl::PrintF(
       "ended by an operator, at once, after %d steps\n"
@@ -61,7 +62,7 @@ int EndedAtOnce(const Screen& screen) {
   return End();
 }
 
-// `lockstepctl stop` or `drain`: all workers left in order.
+// `lockstepctl stop` or `drain`: all workers left after the same step.
 int EndedAfterAStep(const Flags& flags, const JobFiles& files,
                     const Screen& screen) {
   absl::PrintF("ended by an operator after %d steps: all %d workers left\n",
@@ -99,7 +100,7 @@ int RunDemo(const Flags& flags) {
   if (WasInterrupted(alone)) return alone;
   if (alone != 0) return Fail();
 
-  // A stage alone reads no image, but equal weights read alike.
+  // A single stage cannot classify images, but equal weights classify equally.
   const double accuracy =
       flags.pipe > 1 ? screen.accuracy() : accuracy_together;
   const absl::StatusOr<double> difference = CompareWithOneProcess(flags, files);
@@ -112,7 +113,7 @@ int RunDemo(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  // In order with stderr, also where both go into one pipe.
+  // Line-buffered, to keep the order with stderr if both go into one pipe.
   setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Flags flags;
   if (const std::optional<int> code = ReadFlags(argc, argv, &flags)) {

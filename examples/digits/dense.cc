@@ -12,7 +12,7 @@ namespace {
 
 constexpr Walk kOnce{1, 0, 0};
 
-// The rows of a matrix as its columns.
+// Transposes a matrix.
 template <typename T>
 std::vector<T> Transposed(absl::Span<const T> matrix, int rows, int columns) {
   std::vector<T> transposed(matrix.size());
@@ -71,7 +71,7 @@ void Dense<T>::BackwardWeights(const Tensor<T>& d_output,
   this->CheckSaved(d_output, saved);
   const int in = this->input_shape().size();
   const int out = this->output_shape().size();
-  // An input's row of the gradient sees the whole batch.
+  // A row of the gradient, one per input, reads the whole batch.
   const Walk batch{d_output.batch(), in, out};
   for (int i = 0; i < in; ++i) {
     AddProduct<T>(kOnce, batch, saved.values().data() + i,

@@ -1,4 +1,4 @@
-// Every output a weighted sum of all inputs of its sample.
+// A dense layer: every output is a weighted sum of all inputs of its sample.
 //
 //   weight[in][out], bias[out], where in = height * width * channels
 

@@ -3,15 +3,15 @@
 //   lockstepctl run -n 4 -- digits --steps 20
 //
 // Each worker trains the same network on its share of every step's samples.
-// Gradients live in Lockstep's buckets; each is submitted as soon as the
-// backward pass has made it, and the update waits for the sum over all workers.
-// Buckets may be cut anew while it trains: then the gradients are bound again.
-// In a job whose spec says sync: negotiated, each step announces them first;
-// with sync: reduce_scatter each worker updates its slices of the parameters,
-// and a step begins with the gather of the others'.
-// With --audit each worker also computes what all others did, and proves that
-// gradients which travelled as halves differ by rounding alone.
-// With --device cuda network and buckets are in the memory of a GPU.
+// Gradients are stored in Lockstep's buckets. The backward pass submits each as
+// soon as it is complete, and the update waits for the sum over all workers.
+// Buckets may move during the training: then the gradients are bound again. In
+// a job with sync: negotiated, each step announces its gradients first; with
+// sync: reduce_scatter each worker updates its slices of the parameters, and a
+// step begins with the gather of the other slices. With --audit each worker
+// also computes the gradients of all others, and proves that gradients that
+// were sent as halves differ by rounding only. With --device cuda network and
+// buckets are in GPU memory.
 
 #include <cstdio>
 #include <memory>
@@ -41,13 +41,13 @@ namespace {
 
 struct WorkerFlags {
   TrainingFlags training;
-  std::string sync;  // empty: as the job's spec says
+  std::string sync;  // empty: the value in the job's spec
   std::string device = "cpu";
   bool audit = false;
 };
 
-// On the host: the network's loops, and buckets in this process's memory. Each
-// step's gradients are shown to `audit` before they update anything.
+// Trains on the host: the network's loops, and buckets in host memory. `audit`
+// checks each step's gradients before the update.
 template <typename T>
 absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
                          const Samples& samples, Session& session,
@@ -136,7 +136,7 @@ absl::Status Train(const WorkerFlags& worker, Session& session) {
 
   const ProgressReport report(flags.recipe.steps, flags.machine_progress);
   const auto show = [&](int64_t step, double loss) {
-    // Worker 0's share of the loss, as if the others' were the same.
+    // Worker 0's share of the loss, scaled as if all shares were equal.
     if (session.rank() == 0) report.Passed(step, loss * session.world_size());
   };
   const absl::Status trained =
@@ -162,8 +162,8 @@ SyncMode ModeCalled(const std::string& name) {
   return SyncMode::kStatic;
 }
 
-// The job as the environment names it, changed as the flags say. A job that
-// there is already must be the same.
+// The job of the environment, changed by the flags. An existing job must have
+// an equal spec.
 absl::StatusOr<JoinOptions> OptionsFor(const WorkerFlags& flags) {
   absl::StatusOr<JoinOptions> options = session::Complete(
       {}, session::ProcessEnvironment, session::ThisProcess());

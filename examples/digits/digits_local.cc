@@ -1,9 +1,9 @@
-// Trains the digits in one process: what a job of many workers is compared to.
+// Trains the digits in one process, for comparison with a job of many workers.
 //
 //   digits_local --save one.txt
 //   digits_local --compare many.txt
 //
-// Exit: 0; 1 for an error, or weights that differ; 2 for wrong usage.
+// Exit codes: 0; 1 for an error or weights that differ; 2 for wrong usage.
 
 #include <cstdio>
 #include <optional>
@@ -38,7 +38,7 @@ void Declare(CommandLine& line, Flags& flags) {
       .ShowDefault();
 }
 
-// What the flags name, read before the work begins.
+// The files that the flags name, read before the training begins.
 struct Inputs {
   Dataset dataset;
   Split split;
@@ -64,7 +64,7 @@ absl::StatusOr<Inputs> Read(const Flags& flags) {
   return inputs;
 }
 
-// Returns the weights that were learnt.
+// Returns the trained weights.
 template <typename T>
 absl::StatusOr<std::vector<NamedWeights>> Train(const TrainingFlags& flags,
                                                 const Inputs& inputs) {
@@ -94,7 +94,7 @@ absl::StatusOr<std::vector<NamedWeights>> Train(const TrainingFlags& flags,
   return Snapshot<T>(network.parameters());
 }
 
-// Whether the weights are as near to the others as they should be.
+// Returns whether the weights are within the tolerance of the other file.
 absl::StatusOr<bool> Run(const Flags& flags) {
   const auto inputs = Read(flags);
   if (!inputs.ok()) return inputs.status();
@@ -116,7 +116,7 @@ absl::StatusOr<bool> Run(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  // In order with the progress on stderr, also where both go into one pipe.
+  // Line-buffered, to keep the order with stderr if both go into one pipe.
   setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Flags flags;
   CommandLine line("Trains the hand-written digits in one process.",

@@ -23,7 +23,7 @@ struct PipeFlags {
   std::string device = "cpu";
 };
 
-// The job as the environment names it, of transport nccl on GPUs.
+// The job of the environment; with GPUs its transport is nccl.
 absl::StatusOr<JoinOptions> OptionsFor(const PipeFlags& flags) {
   absl::StatusOr<JoinOptions> options = session::Complete(
       {}, session::ProcessEnvironment, session::ThisProcess());

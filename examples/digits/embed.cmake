@@ -1,5 +1,5 @@
-# Writes OUT, a C++ source that holds the text file CSV as one string literal a
-# line. The text must hold neither quotes nor backslashes.
+# Writes OUT, a C++ source with the text file CSV as string literals, one per
+# line. The text must contain neither quotes nor backslashes.
 
 file(READ "${CSV}" text)
 if(text MATCHES "[\"\\]")

@@ -1,4 +1,4 @@
-// The flags that the worker and the single process have in common.
+// The flags that the worker and the single process share.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_FLAGS_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_FLAGS_H_
@@ -11,8 +11,7 @@
 
 namespace lockstep::digits {
 
-// A worker's exit code when an operator ended the job at once, by
-// `lockstepctl stop --now`, which is no failure.
+// A worker's exit code after `lockstepctl stop --now`, which is not a failure.
 inline constexpr int kExitCancelled = 4;
 
 inline int ExitCodeOf(const absl::Status& status) {

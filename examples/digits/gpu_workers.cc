@@ -20,7 +20,7 @@ absl::StatusOr<GpuPlaces> GpuPlaces::Find(int workers) {
       nccl::LoadNccl(nccl::NcclCandidates(session::ProcessEnvironment));
   if (!library.ok()) return library.status();
   int count = 0;
-  (void)(*cuda)->GetDeviceCount(&count);  // asked once already, by CheckGpu
+  (void)(*cuda)->GetDeviceCount(&count);  // CheckGpu has checked it before
   std::vector<std::string> gpus;
   const std::string visible =
       session::ProcessEnvironment("CUDA_VISIBLE_DEVICES");

@@ -1,10 +1,10 @@
-// Which GPU each worker of a demonstration gets.
+// Assigns a GPU to each worker of a demonstration.
 //
 //   2 GPUs, 4 workers    worker-0 GPU 0, worker-1 GPU 1, worker-2 GPU 0, ...
 //
-// NCCL refuses two ranks on one GPU of one host. Where there are more workers
-// than GPUs each says that it is a host of its own (NCCL_HOSTID): then they
-// talk over sockets, which shows that it works and not how fast.
+// NCCL refuses two ranks on one GPU of one host. With more workers than GPUs
+// each worker claims to be on a different host (NCCL_HOSTID). Then they
+// communicate over sockets: a test of correctness, not of speed.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_GPU_WORKERS_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_GPU_WORKERS_H_
@@ -20,15 +20,15 @@ namespace lockstep::digits {
 class GpuPlaces {
  public:
   GpuPlaces() = default;
-  // `gpus`: their names, as CUDA_VISIBLE_DEVICES has them; at least one.
+  // `gpus`: names as in CUDA_VISIBLE_DEVICES; at least one.
   GpuPlaces(std::vector<std::string> gpus, int workers)
       : gpus_(std::move(gpus)), workers_(workers) {}
 
-  // Those of this machine. FailedPrecondition, and why in one line, where there
-  // is no GPU or no NCCL.
+  // The GPUs of this machine. FailedPrecondition, with a one-line reason,
+  // without a GPU or NCCL.
   static absl::StatusOr<GpuPlaces> Find(int workers);
 
-  // What the worker's environment must have beside.
+  // Adds the variables of this worker to its environment.
   void AddTo(
       int worker,
       std::vector<std::pair<std::string, std::string>>* environment) const;

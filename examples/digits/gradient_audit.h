@@ -1,13 +1,13 @@
-// A worker's proof, step by step, that gradients which travelled as halves are
-// those of one process, but for rounding.
+// Proves, step by step on a worker, that gradients that were sent as halves
+// differ from those of one process by rounding only.
 //
 //   network ── its values ──▶ a copy ── every rank's samples in turn ──▶ g_r
 //      │ reduced gradient                                                 │
 //      └──────────────── |difference| <= WireBound ───────────────────────┘
 //
-// Compared are gradients from equal parameters, since of those a bound can be
-// derived (wire_bound.h). What many steps make of differences is training's
-// own: no bound on it follows from the wire.
+// It compares gradients computed from equal parameters, because a bound for
+// these can be derived (wire_bound.h). How differences grow over many steps
+// depends on the training: no bound follows from the wire type.
 //
 // It costs the computation of all ranks. Threads: as its network.
 
@@ -24,28 +24,28 @@
 
 namespace lockstep::digits {
 
-// What a rank trains on in a step.
+// Returns the samples of a rank in a step.
 using SamplesOfRank =
     std::function<std::vector<int64_t>(int64_t step, int rank)>;
 
 template <typename T>
 class GradientAudit {
  public:
-  // `buckets` has a wire dtype.
+  // `buckets` must have a wire dtype.
   GradientAudit(const BucketPolicy& buckets, int ranks, const Recipe& recipe,
                 const TrainingSet& training_set, SamplesOfRank samples);
 
   // Compares the part of each gradient that this process updates. `network` has
-  // the reduced gradients of `step` and not been updated with them. Of every
-  // step, in order, whose gradients are finite. Internal names the first
-  // element that rounding does not explain.
+  // the reduced gradients of `step`, not applied yet. Call it for every step
+  // with finite gradients, in order. Internal names the first element that
+  // rounding does not explain.
   absl::Status Check(int64_t step, const Network<T>& network);
 
-  // The largest error yet, as a part of its bound: 0 to 1.
+  // The largest error so far, as a fraction of its bound: 0 to 1.
   double worst() const { return worst_; }
 
  private:
-  // By rank: the gradient of each parameter.
+  // Indexed by rank: the gradient of each parameter.
   using Gradients = std::vector<std::vector<T>>;
 
   std::vector<Gradients> Compute(int64_t step, const Network<T>& network);
@@ -58,7 +58,8 @@ class GradientAudit {
   Network<T> copy_;
   int computed_ = 0;  // the rank whose samples are computed
   Trainer<T> trainer_;
-  // By rank, parameter and element: what feedback carries is no larger.
+  // Indexed by rank, parameter and element: a bound on the residual of
+  // feedback.
   std::vector<std::vector<std::vector<double>>> carried_;
   double worst_ = 0;
 };

@@ -1,4 +1,4 @@
-// The network as a list, so that whoever builds it builds the same: network.h
+// The list of the network's layers, shared by all implementations; network.h
 // has the picture.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_LAYERS_H_

@@ -1,4 +1,4 @@
-// Softmax cross-entropy: how surprised the network was by the labels.
+// The loss: softmax cross-entropy.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_LOSS_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_LOSS_H_
@@ -18,14 +18,14 @@ struct Loss {
 
 // `logits` has one score per class, `labels` one class per sample. The loss is
 // summed over these samples and divided by `global_samples`, the number of
-// samples of the step on all ranks: so losses and gradients of the shards of a
-// batch add up to those of the batch.
+// samples of the step on all ranks. So the losses and gradients of the ranks
+// sum to those of the batch.
 template <typename T>
 Loss<T> SoftmaxCrossEntropy(const Tensor<T>& logits,
                             absl::Span<const int> labels,
                             int64_t global_samples);
 
-// How many samples have their highest score at their label.
+// The number of samples whose highest score is at their label.
 template <typename T>
 int CountCorrect(const Tensor<T>& logits, absl::Span<const int> labels);
 

@@ -1,4 +1,4 @@
-// Blocks in a row: the whole network, or one pipeline stage of it.
+// A sequence of blocks: the whole network, or one pipeline stage of it.
 //
 //   image 8x8x1
 //     0 conv1   8x8x16     5 conv3   4x4x32     9 relu4    64
@@ -22,7 +22,7 @@
 
 namespace lockstep::digits {
 
-// What one forward pass leaves for its backward pass: an entry a block.
+// What one forward pass keeps for its backward pass: one entry per block.
 template <typename T>
 struct Footprint {
   Tensor<T> saved;
@@ -31,19 +31,19 @@ struct Footprint {
 template <typename T>
 using Trail = std::vector<Footprint<T>>;
 
-// Told of each parameter whose gradient is complete. An error ends backward.
+// Called for each parameter whose gradient is complete. An error ends backward.
 template <typename T>
 using GradientReady = absl::FunctionRef<absl::Status(Parameter<T>&)>;
 
-// Told of each parameter that is used next. An error ends forward.
+// Called for each parameter before its use. An error ends forward.
 template <typename T>
 using ParameterNeeded = absl::FunctionRef<absl::Status(Parameter<T>&)>;
 
-// Threads: as Block. Several trails may be under way at once.
+// Threads: as Block. Several trails may be in flight at once.
 template <typename T>
 class Network {
  public:
-  // At least one block; each takes what the one before it gives.
+  // At least one block; each takes the output of the previous one.
   explicit Network(std::vector<std::unique_ptr<Block<T>>> blocks);
 
   const Shape& input_shape() const { return blocks_.front()->input_shape(); }
@@ -53,23 +53,24 @@ class Network {
   const std::vector<Parameter<T>*>& parameters() const { return parameters_; }
   void ZeroGradients();
 
-  // Without a trail (null) there is no way back: for evaluation.
+  // `trail` null: no backward pass follows (evaluation).
   Tensor<T> Forward(Tensor<T> input, Trail<T>* trail) const;
-  // For parameters that are still on their way here: each is waited for as late
-  // as it can be. The first error of `needed`.
+  // For parameters that are still being gathered: waits for each as late as
+  // possible. Returns the first error of `needed`.
   absl::StatusOr<Tensor<T>> Forward(Tensor<T> input, Trail<T>* trail,
                                     ParameterNeeded<T> needed) const;
 
-  // Both halves of backward, block by block from the last, which is told of
-  // each parameter as early as it can be: its gradient travels while the blocks
-  // before it are still at work. Parameters become ready in exactly the reverse
-  // order of parameters(). Returns d_input, or the first error of `ready`.
+  // Runs both halves of backward, block by block from the last. `ready` is
+  // called for each parameter as early as possible, so that its gradient is
+  // reduced while earlier blocks compute. Parameters become ready in exactly
+  // the reverse order of parameters(). Returns d_input, or the first error of
+  // `ready`.
   absl::StatusOr<Tensor<T>> Backward(Tensor<T> d_output, const Trail<T>& trail,
                                      GradientReady<T> ready);
 
-  // The halves apart, for schedules that put other work between them. The first
-  // returns d_input and keeps what the second needs in `trail`; the second may
-  // be called once for it, at any later time.
+  // The halves separately, for schedules that do other work in between. The
+  // first returns d_input and keeps in `trail` what the second needs. The
+  // second may be called once for it, at any later time.
   Tensor<T> BackwardInput(Tensor<T> d_output, Trail<T>* trail) const;
   absl::Status BackwardWeights(const Trail<T>& trail, GradientReady<T> ready);
 
@@ -81,8 +82,8 @@ class Network {
   std::vector<Parameter<T>*> parameters_;
 };
 
-// Blocks first .. last-1 of the picture above. A block starts with the same
-// bits whatever range it is made in.
+// Builds blocks first .. last-1 of the picture above. The initial values of a
+// block do not depend on the range.
 template <typename T>
 Network<T> DigitsNetwork(uint64_t seed, int first = 0,
                          int last = kDigitsBlocks);

@@ -1,4 +1,4 @@
-// A stage of the network as a pipeline calls it.
+// A stage of the network as a PipelineStage.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_NETWORK_STAGE_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_NETWORK_STAGE_H_
@@ -18,7 +18,7 @@
 
 namespace lockstep::digits {
 
-// `images` gives the first stage the samples of a micro-batch.
+// Returns the samples of a micro-batch, for the first stage.
 using MicroBatchImages = std::function<Tensor<double>(int micro_batch)>;
 using MicroBatchLabels = std::function<std::vector<int>(int micro_batch)>;
 
@@ -38,10 +38,10 @@ class NetworkStage final : public PipelineStage {
  private:
   Network<double> network_;
   const MicroBatchImages images_;
-  std::map<int, Trail<double>> trails_;  // of the micro-batches under way
+  std::map<int, Trail<double>> trails_;  // of the micro-batches in flight
 };
 
-// Softmax cross-entropy, as a part of the whole batch's mean.
+// Softmax cross-entropy, as a fraction of the whole batch's mean.
 class DigitsLoss final : public PipelineLoss {
  public:
   DigitsLoss(MicroBatchLabels labels, int64_t global_batch)

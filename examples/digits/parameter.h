@@ -1,9 +1,9 @@
-// A named array of weights, and the place where its gradient gathers.
+// A named array of weights, and the memory of its gradient.
 //
-// The gradient lives in memory of the parameter's own until BindGradient points
-// it elsewhere: into a bucket, say, from which an all-reduce reads and into
-// which it writes without a copy. So does the value until BindValue, for jobs
-// whose workers each update a part of it and gather the others'.
+// The parameter owns the gradient's memory until BindGradient binds other
+// memory: for example a bucket, in which all-reduce reads and writes without a
+// copy. The same holds for the value and BindValue, in jobs whose workers each
+// update a part of it and gather the others.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_PARAMETER_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_PARAMETER_H_
@@ -18,11 +18,11 @@
 
 namespace lockstep::digits {
 
-// Threads: none of its own; its block and its optimizer write in turn.
+// Threads: none of its own; its block and its optimizer write alternately.
 template <typename T>
 class Parameter {
  public:
-  // Values and gradient are zeros.
+  // Values and gradient are zero.
   Parameter(std::string name, std::vector<int64_t> shape)
       : name_(std::move(name)), shape_(std::move(shape)) {
     size_t size = 1;
@@ -36,7 +36,7 @@ class Parameter {
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
-  // "conv1.weight": the same on every rank that holds it.
+  // "conv1.weight": the same on every rank that has it.
   const std::string& name() const { return name_; }
   const std::vector<int64_t>& shape() const { return shape_; }
   size_t size() const { return own_value_.size(); }
@@ -46,27 +46,29 @@ class Parameter {
   absl::Span<T> gradient() { return {gradient_, size()}; }
   absl::Span<const T> gradient() const { return {gradient_, size()}; }
 
-  // From now on the gradient is these size() values, as they are; the memory
-  // stays the caller's and must outlive the parameter or the next binding.
+  // From now on the gradient is in `memory`, size() values, unchanged. The
+  // caller owns the memory, which must outlive the parameter or the next
+  // binding.
   void BindGradient(T* memory) {
     gradient_ = memory;
     own_gradient_ = {};
   }
 
-  // The elements that this process updates; all of them at first.
+  // The elements that this process updates; initially all.
   struct Part {
     size_t offset = 0;
     size_t count = 0;
   };
   const Part& part() const { return part_; }
 
-  // From now on the value is these size() values, which get what it is now, and
-  // this process updates a part of it. The memory stays the caller's.
+  // From now on the value is in `memory`, size() values, initialised with the
+  // current value, and this process updates a part of it. The caller owns the
+  // memory.
   void BindValue(T* memory, Part part) {
     value_ = std::copy_n(value_, size(), memory) - size();
     part_ = part;
   }
-  // It is this parameter's own again, as it is.
+  // Copies the value back into the parameter's own memory.
   void UnbindValue() {
     std::copy_n(value_, size(), own_value_.data());
     value_ = own_value_.data();

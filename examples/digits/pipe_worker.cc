@@ -27,7 +27,7 @@ class PipelineWorker {
         replica_(session.rank() / shape_.ranks),
         replicas_(session.world_size() / shape_.ranks) {}
 
-  // What the stream still holds reads and writes the messages' memory.
+  // Work on the stream still reads and writes the message buffers.
   ~PipelineWorker() {
     if (device() != nullptr) (void)device()->stream().Synchronize();
   }
@@ -49,7 +49,7 @@ class PipelineWorker {
       if (absl::Status got = FetchGradients(); !got.ok()) return got;
       if (verdict->finite) sgd.Update();
       was_last = verdict->IsLast();
-      // The first replica's share, as if the others' were the same.
+      // The first replica's share, scaled as if all shares were equal.
       if (replica_ == 0 && HasLastStage() && options_.after_update) {
         options_.after_update(s, *loss * replicas_);
       }
@@ -115,7 +115,7 @@ class PipelineWorker {
     return absl::OkStatus();
   }
 
-  // The host adds gradients up where they travel from, or in memory of its own.
+  // The host accumulates gradients in the buckets, or in memory of its own.
   void BindGradients() {
     if (device() != nullptr) return sync_->OnMoved([] {});
     const auto bind = [this] {
@@ -127,7 +127,7 @@ class PipelineWorker {
     bind();
   }
 
-  // What was reduced, for the optimizer.
+  // Copies the reduced gradients to the host, for the optimizer.
   absl::Status FetchGradients() {
     if (device() == nullptr) return absl::OkStatus();
     for (const auto& [parameter, id] : ids_) {
@@ -157,7 +157,7 @@ class PipelineWorker {
         .output = {{{DType::kF64,
                      {micro_batch_size_,
                       OutputOfStage(last, shape_.stages()).size()}}}},
-        // The loss is a part of the batch's mean already.
+        // The loss is already a part of the batch's mean.
         .weights = std::vector<double>(shape_.micro_batches, 1)};
     for (const auto& stage : stages_) {
       stage->network().ZeroGradients();
@@ -200,7 +200,7 @@ class PipelineWorker {
   bool HasLastStage() const {
     return RankOf(shape_, shape_.stages() - 1) == place_;
   }
-  // Those of the replica, counted by one of its ranks.
+  // The samples of the replica, reported by one of its ranks.
   double SamplesHere() const {
     return HasLastStage() ? static_cast<double>(rows_.size()) : 0;
   }
@@ -208,7 +208,7 @@ class PipelineWorker {
   const PipeWorkerOptions& options_;
   Session& session_;
   const plan::ScheduleShape shape_;
-  const int place_;  // in the pipeline
+  const int place_;  // rank in the pipeline
   const int replica_;
   const int replicas_;
   Dataset dataset_;
@@ -216,7 +216,7 @@ class PipelineWorker {
   std::vector<int> rows_;  // of this step
   int64_t micro_batch_size_ = 0;
   std::vector<std::unique_ptr<NetworkStage>> stages_;
-  std::vector<std::unique_ptr<ThroughHost>> through_host_;  // of stages_
+  std::vector<std::unique_ptr<ThroughHost>> through_host_;  // for stages_
   std::vector<Parameter<double>*> parameters_;
   std::map<Parameter<double>*, ParameterId> ids_;
   std::unique_ptr<GradientSync> sync_;

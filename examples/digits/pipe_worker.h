@@ -4,11 +4,11 @@
 //   worker 2  conv1 conv2 ─▶ worker 3  conv3 dense ...     replica 1
 //
 // Each replica trains on its share of every step's samples, micro-batch by
-// micro-batch; the gradients of a stage are added up over the replicas.
+// micro-batch; the gradients of a stage are summed over the replicas.
 //
-// With a device, what travels is in its memory, activations and gradients
-// alike; the layers are computed on the host all the same, which copies what
-// they need (ThroughHost). It shows that pipelines run over NCCL, not how fast.
+// With a device, activations and gradients are in device memory. The layers are
+// still computed on the host, which copies what they need (ThroughHost): a test
+// of pipelines over NCCL, not of speed.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_PIPE_WORKER_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_PIPE_WORKER_H_
@@ -27,13 +27,14 @@ namespace lockstep::digits {
 
 struct PipeWorkerOptions {
   Recipe recipe;
-  Device* device = nullptr;  // null: all is in the host's memory
-  // The loss of a step, as if all replicas had the same; on one rank alone.
+  Device* device = nullptr;  // null: host memory only
+  // Called with the loss of a step, as if all replicas had the same, on one
+  // rank only.
   std::function<void(int64_t step, double loss)> after_update;
 };
 
-// Trains in the session, whose spec has a pipeline; the weights of this rank's
-// stages.
+// Trains in the session, whose spec has a pipeline. Returns the weights of this
+// rank's stages.
 absl::StatusOr<std::vector<NamedWeights>> TrainPipe(
     const PipeWorkerOptions& options, Session& session);
 

@@ -3,7 +3,7 @@
 namespace lockstep::digits {
 namespace {
 
-// The sums of kLanes columns stay in registers over the whole walk.
+// The sums of kLanes columns stay in registers during the whole traversal.
 template <int kLanes, typename T>
 void AddProductLanes(Walk outer, Walk inner, const T* a, const T* b, T* y) {
   T sum[kLanes];

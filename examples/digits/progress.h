@@ -1,4 +1,4 @@
-// How far a training is, in one line.
+// The progress of a training, in one line.
 //
 //   [=============>                ] 130/300   28.4 steps/s   loss 0.1127
 
@@ -19,8 +19,8 @@ struct Progress {
 
 std::string ProgressLine(const Progress& progress);
 
-// Shows progress on stderr after every step: a terminal sees one line that
-// grows, a log sees ten.
+// Shows progress on stderr after every step: one growing line on a terminal,
+// ten lines in a log.
 class ProgressPrinter {
  public:
   ProgressPrinter();

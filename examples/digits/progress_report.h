@@ -1,5 +1,5 @@
-// Where a training is, said after every step: a bar for people, or lines for a
-// program that draws the bar itself.
+// Reports progress after every step: a bar for people, or lines for a program
+// that draws the bar itself.
 //
 //   progress 130 4.579 0.1127      steps done, seconds, loss
 
@@ -19,7 +19,7 @@ namespace lockstep::digits {
 
 std::string ToMachineLine(const Progress& progress);
 
-// Nothing if the line is of another kind. `steps` is the caller's to set.
+// Empty for any other line. The caller sets `steps`.
 std::optional<Progress> FromMachineLine(absl::string_view line);
 
 class ProgressReport {

@@ -1,9 +1,9 @@
-// Chance that depends on nothing but a seed, a name and a number.
+// Random numbers that depend only on a seed, a name and an index.
 //
-// A Dice is a function, not a state: the i-th throw is computed from i alone.
-// So a parameter starts with the same bits whichever rank builds it, and
-// whatever else was built before it. Integer arithmetic and one exact division
-// make the throws equal on every platform.
+// A Dice is a function without state: the i-th number is computed from i only.
+// So the initial values of a parameter do not depend on the rank that builds
+// it, nor on what was built before. Integer arithmetic and one exact division
+// make the numbers equal on every platform.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_RANDOM_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_RANDOM_H_
@@ -17,10 +17,10 @@ namespace lockstep::digits {
 
 class Dice {
  public:
-  // Dice of different names are independent, as are those of different seeds.
+  // Dice of different names or seeds are independent.
   Dice(uint64_t seed, absl::string_view name);
 
-  // 64 fair bits.
+  // 64 random bits.
   uint64_t Bits(uint64_t index) const;
 
   // A multiple of 2^-53 in [0, 1).
@@ -30,7 +30,7 @@ class Dice {
   uint64_t key_;
 };
 
-// The numbers 0 .. size-1 in an order that `dice` chooses.
+// A permutation of the numbers 0 .. size-1, determined by `dice`.
 std::vector<int> Permutation(const Dice& dice, int size);
 
 }  // namespace lockstep::digits

@@ -9,7 +9,7 @@ template <typename T>
 Relu<T>::Relu(std::string name, Shape shape)
     : Block<T>(std::move(name), shape, shape) {}
 
-// Saves its output: that is positive exactly where the input was.
+// Saves its output, which is positive exactly where the input was.
 template <typename T>
 Tensor<T> Relu<T>::Forward(Tensor<T> input, Tensor<T>* saved) const {
   this->CheckInput(input);

@@ -19,22 +19,21 @@ struct SgdOptions {
   double weight_decay = 1e-4;
 };
 
-// Updates of each parameter the part that is this process's (Parameter::part),
-// and has velocities of that alone.
+// Updates this process's part of each parameter (Parameter::part), and has
+// velocities for these parts only.
 //
-// Every value is computed from its own gradient and velocity alone, so equal
-// gradients keep equal weights equal, to the bit, on all ranks.
+// Every value is computed from its own gradient and velocity only, so equal
+// gradients give equal weights, bit for bit, on all ranks.
 template <typename T>
 class Sgd {
  public:
   // The parameters must outlive the optimizer. Velocities start at 0.
   Sgd(SgdOptions options, std::vector<Parameter<T>*> parameters);
 
-  // One update from the gradients as they are now.
+  // Applies one update from the current gradients.
   void Update();
 
-  // The velocity of the i-th parameter's part: state that a checkpoint must
-  // hold.
+  // The velocity of the i-th parameter's part; a checkpoint must include it.
   absl::Span<T> velocity(size_t i) { return absl::MakeSpan(velocities_[i]); }
 
  private:

@@ -1,4 +1,4 @@
-// The network cut into pipeline stages, for the worker and for the demo's spec.
+// The pipeline stages of the network, for the worker and for the demo's spec.
 //
 //   4 stages   conv1 relu1 │ conv2 relu2 pool1 │ conv3 relu3 pool2 │ dense ...
 
@@ -13,8 +13,8 @@
 
 namespace lockstep::digits {
 
-// The first block of a stage; of stage `stages`, the end. At most one stage for
-// each block.
+// The first block of a stage; for `stages`, the end. At most one stage per
+// block.
 inline int FirstBlock(int stage, int stages) {
   return (kDigitsBlocks * stage + stages / 2) / stages;
 }
@@ -29,7 +29,7 @@ inline Shape OutputOfStage(int stage, int stages) {
   return StageNetwork(/*seed=*/1, stage, stages).output_shape();
 }
 
-// Enough for every schedule, and few enough to divide a replica's samples.
+// Enough for every schedule, and a divisor of a replica's samples.
 inline int MicroBatches(int pipe_ranks) { return std::max(4, pipe_ranks); }
 
 }  // namespace lockstep::digits

@@ -1,4 +1,4 @@
-// A batch of activations, as it flows from block to block.
+// A batch of activations, the input and output of blocks.
 //
 //   value (n, y, x, c) is data[((n * height + y) * width + x) * channels + c]
 //
@@ -35,7 +35,7 @@ template <typename T>
 class Tensor {
  public:
   Tensor() = default;
-  // All zeros.
+  // Initialised to zero.
   Tensor(int batch, Shape shape)
       : batch_(batch),
         shape_(shape),

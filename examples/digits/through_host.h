@@ -1,6 +1,6 @@
-// Stages and a loss of the host's in a pipeline whose messages are in a
-// device's memory: each call fetches what it is given and brings back what it
-// makes.
+// Pipeline stages and a loss that compute on the host, in a pipeline whose
+// messages are in device memory: each call downloads its inputs and uploads its
+// outputs.
 //
 //   device   input ──Download──▶ host  stage.Forward ──Upload──▶ output  device
 
@@ -17,15 +17,15 @@
 
 namespace lockstep::digits {
 
-// Copies in the host's memory of views of a device.
+// Host copies of views in device memory.
 class HostCopies {
  public:
   HostCopies(Device* device, TensorViews views);
 
   const std::vector<TensorView>& views() const { return views_; }
-  // Waits until it is there.
+  // Downloads the views; blocks until it is done.
   absl::Status Fetch();
-  // The copies may be changed when it returns.
+  // Uploads the copies, which may be changed when it returns.
   absl::Status Bring();
 
  private:
@@ -35,7 +35,7 @@ class HostCopies {
   std::vector<TensorView> views_;
 };
 
-// `stage` and `device` must outlive it.
+// `stage` and `device` must outlive this object.
 class ThroughHost final : public PipelineStage {
  public:
   ThroughHost(PipelineStage* stage, Device* device)

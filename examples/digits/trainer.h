@@ -1,4 +1,4 @@
-// The training loop, with the places where a worker meets the others.
+// The training loop, with hooks for communication between workers.
 //
 //   Step(s)   step_begins()
 //             zero gradients
@@ -8,7 +8,7 @@
 //             update
 //             after_update(s, loss)
 //
-// With empty hooks this is training in one process. A worker of many binds the
+// With empty hooks this is training in one process. A worker of a job binds the
 // gradients to its buckets, submits each in gradient_ready, and waits for the
 // reduced ones in before_update.
 
@@ -28,25 +28,25 @@
 
 namespace lockstep::digits {
 
-// What this worker trains on in a step: positions in the training set.
+// Returns this worker's samples of a step: positions in the training set.
 using Samples = std::function<std::vector<int64_t>(int64_t step)>;
 
-// What all workers of a job must have in common. With the defaults 98 % of the
-// test rows are classified correctly.
+// Parameters that all workers of a job must share. With the defaults 98 % of
+// the test rows are classified correctly.
 struct Recipe {
   int64_t steps = 400;
-  uint64_t seed = 1;          // of weights and samples
-  int64_t global_batch = 64;  // samples of a step, on all workers together
+  uint64_t seed = 1;          // for weights and samples
+  int64_t global_batch = 64;  // samples per step, over all workers
   SgdOptions sgd;
-  // Into so many equal parts this worker's samples are cut, each of which goes
-  // through the network by itself: gradient_ready is told of each.
+  // The number of equal parts of this worker's samples. Each part goes through
+  // the network separately, and gradient_ready is called for each.
   int leaves = 1;
 };
 
 enum class Verdict { kApply, kSkip };
 
-// Every hook may be empty. `loss` is the mean over the global batch of what
-// this worker's samples contribute: the sum over workers is the batch's loss.
+// Every hook may be empty. `loss` is this worker's part of the mean over the
+// global batch: the sum over workers is the batch's loss.
 template <typename T>
 struct Hooks {
   std::function<absl::Status()> step_begins;
@@ -55,11 +55,11 @@ struct Hooks {
   std::function<absl::StatusOr<Verdict>(int64_t step, double loss)>
       before_update;
   std::function<void(int64_t step, double loss)> after_update;
-  // Was the step that just ended the last? Run then returns.
+  // Whether the step that just ended was the last; Run then returns.
   std::function<bool()> was_last;
 };
 
-// Rows of a dataset, which must outlive it.
+// Rows of a dataset; the dataset must outlive it.
 struct TrainingSet {
   const Dataset& dataset;
   std::vector<int> rows;
@@ -72,23 +72,23 @@ class Trainer {
   Trainer(Network<T>& network, const Recipe& recipe, TrainingSet training_set,
           Samples samples, Hooks<T> hooks);
 
-  // Runs one step. A step that failed has changed no weight, so it can be run
-  // again. Errors: those of the hooks.
+  // Runs one step. A failed step has changed no weight and may be repeated.
+  // Errors: those of the hooks.
   absl::Status Step(int64_t step);
 
-  // Steps first .. last-1, until one fails or was the last.
+  // Runs steps first .. last-1, until one fails or was the last.
   absl::Status Run(int64_t first, int64_t last);
 
-  // The two halves of Step, for a worker that recovers between them.
+  // The two halves of Step, for workers that recover in between.
   absl::StatusOr<double> ComputeGradients(int64_t step);
   void ApplyUpdate() { sgd_.Update(); }
 
   Sgd<T>& sgd() { return sgd_; }
 
  private:
-  // Forward and backward of some rows; the loss.
+  // Forward and backward of these rows; returns the loss.
   absl::StatusOr<double> ComputeLeaf(absl::Span<const int> rows);
-  // An empty hook has nothing against it.
+  // Calls the hook; OK if it is empty.
   static absl::Status Notify(
       const std::function<absl::Status(Parameter<T>&)>& hook,
       Parameter<T>& parameter);
@@ -103,7 +103,7 @@ class Trainer {
   const Hooks<T> hooks_;
 };
 
-// The share of these rows that the network classifies correctly, in 0..1.
+// The fraction of these rows that the network classifies correctly, in 0..1.
 template <typename T>
 double Accuracy(const Network<T>& network, const Dataset& dataset,
                 absl::Span<const int> rows);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kBytesMax = size_t{1} << 30;
 
-// A file's lines, counted, so that a complaint can say where.
+// Reads a file's lines and counts them, for error messages.
 class Lines {
  public:
   Lines(const std::string& path, const std::string& text)

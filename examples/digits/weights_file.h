@@ -1,7 +1,7 @@
-// Weights as text, to compare two trainings.
+// Weights as text, for comparing two trainings.
 //
-//   conv1.weight 144        a parameter: its name, how many values follow
-//   -0.32850753922371001    17 digits: a double comes back with the same bits
+//   conv1.weight 144        a parameter: its name, the number of its values
+//   -0.32850753922371001    17 digits: reading restores the same bits
 //   ...
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_WEIGHTS_FILE_H_
@@ -25,17 +25,17 @@ struct NamedWeights {
 template <typename T>
 std::vector<NamedWeights> Snapshot(absl::Span<Parameter<T>* const> parameters);
 
-// Replaces the file. Internal if it cannot be written.
+// Replaces the file. Internal on write errors.
 absl::Status WriteWeights(const std::string& path,
                           absl::Span<const NamedWeights> weights);
 
-// Errors: NotFound if the file cannot be read; InvalidArgument naming the line
-// (from 1) that is not as in the picture.
+// Errors: NotFound if the file cannot be read; InvalidArgument names the first
+// line (from 1) with a format error.
 absl::StatusOr<std::vector<NamedWeights>> ReadWeights(const std::string& path);
 
-// The largest distance between two weights of the same name and place; infinite
-// if one of them is not a number. InvalidArgument, naming the first difference,
-// if the two do not hold the same parameters in the same order.
+// The largest difference between corresponding weights; infinite if one of them
+// is NaN. InvalidArgument names the first mismatch if the two do not have the
+// same parameters in the same order.
 absl::StatusOr<double> LargestDifference(absl::Span<const NamedWeights> a,
                                          absl::Span<const NamedWeights> b);
 

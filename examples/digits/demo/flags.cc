@@ -16,10 +16,10 @@
 namespace lockstep::digits {
 namespace {
 
-constexpr int kCannotRunHere = 77;  // the exit code; tests are skipped by it
-// Beside one for the output of each worker.
+constexpr int kCannotRunHere = 77;  // exit code; ctest counts it as skipped
+// Descriptors of the launcher, besides one for the output of each worker.
 constexpr int kFilesOfLauncher = 16;
-// As good as for ever: a step takes milliseconds.
+// Practically unlimited: a step takes milliseconds.
 constexpr int64_t kStepsOnHold = int64_t{1} << 40;
 
 // Sets workers and pipe.
@@ -98,7 +98,7 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
                "train until interrupted, or until an operator ends the job");
 }
 
-// What is wrong with flags that are right one by one.
+// Describes a conflict between flags that are valid one by one.
 absl::Status Contradiction(const Flags& flags) {
   if (flags.leaves > 0 && flags.pipe > 1) {
     return absl::InvalidArgumentError("--leaves wants a mesh without pipe");

@@ -1,4 +1,4 @@
-// What the demonstration is asked for on its command line.
+// The command line of the demonstration.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_FLAGS_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEMO_FLAGS_H_
@@ -30,7 +30,7 @@ struct Flags {
   bool on_gpus() const { return device == "cuda"; }
   bool halves() const { return wire_dtype != "none"; }
 
-  // Virtual stages of each rank: some schedules have two.
+  // Virtual stages per rank: some schedules have two.
   int virtual_stages() const {
     return schedule == "interleaved" || schedule == "zb-v" ? 2 : 1;
   }
@@ -38,10 +38,10 @@ struct Flags {
   int replicas() const { return workers / pipe; }
 };
 
-// Reads and checks `flags`, and finds the GPUs if they want some. Returns the
-// program's exit code if it shall not go on: 0 after --help, 2 if the flags are
-// wrong, 1 if too few files may be open, 77 if there is no GPU; it has been
-// said why.
+// Reads and checks `flags`, and finds the GPUs if the flags ask for them.
+// Returns the program's exit code if it must stop: 0 after --help, 2 for
+// invalid flags, 1 for too low a limit of open files, 77 without a GPU; the
+// reason has been printed.
 std::optional<int> ReadFlags(int argc, char** argv, Flags* flags);
 
 }  // namespace lockstep::digits

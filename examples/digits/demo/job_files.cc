@@ -13,8 +13,8 @@ std::string MeshOf(const Flags& flags) {
   return absl::StrFormat("data=%d,pipe=%d", flags.replicas(), flags.pipe);
 }
 
-// The section of a spec, with what travels from stage to stage; empty without
-// stages.
+// The pipeline section of the spec, with the types of activations; empty
+// without stages.
 std::string PipelineOf(const Flags& flags) {
   if (flags.pipe == 1) return "";
   const int micro_batches = MicroBatches(flags.pipe);

@@ -12,18 +12,18 @@
 
 namespace lockstep::digits {
 
-// Where they are; the folder goes away with it.
+// The paths of the files. The destructor removes the folder.
 class JobFiles {
  public:
-  // Why there is no folder.
+  // Why the folder could not be created; else OK.
   const absl::Status& status() const { return folder_.status(); }
 
   // The weights of one process that trained alone, or of this worker.
   std::string OfOneProcess() const { return File("one"); }
   std::string OfWorker(int worker) const;
 
-  // A job whose buckets are as small as its network, so that the first travel
-  // while the backward pass is still at work.
+  // Writes the spec of a job with buckets as small as its network, so that the
+  // first ones are reduced during the backward pass.
   absl::Status WriteSpec(const Flags& flags) const;
   std::string Spec() const { return File("spec.yaml"); }
 

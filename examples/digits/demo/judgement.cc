@@ -14,14 +14,14 @@ namespace lockstep::digits {
 namespace {
 
 constexpr double kLeastAccuracy = 95;  // percent
-// From so many steps on, kLeastAccuracy is promised. Measured: all of 62 seeds
-// read that much after the recipe's 400 steps, and 59 of 62 after 150, seed 1
-// too.
+// The number of steps from which kLeastAccuracy is expected. Measured: all of
+// 62 seeds reach it after the recipe's 400 steps, and 59 of 62 after 150,
+// including seed 1.
 int64_t StepsToLeastAccuracy(uint64_t seed) {
   return seed == Recipe{}.seed ? 150 : Recipe{}.steps;
 }
 
-// What a replica's ranks have learnt, in the order of the network.
+// The trained weights of a replica's ranks, in the order of the network.
 absl::StatusOr<std::vector<NamedWeights>> WeightsOf(
     const Flags& flags, const JobFiles& files, int replica,
     absl::Span<const NamedWeights> order) {
@@ -44,8 +44,8 @@ absl::StatusOr<std::vector<NamedWeights>> WeightsOf(
   return all;
 }
 
-// The largest difference between any replica's weights and those of one, and
-// where these come from.
+// The largest difference between `one` and the weights of any replica; the
+// error of `one` if it could not be read.
 absl::StatusOr<double> CompareWith(
     const absl::StatusOr<std::vector<NamedWeights>>& one, const Flags& flags,
     const JobFiles& files) {

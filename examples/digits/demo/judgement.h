@@ -1,4 +1,4 @@
-// Whether the weights and the accuracy are what was promised.
+// Compares weights and accuracy with what the demonstration promises.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_JUDGEMENT_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEMO_JUDGEMENT_H_
@@ -17,14 +17,14 @@ absl::StatusOr<double> CompareReplicas(const Flags& flags,
 absl::StatusOr<double> CompareWithOneProcess(const Flags& flags,
                                              const JobFiles& files);
 
-// In f64 only the order of sums differs, by some 1e-16 of each: this leaves
-// room for what hundreds of steps make of that.
+// In f64 only the order of sums differs, by a relative error of about 1e-16
+// each. The tolerance allows for its growth over hundreds of steps.
 inline constexpr double kLargestDifference = 1e-9;
 
-// Prints what differs, and says whether it may.
+// Prints the difference, and returns whether it is within the tolerance.
 bool IsTheSame(const Flags& flags, const Screen& screen, double difference);
 
-// Prints what was read, and says whether that is enough.
+// Prints the accuracy, and returns whether it is sufficient.
 bool ReadsEnough(const Flags& flags, double accuracy);
 
 }  // namespace lockstep::digits

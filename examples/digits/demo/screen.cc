@@ -17,7 +17,7 @@ namespace {
 constexpr char kAccuracyPrefix[] = "test accuracy: ";
 constexpr char kErrorPrefix[] = "gradient error: ";
 
-// There is no end to draw a bar to.
+// Without a last step there is no bar.
 void ShowEndless(const Progress& progress) {
   if (isatty(STDERR_FILENO) != 1) return;
   absl::FPrintF(

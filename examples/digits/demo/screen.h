@@ -1,4 +1,4 @@
-// What a person sees of the training, and what its processes say of it.
+// The output of the training for people, and what the child processes report.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_SCREEN_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEMO_SCREEN_H_
@@ -12,7 +12,7 @@
 
 namespace lockstep::digits {
 
-// Shows what the children print: progress as a bar, the rest as it is.
+// Shows the children's output: progress as a bar, other lines unchanged.
 class Screen {
  public:
   explicit Screen(const Flags& flags) : flags_(flags) {}
@@ -20,10 +20,10 @@ class Screen {
   void Take(const std::string& name, absl::string_view line);
 
   double accuracy() const { return accuracy_; }
-  // The training that was shown last.
+  // Steps of the last training shown.
   int64_t steps_done() const { return steps_done_; }
-  // Workers that compared gradients; their largest error, as a part of its
-  // bound.
+  // The number of workers that compared gradients, and their largest error as a
+  // fraction of its bound.
   int audits() const { return audits_; }
   double gradient_error() const { return gradient_error_; }
 

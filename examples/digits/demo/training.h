@@ -1,4 +1,5 @@
-// The processes of the demonstration: a coordinator and its workers, or one.
+// Starts the processes of the demonstration: a coordinator with workers, or
+// one.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_TRAINING_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEMO_TRAINING_H_
@@ -9,10 +10,10 @@
 
 namespace lockstep::digits {
 
-// Runs the job; the exit code of its workers.
+// Runs the job; returns the exit code of its workers.
 int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen);
 
-// Trains the same in one process; its exit code.
+// Trains the same in one process; returns its exit code.
 int TrainAlone(const Flags& flags, const JobFiles& files, Screen& screen);
 
 }  // namespace lockstep::digits

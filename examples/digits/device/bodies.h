@@ -1,14 +1,14 @@
-// The network's arithmetic for a device: what one thread computes.
+// The network's arithmetic for a device: the work of one thread.
 //
-//   Launch(body, n)   thread i calls body(i), 0 <= i < n: one value of the
-//                     output, and whatever it needs of the inputs
+//   Launch(body, n)   thread i calls body(i), 0 <= i < n: it computes one value
+//                     of the output from the inputs that it needs
 //
-// A body gathers its terms in the order in which the host's blocks add them up
-// (product.h), rounding each by itself: so host and device differ only by what
-// exp and log differ by. Nothing is accumulated across threads.
+// A body adds its terms in the order of the host's blocks (product.h), each
+// rounded separately: so host and device differ only by the differences of exp
+// and log. No value is accumulated across threads.
 //
-// Layouts are tensor.h's and correlation.h's. Compiles with and without nvcc:
-// the tests run these bodies on the host.
+// Layouts are those of tensor.h and correlation.h. Compiles with and without
+// nvcc: the tests run these bodies on the host.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_BODIES_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_BODIES_H_
@@ -22,7 +22,7 @@
 
 namespace lockstep::digits {
 
-// The picture that one sample is.
+// The shape of one sample.
 struct Plane {
   int height = 1;
   int width = 1;
@@ -36,7 +36,7 @@ struct Plane {
   }
 };
 
-// Where value i of a batch of planes is.
+// The position of value i in a batch of planes.
 struct Spot {
   int64_t n;
   int y, x, c;
@@ -74,7 +74,7 @@ struct ConvolutionForward {
   }
 };
 
-// d_input: the correlation of d_output with the kernel turned by 180 degrees;
+// d_input: the correlation of d_output with the kernel rotated by 180 degrees;
 // one thread per input.
 template <typename T>
 struct ConvolutionBackward {
@@ -102,7 +102,7 @@ struct ConvolutionBackward {
   }
 };
 
-// The kernel's gradient: each weight sees every image, shifted by its tap; one
+// The kernel's gradient: each weight reads every image, shifted by its tap; one
 // thread per weight.
 template <typename T>
 struct ConvolutionGradient {
@@ -189,7 +189,7 @@ struct PoolForward {
   }
 };
 
-// One thread per input.
+// The backward pass of the mean; one thread per input.
 template <typename T>
 struct PoolBackward {
   const T* d_output;
@@ -224,7 +224,7 @@ struct DenseForward {
   }
 };
 
-// One thread per input.
+// The input's gradient of a dense layer; one thread per input.
 template <typename T>
 struct DenseBackward {
   const T* d_output;
@@ -244,7 +244,7 @@ struct DenseBackward {
   }
 };
 
-// One thread per weight.
+// The weight's gradient of a dense layer; one thread per weight.
 template <typename T>
 struct DenseGradient {
   const T* input;
@@ -265,7 +265,7 @@ struct DenseGradient {
   }
 };
 
-// loss.h, one thread per sample: what it adds to the loss, and d_logits.
+// As loss.h, one thread per sample: its part of the loss, and d_logits.
 template <typename T>
 struct SoftmaxLoss {
   const T* logits;
@@ -294,10 +294,10 @@ struct SoftmaxLoss {
   }
 };
 
-// sgd.h, one thread per weight, and only if the step may change the weights.
+// As sgd.h, one thread per weight, only if the step may change the weights.
 template <typename T>
 struct SgdUpdate {
-  const VerdictScalars* verdict;  // null: it may
+  const VerdictScalars* verdict;  // null: the update is unconditional
   const T* gradient;
   T* velocity;
   T* value;

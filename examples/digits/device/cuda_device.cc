@@ -61,7 +61,8 @@ class CudaDevice final : public Device {
     return Check(LaunchBody(body, n, cuda_stream_), "a kernel of the network");
   }
 
-  // The host's memory is not pinned, so the runtime has read it on return.
+  // Host memory is not pinned, so the runtime has read it when the call
+  // returns.
   absl::Status Copy(const void* from, void* to, size_t bytes,
                     cudaMemcpyKind kind) {
     if (bytes == 0) return absl::OkStatus();

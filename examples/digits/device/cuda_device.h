@@ -11,8 +11,8 @@
 
 namespace lockstep::digits {
 
-// The session must outlive it. FailedPrecondition where this build has no CUDA,
-// or the session's transport moves host memory.
+// The session must outlive it. FailedPrecondition if this build has no CUDA, or
+// the session's transport moves host memory.
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(Session& session);
 
 }  // namespace lockstep::digits

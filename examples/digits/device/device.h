@@ -1,8 +1,8 @@
-// The device that a network is trained on, as far as the network can tell: one
-// stream that runs bodies and copies in order.
+// The device on which a network is trained, as an interface: one stream that
+// runs bodies and copies in order.
 //
-// Threads: one. Nothing blocks but Download; everything is enqueued behind what
-// the stream holds, a verdict that is still out included (stream().Ready).
+// Threads: one. Only Download blocks. All work is enqueued after the earlier
+// work on the stream, including a verdict that is pending (stream().Ready).
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_H_
@@ -22,19 +22,19 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // What GradientSync orders its work by.
+  // The stream for the calls of GradientSync.
   virtual Stream& stream() = 0;
 
-  // The device's own memory, zeroed.
+  // Device memory, zeroed.
   virtual absl::StatusOr<ArenaBuffer> Allocate(size_t bytes) = 0;
 
-  // body(0) .. body(n - 1), on as many threads. n may be 0.
+  // Runs body(0) .. body(n - 1), one thread each. n may be 0.
   virtual absl::Status Launch(const Body<double>& body, int64_t n) = 0;
   virtual absl::Status Launch(const Body<float>& body, int64_t n) = 0;
 
-  // `from` may be used again when it returns.
+  // `from` may be reused when it returns.
   virtual absl::Status Upload(const void* from, void* to, size_t bytes) = 0;
-  // Waits until it is there.
+  // Blocks until the copy is done.
   virtual absl::Status Download(const void* from, void* to, size_t bytes) = 0;
 };
 

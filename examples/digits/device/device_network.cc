@@ -161,7 +161,7 @@ absl::Status DeviceNetwork<T>::Forward(const Stage& stage, const T* input) {
                         n);
 }
 
-// The gradients first: they travel while the layers before are at work.
+// Gradients first: they are reduced while the earlier layers compute.
 template <typename T>
 absl::Status DeviceNetwork<T>::Backward(const Stage& stage, const T* input,
                                         T* d_input, Ready ready) {

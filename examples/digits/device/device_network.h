@@ -1,14 +1,15 @@
-// The digits network on a device: the layers of layers.h, their activations and
-// weights in the device's memory.
+// The digits network on a device: the layers of layers.h, with activations and
+// weights in device memory.
 //
 //   host    images, labels ─Upload─▶ device   forward ─▶ loss ─▶ backward
 //   host    loss ◀──────────Download───────────────────────┘
 //
-// Made from a network of the host's, whose weights it starts with and to which
-// it brings back what it has learnt. Gradients are written where they are bound
-// (into a bucket, say), never added to, so nobody needs to zero them.
+// It is made from a network on the host, whose weights it starts with and to
+// which it copies the trained weights back. Gradients are written to their
+// bound memory (a bucket, for example), never accumulated, so they need not be
+// zeroed.
 //
-// Threads: one. Errors: the device's.
+// Threads: one. Errors: those of the device.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_NETWORK_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_NETWORK_H_
@@ -30,7 +31,7 @@
 
 namespace lockstep::digits {
 
-// A weight or bias. The gradient has memory of its own until it is bound.
+// A weight or bias. It owns the memory of the gradient until that is bound.
 template <typename T>
 class DeviceParameter {
  public:
@@ -55,8 +56,8 @@ class DeviceNetwork {
  public:
   using Ready = absl::FunctionRef<absl::Status(DeviceParameter<T>&)>;
 
-  // `host`, all layers of it, and `device` must outlive it. `batch_max`:
-  // samples of one step on this device.
+  // `host` (all layers of it) and `device` must outlive this object.
+  // `batch_max`: the largest number of samples per step on this device.
   static absl::StatusOr<std::unique_ptr<DeviceNetwork>> Create(
       Network<T>* host, int64_t batch_max, const SgdOptions& sgd,
       Device* device);
@@ -66,30 +67,32 @@ class DeviceNetwork {
     return parameters_;
   }
 
-  // Enqueues both passes; `ready` is told of each parameter whose gradient is
-  // complete once the stream has passed what it holds then, in the reverse
-  // order of parameters(). An error of it ends the step.
+  // Enqueues both passes. `ready` is called for each parameter, in the reverse
+  // order of parameters(): its gradient is complete once the stream has passed
+  // the work enqueued so far. An error of `ready` ends the step.
   absl::Status ComputeGradients(const Tensor<T>& images,
                                 absl::Span<const int> labels,
                                 int64_t global_samples, Ready ready);
 
-  // The loss of the last ComputeGradients, as loss.h says. Waits for it.
+  // The loss of the last ComputeGradients, as in loss.h. Blocks until it is
+  // computed.
   absl::StatusOr<double> FetchLoss();
 
-  // Enqueues the update. With a verdict, in memory that the stream reads: only
-  // if that allows it.
+  // Enqueues the update. With a verdict, which is in memory that the stream can
+  // read, it is applied only if the verdict allows it.
   absl::Status Update(const VerdictScalars* verdict);
 
-  // A step on nothing that changes nothing, and waits for its end: a device
-  // loads each kernel when it is first launched, which it must not do while a
-  // reduction waits for a peer that waits for us. Before gradients are bound.
+  // Runs a step on zeros that changes nothing, and waits for its end. A device
+  // loads each kernel at its first launch, which must not happen while a
+  // reduction waits for a peer that waits for this rank. Call it before
+  // gradients are bound.
   absl::Status Rehearse();
 
-  // Brings the weights to the host's network.
+  // Copies the weights to the host's network.
   absl::Status FetchWeights();
 
  private:
-  // A layer and what it gives.
+  // A layer and its output.
   struct Stage {
     Layer layer;
     Plane input;

@@ -21,7 +21,7 @@ class Worker {
         samples_(samples),
         session_(session),
         device_(device) {}
-  // What the stream still holds reads and writes the buckets.
+  // Work on the stream still reads and writes the buckets.
   ~Worker() { (void)device_.stream().Synchronize(); }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -39,7 +39,7 @@ class Worker {
     return absl::OkStatus();
   }
 
-  // The loss; and whether it was the last of all ranks.
+  // Returns the loss, and whether the step was the last of all ranks.
   absl::StatusOr<double> Step(int64_t step, bool* was_last) {
     std::vector<int> rows;
     for (const int64_t sample : samples_(step)) {

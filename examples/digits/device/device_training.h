@@ -3,8 +3,8 @@
 //   stream  [forward][loss][backward: gradients ─Submit▶ ...][verdict][update]
 //   host    └ enqueues all of it ─────────── FinishAsync ──┘  └ Wait
 //
-// The update stands behind the verdict in the stream, and reads its scalars:
-// nothing changes a weight that the host has not seen committed.
+// The update is enqueued after the verdict and reads its scalars: no weight
+// changes in a step that the host has not seen committed.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_
@@ -21,9 +21,9 @@
 namespace lockstep::digits {
 
 // Runs the recipe's steps, or until the step that is the last of all ranks.
-// `network` begins with its weights and has what was learnt afterwards.
-// `samples` is this worker's share; `after_update` gets the loss as trainer.h
-// says, and may be empty.
+// `network` provides the initial weights and gets the trained ones. `samples`
+// is this worker's share; `after_update` gets the loss as in trainer.h, and may
+// be empty.
 template <typename T>
 absl::Status TrainOnDevice(
     const Recipe& recipe, const TrainingSet& training_set,

@@ -1,5 +1,5 @@
-// A body on every thread of a launch. launch.cu needs no abseil, and whoever
-// calls it no nvcc.
+// Runs a body on every thread of a launch. launch.cu needs no abseil, and its
+// callers need no nvcc.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_LAUNCH_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_LAUNCH_H_
@@ -12,7 +12,7 @@ struct CUstream_st;
 
 namespace lockstep::digits {
 
-// body(0) .. body(n - 1), enqueued. 0, or the cudaError_t of the launch.
+// Enqueues body(0) .. body(n - 1). Returns 0, or the cudaError_t of the launch.
 int LaunchBody(const Body<double>& body, int64_t n, CUstream_st* stream);
 int LaunchBody(const Body<float>& body, int64_t n, CUstream_st* stream);
 
