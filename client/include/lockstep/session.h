@@ -11,8 +11,8 @@
 //
 // When the epoch ends (a worker died or failed, an operator stopped the job),
 // every blocked call in this process returns within 100 ms with status(), which
-// names the worker, the call and the time. To continue, a program destroys the
-// session and joins again under the same name.
+// names the worker, its position and the time. To continue, a program destroys
+// the session and joins again under the same name.
 //
 // Threads: all methods may be called from any thread; Join and the destructor
 //          from one thread.
@@ -66,7 +66,7 @@ class LOCKSTEP_EXPORT Session {
  public:
   // Errors: Unavailable (no coordinator answered), InvalidArgument (another
   // spec, with the differing fields; no job name), AlreadyExists (a living
-  // worker has this name), DeadlineExceeded (with the missing workers),
+  // worker has this name), DeadlineExceeded (with the absent workers),
   // FailedPrecondition (another protocol version, a job that is over, a job
   // that is full), PermissionDenied (wrong token), ResourceExhausted (a limit,
   // which is named).
