@@ -7,7 +7,8 @@
 //
 // Join blocks until every rank of the job has joined. Then a thread of the
 // session exchanges messages with the coordinator. No call of a training step
-// waits for it, and training continues while the coordinator is unreachable.
+// waits for the coordinator, except in negotiated mode. Otherwise training
+// continues while the coordinator is unreachable.
 //
 // When the epoch ends (a worker died or failed, an operator stopped the job),
 // every blocked call in this process returns within 100 ms with status(), which

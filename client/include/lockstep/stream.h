@@ -5,7 +5,7 @@
 // order the work of two streams:
 //
 //   compute   [backward layer 9][backward layer 8]──Record()──▶ Event
-//   comm                                             Wait(event)─▶[all-reduce]
+//   comm                                          WaitFor(event)─▶[all-reduce]
 //
 // Threads: every method may be called from any thread. Calls from different
 //          threads take effect in the order in which they acquire the lock.
