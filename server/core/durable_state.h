@@ -65,6 +65,11 @@ struct DurableJob {
   uint64_t ended_by = 0;                  // the number of that record
   JobName archived_as;   // the name it is kept under; empty: the spec's
   bool adopted = false;  // in the newest epoch, from its workers' offers
+
+  // The name under which the job is kept.
+  JobName name() const {
+    return archived_as.value.empty() ? JobName{spec.name} : archived_as;
+  }
   bool operator==(const DurableJob&) const = default;
 };
 

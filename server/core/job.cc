@@ -19,6 +19,7 @@ using protocol::CauseKind;
 Job::Job(const DurableJob& durable, absl::Duration stopped_after)
     : durable_(durable),
       stopped_after_(std::min(stopped_after, durable.spec.timeouts.lease / 4)),
+      log_(durable),
       budget_(durable.spec.limits) {}
 
 // --- Forming ----------------------------------------------------------------
@@ -78,27 +79,35 @@ void Job::Form(EventContext& context) {
   step_ = std::max(step_, durable_.steps);
   context.out.Record(name(), record::EpochBegan{id, members, step_});
 
-  state_ = JobState::kSealed;
   join_by_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
-  epoch_.emplace(id, durable_.members, spec(), step_, context.now);
+  epoch_.emplace(durable_, roster_, log_, context.now);
   Remember(absl::StrFormat("epoch %d forms with %s", id.value,
-                           Count(epoch_->size(), "worker")),
+                           Count(durable_.members.size(), "worker")),
            context);
-  for (int rank = 0; rank < epoch_->size(); ++rank) {
-    Worker* worker = AtRank(rank);
-    roster_.SetArrived(worker, false);
-    SendTo(*worker,
-           protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
-           context);
+  for (const protocol::Member& member : durable_.members) {
+    roster_.SetArrived(roster_.Find(member.worker), false);
   }
-  if (durable_.wanted.number != 0) TellAll(durable_.wanted, context);
+  epoch_->Announce(context);
 }
 
 // --- Endings ----------------------------------------------------------------
 
-void Job::EndEpoch(Cause cause, Again again, EventContext& context) {
-  const EpochId id = epoch_->id;
+void Job::EndIf(std::optional<EpochEnd> end, EventContext& context) {
+  if (end) EndEpoch(*std::move(end), context);
+}
+
+void Job::EndEpoch(EpochEnd end, EventContext& context) {
+  const auto& [reason, again, lost] = end;
+  Cause cause = reason;
+  const EpochId id = durable_.epoch;
+  const auto members = epoch_->members().list();
+  for (const int rank : lost) {
+    const WorkerName& worker = members[rank].worker;
+    leases_.Clear(worker);
+    resumes_.Clear(worker);
+    roster_.Move(roster_.Find(worker), WorkerState::kLost);
+  }
   // A failure completes a desired stop or drain early.
   const bool was_failure = again == Again::kIfBudgetAllows;
   const bool stops = was_failure && Wants(durable_.wanted, Command::kStop);
@@ -109,9 +118,8 @@ void Job::EndEpoch(Cause cause, Again again, EventContext& context) {
   } else if (stops) {
     no_more = ByOperator("stopped", durable_.wanted.reason);
   } else if (was_failure) {
-    std::optional<uint64_t> step;
-    if (epoch_->started)
-      step = std::max(step_, epoch_->progress.Furthest().step);
+    std::optional<uint64_t> step = epoch_->FurthestStep();
+    if (step) step = std::max(committed(), *step);
     no_more = budget_.Spend(context.now, step, cause);
   }
   const bool stopped = stops || cause.kind == CauseKind::kStopped;
@@ -123,7 +131,7 @@ void Job::EndEpoch(Cause cause, Again again, EventContext& context) {
     absl::StrAppend(&cause.message, "; ",
                     ByOperator("drained", durable_.wanted.reason));
   }
-  const auto members = epoch_->members;
+  step_ = committed();
   context.out.Record(name(), record::EpochFinished{id, cause, step_});
   Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message),
            context);
@@ -155,6 +163,7 @@ void Job::EndJob(record::JobOutcome outcome, Cause cause,
                  EventContext& context) {
   context.out.Record(name(), record::JobEnded{outcome, std::move(cause)});
   state_ = StateAfter(outcome);
+  step_ = committed();
   epoch_.reset();
   leases_.ClearAll();
   resumes_.ClearAll();
@@ -167,7 +176,9 @@ void Job::EndJob(record::JobOutcome outcome, Cause cause,
 void Job::Stop(const std::string& reason, EventContext& context) {
   Cause cause{.kind = CauseKind::kStopped,
               .message = ByOperator("stopped", reason)};
-  if (epoch_) return EndEpoch(std::move(cause), Again::kNever, context);
+  if (epoch_) {
+    return EndEpoch({std::move(cause), Again::kNever, {}}, context);
+  }
   EndJob(record::JobOutcome::kStopped, cause, context);
   TellTheEnd(cause, context);
 }
@@ -209,51 +220,23 @@ AdmissionState Job::AdmissionStateOf(const WorkerName& worker) const {
 
 int Job::RankOf(const Worker& worker) const {
   const bool may_be = epoch_ && worker.seated();
-  return may_be ? epoch_->RankOf(worker.name) : -1;
-}
-
-std::vector<WorkerName> Job::NamesOf(const std::vector<int>& ranks) const {
-  std::vector<WorkerName> names;
-  for (const int rank : ranks) names.push_back(NameAt(rank));
-  return names;
+  return may_be ? epoch_->members().RankOf(worker.name) : -1;
 }
 
 std::string Job::WhoIs(const Worker& worker) const {
   return Who(worker.name, RankOf(worker), worker.process);
 }
 
+uint64_t Job::committed() const {
+  return epoch_ ? std::max(step_, epoch_->committed()) : step_;
+}
+
 // --- Doing ------------------------------------------------------------------
 
 void Job::SendTo(const Worker& worker, protocol::ToWorkerBody body,
                  EventContext& context) {
-  context.out.Send(worker.session, name(), epoch_ ? epoch_->id : EpochId{},
-                   std::move(body));
-}
-
-void Job::TellAll(const protocol::ToWorkerBody& body, EventContext& context) {
-  for (int rank = 0; rank < epoch_->size(); ++rank) {
-    SendTo(*AtRank(rank), body, context);
-  }
-}
-
-void Job::KeepWarning(const std::string& text, EventContext& context) {
-  constexpr size_t kWarningsMax = 16;
-  if (warnings_.size() == kWarningsMax) warnings_.pop_front();
-  warnings_.push_back(text);
-  Remember(absl::StrCat("warning: ", text), context);
-}
-
-void Job::Warn(const std::string& text, EventContext& context) {
-  KeepWarning(text, context);
-  for (int rank = 0; rank < epoch_->size(); ++rank) {
-    if (epoch_->left.Has(rank)) continue;
-    return SendTo(*AtRank(rank), protocol::Warning{text}, context);
-  }
-}
-
-void Job::Remember(std::string text, EventContext& context) {
-  history_.Add(context.now, text);
-  context.out.Note(name(), std::move(text));
+  const EpochId epoch = epoch_ ? durable_.epoch : EpochId{};
+  context.out.Send(worker.session, name(), epoch, std::move(body));
 }
 
 }  // namespace lockstep::core

@@ -9,16 +9,14 @@
 //      └── all left by an operator's drain            budget is spent
 //   StopJob in any state, all left by an operator's stop ──▶ Stopped
 //
-// The parts answer questions; this class composes the answers. Its methods are
+// A live epoch handles the messages of its members (epoch.h). This class
+// decides who its members are, and what follows its end. Its methods are
 // divided into files by subject:
 //
 //   job.cc           the states above and the endings
 //   job_members.cc   joining and resuming
 //   job_losses.cc    broken streams, evidence, leaving
-//   job_stages.cc    members' messages: registrations, plan, handles, progress
 //   job_commands.cc  an operator's commands to a running job
-//   job_revisions.cc rebuilding buckets while steps run
-//   job_passes.cc    members' messages about passes, in negotiated mode
 //   job_clock.cc     deadlines
 //   job_revive.cc    restarts of the coordinator, and adopted jobs
 //   job_view.cc      the view for operators
@@ -31,12 +29,12 @@
 #ifndef LOCKSTEP_SERVER_CORE_JOB_H_
 #define LOCKSTEP_SERVER_CORE_JOB_H_
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -47,29 +45,21 @@
 #include "server/core/admission.h"
 #include "server/core/deadlines.h"
 #include "server/core/durable_state.h"
-#include "server/core/effect_sink.h"
 #include "server/core/epoch.h"
 #include "server/core/event.h"
-#include "server/core/history.h"
+#include "server/core/event_context.h"
+#include "server/core/job_log.h"
 #include "server/core/restart_budget.h"
 #include "server/core/roster.h"
-#include "server/core/secret.h"
-#include "server/core/waits.h"
 
 namespace lockstep::core {
-
-// The context of one Step: the time, the sink for effects, and the source of
-// secrets.
-struct EventContext {
-  absl::Time now;
-  EffectSink& out;
-  SecretSource& secrets;
-};
 
 class Job {
  public:
   // `durable` must outlive it and belongs to this job's name.
   Job(const DurableJob& durable, absl::Duration stopped_after);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
 
   // Handles a Hello for this job, on a stream that is not bound to another
   // worker. Binds the stream or refuses it.
@@ -80,7 +70,7 @@ class Job {
                const protocol::ToCoordinator& message, EventContext& context);
   void StreamClosed(SessionId session, const WorkerName& worker,
                     const std::string& why, EventContext& context);
-  // `accuser`: the reporting worker; empty if the reporter is no worker.
+  // `reporter`: the reporting worker; empty if the reporter is no worker.
   void OnEvidence(const protocol::Evidence& evidence,
                   const WorkerName& reporter, EventContext& context);
   void Stop(const std::string& reason, EventContext& context);
@@ -121,7 +111,7 @@ class Job {
 
   // --- Questions ---
   const JobSpec& spec() const { return durable_.spec; }
-  JobState state() const { return state_; }
+  JobState state() const { return epoch_ ? epoch_->state() : state_; }
   bool over() const { return durable_.ended.has_value(); }
   // It has had an epoch, or is over: no adopted job can replace it.
   bool has_begun() const { return durable_.epoch.value != 0 || over(); }
@@ -135,8 +125,6 @@ class Job {
   std::shared_ptr<const plan::Plan> FindPlan(const std::string& digest) const;
 
  private:
-  enum class Again { kIfBudgetAllows, kNever, kWhenWorkersCome };
-
   // A lost worker, and how: "died: killed by signal 9".
   struct Loss {
     Worker* worker;
@@ -149,7 +137,9 @@ class Job {
   bool FirstEpochIsDelayed(absl::Time now) const;
   std::string WhyDelayed(absl::Time now) const;
   void Form(EventContext& context);
-  void EndEpoch(protocol::Cause cause, Again again, EventContext& context);
+  void EndEpoch(EpochEnd end, EventContext& context);
+  // Ends the epoch if a part of it says so.
+  void EndIf(std::optional<EpochEnd> end, EventContext& context);
   void EndJob(record::JobOutcome outcome, protocol::Cause cause,
               EventContext& context);
   void TellTheEnd(const protocol::Cause& cause, EventContext& context);
@@ -164,11 +154,6 @@ class Job {
   // --- Deadlines (job_clock.cc) ---
   void ExpireLeases(EventContext& context);
   void ExpireResumes(EventContext& context);
-  void ExpireAccusations(EventContext& context);
-  bool AwaitsTheAccused() const;
-  void ExpireConnecting(EventContext& context);
-  void NameLate(EventContext& context);
-  void CallStuck(EventContext& context);
   void MissJoinDeadline(EventContext& context);
 
   // --- Joining and resuming (job_members.cc) ---
@@ -182,7 +167,6 @@ class Job {
                          uint64_t incarnation, EventContext& context);
   void Attach(Worker* worker, SessionId session, const protocol::Hello& hello,
               protocol::Welcome welcome, EventContext& context);
-  void Restate(const Worker& worker, EventContext& context);
 
   // --- Leaving and losses (job_losses.cc) ---
   void Detach(Worker* worker, absl::Status why, EventContext& context);
@@ -197,129 +181,33 @@ class Job {
   void ForgetDeadlineIfNobodyIsHere();
   void On(Worker* worker, const protocol::Leave& message,
           EventContext& context);
-  void LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
-                  EventContext& context);
-  void NoteLeft(int rank, uint64_t steps);
-  // The rank takes part in no step after these.
-  void NoteStopped(int rank, uint64_t steps);
-  void EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
-                            const WorkerName& reporter, EventContext& context);
-  void EndIfLeaverIsMissed(EventContext& context);
-  void EndByLeaver(int rank, EventContext& context);
-  protocol::Position LastWordOfLeaver() const;
-
-  // --- Messages of members (job_stages.cc) ---
-  void Deliver(int rank, const protocol::ToCoordinatorBody& body,
-               EventContext& context);
-  void On(int rank, const protocol::RegisterChunk& message,
-          EventContext& context);
-  void On(int rank, const protocol::PlanAck& message, EventContext& context);
-  void On(int rank, const protocol::PublishHandles& message,
-          EventContext& context);
-  void On(int rank, const protocol::Connected& message, EventContext& context);
-  void On(int rank, const protocol::Progress& message, EventContext& context);
-  void On(int rank, const protocol::ValueDigests& message,
-          EventContext& context);
-  void On(int rank, const protocol::Busy& message, EventContext& context);
-  void On(int rank, const protocol::Evidence& message, EventContext& context);
-  void On(int rank, const protocol::LocalFailure& message,
-          EventContext& context);
   void On(const Worker& worker, const protocol::EpochReport& message,
           EventContext& context);
-  void CompilePlan(EventContext& context);
-  void AdoptPlan(const CompiledPlan& compiled, EventContext& context);
-  void Start(EventContext& context);
-  void On(int rank, const protocol::ReadyOrder& message, EventContext& context);
-  void EndByMismatch(int rank, const std::string& what, EventContext& context);
-  void Touch(int rank, EventContext& context);
-
-  // --- Later revisions (job_revisions.cc) ---
-  bool OrderMatters() const;
-  void RebuildOnce(EventContext& context);
-  void ResumeRevisions(EventContext& context);
-  absl::Status RebuildNow(EventContext& context);
-  void AskForOrder(EventContext& context);
-  void CompileRecut(EventContext& context);
-  void AdoptRecut(const absl::StatusOr<CompiledPlan>& compiled,
-                  EventContext& context);
-  void HoldRevision(int rank, const protocol::PlanAck& ack,
-                    EventContext& context);
-  void RunRevision(int rank, Revision revision, EventContext& context);
-
-  // --- Passes (job_passes.cc) ---
-  void On(int rank, const protocol::Announce& message, EventContext& context);
-  void On(int rank, const protocol::Submitted& message, EventContext& context);
-  void On(int rank, const protocol::Held& message, EventContext& context);
-  template <typename Word>
-  void Negotiate(int rank, const Word& word, EventContext& context);
-  void BeginNegotiation(Negotiation::Begins begins);
-  void ResumePasses(int rank, const protocol::Hello& hello,
-                    EventContext& context);
-  std::vector<uint64_t> PassesDone() const;
-  bool LagsInPass(int rank) const;
 
   // --- After a restart (job_revive.cc) ---
-  bool HasStarted(const protocol::Hello& hello) const;
   bool EndWasLost() const;
   void EndAfterRestart(EventContext& context);
-  void RecognizeStart(const protocol::Hello& hello, EventContext& context);
-  bool MayRunForeignPlan() const;
-  void RunForeignPlan(EventContext& context);
-  bool IsTooEarly(int rank, const protocol::ToCoordinatorBody& body,
-                  EventContext& context);
-  void ReceiveEarly(EventContext& context);
 
   // --- Questions ---
   AdmissionState AdmissionStateOf(const WorkerName& worker) const;
   int RankOf(const Worker& worker) const;  // -1: no member of a living epoch
   bool IsMember(const Worker& worker) const { return RankOf(worker) >= 0; }
-  Worker* AtRank(int rank) { return roster_.Find(NameAt(rank)); }
-  const Worker* AtRank(int rank) const { return roster_.Find(NameAt(rank)); }
-  const WorkerName& NameAt(int rank) const {
-    return epoch_->members[rank].worker;
-  }
-  std::vector<WorkerName> NamesOf(const std::vector<int>& ranks) const;
   std::string WhoIs(const Worker& worker) const;
-  // "at step 412 while computing", or "last heard" there with its age.
-  std::string WhereIs(int rank, absl::Time now) const;
-  // What the current stage requires of every rank, and which have done it.
-  std::string Lack() const;
-  std::vector<bool> Done() const;
-  // All have registered and the plan is being compiled: no rank can progress.
-  bool AllWaitForPlan() const {
-    return epoch_->plan == nullptr && epoch_->compiling.value != 0;
-  }
-  Waits WhoWaits() const;
-  // Ranks have waited for it longer than usual, and it waits for no rank.
-  bool IsLate(int rank, const Waits& waits, absl::Time now) const;
-  // "step 412: worker-3 (...) has not submitted layers.7.weight for 2.1s; 6
-  // ranks wait".
-  std::string BlameSentence(int rank, const Waits& waits, absl::Time now) const;
-  // "has not submitted w", if other ranks wait for it; else empty.
-  std::string Unsaid(int rank) const;
-  // The same, or else "is at step 3 in the verdict".
-  std::string Behind(int rank) const;
+  // The most steps that any worker is known to have committed, in all epochs.
+  uint64_t committed() const;
   WorkerView View(const Worker& worker, absl::Time now) const;
 
   // --- Effects ---
   void SendTo(const Worker& worker, protocol::ToWorkerBody body,
               EventContext& context);
-  void TellAll(const protocol::ToWorkerBody& body, EventContext& context);
-  void Remember(std::string text, EventContext& context);
-  // As Remember; the text also stays in the job's view, and a rank prints it.
-  void Warn(const std::string& text, EventContext& context);
-  void KeepWarning(const std::string& text, EventContext& context);
-  // Warns of parameters that ranks do not submit and of differing values, once
-  // every rank has reported, or `at_once`.
-  void WarnOfWhatIsKnown(bool at_once, EventContext& context);
-  JobName name() const {
-    const JobName& archived = durable_.archived_as;
-    return archived.value.empty() ? JobName{durable_.spec.name} : archived;
+  void Remember(std::string text, EventContext& context) {
+    log_.Remember(std::move(text), context);
   }
+  JobName name() const { return durable_.name(); }
 
   const DurableJob& durable_;
   const absl::Duration stopped_after_;
-  JobState state_ = JobState::kForming;
+  JobState state_ = JobState::kForming;  // without an epoch
   Roster roster_;
   Deadlines<WorkerName> leases_;   // of the seated
   Deadlines<WorkerName> resumes_;  // of the suspect
@@ -329,16 +217,14 @@ class Job {
   std::string why_delayed_;
   // When all workers have arrived and wait for first_epoch_from_.
   absl::Time form_at_ = absl::InfiniteFuture();
+  JobLog log_;
   std::optional<Epoch> epoch_;  // while it lives
-  // The most steps that any worker is known to have committed, in all epochs;
-  // the next epoch begins there.
+  // As committed(), without the live epoch; the next epoch begins there.
   uint64_t step_ = 0;
   // How the lost workers of the last epoch's cause died, as far as it became
   // known after the epoch's end.
   std::map<WorkerName, std::string> proofs_;
   RestartBudget budget_;
-  History history_;
-  std::deque<std::string> warnings_;  // the newest 16
   // The epochs of other jobs of this name that were noted.
   std::set<std::string> foreign_;
 };

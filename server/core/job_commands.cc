@@ -17,10 +17,10 @@ using protocol::CauseKind;
 absl::Status Job::ApplyCommand(JobCommand command, const std::string& reason,
                                EventContext& context) {
   if (command == JobCommand::kRebuild) {
-    if (state_ == JobState::kRunning) return RebuildNow(context);
+    if (state() == JobState::kRunning) return epoch_->RebuildNow(context);
     return absl::FailedPreconditionError(
         absl::StrFormat("job %s is %s: only a running job can rebuild",
-                        spec().name, Name(state_)));
+                        spec().name, Name(state())));
   }
   const absl::StatusOr<protocol::DesiredCommands> wanted =
       Ask(durable_.wanted, command, reason);
@@ -38,17 +38,11 @@ absl::Status Job::ApplyCommand(JobCommand command, const std::string& reason,
   return absl::OkStatus();
 }
 
-// After a restart it is unknown whether the epoch was started, but with a plan
-// it may have been.
-bool Job::MayTrain() const {
-  if (!epoch_) return false;
-  return epoch_->started ||
-         (epoch_->plan == nullptr && durable_.revision.value != 0);
-}
+bool Job::MayTrain() const { return epoch_ && epoch_->MayTrain(); }
 
 void Job::Want(protocol::DesiredCommands wanted, EventContext& context) {
   context.out.Record(name(), record::CommandsWanted{std::move(wanted)});
-  if (epoch_) TellAll(durable_.wanted, context);
+  if (epoch_) epoch_->SendAll(durable_.wanted, context);
 }
 
 // No rank trains: sends every worker away.
@@ -56,7 +50,9 @@ void Job::DrainAtOnce(EventContext& context) {
   const protocol::Cause cause{
       .kind = CauseKind::kStopped,
       .message = ByOperator("drained", durable_.wanted.reason)};
-  if (epoch_) return EndEpoch(cause, Again::kWhenWorkersCome, context);
+  if (epoch_) {
+    return EndEpoch({cause, Again::kWhenWorkersCome, {}}, context);
+  }
   std::vector<WorkerName> here;
   for (const auto& [worker_name, worker] : roster_.workers()) {
     if (worker.seated()) here.push_back(worker_name);
@@ -79,9 +75,11 @@ void Job::EndAfterLastStep(std::optional<Command> command,
     return Stop(wanted.reason, context);
   }
   if (command && Wants(wanted, Command::kDrain)) {
-    return EndEpoch({.kind = CauseKind::kStopped,
-                     .message = ByOperator("drained", wanted.reason)},
-                    Again::kWhenWorkersCome, context);
+    return EndEpoch({{.kind = CauseKind::kStopped,
+                      .message = ByOperator("drained", wanted.reason)},
+                     Again::kWhenWorkersCome,
+                     {}},
+                    context);
   }
   EndJob(record::JobOutcome::kCompleted, {}, context);
 }

@@ -41,7 +41,7 @@ void Job::Detach(Worker* worker, absl::Status why, EventContext& context) {
 
 void Job::Lose(CauseKind kind, const std::vector<Loss>& losses,
                EventContext& context) {
-  protocol::Cause cause{.kind = kind};
+  EpochEnd end{{.kind = kind}, Again::kIfBudgetAllows, {}};
   std::vector<std::string> sentences;
   for (const auto& [worker, what] : losses) {
     const int rank = RankOf(*worker);
@@ -51,20 +51,17 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses,
       Detach(worker, absl::UnavailableError(sentence), context);
       Remember(std::move(sentence), context);
     } else {
-      leases_.Clear(worker->name);
-      resumes_.Clear(worker->name);
-      cause.workers.push_back(worker->name);
+      end.lost.push_back(rank);
+      end.cause.workers.push_back(worker->name);
       sentences.push_back(
-          absl::StrCat(sentence, ", ", WhereIs(rank, context.now)));
+          absl::StrCat(sentence, ", ", epoch_->WhereIs(rank, context.now)));
     }
   }
-  cause.message = absl::StrJoin(sentences, "; ");
+  end.cause.message = absl::StrJoin(sentences, "; ");
   for (const Loss& loss : losses) {
     roster_.Move(loss.worker, WorkerState::kLost);
   }
-  if (!cause.workers.empty()) {
-    EndEpoch(std::move(cause), Again::kIfBudgetAllows, context);
-  }
+  if (!end.lost.empty()) EndEpoch(std::move(end), context);
   ForgetDeadlineIfNobodyIsHere();
 }
 
@@ -87,7 +84,8 @@ void Job::OnEvidence(const protocol::Evidence& evidence,
     case Weight::kStranger: return NoteStranger(evidence, subject, context);
     case Weight::kNothing:
       AddProof(evidence, subject, context);
-      return EndIfLeaverBrokeLink(evidence, reporter, context);
+      if (!epoch_) return;
+      return EndIf(epoch_->AccuseLeaver(evidence, reporter, context), context);
     case Weight::kProof:
       subject->exited = evidence.detail.empty() ? "no detail" : evidence.detail;
       Detach(subject,
@@ -100,32 +98,7 @@ void Job::OnEvidence(const protocol::Evidence& evidence,
                   context);
     case Weight::kHint: break;
   }
-  const bool between_members = IsMember(*subject) &&
-                               reporter != subject->name &&
-                               epoch_->RankOf(reporter) >= 0;
-  if (!between_members) return;
-  const bool silent = evidence.kind == protocol::EvidenceKind::kPeerSilent;
-  epoch_->accusations.Add(
-      {.reporter = reporter,
-       .accused = subject->name,
-       .what = absl::StrCat(
-           silent ? "is silent on" : "reset", " their data connection",
-           evidence.detail.empty() ? "" : ": ", evidence.detail),
-       .answer_by = context.now + spec().timeouts.resume,
-       .silent = silent,
-       .made = context.now});
-  EndIfLeaverIsMissed(context);
-}
-
-// A transfer with a rank that has left cleanly has failed.
-void Job::EndIfLeaverBrokeLink(const protocol::Evidence& evidence,
-                               const WorkerName& reporter,
-                               EventContext& context) {
-  if (!epoch_ || evidence.kind == protocol::EvidenceKind::kExited) return;
-  const int rank = epoch_->RankOf(reporter);
-  const int subject = epoch_->RankOf(evidence.subject);
-  if (rank < 0 || subject < 0 || !epoch_->left.Has(subject)) return;
-  if (!epoch_->left.Has(rank)) EndByLeaver(rank, context);
+  if (epoch_) EndIf(epoch_->Accuse(evidence, reporter, context), context);
 }
 
 // A survivor's pidfd reports that a process has ended shortly before its
@@ -187,15 +160,7 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
              EventContext& context) {
   const int rank = RankOf(*worker);
   const std::string who = WhoIs(*worker);
-  if (rank >= 0) step_ = std::max(step_, leave.steps);
-  if (rank >= 0 && leave.clean) {
-    context.out.Record(name(), record::WorkerLeft{epoch_->id, worker->name,
-                                                  leave.steps, leave.command});
-    // Reports of other ranks may still be in flight, but no rank remains to
-    // send one after the last Leave, and the last rank still receives.
-    const bool is_last = epoch_->left.count() + 1 == epoch_->size();
-    WarnOfWhatIsKnown(/*at_once=*/is_last, context);
-  }
+  if (rank >= 0) epoch_->RecordLeave(rank, leave, context);
   SendTo(*worker, protocol::Left{}, context);
   Detach(worker, absl::OkStatus(), context);
   roster_.Move(worker, WorkerState::kLeft);
@@ -204,90 +169,26 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
                            Count(leave.steps, "step"),
                            leave.reason.empty() ? "" : ": ", leave.reason),
            context);
-  if (rank >= 0) return LeaveEpoch(worker, rank, leave, context);
-  ForgetDeadlineIfNobodyIsHere();
-}
-
-void Job::LeaveEpoch(Worker* worker, int rank, const protocol::Leave& leave,
-                     EventContext& context) {
-  if (!leave.clean) {
-    std::string message =
-        absl::StrFormat("%s left without finishing%s%s, %s",
-                        Who(worker->name, rank, worker->process),
-                        leave.reason.empty() ? "" : ": ", leave.reason,
-                        WhereIs(rank, context.now));
-    return EndEpoch({.kind = CauseKind::kLeft,
-                     .workers = {worker->name},
-                     .message = std::move(message)},
-                    Again::kIfBudgetAllows, context);
+  if (rank < 0) return ForgetDeadlineIfNobodyIsHere();
+  if (auto end = epoch_->Leave(rank, leave, context)) {
+    return EndEpoch(*std::move(end), context);
   }
-  if (epoch_->left.empty() && leave.command) {
-    Remember(AllRanks(*leave.command, leave.steps), context);
-  }
-  NoteLeft(rank, std::max(leave.steps, epoch_->first_step));
-  if (epoch_->left.full()) return EndAfterLastStep(leave.command, context);
-  EndIfLeaverIsMissed(context);
+  if (epoch_->all_left()) EndAfterLastStep(leave.command, context);
 }
 
-void Job::NoteLeft(int rank, uint64_t steps) {
-  epoch_->left.Add(rank);
-  epoch_->progress.Drop(rank);
-  // A rank that has reported a broken link leaves because of that link:
-  // reports about the rank itself are dropped.
-  const bool has_accused = epoch_->accusations.HasAccused(NameAt(rank));
-  if (has_accused) epoch_->accusations.Drop(NameAt(rank));
-  NoteStopped(rank, steps);
-}
-
-void Job::NoteStopped(int rank, uint64_t steps) {
-  if (steps < epoch_->left_at) {
-    epoch_->left_at = steps;
-    epoch_->first_leaver = rank;
-  }
-}
-
-// Ranks pass the last verdict at slightly different times, so a leaver may be
-// ahead of the other ranks' reports. It is missed only when a remaining rank
-// needs it: that rank has begun to register although the leaver never will, or
-// has submitted the gradients of a step that the leaver did not train, or a
-// transfer with the leaver has failed. A withdrawn rank counts as a leaver.
-void Job::EndIfLeaverIsMissed(EventContext& context) {
-  if (!epoch_ || epoch_->first_leaver < 0) return;
-  for (const Accusation& accusation : epoch_->accusations.open()) {
-    const int accused = epoch_->RankOf(accusation.accused);
-    if (epoch_->left.Has(accused) || epoch_->progress.of(accused).withdrawn) {
-      return EndByLeaver(epoch_->RankOf(accusation.reporter), context);
-    }
-  }
-  const bool all_may_pass =
-      epoch_->started && epoch_->progress.Furthest() <= LastWordOfLeaver();
-  for (int rank = 0; rank < epoch_->size() && !all_may_pass; ++rank) {
-    const RankProgress& standing = epoch_->progress.of(rank);
-    if (!standing.present || standing.withdrawn) continue;
-    if (epoch_->started ? standing.position > LastWordOfLeaver()
-                        : epoch_->registry.begun(rank)) {
-      return EndByLeaver(rank, context);
-    }
-  }
-}
-
-// A rank that has only begun to compute may still stop and leave too.
-protocol::Position Job::LastWordOfLeaver() const {
-  return {epoch_->left_at, protocol::Phase::kCompute};
-}
-
-void Job::EndByLeaver(int rank, EventContext& context) {
-  const Worker& leaver = *AtRank(epoch_->first_leaver);
-  const bool has_left = epoch_->left.Has(epoch_->first_leaver);
-  EndEpoch({.kind = CauseKind::kLeft,
-            .workers = {leaver.name},
-            .message = absl::StrFormat(
-                "%s %s after %s, but %s goes on: it is %s",
-                Who(leaver.name, epoch_->first_leaver, leaver.process),
-                has_left ? "left" : "destroyed its GradientSync",
-                Count(epoch_->left_at, "step"), NameAt(rank).value,
-                WhereIs(rank, context.now))},
-           Again::kIfBudgetAllows, context);
+void Job::On(const Worker& worker, const protocol::EpochReport& message,
+             EventContext& context) {
+  step_ = std::max(step_, message.position.step);
+  budget_.Correct(step_);
+  const uint64_t step = message.position.step;
+  const bool has_passed = !message.verdict.empty() && step > 0;
+  const std::string passed =
+      has_passed
+          ? absl::StrCat(" and has passed the verdict of step ", step - 1)
+          : "";
+  Remember(absl::StrFormat("%s stands %s%s", worker.name.value,
+                           Where(message.position), passed),
+           context);
 }
 
 }  // namespace lockstep::core

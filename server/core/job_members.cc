@@ -1,4 +1,4 @@
-// The part of Job about joining and resuming.
+// The part of Job about joining, resuming and messages of workers.
 
 #include <algorithm>
 #include <utility>
@@ -146,16 +146,7 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
     SendTo(*worker, protocol::Left{}, context);
     Detach(worker, absl::OkStatus(), context);
   } else if (member) {
-    const bool holds = hello.resume && epoch_->started &&
-                       hello.resume->plan_digest == durable_.plan_digest;
-    if (holds) {
-      HoldRevision(RankOf(*worker),
-                   {hello.resume->revision, hello.resume->plan_digest},
-                   context);
-    }
-    Restate(*worker, context);
-    RecognizeStart(hello, context);
-    ResumePasses(RankOf(*worker), hello, context);
+    EndIf(epoch_->Resume(RankOf(*worker), hello, context), context);
   } else if (missed_the_end) {
     context.out.Send(session, name(), held,
                      protocol::EpochEnded{durable_.cause, /*final=*/false});
@@ -184,7 +175,7 @@ void Job::Attach(Worker* worker, SessionId session,
   resumes_.Clear(worker->name);
   if (worker->state == WorkerState::kSuspect) {
     const int rank = RankOf(*worker);
-    const bool ready = rank >= 0 && epoch_->connected.Has(rank);
+    const bool ready = rank >= 0 && epoch_->IsConnected(rank);
     roster_.Move(worker, ready ? WorkerState::kReady : WorkerState::kJoining);
     Remember(absl::StrFormat("%s resumes", WhoIs(*worker)), context);
   }
@@ -195,35 +186,39 @@ void Job::Attach(Worker* worker, SessionId session,
   const int rank = RankOf(*worker);
   welcome.generation = worker->generation;
   welcome.spec = spec();
-  welcome.forgot = rank >= 0 && !epoch_->registry.complete(rank);
+  welcome.forgot = rank >= 0 && !epoch_->HasRegistered(rank);
   SendTo(*worker, std::move(welcome), context);
 }
 
-// Sends again everything that a member should know; handling is idempotent.
-void Job::Restate(const Worker& worker, EventContext& context) {
-  const int rank = RankOf(worker);
-  epoch_->registry.Repeat(rank);
-  epoch_->early.erase(rank);
-  SendTo(worker,
-         protocol::EpochFormed{rank, epoch_->members, epoch_->first_step},
-         context);
-  // After a restart the plan can be fetched only once it is compiled again.
-  if (epoch_->plan != nullptr) {
-    SendTo(worker, protocol::PlanReady{durable_.revision, durable_.plan_digest},
-           context);
+// --- Messages ---------------------------------------------------------------
+
+void Job::Receive(SessionId session, const WorkerName& name,
+                  const protocol::ToCoordinator& message,
+                  EventContext& context) {
+  Worker* worker = roster_.Find(name);
+  if (worker == nullptr || worker->session != session) return;
+  worker->heard = context.now;
+  if (worker->seated() && !over()) {
+    leases_.Set(name, context.now + spec().timeouts.lease);
   }
-  if (epoch_->handles) {
-    for (const int communicator : epoch_->handles->CompleteOf(rank)) {
-      for (const auto& piece : epoch_->handles->Complete(communicator)) {
-        SendTo(worker, piece, context);
-      }
-    }
+  if (const auto* leave = std::get_if<protocol::Leave>(&message.body)) {
+    return On(worker, *leave, context);
   }
-  if (epoch_->started) SendTo(worker, protocol::Start{}, context);
-  if (epoch_->poll && epoch_->poll->Wants(rank)) {
-    SendTo(worker, protocol::OrderWanted{epoch_->poll->revision()}, context);
+  if (const auto* report = std::get_if<protocol::EpochReport>(&message.body)) {
+    const bool is_over = !epoch_ && message.epoch == durable_.epoch;
+    if (is_over) On(*worker, *report, context);
+    return;
   }
-  if (durable_.wanted.number != 0) SendTo(worker, durable_.wanted, context);
+  const int rank = RankOf(*worker);
+  if (rank < 0 || message.epoch != durable_.epoch) return;
+  if (const auto* evidence = std::get_if<protocol::Evidence>(&message.body)) {
+    return OnEvidence(*evidence, name, context);
+  }
+  EndIf(epoch_->Receive(rank, message.body, context), context);
+}
+
+void Job::Take(const Compiled& event, EventContext& context) {
+  if (epoch_) EndIf(epoch_->Take(event, context), context);
 }
 
 }  // namespace lockstep::core
