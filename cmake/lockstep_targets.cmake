@@ -61,12 +61,13 @@ add_library(lockstep_warnings INTERFACE)
 # then takes empty optionals for uninitialised, and regards only the including
 # file as a main file. Builds without unity check for both. Warnings of a newer
 # compiler must not stop a user.
+target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
 if(LOCKSTEP_UNITY)
-  target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers
-                         -Wno-maybe-uninitialized -Wno-subobject-linkage)
-else()
-  target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Werror
-                         -Wno-missing-field-initializers)
+  target_compile_options(lockstep_warnings INTERFACE -Wno-maybe-uninitialized
+                         -Wno-subobject-linkage)
+endif()
+if(LOCKSTEP_TESTS)
+  target_compile_options(lockstep_warnings INTERFACE -Werror)
 endif()
 
 function(lockstep_library name)
@@ -95,11 +96,29 @@ function(lockstep_binary name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
 endfunction()
 
+# What nearly every test includes, compiled once: a program, so that its code is
+# compiled as theirs is.
+function(_lockstep_test_precompiled)
+  if(TARGET lockstep_test_precompiled)
+    return()
+  endif()
+  set(source "${PROJECT_BINARY_DIR}/test_precompiled.cc")
+  file(WRITE "${source}" "int main() {}\n")
+  add_executable(lockstep_test_precompiled EXCLUDE_FROM_ALL "${source}")
+  target_precompile_headers(lockstep_test_precompiled PRIVATE
+    <algorithm> <atomic> <functional> <map> <memory> <optional> <string> <thread> <utility>
+    <vector> <gmock/gmock.h> <gtest/gtest.h> <absl/status/statusor.h> <absl/strings/str_cat.h>
+    <absl/strings/str_format.h> <absl/time/time.h>)
+  target_link_libraries(lockstep_test_precompiled PRIVATE GTest::gmock absl::statusor
+                        absl::str_format absl::time Threads::Threads lockstep_warnings)
+endfunction()
+
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "NO_UNITY;ONE_THREAD" "TIMEOUT" "SOURCES;DEPS;LABELS;PCH" ${ARGN})
+  cmake_parse_arguments(ARG "NO_UNITY;ONE_THREAD" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   find_package(GTest REQUIRED CONFIG)
   add_executable(${name} ${ARG_SOURCES})
-  target_precompile_headers(${name} PRIVATE ${ARG_PCH})
+  _lockstep_test_precompiled()
+  target_precompile_headers(${name} REUSE_FROM lockstep_test_precompiled)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main
                         Threads::Threads lockstep_warnings)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")

@@ -345,7 +345,7 @@ class ProtocolTest(unittest.TestCase):
         first.say_hello()
         first.hear("welcome")
         guess = self.worker(first.spec, "w0")
-        for known in ({}, {"life": first.incarnation}, {"secret": first.secret}):
+        for known in ({}, {"incarnation": first.incarnation}, {"secret": first.secret}):
             guess.generation = first.generation
             guess.say_hello(**known)
             self.assertIsNone(guess.stream.receive(), "a stranger gets no message")

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(sys.argv[1]) / "user_build"
+BUILD = Path(sys.argv[1]).parent / "user_build"  # beside it, so that they share cached objects
 
 
 def call(*command, **options):

@@ -84,7 +84,7 @@ std::set<Message> Expected(const Play& play) {
 }
 
 // How often `rank` gets each element from the senders of its host.
-std::vector<int> SocketMessage(const Play& play, int rank, size_t total) {
+std::vector<int> Received(const Play& play, int rank, size_t total) {
   std::vector<int> times(total);
   const ChunkSchedule& schedule = *play.schedules[rank];
   const int index = play.placement.index(rank);
@@ -126,7 +126,7 @@ TEST(HierarchicalScheduleTest, GivesEverythingOnceAndSendsWhatIsExpected) {
                            setting.kind == CollectiveKind::kBroadcast;
         const size_t total = whole ? count : count * ranks;
         for (int rank = 0; rank < ranks; ++rank) {
-          const std::vector<int> times = SocketMessage(play, rank, total);
+          const std::vector<int> times = Received(play, rank, total);
           for (size_t i = 0; i < total; ++i) {
             const bool wanted =
                 setting.kind != CollectiveKind::kReduceScatter ||
