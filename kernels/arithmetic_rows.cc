@@ -133,7 +133,7 @@ void AddScaledRow(const float* src, float weight, float* sum, size_t n) {
 void AddScaledRow(const double* src, double weight, double* sum, size_t n) {
   HWY_DYNAMIC_DISPATCH(AddScaledF64)(src, weight, sum, n);
 }
-void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n) {
+void ReduceRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n) {
   HWY_DYNAMIC_DISPATCH(Reduce)(dtype, op, src, acc, n);
 }
 void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,

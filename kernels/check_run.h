@@ -18,7 +18,7 @@ template <class T>
 double SumRun(const T* run, size_t n, double inverse_scale) {
   double lanes[kSumLanes] = {};
   AddSquaresRow(run, inverse_scale, lanes, n);
-  return FoldLanes(lanes);
+  return SumLanes(lanes);
 }
 
 // Sums a copy of the run in which elements that are not finite are 0.

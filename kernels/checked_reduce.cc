@@ -34,7 +34,7 @@ FiniteCheck CheckedReduce::FoldRun(std::span<const void* const> in,
     } else {
       FoldF32RowsSquaring(op_, in, out, n, lanes);
     }
-    return CheckSummedRun(result, n, 1.0, FoldLanes(lanes));
+    return CheckSummedRun(result, n, 1.0, SumLanes(lanes));
   } else if (pairs_factor_) {
     ReducePairsToAll(in, out, n, dtype_, *pairs_factor_);
   } else {

@@ -20,7 +20,7 @@ inline double SumTreeRef(const std::vector<double>& leaves) {
     double lanes[kSumLanes] = {};
     const size_t end = std::min(begin + kSumRun, leaves.size());
     for (size_t i = begin; i < end; ++i) lanes[i % kSumLanes] += leaves[i];
-    runs.push_back(FoldLanes(lanes));
+    runs.push_back(SumLanes(lanes));
   }
   if (runs.empty()) return 0;
   return runs.size() == 1 ? runs[0] : SumTreeRef(runs);

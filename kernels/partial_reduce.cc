@@ -36,7 +36,7 @@ void ReduceHalves(const void* partial, std::span<const void* const> inputs,
   float wide[kTile];
   for (; next < inputs.size(); ++next) {
     ConvertRow(row(next), wide, n);
-    FoldRow(DType::kF32, FoldOf(op), wide, acc, n);
+    ReduceRow(DType::kF32, FoldOf(op), wide, acc, n);
   }
 }
 
@@ -74,9 +74,9 @@ void ReduceToPartial(const void* partial, std::span<const void* const> inputs,
   });
 }
 
-void ReduceFromCarry(const void* partial, std::span<const void* const> inputs,
-                     void* out, size_t count, DType dtype, ReduceOp op,
-                     int divisor) {
+void ReduceFromPartial(const void* partial, std::span<const void* const> inputs,
+                       void* out, size_t count, DType dtype, ReduceOp op,
+                       int divisor) {
   Check(!inputs.empty(), "a reduction of no ranks has no value");
   Check(IsFloat(dtype) || op != ReduceOp::kMean, "integers have no mean");
   if (!IsHalf(dtype)) {

@@ -3,7 +3,7 @@
 // those of ReduceRanks (reduce.h) over all rows.
 //
 //   rows 0, 1 ── ReduceToPartial ──▶ partial ─┐
-//                               rows 2, 3 ────┴─ ReduceFromCarry ──▶ out
+//                               rows 2, 3 ────┴─ ReduceFromPartial ──▶ out
 //
 // A partial result is the value that ReduceRanks has between two rows. It is
 // not rounded, so halves are kept in f32 (twice their bytes), other types in
@@ -37,9 +37,9 @@ void ReduceToPartial(const void* partial, std::span<const void* const> inputs,
                      void* out, size_t count, DType dtype, ReduceOp op);
 
 // The last part: divides a mean by `divisor` and rounds halves.
-void ReduceFromCarry(const void* partial, std::span<const void* const> inputs,
-                     void* out, size_t count, DType dtype, ReduceOp op,
-                     int divisor);
+void ReduceFromPartial(const void* partial, std::span<const void* const> inputs,
+                       void* out, size_t count, DType dtype, ReduceOp op,
+                       int divisor);
 
 }  // namespace lockstep::kernels
 

@@ -34,7 +34,7 @@ void ReduceIntegers(std::span<const void* const> inputs, Rows outs,
     alignas(8) std::byte acc[kTile * 8];
     std::memcpy(acc, row(0), n * bytes);
     for (size_t rank = 1; rank < inputs.size(); ++rank) {
-      FoldRow(dtype, op, row(rank), acc, n);
+      ReduceRow(dtype, op, row(rank), acc, n);
     }
     std::memcpy(outs.At(0, begin * bytes), acc, n * bytes);
     outs.Spread(begin * bytes, n * bytes);
@@ -60,8 +60,8 @@ void ReduceRanksToAll(std::span<const void* const> inputs,
                   count);
   } else if (IsFloat(dtype)) {
     const int ranks = static_cast<int>(inputs.size());
-    FoldFloatRows(dtype, op, divisor > 0 ? divisor : ranks, inputs, outs,
-                  count);
+    ReduceFloatRows(dtype, op, divisor > 0 ? divisor : ranks, inputs, outs,
+                    count);
   } else {
     ReduceIntegers(inputs, {outs}, count, dtype, op);
   }

@@ -2,7 +2,7 @@
 // compiled once per generation of CPU and chosen at run time (Highway).
 //
 // Internal to kernels/*.cc; other modules call the functions of pack.h,
-// reduce.h and the other headers. Only fold_rows.cc computes on halves here;
+// reduce.h and the other headers. Only reduce_rows.cc computes on halves here;
 // the others widen them first (tiles.h).
 //
 // Rows:    `n` elements, any n, aligned to their element. Source and
@@ -42,19 +42,19 @@ void AddScaledRow(const double* src, double weight, double* sum, size_t n);
 
 // acc[i] = op(acc[i], src[i]): sum, min, max or prod of any type but the
 // halves.
-void FoldRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n);
+void ReduceRow(DType dtype, ReduceOp op, const void* src, void* acc, size_t n);
 
 // out[i] = copy[i] = op(a[i], b[i]), in one pass, for the types and operations
-// of FoldRow. `out` and `copy` may be `a` or `b`.
+// of ReduceRow. `out` and `copy` may be `a` or `b`.
 void FoldToTwoRows(DType dtype, ReduceOp op, const void* a, const void* b,
                    void* out, void* copy, size_t n);
 
-// fold_rows.cc: each out[r][i] = in[0][i] op in[1][i] op ..., for a mean times
-// 1 / divisor, in one pass. Takes any float type; halves are computed in f32
-// and rounded once. An `out` may be one of `in`.
-void FoldFloatRows(DType dtype, ReduceOp op, int divisor,
-                   std::span<const void* const> in, std::span<void* const> out,
-                   size_t n);
+// reduce_rows.cc: each out[r][i] = in[0][i] op in[1][i] op ..., for a mean
+// times 1 / divisor, in one pass. Takes any float type; halves are computed in
+// f32 and rounded once. An `out` may be one of `in`.
+void ReduceFloatRows(DType dtype, ReduceOp op, int divisor,
+                     std::span<const void* const> in,
+                     std::span<void* const> out, size_t n);
 
 // The same for f32, with the number of rows as divisor; also AddSquaresRow of
 // out[0] with scale 1.

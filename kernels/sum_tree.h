@@ -33,7 +33,7 @@ LOCKSTEP_HD size_t RunsOf(size_t leaves) {
 }
 
 // The value of a run. Overwrites the lanes.
-LOCKSTEP_HD double FoldLanes(double* lanes) {
+LOCKSTEP_HD double SumLanes(double* lanes) {
   for (size_t half = kSumLanes / 2; half > 0; half /= 2) {
     for (size_t lane = 0; lane < half; ++lane) {
       lanes[lane] += lanes[lane + half];
@@ -51,9 +51,9 @@ class SumTree {
   // Returns the sum of all added values. Call it once, last.
   double Total() {
     for (size_t k = 0; k + 1 < kLevels; ++k) {
-      if (levels_[k].leaves > 0) AddAt(k + 1, FoldLanes(levels_[k].lanes));
+      if (levels_[k].leaves > 0) AddAt(k + 1, SumLanes(levels_[k].lanes));
     }
-    return FoldLanes(levels_[kLevels - 1].lanes);
+    return SumLanes(levels_[kLevels - 1].lanes);
   }
 
  private:
@@ -67,7 +67,7 @@ class SumTree {
     Level& level = levels_[k];
     level.lanes[level.leaves % kSumLanes] += value;
     if (++level.leaves < kSumRun || k + 1 == kLevels) return;
-    const double reduced = FoldLanes(level.lanes);
+    const double reduced = SumLanes(level.lanes);
     level = {};
     AddAt(k + 1, reduced);
   }

@@ -58,8 +58,8 @@ class NormMember {
 };
 
 // The coordinates shared by all replicas of a parameter on `rank`.
-std::vector<int> PlaceOfReplicas(const Mesh& mesh, const Parameter& parameter,
-                                 int rank) {
+std::vector<int> ReplicaCoordinatesOf(const Mesh& mesh,
+                                      const Parameter& parameter, int rank) {
   std::vector<int> place = mesh.CoordinatesOf(rank);
   for (const auto* axes : {&parameter.axes, &parameter.replicated_over}) {
     for (const std::string& axis : *axes) place[mesh.AxisIndex(axis)] = 0;
@@ -84,7 +84,7 @@ std::vector<bool> CountedParameters(const Plan& plan) {
       const Parameter& parameter = plan.parameters[slot.parameter];
       if (parameter.replicated_over.empty()) continue;
       const auto [owner, is_new] = owners.try_emplace(
-          {parameter.name, PlaceOfReplicas(plan.mesh, parameter, lowest)},
+          {parameter.name, ReplicaCoordinatesOf(plan.mesh, parameter, lowest)},
           Owner{lowest, slot.parameter});
       if (is_new) continue;
       const bool takes_over = lowest < owner->second.rank;

@@ -184,8 +184,8 @@ absl::StatusOr<Parameter> OfStage(const JobSpec& spec,
 
 // The positions in a pipeline that have one of the stages, each with that
 // stage, or with -1 if it has several.
-absl::StatusOr<std::map<int, int>> PlacesOf(const JobSpec& spec,
-                                            const DeclaredParameter& declared) {
+absl::StatusOr<std::map<int, int>> RanksOfStages(
+    const JobSpec& spec, const DeclaredParameter& declared) {
   const plan::ScheduleShape shape = plan::ShapeOf(spec.pipeline, spec.mesh);
   std::map<int, int> places;
   for (const int stage : declared.stages) {
@@ -246,7 +246,8 @@ absl::StatusOr<std::vector<std::vector<Parameter>>> RegistrationsOf(
     }
     absl::StatusOr<Parameter> parameter = OfStage(spec, declared);
     if (!parameter.ok()) return parameter.status();
-    const absl::StatusOr<std::map<int, int>> places = PlacesOf(spec, declared);
+    const absl::StatusOr<std::map<int, int>> places =
+        RanksOfStages(spec, declared);
     if (!places.ok()) return places.status();
     for (const auto& column : spec.mesh.GroupsOver({spec.pipeline.axis})) {
       for (const auto& [place, stage] : *places) {

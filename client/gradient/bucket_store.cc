@@ -115,7 +115,7 @@ absl::Status BucketStore::RegisterBuckets(
       auto registered = register_buffer(group, *buffer);
       if (!registered.ok()) return registered.status();
       if (*registered != nullptr)
-        enlistments_.push_back(*std::move(registered));
+        registrations_.push_back(*std::move(registered));
     }
   }
   return absl::OkStatus();

@@ -68,7 +68,7 @@ class BucketStore {
   // Appends how transfers access each registered buffer.
   void AddRegistrationKinds(
       std::vector<transport::RegistrationKind>* kinds) const {
-    for (const auto& one : enlistments_) kinds->push_back(one->kind());
+    for (const auto& one : registrations_) kinds->push_back(one->kind());
   }
 
   SlotRef PlaceOf(int parameter) const { return places_[parameter]; }
@@ -165,7 +165,7 @@ class BucketStore {
   std::vector<Share> shares_;                   // likewise, of this pass
   std::vector<LeafSums::SlotProgress> added_;   // in this step, by parameter
   // Declared last: deregistered before the memory is freed.
-  std::vector<std::unique_ptr<transport::BufferRegistration>> enlistments_;
+  std::vector<std::unique_ptr<transport::BufferRegistration>> registrations_;
 };
 
 }  // namespace lockstep::gradient

@@ -253,7 +253,7 @@ class Engine {
   absl::Status RunOn(Stream* stream, transport::DeviceContext::Work work);
   // InvalidArgument for a stream that this engine cannot enqueue work on.
   absl::Status CheckStream(Stream* stream) const;
-  absl::Status CheckNothingChangesHands() const;
+  absl::Status CheckNothingMoves() const;
   absl::Status CheckSubmit(int parameter, const void* gradient,
                            size_t bytes) const;
   // FailedPrecondition if another lane still changes the gradient that this

@@ -37,14 +37,14 @@ absl::Status Engine::CheckCapture() {
         "uneven: join lets ranks without data give zeros, which a CUDA graph "
         "with gradients in it cannot: capture in a job with uneven: stop");
   }
-  if (absl::Status fixed = CheckNothingChangesHands(); !fixed.ok()) {
+  if (absl::Status fixed = CheckNothingMoves(); !fixed.ok()) {
     return fixed;
   }
   return CheckBetweenSteps();
 }
 
 // A graph fixes the addresses and the number of its operations.
-absl::Status Engine::CheckNothingChangesHands() const {
+absl::Status Engine::CheckNothingMoves() const {
   if (values_ != nullptr) {
     return absl::FailedPreconditionError(
         "sync: reduce_scatter gathers parameters outside of the step that "

@@ -34,7 +34,8 @@ absl::Status ParameterStore::RegisterBuffers(
     auto registered = register_buffer(*communicator(gather.communicator),
                                       memory_[gather.bucket]);
     if (!registered.ok()) return registered.status();
-    if (*registered != nullptr) enlistments_.push_back(*std::move(registered));
+    if (*registered != nullptr)
+      registrations_.push_back(*std::move(registered));
   }
   return absl::OkStatus();
 }

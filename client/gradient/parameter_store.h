@@ -53,7 +53,7 @@ class ParameterStore {
 
   void AddRegistrationKinds(
       std::vector<transport::RegistrationKind>* kinds) const {
-    for (const auto& one : enlistments_) kinds->push_back(one->kind());
+    for (const auto& one : registrations_) kinds->push_back(one->kind());
   }
 
   // Call before the next step's gathers are launched; returns their number.
@@ -86,7 +86,7 @@ class ParameterStore {
   const Layout& layout_;
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
   // Declared after memory_: deregistered before it is freed.
-  std::vector<std::unique_ptr<transport::BufferRegistration>> enlistments_;
+  std::vector<std::unique_ptr<transport::BufferRegistration>> registrations_;
 
   mutable Mutex mutex_;
   CondVar changed_;

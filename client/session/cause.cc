@@ -55,9 +55,9 @@ int RankOf(const View& view, const protocol::Evidence& evidence) {
   for (size_t rank = 0; rank < view.members.size(); ++rank) {
     const protocol::Member& member = view.members[rank];
     if (member.worker != evidence.subject) continue;
-    const bool same_life = evidence.generation == member.generation &&
-                           evidence.process == member.process;
-    return same_life ? static_cast<int>(rank) : -1;
+    const bool same_incarnation = evidence.generation == member.generation &&
+                                  evidence.process == member.process;
+    return same_incarnation ? static_cast<int>(rank) : -1;
   }
   return -1;
 }

@@ -46,7 +46,7 @@ __device__ const RangeWork& WorkOf(const RangeWorks<kCapacity>& works,
   return works.items[low];
 }
 
-// The run's value, in thread 0 of the warp: FoldLanes by shuffles.
+// The run's value, in thread 0 of the warp: SumLanes by shuffles.
 __device__ double FoldWarp(double lane) {
 #pragma unroll
   for (unsigned half = kWarp / 2; half > 0; half /= 2) {

@@ -81,7 +81,7 @@ class Simulator {
     return spans;
   }
 
-  std::optional<std::vector<Wait>> FindCircle() const {
+  std::optional<std::vector<Wait>> FindCycle() const {
     int unit = FirstUnended();
     if (unit < 0) return std::nullopt;
     // Every unit that has not ended waits for another one, so the walk closes a
@@ -318,7 +318,7 @@ std::optional<std::vector<Wait>> FindDeadlock(const Plan& plan,
                                               Queues queues) {
   Simulator simulator(plan, traffic, queues);
   simulator.Play();
-  return simulator.FindCircle();
+  return simulator.FindCycle();
 }
 
 std::optional<std::vector<RankSpans>> PlayInTime(const Plan& plan,
@@ -327,7 +327,7 @@ std::optional<std::vector<RankSpans>> PlayInTime(const Plan& plan,
                                                  const Durations& durations) {
   Simulator simulator(plan, traffic, queues, &durations);
   simulator.Play();
-  if (simulator.FindCircle().has_value()) return std::nullopt;
+  if (simulator.FindCycle().has_value()) return std::nullopt;
   return simulator.Spans();
 }
 

@@ -93,7 +93,7 @@ TEST(FiniteCheckRangeTest, FiniteF64ElementsMayHaveAnInfiniteSum) {
 double FoldOfOnesAt(size_t a, size_t b) {
   double lanes[kSumLanes] = {0x1p53};
   lanes[a] = lanes[b] = 1;
-  return FoldLanes(lanes) - 0x1p53;
+  return SumLanes(lanes) - 0x1p53;
 }
 
 TEST(SumTreeTest, LanesMeetThoseHalfOfWhatIsLeftAway) {

@@ -42,8 +42,8 @@ TEST(PartialReduceTest, HasTheBitsOfTheWholeWhereverItIsCut) {
         // A part of one rank, in place.
         ReduceToPartial(partial.data(), Rows(inputs, cut, cut + 1),
                         partial.data(), kCount, dtype, op);
-        ReduceFromCarry(partial.data(), Rows(inputs, cut + 1, 7), out.data(),
-                        kCount, dtype, op, 7);
+        ReduceFromPartial(partial.data(), Rows(inputs, cut + 1, 7), out.data(),
+                          kCount, dtype, op, 7);
         EXPECT_TRUE(out == whole)
             << Name(dtype) << " " << Name(op) << " after " << cut;
       }

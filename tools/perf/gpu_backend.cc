@@ -18,7 +18,7 @@ std::string Variable(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<Backend> MakeGpuGround(const PerfOptions& options, int rank) {
+absl::StatusOr<Backend> MakeGpuBackend(const PerfOptions& options, int rank) {
   auto cuda = transport::nccl::LoadCuda(0);
   if (!cuda.ok()) return cuda.status();
   absl::Status found = transport::nccl::CheckGpu(**cuda);

@@ -16,7 +16,7 @@
 namespace lockstep::perf {
 
 // FailedPrecondition without a GPU or without NCCL; the message says which.
-absl::StatusOr<Backend> MakeGpuGround(const PerfOptions& options, int rank);
+absl::StatusOr<Backend> MakeGpuBackend(const PerfOptions& options, int rank);
 
 }  // namespace lockstep::perf
 

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeAuto(
                                       {.pretended_host = host});
 }
 
-absl::StatusOr<Backend> MakeGround(const PerfOptions& options, int rank) {
+absl::StatusOr<Backend> MakeBackend(const PerfOptions& options, int rank) {
   if (options.transport == "auto" || options.transport == "hierarchical") {
     return OnHost(options, MakeAuto(options, rank));
   }
@@ -56,12 +56,12 @@ absl::StatusOr<Backend> MakeGround(const PerfOptions& options, int rank) {
   if (options.transport == "gloo") {
     return OnHost(options, transport::MakeGlooTransport({}));
   }
-  return MakeGpuGround(options, rank);
+  return MakeGpuBackend(options, rank);
 }
 
 absl::Status RunRank(const PerfOptions& options, int rank,
                      HandlePipes& exchange, size_t* wrong) {
-  auto backend = MakeGround(options, rank);
+  auto backend = MakeBackend(options, rank);
   if (!backend.ok()) return backend.status();
   PerfRank self(options, rank, *std::move(backend));
   absl::Status connected = self.Connect([&](const std::string& handle) {

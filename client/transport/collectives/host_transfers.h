@@ -101,9 +101,9 @@ class HostTransfers {
           context_.link.Send(to, PartialTag(step), PartialOut(step),
                              chunk.count * partial_element_));
     } else {
-      kernels::ReduceFromCarry(onto, inputs, ResultPlace(chunk, step),
-                               chunk.count, call_.dtype, call_.op,
-                               call_.DivisorOf(context_.placement.ranks()));
+      kernels::ReduceFromPartial(onto, inputs, ResultPlace(chunk, step),
+                                 chunk.count, call_.dtype, call_.op,
+                                 call_.DivisorOf(context_.placement.ranks()));
       posted = SendResult(step, ResultPlace(chunk, step));
     }
     posted.Update(ReceivePartial(step + kWindow));

@@ -231,8 +231,8 @@ absl::StatusOr<Tables> LoadTables(const Environment& environment, int device) {
   if (!kernels.ok()) return kernels.status();
   const auto nccl = LoadNccl(NcclCandidates(environment));
   if (!nccl.ok()) return nccl.status();
-  absl::Status rehearsed = WarmUpKernels(cuda->get(), kernels->get());
-  if (!rehearsed.ok()) return rehearsed;
+  absl::Status warmed = WarmUpKernels(cuda->get(), kernels->get());
+  if (!warmed.ok()) return warmed;
   return Tables{*nccl, *cuda, *kernels};
 }
 

@@ -248,7 +248,7 @@ absl::Status DeviceNetwork<T>::Update(const VerdictScalars* verdict) {
 }
 
 template <typename T>
-absl::Status DeviceNetwork<T>::Rehearse() {
+absl::Status DeviceNetwork<T>::WarmUp() {
   auto no = device_.Allocate(sizeof(VerdictScalars));  // zeros: no commit
   if (!no.ok()) return no.status();
   const Tensor<T> image(1, {kSide, kSide, 1});

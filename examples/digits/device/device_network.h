@@ -86,7 +86,7 @@ class DeviceNetwork {
   // loads each kernel at its first launch, which must not happen while a
   // reduction waits for a peer that waits for this rank. Call it before
   // gradients are bound.
-  absl::Status Rehearse();
+  absl::Status WarmUp();
 
   // Copies the weights to the host's network.
   absl::Status FetchWeights();

@@ -31,8 +31,8 @@ class Worker {
                                               recipe_.sgd, &device_);
     if (!on_device.ok()) return on_device.status();
     network_ = *std::move(on_device);
-    absl::Status rehearsed = network_->Rehearse();
-    if (!rehearsed.ok()) return rehearsed;
+    absl::Status warmed = network_->WarmUp();
+    if (!warmed.ok()) return warmed;
     auto bound = Bound::Bind(*network_, session_);
     if (!bound.ok()) return bound.status();
     bound_ = std::make_unique<Bound>(*std::move(bound));

@@ -124,7 +124,7 @@ class HaloAndState final : public LaneOwner {
 
 class HandWrittenPlan : public testing::TestWithParam<bool> {
  protected:
-  static std::unique_ptr<MemoryBackend> MakeGround() {
+  static std::unique_ptr<MemoryBackend> MakeBackend() {
     if (GetParam()) return std::make_unique<FakeGpuBackend>(/*seed=*/5);
     return std::make_unique<HostMemoryBackend>();
   }
@@ -135,7 +135,7 @@ TEST_P(HandWrittenPlan, RunsHaloAndStateBesideGradients) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan::Verify(*plan), absl::OkStatus());
 
-  const std::unique_ptr<MemoryBackend> backend = MakeGround();
+  const std::unique_ptr<MemoryBackend> backend = MakeBackend();
   std::deque<Recorder> recorders(2);
   BackendJob job(
       backend.get(),
@@ -205,7 +205,7 @@ TEST_P(HandWrittenPlan, AnotherRootBringsAnotherValue) {
   const absl::StatusOr<plan::Plan> plan = plan::PlanFromJson(
       absl::StrReplaceAll(Text(), {{R"("root": 0)", R"("root": 1)"}}));
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const std::unique_ptr<MemoryBackend> backend = MakeGround();
+  const std::unique_ptr<MemoryBackend> backend = MakeBackend();
   BackendJob job(
       backend.get(),
       {.parameters = {{.name = "w", .shape = {4}, .op = ReduceOp::kSum}},

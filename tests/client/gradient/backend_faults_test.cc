@@ -21,9 +21,9 @@ constexpr int kLag = 400;  // empty kernels
 
 // Collects the errors of a training, in words. A step that failed on one rank
 // is aborted on all, as the coordinator would.
-class Drill {
+class FaultyTraining {
  public:
-  Drill(ComputeFault fault, uint64_t seed)
+  FaultyTraining(ComputeFault fault, uint64_t seed)
       : backend_(seed), job_(&backend_, OptionsFor(fault)) {}
 
   std::string Run() {
@@ -89,7 +89,8 @@ class Drill {
 
 TEST(GroundDrillTest, FindsNothingInTheEngine) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    EXPECT_EQ(Drill(ComputeFault::kNone, seed).Run(), "") << "seed " << seed;
+    EXPECT_EQ(FaultyTraining(ComputeFault::kNone, seed).Run(), "")
+        << "seed " << seed;
   }
 }
 
@@ -137,7 +138,7 @@ TEST(GroundDrillTest, FindsEveryMistake) {
   for (const Mistake& mistake : mistakes) {
     std::string said;
     for (uint64_t seed = 1; seed <= 40; ++seed) {
-      said = Drill(mistake.fault, seed).Run();
+      said = FaultyTraining(mistake.fault, seed).Run();
       if (!IsNoticed(mistake, said)) continue;
       std::cout << mistake.name << ": noticed with seed " << seed << "\n";
       break;

@@ -30,9 +30,9 @@ struct Wrapped {
   }
 };
 
-class SpoiledSite final : public DeviceContext::KernelQueue {
+class FaultyKernelQueue final : public DeviceContext::KernelQueue {
  public:
-  SpoiledSite(ComputeFault fault, KernelQueue* inner, Wrapped* wrapped)
+  FaultyKernelQueue(ComputeFault fault, KernelQueue* inner, Wrapped* wrapped)
       : fault_(fault), to_(*inner), wrapped_(*wrapped) {}
 
   void Copy(const void* from, void* to, size_t bytes) override {
@@ -114,7 +114,7 @@ DeviceContext::Work SpoilWork(ComputeFault fault, Wrapped* wrapped,
   if (!work) return work;
   return [fault, wrapped, work = std::move(work)](
              DeviceContext::KernelQueue& kernel_queue) mutable {
-    SpoiledSite spoiled(fault, &kernel_queue, wrapped);
+    FaultyKernelQueue spoiled(fault, &kernel_queue, wrapped);
     return work(spoiled);
   };
 }
@@ -126,7 +126,7 @@ class SpoiledOperation final : public DeviceContext::Operation {
       : fault_(fault), wrapped_(wrapped), inner_(*inner) {}
 
   absl::Status Before(DeviceContext::KernelQueue& kernel_queue) override {
-    SpoiledSite spoiled(fault_, &kernel_queue, wrapped_);
+    FaultyKernelQueue spoiled(fault_, &kernel_queue, wrapped_);
     return inner_.Before(spoiled);
   }
   absl::Status Communicate(Stream& stream) override {
@@ -135,7 +135,7 @@ class SpoiledOperation final : public DeviceContext::Operation {
   void Then(DeviceContext::KernelQueue& kernel_queue,
             const absl::Status& status) override {
     const std::unique_ptr<SpoiledOperation> self(this);
-    SpoiledSite spoiled(fault_, &kernel_queue, wrapped_);
+    FaultyKernelQueue spoiled(fault_, &kernel_queue, wrapped_);
     inner_.Then(spoiled, status);
   }
   bool on_side_stream() const override {
@@ -176,9 +176,9 @@ class IdleGraph final : public DeviceContext::Graph {
 };
 
 // Releases the gate before the verdict; ignores later releases.
-class EarlyHold final : public DeviceContext::StreamGate {
+class EarlyGate final : public DeviceContext::StreamGate {
  public:
-  explicit EarlyHold(std::shared_ptr<StreamGate> inner)
+  explicit EarlyGate(std::shared_ptr<StreamGate> inner)
       : inner_(std::move(inner)) {
     const VerdictScalars yes{.commit = 1, .finite = 1};
     inner_->Release(absl::OkStatus(), &yes);
@@ -235,7 +235,7 @@ class SpoiledCompute final : public DeviceContext {
     if (!hold.ok() || fault_ != ComputeFault::kUpdatesBeforeTheVerdict) {
       return hold;
     }
-    return std::shared_ptr<StreamGate>(std::make_shared<EarlyHold>(*hold));
+    return std::shared_ptr<StreamGate>(std::make_shared<EarlyGate>(*hold));
   }
   absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
     auto queue = inner_->MakeQueue(std::move(name));

@@ -5,12 +5,12 @@
 namespace lockstep::gradient {
 namespace {
 
-class TallyTest : public testing::Test {
+class GradientTrackerTest : public testing::Test {
  protected:
   GradientTracker tracker_{{"w", "b", "tied"}, {1, 1, 2}};
 };
 
-TEST_F(TallyTest, AParameterIsCompleteAtItsOnlySubmit) {
+TEST_F(GradientTrackerTest, AParameterIsCompleteAtItsOnlySubmit) {
   const auto w = tracker_.Submit(0);
   ASSERT_TRUE(w.ok());
   EXPECT_TRUE(w->first);
@@ -18,7 +18,7 @@ TEST_F(TallyTest, AParameterIsCompleteAtItsOnlySubmit) {
   EXPECT_EQ(tracker_.completed().size(), 1);
 }
 
-TEST_F(TallyTest, ATiedParameterIsCompleteAtTheLastOfItsUses) {
+TEST_F(GradientTrackerTest, ATiedParameterIsCompleteAtTheLastOfItsUses) {
   const auto once = tracker_.Submit(2);
   const auto twice = tracker_.Submit(2);
   ASSERT_TRUE(once.ok() && twice.ok());
@@ -28,7 +28,7 @@ TEST_F(TallyTest, ATiedParameterIsCompleteAtTheLastOfItsUses) {
   EXPECT_TRUE(twice->complete);
 }
 
-TEST_F(TallyTest, RefusesASecondSubmitAndChangesNothing) {
+TEST_F(GradientTrackerTest, RefusesASecondSubmitAndChangesNothing) {
   ASSERT_TRUE(tracker_.Submit(0).ok());
   EXPECT_EQ(tracker_.Submit(0).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -37,14 +37,14 @@ TEST_F(TallyTest, RefusesASecondSubmitAndChangesNothing) {
   EXPECT_EQ(tracker_.Finish().never, std::vector<int>({2}));
 }
 
-TEST_F(TallyTest, RefusesAParameterThatWasNotRegistered) {
+TEST_F(GradientTrackerTest, RefusesAParameterThatWasNotRegistered) {
   for (int p : {-1, 3}) {
     EXPECT_EQ(tracker_.Submit(p).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }
 
-TEST_F(TallyTest, NothingIsCompleteInsideNoSync) {
+TEST_F(GradientTrackerTest, NothingIsCompleteInsideNoSync) {
   ASSERT_TRUE(tracker_.BeginNoSync().ok());
   EXPECT_FALSE(tracker_.Submit(0)->complete);
   tracker_.EndNoSync();
@@ -55,7 +55,7 @@ TEST_F(TallyTest, NothingIsCompleteInsideNoSync) {
   EXPECT_TRUE(last->complete);
 }
 
-TEST_F(TallyTest, ANoSyncScopeHoldsManyPasses) {
+TEST_F(GradientTrackerTest, ANoSyncScopeHoldsManyPasses) {
   ASSERT_TRUE(tracker_.BeginNoSync().ok());
   for (int pass = 0; pass < 3; ++pass) {
     const auto submitted = tracker_.Submit(0);
@@ -69,14 +69,14 @@ TEST_F(TallyTest, ANoSyncScopeHoldsManyPasses) {
 }
 
 // With reproducible.leaves a parameter has leaves instead of uses.
-TEST_F(TallyTest, OneSubmitTooManyIsExplainedByUsesOrLeaves) {
+TEST_F(GradientTrackerTest, OneSubmitTooManyIsExplainedByUsesOrLeaves) {
   ASSERT_TRUE(tracker_.Submit(0).ok());
   const std::string refused(tracker_.Submit(0).status().message());
   EXPECT_NE(refused.find("uses"), std::string::npos) << refused;
   EXPECT_NE(refused.find("leaves"), std::string::npos) << refused;
 }
 
-TEST_F(TallyTest, NoSyncScopesDoNotNestAndComeBeforeTheLastPass) {
+TEST_F(GradientTrackerTest, NoSyncScopesDoNotNestAndComeBeforeTheLastPass) {
   ASSERT_TRUE(tracker_.BeginNoSync().ok());
   EXPECT_EQ(tracker_.BeginNoSync().code(),
             absl::StatusCode::kFailedPrecondition);
@@ -86,7 +86,7 @@ TEST_F(TallyTest, NoSyncScopesDoNotNestAndComeBeforeTheLastPass) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(TallyTest, FinishTellsWhatNeverCameFromWhatWasAccumulated) {
+TEST_F(GradientTrackerTest, FinishTellsWhatNeverCameFromWhatWasAccumulated) {
   ASSERT_TRUE(tracker_.BeginNoSync().ok());
   ASSERT_TRUE(tracker_.Submit(1).ok());
   tracker_.EndNoSync();

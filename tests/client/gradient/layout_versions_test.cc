@@ -48,13 +48,13 @@ std::vector<float> Read(absl::Span<std::byte> view) {
   return {data, data + view.size() / sizeof(float)};
 }
 
-class LayoutsTest : public testing::Test {
+class LayoutVersionsTest : public testing::Test {
  protected:
   const plan::Plan plan_ = PlanOfTwo();
   LayoutVersions versions_{LayoutOf(plan_), nullptr};
 };
 
-TEST_F(LayoutsTest, SwitchesOnceEverybodyHoldsTheNext) {
+TEST_F(LayoutVersionsTest, SwitchesOnceEverybodyHoldsTheNext) {
   EXPECT_FALSE(versions_.Prepare()) << "there is no next one";
   EXPECT_FALSE(*versions_.Commit(true));
   ASSERT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
@@ -70,7 +70,7 @@ TEST_F(LayoutsTest, SwitchesOnceEverybodyHoldsTheNext) {
   EXPECT_FALSE(versions_.Prepare());
 }
 
-TEST_F(LayoutsTest, HoldsTheNextRevisionAndNoOther) {
+TEST_F(LayoutVersionsTest, HoldsTheNextRevisionAndNoOther) {
   const auto code = [this](const plan::Plan& plan) {
     return versions_.Stage(LayoutOf(plan)).code();
   };
@@ -85,7 +85,7 @@ TEST_F(LayoutsTest, HoldsTheNextRevisionAndNoOther) {
   EXPECT_FALSE(versions_.Prepare());
 }
 
-TEST_F(LayoutsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
+TEST_F(LayoutVersionsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
   std::vector<absl::Span<std::byte>> views;
   int calls = 0;
   versions_.OnMoved([&] {
@@ -118,7 +118,7 @@ __attribute__((no_sanitize("thread"))) bool IsZero(const volatile float* at) {
 
 // A call after the copy has begun returns before the copy ends, unless the
 // thread is scheduled too late: then the next copy is tried.
-TEST_F(LayoutsTest, NobodyWaitsForTheGradientsToBeCopied) {
+TEST_F(LayoutVersionsTest, NobodyWaitsForTheGradientsToBeCopied) {
   const plan::Plan big = PlanOfTwo(4 << 20);
   bool answered = false;
   for (int copies = 0; copies < 50 && !answered; ++copies) {
@@ -137,7 +137,7 @@ TEST_F(LayoutsTest, NobodyWaitsForTheGradientsToBeCopied) {
   EXPECT_TRUE(answered);
 }
 
-TEST_F(LayoutsTest, ViewsWithoutAHandlerStayValidForGood) {
+TEST_F(LayoutVersionsTest, ViewsWithoutAHandlerStayValidForGood) {
   const absl::Span<std::byte> view = versions_.View(0);
   EXPECT_FALSE(versions_.CanMove());
   EXPECT_EQ(versions_.Stage(Next(plan_)).code(),
@@ -149,13 +149,13 @@ TEST_F(LayoutsTest, ViewsWithoutAHandlerStayValidForGood) {
   EXPECT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
 }
 
-TEST_F(LayoutsTest, AFirstViewGivesUpWhatWasHeld) {
+TEST_F(LayoutVersionsTest, AFirstViewGivesUpWhatWasHeld) {
   ASSERT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
   versions_.View(0);
   EXPECT_FALSE(versions_.Prepare());
 }
 
-TEST_F(LayoutsTest, AFirstViewAfterAPromiseWaitsForTheVerdict) {
+TEST_F(LayoutVersionsTest, AFirstViewAfterAPromiseWaitsForTheVerdict) {
   for (const bool everyone : {true, false}) {
     LayoutVersions versions(LayoutOf(plan_), nullptr);
     ASSERT_EQ(versions.Stage(Next(plan_)), absl::OkStatus());

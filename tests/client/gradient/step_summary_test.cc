@@ -30,7 +30,7 @@ SummaryVectors Reduce(const std::vector<SummaryVectors>& ranks) {
   return reduced;
 }
 
-TEST(BallotTest, AddsUpWhatTheRanksSay) {
+TEST(StepSummaryTest, AddsUpWhatTheRanksSay) {
   constexpr UpdateTerms kHalf{.inverse_scale = 0.5};
   const StepSummary a{.norm_squared = 9,
                       .samples = 32,
@@ -58,14 +58,14 @@ TEST(BallotTest, AddsUpWhatTheRanksSay) {
   EXPECT_FALSE(verdict->Holds(Command::kDrain)) << "one of two holds it";
 }
 
-TEST(BallotTest, TheMeanTimeOfAStepIsOverAllRanks) {
+TEST(StepSummaryTest, TheMeanTimeOfAStepIsOverAllRanks) {
   const SummaryVectors reduced =
       Reduce({Encode(kStamp, {.step_seconds = 0.25}),
               Encode(kStamp, {.step_seconds = 0.5}), Encode(kStamp, {})});
   EXPECT_EQ(MeanStepSeconds(3, reduced), 0.25);
 }
 
-TEST(BallotTest, ACommandIsHeldOnceEveryRankHoldsIt) {
+TEST(StepSummaryTest, ACommandIsHeldOnceEveryRankHoldsIt) {
   StepSummary summary;
   summary.word = 5;
   summary.holds_command[IndexOf(Command::kPause)] = true;
@@ -78,7 +78,7 @@ TEST(BallotTest, ACommandIsHeldOnceEveryRankHoldsIt) {
   EXPECT_EQ(verdict->command_word, 5u);
 }
 
-TEST(BallotTest, ACommandIsNotHeldByDifferentWords) {
+TEST(StepSummaryTest, ACommandIsNotHeldByDifferentWords) {
   StepSummary first{.word = 5};
   StepSummary again{.word = 7};
   first.holds_command[IndexOf(Command::kPause)] = true;
@@ -91,7 +91,7 @@ TEST(BallotTest, ACommandIsNotHeldByDifferentWords) {
 }
 
 // All ranks must notice it, whichever terms they have.
-TEST(BallotTest, NobodyCommitsIfTheTermsOfTheUpdateDiffer) {
+TEST(StepSummaryTest, NobodyCommitsIfTheTermsOfTheUpdateDiffer) {
   const double next = std::nextafter(1.0, 2.0);
   const std::pair<UpdateTerms, UpdateTerms> kDiffer[] = {
       {{.per_sample = true}, {}},
@@ -115,7 +115,7 @@ TEST(BallotTest, NobodyCommitsIfTheTermsOfTheUpdateDiffer) {
 }
 
 // A rank that waits for Finish enters no clipping terms.
-TEST(BallotTest, RanksThatAgreeOnTheTermsCommit) {
+TEST(StepSummaryTest, RanksThatAgreeOnTheTermsCommit) {
   for (const UpdateTerms& one :
        {UpdateTerms{}, UpdateTerms{.inverse_scale = 0.25, .max_norm = 0},
         UpdateTerms{.per_sample = true, .max_norm = INFINITY}}) {
@@ -133,7 +133,7 @@ TEST(BallotTest, RanksThatAgreeOnTheTermsCommit) {
   }
 }
 
-TEST(BallotTest, SaysOnWhichTermsRanksDiffer) {
+TEST(StepSummaryTest, SaysOnWhichTermsRanksDiffer) {
   const std::string scale(
       Decode(kStamp, 2, {.inverse_scale = 0.25},
              Reduce({Encode(kStamp, {.terms = {.inverse_scale = 0.25}}),
@@ -152,14 +152,14 @@ TEST(BallotTest, SaysOnWhichTermsRanksDiffer) {
                           HasSubstr("2 gave false")));
 }
 
-TEST(BallotTest, NobodyCommitsIfAStampIsMissing) {
+TEST(StepSummaryTest, NobodyCommitsIfAStampIsMissing) {
   const SummaryVectors vectors = Encode(kStamp, {});
   EXPECT_EQ(Decode(kStamp, 3, {}, Reduce({vectors, vectors})).status().code(),
             absl::StatusCode::kAborted);
 }
 
 // Every rank must notice it, the one that is out of step and the others.
-TEST(BallotTest, NobodyCommitsIfARankIsOutOfStep) {
+TEST(StepSummaryTest, NobodyCommitsIfARankIsOutOfStep) {
   for (const StepId& other : {StepId{{3}, {1}, 42}, StepId{{3}, {1}, 40},
                               StepId{{4}, {1}, 41}, StepId{{3}, {2}, 41}}) {
     const SummaryVectors reduced =
@@ -169,7 +169,7 @@ TEST(BallotTest, NobodyCommitsIfARankIsOutOfStep) {
   }
 }
 
-TEST(BallotTest, StampsThatAreNearHashApart) {
+TEST(StepSummaryTest, StampsThatAreNearHashApart) {
   std::set<uint64_t> seen;
   for (uint64_t epoch = 0; epoch < 20; ++epoch) {
     for (uint64_t revision = 0; revision < 20; ++revision) {

@@ -14,9 +14,9 @@ namespace {
 using protocol::CauseKind;
 
 // The only worker of a job, on a manual clock.
-class DriverTest : public testing::Test {
+class EventLoopTest : public testing::Test {
  protected:
-  DriverTest() {
+  EventLoopTest() {
     auto channel = factory_->Make("host:1");
     channels_.push_back(*std::move(channel));
     event_loop_ =
@@ -52,13 +52,13 @@ class DriverTest : public testing::Test {
   std::unique_ptr<EventLoop> event_loop_;
 };
 
-TEST_F(DriverTest, PublishesWhatTheMachineLearns) {
+TEST_F(EventLoopTest, PublishesWhatTheMachineLearns) {
   auto stream = Form();
   EXPECT_EQ(event_loop_->view()->epoch, EpochId{1});
   EXPECT_TRUE(event_loop_->view()->connected);
 }
 
-TEST_F(DriverTest, WaitsNoLongerThanToTheDeadlineOfItsClock) {
+TEST_F(EventLoopTest, WaitsNoLongerThanToTheDeadlineOfItsClock) {
   const absl::Time deadline = clock_.Now() + absl::Seconds(3);
   std::atomic<bool> waited = false;
   std::thread waiter([&] {
@@ -71,7 +71,7 @@ TEST_F(DriverTest, WaitsNoLongerThanToTheDeadlineOfItsClock) {
   waiter.join();
 }
 
-TEST_F(DriverTest, CallsEveryWatchOnceWhenTheEpochEnds) {
+TEST_F(EventLoopTest, CallsEveryWatchOnceWhenTheEpochEnds) {
   auto stream = Form();
   std::atomic<int> early = 0;
   absl::Status why;
@@ -91,7 +91,7 @@ TEST_F(DriverTest, CallsEveryWatchOnceWhenTheEpochEnds) {
   EXPECT_EQ(why, absl::AbortedError("b left"));
 }
 
-TEST_F(DriverTest, DoesNotCallARemovedWatch) {
+TEST_F(EventLoopTest, DoesNotCallARemovedWatch) {
   auto stream = Form();
   const uint64_t removed = event_loop_->AddWatch(
       [](const absl::Status&) { FAIL() << "it was removed"; });
@@ -105,7 +105,7 @@ TEST_F(DriverTest, DoesNotCallARemovedWatch) {
   event_loop_->Await([&](const View&) { return called.load(); });
 }
 
-TEST_F(DriverTest, PullsProgressOnceAnInterval) {
+TEST_F(EventLoopTest, PullsProgressOnceAnInterval) {
   auto stream = Form();
   std::atomic<uint64_t> pulls = 0;
   event_loop_->SetProgressSource([&] {
@@ -127,7 +127,7 @@ TEST_F(DriverTest, PullsProgressOnceAnInterval) {
 }
 
 // A rank may pass many steps between two pulls.
-TEST_F(DriverTest, AFailureIsToldWithTheStepInWhichItHappened) {
+TEST_F(EventLoopTest, AFailureIsToldWithTheStepInWhichItHappened) {
   auto stream = Form();
   std::atomic<uint64_t> step = 0;
   std::atomic<int> pulls = 0;
@@ -146,7 +146,8 @@ TEST_F(DriverTest, AFailureIsToldWithTheStepInWhichItHappened) {
   event_loop_->SetProgressSource(nullptr);
 }
 
-TEST_F(DriverTest, AFailureBeforeTheFirstStepIsOfTheStepThatTheEpochBeginsAt) {
+TEST_F(EventLoopTest,
+       AFailureBeforeTheFirstStepIsOfTheStepThatTheEpochBeginsAt) {
   auto stream = server_.Next<protocol::Hello>().first;
   Post(*stream, protocol::Welcome{{1}, {.name = "job"}});
   protocol::EpochFormed formed{0, {{{"a"}, {1}, {}}}};
@@ -159,7 +160,7 @@ TEST_F(DriverTest, AFailureBeforeTheFirstStepIsOfTheStepThatTheEpochBeginsAt) {
   EXPECT_EQ(server_.Next<protocol::LocalFailure>().second.step, 40u);
 }
 
-TEST_F(DriverTest, TellsTheListenerWhatAnOperatorWants) {
+TEST_F(EventLoopTest, TellsTheListenerWhatAnOperatorWants) {
   auto stream = Form();
   std::atomic<uint64_t> heard{0};
   Post(*stream, protocol::DesiredCommands{{Command::kPause}, "", 5});
@@ -177,7 +178,7 @@ TEST_F(DriverTest, TellsTheListenerWhatAnOperatorWants) {
   EXPECT_EQ(heard, 6u);
 }
 
-TEST_F(DriverTest, ComesBackAfterALostStream) {
+TEST_F(EventLoopTest, ComesBackAfterALostStream) {
   auto stream = Form();
   stream->Close(absl::UnavailableError("cut"));
   event_loop_->Await([](const View& view) { return !view.connected; });
@@ -189,12 +190,12 @@ TEST_F(DriverTest, ComesBackAfterALostStream) {
   event_loop_->Await([](const View& view) { return view.connected; });
 }
 
-TEST_F(DriverTest, CanBeDestroyedAtAnyMoment) {
+TEST_F(EventLoopTest, CanBeDestroyedAtAnyMoment) {
   server_.Next<protocol::Hello>();
   event_loop_.reset();  // its stream is open, without a Welcome
 }
 
-TEST_F(DriverTest, CanBeDestroyedWhileItWaitsToTryAgain) {
+TEST_F(EventLoopTest, CanBeDestroyedWhileItWaitsToTryAgain) {
   auto stream = Form();
   stream->Close(absl::UnavailableError("cut"));
   event_loop_->Await([](const View& view) { return !view.connected; });

@@ -96,7 +96,7 @@ class SomeCannot final : public transport::Transport {
   const std::string cannot_;
 };
 
-class WiringTest : public PlayedSession {
+class GroupConnectorTest : public PlayedSession {
  protected:
   // Joins with `transport` in place of NoTransport.
   void JoinWith(std::unique_ptr<transport::Transport> transport) {
@@ -153,7 +153,7 @@ void AddLane(plan::Plan& plan, plan::LaneKind kind, const std::string& name,
                                                 .bucket = 0}}});
 }
 
-TEST_F(WiringTest, OnlyGradientsAndStateAreSaidToBeBulk) {
+TEST_F(GroupConnectorTest, OnlyGradientsAndStateAreSaidToBeBulk) {
   JoinWith(std::make_unique<NotesTraffic>(&traffic_));
   plan::Plan plan{.mesh = Spec().mesh,
                   .communicators = {{"verdict", {0}}},
@@ -181,7 +181,8 @@ plan::Plan WithSumsInPairs() {
   return plan;
 }
 
-TEST_F(WiringTest, AGroupThatCannotSumInPairsAsThePlanSaysEndsTheEpoch) {
+TEST_F(GroupConnectorTest,
+       AGroupThatCannotSumInPairsAsThePlanSaysEndsTheEpoch) {
   JoinWith(std::make_unique<SomeCannot>("in pairs"));
   auto connecting = ConnectAlone(WithSumsInPairs());
   const auto failure = server_.Next<protocol::LocalFailure>().second;
@@ -193,7 +194,7 @@ TEST_F(WiringTest, AGroupThatCannotSumInPairsAsThePlanSaysEndsTheEpoch) {
   EXPECT_THAT(connecting.get().message(), HasSubstr(failure.message));
 }
 
-TEST_F(WiringTest, AGroupThatThePlanDoesNotAskForPairsNeedNotBeAbleTo) {
+TEST_F(GroupConnectorTest, AGroupThatThePlanDoesNotAskForPairsNeedNotBeAbleTo) {
   JoinWith(std::make_unique<SomeCannot>("in order"));
   auto connecting = ConnectAlone(WithSumsInPairs());
   server_.Next<protocol::Connected>();

@@ -48,7 +48,7 @@ void ExpectDeadlock(const Plan& plan, Queues queues, size_t waits) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(PlayerTest, ASendMeetsItsReceive) {
+TEST(SimulatorTest, ASendMeetsItsReceive) {
   PlanBuilder builder(2);
   builder.Add(0, "a", SendTo(kEveryone, 1));
   builder.Add(1, "a", RecvFrom(kEveryone, 0));
@@ -57,7 +57,7 @@ TEST(PlayerTest, ASendMeetsItsReceive) {
   ExpectRuns(builder.plan());
 }
 
-TEST(PlayerTest, TwoRanksThatBothSendFirstWaitForEver) {
+TEST(SimulatorTest, TwoRanksThatBothSendFirstWaitForEver) {
   PlanBuilder builder(2);
   for (const int rank : {0, 1}) {
     builder.Add(rank, "a", SendTo(kEveryone, 1 - rank));
@@ -69,7 +69,7 @@ TEST(PlayerTest, TwoRanksThatBothSendFirstWaitForEver) {
   EXPECT_THAT(message, testing::HasSubstr("rank 1 transfer 1 of lane a (recv"));
 }
 
-TEST(PlayerTest, AsOneGroupTheyExchange) {
+TEST(SimulatorTest, AsOneGroupTheyExchange) {
   PlanBuilder builder(2);
   for (const int rank : {0, 1}) {
     builder.Add(rank, "a", InGroup(SendTo(kEveryone, 1 - rank), 1));
@@ -78,7 +78,7 @@ TEST(PlayerTest, AsOneGroupTheyExchange) {
   ExpectRuns(builder.plan());
 }
 
-TEST(PlayerTest, NeighboursOfDifferentGroupsAreNotOne) {
+TEST(SimulatorTest, NeighboursOfDifferentGroupsAreNotOne) {
   PlanBuilder builder(2);
   for (const int rank : {0, 1}) {
     builder.Add(rank, "a", InGroup(SendTo(kEveryone, 1 - rank), 1));
@@ -87,7 +87,7 @@ TEST(PlayerTest, NeighboursOfDifferentGroupsAreNotOne) {
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 4);
 }
 
-TEST(PlayerTest, ARingOfSendsWaitsForEver) {
+TEST(SimulatorTest, ARingOfSendsWaitsForEver) {
   PlanBuilder builder(5);
   for (int rank = 0; rank < 5; ++rank) {
     builder.Add(rank, "a", SendTo(kEveryone, (rank + 1) % 5));
@@ -96,7 +96,7 @@ TEST(PlayerTest, ARingOfSendsWaitsForEver) {
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 10);
 }
 
-TEST(PlayerTest, ARingWithOneRankThatReceivesFirstRuns) {
+TEST(SimulatorTest, ARingWithOneRankThatReceivesFirstRuns) {
   PlanBuilder builder(5);
   for (int rank = 0; rank < 5; ++rank) {
     if (rank == 0) builder.Add(rank, "a", RecvFrom(kEveryone, 4));
@@ -122,7 +122,7 @@ PlanBuilder TwoLanesOnTwoRanks(bool contradict) {
   return builder;
 }
 
-TEST(PlayerTest, ContradictingLaunchOrdersRunOnlyInIndependentLanes) {
+TEST(SimulatorTest, ContradictingLaunchOrdersRunOnlyInIndependentLanes) {
   Plan plan = TwoLanesOnTwoRanks(true).plan();
   EXPECT_FALSE(Circle(plan, Queues::kEachLane).has_value());
   ExpectDeadlock(plan, Queues::kEachRank, 4);
@@ -130,11 +130,11 @@ TEST(PlayerTest, ContradictingLaunchOrdersRunOnlyInIndependentLanes) {
               testing::HasSubstr("launch order"));
 }
 
-TEST(PlayerTest, AgreeingLaunchOrdersRun) {
+TEST(SimulatorTest, AgreeingLaunchOrdersRun) {
   ExpectRuns(TwoLanesOnTwoRanks(false).plan());
 }
 
-TEST(PlayerTest, AContradictionAroundThreeRanksIsFound) {
+TEST(SimulatorTest, AContradictionAroundThreeRanksIsFound) {
   PlanBuilder builder(3);
   const int ab = builder.Group("ab", {0, 1});
   const int bc = builder.Group("bc", {1, 2});
@@ -149,7 +149,7 @@ TEST(PlayerTest, AContradictionAroundThreeRanksIsFound) {
   ExpectDeadlock(builder.plan(), Queues::kEachRank, 6);
 }
 
-TEST(PlayerTest, DependenciesInACircleAreFound) {
+TEST(SimulatorTest, DependenciesInACircleAreFound) {
   PlanBuilder builder(1);
   const int other = builder.Group("other", {0});
   builder.Add(0, "a", After(Together(kEveryone), {{1, 0}}));
@@ -157,14 +157,14 @@ TEST(PlayerTest, DependenciesInACircleAreFound) {
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 2);
 }
 
-TEST(PlayerTest, ADependencyOnALaterTransferOfTheLaneIsFound) {
+TEST(SimulatorTest, ADependencyOnALaterTransferOfTheLaneIsFound) {
   PlanBuilder builder(1);
   builder.Add(0, "a", After(Together(kEveryone), {{0, 1}}));
   builder.Add(0, "a", Together(kEveryone));
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 2);
 }
 
-TEST(PlayerTest, ADependencyInsideAGroupIsFound) {
+TEST(SimulatorTest, ADependencyInsideAGroupIsFound) {
   PlanBuilder builder(2);
   for (const int rank : {0, 1}) {
     builder.Add(rank, "a", InGroup(SendTo(kEveryone, 1 - rank), 1));
@@ -174,7 +174,7 @@ TEST(PlayerTest, ADependencyInsideAGroupIsFound) {
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 1);
 }
 
-TEST(PlayerTest, DependenciesAcrossRanksInACircleAreFound) {
+TEST(SimulatorTest, DependenciesAcrossRanksInACircleAreFound) {
   PlanBuilder builder(2);
   const int other = builder.Group("other", {0, 1});
   builder.Add(0, "a", Together(kEveryone));
@@ -184,7 +184,7 @@ TEST(PlayerTest, DependenciesAcrossRanksInACircleAreFound) {
   ExpectDeadlock(builder.plan(), Queues::kEachLane, 4);
 }
 
-TEST(PlayerTest, DependenciesThatTheOrderKeepsAreHarmless) {
+TEST(SimulatorTest, DependenciesThatTheOrderKeepsAreHarmless) {
   PlanBuilder builder(2);
   const int other = builder.Group("other", {0, 1});
   for (const int rank : {0, 1}) {
@@ -194,7 +194,7 @@ TEST(PlayerTest, DependenciesThatTheOrderKeepsAreHarmless) {
   ExpectRuns(builder.plan());
 }
 
-TEST(PlayerTest, ALaunchOrderAgainstADependencyIsFound) {
+TEST(SimulatorTest, ALaunchOrderAgainstADependencyIsFound) {
   PlanBuilder builder(1);
   const int other = builder.Group("other", {0});
   builder.Add(0, "a", After(Together(kEveryone), {{1, 0}}));
@@ -235,20 +235,20 @@ Plan Pipeline(const std::vector<std::string>& schedule_of_rank) {
   return builder.plan();
 }
 
-TEST(PlayerTest, AGPipeScheduleRuns) {
+TEST(SimulatorTest, AGPipeScheduleRuns) {
   ExpectRuns(Pipeline({"FFFFBBBB", "FFFFBBBB", "FFFFBBBB"}));
 }
 
 // With rendezvous sends and one operation at a time, 1F1B deadlocks where a
 // stage sends a second activation while its successor sends a gradient back:
 // the reason why the compiler makes launch orders.
-TEST(PlayerTest, AOneFOneBScheduleNeedsItsLanes) {
+TEST(SimulatorTest, AOneFOneBScheduleNeedsItsLanes) {
   const Plan plan = Pipeline({"FFBFBB", "FBFBFB"});
   EXPECT_FALSE(Circle(plan, Queues::kEachLane).has_value());
   ExpectDeadlock(plan, Queues::kEachRank, 4);
 }
 
-TEST(PlayerTest, WhatTheCompilerMakesRuns) {
+TEST(SimulatorTest, WhatTheCompilerMakesRuns) {
   for (uint64_t seed = 0; seed < 500; ++seed) {
     const absl::StatusOr<Plan> plan = Compile(RandomInput(seed));
     ASSERT_TRUE(plan.ok()) << "seed " << seed;
@@ -256,7 +256,7 @@ TEST(PlayerTest, WhatTheCompilerMakesRuns) {
   }
 }
 
-TEST(PlayerTest, TakesAThousandParametersOnSixtyFourWorkers) {
+TEST(SimulatorTest, TakesAThousandParametersOnSixtyFourWorkers) {
   std::vector<Parameter> parameters;
   for (int i = 0; i < 1000; ++i) {
     parameters.push_back({.name = absl::StrCat("p", i), .shape = {512, 512}});

@@ -23,12 +23,12 @@ using transport::nccl::CudaStream;
 using transport::nccl::CudaStreamHandle;
 
 // Gates of one stream, whose message is a number.
-class CudaHoldTest : public testing::Test {
+class CudaStreamGateTest : public testing::Test {
  protected:
-  CudaHoldTest()
+  CudaStreamGateTest()
       : compute_(*world_.at(0).MakeDeviceContext()),
         stream_(world_.MakeStream(0, "")) {}
-  ~CudaHoldTest() override {
+  ~CudaStreamGateTest() override {
     stalled_ = false;
     stream_.reset();
     EXPECT_THAT(world_.gpus().violations(), IsEmpty());
@@ -81,7 +81,7 @@ class CudaHoldTest : public testing::Test {
   absl::AnyInvocable<void()> nothing_ = [] {};
 };
 
-TEST_F(CudaHoldTest, MemoryIsNotTakenAgainWhileTheStreamReadsIt) {
+TEST_F(CudaStreamGateTest, MemoryIsNotTakenAgainWhileTheStreamReadsIt) {
   const int message = 7;
   auto first = Hold();
   first->Release(absl::OkStatus(), &message);
@@ -99,7 +99,7 @@ TEST_F(CudaHoldTest, MemoryIsNotTakenAgainWhileTheStreamReadsIt) {
   EXPECT_EQ(read, 7);
 }
 
-TEST_F(CudaHoldTest, MemoryIsTakenAgainOnceTheStreamHasReadIt) {
+TEST_F(CudaStreamGateTest, MemoryIsTakenAgainOnceTheStreamHasReadIt) {
   const int message = 7;
   const void* memory = nullptr;
   for (int step = 0; step < 100; ++step) {
@@ -115,7 +115,7 @@ TEST_F(CudaHoldTest, MemoryIsTakenAgainOnceTheStreamHasReadIt) {
   }
 }
 
-TEST_F(CudaHoldTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
+TEST_F(CudaStreamGateTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
   const int message = 7;
   const CudaStreamHandle on = handle();
   auto first = Hold();
@@ -148,7 +148,7 @@ TEST_F(CudaHoldTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
 }
 
 // No event can be recorded on a stream that is being captured.
-TEST_F(CudaHoldTest, MayBeDestroyedWhileItsStreamIsCaptured) {
+TEST_F(CudaStreamGateTest, MayBeDestroyedWhileItsStreamIsCaptured) {
   const int message = 7;
   auto& cuda = *world_.TablesOf(0).cuda;
   const transport::nccl::DeviceScope scope(cuda);
@@ -173,7 +173,7 @@ TEST_F(CudaHoldTest, MayBeDestroyedWhileItsStreamIsCaptured) {
   EXPECT_EQ(cuda.GraphDestroy(graph), transport::nccl::CudaResult::kSuccess);
 }
 
-TEST_F(CudaHoldTest, MayOutliveItsStream) {
+TEST_F(CudaStreamGateTest, MayOutliveItsStream) {
   const int message = 7;
   auto hold = Hold();
   hold->Release(absl::OkStatus(), &message);

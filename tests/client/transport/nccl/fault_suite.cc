@@ -21,7 +21,7 @@ constexpr unsigned kLifeSeconds = 30;
 // The whole suite, for one world.
 class Exercise {
  public:
-  Exercise(const DrillOptions& options, int to)
+  Exercise(const FaultSuiteOptions& options, int to)
       : options_(options), reporter_(to) {}
 
   void Run() {
@@ -179,14 +179,14 @@ class Exercise {
         });
   }
 
-  const DrillOptions options_;
+  const FaultSuiteOptions options_;
   Reporter reporter_;
   Memory memory_;
 };
 
 }  // namespace
 
-std::string Drill(const DrillOptions& options) {
+std::string RunFaultSuite(const FaultSuiteOptions& options) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";
   const pid_t child = fork();

@@ -4,7 +4,7 @@
 // Two ranks, a verdict's communicator and a gradient's. It runs in a process of
 // its own, because an adapter that breaks a rule may wait for ever.
 //
-//   EXPECT_THAT(Drill({.seed = 3}), IsEmpty());
+//   EXPECT_THAT(RunFaultSuite({.seed = 3}), IsEmpty());
 
 #ifndef LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULT_SUITE_H_
 #define LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULT_SUITE_H_
@@ -16,7 +16,7 @@
 
 namespace lockstep::fake {
 
-struct DrillOptions {
+struct FaultSuiteOptions {
   uint64_t seed = 1;
   FakeGpuWorld::Decorate decorate = {};
   // The timeout of each wait.
@@ -24,7 +24,7 @@ struct DrillOptions {
 };
 
 // Runs the suite; returns a line for each finding, empty without findings.
-std::string Drill(const DrillOptions& options);
+std::string RunFaultSuite(const FaultSuiteOptions& options);
 
 }  // namespace lockstep::fake
 

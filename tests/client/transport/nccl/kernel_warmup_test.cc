@@ -176,8 +176,8 @@ TEST(RehearsalTest, LaunchesEveryKernelThereIs) {
   const Tables tables = gpus.TablesOf(0);
   std::set<std::string> seen;
   NotesKernels notes(tables.kernels, &seen);
-  const absl::Status rehearsed = WarmUpKernels(tables.cuda.get(), &notes);
-  EXPECT_TRUE(rehearsed.ok()) << rehearsed;
+  const absl::Status warmed = WarmUpKernels(tables.cuda.get(), &notes);
+  EXPECT_TRUE(warmed.ok()) << warmed;
   EXPECT_THAT(seen, testing::ContainerEq(EveryKernel()));
   EXPECT_THAT(gpus.violations(), testing::IsEmpty());
 }
@@ -196,9 +196,9 @@ TEST(RehearsalTest, ADeviceWithoutCodeIsFoundOut) {
   fake::FakeGpus gpus;
   const Tables tables = gpus.TablesOf(0);
   NoCode kernels(tables.kernels);
-  const absl::Status rehearsed = WarmUpKernels(tables.cuda.get(), &kernels);
-  EXPECT_TRUE(absl::IsInternal(rehearsed)) << rehearsed;
-  EXPECT_THAT(std::string(rehearsed.message()), testing::HasSubstr("209"));
+  const absl::Status warmed = WarmUpKernels(tables.cuda.get(), &kernels);
+  EXPECT_TRUE(absl::IsInternal(warmed)) << warmed;
+  EXPECT_THAT(std::string(warmed.message()), testing::HasSubstr("209"));
 }
 
 }  // namespace

@@ -13,9 +13,9 @@
 namespace lockstep::fake {
 namespace {
 
-TEST(NcclDrillTest, FindsNothingInTheAdapter) {
+TEST(NcclFaultTest, FindsNothingInTheAdapter) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    EXPECT_EQ(Drill({.seed = seed}), "") << "seed " << seed;
+    EXPECT_EQ(RunFaultSuite({.seed = seed}), "") << "seed " << seed;
   }
 }
 
@@ -23,9 +23,9 @@ void ExpectEachIsFound(const std::vector<Fault>& faults) {
   for (const Fault& fault : faults) {
     std::string said;
     for (uint64_t seed = 1; seed <= 20; ++seed) {
-      said = Drill({.seed = seed,
-                    .decorate = fault.decorate,
-                    .patience = absl::Seconds(1)});
+      said = RunFaultSuite({.seed = seed,
+                            .decorate = fault.decorate,
+                            .patience = absl::Seconds(1)});
       if (said.find(fault.noticed) == std::string::npos) continue;
       std::cout << fault.name << ": noticed with seed " << seed << "\n";
       break;
@@ -34,7 +34,7 @@ void ExpectEachIsFound(const std::vector<Fault>& faults) {
   }
 }
 
-TEST(NcclDrillTest, FindsEveryMistake) {
+TEST(NcclFaultTest, FindsEveryMistake) {
   if (kUnderThreadSanitizer) {
     GTEST_SKIP() << "the mistakes are found without it, and it finds none";
   }
@@ -43,14 +43,14 @@ TEST(NcclDrillTest, FindsEveryMistake) {
   ExpectEachIsFound(faults);
 }
 
-TEST(NcclDrillTest, FindsEveryMistakeWithGraphs) {
+TEST(NcclFaultTest, FindsEveryMistakeWithGraphs) {
   if (kUnderThreadSanitizer) {
     GTEST_SKIP() << "the mistakes are found without it, and it finds none";
   }
   ExpectEachIsFound(GraphFaults());
 }
 
-TEST(NcclDrillTest, FindsEveryMistakeWithWindows) {
+TEST(NcclFaultTest, FindsEveryMistakeWithWindows) {
   if (kUnderThreadSanitizer) {
     GTEST_SKIP() << "the mistakes are found without it, and it finds none";
   }

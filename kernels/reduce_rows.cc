@@ -6,7 +6,7 @@
 #include "kernels/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/fold_rows.cc"
+#define HWY_TARGET_INCLUDE "kernels/reduce_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/squares-inl.h"
@@ -268,9 +268,9 @@ namespace lockstep::kernels {
 HWY_EXPORT(FoldFloats);
 HWY_EXPORT(FoldF32Squaring);
 
-void FoldFloatRows(DType dtype, ReduceOp op, int divisor,
-                   std::span<const void* const> in, std::span<void* const> out,
-                   size_t n) {
+void ReduceFloatRows(DType dtype, ReduceOp op, int divisor,
+                     std::span<const void* const> in,
+                     std::span<void* const> out, size_t n) {
   HWY_DYNAMIC_DISPATCH(FoldFloats)(dtype, op, divisor, in, out, n);
 }
 
