@@ -380,12 +380,14 @@ absl::StatusOr<PendingVerdict> GradientSync::FinishAsync(
 absl::StatusOr<PendingVerdict> GradientSync::FinishOn(
     const FinishOptions& options, double max_norm, Stream* stream) {
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  // Before the step ends: a rank that reports a later step has sent its
+  // digests.
+  impl_->StateValues();
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> pending =
       impl_->engine().Finish(options, max_norm, stream);
   if (!pending.ok()) {
     return impl_->Explained("GradientSync::Finish", pending.status());
   }
-  impl_->StateValues();
   return PendingVerdict(*std::move(pending));
 }
 
