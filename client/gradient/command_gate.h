@@ -1,10 +1,10 @@
 // The operator's commands, as this rank received them, and the gate that a
 // pause closes.
 //
-//   session ─Hear(record 5: pause)─▶ ┌ gate ┐
+//   session ─Receive(5: pause)─────▶ ┌ gate ┐
 //   verdict of step 412, entered ◀── Enter  │  "record 5: pause"
 //   ... and passed: all have it ───▶ Pass   │  shut: Finish does not return
-//   session ─Hear(record 6)────────▶        │  open: Finish returns
+//   session ─Receive(6)────────────▶        │  open: Finish returns
 //
 // All ranks act after the same step. A rank puts the number of its current
 // command record in its step summary when it enters the verdict. All ranks get

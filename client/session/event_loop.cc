@@ -62,7 +62,7 @@ EventLoop::~EventLoop() {
     MutexLock lock(&mutex_);
     while (!closing_ || open_streams_ > 0) changed_.Wait(&mutex_);
   }
-  channels_.clear();  // also ends fetches, whose callbacks may Nudge
+  channels_.clear();  // also ends fetches, whose callbacks may Notify
   loop_.Stop();
 }
 

@@ -60,7 +60,7 @@ class EventLoop {
 
   // Blocks until `holds` is true for the view or the clock has passed
   // `deadline`, and returns the view of that time. `holds` is called again
-  // after every change of the view and every Nudge.
+  // after every change of the view and every Notify.
   std::shared_ptr<const View> Await(
       absl::FunctionRef<bool(const View&)> holds,
       absl::Time deadline = absl::InfiniteFuture());

@@ -122,14 +122,14 @@ class Session::Impl {
   };
   // Blocks until `holds` is true or `deadline`, and returns the news of that
   // time. `holds` is called again after every change of the news and every
-  // Nudge.
+  // Notify.
   absl::StatusOr<RevisionNews> AwaitRevisions(
       absl::FunctionRef<bool(const RevisionNews&)> holds,
       absl::Time deadline = absl::InfiniteFuture());
   void Notify() { event_loop_->Notify(); }
   // Fetches and checks the announced plan, in one attempt. Returns Cancelled
-  // soon after `cancelled` becomes true and a Nudge. Errors for which IsPassing
-  // is true are worth a retry.
+  // soon after `cancelled` becomes true and a Notify. Errors for which
+  // IsPassing is true are worth a retry.
   absl::StatusOr<plan::Plan> FetchRevision(absl::FunctionRef<bool()> cancelled);
   static bool IsPassing(const absl::Status& fetched);
   // Reports that this rank holds the revision.

@@ -8,7 +8,7 @@
 // must end, it returns an EpochEnd, and its job ends it; an epoch never
 // destroys itself. It does not know of leases, joining or restarts of the job.
 //
-// Its parts own their state and handle the messages about it:
+// Each part owns its state and handles the messages about it:
 //
 //   Registry        registrations
 //   ConnectStage    the plan's acknowledgements, handles, connections

@@ -93,7 +93,7 @@ absl::Status PlanRevisions::IsSettled(const EpochContext& context) const {
                   "revision %d is under way, and %s did not say yet in which "
                   "order gradients become ready; a program that keeps views of "
                   "them must allow their move (GradientSync::OnMoved)",
-                  poll_->revision().value, names(poll_->DesiredCommands())));
+                  poll_->revision().value, names(poll_->Unanswered())));
   }
   if (current.value > 1 && !holding_.full() && running_.empty()) {
     return CannotRebuild(
@@ -114,7 +114,7 @@ absl::Status PlanRevisions::IsSettled(const EpochContext& context) const {
 
 void PlanRevisions::AskForOrder(EpochContext& context) {
   poll_.emplace(*plan());
-  for (const int rank : poll_->DesiredCommands()) RepeatRequest(rank, context);
+  for (const int rank : poll_->Unanswered()) RepeatRequest(rank, context);
 }
 
 void PlanRevisions::RepeatRequest(int rank, EpochContext& context) const {

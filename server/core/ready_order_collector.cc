@@ -35,7 +35,7 @@ ReadyOrderCollector::ReadyOrderCollector(const plan::Plan& plan)
       static_cast<int>(std::count(wanted_.begin(), wanted_.end(), true));
 }
 
-std::vector<int> ReadyOrderCollector::DesiredCommands() const {
+std::vector<int> ReadyOrderCollector::Unanswered() const {
   std::vector<int> ranks;
   for (size_t rank = 0; rank < wanted_.size(); ++rank) {
     if (wanted_[rank]) ranks.push_back(static_cast<int>(rank));

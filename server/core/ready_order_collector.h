@@ -35,7 +35,7 @@ class ReadyOrderCollector {
   // The rank was asked and has not answered yet.
   bool Wants(int rank) const { return wanted_[rank]; }
   // The ranks that have not answered, ascending.
-  std::vector<int> DesiredCommands() const;
+  std::vector<int> Unanswered() const;
   bool complete() const { return wanted_count_ == 0; }
 
   // A rank's parameters, each once, in the order in which they became ready.

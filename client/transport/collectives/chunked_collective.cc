@@ -92,7 +92,7 @@ class ChunkedCollective final : public Collective {
         check_(call),
         sources_(size()),
         targets_(size()) {
-    if (context == nullptr) return;  // Cut makes the schedule
+    if (context == nullptr) return;  // AllArrived makes the schedule
     schedule_ = MakeHierarchicalSchedule(call, context->placement,
                                          context->rank, context->chunk_bytes);
     transfers_ = std::make_unique<HostTransfers>(call, *context, *schedule_);

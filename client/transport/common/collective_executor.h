@@ -1,12 +1,14 @@
 // The interface that a host transport implements to run collective operations.
 // cpu_communicator.h does the checks, the streams and the first error.
 //
-//   CpuCommunicator ─▶ CommunicatorState ─▶ Executor ─┬─ over a Link (link.h)
-//                                                     └─ over memory (shm/)
+//   CpuCommunicator ─▶ CommunicatorState ─▶ CollectiveExecutor
+//                                             ├─ over a Link (link.h)
+//                                             └─ over memory (shm/)
 //
-// Threads: Execute from the streams' threads, several at once; Cut from any.
+// Threads: Execute from the streams' threads, several at once; Shutdown from
+//          any.
 // Errors:  those of status() in communicator.h, with the failed peer
-//          (failed_peer.h) if they are about one. Cancelled after Cut.
+//          (failed_peer.h) if they are about one. Cancelled after Shutdown.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_COLLECTIVE_EXECUTOR_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_COLLECTIVE_EXECUTOR_H_

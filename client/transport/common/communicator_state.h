@@ -32,7 +32,8 @@ class CommunicatorState {
   // are done. Returns the communicator's first error, if any.
   absl::Status Run(std::span<const CollectiveOp> calls);
 
-  // Makes `error` the first, unless there is one, and calls Executor::Cut.
+  // Makes `error` the first, unless there is one, and calls
+  // CollectiveExecutor::Shutdown.
   void Fail(const absl::Status& error);
 
   absl::Status status() const;

@@ -5,8 +5,9 @@
 //   Communicator call ──check──▶ CollectiveOp ──▶ HostStream ──▶ Executor
 //                                                (its thread)
 //
-// The first error of any operation, or Abort, calls Executor::Cut: it wakes
-// this rank's waiters, and tells the peers that this rank has left.
+// The first error of any operation, or Abort, calls
+// CollectiveExecutor::Shutdown: it wakes this rank's waiters, and tells the
+// peers that this rank has left.
 //
 // Destroying the communicator aborts it and waits until no operation is running
 // (at most the 100 ms of Abort). Operations still queued return when their

@@ -16,8 +16,8 @@
 //          peer sent another number of bytes than the receive expects; nothing
 //          beyond the buffer is written). All have the failed peer
 //          (failed_peer.h): this peer, or the rank that caused it to leave.
-//          Cancelled after Cut. After any error the link is unusable: Cut it,
-//          so that the peers notice too.
+//          Cancelled after Shutdown. After any error the link is unusable:
+//          Shutdown, so that the peers notice too.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_LINK_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_LINK_H_

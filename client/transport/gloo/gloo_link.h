@@ -39,7 +39,7 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
   GlooHandle handle() const;
 
   // Blocks until every rank is connected and has proven that it belongs to the
-  // handles; Cancelled after Cut.
+  // handles; Cancelled after Shutdown.
   absl::Status Connect(const std::vector<GlooHandle>& handles,
                        const Deadline& deadline);
 

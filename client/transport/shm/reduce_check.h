@@ -28,7 +28,7 @@ class ReduceCheck {
   explicit ReduceCheck(const CollectiveOp& call) : call_(call) {}
 
   // Called first. `slice` is what this rank reduces. `piece`: the elements of
-  // each Fold, except the last; 0: they vary.
+  // each Reduce, except the last; 0: they vary.
   void Begin(const SliceRange& slice, size_t piece);
 
   // Reduces elements `range` of the call; `inputs` and `outs` point to the

@@ -49,7 +49,7 @@ absl::Status Waiter::WaitOnce(RankMask ranks) {
     return absl::OkStatus();
   }
   // Peers that advance after this wake us; the caller polls once more, then the
-  // next Turn sleeps.
+  // next WaitOnce sleeps.
   ControlBlockHeader& header = shm_group_.mine().header();
   notified_ = header.wakes;
   ++header.sleepers;

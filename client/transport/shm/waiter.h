@@ -4,7 +4,7 @@
 //   Waiter waiter(shm_group);
 //   for (;;) {
 //     if (poll()) waiter.Moved();
-//     else if (Status waited = waiter.Turn(ranks); !waited.ok()) return waited;
+//     else if (Status s = waiter.WaitOnce(ranks); !s.ok()) return s;
 //   }
 //
 // Threads: one.

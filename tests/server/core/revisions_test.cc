@@ -318,7 +318,7 @@ std::vector<uint32_t> OrderOf(const plan::Plan& plan, int rank,
 
 TEST(OrderPollTest, AsksTheLowestRankOfEachGroup) {
   const ReadyOrderCollector poll(PlanOfTwoStages());
-  EXPECT_THAT(poll.DesiredCommands(), ElementsAre(0, 1));
+  EXPECT_THAT(poll.Unanswered(), ElementsAre(0, 1));
   EXPECT_EQ(poll.revision(), Revision{2});
   EXPECT_FALSE(poll.complete());
 }
