@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace lockstep {
@@ -12,8 +13,8 @@ namespace {
 
 TEST(GpuDemoTest, SaysInOneLineWhyThereIsNoGpu) {
   // Hides the GPU of a machine that has one.
-  Program demo({"/usr/bin/env", "CUDA_VISIBLE_DEVICES=", LOCKSTEP_DEMO,
-                "--device", "cuda"});
+  Program demo({"/usr/bin/env", "CUDA_VISIBLE_DEVICES=",
+                ProgramPath("lockstep-demo"), "--device", "cuda"});
   EXPECT_EQ(demo.ReadAll(), "");
   EXPECT_EQ(demo.Wait(), 77);
   const std::string said = demo.Errors();

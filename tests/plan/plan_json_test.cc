@@ -1,8 +1,6 @@
 #include "plan/plan_json.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -18,6 +16,7 @@
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/plans.h"
 #include "tests/plan/schedule/shapes.h"
+#include "tests/support/paths.h"
 
 namespace lockstep::plan {
 namespace {
@@ -129,8 +128,7 @@ std::set<std::string> FieldsOf() {
 
 // The object in the row `of` of the table of defaults.
 Json DocumentedDefaults(const std::string& of) {
-  std::ifstream file(LOCKSTEP_SOURCE_DIR "/docs/pipeline.md");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string text = ReadSource("docs/pipeline.md");
   const size_t table = text.find("| of | what is left out |");
   const std::string row = absl::StrCat("\n| ", of, " | `");
   const size_t begin = text.find(row, std::min(table, text.size()));

@@ -24,6 +24,7 @@
 #include "proto/plan_chunks.h"
 #include "tests/proto/samples.h"
 #include "tests/support/fill.h"
+#include "tests/support/paths.h"
 
 namespace lockstep::proto {
 namespace {
@@ -31,7 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path& Folder() {
-  static const fs::path folder(LOCKSTEP_GOLDEN_WIRE);
+  static const fs::path folder = SourcePath("tests/golden/wire");
   return folder;
 }
 

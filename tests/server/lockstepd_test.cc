@@ -22,6 +22,7 @@
 #include "tests/server/rpc/client.h"
 #include "tests/server/rpc/raw_connection.h"
 #include "tests/server/scripted_worker.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace lockstep::rpc {
@@ -31,7 +32,7 @@ using absl::StatusCode;
 using testing::HasSubstr;
 
 std::vector<std::string> Command(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), LOCKSTEPD);
+  flags.insert(flags.begin(), ProgramPath("lockstepd"));
   return flags;
 }
 
@@ -181,7 +182,7 @@ std::vector<std::string> WithFewFiles(int limit) {
           "-c",
           absl::StrCat("ulimit -n ", limit, "; exec \"$@\""),
           "sh",
-          LOCKSTEPD,
+          ProgramPath("lockstepd"),
           "--listen",
           "127.0.0.1:0"};
 }

@@ -1,7 +1,5 @@
 // docs/spec.md equals the table of fields, and its examples are valid specs.
 
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -11,16 +9,12 @@
 #include "gtest/gtest.h"
 #include "spec/field.h"
 #include "spec/spec_text.h"
+#include "tests/support/paths.h"
 
 namespace lockstep::spec {
 namespace {
 
-std::string SpecDocument() {
-  std::ifstream file(LOCKSTEP_SOURCE_DIR "/docs/spec.md");
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+std::string SpecDocument() { return ReadSource("docs/spec.md"); }
 
 // The rows of the document's only table, without its head.
 std::vector<std::string> Rows() {

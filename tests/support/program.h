@@ -1,7 +1,7 @@
 // A subprocess of a test, with its input, output, errors and exit status. It is
 // killed at the end of the test at the latest.
 //
-//   Program daemon({LOCKSTEPD, "--listen", "127.0.0.1:0"});
+//   Program daemon({ProgramPath("lockstepd"), "--listen", "127.0.0.1:0"});
 //   const std::string line = daemon.ReadLine();
 //   daemon.Signal(SIGTERM);
 //   EXPECT_EQ(daemon.Wait(), 0);

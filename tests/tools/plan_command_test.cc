@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "plan/summary.h"
 #include "tests/e2e/tool.h"
+#include "tests/support/paths.h"
 #include "tools/launch/scratch_folder.h"
 
 namespace lockstep::ctl {
@@ -26,7 +27,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-const std::string kSpecs = LOCKSTEP_SOURCE_DIR "/examples/specs/";
+const std::string kSpecs = SourcePath("examples/specs/");
 
 // Regressions run cases of this test at the same time, so each process has its
 // own files.
@@ -38,7 +39,7 @@ std::string TempFile(const std::string& name) {
 
 std::string Contents(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 void Write(const std::string& path, const std::string& text) {
@@ -203,7 +204,7 @@ TEST(PlanCommandTest, ExplainListsOperationsOnTheSidesOfTheirTransfers) {
 
 // --- Output in the documentation --------------------------------------------
 
-const std::string kPipelineDoc = LOCKSTEP_SOURCE_DIR "/docs/pipeline.md";
+const std::string kPipelineDoc = SourcePath("docs/pipeline.md");
 
 TEST(PlanCommandTest, TheDocumentedDigestIsThatOfTheExample) {
   const std::string verified = Plan({"verify", Compiled("gpt-pipe4")}).output;

@@ -13,6 +13,7 @@
 #include "client/transport/failed_peer.h"
 #include "client/transport/gloo/gloo.h"
 #include "gtest/gtest.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace lockstep {
@@ -37,7 +38,7 @@ class Party {
     std::vector<std::string> handles = {(*pending)->handle()};
     for (int rank = 1; rank < size; ++rank) {
       peers_.push_back(std::make_unique<Program>(std::vector<std::string>{
-          LOCKSTEP_GLOO_PEER, absl::StrCat(rank), absl::StrCat(size),
+          ProgramPath("gloo_peer"), absl::StrCat(rank), absl::StrCat(size),
           absl::StrCat(count), absl::FormatDuration(silence)}));
       handles.push_back(peers_.back()->ReadLine());
     }

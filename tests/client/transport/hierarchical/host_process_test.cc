@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/slow.h"
 
@@ -45,7 +46,7 @@ class Party {
     for (size_t rank = 0; rank < where.size(); ++rank) {
       Command command = where[rank].prefix;
       for (const std::string& word :
-           {std::string(LOCKSTEP_AUTO_PEER), absl::StrCat(rank),
+           {ProgramPath("auto_peer"), absl::StrCat(rank),
             absl::StrCat(where.size()), absl::StrCat(count),
             where[rank].address, where[rank].host,
             absl::FormatDuration(silence)}) {

@@ -17,6 +17,7 @@
 #include "client/transport/failed_peer.h"
 #include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace lockstep {
@@ -43,7 +44,7 @@ class Party {
     std::vector<std::string> handles = {(*pending)->handle()};
     for (int rank = 1; rank < size; ++rank) {
       peers_.push_back(std::make_unique<Program>(std::vector<std::string>{
-          LOCKSTEP_SHM_PEER, absl::StrCat(rank), absl::StrCat(size),
+          ProgramPath("shm_peer"), absl::StrCat(rank), absl::StrCat(size),
           absl::StrCat(count), in_arena ? "arena" : "private",
           absl::FormatDuration(silence)}));
       handles.push_back(peers_.back()->ReadLine());
@@ -171,8 +172,8 @@ TEST(ShmProcessTest, APeerOnAnotherHostIsNotMistakenForALocalOne) {
   if (nothing.Wait() != 0) {
     GTEST_SKIP() << "no namespaces can be made here: " << nothing.Errors();
   }
-  Program peer({"/usr/bin/unshare", "-Urnm", LOCKSTEP_SHM_PEER, "1", "2", "100",
-                "private"});
+  Program peer({"/usr/bin/unshare", "-Urnm", ProgramPath("shm_peer"), "1", "2",
+                "100", "private"});
   const std::string theirs = peer.ReadLine();
   ASSERT_NE(theirs, "") << peer.Errors();
   const auto transport = transport::MakeShmTransport();
