@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/job_spec.h"
+#include "lockstep/job_options.h"
 #include "plan/ir.h"
 
 namespace lockstep::plan {

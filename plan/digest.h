@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "plan/ir.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::plan {
 

@@ -12,9 +12,11 @@
 #include "lockstep/v1/session.pb.h"
 #include "proto/decoder.h"
 #include "proto/duration.h"
+#include "protocol/evidence.h"
 #include "protocol/ids.h"
+#include "protocol/negotiation.h"
 #include "protocol/parameter.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::proto {
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "protocol/parameter.h"
-#include "protocol/protocol.h"
+#include "protocol/registration.h"
 
 namespace lockstep::protocol {
 

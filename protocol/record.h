@@ -15,7 +15,7 @@
 #include "lockstep/command.h"
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::record {
 

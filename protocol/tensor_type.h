@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "lockstep/pipeline_spec.h"
+#include "lockstep/tensor_type.h"
 
 namespace lockstep {
 

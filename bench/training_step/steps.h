@@ -15,7 +15,7 @@
 #include <string>
 
 #include "bench/training_step/inventory.h"
-#include "lockstep/job_spec.h"
+#include "lockstep/job_options.h"
 
 namespace lockstep::bench {
 

@@ -37,7 +37,7 @@
 #include "base/mutex.h"
 #include "client/gradient/step_summary.h"
 #include "lockstep/verdict.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::gradient {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "lockstep/job_spec.h"
+#include "lockstep/job_options.h"
 #include "lockstep/verdict.h"
 
 namespace lockstep::gradient {

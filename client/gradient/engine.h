@@ -62,7 +62,10 @@
 #include "client/transport/device_context.h"
 #include "lockstep/communicator.h"
 #include "lockstep/gradient_sync.h"
-#include "protocol/protocol.h"
+#include "protocol/evidence.h"
+#include "protocol/negotiation.h"
+#include "protocol/progress.h"
+#include "protocol/types.h"
 
 namespace lockstep::gradient {
 

@@ -31,7 +31,7 @@
 
 #include <vector>
 
-#include "lockstep/job_spec.h"
+#include "lockstep/job_options.h"
 
 namespace lockstep::gradient {
 

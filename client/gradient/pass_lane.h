@@ -23,7 +23,7 @@
 #include "absl/status/status.h"
 #include "base/mutex.h"
 #include "client/gradient/bucket_store.h"
-#include "protocol/protocol.h"
+#include "protocol/negotiation.h"
 
 namespace lockstep::gradient {
 

@@ -17,7 +17,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::gradient {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "protocol/protocol.h"
+#include "protocol/progress.h"
 
 namespace lockstep::gradient {
 

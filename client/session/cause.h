@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "client/session/view.h"
-#include "protocol/protocol.h"
+#include "protocol/evidence.h"
 
 namespace lockstep::session {
 

@@ -21,7 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "lockstep/session.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::session {
 

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
-#include "protocol/protocol.h"
 #include "protocol/shared_list.h"
+#include "protocol/types.h"
 
 namespace lockstep::session {
 

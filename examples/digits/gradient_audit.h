@@ -20,7 +20,7 @@
 
 #include "absl/status/status.h"
 #include "examples/digits/trainer.h"
-#include "lockstep/job_spec.h"
+#include "lockstep/job_options.h"
 
 namespace lockstep::digits {
 

@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lockstep/pipeline_spec.h"
+#include "lockstep/pipeline_schedule.h"
 
 namespace lockstep::plan {
 

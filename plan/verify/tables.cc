@@ -10,7 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "base/text/utf8.h"
-#include "lockstep/job_spec.h"
+#include "lockstep/job_options.h"
 #include "plan/bucket.h"
 #include "plan/shard.h"
 #include "plan/verify/structure.h"

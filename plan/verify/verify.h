@@ -47,7 +47,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "lockstep/job_spec.h"
+#include "lockstep/job_options.h"
 #include "plan/ir.h"
 
 namespace lockstep::plan {

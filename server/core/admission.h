@@ -36,7 +36,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
-#include "protocol/protocol.h"
+#include "protocol/session.h"
 #include "server/core/durable_state.h"
 #include "server/core/roster.h"
 

@@ -27,8 +27,9 @@
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
-#include "protocol/protocol.h"
 #include "protocol/record.h"
+#include "protocol/session.h"
+#include "protocol/types.h"
 
 namespace lockstep::core {
 

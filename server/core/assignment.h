@@ -13,7 +13,7 @@
 
 #include <vector>
 
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::core {
 

@@ -24,7 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "protocol/job_command.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::core {
 

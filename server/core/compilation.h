@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lockstep/job_spec.h"
+#include "lockstep/job_options.h"
 #include "plan/compile.h"
 #include "plan/ir.h"
 #include "protocol/ids.h"

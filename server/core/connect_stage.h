@@ -16,7 +16,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "protocol/protocol.h"
+#include "protocol/registration.h"
 #include "server/core/compilation.h"
 #include "server/core/connections.h"
 #include "server/core/epoch_context.h"

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "plan/ir.h"
-#include "protocol/protocol.h"
+#include "protocol/registration.h"
 
 namespace lockstep::core {
 

@@ -17,7 +17,8 @@
 #include <optional>
 
 #include "absl/time/time.h"
-#include "protocol/protocol.h"
+#include "protocol/evidence.h"
+#include "protocol/types.h"
 #include "server/core/epoch_context.h"
 #include "server/core/evidence.h"
 #include "server/core/members.h"

@@ -22,9 +22,9 @@
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
 #include "protocol/job_view.h"
-#include "protocol/protocol.h"
 #include "protocol/record.h"
 #include "protocol/shared_list.h"
+#include "protocol/types.h"
 
 namespace lockstep::core {
 

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "protocol/protocol.h"
+#include "protocol/evidence.h"
 #include "server/core/roster.h"
 
 namespace lockstep::core {

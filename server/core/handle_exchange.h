@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "plan/ir.h"
-#include "protocol/protocol.h"
+#include "protocol/registration.h"
 #include "protocol/shared_list.h"
 
 namespace lockstep::core {

@@ -14,8 +14,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "protocol/ids.h"
-#include "protocol/protocol.h"
 #include "protocol/shared_list.h"
+#include "protocol/types.h"
 #include "server/core/roster.h"
 #include "server/core/status_text.h"
 

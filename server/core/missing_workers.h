@@ -16,7 +16,7 @@
 
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::core {
 

@@ -40,7 +40,7 @@
 #include <variant>
 #include <vector>
 
-#include "protocol/protocol.h"
+#include "protocol/negotiation.h"
 #include "server/core/pass.h"
 
 namespace lockstep::core {

@@ -27,7 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plan/ir.h"
-#include "protocol/protocol.h"
+#include "protocol/registration.h"
 #include "server/core/compilation.h"
 #include "server/core/epoch_context.h"
 #include "server/core/rank_set.h"

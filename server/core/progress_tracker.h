@@ -20,7 +20,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "protocol/protocol.h"
+#include "protocol/progress.h"
+#include "protocol/types.h"
 #include "server/core/deadlines.h"
 
 namespace lockstep::core {

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "protocol/ids.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::core {
 

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "protocol/parameter.h"
-#include "protocol/protocol.h"
+#include "protocol/registration.h"
 #include "protocol/transport_facts.h"
 
 namespace lockstep::core {

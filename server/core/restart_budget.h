@@ -20,7 +20,7 @@
 
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::core {
 

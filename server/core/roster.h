@@ -24,7 +24,7 @@
 #include "absl/time/time.h"
 #include "protocol/ids.h"
 #include "protocol/job_view.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 #include "server/core/event.h"
 
 namespace lockstep::core {

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
-#include "protocol/protocol.h"
+#include "protocol/types.h"
 
 namespace lockstep::core {
 

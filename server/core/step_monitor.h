@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "lockstep/job_spec.h"
 #include "plan/ir.h"
-#include "protocol/protocol.h"
+#include "protocol/progress.h"
 #include "server/core/epoch_context.h"
 #include "server/core/progress_tracker.h"
 #include "server/core/straggler_tracker.h"

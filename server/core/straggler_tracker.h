@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "protocol/protocol.h"
+#include "protocol/progress.h"
 
 namespace lockstep::core {
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "protocol/protocol.h"
+#include "protocol/progress.h"
 
 namespace lockstep::core {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "plan/ir.h"
-#include "protocol/protocol.h"
+#include "protocol/progress.h"
 #include "server/core/rank_set.h"
 
 namespace lockstep::core {

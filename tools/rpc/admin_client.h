@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "protocol/evidence.h"
 #include "protocol/job_command.h"
 #include "protocol/job_view.h"
-#include "protocol/protocol.h"
 
 namespace lockstep::ctl {
 

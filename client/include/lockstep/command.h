@@ -1,7 +1,7 @@
 // Commands of an operator that the ranks of a running job obey together.
 
-#ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_COMMAND_H_
-#define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_COMMAND_H_
+#ifndef LOCKSTEP_COMMAND_H_
+#define LOCKSTEP_COMMAND_H_
 
 #include <cstdint>
 #include <string_view>
@@ -34,4 +34,4 @@ constexpr std::string_view Name(Command command) {
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_COMMAND_H_
+#endif  // LOCKSTEP_COMMAND_H_

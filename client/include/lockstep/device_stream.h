@@ -24,10 +24,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lockstep/export.h"
-#include "lockstep/session.h"
 #include "lockstep/stream.h"
 
 namespace lockstep {
+
+class Session;
 
 class LOCKSTEP_EXPORT DeviceStream : public Stream {
  public:

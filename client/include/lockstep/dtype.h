@@ -1,8 +1,8 @@
 // Element types and reduction operators. Depends on the standard library only:
 // CUDA sources include this file.
 
-#ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_DTYPE_H_
-#define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_DTYPE_H_
+#ifndef LOCKSTEP_DTYPE_H_
+#define LOCKSTEP_DTYPE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -106,4 +106,4 @@ constexpr std::optional<ReduceOp> ParseReduceOp(std::string_view name) {
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_DTYPE_H_
+#endif  // LOCKSTEP_DTYPE_H_

@@ -61,12 +61,13 @@
 #include "absl/types/span.h"
 #include "lockstep/dtype.h"
 #include "lockstep/export.h"
-#include "lockstep/session.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
 #include "lockstep/verdict_scalars.h"
 
 namespace lockstep {
+
+class Session;
 
 struct ParameterOptions {
   std::string name;               // the same on all ranks, once on each

@@ -5,78 +5,21 @@
 // that joins with another one is refused with an error that names the differing
 // fields.
 
-#ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_JOB_SPEC_H_
-#define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_JOB_SPEC_H_
+#ifndef LOCKSTEP_JOB_SPEC_H_
+#define LOCKSTEP_JOB_SPEC_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "lockstep/dtype.h"
 #include "lockstep/export.h"
+#include "lockstep/job_options.h"
 #include "lockstep/mesh.h"
 #include "lockstep/pipeline_spec.h"
 
 namespace lockstep {
-
-// What determines the order in which gradients are reduced: the plan
-// (kStatic), or the coordinator, for graphs that change from step to step
-// (kNegotiated). kReduceScatter: the plan, and each rank gets the reduced
-// gradients of its slice of the parameters only, updates that slice, and
-// gathers the others (ZeRO-1).
-enum class SyncMode : uint8_t {
-  kStatic = 1,
-  kNegotiated = 2,
-  kReduceScatter = 3
-};
-
-// What happens to a worker that sends heartbeats but makes no progress: it is
-// reported, or removed.
-enum class OnStuck : uint8_t { kReport = 1, kEvict = 2 };
-
-// Whether to warn about parameters that no rank, or only some of their ranks,
-// submit.
-enum class OnUnsubmitted : uint8_t { kWarn = 1, kIgnore = 2 };
-
-// What happens when a rank has no more data: it contributes zeros until all
-// ranks are out of data (kJoin), or all ranks stop (kStop).
-enum class Uneven : uint8_t { kJoin = 1, kStop = 2 };
-
-// The thread that runs a step's communication on the host: the training thread,
-// in Finish (kInline); a helper thread, during the backward pass (kThread); or
-// the faster of the two, as measured (kAuto).
-enum class Overlap : uint8_t { kAuto = 1, kInline = 2, kThread = 3 };
-
-// When buckets are cut again, in the order in which gradients become ready:
-// after the first step and at an operator's request (kOnce), or only at an
-// operator's request (kOnDemand).
-enum class Rebuild : uint8_t { kOnce = 1, kOnDemand = 2 };
-
-struct BucketPolicy {
-  // Upper bounds of a bucket's bytes, including the padding between gradients.
-  // A rank's first bucket is smaller, so that its first transfer starts early.
-  // A parameter larger than the bound has a bucket of its own.
-  int64_t first_bytes_max = 1 << 20;
-  int64_t bytes_max = 25 << 20;
-  Rebuild rebuild = Rebuild::kOnce;
-  // The type in which f32 and f64 gradients are sent: kBF16, kF16, or unset for
-  // their own type.
-  std::optional<DType> wire_dtype;
-  // Adds the rounding error of the cast to the gradient of the next step.
-  bool error_feedback = false;
-  bool operator==(const BucketPolicy&) const = default;
-};
-
-// Gradients with the same bits for any number of ranks: the batch of each step
-// is divided into `leaves`, whose gradients are summed in one tree.
-struct ReproducibleSpec {
-  static constexpr int kLeavesMax = 1024;
-  int leaves = 0;  // a power of two, up to kLeavesMax; 0: not reproducible
-  bool operator==(const ReproducibleSpec&) const = default;
-};
 
 // Whole milliseconds; so is JobLimits::restart_window.
 struct JobTimeouts {
@@ -160,4 +103,4 @@ LOCKSTEP_EXPORT absl::Status Validate(const JobSpec& spec);
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_JOB_SPEC_H_
+#endif  // LOCKSTEP_JOB_SPEC_H_

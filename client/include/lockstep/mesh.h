@@ -6,8 +6,8 @@
 //   data 0      0       1       2
 //   data 1      3       4       5
 
-#ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_MESH_H_
-#define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_MESH_H_
+#ifndef LOCKSTEP_MESH_H_
+#define LOCKSTEP_MESH_H_
 
 #include <string>
 #include <vector>
@@ -61,4 +61,4 @@ LOCKSTEP_EXPORT absl::Status Validate(const Mesh& mesh);
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_MESH_H_
+#endif  // LOCKSTEP_MESH_H_

@@ -51,10 +51,11 @@
 #include "absl/status/statusor.h"
 #include "lockstep/export.h"
 #include "lockstep/pipeline_stage.h"
-#include "lockstep/session.h"
 #include "lockstep/stream.h"
 
 namespace lockstep {
+
+class Session;
 
 // One step. The caller owns everything in it until Run returns.
 struct PipelineStep {

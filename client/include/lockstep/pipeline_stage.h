@@ -26,7 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lockstep/export.h"
-#include "lockstep/pipeline_spec.h"
+#include "lockstep/tensor_type.h"
 
 namespace lockstep {
 

@@ -10,8 +10,8 @@
 //
 // Threads: pure functions.
 
-#ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_SAMPLES_H_
-#define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_SAMPLES_H_
+#ifndef LOCKSTEP_SAMPLES_H_
+#define LOCKSTEP_SAMPLES_H_
 
 #include <cstdint>
 #include <vector>
@@ -45,4 +45,4 @@ LOCKSTEP_EXPORT std::vector<int64_t> ShareOfStep(const SampleStream& stream,
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_SAMPLES_H_
+#endif  // LOCKSTEP_SAMPLES_H_

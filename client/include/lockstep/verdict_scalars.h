@@ -25,8 +25,8 @@
 //
 // This header includes neither CUDA nor other headers of this library.
 
-#ifndef LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_VERDICT_SCALARS_H_
-#define LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_VERDICT_SCALARS_H_
+#ifndef LOCKSTEP_VERDICT_SCALARS_H_
+#define LOCKSTEP_VERDICT_SCALARS_H_
 
 #ifdef __CUDACC__
 #define LOCKSTEP_ON_DEVICE_TOO __host__ __device__
@@ -52,4 +52,4 @@ LOCKSTEP_ON_DEVICE_TOO inline bool MayUpdate(const VerdictScalars& verdict) {
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_CLIENT_INCLUDE_LOCKSTEP_VERDICT_SCALARS_H_
+#endif  // LOCKSTEP_VERDICT_SCALARS_H_

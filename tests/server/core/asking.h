@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "protocol/job_command.h"
-#include "protocol/protocol.h"
+#include "protocol/progress.h"
+#include "protocol/session.h"
+#include "protocol/types.h"
 #include "tests/server/core/coordinator_fixture.h"
 
 namespace lockstep::core {

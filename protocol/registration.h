@@ -1,0 +1,109 @@
+// From parameters to a connected data plane: registrations, the plan, handles.
+
+#ifndef LOCKSTEP_PROTOCOL_REGISTRATION_H_
+#define LOCKSTEP_PROTOCOL_REGISTRATION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "protocol/ids.h"
+#include "protocol/parameter.h"
+#include "protocol/shared_list.h"
+#include "protocol/transport_facts.h"
+#include "protocol/types.h"
+
+namespace lockstep::protocol {
+
+// A part of the worker's parameters, below 1 MiB on the wire.
+struct RegisterChunk {
+  uint32_t index = 0;  // 0, 1, 2, ...
+  bool last = false;
+  std::vector<Parameter> parameters;
+  // With the last chunk: the plan depends on it and on the parameters.
+  TransportFacts transport;
+  bool operator==(const RegisterChunk&) const = default;
+};
+
+struct EpochFormed {
+  int rank = -1;
+  SharedList<Member> members;  // in rank order
+  // The number of the epoch's first step: the number of steps committed in all
+  // earlier epochs of the job.
+  uint64_t first_step = 0;
+  bool operator==(const EpochFormed&) const = default;
+};
+
+struct PlanReady {
+  Revision revision;
+  std::string digest;
+  bool operator==(const PlanReady&) const = default;
+};
+
+// The worker fetched and decoded this plan, verified it, and found this digest.
+struct PlanAck {
+  Revision revision;
+  std::string digest;
+  bool operator==(const PlanAck&) const = default;
+};
+
+struct GroupHandle {
+  int communicator = -1;  // index in the plan
+  std::string handle;     // opaque bytes of the transport
+  bool operator==(const GroupHandle&) const = default;
+};
+
+// Handles of communicators that the rank is a member of: each once, in enough
+// messages to keep each below 1 MiB (chunks.h).
+struct PublishHandles {
+  std::vector<GroupHandle> handles;
+  bool operator==(const PublishHandles&) const = default;
+};
+
+// The handles of one communicator, in its rank order. A large list is split
+// into messages below 1 MiB, sent in order.
+struct GroupHandles {
+  int communicator = -1;
+  SharedList<std::string> handles;
+  uint32_t first = 0;  // position of handles[0] in the communicator
+  bool more = false;   // further messages follow
+  bool operator==(const GroupHandles&) const = default;
+};
+
+// The transport that connects the members of one communicator, and why: "shm",
+// or "hierarchical (4 ranks on 2 hosts)".
+struct GroupTransport {
+  int communicator = 0;   // index in the plan
+  std::string transport;  // for people
+  bool operator==(const GroupTransport&) const = default;
+};
+
+// Every communicator of this rank is connected.
+struct Connected {
+  std::vector<GroupTransport> groups;
+  bool operator==(const Connected&) const = default;
+};
+
+struct Start {
+  bool operator==(const Start&) const = default;
+};
+
+// Requests the order in which gradients become complete in the next step
+// (ReadyOrder), for a revision with buckets in that order.
+struct OrderWanted {
+  Revision revision;  // to be compiled
+  bool operator==(const OrderWanted&) const = default;
+};
+
+// The order in which this rank's gradients became complete in one step: indices
+// of the plan's parameters, each of the rank's once; those not submitted are
+// last, in the plan's order. The answer to OrderWanted.
+struct ReadyOrder {
+  Revision revision;  // of OrderWanted
+  std::vector<uint32_t> parameters;
+  bool operator==(const ReadyOrder&) const = default;
+};
+
+}  // namespace lockstep::protocol
+
+#endif  // LOCKSTEP_PROTOCOL_REGISTRATION_H_
