@@ -12,6 +12,9 @@ _TEXT = [_VALUES, "base", "base/text"]
 _PROTOCOL = [*_TEXT, "protocol"]
 _PLAN = [*_PROTOCOL, "plan/schedule", "spec", "plan"]
 _TRANSPORT = [*_PLAN, _API, "kernels", "client/transport"]
+_LINKS = [*_TRANSPORT, "client/transport/common", "client/transport/collectives"]
+_ANY_TRANSPORT = [*_LINKS, "client/transport/shm", "client/transport/hierarchical",
+                  "client/transport/gloo", "client/transport/nccl"]
 _WORKER = [*_TRANSPORT, "client/executor", "client/session"]
 MAY_INCLUDE = {
     _VALUES: [],
@@ -29,14 +32,22 @@ MAY_INCLUDE = {
     "server/core": [*_PLAN, "plan/verify"],
     "server": [*_PLAN, "plan/verify", "proto", "server/core"],
     "client": [],
-    "client/transport": [*_PLAN, _API, "kernels"],
-    "client/executor": _TRANSPORT,
-    "client/session": [*_TRANSPORT, "plan/verify", "proto", "client/executor"],
+    "client/transport": [*_PLAN, _API, "kernels", "client/transport/common"],
+    "client/transport/common": _TRANSPORT,
+    "client/transport/collectives": _LINKS,
+    "client/transport/shm": [*_TRANSPORT, "client/transport/common"],
+    "client/transport/hierarchical": [*_LINKS, "client/transport/shm"],
+    "client/transport/gloo": _LINKS,
+    "client/transport/nccl": [*_TRANSPORT, "client/transport/common"],
+    "client/executor": [*_TRANSPORT, "client/transport/common"],
+    "client/session": [*_ANY_TRANSPORT, "plan/verify", "proto", "client/executor"],
     "client/gradient": _WORKER,
     "client/pipeline": _WORKER,
-    "tools": [*_PLAN, _API, "plan/verify", "plan/timeline", "proto", "kernels", "client/transport"],
+    "tools": [*_PLAN, _API, "plan/verify", "plan/timeline", "proto", "kernels",
+              *_ANY_TRANSPORT],
     # The demonstration launches its workers.
-    "examples": [*_PLAN, _API, "plan/timeline", "kernels", "client/transport", "client/session",
+    "examples": [*_PLAN, _API, "plan/timeline", "kernels", *_ANY_TRANSPORT,
+                 "client/session",
                  "tools"],
 }
 ANYTHING = ("tests", "bench")

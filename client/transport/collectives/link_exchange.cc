@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client/transport/collectives/blocks.h"
+#include "client/transport/common/blocks.h"
 
 namespace lockstep::transport {
 namespace {

@@ -2,7 +2,7 @@
 // cpu_communicator.h does the checks, the streams and the first error.
 //
 //   CpuCommunicator ─▶ CommunicatorState ─▶ CollectiveExecutor
-//                                             ├─ over a Link (link.h)
+//                                             ├─ over a Link (collectives/)
 //                                             └─ over memory (shm/)
 //
 // Threads: Execute from the streams' threads, several at once; Shutdown from
@@ -13,13 +13,11 @@
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_COLLECTIVE_EXECUTOR_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_COMMON_COLLECTIVE_EXECUTOR_H_
 
-#include <memory>
 #include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "client/transport/common/collective_op.h"
-#include "client/transport/common/link.h"
 
 namespace lockstep::transport {
 
@@ -44,10 +42,6 @@ class CollectiveExecutor {
   // first error. Does not block. Idempotent.
   virtual void Shutdown(const absl::Status& why) = 0;
 };
-
-// Runs calls as operations over `link` (link_operation.h).
-std::unique_ptr<CollectiveExecutor> MakeLinkExecutor(
-    std::unique_ptr<Link> link);
 
 }  // namespace lockstep::transport
 

@@ -85,9 +85,4 @@ std::unique_ptr<Communicator> MakeCpuCommunicator(
   return std::make_unique<CpuCommunicator>(group, std::move(executor));
 }
 
-std::unique_ptr<Communicator> MakeCpuCommunicator(const GroupSpec& group,
-                                                  std::unique_ptr<Link> link) {
-  return MakeCpuCommunicator(group, MakeLinkExecutor(std::move(link)));
-}
-
 }  // namespace lockstep::transport

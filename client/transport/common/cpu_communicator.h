@@ -19,7 +19,6 @@
 #include <memory>
 
 #include "client/transport/common/collective_executor.h"
-#include "client/transport/common/link.h"
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
 
@@ -28,10 +27,6 @@ namespace lockstep::transport {
 // `group` names the group in errors; rank and size are the executor's.
 std::unique_ptr<Communicator> MakeCpuCommunicator(
     const GroupSpec& group, std::unique_ptr<CollectiveExecutor> executor);
-
-// The same with the link executor.
-std::unique_ptr<Communicator> MakeCpuCommunicator(const GroupSpec& group,
-                                                  std::unique_ptr<Link> link);
 
 }  // namespace lockstep::transport
 

@@ -47,10 +47,6 @@ class LinkFactory {
       const GroupSpec& group) = 0;
 };
 
-// A transport whose communicators use these links.
-std::unique_ptr<Transport> MakeLinkTransport(
-    std::unique_ptr<LinkFactory> links);
-
 }  // namespace lockstep::transport
 
 #endif  // LOCKSTEP_CLIENT_TRANSPORT_COMMON_LINK_FACTORY_H_

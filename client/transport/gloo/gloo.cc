@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/open_files.h"
 #include "base/thread.h"
+#include "client/transport/collectives/link_transport.h"
 #include "client/transport/gloo/gloo_handle.h"
 #include "client/transport/gloo/gloo_link.h"
 #include "client/transport/gloo/gloo_pair.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/transport/collectives/link_transport.h"
 #include "client/transport/common/cpu_communicator.h"
 #include "client/transport/common/group_check.h"
 #include "client/transport/common/pending_group_base.h"
@@ -131,7 +132,7 @@ class AutoGroup final : public PendingGroupBase {
     std::unique_ptr<Link> link = link_->Take();
     std::vector<Peer> peers = std::move(peers_);
     Discard();
-    if (!shares_) return MakeCpuCommunicator(group(), std::move(link));
+    if (!shares_) return MakeLinkCommunicator(group(), std::move(link));
     auto shm_group = host_.MakeGroup({.rank = index(),
                                       .in_group = placement_->members(host()),
                                       .group_size = group().size},

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "client/transport/collectives/blocks.h"
 #include "client/transport/collectives/link_exchange.h"
+#include "client/transport/common/blocks.h"
 #include "client/transport/hierarchical/tasks.h"
 #include "client/transport/shm/task.h"
 

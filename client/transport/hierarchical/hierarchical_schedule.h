@@ -22,9 +22,9 @@
 #include <cstddef>
 #include <memory>
 
-#include "client/transport/collectives/schedule.h"
 #include "client/transport/common/collective_op.h"
 #include "client/transport/hierarchical/placement.h"
+#include "client/transport/shm/chunk_schedule.h"
 
 namespace lockstep::transport {
 

@@ -14,7 +14,7 @@
 namespace lockstep::transport {
 
 // AllReduce, ReduceScatter, AllGather and Broadcast, by a schedule
-// (collectives/chunked_collective.cc).
+// (shm/chunked_collective.cc).
 std::unique_ptr<CollectiveTask> MakeHierarchicalCollective(
     const CollectiveOp& call, const HierarchicalContext& context);
 

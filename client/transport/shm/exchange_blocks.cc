@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "client/transport/collectives/blocks.h"
+#include "client/transport/common/blocks.h"
 #include "client/transport/failed_peer.h"
 #include "client/transport/shm/collective.h"
 #include "kernels/copy.h"

@@ -43,7 +43,7 @@ std::unique_ptr<CollectiveTask> MakeTask(const CollectiveOp& call,
 
 // MakeTask chooses among these. A reduction among `ranks` is small if each
 // contribution fits a slot; larger ones run in chunks
-// (collectives/chunked_collective.cc).
+// (shm/chunked_collective.cc).
 bool IsSmallReduce(const CollectiveOp& call, int ranks);
 std::unique_ptr<CollectiveTask> MakeSmallReduce(const CollectiveOp& call,
                                                 ShmGroup& shm_group);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/deadline.h"
 #include "base/mutex.h"
+#include "client/transport/collectives/link_transport.h"
 #include "client/transport/failed_peer.h"
 #include "tests/support/inproc/local_exchange.h"
 

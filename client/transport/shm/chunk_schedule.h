@@ -9,8 +9,8 @@
 //   index 0  [chunk]    [chunk]    [chunk]
 //   index 1  [chunk]    [chunk]    (empty)
 
-#ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_SCHEDULE_H_
-#define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_SCHEDULE_H_
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_SHM_CHUNK_SCHEDULE_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_SHM_CHUNK_SCHEDULE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -62,4 +62,4 @@ class ChunkSchedule {
 
 }  // namespace lockstep::transport
 
-#endif  // LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_SCHEDULE_H_
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_SHM_CHUNK_SCHEDULE_H_

@@ -1,40 +1,30 @@
-// One rank's transfers between hosts in a chunked collective.
-//
-//   partial sum of the host before ──▶ reduced onto ──▶ sent to the next host,
-//                                                       or is the result
-//   result of another host ──▶ given on this host ──▶ forwarded
-//
-// The receives of the next kWindow steps are posted. A step reuses the buffers
-// of the step kWindow before.
-//
-// Errors:  the link's. The failed peer is a rank of the ShmGroup, or an
-//          outsider (HierarchicalContext::OfLink).
-// Threads: as Task.
-
-#ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_HOST_TRANSFERS_H_
-#define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_HOST_TRANSFERS_H_
+// RemoteTransfers over the links between hosts (shm/remote_transfers.h). The
+// receives of the next kWindow steps are posted.
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "client/transport/collectives/link_exchange.h"
 #include "client/transport/collectives/link_transfers.h"
-#include "client/transport/collectives/schedule.h"
 #include "client/transport/common/scratch.h"
 #include "client/transport/hierarchical/hierarchical_context.h"
+#include "client/transport/hierarchical/hierarchical_schedule.h"
+#include "client/transport/hierarchical/tasks.h"
+#include "client/transport/shm/chunked_collective.h"
 #include "client/transport/shm/collective.h"
 #include "kernels/partial_reduce.h"
 
 namespace lockstep::transport {
+namespace {
 
-class HostTransfers {
+class HostTransfers final : public RemoteTransfers {
  public:
-  static constexpr uint64_t kWindow = 4;
-
   // All arguments outlive this object.
   HostTransfers(const CollectiveOp& call, const HierarchicalContext& context,
                 const ChunkSchedule& schedule)
@@ -47,9 +37,7 @@ class HostTransfers {
                        partial_element_),
         announcements_(call, context.wire()) {}
 
-  // Posts the announcements, the first receives, and all sends of this rank's
-  // own blocks. Does not block.
-  absl::Status Begin() {
+  absl::Status Begin() override {
     absl::Status begun = context_.scratch.Take(
         kWindow * (2 * partial_bytes_ + context_.chunk_bytes), &places_);
     for (int peer : schedule_.givers()) announcements_.TakeNotice(peer);
@@ -68,27 +56,22 @@ class HostTransfers {
     return context_.OfLink(begun);
   }
 
-  // Compares the announcements once they have arrived; true if it did so in
-  // this call. Until then no data of another host is used.
-  absl::StatusOr<bool> Compare() {
+  absl::StatusOr<bool> Compare() override {
     if (compared_ || !announcements_.Moved()) return false;
     absl::Status agreed = announcements_.Finish();
     if (!agreed.ok()) return context_.OfLink(agreed);
     return compared_ = true;
   }
 
-  // Whether Reduce can run the step: the partial sum has arrived, and the
-  // buffers are free.
-  absl::StatusOr<bool> CanReduce(uint64_t step) {
+  absl::StatusOr<bool> CanReduce(uint64_t step) override {
     if (schedule_.partial_from() >= 0 && !compared_) return false;
     absl::StatusOr<bool> can = Empty(receiving_partials_[step % kWindow]);
     if (can.ok() && *can) can = Empty(sending_[step % kWindow]);
     return can;
   }
 
-  // Reduces `inputs`, of this host's ranks in order, and sends the partial sum
-  // or the result.
-  absl::Status Reduce(std::span<const void* const> inputs, uint64_t step) {
+  absl::Status Reduce(std::span<const void* const> inputs,
+                      uint64_t step) override {
     const Chunk chunk = Mine(step);
     const int to = schedule_.partial_to();
     const std::byte* const onto =
@@ -110,19 +93,17 @@ class HostTransfers {
     return context_.OfLink(posted);
   }
 
-  // Whether the result of the step has arrived, and its address.
-  absl::StatusOr<bool> HasResult(uint64_t step) {
+  absl::StatusOr<bool> HasResult(uint64_t step) override {
     if (schedule_.ResultFrom(step) < 0) return true;
     if (!compared_) return false;
     return Empty(receiving_results_[step % kWindow]);
   }
-  const std::byte* Result(uint64_t step) const {
+  const std::byte* Result(uint64_t step) const override {
     const bool own = !reduces() && schedule_.ResultFrom(step) < 0;
     return own ? Own(Mine(step)) : ResultPlace(Mine(step), step);
   }
 
-  // Called after the result of the step is given on this host: forwards it.
-  absl::Status PassOn(uint64_t step) {
+  absl::Status Forward(uint64_t step) override {
     const Chunk chunk = Mine(step);
     absl::Status posted;
     if (chunk.count > 0 && schedule_.ResultFrom(step) >= 0) {
@@ -132,8 +113,7 @@ class HostTransfers {
     return context_.OfLink(posted);
   }
 
-  // Whether all sends to other hosts are done.
-  absl::StatusOr<bool> Done() {
+  absl::StatusOr<bool> Done() override {
     absl::StatusOr<bool> done = compared_;
     for (Transfers& slot : sending_) {
       if (done.ok() && *done) done = Empty(slot);
@@ -238,6 +218,19 @@ class HostTransfers {
   bool compared_ = false;
 };
 
-}  // namespace lockstep::transport
+}  // namespace
 
-#endif  // LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_HOST_TRANSFERS_H_
+std::unique_ptr<CollectiveTask> MakeHierarchicalCollective(
+    const CollectiveOp& call, const HierarchicalContext& context) {
+  auto schedule = MakeHierarchicalSchedule(call, context.placement,
+                                           context.rank, context.chunk_bytes);
+  auto transfers = std::make_unique<HostTransfers>(call, context, *schedule);
+  return MakeChunkedCollective(
+      call, context.shm_group,
+      {.ranks = context.placement.ranks(),
+       .members = context.placement.members(context.host()),
+       .schedule = std::move(schedule),
+       .transfers = std::move(transfers)});
+}
+
+}  // namespace lockstep::transport

@@ -1,5 +1,5 @@
 // One rank's part of a collective that runs in chunks by a schedule
-// (schedule.h), on one host or on several.
+// (chunk_schedule.h), on one host or on several.
 //
 //   put      copies its contributions for this host's givers to its stage
 //   reduce   reduces its chunks, onto the partial sum of the host before, if
@@ -21,16 +21,15 @@
 //
 // Additions are in rank order in both cases, so the bits are the same.
 
+#include "client/transport/shm/chunked_collective.h"
+
 #include <algorithm>
-#include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "client/transport/collectives/host_transfers.h"
-#include "client/transport/collectives/schedule.h"
-#include "client/transport/hierarchical/hierarchical_schedule.h"
-#include "client/transport/hierarchical/tasks.h"
 #include "client/transport/shm/collective.h"
 #include "client/transport/shm/copy_mode_check.h"
 #include "client/transport/shm/reduce_check.h"
@@ -83,26 +82,23 @@ class LocalSchedule final : public ChunkSchedule {
 class ChunkedCollective final : public Collective {
  public:
   ChunkedCollective(const CollectiveOp& call, ShmGroup& shm_group,
-                    const HierarchicalContext* context)
+                    std::optional<RemotePart> remote)
       : Collective(call, shm_group),
-        context_(context),
+        remote_(std::move(remote)),
         element_(SizeOf(call.dtype)),
         in_bytes_(InCount(call, ranks()) * element_),
         out_bytes_(OutCount(call, ranks()) * element_),
         check_(call),
         sources_(size()),
         targets_(size()) {
-    if (context == nullptr) return;  // AllArrived makes the schedule
-    schedule_ = MakeHierarchicalSchedule(call, context->placement,
-                                         context->rank, context->chunk_bytes);
-    transfers_ = std::make_unique<HostTransfers>(call, *context, *schedule_);
+    // On one host AllArrived makes the schedule.
+    if (has_hosts()) schedule_ = std::move(remote_->schedule);
   }
 
  private:
-  bool has_hosts() const { return context_ != nullptr; }
-  int ranks() const {
-    return has_hosts() ? context_->placement.ranks() : size();
-  }
+  bool has_hosts() const { return remote_.has_value(); }
+  RemoteTransfers& transfers() { return *remote_->transfers; }
+  int ranks() const { return has_hosts() ? remote_->ranks : size(); }
   bool scatters() const {
     return call().kind == CollectiveKind::kReduceScatter;
   }
@@ -123,9 +119,7 @@ class ChunkedCollective final : public Collective {
   }
   // The offset of a chunk in the `out` of `reader`, an index on this host.
   size_t OffsetFor(int reader, const Chunk& chunk) const {
-    const size_t owner =
-        has_hosts() ? context_->placement.members(context_->host())[reader]
-                    : reader;
+    const size_t owner = has_hosts() ? remote_->members[reader] : reader;
     const size_t before = scatters() ? owner * call().count : 0;
     return (chunk.begin - before) * element_;
   }
@@ -143,7 +137,7 @@ class ChunkedCollective final : public Collective {
   void Prepare(PublishedCall& published) override {
     published.copy_mode =
         Share(published) ? CopyMode::kDirect : CopyMode::kStaged;
-    if (has_hosts()) begun_ = transfers_->Begin();
+    if (has_hosts()) begun_ = transfers().Begin();
   }
 
   // Offers the buffers that peers read (inputs) and write (results). False if
@@ -228,7 +222,7 @@ class ChunkedCollective final : public Collective {
     bool moved = Put();
     if (has_hosts()) {
       for (absl::StatusOr<bool> acted :
-           {transfers_->Compare(), ReduceOntoPartial(), Give()}) {
+           {transfers().Compare(), ReduceOntoPartial(), Give()}) {
         if (!acted.ok()) return std::move(acted).status();
         moved |= *acted;
       }
@@ -238,7 +232,7 @@ class ChunkedCollective final : public Collective {
     moved |= Take();
     if (given_ == steps_ && taken_ == steps_) {
       if (!has_hosts()) return AdvanceResult::kDone;
-      absl::StatusOr<bool> done = transfers_->Done();
+      absl::StatusOr<bool> done = transfers().Done();
       if (!done.ok()) return std::move(done).status();
       if (*done) return AdvanceResult::kDone;
     }
@@ -288,16 +282,16 @@ class ChunkedCollective final : public Collective {
     // At most kWindow ahead, so that no result is overwritten before it is
     // given.
     if (!reduces() || reduced_ == put_ ||
-        reduced_ - given_ == HostTransfers::kWindow) {
+        reduced_ - given_ == RemoteTransfers::kWindow) {
       return false;
     }
     const Chunk chunk = Mine(reduced_);
     if (!HasInputs(chunk)) return false;
     if (chunk.count > 0) {
-      absl::StatusOr<bool> can = transfers_->CanReduce(reduced_);
+      absl::StatusOr<bool> can = transfers().CanReduce(reduced_);
       if (!can.ok() || !*can) return can;
       FindInputs(chunk, reduced_);
-      absl::Status reduced = transfers_->Reduce(inputs_, reduced_);
+      absl::Status reduced = transfers().Reduce(inputs_, reduced_);
       if (!reduced.ok()) return reduced;
     }
     ++reduced_;
@@ -320,18 +314,18 @@ class ChunkedCollective final : public Collective {
     if (!reduces() && staged_ != 0 && !MayPut(step)) return false;
     const Chunk chunk = Mine(step);
     if (chunk.count > 0 && chunk.reader != Chunk::kNobody) {
-      absl::StatusOr<bool> has = transfers_->HasResult(step);
+      absl::StatusOr<bool> has = transfers().HasResult(step);
       if (!has.ok() || !*has) return has;
       GiveChunk(chunk, step);
     }
-    absl::Status passed = transfers_->PassOn(step);
+    absl::Status passed = transfers().Forward(step);
     if (!passed.ok()) return passed;
     Gave();
     return true;
   }
 
   void GiveChunk(const Chunk& chunk, uint64_t step) {
-    const std::byte* const from = transfers_->Result(step);
+    const std::byte* const from = transfers().Result(step);
     if (chunk.IsFor(rank()) && from != Out(chunk)) {
       kernels::Copy(Out(chunk), from, Bytes(chunk));
     }
@@ -373,13 +367,12 @@ class ChunkedCollective final : public Collective {
     return true;
   }
 
-  const HierarchicalContext* const
-      context_;  // null: the ShmGroup is the whole group
+  // Outlives remote_, whose transfers use it.
+  std::unique_ptr<const ChunkSchedule> schedule_;
+  std::optional<RemotePart> remote_;  // none: the ShmGroup is the whole group
   const size_t element_;
   const size_t in_bytes_;
   const size_t out_bytes_;
-  std::unique_ptr<const ChunkSchedule> schedule_;
-  std::unique_ptr<HostTransfers> transfers_;  // null on one host
   absl::Status begun_;
   ReduceCheck check_;
 
@@ -400,12 +393,14 @@ class ChunkedCollective final : public Collective {
 
 std::unique_ptr<CollectiveTask> MakeLocalReduction(const CollectiveOp& call,
                                                    ShmGroup& shm_group) {
-  return std::make_unique<ChunkedCollective>(call, shm_group, nullptr);
+  return std::make_unique<ChunkedCollective>(call, shm_group, std::nullopt);
 }
 
-std::unique_ptr<CollectiveTask> MakeHierarchicalCollective(
-    const CollectiveOp& call, const HierarchicalContext& context) {
-  return std::make_unique<ChunkedCollective>(call, context.shm_group, &context);
+std::unique_ptr<CollectiveTask> MakeChunkedCollective(const CollectiveOp& call,
+                                                      ShmGroup& shm_group,
+                                                      RemotePart remote) {
+  return std::make_unique<ChunkedCollective>(call, shm_group,
+                                             std::move(remote));
 }
 
 }  // namespace lockstep::transport

@@ -5,8 +5,8 @@
 //   AllToAll      block r of `in`, to r      Send        `in`, to the peer
 //   AllToAllV     a block for each rank      Barrier     nothing
 
-#ifndef LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_BLOCKS_H_
-#define LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_BLOCKS_H_
+#ifndef LOCKSTEP_CLIENT_TRANSPORT_COMMON_BLOCKS_H_
+#define LOCKSTEP_CLIENT_TRANSPORT_COMMON_BLOCKS_H_
 
 #include <cstdint>
 #include <optional>
@@ -67,4 +67,4 @@ inline std::optional<ByteRange> TakenBlock(const CollectiveOp& call, int to,
 
 }  // namespace lockstep::transport
 
-#endif  // LOCKSTEP_CLIENT_TRANSPORT_COLLECTIVES_BLOCKS_H_
+#endif  // LOCKSTEP_CLIENT_TRANSPORT_COMMON_BLOCKS_H_

@@ -1,7 +1,11 @@
+#include <memory>
 #include <utility>
 
 #include "client/transport/collectives/link_operation.h"
+#include "client/transport/collectives/link_transport.h"
 #include "client/transport/common/collective_executor.h"
+#include "client/transport/common/cpu_communicator.h"
+#include "client/transport/common/link.h"
 #include "client/transport/common/scratch.h"
 #include "client/transport/failed_peer.h"
 
@@ -44,9 +48,10 @@ class LinkExecutor final : public CollectiveExecutor {
 
 }  // namespace
 
-std::unique_ptr<CollectiveExecutor> MakeLinkExecutor(
-    std::unique_ptr<Link> link) {
-  return std::make_unique<LinkExecutor>(std::move(link));
+std::unique_ptr<Communicator> MakeLinkCommunicator(const GroupSpec& group,
+                                                   std::unique_ptr<Link> link) {
+  return MakeCpuCommunicator(group,
+                             std::make_unique<LinkExecutor>(std::move(link)));
 }
 
 }  // namespace lockstep::transport

@@ -1,6 +1,7 @@
+#include "client/transport/collectives/link_transport.h"
+
 #include <utility>
 
-#include "client/transport/common/cpu_communicator.h"
 #include "client/transport/common/group_check.h"
 #include "client/transport/common/link_factory.h"
 #include "client/transport/common/pending_group_base.h"
@@ -21,7 +22,7 @@ class LinkGroup final : public PendingGroupBase {
   }
   void Interrupt() override { pending_->Abort(); }
   std::unique_ptr<Communicator> Finish() override {
-    auto communicator = MakeCpuCommunicator(group(), pending_->Take());
+    auto communicator = MakeLinkCommunicator(group(), pending_->Take());
     pending_ = nullptr;
     return communicator;
   }
