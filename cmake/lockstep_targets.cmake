@@ -48,8 +48,8 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 endif()
 # GCC collects garbage from 128 MiB on by default, which takes a sixth of the time
-# that it needs for a test; with two jobs there is memory for more.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND LOCKSTEP_TESTS)
+# that it needs for a test. A job takes up to 1 GiB.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(
     "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-expand=200 --param ggc-min-heapsize=524288>")
 endif()
@@ -65,14 +65,13 @@ find_package(absl REQUIRED CONFIG)
 add_library(lockstep_warnings INTERFACE)
 # Joined sources get warnings that their files do not: GCC 12 inlines more and
 # then takes empty optionals for uninitialised, and regards only the including
-# file as a main file. Builds without unity check for both. Warnings of a newer
-# compiler must not stop a user.
+# file as a main file. Builds without unity check for both.
 target_compile_options(lockstep_warnings INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
 if(LOCKSTEP_UNITY)
   target_compile_options(lockstep_warnings INTERFACE -Wno-maybe-uninitialized
                          -Wno-subobject-linkage)
 endif()
-if(LOCKSTEP_TESTS)
+if(LOCKSTEP_WARNINGS_ARE_ERRORS)
   target_compile_options(lockstep_warnings INTERFACE -Werror)
 endif()
 

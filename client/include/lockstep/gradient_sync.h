@@ -61,6 +61,7 @@
 #include "absl/types/span.h"
 #include "lockstep/dtype.h"
 #include "lockstep/export.h"
+#include "lockstep/job_options.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
 #include "lockstep/verdict_scalars.h"
