@@ -10,14 +10,17 @@
 #include "plan/digest.h"
 #include "tests/server/core/asking.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using protocol::Phase;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 // A running job, followed by a coordinator without any records.
 class AdoptionTest : public testing::Test {
@@ -43,14 +46,14 @@ class AdoptionTest : public testing::Test {
     return newcomer;
   }
   // The replies to newcomers for all ranks, on streams 5, 6, ...
-  std::string AllNewcomers(const JobSpec& spec) {
-    std::string said;
+  EffectList AllNewcomers(const JobSpec& spec) {
+    EffectList requested;
     for (int i = 1; i <= fixture_.world(); ++i) {
       protocol::Hello newcomer = NewcomerOf(i);
       newcomer.spec = spec;
-      said += fixture_.Hello(4 + i, newcomer) + "\n";
+      requested += fixture_.Hello(4 + i, newcomer);
     }
-    return said;
+    return requested;
   }
   JobSpec OtherSpec() const {
     JobSpec other = fixture_.spec();
@@ -82,7 +85,7 @@ class AdoptionTest : public testing::Test {
     if (i == 1) hello.resume->observed_order = durable.observed_order;
     return hello;
   }
-  std::string Offer(uint64_t session, int i) {
+  EffectList Offer(uint64_t session, int i) {
     return fixture_.Hello(session, offers_.at(i - 1));
   }
   void RegisterOn(const std::vector<uint64_t>& sessions) {
@@ -102,20 +105,21 @@ class AdoptionTest : public testing::Test {
 
 TEST_F(AdoptionTest, ARunningJobIsAdoptedWhenAllItsWorkersHaveOfferedIt) {
   RunAndLoseTheCoordinator();
-  EXPECT_EQ(
+  EXPECT_THAT(
       Offer(11, 1),
-      "close 11: UNAVAILABLE: job digits is not known to this "
-      "coordinator: 1 of 2 workers of its epoch 1 offers it for adoption");
+      EffectsAre(Closes(11, StatusCode::kUnavailable,
+                        "job digits is not known to this coordinator: 1 of 2 "
+                        "workers of its epoch 1 offers it for adoption")));
   EXPECT_FALSE(IsKnown());
-  EXPECT_EQ(Offer(12, 2),
-            "persist 1: job digits is adopted in epoch 1: w-1 w-2\n"
-            "12 <- welcome back, generation 1, say what you registered\n"
-            "12 <- formed 1: rank 1 of w-1 w-2\n"
-            "12 <- start");
-  EXPECT_EQ(Offer(21, 1),
-            "21 <- welcome back, generation 1, say what you registered\n"
-            "21 <- formed 1: rank 0 of w-1 w-2\n"
-            "21 <- start");
+  EXPECT_THAT(Offer(12, 2),
+              EffectsAre(Persists(1, JobAdopted("digits", 1, {"w-1", "w-2"})),
+                         Sends(12, WelcomeBackToRegister(1)),
+                         Sends(12, EpochFormed(1, 1, {"w-1", "w-2"})),
+                         Sends(12, Start())));
+  EXPECT_THAT(Offer(21, 1),
+              EffectsAre(Sends(21, WelcomeBackToRegister(1)),
+                         Sends(21, EpochFormed(1, 0, {"w-1", "w-2"})),
+                         Sends(21, Start())));
   EXPECT_THAT(LinesOf(fixture_),
               testing::Contains(HasSubstr("epoch 1 is adopted")));
   RegisterOn({21, 12});
@@ -128,7 +132,7 @@ TEST_F(AdoptionTest, ARunningJobIsAdoptedWhenAllItsWorkersHaveOfferedIt) {
     EXPECT_EQ(worker.state, WorkerState::kReady);
     EXPECT_EQ(worker.generation, Generation{1});
   }
-  EXPECT_EQ(fixture_.WaitWithHeartbeats(60, {21, 12}), "");
+  EXPECT_THAT(fixture_.WaitWithHeartbeats(60, {21, 12}), NoEffects());
   fixture_.Says(21, protocol::Leave{.steps = 20});
   fixture_.Says(12, protocol::Leave{.steps = 20});
   EXPECT_EQ(fixture_.View().state, JobState::kCompleted);
@@ -137,21 +141,23 @@ TEST_F(AdoptionTest, ARunningJobIsAdoptedWhenAllItsWorkersHaveOfferedIt) {
 TEST_F(AdoptionTest, NobodyMakesAJobOfItsNameMeanwhile) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);
-  EXPECT_THAT(fixture_.Step(CreateJob{{1}, fixture_.spec(), ""}),
-              AllOf(HasSubstr("answer 1: FAILED_PRECONDITION: job digits runs, "
-                              "though this coordinator does not know it yet: 1 "
-                              "of 2 workers of its epoch 1 offers it"),
-                    Not(HasSubstr("persist"))));
+  EXPECT_THAT(
+      fixture_.Step(CreateJob{{1}, fixture_.spec(), ""}),
+      EffectsAre(Answers(
+          1, StatusCode::kFailedPrecondition,
+          StartsWith("job digits runs, though this coordinator does not know "
+                     "it yet: 1 of 2 workers of its epoch 1 offers it"))));
   EXPECT_THAT(fixture_.Hello(5, fixture_.HelloOf(5)),
-              AllOf(HasSubstr("5 <- refused FAILED_PRECONDITION: job digits "
-                              "runs"),
-                    Not(HasSubstr("persist"))));
+              Refuses(5, StatusCode::kFailedPrecondition,
+                      StartsWith("job digits runs")));
   Offer(12, 2);
-  EXPECT_EQ(fixture_.Step(CreateJob{{2}, fixture_.spec(), ""}), "answer 2: OK")
+  EXPECT_THAT(fixture_.Step(CreateJob{{2}, fixture_.spec(), ""}),
+              EffectsAre(Answers(2, StatusCode::kOk)))
       << "it is the same job";
   protocol::Hello newcomer = fixture_.HelloOf(2);
   newcomer.incarnation = 4711;
-  EXPECT_THAT(fixture_.Hello(6, newcomer), HasSubstr("refused ALREADY_EXISTS"));
+  EXPECT_THAT(fixture_.Hello(6, newcomer),
+              Refuses(6, StatusCode::kAlreadyExists));
   EXPECT_EQ(fixture_.ViewOf(2).state, WorkerState::kReady);
 }
 
@@ -162,38 +168,39 @@ TEST_F(AdoptionTest, AJobThatWasMadeAgainGivesWayToTheRunningOne) {
   protocol::Hello newcomer = fixture_.HelloOf(2);
   newcomer.incarnation = 4711;
   newcomer.process.pid = 999;
-  EXPECT_THAT(fixture_.Hello(5, newcomer),
-              HasSubstr("5 <- welcome, generation 1"));
-  EXPECT_THAT(Offer(11, 1), AllOf(HasSubstr("close 11: UNAVAILABLE"),
-                                  Not(HasSubstr("refused"))));
-  EXPECT_EQ(Offer(12, 2),
-            "5 <- refused FAILED_PRECONDITION: job digits runs already: the 2 "
-            "workers of its epoch 1 offered it for adoption\n"
-            "close 5: FAILED_PRECONDITION: job digits runs already: the 2 "
-            "workers of its epoch 1 offered it for adoption\n"
-            "persist 3: job digits is adopted in epoch 1: w-1 w-2\n"
-            "12 <- welcome back, generation 1, say what you registered\n"
-            "12 <- formed 1: rank 1 of w-1 w-2\n"
-            "12 <- start");
+  EXPECT_THAT(fixture_.Hello(5, newcomer), Includes(Sends(5, Welcome(1))));
+  EXPECT_THAT(Offer(11, 1), EffectsAre(Closes(11, StatusCode::kUnavailable)));
+  EXPECT_THAT(
+      Offer(12, 2),
+      EffectsAre(Sends(5, Refused(StatusCode::kFailedPrecondition,
+                                  "job digits runs already: the 2 workers of "
+                                  "its epoch 1 offered it for adoption")),
+                 Closes(5, StatusCode::kFailedPrecondition,
+                        "job digits runs already: the 2 workers of its epoch 1 "
+                        "offered it for adoption"),
+                 Persists(3, JobAdopted("digits", 1, {"w-1", "w-2"})),
+                 Sends(12, WelcomeBackToRegister(1)),
+                 Sends(12, EpochFormed(1, 1, {"w-1", "w-2"})),
+                 Sends(12, Start())));
   EXPECT_EQ(fixture_.ViewOf(2).process.pid, 102);
-  EXPECT_EQ(fixture_.Closes(5), "");
-  EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- start"));
+  EXPECT_THAT(fixture_.Closes(5), NoEffects());
+  EXPECT_THAT(Offer(21, 1), Includes(Sends(21, Start())));
 }
 
 TEST_F(AdoptionTest, AnotherJobOfItsNameNeverEndsIt) {
   RunAndLoseTheCoordinator();
   fixture_.Step(CreateJob{{1}, OtherSpec(), ""});
-  EXPECT_THAT(Offer(11, 1),
-              AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
-  EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
+  EXPECT_THAT(Offer(11, 1), EffectsAre(Closes(11, StatusCode::kUnavailable)));
+  EXPECT_THAT(Offer(12, 2),
+              Includes(Persists(JobAdopted("digits", 1, {"w-1", "w-2"}))));
   EXPECT_EQ(fixture_.View().spec, fixture_.spec());
 }
 
 TEST_F(AdoptionTest, ItsTokenMustBeThatOfTheJobItTakesThePlaceOf) {
   RunAndLoseTheCoordinator();
   fixture_.Step(CreateJob{{1}, fixture_.spec(), "secret"});
-  EXPECT_THAT(Offer(11, 1), AllOf(HasSubstr("close 11: PERMISSION_DENIED"),
-                                  Not(HasSubstr("<-"))));
+  EXPECT_THAT(Offer(11, 1),
+              EffectsAre(Closes(11, StatusCode::kPermissionDenied)));
 }
 
 TEST_F(AdoptionTest, AJobOfItsNameThatIsOverIsKeptUnderAnother) {
@@ -201,10 +208,10 @@ TEST_F(AdoptionTest, AJobOfItsNameThatIsOverIsKeptUnderAnother) {
   AllNewcomers(fixture_.spec());
   ASSERT_EQ(fixture_.epoch(), EpochId{1});
   fixture_.Step(StopJob{{2}, fixture_.job(), "", "enough"});
-  EXPECT_THAT(Offer(11, 1),
-              AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
-  EXPECT_THAT(Offer(12, 2), AllOf(HasSubstr("persist 7: archived as digits#1"),
-                                  HasSubstr("digits is adopted in epoch 1")));
+  EXPECT_THAT(Offer(11, 1), EffectsAre(Closes(11, StatusCode::kUnavailable)));
+  EXPECT_THAT(Offer(12, 2),
+              Includes(Persists(7, JobArchived("digits#1")),
+                       Persists(JobAdopted("digits", 1, {"w-1", "w-2"}))));
   EXPECT_EQ(fixture_.core().Describe({"digits#1"}, fixture_.now())->state,
             JobState::kStopped);
   EXPECT_EQ(fixture_.ViewOf(1).process.pid, 101);
@@ -215,9 +222,8 @@ TEST_F(AdoptionTest, ACoordinatorOfAnotherVersionDoesNotEndIt) {
   protocol::Hello offer = offers_[0];
   offer.version = protocol::kVersion + 1;
   EXPECT_THAT(fixture_.Hello(11, offer),
-              AllOf(HasSubstr("close 11: FAILED_PRECONDITION: w-1 speaks "
-                              "protocol version"),
-                    Not(HasSubstr("<-"))));
+              EffectsAre(Closes(11, StatusCode::kFailedPrecondition,
+                                StartsWith("w-1 speaks protocol version"))));
 }
 
 TEST_F(AdoptionTest, NorDoesOneThatHasBegun) {
@@ -225,12 +231,14 @@ TEST_F(AdoptionTest, NorDoesOneThatHasBegun) {
   AllNewcomers(fixture_.spec());
   ASSERT_EQ(fixture_.epoch(), EpochId{1});
   const std::string let_go =
-      "UNAVAILABLE: job digits of this coordinator is another than that of ";
+      "job digits of this coordinator is another than that of ";
   for (uint64_t session = 11; session < 19; session += 2) {
-    EXPECT_THAT(Offer(session, 1), AllOf(HasSubstr(let_go + "w-1, epoch 1"),
-                                         Not(HasSubstr("<-"))));
-    EXPECT_THAT(Offer(session + 1, 2), AllOf(HasSubstr(let_go + "w-2, epoch 1"),
-                                             Not(HasSubstr("<-"))));
+    EXPECT_THAT(Offer(session, 1),
+                EffectsAre(Closes(session, StatusCode::kUnavailable,
+                                  StartsWith(let_go + "w-1, epoch 1"))));
+    EXPECT_THAT(Offer(session + 1, 2),
+                EffectsAre(Closes(session + 1, StatusCode::kUnavailable,
+                                  StartsWith(let_go + "w-2, epoch 1"))));
   }
   EXPECT_EQ(NotesOfTheOtherJob(), 1);
   EXPECT_THAT(fixture_.View().warnings,
@@ -240,7 +248,8 @@ TEST_F(AdoptionTest, NorDoesOneThatHasBegun) {
   EXPECT_EQ(fixture_.ViewOf(1).process.pid, 901);
 
   offers_[0].resume->leaving = true;
-  EXPECT_EQ(Offer(20, 1), "20 <- left\nclose 20: OK");
+  EXPECT_THAT(Offer(20, 1),
+              EffectsAre(Sends(20, Left()), Closes(20, StatusCode::kOk)));
   EXPECT_EQ(NotesOfTheOtherJob(), 1);
 }
 
@@ -248,11 +257,9 @@ TEST_F(AdoptionTest, NorDoesOneThatHasBegunWithAnotherSpec) {
   RunAndLoseTheCoordinator();
   AllNewcomers(OtherSpec());
   ASSERT_EQ(fixture_.epoch(), EpochId{1});
-  EXPECT_THAT(Offer(11, 1),
-              AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
+  EXPECT_THAT(Offer(11, 1), EffectsAre(Closes(11, StatusCode::kUnavailable)));
   offers_[1].token = "another";
-  EXPECT_THAT(Offer(12, 2),
-              AllOf(HasSubstr("close 12: UNAVAILABLE"), Not(HasSubstr("<-"))));
+  EXPECT_THAT(Offer(12, 2), EffectsAre(Closes(12, StatusCode::kUnavailable)));
   EXPECT_EQ(NotesOfTheOtherJob(), 1);
 }
 
@@ -267,19 +274,17 @@ TEST_F(RestartingAdoptionTest, NorDoesOneThatHasBegunMoreThanOnce) {
   AllNewcomers(fixture_.spec());
   fixture_.Closes(5);
   EXPECT_THAT(fixture_.Hello(7, NewcomerOf(1, /*incarnation=*/4712)),
-              HasSubstr("welcome, generation 2"));
-  EXPECT_THAT(Offer(11, 1),
-              AllOf(HasSubstr("close 11: UNAVAILABLE"), Not(HasSubstr("<-"))));
+              Includes(Sends(7, Welcome(2))));
+  EXPECT_THAT(Offer(11, 1), EffectsAre(Closes(11, StatusCode::kUnavailable)));
   protocol::Hello fenced = NewcomerOf(1);
   fenced.generation = {1};
   fenced.secret = "any";
   fenced.resume = offers_[0].resume;
   fenced.resume->members_digest =
       fixture_.durable_job().members_digests.at(EpochId{1});
-  EXPECT_THAT(
-      fixture_.Hello(12, fenced),
-      HasSubstr("12 <- refused FAILED_PRECONDITION: generation 1 of w-1 "
-                "is over"));
+  EXPECT_THAT(fixture_.Hello(12, fenced),
+              Refuses(12, StatusCode::kFailedPrecondition,
+                      StartsWith("generation 1 of w-1 is over")));
 }
 
 // --- The adoption window ----------------------------------------------------
@@ -291,27 +296,31 @@ class AdoptionWindowTest : public AdoptionTest {
 
 TEST_F(AdoptionWindowTest, NewcomersGiveWayToTheRunningJobThatComesAfterThem) {
   RunAndLoseTheCoordinator(kWindow);
-  EXPECT_THAT(
-      AllNewcomers(fixture_.spec()),
-      AllOf(HasSubstr("6 <- welcome, generation 1"), Not(HasSubstr("formed"))));
-  EXPECT_EQ(fixture_.Wait(1), "");
+  EXPECT_THAT(AllNewcomers(fixture_.spec()),
+              AllOf(Includes(Sends(6, Welcome(1))),
+                    Not(Includes(Sends(Any<protocol::EpochFormed>())))));
+  EXPECT_THAT(fixture_.Wait(1), NoEffects());
   EXPECT_THAT(fixture_.View().stalls,
               testing::ElementsAre("waits 1s for running jobs to offer "
                                    "themselves after the coordinator's start"));
-  EXPECT_THAT(Offer(11, 1), HasSubstr("close 11: UNAVAILABLE"));
-  EXPECT_THAT(
-      Offer(12, 2),
-      AllOf(HasSubstr("5 <- refused FAILED_PRECONDITION: job digits runs"),
-            HasSubstr("6 <- refused FAILED_PRECONDITION: job digits runs"),
-            HasSubstr("digits is adopted in epoch 1")));
+  EXPECT_THAT(Offer(11, 1), Includes(Closes(11, StatusCode::kUnavailable)));
+  const TextMatcher runs = StartsWith("job digits runs");
+  EXPECT_THAT(Offer(12, 2),
+              Includes(Sends(5, Refused(StatusCode::kFailedPrecondition, runs)),
+                       Closes(5, StatusCode::kFailedPrecondition, runs),
+                       Sends(6, Refused(StatusCode::kFailedPrecondition, runs)),
+                       Closes(6, StatusCode::kFailedPrecondition, runs),
+                       Persists(4, JobAdopted("digits", 1, {"w-1", "w-2"}))));
   EXPECT_EQ(fixture_.ViewOf(1).process.pid, 101);
 }
 
 TEST_F(AdoptionWindowTest, EvenThoseWithAnotherSpec) {
   RunAndLoseTheCoordinator(kWindow);
-  EXPECT_THAT(AllNewcomers(OtherSpec()), Not(HasSubstr("formed")));
-  EXPECT_THAT(Offer(11, 1), Not(HasSubstr("11 <-")));
-  EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
+  EXPECT_THAT(AllNewcomers(OtherSpec()),
+              Not(Includes(Sends(Any<protocol::EpochFormed>()))));
+  EXPECT_THAT(Offer(11, 1), EffectsAre(Closes(11, StatusCode::kUnavailable)));
+  EXPECT_THAT(Offer(12, 2),
+              Includes(Persists(JobAdopted("digits", 1, {"w-1", "w-2"}))));
   EXPECT_EQ(fixture_.View().spec, fixture_.spec());
 }
 
@@ -322,9 +331,11 @@ TEST_F(AdoptionWindowTest, NewcomersThatComeAfterAnOfferAreRefused) {
     protocol::Hello newcomer = NewcomerOf(2);
     newcomer.spec = spec;
     EXPECT_THAT(fixture_.Hello(5 + (spec.seed != 0), newcomer),
-                HasSubstr("refused FAILED_PRECONDITION: job digits runs"));
+                Refuses(5 + (spec.seed != 0), StatusCode::kFailedPrecondition,
+                        StartsWith("job digits runs")));
   }
-  EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
+  EXPECT_THAT(Offer(12, 2),
+              Includes(Persists(JobAdopted("digits", 1, {"w-1", "w-2"}))));
 }
 
 TEST_F(AdoptionWindowTest, AJobFormsWhenTheWindowIsOver) {
@@ -332,9 +343,10 @@ TEST_F(AdoptionWindowTest, AJobFormsWhenTheWindowIsOver) {
   fixture_.Restart(0, kWindow);
   fixture_.Step(TimerExpired{});
   AllNewcomers(fixture_.spec());
-  EXPECT_EQ(fixture_.WaitWithHeartbeats(1, {5, 6}), "");
-  EXPECT_EQ(fixture_.Wait(0.9), "");
-  EXPECT_THAT(fixture_.Wait(0.1), HasSubstr("epoch 1 begins: w-1 w-2"));
+  EXPECT_THAT(fixture_.WaitWithHeartbeats(1, {5, 6}), NoEffects());
+  EXPECT_THAT(fixture_.Wait(0.9), NoEffects());
+  EXPECT_THAT(fixture_.Wait(0.1),
+              Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))));
   EXPECT_THAT(fixture_.View().stalls, testing::IsEmpty());
   EXPECT_THAT(LinesOf(fixture_),
               testing::Contains("the job waits 2s for running jobs to offer "
@@ -346,21 +358,24 @@ TEST_F(AdoptionWindowTest, ItBeginsWithTheCoordinator) {
   fixture_.Step(TimerExpired{});
   fixture_.Pass(1.5);
   AllNewcomers(fixture_.spec());
-  EXPECT_THAT(fixture_.Wait(0.5), HasSubstr("epoch 1 begins"));
+  EXPECT_THAT(fixture_.Wait(0.5),
+              Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))));
 }
 
 TEST_F(AdoptionWindowTest, AfterItAJobFormsAtOnce) {
   fixture_.Restart(0, kWindow);
   fixture_.Step(TimerExpired{});
   fixture_.Pass(2);
-  EXPECT_THAT(AllNewcomers(fixture_.spec()), HasSubstr("epoch 1 begins"));
+  EXPECT_THAT(AllNewcomers(fixture_.spec()),
+              Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))));
 }
 
 TEST_F(AdoptionWindowTest, ACoordinatorWithRecordsHasNone) {
   fixture_.Step(CreateJob{{1}, fixture_.spec(), ""});
   fixture_.Restart(0, kWindow);
   fixture_.Step(TimerExpired{});
-  EXPECT_THAT(AllNewcomers(fixture_.spec()), HasSubstr("epoch 1 begins"));
+  EXPECT_THAT(AllNewcomers(fixture_.spec()),
+              Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))));
 }
 
 TEST_F(AdoptionWindowTest, NoEpochFormsWhileAnOfferHolds) {
@@ -368,13 +383,13 @@ TEST_F(AdoptionWindowTest, NoEpochFormsWhileAnOfferHolds) {
   AllNewcomers(fixture_.spec());
   fixture_.WaitWithHeartbeats(1, {5, 6});
   Offer(11, 1);
-  EXPECT_EQ(fixture_.WaitWithHeartbeats(3, {5, 6}), "");
+  EXPECT_THAT(fixture_.WaitWithHeartbeats(3, {5, 6}), NoEffects());
   EXPECT_THAT(fixture_.View().stalls,
               testing::ElementsAre("waits 7s for a running job of this name: 1 "
                                    "of 2 workers of its epoch 1 offers it for "
                                    "adoption"));
   EXPECT_THAT(fixture_.WaitWithHeartbeats(8, {5, 6}),
-              HasSubstr("epoch 1 begins: w-1 w-2"))
+              Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))))
       << "nobody offers it any more";
   Offer(12, 1);
   EXPECT_EQ(NotesOfTheOtherJob(), 1);
@@ -385,7 +400,8 @@ TEST_F(AdoptionWindowTest, AnOfferAfterItIsTakenWhileTheJobHasNoEpoch) {
   fixture_.Hello(5, NewcomerOf(1));
   fixture_.WaitWithHeartbeats(5, {5});
   Offer(11, 1);
-  EXPECT_THAT(Offer(12, 2), HasSubstr("digits is adopted in epoch 1"));
+  EXPECT_THAT(Offer(12, 2),
+              Includes(Persists(JobAdopted("digits", 1, {"w-1", "w-2"}))));
 }
 
 TEST_F(AdoptionTest, WorkersThatStopOfferingAreNotWaitedFor) {
@@ -393,10 +409,12 @@ TEST_F(AdoptionTest, WorkersThatStopOfferingAreNotWaitedFor) {
   Offer(11, 1);
   fixture_.Pass(10);  // the lease
   EXPECT_THAT(fixture_.Hello(5, fixture_.HelloOf(5)),
-              HasSubstr("5 <- welcome, generation 1"));
-  EXPECT_THAT(Offer(12, 2),
-              HasSubstr("close 12: UNAVAILABLE: job digits is not "
-                        "known to this coordinator: 1 of 2"))
+              Includes(Sends(5, Welcome(1))));
+  EXPECT_THAT(
+      Offer(12, 2),
+      Includes(Closes(
+          12, StatusCode::kUnavailable,
+          StartsWith("job digits is not known to this coordinator: 1 of 2"))))
       << "the first offer is too old to count";
 }
 
@@ -413,11 +431,12 @@ TEST_F(AdoptionTest, OffersThatDisagreeAreNotAdopted) {
   uint64_t session = 20;
   for (const protocol::Hello& hello : wrong) {
     EXPECT_THAT(fixture_.Hello(session, hello),
-                AllOf(HasSubstr("UNAVAILABLE"), Not(HasSubstr("<-"))));
+                EffectsAre(Closes(session, StatusCode::kUnavailable)));
     EXPECT_FALSE(IsKnown());
     ++session;
   }
-  EXPECT_THAT(fixture_.Hello(30, good), HasSubstr("is adopted in epoch 1"));
+  EXPECT_THAT(fixture_.Hello(30, good),
+              Includes(Persists(JobAdopted("digits", 1, {"w-1", "w-2"}))));
 }
 
 TEST_F(AdoptionTest, WhatCannotBeAnOfferEndsItsStreamAndNothingElse) {
@@ -430,12 +449,11 @@ TEST_F(AdoptionTest, WhatCannotBeAnOfferEndsItsStreamAndNothingElse) {
   wrong[3].resume->rank = 0;  // that of another member with a valid offer
   uint64_t session = 20;
   for (const protocol::Hello& hello : wrong) {
-    EXPECT_THAT(fixture_.Hello(session, hello),
-                AllOf(HasSubstr(absl::StrCat("close ", session)),
-                      Not(HasSubstr("<-"))));
+    EXPECT_THAT(fixture_.Hello(session, hello), EffectsAre(Closes(session)));
     ++session;
   }
-  EXPECT_THAT(Offer(30, 2), HasSubstr("is adopted in epoch 1"));
+  EXPECT_THAT(Offer(30, 2),
+              Includes(Persists(JobAdopted("digits", 1, {"w-1", "w-2"}))));
 }
 
 TEST_F(AdoptionTest, TheFirstLifeThatOffersARankKeepsIt) {
@@ -445,13 +463,15 @@ TEST_F(AdoptionTest, TheFirstLifeThatOffersARankKeepsIt) {
   impostor.incarnation = 4711;
   EXPECT_THAT(
       fixture_.Hello(12, impostor),
-      HasSubstr("close 12: FAILED_PRECONDITION: job digits is not known "
-                "to this coordinator, and w-1 cannot offer it for "
-                "adoption: rank 0 is offered by w-1"));
+      Includes(Closes(
+          12, StatusCode::kFailedPrecondition,
+          StartsWith(
+              "job digits is not known to this coordinator, and w-1 cannot "
+              "offer it for adoption: rank 0 is offered by w-1"))));
   Offer(13, 2);
   EXPECT_THAT(fixture_.Hello(14, impostor),
-              HasSubstr("close 14: PERMISSION_DENIED"));
-  EXPECT_THAT(Offer(15, 1), HasSubstr("15 <- start"));
+              Includes(Closes(14, StatusCode::kPermissionDenied)));
+  EXPECT_THAT(Offer(15, 1), Includes(Sends(15, Start())));
 }
 
 TEST_F(AdoptionTest, SecretsThatWereGivenElsewhereHold) {
@@ -461,11 +481,11 @@ TEST_F(AdoptionTest, SecretsThatWereGivenElsewhereHold) {
   protocol::Hello guess = offers_[0];
   guess.secret = "guess";
   EXPECT_THAT(fixture_.Hello(13, guess),
-              HasSubstr("close 13: PERMISSION_DENIED"));
+              Includes(Closes(13, StatusCode::kPermissionDenied)));
   fixture_.Restart();
   EXPECT_THAT(fixture_.Hello(14, guess),
-              HasSubstr("close 14: PERMISSION_DENIED"));
-  EXPECT_THAT(Offer(15, 1), HasSubstr("15 <- start")) << "it is journaled";
+              Includes(Closes(14, StatusCode::kPermissionDenied)));
+  EXPECT_THAT(Offer(15, 1), Includes(Sends(15, Start()))) << "it is journaled";
 }
 
 TEST_F(AdoptionTest, AJobWithATokenKeepsIt) {
@@ -492,9 +512,12 @@ TEST_F(AdoptionTest, WhatAnOperatorWantsIsKept) {
   LoseTheCoordinator();
   offers_[1].resume->wanted = wanted;  // the other had not received it
   Offer(11, 1);
-  EXPECT_THAT(Offer(12, 2), HasSubstr("12 <- wanted: pause"));
-  EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- wanted: pause"));
-  EXPECT_THAT(Asks(fixture_, JobCommand::kResume), HasSubstr("answer 7: OK"));
+  EXPECT_THAT(Offer(12, 2),
+              Includes(Sends(12, DesiredCommands({Command::kPause}))));
+  EXPECT_THAT(Offer(21, 1),
+              Includes(Sends(21, DesiredCommands({Command::kPause}))));
+  EXPECT_THAT(Asks(fixture_, JobCommand::kResume),
+              EffectsEndWith(Answers(7, StatusCode::kOk)));
   EXPECT_EQ(fixture_.durable_job().wanted.number, wanted.number + 1);
 }
 
@@ -502,12 +525,15 @@ TEST_F(AdoptionTest, WhatAnOperatorWantsIsKept) {
 TEST_F(AdoptionTest, AWorkerThatIsDoneMayGo) {
   RunAndLoseTheCoordinator();
   offers_[0].resume->leaving = true;
-  EXPECT_THAT(Offer(11, 1), HasSubstr("close 11: UNAVAILABLE"));
+  EXPECT_THAT(Offer(11, 1), Includes(Closes(11, StatusCode::kUnavailable)));
   fixture_.Pass(0.5);
-  EXPECT_THAT(Offer(12, 1), HasSubstr("close 12: UNAVAILABLE"));
+  EXPECT_THAT(Offer(12, 1), Includes(Closes(12, StatusCode::kUnavailable)));
   fixture_.Pass(0.5);
-  EXPECT_EQ(Offer(13, 1), "13 <- left\nclose 13: OK");
-  EXPECT_THAT(Offer(14, 2), HasSubstr("1 of 2")) << "it is not missed";
+  EXPECT_THAT(Offer(13, 1),
+              EffectsAre(Sends(13, Left()), Closes(13, StatusCode::kOk)));
+  EXPECT_THAT(Offer(14, 2), EffectsAre(Closes(14, StatusCode::kUnavailable,
+                                              HasSubstr("1 of 2"))))
+      << "it is not missed";
 }
 
 TEST_F(AdoptionTest, AllThatAreDoneCompleteTheJob) {
@@ -518,16 +544,17 @@ TEST_F(AdoptionTest, AllThatAreDoneCompleteTheJob) {
   fixture_.Says(12, protocol::Leave{.steps = 20});
   Offer(21, 1);
   EXPECT_THAT(fixture_.Says(21, protocol::Leave{.steps = 20}),
-              HasSubstr("job completed"));
+              Includes(Persists(JobEnded(record::JobOutcome::kCompleted))));
 }
 
 TEST_F(AdoptionTest, AnEpochThatIsOverIsNotAdopted) {
   RunAndLoseTheCoordinator();
   for (protocol::Hello& offer : offers_) offer.resume->ended = true;
-  EXPECT_THAT(Offer(11, 1), HasSubstr("close 11: NOT_FOUND"));
-  EXPECT_THAT(Offer(12, 2), HasSubstr("close 12: NOT_FOUND"));
+  EXPECT_THAT(Offer(11, 1), Includes(Closes(11, StatusCode::kNotFound)));
+  EXPECT_THAT(Offer(12, 2), Includes(Closes(12, StatusCode::kNotFound)));
   offers_[0].resume->leaving = true;
-  EXPECT_EQ(Offer(13, 1), "13 <- left\nclose 13: OK");
+  EXPECT_THAT(Offer(13, 1),
+              EffectsAre(Sends(13, Left()), Closes(13, StatusCode::kOk)));
 }
 
 // The member has offered the job and trains: that it has not resumed yet does
@@ -539,10 +566,12 @@ TEST_F(AdoptionTest, ANewcomerDoesNotTakeTheNameOfAMemberThatResumesLater) {
   ASSERT_EQ(fixture_.ViewOf(1).state, WorkerState::kSuspect);
   protocol::Hello newcomer = fixture_.HelloOf(1);
   newcomer.incarnation = 4711;
-  EXPECT_THAT(fixture_.Hello(5, newcomer), HasSubstr("refused ALREADY_EXISTS"));
-  EXPECT_THAT(Offer(21, 1), HasSubstr("21 <- start"));
+  EXPECT_THAT(fixture_.Hello(5, newcomer),
+              Refuses(5, StatusCode::kAlreadyExists));
+  EXPECT_THAT(Offer(21, 1), Includes(Sends(21, Start())));
   fixture_.Closes(21, "reset");
-  EXPECT_THAT(fixture_.Hello(6, newcomer), Not(HasSubstr("refused ALREADY")))
+  EXPECT_THAT(fixture_.Hello(6, newcomer),
+              Not(Includes(Sends(Refused(StatusCode::kAlreadyExists)))))
       << "now it is a broken stream";
 }
 
@@ -550,12 +579,16 @@ TEST_F(AdoptionTest, AMemberThatIsLostAfterwardsEndsTheEpoch) {
   RunAndLoseTheCoordinator();
   Offer(11, 1);
   Offer(12, 2);
-  EXPECT_THAT(fixture_.WaitWithHeartbeats(12, {12}),
-              HasSubstr("12 <- ended 1 for good: w-1 (rank 0, host a, pid 101) "
-                        "fell silent"));
+  EXPECT_THAT(
+      fixture_.WaitWithHeartbeats(12, {12}),
+      Includes(Sends(
+          12,
+          EpochEndedForGood(
+              1, StartsWith("w-1 (rank 0, host a, pid 101) fell silent")))));
 }
 
-// It has no state to lose, and no other way to continue.
+// A worker that waits for an epoch has no state to lose, and no other way to
+// continue.
 TEST_F(AdoptionTest, AWorkerThatWaitsForAnEpochIsANewcomer) {
   fixture_.Hello(1);
   protocol::Hello waiting = fixture_.HelloOf(1);
@@ -563,11 +596,12 @@ TEST_F(AdoptionTest, AWorkerThatWaitsForAnEpochIsANewcomer) {
   waiting.secret = fixture_.SecretOf(1);
   waiting.resume = protocol::ResumeState{};
   fixture_.Restart(/*forgotten=*/2);
-  EXPECT_EQ(fixture_.Hello(11, waiting),
-            "persist 1: job digits is created\n"
-            "persist 2: w-1 is generation 1\n"
-            "11 <- welcome, generation 1");
-  EXPECT_THAT(fixture_.Hello(2), HasSubstr("epoch 1 begins: w-1 w-2"));
+  EXPECT_THAT(fixture_.Hello(11, waiting),
+              EffectsAre(Persists(1, JobCreated("digits")),
+                         Persists(2, GenerationAssigned("w-1", 1)),
+                         Sends(11, Welcome(1))));
+  EXPECT_THAT(fixture_.Hello(2),
+              Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))));
 }
 
 TEST_F(AdoptionTest, ButNotWhileARunningJobOfThatNameIsOffered) {
@@ -578,7 +612,7 @@ TEST_F(AdoptionTest, ButNotWhileARunningJobOfThatNameIsOffered) {
   waiting.resume = protocol::ResumeState{};
   Offer(11, 1);
   EXPECT_THAT(fixture_.Hello(12, waiting),
-              AllOf(HasSubstr("close 12: UNAVAILABLE"), Not(HasSubstr("<-"))));
+              EffectsAre(Closes(12, StatusCode::kUnavailable)));
 }
 
 // --- The plan
@@ -596,13 +630,14 @@ TEST_F(AdoptionTest, APlanThatIsCompiledOtherwiseHereEndsNothing) {
   EXPECT_THAT(LinesOf(fixture_).back(), HasSubstr("cannot be compiled here"));
   Offer(31, 1);
   RegisterOn({31});
-  EXPECT_EQ(fixture_.WaitWithHeartbeats(60, {31, 12}), "");
+  EXPECT_THAT(fixture_.WaitWithHeartbeats(60, {31, 12}), NoEffects());
   EXPECT_THAT(Asks(fixture_, JobCommand::kRebuild),
-              HasSubstr("does not have its plan"));
+              EffectsAre(Answers(7, StatusCode::kFailedPrecondition,
+                                 HasSubstr("does not have its plan"))));
   fixture_.Says(31, Stands(13, Phase::kVerdict));
   fixture_.Says(12, protocol::Leave{.steps = 20});
   EXPECT_THAT(fixture_.Says(31, protocol::Leave{.steps = 20}),
-              HasSubstr("job completed"));
+              Includes(Persists(JobEnded(record::JobOutcome::kCompleted))));
 }
 
 class RevisedAdoptionTest : public AdoptionTest {
@@ -632,7 +667,7 @@ TEST_F(RevisedAdoptionTest, ALaterRevisionIsCompiledAgain) {
   fixture_.Register(21, {ParameterNamed("weight"), ParameterNamed("bias")});
   EXPECT_THAT(
       fixture_.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
-      HasSubstr("12 <- plan ready"));
+      Includes(Sends(12, PlanReady())));
   EXPECT_EQ(fixture_.View().revision, Revision{2});
   EXPECT_EQ(fixture_.View().buckets, before_.buckets);
 }
@@ -658,7 +693,8 @@ TEST_F(NegotiatedAdoptionTest, APlanThatIsCompiledOtherwiseHereIsTheEnd) {
   fixture_.Register(21, {ParameterNamed("weight"), ParameterNamed("bias")});
   EXPECT_THAT(
       fixture_.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
-      HasSubstr("the adopted one is feed"));
+      Includes(Sends(
+          12, EpochEndedForGood(1, HasSubstr("the adopted one is feed")))));
 }
 
 TEST_F(NegotiatedAdoptionTest, PassesGoOn) {
@@ -673,7 +709,7 @@ TEST_F(NegotiatedAdoptionTest, PassesGoOn) {
   }
   fixture_.Says(21, protocol::Submitted{12, {0}});
   EXPECT_THAT(fixture_.Says(12, protocol::Submitted{12, {0}}),
-              HasSubstr("decide from 22: 12/0"));
+              Includes(Sends(12, Decide(22, {{12, 0, 2}, {12, 0, 0}}))));
 }
 
 }  // namespace

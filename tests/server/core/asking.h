@@ -15,8 +15,8 @@
 
 namespace lockstep::core {
 
-inline std::string Asks(CoordinatorFixture& fixture, JobCommand command,
-                        const std::string& reason = "") {
+inline EffectList Asks(CoordinatorFixture& fixture, JobCommand command,
+                       const std::string& reason = "") {
   return fixture.Step(CommandJob{{7}, fixture.job(), "", command, reason});
 }
 

@@ -6,19 +6,20 @@
 #include "gtest/gtest.h"
 #include "tests/server/core/asking.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using protocol::CauseKind;
 using protocol::Phase;
 using testing::AllOf;
-using testing::AnyOf;
 using testing::Contains;
 using testing::ElementsAre;
-using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 // --- Which commands may follow which ----------------------------------------
 
@@ -57,18 +58,23 @@ TEST(AskTest, EachCommandBesideEachOther) {
 TEST(PauseTest, IsRecordedThenToldToEveryMember) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_EQ(Asks(fixture, JobCommand::kPause, "lunch"),
-            "persist 6: wanted: pause\n"
-            "1 <- wanted: pause\n2 <- wanted: pause\nanswer 7: OK");
+  EXPECT_THAT(Asks(fixture, JobCommand::kPause, "lunch"),
+              EffectsAre(Persists(6, CommandsWanted({Command::kPause})),
+                         Sends(1, DesiredCommands({Command::kPause})),
+                         Sends(2, DesiredCommands({Command::kPause})),
+                         Answers(7, StatusCode::kOk)));
   EXPECT_EQ(fixture.View().wanted.reason, "lunch");
-  EXPECT_EQ(Asks(fixture, JobCommand::kPause), "answer 7: OK")
+  EXPECT_THAT(Asks(fixture, JobCommand::kPause),
+              EffectsAre(Answers(7, StatusCode::kOk)))
       << "it is wanted already";
-  EXPECT_EQ(Asks(fixture, JobCommand::kResume),
-            "persist 7: wanted: \n1 <- wanted: \n2 <- wanted: \n"
-            "answer 7: OK");
-  EXPECT_THAT(Asks(fixture, JobCommand::kResume),
-              HasSubstr("FAILED_PRECONDITION: cannot resume: the job is not "
-                        "paused"));
+  EXPECT_THAT(
+      Asks(fixture, JobCommand::kResume),
+      EffectsAre(Persists(7, CommandsWanted({})), Sends(1, DesiredCommands({})),
+                 Sends(2, DesiredCommands({})), Answers(7, StatusCode::kOk)));
+  EXPECT_THAT(
+      Asks(fixture, JobCommand::kResume),
+      EffectsAre(Answers(7, StatusCode::kFailedPrecondition,
+                         StartsWith("cannot resume: the job is not paused"))));
 }
 
 TEST(PauseTest, IsSeenAtOneStepAndIsOneLineOfHistory) {
@@ -95,14 +101,16 @@ TEST(PauseTest, NobodyWhoIsPausedIsCalledStuck) {
   Asks(fixture, JobCommand::kPause);
   fixture.Says(1, Paused(9));
   fixture.Says(2, Paused(9));
-  EXPECT_EQ(fixture.WaitWithHeartbeats(200, {1, 2}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(200, {1, 2}), NoEffects());
   EXPECT_THAT(fixture.View().stalls, testing::IsEmpty());
   // The progress timeout restarts when they resume.
   Asks(fixture, JobCommand::kResume);
   fixture.Says(1, Stands(9, Phase::kTransfer));
   fixture.Says(2, Stands(9, Phase::kCompute));
-  EXPECT_EQ(fixture.WaitWithHeartbeats(29, {1, 2}), "");
-  EXPECT_THAT(fixture.WaitWithHeartbeats(3, {1, 2}), HasSubstr("was evicted"));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(29, {1, 2}), NoEffects());
+  EXPECT_THAT(
+      fixture.WaitWithHeartbeats(3, {1, 2}),
+      Includes(Sends(1, EpochEndedForGood(1, HasSubstr("was evicted")))));
 }
 
 TEST(PauseTest, WhoIsPausedAndFallsSilentIsLost) {
@@ -111,18 +119,22 @@ TEST(PauseTest, WhoIsPausedAndFallsSilentIsLost) {
   Asks(fixture, JobCommand::kPause);
   fixture.Says(1, Paused(9));
   fixture.Says(2, Paused(9));
-  EXPECT_THAT(fixture.WaitWithHeartbeats(12, {1}), HasSubstr("fell silent"));
+  EXPECT_THAT(
+      fixture.WaitWithHeartbeats(12, {1}),
+      Includes(Sends(1, EpochEndedForGood(1, HasSubstr("fell silent")))));
 }
 
 TEST(PauseTest, BeforeTheJobRunsItIsKeptForTheFirstVerdict) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.Hello(1);
-  EXPECT_EQ(Asks(fixture, JobCommand::kPause),
-            "persist 3: wanted: pause\nanswer 7: OK");
-  EXPECT_THAT(fixture.Hello(2), EndsWith("1 <- formed 1: rank 0 of w-1 w-2\n"
-                                         "2 <- formed 1: rank 1 of w-1 w-2\n"
-                                         "1 <- wanted: pause\n"
-                                         "2 <- wanted: pause"));
+  EXPECT_THAT(Asks(fixture, JobCommand::kPause),
+              EffectsAre(Persists(3, CommandsWanted({Command::kPause})),
+                         Answers(7, StatusCode::kOk)));
+  EXPECT_THAT(fixture.Hello(2),
+              EffectsEndWith(Sends(1, EpochFormed(1, 0, {"w-1", "w-2"})),
+                             Sends(2, EpochFormed(1, 1, {"w-1", "w-2"})),
+                             Sends(1, DesiredCommands({Command::kPause})),
+                             Sends(2, DesiredCommands({Command::kPause}))));
 }
 
 TEST(PauseTest, IsToldAgainToWhoResumesAndSoIsItsEnd) {
@@ -130,10 +142,12 @@ TEST(PauseTest, IsToldAgainToWhoResumesAndSoIsItsEnd) {
   fixture.RunAll();
   Asks(fixture, JobCommand::kPause);
   fixture.Closes(2);
-  EXPECT_THAT(fixture.Resume(12, 2), HasSubstr("12 <- wanted: pause"));
+  EXPECT_THAT(fixture.Resume(12, 2),
+              Includes(Sends(12, DesiredCommands({Command::kPause}))));
   fixture.Closes(12);
   Asks(fixture, JobCommand::kResume);
-  EXPECT_THAT(fixture.Resume(22, 2), EndsWith("22 <- wanted: "));
+  EXPECT_THAT(fixture.Resume(22, 2),
+              EffectsEndWith(Sends(22, DesiredCommands({}))));
 }
 
 TEST(PauseTest, OutlivesTheCoordinatorAndTheEpoch) {
@@ -159,16 +173,20 @@ TEST(StopTest, OfARunningJobWaitsForTheCommonStep) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   EXPECT_THAT(Asks(fixture, JobCommand::kStop, "enough"),
-              HasSubstr("1 <- wanted: stop\n2 <- wanted: stop"));
+              Includes(Sends(1, DesiredCommands({Command::kStop})),
+                       Sends(2, DesiredCommands({Command::kStop}))));
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
   EXPECT_THAT(Asks(fixture, JobCommand::kResume),
-              AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("enough"),
-                    HasSubstr("not taken back")));
+              EffectsAre(Answers(
+                  7, StatusCode::kFailedPrecondition,
+                  AllOf(HasSubstr("enough"), HasSubstr("not taken back")))));
   fixture.Says(2, LeavesBy(Command::kStop, 413));
   EXPECT_THAT(LinesOf(fixture), Contains("all ranks stop after step 412"));
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
-  EXPECT_THAT(fixture.Says(1, LeavesBy(Command::kStop, 413)),
-              EndsWith("epoch 1 ends\npersist 10: job stopped"));
+  EXPECT_THAT(
+      fixture.Says(1, LeavesBy(Command::kStop, 413)),
+      EffectsEndWith(Persists(EpochFinished(1)),
+                     Persists(10, JobEnded(record::JobOutcome::kStopped))));
   const JobView view = fixture.View();
   EXPECT_EQ(view.state, JobState::kStopped);
   EXPECT_EQ(view.cause.kind, CauseKind::kStopped);
@@ -184,8 +202,8 @@ TEST(StopTest, TakesThePlaceOfAPauseAndOfADrain) {
     fixture.RunAll();
     Asks(fixture, before);
     EXPECT_THAT(Asks(fixture, JobCommand::kStop),
-                HasSubstr("1 <- wanted: stop"));
-    // They may have left by the drain.
+                Includes(Sends(1, DesiredCommands({Command::kStop}))));
+    // Workers may have left because of the drain.
     fixture.Says(1, LeavesBy(Command::kDrain, 3));
     fixture.Says(2, LeavesBy(Command::kDrain, 3));
     EXPECT_EQ(fixture.View().state, JobState::kStopped);
@@ -204,16 +222,19 @@ TEST(StopTest, AJobThatFinishedBeforeItTookEffectHasCompleted) {
 TEST(StopTest, OfAJobThatDoesNotRunEndsItAtOnce) {
   CoordinatorFixture forming(SpecOf(2));
   forming.Hello(1);
-  EXPECT_THAT(Asks(forming, JobCommand::kStop, "wrong spec"),
-              AllOf(HasSubstr("job stopped"),
-                    HasSubstr("1 <- ended 0 for good: stopped by an operator: "
-                              "wrong spec")));
+  EXPECT_THAT(
+      Asks(forming, JobCommand::kStop, "wrong spec"),
+      Includes(
+          Persists(JobEnded(record::JobOutcome::kStopped)),
+          Sends(1, EpochEndedForGood(
+                       0, StartsWith("stopped by an operator: wrong spec")))));
   CoordinatorFixture sealed(SpecOf(2));
   sealed.JoinAll();
   Asks(sealed, JobCommand::kStop);
   EXPECT_EQ(sealed.View().state, JobState::kStopped);
   EXPECT_THAT(Asks(sealed, JobCommand::kPause),
-              HasSubstr("FAILED_PRECONDITION: job digits is over"));
+              EffectsAre(Answers(7, StatusCode::kFailedPrecondition,
+                                 StartsWith("job digits is over"))));
 }
 
 TEST(StopTest, AnEpochThatEndsBeforeItTookEffectIsTheLast) {
@@ -243,7 +264,8 @@ TEST(StopTest, IsDoneAfterARestartIfOnlyItsEndWasLost) {
   Asks(fixture, JobCommand::kStop, "enough");
   for (const int i : {1, 2}) fixture.Says(i, LeavesBy(Command::kStop, 413));
   fixture.Restart(/*forgotten=*/1);
-  EXPECT_THAT(fixture.Step(TimerExpired{}), HasSubstr("job stopped"));
+  EXPECT_THAT(fixture.Step(TimerExpired{}),
+              Includes(Persists(JobEnded(record::JobOutcome::kStopped))));
   EXPECT_EQ(fixture.View().state, JobState::kStopped);
 }
 
@@ -253,14 +275,17 @@ TEST(StopTest, AfterARestartWhoseWorkWasDoneHasCompletedAllTheSame) {
   Asks(fixture, JobCommand::kStop, "enough");
   for (const int i : {1, 2}) fixture.Says(i, protocol::Leave{.steps = 400});
   fixture.Restart(/*forgotten=*/1);
-  EXPECT_THAT(fixture.Step(TimerExpired{}), HasSubstr("job completed"));
+  EXPECT_THAT(fixture.Step(TimerExpired{}),
+              Includes(Persists(JobEnded(record::JobOutcome::kCompleted))));
 }
 
 TEST(StopTest, AfterARestartWithAPlanItWaitsForWhoTrains) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   fixture.Restart();
-  EXPECT_THAT(Asks(fixture, JobCommand::kStop), HasSubstr("wanted: stop"));
+  EXPECT_THAT(Asks(fixture, JobCommand::kStop),
+              EffectsAre(Persists(6, CommandsWanted({Command::kStop})),
+                         Answers(7, StatusCode::kOk)));
   EXPECT_FALSE(fixture.durable_job().ended.has_value());
   protocol::Hello hello = fixture.HelloOf(1);
   hello.generation = {1};
@@ -268,7 +293,8 @@ TEST(StopTest, AfterARestartWithAPlanItWaitsForWhoTrains) {
       protocol::ResumeState{.epoch = fixture.epoch(),
                             .revision = fixture.durable_job().revision,
                             .plan_digest = fixture.durable_job().plan_digest};
-  EXPECT_THAT(fixture.Hello(11, hello), HasSubstr("11 <- wanted: stop"));
+  EXPECT_THAT(fixture.Hello(11, hello),
+              Includes(Sends(11, DesiredCommands({Command::kStop}))));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/asking.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
@@ -23,10 +24,9 @@ TEST(CompilationTest, OtherJobsGoOnMeanwhile) {
   protocol::Hello other = fixture.HelloOf(7);
   other.spec->name = "other";
   EXPECT_THAT(fixture.Step(MessageReceived{{7}, {{"other"}, {}, {1}, other}}),
-              HasSubstr("7 <- welcome, generation 1"));
-  EXPECT_THAT(
-      fixture.FinishCompilations(),
-      AllOf(HasSubstr("1 <- plan ready"), HasSubstr("2 <- plan ready")));
+              Includes(Sends(7, Welcome(1))));
+  EXPECT_THAT(fixture.FinishCompilations(),
+              Includes(Sends(1, PlanReady()), Sends(2, PlanReady())));
 }
 
 TEST(CompilationTest, ARankThatRegistersAgainMeanwhileIsToldThePlanOnce) {
@@ -35,12 +35,11 @@ TEST(CompilationTest, ARankThatRegistersAgainMeanwhileIsToldThePlanOnce) {
   fixture.JoinAll();
   fixture.RegisterAll();
   fixture.Closes(2);
-  EXPECT_THAT(fixture.Resume(12, 2), Not(HasSubstr("plan ready")));
+  EXPECT_THAT(fixture.Resume(12, 2), Not(Includes(Sends(PlanReady()))));
   fixture.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")});
   EXPECT_EQ(fixture.compilations(), 1u);
-  EXPECT_THAT(
-      fixture.FinishCompilations(),
-      AllOf(HasSubstr("1 <- plan ready"), HasSubstr("12 <- plan ready")));
+  EXPECT_THAT(fixture.FinishCompilations(),
+              Includes(Sends(1, PlanReady()), Sends(12, PlanReady())));
 }
 
 TEST(CompilationTest, AnEpochThatEndedMeanwhileIgnoresIt) {
@@ -49,12 +48,14 @@ TEST(CompilationTest, AnEpochThatEndedMeanwhileIgnoresIt) {
   fixture.JoinAll();
   fixture.RegisterAll();
   fixture.Says(1, protocol::LocalFailure{.call = "f"});
-  EXPECT_EQ(fixture.FinishCompilations(),
-            "persist 5: epoch 1 ends\n"
-            "1 <- ended 1: w-1 (rank 0, host a, pid 101): f failed at step 0: "
-            "UNKNOWN: \n"
-            "2 <- ended 1: w-1 (rank 0, host a, pid 101): f failed at step 0: "
-            "UNKNOWN: ");
+  EXPECT_THAT(fixture.FinishCompilations(),
+              EffectsAre(Persists(5, EpochFinished(1)),
+                         Sends(1, EpochEnded(1,
+                                             "w-1 (rank 0, host a, pid 101): f "
+                                             "failed at step 0: UNKNOWN: ")),
+                         Sends(2, EpochEnded(1,
+                                             "w-1 (rank 0, host a, pid 101): f "
+                                             "failed at step 0: UNKNOWN: "))));
   EXPECT_TRUE(fixture.durable_job().plan_digest.empty());
 }
 
@@ -86,10 +87,10 @@ TEST(CompilationTest, NobodyIsStuckMeanwhile) {
   fixture.HoldCompilations();
   fixture.JoinAll();
   fixture.RegisterAll();
-  EXPECT_EQ(fixture.WaitWithHeartbeats(14, {1, 2}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(14, {1, 2}), NoEffects());
   EXPECT_THAT(fixture.View().stalls, IsEmpty());
   fixture.FinishCompilations();
-  EXPECT_EQ(fixture.WaitWithHeartbeats(3, {1, 2}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(3, {1, 2}), NoEffects());
 }
 
 TEST(CompilationTest, ACoordinatorThatDiesMeanwhileCompilesAgain) {
@@ -103,9 +104,8 @@ TEST(CompilationTest, ACoordinatorThatDiesMeanwhileCompilesAgain) {
     fixture.Register(10 + i,
                      {ParameterNamed("weight"), ParameterNamed("bias")});
   }
-  EXPECT_THAT(
-      fixture.FinishCompilations(),
-      AllOf(HasSubstr("11 <- plan ready"), HasSubstr("12 <- plan ready")));
+  EXPECT_THAT(fixture.FinishCompilations(),
+              Includes(Sends(11, PlanReady()), Sends(12, PlanReady())));
 }
 
 // In any order of registration, and again after a restart: the repeated
@@ -164,9 +164,12 @@ TEST(CompilationTest, StepsRunWhileARevisionIsCompiled) {
   Asks(fixture, JobCommand::kRebuild);
   fixture.Says(1, protocol::ReadyOrder{{2}, {0, 1}});
   ASSERT_EQ(fixture.compilations(), 1u);
-  EXPECT_THAT(Asks(fixture, JobCommand::kRebuild), HasSubstr("it is compiled"));
-  EXPECT_EQ(fixture.Says(1, Stands(3, protocol::Phase::kCompute)), "");
-  EXPECT_THAT(fixture.FinishCompilations(), HasSubstr("1 <- plan ready"));
+  EXPECT_THAT(Asks(fixture, JobCommand::kRebuild),
+              EffectsAre(Answers(7, StatusCode::kFailedPrecondition,
+                                 HasSubstr("it is compiled"))));
+  EXPECT_THAT(fixture.Says(1, Stands(3, protocol::Phase::kCompute)),
+              NoEffects());
+  EXPECT_THAT(fixture.FinishCompilations(), Includes(Sends(1, PlanReady())));
   EXPECT_EQ(fixture.durable_job().revision, Revision{2});
 }
 

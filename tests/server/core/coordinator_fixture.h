@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/core/coordinator.h"
-#include "tests/server/core/describe.h"
+#include "tests/server/core/effect_list.h"
 
 namespace lockstep::core {
 
@@ -60,13 +60,13 @@ class CoordinatorFixture {
       : spec_(std::move(spec)) {}
 
   // --- Events ---
-  // Each applies one event and returns the requested effects as text.
-  std::string Step(const Event& event) {
+  // Each applies one event and returns the requested effects.
+  EffectList Step(const Event& event) {
     effects_ = core_->Step(now_, event);
     Follow();
     KeepSecrets();
     if (!hold_compilations_) FinishCompilations();
-    return Describe(effects_);
+    return {effects_};
   }
 
   // Plans are compiled at once, unless held until FinishCompilations.
@@ -74,7 +74,7 @@ class CoordinatorFixture {
   // The input of the newest held compilation.
   const CompileInput& held_input() const { return *compilations_.back().input; }
   // Appends the effects of the compilations to those of the last event.
-  std::string FinishCompilations() {
+  EffectList FinishCompilations() {
     Effects all = std::move(effects_);
     for (const Compile& compile : std::exchange(compilations_, {})) {
       effects_ = core_->Step(
@@ -83,7 +83,7 @@ class CoordinatorFixture {
       all.insert(all.end(), effects_.begin(), effects_.end());
     }
     effects_ = std::move(all);
-    return Describe(effects_);
+    return {effects_};
   }
   size_t compilations() const { return compilations_.size(); }
 
@@ -112,9 +112,9 @@ class CoordinatorFixture {
             .kind = protocol::EvidenceKind::kPeerReset,
             .detail = detail};
   }
-  std::string Hello(int i) { return Hello(i, HelloOf(i)); }
+  EffectList Hello(int i) { return Hello(i, HelloOf(i)); }
   // A Hello that resumes carries the worker's secret, unless it has another.
-  std::string Hello(uint64_t session, protocol::Hello hello) {
+  EffectList Hello(uint64_t session, protocol::Hello hello) {
     greeters_[{session}] = hello.worker;
     if (hello.generation.value != 0 && hello.secret.empty()) {
       hello.secret = secrets_[hello.worker];
@@ -122,60 +122,54 @@ class CoordinatorFixture {
     return Says(session, std::move(hello), EpochId{});
   }
   // A worker resumes on another stream.
-  std::string Resume(uint64_t session, int i, uint64_t generation = 1) {
+  EffectList Resume(uint64_t session, int i, uint64_t generation = 1) {
     protocol::Hello hello = HelloOf(i);
     hello.generation = {generation};
     hello.resume = protocol::ResumeState{.epoch = epoch()};
     return Hello(session, hello);
   }
-  std::string Says(uint64_t session, protocol::ToCoordinatorBody body) {
+  EffectList Says(uint64_t session, protocol::ToCoordinatorBody body) {
     return Says(session, std::move(body), epoch());
   }
-  std::string Says(uint64_t session, protocol::ToCoordinatorBody body,
-                   EpochId epoch) {
+  EffectList Says(uint64_t session, protocol::ToCoordinatorBody body,
+                  EpochId epoch) {
     return Step(
         MessageReceived{{session}, {job(), epoch, {1}, std::move(body)}});
   }
-  std::string Closes(uint64_t session, const std::string& why = "reset") {
+  EffectList Closes(uint64_t session, const std::string& why = "reset") {
     return Step(SessionClosed{{session}, why});
   }
   // Advances time, waking the coordinator whenever it asked to be, and returns
-  // the requested effects as text.
-  std::string Wait(double seconds) {
+  // the requested effects.
+  EffectList Wait(double seconds) {
     const absl::Time until = now_ + absl::Seconds(seconds);
-    std::string said;
+    EffectList requested;
     while (core_->NextWake() <= until) {
       now_ = std::max(now_, core_->NextWake());
-      const std::string now_said = Step(TimerExpired{});
-      if (!now_said.empty()) {
-        absl::StrAppend(&said, said.empty() ? "" : "\n", now_said);
-      }
+      requested += Step(TimerExpired{});
       EXPECT_GT(core_->NextWake(), now_) << "would spin";
     }
     now_ = until;
-    return said;
+    return requested;
   }
   // As Wait, with heartbeats of these streams every second.
-  std::string WaitWithHeartbeats(int seconds,
-                                 const std::vector<uint64_t>& sessions) {
-    std::string said;
+  EffectList WaitWithHeartbeats(int seconds,
+                                const std::vector<uint64_t>& sessions) {
+    EffectList requested;
     for (int second = 0; second < seconds; ++second) {
       for (const uint64_t session : sessions) {
         Says(session, protocol::Heartbeat{});
       }
-      const std::string now_said = Wait(1);
-      if (!now_said.empty()) {
-        absl::StrAppend(&said, said.empty() ? "" : "\n", now_said);
-      }
+      requested += Wait(1);
     }
-    return said;
+    return requested;
   }
 
   // --- Sequences of events ---
   void JoinAll() {
     for (int i = 0; i < world(); ++i) Hello(i + first_session_);
   }
-  std::string Register(uint64_t session, std::vector<Parameter> parameters) {
+  EffectList Register(uint64_t session, std::vector<Parameter> parameters) {
     return Says(session,
                 protocol::RegisterChunk{
                     .index = 0, .last = true, .parameters = parameters});
@@ -185,7 +179,7 @@ class CoordinatorFixture {
       Register(session, {ParameterNamed("weight"), ParameterNamed("bias")});
     }
   }
-  std::string Ack(uint64_t session) {
+  EffectList Ack(uint64_t session) {
     const DurableJob& durable = durable_job();
     return Says(session,
                 protocol::PlanAck{durable.revision, durable.plan_digest});
@@ -204,7 +198,7 @@ class CoordinatorFixture {
     }
     return publish;
   }
-  std::string Publish(uint64_t session, int rank) {
+  EffectList Publish(uint64_t session, int rank) {
     return Says(session, HandlesOf(rank));
   }
   // From an empty job to a running epoch.

@@ -1,166 +1,34 @@
-// One line of text for each effect, for golden transcripts and failures.
+// One line of text for each effect, for failures and for the golden transcripts
+// of passage_test.cc.
 //
 //   persist 3: epoch 1 begins: w-0 w-1
 //   1 <- formed 1: rank 0 of w-0 w-1
 //   close 2: ALREADY_EXISTS: the name w-0 is held by ...
 //
-// Notes and compilations are omitted.
+// Other tests compare effects with effect_matchers.h.
 
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_DESCRIBE_H_
 
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "lockstep/command.h"
+#include "protocol/types.h"
 #include "server/core/event.h"
 
 namespace lockstep::core {
 
-inline std::string Names(const std::vector<protocol::Member>& members) {
-  return absl::StrJoin(members, " ",
-                       [](std::string* out, const protocol::Member& member) {
-                         out->append(member.worker.value);
-                       });
-}
+// Names separated by spaces.
+std::string Names(const std::vector<protocol::Member>& members);
+std::string Names(const std::vector<Command>& commands);
 
-inline std::string Names(const std::vector<Command>& commands) {
-  return absl::StrJoin(commands, " ", [](std::string* out, Command command) {
-    out->append(Name(command));
-  });
-}
+// Notes and compilations are not shown in lists of effects.
+bool IsShown(const Effect& effect);
 
-struct DescribeRecord {
-  std::string operator()(const record::JobCreated& r) const {
-    return absl::StrCat("job ", r.spec.name, " is created");
-  }
-  std::string operator()(const record::GenerationAssigned& r) const {
-    return absl::StrCat(r.worker.value, " is generation ", r.generation.value);
-  }
-  std::string operator()(const record::EpochBegan& r) const {
-    return absl::StrCat("epoch ", r.epoch.value, " begins: ", Names(r.members));
-  }
-  std::string operator()(const record::PlanAdopted& r) const {
-    return absl::StrCat("plan of epoch ", r.epoch.value);
-  }
-  std::string operator()(const record::EpochFinished& r) const {
-    return absl::StrCat("epoch ", r.epoch.value, " ends");
-  }
-  std::string operator()(const record::JobEnded& r) const {
-    switch (r.outcome) {
-      case record::JobOutcome::kCompleted: return "job completed";
-      case record::JobOutcome::kFailed: return "job failed";
-      case record::JobOutcome::kStopped: return "job stopped";
-    }
-    return "?";
-  }
-  std::string operator()(const record::WorkerLeft& r) const {
-    return absl::StrCat(r.worker.value, " left epoch ", r.epoch.value);
-  }
-  std::string operator()(const record::JobArchived& r) const {
-    return absl::StrCat("archived as ", r.as.value);
-  }
-  std::string operator()(const record::JobDeleted&) const { return "deleted"; }
-  std::string operator()(const record::CommandsWanted& r) const {
-    return absl::StrCat("wanted: ", Names(r.wanted.commands));
-  }
-  std::string operator()(const record::JobAdopted& r) const {
-    std::vector<protocol::Member> members;
-    for (const auto& adopted : r.members) members.push_back(adopted.member);
-    return absl::StrCat("job ", r.spec.name, " is adopted in epoch ",
-                        r.epoch.value, ": ", Names(members));
-  }
-};
-
-struct DescribeBody {
-  EpochId epoch;
-  std::string operator()(const protocol::Welcome& m) const {
-    return absl::StrCat(
-        m.resumed ? "welcome back, generation " : "welcome, generation ",
-        m.generation.value, m.forgot ? ", say what you registered" : "");
-  }
-  std::string operator()(const protocol::Refused& m) const {
-    return absl::StrCat("refused ", absl::StatusCodeToString(m.code), ": ",
-                        m.message);
-  }
-  std::string operator()(const protocol::EpochFormed& m) const {
-    return absl::StrCat("formed ", epoch.value, ": rank ", m.rank, " of ",
-                        Names(m.members));
-  }
-  std::string operator()(const protocol::PlanReady&) const {
-    return "plan ready";
-  }
-  std::string operator()(const protocol::GroupHandles& m) const {
-    return absl::StrCat("handles of ", m.communicator, ": ",
-                        absl::StrJoin(m.handles.items(), " "));
-  }
-  std::string operator()(const protocol::Start&) const { return "start"; }
-  std::string operator()(const protocol::EpochEnded& m) const {
-    return absl::StrCat("ended ", epoch.value, m.final ? " for good: " : ": ",
-                        m.cause.message);
-  }
-  std::string operator()(const protocol::Left&) const { return "left"; }
-  std::string operator()(const protocol::Warning& m) const {
-    return absl::StrCat("warning: ", m.text);
-  }
-  std::string operator()(const protocol::DesiredCommands& m) const {
-    return absl::StrCat("wanted: ", Names(m.commands));
-  }
-  std::string operator()(const protocol::OrderWanted& m) const {
-    return absl::StrCat("order wanted for revision ", m.revision.value);
-  }
-  std::string operator()(const protocol::Decide& m) const {
-    return absl::StrCat(
-        "decide from ", m.first, ":",
-        absl::StrJoin(m.decisions, "",
-                      [](std::string* out, const protocol::Decision& d) {
-                        absl::StrAppend(out, " ", d.pass, "/", d.parameter);
-                      }));
-  }
-};
-
-inline std::string Describe(const Effect& effect) {
-  struct Visitor {
-    std::string operator()(const Send& e) const {
-      return absl::StrCat(
-          e.session.value, " <- ",
-          std::visit(DescribeBody{e.message.epoch}, e.message.body));
-    }
-    std::string operator()(const CloseSession& e) const {
-      return absl::StrCat("close ", e.session.value, ": ", e.status.ToString());
-    }
-    std::string operator()(const Persist& e) const {
-      return absl::StrCat("persist ", e.record.number, ": ",
-                          std::visit(DescribeRecord{}, e.record.body));
-    }
-    std::string operator()(const AdminReply& e) const {
-      return absl::StrCat("answer ", e.request.value, ": ",
-                          e.status.ToString());
-    }
-    std::string operator()(const Compile& e) const {
-      return absl::StrCat("compile ", e.id.value, " for ", e.job.value);
-    }
-    std::string operator()(const Note& e) const {
-      return absl::StrCat("note ", e.job.value, ": ", e.text);
-    }
-  };
-  return std::visit(Visitor{}, effect);
-}
-
-inline std::string Describe(const Effects& effects) {
-  std::vector<std::string> lines;
-  for (const Effect& effect : effects) {
-    const bool is_shown = !std::holds_alternative<Note>(effect) &&
-                          !std::holds_alternative<Compile>(effect);
-    if (is_shown) {
-      lines.push_back(Describe(effect));
-    }
-  }
-  return absl::StrJoin(lines, "\n");
-}
+std::string Describe(const Effect& effect);
+// The shown effects, one a line.
+std::string Describe(const Effects& effects);
 
 }  // namespace lockstep::core
 

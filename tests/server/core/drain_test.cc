@@ -4,14 +4,17 @@
 #include "gtest/gtest.h"
 #include "tests/server/core/asking.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using testing::AllOf;
 using testing::Contains;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 void Drain(CoordinatorFixture& fixture) {
   Asks(fixture, JobCommand::kDrain, "maintenance");
@@ -29,7 +32,7 @@ TEST(DrainTest, TheJobWaitsForWorkersWithoutADeadlineAndFormsAgain) {
   EXPECT_EQ(fixture.View().cause.message,
             "epoch 1 ended: drained by an operator: maintenance");
   EXPECT_THAT(LinesOf(fixture), Contains("all ranks drain after step 7"));
-  EXPECT_EQ(fixture.Wait(100000), "");
+  EXPECT_THAT(fixture.Wait(100000), NoEffects());
 
   for (int i = 1; i <= 2; ++i) {
     protocol::Hello hello = fixture.HelloOf(i);
@@ -59,28 +62,30 @@ TEST(DrainTest, StillWaitsAfterTheCoordinatorRestarted) {
   fixture.RunAll();
   Drain(fixture);
   fixture.Restart();
-  EXPECT_EQ(fixture.Wait(100000), "");
+  EXPECT_THAT(fixture.Wait(100000), NoEffects());
   fixture.Step(TimerExpired{});
   EXPECT_EQ(fixture.View().state, JobState::kForming);
-  EXPECT_EQ(fixture.Wait(100000), "");
+  EXPECT_THAT(fixture.Wait(100000), NoEffects());
 }
 
 TEST(DrainTest, OfAJobThatDoesNotRunSendsAwayWhoHasArrived) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.Hello(1);
+  const TextMatcher reason = StartsWith("drained by an operator: maintenance");
   EXPECT_THAT(Asks(fixture, JobCommand::kDrain, "maintenance"),
-              AllOf(HasSubstr("1 <- refused CANCELLED: drained by an operator: "
-                              "maintenance"),
-                    HasSubstr("close 1"), EndsWith("answer 7: OK")));
+              EffectsEndWith(Sends(1, Refused(StatusCode::kCancelled, reason)),
+                             Closes(1, StatusCode::kCancelled, reason),
+                             Answers(7, StatusCode::kOk)));
   EXPECT_EQ(fixture.View().missing, 2);
-  EXPECT_EQ(fixture.Wait(100000), "");
+  EXPECT_THAT(fixture.Wait(100000), NoEffects());
 }
 
 TEST(DrainTest, OfAnEpochThatDoesNotTrainYetEndsIt) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
-  EXPECT_THAT(Asks(fixture, JobCommand::kDrain),
-              HasSubstr("1 <- ended 1: drained by an operator"));
+  EXPECT_THAT(
+      Asks(fixture, JobCommand::kDrain),
+      Includes(Sends(1, EpochEnded(1, StartsWith("drained by an operator")))));
   EXPECT_EQ(fixture.View().state, JobState::kForming);
 }
 
@@ -92,7 +97,7 @@ TEST(DrainTest, AnEpochThatEndsBeforeItTookEffectDrainsIt) {
   EXPECT_EQ(fixture.View().state, JobState::kForming);
   fixture.Closes(1);
   fixture.Wait(2);
-  EXPECT_EQ(fixture.Wait(100000), "");
+  EXPECT_THAT(fixture.Wait(100000), NoEffects());
 }
 
 TEST(DrainTest, ADeathBeforeItTookEffectIsNoFailureOfTheJob) {
@@ -113,7 +118,12 @@ TEST(DrainTest, IsDoneBeforeTheNextEpochBegins) {
   Asks(fixture, JobCommand::kDrain);
   fixture.Says(1, LeavesBy(Command::kDrain, 413));
   fixture.Restart();
-  EXPECT_THAT(fixture.Hello(3, fixture.HelloOf(3)), HasSubstr("wanted: \n"));
+  EXPECT_THAT(fixture.Hello(3, fixture.HelloOf(3)),
+              EffectsAre(Persists(8, GenerationAssigned("w-3", 1)),
+                         Sends(3, Welcome(1)), Persists(9, CommandsWanted({})),
+                         Persists(10, EpochBegan(2, {"w-3"})),
+                         Sends(3, EpochFormed(2, 0, {"w-3"})),
+                         Sends(3, DesiredCommands({}))));
   size_t begun = 0, done = 0;
   const auto records = fixture.records();
   for (size_t i = 0; i < records.size(); ++i) {
@@ -131,8 +141,9 @@ TEST(DrainTest, OfADrainedJobSendsAwayWhoHasComeSince) {
   protocol::Hello again = fixture.HelloOf(1);
   again.incarnation = 77;
   fixture.Hello(3, again);
-  EXPECT_THAT(Asks(fixture, JobCommand::kDrain), HasSubstr("3 <- refused"));
-  EXPECT_EQ(fixture.Wait(100000), "") << "no deadline is left";
+  EXPECT_THAT(Asks(fixture, JobCommand::kDrain),
+              Includes(Sends(3, Refused(StatusCode::kCancelled))));
+  EXPECT_THAT(fixture.Wait(100000), NoEffects()) << "no deadline is left";
 }
 
 }  // namespace

@@ -6,37 +6,44 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 TEST(IdentityTest, ABrokenStreamResumesAsIfNothingHadBeen) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Closes(1), "");
+  EXPECT_THAT(fixture.Closes(1), NoEffects());
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kSuspect);
   fixture.Wait(0.9);
-  EXPECT_EQ(fixture.Resume(5, 1),
-            "5 <- welcome back, generation 1\n"
-            "5 <- formed 1: rank 0 of w-1 w-2\n"
-            "5 <- plan ready\n"
-            "5 <- handles of 0: h0 h1\n"
-            "5 <- handles of 1: h0 h1\n"
-            "5 <- start");
+  EXPECT_THAT(
+      fixture.Resume(5, 1),
+      EffectsAre(Sends(5, WelcomeBack(1)),
+                 Sends(5, EpochFormed(1, 0, {"w-1", "w-2"})),
+                 Sends(5, PlanReady()), Sends(5, GroupHandles(0, {"h0", "h1"})),
+                 Sends(5, GroupHandles(1, {"h0", "h1"})), Sends(5, Start())));
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
-  EXPECT_EQ(fixture.WaitWithHeartbeats(20, {2, 5}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(20, {2, 5}), NoEffects());
 }
 
 TEST(IdentityTest, AWorkerMayResumeBeforeItsOldStreamIsKnownToBeBroken) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_THAT(fixture.Resume(5, 1),
-              AllOf(HasSubstr("close 1: ABORTED"), HasSubstr("5 <- start")));
-  EXPECT_EQ(fixture.Closes(1), "") << "the old stream's end is old news";
+  EXPECT_THAT(
+      fixture.Resume(5, 1),
+      EffectsAre(Closes(1, StatusCode::kAborted), Sends(5, WelcomeBack(1)),
+                 Sends(5, EpochFormed(1, 0, {"w-1", "w-2"})),
+                 Sends(5, PlanReady()), Sends(5, GroupHandles(0, {"h0", "h1"})),
+                 Sends(5, GroupHandles(1, {"h0", "h1"})), Sends(5, Start())));
+  EXPECT_THAT(fixture.Closes(1), NoEffects())
+      << "the old stream's end is old news";
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
 }
 
@@ -44,7 +51,7 @@ TEST(IdentityTest, WhatIsSaidOnAnOldStreamIsIgnored) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   fixture.Resume(5, 1);
-  EXPECT_EQ(fixture.Says(1, protocol::Leave{.clean = false}), "");
+  EXPECT_THAT(fixture.Says(1, protocol::Leave{.clean = false}), NoEffects());
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
 }
 
@@ -52,11 +59,15 @@ TEST(IdentityTest, AStreamThatDoesNotResumeInTimeEndsTheEpoch) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   fixture.Closes(1, "connection reset");
-  EXPECT_THAT(fixture.Wait(1),
-              AllOf(HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid "
-                              "101) lost its stream (connection reset) and did "
-                              "not resume within 1s, last heard at step 0 "),
-                    Not(HasSubstr("1 <-"))));
+  EXPECT_THAT(
+      fixture.Wait(1),
+      AllOf(Includes(Sends(
+                2,
+                EpochEndedForGood(
+                    1, StartsWith("w-1 (rank 0, host a, pid 101) lost its "
+                                  "stream (connection reset) and did not "
+                                  "resume within 1s, last heard at step 0 ")))),
+            Not(Includes(SendsAnythingOn(1)))));
   EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kStreamLost);
 }
 
@@ -65,14 +76,15 @@ TEST(IdentityTest, ALateResumerIsToldHowTheEpochEnded) {
   fixture.RunAll();
   fixture.Closes(1);
   fixture.Wait(1);
-  const std::string said = fixture.Resume(5, 1);
-  EXPECT_THAT(said, HasSubstr("5 <- welcome back, generation 1\n"
-                              "5 <- ended 1: w-1 (rank 0"));
+  const EffectList requested = fixture.Resume(5, 1);
+  EXPECT_THAT(requested,
+              Includes(Sends(5, WelcomeBack(1)),
+                       Sends(5, EpochEnded(1, StartsWith("w-1 (rank 0")))));
   EXPECT_EQ(fixture.View().missing, 2) << "it has not come again yet";
 
   protocol::Hello again = fixture.HelloOf(1);
   again.generation = {1};
-  EXPECT_EQ(fixture.Hello(5, again), "5 <- welcome back, generation 1");
+  EXPECT_THAT(fixture.Hello(5, again), EffectsAre(Sends(5, WelcomeBack(1))));
   EXPECT_EQ(fixture.View().missing, 1) << "now it has";
 }
 
@@ -83,14 +95,16 @@ TEST(IdentityTest, ANewLifeTakesThePlaceOfASuspectMemberAndEndsTheEpoch) {
   protocol::Hello hello = fixture.HelloOf(1);
   hello.incarnation = 99;
   hello.process.pid = 500;
-  EXPECT_EQ(
+  EXPECT_THAT(
       fixture.Hello(5, hello),
-      "persist 6: epoch 1 ends\n"
-      "2 <- ended 1: w-1 (rank 0, host a, pid 101) lost its stream "
-      "(reset), and a new incarnation of it (host a, pid 500) took its place, "
-      "at step 0 between steps\n"
-      "persist 7: w-1 is generation 2\n"
-      "5 <- welcome, generation 2");
+      EffectsAre(
+          Persists(6, EpochFinished(1)),
+          Sends(2,
+                EpochEnded(1,
+                           "w-1 (rank 0, host a, pid 101) lost its stream "
+                           "(reset), and a new incarnation of it (host a, pid "
+                           "500) took its place, at step 0 between steps")),
+          Persists(7, GenerationAssigned("w-1", 2)), Sends(5, Welcome(2))));
   EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kReplaced);
 }
 
@@ -102,13 +116,16 @@ TEST(IdentityTest, AFormerLifeIsFenced) {
   hello.incarnation = 99;
   fixture.Hello(5, hello);
   fixture.Pass(3);
-  EXPECT_THAT(fixture.Resume(6, 1, /*generation=*/1),
-              HasSubstr("refused FAILED_PRECONDITION: generation 1 of w-1 is "
-                        "over: generation 2 (host a, pid 101, since 3s) took "
-                        "the name"));
-  EXPECT_THAT(fixture.Resume(7, 1, /*generation=*/9),
-              HasSubstr("close 7: FAILED_PRECONDITION: generation 9 of w-1 was "
-                        "never assigned here; the newest is 2"));
+  EXPECT_THAT(
+      fixture.Resume(6, 1, /*generation=*/1),
+      Refuses(6, StatusCode::kFailedPrecondition,
+              StartsWith("generation 1 of w-1 is over: generation 2 (host "
+                         "a, pid 101, since 3s) took the name")));
+  EXPECT_THAT(
+      fixture.Resume(7, 1, /*generation=*/9),
+      Includes(Closes(7, StatusCode::kFailedPrecondition,
+                      StartsWith("generation 9 of w-1 was never assigned "
+                                 "here; the newest is 2"))));
 }
 
 // Claims of a process that may connect to the coordinator, but does not own the
@@ -125,12 +142,12 @@ TEST(IdentityTest, AGuessedGenerationTakesNothingOver) {
   for (protocol::Hello hello : {another_life, another_secret}) {
     hello.generation = {1};
     hello.resume = resume;
-    const std::string said = fixture.Hello(session, hello);
-    EXPECT_EQ(said, absl::StrCat("close ", session,
-                                 ": PERMISSION_DENIED: generation 1 of w-1 was "
-                                 "given to another incarnation, or with "
-                                 "another secret"));
-    EXPECT_EQ(fixture.Says(session, protocol::Leave{}), "");
+    const EffectList requested = fixture.Hello(session, hello);
+    EXPECT_THAT(requested,
+                EffectsAre(Closes(session, StatusCode::kPermissionDenied,
+                                  "generation 1 of w-1 was given to another "
+                                  "incarnation, or with another secret")));
+    EXPECT_THAT(fixture.Says(session, protocol::Leave{}), NoEffects());
     ++session;
   }
   protocol::Hello no_life = fixture.HelloOf(1);
@@ -138,16 +155,16 @@ TEST(IdentityTest, AGuessedGenerationTakesNothingOver) {
     no_life.incarnation = 0;
     no_life.generation = {generation};
     EXPECT_THAT(fixture.Hello(session, no_life),
-                HasSubstr("refused INVALID_ARGUMENT: w-1 says Hello with "
-                          "incarnation 0"));
+                Refuses(session, StatusCode::kInvalidArgument,
+                        StartsWith("w-1 says Hello with incarnation 0")));
     ++session;
   }
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
-  EXPECT_EQ(fixture.WaitWithHeartbeats(15, {1, 2}), "")
+  EXPECT_THAT(fixture.WaitWithHeartbeats(15, {1, 2}), NoEffects())
       << "nothing has changed";
 }
 
-// Nor after the end, where it would close the worker's stream.
+// After the end of the job, too: the answer would close the worker's stream.
 TEST(IdentityTest, AGuessedGenerationIsNotToldHowTheJobEnded) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
@@ -158,8 +175,7 @@ TEST(IdentityTest, AGuessedGenerationIsNotToldHowTheJobEnded) {
   guess.secret = "guess";
   guess.resume = protocol::ResumeState{.epoch = fixture.epoch()};
   EXPECT_THAT(fixture.Hello(5, guess),
-              AllOf(HasSubstr("close 5: PERMISSION_DENIED"),
-                    Not(HasSubstr("close 2"))));
+              EffectsAre(Closes(5, StatusCode::kPermissionDenied)));
 }
 
 TEST(IdentityTest, EachAnswerToAHelloWithoutAGenerationHasAnotherSecret) {
@@ -167,18 +183,21 @@ TEST(IdentityTest, EachAnswerToAHelloWithoutAGenerationHasAnotherSecret) {
   fixture.Hello(1);
   const std::string lost = fixture.SecretOf(1);
   EXPECT_EQ(lost.size(), 64u);
-  EXPECT_EQ(fixture.Hello(5, fixture.HelloOf(1)),
-            "persist 3: w-1 is generation 1\n"
-            "close 1: ABORTED: w-1 speaks on another stream now\n"
-            "5 <- welcome back, generation 1");
+  EXPECT_THAT(fixture.Hello(5, fixture.HelloOf(1)),
+              EffectsAre(Persists(3, GenerationAssigned("w-1", 1)),
+                         Closes(1, StatusCode::kAborted,
+                                "w-1 speaks on another stream now"),
+                         Sends(5, WelcomeBack(1))));
   EXPECT_NE(fixture.SecretOf(1), lost);
   protocol::Hello stale = fixture.HelloOf(1);
   stale.generation = {1};
   stale.secret = lost;
-  EXPECT_THAT(fixture.Hello(6, stale), HasSubstr("close 6: PERMISSION_DENIED"));
-  EXPECT_EQ(fixture.Resume(7, 1),
-            "close 5: ABORTED: w-1 speaks on another stream now\n"
-            "7 <- welcome back, generation 1");
+  EXPECT_THAT(fixture.Hello(6, stale),
+              Includes(Closes(6, StatusCode::kPermissionDenied)));
+  EXPECT_THAT(fixture.Resume(7, 1),
+              EffectsAre(Closes(5, StatusCode::kAborted,
+                                "w-1 speaks on another stream now"),
+                         Sends(7, WelcomeBack(1))));
   EXPECT_EQ(fixture.SecretOf(1).size(), 64u) << "the former one holds";
 }
 
@@ -190,9 +209,10 @@ TEST(IdentityTest, AResumeIsAuthenticatedAfterARestartToo) {
   guess.generation = {1};
   guess.secret = "guess";
   guess.resume = protocol::ResumeState{.epoch = fixture.epoch()};
-  EXPECT_THAT(fixture.Hello(5, guess), HasSubstr("close 5: PERMISSION_DENIED"));
+  EXPECT_THAT(fixture.Hello(5, guess),
+              Includes(Closes(5, StatusCode::kPermissionDenied)));
   EXPECT_THAT(fixture.Resume(6, 1),
-              HasSubstr("6 <- welcome back, generation 1"));
+              Includes(Sends(6, WelcomeBackToRegister(1))));
 }
 
 TEST(IdentityTest, SecretsDifferFromWorkerToWorkerAndFromSeedToSeed) {
@@ -215,8 +235,9 @@ TEST(IdentityTest, WhoWasReportedDeadCannotResume) {
   fixture.RunAll();
   fixture.Says(2, CoordinatorFixture::DeathOf(1, "signal 9"));
   EXPECT_THAT(fixture.Resume(5, 1),
-              HasSubstr("generation 1 of w-1 is over: it was reported dead "
-                        "(signal 9)"));
+              Refuses(5, StatusCode::kFailedPrecondition,
+                      StartsWith("generation 1 of w-1 is over: it "
+                                 "was reported dead (signal 9)")));
 }
 
 TEST(IdentityTest, ASurvivorComesAgainAsANewLifeOfTheSameProcess) {
@@ -226,13 +247,15 @@ TEST(IdentityTest, ASurvivorComesAgainAsANewLifeOfTheSameProcess) {
   protocol::Hello again = fixture.HelloOf(1);
   again.incarnation = 99;
   EXPECT_THAT(fixture.Hello(5, again),
-              AllOf(HasSubstr("close 1: ABORTED"),
-                    HasSubstr("5 <- welcome, generation 2")));
+              EffectsAre(Closes(1, StatusCode::kAborted),
+                         Persists(7, GenerationAssigned("w-1", 2)),
+                         Sends(5, Welcome(2))));
 
   protocol::Hello stranger = fixture.HelloOf(2);
   stranger.incarnation = 98;
   stranger.process.pid = 7777;
-  EXPECT_THAT(fixture.Hello(6, stranger), HasSubstr("refused ALREADY_EXISTS"))
+  EXPECT_THAT(fixture.Hello(6, stranger),
+              Refuses(6, StatusCode::kAlreadyExists))
       << "w-2 lives and may still come again";
 }
 
@@ -242,15 +265,16 @@ TEST(IdentityTest, ASurvivorMayComeAgainOnItsOldStream) {
   fixture.Says(1, protocol::LocalFailure{.call = "Submit"});
   protocol::Hello again = fixture.HelloOf(1);
   again.incarnation = 99;
-  EXPECT_EQ(fixture.Hello(1, again),
-            "persist 7: w-1 is generation 2\n1 <- welcome, generation 2");
+  EXPECT_THAT(fixture.Hello(1, again),
+              EffectsAre(Persists(7, GenerationAssigned("w-1", 2)),
+                         Sends(1, Welcome(2))));
   protocol::Hello other = fixture.HelloOf(2);
   other.generation = {1};
-  EXPECT_EQ(fixture.Hello(2, other),
-            "2 <- welcome back, generation 1\n"
-            "persist 8: epoch 2 begins: w-1 w-2\n"
-            "1 <- formed 2: rank 0 of w-1 w-2\n"
-            "2 <- formed 2: rank 1 of w-1 w-2");
+  EXPECT_THAT(fixture.Hello(2, other),
+              EffectsAre(Sends(2, WelcomeBack(1)),
+                         Persists(8, EpochBegan(2, {"w-1", "w-2"})),
+                         Sends(1, EpochFormed(2, 0, {"w-1", "w-2"})),
+                         Sends(2, EpochFormed(2, 1, {"w-1", "w-2"}))));
 }
 
 TEST(IdentityTest, SurvivorsKeepTheirRanksAndAReplacementFillsTheHole) {
@@ -263,7 +287,7 @@ TEST(IdentityTest, SurvivorsKeepTheirRanksAndAReplacementFillsTheHole) {
     fixture.Hello(i, again);
   }
   EXPECT_THAT(fixture.Hello(9, fixture.HelloOf(0)),
-              HasSubstr("epoch 2 begins: w-1 w-0 w-3"));
+              Includes(Persists(EpochBegan(2, {"w-1", "w-0", "w-3"}))));
 }
 
 }  // namespace

@@ -9,26 +9,28 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 #include "tests/support/slow.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 
-std::string Creates(CoordinatorFixture& fixture, const JobSpec& spec,
-                    const std::string& token = "") {
+EffectList Creates(CoordinatorFixture& fixture, const JobSpec& spec,
+                   const std::string& token = "") {
   return fixture.Step(CreateJob{{5}, spec, token});
 }
-std::string Deletes(CoordinatorFixture& fixture, const std::string& job,
-                    bool keep = false, const std::string& token = "") {
+EffectList Deletes(CoordinatorFixture& fixture, const std::string& job,
+                   bool keep = false, const std::string& token = "") {
   return fixture.Step(DeleteJob{{6}, {job}, token, keep});
 }
-std::string Stops(CoordinatorFixture& fixture, const std::string& job) {
+EffectList Stops(CoordinatorFixture& fixture, const std::string& job) {
   return fixture.Step(StopJob{{7}, {job}, "", "enough"});
 }
 std::vector<std::string> NamesOfJobs(const CoordinatorFixture& fixture) {
@@ -44,10 +46,13 @@ TEST(JobsOverTest, ADeletedJobIsGoneAndItsNameIsFree) {
   CoordinatorFixture fixture;
   fixture.RunAll();
   Stops(fixture, "digits");
-  EXPECT_THAT(Deletes(fixture, "digits"), HasSubstr("answer 6: OK"));
+  EXPECT_THAT(Deletes(fixture, "digits"),
+              EffectsEndWith(Answers(6, StatusCode::kOk)));
   EXPECT_THAT(NamesOfJobs(fixture), SizeIs(0));
-  EXPECT_THAT(Deletes(fixture, "digits"), HasSubstr("NOT_FOUND"));
-  EXPECT_THAT(Creates(fixture, SpecOf(3)), HasSubstr("answer 5: OK"));
+  EXPECT_THAT(Deletes(fixture, "digits"),
+              EffectsAre(Answers(6, StatusCode::kNotFound)));
+  EXPECT_THAT(Creates(fixture, SpecOf(3)),
+              EffectsEndWith(Answers(5, StatusCode::kOk)));
   EXPECT_EQ(fixture.View().spec.mesh.WorldSize(), 3);
 }
 
@@ -55,15 +60,17 @@ TEST(JobsOverTest, AJobThatLivesIsNotDeleted) {
   CoordinatorFixture fixture;
   fixture.RunAll();
   EXPECT_THAT(Deletes(fixture, "digits"),
-              AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("is running")));
+              EffectsAre(Answers(6, StatusCode::kFailedPrecondition,
+                                 HasSubstr("is running"))));
   EXPECT_THAT(Deletes(fixture, "digits", /*keep=*/true),
-              HasSubstr("FAILED_PRECONDITION"));
+              EffectsAre(Answers(6, StatusCode::kFailedPrecondition)));
 }
 
 TEST(JobsOverTest, ANewJobTakesTheNameAndTheOldOneIsKept) {
   CoordinatorFixture fixture;
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(Creates(fixture, SpecOf(2 + i)), HasSubstr("answer 5: OK"));
+    EXPECT_THAT(Creates(fixture, SpecOf(2 + i)),
+                EffectsEndWith(Answers(5, StatusCode::kOk)));
     Stops(fixture, "digits");
   }
   EXPECT_THAT(NamesOfJobs(fixture),
@@ -75,19 +82,22 @@ TEST(JobsOverTest, ANewJobTakesTheNameAndTheOldOneIsKept) {
   EXPECT_THAT(first.cause.message, HasSubstr("enough"));
   EXPECT_EQ(fixture.View().spec.mesh.WorldSize(), 4);
 
-  EXPECT_THAT(Deletes(fixture, "digits#2"), HasSubstr("answer 6: OK"));
+  EXPECT_THAT(Deletes(fixture, "digits#2"),
+              EffectsEndWith(Answers(6, StatusCode::kOk)));
   EXPECT_THAT(Deletes(fixture, "digits", /*keep=*/true),
-              HasSubstr("archived as digits#2"));
+              Includes(Persists(JobArchived("digits#2"))));
   EXPECT_THAT(Deletes(fixture, "digits#1", /*keep=*/true),
-              AllOf(HasSubstr("OK"), Not(HasSubstr("archived"))));
+              EffectsAre(Answers(6, StatusCode::kOk)));
   EXPECT_THAT(NamesOfJobs(fixture), ElementsAre("digits#1", "digits#2"));
 }
 
 TEST(JobsOverTest, ALivingJobKeepsItsName) {
   CoordinatorFixture fixture;
   fixture.RunAll();
-  EXPECT_THAT(Creates(fixture, SpecOf(2)), HasSubstr("answer 5: OK"));
-  EXPECT_THAT(Creates(fixture, SpecOf(3)), HasSubstr("ALREADY_EXISTS"));
+  EXPECT_THAT(Creates(fixture, SpecOf(2)),
+              EffectsAre(Answers(5, StatusCode::kOk)));
+  EXPECT_THAT(Creates(fixture, SpecOf(3)),
+              EffectsAre(Answers(5, StatusCode::kAlreadyExists)));
   EXPECT_THAT(NamesOfJobs(fixture), ElementsAre("digits"));
 }
 
@@ -96,10 +106,11 @@ TEST(JobsOverTest, OnlyItsTokenFreesTheName) {
   Creates(fixture, SpecOf(2), "secret");
   fixture.Step(StopJob{{7}, {"digits"}, "secret", ""});
   EXPECT_THAT(Creates(fixture, SpecOf(2), "other"),
-              HasSubstr("PERMISSION_DENIED"));
+              EffectsAre(Answers(5, StatusCode::kPermissionDenied)));
   EXPECT_THAT(Deletes(fixture, "digits", false, "other"),
-              HasSubstr("PERMISSION_DENIED"));
-  EXPECT_THAT(Creates(fixture, SpecOf(2), "secret"), HasSubstr("answer 5: OK"));
+              EffectsAre(Answers(6, StatusCode::kPermissionDenied)));
+  EXPECT_THAT(Creates(fixture, SpecOf(2), "secret"),
+              EffectsEndWith(Answers(5, StatusCode::kOk)));
 }
 
 // A late worker must not start a finished job again.
@@ -107,16 +118,18 @@ TEST(JobsOverTest, AHelloDoesNotTakeTheNameOver) {
   CoordinatorFixture fixture;
   fixture.RunAll();
   Stops(fixture, "digits");
-  EXPECT_THAT(fixture.Hello(9, fixture.HelloOf(2)), HasSubstr("is over"));
+  EXPECT_THAT(
+      fixture.Hello(9, fixture.HelloOf(2)),
+      Refuses(9, StatusCode::kFailedPrecondition, HasSubstr("is over")));
 }
 
 TEST(JobsOverTest, StreamsOfTheOldJobDoNotSpeakInTheNewOne) {
   CoordinatorFixture fixture;
   fixture.RunAll();
   Stops(fixture, "digits");
-  EXPECT_THAT(Creates(fixture, SpecOf(2)),
-              AllOf(HasSubstr("close 1: "), HasSubstr("close 2: ")));
-  EXPECT_EQ(fixture.Says(1, protocol::LocalFailure{.call = "f"}, {1}), "");
+  EXPECT_THAT(Creates(fixture, SpecOf(2)), Includes(Closes(1), Closes(2)));
+  EXPECT_THAT(fixture.Says(1, protocol::LocalFailure{.call = "f"}, {1}),
+              NoEffects());
   EXPECT_EQ(fixture.View().state, JobState::kForming);
 }
 

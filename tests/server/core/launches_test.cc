@@ -7,19 +7,22 @@
 #include "gtest/gtest.h"
 #include "tests/server/core/asking.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 class LaunchesTest : public testing::Test {
  protected:
-  std::string Join(uint64_t session, int i, const protocol::Launch& launch,
-                   uint64_t incarnation = 0) {
+  EffectList Join(uint64_t session, int i, const protocol::Launch& launch,
+                  uint64_t incarnation = 0) {
     protocol::Hello hello = fixture_.HelloOf(i);
     hello.launch = launch;
     if (incarnation != 0) hello.incarnation = incarnation;
@@ -33,12 +36,13 @@ class LaunchesTest : public testing::Test {
 };
 
 TEST_F(LaunchesTest, TwoDoNotShareAJob) {
-  EXPECT_THAT(Join(1, 1, a_), HasSubstr("1 <- welcome"));
-  EXPECT_THAT(Join(12, 2, b_),
-              HasSubstr("12 <- refused ALREADY_EXISTS: job digits is that of "
-                        "another launch: w-1 (host a, pid 101) comes from "
-                        "host-7-a, w-2 from host-8-b"));
-  EXPECT_THAT(Join(2, 2, a_), HasSubstr("2 <- welcome"));
+  EXPECT_THAT(Join(1, 1, a_), Includes(Sends(1, Welcome(1))));
+  EXPECT_THAT(
+      Join(12, 2, b_),
+      Refuses(12, StatusCode::kAlreadyExists,
+              StartsWith("job digits is that of another launch: w-1 (host a, "
+                         "pid 101) comes from host-7-a, w-2 from host-8-b")));
+  EXPECT_THAT(Join(2, 2, a_), Includes(Sends(2, Welcome(1))));
 }
 
 TEST_F(LaunchesTest, EachNodeHasOne) {
@@ -46,20 +50,22 @@ TEST_F(LaunchesTest, EachNodeHasOne) {
   const protocol::Launch second{"else-8-b", 2, 1};
   const protocol::Launch intruder{"else-9-c", 2, 1};
   Join(1, 1, first);
-  EXPECT_THAT(Join(3, 3, second), HasSubstr("3 <- welcome"));
-  EXPECT_THAT(Join(14, 4, intruder),
-              HasSubstr("w-3 (host a, pid 303) comes from else-8-b (node 1 of "
-                        "2), w-4 from else-9-c (node 1 of 2)"));
-  EXPECT_THAT(Join(15, 4, b_), HasSubstr("refused ALREADY_EXISTS"));
-  EXPECT_THAT(Join(4, 4, second), HasSubstr("4 <- welcome"));
-  EXPECT_THAT(Join(2, 2, first), HasSubstr("2 <- welcome"));
+  EXPECT_THAT(Join(3, 3, second), Includes(Sends(3, Welcome(1))));
+  EXPECT_THAT(
+      Join(14, 4, intruder),
+      Refuses(14, StatusCode::kAlreadyExists,
+              HasSubstr("w-3 (host a, pid 303) comes from else-8-b (node 1 "
+                        "of 2), w-4 from else-9-c (node 1 of 2)")));
+  EXPECT_THAT(Join(15, 4, b_), Refuses(15, StatusCode::kAlreadyExists));
+  EXPECT_THAT(Join(4, 4, second), Includes(Sends(4, Welcome(1))));
+  EXPECT_THAT(Join(2, 2, first), Includes(Sends(2, Welcome(1))));
   EXPECT_EQ(fixture_.epoch(), EpochId{1});
 }
 
 TEST_F(LaunchesTest, WorkersThatNoLauncherStartedAreNotAsked) {
   Join(1, 1, a_);
-  EXPECT_THAT(fixture_.Hello(2), HasSubstr("2 <- welcome"));
-  EXPECT_THAT(Join(3, 3, a_), HasSubstr("3 <- welcome"));
+  EXPECT_THAT(fixture_.Hello(2), Includes(Sends(2, Welcome(1))));
+  EXPECT_THAT(Join(3, 3, a_), Includes(Sends(3, Welcome(1))));
 }
 
 TEST_F(LaunchesTest, OneThatHasGoneLeavesItsPlace) {
@@ -67,12 +73,12 @@ TEST_F(LaunchesTest, OneThatHasGoneLeavesItsPlace) {
   Join(2, 2, a_);
   fixture_.Closes(1);
   EXPECT_THAT(Join(11, 1, b_, /*incarnation=*/4711),
-              HasSubstr("refused ALREADY_EXISTS"))
+              Refuses(11, StatusCode::kAlreadyExists))
       << "its other worker lives";
   fixture_.Closes(2);
   EXPECT_THAT(Join(12, 1, b_, /*incarnation=*/4711),
-              HasSubstr("12 <- welcome"));
-  EXPECT_THAT(Join(13, 3, b_), HasSubstr("13 <- welcome"));
+              Includes(Sends(12, Welcome(2))));
+  EXPECT_THAT(Join(13, 3, b_), Includes(Sends(13, Welcome(1))));
 }
 
 // --- Replies to a launcher --------------------------------------------------
@@ -82,12 +88,12 @@ class RefusedProcessTest : public LaunchesTest {
   static protocol::ProcessInfo Newcomer() {
     return {.host = "a", .pid = 900, .boot_id = "boot", .start_time = 77};
   }
-  std::string Refused(protocol::Hello hello) {
+  EffectList HelloOfNewcomer(protocol::Hello hello) {
     hello.incarnation = 4711;
     hello.process = Newcomer();
     return fixture_.Hello(20, hello);
   }
-  std::string Report(const protocol::ProcessInfo& process) {
+  EffectList Report(const protocol::ProcessInfo& process) {
     return fixture_.Step(ReportEvidence{
         {9}, fixture_.job(), "", {.subject = W(1), .process = process}});
   }
@@ -95,38 +101,46 @@ class RefusedProcessTest : public LaunchesTest {
 
 TEST_F(RefusedProcessTest, IsReportedAsOne) {
   Join(1, 1, a_);
-  ASSERT_THAT(Refused(fixture_.HelloOf(1)),
-              HasSubstr("refused ALREADY_EXISTS: the name w-1 is held"));
-  EXPECT_THAT(Report(Newcomer()),
-              HasSubstr("answer 9: FAILED_PRECONDITION: w-1 was refused: "
-                        "ALREADY_EXISTS: the name w-1 is held"));
+  ASSERT_THAT(HelloOfNewcomer(fixture_.HelloOf(1)),
+              Refuses(20, StatusCode::kAlreadyExists,
+                      StartsWith("the name w-1 is held")));
+  EXPECT_THAT(
+      Report(Newcomer()),
+      EffectsAre(Answers(
+          9, StatusCode::kFailedPrecondition,
+          StartsWith(
+              "w-1 was refused: ALREADY_EXISTS: the name w-1 is held"))));
   protocol::ProcessInfo other = Newcomer();
   other.start_time = 78;
-  EXPECT_EQ(Report(other), "answer 9: OK");
+  EXPECT_THAT(Report(other), EffectsAre(Answers(9, StatusCode::kOk)));
 }
 
 TEST_F(RefusedProcessTest, ForAnotherSpec) {
   Join(1, 1, a_);
   protocol::Hello hello = fixture_.HelloOf(2);
   hello.spec->seed = 4711;
-  ASSERT_THAT(Refused(hello), HasSubstr("refused INVALID_ARGUMENT"));
-  EXPECT_THAT(Report(Newcomer()), HasSubstr("brings another spec"));
+  ASSERT_THAT(HelloOfNewcomer(hello),
+              Refuses(20, StatusCode::kInvalidArgument));
+  EXPECT_THAT(Report(Newcomer()),
+              EffectsAre(Answers(9, StatusCode::kFailedPrecondition,
+                                 HasSubstr("brings another spec"))));
 }
 
 TEST_F(RefusedProcessTest, OneThatWasTakenIsNot) {
   Join(1, 1, a_);
-  EXPECT_THAT(Report(fixture_.ViewOf(1).process), HasSubstr("answer 9: OK"));
+  EXPECT_THAT(Report(fixture_.ViewOf(1).process),
+              EffectsEndWith(Answers(9, StatusCode::kOk)));
 }
 
 TEST_F(RefusedProcessTest, NorOneThatWasTakenAfterAll) {
   Join(1, 1, a_);
   protocol::Hello hello = fixture_.HelloOf(2);
   hello.spec->seed = 4711;
-  Refused(hello);
+  HelloOfNewcomer(hello);
   hello.spec->seed = fixture_.spec().seed;
   hello.process = Newcomer();
   fixture_.Hello(21, hello);
-  EXPECT_EQ(Report(Newcomer()).find("FAILED_PRECONDITION"), std::string::npos);
+  EXPECT_THAT(Report(Newcomer()), EffectsAre(Answers(9, StatusCode::kOk)));
 }
 
 // A running job's worker that this coordinator does not know yet is only a
@@ -139,9 +153,10 @@ TEST_F(RefusedProcessTest, NorOneThatAnOfferKeepsOut) {
       .epoch = {1}, .rank = 0, .members_digest = "digest"};
   fixture_.Step(CreateJob{{1}, fixture_.spec(), ""});
   fixture_.Hello(30, offer);
-  ASSERT_THAT(Refused(fixture_.HelloOf(2)),
-              HasSubstr("refused FAILED_PRECONDITION: job digits runs"));
-  EXPECT_EQ(Report(Newcomer()), "answer 9: OK");
+  ASSERT_THAT(HelloOfNewcomer(fixture_.HelloOf(2)),
+              Refuses(20, StatusCode::kFailedPrecondition,
+                      StartsWith("job digits runs")));
+  EXPECT_THAT(Report(Newcomer()), EffectsAre(Answers(9, StatusCode::kOk)));
 }
 
 // --- Text for people --------------------------------------------------------

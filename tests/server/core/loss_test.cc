@@ -4,10 +4,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using protocol::CauseKind;
 using protocol::EvidenceKind;
 using protocol::Phase;
@@ -15,6 +17,7 @@ using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 // --- Proof ------------------------------------------------------------------
 
@@ -22,15 +25,21 @@ TEST(EvidenceTest, ProofEndsTheEpochAtOnce) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
   fixture.Says(2, Stands(412, Phase::kTransfer));
-  EXPECT_EQ(
+  EXPECT_THAT(
       fixture.Says(1, CoordinatorFixture::DeathOf(2, "killed by signal 9")),
-      "close 2: ABORTED: w-2 was reported dead: killed by signal 9\n"
-      "persist 7: epoch 1 ends\n"
-      "persist 8: job failed\n"
-      "1 <- ended 1 for good: w-2 (rank 1, host a, pid 102) died: killed "
-      "by signal 9, at step 412 while waiting for transfers\n"
-      "3 <- ended 1 for good: w-2 (rank 1, host a, pid 102) died: killed "
-      "by signal 9, at step 412 while waiting for transfers");
+      EffectsAre(
+          Closes(2, StatusCode::kAborted,
+                 "w-2 was reported dead: killed by signal 9"),
+          Persists(7, EpochFinished(1)),
+          Persists(8, JobEnded(record::JobOutcome::kFailed)),
+          Sends(1, EpochEndedForGood(
+                       1,
+                       "w-2 (rank 1, host a, pid 102) died: killed by signal "
+                       "9, at step 412 while waiting for transfers")),
+          Sends(3, EpochEndedForGood(
+                       1,
+                       "w-2 (rank 1, host a, pid 102) died: killed by signal "
+                       "9, at step 412 while waiting for transfers"))));
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(2)});
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kProcessDied);
 }
@@ -40,8 +49,9 @@ TEST(EvidenceTest, ProofOfAnotherLifeIsNothing) {
   fixture.RunAll();
   protocol::Evidence evidence = CoordinatorFixture::DeathOf(2, "signal 9");
   evidence.generation = {7};
-  EXPECT_EQ(fixture.Says(1, evidence), "");
-  EXPECT_EQ(fixture.Says(1, CoordinatorFixture::DeathOf(9, "signal 9")), "");
+  EXPECT_THAT(fixture.Says(1, evidence), NoEffects());
+  EXPECT_THAT(fixture.Says(1, CoordinatorFixture::DeathOf(9, "signal 9")),
+              NoEffects());
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
 }
 
@@ -63,9 +73,10 @@ TEST(EvidenceTest, ProofOfAnotherProcessIsNotedAndNothingElse) {
                                         .generation = {generation},
                                         .detail = "exited with code 1",
                                         .process = process};
-      EXPECT_EQ(fixture.Step(ReportEvidence{{1}, fixture.job(), "", evidence}),
-                "answer 1: OK");
-      EXPECT_EQ(fixture.Says(1, evidence), "");
+      EXPECT_THAT(
+          fixture.Step(ReportEvidence{{1}, fixture.job(), "", evidence}),
+          EffectsAre(Answers(1, StatusCode::kOk)));
+      EXPECT_THAT(fixture.Says(1, evidence), NoEffects());
       const std::string noted = fixture.View().events.back().text;
       EXPECT_THAT(noted, AllOf(HasSubstr("evidence about w-2 has no effect"),
                                HasSubstr(absl::StrCat("pid ", process.pid)),
@@ -74,7 +85,7 @@ TEST(EvidenceTest, ProofOfAnotherProcessIsNotedAndNothingElse) {
     }
   }
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
-  EXPECT_EQ(fixture.WaitWithHeartbeats(15, {1, 2}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(15, {1, 2}), NoEffects());
 }
 
 TEST(EvidenceTest, ALauncherThatKnowsNoGenerationProvesByTheProcess) {
@@ -83,7 +94,7 @@ TEST(EvidenceTest, ALauncherThatKnowsNoGenerationProvesByTheProcess) {
   EXPECT_THAT(
       fixture.Step(ReportEvidence{
           {1}, fixture.job(), "", CoordinatorFixture::DeathOf(2, "signal 9")}),
-      HasSubstr("1 <- ended 1 for good: w-2 (rank 1"));
+      Includes(Sends(1, EpochEndedForGood(1, StartsWith("w-2 (rank 1")))));
 }
 
 TEST(EvidenceTest, OfAWorkerThatDoesNotTellItsStartTimeThereIsNoProof) {
@@ -103,9 +114,9 @@ TEST(EvidenceTest, AHintAboutAnotherGenerationIsNothing) {
   for (const uint64_t generation : {0, 2}) {
     protocol::Evidence evidence = CoordinatorFixture::ResetBy(2);
     evidence.generation = {generation};
-    EXPECT_EQ(fixture.Says(1, evidence), "");
+    EXPECT_THAT(fixture.Says(1, evidence), NoEffects());
   }
-  EXPECT_EQ(fixture.WaitWithHeartbeats(5, {1, 2}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(5, {1, 2}), NoEffects());
 }
 
 TEST(EvidenceTest, TheEndOfWhoLeftInOrderIsNothing) {
@@ -113,9 +124,9 @@ TEST(EvidenceTest, TheEndOfWhoLeftInOrderIsNothing) {
   fixture.RunAll();
   fixture.Says(1, protocol::Leave{.steps = 5});
   const size_t lines = fixture.View().events.size();
-  EXPECT_EQ(
+  EXPECT_THAT(
       fixture.Says(2, CoordinatorFixture::DeathOf(1, "exited with code 0")),
-      "");
+      NoEffects());
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
   EXPECT_EQ(fixture.View().events.size(), lines) << "every launcher reports it";
 }
@@ -123,12 +134,12 @@ TEST(EvidenceTest, TheEndOfWhoLeftInOrderIsNothing) {
 TEST(EvidenceTest, ALauncherNeedsTheTokenAndAJob) {
   CoordinatorFixture fixture(SpecOf(2));
   EXPECT_THAT(fixture.Step(ReportEvidence{{1}, fixture.job(), "", {}}),
-              HasSubstr("answer 1: NOT_FOUND"));
+              EffectsAre(Answers(1, StatusCode::kNotFound)));
   fixture.Step(CreateJob{{2}, fixture.spec(), "secret"});
   EXPECT_THAT(fixture.Step(ReportEvidence{{3}, fixture.job(), "guess", {}}),
-              HasSubstr("answer 3: PERMISSION_DENIED"));
-  EXPECT_EQ(fixture.Step(ReportEvidence{{4}, fixture.job(), "secret", {}}),
-            "answer 4: OK");
+              EffectsAre(Answers(3, StatusCode::kPermissionDenied)));
+  EXPECT_THAT(fixture.Step(ReportEvidence{{4}, fixture.job(), "secret", {}}),
+              EffectsAre(Answers(4, StatusCode::kOk)));
 }
 
 TEST(EvidenceTest, AnArrivedWorkerThatDiesMakesRoom) {
@@ -142,7 +153,7 @@ TEST(EvidenceTest, AnArrivedWorkerThatDiesMakesRoom) {
   EXPECT_EQ(fixture.View().missing, 2);
   protocol::Hello next = fixture.HelloOf(1);
   next.incarnation = 77;
-  EXPECT_THAT(fixture.Hello(5, next), HasSubstr("5 <- welcome, generation 2"));
+  EXPECT_THAT(fixture.Hello(5, next), Includes(Sends(5, Welcome(2))));
 }
 
 // --- Hints ------------------------------------------------------------------
@@ -150,13 +161,20 @@ TEST(EvidenceTest, AnArrivedWorkerThatDiesMakesRoom) {
 TEST(EvidenceTest, AHintAgainstOneThatLivesBreaksTheLink) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(1, CoordinatorFixture::ResetBy(2, "ECONNRESET")), "");
-  EXPECT_EQ(fixture.Wait(0.9), "");
-  EXPECT_THAT(fixture.Wait(0.1),
-              AllOf(HasSubstr("3 <- ended 1 for good: w-1 (rank 0, host a, pid "
-                              "101) and w-2 (rank 1, host a, pid 102) cannot "
-                              "reach each other, though both live"),
-                    HasSubstr("reset their data connection: ECONNRESET")));
+  EXPECT_THAT(fixture.Says(1, CoordinatorFixture::ResetBy(2, "ECONNRESET")),
+              NoEffects());
+  EXPECT_THAT(fixture.Wait(0.9), NoEffects());
+  EXPECT_THAT(
+      fixture.Wait(0.1),
+      Includes(Sends(
+          3,
+          EpochEndedForGood(
+              1,
+              AllOf(
+                  StartsWith(
+                      "w-1 (rank 0, host a, pid 101) and w-2 (rank 1, host a, "
+                      "pid 102) cannot reach each other, though both live"),
+                  HasSubstr("reset their data connection: ECONNRESET"))))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLink);
   EXPECT_EQ(fixture.View().cause.workers,
             (std::vector<WorkerName>{W(1), W(2)}));
@@ -177,7 +195,7 @@ TEST(EvidenceTest, AHintAgainstASuspectWaitsForItsOwnWindow) {
   fixture.Says(1, CoordinatorFixture::ResetBy(2));
   fixture.Wait(0.9);
   fixture.Closes(2, "reset");
-  EXPECT_EQ(fixture.Wait(0.5), "");
+  EXPECT_THAT(fixture.Wait(0.5), NoEffects());
   fixture.Wait(0.5);
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kStreamLost);
 }
@@ -189,7 +207,7 @@ TEST(EvidenceTest, AHintAgainstOneThatLivesWaitsForASuspectsWindow) {
   fixture.Says(1, CoordinatorFixture::ResetBy(3));
   fixture.Wait(0.2);
   fixture.Closes(2, "reset");
-  EXPECT_EQ(fixture.Wait(0.9), "");
+  EXPECT_THAT(fixture.Wait(0.9), NoEffects());
   fixture.Wait(0.2);
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kStreamLost);
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(2)});
@@ -215,13 +233,17 @@ TEST(EvidenceTest, ASilentLinkIsNamedOnceTheAccusedIsHeard) {
                                      .detail = "nothing came for 10s"});
   // Worker 1 closed its links because of that, and a third worker reports it.
   fixture.Says(2, CoordinatorFixture::ResetBy(1));
-  EXPECT_EQ(fixture.WaitWithHeartbeats(2, {1, 2}), "");
-  EXPECT_EQ(fixture.Says(3, protocol::Heartbeat{}), "");
-  EXPECT_THAT(fixture.WaitWithHeartbeats(2, {1, 2, 3}),
-              AllOf(HasSubstr("w-1 (rank 0, host a, pid 101) and w-3 (rank 2, "
-                              "host a, pid 103) cannot reach each other"),
-                    HasSubstr("is silent on their data connection: nothing "
-                              "came for 10s")));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(2, {1, 2}), NoEffects());
+  EXPECT_THAT(fixture.Says(3, protocol::Heartbeat{}), NoEffects());
+  EXPECT_THAT(
+      fixture.WaitWithHeartbeats(2, {1, 2, 3}),
+      Includes(Sends(
+          2,
+          EpochEndedForGood(
+              1, AllOf(HasSubstr("w-1 (rank 0, host a, pid 101) and w-3 (rank "
+                                 "2, host a, pid 103) cannot reach each other"),
+                       HasSubstr("is silent on their data connection: nothing "
+                                 "came for 10s"))))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLink);
   EXPECT_EQ(fixture.View().cause.workers,
             (std::vector<WorkerName>{W(1), W(3)}));
@@ -236,9 +258,12 @@ TEST(EvidenceTest, ASilentPeerThatIsStoppedIsNamedByItsLease) {
                                      .generation = {1},
                                      .kind = EvidenceKind::kPeerSilent});
   fixture.Says(2, CoordinatorFixture::ResetBy(1));
-  EXPECT_EQ(fixture.WaitWithHeartbeats(7, {1, 2}), "");
-  EXPECT_THAT(fixture.WaitWithHeartbeats(2, {1, 2}),
-              HasSubstr("w-3 (rank 2, host a, pid 103) fell silent"));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(7, {1, 2}), NoEffects());
+  EXPECT_THAT(
+      fixture.WaitWithHeartbeats(2, {1, 2}),
+      Includes(Sends(
+          1, EpochEndedForGood(
+                 1, HasSubstr("w-3 (rank 2, host a, pid 103) fell silent")))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeaseExpired);
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(3)});
 }
@@ -254,7 +279,7 @@ TEST(EvidenceTest, ACutLinkEvictsNobody) {
   for (const uint64_t session : {1, 2, 3}) {
     fixture.Says(session, Stands(5, Phase::kTransfer));
   }
-  EXPECT_EQ(fixture.WaitWithHeartbeats(2, {1, 2, 3}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(2, {1, 2, 3}), NoEffects());
   EXPECT_EQ(spec.timeouts.LinkSilence(), absl::Seconds(2));
   fixture.Says(1, protocol::Evidence{.subject = W(3),
                                      .generation = {1},
@@ -273,13 +298,15 @@ TEST(EvidenceTest, ACutLinkEvictsNobody) {
 TEST(LeaseTest, SilenceEndsTheEpochAndSaysForHowLong) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.WaitWithHeartbeats(9, {1}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(9, {1}), NoEffects());
   EXPECT_THAT(
       fixture.WaitWithHeartbeats(2, {1}),
-      AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
-                      "102) fell silent: nothing was heard of it for "
-                      "10s, last heard at step 0 between steps, 10s ago"),
-            HasSubstr("2 <- ended 1 for good")));
+      Includes(Sends(1, EpochEndedForGood(
+                            1, StartsWith(
+                                   "w-2 (rank 1, host a, pid 102) fell silent: "
+                                   "nothing was heard of it for 10s, last "
+                                   "heard at step 0 between steps, 10s ago"))),
+               Sends(2, EpochEndedForGood(1))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeaseExpired);
 }
 
@@ -295,9 +322,10 @@ TEST(LeaseTest, EveryMessageRenewsIt) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   for (uint64_t step = 0; step < 30; ++step) {
-    EXPECT_EQ(fixture.Says(1, Stands(step, Phase::kCompute)), "");
-    EXPECT_EQ(fixture.Says(2, protocol::Heartbeat{}, EpochId{77}), "");
-    EXPECT_EQ(fixture.Wait(1), "");
+    EXPECT_THAT(fixture.Says(1, Stands(step, Phase::kCompute)), NoEffects());
+    EXPECT_THAT(fixture.Says(2, protocol::Heartbeat{}, EpochId{77}),
+                NoEffects());
+    EXPECT_THAT(fixture.Wait(1), NoEffects());
   }
 }
 
@@ -317,10 +345,13 @@ TEST(LeaseTest, LeasesBeginAnewWhenTheCoordinatorItselfWasStopped) {
   fixture.RunAll();
   fixture.WaitWithHeartbeats(3, {1, 2});
   fixture.Pass(60);
-  EXPECT_EQ(fixture.Step(TimerExpired{}), "");
-  EXPECT_EQ(fixture.WaitWithHeartbeats(9, {1}), "");
-  EXPECT_THAT(fixture.Wait(1), HasSubstr("w-2 (rank 1, host a, pid 102) fell "
-                                         "silent"));
+  EXPECT_THAT(fixture.Step(TimerExpired{}), NoEffects());
+  EXPECT_THAT(fixture.WaitWithHeartbeats(9, {1}), NoEffects());
+  EXPECT_THAT(
+      fixture.Wait(1),
+      Includes(Sends(
+          1, EpochEndedForGood(
+                 1, HasSubstr("w-2 (rank 1, host a, pid 102) fell silent")))));
 }
 
 // After a stop of any length, a worker with four heartbeats for each lease is
@@ -337,7 +368,7 @@ TEST(LeaseTest, NoStopOfAnyLengthLosesAHealthyWorker) {
     }
     fixture.Wait(2.3);  // their next heartbeats are due
     fixture.Pass(tenths / 10.0);
-    EXPECT_EQ(fixture.Step(TimerExpired{}), "")
+    EXPECT_THAT(fixture.Step(TimerExpired{}), NoEffects())
         << "stopped for " << tenths / 10.0;
   }
 }
@@ -347,16 +378,16 @@ TEST(LeaseTest, NoStopOfAnyLengthLosesAHealthyWorker) {
 TEST(LocalFailureTest, AllGetRankCallAndMessage) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  const std::string said = fixture.Says(
+  const EffectList requested = fixture.Says(
       2, protocol::LocalFailure{.step = 7,
                                 .call = "GradientSync::Submit",
                                 .code = absl::StatusCode::kInvalidArgument,
                                 .message = "w was submitted twice"});
-  const std::string message =
-      "ended 1 for good: w-2 (rank 1, host a, pid 102): GradientSync::Submit "
-      "failed at step 7: INVALID_ARGUMENT: w was submitted twice";
-  EXPECT_THAT(
-      said, AllOf(HasSubstr("1 <- " + message), HasSubstr("2 <- " + message)));
+  const MessageMatcher ended = EpochEndedForGood(
+      1,
+      StartsWith("w-2 (rank 1, host a, pid 102): GradientSync::Submit "
+                 "failed at step 7: INVALID_ARGUMENT: w was submitted twice"));
+  EXPECT_THAT(requested, Includes(Sends(1, ended), Sends(2, ended)));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLocalFailure);
 }
 
@@ -364,12 +395,14 @@ TEST(LocalFailureTest, AllGetRankCallAndMessage) {
 TEST(LocalFailureTest, RanksThatDifferBlameNobody) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  const std::string said =
+  const EffectList requested =
       fixture.Says(2, protocol::LocalFailure{.step = 7,
                                              .code = absl::StatusCode::kAborted,
                                              .message = "ranks differ in x"});
-  EXPECT_THAT(said, AllOf(HasSubstr("1 <- ended 1 for good: ranks differ in x"),
-                          HasSubstr("w-2"), Not(HasSubstr("failed at"))));
+  const MessageMatcher ended = EpochEndedForGood(
+      1, AllOf(StartsWith("ranks differ in x"), HasSubstr("w-2"),
+               Not(HasSubstr("failed at"))));
+  EXPECT_THAT(requested, Includes(Sends(1, ended), Sends(2, ended)));
   EXPECT_TRUE(fixture.View().cause.workers.empty());
 }
 
@@ -378,12 +411,17 @@ TEST(LocalFailureTest, RanksThatDifferBlameNobody) {
 TEST(LeaveTest, WithoutFinishingEndsTheEpochWithTheReason) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(
-                1, protocol::Leave{.clean = false, .reason = "an exception"}),
-            "1 <- left\nclose 1: OK\n"
-            "persist 6: epoch 1 ends\npersist 7: job failed\n"
-            "2 <- ended 1 for good: w-1 (rank 0, host a, pid 101) left without "
-            "finishing: an exception, at step 0 between steps");
+  EXPECT_THAT(
+      fixture.Says(1,
+                   protocol::Leave{.clean = false, .reason = "an exception"}),
+      EffectsAre(
+          Sends(1, Left()), Closes(1, StatusCode::kOk),
+          Persists(6, EpochFinished(1)),
+          Persists(7, JobEnded(record::JobOutcome::kFailed)),
+          Sends(2, EpochEndedForGood(
+                       1,
+                       "w-1 (rank 0, host a, pid 101) left without finishing: "
+                       "an exception, at step 0 between steps"))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeft);
 }
 
@@ -407,7 +445,7 @@ TEST(LeaveTest, WhoStaysMaySaveAndTestAsLongAsItLives) {
   fixture.RunAll();
   fixture.Says(1, protocol::Leave{.steps = 20});
   fixture.Says(2, Stands(20, Phase::kIdle));
-  EXPECT_EQ(fixture.WaitWithHeartbeats(300, {2}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(300, {2}), NoEffects());
   EXPECT_EQ(fixture.View().stalls.size(), 1u) << "but it is shown";
   fixture.Says(2, protocol::Leave{.steps = 20});
   EXPECT_EQ(fixture.View().state, JobState::kCompleted);
@@ -417,11 +455,16 @@ TEST(LeaveTest, WhoGoesOnWithoutTheLeaverEndsTheEpoch) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
   fixture.Says(1, protocol::Leave{.steps = 20});
-  EXPECT_EQ(fixture.Says(2, Stands(20, Phase::kCompute)), "");
-  EXPECT_THAT(fixture.Says(2, Stands(20, Phase::kTransfer)),
-              HasSubstr("3 <- ended 1 for good: w-1 (rank 0, host a, pid 101) "
-                        "left after 20 steps, but w-2 goes on: it is at step "
-                        "20 while waiting for transfers"));
+  EXPECT_THAT(fixture.Says(2, Stands(20, Phase::kCompute)), NoEffects());
+  EXPECT_THAT(
+      fixture.Says(2, Stands(20, Phase::kTransfer)),
+      Includes(Sends(
+          3,
+          EpochEndedForGood(
+              1,
+              StartsWith(
+                  "w-1 (rank 0, host a, pid 101) left after 20 steps, but w-2 "
+                  "goes on: it is at step 20 while waiting for transfers")))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeft);
 }
 
@@ -430,7 +473,7 @@ TEST(LeaveTest, WhoLeavesInTheMiddleEndsTheEpochAtOnce) {
   fixture.RunAll();
   fixture.Says(2, Stands(20, Phase::kTransfer));
   EXPECT_THAT(fixture.Says(1, protocol::Leave{.steps = 20}),
-              HasSubstr("2 <- ended 1 for good: w-1"));
+              Includes(Sends(2, EpochEndedForGood(1, StartsWith("w-1")))));
 }
 
 TEST(LeaveTest, WhoComputesAStepThatCannotEndIsNotWaitedForForEver) {
@@ -438,9 +481,14 @@ TEST(LeaveTest, WhoComputesAStepThatCannotEndIsNotWaitedForForEver) {
   fixture.RunAll();
   fixture.Says(1, protocol::Leave{.steps = 20});
   fixture.Says(2, Stands(20, Phase::kCompute));
-  EXPECT_EQ(fixture.WaitWithHeartbeats(29, {2}), "");
-  EXPECT_THAT(fixture.WaitWithHeartbeats(2, {2}),
-              HasSubstr("w-1 (rank 0, host a, pid 101) left after 20 steps"));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(29, {2}), NoEffects());
+  EXPECT_THAT(
+      fixture.WaitWithHeartbeats(2, {2}),
+      Includes(Sends(
+          2,
+          EpochEndedForGood(
+              1, HasSubstr(
+                     "w-1 (rank 0, host a, pid 101) left after 20 steps")))));
 }
 
 TEST(LeaveTest, BeforeAnybodyRegisteredIsNoHarm) {
@@ -456,20 +504,24 @@ TEST(LeaveTest, WhoRegistersWithOneThatLeftEndsTheEpoch) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
   fixture.Says(1, protocol::Leave{});
-  EXPECT_THAT(fixture.Register(2, {ParameterNamed("a")}),
-              HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid 101) "
-                        "left after 0 steps, but w-2 goes on"));
+  EXPECT_THAT(
+      fixture.Register(2, {ParameterNamed("a")}),
+      Includes(Sends(2, EpochEndedForGood(
+                            1, StartsWith("w-1 (rank 0, host a, pid 101) left "
+                                          "after 0 steps, but w-2 goes on")))));
 }
 
 TEST(LeaveTest, IsAnsweredAgainOnAnotherStream) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   fixture.Says(1, protocol::Leave{.steps = 3});
-  EXPECT_EQ(fixture.Resume(5, 1),
-            "5 <- welcome back, generation 1\n5 <- left\nclose 5: OK");
+  EXPECT_THAT(fixture.Resume(5, 1),
+              EffectsAre(Sends(5, WelcomeBack(1)), Sends(5, Left()),
+                         Closes(5, StatusCode::kOk)));
   fixture.Says(2, protocol::Leave{.steps = 3});
-  EXPECT_EQ(fixture.Resume(6, 2),
-            "6 <- welcome back, generation 1\n6 <- left\nclose 6: OK")
+  EXPECT_THAT(fixture.Resume(6, 2),
+              EffectsAre(Sends(6, WelcomeBack(1)), Sends(6, Left()),
+                         Closes(6, StatusCode::kOk)))
       << "also when the job is over";
 }
 
@@ -487,12 +539,14 @@ TEST(LeaveTest, ADeathAfterALeaveIsADeath) {
 TEST(RestartBudgetTest, AnEpochEndsAndAnotherForms) {
   CoordinatorFixture fixture(RestartingSpec(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(1, protocol::LocalFailure{.call = "f"}),
-            "persist 6: epoch 1 ends\n"
-            "1 <- ended 1: w-1 (rank 0, host a, pid 101): f failed at step 0: "
-            "UNKNOWN: \n"
-            "2 <- ended 1: w-1 (rank 0, host a, pid 101): f failed at step 0: "
-            "UNKNOWN: ");
+  EXPECT_THAT(fixture.Says(1, protocol::LocalFailure{.call = "f"}),
+              EffectsAre(Persists(6, EpochFinished(1)),
+                         Sends(1, EpochEnded(1,
+                                             "w-1 (rank 0, host a, pid 101): f "
+                                             "failed at step 0: UNKNOWN: ")),
+                         Sends(2, EpochEnded(1,
+                                             "w-1 (rank 0, host a, pid 101): f "
+                                             "failed at step 0: UNKNOWN: "))));
   EXPECT_EQ(fixture.View().state, JobState::kEpochEnded);
   for (int i : {1, 2}) {
     protocol::Hello again = fixture.HelloOf(i);
@@ -508,14 +562,18 @@ TEST(RestartBudgetTest, WhenItIsSpentTheJobFails) {
   fixture.RunAll();
   for (int incarnation = 0; incarnation < 2; ++incarnation) {
     EXPECT_THAT(fixture.Says(1, protocol::LocalFailure{.call = "f"}),
-                AllOf(HasSubstr("1 <- ended"), Not(HasSubstr("for good"))));
+                Includes(Sends(1, EpochEnded(1 + incarnation))));
     protocol::Hello again = fixture.HelloOf(1);
     again.generation = {1};
     fixture.Hello(1, again);
   }
-  EXPECT_THAT(fixture.Says(1, protocol::LocalFailure{.call = "f"}),
-              HasSubstr("; the job does not form again: 2 restarts within 10m "
-                        "were used up (limits.max_restarts)"));
+  EXPECT_THAT(
+      fixture.Says(1, protocol::LocalFailure{.call = "f"}),
+      Includes(Sends(
+          1,
+          EpochEndedForGood(
+              3, HasSubstr("; the job does not form again: 2 restarts within "
+                           "10m were used up (limits.max_restarts)")))));
 }
 
 TEST(RestartBudgetTest, RestartsBeforeTheWindowAreForgotten) {
@@ -534,18 +592,21 @@ TEST(RestartBudgetTest, RestartsBeforeTheWindowAreForgotten) {
 TEST(RestartBudgetTest, AStepThatFailsThreeTimesFailsTheJobWithAllCauses) {
   CoordinatorFixture fixture(RestartingSpec(1));
   fixture.JoinAll();
-  std::string said;
+  EffectList requested;
   for (const char* call : {"first", "second", "third"}) {
     fixture.ConnectAll();
     fixture.Says(1, Stands(8, Phase::kCompute));
-    said = fixture.Says(1, protocol::LocalFailure{.step = 8, .call = call});
+    requested =
+        fixture.Says(1, protocol::LocalFailure{.step = 8, .call = call});
     protocol::Hello again = fixture.HelloOf(1);
     again.generation = {1};
     fixture.Hello(1, again);
   }
-  EXPECT_THAT(
-      said, AllOf(HasSubstr("step 8 failed 3 times"), HasSubstr("first failed"),
-                  HasSubstr("second failed"), HasSubstr("for good")));
+  EXPECT_THAT(requested,
+              Includes(Sends(1, EpochEndedForGood(
+                                    3, AllOf(HasSubstr("step 8 failed 3 times"),
+                                             HasSubstr("first failed"),
+                                             HasSubstr("second failed"))))));
 }
 
 // --- Steps are counted over all epochs of a job ------------------------------
@@ -562,7 +623,7 @@ protocol::EpochFormed FormedIn(const CoordinatorFixture& fixture) {
   return {};
 }
 
-std::string JoinsAgain(CoordinatorFixture& fixture, int i) {
+EffectList JoinsAgain(CoordinatorFixture& fixture, int i) {
   protocol::Hello again = fixture.HelloOf(i);
   again.generation = {1};
   return fixture.Hello(i, again);
@@ -578,7 +639,7 @@ TEST(GlobalStepsTest, FailuresAtFiveTenAndFifteenAreNotTheSame) {
     fixture.Says(1, Stands(step, Phase::kCompute));
     EXPECT_THAT(
         fixture.Says(1, protocol::LocalFailure{.step = step, .call = "f"}),
-        Not(HasSubstr("for good")));
+        Not(Includes(Sends(AnyEpochEndedForGood()))));
     JoinsAgain(fixture, 1);
   }
 }
@@ -590,7 +651,7 @@ TEST(GlobalStepsTest, ReportsOfSurvivorsCount) {
   for (const uint64_t step : {5, 10, 15, 20}) {
     fixture.ConnectAll();
     EXPECT_THAT(fixture.Says(2, protocol::Leave{.clean = false, .steps = 0}),
-                Not(HasSubstr("for good")))
+                Not(Includes(Sends(AnyEpochEndedForGood()))))
         << "before step " << step;
     fixture.Says(1, protocol::EpochReport{{step, Phase::kIdle}, ""});
     EXPECT_EQ(fixture.View().step, step);
@@ -606,14 +667,16 @@ TEST(GlobalStepsTest, ReportsOfSurvivorsCount) {
 TEST(GlobalStepsTest, AStepThatFailsAgainAfterReportsIsTheSame) {
   CoordinatorFixture fixture(RestartingSpec(1));
   fixture.JoinAll();
-  std::string said;
+  EffectList requested;
   for (int i = 0; i < 3; ++i) {
     fixture.ConnectAll();
-    said = fixture.Says(1, protocol::LocalFailure{.call = "f"});
+    requested = fixture.Says(1, protocol::LocalFailure{.call = "f"});
     fixture.Says(1, protocol::EpochReport{{8, Phase::kTransfer}, ""});
     JoinsAgain(fixture, 1);
   }
-  EXPECT_THAT(said, HasSubstr("step 8 failed 3 times"));
+  EXPECT_THAT(requested,
+              Includes(Sends(1, EpochEndedForGood(
+                                    3, HasSubstr("step 8 failed 3 times")))));
 }
 
 TEST(GlobalStepsTest, SurviveTheCoordinator) {
@@ -651,8 +714,9 @@ TEST(PositionsTest, ADeathSaysHowOldTheWordIs) {
   EXPECT_THAT(
       fixture.Step(ReportEvidence{
           {1}, fixture.job(), "", CoordinatorFixture::DeathOf(2, "killed")}),
-      HasSubstr("died: killed, last heard at step 12 while computing, 800ms "
-                "ago"));
+      Includes(Sends(
+          EpochEndedForGood(1, HasSubstr("died: killed, last heard at step 12 "
+                                         "while computing, 800ms ago")))));
 }
 
 TEST(PositionsTest, SurvivorsSayWhereTheyStood) {
@@ -725,8 +789,10 @@ TEST(ProofTest, AJobThatDoesNotFormAgainNamesTheSignal) {
                      CoordinatorFixture::DeathOf(2, "killed by signal 9")});
   JoinsAgain(fixture, 1);
   EXPECT_THAT(fixture.WaitWithHeartbeats(61, {1}),
-              AllOf(HasSubstr("1 of 2 workers is missing: w-2"),
-                    HasSubstr("killed by signal 9")));
+              Includes(Sends(
+                  1, Refused(StatusCode::kDeadlineExceeded,
+                             AllOf(HasSubstr("1 of 2 workers is missing: w-2"),
+                                   HasSubstr("killed by signal 9"))))));
 }
 
 TEST(RestartBudgetTest, SurvivorsThatDoNotComeAgainMissTheDeadline) {
@@ -736,10 +802,14 @@ TEST(RestartBudgetTest, SurvivorsThatDoNotComeAgainMissTheDeadline) {
   protocol::Hello again = fixture.HelloOf(1);
   again.generation = {1};
   fixture.Hello(1, again);
-  const std::string said = fixture.WaitWithHeartbeats(61, {1, 2});
-  EXPECT_THAT(said, AllOf(HasSubstr("1 <- refused DEADLINE_EXCEEDED"),
-                          HasSubstr("1 of 2 workers is missing: w-2"),
-                          HasSubstr("2 <- ended 0 for good")));
+  const EffectList requested = fixture.WaitWithHeartbeats(61, {1, 2});
+  const TextMatcher missing = HasSubstr("1 of 2 workers is missing: w-2");
+  EXPECT_THAT(
+      requested,
+      EffectsAre(Persists(7, JobEnded(record::JobOutcome::kFailed)),
+                 Sends(1, Refused(StatusCode::kDeadlineExceeded, missing)),
+                 Closes(1, StatusCode::kDeadlineExceeded, missing),
+                 Sends(2, EpochEndedForGood(0, missing))));
 }
 
 TEST(EpochReportTest, IsRememberedForPeople) {
@@ -757,38 +827,47 @@ TEST(EpochReportTest, IsRememberedForPeople) {
 TEST(StopTest, EndsTheEpochForAllWithTheReason) {
   CoordinatorFixture fixture(RestartingSpec(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Step(StopJob{{5}, fixture.job(), "", "maintenance"}),
-            "persist 6: epoch 1 ends\npersist 7: job stopped\n"
-            "1 <- ended 1 for good: stopped by an operator: maintenance\n"
-            "2 <- ended 1 for good: stopped by an operator: maintenance\n"
-            "answer 5: OK");
+  EXPECT_THAT(
+      fixture.Step(StopJob{{5}, fixture.job(), "", "maintenance"}),
+      EffectsAre(
+          Persists(6, EpochFinished(1)),
+          Persists(7, JobEnded(record::JobOutcome::kStopped)),
+          Sends(1, EpochEndedForGood(1, "stopped by an operator: maintenance")),
+          Sends(2, EpochEndedForGood(1, "stopped by an operator: maintenance")),
+          Answers(5, StatusCode::kOk)));
   EXPECT_EQ(fixture.View().state, JobState::kStopped);
   EXPECT_THAT(fixture.Step(StopJob{{6}, fixture.job(), "", ""}),
-              HasSubstr("answer 6: FAILED_PRECONDITION: job digits is over"));
+              EffectsAre(Answers(6, StatusCode::kFailedPrecondition,
+                                 StartsWith("job digits is over"))));
 }
 
 TEST(StopTest, ReachesThoseThatStillWait) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.Hello(1);
-  EXPECT_EQ(fixture.Step(StopJob{{5}, fixture.job(), "", ""}),
-            "persist 3: job stopped\n"
-            "1 <- ended 0 for good: stopped by an operator\nanswer 5: OK");
+  EXPECT_THAT(
+      fixture.Step(StopJob{{5}, fixture.job(), "", ""}),
+      EffectsAre(Persists(3, JobEnded(record::JobOutcome::kStopped)),
+                 Sends(1, EpochEndedForGood(0, "stopped by an operator")),
+                 Answers(5, StatusCode::kOk)));
 }
 
 TEST(ShutdownTest, ClosesEveryStreamAndEndsNoJob) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Step(ShuttingDown{}),
-            "close 1: UNAVAILABLE: coordinator is shutting down\n"
-            "close 2: UNAVAILABLE: coordinator is shutting down");
+  EXPECT_THAT(
+      fixture.Step(ShuttingDown{}),
+      EffectsAre(
+          Closes(1, StatusCode::kUnavailable, "coordinator is shutting down"),
+          Closes(2, StatusCode::kUnavailable, "coordinator is shutting down")));
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
   EXPECT_EQ(fixture.core().NextWake(), absl::InfiniteFuture());
-  EXPECT_EQ(fixture.Closes(1), "");
-  EXPECT_EQ(fixture.Hello(7),
-            "close 7: UNAVAILABLE: coordinator is shutting "
-            "down");
-  EXPECT_EQ(fixture.Step(CreateJob{{1}, SpecOf(1, "other"), ""}),
-            "answer 1: UNAVAILABLE: coordinator is shutting down");
+  EXPECT_THAT(fixture.Closes(1), NoEffects());
+  EXPECT_THAT(fixture.Hello(7),
+              EffectsAre(Closes(7, StatusCode::kUnavailable,
+                                "coordinator is shutting down")));
+  EXPECT_THAT(fixture.Step(CreateJob{{1}, SpecOf(1, "other"), ""}),
+              EffectsAre(Answers(1, StatusCode::kUnavailable,
+                                 "coordinator is shutting down")));
 }
 
 }  // namespace

@@ -15,10 +15,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -86,7 +88,7 @@ class MismatchTest : public testing::Test {
 
   void Begin() {
     stage_ = std::make_unique<CoordinatorFixture>(Spec());
-    said_.clear();
+    requested_ = {};
   }
 
   // All workers register, `last` last. Records the effects of that.
@@ -99,8 +101,8 @@ class MismatchTest : public testing::Test {
       const bool differs =
           std::count(differing.begin(), differing.end(), rank) > 0;
       if (differs) difference.make(parameters);
-      EXPECT_EQ(said_, "") << "before all have registered";
-      said_ = stage_->Register(rank + 1, parameters);
+      EXPECT_THAT(requested_, NoEffects()) << "before all have registered";
+      requested_ = stage_->Register(rank + 1, parameters);
     }
   }
 
@@ -119,7 +121,7 @@ class MismatchTest : public testing::Test {
 
   std::unique_ptr<CoordinatorFixture> stage_ =
       std::make_unique<CoordinatorFixture>(Spec());
-  std::string said_;
+  EffectList requested_;
 };
 
 TEST_F(MismatchTest, EveryRankLearnsWhatEachRankSaid) {
@@ -131,7 +133,8 @@ TEST_F(MismatchTest, EveryRankLearnsWhatEachRankSaid) {
         Begin();
         Register(difference, differing, last);
         const auto ends = Ends();
-        ASSERT_EQ(ends.size(), size_t{kRanks}) << said_;
+        ASSERT_EQ(ends.size(), size_t{kRanks})
+            << testing::PrintToString(requested_);
         for (const auto& [session, cause] : ends) {
           EXPECT_EQ(cause, ends.begin()->second) << "the same for all";
         }
@@ -144,7 +147,13 @@ TEST_F(MismatchTest, EveryRankLearnsWhatEachRankSaid) {
                           HasSubstr(absl::StrCat(RanksBut(differing), ": ",
                                                  difference.said_by_others)),
                           Not(HasSubstr("bias"))));
-        EXPECT_THAT(said_, Not(HasSubstr("plan"))) << "no byte may move";
+        const MessageMatcher ended = EpochEndedForGood(1, cause.message);
+        EXPECT_THAT(requested_,
+                    EffectsAre(Persists(EpochFinished(1)),
+                               Persists(JobEnded(record::JobOutcome::kFailed)),
+                               Sends(1, ended), Sends(2, ended),
+                               Sends(3, ended), Sends(4, ended)))
+            << "no byte may move";
         EXPECT_EQ(stage_->View().state, JobState::kFailed);
       }
     }
@@ -156,7 +165,7 @@ TEST_F(MismatchTest, EveryRankOfItsOwnOpinionIsListed) {
   for (int rank = 0; rank < kRanks; ++rank) {
     Parameter parameter = Weight();
     parameter.shape = {rank + 1};
-    said_ = stage_->Register(rank + 1, {parameter});
+    requested_ = stage_->Register(rank + 1, {parameter});
   }
   for (int rank = 0; rank < kRanks; ++rank) {
     EXPECT_THAT(Ends()[1].message,
@@ -168,10 +177,11 @@ TEST_F(MismatchTest, AnotherWorldIsRefusedAtTheDoor) {
   stage_->Hello(1);
   protocol::Hello other = stage_->HelloOf(2);
   other.spec->mesh.axes[0].size = 8;
-  EXPECT_THAT(stage_->Hello(2, other),
-              AllOf(HasSubstr("INVALID_ARGUMENT"),
-                    HasSubstr("mesh: data=4,one=1 in the job, data=8,one=1 "
-                              "from w-2")));
+  EXPECT_THAT(
+      stage_->Hello(2, other),
+      Refuses(
+          2, StatusCode::kInvalidArgument,
+          HasSubstr("mesh: data=4,one=1 in the job, data=8,one=1 from w-2")));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
@@ -17,6 +18,7 @@ using protocol::Submitted;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 // Parameters by their numbers in the plan.
 constexpr uint32_t kWeight = 0;
@@ -62,7 +64,7 @@ class PassesOfAJob : public testing::Test {
   }
 
   // Worker i resumes on a new stream.
-  std::string Resume(uint64_t session, int i, bool started = true) {
+  EffectList Resume(uint64_t session, int i, bool started = true) {
     protocol::Hello hello = fixture_.HelloOf(i);
     hello.generation = {1};
     hello.resume =
@@ -104,44 +106,70 @@ TEST_F(PassesOfAJob, APassInWhichNobodyAnnouncesIsClosed) {
 // --- Invalid messages -------------------------------------------------------
 
 TEST_F(PassesOfAJob, APassTooFarEndsTheEpoch) {
-  EXPECT_THAT(fixture_.Says(2, Announce{1, {kWeight}}),
-              AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
-                    HasSubstr("announced pass 1 before pass 0 was closed")));
+  EXPECT_THAT(
+      fixture_.Says(2, Announce{1, {kWeight}}),
+      Includes(Sends(
+          1, EpochEndedForGood(
+                 1, AllOf(StartsWith("w-2 (rank 1"),
+                          HasSubstr(
+                              "announced pass 1 before pass 0 was closed"))))));
 }
 
 TEST_F(PassesOfAJob, ThePassAfterTheOpenOneIsRefusedFromWhoAnnouncedThis) {
   fixture_.Says(2, Announce{0, {}});
-  EXPECT_THAT(fixture_.Says(2, Announce{1, {kWeight}}),
-              AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
-                    HasSubstr("announced pass 1 before pass 0 was closed")));
+  EXPECT_THAT(
+      fixture_.Says(2, Announce{1, {kWeight}}),
+      Includes(Sends(
+          1, EpochEndedForGood(
+                 1, AllOf(StartsWith("w-2 (rank 1"),
+                          HasSubstr(
+                              "announced pass 1 before pass 0 was closed"))))));
 }
 
 TEST_F(PassesOfAJob, AnUnknownParameterEndsTheEpoch) {
-  EXPECT_THAT(fixture_.Says(2, Announce{0, {2}}),
-              HasSubstr("announced parameter 2 in pass 0, but there are 2"));
+  EXPECT_THAT(
+      fixture_.Says(2, Announce{0, {2}}),
+      Includes(Sends(
+          2, EpochEndedForGood(
+                 1, HasSubstr(
+                        "announced parameter 2 in pass 0, but there are 2")))));
 }
 
 TEST_F(PassesOfAJob, OneAnnouncedTwiceEndsTheEpoch) {
-  EXPECT_THAT(fixture_.Says(2, Announce{0, {kBias, kBias}}),
-              HasSubstr("announced bias twice in pass 0"));
+  EXPECT_THAT(
+      fixture_.Says(2, Announce{0, {kBias, kBias}}),
+      Includes(Sends(2, EpochEndedForGood(
+                            1, HasSubstr("announced bias twice in pass 0")))));
 }
 
 TEST_F(PassesOfAJob, AnAnnouncementOfOthersInTheSamePassEndsTheEpoch) {
   fixture_.Says(2, Announce{0, {kBias}});
-  EXPECT_EQ(fixture_.Says(2, Announce{0, {kBias}}), "");
-  EXPECT_THAT(fixture_.Says(2, Announce{0, {kWeight, kBias}}),
-              HasSubstr("announced pass 0 a second time, now with weight"));
+  EXPECT_THAT(fixture_.Says(2, Announce{0, {kBias}}), NoEffects());
+  EXPECT_THAT(
+      fixture_.Says(2, Announce{0, {kWeight, kBias}}),
+      Includes(Sends(
+          2, EpochEndedForGood(
+                 1, HasSubstr(
+                        "announced pass 0 a second time, now with weight")))));
 }
 
 TEST_F(PassesOfAJob, OneSubmittedWithoutAnnouncementEndsTheEpoch) {
   fixture_.Says(2, Announce{0, {kBias}});
-  EXPECT_THAT(fixture_.Says(2, Submitted{0, {kWeight}}),
-              HasSubstr("submitted weight in pass 0 without announcing it"));
+  EXPECT_THAT(
+      fixture_.Says(2, Submitted{0, {kWeight}}),
+      Includes(Sends(
+          2, EpochEndedForGood(
+                 1, HasSubstr(
+                        "submitted weight in pass 0 without announcing it")))));
 }
 
 TEST_F(PassesOfAJob, GradientsOfAPassThatWasNotAnnouncedEndTheEpoch) {
-  EXPECT_THAT(fixture_.Says(2, Submitted{0, {kWeight}}),
-              HasSubstr("submitted gradients of pass 0, which it did not"));
+  EXPECT_THAT(
+      fixture_.Says(2, Submitted{0, {kWeight}}),
+      Includes(Sends(
+          2, EpochEndedForGood(
+                 1, HasSubstr(
+                        "submitted gradients of pass 0, which it did not")))));
 }
 
 TEST(PassesTest, ARankThatIsNotOfTheGroupEndsTheEpoch) {
@@ -161,15 +189,22 @@ TEST(PassesTest, ARankThatIsNotOfTheGroupEndsTheEpoch) {
     fixture.Says(session, protocol::Connected{});
   }
   ASSERT_EQ(fixture.View().state, JobState::kRunning);
-  EXPECT_THAT(fixture.Says(1, Announce{0, {1}}),
-              HasSubstr("announced second in pass 0, but is not of its group"));
+  EXPECT_THAT(
+      fixture.Says(1, Announce{0, {1}}),
+      Includes(Sends(
+          1,
+          EpochEndedForGood(
+              1, HasSubstr(
+                     "announced second in pass 0, but is not of its group")))));
 }
 
 TEST(PassesTest, InAStaticJobEndTheEpoch) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   EXPECT_THAT(fixture.Says(1, Announce{0, {}}),
-              HasSubstr("the job is not in negotiated mode"));
+              Includes(Sends(
+                  1, EpochEndedForGood(
+                         1, HasSubstr("the job is not in negotiated mode")))));
 }
 
 // --- Resuming ---------------------------------------------------------------
@@ -235,8 +270,11 @@ TEST_F(PassesOfAJob, PrefixesThatContradictEndTheEpoch) {
     fixture_.Register(10 + i, parameters);
   }
   Post(11, Held{0, {{0, kBias, 1}, {0, kWeight, 1}}});
-  EXPECT_THAT(fixture_.Says(12, Held{0, {{0, kWeight, 1}}}),
-              AllOf(HasSubstr("w-2 (rank 1"), HasSubstr("a decision 0 that")));
+  EXPECT_THAT(
+      fixture_.Says(12, Held{0, {{0, kWeight, 1}}}),
+      Includes(Sends(
+          12, EpochEndedForGood(1, AllOf(HasSubstr("w-2 (rank 1"),
+                                         HasSubstr("a decision 0 that"))))));
 }
 
 // A rank announces pass p + 1 once it has received the close of p. So once
@@ -281,7 +319,7 @@ TEST_F(PassesOfAJob, WhoHasNotSubmittedIsBlamedWithItsParameters) {
   Post(1, Stands(0, Phase::kTransfer));
   Post(2, Announce{0, {kWeight, kBias}});
   Post(2, Stands(0, Phase::kCompute));
-  EXPECT_EQ(fixture_.WaitWithHeartbeats(31, {1, 2}), "");
+  EXPECT_THAT(fixture_.WaitWithHeartbeats(31, {1, 2}), NoEffects());
   EXPECT_THAT(fixture_.View().stalls,
               ElementsAre(AllOf(HasSubstr("w-2"),
                                 HasSubstr("has not submitted weight and bias "
@@ -310,7 +348,7 @@ TEST(PassesTest, WhatIsNewInAPassIsProgress) {
   CoordinatorFixture fixture(spec);
   fixture.RunAll();
   for (uint64_t pass = 0; pass < 10; ++pass) {
-    EXPECT_EQ(fixture.WaitWithHeartbeats(1, {1, 2}), "");
+    EXPECT_THAT(fixture.WaitWithHeartbeats(1, {1, 2}), NoEffects());
     for (const uint64_t session : {1, 2}) {
       fixture.Says(session, Announce{pass, {kWeight}});
       fixture.Says(session, Submitted{pass, {kWeight}});
@@ -324,14 +362,18 @@ TEST(PassesTest, WhatIsRepeatedIsNoProgress) {
   spec.timeouts.progress = absl::Seconds(4);
   CoordinatorFixture fixture(spec);
   fixture.RunAll();
-  std::string said;
+  EffectList requested;
   for (int second = 0; second < 5; ++second) {
     fixture.Says(1, Announce{0, {kWeight}});
     fixture.Says(1, Submitted{0, {kWeight}});
     fixture.Says(2, Announce{0, {kWeight}});
-    said += fixture.Wait(1);
+    requested += fixture.Wait(1);
   }
-  EXPECT_THAT(said, HasSubstr("w-2 (rank 1, host a, pid 102) was evicted"));
+  EXPECT_THAT(
+      requested,
+      Includes(Sends(
+          1, EpochEndedForGood(
+                 1, HasSubstr("w-2 (rank 1, host a, pid 102) was evicted")))));
 }
 
 }  // namespace

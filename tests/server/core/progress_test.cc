@@ -3,16 +3,19 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using protocol::Phase;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 std::vector<std::string> Waits(const JobView& view) {
   std::vector<std::string> lines;
@@ -33,7 +36,7 @@ TEST(StallTest, TheOneThatWaitsForNobodyIsNamedOnce) {
                              .submitted = 3,
                              .missing = {"layers.7.weight", "layers.7.bias"}}});
   fixture.Says(4, Stands(412, Phase::kVerdict));
-  EXPECT_EQ(fixture.WaitWithHeartbeats(61, {1, 2, 3, 4}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(61, {1, 2, 3, 4}), NoEffects());
 
   EXPECT_THAT(
       fixture.View().stalls,
@@ -165,10 +168,14 @@ TEST(StallTest, EvictingEndsTheEpochWithTheSentence) {
   fixture.RunAll();
   fixture.Says(1, Stands(3, Phase::kTransfer));
   fixture.Says(2, Stands(3, Phase::kCompute));
-  EXPECT_THAT(fixture.WaitWithHeartbeats(31, {1, 2}),
-              AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1, host a, pid "
-                              "102) was evicted: "),
-                    HasSubstr("has been computing for 30s; w-1 waits")));
+  EXPECT_THAT(
+      fixture.WaitWithHeartbeats(31, {1, 2}),
+      Includes(Sends(
+          1,
+          EpochEndedForGood(
+              1,
+              AllOf(StartsWith("w-2 (rank 1, host a, pid 102) was evicted: "),
+                    HasSubstr("has been computing for 30s; w-1 waits"))))));
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(2)});
 }
 
@@ -251,20 +258,24 @@ protocol::Progress Withdrawn(uint64_t step) {
 TEST(WithdrawalTest, EndsTheEpochOnceAnotherRankGoesFurther) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(1, Withdrawn(3)), "");
-  EXPECT_EQ(fixture.Says(2, Stands(3, Phase::kIdle)), "");
-  EXPECT_EQ(fixture.Says(2, Stands(3, Phase::kCompute)), "")
+  EXPECT_THAT(fixture.Says(1, Withdrawn(3)), NoEffects());
+  EXPECT_THAT(fixture.Says(2, Stands(3, Phase::kIdle)), NoEffects());
+  EXPECT_THAT(fixture.Says(2, Stands(3, Phase::kCompute)), NoEffects())
       << "it may yet stop too";
-  EXPECT_THAT(fixture.Says(2, Stands(3, Phase::kTransfer)),
-              HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
-                        "GradientSync after 3 steps, but w-2 goes on"));
+  EXPECT_THAT(
+      fixture.Says(2, Stands(3, Phase::kTransfer)),
+      Includes(Sends(
+          2,
+          EpochEndedForGood(
+              1, HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
+                           "GradientSync after 3 steps, but w-2 goes on")))));
 }
 
 TEST(WithdrawalTest, OfEveryRankEndsNothing) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(1, Withdrawn(3)), "");
-  EXPECT_EQ(fixture.Says(2, Withdrawn(3)), "");
+  EXPECT_THAT(fixture.Says(1, Withdrawn(3)), NoEffects());
+  EXPECT_THAT(fixture.Says(2, Withdrawn(3)), NoEffects());
 }
 
 TEST(WithdrawalTest, WhoMeetsABrokenLinkWithItMissesIt) {
@@ -272,12 +283,18 @@ TEST(WithdrawalTest, WhoMeetsABrokenLinkWithItMissesIt) {
     CoordinatorFixture fixture(SpecOf(2));
     fixture.RunAll();
     fixture.Says(2, Stands(3, Phase::kCompute));
-    std::string said;
-    if (link_first) said = fixture.Says(2, CoordinatorFixture::ResetBy(1));
-    said += fixture.Says(1, Withdrawn(3));
-    if (!link_first) said += fixture.Says(2, CoordinatorFixture::ResetBy(1));
-    EXPECT_THAT(said, HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
-                                "GradientSync after 3 steps"));
+    EffectList requested;
+    if (link_first) requested = fixture.Says(2, CoordinatorFixture::ResetBy(1));
+    requested += fixture.Says(1, Withdrawn(3));
+    if (!link_first) {
+      requested += fixture.Says(2, CoordinatorFixture::ResetBy(1));
+    }
+    EXPECT_THAT(
+        requested,
+        Includes(Sends(
+            2, EpochEndedForGood(
+                   1, HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
+                                "GradientSync after 3 steps")))));
   }
 }
 
@@ -287,16 +304,21 @@ TEST(LeaverTest, WhoMeetsABrokenLinkWithItMissesIt) {
     CoordinatorFixture fixture(SpecOf(2));
     fixture.RunAll();
     fixture.Says(2, Stands(3, Phase::kCompute));
-    std::string said;
-    if (link_first) said = fixture.Says(2, CoordinatorFixture::ResetBy(1));
-    said += fixture.Says(1, protocol::Leave{.steps = 3});
-    if (!link_first) said += fixture.Says(2, CoordinatorFixture::ResetBy(1));
-    EXPECT_THAT(said, HasSubstr("w-1 (rank 0, host a, pid 101) left after 3 "
-                                "steps, but w-2 goes on"));
+    EffectList requested;
+    if (link_first) requested = fixture.Says(2, CoordinatorFixture::ResetBy(1));
+    requested += fixture.Says(1, protocol::Leave{.steps = 3});
+    if (!link_first) {
+      requested += fixture.Says(2, CoordinatorFixture::ResetBy(1));
+    }
+    EXPECT_THAT(requested,
+                Includes(Sends(
+                    2, EpochEndedForGood(
+                           1, HasSubstr("w-1 (rank 0, host a, pid 101) left "
+                                        "after 3 steps, but w-2 goes on")))));
   }
 }
 
-// It leaves because of a link, for which another rank is to blame.
+// The rank leaves because of a link that another rank reset.
 TEST(LeaverTest, WhoAccusesAnotherIsNotMissed) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
@@ -304,7 +326,8 @@ TEST(LeaverTest, WhoAccusesAnotherIsNotMissed) {
   fixture.Says(1, CoordinatorFixture::ResetBy(3));
   fixture.Says(2, CoordinatorFixture::ResetBy(1));
   EXPECT_THAT(fixture.Says(1, protocol::Leave{.steps = 3}),
-              Not(HasSubstr("goes on")));
+              EffectsAre(Persists(7, WorkerLeft("w-1", 1)), Sends(1, Left()),
+                         Closes(1, StatusCode::kOk)));
 }
 
 // --- Stragglers -------------------------------------------------------------
@@ -474,7 +497,7 @@ TEST(JobsTest, NoneSeesAnother) {
   EXPECT_EQ(fixture.core().Jobs()[1].state, JobState::kSealed);
   fixture.Step(StopJob{{1}, {"letters"}, "", ""});
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
-  EXPECT_EQ(fixture.WaitWithHeartbeats(30, {1, 2}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(30, {1, 2}), NoEffects());
 }
 
 }  // namespace

@@ -3,13 +3,17 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
+using absl::StatusCode;
 using protocol::Phase;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 // The Hello of worker i on a new stream after it has accepted the plan ...
 protocol::Hello Holding(const CoordinatorFixture& fixture, int i) {
@@ -34,17 +38,17 @@ TEST(RestartTest, WorkersThatTrainedThroughItResumeAndNothingIsLost) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
   fixture.Restart();
-  EXPECT_EQ(fixture.Hello(11, Running(fixture, 1)),
-            "11 <- welcome back, generation 1, say what you registered\n"
-            "11 <- formed 1: rank 0 of w-1 w-2\n"
-            "11 <- start");
+  EXPECT_THAT(fixture.Hello(11, Running(fixture, 1)),
+              EffectsAre(Sends(11, WelcomeBackToRegister(1)),
+                         Sends(11, EpochFormed(1, 0, {"w-1", "w-2"})),
+                         Sends(11, Start())));
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
-  EXPECT_EQ(fixture.Hello(12, Running(fixture, 2)),
-            "12 <- welcome back, generation 1, say what you registered\n"
-            "12 <- formed 1: rank 1 of w-1 w-2\n"
-            "12 <- start");
+  EXPECT_THAT(fixture.Hello(12, Running(fixture, 2)),
+              EffectsAre(Sends(12, WelcomeBackToRegister(1)),
+                         Sends(12, EpochFormed(1, 1, {"w-1", "w-2"})),
+                         Sends(12, Start())));
   EXPECT_EQ(fixture.ViewOf(2).state, WorkerState::kReady);
-  EXPECT_EQ(fixture.WaitWithHeartbeats(60, {11, 12}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(60, {11, 12}), NoEffects());
   fixture.Says(11, protocol::Leave{.steps = 20});
   fixture.Says(12, protocol::Leave{.steps = 20});
   EXPECT_EQ(fixture.View().state, JobState::kCompleted);
@@ -58,7 +62,8 @@ TEST(RestartTest, WhoLeftInOrderBeforeItHasLeft) {
   fixture.Restart();
   fixture.Hello(12, Running(fixture, 2));
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kLeft);
-  EXPECT_EQ(fixture.WaitWithHeartbeats(60, {12}), "") << "nobody is missed";
+  EXPECT_THAT(fixture.WaitWithHeartbeats(60, {12}), NoEffects())
+      << "nobody is missed";
   EXPECT_EQ(fixture.ViewOf(3).state, WorkerState::kLeft);
   fixture.Says(12, protocol::Leave{.steps = 20});
   EXPECT_EQ(fixture.View().state, JobState::kCompleted);
@@ -70,7 +75,8 @@ TEST(RestartTest, TheLastHadLeftAndTheEndWasNotRecorded) {
   fixture.Says(1, protocol::Leave{.steps = 20});
   fixture.Says(2, protocol::Leave{.steps = 20});
   fixture.Restart(/*forgotten=*/1);
-  EXPECT_THAT(fixture.Step(TimerExpired{}), HasSubstr("job completed"));
+  EXPECT_THAT(fixture.Step(TimerExpired{}),
+              Includes(Persists(JobEnded(record::JobOutcome::kCompleted))));
 }
 
 TEST(RestartTest, WhoLeftBeforeItIsMissedByWhoGoesOn) {
@@ -79,9 +85,12 @@ TEST(RestartTest, WhoLeftBeforeItIsMissedByWhoGoesOn) {
   fixture.Says(1, protocol::Leave{.steps = 20});
   fixture.Restart();
   fixture.Hello(12, Running(fixture, 2));
-  EXPECT_THAT(fixture.Says(12, Stands(20, protocol::Phase::kTransfer)),
-              HasSubstr("w-1 (rank 0, host a, pid 101) left after 20 steps, "
-                        "but w-2 goes on"));
+  EXPECT_THAT(
+      fixture.Says(12, Stands(20, protocol::Phase::kTransfer)),
+      Includes(Sends(
+          12, EpochEndedForGood(
+                  1, HasSubstr("w-1 (rank 0, host a, pid 101) left after 20 "
+                               "steps, but w-2 goes on")))));
 }
 
 TEST(RestartTest, OfARunningEpochThePlanIsCompiledAgainQuietly) {
@@ -95,8 +104,8 @@ TEST(RestartTest, OfARunningEpochThePlanIsCompiledAgainQuietly) {
   EXPECT_TRUE(fixture.View().parameters.empty());
   const std::vector<Parameter> parameters = {ParameterNamed("weight"),
                                              ParameterNamed("bias")};
-  EXPECT_EQ(fixture.Register(11, parameters), "");
-  EXPECT_EQ(fixture.Register(12, parameters), "");
+  EXPECT_THAT(fixture.Register(11, parameters), NoEffects());
+  EXPECT_THAT(fixture.Register(12, parameters), NoEffects());
   EXPECT_EQ(fixture.View().parameters, before.parameters);
   EXPECT_EQ(fixture.View().buckets, before.buckets);
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
@@ -111,7 +120,8 @@ TEST(RestartTest, OfARunningEpochAnotherPlanEndsIt) {
   fixture.Hello(12, Running(fixture, 2));
   fixture.Register(11, {ParameterNamed("weight")});
   EXPECT_THAT(fixture.Register(12, {ParameterNamed("weight")}),
-              HasSubstr("the adopted one is"));
+              Includes(Sends(
+                  12, EpochEndedForGood(1, HasSubstr("the adopted one is")))));
 }
 
 TEST(RestartTest, AnEpochIsNotStartedByWhoWasStartedInAFormerOne) {
@@ -135,7 +145,7 @@ TEST(RestartTest, AnEpochIsNotStartedByWhoWasStartedInAFormerOne) {
   fixture.Restart();
   late.generation = {2};
   late.incarnation = 98;
-  EXPECT_THAT(fixture.Hello(13, late), testing::Not(HasSubstr("start")));
+  EXPECT_THAT(fixture.Hello(13, late), Not(Includes(Sends(Start()))));
 }
 
 TEST(RestartTest, MembersThatDoNotComeBackWithinALeaseAreLost) {
@@ -144,10 +154,14 @@ TEST(RestartTest, MembersThatDoNotComeBackWithinALeaseAreLost) {
   fixture.Pass(1000);
   fixture.Restart();
   fixture.Hello(11, Running(fixture, 1));
-  EXPECT_EQ(fixture.WaitWithHeartbeats(9, {11}), "") << "leases begin anew";
-  EXPECT_THAT(fixture.WaitWithHeartbeats(2, {11}),
-              HasSubstr("11 <- ended 1 for good: w-2 (rank 1, host a, pid 102) "
-                        "fell silent"));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(9, {11}), NoEffects())
+      << "leases begin anew";
+  EXPECT_THAT(
+      fixture.WaitWithHeartbeats(2, {11}),
+      Includes(Sends(
+          11,
+          EpochEndedForGood(
+              1, StartsWith("w-2 (rank 1, host a, pid 102) fell silent")))));
 }
 
 TEST(RestartTest, TheNameOfAMemberThatHasNotResumedYetIsTaken) {
@@ -157,10 +171,10 @@ TEST(RestartTest, TheNameOfAMemberThatHasNotResumedYetIsTaken) {
   fixture.Hello(11, Running(fixture, 1));
   protocol::Hello newcomer = fixture.HelloOf(2);
   newcomer.incarnation = 99;
-  EXPECT_THAT(fixture.Hello(12, newcomer), HasSubstr("refused ALREADY_EXISTS"));
+  EXPECT_THAT(fixture.Hello(12, newcomer),
+              Refuses(12, StatusCode::kAlreadyExists));
   fixture.WaitWithHeartbeats(11, {11});  // the lease
-  EXPECT_THAT(fixture.Hello(13, newcomer),
-              HasSubstr("13 <- welcome, generation 2"));
+  EXPECT_THAT(fixture.Hello(13, newcomer), Includes(Sends(13, Welcome(2))));
 }
 
 TEST(RestartTest, WhileRegisteringEveryoneSaysItAgain) {
@@ -168,13 +182,13 @@ TEST(RestartTest, WhileRegisteringEveryoneSaysItAgain) {
   fixture.JoinAll();
   fixture.Register(1, {ParameterNamed("a")});
   fixture.Restart();
-  EXPECT_EQ(fixture.Resume(11, 1),
-            "11 <- welcome back, generation 1, say what you registered\n"
-            "11 <- formed 1: rank 0 of w-1 w-2");
+  EXPECT_THAT(fixture.Resume(11, 1),
+              EffectsAre(Sends(11, WelcomeBackToRegister(1)),
+                         Sends(11, EpochFormed(1, 0, {"w-1", "w-2"}))));
   fixture.Resume(12, 2);
   fixture.Register(11, {ParameterNamed("a")});
   EXPECT_THAT(fixture.Register(12, {ParameterNamed("a")}),
-              HasSubstr("11 <- plan ready\n12 <- plan ready"));
+              Includes(Sends(11, PlanReady()), Sends(12, PlanReady())));
 }
 
 // The plan's bytes are not journaled: members that were not started yet
@@ -189,22 +203,23 @@ TEST(RestartTest, WhileConnectingThePlanIsCompiledAgain) {
   fixture.Restart();
   fixture.Hello(11, Holding(fixture, 1));
   fixture.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
-  EXPECT_EQ(fixture.Ack(11), "");
-  EXPECT_EQ(fixture.Says(11, handles), "");
-  EXPECT_EQ(fixture.Says(11, protocol::Connected{}), "");
-  EXPECT_EQ(fixture.Says(11, protocol::Heartbeat{}), "");
-  EXPECT_EQ(fixture.Resume(12, 2),
-            "12 <- welcome back, generation 1, say what you registered\n"
-            "12 <- formed 1: rank 1 of w-1 w-2")
+  EXPECT_THAT(fixture.Ack(11), NoEffects());
+  EXPECT_THAT(fixture.Says(11, handles), NoEffects());
+  EXPECT_THAT(fixture.Says(11, protocol::Connected{}), NoEffects());
+  EXPECT_THAT(fixture.Says(11, protocol::Heartbeat{}), NoEffects());
+  EXPECT_THAT(fixture.Resume(12, 2),
+              EffectsAre(Sends(12, WelcomeBackToRegister(1)),
+                         Sends(12, EpochFormed(1, 1, {"w-1", "w-2"}))))
       << "no plan to fetch yet";
-  EXPECT_EQ(
+  EXPECT_THAT(
       fixture.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
-      "11 <- plan ready\n12 <- plan ready");
+      EffectsAre(Sends(11, PlanReady()), Sends(12, PlanReady())));
   EXPECT_EQ(fixture.records().size(), records) << "it is adopted already";
   fixture.Ack(12);
-  EXPECT_THAT(fixture.Publish(12, 1), HasSubstr("12 <- handles of 0: h0 h1"));
-  EXPECT_EQ(fixture.Says(12, protocol::Connected{}),
-            "11 <- start\n12 <- start");
+  EXPECT_THAT(fixture.Publish(12, 1),
+              Includes(Sends(12, GroupHandles(0, {"h0", "h1"}))));
+  EXPECT_THAT(fixture.Says(12, protocol::Connected{}),
+              EffectsAre(Sends(11, Start()), Sends(12, Start())));
 }
 
 TEST(RestartTest, AMemberThatMissedStartIsToldByThoseThatDidNot) {
@@ -218,7 +233,7 @@ TEST(RestartTest, AMemberThatMissedStartIsToldByThoseThatDidNot) {
   fixture.Says(11, handles);
   fixture.Says(11, protocol::Connected{});
   EXPECT_THAT(fixture.Hello(12, Running(fixture, 2)),
-              HasSubstr("11 <- start\n12 <- start"));
+              Includes(Sends(11, Start()), Sends(12, Start())));
 }
 
 TEST(RestartTest, AnEpochThatEndedUnheardIsTold) {
@@ -229,17 +244,17 @@ TEST(RestartTest, AnEpochThatEndedUnheardIsTold) {
   fixture.Says(1, protocol::LocalFailure{.call = "f"});
   fixture.Restart();
   EXPECT_THAT(fixture.Hello(12, Running(fixture, 2)),
-              HasSubstr("12 <- welcome back, generation 1\n12 <- ended 1: w-1 "
-                        "(rank 0"));
+              Includes(Sends(12, WelcomeBack(1)),
+                       Sends(12, EpochEnded(1, StartsWith("w-1 (rank 0")))));
   EXPECT_EQ(fixture.View().state, JobState::kEpochEnded);
   protocol::Hello again = fixture.HelloOf(2);
   again.generation = {1};
   fixture.Hello(12, again);
   again = fixture.HelloOf(1);
   again.incarnation = 99;
-  EXPECT_THAT(fixture.Hello(13, again),
-              AllOf(HasSubstr("13 <- welcome, generation 2"),
-                    HasSubstr("epoch 2 begins: w-1 w-2")));
+  EXPECT_THAT(
+      fixture.Hello(13, again),
+      Includes(Sends(13, Welcome(2)), Persists(EpochBegan(2, {"w-1", "w-2"}))));
 }
 
 TEST(RestartTest, AJobThatEndedStaysEnded) {
@@ -247,8 +262,9 @@ TEST(RestartTest, AJobThatEndedStaysEnded) {
   fixture.RunAll();
   fixture.Says(1, protocol::LocalFailure{.call = "f"});
   fixture.Restart();
-  EXPECT_THAT(fixture.Hello(11), HasSubstr("refused FAILED_PRECONDITION: job "
-                                           "digits is over: it failed: w-1"));
+  EXPECT_THAT(fixture.Hello(11),
+              Refuses(11, StatusCode::kFailedPrecondition,
+                      StartsWith("job digits is over: it failed: w-1")));
   EXPECT_EQ(fixture.View().state, JobState::kFailed);
 }
 
@@ -256,24 +272,24 @@ TEST(RestartTest, AFormingJobFormsOn) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.Hello(1);
   fixture.Restart();
-  EXPECT_EQ(fixture.Resume(11, 1), "11 <- welcome back, generation 1");
+  EXPECT_THAT(fixture.Resume(11, 1), EffectsAre(Sends(11, WelcomeBack(1))));
   EXPECT_THAT(fixture.Hello(12, fixture.HelloOf(2)),
-              HasSubstr("epoch 1 begins: w-1 w-2"));
+              Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))));
 }
 
 TEST(RestartTest, AHelloWhoseWelcomeWasLostWithTheCoordinatorIsTheSameLife) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.Hello(1);
   fixture.Restart();
-  EXPECT_EQ(fixture.Hello(11, fixture.HelloOf(1)),
-            "persist 3: w-1 is generation 1\n"
-            "11 <- welcome back, generation 1");
+  EXPECT_THAT(fixture.Hello(11, fixture.HelloOf(1)),
+              EffectsAre(Persists(3, GenerationAssigned("w-1", 1)),
+                         Sends(11, WelcomeBack(1))));
   fixture.Hello(12, fixture.HelloOf(2));
   fixture.Restart();
-  EXPECT_EQ(fixture.Hello(22, fixture.HelloOf(2)),
-            "persist 6: w-2 is generation 1\n"
-            "22 <- welcome back, generation 1, say what you registered\n"
-            "22 <- formed 1: rank 1 of w-1 w-2");
+  EXPECT_THAT(fixture.Hello(22, fixture.HelloOf(2)),
+              EffectsAre(Persists(6, GenerationAssigned("w-2", 1)),
+                         Sends(22, WelcomeBackToRegister(1)),
+                         Sends(22, EpochFormed(1, 1, {"w-1", "w-2"}))));
 }
 
 TEST(RestartTest, TheNewTermIsOnEveryMessage) {

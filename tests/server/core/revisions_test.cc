@@ -10,6 +10,7 @@
 #include "plan/compile.h"
 #include "server/core/ready_order_collector.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
@@ -18,6 +19,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 // Each parameter has its own bucket: "bias" first, then "weight".
 JobSpec SpecWithBuckets(int world, Rebuild rebuild = Rebuild::kOnce) {
@@ -40,10 +42,14 @@ class RevisionsTest : public testing::Test {
     }
     return absl::InternalError("not answered");
   }
-  static std::string Runs(CoordinatorFixture& fixture, uint64_t session,
-                          uint64_t revision) {
+  static EffectList Runs(CoordinatorFixture& fixture, uint64_t session,
+                         uint64_t revision) {
     return fixture.Says(
         session, protocol::Progress{.position = {1}, .revision = {revision}});
+  }
+  // The effects of the last event.
+  static EffectList Newest(const CoordinatorFixture& fixture) {
+    return {fixture.effects()};
   }
   static std::string Bucket(const CoordinatorFixture& fixture, int bucket) {
     return fixture.View().buckets.at(bucket).parameters.at(0);
@@ -72,8 +78,9 @@ TEST_F(RevisionsTest, TheLowestRankIsAskedWhenStepsBegin) {
   for (const uint64_t session : {1, 2}) fixture.Ack(session);
   for (const uint64_t session : {1, 2}) fixture.Publish(session, session - 1);
   fixture.Says(1, protocol::Connected{});
-  EXPECT_EQ(fixture.Says(2, protocol::Connected{}),
-            "1 <- start\n2 <- start\n1 <- order wanted for revision 2");
+  EXPECT_THAT(fixture.Says(2, protocol::Connected{}),
+              EffectsAre(Sends(1, Start()), Sends(2, Start()),
+                         Sends(1, OrderWanted(2))));
 }
 
 TEST_F(RevisionsTest, WhatItSaysIsRecordedAndThenAnnouncedToAll) {
@@ -81,8 +88,9 @@ TEST_F(RevisionsTest, WhatItSaysIsRecordedAndThenAnnouncedToAll) {
   fixture.RunAll();
   EXPECT_EQ(Bucket(fixture, 0), "bias");
   const std::string before = fixture.durable_job().plan_digest;
-  EXPECT_EQ(fixture.Says(1, protocol::ReadyOrder{{2}, kOther}),
-            "persist 6: plan of epoch 1\n1 <- plan ready\n2 <- plan ready");
+  EXPECT_THAT(fixture.Says(1, protocol::ReadyOrder{{2}, kOther}),
+              EffectsAre(Persists(6, PlanAdopted(1)), Sends(1, PlanReady()),
+                         Sends(2, PlanReady())));
   EXPECT_EQ(fixture.durable_job().revision, Revision{2});
   EXPECT_EQ(fixture.durable_job().observed_order, kOther);
   EXPECT_NE(fixture.durable_job().plan_digest, before);
@@ -98,7 +106,7 @@ TEST_F(RevisionsTest, WhatItSaysIsRecordedAndThenAnnouncedToAll) {
 TEST_F(RevisionsTest, AnOrderThatMovesNothingIsNotAdopted) {
   CoordinatorFixture fixture(SpecWithBuckets(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(1, protocol::ReadyOrder{{2}, {1, 0}}), "");
+  EXPECT_THAT(fixture.Says(1, protocol::ReadyOrder{{2}, {1, 0}}), NoEffects());
   EXPECT_EQ(fixture.durable_job().revision, Revision{1});
   EXPECT_THAT(History(fixture), HasSubstr("buckets stay as they are"));
   EXPECT_EQ(Rebuild(fixture), absl::OkStatus()) << "and may be asked for again";
@@ -107,10 +115,11 @@ TEST_F(RevisionsTest, AnOrderThatMovesNothingIsNotAdopted) {
 TEST_F(RevisionsTest, OnlyAWantedAnswerCounts) {
   CoordinatorFixture fixture(SpecWithBuckets(2));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(2, protocol::ReadyOrder{{2}, kOther}), "");
-  EXPECT_EQ(fixture.Says(1, protocol::ReadyOrder{{3}, kOther}), "");
-  EXPECT_NE(fixture.Says(1, protocol::ReadyOrder{{2}, kOther}), "");
-  EXPECT_EQ(fixture.Says(1, protocol::ReadyOrder{{2}, {1, 0}}), "");
+  EXPECT_THAT(fixture.Says(2, protocol::ReadyOrder{{2}, kOther}), NoEffects());
+  EXPECT_THAT(fixture.Says(1, protocol::ReadyOrder{{3}, kOther}), NoEffects());
+  EXPECT_THAT(fixture.Says(1, protocol::ReadyOrder{{2}, kOther}),
+              Not(NoEffects()));
+  EXPECT_THAT(fixture.Says(1, protocol::ReadyOrder{{2}, {1, 0}}), NoEffects());
   EXPECT_EQ(fixture.durable_job().observed_order, kOther);
 }
 
@@ -119,16 +128,20 @@ TEST_F(RevisionsTest, AnOrderOfOtherParametersEndsTheEpoch) {
        {std::vector<uint32_t>{0}, {0, 0}, {0, 2}, {0, 1, 1}}) {
     CoordinatorFixture fixture(SpecWithBuckets(2));
     fixture.RunAll();
-    EXPECT_THAT(fixture.Says(1, protocol::ReadyOrder{{2}, order}),
-                HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid "
-                          "101) gave an order of"));
+    EXPECT_THAT(
+        fixture.Says(1, protocol::ReadyOrder{{2}, order}),
+        Includes(Sends(
+            2, EpochEndedForGood(
+                   1, StartsWith(
+                          "w-1 (rank 0, host a, pid 101) gave an order of")))));
   }
 }
 
 TEST_F(RevisionsTest, OneBucketHasNoOrder) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_THAT(Describe(fixture.effects()), Not(HasSubstr("order wanted")));
+  EXPECT_THAT(Newest(fixture),
+              Not(Includes(Sends(Any<protocol::OrderWanted>()))));
   const absl::Status refused = Rebuild(fixture);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("one bucket"));
@@ -137,10 +150,10 @@ TEST_F(RevisionsTest, OneBucketHasNoOrder) {
 TEST_F(RevisionsTest, OnDemandMeansNotBeforeAnOperatorAsks) {
   CoordinatorFixture fixture(SpecWithBuckets(2, lockstep::Rebuild::kOnDemand));
   fixture.RunAll();
-  EXPECT_THAT(Describe(fixture.effects()), Not(HasSubstr("order wanted")));
+  EXPECT_THAT(Newest(fixture),
+              Not(Includes(Sends(Any<protocol::OrderWanted>()))));
   EXPECT_EQ(Rebuild(fixture), absl::OkStatus());
-  EXPECT_THAT(Describe(fixture.effects()),
-              HasSubstr("1 <- order wanted for revision 2"));
+  EXPECT_THAT(Newest(fixture), Includes(Sends(1, OrderWanted(2))));
 }
 
 // The job's norm has the same bits on every run (docs/gradients.md).
@@ -150,7 +163,8 @@ TEST_F(RevisionsTest, AReproducibleJobKeepsItsBuckets) {
   CoordinatorFixture fixture(spec);
   fixture.RunAll();
   ASSERT_GT(fixture.View().buckets.size(), 1u);
-  EXPECT_THAT(Describe(fixture.effects()), Not(HasSubstr("order wanted")));
+  EXPECT_THAT(Newest(fixture),
+              Not(Includes(Sends(Any<protocol::OrderWanted>()))));
   const absl::Status refused = Rebuild(fixture);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("reproducible"));
@@ -186,29 +200,33 @@ TEST_F(RevisionsTest, OneRevisionAtATime) {
 TEST_F(RevisionsTest, WhoHoldsARevisionIsCheckedAndCounted) {
   CoordinatorFixture fixture(SpecWithBuckets(2));
   Adopt(fixture);
-  EXPECT_EQ(fixture.Ack(1), "");
-  EXPECT_EQ(fixture.Says(2, protocol::PlanAck{{1}, "of before"}), "");
+  EXPECT_THAT(fixture.Ack(1), NoEffects());
+  EXPECT_THAT(fixture.Says(2, protocol::PlanAck{{1}, "of before"}),
+              NoEffects());
   EXPECT_THAT(History(fixture), Not(HasSubstr("every rank holds")));
-  EXPECT_EQ(fixture.Ack(2), "");
+  EXPECT_THAT(fixture.Ack(2), NoEffects());
   EXPECT_THAT(History(fixture), HasSubstr("every rank holds revision 2"));
-  EXPECT_THAT(fixture.Says(2, protocol::PlanAck{{2}, "another"}),
-              HasSubstr("ended 1 for good: w-2 (rank 1, host a, pid 102) "
-                        "holds revision 2 of the plan with digest another"));
+  EXPECT_THAT(
+      fixture.Says(2, protocol::PlanAck{{2}, "another"}),
+      Includes(Sends(
+          2, EpochEndedForGood(
+                 1, StartsWith("w-2 (rank 1, host a, pid 102) holds revision "
+                               "2 of the plan with digest another")))));
 }
 
 TEST_F(RevisionsTest, WhoResumesIsAskedAndToldAgain) {
   CoordinatorFixture fixture(SpecWithBuckets(2));
   fixture.RunAll();
   fixture.Closes(1);
-  EXPECT_THAT(fixture.Resume(11, 1),
-              HasSubstr("11 <- order wanted for revision "
-                        "2"));
+  EXPECT_THAT(fixture.Resume(11, 1), Includes(Sends(11, OrderWanted(2))));
   fixture.Closes(2);
-  EXPECT_THAT(fixture.Resume(12, 2), Not(HasSubstr("order wanted")));
+  EXPECT_THAT(fixture.Resume(12, 2),
+              Not(Includes(Sends(Any<protocol::OrderWanted>()))));
   fixture.Says(11, protocol::ReadyOrder{{2}, kOther});
   fixture.Closes(11);
-  EXPECT_THAT(fixture.Resume(21, 1), AllOf(HasSubstr("21 <- plan ready"),
-                                           Not(HasSubstr("order wanted"))));
+  EXPECT_THAT(fixture.Resume(21, 1),
+              AllOf(Includes(Sends(21, PlanReady())),
+                    Not(Includes(Sends(Any<protocol::OrderWanted>())))));
 }
 
 TEST_F(RevisionsTest, ARestartedCoordinatorKnowsThatStepsRun) {
@@ -217,9 +235,9 @@ TEST_F(RevisionsTest, ARestartedCoordinatorKnowsThatStepsRun) {
   const DurableJob before = fixture.durable_job();
   fixture.Restart();
   EXPECT_TRUE(fixture.durable_job() == before);
-  // Neither had fetched the revision, and neither needs to.
-  EXPECT_THAT(fixture.Resume(11, 1), HasSubstr("11 <- start"));
-  EXPECT_THAT(fixture.Resume(12, 2), HasSubstr("12 <- start"));
+  // No rank had fetched the revision, and none needs to.
+  EXPECT_THAT(fixture.Resume(11, 1), Includes(Sends(11, Start())));
+  EXPECT_THAT(fixture.Resume(12, 2), Includes(Sends(12, Start())));
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
   const absl::Status refused = Rebuild(fixture);
@@ -236,9 +254,9 @@ TEST_F(RevisionsTest, TheAdoptedRevisionIsCompiledAgainAndAnnouncedAgain) {
   for (const int i : {1, 2}) fixture.Resume(10 + i, i);
   fixture.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
   // Members that did not know of it are told now.
-  EXPECT_EQ(
+  EXPECT_THAT(
       fixture.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
-      "11 <- plan ready\n12 <- plan ready");
+      EffectsAre(Sends(11, PlanReady()), Sends(12, PlanReady())));
   EXPECT_EQ(fixture.durable_job().plan_digest, digest);
   ASSERT_NE(fixture.core().FindPlan(fixture.job(), digest), nullptr);
   EXPECT_EQ(Bucket(fixture, 0), "weight");
@@ -259,9 +277,9 @@ TEST_F(RevisionsTest, WhatWasAskedForBeforeARestartIsAskedForAgain) {
     fixture.Hello(10 + i, hello);
   }
   fixture.Register(11, {ParameterNamed("weight"), ParameterNamed("bias")});
-  EXPECT_EQ(
+  EXPECT_THAT(
       fixture.Register(12, {ParameterNamed("weight"), ParameterNamed("bias")}),
-      "11 <- order wanted for revision 2");
+      EffectsAre(Sends(11, OrderWanted(2))));
 }
 
 TEST_F(RevisionsTest, AnEpochBeginsWithRevisionOne) {

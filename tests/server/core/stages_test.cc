@@ -3,12 +3,15 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 protocol::RegisterChunk Chunk(uint32_t index, bool last,
                               std::vector<Parameter> parameters) {
@@ -43,13 +46,13 @@ TEST(StagesTest, ADifferenceIsOneErrorToEveryRank) {
   fixture.Register(2, {ParameterNamed("a")});
   Parameter other = ParameterNamed("a");
   other.shape = {4, 3};
-  const std::string said = fixture.Register(3, {other});
-  for (const char* to : {"1 <- ", "2 <- ", "3 <- "}) {
-    EXPECT_THAT(said, HasSubstr(absl::StrCat(to, "ended 1 for good: ")));
-  }
-  EXPECT_THAT(said, AllOf(HasSubstr("[4,2]"), HasSubstr("[4,3]"),
-                          HasSubstr("persist 6: epoch 1 ends\n"
-                                    "persist 7: job failed")));
+  const EffectList requested = fixture.Register(3, {other});
+  const MessageMatcher ended =
+      EpochEndedForGood(1, AllOf(HasSubstr("[4,2]"), HasSubstr("[4,3]")));
+  EXPECT_THAT(requested,
+              EffectsAre(Persists(6, EpochFinished(1)),
+                         Persists(7, JobEnded(record::JobOutcome::kFailed)),
+                         Sends(1, ended), Sends(2, ended), Sends(3, ended)));
   EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kMismatch);
 }
 
@@ -57,25 +60,32 @@ TEST(StagesTest, ADuplicateParameterNameEndsTheEpochWithItsName) {
   CoordinatorFixture fixture(SpecOf(1));
   fixture.JoinAll();
   EXPECT_THAT(fixture.Register(1, {ParameterNamed("a"), ParameterNamed("a")}),
-              AllOf(HasSubstr("1 <- ended 1 for good: "), HasSubstr("a")));
+              Includes(Sends(1, EpochEndedForGood(1, HasSubstr("a")))));
 }
 
 TEST(StagesTest, AChunkOutOfOrderEndsTheEpochWithBothNumbers) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
   fixture.Says(1, Chunk(0, false, {}));
-  EXPECT_THAT(fixture.Says(1, Chunk(0, false, {})),
-              HasSubstr("2 <- ended 1 for good: w-1 (rank 0, host a, pid 101) "
-                        "sent chunk 0 of its parameters where chunk 1 was "
-                        "due"));
+  EXPECT_THAT(
+      fixture.Says(1, Chunk(0, false, {})),
+      Includes(Sends(
+          2, EpochEndedForGood(
+                 1, StartsWith("w-1 (rank 0, host a, pid 101) sent chunk 0 of "
+                               "its parameters where chunk 1 was due")))));
 }
 
 TEST(StagesTest, AChunkAfterTheLastEndsTheEpoch) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
   fixture.Says(1, Chunk(0, true, {}));
-  EXPECT_THAT(fixture.Says(1, Chunk(1, true, {})),
-              HasSubstr("sent chunk 1 of its parameters after the last one"));
+  EXPECT_THAT(
+      fixture.Says(1, Chunk(1, true, {})),
+      Includes(Sends(
+          1,
+          EpochEndedForGood(
+              1, HasSubstr(
+                     "sent chunk 1 of its parameters after the last one")))));
 }
 
 TEST(StagesTest, TooManyParametersEndTheEpochWithTheLimit) {
@@ -84,9 +94,13 @@ TEST(StagesTest, TooManyParametersEndTheEpochWithTheLimit) {
   CoordinatorFixture fixture(spec);
   fixture.JoinAll();
   fixture.Says(1, Chunk(0, false, {ParameterNamed("a"), ParameterNamed("b")}));
-  EXPECT_THAT(fixture.Says(1, Chunk(1, true, {ParameterNamed("c")})),
-              HasSubstr("w-1 (rank 0, host a, pid 101) registers at least 3 "
-                        "parameters; limits.parameters_max is 2"));
+  EXPECT_THAT(
+      fixture.Says(1, Chunk(1, true, {ParameterNamed("c")})),
+      Includes(Sends(
+          1,
+          EpochEndedForGood(
+              1, HasSubstr("w-1 (rank 0, host a, pid 101) registers at least 3 "
+                           "parameters; limits.parameters_max is 2")))));
 }
 
 TEST(StagesTest, AfterABrokenStreamRegistrationBeginsAgain) {
@@ -94,9 +108,9 @@ TEST(StagesTest, AfterABrokenStreamRegistrationBeginsAgain) {
   fixture.JoinAll();
   fixture.Says(1, Chunk(0, false, {ParameterNamed("a")}));
   fixture.Closes(1);
-  EXPECT_EQ(fixture.Resume(5, 1),
-            "5 <- welcome back, generation 1, say what you registered\n"
-            "5 <- formed 1: rank 0 of w-1 w-2");
+  EXPECT_THAT(fixture.Resume(5, 1),
+              EffectsAre(Sends(5, WelcomeBackToRegister(1)),
+                         Sends(5, EpochFormed(1, 0, {"w-1", "w-2"}))));
   fixture.Says(5, Chunk(0, false, {ParameterNamed("a")}));
   fixture.Says(5, Chunk(1, true, {ParameterNamed("b")}));
   fixture.Register(2, {ParameterNamed("a"), ParameterNamed("b")});
@@ -110,14 +124,17 @@ TEST(StagesTest, EverythingMayBeSaidAgainOnANewStream) {
   fixture.Ack(1);
   fixture.Publish(1, 0);
   fixture.Resume(5, 1);
-  EXPECT_EQ(fixture.Register(5, {ParameterNamed("weight")}), "");
-  EXPECT_EQ(fixture.Ack(5), "");
-  EXPECT_EQ(fixture.Publish(5, 0), "");
+  EXPECT_THAT(fixture.Register(5, {ParameterNamed("weight")}), NoEffects());
+  EXPECT_THAT(fixture.Ack(5), NoEffects());
+  EXPECT_THAT(fixture.Publish(5, 0), NoEffects());
   fixture.Ack(2);
-  EXPECT_THAT(fixture.Publish(2, 1), HasSubstr("5 <- handles of 0: h0 h1"));
-  EXPECT_EQ(fixture.Says(2, protocol::Connected{}), "");
-  EXPECT_EQ(fixture.Says(5, protocol::Connected{}), "5 <- start\n2 <- start");
-  EXPECT_EQ(fixture.Says(5, protocol::Connected{}), "5 <- start");
+  EXPECT_THAT(fixture.Publish(2, 1),
+              Includes(Sends(5, GroupHandles(0, {"h0", "h1"}))));
+  EXPECT_THAT(fixture.Says(2, protocol::Connected{}), NoEffects());
+  EXPECT_THAT(fixture.Says(5, protocol::Connected{}),
+              EffectsAre(Sends(5, Start()), Sends(2, Start())));
+  EXPECT_THAT(fixture.Says(5, protocol::Connected{}),
+              EffectsAre(Sends(5, Start())));
 }
 
 TEST(StagesTest, AnotherDigestEndsTheEpochWithBoth) {
@@ -127,9 +144,13 @@ TEST(StagesTest, AnotherDigestEndsTheEpochWithBoth) {
   const std::string digest = fixture.durable_job().plan_digest;
   EXPECT_THAT(
       fixture.Says(2, protocol::PlanAck{{1}, "feed"}),
-      AllOf(HasSubstr("1 <- ended 1 for good: w-2 (rank 1"),
-            HasSubstr("digest feed; the job's is revision 1 with digest " +
-                      digest)));
+      Includes(Sends(
+          1,
+          EpochEndedForGood(
+              1, AllOf(StartsWith("w-2 (rank 1"),
+                       HasSubstr(
+                           "digest feed; the job's is revision 1 with digest " +
+                           digest))))));
 }
 
 TEST(StagesTest, AHandleOfAForeignCommunicatorEndsTheEpoch) {
@@ -137,16 +158,21 @@ TEST(StagesTest, AHandleOfAForeignCommunicatorEndsTheEpoch) {
   fixture.JoinAll();
   fixture.RegisterAll();
   fixture.Ack(1);
-  EXPECT_THAT(fixture.Says(1, protocol::PublishHandles{{{5, "x"}}}),
-              HasSubstr("published a handle of communicator 5, which it is no "
-                        "member of"));
+  EXPECT_THAT(
+      fixture.Says(1, protocol::PublishHandles{{{5, "x"}}}),
+      Includes(Sends(
+          1, EpochEndedForGood(
+                 1, HasSubstr("published a handle of communicator 5, which it "
+                              "is no member of")))));
 }
 
 TEST(StagesTest, HandlesBeforeTheAcknowledgementEndTheEpoch) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
   fixture.RegisterAll();
-  EXPECT_THAT(fixture.Publish(1, 0), HasSubstr("did not acknowledge"));
+  EXPECT_THAT(fixture.Publish(1, 0),
+              Includes(Sends(
+                  1, EpochEndedForGood(1, HasSubstr("did not acknowledge")))));
 }
 
 TEST(StagesTest, ConnectedBeforeHandlesEndsTheEpoch) {
@@ -154,15 +180,20 @@ TEST(StagesTest, ConnectedBeforeHandlesEndsTheEpoch) {
   fixture.JoinAll();
   fixture.RegisterAll();
   fixture.Ack(1);
-  EXPECT_THAT(fixture.Says(1, protocol::Connected{}),
-              HasSubstr("did not publish its handles"));
+  EXPECT_THAT(
+      fixture.Says(1, protocol::Connected{}),
+      Includes(Sends(
+          1, EpochEndedForGood(1, HasSubstr("did not publish its handles")))));
 }
 
 TEST(StagesTest, APlanBeforeThereIsOneEndsTheEpoch) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
-  EXPECT_THAT(fixture.Says(1, protocol::PlanAck{{1}, "feed"}),
-              HasSubstr("speaks of a plan before there is one"));
+  EXPECT_THAT(
+      fixture.Says(1, protocol::PlanAck{{1}, "feed"}),
+      Includes(
+          Sends(1, EpochEndedForGood(
+                       1, HasSubstr("speaks of a plan before there is one")))));
 }
 
 TEST(StagesTest, WhoDoesNotConnectInTimeIsNamed) {
@@ -172,12 +203,16 @@ TEST(StagesTest, WhoDoesNotConnectInTimeIsNamed) {
   for (int i : {1, 2, 3}) fixture.Ack(i);
   for (int i : {1, 2, 3}) fixture.Publish(i, i - 1);
   fixture.Says(2, protocol::Connected{});
-  EXPECT_EQ(fixture.WaitWithHeartbeats(19, {1, 2, 3}), "");
+  EXPECT_THAT(fixture.WaitWithHeartbeats(19, {1, 2, 3}), NoEffects());
   EXPECT_THAT(
       fixture.WaitWithHeartbeats(1, {1, 2, 3}),
-      HasSubstr("2 <- ended 1 for good: the data plane was not connected "
-                "within 20s by w-1 (rank 0, host a, pid 101) and w-3 (rank 2, "
-                "host a, pid 103)"));
+      Includes(Sends(
+          2,
+          EpochEndedForGood(
+              1,
+              StartsWith(
+                  "the data plane was not connected within 20s by w-1 (rank 0, "
+                  "host a, pid 101) and w-3 (rank 2, host a, pid 103)")))));
   EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kConnectFailed);
 }
 
@@ -190,19 +225,19 @@ TEST(StagesTest, HandlesGoToTheMembersOfEachGroupAsItIsComplete) {
   over_data.axes = {"data"};
   for (int i : {1, 2, 3, 4}) fixture.Register(i, {over_data});
   for (int i : {1, 2, 3, 4}) fixture.Ack(i);
-  EXPECT_EQ(fixture.Publish(1, 0), "");
-  const std::string said = fixture.Publish(3, 2);
-  EXPECT_THAT(said, AllOf(HasSubstr("1 <- handles of"), HasSubstr(": h0 h2"),
-                          HasSubstr("3 <- handles of")));
-  EXPECT_THAT(said, testing::Not(HasSubstr("2 <-")));
+  EXPECT_THAT(fixture.Publish(1, 0), NoEffects());
+  EXPECT_THAT(fixture.Publish(3, 2),
+              EffectsAre(Sends(1, GroupHandles(1, {"h0", "h2"})),
+                         Sends(3, GroupHandles(1, {"h0", "h2"}))));
 }
 
 TEST(StagesTest, MessagesOfAnotherEpochAreIgnored) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
-  EXPECT_EQ(fixture.Says(1, protocol::RegisterChunk{.index = 3}, EpochId{7}),
-            "");
-  EXPECT_EQ(fixture.Says(1, protocol::LocalFailure{}, EpochId{0}), "");
+  EXPECT_THAT(fixture.Says(1, protocol::RegisterChunk{.index = 3}, EpochId{7}),
+              NoEffects());
+  EXPECT_THAT(fixture.Says(1, protocol::LocalFailure{}, EpochId{0}),
+              NoEffects());
   EXPECT_EQ(fixture.View().state, JobState::kSealed);
 }
 

@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
 
 namespace lockstep::core {
 namespace {
@@ -15,6 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 protocol::Progress Lacks(uint64_t step, ParameterNames by_all,
                          ParameterNames here = {}) {
@@ -27,22 +29,26 @@ protocol::Progress Lacks(uint64_t step, ParameterNames by_all,
 TEST(WarningTest, ComesOnceAllRanksHaveSaidWhatTheyLack) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(1, Lacks(3, {1, {"bias"}})), "");
-  EXPECT_EQ(fixture.Says(2, Lacks(3, {1, {"bias"}}, {1, {"weight"}})), "");
-  EXPECT_EQ(fixture.Says(1, Lacks(4, {1, {"bias"}})), "");
-  EXPECT_EQ(fixture.Says(3, Lacks(4, {1, {"bias"}})), "") << "of a later step";
+  EXPECT_THAT(fixture.Says(1, Lacks(3, {1, {"bias"}})), NoEffects());
+  EXPECT_THAT(fixture.Says(2, Lacks(3, {1, {"bias"}}, {1, {"weight"}})),
+              NoEffects());
+  EXPECT_THAT(fixture.Says(1, Lacks(4, {1, {"bias"}})), NoEffects());
+  EXPECT_THAT(fixture.Says(3, Lacks(4, {1, {"bias"}})), NoEffects())
+      << "of a later step";
   fixture.Says(1, Lacks(5, {1, {"bias"}}));
   fixture.Says(2, Lacks(5, {1, {"bias"}}, {1, {"weight"}}));
   EXPECT_THAT(fixture.View().warnings, IsEmpty());
   EXPECT_THAT(
       fixture.Says(3, Lacks(5, {1, {"bias"}})),
-      AllOf(HasSubstr("1 <- warning: no rank submits bias: the gradient stays "
-                      "zero; rank 1 does not submit weight"),
-            Not(HasSubstr("2 <- "))));
+      AllOf(Includes(Sends(1, Warning(StartsWith(
+                                  "no rank submits bias: the gradient stays "
+                                  "zero; rank 1 does not submit weight")))),
+            Not(Includes(SendsAnythingOn(2)))));
   ASSERT_EQ(fixture.View().warnings.size(), 1u);
   EXPECT_THAT(fixture.View().events.back().text, HasSubstr("warning: no rank"));
   // A repeated report has no effects.
-  EXPECT_EQ(fixture.Says(2, Lacks(6, {1, {"bias"}}, {1, {"weight"}})), "");
+  EXPECT_THAT(fixture.Says(2, Lacks(6, {1, {"bias"}}, {1, {"weight"}})),
+              NoEffects());
   EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
 
@@ -51,10 +57,10 @@ TEST(WarningTest, OutlivesTheRankThatLeavesFirst) {
   fixture.RunAll();
   fixture.Says(1, Lacks(3, {1, {"bias"}}));
   EXPECT_THAT(fixture.Says(1, protocol::Leave{.steps = 3}),
-              Not(HasSubstr("warning")))
+              Not(Includes(Sends(Warning()))))
       << "rank 1 may have more to say";
   EXPECT_THAT(fixture.Says(2, protocol::Leave{.steps = 3}),
-              HasSubstr("2 <- warning: no rank submits bias"));
+              Includes(Sends(2, Warning(StartsWith("no rank submits bias")))));
   EXPECT_EQ(fixture.View().state, JobState::kCompleted);
   EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
@@ -93,13 +99,15 @@ protocol::ValueDigests Digests(std::vector<uint64_t> digests) {
 TEST(ValuesTest, ThatDifferAreNamedOnceAllRanksHaveSaidTheirs) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
-  EXPECT_EQ(fixture.Says(1, Digests({7, 8})), "");
-  EXPECT_EQ(fixture.Says(2, Digests({7, 9})), "");
-  EXPECT_THAT(fixture.Says(3, Digests({7, 9})),
-              HasSubstr("warning: bias: ranks 1-2 and rank 0 begin with "
-                        "different values"));
+  EXPECT_THAT(fixture.Says(1, Digests({7, 8})), NoEffects());
+  EXPECT_THAT(fixture.Says(2, Digests({7, 9})), NoEffects());
+  EXPECT_THAT(
+      fixture.Says(3, Digests({7, 9})),
+      Includes(Sends(
+          1, Warning(StartsWith(
+                 "bias: ranks 1-2 and rank 0 begin with different values")))));
   // A rank that resumes repeats its report.
-  EXPECT_EQ(fixture.Says(2, Digests({7, 9})), "");
+  EXPECT_THAT(fixture.Says(2, Digests({7, 9})), NoEffects());
   EXPECT_EQ(fixture.View().warnings.size(), 1u);
 }
 
@@ -131,8 +139,11 @@ TEST(ValuesTest, AreAwaitedThoughAnotherRankLeavesBefore) {
 TEST(ValuesTest, OfParametersThatAreNotThereAreRefused) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
-  EXPECT_THAT(fixture.Says(1, Digests({1, 2, 3})),
-              HasSubstr("values of parameters that are not there"));
+  EXPECT_THAT(
+      fixture.Says(1, Digests({1, 2, 3})),
+      Includes(Sends(
+          1, EpochEndedForGood(
+                 1, HasSubstr("values of parameters that are not there")))));
 }
 
 }  // namespace
