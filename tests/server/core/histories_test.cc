@@ -19,15 +19,15 @@ constexpr uint64_t kSteps = 4;
 
 class History {
  public:
-  explicit History(int seed) : rng_(seed), mischief_(1 << seed % 6) {
+  explicit History(int seed) : rng_(seed), fault_rate_(1 << seed % 6) {
     StartJob();
   }
 
   void Run(int events) {
     for (int i = 0; i < events && !testing::Test::HasFailure(); ++i) {
       if (Pick(100) < 25) PassTime();
-      if (theatre_.JobIsOver() && Pick(20) == 0) StartJob();
-      if (Pick(200) < mischief_) {
+      if (cluster_.JobIsOver() && Pick(20) == 0) StartJob();
+      if (Pick(200) < fault_rate_) {
         Misbehave(SomeActor());
       } else {
         Move(SomeActor());
@@ -36,53 +36,53 @@ class History {
   }
 
   // From any state, a job must complete once all workers follow the protocol.
-  void Calm() {
+  void ExpectCompletion() {
     const int completed = promises().completed();
-    theatre_.HoldCompilations(false);
+    cluster_.HoldCompilations(false);
     for (int round = 0; round < 2000 && promises().completed() == completed;
          ++round) {
-      theatre_.Pass(absl::Milliseconds(20));
-      theatre_.WakeIfDue();
-      if (theatre_.JobIsOver()) StartJob();
-      for (Actor& actor : theatre_.actors()) Move(actor);
+      cluster_.Pass(absl::Milliseconds(20));
+      cluster_.WakeIfDue();
+      if (cluster_.JobIsOver()) StartJob();
+      for (Actor& actor : cluster_.actors()) Move(actor);
     }
     EXPECT_GT(promises().completed(), completed)
         << "nothing completes any more";
   }
 
-  std::string LastEvents() const { return theatre_.LastEvents(); }
-  const Promises& promises() const { return theatre_.promises(); }
+  std::string LastEvents() const { return cluster_.LastEvents(); }
+  const Promises& promises() const { return cluster_.promises(); }
 
  private:
   void PassTime() {
-    if (Pick(8) == 0) theatre_.HoldCompilations(Pick(2) == 0);
+    if (Pick(8) == 0) cluster_.HoldCompilations(Pick(2) == 0);
     switch (Pick(60)) {
-      case 0: return theatre_.Silence(absl::Milliseconds(Pick(12'000)));
+      case 0: return cluster_.Silence(absl::Milliseconds(Pick(12'000)));
       case 1:
         if (Pick(4) > 0) return;
-        theatre_.Pass(absl::Milliseconds(Pick(12'000)));  // it stands still
-        return theatre_.WakeIfDue();
+        cluster_.Pass(absl::Milliseconds(Pick(12'000)));  // it stands still
+        return cluster_.WakeIfDue();
       case 2:
-        if (Pick(10) == 0) theatre_.Restart();
+        if (Pick(10) == 0) cluster_.Restart();
         return;
       default:
-        theatre_.Pass(absl::Milliseconds(Pick(60)));
-        if (Pick(3) > 0) theatre_.WakeIfDue();
+        cluster_.Pass(absl::Milliseconds(Pick(60)));
+        if (Pick(3) > 0) cluster_.WakeIfDue();
     }
   }
 
   void Move(Actor& actor) {
     const bool ended = actor.session.value != 0 && actor.act == Act::kEnded;
     switch (ended ? Pick(4) : 0) {
-      case 0: return theatre_.Move(actor);
+      case 0: return cluster_.Move(actor);
       case 1:
-        return theatre_.Post(actor, protocol::EpochReport{actor.position, ""});
-      case 2: return theatre_.Post(actor, protocol::Leave{.clean = false});
+        return cluster_.Post(actor, protocol::EpochReport{actor.position, ""});
+      case 2: return cluster_.Post(actor, protocol::Leave{.clean = false});
       case 3:
         actor.BeginAgain();
         actor.act = Act::kGreeted;
-        return theatre_.PostHello(actor.session,
-                                  actor.MakeHello(theatre_.spec()));
+        return cluster_.PostHello(actor.session,
+                                  actor.MakeHello(cluster_.spec()));
     }
   }
 
@@ -90,66 +90,67 @@ class History {
     const Actor other = SomeActor();
     switch (Pick(20)) {
       case 0:
-      case 1: return theatre_.CutStream(actor);
-      case 2: return theatre_.Greet(actor);  // the old stream is still open
+      case 1: return cluster_.CutStream(actor);
+      case 2: return cluster_.Greet(actor);  // the old stream is still open
       case 3:
-        return theatre_.Post(actor, protocol::LocalFailure{.call = "Submit"});
+        return cluster_.Post(actor, protocol::LocalFailure{.call = "Submit"});
       case 4:
-        return theatre_.Post(actor,
+        return cluster_.Post(actor,
                              protocol::Evidence{.subject = other.name,
                                                 .generation = other.generation,
                                                 .process = other.process});
       case 5:
-        return theatre_.Post(
+        return cluster_.Post(
             actor,
             protocol::Evidence{.subject = other.name,
                                .generation = other.generation,
                                .kind = protocol::EvidenceKind::kPeerReset});
       case 6:
-        return theatre_.Post(actor, protocol::Leave{.clean = Pick(2) == 0});
+        return cluster_.Post(actor, protocol::Leave{.clean = Pick(2) == 0});
       case 7:
-        return theatre_.Post(actor,
+        return cluster_.Post(actor,
                              protocol::Busy{"loading", absl::Seconds(Pick(9))});
       case 8:
-        return theatre_.Post(actor, protocol::RegisterChunk{
+        return cluster_.Post(actor, protocol::RegisterChunk{
                                         .index = static_cast<uint32_t>(Pick(3)),
                                         .last = Pick(2) == 0});
-      case 9: return theatre_.Post(actor, protocol::Connected{});
+      case 9: return cluster_.Post(actor, protocol::Connected{});
       case 10: {
         Actor impostor = other;
         impostor.Die();
-        return theatre_.PostHello(theatre_.NewSession(),
-                                  impostor.MakeHello(theatre_.spec()));
+        return cluster_.PostHello(cluster_.NewSession(),
+                                  impostor.MakeHello(cluster_.spec()));
       }
       case 11:
         if (Pick(3) > 0) return;
-        return theatre_.Step(
+        return cluster_.Step(
             StopJob{
-                theatre_.NewRequest(), {theatre_.spec().name}, "", "enough"},
+                cluster_.NewRequest(), {cluster_.spec().name}, "", "enough"},
             "stop");
       case 12: {
         const SessionId closes = actor.session;
         actor.Die();  // its stream breaks later
-        if (closes.value != 0) theatre_.Close(closes);
+        if (closes.value != 0) cluster_.Close(closes);
         return;
       }
       case 13:
-        return theatre_.Post(
+        return cluster_.Post(
             actor, protocol::PlanAck{{1}, Pick(2) == 0 ? "feed" : ""});
       case 14:
-        return theatre_.SayIn({77}, actor,
+        return cluster_.SayIn({77}, actor,
                               protocol::LocalFailure{.call = "Finish"});
       case 15:
-        return theatre_.PostHello(actor.session,
-                                  other.MakeHello(theatre_.spec()));
+        return cluster_.PostHello(actor.session,
+                                  other.MakeHello(cluster_.spec()));
       case 16:
       case 17:
-        actor.sulks_until = theatre_.now() + absl::Milliseconds(Pick(15'000));
+        actor.heartbeats_only_until =
+            cluster_.now() + absl::Milliseconds(Pick(15'000));
         return;
       case 18:
-        return theatre_.Step(
-            ReportEvidence{theatre_.NewRequest(),
-                           {theatre_.spec().name},
+        return cluster_.Step(
+            ReportEvidence{cluster_.NewRequest(),
+                           {cluster_.spec().name},
                            "",
                            {.subject = other.name,
                             .detail = "gone",
@@ -167,8 +168,8 @@ class History {
     if (Pick(3) == 0) command = JobCommand::kResume;
     if (Pick(12) == 0) command = JobCommand::kDrain;
     if (Pick(16) == 0) command = JobCommand::kStop;
-    theatre_.Step(
-        CommandJob{theatre_.NewRequest(), {theatre_.spec().name}, "", command},
+    cluster_.Step(
+        CommandJob{cluster_.NewRequest(), {cluster_.spec().name}, "", command},
         std::string(Name(command)));
   }
 
@@ -182,14 +183,14 @@ class History {
     // Small buckets, so that their order matters.
     if (Pick(2) == 0) spec.buckets = {.first_bytes_max = 1, .bytes_max = 1};
     spec.on_stuck = Pick(2) == 0 ? OnStuck::kReport : OnStuck::kEvict;
-    theatre_.StartJob(spec);
+    cluster_.StartJob(spec);
   }
-  Actor& SomeActor() { return theatre_.actors()[Pick(kActors)]; }
+  Actor& SomeActor() { return cluster_.actors()[Pick(kActors)]; }
   int Pick(int n) { return static_cast<int>(rng_() % n); }
 
   std::mt19937 rng_;
-  const int mischief_;  // of 200 moves
-  SimCluster theatre_{kActors, kSteps};
+  const int fault_rate_;  // of 200 moves
+  SimCluster cluster_{kActors, kSteps};
   int jobs_ = 0;
 };
 
@@ -198,8 +199,8 @@ class CoordinatorHistories : public testing::TestWithParam<int> {};
 TEST_P(CoordinatorHistories, KeepTheirPromises) {
   History history(GetParam());
   history.Run(2000);
-  if (!HasFailure()) history.Calm();
-  EXPECT_GE(history.promises().epochs(), 2) << "too dull to mean much";
+  if (!HasFailure()) history.ExpectCompletion();
+  EXPECT_GE(history.promises().epochs(), 2) << "too few epochs to show much";
   if (HasFailure()) ADD_FAILURE() << history.LastEvents();
 }
 

@@ -14,28 +14,28 @@ std::vector<uint32_t> Parameters(size_t count) {
 }
 
 // The messages of the largest job that negotiated mode allows.
-TEST(EarlyWordsTest, HoldAllThatAnHonestRankSays) {
+TEST(PreReplayBufferTest, HoldAllThatAnHonestRankSays) {
   const size_t count = plan::kNegotiatedParametersMax;
-  PreReplayBuffer words;
-  EXPECT_TRUE(words.Add(protocol::PlanAck{}));
-  EXPECT_TRUE(words.Add(protocol::PublishHandles{}));
-  EXPECT_TRUE(words.Add(protocol::Connected{}));
-  EXPECT_TRUE(words.Add(protocol::Held{
+  PreReplayBuffer buffer;
+  EXPECT_TRUE(buffer.Add(protocol::PlanAck{}));
+  EXPECT_TRUE(buffer.Add(protocol::PublishHandles{}));
+  EXPECT_TRUE(buffer.Add(protocol::Connected{}));
+  EXPECT_TRUE(buffer.Add(protocol::Held{
       .decisions = std::vector<protocol::Decision>(2 * count + 2)}));
   for (uint64_t pass : {7, 8}) {
-    EXPECT_TRUE(words.Add(protocol::Announce{pass, Parameters(count)}));
-    EXPECT_TRUE(words.Add(protocol::Submitted{pass, Parameters(count)}));
+    EXPECT_TRUE(buffer.Add(protocol::Announce{pass, Parameters(count)}));
+    EXPECT_TRUE(buffer.Add(protocol::Submitted{pass, Parameters(count)}));
   }
-  EXPECT_EQ(words.all().size(), 8u);
+  EXPECT_EQ(buffer.all().size(), 8u);
 }
 
-TEST(EarlyWordsTest, RefuseAFloodOfParametersAndOfWords) {
-  PreReplayBuffer words;
+TEST(PreReplayBufferTest, RefuseAFloodOfParametersAndOfWords) {
+  PreReplayBuffer buffer;
   const protocol::Submitted many{7, Parameters(PreReplayBuffer::kMost - 2)};
-  EXPECT_TRUE(words.Add(many));
-  EXPECT_TRUE(words.Add(protocol::Connected{}));
-  EXPECT_FALSE(words.Add(protocol::Connected{}));
-  EXPECT_EQ(words.all().size(), 2u);
+  EXPECT_TRUE(buffer.Add(many));
+  EXPECT_TRUE(buffer.Add(protocol::Connected{}));
+  EXPECT_FALSE(buffer.Add(protocol::Connected{}));
+  EXPECT_EQ(buffer.all().size(), 2u);
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ class SimCluster {
   void Move(Actor& actor) {
     if (actor.session.value == 0) return Greet(actor);
     if (actor.act == Act::kEnded) return ComeAgain(actor);
-    if (now_ < actor.sulks_until) return Post(actor, protocol::Heartbeat{});
+    if (now_ < actor.heartbeats_only_until)
+      return Post(actor, protocol::Heartbeat{});
     const auto plan = core_->FindPlan({spec_.name}, actor.digest);
     if (actor.act == Act::kPlanned && plan != nullptr) actor.Fetch(*plan);
     actor.has_next =

@@ -68,7 +68,8 @@ struct Actor {
   bool has_next = false;         // `next` is fetched
   protocol::Position position;
   protocol::Leave leave;
-  absl::Time sulks_until = absl::InfinitePast();  // only heartbeats before
+  // Until then the worker sends only heartbeats.
+  absl::Time heartbeats_only_until = absl::InfinitePast();
 
   // A new process of the same name.
   void Die() {

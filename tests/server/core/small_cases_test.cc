@@ -13,128 +13,135 @@
 namespace lockstep::core {
 namespace {
 
-enum class Happens { kGoesOn, kIsCut, kGreetsAnew, kLeaves, kFails };
-constexpr Happens kAll[] = {Happens::kGoesOn, Happens::kIsCut,
-                            Happens::kGreetsAnew, Happens::kLeaves,
-                            Happens::kFails};
+enum class WorkerEvent {
+  kAdvances,
+  kLosesStream,
+  kGreetsAgain,
+  kLeaves,
+  kFails
+};
+constexpr WorkerEvent kAll[] = {
+    WorkerEvent::kAdvances, WorkerEvent::kLosesStream,
+    WorkerEvent::kGreetsAgain, WorkerEvent::kLeaves, WorkerEvent::kFails};
 
-struct Turnout {  // one move: a worker's event, or (-1) time passes
-  int actor = -1;
-  Happens what = Happens::kGoesOn;
+struct Choice {  // one move: a worker's event, or (-1) time passes
+  int worker = -1;
+  WorkerEvent event = WorkerEvent::kAdvances;
 };
 
-class Play {
+class SmallHistory {
  public:
-  explicit Play(const std::vector<Happens>& repertoire)
-      : repertoire_(repertoire) {
+  explicit SmallHistory(const std::vector<WorkerEvent>& allowed)
+      : allowed_(allowed) {
     JobSpec spec = SpecOf(2, "small");
     spec.limits.max_restarts = 100;
-    theatre_.StartJob(spec);
+    cluster_.StartJob(spec);
   }
 
-  std::vector<Turnout> Possible() {
-    std::vector<Turnout> moves;
+  std::vector<Choice> Possible() {
+    std::vector<Choice> moves;
     for (int i = 0; i < 2; ++i) {
-      const Actor& actor = theatre_.actors()[i];
+      const Actor& actor = cluster_.actors()[i];
       const bool has_stream = actor.session.value != 0;
-      for (const Happens what : repertoire_) {
-        if (what != Happens::kGoesOn && !has_stream) continue;
-        moves.push_back({i, what});
+      for (const WorkerEvent event : allowed_) {
+        if (event != WorkerEvent::kAdvances && !has_stream) continue;
+        moves.push_back({i, event});
       }
     }
-    if (theatre_.core().NextWake() < absl::InfiniteFuture()) {
+    if (cluster_.core().NextWake() < absl::InfiniteFuture()) {
       moves.push_back({});
     }
     return moves;
   }
 
-  void Make(const Turnout& move) {
-    if (move.actor < 0) {
-      theatre_.Pass(theatre_.core().NextWake() - theatre_.now());
-      return theatre_.WakeIfDue();
+  void Apply(const Choice& move) {
+    if (move.worker < 0) {
+      cluster_.Pass(cluster_.core().NextWake() - cluster_.now());
+      return cluster_.WakeIfDue();
     }
-    Actor& actor = theatre_.actors()[move.actor];
-    switch (move.what) {
-      case Happens::kGoesOn: return theatre_.Move(actor);
-      case Happens::kIsCut: return theatre_.CutStream(actor);
-      case Happens::kGreetsAnew: return theatre_.Greet(actor);
-      case Happens::kLeaves:
-        return theatre_.Post(actor, protocol::Leave{.clean = false});
-      case Happens::kFails:
-        return theatre_.Post(actor, protocol::LocalFailure{.call = "Submit"});
+    Actor& actor = cluster_.actors()[move.worker];
+    switch (move.event) {
+      case WorkerEvent::kAdvances: return cluster_.Move(actor);
+      case WorkerEvent::kLosesStream: return cluster_.CutStream(actor);
+      case WorkerEvent::kGreetsAgain: return cluster_.Greet(actor);
+      case WorkerEvent::kLeaves:
+        return cluster_.Post(actor, protocol::Leave{.clean = false});
+      case WorkerEvent::kFails:
+        return cluster_.Post(actor, protocol::LocalFailure{.call = "Submit"});
     }
   }
 
-  void Calm() {
-    for (int round = 0; round < 100 && !theatre_.JobIsOver(); ++round) {
-      theatre_.Pass(absl::Milliseconds(20));
-      theatre_.WakeIfDue();
-      for (Actor& actor : theatre_.actors()) theatre_.Move(actor);
+  void Finish() {
+    for (int round = 0; round < 100 && !cluster_.JobIsOver(); ++round) {
+      cluster_.Pass(absl::Milliseconds(20));
+      cluster_.WakeIfDue();
+      for (Actor& actor : cluster_.actors()) cluster_.Move(actor);
     }
-    EXPECT_TRUE(theatre_.JobIsOver()) << "it never ends";
+    EXPECT_TRUE(cluster_.JobIsOver()) << "it never ends";
   }
 
-  const SimCluster& theatre() const { return theatre_; }
+  const SimCluster& cluster() const { return cluster_; }
 
  private:
-  const std::vector<Happens> repertoire_;
-  SimCluster theatre_{2, /*steps=*/1};
+  const std::vector<WorkerEvent> allowed_;
+  SimCluster cluster_{2, /*steps=*/1};
 };
 
 // Runs every sequence of `depth` moves after `opening`; returns their number.
-int PlayAll(const std::vector<Happens>& repertoire, std::vector<Turnout> moves,
-            int depth) {
-  Play play(repertoire);
-  for (const Turnout& move : moves) play.Make(move);
+int ExploreAll(const std::vector<WorkerEvent>& allowed,
+               std::vector<Choice> moves, int depth) {
+  SmallHistory history(allowed);
+  for (const Choice& move : moves) history.Apply(move);
   if (testing::Test::HasFailure()) {
-    ADD_FAILURE() << play.theatre().LastEvents();
+    ADD_FAILURE() << history.cluster().LastEvents();
     return 0;
   }
   if (depth == 0) {
-    play.Calm();
+    history.Finish();
     if (testing::Test::HasFailure()) {
-      ADD_FAILURE() << play.theatre().LastEvents();
+      ADD_FAILURE() << history.cluster().LastEvents();
     }
     return 1;
   }
-  int played = 0;
-  for (const Turnout& move : play.Possible()) {
+  int explored = 0;
+  for (const Choice& move : history.Possible()) {
     if (testing::Test::HasFailure()) break;
     moves.push_back(move);
-    played += PlayAll(repertoire, moves, depth - 1);
+    explored += ExploreAll(allowed, moves, depth - 1);
     moves.pop_back();
   }
-  return played;
+  return explored;
 }
 
 // Sanitized builds skip the deepest moves.
 constexpr int kShallower = kIsSlow ? 1 : 0;
 
 TEST(SmallCasesTest, EveryOrderFromTheFirstHello) {
-  const int played =
-      PlayAll({Happens::kGoesOn, Happens::kIsCut, Happens::kGreetsAnew}, {},
-              6 - kShallower);
-  EXPECT_GT(played, 1000);
-  RecordProperty("histories", played);
+  const int explored =
+      ExploreAll({WorkerEvent::kAdvances, WorkerEvent::kLosesStream,
+                  WorkerEvent::kGreetsAgain},
+                 {}, 6 - kShallower);
+  EXPECT_GT(explored, 1000);
+  RecordProperty("histories", explored);
 }
 
 TEST(SmallCasesTest, EveryOrderFromAnEpochThatHasJustFormed) {
-  const int played =
-      PlayAll({std::begin(kAll), std::end(kAll)}, {{0}, {1}}, 4 - kShallower);
-  EXPECT_GT(played, 500);
-  RecordProperty("histories", played);
+  const int explored = ExploreAll({std::begin(kAll), std::end(kAll)},
+                                  {{0}, {1}}, 4 - kShallower);
+  EXPECT_GT(explored, 500);
+  RecordProperty("histories", explored);
 }
 
 TEST(SmallCasesTest, EveryOrderFromARunningEpoch) {
-  std::vector<Turnout> opening;
+  std::vector<Choice> opening;
   for (int stage = 0; stage < 5; ++stage) {
     opening.push_back({0});
     opening.push_back({1});
   }
-  const int played =
-      PlayAll({std::begin(kAll), std::end(kAll)}, opening, 4 - kShallower);
-  EXPECT_GT(played, 500);
-  RecordProperty("histories", played);
+  const int explored =
+      ExploreAll({std::begin(kAll), std::end(kAll)}, opening, 4 - kShallower);
+  EXPECT_GT(explored, 500);
+  RecordProperty("histories", explored);
 }
 
 }  // namespace
