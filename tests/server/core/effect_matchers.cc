@@ -313,26 +313,26 @@ MessageMatcher Refused(absl::StatusCode code, TextMatcher message) {
         return m.code == code && message.Matches(m.message);
       });
 }
-MessageMatcher EpochFormed(uint64_t epoch, int rank,
-                           std::vector<std::string> members) {
+MessageMatcher EpochFormed(uint64_t epoch, int rank, TextList members) {
+  const std::vector<std::string> names(members.begin(), members.end());
   return MessageIs<protocol::EpochFormed>(
       absl::StrCat("epoch ", epoch, " formed: rank ", rank, " of ",
-                   TextOf(members)),
+                   TextOf(names)),
       [=](EpochId of, const protocol::EpochFormed& m) {
         return of.value == epoch && m.rank == rank &&
-               NamesOf(m.members) == members;
+               NamesOf(m.members) == names;
       });
 }
 MessageMatcher PlanReady() {
   return MessageIs<protocol::PlanReady>("the plan is ready");
 }
-MessageMatcher GroupHandles(int communicator,
-                            std::vector<std::string> handles) {
+MessageMatcher GroupHandles(int communicator, TextList handles) {
+  const std::vector<std::string> expected(handles.begin(), handles.end());
   return MessageIs<protocol::GroupHandles>(
       absl::StrCat("handles of communicator ", communicator, ": ",
-                   TextOf(handles)),
+                   TextOf(expected)),
       [=](EpochId, const protocol::GroupHandles& m) {
-        return m.communicator == communicator && m.handles.items() == handles;
+        return m.communicator == communicator && m.handles.items() == expected;
       });
 }
 MessageMatcher Start() { return MessageIs<protocol::Start>("start"); }
@@ -355,11 +355,12 @@ MessageMatcher Warning(TextMatcher text) {
         return text.Matches(m.text);
       });
 }
-MessageMatcher DesiredCommands(std::vector<Command> commands) {
+MessageMatcher DesiredCommands(std::initializer_list<Command> commands) {
+  const std::vector<Command> expected = commands;
   return MessageIs<protocol::DesiredCommands>(
-      absl::StrCat("desired commands: ", Names(commands)),
+      absl::StrCat("desired commands: ", Names(expected)),
       [=](EpochId, const protocol::DesiredCommands& m) {
-        return m.commands == commands;
+        return m.commands == expected;
       });
 }
 MessageMatcher OrderWanted(uint64_t revision) {
@@ -370,34 +371,37 @@ MessageMatcher OrderWanted(uint64_t revision) {
       });
 }
 MessageMatcher Decide(uint64_t first,
-                      std::vector<protocol::Decision> decisions) {
+                      std::initializer_list<protocol::Decision> decisions) {
+  const std::vector<protocol::Decision> expected = decisions;
   return MessageIs<protocol::Decide>(
-      absl::StrCat(decisions.size(), " decisions from ", first),
+      absl::StrCat(expected.size(), " decisions from ", first),
       [=](EpochId, const protocol::Decide& m) {
-        return m.first == first && m.decisions == decisions;
+        return m.first == first && m.decisions == expected;
       });
 }
 
 // --- Records ----------------------------------------------------------------
 
-RecordMatcher JobCreated(const std::string& job) {
+RecordMatcher JobCreated(std::string_view job) {
+  const std::string name(job);
   return Is<record::JobCreated, record::Body>(
-      absl::StrCat("job ", job, " is created"),
-      [=](const record::JobCreated& r) { return r.spec.name == job; });
+      absl::StrCat("job ", name, " is created"),
+      [=](const record::JobCreated& r) { return r.spec.name == name; });
 }
-RecordMatcher GenerationAssigned(const std::string& worker,
-                                 uint64_t generation) {
+RecordMatcher GenerationAssigned(std::string_view worker, uint64_t generation) {
+  const std::string name(worker);
   return Is<record::GenerationAssigned, record::Body>(
-      absl::StrCat(worker, " is generation ", generation),
+      absl::StrCat(name, " is generation ", generation),
       [=](const record::GenerationAssigned& r) {
-        return r.worker.value == worker && r.generation.value == generation;
+        return r.worker.value == name && r.generation.value == generation;
       });
 }
-RecordMatcher EpochBegan(uint64_t epoch, std::vector<std::string> members) {
+RecordMatcher EpochBegan(uint64_t epoch, TextList members) {
+  const std::vector<std::string> names(members.begin(), members.end());
   return Is<record::EpochBegan, record::Body>(
-      absl::StrCat("epoch ", epoch, " began: ", TextOf(members)),
+      absl::StrCat("epoch ", epoch, " began: ", TextOf(names)),
       [=](const record::EpochBegan& r) {
-        return r.epoch.value == epoch && NamesOf(r.members) == members;
+        return r.epoch.value == epoch && NamesOf(r.members) == names;
       });
 }
 RecordMatcher PlanAdopted(uint64_t epoch) {
@@ -415,35 +419,40 @@ RecordMatcher JobEnded(record::JobOutcome outcome) {
       absl::StrCat("job ended with outcome ", static_cast<int>(outcome)),
       [=](const record::JobEnded& r) { return r.outcome == outcome; });
 }
-RecordMatcher WorkerLeft(const std::string& worker, uint64_t epoch) {
+RecordMatcher WorkerLeft(std::string_view worker, uint64_t epoch) {
+  const std::string name(worker);
   return Is<record::WorkerLeft, record::Body>(
-      absl::StrCat(worker, " left epoch ", epoch),
+      absl::StrCat(name, " left epoch ", epoch),
       [=](const record::WorkerLeft& r) {
-        return r.worker.value == worker && r.epoch.value == epoch;
+        return r.worker.value == name && r.epoch.value == epoch;
       });
 }
-RecordMatcher CommandsWanted(std::vector<Command> commands) {
+RecordMatcher CommandsWanted(std::initializer_list<Command> commands) {
+  const std::vector<Command> expected = commands;
   return Is<record::CommandsWanted, record::Body>(
-      absl::StrCat("commands wanted: ", Names(commands)),
+      absl::StrCat("commands wanted: ", Names(expected)),
       [=](const record::CommandsWanted& r) {
-        return r.wanted.commands == commands;
+        return r.wanted.commands == expected;
       });
 }
-RecordMatcher JobArchived(const std::string& as) {
+RecordMatcher JobArchived(std::string_view as) {
+  const std::string name(as);
   return Is<record::JobArchived, record::Body>(
-      absl::StrCat("archived as ", as),
-      [=](const record::JobArchived& r) { return r.as.value == as; });
+      absl::StrCat("archived as ", name),
+      [=](const record::JobArchived& r) { return r.as.value == name; });
 }
-RecordMatcher JobAdopted(const std::string& job, uint64_t epoch,
-                         std::vector<std::string> members) {
+RecordMatcher JobAdopted(std::string_view job, uint64_t epoch,
+                         TextList members) {
+  const std::string name(job);
+  const std::vector<std::string> names(members.begin(), members.end());
   return Is<record::JobAdopted, record::Body>(
-      absl::StrCat("job ", job, " was adopted in epoch ", epoch, ": ",
-                   TextOf(members)),
+      absl::StrCat("job ", name, " was adopted in epoch ", epoch, ": ",
+                   TextOf(names)),
       [=](const record::JobAdopted& r) {
         std::vector<protocol::Member> adopted;
         for (const auto& member : r.members) adopted.push_back(member.member);
-        return r.spec.name == job && r.epoch.value == epoch &&
-               NamesOf(adopted) == members;
+        return r.spec.name == name && r.epoch.value == epoch &&
+               NamesOf(adopted) == names;
       });
 }
 

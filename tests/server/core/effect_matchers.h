@@ -21,7 +21,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,7 @@ using EffectMatcher = testing::Matcher<const Effect&>;
 using MessageMatcher = testing::Matcher<const protocol::ToWorker&>;
 using RecordMatcher = testing::Matcher<const record::Body&>;
 using TextMatcher = testing::Matcher<const std::string&>;
+using TextList = std::initializer_list<std::string_view>;
 
 TextMatcher AnyText();
 
@@ -106,10 +109,9 @@ MessageMatcher WelcomeBack(uint64_t generation);
 // The generation is known, but its registration is not (Welcome::forgot).
 MessageMatcher WelcomeBackToRegister(uint64_t generation);
 MessageMatcher Refused(absl::StatusCode code, TextMatcher message = AnyText());
-MessageMatcher EpochFormed(uint64_t epoch, int rank,
-                           std::vector<std::string> members);
+MessageMatcher EpochFormed(uint64_t epoch, int rank, TextList members);
 MessageMatcher PlanReady();
-MessageMatcher GroupHandles(int communicator, std::vector<std::string> handles);
+MessageMatcher GroupHandles(int communicator, TextList handles);
 MessageMatcher Start();
 // The epoch ended and the job may form again. `cause`: its message.
 MessageMatcher EpochEnded(uint64_t epoch, TextMatcher cause = AnyText());
@@ -118,25 +120,24 @@ MessageMatcher EpochEndedForGood(uint64_t epoch, TextMatcher cause = AnyText());
 MessageMatcher AnyEpochEndedForGood();
 MessageMatcher Left();
 MessageMatcher Warning(TextMatcher text = AnyText());
-MessageMatcher DesiredCommands(std::vector<Command> commands);
+MessageMatcher DesiredCommands(std::initializer_list<Command> commands);
 MessageMatcher OrderWanted(uint64_t revision);
 MessageMatcher Decide(uint64_t first,
-                      std::vector<protocol::Decision> decisions);
+                      std::initializer_list<protocol::Decision> decisions);
 
 // --- Records ----------------------------------------------------------------
 
-RecordMatcher JobCreated(const std::string& job);
-RecordMatcher GenerationAssigned(const std::string& worker,
-                                 uint64_t generation);
-RecordMatcher EpochBegan(uint64_t epoch, std::vector<std::string> members);
+RecordMatcher JobCreated(std::string_view job);
+RecordMatcher GenerationAssigned(std::string_view worker, uint64_t generation);
+RecordMatcher EpochBegan(uint64_t epoch, TextList members);
 RecordMatcher PlanAdopted(uint64_t epoch);
 RecordMatcher EpochFinished(uint64_t epoch);
 RecordMatcher JobEnded(record::JobOutcome outcome);
-RecordMatcher WorkerLeft(const std::string& worker, uint64_t epoch);
-RecordMatcher CommandsWanted(std::vector<Command> commands);
-RecordMatcher JobArchived(const std::string& as);
-RecordMatcher JobAdopted(const std::string& job, uint64_t epoch,
-                         std::vector<std::string> members);
+RecordMatcher WorkerLeft(std::string_view worker, uint64_t epoch);
+RecordMatcher CommandsWanted(std::initializer_list<Command> commands);
+RecordMatcher JobArchived(std::string_view as);
+RecordMatcher JobAdopted(std::string_view job, uint64_t epoch,
+                         TextList members);
 
 }  // namespace lockstep::core
 
