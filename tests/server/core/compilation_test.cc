@@ -10,7 +10,7 @@
 namespace lockstep::core {
 namespace {
 
-using testing::AllOf;
+using absl::StatusCode;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;

@@ -10,10 +10,8 @@ namespace lockstep::core {
 namespace {
 
 using absl::StatusCode;
-using testing::AllOf;
 using testing::Contains;
 using testing::EndsWith;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 void Drain(CoordinatorFixture& fixture) {

@@ -13,7 +13,6 @@ namespace {
 
 using absl::StatusCode;
 using testing::AllOf;
-using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 

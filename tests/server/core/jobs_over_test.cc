@@ -16,10 +16,8 @@ namespace lockstep::core {
 namespace {
 
 using absl::StatusCode;
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 using testing::SizeIs;
 
 EffectList Creates(CoordinatorFixture& fixture, const JobSpec& spec,

@@ -21,9 +21,7 @@ namespace lockstep::core {
 namespace {
 
 using protocol::Phase;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 protocol::Member On(const std::string& host, const std::string& name) {
   return {.worker = {name}, .generation = {1}, .process = {.host = host}};

@@ -10,7 +10,6 @@ namespace {
 
 using absl::StatusCode;
 using protocol::Phase;
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
