@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep {
 namespace conformance {
@@ -24,7 +24,7 @@ std::vector<Case> Cases(std::function<std::unique_ptr<World>()> make_world,
                         const Promises& promises) {
   std::vector<Case> cases;
   for (int size : {1, 2, 3, 4, 8}) {
-    if (size == 8 && kIsSlow) continue;
+    if (size == 8 && kUnderSanitizer) continue;
     cases.push_back({make_world, size, promises});
   }
   return cases;

@@ -9,6 +9,7 @@
 #include "client/transport/failed_peer.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +17,8 @@ namespace {
 using conformance::Member;
 using conformance::Values;
 
-constexpr size_t kCounts[] = {3, 600'000};
+constexpr size_t kCounts[] = {3, kUnderSanitizer ? 300'000 : 600'000};
+constexpr int kRounds = kUnderSanitizer ? 3 : 8;
 
 absl::Status Sum(Member& m, Values& values) {
   return m.comm.AllReduce(values.data(), values.data(), values.count(),
@@ -77,7 +79,7 @@ TEST_P(CommunicatorConformance, TheFirstCauseStaysAndLaterOperationsReturn) {
 TEST_P(CommunicatorConformance, AbortByOneEndsAllAtAnyMoment) {
   if (size() == 1) return;  // no other rank
   std::mt19937 random(20221101);
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     Reconnect();
     const int who = static_cast<int>(random() % size());
     // Aborted by another thread, after some of its operations have begun.
@@ -157,7 +159,7 @@ TEST_P(CommunicatorConformance, DestructionEndsWhatIsUnderWay) {
 
 // Destroying a communicator after its work keeps the data that it sent.
 TEST_P(CommunicatorConformance, WhoIsDoneMayGo) {
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     Reconnect();
     Together([&](Member& m) {
       Values values(DType::kF32, kCounts[1]);

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "plan/compile.h"
 #include "tests/sim/passes_world.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::sim {
 namespace {
@@ -26,7 +26,7 @@ std::shared_ptr<const core::PassGroups> BothInOneGroup() {
                       .registrations = {both, both}}));
 }
 
-constexpr uint64_t kFewer = kIsSlow ? 1 : 0;
+constexpr uint64_t kFewer = kUnderSanitizer ? 1 : 0;
 
 struct HashOf {
   size_t operator()(const PassesWorld& world) const { return world.Hash(); }

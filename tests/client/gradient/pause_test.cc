@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/gradient/engine_job.h"
 #include "tests/support/manual_clock.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -203,7 +203,7 @@ TEST_P(PauseHistories, AllRanksPauseGoOnAndStopTogether) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, PauseHistories,
-                         testing::Range(0, kIsSlow ? 12 : 60));
+                         testing::Range(0, kUnderSanitizer ? 12 : 60));
 
 // --- Single cases -----------------------------------------------------------
 

@@ -13,7 +13,7 @@
 #include "kernels/cast_scale.h"
 #include "kernels/reduce_pairs.h"
 #include "tests/client/gradient/backend_job.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(On, ReproducibleTest,
                          });
 
 std::vector<int> Worlds() {
-  return kIsSlow ? std::vector<int>{2, 4} : std::vector<int>{2, 4, 8};
+  return kUnderSanitizer ? std::vector<int>{2, 4} : std::vector<int>{2, 4, 8};
 }
 
 TEST_P(ReproducibleTest, AnyNumberOfRanksGivesTheBitsOfOne) {

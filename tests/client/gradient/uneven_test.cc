@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/gradient/engine_job.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -165,7 +165,7 @@ TEST_P(UnevenCuts, StopEndsAllRanksWithTheFirst) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, UnevenCuts,
-                         testing::Range(0, kIsSlow ? 8 : 25));
+                         testing::Range(0, kUnderSanitizer ? 8 : 25));
 
 // --- Single cases -----------------------------------------------------------
 

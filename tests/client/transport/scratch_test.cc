@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "gtest/gtest.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::transport {
 namespace {
@@ -22,7 +22,7 @@ TEST(ScratchTest, IsGivenAgainOnceItIsGivenBack) {
 }
 
 // A sanitizer ends the process when it is asked for a petabyte.
-constexpr size_t kTooMuch = kIsSlow ? SIZE_MAX : size_t{1} << 50;
+constexpr size_t kTooMuch = kUnderSanitizer ? SIZE_MAX : size_t{1} << 50;
 
 TEST(ScratchTest, SaysWhenThereIsNoMemoryAndGoesOn) {
   ScratchPool pool;

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/sim_cluster.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::core {
 namespace {
@@ -205,7 +205,7 @@ TEST_P(CoordinatorHistories, KeepTheirPromises) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, CoordinatorHistories,
-                         testing::Range(0, kIsSlow ? 30 : 200));
+                         testing::Range(0, kUnderSanitizer ? 30 : 200));
 
 // Together the histories cover every cause of an epoch's end.
 TEST(CoordinatorHistoriesTest, MeetEveryCause) {

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
 #include "tests/server/core/effect_matchers.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::core {
 namespace {
@@ -182,7 +182,7 @@ double MicrosecondsPerHeartbeat(int others, bool over) {
 // The times are printed, and compared with a bound that a loop over all jobs
 // exceeds by far.
 TEST(JobsOverTest, OtherJobsCostAHeartbeatNothing) {
-  const int many = kIsSlow ? 1000 : 10'000;
+  const int many = kUnderSanitizer ? 1000 : 10'000;
   const double alone = MicrosecondsPerHeartbeat(0, false);
   const double beside_over = MicrosecondsPerHeartbeat(many, true);
   const double beside_live = MicrosecondsPerHeartbeat(many, false);

@@ -10,12 +10,12 @@
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
 #include "tests/server/core/sim_cluster.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::core {
 namespace {
 
-constexpr int kWorkers = kIsSlow ? 1000 : 10'000;
+constexpr int kWorkers = kUnderSanitizer ? 1000 : 10'000;
 
 class ScaleTest : public testing::Test {
  protected:

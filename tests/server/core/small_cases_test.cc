@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/sim_cluster.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::core {
 namespace {
@@ -114,7 +114,7 @@ int ExploreAll(const std::vector<WorkerEvent>& allowed,
 }
 
 // Sanitized builds skip the deepest moves.
-constexpr int kShallower = kIsSlow ? 1 : 0;
+constexpr int kShallower = kUnderSanitizer ? 1 : 0;
 
 TEST(SmallCasesTest, EveryOrderFromTheFirstHello) {
   const int explored =

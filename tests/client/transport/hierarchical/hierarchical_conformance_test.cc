@@ -10,7 +10,7 @@
 #include "tests/client/transport/hierarchical/pretended_hosts.h"
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/support/arena_communicator.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -21,7 +21,7 @@ std::vector<Case> CasesOf(const std::vector<std::string>& placements,
                           bool in_arena, bool rank_order) {
   std::vector<Case> cases;
   for (const std::string& hosts : placements) {
-    if (kIsSlow && hosts.size() > 4) continue;
+    if (kUnderSanitizer && hosts.size() > 4) continue;
     const auto make = [=] {
       return std::make_unique<PretendedHostsInProcess>(
           hosts, in_arena ? MakeArenaTransport : nullptr);

@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -25,7 +25,7 @@ namespace {
 // In one chunk, over the first line only; in many chunks.
 constexpr size_t kCounts[] = {100, 1 << 20};
 
-constexpr int kKills = kIsSlow ? 8 : 40;
+constexpr int kKills = kUnderSanitizer ? 8 : 40;
 
 using Command = std::vector<std::string>;
 

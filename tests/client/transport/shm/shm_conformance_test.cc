@@ -22,7 +22,7 @@
 #include "tests/conformance/communicator_conformance.h"
 #include "tests/conformance/values.h"
 #include "tests/support/arena_communicator.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -57,7 +57,7 @@ std::vector<conformance::Case> CasesOver(const MakeTransport& make,
   std::vector<conformance::Case> cases =
       conformance::Cases([make] { return std::make_unique<ShmWorld>(make); });
   std::erase_if(cases, [&](const conformance::Case& one) {
-    return sizes.count(one.size) == 0 || (kIsSlow && one.size != 3);
+    return sizes.count(one.size) == 0 || (kUnderSanitizer && one.size != 3);
   });
   return cases;
 }

@@ -18,7 +18,7 @@
 #include "base/file_descriptor.h"
 #include "client/transport/shm/shm.h"
 #include "gtest/gtest.h"
-#include "tests/support/slow.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -78,7 +78,7 @@ TEST(ShmLargeCountTest, MovesAndReducesMoreThanTwoToThe31Elements) {
       HostStream stream;
       const FoldedBuffer in(static_cast<uint8_t>(3 + rank));
       const FoldedBuffer out(0);
-      if (!kIsSlow) {
+      if (!kUnderSanitizer) {
         ASSERT_TRUE(comm->AllReduce(in.data(), out.data(), kCount, DType::kU8,
                                     ReduceOp::kSum, stream)
                         .ok());
