@@ -353,20 +353,6 @@ class ForgetsTheMultiply final : public ForwardingKernels {
   }
 };
 
-template <typename T>
-FakeGpuWorld::Decorate Cuda() {
-  return [](int, Tables* tables) {
-    tables->cuda = std::make_shared<T>(tables->cuda);
-  };
-}
-
-template <typename T>
-FakeGpuWorld::Decorate Nccl() {
-  return [](int, Tables* tables) {
-    tables->nccl = std::make_shared<T>(tables->nccl);
-  };
-}
-
 void RecordBeforeThePoll(int, Tables* tables) {
   const auto events = std::make_shared<EarlyEvents>();
   tables->nccl =
@@ -383,33 +369,38 @@ void ForgetTheMultiply(int, Tables* tables) {
 std::vector<Fault> AllFaults() {
   return {
       {"forgets to wait for the producer", "wrong value",
-       Cuda<ForgetsTheProducer>()},
+       DecorateCuda<ForgetsTheProducer>()},
       {"forgets to let the consumer wait", "wrong value",
-       Cuda<ForgetsTheConsumer>()},
+       DecorateCuda<ForgetsTheConsumer>()},
       {"forgets to keep the order of beginnings", "deadlock",
-       Cuda<ForgetsTheTurn>()},
+       DecorateCuda<ForgetsTheTurn>()},
       {"waits for events that were never recorded", "never recorded",
-       Cuda<NeverRecords>()},
-      {"reuses a stale event", "recorded twice", Cuda<ReusesEvents>()},
+       DecorateCuda<NeverRecords>()},
+      {"reuses a stale event", "recorded twice", DecorateCuda<ReusesEvents>()},
       {"waits for an event that is freed", "destroyed",
-       Cuda<FreesEventsEarly>()},
+       DecorateCuda<FreesEventsEarly>()},
       {"records before the poll: publishes early", "wrong value",
        RecordBeforeThePoll},
-      {"skips the poll", "in progress", Nccl<SkipsThePoll>()},
-      {"ignores NCCL's errors", "late: the news", Nccl<IgnoresErrors>()},
+      {"skips the poll", "in progress", DecorateNccl<SkipsThePoll>()},
+      {"ignores NCCL's errors", "late: the news",
+       DecorateNccl<IgnoresErrors>()},
       {"calls NCCL from another thread", "two threads",
-       Nccl<CallsFromAnotherThread>()},
-      {"makes blocking communicators", "blocking", Nccl<Blocks>()},
-      {"does not meet for nothing", "barrier", Nccl<MovesNothingForNothing>()},
-      {"has no group for messages", "in progress", Nccl<NoGroupForMessages>()},
-      {"aborts outside a group", "outside a group", Nccl<AbortsAlone>()},
-      {"aborts the verdict last", "abort order", Nccl<AbortsTheVerdictLast>()},
-      {"forgets to abort", "late: the end", Nccl<ForgetsToAbort>()},
-      {"aborts twice", "has ended", Nccl<AbortsTwice>()},
+       DecorateNccl<CallsFromAnotherThread>()},
+      {"makes blocking communicators", "blocking", DecorateNccl<Blocks>()},
+      {"does not meet for nothing", "barrier",
+       DecorateNccl<MovesNothingForNothing>()},
+      {"has no group for messages", "in progress",
+       DecorateNccl<NoGroupForMessages>()},
+      {"aborts outside a group", "outside a group",
+       DecorateNccl<AbortsAlone>()},
+      {"aborts the verdict last", "abort order",
+       DecorateNccl<AbortsTheVerdictLast>()},
+      {"forgets to abort", "late: the end", DecorateNccl<ForgetsToAbort>()},
+      {"aborts twice", "has ended", DecorateNccl<AbortsTwice>()},
       {"destroys without finalizing", "not quiet",
-       Nccl<DestroysWithoutFinalizing>()},
+       DecorateNccl<DestroysWithoutFinalizing>()},
       {"aborts instead of finalizing", "though all was done",
-       Nccl<AbortsInsteadOfFinalizing>()},
+       DecorateNccl<AbortsInsteadOfFinalizing>()},
       {"forgets the multiply of a mean", "wrong value", ForgetTheMultiply},
   };
 }

@@ -116,31 +116,24 @@ class LeavesWorkUnjoined final : public ForwardingCuda {
   StreamHandle captured_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
-template <typename T>
-FakeGpuWorld::Decorate Cuda() {
-  return [](int, Tables* tables) {
-    tables->cuda = std::make_shared<T>(tables->cuda);
-  };
-}
-
 }  // namespace
 
 std::vector<Fault> GraphFaults() {
   return {
       {"ends communicators under a graph", "a graph holds it",
-       Cuda<ForgetsTheGraph>()},
+       DecorateCuda<ForgetsTheGraph>()},
       {"ends communicators under a graph's instance", "a graph holds it",
-       Cuda<ForgetsItsInstance>()},
+       DecorateCuda<ForgetsItsInstance>()},
       {"destroys a graph twice", "a graph that is destroyed",
-       Cuda<DestroysGraphsTwice>()},
+       DecorateCuda<DestroysGraphsTwice>()},
       {"takes what is captured for what runs", "captured event",
-       Cuda<OverlooksCaptures>()},
+       DecorateCuda<OverlooksCaptures>()},
       {"launches a graph before its turn", "wrong value: a graph's mean",
-       Cuda<LaunchesGraphsEarly>()},
+       DecorateCuda<LaunchesGraphsEarly>()},
       {"publishes a graph early", "wrong value: a graph's mean",
-       Cuda<PublishesGraphsEarly>()},
+       DecorateCuda<PublishesGraphsEarly>()},
       {"leaves work of a capture unjoined",
-       "capture:", Cuda<LeavesWorkUnjoined>()},
+       "capture:", DecorateCuda<LeavesWorkUnjoined>()},
   };
 }
 

@@ -263,17 +263,6 @@ class LaunchesHeld final : public ForwardingCuda {
   const std::shared_ptr<HeldReductions> reductions_;
 };
 
-template <typename T>
-FakeGpuWorld::Decorate Nccl() {
-  return [](int rank, Tables* tables) {
-    if constexpr (std::is_constructible_v<T, std::shared_ptr<NcclApi>, int>) {
-      tables->nccl = std::make_shared<T>(tables->nccl, rank);
-    } else {
-      tables->nccl = std::make_shared<T>(tables->nccl);
-    }
-  };
-}
-
 void AllocateWithoutNccl(int, Tables* tables) {
   tables->nccl =
       std::make_shared<AllocatesWithoutNccl>(tables->nccl, tables->cuda);
@@ -290,29 +279,31 @@ void ReduceLate(int, Tables* tables) {
 std::vector<Fault> WindowFaults() {
   return {
       {"uses a window before it is made", "in progress",
-       Nccl<SkipsThePollOfWindows>()},
+       DecorateNccl<SkipsThePollOfWindows>()},
       {"makes windows over memory that is not NCCL's", "did not allocate",
        AllocateWithoutNccl},
       {"places buckets at other offsets", "different offsets",
-       Nccl<PlacesRanksApart>()},
+       DecorateNccl<PlacesRanksApart>()},
       {"makes windows of different sizes", "different sizes",
-       Nccl<RoundsUpAlone>()},
-      {"does not ask for symmetry", "not symmetric", Nccl<AsksForNoSymmetry>()},
+       DecorateNccl<RoundsUpAlone>()},
+      {"does not ask for symmetry", "not symmetric",
+       DecorateNccl<AsksForNoSymmetry>()},
       {"makes a window of what it still knows", "registered twice",
-       Nccl<ForgetsNoWindow>()},
-      {"forgets a window twice", "was not registered", Nccl<ForgetsTwice>()},
+       DecorateNccl<ForgetsNoWindow>()},
+      {"forgets a window twice", "was not registered",
+       DecorateNccl<ForgetsTwice>()},
       {"frees memory before it forgets the window", "freed that a communicator",
-       Nccl<FreesBeforeItForgets>()},
+       DecorateNccl<FreesBeforeItForgets>()},
       {"ends before it forgets its windows", "destroyed that knows memory",
-       Nccl<ForgetsBehindTheEnd>()},
+       DecorateNccl<ForgetsBehindTheEnd>()},
       {"forgets windows of what was aborted", "has ended",
-       Nccl<ForgetsBehindAnAbort>()},
+       DecorateNccl<ForgetsBehindAnAbort>()},
       {"gathers rows over those that are not reduced yet",
        "wrong value: the large maximum", ReduceLate},
       {"gives the verdict all channels", "channels: 0 0",
-       Nccl<TakesChannels<INT_MIN, INT_MIN>>()},
+       DecorateNccl<TakesChannels<INT_MIN, INT_MIN>>()},
       {"gives the gradients few channels", "channels: 2 2",
-       Nccl<TakesChannels<2, 2>>()},
+       DecorateNccl<TakesChannels<2, 2>>()},
   };
 }
 
